@@ -1,0 +1,69 @@
+/* Status codes and error messages.
+ *
+ * Every function that can fail for an outside cause (a file, an option, memory) returns an nm_status and
+ * fills an nm_error with one clear line: what went wrong and where. Callers may add context in front with
+ * nm_while(). Our own mistakes (a wrong shape handed to a kernel) stop the program: see NM_ASSERT.
+ * The library never prints and never exits otherwise. */
+#ifndef NORMA_STATUS_H
+#define NORMA_STATUS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* name, exit code of the program, text. 1 is left to crashes. */
+#define NM_STATUS_LIST(S)                                                                                    \
+    S(OK, 0, "success")                                                                                      \
+    S(USAGE, 2, "wrong option or argument")                                                                  \
+    S(IO, 3, "reading or writing failed")                                                                    \
+    S(FORMAT, 4, "malformed input")                                                                          \
+    S(MISMATCH, 5, "parts that do not belong together")                                                      \
+    S(MEMORY, 6, "out of memory")                                                                            \
+    S(UNSUPPORTED, 7, "not supported here")                                                                  \
+    S(DIVERGED, 8, "the loss or a gradient is not finite")                                                   \
+    S(INTERRUPTED, 9, "interrupted")
+
+typedef enum nm_status {
+#define S(name, code, text) NM_##name = code,
+    NM_STATUS_LIST(S)
+#undef S
+} nm_status;
+
+typedef struct nm_error {
+    nm_status status;
+    char text[1024];
+} nm_error;
+
+/* Short English text of a status; never NULL. */
+const char *nm_status_text(nm_status status);
+
+/* Sets status and message (printf format) and returns status. err may be NULL. */
+nm_status nm_fail(nm_error *err, nm_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Puts "context: " in front of the message of a failure under way and returns its status. */
+nm_status nm_while(nm_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Stops the program with a message: for our own mistakes only. */
+_Noreturn void nm_panic(const char *file, int line, const char *what);
+
+#define NM_ASSERT(condition)                                                                                 \
+    do {                                                                                                     \
+        if (!(condition))                                                                                    \
+            nm_panic(__FILE__, __LINE__, #condition);                                                        \
+    } while (0)
+
+#define NM_TRY(call)                                                                                         \
+    do {                                                                                                     \
+        nm_status status_ = (call);                                                                          \
+        if (status_ != NM_OK)                                                                                \
+            return status_;                                                                                  \
+    } while (0)
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,56 @@
+#include "norma/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *nm_status_text(nm_status status)
+{
+    switch (status) {
+#define S(name, code, text)                                                                                  \
+    case NM_##name:                                                                                          \
+        return text;
+        NM_STATUS_LIST(S)
+#undef S
+    }
+    return "unknown status";
+}
+
+nm_status nm_fail(nm_error *err, nm_status status, const char *format, ...)
+{
+    if (err) {
+        va_list args;
+        va_start(args, format);
+        err->status = status;
+        vsnprintf(err->text, sizeof err->text, format, args);
+        va_end(args);
+    }
+    return status;
+}
+
+nm_status nm_while(nm_error *err, const char *format, ...)
+{
+    if (!err)
+        return NM_USAGE;
+    char context[512];
+    char inner[sizeof err->text];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(context, sizeof context, format, args);
+    va_end(args);
+    memcpy(inner, err->text, sizeof inner);
+    inner[sizeof inner - 1] = 0;
+    /* the end of an over-long message may go: the context says where to look */
+    int written = snprintf(err->text, sizeof err->text, "%s: ", context);
+    size_t start = written < 0 ? 0 : (size_t)written;
+    if (start < sizeof err->text)
+        snprintf(err->text + start, sizeof err->text - start, "%s", inner);
+    return err->status;
+}
+
+void nm_panic(const char *file, int line, const char *what)
+{
+    fprintf(stderr, "norma: internal error at %s:%d: %s\n", file, line, what);
+    abort();
+}
