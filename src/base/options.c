@@ -5,7 +5,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <ini.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -354,16 +353,8 @@ void nm_options_manual(const nm_options *options, FILE *out)
     }
 }
 
-/* ---- INI files, parsed by inih ---- */
-
-typedef struct ini_reading {
-    nm_options *options;
-    const char *path;
-    const char *text; /* the next byte inih will be given */
-    nm_error *err;
-    nm_status status;
-    int depth, line;
-} ini_reading;
+/* ---- INI files. inih, Debian's parser, cuts lines at 200 bytes, which a path reaches; these lines have no
+ * limit. ---- */
 
 static nm_status read_text(nm_options *options, const char *path, const char *text, int depth, nm_error *err);
 
@@ -380,62 +371,79 @@ static nm_status read_file(nm_options *options, const char *path, int depth, nm_
     return status;
 }
 
-static nm_status include_file(ini_reading *reading, const char *value)
+static nm_status include_file(nm_options *options, const char *path, const char *value, int depth,
+                              nm_error *err)
 {
-    const char *slash = strrchr(reading->path, '/');
-    char *path = value[0] == '/' || !slash
-                     ? nm_format("%s", value)
-                     : nm_format("%.*s%s", (int)(slash - reading->path + 1), reading->path, value);
-    nm_status status = read_file(reading->options, path, reading->depth + 1, reading->err);
-    free(path);
+    const char *slash = strrchr(path, '/');
+    char *other = value[0] == '/' || !slash ? nm_duplicate(value)
+                                            : nm_format("%.*s%s", (int)(slash - path + 1), path, value);
+    nm_status status = read_file(options, other, depth + 1, err);
+    free(other);
     return status;
 }
 
-/* inih hands over one line: 1 goes on, 0 marks the line as bad. */
-static int on_setting(void *user, const char *part, const char *name, const char *value)
+static char *trim(char *text)
 {
-    ini_reading *reading = user;
-    if (reading->status != NM_OK)
-        return 0;
-    if (!*part && !strcmp(name, "include")) {
-        reading->status = include_file(reading, value);
-    } else {
-        char *path = *part ? nm_format("%s.%s", part, name) : nm_format("%s", name);
-        reading->status = nm_options_set(reading->options, path, value, NM_ORIGIN_FILE, reading->err);
-        free(path);
-    }
-    if (reading->status != NM_OK)
-        nm_while(reading->err, "%s:%d", reading->path, reading->line);
-    return reading->status == NM_OK;
+    while (isspace((unsigned char)*text))
+        text++;
+    size_t length = strlen(text);
+    while (length && isspace((unsigned char)text[length - 1]))
+        text[--length] = 0;
+    return text;
 }
 
-static char *next_line(char *buffer, int size, void *user)
+/* A comment begins with # or ; at the start of a line, or with ; behind a blank. */
+static void cut_comment(char *line)
 {
-    ini_reading *reading = user;
-    if (!*reading->text || reading->status != NM_OK)
-        return NULL;
-    reading->line++;
-    size_t length = strcspn(reading->text, "\n");
-    if (length + 2 > (size_t)size) {
-        reading->status = nm_fail(reading->err, NM_FORMAT, "%s:%d: line longer than %d bytes", reading->path,
-                                  reading->line, size - 2);
-        return NULL;
+    for (char *at = line; *at; at++)
+        if (*at == ';' && (at == line || isspace((unsigned char)at[-1])))
+            *at = 0;
+    if (*line == '#')
+        *line = 0;
+}
+
+static nm_status read_line(nm_options *options, const char *path, char *line, char **part, int depth,
+                           nm_error *err)
+{
+    line = trim(line);
+    cut_comment(line);
+    line = trim(line);
+    size_t length = strlen(line);
+    if (!length)
+        return NM_OK;
+    if (line[0] == '[' && line[length - 1] == ']') {
+        line[length - 1] = 0;
+        free(*part);
+        *part = nm_duplicate(trim(line + 1));
+        return NM_OK;
     }
-    memcpy(buffer, reading->text, length);
-    buffer[length] = '\n';
-    buffer[length + 1] = 0;
-    reading->text += length + (reading->text[length] == '\n');
-    return buffer;
+    char *equals = strchr(line, '=');
+    if (!equals)
+        return nm_fail(err, NM_FORMAT, "expected [section] or name = value");
+    *equals = 0;
+    const char *name = trim(line), *value = trim(equals + 1);
+    if (!*part && !strcmp(name, "include"))
+        return include_file(options, path, value, depth, err);
+    char *full = *part ? nm_format("%s.%s", *part, name) : nm_duplicate(name);
+    nm_status status = nm_options_set(options, full, value, NM_ORIGIN_FILE, err);
+    free(full);
+    return status;
 }
 
 static nm_status read_text(nm_options *options, const char *path, const char *text, int depth, nm_error *err)
 {
-    ini_reading reading = {options, path, text, err, NM_OK, depth, 0};
-    int bad_line = ini_parse_stream(next_line, &reading, on_setting, &reading);
-    if (reading.status != NM_OK)
-        return reading.status;
-    return bad_line ? nm_fail(err, NM_FORMAT, "%s:%d: expected [section] or name = value", path, bad_line)
-                    : NM_OK;
+    char *copy = nm_duplicate(text), *rest = copy, *part = NULL;
+    nm_status status = NM_OK;
+    int number = 0;
+    for (char *line; status == NM_OK && (line = strsep(&rest, "\n")) != NULL;) {
+        number++;
+        status = read_line(options, path, line, &part, depth, err);
+        if (status != NM_OK)
+            nm_while(err, "%s:%d", path, number);
+    }
+    free(part);
+    free(copy);
+    return status;
 }
 
 nm_status nm_options_read(nm_options *options, const char *path, nm_error *err)
