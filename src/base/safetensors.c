@@ -296,6 +296,13 @@ void nm_safetensors_add(nm_safetensors_writer *writer, const char *name, nm_tens
     added->tensor.bytes = added->tensor.count * types[type].bytes;
 }
 
+void nm_safetensors_copy_metadata(nm_safetensors_writer *writer, const nm_safetensors *file)
+{
+    json_t *map = json_object_get(file->header, "__metadata__");
+    if (map)
+        json_object_update(writer->metadata, map);
+}
+
 void nm_safetensors_add_metadata(nm_safetensors_writer *writer, const char *key, const char *text)
 {
     if (json_object_set_new(writer->metadata, key, json_string(text)) && !writer->bad_text)

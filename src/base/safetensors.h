@@ -72,6 +72,8 @@ nm_safetensors_writer *nm_safetensors_begin(void);
 void nm_safetensors_add(nm_safetensors_writer *writer, const char *name, nm_tensor_type type, int rank,
                         const int64_t *shape, const void *data);
 void nm_safetensors_add_metadata(nm_safetensors_writer *writer, const char *key, const char *text);
+/* All texts of an open file. */
+void nm_safetensors_copy_metadata(nm_safetensors_writer *writer, const nm_safetensors *file);
 /* Writes path aside and renames, frees the writer in every case. NM_IO; NM_USAGE for a text that isn't UTF-8.
  */
 nm_status nm_safetensors_finish(nm_safetensors_writer *writer, const char *path, nm_error *err);
