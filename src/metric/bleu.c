@@ -1,6 +1,6 @@
-/* BLEU: see bleu.h. With m_n clipped matches and t_n n-grams of the hypothesis, c its length and r the reference's,
- *     BLEU = min(1, exp(1 - r/c)) * (p_1 p_2 p_3 p_4)^(1/4),  p_n = m_n / t_n;
- * exponential smoothing makes the k-th order without a match 1 / (2^k t_n). */
+/* BLEU: see bleu.h. With m_n clipped matches and t_n n-grams of the hypothesis, c its length and r the
+ * reference's, BLEU = min(1, exp(1 - r/c)) * (p_1 p_2 p_3 p_4)^(1/4),  p_n = m_n / t_n; exponential smoothing
+ * makes the k-th order without a match 1 / (2^k t_n). */
 #include "metric/bleu.h"
 
 #include <inttypes.h>
@@ -11,10 +11,6 @@
 #include "metric/ngram.h"
 #include "metric/segment.h"
 #include "metric/tokenize_13a.h"
-
-#ifndef NORMA_VERSION
-#define NORMA_VERSION "unknown"
-#endif
 
 typedef struct word_list {
     int32_t *ids;
@@ -49,7 +45,8 @@ void nm_bleu_free(nm_bleu *bleu)
     free(bleu);
 }
 
-/* Lower case, compounds, tokens, in this order; the result is text itself or lies in a buffer of the counter. */
+/* Lower case, compounds, tokens, in this order; the result is text itself or lies in a buffer of the counter.
+ */
 static const char *prepare(nm_bleu *bleu, const char *text)
 {
     const nm_bleu_config *config = &bleu->config;
@@ -173,8 +170,8 @@ static double brevity_penalty(int64_t hyp_len, int64_t ref_len)
     return hyp_len > 0 ? exp(1 - (double)ref_len / (double)hyp_len) : 0;
 }
 
-/* Fills the precisions and returns how many orders there are n-grams for. Each form rounds as its program does: a
- * printed 12.25 goes up or down with the last bit. */
+/* Fills the precisions and returns how many orders there are n-grams for. Each form rounds as its program
+ * does: a printed 12.25 goes up or down with the last bit. */
 static int fill_precisions(const nm_bleu_stats *sum, nm_bleu_form form, double *precisions)
 {
     double halved = 1;
@@ -237,8 +234,8 @@ static char *sacre_line(const nm_bleu_config *config, const nm_bleu_score *score
     char *signature = nm_bleu_signature(config, n_references);
     char *line = nm_format("BLEU|%s = %.1f %.1f/%.1f/%.1f/%.1f (BP = %.3f ratio = %.3f hyp_len = %" PRId64
                            " ref_len = %" PRId64 ")",
-                           signature, score->bleu, p[0], p[1], p[2], p[3],
-                           score->brevity_penalty, score->ratio, score->hyp_len, score->ref_len);
+                           signature, score->bleu, p[0], p[1], p[2], p[3], score->brevity_penalty,
+                           score->ratio, score->hyp_len, score->ref_len);
     free(signature);
     return line;
 }
@@ -252,6 +249,6 @@ char *nm_bleu_line(const nm_bleu_config *config, const nm_bleu_score *score, int
         return nm_format("BLEU = 0, 0/0/0/0 (BP=0, ratio=0, hyp_len=0, ref_len=0)");
     return nm_format("BLEU = %.2f, %.1f/%.1f/%.1f/%.1f (BP=%.3f, ratio=%.3f, hyp_len=%" PRId64
                      ", ref_len=%" PRId64 ")",
-                     score->bleu, p[0], p[1], p[2], p[3], score->brevity_penalty,
-                     score->ratio, score->hyp_len, score->ref_len);
+                     score->bleu, p[0], p[1], p[2], p[3], score->brevity_penalty, score->ratio,
+                     score->hyp_len, score->ref_len);
 }

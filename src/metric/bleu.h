@@ -1,10 +1,11 @@
-/* Corpus BLEU (Papineni et al. 2002) from statistics per segment, so that validation, bootstrap and paired tests share
- * them: count each segment, add what was counted, compute the score of the sum.
+/* Corpus BLEU (Papineni et al. 2002) from statistics per segment, so that validation, bootstrap and paired
+ * tests share them: count each segment, add what was counted, compute the score of the sum.
  *
  * Three forms give the figures of the programs in use:
- *   multi-bleu     Moses' multi-bleu.perl: words between ASCII spaces, no smoothing, -lc for ASCII letters only
- *   sacrebleu-13a  sacreBLEU 2.x with its defaults: mteval-v13a tokens, exponential smoothing, Unicode lower case
- *   token ids      fairseq's own BLEU during training: an unknown word of the reference is never matched */
+ *   multi-bleu     Moses' multi-bleu.perl: words between ASCII spaces, no smoothing, -lc for ASCII letters
+ * only sacrebleu-13a  sacreBLEU 2.x with its defaults: mteval-v13a tokens, exponential smoothing, Unicode
+ * lower case token ids      fairseq's own BLEU during training: an unknown word of the reference is never
+ * matched */
 #ifndef NM_BLEU_H
 #define NM_BLEU_H
 
@@ -18,8 +19,10 @@ typedef enum nm_bleu_form { NM_BLEU_MULTI, NM_BLEU_SACRE_13A } nm_bleu_form;
 typedef struct nm_bleu_config {
     nm_bleu_form form;
     bool lowercase;
-    bool split_compounds; /* " ##AT##-##AT## " for hyphens inside words, on both sides, before tokens are taken */
-    bool effective_order; /* leave out orders the hypothesis is too short for: for the score of a single segment */
+    bool split_compounds; /* " ##AT##-##AT## " for hyphens inside words, on both sides, before tokens are
+                             taken */
+    bool effective_order; /* leave out orders the hypothesis is too short for: for the score of a single
+                             segment */
 } nm_bleu_config;
 
 /* Only counts, so that a row of int64_t numbers and a sum of rows mean the same thing. */
@@ -40,7 +43,8 @@ typedef struct nm_bleu nm_bleu;
 nm_bleu *nm_bleu_create(const nm_bleu_config *config);
 void nm_bleu_free(nm_bleu *bleu);
 
-/* Counts one segment; texts end with NUL. The reference length is the closest one, the shorter of two as close. */
+/* Counts one segment; texts end with NUL. The reference length is the closest one, the shorter of two as
+ * close. */
 void nm_bleu_count(nm_bleu *bleu, const char *hypothesis, const char *const *references, int n_references,
                    nm_bleu_stats *out);
 

@@ -83,7 +83,8 @@ void nm_segment_words_release(nm_segment_words *words)
     *words = (nm_segment_words){0};
 }
 
-/* The finishing steps of SplitMix64 (Steele et al. 2014): every bit of the key moves every bit of the result. */
+/* The finishing steps of SplitMix64 (Steele et al. 2014): every bit of the key moves every bit of the result.
+ */
 static uint64_t key_hash(uint64_t key)
 {
     key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9u;

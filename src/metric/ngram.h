@@ -1,14 +1,15 @@
 /* Counting n-grams of one segment exactly and fast, for BLEU and chrF.
  *
- * A word becomes an integer id, and an n-gram a node of a trie: the pair (node of its first n-1 words, last word) is
- * the key of one hash table, so no n-gram is ever stored as text and no two are confused. Both tables are cleared
- * in constant time and keep their memory, which is that of the largest segment seen. */
+ * A word becomes an integer id, and an n-gram a node of a trie: the pair (node of its first n-1 words, last
+ * word) is the key of one hash table, so no n-gram is ever stored as text and no two are confused. Both
+ * tables are cleared in constant time and keep their memory, which is that of the largest segment seen. */
 #ifndef NM_NGRAM_H
 #define NM_NGRAM_H
 
 #include "norma/status.h"
 
-/* Open addressing; a slot is taken if it carries the current generation, which is how clearing costs nothing. */
+/* Open addressing; a slot is taken if it carries the current generation, which is how clearing costs nothing.
+ */
 typedef struct nm_slot {
     uint32_t generation, entry;
 } nm_slot;
@@ -34,7 +35,8 @@ void nm_segment_words_clear(nm_segment_words *words);
 int32_t nm_segment_words_id(nm_segment_words *words, const char *word, size_t bytes);
 void nm_segment_words_release(nm_segment_words *words);
 
-/* N-grams of the references of one segment, and how often the hypothesis used them. A zeroed struct is ready. */
+/* N-grams of the references of one segment, and how often the hypothesis used them. A zeroed struct is ready.
+ */
 typedef struct nm_ngram {
     uint64_t key;       /* node of the shorter n-gram, last word */
     uint32_t reference; /* the one that count belongs to */

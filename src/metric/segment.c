@@ -88,9 +88,8 @@ static bool is_cased(int32_t code)
 /* Marks, formats, modifiers, and the signs that may stand inside a word. */
 static bool is_case_ignorable(int32_t code)
 {
-    static const int32_t inside[] = {'\'',   '.',    ':',    0xb7,   0x387,  0x55f,  0x5f4,  0x2018,
-                                     0x2019, 0x2024, 0x2027, 0xfe13, 0xfe52, 0xfe55, 0xff07, 0xff0e,
-                                     0xff1a};
+    static const int32_t inside[] = {'\'',   '.',    ':',    0xb7,   0x387,  0x55f,  0x5f4,  0x2018, 0x2019,
+                                     0x2024, 0x2027, 0xfe13, 0xfe52, 0xfe55, 0xff07, 0xff0e, 0xff1a};
     for (size_t i = 0; i < sizeof inside / sizeof *inside; i++)
         if (code == inside[i])
             return true;

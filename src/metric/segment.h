@@ -1,6 +1,6 @@
-/* What happens to the text of a segment before its words are counted. The scorers whose figures we reproduce are a
- * Perl script that sees bytes and a Python program that sees Unicode, so both kinds of space and of lower case
- * are needed. Texts are NUL-terminated; broken UTF-8 passes through byte by byte. */
+/* What happens to the text of a segment before its words are counted. The scorers whose figures we reproduce
+ * are a Perl script that sees bytes and a Python program that sees Unicode, so both kinds of space and of
+ * lower case are needed. Texts are NUL-terminated; broken UTF-8 passes through byte by byte. */
 #ifndef NM_SEGMENT_H
 #define NM_SEGMENT_H
 
@@ -29,8 +29,9 @@ void nm_lower_ascii(const char *text, nm_buffer *out);
 /* Appends text in lower case by Unicode's full mapping, final sigma included (Python's str.lower). */
 void nm_lower_unicode(const char *text, nm_buffer *out);
 
-/* Appends text with " ##AT##-##AT## " for every hyphen between two bytes that are no space, from left to right;
- * the byte behind a hyphen is not looked at again as the one before the next (WMT's compound splitting). */
+/* Appends text with " ##AT##-##AT## " for every hyphen between two bytes that are no space, from left to
+ * right; the byte behind a hyphen is not looked at again as the one before the next (WMT's compound
+ * splitting). */
 void nm_split_compounds(const char *text, nm_buffer *out);
 
 #endif

@@ -1,5 +1,6 @@
-/* mteval-v13a's rules, each a pass over the text from left to right without overlaps, as a global substitution makes
- * it; the order of the passes matters ("1..2"). All rules look at ASCII only, so bytes will do. */
+/* mteval-v13a's rules, each a pass over the text from left to right without overlaps, as a global
+ * substitution makes it; the order of the passes matters ("1..2"). All rules look at ASCII only, so bytes
+ * will do. */
 #include "metric/tokenize_13a.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-/* The tokenizer of mteval-v13a in the form sacreBLEU gives it: entities resolved, ASCII punctuation cut off, points and
- * commas cut off unless digits stand on both sides, hyphens cut off after digits. Letters of other scripts and
- * their punctuation stay as they are. */
+/* The tokenizer of mteval-v13a in the form sacreBLEU gives it: entities resolved, ASCII punctuation cut off,
+ * points and commas cut off unless digits stand on both sides, hyphens cut off after digits. Letters of other
+ * scripts and their punctuation stay as they are. */
 #ifndef NM_TOKENIZE_13A_H
 #define NM_TOKENIZE_13A_H
 
