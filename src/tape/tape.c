@@ -94,6 +94,14 @@ void *nm_tape_upload(nm_tape *tape, const void *host, size_t bytes)
     return device;
 }
 
+nm_packing nm_tape_packing(nm_tape *tape, const nm_packing *packing)
+{
+    nm_packing there = *packing;
+    there.device_offsets =
+        nm_tape_upload(tape, packing->offsets, ((size_t)packing->n_seqs + 1) * sizeof(int32_t));
+    return there;
+}
+
 nm_tensor *nm_tape_tensor(nm_tape *tape, int32_t rows, int32_t cols)
 {
     static nm_tensor nothing; /* what an exhausted tape hands out: no rows, so kernels have nothing to do */

@@ -77,6 +77,7 @@ nm_tensor *nm_tape_tensor(nm_tape *tape, int32_t rows, int32_t cols);
 void *nm_tape_take(nm_tape *tape, size_t bytes); /* device memory until the next start; sticky NULL */
 void *nm_tape_host(nm_tape *tape, size_t bytes); /* zeroed host memory until the next start */
 void *nm_tape_upload(nm_tape *tape, const void *host, size_t bytes);
+nm_packing nm_tape_packing(nm_tape *tape, const nm_packing *packing); /* the same with device_offsets */
 /* Appends a record when the tape is training; in[] may hold NULL. saved: host memory of the tape or NULL. */
 nm_node *nm_tape_record(nm_tape *tape, const nm_op *op, nm_tensor *out, void *saved);
 
