@@ -89,10 +89,8 @@ void nm_batch_backward(nm_norm_call *call, const nm_batch_policy *policy, const 
     nm_norm_add_grads(call, sum_dy_z, sum_dy);
     nm_norm_vec(call, NM_VEC_MUL, a, call->norm->params[0], scale, NULL, 1, 0);
     nm_norm_vec(call, NM_VEC_MUL, c1, a, sum_dy_z, NULL, -inverse_rows, 0);
-    if (policy->clamp) {
-        nm_norm_vec(call, NM_VEC_FILL, c0, NULL, NULL, NULL, 0, 0);
-        nm_norm_vec(call, NM_VEC_ABOVE, c1, square, c1, c0, policy->epsilon, 0);
-    }
+    if (policy->clamp)
+        nm_norm_vec(call, NM_VEC_ABOVE, c1, square, c1, NULL, policy->epsilon, 0);
     if (extra_z)
         nm_norm_vec(call, NM_VEC_LINEAR, c1, c1, extra_z, NULL, 1, 1);
     nm_norm_vec(call, NM_VEC_MUL, c0, a, sum_dy, NULL, policy->centered ? -inverse_rows : 0, 0);

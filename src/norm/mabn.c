@@ -66,7 +66,7 @@ static void push(nm_norm_call *call, void *ring, const void *newest, void *avera
     int64_t t = call->norm->counters[ITERS];
     int32_t width = call->norm->place.width;
     size_t bytes = (size_t)width * nm_dtype_bytes(b->dtype);
-    b->k.copy(b, (char *)ring + (size_t)(t % config->window) * bytes, newest, bytes);
+    b->k.copy(b, (char *)ring + (size_t)((uint64_t)t % (uint64_t)config->window) * bytes, newest, bytes);
     if (t <= config->window || t < warmup_of(call))
         nm_norm_vec(call, NM_VEC_COPY, average, newest, NULL, NULL, 0, 0);
     else
