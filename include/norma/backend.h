@@ -99,12 +99,18 @@ typedef struct nm_softmax_loss {
     void *d_weight, *d_bias; /* += ; NULL when not wanted */
 } nm_softmax_loss;
 
-/* --- optimizers --- */
+/* --- optimizers: the three published forms of Adam; t = step, all agree when eps and weight_decay are 0 --- */
+typedef enum nm_adam_form {
+    NM_ADAM_TORCH,   /* g += wd p;     p -= lr/(1-b1^t) m / (sqrt(v)/sqrt(1-b2^t) + eps) */
+    NM_ADAM_FAIRSEQ, /* p -= lr wd p;  p -= lr sqrt(1-b2^t)/(1-b1^t) m / (sqrt(v) + eps) */
+    NM_ADAMW_TORCH   /* p -= lr wd p;  then the step of NM_ADAM_TORCH */
+} nm_adam_form;
+
 typedef struct nm_adam {
+    nm_adam_form form;
     double lr, beta1, beta2, eps, weight_decay;
     double grad_scale; /* gradients are multiplied by this first: 1/tokens and clipping */
     int64_t step;      /* from 1 */
-    bool decoupled;    /* p -= lr wd p first, and fairseq's step; otherwise torch's Adam with L2 in the gradient */
 } nm_adam;
 
 typedef struct nm_backend nm_backend;
