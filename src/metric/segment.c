@@ -3,35 +3,8 @@
  * The rule for the final sigma is Unicode's (section 3.13, Final_Sigma), over utf8proc's tables. */
 #include "metric/segment.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
-
-#include "base/memory.h"
-
-void nm_buffer_clear(nm_buffer *buffer)
-{
-    buffer->bytes = 0;
-    nm_buffer_append(buffer, "", 0);
-}
-
-void nm_buffer_append(nm_buffer *buffer, const char *text, size_t bytes)
-{
-    if (buffer->capacity - buffer->bytes <= bytes) {
-        while (buffer->capacity - buffer->bytes <= bytes)
-            buffer->capacity = buffer->capacity ? 2 * buffer->capacity : 256;
-        buffer->data = nm_reallocate(buffer->data, buffer->capacity);
-    }
-    memcpy(buffer->data + buffer->bytes, text, bytes);
-    buffer->bytes += bytes;
-    buffer->data[buffer->bytes] = 0;
-}
-
-void nm_buffer_release(nm_buffer *buffer)
-{
-    free(buffer->data);
-    *buffer = (nm_buffer){0};
-}
 
 int32_t nm_code_point(const char *text, size_t *bytes)
 {
