@@ -119,13 +119,15 @@ static void check_gradients(rig *r)
         size_t n = (size_t)t->rows * (size_t)t->cols;
         double *value = malloc(n * sizeof *value), *moved = malloc(n * sizeof *moved),
                *direction = malloc(n * sizeof *moved);
-        double expected = 0, step = 1e-5, sides[2];
+        double expected = 0, square = 0, sides[2];
         b->k.download(b, value, t->data, n * sizeof *value);
         for (size_t i = 0; i < n; i++) {
             nm_random_words w = nm_random4(9, NM_RANDOM_TEST, (uint32_t)p, 0, i);
             direction[i] = nm_random_normal(w.w[0], w.w[1]);
+            square += value[i] * value[i] / (double)n;
             expected += direction[i] * grads[params->list[p]->offset + i];
         }
+        double step = square > 0 ? 1e-5 * fmin(1, 10 * sqrt(square)) : 1e-5; /* FixNorm's embeddings are small */
         for (int side = 0; side < 2; side++) {
             for (size_t i = 0; i < n; i++)
                 moved[i] = value[i] + (side ? -step : step) * direction[i];
