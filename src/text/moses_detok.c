@@ -18,7 +18,7 @@ typedef struct joiner {
     piece *words;
     size_t n, capacity;
     nm_buffer text;
-    bool glue; /* the next word follows without a space */
+    bool glue;         /* the next word follows without a space */
     nm_counter quotes; /* how often each kind of quote was seen */
     nm_buffer *out;
 } joiner;
