@@ -129,8 +129,8 @@ nm_paired nm_bootstrap_paired(nm_counts a, nm_counts b, nm_score_of_counts score
     int n = config->n_draws;
     double *draws = nm_allocate(3 * (size_t)n * sizeof *draws);
     double *scores[2] = {draws, draws + n}, *differences = draws + 2 * n;
-    nm_paired out = {
-        nm_counts_score(a, score, context), nm_counts_score(b, score, context), {0}, {0}, {0}, 0};
+    nm_paired out = {.score_a = nm_counts_score(a, score, context),
+                     .score_b = nm_counts_score(b, score, context)};
     score_draws((nm_counts[]){a, b}, 2, score, context, config, scores);
     out.p = config->centred ? p_centred(scores[0], scores[1], out.score_a - out.score_b, n)
                             : p_koehn(scores[0], scores[1], out.score_a >= out.score_b, n);

@@ -3,35 +3,8 @@
  * The rule for the final sigma is Unicode's (section 3.13, Final_Sigma), over utf8proc's tables. */
 #include "metric/segment.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
-
-#include "base/memory.h"
-
-void nm_buffer_clear(nm_buffer *buffer)
-{
-    buffer->bytes = 0;
-    nm_buffer_append(buffer, "", 0);
-}
-
-void nm_buffer_append(nm_buffer *buffer, const char *text, size_t bytes)
-{
-    if (buffer->capacity - buffer->bytes <= bytes) {
-        while (buffer->capacity - buffer->bytes <= bytes)
-            buffer->capacity = buffer->capacity ? 2 * buffer->capacity : 256;
-        buffer->data = nm_reallocate(buffer->data, buffer->capacity);
-    }
-    memcpy(buffer->data + buffer->bytes, text, bytes);
-    buffer->bytes += bytes;
-    buffer->data[buffer->bytes] = 0;
-}
-
-void nm_buffer_release(nm_buffer *buffer)
-{
-    free(buffer->data);
-    *buffer = (nm_buffer){0};
-}
 
 int32_t nm_code_point(const char *text, size_t *bytes)
 {
@@ -120,12 +93,28 @@ static bool cased_follows(const char *text)
     return false;
 }
 
+/* Appends the ASCII letters at the beginning of text, which are most of all text; returns their number. */
+static size_t lower_letters(const char *text, nm_buffer *out)
+{
+    size_t n = 0;
+    while ((text[n] >= 'a' && text[n] <= 'z') || (text[n] >= 'A' && text[n] <= 'Z'))
+        n++;
+    nm_buffer_append(out, text, n);
+    for (char *letter = out->data + out->bytes - n; *letter; letter++)
+        *letter = (char)(*letter | 0x20);
+    return n;
+}
+
 void nm_lower_unicode(const char *text, nm_buffer *out)
 {
     bool cased_before = false; /* looking back over what is ignorable */
     nm_buffer_append(out, "", 0);
     while (*text) {
-        size_t bytes;
+        size_t bytes = lower_letters(text, out);
+        cased_before |= bytes > 0;
+        text += bytes;
+        if (!*text)
+            break;
         int32_t code = nm_code_point(text, &bytes);
         utf8proc_uint8_t lower[8];
         utf8proc_ssize_t length = 0;

@@ -4,17 +4,7 @@
 #ifndef NM_SEGMENT_H
 #define NM_SEGMENT_H
 
-#include "norma/status.h"
-
-/* Growing text. A zeroed struct is ready; data is NUL-terminated after the first append. */
-typedef struct nm_buffer {
-    char *data;
-    size_t bytes, capacity;
-} nm_buffer;
-
-void nm_buffer_clear(nm_buffer *buffer);
-void nm_buffer_append(nm_buffer *buffer, const char *text, size_t bytes);
-void nm_buffer_release(nm_buffer *buffer);
+#include "text/buffer.h"
 
 /* Bytes of the white space at text: 0 if there is none. Unicode white space as Python's str.split has it. */
 size_t nm_space_length(const char *text);

@@ -15,7 +15,7 @@ typedef struct nm_task_score { /* of a validation by the task's own measure */
     const char *name;          /* "bleu" */
     double value;              /* higher is better */
     char signature[256];
-    char *samples;             /* a few inputs, outputs and references as text, heap; or NULL */
+    char *samples; /* a few inputs, outputs and references as text, heap; or NULL */
 } nm_task_score;
 
 typedef struct nm_task_type {
@@ -27,11 +27,13 @@ typedef struct nm_task_type {
     nm_status (*open)(nm_task *task, nm_error *err);
     nm_status (*open_model)(nm_task *task, const nm_safetensors *file, nm_error *err);
     nm_model_sizes (*sizes)(const nm_task *task);
-    nm_status (*prepare_model)(nm_task *task, nm_model *model, nm_error *err); /* e.g. allowed words; may be NULL */
+    nm_status (*prepare_model)(nm_task *task, nm_model *model,
+                               nm_error *err); /* e.g. allowed words; may be NULL */
     /* Batches of one epoch and their contents; memory for contents comes from the arena, reset by each call. */
-    nm_status (*epoch)(nm_task *task, nm_split split, uint32_t epoch, bool shuffle, nm_batches *batches, nm_error *err);
-    nm_batch (*batch)(nm_task *task, nm_split split, const nm_batches *batches, int64_t i, uint32_t step, bool training,
-                      nm_arena *arena);
+    nm_status (*epoch)(nm_task *task, nm_split split, uint32_t epoch, bool shuffle, nm_batches *batches,
+                       nm_error *err);
+    nm_batch (*batch)(nm_task *task, nm_split split, const nm_batches *batches, int64_t i, uint32_t step,
+                      bool training, nm_arena *arena);
     /* The largest batch that can occur, with made-up contents: for the dry run that measures memory. */
     nm_batch (*largest)(nm_task *task, nm_arena *arena);
     /* Forward pass and loss sums (device doubles [2]: smoothed, plain negative log-likelihood); NULL if memory ran out */

@@ -40,8 +40,8 @@ static void add_params(nm_safetensors_writer *writer, const nm_params *params, n
         bool vector = tensor->rows == 1;
         const void *data = nm_copies_take(copies, params->backend, tensor->data,
                                           (size_t)tensor->rows * (size_t)tensor->cols * unit);
-        nm_safetensors_add(writer, tensor->name, number_type(params->backend), vector ? 1 : 2, vector ? shape + 1 : shape,
-                           data);
+        nm_safetensors_add(writer, tensor->name, number_type(params->backend), vector ? 1 : 2,
+                           vector ? shape + 1 : shape, data);
     }
 }
 
@@ -60,8 +60,9 @@ static void add_norms(nm_safetensors_writer *writer, const nm_params *params, nm
         for (int i = 0; i < norm->shape.n_state; i++) {
             const int64_t length = norm->shape.state[i].length;
             slot_name(name, sizeof name, norm, norm->shape.state[i].name);
-            nm_safetensors_add(writer, name, number_type(params->backend), 1, &length,
-                               nm_copies_take(copies, params->backend, norm->state[i], (size_t)length * unit));
+            nm_safetensors_add(
+                writer, name, number_type(params->backend), 1, &length,
+                nm_copies_take(copies, params->backend, norm->state[i], (size_t)length * unit));
         }
         for (int i = 0; i < norm->shape.n_counters; i++) {
             slot_name(name, sizeof name, norm, norm->shape.counters[i]);
@@ -70,7 +71,8 @@ static void add_norms(nm_safetensors_writer *writer, const nm_params *params, nm
     }
 }
 
-static void add_texts(nm_safetensors_writer *writer, const nm_options *options, const nm_task *task, int64_t update)
+static void add_texts(nm_safetensors_writer *writer, const nm_options *options, const nm_task *task,
+                      int64_t update)
 {
     char *config = NULL;
     size_t bytes;
@@ -103,8 +105,8 @@ nm_status nm_checkpoint_write(const char *path, const nm_model *model, const nm_
 
 /* ---- reading ---- */
 
-static nm_status load_vector(const nm_safetensors *file, const char *name, nm_backend *backend, void *device, size_t n,
-                             nm_error *err)
+static nm_status load_vector(const nm_safetensors *file, const char *name, nm_backend *backend, void *device,
+                             size_t n, nm_error *err)
 {
     const nm_safetensor *found;
     NM_TRY(nm_safetensors_want(file, name, number_type(backend), n, &found, err));
@@ -153,8 +155,8 @@ static char *model_path(const char *path)
     return nm_duplicate(path);
 }
 
-nm_status nm_loaded_options(const char *path, nm_options **options, const nm_task_type **task, char **file_path,
-                            nm_error *err)
+nm_status nm_loaded_options(const char *path, nm_options **options, const nm_task_type **task,
+                            char **file_path, nm_error *err)
 {
     char *chosen = model_path(path);
     nm_safetensors *file;
@@ -163,11 +165,13 @@ nm_status nm_loaded_options(const char *path, nm_options **options, const nm_tas
         free(chosen);
         return status;
     }
-    const char *task_name = nm_safetensors_metadata(file, "task"), *config = nm_safetensors_metadata(file, "config");
+    const char *task_name = nm_safetensors_metadata(file, "task"),
+               *config = nm_safetensors_metadata(file, "config");
     *task = task_name ? nm_task_type_find(task_name) : NULL;
     *options = NULL;
     if (!*task || !config) {
-        status = nm_fail(err, NM_FORMAT, "%s: not a model of norma (no task or configuration inside)", chosen);
+        status =
+            nm_fail(err, NM_FORMAT, "%s: not a model of norma (no task or configuration inside)", chosen);
     } else {
         *options = nm_options_create();
         nm_trainer_options_add(*options, *task);
@@ -183,8 +187,8 @@ nm_status nm_loaded_options(const char *path, nm_options **options, const nm_tas
     return status;
 }
 
-nm_status nm_loaded_open(nm_loaded *loaded, const char *file_path, const nm_task_type *task, nm_options *options,
-                         nm_backend *backend, nm_error *err)
+nm_status nm_loaded_open(nm_loaded *loaded, const char *file_path, const nm_task_type *task,
+                         nm_options *options, nm_backend *backend, nm_error *err)
 {
     *loaded = (nm_loaded){.options = options};
     nm_task opened = {.type = task, .options = options, .config = nm_options_find(options, "data")};

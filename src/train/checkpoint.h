@@ -31,11 +31,11 @@ typedef struct nm_loaded {
 } nm_loaded;
 
 /* Reads the options out of the file (so that defaults come from the model), for the command line to override. */
-nm_status nm_loaded_options(const char *path, nm_options **options, const nm_task_type **task, char **file_path,
-                            nm_error *err);
+nm_status nm_loaded_options(const char *path, nm_options **options, const nm_task_type **task,
+                            char **file_path, nm_error *err);
 /* Builds task and model with these options on the backend; takes ownership of options. */
-nm_status nm_loaded_open(nm_loaded *loaded, const char *file_path, const nm_task_type *task, nm_options *options,
-                         nm_backend *backend, nm_error *err);
+nm_status nm_loaded_open(nm_loaded *loaded, const char *file_path, const nm_task_type *task,
+                         nm_options *options, nm_backend *backend, nm_error *err);
 void nm_loaded_close(nm_loaded *loaded);
 
 /* Averages model files: every floating-point tensor, running statistics too; counters and texts of the newest. */

@@ -13,8 +13,8 @@
 typedef struct nm_train_config { /* section [train] */
     const char *smoothing;
     double label_smoothing, clip, explode;
-    int64_t updates, epochs, max_tokens, accumulate, seed, log_every, validate_every, validate_examples, patience,
-        save_every, keep;
+    int64_t updates, epochs, max_tokens, accumulate, seed, log_every, validate_every, validate_examples,
+        patience, save_every, keep;
     double seconds;
     bool score, batch_loss;
     const char *best_by;
@@ -34,8 +34,9 @@ extern const nm_option nm_train_options[], nm_optim_options[], nm_device_options
 
 /* What moves and isn't a tensor; all of it is saved. */
 typedef struct nm_train_state {
-    int64_t update, epoch, batch, step; /* done updates; epoch from 0; next batch in it; micro-batches so far */
-    int64_t tokens, bad_checks, log_bytes;
+    int64_t update, epoch, batch,
+        step; /* done updates; epoch from 0; next batch in it; micro-batches so far */
+    int64_t tokens, bad_checks, log_bytes, checked_epochs, checked_update;
     double best_loss, best_score, seconds; /* best_score: by train.best_by, higher is better */
     int64_t best_update;
     double sum_loss, sum_nll, sum_penalty, sum_norm; /* since the last report */
@@ -50,8 +51,9 @@ typedef struct nm_progress { /* told after every update */
 
 typedef struct nm_validation {
     int64_t update, epoch;
-    double loss, nll, perplexity;  /* per target token, running statistics */
-    double batch_loss, batch_nll;  /* the same with the statistics of each batch; NaN when no norm uses the batch */
+    double loss, nll, perplexity; /* per target token, running statistics */
+    double batch_loss,
+        batch_nll; /* the same with the statistics of each batch; NaN when no norm uses the batch */
     nm_task_score score;
     bool best;
     double seconds;
