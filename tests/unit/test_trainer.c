@@ -194,6 +194,8 @@ static void loss_falls_and_reversal_is_learned(void **state)
                                            "0",
                                            "train.validate_every",
                                            "150",
+                                           "schedule.name",
+                                           "constant",
                                            NULL};
     job j = {.updates = "300", .folder = new_folder(), .settings = settings};
     run(&j, NM_OK, &err);
