@@ -45,8 +45,7 @@ static void every_code_point_survives(void **state)
         nm_utf8_append(&text, point);
         size_t at = 0;
         if (nm_utf8_find_invalid(text.data, text.bytes) != text.bytes ||
-            nm_utf8_count(text.data, text.bytes) != 1 || nm_utf8_next(text.data, &at) != point ||
-            at != text.bytes)
+            nm_utf8_next(text.data, &at) != point || at != text.bytes)
             fail_msg("U+%04X does not survive", (unsigned)point);
     }
     nm_buffer_release(&text);
