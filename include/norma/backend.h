@@ -1,0 +1,246 @@
+/* Backends: a table of kernels over plain matrices.
+ *
+ * `ref` is plain C in float or double and the judge of the others; `cpu` is SIMD and OpenMP in float. A kernel gets
+ * device memory (what nm_backend_take hands out) for matrices, vectors and index lists, and host memory where a
+ * comment says so. Kernels cannot fail: wrong shapes stop the program. All sums over rows are taken in double, in
+ * an order that doesn't depend on the number of threads.
+ *
+ * A matrix is row-major: element (r, c) is data[r * stride + c]; its type is the backend's dtype. A vector is `void *`
+ * to that type. "+=" below means: added to what stands there; "=": overwritten. */
+#ifndef NORMA_BACKEND_H
+#define NORMA_BACKEND_H
+
+#include "norma/dropout.h"
+#include "norma/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum nm_dtype { NM_F32, NM_F64 } nm_dtype;
+
+static inline size_t nm_dtype_bytes(nm_dtype dtype)
+{
+    return dtype == NM_F64 ? sizeof(double) : sizeof(float);
+}
+
+typedef struct nm_mat {
+    void *data;
+    int32_t rows, cols, stride; /* in elements */
+} nm_mat;
+
+/* The sequences of a batch stand one after another; sequence s has the rows offsets[s] .. offsets[s + 1] - 1. */
+typedef struct nm_packing {
+    int32_t n_seqs, n_tokens, longest;
+    const int32_t *offsets;        /* host, [n_seqs + 1] */
+    const int32_t *device_offsets; /* the same numbers in device memory */
+} nm_packing;
+
+typedef enum nm_act { NM_ACT_NONE, NM_ACT_RELU } nm_act;
+
+/* --- normalization of each token (row) by its own numbers: LayerNorm, RMSNorm, ScaleNorm, FixNorm, GroupNorm ---
+ * In each of `groups` groups of d/groups features: xhat = (x - shift) * scale, y = gain * xhat + bias. */
+typedef enum nm_token_form {
+    NM_TOKEN_CENTER,      /* shift = mean, scale = 1/sqrt(variance + eps), variance over d/groups */
+    NM_TOKEN_CENTER_UNBIASED, /* the same with d/groups - 1 */
+    NM_TOKEN_RMS,         /* scale = 1/sqrt(mean square + eps) */
+    NM_TOKEN_RMS_OUTSIDE, /* scale = 1/(sqrt(mean square) + eps) */
+    NM_TOKEN_LENGTH       /* scale = 1/max(l2 norm, eps); below eps the norm is a constant in the backward pass */
+} nm_token_form;
+
+typedef struct nm_token_norm {
+    nm_token_form form;
+    int32_t groups;
+    double eps;
+    int32_t gain_length, bias_length; /* 0 (none), 1 (one number for all), or d */
+} nm_token_norm;
+
+/* --- normalization of each feature (column) by batch or running numbers: BatchNorm, PowerNorm and kin ---
+ *     h = x * row_scale[row, group of the column]   (groups = 0: h = x)
+ *     z = (h - shift) * scale        y = gain * z + bias          shift, gain, bias may be NULL (0, 1, 0)
+ * row_scale = 1/sqrt(mean square of the group + eps) is PowerNorm's layer/group scaling. */
+typedef struct nm_feature_norm {
+    int32_t groups;
+    double eps;
+    bool row_scale_ready; /* row_scale was already computed: read it; otherwise the kernel computes and stores it */
+} nm_feature_norm;
+
+/* Small vectors, element by element. s and t are numbers. */
+typedef enum nm_vec_op {
+    NM_VEC_FILL,        /* out = s */
+    NM_VEC_COPY,        /* out = a */
+    NM_VEC_LINEAR,      /* out = s a + t b           (b may be NULL) */
+    NM_VEC_MUL,         /* out = s a b + t */
+    NM_VEC_MUL_ADD,     /* out = s a b + t c */
+    NM_VEC_DIV,         /* out = s a / b + t */
+    NM_VEC_RSQRT,       /* out = 1/sqrt(a + s) */
+    NM_VEC_RSQRT_CLAMP, /* out = 1/sqrt(max(a, s)) */
+    NM_VEC_SQRT,        /* out = sqrt(a + s) */
+    NM_VEC_CLIP,        /* out = min(max(a, s), t) */
+    NM_VEC_SIGN,        /* out = s sign(a - b) */
+    NM_VEC_ABOVE        /* out = a > s ? b : t */
+} nm_vec_op;
+
+/* --- loss --- */
+typedef enum nm_smoothing {
+    NM_SMOOTH_UNIFORM, /* (1-eps)(-lp_t) + eps/V sum_v (-lp_v); V counts allowed words when a mask is given */
+    NM_SMOOTH_OTHERS   /* (1-eps-eps/(V-1))(-lp_t) + eps/(V-1) sum_v (-lp_v) */
+} nm_smoothing;
+
+typedef struct nm_softmax_loss {
+    nm_mat hidden, weight; /* [tokens, d], [V, d]: logits = hidden weight^T + bias */
+    const void *bias;      /* [V] or NULL */
+    const int32_t *targets; /* device, [tokens] */
+    const uint8_t *allowed; /* device, [V]: 0 removes a word; or NULL */
+    nm_smoothing smoothing;
+    double eps, grad_scale;
+    double *sums;           /* device doubles [2], =: sum of the smoothed loss, sum of the negative log-likelihood */
+    void *d_hidden;         /* [tokens, d], =, or NULL when no gradient is wanted */
+    void *d_weight, *d_bias; /* += ; NULL when not wanted */
+} nm_softmax_loss;
+
+/* --- optimizers: the three published forms of Adam; t = step, all agree when eps and weight_decay are 0 --- */
+typedef enum nm_adam_form {
+    NM_ADAM_TORCH,   /* g += wd p;     p -= lr/(1-b1^t) m / (sqrt(v)/sqrt(1-b2^t) + eps) */
+    NM_ADAM_FAIRSEQ, /* p -= lr wd p;  p -= lr sqrt(1-b2^t)/(1-b1^t) m / (sqrt(v) + eps) */
+    NM_ADAMW_TORCH   /* p -= lr wd p;  then the step of NM_ADAM_TORCH */
+} nm_adam_form;
+
+typedef struct nm_adam {
+    nm_adam_form form;
+    double lr, beta1, beta2, eps, weight_decay;
+    double grad_scale; /* gradients are multiplied by this first: 1/tokens and clipping */
+    int64_t step;      /* from 1 */
+} nm_adam;
+
+typedef struct nm_backend nm_backend;
+
+/* Every kernel: K(name, (arguments)). */
+/* clang-format off */
+#define NM_KERNELS(K)                                                                                                  \
+    /* host <-> device; plain copies within the device */                                                              \
+    K(upload, (nm_backend *b, void *device, const void *host, size_t bytes))                                           \
+    K(download, (nm_backend *b, void *host, const void *device, size_t bytes))                                         \
+    K(copy, (nm_backend *b, void *to, const void *from, size_t bytes))                                                 \
+    K(zero, (nm_backend *b, void *data, size_t bytes))                                                                 \
+    /* c = alpha op(a) op(b) + beta c; op transposes when told so */                                                   \
+    K(gemm, (nm_backend *b, bool ta, bool tb, double alpha, nm_mat a, nm_mat bm, double beta, nm_mat c))               \
+    /* y = drop(act(x weight^T + bias)); weight [out, in], bias [out] or NULL */                                       \
+    K(linear, (nm_backend *b, nm_mat x, nm_mat weight, const void *bias, nm_act act, const nm_dropout *drop, nm_mat y)) \
+    /* dz = gradient before the activation and dropout of `linear`: dz = y > 0 ? dy * dropout scale : 0 for relu */     \
+    K(act_grad, (nm_backend *b, nm_act act, const nm_dropout *drop, nm_mat y, nm_mat dy, nm_mat dz))                    \
+    /* dx = dy weight, or dx += dy weight */                                                                           \
+    K(linear_grad_input, (nm_backend *b, nm_mat dy, nm_mat weight, bool add, nm_mat dx))                               \
+    /* dw += dy^T x, db += column sums of dy (db may be NULL) */                                                       \
+    K(linear_grad_weight, (nm_backend *b, nm_mat dy, nm_mat x, nm_mat dw, void *db))                                   \
+    /* y = alpha x, y += alpha x */                                                                                    \
+    K(scale, (nm_backend *b, double alpha, nm_mat x, nm_mat y))                                                        \
+    K(add, (nm_backend *b, double alpha, nm_mat x, nm_mat y))                                                          \
+    /* y = x + drop(f); y may be x; and y = drop(x), or y += drop(x) (also the gradient of dropout) */                 \
+    K(add_dropout, (nm_backend *b, nm_mat x, nm_mat f, const nm_dropout *drop, nm_mat y))                              \
+    K(dropout, (nm_backend *b, nm_mat x, const nm_dropout *drop, bool add, nm_mat y))                                  \
+    /* out[i] = drop(scale table[ids[i]] + positions[pos[i]]); positions may have data NULL */                         \
+    K(embed, (nm_backend *b, const int32_t *ids, const int32_t *pos, double scale, nm_mat table, nm_mat positions,     \
+              const nm_dropout *drop, nm_mat out))                                                                     \
+    /* dtable[ids[i]] += scale drop(dout[i]), summed in the order of i */                                              \
+    K(embed_grad, (nm_backend *b, const int32_t *ids, double scale, nm_mat dout, const nm_dropout *drop, nm_mat dtable)) \
+    /* out[i] = x[rows[i]] */                                                                                          \
+    K(gather, (nm_backend *b, const int32_t *rows, nm_mat x, nm_mat out))                                              \
+    /* Scaled dot-product attention, heads = equal column ranges. For query row i of a sequence of m queries and n     \
+     * keys: causal lets it see keys j <= i + (n - m). Dropout falls on the weights: mask row = head * q rows + query  \
+     * row, column = position of the key in its sequence. lse [q rows * heads] gets the log of the soft-max            \
+     * denominators, head-major like the mask rows; NULL at inference. */                                              \
+    K(attention, (nm_backend *b, nm_mat q, nm_mat k, nm_mat v, const nm_packing *q_packing,                            \
+                  const nm_packing *k_packing, int32_t heads, bool causal, double scale, const nm_dropout *drop,       \
+                  nm_mat out, void *lse))                                                                              \
+    /* dq, dk, dv = (overwritten) */                                                                                   \
+    K(attention_grad, (nm_backend *b, nm_mat q, nm_mat k, nm_mat v, const nm_packing *q_packing,                       \
+                       const nm_packing *k_packing, int32_t heads, bool causal, double scale, const nm_dropout *drop,  \
+                       nm_mat out, const void *lse, nm_mat dout, nm_mat dq, nm_mat dk, nm_mat dv))                     \
+    /* Attention of single queries over listed rows of a cache: query i sees rows[offsets[i] .. offsets[i+1] - 1] of   \
+     * k and v (device lists). */                                                                                      \
+    K(attention_rows, (nm_backend *b, nm_mat q, nm_mat k, nm_mat v, const int32_t *rows, const int32_t *offsets,       \
+                       int32_t heads, double scale, nm_mat out))                                                       \
+    /* Loss over the vocabulary in row blocks: the logits of a batch never exist as a whole. */                        \
+    K(softmax_loss, (nm_backend *b, const nm_softmax_loss *loss))                                                      \
+    /* y = log softmax of each row of x (may be in place); words with allowed == 0 get -inf */                         \
+    K(log_softmax, (nm_backend *b, nm_mat x, const uint8_t *allowed, nm_mat y))                                        \
+    /* the k largest of each row in descending order, ties to the smaller column: device values [rows, k] and columns */ \
+    K(top_k, (nm_backend *b, nm_mat x, int32_t k, void *values, int32_t *columns))                                     \
+    /* Norms per token. shift (NULL for forms without) and scale: [rows * groups], =. */                               \
+    K(token_norm, (nm_backend *b, const nm_token_norm *spec, nm_mat x, const void *gain, const void *bias, nm_mat y,   \
+                   void *shift, void *scale))                                                                          \
+    /* dx = or += by `add`; d_gain, d_bias += (NULL when not wanted) */                                                \
+    K(token_norm_grad, (nm_backend *b, const nm_token_norm *spec, nm_mat dy, nm_mat x, const void *gain,               \
+                        const void *shift, const void *scale, bool add, nm_mat dx, void *d_gain, void *d_bias))        \
+    /* Norms per feature. mean = mean of h, square = mean of (h - center)^2 over rows; center NULL is 0; each result   \
+     * may be NULL. With center given as the same pointer as mean, the mean is taken first, then the square about it. */ \
+    K(feature_moments, (nm_backend *b, const nm_feature_norm *spec, nm_mat x, void *row_scale, const void *center,     \
+                        void *mean, void *square))                                                                     \
+    /* square, when not NULL, gets the mean of h^2 in the same pass. */                                                \
+    K(feature_norm, (nm_backend *b, const nm_feature_norm *spec, nm_mat x, void *row_scale, const void *shift,         \
+                     const void *scale, const void *gain, const void *bias, nm_mat y, void *square))                   \
+    /* sums over rows, =: sum_dy, sum_dy_z; dh = a dy + c0 + c1 z (vectors per feature; c0, c1 may be NULL), then      \
+     * back through the row scaling into dx (= or += by `add`). dx.data NULL: only the sums. sums NULL: only dx. */    \
+    K(feature_norm_grad, (nm_backend *b, const nm_feature_norm *spec, nm_mat dy, nm_mat x, const void *row_scale,      \
+                          const void *shift, const void *scale, const void *a, const void *c0, const void *c1,         \
+                          bool add, nm_mat dx, void *sum_dy, void *sum_dy_z))                                          \
+    K(vec, (nm_backend *b, nm_vec_op op, int32_t n, void *out, const void *va, const void *vb, const void *vc,         \
+            double s, double t))                                                                                       \
+    /* *out (host) = sum of a_i b_i, in double */                                                                      \
+    K(dot, (nm_backend *b, size_t n, const void *va, const void *vb, double *out))                                     \
+    /* p, m, v updated from g */                                                                                       \
+    K(adam, (nm_backend *b, const nm_adam *adam, size_t n, void *p, const void *g, void *m, void *v))                  \
+    /* v = momentum v + grad_scale g (clipped to +-clip when > 0) ; p -= lr v */                                       \
+    K(sgd, (nm_backend *b, double lr, double momentum, double grad_scale, double clip, size_t n, void *p,              \
+            const void *g, void *v))
+/* clang-format on */
+
+typedef struct nm_kernels {
+#define K(name, args) void(*name) args;
+    NM_KERNELS(K)
+#undef K
+} nm_kernels;
+
+typedef struct nm_backend_options {
+    const char *name;  /* "ref" or "cpu" */
+    nm_dtype dtype;    /* cpu: NM_F32 only */
+    const char *isa;   /* cpu: "auto", "base", "avx2", "avx512" */
+    int32_t threads;   /* 0: as many as the system offers */
+    bool fenced;       /* ref: memory is readable only while a kernel runs (a test mode) */
+} nm_backend_options;
+
+struct nm_backend {
+    nm_kernels k;      /* call as backend->k.gemm(backend, ...) */
+    nm_dtype dtype;
+    int32_t threads;
+    const char *name, *isa;
+    bool planning;     /* kernels do nothing: a dry run that only measures memory */
+    void *private_data;
+};
+
+/* Creates a backend; free with nm_backend_free. NM_UNSUPPORTED when this machine lacks what was asked for. */
+nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *options, nm_error *err);
+void nm_backend_free(nm_backend *backend);
+
+/* Device memory, zeroed, 64-byte aligned; pages are taken from the system when first touched. */
+nm_status nm_backend_take(nm_backend *backend, size_t bytes, void **memory, nm_error *err);
+void nm_backend_give(nm_backend *backend, void *memory);
+
+/* Switches the dry run on or off: in it no kernel touches memory. */
+void nm_backend_plan(nm_backend *backend, bool planning);
+
+/* One line for people: backend, CPU level, threads, BLAS; and a warning or "" when the BLAS build fights OpenMP. */
+void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes);
+const char *nm_backend_warning(const nm_backend *backend);
+
+static inline nm_mat nm_mat_of(void *data, int32_t rows, int32_t cols)
+{
+    nm_mat mat = {data, rows, cols, cols};
+    return mat;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

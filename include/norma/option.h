@@ -1,0 +1,74 @@
+/* Options are data: one row gives name, type, default, range and help; the parser, --help, the manual page and the
+ * saved run all read it. A row's type comes from the struct field, so struct and table cannot drift. */
+#ifndef NORMA_OPTION_H
+#define NORMA_OPTION_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "norma/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum nm_option_kind { NM_BOOL, NM_INT, NM_REAL, NM_TEXT } nm_option_kind;
+
+typedef struct nm_option {
+    const char *name;
+    nm_option_kind kind;
+    size_t offset;
+    const char *initial;
+    double min, max;     /* numbers: inclusive range */
+    const char *choices; /* texts: "a|b|c", or NULL for any text */
+    const char *help;
+} nm_option;
+
+/* A preset is a named list of settings of the same section, "key=value key=value", chosen by the option `preset`. */
+typedef struct nm_preset {
+    const char *name, *settings, *help;
+} nm_preset;
+
+#define NM_KIND(field) _Generic((field), bool: NM_BOOL, int64_t: NM_INT, double: NM_REAL, const char *: NM_TEXT)
+#define NM_OPTION(T, field, initial, min, max, help)                                                         \
+    { #field, NM_KIND(((T *)0)->field), offsetof(T, field), initial, min, max, NULL, help }
+#define NM_CHOICE(T, field, initial, choices, help)                                                          \
+    { #field, NM_KIND(((T *)0)->field), offsetof(T, field), initial, 0, 0, choices, help }
+
+/* Later origins win; within one origin the later setting wins. */
+typedef enum nm_origin { NM_ORIGIN_DEFAULT, NM_ORIGIN_PRESET, NM_ORIGIN_FILE, NM_ORIGIN_COMMAND } nm_origin;
+
+typedef struct nm_options nm_options; /* sections of options and who set what */
+
+nm_options *nm_options_create(void);
+void nm_options_free(nm_options *options);
+
+/* Registers a section; the returned struct (config_size bytes, owned by options) already holds the defaults.
+ * presets may be NULL; when given the table must have a text option named "preset". */
+void *nm_options_add(nm_options *options, const char *section, const nm_option *rows, const nm_preset *presets,
+                     size_t config_size);
+/* The struct of a section, or NULL. */
+void *nm_options_find(const nm_options *options, const char *section);
+
+/* Sets "section.key". Unknown names are NM_USAGE and name the nearest known one. */
+nm_status nm_options_set(nm_options *options, const char *path, const char *value, nm_origin origin, nm_error *err);
+/* Reads an INI file; a line `include = other.ini` at its top (before any section) reads that one first, relative to
+ * the file. Errors name file and line. */
+nm_status nm_options_read(nm_options *options, const char *path, nm_error *err);
+/* Reads the same syntax from memory; name is for messages. */
+nm_status nm_options_read_text(nm_options *options, const char *name, const char *text, nm_error *err);
+/* Writes every value with its origin as a comment; reading that back gives the same structs. */
+void nm_options_write(const nm_options *options, FILE *out);
+/* Help text of every option, section by section. */
+void nm_options_help(const nm_options *options, FILE *out);
+/* Manual page fragment (roff) of every option. */
+void nm_options_manual(const nm_options *options, FILE *out);
+nm_origin nm_options_origin(const nm_options *options, const char *path);
+/* The value of "section.key" as text into heap memory (caller frees), or NULL when unknown. */
+char *nm_options_get(const nm_options *options, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

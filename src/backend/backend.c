@@ -1,0 +1,163 @@
+/* Creation of backends, their memory, and their description. */
+#include "norma/backend.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "backend/backend_private.h"
+#include "backend/cpu/cpu.h"
+#include "backend/ref/ref.h"
+#include "base/memory.h"
+
+typedef struct backend_row {
+    const char *name;
+    nm_status (*init)(nm_backend *backend, const nm_backend_options *options, nm_error *err);
+} backend_row;
+
+static const backend_row backend_rows[] = {{"ref", nm_ref_backend_init}, {"cpu", nm_cpu_backend_init}};
+
+static const backend_row *find_row(const char *name)
+{
+    for (size_t i = 0; i < sizeof backend_rows / sizeof *backend_rows; i++)
+        if (name && strcmp(name, backend_rows[i].name) == 0)
+            return &backend_rows[i];
+    return NULL;
+}
+
+nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *options, nm_error *err)
+{
+    *backend = NULL;
+    const backend_row *row = find_row(options->name);
+    if (!row)
+        return nm_fail(err, NM_USAGE, "unknown backend '%s' (there are: ref, cpu)",
+                       options->name ? options->name : "");
+    if (options->threads < 0)
+        return nm_fail(err, NM_USAGE, "%d threads make no sense", (int)options->threads);
+    nm_backend *made = nm_allocate(sizeof *made);
+    nm_backend_private *inside = nm_allocate(sizeof *inside);
+    made->private_data = inside;
+    made->name = row->name;
+    made->isa = "base";
+    made->dtype = options->dtype;
+    made->threads = options->threads ? options->threads : omp_get_num_procs();
+    made->k = *nm_ref_kernels(options->dtype);
+    nm_status status = row->init(made, options, err);
+    if (status != NM_OK) {
+        nm_backend_free(made);
+        return status;
+    }
+    inside->active = made->k;
+    *backend = made;
+    return NM_OK;
+}
+
+void nm_backend_free(nm_backend *backend)
+{
+    if (!backend)
+        return;
+    nm_backend_private *inside = nm_backend_inside(backend);
+    if (inside->device_release)
+        inside->device_release(inside->device);
+    for (size_t i = 0; i < inside->n_regions; i++)
+        munmap(inside->regions[i].base, inside->regions[i].bytes);
+    for (int i = 0; i < NM_SCRATCH_SLOTS; i++)
+        free(inside->scratch[i].base);
+    free(inside->regions);
+    free(inside);
+    free(backend);
+}
+
+nm_status nm_backend_take(nm_backend *backend, size_t bytes, void **memory, nm_error *err)
+{
+    nm_backend_private *inside = nm_backend_inside(backend);
+    *memory = NULL;
+    size_t size = bytes ? bytes : 1; /* mmap wants at least one byte */
+    int access = inside->fenced ? PROT_NONE : PROT_READ | PROT_WRITE;
+    void *base = mmap(NULL, size, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED)
+        return nm_fail(err, NM_MEMORY, "the system has no %zu MiB for backend %s", bytes >> 20,
+                       backend->name);
+    NM_GROW(inside->regions, inside->n_regions, inside->regions_capacity);
+    inside->regions[inside->n_regions++] = (nm_region){base, size};
+    *memory = base;
+    return NM_OK;
+}
+
+void nm_backend_give(nm_backend *backend, void *memory)
+{
+    if (!memory)
+        return;
+    nm_backend_private *inside = nm_backend_inside(backend);
+    size_t i = 0;
+    while (i < inside->n_regions && inside->regions[i].base != memory)
+        i++;
+    NM_ASSERT(i < inside->n_regions);
+    munmap(memory, inside->regions[i].bytes);
+    inside->regions[i] = inside->regions[--inside->n_regions];
+}
+
+void *nm_backend_scratch(nm_backend *backend, int slot, size_t bytes)
+{
+    NM_ASSERT(slot >= 0 && slot < NM_SCRATCH_SLOTS);
+    nm_region *scratch = &nm_backend_inside(backend)->scratch[slot];
+    if (scratch->bytes < bytes) {
+        size_t rounded = (bytes + 4095) / 4096 * 4096;
+        free(scratch->base);
+        scratch->base = aligned_alloc(64, rounded);
+        NM_ASSERT(scratch->base != NULL);
+        scratch->bytes = rounded;
+    }
+    return scratch->base;
+}
+
+void nm_backend_plan(nm_backend *backend, bool planning)
+{
+    backend->planning = planning;
+    backend->k = planning ? nm_plan_kernels() : nm_backend_inside(backend)->active;
+}
+
+/* Weak: present when the BLAS linked in is OpenBLAS, or BLIS. */
+extern int openblas_get_parallel(void) __attribute__((weak));
+extern char *openblas_get_corename(void) __attribute__((weak));
+extern const char *bli_info_get_version_str(void) __attribute__((weak));
+
+static void describe_blas(char *text, size_t bytes)
+{
+    static const char *const kinds[] = {"serial", "pthread", "OpenMP"};
+    if (openblas_get_parallel && openblas_get_corename) {
+        int kind = openblas_get_parallel();
+        snprintf(text, bytes, "OpenBLAS %s, core %s",
+                 kind >= 0 && kind <= 2 ? kinds[kind] : "of unknown threading", openblas_get_corename());
+    } else if (bli_info_get_version_str) {
+        snprintf(text, bytes, "BLIS %s", bli_info_get_version_str());
+    } else {
+        snprintf(text, bytes, "CBLAS of unknown make");
+    }
+}
+
+void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes)
+{
+    const char *number = backend->dtype == NM_F64 ? "float64" : "float32";
+    if (strcmp(backend->name, "ref") == 0) {
+        snprintf(text, bytes, "backend ref, %s, plain C, 1 thread%s", number,
+                 nm_backend_inside(backend)->fenced ? ", fenced memory" : "");
+        return;
+    }
+    char blas[128];
+    describe_blas(blas, sizeof blas);
+    snprintf(text, bytes, "backend %s, %s, level %s, %d thread%s, BLAS: %s", backend->name, number,
+             backend->isa, (int)backend->threads, backend->threads == 1 ? "" : "s", blas);
+}
+
+const char *nm_backend_warning(const nm_backend *backend)
+{
+    bool pthread_build = openblas_get_parallel && openblas_get_parallel() == 1;
+    if (strcmp(backend->name, "ref") == 0 || !pthread_build)
+        return "";
+    return "this OpenBLAS is the pthread build, whose idle threads take time from ours; the OpenMP or serial "
+           "build is "
+           "up to twice as fast";
+}

@@ -1,0 +1,42 @@
+/* What the backends share behind include/norma/backend.h: the memory regions handed out, scratch memory for
+ * kernels, the tables swapped in by the dry run and by the fenced mode. */
+#ifndef NM_BACKEND_PRIVATE_H
+#define NM_BACKEND_PRIVATE_H
+
+#include "norma/backend.h"
+
+typedef struct nm_region {
+    void *base;
+    size_t bytes;
+} nm_region;
+
+enum { NM_SCRATCH_SLOTS = 4 };
+
+typedef struct nm_backend_private {
+    nm_kernels active; /* the table outside the dry run */
+    nm_kernels inner;  /* fenced mode: what the wrappers in `active` call */
+    nm_region *regions;
+    size_t n_regions, regions_capacity;
+    nm_region scratch[NM_SCRATCH_SLOTS];
+    bool fenced;
+    void *device;                         /* a backend's own data ... */
+    void (*device_release)(void *device); /* ... and how to free it; both may be NULL */
+} nm_backend_private;
+
+static inline nm_backend_private *nm_backend_inside(const nm_backend *backend)
+{
+    return backend->private_data;
+}
+
+/* Host memory of a kernel's own, at least `bytes`, 64-byte aligned, contents undefined. Every slot is one
+ * block that only grows; it stays valid until the same slot is asked for again. Not for use inside parallel
+ * regions. */
+void *nm_backend_scratch(nm_backend *backend, int slot, size_t bytes);
+
+/* A table whose kernels do nothing, except that download and dot fill the host's result with zeros. */
+nm_kernels nm_plan_kernels(void);
+
+/* Wraps the backend's table: memory of nm_backend_take is open only while a kernel runs. */
+void nm_fence_install(nm_backend *backend);
+
+#endif

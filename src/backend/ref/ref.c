@@ -1,0 +1,13 @@
+/* The reference backend: plain kernels on one thread, the judge of all others. */
+#include "backend/ref/ref.h"
+
+#include "backend/backend_private.h"
+
+nm_status nm_ref_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err)
+{
+    (void)err;
+    backend->threads = 1;
+    if (options->fenced)
+        nm_fence_install(backend);
+    return NM_OK;
+}

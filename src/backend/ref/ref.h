@@ -1,0 +1,16 @@
+/* The plain kernels, in float and in double. */
+#ifndef NM_REF_H
+#define NM_REF_H
+
+#include "norma/backend.h"
+
+extern const nm_kernels nm_ref_kernels_f32, nm_ref_kernels_f64;
+
+static inline const nm_kernels *nm_ref_kernels(nm_dtype dtype)
+{
+    return dtype == NM_F64 ? &nm_ref_kernels_f64 : &nm_ref_kernels_f32;
+}
+
+nm_status nm_ref_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err);
+
+#endif

@@ -1,0 +1,95 @@
+/* Counter-based random numbers: Philox4x32-10 (Salmon et al. 2011). No generator carries state: who asks with
+ * the same numbers gets the same words, in any order, on any thread, after any resume. */
+#ifndef NM_RANDOM_H
+#define NM_RANDOM_H
+
+#include <math.h>
+#include <stdint.h>
+
+#include "norma/dropout.h"
+
+typedef enum nm_random_purpose {
+    NM_RANDOM_INIT = 1,
+    NM_RANDOM_DROPOUT,
+    NM_RANDOM_WORD_DROPOUT,
+    NM_RANDOM_SHUFFLE,
+    NM_RANDOM_BOOTSTRAP,
+    NM_RANDOM_SAMPLE,
+    NM_RANDOM_TEST
+} nm_random_purpose;
+
+typedef struct nm_random_words {
+    uint32_t w[4];
+} nm_random_words;
+
+static inline nm_random_words nm_philox(const uint32_t counter[4], uint64_t key)
+{
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    for (int round = 0; round < 10; round++) {
+        uint64_t a = (uint64_t)0xD2511F53u * c0, b = (uint64_t)0xCD9E8D57u * c2;
+        uint32_t n0 = (uint32_t)(b >> 32) ^ c1 ^ k0, n2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)b;
+        c3 = (uint32_t)a;
+        c0 = n0;
+        c2 = n2;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return (nm_random_words){{c0, c1, c2, c3}};
+}
+
+/* Four words for (seed, purpose, site, step, index). site < 2^24. */
+static inline nm_random_words nm_random4(uint64_t seed, nm_random_purpose purpose, uint32_t site,
+                                         uint32_t step, uint64_t index)
+{
+    const uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)purpose << 24 | site,
+                                 step};
+    return nm_philox(counter, seed);
+}
+
+/* Uniform in (0, 1) from one word, never 0 or 1. */
+static inline double nm_random_unit(uint32_t word)
+{
+    return ((double)word + 0.5) * (1.0 / 4294967296.0);
+}
+
+/* Uniform integer below n (n < 2^32), without bias worth speaking of: 64-bit multiply. */
+static inline uint32_t nm_random_below(uint32_t word_high, uint32_t word_low, uint32_t n)
+{
+    return (uint32_t)((((uint64_t)word_high << 32 | word_low) >> 32) * n >> 32);
+}
+
+/* One standard normal from two words (Box-Muller). */
+static inline double nm_random_normal(uint32_t word_a, uint32_t word_b)
+{
+    return sqrt(-2.0 * log(nm_random_unit(word_a))) * cos(6.283185307179586476925 * nm_random_unit(word_b));
+}
+
+/* Dropout masks. The element (row, col) of a site's matrix is dropped when its 16-bit number is below
+ * nm_dropout_threshold(rate). Sixteen counters give a block of 128 columns so that SIMD lanes are counters:
+ *     counter = (col/128*16 + col%16, row, purpose and site, step), slot = col/16%8, number = half slot%2 of
+ * word slot/2. The rate is so rounded to 1/65536 and the kept values are scaled by exactly 1/(1 - rounded
+ * rate). */
+
+static inline uint32_t nm_dropout_threshold(double rate)
+{
+    return rate <= 0 ? 0 : (uint32_t)(rate * 65536.0 + 0.5);
+}
+
+static inline double nm_dropout_scale(double rate)
+{
+    return 65536.0 / (65536.0 - (double)nm_dropout_threshold(rate));
+}
+
+static inline int nm_dropout_keeps(const nm_dropout *drop, uint32_t row, uint32_t col)
+{
+    const uint32_t counter[4] = {col / 128 * 16 + col % 16, row,
+                                 (uint32_t)NM_RANDOM_DROPOUT << 24 | drop->site, drop->step};
+    nm_random_words words = nm_philox(counter, drop->seed);
+    uint32_t slot = col / 16 % 8;
+    uint32_t number = (slot & 1) ? words.w[slot >> 1] >> 16 : words.w[slot >> 1] & 0xFFFF;
+    return number >= nm_dropout_threshold(drop->rate);
+}
+
+#endif
