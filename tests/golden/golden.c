@@ -12,7 +12,8 @@
 
 #include "base/memory.h"
 
-static const golden_family *const families[] = {&golden_norm, NULL};
+static const golden_family *const families[] = {&golden_norm, &golden_optim,     &golden_schedule,
+                                                &golden_loss, &golden_attention, NULL};
 
 enum { MAX_DEPTH = 32 };
 
