@@ -9,7 +9,7 @@
 #include "cli.h"
 
 /* One line each, in the order of the help text. */
-#define COMMANDS(C) C(prepare)
+#define COMMANDS(C) C(prepare) C(score)
 
 /* clang-format off */
 #define C(name) extern const nm_command nm_command_##name;
