@@ -121,6 +121,12 @@ double golden_number(const golden_case *test, const char *key, double otherwise)
     return json_is_number(value) ? json_number_value(value) : otherwise;
 }
 
+int32_t golden_whole(const golden_case *test, const char *key, int32_t otherwise)
+{
+    double value = golden_number(test, key, otherwise);
+    return value >= INT32_MAX ? INT32_MAX : value <= -INT32_MAX ? -INT32_MAX : (int32_t)value;
+}
+
 const char *golden_text(const golden_case *test, const char *key, const char *otherwise)
 {
     const char *text = json_string_value(json_object_get(test->config, key));

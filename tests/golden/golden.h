@@ -59,6 +59,8 @@ golden_result golden_compare(golden_case *test, const char *what, const void *go
 
 /* config[key], or a default when it is absent. */
 double golden_number(const golden_case *test, const char *key, double otherwise);
+/* The same as a whole number of at most 2^31 - 1 in size. */
+int32_t golden_whole(const golden_case *test, const char *key, int32_t otherwise);
 const char *golden_text(const golden_case *test, const char *key, const char *otherwise);
 bool golden_flag(const golden_case *test, const char *key);
 
