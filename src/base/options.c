@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/nearest.h"
 
 enum { MAX_INCLUDE_DEPTH = 8 };
 
@@ -74,28 +75,6 @@ static const char *keep_text(nm_options *options, const char *value)
     return options->texts[options->n_texts++] = nm_duplicate(value);
 }
 
-/* Levenshtein distance, cut at 63 characters. */
-static int distance(const char *a, const char *b)
-{
-    int row[64];
-    int n = (int)strlen(b);
-    if (n > 63)
-        n = 63;
-    for (int j = 0; j <= n; j++)
-        row[j] = j;
-    for (int i = 1; a[i - 1]; i++) {
-        int diagonal = row[0];
-        row[0] = i;
-        for (int j = 1; j <= n; j++) {
-            int change = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            int shift = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-            row[j] = change < shift ? change : shift;
-        }
-    }
-    return row[n];
-}
-
 static nm_status unknown_option(const nm_options *options, const char *path, nm_error *err)
 {
     char *best = NULL;
@@ -103,7 +82,7 @@ static nm_status unknown_option(const nm_options *options, const char *path, nm_
     for (size_t i = 0; i < options->n_sections; i++)
         for (const nm_option *row = options->sections[i].rows; row && row->name; row++) {
             char *full = nm_format("%s.%s", options->sections[i].name, row->name);
-            int d = distance(path, full);
+            int d = nm_edit_distance(path, full);
             if (d < best_distance) {
                 free(best);
                 best = full;
@@ -266,6 +245,13 @@ nm_origin nm_options_origin(const nm_options *options, const char *path)
     section *part;
     size_t index;
     return find_row(options, path, &part, &index) ? part->origins[index] : NM_ORIGIN_DEFAULT;
+}
+
+const nm_option *nm_options_row(const nm_options *options, const char *path)
+{
+    section *part;
+    size_t index;
+    return find_row(options, path, &part, &index) ? &part->rows[index] : NULL;
 }
 
 static char *row_value(const section *part, size_t index)

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "metric/ngram.h"
@@ -209,13 +210,8 @@ nm_bleu_score nm_bleu_compute(const nm_bleu_config *config, const nm_bleu_stats 
 
 double nm_bleu_of_counts(const int64_t *counts, const void *context)
 {
-    nm_bleu_stats sum;
-    for (int n = 0; n < NM_BLEU_ORDER; n++) {
-        sum.matches[n] = counts[n];
-        sum.totals[n] = counts[NM_BLEU_ORDER + n];
-    }
-    sum.hyp_len = counts[2 * NM_BLEU_ORDER];
-    sum.ref_len = counts[2 * NM_BLEU_ORDER + 1];
+    nm_bleu_stats sum; /* only int64_t inside, in the order of the row */
+    memcpy(&sum, counts, sizeof sum);
     return nm_bleu_compute(context, &sum).bleu;
 }
 

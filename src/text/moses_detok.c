@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "text/counter.h"
 #include "text/utf8.h"
 
 typedef struct piece {
@@ -17,8 +18,8 @@ typedef struct joiner {
     piece *words;
     size_t n, capacity;
     nm_buffer text;
-    bool glue; /* the next word follows without a space */
-    int open_single, open_double, open_other;
+    bool glue;         /* the next word follows without a space */
+    nm_counter quotes; /* how often each kind of quote was seen */
     nm_buffer *out;
 } joiner;
 
@@ -180,17 +181,18 @@ static void put_quote(joiner *self, size_t i)
 {
     piece word = self->words[i];
     bool single = word.bytes == 1 && word.text[0] == '\'';
-    bool twofold = (word.bytes == 1 && word.text[0] == '"') || consists_of(word, is_typographic_quote);
-    int *open = single ? &self->open_single : twofold ? &self->open_double : &self->open_other;
-    if (*open) {
+    bool twofold = consists_of(word, is_typographic_quote);
+    size_t kind = nm_counter_add(&self->quotes, twofold ? "\"" : word.text, twofold ? 1 : word.bytes, 0);
+    int64_t *seen = &self->quotes.items[kind].count;
+    if (*seen % 2 == 1) {
         put(self, word, false, false);
-        *open = 0;
+        ++*seen;
     } else if (single && self->language->apostrophe == NM_MOSES_RIGHT && i > 0 &&
                last_point(self->words[i - 1]) == 's') {
         put(self, word, false, false); /* the Jones' house */
     } else {
         put(self, word, true, true);
-        *open = 1;
+        ++*seen;
     }
 }
 
@@ -251,5 +253,6 @@ void nm_moses_detokenize(const nm_moses_language *language, const char *line, si
     clean_spaces(out, start);
     nm_buffer_release(&spaced);
     nm_buffer_release(&self.text);
+    nm_counter_release(&self.quotes);
     free(self.words);
 }

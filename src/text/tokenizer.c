@@ -1,6 +1,8 @@
 /* The table of tokenizers, and the one that leaves words alone. */
 #include "text/tokenizer.h"
 
+#include "text/utf8.h"
+
 const nm_tokenizer_type *const nm_tokenizer_types[] = {&nm_tokenizer_none, &nm_tokenizer_moses, NULL};
 
 nm_tokenizer_options nm_tokenizer_options_default(void)
@@ -42,7 +44,8 @@ void nm_detokenize(const nm_tokenizer *tokenizer, const char *line, size_t bytes
     tokenizer->type->detokenize(tokenizer->state, line, bytes, out);
 }
 
-/* none: the text is tokenized already. White space becomes single spaces, other control characters go. */
+/* none: the text is tokenized already. White space, also that
+ * beyond ASCII, becomes single spaces; other control characters go. */
 
 static nm_status none_create(const nm_tokenizer_options *options, void **state, nm_error *err)
 {
@@ -56,15 +59,16 @@ static void none_tokenize(void *state, const char *line, size_t bytes, nm_buffer
     (void)state;
     bool pending = false;
     size_t start = out->bytes;
-    for (size_t i = 0; i < bytes; i++) {
-        unsigned char byte = (unsigned char)line[i];
-        if (byte == ' ' || (byte >= '\t' && byte <= '\r')) {
+    for (size_t at = 0; at < bytes;) {
+        size_t first = at;
+        uint32_t point = nm_utf8_next(line, &at);
+        if (nm_unicode_is_space(point)) {
             pending = out->bytes > start;
-        } else if (byte >= 32) {
+        } else if (point >= 32) {
             if (pending)
                 nm_buffer_append_byte(out, ' ');
             pending = false;
-            nm_buffer_append_byte(out, line[i]);
+            nm_buffer_append(out, line + first, at - first);
         }
     }
 }

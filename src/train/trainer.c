@@ -40,7 +40,7 @@ const nm_option nm_train_options[] = {
     TRAIN(keep, "2", 1, 1e6, "newest checkpoints to keep"),
     {0}};
 const nm_option nm_optim_options[] = {
-    NM_CHOICE(nm_optim_config, name, "adam-fairseq", "adam|adam-fairseq|sgd", "torch's Adam, fairseq's (decoupled decay), or momentum SGD"),
+    NM_CHOICE(nm_optim_config, name, "adam-fairseq", "adam|adam-fairseq|adamw|sgd", "torch's Adam, fairseq's (decoupled decay), torch's AdamW, or momentum SGD"),
     OPTIM(beta1, "0.9", 0, 0.999999, "decay of the first moment"),
     OPTIM(beta2, "0.98", 0, 0.999999999, "decay of the second moment"),
     OPTIM(eps, "1e-8", 0, 1, "in the denominator"),

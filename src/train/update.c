@@ -106,6 +106,13 @@ static double gradient_norm(const nm_trainer *trainer)
     return sqrt(square);
 }
 
+static nm_adam_form adam_form(const char *name)
+{
+    return !strcmp(name, "adam-fairseq") ? NM_ADAM_FAIRSEQ
+           : !strcmp(name, "adamw")      ? NM_ADAMW_TORCH
+                                         : NM_ADAM_TORCH;
+}
+
 static void optimize(nm_trainer *trainer, double lr, double grad_scale)
 {
     nm_backend *b = trainer->backend;
@@ -119,7 +126,7 @@ static void optimize(nm_trainer *trainer, double lr, double grad_scale)
                     .weight_decay = o->weight_decay,
                     .grad_scale = grad_scale,
                     .step = trainer->state.update + 1,
-                    .decoupled = !strcmp(o->name, "adam-fairseq")};
+                    .form = adam_form(o->name)};
     for (size_t s = 0; s < trainer->n_spans; s++) {
         size_t at = trainer->spans[s].first * unit, n = trainer->spans[s].n;
         char *p = (char *)params->values + at, *g = (char *)params->grads + at;
