@@ -53,6 +53,7 @@ static golden_result compare_codes(golden_case *test, const nm_bpe *bpe)
     nm_buffer text = {0};
     size_t i = 0;
     golden_result result = GOLDEN_PASSED;
+    nm_buffer_clear(&text);
     nm_bpe_format_text(bpe, strcmp(test->variant, "fastbpe") ? NM_BPE_SUBWORD_NMT_0_2 : NM_BPE_FASTBPE,
                        &text);
     const char *at = text.data, *end = text.data + text.bytes;
