@@ -12,8 +12,9 @@
 
 #include "base/memory.h"
 
-static const golden_family *const families[] = {&golden_norm, &golden_optim,     &golden_schedule,
-                                                &golden_loss, &golden_attention, NULL};
+static const golden_family *const families[] = {
+    &golden_norm,      &golden_optim,        &golden_schedule, &golden_loss,
+    &golden_attention, &golden_model_family, &golden_decode,   NULL};
 
 enum { MAX_DEPTH = 32 };
 
