@@ -5,6 +5,7 @@
 
 #include "base/safetensors.h"
 #include "data/batches.h"
+#include "metric/bootstrap.h"
 #include "model/model.h"
 
 typedef struct nm_task nm_task;
