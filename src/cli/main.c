@@ -9,7 +9,9 @@
 #include "cli.h"
 
 /* One line each, in the order of the help text. */
-#define COMMANDS(C) C(prepare)
+/* clang-format off */
+#define COMMANDS(C) C(prepare) C(train) C(score)
+/* clang-format on */
 
 /* clang-format off */
 #define C(name) extern const nm_command nm_command_##name;
