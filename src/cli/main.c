@@ -10,7 +10,7 @@
 
 /* One line each, in the order of the help text. */
 /* clang-format off */
-#define COMMANDS(C) C(prepare) C(train) C(score)
+#define COMMANDS(C) C(prepare) C(train) C(translate) C(score)
 /* clang-format on */
 
 /* clang-format off */
