@@ -284,17 +284,26 @@ char *nm_options_get(const nm_options *options, const char *path)
     return find_row(options, path, &part, &index) ? row_value(part, index) : NULL;
 }
 
-void nm_options_write(const nm_options *options, FILE *out)
+void nm_options_write_like(const nm_options *options, const nm_options *like, FILE *out)
 {
+    bool first = true;
     for (size_t s = 0; s < options->n_sections; s++) {
         const section *part = &options->sections[s];
-        fprintf(out, "%s[%s]\n", s ? "\n" : "", part->name);
+        if (!find_section(like, part->name, strlen(part->name)))
+            continue;
+        fprintf(out, "%s[%s]\n", first ? "" : "\n", part->name);
+        first = false;
         for (size_t i = 0; part->rows && part->rows[i].name; i++) {
             char *value = row_value(part, i);
             fprintf(out, "%s = %s ; %s\n", part->rows[i].name, value, origin_names[part->origins[i]]);
             free(value);
         }
     }
+}
+
+void nm_options_write(const nm_options *options, FILE *out)
+{
+    nm_options_write_like(options, options, out);
 }
 
 static void write_range(const nm_option *row, FILE *out)
