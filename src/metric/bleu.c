@@ -202,9 +202,9 @@ nm_bleu_score nm_bleu_compute(const nm_bleu_config *config, const nm_bleu_stats 
     for (int n = 0; n < order; n++) {
         if (!(score.precisions[n] > 0))
             return score;
-        log_sum += log(score.precisions[n]);
+        log_sum += log(score.precisions[n] / 100);
     }
-    score.bleu = score.brevity_penalty * exp(log_sum / order);
+    score.bleu = 100 * score.brevity_penalty * exp(log_sum / order);
     return score;
 }
 

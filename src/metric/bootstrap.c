@@ -20,11 +20,17 @@ static void add_row(nm_counts counts, size_t segment, int64_t *sum)
         sum[i] += row[i];
 }
 
-double nm_counts_score(nm_counts counts, nm_score_of_counts score, const void *context)
+int64_t *nm_counts_sum(nm_counts counts)
 {
     int64_t *sum = nm_allocate((size_t)counts.n_counts * sizeof *sum);
     for (size_t i = 0; i < counts.n_segments; i++)
         add_row(counts, i, sum);
+    return sum;
+}
+
+double nm_counts_score(nm_counts counts, nm_score_of_counts score, const void *context)
+{
+    int64_t *sum = nm_counts_sum(counts);
     double value = score(sum, context);
     free(sum);
     return value;

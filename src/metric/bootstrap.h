@@ -39,6 +39,8 @@ typedef struct nm_paired {
     double p;
 } nm_paired;
 
+/* Sum of all rows, in heap memory; the caller frees. */
+int64_t *nm_counts_sum(nm_counts counts);
 double nm_counts_score(nm_counts counts, nm_score_of_counts score, const void *context);
 
 nm_interval nm_bootstrap_interval(nm_counts counts, nm_score_of_counts score, const void *context,

@@ -85,18 +85,18 @@ static nm_status parallel_next(parallel *files, bool *more, nm_error *err)
     return NM_OK;
 }
 
-typedef struct counter {
+typedef struct segment_counter {
     nm_bleu *bleu;
     nm_chrf *chrf;
-} counter;
+} segment_counter;
 
-static void count_line(counter *by, const parallel *files, int64_t *row)
+static void count_line(segment_counter *counter, const parallel *files, int64_t *row)
 {
     const char *hypothesis = files->texts[0], *const *references = files->texts + 1;
-    if (by->bleu)
-        nm_bleu_count(by->bleu, hypothesis, references, files->n_files - 1, (nm_bleu_stats *)row);
+    if (counter->bleu)
+        nm_bleu_count(counter->bleu, hypothesis, references, files->n_files - 1, (nm_bleu_stats *)row);
     else
-        nm_chrf_count(by->chrf, hypothesis, references, files->n_files - 1, row);
+        nm_chrf_count(counter->chrf, hypothesis, references, files->n_files - 1, row);
 }
 
 static int64_t *rows_grow(int64_t *rows, size_t n, size_t *capacity, int n_counts)
@@ -110,8 +110,8 @@ static int64_t *rows_grow(int64_t *rows, size_t n, size_t *capacity, int n_count
 static nm_status count_lines(const nm_score_config *config, parallel *files, nm_counts *out, nm_error *err)
 {
     bool is_bleu = config->kind == NM_SCORE_BLEU;
-    counter by = {is_bleu ? nm_bleu_create(&config->bleu) : NULL,
-                  is_bleu ? NULL : nm_chrf_create(&config->chrf)};
+    segment_counter counter = {is_bleu ? nm_bleu_create(&config->bleu) : NULL,
+                               is_bleu ? NULL : nm_chrf_create(&config->chrf)};
     int n_counts = is_bleu ? NM_BLEU_COUNTS : nm_chrf_n_counts(&config->chrf);
     int64_t *rows = NULL;
     size_t n = 0, capacity = 0;
@@ -119,10 +119,10 @@ static nm_status count_lines(const nm_score_config *config, parallel *files, nm_
     nm_status status;
     while ((status = parallel_next(files, &more, err)) == NM_OK && more) {
         rows = rows_grow(rows, n, &capacity, n_counts);
-        count_line(&by, files, rows + n++ * (size_t)n_counts);
+        count_line(&counter, files, rows + n++ * (size_t)n_counts);
     }
-    nm_bleu_free(by.bleu);
-    nm_chrf_free(by.chrf);
+    nm_bleu_free(counter.bleu);
+    nm_chrf_free(counter.chrf);
     if (status == NM_OK && n == 0)
         status = nm_fail(err, NM_FORMAT, "%s: no lines to score", files->lines[0].path);
     if (status != NM_OK)

@@ -5,6 +5,7 @@
 
 #include "base/safetensors.h"
 #include "data/batches.h"
+#include "metric/bootstrap.h"
 #include "model/model.h"
 
 typedef struct nm_task nm_task;
@@ -16,7 +17,13 @@ typedef struct nm_task_score { /* of a validation by the task's own measure */
     double value;              /* higher is better */
     char signature[256];
     char *samples; /* a few inputs, outputs and references as text, heap; or NULL */
+    nm_counts counts;              /* statistics per example, heap: for intervals and paired tests */
+    nm_score_of_counts of_counts;
+    const void *context; /* of of_counts; static */
 } nm_task_score;
+
+/* Frees samples and counts. */
+void nm_task_score_release(nm_task_score *score);
 
 typedef struct nm_task_type {
     const char *name;

@@ -1,4 +1,5 @@
 /* The registered tasks: one line each. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "task/task.h"
@@ -11,4 +12,11 @@ const nm_task_type *nm_task_type_find(const char *name)
         if (!strcmp((*type)->name, name))
             return *type;
     return NULL;
+}
+
+void nm_task_score_release(nm_task_score *score)
+{
+    free(score->samples);
+    free((void *)(uintptr_t)score->counts.values);
+    *score = (nm_task_score){0};
 }

@@ -67,20 +67,23 @@ static char *sample_text(char *before, const char *source, const char *output, c
 static void count_all(const nm_translation_parts *parts, const nm_translation *found, size_t n,
                       const lines *sources, const lines *references, nm_task_score *score)
 {
-    const nm_bleu_config config = {.form = NM_BLEU_MULTI};
+    static const nm_bleu_config config = {.form = NM_BLEU_MULTI};
     nm_bleu *bleu = nm_bleu_create(&config);
-    nm_bleu_stats sum = {0}, one;
+    nm_bleu_stats sum = {0}, *each = nm_allocate((n + 1) * sizeof *each);
     nm_buffer units = {0}, words = {0};
     for (size_t i = 0; i < n; i++) {
         words_of(parts, &found[i], &units, &words);
         const char *reference = references->text[i];
-        nm_bleu_count(bleu, words.data, &reference, 1, &one);
-        nm_bleu_add(&sum, &one);
+        nm_bleu_count(bleu, words.data, &reference, 1, &each[i]);
+        nm_bleu_add(&sum, &each[i]);
         if (i < SAMPLES && i < sources->n)
             score->samples = sample_text(score->samples, sources->text[i], words.data, reference);
     }
     score->name = "bleu";
     score->value = nm_bleu_compute(&config, &sum).bleu;
+    score->counts = (nm_counts){(const int64_t *)each, n, NM_BLEU_COUNTS};
+    score->of_counts = nm_bleu_of_counts;
+    score->context = &config;
     char *signature = nm_bleu_signature(&config, 1);
     snprintf(score->signature, sizeof score->signature, "%s", signature);
     free(signature);

@@ -7,7 +7,7 @@
 /* How a language treats the apostrophe. */
 typedef enum nm_moses_apostrophe {
     NM_MOSES_ALONE, /* a word of its own everywhere */
-    NM_MOSES_RIGHT, /* between letters it begins a word: do n't -> don 't */
+    NM_MOSES_RIGHT, /* between letters it begins a word: don 't */
     NM_MOSES_LEFT,  /* between letters it ends a word: l' eau */
     NM_MOSES_INSIDE /* between letters it stays */
 } nm_moses_apostrophe;

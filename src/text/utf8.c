@@ -56,14 +56,6 @@ uint32_t nm_utf8_next(const char *text, size_t *at)
     return point;
 }
 
-size_t nm_utf8_count(const char *text, size_t bytes)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < bytes; i++)
-        n += ((unsigned char)text[i] & 0xC0) != 0x80;
-    return n;
-}
-
 void nm_utf8_append(nm_buffer *out, uint32_t point)
 {
     if (point < 0x80) {

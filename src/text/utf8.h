@@ -22,8 +22,6 @@ static inline size_t nm_utf8_length(char first)
 
 /* Code point at *at of valid text; moves *at behind it. */
 uint32_t nm_utf8_next(const char *text, size_t *at);
-/* Number of code points in valid text. */
-size_t nm_utf8_count(const char *text, size_t bytes);
 void nm_utf8_append(nm_buffer *out, uint32_t point);
 
 /* Appends valid text in lower case: full mapping without context, as Perl's lc and Moses' lowercase.perl. */

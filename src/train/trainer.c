@@ -336,7 +336,7 @@ static nm_status check(nm_trainer *trainer, nm_error *err)
         status = nm_trainer_save_best(trainer, err);
     if (trainer->listener.validated)
         trainer->listener.validated(trainer->listener.user, &v);
-    free(v.score.samples);
+    nm_task_score_release(&v.score);
     return status;
 }
 

@@ -12,8 +12,9 @@
 
 #include "base/memory.h"
 
-static const golden_family *const families[] = {&golden_norm, &golden_optim,     &golden_schedule,
-                                                &golden_loss, &golden_attention, NULL};
+static const golden_family *const families[] = {
+    &golden_norm,      &golden_optim, &golden_schedule, &golden_loss,         &golden_attention,
+    &golden_bpe,       &golden_metric, &golden_model_family, &golden_decode,  NULL};
 
 enum { MAX_DEPTH = 32 };
 
@@ -119,6 +120,12 @@ double golden_number(const golden_case *test, const char *key, double otherwise)
 {
     const json_t *value = json_object_get(test->config, key);
     return json_is_number(value) ? json_number_value(value) : otherwise;
+}
+
+int32_t golden_whole(const golden_case *test, const char *key, int32_t otherwise)
+{
+    double value = golden_number(test, key, otherwise);
+    return value >= INT32_MAX ? INT32_MAX : value <= -INT32_MAX ? -INT32_MAX : (int32_t)value;
 }
 
 const char *golden_text(const golden_case *test, const char *key, const char *otherwise)

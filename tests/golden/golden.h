@@ -26,6 +26,7 @@ typedef struct golden_family {
 
 /* The families, one file each. */
 extern const golden_family golden_norm, golden_optim, golden_schedule, golden_loss, golden_attention;
+extern const golden_family golden_bpe, golden_metric, golden_model_family, golden_decode;
 
 /* Both keep the first reason given and return the result they are named after. */
 golden_result golden_fail(golden_case *test, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -59,6 +60,8 @@ golden_result golden_compare(golden_case *test, const char *what, const void *go
 
 /* config[key], or a default when it is absent. */
 double golden_number(const golden_case *test, const char *key, double otherwise);
+/* The same as a whole number of at most 2^31 - 1 in size. */
+int32_t golden_whole(const golden_case *test, const char *key, int32_t otherwise);
 const char *golden_text(const golden_case *test, const char *key, const char *otherwise);
 bool golden_flag(const golden_case *test, const char *key);
 

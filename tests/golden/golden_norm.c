@@ -54,7 +54,7 @@ static void set_epsilon(golden_case *test, layer *made, double otherwise)
 
 static void set_groups(golden_case *test, layer *made)
 {
-    made->place.heads = (int32_t)golden_number(test, "groups", 1);
+    made->place.heads = golden_whole(test, "groups", 1);
 }
 
 static const char *scaling_of(const golden_case *test)
@@ -84,7 +84,7 @@ static golden_result choose_group_scaling(golden_case *test, layer *made)
 {
     made->type = "rms";
     set_epsilon(test, made, 1e-5);
-    set(made, "epsilon_inside=1 gain=0 groups=%d", (int)golden_number(test, "groups", 1));
+    set(made, "epsilon_inside=1 gain=0 groups=%d", golden_whole(test, "groups", 1));
     return GOLDEN_PASSED;
 }
 
@@ -170,7 +170,7 @@ static golden_result choose_power(golden_case *test, layer *made)
     if (paper)
         set(made, "preset=paper");
     else
-        set(made, "scaling=%s warmup=%d", scaling_of(test), (int)golden_number(test, "warmup_iters", 0));
+        set(made, "scaling=%s warmup=%d", scaling_of(test), golden_whole(test, "warmup_iters", 0));
     return GOLDEN_PASSED;
 }
 
@@ -179,9 +179,9 @@ static golden_result choose_mabn(golden_case *test, layer *made)
     const json_t *limits = json_object_get(test->config, "r_clip");
     made->type = "mabn";
     set_epsilon(test, made, 1e-5);
-    set(made, "window=%d warmup=%d decay=%.17g r_hold=%d ", (int)golden_number(test, "buffer_size", 16),
-        (int)golden_number(test, "warmup_iters", 0), golden_number(test, "momentum_old", 0.98),
-        (int)golden_number(test, "r_forced_to_one_until", 1000));
+    set(made, "window=%d warmup=%d decay=%.17g r_hold=%d ", golden_whole(test, "buffer_size", 16),
+        golden_whole(test, "warmup_iters", 0), golden_number(test, "momentum_old", 0.98),
+        golden_whole(test, "r_forced_to_one_until", 1000));
     if (json_is_number(json_array_get(limits, 1)))
         set(made, "r_limit=%.17g", json_number_value(json_array_get(limits, 1)));
     return GOLDEN_PASSED;

@@ -59,19 +59,19 @@ static void start(golden_case *test, nm_schedule *schedule, nm_schedule_config c
     config.lr = golden_number(test, "lr", 0);
     config.scale = golden_number(test, "lr_scale", 1);
     config.decay = golden_number(test, "alpha_decay", 0.8);
-    config.patience = (int64_t)golden_number(test, "patience", 3);
-    nm_schedule_init(schedule, &config, (int64_t)golden_number(test, "d", 1), 0);
+    config.patience = golden_whole(test, "patience", 3);
+    nm_schedule_init(schedule, &config, golden_whole(test, "d", 1), 0);
 }
 
 static golden_result run(golden_case *test)
 {
     nm_schedule s;
-    int64_t warmup = (int64_t)golden_number(test, "warmup_steps", 0);
+    int64_t warmup = golden_whole(test, "warmup_steps", 0);
     double patience = golden_number(test, "patience", 3), init = golden_number(test, "warmup_init_lr", -1);
     if (!(patience >= 1 && patience <= NM_SCHEDULE_MAX_PATIENCE))
         return golden_skip(test, "patience outside 1 .. %d", NM_SCHEDULE_MAX_PATIENCE);
     if (!strcmp(test->method, "inverse_sqrt")) {
-        int64_t updates = (int64_t)golden_number(test, "warmup_updates", 0);
+        int64_t updates = golden_whole(test, "warmup_updates", 0);
         double lr = golden_number(test, "lr", 0);
         start(test, &s,
               (nm_schedule_config){.name = "inverse-sqrt",
@@ -86,15 +86,15 @@ static golden_result run(golden_case *test)
             return golden_skip(test, "a lowest rate is not offered");
         start(test, &s,
               (nm_schedule_config){.name = "cosine",
-                                   .warmup = (int64_t)golden_number(test, "warmup_step", 0),
-                                   .updates = (int64_t)golden_number(test, "max_step", 0)});
+                                   .warmup = golden_whole(test, "warmup_step", 0),
+                                   .updates = golden_whole(test, "max_step", 0)});
         return compare_rates(test, &s, "iteration", "lr_used", 0);
     }
     if (!strcmp(test->method, "linear_warmup_linear_decay")) {
         start(test, &s,
               (nm_schedule_config){.name = "linear",
                                    .warmup_fraction = golden_number(test, "warmup_fraction", 0),
-                                   .updates = (int64_t)golden_number(test, "total_updates", 0)});
+                                   .updates = golden_whole(test, "total_updates", 0)});
         return compare_rates(test, &s, NULL, "lr_used_by_update", 0);
     }
     static const char *const epochs[][2] = {{"inv_sqrt_decay", "inv-sqrt-decay"},

@@ -1,10 +1,68 @@
-/* The CPU backend: so far the plain kernels in float. */
+/* The CPU backend: picks the CPU level and puts its kernels into the table. */
 #include "backend/cpu/cpu.h"
+
+#include <string.h>
+
+typedef struct cpu_level {
+    const char *name;
+    bool (*present)(void);
+    void (*fill[NM_CPU_N_GROUPS])(nm_kernels *k);
+} cpu_level;
+
+#define FILL(level)                                                                                          \
+    {                                                                                                        \
+        nm_cpu_linear_##level, nm_cpu_elementwise_##level, nm_cpu_attention_##level, nm_cpu_loss_##level,    \
+            nm_cpu_token_norm_##level, nm_cpu_feature_norm_##level, nm_cpu_optimizer_##level                 \
+    }
+
+static bool always(void)
+{
+    return true;
+}
+
+#if defined(__x86_64__)
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+/* Best first. */
+static const cpu_level levels[] = {
+#if defined(__x86_64__)
+    {"avx512", has_avx512, FILL(avx512)},
+    {"avx2", has_avx2, FILL(avx2)},
+#endif
+    {"base", always, FILL(base)},
+};
+
+static const cpu_level *find_level(const char *name)
+{
+    bool any = !name || strcmp(name, "auto") == 0;
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
+        if (any ? levels[i].present() : strcmp(name, levels[i].name) == 0)
+            return &levels[i];
+    return NULL;
+}
 
 nm_status nm_cpu_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err)
 {
     if (options->dtype != NM_F32)
         return nm_fail(err, NM_UNSUPPORTED, "backend cpu computes in float32 only");
-    backend->isa = "base";
+    const cpu_level *level = find_level(options->isa);
+    if (!level)
+        return nm_fail(err, NM_USAGE, "unknown CPU level '%s' (there are: auto, base, avx2, avx512)",
+                       options->isa);
+    if (!level->present())
+        return nm_fail(err, NM_UNSUPPORTED, "this CPU lacks level %s", level->name);
+    backend->isa = level->name;
+    for (int i = 0; i < NM_CPU_N_GROUPS; i++)
+        level->fill[i](&backend->k);
     return NM_OK;
 }

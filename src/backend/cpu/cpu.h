@@ -1,4 +1,4 @@
-/* The CPU backend. */
+/* The CPU backend: SIMD kernels compiled once per CPU level, chosen at run time. */
 #ifndef NM_CPU_H
 #define NM_CPU_H
 
@@ -6,5 +6,29 @@
 
 /* Overwrites the plain kernels in backend->k with those for the CPU level asked for and sets backend->isa. */
 nm_status nm_cpu_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err);
+
+/* Which scratch block of the backend serves whom; a kernel may hold all of them at once. */
+enum {
+    NM_CPU_PANELS,  /* products: the right operand, packed */
+    NM_CPU_THREADS, /* products, attention: one part per thread */
+    NM_CPU_BLOCK,   /* what a kernel keeps over products it calls */
+    NM_CPU_PARTIALS /* partial sums of row blocks */
+};
+
+/* What every level has: each function overwrites its rows of the table. */
+enum { NM_CPU_N_GROUPS = 7 };
+#define NM_CPU_LEVEL(level)                                                                                  \
+    void nm_cpu_linear_##level(nm_kernels *k);                                                               \
+    void nm_cpu_elementwise_##level(nm_kernels *k);                                                          \
+    void nm_cpu_attention_##level(nm_kernels *k);                                                            \
+    void nm_cpu_loss_##level(nm_kernels *k);                                                                 \
+    void nm_cpu_token_norm_##level(nm_kernels *k);                                                           \
+    void nm_cpu_feature_norm_##level(nm_kernels *k);                                                         \
+    void nm_cpu_optimizer_##level(nm_kernels *k);
+NM_CPU_LEVEL(base)
+#if defined(__x86_64__)
+NM_CPU_LEVEL(avx2)
+NM_CPU_LEVEL(avx512)
+#endif
 
 #endif

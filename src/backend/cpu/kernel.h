@@ -1,0 +1,145 @@
+/* What the kernels of a CPU level share: rows of matrices, pieces of work, dropout factors, column sums. */
+#ifndef NM_KERNEL_H
+#define NM_KERNEL_H
+
+#include "backend/backend_private.h"
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/simd.h"
+#include "base/random.h"
+
+NM_INLINE float *nm_row(nm_mat m, int32_t row)
+{
+    return (float *)m.data + (size_t)row * (size_t)m.stride;
+}
+
+NM_INLINE bool nm_same_shape(nm_mat a, nm_mat b)
+{
+    return a.rows == b.rows && a.cols == b.cols;
+}
+
+NM_INLINE int32_t nm_at_most(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+NM_INLINE int32_t nm_pieces(int32_t n, int32_t size)
+{
+    return n / size + (n % size != 0);
+}
+
+NM_INLINE int32_t nm_round_up(int32_t n, int32_t unit)
+{
+    return nm_pieces(n, unit) * unit;
+}
+
+/* Threads worth waking for so many elements. */
+NM_INLINE int32_t nm_threads_for(const nm_backend *b, size_t elements)
+{
+    return elements < 8192 ? 1 : b->threads;
+}
+
+/* A matrix cut into parts of rows: part i has nm_parts_cols columns from nm_part_col; all but the last of a
+ * row have NM_PART columns, which dropout blocks divide. */
+enum { NM_PART = 4096, NM_DROP_COLS = 128 };
+
+typedef struct nm_part {
+    int32_t row, col, cols;
+} nm_part;
+
+NM_INLINE int64_t nm_parts(nm_mat m)
+{
+    return (int64_t)m.rows * nm_pieces(m.cols, NM_PART);
+}
+
+NM_INLINE nm_part nm_part_at(nm_mat m, int64_t i)
+{
+    int32_t per_row = nm_pieces(m.cols, NM_PART);
+    int32_t row = (int32_t)(i / per_row), col = (int32_t)(i % per_row) * NM_PART;
+    return (nm_part){row, col, nm_at_most(m.cols - col, NM_PART)};
+}
+
+/* Dropout of one site, ready for use. Without dropout `on` is false and factors are not to be asked for. */
+typedef struct nm_drop {
+    bool on;
+    uint32_t key[2], site, step, threshold;
+    float scale;
+} nm_drop;
+
+NM_INLINE nm_drop nm_drop_of(const nm_dropout *drop)
+{
+    nm_drop out = {0};
+    if (!drop || nm_dropout_threshold(drop->rate) == 0)
+        return out;
+    out = (nm_drop){.on = true,
+                    .key = {(uint32_t)drop->seed, (uint32_t)(drop->seed >> 32)},
+                    .site = (uint32_t)NM_RANDOM_DROPOUT << 24 | drop->site,
+                    .step = drop->step,
+                    .threshold = nm_dropout_threshold(drop->rate),
+                    .scale = (float)nm_dropout_scale(drop->rate)};
+    return out;
+}
+
+/* Philox4x32-10 with lanes as counters: c[0] differs, the rest is equal for all lanes at the start. */
+NM_INLINE void nm_philox_lanes(vu c[4], const uint32_t key[2])
+{
+    uint32_t k0 = key[0], k1 = key[1];
+#pragma GCC unroll 10
+    for (int round = 0; round < 10; round++) {
+        vu high0, low0, high2, low2;
+        vu_multiply(c[0], 0xD2511F53u, &high0, &low0);
+        vu_multiply(c[2], 0xCD9E8D57u, &high2, &low2);
+        c[0] = vu_xor(vu_xor(high2, c[1]), vu_set(k0));
+        c[2] = vu_xor(vu_xor(high0, c[3]), vu_set(k1));
+        c[1] = low2;
+        c[3] = low0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+}
+
+/* The factors (0 or scale) of columns block * NM_DROP_COLS and following of a row: see base/random.h. */
+NM_INLINE void nm_drop_factors(const nm_drop *drop, uint32_t row, uint32_t block, float factors[NM_DROP_COLS])
+{
+    vu threshold = vu_set(drop->threshold), mask = vu_set(0xFFFF);
+    vf scale = v_set(drop->scale);
+    for (uint32_t lane = 0; lane < 16; lane += NM_W) {
+        vu c[4] = {vu_add(vu_lanes(), vu_set(block * 16 + lane)), vu_set(row), vu_set(drop->site),
+                   vu_set(drop->step)};
+        nm_philox_lanes(c, drop->key);
+        for (uint32_t word = 0; word < 4; word++) {
+            v_store(factors + 32 * word + lane, vu_zero_below(vu_and(c[word], mask), threshold, scale));
+            v_store(factors + 32 * word + 16 + lane,
+                    vu_zero_below(vu_shift_right(c[word], 16), threshold, scale));
+        }
+    }
+}
+
+/* The factors of columns col .. col + cols - 1 of a row; col a multiple of 16. Room for NM_DROP_COLS more.
+ * Returns where the factor of column col stands. */
+NM_INLINE const float *nm_drop_row(const nm_drop *drop, uint32_t row, int32_t col, int32_t cols,
+                                   float *factors)
+{
+    int32_t first = col / NM_DROP_COLS;
+    for (int32_t block = first; block * NM_DROP_COLS < col + cols; block++)
+        nm_drop_factors(drop, row, (uint32_t)block, factors + (block - first) * NM_DROP_COLS);
+    return factors + col % NM_DROP_COLS;
+}
+
+/* Sums of columns col .. col + 4 NM_W - 1 over rows, each 8 rows in float, these in double; lanes past cols
+ * are 0. */
+NM_INLINE void nm_column_sums(const float *data, size_t stride, int32_t rows, int32_t cols, double *sums)
+{
+    for (int32_t i = 0; i < 4 * NM_W; i++)
+        sums[i] = 0;
+    for (int32_t r = 0; r < rows; r += 8) {
+        int32_t end = nm_at_most(rows, r + 8);
+        for (int32_t j = 0; j < cols; j += NM_W) {
+            vf sum = v_set(0);
+            for (int32_t i = r; i < end; i++)
+                sum = v_add(sum, v_load_upto(data + (size_t)i * stride + j, cols - j));
+            v_accumulate(sums + j, sum);
+        }
+    }
+}
+
+#endif

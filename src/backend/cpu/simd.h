@@ -1,0 +1,75 @@
+/* A small vocabulary of vectors, so that a kernel is written once for every CPU level.
+ *
+ * Files named simd_*.c are compiled once per level with NM_LEVEL set: `base` (vectors of 4 floats by the
+ * compiler's own extension: any machine), `avx2` and `avx512`. What such a file exports carries the level in
+ * its name: NM_SIMD(name). `vf` holds NM_W floats, `vd` half as many doubles, `vu` NM_W unsigned words.
+ * Multiply-add is one rounding on avx2 and avx512 and two on base. Loads and stores need no alignment. */
+#ifndef NM_SIMD_H
+#define NM_SIMD_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define NM_PASTE_(a, b) a##_##b
+#define NM_PASTE(a, b)  NM_PASTE_(a, b)
+#define NM_SIMD(name)   NM_PASTE(name, NM_LEVEL)
+#define NM_INLINE       static inline __attribute__((always_inline, unused))
+
+#if defined(NM_LEVEL_avx512)
+#include "backend/cpu/vector_avx512.h"
+#elif defined(NM_LEVEL_avx2)
+#include "backend/cpu/vector_avx2.h"
+#else
+#include "backend/cpu/vector_base.h"
+#endif
+
+/* Load and store of the n leading lanes, n from 0 to NM_W; a missing lane reads 0. */
+NM_INLINE vf v_load_upto(const float *p, int32_t n)
+{
+    return n >= NM_W ? v_load(p) : v_load_part(p, n);
+}
+
+NM_INLINE void v_store_upto(float *p, int32_t n, vf x)
+{
+    if (n >= NM_W)
+        v_store(p, x);
+    else
+        v_store_part(p, n, x);
+}
+
+/* Double accumulators for NM_W columns: low and high half. */
+NM_INLINE void v_accumulate(double *sums, vf x)
+{
+    vd_store(sums, vd_add(vd_load(sums), vd_low(x)));
+    vd_store(sums + NM_W / 2, vd_add(vd_load(sums + NM_W / 2), vd_high(x)));
+}
+
+/* The sum of all lanes, widened before adding. */
+NM_INLINE double v_sum(vf x)
+{
+    return vd_sum(vd_add(vd_low(x), vd_high(x)));
+}
+
+/* e^x within 2 units of the last place; 0 below -87.3, clamped above 88; NaN stays NaN. Cephes' polynomial.
+ */
+NM_INLINE vf v_exp(vf x)
+{
+    const float shifter = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer kept in the low bits */
+    vf z = v_min(v_set(88.0f), v_max(v_set(-87.3f), x));
+    vf t = v_fma(z, v_set(1.44269504088896341f), v_set(shifter));
+    vf n = v_sub(t, v_set(shifter));
+    vf r = v_fma(n, v_set(-0.693359375f), z);
+    r = v_fma(n, v_set(2.12194440e-4f), r);
+    vf p = v_set(1.9875691500e-4f);
+    p = v_fma(p, r, v_set(1.3981999507e-3f));
+    p = v_fma(p, r, v_set(8.3334519073e-3f));
+    p = v_fma(p, r, v_set(4.1665795894e-2f));
+    p = v_fma(p, r, v_set(1.6666665459e-1f));
+    p = v_fma(p, r, v_set(5.0000001201e-1f));
+    p = v_add(v_fma(p, v_mul(r, r), r), v_set(1.0f));
+    vu exponent = vu_shift_left(vu_add(v_bits(t), vu_set(127u)), 23);
+    return v_zero_below(x, v_set(-87.3f), v_mul(p, v_from_bits(exponent)));
+}
+
+#endif

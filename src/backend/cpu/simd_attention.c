@@ -1,0 +1,457 @@
+/* Scaled dot-product attention, fused per sequence and head (Vaswani et al. 2017; recomputation from the log
+ * of the denominators as in Dao et al. 2022). One thread does a pair of sequence and head from beginning to
+ * end with the register tile of products; scores live in its scratch and never in memory of the model.
+ * Queries go in blocks of QUERIES rows, so scratch grows with the number of keys, not with its square. */
+#include "backend/cpu/kernel.h"
+#include "backend/cpu/tile.h"
+
+#include <omp.h>
+
+enum { QUERIES = 56 }; /* a multiple of the tile's rows at avx512 */
+
+/* A product of two small matrices; see nm_tile. */
+typedef struct operand {
+    const float *data;
+    size_t row, step; /* distance of rows, and of columns: one of them is 1 */
+} operand;
+
+static __attribute__((noinline)) void tile_rows(int32_t rows, int32_t cols, int32_t depth, const float *a,
+                                                size_t a_row, const float *b, size_t b_step, float alpha,
+                                                bool add, float *c, size_t ldc)
+{
+    nm_tile(rows, cols, depth, a, a_row, 1, b, b_step, alpha, add, c, ldc);
+}
+
+static __attribute__((noinline)) void tile_columns(int32_t rows, int32_t cols, int32_t depth, const float *a,
+                                                   size_t a_step, const float *b, size_t b_step, float alpha,
+                                                   bool add, float *c, size_t ldc)
+{
+    nm_tile(rows, cols, depth, a, 1, a_step, b, b_step, alpha, add, c, ldc);
+}
+
+/* c[m x n] = or += alpha a b; panel j of b (NM_TILE_COLS columns) begins at b + j * b_panel */
+static void multiply(int32_t m, int32_t n, int32_t depth, operand a, const float *b, size_t b_panel,
+                     size_t b_step, float alpha, bool add, float *c, size_t ldc)
+{
+    for (int32_t j = 0; j < n; j += NM_TILE_COLS, b += b_panel) {
+        int32_t cols = nm_at_most(n - j, NM_TILE_COLS);
+        for (int32_t i = 0; i < m; i += NM_TILE_ROWS) {
+            int32_t rows = nm_at_most(m - i, NM_TILE_ROWS);
+            float *to = c + (size_t)i * ldc + j;
+            if (a.step == 1)
+                tile_rows(rows, cols, depth, a.data + (size_t)i * a.row, a.row, b, b_step, alpha, add, to,
+                          ldc);
+            else
+                tile_columns(rows, cols, depth, a.data + i, a.step, b, b_step, alpha, add, to, ldc);
+        }
+    }
+}
+
+typedef struct attention {
+    nm_mat q, k, v, out, dout, dq, dk, dv;
+    const nm_packing *q_packing, *k_packing;
+    int32_t heads, width, v_width; /* columns of one head: of q and k, and of v */
+    bool causal;
+    float scale;
+    nm_drop drop;
+    float *lse;
+} attention;
+
+/* What one thread works with; all blocks begin on whole vectors. keys: columns of score blocks, rounded up.
+ */
+typedef struct room {
+    int32_t keys;
+    float *k_columns, *v_columns; /* k and v transposed in panels, for products over the width */
+    float *right[4]; /* copies with whole vectors per row of operands that lack them: q, k, v, dout */
+    float *scores, *kept, *grads; /* QUERIES x keys: weights, weights after dropout, gradients */
+    float *factors;
+} room;
+
+/* One sequence and head. */
+typedef struct pair {
+    int32_t head, q0, m, k0, n;
+} pair;
+
+/* The floats of one room; puts it at base unless that is NULL. */
+static size_t room_floats(const attention *call, int32_t longest_keys, bool backward, float *base, room *r)
+{
+    size_t keys = (size_t)nm_round_up(longest_keys, NM_TILE_COLS), used = 0;
+    size_t width = (size_t)nm_round_up(call->width, NM_TILE_COLS),
+           v_width = (size_t)nm_round_up(call->v_width, NM_TILE_COLS);
+    size_t sizes[] = {keys * width,
+                      backward ? keys * v_width : 0,
+                      QUERIES * width,
+                      keys * width,
+                      keys * v_width,
+                      QUERIES * v_width,
+                      QUERIES * keys,
+                      backward ? QUERIES * keys : 0,
+                      backward ? QUERIES * keys : 0,
+                      keys + 2 * NM_DROP_COLS};
+    float **parts[] = {&r->k_columns, &r->v_columns, &r->right[0], &r->right[1], &r->right[2],
+                       &r->right[3],  &r->scores,    &r->kept,     &r->grads,    &r->factors};
+    r->keys = (int32_t)keys;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (base)
+            *parts[i] = base + used;
+        used += (sizes[i] + 15) / 16 * 16;
+    }
+    return used + NM_W;
+}
+
+static float *head_rows(nm_mat m, int32_t row, int32_t head, int32_t width)
+{
+    return nm_row(m, row) + (size_t)head * (size_t)width;
+}
+
+/* [n x width] transposed into panels of NM_TILE_COLS of the n */
+static void transpose_panels(const float *from, size_t stride, int32_t n, int32_t width, float *to)
+{
+    for (int32_t j = 0; j < n; j += NM_W) {
+        float *panel = to + (size_t)(j / NM_TILE_COLS) * NM_TILE_COLS * (size_t)width + j % NM_TILE_COLS;
+        nm_pack_transposed(from + (size_t)j * stride, stride, nm_at_most(n - j, NM_W), width, panel,
+                           NM_TILE_COLS);
+    }
+}
+
+/* The right operand of a product over rows: as it stands when its rows are whole vectors, otherwise a copy.
+ */
+static operand right_operand(const float *from, size_t stride, int32_t n, int32_t width, float *copy)
+{
+    if (width % NM_W == 0)
+        return (operand){from, stride, 1};
+    size_t step = (size_t)nm_round_up(width, NM_W);
+    for (int32_t i = 0; i < n; i++)
+        for (int32_t j = 0; j < width; j += NM_W)
+            v_store(copy + (size_t)i * step + j, v_load_upto(from + (size_t)i * stride + j, width - j));
+    return (operand){copy, step, 1};
+}
+
+static int32_t seen_keys(const attention *call, const pair *at, int32_t query)
+{
+    int32_t seen = call->causal ? query + (at->n - at->m) + 1 : at->n;
+    return seen < 0 ? 0 : seen;
+}
+
+static float *weights_row(const room *r, float *block, int32_t i)
+{
+    return block + (size_t)i * (size_t)r->keys;
+}
+
+/* Past its end a row of scores gets -inf, up to whole vectors of `keys`: exp makes it 0. */
+static void hide_rest(float *row, int32_t seen, int32_t keys)
+{
+    for (int32_t j = seen; j < keys; j++)
+        row[j] = -INFINITY;
+}
+
+static float row_max(const float *row, int32_t keys)
+{
+    vf top = v_set(-INFINITY);
+    for (int32_t j = 0; j < keys; j += NM_W)
+        top = v_max(top, v_load(row + j));
+    return v_largest(top);
+}
+
+/* Scores to weights in place; returns the log of the denominator, -inf without keys. */
+static float softmax_row(float *row, int32_t seen, int32_t keys)
+{
+    hide_rest(row, seen, keys);
+    float top = seen ? row_max(row, keys) : 0;
+    vf sums = v_set(0);
+    for (int32_t j = 0; j < keys; j += NM_W) {
+        vf e = v_exp(v_sub(v_load(row + j), v_set(top)));
+        sums = v_add(sums, e);
+        v_store(row + j, e);
+    }
+    double sum = v_sum(sums);
+    vf factor = v_set(seen ? (float)(1 / sum) : 0);
+    for (int32_t j = 0; j < keys; j += NM_W)
+        v_store(row + j, v_mul(factor, v_load(row + j)));
+    return seen ? (float)((double)top + log(sum)) : -INFINITY;
+}
+
+static const float *drop_row(const attention *call, const pair *at, int32_t query, int32_t keys,
+                             float *factors)
+{
+    uint32_t row = (uint32_t)at->head * (uint32_t)call->q.rows + (uint32_t)(at->q0 + query);
+    return nm_drop_row(&call->drop, row, 0, keys, factors);
+}
+
+/* Scores of queries first .. first + m - 1 with keys 0 .. keys - 1 */
+static void score(const attention *call, const pair *at, const room *r, int32_t first, int32_t m,
+                  int32_t keys)
+{
+    operand q = {head_rows(call->q, at->q0 + first, at->head, call->width), (size_t)call->q.stride, 1};
+    multiply(m, keys, call->width, q, r->k_columns, (size_t)call->width * NM_TILE_COLS, NM_TILE_COLS,
+             call->scale, false, r->scores, (size_t)r->keys);
+}
+
+static void forward_queries(const attention *call, const pair *at, const room *r, operand v, int32_t first,
+                            int32_t m)
+{
+    int32_t keys = seen_keys(call, at, first + m - 1), whole = nm_round_up(keys, NM_W);
+    score(call, at, r, first, m, keys);
+    for (int32_t i = 0; i < m; i++) {
+        float *row = weights_row(r, r->scores, i);
+        float lse = softmax_row(row, seen_keys(call, at, first + i), whole);
+        if (call->lse)
+            call->lse[(size_t)at->head * (size_t)call->q.rows + (size_t)(at->q0 + first + i)] = lse;
+        if (!call->drop.on)
+            continue;
+        const float *factor = drop_row(call, at, first + i, keys, r->factors);
+        for (int32_t j = 0; j < whole; j += NM_W)
+            v_store(row + j, v_mul(v_load(row + j), v_load(factor + j)));
+    }
+    operand weights = {r->scores, (size_t)r->keys, 1};
+    multiply(m, call->v_width, keys, weights, v.data, NM_TILE_COLS, v.row, 1, false,
+             head_rows(call->out, at->q0 + first, at->head, call->v_width), (size_t)call->out.stride);
+}
+
+static void forward_pair(const attention *call, const pair *at, const room *r)
+{
+    const float *k = head_rows(call->k, at->k0, at->head, call->width);
+    const float *v = head_rows(call->v, at->k0, at->head, call->v_width);
+    transpose_panels(k, (size_t)call->k.stride, at->n, call->width, r->k_columns);
+    operand values = right_operand(v, (size_t)call->v.stride, at->n, call->v_width, r->right[2]);
+    for (int32_t i = 0; i < at->m; i += QUERIES)
+        forward_queries(call, at, r, values, i, nm_at_most(at->m - i, QUERIES));
+}
+
+static double dot_row(int32_t n, const float *a, const float *b)
+{
+    vf sum = v_set(0);
+    for (int32_t i = 0; i < n; i += NM_W)
+        sum = v_fma(v_load_upto(a + i, n - i), v_load_upto(b + i, n - i), sum);
+    return v_sum(sum);
+}
+
+/* For one query, with D = out . dout, p from the scores s: weights after dropout f p, and
+ *     ds = scale p (f dp - D)                                  in place of dp. */
+static void grad_row(const attention *call, const pair *at, const room *r, int32_t first, int32_t i,
+                     int32_t keys)
+{
+    int32_t query = first + i, row = at->q0 + query, seen = seen_keys(call, at, query);
+    float *scores = weights_row(r, r->scores, i), *kept = weights_row(r, r->kept, i),
+          *ds = weights_row(r, r->grads, i);
+    const float *factor = call->drop.on ? drop_row(call, at, query, keys, r->factors) : NULL;
+    float lse = call->lse[(size_t)at->head * (size_t)call->q.rows + (size_t)row];
+    vf total = v_set((float)dot_row(call->v_width, head_rows(call->out, row, at->head, call->v_width),
+                                    head_rows(call->dout, row, at->head, call->v_width)));
+    hide_rest(scores, seen, nm_round_up(keys, NM_W));
+    for (int32_t j = 0; j < keys; j += NM_W) {
+        vf p = j < seen ? v_exp(v_sub(v_load(scores + j), v_set(lse))) : v_set(0);
+        vf f = factor ? v_load(factor + j) : v_set(1),
+           dp = v_first(v_load(ds + j), nm_at_most(keys - j, NM_W));
+        v_store(kept + j, v_mul(p, f));
+        v_store(ds + j, v_mul(v_mul(v_set(call->scale), p), v_sub(v_mul(f, dp), total)));
+    }
+}
+
+/* dq of some queries, and their share of dk and dv (+= when `add`, otherwise =). */
+static void backward_queries(const attention *call, const pair *at, const room *r, operand k, bool add,
+                             int32_t first, int32_t m)
+{
+    int32_t keys = seen_keys(call, at, first + m - 1);
+    const float *q_rows = head_rows(call->q, at->q0 + first, at->head, call->width);
+    const float *dout_rows = head_rows(call->dout, at->q0 + first, at->head, call->v_width);
+    operand up = {dout_rows, (size_t)call->dout.stride, 1}, ds = {r->grads, (size_t)r->keys, 1};
+    score(call, at, r, first, m, keys);
+    multiply(m, keys, call->v_width, up, r->v_columns, (size_t)call->v_width * NM_TILE_COLS, NM_TILE_COLS, 1,
+             false, r->grads, (size_t)r->keys);
+    for (int32_t i = 0; i < m; i++)
+        grad_row(call, at, r, first, i, keys);
+    multiply(m, call->width, keys, ds, k.data, NM_TILE_COLS, k.row, 1, false,
+             head_rows(call->dq, at->q0 + first, at->head, call->width), (size_t)call->dq.stride);
+    operand ds_columns = {r->grads, 1, (size_t)r->keys}, kept_columns = {r->kept, 1, (size_t)r->keys};
+    operand q = right_operand(q_rows, (size_t)call->q.stride, m, call->width, r->right[0]);
+    operand dout = right_operand(dout_rows, (size_t)call->dout.stride, m, call->v_width, r->right[3]);
+    multiply(keys, call->width, m, ds_columns, q.data, NM_TILE_COLS, q.row, 1, add,
+             head_rows(call->dk, at->k0, at->head, call->width), (size_t)call->dk.stride);
+    multiply(keys, call->v_width, m, kept_columns, dout.data, NM_TILE_COLS, dout.row, 1, add,
+             head_rows(call->dv, at->k0, at->head, call->v_width), (size_t)call->dv.stride);
+}
+
+static void zero_rows(nm_mat to, int32_t row, int32_t n, int32_t head, int32_t width)
+{
+    for (int32_t i = 0; i < n; i++)
+        memset(head_rows(to, row + i, head, width), 0, (size_t)width * sizeof(float));
+}
+
+static void backward_pair(const attention *call, const pair *at, const room *r)
+{
+    const float *k = head_rows(call->k, at->k0, at->head, call->width);
+    const float *v = head_rows(call->v, at->k0, at->head, call->v_width);
+    transpose_panels(k, (size_t)call->k.stride, at->n, call->width, r->k_columns);
+    transpose_panels(v, (size_t)call->v.stride, at->n, call->v_width, r->v_columns);
+    operand keys = right_operand(k, (size_t)call->k.stride, at->n, call->width, r->right[1]);
+    /* A block of queries that sees all keys can begin dk and dv; otherwise they start from zero. */
+    bool add = at->m == 0 || seen_keys(call, at, nm_at_most(at->m, QUERIES) - 1) < at->n;
+    if (add) {
+        zero_rows(call->dk, at->k0, at->n, at->head, call->width);
+        zero_rows(call->dv, at->k0, at->n, at->head, call->v_width);
+    }
+    for (int32_t i = 0; i < at->m; i += QUERIES) {
+        backward_queries(call, at, r, keys, add, i, nm_at_most(at->m - i, QUERIES));
+        add = true;
+    }
+}
+
+static attention prepare(nm_mat q, nm_mat k, nm_mat v, const nm_packing *q_packing,
+                         const nm_packing *k_packing, int32_t heads, bool causal, double scale,
+                         const nm_dropout *drop, nm_mat out)
+{
+    NM_ASSERT(heads > 0 && q.cols % heads == 0 && v.cols % heads == 0 && q.cols == k.cols &&
+              k.rows == v.rows);
+    NM_ASSERT(q_packing->n_seqs == k_packing->n_seqs && out.rows == q.rows && out.cols == v.cols);
+    NM_ASSERT(q_packing->n_tokens == q.rows && k_packing->n_tokens == k.rows);
+    return (attention){.q = q,
+                       .k = k,
+                       .v = v,
+                       .out = out,
+                       .q_packing = q_packing,
+                       .k_packing = k_packing,
+                       .heads = heads,
+                       .width = q.cols / heads,
+                       .v_width = v.cols / heads,
+                       .causal = causal,
+                       .scale = (float)scale,
+                       .drop = nm_drop_of(drop)};
+}
+
+static int32_t longest(const nm_packing *packing)
+{
+    int32_t most = 0;
+    for (int32_t s = 0; s < packing->n_seqs; s++) {
+        int32_t n = packing->offsets[s + 1] - packing->offsets[s];
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+static pair pair_at(const attention *call, int32_t i)
+{
+    const int32_t *q = call->q_packing->offsets + i / call->heads,
+                  *k = call->k_packing->offsets + i / call->heads;
+    return (pair){i % call->heads, q[0], q[1] - q[0], k[0], k[1] - k[0]};
+}
+
+static void run_pairs(nm_backend *b, const attention *call, bool backward)
+{
+    int32_t keys = longest(call->k_packing), n_pairs = call->q_packing->n_seqs * call->heads;
+    int32_t threads = nm_threads_for(b, (size_t)call->q.rows * (size_t)call->q.cols);
+    room sizes;
+    size_t floats = room_floats(call, keys, backward, NULL, &sizes);
+    float *base = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * floats * sizeof(float));
+#pragma omp parallel num_threads(threads)
+    {
+        room mine;
+        room_floats(call, keys, backward, base + (size_t)omp_get_thread_num() * floats, &mine);
+#pragma omp for schedule(dynamic, 2)
+        for (int32_t i = 0; i < n_pairs; i++) {
+            pair at = pair_at(call, i);
+            if (backward)
+                backward_pair(call, &at, &mine);
+            else
+                forward_pair(call, &at, &mine);
+        }
+    }
+}
+
+static void attention_forward(nm_backend *b, nm_mat q, nm_mat k, nm_mat v, const nm_packing *q_packing,
+                              const nm_packing *k_packing, int32_t heads, bool causal, double scale,
+                              const nm_dropout *drop, nm_mat out, void *lse)
+{
+    attention call = prepare(q, k, v, q_packing, k_packing, heads, causal, scale, drop, out);
+    call.lse = lse;
+    run_pairs(b, &call, false);
+}
+
+static void attention_grad(nm_backend *b, nm_mat q, nm_mat k, nm_mat v, const nm_packing *q_packing,
+                           const nm_packing *k_packing, int32_t heads, bool causal, double scale,
+                           const nm_dropout *drop, nm_mat out, const void *lse, nm_mat dout, nm_mat dq,
+                           nm_mat dk, nm_mat dv)
+{
+    NM_ASSERT(nm_same_shape(out, dout) && nm_same_shape(q, dq) && nm_same_shape(k, dk) &&
+              nm_same_shape(v, dv));
+    attention call = prepare(q, k, v, q_packing, k_packing, heads, causal, scale, drop, out);
+    call.lse = (float *)(uintptr_t)lse; /* only read */
+    call.dout = dout;
+    call.dq = dq;
+    call.dk = dk;
+    call.dv = dv;
+    run_pairs(b, &call, true);
+}
+
+/* Scores of one query with listed rows, NM_W keys at a time: lane sums of all keys, then one transposition.
+ */
+static void score_listed(const float *q, nm_mat k, const int32_t *rows, int32_t n, size_t first_col,
+                         int32_t width, float scale, float *scores)
+{
+    for (int32_t j = 0; j < n; j += NM_W) {
+        vf sums[NM_W];
+        for (int32_t i = 0; i < NM_W; i++) {
+            sums[i] = v_set(0);
+            if (j + i >= n)
+                continue;
+            const float *key = nm_row(k, rows[j + i]) + first_col;
+            for (int32_t c = 0; c < width; c += NM_W)
+                sums[i] = v_fma(v_load_upto(q + c, width - c), v_load_upto(key + c, width - c), sums[i]);
+        }
+        v_transpose(sums);
+        for (int32_t half = NM_W / 2; half; half /= 2)
+            for (int32_t i = 0; i < half; i++)
+                sums[i] = v_add(sums[i], sums[i + half]);
+        v_store(scores + j, v_mul(v_set(scale), sums[0]));
+    }
+}
+
+/* out = sum_j weights_j v_j over listed rows */
+static void mix_listed(const float *weights, nm_mat v, const int32_t *rows, int32_t n, size_t first_col,
+                       int32_t width, float *out)
+{
+    for (int32_t c = 0; c < width; c += NM_TILE_COLS) {
+        int32_t left = nm_at_most(width - c, NM_W), right = nm_at_most(width - c - left, NM_W);
+        vf low = v_set(0), high = v_set(0);
+        for (int32_t j = 0; j < n; j++) {
+            const float *value = nm_row(v, rows[j]) + first_col + c;
+            low = v_fma(v_set(weights[j]), v_load_upto(value, left), low);
+            if (right > 0)
+                high = v_fma(v_set(weights[j]), v_load_upto(value + NM_W, right), high);
+        }
+        v_store_upto(out + c, left, low);
+        if (right > 0)
+            v_store_upto(out + c + NM_W, right, high);
+    }
+}
+
+static void attention_rows(nm_backend *b, nm_mat q, nm_mat k, nm_mat v, const int32_t *rows,
+                           const int32_t *offsets, int32_t heads, double scale, nm_mat out)
+{
+    NM_ASSERT(heads > 0 && q.cols % heads == 0 && v.cols % heads == 0 && q.cols == k.cols);
+    NM_ASSERT(out.rows == q.rows && out.cols == v.cols);
+    int32_t width = q.cols / heads, v_width = v.cols / heads, most = 0;
+    for (int32_t i = 0; i < q.rows; i++)
+        most = offsets[i + 1] - offsets[i] > most ? offsets[i + 1] - offsets[i] : most;
+    int32_t threads = nm_threads_for(b, (size_t)(offsets[q.rows] - offsets[0]) * (size_t)q.cols);
+    size_t floats = (size_t)nm_round_up(most, 16) + 16;
+    float *base = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * floats * sizeof(float));
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 2)
+    for (int32_t i = 0; i < q.rows * heads; i++) {
+        float *scores = base + (size_t)omp_get_thread_num() * floats;
+        int32_t query = i / heads, head = i % heads, n = offsets[query + 1] - offsets[query];
+        const int32_t *list = rows + offsets[query];
+        score_listed(nm_row(q, query) + (size_t)head * (size_t)width, k, list, n,
+                     (size_t)head * (size_t)width, width, (float)scale, scores);
+        softmax_row(scores, n, nm_round_up(n, NM_W));
+        mix_listed(scores, v, list, n, (size_t)head * (size_t)v_width, v_width,
+                   nm_row(out, query) + (size_t)head * (size_t)v_width);
+    }
+}
+
+void NM_SIMD(nm_cpu_attention)(nm_kernels *k)
+{
+    k->attention = attention_forward;
+    k->attention_grad = attention_grad;
+    k->attention_rows = attention_rows;
+}

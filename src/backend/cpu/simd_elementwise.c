@@ -1,0 +1,204 @@
+/* Sums, dropout, embeddings, copies: limited by memory. */
+#include "backend/cpu/kernel.h"
+
+static size_t elements(nm_mat m)
+{
+    return (size_t)m.rows * (size_t)m.cols;
+}
+
+static void scale(nm_backend *b, double alpha, nm_mat x, nm_mat y)
+{
+    NM_ASSERT(nm_same_shape(x, y));
+    int64_t parts = nm_parts(x);
+    int32_t threads = nm_threads_for(b, elements(x));
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < parts; i++) {
+        nm_part part = nm_part_at(x, i);
+        const float *from = nm_row(x, part.row) + part.col;
+        float *to = nm_row(y, part.row) + part.col;
+        for (int32_t j = 0; j < part.cols; j += NM_W)
+            v_store_upto(to + j, part.cols - j,
+                         v_mul(v_set((float)alpha), v_load_upto(from + j, part.cols - j)));
+    }
+}
+
+static void add(nm_backend *b, double alpha, nm_mat x, nm_mat y)
+{
+    NM_ASSERT(nm_same_shape(x, y));
+    int64_t parts = nm_parts(x);
+    int32_t threads = nm_threads_for(b, elements(x));
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < parts; i++) {
+        nm_part part = nm_part_at(x, i);
+        const float *from = nm_row(x, part.row) + part.col;
+        float *to = nm_row(y, part.row) + part.col;
+        for (int32_t j = 0; j < part.cols; j += NM_W) {
+            int32_t n = part.cols - j;
+            v_store_upto(to + j, n,
+                         v_fma(v_set((float)alpha), v_load_upto(from + j, n), v_load_upto(to + j, n)));
+        }
+    }
+}
+
+/* y = x + drop(f), or drop(f) where x is NULL */
+static void drop_part(const float *x, const float *f, const nm_drop *drop, nm_part part, float *y)
+{
+    float factors[NM_DROP_COLS];
+    for (int32_t j = 0; j < part.cols; j += NM_DROP_COLS) {
+        int32_t end = nm_at_most(part.cols, j + NM_DROP_COLS);
+        if (drop->on)
+            nm_drop_factors(drop, (uint32_t)part.row, (uint32_t)((part.col + j) / NM_DROP_COLS), factors);
+        for (int32_t c = j; c < end; c += NM_W) {
+            vf value = v_load_upto(f + c, end - c);
+            if (drop->on)
+                value = v_mul(value, v_load(factors + (c - j)));
+            if (x)
+                value = v_add(v_load_upto(x + c, end - c), value);
+            v_store_upto(y + c, end - c, value);
+        }
+    }
+}
+
+static void drop_all(nm_backend *b, nm_mat x, nm_mat f, const nm_dropout *drop, nm_mat y)
+{
+    NM_ASSERT((!x.data || nm_same_shape(x, y)) && nm_same_shape(f, y));
+    nm_drop dropped = nm_drop_of(drop);
+    int64_t parts = nm_parts(y);
+    int32_t threads = nm_threads_for(b, elements(y));
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < parts; i++) {
+        nm_part part = nm_part_at(y, i);
+        drop_part(x.data ? nm_row(x, part.row) + part.col : NULL, nm_row(f, part.row) + part.col, &dropped,
+                  part, nm_row(y, part.row) + part.col);
+    }
+}
+
+static void add_dropout(nm_backend *b, nm_mat x, nm_mat f, const nm_dropout *drop, nm_mat y)
+{
+    drop_all(b, x, f, drop, y);
+}
+
+static void dropout(nm_backend *b, nm_mat x, const nm_dropout *drop, bool sum, nm_mat y)
+{
+    drop_all(b, sum ? y : (nm_mat){0}, x, drop, y);
+}
+
+/* y = drop(scale word + place), one row */
+static void embed_row(const float *word, const float *place, float factor, const nm_drop *drop, nm_part part,
+                      float *y)
+{
+    float factors[NM_DROP_COLS];
+    for (int32_t j = 0; j < part.cols; j += NM_DROP_COLS) {
+        int32_t end = nm_at_most(part.cols, j + NM_DROP_COLS);
+        if (drop->on)
+            nm_drop_factors(drop, (uint32_t)part.row, (uint32_t)(j / NM_DROP_COLS), factors);
+        for (int32_t c = j; c < end; c += NM_W) {
+            vf value = v_mul(v_set(factor), v_load_upto(word + c, end - c));
+            if (place)
+                value = v_add(value, v_load_upto(place + c, end - c));
+            if (drop->on)
+                value = v_mul(value, v_load(factors + (c - j)));
+            v_store_upto(y + c, end - c, value);
+        }
+    }
+}
+
+static void embed(nm_backend *b, const int32_t *ids, const int32_t *pos, double factor, nm_mat table,
+                  nm_mat positions, const nm_dropout *drop, nm_mat out)
+{
+    NM_ASSERT(table.cols == out.cols && (!positions.data || positions.cols == out.cols));
+    nm_drop dropped = nm_drop_of(drop);
+    int32_t threads = nm_threads_for(b, elements(out));
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int32_t i = 0; i < out.rows; i++) {
+        NM_ASSERT(ids[i] >= 0 && ids[i] < table.rows);
+        NM_ASSERT(!positions.data || (pos[i] >= 0 && pos[i] < positions.rows));
+        embed_row(nm_row(table, ids[i]), positions.data ? nm_row(positions, pos[i]) : NULL, (float)factor,
+                  &dropped, (nm_part){i, 0, out.cols}, nm_row(out, i));
+    }
+}
+
+/* One block of NM_DROP_COLS columns; only words with id % shares == share, so that several threads can work
+ * on it while every word sums in the order of i. */
+static void embed_grad_block(const int32_t *ids, float factor, nm_mat dout, const nm_drop *drop,
+                             nm_mat dtable, int32_t block, int32_t share, int32_t shares)
+{
+    float factors[NM_DROP_COLS];
+    int32_t col = block * NM_DROP_COLS, cols = nm_at_most(dout.cols - col, NM_DROP_COLS);
+    for (int32_t i = 0; i < dout.rows; i++) {
+        if (ids[i] % shares != share)
+            continue;
+        NM_ASSERT(ids[i] >= 0 && ids[i] < dtable.rows);
+        const float *from = nm_row(dout, i) + col;
+        float *to = nm_row(dtable, ids[i]) + col;
+        if (drop->on)
+            nm_drop_factors(drop, (uint32_t)i, (uint32_t)block, factors);
+        for (int32_t j = 0; j < cols; j += NM_W) {
+            vf value = v_mul(v_set(factor), v_load_upto(from + j, cols - j));
+            if (drop->on)
+                value = v_mul(value, v_load(factors + j));
+            v_store_upto(to + j, cols - j, v_add(v_load_upto(to + j, cols - j), value));
+        }
+    }
+}
+
+static void embed_grad(nm_backend *b, const int32_t *ids, double factor, nm_mat dout, const nm_dropout *drop,
+                       nm_mat dtable)
+{
+    NM_ASSERT(dtable.cols == dout.cols);
+    nm_drop dropped = nm_drop_of(drop);
+    int32_t threads = nm_threads_for(b, elements(dout)), blocks = nm_pieces(dout.cols, NM_DROP_COLS);
+    int32_t shares = blocks ? nm_pieces(2 * threads, blocks) : 1;
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+    for (int32_t i = 0; i < blocks * shares; i++)
+        embed_grad_block(ids, (float)factor, dout, &dropped, dtable, i / shares, i % shares, shares);
+}
+
+static void gather(nm_backend *b, const int32_t *rows, nm_mat x, nm_mat out)
+{
+    NM_ASSERT(x.cols == out.cols);
+    int32_t threads = nm_threads_for(b, elements(out));
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int32_t i = 0; i < out.rows; i++) {
+        NM_ASSERT(rows[i] >= 0 && rows[i] < x.rows);
+        memmove(nm_row(out, i), nm_row(x, rows[i]), (size_t)x.cols * sizeof(float));
+    }
+}
+
+enum { COPY_BYTES = 1 << 18 };
+
+static void copy(nm_backend *b, void *to, const void *from, size_t bytes)
+{
+    const char *source = from;
+    char *target = to;
+    bool apart = target + bytes <= source || source + bytes <= target;
+    if (!apart || bytes < 2 * COPY_BYTES) {
+        if (bytes)
+            memmove(to, from, bytes);
+        return;
+    }
+#pragma omp parallel for num_threads(b->threads) schedule(static)
+    for (size_t i = 0; i < bytes; i += COPY_BYTES)
+        memcpy(target + i, source + i, bytes - i < COPY_BYTES ? bytes - i : COPY_BYTES);
+}
+
+static void zero(nm_backend *b, void *data, size_t bytes)
+{
+    int32_t threads = nm_threads_for(b, bytes / sizeof(float));
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (size_t i = 0; i < bytes; i += COPY_BYTES)
+        memset((char *)data + i, 0, bytes - i < COPY_BYTES ? bytes - i : COPY_BYTES);
+}
+
+void NM_SIMD(nm_cpu_elementwise)(nm_kernels *k)
+{
+    k->scale = scale;
+    k->add = add;
+    k->add_dropout = add_dropout;
+    k->dropout = dropout;
+    k->embed = embed;
+    k->embed_grad = embed_grad;
+    k->gather = gather;
+    k->copy = copy;
+    k->zero = zero;
+}

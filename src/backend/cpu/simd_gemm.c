@@ -1,0 +1,155 @@
+/* Matrix products: see gemm.h. */
+#include "backend/cpu/gemm.h"
+
+#include "backend/cpu/kernel.h"
+#include "backend/cpu/tile.h"
+
+#include <omp.h>
+
+enum {
+    DEPTH = 512,                   /* k in one chunk: a strip of a and a panel of b stay in L1 and L2 */
+    BLOCK_ROWS = 8 * NM_TILE_ROWS, /* rows of a packed at a time: stays in L2 */
+    STRIP_FLOATS = DEPTH * NM_TILE_ROWS,
+    PANEL_FLOATS = DEPTH * NM_TILE_COLS,
+    SPAN_DEPTH = 4 * DEPTH, /* k of the shared panels: bounds their memory ... */
+    SPAN_FLOATS = 4 << 20,  /* ... to 16 MiB */
+    SPARE = 2 * NM_W        /* packing stores whole vectors */
+};
+
+/* Packs columns col .. col + cols - 1 of b as [depth][NM_TILE_COLS], missing columns as zeros. */
+static void pack_panel(const nm_gemm *g, int32_t col, int32_t cols, int32_t k0, int32_t depth, float *to)
+{
+    if (!g->tb) {
+        const float *from = g->b + (size_t)k0 * g->ldb + (size_t)col;
+        for (int32_t k = 0; k < depth; k++, from += g->ldb, to += NM_TILE_COLS)
+            for (int32_t half = 0; half < 2; half++)
+                v_store(to + half * NM_W, v_load_upto(from + (half * NM_W < cols ? half * NM_W : 0),
+                                                      cols > half * NM_W ? cols - half * NM_W : 0));
+        return;
+    }
+    for (int32_t half = 0; half < 2; half++) {
+        int32_t present = nm_at_most(cols - half * NM_W, NM_W);
+        const float *from = g->b + (size_t)(col + (present > 0 ? half * NM_W : 0)) * g->ldb + (size_t)k0;
+        nm_pack_transposed(from, g->ldb, present, depth, to + half * NM_W, NM_TILE_COLS);
+    }
+}
+
+/* Packs `rows` rows of a from (row, k0) as strips of [depth][NM_TILE_ROWS]; lanes beyond the rows are
+ * arbitrary. */
+static void pack_rows(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int32_t depth, float *to)
+{
+    if (g->ta) {
+        for (int32_t k = 0; k < depth; k++) {
+            const float *from = g->a + (size_t)(k0 + k) * g->lda + (size_t)row;
+            for (int32_t r = 0; r < rows; r += NM_TILE_ROWS) {
+                float *strip = to + (size_t)r * (size_t)depth + (size_t)k * NM_TILE_ROWS;
+                int32_t n = nm_at_most(rows - r, NM_TILE_ROWS);
+                for (int32_t i = 0; i < n; i += NM_W)
+                    v_store_upto(strip + i, n - i, v_load_upto(from + r + i, n - i));
+            }
+        }
+        return;
+    }
+    for (int32_t r = 0; r < rows; r += NM_TILE_ROWS) {
+        const float *from = g->a + (size_t)(row + r) * g->lda + (size_t)k0;
+        int32_t n = nm_at_most(rows - r, NM_TILE_ROWS);
+        nm_pack_transposed(from, g->lda, n, depth, to + (size_t)r * (size_t)depth, NM_TILE_ROWS);
+    }
+}
+
+/* A part of c that one thread computes, over the depth k0 .. k0 + depth - 1. */
+typedef struct block {
+    int32_t row, rows, col, cols, k0, depth;
+} block;
+
+/* panels: the shared packed panels from column first_col on, each of span_depth; NULL: packed here. */
+static void run_block(const nm_gemm *g, const block *part, const float *panels, int32_t first_col,
+                      float *local)
+{
+    float *strips = local, *own = local + (size_t)BLOCK_ROWS * DEPTH + SPARE;
+    for (int32_t k = 0; k < part->depth; k += DEPTH) {
+        int32_t depth = nm_at_most(part->depth - k, DEPTH);
+        bool add = g->add || part->k0 + k > 0;
+        pack_rows(g, part->row, part->rows, part->k0 + k, depth, strips);
+        for (int32_t j = 0; j < part->cols; j += NM_TILE_COLS) {
+            int32_t col = part->col + j, cols = nm_at_most(part->cols - j, NM_TILE_COLS);
+            const float *panel = own;
+            if (panels)
+                panel = panels + (size_t)(col - first_col) * (size_t)part->depth + (size_t)k * NM_TILE_COLS;
+            else
+                pack_panel(g, col, cols, part->k0 + k, depth, own);
+            for (int32_t r = 0; r < part->rows; r += NM_TILE_ROWS) {
+                float *c = g->c + (size_t)(part->row + r) * g->ldc + (size_t)col;
+                nm_tile(nm_at_most(part->rows - r, NM_TILE_ROWS), cols, depth,
+                        strips + (size_t)r * (size_t)depth, 1, NM_TILE_ROWS, panel, NM_TILE_COLS, g->alpha,
+                        add, c, g->ldc);
+            }
+        }
+    }
+    if (g->finish && part->k0 + part->depth == g->depth)
+        g->finish(g, part->row, part->col, part->rows, part->cols);
+}
+
+/* Columns of one block: as many as leave every thread several blocks. Results don't depend on it. */
+static int32_t block_cols(int32_t row_blocks, int32_t cols, int32_t threads)
+{
+    int32_t wanted = nm_pieces(4 * threads, row_blocks);
+    int32_t size = nm_pieces(nm_pieces(cols, wanted), 2 * NM_TILE_COLS) * 2 * NM_TILE_COLS;
+    return nm_at_most(size, NM_GEMM_COLS);
+}
+
+typedef struct span { /* part of the columns and of the depth, packed together */
+    int32_t col, cols, k0, depth;
+} span;
+
+/* Run by every thread of the team. */
+static void run_span(const nm_gemm *g, const span *part, float *panels, float *local, int32_t threads)
+{
+    int32_t row_blocks = nm_pieces(g->rows, BLOCK_ROWS), width = block_cols(row_blocks, part->cols, threads);
+    int32_t col_blocks = nm_pieces(part->cols, width), n_panels = nm_pieces(part->cols, NM_TILE_COLS);
+    bool shared = row_blocks > 1;
+    if (shared) {
+#pragma omp for schedule(dynamic, 1)
+        for (int32_t p = 0; p < n_panels; p++)
+            pack_panel(g, part->col + p * NM_TILE_COLS,
+                       nm_at_most(part->cols - p * NM_TILE_COLS, NM_TILE_COLS), part->k0, part->depth,
+                       panels + (size_t)p * NM_TILE_COLS * (size_t)part->depth);
+    }
+#pragma omp for schedule(dynamic, 1)
+    for (int32_t i = 0; i < row_blocks * col_blocks; i++) {
+        int32_t row = i / col_blocks * BLOCK_ROWS, col = i % col_blocks * width;
+        block one = {row,
+                     nm_at_most(g->rows - row, BLOCK_ROWS),
+                     part->col + col,
+                     nm_at_most(part->cols - col, width),
+                     part->k0,
+                     part->depth};
+        run_block(g, &one, shared ? panels : NULL, part->col, local);
+    }
+}
+
+void NM_SIMD(nm_gemm_run)(nm_backend *backend, const nm_gemm *g)
+{
+    if (g->rows == 0 || g->cols == 0)
+        return;
+    size_t local_floats = (size_t)BLOCK_ROWS * DEPTH + PANEL_FLOATS + 2 * SPARE;
+    int32_t span_depth = nm_at_most(g->depth, SPAN_DEPTH);
+    int32_t span_cols = SPAN_FLOATS / (span_depth ? span_depth : 1) / NM_TILE_COLS * NM_TILE_COLS;
+    span_cols = nm_at_most(span_cols, nm_pieces(g->cols, NM_TILE_COLS) * NM_TILE_COLS);
+    double work = (double)g->rows * (double)g->cols * (double)g->depth;
+    int32_t threads = work < 65536 ? 1 : backend->threads;
+    float *locals =
+        nm_backend_scratch(backend, NM_CPU_THREADS, (size_t)threads * local_floats * sizeof(float));
+    float *panels = nm_backend_scratch(backend, NM_CPU_PANELS,
+                                       ((size_t)span_cols * (size_t)span_depth + SPARE) * sizeof(float));
+#pragma omp parallel num_threads(threads)
+    {
+        float *local = locals + (size_t)omp_get_thread_num() * local_floats;
+        for (int32_t col = 0; col < g->cols; col += span_cols)
+            for (int32_t k = 0; k < g->depth || k == 0; k += SPAN_DEPTH) {
+                span part = {col, nm_at_most(g->cols - col, span_cols), k,
+                             nm_at_most(g->depth - k, SPAN_DEPTH)};
+                run_span(g, &part, panels, local, threads);
+            }
+    }
+}

@@ -1,0 +1,143 @@
+/* Linear layers over the products of gemm.h: bias, activation and dropout follow while a block is in the
+ * cache. */
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/kernel.h"
+
+typedef struct linear_end {
+    const float *bias;
+    nm_act act;
+    nm_drop drop;
+} linear_end;
+
+static void finish_linear(const nm_gemm *gemm, int32_t row, int32_t col, int32_t rows, int32_t cols)
+{
+    const linear_end *end = gemm->context;
+    float factors[NM_GEMM_COLS + NM_DROP_COLS];
+    for (int32_t i = row; i < row + rows; i++) {
+        float *y = gemm->c + (size_t)i * gemm->ldc + (size_t)col;
+        const float *factor = NULL;
+        if (end->drop.on)
+            factor = nm_drop_row(&end->drop, (uint32_t)i, col, cols, factors);
+        for (int32_t j = 0; j < cols; j += NM_W) {
+            vf z = v_load_upto(y + j, cols - j);
+            if (end->bias)
+                z = v_add(z, v_load_upto(end->bias + col + j, cols - j));
+            if (end->act == NM_ACT_RELU)
+                z = v_max(v_set(0), z);
+            if (factor)
+                z = v_mul(z, v_load(factor + j));
+            v_store_upto(y + j, cols - j, z);
+        }
+    }
+}
+
+static nm_gemm product(bool ta, bool tb, nm_mat a, nm_mat b, bool add, nm_mat c)
+{
+    int32_t depth = ta ? a.rows : a.cols;
+    NM_ASSERT((ta ? a.cols : a.rows) == c.rows && (tb ? b.rows : b.cols) == c.cols);
+    NM_ASSERT((tb ? b.cols : b.rows) == depth);
+    return (nm_gemm){.ta = ta,
+                     .tb = tb,
+                     .add = add,
+                     .alpha = 1,
+                     .rows = c.rows,
+                     .cols = c.cols,
+                     .depth = depth,
+                     .a = a.data,
+                     .b = b.data,
+                     .c = c.data,
+                     .lda = (size_t)a.stride,
+                     .ldb = (size_t)b.stride,
+                     .ldc = (size_t)c.stride};
+}
+
+static void gemm(nm_backend *b, bool ta, bool tb, double alpha, nm_mat a, nm_mat bm, double beta, nm_mat c)
+{
+    nm_gemm work = product(ta, tb, a, bm, beta != 0, c);
+    work.alpha = (float)alpha;
+    if (beta != 0 && beta != 1)
+        b->k.scale(b, beta, c, c);
+    NM_SIMD(nm_gemm_run)(b, &work);
+}
+
+static void linear(nm_backend *b, nm_mat x, nm_mat weight, const void *bias, nm_act act,
+                   const nm_dropout *drop, nm_mat y)
+{
+    nm_gemm work = product(false, true, x, weight, false, y);
+    linear_end end = {bias, act, nm_drop_of(drop)};
+    if (bias || act != NM_ACT_NONE || end.drop.on) {
+        work.finish = finish_linear;
+        work.context = &end;
+    }
+    NM_SIMD(nm_gemm_run)(b, &work);
+}
+
+/* With relu a kept element is positive and a dropped one 0, so y alone decides; otherwise the mask does. */
+static void act_grad_part(nm_act act, const nm_drop *drop, nm_part part, const float *y, const float *dy,
+                          float *dz)
+{
+    float kept = drop->on ? drop->scale : 1, factors[NM_DROP_COLS];
+    for (int32_t j = 0; j < part.cols; j += NM_DROP_COLS) {
+        int32_t end = nm_at_most(part.cols, j + NM_DROP_COLS);
+        if (act != NM_ACT_RELU && drop->on)
+            nm_drop_factors(drop, (uint32_t)part.row, (uint32_t)((part.col + j) / NM_DROP_COLS), factors);
+        for (int32_t c = j; c < end; c += NM_W) {
+            vf up = v_load_upto(dy + c, end - c), factor = v_set(1);
+            if (act == NM_ACT_RELU)
+                factor = v_keep_above(v_load_upto(y + c, end - c), v_set(0), v_set(kept));
+            else if (drop->on)
+                factor = v_load(factors + (c - j));
+            v_store_upto(dz + c, end - c, v_mul(up, factor));
+        }
+    }
+}
+
+static void act_grad(nm_backend *b, nm_act act, const nm_dropout *drop, nm_mat y, nm_mat dy, nm_mat dz)
+{
+    NM_ASSERT(nm_same_shape(y, dy) && nm_same_shape(y, dz));
+    nm_drop dropped = nm_drop_of(drop);
+    int64_t parts = nm_parts(y);
+    int32_t threads = nm_threads_for(b, (size_t)y.rows * (size_t)y.cols);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < parts; i++) {
+        nm_part part = nm_part_at(y, i);
+        act_grad_part(act, &dropped, part, nm_row(y, part.row) + part.col, nm_row(dy, part.row) + part.col,
+                      nm_row(dz, part.row) + part.col);
+    }
+}
+
+static void linear_grad_input(nm_backend *b, nm_mat dy, nm_mat weight, bool add, nm_mat dx)
+{
+    nm_gemm work = product(false, false, dy, weight, add, dx);
+    NM_SIMD(nm_gemm_run)(b, &work);
+}
+
+static void linear_grad_weight(nm_backend *b, nm_mat dy, nm_mat x, nm_mat dw, void *db)
+{
+    nm_gemm work = product(true, false, dy, x, true, dw);
+    NM_SIMD(nm_gemm_run)(b, &work);
+    if (db)
+        NM_SIMD(nm_add_column_sums)(b, dy, db);
+}
+
+void NM_SIMD(nm_add_column_sums)(nm_backend *b, nm_mat x, float *to)
+{
+    int32_t threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int32_t col = 0; col < x.cols; col += 4 * NM_W) {
+        double sums[4 * NM_W];
+        int32_t cols = nm_at_most(x.cols - col, 4 * NM_W);
+        nm_column_sums(nm_row(x, 0) + col, (size_t)x.stride, x.rows, cols, sums);
+        for (int32_t j = 0; j < cols; j++)
+            to[col + j] = (float)((double)to[col + j] + sums[j]);
+    }
+}
+
+void NM_SIMD(nm_cpu_linear)(nm_kernels *k)
+{
+    k->gemm = gemm;
+    k->linear = linear;
+    k->act_grad = act_grad;
+    k->linear_grad_input = linear_grad_input;
+    k->linear_grad_weight = linear_grad_weight;
+}

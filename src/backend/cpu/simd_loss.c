@@ -1,0 +1,276 @@
+/* Soft-max over the vocabulary: the smoothed loss with its gradients, log probabilities, the best words. The
+ * loss goes through the tokens in blocks, so that the logits of a batch never exist as a whole. */
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/kernel.h"
+
+#include <omp.h>
+
+enum {
+    LOGIT_BYTES = 64 << 20, /* most memory for one block of logits */
+    LOSS_ROWS = 512,        /* rows of a block where that allows */
+    CHUNK = 32 * NM_W       /* columns summed in float before they join a sum in double */
+};
+
+/* The target distribution: `base` for every allowed word, and `peak` more for the target. */
+typedef struct loss_call {
+    const nm_softmax_loss *loss;
+    const float *bias;
+    const float *mask; /* 0, or -inf for words not allowed; NULL: all allowed */
+    double base, peak;
+    int32_t words, allowed;
+    bool grads;
+} loss_call;
+
+static const float *mask_words(nm_backend *b, const uint8_t *allowed, int32_t words, int32_t *count)
+{
+    *count = words;
+    if (!allowed)
+        return NULL;
+    float *mask = nm_backend_scratch(b, NM_CPU_PARTIALS, (size_t)words * sizeof(float) + 64);
+    *count = 0;
+    for (int32_t v = 0; v < words; v++) {
+        mask[v] = allowed[v] ? 0 : -INFINITY;
+        *count += allowed[v] != 0;
+    }
+    return mask;
+}
+
+/* x += bias, -inf where masked. Returns the largest; *sum gets the sum of the allowed. */
+static float prepare_row(int32_t n, const float *bias, const float *mask, float *x, double *sum)
+{
+    vf top = v_set(-INFINITY);
+    *sum = 0;
+    for (int32_t first = 0; first < n; first += CHUNK) {
+        int32_t end = nm_at_most(n, first + CHUNK);
+        vf part = v_set(0);
+        for (int32_t j = first; j < end; j += NM_W) {
+            vf z = v_load_upto(x + j, end - j);
+            if (bias)
+                z = v_add(z, v_load_upto(bias + j, end - j));
+            if (mask) {
+                vf hidden = v_load_upto(mask + j, end - j);
+                part = v_add(part, v_keep_above(hidden, v_set(-1), z));
+                z = v_add(v_keep_above(hidden, v_set(-1), z), hidden);
+            } else {
+                part = v_add(part, z);
+            }
+            v_store_upto(x + j, end - j, z);
+            if (end - j >= NM_W) {
+                top = v_max(top, z);
+            } else {
+                float rest[NM_W];
+                v_store(rest, z);
+                for (int32_t i = 0; i < end - j; i++)
+                    top = v_max(top, v_set(rest[i]));
+            }
+        }
+        *sum += v_sum(part);
+    }
+    return v_largest(top);
+}
+
+/* x = e^(x - top); returns the sum. */
+static double exp_row(int32_t n, float top, float *x)
+{
+    double sum = 0;
+    for (int32_t first = 0; first < n; first += CHUNK) {
+        int32_t end = nm_at_most(n, first + CHUNK);
+        vf part = v_set(0);
+        for (int32_t j = first; j < end; j += NM_W) {
+            vf e = v_exp(v_sub(v_load_upto(x + j, end - j), v_set(top)));
+            if (end - j < NM_W)
+                e = v_first(e, end - j);
+            part = v_add(part, e);
+            v_store_upto(x + j, end - j, e);
+        }
+        sum += v_sum(part);
+    }
+    return sum;
+}
+
+/* x = factor x - base, 0 where masked */
+static void grad_row(int32_t n, const float *mask, float factor, float base, float *x)
+{
+    for (int32_t j = 0; j < n; j += NM_W) {
+        vf d = v_sub(v_mul(v_set(factor), v_load_upto(x + j, n - j)), v_set(base));
+        if (mask)
+            d = v_keep_above(v_load_upto(mask + j, n - j), v_set(-1), d);
+        v_store_upto(x + j, n - j, d);
+    }
+}
+
+/* The loss of one token, and its logits overwritten by their gradient:
+ *     peak (-lp_t) + base sum_v (-lp_v)        grad_scale (softmax - base - peak [v = t]),  0 for words not
+ * allowed */
+static void loss_row(const loss_call *call, int32_t target, float *x, double sums[2])
+{
+    int32_t n = call->words;
+    NM_ASSERT(target >= 0 && target < n && (!call->loss->allowed || call->loss->allowed[target]));
+    double all, scale = call->loss->grad_scale;
+    float top = prepare_row(n, call->bias, call->mask, x, &all), own = x[target];
+    double denominator = exp_row(n, top, x), lse = (double)top + log(denominator);
+    sums[1] = lse - (double)own;
+    sums[0] = call->peak * sums[1] + call->base * (call->allowed * lse - all);
+    if (!call->grads)
+        return;
+    grad_row(n, call->mask, (float)(scale / denominator), (float)(scale * call->base), x);
+    x[target] -= (float)(scale * call->peak);
+}
+
+static nm_gemm product(bool ta, bool tb, const float *a, size_t lda, const float *bm, size_t ldb)
+{
+    return (nm_gemm){.ta = ta, .tb = tb, .alpha = 1, .a = a, .b = bm, .lda = lda, .ldb = ldb};
+}
+
+static void run_product(nm_backend *b, nm_gemm work, int32_t rows, int32_t cols, int32_t depth, bool add,
+                        float *c, int32_t ldc)
+{
+    work.rows = rows;
+    work.cols = cols;
+    work.depth = depth;
+    work.add = add;
+    work.c = c;
+    work.ldc = (size_t)ldc;
+    NM_SIMD(nm_gemm_run)(b, &work);
+}
+
+/* Gradients of a block of rows from those of its logits. */
+static void push_block(nm_backend *b, const nm_softmax_loss *loss, int32_t first, int32_t rows,
+                       const float *logits)
+{
+    int32_t words = loss->weight.rows, width = loss->weight.cols;
+    const float *hidden = nm_row(loss->hidden, first), *weight = loss->weight.data;
+    nm_gemm down = product(false, false, logits, (size_t)words, weight, (size_t)loss->weight.stride);
+    nm_gemm across = product(true, false, logits, (size_t)words, hidden, (size_t)loss->hidden.stride);
+    if (loss->d_hidden)
+        run_product(b, down, rows, width, words, false,
+                    (float *)loss->d_hidden + (size_t)first * (size_t)width, width);
+    if (loss->d_weight)
+        run_product(b, across, words, width, rows, true, loss->d_weight, width);
+    if (loss->d_bias)
+        NM_SIMD(nm_add_column_sums)(b, nm_mat_of((void *)(uintptr_t)logits, rows, words), loss->d_bias);
+}
+
+static loss_call prepare(nm_backend *b, const nm_softmax_loss *loss)
+{
+    loss_call call = {.loss = loss, .bias = loss->bias, .words = loss->weight.rows};
+    call.mask = mask_words(b, loss->allowed, call.words, &call.allowed);
+    call.grads = loss->d_hidden || loss->d_weight || loss->d_bias;
+    if (loss->smoothing == NM_SMOOTH_UNIFORM) {
+        call.base = loss->eps / call.allowed;
+        call.peak = 1 - loss->eps;
+    } else {
+        call.base = call.allowed > 1 ? loss->eps / (call.allowed - 1) : 0;
+        call.peak = 1 - loss->eps - call.base;
+    }
+    return call;
+}
+
+static void softmax_loss(nm_backend *b, const nm_softmax_loss *loss)
+{
+    int32_t tokens = loss->hidden.rows, width = loss->weight.cols;
+    NM_ASSERT(loss->hidden.cols == width && loss->weight.rows > 0);
+    loss_call call = prepare(b, loss);
+    int32_t most = (int32_t)(LOGIT_BYTES / sizeof(float)) / call.words;
+    int32_t block = nm_at_most(LOSS_ROWS, most < 1 ? 1 : most);
+    block = nm_at_most(block, tokens > 0 ? tokens : 1);
+    size_t sum_bytes = (size_t)nm_round_up(block, 4) * 2 * sizeof(double);
+    double *sums =
+        nm_backend_scratch(b, NM_CPU_BLOCK, sum_bytes + (size_t)block * (size_t)call.words * sizeof(float));
+    float *logits = (float *)(void *)(sums + sum_bytes / sizeof(double));
+    nm_gemm up = product(false, true, NULL, (size_t)loss->hidden.stride, loss->weight.data,
+                         (size_t)loss->weight.stride);
+    double total[2] = {0, 0};
+    for (int32_t first = 0; first < tokens; first += block) {
+        int32_t rows = nm_at_most(tokens - first, block);
+        up.a = nm_row(loss->hidden, first);
+        run_product(b, up, rows, call.words, width, false, logits, call.words);
+#pragma omp parallel for num_threads(b->threads) schedule(dynamic, 4)
+        for (int32_t i = 0; i < rows; i++)
+            loss_row(&call, loss->targets[first + i], logits + (size_t)i * (size_t)call.words, sums + 2 * i);
+        for (int32_t i = 0; i < 2 * rows; i++)
+            total[i % 2] += sums[i];
+        push_block(b, loss, first, rows, logits);
+    }
+    loss->sums[0] = total[0];
+    loss->sums[1] = total[1];
+}
+
+static void log_softmax_row(int32_t n, const float *x, const float *mask, float *y, float *work)
+{
+    double all;
+    memcpy(work, x, (size_t)n * sizeof(float));
+    float top = prepare_row(n, NULL, mask, work, &all);
+    float lse = (float)((double)top + log(exp_row(n, top, work)));
+    for (int32_t j = 0; j < n; j += NM_W) {
+        vf z = v_sub(v_load_upto(x + j, n - j), v_set(lse));
+        if (mask) {
+            vf hidden = v_load_upto(mask + j, n - j);
+            z = v_add(v_keep_above(hidden, v_set(-1), z), hidden);
+        }
+        v_store_upto(y + j, n - j, z);
+    }
+}
+
+static void log_softmax(nm_backend *b, nm_mat x, const uint8_t *allowed, nm_mat y)
+{
+    NM_ASSERT(nm_same_shape(x, y));
+    int32_t count, threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
+    const float *mask = mask_words(b, allowed, x.cols, &count);
+    size_t floats = (size_t)nm_round_up(x.cols, 16);
+    float *work = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * floats * sizeof(float));
+#pragma omp parallel num_threads(threads)
+    {
+        float *mine = work + (size_t)omp_get_thread_num() * floats;
+#pragma omp for schedule(static)
+        for (int32_t i = 0; i < x.rows; i++)
+            log_softmax_row(x.cols, nm_row(x, i), mask, nm_row(y, i), mine);
+    }
+}
+
+/* The k largest in descending order, ties to the smaller column. Columns come in stretches, and one whose
+ * largest value is not above the smallest kept is skipped. */
+static void top_k_row(int32_t n, const float *x, int32_t k, float *best, int32_t *where)
+{
+    int32_t found = 0;
+    for (int32_t first = 0; first < n; first += 4 * NM_W) {
+        int32_t end = nm_at_most(n, first + 4 * NM_W);
+        if (found == k && end == first + 4 * NM_W) {
+            vf low = v_max(v_load(x + first), v_set(best[k - 1]));
+            for (int32_t j = first + NM_W; j < end; j += NM_W)
+                low = v_max(v_load(x + j), low);
+            if (!(v_largest(low) > best[k - 1]))
+                continue;
+        }
+        for (int32_t j = first; j < end; j++) {
+            if (found == k && !(x[j] > best[k - 1]))
+                continue;
+            int32_t at = found < k ? found++ : k - 1;
+            for (; at > 0 && x[j] > best[at - 1]; at--) {
+                best[at] = best[at - 1];
+                where[at] = where[at - 1];
+            }
+            best[at] = x[j];
+            where[at] = j;
+        }
+    }
+}
+
+static void top_k(nm_backend *b, nm_mat x, int32_t k, void *values, int32_t *columns)
+{
+    NM_ASSERT(k >= 0 && k <= x.cols);
+    float *best = values;
+    int32_t threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
+    if (k == 0)
+        return;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int32_t i = 0; i < x.rows; i++)
+        top_k_row(x.cols, nm_row(x, i), k, best + (size_t)i * (size_t)k, columns + (size_t)i * (size_t)k);
+}
+
+void NM_SIMD(nm_cpu_loss)(nm_kernels *k)
+{
+    k->softmax_loss = softmax_loss;
+    k->log_softmax = log_softmax;
+    k->top_k = top_k;
+}

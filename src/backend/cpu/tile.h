@@ -1,0 +1,103 @@
+/* The register tile: up to NM_TILE_ROWS x NM_TILE_COLS elements of a product, summed over k in ascending
+ * order from zero, one multiply-add after the other. */
+#ifndef NM_TILE_H
+#define NM_TILE_H
+
+#include "backend/cpu/simd.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { NM_TILE_COLS = 2 * NM_W };
+
+/* c = alpha a b, or c += alpha a b; (i, k) of a is a[i * a_row + k * a_step], row k of b begins at b + k *
+ * b_step and can be read up to whole vectors; cols counts the columns that are written. */
+NM_INLINE void tile_fixed(const int rows, const int vectors, int32_t cols, int32_t depth, const float *a,
+                          size_t a_row, size_t a_step, const float *b, size_t b_step, float alpha, bool add,
+                          float *c, size_t ldc)
+{
+    vf sum[NM_TILE_ROWS][2];
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++)
+            sum[i][j] = v_set(0);
+    for (int32_t k = 0; k < depth; k++) {
+        vf right[2] = {v_load(b), vectors > 1 ? v_load(b + NM_W) : v_set(0)};
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; i++) {
+            vf left = v_set(a[(size_t)i * a_row]);
+#pragma GCC unroll 2
+            for (int j = 0; j < vectors; j++)
+                sum[i][j] = v_fma(left, right[j], sum[i][j]);
+        }
+        a += a_step;
+        b += b_step;
+    }
+    vf factor = v_set(alpha);
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++) {
+            float *to = c + (size_t)i * ldc + j * NM_W;
+            int32_t n = cols - j * NM_W;
+            if (n >= NM_W)
+                v_store(to, add ? v_fma(factor, sum[i][j], v_load(to)) : v_mul(factor, sum[i][j]));
+            else
+                v_store_part(to, n,
+                             add ? v_fma(factor, sum[i][j], v_load_part(to, n)) : v_mul(factor, sum[i][j]));
+        }
+}
+
+#define NM_TILE_CASE(n)                                                                                      \
+    case n:                                                                                                  \
+        if (n > NM_TILE_ROWS)                                                                                \
+            return;                                                                                          \
+        if (cols > NM_W)                                                                                     \
+            tile_fixed(n > NM_TILE_ROWS ? 1 : n, 2, cols, depth, a, a_row, a_step, b, b_step, alpha, add, c, \
+                       ldc);                                                                                 \
+        else                                                                                                 \
+            tile_fixed(n > NM_TILE_ROWS ? 1 : n, 1, cols, depth, a, a_row, a_step, b, b_step, alpha, add, c, \
+                       ldc);                                                                                 \
+        return;
+
+/* rows and cols from 1 to NM_TILE_ROWS and NM_TILE_COLS. a_row and a_step should be constants where inlined.
+ */
+NM_INLINE void nm_tile(int32_t rows, int32_t cols, int32_t depth, const float *a, size_t a_row, size_t a_step,
+                       const float *b, size_t b_step, float alpha, bool add, float *c, size_t ldc)
+{
+    switch (rows) {
+        NM_TILE_CASE(1)
+        NM_TILE_CASE(2)
+        NM_TILE_CASE(3)
+        NM_TILE_CASE(4)
+        NM_TILE_CASE(5)
+        NM_TILE_CASE(6)
+        NM_TILE_CASE(7)
+        NM_TILE_CASE(8)
+        NM_TILE_CASE(9)
+        NM_TILE_CASE(10)
+        NM_TILE_CASE(11)
+        NM_TILE_CASE(12)
+        NM_TILE_CASE(13)
+        NM_TILE_CASE(14)
+    }
+}
+
+/* to[k * step + r] = from[r * stride + k] for k < depth and r < NM_W, zero for r >= rows. Writes whole
+ * vectors: with a step below NM_W each overwrites the end of the one before. */
+NM_INLINE void nm_pack_transposed(const float *from, size_t stride, int32_t rows, int32_t depth, float *to,
+                                  size_t step)
+{
+    for (int32_t k = 0; k < depth; k += NM_W) {
+        int32_t n = depth - k < NM_W ? depth - k : NM_W;
+        vf v[NM_W];
+        for (int r = 0; r < NM_W; r++)
+            v[r] = r < rows ? v_load_upto(from + (size_t)r * stride + k, n) : v_set(0);
+        v_transpose(v);
+        for (int32_t j = 0; j < n; j++)
+            v_store(to + (size_t)(k + j) * step, v[j]);
+    }
+}
+
+#endif

@@ -1,0 +1,227 @@
+/* The vocabulary of simd.h on AVX2 with FMA: 8 floats. */
+#ifndef NM_VECTOR_AVX2_H
+#define NM_VECTOR_AVX2_H
+
+#include <immintrin.h>
+
+#define NM_W         8
+#define NM_TILE_ROWS 6
+typedef __m256 vf;
+typedef __m256d vd;
+typedef __m256i vu;
+
+NM_INLINE __m256i v_mask(int32_t n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));
+}
+
+NM_INLINE vf v_load(const float *p)
+{
+    return _mm256_loadu_ps(p);
+}
+
+NM_INLINE void v_store(float *p, vf x)
+{
+    _mm256_storeu_ps(p, x);
+}
+
+NM_INLINE void v_stream(float *p, vf x)
+{
+    _mm256_stream_ps(p, x);
+}
+
+NM_INLINE vf v_load_part(const float *p, int32_t n)
+{
+    return _mm256_maskload_ps(p, v_mask(n));
+}
+
+NM_INLINE void v_store_part(float *p, int32_t n, vf x)
+{
+    _mm256_maskstore_ps(p, v_mask(n), x);
+}
+
+NM_INLINE vf v_first(vf x, int32_t n) /* lanes from n on become 0; n up to NM_W */
+{
+    return _mm256_and_ps(_mm256_castsi256_ps(v_mask(n)), x);
+}
+
+NM_INLINE vf v_set(float x)
+{
+    return _mm256_set1_ps(x);
+}
+
+NM_INLINE vf v_add(vf a, vf b)
+{
+    return _mm256_add_ps(a, b);
+}
+
+NM_INLINE vf v_sub(vf a, vf b)
+{
+    return _mm256_sub_ps(a, b);
+}
+
+NM_INLINE vf v_mul(vf a, vf b)
+{
+    return _mm256_mul_ps(a, b);
+}
+
+NM_INLINE vf v_div(vf a, vf b)
+{
+    return _mm256_div_ps(a, b);
+}
+
+NM_INLINE vf v_fma(vf a, vf b, vf c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+
+NM_INLINE vf v_sqrt(vf x)
+{
+    return _mm256_sqrt_ps(x);
+}
+
+NM_INLINE vf v_max(vf a, vf b) /* b when either is NaN */
+{
+    return _mm256_max_ps(a, b);
+}
+
+NM_INLINE vf v_min(vf a, vf b)
+{
+    return _mm256_min_ps(a, b);
+}
+
+NM_INLINE float v_largest(vf x)
+{
+    __m128 a = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    a = _mm_max_ps(a, _mm_movehl_ps(a, a));
+    return _mm_cvtss_f32(_mm_max_ss(a, _mm_shuffle_ps(a, a, 1)));
+}
+
+NM_INLINE vf v_zero_below(vf x, vf bound, vf value) /* x < bound ? 0 : value */
+{
+    return _mm256_and_ps(_mm256_cmp_ps(x, bound, _CMP_NLT_UQ), value);
+}
+
+NM_INLINE vf v_keep_above(vf x, vf bound, vf value) /* x > bound ? value : 0 */
+{
+    return _mm256_and_ps(_mm256_cmp_ps(x, bound, _CMP_GT_OQ), value);
+}
+
+NM_INLINE vu v_bits(vf x)
+{
+    return _mm256_castps_si256(x);
+}
+
+NM_INLINE vf v_from_bits(vu x)
+{
+    return _mm256_castsi256_ps(x);
+}
+
+NM_INLINE vd vd_low(vf x)
+{
+    return _mm256_cvtps_pd(_mm256_castps256_ps128(x));
+}
+
+NM_INLINE vd vd_high(vf x)
+{
+    return _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1));
+}
+
+NM_INLINE vd vd_load(const double *p)
+{
+    return _mm256_loadu_pd(p);
+}
+
+NM_INLINE void vd_store(double *p, vd x)
+{
+    _mm256_storeu_pd(p, x);
+}
+
+NM_INLINE vd vd_set(double x)
+{
+    return _mm256_set1_pd(x);
+}
+
+NM_INLINE vd vd_add(vd a, vd b)
+{
+    return _mm256_add_pd(a, b);
+}
+
+NM_INLINE vd vd_fma(vd a, vd b, vd c)
+{
+    return _mm256_fmadd_pd(a, b, c);
+}
+
+NM_INLINE double vd_sum(vd x)
+{
+    __m128d a = _mm_add_pd(_mm256_castpd256_pd128(x), _mm256_extractf128_pd(x, 1));
+    return _mm_cvtsd_f64(a) + _mm_cvtsd_f64(_mm_unpackhi_pd(a, a));
+}
+
+NM_INLINE vu vu_set(uint32_t x)
+{
+    return _mm256_set1_epi32((int)x);
+}
+
+NM_INLINE vu vu_lanes(void)
+{
+    return _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+}
+
+NM_INLINE vu vu_add(vu a, vu b)
+{
+    return _mm256_add_epi32(a, b);
+}
+
+NM_INLINE vu vu_xor(vu a, vu b)
+{
+    return _mm256_xor_si256(a, b);
+}
+
+NM_INLINE vu vu_and(vu a, vu b)
+{
+    return _mm256_and_si256(a, b);
+}
+
+NM_INLINE vu vu_shift_left(vu a, int bits)
+{
+    return _mm256_slli_epi32(a, bits);
+}
+
+NM_INLINE vu vu_shift_right(vu a, int bits)
+{
+    return _mm256_srli_epi32(a, bits);
+}
+
+/* The 64-bit products of every lane with one word: high and low words. */
+NM_INLINE void vu_multiply(vu a, uint32_t word, vu *high, vu *low)
+{
+    __m256i even = _mm256_mul_epu32(a, vu_set(word));
+    __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), vu_set(word));
+    *high = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xAA);
+    *low = _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xAA);
+}
+
+NM_INLINE vf vu_zero_below(vu x, vu bound, vf value) /* x < bound ? 0 : value, as unsigned words */
+{
+    return _mm256_and_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_max_epu32(x, bound), x)), value);
+}
+
+NM_INLINE void v_transpose(vf r[NM_W])
+{
+    vf t[8];
+    for (int i = 0; i < 8; i += 4) {
+        vf a = _mm256_unpacklo_ps(r[i], r[i + 1]), b = _mm256_unpackhi_ps(r[i], r[i + 1]);
+        vf c = _mm256_unpacklo_ps(r[i + 2], r[i + 3]), d = _mm256_unpackhi_ps(r[i + 2], r[i + 3]);
+        t[i] = _mm256_shuffle_ps(a, c, 0x44);
+        t[i + 1] = _mm256_shuffle_ps(a, c, 0xEE);
+        t[i + 2] = _mm256_shuffle_ps(b, d, 0x44);
+        t[i + 3] = _mm256_shuffle_ps(b, d, 0xEE);
+    }
+    for (int i = 0; i < 4; i++) {
+        r[i] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x20);
+        r[i + 4] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x31);
+    }
+}
+
+#endif

@@ -1,0 +1,229 @@
+/* The vocabulary of simd.h on AVX-512 (F, BW, DQ, VL): 16 floats. */
+#ifndef NM_VECTOR_AVX512_H
+#define NM_VECTOR_AVX512_H
+
+#include <immintrin.h>
+
+#define NM_W         16
+#define NM_TILE_ROWS 14 /* rows of the register tile of products: 14 x 2 vectors, 2 of b, 1 of a */
+typedef __m512 vf;
+typedef __m512d vd;
+typedef __m512i vu;
+
+NM_INLINE __mmask16 v_mask(int32_t n)
+{
+    return (__mmask16)((1u << n) - 1);
+}
+
+NM_INLINE vf v_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+
+NM_INLINE void v_store(float *p, vf x)
+{
+    _mm512_storeu_ps(p, x);
+}
+
+NM_INLINE void v_stream(float *p, vf x) /* past the caches; p aligned to a vector */
+{
+    _mm512_stream_ps(p, x);
+}
+
+NM_INLINE vf v_load_part(const float *p, int32_t n)
+{
+    return _mm512_maskz_loadu_ps(v_mask(n), p);
+}
+
+NM_INLINE void v_store_part(float *p, int32_t n, vf x)
+{
+    _mm512_mask_storeu_ps(p, v_mask(n), x);
+}
+
+NM_INLINE vf v_first(vf x, int32_t n) /* lanes from n on become 0; n up to NM_W */
+{
+    return _mm512_maskz_mov_ps(v_mask(n), x);
+}
+
+NM_INLINE vf v_set(float x)
+{
+    return _mm512_set1_ps(x);
+}
+
+NM_INLINE vf v_add(vf a, vf b)
+{
+    return _mm512_add_ps(a, b);
+}
+
+NM_INLINE vf v_sub(vf a, vf b)
+{
+    return _mm512_sub_ps(a, b);
+}
+
+NM_INLINE vf v_mul(vf a, vf b)
+{
+    return _mm512_mul_ps(a, b);
+}
+
+NM_INLINE vf v_div(vf a, vf b)
+{
+    return _mm512_div_ps(a, b);
+}
+
+NM_INLINE vf v_fma(vf a, vf b, vf c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+NM_INLINE vf v_sqrt(vf x)
+{
+    return _mm512_sqrt_ps(x);
+}
+
+NM_INLINE vf v_max(vf a, vf b) /* b when either is NaN */
+{
+    return _mm512_max_ps(a, b);
+}
+
+NM_INLINE vf v_min(vf a, vf b)
+{
+    return _mm512_min_ps(a, b);
+}
+
+NM_INLINE float v_largest(vf x)
+{
+    return _mm512_reduce_max_ps(x);
+}
+
+NM_INLINE vf v_zero_below(vf x, vf bound, vf value) /* x < bound ? 0 : value */
+{
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, bound, _CMP_NLT_UQ), value);
+}
+
+NM_INLINE vf v_keep_above(vf x, vf bound, vf value) /* x > bound ? value : 0 */
+{
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, bound, _CMP_GT_OQ), value);
+}
+
+NM_INLINE vu v_bits(vf x)
+{
+    return _mm512_castps_si512(x);
+}
+
+NM_INLINE vf v_from_bits(vu x)
+{
+    return _mm512_castsi512_ps(x);
+}
+
+NM_INLINE vd vd_low(vf x)
+{
+    return _mm512_cvtps_pd(_mm512_castps512_ps256(x));
+}
+
+NM_INLINE vd vd_high(vf x)
+{
+    return _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1));
+}
+
+NM_INLINE vd vd_load(const double *p)
+{
+    return _mm512_loadu_pd(p);
+}
+
+NM_INLINE void vd_store(double *p, vd x)
+{
+    _mm512_storeu_pd(p, x);
+}
+
+NM_INLINE vd vd_set(double x)
+{
+    return _mm512_set1_pd(x);
+}
+
+NM_INLINE vd vd_add(vd a, vd b)
+{
+    return _mm512_add_pd(a, b);
+}
+
+NM_INLINE vd vd_fma(vd a, vd b, vd c)
+{
+    return _mm512_fmadd_pd(a, b, c);
+}
+
+NM_INLINE double vd_sum(vd x)
+{
+    return _mm512_reduce_add_pd(x);
+}
+
+NM_INLINE vu vu_set(uint32_t x)
+{
+    return _mm512_set1_epi32((int)x);
+}
+
+NM_INLINE vu vu_lanes(void)
+{
+    return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+}
+
+NM_INLINE vu vu_add(vu a, vu b)
+{
+    return _mm512_add_epi32(a, b);
+}
+
+NM_INLINE vu vu_xor(vu a, vu b)
+{
+    return _mm512_xor_si512(a, b);
+}
+
+NM_INLINE vu vu_and(vu a, vu b)
+{
+    return _mm512_and_si512(a, b);
+}
+
+NM_INLINE vu vu_shift_left(vu a, int bits)
+{
+    return _mm512_slli_epi32(a, (unsigned)bits);
+}
+
+NM_INLINE vu vu_shift_right(vu a, int bits)
+{
+    return _mm512_srli_epi32(a, (unsigned)bits);
+}
+
+/* The 64-bit products of every lane with one word: high and low words. */
+NM_INLINE void vu_multiply(vu a, uint32_t word, vu *high, vu *low)
+{
+    __m512i even = _mm512_mul_epu32(a, vu_set(word));
+    __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), vu_set(word));
+    *high = _mm512_mask_mov_epi32(_mm512_srli_epi64(even, 32), 0xAAAA, odd);
+    *low = _mm512_mask_mov_epi32(even, 0xAAAA, _mm512_slli_epi64(odd, 32));
+}
+
+NM_INLINE vf vu_zero_below(vu x, vu bound, vf value) /* x < bound ? 0 : value, as unsigned words */
+{
+    return _mm512_maskz_mov_ps(_mm512_cmpge_epu32_mask(x, bound), value);
+}
+
+NM_INLINE void v_transpose(vf r[NM_W])
+{
+    vf t[16];
+    for (int i = 0; i < 16; i += 4) {
+        vf a = _mm512_unpacklo_ps(r[i], r[i + 1]), b = _mm512_unpackhi_ps(r[i], r[i + 1]);
+        vf c = _mm512_unpacklo_ps(r[i + 2], r[i + 3]), d = _mm512_unpackhi_ps(r[i + 2], r[i + 3]);
+        t[i] = _mm512_shuffle_ps(a, c, 0x44);
+        t[i + 1] = _mm512_shuffle_ps(a, c, 0xEE);
+        t[i + 2] = _mm512_shuffle_ps(b, d, 0x44);
+        t[i + 3] = _mm512_shuffle_ps(b, d, 0xEE);
+    }
+    for (int i = 0; i < 4; i++) {
+        vf a = _mm512_shuffle_f32x4(t[i], t[i + 4], 0x88), b = _mm512_shuffle_f32x4(t[i], t[i + 4], 0xDD);
+        vf c = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0x88),
+           d = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0xDD);
+        r[i] = _mm512_shuffle_f32x4(a, c, 0x88);
+        r[i + 8] = _mm512_shuffle_f32x4(a, c, 0xDD);
+        r[i + 4] = _mm512_shuffle_f32x4(b, d, 0x88);
+        r[i + 12] = _mm512_shuffle_f32x4(b, d, 0xDD);
+    }
+}
+
+#endif

@@ -1,0 +1,227 @@
+/* The vocabulary of simd.h with the compiler's vector extension: 4 floats on any machine. */
+#ifndef NM_VECTOR_BASE_H
+#define NM_VECTOR_BASE_H
+
+#define NM_W         4
+#define NM_TILE_ROWS 4
+typedef float vf __attribute__((vector_size(16)));
+typedef double vd __attribute__((vector_size(16)));
+typedef uint32_t vu __attribute__((vector_size(16)));
+typedef int32_t vi __attribute__((vector_size(16)));
+
+NM_INLINE vf v_load(const float *p)
+{
+    vf x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
+NM_INLINE void v_store(float *p, vf x)
+{
+    memcpy(p, &x, sizeof x);
+}
+
+NM_INLINE void v_stream(float *p, vf x)
+{
+    v_store(p, x);
+}
+
+NM_INLINE vf v_load_part(const float *p, int32_t n)
+{
+    vf x = {n > 0 ? p[0] : 0, n > 1 ? p[1] : 0, n > 2 ? p[2] : 0, n > 3 ? p[3] : 0};
+    return x;
+}
+
+NM_INLINE void v_store_part(float *p, int32_t n, vf x)
+{
+    for (int32_t i = 0; i < n && i < 4; i++)
+        p[i] = x[i];
+}
+
+NM_INLINE vf v_first(vf x, int32_t n) /* lanes from n on become 0; n up to NM_W */
+{
+    return (vf){n > 0 ? x[0] : 0, n > 1 ? x[1] : 0, n > 2 ? x[2] : 0, n > 3 ? x[3] : 0};
+}
+
+NM_INLINE vf v_set(float x)
+{
+    return (vf){x, x, x, x};
+}
+
+NM_INLINE vf v_add(vf a, vf b)
+{
+    return a + b;
+}
+
+NM_INLINE vf v_sub(vf a, vf b)
+{
+    return a - b;
+}
+
+NM_INLINE vf v_mul(vf a, vf b)
+{
+    return a * b;
+}
+
+NM_INLINE vf v_div(vf a, vf b)
+{
+    return a / b;
+}
+
+NM_INLINE vf v_fma(vf a, vf b, vf c)
+{
+    return a * b + c;
+}
+
+NM_INLINE vf v_sqrt(vf x)
+{
+    return (vf){sqrtf(x[0]), sqrtf(x[1]), sqrtf(x[2]), sqrtf(x[3])};
+}
+
+NM_INLINE vu v_bits(vf x)
+{
+    return (vu)x;
+}
+
+NM_INLINE vf v_from_bits(vu x)
+{
+    return (vf)x;
+}
+
+NM_INLINE vf v_select(vi mask, vf yes, vf no)
+{
+    return v_from_bits(((vu)mask & v_bits(yes)) | (~(vu)mask & v_bits(no)));
+}
+
+NM_INLINE vf v_max(vf a, vf b) /* b when either is NaN */
+{
+    return v_select((vi)(a > b), a, b);
+}
+
+NM_INLINE vf v_min(vf a, vf b)
+{
+    return v_select((vi)(a < b), a, b);
+}
+
+NM_INLINE float v_largest(vf x)
+{
+    float a = x[0] > x[1] ? x[0] : x[1], b = x[2] > x[3] ? x[2] : x[3];
+    return a > b ? a : b;
+}
+
+NM_INLINE vf v_zero_below(vf x, vf bound, vf value) /* x < bound ? 0 : value */
+{
+    return v_from_bits(~(vu)(x < bound) & v_bits(value));
+}
+
+NM_INLINE vf v_keep_above(vf x, vf bound, vf value) /* x > bound ? value : 0 */
+{
+    return v_from_bits((vu)(x > bound) & v_bits(value));
+}
+
+NM_INLINE vd vd_low(vf x)
+{
+    return (vd){(double)x[0], (double)x[1]};
+}
+
+NM_INLINE vd vd_high(vf x)
+{
+    return (vd){(double)x[2], (double)x[3]};
+}
+
+NM_INLINE vd vd_load(const double *p)
+{
+    vd x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
+NM_INLINE void vd_store(double *p, vd x)
+{
+    memcpy(p, &x, sizeof x);
+}
+
+NM_INLINE vd vd_set(double x)
+{
+    return (vd){x, x};
+}
+
+NM_INLINE vd vd_add(vd a, vd b)
+{
+    return a + b;
+}
+
+NM_INLINE vd vd_fma(vd a, vd b, vd c)
+{
+    return a * b + c;
+}
+
+NM_INLINE double vd_sum(vd x)
+{
+    return x[0] + x[1];
+}
+
+NM_INLINE vu vu_set(uint32_t x)
+{
+    return (vu){x, x, x, x};
+}
+
+NM_INLINE vu vu_lanes(void)
+{
+    return (vu){0, 1, 2, 3};
+}
+
+NM_INLINE vu vu_add(vu a, vu b)
+{
+    return a + b;
+}
+
+NM_INLINE vu vu_xor(vu a, vu b)
+{
+    return a ^ b;
+}
+
+NM_INLINE vu vu_and(vu a, vu b)
+{
+    return a & b;
+}
+
+NM_INLINE vu vu_shift_left(vu a, int bits)
+{
+    return a << vu_set((uint32_t)bits);
+}
+
+NM_INLINE vu vu_shift_right(vu a, int bits)
+{
+    return a >> vu_set((uint32_t)bits);
+}
+
+/* The 64-bit products of every lane with one word: high and low words. */
+NM_INLINE void vu_multiply(vu a, uint32_t word, vu *high, vu *low)
+{
+    vu h = {0}, l = {0};
+    for (int i = 0; i < 4; i++) {
+        uint64_t product = (uint64_t)a[i] * word;
+        h[i] = (uint32_t)(product >> 32);
+        l[i] = (uint32_t)product;
+    }
+    *high = h;
+    *low = l;
+}
+
+NM_INLINE vf vu_zero_below(vu x, vu bound, vf value) /* x < bound ? 0 : value, as unsigned words */
+{
+    return v_from_bits((vu)(x >= bound) & v_bits(value));
+}
+
+NM_INLINE void v_transpose(vf r[NM_W])
+{
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < i; j++) {
+            float swap = r[i][j];
+            r[i][j] = r[j][i];
+            r[j][i] = swap;
+        }
+}
+
+#endif
