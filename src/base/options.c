@@ -28,6 +28,7 @@ struct nm_options {
     size_t n_sections, sections_capacity;
     char **texts; /* every text value ever set; configs point into these */
     size_t n_texts, texts_capacity;
+    bool pass_over_unknown; /* sections nobody registered: while reading what another command saved */
 };
 
 static const char *const origin_names[] = {"default", "preset", "file", "command line"};
@@ -419,6 +420,8 @@ static nm_status read_line(nm_options *options, const char *path, char *line, ch
     const char *name = trim(line), *value = trim(equals + 1);
     if (!*part && !strcmp(name, "include"))
         return include_file(options, path, value, depth, err);
+    if (options->pass_over_unknown && *part && !find_section(options, *part, strlen(*part)))
+        return NM_OK;
     char *full = *part ? nm_format("%s.%s", *part, name) : nm_duplicate(name);
     nm_status status = nm_options_set(options, full, value, NM_ORIGIN_FILE, err);
     free(full);
@@ -449,4 +452,12 @@ nm_status nm_options_read(nm_options *options, const char *path, nm_error *err)
 nm_status nm_options_read_text(nm_options *options, const char *name, const char *text, nm_error *err)
 {
     return read_text(options, name, text, 0, err);
+}
+
+nm_status nm_options_read_saved(nm_options *options, const char *name, const char *text, nm_error *err)
+{
+    options->pass_over_unknown = true;
+    nm_status status = read_text(options, name, text, 0, err);
+    options->pass_over_unknown = false;
+    return status;
 }

@@ -178,7 +178,7 @@ nm_status nm_loaded_options(const char *path, nm_options **options, const nm_tas
     } else {
         *options = nm_options_create();
         nm_trainer_options_add(*options, *task);
-        status = nm_options_read_text(*options, chosen, config, err);
+        status = nm_options_read_saved(*options, chosen, config, err);
     }
     nm_safetensors_close(file);
     if (status == NM_OK) {
