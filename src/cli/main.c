@@ -10,10 +10,12 @@
 
 /* One line each, in the order of the help text. */
 /* clang-format off */
-#define COMMANDS(C) C(prepare) C(train) C(score)
-/* clang-format on */
+#define COMMANDS(C) \
+    C(prepare) \
+    C(train) \
+    C(score) \
+    C(average)
 
-/* clang-format off */
 #define C(name) extern const nm_command nm_command_##name;
 COMMANDS(C)
 #undef C
