@@ -9,14 +9,15 @@
 #include "cli.h"
 
 /* One line each, in the order of the help text. */
-#define COMMANDS(C) \
-    C(prepare)      \
-    C(train)        \
-    C(translate)    \
-    C(score)        \
-    C(compare)
-
 /* clang-format off */
+#define COMMANDS(C) \
+    C(prepare) \
+    C(train) \
+    C(translate) \
+    C(score) \
+    C(compare) \
+    C(average)
+
 #define C(name) extern const nm_command nm_command_##name;
 COMMANDS(C)
 #undef C
