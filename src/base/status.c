@@ -17,6 +17,15 @@ const char *nm_status_text(nm_status status)
     return "unknown status";
 }
 
+/* Messages quote file names, options and files. A line end or an escape code in those must not reach a terminal
+ * or make two lines of one. */
+static void keep_one_line(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7f)
+            *text = '?';
+}
+
 nm_status nm_fail(nm_error *err, nm_status status, const char *format, ...)
 {
     if (err) {
@@ -25,6 +34,7 @@ nm_status nm_fail(nm_error *err, nm_status status, const char *format, ...)
         err->status = status;
         vsnprintf(err->text, sizeof err->text, format, args);
         va_end(args);
+        keep_one_line(err->text);
     }
     return status;
 }
@@ -46,6 +56,7 @@ nm_status nm_while(nm_error *err, const char *format, ...)
     size_t start = written < 0 ? 0 : (size_t)written;
     if (start < sizeof err->text)
         snprintf(err->text + start, sizeof err->text - start, "%s", inner);
+    keep_one_line(err->text);
     return err->status;
 }
 

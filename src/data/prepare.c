@@ -163,7 +163,7 @@ static nm_status finish(nm_prepare *self, nm_error *err)
     char *ini = nm_path_join(self->config->output, "data.ini");
     char *codes = nm_path_join(self->config->output, "codes.bpe");
     nm_status status = NM_OK;
-    if ((unlink(ini) || (!self->bpe && unlink(codes))) && errno != ENOENT)
+    if ((unlink(ini) && errno != ENOENT) || (!self->bpe && unlink(codes) && errno != ENOENT))
         status =
             nm_fail(err, NM_IO, "%s: old files cannot be removed: %s", self->config->output, strerror(errno));
     if (status == NM_OK)
