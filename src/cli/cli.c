@@ -32,15 +32,33 @@ nm_status nm_cli_apply(const nm_cli *cli, nm_options *options, nm_error *err)
     return NM_OK;
 }
 
-/* "--source-lang" -> "prepare.source_lang", "--train.lr" -> "train.lr"; heap. The name ends at length. */
-static char *option_path(const nm_cli *cli, const char *name, size_t length)
+static char *joined_path(const char *section, size_t section_length, const char *name, size_t length)
 {
-    bool own = !memchr(name, '.', length) && cli->command->section;
-    char *path = nm_format("%s%s%.*s", own ? cli->command->section : "", own ? "." : "", (int)length, name);
+    char *path =
+        nm_format("%.*s%s%.*s", (int)section_length, section, section_length ? "." : "", (int)length, name);
     for (char *at = path; *at; at++)
         if (*at == '-')
             *at = '_';
     return path;
+}
+
+/* "--source-lang" -> "prepare.source_lang", "--train.lr" -> "train.lr"; heap. The name ends at length. Without a section
+ * it is looked for in those of the command; when none has it, the first is meant. */
+static char *option_path(const nm_cli *cli, const char *name, size_t length)
+{
+    const char *sections = cli->command->section;
+    if (memchr(name, '.', length) || !sections)
+        return joined_path("", 0, name, length);
+    size_t first = strcspn(sections, ",");
+    for (const char *at = sections; *at;) {
+        size_t n = strcspn(at, ",");
+        char *path = joined_path(at, n, name, length);
+        if (nm_options_row(cli->options, path))
+            return path;
+        free(path);
+        at += n + (at[n] == ',');
+    }
+    return joined_path(sections, first, name, length);
 }
 
 static bool is_truth(const char *word)
@@ -151,8 +169,9 @@ void nm_cli_help(const nm_command *command, FILE *out)
     if (!command->options)
         return;
     if (command->section)
-        fprintf(out, "\nOptions of [%s] may be written without \"%s.\"; - and _ are the same in names.\n",
-                command->section, command->section);
+        fprintf(out,
+                "\nOptions of [%s] may be written without their section; - and _ are the same in names.\n",
+                command->section);
     nm_options *options = nm_options_create();
     command->options(options);
     nm_options_help(options, out);

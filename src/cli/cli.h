@@ -10,10 +10,11 @@
 typedef struct nm_cli nm_cli;
 
 typedef struct nm_command {
-    const char *name, *summary;           /* "prepare", "one line without a period" */
-    const char *usage;                    /* arguments behind the name: "[RECIPE.ini] --train PREFIX ..." */
-    const char *details;                  /* paragraphs for help and manual, or NULL */
-    const char *section;                  /* options of this section need no "section."; NULL: none */
+    const char *name, *summary; /* "prepare", "one line without a period" */
+    const char *usage;          /* arguments behind the name: "[RECIPE.ini] --train PREFIX ..." */
+    const char *details;        /* paragraphs for help and manual, or NULL */
+    const char
+        *section; /* options of these sections ("a,b", the first that has it) need no "section."; or NULL */
     void (*options)(nm_options *options); /* registers the sections; NULL: none */
     /* Gets the arguments that are no options; returns the exit code. */
     int (*run)(nm_cli *cli, int argc, char **argv);

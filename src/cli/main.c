@@ -11,9 +11,12 @@
 #include "cli.h"
 
 /* One line each, in the order of the help text. */
-/* clang-format off */
-#define COMMANDS(C) C(prepare) C(train) C(score)
-/* clang-format on */
+#define COMMANDS(C) \
+    C(prepare)      \
+    C(train)        \
+    C(translate)    \
+    C(score)        \
+    C(compare)
 
 /* clang-format off */
 #define C(name) extern const nm_command nm_command_##name;

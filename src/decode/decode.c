@@ -102,6 +102,11 @@ void nm_decoder_free(nm_decoder *decoder)
     free(decoder);
 }
 
+int32_t nm_decoder_longest(const nm_decoder *decoder)
+{
+    return decoder->max_positions;
+}
+
 void nm_translation_release(nm_translation *translation)
 {
     for (int32_t i = 0; i < translation->n; i++) {

@@ -48,6 +48,9 @@ nm_status nm_decoder_create(nm_decoder **decoder, nm_model *const *models, int32
                             const nm_decode_options *options, const nm_decode_words *words, nm_error *err);
 void nm_decoder_free(nm_decoder *decoder);
 
+/* Most tokens of a source that can be translated, eos included. */
+int32_t nm_decoder_longest(const nm_decoder *decoder);
+
 /* Translates with the models' present parameters into out[0 .. n-1] (release each). NM_DIVERGED when the models'
  * outputs are not numbers, NM_MEMORY; then out holds nothing. */
 nm_status nm_decode(nm_decoder *decoder, const nm_id_list *sources, size_t n, nm_translation *out,
