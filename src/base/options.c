@@ -143,14 +143,17 @@ static nm_status check_choice(const char *path, const nm_option *row, const char
 static nm_status check_text(const char *path, const char *value, nm_error *err)
 {
     size_t length = strlen(value);
-    bool survives = !length || (!isspace((unsigned char)value[0]) && !isspace((unsigned char)value[length - 1]));
+    bool survives =
+        !length || (!isspace((unsigned char)value[0]) && !isspace((unsigned char)value[length - 1]));
     for (size_t i = 0; i < length; i++)
-        if (value[i] == '\n' || value[i] == '\r' || (value[i] == ';' && (!i || isspace((unsigned char)value[i - 1]))))
+        if (value[i] == '\n' || value[i] == '\r' ||
+            (value[i] == ';' && (!i || isspace((unsigned char)value[i - 1]))))
             survives = false;
-    return survives ? NM_OK
-                    : nm_fail(err, NM_USAGE,
-                              "%s = %.200s: a value has no line end, no blank at its ends, no ; behind a blank",
-                              path, value);
+    return survives
+               ? NM_OK
+               : nm_fail(err, NM_USAGE,
+                         "%s = %.200s: a value has no line end, no blank at its ends, no ; behind a blank",
+                         path, value);
 }
 
 static nm_status set_row(nm_options *options, section *part, size_t index, const char *value,
@@ -367,7 +370,9 @@ static nm_status read_file(nm_options *options, const char *path, int depth, nm_
     char *text;
     size_t bytes;
     NM_TRY(nm_file_read(path, &text, &bytes, err));
-    nm_status status = strlen(text) == bytes ? read_text(options, path, text, depth, err)
+    const char *start =
+        strncmp(text, "\xEF\xBB\xBF", 3) ? text : text + 3; /* byte order mark of Windows editors */
+    nm_status status = strlen(text) == bytes ? read_text(options, path, start, depth, err)
                                              : nm_fail(err, NM_FORMAT, "%s: contains a zero byte", path);
     free(text);
     return status;

@@ -11,11 +11,11 @@
 #include "cli.h"
 
 /* One line each, in the order of the help text. */
-#define COMMANDS(C) \
-    C(prepare)      \
-    C(train)        \
-    C(translate)    \
-    C(score)        \
+#define COMMANDS(C)                                                                                          \
+    C(prepare)                                                                                               \
+    C(train)                                                                                                 \
+    C(translate)                                                                                             \
+    C(score)                                                                                                 \
     C(compare)
 
 /* clang-format off */

@@ -6,6 +6,12 @@ export UBSAN_OPTIONS=halt_on_error=1:exitcode=99
 cases=0 failures=0
 chatty='' # set: lines before the last one are allowed (a run says what it does before it fails)
 
+# An empty folder, in memory where the system offers that: files are synced when they are complete, and a thousand
+# of them take minutes on a busy disk.
+hostile_folder() {
+    if [ -d /dev/shm ] && [ -w /dev/shm ]; then mktemp -d -p /dev/shm; else mktemp -d; fi
+}
+
 complain() {
     failures=$((failures + 1))
     echo "$(basename "$0" .sh): $*" >&2
