@@ -1,4 +1,6 @@
 /* norma: the table of commands, and what holds for all of them. */
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +11,13 @@
 #include "cli.h"
 
 /* One line each, in the order of the help text. */
+#define COMMANDS(C) \
+    C(prepare) \
+    C(train) \
+    C(translate) \
+    C(score) \
+    C(compare) \
+    C(average)
 /* clang-format off */
 #define COMMANDS(C) \
     C(prepare) \
@@ -129,8 +138,19 @@ static void start_with_avx512(char **argv)
 #endif
 }
 
+/* A standard descriptor that is closed would become that of the first file opened, and messages or results
+ * would land in it. It is opened the wrong way round instead: using it fails. */
+static void hold_standard_descriptors(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd)
+            _exit(NM_IO);
+}
+
 int main(int argc, char **argv)
 {
+    hold_standard_descriptors();
+    signal(SIGXFSZ, SIG_IGN); /* a file over the limit is a failed write like any other */
     start_with_avx512(argv);
     int code = run(argc, argv);
     nm_error err;

@@ -199,8 +199,8 @@ nm_status nm_loaded_open(nm_loaded *loaded, const char *file_path, const nm_task
     nm_status status = nm_safetensors_open(&file, file_path, err);
     if (status == NM_OK) {
         status = task->open_model(&opened, file, err);
+        loaded->task = opened; /* also when it failed: to be closed */
         if (status == NM_OK) {
-            loaded->task = opened;
             nm_model_sizes sizes = task->sizes(&opened);
             status = nm_model_create(&loaded->model, task->model, backend, options, &sizes, false, err);
         }
