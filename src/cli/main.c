@@ -11,13 +11,6 @@
 #include "cli.h"
 
 /* One line each, in the order of the help text. */
-#define COMMANDS(C) \
-    C(prepare) \
-    C(train) \
-    C(translate) \
-    C(score) \
-    C(compare) \
-    C(average)
 /* clang-format off */
 #define COMMANDS(C) \
     C(prepare) \
