@@ -18,7 +18,7 @@ build     libc6-dev|libc-dev|musl-dev                 header:stdio.h
 build     cmake                                       command:cmake
 build     ninja-build                                 command:ninja
 build     pkg-config|pkgconf                          command:pkg-config
-build     libopenblas-openmp-dev|libopenblas-serial-dev|libblis-openmp-dev  header:cblas.h,openblas/cblas.h,blis/cblas.h
+build     libopenblas-openmp-dev|libopenblas-serial-dev|libblis-openmp-dev|libblis-serial-dev  header:cblas.h,openblas/cblas.h,blis/cblas.h
 build     libutf8proc-dev                             module:libutf8proc
 build     libjansson-dev                              module:jansson
 build     libxxhash-dev                               module:libxxhash
