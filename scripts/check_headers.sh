@@ -12,7 +12,7 @@ n_bad=0
 compiles() { # language, compiler and flags ...; the translation unit comes on stdin
     local language=$1
     shift
-    "$@" -x "$language" -Wall -Wextra -Wshadow -Werror -fmax-errors=3 -Iinclude -Isrc -fsyntax-only -
+    "$@" -x "$language" -Wall -Wextra -Wshadow -Werror -Iinclude -Isrc -fsyntax-only - 2>&1 | head -n 5 >&2
 }
 
 check() { # header, language, compiler and flags ...
