@@ -109,6 +109,7 @@ typedef struct nm_norm_type {
     const nm_option *options; /* section [norm.NAME] */
     const nm_preset *presets; /* may be NULL */
     size_t config_size;
+    nm_status (*check)(const void *config, const nm_norm_place *place, nm_error *err); /* NM_USAGE; may be NULL */
     void (*shape)(const void *config, const nm_norm_place *place, nm_norm_shape *shape);
     void (*train)(nm_norm_call *call);
     void (*infer)(nm_norm_call *call);

@@ -65,6 +65,8 @@ void nm_options_help(const nm_options *options, FILE *out);
 /* Manual page fragment (roff) of every option. */
 void nm_options_manual(const nm_options *options, FILE *out);
 nm_origin nm_options_origin(const nm_options *options, const char *path);
+/* The row of "section.key", or NULL when unknown. */
+const nm_option *nm_options_row(const nm_options *options, const char *path);
 /* The value of "section.key" as text into heap memory (caller frees), or NULL when unknown. */
 char *nm_options_get(const nm_options *options, const char *path);
 

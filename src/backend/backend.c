@@ -34,6 +34,8 @@ nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *opti
     if (!row)
         return nm_fail(err, NM_USAGE, "unknown backend '%s' (there are: ref, cpu)",
                        options->name ? options->name : "");
+    if (options->fenced && row->init != nm_ref_backend_init)
+        return nm_fail(err, NM_UNSUPPORTED, "backend %s has no fenced mode (ref has)", row->name);
     if (options->threads < 0)
         return nm_fail(err, NM_USAGE, "%d threads make no sense", (int)options->threads);
     nm_backend *made = nm_allocate(sizeof *made);

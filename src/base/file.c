@@ -173,8 +173,8 @@ nm_status nm_lines_next(nm_lines *lines, bool *more, nm_error *err)
     if (length < 0) {
         *more = false;
         if (ferror(lines->stream))
-            return nm_fail(err, NM_IO, "%s:%lld: reading failed: %s", lines->path, (long long)lines->number + 1,
-                           strerror(errno));
+            return nm_fail(err, NM_IO, "%s:%lld: reading failed: %s", lines->path,
+                           (long long)lines->number + 1, strerror(errno));
         return errno == ENOMEM ? nm_fail(err, NM_MEMORY, "%s:%lld: line too long for memory", lines->path,
                                          (long long)lines->number + 1)
                                : NM_OK;

@@ -17,8 +17,8 @@ void nm_file_unmap(nm_file_map *map);
 /* Reads a whole file into heap memory with a NUL behind it; the caller frees *text. */
 nm_status nm_file_read(const char *path, char **text, size_t *bytes, nm_error *err);
 
-/* Writing aside: open "PATH.new", write, then commit (flush, sync, rename, sync the folder). A reader sees the
- * old file or the whole new one. On any failure nm_file_writer_abort removes what was written. */
+/* Writing aside: open "PATH.new", write, then commit (flush, sync, rename, sync the folder). A reader sees
+ * the old file or the whole new one. On any failure nm_file_writer_abort removes what was written. */
 typedef struct nm_file_writer {
     FILE *stream; /* NULL when closed */
     char *path, *aside;

@@ -44,7 +44,8 @@ char *nm_duplicate(const char *text)
 nm_status nm_arena_init(nm_arena *arena, size_t bytes, nm_error *err)
 {
     *arena = (nm_arena){0};
-    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *base =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
         return nm_fail(err, NM_MEMORY, "cannot reserve %zu MiB", bytes >> 20);
     *arena = (nm_arena){.base = base, .reserved = bytes, .owned = true};

@@ -10,7 +10,7 @@
 void *nm_allocate(size_t bytes); /* zeroed */
 void *nm_reallocate(void *block, size_t bytes);
 char *nm_format(const char *format, ...) __attribute__((format(printf, 1, 2))); /* heap string */
-char *nm_duplicate(const char *text);                                          /* NULL stays NULL */
+char *nm_duplicate(const char *text);                                           /* NULL stays NULL */
 
 /* Growing array: items is a pointer variable, count and capacity are size_t or int lvalues. */
 #define NM_GROW(items, count, capacity)                                                                      \
@@ -21,8 +21,8 @@ char *nm_duplicate(const char *text);                                          /
         }                                                                                                    \
     } while (0)
 
-/* An arena hands out parts of one reserved region. The region is address space; pages are taken from the system
- * when first touched. Running out sticks: take returns NULL from then on until reset. */
+/* An arena hands out parts of one reserved region. The region is address space; pages are taken from the
+ * system when first touched. Running out sticks: take returns NULL from then on until reset. */
 typedef struct nm_arena {
     char *base;
     size_t reserved, used, peak;

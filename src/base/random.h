@@ -40,10 +40,11 @@ static inline nm_random_words nm_philox(const uint32_t counter[4], uint64_t key)
 }
 
 /* Four words for (seed, purpose, site, step, index). site < 2^24. */
-static inline nm_random_words nm_random4(uint64_t seed, nm_random_purpose purpose, uint32_t site, uint32_t step,
-                                         uint64_t index)
+static inline nm_random_words nm_random4(uint64_t seed, nm_random_purpose purpose, uint32_t site,
+                                         uint32_t step, uint64_t index)
 {
-    const uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)purpose << 24 | site, step};
+    const uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)purpose << 24 | site,
+                                 step};
     return nm_philox(counter, seed);
 }
 
@@ -67,8 +68,9 @@ static inline double nm_random_normal(uint32_t word_a, uint32_t word_b)
 
 /* Dropout masks. The element (row, col) of a site's matrix is dropped when its 16-bit number is below
  * nm_dropout_threshold(rate). Sixteen counters give a block of 128 columns so that SIMD lanes are counters:
- *     counter = (col/128*16 + col%16, row, purpose and site, step), slot = col/16%8, number = half slot%2 of word
- * slot/2. The rate is so rounded to 1/65536 and the kept values are scaled by exactly 1/(1 - rounded rate). */
+ *     counter = (col/128*16 + col%16, row, purpose and site, step), slot = col/16%8, number = half slot%2 of
+ * word slot/2. The rate is so rounded to 1/65536 and the kept values are scaled by exactly 1/(1 - rounded
+ * rate). */
 
 static inline uint32_t nm_dropout_threshold(double rate)
 {
@@ -82,8 +84,8 @@ static inline double nm_dropout_scale(double rate)
 
 static inline int nm_dropout_keeps(const nm_dropout *drop, uint32_t row, uint32_t col)
 {
-    const uint32_t counter[4] = {col / 128 * 16 + col % 16, row, (uint32_t)NM_RANDOM_DROPOUT << 24 | drop->site,
-                                 drop->step};
+    const uint32_t counter[4] = {col / 128 * 16 + col % 16, row,
+                                 (uint32_t)NM_RANDOM_DROPOUT << 24 | drop->site, drop->step};
     nm_random_words words = nm_philox(counter, drop->seed);
     uint32_t slot = col / 16 % 8;
     uint32_t number = (slot & 1) ? words.w[slot >> 1] >> 16 : words.w[slot >> 1] & 0xFFFF;

@@ -7,7 +7,10 @@
 
 #include <omp.h>
 
-enum { QUERIES = 56 }; /* a multiple of the tile's rows at avx512 */
+enum {
+    QUERIES = 56,
+    STRIP = NM_TILE_ROWS < 8 ? NM_TILE_ROWS : 7 /* rows of a tile whose left rows lie apart: one pointer each */
+};
 
 /* A product of two small matrices; see nm_tile. */
 typedef struct operand {
@@ -35,8 +38,8 @@ static void multiply(int32_t m, int32_t n, int32_t depth, operand a, const float
 {
     for (int32_t j = 0; j < n; j += NM_TILE_COLS, b += b_panel) {
         int32_t cols = nm_at_most(n - j, NM_TILE_COLS);
-        for (int32_t i = 0; i < m; i += NM_TILE_ROWS) {
-            int32_t rows = nm_at_most(m - i, NM_TILE_ROWS);
+        for (int32_t i = 0, rows; i < m; i += rows) {
+            rows = nm_at_most(m - i, a.step == 1 ? STRIP : NM_TILE_ROWS);
             float *to = c + (size_t)i * ldc + j;
             if (a.step == 1)
                 tile_rows(rows, cols, depth, a.data + (size_t)i * a.row, a.row, b, b_step, alpha, add, to,

@@ -1,0 +1,443 @@
+/* The option table at work: defaults, presets, INI files with `include =`, command-line settings, help, and
+ * writing back what a run used. One setter serves every origin, so messages and ranges are the same
+ * everywhere. */
+#include "norma/option.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/nearest.h"
+
+enum { MAX_INCLUDE_DEPTH = 8 };
+
+typedef struct section {
+    char *name;
+    const nm_option *rows;
+    const nm_preset *presets;
+    char *config;
+    nm_origin *origins; /* per row */
+} section;
+
+struct nm_options {
+    section *sections;
+    size_t n_sections, sections_capacity;
+    char **texts; /* every text value ever set; configs point into these */
+    size_t n_texts, texts_capacity;
+};
+
+static const char *const origin_names[] = {"default", "preset", "file", "command line"};
+
+nm_options *nm_options_create(void)
+{
+    return nm_allocate(sizeof(nm_options));
+}
+
+void nm_options_free(nm_options *options)
+{
+    if (!options)
+        return;
+    for (size_t i = 0; i < options->n_sections; i++) {
+        free(options->sections[i].name);
+        free(options->sections[i].config);
+        free(options->sections[i].origins);
+    }
+    for (size_t i = 0; i < options->n_texts; i++)
+        free(options->texts[i]);
+    free(options->sections);
+    free(options->texts);
+    free(options);
+}
+
+static size_t row_count(const nm_option *rows)
+{
+    size_t n = 0;
+    while (rows && rows[n].name)
+        n++;
+    return n;
+}
+
+static section *find_section(const nm_options *options, const char *name, size_t length)
+{
+    for (size_t i = 0; i < options->n_sections; i++)
+        if (strlen(options->sections[i].name) == length && !strncmp(options->sections[i].name, name, length))
+            return &options->sections[i];
+    return NULL;
+}
+
+static const char *keep_text(nm_options *options, const char *value)
+{
+    NM_GROW(options->texts, options->n_texts, options->texts_capacity);
+    return options->texts[options->n_texts++] = nm_duplicate(value);
+}
+
+static nm_status unknown_option(const nm_options *options, const char *path, nm_error *err)
+{
+    char *best = NULL;
+    int best_distance = 1 << 20;
+    for (size_t i = 0; i < options->n_sections; i++)
+        for (const nm_option *row = options->sections[i].rows; row && row->name; row++) {
+            char *full = nm_format("%s.%s", options->sections[i].name, row->name);
+            int d = nm_edit_distance(path, full);
+            if (d < best_distance) {
+                free(best);
+                best = full;
+                best_distance = d;
+            } else {
+                free(full);
+            }
+        }
+    nm_status status =
+        best ? nm_fail(err, NM_USAGE, "unknown option %.200s; the nearest known one is %s", path, best)
+             : nm_fail(err, NM_USAGE, "unknown option %.200s", path);
+    free(best);
+    return status;
+}
+
+static nm_status parse_bool(const char *path, const char *value, bool *out, nm_error *err)
+{
+    static const char *const words[] = {"false", "true", "no", "yes", "0", "1", "off", "on"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcasecmp(value, words[i])) {
+            *out = i % 2;
+            return NM_OK;
+        }
+    return nm_fail(err, NM_USAGE, "%s = %.200s: expected true or false", path, value);
+}
+
+static nm_status parse_number(const char *path, const nm_option *row, const char *value, void *field,
+                              nm_error *err)
+{
+    char *end;
+    errno = 0;
+    double number = strtod(value, &end);
+    bool whole = row->kind == NM_INT;
+    if (end == value || *end || !isfinite(number) || (whole && number != floor(number)))
+        return nm_fail(err, NM_USAGE, "%s = %.200s: expected a%s number", path, value, whole ? " whole" : "");
+    if (number < row->min || number > row->max)
+        return nm_fail(err, NM_USAGE, "%s = %.200s: outside %.10g .. %.10g", path, value, row->min, row->max);
+    if (whole)
+        *(int64_t *)field = (int64_t)number;
+    else
+        *(double *)field = number;
+    return NM_OK;
+}
+
+static nm_status check_choice(const char *path, const nm_option *row, const char *value, nm_error *err)
+{
+    size_t length = strlen(value);
+    for (const char *at = row->choices; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL) {
+        size_t word = strcspn(at, "|");
+        if (word == length && !strncmp(at, value, length))
+            return NM_OK;
+    }
+    return nm_fail(err, NM_USAGE, "%s = %.200s: expected one of %s", path, value, row->choices);
+}
+
+static nm_status set_row(nm_options *options, section *part, size_t index, const char *value,
+                         nm_origin origin, nm_error *err);
+
+static nm_status apply_preset(nm_options *options, section *part, const char *name, nm_error *err)
+{
+    const nm_preset *preset = part->presets;
+    while (preset && preset->name && strcmp(preset->name, name))
+        preset++;
+    if (!preset || !preset->name)
+        return nm_fail(err, NM_USAGE, "%s.preset = %.100s: unknown preset", part->name, name);
+    size_t n = row_count(part->rows);
+    for (size_t i = 0; i < n;
+         i++) /* a preset starts from the defaults: the one chosen before leaves no trace */
+        if (part->origins[i] == NM_ORIGIN_PRESET) {
+            part->origins[i] = NM_ORIGIN_DEFAULT;
+            NM_TRY(set_row(options, part, i, part->rows[i].initial, NM_ORIGIN_DEFAULT, err));
+        }
+    char *copy = nm_duplicate(preset->settings), *rest = copy;
+    nm_status status = NM_OK;
+    for (char *word; status == NM_OK && (word = strsep(&rest, " ")) != NULL;) {
+        char *equals = strchr(word, '=');
+        if (!equals)
+            continue;
+        *equals = 0;
+        size_t i = 0;
+        while (i < n && strcmp(part->rows[i].name, word))
+            i++;
+        NM_ASSERT(i < n);
+        status = set_row(options, part, i, equals + 1, NM_ORIGIN_PRESET, err);
+    }
+    free(copy);
+    return status;
+}
+
+static nm_status set_row(nm_options *options, section *part, size_t index, const char *value,
+                         nm_origin origin, nm_error *err)
+{
+    const nm_option *row = &part->rows[index];
+    if (origin < part->origins[index])
+        return NM_OK;
+    void *field = part->config + row->offset;
+    char path[160];
+    snprintf(path, sizeof path, "%s.%s", part->name, row->name);
+    if (row->kind == NM_BOOL) {
+        NM_TRY(parse_bool(path, value, field, err));
+    } else if (row->kind == NM_TEXT) {
+        if (row->choices)
+            NM_TRY(check_choice(path, row, value, err));
+        *(const char **)field = keep_text(options, value);
+    } else {
+        NM_TRY(parse_number(path, row, value, field, err));
+    }
+    part->origins[index] = origin;
+    if (!strcmp(row->name, "preset") && part->presets && *value)
+        NM_TRY(apply_preset(options, part, value, err));
+    return NM_OK;
+}
+
+void *nm_options_add(nm_options *options, const char *name, const nm_option *rows, const nm_preset *presets,
+                     size_t config_size)
+{
+    NM_ASSERT(!find_section(options, name, strlen(name)));
+    NM_GROW(options->sections, options->n_sections, options->sections_capacity);
+    section *part = &options->sections[options->n_sections++];
+    size_t n = row_count(rows);
+    *part = (section){nm_duplicate(name), rows, presets, nm_allocate(config_size),
+                      nm_allocate(n * sizeof(nm_origin))};
+    nm_error err = {0};
+    for (size_t i = 0; i < n; i++)
+        if (set_row(options, part, i, rows[i].initial, NM_ORIGIN_DEFAULT, &err) != NM_OK)
+            nm_panic(rows[i].name, 0, err.text);
+    return part->config;
+}
+
+void *nm_options_find(const nm_options *options, const char *name)
+{
+    section *part = find_section(options, name, strlen(name));
+    return part ? part->config : NULL;
+}
+
+static bool find_row(const nm_options *options, const char *path, section **part, size_t *index)
+{
+    const char *dot = strrchr(path, '.');
+    if (!dot || !(*part = find_section(options, path, (size_t)(dot - path))))
+        return false;
+    size_t n = row_count((*part)->rows);
+    for (*index = 0; *index < n; ++*index)
+        if (!strcmp((*part)->rows[*index].name, dot + 1))
+            return true;
+    return false;
+}
+
+nm_status nm_options_set(nm_options *options, const char *path, const char *value, nm_origin origin,
+                         nm_error *err)
+{
+    section *part;
+    size_t index;
+    if (!find_row(options, path, &part, &index))
+        return unknown_option(options, path, err);
+    return set_row(options, part, index, value, origin, err);
+}
+
+nm_origin nm_options_origin(const nm_options *options, const char *path)
+{
+    section *part;
+    size_t index;
+    return find_row(options, path, &part, &index) ? part->origins[index] : NM_ORIGIN_DEFAULT;
+}
+
+const nm_option *nm_options_row(const nm_options *options, const char *path)
+{
+    section *part;
+    size_t index;
+    return find_row(options, path, &part, &index) ? &part->rows[index] : NULL;
+}
+
+static char *row_value(const section *part, size_t index)
+{
+    const nm_option *row = &part->rows[index];
+    const void *field = part->config + row->offset;
+    switch (row->kind) {
+    case NM_BOOL:
+        return nm_format("%s", *(const bool *)field ? "true" : "false");
+    case NM_INT:
+        return nm_format("%lld", (long long)*(const int64_t *)field);
+    case NM_REAL:
+        for (int digits = 6; digits < 18; digits++) {
+            char *text = nm_format("%.*g", digits, *(const double *)field);
+            if (strtod(text, NULL) == *(const double *)field || digits == 17)
+                return text;
+            free(text);
+        }
+        break;
+    case NM_TEXT:
+        return nm_format("%s", *(const char *const *)field);
+    }
+    return nm_format("%s", "");
+}
+
+char *nm_options_get(const nm_options *options, const char *path)
+{
+    section *part;
+    size_t index;
+    return find_row(options, path, &part, &index) ? row_value(part, index) : NULL;
+}
+
+void nm_options_write(const nm_options *options, FILE *out)
+{
+    for (size_t s = 0; s < options->n_sections; s++) {
+        const section *part = &options->sections[s];
+        fprintf(out, "%s[%s]\n", s ? "\n" : "", part->name);
+        for (size_t i = 0; part->rows && part->rows[i].name; i++) {
+            char *value = row_value(part, i);
+            fprintf(out, "%s = %s ; %s\n", part->rows[i].name, value, origin_names[part->origins[i]]);
+            free(value);
+        }
+    }
+}
+
+static void write_range(const nm_option *row, FILE *out)
+{
+    if (row->choices)
+        fprintf(out, "one of %s", row->choices);
+    else if (row->kind == NM_BOOL)
+        fputs("true or false", out);
+    else if (row->kind == NM_TEXT)
+        fputs("text", out);
+    else
+        fprintf(out, "%.10g .. %.10g", row->min, row->max);
+}
+
+void nm_options_help(const nm_options *options, FILE *out)
+{
+    for (size_t s = 0; s < options->n_sections; s++) {
+        const section *part = &options->sections[s];
+        fprintf(out, "\n[%s]\n", part->name);
+        for (const nm_option *row = part->rows; row && row->name; row++) {
+            fprintf(out, "  --%s.%s  %s (default: %s; ", part->name, row->name, row->help,
+                    *row->initial ? row->initial : "empty");
+            write_range(row, out);
+            fputs(")\n", out);
+        }
+        for (const nm_preset *preset = part->presets; preset && preset->name; preset++)
+            fprintf(out, "    preset %s: %s (%s)\n", preset->name, preset->help, preset->settings);
+    }
+}
+
+void nm_options_manual(const nm_options *options, FILE *out)
+{
+    for (size_t s = 0; s < options->n_sections; s++) {
+        const section *part = &options->sections[s];
+        fprintf(out, ".SS [%s]\n", part->name);
+        for (const nm_option *row = part->rows; row && row->name; row++) {
+            fprintf(out, ".TP\n.B \\-\\-%s.%s\n%s (default: %s; ", part->name, row->name, row->help,
+                    *row->initial ? row->initial : "empty");
+            write_range(row, out);
+            fputs(")\n", out);
+        }
+    }
+}
+
+/* ---- INI files. inih, Debian's parser, cuts lines at 200 bytes, which a path reaches; these lines have no
+ * limit. ---- */
+
+static nm_status read_text(nm_options *options, const char *path, const char *text, int depth, nm_error *err);
+
+static nm_status read_file(nm_options *options, const char *path, int depth, nm_error *err)
+{
+    if (depth > MAX_INCLUDE_DEPTH)
+        return nm_fail(err, NM_USAGE, "%s: includes nested deeper than %d", path, MAX_INCLUDE_DEPTH);
+    char *text;
+    size_t bytes;
+    NM_TRY(nm_file_read(path, &text, &bytes, err));
+    nm_status status = strlen(text) == bytes ? read_text(options, path, text, depth, err)
+                                             : nm_fail(err, NM_FORMAT, "%s: contains a zero byte", path);
+    free(text);
+    return status;
+}
+
+static nm_status include_file(nm_options *options, const char *path, const char *value, int depth,
+                              nm_error *err)
+{
+    const char *slash = strrchr(path, '/');
+    char *other = value[0] == '/' || !slash ? nm_duplicate(value)
+                                            : nm_format("%.*s%s", (int)(slash - path + 1), path, value);
+    nm_status status = read_file(options, other, depth + 1, err);
+    free(other);
+    return status;
+}
+
+static char *trim(char *text)
+{
+    while (isspace((unsigned char)*text))
+        text++;
+    size_t length = strlen(text);
+    while (length && isspace((unsigned char)text[length - 1]))
+        text[--length] = 0;
+    return text;
+}
+
+/* A comment begins with # or ; at the start of a line, or with ; behind a blank. */
+static void cut_comment(char *line)
+{
+    for (char *at = line; *at; at++)
+        if (*at == ';' && (at == line || isspace((unsigned char)at[-1])))
+            *at = 0;
+    if (*line == '#')
+        *line = 0;
+}
+
+static nm_status read_line(nm_options *options, const char *path, char *line, char **part, int depth,
+                           nm_error *err)
+{
+    line = trim(line);
+    cut_comment(line);
+    line = trim(line);
+    size_t length = strlen(line);
+    if (!length)
+        return NM_OK;
+    if (line[0] == '[' && line[length - 1] == ']') {
+        line[length - 1] = 0;
+        free(*part);
+        *part = nm_duplicate(trim(line + 1));
+        return NM_OK;
+    }
+    char *equals = strchr(line, '=');
+    if (!equals)
+        return nm_fail(err, NM_FORMAT, "expected [section] or name = value");
+    *equals = 0;
+    const char *name = trim(line), *value = trim(equals + 1);
+    if (!*part && !strcmp(name, "include"))
+        return include_file(options, path, value, depth, err);
+    char *full = *part ? nm_format("%s.%s", *part, name) : nm_duplicate(name);
+    nm_status status = nm_options_set(options, full, value, NM_ORIGIN_FILE, err);
+    free(full);
+    return status;
+}
+
+static nm_status read_text(nm_options *options, const char *path, const char *text, int depth, nm_error *err)
+{
+    char *copy = nm_duplicate(text), *rest = copy, *part = NULL;
+    nm_status status = NM_OK;
+    int number = 0;
+    for (char *line; status == NM_OK && (line = strsep(&rest, "\n")) != NULL;) {
+        number++;
+        status = read_line(options, path, line, &part, depth, err);
+        if (status != NM_OK)
+            nm_while(err, "%s:%d", path, number);
+    }
+    free(part);
+    free(copy);
+    return status;
+}
+
+nm_status nm_options_read(nm_options *options, const char *path, nm_error *err)
+{
+    return read_file(options, path, 0, err);
+}
+
+nm_status nm_options_read_text(nm_options *options, const char *name, const char *text, nm_error *err)
+{
+    return read_text(options, name, text, 0, err);
+}

@@ -1,0 +1,83 @@
+/* Safetensors files: an eight-byte header length, a JSON header, raw little-endian data.
+ * Format: https://huggingface.co/docs/safetensors. Reading maps the file and checks all of it before anything
+ * is handed out; writing is complete or absent (nm_file_writer). */
+#ifndef NM_SAFETENSORS_H
+#define NM_SAFETENSORS_H
+
+#include "norma/status.h"
+
+/* enum name and name in the file, bytes of an element */
+#define NM_TENSOR_TYPES(T)                                                                                   \
+    T(F64, 8)                                                                                                \
+    T(I64, 8)                                                                                                \
+    T(U64, 8)                                                                                                \
+    T(F32, 4)                                                                                                \
+    T(I32, 4)                                                                                                \
+    T(U32, 4)                                                                                                \
+    T(F16, 2)                                                                                                \
+    T(BF16, 2)                                                                                               \
+    T(I16, 2)                                                                                                \
+    T(U16, 2)                                                                                                \
+    T(I8, 1)                                                                                                 \
+    T(U8, 1)                                                                                                 \
+    T(BOOL, 1)
+
+typedef enum nm_tensor_type {
+#define T(name, bytes) NM_TENSOR_##name,
+    NM_TENSOR_TYPES(T)
+#undef T
+} nm_tensor_type;
+
+enum { NM_TENSOR_MAX_RANK = 8 };
+
+/* "F32"; never NULL. */
+const char *nm_tensor_type_text(nm_tensor_type type);
+size_t nm_tensor_type_bytes(nm_tensor_type type);
+
+typedef struct nm_safetensor {
+    const char *name;
+    nm_tensor_type type;
+    int rank; /* 0: one number */
+    int64_t shape[NM_TENSOR_MAX_RANK];
+    const void
+        *data; /* in the mapped file; foreign files may leave it unaligned: copy with memcpy or upload */
+    size_t count, bytes;
+} nm_safetensor;
+
+typedef struct nm_safetensors nm_safetensors; /* an open file */
+
+/* NM_IO when it can't be read; NM_FORMAT when anything in it is wrong: the message names file and cause. */
+nm_status nm_safetensors_open(nm_safetensors **file, const char *path, nm_error *err);
+void nm_safetensors_close(
+    nm_safetensors *file); /* ends the life of every name and data pointer; NULL is fine */
+
+/* By name, or NULL. */
+const nm_safetensor *nm_safetensors_find(const nm_safetensors *file, const char *name);
+/* By name, type and number of elements: NM_MISMATCH says what the file has instead. */
+nm_status nm_safetensors_want(const nm_safetensors *file, const char *name, nm_tensor_type type, size_t count,
+                              const nm_safetensor **found, nm_error *err);
+/* All of them, in the order of their data. */
+size_t nm_safetensors_count(const nm_safetensors *file);
+const nm_safetensor *nm_safetensors_at(const nm_safetensors *file, size_t index);
+/* A text of the metadata map, or NULL. */
+const char *nm_safetensors_metadata(const nm_safetensors *file, const char *key);
+const char *nm_safetensors_path(const nm_safetensors *file);
+
+/* Writing: begin, add tensors and metadata in any order, finish. Names and texts are copied; data must stay
+ * until finish. Elements of eight bytes are placed first, then four, ..., so that all data is aligned. */
+typedef struct nm_safetensors_writer nm_safetensors_writer;
+
+nm_safetensors_writer *nm_safetensors_begin(void);
+/* Names must differ; data may be NULL when the shape has no elements. */
+void nm_safetensors_add(nm_safetensors_writer *writer, const char *name, nm_tensor_type type, int rank,
+                        const int64_t *shape, const void *data);
+void nm_safetensors_add_metadata(nm_safetensors_writer *writer, const char *key, const char *text);
+/* All texts of an open file. */
+void nm_safetensors_copy_metadata(nm_safetensors_writer *writer, const nm_safetensors *file);
+/* Writes path aside and renames, frees the writer in every case. NM_IO; NM_USAGE for a text that isn't UTF-8.
+ */
+nm_status nm_safetensors_finish(nm_safetensors_writer *writer, const char *path, nm_error *err);
+/* Frees without writing; NULL is fine. */
+void nm_safetensors_abandon(nm_safetensors_writer *writer);
+
+#endif

@@ -1,0 +1,204 @@
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/memory.h"
+
+int nm_cli_fail(const nm_error *err)
+{
+    fprintf(stderr, "norma: %s\n", err->text);
+    return (int)err->status;
+}
+
+nm_status nm_cli_want(const nm_cli *cli, int argc, int least, int most, nm_error *err)
+{
+    if (argc >= least && argc <= most)
+        return NM_OK;
+    return nm_fail(err, NM_USAGE, "%s: %s arguments; usage: norma %s %s", cli->command->name,
+                   argc < least ? "too few" : "too many", cli->command->name, cli->command->usage);
+}
+
+nm_status nm_cli_read(nm_cli *cli, const char *path, nm_error *err)
+{
+    return nm_options_read(cli->options, path, err);
+}
+
+nm_status nm_cli_apply(const nm_cli *cli, nm_options *options, nm_error *err)
+{
+    for (size_t i = 0; i < cli->n_settings; i += 2)
+        NM_TRY(nm_options_set(options, cli->settings[i], cli->settings[i + 1], NM_ORIGIN_COMMAND, err));
+    return NM_OK;
+}
+
+/* "--source-lang" -> "prepare.source_lang", "--train.lr" -> "train.lr"; heap. The name ends at length. */
+static char *option_path(const nm_cli *cli, const char *name, size_t length)
+{
+    bool own = !memchr(name, '.', length) && cli->command->section;
+    char *path = nm_format("%s%s%.*s", own ? cli->command->section : "", own ? "." : "", (int)length, name);
+    for (char *at = path; *at; at++)
+        if (*at == '-')
+            *at = '_';
+    return path;
+}
+
+static bool is_truth(const char *word)
+{
+    static const char *const words[] = {"true", "false", "yes", "no", "on", "off", "0", "1"};
+    for (size_t i = 0; word && i < sizeof words / sizeof *words; i++)
+        if (!strcasecmp(word, words[i]))
+            return true;
+    return false;
+}
+
+/* The text behind an option: of "--key=value" what follows the sign, else the next argument; a boolean option
+ * takes the next one only when it can be meant ("true", "off", ...). */
+static const char *option_value(const nm_option *row, const char *equals, const char *next, int *i)
+{
+    if (equals)
+        return equals + 1;
+    if (row && row->kind == NM_BOOL && !is_truth(next))
+        return "true";
+    if (!next || !strncmp(next, "--", 2))
+        return NULL;
+    ++*i;
+    return next;
+}
+
+static void keep_setting(nm_cli *cli, const char *path, const char *value)
+{
+    const char *parts[2] = {path, value};
+    for (int k = 0; k < 2; k++) {
+        NM_GROW(cli->settings, cli->n_settings, cli->settings_capacity);
+        cli->settings[cli->n_settings++] = nm_duplicate(parts[k]);
+    }
+}
+
+static nm_status set_option(nm_cli *cli, int argc, char **argv, int *i, nm_error *err)
+{
+    const char *name = argv[*i] + 2, *equals = strchr(name, '='), *next = *i + 1 < argc ? argv[*i + 1] : NULL;
+    char *path = option_path(cli, name, equals ? (size_t)(equals - name) : strlen(name));
+    const nm_option *row = nm_options_row(cli->options, path);
+    const char *value = option_value(row, equals, next, i);
+    nm_status status;
+    if (row && !value)
+        status = nm_fail(err, NM_USAGE, "option --%s needs a value", name);
+    else
+        status = nm_options_set(cli->options, path, value ? value : "", NM_ORIGIN_COMMAND, err);
+    if (status == NM_OK)
+        keep_setting(cli, path, value);
+    free(path);
+    return status;
+}
+
+/* Takes the options out of argv; *n arguments stay at its front. "--" ends the options. */
+static nm_status parse(nm_cli *cli, int argc, char **argv, int *n, nm_error *err)
+{
+    *n = 0;
+    bool ended = false;
+    for (int i = 0; i < argc; i++) {
+        if (ended || argv[i][0] != '-' || !argv[i][1])
+            argv[(*n)++] = argv[i];
+        else if (!strcmp(argv[i], "--"))
+            ended = true;
+        else if (argv[i][1] != '-')
+            return nm_fail(err, NM_USAGE, "unknown option %.200s; options have long names: norma %s --help",
+                           argv[i], cli->command->name);
+        else
+            NM_TRY(set_option(cli, argc, argv, &i, err));
+    }
+    return NM_OK;
+}
+
+static bool has_argument(int argc, char **argv, const char *text)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--"); i++)
+        if (!strcmp(argv[i], text))
+            return true;
+    return false;
+}
+
+int nm_cli_run(const nm_command *command, int argc, char **argv)
+{
+    if (has_argument(argc, argv, "--help") || has_argument(argc, argv, "-h")) {
+        nm_cli_help(command, stdout);
+        return NM_OK;
+    }
+    if (has_argument(argc, argv, "--manual")) {
+        nm_cli_manual(command, stdout);
+        return NM_OK;
+    }
+    nm_cli cli = {.command = command, .options = nm_options_create()};
+    if (command->options)
+        command->options(cli.options);
+    nm_error err = {0};
+    int n = 0;
+    int code = parse(&cli, argc, argv, &n, &err) == NM_OK ? command->run(&cli, n, argv) : nm_cli_fail(&err);
+    for (size_t i = 0; i < cli.n_settings; i++)
+        free(cli.settings[i]);
+    free(cli.settings);
+    nm_options_free(cli.options);
+    return code;
+}
+
+void nm_cli_help(const nm_command *command, FILE *out)
+{
+    fprintf(out, "norma %s - %s\n\nusage: norma %s %s\n", command->name, command->summary, command->name,
+            command->usage);
+    if (command->details)
+        fprintf(out, "\n%s", command->details);
+    if (!command->options)
+        return;
+    if (command->section)
+        fprintf(out, "\nOptions of [%s] may be written without \"%s.\"; - and _ are the same in names.\n",
+                command->section, command->section);
+    nm_options *options = nm_options_create();
+    command->options(options);
+    nm_options_help(options, out);
+    nm_options_free(options);
+}
+
+void nm_cli_write_roff(const char *text, FILE *out)
+{
+    bool start = true;
+    for (; *text; text++) {
+        if (start && *text == '\n') {
+            fputs(".PP\n", out);
+            continue;
+        }
+        if (start && (*text == '.' || *text == '\''))
+            fputs("\\&", out);
+        if (*text == '\\' || *text == '-')
+            putc('\\', out);
+        putc(*text == '\\' ? 'e' : *text, out);
+        start = *text == '\n';
+    }
+}
+
+void nm_cli_manual(const nm_command *command, FILE *out)
+{
+    fprintf(out, ".TH NORMA\\-%s 1 \"\" \"norma " NORMA_VERSION "\"\n.SH NAME\nnorma\\-%s \\- ",
+            command->name, command->name);
+    nm_cli_write_roff(command->summary, out);
+    fprintf(out, "\n.SH SYNOPSIS\n.B norma %s\n", command->name);
+    nm_cli_write_roff(command->usage, out);
+    if (command->details) {
+        fputs("\n.SH DESCRIPTION\n", out);
+        nm_cli_write_roff(command->details, out);
+    } else {
+        putc('\n', out);
+    }
+    if (command->options) {
+        fputs(".SH OPTIONS\n", out);
+        nm_options *options = nm_options_create();
+        command->options(options);
+        nm_options_manual(options, out);
+        nm_options_free(options);
+    }
+    fputs(".SH EXIT STATUS\n", out);
+#define S(name, code, text) fprintf(out, ".TP\n.B %d\n%s\n", code, text);
+    NM_STATUS_LIST(S)
+#undef S
+    fputs(".SH SEE ALSO\n.BR norma (1)\n", out);
+}

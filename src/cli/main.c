@@ -1,0 +1,137 @@
+/* norma: the table of commands, and what holds for all of them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/nearest.h"
+#include "cli.h"
+
+/* One line each, in the order of the help text. */
+/* clang-format off */
+#define COMMANDS(C) C(prepare) C(train) C(score)
+/* clang-format on */
+
+/* clang-format off */
+#define C(name) extern const nm_command nm_command_##name;
+COMMANDS(C)
+#undef C
+
+static const nm_command *const commands[] = {
+#define C(name) &nm_command_##name,
+    COMMANDS(C)
+#undef C
+    NULL};
+/* clang-format on */
+
+static const nm_command *find_command(const char *name)
+{
+    for (size_t i = 0; commands[i]; i++)
+        if (!strcmp(commands[i]->name, name))
+            return commands[i];
+    return NULL;
+}
+
+static int unknown_command(const char *name)
+{
+    const nm_command *nearest = commands[0];
+    for (size_t i = 1; commands[i]; i++)
+        if (nm_edit_distance(name, commands[i]->name) < nm_edit_distance(name, nearest->name))
+            nearest = commands[i];
+    nm_error err;
+    nm_fail(&err, NM_USAGE, "unknown command %.200s; the nearest known one is %s", name, nearest->name);
+    return nm_cli_fail(&err);
+}
+
+static void print_help(FILE *out)
+{
+    fputs("norma - Transformers in which the normalization is a choice\n\n"
+          "usage: norma COMMAND [--section.key value ...] [ARGUMENTS]\n\n",
+          out);
+    for (size_t i = 0; commands[i]; i++)
+        fprintf(out, "  %-12s %s\n", commands[i]->name, commands[i]->summary);
+    fputs("\nnorma help COMMAND (or norma COMMAND --help) explains a command and lists its options,\n"
+          "norma COMMAND --manual prints its manual page, norma --version the version.\n",
+          out);
+}
+
+static void print_manual(FILE *out)
+{
+    fputs(".TH NORMA 1 \"\" \"norma " NORMA_VERSION "\"\n.SH NAME\n"
+          "norma \\- Transformers in which the normalization is a choice\n"
+          ".SH SYNOPSIS\n.B norma\n.I COMMAND\n[\\-\\-section.key value ...] [ARGUMENTS]\n.SH COMMANDS\n",
+          out);
+    for (size_t i = 0; commands[i]; i++) {
+        fprintf(out, ".TP\n.BR norma\\-%s (1)\n", commands[i]->name);
+        nm_cli_write_roff(commands[i]->summary, out);
+        putc('\n', out);
+    }
+}
+
+/* "norma help", "norma help COMMAND", "norma help --list" (names only, for scripts). */
+static int run_help(int argc, char **argv)
+{
+    if (argc < 1) {
+        print_help(stdout);
+        return NM_OK;
+    }
+    if (!strcmp(argv[0], "--list")) {
+        for (size_t i = 0; commands[i]; i++)
+            puts(commands[i]->name);
+        return NM_OK;
+    }
+    const nm_command *command = find_command(argv[0]);
+    if (!command)
+        return unknown_command(argv[0]);
+    nm_cli_help(command, stdout);
+    return NM_OK;
+}
+
+static int run(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return NM_USAGE;
+    }
+    const char *name = argv[1];
+    if (!strcmp(name, "help") || !strcmp(name, "--help") || !strcmp(name, "-h"))
+        return run_help(argc - 2, argv + 2);
+    if (!strcmp(name, "--manual")) {
+        print_manual(stdout);
+        return NM_OK;
+    }
+    if (!strcmp(name, "--version")) {
+        puts("norma " NORMA_VERSION);
+        return NM_OK;
+    }
+    const nm_command *command = find_command(name);
+    return command ? nm_cli_run(command, argc - 2, argv + 2) : unknown_command(name);
+}
+
+/* OpenBLAS 0.3.21, Debian's, takes AMD processors newer than itself for Haswell and leaves AVX-512, half of
+ * their speed, unused. It reads its environment before main begins, so the program starts itself once more
+ * with the kernel set named; the variable being set is also what ends the repetition. */
+static void start_with_avx512(char **argv)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    bool able = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+    if (able && !getenv("OPENBLAS_CORETYPE") && !setenv("OPENBLAS_CORETYPE", "SkylakeX", 0))
+        execv("/proc/self/exe", argv); /* comes back only when it failed: slower, still right */
+#else
+    (void)argv;
+#endif
+}
+
+int main(int argc, char **argv)
+{
+    start_with_avx512(argv);
+    int code = run(argc, argv);
+    nm_error err;
+    /* Results that did not get through are a failure, even if the work went well. */
+    if (nm_file_close(stdout, "standard output", &err) != NM_OK && code == NM_OK)
+        code = nm_cli_fail(&err);
+    return code;
+}

@@ -1,0 +1,273 @@
+/* norma score: BLEU and chrF of a file of translations, with bootstrap interval, paired test against a second system,
+ * scores of single lines, as text or JSON. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "cli.h"
+#include "metric/score_files.h"
+
+typedef struct score_options {
+    const char *hypothesis, *reference, *against, *form;
+    bool lowercase, split_compounds;
+    int64_t char_order, word_order;
+    double beta;
+    int64_t bootstrap, seed;
+    bool centred, sentence, json;
+} score_options;
+
+/* clang-format off */
+static const nm_option score_rows[] = {
+    NM_OPTION(score_options, hypothesis, "-", 0, 0, "file of translations, one a line; - is standard input"),
+    NM_OPTION(score_options, reference, "", 0, 0, "file of references; several: separated by commas, or the option again"),
+    NM_OPTION(score_options, against, "", 0, 0, "file of another system's translations: paired bootstrap test"),
+    NM_CHOICE(score_options, form, "multi-bleu", "multi-bleu|sacrebleu",
+              "bleu: words as they stand, as multi-bleu.perl; or mteval-v13a tokens and smoothing, as sacreBLEU"),
+    NM_OPTION(score_options, lowercase, "false", 0, 0, "compare in lower case"),
+    NM_OPTION(score_options, split_compounds, "false", 0, 0, "bleu: ##AT##-##AT## for hyphens inside words, on both sides"),
+    NM_OPTION(score_options, char_order, "6", 1, NM_CHRF_MAX_ORDER, "chrf: longest character n-gram"),
+    NM_OPTION(score_options, word_order, "0", 0, NM_CHRF_MAX_ORDER, "chrf: longest word n-gram; 2 is chrF++"),
+    NM_OPTION(score_options, beta, "2", 0.001, 1000, "chrf: weight of recall"),
+    NM_OPTION(score_options, bootstrap, "1000", 0, 10000000, "draws for interval and test; 0: no interval"),
+    NM_OPTION(score_options, seed, "1", 0, 9e15, "seed of the draws"),
+    NM_OPTION(score_options, centred, "false", 0, 0, "test by centred differences, as the Moses script, instead of Koehn's"),
+    NM_OPTION(score_options, sentence, "false", 0, 0, "print the score of every line instead of the corpus score"),
+    NM_OPTION(score_options, json, "false", 0, 0, "print one JSON object"),
+    {0},
+};
+/* clang-format on */
+
+static void add_options(nm_options *options)
+{
+    nm_options_add(options, "score", score_rows, NULL, sizeof(score_options));
+}
+
+/* Everything one call works with. */
+typedef struct score_job {
+    const score_options *options;
+    nm_score_config config;
+    nm_bootstrap_config draws;
+    char *paths; /* the reference names, cut at the commas */
+    const char **references;
+    int n_references, reference_capacity;
+    nm_counts counts, other;
+} score_job;
+
+static void job_release(score_job *job)
+{
+    free(job->paths);
+    free(job->references);
+    nm_score_counts_release(&job->counts);
+    nm_score_counts_release(&job->other);
+}
+
+/* The option table keeps the last --reference only; all that were given count. */
+static nm_status find_references(const nm_cli *cli, score_job *job, nm_error *err)
+{
+    for (size_t i = 0; i + 1 < cli->n_settings; i += 2) {
+        if (strcmp(cli->settings[i], "score.reference"))
+            continue;
+        char *longer = nm_format("%s,%s", job->paths ? job->paths : "", cli->settings[i + 1]);
+        free(job->paths);
+        job->paths = longer;
+    }
+    char *rest = job->paths;
+    for (char *path; rest && (path = strtok_r(NULL, ",", &rest));) {
+        NM_GROW(job->references, job->n_references, job->reference_capacity);
+        job->references[job->n_references++] = path;
+    }
+    return job->n_references ? NM_OK : nm_fail(err, NM_USAGE, "score: no --reference given");
+}
+
+static nm_status configure(const char *metric, score_job *job, nm_error *err)
+{
+    const score_options *options = job->options;
+    if (strcmp(metric, "bleu") && strcmp(metric, "chrf"))
+        return nm_fail(err, NM_USAGE, "score: unknown score '%s'; known: bleu, chrf", metric);
+    if (*options->against && options->bootstrap == 0)
+        return nm_fail(err, NM_USAGE, "score: --against needs --bootstrap draws");
+    if (*options->against && options->sentence)
+        return nm_fail(err, NM_USAGE, "score: --against compares corpus scores, not those of --sentence");
+    job->config = (nm_score_config){
+        .kind = strcmp(metric, "bleu") ? NM_SCORE_CHRF : NM_SCORE_BLEU,
+        .bleu = {.form = strcmp(options->form, "sacrebleu") ? NM_BLEU_MULTI : NM_BLEU_SACRE_13A,
+                 .lowercase = options->lowercase,
+                 .split_compounds = options->split_compounds,
+                 .effective_order = options->sentence && !strcmp(options->form, "sacrebleu")},
+        .chrf = {.char_order = (int)options->char_order,
+                 .word_order = (int)options->word_order,
+                 .beta = options->beta,
+                 .lowercase = options->lowercase}};
+    job->draws = nm_bootstrap_default();
+    job->draws.n_draws = (int)options->bootstrap;
+    job->draws.seed = (uint64_t)options->seed;
+    job->draws.centred = options->centred;
+    return NM_OK;
+}
+
+/* Standard input can be read once only; with --against the references are read twice. */
+static nm_status check_standard_input(const score_job *job, nm_error *err)
+{
+    int n_hypotheses = !strcmp(job->options->hypothesis, "-") + !strcmp(job->options->against, "-"),
+        n_references = 0;
+    for (int i = 0; i < job->n_references; i++)
+        n_references += !strcmp(job->references[i], "-");
+    if (n_hypotheses + n_references > 1 || (n_references && *job->options->against))
+        return nm_fail(err, NM_USAGE, "score: standard input cannot be read twice; name a --hypothesis file");
+    return NM_OK;
+}
+
+static nm_status count_files(score_job *job, nm_error *err)
+{
+    const score_options *options = job->options;
+    NM_TRY(check_standard_input(job, err));
+    NM_TRY(nm_score_count_files(&job->config, options->hypothesis, job->references, job->n_references,
+                                &job->counts, err));
+    if (!*options->against)
+        return NM_OK;
+    return nm_score_count_files(&job->config, options->against, job->references, job->n_references,
+                                &job->other, err);
+}
+
+static char *corpus_line(const score_job *job, nm_counts counts)
+{
+    int64_t *sum = nm_counts_sum(counts);
+    char *line = nm_score_line(&job->config, sum, job->n_references);
+    free(sum);
+    return line;
+}
+
+static void print_interval(const score_job *job, nm_interval interval)
+{
+    printf("interval: %.2f to %.2f (95%% of %d draws, mean %.2f, seed %" PRIu64 ")\n", interval.low,
+           interval.high, job->draws.n_draws, interval.mean, job->draws.seed);
+}
+
+static void print_corpus(const score_job *job)
+{
+    char *line = corpus_line(job, job->counts);
+    puts(line);
+    free(line);
+    if (job->draws.n_draws && !*job->options->against)
+        print_interval(job,
+                       nm_bootstrap_interval(job->counts, nm_score_of_config, &job->config, &job->draws));
+    if (!*job->options->against)
+        return;
+    nm_paired paired =
+        nm_bootstrap_paired(job->counts, job->other, nm_score_of_config, &job->config, &job->draws);
+    print_interval(job, paired.a);
+    line = corpus_line(job, job->other);
+    printf("against %s\n%s\n", job->options->against, line);
+    free(line);
+    print_interval(job, paired.b);
+    printf("difference: %+.2f (%.2f to %.2f), p = %.4f (paired bootstrap, %s)\n",
+           paired.score_a - paired.score_b, paired.difference.low, paired.difference.high, paired.p,
+           job->draws.centred ? "centred" : "Koehn 2004");
+}
+
+static double line_score(const score_job *job, size_t i)
+{
+    return nm_score_of_config(job->counts.values + i * (size_t)job->counts.n_counts, &job->config);
+}
+
+static json_t *json_interval(nm_interval interval)
+{
+    return json_pack("{s:f, s:f, s:f}", "low", interval.low, "high", interval.high, "mean", interval.mean);
+}
+
+static json_t *json_system(const score_job *job, nm_counts counts)
+{
+    char *line = corpus_line(job, counts);
+    json_t *system = json_pack("{s:f, s:s}", "score",
+                               nm_counts_score(counts, nm_score_of_config, &job->config), "line", line);
+    free(line);
+    return system;
+}
+
+static void json_add_draws(const score_job *job, json_t *root)
+{
+    json_object_set_new(
+        root, "bootstrap",
+        json_pack("{s:i, s:I}", "draws", job->draws.n_draws, "seed", (json_int_t)job->draws.seed));
+    if (!*job->options->against) {
+        nm_interval interval =
+            nm_bootstrap_interval(job->counts, nm_score_of_config, &job->config, &job->draws);
+        json_object_set_new(root, "interval", json_interval(interval));
+        return;
+    }
+    nm_paired paired =
+        nm_bootstrap_paired(job->counts, job->other, nm_score_of_config, &job->config, &job->draws);
+    json_t *other = json_system(job, job->other);
+    json_object_set_new(other, "interval", json_interval(paired.b));
+    json_object_set_new(other, "file", json_string(job->options->against));
+    json_object_set_new(root, "interval", json_interval(paired.a));
+    json_object_set_new(root, "against", other);
+    json_object_set_new(root, "difference", json_interval(paired.difference));
+    json_object_set_new(root, "test", json_string(job->draws.centred ? "centred" : "koehn"));
+    json_object_set_new(root, "p", json_real(paired.p));
+}
+
+static void print_json(const score_job *job)
+{
+    json_t *root = json_system(job, job->counts);
+    char *signature = nm_score_signature(&job->config, job->n_references);
+    json_object_set_new(root, "signature", json_string(signature));
+    json_object_set_new(root, "metric", json_string(job->config.kind == NM_SCORE_BLEU ? "bleu" : "chrf"));
+    json_object_set_new(root, "lines", json_integer((json_int_t)job->counts.n_segments));
+    free(signature);
+    if (job->options->sentence) {
+        json_t *lines = json_array();
+        for (size_t i = 0; i < job->counts.n_segments; i++)
+            json_array_append_new(lines, json_real(line_score(job, i)));
+        json_object_set_new(root, "line_scores", lines);
+    } else if (job->draws.n_draws) {
+        json_add_draws(job, root);
+    }
+    json_dumpf(root, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
+    putchar('\n');
+    json_decref(root);
+}
+
+static int run(nm_cli *cli, int argc, char **argv)
+{
+    nm_error err = {0};
+    score_job job = {.options = nm_options_find(cli->options, "score")};
+    nm_status status = nm_cli_want(cli, argc, 1, 1, &err);
+    if (status == NM_OK)
+        status = configure(argv[0], &job, &err);
+    if (status == NM_OK)
+        status = find_references(cli, &job, &err);
+    if (status == NM_OK)
+        status = count_files(&job, &err);
+    if (status == NM_OK) {
+        if (job.options->json)
+            print_json(&job);
+        else if (job.options->sentence)
+            for (size_t i = 0; i < job.counts.n_segments; i++)
+                printf("%.2f\n", line_score(&job, i));
+        else
+            print_corpus(&job);
+        status = nm_file_close(stdout, "standard output", &err);
+    }
+    job_release(&job);
+    return status == NM_OK ? 0 : nm_cli_fail(&err);
+}
+
+const nm_command nm_command_score = {
+    .name = "score",
+    .summary = "score translations by BLEU or chrF",
+    .usage = "bleu|chrf --reference FILE [--hypothesis FILE] [--against FILE] [OPTION ...]",
+    .details =
+        "Scores a file of translations, one a line, against one or several files of references. The figures "
+        "are "
+        "those of multi-bleu.perl and of sacreBLEU, whose signature is printed with them. The interval is "
+        "that "
+        "of a bootstrap over the lines. With --against the probability is printed that the better of two "
+        "systems owes its lead to chance (Koehn 2004).",
+    .section = "score",
+    .options = add_options,
+    .run = run,
+};

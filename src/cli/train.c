@@ -1,0 +1,181 @@
+/* norma train: one run from a recipe, with a line that updates itself on a terminal and plain lines elsewhere. */
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "train/trainer.h"
+
+typedef struct run_config { /* section [run] */
+    const char *folder, *task;
+    bool resume, quiet;
+    double report_seconds;
+} run_config;
+
+static const nm_option run_options[] = {
+    NM_OPTION(run_config, folder, "", 0, 0, "where the run lives; empty: runs/NAME of the recipe"),
+    NM_CHOICE(run_config, task, "translation", "translation", "kind of work"),
+    NM_OPTION(run_config, resume, "false", 0, 1, "continue from the newest complete checkpoint"),
+    NM_OPTION(run_config, quiet, "false", 0, 1, "no progress, only validations and warnings"),
+    NM_OPTION(run_config, report_seconds, "30", 0.1, 1e6,
+              "seconds between progress lines where stderr is no terminal"),
+    {0}};
+
+static volatile sig_atomic_t stop_requested;
+
+static void on_signal(int number)
+{
+    if (stop_requested) { /* the second one means it: the last checkpoint stays as it is */
+        signal(number, SIG_DFL);
+        raise(number);
+    }
+    stop_requested = 1;
+}
+
+typedef struct talk {
+    const run_config *run;
+    bool terminal, line_open;
+    double last;
+} talk;
+
+static void close_line(talk *t)
+{
+    if (t->line_open)
+        fputc('\n', stderr);
+    t->line_open = false;
+}
+
+static void show_duration(char *text, size_t bytes, double seconds)
+{
+    if (!isfinite(seconds))
+        snprintf(text, bytes, "?");
+    else if (seconds < 3600)
+        snprintf(text, bytes, "%d:%02d", (int)seconds / 60, (int)seconds % 60);
+    else
+        snprintf(text, bytes, "%d:%02d:%02d", (int)seconds / 3600, (int)seconds / 60 % 60, (int)seconds % 60);
+}
+
+static void on_progress(void *user, const nm_progress *p)
+{
+    talk *t = user;
+    if (t->run->quiet || p->seconds - t->last < (t->terminal ? 0.2 : t->run->report_seconds))
+        return;
+    t->last = p->seconds;
+    char left[32];
+    show_duration(left, sizeof left, p->seconds_left);
+    fprintf(stderr,
+            "%sepoch %lld (%lld/%lld)  update %lld  loss %.3f  ppl %.2f  %.0f tok/s  lr %.2e  |g| %.2f  left "
+            "%s%s",
+            t->terminal ? "\r\033[K" : "", (long long)p->epoch + 1, (long long)p->batch,
+            (long long)p->batches, (long long)p->update, p->loss, exp(p->nll), p->tokens_per_second, p->lr,
+            p->grad_norm, left, t->terminal ? "" : "\n");
+    t->line_open = t->terminal;
+}
+
+static void on_validated(void *user, const nm_validation *v)
+{
+    talk *t = user;
+    close_line(t);
+    fprintf(stderr, "validation at update %lld: loss %.4f  ppl %.3f", (long long)v->update, v->loss,
+            v->perplexity);
+    if (isfinite(v->batch_nll))
+        fprintf(stderr, "  (with batch statistics: loss %.4f  ppl %.3f)", v->batch_loss, exp(v->batch_nll));
+    if (v->score.name)
+        fprintf(stderr, "  %s %.2f", v->score.name, v->score.value);
+    fprintf(stderr, "%s  [%.1f s]\n", v->best ? "  best so far" : "", v->seconds);
+    if (v->score.samples && !t->run->quiet)
+        fputs(v->score.samples, stderr);
+}
+
+static void on_message(void *user, const char *text)
+{
+    close_line(user);
+    fprintf(stderr, "norma: %s\n", text);
+}
+
+static char *run_folder(const run_config *run, const char *recipe)
+{
+    if (*run->folder)
+        return strdup(run->folder);
+    const char *slash = strrchr(recipe, '/'), *name = slash ? slash + 1 : recipe, *dot = strrchr(name, '.');
+    char *folder = NULL;
+    if (asprintf(&folder, "runs/%.*s", (int)(dot ? dot - name : (long)strlen(name)), name) < 0)
+        abort();
+    return folder;
+}
+
+static void introduce(const nm_trainer *trainer, const char *folder)
+{
+    const nm_backend *backend = nm_trainer_backend(trainer);
+    char text[256];
+    nm_backend_describe(backend, text, sizeof text);
+    fprintf(stderr, "norma " NORMA_VERSION ": %s\n", text);
+    if (*nm_backend_warning(backend))
+        fprintf(stderr, "norma: warning: %s\n", nm_backend_warning(backend));
+    fprintf(stderr, "run %s: %.2f M parameters, at most %zu MiB for a step\n", folder,
+            (double)nm_params_learned(&nm_trainer_model(trainer)->params) / 1e6,
+            nm_trainer_peak_bytes(trainer) >> 20);
+}
+
+static int finish(nm_status status, const nm_error *err, talk *t, const nm_trainer *trainer,
+                  const char *recipe, const char *folder)
+{
+    close_line(t);
+    const nm_train_state *state = nm_trainer_state(trainer);
+    if (status == NM_INTERRUPTED)
+        fprintf(stderr, "norma: %s\nto go on: norma train %s --run.folder %s --resume\n", err->text, recipe,
+                folder);
+    else if (status != NM_OK)
+        return nm_cli_fail(err);
+    else
+        fprintf(stderr, "done: %lld updates, %lld target tokens, best loss %.4f at update %lld, in %s\n",
+                (long long)state->update, (long long)state->tokens, state->best_loss,
+                (long long)state->best_update, folder);
+    return (int)status;
+}
+
+static void train_options(nm_options *options)
+{
+    nm_options_add(options, "run", run_options, NULL, sizeof(run_config));
+    nm_trainer_options_add(options, &nm_task_translation);
+}
+
+static int train_run(nm_cli *cli, int argc, char **argv)
+{
+    nm_error err;
+    if (nm_cli_want(cli, argc, 1, 1, &err) != NM_OK || nm_cli_read(cli, argv[0], &err) != NM_OK)
+        return nm_cli_fail(&err);
+    const run_config *run = nm_options_find(cli->options, "run");
+    char *folder = run_folder(run, argv[0]);
+    talk t = {.run = run, .terminal = isatty(STDERR_FILENO), .last = -1e9};
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    nm_train_listener listener = {&t, on_progress, on_validated, on_message, &stop_requested};
+    nm_trainer *trainer;
+    int code;
+    if (nm_trainer_open(&trainer, nm_task_type_find(run->task), cli->options, folder, run->resume, &listener,
+                        &err) != NM_OK) {
+        code = nm_cli_fail(&err);
+    } else {
+        introduce(trainer, folder);
+        nm_status status = nm_trainer_run(trainer, &err);
+        code = finish(status, &err, &t, trainer, argv[0], folder);
+        nm_trainer_close(trainer);
+    }
+    free(folder);
+    return code;
+}
+
+const nm_command nm_command_train = {
+    .name = "train",
+    .summary = "train a model from a recipe",
+    .usage = "RECIPE.ini [--resume] [--run.folder FOLDER] [--section.key value ...]",
+    .section = "run",
+    .options = train_options,
+    .run = train_run,
+};

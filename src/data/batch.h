@@ -1,0 +1,15 @@
+/* A batch: sequences packed one after another, no padding. Host memory, owned by whoever made it. */
+#ifndef NM_BATCH_H
+#define NM_BATCH_H
+
+#include "norma/backend.h"
+
+typedef struct nm_batch {
+    int32_t n;                 /* examples */
+    const int64_t *index;      /* [n]: which example of the corpus each one is */
+    nm_packing source, target; /* host offsets only; target.n_seqs is 0 when there is no target */
+    const int32_t *source_ids, *source_pos; /* [source.n_tokens]; pos counts from 0 within each sequence */
+    const int32_t *target_in, *target_out, *target_pos; /* [target.n_tokens]: input, and what to predict */
+} nm_batch;
+
+#endif

@@ -1,0 +1,189 @@
+#include "data/batches.h"
+
+#include <stdlib.h>
+
+#include "base/random.h"
+
+typedef struct example {
+    int32_t source, target; /* lengths, 0 and 0 when the order is free */
+    uint32_t chance;
+    int64_t index;
+} example;
+
+static int compare_examples(const void *left, const void *right)
+{
+    const example *a = left, *b = right;
+    if (a->target != b->target)
+        return a->target < b->target ? -1 : 1;
+    if (a->source != b->source)
+        return a->source < b->source ? -1 : 1;
+    if (a->chance != b->chance)
+        return a->chance < b->chance ? -1 : 1;
+    return a->index < b->index ? -1 : a->index > b->index;
+}
+
+static uint32_t chance_of(const nm_batching *batching, uint32_t epoch, uint32_t site, int64_t index)
+{
+    return nm_random4(batching->seed, NM_RANDOM_SHUFFLE, site, epoch, (uint64_t)index).w[0];
+}
+
+static int64_t source_length(const nm_batching *batching, int64_t i)
+{
+    return nm_corpus_length(batching->source, i);
+}
+
+static int64_t target_length(const nm_batching *batching, int64_t i)
+{
+    return batching->target ? nm_corpus_length(batching->target, i) : 0;
+}
+
+static bool usable(const nm_batching *batching, int64_t i)
+{
+    int64_t s = source_length(batching, i), t = target_length(batching, i), limit = batching->max_length;
+    if (limit > batching->max_tokens)
+        limit = batching->max_tokens;
+    return s > 0 && s <= limit && t <= limit && (!batching->target || t > 0);
+}
+
+static example *list_examples(const nm_batching *batching, uint32_t epoch, bool shuffle, int64_t *n)
+{
+    example *examples = nm_allocate((size_t)batching->source->n * sizeof *examples);
+    *n = 0;
+    for (int64_t i = 0; i < batching->source->n; i++) {
+        if (!usable(batching, i))
+            continue;
+        example *e = &examples[(*n)++];
+        *e = (example){.index = i, .chance = shuffle ? chance_of(batching, epoch, 0, i) : 0};
+        if (batching->by_length) {
+            e->source = (int32_t)source_length(batching, i);
+            e->target = (int32_t)target_length(batching, i);
+        }
+    }
+    qsort(examples, (size_t)*n, sizeof *examples, compare_examples);
+    return examples;
+}
+
+/* Fills batches in order: a batch is full when one more example would pass max_tokens on either side. */
+static int64_t cut_batches(const nm_batching *batching, const example *examples, int64_t n, int64_t *starts)
+{
+    int64_t batches = 0, source = 0, target = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t s = source_length(batching, examples[i].index),
+                t = target_length(batching, examples[i].index);
+        if (i == 0 || source + s > batching->max_tokens || target + t > batching->max_tokens) {
+            starts[batches++] = i;
+            source = target = 0;
+        }
+        source += s;
+        target += t;
+    }
+    starts[batches] = n;
+    return batches;
+}
+
+nm_status nm_batches_make(nm_batches *batches, const nm_batching *batching, uint32_t epoch, bool shuffle,
+                          nm_error *err)
+{
+    *batches = (nm_batches){0};
+    if (batching->target && batching->source->n != batching->target->n)
+        return nm_fail(err, NM_MISMATCH, "source has %lld sequences, target %lld",
+                       (long long)batching->source->n, (long long)batching->target->n);
+    int64_t n;
+    example *examples = list_examples(batching, epoch, shuffle, &n);
+    batches->skipped = batching->source->n - n;
+    if (!n) {
+        free(examples);
+        return nm_fail(err, NM_USAGE, "no sequence of 1 to %lld tokens (max_length, max_tokens) is left",
+                       (long long)batching->max_length);
+    }
+    int64_t *starts = nm_allocate(((size_t)n + 1) * sizeof *starts);
+    batches->n = cut_batches(batching, examples, n, starts);
+    example *turn = nm_allocate((size_t)batches->n * sizeof *turn);
+    for (int64_t i = 0; i < batches->n; i++)
+        turn[i] = (example){.index = i, .chance = shuffle ? chance_of(batching, epoch, 1, i) : 0};
+    qsort(turn, (size_t)batches->n, sizeof *turn, compare_examples);
+    batches->order = nm_allocate((size_t)n * sizeof *batches->order);
+    batches->starts = nm_allocate(((size_t)batches->n + 1) * sizeof *batches->starts);
+    int64_t at = 0;
+    for (int64_t i = 0; i < batches->n; i++) {
+        batches->starts[i] = at;
+        for (int64_t e = starts[turn[i].index]; e < starts[turn[i].index + 1]; e++)
+            batches->order[at++] = examples[e].index;
+    }
+    batches->starts[batches->n] = at;
+    free(turn);
+    free(starts);
+    free(examples);
+    return NM_OK;
+}
+
+void nm_batches_release(nm_batches *batches)
+{
+    free(batches->order);
+    free(batches->starts);
+    *batches = (nm_batches){0};
+}
+
+static void pack_side(const nm_corpus *corpus, const int64_t *examples, int32_t n, nm_packing *packing,
+                      int32_t **ids, int32_t **pos, nm_arena *arena)
+{
+    int32_t *offsets = nm_arena_take(arena, ((size_t)n + 1) * sizeof *offsets);
+    *packing = (nm_packing){.n_seqs = n, .offsets = offsets};
+    offsets[0] = 0;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t length = (int32_t)nm_corpus_length(corpus, examples[i]);
+        offsets[i + 1] = offsets[i] + length;
+        if (length > packing->longest)
+            packing->longest = length;
+    }
+    packing->n_tokens = offsets[n];
+    *ids = nm_arena_take(arena, (size_t)packing->n_tokens * sizeof **ids);
+    *pos = nm_arena_take(arena, (size_t)packing->n_tokens * sizeof **pos);
+    for (int32_t i = 0; i < n; i++)
+        for (int32_t t = offsets[i]; t < offsets[i + 1]; t++) {
+            (*ids)[t] = corpus->ids[corpus->offsets[examples[i]] + (uint64_t)(t - offsets[i])];
+            (*pos)[t] = t - offsets[i];
+        }
+}
+
+static void drop_words(int32_t *ids, int32_t n, const nm_batch_words *words, uint64_t seed, uint32_t side)
+{
+    if (words->word_dropout <= 0)
+        return;
+    for (int32_t i = 0; i < n; i++) {
+        uint32_t word = nm_random4(seed, NM_RANDOM_WORD_DROPOUT, side, words->step, (uint64_t)i).w[0];
+        if (nm_random_unit(word) < words->word_dropout)
+            ids[i] = words->unknown;
+    }
+}
+
+nm_batch nm_batch_pack(const nm_batching *batching, const int64_t *examples, int32_t n,
+                       const nm_batch_words *words, nm_arena *arena)
+{
+    nm_batch batch = {.n = n, .index = examples};
+    int32_t *ids, *pos;
+    pack_side(batching->source, examples, n, &batch.source, &ids, &pos, arena);
+    drop_words(ids, batch.source.n_tokens, words, batching->seed, 0);
+    batch.source_ids = ids;
+    batch.source_pos = pos;
+    if (!batching->target)
+        return batch;
+    pack_side(batching->target, examples, n, &batch.target, &ids, &pos, arena);
+    int32_t *input = nm_arena_take(arena, (size_t)batch.target.n_tokens * sizeof *input);
+    for (int32_t t = 0; t < batch.target.n_tokens; t++)
+        input[t] = pos[t] ? ids[t - 1] : words->target_first;
+    drop_words(input, batch.target.n_tokens, words, batching->seed, 1);
+    batch.target_in = input;
+    batch.target_out = ids;
+    batch.target_pos = pos;
+    return batch;
+}
+
+nm_batch nm_batches_get(const nm_batches *batches, const nm_batching *batching, int64_t i,
+                        const nm_batch_words *words, nm_arena *arena)
+{
+    nm_arena_reset(arena);
+    int64_t first = batches->starts[i];
+    return nm_batch_pack(batching, batches->order + first, (int32_t)(batches->starts[i + 1] - first), words,
+                         arena);
+}

@@ -1,0 +1,45 @@
+/* From corpora to batches: which examples go together, in which order, from seed and epoch alone; so any
+ * batch of any epoch is found again without walking through those before it. */
+#ifndef NM_BATCHES_H
+#define NM_BATCHES_H
+
+#include "base/memory.h"
+#include "data/batch.h"
+#include "data/corpus.h"
+
+typedef struct nm_batching {
+    const nm_corpus *source, *target; /* of equal n; target NULL for one-sided tasks */
+    int64_t max_tokens;               /* per side and batch, counting real tokens */
+    int64_t max_length;               /* longer sequences are left out */
+    bool by_length;                   /* sequences of similar length together; otherwise any order */
+    uint64_t seed;
+} nm_batching;
+
+typedef struct nm_batches { /* one epoch */
+    int64_t *order;         /* examples, batch after batch */
+    int64_t *starts;        /* [n + 1] into order */
+    int64_t n, skipped;     /* batches; examples left out as too long or empty */
+} nm_batches;
+
+/* Shuffled for training epoch `epoch` (from 0); with shuffle false: fixed order for evaluation. Fails with
+ * NM_USAGE when nothing is left. Release with nm_batches_release. */
+nm_status nm_batches_make(nm_batches *batches, const nm_batching *batching, uint32_t epoch, bool shuffle,
+                          nm_error *err);
+void nm_batches_release(nm_batches *batches);
+
+typedef struct nm_batch_words { /* what frames a sequence */
+    int32_t
+        target_first; /* put before the target input: fairseq eos, Tears bos; stored sequences end in eos */
+    int32_t unknown;
+    double word_dropout; /* share of source and target-input words replaced by unknown */
+    uint32_t step;       /* micro-batch number, for word dropout */
+} nm_batch_words;
+
+/* Packs batch i into memory of the arena (reset first). */
+nm_batch nm_batches_get(const nm_batches *batches, const nm_batching *batching, int64_t i,
+                        const nm_batch_words *words, nm_arena *arena);
+/* Packs listed examples: for decoding and tests. */
+nm_batch nm_batch_pack(const nm_batching *batching, const int64_t *examples, int32_t n,
+                       const nm_batch_words *words, nm_arena *arena);
+
+#endif

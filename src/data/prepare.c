@@ -1,0 +1,221 @@
+#include "data/prepare.h"
+
+#include <errno.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "data/prepare_private.h"
+
+#define C nm_prepare_config
+const nm_option nm_prepare_options[] = {
+    NM_OPTION(C, train, "", 0, 0, "training text: PREFIX of PREFIX.SOURCE_LANG and PREFIX.TARGET_LANG"),
+    NM_OPTION(C, valid, "", 0, 0, "validation text, never filtered"),
+    NM_OPTION(C, test, "", 0, 0, "test text, never filtered"),
+    NM_OPTION(C, source_lang, "", 0, 0, "language translated from, also the suffix of its files"),
+    NM_OPTION(C, target_lang, "", 0, 0, "language translated to, also the suffix of its files"),
+    NM_OPTION(C, output, "", 0, 0, "folder to write"),
+    NM_CHOICE(C, tokenizer, "moses", "none|moses", "none: the text is tokenized already"),
+    NM_OPTION(C, aggressive, "false", 0, 0, "moses: split words at hyphens (@-@)"),
+    NM_OPTION(C, escape, "true", 0, 0, "moses: write & | < > ' \" [ ] as entities"),
+    NM_OPTION(C, lowercase, "false", 0, 0, "lowercase after tokenization"),
+    NM_OPTION(C, bpe_merges, "10000", 0, 1 << 22, "BPE merges learned from both sides; 0: words stay whole"),
+    NM_OPTION(C, codes, "", 0, 0, "BPE codes to use instead of learning (subword-nmt or fastBPE)"),
+    NM_OPTION(C, bpe_vocabulary_threshold, "0", 0, 1e12,
+              "units counted less often on a side are split again there; 0: none"),
+    NM_OPTION(C, joint, "true", 0, 0, "one dictionary for both sides"),
+    NM_OPTION(C, dict_source, "", 0, 0, "source dictionary to use instead of building one"),
+    NM_OPTION(C, dict_target, "", 0, 0, "target dictionary to use instead of building one"),
+    NM_OPTION(C, min_count, "0", 0, 1e12, "rarer units become <unk>"),
+    NM_OPTION(C, max_words, "0", 0, NM_VOCAB_MAX_SIZE,
+              "largest dictionary, special symbols included; 0: no limit"),
+    NM_OPTION(C, dict_multiple, "8", 0, 1 << 16, "fill dictionaries up to a multiple of this; 0: not at all"),
+    NM_CHOICE(C, order, "fairseq", "fairseq|tears",
+              "numbers of the special symbols, see the dictionary format"),
+    NM_OPTION(C, min_length, "1", 1, 1 << 30, "shortest training line in words before BPE"),
+    NM_OPTION(C, max_length, "175", 0, 1 << 30, "longest training line in words before BPE; 0: no limit"),
+    NM_OPTION(C, ratio, "1.5", 0, 1e9, "largest ratio of the sides' lengths in training; 0: no limit"),
+    NM_CHOICE(C, on_invalid, "error", "error|skip", "training pairs that are not UTF-8: stop, or leave out"),
+    NM_OPTION(C, threads, "0", 0, 1024, "threads; 0: as many as the system offers"),
+    {0}};
+#undef C
+
+const char *const nm_prepare_split_names[NM_PREPARE_SPLITS] = {"train", "valid", "test"};
+const char *const nm_prepare_side_names[NM_PREPARE_SIDES] = {"source", "target"};
+
+const char *nm_drop_text(nm_drop drop)
+{
+    switch (drop) {
+#define D(name, text)                                                                                        \
+    case NM_DROP_##name:                                                                                     \
+        return text;
+        NM_DROP_LIST(D)
+#undef D
+    case NM_DROP_NONE:
+        break;
+    }
+    return "kept";
+}
+
+const char *nm_prepare_prefix(const nm_prepare_config *config, int split)
+{
+    return split == PREPARE_TRAIN ? config->train : split == PREPARE_VALID ? config->valid : config->test;
+}
+
+char *nm_prepare_path(const nm_prepare *self, int split, int side, const char *suffix)
+{
+    char *name = nm_format("%s.%s%s%s", nm_prepare_split_names[split], nm_prepare_side_names[side],
+                           suffix ? "." : "", suffix ? suffix : "");
+    char *path = nm_path_join(self->config->output, name);
+    free(name);
+    return path;
+}
+
+static nm_status check_config(const nm_prepare_config *config, nm_error *err)
+{
+    if (!*config->output)
+        return nm_fail(err, NM_USAGE, "no output folder given (--output)");
+    if (!*config->source_lang || !*config->target_lang || !strcmp(config->source_lang, config->target_lang))
+        return nm_fail(err, NM_USAGE, "two different languages are needed (--source-lang, --target-lang)");
+    if (!*config->train && !*config->valid && !*config->test)
+        return nm_fail(err, NM_USAGE, "no text given (--train, --valid, --test)");
+    if (config->max_length && config->max_length < config->min_length)
+        return nm_fail(err, NM_USAGE, "max_length is below min_length");
+    if (config->ratio > 0 && config->ratio < 1)
+        return nm_fail(err, NM_USAGE, "ratio = %g: a longer side is never less than 1 times the shorter one",
+                       config->ratio);
+    bool dictionaries = *config->dict_source && *config->dict_target;
+    if (config->joint)
+        dictionaries = *config->dict_source || *config->dict_target;
+    if (*config->train)
+        return NM_OK;
+    if (!dictionaries)
+        return nm_fail(err, NM_USAGE, "without --train the dictionaries must be given");
+    if (config->bpe_vocabulary_threshold || (config->bpe_merges && !*config->codes))
+        return nm_fail(err, NM_USAGE,
+                       "without --train BPE needs --codes (or --bpe-merges 0) and no threshold");
+    return NM_OK;
+}
+
+/* A full disk shows here, before the first old file is replaced. */
+static nm_status flush_ids(nm_prepare *self, nm_error *err)
+{
+    for (int split = 0; split < NM_PREPARE_SPLITS; split++)
+        for (int side = 0; side < NM_PREPARE_SIDES; side++) {
+            nm_file_writer *files[2] = {&self->ids[split][side].ids, &self->ids[split][side].offsets};
+            for (int i = 0; i < 2; i++)
+                if (files[i]->stream && (ferror(files[i]->stream) || fflush(files[i]->stream)))
+                    return nm_fail(err, NM_IO, "%s: writing failed: %s", files[i]->aside, strerror(errno));
+        }
+    return NM_OK;
+}
+
+static nm_status commit_splits(nm_prepare *self, nm_error *err)
+{
+    for (int split = 0; split < NM_PREPARE_SPLITS; split++)
+        for (int side = 0; *nm_prepare_prefix(self->config, split) && side < NM_PREPARE_SIDES; side++) {
+            if (split != PREPARE_TRAIN)
+                NM_TRY(nm_file_writer_commit(&self->text[split][side], err));
+            NM_TRY(nm_corpus_writer_commit(&self->ids[split][side], err));
+        }
+    return NM_OK;
+}
+
+static nm_status write_text(const nm_prepare *self, const char *name, const nm_buffer *text, nm_error *err)
+{
+    char *path = nm_path_join(self->config->output, name);
+    nm_status status = nm_file_write(path, text->data, text->bytes, err);
+    free(path);
+    return status;
+}
+
+static nm_status write_dictionaries(const nm_prepare *self, nm_error *err)
+{
+    static const char *const names[NM_PREPARE_SIDES] = {"dict.source.txt", "dict.target.txt"};
+    nm_buffer text = {0};
+    nm_status status = NM_OK;
+    for (int side = 0; status == NM_OK && side < NM_PREPARE_SIDES; side++) {
+        nm_buffer_clear(&text);
+        nm_vocab_format(self->vocab[side], &text);
+        status = write_text(self, names[side], &text, err);
+    }
+    if (status == NM_OK && self->bpe) {
+        nm_buffer_clear(&text);
+        nm_bpe_format_text(self->bpe, self->bpe->format, &text);
+        status = write_text(self, "codes.bpe", &text, err);
+    }
+    nm_buffer_release(&text);
+    return status;
+}
+
+static nm_status write_options(const nm_prepare *self, const char *path, nm_error *err)
+{
+    nm_file_writer writer;
+    NM_TRY(nm_file_writer_open(&writer, path, err));
+    nm_options_write(self->options, writer.stream);
+    return nm_file_writer_commit(&writer, err);
+}
+
+/* Puts everything in place. Without data.ini a folder is not complete: it goes first and comes last. */
+static nm_status finish(nm_prepare *self, nm_error *err)
+{
+    NM_TRY(flush_ids(self, err));
+    char *ini = nm_path_join(self->config->output, "data.ini");
+    char *codes = nm_path_join(self->config->output, "codes.bpe");
+    nm_status status = NM_OK;
+    if ((unlink(ini) || (!self->bpe && unlink(codes))) && errno != ENOENT)
+        status =
+            nm_fail(err, NM_IO, "%s: old files cannot be removed: %s", self->config->output, strerror(errno));
+    if (status == NM_OK)
+        status = commit_splits(self, err);
+    if (status == NM_OK)
+        status = write_dictionaries(self, err);
+    if (status == NM_OK)
+        status = write_options(self, ini, err);
+    free(codes);
+    free(ini);
+    return status;
+}
+
+static nm_status run_steps(nm_prepare *self, nm_error *err)
+{
+    NM_TRY(nm_folder_create(self->config->output, err));
+    for (int split = 0; split < NM_PREPARE_SPLITS; split++)
+        if (*nm_prepare_prefix(self->config, split))
+            NM_TRY(nm_prepare_words(self, split, err));
+    NM_TRY(nm_prepare_units(self, err));
+    for (int split = 0; split < NM_PREPARE_SPLITS; split++)
+        if (*nm_prepare_prefix(self->config, split))
+            NM_TRY(nm_prepare_ids(self, split, err));
+    return finish(self, err);
+}
+
+static void release(nm_prepare *self)
+{
+    for (int side = 0; side < NM_PREPARE_SIDES; side++) {
+        nm_counter_release(&self->words[side]);
+        nm_counter_release(&self->bpe_counts[side]);
+        nm_counter_release(&self->units[side]);
+        if (self->vocab[side])
+            nm_vocab_free(self->vocab[side]);
+        for (int split = 0; split < NM_PREPARE_SPLITS; split++) {
+            nm_file_writer_abort(&self->text[split][side]);
+            nm_corpus_writer_abort(&self->ids[split][side]);
+        }
+    }
+    if (self->bpe)
+        nm_bpe_free(self->bpe);
+}
+
+nm_status nm_prepare_run(const nm_options *options, nm_prepare_report *report, nm_error *err)
+{
+    const nm_prepare_config *config = nm_options_find(options, "prepare");
+    NM_ASSERT(config);
+    NM_TRY(check_config(config, err));
+    *report = (nm_prepare_report){0};
+    nm_prepare self = {.options = options, .config = config, .report = report};
+    self.threads = config->threads ? (int32_t)config->threads : omp_get_max_threads();
+    nm_status status = run_steps(&self, err);
+    release(&self);
+    return status;
+}

@@ -1,0 +1,74 @@
+/* From parallel text to a data folder: tokenize, lowercase, filter, learn and apply BPE, build dictionaries,
+ * write ids. Memory grows with the vocabulary, not with the text: every step streams over files.
+ *
+ * The folder has, for each split, SPLIT.source.ids/.off and SPLIT.target.ids/.off (see data/corpus.h; every
+ * sequence ends with </s>); for valid and test the words before BPE, SPLIT.source.words and
+ * SPLIT.target.words; dict.source.txt and dict.target.txt; codes.bpe unless BPE is off; and data.ini, the
+ * options used. Files appear only when all of them could be written; data.ini comes last. */
+#ifndef NM_PREPARE_H
+#define NM_PREPARE_H
+
+#include "norma/option.h"
+
+typedef struct nm_prepare_config {
+    const char *train, *valid, *test, *source_lang, *target_lang, *output;
+    const char *tokenizer;
+    bool aggressive, escape, lowercase;
+    int64_t bpe_merges;
+    const char *codes;
+    int64_t bpe_vocabulary_threshold;
+    bool joint;
+    const char *dict_source, *dict_target;
+    int64_t min_count, max_words, dict_multiple;
+    const char *order;
+    int64_t min_length, max_length;
+    double ratio;
+    const char *on_invalid;
+    int64_t threads;
+} nm_prepare_config;
+
+/* Section [prepare], also of data.ini. */
+extern const nm_option nm_prepare_options[];
+
+/* Why a pair of the training text was left out. */
+#define NM_DROP_LIST(D)                                                                                      \
+    D(EMPTY, "empty")                                                                                        \
+    D(SHORT, "too short")                                                                                    \
+    D(LONG, "too long")                                                                                      \
+    D(RATIO, "length ratio")                                                                                 \
+    D(INVALID, "invalid")
+
+typedef enum nm_drop {
+#define D(name, text) NM_DROP_##name,
+    NM_DROP_LIST(D)
+#undef D
+        NM_DROP_N,
+    NM_DROP_NONE = NM_DROP_N
+} nm_drop;
+
+const char *nm_drop_text(nm_drop drop);
+
+enum { NM_PREPARE_SPLITS = 3, NM_PREPARE_SIDES = 2 };
+
+typedef struct nm_prepare_split_report {
+    int64_t pairs, kept, dropped[NM_DROP_N];
+    int64_t words[NM_PREPARE_SIDES];                             /* kept, before BPE */
+    int64_t tokens[NM_PREPARE_SIDES], unknown[NM_PREPARE_SIDES]; /* after BPE, without </s> */
+} nm_prepare_split_report;
+
+typedef struct nm_prepare_report {
+    nm_prepare_split_report splits[NM_PREPARE_SPLITS]; /* train, valid, test */
+    int64_t word_types[NM_PREPARE_SIDES];              /* of the training text */
+    int64_t merges, dict_size[NM_PREPARE_SIDES];
+} nm_prepare_report;
+
+/* "train", "valid", "test"; "source", "target". */
+extern const char *const nm_prepare_split_names[NM_PREPARE_SPLITS];
+extern const char *const nm_prepare_side_names[NM_PREPARE_SIDES];
+
+/* options holds the section [prepare] with config in it; all of it is written to data.ini.
+ * NM_USAGE for options that do not go together, NM_FORMAT with file, line and byte for text that is not
+ * UTF-8, NM_MISMATCH for sides of unequal length. */
+nm_status nm_prepare_run(const nm_options *options, nm_prepare_report *report, nm_error *err);
+
+#endif

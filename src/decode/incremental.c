@@ -1,0 +1,285 @@
+/* Decoding with caches (as in every Transformer decoder since Vaswani et al. 2017): per decoder layer the keys and
+ * values of the source are computed once, those of each target input when it is fed. */
+#include "decode/incremental.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { ENCODER_TOKENS = 1024, FIRST_CACHE_ROWS = 1024 }; /* of one pass of the encoder: bounds its memory */
+static const size_t first_tape_bytes = (size_t)64 << 20;
+
+typedef struct cache { /* keys in columns 0 .. d-1, values behind */
+    void *data;
+    int32_t capacity;
+} cache;
+
+struct nm_incremental {
+    nm_model *model;
+    nm_backend *backend;
+    nm_tape tape, table_tape; /* of the current step; of the tables */
+    nm_seq2seq_tables tables;
+    cache *self, *cross; /* one per decoder layer */
+    int32_t n_layers, width, source_tokens;
+};
+
+static size_t row_bytes(const nm_incremental *inc)
+{
+    return 2 * (size_t)inc->width * nm_dtype_bytes(inc->backend->dtype);
+}
+
+static nm_mat cache_rows(const nm_incremental *inc, const cache *from, int32_t first, int32_t rows)
+{
+    return nm_mat_of((char *)from->data + (size_t)first * row_bytes(inc), rows, 2 * inc->width);
+}
+
+/* Room for `rows`; the first `used` are kept. */
+static nm_status cache_grow(nm_incremental *inc, cache *kept, int32_t rows, int32_t used, nm_error *err)
+{
+    if (rows <= kept->capacity)
+        return NM_OK;
+    int32_t capacity = kept->capacity ? kept->capacity : FIRST_CACHE_ROWS;
+    while (capacity < rows)
+        capacity = capacity > INT32_MAX / 2 ? rows : 2 * capacity;
+    void *data;
+    NM_TRY(nm_backend_take(inc->backend, (size_t)capacity * row_bytes(inc), &data, err));
+    if (used)
+        inc->backend->k.copy(inc->backend, data, kept->data, (size_t)used * row_bytes(inc));
+    if (kept->data)
+        nm_backend_give(inc->backend, kept->data);
+    *kept = (cache){data, capacity};
+    return NM_OK;
+}
+
+static nm_status caches_grow(nm_incremental *inc, cache *caches, int32_t rows, int32_t used, nm_error *err)
+{
+    for (int32_t i = 0; i < inc->n_layers; i++)
+        NM_TRY(cache_grow(inc, &caches[i], rows, used, err));
+    return NM_OK;
+}
+
+nm_status nm_incremental_create(nm_incremental **out, nm_model *model, nm_error *err)
+{
+    if (model->type != &nm_model_seq2seq)
+        return nm_fail(err, NM_UNSUPPORTED, "a model of type %s cannot translate", model->type->name);
+    nm_incremental *inc = nm_allocate(sizeof *inc);
+    const nm_stack *decoder = &nm_seq2seq_of(model)->decoder;
+    *inc = (nm_incremental){.model = model,
+                            .backend = model->backend,
+                            .n_layers = decoder->config.layers,
+                            .width = decoder->config.width};
+    inc->self = nm_allocate((size_t)inc->n_layers * sizeof(cache));
+    inc->cross = nm_allocate((size_t)inc->n_layers * sizeof(cache));
+    nm_status status = nm_tape_init(&inc->tape, model->backend, first_tape_bytes, err);
+    if (status != NM_OK) {
+        nm_incremental_free(inc);
+        return status;
+    }
+    *out = inc;
+    return NM_OK;
+}
+
+void nm_incremental_free(nm_incremental *inc)
+{
+    if (!inc)
+        return;
+    for (int32_t i = 0; i < inc->n_layers; i++) {
+        if (inc->self[i].data)
+            nm_backend_give(inc->backend, inc->self[i].data);
+        if (inc->cross[i].data)
+            nm_backend_give(inc->backend, inc->cross[i].data);
+    }
+    free(inc->self);
+    free(inc->cross);
+    nm_tape_release(&inc->tape);
+    nm_tape_release(&inc->table_tape);
+    free(inc);
+}
+
+static size_t unit_table_bytes(const nm_incremental *inc, int32_t words)
+{
+    size_t unit = nm_dtype_bytes(inc->backend->dtype);
+    return (size_t)words * ((size_t)inc->width + 1) * unit + 128;
+}
+
+nm_status nm_incremental_refresh(nm_incremental *inc, nm_error *err)
+{
+    const nm_model *model = inc->model;
+    if (!inc->table_tape.backend)
+        NM_TRY(nm_tape_init(
+            &inc->table_tape, inc->backend,
+            unit_table_bytes(inc, model->source_size) + 2 * unit_table_bytes(inc, model->target_size), err));
+    nm_tape_start(&inc->table_tape, false, 0, 0);
+    inc->tables = nm_seq2seq_tables_of(inc->model, &inc->table_tape);
+    NM_ASSERT(!nm_tape_exhausted(&inc->table_tape));
+    return NM_OK;
+}
+
+/* A tape that was too small for a step gets twice the room, and the step is done again. */
+static nm_status tape_grow(nm_incremental *inc, nm_error *err)
+{
+    size_t bytes = 2 * inc->tape.device.reserved;
+    if (inc->tape.host.exhausted)
+        return nm_fail(err, NM_MEMORY, "too many hypotheses at once: lower decode.batch_tokens");
+    nm_tape_release(&inc->tape);
+    return nm_tape_init(&inc->tape, inc->backend, bytes, err);
+}
+
+/* y = x W^T + b with the rows first .. first + y.rows_of_weight - 1 of a stacked projection */
+static void project(const nm_incremental *inc, nm_tensor *x, const nm_tensor *weight, const nm_tensor *bias,
+                    int32_t first, nm_mat y)
+{
+    size_t unit = nm_dtype_bytes(inc->backend->dtype);
+    nm_mat rows =
+        nm_mat_of((char *)weight->data + (size_t)first * (size_t)weight->cols * unit, y.cols, weight->cols);
+    nm_dropout none = {0};
+    inc->backend->k.linear(inc->backend, nm_tensor_mat(x), rows, (char *)bias->data + (size_t)first * unit,
+                           NM_ACT_NONE, &none, y);
+}
+
+/* ---- the source ---- */
+
+static void encode(nm_incremental *inc, const nm_packing *sources, const int32_t *ids, int32_t first,
+                   int32_t n)
+{
+    nm_tape *tape = &inc->tape;
+    nm_tape_start(tape, false, 0, 0);
+    int32_t begin = sources->offsets[first], tokens = sources->offsets[first + n] - begin;
+    int32_t *offsets = nm_tape_host(tape, ((size_t)n + 1) * sizeof *offsets);
+    int32_t *pos = nm_tape_host(tape, (size_t)tokens * sizeof *pos);
+    if (nm_tape_exhausted(tape))
+        return;
+    int32_t longest = 0;
+    for (int32_t s = 0; s < n; s++) {
+        int32_t from = sources->offsets[first + s] - begin, to = sources->offsets[first + s + 1] - begin;
+        offsets[s + 1] = to;
+        longest = to - from > longest ? to - from : longest;
+        for (int32_t i = from; i < to; i++)
+            pos[i] = i - from;
+    }
+    nm_packing here = {.n_seqs = n, .n_tokens = tokens, .longest = longest, .offsets = offsets};
+    here = nm_tape_packing(tape, &here);
+    nm_tensor *memory = nm_seq2seq_encode(inc->model, tape, inc->tables.source, ids + begin, pos, &here);
+    if (nm_tape_exhausted(tape))
+        return;
+    for (int32_t i = 0; i < inc->n_layers; i++) {
+        const nm_sublayer_attention *cross = &nm_seq2seq_of(inc->model)->decoder.layers[i].cross;
+        project(inc, memory, cross->kv_weight, cross->kv_bias, 0,
+                cache_rows(inc, &inc->cross[i], begin, tokens));
+    }
+}
+
+nm_status nm_incremental_start(nm_incremental *inc, const nm_packing *sources, const int32_t *ids,
+                               nm_error *err)
+{
+    inc->source_tokens = sources->n_tokens;
+    NM_TRY(caches_grow(inc, inc->cross, sources->n_tokens, 0, err));
+    for (int32_t first = 0, n; first < sources->n_seqs; first += n) {
+        n = 1;
+        while (first + n < sources->n_seqs &&
+               sources->offsets[first + n + 1] - sources->offsets[first] <= ENCODER_TOKENS)
+            n++;
+        encode(inc, sources, ids, first, n);
+        while (nm_tape_exhausted(&inc->tape)) {
+            NM_TRY(tape_grow(inc, err));
+            encode(inc, sources, ids, first, n);
+        }
+    }
+    return NM_OK;
+}
+
+/* ---- a step ---- */
+
+typedef struct row_lists { /* device */
+    const int32_t *rows, *offsets;
+} row_lists;
+
+static row_lists upload_lists(nm_tape *tape, int32_t n, const int32_t *rows, const int32_t *offsets)
+{
+    return (row_lists){nm_tape_upload(tape, rows, (size_t)offsets[n] * sizeof *rows),
+                       nm_tape_upload(tape, offsets, ((size_t)n + 1) * sizeof *offsets)};
+}
+
+/* The attention of query rows q over a cache, and its output projection. */
+static nm_tensor *attend(nm_incremental *inc, const nm_sublayer_attention *attention, nm_mat q, nm_mat kv,
+                         row_lists lists)
+{
+    nm_tape *tape = &inc->tape;
+    nm_backend *b = inc->backend;
+    int32_t d = inc->width, heads = nm_seq2seq_of(inc->model)->decoder.config.heads;
+    nm_tensor *out = nm_tape_tensor(tape, q.rows, d);
+    if (!nm_tape_exhausted(tape))
+        b->k.attention_rows(b, q, nm_mat_columns(b, kv, 0, d), nm_mat_columns(b, kv, d, d), lists.rows,
+                            lists.offsets, heads, 1 / sqrt((double)d / heads), nm_tensor_mat(out));
+    return nm_linear(tape, out, attention->out_weight, attention->out_bias, NM_ACT_NONE, 0);
+}
+
+static nm_tensor *query(nm_incremental *inc, const nm_sublayer_attention *attention, nm_tensor *h)
+{
+    nm_tensor *q = nm_tape_tensor(&inc->tape, h->rows, inc->width);
+    if (!nm_tape_exhausted(&inc->tape))
+        project(inc, h, attention->in_weight, attention->in_bias, 0, nm_tensor_mat(q));
+    return q;
+}
+
+static nm_tensor *self_step(nm_incremental *inc, int32_t i, nm_tensor *x, const nm_decode_step *step,
+                            row_lists lists)
+{
+    const nm_stack *stack = &nm_seq2seq_of(inc->model)->decoder;
+    const nm_sublayer_attention *self = &stack->layers[i].self;
+    nm_tensor *h = nm_sublayer_before(&inc->tape, stack, self->norm, x);
+    nm_tensor *q = query(inc, self, h);
+    if (!nm_tape_exhausted(&inc->tape))
+        project(inc, h, self->in_weight, self->in_bias, inc->width,
+                cache_rows(inc, &inc->self[i], step->first_row, step->n));
+    h = attend(inc, self, nm_tensor_mat(q), cache_rows(inc, &inc->self[i], 0, step->first_row + step->n),
+               lists);
+    return nm_sublayer_after(&inc->tape, stack, self->norm, x, h);
+}
+
+static nm_tensor *cross_step(nm_incremental *inc, int32_t i, nm_tensor *x, row_lists lists)
+{
+    const nm_stack *stack = &nm_seq2seq_of(inc->model)->decoder;
+    const nm_sublayer_attention *cross = &stack->layers[i].cross;
+    nm_tensor *h = nm_sublayer_before(&inc->tape, stack, cross->norm, x);
+    nm_tensor *q = query(inc, cross, h);
+    h = attend(inc, cross, nm_tensor_mat(q), cache_rows(inc, &inc->cross[i], 0, inc->source_tokens), lists);
+    return nm_sublayer_after(&inc->tape, stack, cross->norm, x, h);
+}
+
+static nm_tensor *run_step(nm_incremental *inc, const nm_decode_step *step)
+{
+    nm_tape *tape = &inc->tape;
+    const nm_stack *stack = &nm_seq2seq_of(inc->model)->decoder;
+    nm_tape_start(tape, false, 0, 0);
+    int32_t *pos = nm_tape_host(tape, (size_t)step->n * sizeof *pos);
+    for (int32_t i = 0; pos && i < step->n; i++)
+        pos[i] = step->position;
+    row_lists self = upload_lists(tape, step->n, step->self_rows, step->self_offsets);
+    row_lists cross = upload_lists(tape, step->n, step->cross_rows, step->cross_offsets);
+    nm_tensor *x = nm_seq2seq_embed(inc->model, tape, inc->tables.target, step->ids, pos, step->n);
+    for (int32_t i = 0; i < inc->n_layers; i++) {
+        x = self_step(inc, i, x, step, self);
+        x = cross_step(inc, i, x, cross);
+        x = nm_ffn_forward(tape, stack, &stack->layers[i].ffn, x);
+    }
+    return stack->final_norm ? nm_normalize(tape, stack->final_norm, x) : x;
+}
+
+nm_status nm_incremental_step(nm_incremental *inc, const nm_decode_step *step, nm_mat *hidden, nm_error *err)
+{
+    NM_TRY(caches_grow(inc, inc->self, step->first_row + step->n, step->first_row, err));
+    nm_tensor *x = run_step(inc, step);
+    while (nm_tape_exhausted(&inc->tape)) {
+        NM_TRY(tape_grow(inc, err));
+        x = run_step(inc, step);
+    }
+    *hidden = nm_tensor_mat(x);
+    return NM_OK;
+}
+
+nm_mat nm_incremental_output(const nm_incremental *inc, const void **bias)
+{
+    const nm_tensor *output_bias = nm_seq2seq_of(inc->model)->output_bias;
+    *bias = output_bias ? output_bias->data : NULL;
+    return nm_tensor_mat(inc->tables.output);
+}

@@ -1,0 +1,182 @@
+/* From hidden vectors to the best next words, in blocks of rows so that the log probabilities of a large batch never
+ * exist as a whole. */
+#include "decode/scorer.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { BLOCK_ROWS = 128 };
+
+static double number_at(const nm_scorer *scorer, const void *array, size_t i)
+{
+    return scorer->backend->dtype == NM_F64 ? ((const double *)array)[i] : (double)((const float *)array)[i];
+}
+
+static nm_status take_block(nm_scorer *scorer, nm_error *err)
+{
+    size_t unit = nm_dtype_bytes(scorer->backend->dtype), rows = BLOCK_ROWS;
+    size_t k = (size_t)scorer->k, words = (size_t)scorer->words;
+    void *columns;
+    NM_TRY(nm_backend_take(scorer->backend, rows * words * unit, &scorer->logits, err));
+    NM_TRY(nm_backend_take(scorer->backend, rows * k * unit, &scorer->top, err));
+    NM_TRY(nm_backend_take(scorer->backend, rows * unit, &scorer->eos_column, err));
+    NM_TRY(nm_backend_take(scorer->backend, rows * k * sizeof(int32_t), &columns, err));
+    scorer->top_columns = columns;
+    scorer->raw = nm_allocate(rows * (scorer->n_models > 1 ? words : k) * unit);
+    scorer->mixture = scorer->n_models > 1 ? nm_allocate(rows * words * sizeof(double)) : NULL;
+    return NM_OK;
+}
+
+nm_status nm_scorer_init(nm_scorer *scorer, nm_model *const *models, int32_t n_models, int32_t eos, int32_t k,
+                         nm_error *err)
+{
+    NM_ASSERT(n_models > 0);
+    int32_t words = models[0]->target_size;
+    *scorer = (nm_scorer){.backend = models[0]->backend,
+                          .models = nm_allocate((size_t)n_models * sizeof(nm_incremental *)),
+                          .of = nm_allocate((size_t)n_models * sizeof(nm_model *)),
+                          .n_models = n_models,
+                          .words = words,
+                          .eos = eos,
+                          .k = k < words ? k : words};
+    for (int32_t m = 0; m < n_models; m++) {
+        NM_ASSERT(models[m]->backend == scorer->backend && models[m]->target_size == words);
+        scorer->of[m] = models[m];
+        NM_TRY(nm_incremental_create(&scorer->models[m], models[m], err));
+    }
+    return take_block(scorer, err);
+}
+
+void nm_scorer_release(nm_scorer *scorer)
+{
+    for (int32_t m = 0; m < scorer->n_models; m++)
+        nm_incremental_free(scorer->models[m]);
+    void *device[] = {scorer->logits, scorer->top, scorer->eos_column, scorer->top_columns};
+    for (int i = 0; i < 4; i++)
+        if (device[i])
+            nm_backend_give(scorer->backend, device[i]);
+    free(scorer->models);
+    free(scorer->of);
+    free(scorer->raw);
+    free(scorer->mixture);
+    free(scorer->values);
+    free(scorer->eos_values);
+    free(scorer->columns);
+    *scorer = (nm_scorer){0};
+}
+
+nm_status nm_scorer_refresh(nm_scorer *scorer, nm_error *err)
+{
+    for (int32_t m = 0; m < scorer->n_models; m++)
+        NM_TRY(nm_incremental_refresh(scorer->models[m], err));
+    return NM_OK;
+}
+
+nm_status nm_scorer_start(nm_scorer *scorer, const nm_packing *sources, const int32_t *ids, nm_error *err)
+{
+    for (int32_t m = 0; m < scorer->n_models; m++)
+        NM_TRY(nm_incremental_start(scorer->models[m], sources, ids, err));
+    return NM_OK;
+}
+
+static void reserve_results(nm_scorer *scorer, int32_t n)
+{
+    if (n <= scorer->capacity)
+        return;
+    size_t rows = (size_t)n, k = (size_t)scorer->k;
+    scorer->values = nm_reallocate(scorer->values, rows * k * sizeof *scorer->values);
+    scorer->columns = nm_reallocate(scorer->columns, rows * k * sizeof *scorer->columns);
+    scorer->eos_values = nm_reallocate(scorer->eos_values, rows * sizeof *scorer->eos_values);
+    scorer->capacity = n;
+}
+
+/* Log probabilities of one model for rows of its hidden vectors, into scorer->logits. */
+static nm_mat log_probabilities(nm_scorer *scorer, int32_t m, nm_mat hidden, int32_t first, int32_t rows)
+{
+    nm_backend *b = scorer->backend;
+    const void *bias;
+    nm_mat weight = nm_incremental_output(scorer->models[m], &bias);
+    nm_mat logits = nm_mat_of(scorer->logits, rows, scorer->words);
+    nm_dropout none = {0};
+    hidden.data = (char *)hidden.data + (size_t)first * (size_t)hidden.stride * nm_dtype_bytes(b->dtype);
+    hidden.rows = rows;
+    b->k.linear(b, hidden, weight, bias, NM_ACT_NONE, &none, logits);
+    b->k.log_softmax(b, logits, scorer->of[m]->allowed, logits);
+    return logits;
+}
+
+static double log_add(double a, double c)
+{
+    double high = a > c ? a : c;
+    return high == -INFINITY ? high : high + log(exp(a - high) + exp(c - high));
+}
+
+/* mixture = log of the sum of the models' probabilities; no kernel adds logarithms, so this runs on the host */
+static void mix(nm_scorer *scorer, int32_t m, nm_mat logits)
+{
+    size_t n = (size_t)logits.rows * (size_t)logits.cols;
+    scorer->backend->k.download(scorer->backend, scorer->raw, logits.data,
+                                n * nm_dtype_bytes(scorer->backend->dtype));
+    for (size_t i = 0; i < n; i++) {
+        double value = number_at(scorer, scorer->raw, i);
+        scorer->mixture[i] = m == 0 ? value : log_add(scorer->mixture[i], value);
+    }
+}
+
+static void mixture_upload(nm_scorer *scorer, nm_mat logits)
+{
+    nm_backend *b = scorer->backend;
+    size_t n = (size_t)logits.rows * (size_t)logits.cols;
+    double share = log(scorer->n_models);
+    for (size_t i = 0; i < n; i++) {
+        if (b->dtype == NM_F64)
+            ((double *)scorer->raw)[i] = scorer->mixture[i] - share;
+        else
+            ((float *)scorer->raw)[i] = (float)(scorer->mixture[i] - share);
+    }
+    b->k.upload(b, logits.data, scorer->raw, n * nm_dtype_bytes(b->dtype));
+}
+
+static nm_status fetch(nm_scorer *scorer, nm_mat logits, int32_t first, nm_error *err)
+{
+    nm_backend *b = scorer->backend;
+    size_t unit = nm_dtype_bytes(b->dtype), k = (size_t)scorer->k, rows = (size_t)logits.rows;
+    double *values = scorer->values + (size_t)first * k;
+    b->k.top_k(b, logits, scorer->k, scorer->top, scorer->top_columns);
+    b->k.download(b, scorer->columns + (size_t)first * k, scorer->top_columns, rows * k * sizeof(int32_t));
+    b->k.download(b, scorer->raw, scorer->top, rows * k * unit);
+    for (size_t i = 0; i < rows * k; i++)
+        values[i] = number_at(scorer, scorer->raw, i);
+    b->k.scale(b, 1, nm_mat_columns(b, logits, scorer->eos, 1),
+               nm_mat_of(scorer->eos_column, logits.rows, 1));
+    b->k.download(b, scorer->raw, scorer->eos_column, rows * unit);
+    for (size_t i = 0; i < rows; i++) {
+        scorer->eos_values[(size_t)first + i] = number_at(scorer, scorer->raw, i);
+        if (!isfinite(values[i * k]) || isnan(scorer->eos_values[(size_t)first + i]))
+            return nm_fail(err, NM_DIVERGED, "the model's log probabilities are not finite");
+    }
+    return NM_OK;
+}
+
+nm_status nm_scorer_step(nm_scorer *scorer, const nm_decode_step *step, nm_error *err)
+{
+    nm_mat *hidden = nm_allocate((size_t)scorer->n_models * sizeof *hidden);
+    nm_status status = NM_OK;
+    for (int32_t m = 0; m < scorer->n_models && status == NM_OK; m++)
+        status = nm_incremental_step(scorer->models[m], step, &hidden[m], err);
+    reserve_results(scorer, step->n);
+    for (int32_t first = 0; first < step->n && status == NM_OK; first += BLOCK_ROWS) {
+        int32_t rows = step->n - first < BLOCK_ROWS ? step->n - first : BLOCK_ROWS;
+        nm_mat logits = {0};
+        for (int32_t m = 0; m < scorer->n_models; m++) {
+            logits = log_probabilities(scorer, m, hidden[m], first, rows);
+            if (scorer->n_models > 1)
+                mix(scorer, m, logits);
+        }
+        if (scorer->n_models > 1)
+            mixture_upload(scorer, logits);
+        status = fetch(scorer, logits, first, err);
+    }
+    free(hidden);
+    return status;
+}

@@ -1,0 +1,150 @@
+/* Bootstrap: see bootstrap.h. Koehn, "Statistical Significance Tests for Machine Translation Evaluation"
+ * (2004); the centred test follows Riezler and Maxwell (2005). */
+#include "metric/bootstrap.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "base/random.h"
+
+nm_bootstrap_config nm_bootstrap_default(void)
+{
+    return (nm_bootstrap_config){.n_draws = 1000, .seed = 1, .outside = 0.05};
+}
+
+static void add_row(nm_counts counts, size_t segment, int64_t *sum)
+{
+    const int64_t *row = counts.values + segment * (size_t)counts.n_counts;
+    for (int i = 0; i < counts.n_counts; i++)
+        sum[i] += row[i];
+}
+
+int64_t *nm_counts_sum(nm_counts counts)
+{
+    int64_t *sum = nm_allocate((size_t)counts.n_counts * sizeof *sum);
+    for (size_t i = 0; i < counts.n_segments; i++)
+        add_row(counts, i, sum);
+    return sum;
+}
+
+double nm_counts_score(nm_counts counts, nm_score_of_counts score, const void *context)
+{
+    int64_t *sum = nm_counts_sum(counts);
+    double value = score(sum, context);
+    free(sum);
+    return value;
+}
+
+/* Sums one draw of n segments from one or two systems; the same segments for both. */
+static void sum_draw(const nm_counts *systems, int n_systems, uint64_t seed, uint32_t draw, int64_t **sums)
+{
+    uint32_t n = (uint32_t)systems[0].n_segments;
+    for (int s = 0; s < n_systems; s++)
+        for (int i = 0; i < systems[s].n_counts; i++)
+            sums[s][i] = 0;
+    nm_random_words words = {{0}};
+    for (uint32_t i = 0; i < n; i++) {
+        if (i % 4 == 0)
+            words = nm_random4(seed, NM_RANDOM_BOOTSTRAP, 0, draw, i / 4);
+        uint32_t segment = nm_random_below(words.w[i % 4], 0, n);
+        for (int s = 0; s < n_systems; s++)
+            add_row(systems[s], segment, sums[s]);
+    }
+}
+
+/* scores[s][k] is the score of system s in draw k. */
+static void score_draws(const nm_counts *systems, int n_systems, nm_score_of_counts score,
+                        const void *context, const nm_bootstrap_config *config, double **scores)
+{
+    size_t row_bytes = (size_t)systems[0].n_counts * sizeof(int64_t);
+#pragma omp parallel
+    {
+        int64_t *sums[2] = {nm_allocate(row_bytes), nm_allocate(row_bytes)};
+#pragma omp for schedule(static)
+        for (int draw = 0; draw < config->n_draws; draw++) {
+            sum_draw(systems, n_systems, config->seed, (uint32_t)draw, sums);
+            for (int s = 0; s < n_systems; s++)
+                scores[s][draw] = score(sums[s], context);
+        }
+        free(sums[0]);
+        free(sums[1]);
+    }
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Mean and bounds; sorts the values. The bounds are those of sacreBLEU and Moses: 25th from either end of
+ * 1000. */
+static nm_interval interval_of(double *values, const nm_bootstrap_config *config)
+{
+    double sum = 0;
+    for (int k = 0; k < config->n_draws; k++)
+        sum += values[k];
+    qsort(values, (size_t)config->n_draws, sizeof *values, compare_doubles);
+    int cut = (int)((double)config->n_draws * config->outside / 2);
+    return (nm_interval){sum / config->n_draws, values[cut], values[config->n_draws - 1 - cut]};
+}
+
+static void check(nm_counts counts, const nm_bootstrap_config *config)
+{
+    NM_ASSERT(config->n_draws > 0 && config->outside >= 0 && config->outside < 1);
+    NM_ASSERT(counts.n_segments <= UINT32_MAX && counts.n_counts > 0);
+}
+
+nm_interval nm_bootstrap_interval(nm_counts counts, nm_score_of_counts score, const void *context,
+                                  const nm_bootstrap_config *config)
+{
+    check(counts, config);
+    double *scores = nm_allocate((size_t)config->n_draws * sizeof *scores);
+    score_draws(&counts, 1, score, context, config, &scores);
+    nm_interval interval = interval_of(scores, config);
+    free(scores);
+    return interval;
+}
+
+static double p_koehn(const double *a, const double *b, bool a_is_better, int n_draws)
+{
+    int lost = 0;
+    for (int k = 0; k < n_draws; k++)
+        lost += a_is_better ? !(a[k] > b[k]) : !(b[k] > a[k]);
+    return (double)lost / n_draws;
+}
+
+static double p_centred(const double *a, const double *b, double difference, int n_draws)
+{
+    double mean = 0;
+    int as_far = 0;
+    for (int k = 0; k < n_draws; k++)
+        mean += fabs(a[k] - b[k]);
+    mean /= n_draws;
+    for (int k = 0; k < n_draws; k++)
+        as_far += fabs(a[k] - b[k]) - mean >= fabs(difference);
+    return (double)as_far / n_draws;
+}
+
+nm_paired nm_bootstrap_paired(nm_counts a, nm_counts b, nm_score_of_counts score, const void *context,
+                              const nm_bootstrap_config *config)
+{
+    check(a, config);
+    NM_ASSERT(a.n_segments == b.n_segments && a.n_counts == b.n_counts);
+    int n = config->n_draws;
+    double *draws = nm_allocate(3 * (size_t)n * sizeof *draws);
+    double *scores[2] = {draws, draws + n}, *differences = draws + 2 * n;
+    nm_paired out = {.score_a = nm_counts_score(a, score, context),
+                     .score_b = nm_counts_score(b, score, context)};
+    score_draws((nm_counts[]){a, b}, 2, score, context, config, scores);
+    out.p = config->centred ? p_centred(scores[0], scores[1], out.score_a - out.score_b, n)
+                            : p_koehn(scores[0], scores[1], out.score_a >= out.score_b, n);
+    for (int k = 0; k < n; k++)
+        differences[k] = scores[0][k] - scores[1][k];
+    out.difference = interval_of(differences, config);
+    out.a = interval_of(scores[0], config);
+    out.b = interval_of(scores[1], config);
+    free(draws);
+    return out;
+}

@@ -1,0 +1,43 @@
+/* chrF (Popovic 2015) and chrF++ (Popovic 2017) with sacreBLEU 2.x's defaults: spaces removed, code points as
+ * characters, orders without n-grams on one side left out of the average. A row of counts per segment, so
+ * that corpus scores, bootstrap and paired tests share them. */
+#ifndef NM_CHRF_H
+#define NM_CHRF_H
+
+#include "norma/status.h"
+
+#define NM_CHRF_MAX_ORDER 8
+
+typedef struct nm_chrf_config {
+    int char_order, word_order; /* 6 and 0; word order 2 is chrF++. At most NM_CHRF_MAX_ORDER each. */
+    double beta;                /* 2: recall counts twice */
+    bool lowercase;             /* by Unicode */
+} nm_chrf_config;
+nm_chrf_config nm_chrf_default(void);
+
+/* A row is, for every order, characters first: n-grams of the hypothesis, of the reference, clipped matches.
+ */
+#define NM_CHRF_MAX_COUNTS (6 * NM_CHRF_MAX_ORDER)
+int nm_chrf_n_counts(const nm_chrf_config *config); /* 3 * (char_order + word_order) */
+
+/* A counter keeps the memory for one segment at a time; one for each thread. */
+typedef struct nm_chrf nm_chrf;
+nm_chrf *nm_chrf_create(const nm_chrf_config *config);
+void nm_chrf_free(nm_chrf *chrf);
+
+/* Counts one segment against the reference with which it scores best; texts end with NUL. */
+void nm_chrf_count(nm_chrf *chrf, const char *hypothesis, const char *const *references, int n_references,
+                   int64_t *counts);
+
+/* Score, 0 to 100, of a row or a sum of rows; context is a const nm_chrf_config *. Also for nm_bootstrap_*.
+ */
+double nm_chrf_of_counts(const int64_t *counts, const void *context);
+
+/* "chrF2|nrefs:1|... = 57.3" as sacreBLEU prints it. In heap memory; the caller frees. */
+char *nm_chrf_line(const nm_chrf_config *config, double score, int n_references);
+/* "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:norma-X". In heap memory; the caller frees. */
+char *nm_chrf_signature(const nm_chrf_config *config, int n_references);
+/* "chrF2", "chrF2++". In heap memory; the caller frees. */
+char *nm_chrf_name(const nm_chrf_config *config);
+
+#endif

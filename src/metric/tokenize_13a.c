@@ -1,0 +1,138 @@
+/* mteval-v13a's rules, each a pass over the text from left to right without overlaps, as a global
+ * substitution makes it; the order of the passes matters ("1..2"). All rules look at ASCII only, so bytes
+ * will do. */
+#include "metric/tokenize_13a.h"
+
+#include <string.h>
+
+static bool is_digit(char byte)
+{
+    return byte >= '0' && byte <= '9';
+}
+
+static bool is_point(char byte)
+{
+    return byte == '.' || byte == ',';
+}
+
+/* ASCII punctuation other than ' , - . and the space itself. */
+static bool is_mark(char byte)
+{
+    return (byte >= '{' && byte <= '~') || (byte >= '[' && byte <= '`') || (byte >= ' ' && byte <= '&') ||
+           (byte >= '(' && byte <= '+') || (byte >= ':' && byte <= '@') || byte == '/';
+}
+
+/* In place: every occurrence of what becomes by, which is no longer. */
+static void replace_all(nm_buffer *text, const char *what, const char *by)
+{
+    size_t what_bytes = strlen(what), by_bytes = strlen(by);
+    const char *from = text->data, *next;
+    char *to = text->data;
+    while ((next = strstr(from, what))) {
+        size_t before = (size_t)(next - from);
+        memmove(to, from, before);
+        memcpy(to + before, by, by_bytes);
+        to += before + by_bytes;
+        from = next + what_bytes;
+    }
+    size_t rest = strlen(from);
+    memmove(to, from, rest + 1);
+    text->bytes = (size_t)(to - text->data) + rest;
+}
+
+static void resolve_entities(nm_buffer *text)
+{
+    replace_all(text, "<skipped>", "");
+    replace_all(text, "-\n", "");
+    replace_all(text, "\n", " ");
+    if (!memchr(text->data, '&', text->bytes))
+        return;
+    replace_all(text, "&quot;", "\"");
+    replace_all(text, "&amp;", "&");
+    replace_all(text, "&lt;", "<");
+    replace_all(text, "&gt;", ">");
+}
+
+static void cut_marks(const nm_buffer *in, nm_buffer *out)
+{
+    for (const char *at = in->data; *at; at++) {
+        if (is_mark(*at))
+            nm_buffer_append(out, (char[]){' ', *at, ' '}, 3);
+        else
+            nm_buffer_append(out, at, 1);
+    }
+}
+
+/* A point or comma behind something that is no digit. */
+static void cut_points_after(const nm_buffer *in, nm_buffer *out)
+{
+    for (const char *at = in->data; *at;) {
+        if (!is_digit(at[0]) && is_point(at[1])) {
+            nm_buffer_append(out, (char[]){at[0], ' ', at[1], ' '}, 4);
+            at += 2;
+        } else {
+            nm_buffer_append(out, at++, 1);
+        }
+    }
+}
+
+/* A point or comma before something that is no digit. */
+static void cut_points_before(const nm_buffer *in, nm_buffer *out)
+{
+    for (const char *at = in->data; *at;) {
+        if (is_point(at[0]) && at[1] && !is_digit(at[1])) {
+            nm_buffer_append(out, (char[]){' ', at[0], ' ', at[1]}, 4);
+            at += 2;
+        } else {
+            nm_buffer_append(out, at++, 1);
+        }
+    }
+}
+
+static void cut_hyphens(const nm_buffer *in, nm_buffer *out)
+{
+    for (const char *at = in->data; *at;) {
+        if (is_digit(at[0]) && at[1] == '-') {
+            nm_buffer_append(out, (char[]){at[0], ' ', at[1], ' '}, 4);
+            at += 2;
+        } else {
+            nm_buffer_append(out, at++, 1);
+        }
+    }
+}
+
+/* Words of in, joined by single spaces. */
+static void append_words(const nm_buffer *in, nm_buffer *out)
+{
+    size_t start = out->bytes;
+    nm_buffer_append(out, "", 0);
+    for (const char *at = in->data; *at;) {
+        size_t space = 0;
+        const char *word = at;
+        while (*at && !(space = nm_space_length(at)))
+            at++;
+        if (at > word && out->bytes > start)
+            nm_buffer_append(out, " ", 1);
+        nm_buffer_append(out, word, (size_t)(at - word));
+        at += space;
+    }
+}
+
+void nm_tokenize_13a(const char *text, nm_buffer *scratch, nm_buffer *out)
+{
+    nm_buffer other = {0};
+    nm_buffer_clear(scratch);
+    nm_buffer_append(scratch, " ", 1);
+    nm_buffer_append(scratch, text, strlen(text));
+    resolve_entities(scratch);
+    nm_buffer_append(scratch, " ", 1);
+    cut_marks(scratch, &other);
+    nm_buffer_clear(scratch);
+    cut_points_after(&other, scratch);
+    nm_buffer_clear(&other);
+    cut_points_before(scratch, &other);
+    nm_buffer_clear(scratch);
+    cut_hyphens(&other, scratch);
+    append_words(scratch, out);
+    nm_buffer_release(&other);
+}

@@ -1,0 +1,55 @@
+#include "model/model.h"
+
+#include <stdlib.h>
+
+void nm_model_options_add(nm_options *options, const nm_model_type *type)
+{
+    nm_options_add(options, "model", type->options, type->presets, type->config_size);
+    nm_norm_options_add(options);
+}
+
+nm_status nm_model_create(nm_model **out, const nm_model_type *type, nm_backend *backend,
+                          const nm_options *options, const nm_model_sizes *sizes, bool with_grads,
+                          nm_error *err)
+{
+    nm_model *model = nm_allocate(sizeof *model);
+    *model = (nm_model){.type = type,
+                        .backend = backend,
+                        .options = options,
+                        .config = nm_options_find(options, "model"),
+                        .source_size = sizes->source,
+                        .target_size = sizes->target,
+                        .warmup_steps = sizes->warmup_steps};
+    nm_params_init(&model->params, backend);
+    nm_status status = type->build(model, err);
+    if (status == NM_OK)
+        status = nm_params_allocate(&model->params, with_grads, err);
+    if (status == NM_OK && type->ready)
+        status = type->ready(model, err);
+    if (status != NM_OK) {
+        nm_model_free(model);
+        return status;
+    }
+    *out = model;
+    return NM_OK;
+}
+
+void nm_model_free(nm_model *model)
+{
+    if (!model)
+        return;
+    model->type->release(model);
+    if (model->allowed)
+        nm_backend_give(model->backend, model->allowed);
+    nm_params_release(&model->params);
+    free(model);
+}
+
+nm_status nm_model_allow(nm_model *model, const uint8_t *allowed, nm_error *err)
+{
+    void *device;
+    NM_TRY(nm_backend_take(model->backend, (size_t)model->target_size, &device, err));
+    model->allowed = device;
+    model->backend->k.upload(model->backend, device, allowed, (size_t)model->target_size);
+    return NM_OK;
+}

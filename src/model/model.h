@@ -1,0 +1,56 @@
+/* A model turns a batch into hidden vectors and says which matrix maps them to the vocabulary. What kind it
+ * is, is known to its own file alone (nm_model_type). */
+#ifndef NM_MODEL_H
+#define NM_MODEL_H
+
+#include "data/batch.h"
+#include "nn/params.h"
+
+typedef struct nm_model nm_model;
+
+typedef struct nm_model_output {
+    nm_tensor *hidden;        /* [target tokens, d] */
+    nm_tensor *weight, *bias; /* [V, d], [1, V] or NULL: logits = hidden weight^T + bias */
+} nm_model_output;
+
+typedef struct nm_model_type {
+    const char *name;
+    const nm_option *options; /* section [model] */
+    const nm_preset *presets;
+    size_t config_size;
+    nm_status (*build)(nm_model *model, nm_error *err); /* registers parameters and norms by name */
+    nm_status (*ready)(nm_model *model, nm_error *err); /* after memory is there: tables; may be NULL */
+    nm_model_output (*forward)(nm_model *model, nm_tape *tape, const nm_batch *batch);
+    void (*release)(nm_model *model);
+} nm_model_type;
+
+struct nm_model {
+    const nm_model_type *type;
+    nm_backend *backend;
+    const nm_options *options; /* [model], [norm.*]; must outlive the model */
+    const void *config;
+    nm_params params;
+    int32_t source_size, target_size; /* vocabularies */
+    int32_t warmup_steps;             /* of the learning rate: norms with "lr" warm-up take it */
+    uint8_t *allowed;                 /* device [target_size]: words that may be output; NULL: all */
+    void *parts;                      /* the type's own */
+};
+
+/* Registers [model] of the type and [norm.*]. */
+void nm_model_options_add(nm_options *options, const nm_model_type *type);
+
+typedef struct nm_model_sizes {
+    int32_t source, target, warmup_steps;
+} nm_model_sizes;
+
+/* Builds with zero parameters; nm_params_initialize or a checkpoint fills them. Free with nm_model_free. */
+nm_status nm_model_create(nm_model **model, const nm_model_type *type, nm_backend *backend,
+                          const nm_options *options, const nm_model_sizes *sizes, bool with_grads,
+                          nm_error *err);
+void nm_model_free(nm_model *model);
+/* Only these words (host [target_size], 1 or 0) may be output. */
+nm_status nm_model_allow(nm_model *model, const uint8_t *allowed, nm_error *err);
+
+extern const nm_model_type nm_model_seq2seq;
+
+#endif

@@ -1,0 +1,209 @@
+/* The encoder-decoder Transformer (Vaswani et al. 2017) as the three papers vary it: norm per site, pre- or
+ * post-norm, FixNorm, tied embeddings, the position tables and initializations of fairseq and of Nguyen and
+ * Salazar 2019. */
+#include "model/seq2seq.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/positions.h"
+
+#define ROW(field, initial, min, max, help) NM_OPTION(nm_seq2seq_config, field, initial, min, max, help)
+#define PICK(field, initial, choices, help) NM_CHOICE(nm_seq2seq_config, field, initial, choices, help)
+
+/* clang-format off */
+static const nm_option seq2seq_options[] = {
+    PICK(preset, "small", "tiny|small|iwslt|base|big|tears", "sizes, dropout and habits of a known model"),
+    ROW(width, "256", 2, 65536, "features per token (d)"),
+    ROW(ff, "1024", 1, 1 << 20, "width of the feed-forward layer"),
+    ROW(heads, "4", 1, 1024, "attention heads"),
+    ROW(encoder_layers, "3", 1, 1000, "encoder layers"),
+    ROW(decoder_layers, "3", 1, 1000, "decoder layers"),
+    PICK(placement, "pre", "pre|post", "norm before each sublayer (and behind the last) or after each residual sum"),
+    ROW(norm, "layer", 0, 0, "normalization of every site that names none"),
+    ROW(encoder_norm, "", 0, 0, "of the encoder's sublayers; empty: as norm"),
+    ROW(encoder_final_norm, "", 0, 0, "behind the encoder (pre-norm); empty: as encoder_norm"),
+    ROW(decoder_norm, "", 0, 0, "of the decoder's sublayers; empty: as norm, but layer where norm uses batch statistics, as in the papers"),
+    ROW(decoder_final_norm, "", 0, 0, "behind the decoder (pre-norm); empty: as decoder_norm"),
+    ROW(fixnorm, "false", 0, 1, "embeddings of length 1 (Nguyen and Salazar 2019, 2.2)"),
+    PICK(init, "fairseq", "xavier-normal|small|fairseq|rbn", "initialization (Xavier normal, SmallInit, fairseq's, RBN's)"),
+    PICK(tied, "all", "all|decoder|none", "which of source, target and output embeddings are one matrix"),
+    ROW(output_bias, "false", 0, 1, "a bias on the output logits"),
+    PICK(positions, "fairseq", "fairseq|tears", "sinusoid table"),
+    ROW(max_positions, "1024", 8, 1 << 20, "longest sequence in tokens"),
+    ROW(dropout, "0.3", 0, 0.99, "on every sublayer's output"),
+    ROW(attention_dropout, "0.1", 0, 0.99, "on attention weights"),
+    ROW(relu_dropout, "0.1", 0, 0.99, "behind the feed-forward activation"),
+    ROW(embedding_dropout, "0.3", 0, 0.99, "on the sum of embedding and position"),
+    {0}};
+
+static const nm_preset seq2seq_presets[] = {
+    {"tiny", "width=128 ff=512 heads=4 encoder_layers=2 decoder_layers=2 dropout=0.1 attention_dropout=0 relu_dropout=0 embedding_dropout=0.1", "for demos and tests"},
+    {"small", "width=256 ff=1024 heads=4 encoder_layers=3 decoder_layers=3 dropout=0.3 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.3", "some 30,000 sentence pairs on a laptop"},
+    {"iwslt", "width=512 ff=1024 heads=4 encoder_layers=6 decoder_layers=6 dropout=0.3 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.3", "transformer_iwslt_de_en of the PN and RBN papers"},
+    {"base", "width=512 ff=2048 heads=8 encoder_layers=6 decoder_layers=6 dropout=0.1 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1", "transformer_wmt_en_de"},
+    {"big", "width=1024 ff=4096 heads=16 encoder_layers=6 decoder_layers=6 dropout=0.3 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.3", "transformer_wmt_en_de_big"},
+    {"tears", "width=512 ff=2048 heads=8 encoder_layers=6 decoder_layers=6 dropout=0.3 attention_dropout=0.3 relu_dropout=0.3 embedding_dropout=0.3 init=small positions=tears output_bias=true", "Transformers without Tears, low-resource"},
+    {0}};
+/* clang-format on */
+
+/* ---- building ---- */
+
+static const char *or_else(const char *chosen, const char *otherwise)
+{
+    return *chosen ? chosen : otherwise;
+}
+
+static const char *decoder_default(const nm_seq2seq_config *c)
+{
+    const nm_norm_type *type = nm_norm_type_find(c->norm);
+    return type && type->traits & NM_USES_BATCH ? "layer" : c->norm;
+}
+
+static nm_init_scheme scheme_of(const char *init)
+{
+    static const char *const names[] = {"xavier-normal", "small", "fairseq", "rbn"};
+    int i = 0;
+    while (strcmp(names[i], init))
+        i++;
+    return (nm_init_scheme)i;
+}
+
+static nm_stack_config stack_config(const nm_model *model, bool decoder)
+{
+    const nm_seq2seq_config *c = model->config;
+    const char *norm =
+        decoder ? or_else(c->decoder_norm, decoder_default(c)) : or_else(c->encoder_norm, c->norm);
+    return (nm_stack_config){.width = (int32_t)c->width,
+                             .ff = (int32_t)c->ff,
+                             .heads = (int32_t)c->heads,
+                             .layers = (int32_t)(decoder ? c->decoder_layers : c->encoder_layers),
+                             .pre_norm = !strcmp(c->placement, "pre"),
+                             .decoder = decoder,
+                             .init = scheme_of(c->init),
+                             .drop = c->dropout,
+                             .attention_drop = c->attention_dropout,
+                             .relu_drop = c->relu_dropout,
+                             .norm = norm,
+                             .final_norm =
+                                 or_else(decoder ? c->decoder_final_norm : c->encoder_final_norm, norm),
+                             .warmup_steps = model->warmup_steps,
+                             .prefix = decoder ? "dec" : "enc"};
+}
+
+static void build_tables(nm_model *model, nm_seq2seq *s)
+{
+    const nm_seq2seq_config *c = model->config;
+    int32_t d = (int32_t)c->width;
+    nm_init init = c->fixnorm ? (nm_init){NM_INIT_UNIFORM, 0.01} : (nm_init){NM_INIT_NORMAL, 1 / sqrt(d)};
+    nm_params *params = &model->params;
+    bool shared = !strcmp(c->tied, "all"), tied = strcmp(c->tied, "none") != 0;
+    s->source_table =
+        nm_params_add(params, model->source_size, d, init, shared ? "embed.weight" : "enc.embed.weight");
+    s->target_table =
+        shared ? s->source_table : nm_params_add(params, model->target_size, d, init, "dec.embed.weight");
+    s->output_weight =
+        tied ? s->target_table : nm_params_add(params, model->target_size, d, init, "output.weight");
+    if (c->output_bias)
+        s->output_bias =
+            nm_params_add(params, 1, model->target_size, (nm_init){NM_INIT_CONSTANT, 0}, "output.bias");
+}
+
+static nm_status seq2seq_build(nm_model *model, nm_error *err)
+{
+    const nm_seq2seq_config *c = model->config;
+    nm_seq2seq *s = model->parts = nm_allocate(sizeof *s);
+    if (c->width % c->heads)
+        return nm_fail(err, NM_USAGE, "model.width = %lld is no multiple of model.heads = %lld",
+                       (long long)c->width, (long long)c->heads);
+    if (!strcmp(c->tied, "all") && model->source_size != model->target_size)
+        return nm_fail(
+            err, NM_MISMATCH,
+            "model.tied = all needs one joint dictionary, but source has %d words and target %d: prepare "
+            "with a joint dictionary or set model.tied = decoder",
+            model->source_size, model->target_size);
+    build_tables(model, s);
+    nm_stack_config encoder = stack_config(model, false), decoder = stack_config(model, true);
+    NM_TRY(nm_stack_build(&s->encoder, &encoder, &model->params, model->options, err));
+    return nm_stack_build(&s->decoder, &decoder, &model->params, model->options, err);
+}
+
+static nm_status seq2seq_ready(nm_model *model, nm_error *err)
+{
+    const nm_seq2seq_config *c = model->config;
+    nm_seq2seq *s = model->parts;
+    int32_t rows = (int32_t)c->max_positions, d = (int32_t)c->width;
+    void *table;
+    NM_TRY(nm_backend_take(model->backend, (size_t)rows * (size_t)d * nm_dtype_bytes(model->backend->dtype),
+                           &table, err));
+    s->positions = nm_mat_of(table, rows, d);
+    nm_positions_fill(model->backend,
+                      strcmp(c->positions, "tears") ? NM_POSITIONS_FAIRSEQ : NM_POSITIONS_TEARS, rows, d,
+                      table);
+    return NM_OK;
+}
+
+static void seq2seq_release(nm_model *model)
+{
+    nm_seq2seq *s = model->parts;
+    if (s->positions.data)
+        nm_backend_give(model->backend, s->positions.data);
+    nm_stack_release(&s->encoder);
+    nm_stack_release(&s->decoder);
+    free(s);
+}
+
+/* ---- running ---- */
+
+nm_seq2seq_tables nm_seq2seq_tables_of(nm_model *model, nm_tape *tape)
+{
+    nm_seq2seq *s = model->parts;
+    nm_seq2seq_tables tables = {s->source_table, s->target_table, s->output_weight};
+    if (!nm_seq2seq_config_of(model)->fixnorm)
+        return tables;
+    tables.source = nm_unit_rows(tape, s->source_table);
+    tables.target = s->target_table == s->source_table ? tables.source : nm_unit_rows(tape, s->target_table);
+    tables.output =
+        s->output_weight == s->target_table ? tables.target : nm_unit_rows(tape, s->output_weight);
+    return tables;
+}
+
+nm_tensor *nm_seq2seq_embed(nm_model *model, nm_tape *tape, nm_tensor *table, const int32_t *ids,
+                            const int32_t *pos, int32_t n)
+{
+    const nm_seq2seq_config *c = model->config;
+    return nm_embed(tape, table, ids, pos, n, sqrt((double)c->width), &nm_seq2seq_of(model)->positions,
+                    c->embedding_dropout);
+}
+
+nm_tensor *nm_seq2seq_encode(nm_model *model, nm_tape *tape, nm_tensor *table, const int32_t *ids,
+                             const int32_t *pos, const nm_packing *packing)
+{
+    nm_tensor *x = nm_seq2seq_embed(model, tape, table, ids, pos, packing->n_tokens);
+    return nm_stack_forward(tape, &nm_seq2seq_of(model)->encoder, x, packing, NULL, NULL);
+}
+
+static nm_model_output seq2seq_forward(nm_model *model, nm_tape *tape, const nm_batch *batch)
+{
+    nm_seq2seq *s = model->parts;
+    nm_packing source = nm_tape_packing(tape, &batch->source), target = nm_tape_packing(tape, &batch->target);
+    nm_seq2seq_tables tables = nm_seq2seq_tables_of(model, tape);
+    nm_tensor *memory =
+        nm_seq2seq_encode(model, tape, tables.source, batch->source_ids, batch->source_pos, &source);
+    nm_tensor *y =
+        nm_seq2seq_embed(model, tape, tables.target, batch->target_in, batch->target_pos, target.n_tokens);
+    y = nm_stack_forward(tape, &s->decoder, y, &target, memory, &source);
+    return (nm_model_output){y, tables.output, s->output_bias};
+}
+
+const nm_model_type nm_model_seq2seq = {
+    .name = "seq2seq",
+    .options = seq2seq_options,
+    .presets = seq2seq_presets,
+    .config_size = sizeof(nm_seq2seq_config),
+    .build = seq2seq_build,
+    .ready = seq2seq_ready,
+    .forward = seq2seq_forward,
+    .release = seq2seq_release,
+};

@@ -1,0 +1,199 @@
+#include "nn/params.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+
+enum { ALIGN_ELEMENTS = 16 };
+
+void nm_params_init(nm_params *params, nm_backend *backend)
+{
+    *params = (nm_params){.backend = backend};
+}
+
+void nm_params_release(nm_params *params)
+{
+    for (size_t i = 0; i < params->n; i++) {
+        free((void *)(uintptr_t)params->list[i]->tensor.name);
+        free(params->list[i]);
+    }
+    for (size_t i = 0; i < params->n_norms; i++) {
+        free((void *)(uintptr_t)params->norms[i]->place.name);
+        free(params->norms[i]);
+    }
+    void *slabs[] = {params->values, params->grads, params->state};
+    for (size_t i = 0; i < 3; i++)
+        if (slabs[i])
+            nm_backend_give(params->backend, slabs[i]);
+    free(params->list);
+    free(params->norms);
+    *params = (nm_params){0};
+}
+
+static nm_param *add_named(nm_params *params, int32_t rows, int32_t cols, nm_init init, char *name)
+{
+    NM_ASSERT(!params->values && !nm_params_find(params, name));
+    nm_param *param = nm_allocate(sizeof *param);
+    *param = (nm_param){
+        .tensor = {.rows = rows, .cols = cols, .name = name}, .init = init, .offset = params->n_elements};
+    size_t elements = (size_t)rows * (size_t)cols;
+    params->n_elements += (elements + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
+    NM_GROW(params->list, params->n, params->capacity);
+    params->list[params->n++] = param;
+    return param;
+}
+
+nm_tensor *nm_params_add(nm_params *params, int32_t rows, int32_t cols, nm_init init, const char *name_format,
+                         ...)
+{
+    char name[128];
+    va_list args;
+    va_start(args, name_format);
+    vsnprintf(name, sizeof name, name_format, args);
+    va_end(args);
+    return &add_named(params, rows, cols, init, nm_duplicate(name))->tensor;
+}
+
+nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_options *options,
+                             const nm_norm_place *place, nm_norm **out, nm_error *err)
+{
+    char section[64];
+    snprintf(section, sizeof section, "norm.%s", type);
+    nm_norm *norm = nm_allocate(sizeof *norm);
+    nm_norm_place here = *place;
+    here.name = nm_duplicate(place->name);
+    nm_status status = nm_norm_prepare(norm, type, nm_options_find(options, section), &here, err);
+    if (status != NM_OK) {
+        free((void *)(uintptr_t)here.name);
+        free(norm);
+        return status;
+    }
+    norm->place.name = here.name;
+    for (int i = 0; i < norm->shape.n_params; i++) {
+        const nm_norm_vector *v = &norm->shape.params[i];
+        nm_param *param = add_named(params, 1, v->length, (nm_init){NM_INIT_CONSTANT, v->initial},
+                                    nm_format("%s.%s", place->name, v->name));
+        param->fixed = v->fixed;
+    }
+    for (int i = 0; i < norm->shape.n_state; i++) {
+        size_t length = (size_t)norm->shape.state[i].length;
+        params->n_state += (length + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
+    }
+    NM_GROW(params->norms, params->n_norms, params->norms_capacity);
+    params->norms[params->n_norms++] = *out = norm;
+    return NM_OK;
+}
+
+static void bind_norms(nm_params *params)
+{
+    size_t unit = nm_dtype_bytes(params->backend->dtype);
+    char *state = params->state;
+    for (size_t n = 0; n < params->n_norms; n++) {
+        nm_norm *norm = params->norms[n];
+        for (int i = 0; i < norm->shape.n_params; i++) {
+            char name[160];
+            snprintf(name, sizeof name, "%s.%s", norm->place.name, norm->shape.params[i].name);
+            nm_param *param = nm_params_find(params, name);
+            norm->params[i] = param->tensor.data;
+            norm->param_grads[i] = param->fixed ? NULL : param->tensor.grad;
+        }
+        for (int i = 0; i < norm->shape.n_state; i++) {
+            size_t length = (size_t)norm->shape.state[i].length;
+            norm->state[i] = state;
+            state += (length + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS * unit;
+        }
+    }
+}
+
+nm_status nm_params_allocate(nm_params *params, bool with_grads, nm_error *err)
+{
+    size_t unit = nm_dtype_bytes(params->backend->dtype);
+    NM_TRY(nm_backend_take(params->backend, params->n_elements * unit, &params->values, err));
+    if (with_grads)
+        NM_TRY(nm_backend_take(params->backend, params->n_elements * unit, &params->grads, err));
+    if (params->n_state)
+        NM_TRY(nm_backend_take(params->backend, params->n_state * unit, &params->state, err));
+    for (size_t i = 0; i < params->n; i++) {
+        nm_param *param = params->list[i];
+        param->tensor.data = (char *)params->values + param->offset * unit;
+        param->tensor.grad = with_grads ? (char *)params->grads + param->offset * unit : NULL;
+        param->tensor.grad_started = true;
+    }
+    bind_norms(params);
+    return NM_OK;
+}
+
+static double first_value(nm_init init, uint64_t seed, uint32_t site, uint64_t index)
+{
+    if (init.kind == NM_INIT_CONSTANT)
+        return init.scale;
+    nm_random_words words = nm_random4(seed, NM_RANDOM_INIT, site, 0, index);
+    if (init.kind == NM_INIT_NORMAL)
+        return init.scale * nm_random_normal(words.w[0], words.w[1]);
+    return init.scale * (2 * nm_random_unit(words.w[0]) - 1);
+}
+
+void nm_params_initialize(nm_params *params, uint64_t seed)
+{
+    nm_backend *b = params->backend;
+    size_t unit = nm_dtype_bytes(b->dtype);
+    for (size_t i = 0; i < params->n; i++) {
+        nm_param *param = params->list[i];
+        size_t elements = (size_t)param->tensor.rows * (size_t)param->tensor.cols;
+        void *host = nm_allocate(elements * unit);
+        for (size_t e = 0; e < elements; e++) {
+            double value = first_value(param->init, seed, (uint32_t)i, e);
+            if (b->dtype == NM_F64)
+                ((double *)host)[e] = value;
+            else
+                ((float *)host)[e] = (float)value;
+        }
+        b->k.upload(b, param->tensor.data, host, elements * unit);
+        free(host);
+    }
+    for (size_t n = 0; n < params->n_norms; n++)
+        nm_norm_initialize(params->norms[n], b);
+}
+
+nm_param *nm_params_find(const nm_params *params, const char *name)
+{
+    for (size_t i = 0; i < params->n; i++)
+        if (!strcmp(params->list[i]->tensor.name, name))
+            return params->list[i];
+    return NULL;
+}
+
+size_t nm_params_learned(const nm_params *params)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < params->n; i++)
+        if (!params->list[i]->fixed)
+            total += (size_t)params->list[i]->tensor.rows * (size_t)params->list[i]->tensor.cols;
+    return total;
+}
+
+size_t nm_params_bytes(const nm_params *params)
+{
+    return params->n_elements * nm_dtype_bytes(params->backend->dtype);
+}
+
+size_t nm_params_counters_get(const nm_params *params, int64_t *counters)
+{
+    size_t total = 0;
+    for (size_t n = 0; n < params->n_norms; n++)
+        for (int i = 0; i < params->norms[n]->shape.n_counters; i++, total++)
+            if (counters)
+                counters[total] = params->norms[n]->counters[i];
+    return total;
+}
+
+void nm_params_counters_set(nm_params *params, const int64_t *counters)
+{
+    for (size_t n = 0; n < params->n_norms; n++)
+        for (int i = 0; i < params->norms[n]->shape.n_counters; i++)
+            params->norms[n]->counters[i] = *counters++;
+}

@@ -1,0 +1,56 @@
+/* The parameters of a model: named matrices in one slab, their gradients in another of the same layout, and
+ * the norms with their running state. Update, clipping and checkpoint are one loop or one write each. */
+#ifndef NM_PARAMS_H
+#define NM_PARAMS_H
+
+#include "tape/tape.h"
+
+typedef enum nm_init_kind { NM_INIT_CONSTANT, NM_INIT_NORMAL, NM_INIT_UNIFORM } nm_init_kind;
+
+/* scale: the constant, the standard deviation, or half the width of U(-scale, scale) */
+typedef struct nm_init {
+    nm_init_kind kind;
+    double scale;
+} nm_init;
+
+typedef struct nm_param {
+    nm_tensor tensor; /* first: a parameter is used as a tensor */
+    nm_init init;
+    size_t offset; /* elements from the slab's begin */
+    bool fixed;    /* not learned: no gradient, no update */
+} nm_param;
+
+typedef struct nm_params {
+    nm_backend *backend;
+    nm_param **list;
+    size_t n, capacity;
+    nm_norm **norms;
+    size_t n_norms, norms_capacity;
+    void *values, *grads, *state; /* device slabs */
+    size_t n_elements, n_state;   /* elements, counting the gaps that align each vector */
+} nm_params;
+
+void nm_params_init(nm_params *params, nm_backend *backend);
+void nm_params_release(nm_params *params);
+
+/* Registers a matrix (rows = 1: a vector); memory comes with nm_params_allocate. The tensor stays where it
+ * is. */
+nm_tensor *nm_params_add(nm_params *params, int32_t rows, int32_t cols, nm_init init, const char *name_format,
+                         ...) __attribute__((format(printf, 5, 6)));
+/* Registers a norm of the type at this place; its vectors become parameters "PLACE.weight" and so on. */
+nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_options *options,
+                             const nm_norm_place *place, nm_norm **norm, nm_error *err);
+/* Takes the slabs and writes the first values, drawn from seed and each parameter's place in the list. */
+nm_status nm_params_allocate(nm_params *params, bool with_grads, nm_error *err);
+void nm_params_initialize(nm_params *params, uint64_t seed);
+
+nm_param *nm_params_find(const nm_params *params, const char *name); /* NULL when unknown */
+size_t nm_params_learned(const nm_params *params);                   /* number of learned numbers */
+size_t nm_params_bytes(const nm_params *params);                     /* of the value slab */
+
+/* Counters of all norms, for a dry run that must leave no trace. The first returns how many there are;
+ * counters may be NULL. */
+size_t nm_params_counters_get(const nm_params *params, int64_t *counters);
+void nm_params_counters_set(nm_params *params, const int64_t *counters);
+
+#endif

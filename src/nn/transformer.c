@@ -1,0 +1,203 @@
+#include "nn/transformer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- initialization: Nguyen and Salazar 2019, section 2.1 and table 2; fairseq; RBN's encoder feed-forward
+ * ---- */
+
+static const nm_init zeros = {NM_INIT_CONSTANT, 0};
+
+static nm_init xavier_normal(double fan_in, double fan_out)
+{
+    return (nm_init){NM_INIT_NORMAL, sqrt(2 / (fan_in + fan_out))};
+}
+
+static nm_init xavier_uniform(double fan_in, double fan_out, double gain)
+{
+    return (nm_init){NM_INIT_UNIFORM, gain * sqrt(6 / (fan_in + fan_out))};
+}
+
+static nm_init attention_init(const nm_stack_config *c, bool output)
+{
+    switch (c->init) {
+    case NM_SCHEME_XAVIER_NORMAL:
+        return xavier_normal(c->width, c->width);
+    case NM_SCHEME_SMALL:
+        return xavier_normal(c->width, 4 * c->width);
+    default:
+        return xavier_uniform(c->width, c->width, output ? 1 : sqrt(0.5));
+    }
+}
+
+/* fairseq leaves the q, k, v biases at its framework's default */
+static nm_init attention_bias_init(const nm_stack_config *c)
+{
+    bool uniform = c->init == NM_SCHEME_FAIRSEQ || c->init == NM_SCHEME_RBN;
+    return uniform ? (nm_init){NM_INIT_UNIFORM, 1 / sqrt(c->width)} : zeros;
+}
+
+static bool default_linear(const nm_stack_config *c)
+{
+    return c->init == NM_SCHEME_RBN && !c->decoder;
+}
+
+static nm_init ffn_init(const nm_stack_config *c, double fan_in, double fan_out)
+{
+    if (default_linear(c))
+        return (nm_init){NM_INIT_UNIFORM, 1 / sqrt(fan_in)};
+    bool uniform = c->init == NM_SCHEME_FAIRSEQ || c->init == NM_SCHEME_RBN;
+    return uniform ? xavier_uniform(fan_in, fan_out, 1) : xavier_normal(fan_in, fan_out);
+}
+
+static nm_init ffn_bias_init(const nm_stack_config *c, double fan_in)
+{
+    return default_linear(c) ? (nm_init){NM_INIT_UNIFORM, 1 / sqrt(fan_in)} : zeros;
+}
+
+/* ---- building ---- */
+
+typedef struct builder {
+    const nm_stack_config *config;
+    nm_params *params;
+    const nm_options *options;
+    nm_error *err;
+    int layer;
+} builder;
+
+/* final: the norm behind the last layer; last: in post-norm the last sublayer's norm plays that part */
+static nm_status add_norm(builder *to, const char *type, const char *place_name, bool final, bool last,
+                          nm_norm **norm)
+{
+    const nm_stack_config *c = to->config;
+    nm_norm_place place = {.name = place_name,
+                           .width = c->width,
+                           .heads = c->heads,
+                           .warmup_steps = c->warmup_steps,
+                           .encoder_final = final && !c->decoder,
+                           .feeds_output = c->decoder && (final || last)};
+    return nm_params_add_norm(to->params, type, to->options, &place, norm, to->err);
+}
+
+static nm_status build_attention(builder *to, const char *part, bool cross, nm_sublayer_attention *attention)
+{
+    const nm_stack_config *c = to->config;
+    char at[64], name[96];
+    snprintf(at, sizeof at, "%s.%d.%s", c->prefix, to->layer, part);
+    snprintf(name, sizeof name, "%s.norm", at);
+    int32_t d = c->width;
+    NM_TRY(add_norm(to, c->norm, name, false, false, &attention->norm));
+    int32_t rows = cross ? d : 3 * d;
+    const char *in = cross ? "q" : "qkv";
+    attention->in_weight =
+        nm_params_add(to->params, rows, d, attention_init(c, false), "%s.%s.weight", at, in);
+    attention->in_bias = nm_params_add(to->params, 1, rows, attention_bias_init(c), "%s.%s.bias", at, in);
+    if (cross) {
+        attention->kv_weight =
+            nm_params_add(to->params, 2 * d, d, attention_init(c, false), "%s.kv.weight", at);
+        attention->kv_bias = nm_params_add(to->params, 1, 2 * d, attention_bias_init(c), "%s.kv.bias", at);
+    }
+    attention->out_weight = nm_params_add(to->params, d, d, attention_init(c, true), "%s.out.weight", at);
+    attention->out_bias = nm_params_add(to->params, 1, d, zeros, "%s.out.bias", at);
+    return NM_OK;
+}
+
+static nm_status build_ffn(builder *to, nm_sublayer_ffn *ffn)
+{
+    const nm_stack_config *c = to->config;
+    char at[64], name[96];
+    snprintf(at, sizeof at, "%s.%d.ffn", c->prefix, to->layer);
+    snprintf(name, sizeof name, "%s.norm", at);
+    NM_TRY(add_norm(to, c->norm, name, false, !c->pre_norm && to->layer == c->layers - 1, &ffn->norm));
+    int32_t d = c->width, ff = c->ff;
+    ffn->in_weight = nm_params_add(to->params, ff, d, ffn_init(c, d, ff), "%s.in.weight", at);
+    ffn->in_bias = nm_params_add(to->params, 1, ff, ffn_bias_init(c, d), "%s.in.bias", at);
+    ffn->out_weight = nm_params_add(to->params, d, ff, ffn_init(c, ff, d), "%s.out.weight", at);
+    ffn->out_bias = nm_params_add(to->params, 1, d, ffn_bias_init(c, ff), "%s.out.bias", at);
+    return NM_OK;
+}
+
+nm_status nm_stack_build(nm_stack *stack, const nm_stack_config *config, nm_params *params,
+                         const nm_options *options, nm_error *err)
+{
+    *stack = (nm_stack){.config = *config, .layers = nm_allocate((size_t)config->layers * sizeof(nm_layer))};
+    builder to = {config, params, options, err, 0};
+    for (; to.layer < config->layers; to.layer++) {
+        nm_layer *layer = &stack->layers[to.layer];
+        NM_TRY(build_attention(&to, "self", false, &layer->self));
+        if (config->decoder)
+            NM_TRY(build_attention(&to, "cross", true, &layer->cross));
+        NM_TRY(build_ffn(&to, &layer->ffn));
+    }
+    char name[64];
+    snprintf(name, sizeof name, "%s.final.norm", config->prefix);
+    return config->pre_norm ? add_norm(&to, config->final_norm, name, true, false, &stack->final_norm)
+                            : NM_OK;
+}
+
+void nm_stack_release(nm_stack *stack)
+{
+    free(stack->layers);
+    *stack = (nm_stack){0};
+}
+
+/* ---- running ---- */
+
+nm_tensor *nm_sublayer_before(nm_tape *tape, const nm_stack *stack, nm_norm *norm, nm_tensor *x)
+{
+    return stack->config.pre_norm ? nm_normalize(tape, norm, x) : x;
+}
+
+nm_tensor *nm_sublayer_after(nm_tape *tape, const nm_stack *stack, nm_norm *norm, nm_tensor *x, nm_tensor *f)
+{
+    nm_tensor *sum = nm_residual(tape, x, f, stack->config.drop);
+    return stack->config.pre_norm ? sum : nm_normalize(tape, norm, sum);
+}
+
+nm_tensor *nm_ffn_forward(nm_tape *tape, const nm_stack *stack, const nm_sublayer_ffn *ffn, nm_tensor *x)
+{
+    nm_tensor *h = nm_sublayer_before(tape, stack, ffn->norm, x);
+    h = nm_linear(tape, h, ffn->in_weight, ffn->in_bias, NM_ACT_RELU, stack->config.relu_drop);
+    h = nm_linear(tape, h, ffn->out_weight, ffn->out_bias, NM_ACT_NONE, 0);
+    return nm_sublayer_after(tape, stack, ffn->norm, x, h);
+}
+
+static nm_tensor *self_forward(nm_tape *tape, const nm_stack *stack, const nm_sublayer_attention *self,
+                               nm_tensor *x, const nm_packing *packing)
+{
+    const nm_stack_config *c = &stack->config;
+    nm_tensor *h = nm_sublayer_before(tape, stack, self->norm, x);
+    nm_tensor *qkv = nm_linear(tape, h, self->in_weight, self->in_bias, NM_ACT_NONE, 0);
+    h = nm_attention(tape, qkv, qkv, c->width, c->width, 2 * c->width, packing, packing, c->heads, c->decoder,
+                     c->attention_drop);
+    h = nm_linear(tape, h, self->out_weight, self->out_bias, NM_ACT_NONE, 0);
+    return nm_sublayer_after(tape, stack, self->norm, x, h);
+}
+
+static nm_tensor *cross_forward(nm_tape *tape, const nm_stack *stack, const nm_sublayer_attention *cross,
+                                nm_tensor *x, const nm_packing *packing, nm_tensor *memory,
+                                const nm_packing *memory_packing)
+{
+    const nm_stack_config *c = &stack->config;
+    nm_tensor *h = nm_sublayer_before(tape, stack, cross->norm, x);
+    nm_tensor *q = nm_linear(tape, h, cross->in_weight, cross->in_bias, NM_ACT_NONE, 0);
+    nm_tensor *kv = nm_linear(tape, memory, cross->kv_weight, cross->kv_bias, NM_ACT_NONE, 0);
+    h = nm_attention(tape, q, kv, c->width, 0, c->width, packing, memory_packing, c->heads, false,
+                     c->attention_drop);
+    h = nm_linear(tape, h, cross->out_weight, cross->out_bias, NM_ACT_NONE, 0);
+    return nm_sublayer_after(tape, stack, cross->norm, x, h);
+}
+
+nm_tensor *nm_stack_forward(nm_tape *tape, const nm_stack *stack, nm_tensor *x, const nm_packing *packing,
+                            nm_tensor *memory, const nm_packing *memory_packing)
+{
+    for (int32_t i = 0; i < stack->config.layers; i++) {
+        const nm_layer *layer = &stack->layers[i];
+        x = self_forward(tape, stack, &layer->self, x, packing);
+        if (stack->config.decoder)
+            x = cross_forward(tape, stack, &layer->cross, x, packing, memory, memory_packing);
+        x = nm_ffn_forward(tape, stack, &layer->ffn, x);
+    }
+    return stack->final_norm ? nm_normalize(tape, stack->final_norm, x) : x;
+}

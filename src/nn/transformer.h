@@ -1,0 +1,62 @@
+/* The blocks of a Transformer (Vaswani et al. 2017) with the norm as a choice: projections, attention and
+ * feed-forward sublayers, encoder and decoder stacks, pre- or post-norm. pre-norm:  x <- x +
+ * drop(F(norm(x))), and a final norm behind the last layer post-norm: x <- norm(x + drop(F(x))) */
+#ifndef NM_TRANSFORMER_H
+#define NM_TRANSFORMER_H
+
+#include "nn/params.h"
+
+typedef enum nm_init_scheme {
+    NM_SCHEME_XAVIER_NORMAL,
+    NM_SCHEME_SMALL,
+    NM_SCHEME_FAIRSEQ,
+    NM_SCHEME_RBN
+} nm_init_scheme;
+
+typedef struct nm_stack_config {
+    int32_t width, ff, heads, layers;
+    bool pre_norm, decoder; /* decoder: causal, with attention to the encoder's output */
+    nm_init_scheme init;
+    double drop, attention_drop, relu_drop;
+    const char *norm, *final_norm; /* types */
+    int32_t warmup_steps;
+    const char *prefix; /* "enc" */
+} nm_stack_config;
+
+typedef struct nm_sublayer_attention {
+    nm_norm *norm;
+    nm_tensor *in_weight, *in_bias;   /* self: q, k, v rows [3d, d]; cross: q rows [d, d] */
+    nm_tensor *kv_weight, *kv_bias;   /* cross only: k, v rows [2d, d] */
+    nm_tensor *out_weight, *out_bias; /* [d, d] */
+} nm_sublayer_attention;
+
+typedef struct nm_sublayer_ffn {
+    nm_norm *norm;
+    nm_tensor *in_weight, *in_bias, *out_weight, *out_bias; /* [ff, d], [d, ff] */
+} nm_sublayer_ffn;
+
+typedef struct nm_layer {
+    nm_sublayer_attention self, cross;
+    nm_sublayer_ffn ffn;
+} nm_layer;
+
+typedef struct nm_stack {
+    nm_stack_config config;
+    nm_layer *layers;
+    nm_norm *final_norm; /* NULL in post-norm */
+} nm_stack;
+
+nm_status nm_stack_build(nm_stack *stack, const nm_stack_config *config, nm_params *params,
+                         const nm_options *options, nm_error *err);
+void nm_stack_release(nm_stack *stack);
+
+/* x: [tokens, d]. memory and its packing: the encoder's output, for a decoder; NULL for an encoder. */
+nm_tensor *nm_stack_forward(nm_tape *tape, const nm_stack *stack, nm_tensor *x, const nm_packing *packing,
+                            nm_tensor *memory, const nm_packing *memory_packing);
+
+/* The two halves around a sublayer's function F, for whoever computes F otherwise (cached decoding). */
+nm_tensor *nm_sublayer_before(nm_tape *tape, const nm_stack *stack, nm_norm *norm, nm_tensor *x);
+nm_tensor *nm_sublayer_after(nm_tape *tape, const nm_stack *stack, nm_norm *norm, nm_tensor *x, nm_tensor *f);
+nm_tensor *nm_ffn_forward(nm_tape *tape, const nm_stack *stack, const nm_sublayer_ffn *ffn, nm_tensor *x);
+
+#endif

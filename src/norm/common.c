@@ -1,0 +1,131 @@
+/* What normalization types share, see common.h. */
+#include "norm/common.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void *nm_norm_scratch(nm_norm_call *call, int32_t length)
+{
+    return call->take(call->from, (size_t)length * nm_dtype_bytes(call->backend->dtype));
+}
+
+void *nm_norm_publish(nm_norm_call *call, const char *name, int32_t length)
+{
+    NM_ASSERT(call->n_stats < NM_NORM_MAX_STATS);
+    void *data = nm_norm_scratch(call, length);
+    call->stats[call->n_stats++] = (nm_norm_stat){name, data, length};
+    return data;
+}
+
+void *nm_norm_find(const nm_norm_call *call, const char *name)
+{
+    for (int i = 0; i < call->n_stats; i++)
+        if (!strcmp(call->stats[i].name, name))
+            return call->stats[i].data;
+    nm_panic(__FILE__, __LINE__, name);
+}
+
+void nm_norm_vec(nm_norm_call *call, nm_vec_op op, void *out, const void *a, const void *b, const void *c,
+                 double s, double t)
+{
+    call->backend->k.vec(call->backend, op, call->norm->place.width, out, a, b, c, s, t);
+}
+
+void nm_norm_average(nm_norm_call *call, void *running, double old, const void *fresh, double fresh_weight)
+{
+    nm_norm_vec(call, NM_VEC_LINEAR, running, running, fresh, NULL, old, fresh_weight);
+}
+
+void nm_norm_add_grads(nm_norm_call *call, const void *sum_dy_z, const void *sum_dy)
+{
+    const void *const sums[] = {sum_dy_z, sum_dy};
+    for (int i = 0; i < 2; i++) {
+        void *grad = call->norm->param_grads[i];
+        if (grad)
+            nm_norm_vec(call, NM_VEC_LINEAR, grad, grad, sums[i], NULL, 1, 1);
+    }
+}
+
+void nm_norm_shape_affine(const void *config, const nm_norm_place *place, nm_norm_shape *shape)
+{
+    (void)config;
+    shape->n_params = 2;
+    shape->params[0] = (nm_norm_vector){"weight", place->width, 1, false};
+    shape->params[1] = (nm_norm_vector){"bias", place->width, 0, false};
+}
+
+void nm_norm_shape_state(nm_norm_shape *shape, const char *name, int32_t length, double initial)
+{
+    NM_ASSERT(shape->n_state < NM_NORM_MAX_STATE);
+    shape->state[shape->n_state++] = (nm_norm_vector){name, length, initial, true};
+}
+
+void nm_norm_shape_counter(nm_norm_shape *shape, const char *name)
+{
+    NM_ASSERT(shape->n_counters < NM_NORM_MAX_COUNTERS);
+    shape->counters[shape->n_counters++] = name;
+}
+
+int32_t nm_norm_scaling_groups(const char *scaling, const nm_norm_place *place)
+{
+    return !strcmp(scaling, "group") ? place->heads : !strcmp(scaling, "layer") ? 1 : 0;
+}
+
+nm_status nm_norm_check_groups(int64_t groups, const nm_norm_place *place, nm_error *err)
+{
+    if (groups < 0 || groups > place->width || (groups > 0 && place->width % groups))
+        return nm_fail(err, NM_USAGE, "norm '%s': %lld groups do not divide %d features", place->name,
+                       (long long)groups, place->width);
+    return NM_OK;
+}
+
+nm_feature_norm nm_norm_row_scaling(nm_norm_call *call, int32_t groups, double epsilon, void **row_scale)
+{
+    *row_scale = groups > 0 ? nm_norm_publish(call, "row_scale", call->x.rows * groups) : NULL;
+    return (nm_feature_norm){.groups = groups, .eps = epsilon};
+}
+
+nm_status nm_norm_check_warmup(const char *warmup, nm_error *err)
+{
+    size_t length = strlen(warmup);
+    if (strcmp(warmup, "lr") && (!length || length > 12 || strspn(warmup, "0123456789") != length))
+        return nm_fail(err, NM_USAGE, "warmup = %.100s: expected lr or a number of steps", warmup);
+    return NM_OK;
+}
+
+int64_t nm_norm_warmup(const char *warmup, int64_t lr_steps)
+{
+    return strcmp(warmup, "lr") ? strtoll(warmup, NULL, 10) : lr_steps;
+}
+
+static const void *param_of(const nm_norm_call *call, int index, int32_t length)
+{
+    return length ? call->norm->params[index] : NULL;
+}
+
+static bool centers(const nm_token_norm *spec)
+{
+    return spec->form == NM_TOKEN_CENTER || spec->form == NM_TOKEN_CENTER_UNBIASED;
+}
+
+void nm_norm_token_forward(nm_norm_call *call, const nm_token_norm *spec)
+{
+    nm_backend *b = call->backend;
+    int32_t count = call->x.rows * spec->groups;
+    void *shift = centers(spec) ? nm_norm_publish(call, "shift", count) : NULL;
+    void *scale = nm_norm_publish(call, "scale", count);
+    if (!scale)
+        return;
+    b->k.token_norm(b, spec, call->x, param_of(call, 0, spec->gain_length),
+                    param_of(call, 1, spec->bias_length), call->y, shift, scale);
+}
+
+void nm_norm_token_backward(nm_norm_call *call, const nm_token_norm *spec)
+{
+    nm_backend *b = call->backend;
+    const void *shift = centers(spec) ? nm_norm_find(call, "shift") : NULL;
+    b->k.token_norm_grad(b, spec, call->dy, call->x, param_of(call, 0, spec->gain_length), shift,
+                         nm_norm_find(call, "scale"), call->add, call->dx,
+                         spec->gain_length ? call->norm->param_grads[0] : NULL,
+                         spec->bias_length ? call->norm->param_grads[1] : NULL);
+}

@@ -1,0 +1,48 @@
+/* What normalization types share: vectors of a call, running averages, per-token norms as a whole.
+ *
+ * Memory from a call can run out; that sticks, so it is enough to test the last pointer taken, before any
+ * state is touched. */
+#ifndef NM_NORM_COMMON_H
+#define NM_NORM_COMMON_H
+
+#include "norma/norm.h"
+
+/* Takes a vector and publishes it under `name` (static text) for backward and instruments; NULL: out of
+ * memory. */
+void *nm_norm_publish(nm_norm_call *call, const char *name, int32_t length);
+/* A vector published before; it must exist. */
+void *nm_norm_find(const nm_norm_call *call, const char *name);
+/* An unpublished vector; NULL: out of memory. */
+void *nm_norm_scratch(nm_norm_call *call, int32_t length);
+
+/* An element-by-element operation on vectors of the layer's width. */
+void nm_norm_vec(nm_norm_call *call, nm_vec_op op, void *out, const void *a, const void *b, const void *c,
+                 double s, double t);
+/* running = old running + fresh_weight fresh */
+void nm_norm_average(nm_norm_call *call, void *running, double old, const void *fresh, double fresh_weight);
+/* Adds sum(dy z) and sum(dy) to the gradients of "weight" and "bias". */
+void nm_norm_add_grads(nm_norm_call *call, const void *sum_dy_z, const void *sum_dy);
+
+/* `shape` of types with weight = 1 and bias = 0 and nothing else. */
+void nm_norm_shape_affine(const void *config, const nm_norm_place *place, nm_norm_shape *shape);
+/* Appends a running vector of n numbers, a counter. */
+void nm_norm_shape_state(nm_norm_shape *shape, const char *name, int32_t length, double initial);
+void nm_norm_shape_counter(nm_norm_shape *shape, const char *name);
+
+/* Groups of the row scaling: "none" 0, "layer" 1, "group" one per head. */
+#define NM_NORM_SCALINGS "none|layer|group"
+int32_t nm_norm_scaling_groups(const char *scaling, const nm_norm_place *place);
+/* NM_USAGE unless groups (0: no grouping) divides the width. */
+nm_status nm_norm_check_groups(int64_t groups, const nm_norm_place *place, nm_error *err);
+/* Feature norms over rows scaled in `groups`; *row_scale is taken from the call when groups > 0. */
+nm_feature_norm nm_norm_row_scaling(nm_norm_call *call, int32_t groups, double epsilon, void **row_scale);
+
+/* Warm-up lengths: "lr" (that of the learning rate) or a number of calls. Checked once, read later. */
+nm_status nm_norm_check_warmup(const char *warmup, nm_error *err);
+int64_t nm_norm_warmup(const char *warmup, int64_t lr_steps);
+
+/* Whole per-token norms: gain is parameter 0 and bias parameter 1 where the spec has them. */
+void nm_norm_token_forward(nm_norm_call *call, const nm_token_norm *spec);
+void nm_norm_token_backward(nm_norm_call *call, const nm_token_norm *spec);
+
+#endif

@@ -1,0 +1,35 @@
+/* No normalization: y = x. */
+#include "norm/types.h"
+
+static void none_shape(const void *config, const nm_norm_place *place, nm_norm_shape *shape)
+{
+    (void)config;
+    (void)place;
+    shape->n_params = 0;
+}
+
+static void none_forward(nm_norm_call *call)
+{
+    call->backend->k.scale(call->backend, 1, call->x, call->y);
+}
+
+static void none_backward(nm_norm_call *call)
+{
+    if (call->add)
+        call->backend->k.add(call->backend, 1, call->dy, call->dx);
+    else
+        call->backend->k.scale(call->backend, 1, call->dy, call->dx);
+}
+
+static const nm_option none_options[] = {{0}};
+
+const nm_norm_type nm_norm_none = {
+    .name = "none",
+    .title = "no normalization",
+    .source = "",
+    .options = none_options,
+    .shape = none_shape,
+    .train = none_forward,
+    .infer = none_forward,
+    .backward = none_backward,
+};

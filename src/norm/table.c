@@ -1,0 +1,69 @@
+/* The registered normalization types, and what holds for all of them: options, preparing, first values. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "norm/types.h"
+
+const nm_norm_type *const nm_norm_types[] = {
+    &nm_norm_none,  &nm_norm_layer,  &nm_norm_rms, &nm_norm_scale, &nm_norm_fix,
+    &nm_norm_group, &nm_norm_batch,  &nm_norm_pnv, &nm_norm_power, &nm_norm_rbn,
+    &nm_norm_mabn,  &nm_norm_renorm, NULL,
+};
+
+const nm_norm_type *nm_norm_type_find(const char *name)
+{
+    for (const nm_norm_type *const *type = nm_norm_types; *type; type++)
+        if (!strcmp((*type)->name, name))
+            return *type;
+    return NULL;
+}
+
+void nm_norm_options_add(nm_options *options)
+{
+    for (const nm_norm_type *const *type = nm_norm_types; *type; type++) {
+        char section[64];
+        snprintf(section, sizeof section, "norm.%s", (*type)->name);
+        nm_options_add(options, section, (*type)->options, (*type)->presets, (*type)->config_size);
+    }
+}
+
+static nm_status unknown_type(const char *name, nm_error *err)
+{
+    char known[512] = "";
+    size_t length = 0;
+    for (const nm_norm_type *const *type = nm_norm_types; *type && length < sizeof known; type++)
+        length += (size_t)snprintf(known + length, sizeof known - length, "%s%s", length ? ", " : "",
+                                   (*type)->name);
+    return nm_fail(err, NM_USAGE, "unknown norm '%.100s'; known are %s", name, known);
+}
+
+nm_status nm_norm_prepare(nm_norm *norm, const char *type, const void *config, const nm_norm_place *place,
+                          nm_error *err)
+{
+    *norm = (nm_norm){.type = nm_norm_type_find(type), .config = config, .place = *place};
+    if (!norm->type)
+        return unknown_type(type, err);
+    if (place->width < 1)
+        return nm_fail(err, NM_USAGE, "norm '%s': %d features", place->name, place->width);
+    if (norm->type->check)
+        NM_TRY(norm->type->check(config, place, err));
+    norm->type->shape(config, place, &norm->shape);
+    return NM_OK;
+}
+
+static void fill(nm_backend *backend, void *vector, int32_t length, double value)
+{
+    backend->k.vec(backend, NM_VEC_FILL, length, vector, NULL, NULL, NULL, value, 0);
+}
+
+void nm_norm_initialize(nm_norm *norm, nm_backend *backend)
+{
+    const nm_norm_shape *shape = &norm->shape;
+    for (int i = 0; i < shape->n_params; i++)
+        fill(backend, norm->params[i], shape->params[i].length, shape->params[i].initial);
+    for (int i = 0; i < shape->n_state; i++)
+        fill(backend, norm->state[i], shape->state[i].length, shape->state[i].initial);
+    memset(norm->counters, 0, sizeof norm->counters);
+}

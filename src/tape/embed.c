@@ -1,0 +1,39 @@
+/* y_i = drop(scale E[id_i] + P[pos_i])        dE[id_i] += scale drop(dy_i), in the order of i */
+#include "tape/tape.h"
+
+typedef struct embed_saved {
+    const int32_t *ids; /* device */
+    double scale;
+    nm_dropout drop;
+} embed_saved;
+
+static void embed_backward(nm_tape *tape, nm_node *node)
+{
+    nm_backend *b = tape->backend;
+    const embed_saved *saved = node->saved;
+    nm_tensor *y = node->out;
+    nm_mat dtable = nm_tensor_grad_sum(tape, node->in[0]);
+    if (dtable.data)
+        b->k.embed_grad(b, saved->ids, saved->scale, nm_mat_of(y->grad, y->rows, y->cols), &saved->drop,
+                        dtable);
+}
+
+static const nm_op embed_op = {"embed", embed_backward};
+
+nm_tensor *nm_embed(nm_tape *tape, nm_tensor *table, const int32_t *ids, const int32_t *pos, int32_t n,
+                    double scale, const nm_mat *positions, double drop_rate)
+{
+    nm_tensor *y = nm_tape_tensor(tape, n, table->cols);
+    embed_saved *saved = nm_tape_host(tape, sizeof *saved);
+    const int32_t *device_ids = nm_tape_upload(tape, ids, (size_t)n * sizeof *ids);
+    const int32_t *device_pos = positions ? nm_tape_upload(tape, pos, (size_t)n * sizeof *pos) : NULL;
+    nm_dropout drop = nm_tape_dropout(tape, drop_rate);
+    if (nm_tape_exhausted(tape))
+        return y;
+    *saved = (embed_saved){device_ids, scale, drop};
+    nm_backend *b = tape->backend;
+    b->k.embed(b, device_ids, device_pos, scale, nm_tensor_mat(table), positions ? *positions : (nm_mat){0},
+               &saved->drop, nm_tensor_mat(y));
+    nm_tape_record(tape, &embed_op, y, saved)->in[0] = table;
+    return y;
+}

@@ -1,0 +1,45 @@
+/* y = drop(act(x W^T + b))        dz = act'(.) drop(dy), dx = dz W, dW += dz^T x, db += column sums of dz */
+#include "tape/tape.h"
+
+typedef struct linear_saved {
+    nm_act act;
+    nm_dropout drop;
+} linear_saved;
+
+static void linear_backward(nm_tape *tape, nm_node *node)
+{
+    nm_backend *b = tape->backend;
+    const linear_saved *saved = node->saved;
+    nm_tensor *x = node->in[0], *weight = node->in[1], *bias = node->in[2], *y = node->out;
+    nm_mat dz = nm_mat_of(y->grad, y->rows, y->cols), input = nm_tensor_mat(x);
+    if (saved->act != NM_ACT_NONE || saved->drop.rate > 0)
+        b->k.act_grad(b, saved->act, &saved->drop, nm_tensor_mat(y), dz, dz);
+    b->k.linear_grad_weight(b, dz, input, nm_tensor_grad_sum(tape, weight),
+                            bias ? nm_tensor_grad_sum(tape, bias).data : NULL);
+    bool add;
+    nm_mat dx = nm_tensor_grad(tape, x, &add);
+    if (dx.data)
+        b->k.linear_grad_input(b, dz, nm_tensor_mat(weight), add, dx);
+}
+
+static const nm_op linear_op = {"linear", linear_backward};
+
+nm_tensor *nm_linear(nm_tape *tape, nm_tensor *x, nm_tensor *weight, nm_tensor *bias, nm_act act,
+                     double drop_rate)
+{
+    NM_ASSERT(nm_tape_exhausted(tape) || x->cols == weight->cols);
+    nm_tensor *y = nm_tape_tensor(tape, x->rows, weight->rows);
+    linear_saved *saved = nm_tape_host(tape, sizeof *saved);
+    nm_dropout drop = nm_tape_dropout(tape, drop_rate);
+    if (nm_tape_exhausted(tape))
+        return y;
+    *saved = (linear_saved){act, drop};
+    nm_backend *b = tape->backend;
+    b->k.linear(b, nm_tensor_mat(x), nm_tensor_mat(weight), bias ? bias->data : NULL, act, &saved->drop,
+                nm_tensor_mat(y));
+    nm_node *node = nm_tape_record(tape, &linear_op, y, saved);
+    node->in[0] = x;
+    node->in[1] = weight;
+    node->in[2] = bias;
+    return y;
+}

@@ -1,0 +1,50 @@
+/* A normalization layer at its place in a model: hands the work to the layer's type (src/norm) and tells
+ * listeners. */
+#include "tape/tape.h"
+
+static void *take_from_tape(void *from, size_t bytes)
+{
+    return nm_tape_take(from, bytes);
+}
+
+static void normalize_backward(nm_tape *tape, nm_node *node)
+{
+    nm_norm_call *call = node->saved;
+    nm_tensor *y = node->out;
+    call->dy = nm_mat_of(y->grad, y->rows, y->cols);
+    call->dx = nm_tensor_grad(tape, node->in[0], &call->add);
+    if (!call->dx.data)
+        return;
+    call->norm->type->backward(call);
+    if (tape->listen)
+        tape->listen(tape->listener, call, true);
+}
+
+static const nm_op normalize_op = {"norm", normalize_backward};
+
+nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x)
+{
+    nm_tensor *y = nm_tape_tensor(tape, x->rows, x->cols);
+    nm_norm_call *call = nm_tape_host(tape, sizeof *call);
+    if (nm_tape_exhausted(tape))
+        return y;
+    y->name = norm->place.name;
+    *call = (nm_norm_call){.backend = tape->backend,
+                           .norm = norm,
+                           .take = take_from_tape,
+                           .from = tape,
+                           .x = nm_tensor_mat(x),
+                           .y = nm_tensor_mat(y),
+                           .mean_weight = tape->mean_weight,
+                           .grad_scale = tape->grad_scale};
+    if (tape->training || tape->batch_stats)
+        norm->type->train(call);
+    else
+        norm->type->infer(call);
+    if (call->penalty && tape->n_penalties < NM_TAPE_MAX_PENALTIES)
+        tape->penalties[tape->n_penalties++] = call->penalty;
+    if (tape->listen)
+        tape->listen(tape->listener, call, false);
+    nm_tape_record(tape, &normalize_op, y, call)->in[0] = x;
+    return y;
+}

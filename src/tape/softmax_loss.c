@@ -1,0 +1,45 @@
+/* Label-smoothed cross-entropy over the vocabulary, logits = h W^T + b, never held as a whole. The kernel
+ * makes the gradients while a block of logits is at hand; the record only hands d_hidden on. */
+#include "tape/tape.h"
+
+static void loss_backward(nm_tape *tape, nm_node *node)
+{
+    nm_tensor *hidden = node->in[0];
+    if (!hidden->grad && hidden->pooled) {
+        hidden->grad = node->saved;
+        hidden->grad_started = true;
+        return;
+    }
+    nm_mat dh = nm_tensor_grad_sum(tape, hidden);
+    if (dh.data)
+        tape->backend->k.add(tape->backend, 1, nm_mat_of(node->saved, hidden->rows, hidden->cols), dh);
+}
+
+static const nm_op loss_op = {"softmax_loss", loss_backward};
+
+double *nm_softmax_loss_of(nm_tape *tape, nm_tensor *hidden, nm_tensor *weight, nm_tensor *bias,
+                           const nm_loss_spec *spec)
+{
+    double *sums = nm_tape_take(tape, 2 * sizeof *sums);
+    const int32_t *targets = nm_tape_upload(tape, spec->targets, (size_t)hidden->rows * sizeof *targets);
+    nm_tensor *d_hidden = tape->training ? nm_tape_tensor(tape, hidden->rows, hidden->cols) : NULL;
+    if (nm_tape_exhausted(tape))
+        return NULL;
+    nm_softmax_loss loss = {.hidden = nm_tensor_mat(hidden),
+                            .weight = nm_tensor_mat(weight),
+                            .bias = bias ? bias->data : NULL,
+                            .targets = targets,
+                            .allowed = spec->allowed,
+                            .smoothing = spec->smoothing,
+                            .eps = spec->eps,
+                            .grad_scale = tape->grad_scale,
+                            .sums = sums};
+    if (tape->training) {
+        loss.d_hidden = d_hidden->data;
+        loss.d_weight = nm_tensor_grad_sum(tape, weight).data;
+        loss.d_bias = bias ? nm_tensor_grad_sum(tape, bias).data : NULL;
+        nm_tape_record(tape, &loss_op, NULL, d_hidden->data)->in[0] = hidden;
+    }
+    tape->backend->k.softmax_loss(tape->backend, &loss);
+    return sums;
+}

@@ -1,0 +1,194 @@
+#include "tape/tape.h"
+
+#include <string.h>
+
+nm_status nm_tape_init(nm_tape *tape, nm_backend *backend, size_t device_bytes, nm_error *err)
+{
+    *tape = (nm_tape){.backend = backend, .grad_scale = 1, .mean_weight = 1};
+    void *memory;
+    NM_TRY(nm_backend_take(backend, device_bytes, &memory, err));
+    nm_arena_wrap(&tape->device, memory, device_bytes);
+    nm_status status = nm_arena_init(&tape->host, (size_t)1 << 30, err);
+    if (status != NM_OK)
+        nm_tape_release(tape);
+    return status;
+}
+
+void nm_tape_release(nm_tape *tape)
+{
+    if (tape->device.base)
+        nm_backend_give(tape->backend, tape->device.base);
+    nm_arena_release(&tape->host);
+    *tape = (nm_tape){0};
+}
+
+void nm_tape_start(nm_tape *tape, bool training, uint64_t seed, uint32_t step)
+{
+    nm_arena_reset(&tape->device);
+    nm_arena_reset(&tape->host);
+    tape->nodes = nm_arena_take(&tape->host, NM_TAPE_MAX_NODES * sizeof(nm_node));
+    tape->n_nodes = tape->n_pool = tape->n_penalties = 0;
+    tape->training = training;
+    tape->seed = seed;
+    tape->step = step;
+    tape->site = 0;
+}
+
+bool nm_tape_exhausted(const nm_tape *tape)
+{
+    return tape->device.exhausted || tape->host.exhausted;
+}
+
+size_t nm_tape_peak(const nm_tape *tape)
+{
+    return tape->device.peak;
+}
+
+static size_t rounded(size_t bytes)
+{
+    return (bytes + 63) & ~(size_t)63;
+}
+
+/* From the pool when it holds a block of this size, otherwise from the arena. */
+static void *take_block(nm_tape *tape, size_t bytes)
+{
+    bytes = rounded(bytes);
+    for (int i = tape->n_pool - 1; i >= 0; i--)
+        if (tape->pool[i].bytes == bytes) {
+            void *data = tape->pool[i].data;
+            tape->pool[i] = tape->pool[--tape->n_pool];
+            return data;
+        }
+    return nm_arena_take(&tape->device, bytes);
+}
+
+static void give_block(nm_tape *tape, void *data, size_t bytes)
+{
+    if (data && tape->n_pool < NM_TAPE_MAX_POOL)
+        tape->pool[tape->n_pool++] = (struct nm_tape_block){data, rounded(bytes)};
+}
+
+static size_t tensor_bytes(const nm_tape *tape, const nm_tensor *tensor)
+{
+    return (size_t)tensor->rows * (size_t)tensor->cols * nm_dtype_bytes(tape->backend->dtype);
+}
+
+void *nm_tape_take(nm_tape *tape, size_t bytes)
+{
+    return nm_arena_take(&tape->device, bytes);
+}
+
+void *nm_tape_host(nm_tape *tape, size_t bytes)
+{
+    void *block = nm_arena_take(&tape->host, bytes);
+    if (block)
+        memset(block, 0, bytes);
+    return block;
+}
+
+void *nm_tape_upload(nm_tape *tape, const void *host, size_t bytes)
+{
+    void *device = nm_tape_take(tape, bytes);
+    if (device)
+        tape->backend->k.upload(tape->backend, device, host, bytes);
+    return device;
+}
+
+nm_packing nm_tape_packing(nm_tape *tape, const nm_packing *packing)
+{
+    nm_packing there = *packing;
+    there.device_offsets =
+        nm_tape_upload(tape, packing->offsets, ((size_t)packing->n_seqs + 1) * sizeof(int32_t));
+    return there;
+}
+
+nm_tensor *nm_tape_tensor(nm_tape *tape, int32_t rows, int32_t cols)
+{
+    static nm_tensor nothing; /* what an exhausted tape hands out: no rows, so kernels have nothing to do */
+    nm_tensor *tensor = nm_tape_host(tape, sizeof *tensor);
+    if (!tensor)
+        return &nothing;
+    *tensor = (nm_tensor){.rows = rows, .cols = cols, .pooled = true};
+    tensor->data = nm_tape_exhausted(tape) ? NULL : take_block(tape, tensor_bytes(tape, tensor));
+    if (!tensor->data) {
+        tape->device.exhausted = true;
+        tensor->rows = 0;
+    }
+    return tensor;
+}
+
+nm_node *nm_tape_record(nm_tape *tape, const nm_op *op, nm_tensor *out, void *saved)
+{
+    static nm_node dropped;
+    if (!tape->training || nm_tape_exhausted(tape))
+        return &dropped;
+    NM_ASSERT(tape->n_nodes < NM_TAPE_MAX_NODES);
+    nm_node *node = &tape->nodes[tape->n_nodes++];
+    *node = (nm_node){.op = op, .out = out, .saved = saved};
+    return node;
+}
+
+nm_status nm_tape_backward(nm_tape *tape, nm_error *err)
+{
+    if (nm_tape_exhausted(tape))
+        return nm_fail(err, NM_MEMORY, "the reserved %zu MiB do not hold this batch",
+                       tape->device.reserved >> 20);
+    for (int i = tape->n_nodes - 1; i >= 0; i--) {
+        nm_node *node = &tape->nodes[i];
+        nm_tensor *out = node->out;
+        if (out && !out->grad_started)
+            continue;
+        node->op->backward(tape, node);
+        if (out && out->pooled) {
+            give_block(tape, out->grad, tensor_bytes(tape, out));
+            give_block(tape, out->data, tensor_bytes(tape, out));
+            out->grad = out->data = NULL;
+        }
+    }
+    tape->n_nodes = 0;
+    if (nm_tape_exhausted(tape))
+        return nm_fail(err, NM_MEMORY, "the reserved %zu MiB do not hold this batch",
+                       tape->device.reserved >> 20);
+    return NM_OK;
+}
+
+nm_mat nm_tensor_mat(const nm_tensor *tensor)
+{
+    return nm_mat_of(tensor->data, tensor->rows, tensor->cols);
+}
+
+nm_mat nm_mat_columns(const nm_backend *backend, nm_mat mat, int32_t first, int32_t cols)
+{
+    NM_ASSERT(first >= 0 && first + cols <= mat.cols);
+    char *data = mat.data;
+    return (nm_mat){data ? data + (size_t)first * nm_dtype_bytes(backend->dtype) : NULL, mat.rows, cols,
+                    mat.stride};
+}
+
+nm_mat nm_tensor_grad(nm_tape *tape, nm_tensor *tensor, bool *add)
+{
+    *add = tensor->grad_started;
+    if (!tensor->grad)
+        tensor->grad = take_block(tape, tensor_bytes(tape, tensor));
+    tensor->grad_started = true;
+    nm_mat mat = nm_mat_of(tensor->grad, tensor->rows, tensor->cols);
+    if (!mat.data)
+        mat.rows = 0;
+    return mat;
+}
+
+nm_mat nm_tensor_grad_sum(nm_tape *tape, nm_tensor *tensor)
+{
+    bool add;
+    nm_mat mat = nm_tensor_grad(tape, tensor, &add);
+    if (!add && mat.data)
+        tape->backend->k.zero(tape->backend, mat.data, tensor_bytes(tape, tensor));
+    return mat;
+}
+
+nm_dropout nm_tape_dropout(nm_tape *tape, double rate)
+{
+    uint32_t site = tape->site++;
+    return (nm_dropout){
+        .rate = tape->training ? rate : 0, .seed = tape->seed, .site = site, .step = tape->step};
+}

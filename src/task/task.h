@@ -1,0 +1,71 @@
+/* A task binds files, vocabulary, model, loss, prediction and score for one kind of work. The training loop knows a task
+ * by this table alone. */
+#ifndef NM_TASK_H
+#define NM_TASK_H
+
+#include "base/safetensors.h"
+#include "data/batches.h"
+#include "metric/bootstrap.h"
+#include "model/model.h"
+
+typedef struct nm_task nm_task;
+
+typedef enum nm_split { NM_SPLIT_TRAIN, NM_SPLIT_VALID, NM_SPLIT_TEST } nm_split;
+
+typedef struct nm_task_score { /* of a validation by the task's own measure */
+    const char *name;          /* "bleu" */
+    double value;              /* higher is better */
+    char signature[256];
+    char *samples; /* a few inputs, outputs and references as text, heap; or NULL */
+    nm_counts counts;              /* statistics per example, heap: for intervals and paired tests */
+    nm_score_of_counts of_counts;
+    const void *context; /* of of_counts; static */
+} nm_task_score;
+
+/* Frees samples and counts. */
+void nm_task_score_release(nm_task_score *score);
+
+typedef struct nm_task_type {
+    const char *name;
+    const nm_model_type *model;
+    const nm_option *options; /* section [data] */
+    size_t config_size;
+    /* From a data folder, for training; or the texts of a model file, for use. */
+    nm_status (*open)(nm_task *task, nm_error *err);
+    nm_status (*open_model)(nm_task *task, const nm_safetensors *file, nm_error *err);
+    nm_model_sizes (*sizes)(const nm_task *task);
+    nm_status (*prepare_model)(nm_task *task, nm_model *model,
+                               nm_error *err); /* e.g. allowed words; may be NULL */
+    /* Batches of one epoch and their contents; memory for contents comes from the arena, reset by each call. */
+    nm_status (*epoch)(nm_task *task, nm_split split, uint32_t epoch, bool shuffle, nm_batches *batches,
+                       nm_error *err);
+    nm_batch (*batch)(nm_task *task, nm_split split, const nm_batches *batches, int64_t i, uint32_t step,
+                      bool training, nm_arena *arena);
+    /* The largest batch that can occur, with made-up contents: for the dry run that measures memory. */
+    nm_batch (*largest)(nm_task *task, nm_arena *arena);
+    /* Forward pass and loss sums (device doubles [2]: smoothed, plain negative log-likelihood); NULL if memory ran out */
+    double *(*loss)(nm_task *task, nm_model *model, nm_tape *tape, const nm_batch *batch, bool smoothed);
+    /* Score on a split; examples 0: all. *score.name NULL when the task has none. */
+    nm_status (*score)(nm_task *task, nm_model *model, nm_split split, int64_t examples, nm_task_score *score,
+                       nm_error *err);
+    /* Texts that travel in the model file. */
+    void (*save)(const nm_task *task, nm_safetensors_writer *writer);
+    void (*close)(nm_task *task);
+} nm_task_type;
+
+struct nm_task {
+    const nm_task_type *type;
+    const nm_options *options;
+    const void *config;
+    uint64_t seed;        /* of the run */
+    int64_t max_tokens;   /* of a batch, per side */
+    int32_t warmup_steps; /* of the schedule */
+    uint64_t fingerprint; /* of the training data: a resume checks it */
+    void *parts;
+};
+
+extern const nm_task_type nm_task_translation;
+extern const nm_task_type *const nm_task_types[]; /* NULL at the end */
+const nm_task_type *nm_task_type_find(const char *name);
+
+#endif

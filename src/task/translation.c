@@ -1,0 +1,271 @@
+/* Translation: a data folder of `norma prepare`, one source and one target sequence per example, BLEU as the score. */
+#include "task/translation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+#define ROW(field, initial, min, max, help) NM_OPTION(nm_translation_config, field, initial, min, max, help)
+
+/* clang-format off */
+static const nm_option translation_options[] = {
+    ROW(folder, "", 0, 0, "data folder written by norma prepare"),
+    ROW(max_length, "256", 1, 1 << 20, "sequences of more tokens are left out of training and validation loss, and counted"),
+    NM_CHOICE(nm_translation_config, order, "length", "length|random", "which sentences share a batch: of similar length, or any"),
+    ROW(word_dropout, "0", 0, 0.99, "share of source and target-input words replaced by <unk> in training"),
+    ROW(mask_words, "false", 0, 1, "never output words that the target side of the training data lacks"),
+    {0}};
+/* clang-format on */
+
+static const char *const split_names[] = {"train", "valid", "test"};
+static const char *const text_names[] = {"data.ini", "dict.source.txt", "dict.target.txt", "codes.bpe"};
+
+/* ---- opening ---- */
+
+static nm_translation_parts *parts_of(const nm_task *task)
+{
+    return task->parts;
+}
+
+static nm_status parse_vocabularies(nm_translation_parts *parts, const char *where, nm_error *err)
+{
+    nm_vocab_order order =
+        parts->texts[NM_TEXT_SETTINGS] && strstr(parts->texts[NM_TEXT_SETTINGS], "\norder = tears")
+            ? NM_VOCAB_TEARS
+            : NM_VOCAB_FAIRSEQ;
+    nm_vocab **vocabs[] = {&parts->source_vocab, &parts->target_vocab};
+    for (int side = 0; side < 2; side++) {
+        const char *text = parts->texts[NM_TEXT_SOURCE + side];
+        if (!text)
+            return nm_fail(err, NM_FORMAT, "%s: has no %s", where, text_names[NM_TEXT_SOURCE + side]);
+        char *name = nm_format("%s: %s", where, text_names[NM_TEXT_SOURCE + side]);
+        nm_status status = nm_vocab_parse(text, strlen(text), name, order, vocabs[side], err);
+        free(name);
+        NM_TRY(status);
+    }
+    return NM_OK;
+}
+
+static nm_status read_texts(nm_translation_parts *parts, const char *folder, nm_error *err)
+{
+    for (int i = 0; i < NM_TRANSLATION_TEXTS; i++) {
+        char *path = nm_path_join(folder, text_names[i]);
+        bool optional = i == NM_TEXT_CODES;
+        nm_status status =
+            optional && !nm_file_exists(path) ? NM_OK : nm_file_read(path, &parts->texts[i], NULL, err);
+        free(path);
+        NM_TRY(status);
+    }
+    return NM_OK;
+}
+
+static nm_status open_side(nm_translation_parts *parts, const char *folder, int split, bool target,
+                           nm_error *err)
+{
+    char *prefix = nm_format("%s/%s.%s", folder, split_names[split], target ? "target" : "source");
+    char *ids = nm_format("%s.ids", prefix);
+    nm_corpus *corpus = &parts->sides[split][target];
+    int32_t size = nm_vocab_size(target ? parts->target_vocab : parts->source_vocab);
+    nm_status status = NM_OK;
+    if (split == NM_SPLIT_TRAIN || nm_file_exists(ids)) /* only training data must be there */
+        status = nm_corpus_open(corpus, prefix, size, err);
+    free(ids);
+    free(prefix);
+    return status;
+}
+
+static void set_batching(nm_task *task, int split)
+{
+    const nm_translation_config *config = task->config;
+    nm_translation_parts *parts = task->parts;
+    parts->batching[split] =
+        (nm_batching){.source = &parts->sides[split][0],
+                      .target = &parts->sides[split][1],
+                      .max_tokens = task->max_tokens,
+                      .max_length = config->max_length,
+                      .by_length = split != NM_SPLIT_TRAIN || !strcmp(config->order, "length"),
+                      .seed = task->seed};
+}
+
+static nm_status translation_open(nm_task *task, nm_error *err)
+{
+    const nm_translation_config *config = task->config;
+    nm_translation_parts *parts = task->parts = nm_allocate(sizeof *parts);
+    if (!*config->folder)
+        return nm_fail(err, NM_USAGE, "data.folder is not set: give the folder that norma prepare wrote");
+    NM_TRY(read_texts(parts, config->folder, err));
+    NM_TRY(parse_vocabularies(parts, config->folder, err));
+    for (int split = 0; split < NM_TRANSLATION_SPLITS; split++) {
+        for (int target = 0; target < 2; target++)
+            NM_TRY(open_side(parts, config->folder, split, target, err));
+        if (parts->sides[split][0].n != parts->sides[split][1].n)
+            return nm_fail(err, NM_MISMATCH, "%s: %s has %lld source and %lld target sequences",
+                           config->folder, split_names[split], (long long)parts->sides[split][0].n,
+                           (long long)parts->sides[split][1].n);
+        set_batching(task, split);
+    }
+    task->fingerprint = parts->sides[0][0].fingerprint ^ (parts->sides[0][1].fingerprint << 1);
+    return NM_OK;
+}
+
+static nm_status translation_open_model(nm_task *task, const nm_safetensors *file, nm_error *err)
+{
+    nm_translation_parts *parts = task->parts = nm_allocate(sizeof *parts);
+    for (int i = 0; i < NM_TRANSLATION_TEXTS; i++)
+        parts->texts[i] = nm_duplicate(nm_safetensors_metadata(file, text_names[i]));
+    const nm_safetensor *allowed = nm_safetensors_find(file, "target.allowed");
+    nm_status status = parse_vocabularies(parts, nm_safetensors_path(file), err);
+    if (status == NM_OK && allowed) {
+        if (allowed->type != NM_TENSOR_U8 || allowed->count != (size_t)nm_vocab_size(parts->target_vocab))
+            return nm_fail(err, NM_MISMATCH, "%s: target.allowed doesn't fit the dictionary",
+                           nm_safetensors_path(file));
+        parts->allowed = nm_allocate(allowed->count);
+        memcpy(parts->allowed, allowed->data, allowed->count);
+    }
+    return status;
+}
+
+static void translation_save(const nm_task *task, nm_safetensors_writer *writer)
+{
+    const nm_translation_parts *parts = parts_of(task);
+    for (int i = 0; i < NM_TRANSLATION_TEXTS; i++)
+        if (parts->texts[i])
+            nm_safetensors_add_metadata(writer, text_names[i], parts->texts[i]);
+    const int64_t size = nm_vocab_size(parts->target_vocab);
+    if (parts->allowed)
+        nm_safetensors_add(writer, "target.allowed", NM_TENSOR_U8, 1, &size, parts->allowed);
+}
+
+static void translation_close(nm_task *task)
+{
+    nm_translation_parts *parts = task->parts;
+    if (!parts)
+        return;
+    for (int i = 0; i < NM_TRANSLATION_TEXTS; i++)
+        free(parts->texts[i]);
+    for (int split = 0; split < NM_TRANSLATION_SPLITS; split++)
+        for (int target = 0; target < 2; target++)
+            nm_corpus_close(&parts->sides[split][target]);
+    nm_vocab_free(parts->source_vocab);
+    nm_vocab_free(parts->target_vocab);
+    free(parts->allowed);
+    free(parts);
+    task->parts = NULL;
+}
+
+/* ---- model ---- */
+
+static nm_model_sizes translation_sizes(const nm_task *task)
+{
+    const nm_translation_parts *parts = parts_of(task);
+    return (nm_model_sizes){nm_vocab_size(parts->source_vocab), nm_vocab_size(parts->target_vocab),
+                            task->warmup_steps};
+}
+
+/* Words that the target side of the training data has, besides eos and unk (Tears' program). */
+static void find_allowed(nm_translation_parts *parts)
+{
+    const nm_corpus *target = &parts->sides[NM_SPLIT_TRAIN][1];
+    parts->allowed = nm_allocate((size_t)nm_vocab_size(parts->target_vocab));
+    parts->allowed[parts->target_vocab->eos] = parts->allowed[parts->target_vocab->unk] = 1;
+    for (uint64_t i = 0; i < target->offsets[target->n]; i++)
+        parts->allowed[target->ids[i]] = 1;
+}
+
+static nm_status translation_prepare_model(nm_task *task, nm_model *model, nm_error *err)
+{
+    nm_translation_parts *parts = task->parts;
+    const nm_translation_config *config = task->config;
+    if (config->mask_words && !parts->allowed && parts->sides[NM_SPLIT_TRAIN][1].n)
+        find_allowed(parts);
+    return parts->allowed ? nm_model_allow(model, parts->allowed, err) : NM_OK;
+}
+
+/* ---- batches ---- */
+
+static nm_status translation_epoch(nm_task *task, nm_split split, uint32_t epoch, bool shuffle,
+                                   nm_batches *batches, nm_error *err)
+{
+    nm_translation_parts *parts = task->parts;
+    if (!parts->sides[split][0].n)
+        return nm_fail(err, NM_USAGE, "the data folder has no %s data", split_names[split]);
+    return nm_batches_make(batches, &parts->batching[split], epoch, shuffle, err);
+}
+
+static nm_batch_words batch_words(const nm_task *task, uint32_t step, bool training)
+{
+    const nm_translation_parts *parts = parts_of(task);
+    const nm_translation_config *config = task->config;
+    const nm_vocab *vocab = parts->target_vocab;
+    return (nm_batch_words){.target_first = nm_translation_first_id(vocab),
+                            .unknown = vocab->unk,
+                            .word_dropout = training ? config->word_dropout : 0,
+                            .step = step};
+}
+
+static nm_batch translation_batch(nm_task *task, nm_split split, const nm_batches *batches, int64_t i,
+                                  uint32_t step, bool training, nm_arena *arena)
+{
+    nm_batch_words words = batch_words(task, step, training);
+    return nm_batches_get(batches, &parts_of(task)->batching[split], i, &words, arena);
+}
+
+static void fill_largest(nm_packing *packing, int32_t tokens, int32_t length, const int32_t **ids,
+                         const int32_t **pos, nm_arena *arena)
+{
+    int32_t n = (tokens + length - 1) / length;
+    int32_t *offsets = nm_arena_take(arena, ((size_t)n + 1) * sizeof *offsets);
+    int32_t *zeros = nm_arena_take(arena, (size_t)tokens * sizeof *zeros);
+    memset(zeros, 0, (size_t)tokens * sizeof *zeros);
+    for (int32_t i = 0; i <= n; i++)
+        offsets[i] = i * length < tokens ? i * length : tokens;
+    *packing = (nm_packing){.n_seqs = n, .n_tokens = tokens, .longest = length, .offsets = offsets};
+    *ids = *pos = zeros;
+}
+
+static nm_batch translation_largest(nm_task *task, nm_arena *arena)
+{
+    const nm_translation_config *config = task->config;
+    int32_t tokens = (int32_t)task->max_tokens;
+    int32_t length = config->max_length < tokens ? (int32_t)config->max_length : tokens;
+    nm_arena_reset(arena);
+    nm_batch batch = {.n = 0};
+    fill_largest(&batch.source, tokens, length, &batch.source_ids, &batch.source_pos, arena);
+    fill_largest(&batch.target, tokens, length, &batch.target_in, &batch.target_pos, arena);
+    batch.target_out = batch.target_in;
+    batch.n = batch.target.n_seqs;
+    return batch;
+}
+
+static double *translation_loss(nm_task *task, nm_model *model, nm_tape *tape, const nm_batch *batch,
+                                bool smoothed)
+{
+    (void)task;
+    const nm_train_config *train = nm_options_find(model->options, "train");
+    nm_model_output out = model->type->forward(model, tape, batch);
+    nm_loss_spec spec = {.smoothing =
+                             strcmp(train->smoothing, "others") ? NM_SMOOTH_UNIFORM : NM_SMOOTH_OTHERS,
+                         .eps = smoothed ? train->label_smoothing : 0,
+                         .allowed = model->allowed,
+                         .targets = batch->target_out};
+    return nm_softmax_loss_of(tape, out.hidden, out.weight, out.bias, &spec);
+}
+
+const nm_task_type nm_task_translation = {
+    .name = "translation",
+    .model = &nm_model_seq2seq,
+    .options = translation_options,
+    .config_size = sizeof(nm_translation_config),
+    .open = translation_open,
+    .open_model = translation_open_model,
+    .sizes = translation_sizes,
+    .prepare_model = translation_prepare_model,
+    .epoch = translation_epoch,
+    .batch = translation_batch,
+    .largest = translation_largest,
+    .loss = translation_loss,
+    .score = nm_translation_score,
+    .save = translation_save,
+    .close = translation_close,
+};

@@ -1,0 +1,37 @@
+/* What translation's commands and the validation need of a translation task. */
+#ifndef NM_TRANSLATION_H
+#define NM_TRANSLATION_H
+
+#include "task/task.h"
+#include "text/vocab.h"
+#include "train/trainer.h"
+
+enum { NM_TEXT_SETTINGS, NM_TEXT_SOURCE, NM_TEXT_TARGET, NM_TEXT_CODES, NM_TRANSLATION_TEXTS };
+enum { NM_TRANSLATION_SPLITS = 3 };
+
+typedef struct nm_translation_config { /* section [data] */
+    const char *folder, *order;
+    int64_t max_length;
+    double word_dropout;
+    bool mask_words;
+} nm_translation_config;
+
+typedef struct nm_translation_parts {
+    char *texts[NM_TRANSLATION_TEXTS]; /* data.ini, dictionaries, codes (NULL: no BPE) */
+    nm_vocab *source_vocab, *target_vocab;
+    nm_corpus sides[NM_TRANSLATION_SPLITS][2]; /* [split][target]; empty where a model file was opened */
+    nm_batching batching[NM_TRANSLATION_SPLITS];
+    uint8_t *allowed; /* host [target size], or NULL */
+} nm_translation_parts;
+
+/* What stands before the first target word: eos in fairseq's order, bos in that of Tears. */
+static inline int32_t nm_translation_first_id(const nm_vocab *vocab)
+{
+    return vocab->order == NM_VOCAB_TEARS ? vocab->bos : vocab->eos;
+}
+
+/* Translates the split and scores words against the reference words of the data folder (multi-bleu). */
+nm_status nm_translation_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,
+                               nm_task_score *score, nm_error *err);
+
+#endif

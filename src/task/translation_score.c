@@ -1,0 +1,147 @@
+/* Translation's validation: the split is translated and its words are compared with the reference words of the data
+ * folder, before BPE: multi-bleu on the tokens as prepared, as the papers report it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "decode/decode.h"
+#include "metric/bleu.h"
+#include "task/translation.h"
+#include "text/bpe.h"
+
+enum { SAMPLES = 3 };
+
+typedef struct lines {
+    char **text;
+    size_t n, capacity;
+} lines;
+
+static void lines_release(lines *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        free(list->text[i]);
+    free(list->text);
+}
+
+static nm_status read_words(lines *list, const char *folder, const char *split, const char *side,
+                            nm_error *err)
+{
+    char *path = nm_format("%s/%s.%s.words", folder, split, side);
+    FILE *stream = NULL;
+    nm_status status = nm_file_open(&stream, path, "rb", err);
+    nm_lines reader;
+    nm_lines_init(&reader, stream, path);
+    for (bool more = status == NM_OK; more;) {
+        status = nm_lines_next(&reader, &more, err);
+        if (status != NM_OK || !more)
+            break;
+        NM_GROW(list->text, list->n, list->capacity);
+        list->text[list->n++] = nm_duplicate(reader.text);
+    }
+    nm_lines_release(&reader);
+    if (stream)
+        fclose(stream);
+    free(path);
+    return status;
+}
+
+/* ids -> units -> words */
+static void words_of(const nm_translation_parts *parts, const nm_translation *translation, nm_buffer *units,
+                     nm_buffer *words)
+{
+    nm_buffer_clear(units);
+    nm_buffer_clear(words);
+    if (translation->n)
+        nm_vocab_decode(parts->target_vocab, translation->list[0].ids, (size_t)translation->list[0].n, units);
+    nm_bpe_remove(units->data, units->bytes, words);
+}
+
+static char *sample_text(char *before, const char *source, const char *output, const char *reference)
+{
+    char *text = nm_format("%s%s  source: %s\n  output: %s\n  wanted: %s\n", before ? before : "",
+                           before ? "\n" : "", source, output, reference);
+    free(before);
+    return text;
+}
+
+static void count_all(const nm_translation_parts *parts, const nm_translation *found, size_t n,
+                      const lines *sources, const lines *references, nm_task_score *score)
+{
+    static const nm_bleu_config config = {.form = NM_BLEU_MULTI};
+    nm_bleu *bleu = nm_bleu_create(&config);
+    nm_bleu_stats sum = {0}, *each = nm_allocate((n + 1) * sizeof *each);
+    nm_buffer units = {0}, words = {0};
+    for (size_t i = 0; i < n; i++) {
+        words_of(parts, &found[i], &units, &words);
+        const char *reference = references->text[i];
+        nm_bleu_count(bleu, words.data, &reference, 1, &each[i]);
+        nm_bleu_add(&sum, &each[i]);
+        if (i < SAMPLES && i < sources->n)
+            score->samples = sample_text(score->samples, sources->text[i], words.data, reference);
+    }
+    score->name = "bleu";
+    score->value = nm_bleu_compute(&config, &sum).bleu;
+    score->counts = (nm_counts){(const int64_t *)each, n, NM_BLEU_COUNTS};
+    score->of_counts = nm_bleu_of_counts;
+    score->context = &config;
+    char *signature = nm_bleu_signature(&config, 1);
+    snprintf(score->signature, sizeof score->signature, "%s", signature);
+    free(signature);
+    nm_bleu_free(bleu);
+    nm_buffer_release(&units);
+    nm_buffer_release(&words);
+}
+
+static nm_status translate_split(nm_task *task, nm_model *model, nm_split split, size_t n,
+                                 nm_translation *found, nm_error *err)
+{
+    const nm_translation_parts *parts = task->parts;
+    const nm_corpus *corpus = &parts->sides[split][0];
+    nm_id_list *inputs = nm_allocate((n + 1) * sizeof *inputs);
+    for (size_t i = 0; i < n; i++)
+        inputs[i] =
+            (nm_id_list){corpus->ids + corpus->offsets[i], (int32_t)nm_corpus_length(corpus, (int64_t)i)};
+    const nm_vocab *vocab = parts->target_vocab;
+    const nm_decode_words words = {
+        .first = nm_translation_first_id(vocab), .eos = vocab->eos, .pad = vocab->pad};
+    nm_decoder *decoder;
+    nm_status status =
+        nm_decoder_create(&decoder, &model, 1, nm_options_find(task->options, "decode"), &words, err);
+    if (status == NM_OK) {
+        status = nm_decode(decoder, inputs, n, found, err);
+        nm_decoder_free(decoder);
+    }
+    free(inputs);
+    return status;
+}
+
+nm_status nm_translation_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,
+                               nm_task_score *score, nm_error *err)
+{
+    static const char *const names[] = {"train", "valid", "test"};
+    const nm_translation_parts *parts = task->parts;
+    const nm_translation_config *config = task->config;
+    *score = (nm_task_score){0};
+    size_t n = (size_t)parts->sides[split][0].n;
+    if (examples && (size_t)examples < n)
+        n = (size_t)examples;
+    lines sources = {0}, references = {0};
+    nm_translation *found = nm_allocate((n + 1) * sizeof *found);
+    nm_status status = read_words(&references, config->folder, names[split], "target", err);
+    if (status == NM_OK)
+        status = read_words(&sources, config->folder, names[split], "source", err);
+    if (status == NM_OK && (references.n < n || sources.n < n))
+        status = nm_fail(err, NM_MISMATCH, "%s: %s.target.words has %zu lines for %zu sequences",
+                         config->folder, names[split], references.n, n);
+    if (status == NM_OK)
+        status = translate_split(task, model, split, n, found, err);
+    if (status == NM_OK) {
+        count_all(parts, found, n, &sources, &references, score);
+        for (size_t i = 0; i < n; i++)
+            nm_translation_release(&found[i]);
+    }
+    free(found);
+    lines_release(&sources);
+    lines_release(&references);
+    return status;
+}

@@ -1,0 +1,215 @@
+/* BPE models: codes files of subword-nmt (versions 0.1 and 0.2) and fastBPE, read and written. */
+#include "text/bpe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "text/utf8.h"
+
+nm_bpe *nm_bpe_create(nm_bpe_format format)
+{
+    nm_bpe *bpe = nm_allocate(sizeof *bpe);
+    bpe->format = format;
+    return bpe;
+}
+
+void nm_bpe_free(nm_bpe *bpe)
+{
+    if (!bpe)
+        return;
+    nm_counter_release(&bpe->symbols);
+    nm_pair_map_release(&bpe->ranks);
+    free(bpe->merges);
+    free(bpe->undo);
+    free(bpe);
+}
+
+void nm_bpe_add_merge(nm_bpe *bpe, const nm_count *left, const nm_count *right, int64_t count)
+{
+    nm_bpe_merge merge = {.count = count};
+    nm_buffer joined = {0};
+    nm_buffer_append(&joined, left->text, left->bytes);
+    nm_buffer_append(&joined, right->text, right->bytes);
+    merge.left = (uint32_t)nm_counter_add(&bpe->symbols, left->text, left->bytes, 0);
+    merge.right = (uint32_t)nm_counter_add(&bpe->symbols, right->text, right->bytes, 0);
+    merge.joined = (uint32_t)nm_counter_add(&bpe->symbols, joined.data, joined.bytes, 0);
+    nm_buffer_release(&joined);
+    NM_GROW(bpe->merges, bpe->n_merges, bpe->capacity);
+    bpe->merges[bpe->n_merges++] = merge;
+}
+
+/* Where a pair stands twice, its first place is its rank. Where two pairs give the same symbol, that pair
+ * undoes it whose last place comes first: the outcome of subword-nmt's dictionaries. */
+void nm_bpe_finish(nm_bpe *bpe)
+{
+    nm_pair_map seen = {0};
+    bpe->undo = nm_allocate(bpe->symbols.n * sizeof *bpe->undo);
+    for (size_t i = 0; i < bpe->symbols.n; i++)
+        bpe->undo[i] = NM_PAIR_NONE;
+    for (size_t i = 0; i < bpe->n_merges; i++)
+        nm_pair_map_add(&bpe->ranks, bpe->merges[i].left, bpe->merges[i].right, (uint32_t)i);
+    for (size_t i = bpe->n_merges; i-- > 0;) {
+        const nm_bpe_merge *merge = &bpe->merges[i];
+        if (nm_pair_map_add(&seen, merge->left, merge->right, (uint32_t)i) == i)
+            bpe->undo[merge->joined] = (uint32_t)i;
+    }
+    nm_pair_map_release(&seen);
+}
+
+/* A codes file while it is read. */
+typedef struct codes_line {
+    const char *name, *text;
+    size_t bytes;
+    long long number;
+} codes_line;
+
+static nm_status bad_line(const codes_line *line, const char *why, nm_error *err)
+{
+    return nm_fail(err, NM_FORMAT, "%s:%lld: %s", line->name, line->number, why);
+}
+
+/* Cuts at spaces into up to 3 fields; false if there are more, or an empty one. */
+static bool split_fields(const codes_line *line, nm_count fields[3], int *n)
+{
+    size_t at = 0;
+    for (*n = 0; at <= line->bytes; ++*n) {
+        const char *space = memchr(line->text + at, ' ', line->bytes - at);
+        size_t bytes = space ? (size_t)(space - line->text) - at : line->bytes - at;
+        if (*n == 3 || !bytes || bytes > NM_BPE_MAX_SYMBOL)
+            return false;
+        fields[*n] = (nm_count){.text = line->text + at, .bytes = (uint32_t)bytes};
+        at += bytes + 1;
+    }
+    return true;
+}
+
+static nm_status read_header(nm_bpe *bpe, const codes_line *line, bool *is_header, nm_error *err)
+{
+    static const char mark[] = "#version:";
+    *is_header = line->bytes >= sizeof mark - 1 && !memcmp(line->text, mark, sizeof mark - 1);
+    if (!*is_header)
+        return NM_OK;
+    const char *version = line->text + sizeof mark - 1, *end = line->text + line->bytes;
+    while (version < end && *version == ' ')
+        version++;
+    if (end - version == 3 && !memcmp(version, "0.2", 3))
+        bpe->format = NM_BPE_SUBWORD_NMT_0_2;
+    else if (end - version == 3 && !memcmp(version, "0.1", 3))
+        bpe->format = NM_BPE_SUBWORD_NMT_0_1;
+    else
+        return bad_line(line, "unknown version of BPE codes (0.1 and 0.2 are known)", err);
+    return NM_OK;
+}
+
+static nm_status read_merge(nm_bpe *bpe, const codes_line *line, int n_wanted, nm_error *err)
+{
+    nm_count fields[3];
+    int n;
+    size_t bytes;
+    int64_t count = 0;
+    if (!split_fields(line, fields, &n) || n != n_wanted)
+        return bad_line(
+            line, n_wanted == 3 ? "expected \"left right count\"" : "expected two units and one space", err);
+    if (n == 3 && !nm_count_parse(line->text, line->bytes, &bytes, &count))
+        return bad_line(line, "the third field is no count", err);
+    nm_bpe_add_merge(bpe, &fields[0], &fields[1], count);
+    return NM_OK;
+}
+
+static nm_status check_line(const codes_line *line, nm_error *err)
+{
+    if (nm_utf8_find_invalid(line->text, line->bytes) < line->bytes)
+        return bad_line(line, "not UTF-8", err);
+    return memchr(line->text, 0, line->bytes) ? bad_line(line, "holds a zero byte", err) : NM_OK;
+}
+
+static void trim(codes_line *line)
+{
+    while (line->bytes && strchr("\r\n ", line->text[line->bytes - 1]) && line->text[line->bytes - 1])
+        line->bytes--;
+    while (line->bytes && *line->text == ' ') {
+        line->text++;
+        line->bytes--;
+    }
+}
+
+/* The first line decides: a header, else three fields are fastBPE's codes and two those of version 0.1. */
+static nm_status read_lines(nm_bpe *bpe, const char *text, size_t bytes, const char *name, nm_error *err)
+{
+    while (bytes && text[bytes - 1] == '\n')
+        bytes--;
+    bool has_header = false;
+    codes_line line = {.name = name, .number = 1};
+    for (size_t at = 0; at < bytes; line.number++) {
+        const char *end = memchr(text + at, '\n', bytes - at);
+        line.text = text + at;
+        line.bytes = end ? (size_t)(end - line.text) : bytes - at;
+        at += line.bytes + 1;
+        NM_TRY(check_line(&line, err));
+        trim(&line);
+        if (line.number == 1) {
+            NM_TRY(read_header(bpe, &line, &has_header, err));
+            if (has_header)
+                continue;
+            nm_count fields[3];
+            int n;
+            bpe->format = split_fields(&line, fields, &n) && n == 3 ? NM_BPE_FASTBPE : NM_BPE_SUBWORD_NMT_0_1;
+        }
+        NM_TRY(read_merge(bpe, &line, bpe->format == NM_BPE_FASTBPE ? 3 : 2, err));
+    }
+    return bytes ? NM_OK : nm_fail(err, NM_FORMAT, "%s: empty: no BPE codes", name);
+}
+
+nm_status nm_bpe_parse(const char *text, size_t bytes, const char *name, nm_bpe **bpe, nm_error *err)
+{
+    nm_bpe *made = nm_bpe_create(NM_BPE_SUBWORD_NMT_0_1);
+    nm_status status = read_lines(made, text, bytes, name, err);
+    *bpe = NULL;
+    if (status == NM_OK) {
+        nm_bpe_finish(made);
+        *bpe = made;
+    } else {
+        nm_bpe_free(made);
+    }
+    return status;
+}
+
+nm_status nm_bpe_read(const char *path, nm_bpe **bpe, nm_error *err)
+{
+    char *text;
+    size_t bytes;
+    *bpe = NULL;
+    NM_TRY(nm_file_read(path, &text, &bytes, err));
+    nm_status status = nm_bpe_parse(text, bytes, path, bpe, err);
+    free(text);
+    return status;
+}
+
+void nm_bpe_format_text(const nm_bpe *bpe, nm_bpe_format format, nm_buffer *out)
+{
+    if (format == NM_BPE_SUBWORD_NMT_0_2)
+        nm_buffer_append(out, "#version: 0.2\n", 14);
+    for (size_t i = 0; i < bpe->n_merges; i++) {
+        const nm_bpe_merge *merge = &bpe->merges[i];
+        const nm_count *left = &bpe->symbols.items[merge->left], *right = &bpe->symbols.items[merge->right];
+        nm_buffer_append(out, left->text, left->bytes);
+        nm_buffer_append_byte(out, ' ');
+        nm_buffer_append(out, right->text, right->bytes);
+        if (format == NM_BPE_FASTBPE) {
+            char count[32];
+            int length = snprintf(count, sizeof count, " %lld", (long long)merge->count);
+            nm_buffer_append(out, count, (size_t)length);
+        }
+        nm_buffer_append_byte(out, '\n');
+    }
+}
+
+void nm_bpe_write(const nm_bpe *bpe, nm_bpe_format format, FILE *stream)
+{
+    nm_buffer text = {0};
+    nm_buffer_clear(&text);
+    nm_bpe_format_text(bpe, format, &text);
+    fwrite(text.data, 1, text.bytes, stream);
+    nm_buffer_release(&text);
+}

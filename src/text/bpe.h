@@ -1,0 +1,81 @@
+/* Byte-pair encoding of words (Sennrich, Haddow and Birch 2016) in subword-nmt's format and to its exact
+ * output; also reads and writes fastBPE's codes.
+ *
+ * A model is learned from counted words (nm_counter) or read from a codes file. It never changes afterwards:
+ * threads share it and each holds an nm_bpe_applier of its own. Units that do not end a word carry "@@". */
+#ifndef NM_BPE_H
+#define NM_BPE_H
+
+#include "text/buffer.h"
+#include "text/counter.h"
+#include "text/pair_map.h"
+
+#define NM_BPE_SEPARATOR "@@"
+#define NM_BPE_WORD_END  "</w>"
+
+enum { NM_BPE_MAX_SYMBOL = 1 << 16 }; /* bytes of a unit */
+
+typedef enum nm_bpe_format {
+    NM_BPE_SUBWORD_NMT_0_1, /* no header; "</w>" is a symbol of its own */
+    NM_BPE_SUBWORD_NMT_0_2, /* "#version: 0.2", then "left right"; "</w>" belongs to the last character */
+    NM_BPE_FASTBPE          /* "left right count"; else as 0.2 */
+} nm_bpe_format;
+
+typedef struct nm_bpe_merge {
+    uint32_t left, right, joined; /* symbol numbers */
+    int64_t count;                /* when learned or read with counts, else 0 */
+} nm_bpe_merge;
+
+typedef struct nm_bpe {
+    nm_bpe_format format;
+    nm_counter symbols; /* number = symbol */
+    nm_bpe_merge *merges;
+    size_t n_merges, capacity;
+    nm_pair_map ranks; /* (left, right) -> first merge of that pair */
+    uint32_t *undo;    /* [symbols.n] merge that made the symbol, or NM_PAIR_NONE */
+} nm_bpe;
+
+typedef struct nm_bpe_learn_options {
+    int64_t n_merges;
+    int64_t min_frequency; /* stop when the best pair is rarer; at least 1 */
+    bool total_symbols;    /* n_merges counts the characters too (word-internal and word-final ones) */
+    size_t max_word_bytes; /* longer words, surely no words, are left out of learning */
+} nm_bpe_learn_options;
+
+/* 10000 merges, frequency at least 2, without total_symbols, words up to 4096 bytes. */
+nm_bpe_learn_options nm_bpe_learn_options_default(void);
+
+/* Learns from counted words, which must be UTF-8. Joint learning: count the words of all files into one
+ * counter. Of equally frequent pairs the greatest is taken, by code points, left side first. May find fewer
+ * merges than asked for. The caller frees with nm_bpe_free. */
+nm_status nm_bpe_learn(const nm_counter *words, const nm_bpe_learn_options *options, nm_bpe **bpe,
+                       nm_error *err);
+
+/* Codes from a file, or from a text in memory (name stands in messages). */
+nm_status nm_bpe_read(const char *path, nm_bpe **bpe, nm_error *err);
+nm_status nm_bpe_parse(const char *text, size_t bytes, const char *name, nm_bpe **bpe, nm_error *err);
+/* The text of the codes file, appended, or written to a stream (whose errors show when it is closed). */
+void nm_bpe_format_text(const nm_bpe *bpe, nm_bpe_format format, nm_buffer *out);
+void nm_bpe_write(const nm_bpe *bpe, nm_bpe_format format, FILE *stream);
+void nm_bpe_free(nm_bpe *bpe);
+
+/* For bpe_learn.c: an empty model, and its growth. */
+nm_bpe *nm_bpe_create(nm_bpe_format format);
+void nm_bpe_add_merge(nm_bpe *bpe, const nm_count *left, const nm_count *right, int64_t count);
+/* Fills ranks and undo once all merges are there. */
+void nm_bpe_finish(nm_bpe *bpe);
+
+typedef struct nm_bpe_applier nm_bpe_applier;
+
+/* vocabulary may be NULL: else units that it does not count at least threshold times ("x@@" inside a word,
+ * "x" at its end) are taken apart again, as far as merges can be undone. An empty vocabulary restricts
+ * nothing. Model and vocabulary must outlive the applier. */
+nm_bpe_applier *nm_bpe_applier_create(const nm_bpe *bpe, const nm_counter *vocabulary, int64_t threshold);
+void nm_bpe_applier_free(nm_bpe_applier *applier);
+/* Appends the segmented line. Spaces and line ends at both ends of the line stay, those between words become
+ * one. The line must be UTF-8. */
+void nm_bpe_apply_line(nm_bpe_applier *applier, const char *line, size_t bytes, nm_buffer *out);
+/* Appends the line with "@@ " taken out, and a "@@" at its end. */
+void nm_bpe_remove(const char *line, size_t bytes, nm_buffer *out);
+
+#endif

@@ -1,0 +1,303 @@
+/* Applying BPE merges: the rules of subword-nmt's apply_bpe.py, to the same output.
+ *
+ * A word begins as its characters. In each round the pair of lowest rank is joined everywhere it stands, from
+ * left to right; only then are new pairs looked at. The characters are a linked list and the pairs a heap, so
+ * that a word of n characters takes n log n steps however long it is. Words seen before come from a cache. */
+#include "text/bpe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/utf8.h"
+#include "text/words.h"
+
+enum {
+    CACHE_MAX_WORD = 256,      /* longer words are not kept */
+    CACHE_MAX_BYTES = 64 << 20 /* when full, the cache starts anew */
+};
+
+/* A unit of the word under work: its text is a part of the word. */
+typedef struct unit {
+    uint32_t symbol;         /* NM_PAIR_NONE for an unknown character */
+    uint32_t start, bytes;   /* without the mark of the word's end */
+    uint32_t previous, next; /* NM_PAIR_NONE at the ends */
+} unit;
+
+typedef struct candidate {
+    uint32_t rank, at; /* merge and its left unit */
+} candidate;
+
+struct nm_bpe_applier {
+    const nm_bpe *bpe;
+    const nm_counter *vocabulary; /* NULL when nothing is restricted */
+    int64_t threshold;
+    nm_counter cache; /* word -> where its segmentation begins */
+    nm_buffer segmentations;
+    unit *units;
+    size_t units_capacity;
+    candidate *heap, *found;
+    size_t n_heap, heap_capacity, n_found, found_capacity;
+    nm_buffer key;
+};
+
+nm_bpe_applier *nm_bpe_applier_create(const nm_bpe *bpe, const nm_counter *vocabulary, int64_t threshold)
+{
+    nm_bpe_applier *self = nm_allocate(sizeof *self);
+    self->bpe = bpe;
+    self->threshold = threshold;
+    for (size_t i = 0; vocabulary && i < vocabulary->n; i++)
+        if (vocabulary->items[i].count >= threshold)
+            self->vocabulary = vocabulary;
+    return self;
+}
+
+void nm_bpe_applier_free(nm_bpe_applier *self)
+{
+    if (!self)
+        return;
+    nm_counter_release(&self->cache);
+    nm_buffer_release(&self->segmentations);
+    nm_buffer_release(&self->key);
+    free(self->units);
+    free(self->heap);
+    free(self->found);
+    free(self);
+}
+
+/* The heap of candidates: lowest rank first, then leftmost */
+
+static bool is_before(candidate a, candidate b)
+{
+    return a.rank != b.rank ? a.rank < b.rank : a.at < b.at;
+}
+
+static void push(nm_bpe_applier *self, candidate moving)
+{
+    NM_GROW(self->heap, self->n_heap, self->heap_capacity);
+    size_t at = self->n_heap++;
+    for (size_t parent; at > 0 && is_before(moving, self->heap[parent = (at - 1) / 2]); at = parent)
+        self->heap[at] = self->heap[parent];
+    self->heap[at] = moving;
+}
+
+static candidate pop(nm_bpe_applier *self)
+{
+    candidate top = self->heap[0], moving = self->heap[--self->n_heap];
+    size_t at = 0;
+    for (size_t child; (child = 2 * at + 1) < self->n_heap; at = child) {
+        if (child + 1 < self->n_heap && is_before(self->heap[child + 1], self->heap[child]))
+            child++;
+        if (!is_before(self->heap[child], moving))
+            break;
+        self->heap[at] = self->heap[child];
+    }
+    self->heap[at] = moving;
+    return top;
+}
+
+/* From characters to units */
+
+static uint32_t find_symbol(nm_bpe_applier *self, const char *text, size_t bytes, bool marked)
+{
+    nm_buffer_clear(&self->key);
+    nm_buffer_append(&self->key, text, bytes);
+    if (marked)
+        nm_buffer_append(&self->key, NM_BPE_WORD_END, sizeof NM_BPE_WORD_END - 1);
+    size_t number = nm_counter_find(&self->bpe->symbols, self->key.data, self->key.bytes);
+    return number == SIZE_MAX ? NM_PAIR_NONE : (uint32_t)number;
+}
+
+static uint32_t add_characters(nm_bpe_applier *self, const char *word, size_t bytes)
+{
+    uint32_t n = 0;
+    bool separate_end = self->bpe->format == NM_BPE_SUBWORD_NMT_0_1;
+    for (size_t at = 0; at < bytes; n++) {
+        size_t length = nm_utf8_length(word[at]);
+        bool marked = !separate_end && at + length == bytes;
+        NM_GROW(self->units, n, self->units_capacity);
+        self->units[n] =
+            (unit){find_symbol(self, word + at, length, marked), (uint32_t)at, (uint32_t)length, 0, 0};
+        at += length;
+    }
+    if (separate_end) {
+        NM_GROW(self->units, n, self->units_capacity);
+        self->units[n++] = (unit){find_symbol(self, "", 0, true), (uint32_t)bytes, 0, 0, 0};
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        self->units[i].previous = i ? i - 1 : NM_PAIR_NONE;
+        self->units[i].next = i + 1 < n ? i + 1 : NM_PAIR_NONE;
+    }
+    return n;
+}
+
+static uint32_t rank_at(const nm_bpe_applier *self, uint32_t at)
+{
+    const unit *left = &self->units[at];
+    if (left->next == NM_PAIR_NONE || left->symbol == NM_PAIR_NONE)
+        return NM_PAIR_NONE;
+    uint32_t right = self->units[left->next].symbol;
+    return right == NM_PAIR_NONE ? NM_PAIR_NONE : nm_pair_map_find(&self->bpe->ranks, left->symbol, right);
+}
+
+static void note_pair(nm_bpe_applier *self, uint32_t at)
+{
+    uint32_t rank = at == NM_PAIR_NONE ? NM_PAIR_NONE : rank_at(self, at);
+    if (rank == NM_PAIR_NONE)
+        return;
+    NM_GROW(self->found, self->n_found, self->found_capacity);
+    self->found[self->n_found++] = (candidate){rank, at};
+}
+
+/* Joins the unit with the next one; false if the pair is no longer there. */
+static bool join_at(nm_bpe_applier *self, candidate at)
+{
+    unit *left = &self->units[at.at];
+    if (left->symbol == NM_PAIR_NONE || rank_at(self, at.at) != at.rank)
+        return false;
+    unit *right = &self->units[left->next];
+    left->symbol = self->bpe->merges[at.rank].joined;
+    left->bytes += right->bytes;
+    left->next = right->next;
+    right->symbol = NM_PAIR_NONE;
+    right->next = NM_PAIR_NONE;
+    if (left->next != NM_PAIR_NONE)
+        self->units[left->next].previous = at.at;
+    return true;
+}
+
+static void merge_units(nm_bpe_applier *self, uint32_t n)
+{
+    self->n_heap = self->n_found = 0;
+    for (uint32_t i = 0; i < n; i++)
+        note_pair(self, i);
+    for (;;) {
+        for (size_t i = 0; i < self->n_found; i++)
+            push(self, self->found[i]);
+        self->n_found = 0;
+        if (!self->n_heap)
+            return;
+        uint32_t rank = self->heap[0].rank;
+        while (self->n_heap && self->heap[0].rank == rank) {
+            candidate best = pop(self);
+            if (!join_at(self, best))
+                continue;
+            note_pair(self, self->units[best.at].previous);
+            note_pair(self, best.at);
+        }
+    }
+}
+
+/* Writing units, taking those apart that the vocabulary lacks */
+
+static void write_unit(nm_buffer *out, const char *text, size_t bytes, bool last)
+{
+    nm_buffer_append(out, text, bytes);
+    if (!last)
+        nm_buffer_append(out, NM_BPE_SEPARATOR " ", sizeof NM_BPE_SEPARATOR);
+}
+
+static bool is_known(nm_bpe_applier *self, const char *text, size_t bytes, bool last)
+{
+    nm_buffer_clear(&self->key);
+    nm_buffer_append(&self->key, text, bytes);
+    if (!last)
+        nm_buffer_append(&self->key, NM_BPE_SEPARATOR, sizeof NM_BPE_SEPARATOR - 1);
+    size_t number = nm_counter_find(self->vocabulary, self->key.data, self->key.bytes);
+    return number != SIZE_MAX && self->vocabulary->items[number].count >= self->threshold;
+}
+
+/* Undoes merges until every part is in the vocabulary or cannot be undone. The text is a part of the word, so
+ * the halves are found by length alone; the mark of the word's end belongs to no text. */
+static void write_restricted(nm_bpe_applier *self, const char *text, size_t bytes, bool last, nm_buffer *out)
+{
+    uint32_t symbol = is_known(self, text, bytes, last) ? NM_PAIR_NONE : find_symbol(self, text, bytes, last);
+    uint32_t undo = symbol == NM_PAIR_NONE ? NM_PAIR_NONE : self->bpe->undo[symbol];
+    size_t left_bytes =
+        undo == NM_PAIR_NONE ? 0 : self->bpe->symbols.items[self->bpe->merges[undo].left].bytes;
+    if (!left_bytes || left_bytes > bytes || !bytes) {
+        write_unit(out, text, bytes, last);
+        return;
+    }
+    write_restricted(self, text, left_bytes, false, out);
+    write_restricted(self, text + left_bytes, bytes - left_bytes, last, out);
+}
+
+static void segment_word(nm_bpe_applier *self, const char *word, size_t bytes, nm_buffer *out)
+{
+    if (nm_utf8_length(word[0]) == bytes) {
+        nm_buffer_append(out, word, bytes);
+        return;
+    }
+    merge_units(self, add_characters(self, word, bytes));
+    for (uint32_t at = 0; at != NM_PAIR_NONE; at = self->units[at].next) {
+        const unit *here = &self->units[at];
+        if (here->next == NM_PAIR_NONE && !here->bytes)
+            break; /* the mark of the word's end alone, whose predecessor was written as the last unit */
+        bool last = here->start + here->bytes == bytes;
+        if (self->vocabulary)
+            write_restricted(self, word + here->start, here->bytes, last, out);
+        else
+            write_unit(out, word + here->start, here->bytes, last);
+    }
+}
+
+static void apply_word(nm_bpe_applier *self, const char *word, size_t bytes, nm_buffer *out)
+{
+    if (bytes > CACHE_MAX_WORD) {
+        segment_word(self, word, bytes, out);
+        return;
+    }
+    size_t known = nm_counter_find(&self->cache, word, bytes);
+    if (known == SIZE_MAX) {
+        if (self->segmentations.bytes > CACHE_MAX_BYTES) {
+            nm_counter_release(&self->cache);
+            nm_buffer_clear(&self->segmentations);
+        }
+        known = nm_counter_add(&self->cache, word, bytes, (int64_t)self->segmentations.bytes);
+        segment_word(self, word, bytes, &self->segmentations);
+    }
+    bool newest = known + 1 == self->cache.n;
+    size_t start = (size_t)self->cache.items[known].count;
+    size_t end = newest ? self->segmentations.bytes : (size_t)self->cache.items[known + 1].count;
+    nm_buffer_append(out, self->segmentations.data + start, end - start);
+}
+
+static bool is_margin(char byte)
+{
+    return byte == ' ' || byte == '\r' || byte == '\n';
+}
+
+void nm_bpe_apply_line(nm_bpe_applier *self, const char *line, size_t bytes, nm_buffer *out)
+{
+    size_t first = 0, end = bytes;
+    while (first < bytes && is_margin(line[first]))
+        first++;
+    while (end > first && is_margin(line[end - 1]))
+        end--;
+    nm_buffer_append(out, line, first);
+    const char *word;
+    size_t word_bytes, at = first;
+    while (nm_word_next(line, end, &at, &word, &word_bytes)) {
+        apply_word(self, word, word_bytes, out);
+        if (at < end)
+            nm_buffer_append_byte(out, ' ');
+    }
+    nm_buffer_append(out, line + end, bytes - end);
+}
+
+void nm_bpe_remove(const char *line, size_t bytes, nm_buffer *out)
+{
+    for (size_t at = 0; at < bytes;) {
+        const char *mark = memmem(line + at, bytes - at, NM_BPE_SEPARATOR, 2);
+        size_t length = mark ? (size_t)(mark - line) - at : bytes - at;
+        nm_buffer_append(out, line + at, length);
+        at += length;
+        if (!mark)
+            break;
+        bool ends_line = at + 2 == bytes;
+        if (ends_line || line[at + 2] == ' ')
+            at += ends_line ? 2 : 3;
+        else
+            nm_buffer_append_byte(out, line[at++]);
+    }
+}

@@ -1,0 +1,440 @@
+/* Learning BPE merges: the algorithm of subword-nmt's learn_bpe.py, to the same output.
+ *
+ * Every pair of neighbouring symbols has a count over all words and a list of the words it stands in, so one
+ * merge touches only the words it changes. The most frequent pair comes from a heap whose entries may be out
+ * of date and are corrected when they surface.
+ *
+ * Exactness asks for two peculiarities. Counts of pairs within runs of one symbol, and around a symbol that
+ * two different merges produce, are kept the way that program keeps them, though a recount would differ. And
+ * its rare pairs are set aside ("pruned") below a threshold and come back when the best pair in sight falls
+ * below it; what happens to a pair while it is set aside is not always added to what it had before. */
+#include "text/bpe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/utf8.h"
+
+/* Adds to how often a pair stands in a word; a word may have several entries. */
+typedef struct place {
+    uint32_t word;
+    int32_t times;
+} place;
+
+typedef struct pair {
+    uint32_t left, right;
+    bool in_sight;  /* not set aside */
+    int64_t count;  /* while in sight */
+    int64_t aside;  /* what was set aside last */
+    int64_t queued; /* count of its newest heap entry, 0 for none */
+    place *places;
+    uint32_t n_places, capacity;
+} pair;
+
+typedef struct word {
+    size_t start; /* in letters */
+    uint32_t n;
+    int64_t count;
+} word;
+
+typedef struct heap_entry {
+    int64_t count;
+    uint32_t pair;
+} heap_entry;
+
+typedef struct learner {
+    nm_counter symbols;
+    uint32_t *letters; /* symbols of all words */
+    size_t n_letters, letters_capacity;
+    word *words;
+    size_t n_words, words_capacity;
+    pair *pairs;
+    size_t n_pairs, pairs_capacity;
+    nm_pair_map numbers; /* (left, right) -> pair */
+    uint32_t *sight;     /* pairs in sight */
+    size_t n_sight, sight_capacity;
+    uint32_t *raised; /* pairs whose count the present merge raised */
+    size_t n_raised, raised_capacity;
+    heap_entry *heap;
+    size_t n_heap, heap_capacity;
+    uint32_t *old; /* a word before the merge */
+    size_t old_capacity;
+} learner;
+
+nm_bpe_learn_options nm_bpe_learn_options_default(void)
+{
+    return (nm_bpe_learn_options){.n_merges = 10000, .min_frequency = 2, .max_word_bytes = 4096};
+}
+
+/* Pairs and their counts */
+
+static uint32_t find_pair(learner *self, uint32_t left, uint32_t right)
+{
+    uint32_t number = nm_pair_map_add(&self->numbers, left, right, (uint32_t)self->n_pairs);
+    if (number == self->n_pairs) {
+        NM_GROW(self->pairs, self->n_pairs, self->pairs_capacity);
+        self->pairs[self->n_pairs++] = (pair){.left = left, .right = right};
+    }
+    return number;
+}
+
+static void add_place(pair *at, uint32_t in_word, int32_t times)
+{
+    if (at->n_places && at->places[at->n_places - 1].word == in_word) {
+        at->places[at->n_places - 1].times += times;
+        return;
+    }
+    if (at->n_places == at->capacity) {
+        NM_ASSERT(at->capacity <= UINT32_MAX / 2);
+        at->capacity = at->capacity ? 2 * at->capacity : 2;
+        at->places = nm_reallocate(at->places, at->capacity * sizeof *at->places);
+    }
+    at->places[at->n_places++] = (place){in_word, times};
+}
+
+static void change_pair(learner *self, const uint32_t *symbols, uint32_t in_word, int32_t sign)
+{
+    uint32_t number = find_pair(self, symbols[0], symbols[1]);
+    pair *at = &self->pairs[number];
+    if (!at->in_sight) {
+        at->in_sight = true;
+        at->count = 0;
+        NM_GROW(self->sight, self->n_sight, self->sight_capacity);
+        self->sight[self->n_sight++] = number;
+    }
+    at->count += sign * self->words[in_word].count;
+    add_place(at, in_word, sign);
+    if (sign > 0) {
+        NM_GROW(self->raised, self->n_raised, self->raised_capacity);
+        self->raised[self->n_raised++] = number;
+    }
+}
+
+/* The heap: largest count first, then the greatest pair by code points (UTF-8 keeps their order) */
+
+static int compare_symbols(const learner *self, uint32_t a, uint32_t b)
+{
+    const nm_count *left = &self->symbols.items[a], *right = &self->symbols.items[b];
+    int order = memcmp(left->text, right->text, left->bytes < right->bytes ? left->bytes : right->bytes);
+    return order ? order : (left->bytes > right->bytes) - (left->bytes < right->bytes);
+}
+
+static bool is_before(const learner *self, heap_entry a, heap_entry b)
+{
+    if (a.count != b.count)
+        return a.count > b.count;
+    const pair *first = &self->pairs[a.pair], *second = &self->pairs[b.pair];
+    if (first->left != second->left)
+        return compare_symbols(self, first->left, second->left) > 0;
+    return first->right != second->right && compare_symbols(self, first->right, second->right) > 0;
+}
+
+static void sift_down(learner *self, size_t at)
+{
+    heap_entry moving = self->heap[at];
+    for (size_t child; (child = 2 * at + 1) < self->n_heap; at = child) {
+        if (child + 1 < self->n_heap && is_before(self, self->heap[child + 1], self->heap[child]))
+            child++;
+        if (!is_before(self, self->heap[child], moving))
+            break;
+        self->heap[at] = self->heap[child];
+    }
+    self->heap[at] = moving;
+}
+
+static void append_entry(learner *self, uint32_t number)
+{
+    pair *at = &self->pairs[number];
+    NM_GROW(self->heap, self->n_heap, self->heap_capacity);
+    self->heap[self->n_heap++] = (heap_entry){at->count, number};
+    at->queued = at->count;
+}
+
+static void push_entry(learner *self, uint32_t number)
+{
+    append_entry(self, number);
+    size_t at = self->n_heap - 1;
+    heap_entry moving = self->heap[at];
+    for (size_t parent; at > 0 && is_before(self, moving, self->heap[parent = (at - 1) / 2]); at = parent)
+        self->heap[at] = self->heap[parent];
+    self->heap[at] = moving;
+}
+
+static void rebuild_heap(learner *self)
+{
+    self->n_heap = 0;
+    for (size_t i = 0; i < self->n_sight; i++) {
+        pair *at = &self->pairs[self->sight[i]];
+        at->queued = 0;
+        if (at->count > 0)
+            append_entry(self, self->sight[i]);
+    }
+    for (size_t i = self->n_heap / 2; i-- > 0;)
+        sift_down(self, i);
+}
+
+/* The best pair in sight, NM_PAIR_NONE if all counts are zero. It stays at the head of the heap. */
+static uint32_t find_best(learner *self)
+{
+    while (self->n_heap) {
+        heap_entry top = self->heap[0];
+        pair *at = &self->pairs[top.pair];
+        bool newest = at->in_sight && at->queued == top.count;
+        if (newest && at->count == top.count)
+            return top.pair;
+        if (newest && at->count > 0) {
+            self->heap[0].count = at->queued = at->count;
+        } else {
+            if (newest)
+                at->queued = 0;
+            self->heap[0] = self->heap[--self->n_heap];
+        }
+        if (self->n_heap)
+            sift_down(self, 0);
+    }
+    return NM_PAIR_NONE;
+}
+
+/* Setting rare pairs aside */
+
+static void set_aside(learner *self, double threshold)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < self->n_sight; i++) {
+        pair *at = &self->pairs[self->sight[i]];
+        if ((double)at->count >= threshold) {
+            self->sight[kept++] = self->sight[i];
+            continue;
+        }
+        at->aside = at->count < 0 ? at->aside + at->count : at->count;
+        at->in_sight = false;
+        at->queued = 0;
+    }
+    self->n_sight = kept;
+}
+
+static void bring_back(learner *self)
+{
+    self->n_sight = 0;
+    for (size_t i = 0; i < self->n_pairs; i++) {
+        self->pairs[i].in_sight = true;
+        self->pairs[i].count = self->pairs[i].aside;
+        NM_GROW(self->sight, self->n_sight, self->sight_capacity);
+        self->sight[self->n_sight++] = (uint32_t)i;
+    }
+}
+
+/* Merging */
+
+static int compare_places(const void *left, const void *right)
+{
+    const place *a = left, *b = right;
+    return a->word < b->word ? -1 : a->word > b->word;
+}
+
+/* Brings the entries of each word together; drops words in which the pair stands no more. */
+static uint32_t gather_places(place *places, uint32_t n)
+{
+    bool sorted = true;
+    for (uint32_t i = 1; i < n && sorted; i++)
+        sorted = places[i - 1].word <= places[i].word;
+    if (!sorted)
+        qsort(places, n, sizeof *places, compare_places);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n;) {
+        place sum = places[i++];
+        for (; i < n && places[i].word == sum.word; i++)
+            sum.times += places[i].times;
+        if (sum.times > 0)
+            places[kept++] = sum;
+    }
+    return kept;
+}
+
+/* Joins the pair in the word, from left to right; the word before goes to self->old, its length is returned.
+ */
+static uint32_t replace_in_word(learner *self, word *in, uint32_t left, uint32_t right, uint32_t joined)
+{
+    uint32_t *symbols = self->letters + in->start, n = in->n, kept = 0;
+    if (n > self->old_capacity) {
+        self->old_capacity = 2 * (size_t)n;
+        self->old = nm_reallocate(self->old, self->old_capacity * sizeof *self->old);
+    }
+    memcpy(self->old, symbols, n * sizeof *symbols);
+    for (uint32_t i = 0; i < n; i++) {
+        bool found = self->old[i] == left && i + 1 < n && self->old[i + 1] == right;
+        symbols[kept++] = found ? joined : self->old[i];
+        i += found;
+    }
+    in->n = kept;
+    return n;
+}
+
+static void lower_old_pairs(learner *self, uint32_t in_word, uint32_t n, uint32_t left, uint32_t right)
+{
+    const uint32_t *old = self->old;
+    for (uint32_t i = 0; i + 1 < n; i++) {
+        if (old[i] != left || old[i + 1] != right)
+            continue;
+        if (i > 0)
+            change_pair(self, old + i - 1, in_word, -1);
+        /* in A B A B the next occurrence lowers B A */
+        bool again = i + 3 < n && old[i + 2] == left && old[i + 3] == right;
+        if (i + 2 < n && !again)
+            change_pair(self, old + i + 1, in_word, -1);
+        i++;
+    }
+}
+
+static void raise_new_pairs(learner *self, uint32_t in_word, uint32_t joined)
+{
+    const uint32_t *symbols = self->letters + self->words[in_word].start;
+    uint32_t n = self->words[in_word].n;
+    for (uint32_t i = 0; i < n; i++) {
+        if (symbols[i] != joined)
+            continue;
+        if (i > 0)
+            change_pair(self, symbols + i - 1, in_word, 1);
+        if (i + 1 < n && symbols[i + 1] != joined)
+            change_pair(self, symbols + i, in_word, 1);
+    }
+}
+
+static uint32_t join_symbols(learner *self, uint32_t left, uint32_t right)
+{
+    nm_buffer text = {0};
+    nm_buffer_append(&text, self->symbols.items[left].text, self->symbols.items[left].bytes);
+    nm_buffer_append(&text, self->symbols.items[right].text, self->symbols.items[right].bytes);
+    uint32_t joined = (uint32_t)nm_counter_add(&self->symbols, text.data, text.bytes, 0);
+    nm_buffer_release(&text);
+    return joined;
+}
+
+static void merge_pair(learner *self, uint32_t number)
+{
+    pair *best = &self->pairs[number];
+    uint32_t left = best->left, right = best->right, joined = join_symbols(self, left, right);
+    place *places = best->places;
+    uint32_t n = gather_places(places, best->n_places);
+    best->places = NULL;
+    best->n_places = best->capacity = 0;
+    self->n_raised = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t n_old = replace_in_word(self, &self->words[places[i].word], left, right, joined);
+        lower_old_pairs(self, places[i].word, n_old, left, right);
+        raise_new_pairs(self, places[i].word, joined);
+    }
+    free(places);
+    self->pairs[number].count = 0;
+    for (size_t i = 0; i < self->n_raised; i++) {
+        const pair *at = &self->pairs[self->raised[i]];
+        if (at->count > at->queued)
+            push_entry(self, self->raised[i]);
+    }
+}
+
+/* The words at the start */
+
+static uint32_t first_symbol(learner *self, const char *text, size_t bytes, bool last)
+{
+    char symbol[16];
+    memcpy(symbol, text, bytes);
+    if (last)
+        memcpy(symbol + bytes, NM_BPE_WORD_END, sizeof NM_BPE_WORD_END);
+    return (uint32_t)nm_counter_add(&self->symbols, symbol, bytes + (last ? sizeof NM_BPE_WORD_END - 1 : 0),
+                                    0);
+}
+
+static void add_word(learner *self, const nm_count *item)
+{
+    word added = {.start = self->n_letters, .count = item->count};
+    for (size_t at = 0; at < item->bytes; added.n++) {
+        size_t bytes = nm_utf8_length(item->text[at]);
+        NM_GROW(self->letters, self->n_letters, self->letters_capacity);
+        self->letters[self->n_letters++] =
+            first_symbol(self, item->text + at, bytes, at + bytes == item->bytes);
+        at += bytes;
+    }
+    NM_GROW(self->words, self->n_words, self->words_capacity);
+    self->words[self->n_words++] = added;
+    for (size_t i = added.start; i + 1 < self->n_letters; i++)
+        change_pair(self, self->letters + i, (uint32_t)self->n_words - 1, 1);
+    self->n_raised = 0;
+}
+
+static nm_status add_words(learner *self, const nm_counter *words, size_t max_bytes, nm_error *err)
+{
+    for (size_t i = 0; i < words->n; i++) {
+        const nm_count *item = &words->items[i];
+        if (!item->bytes || item->bytes > max_bytes || item->count <= 0)
+            continue;
+        if (nm_utf8_find_invalid(item->text, item->bytes) < item->bytes)
+            return nm_fail(err, NM_FORMAT, "word %zu is not UTF-8", i + 1);
+        add_word(self, item);
+    }
+    for (size_t i = 0; i < self->n_pairs; i++)
+        self->pairs[i].aside = self->pairs[i].count;
+    return NM_OK;
+}
+
+static void release(learner *self)
+{
+    for (size_t i = 0; i < self->n_pairs; i++)
+        free(self->pairs[i].places);
+    nm_counter_release(&self->symbols);
+    nm_pair_map_release(&self->numbers);
+    free(self->letters);
+    free(self->words);
+    free(self->pairs);
+    free(self->sight);
+    free(self->raised);
+    free(self->heap);
+    free(self->old);
+}
+
+static void learn_merges(learner *self, int64_t n_merges, int64_t min_frequency, nm_bpe *bpe)
+{
+    rebuild_heap(self);
+    uint32_t best = find_best(self);
+    double threshold = best == NM_PAIR_NONE ? 0 : (double)self->pairs[best].count / 10.0;
+    for (int64_t i = 0; i < n_merges; i++) {
+        best = find_best(self);
+        if (best == NM_PAIR_NONE || (i && (double)self->pairs[best].count < threshold)) {
+            set_aside(self, threshold);
+            bring_back(self);
+            rebuild_heap(self);
+            best = find_best(self);
+            if (best == NM_PAIR_NONE)
+                break;
+            threshold = (double)self->pairs[best].count * (double)i / ((double)i + 10000.0);
+            set_aside(self, threshold);
+        }
+        const pair *chosen = &self->pairs[best];
+        if (chosen->count < min_frequency)
+            break;
+        nm_bpe_add_merge(bpe, &self->symbols.items[chosen->left], &self->symbols.items[chosen->right],
+                         chosen->count);
+        merge_pair(self, best);
+        if (i % 100 == 0)
+            set_aside(self, threshold);
+    }
+}
+
+nm_status nm_bpe_learn(const nm_counter *words, const nm_bpe_learn_options *options, nm_bpe **bpe,
+                       nm_error *err)
+{
+    *bpe = NULL;
+    if (options->n_merges < 0 || options->min_frequency < 1)
+        return nm_fail(err, NM_USAGE,
+                       "BPE: the number of merges must not be negative, the frequency at least 1");
+    learner self = {0};
+    nm_status status = add_words(&self, words, options->max_word_bytes, err);
+    if (status == NM_OK) {
+        *bpe = nm_bpe_create(NM_BPE_SUBWORD_NMT_0_2);
+        int64_t characters = options->total_symbols ? (int64_t)self.symbols.n : 0;
+        learn_merges(&self, options->n_merges - characters, options->min_frequency, *bpe);
+        nm_bpe_finish(*bpe);
+    }
+    release(&self);
+    return status;
+}

@@ -1,0 +1,39 @@
+/* Growing byte string for results: clear it, let functions append to it, read data and bytes. */
+#ifndef NM_BUFFER_H
+#define NM_BUFFER_H
+
+#include <string.h>
+#include "base/memory.h"
+
+/* data has a NUL behind the last byte once anything was appended; {0} is a valid empty buffer. */
+typedef struct nm_buffer {
+    char *data;
+    size_t bytes, capacity;
+} nm_buffer;
+
+/* Makes room for so many more bytes and a NUL. */
+void nm_buffer_reserve(nm_buffer *buffer, size_t more);
+void nm_buffer_release(nm_buffer *buffer);
+
+static inline void nm_buffer_clear(nm_buffer *buffer)
+{
+    nm_buffer_reserve(buffer, 0);
+    buffer->bytes = 0;
+    buffer->data[0] = 0;
+}
+
+static inline void nm_buffer_append(nm_buffer *buffer, const char *text, size_t bytes)
+{
+    nm_buffer_reserve(buffer, bytes);
+    if (bytes)
+        memcpy(buffer->data + buffer->bytes, text, bytes);
+    buffer->bytes += bytes;
+    buffer->data[buffer->bytes] = 0;
+}
+
+static inline void nm_buffer_append_byte(nm_buffer *buffer, char byte)
+{
+    nm_buffer_append(buffer, &byte, 1);
+}
+
+#endif

@@ -1,0 +1,250 @@
+/* Hash map from byte strings to counts: open addressing over item numbers, XXH3 as hash, texts in chunks. */
+#include "text/counter.h"
+
+#include <stdlib.h>
+#include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/memory.h"
+#include "text/words.h"
+
+enum { CHUNK_BYTES = 1 << 16 };
+
+void nm_counter_init(nm_counter *counter)
+{
+    *counter = (nm_counter){0};
+}
+
+void nm_counter_release(nm_counter *counter)
+{
+    for (size_t i = 0; i < counter->n_chunks; i++)
+        free(counter->chunks[i]);
+    free(counter->chunks);
+    free(counter->items);
+    free(counter->slots);
+    *counter = (nm_counter){0};
+}
+
+static uint32_t hash_text(const char *text, size_t bytes)
+{
+    return (uint32_t)(XXH3_64bits(text, bytes) >> 32);
+}
+
+/* The slot that holds the string, or the empty one where it belongs. */
+static size_t find_slot(const nm_counter *counter, const char *text, size_t bytes, uint32_t hash)
+{
+    size_t mask = counter->n_slots - 1, slot = hash & mask;
+    for (; counter->slots[slot]; slot = (slot + 1) & mask) {
+        const nm_count *item = &counter->items[counter->slots[slot] - 1];
+        if (item->hash == hash && item->bytes == bytes && !memcmp(item->text, text, bytes))
+            break;
+    }
+    return slot;
+}
+
+static void rebuild_slots(nm_counter *counter, size_t n_slots)
+{
+    free(counter->slots);
+    counter->slots = nm_allocate(n_slots * sizeof *counter->slots);
+    counter->n_slots = n_slots;
+    for (size_t i = 0; i < counter->n; i++) {
+        size_t slot = counter->items[i].hash & (n_slots - 1);
+        while (counter->slots[slot])
+            slot = (slot + 1) & (n_slots - 1);
+        counter->slots[slot] = (uint32_t)(i + 1);
+    }
+}
+
+static const char *store_text(nm_counter *counter, const char *text, size_t bytes)
+{
+    if (!counter->n_chunks || counter->chunk_used + bytes + 1 > counter->chunk_bytes) {
+        NM_GROW(counter->chunks, counter->n_chunks, counter->chunk_capacity);
+        counter->chunk_bytes = bytes + 1 > CHUNK_BYTES ? bytes + 1 : CHUNK_BYTES;
+        counter->chunks[counter->n_chunks++] = nm_reallocate(NULL, counter->chunk_bytes);
+        counter->chunk_used = 0;
+    }
+    char *copy = counter->chunks[counter->n_chunks - 1] + counter->chunk_used;
+    memcpy(copy, text, bytes);
+    copy[bytes] = 0;
+    counter->chunk_used += bytes + 1;
+    return copy;
+}
+
+size_t nm_counter_add(nm_counter *counter, const char *text, size_t bytes, int64_t count)
+{
+    NM_ASSERT(bytes <= NM_TEXT_MAX_LINE);
+    if (2 * (counter->n + 1) > counter->n_slots)
+        rebuild_slots(counter, counter->n_slots ? 2 * counter->n_slots : 64);
+    uint32_t hash = hash_text(text, bytes);
+    size_t slot = find_slot(counter, text, bytes, hash);
+    if (counter->slots[slot]) {
+        size_t number = counter->slots[slot] - 1;
+        counter->items[number].count += count;
+        return number;
+    }
+    NM_ASSERT(counter->n < UINT32_MAX - 1);
+    NM_GROW(counter->items, counter->n, counter->capacity);
+    counter->items[counter->n] = (nm_count){store_text(counter, text, bytes), (uint32_t)bytes, hash, count};
+    counter->slots[slot] = (uint32_t)++counter->n;
+    return counter->n - 1;
+}
+
+size_t nm_counter_find(const nm_counter *counter, const char *text, size_t bytes)
+{
+    if (!counter->n)
+        return SIZE_MAX;
+    uint32_t item = counter->slots[find_slot(counter, text, bytes, hash_text(text, bytes))];
+    return item ? item - 1 : SIZE_MAX;
+}
+
+int64_t nm_counter_get(const nm_counter *counter, const char *text, size_t bytes)
+{
+    size_t number = nm_counter_find(counter, text, bytes);
+    return number == SIZE_MAX ? 0 : counter->items[number].count;
+}
+
+void nm_counter_merge(nm_counter *counter, const nm_counter *other)
+{
+    for (size_t i = 0; i < other->n; i++)
+        nm_counter_add(counter, other->items[i].text, other->items[i].bytes, other->items[i].count);
+}
+
+void nm_counter_cut(nm_counter *counter, int64_t least)
+{
+    nm_counter kept = {0};
+    for (size_t i = 0; i < counter->n; i++) {
+        const nm_count *item = &counter->items[i];
+        if (item->count >= least)
+            nm_counter_add(&kept, item->text, item->bytes, item->count);
+    }
+    nm_counter_release(counter);
+    *counter = kept;
+}
+
+void nm_counter_add_line(nm_counter *counter, const char *line, size_t bytes)
+{
+    const char *word;
+    size_t word_bytes, at = 0;
+    while (nm_word_next(line, bytes, &at, &word, &word_bytes))
+        nm_counter_add(counter, word, word_bytes, 1);
+}
+
+nm_status nm_counter_add_file(nm_counter *counter, const char *path, int64_t *n_lines, nm_error *err)
+{
+    FILE *stream;
+    NM_TRY(nm_file_open(&stream, path, "rb", err));
+    nm_lines lines;
+    nm_lines_init(&lines, stream, path);
+    bool more = true;
+    nm_status status;
+    while ((status = nm_lines_next(&lines, &more, err)) == NM_OK && more) {
+        status = nm_line_check(&lines, err);
+        if (status != NM_OK)
+            break;
+        nm_counter_add_line(counter, lines.text, lines.bytes);
+    }
+    if (n_lines)
+        *n_lines = lines.number;
+    nm_lines_release(&lines);
+    if (stream != stdin)
+        fclose(stream);
+    return status;
+}
+
+typedef struct sort_key {
+    const nm_count *item;
+    uint32_t number;
+} sort_key;
+
+static int compare_first(const void *left, const void *right)
+{
+    const sort_key *a = left, *b = right;
+    if (a->item->count != b->item->count)
+        return a->item->count < b->item->count ? 1 : -1;
+    return a->number < b->number ? -1 : a->number > b->number;
+}
+
+static int compare_bytes(const void *left, const void *right)
+{
+    const nm_count *a = ((const sort_key *)left)->item, *b = ((const sort_key *)right)->item;
+    if (a->count != b->count)
+        return a->count < b->count ? 1 : -1;
+    int order = memcmp(a->text, b->text, a->bytes < b->bytes ? a->bytes : b->bytes);
+    return order ? order : a->bytes < b->bytes ? -1 : a->bytes > b->bytes;
+}
+
+uint32_t *nm_counter_sort(const nm_counter *counter, nm_count_order order)
+{
+    sort_key *keys = nm_allocate(counter->n * sizeof *keys);
+    for (size_t i = 0; i < counter->n; i++)
+        keys[i] = (sort_key){&counter->items[i], (uint32_t)i};
+    if (counter->n)
+        qsort(keys, counter->n, sizeof *keys, order == NM_COUNT_THEN_FIRST ? compare_first : compare_bytes);
+    uint32_t *numbers = nm_allocate(counter->n * sizeof *numbers);
+    for (size_t i = 0; i < counter->n; i++)
+        numbers[i] = keys[i].number;
+    free(keys);
+    return numbers;
+}
+
+bool nm_count_parse(const char *line, size_t bytes, size_t *text_bytes, int64_t *count)
+{
+    const char *space = memrchr(line, ' ', bytes);
+    if (!space || space == line || space + 1 == line + bytes)
+        return false;
+    int64_t value = 0;
+    for (const char *digit = space + 1; digit < line + bytes; digit++) {
+        if (*digit < '0' || *digit > '9' || value > (INT64_MAX - (*digit - '0')) / 10)
+            return false;
+        value = 10 * value + (*digit - '0');
+    }
+    *text_bytes = (size_t)(space - line);
+    *count = value;
+    return true;
+}
+
+static nm_status add_count_line(nm_counter *counter, const nm_lines *lines, nm_error *err)
+{
+    size_t bytes;
+    int64_t count;
+    NM_TRY(nm_line_check(lines, err));
+    if (!nm_count_parse(lines->text, lines->bytes, &bytes, &count))
+        return nm_fail(err, NM_FORMAT, "%s:%lld: expected \"word count\"", lines->path,
+                       (long long)lines->number);
+    if (nm_counter_find(counter, lines->text, bytes) != SIZE_MAX)
+        return nm_fail(err, NM_FORMAT, "%s:%lld: \"%.*s\" stands here a second time", lines->path,
+                       (long long)lines->number, bytes > 80 ? 80 : (int)bytes, lines->text);
+    nm_counter_add(counter, lines->text, bytes, count);
+    return NM_OK;
+}
+
+nm_status nm_counter_read(nm_counter *counter, const char *path, nm_error *err)
+{
+    FILE *stream;
+    NM_TRY(nm_file_open(&stream, path, "rb", err));
+    nm_lines lines;
+    nm_lines_init(&lines, stream, path);
+    bool more = true;
+    nm_status status;
+    while ((status = nm_lines_next(&lines, &more, err)) == NM_OK && more) {
+        status = add_count_line(counter, &lines, err);
+        if (status != NM_OK)
+            break;
+    }
+    nm_lines_release(&lines);
+    if (stream != stdin)
+        fclose(stream);
+    return status;
+}
+
+void nm_counter_write(const nm_counter *counter, nm_count_order order, FILE *stream)
+{
+    uint32_t *numbers = nm_counter_sort(counter, order);
+    for (size_t i = 0; i < counter->n; i++) {
+        const nm_count *item = &counter->items[numbers[i]];
+        fwrite(item->text, 1, item->bytes, stream);
+        fprintf(stream, " %lld\n", (long long)item->count);
+    }
+    free(numbers);
+}

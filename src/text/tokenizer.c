@@ -1,0 +1,94 @@
+/* The table of tokenizers, and the one that leaves words alone. */
+#include "text/tokenizer.h"
+
+#include "text/utf8.h"
+
+const nm_tokenizer_type *const nm_tokenizer_types[] = {&nm_tokenizer_none, &nm_tokenizer_moses, NULL};
+
+nm_tokenizer_options nm_tokenizer_options_default(void)
+{
+    return (nm_tokenizer_options){.language = "en", .escape = true};
+}
+
+nm_status nm_tokenizer_open(nm_tokenizer *tokenizer, const char *name, const nm_tokenizer_options *options,
+                            nm_error *err)
+{
+    *tokenizer = (nm_tokenizer){0};
+    size_t letters = strspn(options->language, "abcdefghijklmnopqrstuvwxyz");
+    if (letters < 2 || letters > 3 || options->language[letters])
+        return nm_fail(err, NM_USAGE, "language \"%.40s\": expected a code of two or three letters like de",
+                       options->language);
+    for (const nm_tokenizer_type *const *type = nm_tokenizer_types; *type; type++) {
+        if (strcmp((*type)->name, name))
+            continue;
+        tokenizer->type = *type;
+        return (*type)->create(options, &tokenizer->state, err);
+    }
+    return nm_fail(err, NM_USAGE, "tokenizer \"%.40s\": known are none and moses", name);
+}
+
+void nm_tokenizer_close(nm_tokenizer *tokenizer)
+{
+    if (tokenizer->type)
+        tokenizer->type->free(tokenizer->state);
+    *tokenizer = (nm_tokenizer){0};
+}
+
+void nm_tokenize(const nm_tokenizer *tokenizer, const char *line, size_t bytes, nm_buffer *out)
+{
+    tokenizer->type->tokenize(tokenizer->state, line, bytes, out);
+}
+
+void nm_detokenize(const nm_tokenizer *tokenizer, const char *line, size_t bytes, nm_buffer *out)
+{
+    tokenizer->type->detokenize(tokenizer->state, line, bytes, out);
+}
+
+/* none: the text is tokenized already. White space, also that
+ * beyond ASCII, becomes single spaces; other control characters go. */
+
+static nm_status none_create(const nm_tokenizer_options *options, void **state, nm_error *err)
+{
+    (void)options, (void)err;
+    *state = NULL;
+    return NM_OK;
+}
+
+static void none_tokenize(void *state, const char *line, size_t bytes, nm_buffer *out)
+{
+    (void)state;
+    bool pending = false;
+    size_t start = out->bytes;
+    for (size_t at = 0; at < bytes;) {
+        size_t first = at;
+        uint32_t point = nm_utf8_next(line, &at);
+        if (nm_unicode_is_space(point)) {
+            pending = out->bytes > start;
+        } else if (point >= 32) {
+            if (pending)
+                nm_buffer_append_byte(out, ' ');
+            pending = false;
+            nm_buffer_append(out, line + first, at - first);
+        }
+    }
+}
+
+static void none_detokenize(void *state, const char *line, size_t bytes, nm_buffer *out)
+{
+    (void)state;
+    nm_buffer_append(out, line, bytes);
+}
+
+static void none_free(void *state)
+{
+    (void)state;
+}
+
+const nm_tokenizer_type nm_tokenizer_none = {
+    .name = "none",
+    .title = "words are parted by white space already",
+    .create = none_create,
+    .tokenize = none_tokenize,
+    .detokenize = none_detokenize,
+    .free = none_free,
+};

@@ -1,0 +1,43 @@
+/* Tokenizers by name: text as people write it <-> words parted by single spaces. */
+#ifndef NM_TOKENIZER_H
+#define NM_TOKENIZER_H
+
+#include "norma/status.h"
+#include "text/buffer.h"
+
+typedef struct nm_tokenizer_options {
+    const char *language; /* "de", "en", ...; decides on abbreviations and apostrophes */
+    bool aggressive;      /* "well-known" becomes "well @-@ known" */
+    bool escape;          /* & | < > ' " [ ] become &amp; &#124; ... */
+} nm_tokenizer_options;
+
+/* English, hyphens stay, escaping on: as the Moses scripts. */
+nm_tokenizer_options nm_tokenizer_options_default(void);
+
+/* One line at a time, valid UTF-8 without its end; results are appended. */
+typedef struct nm_tokenizer_type {
+    const char *name, *title;
+    nm_status (*create)(const nm_tokenizer_options *options, void **state, nm_error *err);
+    void (*tokenize)(void *state, const char *line, size_t bytes, nm_buffer *out);
+    void (*detokenize)(void *state, const char *line, size_t bytes, nm_buffer *out);
+    void (*free)(void *state);
+} nm_tokenizer_type;
+
+extern const nm_tokenizer_type nm_tokenizer_none, nm_tokenizer_moses;
+/* All of them; the last entry is NULL. */
+extern const nm_tokenizer_type *const nm_tokenizer_types[];
+
+/* A tokenizer at work. It holds scratch memory: every thread opens its own. */
+typedef struct nm_tokenizer {
+    const nm_tokenizer_type *type;
+    void *state;
+} nm_tokenizer;
+
+/* NM_USAGE for an unknown name or a language that is no code of letters. */
+nm_status nm_tokenizer_open(nm_tokenizer *tokenizer, const char *name, const nm_tokenizer_options *options,
+                            nm_error *err);
+void nm_tokenizer_close(nm_tokenizer *tokenizer);
+void nm_tokenize(const nm_tokenizer *tokenizer, const char *line, size_t bytes, nm_buffer *out);
+void nm_detokenize(const nm_tokenizer *tokenizer, const char *line, size_t bytes, nm_buffer *out);
+
+#endif

@@ -1,0 +1,17 @@
+/* Two contributory properties of the Unicode character database that utf8proc does not offer. */
+#ifndef NM_UNICODE_RANGES_H
+#define NM_UNICODE_RANGES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct nm_unicode_range {
+    uint32_t first, last;
+} nm_unicode_range;
+
+extern const nm_unicode_range nm_unicode_other_alphabetic[];
+extern const size_t nm_unicode_n_other_alphabetic;
+extern const nm_unicode_range nm_unicode_other_lowercase[];
+extern const size_t nm_unicode_n_other_lowercase;
+
+#endif

@@ -1,0 +1,154 @@
+/* UTF-8 decoding and Unicode properties: categories and case from utf8proc, derived properties from
+ * unicode_ranges.c. ASCII, which is most text, is decided here. */
+#include "text/utf8.h"
+
+#include <utf8proc.h>
+
+#include "text/unicode_ranges.h"
+
+static bool is_continuation(const char *text, size_t at, size_t bytes)
+{
+    return at < bytes && ((unsigned char)text[at] & 0xC0) == 0x80;
+}
+
+/* Length of the valid code point at text[at], 0 if there is none. */
+static size_t valid_length(const char *text, size_t at, size_t bytes)
+{
+    unsigned char lead = (unsigned char)text[at];
+    if (lead < 0x80)
+        return 1;
+    if (lead < 0xC2 || lead > 0xF4 || !is_continuation(text, at + 1, bytes))
+        return 0;
+    if (lead < 0xE0)
+        return 2;
+    unsigned char second = (unsigned char)text[at + 1];
+    if (!is_continuation(text, at + 2, bytes))
+        return 0;
+    if (lead < 0xF0) /* E0: overlong below A0; ED: surrogates from A0 */
+        return (lead == 0xE0 && second < 0xA0) || (lead == 0xED && second >= 0xA0) ? 0 : 3;
+    if ((lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second >= 0x90))
+        return 0;
+    return is_continuation(text, at + 3, bytes) ? 4 : 0;
+}
+
+size_t nm_utf8_find_invalid(const char *text, size_t bytes)
+{
+    size_t at = 0;
+    while (at < bytes) {
+        size_t length = valid_length(text, at, bytes);
+        if (!length)
+            return at;
+        at += length;
+    }
+    return bytes;
+}
+
+uint32_t nm_utf8_next(const char *text, size_t *at)
+{
+    const unsigned char *byte = (const unsigned char *)text + *at;
+    size_t length = nm_utf8_length(text[*at]);
+    *at += length;
+    if (length == 1)
+        return byte[0];
+    uint32_t point = byte[0] & (0x7Fu >> length);
+    for (size_t i = 1; i < length; i++)
+        point = point << 6 | (byte[i] & 0x3Fu);
+    return point;
+}
+
+void nm_utf8_append(nm_buffer *out, uint32_t point)
+{
+    if (point < 0x80) {
+        nm_buffer_append_byte(out, (char)point);
+        return;
+    }
+    utf8proc_uint8_t bytes[4];
+    utf8proc_ssize_t length = utf8proc_encode_char((utf8proc_int32_t)point, bytes);
+    nm_buffer_append(out, (const char *)bytes, (size_t)length);
+}
+
+void nm_utf8_lowercase(const char *text, size_t bytes, nm_buffer *out)
+{
+    nm_buffer_reserve(out, bytes);
+    for (size_t at = 0; at < bytes;) {
+        uint32_t point = nm_utf8_next(text, &at);
+        if (point < 0x80) {
+            nm_buffer_append_byte(out, (char)(point >= 'A' && point <= 'Z' ? point + 32 : point));
+        } else if (point == 0x130) {
+            /* the one unconditional mapping to two code points: dotted capital I */
+            nm_buffer_append(out, "i\xCC\x87", 3);
+        } else {
+            nm_utf8_append(out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)point));
+        }
+    }
+}
+
+static utf8proc_category_t category(uint32_t point)
+{
+    return utf8proc_category((utf8proc_int32_t)point);
+}
+
+static bool in_ranges(const nm_unicode_range *ranges, size_t n, uint32_t point)
+{
+    size_t low = 0, high = n;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (point > ranges[middle].last)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < n && point >= ranges[low].first;
+}
+
+bool nm_unicode_is_alpha(uint32_t point)
+{
+    if (point < 0x80)
+        return (point | 32) >= 'a' && (point | 32) <= 'z';
+    utf8proc_category_t kind = category(point);
+    return (kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO) || kind == UTF8PROC_CATEGORY_NL ||
+           in_ranges(nm_unicode_other_alphabetic, nm_unicode_n_other_alphabetic, point);
+}
+
+bool nm_unicode_is_alnum(uint32_t point)
+{
+    if (point < 0x80)
+        return nm_unicode_is_alpha(point) || (point >= '0' && point <= '9');
+    return category(point) == UTF8PROC_CATEGORY_ND || nm_unicode_is_alpha(point);
+}
+
+bool nm_unicode_is_number(uint32_t point)
+{
+    if (point < 0x80)
+        return point >= '0' && point <= '9';
+    utf8proc_category_t kind = category(point);
+    return kind >= UTF8PROC_CATEGORY_ND && kind <= UTF8PROC_CATEGORY_NO;
+}
+
+bool nm_unicode_is_lower_letter(uint32_t point)
+{
+    if (point < 0x80)
+        return point >= 'a' && point <= 'z';
+    return category(point) == UTF8PROC_CATEGORY_LL;
+}
+
+bool nm_unicode_is_lower(uint32_t point)
+{
+    return nm_unicode_is_lower_letter(point) ||
+           in_ranges(nm_unicode_other_lowercase, nm_unicode_n_other_lowercase, point);
+}
+
+bool nm_unicode_is_currency(uint32_t point)
+{
+    return point == '$' || (point >= 0x80 && category(point) == UTF8PROC_CATEGORY_SC);
+}
+
+bool nm_unicode_is_space(uint32_t point)
+{
+    if (point < 0x80)
+        return point == ' ' || (point >= '\t' && point <= '\r');
+    if (point == 0x85)
+        return true;
+    utf8proc_category_t kind = category(point);
+    return kind >= UTF8PROC_CATEGORY_ZS && kind <= UTF8PROC_CATEGORY_ZP;
+}

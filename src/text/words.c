@@ -1,0 +1,42 @@
+/* Checking lines and cutting them into words. */
+#include "text/words.h"
+
+#include <string.h>
+
+#include "text/utf8.h"
+
+nm_status nm_text_check(const char *text, size_t bytes, const char *where, nm_error *err)
+{
+    if (bytes > NM_TEXT_MAX_LINE)
+        return nm_fail(err, NM_FORMAT, "%s: line of %zu bytes, the limit is %zu", where, bytes,
+                       NM_TEXT_MAX_LINE);
+    size_t bad = nm_utf8_find_invalid(text, bytes);
+    if (bad < bytes)
+        return nm_fail(err, NM_FORMAT, "%s: not UTF-8: byte 0x%02x at position %zu", where,
+                       (unsigned)(unsigned char)text[bad], bad + 1);
+    return NM_OK;
+}
+
+nm_status nm_line_check(const nm_lines *lines, nm_error *err)
+{
+    if (lines->bytes <= NM_TEXT_MAX_LINE && nm_utf8_find_invalid(lines->text, lines->bytes) == lines->bytes)
+        return NM_OK;
+    char where[600];
+    snprintf(where, sizeof where, "%s:%lld", lines->path, (long long)lines->number);
+    return nm_text_check(lines->text, lines->bytes, where, err);
+}
+
+bool nm_word_next(const char *line, size_t line_bytes, size_t *at, const char **word, size_t *bytes)
+{
+    while (line_bytes && (line[line_bytes - 1] == '\n' || line[line_bytes - 1] == '\r'))
+        line_bytes--;
+    while (*at < line_bytes && line[*at] == ' ')
+        ++*at;
+    if (*at >= line_bytes)
+        return false;
+    const char *space = memchr(line + *at, ' ', line_bytes - *at);
+    *word = line + *at;
+    *bytes = space ? (size_t)(space - *word) : line_bytes - *at;
+    *at += *bytes;
+    return true;
+}

@@ -1,0 +1,317 @@
+#include "train/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "train/trainer.h"
+
+/* ---- writing ---- */
+
+void *nm_copies_take(nm_copies *copies, nm_backend *backend, const void *device, size_t bytes)
+{
+    NM_GROW(copies->blocks, copies->n, copies->capacity);
+    void *block = copies->blocks[copies->n++] = nm_allocate(bytes);
+    backend->k.download(backend, block, device, bytes);
+    return block;
+}
+
+void nm_copies_release(nm_copies *copies)
+{
+    for (size_t i = 0; i < copies->n; i++)
+        free(copies->blocks[i]);
+    free(copies->blocks);
+    *copies = (nm_copies){0};
+}
+
+static nm_tensor_type number_type(const nm_backend *backend)
+{
+    return backend->dtype == NM_F64 ? NM_TENSOR_F64 : NM_TENSOR_F32;
+}
+
+static void add_params(nm_safetensors_writer *writer, const nm_params *params, nm_copies *copies)
+{
+    size_t unit = nm_dtype_bytes(params->backend->dtype);
+    for (size_t i = 0; i < params->n; i++) {
+        const nm_tensor *tensor = &params->list[i]->tensor;
+        const int64_t shape[2] = {tensor->rows, tensor->cols};
+        bool vector = tensor->rows == 1;
+        const void *data = nm_copies_take(copies, params->backend, tensor->data,
+                                          (size_t)tensor->rows * (size_t)tensor->cols * unit);
+        nm_safetensors_add(writer, tensor->name, number_type(params->backend), vector ? 1 : 2,
+                           vector ? shape + 1 : shape, data);
+    }
+}
+
+/* "enc.0.self.norm.running_mean" */
+static void slot_name(char *name, size_t bytes, const nm_norm *norm, const char *slot)
+{
+    snprintf(name, bytes, "%s.%s", norm->place.name, slot);
+}
+
+static void add_norms(nm_safetensors_writer *writer, const nm_params *params, nm_copies *copies)
+{
+    size_t unit = nm_dtype_bytes(params->backend->dtype);
+    char name[192];
+    for (size_t n = 0; n < params->n_norms; n++) {
+        const nm_norm *norm = params->norms[n];
+        for (int i = 0; i < norm->shape.n_state; i++) {
+            const int64_t length = norm->shape.state[i].length;
+            slot_name(name, sizeof name, norm, norm->shape.state[i].name);
+            nm_safetensors_add(
+                writer, name, number_type(params->backend), 1, &length,
+                nm_copies_take(copies, params->backend, norm->state[i], (size_t)length * unit));
+        }
+        for (int i = 0; i < norm->shape.n_counters; i++) {
+            slot_name(name, sizeof name, norm, norm->shape.counters[i]);
+            nm_safetensors_add(writer, name, NM_TENSOR_I64, 0, NULL, &norm->counters[i]);
+        }
+    }
+}
+
+static void add_texts(nm_safetensors_writer *writer, const nm_options *options, const nm_task *task,
+                      int64_t update)
+{
+    char *config = NULL;
+    size_t bytes;
+    FILE *stream = open_memstream(&config, &bytes);
+    NM_ASSERT(stream);
+    nm_options_write(options, stream);
+    fclose(stream);
+    nm_safetensors_add_metadata(writer, "config", config);
+    free(config);
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, update);
+    nm_safetensors_add_metadata(writer, "update", text);
+    nm_safetensors_add_metadata(writer, "norma", NORMA_VERSION);
+    nm_safetensors_add_metadata(writer, "task", task->type->name);
+    task->type->save(task, writer);
+}
+
+nm_status nm_checkpoint_write(const char *path, const nm_model *model, const nm_task *task, int64_t update,
+                              nm_error *err)
+{
+    nm_safetensors_writer *writer = nm_safetensors_begin();
+    nm_copies copies = {0};
+    add_params(writer, &model->params, &copies);
+    add_norms(writer, &model->params, &copies);
+    add_texts(writer, model->options, task, update);
+    nm_status status = nm_safetensors_finish(writer, path, err);
+    nm_copies_release(&copies);
+    return status;
+}
+
+/* ---- reading ---- */
+
+static nm_status load_vector(const nm_safetensors *file, const char *name, nm_backend *backend, void *device,
+                             size_t n, nm_error *err)
+{
+    const nm_safetensor *found;
+    NM_TRY(nm_safetensors_want(file, name, number_type(backend), n, &found, err));
+    backend->k.upload(backend, device, found->data, found->bytes);
+    return NM_OK;
+}
+
+static nm_status load_norm(const nm_safetensors *file, nm_backend *backend, nm_norm *norm, nm_error *err)
+{
+    char name[192];
+    for (int i = 0; i < norm->shape.n_state; i++) {
+        slot_name(name, sizeof name, norm, norm->shape.state[i].name);
+        NM_TRY(load_vector(file, name, backend, norm->state[i], (size_t)norm->shape.state[i].length, err));
+    }
+    for (int i = 0; i < norm->shape.n_counters; i++) {
+        const nm_safetensor *found;
+        slot_name(name, sizeof name, norm, norm->shape.counters[i]);
+        NM_TRY(nm_safetensors_want(file, name, NM_TENSOR_I64, 1, &found, err));
+        memcpy(&norm->counters[i], found->data, sizeof norm->counters[i]);
+    }
+    return NM_OK;
+}
+
+nm_status nm_checkpoint_load(const nm_safetensors *file, nm_model *model, nm_error *err)
+{
+    nm_params *params = &model->params;
+    for (size_t i = 0; i < params->n; i++) {
+        nm_tensor *tensor = &params->list[i]->tensor;
+        NM_TRY(load_vector(file, tensor->name, params->backend, tensor->data,
+                           (size_t)tensor->rows * (size_t)tensor->cols, err));
+    }
+    for (size_t n = 0; n < params->n_norms; n++)
+        NM_TRY(load_norm(file, params->backend, params->norms[n], err));
+    return NM_OK;
+}
+
+static char *model_path(const char *path)
+{
+    static const char *const candidates[] = {"best.safetensors", "last.safetensors"};
+    for (size_t i = 0; i < 2; i++) {
+        char *inside = nm_path_join(path, candidates[i]);
+        if (nm_file_exists(inside))
+            return inside;
+        free(inside);
+    }
+    return nm_duplicate(path);
+}
+
+nm_status nm_loaded_options(const char *path, nm_options **options, const nm_task_type **task,
+                            char **file_path, nm_error *err)
+{
+    char *chosen = model_path(path);
+    nm_safetensors *file;
+    nm_status status = nm_safetensors_open(&file, chosen, err);
+    if (status != NM_OK) {
+        free(chosen);
+        return status;
+    }
+    const char *task_name = nm_safetensors_metadata(file, "task"),
+               *config = nm_safetensors_metadata(file, "config");
+    *task = task_name ? nm_task_type_find(task_name) : NULL;
+    *options = NULL;
+    if (!*task || !config) {
+        status =
+            nm_fail(err, NM_FORMAT, "%s: not a model of norma (no task or configuration inside)", chosen);
+    } else {
+        *options = nm_options_create();
+        nm_trainer_options_add(*options, *task);
+        status = nm_options_read_text(*options, chosen, config, err);
+    }
+    nm_safetensors_close(file);
+    if (status == NM_OK) {
+        *file_path = chosen;
+        return NM_OK;
+    }
+    nm_options_free(*options);
+    free(chosen);
+    return status;
+}
+
+nm_status nm_loaded_open(nm_loaded *loaded, const char *file_path, const nm_task_type *task,
+                         nm_options *options, nm_backend *backend, nm_error *err)
+{
+    *loaded = (nm_loaded){.options = options};
+    nm_task opened = {.type = task, .options = options, .config = nm_options_find(options, "data")};
+    nm_safetensors *file;
+    nm_status status = nm_safetensors_open(&file, file_path, err);
+    if (status == NM_OK) {
+        status = task->open_model(&opened, file, err);
+        if (status == NM_OK) {
+            loaded->task = opened;
+            nm_model_sizes sizes = task->sizes(&opened);
+            status = nm_model_create(&loaded->model, task->model, backend, options, &sizes, false, err);
+        }
+        if (status == NM_OK && task->prepare_model)
+            status = task->prepare_model(&loaded->task, loaded->model, err);
+        if (status == NM_OK)
+            status = nm_checkpoint_load(file, loaded->model, err);
+        nm_safetensors_close(file);
+    }
+    if (status != NM_OK) {
+        nm_loaded_close(loaded);
+        nm_while(err, "%s", file_path);
+    }
+    return status;
+}
+
+void nm_loaded_close(nm_loaded *loaded)
+{
+    nm_model_free(loaded->model);
+    if (loaded->task.type)
+        loaded->task.type->close(&loaded->task);
+    nm_options_free(loaded->options);
+    *loaded = (nm_loaded){0};
+}
+
+/* ---- averaging ---- */
+
+static nm_status check_same(const nm_safetensors *first, const nm_safetensors *other, nm_error *err)
+{
+    for (size_t i = 0; i < nm_safetensors_count(first); i++) {
+        const nm_safetensor *tensor = nm_safetensors_at(first, i), *found;
+        NM_TRY(nm_safetensors_want(other, tensor->name, tensor->type, tensor->count, &found, err));
+    }
+    return NM_OK;
+}
+
+/* Foreign files may hold unaligned numbers. */
+static double number_at(const nm_safetensor *tensor, size_t index)
+{
+    double wide;
+    float narrow;
+    if (tensor->type == NM_TENSOR_F64) {
+        memcpy(&wide, (const char *)tensor->data + index * sizeof wide, sizeof wide);
+        return wide;
+    }
+    memcpy(&narrow, (const char *)tensor->data + index * sizeof narrow, sizeof narrow);
+    return (double)narrow;
+}
+
+static void *average_tensor(nm_safetensors *const *files, int n, const nm_safetensor *like)
+{
+    void *mean = nm_allocate(like->bytes);
+    for (size_t e = 0; e < like->count; e++) {
+        double sum = 0;
+        for (int f = 0; f < n; f++)
+            sum += number_at(nm_safetensors_find(files[f], like->name), e);
+        if (like->type == NM_TENSOR_F64)
+            ((double *)mean)[e] = sum / n;
+        else
+            ((float *)mean)[e] = (float)(sum / n);
+    }
+    return mean;
+}
+
+static int newest_of(nm_safetensors *const *files, int n)
+{
+    int newest = 0;
+    long long best = -1;
+    for (int f = 0; f < n; f++) {
+        const char *update = nm_safetensors_metadata(files[f], "update");
+        long long value = update ? atoll(update) : 0;
+        if (value > best) {
+            best = value;
+            newest = f;
+        }
+    }
+    return newest;
+}
+
+static nm_status write_average(nm_safetensors *const *files, int n, const char *out, nm_error *err)
+{
+    const nm_safetensors *newest = files[newest_of(files, n)];
+    nm_safetensors_writer *writer = nm_safetensors_begin();
+    nm_copies means = {0};
+    for (size_t i = 0; i < nm_safetensors_count(newest); i++) {
+        const nm_safetensor *tensor = nm_safetensors_at(newest, i);
+        const void *data = tensor->data;
+        if (tensor->type == NM_TENSOR_F32 || tensor->type == NM_TENSOR_F64) {
+            NM_GROW(means.blocks, means.n, means.capacity);
+            data = means.blocks[means.n++] = average_tensor(files, n, tensor);
+        }
+        nm_safetensors_add(writer, tensor->name, tensor->type, tensor->rank, tensor->shape, data);
+    }
+    nm_safetensors_copy_metadata(writer, newest);
+    nm_status status = nm_safetensors_finish(writer, out, err);
+    nm_copies_release(&means);
+    return status;
+}
+
+nm_status nm_checkpoint_average(const char *const *paths, int n, const char *out, nm_error *err)
+{
+    nm_safetensors **files = nm_allocate((size_t)n * sizeof *files);
+    nm_status status = n > 0 ? NM_OK : nm_fail(err, NM_USAGE, "no model to average");
+    for (int f = 0; f < n && status == NM_OK; f++) {
+        status = nm_safetensors_open(&files[f], paths[f], err);
+        if (status == NM_OK && f > 0)
+            status = check_same(files[0], files[f], err);
+        if (status == NM_OK && f > 0 && nm_safetensors_count(files[f]) != nm_safetensors_count(files[0]))
+            status = nm_fail(err, NM_MISMATCH, "%s: has tensors that %s lacks", paths[f], paths[0]);
+    }
+    if (status == NM_OK)
+        status = write_average(files, n, out, err);
+    for (int f = 0; f < n; f++)
+        nm_safetensors_close(files[f]);
+    free(files);
+    return status;
+}

@@ -1,0 +1,79 @@
+/* RUN/log.jsonl: one object per report; the source of every plot. On resume the file is cut where the checkpoint was
+ * made, so that it reads as if the run had never stopped. */
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "train/trainer_private.h"
+
+nm_status nm_log_open(nm_trainer *trainer, nm_error *err)
+{
+    char *path = nm_path_join(trainer->folder, "log.jsonl");
+    nm_status status = NM_OK;
+    trainer->log = fopen(path, nm_file_exists(path) ? "r+b" : "w+b");
+    if (!trainer->log || ftruncate(fileno(trainer->log), trainer->state.log_bytes) ||
+        fseek(trainer->log, 0, SEEK_END))
+        status = nm_fail(err, NM_IO, "%s: %s", path, strerror(errno));
+    free(path);
+    return status;
+}
+
+static json_t *number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static nm_status write_line(nm_trainer *trainer, json_t *object, nm_error *err)
+{
+    char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_decref(object);
+    int failed = !text || fprintf(trainer->log, "%s\n", text) < 0 || fflush(trainer->log);
+    free(text);
+    if (failed)
+        return nm_fail(err, NM_IO, "%s/log.jsonl: writing failed: %s", trainer->folder, strerror(errno));
+    trainer->state.log_bytes = ftell(trainer->log);
+    return NM_OK;
+}
+
+nm_status nm_log_progress(nm_trainer *trainer, const nm_progress *p, nm_error *err)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "type", json_string("train"));
+    json_object_set_new(o, "update", json_integer(p->update));
+    json_object_set_new(o, "epoch", json_integer(p->epoch));
+    json_object_set_new(o, "loss", number(p->loss));
+    json_object_set_new(o, "nll", number(p->nll));
+    json_object_set_new(o, "penalty", number(p->penalty));
+    json_object_set_new(o, "lr", number(p->lr));
+    json_object_set_new(o, "grad_norm", number(p->grad_norm));
+    json_object_set_new(o, "tokens", json_integer(p->tokens));
+    json_object_set_new(o, "tokens_per_second", number(p->tokens_per_second));
+    json_object_set_new(o, "seconds", number(p->seconds));
+    return write_line(trainer, o, err);
+}
+
+nm_status nm_log_validation(nm_trainer *trainer, const nm_validation *v, nm_error *err)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "type", json_string("valid"));
+    json_object_set_new(o, "update", json_integer(v->update));
+    json_object_set_new(o, "epoch", json_integer(v->epoch));
+    json_object_set_new(o, "loss", number(v->loss));
+    json_object_set_new(o, "nll", number(v->nll));
+    json_object_set_new(o, "perplexity", number(v->perplexity));
+    if (isfinite(v->batch_nll)) {
+        json_object_set_new(o, "batch_loss", number(v->batch_loss));
+        json_object_set_new(o, "batch_nll", number(v->batch_nll));
+    }
+    if (v->score.name) {
+        json_object_set_new(o, v->score.name, number(v->score.value));
+        json_object_set_new(o, "signature", json_string(v->score.signature));
+    }
+    json_object_set_new(o, "best", json_boolean(v->best));
+    json_object_set_new(o, "seconds", number(trainer->state.seconds));
+    return write_line(trainer, o, err);
+}

@@ -1,0 +1,189 @@
+/* Saving and resuming. A checkpoint is two files: checkpoints/N.state.safetensors (optimizer, position, best scores,
+ * schedule; written first) and checkpoints/N.safetensors (the model; written last, so its presence says the pair is
+ * complete). last.safetensors is a second name of the newest model. */
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "train/trainer_private.h"
+
+static char *checkpoint_path(const nm_trainer *trainer, int64_t update, const char *suffix)
+{
+    return nm_format("%s/checkpoints/%08" PRId64 ".%s", trainer->folder, update, suffix);
+}
+
+static nm_status write_state(nm_trainer *trainer, const char *path, nm_error *err)
+{
+    const nm_params *params = &trainer->model->params;
+    nm_safetensors_writer *writer = nm_safetensors_begin();
+    nm_copies copies = {0};
+    const int64_t n = (int64_t)params->n_elements, bytes = sizeof(nm_train_state);
+    nm_tensor_type type = trainer->backend->dtype == NM_F64 ? NM_TENSOR_F64 : NM_TENSOR_F32;
+    void *m = nm_copies_take(&copies, trainer->backend, trainer->m, nm_params_bytes(params));
+    void *v = nm_copies_take(&copies, trainer->backend, trainer->v, nm_params_bytes(params));
+    nm_safetensors_add(writer, "optimizer.m", type, 1, &n, m);
+    nm_safetensors_add(writer, "optimizer.v", type, 1, &n, v);
+    nm_safetensors_add(writer, "state", NM_TENSOR_U8, 1, &bytes, &trainer->state);
+    char text[32];
+    snprintf(text, sizeof text, "%016" PRIx64, trainer->task.fingerprint);
+    nm_safetensors_add_metadata(writer, "data", text);
+    nm_status status = nm_safetensors_finish(writer, path, err);
+    nm_copies_release(&copies);
+    return status;
+}
+
+/* A second name for a file, put in place in one step. */
+static nm_status link_as(const char *path, const char *name, nm_error *err)
+{
+    char *aside = nm_format("%s.new", name);
+    unlink(aside);
+    nm_status status = NM_OK;
+    if (link(path, aside) || rename(aside, name)) {
+        status = nm_fail(err, NM_IO, "%s: %s", name, strerror(errno));
+        unlink(aside);
+    }
+    free(aside);
+    return status;
+}
+
+static int compare_falling(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* Updates of the checkpoints present, newest first; the caller frees. */
+static int64_t *list_checkpoints(const nm_trainer *trainer, size_t *n)
+{
+    int64_t *updates = NULL;
+    size_t capacity = 0;
+    *n = 0;
+    char *folder = nm_path_join(trainer->folder, "checkpoints");
+    DIR *dir = opendir(folder);
+    free(folder);
+    for (struct dirent *entry; dir && (entry = readdir(dir)) != NULL;) {
+        char *end;
+        int64_t update = strtoll(entry->d_name, &end, 10);
+        if (end == entry->d_name || strcmp(end, ".safetensors"))
+            continue;
+        NM_GROW(updates, *n, capacity);
+        updates[(*n)++] = update;
+    }
+    if (dir)
+        closedir(dir);
+    if (*n)
+        qsort(updates, *n, sizeof *updates, compare_falling);
+    return updates;
+}
+
+static void remove_old(const nm_trainer *trainer)
+{
+    size_t n;
+    int64_t *updates = list_checkpoints(trainer, &n);
+    for (size_t i = (size_t)trainer->config->keep; i < n; i++) {
+        char *model = checkpoint_path(trainer, updates[i], "safetensors");
+        char *state = checkpoint_path(trainer, updates[i], "state.safetensors");
+        unlink(model); /* first, so that a pair is never taken for complete */
+        unlink(state);
+        free(model);
+        free(state);
+    }
+    free(updates);
+}
+
+nm_status nm_trainer_save(nm_trainer *trainer, nm_error *err)
+{
+    int64_t update = trainer->state.update;
+    char *model = checkpoint_path(trainer, update, "safetensors"),
+         *last = nm_path_join(trainer->folder, "last.safetensors");
+    char *state = checkpoint_path(trainer, update, "state.safetensors");
+    nm_status status = write_state(trainer, state, err);
+    if (status == NM_OK)
+        status = nm_checkpoint_write(model, trainer->model, &trainer->task, update, err);
+    if (status == NM_OK)
+        status = link_as(model, last, err);
+    if (status == NM_OK)
+        remove_old(trainer);
+    free(model);
+    free(state);
+    free(last);
+    return status;
+}
+
+nm_status nm_trainer_save_best(nm_trainer *trainer, nm_error *err)
+{
+    char *path = nm_path_join(trainer->folder, "best.safetensors");
+    nm_status status = nm_checkpoint_write(path, trainer->model, &trainer->task, trainer->state.update, err);
+    free(path);
+    return status;
+}
+
+static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_error *err)
+{
+    const nm_params *params = &trainer->model->params;
+    nm_tensor_type type = trainer->backend->dtype == NM_F64 ? NM_TENSOR_F64 : NM_TENSOR_F32;
+    const nm_safetensor *m, *v, *state;
+    NM_TRY(nm_safetensors_want(file, "optimizer.m", type, params->n_elements, &m, err));
+    NM_TRY(nm_safetensors_want(file, "optimizer.v", type, params->n_elements, &v, err));
+    NM_TRY(nm_safetensors_want(file, "state", NM_TENSOR_U8, sizeof trainer->state, &state, err));
+    char text[32];
+    snprintf(text, sizeof text, "%016" PRIx64, trainer->task.fingerprint);
+    const char *data = nm_safetensors_metadata(file, "data");
+    if (!data || strcmp(data, text))
+        return nm_fail(err, NM_MISMATCH,
+                       "%s: the run was trained on other data (fingerprint %s, the data folder has %s)",
+                       nm_safetensors_path(file), data ? data : "none", text);
+    memcpy(&trainer->state, state->data, sizeof trainer->state);
+    trainer->backend->k.upload(trainer->backend, trainer->m, m->data, m->bytes);
+    trainer->backend->k.upload(trainer->backend, trainer->v, v->data, v->bytes);
+    trainer->schedule.state = trainer->state.schedule;
+    return NM_OK;
+}
+
+static nm_status load_pair(nm_trainer *trainer, int64_t update, nm_error *err)
+{
+    char *model_path = checkpoint_path(trainer, update, "safetensors");
+    char *state_path = checkpoint_path(trainer, update, "state.safetensors");
+    nm_safetensors *model = NULL, *state = NULL;
+    nm_status status = nm_safetensors_open(&model, model_path, err);
+    if (status == NM_OK)
+        status = nm_safetensors_open(&state, state_path, err);
+    if (status == NM_OK)
+        status = nm_checkpoint_load(model, trainer->model, err);
+    if (status == NM_OK)
+        status = load_state(trainer, state, err);
+    nm_safetensors_close(model);
+    nm_safetensors_close(state);
+    free(model_path);
+    free(state_path);
+    return status;
+}
+
+nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err)
+{
+    size_t n;
+    int64_t *updates = list_checkpoints(trainer, &n);
+    nm_status status = NM_OK;
+    *found = false;
+    for (size_t i = 0; i < n && !*found; i++) {
+        nm_error why;
+        status = load_pair(trainer, updates[i], &why);
+        *found = status == NM_OK;
+        if (status == NM_FORMAT || status == NM_IO) { /* damaged: an older one may be whole */
+            nm_trainer_message(trainer, "checkpoint %" PRId64 " is unusable: %s", updates[i], why.text);
+            continue;
+        }
+        if (status != NM_OK) {
+            *err = why;
+            break;
+        }
+    }
+    free(updates);
+    if (status != NM_OK && n && !*found && (status == NM_FORMAT || status == NM_IO))
+        return nm_fail(err, status, "%s/checkpoints: no checkpoint can be used", trainer->folder);
+    return *found || !n ? NM_OK : status;
+}

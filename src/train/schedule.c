@@ -1,0 +1,137 @@
+/* InvSqrtDecay, ValDecay, NoWarmup (Nguyen and Salazar 2019, eq. 7 and section 3.3, as their program has
+ * them), fairseq's inverse_sqrt, cosine with linear warm-up (the tensorized language model's program), linear
+ * up and down (fastNLP). */
+#include "train/schedule.h"
+
+#include <math.h>
+#include <string.h>
+
+#define ROW(field, initial, min, max, help) NM_OPTION(nm_schedule_config, field, initial, min, max, help)
+
+/* clang-format off */
+const nm_option nm_schedule_options[] = {
+    NM_CHOICE(nm_schedule_config, name, "inverse-sqrt",
+              "inverse-sqrt|inv-sqrt-decay|val-decay|no-warmup|cosine|linear|constant", "how the rate moves"),
+    ROW(lr, "0.0005", 0, 100, "peak rate (inverse-sqrt, no-warmup, cosine, linear, constant)"),
+    ROW(init_lr, "0", 0, 100, "rate of the first update (inverse-sqrt)"),
+    ROW(warmup, "4000", 0, 1e12, "updates until the peak"),
+    ROW(warmup_fraction, "0.01", 0, 1, "share of all updates until the peak (linear)"),
+    ROW(scale, "1", 0, 1e6, "factor lambda of inv-sqrt-decay and val-decay"),
+    ROW(decay, "0.8", 0, 1, "factor at a decay (val-decay, no-warmup)"),
+    ROW(patience, "3", 1, NM_SCHEDULE_MAX_PATIENCE, "evaluations a new one is compared with (val-decay, no-warmup)"),
+    ROW(updates, "0", 0, 1e12, "length of cosine and linear; 0: train.updates"),
+    ROW(min_lr, "0", 0, 100, "training stops when the rate falls below"),
+    {0}};
+/* clang-format on */
+
+typedef double (*rate_function)(const nm_schedule *s, double n);
+
+/* lambda d^-0.5 min(n^-0.5, n W^-1.5) */
+static double inv_sqrt_decay(const nm_schedule *s, double n)
+{
+    double w = (double)s->config.warmup, peak = s->config.scale / sqrt((double)s->width);
+    double rise = w > 0 ? n * pow(w, -1.5) : INFINITY, fall = 1 / sqrt(n);
+    return peak * (rise < fall ? rise : fall);
+}
+
+/* the same rise for n < W; the program freezes the rate at n = W - 1 */
+static double val_decay(const nm_schedule *s, double n)
+{
+    double w = (double)s->config.warmup, last = w > 1 ? w - 1 : 1;
+    double rise = s->config.scale / sqrt((double)s->width) * (n < last ? n : last) * pow(w > 0 ? w : 1, -1.5);
+    return rise * s->state.factor;
+}
+
+static double no_warmup(const nm_schedule *s, double n)
+{
+    (void)n;
+    return s->config.lr * s->state.factor;
+}
+
+/* update n uses what stands after n - 1 updates */
+static double inverse_sqrt(const nm_schedule *s, double n)
+{
+    double done = n - 1, w = (double)s->config.warmup, lr = s->config.lr,
+           init = w > 0 ? s->config.init_lr : lr;
+    if (done < w)
+        return init + done * (lr - init) / w;
+    return done > 0 ? lr * sqrt(w > 0 ? w : 1) / sqrt(done) : lr;
+}
+
+static double cosine(const nm_schedule *s, double n)
+{
+    double done = n - 1, w = (double)s->config.warmup, total = (double)s->config.updates;
+    if (done == 0) /* the program sets the rate after each update, so the first one runs at the full rate */
+        return s->config.lr;
+    if (done < w)
+        return s->config.lr * done / w;
+    return done >= total ? 0 : 0.5 * s->config.lr * (1 + cos(3.14159265358979323846 * done / total));
+}
+
+/* up over the first share of all updates, then down to 0 */
+static double linear(const nm_schedule *s, double n)
+{
+    double total = (double)s->config.updates, w = s->config.warmup_fraction * total;
+    w = w < 1 ? 1 : w;
+    double factor = n <= w ? n / w : (total - n) / (total - w);
+    return s->config.lr * (factor > 0 ? factor : 0);
+}
+
+static double constant(const nm_schedule *s, double n)
+{
+    (void)n;
+    return s->config.lr;
+}
+
+static const struct {
+    const char *name;
+    rate_function rate;
+    bool decays, warms_up; /* by evaluations, and not before the warm-up is over */
+} schedules[] = {
+    {"inverse-sqrt", inverse_sqrt, false, false},
+    {"inv-sqrt-decay", inv_sqrt_decay, false, false},
+    {"val-decay", val_decay, true, true},
+    {"no-warmup", no_warmup, true, false},
+    {"cosine", cosine, false, false},
+    {"linear", linear, false, false},
+    {"constant", constant, false, false},
+};
+
+static size_t find(const char *name)
+{
+    size_t i = 0;
+    while (strcmp(schedules[i].name, name))
+        i++;
+    return i;
+}
+
+void nm_schedule_init(nm_schedule *schedule, const nm_schedule_config *config, int64_t width,
+                      int64_t total_updates)
+{
+    *schedule = (nm_schedule){.config = *config, .width = width, .state.factor = 1};
+    if (!schedule->config.updates)
+        schedule->config.updates = total_updates;
+}
+
+double nm_schedule_lr(const nm_schedule *schedule, int64_t update)
+{
+    return schedules[find(schedule->config.name)].rate(schedule, (double)update);
+}
+
+/* Decays when more than `patience` evaluations exist and the newest is strictly below all of the `patience`
+ * before. */
+void nm_schedule_evaluated(nm_schedule *schedule, double score, int64_t update)
+{
+    size_t kind = find(schedule->config.name);
+    nm_schedule_state *state = &schedule->state;
+    int64_t patience = schedule->config.patience;
+    double lowest = INFINITY;
+    for (int64_t i = 0; i < state->n_scores; i++)
+        lowest = state->scores[i] < lowest ? state->scores[i] : lowest;
+    bool warming = schedules[kind].warms_up && update < schedule->config.warmup;
+    if (schedules[kind].decays && !warming && state->n_scores >= patience && score < lowest)
+        state->factor *= schedule->config.decay;
+    if (state->n_scores == patience)
+        memmove(state->scores, state->scores + 1, (size_t)--state->n_scores * sizeof *state->scores);
+    state->scores[state->n_scores++] = score;
+}

@@ -1,0 +1,454 @@
+#include "train/trainer.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "base/file.h"
+#include "decode/decode.h"
+#include "train/trainer_private.h"
+
+#define TRAIN(field, initial, min, max, help)  NM_OPTION(nm_train_config, field, initial, min, max, help)
+#define OPTIM(field, initial, min, max, help)  NM_OPTION(nm_optim_config, field, initial, min, max, help)
+#define DEVICE(field, initial, min, max, help) NM_OPTION(nm_device_config, field, initial, min, max, help)
+
+/* clang-format off */
+const nm_option nm_train_options[] = {
+    TRAIN(updates, "0", 0, 1e12, "stop after so many updates; 0: no limit"),
+    TRAIN(epochs, "0", 0, 1e9, "stop after so many epochs; 0: no limit"),
+    TRAIN(seconds, "0", 0, 1e9, "stop after so many seconds of training, counted over resumes; 0: no limit"),
+    TRAIN(max_tokens, "4096", 1, 1 << 24, "tokens of a batch per side: the batch that statistics are taken over"),
+    TRAIN(accumulate, "1", 1, 1 << 20, "batches of an update: the optimizer's batch"),
+    TRAIN(seed, "1", 0, 4294967295.0, "of everything that is drawn"),
+    TRAIN(label_smoothing, "0.1", 0, 0.99, "epsilon"),
+    NM_CHOICE(nm_train_config, smoothing, "uniform", "uniform|others", "over all words (uniform; with data.mask_words over allowed ones, Tears' form), or over the other words"),
+    TRAIN(clip, "0", 0, 1e9, "largest gradient norm; 0: no clipping"),
+    TRAIN(explode, "4", 0, 1e9, "a loss above this many times ln(vocabulary) counts as diverged; 0: only what is not finite"),
+    TRAIN(log_every, "50", 1, 1e9, "updates between lines of the log"),
+    TRAIN(validate_every, "0", 0, 1e12, "updates between validations; 0: after every epoch"),
+    TRAIN(validate_examples, "0", 0, 1e12, "examples scored at a validation; 0: all"),
+    TRAIN(score, "true", 0, 1, "compute the task's score (BLEU) at validations"),
+    TRAIN(batch_loss, "true", 0, 1, "at validations also the loss with batch statistics, for norms that use them"),
+    NM_CHOICE(nm_train_config, best_by, "loss", "loss|score", "what the best checkpoint is best at"),
+    TRAIN(patience, "0", 0, 1e9, "stop at so many validations in a row that bring no new best; 0: never"),
+    TRAIN(save_every, "0", 0, 1e12, "updates between checkpoints; 0: at validations only"),
+    TRAIN(keep, "2", 1, 1e6, "newest checkpoints to keep"),
+    {0}};
+const nm_option nm_optim_options[] = {
+    NM_CHOICE(nm_optim_config, name, "adam-fairseq", "adam|adam-fairseq|adamw|sgd", "torch's Adam, fairseq's (decoupled decay), torch's AdamW, or momentum SGD"),
+    OPTIM(beta1, "0.9", 0, 0.999999, "decay of the first moment"),
+    OPTIM(beta2, "0.98", 0, 0.999999999, "decay of the second moment"),
+    OPTIM(eps, "1e-8", 0, 1, "in the denominator"),
+    OPTIM(weight_decay, "0", 0, 1, "on every parameter"),
+    OPTIM(momentum, "0.9", 0, 1, "of sgd"),
+    {0}};
+const nm_option nm_device_options[] = {
+    NM_CHOICE(nm_device_config, backend, "cpu", "cpu|ref", "fast kernels, or the plain ones"),
+    NM_CHOICE(nm_device_config, isa, "auto", "auto|base|avx2|avx512", "CPU level"),
+    DEVICE(threads, "0", 0, 4096, "threads; 0: all cores"),
+    DEVICE(memory_mib, "0", 0, 1e9, "most memory for a training step; 0: what the machine has"),
+    {0}};
+/* clang-format on */
+
+void nm_trainer_options_add(nm_options *options, const nm_task_type *task)
+{
+    nm_options_add(options, "data", task->options, NULL, task->config_size);
+    nm_model_options_add(options, task->model);
+    nm_options_add(options, "train", nm_train_options, NULL, sizeof(nm_train_config));
+    nm_options_add(options, "optim", nm_optim_options, NULL, sizeof(nm_optim_config));
+    nm_options_add(options, "schedule", nm_schedule_options, NULL, sizeof(nm_schedule_config));
+    nm_decode_options_add(options);
+    nm_options_add(options, "device", nm_device_options, NULL, sizeof(nm_device_config));
+}
+
+double nm_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+void nm_trainer_message(const nm_trainer *trainer, const char *format, ...)
+{
+    if (!trainer->listener.message)
+        return;
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    trainer->listener.message(trainer->listener.user, text);
+}
+
+/* ---- opening ---- */
+
+static size_t machine_bytes(const nm_device_config *device)
+{
+    if (device->memory_mib)
+        return (size_t)device->memory_mib << 20;
+    return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static nm_status open_backend(nm_trainer *trainer, nm_error *err)
+{
+    const nm_device_config *device = trainer->device;
+    nm_backend_options options = {
+        .name = device->backend, .isa = device->isa, .threads = (int32_t)device->threads};
+    return nm_backend_create(&trainer->backend, &options, err);
+}
+
+static nm_status open_task(nm_trainer *trainer, const nm_task_type *task, nm_error *err)
+{
+    const nm_schedule_config *schedule = nm_options_find(trainer->options, "schedule");
+    trainer->task = (nm_task){.type = task,
+                              .options = trainer->options,
+                              .config = nm_options_find(trainer->options, "data"),
+                              .seed = (uint64_t)trainer->config->seed,
+                              .max_tokens = trainer->config->max_tokens,
+                              .warmup_steps = (int32_t)schedule->warmup};
+    return task->open(&trainer->task, err);
+}
+
+/* Runs of parameters between fixed ones. */
+static void find_spans(nm_trainer *trainer)
+{
+    const nm_params *params = &trainer->model->params;
+    trainer->spans = nm_allocate((params->n + 1) * sizeof *trainer->spans);
+    for (size_t i = 0; i < params->n; i++) {
+        size_t end = i + 1 < params->n ? params->list[i + 1]->offset : params->n_elements;
+        if (params->list[i]->fixed)
+            continue;
+        nm_span *last = trainer->n_spans ? &trainer->spans[trainer->n_spans - 1] : NULL;
+        if (last && last->first + last->n == params->list[i]->offset)
+            last->n = end - last->first;
+        else
+            trainer->spans[trainer->n_spans++] =
+                (nm_span){params->list[i]->offset, end - params->list[i]->offset};
+    }
+}
+
+static nm_status open_model(nm_trainer *trainer, nm_error *err)
+{
+    nm_model_sizes sizes = trainer->task.type->sizes(&trainer->task);
+    NM_TRY(nm_model_create(&trainer->model, trainer->task.type->model, trainer->backend, trainer->options,
+                           &sizes, true, err));
+    if (trainer->task.type->prepare_model)
+        NM_TRY(trainer->task.type->prepare_model(&trainer->task, trainer->model, err));
+    nm_params_initialize(&trainer->model->params, (uint64_t)trainer->config->seed);
+    size_t bytes = nm_params_bytes(&trainer->model->params);
+    NM_TRY(nm_backend_take(trainer->backend, bytes, &trainer->m, err));
+    NM_TRY(nm_backend_take(trainer->backend, bytes, &trainer->v, err));
+    find_spans(trainer);
+    return NM_OK;
+}
+
+/* The widest vector of the model tells the schedule its d. */
+static int64_t model_width(const nm_trainer *trainer)
+{
+    char *text = nm_options_get(trainer->options, "model.width");
+    int64_t width = text ? atoll(text) : 1;
+    free(text);
+    return width;
+}
+
+static nm_status open_tape(nm_trainer *trainer, nm_error *err)
+{
+    enum {
+        RESERVE_FACTOR = 4
+    }; /* address space only; the dry run compares the need with what the machine has */
+    size_t have = machine_bytes(trainer->device);
+    NM_TRY(nm_tape_init(&trainer->tape, trainer->backend, have * RESERVE_FACTOR, err));
+    NM_TRY(nm_arena_init(&trainer->host, (size_t)1 << 36, err));
+    NM_TRY(nm_trainer_plan(trainer, err));
+    if (trainer->peak_bytes > have)
+        return nm_fail(err, NM_MEMORY,
+                       "a step needs up to %zu MiB, there are %zu: lower train.max_tokens (and raise "
+                       "train.accumulate)",
+                       trainer->peak_bytes >> 20, have >> 20);
+    return NM_OK;
+}
+
+static nm_status open_folder(nm_trainer *trainer, const char *folder, bool resume, nm_error *err)
+{
+    trainer->folder = nm_duplicate(folder);
+    char *checkpoints = nm_path_join(folder, "checkpoints"), *log = nm_path_join(folder, "log.jsonl");
+    nm_status status = nm_folder_create(checkpoints, err);
+    if (status == NM_OK && !resume && nm_file_exists(log))
+        status =
+            nm_fail(err, NM_USAGE,
+                    "%s holds a run already: continue it with --resume, or choose another folder", folder);
+    free(checkpoints);
+    free(log);
+    return status;
+}
+
+static nm_status write_config(const nm_trainer *trainer, nm_error *err)
+{
+    char *path = nm_path_join(trainer->folder, "config.ini");
+    nm_file_writer writer;
+    nm_status status = nm_file_writer_open(&writer, path, err);
+    free(path);
+    NM_TRY(status);
+    nm_options_write(trainer->options, writer.stream);
+    return nm_file_writer_commit(&writer, err);
+}
+
+static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const char *folder, bool resume,
+                            nm_error *err)
+{
+    NM_TRY(open_backend(trainer, err));
+    NM_TRY(open_task(trainer, task, err));
+    NM_TRY(open_model(trainer, err));
+    trainer->total_updates = trainer->config->updates;
+    nm_schedule_init(&trainer->schedule, nm_options_find(trainer->options, "schedule"), model_width(trainer),
+                     trainer->total_updates);
+    NM_TRY(open_tape(trainer, err));
+    NM_TRY(open_folder(trainer, folder, resume, err));
+    trainer->state =
+        (nm_train_state){.best_score = -INFINITY, .best_loss = INFINITY, .schedule = trainer->schedule.state};
+    bool found = false;
+    if (resume)
+        NM_TRY(nm_trainer_resume(trainer, &found, err));
+    if (found)
+        nm_trainer_message(trainer, "resumed at update %" PRId64 ", epoch %" PRId64 ", batch %" PRId64,
+                           trainer->state.update, trainer->state.epoch + 1, trainer->state.batch);
+    trainer->seconds_before = trainer->state.seconds;
+    NM_TRY(write_config(trainer, err));
+    return nm_log_open(trainer, err);
+}
+
+nm_status nm_trainer_open(nm_trainer **out, const nm_task_type *task, const nm_options *options,
+                          const char *folder, bool resume, const nm_train_listener *listener, nm_error *err)
+{
+    nm_trainer *trainer = nm_allocate(sizeof *trainer);
+    *trainer = (nm_trainer){.options = options,
+                            .config = nm_options_find(options, "train"),
+                            .optim = nm_options_find(options, "optim"),
+                            .device = nm_options_find(options, "device")};
+    if (listener)
+        trainer->listener = *listener;
+    nm_status status = open_parts(trainer, task, folder, resume, err);
+    if (status != NM_OK) {
+        nm_trainer_close(trainer);
+        return status;
+    }
+    trainer->started = trainer->report_clock = nm_clock();
+    *out = trainer;
+    return NM_OK;
+}
+
+void nm_trainer_close(nm_trainer *trainer)
+{
+    if (!trainer)
+        return;
+    if (trainer->log)
+        fclose(trainer->log);
+    nm_batches_release(&trainer->batches);
+    if (trainer->backend)
+        nm_tape_release(&trainer->tape);
+    nm_arena_release(&trainer->host);
+    if (trainer->m)
+        nm_backend_give(trainer->backend, trainer->m);
+    if (trainer->v)
+        nm_backend_give(trainer->backend, trainer->v);
+    nm_model_free(trainer->model);
+    if (trainer->task.type)
+        trainer->task.type->close(&trainer->task);
+    nm_backend_free(trainer->backend);
+    free(trainer->spans);
+    free(trainer->folder);
+    free(trainer);
+}
+
+/* ---- the loop ---- */
+
+static int64_t epochs_done(const nm_trainer *trainer)
+{
+    return trainer->state.epoch + (trainer->batches_ready && trainer->state.batch >= trainer->batches.n);
+}
+
+static nm_status report(nm_trainer *trainer, const nm_progress *update, nm_error *err)
+{
+    nm_train_state *state = &trainer->state;
+    if (state->update % trainer->config->log_every)
+        return NM_OK;
+    nm_progress p = *update;
+    double tokens = (double)state->sum_tokens;
+    p.loss = state->sum_loss / tokens;
+    p.nll = state->sum_nll / tokens;
+    p.penalty = state->sum_penalty / tokens;
+    p.grad_norm = state->sum_norm / (double)state->sum_updates;
+    state->sum_loss = state->sum_nll = state->sum_penalty = state->sum_norm = 0;
+    state->sum_tokens = state->sum_updates = 0;
+    return nm_log_progress(trainer, &p, err);
+}
+
+/* Tokens per second since the last call of the listener, without validations. */
+static void time_progress(nm_trainer *trainer, nm_progress *p)
+{
+    nm_train_state *state = &trainer->state;
+    double now = nm_clock(), spent = now - trainer->report_clock - trainer->validating;
+    state->seconds = trainer->seconds_before + now - trainer->started;
+    p->seconds = state->seconds;
+    if (spent > 0)
+        p->tokens_per_second = (double)state->sum_tokens / spent;
+    if (state->update % trainer->config->log_every == 0) {
+        trainer->report_clock = now;
+        trainer->validating = 0;
+    }
+    double share = trainer->config->seconds > 0 ? state->seconds / trainer->config->seconds : 0;
+    double by_updates = trainer->total_updates ? (double)state->update / (double)trainer->total_updates : 0;
+    double by_epochs = trainer->config->epochs
+                           ? ((double)state->epoch + (double)state->batch / (double)trainer->batches.n) /
+                                 (double)trainer->config->epochs
+                           : 0;
+    share = fmax(share, fmax(by_updates, by_epochs));
+    p->seconds_left = share > 0 ? state->seconds * (1 / share - 1) : NAN;
+}
+
+static nm_status check(nm_trainer *trainer, nm_error *err)
+{
+    nm_train_state *state = &trainer->state;
+    nm_validation v;
+    NM_TRY(nm_trainer_validate(trainer, &v, err));
+    bool by_score = !strcmp(trainer->config->best_by, "score") && v.score.name;
+    double merit = by_score ? v.score.value : -v.loss;
+    v.best = merit > state->best_score || !state->best_update;
+    if (v.best) {
+        state->best_score = merit;
+        state->best_loss = v.loss;
+        state->best_update = state->update;
+        state->bad_checks = 0;
+    } else {
+        state->bad_checks++;
+    }
+    nm_schedule_evaluated(&trainer->schedule, v.score.name ? v.score.value : -v.loss, state->update);
+    state->schedule = trainer->schedule.state;
+    state->checked_epochs = epochs_done(trainer);
+    state->checked_update = state->update;
+    nm_status status = nm_log_validation(trainer, &v, err);
+    if (status == NM_OK && v.best)
+        status = nm_trainer_save_best(trainer, err);
+    if (trainer->listener.validated)
+        trainer->listener.validated(trainer->listener.user, &v);
+    nm_task_score_release(&v.score);
+    return status;
+}
+
+static bool check_due(const nm_trainer *trainer)
+{
+    int64_t every = trainer->config->validate_every;
+    return every ? trainer->state.update % every == 0 : epochs_done(trainer) > trainer->state.checked_epochs;
+}
+
+static bool finished(const nm_trainer *trainer)
+{
+    const nm_train_config *c = trainer->config;
+    const nm_train_state *state = &trainer->state;
+    return (trainer->total_updates && state->update >= trainer->total_updates) ||
+           (c->epochs && epochs_done(trainer) >= c->epochs) ||
+           (c->seconds > 0 && state->seconds >= c->seconds) ||
+           (c->patience && state->bad_checks >= c->patience) ||
+           (trainer->schedule.config.min_lr > 0 && state->update > trainer->schedule.config.warmup &&
+            nm_schedule_lr(&trainer->schedule, state->update + 1) < trainer->schedule.config.min_lr);
+}
+
+static nm_status has_validation(nm_trainer *trainer, bool *has, nm_error *err)
+{
+    nm_batches batches;
+    nm_error why;
+    nm_status status = trainer->task.type->epoch(&trainer->task, NM_SPLIT_VALID, 0, false, &batches, &why);
+    *has = status == NM_OK;
+    if (status == NM_OK) {
+        if (batches.skipped)
+            nm_trainer_message(trainer,
+                               "validation: %" PRId64
+                               " sentences are longer than data.max_length and left out of "
+                               "the loss",
+                               batches.skipped);
+        nm_batches_release(&batches);
+        return NM_OK;
+    }
+    if (status != NM_USAGE) {
+        *err = why;
+        return status;
+    }
+    nm_trainer_message(trainer, "no validation: %s", why.text);
+    return NM_OK;
+}
+
+static nm_status step(nm_trainer *trainer, bool validates, nm_error *err)
+{
+    nm_train_state *state = &trainer->state;
+    nm_progress progress = {0};
+    NM_TRY(nm_trainer_update(trainer, &progress, err));
+    time_progress(trainer, &progress);
+    NM_TRY(report(trainer, &progress, err));
+    if (trainer->listener.progress)
+        trainer->listener.progress(trainer->listener.user, &progress);
+    bool due = check_due(trainer);
+    if (due && validates)
+        NM_TRY(check(trainer, err));
+    if (due || (trainer->config->save_every && state->update % trainer->config->save_every == 0))
+        NM_TRY(nm_trainer_save(trainer, err));
+    return NM_OK;
+}
+
+nm_status nm_trainer_run(nm_trainer *trainer, nm_error *err)
+{
+    bool validates;
+    NM_TRY(has_validation(trainer, &validates, err));
+    NM_TRY(nm_trainer_ready_batches(trainer, err));
+    if (trainer->batches.skipped)
+        nm_trainer_message(
+            trainer, "training: %" PRId64 " sentences are empty or longer than data.max_length and skipped",
+            trainer->batches.skipped);
+    while (!finished(trainer)) {
+        if (trainer->listener.stop && *trainer->listener.stop) {
+            NM_TRY(nm_trainer_save(trainer, err));
+            return nm_fail(err, NM_INTERRUPTED, "stopped after update %" PRId64 "; checkpoint written",
+                           trainer->state.update);
+        }
+        NM_TRY(step(trainer, validates, err));
+    }
+    if (validates && trainer->state.checked_update != trainer->state.update)
+        NM_TRY(check(trainer, err));
+    return nm_trainer_save(trainer, err);
+}
+
+/* ---- looking in ---- */
+
+const nm_backend *nm_trainer_backend(const nm_trainer *trainer)
+{
+    return trainer->backend;
+}
+
+nm_model *nm_trainer_model(const nm_trainer *trainer)
+{
+    return trainer->model;
+}
+
+const nm_train_state *nm_trainer_state(const nm_trainer *trainer)
+{
+    return &trainer->state;
+}
+
+size_t nm_trainer_peak_bytes(const nm_trainer *trainer)
+{
+    return trainer->peak_bytes;
+}
+
+uint64_t nm_trainer_weights_hash(const nm_trainer *trainer)
+{
+    nm_copies copies = {0};
+    size_t bytes = nm_params_bytes(&trainer->model->params);
+    void *host = nm_copies_take(&copies, trainer->backend, trainer->model->params.values, bytes);
+    uint64_t hash = XXH3_64bits(host, bytes);
+    nm_copies_release(&copies);
+    return hash;
+}

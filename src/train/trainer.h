@@ -1,0 +1,96 @@
+/* Training: batches -> loss -> gradients -> update -> checkpoint, for any task. A run lives in a folder:
+ *     config.ini, log.jsonl, best.safetensors, last.safetensors, checkpoints/N.safetensors and N.state.safetensors
+ * Everything that moves is in the checkpoint: a resumed run computes the same bits as one never stopped. */
+#ifndef NM_TRAINER_H
+#define NM_TRAINER_H
+
+#include <signal.h>
+#include <stdio.h>
+
+#include "task/task.h"
+#include "train/schedule.h"
+
+typedef struct nm_train_config { /* section [train] */
+    const char *smoothing;
+    double label_smoothing, clip, explode;
+    int64_t updates, epochs, max_tokens, accumulate, seed, log_every, validate_every, validate_examples,
+        patience, save_every, keep;
+    double seconds;
+    bool score, batch_loss;
+    const char *best_by;
+} nm_train_config;
+
+typedef struct nm_optim_config { /* section [optim] */
+    const char *name;
+    double beta1, beta2, eps, weight_decay, momentum;
+} nm_optim_config;
+
+typedef struct nm_device_config { /* section [device] */
+    const char *backend, *isa;
+    int64_t threads, memory_mib;
+} nm_device_config;
+
+extern const nm_option nm_train_options[], nm_optim_options[], nm_device_options[];
+
+/* What moves and isn't a tensor; all of it is saved. */
+typedef struct nm_train_state {
+    int64_t update, epoch, batch,
+        step; /* done updates; epoch from 0; next batch in it; micro-batches so far */
+    int64_t tokens, bad_checks, log_bytes, checked_epochs, checked_update;
+    double best_loss, best_score, seconds; /* best_score: by train.best_by, higher is better */
+    int64_t best_update;
+    double sum_loss, sum_nll, sum_penalty, sum_norm; /* since the last report */
+    int64_t sum_tokens, sum_updates;
+    nm_schedule_state schedule;
+} nm_train_state;
+
+typedef struct nm_progress { /* told after every update */
+    int64_t update, updates, epoch, batch, batches, tokens;
+    double loss, nll, penalty, lr, grad_norm, tokens_per_second, seconds, seconds_left;
+} nm_progress;
+
+typedef struct nm_validation {
+    int64_t update, epoch;
+    double loss, nll, perplexity; /* per target token, running statistics */
+    double batch_loss,
+        batch_nll; /* the same with the statistics of each batch; NaN when no norm uses the batch */
+    nm_task_score score;
+    bool best;
+    double seconds;
+} nm_validation;
+
+typedef struct nm_train_listener { /* any may be NULL */
+    void *user;
+    void (*progress)(void *user, const nm_progress *progress);
+    void (*validated)(void *user, const nm_validation *validation);
+    void (*message)(void *user, const char *text);
+    const volatile sig_atomic_t *stop; /* non-zero: finish the update, save, return NM_INTERRUPTED */
+} nm_train_listener;
+
+typedef struct nm_trainer nm_trainer;
+
+/* Registers [data] and [model] of the task's kind, [norm.*], [train], [optim], [schedule], [decode], [device]. */
+void nm_trainer_options_add(nm_options *options, const nm_task_type *task);
+
+/* Opens data, builds the model, takes memory. folder is created; it must hold no run unless resume. With resume the
+ * newest complete checkpoint is loaded (none: starts afresh). options must outlive the trainer. */
+nm_status nm_trainer_open(nm_trainer **trainer, const nm_task_type *task, const nm_options *options,
+                          const char *folder, bool resume, const nm_train_listener *listener, nm_error *err);
+/* Trains until updates, epochs, seconds, patience or the schedule says stop. NM_INTERRUPTED after a stop signal,
+ * NM_DIVERGED when the loss or a gradient is not finite. */
+nm_status nm_trainer_run(nm_trainer *trainer, nm_error *err);
+void nm_trainer_close(nm_trainer *trainer);
+
+const nm_backend *nm_trainer_backend(const nm_trainer *trainer);
+nm_model *nm_trainer_model(const nm_trainer *trainer);
+const nm_train_state *nm_trainer_state(const nm_trainer *trainer);
+/* Bytes a step needs at most: parameters, gradients, optimizer, activations; from the dry run. */
+size_t nm_trainer_peak_bytes(const nm_trainer *trainer);
+uint64_t nm_trainer_weights_hash(const nm_trainer *trainer);
+
+/* One update without logging or checkpoints: for tests and benchmarks. */
+nm_status nm_trainer_update(nm_trainer *trainer, nm_progress *progress, nm_error *err);
+nm_status nm_trainer_validate(nm_trainer *trainer, nm_validation *validation, nm_error *err);
+nm_status nm_trainer_save(nm_trainer *trainer, nm_error *err);
+
+#endif

@@ -1,0 +1,200 @@
+/* One update: micro-batches forward and backward, the gradient's norm, clipping, the optimizer; and the dry run of the
+ * largest batch that tells the memory before the first step. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/trainer_private.h"
+
+typedef struct sums {
+    double loss, nll, penalty;
+    int64_t tokens;
+} sums;
+
+nm_status nm_trainer_ready_batches(nm_trainer *trainer, nm_error *err)
+{
+    nm_train_state *state = &trainer->state;
+    if (trainer->batches_ready && state->batch < trainer->batches.n)
+        return NM_OK;
+    if (trainer->batches_ready) {
+        state->epoch++;
+        state->batch = 0;
+    }
+    nm_batches_release(&trainer->batches);
+    trainer->batches_ready = false;
+    NM_TRY(trainer->task.type->epoch(&trainer->task, NM_SPLIT_TRAIN, (uint32_t)state->epoch, true,
+                                     &trainer->batches, err));
+    trainer->batches_ready = true;
+    if (state->batch > trainer->batches.n)
+        return nm_fail(err, NM_MISMATCH, "checkpoint stands at batch %lld of an epoch of %lld",
+                       (long long)state->batch, (long long)trainer->batches.n);
+    return state->batch < trainer->batches.n ? NM_OK : nm_trainer_ready_batches(trainer, err);
+}
+
+/* The first tensor that is not finite, looked for where the trouble showed: outputs in the order they are computed,
+ * then running statistics, then gradients. */
+static nm_status name_bad_tensor(nm_trainer *trainer, double loss, nm_error *err)
+{
+    nm_backend *b = trainer->backend;
+    const nm_params *params = &trainer->model->params;
+    const char *what = "loss", *bad = "itself";
+    double square;
+    for (size_t i = 0; i < params->n; i++) {
+        nm_tensor *t = &params->list[i]->tensor;
+        b->k.dot(b, (size_t)t->rows * (size_t)t->cols, t->data, t->data, &square);
+        if (!isfinite(square))
+            return nm_fail(err, NM_DIVERGED,
+                           "update %lld: parameter %s is not finite; go back to an earlier checkpoint, "
+                           "lower schedule.lr or set train.clip = 1",
+                           (long long)trainer->state.update + 1, t->name);
+    }
+    for (size_t n = 0; n < params->n_norms; n++)
+        for (int i = 0; i < params->norms[n]->shape.n_state; i++) {
+            b->k.dot(b, (size_t)params->norms[n]->shape.state[i].length, params->norms[n]->state[i],
+                     params->norms[n]->state[i], &square);
+            if (!isfinite(square))
+                return nm_fail(
+                    err, NM_DIVERGED,
+                    "update %lld: loss %g; first bad tensor: running statistic %s.%s; the last "
+                    "checkpoint is kept; try a lower schedule.lr, a longer warm-up or another norm here",
+                    (long long)trainer->state.update + 1, loss, params->norms[n]->place.name,
+                    params->norms[n]->shape.state[i].name);
+        }
+    for (size_t i = 0; i < params->n; i++) {
+        nm_tensor *t = &params->list[i]->tensor;
+        b->k.dot(b, (size_t)t->rows * (size_t)t->cols, t->grad, t->grad, &square);
+        if (!isfinite(square)) {
+            what = "gradient of";
+            bad = t->name;
+            break;
+        }
+    }
+    return nm_fail(err, NM_DIVERGED,
+                   "update %lld: loss %g; first bad tensor: %s %s; the last checkpoint is kept; try a "
+                   "lower schedule.lr, a longer warm-up, train.clip = 1 or pre-norm",
+                   (long long)trainer->state.update + 1, loss, what, bad);
+}
+
+static nm_status micro_batch(nm_trainer *trainer, const nm_batch *batch, sums *total, nm_error *err)
+{
+    nm_backend *b = trainer->backend;
+    nm_tape *tape = &trainer->tape;
+    nm_tape_start(tape, true, (uint64_t)trainer->config->seed, (uint32_t)trainer->state.step);
+    tape->mean_weight = batch->target.n_tokens;
+    double *device_sums = trainer->task.type->loss(&trainer->task, trainer->model, tape, batch, true);
+    NM_TRY(nm_tape_backward(tape, err));
+    double pair[2], penalty = 0;
+    b->k.download(b, pair, device_sums, sizeof pair);
+    for (int i = 0; i < tape->n_penalties; i++) {
+        double one;
+        b->k.download(b, &one, tape->penalties[i], sizeof one);
+        penalty += one;
+    }
+    total->loss += pair[0];
+    total->nll += pair[1];
+    total->penalty += penalty;
+    total->tokens += batch->target.n_tokens;
+    return NM_OK;
+}
+
+static double gradient_norm(const nm_trainer *trainer)
+{
+    nm_backend *b = trainer->backend;
+    double square;
+    b->k.dot(b, trainer->model->params.n_elements, trainer->model->params.grads, trainer->model->params.grads,
+             &square);
+    return sqrt(square);
+}
+
+static nm_adam_form adam_form(const char *name)
+{
+    return !strcmp(name, "adam-fairseq") ? NM_ADAM_FAIRSEQ
+           : !strcmp(name, "adamw")      ? NM_ADAMW_TORCH
+                                         : NM_ADAM_TORCH;
+}
+
+static void optimize(nm_trainer *trainer, double lr, double grad_scale)
+{
+    nm_backend *b = trainer->backend;
+    const nm_optim_config *o = trainer->optim;
+    const nm_params *params = &trainer->model->params;
+    size_t unit = nm_dtype_bytes(b->dtype);
+    nm_adam adam = {.lr = lr,
+                    .beta1 = o->beta1,
+                    .beta2 = o->beta2,
+                    .eps = o->eps,
+                    .weight_decay = o->weight_decay,
+                    .grad_scale = grad_scale,
+                    .step = trainer->state.update + 1,
+                    .form = adam_form(o->name)};
+    for (size_t s = 0; s < trainer->n_spans; s++) {
+        size_t at = trainer->spans[s].first * unit, n = trainer->spans[s].n;
+        char *p = (char *)params->values + at, *g = (char *)params->grads + at;
+        if (!strcmp(o->name, "sgd"))
+            b->k.sgd(b, lr, o->momentum, grad_scale, 0, n, p, g, (char *)trainer->v + at);
+        else
+            b->k.adam(b, &adam, n, p, g, (char *)trainer->m + at, (char *)trainer->v + at);
+    }
+}
+
+nm_status nm_trainer_update(nm_trainer *trainer, nm_progress *progress, nm_error *err)
+{
+    nm_backend *b = trainer->backend;
+    nm_train_state *state = &trainer->state;
+    sums total = {0};
+    b->k.zero(b, trainer->model->params.grads, nm_params_bytes(&trainer->model->params));
+    for (int64_t micro = 0; micro < trainer->config->accumulate; micro++) {
+        NM_TRY(nm_trainer_ready_batches(trainer, err));
+        nm_batch batch = trainer->task.type->batch(&trainer->task, NM_SPLIT_TRAIN, &trainer->batches,
+                                                   state->batch, (uint32_t)state->step, true, &trainer->host);
+        NM_TRY(micro_batch(trainer, &batch, &total, err));
+        state->batch++;
+        state->step++;
+    }
+    double tokens = (double)total.tokens, norm = gradient_norm(trainer) / tokens, loss = total.loss / tokens;
+    double limit = trainer->config->explode * log((double)trainer->model->target_size);
+    if (!isfinite(loss) || !isfinite(norm) || !isfinite(total.penalty) || (limit > 0 && loss > limit))
+        return name_bad_tensor(trainer, loss, err);
+    double scale = 1 / tokens, lr = nm_schedule_lr(&trainer->schedule, state->update + 1);
+    if (trainer->config->clip > 0 && norm > trainer->config->clip)
+        scale *= trainer->config->clip / (norm + 1e-6);
+    optimize(trainer, lr, scale);
+    state->update++;
+    state->tokens += total.tokens;
+    state->sum_loss += total.loss;
+    state->sum_nll += total.nll;
+    state->sum_penalty += total.penalty;
+    state->sum_norm += norm;
+    state->sum_tokens += total.tokens;
+    state->sum_updates++;
+    *progress = (nm_progress){.update = state->update,
+                              .updates = trainer->total_updates,
+                              .epoch = state->epoch,
+                              .batch = state->batch,
+                              .batches = trainer->batches.n,
+                              .tokens = state->tokens,
+                              .loss = loss,
+                              .nll = total.nll / tokens,
+                              .penalty = total.penalty / tokens,
+                              .lr = lr,
+                              .grad_norm = norm};
+    return NM_OK;
+}
+
+nm_status nm_trainer_plan(nm_trainer *trainer, nm_error *err)
+{
+    nm_params *params = &trainer->model->params;
+    size_t n = nm_params_counters_get(params, NULL);
+    int64_t *counters = nm_allocate((n + 1) * sizeof *counters);
+    nm_params_counters_get(params, counters);
+    nm_backend_plan(trainer->backend, true);
+    nm_batch batch = trainer->task.type->largest(&trainer->task, &trainer->host);
+    sums ignored = {0};
+    nm_status status = micro_batch(trainer, &batch, &ignored, err);
+    nm_backend_plan(trainer->backend, false);
+    nm_params_counters_set(params, counters);
+    free(counters);
+    /* values, gradients, two moments; the soft-max's block of logits and scratch come on top and are small */
+    trainer->peak_bytes = 4 * nm_params_bytes(params) + nm_tape_peak(&trainer->tape);
+    return status;
+}

@@ -1,0 +1,82 @@
+/* Validation: loss with running statistics, and for batch-type norms also with the statistics of each batch, whose gap
+ * is what RBN is about; the task's own score. Nothing of it changes the training. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "train/trainer_private.h"
+
+static bool uses_batch(const nm_model *model)
+{
+    for (size_t i = 0; i < model->params.n_norms; i++)
+        if (model->params.norms[i]->type->traits & NM_USES_BATCH)
+            return true;
+    return false;
+}
+
+static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool batch_stats, double *loss,
+                           double *nll, nm_error *err)
+{
+    nm_backend *b = trainer->backend;
+    double sums[2] = {0};
+    int64_t tokens = 0;
+    for (int64_t i = 0; i < batches->n; i++) {
+        nm_batch batch =
+            trainer->task.type->batch(&trainer->task, NM_SPLIT_VALID, batches, i, 0, false, &trainer->host);
+        nm_tape_start(&trainer->tape, false, 0, 0);
+        trainer->tape.batch_stats = batch_stats;
+        double *device_sums =
+                   trainer->task.type->loss(&trainer->task, trainer->model, &trainer->tape, &batch, true),
+               pair[2];
+        trainer->tape.batch_stats = false;
+        if (!device_sums)
+            return nm_fail(err, NM_MEMORY, "validation batch of %d tokens doesn't fit",
+                           batch.target.n_tokens);
+        b->k.download(b, pair, device_sums, sizeof pair);
+        sums[0] += pair[0];
+        sums[1] += pair[1];
+        tokens += batch.target.n_tokens;
+    }
+    *loss = sums[0] / (double)tokens;
+    *nll = sums[1] / (double)tokens;
+    return NM_OK;
+}
+
+/* Norms move their running state when they see a batch in training form: it is put back afterwards. */
+static nm_status batch_loss_over(nm_trainer *trainer, const nm_batches *batches, nm_validation *v,
+                                 nm_error *err)
+{
+    nm_backend *b = trainer->backend;
+    nm_params *params = &trainer->model->params;
+    size_t bytes = params->n_state * nm_dtype_bytes(b->dtype);
+    nm_copies kept = {0};
+    void *state = nm_copies_take(&kept, b, params->state, bytes);
+    int64_t *counters = nm_allocate((nm_params_counters_get(params, NULL) + 1) * sizeof *counters);
+    nm_params_counters_get(params, counters);
+    nm_status status = loss_over(trainer, batches, true, &v->batch_loss, &v->batch_nll, err);
+    b->k.upload(b, params->state, state, bytes);
+    nm_params_counters_set(params, counters);
+    free(counters);
+    nm_copies_release(&kept);
+    return status;
+}
+
+nm_status nm_trainer_validate(nm_trainer *trainer, nm_validation *v, nm_error *err)
+{
+    double start = nm_clock();
+    *v = (nm_validation){
+        .update = trainer->state.update, .epoch = trainer->state.epoch, .batch_loss = NAN, .batch_nll = NAN};
+    nm_batches batches;
+    NM_TRY(trainer->task.type->epoch(&trainer->task, NM_SPLIT_VALID, 0, false, &batches, err));
+    nm_status status = loss_over(trainer, &batches, false, &v->loss, &v->nll, err);
+    if (status == NM_OK && trainer->config->batch_loss && uses_batch(trainer->model) &&
+        trainer->model->params.n_state)
+        status = batch_loss_over(trainer, &batches, v, err);
+    nm_batches_release(&batches);
+    v->perplexity = exp(v->nll);
+    if (status == NM_OK && trainer->config->score)
+        status = trainer->task.type->score(&trainer->task, trainer->model, NM_SPLIT_VALID,
+                                           trainer->config->validate_examples, &v->score, err);
+    v->seconds = nm_clock() - start;
+    trainer->validating += v->seconds;
+    return status;
+}

@@ -1,0 +1,101 @@
+#!/bin/bash
+# norma score: the printed lines, the paired test, JSON, and one clear line with the right exit code for bad input.
+set -euo pipefail
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+
+fail() {
+    echo "e2e_score: $*" >&2
+    exit 1
+}
+
+# Runs the program and wants this exit code, nothing on stdout, and one line on stderr with this text.
+refuses() {
+    local code=$1 text=$2
+    shift 2
+    local got=0
+    "$NORMA" score "$@" >out 2>err || got=$?
+    [ "$got" = "$code" ] || fail "exit code $got instead of $code: score $*: $(cat err)"
+    [ ! -s out ] || fail "output in spite of a failure: score $*"
+    [ "$(wc -l <err)" = 1 ] || fail "not one line: $(cat err)"
+    grep -qF -- "$text" err || fail "'$text' is not in: $(cat err)"
+}
+
+wants() {
+    local wanted=$1
+    shift
+    "$NORMA" score "$@" >out || fail "exit code $?: score $*"
+    grep -qxF -- "$wanted" out || fail "'$wanted' is not a line of: $(cat out)"
+}
+
+cat >hyp <<'X'
+the river runs lower than the hills
+we walked to the old tower and the wall
+newer walls stand at the river
+he said that the tower was wide and tall today
+X
+cat >ref <<'X'
+the river runs lower than the low hills
+we walked to the oldest tower and to the wall
+newer walls stand near the river
+he said that the tower was very wide and tall
+X
+tr '[:lower:]' '[:upper:]' <hyp >upper
+line='BLEU = 54.50, 90.6/71.4/50.0/35.0 (BP=0.939, ratio=0.941, hyp_len=32, ref_len=34)'
+
+wants "$line" bleu --reference ref --hypothesis hyp
+wants "$line" bleu --reference ref --hypothesis upper --lowercase
+"$NORMA" score bleu --reference ref --bootstrap 0 <hyp >out
+[ "$(cat out)" = "$line" ] || fail "more than the line without a bootstrap: $(cat out)"
+wants 'BLEU = 100.00, 100.0/100.0/100.0/100.0 (BP=1.000, ratio=1.000, hyp_len=32, ref_len=32)' \
+    bleu --reference ref --reference hyp --hypothesis hyp
+wants 'BLEU = 100.00, 100.0/100.0/100.0/100.0 (BP=1.000, ratio=1.000, hyp_len=32, ref_len=32)' \
+    bleu --reference ref,hyp --hypothesis hyp
+
+version=$("$NORMA" --version | tr -cd '0-9.\n' | head -n 1)
+printf '%s\n' "Cost: \$5.00 & 20% off." >cost.hyp
+printf '%s\n' "The cost: \$5.00 &amp; 20% off." >cost.ref
+wants "BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:norma-$version = 77.3 88.9/87.5/85.7/83.3 (BP = 0.895 ratio = 0.900 hyp_len = 9 ref_len = 10)" \
+    bleu --form sacrebleu --reference cost.ref --hypothesis cost.hyp
+printf 'abc\n' >abc
+printf 'abd\n' >abd
+wants "chrF2|nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:norma-$version = 38.9" \
+    chrf --reference abd --hypothesis abc
+"$NORMA" score bleu --form sacrebleu --sentence --reference ref --hypothesis hyp >out
+[ "$(wc -l <out)" = 4 ] || fail "not one score for each line"
+
+# The paired test: same seed, same result; a system does not beat itself; a clear winner wins every draw.
+"$NORMA" score chrf --reference ref --hypothesis ref --against hyp >first
+"$NORMA" score chrf --reference ref --hypothesis ref --against hyp >second
+cmp first second || fail "two runs with one seed differ"
+grep -q 'p = 0.0000 (paired bootstrap, Koehn 2004)' first || fail "no clear winner: $(cat first)"
+"$NORMA" score bleu --reference ref --hypothesis hyp --against hyp >out
+grep -q 'difference: +0.00 .*p = 1.0000' out || fail "a system beats itself: $(cat out)"
+"$NORMA" score bleu --reference ref --hypothesis hyp --against ref --centred --json >out
+grep -q '"test": "centred"' out || fail "JSON without the test: $(cat out)"
+grep -q '"score": 54.49994989793' out || fail "JSON without the score: $(cat out)"
+
+head -n 3 ref >short
+printf 'a\nb\xff\n' >broken
+printf 'a\nb\0\n' >zero
+printf 'a\nb\n' >two
+: >empty
+refuses 5 'hyp has 4 lines, short has 3' bleu --reference short --hypothesis hyp
+refuses 5 'short has 3 lines, ref has 4' bleu --reference ref --hypothesis hyp --against short
+refuses 4 'broken:2: ' bleu --reference two --hypothesis broken
+refuses 4 'broken:2: ' chrf --reference two --reference broken --hypothesis two
+refuses 4 'zero:2: ' bleu --reference two --hypothesis zero
+refuses 4 'empty: ' bleu --reference empty --hypothesis empty
+refuses 3 'absent: ' bleu --reference absent --hypothesis hyp
+refuses 3 ': is a folder' bleu --reference . --hypothesis hyp
+refuses 2 'reference' bleu --hypothesis hyp
+refuses 2 'known: bleu, chrf' rouge --reference ref --hypothesis hyp
+refuses 2 'multi-bleu|sacrebleu' bleu --form other --reference ref --hypothesis hyp
+refuses 2 'standard input' bleu --reference -
+refuses 2 'bootstrap' bleu --reference ref --hypothesis hyp --against hyp --bootstrap 0
+if [ -w /dev/full ]; then
+    got=0
+    "$NORMA" score bleu --reference ref --hypothesis hyp >/dev/full 2>err || got=$?
+    [ "$got" = 3 ] || fail "full target: exit code $got"
+fi

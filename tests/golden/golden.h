@@ -1,0 +1,68 @@
+/* Golden cases: JSON files of inputs and expected outputs ("tnorm-golden-1"). One file per family runs its
+ * cases; the table in golden.c knows them all. */
+#ifndef GOLDEN_H
+#define GOLDEN_H
+
+#include <jansson.h>
+
+#include "norma/backend.h"
+
+typedef enum golden_result { GOLDEN_PASSED, GOLDEN_FAILED, GOLDEN_SKIPPED } golden_result;
+
+typedef struct golden_case {
+    const char *path, *method, *variant; /* never NULL */
+    const json_t *root, *config;
+    nm_backend *backend; /* in which precision to compute; NULL for families that do not compute */
+    bool single;
+    double value_tolerance, gradient_tolerance; /* |a - b| <= tolerance (1 + |b|) */
+    char reason[512];                           /* why it failed or was skipped; set by the functions below */
+} golden_case;
+
+typedef struct golden_family {
+    const char *name;
+    golden_result (*run)(golden_case *test);
+    bool computes; /* run in double and in single precision */
+} golden_family;
+
+/* The families, one file each. */
+extern const golden_family golden_norm, golden_optim, golden_schedule, golden_loss, golden_attention;
+extern const golden_family golden_bpe, golden_metric, golden_model_family, golden_decode;
+
+/* Both keep the first reason given and return the result they are named after. */
+golden_result golden_fail(golden_case *test, const char *format, ...) __attribute__((format(printf, 2, 3)));
+golden_result golden_skip(golden_case *test, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#define GOLDEN_TRY(call)                                                                                     \
+    do {                                                                                                     \
+        golden_result result_ = (call);                                                                      \
+        if (result_ != GOLDEN_PASSED)                                                                        \
+            return result_;                                                                                  \
+    } while (0)
+
+/* A tensor as doubles in heap memory (golden_tensor_release), count numbers. */
+typedef struct golden_tensor {
+    double *data;
+    size_t count;
+    int rank;
+    int64_t shape[8];
+} golden_tensor;
+
+/* Fails when the value is no tensor, or shape and data disagree. `what` names it in messages. */
+golden_result golden_read(golden_case *test, const json_t *value, const char *what, golden_tensor *tensor);
+void golden_release(golden_tensor *tensor);
+
+/* Numbers in the precision of the case, 64-byte aligned heap memory (free). */
+void *golden_reals(const golden_case *test, const double *values, size_t count);
+double golden_real(const golden_case *test, const void *values, size_t index);
+/* Compares computed numbers with expected ones; names the first that deviates. */
+golden_result golden_compare(golden_case *test, const char *what, const void *got, const double *want,
+                             size_t count, double tolerance);
+
+/* config[key], or a default when it is absent. */
+double golden_number(const golden_case *test, const char *key, double otherwise);
+/* The same as a whole number of at most 2^31 - 1 in size. */
+int32_t golden_whole(const golden_case *test, const char *key, int32_t otherwise);
+const char *golden_text(const golden_case *test, const char *key, const char *otherwise);
+bool golden_flag(const golden_case *test, const char *key);
+
+#endif

@@ -1,0 +1,204 @@
+/* A whole small encoder-decoder in double on the plain backend, its memory fenced: gradients of all parameters against
+ * central differences of the loss, pre- and post-norm, for every norm whose backward is the derivative. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "model/seq2seq.h"
+
+enum { VOCAB = 11 };
+
+static const int32_t source_offsets[] = {0, 3, 8, 9}, target_offsets[] = {0, 4, 6, 9};
+static const int32_t source_ids[] = {4, 5, 2, 7, 8, 9, 10, 2, 2}, source_pos[] = {0, 1, 2, 0, 1, 2, 3, 4, 0};
+static const int32_t target_in[] = {2, 6, 7, 8, 2, 5, 2, 9, 4}, target_out[] = {6, 7, 8, 2, 5, 2, 9, 4, 2};
+static const int32_t target_pos[] = {0, 1, 2, 3, 0, 1, 0, 1, 2};
+
+static nm_batch fixed_batch(void)
+{
+    return (nm_batch){.n = 3,
+                      .source = {.n_seqs = 3, .n_tokens = 9, .longest = 5, .offsets = source_offsets},
+                      .target = {.n_seqs = 3, .n_tokens = 9, .longest = 4, .offsets = target_offsets},
+                      .source_ids = source_ids,
+                      .source_pos = source_pos,
+                      .target_in = target_in,
+                      .target_out = target_out,
+                      .target_pos = target_pos};
+}
+
+typedef struct rig {
+    nm_backend *backend;
+    nm_options *options;
+    nm_model *model;
+    nm_tape tape;
+} rig;
+
+static void check(nm_status status, const nm_error *err)
+{
+    if (status != NM_OK)
+        fail_msg("%s", err->text);
+}
+
+static void rig_open(rig *r, const char *const *settings)
+{
+    nm_error err;
+    nm_backend_options device = {.name = "ref", .dtype = NM_F64, .fenced = true};
+    check(nm_backend_create(&r->backend, &device, &err), &err);
+    r->options = nm_options_create();
+    nm_model_options_add(r->options, &nm_model_seq2seq);
+    static const char *const common[] = {
+        "model.preset", "tiny", "model.width",         "8",  "model.ff", "12",
+        "model.heads",  "2",    "model.max_positions", "16", NULL};
+    for (int i = 0; common[i]; i += 2)
+        check(nm_options_set(r->options, common[i], common[i + 1], NM_ORIGIN_FILE, &err), &err);
+    for (int i = 0; settings[i]; i += 2)
+        check(nm_options_set(r->options, settings[i], settings[i + 1], NM_ORIGIN_COMMAND, &err), &err);
+    nm_model_sizes sizes = {VOCAB, VOCAB, 4};
+    check(nm_model_create(&r->model, &nm_model_seq2seq, r->backend, r->options, &sizes, true, &err), &err);
+    nm_params_initialize(&r->model->params, 3);
+    check(nm_tape_init(&r->tape, r->backend, (size_t)64 << 20, &err), &err);
+}
+
+static void rig_close(rig *r)
+{
+    nm_tape_release(&r->tape);
+    nm_model_free(r->model);
+    nm_options_free(r->options);
+    nm_backend_free(r->backend);
+}
+
+/* Loss plus penalties; with gradients when training. State of the norms is what it was before. */
+static double loss_of(rig *r, bool training)
+{
+    nm_error err;
+    nm_batch batch = fixed_batch();
+    nm_params *params = &r->model->params;
+    size_t bytes = params->n_state * sizeof(double);
+    double *state = calloc(1, bytes + 8);
+    int64_t counters[64];
+    if (bytes)
+        r->backend->k.download(r->backend, state, params->state, bytes);
+    nm_params_counters_get(params, counters);
+    nm_tape_start(&r->tape, true, 5, 0);
+    r->tape.mean_weight = batch.target.n_tokens;
+    nm_model_output out = r->model->type->forward(r->model, &r->tape, &batch);
+    nm_loss_spec spec = {.eps = 0.1, .targets = target_out};
+    double *sums = nm_softmax_loss_of(&r->tape, out.hidden, out.weight, out.bias, &spec), pair[2], total;
+    assert_non_null(sums);
+    r->backend->k.download(r->backend, pair, sums, sizeof pair);
+    total = pair[0];
+    for (int i = 0; i < r->tape.n_penalties; i++) {
+        r->backend->k.download(r->backend, pair, r->tape.penalties[i], sizeof *pair);
+        total += pair[0];
+    }
+    if (training)
+        check(nm_tape_backward(&r->tape, &err), &err);
+    if (bytes)
+        r->backend->k.upload(r->backend, params->state, state, bytes);
+    nm_params_counters_set(params, counters);
+    free(state);
+    return total;
+}
+
+/* The largest relative error over all parameters, each along one random direction. */
+static void check_gradients(rig *r)
+{
+    nm_params *params = &r->model->params;
+    nm_backend *b = r->backend;
+    b->k.zero(b, params->grads, params->n_elements * sizeof(double));
+    loss_of(r, true);
+    double *grads = malloc(params->n_elements * sizeof *grads); /* the loss adds to gradients whenever it is computed */
+    b->k.download(b, grads, params->grads, params->n_elements * sizeof *grads);
+    for (size_t p = 0; p < params->n; p++) {
+        nm_tensor *t = &params->list[p]->tensor;
+        size_t n = (size_t)t->rows * (size_t)t->cols;
+        double *value = malloc(n * sizeof *value), *moved = malloc(n * sizeof *moved),
+               *direction = malloc(n * sizeof *moved);
+        double expected = 0, square = 0, sides[2];
+        b->k.download(b, value, t->data, n * sizeof *value);
+        for (size_t i = 0; i < n; i++) {
+            nm_random_words w = nm_random4(9, NM_RANDOM_TEST, (uint32_t)p, 0, i);
+            direction[i] = nm_random_normal(w.w[0], w.w[1]);
+            square += value[i] * value[i] / (double)n;
+            expected += direction[i] * grads[params->list[p]->offset + i];
+        }
+        double step = square > 0 ? 1e-5 * fmin(1, 10 * sqrt(square)) : 1e-5; /* FixNorm's embeddings are small */
+        for (int side = 0; side < 2; side++) {
+            for (size_t i = 0; i < n; i++)
+                moved[i] = value[i] + (side ? -step : step) * direction[i];
+            b->k.upload(b, t->data, moved, n * sizeof *moved);
+            sides[side] = loss_of(r, false);
+        }
+        b->k.upload(b, t->data, value, n * sizeof *value);
+        double measured = (sides[0] - sides[1]) / (2 * step);
+        if (!(fabs(measured - expected) <= 1e-6 * (1 + fabs(expected))))
+            fail_msg("%s: backward %.12g, differences %.12g", t->name, expected, measured);
+        free(value);
+        free(moved);
+        free(direction);
+    }
+    free(grads);
+}
+
+static void run(const char *const *settings)
+{
+    rig r;
+    rig_open(&r, settings);
+    check_gradients(&r);
+    rig_close(&r);
+}
+
+/* RBN's penalty is differentiated with its running values held, which the second call of a forward pass would move */
+static bool differentiable(const nm_norm_type *type)
+{
+    return !(type->traits & (NM_APPROX_GRAD | NM_HAS_PENALTY)) && strcmp(type->name, "renorm") &&
+           strcmp(type->name, "fix");
+}
+
+static void every_exact_norm(void **state)
+{
+    (void)state;
+    for (const nm_norm_type *const *type = nm_norm_types; *type; type++)
+        for (int post = 0; post < 2; post++) {
+            if (!differentiable(*type) || (post && !strcmp((*type)->name, "none")))
+                continue;
+            const char *const settings[] = {"model.norm",
+                                            (*type)->name,
+                                            "model.decoder_norm",
+                                            (*type)->name,
+                                            "model.placement",
+                                            post ? "post" : "pre",
+                                            "model.relu_dropout",
+                                            "0.2",
+                                            "model.attention_dropout",
+                                            "0.2",
+                                            NULL};
+            run(settings);
+        }
+}
+
+static void habits_of_the_papers(void **state)
+{
+    (void)state;
+    static const char *const tears[] = {
+        "model.norm", "scale",      "model.fixnorm", "true", "model.output_bias", "true", "model.positions",
+        "tears",      "model.init", "small",         NULL};
+    static const char *const untied[] = {"model.tied", "none", "model.init", "xavier-normal", NULL};
+    static const char *const half_tied[] = {"model.tied", "decoder", "model.fixnorm", "true", "model.init",
+                                            "rbn",        NULL};
+    run(tears);
+    run(untied);
+    run(half_tied);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_exact_norm),
+                                       cmocka_unit_test(habits_of_the_papers)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,204 @@
+/* Every registered norm whose backward is a derivative is checked against central differences in double: dx
+ * and the gradient of every learned parameter, in several settings per type. A new type is tested as soon as
+ * it is registered.
+ *
+ * The objective is sum(weights y) + penalty. What a type holds fixed in its backward pass is held fixed here:
+ * state and counters are restored before every evaluation, and where constants depend on the batch a setting
+ * makes them so. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/random.h"
+#include "norma/norm.h"
+
+enum { ROWS = 7, WIDTH = 12, HEADS = 3, N = ROWS * WIDTH, MAX_SETTINGS = 8 };
+
+static const double STEP = 1e-5, TOLERANCE = 1e-6;
+
+/* Settings to test besides a type's defaults. The running values of "rbn" are compared before the update, as
+ * the update itself moves with the batch; renorm's r and d sit at their limits, where they are constants. */
+static const struct {
+    const char *type, *settings[MAX_SETTINGS];
+} variants[] = {
+    {"layer", {"unbiased=true"}},
+    {"rms", {"epsilon_inside=true epsilon=0.1", "groups=4", "gain=false groups=3", "epsilon=0.3"}},
+    {"scale", {"trainable=false"}},
+    {"group", {"groups=4", "unbiased=true"}},
+    {"batch", {"preset=pn", "preset=rbn", "scaling=group", "preset=rbn epsilon=0.9", "preset=paper"}},
+    {"pnv", {"preset=rbn", "scaling=layer", "preset=rbn epsilon=1"}},
+    {"rbn",
+     {"reference=before penalty=diff2 lambda=0.7 nu=0.5",
+      "reference=before penalty=reldiff lambda=0.3 nu=0.6", "reference=before penalty=diff lambda=0.2 nu=0.4",
+      "reference=before penalty=diff2 nu=2 scaling=group", "reference=before clamp=false nu=1 penalty=diff2",
+      "reference=before penalty=diff2 nu=1 epsilon=0.9"}},
+    {"renorm",
+     {"r_max=1 d_max=0 ramp_start=0 r_ramp_end=0 d_ramp_end=0",
+      "r_max=1.0001 d_max=1e-3 ramp_start=0 r_ramp_end=0 d_ramp_end=0", "eps_mode=added epsilon=0.05"}},
+};
+
+static double random_normal(uint32_t site, uint64_t index)
+{
+    nm_random_words words = nm_random4(7, NM_RANDOM_TEST, site, 0, index);
+    return nm_random_normal(words.w[0], words.w[1]);
+}
+
+typedef struct subject {
+    nm_norm *norm;
+    double x[N], y[N], weights[N], dx[N];
+    nm_norm_shape shape;
+    double *state[NM_NORM_MAX_STATE]; /* as before the call under test */
+    int64_t counters[NM_NORM_MAX_COUNTERS];
+} subject;
+
+static void keep_state(subject *s)
+{
+    for (int i = 0; i < s->shape.n_state; i++) {
+        size_t bytes = (size_t)s->shape.state[i].length * sizeof(double);
+        s->state[i] = nm_allocate(bytes);
+        memcpy(s->state[i], s->norm->state[i], bytes);
+    }
+    memcpy(s->counters, s->norm->counters, sizeof s->counters);
+}
+
+static void restore_state(subject *s)
+{
+    for (int i = 0; i < s->shape.n_state; i++)
+        memcpy(s->norm->state[i], s->state[i], (size_t)s->shape.state[i].length * sizeof(double));
+    memcpy(s->norm->counters, s->counters, sizeof s->counters);
+}
+
+static double objective(subject *s)
+{
+    nm_error err;
+    restore_state(s);
+    assert_int_equal(nm_norm_forward(s->norm, ROWS, s->x, s->y, &err), NM_OK);
+    double sum = nm_norm_penalty(s->norm);
+    for (int i = 0; i < N; i++)
+        sum += s->weights[i] * s->y[i];
+    return sum;
+}
+
+static double difference(subject *s, double *value)
+{
+    double kept = *value;
+    *value = kept + STEP;
+    double above = objective(s);
+    *value = kept - STEP;
+    double below = objective(s);
+    *value = kept;
+    return (above - below) / (2 * STEP);
+}
+
+static void compare(const subject *s, const char *settings, const char *what, int index, double got,
+                    double want)
+{
+    if (fabs(got - want) <= TOLERANCE * (1 + fabs(want)))
+        return;
+    print_error("%s (%s): %s[%d]: backward %.12g, differences %.12g\n", s->norm->type->name,
+                settings ? settings : "defaults", what, index, got, want);
+    fail();
+}
+
+static void create_subject(subject *s, nm_backend *backend, const char *type, const char *settings)
+{
+    const nm_norm_place place = {.name = "test", .width = WIDTH, .heads = HEADS, .warmup_steps = 4};
+    nm_error err = {0};
+    nm_status status = nm_norm_create(&s->norm, backend, type, settings, &place, &err);
+    if (status != NM_OK)
+        print_error("%s\n", err.text);
+    assert_int_equal(status, NM_OK);
+    s->shape = s->norm->shape;
+    for (int i = 0; i < N; i++) {
+        s->x[i] = 0.3 + (1 + 0.3 * (i % WIDTH)) * random_normal(1, (uint64_t)i);
+        s->weights[i] = random_normal(2, (uint64_t)i);
+    }
+    for (int p = 0; p < s->shape.n_params; p++)
+        for (int i = 0; i < s->shape.params[p].length; i++)
+            ((double *)s->norm->params[p])[i] += 0.4 * random_normal(3, (uint64_t)(100 * p + i));
+    for (int i = 0; i < 3; i++) { /* running values of earlier batches */
+        assert_int_equal(nm_norm_forward(s->norm, ROWS, s->weights, s->y, &err), NM_OK);
+    }
+}
+
+static void check(nm_backend *backend, const char *type, const char *settings)
+{
+    subject s = {0};
+    nm_error err;
+    create_subject(&s, backend, type, settings);
+    keep_state(&s);
+    objective(&s);
+    nm_norm_zero_grads(s.norm);
+    assert_int_equal(nm_norm_backward(s.norm, s.weights, s.dx, &err), NM_OK);
+    for (int i = 0; i < N; i++)
+        compare(&s, settings, "dx", i, s.dx[i], difference(&s, &s.x[i]));
+    for (int p = 0; p < s.shape.n_params; p++)
+        for (int i = 0; s.norm->param_grads[p] && i < s.shape.params[p].length; i++)
+            compare(&s, settings, s.shape.params[p].name, i, ((double *)s.norm->param_grads[p])[i],
+                    difference(&s, &((double *)s.norm->params[p])[i]));
+    for (int i = 0; i < s.shape.n_state; i++)
+        free(s.state[i]);
+    nm_norm_free(s.norm);
+}
+
+static nm_backend *open_backend(void)
+{
+    nm_backend *backend;
+    nm_error err;
+    assert_int_equal(nm_backend_create(
+                         &backend, &(nm_backend_options){.name = "ref", .dtype = NM_F64, .threads = 1}, &err),
+                     NM_OK);
+    return backend;
+}
+
+static void all_exact_types(void **unused)
+{
+    (void)unused;
+    nm_backend *backend = open_backend();
+    int checked = 0;
+    for (const nm_norm_type *const *type = nm_norm_types; *type; type++) {
+        if ((*type)->traits & NM_APPROX_GRAD)
+            continue;
+        /* the released form of RBN compares with values that move with the batch */
+        check(backend, (*type)->name, (*type)->traits & NM_HAS_PENALTY ? "lambda=0 nu=0" : NULL);
+        checked++;
+    }
+    assert_true(checked >= 8);
+    nm_backend_free(backend);
+}
+
+static void settings_of_types(void **unused)
+{
+    (void)unused;
+    nm_backend *backend = open_backend();
+    for (size_t v = 0; v < sizeof variants / sizeof *variants; v++)
+        for (int i = 0; i < MAX_SETTINGS && variants[v].settings[i]; i++)
+            check(backend, variants[v].type, variants[v].settings[i]);
+    nm_backend_free(backend);
+}
+
+/* Until MABN's windows are full it uses the numbers of the batch alone, and its backward is exact. */
+static void first_calls_of_mabn(void **unused)
+{
+    (void)unused;
+    nm_backend *backend = open_backend();
+    check(backend, "mabn", "window=20");
+    nm_backend_free(backend);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_exact_types),
+        cmocka_unit_test(settings_of_types),
+        cmocka_unit_test(first_calls_of_mabn),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

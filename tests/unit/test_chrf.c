@@ -1,0 +1,119 @@
+/* chrF: small cases by hand, and empty, short and several references. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "metric/chrf.h"
+
+static double score(const nm_chrf_config *config, const char *hypothesis, int n,
+                    const char *const *references)
+{
+    int64_t counts[NM_CHRF_MAX_COUNTS];
+    nm_chrf *chrf = nm_chrf_create(config);
+    nm_chrf_count(chrf, hypothesis, references, n, counts);
+    nm_chrf_free(chrf);
+    return nm_chrf_of_counts(counts, config);
+}
+
+static double score_one(const nm_chrf_config *config, const char *hypothesis, const char *reference)
+{
+    return score(config, hypothesis, 1, &reference);
+}
+
+static void assert_close(double value, double wanted)
+{
+    if (!(fabs(value - wanted) <= 1e-9))
+        fail_msg("%.12g instead of %.12g", value, wanted);
+}
+
+static void characters(void **state)
+{
+    (void)state;
+    nm_chrf_config config = nm_chrf_default();
+    assert_close(score_one(&config, "abc", "abd"), 100 * (2.0 / 3 + 1.0 / 2 + 0) / 3);
+    /* P = 1, R = (2/4 + 1/3) / 2 = 5/12; F2 = 5 P R / (4 P + R) */
+    assert_close(score_one(&config, "ab", "abcd"), 100 * 25.0 / 53);
+    config.beta = 1;
+    assert_close(score_one(&config, "ab", "abcd"), 100 * 10.0 / 17);
+    config.char_order = 1;
+    assert_close(score_one(&config, "ab", "abcd"), 100 * 2.0 / 3);
+}
+
+static void spaces_and_letters(void **state)
+{
+    (void)state;
+    nm_chrf_config config = nm_chrf_default();
+    assert_close(score_one(&config,
+                           "a b\xc2\xa0"
+                           "cd",
+                           " abc d "),
+                 100);
+    /* one letter of two bytes is one character */
+    assert_close(score_one(&config, "\xc3\xa4\xc3\xb6\xc3\xbc", "\xc3\xa4\xc3\xb6x"),
+                 100 * (2.0 / 3 + 1.0 / 2) / 3);
+    assert_close(score_one(&config, "AB", "ab"), 0);
+    config.lowercase = true;
+    assert_close(score_one(&config, "AB", "ab"), 100);
+}
+
+static void words(void **state)
+{
+    (void)state;
+    nm_chrf_config config = nm_chrf_default();
+    config.word_order = 2;
+    config.char_order = 1;
+    /* words "(hi" ")" "you" against "(hi" ")" "me": 2/3 and 1/2; characters 4 of 7 and 4 of 6 */
+    double precision = (4.0 / 7 + 2.0 / 3 + 1.0 / 2) / 3, recall = (4.0 / 6 + 2.0 / 3 + 1.0 / 2) / 3;
+    assert_close(score_one(&config, "(hi) you", "(hi) me"),
+                 100 * 5 * precision * recall / (4 * precision + recall));
+    /* a leading sign goes off as well: "(ab" is "(" "ab"; a lone one stays */
+    assert_close(score_one(&config, "! (ab cd", "! ( ab cd"), 100);
+}
+
+static void references(void **state)
+{
+    (void)state;
+    nm_chrf_config config = nm_chrf_default();
+    assert_close(score(&config, "abc", 3, (const char *[]){"xyz", "abd", "ab"}),
+                 fmax(score_one(&config, "abc", "abd"), score_one(&config, "abc", "ab")));
+}
+
+static void empty(void **state)
+{
+    (void)state;
+    nm_chrf_config config = nm_chrf_default();
+    config.word_order = 2;
+    assert_close(score_one(&config, "", ""), 0);
+    assert_close(score_one(&config, "abc", ""), 0);
+    assert_close(score_one(&config, "", "abc"), 0);
+    assert_close(score(&config, "", 2, (const char *[]){"", "abc"}), 0);
+    assert_close(score_one(&config, "x", "x"), 100);
+    assert_close(score_one(&config, "\xff\xc3", "\xff\xc3"), 100);
+}
+
+static void line(void **state)
+{
+    (void)state;
+    nm_chrf_config config = nm_chrf_default();
+    config.word_order = 2;
+    char *text = nm_chrf_line(&config, 57.25001, 2);
+    assert_string_equal(
+        text, "chrF2++|nrefs:2|case:mixed|eff:yes|nc:6|nw:2|space:no|version:norma-" NORMA_VERSION " = 57.3");
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(characters), cmocka_unit_test(spaces_and_letters),
+        cmocka_unit_test(words),      cmocka_unit_test(references),
+        cmocka_unit_test(empty),      cmocka_unit_test(line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

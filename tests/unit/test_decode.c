@@ -1,0 +1,401 @@
+/* The searches: greedy, against trying everything, and what no setting may change. */
+#include "decode_model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const nm_decode_words special = {.first = EOS, .eos = EOS, .pad = PAD};
+
+static nm_decode_options *decode_of(tiny *made)
+{
+    return nm_options_find(made->options, "decode");
+}
+
+/* Translates with the present settings; out[n], released by the caller. */
+static void decode_all(nm_model *const *models, int32_t n_models, const nm_decode_options *options,
+                       const nm_id_list *sources, size_t n, nm_translation *out)
+{
+    nm_decoder *decoder;
+    nm_error err = {0};
+    if (nm_decoder_create(&decoder, models, n_models, options, &special, &err) != NM_OK ||
+        nm_decode(decoder, sources, n, out, &err) != NM_OK)
+        fail_msg("%s", err.text);
+    nm_decoder_free(decoder);
+}
+
+static void release_all(nm_translation *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        nm_translation_release(&list[i]);
+}
+
+/* Log probabilities of what follows `prefix` (first word included). */
+static void next_words(tiny *made, const nm_id_list *source, const int32_t *prefix, int32_t n, double *out)
+{
+    const int32_t source_offsets[] = {0, source->n}, target_offsets[] = {0, n};
+    nm_packing packed = {1, source->n, source->n, source_offsets, NULL},
+               fed = {1, n, n, target_offsets, NULL};
+    double *all = teacher_forced(made, &packed, source->ids, &fed, prefix);
+    int32_t words = made->model->target_size;
+    memcpy(out, all + (size_t)(n - 1) * (size_t)words, (size_t)words * sizeof *out);
+    free(all);
+}
+
+enum { SOURCES = 12, LONGEST = 12 };
+
+typedef struct corpus {
+    int32_t ids[SOURCES][LONGEST];
+    nm_id_list list[SOURCES];
+} corpus;
+
+static corpus *random_corpus(void)
+{
+    corpus *made = nm_allocate(sizeof *made);
+    for (int32_t s = 0; s < SOURCES; s++) {
+        int32_t n = 1 + s * 7 % 11;
+        for (int32_t i = 0; i < n; i++) {
+            nm_random_words words = nm_random4(3, NM_RANDOM_TEST, (uint32_t)s, 0, (uint64_t)i);
+            made->ids[s][i] = FIRST_WORD + (int32_t)(words.w[0] % (WORDS - FIRST_WORD));
+        }
+        made->ids[s][n] = EOS;
+        made->list[s] = (nm_id_list){made->ids[s], n + 1};
+    }
+    return made;
+}
+
+/* The best word by itself at each step, from the whole decoder every time. */
+static int32_t greedy(tiny *made, const nm_id_list *source, int32_t limit, int32_t *ids)
+{
+    int32_t prefix[64] = {EOS}, n = 0;
+    double next[WORDS];
+    for (bool ended = false; !ended; n++) {
+        next_words(made, source, prefix, n + 1, next);
+        int32_t best = EOS;
+        for (int32_t v = 0; v < WORDS && n < limit; v++)
+            if (v != PAD && !(v == EOS && n == 0) && (next[v] > next[best] || (best == EOS && n == 0)))
+                best = v;
+        ids[n] = prefix[n + 1] = best;
+        ended = best == EOS;
+    }
+    return n;
+}
+
+static void test_greedy(void **state)
+{
+    (void)state;
+    nm_backend *backend = backend_of("ref", NM_F64, 1, false);
+    static const char *const settings[] = {
+        "model.norm",          "layer", "model.output_bias", "true", "decode.beam", "1",
+        "decode.max_length_b", "4",     "model.tied",        "none", NULL};
+    tiny made = tiny_create(backend, WORDS, 21, settings);
+    corpus *text = random_corpus();
+    nm_translation out[SOURCES];
+    decode_all(&made.model, 1, decode_of(&made), text->list, SOURCES, out);
+    int32_t different = 0;
+    for (int32_t s = 0; s < SOURCES; s++) {
+        int32_t ids[64], n = greedy(&made, &text->list[s], text->list[s].n + 4, ids);
+        assert_int_equal(out[s].n, 1);
+        assert_int_equal(out[s].list[0].n, n);
+        assert_memory_equal(out[s].list[0].ids, ids, (size_t)n * sizeof *ids);
+        different += n != text->list[s].n + 5;
+    }
+    assert_true(different > 0); /* some ended by themselves */
+    release_all(out, SOURCES);
+    free(text);
+    tiny_release(&made);
+    nm_backend_free(backend);
+}
+
+/* ---- against trying everything ---- */
+
+enum { LETTERS = 3, LIMIT = 3 };
+
+typedef struct exhaustive {
+    tiny *made;
+    const nm_id_list *source;
+    const nm_decode_options *options;
+    bool unended; /* sequences of LIMIT words count without an end (tears) */
+    double best;
+    int32_t ids[LIMIT + 1], n;
+} exhaustive;
+
+static void offer(exhaustive *e, const int32_t *prefix, int32_t n, double sum)
+{
+    double score = sum / nm_length_penalty(e->options, n);
+    if (score > e->best) {
+        e->best = score;
+        e->n = n;
+        memcpy(e->ids, prefix + 1, (size_t)n * sizeof *prefix);
+    }
+}
+
+/* prefix holds the first word and n words with this sum. */
+static void try_all(exhaustive *e, int32_t *prefix, int32_t n, double sum)
+{
+    double next[WORDS];
+    next_words(e->made, e->source, prefix, n + 1, next);
+    if (n > 0) {
+        prefix[n + 1] = EOS;
+        offer(e, prefix, n + 1, sum + next[EOS]);
+    }
+    for (int32_t letter = FIRST_WORD; letter < FIRST_WORD + LETTERS && n < LIMIT; letter++) {
+        prefix[n + 1] = letter;
+        if (!e->unended)
+            try_all(e, prefix, n + 1, sum + next[letter]);
+        else if (n + 1 < LIMIT)
+            try_all(e, prefix, n + 1, sum + next[letter]);
+        else
+            offer(e, prefix, n + 1, sum + next[letter]);
+    }
+}
+
+static void check_exhaustive(const char *search, const char *penalty, const char *alpha, uint64_t seed)
+{
+    const char *const settings[] = {"model.norm",
+                                    "layer",
+                                    "model.output_bias",
+                                    "true",
+                                    "decode.search",
+                                    search,
+                                    "decode.length_penalty",
+                                    penalty,
+                                    "decode.alpha",
+                                    alpha,
+                                    "decode.beam",
+                                    "40",
+                                    "decode.max_length_a",
+                                    "0",
+                                    "decode.max_length_b",
+                                    "3",
+                                    NULL};
+    nm_backend *backend = backend_of("ref", NM_F64, 1, false);
+    tiny made = tiny_create(backend, WORDS, seed, settings);
+    uint8_t allowed[WORDS] = {0};
+    allowed[EOS] = 1;
+    memset(allowed + FIRST_WORD, 1, LETTERS);
+    nm_error err = {0};
+    assert_int_equal(nm_model_allow(made.model, allowed, &err), NM_OK);
+    const int32_t ids[] = {4, 7, 3, EOS};
+    nm_id_list source = {ids, 4};
+    nm_translation out;
+    decode_all(&made.model, 1, decode_of(&made), &source, 1, &out);
+    exhaustive e = {.made = &made,
+                    .source = &source,
+                    .options = decode_of(&made),
+                    .unended = !strcmp(search, "tears"),
+                    .best = -INFINITY};
+    int32_t prefix[LIMIT + 2] = {EOS};
+    try_all(&e, prefix, 0, 0);
+    assert_int_equal(out.n, 1);
+    assert_int_equal(out.list[0].n, e.n);
+    assert_memory_equal(out.list[0].ids, e.ids, (size_t)e.n * sizeof *e.ids);
+    assert_true(fabs(out.list[0].score - e.best) < 1e-12);
+    double sum = 0;
+    for (int32_t i = 0; i < out.list[0].n; i++)
+        sum += out.list[0].token_scores[i];
+    assert_true(fabs(sum / nm_length_penalty(e.options, e.n) - e.best) < 1e-12);
+    nm_translation_release(&out);
+    tiny_release(&made);
+    nm_backend_free(backend);
+}
+
+static void test_exhaustive(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        check_exhaustive("fairseq", "power", "1", seed);
+        check_exhaustive("fairseq", "power", "0", seed);
+        check_exhaustive("fairseq", "gnmt", "0.6", seed);
+        check_exhaustive("tears", "gnmt", "0.6", seed);
+        check_exhaustive("tears", "power", "2", seed);
+    }
+}
+
+/* ---- what may not matter ---- */
+
+static void assert_same(const nm_translation *a, const nm_translation *b)
+{
+    assert_int_equal(a->n, b->n);
+    for (int32_t i = 0; i < a->n; i++) {
+        size_t n = (size_t)a->list[i].n;
+        assert_int_equal(a->list[i].n, b->list[i].n);
+        assert_memory_equal(a->list[i].ids, b->list[i].ids, n * sizeof(int32_t));
+        assert_memory_equal(a->list[i].token_scores, b->list[i].token_scores, n * sizeof(double));
+        assert_true(a->list[i].score == b->list[i].score);
+    }
+}
+
+/* The translations with this batch size, these threads, the sources turned round by `turn`; in order of the corpus. */
+static void decode_turned(const char *name, nm_dtype dtype, int32_t threads, const char *search,
+                          const char *batch_tokens, size_t turn, nm_translation *out)
+{
+    const char *const settings[] = {
+        "model.norm",          "power",      "decode.beam", "4", "decode.nbest", "4", "decode.search", search,
+        "decode.batch_tokens", batch_tokens, NULL};
+    nm_backend *backend = backend_of(name, dtype, threads, false);
+    tiny made = tiny_create(backend, WORDS, 5, settings);
+    corpus *text = random_corpus();
+    nm_id_list turned[SOURCES];
+    nm_translation got[SOURCES];
+    for (size_t i = 0; i < SOURCES; i++)
+        turned[i] = text->list[(i * 5 + turn) % SOURCES];
+    decode_all(&made.model, 1, decode_of(&made), turned, SOURCES, got);
+    for (size_t i = 0; i < SOURCES; i++)
+        out[(i * 5 + turn) % SOURCES] = got[i];
+    free(text);
+    tiny_release(&made);
+    nm_backend_free(backend);
+}
+
+static void check_independence(const char *name, nm_dtype dtype, const char *search)
+{
+    static const char *const tokens[] = {"1", "20", "33", "4096"};
+    nm_translation want[SOURCES], got[SOURCES];
+    decode_turned(name, dtype, 1, search, "4096", 0, want);
+    for (size_t i = 0; i < 8; i++) {
+        decode_turned(name, dtype, 1 + (int32_t)i % 3, search, tokens[i % 4], i, got);
+        for (size_t s = 0; s < SOURCES; s++)
+            assert_same(&got[s], &want[s]);
+        release_all(got, SOURCES);
+    }
+    release_all(want, SOURCES);
+}
+
+static void test_independence(void **state)
+{
+    (void)state;
+    check_independence("ref", NM_F64, "fairseq");
+    check_independence("ref", NM_F32, "tears");
+    check_independence("cpu", NM_F32, "fairseq");
+    check_independence("cpu", NM_F32, "tears");
+}
+
+static void check_nbest(const char *search)
+{
+    const char *const settings[] = {"model.output_bias",
+                                    "true",
+                                    "decode.beam",
+                                    "6",
+                                    "decode.nbest",
+                                    "5",
+                                    "decode.search",
+                                    search,
+                                    "decode.max_length_a",
+                                    "0",
+                                    "decode.max_length_b",
+                                    "7",
+                                    "decode.min_length",
+                                    "2",
+                                    NULL};
+    nm_backend *backend = backend_of("ref", NM_F64, 1, false);
+    tiny made = tiny_create(backend, WORDS, 9, settings);
+    corpus *text = random_corpus();
+    nm_translation out[SOURCES];
+    decode_all(&made.model, 1, decode_of(&made), text->list, SOURCES, out);
+    for (size_t s = 0; s < SOURCES; s++) {
+        assert_int_equal(out[s].n, 5);
+        for (int32_t i = 0; i < 5; i++) {
+            const nm_hypothesis *h = &out[s].list[i];
+            int32_t words = nm_hypothesis_words(h, EOS);
+            assert_true(i == 0 || h->score <= out[s].list[i - 1].score);
+            assert_in_range(words, 2, 7);
+            for (int32_t w = 0; w < words; w++)
+                assert_true(h->ids[w] != PAD && h->ids[w] != EOS);
+            for (int32_t j = 0; j < i; j++)
+                assert_true(out[s].list[j].n != h->n ||
+                            memcmp(out[s].list[j].ids, h->ids, (size_t)h->n * sizeof(int32_t)) != 0);
+        }
+    }
+    release_all(out, SOURCES);
+    free(text);
+    tiny_release(&made);
+    nm_backend_free(backend);
+}
+
+static void test_nbest(void **state)
+{
+    (void)state;
+    check_nbest("fairseq");
+    check_nbest("tears");
+}
+
+/* ---- ensembles ---- */
+
+static void test_ensemble(void **state)
+{
+    (void)state;
+    nm_backend *backend = backend_of("ref", NM_F64, 1, false);
+    static const char *const settings[] = {"decode.beam", "3", NULL};
+    tiny a = tiny_create(backend, WORDS, 31, settings), b = tiny_create(backend, WORDS, 32, settings);
+    corpus *text = random_corpus();
+    nm_model *both[] = {a.model, b.model}, *twice[] = {a.model, a.model};
+    nm_translation one[SOURCES], same[SOURCES], mixed[SOURCES];
+    decode_all(&a.model, 1, decode_of(&a), text->list, SOURCES, one);
+    decode_all(twice, 2, decode_of(&a), text->list, SOURCES, same);
+    decode_all(both, 2, decode_of(&a), text->list, SOURCES, mixed);
+    for (size_t s = 0; s < SOURCES; s++) {
+        const nm_hypothesis *h = &mixed[s].list[0];
+        assert_int_equal(one[s].list[0].n, same[s].list[0].n);
+        assert_memory_equal(one[s].list[0].ids, same[s].list[0].ids,
+                            (size_t)one[s].list[0].n * sizeof(int32_t));
+        assert_true(fabs(one[s].list[0].score - same[s].list[0].score) < 1e-12);
+        int32_t prefix[128] = {EOS};
+        for (int32_t i = 0; i < h->n; i++) {
+            double p[WORDS], q[WORDS];
+            next_words(&a, &text->list[s], prefix, i + 1, p);
+            next_words(&b, &text->list[s], prefix, i + 1, q);
+            int32_t id = prefix[i + 1] = h->ids[i];
+            assert_true(fabs(h->token_scores[i] - log((exp(p[id]) + exp(q[id])) / 2)) < 1e-12);
+        }
+    }
+    release_all(one, SOURCES);
+    release_all(same, SOURCES);
+    release_all(mixed, SOURCES);
+    free(text);
+    tiny_release(&a);
+    tiny_release(&b);
+    nm_backend_free(backend);
+}
+
+/* ---- what cannot be translated ---- */
+
+static void test_refused(void **state)
+{
+    (void)state;
+    nm_backend *backend = backend_of("ref", NM_F64, 1, true);
+    tiny made = tiny_create(backend, WORDS, 1, NULL), other = tiny_create(backend, WORDS + 1, 1, NULL);
+    int32_t longest[65];
+    for (int i = 0; i < 65; i++)
+        longest[i] = i % 65 == 64 ? EOS : FIRST_WORD;
+    const nm_id_list sources[] = {{longest, 65}, {longest + 1, 64}, {longest, 0}};
+    nm_translation out[3];
+    decode_all(&made.model, 1, decode_of(&made), sources, 3, out);
+    assert_int_equal(out[0].n, 0); /* longer than the position table */
+    assert_int_equal(out[1].n, 1);
+    assert_int_equal(out[2].n, 0);
+    release_all(out, 3);
+
+    nm_decoder *decoder;
+    nm_error err = {0};
+    nm_model *both[] = {made.model, other.model};
+    assert_int_equal(nm_decoder_create(&decoder, both, 2, decode_of(&made), &special, &err), NM_MISMATCH);
+
+    nm_mat weight = nm_tensor_mat(nm_seq2seq_of(made.model)->output_weight);
+    backend->k.scale(backend, NAN, weight, weight);
+    assert_int_equal(nm_decoder_create(&decoder, &made.model, 1, decode_of(&made), &special, &err), NM_OK);
+    assert_int_equal(nm_decode(decoder, sources, 3, out, &err), NM_DIVERGED);
+    assert_null(out[1].list);
+    nm_decoder_free(decoder);
+    tiny_release(&made);
+    tiny_release(&other);
+    nm_backend_free(backend);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_greedy),       cmocka_unit_test(test_exhaustive),
+                                       cmocka_unit_test(test_independence), cmocka_unit_test(test_nbest),
+                                       cmocka_unit_test(test_ensemble),     cmocka_unit_test(test_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

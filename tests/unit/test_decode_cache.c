@@ -1,0 +1,98 @@
+/* Cached decoding gives what the whole decoder gives when it is fed everything at once. */
+#include "decode_model.h"
+
+#include <math.h>
+
+#include "decode/scorer.h"
+
+enum { N = 3, STEPS = 6 };
+
+static const int32_t source_offsets[] = {0, 3, 8, 10};
+static const int32_t source_ids[] = {5, 4, EOS, 3, 8, 7, 4, EOS, 6, EOS};
+static const int32_t target_in[] = {EOS, 4, 5, 6, 3, 3, EOS, 8, 7, 8, 7, 3, EOS, 5, 5, 5, 4, 6};
+
+static const nm_packing sources = {.n_seqs = N, .n_tokens = 10, .longest = 5, .offsets = source_offsets};
+
+/* One step of all sequences; in odd steps the rows stand in reverse order, so that lists are no plain ranges. */
+typedef struct feeder {
+    int32_t seq[N], ids[N], row_of[N][STEPS]; /* row_of: cache row of each sequence's inputs */
+    int32_t self_rows[N * STEPS], self_offsets[N + 1], cross_rows[10], cross_offsets[N + 1];
+} feeder;
+
+static nm_decode_step feed(feeder *f, int32_t t)
+{
+    int32_t n_self = 0, n_cross = 0;
+    for (int32_t i = 0; i < N; i++) {
+        int32_t s = f->seq[i] = t % 2 ? N - 1 - i : i;
+        f->ids[i] = target_in[s * STEPS + t];
+        f->row_of[s][t] = t * N + i;
+        for (int32_t j = 0; j <= t; j++)
+            f->self_rows[n_self++] = f->row_of[s][j];
+        for (int32_t j = source_offsets[s]; j < source_offsets[s + 1]; j++)
+            f->cross_rows[n_cross++] = j;
+        f->self_offsets[i + 1] = n_self;
+        f->cross_offsets[i + 1] = n_cross;
+    }
+    return (nm_decode_step){
+        N, t, f->ids, t * N, f->self_rows, f->self_offsets, f->cross_rows, f->cross_offsets};
+}
+
+static void check_against_full(nm_backend *backend, const char *const *settings)
+{
+    tiny made = tiny_create(backend, WORDS, 7, settings);
+    const int32_t target_offsets[] = {0, STEPS, 2 * STEPS, 3 * STEPS};
+    nm_packing targets = {.n_seqs = N, .n_tokens = N * STEPS, .longest = STEPS, .offsets = target_offsets};
+    double *full = teacher_forced(&made, &sources, source_ids, &targets, target_in);
+    nm_scorer scorer;
+    nm_error err = {0};
+    feeder f = {0};
+    assert_int_equal(nm_scorer_init(&scorer, &made.model, 1, EOS, WORDS, &err), NM_OK);
+    assert_int_equal(nm_scorer_refresh(&scorer, &err), NM_OK);
+    assert_int_equal(nm_scorer_start(&scorer, &sources, source_ids, &err), NM_OK);
+    for (int32_t t = 0; t < STEPS; t++) {
+        nm_decode_step step = feed(&f, t);
+        assert_int_equal(nm_scorer_step(&scorer, &step, &err), NM_OK);
+        for (int32_t i = 0; i < N; i++) {
+            const double *want = full + (size_t)(f.seq[i] * STEPS + t) * WORDS;
+            for (int32_t k = 0; k < WORDS; k++)
+                assert_true(fabs(scorer.values[i * WORDS + k] - want[scorer.columns[i * WORDS + k]]) < 1e-12);
+            assert_true(fabs(scorer.eos_values[i] - want[EOS]) < 1e-12);
+        }
+    }
+    nm_scorer_release(&scorer);
+    free(full);
+    tiny_release(&made);
+}
+
+static void test_variants(void **state)
+{
+    (void)state;
+    static const char *const variants[][13] = {
+        {"model.norm", "layer", NULL},
+        {"model.norm", "layer", "model.placement", "post", "model.output_bias", "true", NULL},
+        {"model.norm", "scale", "model.fixnorm", "true", "model.positions", "tears", NULL},
+        {"model.norm", "batch", "model.tied", "none", NULL},
+        {"model.norm", "power", "model.decoder_norm", "power", "model.tied", "decoder", "model.fixnorm",
+         "true", NULL},
+        {"model.norm", "rms", "model.encoder_layers", "1", "model.heads", "4", NULL}};
+    nm_backend *backend = backend_of("ref", NM_F64, 1, false);
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
+        check_against_full(backend, variants[i]);
+    nm_backend_free(backend);
+}
+
+/* Host code that touched device memory would crash here. */
+static void test_fenced(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"model.norm", "scale", "model.fixnorm", "true", NULL};
+    nm_backend *backend = backend_of("ref", NM_F64, 1, true);
+    check_against_full(backend, settings);
+    nm_backend_free(backend);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_variants), cmocka_unit_test(test_fenced)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,473 @@
+/* What holds for every registered normalization, and the layer on its own: create, use, save, load, fail. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "near.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "base/safetensors.h"
+#include "norma/norm.h"
+
+enum { ROWS = 6, WIDTH = 12, HEADS = 3, N = ROWS * WIDTH };
+
+static nm_backend *ref;
+static char path[64];
+static double input[N], upstream[N];
+static const nm_norm_place place = {.name = "test", .width = WIDTH, .heads = HEADS, .warmup_steps = 2};
+
+static int open_all(void **unused)
+{
+    (void)unused;
+    nm_error err;
+    snprintf(path, sizeof path, "/tmp/norma-norm-%ld", (long)getpid());
+    for (int i = 0; i < N; i++) {
+        nm_random_words words = nm_random4(11, NM_RANDOM_TEST, 0, 0, (uint64_t)i);
+        input[i] = 0.2 + nm_random_normal(words.w[0], words.w[1]);
+        upstream[i] = nm_random_normal(words.w[2], words.w[3]);
+    }
+    return nm_backend_create(&ref, &(nm_backend_options){.name = "ref", .dtype = NM_F64, .threads = 1},
+                             &err) != NM_OK;
+}
+
+static int close_all(void **unused)
+{
+    (void)unused;
+    unlink(path);
+    nm_backend_free(ref);
+    return 0;
+}
+
+static nm_norm *create(const char *type, const char *settings)
+{
+    nm_norm *norm;
+    nm_error err = {0};
+    nm_status status = nm_norm_create(&norm, ref, type, settings, &place, &err);
+    if (status != NM_OK)
+        print_error("%s\n", err.text);
+    assert_int_equal(status, NM_OK);
+    return norm;
+}
+
+/* Parameters and state that are not the first values. */
+static nm_norm *create_trained(const nm_norm_type *type)
+{
+    nm_norm *norm = create(type->name, NULL);
+    nm_error err;
+    double y[N], dx[N];
+    for (int p = 0; p < norm->shape.n_params; p++)
+        for (int i = 0; i < norm->shape.params[p].length; i++)
+            ((double *)norm->params[p])[i] += 0.1 * (i + 1);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(nm_norm_forward(norm, ROWS, input, y, &err), NM_OK);
+        assert_int_equal(nm_norm_backward(norm, upstream, dx, &err), NM_OK);
+    }
+    return norm;
+}
+
+#define EACH_TYPE(type) (const nm_norm_type *const *type = nm_norm_types; *type; type++)
+
+/* Same bits: one row alone and the same row among others. */
+static void inference_of_rows_alone(void **unused)
+{
+    (void)unused;
+    for
+        EACH_TYPE(type)
+        {
+            nm_norm *norm = create_trained(*type);
+            double all[N], one[WIDTH];
+            nm_error err;
+            assert_int_equal(nm_norm_infer(norm, ROWS, input, all, &err), NM_OK);
+            for (int i = 0; i < ROWS; i++) {
+                assert_int_equal(nm_norm_infer(norm, 1, input + i * WIDTH, one, &err), NM_OK);
+                assert_memory_equal(one, all + i * WIDTH, sizeof one);
+            }
+            nm_norm_free(norm);
+        }
+}
+
+static void training_of_rows_alone(void **unused)
+{
+    (void)unused;
+    for
+        EACH_TYPE(type)
+        {
+            if ((*type)->traits & NM_USES_BATCH)
+                continue;
+            nm_norm *norm = create_trained(*type);
+            double y[N], dx[N], one_y[WIDTH], one_dx[WIDTH];
+            nm_error err;
+            assert_int_equal(nm_norm_forward(norm, ROWS, input, y, &err), NM_OK);
+            assert_int_equal(nm_norm_backward(norm, upstream, dx, &err), NM_OK);
+            for (int i = 0; i < ROWS; i++) {
+                assert_int_equal(nm_norm_forward(norm, 1, input + i * WIDTH, one_y, &err), NM_OK);
+                assert_int_equal(nm_norm_backward(norm, upstream + i * WIDTH, one_dx, &err), NM_OK);
+                assert_memory_equal(one_y, y + i * WIDTH, sizeof one_y);
+                assert_memory_equal(one_dx, dx + i * WIDTH, sizeof one_dx);
+            }
+            nm_norm_free(norm);
+        }
+}
+
+/* ------------------------------------------------------------------ calls as a model makes them */
+
+typedef struct stage { /* one call with memory that may run out */
+    nm_norm_call call;
+    void *blocks[64];
+    int taken, budget; /* blocks to hand out */
+    double y[N], dx[N];
+} stage;
+
+static void *take(void *from, size_t bytes)
+{
+    stage *s = from;
+    assert_true(s->taken < 64);
+    return s->taken < s->budget ? s->blocks[s->taken++] = nm_allocate(bytes) : NULL;
+}
+
+static void start(stage *s, nm_norm *norm, int budget)
+{
+    *s = (stage){.budget = budget};
+    s->call = (nm_norm_call){.backend = ref,
+                             .norm = norm,
+                             .take = take,
+                             .from = s,
+                             .x = nm_mat_of(input, ROWS, WIDTH),
+                             .y = nm_mat_of(s->y, ROWS, WIDTH),
+                             .dy = nm_mat_of(upstream, ROWS, WIDTH),
+                             .dx = nm_mat_of(s->dx, ROWS, WIDTH),
+                             .mean_weight = 1,
+                             .grad_scale = 1};
+}
+
+static void finish(stage *s)
+{
+    for (int i = 0; i < s->taken; i++)
+        free(s->blocks[i]);
+}
+
+static size_t state_bytes(const nm_norm *norm, int i)
+{
+    return (size_t)norm->shape.state[i].length * sizeof(double);
+}
+
+static void assert_same_state(const nm_norm *a, const nm_norm *b, double tolerance)
+{
+    for (int i = 0; i < a->shape.n_state; i++)
+        for (int k = 0; k < a->shape.state[i].length; k++)
+            assert_near(((double *)a->state[i])[k], ((double *)b->state[i])[k], tolerance);
+    assert_memory_equal(a->counters, b->counters, sizeof a->counters);
+}
+
+static void adding_to_a_gradient(void **unused)
+{
+    (void)unused;
+    for
+        EACH_TYPE(type)
+        {
+            nm_norm *one = create_trained(*type), *other = create_trained(*type);
+            stage fresh, added;
+            start(&fresh, one, 64);
+            start(&added, other, 64);
+            added.call.add = true;
+            for (int i = 0; i < N; i++)
+                added.dx[i] = i;
+            (*type)->train(&fresh.call);
+            (*type)->backward(&fresh.call);
+            (*type)->train(&added.call);
+            (*type)->backward(&added.call);
+            for (int i = 0; i < N; i++)
+                assert_near(added.dx[i], fresh.dx[i] + i, 1e-12);
+            finish(&fresh);
+            finish(&added);
+            nm_norm_free(one);
+            nm_norm_free(other);
+        }
+}
+
+/* The loss scale multiplies gradients and nothing else. */
+static void loss_scale(void **unused)
+{
+    (void)unused;
+    for
+        EACH_TYPE(type)
+        {
+            nm_norm *one = create_trained(*type), *other = create_trained(*type);
+            stage plain, scaled;
+            double up[N];
+            start(&plain, one, 64);
+            start(&scaled, other, 64);
+            for (int i = 0; i < N; i++)
+                up[i] = 8 * upstream[i];
+            scaled.call.grad_scale = 8;
+            scaled.call.dy = nm_mat_of(up, ROWS, WIDTH);
+            nm_norm_zero_grads(one);
+            nm_norm_zero_grads(other);
+            (*type)->train(&plain.call);
+            (*type)->backward(&plain.call);
+            (*type)->train(&scaled.call);
+            (*type)->backward(&scaled.call);
+            for (int i = 0; i < N; i++)
+                assert_near(scaled.dx[i], 8 * plain.dx[i], 1e-12);
+            for (int p = 0; p < one->shape.n_params; p++)
+                for (int i = 0; one->param_grads[p] && i < one->shape.params[p].length; i++)
+                    assert_near(((double *)other->param_grads[p])[i], 8 * ((double *)one->param_grads[p])[i],
+                                1e-10);
+            assert_same_state(one, other, 1e-14);
+            finish(&plain);
+            finish(&scaled);
+            nm_norm_free(one);
+            nm_norm_free(other);
+        }
+}
+
+static void memory_running_out(void **unused)
+{
+    (void)unused;
+    for
+        EACH_TYPE(type)
+        {
+            nm_norm *norm = create_trained(*type), *untouched = create_trained(*type);
+            stage s;
+            start(&s, norm, 64);
+            (*type)->train(&s.call);
+            int needed = s.taken;
+            finish(&s);
+            nm_norm_free(norm);
+            norm = create_trained(*type);
+            for (int budget = 0; budget < needed; budget++) {
+                start(&s, norm, budget);
+                (*type)->train(&s.call);
+                assert_same_state(norm, untouched, 0);
+                finish(&s);
+            }
+            nm_norm_free(norm);
+            nm_norm_free(untouched);
+        }
+}
+
+static void planning_touches_nothing(void **unused)
+{
+    (void)unused;
+    for
+        EACH_TYPE(type)
+        {
+            nm_norm *norm = create_trained(*type), *untouched = create_trained(*type);
+            stage s;
+            start(&s, norm, 64);
+            s.call.x.data = s.call.y.data = s.call.dy.data = s.call.dx.data = NULL;
+            nm_backend_plan(ref, true);
+            (*type)->train(&s.call);
+            s.call.dx.data = s.dx;
+            (*type)->backward(&s.call);
+            nm_backend_plan(ref, false);
+            for (int i = 0; i < norm->shape.n_state; i++)
+                assert_memory_equal(norm->state[i], untouched->state[i], state_bytes(norm, i));
+            finish(&s);
+            nm_norm_free(norm);
+            nm_norm_free(untouched);
+        }
+}
+
+static void published_statistics(void **unused)
+{
+    (void)unused;
+    nm_norm *norm = create("batch", NULL);
+    stage s;
+    start(&s, norm, 64);
+    norm->type->train(&s.call);
+    norm->type->backward(&s.call);
+    const double *mean = NULL, *sum = NULL, *before = NULL;
+    for (int i = 0; i < s.call.n_stats; i++) {
+        const nm_norm_stat *stat = &s.call.stats[i];
+        mean = strcmp(stat->name, "batch_mean") ? mean : stat->data;
+        sum = strcmp(stat->name, "grad_sum") ? sum : stat->data;
+        before = strcmp(stat->name, "running_mean") ? before : stat->data;
+    }
+    assert_non_null(mean);
+    assert_non_null(sum);
+    assert_non_null(before);
+    double want_mean = 0, want_sum = 0;
+    for (int i = 0; i < ROWS; i++) {
+        want_mean += input[i * WIDTH + 5] / ROWS;
+        want_sum += upstream[i * WIDTH + 5];
+    }
+    assert_near(mean[5], want_mean, 1e-14);
+    assert_near(sum[5], want_sum, 1e-13);
+    assert_near(before[5], 0, 0);
+    finish(&s);
+    nm_norm_free(norm);
+}
+
+/* ------------------------------------------------------------------ files */
+
+static void save_and_load(void **unused)
+{
+    (void)unused;
+    for
+        EACH_TYPE(type)
+        {
+            nm_norm *saved = create_trained(*type), *loaded = create((*type)->name, NULL);
+            nm_error err = {0};
+            double a[N], b[N];
+            assert_int_equal(nm_norm_save(saved, path, &err), NM_OK);
+            assert_int_equal(nm_norm_load(loaded, path, &err), NM_OK);
+            for (int step = 0; step < 3; step++) { /* the same future, to the bit */
+                assert_int_equal(nm_norm_forward(saved, ROWS, input, a, &err), NM_OK);
+                assert_int_equal(nm_norm_forward(loaded, ROWS, input, b, &err), NM_OK);
+                assert_memory_equal(a, b, sizeof a);
+                assert_int_equal(nm_norm_backward(saved, upstream, a, &err), NM_OK);
+                assert_int_equal(nm_norm_backward(loaded, upstream, b, &err), NM_OK);
+                assert_memory_equal(a, b, sizeof a);
+            }
+            assert_same_state(saved, loaded, 0);
+            nm_norm_free(saved);
+            nm_norm_free(loaded);
+        }
+}
+
+static void load_fails(nm_norm *norm, nm_status expected, const char *word)
+{
+    nm_error err = {0};
+    assert_int_equal(nm_norm_load(norm, path, &err), expected);
+    if (!strstr(err.text, word) || !strstr(err.text, path))
+        print_error("%s\n", err.text);
+    assert_non_null(strstr(err.text, word));
+}
+
+static void files_that_do_not_fit(void **unused)
+{
+    (void)unused;
+    nm_norm *power = create("power", NULL), *layer = create("layer", NULL),
+            *short_window = create("mabn", "window=3");
+    nm_norm *long_window = create("mabn", "window=4"), *wide = NULL;
+    nm_norm_place other = place;
+    nm_error err;
+    other.width = 2 * WIDTH;
+    assert_int_equal(nm_norm_create(&wide, ref, "power", NULL, &other, &err), NM_OK);
+    assert_int_equal(nm_norm_save(power, path, &err), NM_OK);
+    load_fails(layer, NM_MISMATCH, "type 'power'");
+    load_fails(wide, NM_MISMATCH, "12 features");
+    assert_int_equal(nm_norm_save(short_window, path, &err), NM_OK);
+    load_fails(long_window, NM_MISMATCH, "buffer_x2");
+    *nm_norm_counter(power, "iters") = -3;
+    assert_int_equal(nm_norm_save(power, path, &err), NM_OK);
+    *nm_norm_counter(power, "iters") = 5;
+    load_fails(power, NM_FORMAT, "negative");
+    assert_true(*nm_norm_counter(power, "iters") == 5);
+    assert_int_equal(nm_safetensors_finish(nm_safetensors_begin(), path, &err), NM_OK);
+    load_fails(layer, NM_MISMATCH, "single normalization layer");
+    assert_int_equal(nm_file_write(path, "abc", 3, &err), NM_OK);
+    load_fails(layer, NM_FORMAT, "malformed");
+    nm_norm_free(power);
+    nm_norm_free(layer);
+    nm_norm_free(short_window);
+    nm_norm_free(long_window);
+    nm_norm_free(wide);
+}
+
+/* ------------------------------------------------------------------ wrong use */
+
+static void create_fails(const char *type, const char *settings, const nm_norm_place *at, const char *word)
+{
+    nm_norm *norm;
+    nm_error err = {0};
+    assert_int_equal(nm_norm_create(&norm, ref, type, settings, at, &err), NM_USAGE);
+    assert_null(norm);
+    if (!strstr(err.text, word))
+        print_error("expected '%s' in '%s'\n", word, err.text);
+    assert_non_null(strstr(err.text, word));
+}
+
+static void wrong_use(void **unused)
+{
+    (void)unused;
+    nm_norm_place odd = place, empty = place;
+    odd.heads = 5;
+    empty.width = 0;
+    create_fails("layers", NULL, &place, "unknown norm 'layers'");
+    create_fails("layer", "epsilom=1", &place, "norm.layer.epsilon");
+    create_fails("layer", "epsilon=x", &place, "epsilon");
+    create_fails("layer", "epsilon", &place, "key=value");
+    create_fails("power", "warmup=soon", &place, "warmup");
+    create_fails("power", "warmup=-1", &place, "warmup");
+    create_fails("mabn", "warmup=1e3", &place, "warmup");
+    create_fails("power", NULL, &odd, "divide");
+    create_fails("pnv", NULL, &odd, "divide");
+    create_fails("group", NULL, &odd, "divide");
+    create_fails("rms", "groups=5", &place, "divide");
+    create_fails("layer", NULL, &empty, "0 features");
+    nm_norm *norm = create("layer", "  epsilon=1e-6  unbiased=true ");
+    nm_error err;
+    double y[N];
+    assert_int_equal(nm_norm_backward(norm, upstream, y, &err), NM_USAGE);
+    assert_int_equal(nm_norm_forward(norm, 0, input, y, &err), NM_USAGE);
+    assert_int_equal(nm_norm_forward(norm, INT32_MAX, input, y, &err), NM_USAGE);
+    assert_int_equal(nm_norm_infer(norm, ROWS, input, y, &err), NM_OK);
+    assert_int_equal(nm_norm_backward(norm, upstream, y, &err), NM_USAGE);
+    assert_null(nm_norm_param(norm, "scale", NULL));
+    assert_null(nm_norm_state(norm, "running_mean", NULL));
+    assert_null(nm_norm_counter(norm, "iters"));
+    nm_norm_free(norm);
+    nm_norm_free(NULL);
+}
+
+static void fixed_scale(void **unused)
+{
+    (void)unused;
+    nm_norm *inner = create("scale", "trainable=false"), *last = NULL;
+    nm_norm_place final = place;
+    nm_error err;
+    int32_t length = 0;
+    final.feeds_output = true;
+    assert_int_equal(nm_norm_create(&last, ref, "scale", "trainable=false", &final, &err), NM_OK);
+    assert_near(*(double *)nm_norm_param(inner, "scale", &length), sqrt(WIDTH), 1e-15);
+    assert_int_equal(length, 1);
+    assert_null(nm_norm_param_grad(inner, "scale", NULL));
+    assert_non_null(nm_norm_param_grad(last, "scale", NULL));
+    nm_norm_free(inner);
+    nm_norm_free(last);
+}
+
+static void presets_of_batch(void **unused)
+{
+    (void)unused;
+    double y[N], var[2];
+    const char *const settings[] = {"preset=paper", "preset=paper unbiased_running=true"};
+    nm_error err;
+    for (int i = 0; i < 2; i++) {
+        nm_norm *norm = create("batch", settings[i]);
+        assert_int_equal(nm_norm_forward(norm, ROWS, input, y, &err), NM_OK);
+        var[i] = ((double *)nm_norm_state(norm, "running_var", NULL))[0] - 0.9;
+        nm_norm_free(norm);
+    }
+    assert_near(var[1], var[0] * ROWS / (ROWS - 1), 1e-12);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(inference_of_rows_alone),
+        cmocka_unit_test(training_of_rows_alone),
+        cmocka_unit_test(adding_to_a_gradient),
+        cmocka_unit_test(loss_scale),
+        cmocka_unit_test(memory_running_out),
+        cmocka_unit_test(planning_touches_nothing),
+        cmocka_unit_test(published_statistics),
+        cmocka_unit_test(save_and_load),
+        cmocka_unit_test(files_that_do_not_fit),
+        cmocka_unit_test(wrong_use),
+        cmocka_unit_test(fixed_scale),
+        cmocka_unit_test(presets_of_batch),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}

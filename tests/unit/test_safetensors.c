@@ -1,0 +1,246 @@
+/* Safetensors: what is written comes back, and no broken file is let in. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "near.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/safetensors.h"
+
+static char path[64];
+
+static int make_path(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof path, "/tmp/norma-safetensors-%ld", (long)getpid());
+    return 0;
+}
+
+static int remove_path(void **state)
+{
+    (void)state;
+    unlink(path);
+    return 0;
+}
+
+static void write_example(void)
+{
+    static const float weight[6] = {1, -2, 3, -4, 5.5f, 6};
+    static const double state[3] = {1e-300, -0.0, 3};
+    static const int64_t counter[1] = {INT64_C(9007199254740993)};
+    static const uint8_t flags[3] = {1, 0, 1};
+    nm_safetensors_writer *writer = nm_safetensors_begin();
+    nm_safetensors_add(writer, "flags", NM_TENSOR_U8, 1, (int64_t[]){3}, flags);
+    nm_safetensors_add(writer, "enc.weight", NM_TENSOR_F32, 2, (int64_t[]){2, 3}, weight);
+    nm_safetensors_add(writer, "none", NM_TENSOR_F32, 2, (int64_t[]){0, 3}, NULL);
+    nm_safetensors_add(writer, "counter", NM_TENSOR_I64, 0, NULL, counter);
+    nm_safetensors_add(writer, "state", NM_TENSOR_F64, 1, (int64_t[]){3}, state);
+    nm_safetensors_add_metadata(writer, "made by", "a \"test\" of \xc3\xa9\n");
+    nm_error err;
+    assert_int_equal(nm_safetensors_finish(writer, path, &err), NM_OK);
+}
+
+static void round_trip(void **unused)
+{
+    (void)unused;
+    write_example();
+    nm_safetensors *file;
+    nm_error err;
+    assert_int_equal(nm_safetensors_open(&file, path, &err), NM_OK);
+    assert_int_equal(nm_safetensors_count(file), 5);
+    assert_string_equal(nm_safetensors_metadata(file, "made by"), "a \"test\" of \xc3\xa9\n");
+    assert_null(nm_safetensors_metadata(file, "other"));
+    const nm_safetensor *weight = nm_safetensors_find(file, "enc.weight");
+    assert_non_null(weight);
+    assert_int_equal(weight->rank, 2);
+    assert_int_equal(weight->shape[1], 3);
+    assert_near(((const float *)weight->data)[4], 5.5, 0);
+    const nm_safetensor *counter = nm_safetensors_find(file, "counter");
+    assert_int_equal(counter->rank, 0);
+    assert_true(*(const int64_t *)counter->data == INT64_C(9007199254740993));
+    assert_near(((const double *)nm_safetensors_find(file, "state")->data)[0], 1e-300, 0);
+    assert_int_equal(nm_safetensors_find(file, "none")->bytes, 0);
+    assert_null(nm_safetensors_find(file, "absent"));
+    for (size_t i = 0; i < nm_safetensors_count(file); i++) {
+        const nm_safetensor *each = nm_safetensors_at(file, i);
+        assert_int_equal((uintptr_t)each->data % nm_tensor_type_bytes(each->type), 0);
+    }
+    nm_safetensors_close(file);
+}
+
+static void wanted_tensors(void **unused)
+{
+    (void)unused;
+    write_example();
+    nm_safetensors *file;
+    const nm_safetensor *found = NULL;
+    nm_error err;
+    assert_int_equal(nm_safetensors_open(&file, path, &err), NM_OK);
+    assert_int_equal(nm_safetensors_want(file, "state", NM_TENSOR_F64, 3, &found, &err), NM_OK);
+    assert_string_equal(found->name, "state");
+    assert_int_equal(nm_safetensors_want(file, "state", NM_TENSOR_F64, 4, &found, &err), NM_MISMATCH);
+    assert_int_equal(nm_safetensors_want(file, "state", NM_TENSOR_F32, 3, &found, &err), NM_MISMATCH);
+    assert_int_equal(nm_safetensors_want(file, "nothing", NM_TENSOR_F32, 3, &found, &err), NM_MISMATCH);
+    assert_non_null(strstr(err.text, path));
+    nm_safetensors_close(file);
+}
+
+static void rejects(const char *content, size_t bytes, const char *expected)
+{
+    nm_safetensors *file;
+    nm_error err = {0};
+    assert_int_equal(nm_file_write(path, content, bytes, &err), NM_OK);
+    nm_status status = nm_safetensors_open(&file, path, &err);
+    if (status != NM_FORMAT)
+        print_error("accepted a file that is to be rejected: %s\n", expected ? expected : "truncated");
+    assert_int_equal(status, NM_FORMAT);
+    assert_null(file);
+    assert_non_null(strstr(err.text, path));
+    if (expected && !strstr(err.text, expected)) {
+        print_error("expected '%s' in '%s'\n", expected, err.text);
+        fail();
+    }
+}
+
+static void truncated_anywhere(void **unused)
+{
+    (void)unused;
+    write_example();
+    char *content;
+    size_t bytes;
+    nm_error err;
+    assert_int_equal(nm_file_read(path, &content, &bytes, &err), NM_OK);
+    for (size_t length = 0; length < bytes; length++)
+        rejects(content, length, NULL);
+    content[bytes] = 0; /* the terminator behind the text: one byte too many */
+    rejects(content, bytes + 1, "bytes behind the last tensor");
+    free(content);
+}
+
+/* Any byte of the header may be anything: accepted or refused, but never read outside (sanitizers watch). */
+static void damaged_anywhere(void **unused)
+{
+    (void)unused;
+    write_example();
+    char *content;
+    size_t bytes;
+    nm_error err;
+    assert_int_equal(nm_file_read(path, &content, &bytes, &err), NM_OK);
+    size_t accepted = 0;
+    for (size_t at = 0; at < bytes; at++) {
+        char kept = content[at];
+        content[at] = (char)(kept ^ 0x15);
+        nm_safetensors *file;
+        assert_int_equal(nm_file_write(path, content, bytes, &err), NM_OK);
+        if (nm_safetensors_open(&file, path, &err) == NM_OK) {
+            accepted++;
+            const nm_safetensor *last = nm_safetensors_at(file, nm_safetensors_count(file) - 1);
+            assert_true((const char *)last->data != NULL);
+        }
+        nm_safetensors_close(file);
+        content[at] = kept;
+    }
+    assert_true(accepted < bytes);
+    free(content);
+}
+
+/* A file of this header text and `data` bytes of zeros. */
+static void rejects_header(const char *header, size_t data, const char *expected)
+{
+    size_t length = strlen(header);
+    char *content = nm_allocate(8 + length + data);
+    content[0] = (char)length;
+    content[1] = (char)(length >> 8);
+    memcpy(content + 8, header, length);
+    rejects(content, 8 + length + data, expected);
+    free(content);
+}
+
+static void forged_headers(void **unused)
+{
+    (void)unused;
+    rejects("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10, "header length");
+    rejects("\x03\0\0\0\0\0\0\0{}", 10, "header length");
+    rejects_header("[]", 0, "no JSON object");
+    rejects_header("", 0, "header");
+    rejects_header("{} x", 0, "header");
+    rejects_header("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+                   "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+                   8, "duplicate");
+    rejects_header("{\"a\":7}", 0, "needs dtype");
+    rejects_header("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"more\":1}}", 4,
+                   "needs dtype");
+    rejects_header("{\"a\":{\"dtype\":\"F31\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "unknown dtype");
+    rejects_header("{\"a\":{\"dtype\":4,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "unknown dtype");
+    rejects_header("{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4,
+                   "impossible shape");
+    rejects_header("{\"a\":{\"dtype\":\"F32\",\"shape\":[1.0],\"data_offsets\":[0,4]}}", 4,
+                   "impossible shape");
+    rejects_header("{\"a\":{\"dtype\":\"F32\",\"shape\":1,\"data_offsets\":[0,4]}}", 4, "impossible shape");
+    rejects_header("{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4,
+                   "impossible shape");
+    rejects_header("{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", 0,
+                   "impossible shape");
+    rejects_header("{\"a\":{\"dtype\":\"F64\",\"shape\":[2305843009213693952],\"data_offsets\":[0,0]}}", 0,
+                   "impossible shape");
+    rejects_header("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,8]}}", 4, "outside the file");
+    rejects_header("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[-4,0]}}", 4,
+                   "outside the file");
+    rejects_header("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 4, "outside the file");
+    rejects_header("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4, "disagree");
+    rejects_header("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "hole");
+    rejects_header("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+                   "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+                   8, "overlaps");
+    rejects_header("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 5, "behind the last");
+    rejects_header("{\"__metadata__\":[]}", 0, "__metadata__");
+    rejects_header("{\"__metadata__\":{\"a\":1}}", 0, "__metadata__");
+}
+
+static void deep_nesting(void **unused)
+{
+    (void)unused;
+    char header[20001];
+    memset(header, '[', 20000);
+    header[20000] = 0;
+    rejects_header(header, 0, "header");
+}
+
+static void failures_of_the_system(void **unused)
+{
+    (void)unused;
+    nm_safetensors *file;
+    nm_error err;
+    assert_int_equal(nm_safetensors_open(&file, "/nonexistent/x", &err), NM_IO);
+    assert_int_equal(nm_safetensors_open(&file, "/tmp", &err), NM_IO);
+    assert_int_equal(nm_safetensors_finish(nm_safetensors_begin(), "/nonexistent/x", &err), NM_IO);
+    nm_safetensors_writer *writer = nm_safetensors_begin();
+    nm_safetensors_add_metadata(writer, "text", "\xff");
+    assert_int_equal(nm_safetensors_finish(writer, path, &err), NM_USAGE);
+    writer = nm_safetensors_begin();
+    nm_safetensors_add(writer, "\xff", NM_TENSOR_U8, 1, (int64_t[]){0}, NULL);
+    assert_int_equal(nm_safetensors_finish(writer, path, &err), NM_USAGE);
+    nm_safetensors_abandon(nm_safetensors_begin());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(round_trip),
+        cmocka_unit_test(wanted_tensors),
+        cmocka_unit_test(truncated_anywhere),
+        cmocka_unit_test(damaged_anywhere),
+        cmocka_unit_test(forged_headers),
+        cmocka_unit_test(deep_nesting),
+        cmocka_unit_test(failures_of_the_system),
+    };
+    return cmocka_run_group_tests(tests, make_path, remove_path);
+}

@@ -1,0 +1,213 @@
+/* Tokenizers: lines whose result is known from the Moses scripts, there and back, and hostile lines. */
+#include "text_helper.h"
+
+#include <string.h>
+
+#include "text/tokenizer.h"
+#include "text/utf8.h"
+
+typedef struct line_case {
+    const char *raw, *tokens, *back; /* back NULL: the raw line */
+} line_case;
+
+static void check_lines(const char *language, bool aggressive, bool escape, const line_case *cases, size_t n)
+{
+    nm_tokenizer_options options = {language, aggressive, escape};
+    nm_tokenizer tokenizer;
+    nm_error err;
+    assert_int_equal(nm_tokenizer_open(&tokenizer, "moses", &options, &err), NM_OK);
+    nm_buffer out = {0};
+    for (size_t i = 0; i < n; i++) {
+        nm_tokenize(&tokenizer, cases[i].raw, strlen(cases[i].raw), &out);
+        assert_buffer(&out, cases[i].tokens);
+        nm_detokenize(&tokenizer, cases[i].tokens, strlen(cases[i].tokens), &out);
+        assert_buffer(&out, cases[i].back ? cases[i].back : cases[i].raw);
+    }
+    nm_buffer_release(&out);
+    nm_tokenizer_close(&tokenizer);
+}
+
+#define CHECK_LINES(language, aggressive, escape, cases)                                                     \
+    check_lines(language, aggressive, escape, cases, sizeof(cases) / sizeof(cases)[0])
+
+static void english(void **state)
+{
+    (void)state;
+    static const line_case cases[] = {
+        {"Hello, world! It's 5,300 (or so).", "Hello , world ! It &apos;s 5,300 ( or so ) .", NULL},
+        {"I said \"don't\" to Mr. Smith. He left.",
+         "I said &quot; don &apos;t &quot; to Mr. Smith . He left .", NULL},
+        {"He works at the U.S. Dept. of Energy.", "He works at the U.S. Dept. of Energy .", NULL},
+        {"See No. 5 and pp. 3-7. No. Never.", "See No. 5 and pp. 3-7 . No . Never .", NULL},
+        {"Wait... what?! The 1990's were f.e. good, 'kay?",
+         "Wait ... what ? ! The 1990 &apos;s were f.e. good , &apos; kay ?", NULL},
+        {"rock 'n' roll, the Joneses' car", "rock &apos; n &apos; roll , the Joneses &apos; car", NULL},
+        {"a,b,c 1,2 3,x y,4 7,", "a , b , c 1,2 3 , x y , 4 7 ,", "a, b, c 1,2 3, x y, 4 7,"},
+        {"A & B < C > D | [E] `f`", "A &amp; B &lt; C &gt; D &#124; &#91; E &#93; `f`", NULL},
+        {"'Tis said. He said 'no.'", "&apos;Tis said . He said &apos; no . &apos; ", NULL},
+        {"AT&T's price: $5.50/\xE2\x82\xAC"
+         "4,20",
+         "AT &amp; T &apos;s price : $ 5.50 / \xE2\x82\xAC 4,20",
+         "AT & T's price: $5.50 / \xE2\x82\xAC"
+         "4,20"},
+    };
+    CHECK_LINES("en", false, true, cases);
+}
+
+static void german(void **state)
+{
+    (void)state;
+    static const line_case cases[] = {
+        {"Das ist z.B. gut, usw. Am 3. Mai kam Dr. M\xC3\xBCller.",
+         "Das ist z.B. gut , usw. Am 3. Mai kam Dr. M\xC3\xBCller .", NULL},
+        {"Er sagt: \xE2\x80\x9EWie gehts?\xE2\x80\x9C und 'nein'.",
+         "Er sagt : \xE2\x80\x9E Wie gehts ? \xE2\x80\x9C und &apos; nein &apos; .", NULL},
+        {"Die Stra\xC3\x9F"
+         "e (ca. 5 km) kostet 3,50 Euro.",
+         "Die Stra\xC3\x9F"
+         "e ( ca. 5 km ) kostet 3,50 Euro .",
+         NULL},
+        {"Das war alles. Ja... wirklich.", "Das war alles . Ja ... wirklich .", NULL},
+        {"Karl V. und Ludwig XIV. trafen sich Nr. 7.", "Karl V. und Ludwig XIV. trafen sich Nr. 7 .", NULL},
+    };
+    CHECK_LINES("de", false, true, cases);
+}
+
+static void other_languages(void **state)
+{
+    (void)state;
+    static const line_case french[] = {
+        {"l'eau d'Am\xC3\xA9rique, c'est", "l' eau d' Am\xC3\xA9rique , c' est", NULL}};
+    static const line_case finnish[] = {
+        {"EU:ssa EU: 20:een x:Y", "EU:ssa EU : 20:een x : Y", "EU:ssa EU: 20:een x: Y"}};
+    static const line_case split[] = {
+        {"well-known, A-1 --x -y z- e-mail", "well @-@ known , A @-@ 1 --x -y z- e @-@ mail", NULL}};
+    static const line_case chinese[] = {
+        {"\xE4\xB8\xAD\xE5\x9B\xBD", "\xE4\xB8\xAD \xE5\x9B\xBD", "\xE4\xB8\xAD\xE5\x9B\xBD"}};
+    CHECK_LINES("fr", false, false, french);
+    CHECK_LINES("fi", false, false, finnish);
+    CHECK_LINES("en", true, false, split);
+    nm_tokenizer tokenizer;
+    nm_tokenizer_options options = {"zh", false, false};
+    nm_error err;
+    nm_buffer out = {0};
+    assert_int_equal(nm_tokenizer_open(&tokenizer, "moses", &options, &err), NM_OK);
+    nm_detokenize(&tokenizer, chinese[0].tokens, strlen(chinese[0].tokens), &out);
+    assert_buffer(&out, chinese[0].back);
+    nm_tokenizer_close(&tokenizer);
+    nm_buffer_release(&out);
+}
+
+static void white_space_and_control_characters(void **state)
+{
+    (void)state;
+    nm_tokenizer_options options = nm_tokenizer_options_default();
+    nm_error err;
+    nm_buffer out = {0};
+    static const char raw[] = "\t a\x01"
+                              "b \xC2\xA0 c\0d\xE2\x80\xA8"
+                              "e \r";
+    for (const nm_tokenizer_type *const *type = nm_tokenizer_types; *type; type++) {
+        nm_tokenizer tokenizer;
+        assert_int_equal(nm_tokenizer_open(&tokenizer, (*type)->name, &options, &err), NM_OK);
+        nm_tokenize(&tokenizer, raw, sizeof raw - 1, &out);
+        assert_buffer(&out, "ab cd e");
+        nm_tokenize(&tokenizer, " \t ", 3, &out);
+        assert_buffer(&out, "");
+        nm_tokenize(&tokenizer, "", 0, &out);
+        assert_buffer(&out, "");
+        nm_detokenize(&tokenizer, "", 0, &out);
+        assert_buffer(&out, "");
+        nm_tokenizer_close(&tokenizer);
+    }
+    nm_buffer_release(&out);
+}
+
+/* Without escaping, tokenizing puts in and takes out spaces and nothing else. */
+static void only_spaces_change(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {"a",  "Mr", ".",        ",",    "'",  "-", " ", "5",
+                                        "\"", "(",  "\xC3\xA4", "z.B.", "..", "s", "&"};
+    uint32_t random = 1;
+    nm_tokenizer tokenizer;
+    nm_tokenizer_options options = {"en", false, false};
+    nm_error err;
+    nm_buffer line = {0}, once = {0};
+    assert_int_equal(nm_tokenizer_open(&tokenizer, "moses", &options, &err), NM_OK);
+    for (int i = 0; i < 3000; i++) {
+        nm_buffer_clear(&line);
+        nm_buffer_clear(&once);
+        for (int j = 0; j < 12; j++) {
+            random = random * 1664525u + 1013904223u;
+            const char *part = parts[(random >> 16) % (sizeof parts / sizeof parts[0])];
+            nm_buffer_append(&line, part, strlen(part));
+        }
+        nm_tokenize(&tokenizer, line.data, line.bytes, &once);
+        size_t at = 0;
+        for (size_t k = 0; k < once.bytes; k++) {
+            while (at < line.bytes && line.data[at] == ' ')
+                at++;
+            if (once.data[k] != ' ')
+                assert_int_equal(once.data[k], line.data[at++]);
+        }
+        while (at < line.bytes && line.data[at] == ' ')
+            at++;
+        assert_int_equal(at, line.bytes);
+    }
+    nm_buffer_release(&line);
+    nm_buffer_release(&once);
+    nm_tokenizer_close(&tokenizer);
+}
+
+static void long_lines_are_taken(void **state)
+{
+    (void)state;
+    size_t bytes = (size_t)10 << 20;
+    char *line = nm_allocate(bytes);
+    for (size_t i = 0; i < bytes; i++)
+        line[i] = ".,' a"[i * 7 % 5];
+    nm_tokenizer tokenizer;
+    nm_tokenizer_options options = nm_tokenizer_options_default();
+    nm_error err;
+    nm_buffer out = {0}, back = {0};
+    assert_int_equal(nm_tokenizer_open(&tokenizer, "moses", &options, &err), NM_OK);
+    nm_tokenize(&tokenizer, line, bytes, &out);
+    assert_true(out.bytes > bytes);
+    nm_detokenize(&tokenizer, out.data, out.bytes, &back);
+    assert_true(back.bytes > bytes / 2);
+    nm_buffer_release(&out);
+    nm_buffer_release(&back);
+    nm_tokenizer_close(&tokenizer);
+    free(line);
+}
+
+static void unknown_names_are_refused(void **state)
+{
+    (void)state;
+    nm_tokenizer tokenizer;
+    nm_tokenizer_options options = nm_tokenizer_options_default();
+    nm_error err;
+    assert_int_equal(nm_tokenizer_open(&tokenizer, "mosse", &options, &err), NM_USAGE);
+    assert_string_equal(err.text, "tokenizer \"mosse\": known are none and moses");
+    static const char *const bad[] = {"", "d", "german", "DE", "d/", "e\n"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        options.language = bad[i];
+        assert_int_equal(nm_tokenizer_open(&tokenizer, "moses", &options, &err), NM_USAGE);
+        nm_tokenizer_close(&tokenizer);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(english),
+        cmocka_unit_test(german),
+        cmocka_unit_test(other_languages),
+        cmocka_unit_test(white_space_and_control_characters),
+        cmocka_unit_test(only_spaces_change),
+        cmocka_unit_test(long_lines_are_taken),
+        cmocka_unit_test(unknown_names_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,267 @@
+/* Training as a whole on a made-up corpus: same bits for any number of threads and after a stop at any step, for every
+ * norm; the loss falls; a run that goes wrong says so and keeps its last good checkpoint. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <sys/stat.h>
+
+#include "support/tiny_data.h"
+#include "train/trainer.h"
+
+static char *data;
+
+typedef struct job {
+    const char *const *settings; /* pairs, NULL at the end */
+    const char *norm, *threads, *updates, *folder;
+    bool resume;
+} job;
+
+static void set(nm_options *options, const char *path, const char *value)
+{
+    nm_error err;
+    if (nm_options_set(options, path, value, NM_ORIGIN_COMMAND, &err) != NM_OK)
+        fail_msg("%s", err.text);
+}
+
+static nm_options *options_of(const job *j)
+{
+    static const char *const common[] = {"model.preset",
+                                         "tiny",
+                                         "model.width",
+                                         "16",
+                                         "model.ff",
+                                         "32",
+                                         "model.heads",
+                                         "2",
+                                         "model.dropout",
+                                         "0.1",
+                                         "train.max_tokens",
+                                         "120",
+                                         "train.log_every",
+                                         "5",
+                                         "schedule.warmup",
+                                         "10",
+                                         "schedule.lr",
+                                         "0.003",
+                                         "train.validate_every",
+                                         "15",
+                                         "decode.beam",
+                                         "2",
+                                         "model.max_positions",
+                                         "32",
+                                         "data.max_length",
+                                         "20",
+                                         NULL};
+    nm_options *options = nm_options_create();
+    nm_trainer_options_add(options, &nm_task_translation);
+    for (int i = 0; common[i]; i += 2)
+        set(options, common[i], common[i + 1]);
+    set(options, "data.folder", data);
+    set(options, "model.norm", j->norm ? j->norm : "layer");
+    set(options, "device.threads", j->threads ? j->threads : "1");
+    set(options, "train.updates", j->updates);
+    for (int i = 0; j->settings && j->settings[i]; i += 2)
+        set(options, j->settings[i], j->settings[i + 1]);
+    return options;
+}
+
+/* Runs the job; the hash of the weights it ends with. */
+static uint64_t run(const job *j, nm_status wanted, nm_error *err)
+{
+    nm_options *options = options_of(j);
+    nm_trainer *trainer;
+    uint64_t hash = 0;
+    nm_status status =
+        nm_trainer_open(&trainer, &nm_task_translation, options, j->folder, j->resume, NULL, err);
+    if (status == NM_OK) {
+        status = nm_trainer_run(trainer, err);
+        hash = nm_trainer_weights_hash(trainer);
+        nm_trainer_close(trainer);
+    }
+    if (status != wanted)
+        fail_msg("status %d, wanted %d: %s", status, wanted, status ? err->text : "");
+    nm_options_free(options);
+    return hash;
+}
+
+static char *new_folder(void)
+{
+    char *folder = nm_duplicate("/tmp/norma-run-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    return folder;
+}
+
+static void same_bits_for_any_threads(void **state)
+{
+    (void)state;
+    static const char *const threads[] = {"1", "2", "3"};
+    uint64_t hashes[3];
+    nm_error err;
+    for (int i = 0; i < 3; i++) {
+        job j = {.threads = threads[i], .updates = "20", .folder = new_folder(), .norm = "batch"};
+        hashes[i] = run(&j, NM_OK, &err);
+        tiny_data_remove((char *)(uintptr_t)j.folder);
+    }
+    assert_true(hashes[0] == hashes[1] && hashes[0] == hashes[2]);
+}
+
+/* The whole log but for times. */
+static char *log_text(const char *folder)
+{
+    char *path = nm_format("%s/log.jsonl", folder), *text, *out = nm_duplicate("");
+    nm_error err;
+    assert_int_equal(nm_file_read(path, &text, NULL, &err), NM_OK);
+    char *rest = text;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
+        char *cut = strstr(line, "\"tokens_per_second\"");
+        cut = cut ? cut : strstr(line, "\"seconds\"");
+        if (cut)
+            *cut = 0;
+        char *longer = nm_format("%s%s\n", out, line);
+        free(out);
+        out = longer;
+    }
+    free(text);
+    free(path);
+    return out;
+}
+
+/* A run of 24 updates, validating at 15, against one stopped after `first` and resumed, to the same bits and log. */
+static void check_resume(const char *norm, const char *first, const char *const *settings)
+{
+    nm_error err;
+    job whole = {.norm = norm, .updates = "24", .folder = new_folder(), .settings = settings};
+    uint64_t unbroken = run(&whole, NM_OK, &err);
+    job part = {.norm = norm, .updates = first, .folder = new_folder(), .settings = settings};
+    run(&part, NM_OK, &err);
+    part.updates = "24";
+    part.resume = true;
+    uint64_t resumed = run(&part, NM_OK, &err);
+    if (unbroken != resumed)
+        fail_msg("%s stopped after %s updates went on to other bits", norm, first);
+    if (atoi(first) > 15 ||
+        !strcmp(first, "10")) { /* the end of the first part validates: only these have none more */
+        char *a = log_text(whole.folder), *b = log_text(part.folder);
+        char *extra = strstr(b, "\"type\":\"valid\"");
+        assert_non_null(extra);
+        assert_non_null(strstr(a, "\"update\":20"));
+        assert_non_null(strstr(b, "\"update\":20"));
+        free(a);
+        free(b);
+    }
+    tiny_data_remove((char *)(uintptr_t)whole.folder);
+    tiny_data_remove((char *)(uintptr_t)part.folder);
+}
+
+static void resume_is_exact_for_every_norm(void **state)
+{
+    (void)state;
+    for (const nm_norm_type *const *type = nm_norm_types; *type; type++)
+        if (strcmp((*type)->name, "fix"))
+            check_resume((*type)->name, "10", NULL);
+}
+
+static void resume_is_exact_at_any_step(void **state)
+{
+    (void)state;
+    static const char *const steps[] = {"1", "7", "15", "16", "23"};
+    static const char *const settings[] = {"train.accumulate",
+                                           "2",
+                                           "data.word_dropout",
+                                           "0.1",
+                                           "schedule.name",
+                                           "no-warmup",
+                                           "schedule.patience",
+                                           "1",
+                                           "schedule.decay",
+                                           "0.5",
+                                           NULL};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        check_resume("power", steps[i], settings);
+}
+
+static void loss_falls_and_reversal_is_learned(void **state)
+{
+    (void)state;
+    nm_error err;
+    static const char *const settings[] = {"train.max_tokens",
+                                           "400",
+                                           "model.dropout",
+                                           "0",
+                                           "model.embedding_dropout",
+                                           "0",
+                                           "train.validate_every",
+                                           "150",
+                                           "schedule.name",
+                                           "constant",
+                                           NULL};
+    job j = {.updates = "300", .folder = new_folder(), .settings = settings};
+    run(&j, NM_OK, &err);
+    char *text = log_text(j.folder), *last = NULL;
+    for (char *at = text; (at = strstr(at, "\"nll\":")) != NULL; at++)
+        last = at;
+    assert_non_null(last);
+    assert_true(atof(last + 6) < 0.7 * 2.3); /* ln 10 = 2.3 is what ten words cost who knows nothing */
+    free(text);
+    tiny_data_remove((char *)(uintptr_t)j.folder);
+}
+
+static void divergence_is_named_and_checkpoint_kept(void **state)
+{
+    (void)state;
+    nm_error err;
+    static const char *const wild[] = {"schedule.lr", "100", "schedule.warmup", "0", "optim.name",
+                                       "sgd",         NULL};
+    job j = {.updates = "6", .folder = new_folder(), .norm = "batch"};
+    run(&j, NM_OK, &err);
+    char *kept = nm_format("%s/checkpoints/00000006.safetensors", j.folder);
+    assert_true(nm_file_exists(kept));
+    j.resume = true;
+    j.updates = "400";
+    j.settings = wild;
+    run(&j, NM_DIVERGED, &err);
+    assert_non_null(strstr(err.text, "update "));
+    assert_true(nm_file_exists(kept));
+    free(kept);
+    tiny_data_remove((char *)(uintptr_t)j.folder);
+}
+
+static void runs_do_not_overwrite_each_other(void **state)
+{
+    (void)state;
+    nm_error err;
+    job j = {.updates = "2", .folder = new_folder()};
+    run(&j, NM_OK, &err);
+    run(&j, NM_USAGE, &err);
+    assert_non_null(strstr(err.text, "--resume"));
+    tiny_data_remove((char *)(uintptr_t)j.folder);
+}
+
+static int make_data(void **state)
+{
+    (void)state;
+    data = tiny_data_create(300, 10);
+    return 0;
+}
+
+static int drop_data(void **state)
+{
+    (void)state;
+    tiny_data_remove(data);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_bits_for_any_threads),
+        cmocka_unit_test(resume_is_exact_for_every_norm),
+        cmocka_unit_test(resume_is_exact_at_any_step),
+        cmocka_unit_test(loss_falls_and_reversal_is_learned),
+        cmocka_unit_test(divergence_is_named_and_checkpoint_kept),
+        cmocka_unit_test(runs_do_not_overwrite_each_other),
+    };
+    return cmocka_run_group_tests(tests, make_data, drop_data);
+}
