@@ -28,7 +28,10 @@ demo: build
 	@scripts/packages.sh demo
 	@scripts/demo.sh $(BUILD)/norma
 
-bench: build
+bench:
+	@scripts/packages.sh build bench
+	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_BENCH=ON
+	@cmake --build $(BUILD) -j $(JOBS)
 	@for program in $(BUILD)/norma-bench-*; do [ ! -x $$program ] || $$program || exit 1; done
 
 format:

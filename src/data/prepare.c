@@ -104,8 +104,8 @@ static nm_status flush_ids(nm_prepare *self, nm_error *err)
         for (int side = 0; side < NM_PREPARE_SIDES; side++) {
             nm_file_writer *files[2] = {&self->ids[split][side].ids, &self->ids[split][side].offsets};
             for (int i = 0; i < 2; i++)
-                if (files[i]->stream && (ferror(files[i]->stream) || fflush(files[i]->stream)))
-                    return nm_fail(err, NM_IO, "%s: writing failed: %s", files[i]->aside, strerror(errno));
+                if (files[i]->stream)
+                    NM_TRY(nm_file_flush(files[i]->stream, files[i]->aside, err));
         }
     return NM_OK;
 }
@@ -163,7 +163,7 @@ static nm_status finish(nm_prepare *self, nm_error *err)
     char *ini = nm_path_join(self->config->output, "data.ini");
     char *codes = nm_path_join(self->config->output, "codes.bpe");
     nm_status status = NM_OK;
-    if ((unlink(ini) || (!self->bpe && unlink(codes))) && errno != ENOENT)
+    if ((unlink(ini) && errno != ENOENT) || (!self->bpe && unlink(codes) && errno != ENOENT))
         status =
             nm_fail(err, NM_IO, "%s: old files cannot be removed: %s", self->config->output, strerror(errno));
     if (status == NM_OK)
@@ -215,7 +215,10 @@ nm_status nm_prepare_run(const nm_options *options, nm_prepare_report *report, n
     *report = (nm_prepare_report){0};
     nm_prepare self = {.options = options, .config = config, .report = report};
     self.threads = config->threads ? (int32_t)config->threads : omp_get_max_threads();
+    bool existed = nm_file_exists(config->output);
     nm_status status = run_steps(&self, err);
     release(&self);
+    if (status != NM_OK && !existed)
+        rmdir(config->output); /* leaves it when something is in it */
     return status;
 }

@@ -78,7 +78,10 @@ static void add_texts(nm_safetensors_writer *writer, const nm_options *options, 
     size_t bytes;
     FILE *stream = open_memstream(&config, &bytes);
     NM_ASSERT(stream);
-    nm_options_write(options, stream);
+    nm_options *like = nm_options_create(); /* what belongs to a model; not where the run lived */
+    nm_trainer_options_add(like, task->type);
+    nm_options_write_like(options, like, stream);
+    nm_options_free(like);
     fclose(stream);
     nm_safetensors_add_metadata(writer, "config", config);
     free(config);
@@ -175,7 +178,7 @@ nm_status nm_loaded_options(const char *path, nm_options **options, const nm_tas
     } else {
         *options = nm_options_create();
         nm_trainer_options_add(*options, *task);
-        status = nm_options_read_text(*options, chosen, config, err);
+        status = nm_options_read_saved(*options, chosen, config, err);
     }
     nm_safetensors_close(file);
     if (status == NM_OK) {
@@ -196,8 +199,8 @@ nm_status nm_loaded_open(nm_loaded *loaded, const char *file_path, const nm_task
     nm_status status = nm_safetensors_open(&file, file_path, err);
     if (status == NM_OK) {
         status = task->open_model(&opened, file, err);
+        loaded->task = opened; /* also when it failed: to be closed */
         if (status == NM_OK) {
-            loaded->task = opened;
             nm_model_sizes sizes = task->sizes(&opened);
             status = nm_model_create(&loaded->model, task->model, backend, options, &sizes, false, err);
         }
