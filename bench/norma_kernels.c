@@ -271,6 +271,7 @@ static const bench_case cases[] = {
     ATTENTION(2000, 256, 20),
     ATTENTION(2000, 512, 20),
     ATTENTION(2048, 512, 64),
+    NORMS(1024, 512),
     NORMS(4096, 512),
     NORMS(4096, 1024),
     NORMS(16384, 512),

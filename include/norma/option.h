@@ -58,8 +58,12 @@ nm_status nm_options_set(nm_options *options, const char *path, const char *valu
 nm_status nm_options_read(nm_options *options, const char *path, nm_error *err);
 /* Reads the same syntax from memory; name is for messages. Such a text may not include files. */
 nm_status nm_options_read_text(nm_options *options, const char *name, const char *text, nm_error *err);
+/* The same for what nm_options_write wrote, maybe for another command: sections not registered are passed over. */
+nm_status nm_options_read_saved(nm_options *options, const char *name, const char *text, nm_error *err);
 /* Writes every value with its origin as a comment; reading that back gives the same structs. */
 void nm_options_write(const nm_options *options, FILE *out);
+/* The same for those sections only that `like` has too. */
+void nm_options_write_like(const nm_options *options, const nm_options *like, FILE *out);
 /* Help text of every option, section by section. */
 void nm_options_help(const nm_options *options, FILE *out);
 /* Manual page fragment (roff) of every option. */

@@ -48,7 +48,7 @@ nm_status nm_fail(nm_error *err, nm_status status, const char *format, ...) __at
 nm_status nm_while(nm_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Stops the program with a message: for our own mistakes only. */
-_Noreturn void nm_panic(const char *file, int line, const char *what);
+void nm_panic(const char *file, int line, const char *what) __attribute__((noreturn));
 
 #define NM_ASSERT(condition)                                                                                 \
     do {                                                                                                     \

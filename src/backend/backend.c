@@ -34,6 +34,8 @@ nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *opti
     if (!row)
         return nm_fail(err, NM_USAGE, "unknown backend '%s' (there are: ref, cpu)",
                        options->name ? options->name : "");
+    if (options->fenced && row->init != nm_ref_backend_init)
+        return nm_fail(err, NM_UNSUPPORTED, "backend %s has no fenced mode (ref has)", row->name);
     if (options->threads < 0)
         return nm_fail(err, NM_USAGE, "%d threads make no sense", (int)options->threads);
     nm_backend *made = nm_allocate(sizeof *made);
@@ -119,25 +121,6 @@ void nm_backend_plan(nm_backend *backend, bool planning)
     backend->k = planning ? nm_plan_kernels() : nm_backend_inside(backend)->active;
 }
 
-/* Weak: present when the BLAS linked in is OpenBLAS, or BLIS. */
-extern int openblas_get_parallel(void) __attribute__((weak));
-extern char *openblas_get_corename(void) __attribute__((weak));
-extern const char *bli_info_get_version_str(void) __attribute__((weak));
-
-static void describe_blas(char *text, size_t bytes)
-{
-    static const char *const kinds[] = {"serial", "pthread", "OpenMP"};
-    if (openblas_get_parallel && openblas_get_corename) {
-        int kind = openblas_get_parallel();
-        snprintf(text, bytes, "OpenBLAS %s, core %s",
-                 kind >= 0 && kind <= 2 ? kinds[kind] : "of unknown threading", openblas_get_corename());
-    } else if (bli_info_get_version_str) {
-        snprintf(text, bytes, "BLIS %s", bli_info_get_version_str());
-    } else {
-        snprintf(text, bytes, "CBLAS of unknown make");
-    }
-}
-
 void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes)
 {
     const char *number = backend->dtype == NM_F64 ? "float64" : "float32";
@@ -146,18 +129,13 @@ void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes)
                  nm_backend_inside(backend)->fenced ? ", fenced memory" : "");
         return;
     }
-    char blas[128];
-    describe_blas(blas, sizeof blas);
-    snprintf(text, bytes, "backend %s, %s, level %s, %d thread%s, BLAS: %s", backend->name, number,
-             backend->isa, (int)backend->threads, backend->threads == 1 ? "" : "s", blas);
+    snprintf(text, bytes, "backend %s, %s, level %s, %d thread%s", backend->name, number, backend->isa,
+             (int)backend->threads, backend->threads == 1 ? "" : "s");
 }
 
 const char *nm_backend_warning(const nm_backend *backend)
 {
-    bool pthread_build = openblas_get_parallel && openblas_get_parallel() == 1;
-    if (strcmp(backend->name, "ref") == 0 || !pthread_build)
+    if (backend->threads <= omp_get_num_procs())
         return "";
-    return "this OpenBLAS is the pthread build, whose idle threads take time from ours; the OpenMP or serial "
-           "build is "
-           "up to twice as fast";
+    return "more threads than cores: they will wait for each other";
 }

@@ -29,6 +29,7 @@ struct nm_options {
     size_t n_sections, sections_capacity;
     char **texts; /* every text value ever set; configs point into these */
     size_t n_texts, texts_capacity;
+    bool pass_over_unknown; /* sections nobody registered: while reading what another command saved */
 };
 
 static const char *const origin_names[] = {"default", "preset", "file", "command line"};
@@ -303,17 +304,26 @@ char *nm_options_get(const nm_options *options, const char *path)
     return find_row(options, path, &part, &index) ? row_value(part, index) : NULL;
 }
 
-void nm_options_write(const nm_options *options, FILE *out)
+void nm_options_write_like(const nm_options *options, const nm_options *like, FILE *out)
 {
+    bool first = true;
     for (size_t s = 0; s < options->n_sections; s++) {
         const section *part = &options->sections[s];
-        fprintf(out, "%s[%s]\n", s ? "\n" : "", part->name);
+        if (!find_section(like, part->name, strlen(part->name)))
+            continue;
+        fprintf(out, "%s[%s]\n", first ? "" : "\n", part->name);
+        first = false;
         for (size_t i = 0; part->rows && part->rows[i].name; i++) {
             char *value = row_value(part, i);
             fprintf(out, "%s = %s ; %s\n", part->rows[i].name, value, origin_names[part->origins[i]]);
             free(value);
         }
     }
+}
+
+void nm_options_write(const nm_options *options, FILE *out)
+{
+    nm_options_write_like(options, options, out);
 }
 
 static void write_range(const nm_option *row, FILE *out)
@@ -433,6 +443,8 @@ static nm_status read_line(nm_options *options, const char *path, char *line, ch
     const char *name = trim(line), *value = trim(equals + 1);
     if (!*part && !strcmp(name, "include"))
         return include_file(options, path, value, depth, err);
+    if (options->pass_over_unknown && *part && !find_section(options, *part, strlen(*part)))
+        return NM_OK;
     char *full = *part ? nm_format("%s.%s", *part, name) : nm_duplicate(name);
     nm_status status = nm_options_set(options, full, value, NM_ORIGIN_FILE, err);
     free(full);
@@ -463,4 +475,12 @@ nm_status nm_options_read(nm_options *options, const char *path, nm_error *err)
 nm_status nm_options_read_text(nm_options *options, const char *name, const char *text, nm_error *err)
 {
     return read_text(options, name, text, NO_INCLUDES, err);
+}
+
+nm_status nm_options_read_saved(nm_options *options, const char *name, const char *text, nm_error *err)
+{
+    options->pass_over_unknown = true;
+    nm_status status = read_text(options, name, text, 0, err);
+    options->pass_over_unknown = false;
+    return status;
 }

@@ -1,5 +1,6 @@
 #include "cli.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -160,12 +161,35 @@ int nm_cli_run(const nm_command *command, int argc, char **argv)
     return code;
 }
 
+/* Fills lines of up to 78 columns; an empty line in the text parts paragraphs. */
+static void print_wrapped(const char *text, FILE *out)
+{
+    size_t column = 0;
+    while (*text) {
+        size_t space = strspn(text, " \n"), word = strcspn(text + space, " \n");
+        bool paragraph = space > 1 && !strncmp(text, "\n\n", 2);
+        text += space;
+        if (!word)
+            break;
+        if (column && (paragraph || column + 1 + word > 78)) {
+            fputs(paragraph ? "\n\n" : "\n", out);
+            column = 0;
+        }
+        fprintf(out, "%s%.*s", column ? " " : "", (int)word, text);
+        column += word + (column ? 1 : 0);
+        text += word;
+    }
+    putc('\n', out);
+}
+
 void nm_cli_help(const nm_command *command, FILE *out)
 {
     fprintf(out, "norma %s - %s\n\nusage: norma %s %s\n", command->name, command->summary, command->name,
             command->usage);
-    if (command->details)
-        fprintf(out, "\n%s", command->details);
+    if (command->details) {
+        putc('\n', out);
+        print_wrapped(command->details, out);
+    }
     if (!command->options)
         return;
     if (command->section)
@@ -197,17 +221,18 @@ void nm_cli_write_roff(const char *text, FILE *out)
 
 void nm_cli_manual(const nm_command *command, FILE *out)
 {
-    fprintf(out, ".TH NORMA\\-%s 1 \"\" \"norma " NORMA_VERSION "\"\n.SH NAME\nnorma\\-%s \\- ",
-            command->name, command->name);
+    fputs(".TH NORMA\\-", out);
+    for (const char *at = command->name; *at; at++)
+        putc(toupper((unsigned char)*at), out);
+    fprintf(out, " 1 \"\" \"norma " NORMA_VERSION "\"\n.SH NAME\nnorma\\-%s \\- ", command->name);
     nm_cli_write_roff(command->summary, out);
     fprintf(out, "\n.SH SYNOPSIS\n.B norma %s\n", command->name);
     nm_cli_write_roff(command->usage, out);
     if (command->details) {
         fputs("\n.SH DESCRIPTION\n", out);
         nm_cli_write_roff(command->details, out);
-    } else {
-        putc('\n', out);
     }
+    putc('\n', out);
     if (command->options) {
         fputs(".SH OPTIONS\n", out);
         nm_options *options = nm_options_create();

@@ -73,11 +73,10 @@ const nm_command nm_command_prepare = {
     .usage = "[RECIPE.ini] --train PREFIX --valid PREFIX --test PREFIX --source-lang LANG --target-lang LANG "
              "--output FOLDER",
     .details =
-        "Reads PREFIX.LANG of both languages, one sentence a line, UTF-8. Tokenizes, lowercases if asked "
-        "to,\n"
-        "leaves out training pairs that are empty, too long or of very unequal length, learns a joint BPE,\n"
-        "builds dictionaries, and writes ids that training maps into memory. Validation and test keep all\n"
-        "their lines. Threads do not change the result. A data.ini of another folder may serve as RECIPE.\n",
+        "Reads PREFIX.LANG of both languages, one sentence a line, UTF-8. Tokenizes, lowercases if asked to, "
+        "leaves out training pairs that are empty, too long or of very unequal length, learns a joint BPE, "
+        "builds dictionaries, and writes ids that training maps into memory. Validation and test keep all "
+        "their lines. Threads do not change the result. A data.ini of another folder may serve as RECIPE.",
     .section = "prepare",
     .options = add_options,
     .run = run,

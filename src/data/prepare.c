@@ -215,7 +215,10 @@ nm_status nm_prepare_run(const nm_options *options, nm_prepare_report *report, n
     *report = (nm_prepare_report){0};
     nm_prepare self = {.options = options, .config = config, .report = report};
     self.threads = config->threads ? (int32_t)config->threads : omp_get_max_threads();
+    bool existed = nm_file_exists(config->output);
     nm_status status = run_steps(&self, err);
     release(&self);
+    if (status != NM_OK && !existed)
+        rmdir(config->output); /* leaves it when something is in it */
     return status;
 }

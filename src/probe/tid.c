@@ -87,7 +87,8 @@ static void listen(void *user, const nm_norm_call *call, bool backward)
         return;
     const nm_feature_norm plain = {.groups = 0};
     b->k.feature_moments(b, &plain, call->x, NULL, mean, mean, variance);
-    site_sums *sums = &l->sums[find_site(l, call->norm->place.name, width)];
+    size_t site = find_site(l, call->norm->place.name, width); /* may move the array */
+    site_sums *sums = &l->sums[site];
     download_numbers(b, l->batch_mean, mean, width);
     download_numbers(b, l->batch_variance, variance, width);
     if (l->second_pass) {

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "data/prepare.h"
-#include "decode/decode.h"
 #include "task/translation.h"
 #include "text/bpe.h"
 #include "text/tokenizer.h"
@@ -87,9 +86,9 @@ static nm_status open_text(nm_translator *self, nm_error *err)
     return open_bpe(self, config, err);
 }
 
-static nm_status open_decoder(nm_translator *self, const nm_loaded *models, int32_t n_models, nm_error *err)
+static nm_status open_decoder(nm_translator *self, const nm_loaded *models, int32_t n_models,
+                              const nm_decode_options *options, nm_error *err)
 {
-    const nm_decode_options *options = nm_options_find(models[0].options, "decode");
     const nm_vocab *vocab = self->parts->target_vocab;
     const nm_decode_words words = {nm_translation_first_id(vocab), vocab->eos, vocab->pad};
     if (options->nbest > options->beam)
@@ -104,15 +103,17 @@ static nm_status open_decoder(nm_translator *self, const nm_loaded *models, int3
 }
 
 nm_status nm_translator_create(nm_translator **out, const nm_loaded *models, int32_t n_models,
-                               nm_text_form input, nm_text_form output, nm_error *err)
+                               const nm_translator_config *config, nm_error *err)
 {
     NM_TRY(check_models(models, n_models, err));
     nm_translator *self = nm_allocate(sizeof *self);
-    *self = (nm_translator){
-        .input = input, .output = output, .parts = models[0].task.parts, .settings = nm_options_create()};
+    *self = (nm_translator){.input = config->input,
+                            .output = config->output,
+                            .parts = models[0].task.parts,
+                            .settings = nm_options_create()};
     nm_status status = open_text(self, err);
     if (status == NM_OK)
-        status = open_decoder(self, models, n_models, err);
+        status = open_decoder(self, models, n_models, config->decode, err);
     if (status != NM_OK) {
         nm_translator_free(self);
         return status;

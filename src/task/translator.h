@@ -4,6 +4,7 @@
 #define NM_TRANSLATOR_H
 
 #include "data/line_list.h"
+#include "decode/decode.h"
 #include "train/checkpoint.h"
 
 /* Text as people write it; words as `norma prepare` leaves them before BPE; units as they are in the dictionary. */
@@ -19,12 +20,17 @@ typedef struct nm_translated {
     } * list;
 } nm_translated;
 
+typedef struct nm_translator_config {
+    nm_text_form input, output;
+    const nm_decode_options *decode;
+} nm_translator_config;
+
 typedef struct nm_translator nm_translator;
 
-/* Models must outlive the translator; the first one's options say how to search and to prepare text. NM_MISMATCH: models
- * of different dictionaries; NM_USAGE: options that do not go together. */
+/* Models must outlive the translator; the first one says how text is prepared. NM_MISMATCH: models of different
+ * dictionaries; NM_USAGE: options that do not go together. */
 nm_status nm_translator_create(nm_translator **translator, const nm_loaded *models, int32_t n_models,
-                               nm_text_form input, nm_text_form output, nm_error *err);
+                               const nm_translator_config *config, nm_error *err);
 void nm_translator_free(nm_translator *translator);
 
 /* Translates lines of valid UTF-8 into out[0 .. lines->n - 1] (release each). On failure out holds nothing. */

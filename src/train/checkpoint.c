@@ -78,7 +78,10 @@ static void add_texts(nm_safetensors_writer *writer, const nm_options *options, 
     size_t bytes;
     FILE *stream = open_memstream(&config, &bytes);
     NM_ASSERT(stream);
-    nm_options_write(options, stream);
+    nm_options *like = nm_options_create(); /* what belongs to a model; not where the run lived */
+    nm_trainer_options_add(like, task->type);
+    nm_options_write_like(options, like, stream);
+    nm_options_free(like);
     fclose(stream);
     nm_safetensors_add_metadata(writer, "config", config);
     free(config);
@@ -175,7 +178,7 @@ nm_status nm_loaded_options(const char *path, nm_options **options, const nm_tas
     } else {
         *options = nm_options_create();
         nm_trainer_options_add(*options, *task);
-        status = nm_options_read_text(*options, chosen, config, err);
+        status = nm_options_read_saved(*options, chosen, config, err);
     }
     nm_safetensors_close(file);
     if (status == NM_OK) {

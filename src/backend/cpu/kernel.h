@@ -32,6 +32,17 @@ NM_INLINE int32_t nm_round_up(int32_t n, int32_t unit)
     return nm_pieces(n, unit) * unit;
 }
 
+/* step(j, count) for whole vectors of n columns with a constant count, then once for the rest: inlined, so
+ * that only the rest pays for masks. `step` is a macro or an inline function of the caller's variables. */
+#define NM_COLUMNS(n, step)                                                                                  \
+    do {                                                                                                     \
+        int32_t at_ = 0;                                                                                     \
+        for (; at_ + NM_W <= (n); at_ += NM_W)                                                               \
+            step(at_, NM_W);                                                                                 \
+        if (at_ < (n))                                                                                       \
+            step(at_, (n)-at_);                                                                              \
+    } while (0)
+
 /* Threads worth waking for so many elements. */
 NM_INLINE int32_t nm_threads_for(const nm_backend *b, size_t elements)
 {

@@ -17,39 +17,48 @@ static double unbiased_divisor(int32_t n)
     return n > 1 ? n - 1 : 1;
 }
 
+enum { LANES = 4 }; /* sums kept side by side, so that additions need not wait for each other */
+
+static vf join_lanes(const vf sum[LANES])
+{
+    return v_add(v_add(sum[0], sum[1]), v_add(sum[2], sum[3]));
+}
+
 /* Mean and variance (times n) in two passes; the second corrects the rounding of the first mean. */
 static double center_group(int32_t n, const float *x, double *mean)
 {
-    vf sum[2] = {v_set(0), v_set(0)}, away = v_set(0), square[2] = {v_set(0), v_set(0)};
-    int32_t whole = n / (2 * NM_W) * (2 * NM_W);
-    for (int32_t j = 0; j < whole; j += 2 * NM_W)
-        for (int32_t i = 0; i < 2; i++)
+    vf sum[LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)},
+       square[LANES] = {sum[0], sum[0], sum[0], sum[0]};
+    int32_t whole = n / (LANES * NM_W) * (LANES * NM_W);
+    for (int32_t j = 0; j < whole; j += LANES * NM_W)
+        for (int32_t i = 0; i < LANES; i++)
             sum[i] = v_add(sum[i], v_load(x + j + i * NM_W));
     for (int32_t j = whole; j < n; j += NM_W)
         sum[0] = v_add(sum[0], v_load_upto(x + j, n - j));
-    float first = (float)(v_sum(v_add(sum[0], sum[1])) / n);
-    for (int32_t j = 0; j < whole; j += 2 * NM_W)
-        for (int32_t i = 0; i < 2; i++) {
+    float first = (float)(v_sum(join_lanes(sum)) / n);
+    vf away[LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)};
+    for (int32_t j = 0; j < whole; j += LANES * NM_W)
+        for (int32_t i = 0; i < LANES; i++) {
             vf d = v_sub(v_load(x + j + i * NM_W), v_set(first));
-            away = v_add(away, d);
+            away[i] = v_add(away[i], d);
             square[i] = v_fma(d, d, square[i]);
         }
     for (int32_t j = whole; j < n; j += NM_W) {
         vf d = v_first(v_sub(v_load_upto(x + j, n - j), v_set(first)), nm_at_most(n - j, NM_W));
-        away = v_add(away, d);
+        away[0] = v_add(away[0], d);
         square[0] = v_fma(d, d, square[0]);
     }
-    double off = v_sum(away);
+    double off = v_sum(join_lanes(away));
     *mean = (double)first + off / n;
-    return v_sum(v_add(square[0], square[1])) - off * off / n;
+    return v_sum(join_lanes(square)) - off * off / n;
 }
 
 static double sum_of_squares(int32_t n, const float *x)
 {
-    vf sum[2] = {v_set(0), v_set(0)};
-    int32_t whole = n / (2 * NM_W) * (2 * NM_W);
-    for (int32_t j = 0; j < whole; j += 2 * NM_W)
-        for (int32_t i = 0; i < 2; i++) {
+    vf sum[LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)};
+    int32_t whole = n / (LANES * NM_W) * (LANES * NM_W);
+    for (int32_t j = 0; j < whole; j += LANES * NM_W)
+        for (int32_t i = 0; i < LANES; i++) {
             vf value = v_load(x + j + i * NM_W);
             sum[i] = v_fma(value, value, sum[i]);
         }
@@ -57,7 +66,7 @@ static double sum_of_squares(int32_t n, const float *x)
         vf value = v_load_upto(x + j, n - j);
         sum[0] = v_fma(value, value, sum[0]);
     }
-    return v_sum(v_add(sum[0], sum[1]));
+    return v_sum(join_lanes(sum));
 }
 
 static double scale_of(const nm_token_norm *spec, int32_t n, double squares)
@@ -89,10 +98,12 @@ static void forward_group(const token_call *call, int32_t row, int32_t group)
     if (call->scale)
         call->scale[at] = (float)factor;
     vf shift = v_set((float)mean), scale = v_set((float)factor);
-    for (int32_t j = 0; j < n; j += NM_W) {
-        vf xhat = v_mul(v_sub(v_load_upto(x + j, n - j), shift), scale);
-        v_store_upto(y + j, n - j, v_fma(v_load(gain + j), xhat, v_load(bias + j)));
-    }
+#define STEP(j, count)                                                                                       \
+    v_store_upto(                                                                                            \
+        y + j, count,                                                                                        \
+        v_fma(v_load(gain + j), v_mul(v_sub(v_load_upto(x + j, count), shift), scale), v_load(bias + j)))
+    NM_COLUMNS(n, STEP);
+#undef STEP
 }
 
 static token_call prepare(const nm_token_norm *spec, nm_mat x)
@@ -147,52 +158,89 @@ static double projection_weight(const nm_token_norm *spec, int32_t n, const floa
 typedef struct group_grad {
     const float *x, *dy;
     float *dx;
-    float shift, scale, mean, projection;
+    vf shift, scale, mean, projection, sum_q, sum_q_xhat;
 } group_grad;
 
-static group_grad measure_grad(const token_call *call, int32_t row, int32_t first)
+NM_INLINE void measure_columns(const int rows, group_grad *g, const float *gain, int32_t j, int32_t count)
 {
-    int32_t n = call->width;
-    size_t at = (size_t)row * (size_t)call->spec->groups + (size_t)(first / n);
-    group_grad g = {.x = nm_row(call->x, row) + first,
-                    .dy = nm_row(call->dy, row) + first,
-                    .dx = nm_row(call->dx, row) + first,
-                    .shift = call->centered ? call->shift[at] : 0,
-                    .scale = call->scale[at]};
-    vf sum_q = v_set(0), sum_q_xhat = v_set(0);
-    for (int32_t j = 0; j < n; j += NM_W) {
-        vf q = v_mul(v_load(call->gain + first + j), v_load_upto(g.dy + j, n - j));
-        vf xhat = v_mul(v_sub(v_load_upto(g.x + j, n - j), v_set(g.shift)), v_set(g.scale));
-        sum_q = v_add(sum_q, q);
-        sum_q_xhat = v_fma(q, xhat, sum_q_xhat);
+    vf weight = v_load(gain + j);
+#pragma GCC unroll 4
+    for (int i = 0; i < rows; i++) {
+        vf q = v_mul(weight, v_load_upto(g[i].dy + j, count));
+        vf xhat = v_mul(v_sub(v_load_upto(g[i].x + j, count), g[i].shift), g[i].scale);
+        g[i].sum_q = v_add(g[i].sum_q, q);
+        g[i].sum_q_xhat = v_fma(q, xhat, g[i].sum_q_xhat);
     }
-    g.mean = call->centered ? (float)(v_sum(sum_q) / n) : 0;
-    g.projection = (float)(v_sum(sum_q_xhat) * projection_weight(call->spec, n, g.x));
-    return g;
 }
 
-/* sums: [gain, bias], each a padded vector; may be skipped. */
-NM_INLINE void push_groups(const int rows, const group_grad g[NM_NORM_QUAD], int32_t n, const float *gain,
-                           bool add, bool sums, double *gain_sums, double *bias_sums)
+/* The numbers of `rows` rows from `row` on, for the group that begins at column `first`. */
+NM_INLINE void measure_groups(const token_call *call, const int rows, int32_t row, int32_t first,
+                              group_grad *g)
 {
-    for (int32_t j = 0; j < n; j += NM_W) {
-        vf weight = v_load(gain + j), up_xhat = v_set(0), up_sum = v_set(0);
-        for (int i = 0; i < rows; i++) {
-            vf up = v_load_upto(g[i].dy + j, n - j);
-            vf xhat = v_mul(v_sub(v_load_upto(g[i].x + j, n - j), v_set(g[i].shift)), v_set(g[i].scale));
-            vf inner = v_sub(v_mul(weight, up), v_fma(xhat, v_set(g[i].projection), v_set(g[i].mean)));
-            vf down = v_mul(v_set(g[i].scale), inner);
-            if (add)
-                down = v_add(v_load_upto(g[i].dx + j, n - j), down);
-            v_store_upto(g[i].dx + j, n - j, down);
-            up_xhat = v_fma(up, xhat, up_xhat);
-            up_sum = v_add(up_sum, up);
-        }
-        if (sums) {
-            v_accumulate(gain_sums + j, up_xhat);
-            v_accumulate(bias_sums + j, up_sum);
-        }
+    const int32_t n = call->width;
+    const float *gain = call->gain + first;
+    for (int i = 0; i < rows; i++) {
+        size_t at = (size_t)(row + i) * (size_t)call->spec->groups + (size_t)(first / n);
+        g[i] = (group_grad){.x = nm_row(call->x, row + i) + first,
+                            .dy = nm_row(call->dy, row + i) + first,
+                            .dx = nm_row(call->dx, row + i) + first,
+                            .shift = v_set(call->centered ? call->shift[at] : 0),
+                            .scale = v_set(call->scale[at]),
+                            .sum_q = v_set(0),
+                            .sum_q_xhat = v_set(0)};
     }
+#define STEP(j, count) measure_columns(rows, g, gain, j, count)
+    NM_COLUMNS(n, STEP);
+#undef STEP
+    for (int i = 0; i < rows; i++) {
+        g[i].mean = v_set(call->centered ? (float)(v_sum(g[i].sum_q) / n) : 0);
+        g[i].projection = v_set((float)(v_sum(g[i].sum_q_xhat) * projection_weight(call->spec, n, g[i].x)));
+    }
+}
+
+NM_INLINE void push_columns(const int rows, const group_grad *g, const float *gain, const bool add,
+                            const bool sums, double *gain_sums, double *bias_sums, int32_t j, int32_t count)
+{
+    vf weight = v_load(gain + j), up_xhat = v_set(0), up_sum = v_set(0);
+#pragma GCC unroll 4
+    for (int i = 0; i < rows; i++) {
+        vf up = v_load_upto(g[i].dy + j, count);
+        vf xhat = v_mul(v_sub(v_load_upto(g[i].x + j, count), g[i].shift), g[i].scale);
+        vf inner = v_sub(v_mul(weight, up), v_fma(xhat, g[i].projection, g[i].mean));
+        vf down = v_mul(g[i].scale, inner);
+        if (add)
+            down = v_add(v_load_upto(g[i].dx + j, count), down);
+        v_store_upto(g[i].dx + j, count, down);
+        up_xhat = v_fma(up, xhat, up_xhat);
+        up_sum = v_add(up_sum, up);
+    }
+    if (sums) {
+        v_accumulate(gain_sums + j, up_xhat);
+        v_accumulate(bias_sums + j, up_sum);
+    }
+}
+
+/* dx of one group of `rows` rows; gain_sums and bias_sums begin at the group's columns and may be skipped */
+NM_INLINE void grad_groups(const token_call *call, const int rows, const bool add, const bool sums,
+                           int32_t row, int32_t first, double *gain_sums, double *bias_sums)
+{
+    const float *gain = call->gain + first;
+    group_grad g[NM_NORM_QUAD];
+    measure_groups(call, rows, row, first, g);
+#define STEP(j, count) push_columns(rows, g, gain, add, sums, gain_sums, bias_sums, j, count)
+    NM_COLUMNS(call->width, STEP);
+#undef STEP
+}
+
+static void grad_quad(const token_call *call, int32_t row, int32_t first, double *gain_sums,
+                      double *bias_sums)
+{
+    if (call->add && call->sums)
+        grad_groups(call, NM_NORM_QUAD, true, true, row, first, gain_sums, bias_sums);
+    else if (call->sums)
+        grad_groups(call, NM_NORM_QUAD, false, true, row, first, gain_sums, bias_sums);
+    else
+        grad_groups(call, NM_NORM_QUAD, call->add, false, row, first, gain_sums, bias_sums);
 }
 
 static void backward_block(const token_call *call, int32_t first_row, int32_t end_row, double *gain_sums,
@@ -201,20 +249,13 @@ static void backward_block(const token_call *call, int32_t first_row, int32_t en
     int32_t n = call->width;
     for (size_t j = 0; call->sums && j < nm_padded(call->x.cols); j++)
         gain_sums[j] = bias_sums[j] = 0;
-    for (int32_t row = first_row; row < end_row; row += NM_NORM_QUAD) {
-        int32_t rows = nm_at_most(end_row - row, NM_NORM_QUAD);
-        for (int32_t first = 0; first < call->x.cols; first += n) {
-            group_grad g[NM_NORM_QUAD];
-            for (int32_t i = 0; i < rows; i++)
-                g[i] = measure_grad(call, row + i, first);
-            if (rows == NM_NORM_QUAD)
-                push_groups(NM_NORM_QUAD, g, n, call->gain + first, call->add, call->sums, gain_sums + first,
-                            bias_sums + first);
-            else
-                push_groups(rows, g, n, call->gain + first, call->add, call->sums, gain_sums + first,
-                            bias_sums + first);
-        }
-    }
+    int32_t row = first_row;
+    for (; row + NM_NORM_QUAD <= end_row; row += NM_NORM_QUAD)
+        for (int32_t first = 0; first < call->x.cols; first += n)
+            grad_quad(call, row, first, gain_sums + first, bias_sums + first);
+    for (; row < end_row; row++)
+        for (int32_t first = 0; first < call->x.cols; first += n)
+            grad_groups(call, 1, call->add, call->sums, row, first, gain_sums + first, bias_sums + first);
 }
 
 /* to += sums over the blocks, in the order of the blocks; a parameter of length 1 gets the sum of all columns

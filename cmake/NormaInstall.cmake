@@ -1,0 +1,53 @@
+# What `make install` puts where: program, libraries, headers, recipes, manual pages, and the files by which another
+# build finds the library (pkg-config: norma; CMake: find_package(Norma), targets Norma::norma, Norma::shared).
+include(CMakePackageConfigHelpers)
+set(_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Norma)
+
+# The static library hands on what it stands on; the shared one has it inside.
+target_link_libraries(norma PUBLIC $<INSTALL_INTERFACE:OpenMP::OpenMP_C> $<INSTALL_INTERFACE:NormaBlas::NormaBlas>
+                      $<INSTALL_INTERFACE:PkgConfig::JANSSON> $<INSTALL_INTERFACE:PkgConfig::UTF8PROC>
+                      $<INSTALL_INTERFACE:PkgConfig::XXHASH> $<INSTALL_INTERFACE:m>)
+set_target_properties(norma_shared PROPERTIES EXPORT_NAME shared)
+
+# The BLAS was chosen for its threads (FindNormaBlas): the installed files keep to it, whatever the system's default.
+get_filename_component(_blas_dir ${NormaBlas_LIBRARY} DIRECTORY)
+get_filename_component(_blas_name ${NormaBlas_LIBRARY} NAME_WE)
+string(REGEX REPLACE "^lib" "" _blas_name ${_blas_name})
+set(_programs)
+if(TARGET norma_program)
+  set(_programs norma_program)
+endif()
+set_target_properties(norma_shared ${_programs} PROPERTIES INSTALL_RPATH ${_blas_dir})
+
+install(TARGETS norma norma_shared EXPORT NormaTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS ${_programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(DIRECTORY include/norma DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+if(EXISTS ${PROJECT_SOURCE_DIR}/recipes)
+  install(DIRECTORY recipes DESTINATION ${CMAKE_INSTALL_DATADIR}/norma FILES_MATCHING PATTERN "*.ini")
+endif()
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+install(EXPORT NormaTargets NAMESPACE Norma:: DESTINATION ${_package_dir})
+configure_package_config_file(cmake/NormaConfig.cmake.in ${PROJECT_BINARY_DIR}/NormaConfig.cmake
+                              INSTALL_DESTINATION ${_package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/NormaConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/NormaConfig.cmake ${PROJECT_BINARY_DIR}/NormaConfigVersion.cmake
+        cmake/FindNormaBlas.cmake DESTINATION ${_package_dir})
+
+# Prefix and folders stay relative to the file, so that an installed tree can be moved.
+file(RELATIVE_PATH _to_prefix /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
+configure_file(cmake/norma.pc.in ${PROJECT_BINARY_DIR}/norma.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/norma.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# The program writes its own manual pages, from the same tables as its help.
+if(TARGET norma_program AND NOT CMAKE_CROSSCOMPILING)
+  add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/man/norma.1
+                     COMMAND sh ${PROJECT_SOURCE_DIR}/scripts/manuals.sh $<TARGET_FILE:norma_program>
+                             ${PROJECT_BINARY_DIR}/man
+                     DEPENDS norma_program ${PROJECT_SOURCE_DIR}/scripts/manuals.sh
+                     COMMENT "Manual pages" VERBATIM)
+  add_custom_target(norma_manuals ALL DEPENDS ${PROJECT_BINARY_DIR}/man/norma.1)
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1
+          FILES_MATCHING PATTERN "*.1")
+endif()

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Every header compiles alone and twice: all of them as C, the public ones as C++ too where there is a C++ compiler.
+#     scripts/check_headers.sh SOURCE CC [FLAG...]
+# Prints the compiler's words for each that does not. Exit code: 0 all do, 1 some do not.
+set -uo pipefail
+source=$1
+shift
+compiler=("$@")
+cd "$source" || exit 1
+n_bad=0
+
+compiles() { # language, compiler and flags ...; the translation unit comes on stdin
+    local language=$1
+    shift
+    "$@" -x "$language" -Wall -Wextra -Wshadow -Werror -Iinclude -Isrc -fsyntax-only - 2>&1 | head -n 5 >&2
+}
+
+check() { # header, language, compiler and flags ...
+    local header=$1
+    shift
+    printf '#include "%s"\n#include "%s"\n' "$header" "$header" | compiles "$@" || {
+        echo "$header does not compile alone as ${1}" >&2
+        n_bad=$((n_bad + 1))
+    }
+}
+
+mapfile -t public < <(cd include && find norma -name '*.h' | LC_ALL=C sort)
+# vector_LEVEL.h are the inside of simd.h, which includes the one of its CPU level.
+mapfile -t private < <(cd src && find . -name '*.h' ! -path './backend/cpu/vector_*' | sed 's#^\./##' | LC_ALL=C sort)
+for header in "${public[@]}" "${private[@]}"; do
+    check "$header" c "${compiler[@]}" -std=c17 -D_GNU_SOURCE
+done
+# The C compiler's own C++ half is enough, but a bare system may lack it.
+if echo 'int main() {}' | compiles c++ "${compiler[0]}" 2>/dev/null; then
+    for header in "${public[@]}"; do
+        check "$header" c++ "${compiler[0]}" -std=c++17
+    done
+else
+    echo "${compiler[0]} knows no C++: the public headers were checked as C only"
+fi
+echo "${#public[@]} public and ${#private[@]} private headers, $n_bad bad"
+[ "$n_bad" -eq 0 ]

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Includes point one way: a folder of src/ includes private headers of itself and of folders above it in the list
+# below only, metric and report only of base and text, and public headers include public headers alone.
+#     scripts/check_includes.sh [SOURCE]
+# Prints one line per include that does not keep to it. Exit code: 0 none, 1 some.
+set -euo pipefail
+cd "${1:-$(dirname "$0")/..}"
+
+mapfile -t files < <(find src include/norma -name '*.[ch]' -o -name '*.inc' | LC_ALL=C sort)
+awk '
+    BEGIN {
+        n = split("base text data backend tape norm nn model train decode metric probe task report cli", order)
+        for (i = 1; i <= n; i++) rank[order[i]] = i
+    }
+    function complain(why) {
+        printf "%s:%d: %s includes %s: %s\n", FILENAME, FNR, folder, header, why
+        bad++
+    }
+    FNR == 1 { split(FILENAME, path, "/"); folder = path[1] == "src" ? path[2] : "include/norma" }
+    /^[ \t]*#[ \t]*include[ \t]*"/ {
+        header = $0
+        sub(/^[^"]*"/, "", header)
+        sub(/".*/, "", header)
+        split(header, part, "/")
+        from = header ~ /\// ? part[1] : folder
+        if (from == "norma" || from == folder) next
+        if (folder == "include/norma") complain("public headers include public headers only")
+        else if (!(folder in rank)) complain("the folder has no place in the order")
+        else if (!(from in rank)) complain("there is no such folder")
+        else if ((folder == "metric" || folder == "report") && from != "base" && from != "text")
+            complain(folder " stands on base and text alone")
+        else if (rank[from] > rank[folder]) complain("it lies below")
+    }
+    END { exit bad > 0 }' "${files[@]}"

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Installs a build into an empty folder, builds the examples against what lies there by pkg-config and by CMake, with
+# the shared and the static library, and runs them.
+#     scripts/check_install.sh BUILD
+# Ends with a line "N passed, N failed". Exit code: 0 all work, 1 some do not.
+set -uo pipefail
+source=$(cd "$(dirname "$0")/.." && pwd)
+build=$(cd "$1" && pwd) || exit 1
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+compiler=${CC:-cc}
+passed=0 failed=0
+
+check() { # name, command ...
+    local name=$1
+    shift
+    if "$@" >"$work/log" 2>&1; then
+        echo "passed: $name"
+        passed=$((passed + 1))
+    else
+        cat "$work/log" >&2
+        echo "FAILED: $name"
+        failed=$((failed + 1))
+    fi
+}
+
+with_pkg_config() { # example, "shared" or "static", program to write
+    local flags
+    if [ "$2" = shared ]; then
+        flags=$(pkg-config --cflags --libs norma) || return 1
+    else
+        flags=$(pkg-config --static --cflags --libs norma) || return 1
+        flags=${flags/-lnorma/-l:libnorma.a}
+    fi
+    # shellcheck disable=SC2086 # flags are words
+    "$compiler" -std=c17 -Wall "$1" -o "$3" $flags -Wl,-rpath,"$libdir" -lm && "$3"
+}
+
+with_cmake() { # example, target of the package
+    local folder
+    folder=$(mktemp -d "$work/cmake.XXXXXX") || return 1
+    cat >"$folder/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.18)
+project(example LANGUAGES C)
+find_package(Norma ${version%.*} REQUIRED)
+add_executable(example "$1")
+target_link_libraries(example PRIVATE $2 m)
+END
+    cmake -S "$folder" -B "$folder/build" -DCMAKE_C_COMPILER="$compiler" \
+        -DCMAKE_PREFIX_PATH="$work/moved" && cmake --build "$folder/build" && "$folder/build/example"
+}
+
+keeps_to_itself() { # no installed file looks for libraries in the build folder
+    ! readelf -d "$work"/moved/lib*/*.so "$work"/moved/lib*/*/*.so "$work"/moved/bin/* 2>/dev/null |
+        grep -E 'R(UN)?PATH' | grep -F "$build"
+}
+
+check "install" env DESTDIR="$work/stage" cmake --install "$build" --prefix /usr/local
+# An installed tree may be moved.
+mv "$work/stage/usr/local" "$work/moved"
+pc=$(find "$work/moved" -name norma.pc | head -n 1)
+export PKG_CONFIG_PATH=${pc%/*}
+libdir=$(pkg-config --variable=libdir norma)
+version=$(pkg-config --modversion norma)
+check "norma.pc" test -n "$version"
+check "no path of the build folder" keeps_to_itself
+if [ -x "$work/moved/bin/norma" ]; then
+    check "the program runs" "$work/moved/bin/norma" --version
+    check "manual pages" test -s "$work/moved/share/man/man1/norma.1"
+fi
+for example in "$source"/examples/*.c; do
+    [ -e "$example" ] || continue
+    name=$(basename "$example" .c)
+    check "$name, pkg-config, shared" with_pkg_config "$example" shared "$work/$name-shared"
+    check "$name, pkg-config, static" with_pkg_config "$example" static "$work/$name-static"
+    check "$name, CMake, shared" with_cmake "$example" Norma::shared
+    check "$name, CMake, static" with_cmake "$example" Norma::norma
+done
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

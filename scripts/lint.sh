@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Quick checks of the sources: formatting, include order, shell scripts, spelling; with --deep clang-tidy and cppcheck
+# too (minutes; needs build/compile_commands.json).
+#     scripts/lint.sh [--deep]
+# Ends with a line "N passed, N failed". Exit code: 0 no check failed, 1 some did.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+passed=0 failed=0
+
+check() { # name, command ...
+    local name=$1
+    shift
+    if "$@"; then
+        passed=$((passed + 1))
+    else
+        echo "lint: $name failed" >&2
+        failed=$((failed + 1))
+    fi
+}
+
+mapfile -t sources < <(git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
+mapfile -t scripts < <(git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
+mapfile -t texts < <(git ls-files --cached --others --exclude-standard '*.[ch]' '*.md' '*.sh' '*.pl' '*.cmake' '*.txt' '*.ini' Makefile |
+    grep -v '^tests/golden/cases/')
+
+check clang-format clang-format --dry-run -Werror "${sources[@]}"
+check "include order" scripts/check_includes.sh
+check shellcheck shellcheck "${scripts[@]}"
+check codespell codespell --ignore-words scripts/spelling.txt "${texts[@]}"
+if [ "${1:-}" = --deep ]; then
+    mapfile -t units < <(git ls-files 'src/*.c')
+    check clang-tidy clang-tidy -p build --quiet --warnings-as-errors='*' "${units[@]}"
+    check cppcheck cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,portability \
+        --suppress=missingIncludeSystem -Iinclude -Isrc src
+fi
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

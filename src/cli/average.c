@@ -1,0 +1,23 @@
+/* norma average: one model out of several, element by element. */
+#include "cli.h"
+#include "train/checkpoint.h"
+
+static int run(nm_cli *cli, int argc, char **argv)
+{
+    nm_error err = {0};
+    if (nm_cli_want(cli, argc, 2, 1 << 20, &err) != NM_OK ||
+        nm_checkpoint_average((const char *const *)(argv + 1), argc - 1, argv[0], &err) != NM_OK)
+        return nm_cli_fail(&err);
+    fprintf(stderr, "%s: average of %d model%s\n", argv[0], argc - 1, argc == 2 ? "" : "s");
+    return NM_OK;
+}
+
+const nm_command nm_command_average = {
+    .name = "average",
+    .summary = "average the weights of several models of one run",
+    .usage = "OUT.safetensors MODEL.safetensors ...",
+    .details =
+        "Every weight and running statistic of OUT is the mean over the models, which must have the same "
+        "tensors; counters, texts and options are those of the newest one.",
+    .run = run,
+};

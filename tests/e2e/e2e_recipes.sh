@@ -1,0 +1,106 @@
+#!/bin/bash
+# Every recipe: is read without complaint, trains an update when its sizes are made small, and every row of the
+# papers' tables has one. The recipes of the tables are what scripts/recipes.pl writes.
+set -euo pipefail
+# Some 150 runs of a moment each: what they sync had better not be a disk.
+folder=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+export OMP_NUM_THREADS=1
+
+fail() {
+    echo "e2e_recipes: $*" >&2
+    exit 1
+}
+
+# ---- the files are those of the tables ----
+
+names() {
+    local pair row
+    for pair in gl-en sk-en en-vi en-he ar-en; do
+        for row in table3-{1,2,3,4} table4-{nowarmup,invsqrt,valdecay,invsqrt-2x,valdecay-2x} \
+            table7-{rms,scale,fixed-g,fixed-g-valdecay,fixed-g-valdecay-2x}; do
+            echo "tears/$row-$pair"
+        done
+    done
+    printf 'tears/%s-en-vi\n' table2-{xavier,smallinit}-{post,pre}-{4k,8k,16k} table5-{post,pre}-{4,5,6}-layers
+    printf 'tears/%s-wmt\n' table6-{pre,post}-{ln,fix-scale}
+    printf 'pn/%s\n' table1-{iwslt,wmt}-{ln,bn,pnv,pn} table4-{bn,brn,mabn,ln,gn,pnv,pn} \
+        figure5-{ln,bn,pnv,pn}-{512,1k,2k,4k}
+    printf 'rbn/%s\n' {iwslt,wmt}-{post,pre}-{ln,bn,rbn,pn-only,pn-ls,brn,mabn}
+}
+
+names | sort >wanted
+(cd "$SOURCE/recipes" && ls tears/*.ini pn/*.ini rbn/*.ini) | sed 's/\.ini$//' | sort >present
+diff wanted present || fail "recipes and the rows of the tables differ"
+cp -r "$SOURCE/recipes/common" .
+if command -v perl >/dev/null; then
+    perl "$SOURCE/scripts/recipes.pl" made
+    for paper in tears pn rbn; do
+        diff -r "made/$paper" "$SOURCE/recipes/$paper" || fail "recipes/$paper is not what scripts/recipes.pl writes"
+    done
+fi
+
+# ---- they are read, they build a model and train ----
+
+for side in de en; do
+    for part in train valid test; do
+        printf '%s a b c\n' x y z u v w >"$part.$side"
+    done
+done
+for order in fairseq tears; do
+    "$NORMA" prepare --train train --valid valid --test test --source-lang de --target-lang en --bpe-merges 0 \
+        --tokenizer none --order $order --output data-$order --threads 1 2>prepare.log || fail "$(cat prepare.log)"
+done
+
+# A missing data folder is the first thing found wrong: the recipe itself is read.
+wants_data() {
+    local code=0
+    "$NORMA" train "$1" --run.folder run >out 2>err || code=$?
+    [ $code = 3 ] || fail "exit code $code instead of 3: train $1: $(cat err)"
+    [ "$(wc -l <err)" = 1 ] || fail "not one line: train $1: $(cat err)"
+    grep -q 'data/.*: No such file' err || fail "the missing folder is not named: train $1: $(cat err)"
+}
+
+# One update of its norms and schedule on a small model (16 heads: the most a recipe has).
+trains() {
+    local order=fairseq
+    case $1 in */tears/*) order=tears ;; esac
+    rm -rf run
+    "$NORMA" train "$1" --run.folder run --data.folder data-$order --data.max-length 32 --model.width 32 \
+        --model.ff 32 --model.encoder-layers 1 --model.decoder-layers 1 --model.max-positions 64 \
+        --train.max-tokens 32 --train.accumulate 2 --train.updates 1 --train.score false --device.threads 1 \
+        >out 2>err || fail "exit code $?: train $1: $(cat err)"
+    grep -q '^done: 1 updates' err || fail "no update: train $1: $(cat err)"
+}
+
+count=0
+for recipe in "$SOURCE"/recipes/*.ini "$SOURCE"/recipes/{tears,pn,rbn}/*.ini; do
+    head -n 1 "$recipe" | grep -q '^# ' || fail "$recipe does not begin with what it is"
+    grep -q '^# Data: ' "$recipe" || fail "$recipe does not name its data"
+    wants_data "$recipe"
+    trains "$recipe"
+    count=$((count + 1))
+done
+[ $count -ge 151 ] || fail "only $count recipes"
+
+# ---- settings that must reach the run (a row is more than a file that is read) ----
+
+# setting RECIPE SECTION KEY VALUE: as in the config.ini of a run
+setting() {
+    trains "$SOURCE/recipes/$1.ini"
+    sed -n "/^\[$2\]/,/^$/p" run/config.ini | grep -qx "$3 = $4 ; .*" || fail "$1: [$2] $3 is not $4"
+}
+setting tears/table2-xavier-post-16k-en-vi model init xavier-normal
+setting tears/table3-4-gl-en model dropout 0.4
+setting tears/table3-4-gl-en train validate_every 100
+setting tears/table7-fixed-g-valdecay-2x-ar-en schedule scale 2
+setting tears/table7-fixed-g-ar-en norm.scale trainable false
+setting tears/table5-post-5-layers-en-vi schedule lr 0.0003
+setting pn/table1-iwslt-bn norm.batch scaling layer
+setting pn/table1-wmt-pn norm.power scaling group
+setting rbn/iwslt-post-rbn norm.rbn lambda 60
+setting rbn/iwslt-pre-rbn schedule lr 0.0015
+setting rbn/iwslt-pre-pn-only norm.power scaling none
+setting rbn/wmt-pre-ln norm.layer unbiased true
+echo "e2e_recipes: $count recipes"

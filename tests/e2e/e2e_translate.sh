@@ -1,0 +1,159 @@
+#!/bin/bash
+# norma translate: a small model made here; lines in, lines out, whatever the batches; n-best, ensembles; and one clear
+# line with the right exit code for bad input.
+set -euo pipefail
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+
+fail() {
+    echo "e2e_translate: $*" >&2
+    exit 1
+}
+
+# Runs the program and wants this exit code and one line on stderr with this text.
+refuses() {
+    local code=$1 text=$2
+    shift 2
+    local got=0
+    "$NORMA" translate "$@" >out.bad 2>err || got=$?
+    [ "$got" = "$code" ] || fail "exit code $got instead of $code: translate $*: $(cat err)"
+    [ "$(wc -l <err)" = 1 ] || fail "not one line: $(cat err)"
+    grep -qF -- "$text" err || fail "'$text' is not in: $(cat err)"
+}
+
+# ---- a corpus: word for word, so that the model has something to learn ----
+from=(haus baum hund katze rot blau grün läuft springt singt)
+to=(house tree dog cat red blue green runs jumps sings)
+make_text() { # PREFIX SENTENCES SEED
+    local a b i j k seed=$3
+    for ((i = 0; i < $2; i++)); do
+        a='' b=''
+        for ((j = 0; j < 2 + i % 4; j++)); do
+            seed=$(((seed * 1103515245 + 12345) % 2147483648))
+            k=$((seed / 65536 % 10))
+            a+="${from[k]} " b+="${to[k]} "
+        done
+        echo "$a." >&3
+        echo "$b." >&4
+    done 3>"$1.de" 4>"$1.en"
+}
+make_text train 200 1
+make_text valid 8 2
+"$NORMA" prepare --train train --valid valid --source-lang de --target-lang en --output data --joint \
+    --tokenizer moses --bpe-merges 40 2>/dev/null
+"$NORMA" prepare --train train --valid valid --source-lang de --target-lang en --output other --joint \
+    --tokenizer none --bpe-merges 10 2>/dev/null
+cat >small.ini <<'X'
+[data]
+folder = data
+[model]
+width = 16
+ff = 32
+heads = 2
+encoder_layers = 1
+decoder_layers = 1
+max_positions = 64
+norm = power
+[train]
+updates = 12
+max_tokens = 200
+score = false
+[decode]
+beam = 3
+max_length_b = 8
+[device]
+threads = 1
+X
+"$NORMA" train small.ini --run.folder run --run.quiet 2>/dev/null
+"$NORMA" train small.ini --run.folder second --run.quiet --train.seed 2 2>/dev/null
+"$NORMA" train small.ini --run.folder foreign --run.quiet --data.folder other --train.updates 1 2>/dev/null
+
+# ---- lines in, lines out ----
+printf '%s\n' 'haus rot blau.' '' 'Der hund springt.' 'katze' 'grün läuft, baum singt rot blau haus.' '   ' \
+    'unbekanntes Wörtchen' >in
+"$NORMA" translate run <in >out 2>err
+[ ! -s err ] || fail "talk on stderr: $(cat err)"
+[ "$(wc -l <out)" = 7 ] || fail "7 lines in, $(wc -l <out) out"
+for line in 2 6; do
+    [ -z "$(sed -n ${line}p out)" ] || fail "an empty line got a translation: $(sed -n ${line}p out)"
+done
+[ -n "$(sed -n 1p out)" ] || fail "no translation"
+if grep -q '@@\|</s>\|<pad>' out; then fail "units in the text: $(cat out)"; fi
+
+# ---- batches, order, threads and file names change nothing ----
+"$NORMA" translate run/best.safetensors --batch-tokens 1 --input in --output again
+cmp out again || fail "another batch size, another translation"
+tac in | "$NORMA" translate run --threads 2 --batch-tokens 9 | tac >again
+cmp out again || fail "another order, another translation"
+printf '%s' "$(cat in)" | "$NORMA" translate run >again # the last line without an end
+cmp out again || fail "a missing line end changed something"
+sed 's/$/\r/' in | "$NORMA" translate run >again
+cmp out again || fail "carriage returns changed something"
+
+# ---- forms ----
+"$NORMA" translate run <valid.de --output-form words >prepared
+"$NORMA" translate run <data/valid.source.words --input-form words --output-form words >again
+cmp prepared again || fail "prepared words are translated differently"
+"$NORMA" translate run <valid.de --output-form units | sed 's/@@ //g; s/@@$//' >again
+cmp prepared again || fail "units and words differ"
+
+# ---- n-best ----
+"$NORMA" translate run --nbest 3 --beam 4 <in >best
+"$NORMA" translate run --nbest 1 --beam 4 <in >first
+awk -F ' \\|\\|\\| ' 'BEGIN { last = -1 }
+{
+    if (NF != 3) bad = "not three fields"
+    if ($1 == last && $3 + 0 > score + 0) bad = "not best first"
+    if ($1 != last && $1 != last + 1) bad = "numbers jump"
+    if ($1 != last) print $2
+    last = $1; score = $3; n[$1]++
+}
+END {
+    if (n[0] != 3 || n[1] != 1) bad = "wrong count"
+    if (bad) { print bad >"/dev/stderr"; exit 1 }
+}' best >again || fail "n-best: $(cat best)"
+cmp first again || fail "the first of the n best is not the translation"
+refuses 2 'decode.nbest = 4' run --nbest 4 --beam 2
+
+# ---- ensembles ----
+"$NORMA" translate run run <in >again
+cmp out again || fail "twice the same model is another model"
+"$NORMA" translate run second <in >mixed
+[ "$(wc -l <mixed)" = 7 ] || fail "the ensemble lost lines"
+refuses 5 'models 1 and 2 have different' run foreign
+
+# ---- lines that are too long are left out and counted ----
+{
+    head -n 1 in
+    printf 'haus %.0s' {1..100}
+    echo
+    head -c 2000000 /dev/zero | tr '\0' x
+    echo
+    head -n 1 in
+} >long
+"$NORMA" translate run <long >again 2>err
+[ "$(sed -n '1p' again)" = "$(sed -n '1p' out)" ] || fail "the line before a long one changed"
+[ "$(sed -n '4p' again)" = "$(sed -n '1p' out)" ] || fail "the line behind a long one changed"
+[ -z "$(sed -n '2p;3p' again)" ] || fail "a line too long was translated"
+grep -q '2 of 4 lines have more than 64 tokens' err || fail "long lines were not counted: $(cat err)"
+
+# ---- bad input ----
+printf 'haus\nbl\xffau\n' >broken
+refuses 4 'standard input:2' run <broken
+printf 'ha\0us\n' >zero
+refuses 4 'zero:1: not text: byte 0x00 at position 3' run --input zero
+refuses 2 'usage: norma translate'
+refuses 3 'nowhere' nowhere
+refuses 3 'nowhere' run --input nowhere
+refuses 2 'decode.beam' run --beam 0
+refuses 2 'unknown option' run --beams 2
+head -c 3000 run/best.safetensors >cut.safetensors
+refuses 4 'cut.safetensors' cut.safetensors <in
+: >empty
+"$NORMA" translate run <empty >again
+[ ! -s again ] || fail "output for no input"
+if [ -w /dev/full ]; then
+    refuses 3 'No space left' run --input in --output /dev/full
+fi
+echo "e2e_translate: passed"

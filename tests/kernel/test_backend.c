@@ -1,0 +1,157 @@
+/* Backends as such: creation and refusal, memory, the dry run, and that fenced memory is closed to the host. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "norma/backend.h"
+
+static nm_backend *create(nm_backend_options options)
+{
+    nm_error err;
+    nm_backend *backend;
+    if (nm_backend_create(&backend, &options, &err) != NM_OK)
+        fail_msg("%s", err.text);
+    return backend;
+}
+
+static void *take(nm_backend *backend, size_t bytes)
+{
+    nm_error err;
+    void *memory;
+    if (nm_backend_take(backend, bytes, &memory, &err) != NM_OK)
+        fail_msg("%s", err.text);
+    return memory;
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    static const struct {
+        nm_backend_options options;
+        nm_status status;
+    } cases[] = {
+        {{.name = "gpu"}, NM_USAGE},
+        {{.name = NULL}, NM_USAGE},
+        {{.name = "ref", .threads = -1}, NM_USAGE},
+        {{.name = "cpu", .fenced = true}, NM_UNSUPPORTED},
+        {{.name = "cpu", .dtype = NM_F64}, NM_UNSUPPORTED},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        nm_error err = {0};
+        nm_backend *backend = (nm_backend *)&err;
+        assert_int_equal(nm_backend_create(&backend, &cases[i].options, &err), cases[i].status);
+        assert_null(backend);
+        assert_true(err.text[0] != 0);
+    }
+    nm_backend_free(NULL);
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    nm_backend *backend = create((nm_backend_options){.name = "ref"});
+    char *a = take(backend, 1000), *empty = take(backend, 0);
+    char *large = take(backend, (size_t)1 << 36); /* far more than there is: only what is touched counts */
+    assert_true((uintptr_t)a % 64 == 0 && (uintptr_t)large % 64 == 0 && empty != a);
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(a[i], 0);
+    large[(size_t)1 << 35] = 1;
+    nm_backend_give(backend, a);
+    nm_backend_give(backend, empty);
+    nm_backend_give(backend, NULL);
+    nm_error err;
+    void *none;
+    assert_int_equal(nm_backend_take(backend, SIZE_MAX / 2, &none, &err), NM_MEMORY);
+    assert_null(none);
+    nm_backend_free(backend); /* and `large` with it */
+}
+
+static void test_plan(void **state)
+{
+    (void)state;
+    nm_backend *backend = create((nm_backend_options){.name = "ref"});
+    float *x = take(backend, 4 * sizeof *x), host[4] = {1, 2, 3, 4};
+    double dot = 5;
+    backend->k.upload(backend, x, host, sizeof host);
+    nm_backend_plan(backend, true);
+    assert_true(backend->planning);
+    backend->k.zero(backend, x, sizeof host);
+    backend->k.gemm(backend, false, false, 1, nm_mat_of(NULL, 9, 9), nm_mat_of(NULL, 1, 1), 1,
+                    nm_mat_of(NULL, 2, 2));
+    backend->k.download(backend, host, x, sizeof host);
+    backend->k.dot(backend, 4, x, x, &dot);
+    assert_true(host[0] == 0 && host[3] == 0 && dot == 0);
+    nm_backend_plan(backend, false);
+    assert_false(backend->planning);
+    backend->k.download(backend, host, x, sizeof host);
+    assert_true(host[0] == 1 && host[3] == 4);
+    nm_backend_free(backend);
+}
+
+/* What a child process dies of that reads (or writes) one number of device memory. */
+static int death_by_touching(volatile float *memory, bool write)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        if (write)
+            memory[1] = 1;
+        _exit(memory[0] > 0);
+    }
+    int result;
+    assert_true(child > 0 && waitpid(child, &result, 0) == child);
+    return WIFSIGNALED(result) ? WTERMSIG(result) : 0;
+}
+
+static void test_fence(void **state)
+{
+    (void)state;
+    nm_backend *open = create((nm_backend_options){.name = "ref"});
+    nm_backend *fenced = create((nm_backend_options){.name = "ref", .fenced = true});
+    float *free_memory = take(open, 64), *memory = take(fenced, 64), host[2] = {3, 4};
+    assert_int_equal(death_by_touching(free_memory, true), 0);
+    assert_int_equal(death_by_touching(memory, false), SIGSEGV);
+    fenced->k.upload(fenced, memory, host, sizeof host);
+    fenced->k.scale(fenced, 2, nm_mat_of(memory, 1, 2), nm_mat_of(memory, 1, 2));
+    fenced->k.download(fenced, host, memory, sizeof host);
+    assert_true(host[0] == 6 && host[1] == 8);
+    assert_int_equal(death_by_touching(memory, false), SIGSEGV);
+    assert_int_equal(death_by_touching(memory, true), SIGSEGV);
+    nm_backend_free(open);
+    nm_backend_free(fenced);
+}
+
+static void test_describe(void **state)
+{
+    (void)state;
+    char text[200], tiny[8];
+    nm_backend *ref = create((nm_backend_options){.name = "ref", .dtype = NM_F64, .threads = 5});
+    nm_backend *cpu = create((nm_backend_options){.name = "cpu", .isa = "base", .threads = 3});
+    nm_backend_describe(ref, text, sizeof text);
+    assert_true(strstr(text, "ref") && strstr(text, "float64") && strstr(text, "1 thread"));
+    assert_string_equal(nm_backend_warning(ref), "");
+    nm_backend_describe(cpu, text, sizeof text);
+    assert_true(strstr(text, "cpu") && strstr(text, "float32") && strstr(text, "base") &&
+                strstr(text, "3 threads"));
+    assert_non_null(nm_backend_warning(cpu));
+    nm_backend_describe(cpu, tiny, sizeof tiny);
+    assert_int_equal(strlen(tiny), sizeof tiny - 1);
+    nm_backend_free(ref);
+    nm_backend_free(cpu);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refusals), cmocka_unit_test(test_memory),
+                                       cmocka_unit_test(test_plan), cmocka_unit_test(test_fence),
+                                       cmocka_unit_test(test_describe)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,329 @@
+/* The backward kernels of `ref` in double against central differences of their forward kernels. The objective is
+ * sum(weights * y), and every element of every input is moved. Memory of `ref` is host memory, so plain arrays do. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "norma/backend.h"
+
+enum { ROWS = 6, WIDTH = 8, OUT = 5, MAX_INPUTS = 4, MAX_ELEMENTS = 64 };
+
+static const double STEP = 1e-5, TOLERANCE = 1e-6;
+
+typedef struct grad_case {
+    nm_backend *b;
+    int variant;
+    int n[MAX_INPUTS], n_out; /* elements of inputs (0: none) and of y */
+    double in[MAX_INPUTS][MAX_ELEMENTS], grad[MAX_INPUTS][MAX_ELEMENTS];
+    double y[MAX_ELEMENTS], dy[MAX_ELEMENTS];
+    double saved[2][MAX_ELEMENTS]; /* what forward keeps for backward */
+} grad_case;
+
+typedef void grad_step(grad_case *c);
+
+static void fill(double *to, int n, uint32_t site)
+{
+    for (int i = 0; i < n; i++) {
+        nm_random_words words = nm_random4(11, NM_RANDOM_TEST, site, 0, (uint64_t)i);
+        to[i] = nm_random_normal(words.w[0], words.w[1]);
+    }
+}
+
+static double objective(grad_case *c, grad_step *forward)
+{
+    double sum = 0;
+    forward(c);
+    for (int i = 0; i < c->n_out; i++)
+        sum += c->dy[i] * c->y[i];
+    return sum;
+}
+
+/* c holds the sizes and the variant. */
+static void check_case(const char *name, grad_case *c, grad_step *forward, grad_step *backward)
+{
+    const nm_backend_options options = {.name = "ref", .dtype = NM_F64};
+    nm_error err;
+    assert_int_equal(nm_backend_create(&c->b, &options, &err), NM_OK);
+    for (int k = 0; k < MAX_INPUTS; k++)
+        fill(c->in[k], c->n[k], (uint32_t)k);
+    fill(c->dy, c->n_out, MAX_INPUTS);
+    forward(c);
+    backward(c);
+    for (int k = 0; k < MAX_INPUTS; k++)
+        for (int i = 0; i < c->n[k]; i++) {
+            double here = c->in[k][i];
+            c->in[k][i] = here + STEP;
+            double above = objective(c, forward);
+            c->in[k][i] = here - STEP;
+            double below = objective(c, forward), slope = (above - below) / (2 * STEP);
+            c->in[k][i] = here;
+            if (!(fabs(slope - c->grad[k][i]) <= TOLERANCE * (1 + fabs(slope))))
+                fail_msg("%s, variant %d: gradient of input %d, element %d is %.12g, differences give %.12g",
+                         name, c->variant, k, i, c->grad[k][i], slope);
+        }
+    nm_backend_free(c->b);
+}
+
+static const nm_dropout half = {0.5, 3, 4, 5};
+
+/* --- linear: x, weight, bias; variants: dropout, relu, both --- */
+
+static nm_act act_of(const grad_case *c)
+{
+    return c->variant & 1 ? NM_ACT_RELU : NM_ACT_NONE;
+}
+
+static const nm_dropout *drop_of(const grad_case *c)
+{
+    return c->variant & 2 ? &half : NULL;
+}
+
+static void linear_forward(grad_case *c)
+{
+    c->b->k.linear(c->b, nm_mat_of(c->in[0], ROWS, WIDTH), nm_mat_of(c->in[1], OUT, WIDTH), c->in[2],
+                   act_of(c), drop_of(c), nm_mat_of(c->y, ROWS, OUT));
+}
+
+static void linear_backward(grad_case *c)
+{
+    nm_mat dz = nm_mat_of(c->saved[0], ROWS, OUT), x = nm_mat_of(c->in[0], ROWS, WIDTH);
+    c->b->k.act_grad(c->b, act_of(c), drop_of(c), nm_mat_of(c->y, ROWS, OUT), nm_mat_of(c->dy, ROWS, OUT),
+                     dz);
+    c->b->k.linear_grad_input(c->b, dz, nm_mat_of(c->in[1], OUT, WIDTH), false,
+                              nm_mat_of(c->grad[0], ROWS, WIDTH));
+    c->b->k.linear_grad_weight(c->b, dz, x, nm_mat_of(c->grad[1], OUT, WIDTH), c->grad[2]);
+}
+
+static void test_linear(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 4; variant++) {
+        grad_case c = {.variant = variant, .n = {ROWS * WIDTH, OUT * WIDTH, OUT}, .n_out = ROWS * OUT};
+        check_case("linear", &c, linear_forward, linear_backward);
+    }
+}
+
+/* --- dropout-add: x, f --- */
+
+static void add_dropout_forward(grad_case *c)
+{
+    c->b->k.add_dropout(c->b, nm_mat_of(c->in[0], ROWS, WIDTH), nm_mat_of(c->in[1], ROWS, WIDTH), &half,
+                        nm_mat_of(c->y, ROWS, WIDTH));
+}
+
+static void add_dropout_backward(grad_case *c)
+{
+    nm_mat dy = nm_mat_of(c->dy, ROWS, WIDTH);
+    c->b->k.add(c->b, 1, dy, nm_mat_of(c->grad[0], ROWS, WIDTH));
+    c->b->k.dropout(c->b, dy, &half, true, nm_mat_of(c->grad[1], ROWS, WIDTH));
+}
+
+/* --- embedding: table; a word may come twice --- */
+
+static const int32_t ids[ROWS] = {3, 0, 3, 4, 1, 3}, places[ROWS] = {0, 1, 2, 0, 1, 2};
+
+static void embed_forward(grad_case *c)
+{
+    c->b->k.embed(c->b, ids, places, 1.75, nm_mat_of(c->in[0], OUT, WIDTH), nm_mat_of(c->in[1], 3, WIDTH),
+                  &half, nm_mat_of(c->y, ROWS, WIDTH));
+}
+
+static void embed_backward(grad_case *c)
+{
+    nm_mat dy = nm_mat_of(c->dy, ROWS, WIDTH);
+    c->b->k.embed_grad(c->b, ids, 1.75, dy, &half, nm_mat_of(c->grad[0], OUT, WIDTH));
+    c->b->k.embed_grad(c->b, places, 1, dy, &half, nm_mat_of(c->grad[1], 3, WIDTH));
+}
+
+static void test_elementwise(void **state)
+{
+    (void)state;
+    grad_case sum = {.n = {ROWS * WIDTH, ROWS * WIDTH}, .n_out = ROWS * WIDTH};
+    check_case("add_dropout", &sum, add_dropout_forward, add_dropout_backward);
+    grad_case embed = {.n = {OUT * WIDTH, 3 * WIDTH}, .n_out = ROWS * WIDTH};
+    check_case("embed", &embed, embed_forward, embed_backward);
+}
+
+/* --- attention: q of 4 + 2 tokens, k and v of 5 + 3; variants: causal, dropout, both --- */
+
+static const int32_t q_offsets[] = {0, 4, ROWS}, k_offsets[] = {0, 5, WIDTH};
+static const nm_packing q_packing = {2, ROWS, 4, q_offsets, q_offsets};
+static const nm_packing k_packing = {2, WIDTH, 5, k_offsets, k_offsets};
+enum { HEADS = 2, KEYS = WIDTH };
+
+static void attention_forward(grad_case *c)
+{
+    c->b->k.attention(c->b, nm_mat_of(c->in[0], ROWS, WIDTH), nm_mat_of(c->in[1], KEYS, WIDTH),
+                      nm_mat_of(c->in[2], KEYS, WIDTH), &q_packing, &k_packing, HEADS, c->variant & 1, 0.6,
+                      drop_of(c), nm_mat_of(c->y, ROWS, WIDTH), c->saved[0]);
+}
+
+static void attention_backward(grad_case *c)
+{
+    c->b->k.attention_grad(c->b, nm_mat_of(c->in[0], ROWS, WIDTH), nm_mat_of(c->in[1], KEYS, WIDTH),
+                           nm_mat_of(c->in[2], KEYS, WIDTH), &q_packing, &k_packing, HEADS, c->variant & 1,
+                           0.6, drop_of(c), nm_mat_of(c->y, ROWS, WIDTH), c->saved[0],
+                           nm_mat_of(c->dy, ROWS, WIDTH), nm_mat_of(c->grad[0], ROWS, WIDTH),
+                           nm_mat_of(c->grad[1], KEYS, WIDTH), nm_mat_of(c->grad[2], KEYS, WIDTH));
+}
+
+static void test_attention(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 4; variant++) {
+        grad_case c = {
+            .variant = variant, .n = {ROWS * WIDTH, KEYS * WIDTH, KEYS * WIDTH}, .n_out = ROWS * WIDTH};
+        check_case("attention", &c, attention_forward, attention_backward);
+    }
+}
+
+/* --- loss: hidden, weight, bias; variants: the other smoothing, a word not allowed --- */
+
+static void loss_call(grad_case *c, bool gradients)
+{
+    static const int32_t targets[ROWS] = {0, 3, 3, 2, 0, 4};
+    static const uint8_t allowed[OUT] = {1, 0, 1, 1, 1};
+    nm_softmax_loss loss = {.hidden = nm_mat_of(c->in[0], ROWS, WIDTH),
+                            .weight = nm_mat_of(c->in[1], OUT, WIDTH),
+                            .bias = c->in[2],
+                            .targets = targets,
+                            .allowed = c->variant & 2 ? allowed : NULL,
+                            .smoothing = c->variant & 1 ? NM_SMOOTH_OTHERS : NM_SMOOTH_UNIFORM,
+                            .eps = 0.2,
+                            .grad_scale = c->dy[0],
+                            .sums = c->saved[0]};
+    if (gradients) {
+        loss.d_hidden = c->grad[0];
+        loss.d_weight = c->grad[1];
+        loss.d_bias = c->grad[2];
+    }
+    c->b->k.softmax_loss(c->b, &loss);
+    c->y[0] = c->saved[0][0];
+}
+
+static void loss_forward(grad_case *c)
+{
+    loss_call(c, false);
+}
+
+static void loss_backward(grad_case *c)
+{
+    loss_call(c, true);
+}
+
+static void test_loss(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 4; variant++) {
+        grad_case c = {.variant = variant, .n = {ROWS * WIDTH, OUT * WIDTH, OUT}, .n_out = 1};
+        check_case("softmax_loss", &c, loss_forward, loss_backward);
+    }
+}
+
+/* --- norms per token: x, gain, bias; variants: form, then groups and the number of gains --- */
+
+static nm_token_norm token_spec(const grad_case *c)
+{
+    bool single = c->variant >= 10;
+    return (nm_token_norm){(nm_token_form)(c->variant % 5), c->variant / 5 % 2 ? 2 : 1, 0.3,
+                           single ? 1 : WIDTH, single ? 1 : WIDTH};
+}
+
+static void token_forward(grad_case *c)
+{
+    nm_token_norm spec = token_spec(c);
+    c->b->k.token_norm(c->b, &spec, nm_mat_of(c->in[0], ROWS, WIDTH), c->in[1], c->in[2],
+                       nm_mat_of(c->y, ROWS, WIDTH), c->saved[0], c->saved[1]);
+}
+
+static void token_backward(grad_case *c)
+{
+    nm_token_norm spec = token_spec(c);
+    c->b->k.token_norm_grad(c->b, &spec, nm_mat_of(c->dy, ROWS, WIDTH), nm_mat_of(c->in[0], ROWS, WIDTH),
+                            c->in[1], c->saved[0], c->saved[1], true, nm_mat_of(c->grad[0], ROWS, WIDTH),
+                            c->grad[1], c->grad[2]);
+}
+
+static void test_token_norm(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 20; variant++) {
+        int n = variant >= 10 ? 1 : WIDTH;
+        grad_case c = {.variant = variant, .n = {ROWS * WIDTH, n, n}, .n_out = ROWS * WIDTH};
+        check_case("token_norm", &c, token_forward, token_backward);
+    }
+}
+
+/* --- norms per feature: x, gain, bias; the batch's own statistics or (variant 3 and up) fixed ones; groups 0, 1, 2.
+ * With batch statistics dh = a (dy - mean(dy) - z mean(dy z)), a = gain * scale (Ioffe and Szegedy 2015). --- */
+
+typedef struct feature_stats {
+    double shift[WIDTH], scale[WIDTH], row_scale[2 * ROWS];
+} feature_stats;
+
+static void feature_measure(grad_case *c, feature_stats *stats, const nm_feature_norm *spec)
+{
+    double square[WIDTH];
+    c->b->k.feature_moments(c->b, spec, nm_mat_of(c->in[0], ROWS, WIDTH), stats->row_scale, stats->shift,
+                            stats->shift, square);
+    c->b->k.vec(c->b, NM_VEC_RSQRT, WIDTH, stats->scale, square, NULL, NULL, 0.1, 0);
+    for (int i = 0; i < WIDTH && c->variant >= 3; i++) {
+        stats->shift[i] = 0.1 * i;
+        stats->scale[i] = 1 - 0.05 * i;
+    }
+}
+
+static nm_feature_norm feature_spec(const grad_case *c)
+{
+    return (nm_feature_norm){c->variant % 3, 0.2, false};
+}
+
+static void feature_forward(grad_case *c)
+{
+    nm_feature_norm spec = feature_spec(c);
+    feature_stats stats;
+    feature_measure(c, &stats, &spec);
+    c->b->k.feature_norm(c->b, &spec, nm_mat_of(c->in[0], ROWS, WIDTH), stats.row_scale, stats.shift,
+                         stats.scale, c->in[1], c->in[2], nm_mat_of(c->y, ROWS, WIDTH), NULL);
+}
+
+static void feature_backward(grad_case *c)
+{
+    nm_feature_norm spec = feature_spec(c);
+    feature_stats stats;
+    double a[WIDTH], c0[WIDTH], c1[WIDTH];
+    feature_measure(c, &stats, &spec);
+    nm_mat dy = nm_mat_of(c->dy, ROWS, WIDTH), x = nm_mat_of(c->in[0], ROWS, WIDTH), none = {NULL, 0, 0, 0};
+    c->b->k.feature_norm_grad(c->b, &spec, dy, x, stats.row_scale, stats.shift, stats.scale, NULL, NULL, NULL,
+                              false, none, c->grad[2], c->grad[1]);
+    double share = c->variant >= 3 ? 0 : -1.0 / ROWS;
+    c->b->k.vec(c->b, NM_VEC_MUL, WIDTH, a, c->in[1], stats.scale, NULL, 1, 0);
+    c->b->k.vec(c->b, NM_VEC_MUL, WIDTH, c0, a, c->grad[2], NULL, share, 0);
+    c->b->k.vec(c->b, NM_VEC_MUL, WIDTH, c1, a, c->grad[1], NULL, share, 0);
+    c->b->k.feature_norm_grad(c->b, &spec, dy, x, stats.row_scale, stats.shift, stats.scale, a, c0, c1, true,
+                              nm_mat_of(c->grad[0], ROWS, WIDTH), NULL, NULL);
+}
+
+static void test_feature_norm(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 6; variant++) {
+        grad_case c = {.variant = variant, .n = {ROWS * WIDTH, WIDTH, WIDTH}, .n_out = ROWS * WIDTH};
+        check_case("feature_norm", &c, feature_forward, feature_backward);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_linear),     cmocka_unit_test(test_elementwise),
+        cmocka_unit_test(test_attention),  cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_token_norm), cmocka_unit_test(test_feature_norm)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
