@@ -480,7 +480,7 @@ nm_status nm_options_read_text(nm_options *options, const char *name, const char
 nm_status nm_options_read_saved(nm_options *options, const char *name, const char *text, nm_error *err)
 {
     options->pass_over_unknown = true;
-    nm_status status = read_text(options, name, text, 0, err);
+    nm_status status = read_text(options, name, text, NO_INCLUDES, err);
     options->pass_over_unknown = false;
     return status;
 }

@@ -190,6 +190,17 @@ nm_status nm_loaded_options(const char *path, nm_options **options, const nm_tas
     return status;
 }
 
+static nm_status build_loaded(nm_loaded *loaded, const char *file_path, nm_backend *backend, nm_error *err)
+{
+    nm_task *task = &loaded->task;
+    nm_model_sizes sizes = task->type->sizes(task);
+    nm_status status =
+        nm_model_create(&loaded->model, task->type->model, backend, loaded->options, &sizes, false, err);
+    if (status == NM_OK && task->type->prepare_model)
+        status = task->type->prepare_model(task, loaded->model, err);
+    return status == NM_OK ? NM_OK : nm_while(err, "%s", file_path);
+}
+
 nm_status nm_loaded_open(nm_loaded *loaded, const char *file_path, const nm_task_type *task,
                          nm_options *options, nm_backend *backend, nm_error *err)
 {
@@ -200,20 +211,14 @@ nm_status nm_loaded_open(nm_loaded *loaded, const char *file_path, const nm_task
     if (status == NM_OK) {
         status = task->open_model(&opened, file, err);
         loaded->task = opened; /* also when it failed: to be closed */
-        if (status == NM_OK) {
-            nm_model_sizes sizes = task->sizes(&opened);
-            status = nm_model_create(&loaded->model, task->model, backend, options, &sizes, false, err);
-        }
-        if (status == NM_OK && task->prepare_model)
-            status = task->prepare_model(&loaded->task, loaded->model, err);
+        if (status == NM_OK)
+            status = build_loaded(loaded, file_path, backend, err);
         if (status == NM_OK)
             status = nm_checkpoint_load(file, loaded->model, err);
         nm_safetensors_close(file);
     }
-    if (status != NM_OK) {
+    if (status != NM_OK)
         nm_loaded_close(loaded);
-        nm_while(err, "%s", file_path);
-    }
     return status;
 }
 
