@@ -10,7 +10,6 @@
 #include <xxhash.h>
 
 #include "base/file.h"
-#include "decode/decode.h"
 #include "text/words.h"
 #include "train/trainer_private.h"
 
@@ -63,7 +62,8 @@ void nm_trainer_options_add(nm_options *options, const nm_task_type *task)
     nm_options_add(options, "train", nm_train_options, NULL, sizeof(nm_train_config));
     nm_options_add(options, "optim", nm_optim_options, NULL, sizeof(nm_optim_config));
     nm_options_add(options, "schedule", nm_schedule_options, NULL, sizeof(nm_schedule_config));
-    nm_decode_options_add(options);
+    if (task->more_options)
+        task->more_options(options);
     nm_options_add(options, "device", nm_device_options, NULL, sizeof(nm_device_config));
 }
 
@@ -431,6 +431,13 @@ nm_status nm_trainer_run(nm_trainer *trainer, nm_error *err)
     if (validates && trainer->state.checked_update != trainer->state.update)
         NM_TRY(check(trainer, err));
     return nm_trainer_save(trainer, err);
+}
+
+void nm_task_score_release(nm_task_score *score)
+{
+    free(score->samples);
+    free((void *)(uintptr_t)score->counts.values);
+    *score = (nm_task_score){0};
 }
 
 /* ---- looking in ---- */
