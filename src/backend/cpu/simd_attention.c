@@ -333,40 +333,44 @@ static int32_t longest(const nm_packing *packing)
     return most;
 }
 
-static pair pair_at(const attention *call, int32_t i)
-{
-    const int32_t *q = call->q_packing->offsets + i / call->heads,
-                  *k = call->k_packing->offsets + i / call->heads;
-    return (pair){i % call->heads, q[0], q[1] - q[0], k[0], k[1] - k[0]};
-}
-
-static void prefetch_rows(nm_mat m, int32_t row, int32_t n, int32_t head, int32_t width)
+/* Columns of some heads, in the order of memory: heads one by one would read it in strips too far apart for the
+ * processor's own guesses. */
+static void prefetch_rows(nm_mat m, int32_t row, int32_t n, int32_t col, int32_t cols)
 {
     for (int32_t i = 0; m.data && i < n; i++)
-        for (int32_t j = 0; j < width; j += 16)
-            __builtin_prefetch(head_rows(m, row + i, head, width) + j);
+        for (int32_t j = 0; j < cols; j += 16)
+            __builtin_prefetch(nm_row(m, row + i) + col + j, 0, 2);
 }
 
-/* The next pair's rows, while this one is being worked on: a head's columns lie too far apart for the processor's own
- * guesses. */
-static void prefetch_pair(const attention *call, int32_t i)
+/* Heads first .. first + n - 1 of one sequence, done by one thread. */
+static void run_heads(const attention *call, const room *r, int32_t sequence, int32_t first, int32_t n,
+                      bool backward)
 {
-    if (i >= call->q_packing->n_seqs * call->heads)
-        return;
-    pair at = pair_at(call, i);
-    prefetch_rows(call->q, at.q0, nm_at_most(at.m, QUERIES), at.head, call->width);
-    prefetch_rows(call->k, at.k0, nm_at_most(at.n, QUERIES), at.head, call->width);
-    prefetch_rows(call->v, at.k0, nm_at_most(at.n, QUERIES), at.head, call->v_width);
-    prefetch_rows(call->dout, at.q0, nm_at_most(at.m, QUERIES), at.head, call->v_width);
-    if (call->dout.data)
-        prefetch_rows(call->out, at.q0, nm_at_most(at.m, QUERIES), at.head, call->v_width);
+    const int32_t *q = call->q_packing->offsets + sequence, *k = call->k_packing->offsets + sequence;
+    pair at = {first, q[0], q[1] - q[0], k[0], k[1] - k[0]};
+    int32_t width = call->width, v_width = call->v_width, rows = nm_at_most(at.m, QUERIES);
+    prefetch_rows(call->k, at.k0, nm_at_most(at.n, QUERIES), first * width, n * width);
+    prefetch_rows(call->q, at.q0, rows, first * width, n * width);
+    prefetch_rows(call->v, at.k0, nm_at_most(at.n, QUERIES), first * v_width, n * v_width);
+    if (backward) {
+        prefetch_rows(call->dout, at.q0, rows, first * v_width, n * v_width);
+        prefetch_rows(call->out, at.q0, rows, first * v_width, n * v_width);
+    }
+    for (; at.head < first + n; at.head++) {
+        if (backward)
+            backward_pair(call, &at, r);
+        else
+            forward_pair(call, &at, r);
+    }
 }
 
 static void run_pairs(nm_backend *b, const attention *call, bool backward)
 {
-    int32_t keys = longest(call->k_packing), n_pairs = call->q_packing->n_seqs * call->heads;
+    int32_t keys = longest(call->k_packing), n_seqs = call->q_packing->n_seqs;
     int32_t threads = nm_threads_for(b, (size_t)call->q.rows * (size_t)call->q.cols);
-    int32_t stretch = nm_at_most(n_pairs / (8 * threads) + 1, 8);
+    /* A sequence is split by heads only where there are few sequences. */
+    int32_t split = n_seqs ? nm_at_most(nm_pieces(8 * threads, n_seqs), call->heads) : 1;
+    int32_t part = nm_pieces(call->heads, split);
     room sizes;
     size_t floats = room_floats(call, keys, backward, NULL, &sizes);
     float *base = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * floats * sizeof(float));
@@ -374,14 +378,10 @@ static void run_pairs(nm_backend *b, const attention *call, bool backward)
     {
         room mine;
         room_floats(call, keys, backward, base + (size_t)omp_get_thread_num() * floats, &mine);
-#pragma omp for schedule(dynamic, stretch)
-        for (int32_t i = 0; i < n_pairs; i++) {
-            pair at = pair_at(call, i);
-            prefetch_pair(call, i + 1);
-            if (backward)
-                backward_pair(call, &at, &mine);
-            else
-                forward_pair(call, &at, &mine);
+#pragma omp for schedule(dynamic, 1)
+        for (int32_t i = 0; i < n_seqs * split; i++) {
+            int32_t first = i % split * part;
+            run_heads(call, &mine, i / split, first, nm_at_most(call->heads - first, part), backward);
         }
     }
 }
