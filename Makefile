@@ -1,22 +1,50 @@
-# Thin: CMake builds, scripts/ does the rest. `make demo` and `make test` install the Debian packages they miss.
-BUILD ?= build
-# Ninja where it is there; an existing build folder keeps its own.
-export CMAKE_GENERATOR ?= $(if $(shell command -v ninja),Ninja,Unix Makefiles)
-JOBS ?= $(shell nproc)
+# Thin: CMake builds, scripts/ do the rest. Each target first installs the Debian packages it misses, naming them.
+#     make            build into build/              make demo      train and compare five variants, some ten minutes
+#     make test       build, run the tests           make lint      formatting, include order, clang-tidy, cppcheck ...
+#     make bench      run the benchmarks             make format    reformat the sources
+#     make install    [PREFIX=/usr/local] [DESTDIR=]
+BUILD  ?= build
+PREFIX ?= /usr/local
+JOBS   ?= $(shell nproc)
+# Ninja for a new build folder where it is there; an old folder keeps its own.
+GENERATOR = $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
+SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
 
-.PHONY: all build configure demo test bench format lint install clean packages-build packages-test packages-demo packages-lint
-all: packages-build build
+.PHONY: all build test demo bench format lint install clean
+all: build
 
-packages-build packages-test packages-demo packages-lint:
-	@scripts/packages.sh build $(filter-out build,$(@:packages-%=%))
-
-configure:
-	@cmake -S . -B $(BUILD) $(CONFIGURE)
-
-build: configure
+build:
+	@scripts/packages.sh build
+	@cmake -S . -B $(BUILD) $(GENERATOR) $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DNORMA_TESTS=OFF)
 	@cmake --build $(BUILD) -j $(JOBS)
 
-test: CONFIGURE = -DNORMA_WERROR=ON -DNORMA_TESTS=ON -DNORMA_EXAMPLES=ON
-test: packages-test
-	@$(MAKE) --no-print-directory build CONFIGURE='$(CONFIGURE)'
+test:
+	@scripts/packages.sh build test
+	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_WERROR=ON -DNORMA_TESTS=ON -DNORMA_EXAMPLES=ON
+	@cmake --build $(BUILD) -j $(JOBS)
 	@scripts/test.sh $(BUILD)
+
+demo: build
+	@scripts/packages.sh demo
+	@scripts/demo.sh $(BUILD)/norma
+
+bench:
+	@scripts/packages.sh build bench
+	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_BENCH=ON
+	@cmake --build $(BUILD) -j $(JOBS)
+	@for program in $(BUILD)/norma-bench-*; do [ ! -x $$program ] || $$program || exit 1; done
+
+format:
+	@scripts/packages.sh lint
+	@clang-format -i $(SOURCES)
+
+lint:
+	@scripts/packages.sh build test lint
+	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_TESTS=ON > /dev/null
+	@scripts/lint.sh --deep
+
+install: build
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean:
+	@rm -rf $(BUILD)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sees to it that the Debian or Ubuntu packages are there which a make target needs.
 #
-#     scripts/packages.sh GROUP...                  groups: build test demo lint sanitize
+#     scripts/packages.sh GROUP...                  groups: build test bench demo lint sanitize
 #     scripts/packages.sh --list GROUP...           prints the names and does nothing else
 #     scripts/packages.sh --fetch FOLDER PACKAGE... puts the package files there without installing them
 #
@@ -18,11 +18,11 @@ build     libc6-dev|libc-dev|musl-dev                 header:stdio.h
 build     cmake                                       command:cmake
 build     ninja-build                                 command:ninja
 build     pkg-config|pkgconf                          command:pkg-config
-build     libopenblas-openmp-dev|libopenblas-serial-dev|libblis-openmp-dev  header:cblas.h,openblas/cblas.h,blis/cblas.h
 build     libutf8proc-dev                             module:libutf8proc
 build     libjansson-dev                              module:jansson
 build     libxxhash-dev                               module:libxxhash
 test      libcmocka-dev                               module:cmocka
+bench     libopenblas-openmp-dev|libopenblas-serial-dev|libblis-openmp-dev  header:cblas.h,openblas/cblas.h,blis/cblas.h
 demo      perl-base|perl                              command:perl
 lint      clang-format                                command:clang-format
 lint      clang-tidy                                  command:clang-tidy
@@ -37,7 +37,7 @@ sanitize  libclang-rt-dev|libclang-rt-14-dev|libclang-common-14-dev  always
 say() { echo "packages: $*" >&2; }
 
 usage() {
-    echo "usage: scripts/packages.sh [--list] GROUP... (build test demo lint sanitize), or --fetch FOLDER PACKAGE..." >&2
+    echo "usage: scripts/packages.sh [--list] GROUP... (build test bench demo lint sanitize), or --fetch FOLDER PACKAGE..." >&2
     exit 2
 }
 
@@ -117,9 +117,14 @@ name_known() {
     echo "$1"
 }
 
+# Quiet unless it fails: dpkg has a line or three for each package.
 install_with() {
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
-        -o Dpkg::Use-Pty=0 install "$@" >&2
+    local said
+    said=$(as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
+        -o Dpkg::Use-Pty=0 install "$@" 2>&1) || {
+        printf '%s\n' "$said" | tail -n 20 >&2
+        return 1
+    }
 }
 
 ensure() {

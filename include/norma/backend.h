@@ -230,7 +230,7 @@ void nm_backend_give(nm_backend *backend, void *memory);
 /* Switches the dry run on or off: in it no kernel touches memory. */
 void nm_backend_plan(nm_backend *backend, bool planning);
 
-/* One line for people: backend, CPU level, threads, BLAS; and a warning or "" when the BLAS build fights OpenMP. */
+/* One line for people: backend, CPU level, threads; and a warning, or "", when the threads will be slow. */
 void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes);
 const char *nm_backend_warning(const nm_backend *backend);
 

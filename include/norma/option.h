@@ -56,7 +56,7 @@ nm_status nm_options_set(nm_options *options, const char *path, const char *valu
 /* Reads an INI file; a line `include = other.ini` at its top (before any section) reads that one first, relative to
  * the file. Errors name file and line. */
 nm_status nm_options_read(nm_options *options, const char *path, nm_error *err);
-/* Reads the same syntax from memory; name is for messages. */
+/* Reads the same syntax from memory; name is for messages. Such a text may not include files. */
 nm_status nm_options_read_text(nm_options *options, const char *name, const char *text, nm_error *err);
 /* The same for what nm_options_write wrote, maybe for another command: sections not registered are passed over. */
 nm_status nm_options_read_saved(nm_options *options, const char *name, const char *text, nm_error *err);

@@ -105,23 +105,29 @@ static void sync_folder_of(const char *path)
     free(folder);
 }
 
+/* A stream remembers that a write failed but not why; flushing tries again and tells. */
+nm_status nm_file_flush(FILE *stream, const char *path, nm_error *err)
+{
+    bool earlier = ferror(stream) != 0;
+    if (fflush(stream))
+        return nm_fail(err, NM_IO, "%s: writing failed: %s", path, strerror(errno));
+    return earlier ? nm_fail(err, NM_IO, "%s: writing failed, the disk may be full", path) : NM_OK;
+}
+
 nm_status nm_file_writer_commit(nm_file_writer *writer, nm_error *err)
 {
-    bool failed = ferror(writer->stream) || fflush(writer->stream) || fsync(fileno(writer->stream));
-    int cause = errno;
-    failed |= fclose(writer->stream) != 0;
+    nm_status status = nm_file_flush(writer->stream, writer->path, err);
+    if (status == NM_OK && fsync(fileno(writer->stream)))
+        status = nm_fail(err, NM_IO, "%s: writing failed: %s", writer->path, strerror(errno));
+    if (fclose(writer->stream) && status == NM_OK)
+        status = nm_fail(err, NM_IO, "%s: writing failed: %s", writer->path, strerror(errno));
     writer->stream = NULL;
-    if (!failed && rename(writer->aside, writer->path)) {
-        failed = true;
-        cause = errno;
-    }
-    nm_status status = NM_OK;
-    if (failed) {
-        unlink(writer->aside);
-        status = nm_fail(err, NM_IO, "%s: writing failed: %s", writer->path, strerror(cause));
-    } else {
+    if (status == NM_OK && rename(writer->aside, writer->path))
+        status = nm_fail(err, NM_IO, "%s: %s", writer->path, strerror(errno));
+    if (status == NM_OK)
         sync_folder_of(writer->path);
-    }
+    else
+        unlink(writer->aside);
     nm_file_writer_abort(writer);
     return status;
 }
@@ -154,11 +160,10 @@ nm_status nm_file_open(FILE **stream, const char *path, const char *mode, nm_err
 
 nm_status nm_file_close(FILE *stream, const char *path, nm_error *err)
 {
-    bool failed = ferror(stream) || fflush(stream);
-    int cause = errno;
-    if (stream != stdout && stream != stdin)
-        failed |= fclose(stream) != 0;
-    return failed ? nm_fail(err, NM_IO, "%s: writing failed: %s", path, strerror(cause)) : NM_OK;
+    nm_status status = nm_file_flush(stream, path, err);
+    if (stream != stdout && stream != stdin && fclose(stream) && status == NM_OK)
+        status = nm_fail(err, NM_IO, "%s: writing failed: %s", path, strerror(errno));
+    return status;
 }
 
 void nm_lines_init(nm_lines *lines, FILE *stream, const char *path)

@@ -33,6 +33,8 @@ nm_status nm_file_write(const char *path, const void *data, size_t bytes, nm_err
 
 /* fopen with a clear message; "-" is stdin or stdout. */
 nm_status nm_file_open(FILE **stream, const char *path, const char *mode, nm_error *err);
+/* fflush that also reports what failed before, e.g. a full disk. */
+nm_status nm_file_flush(FILE *stream, const char *path, nm_error *err);
 /* fclose (not for stdin/stdout) that reports a write error, e.g. a full disk. */
 nm_status nm_file_close(FILE *stream, const char *path, nm_error *err);
 

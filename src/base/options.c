@@ -13,7 +13,8 @@
 #include "base/memory.h"
 #include "base/nearest.h"
 
-enum { MAX_INCLUDE_DEPTH = 8 };
+/* A text that stands in another file (a model's metadata) may not name files to read. */
+enum { MAX_INCLUDE_DEPTH = 8, NO_INCLUDES = MAX_INCLUDE_DEPTH + 1 };
 
 typedef struct section {
     char *name;
@@ -139,6 +140,23 @@ static nm_status check_choice(const char *path, const nm_option *row, const char
     return nm_fail(err, NM_USAGE, "%s = %.200s: expected one of %s", path, value, row->choices);
 }
 
+/* What a run used is written as a file: a text must come back from there as it is. */
+static nm_status check_text(const char *path, const char *value, nm_error *err)
+{
+    size_t length = strlen(value);
+    bool survives =
+        !length || (!isspace((unsigned char)value[0]) && !isspace((unsigned char)value[length - 1]));
+    for (size_t i = 0; i < length; i++)
+        if (value[i] == '\n' || value[i] == '\r' ||
+            (value[i] == ';' && (!i || isspace((unsigned char)value[i - 1]))))
+            survives = false;
+    return survives
+               ? NM_OK
+               : nm_fail(err, NM_USAGE,
+                         "%s = %.200s: a value has no line end, no blank at its ends, no ; behind a blank",
+                         path, value);
+}
+
 static nm_status set_row(nm_options *options, section *part, size_t index, const char *value,
                          nm_origin origin, nm_error *err);
 
@@ -187,6 +205,7 @@ static nm_status set_row(nm_options *options, section *part, size_t index, const
     } else if (row->kind == NM_TEXT) {
         if (row->choices)
             NM_TRY(check_choice(path, row, value, err));
+        NM_TRY(check_text(path, value, err));
         *(const char **)field = keep_text(options, value);
     } else {
         NM_TRY(parse_number(path, row, value, field, err));
@@ -361,7 +380,9 @@ static nm_status read_file(nm_options *options, const char *path, int depth, nm_
     char *text;
     size_t bytes;
     NM_TRY(nm_file_read(path, &text, &bytes, err));
-    nm_status status = strlen(text) == bytes ? read_text(options, path, text, depth, err)
+    const char *start =
+        strncmp(text, "\xEF\xBB\xBF", 3) ? text : text + 3; /* byte order mark of Windows editors */
+    nm_status status = strlen(text) == bytes ? read_text(options, path, start, depth, err)
                                              : nm_fail(err, NM_FORMAT, "%s: contains a zero byte", path);
     free(text);
     return status;
@@ -370,6 +391,8 @@ static nm_status read_file(nm_options *options, const char *path, int depth, nm_
 static nm_status include_file(nm_options *options, const char *path, const char *value, int depth,
                               nm_error *err)
 {
+    if (depth == NO_INCLUDES)
+        return nm_fail(err, NM_FORMAT, "include = %.200s is not allowed here", value);
     const char *slash = strrchr(path, '/');
     char *other = value[0] == '/' || !slash ? nm_duplicate(value)
                                             : nm_format("%.*s%s", (int)(slash - path + 1), path, value);
@@ -451,13 +474,13 @@ nm_status nm_options_read(nm_options *options, const char *path, nm_error *err)
 
 nm_status nm_options_read_text(nm_options *options, const char *name, const char *text, nm_error *err)
 {
-    return read_text(options, name, text, 0, err);
+    return read_text(options, name, text, NO_INCLUDES, err);
 }
 
 nm_status nm_options_read_saved(nm_options *options, const char *name, const char *text, nm_error *err)
 {
     options->pass_over_unknown = true;
-    nm_status status = read_text(options, name, text, 0, err);
+    nm_status status = read_text(options, name, text, NO_INCLUDES, err);
     options->pass_over_unknown = false;
     return status;
 }

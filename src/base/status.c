@@ -17,14 +17,41 @@ const char *nm_status_text(nm_status status)
     return "unknown status";
 }
 
+/* Messages quote file names, options and files. A line end or an escape code in those must not reach a terminal
+ * or make two lines of one. */
+static void keep_one_line(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7f)
+            *text = '?';
+}
+
+/* Of a message that is too long (a file name of a million bytes) the middle goes: its end says what was wrong. */
+static void format_message(nm_error *err, const char *format, va_list args)
+{
+    enum { TAIL = 200 };
+    static const char mark[] = " ... ";
+    va_list again;
+    va_copy(again, args);
+    int length = vsnprintf(err->text, sizeof err->text, format, args);
+    char *whole = NULL;
+    if (length >= (int)sizeof err->text && vasprintf(&whole, format, again) == length) {
+        memcpy(err->text + sizeof err->text - TAIL - sizeof mark, mark, sizeof mark - 1);
+        memcpy(err->text + sizeof err->text - TAIL - 1, whole + length - TAIL, TAIL + 1);
+    }
+    free(whole);
+    va_end(again);
+}
+
 nm_status nm_fail(nm_error *err, nm_status status, const char *format, ...)
 {
     if (err) {
         va_list args;
         va_start(args, format);
         err->status = status;
-        vsnprintf(err->text, sizeof err->text, format, args);
+        format_message(err, format, args);
         va_end(args);
+        keep_one_line(err->text);
     }
     return status;
 }
@@ -46,6 +73,7 @@ nm_status nm_while(nm_error *err, const char *format, ...)
     size_t start = written < 0 ? 0 : (size_t)written;
     if (start < sizeof err->text)
         snprintf(err->text + start, sizeof err->text - start, "%s", inner);
+    keep_one_line(err->text);
     return err->status;
 }
 

@@ -1,4 +1,6 @@
 /* norma: the table of commands, and what holds for all of them. */
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,25 +115,29 @@ static int run(int argc, char **argv)
     return command ? nm_cli_run(command, argc - 2, argv + 2) : unknown_command(name);
 }
 
-/* OpenBLAS 0.3.21, Debian's, takes AMD processors newer than itself for Haswell and leaves AVX-512, half of
- * their speed, unused. It reads its environment before main begins, so the program starts itself once more
- * with the kernel set named; the variable being set is also what ends the repetition. */
-static void start_with_avx512(char **argv)
+/* GCC's OpenMP lets waiting threads spin for milliseconds, which on a machine that others use too can make two
+ * threads slower than one. It reads its environment before main begins, so the program starts itself once more with
+ * a short spin; the variable being set is also what ends the repetition. */
+static void start_with_short_spin(char **argv)
 {
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    bool able = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-    if (able && !getenv("OPENBLAS_CORETYPE") && !setenv("OPENBLAS_CORETYPE", "SkylakeX", 0))
+    if (!getenv("GOMP_SPINCOUNT") && !getenv("OMP_WAIT_POLICY") && !setenv("GOMP_SPINCOUNT", "30000", 0))
         execv("/proc/self/exe", argv); /* comes back only when it failed: slower, still right */
-#else
-    (void)argv;
-#endif
+}
+
+/* A standard descriptor that is closed would become that of the first file opened, and messages or results
+ * would land in it. It is opened the wrong way round instead: using it fails. */
+static void hold_standard_descriptors(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd)
+            _exit(NM_IO);
 }
 
 int main(int argc, char **argv)
 {
-    start_with_avx512(argv);
+    hold_standard_descriptors();
+    signal(SIGXFSZ, SIG_IGN); /* a file over the limit is a failed write like any other */
+    start_with_short_spin(argv);
     int code = run(argc, argv);
     nm_error err;
     /* Results that did not get through are a failure, even if the work went well. */

@@ -276,8 +276,7 @@ nm_status nm_prepare_words(nm_prepare *self, int split, nm_error *err)
     reader_close(&source);
     for (int side = 0; status == NM_OK && side < NM_PREPARE_SIDES; side++) {
         nm_file_writer *writer = &self->text[split][side];
-        if (ferror(writer->stream) || fflush(writer->stream))
-            status = nm_fail(err, NM_IO, "%s: writing failed: %m", writer->aside);
+        status = nm_file_flush(writer->stream, writer->aside, err);
     }
     if (status == NM_OK && split == PREPARE_TRAIN && !self->report->splits[split].kept)
         status = nm_fail(err, NM_MISMATCH, "%s: no pair of lines is left to train on (%lld read)",

@@ -5,6 +5,11 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "decode/decode.h"
+#include "data/prepare.h"
+#include "model/seq2seq.h"
+#include "text/bpe.h"
+#include "text/words.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_translation_config, field, initial, min, max, help)
 
@@ -28,12 +33,42 @@ static nm_translation_parts *parts_of(const nm_task *task)
     return task->parts;
 }
 
-static nm_status parse_vocabularies(nm_translation_parts *parts, const char *where, nm_error *err)
+/* The texts travel in the model, so their mistakes show now and not when the model is used. */
+static nm_status check_codes(const nm_translation_parts *parts, const char *where, nm_error *err)
 {
-    nm_vocab_order order =
-        parts->texts[NM_TEXT_SETTINGS] && strstr(parts->texts[NM_TEXT_SETTINGS], "\norder = tears")
-            ? NM_VOCAB_TEARS
-            : NM_VOCAB_FAIRSEQ;
+    const char *text = parts->texts[NM_TEXT_CODES];
+    if (!text)
+        return NM_OK;
+    char *name = nm_format("%s: %s", where, text_names[NM_TEXT_CODES]);
+    nm_bpe *bpe;
+    nm_status status = nm_bpe_parse(text, strlen(text), name, &bpe, err);
+    free(name);
+    nm_bpe_free(bpe);
+    return status;
+}
+
+static nm_status read_order(const nm_translation_parts *parts, const char *where, nm_vocab_order *order,
+                            nm_error *err)
+{
+    const char *text = parts->texts[NM_TEXT_SETTINGS];
+    if (!text)
+        return nm_fail(err, NM_FORMAT, "%s: has no %s", where, text_names[NM_TEXT_SETTINGS]);
+    char *name = nm_format("%s: %s", where, text_names[NM_TEXT_SETTINGS]);
+    nm_options *options = nm_options_create();
+    const nm_prepare_config *config =
+        nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
+    nm_status status = nm_options_read_text(options, name, text, err);
+    *order = strcmp(config->order, "tears") ? NM_VOCAB_FAIRSEQ : NM_VOCAB_TEARS;
+    nm_options_free(options);
+    free(name);
+    return status;
+}
+
+static nm_status parse_texts(nm_translation_parts *parts, const char *where, nm_error *err)
+{
+    nm_vocab_order order = NM_VOCAB_FAIRSEQ;
+    NM_TRY(read_order(parts, where, &order, err));
+    NM_TRY(check_codes(parts, where, err));
     nm_vocab **vocabs[] = {&parts->source_vocab, &parts->target_vocab};
     for (int side = 0; side < 2; side++) {
         const char *text = parts->texts[NM_TEXT_SOURCE + side];
@@ -47,13 +82,21 @@ static nm_status parse_vocabularies(nm_translation_parts *parts, const char *whe
     return NM_OK;
 }
 
+static nm_status read_text(const char *path, char **text, nm_error *err)
+{
+    size_t bytes;
+    NM_TRY(nm_file_read(path, text, &bytes, err));
+    if (memchr(*text, 0, bytes))
+        return nm_fail(err, NM_FORMAT, "%s: not text: holds a zero byte", path);
+    return nm_text_check(*text, bytes, path, err);
+}
+
 static nm_status read_texts(nm_translation_parts *parts, const char *folder, nm_error *err)
 {
     for (int i = 0; i < NM_TRANSLATION_TEXTS; i++) {
         char *path = nm_path_join(folder, text_names[i]);
         bool optional = i == NM_TEXT_CODES;
-        nm_status status =
-            optional && !nm_file_exists(path) ? NM_OK : nm_file_read(path, &parts->texts[i], NULL, err);
+        nm_status status = optional && !nm_file_exists(path) ? NM_OK : read_text(path, &parts->texts[i], err);
         free(path);
         NM_TRY(status);
     }
@@ -95,7 +138,7 @@ static nm_status translation_open(nm_task *task, nm_error *err)
     if (!*config->folder)
         return nm_fail(err, NM_USAGE, "data.folder is not set: give the folder that norma prepare wrote");
     NM_TRY(read_texts(parts, config->folder, err));
-    NM_TRY(parse_vocabularies(parts, config->folder, err));
+    NM_TRY(parse_texts(parts, config->folder, err));
     for (int split = 0; split < NM_TRANSLATION_SPLITS; split++) {
         for (int target = 0; target < 2; target++)
             NM_TRY(open_side(parts, config->folder, split, target, err));
@@ -115,7 +158,7 @@ static nm_status translation_open_model(nm_task *task, const nm_safetensors *fil
     for (int i = 0; i < NM_TRANSLATION_TEXTS; i++)
         parts->texts[i] = nm_duplicate(nm_safetensors_metadata(file, text_names[i]));
     const nm_safetensor *allowed = nm_safetensors_find(file, "target.allowed");
-    nm_status status = parse_vocabularies(parts, nm_safetensors_path(file), err);
+    nm_status status = parse_texts(parts, nm_safetensors_path(file), err);
     if (status == NM_OK && allowed) {
         if (allowed->type != NM_TENSOR_U8 || allowed->count != (size_t)nm_vocab_size(parts->target_vocab))
             return nm_fail(err, NM_MISMATCH, "%s: target.allowed doesn't fit the dictionary",
@@ -177,6 +220,10 @@ static nm_status translation_prepare_model(nm_task *task, nm_model *model, nm_er
 {
     nm_translation_parts *parts = task->parts;
     const nm_translation_config *config = task->config;
+    int64_t positions = nm_seq2seq_config_of(model)->max_positions;
+    if (config->max_length > positions)
+        return nm_fail(err, NM_USAGE, "data.max_length = %lld is more than model.max_positions = %lld",
+                       (long long)config->max_length, (long long)positions);
     if (config->mask_words && !parts->allowed && parts->sides[NM_SPLIT_TRAIN][1].n)
         find_allowed(parts);
     return parts->allowed ? nm_model_allow(model, parts->allowed, err) : NM_OK;
@@ -252,11 +299,17 @@ static double *translation_loss(nm_task *task, nm_model *model, nm_tape *tape, c
     return nm_softmax_loss_of(tape, out.hidden, out.weight, out.bias, &spec);
 }
 
+static void add_decode_options(nm_options *options)
+{
+    nm_decode_options_add(options);
+}
+
 const nm_task_type nm_task_translation = {
     .name = "translation",
     .model = &nm_model_seq2seq,
     .options = translation_options,
     .config_size = sizeof(nm_translation_config),
+    .more_options = add_decode_options,
     .open = translation_open,
     .open_model = translation_open_model,
     .sizes = translation_sizes,

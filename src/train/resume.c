@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -80,19 +81,51 @@ static int64_t *list_checkpoints(const nm_trainer *trainer, size_t *n)
     return updates;
 }
 
+static void remove_checkpoint(const nm_trainer *trainer, int64_t update)
+{
+    char *model = checkpoint_path(trainer, update, "safetensors");
+    char *state = checkpoint_path(trainer, update, "state.safetensors");
+    unlink(model); /* first, so that a pair is never taken for complete */
+    unlink(state);
+    free(model);
+    free(state);
+}
+
 static void remove_old(const nm_trainer *trainer)
 {
     size_t n;
     int64_t *updates = list_checkpoints(trainer, &n);
-    for (size_t i = (size_t)trainer->config->keep; i < n; i++) {
-        char *model = checkpoint_path(trainer, updates[i], "safetensors");
-        char *state = checkpoint_path(trainer, updates[i], "state.safetensors");
-        unlink(model); /* first, so that a pair is never taken for complete */
-        unlink(state);
-        free(model);
-        free(state);
-    }
+    for (size_t i = (size_t)trainer->config->keep; i < n; i++)
+        remove_checkpoint(trainer, updates[i]);
     free(updates);
+}
+
+/* What a killed process was writing: "*.new" beside any file of the run. */
+static void remove_unfinished(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    for (struct dirent *entry; dir && (entry = readdir(dir)) != NULL;) {
+        size_t length = strlen(entry->d_name);
+        if (length <= 4 || strcmp(entry->d_name + length - 4, ".new"))
+            continue;
+        char *path = nm_path_join(folder, entry->d_name);
+        unlink(path);
+        free(path);
+    }
+    if (dir)
+        closedir(dir);
+}
+
+/* Damaged checkpoints newer than the one continued from would count as the newest when old ones are removed, and
+ * the states written next could come to stand beside their models. */
+static void clean_up(const nm_trainer *trainer, const int64_t *updates, size_t n_damaged)
+{
+    for (size_t i = 0; i < n_damaged; i++)
+        remove_checkpoint(trainer, updates[i]);
+    char *checkpoints = nm_path_join(trainer->folder, "checkpoints");
+    remove_unfinished(checkpoints);
+    remove_unfinished(trainer->folder);
+    free(checkpoints);
 }
 
 nm_status nm_trainer_save(nm_trainer *trainer, nm_error *err)
@@ -122,6 +155,15 @@ nm_status nm_trainer_save_best(nm_trainer *trainer, nm_error *err)
     return status;
 }
 
+/* The struct is stored as it lies in memory; what indexes something must make sense before it does. */
+static bool state_is_sound(const nm_train_state *s)
+{
+    return s->update >= 0 && s->epoch >= 0 && s->epoch <= UINT32_MAX && s->batch >= 0 && s->step >= 0 &&
+           s->tokens >= 0 && s->bad_checks >= 0 && s->log_bytes >= 0 && s->sum_updates >= 0 &&
+           s->sum_tokens >= 0 && s->seconds >= 0 && isfinite(s->seconds) && s->schedule.n_scores >= 0 &&
+           s->schedule.n_scores <= NM_SCHEDULE_MAX_PATIENCE && isfinite(s->schedule.factor);
+}
+
 static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_error *err)
 {
     const nm_params *params = &trainer->model->params;
@@ -137,7 +179,11 @@ static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_
         return nm_fail(err, NM_MISMATCH,
                        "%s: the run was trained on other data (fingerprint %s, the data folder has %s)",
                        nm_safetensors_path(file), data ? data : "none", text);
-    memcpy(&trainer->state, state->data, sizeof trainer->state);
+    nm_train_state loaded;
+    memcpy(&loaded, state->data, sizeof loaded);
+    if (!state_is_sound(&loaded))
+        return nm_fail(err, NM_FORMAT, "%s: impossible training state", nm_safetensors_path(file));
+    trainer->state = loaded;
     trainer->backend->k.upload(trainer->backend, trainer->m, m->data, m->bytes);
     trainer->backend->k.upload(trainer->backend, trainer->v, v->data, v->bytes);
     trainer->schedule.state = trainer->state.schedule;
@@ -181,7 +227,10 @@ nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err)
             *err = why;
             break;
         }
+        clean_up(trainer, updates, i);
     }
+    if (!n)
+        clean_up(trainer, updates, 0);
     free(updates);
     if (status != NM_OK && n && !*found && (status == NM_FORMAT || status == NM_IO))
         return nm_fail(err, status, "%s/checkpoints: no checkpoint can be used", trainer->folder);

@@ -10,7 +10,7 @@
 #include <xxhash.h>
 
 #include "base/file.h"
-#include "decode/decode.h"
+#include "text/words.h"
 #include "train/trainer_private.h"
 
 #define TRAIN(field, initial, min, max, help)  NM_OPTION(nm_train_config, field, initial, min, max, help)
@@ -62,7 +62,8 @@ void nm_trainer_options_add(nm_options *options, const nm_task_type *task)
     nm_options_add(options, "train", nm_train_options, NULL, sizeof(nm_train_config));
     nm_options_add(options, "optim", nm_optim_options, NULL, sizeof(nm_optim_config));
     nm_options_add(options, "schedule", nm_schedule_options, NULL, sizeof(nm_schedule_config));
-    nm_decode_options_add(options);
+    if (task->more_options)
+        task->more_options(options);
     nm_options_add(options, "device", nm_device_options, NULL, sizeof(nm_device_config));
 }
 
@@ -110,7 +111,7 @@ static nm_status open_task(nm_trainer *trainer, const nm_task_type *task, nm_err
                               .config = nm_options_find(trainer->options, "data"),
                               .seed = (uint64_t)trainer->config->seed,
                               .max_tokens = trainer->config->max_tokens,
-                              .warmup_steps = (int32_t)schedule->warmup};
+                              .warmup_steps = (int32_t)fmin((double)schedule->warmup, INT32_MAX)};
     return task->open(&trainer->task, err);
 }
 
@@ -194,8 +195,19 @@ static nm_status write_config(const nm_trainer *trainer, nm_error *err)
     nm_status status = nm_file_writer_open(&writer, path, err);
     free(path);
     NM_TRY(status);
-    nm_options_write(trainer->options, writer.stream);
-    return nm_file_writer_commit(&writer, err);
+    char *text = NULL;
+    size_t bytes;
+    FILE *memory = open_memstream(&text, &bytes);
+    NM_ASSERT(memory);
+    nm_options_write(trainer->options, memory);
+    fclose(memory);
+    fwrite(text, 1, bytes, writer.stream);
+    status = nm_text_check(text, bytes, "the options", err); /* they go into the model's JSON too */
+    free(text);
+    if (status == NM_OK)
+        return nm_file_writer_commit(&writer, err);
+    nm_file_writer_abort(&writer);
+    return status;
 }
 
 static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const char *folder, bool resume,
@@ -419,6 +431,13 @@ nm_status nm_trainer_run(nm_trainer *trainer, nm_error *err)
     if (validates && trainer->state.checked_update != trainer->state.update)
         NM_TRY(check(trainer, err));
     return nm_trainer_save(trainer, err);
+}
+
+void nm_task_score_release(nm_task_score *score)
+{
+    free(score->samples);
+    free((void *)(uintptr_t)score->counts.values);
+    *score = (nm_task_score){0};
 }
 
 /* ---- looking in ---- */

@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include "task/task.h"
+#include "train/task.h"
 #include "train/schedule.h"
 
 typedef struct nm_train_config { /* section [train] */

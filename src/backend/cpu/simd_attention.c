@@ -7,7 +7,11 @@
 
 #include <omp.h>
 
-enum { QUERIES = 56 }; /* a multiple of the tile's rows at avx512 */
+enum {
+    QUERIES = 56,
+    STRIP =
+        NM_TILE_ROWS < 8 ? NM_TILE_ROWS : 7 /* rows of a tile whose left rows lie apart: one pointer each */
+};
 
 /* A product of two small matrices; see nm_tile. */
 typedef struct operand {
@@ -35,8 +39,8 @@ static void multiply(int32_t m, int32_t n, int32_t depth, operand a, const float
 {
     for (int32_t j = 0; j < n; j += NM_TILE_COLS, b += b_panel) {
         int32_t cols = nm_at_most(n - j, NM_TILE_COLS);
-        for (int32_t i = 0; i < m; i += NM_TILE_ROWS) {
-            int32_t rows = nm_at_most(m - i, NM_TILE_ROWS);
+        for (int32_t i = 0, rows; i < m; i += rows) {
+            rows = nm_at_most(m - i, a.step == 1 ? STRIP : NM_TILE_ROWS);
             float *to = c + (size_t)i * ldc + j;
             if (a.step == 1)
                 tile_rows(rows, cols, depth, a.data + (size_t)i * a.row, a.row, b, b_step, alpha, add, to,
@@ -336,10 +340,33 @@ static pair pair_at(const attention *call, int32_t i)
     return (pair){i % call->heads, q[0], q[1] - q[0], k[0], k[1] - k[0]};
 }
 
+static void prefetch_rows(nm_mat m, int32_t row, int32_t n, int32_t head, int32_t width)
+{
+    for (int32_t i = 0; m.data && i < n; i++)
+        for (int32_t j = 0; j < width; j += 16)
+            __builtin_prefetch(head_rows(m, row + i, head, width) + j);
+}
+
+/* The next pair's rows, while this one is being worked on: a head's columns lie too far apart for the processor's own
+ * guesses. */
+static void prefetch_pair(const attention *call, int32_t i)
+{
+    if (i >= call->q_packing->n_seqs * call->heads)
+        return;
+    pair at = pair_at(call, i);
+    prefetch_rows(call->q, at.q0, nm_at_most(at.m, QUERIES), at.head, call->width);
+    prefetch_rows(call->k, at.k0, nm_at_most(at.n, QUERIES), at.head, call->width);
+    prefetch_rows(call->v, at.k0, nm_at_most(at.n, QUERIES), at.head, call->v_width);
+    prefetch_rows(call->dout, at.q0, nm_at_most(at.m, QUERIES), at.head, call->v_width);
+    if (call->dout.data)
+        prefetch_rows(call->out, at.q0, nm_at_most(at.m, QUERIES), at.head, call->v_width);
+}
+
 static void run_pairs(nm_backend *b, const attention *call, bool backward)
 {
     int32_t keys = longest(call->k_packing), n_pairs = call->q_packing->n_seqs * call->heads;
     int32_t threads = nm_threads_for(b, (size_t)call->q.rows * (size_t)call->q.cols);
+    int32_t stretch = nm_at_most(n_pairs / (8 * threads) + 1, 8);
     room sizes;
     size_t floats = room_floats(call, keys, backward, NULL, &sizes);
     float *base = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * floats * sizeof(float));
@@ -347,9 +374,10 @@ static void run_pairs(nm_backend *b, const attention *call, bool backward)
     {
         room mine;
         room_floats(call, keys, backward, base + (size_t)omp_get_thread_num() * floats, &mine);
-#pragma omp for schedule(dynamic, 2)
+#pragma omp for schedule(dynamic, stretch)
         for (int32_t i = 0; i < n_pairs; i++) {
             pair at = pair_at(call, i);
+            prefetch_pair(call, i + 1);
             if (backward)
                 backward_pair(call, &at, &mine);
             else

@@ -1,0 +1,361 @@
+#!/bin/bash
+# Hostile models, checkpoints and data folders: what norma train, --resume and norma translate refuse, and how.
+set -uo pipefail
+# shellcheck source=tests/e2e/hostile_helper.sh
+. "${SOURCE:?}/tests/e2e/hostile_helper.sh"
+folder=$(hostile_folder)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+make_data
+head -n 50 train.xx >short.xx
+head -n 50 train.yy >short.yy
+"$NORMA" train recipe.ini --run.folder base >out 2>err || { cat err >&2; exit 1; }
+
+# ---- model files: translate reads them
+
+model=base/last.safetensors
+refuses_model() { # CODE TEXT: of m.safetensors
+    input=test.xx refuses "$1" "$2" translate m.safetensors --threads 1
+    [ ! -s out ] || complain "output from a bad model: $2"
+}
+size=$(stat -c %s $model)
+header=$(perl -e 'local $/; open(my $f, "<:raw", $ARGV[0]); print unpack("Q<", <$f>)' $model)
+
+# Cut at each of the first 64 bytes, then at some fifty places of the header and the data, and at the last byte.
+for ((at = 0; at < size; at += at < 64 ? 1 : (size - 64) / 48)); do
+    head -c "$at" $model >m.safetensors
+    refuses_model 4 'm.safetensors: malformed safetensors file'
+done
+head -c $((header + 8)) $model >m.safetensors
+refuses_model 4 'm.safetensors: malformed safetensors file'
+head -c $((size - 1)) $model >m.safetensors
+refuses_model 4 'm.safetensors: malformed safetensors file'
+{ cat $model; printf x; } >m.safetensors
+refuses_model 4 'bytes behind the last tensor'
+
+# Lengths of the header that lie.
+for length in '\0\0\0\0\0\0\0\0' '\1\0\0\0\0\0\0\0' '\2\0\0\0\0\0\0\0' '\377\377\377\377\377\377\377\377' \
+    '\0\0\0\0\0\0\0\200' '\377\377\377\377\377\377\377\177' '\0\0\0\0\1\0\0\0' '\377\377\377\377\0\0\0\0' '\0\340\365\5\0\0\0\0'; do
+    cp $model m.safetensors
+    poke m.safetensors 0 "$length"
+    refuses_model 4 'm.safetensors: malformed safetensors file'
+done
+
+# A byte of the header's structure turned into something else. (Inside of texts a change may be harmless.)
+for at in 8 9 10 $((header + 7)); do
+    cp $model m.safetensors
+    [ "$at" = $((header + 7)) ] && at=$((8 + $(head -c $((header + 8)) $model | tail -c +9 | sed 's/ *$//' | wc -c) - 1))
+    poke m.safetensors "$at" '\377'
+    refuses_model 4 'm.safetensors: malformed safetensors file'
+done
+for ((at = 8; at < header; at += header / 40)); do
+    cp $model m.safetensors
+    poke m.safetensors "$at" '\0'
+    refuses_model 4 'm.safetensors: malformed safetensors file'
+done
+
+forged() { # CODE TEXT PERL
+    cp $model m.safetensors
+    forge m.safetensors "$3"
+    refuses_model "$1" "$2"
+}
+forged 4 'malformed' '$_ = ""'
+forged 4 'malformed' '$_ = "[]"'
+forged 4 'malformed' '$_ = "[" x 100000'
+forged 4 'malformed' '$_ = "{\"a\":" x 5000'
+forged 4 'malformed' '$_ = "null"'
+forged 4 'bytes behind the last tensor' '$_ = "{}"'
+forged 4 'not a model of norma' '$_ = "{}"; $data = ""'
+forged 4 'no JSON object' 's/"__metadata__":/"__metadata__":[],"x":/'
+forged 4 'not a model of norma' 's/"task":"translation"/"task":"cooking"/'
+forged 4 'not a model of norma' 's/"config":/"konfig":/'
+forged 4 'needs dtype, shape and data_offsets' 's/"dtype":"F32",//'
+forged 4 'unknown dtype' 's/"dtype":"F32"/"dtype":"F31"/'
+forged 4 'unknown dtype' 's/"dtype":"F32"/"dtype":32/'
+forged 4 'impossible shape' 's/"shape":\[\d+/"shape":[-1/'
+forged 4 'impossible shape' 's/"shape":\[\d+/"shape":[1.5/'
+forged 4 'impossible shape' 's/"shape":\[\d+,\d+\]/"shape":[9223372036854775807,9223372036854775807]/'
+forged 4 'impossible shape' 's/"shape":\[\d+/"shape":[1,1,1,1,1,1,1,1,1,1,1,1/'
+forged 4 'malformed' 's/"shape":\[\d+/"shape":[99999999999999999999/'
+forged 4 'data_offsets and shape disagree' 's/"shape":\[(\d+)/"shape":[@{[$1+1]}/'
+forged 4 'data_offsets' 's/"data_offsets":\[\d+,\d+\]/"data_offsets":[0]/'
+forged 4 'data_offsets' 's/"data_offsets":\[\d+/"data_offsets":[-8/'
+forged 4 'data_offsets' 's/"data_offsets":\[\d+,\d+\]/"data_offsets":[64,0]/'
+forged 4 'data_offsets' 's/"data_offsets":\[\d+,\d+\]/"data_offsets":[0,9223372036854775807]/'
+forged 4 'malformed' 'my ($n) = /"(dec[^"]*)":\{/ or die; s/"embed.weight"/"$n"/'
+forged 5 "has no tensor 'embed.weight'" 's/"embed.weight"/"embed.wait"/'
+forged 5 "'embed.weight' has " 's/("embed.weight":\{[^}]*"dtype":")F32(","shape":\[)(\d+),(\d+)/$1I32$2$3,$4/'
+forged 5 "has no tensor 'enc." 's/"enc\.(\d)[^"]*running_mean"/"nothing"/ or s/"enc\.[^"]*mean"/"nothing"/ or die'
+forged 5 ' numbers of type ' 's/width = 16/width = 32/'
+forged 5 "has no tensor '" 's/encoder_layers = 1/encoder_layers = 2/'
+forged 5 "has no tensor '" 's/norm = batch/norm = power/'
+forged 2 'model.width' 's/width = 16/width = 17/'
+forged 2 'model.width' 's/width = 16/width = -1/'
+forged 2 'model.width = 1e99' 's/width = 16/width = 1e99/'
+forged 2 'm.safetensors:' 's/norm = batch/norm = magic/'
+forged 2 'unknown option model.wdith' 's/width = 16/wdith = 16/'
+forged 4 'expected [section]' 's/"config":"/"config":"what\\n/'
+forged 4 'include = /etc/passwd is not allowed' 's/"config":"/"config":"include = \/etc\/passwd\\n/'
+forged 4 'dict.source.txt' 's/"dict.source.txt":"/"dict.source.txt":"x y z\\n/'
+forged 4 'stands here a second time' 's/"dict.target.txt":"/"dict.target.txt":"q 1\\nq 1\\n/'
+forged 5 'embed.weight' 's/"dict.(source|target).txt":"/"dict.$1.txt":"q 1\\nr 1\\n/g'
+forged 5 'joint dictionary' 's/"dict.target.txt":"/"dict.target.txt":"q 1\\nr 1\\n/'
+forged 4 'has no dict.target.txt' 's/"dict.target.txt"/"dict.other.txt"/'
+forged 4 'codes.bpe:2: ' 's/"codes.bpe":"/"codes.bpe":"#version: 0.2\\na b c d\\n/'
+forged 4 'has no data.ini' 's/"data.ini"/"date.ini"/'
+forged 2 'data.ini' 's/tokenizer = none/tokenizer = some/'
+forged 4 'malformed' 's/"update":"/"update":"\\u0000/'
+forged 4 'malformed' 's/"update":"/"update":"\xff/'
+cp $model m.safetensors
+refuses 3 'absent: No such file' translate absent
+refuses 3 'data: not a regular file' translate data
+: >m.safetensors
+refuses_model 4 'shorter than the header length'
+refuses 4 'malformed' translate recipe.ini
+refuses 4 'malformed' translate "$NORMA"
+refuses 2 'too few arguments' translate
+refuses 4 'malformed' translate $model m.safetensors
+refuses 2 'nearest known one is' translate $model --baem 3
+refuses 2 'outside' translate $model --decode.beam 0
+refuses 2 'outside' translate $model --decode.beam 1e9
+
+# Weights that are not numbers still give one line for each line, or a clear refusal.
+cp $model m.safetensors
+forge m.safetensors '$data = "\xff" x length($data)'
+input=test.xx try translate m.safetensors --threads 1
+[ "$got" = 0 ] || judge 8 'not finite' 'translate with weights that are no numbers'
+
+# ---- text to translate
+
+say() { # CODE TEXT STDIN: printf syntax; CODE 0: accepted
+    printf "$3" >said
+    if [ "$1" = 0 ]; then
+        input=said try translate $model --threads 1 --beam 1
+        [ "$got" = 0 ] || complain "exit code $got for harmless text $3: $(cat err)"
+        [ "$(wc -l <out)" = "$2" ] || complain "$(wc -l <out) lines instead of $2 for $3"
+    else
+        input=said refuses "$1" "$2" translate $model --threads 1 --beam 1
+    fi
+}
+say 0 0 ''
+say 0 1 '\n'
+say 0 3 '\n   \ndas haus'
+say 0 1 'das haus\r\n'
+say 0 1 '\xef\xbb\xbfdas haus\n'
+say 0 1 '<s> </s> <pad> <unk> @@ haus@@\n'
+say 0 1 '\xf0\x9f\x98\x80 \xcc\x81 never seen\n'
+say 4 'standard input:2: not UTF-8' 'das\n\xff\n'
+say 4 'standard input:1: not text: byte 0x00' 'a\0b\n'
+perl -e 'print "das " x 5000, "\ndas haus\n"' >said
+input=said try translate $model --threads 1 --beam 1
+{ [ "$got" = 0 ] && [ "$(wc -l <out)" = 2 ] && grep -q '1 of 2 lines have more than' err; } ||
+    complain "a sentence of 5000 tokens: exit code $got: $(cat err)"
+head -c 10000000 /dev/zero | tr '\0' 'q' >said
+input=said try translate $model --threads 1 --beam 1
+{ [ "$got" = 0 ] && grep -q '1 of 1 lines have more than' err; } || complain "a line of 10 MB: exit code $got: $(cat err)"
+refuses 3 'absent: No such file' translate $model --input absent
+refuses 3 'is a folder' translate $model --input .
+refuses 3 'recipe.ini/out: Not a directory' translate $model --input test.xx --output recipe.ini/out
+if [ -w /dev/full ]; then
+    refuses 3 '/dev/full: writing failed: No space left' translate $model --input test.xx --output /dev/full --threads 1
+fi
+
+# ---- data folders: train opens them
+
+refuses_data() { # CODE TEXT: of bad/
+    refuses "$1" "$2" train recipe.ini --data.folder bad --run.folder never
+}
+for file in data.ini dict.source.txt dict.target.txt train.source.ids train.source.off train.target.ids train.target.off; do
+    fresh data bad
+    rm bad/$file
+    refuses_data 3 "bad/$file: No such file"
+    mkdir bad/$file
+    refuses_data 3 "bad/$file: "
+done
+for file in train.source.ids train.source.off train.target.ids valid.source.off; do
+    full=$(stat -c %s data/$file)
+    for bytes in 0 1 8 63 64 65 $((full - 4)) $((full - 1)); do
+        fresh data bad
+        truncate -s "$bytes" bad/$file
+        refuses_data 4 "bad/$file: "
+    done
+    fresh data bad
+    truncate -s +8 bad/$file
+    refuses_data 4 "bad/$file: has $((full + 8)) bytes"
+done
+poked() { # CODE TEXT FILE OFFSET BYTES
+    fresh data bad
+    poke "bad/$3" "$4" "$5"
+    refuses_data "$1" "$2"
+}
+poked 4 'not a token file' train.source.ids 0 'X'
+poked 4 'not a token file' train.source.ids 0 'NORMAoff'
+poked 4 'version 2, expected 1' train.source.ids 8 '\2'
+poked 4 'bad/train.source.ids: version 1' train.source.ids 12 '\3'
+poked 4 'bad/train.source.ids: has ' train.source.ids 16 '\377\377\377\377\377\377\377\377'
+poked 4 'bad/train.source.ids: has ' train.source.ids 24 '\377\377\377\377\377\377\377\377'
+poked 4 'bad/train.source.ids: has ' train.source.ids 24 '\0\0\0\0\0\0\0\100'
+poked 4 'bad/train.source.off: has ' train.source.off 16 '\377\377\377\377\377\377\377\177'
+poked 5 'do not belong together' train.source.ids 16 '\1'
+poked 5 'do not belong together' train.source.ids 32 '\1\2\3\4'
+poked 4 'bad/train.source.off: sequence 0 has a bad offset' train.source.off 64 '\377\377\377\377\377\377\377\377'
+poked 4 'bad/train.source.off: ' train.source.off 64 '\1'
+poked 4 'bad/train.source.off: sequence 1 has a bad offset' train.source.off 80 '\0'
+poked 4 'bad/train.source.off: sequence ' train.source.off 80 '\377\377\377\377\377\377\377\177'
+poked 5 'bad/train.source.ids: token 0 is word -1' train.source.ids 64 '\377\377\377\377'
+poked 5 'bad/train.source.ids: token 1 is word 1000' train.source.ids 68 '\350\3\0\0'
+fresh data bad
+cp data/test.target.ids bad/train.target.ids
+refuses_data 5 'do not belong together'
+cp data/test.target.off bad/train.target.off
+refuses_data 5 'bad: train has 60 source and 6 target sequences'
+fresh data bad
+head -n 5 data/dict.source.txt >bad/dict.source.txt
+refuses_data 5 'bad/train.source.ids: token '
+fresh data bad
+head -n 5 data/dict.target.txt >bad/dict.target.txt
+refuses_data 5 'bad/train.target.ids: token '
+written() { # CODE TEXT FILE CONTENTS
+    fresh data bad
+    printf "$4" >"bad/$3"
+    refuses_data "$1" "$2"
+}
+written 4 'dict.source.txt:1: expected' dict.source.txt 'x\n'
+written 4 'dict.source.txt' dict.source.txt 'x\0 1\n'
+written 4 'dict.source.txt: not UTF-8' dict.source.txt '\xfe 1\n'
+written 4 'dict.target.txt:2: "a" stands here a second time' dict.target.txt 'a 1\na 1\n'
+written 5 'train.source.ids: token' dict.source.txt ''
+written 4 'data.ini:1: expected' data.ini 'garbage\n'
+written 2 'data.ini:2: unknown option prepare.ordre' data.ini '[prepare]\nordre = tears\n'
+written 4 'data.ini: not UTF-8' data.ini '[prepare]\ntrain = \xff\n'
+written 4 'data.ini: not text' data.ini '[prepare]\n\0\n'
+written 4 'is not allowed here' data.ini 'include = /etc/passwd\n'
+written 4 'codes.bpe:1: expected' codes.bpe 'one two three four\n'
+written 4 'codes.bpe: not UTF-8' codes.bpe '\xff\n'
+written 4 'codes.bpe: empty' codes.bpe ''
+
+# ---- recipes
+
+recipe() { # CODE TEXT OPTIONS...
+    local code=$1 text=$2
+    shift 2
+    refuses "$code" "$text" train recipe.ini --run.folder never "$@"
+}
+recipe 2 'model.width = 16 is no multiple of model.heads = 3' --model.heads 3
+recipe 2 'magic' --model.norm magic
+recipe 2 'magic' --model.encoder_norm magic
+recipe 2 'magic' --model.decoder_final_norm magic
+recipe 2 'model.preset = huge' --model.preset huge
+recipe 2 'expected one of' --schedule.name never
+recipe 2 'expected one of' --optim.name adamantium
+recipe 2 'outside' --train.label_smoothing 1
+recipe 2 'outside' --model.dropout 1.5
+recipe 2 'whole number' --train.updates 1.5
+recipe 2 'data.folder is not set' --data.folder ''
+recipe 3 'absent/data.ini: No such file' --data.folder absent
+chatty=1 recipe 2 'no sequence of 1 to' --train.max_tokens 1
+rm -rf never
+recipe 2 'data.max_length = 256 is more than model.max_positions = 8' --model.max_positions 8
+recipe 2 'expected one of cpu|ref' --device.backend gpu
+recipe 6 'MiB' --model.width 65536 --model.ff 1048576 --model.encoder_layers 1000 --model.heads 2
+recipe 6 'MiB' --train.max_tokens 16777216 --device.memory_mib 100
+recipe 3 'recipe.ini' --run.folder recipe.ini/run
+recipe 3 'recipe.ini' --run.folder recipe.ini
+recipe 2 'base holds a run already' --run.folder base
+recipe 4 'the options: not UTF-8' --data.folder data --schedule.name constant --run.folder "$(printf 'never\xff')"
+printf '[model]\nwidht = 3\n' >bad.ini
+refuses 2 'bad.ini:2: unknown option model.widht; the nearest known one is model.width' train bad.ini
+rm -rf never
+chatty=1
+recipe 8 'update 1: loss ' --schedule.lr 100 --schedule.warmup 0 --train.updates 50 --model.norm none --train.explode 1.01
+rm -rf never
+# Sentences that do not fit are counted, not fatal.
+accepts 'are empty or longer than data.max_length and skipped' train recipe.ini --run.folder long --data.max_length 12
+chatty=''
+
+# ---- resuming
+
+resume() { # CODE TEXT OPTIONS...: of run/
+    local code=$1 text=$2
+    shift 2
+    chatty=1 refuses "$code" "$text" train recipe.ini --run.folder run --resume "$@"
+}
+resumes() { # TEXT: goes on in run/ and ends as it should
+    accepts "$1" train recipe.ini --run.folder run --resume
+    grep -q '^done: 4 updates' err || complain "the resumed run did not finish: $(tail -n 1 err)"
+    ls run/*.new run/checkpoints/*.new >/dev/null 2>&1 && complain "unfinished files stay behind: $(ls run run/checkpoints)"
+    [ -s run/checkpoints/00000004.safetensors ] || complain "the last checkpoint is not there: $(ls run/checkpoints)"
+}
+fresh base run
+resumes 'resumed at update 4'
+for suffix in safetensors state.safetensors; do
+    for bytes in 0 7 100 -1; do
+        fresh base run
+        truncate -s "$bytes" run/checkpoints/00000004.$suffix
+        resumes 'resumed at update 3'
+    done
+    fresh base run
+    rm run/checkpoints/00000004.$suffix
+    resumes 'resumed at update 3'
+    fresh base run
+    truncate -s 100 run/checkpoints/0000000[34].$suffix
+    resume 4 'run/checkpoints: no checkpoint can be used'
+done
+fresh base run
+printf half >run/checkpoints/00000005.safetensors.new
+printf half >run/checkpoints/00000005.state.safetensors.new
+printf half >run/last.safetensors.new
+printf half >run/config.ini.new
+resumes 'resumed at update 4'
+# With one checkpoint to keep, a damaged newer one must not push out the next good one.
+fresh base run
+truncate -s 100 run/checkpoints/00000004.safetensors
+cp run/checkpoints/00000004.safetensors run/checkpoints/00000009.safetensors
+accepts 'resumed at update 3' train recipe.ini --run.folder run --resume --train.keep 1
+[ "$(ls run/checkpoints)" = "$(printf '00000004.safetensors\n00000004.state.safetensors')" ] ||
+    complain "not the newest checkpoint is kept: $(ls run/checkpoints)"
+fresh base run
+rm -r run/checkpoints
+resumes 'done: 4 updates'
+state_forged() { # CODE TEXT PERL
+    fresh base run
+    rm run/checkpoints/00000003*
+    forge run/checkpoints/00000004.state.safetensors "$3"
+    resume "$1" "$2"
+}
+state_forged 5 "has no tensor 'optimizer.m'" 's/optimizer.m/optimizer.x/'
+state_forged 5 "has no tensor 'state'" 's/"state"/"stage"/'
+state_forged 5 'trained on other data' 's/"data":"./"data":"x/'
+# The state itself: no byte of it, whatever it says, may break the program.
+for ((i = 0; i < 20; i++)); do
+    fresh base run
+    rm run/checkpoints/00000003*
+    forge run/checkpoints/00000004.state.safetensors '
+        my ($at) = /"state":\{[^}]*"data_offsets":\[(\d+)/ or die;
+        substr($data, $at + 8 * '"$i"', 8) = "\xff" x 8;'
+    try train recipe.ini --run.folder run --resume
+    case $got in 0 | 4 | 5 | 8) ;; *) complain "state word $i forged: exit code $got: $(tail -n 2 err)" ;; esac
+done
+fresh base run
+resume 5 "tensor '" --model.width 32
+resume 5 "has no tensor '" --model.norm power
+"$NORMA" prepare "${prepare_arguments[@]}" --train short --output data2 2>err || complain "$(cat err)"
+resume 5 'trained on other data' --data.folder data2
+fresh base run
+rm run/log.jsonl
+mkdir run/log.jsonl
+resume 3 'run/log.jsonl: Is a directory'
+
+# ---- a full disk while a checkpoint is written: the former one stays whole
+
+fresh base run
+before=$(cksum run/best.safetensors run/last.safetensors run/checkpoints/*)
+cases=$((cases + 1)) got=0 chatty=1
+(ulimit -f 12; exec "$NORMA" train recipe.ini --run.folder run --resume --train.updates 9) >out 2>err || got=$?
+judge 3 'writing failed: File too large' 'train under a file-size limit'
+[ "$before" = "$(cksum run/best.safetensors run/last.safetensors run/checkpoints/*)" ] ||
+    complain "a checkpoint that could not be written changed another: $(ls -l run/checkpoints)"
+ls run/*.new run/checkpoints/*.new >/dev/null 2>&1 && complain "half files stay: $(ls run run/checkpoints)"
+resumes 'resumed at update 4'
+
+hostile_end

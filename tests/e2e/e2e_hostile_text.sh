@@ -1,0 +1,300 @@
+#!/bin/bash
+# Hostile text and options: what norma prepare, norma score and the configuration refuse, and how.
+set -uo pipefail
+# shellcheck source=tests/e2e/hostile_helper.sh
+. "${SOURCE:?}/tests/e2e/hostile_helper.sh"
+folder=$(hostile_folder)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+make_data
+
+# ---- the command line
+
+refuses 2 'the nearest known one is prepare' prepear
+refuses 2 'unknown command' ''
+refuses 2 'unknown command' "$(printf 'two\nlines')"
+refuses 2 'unknown command' "$(printf '\033[2Jtrain')"
+refuses 2 'unknown command' "$(head -c 100000 /dev/zero | tr '\0' x)"
+refuses 2 'nearest known one is prepare.output' prepare --outptu x
+refuses 2 'unknown option' prepare --=x
+refuses 2 'unknown option' prepare --.=x
+refuses 2 'unknown option -x' prepare -x
+refuses 2 'needs a value' prepare --output
+refuses 2 'needs a value' prepare --output --train x
+refuses 2 'no output folder' prepare --output=
+refuses 2 'unknown option' prepare "--$(head -c 100000 /dev/zero | tr '\0' y)=1"
+refuses 2 'too many arguments' prepare a b
+refuses 2 'too few arguments' train
+refuses 2 'too many arguments' train recipe.ini other.ini
+refuses 2 'too few arguments' score
+refuses 2 'unknown command' help prepear
+refuses 2 'whole number' prepare "${prepare_arguments[@]}" --output o --bpe-merges 1.5
+refuses 2 'number' prepare "${prepare_arguments[@]}" --output o --bpe-merges many
+refuses 2 'number' prepare "${prepare_arguments[@]}" --output o --bpe-merges ''
+refuses 2 'number' prepare "${prepare_arguments[@]}" --output o --bpe-merges 99999999999999999999999999999e999
+refuses 2 'outside' prepare "${prepare_arguments[@]}" --output o --bpe-merges -1
+refuses 2 'outside' prepare "${prepare_arguments[@]}" --output o --bpe-merges 1e300
+refuses 2 'number' prepare "${prepare_arguments[@]}" --output o --ratio nan
+refuses 2 'number' prepare "${prepare_arguments[@]}" --output o --ratio inf
+refuses 2 'ratio = 0.5' prepare "${prepare_arguments[@]}" --output o --ratio 0.5
+refuses 2 'true or false' prepare "${prepare_arguments[@]}" --output o --lowercase=perhaps
+refuses 2 'expected one of none|moses' prepare "${prepare_arguments[@]}" --output o --tokenizer mouse
+refuses 2 'max_length is below min_length' prepare "${prepare_arguments[@]}" --output o --min-length 9 --max-length 3
+refuses 2 'no line end' prepare "${prepare_arguments[@]}" --output "$(printf 'a\nb')"
+refuses 2 'no blank at its ends' prepare "${prepare_arguments[@]}" --output ' data'
+refuses 2 'no ; behind a blank' prepare "${prepare_arguments[@]}" --output 'a ;b'
+refuses 2 'two different languages' prepare "${prepare_arguments[@]}" --output o --target-lang xx
+refuses 2 'no text given' prepare --source-lang xx --target-lang yy --output o
+refuses 2 'no output folder' prepare "${prepare_arguments[@]}"
+refuses 2 'dictionaries must be given' prepare --valid valid --source-lang xx --target-lang yy --output o
+
+# ---- configuration files
+
+ini() { # ini TEXT: as printf understands it
+    printf "$1" >bad.ini
+}
+ini '[prepare]\noutptu = x\n'
+refuses 2 'bad.ini:2: unknown option prepare.outptu; the nearest known one is prepare.output' prepare bad.ini
+ini '\n\n[prepare]\nbpe_merges = 2x\n'
+refuses 2 'bad.ini:4: prepare.bpe_merges = 2x' prepare bad.ini
+ini '[prepare]\nthreads = 5000\n'
+refuses 2 'bad.ini:2: prepare.threads = 5000: outside 0 .. 1024' prepare bad.ini
+ini '[prepare]\nwhat is this\n'
+refuses 4 'bad.ini:2: expected [section] or name = value' prepare bad.ini
+ini '[prepare\noutput = x\n'
+refuses 4 'bad.ini:1: expected' prepare bad.ini
+ini '[]\noutput = x\n'
+refuses 2 'bad.ini:2: unknown option' prepare bad.ini
+ini '= x\n'
+refuses 2 'bad.ini:1: unknown option' prepare bad.ini
+ini 'include = absent.ini\n'
+refuses 3 'bad.ini:1: absent.ini: No such file' prepare bad.ini
+ini 'include = bad.ini\n'
+refuses 2 'includes nested deeper' prepare bad.ini
+ini 'include = \n'
+refuses 3 'bad.ini:1: ' prepare bad.ini
+ini 'include = .\n'
+refuses 3 'is a folder' prepare bad.ini
+ini '[prepare]\noutput = a\\0b\n'
+printf '[prepare]\noutput = a\0b\n' >bad.ini
+refuses 4 'bad.ini: contains a zero byte' prepare bad.ini
+printf '\xef\xbb\xbf[prepare]\nbpe_merges = 5\n' >bad.ini
+accepts 'written in' prepare bad.ini "${prepare_arguments[@]}" --output o
+printf '[prepare]\r\nmin_length = 2\r\n' >bad.ini
+accepts 'written in' prepare bad.ini "${prepare_arguments[@]}" --output o
+{ printf '[prepare]\ncodes = '; head -c 300000 /dev/zero | tr '\0' z; } >bad.ini
+refuses 3 'File name too long' prepare bad.ini "${prepare_arguments[@]}" --output o
+head -c 4096 "$NORMA" >bad.ini
+refuses 4 'bad.ini' prepare bad.ini
+refuses 3 'absent.ini: No such file' prepare absent.ini
+refuses 3 '.: is a folder' prepare .
+refuses 3 'absent.ini: No such file' train absent.ini
+: >bad.ini
+refuses 2 'no output folder' prepare bad.ini
+
+# ---- text
+
+text() { # text SIDE TEXT: writes t.SIDE, printf syntax
+    printf "$2" >"t.$1"
+}
+refuses_text() {
+    local code=$1 text=$2
+    shift 2
+    refuses "$code" "$text" prepare --train t --source-lang xx --target-lang yy --tokenizer none --bpe-merges 5 --output o "$@"
+}
+accepts_text() {
+    local text=$1
+    shift
+    accepts "$text" prepare --train t --source-lang xx --target-lang yy --tokenizer none --bpe-merges 5 --output o "$@"
+}
+text xx 'a b\nc d\n'
+text yy 'a b\nc d\n'
+accepts_text 'train: 2 pairs read, 2 kept'
+rm t.xx
+refuses_text 3 't.xx: No such file'
+mkdir t.xx
+refuses_text 3 't.xx: is a folder'
+rmdir t.xx
+: >t.xx
+refuses_text 5 't.xx has 0 lines but t.yy has 2'
+: >t.yy
+refuses_text 5 't: no pair of lines is left to train on (0 read)'
+text xx '\n\n\n'
+text yy '\n\n\n'
+refuses_text 5 't: no pair of lines is left to train on (3 read)'
+text xx '   \n \n'
+text yy 'a\nb\n'
+refuses_text 5 't: no pair of lines is left to train on (2 read)'
+text xx 'a b\n\n   \nc'
+text yy 'a b\nx\ny\nc d'
+accepts_text 'train: 4 pairs read, 1 kept, 3 dropped: 2 empty, 1 length ratio'
+text xx 'a b\nc d\ne\n'
+text yy 'a b\nc d\n'
+refuses_text 5 't.xx has 3 lines but t.yy has 2'
+text yy 'a b\nc d\ne\nf\n'
+refuses_text 5 't.xx has 3 lines but t.yy has 4'
+text yy 'a b\nc \xff\ne\n'
+refuses_text 4 't.yy:2: not UTF-8: byte 0xff at position 3'
+accepts_text '1 invalid' --on-invalid skip
+for bytes in '\x80' '\xc0\xaf' '\xe2\x82' '\xed\xa0\x80' '\xf4\x90\x80\x80' '\xf8\x88\x80\x80\x80' '\xfe' 'a\xc3'; do
+    text yy "a b\nc d\n$bytes\n"
+    refuses_text 4 't.yy:3: not UTF-8'
+done
+text yy 'a b\nc \0d\ne\n'
+refuses_text 4 't.yy:2: not text: byte 0x00 at position 3'
+text yy 'a b\r\nc d\r\ne\r\n'
+accepts_text '3 kept'
+grep -q "$(printf '\r')" o/dict.target.txt && complain "carriage returns in the dictionary"
+text yy '\xef\xbb\xbfa b\nc d\ne\n'
+accepts_text '3 kept'
+text yy '<s> </s>\n<pad> <unk>\n@@\n'
+accepts_text '3 kept'
+text yy 'a\x01\x02 b\nc\x7f d\ne\n'
+accepts_text '3 kept'
+head -c 10000000 /dev/zero | tr '\0' 'x' >long
+{ cat long; printf '\nc d\ne\n'; } >t.yy
+accepts_text '1 too long'
+perl -e 'print "wort " x 2000000, "\nc d\ne\n"' >t.yy
+accepts_text '1 too long'
+text yy 'a b\nc d\ne\n'
+{ cat long; printf '\n'; } >v.xx
+{ cat long; printf '\n'; } >v.yy
+accepts_text 'valid: 1 pairs read, 1 kept' --valid v
+head -c 5000000 /dev/zero >t.yy
+refuses_text 5 't.xx has 3 lines but t.yy has 1'
+head -c 300000 "$NORMA" >t.yy
+refuses_text 4 't.yy:1: not text: byte 0x00'
+printf '\x1f\x8b\x08\x00abc\n' >t.yy
+refuses_text 4 't.yy: compressed; unpack it first'
+rm t.yy
+: >t.yy.gz
+refuses_text 3 't.yy: not found, but t.yy.gz is there: unpack it first'
+rm t.yy.gz
+ln -s t.yy t.yy
+refuses_text 3 't.yy: '
+rm t.yy
+text yy 'a b\nc d\ne\n'
+refuses_text 3 'absent.xx: No such file' --valid absent
+text xx 'a "b" & <c> [d] \xe2\x80\x9ce\xe2\x80\x9d ... 1,000.5 a@-@b\nc|d\n\xf0\x9f\x98\x80 \xcc\x81\n'
+accepts_text '3 kept' --tokenizer moses --ratio 0 --lowercase
+
+# ---- codes and dictionaries to use
+
+text xx 'a b\nc d\n'
+text yy 'a b\nc d\n'
+codes() {
+    printf "$1" >codes
+    refuses_text 4 "$2" --codes codes
+}
+codes '' 'codes: empty'
+codes '#version: 0.3\na b\n' 'codes:1: unknown version'
+codes '#version: 0.2\na\n' 'codes:2: expected two units'
+codes '#version: 0.2\na b c d\n' 'codes:2: expected two units'
+codes '#version: 0.2\na b\n\nc d\n' 'codes:3: '
+codes '#version: 0.2\na \xff\n' 'codes:2: not UTF-8'
+codes '#version: 0.2\na \0b\n' 'codes:2: holds a zero byte'
+codes 'a b 3\nc d x\n' 'codes:2: the third field is no count'
+codes 'a b 99999999999999999999\n' 'codes:1: the third field is no count'
+codes 'a b 3\nc d\n' 'codes:2: expected "left right count"'
+perl -e 'print "#version: 0.2\n", "a" x 70000, " b\n"' >codes
+refuses_text 4 'codes:2: ' --codes codes
+refuses_text 4 'long:1: ' --codes long
+refuses_text 3 'absent: No such file' --codes absent
+refuses_text 3 'is a folder' --codes .
+dict() {
+    printf "$1" >dict
+    refuses_text 4 "$2" --dict-source dict
+}
+dict 'a\n' 'dict:1: expected "symbol count"'
+dict 'a 1\nb x\n' 'dict:2: expected'
+dict 'a 1\nb -5\n' 'dict:2: expected'
+dict 'a 1\n b\n' 'dict:2: expected'
+dict 'a 1\n\nb 2\n' 'dict:2: expected'
+dict 'a 1\nb 99999999999999999999\n' 'dict:2: expected'
+dict 'a 1\nb 2\na 3\n' 'dict:3: "a" stands here a second time'
+dict 'a 1\n<unk> 5\n' 'dict:2: "<unk>" stands here a second time'
+dict 'a 1\n\xff 2\n' 'dict:2: not UTF-8'
+dict 'a 1\nb\0 2\n' 'dict:2: holds a zero byte'
+dict 'a 1\nb\033[2J\n' 'dict:2: expected'
+perl -e 'print "a" x 70000, " 1\n"' >dict
+refuses_text 4 'dict:1: symbol of 70000 bytes' --dict-source dict
+refuses_text 3 'absent: No such file' --dict-source absent
+
+# ---- score
+
+printf 'a b\nc d\n' >two
+printf 'a b\nc d\ne\n' >three
+: >empty
+refuses 5 'two has 2 lines, three has 3' score bleu --reference three --hypothesis two
+refuses 4 'empty: ' score bleu --reference empty --hypothesis empty
+printf 'a\n\xfe\n' >broken
+refuses 4 'broken:2: not UTF-8' score chrf --reference two --hypothesis broken
+printf '\0\nb\n' >broken
+refuses 4 'broken:1: ' score bleu --reference broken --hypothesis two
+input=two refuses 5 'has 2 lines' score bleu --reference three
+refuses 5 'standard input has 0 lines, two has 2' score bleu --reference two
+refuses 3 'absent: No such file' score bleu --reference absent --hypothesis two
+refuses 3 'is a folder' score bleu --reference two --hypothesis .
+refuses 2 'known: bleu, chrf' score rouge --reference two --hypothesis two
+refuses 2 'no --reference' score bleu --hypothesis two
+refuses 2 'outside' score chrf --char-order 99 --reference two --hypothesis two
+refuses 2 'outside' score bleu --bootstrap -5 --reference two --hypothesis two
+{ cat long; printf '\n'; } >one
+accepts 'BLEU' score bleu --reference one --hypothesis one --bootstrap 0
+printf '\n\n' >blank
+accepts 'BLEU = 0.00' score bleu --reference two --hypothesis blank --bootstrap 10
+accepts 'chrF' score chrf --reference blank --hypothesis two --bootstrap 10
+
+# ---- targets that cannot be written
+
+refuses 3 'recipe.ini/o: Not a directory' prepare "${prepare_arguments[@]}" --output recipe.ini/o
+refuses 3 'recipe.ini: ' prepare "${prepare_arguments[@]}" --output recipe.ini
+fresh data sealed
+rm sealed/train.source.ids && mkdir sealed/train.source.ids sealed/dict.source.txt.new
+refuses 3 'train.source.ids: ' prepare "${prepare_arguments[@]}" --output sealed
+rmdir sealed/train.source.ids
+refuses 3 'dict.source.txt.new: Is a directory' prepare "${prepare_arguments[@]}" --output sealed
+[ ! -e sealed/data.ini ] || complain "a folder that is not complete has a data.ini"
+rmdir sealed/dict.source.txt.new
+printf 'left over' >sealed/codes.bpe
+accepts 'written' prepare "${prepare_arguments[@]}" --bpe-merges 0 --output sealed
+[ ! -e sealed/codes.bpe ] || complain "codes of another preparation stay behind"
+if [ "$(id -u)" != 0 ]; then
+    mkdir -m 555 readonly
+    refuses 3 'readonly/o: Permission denied' prepare "${prepare_arguments[@]}" --output readonly/o
+fi
+refuses 3 '/proc/norma' prepare "${prepare_arguments[@]}" --output /proc/norma
+
+# A file-size limit stands for a full disk: nothing of the old folder changes.
+fresh data full
+make_text many 3000 5
+cases=$((cases + 1))
+got=0
+(ulimit -f 8; exec "$NORMA" prepare --train many --source-lang xx --target-lang yy --tokenizer none \
+    --bpe-merges 5 --threads 1 --output full) >out 2>err || got=$?
+judge 3 'writing failed: File too large' 'prepare under a file-size limit'
+diff -r data full >differences || complain "a preparation that failed changed the folder: $(head -n 5 differences)"
+ls full/*.new >/dev/null 2>&1 && complain "a failed preparation leaves files behind: $(ls full)"
+
+if [ -w /dev/full ]; then
+    for arguments in 'help' '--version' 'prepare --help' 'train --manual' \
+        'score bleu --reference two --hypothesis two' 'score chrf --reference two --hypothesis two --json'; do
+        cases=$((cases + 1))
+        got=0
+        # shellcheck disable=SC2086
+        "$NORMA" $arguments >/dev/full 2>err </dev/null || got=$?
+        judge 3 'standard output: writing failed: No space left on device' "$arguments to a full device"
+    done
+fi
+cases=$((cases + 1)) got=0
+"$NORMA" score bleu --reference two --hypothesis two >&- 2>err || got=$?
+judge 3 'standard output: writing failed' 'score with stdout closed'
+cases=$((cases + 1)) got=0
+"$NORMA" score bleu --reference two 0<&- >out 2>err || got=$?
+judge 3 'reading failed' 'score with stdin closed'
+cases=$((cases + 1)) got=0
+"$NORMA" prepare "${prepare_arguments[@]}" --output closed 0<&- >&- 2>&- || got=$?
+[ "$got" = 3 ] || [ "$got" = 0 ] || complain "prepare with all descriptors closed: exit code $got"
+diff -r -x data.ini data closed >differences || complain "messages in the data: $(head -n 5 differences)"
+
+hostile_end

@@ -1,0 +1,146 @@
+# What the scripts with hostile inputs share: a small corpus, a trained model, and the three things a case can
+# want of the program. Sourced, in an empty folder; every failure is printed and counted, hostile_end exits.
+# shellcheck shell=bash
+export ASAN_OPTIONS="exitcode=99:allocator_may_return_null=1:detect_leaks=${DETECT_LEAKS:-1}"
+export UBSAN_OPTIONS=halt_on_error=1:exitcode=99
+cases=0 failures=0
+chatty='' # set: lines before the last one are allowed (a run says what it does before it fails)
+
+# An empty folder, in memory where the system offers that: files are synced when they are complete, and a thousand
+# of them take minutes on a busy disk.
+hostile_folder() {
+    if [ -d /dev/shm ] && [ -w /dev/shm ]; then mktemp -d -p /dev/shm; else mktemp -d; fi
+}
+
+complain() {
+    failures=$((failures + 1))
+    echo "$(basename "$0" .sh): $*" >&2
+}
+
+# Runs the program with stdin from $input (else nothing); leaves the exit code in $got, its words in out and err.
+try() {
+    got=0
+    cases=$((cases + 1))
+    "$NORMA" "$@" <"${input:-/dev/null}" >out 2>err || got=$?
+    if grep -qE 'Sanitizer|runtime error' err; then
+        complain "sanitizer: norma $*: $(grep -m 3 -E 'ERROR|runtime error|SUMMARY|#[1-4] ' err)"
+    fi
+}
+
+# refuses CODE TEXT ARGUMENTS...: this exit code and one line with this text.
+refuses() {
+    local code=$1 text=$2
+    shift 2
+    try "$@"
+    judge "$code" "$text" "$*"
+}
+
+# After any other way of running the program: the same judgement.
+judge() {
+    local code=$1 text=$2 what=$3
+    if [ "$got" != "$code" ]; then
+        complain "exit code $got instead of $code: norma $what: $(head -c 600 err)"
+    elif [ -z "$chatty" ] && [ "$(wc -l <err)" != 1 ]; then
+        complain "not one line: norma $what: $(head -c 600 err)"
+    elif [[ "$(tail -n 1 err)" != "norma: "* ]]; then
+        complain "the line does not begin with 'norma: ': norma $what: $(tail -n 1 err)"
+    elif ! tail -n 1 err | grep -qF -- "$text"; then
+        complain "'$text' is not in the message: norma $what: $(tail -n 1 err)"
+    fi
+}
+
+# accepts TEXT ARGUMENTS...: odd, but fine: success, and this text in what it said.
+accepts() {
+    local text=$1
+    shift
+    try "$@"
+    if [ "$got" != 0 ]; then
+        complain "exit code $got instead of 0: norma $*: $(head -c 600 err)"
+    elif ! cat out err | grep -qF -- "$text"; then
+        complain "'$text' was not said: norma $*: $(head -c 600 err)"
+    fi
+}
+
+hostile_end() {
+    [ "$failures" = 0 ] || { echo "$failures of $cases cases failed" >&2; exit 1; }
+    echo "$cases hostile inputs, each refused with one clear line and its exit code, or taken as it is"
+}
+
+# Parallel text from a toy grammar: PREFIX.xx and PREFIX.yy of N lines.
+make_text() {
+    perl -e '
+        my ($prefix, $n, $seed) = @ARGV;
+        my @x = qw(das haus ist gross klein der hund sieht einen baum und die katze läuft schnell);
+        my @y = qw(the house is large small the dog sees a tree and the cat runs fast);
+        open(my $sx, ">", "$prefix.xx"); open(my $sy, ">", "$prefix.yy");
+        for my $i (1 .. $n) {
+            my @w;
+            for (1 .. 3 + $seed % 5) {
+                $seed = ($seed * 1103515245 + 12345) % 2147483648;
+                push @w, int($seed / 65536) % @x;
+            }
+            print $sx join(" ", map { $x[$_] } @w), "\n"; print $sy join(" ", map { $y[$_] } @w), "\n";
+        }' "$1" "$2" "$3"
+}
+
+prepare_arguments=(--train train --valid valid --test test --source-lang xx --target-lang yy
+    --tokenizer none --bpe-merges 20 --threads 1)
+
+# train.xx ... test.yy, data/, recipe.ini
+make_data() {
+    make_text train 60 1
+    make_text valid 6 2
+    make_text test 6 3
+    "$NORMA" prepare "${prepare_arguments[@]}" --output data 2>err || { cat err >&2; exit 1; }
+    cat >recipe.ini <<'X'
+[data]
+folder = data
+[model]
+preset = tiny
+width = 16
+ff = 32
+heads = 2
+encoder_layers = 1
+decoder_layers = 1
+norm = batch
+[train]
+updates = 4
+max_tokens = 128
+validate_every = 2
+validate_examples = 2
+save_every = 1
+keep = 2
+[schedule]
+warmup = 4
+[decode]
+beam = 2
+[device]
+threads = 1
+X
+}
+
+# Copies a folder as it is, without what a former case left in the target.
+fresh() {
+    rm -rf "$2"
+    cp -r "$1" "$2"
+}
+
+# forge FILE PERL: changes a safetensors file: $_ is its header (JSON text), $data the rest; the length is put right.
+forge() {
+    perl -e '
+        my ($path, $code) = @ARGV;
+        local $/;
+        open(my $in, "<:raw", $path); my $all = <$in>; close($in);
+        my $length = unpack("Q<", $all);
+        our $data = substr($all, 8 + $length);
+        $_ = substr($all, 8, $length);
+        eval $code; die $@ if $@;
+        unlink $path; # hard links keep the other name as it is
+        open(my $out, ">:raw", $path); print $out pack("Q<", length($_)), $_, $data; close($out);
+    ' "$1" "$2"
+}
+
+# poke FILE OFFSET BYTES: overwrites bytes (printf syntax) in the middle.
+poke() {
+    printf "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
+}
