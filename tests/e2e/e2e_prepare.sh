@@ -87,8 +87,23 @@ the house
 x
 my house
 X
-[ -z "$(ls words | grep -vE '^(data\.ini|dict\.(source|target)\.txt|(train|valid)\.(source|target)\.(ids|off)|valid\.(source|target)\.words)$')" ] ||
-    fail "unexpected files: $(ls words)"
+printf '%s\n' words/* >got
+sed 's|^|words/|' >wanted <<'X'
+data.ini
+dict.source.txt
+dict.target.txt
+train.source.ids
+train.source.off
+train.target.ids
+train.target.off
+valid.source.ids
+valid.source.off
+valid.source.words
+valid.target.ids
+valid.target.off
+valid.target.words
+X
+diff got wanted || fail 'other files than expected'
 grep -qx 'lowercase = true ; command line' words/data.ini || fail "data.ini: $(cat words/data.ini)"
 
 # --- BPE, the other order of special symbols, a recipe, given codes and dictionaries ------------------------------
@@ -154,6 +169,8 @@ refuses 3 'missing.de: No such file' "${p[@]}" --train missing
 printf 'x' >packed.de.xz
 refuses 3 'packed.de.xz is there: unpack it first' "${p[@]}" --train packed
 printf '\037\213\010\000more' >zipped.de
+refuses 4 'zipped.de: compressed; unpack it first' "${p[@]}" --train zipped
+printf '\3757zXZ\000more' >zipped.de
 refuses 4 'zipped.de: compressed; unpack it first' "${p[@]}" --train zipped
 mkdir folder.de
 refuses 3 'folder.de: is a folder' "${p[@]}" --train folder
