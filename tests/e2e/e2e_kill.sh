@@ -1,0 +1,106 @@
+#!/bin/bash
+# A run that is killed (SIGKILL) at random moments and in the middle of checkpoints, and continued each time ends
+# with the same weights, bit for bit, as one never stopped, and never loses more than the updates since the last
+# complete checkpoint. SIGINT and SIGTERM end it in order: exit code 9, and how to go on.
+set -uo pipefail
+# shellcheck source=tests/e2e/hostile_helper.sh
+. "${SOURCE:?}/tests/e2e/hostile_helper.sh"
+folder=$(hostile_folder)
+trap 'kill -9 "${process:-}" 2>/dev/null; rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+make_data
+
+updates=150
+# Statistics, dropout, accumulation and a schedule that looks back: all of it must survive.
+sed -i 's/^norm = .*/norm = power\ndropout = 0.2/; s/^width = .*/width = 32/; s/^ff = .*/ff = 256/; s/^updates = .*/accumulate = 2/; s/^validate_every = .*/validate_every = 10/
+    s/^\[schedule\]/[schedule]\nname = val-decay\npatience = 1/' recipe.ini
+train() { # FOLDER OPTIONS...
+    "$NORMA" train recipe.ini --train.updates $updates --run.quiet --run.folder "$@"
+}
+start() { # the same behind the script's back, as process $process
+    "$NORMA" train recipe.ini --train.updates $updates --run.quiet --run.folder "$@" 2>err >out &
+    process=$!
+}
+
+# All tensors of a model, by name, without the texts (those hold the folder's name).
+weights() {
+    perl -e '
+        local $/; open(my $in, "<:raw", $ARGV[0]) or die "$ARGV[0]: $!"; my $all = <$in>;
+        my $length = unpack("Q<", $all); my $header = substr($all, 8, $length);
+        $header =~ s/"__metadata__":\{(?:[^"{}]|"(?:\\.|[^"\\])*")*\},?//;
+        print $header =~ s/ +$//r, "\n", substr($all, 8 + $length);' "$1" | cksum
+}
+# Updates of the newest checkpoint that is complete; 0: none.
+newest() {
+    local best=0 file
+    for file in "$1"/checkpoints/*[0-9].safetensors; do
+        [ -e "$file" ] && file=${file##*/} && file=${file%.safetensors} && [ $((10#$file)) -gt $best ] && best=$((10#$file))
+    done
+    echo "$best"
+}
+
+train whole 2>err || { cat err >&2; exit 1; }
+wanted=$(weights whole/last.safetensors)
+[ "$(train again 2>err; weights again/last.safetensors)" = "$wanted" ] || complain "two runs differ without any kill"
+
+# Kills the process while it writes a file of update $1: the file is a pipe, which is full after 64 KiB; what got
+# through until then is put in its place.
+kill_in_write() {
+    local path
+    path=killed/checkpoints/$(printf %08d "$1").$2.new
+    mkfifo "$path"
+    exec 3<>"$path"
+    timeout 60 head -c 5000 <&3 >part || complain "update $1 was not written"
+    kill -9 "$process" 2>/dev/null
+    rm "$path"
+    cp part "$path"
+    exec 3>&-
+}
+
+# Every time it is killed when it has come further than the last time, so that it comes to an end.
+kills=0 before=0
+while [ "$kills" -lt 10 ]; do
+    start killed --resume
+    disown # the shell need not tell of kills
+    while kill -0 $process 2>/dev/null && [ "$(newest killed)" -le "$before" ]; do sleep 0.001; done
+    case $((kills % 3)) in
+    0) sleep "0.00$((RANDOM % 10))" && kill -9 $process 2>/dev/null ;;
+    1) kill_in_write $((before + 8)) safetensors ;;
+    2) kill_in_write $((before + 8)) state.safetensors ;;
+    esac
+    while kill -0 $process 2>/dev/null; do sleep 0.001; done
+    kills=$((kills + 1)) cases=$((cases + 1))
+    grep -qE 'Sanitizer|runtime error|^norma: .*unusable' err && complain "before kill $kills: $(cat err)"
+    resumed=$(sed -n 's/^norma: resumed at update \([0-9]*\),.*/\1/p' err)
+    [ "${resumed:-0}" = "$before" ] || complain "continued at update ${resumed:-0}, the newest checkpoint was $before"
+    [ $((kills % 3)) = 1 ] || [ "$(newest killed)" = $((before + 7)) ] ||
+        complain "killed while it wrote update $((before + 8)), but the newest checkpoint is $(newest killed)"
+    before=$(newest killed)
+done
+train killed --resume 2>err || complain "the last part failed: $(cat err)"
+ls killed/*.new killed/checkpoints/*.new >/dev/null 2>&1 && complain "unfinished files stay: $(ls killed killed/checkpoints)"
+[ "$(weights killed/last.safetensors)" = "$wanted" ] || complain "$kills kills changed the weights"
+[ "$(weights killed/best.safetensors)" = "$(weights whole/best.safetensors)" ] || complain "$kills kills changed the best weights"
+# The log reads as if the run had never stopped, but for the times.
+plain() { sed -E 's/"(seconds|tokens_per_second)":[^,}]*//g' "$1/log.jsonl"; }
+[ "$(plain killed)" = "$(plain whole)" ] || complain "the log differs: $(diff <(plain killed) <(plain whole) | head -n 4)"
+
+# In order: SIGINT and SIGTERM.
+for signal in INT TERM; do
+    rm -rf stopped
+    start stopped
+    while kill -0 $process 2>/dev/null && [ "$(newest stopped)" -lt 3 ]; do sleep 0.002; done
+    kill -$signal $process
+    got=0 cases=$((cases + 1))
+    wait $process || got=$?
+    [ "$got" = 9 ] || complain "exit code $got after SIG$signal: $(cat err)"
+    grep -q '^norma: stopped after update [0-9]*; checkpoint written' err || complain "no word about the stop: $(cat err)"
+    grep -q '^to go on: norma train recipe.ini --run.folder stopped --resume' err || complain "no word on how to go on: $(cat err)"
+    at=$(sed -n 's/^norma: stopped after update \([0-9]*\);.*/\1/p' err)
+    [ "$(newest stopped)" = "${at:-none}" ] || complain "stopped at $at, but the newest checkpoint is $(newest stopped)"
+    train stopped --resume 2>err || complain "cannot continue after SIG$signal: $(cat err)"
+    [ "$(weights stopped/last.safetensors)" = "$wanted" ] || complain "SIG$signal changed the weights"
+done
+
+[ "$failures" = 0 ] || exit 1
+echo "$kills kills (six in the middle of a file), one interrupt, one termination: the same weights"

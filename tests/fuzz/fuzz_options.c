@@ -1,0 +1,65 @@
+/* Configuration files: what was taken is written and read back as the same. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fuzz.h"
+#include "train/trainer.h"
+
+static nm_options *create(void)
+{
+    nm_options *options = nm_options_create();
+    nm_trainer_options_add(options, &nm_task_translation);
+    return options;
+}
+
+static char *written(const nm_options *options)
+{
+    char *text;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    NM_ASSERT(stream);
+    for (const char *const *path =
+             (const char *const[]){"data.folder", "model.norm", "model.width", "train.seconds",
+                                   "model.preset", "optim.eps", "model.dropout", NULL};
+         *path; path++) {
+        char *value = nm_options_get(options, *path);
+        fprintf(stream, "%s=%s\n", *path, value);
+        free(value);
+    }
+    fclose(stream);
+    return text;
+}
+
+static void read_back(const nm_options *options)
+{
+    char *text;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    NM_ASSERT(stream);
+    nm_options_write(options, stream);
+    fclose(stream);
+    nm_options *again = create();
+    nm_error err;
+    NM_ASSERT(nm_options_read_text(again, "again", text, &err) == NM_OK);
+    char *first = written(options), *second = written(again);
+    NM_ASSERT(!strcmp(first, second));
+    free(first);
+    free(second);
+    free(text);
+    nm_options_free(again);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    char *text = strndup((const char *)data, bytes);
+    nm_options *options = create();
+    nm_error err;
+    if (nm_options_read_text(options, "input", text, &err) == NM_OK)
+        read_back(options);
+    else
+        NM_ASSERT(!strchr(err.text, '\n'));
+    nm_options_free(options);
+    free(text);
+    return 0;
+}
