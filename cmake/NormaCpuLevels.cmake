@@ -16,9 +16,10 @@ foreach(_level IN LISTS _levels)
   if(NORMA_SIMD_SOURCES)
     add_library(norma_simd_${_level} OBJECT ${NORMA_SIMD_SOURCES})
     target_link_libraries(norma_simd_${_level} PUBLIC norma_settings)
-    # the sanitizers take minutes over -O3
-    target_compile_options(norma_simd_${_level} PRIVATE ${_flags_${_level}}
-                           $<$<NOT:$<BOOL:${NORMA_SANITIZE}>>:-O3>)
+    target_compile_options(norma_simd_${_level} PRIVATE ${_flags_${_level}})
+    if(NOT NORMA_SANITIZE) # which take minutes over -O3
+      target_compile_options(norma_simd_${_level} PRIVATE -O3)
+    endif()
     target_compile_definitions(norma_simd_${_level} PRIVATE NM_LEVEL=${_level} NM_LEVEL_${_level}=1)
     list(APPEND NORMA_SIMD_OBJECTS $<TARGET_OBJECTS:norma_simd_${_level}>)
   endif()
