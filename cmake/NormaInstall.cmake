@@ -4,20 +4,15 @@ include(CMakePackageConfigHelpers)
 set(_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Norma)
 
 # The static library hands on what it stands on; the shared one has it inside.
-target_link_libraries(norma PUBLIC $<INSTALL_INTERFACE:OpenMP::OpenMP_C> $<INSTALL_INTERFACE:NormaBlas::NormaBlas>
+target_link_libraries(norma PUBLIC $<INSTALL_INTERFACE:OpenMP::OpenMP_C>
                       $<INSTALL_INTERFACE:PkgConfig::JANSSON> $<INSTALL_INTERFACE:PkgConfig::UTF8PROC>
                       $<INSTALL_INTERFACE:PkgConfig::XXHASH> $<INSTALL_INTERFACE:m>)
 set_target_properties(norma_shared PROPERTIES EXPORT_NAME shared)
 
-# The BLAS was chosen for its threads (FindNormaBlas): the installed files keep to it, whatever the system's default.
-get_filename_component(_blas_dir ${NormaBlas_LIBRARY} DIRECTORY)
-get_filename_component(_blas_name ${NormaBlas_LIBRARY} NAME_WE)
-string(REGEX REPLACE "^lib" "" _blas_name ${_blas_name})
 set(_programs)
 if(TARGET norma_program)
   set(_programs norma_program)
 endif()
-set_target_properties(norma_shared ${_programs} PROPERTIES INSTALL_RPATH ${_blas_dir})
 
 install(TARGETS norma norma_shared EXPORT NormaTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
@@ -33,7 +28,7 @@ configure_package_config_file(cmake/NormaConfig.cmake.in ${PROJECT_BINARY_DIR}/N
                               INSTALL_DESTINATION ${_package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/NormaConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/NormaConfig.cmake ${PROJECT_BINARY_DIR}/NormaConfigVersion.cmake
-        cmake/FindNormaBlas.cmake DESTINATION ${_package_dir})
+        DESTINATION ${_package_dir})
 
 # Prefix and folders stay relative to the file, so that an installed tree can be moved.
 file(RELATIVE_PATH _to_prefix /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)

@@ -21,11 +21,11 @@ check() { # name, command ...
 mapfile -t sources < <(git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
 mapfile -t scripts < <(git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 mapfile -t texts < <(git ls-files --cached --others --exclude-standard '*.[ch]' '*.md' '*.sh' '*.pl' '*.cmake' '*.txt' '*.ini' Makefile |
-    grep -v '^tests/golden/cases/')
+    grep -v '^tests/') # the tests hold German and misspelt words on purpose
 
 check clang-format clang-format --dry-run -Werror "${sources[@]}"
 check "include order" scripts/check_includes.sh
-check shellcheck shellcheck "${scripts[@]}"
+check shellcheck shellcheck --severity=warning "${scripts[@]}"
 check codespell codespell --ignore-words scripts/spelling.txt "${texts[@]}"
 if [ "${1:-}" = --deep ]; then
     mapfile -t units < <(git ls-files 'src/*.c')

@@ -117,9 +117,14 @@ name_known() {
     echo "$1"
 }
 
+# Quiet unless it fails: dpkg has a line or three for each package.
 install_with() {
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
-        -o Dpkg::Use-Pty=0 install "$@" >&2
+    local said
+    said=$(as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
+        -o Dpkg::Use-Pty=0 install "$@" 2>&1) || {
+        printf '%s\n' "$said" | tail -n 20 >&2
+        return 1
+    }
 }
 
 ensure() {

@@ -192,7 +192,7 @@ for my $row (@rows) {
                   ['wmt', 'pre', $pre_wmt]) {
         my ($set, $placement, $number) = @$case;
         my @sections = $type eq 'rbn' ? (['norm.rbn', 'penalty = diff', @{$penalty{$placement}}]) : @settings;
-        my $says = $number eq '0' ? '0 BLEU (it diverges)' : "$number BLEU";
+        my $says = $number eq '0' ? '0 BLEU (training fails)' : "$number BLEU";
         my @comments = ("Regularized BatchNorm, " . uc($set) . ($set eq 'wmt' ? '16' : '14') . ", $placement-norm: $title.",
             "The paper's number: $says on the test set.",
             $data{$set eq 'wmt' ? 'wmt16-en-de' : 'iwslt14-de-en'});

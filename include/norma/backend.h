@@ -41,11 +41,11 @@ typedef enum nm_act { NM_ACT_NONE, NM_ACT_RELU } nm_act;
 /* --- normalization of each token (row) by its own numbers: LayerNorm, RMSNorm, ScaleNorm, FixNorm, GroupNorm ---
  * In each of `groups` groups of d/groups features: xhat = (x - shift) * scale, y = gain * xhat + bias. */
 typedef enum nm_token_form {
-    NM_TOKEN_CENTER,      /* shift = mean, scale = 1/sqrt(variance + eps), variance over d/groups */
+    NM_TOKEN_CENTER,          /* shift = mean, scale = 1/sqrt(variance + eps), variance over d/groups */
     NM_TOKEN_CENTER_UNBIASED, /* the same with d/groups - 1 */
-    NM_TOKEN_RMS,         /* scale = 1/sqrt(mean square + eps) */
-    NM_TOKEN_RMS_OUTSIDE, /* scale = 1/(sqrt(mean square) + eps) */
-    NM_TOKEN_LENGTH       /* scale = 1/max(l2 norm, eps); below eps the norm is a constant in the backward pass */
+    NM_TOKEN_RMS,             /* scale = 1/sqrt(mean square + eps) */
+    NM_TOKEN_RMS_OUTSIDE,     /* scale = 1/(sqrt(mean square) + eps) */
+    NM_TOKEN_LENGTH /* scale = 1/max(l2 norm, eps); below eps the norm is a constant in the backward pass */
 } nm_token_form;
 
 typedef struct nm_token_norm {
@@ -62,7 +62,8 @@ typedef struct nm_token_norm {
 typedef struct nm_feature_norm {
     int32_t groups;
     double eps;
-    bool row_scale_ready; /* row_scale was already computed: read it; otherwise the kernel computes and stores it */
+    bool
+        row_scale_ready; /* row_scale was already computed: read it; otherwise the kernel computes and stores it */
 } nm_feature_norm;
 
 /* Small vectors, element by element. s and t are numbers. */
@@ -88,14 +89,14 @@ typedef enum nm_smoothing {
 } nm_smoothing;
 
 typedef struct nm_softmax_loss {
-    nm_mat hidden, weight; /* [tokens, d], [V, d]: logits = hidden weight^T + bias */
-    const void *bias;      /* [V] or NULL */
+    nm_mat hidden, weight;  /* [tokens, d], [V, d]: logits = hidden weight^T + bias */
+    const void *bias;       /* [V] or NULL */
     const int32_t *targets; /* device, [tokens] */
     const uint8_t *allowed; /* device, [V]: 0 removes a word; or NULL */
     nm_smoothing smoothing;
     double eps, grad_scale;
-    double *sums;           /* device doubles [2], =: sum of the smoothed loss, sum of the negative log-likelihood */
-    void *d_hidden;         /* [tokens, d], =, or NULL when no gradient is wanted */
+    double *sums;   /* device doubles [2], =: sum of the smoothed loss, sum of the negative log-likelihood */
+    void *d_hidden; /* [tokens, d], =, or NULL when no gradient is wanted */
     void *d_weight, *d_bias; /* += ; NULL when not wanted */
 } nm_softmax_loss;
 
@@ -203,19 +204,19 @@ typedef struct nm_kernels {
 } nm_kernels;
 
 typedef struct nm_backend_options {
-    const char *name;  /* "ref" or "cpu" */
-    nm_dtype dtype;    /* cpu: NM_F32 only */
-    const char *isa;   /* cpu: "auto", "base", "avx2", "avx512" */
-    int32_t threads;   /* 0: as many as the system offers */
-    bool fenced;       /* ref: memory is readable only while a kernel runs (a test mode) */
+    const char *name; /* "ref" or "cpu" */
+    nm_dtype dtype;   /* cpu: NM_F32 only */
+    const char *isa;  /* cpu: "auto", "base", "avx2", "avx512" */
+    int32_t threads;  /* 0: as many as the system offers */
+    bool fenced;      /* ref: memory is readable only while a kernel runs (a test mode) */
 } nm_backend_options;
 
 struct nm_backend {
-    nm_kernels k;      /* call as backend->k.gemm(backend, ...) */
+    nm_kernels k; /* call as backend->k.gemm(backend, ...) */
     nm_dtype dtype;
     int32_t threads;
     const char *name, *isa;
-    bool planning;     /* kernels do nothing: a dry run that only measures memory */
+    bool planning; /* kernels do nothing: a dry run that only measures memory */
     void *private_data;
 };
 

@@ -22,8 +22,8 @@ typedef struct nm_norm_place { /* what a layer must know of where it stands */
     int32_t width;             /* features */
     int32_t heads;             /* groups where an option says "heads" */
     int32_t warmup_steps;      /* warm-up length where an option says "lr"; the learning-rate warm-up */
-    bool encoder_final;        /* PowerNorm's program warms this place up for 1000 steps whatever else is set */
-    bool feeds_output;         /* decoder's last norm: ScaleNorm keeps g learned here even with fixed g elsewhere */
+    bool encoder_final;        /* PowerNorm with warm-up "lr" takes 1000 steps at this place */
+    bool feeds_output; /* decoder's last norm: ScaleNorm keeps g learned here even with fixed g elsewhere */
 } nm_norm_place;
 
 /* Creates a layer of type `type` ("layer", "power", ...) with settings "key=value key=value" (may be NULL) of the
@@ -61,7 +61,7 @@ nm_status nm_norm_load(nm_norm *norm, const char *path, nm_error *err);
 /* ------------------------------------------------------------------ what a type is */
 
 enum nm_norm_traits {
-    NM_USES_BATCH = 1,  /* training statistics run over rows */
+    NM_USES_BATCH = 1, /* training statistics run over rows */
     NM_HAS_STATE = 2,
     NM_APPROX_GRAD = 4, /* backward is deliberately not the derivative (PN, MABN) */
     NM_HAS_PENALTY = 8
@@ -74,6 +74,8 @@ typedef struct nm_norm_vector { /* one learned or running vector */
     int32_t length;
     double initial;
     bool fixed; /* a parameter that isn't learned (ScaleNorm's fixed g) */
+    bool
+        of_gradients; /* a running vector of the backward pass, which can run away unseen: the trainer watches it */
 } nm_norm_vector;
 
 typedef struct nm_norm_shape { /* filled by a type's `shape` */
@@ -82,7 +84,8 @@ typedef struct nm_norm_shape { /* filled by a type's `shape` */
     const char *counters[NM_NORM_MAX_COUNTERS];
 } nm_norm_shape;
 
-typedef struct nm_norm_stat { /* published by name for instruments; device memory, lives until backward is done */
+typedef struct
+    nm_norm_stat { /* published by name for instruments; device memory, lives until backward is done */
     const char *name;
     void *data;
     int32_t length;
@@ -93,12 +96,13 @@ typedef struct nm_norm_call { /* one use of a layer in one step */
     nm_norm *norm;
     void *(*take)(void *from, size_t bytes); /* device memory that lives until backward is done */
     void *from;
-    nm_mat x, y;          /* set for forward; both stay valid until backward */
-    nm_mat dy, dx;        /* set for backward */
-    bool add;             /* backward: dx += instead of dx = */
-    double mean_weight;   /* what a penalty of scale "mean" is multiplied by to stand beside a summed loss (tokens) */
-    double grad_scale;    /* loss scale: upstream gradients carry it, penalties must too */
-    double *penalty;      /* device double, set by forward of types with NM_HAS_PENALTY; NULL otherwise */
+    nm_mat x, y;   /* set for forward; both stay valid until backward */
+    nm_mat dy, dx; /* set for backward */
+    bool add;      /* backward: dx += instead of dx = */
+    double
+        mean_weight; /* what a penalty of scale "mean" is multiplied by to stand beside a summed loss (tokens) */
+    double grad_scale; /* loss scale: upstream gradients carry it, penalties must too */
+    double *penalty;   /* device double, set by forward of types with NM_HAS_PENALTY; NULL otherwise */
     nm_norm_stat stats[NM_NORM_MAX_STATS];
     int n_stats;
 } nm_norm_call;
@@ -109,7 +113,8 @@ typedef struct nm_norm_type {
     const nm_option *options; /* section [norm.NAME] */
     const nm_preset *presets; /* may be NULL */
     size_t config_size;
-    nm_status (*check)(const void *config, const nm_norm_place *place, nm_error *err); /* NM_USAGE; may be NULL */
+    nm_status (*check)(const void *config, const nm_norm_place *place,
+                       nm_error *err); /* NM_USAGE; may be NULL */
     void (*shape)(const void *config, const nm_norm_place *place, nm_norm_shape *shape);
     void (*train)(nm_norm_call *call);
     void (*infer)(nm_norm_call *call);
@@ -122,8 +127,8 @@ struct nm_norm {
     nm_norm_place place;
     nm_norm_shape shape;
     void *params[NM_NORM_MAX_PARAMS], *param_grads[NM_NORM_MAX_PARAMS]; /* device; grads NULL when fixed */
-    void *state[NM_NORM_MAX_STATE];                                    /* device */
-    int64_t counters[NM_NORM_MAX_COUNTERS];                            /* host */
+    void *state[NM_NORM_MAX_STATE];                                     /* device */
+    int64_t counters[NM_NORM_MAX_COUNTERS];                             /* host */
     void *alone; /* what a layer on its own owns besides; NULL inside a model */
 };
 
@@ -135,7 +140,8 @@ void nm_norm_options_add(nm_options *options);
 
 /* Inside a model: fills type, config, place, shape; the caller then sets params, param_grads and state to device
  * memory of the lengths in shape (nm_norm_initialize writes the first values and zeroes the counters). */
-nm_status nm_norm_prepare(nm_norm *norm, const char *type, const void *config, const nm_norm_place *place, nm_error *err);
+nm_status nm_norm_prepare(nm_norm *norm, const char *type, const void *config, const nm_norm_place *place,
+                          nm_error *err);
 void nm_norm_initialize(nm_norm *norm, nm_backend *backend);
 
 #ifdef __cplusplus

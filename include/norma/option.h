@@ -30,11 +30,16 @@ typedef struct nm_preset {
     const char *name, *settings, *help;
 } nm_preset;
 
-#define NM_KIND(field) _Generic((field), bool: NM_BOOL, int64_t: NM_INT, double: NM_REAL, const char *: NM_TEXT)
+#define NM_KIND(field)                                                                                       \
+    _Generic((field), bool : NM_BOOL, int64_t : NM_INT, double : NM_REAL, const char * : NM_TEXT)
 #define NM_OPTION(T, field, initial, min, max, help)                                                         \
-    { #field, NM_KIND(((T *)0)->field), offsetof(T, field), initial, min, max, NULL, help }
+    {                                                                                                        \
+#field, NM_KIND(((T *)0)->field), offsetof(T, field), initial, min, max, NULL, help                  \
+    }
 #define NM_CHOICE(T, field, initial, choices, help)                                                          \
-    { #field, NM_KIND(((T *)0)->field), offsetof(T, field), initial, 0, 0, choices, help }
+    {                                                                                                        \
+#field, NM_KIND(((T *)0)->field), offsetof(T, field), initial, 0, 0, choices, help                   \
+    }
 
 /* Later origins win; within one origin the later setting wins. */
 typedef enum nm_origin { NM_ORIGIN_DEFAULT, NM_ORIGIN_PRESET, NM_ORIGIN_FILE, NM_ORIGIN_COMMAND } nm_origin;
@@ -46,13 +51,14 @@ void nm_options_free(nm_options *options);
 
 /* Registers a section; the returned struct (config_size bytes, owned by options) already holds the defaults.
  * presets may be NULL; when given the table must have a text option named "preset". */
-void *nm_options_add(nm_options *options, const char *section, const nm_option *rows, const nm_preset *presets,
-                     size_t config_size);
+void *nm_options_add(nm_options *options, const char *section, const nm_option *rows,
+                     const nm_preset *presets, size_t config_size);
 /* The struct of a section, or NULL. */
 void *nm_options_find(const nm_options *options, const char *section);
 
 /* Sets "section.key". Unknown names are NM_USAGE and name the nearest known one. */
-nm_status nm_options_set(nm_options *options, const char *path, const char *value, nm_origin origin, nm_error *err);
+nm_status nm_options_set(nm_options *options, const char *path, const char *value, nm_origin origin,
+                         nm_error *err);
 /* Reads an INI file; a line `include = other.ini` at its top (before any section) reads that one first, relative to
  * the file. Errors name file and line. */
 nm_status nm_options_read(nm_options *options, const char *path, nm_error *err);

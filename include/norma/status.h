@@ -42,7 +42,8 @@ typedef struct nm_error {
 const char *nm_status_text(nm_status status);
 
 /* Sets status and message (printf format) and returns status. err may be NULL. */
-nm_status nm_fail(nm_error *err, nm_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+nm_status nm_fail(nm_error *err, nm_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Puts "context: " in front of the message of a failure under way and returns its status. */
 nm_status nm_while(nm_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));

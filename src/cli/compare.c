@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/compare_table.h"
+#include "task/tasks.h"
 #include "train/trainer.h"
 
 typedef struct compare_config { /* section [compare] */

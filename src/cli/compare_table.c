@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "probe/tid.h"
 #include "train/checkpoint.h"
+#include "task/loaded.h"
 #include "train/trainer.h"
 
 compare_row *compare_table_add(compare_table *table, const char *variant, int64_t seed)

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "task/task.h"
+#include "train/task.h"
 
 typedef struct compare_row {
     char variant[128], trouble[256];

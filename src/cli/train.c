@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "task/tasks.h"
 #include "train/trainer.h"
 
 typedef struct run_config { /* section [run] */

@@ -8,6 +8,7 @@
 #include "decode/decode.h"
 #include "task/translator.h"
 #include "text/words.h"
+#include "task/loaded.h"
 #include "train/trainer.h"
 
 /* So many lines are read before any is translated: enough to fill batches with lines of similar length. */

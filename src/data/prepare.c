@@ -104,8 +104,8 @@ static nm_status flush_ids(nm_prepare *self, nm_error *err)
         for (int side = 0; side < NM_PREPARE_SIDES; side++) {
             nm_file_writer *files[2] = {&self->ids[split][side].ids, &self->ids[split][side].offsets};
             for (int i = 0; i < 2; i++)
-                if (files[i]->stream)
-                    NM_TRY(nm_file_flush(files[i]->stream, files[i]->aside, err));
+                if (files[i]->stream && (ferror(files[i]->stream) || fflush(files[i]->stream)))
+                    return nm_fail(err, NM_IO, "%s: writing failed: %s", files[i]->aside, strerror(errno));
         }
     return NM_OK;
 }
@@ -148,33 +148,55 @@ static nm_status write_dictionaries(const nm_prepare *self, nm_error *err)
     return status;
 }
 
-static nm_status write_options(const nm_prepare *self, const char *path, nm_error *err)
+static nm_status write_options(const nm_prepare *self, nm_error *err)
 {
     nm_file_writer writer;
-    NM_TRY(nm_file_writer_open(&writer, path, err));
+    char *path = nm_path_join(self->config->output, "data.ini");
+    nm_status status = nm_file_writer_open(&writer, path, err);
+    free(path);
+    NM_TRY(status);
     nm_options_write(self->options, writer.stream);
     return nm_file_writer_commit(&writer, err);
+}
+
+static nm_status remove_file(const nm_prepare *self, const char *name, nm_error *err)
+{
+    char *path = nm_path_join(self->config->output, name);
+    nm_status status = NM_OK;
+    if (unlink(path) && errno != ENOENT)
+        status = nm_fail(err, NM_IO, "%s: cannot be removed: %s", path, strerror(errno));
+    free(path);
+    return status;
+}
+
+/* Files of an earlier run in the same folder that this one has no successor for. */
+static nm_status remove_stale(const nm_prepare *self, nm_error *err)
+{
+    static const char *const suffixes[] = {"ids", "off", "words"};
+    NM_TRY(remove_file(self, "data.ini", err));
+    if (!self->bpe)
+        NM_TRY(remove_file(self, "codes.bpe", err));
+    for (int i = 0; i < NM_PREPARE_SPLITS * NM_PREPARE_SIDES * 3; i++) {
+        int split = i / 6, side = i / 3 % 2;
+        if (*nm_prepare_prefix(self->config, split))
+            continue;
+        char *name = nm_format("%s.%s.%s", nm_prepare_split_names[split], nm_prepare_side_names[side],
+                               suffixes[i % 3]);
+        nm_status status = remove_file(self, name, err);
+        free(name);
+        NM_TRY(status);
+    }
+    return NM_OK;
 }
 
 /* Puts everything in place. Without data.ini a folder is not complete: it goes first and comes last. */
 static nm_status finish(nm_prepare *self, nm_error *err)
 {
     NM_TRY(flush_ids(self, err));
-    char *ini = nm_path_join(self->config->output, "data.ini");
-    char *codes = nm_path_join(self->config->output, "codes.bpe");
-    nm_status status = NM_OK;
-    if ((unlink(ini) && errno != ENOENT) || (!self->bpe && unlink(codes) && errno != ENOENT))
-        status =
-            nm_fail(err, NM_IO, "%s: old files cannot be removed: %s", self->config->output, strerror(errno));
-    if (status == NM_OK)
-        status = commit_splits(self, err);
-    if (status == NM_OK)
-        status = write_dictionaries(self, err);
-    if (status == NM_OK)
-        status = write_options(self, ini, err);
-    free(codes);
-    free(ini);
-    return status;
+    NM_TRY(remove_stale(self, err));
+    NM_TRY(commit_splits(self, err));
+    NM_TRY(write_dictionaries(self, err));
+    return write_options(self, err);
 }
 
 static nm_status run_steps(nm_prepare *self, nm_error *err)

@@ -70,8 +70,8 @@ static nm_status check_packed(FILE *stream, const char *path, nm_error *err)
     size_t n = fread(magic, 1, sizeof magic, stream);
     for (size_t i = n; i > 0; i--) /* glibc takes back what fits its buffer, also on a pipe */
         ungetc(magic[i - 1], stream);
-    static const char *const starts[] = {"\xFD\x37zX",
-                                         "\x1F\x8B", "BZh", "\x28\xB5\x2F\xFD"};
+    static const char *const starts[] = {"\3757zX", "\37\213", "BZh",
+                                         "\50\265\57\375"}; /* xz, gz, bz2, zst */
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
         if (n == sizeof magic && !memcmp(magic, starts[i], strlen(starts[i])))
             return nm_fail(err, NM_FORMAT, "%s: compressed; unpack it first", path);

@@ -181,19 +181,31 @@ size_t nm_params_bytes(const nm_params *params)
     return params->n_elements * nm_dtype_bytes(params->backend->dtype);
 }
 
-size_t nm_params_counters_get(const nm_params *params, int64_t *counters)
+static size_t state_bytes(const nm_params *params)
 {
-    size_t total = 0;
-    for (size_t n = 0; n < params->n_norms; n++)
-        for (int i = 0; i < params->norms[n]->shape.n_counters; i++, total++)
-            if (counters)
-                counters[total] = params->norms[n]->counters[i];
-    return total;
+    return params->n_state * nm_dtype_bytes(params->backend->dtype);
 }
 
-void nm_params_counters_set(nm_params *params, const int64_t *counters)
+nm_norm_memory nm_norm_memory_keep(const nm_params *params)
 {
+    nm_norm_memory memory = {nm_allocate(state_bytes(params)),
+                             nm_allocate(params->n_norms * NM_NORM_MAX_COUNTERS * sizeof(int64_t))};
+    if (params->n_state)
+        params->backend->k.download(params->backend, memory.state, params->state, state_bytes(params));
     for (size_t n = 0; n < params->n_norms; n++)
-        for (int i = 0; i < params->norms[n]->shape.n_counters; i++)
-            params->norms[n]->counters[i] = *counters++;
+        memcpy(memory.counters + n * NM_NORM_MAX_COUNTERS, params->norms[n]->counters,
+               sizeof params->norms[n]->counters);
+    return memory;
+}
+
+void nm_norm_memory_put_back(nm_norm_memory *memory, nm_params *params)
+{
+    if (params->n_state)
+        params->backend->k.upload(params->backend, params->state, memory->state, state_bytes(params));
+    for (size_t n = 0; n < params->n_norms; n++)
+        memcpy(params->norms[n]->counters, memory->counters + n * NM_NORM_MAX_COUNTERS,
+               sizeof params->norms[n]->counters);
+    free(memory->state);
+    free(memory->counters);
+    *memory = (nm_norm_memory){0};
 }

@@ -48,9 +48,14 @@ nm_param *nm_params_find(const nm_params *params, const char *name); /* NULL whe
 size_t nm_params_learned(const nm_params *params);                   /* number of learned numbers */
 size_t nm_params_bytes(const nm_params *params);                     /* of the value slab */
 
-/* Counters of all norms, for a dry run that must leave no trace. The first returns how many there are;
- * counters may be NULL. */
-size_t nm_params_counters_get(const nm_params *params, int64_t *counters);
-void nm_params_counters_set(nm_params *params, const int64_t *counters);
+/* What norms remember (running vectors and counters), set aside before something that must leave no trace, a dry run or
+ * a measurement in training form, and put back afterwards. Put back frees; each is used once. */
+typedef struct nm_norm_memory {
+    void *state; /* host copy of the state slab */
+    int64_t *counters;
+} nm_norm_memory;
+
+nm_norm_memory nm_norm_memory_keep(const nm_params *params);
+void nm_norm_memory_put_back(nm_norm_memory *memory, nm_params *params);
 
 #endif

@@ -50,14 +50,15 @@ void nm_norm_shape_affine(const void *config, const nm_norm_place *place, nm_nor
 {
     (void)config;
     shape->n_params = 2;
-    shape->params[0] = (nm_norm_vector){"weight", place->width, 1, false};
-    shape->params[1] = (nm_norm_vector){"bias", place->width, 0, false};
+    shape->params[0] = (nm_norm_vector){.name = "weight", .length = place->width, .initial = 1};
+    shape->params[1] = (nm_norm_vector){.name = "bias", .length = place->width};
 }
 
 void nm_norm_shape_state(nm_norm_shape *shape, const char *name, int32_t length, double initial)
 {
     NM_ASSERT(shape->n_state < NM_NORM_MAX_STATE);
-    shape->state[shape->n_state++] = (nm_norm_vector){name, length, initial, true};
+    shape->state[shape->n_state++] =
+        (nm_norm_vector){.name = name, .length = length, .initial = initial, .fixed = true};
 }
 
 void nm_norm_shape_counter(nm_norm_shape *shape, const char *name)

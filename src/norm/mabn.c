@@ -48,6 +48,7 @@ static void mabn_shape(const void *settings, const nm_norm_place *place, nm_norm
     nm_norm_shape_state(shape, "running_var", place->width, 1);
     nm_norm_shape_state(shape, "buffer_x2", ring, 0);
     nm_norm_shape_state(shape, "buffer_gz", ring, 0);
+    shape->state[shape->n_state - 1].of_gradients = true;
     nm_norm_shape_counter(shape, "iters");
 }
 

@@ -59,6 +59,7 @@ static void power_shape(const void *config, const nm_norm_place *place, nm_norm_
     nm_norm_shape_affine(config, place, shape);
     nm_norm_shape_state(shape, "running_phi", place->width, 1);
     nm_norm_shape_state(shape, "ema_gz", place->width, 0);
+    shape->state[shape->n_state - 1].of_gradients = true;
     nm_norm_shape_counter(shape, "iters");
 }
 

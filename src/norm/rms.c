@@ -30,7 +30,7 @@ static void rms_shape(const void *settings, const nm_norm_place *place, nm_norm_
 {
     const rms_config *config = settings;
     shape->n_params = config->gain ? 1 : 0;
-    shape->params[0] = (nm_norm_vector){"scale", place->width, 1, false};
+    shape->params[0] = (nm_norm_vector){.name = "scale", .length = place->width, .initial = 1};
 }
 
 static nm_token_norm rms_spec(const nm_norm_call *call)

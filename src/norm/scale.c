@@ -22,8 +22,10 @@ static void scale_shape(const void *settings, const nm_norm_place *place, nm_nor
 {
     const scale_config *config = settings;
     shape->n_params = 1;
-    shape->params[0] =
-        (nm_norm_vector){"scale", 1, sqrt((double)place->width), !config->trainable && !place->feeds_output};
+    shape->params[0] = (nm_norm_vector){.name = "scale",
+                                        .length = 1,
+                                        .initial = sqrt((double)place->width),
+                                        .fixed = !config->trainable && !place->feeds_output};
 }
 
 static nm_token_norm scale_spec(const nm_norm_call *call)

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/checkpoint.h"
-
 typedef struct site_sums {
     int32_t width;
     double *mean, *variance; /* first pass: sums; afterwards: means over the batches */
@@ -140,26 +138,6 @@ static nm_status both_passes(listener *l, nm_task *task, nm_model *model, const 
     return NM_OK;
 }
 
-/* Batch-type norms move their running state when they see a batch: all of it is put back. */
-static nm_status with_state_kept(listener *l, nm_task *task, nm_model *model, const nm_batches *batches,
-                                 nm_error *err)
-{
-    nm_backend *b = model->backend;
-    nm_params *params = &model->params;
-    nm_copies kept = {0};
-    size_t bytes = params->n_state * nm_dtype_bytes(b->dtype);
-    void *state = bytes ? nm_copies_take(&kept, b, params->state, bytes) : NULL;
-    int64_t *counters = nm_allocate((nm_params_counters_get(params, NULL) + 1) * sizeof *counters);
-    nm_params_counters_get(params, counters);
-    nm_status status = both_passes(l, task, model, batches, err);
-    if (state)
-        b->k.upload(b, params->state, state, bytes);
-    nm_params_counters_set(params, counters);
-    free(counters);
-    nm_copies_release(&kept);
-    return status;
-}
-
 nm_status nm_tid_measure(nm_tid *tid, nm_task *task, nm_model *model, int64_t max_batches, nm_error *err)
 {
     *tid = (nm_tid){0};
@@ -172,7 +150,10 @@ nm_status nm_tid_measure(nm_tid *tid, nm_task *task, nm_model *model, int64_t ma
     nm_status status = task->type->epoch(task, NM_SPLIT_TRAIN, 0, true, &batches, err);
     if (status == NM_OK) {
         tid->batches = max_batches && max_batches < batches.n ? max_batches : batches.n;
-        status = with_state_kept(&l, task, model, &batches, err);
+        nm_norm_memory memory =
+            nm_norm_memory_keep(&model->params); /* batch-type norms move it with every batch */
+        status = both_passes(&l, task, model, &batches, err);
+        nm_norm_memory_put_back(&memory, &model->params);
         nm_batches_release(&batches);
     }
     for (size_t s = 0; s < tid->n; s++) {

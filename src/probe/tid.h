@@ -7,7 +7,7 @@
 #ifndef NM_TID_H
 #define NM_TID_H
 
-#include "task/task.h"
+#include "train/task.h"
 
 typedef struct nm_tid_site {
     char name[128];

@@ -1,8 +1,7 @@
 /* The registered tasks: one line each. */
-#include <stdlib.h>
 #include <string.h>
 
-#include "task/task.h"
+#include "task/tasks.h"
 
 const nm_task_type *const nm_task_types[] = {&nm_task_translation, NULL};
 
@@ -12,11 +11,4 @@ const nm_task_type *nm_task_type_find(const char *name)
         if (!strcmp((*type)->name, name))
             return *type;
     return NULL;
-}
-
-void nm_task_score_release(nm_task_score *score)
-{
-    free(score->samples);
-    free((void *)(uintptr_t)score->counts.values);
-    *score = (nm_task_score){0};
 }

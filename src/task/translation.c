@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "decode/decode.h"
 #include "data/prepare.h"
 #include "model/seq2seq.h"
 #include "text/bpe.h"
@@ -298,11 +299,17 @@ static double *translation_loss(nm_task *task, nm_model *model, nm_tape *tape, c
     return nm_softmax_loss_of(tape, out.hidden, out.weight, out.bias, &spec);
 }
 
+static void add_decode_options(nm_options *options)
+{
+    nm_decode_options_add(options);
+}
+
 const nm_task_type nm_task_translation = {
     .name = "translation",
     .model = &nm_model_seq2seq,
     .options = translation_options,
     .config_size = sizeof(nm_translation_config),
+    .more_options = add_decode_options,
     .open = translation_open,
     .open_model = translation_open_model,
     .sizes = translation_sizes,

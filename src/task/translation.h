@@ -2,7 +2,7 @@
 #ifndef NM_TRANSLATION_H
 #define NM_TRANSLATION_H
 
-#include "task/task.h"
+#include "task/tasks.h"
 #include "text/vocab.h"
 #include "train/trainer.h"
 

@@ -5,7 +5,7 @@
 
 #include "data/line_list.h"
 #include "decode/decode.h"
-#include "train/checkpoint.h"
+#include "task/loaded.h"
 
 /* Text as people write it; words as `norma prepare` leaves them before BPE; units as they are in the dictionary. */
 typedef enum nm_text_form { NM_FORM_TEXT, NM_FORM_WORDS, NM_FORM_UNITS } nm_text_form;

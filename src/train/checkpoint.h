@@ -5,7 +5,7 @@
 #define NM_CHECKPOINT_H
 
 #include "base/safetensors.h"
-#include "task/task.h"
+#include "train/task.h"
 
 /* Adds everything of the model; host copies of device memory are kept in *copies until nm_copies_release. */
 typedef struct nm_copies {
@@ -22,21 +22,6 @@ nm_status nm_checkpoint_write(const char *path, const nm_model *model, const nm_
                               nm_error *err);
 /* Loads every parameter, state and counter; what is missing or of another shape is NM_MISMATCH with its name. */
 nm_status nm_checkpoint_load(const nm_safetensors *file, nm_model *model, nm_error *err);
-
-/* A model ready to be used, from a model file or a run folder (its best, else last). */
-typedef struct nm_loaded {
-    nm_options *options;
-    nm_task task;
-    nm_model *model;
-} nm_loaded;
-
-/* Reads the options out of the file (so that defaults come from the model), for the command line to override. */
-nm_status nm_loaded_options(const char *path, nm_options **options, const nm_task_type **task,
-                            char **file_path, nm_error *err);
-/* Builds task and model with these options on the backend; takes ownership of options. */
-nm_status nm_loaded_open(nm_loaded *loaded, const char *file_path, const nm_task_type *task,
-                         nm_options *options, nm_backend *backend, nm_error *err);
-void nm_loaded_close(nm_loaded *loaded);
 
 /* Averages model files: every floating-point tensor, running statistics too; counters and texts of the newest. */
 nm_status nm_checkpoint_average(const char *const *paths, int n, const char *out, nm_error *err);

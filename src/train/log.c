@@ -50,6 +50,8 @@ nm_status nm_log_progress(nm_trainer *trainer, const nm_progress *p, nm_error *e
     json_object_set_new(o, "penalty", number(p->penalty));
     json_object_set_new(o, "lr", number(p->lr));
     json_object_set_new(o, "grad_norm", number(p->grad_norm));
+    if (p->backward_state > 0)
+        json_object_set_new(o, "backward_state", number(p->backward_state));
     json_object_set_new(o, "tokens", json_integer(p->tokens));
     json_object_set_new(o, "tokens_per_second", number(p->tokens_per_second));
     json_object_set_new(o, "seconds", number(p->seconds));

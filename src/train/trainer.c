@@ -10,7 +10,6 @@
 #include <xxhash.h>
 
 #include "base/file.h"
-#include "decode/decode.h"
 #include "text/words.h"
 #include "train/trainer_private.h"
 
@@ -63,7 +62,8 @@ void nm_trainer_options_add(nm_options *options, const nm_task_type *task)
     nm_options_add(options, "train", nm_train_options, NULL, sizeof(nm_train_config));
     nm_options_add(options, "optim", nm_optim_options, NULL, sizeof(nm_optim_config));
     nm_options_add(options, "schedule", nm_schedule_options, NULL, sizeof(nm_schedule_config));
-    nm_decode_options_add(options);
+    if (task->more_options)
+        task->more_options(options);
     nm_options_add(options, "device", nm_device_options, NULL, sizeof(nm_device_config));
 }
 
@@ -221,8 +221,10 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
                      trainer->total_updates);
     NM_TRY(open_tape(trainer, err));
     NM_TRY(open_folder(trainer, folder, resume, err));
-    trainer->state =
-        (nm_train_state){.best_score = -INFINITY, .best_loss = INFINITY, .schedule = trainer->schedule.state};
+    trainer->state = (nm_train_state){.best_score = -INFINITY,
+                                      .best_loss = INFINITY,
+                                      .watch_level = 1e3,
+                                      .schedule = trainer->schedule.state};
     bool found = false;
     if (resume)
         NM_TRY(nm_trainer_resume(trainer, &found, err));
@@ -284,6 +286,39 @@ static int64_t epochs_done(const nm_trainer *trainer)
     return trainer->state.epoch + (trainer->batches_ready && trainer->state.batch >= trainer->batches.n);
 }
 
+/* PN and MABN remember gradients from batch to batch; where that memory grows without bound, NaN follows thousands of
+ * updates later. Returns the largest root mean square, and says a word whenever it has grown tenfold. */
+static double watch_backward_state(nm_trainer *trainer)
+{
+    nm_backend *b = trainer->backend;
+    const nm_params *params = &trainer->model->params;
+    double largest = 0;
+    const char *where = "";
+    for (size_t n = 0; n < params->n_norms; n++) {
+        const nm_norm *norm = params->norms[n];
+        for (int i = 0; i < norm->shape.n_state; i++) {
+            double square;
+            size_t length = (size_t)norm->shape.state[i].length;
+            if (!norm->shape.state[i].of_gradients)
+                continue;
+            b->k.dot(b, length, norm->state[i], norm->state[i], &square);
+            if (!(sqrt(square / (double)length) <= largest)) {
+                largest = sqrt(square / (double)length);
+                where = norm->place.name;
+            }
+        }
+    }
+    if (!(largest <= trainer->state.watch_level)) {
+        nm_trainer_message(
+            trainer,
+            "the running gradient statistic of %s has grown to %.3g (root mean square); if it goes on, raise "
+            "norm.power.decay_backward or set norm.power.clip",
+            where, largest);
+        trainer->state.watch_level = 10 * largest;
+    }
+    return largest;
+}
+
 static nm_status report(nm_trainer *trainer, const nm_progress *update, nm_error *err)
 {
     nm_train_state *state = &trainer->state;
@@ -297,6 +332,7 @@ static nm_status report(nm_trainer *trainer, const nm_progress *update, nm_error
     p.grad_norm = state->sum_norm / (double)state->sum_updates;
     state->sum_loss = state->sum_nll = state->sum_penalty = state->sum_norm = 0;
     state->sum_tokens = state->sum_updates = 0;
+    p.backward_state = watch_backward_state(trainer);
     return nm_log_progress(trainer, &p, err);
 }
 
@@ -431,6 +467,13 @@ nm_status nm_trainer_run(nm_trainer *trainer, nm_error *err)
     if (validates && trainer->state.checked_update != trainer->state.update)
         NM_TRY(check(trainer, err));
     return nm_trainer_save(trainer, err);
+}
+
+void nm_task_score_release(nm_task_score *score)
+{
+    free(score->samples);
+    free((void *)(uintptr_t)score->counts.values);
+    *score = (nm_task_score){0};
 }
 
 /* ---- looking in ---- */

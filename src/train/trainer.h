@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include "task/task.h"
+#include "train/task.h"
 #include "train/schedule.h"
 
 typedef struct nm_train_config { /* section [train] */
@@ -41,12 +41,15 @@ typedef struct nm_train_state {
     int64_t best_update;
     double sum_loss, sum_nll, sum_penalty, sum_norm; /* since the last report */
     int64_t sum_tokens, sum_updates;
+    double watch_level; /* a running vector of gradients with a larger root mean square is worth a word */
     nm_schedule_state schedule;
 } nm_train_state;
 
 typedef struct nm_progress { /* told after every update */
     int64_t update, updates, epoch, batch, batches, tokens;
     double loss, nll, penalty, lr, grad_norm, tokens_per_second, seconds, seconds_left;
+    double
+        backward_state; /* in the log: largest root mean square of PN's and MABN's running gradient vectors */
 } nm_progress;
 
 typedef struct nm_validation {

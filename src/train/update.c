@@ -184,16 +184,13 @@ nm_status nm_trainer_update(nm_trainer *trainer, nm_progress *progress, nm_error
 nm_status nm_trainer_plan(nm_trainer *trainer, nm_error *err)
 {
     nm_params *params = &trainer->model->params;
-    size_t n = nm_params_counters_get(params, NULL);
-    int64_t *counters = nm_allocate((n + 1) * sizeof *counters);
-    nm_params_counters_get(params, counters);
+    nm_norm_memory memory = nm_norm_memory_keep(params);
     nm_backend_plan(trainer->backend, true);
     nm_batch batch = trainer->task.type->largest(&trainer->task, &trainer->host);
     sums ignored = {0};
     nm_status status = micro_batch(trainer, &batch, &ignored, err);
     nm_backend_plan(trainer->backend, false);
-    nm_params_counters_set(params, counters);
-    free(counters);
+    nm_norm_memory_put_back(&memory, params);
     /* values, gradients, two moments; the soft-max's block of logits and scratch come on top and are small */
     trainer->peak_bytes = 4 * nm_params_bytes(params) + nm_tape_peak(&trainer->tape);
     return status;

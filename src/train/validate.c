@@ -45,18 +45,9 @@ static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool 
 static nm_status batch_loss_over(nm_trainer *trainer, const nm_batches *batches, nm_validation *v,
                                  nm_error *err)
 {
-    nm_backend *b = trainer->backend;
-    nm_params *params = &trainer->model->params;
-    size_t bytes = params->n_state * nm_dtype_bytes(b->dtype);
-    nm_copies kept = {0};
-    void *state = nm_copies_take(&kept, b, params->state, bytes);
-    int64_t *counters = nm_allocate((nm_params_counters_get(params, NULL) + 1) * sizeof *counters);
-    nm_params_counters_get(params, counters);
+    nm_norm_memory memory = nm_norm_memory_keep(&trainer->model->params);
     nm_status status = loss_over(trainer, batches, true, &v->batch_loss, &v->batch_nll, err);
-    b->k.upload(b, params->state, state, bytes);
-    nm_params_counters_set(params, counters);
-    free(counters);
-    nm_copies_release(&kept);
+    nm_norm_memory_put_back(&memory, &trainer->model->params);
     return status;
 }
 

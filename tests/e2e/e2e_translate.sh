@@ -47,6 +47,7 @@ make_text valid 8 2
 cat >small.ini <<'X'
 [data]
 folder = data
+max_length = 60
 [model]
 width = 16
 ff = 32

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "fuzz.h"
+#include "task/tasks.h"
 #include "train/trainer.h"
 
 static nm_options *create(void)

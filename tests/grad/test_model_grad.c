@@ -78,12 +78,7 @@ static double loss_of(rig *r, bool training)
     nm_error err;
     nm_batch batch = fixed_batch();
     nm_params *params = &r->model->params;
-    size_t bytes = params->n_state * sizeof(double);
-    double *state = calloc(1, bytes + 8);
-    int64_t counters[64];
-    if (bytes)
-        r->backend->k.download(r->backend, state, params->state, bytes);
-    nm_params_counters_get(params, counters);
+    nm_norm_memory memory = nm_norm_memory_keep(params);
     nm_tape_start(&r->tape, true, 5, 0);
     r->tape.mean_weight = batch.target.n_tokens;
     nm_model_output out = r->model->type->forward(r->model, &r->tape, &batch);
@@ -98,10 +93,7 @@ static double loss_of(rig *r, bool training)
     }
     if (training)
         check(nm_tape_backward(&r->tape, &err), &err);
-    if (bytes)
-        r->backend->k.upload(r->backend, params->state, state, bytes);
-    nm_params_counters_set(params, counters);
-    free(state);
+    nm_norm_memory_put_back(&memory, params);
     return total;
 }
 
@@ -112,7 +104,8 @@ static void check_gradients(rig *r)
     nm_backend *b = r->backend;
     b->k.zero(b, params->grads, params->n_elements * sizeof(double));
     loss_of(r, true);
-    double *grads = malloc(params->n_elements * sizeof *grads); /* the loss adds to gradients whenever it is computed */
+    double *grads =
+        malloc(params->n_elements * sizeof *grads); /* the loss adds to gradients whenever it is computed */
     b->k.download(b, grads, params->grads, params->n_elements * sizeof *grads);
     for (size_t p = 0; p < params->n; p++) {
         nm_tensor *t = &params->list[p]->tensor;
@@ -127,7 +120,8 @@ static void check_gradients(rig *r)
             square += value[i] * value[i] / (double)n;
             expected += direction[i] * grads[params->list[p]->offset + i];
         }
-        double step = square > 0 ? 1e-5 * fmin(1, 10 * sqrt(square)) : 1e-5; /* FixNorm's embeddings are small */
+        double step =
+            square > 0 ? 1e-5 * fmin(1, 10 * sqrt(square)) : 1e-5; /* FixNorm's embeddings are small */
         for (int side = 0; side < 2; side++) {
             for (size_t i = 0; i < n; i++)
                 moved[i] = value[i] + (side ? -step : step) * direction[i];

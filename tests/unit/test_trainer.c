@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "support/tiny_data.h"
+#include "task/tasks.h"
 #include "train/trainer.h"
 
 static char *data;

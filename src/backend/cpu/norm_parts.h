@@ -5,7 +5,7 @@
 
 #include "backend/cpu/kernel.h"
 
-enum { NM_NORM_ROWS = 64, NM_NORM_QUAD = 4 /* rows done together */ };
+enum { NM_NORM_ROWS = 32 };
 
 /* Floats of a vector of d with room for a whole vector after its end. */
 NM_INLINE size_t nm_padded(int32_t d)
@@ -24,13 +24,22 @@ NM_INLINE const float *nm_whole_vector(const float *given, int32_t length, int32
     return to;
 }
 
-/* sum over blocks of partials[block * stride + j] */
-NM_INLINE double nm_join(const double *partials, int32_t blocks, size_t stride, int32_t j)
+NM_INLINE void nm_add_to(float *sums, vf x)
 {
-    double sum = 0;
-    for (int32_t i = 0; i < blocks; i++)
-        sum += partials[(size_t)i * stride + (size_t)j];
-    return sum;
+    v_store(sums, v_add(v_load(sums), x));
+}
+
+/* sums[j] = sum over blocks of partials[block * n + j], n a multiple of 16 */
+NM_INLINE void nm_join_blocks(nm_backend *b, const float *partials, int32_t blocks, int32_t n, double *sums)
+{
+    int32_t threads = nm_threads_for(b, (size_t)blocks * (size_t)n);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int32_t j = 0; j < n; j += 4 * NM_W) {
+        double part[4 * NM_W];
+        int32_t cols = nm_at_most(n - j, 4 * NM_W);
+        nm_column_sums(partials + j, (size_t)n, blocks, cols, part);
+        memcpy(sums + j, part, (size_t)cols * sizeof(double));
+    }
 }
 
 #endif

@@ -7,7 +7,11 @@
 
 #include <omp.h>
 
-enum { QUERIES = 56 }; /* a multiple of the tile's rows at avx512 */
+enum {
+    QUERIES = 56,
+    STRIP =
+        NM_TILE_ROWS < 8 ? NM_TILE_ROWS : 7 /* rows of a tile whose left rows lie apart: one pointer each */
+};
 
 /* A product of two small matrices; see nm_tile. */
 typedef struct operand {
@@ -35,8 +39,8 @@ static void multiply(int32_t m, int32_t n, int32_t depth, operand a, const float
 {
     for (int32_t j = 0; j < n; j += NM_TILE_COLS, b += b_panel) {
         int32_t cols = nm_at_most(n - j, NM_TILE_COLS);
-        for (int32_t i = 0; i < m; i += NM_TILE_ROWS) {
-            int32_t rows = nm_at_most(m - i, NM_TILE_ROWS);
+        for (int32_t i = 0, rows; i < m; i += rows) {
+            rows = nm_at_most(m - i, a.step == 1 ? STRIP : NM_TILE_ROWS);
             float *to = c + (size_t)i * ldc + j;
             if (a.step == 1)
                 tile_rows(rows, cols, depth, a.data + (size_t)i * a.row, a.row, b, b_step, alpha, add, to,
@@ -329,17 +333,44 @@ static int32_t longest(const nm_packing *packing)
     return most;
 }
 
-static pair pair_at(const attention *call, int32_t i)
+/* Columns of some heads, in the order of memory: heads one by one would read it in strips too far apart for the
+ * processor's own guesses. */
+static void prefetch_rows(nm_mat m, int32_t row, int32_t n, int32_t col, int32_t cols)
 {
-    const int32_t *q = call->q_packing->offsets + i / call->heads,
-                  *k = call->k_packing->offsets + i / call->heads;
-    return (pair){i % call->heads, q[0], q[1] - q[0], k[0], k[1] - k[0]};
+    for (int32_t i = 0; m.data && i < n; i++)
+        for (int32_t j = 0; j < cols; j += 16)
+            __builtin_prefetch(nm_row(m, row + i) + col + j, 0, 2);
+}
+
+/* Heads first .. first + n - 1 of one sequence, done by one thread. */
+static void run_heads(const attention *call, const room *r, int32_t sequence, int32_t first, int32_t n,
+                      bool backward)
+{
+    const int32_t *q = call->q_packing->offsets + sequence, *k = call->k_packing->offsets + sequence;
+    pair at = {first, q[0], q[1] - q[0], k[0], k[1] - k[0]};
+    int32_t width = call->width, v_width = call->v_width, rows = nm_at_most(at.m, QUERIES);
+    prefetch_rows(call->k, at.k0, nm_at_most(at.n, QUERIES), first * width, n * width);
+    prefetch_rows(call->q, at.q0, rows, first * width, n * width);
+    prefetch_rows(call->v, at.k0, nm_at_most(at.n, QUERIES), first * v_width, n * v_width);
+    if (backward) {
+        prefetch_rows(call->dout, at.q0, rows, first * v_width, n * v_width);
+        prefetch_rows(call->out, at.q0, rows, first * v_width, n * v_width);
+    }
+    for (; at.head < first + n; at.head++) {
+        if (backward)
+            backward_pair(call, &at, r);
+        else
+            forward_pair(call, &at, r);
+    }
 }
 
 static void run_pairs(nm_backend *b, const attention *call, bool backward)
 {
-    int32_t keys = longest(call->k_packing), n_pairs = call->q_packing->n_seqs * call->heads;
+    int32_t keys = longest(call->k_packing), n_seqs = call->q_packing->n_seqs;
     int32_t threads = nm_threads_for(b, (size_t)call->q.rows * (size_t)call->q.cols);
+    /* A sequence is split by heads only where there are few sequences. */
+    int32_t split = n_seqs ? nm_at_most(nm_pieces(8 * threads, n_seqs), call->heads) : 1;
+    int32_t part = nm_pieces(call->heads, split);
     room sizes;
     size_t floats = room_floats(call, keys, backward, NULL, &sizes);
     float *base = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * floats * sizeof(float));
@@ -347,13 +378,10 @@ static void run_pairs(nm_backend *b, const attention *call, bool backward)
     {
         room mine;
         room_floats(call, keys, backward, base + (size_t)omp_get_thread_num() * floats, &mine);
-#pragma omp for schedule(dynamic, 2)
-        for (int32_t i = 0; i < n_pairs; i++) {
-            pair at = pair_at(call, i);
-            if (backward)
-                backward_pair(call, &at, &mine);
-            else
-                forward_pair(call, &at, &mine);
+#pragma omp for schedule(dynamic, 1)
+        for (int32_t i = 0; i < n_seqs * split; i++) {
+            int32_t first = i % split * part;
+            run_heads(call, &mine, i / split, first, nm_at_most(call->heads - first, part), backward);
         }
     }
 }

@@ -1,6 +1,6 @@
 /* Norms per feature: BatchNorm, PowerNorm and kin, see include/norma/backend.h:
  *     h = x row_scale     z = (h - shift) scale     y = gain z + bias
- * Rows go four at a time through all columns; sums over rows are kept in double per block of rows. */
+ * Row by row through all columns; sums over rows are kept per block of rows. */
 #include "backend/cpu/norm_parts.h"
 
 typedef struct feature_call {
@@ -29,205 +29,188 @@ static feature_call prepare(const nm_feature_norm *spec, nm_mat x, void *row_sca
 static float measure_scale(const nm_feature_norm *spec, int32_t n, const float *x)
 {
     vf sum[2] = {v_set(0), v_set(0)};
-    for (int32_t j = 0; j < n; j += NM_W) {
+    int32_t j = 0;
+    for (; j + 2 * NM_W <= n; j += 2 * NM_W)
+        for (int i = 0; i < 2; i++) {
+            vf value = v_load(x + j + i * NM_W);
+            sum[i] = v_fma(value, value, sum[i]);
+        }
+    for (; j < n; j += NM_W) {
         vf value = v_load_upto(x + j, n - j);
-        sum[j / NM_W % 2] = v_fma(value, value, sum[j / NM_W % 2]);
+        sum[0] = v_fma(value, value, sum[0]);
     }
     return (float)(1 / sqrt(v_sum(v_add(sum[0], sum[1])) / n + spec->eps));
 }
 
-/* The row scales of `rows` rows for the group that begins at column `first`. */
-static void take_scales(const feature_call *call, int32_t row, int32_t rows, int32_t first,
-                        float scales[NM_NORM_QUAD])
+/* The row scale of a row and group, measured first where that is still to be done. */
+static float row_scale_at(const feature_call *call, int32_t row, int32_t group)
 {
-    for (int32_t i = 0; i < rows; i++) {
-        scales[i] = 1;
-        if (!call->scaled)
-            continue;
-        float *at =
-            call->row_scale + (size_t)(row + i) * (size_t)call->groups + (size_t)(first / call->width);
-        if (!call->measured)
-            *at = measure_scale(call->spec, call->width, nm_row(call->x, row + i) + first);
-        scales[i] = *at;
-    }
+    if (!call->scaled)
+        return 1;
+    float *at = call->row_scale + (size_t)row * (size_t)call->groups + (size_t)group;
+    if (!call->measured)
+        *at = measure_scale(call->spec, call->width,
+                            nm_row(call->x, row) + (size_t)group * (size_t)call->width);
+    return *at;
 }
 
-/* What one pass needs for one group of some rows; pointers begin at the group's columns. */
-typedef struct group_rows {
-    const float *x[NM_NORM_QUAD], *dy[NM_NORM_QUAD];
-    float *y[NM_NORM_QUAD]; /* backward: dx */
-    vf scales[NM_NORM_QUAD], projection[NM_NORM_QUAD];
+/* One group of one row; pointers begin at the group's columns. */
+typedef struct group_row {
+    const float *x, *dy;
+    float *y; /* backward: dx */
+    vf row_scale, projection;
     const float *shift, *scale, *gain, *bias, *c1;
-    double *sums, *second;
-} group_rows;
+    float *sums, *second;
+} group_row;
 
-NM_INLINE vf h_at(const group_rows *g, int i, int32_t j, int32_t count, const bool scaled)
+NM_INLINE vf h_at(const group_row *g, const bool scaled, int32_t j, int32_t count)
 {
-    vf x = v_load_upto(g->x[i] + j, count);
-    return scaled ? v_mul(x, g->scales[i]) : x;
+    vf x = v_load_upto(g->x + j, count);
+    return scaled ? v_mul(x, g->row_scale) : x;
 }
 
-/* Sums of h - shift and of (h - shift)^2. */
-NM_INLINE void moments_columns(const group_rows *g, const int rows, const bool scaled, int32_t j,
-                               int32_t count)
+NM_INLINE vf z_of(const group_row *g, vf h, int32_t j)
 {
-    vf center = v_load_upto(g->shift + j, count), sum = v_set(0), square = v_set(0);
-#pragma GCC unroll 4
-    for (int i = 0; i < rows; i++) {
-        vf away = v_sub(h_at(g, i, j, count, scaled), center);
-        sum = v_add(sum, away);
-        square = v_fma(away, away, square);
-    }
-    v_accumulate(g->sums + j, sum);
-    v_accumulate(g->second + j, square);
+    return v_mul(v_sub(h, v_load(g->shift + j)), v_load(g->scale + j));
 }
 
-NM_INLINE void norm_columns(const group_rows *g, const int rows, const bool scaled, const bool squares,
-                            int32_t j, int32_t count)
+/* Sums of h - shift and of (h - shift)^2; masked lanes of the shift are 0 as those of h are. */
+NM_INLINE void moments_columns(const group_row *g, const bool scaled, int32_t j, int32_t count)
 {
-    vf shift = v_load(g->shift + j), scale = v_load(g->scale + j);
-    vf gain = v_load(g->gain + j), bias = v_load(g->bias + j), square = v_set(0);
-#pragma GCC unroll 4
-    for (int i = 0; i < rows; i++) {
-        vf h = h_at(g, i, j, count, scaled);
-        v_store_upto(g->y[i] + j, count, v_fma(gain, v_mul(v_sub(h, shift), scale), bias));
-        square = v_fma(h, h, square);
-    }
+    vf away = v_sub(h_at(g, scaled, j, count), v_load_upto(g->shift + j, count));
+    nm_add_to(g->sums + j, away);
+    nm_add_to(g->second + j, v_mul(away, away));
+}
+
+NM_INLINE void norm_columns(const group_row *g, const bool scaled, const bool squares, int32_t j,
+                            int32_t count)
+{
+    vf h = h_at(g, scaled, j, count);
+    v_store_upto(g->y + j, count, v_fma(v_load(g->gain + j), z_of(g, h, j), v_load(g->bias + j)));
     if (squares)
-        v_accumulate(g->second + j, square);
+        nm_add_to(g->second + j, v_mul(h, h));
 }
 
-/* Sums of dh h for every row: what the row scale's own dependence on x takes away, times the width. */
-NM_INLINE void project_columns(group_rows *g, const int rows, int32_t j, int32_t count)
+/* dh = a dy + c0 + c1 z */
+NM_INLINE vf dh_of(const group_row *g, vf up, vf z, int32_t j)
 {
-    vf shift = v_load(g->shift + j), scale = v_load(g->scale + j);
-    vf gain = v_load(g->gain + j), bias = v_load(g->bias + j), c1 = v_load(g->c1 + j);
-#pragma GCC unroll 4
-    for (int i = 0; i < rows; i++) {
-        vf h = h_at(g, i, j, count, true), z = v_mul(v_sub(h, shift), scale);
-        vf dh = v_fma(gain, v_load_upto(g->dy[i] + j, count), v_fma(c1, z, bias));
-        g->projection[i] = v_fma(dh, h, g->projection[i]);
-    }
+    return v_fma(v_load(g->gain + j), up, v_fma(v_load(g->c1 + j), z, v_load(g->bias + j)));
 }
 
-NM_INLINE void grad_columns(const group_rows *g, const int rows, const bool scaled, const bool sums,
-                            const bool push, const bool add, int32_t j, int32_t count)
+/* Sum of dh h: what the row scale's own dependence on x takes away, times the width. */
+NM_INLINE void project_columns(group_row *g, int32_t j, int32_t count)
 {
-    vf shift = v_load(g->shift + j), scale = v_load(g->scale + j), sum = v_set(0), sum_z = v_set(0);
-    vf gain = v_load(g->gain + j), bias = v_load(g->bias + j), c1 = v_load(g->c1 + j);
-#pragma GCC unroll 4
-    for (int i = 0; i < rows; i++) {
-        vf up = v_load_upto(g->dy[i] + j, count), h = h_at(g, i, j, count, scaled);
-        vf z = v_mul(v_sub(h, shift), scale);
-        sum = v_add(sum, up);
-        sum_z = v_fma(up, z, sum_z);
-        if (!push)
-            continue;
-        vf down = v_fma(gain, up, v_fma(c1, z, bias));
+    vf h = h_at(g, true, j, count);
+    g->projection = v_fma(dh_of(g, v_load_upto(g->dy + j, count), z_of(g, h, j), j), h, g->projection);
+}
+
+NM_INLINE void grad_columns(const group_row *g, const bool scaled, const bool sums, const bool push,
+                            const bool add, int32_t j, int32_t count)
+{
+    vf up = v_load_upto(g->dy + j, count), h = h_at(g, scaled, j, count), z = z_of(g, h, j);
+    if (push) {
+        vf down = dh_of(g, up, z, j);
         if (scaled)
-            down = v_mul(g->scales[i], v_sub(down, v_mul(h, g->projection[i])));
+            down = v_mul(g->row_scale, v_sub(down, v_mul(h, g->projection)));
         if (add)
-            down = v_add(v_load_upto(g->y[i] + j, count), down);
-        v_store_upto(g->y[i] + j, count, down);
+            down = v_add(v_load_upto(g->y + j, count), down);
+        v_store_upto(g->y + j, count, down);
     }
     if (sums) {
-        v_accumulate(g->sums + j, sum);
-        v_accumulate(g->second + j, sum_z);
+        nm_add_to(g->sums + j, up);
+        nm_add_to(g->second + j, v_mul(up, z));
     }
 }
 
 typedef enum feature_work { MOMENTS, NORM, GRAD } feature_work;
 
-/* One group of `rows` rows. Everything constant where it matters: whole fours of rows, with or without row
- * scales. */
-NM_INLINE void run_rows(const feature_call *call, feature_work work, const int rows, const bool scaled,
-                        group_rows *g)
+/* One group of one row, with the choices as constants where they matter. */
+NM_INLINE void run_group(const feature_call *call, feature_work work, const bool scaled, group_row *g)
 {
     const int32_t n = call->width;
-#define MOMENTS_STEP(j, count) moments_columns(g, rows, scaled, j, count)
-#define NORM_STEP(j, count)    norm_columns(g, rows, scaled, call->squares, j, count)
-#define PROJECT_STEP(j, count) project_columns(g, rows, j, count)
-#define SUMS_STEP(j, count)    grad_columns(g, rows, scaled, true, false, false, j, count)
-#define PUSH_STEP(j, count)    grad_columns(g, rows, scaled, false, true, false, j, count)
-#define GRAD_STEP(j, count)    grad_columns(g, rows, scaled, call->sums, call->push, call->add, j, count)
+#define MOMENTS_STEP(j, count) moments_columns(g, scaled, j, count)
+#define NORM_STEP(j, count)    norm_columns(g, scaled, false, j, count)
+#define SQUARES_STEP(j, count) norm_columns(g, scaled, true, j, count)
+#define PROJECT_STEP(j, count) project_columns(g, j, count)
+#define SUMS_STEP(j, count)    grad_columns(g, scaled, true, false, false, j, count)
+#define PUSH_STEP(j, count)    grad_columns(g, scaled, false, true, call->add, j, count)
+#define BOTH_STEP(j, count)    grad_columns(g, scaled, true, true, call->add, j, count)
     if (work == MOMENTS) {
         NM_COLUMNS(n, MOMENTS_STEP);
-        return;
-    }
-    if (work == NORM) {
+    } else if (work == NORM && call->squares) {
+        NM_COLUMNS(n, SQUARES_STEP);
+    } else if (work == NORM) {
         NM_COLUMNS(n, NORM_STEP);
-        return;
-    }
-    if (scaled && call->push) {
-        NM_COLUMNS(n, PROJECT_STEP);
-        for (int i = 0; i < rows; i++)
-            g->projection[i] = v_set((float)(v_sum(g->projection[i]) / n));
-    }
-    if (!call->push)
+    } else if (!call->push) {
         NM_COLUMNS(n, SUMS_STEP);
-    else if (!call->sums && !call->add)
-        NM_COLUMNS(n, PUSH_STEP);
-    else
-        NM_COLUMNS(n, GRAD_STEP);
-}
-
-static group_rows group_at(const feature_call *call, int32_t row, int32_t rows, int32_t first, double *sums)
-{
-    float scales[NM_NORM_QUAD];
-    group_rows g = {.shift = call->shift + first,
-                    .scale = call->scale + first,
-                    .gain = call->gain + first,
-                    .bias = call->bias + first,
-                    .c1 = call->c1 + first,
-                    .sums = sums + first,
-                    .second = sums + nm_padded(call->x.cols) + first};
-    take_scales(call, row, rows, first, scales);
-    for (int32_t i = 0; i < rows; i++) {
-        g.x[i] = nm_row(call->x, row + i) + first;
-        g.dy[i] = call->dy.data ? nm_row(call->dy, row + i) + first : NULL;
-        g.y[i] = call->y.data ? nm_row(call->y, row + i) + first : NULL;
-        g.scales[i] = v_set(scales[i]);
-        g.projection[i] = v_set(0);
-    }
-    return g;
-}
-
-/* A block of rows; its partial sums begin at `sums`. */
-static void run_block(const feature_call *call, feature_work work, int32_t block, double *sums)
-{
-    int32_t row = block * NM_NORM_ROWS, end = nm_at_most(call->x.rows, row + NM_NORM_ROWS);
-    memset(sums, 0, 2 * nm_padded(call->x.cols) * sizeof(double));
-    for (int32_t rows; row < end; row += rows) {
-        rows = end - row >= NM_NORM_QUAD ? NM_NORM_QUAD : 1;
-        for (int32_t first = 0; first < call->x.cols; first += call->width) {
-            group_rows g = group_at(call, row, rows, first, sums);
-            if (rows == NM_NORM_QUAD && call->scaled)
-                run_rows(call, work, NM_NORM_QUAD, true, &g);
-            else if (rows == NM_NORM_QUAD)
-                run_rows(call, work, NM_NORM_QUAD, false, &g);
-            else
-                run_rows(call, work, 1, call->scaled, &g);
+    } else {
+        if (scaled) {
+            NM_COLUMNS(n, PROJECT_STEP);
+            g->projection = v_set((float)(v_sum(g->projection) / n));
         }
+        if (call->sums)
+            NM_COLUMNS(n, BOTH_STEP);
+        else
+            NM_COLUMNS(n, PUSH_STEP);
     }
 }
 
-static void run_blocks(nm_backend *b, const feature_call *call, feature_work work, double *partials)
+static group_row group_at(const feature_call *call, int32_t row, int32_t group, float *sums)
 {
-    int32_t blocks = nm_pieces(call->x.rows, NM_NORM_ROWS);
+    int32_t first = group * call->width;
+    return (group_row){.x = nm_row(call->x, row) + first,
+                       .dy = call->dy.data ? nm_row(call->dy, row) + first : NULL,
+                       .y = call->y.data ? nm_row(call->y, row) + first : NULL,
+                       .row_scale = v_set(row_scale_at(call, row, group)),
+                       .projection = v_set(0),
+                       .shift = call->shift + first,
+                       .scale = call->scale + first,
+                       .gain = call->gain + first,
+                       .bias = call->bias + first,
+                       .c1 = call->c1 + first,
+                       .sums = sums + first,
+                       .second = sums + nm_padded(call->x.cols) + first};
+}
+
+/* Scratch of a call: joined sums, first and second; parameter vectors; the sums of each block. */
+typedef struct feature_room {
+    double *sums, *second;
+    float *vector, *partials;
+    int32_t blocks;
+} feature_room;
+
+static feature_room take_room(nm_backend *b, nm_mat x, int32_t vectors)
+{
+    size_t padded = nm_padded(x.cols);
+    feature_room room = {.blocks = nm_pieces(x.rows, NM_NORM_ROWS)};
+    size_t floats = (size_t)(vectors + 2 * room.blocks) * padded;
+    room.sums = nm_backend_scratch(b, NM_CPU_PARTIALS, 2 * padded * sizeof(double) + floats * sizeof(float));
+    room.second = room.sums + padded;
+    room.vector = (float *)(void *)(room.second + padded);
+    room.partials = room.vector + (size_t)vectors * padded;
+    return room;
+}
+
+static void run_blocks(nm_backend *b, const feature_call *call, feature_work work, const feature_room *room)
+{
+    size_t size = 2 * nm_padded(call->x.cols);
     int32_t threads = nm_threads_for(b, (size_t)call->x.rows * (size_t)call->x.cols);
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int32_t i = 0; i < blocks; i++)
-        run_block(call, work, i, partials + (size_t)(2 * i) * nm_padded(call->x.cols));
-}
-
-/* Scratch: two partial sums per block, then `vectors` whole vectors from *vector on. */
-static double *take_partials(nm_backend *b, nm_mat x, int32_t vectors, float **vector)
-{
-    size_t doubles = (size_t)(2 * nm_pieces(x.rows, NM_NORM_ROWS)) * nm_padded(x.cols);
-    double *partials = nm_backend_scratch(
-        b, NM_CPU_PARTIALS, doubles * sizeof(double) + (size_t)vectors * nm_padded(x.cols) * sizeof(float));
-    *vector = (float *)(void *)(partials + doubles);
-    return partials;
+    for (int32_t i = 0; i < room->blocks; i++) {
+        float *sums = room->partials + (size_t)i * size;
+        int32_t end = nm_at_most(call->x.rows, (i + 1) * NM_NORM_ROWS);
+        memset(sums, 0, size * sizeof(float));
+        for (int32_t row = i * NM_NORM_ROWS; row < end; row++)
+            for (int32_t group = 0; group < call->groups; group++) {
+                group_row g = group_at(call, row, group, sums);
+                if (call->scaled)
+                    run_group(call, work, true, &g);
+                else
+                    run_group(call, work, false, &g);
+            }
+    }
+    if (call->sums || call->squares)
+        nm_join_blocks(b, room->partials, room->blocks, (int32_t)size, room->sums);
 }
 
 static const float *whole(const void *given, int32_t d, float otherwise, float **vector)
@@ -235,12 +218,6 @@ static const float *whole(const void *given, int32_t d, float otherwise, float *
     const float *made = nm_whole_vector(given, d, d, otherwise, *vector);
     *vector += nm_padded(d);
     return made;
-}
-
-static double joined(const double *partials, nm_mat x, int32_t which, int32_t j)
-{
-    size_t padded = nm_padded(x.cols);
-    return nm_join(partials + (size_t)which * padded, nm_pieces(x.rows, NM_NORM_ROWS), 2 * padded, j);
 }
 
 enum { GUESS_ROWS = 16, FAR = 64 };
@@ -251,22 +228,21 @@ static void guess_center(const feature_call *call, float *center)
     int32_t rows = nm_at_most(call->x.rows, GUESS_ROWS), d = call->x.cols;
     for (int32_t first = 0; first < d; first += call->width)
         for (int32_t i = 0; i < rows; i++) {
-            float scale[NM_NORM_QUAD];
-            take_scales(call, i, 1, first, scale);
+            float scale = row_scale_at(call, i, first / call->width);
             for (int32_t j = first; j < first + call->width; j++)
-                center[j] += nm_row(call->x, i)[j] * scale[0] / (float)rows;
+                center[j] += nm_row(call->x, i)[j] * scale / (float)rows;
         }
 }
 
 /* mean = center + mean(h - center), and the mean square about the mean or about the center. Returns whether a
  * center was too far from the mean for a difference of squares, in standard deviations. */
-static bool store_moments(const feature_call *call, const double *partials, bool about_mean, float *mean,
+static bool store_moments(const feature_call *call, const feature_room *room, bool about_mean, float *mean,
                           float *square)
 {
     bool far = false;
     double n = call->x.rows;
     for (int32_t j = 0; j < call->x.cols; j++) {
-        double off = joined(partials, call->x, 0, j) / n, about_center = joined(partials, call->x, 1, j) / n;
+        double off = room->sums[j] / n, about_center = room->second[j] / n;
         double own = about_mean ? about_center - off * off : about_center;
         far |= about_mean && off * off > FAR * own;
         if (mean)
@@ -283,20 +259,20 @@ static void feature_moments(nm_backend *b, const nm_feature_norm *spec, nm_mat x
                             const void *center, void *mean, void *square)
 {
     feature_call call = prepare(spec, x, row_scale);
-    float *vector;
-    double *partials = take_partials(b, x, 1, &vector);
+    feature_room room = take_room(b, x, 1);
     bool about_mean = center && center == mean;
-    float *shift = vector;
-    call.shift = whole(about_mean ? NULL : center, x.cols, 0, &vector);
+    float *guess = room.vector;
+    call.shift = whole(about_mean ? NULL : center, x.cols, 0, &room.vector);
+    call.sums = true;
     if (about_mean)
-        guess_center(&call, shift);
-    run_blocks(b, &call, MOMENTS, partials);
-    if (!store_moments(&call, partials, about_mean, mean, square) || !square)
+        guess_center(&call, guess);
+    run_blocks(b, &call, MOMENTS, &room);
+    if (!store_moments(&call, &room, about_mean, mean, square) || !square)
         return;
-    memcpy(shift, mean, (size_t)x.cols * sizeof(float));
+    memcpy(guess, mean, (size_t)x.cols * sizeof(float));
     call.measured = true; /* the first pass left the row scales */
-    run_blocks(b, &call, MOMENTS, partials);
-    store_moments(&call, partials, about_mean, mean, square);
+    run_blocks(b, &call, MOMENTS, &room);
+    store_moments(&call, &room, about_mean, mean, square);
 }
 
 static void feature_norm(nm_backend *b, const nm_feature_norm *spec, nm_mat x, void *row_scale,
@@ -305,17 +281,17 @@ static void feature_norm(nm_backend *b, const nm_feature_norm *spec, nm_mat x, v
 {
     NM_ASSERT(nm_same_shape(x, y));
     feature_call call = prepare(spec, x, row_scale);
-    float *vector, *squares = square;
-    double *partials = take_partials(b, x, 4, &vector);
+    float *squares = square;
+    feature_room room = take_room(b, x, 4);
     call.y = y;
-    call.shift = whole(shift, x.cols, 0, &vector);
-    call.scale = whole(scale, x.cols, 1, &vector);
-    call.gain = whole(gain, x.cols, 1, &vector);
-    call.bias = whole(bias, x.cols, 0, &vector);
+    call.shift = whole(shift, x.cols, 0, &room.vector);
+    call.scale = whole(scale, x.cols, 1, &room.vector);
+    call.gain = whole(gain, x.cols, 1, &room.vector);
+    call.bias = whole(bias, x.cols, 0, &room.vector);
     call.squares = square != NULL;
-    run_blocks(b, &call, NORM, partials);
+    run_blocks(b, &call, NORM, &room);
     for (int32_t j = 0; square && j < x.cols; j++)
-        squares[j] = (float)(joined(partials, x, 1, j) / x.rows);
+        squares[j] = (float)(room.second[j] / x.rows);
 }
 
 static void feature_norm_grad(nm_backend *b, const nm_feature_norm *spec, nm_mat dy, nm_mat x,
@@ -325,25 +301,25 @@ static void feature_norm_grad(nm_backend *b, const nm_feature_norm *spec, nm_mat
 {
     NM_ASSERT(nm_same_shape(x, dy) && (!dx.data || nm_same_shape(x, dx)));
     feature_call call = prepare(spec, x, (float *)(uintptr_t)row_scale); /* only read */
-    float *vector, *sums = sum_dy, *sums_z = sum_dy_z;
-    double *partials = take_partials(b, x, 5, &vector);
+    float *sums = sum_dy, *sums_z = sum_dy_z;
+    feature_room room = take_room(b, x, 5);
     call.measured = true;
     call.dy = dy;
     call.y = dx;
-    call.shift = whole(shift, x.cols, 0, &vector);
-    call.scale = whole(scale, x.cols, 1, &vector);
-    call.gain = whole(a, x.cols, 1, &vector);
-    call.bias = whole(c0, x.cols, 0, &vector);
-    call.c1 = whole(c1, x.cols, 0, &vector);
+    call.shift = whole(shift, x.cols, 0, &room.vector);
+    call.scale = whole(scale, x.cols, 1, &room.vector);
+    call.gain = whole(a, x.cols, 1, &room.vector);
+    call.bias = whole(c0, x.cols, 0, &room.vector);
+    call.c1 = whole(c1, x.cols, 0, &room.vector);
     call.sums = sum_dy || sum_dy_z;
     call.push = dx.data != NULL;
     call.add = add;
-    run_blocks(b, &call, GRAD, partials);
+    run_blocks(b, &call, GRAD, &room);
     for (int32_t j = 0; call.sums && j < x.cols; j++) {
         if (sum_dy)
-            sums[j] = (float)joined(partials, x, 0, j);
+            sums[j] = (float)room.sums[j];
         if (sum_dy_z)
-            sums_z[j] = (float)joined(partials, x, 1, j);
+            sums_z[j] = (float)room.second[j];
     }
 }
 

@@ -7,24 +7,44 @@
 #include <omp.h>
 
 enum {
-    DEPTH = 512,                   /* k in one chunk: a strip of a and a panel of b stay in L1 and L2 */
-    BLOCK_ROWS = 8 * NM_TILE_ROWS, /* rows of a packed at a time: stays in L2 */
-    STRIP_FLOATS = DEPTH * NM_TILE_ROWS,
+    DEPTH = 512, /* k in one chunk: a strip of a and a panel of b stay in L1 and L2 */
+    STRIPS = 8,
+    BLOCK_ROWS = STRIPS * NM_TILE_ROWS, /* rows of a packed at a time: stays in L2 */
+    STRIP_FLOATS = DEPTH * NM_TILE_ROWS + 2 * NM_W,
     PANEL_FLOATS = DEPTH * NM_TILE_COLS,
     SPAN_DEPTH = 4 * DEPTH, /* k of the shared panels: bounds their memory ... */
     SPAN_FLOATS = 4 << 20,  /* ... to 16 MiB */
+    STRAIGHT_ROWS = 64,     /* rows of b that a thread packs at a time */
+    PREFETCH_ROWS = 16,     /* how far ahead strips of a transposed a are fetched */
     SPARE = 2 * NM_W        /* packing stores whole vectors */
 };
 
-/* Packs columns col .. col + cols - 1 of b as [depth][NM_TILE_COLS], missing columns as zeros. */
+/* Packs rows k0 .. k0 + depth - 1 and columns col .. col + cols - 1 of b: panels of [panel_depth][NM_TILE_COLS], missing
+ * columns as zeros. A row is read from end to end, as memory likes it. */
+static void pack_straight(const nm_gemm *g, int32_t col, int32_t cols, int32_t k0, int32_t depth, float *to,
+                          int32_t panel_depth)
+{
+    int32_t whole = cols / NM_TILE_COLS * NM_TILE_COLS, rest = cols - whole;
+    size_t panel = (size_t)panel_depth * NM_TILE_COLS;
+    for (int32_t k = 0; k < depth; k++, to += NM_TILE_COLS) {
+        const float *from = g->b + (size_t)(k0 + k) * g->ldb + (size_t)col;
+        float *at = to;
+        for (int32_t j = 0; j < whole; j += NM_TILE_COLS, at += panel) {
+            v_store(at, v_load(from + j));
+            v_store(at + NM_W, v_load(from + j + NM_W));
+        }
+        if (rest) {
+            v_store(at, v_load_upto(from + whole, rest));
+            v_store(at + NM_W, rest > NM_W ? v_load_upto(from + whole + NM_W, rest - NM_W) : v_set(0));
+        }
+    }
+}
+
+/* Packs one panel. */
 static void pack_panel(const nm_gemm *g, int32_t col, int32_t cols, int32_t k0, int32_t depth, float *to)
 {
     if (!g->tb) {
-        const float *from = g->b + (size_t)k0 * g->ldb + (size_t)col;
-        for (int32_t k = 0; k < depth; k++, from += g->ldb, to += NM_TILE_COLS)
-            for (int32_t half = 0; half < 2; half++)
-                v_store(to + half * NM_W, v_load_upto(from + (half * NM_W < cols ? half * NM_W : 0),
-                                                      cols > half * NM_W ? cols - half * NM_W : 0));
+        pack_straight(g, col, cols, k0, depth, to, depth);
         return;
     }
     for (int32_t half = 0; half < 2; half++) {
@@ -34,26 +54,26 @@ static void pack_panel(const nm_gemm *g, int32_t col, int32_t cols, int32_t k0, 
     }
 }
 
-/* Packs `rows` rows of a from (row, k0) as strips of [depth][NM_TILE_ROWS]; lanes beyond the rows are
- * arbitrary. */
+/* Where the strip of a that begins at row r of a block stands: strips leave room for a whole vector after them. */
+static size_t strip_at(int32_t r, int32_t depth)
+{
+    return (size_t)(r / NM_TILE_ROWS) * ((size_t)depth * NM_TILE_ROWS + SPARE);
+}
+
+/* Packs `rows` rows of a from (row, k0) as strips of [depth][NM_TILE_ROWS]; lanes beyond the rows are arbitrary. */
 static void pack_rows(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int32_t depth, float *to)
 {
-    if (g->ta) {
-        for (int32_t k = 0; k < depth; k++) {
-            const float *from = g->a + (size_t)(k0 + k) * g->lda + (size_t)row;
-            for (int32_t r = 0; r < rows; r += NM_TILE_ROWS) {
-                float *strip = to + (size_t)r * (size_t)depth + (size_t)k * NM_TILE_ROWS;
-                int32_t n = nm_at_most(rows - r, NM_TILE_ROWS);
-                for (int32_t i = 0; i < n; i += NM_W)
-                    v_store_upto(strip + i, n - i, v_load_upto(from + r + i, n - i));
-            }
-        }
-        return;
-    }
-    for (int32_t r = 0; r < rows; r += NM_TILE_ROWS) {
+    for (int32_t r = 0; !g->ta && r < rows; r += NM_TILE_ROWS) {
         const float *from = g->a + (size_t)(row + r) * g->lda + (size_t)k0;
-        int32_t n = nm_at_most(rows - r, NM_TILE_ROWS);
-        nm_pack_transposed(from, g->lda, n, depth, to + (size_t)r * (size_t)depth, NM_TILE_ROWS);
+        nm_pack_transposed(from, g->lda, nm_at_most(rows - r, NM_TILE_ROWS), depth, to + strip_at(r, depth),
+                           NM_TILE_ROWS);
+    }
+    for (int32_t k = 0; g->ta && k < depth; k++) {
+        const float *from = g->a + (size_t)(k0 + k) * g->lda + (size_t)row;
+        for (int32_t r = 0; r < rows; r += 16)
+            __builtin_prefetch(from + PREFETCH_ROWS * g->lda + r);
+        for (int32_t r = 0; r < rows; r += NM_TILE_ROWS)
+            v_store(to + strip_at(r, depth) + (size_t)k * NM_TILE_ROWS, v_load_upto(from + r, rows - r));
     }
 }
 
@@ -66,7 +86,7 @@ typedef struct block {
 static void run_block(const nm_gemm *g, const block *part, const float *panels, int32_t first_col,
                       float *local)
 {
-    float *strips = local, *own = local + (size_t)BLOCK_ROWS * DEPTH + SPARE;
+    float *strips = local, *own = local + (size_t)STRIPS * STRIP_FLOATS;
     for (int32_t k = 0; k < part->depth; k += DEPTH) {
         int32_t depth = nm_at_most(part->depth - k, DEPTH);
         bool add = g->add || part->k0 + k > 0;
@@ -80,9 +100,8 @@ static void run_block(const nm_gemm *g, const block *part, const float *panels, 
                 pack_panel(g, col, cols, part->k0 + k, depth, own);
             for (int32_t r = 0; r < part->rows; r += NM_TILE_ROWS) {
                 float *c = g->c + (size_t)(part->row + r) * g->ldc + (size_t)col;
-                nm_tile(nm_at_most(part->rows - r, NM_TILE_ROWS), cols, depth,
-                        strips + (size_t)r * (size_t)depth, 1, NM_TILE_ROWS, panel, NM_TILE_COLS, g->alpha,
-                        add, c, g->ldc);
+                nm_tile(nm_at_most(part->rows - r, NM_TILE_ROWS), cols, depth, strips + strip_at(r, depth), 1,
+                        NM_TILE_ROWS, panel, NM_TILE_COLS, g->alpha, add, c, g->ldc);
             }
         }
     }
@@ -108,7 +127,12 @@ static void run_span(const nm_gemm *g, const span *part, float *panels, float *l
     int32_t row_blocks = nm_pieces(g->rows, BLOCK_ROWS), width = block_cols(row_blocks, part->cols, threads);
     int32_t col_blocks = nm_pieces(part->cols, width), n_panels = nm_pieces(part->cols, NM_TILE_COLS);
     bool shared = row_blocks > 1;
-    if (shared) {
+    if (shared && !g->tb) {
+#pragma omp for schedule(static)
+        for (int32_t k = 0; k < part->depth; k += STRAIGHT_ROWS)
+            pack_straight(g, part->col, part->cols, part->k0 + k, nm_at_most(part->depth - k, STRAIGHT_ROWS),
+                          panels + (size_t)k * NM_TILE_COLS, part->depth);
+    } else if (shared) {
 #pragma omp for schedule(dynamic, 1)
         for (int32_t p = 0; p < n_panels; p++)
             pack_panel(g, part->col + p * NM_TILE_COLS,
@@ -132,7 +156,7 @@ void NM_SIMD(nm_gemm_run)(nm_backend *backend, const nm_gemm *g)
 {
     if (g->rows == 0 || g->cols == 0)
         return;
-    size_t local_floats = (size_t)BLOCK_ROWS * DEPTH + PANEL_FLOATS + 2 * SPARE;
+    size_t local_floats = (size_t)STRIPS * STRIP_FLOATS + PANEL_FLOATS + SPARE;
     int32_t span_depth = nm_at_most(g->depth, SPAN_DEPTH);
     int32_t span_cols = SPAN_FLOATS / (span_depth ? span_depth : 1) / NM_TILE_COLS * NM_TILE_COLS;
     span_cols = nm_at_most(span_cols, nm_pieces(g->cols, NM_TILE_COLS) * NM_TILE_COLS);

@@ -156,124 +156,105 @@ static double projection_weight(const nm_token_norm *spec, int32_t n, const floa
 
 /* One group of one row: dx = scale (q - mean - xhat projection). */
 typedef struct group_grad {
-    const float *x, *dy;
-    float *dx;
-    vf shift, scale, mean, projection, sum_q, sum_q_xhat;
+    const float *x, *dy, *gain;
+    float *dx, *gain_sums, *bias_sums;
+    vf shift, scale, mean, projection;
 } group_grad;
 
-NM_INLINE void measure_columns(const int rows, group_grad *g, const float *gain, int32_t j, int32_t count)
+NM_INLINE vf xhat_at(const group_grad *g, int32_t j, int32_t count)
 {
-    vf weight = v_load(gain + j);
-#pragma GCC unroll 4
-    for (int i = 0; i < rows; i++) {
-        vf q = v_mul(weight, v_load_upto(g[i].dy + j, count));
-        vf xhat = v_mul(v_sub(v_load_upto(g[i].x + j, count), g[i].shift), g[i].scale);
-        g[i].sum_q = v_add(g[i].sum_q, q);
-        g[i].sum_q_xhat = v_fma(q, xhat, g[i].sum_q_xhat);
-    }
+    return v_mul(v_sub(v_load_upto(g->x + j, count), g->shift), g->scale);
 }
 
-/* The numbers of `rows` rows from `row` on, for the group that begins at column `first`. */
-NM_INLINE void measure_groups(const token_call *call, const int rows, int32_t row, int32_t first,
-                              group_grad *g)
+static void measure_grad(const token_call *call, group_grad *g)
 {
-    const int32_t n = call->width;
-    const float *gain = call->gain + first;
-    for (int i = 0; i < rows; i++) {
-        size_t at = (size_t)(row + i) * (size_t)call->spec->groups + (size_t)(first / n);
-        g[i] = (group_grad){.x = nm_row(call->x, row + i) + first,
-                            .dy = nm_row(call->dy, row + i) + first,
-                            .dx = nm_row(call->dx, row + i) + first,
-                            .shift = v_set(call->centered ? call->shift[at] : 0),
-                            .scale = v_set(call->scale[at]),
-                            .sum_q = v_set(0),
-                            .sum_q_xhat = v_set(0)};
+    int32_t n = call->width, j = 0;
+    vf sum_q[2] = {v_set(0), v_set(0)}, sum_q_xhat[2] = {v_set(0), v_set(0)};
+#define STEP(lane, col, count)                                                                               \
+    do {                                                                                                     \
+        vf q = v_mul(v_load(g->gain + (col)), v_load_upto(g->dy + (col), count));                            \
+        sum_q[lane] = v_add(sum_q[lane], q);                                                                 \
+        sum_q_xhat[lane] = v_fma(q, xhat_at(g, col, count), sum_q_xhat[lane]);                               \
+    } while (0)
+    for (; j + 2 * NM_W <= n; j += 2 * NM_W) {
+        STEP(0, j, NM_W);
+        STEP(1, j + NM_W, NM_W);
     }
-#define STEP(j, count) measure_columns(rows, g, gain, j, count)
-    NM_COLUMNS(n, STEP);
+    for (; j < n; j += NM_W)
+        STEP(0, j, n - j);
 #undef STEP
-    for (int i = 0; i < rows; i++) {
-        g[i].mean = v_set(call->centered ? (float)(v_sum(g[i].sum_q) / n) : 0);
-        g[i].projection = v_set((float)(v_sum(g[i].sum_q_xhat) * projection_weight(call->spec, n, g[i].x)));
-    }
+    g->mean = v_set(call->centered ? (float)(v_sum(v_add(sum_q[0], sum_q[1])) / n) : 0);
+    double along = v_sum(v_add(sum_q_xhat[0], sum_q_xhat[1]));
+    g->projection = v_set((float)(along * projection_weight(call->spec, n, g->x)));
 }
 
-NM_INLINE void push_columns(const int rows, const group_grad *g, const float *gain, const bool add,
-                            const bool sums, double *gain_sums, double *bias_sums, int32_t j, int32_t count)
+NM_INLINE void push_columns(const group_grad *g, const bool add, const bool sums, int32_t j, int32_t count)
 {
-    vf weight = v_load(gain + j), up_xhat = v_set(0), up_sum = v_set(0);
-#pragma GCC unroll 4
-    for (int i = 0; i < rows; i++) {
-        vf up = v_load_upto(g[i].dy + j, count);
-        vf xhat = v_mul(v_sub(v_load_upto(g[i].x + j, count), g[i].shift), g[i].scale);
-        vf inner = v_sub(v_mul(weight, up), v_fma(xhat, g[i].projection, g[i].mean));
-        vf down = v_mul(g[i].scale, inner);
-        if (add)
-            down = v_add(v_load_upto(g[i].dx + j, count), down);
-        v_store_upto(g[i].dx + j, count, down);
-        up_xhat = v_fma(up, xhat, up_xhat);
-        up_sum = v_add(up_sum, up);
-    }
+    vf up = v_load_upto(g->dy + j, count), xhat = xhat_at(g, j, count);
+    vf inner = v_sub(v_mul(v_load(g->gain + j), up), v_fma(xhat, g->projection, g->mean));
+    vf down = v_mul(g->scale, inner);
+    if (add)
+        down = v_add(v_load_upto(g->dx + j, count), down);
+    v_store_upto(g->dx + j, count, down);
     if (sums) {
-        v_accumulate(gain_sums + j, up_xhat);
-        v_accumulate(bias_sums + j, up_sum);
+        nm_add_to(g->gain_sums + j, v_mul(up, xhat));
+        nm_add_to(g->bias_sums + j, up);
     }
 }
 
-/* dx of one group of `rows` rows; gain_sums and bias_sums begin at the group's columns and may be skipped */
-NM_INLINE void grad_groups(const token_call *call, const int rows, const bool add, const bool sums,
-                           int32_t row, int32_t first, double *gain_sums, double *bias_sums)
+/* dx of one group of a row, and its share of the block's sums: [gain, bias], each a padded vector. */
+static void grad_group(const token_call *call, int32_t row, int32_t group, float *sums)
 {
-    const float *gain = call->gain + first;
-    group_grad g[NM_NORM_QUAD];
-    measure_groups(call, rows, row, first, g);
-#define STEP(j, count) push_columns(rows, g, gain, add, sums, gain_sums, bias_sums, j, count)
-    NM_COLUMNS(call->width, STEP);
-#undef STEP
-}
-
-static void grad_quad(const token_call *call, int32_t row, int32_t first, double *gain_sums,
-                      double *bias_sums)
-{
-    if (call->add && call->sums)
-        grad_groups(call, NM_NORM_QUAD, true, true, row, first, gain_sums, bias_sums);
-    else if (call->sums)
-        grad_groups(call, NM_NORM_QUAD, false, true, row, first, gain_sums, bias_sums);
+    int32_t n = call->width, first = group * n;
+    size_t at = (size_t)row * (size_t)call->spec->groups + (size_t)group;
+    group_grad g = {.x = nm_row(call->x, row) + first,
+                    .dy = nm_row(call->dy, row) + first,
+                    .dx = nm_row(call->dx, row) + first,
+                    .gain = call->gain + first,
+                    .gain_sums = sums + first,
+                    .bias_sums = sums + nm_padded(call->x.cols) + first,
+                    .shift = v_set(call->centered ? call->shift[at] : 0),
+                    .scale = v_set(call->scale[at])};
+    measure_grad(call, &g);
+#define WITH_SUMS(j, count)     push_columns(&g, false, true, j, count)
+#define ADD_WITH_SUMS(j, count) push_columns(&g, true, true, j, count)
+#define WITHOUT(j, count)       push_columns(&g, call->add, false, j, count)
+    if (!call->sums)
+        NM_COLUMNS(n, WITHOUT);
+    else if (call->add)
+        NM_COLUMNS(n, ADD_WITH_SUMS);
     else
-        grad_groups(call, NM_NORM_QUAD, call->add, false, row, first, gain_sums, bias_sums);
+        NM_COLUMNS(n, WITH_SUMS);
 }
 
-static void backward_block(const token_call *call, int32_t first_row, int32_t end_row, double *gain_sums,
-                           double *bias_sums)
-{
-    int32_t n = call->width;
-    for (size_t j = 0; call->sums && j < nm_padded(call->x.cols); j++)
-        gain_sums[j] = bias_sums[j] = 0;
-    int32_t row = first_row;
-    for (; row + NM_NORM_QUAD <= end_row; row += NM_NORM_QUAD)
-        for (int32_t first = 0; first < call->x.cols; first += n)
-            grad_quad(call, row, first, gain_sums + first, bias_sums + first);
-    for (; row < end_row; row++)
-        for (int32_t first = 0; first < call->x.cols; first += n)
-            grad_groups(call, 1, call->add, call->sums, row, first, gain_sums + first, bias_sums + first);
-}
-
-/* to += sums over the blocks, in the order of the blocks; a parameter of length 1 gets the sum of all columns
- */
-static void join_sums(const double *partials, int32_t blocks, size_t stride, int32_t cols, int32_t length,
-                      float *to)
+/* to += sums; a parameter of length 1 gets the sum of all columns */
+static void add_sums(const double *sums, int32_t cols, int32_t length, float *to)
 {
     double all = 0;
     if (!to || length == 0)
         return;
     for (int32_t j = 0; j < cols; j++) {
-        double sum = nm_join(partials, blocks, stride, j);
-        all += sum;
+        all += sums[j];
         if (length > 1)
-            to[j] = (float)((double)to[j] + sum);
+            to[j] = (float)((double)to[j] + sums[j]);
     }
     if (length == 1)
         to[0] = (float)((double)to[0] + all);
+}
+
+static void run_grad(nm_backend *b, const token_call *call, int32_t blocks, float *partials)
+{
+    size_t size = 2 * nm_padded(call->x.cols);
+    int32_t threads = nm_threads_for(b, (size_t)call->x.rows * (size_t)call->x.cols);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int32_t i = 0; i < blocks; i++) {
+        float *sums = partials + (size_t)i * size;
+        int32_t end = nm_at_most(call->x.rows, (i + 1) * NM_NORM_ROWS);
+        memset(sums, 0, size * sizeof(float));
+        for (int32_t row = i * NM_NORM_ROWS; row < end; row++)
+            for (int32_t group = 0; group < call->spec->groups; group++)
+                grad_group(call, row, group, sums);
+    }
 }
 
 static void token_norm_grad(nm_backend *b, const nm_token_norm *spec, nm_mat dy, nm_mat x, const void *gain,
@@ -284,9 +265,10 @@ static void token_norm_grad(nm_backend *b, const nm_token_norm *spec, nm_mat dy,
     token_call call = prepare(spec, x);
     size_t padded = nm_padded(x.cols);
     int32_t blocks = nm_pieces(x.rows, NM_NORM_ROWS);
-    double *partials =
-        nm_backend_scratch(b, NM_CPU_PARTIALS, (size_t)(2 * blocks + 1) * padded * sizeof(double));
-    float *vector = (float *)(void *)(partials + (size_t)(2 * blocks) * padded);
+    double *sums =
+        nm_backend_scratch(b, NM_CPU_PARTIALS,
+                           2 * padded * sizeof(double) + ((size_t)(2 * blocks) + 1) * padded * sizeof(float));
+    float *vector = (float *)(void *)(sums + 2 * padded), *partials = vector + padded;
     call.gain = nm_whole_vector(gain, spec->gain_length, x.cols, 1, vector);
     call.dy = dy;
     call.dx = dx;
@@ -294,15 +276,12 @@ static void token_norm_grad(nm_backend *b, const nm_token_norm *spec, nm_mat dy,
     call.scale = (float *)(uintptr_t)scale;
     call.add = add;
     call.sums = (d_gain && spec->gain_length) || (d_bias && spec->bias_length);
-    int32_t threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int32_t i = 0; i < blocks; i++) {
-        double *sums = partials + (size_t)(2 * i) * padded;
-        backward_block(&call, i * NM_NORM_ROWS, nm_at_most(x.rows, (i + 1) * NM_NORM_ROWS), sums,
-                       sums + padded);
-    }
-    join_sums(partials, blocks, 2 * padded, x.cols, spec->gain_length, d_gain);
-    join_sums(partials + padded, blocks, 2 * padded, x.cols, spec->bias_length, d_bias);
+    run_grad(b, &call, blocks, partials);
+    if (!call.sums)
+        return;
+    nm_join_blocks(b, partials, blocks, (int32_t)(2 * padded), sums);
+    add_sums(sums, x.cols, spec->gain_length, d_gain);
+    add_sums(sums + padded, x.cols, spec->bias_length, d_bias);
 }
 
 void NM_SIMD(nm_cpu_token_norm)(nm_kernels *k)

@@ -16,8 +16,8 @@ typedef struct nm_task_score { /* of a validation by the task's own measure */
     const char *name;          /* "bleu" */
     double value;              /* higher is better */
     char signature[256];
-    char *samples; /* a few inputs, outputs and references as text, heap; or NULL */
-    nm_counts counts;              /* statistics per example, heap: for intervals and paired tests */
+    char *samples;    /* a few inputs, outputs and references as text, heap; or NULL */
+    nm_counts counts; /* statistics per example, heap: for intervals and paired tests */
     nm_score_of_counts of_counts;
     const void *context; /* of of_counts; static */
 } nm_task_score;
@@ -30,6 +30,7 @@ typedef struct nm_task_type {
     const nm_model_type *model;
     const nm_option *options; /* section [data] */
     size_t config_size;
+    void (*more_options)(nm_options *options); /* registers further sections, e.g. [decode]; may be NULL */
     /* From a data folder, for training; or the texts of a model file, for use. */
     nm_status (*open)(nm_task *task, nm_error *err);
     nm_status (*open_model)(nm_task *task, const nm_safetensors *file, nm_error *err);
@@ -63,9 +64,5 @@ struct nm_task {
     uint64_t fingerprint; /* of the training data: a resume checks it */
     void *parts;
 };
-
-extern const nm_task_type nm_task_translation;
-extern const nm_task_type *const nm_task_types[]; /* NULL at the end */
-const nm_task_type *nm_task_type_find(const char *name);
 
 #endif

@@ -1,0 +1,22 @@
+/* Using a trained model: options, task and model out of one model file. */
+#ifndef NM_LOADED_H
+#define NM_LOADED_H
+
+#include "task/tasks.h"
+
+/* A model ready to be used, from a model file or a run folder (its best, else last). */
+typedef struct nm_loaded {
+    nm_options *options;
+    nm_task task;
+    nm_model *model;
+} nm_loaded;
+
+/* Reads the options out of the file (so that defaults come from the model), for the command line to override. */
+nm_status nm_loaded_options(const char *path, nm_options **options, const nm_task_type **task,
+                            char **file_path, nm_error *err);
+/* Builds task and model with these options on the backend; takes ownership of options. */
+nm_status nm_loaded_open(nm_loaded *loaded, const char *file_path, const nm_task_type *task,
+                         nm_options *options, nm_backend *backend, nm_error *err);
+void nm_loaded_close(nm_loaded *loaded);
+
+#endif

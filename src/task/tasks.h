@@ -1,0 +1,11 @@
+/* The registered tasks. */
+#ifndef NM_TASKS_H
+#define NM_TASKS_H
+
+#include "train/task.h"
+
+extern const nm_task_type nm_task_translation;
+extern const nm_task_type *const nm_task_types[];        /* NULL at the end */
+const nm_task_type *nm_task_type_find(const char *name); /* NULL when unknown */
+
+#endif

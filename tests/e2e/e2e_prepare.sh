@@ -1,0 +1,227 @@
+#!/bin/bash
+# norma prepare: what is in the folder, the same for any number of threads, filters and counts; and one clear line, the
+# documented exit code and no half-written folder for bad input. Also the command line that all commands share.
+set -euo pipefail
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+
+fail() {
+    echo "e2e_prepare: $*" >&2
+    exit 1
+}
+
+# Runs the program and wants this exit code, nothing on stdout, and one line on stderr with this text.
+refuses() {
+    local code=$1 text=$2
+    shift 2
+    local got=0
+    "$NORMA" "$@" >out 2>err || got=$?
+    [ "$got" = "$code" ] || fail "exit code $got instead of $code: $*: $(cat err)"
+    [ ! -s out ] || fail "output in spite of a failure: $*"
+    [ "$(wc -l <err)" = 1 ] || fail "not one line: $(cat err)"
+    grep -qF -- "$text" err || fail "'$text' is not in: $(cat err)"
+}
+
+prepare() {
+    "$NORMA" prepare --source-lang de --target-lang en "$@" >out 2>err || fail "exit code $?: $*: $(cat err)"
+    [ ! -s out ] || fail "results on stdout: $*"
+}
+
+says() {
+    grep -qxF -- "$1" err || fail "'$1' is not a line of: $(cat err)"
+}
+
+# The ids of a file, one sequence a line.
+ids() {
+    od -An -v -t d4 -j 64 -w4 "$1" | tr -d ' ' | awk '{ printf "%s%s", $1, $1 == 2 ? "\n" : " " }'
+}
+
+same() {
+    diff "$1" - || fail "$1 is not as expected"
+}
+
+# --- the whole way, words as units -------------------------------------------------------------------------------
+printf '%s\n' 'das Haus ist alt' 'das Auto' '' 'eins zwei drei vier' 'ein Haus' >train.de
+printf '%s\n' 'the house is old' 'the car' 'lost' 'one two' 'a  house ' >train.en
+printf '%s\n' 'das Haus' '' 'mein Haus </s>' >valid.de
+printf '%s\n' 'the house' 'x' 'my House' >valid.en
+prepare --train train --valid valid --output words --tokenizer none --lowercase --bpe-merges 0 --joint false
+says 'train: 5 pairs read, 3 kept, 2 dropped: 1 empty, 1 length ratio'
+says 'valid: 3 pairs read, 3 kept, 0 dropped'
+says '  source: 5 words, 5 tokens, 2 unknown (40.000 %)'
+same words/dict.source.txt <<'X'
+das 2
+haus 2
+alt 1
+auto 1
+ein 1
+ist 1
+madeupword0000 0
+madeupword0001 0
+madeupword0002 0
+madeupword0003 0
+madeupword0004 0
+madeupword0005 0
+X
+head -n 3 words/dict.target.txt >dict
+same dict <<'X'
+house 2
+the 2
+a 1
+X
+ids words/train.source.ids >got
+same got <<'X'
+4 5 9 6 2
+4 7 2
+8 5 2
+X
+ids words/valid.source.ids >got
+same got <<'X'
+4 5 2
+2
+3 5 3 2
+X
+same words/valid.target.words <<'X'
+the house
+x
+my house
+X
+printf '%s\n' words/* >got
+sed 's|^|words/|' >wanted <<'X'
+data.ini
+dict.source.txt
+dict.target.txt
+train.source.ids
+train.source.off
+train.target.ids
+train.target.off
+valid.source.ids
+valid.source.off
+valid.source.words
+valid.target.ids
+valid.target.off
+valid.target.words
+X
+diff got wanted || fail 'other files than expected'
+grep -qx 'lowercase = true ; command line' words/data.ini || fail "data.ini: $(cat words/data.ini)"
+
+# --- BPE, the other order of special symbols, a recipe, given codes and dictionaries ------------------------------
+for i in $(seq 700); do
+    printf 'ab abc abcd x%d, "w%d"\n' $((i % 37)) $((i * i % 101)) >>long.de
+    printf 'Abe aber %d. &c\n' $((i % 29)) >>long.en
+done
+prepare --train long --valid valid --test valid --output bpe --bpe-merges 60 --threads 1
+[ "$(head -n 1 bpe/codes.bpe)" = '#version: 0.2' ] || fail 'codes.bpe has no version line'
+[ "$(wc -l <bpe/codes.bpe)" = 61 ] || fail "codes.bpe has $(wc -l <bpe/codes.bpe) lines"
+cmp bpe/dict.source.txt bpe/dict.target.txt
+head -n 1 long.de >one.de
+head -n 1 long.en >one.en
+for threads in 2 3; do
+    prepare --train long --valid valid --test valid --output bpe$threads --bpe-merges 60 --threads=$threads
+    diff -r -x data.ini bpe bpe$threads || fail "$threads threads give another folder"
+done
+prepare bpe/data.ini --output again
+diff -r -x data.ini bpe again || fail 'data.ini does not repeat the run'
+prepare --train "" --test long --codes bpe/codes.bpe --dict-source bpe/dict.source.txt --output given
+cmp given/test.source.ids bpe/train.source.ids
+prepare --train long --output tears --tokenizer none --bpe-merges 0 --order tears --dict-multiple 0
+[ "$(od -An -t d4 -j 64 -w4 tears/train.source.ids | grep -cx ' *2')" = 700 ] || fail 'not one </s> a line'
+prepare --train long --output threshold --bpe-merges 60 --bpe-vocabulary-threshold 30
+cmp -s threshold/train.source.ids bpe/train.source.ids && fail 'the vocabulary threshold changes nothing'
+prepare --train one --output bpe --bpe-merges 1 # a folder used again keeps nothing of before
+[ ! -e bpe/valid.source.ids ] && [ ! -e bpe/test.target.words ] || fail 'files of an earlier run are left'
+
+# --- filters and odd lines ----------------------------------------------------------------------------------------
+head -c 1100000 /dev/zero | tr '\0' y >huge.de
+printf '\nkurz\r\nlang lang lang\n' >>huge.de
+printf 'huge\nshort\nlong long long\n' >huge.en
+prepare --train huge --output odd --max-length 2
+says 'train: 3 pairs read, 1 kept, 2 dropped: 2 too long'
+head -c 3000000 /dev/zero | tr '\0' y >wide.de
+printf '\n' >>wide.de
+printf 'wide\n' >wide.en
+prepare --train huge --valid wide --output odd
+says 'valid: 1 pairs read, 1 kept, 0 dropped'
+prepare --train huge --output odd --min-length 3
+says 'train: 3 pairs read, 1 kept, 2 dropped: 1 too short, 1 too long'
+printf 'gut\nschl\377echt\n' >bad.de
+printf 'good\nbad\n' >bad.en
+prepare --train bad --output odd --on-invalid skip
+says 'train: 2 pairs read, 1 kept, 1 dropped: 1 invalid'
+
+# --- refusals -----------------------------------------------------------------------------------------------------
+p=(prepare --source-lang de --target-lang en --output no)
+refuses 4 'bad.de:2: not UTF-8: byte 0xff at position 5' "${p[@]}" --train bad
+refuses 4 'bad.de:2: not UTF-8' "${p[@]}" --train huge --valid bad --on-invalid skip
+printf 'a\0b\n' >nul.de
+printf 'a b\n' >nul.en
+refuses 4 'nul.de:1: not text: byte 0x00 at position 2' "${p[@]}" --train nul
+printf 'a\nb\nc\n' >uneven.de
+printf 'a\nb\n' >uneven.en
+refuses 5 'uneven.de has 3 lines but uneven.en has 2' "${p[@]}" --train uneven
+: >empty.de
+: >empty.en
+refuses 5 'empty: no pair of lines is left' "${p[@]}" --train empty
+prepare --train huge --valid empty --output odd
+says 'valid: 0 pairs read, 0 kept, 0 dropped'
+refuses 3 'missing.de: No such file' "${p[@]}" --train missing
+printf 'x' >packed.de.xz
+refuses 3 'packed.de.xz is there: unpack it first' "${p[@]}" --train packed
+printf '\037\213\010\000more' >zipped.de
+refuses 4 'zipped.de: compressed; unpack it first' "${p[@]}" --train zipped
+printf '\3757zXZ\000more' >zipped.de
+refuses 4 'zipped.de: compressed; unpack it first' "${p[@]}" --train zipped
+mkdir folder.de
+refuses 3 'folder.de: is a folder' "${p[@]}" --train folder
+[ ! -e no ] || fail 'a failure left its folder behind'
+refuses 3 'wide.en: not a folder' "${p[@]}" --train huge --output wide.en
+refuses 3 '/proc/no' "${p[@]}" --train huge --output /proc/no
+refuses 5 'differ, but joint asks for one dictionary' "${p[@]}" --train long --dict-source words/dict.source.txt \
+    --dict-target words/dict.target.txt
+refuses 4 'bad.de' "${p[@]}" --train long --codes bad.de
+refuses 2 'codes' "${p[@]}" --test long --dict-source words/dict.source.txt
+refuses 2 'dictionaries must be given' "${p[@]}" --test long
+refuses 2 'two different languages' prepare --train long --output no
+refuses 2 'no output folder' prepare --train long --source-lang de --target-lang en
+refuses 2 'no text given' "${p[@]}"
+refuses 2 'max_length is below min_length' "${p[@]}" --train long --min-length 5 --max-length 4
+refuses 2 'ratio = 0.5' "${p[@]}" --train long --ratio 0.5
+# A full disk, played by a limit on the size of files.
+for blocks in 1 12 24; do
+    got=0
+    (trap '' XFSZ && ulimit -f $blocks && "$NORMA" "${p[@]}" --train long 2>err) || got=$?
+    [ "$got" = 3 ] && grep -q 'writing failed' err || fail "limit $blocks: exit code $got: $(cat err)"
+    [ ! -e no ] || fail "limit $blocks: left $(ls no)"
+done
+cp -r words kept # a failure in a used folder leaves what was there
+refuses 4 'bad.de:2' "${p[@]}" --train bad --output words
+diff -r words kept || fail 'a failure changed the folder'
+
+# --- the command line ---------------------------------------------------------------------------------------------
+refuses 2 'unknown command prepar; the nearest known one is prepare' prepar
+refuses 2 'the nearest known one is prepare.source_lang' prepare --sorce-lang de
+refuses 2 'unknown option -t' prepare -t 2
+refuses 2 'option --train needs a value' prepare --train
+refuses 2 'option --train needs a value' prepare --train --lowercase
+refuses 2 'expected true or false' prepare --lowercase=maybe
+refuses 2 'expected one of none|moses' prepare --prepare.tokenizer words
+refuses 2 'too many arguments' prepare one two
+refuses 2 'too few arguments' average only
+refuses 3 'missing.safetensors' average out.safetensors missing.safetensors
+[ ! -e out.safetensors ] || fail 'a failed average left a file'
+got=0
+"$NORMA" >out 2>err || got=$?
+[ "$got" = 2 ] && [ ! -s out ] && grep -q '^usage: norma' err || fail 'no usage without a command'
+"$NORMA" prepare --help >help 2>err && "$NORMA" help prepare | cmp - help || fail 'two different help texts'
+grep -q -- '--prepare.bpe_merges' help && [ ! -s err ] || fail 'help lacks options'
+"$NORMA" --version | grep -qx 'norma [0-9.]*' || fail 'version'
+for command in $("$NORMA" help --list); do
+    "$NORMA" "$command" --manual >page || fail "no manual page of $command"
+    head -n 1 page | grep -q '^\.TH NORMA\\-[A-Z]* 1 ' || fail "manual page of $command: $(head -n 1 page)"
+done
+if [ -w /dev/full ]; then
+    got=0
+    "$NORMA" help >/dev/full 2>err || got=$?
+    [ "$got" = 3 ] && grep -q 'standard output: writing failed' err || fail "a full disk ends with $got"
+fi

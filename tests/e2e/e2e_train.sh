@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# norma train and norma compare as a user runs them, on a corpus made here: the run folder, the log, a stop by Ctrl-C and
+# going on, the configuration written back, the table in its three forms.
+set -uo pipefail
+work=$(mktemp -d) && cd "$work" || exit 1
+trap 'rm -rf "$work"' EXIT
+bad=0
+fail() {
+    echo "e2e_train: $*"
+    bad=1
+}
+has() { # FILE TEXT
+    grep -qF -- "$2" "$1" || fail "'$2' is not in $1: $(head -c 600 "$1")"
+}
+
+# The words of one language are those of the other, in the same order.
+sentences() { # PREFIX COUNT SEED
+    awk -v n="$2" -v seed="$3" -v name="$1" 'BEGIN {
+        srand(seed)
+        split("haus baum hund katze rot blau grün läuft springt singt", de)
+        split("house tree dog cat red blue green runs jumps sings", en)
+        for (i = 0; i < n; i++) {
+            a = b = ""
+            for (j = 0; j < 2 + i % 5; j++) { k = 1 + int(rand() * 10); a = a de[k] " "; b = b en[k] " " }
+            print a "." > (name ".de"); print b "." > (name ".en")
+        }
+    }'
+}
+sentences train 300 1
+sentences valid 20 2
+sentences test 20 3
+"$NORMA" prepare --train train --valid valid --test test --source-lang de --target-lang en --bpe-merges 30 \
+    --output data 2>err || fail "prepare: $(cat err)"
+
+cat >small.ini <<'X'
+[data]
+folder = data
+max_length = 40
+[model]
+preset = tiny
+width = 32
+ff = 64
+heads = 2
+max_positions = 64
+dropout = 0
+embedding_dropout = 0
+[train]
+updates = 60
+max_tokens = 200
+log_every = 10
+validate_every = 20
+best_by = score
+[schedule]
+name = constant
+lr = 0.003
+[decode]
+beam = 2
+[device]
+threads = 1
+X
+
+# ---- a run and its folder ----
+"$NORMA" train small.ini 2>err || fail "train: $(cat err)"
+has err "level"
+has err "MiB for a step"
+has err "validation at update 20"
+has err "done: 60 updates"
+for file in config.ini log.jsonl best.safetensors last.safetensors checkpoints/00000060.safetensors; do
+    [ -s runs/small/"$file" ] || fail "runs/small/$file is missing"
+done
+[ "$(grep -c '"type":"train"' runs/small/log.jsonl)" = 6 ] || fail "the log has not 6 training lines"
+[ "$(grep -c '"bleu"' runs/small/log.jsonl)" = 3 ] || fail "the log has not 3 scores"
+
+# ---- what a run wrote as its configuration gives the same run ----
+"$NORMA" train runs/small/config.ini --run.folder again 2>err || fail "train again: $(cat err)"
+cmp -s <(tail -c 4000 runs/small/last.safetensors) <(tail -c 4000 again/last.safetensors) || fail "config.ini gave other weights"
+
+# ---- Ctrl-C, and on ----
+"$NORMA" train small.ini --run.folder stopped --train.updates 100000 2>err &
+for ((i = 0; i < 200; i++)); do
+    grep -q '"update":20,' stopped/log.jsonl 2>/dev/null && break
+    sleep 0.1
+done
+kill -INT $!
+wait $!
+code=$?
+[ "$code" = 9 ] || fail "Ctrl-C gave exit code $code: $(tail -n 3 err)"
+has err "--resume"
+"$NORMA" train small.ini --run.folder stopped --resume --train.updates 100000 --train.seconds 1 2>err || fail "resume: $(cat err)"
+has err "resumed at update"
+
+# ---- several variants ----
+"$NORMA" compare small.ini --norms layer,power,scale+fix --train.updates 20 --jobs 2 --format json >table.json 2>err ||
+    fail "compare: $(cat err)"
+[ "$(grep -c '"tid_variance"' table.json)" = 3 ] || fail "the JSON table has not three rows: $(cat table.json)"
+cp -r runs/small-compare kept
+"$NORMA" compare small.ini --norms layer,power,scale+fix --train.updates 20 --format markdown >table.md 2>err ||
+    fail "compare again: $(cat err)"
+has table.md "| layer"
+has table.md "TID var %"
+cmp -s kept/power-1/log.jsonl runs/small-compare/power-1/log.jsonl || fail "finished runs were trained again"
+"$NORMA" compare small.ini --norms layer,nonsense 2>err >/dev/null
+code=$?
+[ "$code" = 2 ] || fail "an unknown norm gave exit code $code"
+has err "nonsense"
+
+# ---- the mean of two equal models is that model ----
+"$NORMA" average mean.safetensors runs/small/last.safetensors again/last.safetensors 2>err || fail "average: $(cat err)"
+cmp -s <(tail -c 4000 mean.safetensors) <(tail -c 4000 again/last.safetensors) || fail "the mean of two equal models differs"
+exit $bad

@@ -1,0 +1,171 @@
+/* A row's result must not depend on its company: products and attention give the same bits whether a row, a query or
+ * a sequence is computed alone or with others, on every CPU level; and at sizes where the work is spread over threads,
+ * the same bits for one, two and three. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <xxhash.h>
+
+#include "base/random.h"
+#include "norma/backend.h"
+
+enum { ROWS = 301, IN = 600, OUT = 333, WORDS = 700, HEADS = 4, WIDTH = 64, LENGTH = 21 };
+
+static const char *const levels[] = {"base", "avx2", "avx512"};
+enum { N_LEVELS = 3 };
+
+static nm_backend *create(const char *level, int32_t threads)
+{
+    const nm_backend_options options = {.name = "cpu", .isa = level, .threads = threads};
+    nm_backend *backend = NULL;
+    nm_error err;
+    nm_status status = nm_backend_create(&backend, &options, &err);
+    if (status == NM_UNSUPPORTED)
+        print_message("SKIPPED, this machine has no %s: %s\n", level, err.text);
+    else if (status != NM_OK)
+        fail_msg("%s", err.text);
+    return backend;
+}
+
+static float *take(nm_backend *backend, size_t floats, uint32_t site)
+{
+    void *memory;
+    nm_error err;
+    if (nm_backend_take(backend, floats * sizeof(float), &memory, &err) != NM_OK)
+        fail_msg("%s", err.text);
+    float *values = memory;
+    for (size_t i = 0; site && i < floats; i++) {
+        nm_random_words words = nm_random4(1, NM_RANDOM_TEST, site, 0, i);
+        values[i] = (float)nm_random_normal(words.w[0], words.w[1]);
+    }
+    return values;
+}
+
+static void check_same(const float *a, const float *b, size_t n, const char *what, const char *level,
+                       int32_t rows)
+{
+    if (memcmp(a, b, n * sizeof(float)) != 0)
+        fail_msg("%s, %s: other bits with %d rows", what, level, (int)rows);
+}
+
+/* Every row of x alone, and in pieces of several sizes, against all rows at once. */
+static void check_products(nm_backend *b, const char *level)
+{
+    static const int32_t counts[] = {1, 2, 5, 20, 32, 33, 113, 250};
+    float *x = take(b, (size_t)ROWS * IN, 1), *weight = take(b, (size_t)OUT * IN, 2), *bias = take(b, OUT, 3);
+    float *all = take(b, (size_t)ROWS * OUT, 0), *some = take(b, (size_t)ROWS * OUT, 0);
+    nm_mat w = nm_mat_of(weight, OUT, IN);
+    b->k.linear(b, nm_mat_of(x, ROWS, IN), w, bias, NM_ACT_RELU, NULL, nm_mat_of(all, ROWS, OUT));
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        for (int32_t first = 0; first + counts[i] <= ROWS; first += 37) {
+            b->k.linear(b, nm_mat_of(x + (size_t)first * IN, counts[i], IN), w, bias, NM_ACT_RELU, NULL,
+                        nm_mat_of(some, counts[i], OUT));
+            check_same(some, all + (size_t)first * OUT, (size_t)counts[i] * OUT, "linear", level, counts[i]);
+        }
+}
+
+/* The last of some equally long sequences, alone and in company; and its queries one by one over listed rows. */
+static void check_attention(nm_backend *b, const char *level)
+{
+    enum { SEQS = 5, COLS = HEADS * WIDTH, TOKENS = SEQS * LENGTH };
+    static const int32_t offsets[] = {0, LENGTH, 2 * LENGTH, 3 * LENGTH, 4 * LENGTH, 5 * LENGTH};
+    const nm_packing five = {SEQS, TOKENS, LENGTH, offsets, offsets},
+                     one = {1, LENGTH, LENGTH, offsets, offsets};
+    float *x = take(b, (size_t)TOKENS * COLS, 4), *all = take(b, (size_t)TOKENS * COLS, 0);
+    float *some = take(b, (size_t)TOKENS * COLS, 0);
+    int32_t *rows = (int32_t *)(void *)take(b, TOKENS, 0),
+            *starts = (int32_t *)(void *)take(b, TOKENS + 1, 0);
+    size_t last = (size_t)(SEQS - 1) * LENGTH * COLS;
+    nm_mat many = nm_mat_of(x, TOKENS, COLS), few = nm_mat_of(x + last, LENGTH, COLS);
+    b->k.attention(b, many, many, many, &five, &five, HEADS, true, 0.125, NULL, nm_mat_of(all, TOKENS, COLS),
+                   NULL);
+    b->k.attention(b, few, few, few, &one, &one, HEADS, true, 0.125, NULL, nm_mat_of(some, LENGTH, COLS),
+                   NULL);
+    check_same(some, all + last, (size_t)LENGTH * COLS, "attention", level, LENGTH);
+    for (int32_t i = 0; i < TOKENS; i++) {
+        rows[i] = i * 7 % TOKENS;
+        starts[i] = i;
+    }
+    for (int32_t i = 0; i <= SEQS; i++)
+        starts[i] = i * LENGTH;
+    b->k.attention_rows(b, nm_mat_of(x, SEQS, COLS), many, many, rows, starts, HEADS, 0.125,
+                        nm_mat_of(all, SEQS, COLS));
+    b->k.attention_rows(b, nm_mat_of(x + COLS, 1, COLS), many, many, rows, starts + 1, HEADS, 0.125,
+                        nm_mat_of(some, 1, COLS));
+    check_same(some, all + COLS, COLS, "attention_rows", level, 1);
+}
+
+static void test_company(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_LEVELS; i++) {
+        nm_backend *backend = create(levels[i], 2);
+        if (!backend)
+            continue;
+        check_products(backend, levels[i]);
+        check_attention(backend, levels[i]);
+        nm_backend_free(backend);
+    }
+}
+
+/* A loss with all its gradients, then norms over what came out. Returns a hash of all results. */
+static uint64_t hash_of_step(const char *level, int32_t threads)
+{
+    enum { D = 96, BIG = 700 };
+    nm_backend *b = create(level, threads);
+    if (!b)
+        return 0;
+    float *hidden = take(b, (size_t)BIG * D, 5), *weight = take(b, (size_t)WORDS * D, 6);
+    float *out = take(b, (size_t)BIG * D * 4 + (size_t)WORDS * (D + 1) + 4 * D, 0);
+    size_t floats = (size_t)BIG * D * 4 + (size_t)WORDS * (D + 1) + 4 * D;
+    int32_t *targets = (int32_t *)(void *)take(b, BIG, 0);
+    for (int32_t i = 0; i < BIG; i++)
+        targets[i] = i * 31 % WORDS;
+    float *d_hidden = out, *y = out + BIG * D, *dx = y + BIG * D, *z = dx + BIG * D, *d_weight = z + BIG * D;
+    float *d_bias = d_weight + WORDS * D, *d_gain = d_bias + WORDS;
+    float *stats = take(b, 4 * BIG, 0);
+    double *sums = (double *)(void *)take(b, 4, 0);
+    nm_softmax_loss loss = {.hidden = nm_mat_of(hidden, BIG, D),
+                            .weight = nm_mat_of(weight, WORDS, D),
+                            .targets = targets,
+                            .eps = 0.1,
+                            .grad_scale = 1,
+                            .sums = sums,
+                            .d_hidden = d_hidden,
+                            .d_weight = d_weight,
+                            .d_bias = d_bias};
+    b->k.softmax_loss(b, &loss);
+    nm_token_norm spec = {
+        .form = NM_TOKEN_CENTER, .groups = 2, .eps = 1e-5, .gain_length = D, .bias_length = D};
+    nm_mat x = nm_mat_of(d_hidden, BIG, D);
+    b->k.token_norm(b, &spec, x, weight, weight, nm_mat_of(y, BIG, D), stats, stats + 2 * BIG);
+    b->k.token_norm_grad(b, &spec, nm_mat_of(hidden, BIG, D), x, weight, stats, stats + 2 * BIG, false,
+                         nm_mat_of(dx, BIG, D), d_gain, d_gain + D);
+    nm_feature_norm feature = {0};
+    b->k.feature_moments(b, &feature, x, NULL, d_gain + 2 * D, d_gain + 2 * D, d_gain + 3 * D);
+    b->k.linear_grad_weight(b, x, nm_mat_of(y, BIG, D), nm_mat_of(z, D, D), NULL);
+    uint64_t hash = XXH3_64bits(out, floats * sizeof(float)) ^ XXH3_64bits(sums, 2 * sizeof *sums);
+    nm_backend_free(b);
+    return hash;
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_LEVELS; i++) {
+        uint64_t one = hash_of_step(levels[i], 1);
+        for (int32_t threads = 2; threads <= 3; threads++)
+            if (hash_of_step(levels[i], threads) != one)
+                fail_msg("%s: other bits with %d threads than with one", levels[i], (int)threads);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_company), cmocka_unit_test(test_threads)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
