@@ -125,6 +125,31 @@ forge m.safetensors '$data = "\xff" x length($data)'
 input=test.xx try translate m.safetensors --threads 1
 [ "$got" = 0 ] || judge 8 'not finite' 'translate with weights that are no numbers'
 
+# ---- averaging
+
+"$NORMA" train recipe.ini --run.folder wide --model.width 32 --train.updates 1 >out 2>err || complain "$(cat err)"
+"$NORMA" train recipe.ini --run.folder other --model.norm layer --train.updates 1 >out 2>err || complain "$(cat err)"
+refuses 2 'too few arguments' average
+refuses 2 'too few arguments' average mean
+refuses 3 'absent: No such file' average mean absent
+refuses 3 'data: not a regular file' average mean data
+refuses 4 'recipe.ini: malformed' average mean $model recipe.ini
+refuses 5 "wide/last.safetensors: tensor '" average mean $model wide/last.safetensors
+refuses 5 "other/last.safetensors: has no tensor '" average mean $model other/last.safetensors
+refuses 5 'has tensors that' average mean other/last.safetensors $model
+refuses 3 'absent/mean.new: No such file' average absent/mean $model
+refuses 3 'data: ' average data $model
+for bytes in 0 1 8 100 $((header + 8)) $((size - 4)); do
+    head -c "$bytes" $model >m.safetensors
+    refuses 4 'm.safetensors: malformed' average mean $model m.safetensors
+done
+[ ! -e mean ] && [ ! -e mean.new ] || complain "an average that failed leaves a file"
+cp $model mean
+cases=$((cases + 1)) got=0
+(ulimit -f 4; exec "$NORMA" average mean $model $model) >out 2>err || got=$?
+judge 3 'mean: writing failed: File too large' 'average under a file-size limit'
+cmp mean $model || complain "an average that failed changed the former file"
+
 # ---- text to translate
 
 say() { # CODE TEXT STDIN: printf syntax; CODE 0: accepted

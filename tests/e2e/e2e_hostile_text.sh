@@ -259,10 +259,26 @@ rmdir sealed/dict.source.txt.new
 printf 'left over' >sealed/codes.bpe
 accepts 'written' prepare "${prepare_arguments[@]}" --bpe-merges 0 --output sealed
 [ ! -e sealed/codes.bpe ] || complain "codes of another preparation stay behind"
-if [ "$(id -u)" != 0 ]; then
-    mkdir -m 555 readonly
-    refuses 3 'readonly/o: Permission denied' prepare "${prepare_arguments[@]}" --output readonly/o
+mkdir readonly
+cp -r data readonly/data
+chmod -R a-w readonly
+chmod 755 .
+powerless=() # root may write everywhere: such a case is run as nobody then
+[ "$(id -u)" != 0 ] || powerless=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+if "${powerless[@]}" "$NORMA" --version >out 2>&1; then
+    for output in readonly/o readonly/data; do
+        cases=$((cases + 1)) got=0
+        "${powerless[@]}" "$NORMA" prepare "${prepare_arguments[@]}" --output $output >out 2>err || got=$?
+        judge 3 "$output" "prepare into $output, which is read-only"
+        grep -q 'Permission denied' err || complain "no word on permissions: $(cat err)"
+    done
+    cases=$((cases + 1)) got=0
+    "${powerless[@]}" "$NORMA" train recipe.ini --run.folder readonly/run >out 2>err || got=$?
+    judge 3 'readonly/run: Permission denied' 'train into a read-only folder'
+else
+    echo "no user without power: read-only folders are not tried"
 fi
+chmod -R u+w readonly
 refuses 3 '/proc/norma' prepare "${prepare_arguments[@]}" --output /proc/norma
 
 # A file-size limit stands for a full disk: nothing of the old folder changes.
