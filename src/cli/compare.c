@@ -254,6 +254,17 @@ static nm_status measure_all(const queue *q, compare_table *table, nm_error *err
     return NM_OK;
 }
 
+/* A run that fails is a row of the table; when all fail there is nothing to compare. */
+static nm_status check_finished(const compare_table *table, nm_error *err)
+{
+    for (size_t i = 0; i < table->n; i++)
+        if (table->rows[i].exit_code == NM_OK)
+            return NM_OK;
+    int code = table->rows[0].exit_code;
+    return nm_fail(err, code >= NM_USAGE && code <= NM_INTERRUPTED ? (nm_status)code : NM_IO,
+                   "no run came to its end; the first one said: %s", table->rows[0].trouble);
+}
+
 static char *compare_folder(const compare_config *config, const char *recipe)
 {
     if (*config->folder)
@@ -294,6 +305,8 @@ static nm_status compare(queue *q, nm_error *err)
     status = measure_all(q, &table, err);
     if (status == NM_OK)
         compare_table_print(&table, q->config->format, q->config->samples, stdout);
+    if (status == NM_OK)
+        status = check_finished(&table, err);
     compare_table_release(&table);
     return status == NM_OK ? nm_file_close(stdout, "stdout", err) : status;
 }

@@ -298,6 +298,23 @@ rm -rf never
 accepts 'are empty or longer than data.max_length and skipped' train recipe.ini --run.folder long --data.max_length 12
 chatty=''
 
+# ---- comparing
+
+compare() { # CODE TEXT OPTIONS...
+    local code=$1 text=$2
+    shift 2
+    refuses "$code" "$text" compare recipe.ini "$@"
+}
+compare 2 'unknown norm in magic' --norms magic
+compare 2 'layer is listed twice' --norms layer,layer
+compare 2 'compare.norms is empty' --norms=
+compare 2 'outside 1 .. ' --norms layer --seeds 0
+compare 3 'recipe.ini: not a folder' --norms layer --folder recipe.ini
+chatty=1
+compare 2 'no multiple of model.heads = 3' --norms layer --model.heads 3
+compare 3 'absent/data.ini: No such file' --norms layer --data.folder absent
+chatty=''
+
 # ---- resuming
 
 resume() { # CODE TEXT OPTIONS...: of run/
