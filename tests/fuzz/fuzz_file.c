@@ -26,7 +26,7 @@ const char *fuzz_file(int slot, const char *suffix, const uint8_t *data, size_t 
     }
     snprintf(paths[slot], sizeof paths[slot], "%s/input.%s", folder, suffix);
     FILE *stream = fopen(paths[slot], "wb");
-    if (!stream || fwrite(data, 1, bytes, stream) != bytes || fclose(stream))
+    if (!stream || (bytes && fwrite(data, 1, bytes, stream) != bytes) || fclose(stream))
         abort();
     return paths[slot];
 }

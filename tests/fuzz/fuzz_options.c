@@ -53,7 +53,10 @@ static void read_back(const nm_options *options)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    char *text = strndup((const char *)data, bytes);
+    char *text = calloc(1, bytes + 1); /* data has no end mark */
+    NM_ASSERT(text);
+    if (bytes)
+        memcpy(text, data, bytes);
     nm_options *options = create();
     nm_error err;
     if (nm_options_read_text(options, "input", text, &err) == NM_OK)
