@@ -2,12 +2,12 @@
 # The demonstration: real German-English sentences become tokens, five variants of one Transformer train on them for
 # a few minutes, and one table compares them.
 #     scripts/demo.sh PROGRAM
-# DEMO_SECONDS: training time of each variant (default 100; two train at once). The runs are kept in
+# DEMO_SECONDS: at most so long trains each variant (default 150; two train at once). The runs are kept in
 # runs/demo-DEMO_SECONDS: interrupted, the demonstration goes on there.
 set -euo pipefail
 program=$(realpath "$1")
 cd "$(dirname "$0")/.."
-seconds=${DEMO_SECONDS:-100}
+seconds=${DEMO_SECONDS:-150}
 corpus=data/demo
 folder=data/demo-de-en
 
