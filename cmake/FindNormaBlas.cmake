@@ -1,6 +1,5 @@
-# Finds a CBLAS that runs well inside our own OpenMP loop. Order: OpenBLAS built with OpenMP, then serial OpenBLAS,
-# then BLIS, then whatever CBLAS there is. The pthread build of OpenBLAS keeps idle threads spinning against ours
-# (up to twice as slow); it is taken last, and the program warns at start.
+# Finds a CBLAS as the yardstick of the benchmarks. Order: OpenBLAS built with OpenMP, then serial OpenBLAS, then BLIS,
+# then whatever CBLAS there is; OpenBLAS's pthread build, whose idle threads spin against ours, last.
 set(NORMA_BLAS "auto" CACHE STRING "auto, openblas-openmp, openblas-serial, blis-openmp, openblas-pthread")
 if(NORMA_BLAS STREQUAL "auto")
   set(_kinds openblas-openmp openblas-serial blis-openmp blis-serial "" openblas-pthread)
