@@ -100,6 +100,36 @@ typedef struct nm_softmax_loss {
     void *d_weight, *d_bias; /* += ; NULL when not wanted */
 } nm_softmax_loss;
 
+/* --- attention with relative positions (TENER): see relative_attention below --- */
+typedef struct nm_relative {
+    nm_mat q, k, v; /* [tokens, heads * c], queries and keys of the same sequences */
+    const nm_packing *packing;
+    int32_t heads;
+    const void *key_bias, *distance_bias; /* a and b: [heads * c] */
+    nm_mat positions;                     /* [.., c]: row zero_row + d is the vector R_d of distance d */
+    int32_t zero_row;
+    nm_dropout drop; /* on the weights, masked as in `attention` */
+} nm_relative;
+
+typedef struct nm_relative_grad {
+    nm_mat out, dout; /* as `relative_attention` gave it, and its gradient */
+    const void *lse;
+    nm_mat dq, dk, dv;                  /* = */
+    void *d_key_bias, *d_distance_bias; /* += */
+} nm_relative_grad;
+
+/* --- linear-chain conditional random field: loss = log Z - score of the gold tags, summed over sequences --- */
+typedef struct nm_crf {
+    nm_mat emissions;                      /* [tokens, T] */
+    const void *transitions, *start, *end; /* [T, T] from row to column; [T], [T] */
+    const nm_packing *packing;
+    const int32_t *gold; /* device, [tokens] */
+    double grad_scale;
+    double *sums;      /* device doubles [2], =: the loss, twice */
+    void *d_emissions; /* [tokens, T], =; NULL when no gradient is wanted, as the next three */
+    void *d_transitions, *d_start, *d_end; /* += */
+} nm_crf;
+
 /* --- optimizers: the three published forms of Adam; t = step, all agree when eps and weight_decay are 0 --- */
 typedef enum nm_adam_form {
     NM_ADAM_TORCH,   /* g += wd p;     p -= lr/(1-b1^t) m / (sqrt(v)/sqrt(1-b2^t) + eps) */
@@ -162,6 +192,14 @@ typedef struct nm_backend nm_backend;
      * k and v (device lists). */                                                                                      \
     K(attention_rows, (nm_backend *b, nm_mat q, nm_mat k, nm_mat v, const int32_t *rows, const int32_t *offsets,       \
                        int32_t heads, double scale, nm_mat out))                                                       \
+    /* s_ij = (q_i + a) . k_j + (q_i + b) . R_j-i + k_j . R_i-j, soft-max over j, no scale. lse as in attention. */     \
+    K(relative_attention, (nm_backend *b, const nm_relative *call, nm_mat out, void *lse))                             \
+    K(relative_attention_grad, (nm_backend *b, const nm_relative *call, const nm_relative_grad *grad))                 \
+    /* Largest value of each column within each sequence (none empty); where: device [sequences * cols], its row. */   \
+    K(pool_max, (nm_backend *b, nm_mat x, const nm_packing *packing, nm_mat out, int32_t *where))                      \
+    /* dx = */                                                                                                         \
+    K(pool_max_grad, (nm_backend *b, nm_mat dout, const int32_t *where, nm_mat dx))                                    \
+    K(crf, (nm_backend *b, const nm_crf *crf))                                                                         \
     /* Loss over the vocabulary in row blocks: the logits of a batch never exist as a whole. */                        \
     K(softmax_loss, (nm_backend *b, const nm_softmax_loss *loss))                                                      \
     /* y = log softmax of each row of x (may be in place); words with allowed == 0 get -inf */                         \

@@ -5,13 +5,14 @@
 
 #include "base/memory.h"
 
-static double fairseq_entry(int32_t position, int32_t feature, int32_t d)
+/* p counts tokens or is a distance */
+static double halves_entry(int32_t p, int32_t feature, int32_t d)
 {
     int32_t half = d / 2;
     if (feature >= 2 * half)
         return 0; /* an odd width has one feature without position */
     int32_t k = feature % half;
-    double angle = (position + 2) * (half > 1 ? exp(-log(10000.0) * k / (half - 1)) : 1.0);
+    double angle = p * (half > 1 ? exp(-log(10000.0) * k / (half - 1)) : 1.0);
     return feature < half ? sin(angle) : cos(angle);
 }
 
@@ -21,14 +22,25 @@ static double tears_entry(int32_t position, int32_t feature, int32_t d)
     return feature % 2 ? cos(angle) : sin(angle);
 }
 
+static double entry(nm_position_kind kind, int32_t row, int32_t length, int32_t feature, int32_t d)
+{
+    switch (kind) {
+    case NM_POSITIONS_FAIRSEQ:
+        return halves_entry(row + 2, feature, d);
+    case NM_POSITIONS_RELATIVE:
+        return halves_entry(row - length / 2, feature, d);
+    default:
+        return tears_entry(row, feature, d);
+    }
+}
+
 void nm_positions_fill(nm_backend *backend, nm_position_kind kind, int32_t length, int32_t d, void *device)
 {
     size_t unit = nm_dtype_bytes(backend->dtype), n = (size_t)length * (size_t)d;
     void *host = nm_allocate(n * unit);
     for (size_t i = 0; i < n; i++) {
         int32_t position = (int32_t)(i / (size_t)d), feature = (int32_t)(i % (size_t)d);
-        double value = kind == NM_POSITIONS_FAIRSEQ ? fairseq_entry(position, feature, d)
-                                                    : tears_entry(position, feature, d);
+        double value = entry(kind, position, length, feature, d);
         if (backend->dtype == NM_F64)
             ((double *)host)[i] = value;
         else

@@ -106,6 +106,18 @@ nm_tensor *nm_embed(nm_tape *tape, nm_tensor *table, const int32_t *ids, const i
 nm_tensor *nm_attention(nm_tape *tape, nm_tensor *q, nm_tensor *kv, int32_t width, int32_t k_first,
                         int32_t v_first, const nm_packing *q_packing, const nm_packing *k_packing,
                         int32_t heads, bool causal, double drop_rate);
+typedef struct nm_relative_table { /* row zero_row + d is the vector of distance d; isn't learned */
+    nm_mat rows;
+    int32_t zero_row;
+} nm_relative_table;
+/* Attention with relative positions, TENER's: qkv [tokens, 3 width] is one projection, the biases are [1, width]. */
+nm_tensor *nm_relative_attention(nm_tape *tape, nm_tensor *qkv, nm_tensor *key_bias, nm_tensor *distance_bias,
+                                 const nm_relative_table *table, const nm_packing *packing, int32_t heads,
+                                 double drop_rate);
+/* y = drop([x_0 | x_1 | ...]), n from 1 to 4 */
+nm_tensor *nm_join(nm_tape *tape, nm_tensor *const *parts, int n, double drop_rate);
+/* [sequences, cols]: the largest of each column within each sequence, of which none is empty */
+nm_tensor *nm_pool_max(nm_tape *tape, nm_tensor *x, const nm_packing *packing);
 /* A layer at its place; state moves when training. */
 nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x);
 /* FixNorm: every row divided by its length */
@@ -121,5 +133,13 @@ typedef struct nm_loss_spec {
  * log-likelihood. When training, the gradients of hidden, weight and bias are made here, in the same pass. */
 double *nm_softmax_loss_of(nm_tape *tape, nm_tensor *hidden, nm_tensor *weight, nm_tensor *bias,
                            const nm_loss_spec *spec);
+
+typedef struct nm_crf_scores { /* parameters: [T, T] from row to column, [1, T], [1, T] */
+    nm_tensor *transitions, *start, *end;
+} nm_crf_scores;
+/* The loss of a conditional random field over tags, emissions [tokens, T], gold: host, a tag for each token. Device
+ * doubles [2], both the sum of -log p(gold) over sequences. When training, the gradients are made here. */
+double *nm_crf_loss(nm_tape *tape, nm_tensor *emissions, const nm_crf_scores *scores,
+                    const nm_packing *packing, const int32_t *gold);
 
 #endif
