@@ -102,8 +102,8 @@ typedef struct nm_softmax_loss {
 
 /* --- attention with relative positions (TENER): see relative_attention below --- */
 typedef struct nm_relative {
-    nm_mat q, k, v; /* [tokens, heads * c], queries and keys of the same sequences */
-    const nm_packing *packing;
+    nm_mat q, k, v;                          /* [queries, heads * c], [keys, heads * c] twice */
+    const nm_packing *q_packing, *k_packing; /* query i and key i of a sequence stand at the same place */
     int32_t heads;
     const void *key_bias, *distance_bias; /* a and b: [heads * c] */
     nm_mat positions;                     /* [.., c]: row zero_row + d is the vector R_d of distance d */
