@@ -89,17 +89,38 @@ static bool blank(const nm_lines *lines)
     return strspn(lines->text, " \t") == lines->bytes;
 }
 
+static nm_status next_line(nm_columns *c, bool *more, nm_error *err)
+{
+    if (c->peeked) {
+        c->peeked = false;
+        *more = true;
+        return NM_OK;
+    }
+    NM_TRY(nm_lines_next(&c->lines, more, err));
+    if (!*more)
+        return NM_OK;
+    NM_TRY(nm_line_check(&c->lines, err));
+    return memchr(c->lines.text, 0, c->lines.bytes) ? fail_here(c, err, "not text: holds a zero byte")
+                                                    : NM_OK;
+}
+
+nm_status nm_columns_peek(nm_columns *c, bool *more, nm_error *err)
+{
+    do
+        NM_TRY(next_line(c, more, err));
+    while (*more && blank(&c->lines));
+    c->peeked = *more;
+    return NM_OK;
+}
+
 nm_status nm_columns_next(nm_columns *c, bool *more, nm_error *err)
 {
     nm_buffer_clear(&c->text);
     c->n = 0;
     for (;;) {
-        NM_TRY(nm_lines_next(&c->lines, more, err));
+        NM_TRY(next_line(c, more, err));
         if (!*more)
             break;
-        NM_TRY(nm_line_check(&c->lines, err));
-        if (memchr(c->lines.text, 0, c->lines.bytes))
-            return fail_here(c, err, "not text: holds a zero byte");
         if (blank(&c->lines)) {
             if (c->n)
                 break;

@@ -11,6 +11,7 @@ enum { NM_COLUMNS_MAX = 64, NM_SENTENCE_MAX = 1 << 16 }; /* columns of a line, t
 typedef struct nm_columns {
     nm_lines lines;
     int32_t n_columns; /* 0 before the first token */
+    bool peeked;       /* the line in `lines` is still to be taken */
     /* The current sentence: */
     int32_t n;      /* tokens */
     int64_t line;   /* number of its first line */
@@ -26,6 +27,9 @@ void nm_columns_release(nm_columns *columns);
 /* The next sentence; blank lines before it are passed over. NM_FORMAT names file and line: another number of columns,
  * an empty column, no UTF-8, a zero byte, a line or a sentence beyond all measure. */
 nm_status nm_columns_next(nm_columns *columns, bool *more, nm_error *err);
+
+/* Reads the first line that isn't blank, which the next sentence begins with: for who wants to see what comes. */
+nm_status nm_columns_peek(nm_columns *columns, bool *more, nm_error *err);
 
 /* Line i of the sentence as it stands in the file; column c of it, from 0, negative: from the last. */
 static inline const char *nm_columns_line(const nm_columns *columns, int32_t i)
