@@ -3,6 +3,7 @@
  * end with the register tile of products; scores live in its scratch and never in memory of the model.
  * Queries go in blocks of QUERIES rows, so scratch grows with the number of keys, not with its square. */
 #include "backend/cpu/kernel.h"
+#include "backend/cpu/relative.h"
 #include "backend/cpu/tile.h"
 
 #include <omp.h>
@@ -482,4 +483,5 @@ void NM_SIMD(nm_cpu_attention)(nm_kernels *k)
     k->attention = attention_forward;
     k->attention_grad = attention_grad;
     k->attention_rows = attention_rows;
+    NM_SIMD(nm_cpu_relative)(k);
 }
