@@ -167,7 +167,7 @@ nm_status nm_delimited_next(nm_delimited *table, bool *more, nm_error *err)
             break;
         for (bool last = false; !last;)
             NM_TRY(read_field(table, &last, err));
-    } while (is_empty_line(table));
+    } while (is_empty_line(table) && !table->keep_empty);
     if (ferror(table->stream))
         return nm_fail(err, NM_IO, "%s:%lld: reading failed: %s", table->path, (long long)table->line,
                        strerror(errno));

@@ -1,6 +1,6 @@
 /* Tables as text: tab-separated values, and comma-separated values with the quoting of RFC 4180 (a quoted field may hold
  * commas, line ends and doubled quotes). One row at a time, whatever the size of the file; LF and CRLF end a row, a byte
- * order mark at the beginning is passed over, and so are empty lines. */
+ * order mark at the beginning is passed over, and so are empty lines unless asked for. */
 #ifndef NM_DELIMITED_H
 #define NM_DELIMITED_H
 
@@ -16,6 +16,7 @@ typedef struct nm_delimited {
     const char *path; /* for messages; not owned */
     char separator;   /* '\t' or ',' */
     bool quotes;      /* RFC 4180; otherwise a quote is a character like any other */
+    bool keep_empty;  /* hand out empty lines too, as a row of one empty field */
     int64_t line;     /* of the first byte of the current row, from 1 */
     size_t n_fields;
     int64_t next_line; /* of the next byte */
