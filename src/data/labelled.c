@@ -67,12 +67,11 @@ static bool has_header(const nm_labelled *texts)
     size_t column, bytes;
     if (strcmp(c->header, "auto"))
         return !strcmp(c->header, "yes");
-    if (!all_numbers(c->text))
+    bool numbered = column_number(c->label, &column);
+    if (!all_numbers(c->text) || (c->with_label && !numbered))
         return true;
-    if (!c->with_label)
+    if (!numbered)
         return false;
-    if (!column_number(c->label, &column))
-        return true;
     const char *first =
         column < texts->table.n_fields ? nm_delimited_field(&texts->table, column, &bytes) : "";
     return !strcasecmp(first, "label") || !strcasecmp(first, "class");
