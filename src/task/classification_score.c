@@ -133,6 +133,9 @@ nm_status nm_classification_score(nm_task *task, nm_model *model, nm_split split
     const nm_classification_parts *parts = nm_classification_parts_of(task);
     nm_corpus texts = parts->corpora[split];
     *score = (nm_task_score){0};
+    if (!texts.n)
+        return nm_fail(err, NM_USAGE, "there are no texts to score: set data.%s",
+                       split == NM_SPLIT_TEST ? "test" : "valid");
     if (examples && examples < texts.n)
         texts.n = examples;
     size_t n = (size_t)texts.n, classes = (size_t)nm_classification_classes(parts);

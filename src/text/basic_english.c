@@ -1,6 +1,6 @@
 /* basic_english, the tokenizer of torchtext's text classifiers (torchtext.data.utils, _basic_english_normalize): lower
- * case; ' . , ( ) ! ? become words of their own; double quotes go; <br />, ; and : become spaces. What was there before
- * can't be told from the words. */
+ * case; ' . , ( ) ! ? become words of their own; double quotes go; <br />, ; and : become spaces. Other
+ * control characters go too, as with every tokenizer here. What was there before can't be told from the words. */
 #include "text/tokenizer.h"
 
 #include <stdlib.h>
@@ -63,6 +63,8 @@ static void basic_tokenize(void *state, const char *line, size_t bytes, nm_buffe
             pending = true;
             continue;
         }
+        if (point < 32)
+            continue;
         if ((pending || alone) && out->bytes > start)
             nm_buffer_append_byte(out, ' ');
         nm_buffer_append(out, plain->data + first, at - first);
