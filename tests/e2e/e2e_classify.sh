@@ -57,6 +57,8 @@ lr = 0.01
 warmup = 0
 [device]
 threads = 1
+[small]
+train.epochs = 1
 X
 
 # ---- training ----
@@ -119,6 +121,12 @@ grep -q '"tid_variance": null' compare.json && fail "no TID: $(cat compare.json)
 "$NORMA" compare reviews.ini --norms layer,batch,rbn --train.epochs 2 >table.txt 2>err || fail "compare again: $(cat err)"
 has table.txt "accuracy"
 grep -q "ppl" table.txt && fail "a perplexity in the table: $(cat table.txt)"
+
+# ---- the small form ----
+"$NORMA" train reviews.ini --small 2>err || fail "train --small: $(cat err)"
+[ "$(grep -c '"accuracy"' runs/reviews-small/log.jsonl)" = 1 ] || fail "the small form has not one epoch"
+"$NORMA" compare reviews.ini --small --norms layer --data.batch 64 >table.small 2>err || fail "compare --small: $(cat err)"
+[ "$(grep -c '"accuracy"' runs/reviews-small-compare/layer-1/log.jsonl)" = 1 ] || fail "compare: the small form has not one epoch"
 
 # ---- help ----
 "$NORMA" classify --help >help || fail "help"

@@ -83,16 +83,19 @@ refuses 2 'data.max_length = 512 is more than model.max_positions = 100' train r
 refuses 2 'model.width = 16 is no multiple of model.heads = 3' train recipe.ini --run.folder none --model.heads 3
 refuses 2 'no such task' train recipe.ini --run.folder none --run.task clasification
 refuses 2 'outside' train recipe.ini --run.folder none --data.max_length 2
-chatty=yes
+refuses 2 'recipe.ini: has no small form' train recipe.ini --small
+{ cat recipe.ini; printf '[small]\ntrain.epohcs = 3\n'; } >small.ini
+refuses 2 'small.ini:18: unknown option train.epohcs; the nearest known one is train.epochs' train small.ini --small
+chatty=1
 refuses 2 'no sequence of 1 to 512 tokens (max_length, max_tokens) is left' train recipe.ini --run.folder none --train.max_tokens 2
-chatty=
+chatty=''
 
 # ---- texts to classify
 
 input=train.tsv accepts 'good' classify run
 : >empty
 input=empty try classify run
-[ "$got" = 0 ] && [ ! -s out ] && [ ! -s err ] || complain "an empty input gives code $got: $(cat out err)"
+if [ "$got" != 0 ] || [ -s out ] || [ -s err ]; then complain "an empty input gives code $got: $(cat out err)"; fi
 refuses 4 'no text in it' classify run empty --evaluate
 printf 'fine\nab\377\n' >bytes.txt
 refuses 4 'bytes.txt:2: not UTF-8: byte 0xff at position 3 of field 1' classify run bytes.txt
