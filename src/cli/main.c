@@ -16,6 +16,7 @@
     C(prepare) \
     C(train) \
     C(translate) \
+    C(classify) \
     C(tag) \
     C(score) \
     C(compare) \
