@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "probe/numbers.h"
+
 typedef struct site_sums {
     int32_t width;
     double *mean, *variance; /* first pass: sums; afterwards: means over the batches */
@@ -58,19 +60,6 @@ static size_t find_site(listener *l, const char *name, int32_t width)
     return l->tid->n++;
 }
 
-static void download_numbers(nm_backend *b, double *out, const void *device, int32_t n)
-{
-    if (b->dtype == NM_F64) {
-        b->k.download(b, out, device, (size_t)n * sizeof *out);
-        return;
-    }
-    float *narrow = nm_allocate((size_t)n * sizeof *narrow);
-    b->k.download(b, narrow, device, (size_t)n * sizeof *narrow);
-    for (int32_t i = 0; i < n; i++)
-        out[i] = (double)narrow[i];
-    free(narrow);
-}
-
 static void listen(void *user, const nm_norm_call *call, bool backward)
 {
     listener *l = user;
@@ -87,8 +76,8 @@ static void listen(void *user, const nm_norm_call *call, bool backward)
     b->k.feature_moments(b, &plain, call->x, NULL, mean, mean, variance);
     size_t site = find_site(l, call->norm->place.name, width); /* may move the array */
     site_sums *sums = &l->sums[site];
-    download_numbers(b, l->batch_mean, mean, width);
-    download_numbers(b, l->batch_variance, variance, width);
+    nm_numbers_download(b, l->batch_mean, mean, (size_t)width);
+    nm_numbers_download(b, l->batch_variance, variance, (size_t)width);
     if (l->second_pass) {
         double m, v;
         nm_tid_ratio(width, l->batch_mean, l->batch_variance, sums->mean, sums->variance, &m, &v);

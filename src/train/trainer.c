@@ -388,6 +388,13 @@ static nm_status check(nm_trainer *trainer, nm_error *err)
     return status;
 }
 
+static nm_status report_watched(nm_trainer *trainer, nm_error *err)
+{
+    const nm_watch *watch = trainer->listener.watch;
+    json_t *objects = trainer->watched ? watch->updated(watch->user, trainer->model) : NULL;
+    return objects ? nm_log_objects(trainer, objects, err) : NM_OK;
+}
+
 static bool check_due(const nm_trainer *trainer)
 {
     int64_t every = trainer->config->validate_every;
@@ -437,6 +444,7 @@ static nm_status step(nm_trainer *trainer, bool validates, nm_error *err)
     NM_TRY(nm_trainer_update(trainer, &progress, err));
     time_progress(trainer, &progress);
     NM_TRY(report(trainer, &progress, err));
+    NM_TRY(report_watched(trainer, err));
     if (trainer->listener.progress)
         trainer->listener.progress(trainer->listener.user, &progress);
     bool due = check_due(trainer);
