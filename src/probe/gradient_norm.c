@@ -18,7 +18,7 @@ static void look_at_gradients(nm_look *look, const nm_model *model)
         nm_groups_add(&sums, t->name, square, 0);
     }
     for (size_t i = 0; i < sums.n; i++)
-        nm_line_number(nm_look_line(look, sums.list[i].name), "norm", sqrt(sums.list[i].a) / look->tokens);
+        nm_line_number(nm_look_line(look, sums.list[i].name), "norm", sqrt(sums.list[i].a) / look->units);
     nm_groups_release(&sums);
 }
 

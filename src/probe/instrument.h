@@ -21,7 +21,8 @@ typedef struct nm_instrument { /* any function may be NULL */
 struct nm_look {
     const nm_instrument *instrument;
     int64_t update;
-    double tokens;       /* target tokens that the gradients are summed over; set for gradients and updated */
+    double
+        units; /* target tokens or examples that the gradients are summed over; set for gradients and updated */
     json_t *lines;       /* array */
     nm_backend *backend; /* set from the first look on */
     void *own;           /* what the instrument keeps from look to look; freed by its release */

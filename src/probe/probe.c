@@ -77,13 +77,13 @@ static void on_norm(void *user, const nm_norm_call *call, bool backward)
     }
 }
 
-static void on_gradients(void *user, const nm_model *model, double tokens)
+static void on_gradients(void *user, const nm_model *model, double units)
 {
     nm_probe *probe = user;
     for (int i = 0; i < N_INSTRUMENTS; i++) {
         nm_look *look = &probe->looks[i];
         look->backend = model->backend;
-        look->tokens = tokens;
+        look->units = units;
         if (look->instrument && look->instrument->gradients)
             look->instrument->gradients(look, model);
     }

@@ -14,8 +14,8 @@ typedef struct nm_watch {
     bool (*wants)(void *user, int64_t update, bool checkpoint);
     /* Every norm of the update's first batch, forward and backward: nm_tape.listen. */
     void (*norm)(void *user, const nm_norm_call *call, bool backward);
-    /* The gradients of the update are there, summed over `tokens` target tokens; the optimizer has not run. */
-    void (*gradients)(void *user, const nm_model *model, double tokens);
+    /* The gradients of the update are there, summed over `units` target tokens or examples; the optimizer has not run. */
+    void (*gradients)(void *user, const nm_model *model, double units);
     /* The optimizer has run: objects for the log, an array that the caller releases; NULL: none. */
     json_t *(*updated)(void *user, const nm_model *model);
 } nm_watch;
