@@ -8,7 +8,7 @@
 #include "probe/numbers.h"
 #include "probe/pass.h"
 
-static const double TINY = 1e-8;
+static const double TINY = 1e-12;
 
 typedef struct site_sums {
     char name[128];

@@ -1,10 +1,10 @@
 /* Training-inference discrepancy of batch statistics (Wang et al. 2022, eq. 5), for the input of every norm of a model,
  * whatever its type:
- *     mean TID = E_B |mu_B - mu| / (|sigma| + 1e-8)      variance TID = E_B |sigma_B - sigma| / (|sigma| + 1e-8)
+ *     mean TID = E_B |mu_B - mu| / (|sigma| + 1e-12)      variance TID = E_B |sigma_B - sigma| / (|sigma| + 1e-12)
  * mu_B, sigma_B: per feature over the rows of a training batch; mu, sigma^2: their equal-weight means over the batches
  * of a first pass with frozen parameters; a second pass averages the ratios. Dropout is off, batch-type norms normalize
  * with the batch's statistics. By the side the same for the quadratic mean, which PowerNorm divides by:
- *     E_B |psi_B - psi| / (|psi| + 1e-8),     psi_B^2 = mu_B^2 + sigma_B^2 */
+ *     E_B |psi_B - psi| / (|psi| + 1e-12),     psi_B^2 = mu_B^2 + sigma_B^2 */
 #ifndef NM_TID_H
 #define NM_TID_H
 
