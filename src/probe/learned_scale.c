@@ -1,6 +1,6 @@
 /* The learned scale of every norm by stack, depth and sublayer (Nguyen and Salazar 2019, figures 3 and 4). ScaleNorm has
- * one number g; a gain with a number for each feature is put on the same footing by sqrt(d) times its root mean square
- * (RMSNorm with all gains g / sqrt(d) is ScaleNorm). */
+ * one number g; a gain with a number for each feature is put on the same footing by its length, sqrt(d) times its root
+ * mean square (RMSNorm with all gains g / sqrt(d) is ScaleNorm). */
 #include <math.h>
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@ static void tell(nm_look *look, const nm_norm *norm, const double *gain, size_t 
 {
     json_t *line = nm_look_line(look, norm->place.name);
     nm_site site = nm_site_parse(norm->place.name);
-    double least = gain[0], most = gain[0], length = nm_numbers_length(gain, n);
+    double least = gain[0], most = gain[0];
     for (size_t i = 1; i < n; i++) {
         least = fmin(least, gain[i]);
         most = fmax(most, gain[i]);
@@ -19,7 +19,7 @@ static void tell(nm_look *look, const nm_norm *norm, const double *gain, size_t 
     if (site.layer >= 0)
         json_object_set_new(line, "layer", json_integer(site.layer));
     nm_line_text(line, "sublayer", site.sublayer);
-    nm_line_number(line, "g", n == 1 ? gain[0] : sqrt((double)norm->place.width / (double)n) * length);
+    nm_line_number(line, "g", n == 1 ? gain[0] : nm_numbers_length(gain, n));
     nm_line_number(line, "min", least);
     nm_line_number(line, "max", most);
 }
