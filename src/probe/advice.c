@@ -217,11 +217,12 @@ static void advise_power(const nm_findings *f, nm_advice *a)
 static void advise_warmup(const nm_findings *f, nm_advice *a)
 {
     double spike = f->early_gradient / f->later_gradient;
-    if (f->warmup_share >= WARMUP_LEAST && !(spike >= SPIKE_LIMIT))
+    if (!isfinite(spike))
+        SAY(a, f->warmup_share >= WARMUP_LEAST ? NM_IN_USE : NM_UNKNOWN,
+            "warm-up is %.1f %% of the updates; the log has too few gradient norms", 100 * f->warmup_share);
+    else if (f->warmup_share >= WARMUP_LEAST && spike < SPIKE_LIMIT)
         SAY(a, NM_IN_USE, "%.1f %% of the updates; gradients begin at %.2f times their later median",
             100 * f->warmup_share, spike);
-    else if (!isfinite(spike))
-        SAY(a, NM_UNKNOWN, "the log has too few gradient norms");
     else if (spike >= SPIKE_LIMIT)
         SAY(a, NM_INDICATED,
             "gradient norm in the first twentieth: up to %.3g, later in the median %.3g, %.1f times as much "
