@@ -190,28 +190,19 @@ static void advise_penalty(const nm_findings *f, nm_advice *a)
 
 static void advise_power(const nm_findings *f, nm_advice *a)
 {
-    if (f->uses_batch && !f->takes_mean)
-        SAY(a, NM_IN_USE, "the norms divide by a quadratic mean; its TID at %s is %.1f %%", f->tid_site,
-            100 * f->tid_square);
-    else if (!isfinite(f->tid_variance))
-        SAY(a, NM_UNKNOWN, "TID was not measured");
-    else if (!f->uses_batch)
-        SAY(a, NM_NOT_NEEDED,
-            "no norm of this model depends on the batch; at %s a quadratic mean would vary by %.1f %%, a "
-            "variance "
-            "by %.1f %%",
-            f->tid_site, 100 * f->tid_square, 100 * f->tid_variance);
-    else if (f->tid_variance >= TID_LIMIT && f->tid_square <= SQUARE_SHARE * f->tid_variance)
-        SAY(a, NM_INDICATED,
-            "at %s the variance varies by %.1f %% from batch to batch (limit %.0f %%), the quadratic mean "
-            "only by "
-            "%.1f %%",
-            f->tid_site, 100 * f->tid_variance, 100 * TID_LIMIT, 100 * f->tid_square);
+    bool steadier = f->tid_variance >= TID_LIMIT && f->tid_square <= SQUARE_SHARE * f->tid_variance;
+    if (!isfinite(f->tid_variance))
+        SAY(a, f->uses_batch && !f->takes_mean ? NM_IN_USE : NM_UNKNOWN, "TID was not measured");
     else
-        SAY(a, NM_NOT_NEEDED,
-            "at %s the variance varies by %.1f %% from batch to batch (limit %.0f %%), the quadratic mean by "
-            "%.1f %%",
-            f->tid_site, 100 * f->tid_variance, 100 * TID_LIMIT, 100 * f->tid_square);
+        SAY(a,
+            f->uses_batch && !f->takes_mean ? NM_IN_USE
+            : f->uses_batch && steadier     ? NM_INDICATED
+                                            : NM_NOT_NEEDED,
+            "%sat %s the variance varies by %.1f %% from batch to batch (limit %.0f %%), the quadratic mean "
+            "of scaled "
+            "rows by %.1f %%",
+            f->uses_batch ? "" : "no norm of this model depends on the batch; ", f->tid_site,
+            100 * f->tid_variance, 100 * TID_LIMIT, 100 * f->tid_square);
 }
 
 static void advise_warmup(const nm_findings *f, nm_advice *a)

@@ -8,14 +8,14 @@
 #include "probe/numbers.h"
 #include "probe/pass.h"
 
-static const double TINY = 1e-12;
+static const double TINY = 1e-12, ROW_EPSILON = 1e-5; /* PowerNorm's */
 
 typedef struct site_sums {
     char name[128];
     int32_t width;
-    int64_t batches;         /* of the pass at hand */
-    double *mean, *variance; /* first pass: sums; afterwards: means over the batches */
-    nm_tid_site ratios;      /* sums of the second pass */
+    int64_t batches;                  /* of the pass at hand */
+    double *mean, *variance, *square; /* first pass: sums; afterwards: means over the batches */
+    nm_tid_site ratios;               /* sums of the second pass */
 } site_sums;
 
 struct nm_tid_sums {
@@ -38,51 +38,67 @@ static site_sums *find_site(nm_tid_sums *sums, const char *name, int32_t width)
     site_sums *site = &sums->sites[sums->n++];
     *site = (site_sums){.width = width,
                         .mean = nm_allocate((size_t)width * sizeof(double)),
-                        .variance = nm_allocate((size_t)width * sizeof(double))};
+                        .variance = nm_allocate((size_t)width * sizeof(double)),
+                        .square = nm_allocate((size_t)width * sizeof(double))};
     snprintf(site->name, sizeof site->name, "%s", name);
     return site;
 }
 
-static void add_ratios(site_sums *site, const double *batch_mean, const double *batch_variance)
+static void add_ratios(site_sums *site, const double *batch_mean, const double *batch_variance,
+                       const double *batch_square)
 {
     double mean = 0, deviation = 0, root = 0, sigma = 0, psi = 0;
     for (int32_t i = 0; i < site->width; i++) {
-        double square = site->mean[i] * site->mean[i] + site->variance[i],
-               batch_square = batch_mean[i] * batch_mean[i] + batch_variance[i],
-               m = batch_mean[i] - site->mean[i], d = sqrt(batch_variance[i]) - sqrt(site->variance[i]),
-               r = sqrt(batch_square) - sqrt(square);
+        double m = batch_mean[i] - site->mean[i], d = sqrt(batch_variance[i]) - sqrt(site->variance[i]),
+               r = sqrt(batch_square[i]) - sqrt(site->square[i]);
         mean += m * m;
         deviation += d * d;
         root += r * r;
         sigma += site->variance[i];
-        psi += square;
+        psi += site->square[i];
     }
     site->ratios.mean += sqrt(mean) / (sqrt(sigma) + TINY);
     site->ratios.variance += sqrt(deviation) / (sqrt(sigma) + TINY);
     site->ratios.square += sqrt(root) / (sqrt(psi) + TINY);
 }
 
-void nm_tid_listen(void *user, const nm_norm_call *call, bool backward)
+static void add_batch(nm_tid_sums *sums, const nm_norm_call *call, const void *mean, const void *variance,
+                      const void *square)
 {
     nm_backend *b = call->backend;
-    size_t width = (size_t)call->x.cols, bytes = width * nm_dtype_bytes(b->dtype);
-    void *mean = call->take(call->from, bytes), *variance = call->take(call->from, bytes);
-    if (backward || !mean || !variance)
-        return;
-    const nm_feature_norm plain = {.groups = 0};
-    b->k.feature_moments(b, &plain, call->x, NULL, mean, mean, variance);
-    nm_tid_sums *sums = user;
     site_sums *site = find_site(sums, call->norm->place.name, call->x.cols);
-    double *m = nm_numbers_take(b, mean, width), *v = nm_numbers_take(b, variance, width);
+    size_t width = (size_t)site->width;
+    double *m = nm_numbers_take(b, mean, width), *v = nm_numbers_take(b, variance, width),
+           *s = nm_numbers_take(b, square, width);
     for (size_t i = 0; i < width && !sums->second_pass; i++) {
         site->mean[i] += m[i];
         site->variance[i] += v[i];
+        site->square[i] += s[i];
     }
     if (sums->second_pass)
-        add_ratios(site, m, v);
+        add_ratios(site, m, v, s);
     site->batches++;
     free(m);
     free(v);
+    free(s);
+}
+
+void nm_tid_listen(void *user, const nm_norm_call *call, bool backward)
+{
+    nm_backend *b = call->backend;
+    int32_t heads = call->norm->place.heads, groups = heads > 0 && call->x.cols % heads == 0 ? heads : 1;
+    size_t unit = nm_dtype_bytes(b->dtype), bytes = (size_t)call->x.cols * unit;
+    if (backward)
+        return;
+    void *mean = call->take(call->from, bytes), *variance = call->take(call->from, bytes),
+         *square = call->take(call->from, bytes),
+         *row_scale = call->take(call->from, (size_t)call->x.rows * (size_t)groups * unit);
+    if (!row_scale)
+        return;
+    const nm_feature_norm plain = {.groups = 0}, scaled = {.groups = groups, .eps = ROW_EPSILON};
+    b->k.feature_moments(b, &plain, call->x, NULL, mean, mean, variance);
+    b->k.feature_moments(b, &scaled, call->x, row_scale, NULL, NULL, square);
+    add_batch(user, call, mean, variance, square);
 }
 
 void nm_tid_turn(nm_tid_sums *sums)
@@ -92,6 +108,7 @@ void nm_tid_turn(nm_tid_sums *sums)
         for (int32_t i = 0; i < site->width; i++) {
             site->mean[i] /= (double)site->batches;
             site->variance[i] /= (double)site->batches;
+            site->square[i] /= (double)site->batches;
         }
         site->batches = 0;
     }
@@ -111,6 +128,7 @@ void nm_tid_finish(nm_tid_sums *sums, nm_tid *tid)
         tid->batches = site->batches;
         free(site->mean);
         free(site->variance);
+        free(site->square);
     }
     free(sums->sites);
     free(sums);

@@ -3,8 +3,8 @@
  *     mean TID = E_B |mu_B - mu| / (|sigma| + 1e-12)      variance TID = E_B |sigma_B - sigma| / (|sigma| + 1e-12)
  * mu_B, sigma_B: per feature over the rows of a training batch; mu, sigma^2: their equal-weight means over the batches
  * of a first pass with frozen parameters; a second pass averages the ratios. Dropout is off, batch-type norms normalize
- * with the batch's statistics. By the side the same for the quadratic mean, which PowerNorm divides by:
- *     E_B |psi_B - psi| / (|psi| + 1e-12),     psi_B^2 = mu_B^2 + sigma_B^2 */
+ * with the batch's statistics. By the side the same for what PowerNorm would divide by here, the quadratic mean of the
+ * rows scaled per head:  E_B |psi_B - psi| / (|psi| + 1e-12) */
 #ifndef NM_TID_H
 #define NM_TID_H
 

@@ -132,9 +132,24 @@ static void moments(const dump *d, int batch, int32_t i, double *mean, double *v
         *variance += pow(d->x[batch][r * WIDTH + i] - *mean, 2) / d->rows[batch];
 }
 
+/* Mean square of feature i over the rows, each divided by the root mean square of its head's features. */
+static double scaled_square(const dump *d, int batch, int32_t i)
+{
+    const int32_t size = WIDTH / 2, first = i / size * size; /* two heads */
+    double square = 0;
+    for (int32_t r = 0; r < d->rows[batch]; r++) {
+        const double *row = d->x[batch] + (size_t)r * WIDTH;
+        double head = 0;
+        for (int32_t k = 0; k < size; k++)
+            head += row[first + k] * row[first + k] / size;
+        square += row[i] * row[i] / (head + 1e-5) / d->rows[batch];
+    }
+    return square;
+}
+
 static void expected_tid(const dump *d, double *mean_tid, double *variance_tid, double *square_tid)
 {
-    double mean[WIDTH] = {0}, variance[WIDTH] = {0};
+    double mean[WIDTH] = {0}, variance[WIDTH] = {0}, square[WIDTH] = {0};
     *mean_tid = *variance_tid = *square_tid = 0;
     for (int b = 0; b < BATCHES; b++)
         for (int32_t i = 0; i < WIDTH; i++) {
@@ -142,6 +157,7 @@ static void expected_tid(const dump *d, double *mean_tid, double *variance_tid, 
             moments(d, b, i, &m, &v);
             mean[i] += m / BATCHES;
             variance[i] += v / BATCHES;
+            square[i] += scaled_square(d, b, i) / BATCHES;
         }
     for (int b = 0; b < BATCHES; b++) {
         double above[3] = {0}, sigma = 0, psi = 0;
@@ -150,9 +166,9 @@ static void expected_tid(const dump *d, double *mean_tid, double *variance_tid, 
             moments(d, b, i, &m, &v);
             above[0] += pow(m - mean[i], 2);
             above[1] += pow(sqrt(v) - sqrt(variance[i]), 2);
-            above[2] += pow(sqrt(v + m * m) - sqrt(variance[i] + mean[i] * mean[i]), 2);
+            above[2] += pow(sqrt(scaled_square(d, b, i)) - sqrt(square[i]), 2);
             sigma += variance[i];
-            psi += variance[i] + mean[i] * mean[i];
+            psi += square[i];
         }
         *mean_tid += sqrt(above[0] / sigma) / BATCHES;
         *variance_tid += sqrt(above[1] / sigma) / BATCHES;
