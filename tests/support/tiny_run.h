@@ -45,6 +45,8 @@ static inline nm_options *tiny_options(const char *data, const char *const *sett
                                          "20",
                                          "device.threads",
                                          "1",
+                                         "device.memory_mib",
+                                         "512",
                                          NULL};
     nm_options *options = nm_options_create();
     nm_trainer_options_add(options, &nm_task_translation);
