@@ -79,9 +79,9 @@ static void print_confidence(const nm_confidence *c, FILE *out)
         return;
     fprintf(
         out,
-        "confidence (%lld words): largest probability %.3f, right in %.3f, calibration error %.3f, entropy "
-        "%.3f nats\n  probability of the right word %.3f",
-        (long long)c->words, c->largest, c->right, c->calibration, c->entropy, c->target);
+        "confidence (%lld targets): largest probability %.3f, right in %.3f, calibration error %.3f, entropy "
+        "%.3f nats\n  probability of the right one %.3f",
+        (long long)c->targets, c->largest, c->right, c->calibration, c->entropy, c->target);
     if (c->epsilon > 0)
         fprintf(out, "; label smoothing %.2f asks for %.3f; perplexity %.3f, smoothed %.3f\n", c->epsilon,
                 c->ideal, exp(c->nll), exp(c->smoothed));
@@ -201,7 +201,7 @@ static json_t *json_confidence(const nm_confidence *c)
                    {"label_smoothing", c->epsilon},
                    {"ideal", c->ideal}};
     json_t *object = json_object();
-    json_object_set_new(object, "words", json_integer(c->words));
+    json_object_set_new(object, "targets", json_integer(c->targets));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         json_object_set_new(object, numbers[i].key, number(numbers[i].value));
     return object;

@@ -11,7 +11,7 @@
 enum { BLOCK_ROWS = 64, BINS = 10 };
 
 typedef struct bin {
-    double confidence, right, words;
+    double confidence, right, n;
 } bin;
 
 typedef struct listener {
@@ -22,8 +22,8 @@ typedef struct listener {
     bin bins[BINS];
 } listener;
 
-/* Log-probabilities p of one target's words. */
-static void add_word(listener *l, const double *p, int32_t size, int32_t target)
+/* Log-probabilities p of the words or classes that one target could be. */
+static void add_target(listener *l, const double *p, int32_t size, int32_t target)
 {
     nm_confidence *sums = l->sums;
     int32_t best = 0, allowed = 0;
@@ -42,8 +42,8 @@ static void add_word(listener *l, const double *p, int32_t size, int32_t target)
     bin *b = &l->bins[confidence < 1 ? (int)(confidence * BINS) : BINS - 1];
     b->confidence += confidence;
     b->right += best == target;
-    b->words++;
-    sums->words++;
+    b->n++;
+    sums->targets++;
     sums->largest += confidence;
     sums->right += best == target;
     sums->target += exp(p[target]);
@@ -67,15 +67,14 @@ static void add_block(listener *l, const nm_model_output *out, int32_t first, nm
     b->k.log_softmax(b, logits, l->model->allowed, logits);
     double *p = nm_numbers_take_matrix(b, logits);
     for (int32_t r = 0; r < logits.rows; r++)
-        add_word(l, p + (size_t)r * (size_t)logits.cols, logits.cols, targets[r]);
+        add_target(l, p + (size_t)r * (size_t)logits.cols, logits.cols, targets[r]);
     free(p);
 }
 
-/* A soft-max over words with one target each is what this knows. */
-static bool is_words(const nm_batch *batch, const nm_model_output *out)
+/* A soft-max with one target for each row is what this knows. */
+static bool is_softmax(const nm_batch *batch, const nm_model_output *out)
 {
-    if (!out->hidden || !out->weight || !batch->target_out || out->hidden->rows != batch->units ||
-        out->hidden->rows != batch->target.n_tokens)
+    if (!out->hidden || !out->weight || !batch->target_out || out->hidden->rows != batch->units)
         return false;
     for (int32_t i = 0; i < out->hidden->rows; i++)
         if (batch->target_out[i] < 0 || batch->target_out[i] >= out->weight->rows)
@@ -86,7 +85,7 @@ static bool is_words(const nm_batch *batch, const nm_model_output *out)
 static void after_batch(void *user, nm_tape *tape, const nm_batch *batch, const nm_model_output *out)
 {
     listener *l = user;
-    if (!is_words(batch, out))
+    if (!is_softmax(batch, out))
         return;
     const int32_t size = out->weight->rows;
     void *memory =
@@ -101,7 +100,7 @@ static void after_batch(void *user, nm_tape *tape, const nm_batch *batch, const 
 static void average(listener *l)
 {
     nm_confidence *c = l->sums;
-    double n = (double)c->words;
+    double n = (double)c->targets;
     for (int i = 0; i < BINS; i++)
         c->calibration += fabs(l->bins[i].confidence - l->bins[i].right) / n;
     double *sums[] = {&c->largest, &c->right, &c->target, &c->entropy, &c->nll, &c->smoothed, &c->ideal};
@@ -128,7 +127,7 @@ nm_status nm_confidence_measure(nm_confidence *confidence, nm_task *task, nm_mod
                           .user = &l,
                           .batch = after_batch};
     NM_TRY(nm_pass_run(&pass, &confidence->batches, err));
-    if (confidence->words)
+    if (confidence->targets)
         average(&l);
     return NM_OK;
 }

@@ -1,5 +1,5 @@
-/* How sure the model is of its words: the soft-max over the vocabulary for every target of a split, as in use, given the
- * true words before it. Label smoothing trains towards 1 - epsilon + epsilon / V for the right word instead of 1, so the
+/* How sure the model is: the soft-max over the vocabulary (or the classes) for every target of a split, as in use, given
+ * the true words before it. Label smoothing trains towards 1 - epsilon + epsilon / V for the right word instead of 1, so the
  * distribution is to be compared between runs with and without, and with that number. */
 #ifndef NM_CONFIDENCE_H
 #define NM_CONFIDENCE_H
@@ -7,8 +7,8 @@
 #include "train/task.h"
 
 typedef struct nm_confidence {
-    bool measured; /* false: the model's output is no soft-max over words of one target each */
-    int64_t words, batches;
+    bool measured; /* false: the model's output is no soft-max with one target a row */
+    int64_t targets, batches;
     double largest;  /* mean of the largest probability: confidence */
     double right;    /* share of targets that have it: accuracy */
     double target;   /* mean probability of the target */

@@ -461,7 +461,7 @@ static void confidence_equals_the_softmax(void **state)
     assert_int_equal(nm_confidence_measure(&c, &t.loaded.task, t.loaded.model, NM_SPLIT_VALID, 0, &err),
                      NM_OK);
     double n = (double)w.n;
-    assert_true(c.measured && c.words == w.n && n > 50);
+    assert_true(c.measured && c.targets == w.n && n > 50);
     assert_true(near(c.largest, w.largest / n, 1e-5) && near(c.right, w.right / n, 1e-12));
     assert_true(near(c.target, w.target / n, 1e-5) && near(c.entropy, w.entropy / n, 1e-5));
     assert_true(near(c.nll, t.valid_nll, 1e-5) && near(c.smoothed, t.valid_loss, 1e-5));
