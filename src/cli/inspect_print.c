@@ -28,12 +28,15 @@ static void print_spectrum(const nm_inspection *inspection, FILE *out)
 {
     static const double places[] = {0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1};
     const double *s = inspection->singular;
+    int told = -1; /* a short list has fewer places */
     if (!inspection->n_singular)
         return;
     fprintf(out, "singular values of %s, the largest (%.4g) is 1\n ", inspection->table, s[0]);
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         int at = (int)lround(places[i] * (inspection->n_singular - 1));
-        fprintf(out, " %d: %.3f", at + 1, s[at] / s[0]);
+        if (at > told)
+            fprintf(out, " %d: %.3f", at + 1, s[at] / s[0]);
+        told = at;
     }
     fputc('\n', out);
 }

@@ -101,6 +101,8 @@ static void read_depth(nm_findings *f, const nm_gradient_bounds *bounds)
         snprintf(f->top, sizeof f->top, "%s", group->name);
         f->top_gradient = group->norm;
     }
+    if (!strcmp(f->top, f->bottom))
+        f->top_gradient = NAN; /* one layer tells nothing of depth */
 }
 
 static void read_norms(nm_findings *f, const nm_model *model)
@@ -243,7 +245,7 @@ static void advise_init(const nm_findings *f, nm_advice *a)
 static void advise_placement(const nm_findings *f, nm_advice *a)
 {
     double ratio = f->top_gradient / f->bottom_gradient, spread = fmax(ratio, 1 / ratio);
-    char depth[160] = "the gradients of the layers were not measured";
+    char depth[160] = "the gradients of several layers were not measured";
     if (isfinite(ratio))
         snprintf(depth, sizeof depth, "gradient norm of %.20s %.3g, of %.20s %.3g: %.1f times (limit %.0f)",
                  f->top, f->top_gradient, f->bottom, f->bottom_gradient, ratio, DEPTH_LIMIT);
@@ -262,8 +264,8 @@ void nm_advise(const nm_findings *f, nm_advice advice[NM_N_ADVICE])
     static const struct {
         const char *remedy, *setting;
         void (*rule)(const nm_findings *findings, nm_advice *advice);
-    } rules[NM_N_ADVICE] = {{"RBN penalty", "model.encoder_norm = rbn", advise_penalty},
-                            {"PowerNorm", "model.encoder_norm = power", advise_power},
+    } rules[NM_N_ADVICE] = {{"RBN penalty", "model.norm = rbn", advise_penalty},
+                            {"PowerNorm", "model.norm = power", advise_power},
                             {"warm-up", "schedule.warmup_fraction = 0.1", advise_warmup},
                             {"SmallInit", "model.init = small", advise_init},
                             {"pre-norm", "model.placement = pre", advise_placement}};

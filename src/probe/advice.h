@@ -25,7 +25,7 @@ typedef struct nm_findings { /* NaN: not known */
 typedef enum nm_verdict { NM_UNKNOWN, NM_NOT_NEEDED, NM_IN_USE, NM_INDICATED } nm_verdict;
 
 typedef struct nm_advice {
-    const char *remedy, *setting; /* "RBN penalty", "model.encoder_norm = rbn" */
+    const char *remedy, *setting; /* "RBN penalty", "model.norm = rbn" */
     nm_verdict verdict;
     char why[400];
 } nm_advice;
