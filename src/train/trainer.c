@@ -511,7 +511,7 @@ uint64_t nm_trainer_weights_hash(const nm_trainer *trainer)
 {
     nm_copies copies = {0};
     size_t bytes = nm_params_bytes(&trainer->model->params);
-    void *host = nm_copies_take(&copies, trainer->backend, trainer->model->params.values, bytes);
+    const void *host = nm_copies_take(&copies, trainer->backend, trainer->model->params.values, bytes);
     uint64_t hash = XXH3_64bits(host, bytes);
     nm_copies_release(&copies);
     return hash;
