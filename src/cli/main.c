@@ -20,6 +20,7 @@
     C(tag) \
     C(score) \
     C(compare) \
+    C(inspect) \
     C(average)
 
 #define C(name) extern const nm_command nm_command_##name;

@@ -26,7 +26,8 @@ typedef struct golden_family {
 
 /* The families, one file each. */
 extern const golden_family golden_norm, golden_optim, golden_schedule, golden_loss, golden_attention;
-extern const golden_family golden_bpe, golden_metric, golden_model_family, golden_decode, golden_crf;
+extern const golden_family golden_bpe, golden_metric, golden_model_family, golden_decode, golden_analysis,
+    golden_crf;
 
 /* Methods of families that have several, in files of their own. */
 golden_result golden_relative_attention(golden_case *test); /* of "attention" */
