@@ -7,10 +7,10 @@
 
 typedef enum nm_init_kind { NM_INIT_CONSTANT, NM_INIT_NORMAL, NM_INIT_UNIFORM } nm_init_kind;
 
-/* scale: the constant, the standard deviation, or half the width of U(-scale, scale) */
+/* scale: the constant, the standard deviation, or half the width of U(-scale, scale); mean: of the normal numbers */
 typedef struct nm_init {
     nm_init_kind kind;
-    double scale;
+    double scale, mean;
 } nm_init;
 
 typedef struct nm_param {

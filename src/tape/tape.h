@@ -131,4 +131,18 @@ typedef struct nm_loss_spec {
 double *nm_softmax_loss_of(nm_tape *tape, nm_tensor *hidden, nm_tensor *weight, nm_tensor *bias,
                            const nm_loss_spec *spec);
 
+/* Adaptive soft-max: words below first[0] are the head's own, the others in n bands beginning at first[]. */
+enum { NM_MAX_BANDS = 8 };
+typedef struct nm_bands {
+    int32_t n, first[NM_MAX_BANDS];
+} nm_bands;
+typedef struct nm_adaptive_maps {
+    nm_tensor *weight, *bias;                 /* [V, d], [1, V] or NULL */
+    nm_tensor *cluster_weight, *cluster_bias; /* [n, d], [1, n] */
+    nm_bands bands;
+} nm_adaptive_maps;
+/* The same sums; without smoothing both are the negative log-likelihood. */
+double *nm_adaptive_loss_of(nm_tape *tape, nm_tensor *hidden, const nm_adaptive_maps *maps,
+                            const int32_t *targets);
+
 #endif
