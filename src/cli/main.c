@@ -16,6 +16,7 @@
     C(prepare) \
     C(train) \
     C(translate) \
+    C(perplexity) \
     C(score) \
     C(compare) \
     C(average)
