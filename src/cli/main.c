@@ -17,6 +17,7 @@
     C(train) \
     C(translate) \
     C(perplexity) \
+    C(generate) \
     C(score) \
     C(compare) \
     C(average)
