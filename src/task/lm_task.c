@@ -272,12 +272,19 @@ static nm_status lm_prepare_model(nm_task *task, nm_model *model, nm_error *err)
     return NM_OK;
 }
 
+static bool lm_sees_ahead(const nm_options *options)
+{
+    const nm_lm_config *model = nm_options_find(options, "model");
+    return !model->causal;
+}
+
 const nm_task_type nm_task_lm = {
     .name = "lm",
     .model = &nm_model_lm,
     .options = lm_task_options,
     .config_size = sizeof(nm_lm_task_config),
     .perplexity = true,
+    .sees_ahead = lm_sees_ahead,
     .open = lm_open,
     .open_model = lm_open_model,
     .sizes = lm_sizes,
