@@ -49,7 +49,8 @@ awk -v out="$work" '
     !/^[^ ]+[0-9]+:[0-9]+ / { bad++; next }
     {
         sub(/^[^ ]+ +/, ""); gsub(/\{[^}]*\}|<<[^>]*>>/, ""); gsub(/ +/, " "); sub(/^ /, ""); sub(/ $/, "")
-        block = int(n++ / 30) % 20
+        block = int(n / 30) % 20
+        n = n + 1
         print > (out "/" (block == 18 ? "valid" : block == 19 ? "test" : "train") ".txt")
     }
     END { exit n < 1200 || bad > n / 100 }' "$verses" || { say "$verses does not hold the verses"; exit 2; }
