@@ -206,23 +206,14 @@ for my $row (@rows) {
 # ---- language models: the PTB and WikiText-103 columns of PowerNorm and Regularized BatchNorm ----
 
 my %text = (
-    ptb   => ['Penn Treebank', 'Data: Penn Treebank in the form of Mikolov, as data/ptb (docs/reproduce.md).',
-              'Data: Penn Treebank in the form of Mikolov, as data/ptb (docs/reproduce.md).', 'lm-small'],
-    wt103 => ['WikiText-103', 'Data: WikiText-103, as data/wikitext-103 (docs/reproduce.md).',
-              'Data: WikiText-2, as data/wikitext-2 (docs/reproduce.md).', 'lm-small-wt103'],
+    ptb   => ['Penn Treebank', 'Data: Penn Treebank in the form of Mikolov, as data/ptb (docs/reproduce.md).'],
+    wt103 => ['WikiText-103', 'Data: WikiText-103, as data/wikitext-103 (docs/reproduce.md); --small: data/wikitext-2.'],
 );
 my $warning = 'The public program behind such numbers sees the words it is to predict: compare norms, not with them (docs/causality.md).';
 
-# A row and its small form, which is the same with common/lm-small*.ini read over it.
 sub lm {
     my ($path, $common, $set, $title, $number, @sections) = @_;
-    my (undef, $data, $small_data, $small) = @{$text{$set}};
-    my ($paper, $name) = split m{/}, $path;
-    recipe($path, "common/$common", [$title, "The paper's number: $number.", $warning, $data], @sections);
-    open my $out, '>', "$folder/$path-small.ini" or die "$folder/$path-small.ini: $!\n";
-    print $out "# Small form of $name.ini: $title\n# $small_data\n";
-    print $out "include = $name.ini\ninclude = ../common/$small.ini\n";
-    close $out or die "$folder/$path-small.ini: $!\n";
+    recipe($path, "common/$common", [$title, "The paper's number: $number.", $warning, $text{$set}[1]], @sections);
 }
 
 sub validation_test {
@@ -268,10 +259,47 @@ for my $row (@rows) {
     for my $case (['ptb', 'post'], ['wt103', 'post'], ['ptb', 'pre'], ['wt103', 'pre']) {
         my ($set, $placement) = @$case;
         my $number = shift @numbers;
-        my @sections = $type eq 'rbn' ? (['norm.rbn', '; the paper does not print its penalty here: the released values for IWSLT14',
-            'penalty = diff', @{$penalty{$placement}}]) : @settings;
+        my @sections = $type eq 'rbn' ? (['norm.rbn', '; the paper does not print its penalty here; its grid for lambda and nu is 0, 0.01, 0.1, 1',
+            'penalty = diff', 'scale = mean', 'lambda = 0.1', 'nu = 0.01']) : @settings;
         lm("rbn/$set-$placement-$file", "rbn-$set-$placement", $set,
             "Regularized BatchNorm, $text{$set}[0], $placement-norm: $title.", "perplexity $number on the test set",
             ['model', "norm = $type"], @sections);
+    }
+}
+
+# Text classification: every norm of the model is the row's. Sizes and places are not printed in the paper.
+my %texts = (
+    imdb    => ['IMDB', 'the IMDB reviews, as data/imdb'],
+    sogou   => ['Sogou', 'Sogou News, as data/sogou'],
+    dbpedia => ['DBPedia', 'the DBPedia ontology set, as data/dbpedia'],
+    yelp    => ['Yelp', 'Yelp review polarity, as data/yelp'],
+);
+my @text_rows = (    # as @rows; numbers post IMDB, Sogou, DBPedia, Yelp, then pre
+    ['ln',      'layer',  '84.1 94.6 97.5 93.3', '84.1 94.5 97.5 93.3'],
+    ['bn',      'batch',  '84.0 94.3 97.5 93.3', '84.0 94.3 97.5 93.3'],
+    ['rbn',     'rbn',    '84.5 94.7 97.6 93.6', '84.4 94.7 97.5 93.5'],
+    ['pn-only', 'power',  '84.2 90.6 97.1 89.6', '84.2 94.4 97.4 93.3', ['norm.power', 'scaling = none']],
+    ['pn-ls',   'power',  '84.0 94.6 97.4 93.2', '83.3 94.4 97.3 93.4', ['norm.power', 'scaling = group']],
+    ['brn',     'renorm', '83.6 94.5 97.5 93.3', '84.3 94.5 97.4 93.4'],
+    ['mabn',    'mabn',   '84.1 94.5 97.5 93.5', '84.4 94.6 97.5 93.3'],
+);
+my %title = map { $_->[0] => $_->[1] } @rows;
+for my $row (@text_rows) {
+    my ($file, $type, $post, $pre, @settings) = @$row;
+    for my $case (['post', $post], ['pre', $pre]) {
+        my ($placement, $numbers) = @$case;
+        my @numbers = split ' ', $numbers;
+        my @sections = $type eq 'rbn' ? (['norm.rbn', 'penalty = diff', 'scale = mean', 'lambda = 0.1', 'nu = 0.01']) : @settings;
+        for my $set (qw(imdb sogou dbpedia yelp)) {
+            my ($name, $data) = @{$texts{$set}};
+            my @comments = ("Regularized BatchNorm, $name, $placement-norm: $title{$file}.",
+                "The paper's number: " . shift(@numbers) . " % accuracy on the test set.",
+                "Data: $data (docs/reproduce.md).");
+            push @comments, 'Penalty: the paper does not print it for this task; its grid for lambda and nu is 0, 0.01, 0.1, 1.'
+                if $type eq 'rbn';
+            recipe("rbn/$set-$placement-$file", 'common/rbn-text', \@comments,
+                ['data', "train = data/$set/train.tsv", "test = data/$set/test.tsv"],
+                ['model', "placement = $placement", "norm = $type"], @sections);
+        }
     }
 }

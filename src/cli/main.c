@@ -18,6 +18,7 @@
     C(translate) \
     C(perplexity) \
     C(generate) \
+    C(classify) \
     C(score) \
     C(compare) \
     C(average)

@@ -149,7 +149,7 @@ static void vary_gains(nm_params *params)
         nm_param *param = params->list[i];
         const char *end = strstr(param->tensor.name, ".norm.weight");
         if (end && !param->fixed && param->init.kind == NM_INIT_CONSTANT && param->init.scale == 1)
-            param->init = (nm_init){NM_INIT_NORMAL, 0.02, 1};
+            param->init = (nm_init){NM_INIT_ABOUT_ONE, 0.02};
     }
 }
 

@@ -2,7 +2,7 @@
  * finds is mapped to d features by a matrix over the pairs of places of a segment. */
 #include "nn/transformer.h"
 
-static const nm_init xl_init = {NM_INIT_NORMAL, 0.02, 0};
+static const nm_init xl_init = {NM_INIT_NORMAL, 0.02};
 
 void nm_block_term_build(nm_stack *stack, int layer, nm_sublayer_attention *self, nm_params *params)
 {

@@ -133,8 +133,8 @@ static double first_value(nm_init init, uint64_t seed, uint32_t site, uint64_t i
     if (init.kind == NM_INIT_CONSTANT)
         return init.scale;
     nm_random_words words = nm_random4(seed, NM_RANDOM_INIT, site, 0, index);
-    if (init.kind == NM_INIT_NORMAL)
-        return init.mean + init.scale * nm_random_normal(words.w[0], words.w[1]);
+    if (init.kind == NM_INIT_NORMAL || init.kind == NM_INIT_ABOUT_ONE)
+        return (init.kind == NM_INIT_ABOUT_ONE) + init.scale * nm_random_normal(words.w[0], words.w[1]);
     return init.scale * (2 * nm_random_unit(words.w[0]) - 1);
 }
 

@@ -11,11 +11,13 @@ typedef enum nm_init_scheme {
     NM_SCHEME_SMALL,
     NM_SCHEME_FAIRSEQ,
     NM_SCHEME_RBN,
+    NM_SCHEME_TORCH,
     NM_SCHEME_XL /* Transformer-XL's program: N(0, 0.02), biases 0 */
 } nm_init_scheme;
 
 typedef struct nm_stack_config {
     int32_t width, ff, heads, layers;
+    int32_t key_width;      /* of queries and keys of self-attention, all heads together; 0: as width */
     bool pre_norm, decoder; /* decoder: causal, with attention to the encoder's output */
     bool alone;             /* a decoder without an encoder: no attention to its output */
     /* Block-term attention in place of soft-max attention (cores > 0), for segments of up to `segment` tokens. */
@@ -31,7 +33,7 @@ typedef struct nm_stack_config {
 
 typedef struct nm_sublayer_attention {
     nm_norm *norm;
-    nm_tensor *in_weight, *in_bias;   /* self: q, k, v rows [3d, d]; cross: q rows [d, d] */
+    nm_tensor *in_weight, *in_bias;   /* self: q, k, v rows [2 key_width + d, d]; cross: q rows [d, d] */
     nm_tensor *kv_weight, *kv_bias;   /* cross only: k, v rows [2d, d] */
     nm_tensor *out_weight, *out_bias; /* [d, d] */
     nm_tensor *core,

@@ -115,6 +115,17 @@ typedef struct nm_block_term_maps {
 } nm_block_term_maps;
 nm_tensor *nm_block_term_attention(nm_tape *tape, nm_tensor *qkv, nm_tensor *positions,
                                    const nm_block_term_maps *maps, const nm_packing *packing, bool causal);
+/* The same where queries and keys are wider or narrower than values, and with a scale of its own. */
+typedef struct nm_attention_shape {
+    int32_t key_width, value_width, k_first, v_first, heads; /* widths of all heads together */
+    bool causal;
+    double scale;
+} nm_attention_shape;
+nm_tensor *nm_attention_of(nm_tape *tape, nm_tensor *q, nm_tensor *kv, const nm_attention_shape *shape,
+                           const nm_packing *q_packing, const nm_packing *k_packing, double drop_rate);
+typedef enum nm_pooling { NM_POOL_FIRST, NM_POOL_MEAN } nm_pooling;
+/* One row for each sequence: its first row, or the mean of its rows. No sequence may be empty. */
+nm_tensor *nm_pool(nm_tape *tape, nm_tensor *x, const nm_packing *packing, nm_pooling pooling);
 /* A layer at its place; state moves when training. */
 nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x);
 /* FixNorm: every row divided by its length */

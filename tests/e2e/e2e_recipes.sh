@@ -27,10 +27,8 @@ names() {
     printf 'tears/%s-wmt\n' table6-{pre,post}-{ln,fix-scale}
     printf 'pn/%s\n' table1-{iwslt,wmt}-{ln,bn,pnv,pn} table4-{bn,brn,mabn,ln,gn,pnv,pn} \
         figure5-{ln,bn,pnv,pn}-{512,1k,2k,4k}
-    printf 'rbn/%s\n' {iwslt,wmt}-{post,pre}-{ln,bn,rbn,pn-only,pn-ls,brn,mabn}
-    printf 'pn/%s\n' {table3-{ptb,wt103}-{ln,bn,pnv,pn},table2-{ptb,wt103}-core{1,2}}{,-small} \
-        table4-ptb-{bn,brn,mabn,ln,gn,pnv,pn}{,-small}
-    printf 'rbn/%s\n' {ptb,wt103}-{post,pre}-{ln,bn,rbn,pn-only,pn-ls,brn,mabn}{,-small}
+    printf 'rbn/%s\n' {iwslt,wmt,ptb,wt103,imdb,sogou,dbpedia,yelp}-{post,pre}-{ln,bn,rbn,pn-only,pn-ls,brn,mabn}
+    printf 'pn/%s\n' table3-{ptb,wt103}-{ln,bn,pnv,pn} table2-{ptb,wt103}-core{1,2} table4-ptb-{bn,brn,mabn,ln,gn,pnv,pn}
 }
 
 names | sort >wanted
@@ -58,6 +56,11 @@ done
 
 "$NORMA" prepare --form text --train train.en --valid valid.en --test test.en --bpe-merges 0 --tokenizer none \
     --output data-text --threads 1 2>prepare.log || fail "$(cat prepare.log)"
+# Labelled texts for the recipes of classification.
+printf '%s\tx y z\n' good bad good bad good bad good bad good bad >labelled.tsv
+is_text() { # RECIPE
+    grep -q '^include = .*common/rbn-text.ini' "$1"
+}
 
 # A missing data folder is the first thing found wrong: the recipe itself is read.
 wants_data() {
@@ -68,10 +71,12 @@ wants_data() {
     grep -q 'data/.*: No such file' err || fail "the missing folder is not named: train $1: $(cat err)"
 }
 
-# One update of a language model: its norms, placement and schedule.
+# One update of a language model: its norms, placement and schedule; in its small form where the second argument says so.
 trains_lm() {
+    local form=()
+    [ -z "${2:-}" ] || form=(--small)
     rm -rf run
-    "$NORMA" train "$1" --run.folder run --data.folder data-text --model.width 8 --model.ff 8 --model.layers 1 \
+    "$NORMA" train "$1" "${form[@]}" --run.folder run --data.folder data-text --model.width 8 --model.ff 8 --model.layers 1 \
         --model.segment 4 --model.core-width 3 --model.cutoffs 5,6 --train.max-tokens 8 --train.updates 1 \
         --device.threads 1 >out 2>err || fail "exit code $?: train $1: $(cat err)"
     grep -q '^done: 1 updates' err || fail "no update: train $1: $(cat err)"
@@ -80,7 +85,7 @@ trains_lm() {
 # One update of its norms and schedule on a small model (16 heads: the most a recipe has).
 trains() {
     local order=fairseq
-    case $1 in *-ptb-* | */ptb-* | *wt103* | */demo-lm.ini) trains_lm "$1" && return ;; esac
+    case $1 in *-ptb-* | */ptb-* | *wt103* | */demo-lm.ini) trains_lm "$@" && return ;; esac
     case $1 in */tears/*) order=tears ;; esac
     rm -rf run
     "$NORMA" train "$1" --run.folder run --data.folder data-$order --data.max-length 32 --model.width 32 \
@@ -90,21 +95,40 @@ trains() {
     grep -q '^done: 1 updates' err || fail "no update: train $1: $(cat err)"
 }
 
+# The same of a recipe of classification, in its small form where the second argument says so.
+trains_text() {
+    local form=()
+    [ -z "${2:-}" ] || form=(--small)
+    rm -rf run
+    "$NORMA" train "$1" "${form[@]}" --run.folder run --data.train labelled.tsv --data.test labelled.tsv --model.width 16 \
+        --model.ff 16 --data.max-length 16 --train.max-tokens 64 --train.updates 1 --device.threads 1 >out 2>err ||
+        fail "exit code $?: train $1: $(cat err)"
+    grep -q '^done: 1 updates' err || fail "no update: train $1: $(cat err)"
+}
+
 count=0
 for recipe in "$SOURCE"/recipes/*.ini "$SOURCE"/recipes/{tears,pn,rbn}/*.ini; do
     head -n 1 "$recipe" | grep -q '^# ' || fail "$recipe does not begin with what it is"
     grep -q '^# Data: ' "$recipe" || fail "$recipe does not name its data"
     wants_data "$recipe"
-    trains "$recipe"
+    if is_text "$recipe"; then
+        trains_text "$recipe"
+    else
+        trains "$recipe"
+    fi
     count=$((count + 1))
 done
-[ $count -ge 246 ] || fail "only $count recipes"
+[ $count -ge 256 ] || fail "only $count recipes"
 
 # ---- settings that must reach the run (a row is more than a file that is read) ----
 
-# setting RECIPE SECTION KEY VALUE: as in the config.ini of a run
+# setting RECIPE SECTION KEY VALUE [small]: as in the config.ini of a run
 setting() {
-    trains "$SOURCE/recipes/$1.ini"
+    if is_text "$SOURCE/recipes/$1.ini"; then
+        trains_text "$SOURCE/recipes/$1.ini" "${5:-}"
+    else
+        trains "$SOURCE/recipes/$1.ini" "${5:-}"
+    fi
     sed -n "/^\[$2\]/,/^$/p" run/config.ini | grep -qx "$3 = $4 ; .*" || fail "$1: [$2] $3 is not $4"
 }
 setting tears/table2-xavier-post-16k-en-vi model init xavier-normal
@@ -121,10 +145,14 @@ setting rbn/iwslt-pre-pn-only norm.power scaling none
 setting rbn/wmt-pre-ln norm.layer unbiased true
 setting pn/table3-ptb-pn norm.power scaling group
 setting pn/table3-wt103-bn model adaptive true
-setting pn/table3-wt103-bn-small model adaptive false
+setting pn/table3-wt103-bn model adaptive false small
 setting pn/table2-ptb-core2 model cores 2
 setting pn/table3-ptb-ln train label_smoothing 0.1
-setting rbn/ptb-post-rbn-small schedule lr 0.001
+setting pn/table3-ptb-ln schedule lr 0.001 small
 setting rbn/wt103-pre-rbn norm.rbn lambda 0.1
 setting rbn/ptb-post-ln model placement post
+setting rbn/imdb-post-rbn norm.rbn scale mean
+setting rbn/yelp-pre-mabn model placement pre
+setting rbn/yelp-pre-mabn train epochs 10
+setting rbn/yelp-pre-mabn train epochs 3 small
 echo "e2e_recipes: $count recipes"
