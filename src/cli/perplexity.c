@@ -211,7 +211,8 @@ static int perplexity_run(nm_cli *cli, int argc, char **argv)
     if (status == NM_OK)
         status = job_open(&self, argv[0], &err);
     if (status == NM_OK)
-        status = argc > 1 ? score_files(&self, argc - 1, argv + 1, &err) : score_files(&self, 1, standard_input, &err);
+        status = argc > 1 ? score_files(&self, argc - 1, argv + 1, &err)
+                          : score_files(&self, 1, standard_input, &err);
     job_release(&self);
     return status == NM_OK ? NM_OK : nm_cli_fail(&err);
 }
@@ -220,14 +221,18 @@ const nm_command nm_command_perplexity = {
     .name = "perplexity",
     .summary = "how well a language model predicts text",
     .usage = "RUN|MODEL [FILE ...] [--context N] [--json] [OPTION ...]",
-    .details =
-        "Reads text as it is, UTF-8, a sentence or paragraph a line (standard input without a file); tokenizer, BPE "
-        "and dictionary come from the model. Every line ends in </s>, which is scored as a word. By default the text "
-        "is cut into segments as in training and a token sees those before it in its segment; with --context N "
-        "windows slide over the text, and every token is scored once and sees at least the N tokens before it, as far "
-        "as there are any (N up to model.segment). With BPE the perplexity is per unit; the one per word (and </s>) is "
-        "printed too, and is what compares with other vocabularies.\n\n"
-        "A model that sees ahead (model.causal = false) has no perplexity; what is printed says so.",
+    .details = "Reads text as it is, UTF-8, a sentence or paragraph a line (standard input without a file); "
+               "tokenizer, BPE "
+               "and dictionary come from the model. Every line ends in </s>, which is scored as a word. By "
+               "default the text "
+               "is cut into segments as in training and a token sees those before it in its segment; with "
+               "--context N "
+               "windows slide over the text, and every token is scored once and sees at least the N tokens "
+               "before it, as far "
+               "as there are any (N up to model.segment). With BPE the perplexity is per unit; the one per "
+               "word (and </s>) is "
+               "printed too, and is what compares with other vocabularies.\n\n"
+               "A model that sees ahead (model.causal = false) has no perplexity; what is printed says so.",
     .section = "perplexity,device",
     .options = perplexity_options,
     .run = perplexity_run,

@@ -9,9 +9,11 @@
 
 #define C nm_prepare_config
 const nm_option nm_prepare_options[] = {
-    NM_CHOICE(C, form, "parallel", "parallel|text",
-              "two languages line by line, or plain text for a language model: --train FILE, every line kept"),
-    NM_OPTION(C, train, "", 0, 0, "training text: PREFIX of PREFIX.SOURCE_LANG and PREFIX.TARGET_LANG; plain text: the file"),
+    NM_CHOICE(
+        C, form, "parallel", "parallel|text",
+        "two languages line by line, or plain text for a language model: --train FILE, every line kept"),
+    NM_OPTION(C, train, "", 0, 0,
+              "training text: PREFIX of PREFIX.SOURCE_LANG and PREFIX.TARGET_LANG; plain text: the file"),
     NM_OPTION(C, valid, "", 0, 0, "validation text, never filtered"),
     NM_OPTION(C, test, "", 0, 0, "test text, never filtered"),
     NM_OPTION(C, source_lang, "", 0, 0, "language translated from, also the suffix of its files"),
@@ -28,7 +30,8 @@ const nm_option nm_prepare_options[] = {
     NM_OPTION(C, bpe_vocabulary_threshold, "0", 0, 1e12,
               "units counted less often on a side are split again there; 0: none"),
     NM_OPTION(C, joint, "true", 0, 0, "one dictionary for both sides"),
-    NM_OPTION(C, dict_source, "", 0, 0, "source dictionary, or that of plain text, to use instead of building one"),
+    NM_OPTION(C, dict_source, "", 0, 0,
+              "source dictionary, or that of plain text, to use instead of building one"),
     NM_OPTION(C, dict_target, "", 0, 0, "target dictionary to use instead of building one"),
     NM_OPTION(C, min_count, "0", 0, 1e12, "rarer units become <unk>"),
     NM_OPTION(C, max_words, "0", 0, NM_VOCAB_MAX_SIZE,
@@ -72,8 +75,8 @@ const char *nm_prepare_prefix(const nm_prepare_config *config, int split)
 
 char *nm_prepare_path(const nm_prepare *self, int split, int side, const char *suffix)
 {
-    char *name = nm_format("%s.%s%s%s", nm_prepare_split_names[split], nm_prepare_side_name(self->sides, side),
-                           suffix ? "." : "", suffix ? suffix : "");
+    char *name = nm_format("%s.%s%s%s", nm_prepare_split_names[split],
+                           nm_prepare_side_name(self->sides, side), suffix ? "." : "", suffix ? suffix : "");
     char *path = nm_path_join(self->config->output, name);
     free(name);
     return path;
@@ -264,7 +267,8 @@ nm_status nm_prepare_run(const nm_options *options, nm_prepare_report *report, n
     NM_ASSERT(config);
     NM_TRY(check_config(config, err));
     *report = (nm_prepare_report){0};
-    nm_prepare self = {.options = options, .config = config, .report = report, .sides = is_text(config) ? 1 : 2};
+    nm_prepare self = {
+        .options = options, .config = config, .report = report, .sides = is_text(config) ? 1 : 2};
     report->sides = self.sides;
     self.threads = config->threads ? (int32_t)config->threads : omp_get_max_threads();
     bool existed = nm_file_exists(config->output);

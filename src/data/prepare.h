@@ -59,7 +59,7 @@ typedef struct nm_prepare_split_report {
 } nm_prepare_split_report;
 
 typedef struct nm_prepare_report {
-    int sides; /* 1 for plain text */
+    int sides;                                         /* 1 for plain text */
     nm_prepare_split_report splits[NM_PREPARE_SPLITS]; /* train, valid, test */
     int64_t word_types[NM_PREPARE_SIDES];              /* of the training text */
     int64_t merges, dict_size[NM_PREPARE_SIDES];

@@ -282,6 +282,7 @@ nm_status nm_prepare_words(nm_prepare *self, int split, nm_error *err)
     }
     if (status == NM_OK && split == PREPARE_TRAIN && !self->report->splits[split].kept)
         status = nm_fail(err, NM_MISMATCH, "%s: no %s is left to train on (%lld read)", self->config->train,
-                         self->sides == 1 ? "line" : "pair of lines", (long long)self->report->splits[split].pairs);
+                         self->sides == 1 ? "line" : "pair of lines",
+                         (long long)self->report->splits[split].pairs);
     return status;
 }

@@ -33,8 +33,10 @@ static void block_term_backward(nm_tape *tape, nm_node *node)
     const term_saved *s = node->saved;
     nm_tensor *qkv = node->in[0], *out = node->out;
     bool add, add_positions;
-    nm_mat dqkv = nm_tensor_grad(tape, qkv, &add), dpositions = nm_tensor_grad(tape, s->positions, &add_positions);
-    NM_ASSERT(!add && !add_positions); /* projections feed one attention each: their gradients are assigned here */
+    nm_mat dqkv = nm_tensor_grad(tape, qkv, &add),
+           dpositions = nm_tensor_grad(tape, s->positions, &add_positions);
+    NM_ASSERT(!add &&
+              !add_positions); /* projections feed one attention each: their gradients are assigned here */
     if (!dqkv.data || !dpositions.data)
         return;
     int32_t h = qkv->cols / 3;

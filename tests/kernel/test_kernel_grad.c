@@ -387,9 +387,9 @@ static void test_feature_norm(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear),     cmocka_unit_test(test_elementwise),
-        cmocka_unit_test(test_attention),  cmocka_unit_test(test_block_term), cmocka_unit_test(test_loss),
-        cmocka_unit_test(test_token_norm), cmocka_unit_test(test_feature_norm)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_linear),      cmocka_unit_test(test_elementwise),
+                                       cmocka_unit_test(test_attention),   cmocka_unit_test(test_block_term),
+                                       cmocka_unit_test(test_loss),        cmocka_unit_test(test_token_norm),
+                                       cmocka_unit_test(test_feature_norm)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -400,9 +400,9 @@ static void check_block_term_grad(pair *p, size z)
         twin dout = pair_random(p, tokens, z.cols, z.gap);
         nm_block_term_grads grads[2];
         for (int s = SUBJECT; s <= JUDGE; s++)
-            grads[s] = (nm_block_term_grads){d.part[0].m[s], d.part[1].m[s], d.part[2].m[s], d.positions.m[s],
-                                             d.weight.m[s], d.core.m[s], d.content.m[s].data,
-                                             d.place.m[s].data};
+            grads[s] =
+                (nm_block_term_grads){d.part[0].m[s], d.part[1].m[s], d.part[2].m[s],      d.positions.m[s],
+                                      d.weight.m[s],  d.core.m[s],    d.content.m[s].data, d.place.m[s].data};
         BOTH(p, block_term_grad, &in.side[s], dout.m[s], &grads[s]);
         double wide = TERM_SIZE * sqrt((double)z.cols);
         twin_compare(p, "dqkv", d.qkv, TERM_ULPS, wide);

@@ -30,7 +30,8 @@ static void check(nm_status status, const nm_error *err)
 
 static void rig_open(rig *r, const char *const *settings)
 {
-    static const char *const common[] = {"model.preset", "tiny", "model.width", "16", "model.segment", "6", NULL};
+    static const char *const common[] = {"model.preset",  "tiny", "model.width", "16",
+                                         "model.segment", "6",    NULL};
     nm_error err;
     nm_backend_options device = {.name = "cpu", .threads = 1};
     check(nm_backend_create(&r->backend, &device, &err), &err);
@@ -50,7 +51,8 @@ static void rig_open(rig *r, const char *const *settings)
             r->backend->k.scale(r->backend, 12, all, all);
     }
     for (int32_t i = 0; i < TEXT; i++)
-        r->text[i] = (int32_t)nm_random_below(nm_random4(5, NM_RANDOM_TEST, 0, 0, (uint64_t)i).w[0], 0, WORDS);
+        r->text[i] =
+            (int32_t)nm_random_below(nm_random4(5, NM_RANDOM_TEST, 0, 0, (uint64_t)i).w[0], 0, WORDS);
 }
 
 static void rig_close(rig *r)
@@ -259,7 +261,8 @@ static nm_vocab *numbered_words(void)
 
 enum { PROMPTS = 5, DRAWN = 17 };
 
-static void write_on(rig *r, const nm_vocab *vocab, const nm_sample_options *options, int32_t out[PROMPTS][DRAWN])
+static void write_on(rig *r, const nm_vocab *vocab, const nm_sample_options *options,
+                     int32_t out[PROMPTS][DRAWN])
 {
     static const int32_t words[] = {5, 9, 7, 12, 4, 4, 8, 20, 11, 6, 19};
     static const nm_id_list prompts[] = {{words, 3}, {words, 0}, {words + 3, 8}, {words, 1}, {words + 1, 2}};
@@ -322,7 +325,8 @@ static void batches_do_not_change_a_draw(void **state)
     for (int kind = 0; kind < N_KINDS; kind++) {
         rig r;
         int32_t first[PROMPTS][DRAWN], next[PROMPTS][DRAWN];
-        nm_sample_options options = {.temperature = 1.3, .top_p = 0.95, .top_k = 15, .tokens = DRAWN, .batch = 1, .seed = 4};
+        nm_sample_options options = {
+            .temperature = 1.3, .top_p = 0.95, .top_k = 15, .tokens = DRAWN, .batch = 1, .seed = 4};
         rig_open(&r, kinds[kind]);
         write_on(&r, vocab, &options, first);
         for (options.batch = 2; options.batch <= 5; options.batch++) {

@@ -15,31 +15,42 @@ enum { B = NM_TILE_COLS, GROUP = 16 }; /* columns of a block; segments of a task
 typedef struct term_call {
     const nm_block_term *term;
     int32_t h, d, length, blocks;
-    int32_t wide; /* h rounded up to columns of the tile */
+    int32_t wide;       /* h rounded up to columns of the tile */
     const float *a, *b; /* [tokens, h]: A and B */
     nm_mat out, dout;
-    float *parts; /* backward, [blocks][tokens][4 h]: dA, dB, dk, dv of a block */
+    float *parts;       /* backward, [blocks][tokens][4 h]: dA, dB, dk, dv of a block */
     double *dpositions; /* backward, [blocks][length][h] */
     nm_mat dweight;
 } term_call;
 
 /* What one thread works with. [h][B] blocks unless said otherwise. */
 typedef struct room {
-    float *weight, *dweight;   /* [pairs][B]: the block's columns, see pairs_x and pairs_z */
-    float *m, *n, *rm, *rn;    /* running sums: forward, and of the gradient */
-    float *x, *z, *y, *dy;     /* of every place, [length][h][B] */
-    float *down, *across;      /* a gradient, and its transpose [B][wide] */
-    float *place_grads;        /* [length][h] */
+    float *weight, *dweight; /* [pairs][B]: the block's columns, see pairs_x and pairs_z */
+    float *m, *n, *rm, *rn;  /* running sums: forward, and of the gradient */
+    float *x, *z, *y, *dy;   /* of every place, [length][h][B] */
+    float *down, *across;    /* a gradient, and its transpose [B][wide] */
+    float *place_grads;      /* [length][h] */
 } room;
 
 static size_t room_floats(const term_call *call, bool backward, float *base, room *r)
 {
     size_t length = (size_t)call->length, block = (size_t)call->h * B, all = length * block, used = 0;
     size_t pairs = length * length * B, keys = backward ? all : block;
-    size_t sizes[] = {pairs, backward ? pairs : 0, block, block, block, block, keys, keys, all,
-                      backward ? all : 0, block, B * (size_t)call->wide, length * (size_t)call->h};
-    float **parts[] = {&r->weight, &r->dweight, &r->m, &r->n, &r->rm, &r->rn, &r->x, &r->z, &r->y,
-                       &r->dy, &r->down, &r->across, &r->place_grads};
+    size_t sizes[] = {pairs,
+                      backward ? pairs : 0,
+                      block,
+                      block,
+                      block,
+                      block,
+                      keys,
+                      keys,
+                      all,
+                      backward ? all : 0,
+                      block,
+                      B * (size_t)call->wide,
+                      length * (size_t)call->h};
+    float **parts[] = {&r->weight, &r->dweight, &r->m,  &r->n,    &r->rm,     &r->rn,         &r->x,
+                       &r->z,      &r->y,       &r->dy, &r->down, &r->across, &r->place_grads};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (base)
             *parts[i] = base + used;
@@ -93,8 +104,7 @@ static void pack_weight(const term_call *call, int32_t col, float *to)
 static void add_row(const float *from, int32_t cols, float *to)
 {
     for (int32_t c = 0; c < cols; c += NM_W)
-        v_store_upto(to + c, cols - c,
-                     v_add(v_load_upto(to + c, cols - c), v_load_upto(from + c, cols - c)));
+        v_store_upto(to + c, cols - c, v_add(v_load_upto(to + c, cols - c), v_load_upto(from + c, cols - c)));
 }
 
 static void unpack_weight_grad(const term_call *call, int32_t col, const float *from)
@@ -145,7 +155,8 @@ static void advance(const term_call *call, const room *r, const segment *s, int3
                     const float *z, const float *y)
 {
     const nm_block_term *t = call->term;
-    const float *k = nm_row(t->k, s->first + i), *v = nm_row(t->v, s->first + i), *p = nm_row(t->positions, i);
+    const float *k = nm_row(t->k, s->first + i), *v = nm_row(t->v, s->first + i),
+                *p = nm_row(t->positions, i);
     for (int32_t a = 0; a < call->h; a++)
         for (size_t at = (size_t)a * B, end = at + B; at < end; at += NM_W) {
             vf m = v_fma(v_set(v[a]), v_load(x + at), v_load(r->m + at));
@@ -252,7 +263,8 @@ static void factor_grads(const term_call *call, const room *r, const segment *s,
                          const float *z, const float *y)
 {
     float *dk = part_row(call, s, i) + 2 * call->h, *dv = dk + call->h;
-    double *dp = call->dpositions + ((size_t)(s->col / B) * (size_t)call->length + (size_t)i) * (size_t)call->h;
+    double *dp =
+        call->dpositions + ((size_t)(s->col / B) * (size_t)call->length + (size_t)i) * (size_t)call->h;
     for (int32_t a = 0; a < call->h; a++) {
         size_t at = (size_t)a * B;
         dv[a] += dot_block(r->rm + at, x + at) + dot_block(r->rn + at, y + at);
@@ -277,7 +289,8 @@ static void place_grads(const term_call *call, const room *r, const segment *s, 
 {
     const nm_block_term *t = call->term;
     size_t block = (size_t)call->h * B, parts = 4 * (size_t)call->h;
-    const float *k = nm_row(t->k, s->first + i), *v = nm_row(t->v, s->first + i), *p = nm_row(t->positions, i);
+    const float *k = nm_row(t->k, s->first + i), *v = nm_row(t->v, s->first + i),
+                *p = nm_row(t->positions, i);
     float *dy = r->dy + (size_t)i * block, *dk = part_row(call, s, 0) + 2 * call->h;
     factor_grads(call, r, s, i, r->x + (size_t)i * block, r->z + (size_t)i * block, r->y + (size_t)i * block);
     scale_down(call, r, v, NULL);
@@ -402,7 +415,8 @@ static term_call prepare(nm_backend *b, const nm_block_term *term)
     NM_ASSERT(term->packing->longest <= term->length && term->packing->n_tokens == tokens);
     NM_ASSERT(term->causal || tokens == term->packing->n_seqs * term->length);
     size_t n = (size_t)tokens * (size_t)h;
-    float *g = nm_backend_scratch(b, NM_CPU_BLOCK, (2 * n + (size_t)h) * sizeof(float)), *qa = g + h, *qb = qa + n;
+    float *g = nm_backend_scratch(b, NM_CPU_BLOCK, (2 * n + (size_t)h) * sizeof(float)), *qa = g + h,
+          *qb = qa + n;
     const float *content = term->content, *place = term->place;
     mean_core(term->core, g);
     for (int32_t i = 0; i < tokens; i++) {
@@ -435,8 +449,10 @@ static double joined(const term_call *call, int32_t token, int32_t which, int32_
 {
     double sum = 0;
     for (int32_t block = 0; block < call->blocks; block++)
-        sum += (double)call->parts[((size_t)block * (size_t)call->dout.rows + (size_t)token) * 4 * (size_t)call->h +
-                                   (size_t)(which * call->h + a)];
+        sum +=
+            (double)
+                call->parts[((size_t)block * (size_t)call->dout.rows + (size_t)token) * 4 * (size_t)call->h +
+                            (size_t)(which * call->h + a)];
     return sum;
 }
 
@@ -453,7 +469,8 @@ static void store_places(const term_call *call, nm_mat dpositions)
 }
 
 /* dq = g (dA + dB), and the sums over tokens that core and biases get */
-static void store_tokens(const term_call *call, const float *g, const nm_block_term_grads *grads, double *sums)
+static void store_tokens(const term_call *call, const float *g, const nm_block_term_grads *grads,
+                         double *sums)
 {
     const nm_block_term *t = call->term;
     const float *content = t->content, *place = t->place;
@@ -484,8 +501,8 @@ static void block_term_backward(nm_backend *b, const nm_block_term *term, nm_mat
     const float *g = call.a - call.h;
     size_t h = (size_t)call.h, blocks = (size_t)call.blocks, places = blocks * (size_t)call.length * h;
     size_t parts = blocks * (size_t)dout.rows * 4 * h;
-    double *sums = nm_backend_scratch(b, NM_CPU_PARTIALS,
-                                      (places + 3 * h) * sizeof(double) + parts * sizeof(float));
+    double *sums =
+        nm_backend_scratch(b, NM_CPU_PARTIALS, (places + 3 * h) * sizeof(double) + parts * sizeof(float));
     call.dpositions = sums + 3 * h;
     call.parts = (float *)(call.dpositions + places);
     call.dout = dout;
