@@ -251,6 +251,8 @@ void nm_backend_free(nm_backend *backend);
 /* Device memory, zeroed, 64-byte aligned; pages are taken from the system when first touched. */
 nm_status nm_backend_take(nm_backend *backend, size_t bytes, void **memory, nm_error *err);
 void nm_backend_give(nm_backend *backend, void *memory);
+/* Device memory as the host sees it, to be read between kernels; NULL where the host cannot. */
+const void *nm_backend_view(const nm_backend *backend, const void *device);
 
 /* Switches the dry run on or off: in it no kernel touches memory. */
 void nm_backend_plan(nm_backend *backend, bool planning);

@@ -21,6 +21,7 @@
     C(classify) \
     C(score) \
     C(compare) \
+    C(inspect) \
     C(average)
 
 #define C(name) extern const nm_command nm_command_##name;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "probe/probe.h"
 #include "task/tasks.h"
 #include "train/trainer.h"
 
@@ -182,7 +183,13 @@ static int train_run(nm_cli *cli, int argc, char **argv)
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    nm_train_listener listener = {&t, on_progress, on_validated, on_message, &stop_requested};
+    nm_probe *probe;
+    if (nm_probe_create(&probe, cli->options, &err) != NM_OK) {
+        free(folder);
+        return nm_cli_fail(&err);
+    }
+    nm_train_listener listener = {&t,         on_progress,     on_validated,
+                                  on_message, &stop_requested, nm_probe_watch(probe)};
     nm_trainer *trainer;
     int code;
     if (nm_trainer_open(&trainer, cli->task, cli->options, folder, run->resume, &listener, &err) != NM_OK) {
@@ -191,8 +198,11 @@ static int train_run(nm_cli *cli, int argc, char **argv)
         introduce(trainer, folder);
         nm_status status = nm_trainer_run(trainer, &err);
         code = finish(status, &err, &t, trainer, argv[0], folder);
+        nm_probe_free(probe);
         nm_trainer_close(trainer);
+        probe = NULL;
     }
+    nm_probe_free(probe);
     free(folder);
     return code;
 }

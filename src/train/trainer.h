@@ -9,6 +9,7 @@
 
 #include "train/task.h"
 #include "train/schedule.h"
+#include "train/watch.h"
 
 typedef struct nm_train_config { /* section [train] */
     const char *smoothing;
@@ -68,6 +69,7 @@ typedef struct nm_train_listener { /* any may be NULL */
     void (*validated)(void *user, const nm_validation *validation);
     void (*message)(void *user, const char *text);
     const volatile sig_atomic_t *stop; /* non-zero: finish the update, save, return NM_INTERRUPTED */
+    const nm_watch *watch;             /* instruments */
 } nm_train_listener;
 
 typedef struct nm_trainer nm_trainer;
