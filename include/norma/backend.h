@@ -100,6 +100,27 @@ typedef struct nm_softmax_loss {
     void *d_weight, *d_bias; /* += ; NULL when not wanted */
 } nm_softmax_loss;
 
+/* --- block-term attention (Ma et al. 2019, "core" g = mean of the rows of `core`) of segments of n <= length tokens ---
+ *     A_ia = g_a (q_ia + content_a)      B_ia = g_a (q_ia + place_a)
+ *     out_i = sum over pairs (j, k) of  weight[j length + k] sum_a (A_ia k_ja + B_ia p_ja) v_ka
+ * over all j, k of the segment, or those <= i when causal. Without causal every segment must have `length` tokens. */
+typedef struct nm_block_term {
+    nm_mat q, k, v;             /* [tokens, h] */
+    nm_mat positions;           /* [length, h]: p, keys of the places in a segment */
+    nm_mat weight;              /* [length^2, d] */
+    nm_mat core;                /* [cores, h] */
+    const void *content, *place; /* [h] biases of the query towards keys and places */
+    const nm_packing *packing;  /* no sequence is longer than length */
+    int32_t length;
+    bool causal;
+} nm_block_term;
+
+typedef struct nm_block_term_grads {
+    nm_mat dq, dk, dv, dpositions; /* = */
+    nm_mat dweight, dcore;         /* += */
+    void *dcontent, *dplace;       /* += */
+} nm_block_term_grads;
+
 /* --- attention with relative positions (TENER): see relative_attention below --- */
 typedef struct nm_relative {
     nm_mat q, k, v;                          /* [queries, heads * c], [keys, heads * c] twice */
@@ -192,6 +213,9 @@ typedef struct nm_backend nm_backend;
      * k and v (device lists). */                                                                                      \
     K(attention_rows, (nm_backend *b, nm_mat q, nm_mat k, nm_mat v, const int32_t *rows, const int32_t *offsets,       \
                        int32_t heads, double scale, nm_mat out))                                                       \
+    /* out = [tokens, d]; the gradients as nm_block_term_grads says */                                                 \
+    K(block_term, (nm_backend *b, const nm_block_term *term, nm_mat out))                                              \
+    K(block_term_grad, (nm_backend *b, const nm_block_term *term, nm_mat dout, const nm_block_term_grads *grads))      \
     /* s_ij = (q_i + a) . k_j + (q_i + b) . R_j-i + k_j . R_i-j, soft-max over j, no scale. lse as in attention. */     \
     K(relative_attention, (nm_backend *b, const nm_relative *call, nm_mat out, void *lse))                             \
     K(relative_attention_grad, (nm_backend *b, const nm_relative *call, const nm_relative_grad *grad))                 \

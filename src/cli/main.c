@@ -16,6 +16,8 @@
     C(prepare) \
     C(train) \
     C(translate) \
+    C(perplexity) \
+    C(generate) \
     C(classify) \
     C(tag) \
     C(score) \

@@ -44,6 +44,7 @@ static void on_signal(int number)
 typedef struct talk {
     const run_config *run;
     const nm_task_type *task;
+    const nm_options *options;
     bool terminal, line_open;
     double last;
 } talk;
@@ -73,7 +74,7 @@ static void on_progress(void *user, const nm_progress *p)
     t->last = p->seconds;
     char left[32], perplexity[32] = "";
     show_duration(left, sizeof left, p->seconds_left);
-    if (t->task->perplexity)
+    if (nm_task_has_perplexity(t->task, t->options))
         snprintf(perplexity, sizeof perplexity, "  ppl %.2f", exp(p->nll));
     fprintf(stderr,
             "%sepoch %lld (%lld/%lld)  update %lld  loss %.3f%s  %.0f tok/s  lr %.2e  |g| %.2f  left %s%s",
@@ -88,11 +89,13 @@ static void on_validated(void *user, const nm_validation *v)
     talk *t = user;
     close_line(t);
     fprintf(stderr, "validation at update %lld: loss %.4f", (long long)v->update, v->loss);
-    if (t->task->perplexity)
+    if (isfinite(v->perplexity))
         fprintf(stderr, "  ppl %.3f", v->perplexity);
+    else if (nm_task_sees_ahead(t->task, t->options))
+        fprintf(stderr, "  non-causal, not a perplexity: %.3f", exp(v->nll));
     if (isfinite(v->batch_nll)) {
         fprintf(stderr, "  (with batch statistics: loss %.4f", v->batch_loss);
-        if (t->task->perplexity)
+        if (isfinite(v->perplexity))
             fprintf(stderr, "  ppl %.3f", exp(v->batch_nll));
         fputc(')', stderr);
     }
@@ -172,7 +175,11 @@ static int train_run(nm_cli *cli, int argc, char **argv)
         nm_fail(&err, NM_USAGE, "run.task = %.100s comes too late: set it on the command line", run->task);
         return nm_cli_fail(&err);
     }
-    talk t = {.run = run, .task = cli->task, .terminal = isatty(STDERR_FILENO), .last = -1e9};
+    talk t = {.run = run,
+              .task = cli->task,
+              .options = cli->options,
+              .terminal = isatty(STDERR_FILENO),
+              .last = -1e9};
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);

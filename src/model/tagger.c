@@ -129,7 +129,7 @@ static nm_tensor *encode_chars(nm_model *model, nm_tape *tape, const nm_tagger_i
     nm_tensor *window[3];
     for (int i = 0; i < 3; i++)
         window[i] = nm_embed(tape, t->chars, ids[i], NULL, packing.n_tokens, 1, NULL, drop);
-    nm_tensor *h = nm_join(tape, window, 3, 0);
+    nm_tensor *h = nm_join(tape, window, 3);
     h = nm_linear(tape, h, t->conv_weight, t->conv_bias, NM_ACT_RELU, 0);
     h = nm_pool_max(tape, h, &packing);
     return nm_linear(tape, h, t->char_weight, t->char_bias, NM_ACT_NONE, drop);
@@ -150,10 +150,10 @@ static nm_model_output tagger_forward(nm_model *model, nm_tape *tape, const nm_b
     if (t->bigrams)
         parts[n++] =
             nm_embed(tape, t->bigrams, in->bigrams, NULL, packing.n_tokens, 1, NULL, c->embedding_dropout);
-    nm_tensor *x = nm_join(tape, parts, n, 0);
+    nm_tensor *x = nm_join(tape, parts, n);
     x = nm_linear(tape, x, t->in_weight, t->in_bias, NM_ACT_NONE, 0);
     x = nm_relative_encoder_forward(tape, &t->encoder, x, &packing);
-    return (nm_model_output){nm_join(tape, &x, 1, c->output_dropout), t->output_weight, t->output_bias};
+    return (nm_model_output){nm_dropped(tape, x, c->output_dropout), t->output_weight, t->output_bias};
 }
 
 nm_tensor *nm_tagger_emissions(nm_model *model, nm_tape *tape, const nm_batch *batch)

@@ -22,15 +22,24 @@ static double tears_entry(int32_t position, int32_t feature, int32_t d)
     return feature % 2 ? cos(angle) : sin(angle);
 }
 
-static double entry(nm_position_kind kind, int32_t row, int32_t length, int32_t feature, int32_t d)
+static double falling_entry(int32_t position, int32_t feature, int32_t length, int32_t d)
+{
+    int32_t half = (d + 1) / 2, k = feature % half;
+    double angle = (length - 1 - position) * exp(-log(10000.0) * 2 * k / d);
+    return feature < half ? sin(angle) : cos(angle);
+}
+
+static double entry(nm_position_kind kind, int32_t position, int32_t feature, int32_t length, int32_t d)
 {
     switch (kind) {
     case NM_POSITIONS_FAIRSEQ:
-        return halves_entry(row + 2, feature, d);
+        return halves_entry(position + 2, feature, d);
+    case NM_POSITIONS_TEARS:
+        return tears_entry(position, feature, d);
     case NM_POSITIONS_RELATIVE:
-        return halves_entry(row - length / 2, feature, d);
+        return halves_entry(position - length / 2, feature, d);
     default:
-        return tears_entry(row, feature, d);
+        return falling_entry(position, feature, length, d);
     }
 }
 
@@ -40,7 +49,7 @@ void nm_positions_fill(nm_backend *backend, nm_position_kind kind, int32_t lengt
     void *host = nm_allocate(n * unit);
     for (size_t i = 0; i < n; i++) {
         int32_t position = (int32_t)(i / (size_t)d), feature = (int32_t)(i % (size_t)d);
-        double value = entry(kind, position, length, feature, d);
+        double value = entry(kind, position, feature, length, d);
         if (backend->dtype == NM_F64)
             ((double *)host)[i] = value;
         else

@@ -55,7 +55,7 @@ typedef struct nm_progress { /* told after every update */
 
 typedef struct nm_validation {
     int64_t update, epoch;
-    double loss, nll, perplexity; /* per target token, running statistics */
+    double loss, nll, perplexity; /* per target token, running statistics; NaN where there is no perplexity */
     double batch_loss,
         batch_nll; /* the same with the statistics of each batch; NaN when no norm uses the batch */
     nm_task_score score;
