@@ -19,11 +19,11 @@ same() { # FILE FILE
 # Names are told from their context and from each other: "Anna Ek lives in Rom .", tags in the scheme asked for.
 sentences() { # COUNT SEED iob1|bio
     awk -v n="$1" -v seed="$2" -v scheme="$3" 'BEGIN {
-        srand(seed); p = split("Anna Bernd Clara David Emil", name); l = split("Rom Bonn Wien Oslo", place)
+        srand(seed); p = split("Anna Bernd Clara David Emil", given); l = split("Rom Bonn Wien Oslo", place)
         first = scheme == "bio" ? "B" : "I"
         for (i = 0; i < n; i++) {
-            print name[1 + int(rand() * p)] " X " first "-PER"
-            if (rand() < 0.5) print name[1 + int(rand() * p)] "son X I-PER"
+            print given[1 + int(rand() * p)] " X " first "-PER"
+            if (rand() < 0.5) print given[1 + int(rand() * p)] "son X I-PER"
             print "lives X O\nin X O"
             print place[1 + int(rand() * l)] " X " first "-LOC"
             if (rand() < 0.3) print "and X O\n1" i " X O"
@@ -80,12 +80,12 @@ printf '%s\n' $'Anna\tB-PER' $'Davidson\tE-PER' $'lives\tO' $'in\tO' $'Wien\tS-L
 same out wanted
 input=text try tag run --scheme iob1 --output file
 has file $'Davidson\tI-PER'
-printf 'Anna\nlives\n' >words
+printf '%s\n' Anna lives in Rom . >words
 input=words try tag run
 has out $'Anna\tB-PER'
 input=words accepts $'Anna\tB-PER' tag run -
-printf 'Anna Emilson\tX\nlives\tX\n' >tabs
-accepts $'Anna Emilson\tX\t' tag run tabs
+printf 'Anna Emilson\tX\nlives\tX\n' >tabbed
+accepts $'Anna Emilson\tX\t' tag run tabbed
 : >empty
 try tag run empty
 [ "$got" = 0 ] && [ ! -s out ] || complain "an empty file: exit code $got"

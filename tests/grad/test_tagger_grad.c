@@ -132,14 +132,17 @@ static double *keep_gradients(rig *r)
     return grads;
 }
 
-/* One parameter along one random direction. */
-static void check_parameter(rig *r, size_t p, const double *grads)
+typedef struct slopes {
+    double backward, measured;
+} slopes;
+
+/* Of one parameter along one random direction. */
+static slopes along(rig *r, size_t p, const double *grads, double step)
 {
     nm_backend *b = r->backend;
     nm_tensor *t = &r->model->params.list[p]->tensor;
     size_t n = (size_t)t->rows * (size_t)t->cols;
     double *value = malloc(n * sizeof *value), *moved = malloc(n * sizeof *moved), expected = 0, sides[2];
-    const double step = 1e-5;
     b->k.download(b, value, t->data, n * sizeof *value);
     for (int side = 0; side < 2; side++) {
         for (size_t i = 0; i < n; i++) {
@@ -152,11 +155,25 @@ static void check_parameter(rig *r, size_t p, const double *grads)
         sides[side] = loss_of(r, false);
     }
     b->k.upload(b, t->data, value, n * sizeof *value);
-    double measured = (sides[0] - sides[1]) / (2 * step);
-    if (!(fabs(measured - expected) <= 1e-6 * (1 + fabs(expected))))
-        fail_msg("%s: backward %.12g, differences %.12g", t->name, expected, measured);
     free(value);
     free(moved);
+    return (slopes){expected, (sides[0] - sides[1]) / (2 * step)};
+}
+
+static bool agree(slopes s)
+{
+    return fabs(s.measured - s.backward) <= 1e-6 * (1 + fabs(s.backward));
+}
+
+/* A kink (of relu, or of the maximum over characters) may lie within the step; then it lies outside of a shorter one. */
+static void check_parameter(rig *r, size_t p, const double *grads, const char *norm, bool pre)
+{
+    slopes s = along(r, p, grads, 1e-5);
+    if (!agree(s))
+        s = along(r, p, grads, 1e-6);
+    if (!agree(s))
+        fail_msg("%s-norm %s, %s: backward %.12g, differences %.12g", pre ? "pre" : "post", norm,
+                 r->model->params.list[p]->tensor.name, s.backward, s.measured);
 }
 
 static void check_model(const char *norm, bool pre)
@@ -166,7 +183,7 @@ static void check_model(const char *norm, bool pre)
     double *grads = keep_gradients(&r);
     for (size_t p = 0; p < r.model->params.n; p++)
         if (!r.model->params.list[p]->fixed)
-            check_parameter(&r, p, grads + r.model->params.list[p]->offset);
+            check_parameter(&r, p, grads + r.model->params.list[p]->offset, norm, pre);
     free(grads);
     rig_close(&r);
 }
