@@ -24,9 +24,9 @@ sentences() { # COUNT SEED iob1|bio
         for (i = 0; i < n; i++) {
             print given[1 + int(rand() * p)] " X " first "-PER"
             if (rand() < 0.5) print given[1 + int(rand() * p)] "son X I-PER"
-            print "lives X O\nin X O"
+            print "lives X O"; print "in X O"
             print place[1 + int(rand() * l)] " X " first "-LOC"
-            if (rand() < 0.3) print "and X O\n1" i " X O"
+            if (rand() < 0.3) { print "and X O"; print "1" i " X O" }
             print ". X O\n"
         }
     }'
