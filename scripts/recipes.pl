@@ -303,3 +303,34 @@ for my $row (@text_rows) {
         }
     }
 }
+
+# Named entities: the norms of both sublayers of every layer; TENER has no other.
+my %entities = (
+    conll  => ['CoNLL-2003', 'CoNLL-2003 English as data/conll2003, and GloVe vectors'],
+    resume => ['Resume', 'the Resume set as data/resume, and vectors of characters and bigrams'],
+);
+my %entity_numbers = (    # post Resume, CoNLL, then pre
+    'ln'      => [94.8, 91.3, '94.0', '91.0'],
+    'bn'      => [94.5, 90.9, 93.2, 89.9],
+    'rbn'     => [94.8, 91.4, '94.0', 90.6],
+    'pn-only' => [94.4, 67.1, '5.0', 11.1],
+    'pn-ls'   => [94.3, 90.9, 93.3, 54.1],
+    'brn'     => [93.6, 89.9, 94.1, 91.1],
+    'mabn'    => [94.4, 90.8, 94.8, 90.9],
+);
+for my $row (@text_rows) {
+    my ($file, $type, $post, $pre, @settings) = @$row;
+    my @numbers = @{$entity_numbers{$file}};
+    my @sections = $type eq 'rbn' ? (['norm.rbn', 'penalty = diff', 'scale = mean', 'lambda = 0.1', 'nu = 0.01']) : @settings;
+    for my $placement (qw(post pre)) {
+        for my $set (qw(resume conll)) {
+            my ($name, $data) = @{$entities{$set}};
+            my @comments = ("Regularized BatchNorm, $name, $placement-norm: $title{$file}.",
+                "The paper's number: " . shift(@numbers) . " F1 on the test set.", "Data: $data (docs/reproduce.md).");
+            push @comments, 'Penalty: the paper does not print it for this task; its grid for lambda and nu is 0, 0.01, 0.1, 1.'
+                if $type eq 'rbn';
+            recipe("rbn/$set-$placement-$file", "common/rbn-$set", \@comments,
+                ['model', "placement = $placement", "norm = $type"], @sections);
+        }
+    }
+}

@@ -105,12 +105,12 @@ typedef struct nm_softmax_loss {
  *     out_i = sum over pairs (j, k) of  weight[j length + k] sum_a (A_ia k_ja + B_ia p_ja) v_ka
  * over all j, k of the segment, or those <= i when causal. Without causal every segment must have `length` tokens. */
 typedef struct nm_block_term {
-    nm_mat q, k, v;             /* [tokens, h] */
-    nm_mat positions;           /* [length, h]: p, keys of the places in a segment */
-    nm_mat weight;              /* [length^2, d] */
-    nm_mat core;                /* [cores, h] */
+    nm_mat q, k, v;              /* [tokens, h] */
+    nm_mat positions;            /* [length, h]: p, keys of the places in a segment */
+    nm_mat weight;               /* [length^2, d] */
+    nm_mat core;                 /* [cores, h] */
     const void *content, *place; /* [h] biases of the query towards keys and places */
-    const nm_packing *packing;  /* no sequence is longer than length */
+    const nm_packing *packing;   /* no sequence is longer than length */
     int32_t length;
     bool causal;
 } nm_block_term;
@@ -120,6 +120,35 @@ typedef struct nm_block_term_grads {
     nm_mat dweight, dcore;         /* += */
     void *dcontent, *dplace;       /* += */
 } nm_block_term_grads;
+/* --- attention with relative positions (TENER): see relative_attention below --- */
+typedef struct nm_relative {
+    nm_mat q, k, v;                          /* [queries, heads * c], [keys, heads * c] twice */
+    const nm_packing *q_packing, *k_packing; /* query i and key i of a sequence stand at the same place */
+    int32_t heads;
+    const void *key_bias, *distance_bias; /* a and b: [heads * c] */
+    nm_mat positions;                     /* [.., c]: row zero_row + d is the vector R_d of distance d */
+    int32_t zero_row;
+    nm_dropout drop; /* on the weights, masked as in `attention` */
+} nm_relative;
+
+typedef struct nm_relative_grad {
+    nm_mat out, dout; /* as `relative_attention` gave it, and its gradient */
+    const void *lse;
+    nm_mat dq, dk, dv;                  /* = */
+    void *d_key_bias, *d_distance_bias; /* += */
+} nm_relative_grad;
+
+/* --- linear-chain conditional random field: loss = log Z - score of the gold tags, summed over sequences --- */
+typedef struct nm_crf {
+    nm_mat emissions;                      /* [tokens, T] */
+    const void *transitions, *start, *end; /* [T, T] from row to column; [T], [T] */
+    const nm_packing *packing;
+    const int32_t *gold; /* device, [tokens] */
+    double grad_scale;
+    double *sums;      /* device doubles [2], =: the loss, twice */
+    void *d_emissions; /* [tokens, T], =; NULL when no gradient is wanted, as the next three */
+    void *d_transitions, *d_start, *d_end; /* += */
+} nm_crf;
 
 /* --- optimizers: the three published forms of Adam; t = step, all agree when eps and weight_decay are 0 --- */
 typedef enum nm_adam_form {
@@ -186,6 +215,14 @@ typedef struct nm_backend nm_backend;
     /* out = [tokens, d]; the gradients as nm_block_term_grads says */                                                 \
     K(block_term, (nm_backend *b, const nm_block_term *term, nm_mat out))                                              \
     K(block_term_grad, (nm_backend *b, const nm_block_term *term, nm_mat dout, const nm_block_term_grads *grads))      \
+    /* s_ij = (q_i + a) . k_j + (q_i + b) . R_j-i + k_j . R_i-j, soft-max over j, no scale. lse as in attention. */     \
+    K(relative_attention, (nm_backend *b, const nm_relative *call, nm_mat out, void *lse))                             \
+    K(relative_attention_grad, (nm_backend *b, const nm_relative *call, const nm_relative_grad *grad))                 \
+    /* Largest value of each column within each sequence (none empty); where: device [sequences * cols], its row. */   \
+    K(pool_max, (nm_backend *b, nm_mat x, const nm_packing *packing, nm_mat out, int32_t *where))                      \
+    /* dx = */                                                                                                         \
+    K(pool_max_grad, (nm_backend *b, nm_mat dout, const int32_t *where, nm_mat dx))                                    \
+    K(crf, (nm_backend *b, const nm_crf *crf))                                                                         \
     /* Loss over the vocabulary in row blocks: the logits of a batch never exist as a whole. */                        \
     K(softmax_loss, (nm_backend *b, const nm_softmax_loss *loss))                                                      \
     /* y = log softmax of each row of x (may be in place); words with allowed == 0 get -inf */                         \

@@ -19,6 +19,7 @@
     C(perplexity) \
     C(generate) \
     C(classify) \
+    C(tag) \
     C(score) \
     C(compare) \
     C(inspect) \

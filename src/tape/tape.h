@@ -126,6 +126,18 @@ nm_tensor *nm_attention_of(nm_tape *tape, nm_tensor *q, nm_tensor *kv, const nm_
 typedef enum nm_pooling { NM_POOL_FIRST, NM_POOL_MEAN } nm_pooling;
 /* One row for each sequence: its first row, or the mean of its rows. No sequence may be empty. */
 nm_tensor *nm_pool(nm_tape *tape, nm_tensor *x, const nm_packing *packing, nm_pooling pooling);
+typedef struct nm_relative_table { /* row zero_row + d is the vector of distance d; isn't learned */
+    nm_mat rows;
+    int32_t zero_row;
+} nm_relative_table;
+/* Attention with relative positions, TENER's: qkv [tokens, 3 width] is one projection, the biases are [1, width]. */
+nm_tensor *nm_relative_attention(nm_tape *tape, nm_tensor *qkv, nm_tensor *key_bias, nm_tensor *distance_bias,
+                                 const nm_relative_table *table, const nm_packing *packing, int32_t heads,
+                                 double drop_rate);
+/* y = drop([x_0 | x_1 | ...]), n from 1 to 4 */
+nm_tensor *nm_join(nm_tape *tape, nm_tensor *const *parts, int n, double drop_rate);
+/* [sequences, cols]: the largest of each column within each sequence, of which none is empty */
+nm_tensor *nm_pool_max(nm_tape *tape, nm_tensor *x, const nm_packing *packing);
 /* A layer at its place; state moves when training. */
 nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x);
 /* FixNorm: every row divided by its length */
@@ -155,5 +167,12 @@ typedef struct nm_adaptive_maps {
 /* The same sums; without smoothing both are the negative log-likelihood. */
 double *nm_adaptive_loss_of(nm_tape *tape, nm_tensor *hidden, const nm_adaptive_maps *maps,
                             const int32_t *targets);
+typedef struct nm_crf_scores { /* parameters: [T, T] from row to column, [1, T], [1, T] */
+    nm_tensor *transitions, *start, *end;
+} nm_crf_scores;
+/* The loss of a conditional random field over tags, emissions [tokens, T], gold: host, a tag for each token. Device
+ * doubles [2], both the sum of -log p(gold) over sequences. When training, the gradients are made here. */
+double *nm_crf_loss(nm_tape *tape, nm_tensor *emissions, const nm_crf_scores *scores,
+                    const nm_packing *packing, const int32_t *gold);
 
 #endif

@@ -4,7 +4,7 @@
 #include "task/tasks.h"
 
 const nm_task_type *const nm_task_types[] = {&nm_task_translation, &nm_task_lm, &nm_task_classification,
-                                             NULL};
+                                             &nm_task_tagging, NULL};
 
 const nm_task_type *nm_task_type_find(const char *name)
 {

@@ -19,7 +19,7 @@ const nm_option nm_schedule_options[] = {
     ROW(scale, "1", 0, 1e6, "factor lambda of inv-sqrt-decay and val-decay"),
     ROW(decay, "0.8", 0, 1, "factor at a decay (val-decay, no-warmup)"),
     ROW(patience, "3", 1, NM_SCHEDULE_MAX_PATIENCE, "evaluations a new one is compared with (val-decay, no-warmup)"),
-    ROW(updates, "0", 0, 1e12, "length of cosine and linear; 0: train.updates"),
+    ROW(updates, "0", 0, 1e12, "length of cosine and linear; 0: as train.updates or train.epochs say"),
     ROW(min_lr, "0", 0, 100, "training stops when the rate falls below"),
     {0}};
 /* clang-format on */

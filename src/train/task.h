@@ -41,6 +41,8 @@ typedef struct nm_task_type {
     nm_model_sizes (*sizes)(const nm_task *task);
     nm_status (*prepare_model)(nm_task *task, nm_model *model,
                                nm_error *err); /* e.g. allowed words; may be NULL */
+    /* Learned numbers that do not begin at random, e.g. word vectors; not called for a model that is read. May be NULL. */
+    nm_status (*first_values)(nm_task *task, nm_model *model, nm_error *err);
     /* Batches of one epoch and their contents; memory for contents comes from the arena, reset by each call. */
     nm_status (*epoch)(nm_task *task, nm_split split, uint32_t epoch, bool shuffle, nm_batches *batches,
                        nm_error *err);

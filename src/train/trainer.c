@@ -28,6 +28,7 @@ const nm_option nm_train_options[] = {
     TRAIN(label_smoothing, "0.1", 0, 0.99, "epsilon"),
     NM_CHOICE(nm_train_config, smoothing, "uniform", "uniform|others", "over all words (uniform; with data.mask_words over allowed ones, Tears' form), or over the other words"),
     TRAIN(clip, "0", 0, 1e9, "largest gradient norm; 0: no clipping"),
+    TRAIN(clip_value, "0", 0, 1e9, "largest size of each number of the gradient (sgd only); 0: no clipping"),
     TRAIN(explode, "4", 0, 1e9, "a loss above this many times ln(vocabulary) counts as diverged; 0: only what is not finite"),
     TRAIN(log_every, "50", 1, 1e9, "updates between lines of the log"),
     TRAIN(validate_every, "0", 0, 1e12, "updates between validations; 0: after every epoch"),
@@ -141,6 +142,8 @@ static nm_status open_model(nm_trainer *trainer, nm_error *err)
     if (trainer->task.type->prepare_model)
         NM_TRY(trainer->task.type->prepare_model(&trainer->task, trainer->model, err));
     nm_params_initialize(&trainer->model->params, (uint64_t)trainer->config->seed);
+    if (trainer->task.type->first_values)
+        NM_TRY(trainer->task.type->first_values(&trainer->task, trainer->model, err));
     size_t bytes = nm_params_bytes(&trainer->model->params);
     NM_TRY(nm_backend_take(trainer->backend, bytes, &trainer->m, err));
     NM_TRY(nm_backend_take(trainer->backend, bytes, &trainer->v, err));
@@ -210,6 +213,20 @@ static nm_status write_config(const nm_trainer *trainer, nm_error *err)
     return status;
 }
 
+/* How many updates the whole run will have, for schedules that end with it; 0: not known. */
+static nm_status count_updates(nm_trainer *trainer, int64_t *updates, nm_error *err)
+{
+    const nm_train_config *config = trainer->config;
+    *updates = config->updates;
+    if (config->updates || !config->epochs)
+        return NM_OK;
+    nm_batches batches;
+    NM_TRY(trainer->task.type->epoch(&trainer->task, NM_SPLIT_TRAIN, 0, true, &batches, err));
+    *updates = (batches.n * config->epochs + config->accumulate - 1) / config->accumulate;
+    nm_batches_release(&batches);
+    return NM_OK;
+}
+
 static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const char *folder, bool resume,
                             nm_error *err)
 {
@@ -217,8 +234,10 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     NM_TRY(open_task(trainer, task, err));
     NM_TRY(open_model(trainer, err));
     trainer->total_updates = trainer->config->updates;
+    int64_t scheduled;
+    NM_TRY(count_updates(trainer, &scheduled, err));
     nm_schedule_init(&trainer->schedule, nm_options_find(trainer->options, "schedule"), model_width(trainer),
-                     trainer->total_updates);
+                     scheduled);
     NM_TRY(open_tape(trainer, err));
     NM_TRY(open_folder(trainer, folder, resume, err));
     trainer->state = (nm_train_state){.best_score = -INFINITY,

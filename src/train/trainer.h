@@ -13,7 +13,7 @@
 
 typedef struct nm_train_config { /* section [train] */
     const char *smoothing;
-    double label_smoothing, clip, explode;
+    double label_smoothing, clip, clip_value, explode;
     int64_t updates, epochs, max_tokens, accumulate, seed, log_every, validate_every, validate_examples,
         patience, save_every, keep;
     double seconds;

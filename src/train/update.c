@@ -132,7 +132,8 @@ static void optimize(nm_trainer *trainer, double lr, double grad_scale)
         size_t at = trainer->spans[s].first * unit, n = trainer->spans[s].n;
         char *p = (char *)params->values + at, *g = (char *)params->grads + at;
         if (!strcmp(o->name, "sgd"))
-            b->k.sgd(b, lr, o->momentum, grad_scale, 0, n, p, g, (char *)trainer->v + at);
+            b->k.sgd(b, lr, o->momentum, grad_scale, trainer->config->clip_value, n, p, g,
+                     (char *)trainer->v + at);
         else
             b->k.adam(b, &adam, n, p, g, (char *)trainer->m + at, (char *)trainer->v + at);
     }

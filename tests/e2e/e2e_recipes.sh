@@ -27,7 +27,7 @@ names() {
     printf 'tears/%s-wmt\n' table6-{pre,post}-{ln,fix-scale}
     printf 'pn/%s\n' table1-{iwslt,wmt}-{ln,bn,pnv,pn} table4-{bn,brn,mabn,ln,gn,pnv,pn} \
         figure5-{ln,bn,pnv,pn}-{512,1k,2k,4k}
-    printf 'rbn/%s\n' {iwslt,wmt,ptb,wt103,imdb,sogou,dbpedia,yelp}-{post,pre}-{ln,bn,rbn,pn-only,pn-ls,brn,mabn}
+    printf 'rbn/%s\n' {iwslt,wmt,ptb,wt103,imdb,sogou,dbpedia,yelp,conll,resume}-{post,pre}-{ln,bn,rbn,pn-only,pn-ls,brn,mabn}
     printf 'pn/%s\n' table3-{ptb,wt103}-{ln,bn,pnv,pn} table2-{ptb,wt103}-core{1,2} table4-ptb-{bn,brn,mabn,ln,gn,pnv,pn}
 }
 
@@ -60,6 +60,12 @@ done
 printf '%s\tx y z\n' good bad good bad good bad good bad good bad >labelled.tsv
 is_text() { # RECIPE
     grep -q '^include = .*common/rbn-text.ini' "$1"
+}
+
+# Tagged sentences for the recipes of tagging.
+printf '%s\n' 'x S-A' 'y O' '' 'z B-A' 'u E-A' '' >tagged.txt
+is_tagged() { # RECIPE
+    grep -qE '^task = tagging|^include = .*common/rbn-(conll|resume).ini' "$1"
 }
 
 # A missing data folder is the first thing found wrong: the recipe itself is read.
@@ -106,29 +112,43 @@ trains_text() {
     grep -q '^done: 1 updates' err || fail "no update: train $1: $(cat err)"
 }
 
+# The same of a recipe of tagging; word vectors are left out.
+trains_tags() {
+    local form=()
+    [ -z "${2:-}" ] || form=(--small)
+    rm -rf run
+    "$NORMA" train "$1" "${form[@]}" --run.folder run --data.train tagged.txt --data.valid tagged.txt --data.test tagged.txt \
+        --data.vectors '' --data.bigram-vectors '' --model.width 56 --model.ff 16 --train.updates 1 --device.threads 1 \
+        >out 2>err || fail "exit code $?: train $1: $(cat err)"
+    grep -q '^done: 1 updates' err || fail "no update: train $1: $(cat err)"
+}
+
+# An update of any recipe; small or nothing
+updates() {
+    if is_text "$1"; then
+        trains_text "$1" "${2:-}"
+    elif is_tagged "$1"; then
+        trains_tags "$1" "${2:-}"
+    else
+        trains "$@"
+    fi
+}
+
 count=0
 for recipe in "$SOURCE"/recipes/*.ini "$SOURCE"/recipes/{tears,pn,rbn}/*.ini; do
     head -n 1 "$recipe" | grep -q '^# ' || fail "$recipe does not begin with what it is"
     grep -q '^# Data: ' "$recipe" || fail "$recipe does not name its data"
     wants_data "$recipe"
-    if is_text "$recipe"; then
-        trains_text "$recipe"
-    else
-        trains "$recipe"
-    fi
+    updates "$recipe"
     count=$((count + 1))
 done
-[ $count -ge 256 ] || fail "only $count recipes"
+[ $count -ge 284 ] || fail "only $count recipes"
 
 # ---- settings that must reach the run (a row is more than a file that is read) ----
 
 # setting RECIPE SECTION KEY VALUE [small]: as in the config.ini of a run
 setting() {
-    if is_text "$SOURCE/recipes/$1.ini"; then
-        trains_text "$SOURCE/recipes/$1.ini" "${5:-}"
-    else
-        trains "$SOURCE/recipes/$1.ini" "${5:-}"
-    fi
+    updates "$SOURCE/recipes/$1.ini" "${5:-}"
     sed -n "/^\[$2\]/,/^$/p" run/config.ini | grep -qx "$3 = $4 ; .*" || fail "$1: [$2] $3 is not $4"
 }
 setting tears/table2-xavier-post-16k-en-vi model init xavier-normal
@@ -155,4 +175,12 @@ setting rbn/imdb-post-rbn norm.rbn scale mean
 setting rbn/yelp-pre-mabn model placement pre
 setting rbn/yelp-pre-mabn train epochs 10
 setting rbn/yelp-pre-mabn train epochs 3 small
+setting rbn/conll-post-rbn norm.rbn scale mean
+setting rbn/conll-pre-ln model placement pre
+setting rbn/conll-pre-ln model heads 14
+setting rbn/conll-pre-ln model heads 4 small
+setting rbn/resume-post-pn-only norm.power scaling none
+setting rbn/resume-post-bn train clip_value 5
+setting rbn/resume-post-bn data scheme bmeso
+setting rbn/resume-post-bn train epochs 20 small
 echo "e2e_recipes: $count recipes"

@@ -13,9 +13,8 @@
 #include "base/memory.h"
 
 static const golden_family *const families[] = {
-    &golden_norm, &golden_optim,  &golden_schedule,     &golden_loss,   &golden_attention,
-    &golden_bpe,  &golden_metric, &golden_model_family, &golden_decode, &golden_analysis,
-    NULL};
+    &golden_norm,   &golden_optim,        &golden_schedule, &golden_loss,     &golden_attention, &golden_bpe,
+    &golden_metric, &golden_model_family, &golden_decode,   &golden_analysis, &golden_crf,       NULL};
 
 enum { MAX_DEPTH = 32 };
 

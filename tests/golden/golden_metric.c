@@ -134,6 +134,8 @@ static golden_result run(golden_case *test)
         .lowercase = golden_flag(test, "lowercase") || !strcmp(test->variant, "multi_bleu_lc")};
     nm_bleu_stats sum = {{0}, {0}, 0, 0};
     int n_references = 1;
+    if (!strcmp(test->method, "span_f1"))
+        return golden_span_f1(test);
     if (strcmp(test->method, "bleu"))
         return golden_skip(test, "method '%.60s' is not offered", test->method);
     nm_bleu *bleu = nm_bleu_create(&config);

@@ -3,6 +3,7 @@
  * end with the register tile of products; scores live in its scratch and never in memory of the model.
  * Queries go in blocks of QUERIES rows, so scratch grows with the number of keys, not with its square. */
 #include "backend/cpu/kernel.h"
+#include "backend/cpu/relative.h"
 #include "backend/cpu/small_product.h"
 
 #include <omp.h>
@@ -440,4 +441,5 @@ void NM_SIMD(nm_cpu_attention)(nm_kernels *k)
     k->attention = attention_forward;
     k->attention_grad = attention_grad;
     k->attention_rows = attention_rows;
+    NM_SIMD(nm_cpu_relative)(k);
 }

@@ -1,0 +1,296 @@
+/* Attention with relative positions (TENER; the formula stands in ref/ref_relative.inc). One thread does a pair of
+ * sequence and head, a query at a time: sentences of tags are short, and a row of scores, with the rows of keys and
+ * distances that it needs, stays in the nearest cache. */
+#include "backend/cpu/relative.h"
+
+#include <omp.h>
+
+#include "backend/cpu/kernel.h"
+
+typedef struct relative {
+    const nm_relative *call;
+    const nm_relative_grad *grad; /* NULL: forward */
+    nm_drop drop;
+    int32_t width; /* columns of one head */
+    float *lse;
+    double *
+        biases; /* backward: [pairs of sequence and head][2 * width], shares of d_key_bias and d_distance_bias */
+} relative;
+
+/* One sequence and head, and what its thread works with: vectors of the head's width, rows of keys. */
+typedef struct pair {
+    int32_t head, q0, m, k0, n;
+    float *qa, *qb; /* q_i + a, q_i + b */
+    float *scores, *factors;
+} pair;
+
+static float *head_row(nm_mat m, int32_t row, int32_t head, int32_t width)
+{
+    return nm_row(m, row) + (size_t)head * (size_t)width;
+}
+
+static const float *distance_row(const relative *r, int32_t distance)
+{
+    return nm_row(r->call->positions, r->call->zero_row + distance);
+}
+
+/* q_i + a and q_i + b */
+static void shift_query(const relative *r, const pair *at, int32_t i)
+{
+    const float *q = head_row(r->call->q, at->q0 + i, at->head, r->width);
+    const float *a = (const float *)r->call->key_bias + (size_t)at->head * (size_t)r->width;
+    const float *d = (const float *)r->call->distance_bias + (size_t)at->head * (size_t)r->width;
+#define SHIFT(c, count)                                                                                      \
+    do {                                                                                                     \
+        vf x_ = v_load_upto(q + (c), count);                                                                 \
+        v_store_upto(at->qa + (c), count, v_add(x_, v_load_upto(a + (c), count)));                           \
+        v_store_upto(at->qb + (c), count, v_add(x_, v_load_upto(d + (c), count)));                           \
+    } while (0)
+    NM_COLUMNS(r->width, SHIFT);
+#undef SHIFT
+}
+
+/* Scores of query i with all keys. */
+static void score(const relative *r, const pair *at, int32_t i)
+{
+    shift_query(r, at, i);
+    for (int32_t j = 0; j < at->n; j++) {
+        const float *k = head_row(r->call->k, at->k0 + j, at->head, r->width);
+        const float *there = distance_row(r, j - i), *back = distance_row(r, i - j);
+        vf sum = v_set(0), more = v_set(0);
+#define SCORE(c, count)                                                                                      \
+    do {                                                                                                     \
+        vf k_ = v_load_upto(k + (c), count);                                                                 \
+        sum = v_fma(v_load_upto(at->qa + (c), count), k_, sum);                                              \
+        more = v_fma(v_load_upto(at->qb + (c), count), v_load_upto(there + (c), count), more);               \
+        sum = v_fma(k_, v_load_upto(back + (c), count), sum);                                                \
+    } while (0)
+        NM_COLUMNS(r->width, SCORE);
+#undef SCORE
+        at->scores[j] = (float)v_sum(v_add(sum, more));
+    }
+    for (int32_t j = at->n; j < nm_round_up(at->n, NM_W); j++)
+        at->scores[j] = -INFINITY;
+}
+
+/* Scores to weights in place; returns the log of the denominator, -inf without keys. */
+static float soften(float *scores, int32_t n)
+{
+    vf top = v_set(-INFINITY), sums = v_set(0);
+    for (int32_t j = 0; j < n; j += NM_W)
+        top = v_max(top, v_load(scores + j));
+    float largest = n ? v_largest(top) : 0;
+    for (int32_t j = 0; j < n; j += NM_W) {
+        vf e = v_exp(v_sub(v_load(scores + j), v_set(largest)));
+        sums = v_add(sums, e);
+        v_store(scores + j, e);
+    }
+    double sum = v_sum(sums);
+    for (int32_t j = 0; j < n; j += NM_W)
+        v_store(scores + j, v_mul(v_set((float)(1 / sum)), v_load(scores + j)));
+    return n ? (float)((double)largest + log(sum)) : -INFINITY;
+}
+
+static const float *factors_of(const relative *r, const pair *at, int32_t i)
+{
+    uint32_t row = (uint32_t)at->head * (uint32_t)r->call->q.rows + (uint32_t)(at->q0 + i);
+    return r->drop.on ? nm_drop_row(&r->drop, row, 0, at->n, at->factors) : NULL;
+}
+
+/* out = sum_j weights_j v_j */
+static void mix(const relative *r, const pair *at, float *out)
+{
+#define MIX(c, count)                                                                                        \
+    do {                                                                                                     \
+        vf sum_ = v_set(0);                                                                                  \
+        for (int32_t j = 0; j < at->n; j++)                                                                  \
+            sum_ =                                                                                           \
+                v_fma(v_set(at->scores[j]),                                                                  \
+                      v_load_upto(head_row(r->call->v, at->k0 + j, at->head, r->width) + (c), count), sum_); \
+        v_store_upto(out + (c), count, sum_);                                                                \
+    } while (0)
+    NM_COLUMNS(r->width, MIX);
+#undef MIX
+}
+
+static void forward_pair(const relative *r, const pair *at, nm_mat out)
+{
+    for (int32_t i = 0; i < at->m; i++) {
+        score(r, at, i);
+        float lse = soften(at->scores, at->n);
+        if (r->lse)
+            r->lse[(size_t)at->head * (size_t)out.rows + (size_t)(at->q0 + i)] = lse;
+        const float *factors = factors_of(r, at, i);
+        for (int32_t j = 0; factors && j < at->n; j++)
+            at->scores[j] *= factors[j];
+        mix(r, at, head_row(out, at->q0 + i, at->head, r->width));
+    }
+}
+
+static float dot(int32_t n, const float *a, const float *b)
+{
+    vf sum = v_set(0);
+#define DOT(c, count) sum = v_fma(v_load_upto(a + (c), count), v_load_upto(b + (c), count), sum)
+    NM_COLUMNS(n, DOT);
+#undef DOT
+    return (float)v_sum(sum);
+}
+
+/* In place of the scores of query i: ds_j = p_j (f_j dp_j - D); the weights f_j p_j go to dv at once. */
+static void grad_scores(const relative *r, const pair *at, int32_t i)
+{
+    const nm_relative_grad *g = r->grad;
+    const float *dout = head_row(g->dout, at->q0 + i, at->head, r->width), *factors = factors_of(r, at, i);
+    float total = dot(r->width, head_row(g->out, at->q0 + i, at->head, r->width), dout);
+    vf lse = v_set(r->lse[(size_t)at->head * (size_t)r->call->q.rows + (size_t)(at->q0 + i)]);
+    for (int32_t j = 0; j < at->n; j += NM_W)
+        v_store(at->scores + j, v_exp(v_sub(v_load(at->scores + j), lse)));
+    for (int32_t j = 0; j < at->n; j++) {
+        float p = at->scores[j], f = factors ? factors[j] : 1;
+        float *dv = head_row(g->dv, at->k0 + j, at->head, r->width);
+        at->scores[j] =
+            p * (f * dot(r->width, dout, head_row(r->call->v, at->k0 + j, at->head, r->width)) - total);
+        vf weight = v_set(f * p);
+#define ADD(c, count)                                                                                        \
+    v_store_upto(dv + (c), count, v_fma(weight, v_load_upto(dout + (c), count), v_load_upto(dv + (c), count)))
+        NM_COLUMNS(r->width, ADD);
+#undef ADD
+    }
+}
+
+/* sum of x, widened, into n doubles */
+static void widen(double *sums, int32_t n, vf x)
+{
+    float lanes[NM_W];
+    v_store(lanes, x);
+    for (int32_t i = 0; i < n; i++)
+        sums[i] += (double)lanes[i];
+}
+
+/* dq_i = sum_j ds_j (k_j + R_j-i), whose two halves are the shares of the biases; dk_j += ds_j (q_i + a + R_i-j) */
+static void grad_products(const relative *r, const pair *at, int32_t i, double *biases)
+{
+    const nm_relative_grad *g = r->grad;
+    float *dq = head_row(g->dq, at->q0 + i, at->head, r->width);
+#define PRODUCTS(c, count)                                                                                   \
+    do {                                                                                                     \
+        vf keys_ = v_set(0), places_ = v_set(0), qa_ = v_load_upto(at->qa + (c), count);                     \
+        for (int32_t j = 0; j < at->n; j++) {                                                                \
+            vf ds_ = v_set(at->scores[j]);                                                                   \
+            float *dk_ = head_row(g->dk, at->k0 + j, at->head, r->width) + (c);                              \
+            const float *k_ = head_row(r->call->k, at->k0 + j, at->head, r->width) + (c);                    \
+            keys_ = v_fma(ds_, v_load_upto(k_, count), keys_);                                               \
+            places_ = v_fma(ds_, v_load_upto(distance_row(r, j - i) + (c), count), places_);                 \
+            v_store_upto(dk_, count,                                                                         \
+                         v_fma(ds_, v_add(qa_, v_load_upto(distance_row(r, i - j) + (c), count)),            \
+                               v_load_upto(dk_, count)));                                                    \
+        }                                                                                                    \
+        v_store_upto(dq + (c), count, v_add(keys_, places_));                                                \
+        widen(biases + (c), count, keys_);                                                                   \
+        widen(biases + r->width + (c), count, places_);                                                      \
+    } while (0)
+    NM_COLUMNS(r->width, PRODUCTS);
+#undef PRODUCTS
+}
+
+static void backward_pair(const relative *r, const pair *at, double *biases)
+{
+    size_t bytes = (size_t)r->width * sizeof(float);
+    memset(biases, 0, 2 * (size_t)r->width * sizeof *biases);
+    for (int32_t j = 0; j < at->n; j++) {
+        memset(head_row(r->grad->dk, at->k0 + j, at->head, r->width), 0, bytes);
+        memset(head_row(r->grad->dv, at->k0 + j, at->head, r->width), 0, bytes);
+    }
+    for (int32_t i = 0; i < at->m; i++) {
+        score(r, at, i);
+        grad_scores(r, at, i);
+        grad_products(r, at, i, biases);
+    }
+}
+
+static void check(const nm_relative *call)
+{
+    int32_t longest = call->q_packing->longest > call->k_packing->longest ? call->q_packing->longest
+                                                                          : call->k_packing->longest;
+    NM_ASSERT(call->heads > 0 && call->q.cols % call->heads == 0 && nm_same_shape(call->k, call->v));
+    NM_ASSERT(call->q_packing->n_tokens == call->q.rows && call->k_packing->n_tokens == call->k.rows);
+    NM_ASSERT(call->q_packing->n_seqs == call->k_packing->n_seqs && call->q.cols == call->k.cols);
+    NM_ASSERT(call->positions.cols == call->q.cols / call->heads && longest <= call->zero_row + 1 &&
+              call->zero_row + longest <= call->positions.rows);
+}
+
+static void run_pairs(nm_backend *b, const relative *r, nm_mat out)
+{
+    const nm_relative *call = r->call;
+    size_t width = (size_t)nm_round_up(r->width, 16),
+           keys = (size_t)nm_round_up(call->k_packing->longest, 16);
+    size_t floats = 2 * width + 2 * keys + 2 * NM_DROP_COLS;
+    int32_t threads = nm_threads_for(b, (size_t)call->q.rows * (size_t)call->q.cols);
+    float *base = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * floats * sizeof(float));
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+    for (int32_t p = 0; p < call->q_packing->n_seqs * call->heads; p++) {
+        float *mine = base + (size_t)omp_get_thread_num() * floats;
+        const int32_t *q = call->q_packing->offsets + p / call->heads,
+                      *k = call->k_packing->offsets + p / call->heads;
+        const pair at = {p % call->heads,
+                         q[0],
+                         q[1] - q[0],
+                         k[0],
+                         k[1] - k[0],
+                         mine,
+                         mine + width,
+                         mine + 2 * width,
+                         mine + 2 * width + keys};
+        if (r->grad)
+            backward_pair(r, &at, r->biases + 2 * (size_t)p * (size_t)r->width);
+        else
+            forward_pair(r, &at, out);
+    }
+}
+
+static void relative_attention(nm_backend *b, const nm_relative *call, nm_mat out, void *lse)
+{
+    check(call);
+    NM_ASSERT(nm_same_shape(call->q, out));
+    const relative r = {
+        .call = call, .drop = nm_drop_of(&call->drop), .width = call->q.cols / call->heads, .lse = lse};
+    run_pairs(b, &r, out);
+}
+
+/* The shares of all sequences, in their order. */
+static void add_biases(const relative *r, float *to, int32_t second)
+{
+    const nm_relative *call = r->call;
+    for (int32_t head = 0; head < call->heads; head++)
+        for (int32_t c = 0; c < r->width; c++) {
+            double sum = 0;
+            for (int32_t s = 0; s < call->q_packing->n_seqs; s++)
+                sum +=
+                    r->biases[(size_t)(2 * (s * call->heads + head) + second) * (size_t)r->width + (size_t)c];
+            float *at = &to[(size_t)head * (size_t)r->width + (size_t)c];
+            *at = (float)((double)*at + sum);
+        }
+}
+
+static void relative_attention_grad(nm_backend *b, const nm_relative *call, const nm_relative_grad *grad)
+{
+    check(call);
+    NM_ASSERT(nm_same_shape(call->q, grad->dout) && nm_same_shape(call->q, grad->dq) &&
+              nm_same_shape(call->k, grad->dk) && nm_same_shape(call->v, grad->dv));
+    relative r = {.call = call,
+                  .grad = grad,
+                  .drop = nm_drop_of(&call->drop),
+                  .width = call->q.cols / call->heads,
+                  .lse = (float *)(uintptr_t)grad->lse}; /* only read */
+    size_t doubles = 2 * (size_t)call->q_packing->n_seqs * (size_t)call->q.cols;
+    r.biases = nm_backend_scratch(b, NM_CPU_PARTIALS, doubles * sizeof *r.biases);
+    run_pairs(b, &r, (nm_mat){0});
+    add_biases(&r, grad->d_key_bias, 0);
+    add_biases(&r, grad->d_distance_bias, 1);
+}
+
+void NM_SIMD(nm_cpu_relative)(nm_kernels *k)
+{
+    k->relative_attention = relative_attention;
+    k->relative_attention_grad = relative_attention_grad;
+}

@@ -1,0 +1,41 @@
+#include "metric/span_f1.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+nm_span_counts nm_span_count(const char *const *predicted, const char *const *gold, int32_t n)
+{
+    nm_span *spans = nm_allocate((2 * (size_t)n + 1) * sizeof *spans), *wanted = spans + n;
+    int32_t found = nm_tag_spans(predicted, n, spans), there = nm_tag_spans(gold, n, wanted), g = 0;
+    nm_span_counts counts = {.predicted = found, .gold = there};
+    for (int32_t p = 0; p < found; p++) { /* both lists are in the order of the tokens, without overlaps */
+        while (g < there && wanted[g].first < spans[p].first)
+            g++;
+        counts.correct += g < there && wanted[g].first == spans[p].first && wanted[g].end == spans[p].end &&
+                          !strcmp(wanted[g].label, spans[p].label);
+    }
+    free(spans);
+    return counts;
+}
+
+static double ratio(double part, double whole)
+{
+    return whole > 0 ? part / whole : 0;
+}
+
+nm_span_score nm_span_compute(const nm_span_counts *counts)
+{
+    double correct = (double)counts->correct;
+    return (nm_span_score){.precision = ratio(correct, (double)counts->predicted),
+                           .recall = ratio(correct, (double)counts->gold),
+                           .f1 = ratio(2 * correct, (double)(counts->predicted + counts->gold))};
+}
+
+double nm_span_f1_of_counts(const int64_t *counts, const void *context)
+{
+    (void)context;
+    const nm_span_counts sum = {counts[0], counts[1], counts[2]};
+    return 100 * nm_span_compute(&sum).f1;
+}

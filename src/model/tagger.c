@@ -1,0 +1,174 @@
+/* Sizes, dropout and first values are those of the program, fastnlp/TENER. */
+#include "model/tagger.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROW(field, initial, min, max, help) NM_OPTION(nm_tagger_config, field, initial, min, max, help)
+#define PICK(field, initial, choices, help) NM_CHOICE(nm_tagger_config, field, initial, choices, help)
+
+/* clang-format off */
+static const nm_option tagger_options[] = {
+    PICK(preset, "small", "tiny|small|conll|resume", "sizes, dropout and habits of a known model"),
+    ROW(width, "128", 2, 65536, "features per token (d)"),
+    ROW(ff, "256", 1, 1 << 20, "width of the feed-forward layer"),
+    ROW(heads, "4", 1, 1024, "attention heads"),
+    ROW(layers, "2", 1, 1000, "encoder layers"),
+    PICK(placement, "post", "pre|post", "norm before each sublayer, with none behind the last, or after each residual sum"),
+    ROW(norm, "layer", 0, 0, "normalization of every site"),
+    ROW(word_dim, "100", 1, 65536, "features of a word's vector"),
+    ROW(char_dim, "30", 0, 4096, "features of the characters' encoder, a convolution of width 3; 0: none"),
+    ROW(bigram_dim, "0", 0, 65536, "features of the vector of a token and its right neighbour; 0: none"),
+    ROW(max_positions, "512", 8, 1 << 16, "longest sentence in tokens"),
+    ROW(dropout, "0.15", 0, 0.99, "behind the feed-forward layer"),
+    ROW(attention_dropout, "0.15", 0, 0.99, "on attention weights"),
+    ROW(relu_dropout, "0.15", 0, 0.99, "behind the feed-forward activation"),
+    ROW(embedding_dropout, "0.5", 0, 0.99, "on vectors of words and bigrams"),
+    ROW(char_dropout, "0.3", 0, 0.99, "on vectors of characters, and on what their encoder makes"),
+    ROW(output_dropout, "0.4", 0, 0.99, "before the scores of the tags"),
+    {0}};
+
+static const nm_preset tagger_presets[] = {
+    {"tiny", "width=32 ff=64 heads=2 layers=1 word_dim=24 char_dim=8 dropout=0 attention_dropout=0 relu_dropout=0 embedding_dropout=0.1 char_dropout=0 output_dropout=0.1", "for tests"},
+    {"small", "width=128 ff=256 heads=4 layers=2 word_dim=100 char_dim=30 dropout=0.15 attention_dropout=0.15 relu_dropout=0.15 embedding_dropout=0.5 char_dropout=0.3 output_dropout=0.4", "an evening on two cores"},
+    {"conll", "width=1792 ff=3584 heads=14 layers=2 word_dim=100 char_dim=30 dropout=0.15 attention_dropout=0.15 relu_dropout=0.15 embedding_dropout=0.5 char_dropout=0.3 output_dropout=0.4", "CoNLL-2003 in TENER's program and the RBN paper"},
+    {"resume", "width=256 ff=512 heads=4 layers=2 word_dim=50 char_dim=0 bigram_dim=50 dropout=0.15 attention_dropout=0.15 relu_dropout=0.15 embedding_dropout=0.3 output_dropout=0.4", "Resume, a token a Chinese character"},
+    {0}};
+/* clang-format on */
+
+/* ---- building ---- */
+
+static nm_init linear_init(int64_t fan_in)
+{
+    return (nm_init){NM_INIT_UNIFORM, 1 / sqrt((double)fan_in)};
+}
+
+/* Rows of length 1 on average. */
+static nm_init table_init(int64_t dim)
+{
+    return (nm_init){NM_INIT_UNIFORM, sqrt(3 / (double)dim)};
+}
+
+static void build_linear(nm_params *params, const char *name, int64_t out, int64_t in, nm_tensor **weight,
+                         nm_tensor **bias)
+{
+    *weight = nm_params_add(params, (int32_t)out, (int32_t)in, linear_init(in), "%s.weight", name);
+    *bias = nm_params_add(params, 1, (int32_t)out, linear_init(in), "%s.bias", name);
+}
+
+static void build_inputs(nm_model *model, nm_tagger *t)
+{
+    const nm_tagger_config *c = model->config;
+    const nm_tagger_sizes *sizes = model->more_sizes;
+    nm_params *params = &model->params;
+    int32_t chars = (int32_t)c->char_dim, bigrams = (int32_t)c->bigram_dim;
+    t->words = nm_params_add(params, model->source_size, (int32_t)c->word_dim, table_init(c->word_dim),
+                             "embed.weight");
+    if (chars) {
+        t->chars = nm_params_add(params, sizes->chars, chars, table_init(chars), "chars.embed.weight");
+        build_linear(params, "chars.conv", chars, 3 * chars, &t->conv_weight, &t->conv_bias);
+        build_linear(params, "chars.out", chars, chars, &t->char_weight, &t->char_bias);
+    }
+    if (bigrams)
+        t->bigrams =
+            nm_params_add(params, sizes->bigrams, bigrams, table_init(bigrams), "bigrams.embed.weight");
+    build_linear(params, "in", c->width, c->word_dim + chars + bigrams, &t->in_weight, &t->in_bias);
+}
+
+static nm_status tagger_build(nm_model *model, nm_error *err)
+{
+    const nm_tagger_config *c = model->config;
+    nm_tagger *t = model->parts = nm_allocate(sizeof *t);
+    const nm_init normal = {NM_INIT_NORMAL, 1};
+    int32_t tags = model->target_size;
+    if (c->width % c->heads)
+        return nm_fail(err, NM_USAGE, "model.width = %lld is no multiple of model.heads = %lld",
+                       (long long)c->width, (long long)c->heads);
+    build_inputs(model, t);
+    const nm_stack_config stack = {.width = (int32_t)c->width,
+                                   .ff = (int32_t)c->ff,
+                                   .heads = (int32_t)c->heads,
+                                   .layers = (int32_t)c->layers,
+                                   .pre_norm = !strcmp(c->placement, "pre"),
+                                   .drop = c->dropout,
+                                   .attention_drop = c->attention_dropout,
+                                   .relu_drop = c->relu_dropout,
+                                   .norm = c->norm,
+                                   .warmup_steps = model->warmup_steps,
+                                   .prefix = "enc"};
+    NM_TRY(nm_relative_encoder_build(&t->encoder, &stack, &model->params, model->options, err));
+    build_linear(&model->params, "output", tags, c->width, &t->output_weight, &t->output_bias);
+    t->crf = (nm_crf_scores){nm_params_add(&model->params, tags, tags, normal, "crf.transitions"),
+                             nm_params_add(&model->params, 1, tags, normal, "crf.start"),
+                             nm_params_add(&model->params, 1, tags, normal, "crf.end")};
+    return NM_OK;
+}
+
+static nm_status tagger_ready(nm_model *model, nm_error *err)
+{
+    return nm_relative_encoder_ready(&nm_tagger_of(model)->encoder, model->backend,
+                                     (int32_t)nm_tagger_config_of(model)->max_positions, err);
+}
+
+static void tagger_release(nm_model *model)
+{
+    nm_relative_encoder_release(&nm_tagger_of(model)->encoder, model->backend);
+    free(model->parts);
+}
+
+/* ---- running ---- */
+
+/* Every character with its neighbours, through one layer; the largest of each feature over the word; another layer. */
+static nm_tensor *encode_chars(nm_model *model, nm_tape *tape, const nm_tagger_inputs *in)
+{
+    const nm_tagger *t = nm_tagger_of(model);
+    double drop = nm_tagger_config_of(model)->char_dropout;
+    const int32_t *ids[] = {in->char_before, in->char_ids, in->char_behind};
+    nm_packing packing = nm_tape_packing(tape, &in->chars);
+    nm_tensor *window[3];
+    for (int i = 0; i < 3; i++)
+        window[i] = nm_embed(tape, t->chars, ids[i], NULL, packing.n_tokens, 1, NULL, drop);
+    nm_tensor *h = nm_join(tape, window, 3, 0);
+    h = nm_linear(tape, h, t->conv_weight, t->conv_bias, NM_ACT_RELU, 0);
+    h = nm_pool_max(tape, h, &packing);
+    return nm_linear(tape, h, t->char_weight, t->char_bias, NM_ACT_NONE, drop);
+}
+
+static nm_model_output tagger_forward(nm_model *model, nm_tape *tape, const nm_batch *batch)
+{
+    const nm_tagger_config *c = model->config;
+    const nm_tagger *t = nm_tagger_of(model);
+    const nm_tagger_inputs *in = batch->more;
+    nm_packing packing = nm_tape_packing(tape, &batch->source);
+    nm_tensor *parts[3];
+    int n = 0;
+    parts[n++] =
+        nm_embed(tape, t->words, batch->source_ids, NULL, packing.n_tokens, 1, NULL, c->embedding_dropout);
+    if (t->chars)
+        parts[n++] = encode_chars(model, tape, in);
+    if (t->bigrams)
+        parts[n++] =
+            nm_embed(tape, t->bigrams, in->bigrams, NULL, packing.n_tokens, 1, NULL, c->embedding_dropout);
+    nm_tensor *x = nm_join(tape, parts, n, 0);
+    x = nm_linear(tape, x, t->in_weight, t->in_bias, NM_ACT_NONE, 0);
+    x = nm_relative_encoder_forward(tape, &t->encoder, x, &packing);
+    return (nm_model_output){nm_join(tape, &x, 1, c->output_dropout), t->output_weight, t->output_bias};
+}
+
+nm_tensor *nm_tagger_emissions(nm_model *model, nm_tape *tape, const nm_batch *batch)
+{
+    nm_model_output out = tagger_forward(model, tape, batch);
+    return nm_linear(tape, out.hidden, out.weight, out.bias, NM_ACT_NONE, 0);
+}
+
+const nm_model_type nm_model_tagger = {
+    .name = "tagger",
+    .options = tagger_options,
+    .presets = tagger_presets,
+    .config_size = sizeof(nm_tagger_config),
+    .build = tagger_build,
+    .ready = tagger_ready,
+    .forward = tagger_forward,
+    .release = tagger_release,
+};

@@ -1,0 +1,109 @@
+#include "nn/relative_encoder.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "nn/positions.h"
+
+typedef struct builder {
+    const nm_stack_config *config;
+    nm_params *params;
+    const nm_options *options;
+    nm_error *err;
+} builder;
+
+static nm_status add_norm(builder *to, const char *at, nm_norm **norm)
+{
+    const nm_stack_config *c = to->config;
+    char name[96];
+    snprintf(name, sizeof name, "%s.norm", at);
+    const nm_norm_place place = {
+        .name = name, .width = c->width, .heads = c->heads, .warmup_steps = c->warmup_steps};
+    return nm_params_add_norm(to->params, c->norm, to->options, &place, norm, to->err);
+}
+
+static nm_init linear_init(int32_t fan_in)
+{
+    return (nm_init){NM_INIT_UNIFORM, 1 / sqrt((double)fan_in)};
+}
+
+static nm_status build_attention(builder *to, int32_t i, nm_relative_layer *layer)
+{
+    const nm_stack_config *c = to->config;
+    int32_t d = c->width, size = d / c->heads;
+    const nm_init bias = {NM_INIT_NORMAL, sqrt(2.0 / (c->heads + size))}; /* Xavier normal of [heads, size] */
+    char at[64];
+    snprintf(at, sizeof at, "%s.%d.self", c->prefix, i);
+    NM_TRY(add_norm(to, at, &layer->norm));
+    layer->qkv_weight = nm_params_add(to->params, 3 * d, d, linear_init(d), "%s.qkv.weight", at);
+    layer->key_bias = nm_params_add(to->params, 1, d, bias, "%s.key_bias", at);
+    layer->distance_bias = nm_params_add(to->params, 1, d, bias, "%s.distance_bias", at);
+    return NM_OK;
+}
+
+static nm_status build_ffn(builder *to, int32_t i, nm_sublayer_ffn *ffn)
+{
+    const nm_stack_config *c = to->config;
+    int32_t d = c->width, ff = c->ff;
+    char at[64];
+    snprintf(at, sizeof at, "%s.%d.ffn", c->prefix, i);
+    NM_TRY(add_norm(to, at, &ffn->norm));
+    ffn->in_weight = nm_params_add(to->params, ff, d, linear_init(d), "%s.in.weight", at);
+    ffn->in_bias = nm_params_add(to->params, 1, ff, linear_init(d), "%s.in.bias", at);
+    ffn->out_weight = nm_params_add(to->params, d, ff, linear_init(ff), "%s.out.weight", at);
+    ffn->out_bias = nm_params_add(to->params, 1, d, linear_init(ff), "%s.out.bias", at);
+    return NM_OK;
+}
+
+nm_status nm_relative_encoder_build(nm_relative_encoder *encoder, const nm_stack_config *config,
+                                    nm_params *params, const nm_options *options, nm_error *err)
+{
+    *encoder = (nm_relative_encoder){.stack = {.config = *config},
+                                     .layers = nm_allocate((size_t)config->layers * sizeof *encoder->layers)};
+    builder to = {config, params, options, err};
+    for (int32_t i = 0; i < config->layers; i++) {
+        NM_TRY(build_attention(&to, i, &encoder->layers[i]));
+        NM_TRY(build_ffn(&to, i, &encoder->layers[i].ffn));
+    }
+    return NM_OK;
+}
+
+nm_status nm_relative_encoder_ready(nm_relative_encoder *encoder, nm_backend *backend, int32_t longest,
+                                    nm_error *err)
+{
+    const nm_stack_config *c = &encoder->stack.config;
+    int32_t rows = 2 * longest, size = c->width / c->heads;
+    void *table;
+    NM_TRY(
+        nm_backend_take(backend, (size_t)rows * (size_t)size * nm_dtype_bytes(backend->dtype), &table, err));
+    encoder->table = (nm_relative_table){nm_mat_of(table, rows, size), longest};
+    nm_positions_fill(backend, NM_POSITIONS_RELATIVE, rows, size, table);
+    return NM_OK;
+}
+
+void nm_relative_encoder_release(nm_relative_encoder *encoder, nm_backend *backend)
+{
+    if (encoder->table.rows.data)
+        nm_backend_give(backend, encoder->table.rows.data);
+    free(encoder->layers);
+    *encoder = (nm_relative_encoder){0};
+}
+
+nm_tensor *nm_relative_encoder_forward(nm_tape *tape, const nm_relative_encoder *encoder, nm_tensor *x,
+                                       const nm_packing *packing)
+{
+    const nm_stack *stack = &encoder->stack;
+    const nm_stack_config *c = &stack->config;
+    for (int32_t i = 0; i < c->layers; i++) {
+        const nm_relative_layer *layer = &encoder->layers[i];
+        nm_tensor *h = nm_sublayer_before(tape, stack, layer->norm, x);
+        h = nm_linear(tape, h, layer->qkv_weight, NULL, NM_ACT_NONE, 0);
+        h = nm_relative_attention(tape, h, layer->key_bias, layer->distance_bias, &encoder->table, packing,
+                                  c->heads, c->attention_drop);
+        x = nm_residual(tape, x, h, 0);
+        x = c->pre_norm ? x : nm_normalize(tape, layer->norm, x);
+        x = nm_ffn_forward(tape, stack, &layer->ffn, x);
+    }
+    return x;
+}

@@ -1,0 +1,42 @@
+/* The loss of a linear-chain conditional random field (src/backend/ref/ref_crf.inc), summed over sentences. The kernel
+ * makes all gradients in the same pass; the record only hands d_emissions on. A log-softmax before it would change
+ * nothing: it moves all paths of a sentence by the same amount. */
+#include "tape/tape.h"
+
+static void crf_backward(nm_tape *tape, nm_node *node)
+{
+    (void)tape;
+    nm_tensor *emissions = node->in[0];
+    NM_ASSERT(emissions->pooled && !emissions->grad_started);
+    emissions->grad = node->saved;
+    emissions->grad_started = true;
+}
+
+static const nm_op crf_op = {"crf_loss", crf_backward};
+
+double *nm_crf_loss(nm_tape *tape, nm_tensor *emissions, const nm_crf_scores *scores,
+                    const nm_packing *packing, const int32_t *gold)
+{
+    double *sums = nm_tape_take(tape, 2 * sizeof *sums);
+    const int32_t *tags = nm_tape_upload(tape, gold, (size_t)emissions->rows * sizeof *tags);
+    nm_tensor *d_emissions = tape->training ? nm_tape_tensor(tape, emissions->rows, emissions->cols) : NULL;
+    if (nm_tape_exhausted(tape))
+        return NULL;
+    nm_crf crf = {.emissions = nm_tensor_mat(emissions),
+                  .transitions = scores->transitions->data,
+                  .start = scores->start->data,
+                  .end = scores->end->data,
+                  .packing = packing,
+                  .gold = tags,
+                  .grad_scale = tape->grad_scale,
+                  .sums = sums};
+    if (tape->training) {
+        crf.d_emissions = d_emissions->data;
+        crf.d_transitions = nm_tensor_grad_sum(tape, scores->transitions).data;
+        crf.d_start = nm_tensor_grad_sum(tape, scores->start).data;
+        crf.d_end = nm_tensor_grad_sum(tape, scores->end).data;
+        nm_tape_record(tape, &crf_op, NULL, d_emissions->data)->in[0] = emissions;
+    }
+    tape->backend->k.crf(tape->backend, &crf);
+    return sums;
+}

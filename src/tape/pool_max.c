@@ -1,0 +1,26 @@
+/* out_s = the largest row element of each column within sequence s        dx = dout where it stood, 0 elsewhere */
+#include "tape/tape.h"
+
+static void pool_max_backward(nm_tape *tape, nm_node *node)
+{
+    nm_tensor *out = node->out;
+    bool add;
+    nm_mat dx = nm_tensor_grad(tape, node->in[0], &add);
+    NM_ASSERT(!add);
+    if (dx.data)
+        tape->backend->k.pool_max_grad(tape->backend, nm_mat_of(out->grad, out->rows, out->cols), node->saved,
+                                       dx);
+}
+
+static const nm_op pool_max_op = {"pool_max", pool_max_backward};
+
+nm_tensor *nm_pool_max(nm_tape *tape, nm_tensor *x, const nm_packing *packing)
+{
+    nm_tensor *out = nm_tape_tensor(tape, packing->n_seqs, x->cols);
+    int32_t *where = nm_tape_take(tape, (size_t)packing->n_seqs * (size_t)x->cols * sizeof *where);
+    if (nm_tape_exhausted(tape))
+        return out;
+    tape->backend->k.pool_max(tape->backend, nm_tensor_mat(x), packing, nm_tensor_mat(out), where);
+    nm_tape_record(tape, &pool_max_op, out, where)->in[0] = x;
+    return out;
+}

@@ -1,0 +1,102 @@
+/* Tagging of sentences with spans (named entities): what the task's files and its command share. */
+#ifndef NM_TAGGING_H
+#define NM_TAGGING_H
+
+#include "model/tagger.h"
+#include "task/tasks.h"
+#include "text/columns.h"
+#include "text/tags.h"
+#include "text/word_vectors.h"
+
+enum { NM_TAGGING_SPLITS = 3 };
+
+typedef struct nm_tagging_config { /* section [data] */
+    const char *train, *valid, *test, *scheme, *file_scheme, *order, *vectors, *bigram_vectors;
+    int64_t token_column, tag_column, batch, max_length, max_chars, min_count, min_char_count;
+    bool lowercase, zero_digits, repair;
+    double word_dropout, bigram_dropout;
+} nm_tagging_config;
+
+typedef struct nm_tag_corpus { /* sentences: token t of sentence s stands at offsets[s] + t */
+    nm_corpus forms; /* .ids: numbers of nm_tagging_parts.forms; not mapped, freed by nm_tag_corpus_clear */
+    int32_t *ids, *gold; /* what forms.ids points to; numbers of .gold_names, or -1: not known */
+    uint64_t *offsets;
+    size_t ids_capacity, gold_capacity, offsets_capacity;
+    int64_t unknown_tags; /* tokens whose tag the model does not know */
+} nm_tag_corpus;
+
+typedef struct nm_tagging_parts {
+    nm_tag_scheme scheme;
+    nm_counter words, chars, bigrams; /* vocabularies: item i has number i + 1, or i + 2 for characters */
+    char **tags;                      /* [n_tags]: O, then each label with every mark of the scheme */
+    int32_t n_tags;
+    nm_tagger_sizes sizes;
+    nm_counter forms;      /* different tokens of all splits, as the files have them */
+    nm_counter gold_names; /* different tags of all splits, in the model's scheme: first those of the model */
+    /* Of every form that was looked up: number of the word, and characters char_starts[f] .. char_starts[f + 1] - 1. */
+    int32_t *form_words, *form_chars;
+    size_t *char_starts;
+    size_t n_forms, forms_capacity, starts_capacity, n_chars, chars_capacity;
+    nm_tag_corpus splits[NM_TAGGING_SPLITS];
+    nm_word_vectors vectors, bigram_vectors; /* until the model has taken them */
+} nm_tagging_parts;
+
+enum { NM_WORD_UNKNOWN = 0, NM_CHAR_OUTSIDE = 0, NM_CHAR_UNKNOWN = 1, NM_CHAR_FIRST = 2 };
+
+static inline nm_tagging_parts *nm_tagging_parts_of(const nm_task *task)
+{
+    return task->parts;
+}
+
+/* ---- text (tagging_text.c) ---- */
+
+/* Reads the files of the splits, makes vocabularies and tags from the training text. */
+nm_status nm_tagging_read(nm_task *task, nm_error *err);
+/* The same from the texts of a model file; splits stay empty. */
+nm_status nm_tagging_parse(nm_task *task, const nm_safetensors *file, nm_error *err);
+void nm_tagging_save(const nm_task *task, nm_safetensors_writer *writer);
+
+/* Appends a sentence; gold: n tags in any scheme, or NULL. */
+void nm_tagging_add(nm_tagging_parts *parts, nm_tag_corpus *corpus, const char *const *tokens,
+                    const char *const *gold, int32_t n);
+/* Looks up words and characters of the forms that are new. */
+void nm_tagging_look_up(nm_tagging_parts *parts, const nm_tagging_config *config);
+/* Forgets the sentences; capacity stays. And the forms, where nothing refers to them any more. */
+void nm_tag_corpus_clear(nm_tag_corpus *corpus);
+void nm_tag_corpus_release(nm_tag_corpus *corpus);
+void nm_tagging_forget_forms(nm_tagging_parts *parts);
+/* The bigram of token i of sentence s as text: both tokens, or the last one and "<eos>". */
+void nm_tagging_bigram(const nm_tagging_parts *parts, const nm_tagging_config *config,
+                       const nm_tag_corpus *corpus, int64_t s, int64_t i, nm_buffer *out);
+
+/* ---- batches (tagging_batch.c) ---- */
+
+typedef struct nm_tag_piece { /* tokens first .. first + n - 1 of a sentence */
+    int64_t sentence;
+    int32_t first, n;
+} nm_tag_piece;
+
+typedef struct nm_tag_dropout { /* of words and bigrams; NULL: none */
+    double words, bigrams;
+    uint64_t seed;
+    uint32_t step;
+} nm_tag_dropout;
+
+nm_batch nm_tagging_pack(const nm_task *task, const nm_tag_corpus *corpus, const nm_tag_piece *pieces,
+                         int32_t n, const nm_tag_dropout *dropout, nm_arena *arena);
+nm_status nm_tagging_epoch(nm_task *task, nm_split split, uint32_t epoch, bool shuffle, nm_batches *batches,
+                           nm_error *err);
+nm_batch nm_tagging_batch(nm_task *task, nm_split split, const nm_batches *batches, int64_t i, uint32_t step,
+                          bool training, nm_arena *arena);
+nm_batch nm_tagging_largest(nm_task *task, nm_arena *arena);
+
+/* ---- use (tagging_score.c) ---- */
+
+/* Tags of all sentences: numbers of parts->tags for every token in heap memory *tags. Sentences longer than
+ * model.max_positions are cut and their pieces tagged apart; *n_cut (or NULL) counts them. */
+nm_status nm_tagging_predict(const nm_task *task, nm_model *model, const nm_tag_corpus *corpus,
+                             int64_t n_sentences, int32_t **tags, int64_t *n_cut, nm_error *err);
+nm_status nm_tagging_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,
+                           nm_task_score *score, nm_error *err);
+
+#endif

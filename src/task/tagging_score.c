@@ -1,0 +1,190 @@
+/* Tagging in use: emissions of the model, the best legal path, and F1 of spans against the gold tags. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "decode/viterbi.h"
+#include "metric/span_f1.h"
+#include "task/tagging.h"
+
+enum { SAMPLES = 3, PIECES_AT_ONCE = 64, TOKENS_AT_ONCE = 2048 };
+
+/* Device numbers as doubles on the host. */
+static void fetch(nm_backend *b, const void *device, size_t n, double *to)
+{
+    size_t unit = nm_dtype_bytes(b->dtype);
+    void *host = nm_allocate(n * unit + 1);
+    b->k.download(b, host, device, n * unit);
+    for (size_t i = 0; i < n; i++)
+        to[i] = b->dtype == NM_F64 ? ((const double *)host)[i] : (double)((const float *)host)[i];
+    free(host);
+}
+
+typedef struct predictor {
+    const nm_task *task;
+    nm_model *model;
+    const nm_tag_corpus *corpus;
+    nm_chain chain;
+    nm_tape tape;
+    nm_arena arena;
+    nm_tag_piece pieces[PIECES_AT_ONCE];
+    int32_t n;
+    int64_t tokens; /* of the pieces */
+    int32_t *tags;
+} predictor;
+
+static void open_chain(predictor *p)
+{
+    const nm_tagging_parts *parts = p->task->parts;
+    const nm_crf_scores *crf = &nm_tagger_of(p->model)->crf;
+    size_t tags = (size_t)parts->n_tags;
+    nm_chain_init(&p->chain, parts->n_tags);
+    fetch(p->model->backend, crf->transitions->data, tags * tags, p->chain.transitions);
+    fetch(p->model->backend, crf->start->data, tags, p->chain.start);
+    fetch(p->model->backend, crf->end->data, tags, p->chain.end);
+    nm_chain_forbid(&p->chain, parts->scheme, (const char *const *)parts->tags);
+}
+
+static nm_status run_pieces(predictor *p, nm_error *err)
+{
+    if (!p->n)
+        return NM_OK;
+    nm_arena_reset(&p->arena);
+    nm_batch batch = nm_tagging_pack(p->task, p->corpus, p->pieces, p->n, NULL, &p->arena);
+    nm_tape_start(&p->tape, false, 0, 0);
+    nm_tensor *emissions = nm_tagger_emissions(p->model, &p->tape, &batch);
+    if (nm_tape_exhausted(&p->tape))
+        return nm_fail(err, NM_MEMORY, "%d tokens at once do not fit into memory", batch.tokens);
+    size_t tags = (size_t)p->chain.tags;
+    double *scores = nm_allocate((size_t)batch.tokens * tags * sizeof *scores);
+    fetch(p->model->backend, emissions->data, (size_t)batch.tokens * tags, scores);
+    for (int32_t i = 0; i < p->n; i++) {
+        const nm_tag_piece *piece = &p->pieces[i];
+        nm_viterbi(&p->chain, scores + (size_t)batch.source.offsets[i] * tags, piece->n,
+                   p->tags + p->corpus->offsets[piece->sentence] + piece->first);
+    }
+    free(scores);
+    p->n = 0;
+    p->tokens = 0;
+    return NM_OK;
+}
+
+static nm_status predict_all(predictor *p, int64_t n_sentences, int64_t *n_cut, nm_error *err)
+{
+    int32_t longest = (int32_t)nm_tagger_config_of(p->model)->max_positions;
+    for (int64_t s = 0; s < n_sentences; s++) {
+        int32_t length = (int32_t)nm_corpus_length(&p->corpus->forms, s);
+        *n_cut += length > longest;
+        for (int32_t first = 0; first < length; first += longest) {
+            int32_t n = length - first < longest ? length - first : longest;
+            if (p->n == PIECES_AT_ONCE || p->tokens + n > TOKENS_AT_ONCE)
+                NM_TRY(run_pieces(p, err));
+            p->pieces[p->n++] = (nm_tag_piece){s, first, n};
+            p->tokens += n;
+        }
+    }
+    return run_pieces(p, err);
+}
+
+nm_status nm_tagging_predict(const nm_task *task, nm_model *model, const nm_tag_corpus *corpus,
+                             int64_t n_sentences, int32_t **tags, int64_t *n_cut, nm_error *err)
+{
+    predictor p = {.task = task, .model = model, .corpus = corpus};
+    int64_t cut = 0;
+    uint64_t tokens = n_sentences ? corpus->offsets[n_sentences] : 0;
+    *tags = p.tags = nm_allocate((size_t)tokens * sizeof *p.tags + 1);
+    nm_status status = nm_tape_init(&p.tape, model->backend, (size_t)1 << 36, err);
+    if (status == NM_OK)
+        status = nm_arena_init(&p.arena, (size_t)1 << 34, err);
+    if (status == NM_OK) {
+        open_chain(&p);
+        status = predict_all(&p, n_sentences, &cut, err);
+    }
+    if (n_cut)
+        *n_cut += cut;
+    if (p.tape.backend)
+        nm_tape_release(&p.tape);
+    nm_arena_release(&p.arena);
+    nm_chain_release(&p.chain);
+    if (status != NM_OK) {
+        free(*tags);
+        *tags = NULL;
+    }
+    return status;
+}
+
+/* ---- score ---- */
+
+static void write_spans(const nm_tagging_parts *parts, const nm_tag_corpus *corpus, int64_t s,
+                        const char *const *tags, FILE *out)
+{
+    int32_t n = (int32_t)nm_corpus_length(&corpus->forms, s);
+    nm_span *spans = nm_allocate(((size_t)n + 1) * sizeof *spans);
+    int32_t found = nm_tag_spans(tags, n, spans), next = 0;
+    for (int32_t i = 0; i < n; i++) {
+        bool first = next < found && spans[next].first == i;
+        fprintf(out, "%s%s%s", i ? " " : "", first ? "[" : "",
+                parts->forms.items[corpus->ids[corpus->offsets[s] + (uint64_t)i]].text);
+        if (next < found && spans[next].end == i + 1)
+            fprintf(out, "]%s", spans[next++].label);
+    }
+    fputc('\n', out);
+    free(spans);
+}
+
+static void name_tags(const nm_tagging_parts *parts, const nm_tag_corpus *corpus, int64_t s,
+                      const int32_t *numbers, const char **names)
+{
+    for (uint64_t at = corpus->offsets[s]; at < corpus->offsets[s + 1]; at++)
+        names[at - corpus->offsets[s]] = parts->gold_names.items[numbers[at]].text;
+}
+
+static void count_all(const nm_tagging_parts *parts, const nm_tag_corpus *corpus, int64_t n,
+                      const int32_t *tags, nm_task_score *score)
+{
+    nm_span_counts *each = nm_allocate(((size_t)n + 1) * sizeof *each), sum = {0};
+    const char **found = nm_allocate(2 * NM_SENTENCE_MAX * sizeof *found), **gold = found + NM_SENTENCE_MAX;
+    size_t bytes;
+    FILE *samples = open_memstream(&score->samples, &bytes);
+    NM_ASSERT(samples);
+    for (int64_t s = 0; s < n; s++) {
+        name_tags(parts, corpus, s, tags, found);
+        name_tags(parts, corpus, s, corpus->gold, gold);
+        each[s] = nm_span_count(found, gold, (int32_t)nm_corpus_length(&corpus->forms, s));
+        sum.correct += each[s].correct;
+        sum.predicted += each[s].predicted;
+        sum.gold += each[s].gold;
+        if (s >= SAMPLES)
+            continue;
+        fputs(s ? "\n  found:  " : "  found:  ", samples);
+        write_spans(parts, corpus, s, found, samples);
+        fputs("  wanted: ", samples);
+        write_spans(parts, corpus, s, gold, samples);
+    }
+    fclose(samples);
+    nm_span_score total = nm_span_compute(&sum);
+    score->name = "f1";
+    score->title = "F1";
+    score->value = 100 * total.f1;
+    score->counts = (nm_counts){(const int64_t *)each, (size_t)n, NM_SPAN_COUNTS};
+    score->of_counts = nm_span_f1_of_counts;
+    snprintf(score->signature, sizeof score->signature,
+             "f1|spans|scheme:%s|precision:%.2f|recall:%.2f|unknown tags:%lld",
+             nm_tag_scheme_name(parts->scheme), 100 * total.precision, 100 * total.recall,
+             (long long)corpus->unknown_tags);
+    free(found);
+}
+
+nm_status nm_tagging_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,
+                           nm_task_score *score, nm_error *err)
+{
+    const nm_tagging_parts *parts = task->parts;
+    const nm_tag_corpus *corpus = &parts->splits[split];
+    int64_t n = corpus->forms.n;
+    *score = (nm_task_score){0};
+    n = examples && examples < n ? examples : n;
+    int32_t *tags;
+    NM_TRY(nm_tagging_predict(task, model, corpus, n, &tags, NULL, err));
+    count_all(parts, corpus, n, tags, score);
+    free(tags);
+    return NM_OK;
+}

@@ -1,0 +1,507 @@
+/* Tagging's text: column files to sentences, vocabularies and tags; and back from the texts of a model file. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "task/tagging.h"
+#include "text/utf8.h"
+#include "text/words.h"
+
+static const char *const split_keys[] = {"data.train", "data.valid", "data.test"};
+
+/* ---- sentences ---- */
+
+void nm_tag_corpus_clear(nm_tag_corpus *corpus)
+{
+    corpus->forms = (nm_corpus){.ids = corpus->ids, .offsets = corpus->offsets};
+    corpus->unknown_tags = 0;
+}
+
+void nm_tag_corpus_release(nm_tag_corpus *corpus)
+{
+    free(corpus->ids);
+    free(corpus->gold);
+    free(corpus->offsets);
+    *corpus = (nm_tag_corpus){0};
+}
+
+static void add_gold(nm_tagging_parts *parts, nm_tag_corpus *corpus, uint64_t at, const char *const *gold,
+                     int32_t n)
+{
+    char **names = nm_allocate((size_t)n * sizeof *names);
+    nm_tags_convert(parts->scheme, gold, n, names);
+    for (int32_t i = 0; i < n; i++) {
+        corpus->gold[at + (uint64_t)i] =
+            (int32_t)nm_counter_add(&parts->gold_names, names[i], strlen(names[i]), 1);
+        free(names[i]);
+    }
+    free(names);
+}
+
+void nm_tagging_add(nm_tagging_parts *parts, nm_tag_corpus *corpus, const char *const *tokens,
+                    const char *const *gold, int32_t n)
+{
+    nm_corpus *c = &corpus->forms;
+    size_t s = (size_t)c->n;
+    uint64_t at = s ? corpus->offsets[s] : 0;
+    NM_GROW(corpus->offsets, s + 1, corpus->offsets_capacity);
+    corpus->offsets[s] = at;
+    corpus->offsets[s + 1] = at + (uint64_t)n;
+    for (int32_t i = 0; i < n; i++) {
+        size_t k = (size_t)at + (size_t)i;
+        NM_GROW(corpus->ids, k, corpus->ids_capacity);
+        NM_GROW(corpus->gold, k, corpus->gold_capacity);
+        corpus->ids[k] = (int32_t)nm_counter_add(&parts->forms, tokens[i], strlen(tokens[i]), 1);
+        corpus->gold[k] = -1;
+    }
+    if (gold)
+        add_gold(parts, corpus, at, gold, n);
+    c->ids = corpus->ids;
+    c->offsets = corpus->offsets;
+    c->n++;
+}
+
+/* ---- what a token is looked up as ---- */
+
+static void zero_digits(const char *text, nm_buffer *out)
+{
+    for (; *text; text++)
+        nm_buffer_append_byte(out, *text >= '0' && *text <= '9' ? '0' : *text);
+}
+
+/* The form with digits as zeros, for characters and bigrams; and also in lower case, for words. */
+static void spell(const nm_tagging_config *config, const char *form, bool word, nm_buffer *out)
+{
+    nm_buffer_clear(out);
+    if (config->zero_digits)
+        zero_digits(form, out);
+    else
+        nm_buffer_append(out, form, strlen(form));
+    if (!word || !config->lowercase)
+        return;
+    nm_buffer lower = {0};
+    nm_buffer_clear(&lower);
+    nm_utf8_lowercase(out->data, out->bytes, &lower);
+    nm_buffer_release(out);
+    *out = lower;
+}
+
+void nm_tagging_bigram(const nm_tagging_parts *parts, const nm_tagging_config *config,
+                       const nm_tag_corpus *corpus, int64_t s, int64_t i, nm_buffer *out)
+{
+    uint64_t at = corpus->offsets[s] + (uint64_t)i;
+    bool last = at + 1 == corpus->offsets[s + 1];
+    const char *right = last ? "<eos>" : parts->forms.items[corpus->ids[at + 1]].text;
+    spell(config, parts->forms.items[corpus->ids[at]].text, false, out);
+    if (config->zero_digits)
+        zero_digits(right, out);
+    else
+        nm_buffer_append(out, right, strlen(right));
+}
+
+static int32_t number_of(const nm_counter *vocabulary, const char *text, size_t bytes, int32_t first,
+                         int32_t unknown)
+{
+    size_t item = nm_counter_find(vocabulary, text, bytes);
+    return item == SIZE_MAX ? unknown : first + (int32_t)item;
+}
+
+static void look_up_chars(nm_tagging_parts *parts, const nm_tagging_config *config, const nm_buffer *text)
+{
+    size_t at = 0;
+    for (int64_t n = 0; at < text->bytes && n < config->max_chars; n++) {
+        size_t bytes = nm_utf8_length(text->data[at]);
+        NM_GROW(parts->form_chars, parts->n_chars, parts->chars_capacity);
+        parts->form_chars[parts->n_chars++] =
+            number_of(&parts->chars, text->data + at, bytes, NM_CHAR_FIRST, NM_CHAR_UNKNOWN);
+        at += bytes;
+    }
+}
+
+void nm_tagging_look_up(nm_tagging_parts *parts, const nm_tagging_config *config)
+{
+    nm_buffer text = {0};
+    for (; parts->n_forms < parts->forms.n; parts->n_forms++) {
+        size_t f = parts->n_forms;
+        const char *form = parts->forms.items[f].text;
+        NM_GROW(parts->form_words, f, parts->forms_capacity);
+        NM_GROW(parts->char_starts, f + 1, parts->starts_capacity);
+        parts->char_starts[f] = parts->n_chars;
+        spell(config, form, false, &text);
+        look_up_chars(parts, config, &text);
+        parts->char_starts[f + 1] = parts->n_chars;
+        spell(config, form, true, &text);
+        parts->form_words[f] = number_of(&parts->words, text.data, text.bytes, 1, NM_WORD_UNKNOWN);
+    }
+    nm_buffer_release(&text);
+}
+
+void nm_tagging_forget_forms(nm_tagging_parts *parts)
+{
+    nm_counter_release(&parts->forms);
+    parts->n_forms = parts->n_chars = 0;
+}
+
+/* ---- reading column files ---- */
+
+typedef struct reader {
+    nm_tagging_parts *parts;
+    const nm_tagging_config *config;
+    nm_tag_scheme scheme; /* of the file */
+    const char **tokens, **tags;
+    size_t tokens_capacity, tags_capacity;
+} reader;
+
+static nm_status want_column(const nm_columns *c, const char *option, int64_t column, nm_error *err)
+{
+    if (column <= c->n_columns)
+        return NM_OK;
+    return nm_fail(err, NM_FORMAT, "%s:%lld: %d columns, but %s is %lld", c->lines.path, (long long)c->line,
+                   c->n_columns, option, (long long)column);
+}
+
+/* Tokens and tags of the sentence; every tag is of the form O or MARK-LABEL. */
+static nm_status take_fields(reader *r, const nm_columns *c, nm_error *err)
+{
+    NM_TRY(want_column(c, "data.token_column", r->config->token_column, err));
+    NM_TRY(want_column(c, "data.tag_column", r->config->tag_column, err));
+    for (int32_t i = 0; i < c->n; i++) {
+        NM_GROW(r->tokens, (size_t)i, r->tokens_capacity);
+        NM_GROW(r->tags, (size_t)i, r->tags_capacity);
+        r->tokens[i] = nm_columns_field(c, i, (int32_t)r->config->token_column - 1);
+        r->tags[i] = nm_columns_field(c, i, (int32_t)r->config->tag_column - 1);
+        if (!nm_tag_valid(r->tags[i]))
+            return nm_fail(err, NM_FORMAT,
+                           "%s:%lld: '%.60s' is no tag (there are O, and one of B, I, M, E, S "
+                           "with a hyphen and a label)",
+                           c->lines.path, (long long)c->line + i, r->tags[i]);
+    }
+    return NM_OK;
+}
+
+static nm_status check_legal(const reader *r, const nm_columns *c, nm_error *err)
+{
+    int32_t bad = r->config->repair ? c->n : nm_tags_check(r->scheme, r->tags, c->n);
+    if (bad == c->n)
+        return NM_OK;
+    bool follows = nm_tag_allowed(r->scheme, bad ? r->tags[bad - 1] : NULL, r->tags[bad]);
+    return nm_fail(err, NM_FORMAT,
+                   "%s:%lld: tag %.60s is illegal in scheme %s %s%.60s; data.file_scheme names another one, "
+                   "data.repair = true reads it as conlleval does",
+                   c->lines.path, (long long)c->line + bad, r->tags[bad], nm_tag_scheme_name(r->scheme),
+                   follows ? "at the end of a sentence"
+                   : bad   ? "behind "
+                           : "at the begin of a sentence",
+                   follows || !bad ? "" : r->tags[bad - 1]);
+}
+
+/* One pass over a file: to guess its scheme (corpus NULL), or to take its sentences. */
+static nm_status pass(reader *r, const char *path, nm_tag_guess *guess, nm_tag_corpus *corpus, nm_error *err)
+{
+    FILE *stream;
+    NM_TRY(nm_file_open(&stream, path, "rb", err));
+    nm_columns columns;
+    nm_columns_init(&columns, stream, path);
+    nm_status status = NM_OK;
+    for (bool more = true; status == NM_OK;) {
+        status = nm_columns_next(&columns, &more, err);
+        if (status != NM_OK || !more)
+            break;
+        if (nm_columns_document(&columns))
+            continue;
+        status = take_fields(r, &columns, err);
+        if (status == NM_OK && guess)
+            nm_tag_guess_add(guess, r->tags, columns.n);
+        if (status == NM_OK && corpus)
+            status = check_legal(r, &columns, err);
+        if (status == NM_OK && corpus)
+            nm_tagging_add(r->parts, corpus, r->tokens, r->tags, columns.n);
+    }
+    nm_columns_release(&columns);
+    fclose(stream);
+    return status;
+}
+
+static nm_status read_file(nm_tagging_parts *parts, const nm_tagging_config *config, const char *path,
+                           nm_tag_corpus *corpus, nm_error *err)
+{
+    reader r = {.parts = parts, .config = config};
+    nm_tag_guess guess = {0};
+    nm_status status = NM_OK;
+    if (!strcmp(path, "-"))
+        return nm_fail(err, NM_USAGE, "training data comes from files, not from standard input");
+    if (strcmp(config->file_scheme, "auto")) {
+        r.scheme = nm_tag_scheme_find(config->file_scheme);
+    } else {
+        status = pass(&r, path, &guess, NULL, err);
+        r.scheme = nm_tag_guess_scheme(&guess);
+    }
+    if (status == NM_OK)
+        status = pass(&r, path, NULL, corpus, err);
+    if (status == NM_OK && !corpus->forms.n)
+        status = nm_fail(err, NM_FORMAT, "%s: holds no sentence", path);
+    free(r.tokens);
+    free(r.tags);
+    return status;
+}
+
+/* ---- vocabularies ---- */
+
+/* Items counted at least so often, the most frequent first. */
+static void keep_frequent(const nm_counter *counted, int64_t least, nm_counter *kept)
+{
+    uint32_t *order = nm_counter_sort(counted, NM_COUNT_THEN_BYTES);
+    for (size_t i = 0; i < counted->n; i++) {
+        const nm_count *item = &counted->items[order[i]];
+        if (item->count >= least)
+            nm_counter_add(kept, item->text, item->bytes, item->count);
+    }
+    free(order);
+}
+
+/* Counts words of a split, its characters unless chars is NULL, its bigrams unless bigrams is NULL. */
+static void count_split(const nm_tagging_parts *parts, const nm_tagging_config *config, int split,
+                        nm_counter *words, nm_counter *chars, nm_counter *bigrams)
+{
+    const nm_tag_corpus *corpus = &parts->splits[split];
+    nm_buffer text = {0};
+    for (int64_t s = 0; s < corpus->forms.n; s++)
+        for (uint64_t at = corpus->offsets[s]; at < corpus->offsets[s + 1]; at++) {
+            const char *form = parts->forms.items[corpus->ids[at]].text;
+            spell(config, form, true, &text);
+            nm_counter_add(words, text.data, text.bytes, 1);
+            spell(config, form, false, &text);
+            for (size_t i = 0; chars && i < text.bytes; i += nm_utf8_length(text.data[i]))
+                nm_counter_add(chars, text.data + i, nm_utf8_length(text.data[i]), 1);
+            if (!bigrams)
+                continue;
+            nm_tagging_bigram(parts, config, corpus, s, (int64_t)(at - corpus->offsets[s]), &text);
+            nm_counter_add(bigrams, text.data, text.bytes, 1);
+        }
+    nm_buffer_release(&text);
+}
+
+/* Words of the other splits that have a vector join the vocabulary: they cost nothing and are known. */
+static void add_with_vectors(const nm_counter *seen, const nm_word_vectors *vectors, nm_counter *kept)
+{
+    for (size_t i = 0; i < seen->n; i++)
+        if (nm_word_vectors_find(vectors, seen->items[i].text) &&
+            nm_counter_find(kept, seen->items[i].text, seen->items[i].bytes) == SIZE_MAX)
+            nm_counter_add(kept, seen->items[i].text, seen->items[i].bytes, 0);
+}
+
+static nm_status make_vocabularies(nm_task *task, nm_error *err)
+{
+    nm_tagging_parts *parts = task->parts;
+    const nm_tagging_config *config = task->config;
+    const nm_tagger_config *model = nm_options_find(task->options, "model");
+    nm_counter words = {0}, chars = {0}, bigrams = {0};
+    nm_counter *with_bigrams = model->bigram_dim ? &bigrams : NULL;
+    count_split(parts, config, NM_SPLIT_TRAIN, &words, model->char_dim ? &chars : NULL, with_bigrams);
+    keep_frequent(&words, config->min_count, &parts->words);
+    keep_frequent(&chars, config->min_char_count, &parts->chars);
+    keep_frequent(&bigrams, config->min_count, &parts->bigrams);
+    for (int split = NM_SPLIT_VALID; split < NM_TAGGING_SPLITS; split++)
+        count_split(parts, config, split, &words, NULL, with_bigrams);
+    nm_status status = NM_OK;
+    if (*config->vectors)
+        status = nm_word_vectors_read(&parts->vectors, config->vectors, &words, err);
+    if (status == NM_OK && *config->bigram_vectors)
+        status = nm_word_vectors_read(&parts->bigram_vectors, config->bigram_vectors, &bigrams, err);
+    if (status == NM_OK) {
+        add_with_vectors(&words, &parts->vectors, &parts->words);
+        add_with_vectors(&bigrams, &parts->bigram_vectors, &parts->bigrams);
+    }
+    nm_counter_release(&words);
+    nm_counter_release(&chars);
+    nm_counter_release(&bigrams);
+    return status;
+}
+
+static void add_tag(nm_tagging_parts *parts, const char *tag)
+{
+    parts->tags = nm_reallocate(parts->tags, ((size_t)parts->n_tags + 1) * sizeof *parts->tags);
+    parts->tags[parts->n_tags++] = nm_duplicate(tag);
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* O, then every label of the training text, in the order of bytes, with every mark of the scheme. */
+static void make_tags(nm_tagging_parts *parts, const nm_counter *names)
+{
+    const char **labels = nm_allocate((names->n + 1) * sizeof *labels);
+    size_t n = 0;
+    for (size_t i = 0; i < names->n; i++)
+        if (!nm_tag_outside(names->items[i].text))
+            labels[n++] = nm_tag_label(names->items[i].text);
+    qsort(labels, n, sizeof *labels, compare_texts);
+    add_tag(parts, "O");
+    for (size_t i = 0; i < n; i++)
+        for (const char *mark = nm_tag_marks(parts->scheme);
+             *mark && (!i || strcmp(labels[i - 1], labels[i])); mark++) {
+            char *tag = nm_format("%c-%s", *mark, labels[i]);
+            add_tag(parts, tag);
+            free(tag);
+        }
+    free(labels);
+}
+
+/* Tags of the model come first among all that the files have. */
+static void name_gold(nm_tagging_parts *parts)
+{
+    for (int32_t t = 0; t < parts->n_tags; t++)
+        NM_ASSERT(nm_counter_add(&parts->gold_names, parts->tags[t], strlen(parts->tags[t]), 0) == (size_t)t);
+}
+
+static void set_sizes(nm_tagging_parts *parts)
+{
+    parts->sizes = (nm_tagger_sizes){(int32_t)parts->chars.n + NM_CHAR_FIRST, (int32_t)parts->bigrams.n + 1};
+}
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
+    return hash ^ hash >> 29;
+}
+
+static uint64_t fingerprint(const nm_tagging_parts *parts)
+{
+    const nm_tag_corpus *corpus = &parts->splits[NM_SPLIT_TRAIN];
+    uint64_t hash = (uint64_t)corpus->forms.n;
+    for (int64_t s = 0; s < corpus->forms.n; s++)
+        for (uint64_t at = corpus->offsets[s]; at < corpus->offsets[s + 1]; at++) {
+            hash = mix(hash, parts->forms.items[corpus->ids[at]].hash);
+            hash = mix(hash, (uint64_t)corpus->gold[at] << 32 | (uint64_t)(at == corpus->offsets[s]));
+        }
+    return hash;
+}
+
+/* Tags of validation and test that the training text lacks. */
+static void count_unknown_tags(nm_tagging_parts *parts)
+{
+    for (int split = 0; split < NM_TAGGING_SPLITS; split++) {
+        nm_tag_corpus *corpus = &parts->splits[split];
+        for (uint64_t at = 0; corpus->forms.n && at < corpus->offsets[corpus->forms.n]; at++)
+            corpus->unknown_tags += corpus->gold[at] >= parts->n_tags;
+    }
+}
+
+/* The tags are known once the training text has been read, and only then can gold tags be numbered after them; so it is
+ * read twice: for its labels, and in earnest. */
+static nm_status read_train(nm_task *task, nm_error *err)
+{
+    nm_tagging_parts *parts = task->parts;
+    const nm_tagging_config *config = task->config;
+    nm_tag_corpus *train = &parts->splits[NM_SPLIT_TRAIN];
+    NM_TRY(read_file(parts, config, config->train, train, err));
+    nm_counter names = parts->gold_names;
+    parts->gold_names = (nm_counter){0};
+    make_tags(parts, &names);
+    name_gold(parts);
+    for (uint64_t at = 0; at < train->offsets[train->forms.n]; at++) {
+        const nm_count *name = &names.items[train->gold[at]];
+        train->gold[at] = (int32_t)nm_counter_add(&parts->gold_names, name->text, name->bytes, 1);
+    }
+    nm_counter_release(&names);
+    return NM_OK;
+}
+
+nm_status nm_tagging_read(nm_task *task, nm_error *err)
+{
+    nm_tagging_parts *parts = task->parts;
+    const nm_tagging_config *config = task->config;
+    const char *const paths[] = {config->train, config->valid, config->test};
+    parts->scheme = nm_tag_scheme_find(config->scheme);
+    if (!*config->train)
+        return nm_fail(err, NM_USAGE, "%s is not set: give a file of columns", split_keys[0]);
+    NM_TRY(read_train(task, err));
+    for (int split = NM_SPLIT_VALID; split < NM_TAGGING_SPLITS; split++)
+        if (*paths[split])
+            NM_TRY(read_file(parts, config, paths[split], &parts->splits[split], err));
+    NM_TRY(make_vocabularies(task, err));
+    nm_tagging_look_up(parts, config);
+    set_sizes(parts);
+    count_unknown_tags(parts);
+    task->fingerprint = fingerprint(parts);
+    return NM_OK;
+}
+
+/* ---- the texts of a model ---- */
+
+static const char *const text_names[] = {"words.txt", "chars.txt", "bigrams.txt", "tags.txt"};
+
+static void save_counter(const nm_counter *counter, const char *name, nm_safetensors_writer *writer)
+{
+    nm_buffer text = {0};
+    nm_buffer_clear(&text);
+    for (size_t i = 0; i < counter->n; i++) {
+        nm_buffer_append(&text, counter->items[i].text, counter->items[i].bytes);
+        nm_buffer_append_byte(&text, '\n');
+    }
+    nm_safetensors_add_metadata(writer, name, text.data);
+    nm_buffer_release(&text);
+}
+
+void nm_tagging_save(const nm_task *task, nm_safetensors_writer *writer)
+{
+    const nm_tagging_parts *parts = task->parts;
+    const nm_counter *const counters[] = {&parts->words, &parts->chars, &parts->bigrams};
+    for (int i = 0; i < 3; i++)
+        save_counter(counters[i], text_names[i], writer);
+    nm_buffer text = {0};
+    nm_buffer_clear(&text);
+    for (int32_t t = 0; t < parts->n_tags; t++) {
+        nm_buffer_append(&text, parts->tags[t], strlen(parts->tags[t]));
+        nm_buffer_append_byte(&text, '\n');
+    }
+    nm_safetensors_add_metadata(writer, text_names[3], text.data);
+    nm_buffer_release(&text);
+}
+
+static nm_status parse_lines(const nm_safetensors *file, const char *name, nm_counter *counter, nm_error *err)
+{
+    const char *path = nm_safetensors_path(file), *text = nm_safetensors_metadata(file, name);
+    if (!text)
+        return nm_fail(err, NM_FORMAT, "%s: has no %s", path, name);
+    for (int64_t line = 1; *text; line++) {
+        size_t bytes = strcspn(text, "\n");
+        if (bytes > NM_TEXT_MAX_LINE || !bytes || nm_counter_find(counter, text, bytes) != SIZE_MAX)
+            return nm_fail(err, NM_FORMAT, "%s: %s:%lld: an empty line or one that stands there before", path,
+                           name, (long long)line);
+        nm_counter_add(counter, text, bytes, 1);
+        text += bytes + (text[bytes] == '\n');
+    }
+    return NM_OK;
+}
+
+static nm_status parse_tags(nm_tagging_parts *parts, const nm_safetensors *file, nm_error *err)
+{
+    nm_counter *names = &parts->gold_names;
+    NM_TRY(parse_lines(file, text_names[3], names, err));
+    for (size_t i = 0; i < names->n; i++) {
+        const char *tag = names->items[i].text;
+        if (!nm_tag_valid(tag) || (*tag != 'O' && !strchr(nm_tag_marks(parts->scheme), *tag)))
+            return nm_fail(err, NM_FORMAT, "%s: %s:%zu: '%.60s' is no tag of scheme %s",
+                           nm_safetensors_path(file), text_names[3], i + 1, tag,
+                           nm_tag_scheme_name(parts->scheme));
+        add_tag(parts, tag);
+    }
+    return parts->n_tags
+               ? NM_OK
+               : nm_fail(err, NM_FORMAT, "%s: %s is empty", nm_safetensors_path(file), text_names[3]);
+}
+
+nm_status nm_tagging_parse(nm_task *task, const nm_safetensors *file, nm_error *err)
+{
+    nm_tagging_parts *parts = task->parts;
+    const nm_tagging_config *config = task->config;
+    nm_counter *const counters[] = {&parts->words, &parts->chars, &parts->bigrams};
+    parts->scheme = nm_tag_scheme_find(config->scheme);
+    for (int i = 0; i < 3; i++)
+        NM_TRY(parse_lines(file, text_names[i], counters[i], err));
+    NM_TRY(parse_tags(parts, file, err));
+    set_sizes(parts);
+    return NM_OK;
+}

@@ -1,0 +1,147 @@
+#include "text/columns.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/words.h"
+
+void nm_columns_init(nm_columns *columns, FILE *stream, const char *path)
+{
+    *columns = (nm_columns){0};
+    nm_lines_init(&columns->lines, stream, path);
+}
+
+void nm_columns_release(nm_columns *columns)
+{
+    nm_lines_release(&columns->lines);
+    nm_buffer_release(&columns->text);
+    free(columns->starts);
+    free(columns->fields);
+    *columns = (nm_columns){0};
+}
+
+static nm_status fail_here(const nm_columns *columns, nm_error *err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static nm_status fail_here(const nm_columns *columns, nm_error *err, const char *format, ...)
+{
+    char what[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return nm_fail(err, NM_FORMAT, "%s:%lld: %s", columns->lines.path, (long long)columns->lines.number,
+                   what);
+}
+
+/* Cuts the line into fields at tabs, or at runs of blanks; returns how many, at most NM_COLUMNS_MAX + 1. */
+static int32_t cut(char *line, size_t at, size_t *fields)
+{
+    bool tabs = strchr(line, '\t') != NULL;
+    int32_t n = 0;
+    for (char *from = line; n <= NM_COLUMNS_MAX;) {
+        from += tabs ? 0 : strspn(from, " ");
+        if (!tabs && !*from)
+            break;
+        size_t length = strcspn(from, tabs ? "\t" : " ");
+        bool last = !from[length];
+        fields[n++] = at + (size_t)(from - line);
+        from[length] = 0;
+        if (last)
+            break;
+        from += length + 1;
+    }
+    return n;
+}
+
+static nm_status add_line(nm_columns *c, nm_error *err)
+{
+    size_t found[NM_COLUMNS_MAX + 1];
+    size_t at = c->text.bytes, bytes = c->lines.bytes;
+    nm_buffer_append(&c->text, c->lines.text, bytes + 1);
+    nm_buffer_append(&c->text, c->lines.text, bytes + 1); /* this copy is cut */
+    int32_t n = cut(c->text.data + at + bytes + 1, at + bytes + 1, found);
+    if (n > NM_COLUMNS_MAX)
+        return fail_here(c, err, "more than %d columns", NM_COLUMNS_MAX);
+    if (!c->n_columns)
+        c->n_columns = n;
+    if (n != c->n_columns)
+        return fail_here(c, err, "%d columns, the lines before have %d", n, c->n_columns);
+    if (c->n >= NM_SENTENCE_MAX)
+        return fail_here(c, err, "a sentence of more than %d tokens: blank lines part sentences",
+                         NM_SENTENCE_MAX);
+    NM_GROW(c->starts, (size_t)c->n, c->starts_capacity);
+    c->starts[c->n] = at;
+    for (int32_t i = 0; i < n; i++) {
+        size_t k = (size_t)c->n * (size_t)c->n_columns + (size_t)i;
+        NM_GROW(c->fields, k, c->fields_capacity);
+        c->fields[k] = found[i];
+        if (!c->text.data[found[i]])
+            return fail_here(c, err, "column %d is empty", i + 1);
+    }
+    c->n++;
+    return NM_OK;
+}
+
+static bool blank(const nm_lines *lines)
+{
+    return strspn(lines->text, " \t") == lines->bytes;
+}
+
+static nm_status next_line(nm_columns *c, bool *more, nm_error *err)
+{
+    if (c->peeked) {
+        c->peeked = false;
+        *more = true;
+        return NM_OK;
+    }
+    NM_TRY(nm_lines_next(&c->lines, more, err));
+    if (!*more)
+        return NM_OK;
+    NM_TRY(nm_line_check(&c->lines, err));
+    return memchr(c->lines.text, 0, c->lines.bytes) ? fail_here(c, err, "not text: holds a zero byte")
+                                                    : NM_OK;
+}
+
+nm_status nm_columns_peek(nm_columns *c, bool *more, nm_error *err)
+{
+    do
+        NM_TRY(next_line(c, more, err));
+    while (*more && blank(&c->lines));
+    c->peeked = *more;
+    return NM_OK;
+}
+
+nm_status nm_columns_next(nm_columns *c, bool *more, nm_error *err)
+{
+    nm_buffer_clear(&c->text);
+    c->n = 0;
+    for (;;) {
+        NM_TRY(next_line(c, more, err));
+        if (!*more)
+            break;
+        if (blank(&c->lines)) {
+            if (c->n)
+                break;
+            continue;
+        }
+        if (!c->n)
+            c->line = c->lines.number;
+        NM_TRY(add_line(c, err));
+    }
+    *more = c->n > 0;
+    return NM_OK;
+}
+
+const char *nm_columns_field(const nm_columns *c, int32_t i, int32_t column)
+{
+    int32_t at = column < 0 ? c->n_columns + column : column;
+    NM_ASSERT(i >= 0 && i < c->n && at >= 0 && at < c->n_columns);
+    return c->text.data + c->fields[(size_t)i * (size_t)c->n_columns + (size_t)at];
+}
+
+bool nm_columns_document(const nm_columns *c)
+{
+    return c->n > 0 && !strcmp(nm_columns_field(c, 0, 0), "-DOCSTART-");
+}

@@ -1,0 +1,140 @@
+#include "text/tags.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+static const char *const scheme_names[] = {"iob1", "bio", "bioes", "bmeso"};
+static const char *const scheme_marks[] = {"BI", "BI", "BIES", "BMES"};
+
+const char *nm_tag_scheme_name(nm_tag_scheme scheme)
+{
+    return scheme_names[scheme];
+}
+
+nm_tag_scheme nm_tag_scheme_find(const char *name)
+{
+    int i = 0;
+    while (strcmp(scheme_names[i], name))
+        NM_ASSERT(++i < NM_TAGS_N_SCHEMES);
+    return (nm_tag_scheme)i;
+}
+
+const char *nm_tag_marks(nm_tag_scheme scheme)
+{
+    return scheme_marks[scheme];
+}
+
+bool nm_tag_valid(const char *tag)
+{
+    return nm_tag_outside(tag) || (*tag && strchr("BIMES", *tag) && tag[1] == '-' && tag[2]);
+}
+
+static bool has_mark(const char *tag, const char *marks)
+{
+    return strchr(marks, *tag) != NULL;
+}
+
+static bool same_label(const char *a, const char *b)
+{
+    return !strcmp(nm_tag_label(a), nm_tag_label(b));
+}
+
+/* Whether `tag` goes on with the span that `before` is in. */
+static bool continues(const char *before, const char *tag)
+{
+    return before && has_mark(before, "BIM") && has_mark(tag, "IME") && same_label(before, tag);
+}
+
+int32_t nm_tag_spans(const char *const *tags, int32_t n, nm_span *spans)
+{
+    int32_t found = 0;
+    for (int32_t i = 0; i < n; i++) {
+        if (nm_tag_outside(tags[i]))
+            continue;
+        if (continues(i ? tags[i - 1] : NULL, tags[i]))
+            spans[found - 1].end = i + 1;
+        else
+            spans[found++] = (nm_span){i, i + 1, nm_tag_label(tags[i])};
+    }
+    return found;
+}
+
+static bool closed(const char *tag)
+{
+    return !tag || nm_tag_outside(tag) || has_mark(tag, "ES");
+}
+
+bool nm_tag_allowed(nm_tag_scheme scheme, const char *from, const char *to)
+{
+    const char *marks = nm_tag_marks(scheme);
+    if ((from && !nm_tag_outside(from) && !has_mark(from, marks)) ||
+        (to && !nm_tag_outside(to) && !has_mark(to, marks)))
+        return false;
+    bool outside = !to || nm_tag_outside(to);
+    switch (scheme) {
+    case NM_TAGS_IOB1: /* B needs a span of its label before it */
+        return outside || *to == 'I' || (from && !nm_tag_outside(from) && same_label(from, to));
+    case NM_TAGS_BIO:
+        return outside || *to == 'B' || continues(from, to);
+    default:
+        return outside || has_mark(to, "BS") ? closed(from) : continues(from, to);
+    }
+}
+
+int32_t nm_tags_check(nm_tag_scheme scheme, const char *const *tags, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (!nm_tag_allowed(scheme, i ? tags[i - 1] : NULL, tags[i]))
+            return i;
+    return n && !nm_tag_allowed(scheme, tags[n - 1], NULL) ? n - 1 : n;
+}
+
+char nm_tag_mark(nm_tag_scheme scheme, const nm_span *span, int32_t i, bool joins)
+{
+    bool first = i == span->first, last = i == span->end - 1;
+    switch (scheme) {
+    case NM_TAGS_IOB1:
+        return first && joins ? 'B' : 'I';
+    case NM_TAGS_BIO:
+        return first ? 'B' : 'I';
+    default:
+        return first && last ? 'S' : first ? 'B' : last ? 'E' : scheme == NM_TAGS_BIOES ? 'I' : 'M';
+    }
+}
+
+void nm_tags_convert(nm_tag_scheme scheme, const char *const *from, int32_t n, char **tags)
+{
+    nm_span *spans = nm_allocate(((size_t)n + 1) * sizeof *spans);
+    int32_t found = nm_tag_spans(from, n, spans), done = 0;
+    for (int32_t s = 0; s < found; s++) {
+        bool joins = s && spans[s - 1].end == spans[s].first && !strcmp(spans[s - 1].label, spans[s].label);
+        for (; done < spans[s].first; done++)
+            tags[done] = nm_duplicate("O");
+        for (; done < spans[s].end; done++)
+            tags[done] = nm_format("%c-%s", nm_tag_mark(scheme, &spans[s], done, joins), spans[s].label);
+    }
+    for (; done < n; done++)
+        tags[done] = nm_duplicate("O");
+    free(spans);
+}
+
+void nm_tag_guess_add(nm_tag_guess *guess, const char *const *tags, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) {
+        guess->middle |= *tags[i] == 'M';
+        guess->last |= *tags[i] == 'E';
+        guess->single |= *tags[i] == 'S';
+        guess->loose |= *tags[i] == 'I' && !continues(i ? tags[i - 1] : NULL, tags[i]);
+    }
+}
+
+nm_tag_scheme nm_tag_guess_scheme(const nm_tag_guess *guess)
+{
+    if (guess->middle)
+        return NM_TAGS_BMESO;
+    if (guess->last || guess->single)
+        return NM_TAGS_BIOES;
+    return guess->loose ? NM_TAGS_IOB1 : NM_TAGS_BIO;
+}

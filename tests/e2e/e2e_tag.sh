@@ -1,0 +1,186 @@
+#!/usr/bin/env bash
+# Tagging as a user does it: train on column files made here, the same run resumed, norma tag on columns and on text, its
+# score, schemes, word vectors, norma compare; and hostile inputs, each refused with one line.
+set -uo pipefail
+# shellcheck source=tests/e2e/hostile_helper.sh
+. "$(dirname "$0")/hostile_helper.sh"
+work=$(hostile_folder) && cd "$work" || exit 1
+trap 'rm -rf "$work"' EXIT
+export OMP_NUM_THREADS=1
+has() { # FILE TEXT
+    cases=$((cases + 1))
+    grep -qF -- "$2" "$1" || complain "'$2' is not in $1: $(head -c 600 "$1")"
+}
+same() { # FILE FILE
+    cases=$((cases + 1))
+    cmp -s "$1" "$2" || complain "$1 and $2 differ: $(diff "$1" "$2" | head -5)"
+}
+
+# Names are told from their context and from each other: "Anna Ek lives in Rom .", tags in the scheme asked for.
+sentences() { # COUNT SEED iob1|bio
+    awk -v n="$1" -v seed="$2" -v scheme="$3" 'BEGIN {
+        srand(seed); p = split("Anna Bernd Clara David Emil", name); l = split("Rom Bonn Wien Oslo", place)
+        first = scheme == "bio" ? "B" : "I"
+        for (i = 0; i < n; i++) {
+            print name[1 + int(rand() * p)] " X " first "-PER"
+            if (rand() < 0.5) print name[1 + int(rand() * p)] "son X I-PER"
+            print "lives X O\nin X O"
+            print place[1 + int(rand() * l)] " X " first "-LOC"
+            if (rand() < 0.3) print "and X O\n1" i " X O"
+            print ". X O\n"
+        }
+    }'
+}
+sentences 200 1 iob1 >train.txt
+sentences 30 2 bio >valid.txt
+{ printf -- '-DOCSTART- X O\n\n'; sentences 30 3 bio; } >test.txt
+
+cat >tiny.ini <<'X'
+[run]
+task = tagging
+[data]
+train = train.txt
+valid = valid.txt
+test = test.txt
+[model]
+preset = tiny
+[train]
+epochs = 6
+clip_value = 5
+best_by = score
+log_every = 10
+[optim]
+name = sgd
+[schedule]
+name = linear
+lr = 0.02
+[device]
+threads = 1
+X
+
+# ---- training ----
+
+accepts 'F1 100.00' train tiny.ini --run.folder run
+grep -q '"f1":' run/log.jsonl || complain "no f1 in the log: $(tail -n 1 run/log.jsonl)"
+accepts 'done: 20 updates' train tiny.ini --run.folder half --train.updates 20 --schedule.updates 78
+accepts 'done: 78 updates' train tiny.ini --run.folder half --resume
+same run/last.safetensors half/last.safetensors
+
+# ---- use ----
+
+accepts 'precision 100.00  recall 100.00  F1 100.00' tag run test.txt --score
+cut -d ' ' -f 1-3 <out >kept
+same kept test.txt
+has out '-DOCSTART- X O O'
+awk 'NF && $3 != $4 { bad = 1 } END { exit bad }' out || complain "tags differ from the right ones"
+printf 'Anna Davidson lives in Wien .\n\nEmil lives in Rom\n' >text
+input=text try tag run --scheme bioes
+printf '%s\n' $'Anna\tB-PER' $'Davidson\tE-PER' $'lives\tO' $'in\tO' $'Wien\tS-LOC' $'.\tO' '' \
+    $'Emil\tS-PER' $'lives\tO' $'in\tO' $'Rom\tS-LOC' '' >wanted
+same out wanted
+input=text try tag run --scheme iob1 --output file
+has file $'Davidson\tI-PER'
+printf 'Anna\nlives\n' >words
+input=words try tag run
+has out $'Anna\tB-PER'
+input=words accepts $'Anna\tB-PER' tag run -
+printf 'Anna Emilson\tX\nlives\tX\n' >tabs
+accepts $'Anna Emilson\tX\t' tag run tabs
+: >empty
+try tag run empty
+[ "$got" = 0 ] && [ ! -s out ] || complain "an empty file: exit code $got"
+# Each sentence alone gives what all of them give.
+awk 'BEGIN { RS = ""; ORS = "\n\n" } { print > ("one." NR) }' valid.txt
+for file in one.{1,2,3}; do "$NORMA" tag run "$file"; done >alone 2>err
+cat one.{1,2,3} >three
+try tag run three
+same out alone
+# A long sentence is cut, and nothing of it is lost.
+for i in $(seq 600); do echo "w$i"; done >long
+input=long accepts 'were tagged in pieces' tag run
+[ "$(wc -l <out)" = 601 ] || complain "a long sentence lost lines: $(wc -l <out)"
+printf 'Anna X B-PER\nsees X O\nNile X B-RIVER\n' >unknown
+accepts 'does not know' tag run unknown --score
+has err '(2 spans,'
+
+# ---- other forms of data and model ----
+
+accepts 'done: 2 updates' train tiny.ini --run.folder bm --train.updates 2 --data.scheme bmeso --model.placement pre \
+    --model.norm power --model.bigram-dim 4 --model.char-dim 0 --data.order random
+try tag bm valid.txt --scheme bmeso
+printf '3 24\n' >vec
+for word in anna rom quokka; do printf '%s%s\n' "$word" "$(printf ' 0.5%.0s' $(seq 24))" >>vec; done
+accepts 'done: 1 updates' train tiny.ini --run.folder vectors --train.updates 1 --data.vectors vec
+"$NORMA" compare tiny.ini --compare.folder cmp --norms layer,batch --train.updates 4 >table 2>err || complain "compare: $(cat err)"
+has table F1
+
+# ---- hostile column files ----
+
+chatty=yes
+bad() { # CODE TEXT CONTENTS [OPTIONS...]
+    local code=$1 text=$2 contents=$3
+    shift 3
+    # shellcheck disable=SC2059
+    printf "$contents" >bad.txt
+    refuses "$code" "$text" train tiny.ini --run.folder no --data.train bad.txt "$@"
+}
+bad 4 'bad.txt:2: 2 columns, the lines before have 3' 'a X O\nb X\n'
+bad 4 'bad.txt:4: 4 columns, the lines before have 3' 'a X O\n\na X O\nb X O O\n'
+bad 4 "bad.txt:2: 'Q-PER' is no tag" 'a O\nb Q-PER\n'
+bad 4 "bad.txt:1: 'NNP' is no tag" 'a NNP\n'
+bad 4 'bad.txt:2: tag I-PER is illegal in scheme bio behind O' 'a O\nb I-PER\n' --data.file-scheme bio
+bad 4 'bad.txt:1: tag I-PER is illegal in scheme bio at the begin of a sentence' 'b I-PER\n' --data.file-scheme bio
+bad 4 'bad.txt:1: tag B-PER is illegal in scheme bioes at the end of a sentence' 'b B-PER\n\na S-PER\n'
+bad 4 'bad.txt:2: tag E-LOC is illegal in scheme bioes behind B-PER' 'a B-PER\nb E-LOC\n'
+bad 4 'bad.txt:2: not UTF-8: byte 0xff' 'a O\nb\xff O\n'
+bad 4 'bad.txt:1: not text: holds a zero byte' 'a\000 O\n'
+bad 4 'bad.txt:1: column 2 is empty' 'a\t\tO\n'
+bad 4 'bad.txt: holds no sentence' ''
+bad 4 'bad.txt: holds no sentence' '\n \n-DOCSTART- O\n\n'
+bad 4 'bad.txt:1: 2 columns, but data.tag_column is 3' 'a O\n' --data.tag-column 3
+awk 'BEGIN { for (i = 0; i < 70000; i++) print "a O" }' >endless
+refuses 4 'endless:65537: a sentence of more than 65536 tokens' train tiny.ini --run.folder no --data.train endless
+refuses 3 'absent: No such file' train tiny.ini --run.folder no --data.train absent
+refuses 3 'is a folder' train tiny.ini --run.folder no --data.train .
+refuses 2 'data.train is not set' train tiny.ini --run.folder no --data.train ''
+refuses 2 'data.max_length' train tiny.ini --run.folder no --data.max-length 600
+head -c 3000000 /dev/zero | tr '\0' 'a' >huge
+bad 4 "bad.txt:1: 'aaaa" "x $(head -c 100000 huge)\n"
+refuses 4 'huge:1' train tiny.ini --run.folder no --data.train huge
+printf 'anna 1 2\nrom 1\n' >narrow
+refuses 4 'narrow:2: 1 numbers, the lines before have 2' train tiny.ini --run.folder no --data.vectors narrow
+printf 'anna 1 x\n' >letters
+refuses 4 "letters:1: 'x' is no finite number" train tiny.ini --run.folder no --data.vectors letters
+printf 'anna 1 2\n' >two
+refuses 5 'two: vectors of 2 numbers, but model.word_dim is 24' train tiny.ini --run.folder no --data.vectors two
+accepts 'done: 1 updates' train tiny.ini --run.folder repaired --train.updates 1 --data.repair --data.train valid.txt
+
+# ---- hostile inputs and models of norma tag ----
+
+chatty=
+printf 'a X O\nb X\n' >bad.txt
+refuses 4 'bad.txt:2: 2 columns' tag run bad.txt
+printf 'a b\xff c\n' >bad.txt
+refuses 4 'bad.txt:1: not UTF-8' tag run bad.txt
+input=bad.txt refuses 4 'standard input:1: not UTF-8' tag run
+printf 'a X what\n' >bad.txt
+refuses 4 'bad.txt:1: tag.score' tag run bad.txt --score --input-form columns
+refuses 2 'tag.score needs columns' tag run text --score
+refuses 4 'fewer columns' tag run valid.txt --token-column 5
+refuses 3 'absent' tag run absent
+refuses 3 'absent' tag absent text
+refuses 4 'malformed' tag text text
+refuses 2 'tag.scheme' tag run text --scheme bilou
+if [ -w /dev/full ]; then refuses 3 '/dev/full' tag run test.txt --output /dev/full; fi
+# Texts of the model that do not fit it.
+forge() { # FROM TO: of equal length
+    LC_ALL=C sed "s/$1/$2/" run/last.safetensors >forged.safetensors
+    cmp -s forged.safetensors run/last.safetensors && complain "nothing to forge: $1"
+}
+forge 'B-LOC\\n' 'Q-LOC\\n'
+refuses 4 "'Q-LOC' is no tag of scheme bioes" tag forged.safetensors text
+forge 'B-LOC\\n' 'B-PER\\n'
+refuses 4 'one that stands there before' tag forged.safetensors text
+head -c 2000 run/last.safetensors >forged.safetensors
+refuses 4 'malformed' tag forged.safetensors text
+hostile_end

@@ -1,0 +1,214 @@
+/* Tag schemes: spans as conlleval reads them, legality, conversion there and back, and F1; the best path of a chain against
+ * all paths. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "decode/viterbi.h"
+#include "metric/span_f1.h"
+
+enum { MOST = 32 };
+
+/* Cuts "O B-X I-X" at its blanks. */
+static int32_t cut(const char *line, char *copy, const char **tags)
+{
+    int32_t n = 0;
+    strcpy(copy, line);
+    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " "))
+        tags[n++] = word;
+    return n;
+}
+
+static void check_spans(const char *line, const char *wanted)
+{
+    char copy[256], text[256] = "";
+    const char *tags[MOST];
+    nm_span spans[MOST];
+    int32_t n = cut(line, copy, tags), found = nm_tag_spans(tags, n, spans);
+    for (int32_t i = 0; i < found; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s:%d-%d", i ? " " : "", spans[i].label,
+                 spans[i].first, spans[i].end);
+    assert_string_equal(text, wanted);
+}
+
+static void reads_spans(void **state)
+{
+    (void)state;
+    check_spans("", "");
+    check_spans("O O", "");
+    check_spans("B-X I-X O B-Y", "X:0-2 Y:3-4");
+    check_spans("B-X B-X", "X:0-1 X:1-2");
+    check_spans("I-X I-X B-X I-Y", "X:0-2 X:2-3 Y:3-4"); /* IOB1 */
+    check_spans("B-X I-X E-X S-X S-Y", "X:0-3 X:3-4 Y:4-5");
+    check_spans("B-X M-X E-X E-X", "X:0-3 X:3-4"); /* broken: E behind E begins one */
+    check_spans("S-X I-X O E-X", "X:0-1 X:1-2 X:3-4");
+    check_spans("B-X I-Y E-X", "X:0-1 Y:1-2 X:2-3");
+}
+
+static void check_convert(nm_tag_scheme scheme, const char *line, const char *wanted)
+{
+    char copy[256], text[256] = "", *made[MOST];
+    const char *tags[MOST];
+    int32_t n = cut(line, copy, tags);
+    nm_tags_convert(scheme, tags, n, made);
+    for (int32_t i = 0; i < n; i++) {
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i ? " " : "", made[i]);
+        free(made[i]);
+    }
+    assert_string_equal(text, wanted);
+}
+
+static void converts(void **state)
+{
+    (void)state;
+    const char *bio = "B-X I-X B-X O B-Y B-X I-X I-X";
+    check_convert(NM_TAGS_IOB1, bio, "I-X I-X B-X O I-Y I-X I-X I-X");
+    check_convert(NM_TAGS_BIOES, bio, "B-X E-X S-X O S-Y B-X I-X E-X");
+    check_convert(NM_TAGS_BMESO, bio, "B-X E-X S-X O S-Y B-X M-X E-X");
+    check_convert(NM_TAGS_BIO, "I-X I-X B-X O I-Y I-X I-X I-X", bio);
+    check_convert(NM_TAGS_BIO, "B-X E-X S-X O S-Y B-X M-X E-X", bio);
+}
+
+static int32_t first_bad(nm_tag_scheme scheme, const char *line)
+{
+    char copy[256];
+    const char *tags[MOST];
+    int32_t n = cut(line, copy, tags), bad = nm_tags_check(scheme, tags, n);
+    return bad == n ? -1 : bad;
+}
+
+static void knows_what_is_legal(void **state)
+{
+    (void)state;
+    assert_int_equal(first_bad(NM_TAGS_BIO, "O B-X I-X B-X"), -1);
+    assert_int_equal(first_bad(NM_TAGS_BIO, "O I-X"), 1);
+    assert_int_equal(first_bad(NM_TAGS_BIO, "B-X I-Y"), 1);
+    assert_int_equal(first_bad(NM_TAGS_BIO, "B-X E-X"), 1);
+    assert_int_equal(first_bad(NM_TAGS_IOB1, "O I-X B-X I-X I-Y"), -1);
+    assert_int_equal(first_bad(NM_TAGS_IOB1, "O B-X"), 1);
+    assert_int_equal(first_bad(NM_TAGS_BIOES, "B-X I-X E-X S-Y O"), -1);
+    assert_int_equal(first_bad(NM_TAGS_BIOES, "O B-X"), 1); /* must not end there */
+    assert_int_equal(first_bad(NM_TAGS_BIOES, "B-X O"), 1);
+    assert_int_equal(first_bad(NM_TAGS_BIOES, "E-X"), 0);
+    assert_int_equal(first_bad(NM_TAGS_BMESO, "B-X M-X E-X"), -1);
+    assert_int_equal(first_bad(NM_TAGS_BMESO, "B-X I-X E-X"), 1);
+    static const char *const good[] = {"O", "B-X", "S-a-b", "E-\xc3\xa9"}, *const bad[] = {
+                                                                               "",    "X",  "o",
+                                                                               "B",   "B-", "BX-1",
+                                                                               "O-X", "-X", "B_X"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        assert_true(nm_tag_valid(good[i]));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_false(nm_tag_valid(bad[i]));
+}
+
+static nm_tag_scheme guessed(const char *line)
+{
+    char copy[256];
+    const char *tags[MOST];
+    nm_tag_guess guess = {0};
+    nm_tag_guess_add(&guess, tags, cut(line, copy, tags));
+    return nm_tag_guess_scheme(&guess);
+}
+
+static void guesses_schemes(void **state)
+{
+    (void)state;
+    assert_int_equal(guessed("O B-X I-X"), NM_TAGS_BIO);
+    assert_int_equal(guessed("O I-X I-X B-X"), NM_TAGS_IOB1);
+    assert_int_equal(guessed("B-X I-X E-X"), NM_TAGS_BIOES);
+    assert_int_equal(guessed("O S-X"), NM_TAGS_BIOES);
+    assert_int_equal(guessed("B-X M-X E-X"), NM_TAGS_BMESO);
+}
+
+static void counts_spans(void **state)
+{
+    (void)state;
+    char a[256], b[256];
+    const char *found[MOST], *gold[MOST];
+    int32_t n = cut("B-X I-X O B-Y I-Y B-Z", a, found);
+    assert_int_equal(cut("B-X I-X O B-Y O B-X", b, gold), n);
+    nm_span_counts counts = nm_span_count(found, gold, n);
+    assert_int_equal(counts.correct, 1);
+    assert_int_equal(counts.predicted, 3);
+    assert_int_equal(counts.gold, 3);
+    const nm_span_counts uneven = {2, 4, 8}, none = {0, 0, 0};
+    nm_span_score score = nm_span_compute(&uneven);
+    assert_true(fabs(score.precision - 0.5) < 1e-15 && fabs(score.recall - 0.25) < 1e-15);
+    assert_true(fabs(score.f1 - 1.0 / 3) < 1e-15);
+    assert_true(nm_span_compute(&none).f1 == 0);
+}
+
+/* The best of all paths, by trying them. */
+static double best_by_trying(const nm_chain *chain, const double *emissions, int32_t n, int32_t *best)
+{
+    double most = -INFINITY;
+    int32_t path[8], total = 1;
+    for (int32_t i = 0; i < n; i++)
+        total *= chain->tags;
+    for (int32_t code = 0; code < total; code++) {
+        int32_t rest = code;
+        for (int32_t i = 0; i < n; i++, rest /= chain->tags)
+            path[i] = rest % chain->tags;
+        double score = chain->start[path[0]] + chain->end[path[n - 1]];
+        for (int32_t i = 0; i < n; i++)
+            score += emissions[i * chain->tags + path[i]] +
+                     (i ? chain->transitions[path[i - 1] * chain->tags + path[i]] : 0);
+        if (score > most) {
+            most = score;
+            memcpy(best, path, (size_t)n * sizeof *path);
+        }
+    }
+    return most;
+}
+
+static double normal(uint32_t site, uint64_t index)
+{
+    nm_random_words words = nm_random4(3, NM_RANDOM_TEST, site, 0, index);
+    return nm_random_normal(words.w[0], words.w[1]);
+}
+
+static void finds_the_best_path(void **state)
+{
+    (void)state;
+    enum { TAGS = 5 };
+    static const char *const names[TAGS] = {"O", "B-X", "I-X", "E-X", "S-X"};
+    for (int32_t n = 1; n <= 5; n++)
+        for (int forbid = 0; forbid < 2; forbid++) {
+            nm_chain chain;
+            double emissions[5 * TAGS];
+            int32_t found[5], wanted[5];
+            const char *tags[5];
+            nm_chain_init(&chain, TAGS);
+            for (size_t i = 0; i < TAGS * TAGS + 2 * TAGS; i++)
+                chain.transitions[i] = normal((uint32_t)n, i);
+            for (size_t i = 0; i < 5 * TAGS; i++)
+                emissions[i] = 3 * normal((uint32_t)n + 100, i);
+            if (forbid)
+                nm_chain_forbid(&chain, NM_TAGS_BIOES, names);
+            double score = nm_viterbi(&chain, emissions, n, found);
+            assert_true(fabs(score - best_by_trying(&chain, emissions, n, wanted)) < 1e-9);
+            assert_memory_equal(found, wanted, (size_t)n * sizeof *found);
+            for (int32_t i = 0; i < n; i++)
+                tags[i] = names[found[i]];
+            if (forbid)
+                assert_int_equal(nm_tags_check(NM_TAGS_BIOES, tags, n), n);
+            nm_chain_release(&chain);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_spans),         cmocka_unit_test(converts),
+        cmocka_unit_test(knows_what_is_legal), cmocka_unit_test(guesses_schemes),
+        cmocka_unit_test(counts_spans),        cmocka_unit_test(finds_the_best_path)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
