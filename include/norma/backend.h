@@ -105,12 +105,12 @@ typedef struct nm_softmax_loss {
  *     out_i = sum over pairs (j, k) of  weight[j length + k] sum_a (A_ia k_ja + B_ia p_ja) v_ka
  * over all j, k of the segment, or those <= i when causal. Without causal every segment must have `length` tokens. */
 typedef struct nm_block_term {
-    nm_mat q, k, v;             /* [tokens, h] */
-    nm_mat positions;           /* [length, h]: p, keys of the places in a segment */
-    nm_mat weight;              /* [length^2, d] */
-    nm_mat core;                /* [cores, h] */
+    nm_mat q, k, v;              /* [tokens, h] */
+    nm_mat positions;            /* [length, h]: p, keys of the places in a segment */
+    nm_mat weight;               /* [length^2, d] */
+    nm_mat core;                 /* [cores, h] */
     const void *content, *place; /* [h] biases of the query towards keys and places */
-    const nm_packing *packing;  /* no sequence is longer than length */
+    const nm_packing *packing;   /* no sequence is longer than length */
     int32_t length;
     bool causal;
 } nm_block_term;
