@@ -18,6 +18,7 @@
     C(translate) \
     C(score) \
     C(compare) \
+    C(report) \
     C(average)
 
 #define C(name) extern const nm_command nm_command_##name;

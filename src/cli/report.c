@@ -1,0 +1,53 @@
+/* norma report: run folders -> one page with every figure, pictures for papers, event files for TensorBoard. */
+#include "cli/cli.h"
+#include "report/report.h"
+
+typedef struct report_config { /* section [report] */
+    const char *output, *png;
+    bool samples;
+} report_config;
+
+static const nm_option report_options[] = {
+    NM_OPTION(report_config, output, "report.html", 0, 0, "the page; empty: none"),
+    NM_OPTION(report_config, png, "", 0, 0, "folder for the figures as pictures; empty: none"),
+    NM_OPTION(report_config, samples, "true", 0, 1,
+              "show sample outputs; without, no sentence of the corpus is in the page"),
+    {0}};
+
+static void add_options(nm_options *options)
+{
+    nm_options_add(options, "report", report_options, NULL, sizeof(report_config));
+}
+
+static nm_status write_all(const nm_report *report, const report_config *config, nm_error *err)
+{
+    const nm_report_config page = {.samples = config->samples};
+    if (*config->output) {
+        NM_TRY(nm_report_page(report, &page, config->output, err));
+        fprintf(stderr, "%s: %zu run%s\n", config->output, report->n, report->n == 1 ? "" : "s");
+    }
+    return *config->png ? nm_report_png(report, config->png, err) : NM_OK;
+}
+
+static int run(nm_cli *cli, int argc, char **argv)
+{
+    nm_error err;
+    nm_report report = {0};
+    nm_status status = nm_cli_want(cli, argc, 1, 1000, &err);
+    if (status == NM_OK)
+        status = nm_report_open(&report, (const char *const *)argv, (size_t)argc, &err);
+    if (status == NM_OK)
+        status = write_all(&report, nm_options_find(cli->options, "report"), &err);
+    nm_report_close(&report);
+    return status == NM_OK ? 0 : nm_cli_fail(&err);
+}
+
+const nm_command nm_command_report = {
+    .name = "report",
+    .summary = "make one page with every figure of several runs",
+    .usage = "RUN ... [-o report.html] [--png FOLDER] [--no-samples]",
+    .details = "The page needs nothing beside it and no network.",
+    .section = "report",
+    .options = add_options,
+    .run = run,
+};
