@@ -62,6 +62,9 @@ nm_status nm_options_set(nm_options *options, const char *path, const char *valu
 /* Reads an INI file; a line `include = other.ini` at its top (before any section) reads that one first, relative to
  * the file. Errors name file and line. */
 nm_status nm_options_read(nm_options *options, const char *path, nm_error *err);
+/* What an INI file says of one option, heap, or NULL when it says nothing; nothing else in the file is checked. For what
+ * decides which sections there are. */
+nm_status nm_options_peek(const char *path, const char *option, char **value, nm_error *err);
 /* Reads the same syntax from memory; name is for messages. Such a text may not include files. */
 nm_status nm_options_read_text(nm_options *options, const char *name, const char *text, nm_error *err);
 /* The same for what nm_options_write wrote, maybe for another command: sections not registered are passed over. */

@@ -30,6 +30,8 @@ struct nm_options {
     char **texts; /* every text value ever set; configs point into these */
     size_t n_texts, texts_capacity;
     bool pass_over_unknown; /* sections nobody registered: while reading what another command saved */
+    const char *wanted;     /* only this option is looked for, while peeking; NULL: all are set */
+    char *found;
 };
 
 static const char *const origin_names[] = {"default", "preset", "file", "command line"};
@@ -446,7 +448,13 @@ static nm_status read_line(nm_options *options, const char *path, char *line, ch
     if (options->pass_over_unknown && *part && !find_section(options, *part, strlen(*part)))
         return NM_OK;
     char *full = *part ? nm_format("%s.%s", *part, name) : nm_duplicate(name);
-    nm_status status = nm_options_set(options, full, value, NM_ORIGIN_FILE, err);
+    nm_status status = NM_OK;
+    if (!options->wanted) {
+        status = nm_options_set(options, full, value, NM_ORIGIN_FILE, err);
+    } else if (!strcmp(full, options->wanted)) {
+        free(options->found);
+        options->found = nm_duplicate(value);
+    }
     free(full);
     return status;
 }
@@ -470,6 +478,14 @@ static nm_status read_text(nm_options *options, const char *path, const char *te
 nm_status nm_options_read(nm_options *options, const char *path, nm_error *err)
 {
     return read_file(options, path, 0, err);
+}
+
+nm_status nm_options_peek(const char *path, const char *option, char **value, nm_error *err)
+{
+    nm_options options = {.wanted = option};
+    nm_status status = read_file(&options, path, 0, err);
+    *value = options.found;
+    return status;
 }
 
 nm_status nm_options_read_text(nm_options *options, const char *name, const char *text, nm_error *err)

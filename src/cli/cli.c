@@ -159,10 +159,18 @@ static bool has_argument(int argc, char **argv, const char *text)
     return false;
 }
 
+static nm_status add_options(const nm_command *command, nm_options *options, int argc, char **argv,
+                             const struct nm_task_type **task, nm_error *err)
+{
+    if (command->options)
+        command->options(options);
+    return command->trains ? nm_cli_task_options(options, argc, argv, task, err) : NM_OK;
+}
+
 int nm_cli_run(const nm_command *command, int argc, char **argv)
 {
     if (has_argument(argc, argv, "--help") || has_argument(argc, argv, "-h")) {
-        nm_cli_help(command, stdout);
+        nm_cli_help(command, argc, argv, stdout);
         return NM_OK;
     }
     if (has_argument(argc, argv, "--manual")) {
@@ -170,11 +178,12 @@ int nm_cli_run(const nm_command *command, int argc, char **argv)
         return NM_OK;
     }
     nm_cli cli = {.command = command, .options = nm_options_create()};
-    if (command->options)
-        command->options(cli.options);
     nm_error err = {0};
     int n = 0;
-    int code = parse(&cli, argc, argv, &n, &err) == NM_OK ? command->run(&cli, n, argv) : nm_cli_fail(&err);
+    nm_status status = add_options(command, cli.options, argc, argv, &cli.task, &err);
+    if (status == NM_OK)
+        status = parse(&cli, argc, argv, &n, &err);
+    int code = status == NM_OK ? command->run(&cli, n, argv) : nm_cli_fail(&err);
     for (size_t i = 0; i < cli.n_settings; i++)
         free(cli.settings[i]);
     free(cli.settings);
@@ -203,7 +212,7 @@ static void print_wrapped(const char *text, FILE *out)
     putc('\n', out);
 }
 
-void nm_cli_help(const nm_command *command, FILE *out)
+void nm_cli_help(const nm_command *command, int argc, char **argv, FILE *out)
 {
     fprintf(out, "norma %s - %s\n\nusage: norma %s %s\n", command->name, command->summary, command->name,
             command->usage);
@@ -218,7 +227,10 @@ void nm_cli_help(const nm_command *command, FILE *out)
                 "\nOptions of [%s] may be written without their section; - and _ are the same in names.\n",
                 command->section);
     nm_options *options = nm_options_create();
-    command->options(options);
+    nm_error err;
+    const struct nm_task_type *task;
+    if (add_options(command, options, argc, argv, &task, &err) != NM_OK)
+        fprintf(out, "\n(%s)\n", err.text);
     nm_options_help(options, out);
     nm_options_free(options);
 }
@@ -257,7 +269,9 @@ void nm_cli_manual(const nm_command *command, FILE *out)
     if (command->options) {
         fputs(".SH OPTIONS\n", out);
         nm_options *options = nm_options_create();
-        command->options(options);
+        nm_error err;
+        const struct nm_task_type *task;
+        add_options(command, options, 0, NULL, &task, &err);
         nm_options_manual(options, out);
         nm_options_free(options);
     }

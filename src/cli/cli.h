@@ -16,6 +16,7 @@ typedef struct nm_command {
     const char
         *section; /* options of these sections ("a,b", the first that has it) need no "section."; or NULL */
     void (*options)(nm_options *options); /* registers the sections; NULL: none */
+    bool trains; /* takes a recipe, whose run.task says which further sections there are */
     /* Gets the arguments that are no options; returns the exit code. */
     int (*run)(nm_cli *cli, int argc, char **argv);
 } nm_command;
@@ -23,7 +24,8 @@ typedef struct nm_command {
 struct nm_cli {
     const nm_command *command;
     nm_options *options;
-    char **settings; /* "section.key", value, in the order given: for nm_cli_apply */
+    const struct nm_task_type *task; /* of a command that trains */
+    char **settings;                 /* "section.key", value, in the order given: for nm_cli_apply */
     size_t n_settings, settings_capacity;
 };
 
@@ -38,8 +40,11 @@ nm_status nm_cli_want(const nm_cli *cli, int argc, int least, int most, nm_error
 
 /* For main.c: runs a command with the arguments behind its name; answers --help and --manual itself. */
 int nm_cli_run(const nm_command *command, int argc, char **argv);
-void nm_cli_help(const nm_command *command, FILE *out);
+void nm_cli_help(const nm_command *command, int argc, char **argv, FILE *out);
 void nm_cli_manual(const nm_command *command, FILE *out);
+/* The sections of the task that the command line or the recipe on it names (neither: translation). */
+nm_status nm_cli_task_options(nm_options *options, int argc, char **argv, const struct nm_task_type **task,
+                              nm_error *err);
 /* A paragraph for roff: what roff would take as its own is escaped. */
 void nm_cli_write_roff(const char *text, FILE *out);
 

@@ -30,7 +30,7 @@ static const nm_option compare_options[] = {
     ROW(jobs, "2", 1, 1024, "runs at a time; each gets its share of the cores"),
     ROW(folder, "", 0, 0, "where the runs live; empty: runs/NAME-compare of the recipe"),
     ROW(tid_batches, "50", 0, 1e9, "training batches TID is measured on; 0: an epoch"),
-    ROW(samples, "3", 0, 1000, "translations shown below the table, of the best run"),
+    ROW(samples, "3", 0, 1000, "examples of the test set shown below the table, by the best run"),
     NM_CHOICE(compare_config, format, "text", "text|markdown|json", "of the table"),
     {0}};
 
@@ -48,6 +48,13 @@ typedef struct queue {
     job *jobs;
     size_t n, capacity;
 } queue;
+
+typedef struct run_choice { /* section [run], handed on to the runs */
+    const char *task;
+} run_choice;
+
+static const nm_option run_options[] = {
+    NM_OPTION(run_choice, task, "translation", 0, 0, "kind of work, where the recipe does not say it"), {0}};
 
 static volatile sig_atomic_t stopped;
 
@@ -314,7 +321,7 @@ static nm_status compare(queue *q, nm_error *err)
 static void compare_options_add(nm_options *options)
 {
     nm_options_add(options, "compare", compare_options, NULL, sizeof(compare_config));
-    nm_trainer_options_add(options, &nm_task_translation);
+    nm_options_add(options, "run", run_options, NULL, sizeof(run_choice));
 }
 
 static int compare_run(nm_cli *cli, int argc, char **argv)
@@ -339,10 +346,12 @@ const nm_command nm_command_compare = {
     .usage = "RECIPE.ini [--norms a,b,c] [--seeds N] [--format text|markdown|json] [--section.key value ...]",
     .details = "Each variant and seed is a run of its own folder; finished ones are not trained again, "
                "unfinished ones go on. "
-               "The table gives BLEU on the test set with its 95 % bootstrap interval, the paired test "
+               "The table gives the task's score (BLEU, F1, accuracy, perplexity) on the test set with its "
+               "95 % bootstrap interval, the paired test "
                "against the first "
                "variant, validation loss, tokens per second of the run and TID of the last encoder layer.",
     .section = "compare",
     .options = compare_options_add,
+    .trains = true,
     .run = compare_run,
 };

@@ -78,6 +78,7 @@ static nm_status measure_model(compare_row *row, nm_task *task, nm_model *model,
                                nm_error *err)
 {
     NM_TRY(task->type->score(task, model, NM_SPLIT_TEST, 0, &row->score, err));
+    row->perplexity = task->type->perplexity;
     nm_bootstrap_config config = nm_bootstrap_default();
     nm_interval interval =
         nm_bootstrap_interval(row->score.counts, row->score.of_counts, row->score.context, &config);
@@ -181,12 +182,33 @@ static void fill_cells(const compare_row *row, char cells[CELLS][CELL_BYTES])
     }
 }
 
-static const char *const titles[CELLS] = {"norm", "seed", "BLEU",  "95 %",       "p",
-                                          "loss", "ppl",  "tok/s", "TID mean %", "TID var %"};
+enum { SCORE_CELL = 2, PERPLEXITY_CELL = 6 };
+
+static const compare_row *first_finished(const compare_table *table)
+{
+    for (size_t i = 0; i < table->n; i++)
+        if (table->rows[i].exit_code == 0)
+            return &table->rows[i];
+    return NULL;
+}
+
+static const char *cell_title(const compare_row *finished, int cell)
+{
+    static const char *const titles[CELLS] = {"norm", "seed", "score", "95 %",       "p",
+                                              "loss", "ppl",  "tok/s", "TID mean %", "TID var %"};
+    return cell == SCORE_CELL && finished && finished->score.title ? finished->score.title : titles[cell];
+}
+
+static int cell_width(const compare_row *finished, int cell)
+{
+    static const int widths[CELLS] = {-14, 4, 6, 11, 6, 6, 7, 6, 10, 9};
+    int length = (int)strlen(cell_title(finished, cell));
+    return widths[cell] > 0 && length > widths[cell] ? length : widths[cell];
+}
 
 static void print_lines(const compare_table *table, bool markdown, FILE *out)
 {
-    static const int widths[CELLS] = {14, 4, 6, 11, 6, 6, 7, 6, 10, 9};
+    const compare_row *finished = first_finished(table);
     char cells[CELLS][CELL_BYTES];
     for (size_t r = 0; r <= table->n; r++) {
         const compare_row *row = r ? &table->rows[r - 1] : NULL;
@@ -198,12 +220,14 @@ static void print_lines(const compare_table *table, bool markdown, FILE *out)
         if (row)
             fill_cells(row, cells);
         for (int i = 0; i < CELLS; i++)
-            fprintf(out, markdown ? (i ? " %*s |" : "| %*s |") : (i ? "  %*s" : "%*s"),
-                    i ? widths[i] : -widths[i], row ? cells[i] : titles[i]);
+            if (i != PERPLEXITY_CELL || (finished && finished->perplexity))
+                fprintf(out, markdown ? (i ? " %*s |" : "| %*s |") : (i ? "  %*s" : "%*s"),
+                        cell_width(finished, i), row ? cells[i] : cell_title(finished, i));
         fputc('\n', out);
         if (!row && markdown) {
             for (int i = 0; i < CELLS; i++)
-                fputs(i ? "--:|" : "|---|", out);
+                if (i != PERPLEXITY_CELL || (finished && finished->perplexity))
+                    fputs(i ? "--:|" : "|---|", out);
             fputc('\n', out);
         }
     }
@@ -225,7 +249,8 @@ static void print_json(const compare_table *table, FILE *out)
         json_object_set_new(o, "exit_code", json_integer(row->exit_code));
         if (row->exit_code == 0) {
             json_object_set_new(o, "updates", json_integer(row->updates));
-            json_object_set_new(o, row->score.name, number_or_null(row->score.value));
+            json_object_set_new(o, row->score.name ? row->score.name : "score",
+                                number_or_null(row->score.value));
             json_object_set_new(o, "low", number_or_null(row->low));
             json_object_set_new(o, "high", number_or_null(row->high));
             json_object_set_new(o, "p_against_first", number_or_null(row->p));
@@ -243,14 +268,19 @@ static void print_json(const compare_table *table, FILE *out)
     json_decref(list);
 }
 
+static bool is_better(const nm_task_score *a, const nm_task_score *b)
+{
+    return a->lower_is_better ? a->value < b->value : a->value > b->value;
+}
+
 static void print_samples(const compare_table *table, int64_t samples, FILE *out)
 {
     const compare_row *best = NULL;
     for (size_t i = 0; i < table->n; i++)
-        if (table->rows[i].exit_code == 0 && (!best || table->rows[i].score.value > best->score.value))
+        if (table->rows[i].exit_code == 0 && (!best || is_better(&table->rows[i].score, &best->score)))
             best = &table->rows[i];
     if (best && best->score.samples && samples)
-        fprintf(out, "\nTest sentences as %s translates them:\n%s", best->variant, best->score.samples);
+        fprintf(out, "\nFrom the test set, by %s:\n%s", best->variant, best->score.samples);
 }
 
 void compare_table_print(compare_table *table, const char *format, int64_t samples, FILE *out)
@@ -261,13 +291,12 @@ void compare_table_print(compare_table *table, const char *format, int64_t sampl
         return;
     }
     print_lines(table, !strcmp(format, "markdown"), out);
-    for (size_t i = 0; i < table->n; i++)
-        if (table->rows[i].exit_code == 0) {
-            fprintf(out,
-                    "\nBLEU: %s; p: paired bootstrap against the first row; loss: smoothed, per token, "
-                    "validation; TID: last encoder layer\n",
-                    table->rows[i].score.signature);
-            break;
-        }
+    const compare_row *finished = first_finished(table);
+    if (finished && finished->score.title)
+        fprintf(
+            out,
+            "\n%s: %s; p: paired bootstrap against the first row; loss: as trained, validation; TID: last "
+            "encoder layer\n",
+            finished->score.title, finished->score.signature);
     print_samples(table, samples, out);
 }

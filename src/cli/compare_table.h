@@ -10,6 +10,7 @@ typedef struct compare_row {
     char variant[128], trouble[256];
     int64_t seed, updates;
     int exit_code;
+    bool perplexity;     /* exp(nll) means something for the task */
     nm_task_score score; /* of the test set */
     double low, high;    /* 95 % bootstrap interval */
     double p;            /* paired test against the first row with the same seed; NaN for that one */

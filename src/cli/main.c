@@ -91,7 +91,7 @@ static int run_help(int argc, char **argv)
     const nm_command *command = find_command(argv[0]);
     if (!command)
         return unknown_command(argv[0]);
-    nm_cli_help(command, stdout);
+    nm_cli_help(command, argc - 1, argv + 1, stdout);
     return NM_OK;
 }
 

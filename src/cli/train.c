@@ -19,7 +19,8 @@ typedef struct run_config { /* section [run] */
 
 static const nm_option run_options[] = {
     NM_OPTION(run_config, folder, "", 0, 0, "where the run lives; empty: runs/NAME of the recipe"),
-    NM_CHOICE(run_config, task, "translation", "translation", "kind of work"),
+    NM_OPTION(run_config, task, "translation", 0, 0,
+              "kind of work; decides which [data] and [model] options there are"),
     NM_OPTION(run_config, resume, "false", 0, 1, "continue from the newest complete checkpoint"),
     NM_OPTION(run_config, quiet, "false", 0, 1, "no progress, only validations and warnings"),
     NM_OPTION(run_config, report_seconds, "30", 0.1, 1e6,
@@ -39,6 +40,7 @@ static void on_signal(int number)
 
 typedef struct talk {
     const run_config *run;
+    const nm_task_type *task;
     bool terminal, line_open;
     double last;
 } talk;
@@ -66,13 +68,14 @@ static void on_progress(void *user, const nm_progress *p)
     if (t->run->quiet || p->seconds - t->last < (t->terminal ? 0.2 : t->run->report_seconds))
         return;
     t->last = p->seconds;
-    char left[32];
+    char left[32], perplexity[32] = "";
     show_duration(left, sizeof left, p->seconds_left);
+    if (t->task->perplexity)
+        snprintf(perplexity, sizeof perplexity, "  ppl %.2f", exp(p->nll));
     fprintf(stderr,
-            "%sepoch %lld (%lld/%lld)  update %lld  loss %.3f  ppl %.2f  %.0f tok/s  lr %.2e  |g| %.2f  left "
-            "%s%s",
+            "%sepoch %lld (%lld/%lld)  update %lld  loss %.3f%s  %.0f tok/s  lr %.2e  |g| %.2f  left %s%s",
             t->terminal ? "\r\033[K" : "", (long long)p->epoch + 1, (long long)p->batch,
-            (long long)p->batches, (long long)p->update, p->loss, exp(p->nll), p->tokens_per_second, p->lr,
+            (long long)p->batches, (long long)p->update, p->loss, perplexity, p->tokens_per_second, p->lr,
             p->grad_norm, left, t->terminal ? "" : "\n");
     t->line_open = t->terminal;
 }
@@ -81,12 +84,17 @@ static void on_validated(void *user, const nm_validation *v)
 {
     talk *t = user;
     close_line(t);
-    fprintf(stderr, "validation at update %lld: loss %.4f  ppl %.3f", (long long)v->update, v->loss,
-            v->perplexity);
-    if (isfinite(v->batch_nll))
-        fprintf(stderr, "  (with batch statistics: loss %.4f  ppl %.3f)", v->batch_loss, exp(v->batch_nll));
+    fprintf(stderr, "validation at update %lld: loss %.4f", (long long)v->update, v->loss);
+    if (t->task->perplexity)
+        fprintf(stderr, "  ppl %.3f", v->perplexity);
+    if (isfinite(v->batch_nll)) {
+        fprintf(stderr, "  (with batch statistics: loss %.4f", v->batch_loss);
+        if (t->task->perplexity)
+            fprintf(stderr, "  ppl %.3f", exp(v->batch_nll));
+        fputc(')', stderr);
+    }
     if (v->score.name)
-        fprintf(stderr, "  %s %.2f", v->score.name, v->score.value);
+        fprintf(stderr, "  %s %.2f", v->score.title, v->score.value);
     fprintf(stderr, "%s  [%.1f s]\n", v->best ? "  best so far" : "", v->seconds);
     if (v->score.samples && !t->run->quiet)
         fputs(v->score.samples, stderr);
@@ -142,7 +150,6 @@ static int finish(nm_status status, const nm_error *err, talk *t, const nm_train
 static void train_options(nm_options *options)
 {
     nm_options_add(options, "run", run_options, NULL, sizeof(run_config));
-    nm_trainer_options_add(options, &nm_task_translation);
 }
 
 static int train_run(nm_cli *cli, int argc, char **argv)
@@ -152,15 +159,18 @@ static int train_run(nm_cli *cli, int argc, char **argv)
         return nm_cli_fail(&err);
     const run_config *run = nm_options_find(cli->options, "run");
     char *folder = run_folder(run, argv[0]);
-    talk t = {.run = run, .terminal = isatty(STDERR_FILENO), .last = -1e9};
+    if (strcmp(run->task, cli->task->name)) {
+        nm_fail(&err, NM_USAGE, "run.task = %.100s comes too late: set it on the command line", run->task);
+        return nm_cli_fail(&err);
+    }
+    talk t = {.run = run, .task = cli->task, .terminal = isatty(STDERR_FILENO), .last = -1e9};
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     nm_train_listener listener = {&t, on_progress, on_validated, on_message, &stop_requested};
     nm_trainer *trainer;
     int code;
-    if (nm_trainer_open(&trainer, nm_task_type_find(run->task), cli->options, folder, run->resume, &listener,
-                        &err) != NM_OK) {
+    if (nm_trainer_open(&trainer, cli->task, cli->options, folder, run->resume, &listener, &err) != NM_OK) {
         code = nm_cli_fail(&err);
     } else {
         introduce(trainer, folder);
@@ -178,5 +188,6 @@ const nm_command nm_command_train = {
     .usage = "RECIPE.ini [--resume] [--run.folder FOLDER] [--section.key value ...]",
     .section = "run",
     .options = train_options,
+    .trains = true,
     .run = train_run,
 };

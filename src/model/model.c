@@ -19,6 +19,7 @@ nm_status nm_model_create(nm_model **out, const nm_model_type *type, nm_backend 
                         .config = nm_options_find(options, "model"),
                         .source_size = sizes->source,
                         .target_size = sizes->target,
+                        .more_sizes = sizes->more,
                         .warmup_steps = sizes->warmup_steps};
     nm_params_init(&model->params, backend);
     nm_status status = type->build(model, err);

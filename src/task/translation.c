@@ -202,8 +202,9 @@ static void translation_close(nm_task *task)
 static nm_model_sizes translation_sizes(const nm_task *task)
 {
     const nm_translation_parts *parts = parts_of(task);
-    return (nm_model_sizes){nm_vocab_size(parts->source_vocab), nm_vocab_size(parts->target_vocab),
-                            task->warmup_steps};
+    return (nm_model_sizes){.source = nm_vocab_size(parts->source_vocab),
+                            .target = nm_vocab_size(parts->target_vocab),
+                            .warmup_steps = task->warmup_steps};
 }
 
 /* Words that the target side of the training data has, besides eos and unk (Tears' program). */
@@ -282,6 +283,7 @@ static nm_batch translation_largest(nm_task *task, nm_arena *arena)
     fill_largest(&batch.target, tokens, length, &batch.target_in, &batch.target_pos, arena);
     batch.target_out = batch.target_in;
     batch.n = batch.target.n_seqs;
+    batch.units = batch.tokens = tokens;
     return batch;
 }
 
@@ -309,6 +311,7 @@ const nm_task_type nm_task_translation = {
     .model = &nm_model_seq2seq,
     .options = translation_options,
     .config_size = sizeof(nm_translation_config),
+    .perplexity = true,
     .more_options = add_decode_options,
     .open = translation_open,
     .open_model = translation_open_model,

@@ -80,6 +80,7 @@ static void count_all(const nm_translation_parts *parts, const nm_translation *f
             score->samples = sample_text(score->samples, sources->text[i], words.data, reference);
     }
     score->name = "bleu";
+    score->title = "BLEU";
     score->value = nm_bleu_compute(&config, &sum).bleu;
     score->counts = (nm_counts){(const int64_t *)each, n, NM_BLEU_COUNTS};
     score->of_counts = nm_bleu_of_counts;

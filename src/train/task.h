@@ -13,8 +13,9 @@ typedef struct nm_task nm_task;
 typedef enum nm_split { NM_SPLIT_TRAIN, NM_SPLIT_VALID, NM_SPLIT_TEST } nm_split;
 
 typedef struct nm_task_score { /* of a validation by the task's own measure */
-    const char *name;          /* "bleu" */
-    double value;              /* higher is better */
+    const char *name, *title;  /* "bleu" in logs, "BLEU" in tables */
+    bool lower_is_better;
+    double value;
     char signature[256];
     char *samples;    /* a few inputs, outputs and references as text, heap; or NULL */
     nm_counts counts; /* statistics per example, heap: for intervals and paired tests */
@@ -31,6 +32,7 @@ typedef struct nm_task_type {
     const nm_option *options; /* section [data] */
     size_t config_size;
     void (*more_options)(nm_options *options); /* registers further sections, e.g. [decode]; may be NULL */
+    bool perplexity;                           /* exp(loss per unit) means something to people */
     /* From a data folder, for training; or the texts of a model file, for use. */
     nm_status (*open)(nm_task *task, nm_error *err);
     nm_status (*open_model)(nm_task *task, const nm_safetensors *file, nm_error *err);
@@ -49,6 +51,8 @@ typedef struct nm_task_type {
     /* Score on a split; examples 0: all. *score.name NULL when the task has none. */
     nm_status (*score)(nm_task *task, nm_model *model, nm_split split, int64_t examples, nm_task_score *score,
                        nm_error *err);
+    /* Loss per unit of a model that knows nothing; NULL: ln(target size). A multiple of it counts as diverged. */
+    double (*ignorance)(const nm_task *task);
     /* Texts that travel in the model file. */
     void (*save)(const nm_task *task, nm_safetensors_writer *writer);
     void (*close)(nm_task *task);

@@ -32,7 +32,7 @@ const nm_option nm_train_options[] = {
     TRAIN(log_every, "50", 1, 1e9, "updates between lines of the log"),
     TRAIN(validate_every, "0", 0, 1e12, "updates between validations; 0: after every epoch"),
     TRAIN(validate_examples, "0", 0, 1e12, "examples scored at a validation; 0: all"),
-    TRAIN(score, "true", 0, 1, "compute the task's score (BLEU) at validations"),
+    TRAIN(score, "true", 0, 1, "compute the task's score (BLEU, F1, accuracy) at validations"),
     TRAIN(batch_loss, "true", 0, 1, "at validations also the loss with batch statistics, for norms that use them"),
     NM_CHOICE(nm_train_config, best_by, "loss", "loss|score", "what the best checkpoint is best at"),
     TRAIN(patience, "0", 0, 1e9, "stop at so many validations in a row that bring no new best; 0: never"),
@@ -325,13 +325,13 @@ static nm_status report(nm_trainer *trainer, const nm_progress *update, nm_error
     if (state->update % trainer->config->log_every)
         return NM_OK;
     nm_progress p = *update;
-    double tokens = (double)state->sum_tokens;
-    p.loss = state->sum_loss / tokens;
-    p.nll = state->sum_nll / tokens;
-    p.penalty = state->sum_penalty / tokens;
+    double units = (double)state->sum_units;
+    p.loss = state->sum_loss / units;
+    p.nll = state->sum_nll / units;
+    p.penalty = state->sum_penalty / units;
     p.grad_norm = state->sum_norm / (double)state->sum_updates;
     state->sum_loss = state->sum_nll = state->sum_penalty = state->sum_norm = 0;
-    state->sum_tokens = state->sum_updates = 0;
+    state->sum_tokens = state->sum_units = state->sum_updates = 0;
     p.backward_state = watch_backward_state(trainer);
     return nm_log_progress(trainer, &p, err);
 }
@@ -365,7 +365,8 @@ static nm_status check(nm_trainer *trainer, nm_error *err)
     nm_validation v;
     NM_TRY(nm_trainer_validate(trainer, &v, err));
     bool by_score = !strcmp(trainer->config->best_by, "score") && v.score.name;
-    double merit = by_score ? v.score.value : -v.loss;
+    double score = v.score.lower_is_better ? -v.score.value : v.score.value,
+           merit = by_score ? score : -v.loss;
     v.best = merit > state->best_score || !state->best_update;
     if (v.best) {
         state->best_score = merit;
@@ -375,7 +376,7 @@ static nm_status check(nm_trainer *trainer, nm_error *err)
     } else {
         state->bad_checks++;
     }
-    nm_schedule_evaluated(&trainer->schedule, v.score.name ? v.score.value : -v.loss, state->update);
+    nm_schedule_evaluated(&trainer->schedule, v.score.name ? score : -v.loss, state->update);
     state->schedule = trainer->schedule.state;
     state->checked_epochs = epochs_done(trainer);
     state->checked_update = state->update;

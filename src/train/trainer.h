@@ -40,7 +40,7 @@ typedef struct nm_train_state {
     double best_loss, best_score, seconds; /* best_score: by train.best_by, higher is better */
     int64_t best_update;
     double sum_loss, sum_nll, sum_penalty, sum_norm; /* since the last report */
-    int64_t sum_tokens, sum_updates;
+    int64_t sum_tokens, sum_units, sum_updates;
     double watch_level; /* a running vector of gradients with a larger root mean square is worth a word */
     nm_schedule_state schedule;
 } nm_train_state;

@@ -8,7 +8,7 @@
 
 typedef struct sums {
     double loss, nll, penalty;
-    int64_t tokens;
+    int64_t tokens, units;
 } sums;
 
 nm_status nm_trainer_ready_batches(nm_trainer *trainer, nm_error *err)
@@ -80,7 +80,7 @@ static nm_status micro_batch(nm_trainer *trainer, const nm_batch *batch, sums *t
     nm_backend *b = trainer->backend;
     nm_tape *tape = &trainer->tape;
     nm_tape_start(tape, true, (uint64_t)trainer->config->seed, (uint32_t)trainer->state.step);
-    tape->mean_weight = batch->target.n_tokens;
+    tape->mean_weight = batch->units;
     double *device_sums = trainer->task.type->loss(&trainer->task, trainer->model, tape, batch, true);
     NM_TRY(nm_tape_backward(tape, err));
     double pair[2], penalty = 0;
@@ -93,7 +93,8 @@ static nm_status micro_batch(nm_trainer *trainer, const nm_batch *batch, sums *t
     total->loss += pair[0];
     total->nll += pair[1];
     total->penalty += penalty;
-    total->tokens += batch->target.n_tokens;
+    total->tokens += batch->tokens;
+    total->units += batch->units;
     return NM_OK;
 }
 
@@ -137,6 +138,12 @@ static void optimize(nm_trainer *trainer, double lr, double grad_scale)
     }
 }
 
+static double ignorance(const nm_trainer *trainer)
+{
+    const nm_task *task = &trainer->task;
+    return task->type->ignorance ? task->type->ignorance(task) : log((double)trainer->model->target_size);
+}
+
 nm_status nm_trainer_update(nm_trainer *trainer, nm_progress *progress, nm_error *err)
 {
     nm_backend *b = trainer->backend;
@@ -151,11 +158,11 @@ nm_status nm_trainer_update(nm_trainer *trainer, nm_progress *progress, nm_error
         state->batch++;
         state->step++;
     }
-    double tokens = (double)total.tokens, norm = gradient_norm(trainer) / tokens, loss = total.loss / tokens;
-    double limit = trainer->config->explode * log((double)trainer->model->target_size);
+    double units = (double)total.units, norm = gradient_norm(trainer) / units, loss = total.loss / units;
+    double limit = trainer->config->explode * ignorance(trainer);
     if (!isfinite(loss) || !isfinite(norm) || !isfinite(total.penalty) || (limit > 0 && loss > limit))
         return name_bad_tensor(trainer, loss, err);
-    double scale = 1 / tokens, lr = nm_schedule_lr(&trainer->schedule, state->update + 1);
+    double scale = 1 / units, lr = nm_schedule_lr(&trainer->schedule, state->update + 1);
     if (trainer->config->clip > 0 && norm > trainer->config->clip)
         scale *= trainer->config->clip / (norm + 1e-6);
     optimize(trainer, lr, scale);
@@ -166,6 +173,7 @@ nm_status nm_trainer_update(nm_trainer *trainer, nm_progress *progress, nm_error
     state->sum_penalty += total.penalty;
     state->sum_norm += norm;
     state->sum_tokens += total.tokens;
+    state->sum_units += total.units;
     state->sum_updates++;
     *progress = (nm_progress){.update = state->update,
                               .updates = trainer->total_updates,
@@ -174,8 +182,8 @@ nm_status nm_trainer_update(nm_trainer *trainer, nm_progress *progress, nm_error
                               .batches = trainer->batches.n,
                               .tokens = state->tokens,
                               .loss = loss,
-                              .nll = total.nll / tokens,
-                              .penalty = total.penalty / tokens,
+                              .nll = total.nll / units,
+                              .penalty = total.penalty / units,
                               .lr = lr,
                               .grad_norm = norm};
     return NM_OK;

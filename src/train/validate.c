@@ -18,7 +18,7 @@ static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool 
 {
     nm_backend *b = trainer->backend;
     double sums[2] = {0};
-    int64_t tokens = 0;
+    int64_t units = 0;
     for (int64_t i = 0; i < batches->n; i++) {
         nm_batch batch =
             trainer->task.type->batch(&trainer->task, NM_SPLIT_VALID, batches, i, 0, false, &trainer->host);
@@ -29,15 +29,14 @@ static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool 
                pair[2];
         trainer->tape.batch_stats = false;
         if (!device_sums)
-            return nm_fail(err, NM_MEMORY, "validation batch of %d tokens doesn't fit",
-                           batch.target.n_tokens);
+            return nm_fail(err, NM_MEMORY, "validation batch of %d tokens doesn't fit", batch.tokens);
         b->k.download(b, pair, device_sums, sizeof pair);
         sums[0] += pair[0];
         sums[1] += pair[1];
-        tokens += batch.target.n_tokens;
+        units += batch.units;
     }
-    *loss = sums[0] / (double)tokens;
-    *nll = sums[1] / (double)tokens;
+    *loss = sums[0] / (double)units;
+    *nll = sums[1] / (double)units;
     return NM_OK;
 }
 

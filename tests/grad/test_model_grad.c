@@ -58,7 +58,7 @@ static void rig_open(rig *r, const char *const *settings)
         check(nm_options_set(r->options, common[i], common[i + 1], NM_ORIGIN_FILE, &err), &err);
     for (int i = 0; settings[i]; i += 2)
         check(nm_options_set(r->options, settings[i], settings[i + 1], NM_ORIGIN_COMMAND, &err), &err);
-    nm_model_sizes sizes = {VOCAB, VOCAB, 4};
+    nm_model_sizes sizes = {.source = VOCAB, .target = VOCAB, .warmup_steps = 4};
     check(nm_model_create(&r->model, &nm_model_seq2seq, r->backend, r->options, &sizes, true, &err), &err);
     nm_params_initialize(&r->model->params, 3);
     check(nm_tape_init(&r->tape, r->backend, (size_t)64 << 20, &err), &err);
