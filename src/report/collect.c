@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "report/figure.h"
 
-enum { MAX_POINTS = 400, MIN_POINTS = 60, ALL_POINTS = 6000 };
+enum { MAX_POINTS = 400, MIN_POINTS = 60, ALL_POINTS = 6000, CROWD = 8 };
 
 const char *nm_figure_tag(const nm_figure *figure, const nm_report *report)
 {
@@ -229,11 +229,25 @@ void nm_collect_score_gap(const nm_report *report, const nm_figure *figure, nm_d
 
 /* ---- thinning ---- */
 
+/* The mean of each stretch: many noisy curves over each other are read by their courses. */
+static void thin_to_means(nm_curve *curve, size_t most)
+{
+    for (size_t s = 0; s < most; s++) {
+        size_t from = s * curve->n / most, to = (s + 1) * curve->n / most;
+        double x = 0, y = 0;
+        for (size_t i = from; i < to; i++) {
+            x += curve->x[i];
+            y += curve->y[i];
+        }
+        curve->x[s] = x / (double)(to - from);
+        curve->y[s] = y / (double)(to - from);
+    }
+    curve->n = most;
+}
+
 /* Of each stretch its lowest and its highest point, in their order: spikes stay. */
 static void thin(nm_curve *curve, size_t most)
 {
-    if (curve->n <= most || curve->low)
-        return;
     size_t stretches = most / 2, kept = 0;
     for (size_t s = 0; s < stretches; s++) {
         size_t from = s * curve->n / stretches, to = (s + 1) * curve->n / stretches, low = from, high = from;
@@ -358,7 +372,8 @@ void nm_drawing_make(nm_drawing *drawing, const nm_report *report, const nm_figu
         nm_curve curve = drawing->curves[c];
         if (figure->y_log)
             keep_positive(&curve);
-        thin(&curve, most);
+        if (curve.n > most && !curve.low)
+            (drawing->n > CROWD ? thin_to_means : thin)(&curve, most);
         if (curve.n)
             drawing->curves[kept++] = curve;
         else {

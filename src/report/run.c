@@ -166,9 +166,9 @@ static bool add_line(place *at, json_t *object, const char *type)
 
 /* ---- files ---- */
 
-static void read_log(nm_report_run *run, const char *text, size_t bytes)
+void nm_report_run_add(nm_report_run *run, const char *text, size_t bytes)
 {
-    place at = {.run = run};
+    place at = {.run = run, .seconds = run->seconds};
     const char *end = text + bytes;
     for (const char *line = text; line < end;) {
         const char *stop = memchr(line, '\n', (size_t)(end - line));
@@ -184,6 +184,7 @@ static void read_log(nm_report_run *run, const char *text, size_t bytes)
         json_decref(object);
         line = stop ? stop + 1 : end;
     }
+    run->seconds = at.seconds;
 }
 
 /* A whole file that is one object, e.g. what compare measured; a run may lack it. */
@@ -232,13 +233,12 @@ static void read_settings(nm_report_run *run)
 nm_status nm_report_run_read(nm_report_run *run, const char *folder, nm_error *err)
 {
     *run = (nm_report_run){.folder = nm_duplicate(folder)};
-    grow_slots(run);
     char *path = nm_path_join(folder, "log.jsonl"), *text = NULL;
     size_t bytes = 0;
     nm_status status = nm_file_read(path, &text, &bytes, err);
     free(path);
     NM_TRY(status);
-    read_log(run, text, bytes);
+    nm_report_run_add(run, text, bytes);
     free(text);
     read_object(run, "test.json", "test");
     read_object(run, "inspect.json", "inspect");
@@ -281,7 +281,7 @@ void nm_report_run_release(nm_report_run *run)
 
 const nm_series *nm_report_run_find(const nm_report_run *run, const char *tag)
 {
-    uint32_t index = run->slots[slot_of(run, tag)];
+    uint32_t index = run->n_slots ? run->slots[slot_of(run, tag)] : 0;
     return index ? &run->series[index - 1] : NULL;
 }
 

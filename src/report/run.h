@@ -41,12 +41,15 @@ typedef struct nm_report_run {
     nm_text *settings; /* "model.norm", "layer"; in the order of config.ini */
     size_t n_settings, settings_capacity;
     int64_t lines, bad_lines, first_bad;
-    bool open_end; /* the last line has no end: it was being written, or cut off */
+    double seconds; /* of the last line that has a time: lines without one happened then */
+    bool open_end;  /* the last line has no end: it was being written, or cut off */
 } nm_report_run;
 
 /* NM_IO when the folder has no log.jsonl. A line that is no JSON object is counted, not fatal: a run may be going on,
  * or its machine may have stopped in the middle of a line. */
 nm_status nm_report_run_read(nm_report_run *run, const char *folder, nm_error *err);
+/* Adds lines of a log; for one that is read while it grows. */
+void nm_report_run_add(nm_report_run *run, const char *text, size_t bytes);
 void nm_report_run_release(nm_report_run *run);
 
 /* NULL when there is none. */
