@@ -8,7 +8,7 @@
 #include "report/report.h"
 
 typedef struct report_config { /* section [report] */
-    const char *output, *png, *tensorboard;
+    const char *output, *png, *tensorboard, *inspected;
     bool samples;
 } report_config;
 
@@ -17,6 +17,8 @@ static const nm_option report_options[] = {
     NM_OPTION(report_config, png, "", 0, 0, "folder for the figures as pictures; empty: none"),
     NM_OPTION(report_config, tensorboard, "", 0, 0,
               "folder for TensorBoard's event files, one folder a run; empty: none"),
+    NM_OPTION(report_config, inspected, "", 0, 0,
+              "file with what norma inspect --json printed of the runs; empty: none"),
     NM_OPTION(report_config, samples, "true", 0, 1,
               "show sample outputs; without, no sentence of the corpus is in the page"),
     {0}};
@@ -43,6 +45,8 @@ static nm_status write_events(const nm_report_run *run, const char *folder, nm_e
 
 static nm_status write_all(const nm_report *report, const report_config *config, nm_error *err)
 {
+    for (size_t i = 0; i < report->n && *config->inspected; i++)
+        NM_TRY(nm_report_run_inspected(&report->runs[i], config->inspected, err));
     const nm_report_config page = {.samples = config->samples};
     if (*config->output) {
         NM_TRY(nm_report_page(report, &page, config->output, err));

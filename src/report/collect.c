@@ -1,5 +1,6 @@
 /* Series -> curves: by update or time, by place in the network, thinned to what can be seen, and the frame around them. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,9 +9,33 @@
 
 enum { MAX_POINTS = 400, MIN_POINTS = 60, ALL_POINTS = 6000, CROWD = 8 };
 
-const char *nm_figure_tag(const nm_figure *figure, const nm_report *report)
+typedef struct pattern {
+    char text[160];
+} pattern;
+
+static bool has_any(const nm_report_run *run, const char *tag)
 {
-    return strcmp(figure->tag, "@score") ? figure->tag : report->score_tag;
+    for (size_t i = 0; i < run->n_series; i++)
+        if (nm_tag_match(tag, run->series[i].tag, NULL, NULL))
+            return true;
+    for (size_t i = 0; i < run->n_vectors; i++)
+        if (nm_tag_match(tag, run->vectors[i].tag, NULL, NULL))
+            return true;
+    return false;
+}
+
+/* The first of the figure's patterns that the run has numbers for, or the last one. */
+static pattern pattern_of(const nm_figure *figure, const nm_report *report, const nm_report_run *run)
+{
+    const char *at = strcmp(figure->tag, "@score") ? figure->tag : report->score_tag;
+    pattern p;
+    for (;;) {
+        size_t length = strcspn(at, "|");
+        snprintf(p.text, sizeof p.text, "%.*s", (int)length, at);
+        if (!at[length] || has_any(run, p.text))
+            return p;
+        at += length + 1;
+    }
 }
 
 const char *nm_figure_y_label(const nm_figure *figure, const nm_report *report)
@@ -44,15 +69,20 @@ static void add_point(nm_curve *curve, double x, double y)
     curve->y[curve->n++] = y;
 }
 
+static void curve_release(nm_curve *curve)
+{
+    free(curve->x);
+    free(curve->y);
+    free(curve->low);
+    free(curve->high);
+}
+
 static void drop_empty(nm_drawing *drawing)
 {
     nm_curve *last = &drawing->curves[drawing->n - 1];
     if (last->n)
         return;
-    free(last->x);
-    free(last->y);
-    free(last->low);
-    free(last->high);
+    curve_release(last);
     drawing->n--;
 }
 
@@ -98,11 +128,12 @@ static void add_series(sums *s, const nm_series *series, const nm_series *minus,
     }
 }
 
-static double largest_time(const nm_report *report, const char *tag)
+static double largest_time(const nm_report *report, const nm_figure *figure)
 {
     double largest = 0;
     for (size_t r = 0; r < report->n; r++) {
-        const nm_series *series = nm_report_run_find(&report->runs[r], tag);
+        pattern tag = pattern_of(figure, report, &report->runs[r]);
+        const nm_series *series = nm_report_run_find(&report->runs[r], tag.text);
         for (size_t i = 0; series && i < series->n; i++)
             largest = fmax(largest, series->seconds[i]);
     }
@@ -111,21 +142,21 @@ static double largest_time(const nm_report *report, const char *tag)
 
 void nm_collect_history(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
 {
-    const char *tag = nm_figure_tag(figure, report);
     double unit = 1;
     if (figure->x_seconds) {
-        double largest = largest_time(report, tag);
+        double largest = largest_time(report, figure);
         unit = largest < 600 ? 1 : largest < 3 * 3600 ? 60 : 3600;
         drawing->x_unit = unit < 2 ? "s" : unit < 100 ? "min" : "h";
     }
     for (size_t r = 0; r < report->n; r++) {
         const nm_report_run *run = &report->runs[r];
         const nm_series *minus = figure->minus ? nm_report_run_find(run, figure->minus) : NULL;
+        pattern tag = pattern_of(figure, report, run);
         sums s = {0};
         if (figure->minus && !minus)
             continue;
         for (size_t i = 0; i < run->n_series; i++)
-            if (nm_tag_match(tag, run->series[i].tag, NULL, NULL))
+            if (nm_tag_match(tag.text, run->series[i].tag, NULL, NULL))
                 add_series(&s, &run->series[i], minus, figure->x_seconds);
         nm_curve *curve = add_curve(drawing, r, s.n, false);
         for (size_t i = 0; i < s.n; i++)
@@ -135,6 +166,20 @@ void nm_collect_history(const nm_report *report, const nm_figure *figure, nm_dra
         free(s.sum);
         free(s.count);
     }
+}
+
+void nm_collect_checkpoints(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
+{
+    nm_collect_history(report, figure, drawing);
+    size_t kept = 0;
+    for (size_t c = 0; c < drawing->n; c++) {
+        nm_curve curve = drawing->curves[c];
+        if (curve.n < 2)
+            curve_release(&curve);
+        else
+            drawing->curves[kept++] = curve;
+    }
+    drawing->n = kept;
 }
 
 /* ---- by place ---- */
@@ -160,10 +205,11 @@ void nm_collect_sites(const nm_report *report, const nm_figure *figure, nm_drawi
     size_t length;
     for (size_t r = 0; r < report->n; r++) {
         const nm_report_run *run = &report->runs[r];
+        pattern tag = pattern_of(figure, report, run);
         nm_curve *curve = add_curve(drawing, r, run->n_series, false);
         for (size_t i = 0; i < run->n_series; i++) {
             const nm_series *series = &run->series[i];
-            if (series->n && nm_tag_match(figure->tag, series->tag, &site, &length))
+            if (series->n && nm_tag_match(tag.text, series->tag, &site, &length))
                 add_point(curve, tick_of(drawing, site, length), series->value[series->n - 1]);
         }
         drop_empty(drawing);
@@ -215,10 +261,13 @@ void nm_collect_spectrum(const nm_report *report, const nm_figure *figure, nm_dr
 
 void nm_collect_score_gap(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
 {
-    double first = report->n ? report->results[0].score : NAN;
+    double first = NAN;
+    for (size_t r = report->n; r-- > 0;)
+        first = isfinite(report->results[r].score) ? report->results[r].score : first;
     for (size_t r = 0; r < report->n; r++) {
         nm_curve *curve = add_curve(drawing, r, 1, false);
-        add_point(curve, nm_report_run_last(&report->runs[r], figure->tag), first - report->results[r].score);
+        pattern tag = pattern_of(figure, report, &report->runs[r]);
+        add_point(curve, nm_report_run_match(&report->runs[r], tag.text), first - report->results[r].score);
         drop_empty(drawing);
     }
     while (drawing->n && drawing->n < 3) { /* two points are always on a line */
@@ -306,14 +355,16 @@ static size_t all_values(const nm_drawing *drawing, double **values)
     return n;
 }
 
+/* Numbers that differ by rounding alone are one number, around which the frame has its own width. */
 static void widen(double *low, double *high, double share, bool logarithm)
 {
+    bool one = *high - *low <= 1e-6 * fmax(fabs(*low), fabs(*high));
     if (logarithm) {
-        double factor = *high > *low ? pow(*high / *low, share) : 1.5;
+        double factor = one ? 1.5 : pow(*high / *low, share);
         *low /= factor;
         *high *= factor;
     } else {
-        double more = *high > *low ? share * (*high - *low) : fmax(0.05 * fabs(*high), 1e-6);
+        double more = one ? fmax(0.05 * fabs(*high), 1e-6) : share * (*high - *low);
         *low -= more;
         *high += more;
     }
@@ -355,7 +406,8 @@ static void frame_x(nm_drawing *drawing, const nm_figure *figure)
     if (drawing->ticks) {
         drawing->x_min = -0.5;
         drawing->x_max = (double)drawing->n_ticks - 0.5;
-    } else if (figure->style == NM_FIGURE_SCATTER || drawing->x_min == drawing->x_max) {
+    } else if (figure->style == NM_FIGURE_SCATTER ||
+               drawing->x_max - drawing->x_min <= 1e-6 * fabs(drawing->x_max)) {
         widen(&drawing->x_min, &drawing->x_max, 0.08, false);
     } else if (!figure->x_log && drawing->x_min > 0 && drawing->x_min < 0.5 * drawing->x_max) {
         drawing->x_min = 0;
@@ -376,13 +428,8 @@ void nm_drawing_make(nm_drawing *drawing, const nm_report *report, const nm_figu
             (drawing->n > CROWD ? thin_to_means : thin)(&curve, most);
         if (curve.n)
             drawing->curves[kept++] = curve;
-        else {
-            drawing->curves[c] = (nm_curve){0};
-            free(curve.x);
-            free(curve.y);
-            free(curve.low);
-            free(curve.high);
-        }
+        else
+            curve_release(&curve);
     }
     drawing->n = kept;
     if (!drawing->n)
@@ -393,12 +440,8 @@ void nm_drawing_make(nm_drawing *drawing, const nm_report *report, const nm_figu
 
 void nm_drawing_release(nm_drawing *drawing)
 {
-    for (size_t c = 0; c < drawing->n; c++) {
-        free(drawing->curves[c].x);
-        free(drawing->curves[c].y);
-        free(drawing->curves[c].low);
-        free(drawing->curves[c].high);
-    }
+    for (size_t c = 0; c < drawing->n; c++)
+        curve_release(&drawing->curves[c]);
     for (size_t i = 0; i < drawing->n_ticks; i++)
         free(drawing->ticks[i]);
     free(drawing->ticks);

@@ -32,7 +32,8 @@ typedef struct nm_figure nm_figure;
 struct nm_figure {
     const char *name, *section, *title; /* "valid-loss", "Learning", "Validation loss" */
     const char *source;                 /* of the form: "Shen et al. 2020, figure 2"; NULL: ours */
-    const char *tag, *minus;            /* pattern of the numbers; what is taken off them, or NULL */
+    const char *tag,
+        *minus; /* pattern of the numbers, "a|b": b where a run has no a; what is taken off them */
     const char *x_label, *y_label;
     bool x_seconds, x_log, y_log;
     bool falls;  /* lower is better: for the sentence */
@@ -48,14 +49,15 @@ extern const nm_figure nm_figures[]; /* name NULL at the end */
 /* The numbers of a figure, thinned to what can be seen, and its frame. n is 0 when no run has any. */
 void nm_drawing_make(nm_drawing *drawing, const nm_report *report, const nm_figure *figure);
 void nm_drawing_release(nm_drawing *drawing);
-/* The pattern and the label of the y axis; the score's row has those of the task. */
-const char *nm_figure_tag(const nm_figure *figure, const nm_report *report);
+/* The label of the y axis; the score's row has that of the task. */
 const char *nm_figure_y_label(const nm_figure *figure, const nm_report *report);
 bool nm_figure_falls(const nm_figure *figure, const nm_report *report);
 
 /* Ways to collect. */
 void nm_collect_history(const nm_report *report, const nm_figure *figure,
                         nm_drawing *drawing); /* x: updates or time */
+/* The same, of runs that were measured at more than one update. */
+void nm_collect_checkpoints(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
 void nm_collect_sites(const nm_report *report, const nm_figure *figure,
                       nm_drawing *drawing); /* x: places, last values */
 void nm_collect_quantiles(const nm_report *report, const nm_figure *figure,
@@ -68,6 +70,7 @@ void nm_collect_score_gap(const nm_report *report, const nm_figure *figure, nm_d
 void nm_say_best(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out);
 void nm_say_level(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out);
 void nm_say_sites(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out);
+void nm_say_spectrum(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out);
 void nm_say_correlation(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
                         FILE *out);
 

@@ -8,6 +8,8 @@
 #define UPDATES     "updates"
 #define TIME        "time in training"
 #define PROBE(name) "recorded with --probe.every N (instrument " name ")"
+#define TID         "measured by norma compare, or by norma inspect --json > FILE and given as --inspected FILE"
+#define INSPECTED   "measured by norma inspect --json > FILE and given as --inspected FILE"
 #define SHEN        "Shen et al. 2020, "
 #define TEARS       "Nguyen and Salazar 2019, "
 #define WANG        "Wang et al. 2022, "
@@ -48,14 +50,18 @@ const nm_figure nm_figures[] = {
      .tag = "probe/distance/*/quadratic_mean", .x_label = UPDATES, .y_label = "|psi_B^2 - psi^2| / d", .y_log = true,
      .falls = true, .collect = nm_collect_history, .sentence = nm_say_level, .record = PROBE("distance")},
     {.name = "tid-mean", .section = BATCH, .title = "TID of the mean, by place", .source = WANG "tables 1 and 4",
-     .tag = "test/tid/*/mean", .x_label = "", .y_label = "TID of the mean", .style = NM_FIGURE_MARKS, .falls = true,
-     .collect = nm_collect_sites, .sentence = nm_say_sites, .record = "measured by norma compare"},
+     .tag = "inspect/tid.sites/*/mean|test/tid/*/mean", .x_label = "", .y_label = "TID of the mean", .style = NM_FIGURE_MARKS, .falls = true,
+     .collect = nm_collect_sites, .sentence = nm_say_sites, .record = TID},
     {.name = "tid-variance", .section = BATCH, .title = "TID of the variance, by place",
-     .source = WANG "tables 1 and 4", .tag = "test/tid/*/variance", .x_label = "", .y_label = "TID of the variance",
+     .source = WANG "tables 1 and 4", .tag = "inspect/tid.sites/*/variance|test/tid/*/variance", .x_label = "", .y_label = "TID of the variance",
      .style = NM_FIGURE_MARKS, .falls = true,
-     .collect = nm_collect_sites, .sentence = nm_say_sites, .record = "measured by norma compare"},
-    {.name = "tid-score", .section = BATCH, .title = "TID and what is lost against the first run",
-     .source = WANG "figure 3", .tag = "test/tid_variance", .x_label = "TID of the variance, last encoder layer",
+     .collect = nm_collect_sites, .sentence = nm_say_sites, .record = TID},
+    {.name = "tid-updates", .section = BATCH, .title = "TID of the variance over training, mean over places",
+     .source = WANG "figure 2", .tag = "inspect/tid.sites/*/variance", .x_label = UPDATES,
+     .y_label = "TID of the variance", .falls = true, .collect = nm_collect_checkpoints, .sentence = nm_say_level,
+     .record = "measured by norma inspect --checkpoints --json > FILE and given as --inspected FILE"},
+    {.name = "tid-score", .section = BATCH, .title = "TID and what is lost against the first run with a test score",
+     .source = WANG "figure 3", .tag = "inspect/tid.last/*/variance|test/tid_variance", .x_label = "TID of the variance, last encoder layer",
      .y_label = "score of the first run minus score", .style = NM_FIGURE_SCATTER,
      .collect = nm_collect_score_gap, .sentence = nm_say_correlation,
      .record = "needs three or more runs that norma compare has measured"},
@@ -101,5 +107,24 @@ const nm_figure nm_figures[] = {
     {.name = "deviation-output", .section = INSIDE, .title = "Deviation of what comes out of each norm",
      .tag = "probe/moments/*/output.deviation", .x_label = "", .y_label = "standard deviation", .y_log = true,
      .style = NM_FIGURE_MARKS, .collect = nm_collect_sites, .sentence = nm_say_sites, .record = PROBE("moments")},
+    {.name = "singular-values", .section = INSIDE, .title = "Singular values of the embedding matrix",
+     .source = SHEN "figure 6", .tag = "inspect/spectrum.values", .x_label = "rank", .y_label = "share of the largest",
+     .collect = nm_collect_spectrum, .sentence = nm_say_spectrum, .record = INSPECTED},
+    {.name = "condition-50", .section = INSIDE, .title = "Condition of the inputs of layers, C_50",
+     .source = WANG "figures 6 and 7", .tag = "inspect/condition/*/c50", .x_label = "", .y_label = "C_50", .y_log = true,
+     .falls = true, .style = NM_FIGURE_MARKS, .collect = nm_collect_sites, .sentence = nm_say_sites, .record = INSPECTED},
+    {.name = "condition-80", .section = INSIDE, .title = "Condition of the inputs of layers, C_80",
+     .source = WANG "figures 6 and 7", .tag = "inspect/condition/*/c80", .x_label = "", .y_label = "C_80", .y_log = true,
+     .falls = true, .style = NM_FIGURE_MARKS, .collect = nm_collect_sites, .sentence = nm_say_sites, .record = INSPECTED},
+    {.name = "condition-max", .section = INSIDE, .title = "Condition of the inputs of layers, C_max",
+     .source = WANG "figures 6 and 7", .tag = "inspect/condition/*/cmax", .x_label = "", .y_label = "C_max",
+     .y_log = true, .falls = true, .style = NM_FIGURE_MARKS,
+     .collect = nm_collect_sites, .sentence = nm_say_sites, .record = INSPECTED},
+    {.name = "lemma-2", .section = INSIDE, .title = "Lemma 2: share of its limit", .source = SHEN "lemma 2",
+     .tag = "inspect/lemma2/*/ratio", .x_label = "", .y_label = "share of the limit", .line = 1,
+     .style = NM_FIGURE_MARKS, .collect = nm_collect_sites, .sentence = nm_say_sites, .record = INSPECTED},
+    {.name = "theorem-4", .section = INSIDE, .title = "Theorem 4: share of its limit", .source = SHEN "theorem 4",
+     .tag = "inspect/theorem4/*/ratio", .x_label = "", .y_label = "share of the limit", .line = 1,
+     .style = NM_FIGURE_MARKS, .collect = nm_collect_sites, .sentence = nm_say_sites, .record = INSPECTED},
     {.name = NULL}};
 /* clang-format on */

@@ -204,8 +204,7 @@ static const char head[] =
     "set xlabel textcolor rgb '#50565e'\nset ylabel textcolor rgb '#50565e' offset 0.5,0\n"
     "set grid ytics lc rgb '#c3c8cf' lw 0.6 lt 1 dt solid\n"
     "set errorbars 0\n"
-    "set key top right opaque samplen 2 spacing 1.1 textcolor rgb '#50565e'\n"
-    "set errorbars small\n";
+    "set key top right opaque samplen 2 spacing 1.1 textcolor rgb '#50565e'\n";
 
 static nm_status write_script(const nm_report *report, const nm_drawing *drawings, const char *path, bool png,
                               nm_error *err)

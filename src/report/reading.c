@@ -307,6 +307,26 @@ void nm_say_sites(const nm_report *report, const nm_figure *figure, const nm_dra
     free(list);
 }
 
+/* How soon they fall: the rank by which half of the largest is reached. */
+void nm_say_spectrum(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out)
+{
+    (void)figure;
+    for (size_t c = 0; c < drawing->n; c++) {
+        const nm_curve *curve = &drawing->curves[c];
+        size_t half = 0, fifth = 0;
+        while (half < curve->n && curve->y[half] > 0.5 * curve->y[0])
+            half++;
+        while (fifth < curve->n && curve->y[fifth] > 0.2 * curve->y[0])
+            fifth++;
+        fprintf(out, "%s%s: ", c ? "; " : "", name_of(report, curve));
+        say_count(out, (double)half);
+        fputs(" of them are above half of the largest, ", out);
+        say_count(out, (double)fifth);
+        fputs(" above a fifth", out);
+    }
+    putc('.', out);
+}
+
 /* ---- across runs ---- */
 
 void nm_say_correlation(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,

@@ -99,7 +99,8 @@ static void add_vector(const place *at, const json_t *array)
 
 static bool is_bookkeeping(const char *key)
 {
-    return !strcmp(key, "type") || !strcmp(key, "instrument") || !strcmp(key, "site") ||
+    return !strcmp(key, "type") || !strcmp(key, "stack") || !strcmp(key, "layer") ||
+           !strcmp(key, "sublayer") || !strcmp(key, "instrument") || !strcmp(key, "site") ||
            !strcmp(key, "update");
 }
 
@@ -123,14 +124,28 @@ static void add_value(place *at, json_t *value, int depth)
         add_vector(at, value);
 }
 
-/* Puts "site" behind the tag when the object has one, then each key. */
+/* What tells an object from others of its kind: "/enc.0.ffn.norm", "/enc.2", or nothing. */
+static size_t append_site(char *tag, size_t length, const json_t *object)
+{
+    const char *site = json_string_value(json_object_get(object, "site"));
+    const char *stack = json_string_value(json_object_get(object, "stack"));
+    const json_t *layer = json_object_get(object, "layer");
+    char *at = tag + length;
+    if (site && *site)
+        snprintf(at, MAX_TAG - length, "/%s", site);
+    else if (!site && stack && json_is_integer(layer))
+        snprintf(at, MAX_TAG - length, "/%.64s.%lld", stack, (long long)json_integer_value(layer));
+    return length + strlen(at);
+}
+
+/* Puts the site behind the tag when the object has one, then each key. */
 static void add_object(place *at, json_t *object, char separator, int depth)
 {
-    const char *site = json_string_value(json_object_get(object, "site")), *key;
-    size_t before = strlen(at->tag), length = before;
+    size_t before = strlen(at->tag), length = append_site(at->tag, before, object);
+    const char *key;
     json_t *value;
-    if (site && *site)
-        length += (size_t)snprintf(at->tag + length, sizeof at->tag - length, "/%s", site);
+    if (length > before)
+        separator = '/';
     json_object_foreach(object, key, value)
     {
         if (is_bookkeeping(key) || length + strlen(key) + 2 > sizeof at->tag)
@@ -187,15 +202,49 @@ void nm_report_run_add(nm_report_run *run, const char *text, size_t bytes)
     run->seconds = at.seconds;
 }
 
-/* A whole file that is one object, e.g. what compare measured; a run may lack it. */
-static void read_object(nm_report_run *run, const char *name, const char *type)
+/* What compare measured is one object; a run may lack it. */
+static void read_test(nm_report_run *run)
 {
-    char *path = nm_path_join(run->folder, name);
+    char *path = nm_path_join(run->folder, "test.json");
     json_t *object = json_load_file(path, 0, NULL);
     place at = {.run = run};
-    add_line(&at, object, type);
+    add_line(&at, object, "test");
     json_decref(object);
     free(path);
+}
+
+/* Paths are the same but for slashes at their ends. */
+static bool same_folder(const char *a, const char *b)
+{
+    size_t a_len = strlen(a), b_len = strlen(b);
+    while (a_len > 1 && a[a_len - 1] == '/')
+        a_len--;
+    while (b_len > 1 && b[b_len - 1] == '/')
+        b_len--;
+    return a_len == b_len && !memcmp(a, b, a_len);
+}
+
+nm_status nm_report_run_inspected(nm_report_run *run, const char *path, nm_error *err)
+{
+    json_error_t trouble;
+    char *text = NULL;
+    NM_TRY(nm_file_read(path, &text, NULL, err));
+    json_t *list = json_loads(text, 0, &trouble);
+    free(text);
+    if (!json_is_array(list)) {
+        json_decref(list);
+        return nm_fail(err, NM_FORMAT, "%s:%d: %s", path, list ? 1 : trouble.line,
+                       list ? "no list, as norma inspect --json prints it" : trouble.text);
+    }
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_t *object = json_array_get(list, i);
+        const char *of = json_string_value(json_object_get(object, "run"));
+        place at = {.run = run};
+        if (of && same_folder(of, run->folder))
+            add_line(&at, object, "inspect");
+    }
+    json_decref(list);
+    return NM_OK;
 }
 
 static void trim(char **text)
@@ -240,8 +289,7 @@ nm_status nm_report_run_read(nm_report_run *run, const char *folder, nm_error *e
     NM_TRY(status);
     nm_report_run_add(run, text, bytes);
     free(text);
-    read_object(run, "test.json", "test");
-    read_object(run, "inspect.json", "inspect");
+    read_test(run);
     read_settings(run);
     return NM_OK;
 }
@@ -289,6 +337,16 @@ double nm_report_run_last(const nm_report_run *run, const char *tag)
 {
     const nm_series *series = nm_report_run_find(run, tag);
     return series && series->n ? series->value[series->n - 1] : NAN;
+}
+
+double nm_report_run_match(const nm_report_run *run, const char *pattern)
+{
+    for (size_t i = run->n_series; i-- > 0;) {
+        const nm_series *series = &run->series[i];
+        if (series->n && nm_tag_match(pattern, series->tag, NULL, NULL))
+            return series->value[series->n - 1];
+    }
+    return NAN;
 }
 
 static const char *find_text(const nm_text *texts, size_t n, const char *key)

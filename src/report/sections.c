@@ -53,6 +53,12 @@ static double best_update_of(const nm_report_run *run)
     return NAN;
 }
 
+static double tid_of(const nm_report_run *run, const char *inspected, const char *compared)
+{
+    double value = nm_report_run_match(run, inspected);
+    return isfinite(value) ? value : nm_report_run_last(run, compared);
+}
+
 static summary summarize(const nm_report *report, size_t i)
 {
     const nm_report_run *run = &report->runs[i];
@@ -72,8 +78,8 @@ static summary summarize(const nm_report *report, size_t i)
         .seconds = train && train->n ? train->seconds[train->n - 1] : NAN,
         .speed = median_of(nm_report_run_find(run, "train/tokens_per_second")),
         .memory = nm_report_run_last(run, "start/step_mib"),
-        .tid_mean = nm_report_run_last(run, "test/tid_mean"),
-        .tid_variance = nm_report_run_last(run, "test/tid_variance"),
+        .tid_mean = tid_of(run, "inspect/tid.last/*/mean", "test/tid_mean"),
+        .tid_variance = tid_of(run, "inspect/tid.last/*/variance", "test/tid_variance"),
     };
 }
 
@@ -315,8 +321,7 @@ void nm_section_environment(const nm_report *report, FILE *out)
                                            {"system", "start/system"}};
     static const char *const settings[][2] = {{"backend", "device.backend"},
                                               {"threads", "device.threads"},
-                                              {"seed", "train.seed"},
-                                              {"data", "data.folder"}};
+                                              {"seed", "train.seed"}};
     fputs("<section id=\"environment\"><h2>Environment</h2>\n<div class=\"scroll\"><table>", out);
     write_names(report, "", out);
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)

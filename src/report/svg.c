@@ -37,7 +37,7 @@ static void append_line(nm_buffer *out, const char *line, const char *end, const
 
 static void open_curve(nm_buffer *out, const char *line, const nm_drawing *drawing)
 {
-    size_t number = strtoul(strstr(line, "plot_") + strlen("plot_"), NULL, 10) - 1;
+    size_t number = strtoul(line + strlen("<g id=\"gnuplot_plot_"), NULL, 10) - 1;
     char *group = number < drawing->n
                       ? nm_format("<g class=\"curve\" data-run=\"%zu\">\n", drawing->curves[number].run)
                       : nm_duplicate("<g>\n");
