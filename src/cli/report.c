@@ -76,7 +76,17 @@ const nm_command nm_command_report = {
     .name = "report",
     .summary = "make one page with every figure of several runs",
     .usage = "RUN ... [-o report.html] [--png FOLDER] [--tensorboard FOLDER] [--no-samples]",
-    .details = "The page needs nothing beside it and no network.",
+    .details = "Reads log.jsonl, config.ini and, where norma compare has left it, test.json of each RUN, and "
+               "writes a page "
+               "that needs nothing beside it and no network: the runs in a table, learning curves, the "
+               "figures of the "
+               "papers as far as the runs have recorded their numbers, sample outputs, and where the "
+               "configurations differ. "
+               "Hovering shows values; each figure is saved as SVG, its numbers as CSV. Runs that are still "
+               "going on are "
+               "welcome. What norma inspect --json printed is shown when given as --inspected FILE. gnuplot "
+               "draws the "
+               "figures (Debian package gnuplot-nox).",
     .section = "report",
     .options = add_options,
     .run = run,

@@ -70,9 +70,10 @@ static void write_log_ticks(FILE *out, double low, double high)
     else if (decades > 0.8)
         write_ticks_125(out, low, high);
     else {
-        double step = pow(10, floor(log10((high - low) / 4)));
-        while ((high - low) / step > 7)
-            step *= 2.5;
+        static const double factors[] = {1, 2, 5};
+        double power = pow(10, floor(log10((high - low) / 6))), step = 10 * power;
+        for (int k = 2; k >= 0; k--)
+            step = (high - low) / (factors[k] * power) <= 6 ? factors[k] * power : step;
         const char *comma = "";
         fputs("set ytics (", out);
         for (double tick = ceil(low / step) * step; tick <= high; tick += step, comma = ", ")

@@ -319,9 +319,8 @@ void nm_section_environment(const nm_report *report, FILE *out)
                                            {"compiler", "start/compiler"},
                                            {"device", "start/device"},
                                            {"system", "start/system"}};
-    static const char *const settings[][2] = {{"backend", "device.backend"},
-                                              {"threads", "device.threads"},
-                                              {"seed", "train.seed"}};
+    static const char *const settings[][2] = {
+        {"backend", "device.backend"}, {"threads", "device.threads"}, {"seed", "train.seed"}};
     fputs("<section id=\"environment\"><h2>Environment</h2>\n<div class=\"scroll\"><table>", out);
     write_names(report, "", out);
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
