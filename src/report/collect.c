@@ -378,7 +378,7 @@ static void frame_y(nm_drawing *drawing, const nm_figure *figure)
     size_t n = all_values(drawing, &values);
     drawing->y_min = values[0];
     drawing->y_max = values[n - 1];
-    if (!figure->y_log && !drawing->ticks && n >= 20) {
+    if (!figure->y_log && figure->collect == nm_collect_history && n >= 20) {
         double most = values[0] + 2 * (values[n * 9 / 10] - values[0]);
         drawing->y_max = most > values[0] ? fmin(drawing->y_max, most) : drawing->y_max;
     }

@@ -16,7 +16,7 @@
 
 extern char **environ;
 
-enum { WIDTH = 480, HEIGHT = 310, HEIGHT_SITES = 380 };
+enum { WIDTH = 480, HEIGHT = 310, HEIGHT_SITES = 380, FEW_TICKS = 6 };
 
 /* Each at least 3:1 against white and against the page's black. */
 static const char *const colors[NM_PLOT_COLORS] = {"#3b82c4", "#d9730d", "#2f9e5f", "#d64545",
@@ -36,11 +36,17 @@ const char *nm_plot_dashes(int group)
     return dashes[group / NM_PLOT_COLORS % N_DASHES].svg;
 }
 
+/* Names of places stand upright where there are few of them. */
+static bool ticks_aslant(const nm_drawing *drawing)
+{
+    return drawing->n_ticks > FEW_TICKS;
+}
+
 nm_plot_frame nm_plot_frame_of(const nm_drawing *drawing)
 {
-    double height = drawing->ticks ? HEIGHT_SITES : HEIGHT;
+    double height = ticks_aslant(drawing) ? HEIGHT_SITES : HEIGHT;
     return (nm_plot_frame){WIDTH,         height,       0.145 * WIDTH,
-                           0.04 * height, 0.97 * WIDTH, drawing->ticks ? 0.7 * height : 0.82 * height};
+                           0.04 * height, 0.97 * WIDTH, ticks_aslant(drawing) ? 0.7 * height : 0.82 * height};
 }
 
 /* ---- ticks ---- */
@@ -85,7 +91,7 @@ static void write_log_ticks(FILE *out, double low, double high)
 /* Only what names of places are made of, and not much of it. */
 static void write_site_ticks(FILE *out, const nm_drawing *drawing)
 {
-    fputs("set xtics rotate by -55 (", out);
+    fprintf(out, "set xtics %s (", ticks_aslant(drawing) ? "rotate by -55" : "norotate");
     for (size_t i = 0; i < drawing->n_ticks; i++) {
         fprintf(out, "%s'", i ? ", " : "");
         for (const char *at = drawing->ticks[i]; *at && at < drawing->ticks[i] + 24; at++)
