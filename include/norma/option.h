@@ -62,6 +62,9 @@ nm_status nm_options_set(nm_options *options, const char *path, const char *valu
 /* Reads an INI file; a line `include = other.ini` at its top (before any section) reads that one first, relative to
  * the file. Errors name file and line. */
 nm_status nm_options_read(nm_options *options, const char *path, nm_error *err);
+/* The same with what the file says in [small], a recipe's form for a small machine: whole names there, "train.epochs = 3",
+ * which else are passed over. NM_USAGE when there is none. */
+nm_status nm_options_read_small(nm_options *options, const char *path, nm_error *err);
 /* What an INI file says of one option, heap, or NULL when it says nothing; nothing else in the file is checked. For what
  * decides which sections there are. */
 nm_status nm_options_peek(const char *path, const char *option, char **value, nm_error *err);

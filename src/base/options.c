@@ -32,6 +32,8 @@ struct nm_options {
     bool pass_over_unknown; /* sections nobody registered: while reading what another command saved */
     const char *wanted;     /* only this option is looked for, while peeking; NULL: all are set */
     char *found;
+    bool small; /* lines of [small] are taken, not passed over */
+    int n_small;
 };
 
 static const char *const origin_names[] = {"default", "preset", "file", "command line"};
@@ -447,7 +449,11 @@ static nm_status read_line(nm_options *options, const char *path, char *line, ch
         return include_file(options, path, value, depth, err);
     if (options->pass_over_unknown && *part && !find_section(options, *part, strlen(*part)))
         return NM_OK;
-    char *full = *part ? nm_format("%s.%s", *part, name) : nm_duplicate(name);
+    bool small = *part && !strcmp(*part, "small");
+    if (small && !options->small)
+        return NM_OK;
+    options->n_small += small;
+    char *full = *part && !small ? nm_format("%s.%s", *part, name) : nm_duplicate(name);
     nm_status status = NM_OK;
     if (!options->wanted) {
         status = nm_options_set(options, full, value, NM_ORIGIN_FILE, err);
@@ -478,6 +484,17 @@ static nm_status read_text(nm_options *options, const char *path, const char *te
 nm_status nm_options_read(nm_options *options, const char *path, nm_error *err)
 {
     return read_file(options, path, 0, err);
+}
+
+nm_status nm_options_read_small(nm_options *options, const char *path, nm_error *err)
+{
+    options->small = true;
+    options->n_small = 0;
+    nm_status status = read_file(options, path, 0, err);
+    options->small = false;
+    if (status == NM_OK && !options->n_small)
+        return nm_fail(err, NM_USAGE, "%s: has no small form (section [small])", path);
+    return status;
 }
 
 nm_status nm_options_peek(const char *path, const char *option, char **value, nm_error *err)

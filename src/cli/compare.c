@@ -51,10 +51,13 @@ typedef struct queue {
 
 typedef struct run_choice { /* section [run], handed on to the runs */
     const char *task;
+    bool small;
 } run_choice;
 
 static const nm_option run_options[] = {
-    NM_OPTION(run_choice, task, "translation", 0, 0, "kind of work, where the recipe does not say it"), {0}};
+    NM_OPTION(run_choice, task, "translation", 0, 0, "kind of work, where the recipe does not say it"),
+    NM_OPTION(run_choice, small, "false", 0, 1, "the recipe's form for a small machine"),
+    {0}};
 
 static volatile sig_atomic_t stopped;
 
@@ -272,12 +275,15 @@ static nm_status check_finished(const compare_table *table, nm_error *err)
                    "no run came to its end; the first one said: %s", table->rows[0].trouble);
 }
 
-static char *compare_folder(const compare_config *config, const char *recipe)
+static char *compare_folder(const queue *q)
 {
+    const compare_config *config = q->config;
+    const run_choice *run = nm_options_find(q->cli->options, "run");
+    const char *recipe = q->recipe;
     if (*config->folder)
         return nm_duplicate(config->folder);
     const char *slash = strrchr(recipe, '/'), *name = slash ? slash + 1 : recipe;
-    return nm_format("runs/%.*s-compare", (int)strcspn(name, "."), name);
+    return nm_format("runs/%.*s%s-compare", (int)strcspn(name, "."), name, run->small ? "-small" : "");
 }
 
 static nm_status check_variants(const queue *q, nm_error *err)
@@ -297,7 +303,7 @@ static nm_status check_variants(const queue *q, nm_error *err)
 
 static nm_status compare(queue *q, nm_error *err)
 {
-    char *folder = compare_folder(q->config, q->recipe);
+    char *folder = compare_folder(q);
     nm_status status = nm_folder_create(folder, err);
     fill_queue(q, folder);
     free(folder);
@@ -346,14 +352,15 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
 const nm_command nm_command_compare = {
     .name = "compare",
     .summary = "train variants of a recipe and print one table",
-    .usage = "RECIPE.ini [--norms a,b,c] [--seeds N] [--format text|markdown|json] [--section.key value ...]",
+    .usage = "RECIPE.ini [--small] [--norms a,b,c] [--seeds N] [--format text|markdown|json] [--section.key "
+             "value ...]",
     .details = "Each variant and seed is a run of its own folder; finished ones are not trained again, "
                "unfinished ones go on. "
                "The table gives the task's score (BLEU, F1, accuracy, perplexity) on the test set with its "
                "95 % bootstrap interval, the paired test "
                "against the first "
                "variant, validation loss, tokens per second of the run and TID of the last encoder layer.",
-    .section = "compare",
+    .section = "compare,run",
     .options = compare_options_add,
     .trains = true,
     .run = compare_run,

@@ -16,6 +16,7 @@
     C(prepare) \
     C(train) \
     C(translate) \
+    C(classify) \
     C(score) \
     C(compare) \
     C(report) \

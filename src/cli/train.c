@@ -15,7 +15,7 @@
 
 typedef struct run_config { /* section [run] */
     const char *folder, *task;
-    bool resume, quiet, tensorboard;
+    bool small, resume, quiet, tensorboard;
     double report_seconds;
 } run_config;
 
@@ -23,6 +23,8 @@ static const nm_option run_options[] = {
     NM_OPTION(run_config, folder, "", 0, 0, "where the run lives; empty: runs/NAME of the recipe"),
     NM_OPTION(run_config, task, "translation", 0, 0,
               "kind of work; decides which [data] and [model] options there are"),
+    NM_OPTION(run_config, small, "false", 0, 1,
+              "the recipe's form for a small machine: what it says in [small] holds too"),
     NM_OPTION(run_config, resume, "false", 0, 1, "continue from the newest complete checkpoint"),
     NM_OPTION(run_config, quiet, "false", 0, 1, "no progress, only validations and warnings"),
     NM_OPTION(run_config, tensorboard, "false", 0, 1,
@@ -130,7 +132,8 @@ static char *run_folder(const run_config *run, const char *recipe)
         return strdup(run->folder);
     const char *slash = strrchr(recipe, '/'), *name = slash ? slash + 1 : recipe, *dot = strrchr(name, '.');
     char *folder = NULL;
-    if (asprintf(&folder, "runs/%.*s", (int)(dot ? dot - name : (long)strlen(name)), name) < 0)
+    if (asprintf(&folder, "runs/%.*s%s", (int)(dot ? dot - name : (long)strlen(name)), name,
+                 run->small ? "-small" : "") < 0)
         abort();
     return folder;
 }
@@ -154,8 +157,8 @@ static int finish(nm_status status, const nm_error *err, talk *t, const nm_train
     close_line(t);
     const nm_train_state *state = nm_trainer_state(trainer);
     if (status == NM_INTERRUPTED)
-        fprintf(stderr, "norma: %s\nto go on: norma train %s --run.folder %s --resume\n", err->text, recipe,
-                folder);
+        fprintf(stderr, "norma: %s\nto go on: norma train %s%s --run.folder %s --resume\n", err->text, recipe,
+                t->run->small ? " --small" : "", folder);
     else if (status != NM_OK)
         return nm_cli_fail(err);
     else
@@ -190,12 +193,17 @@ static void train_options(nm_options *options)
     nm_options_add(options, "run", run_options, NULL, sizeof(run_config));
 }
 
+static nm_status read_recipe(nm_cli *cli, const run_config *run, const char *recipe, nm_error *err)
+{
+    return run->small ? nm_options_read_small(cli->options, recipe, err) : nm_cli_read(cli, recipe, err);
+}
+
 static int train_run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err;
-    if (nm_cli_want(cli, argc, 1, 1, &err) != NM_OK || nm_cli_read(cli, argv[0], &err) != NM_OK)
-        return nm_cli_fail(&err);
     const run_config *run = nm_options_find(cli->options, "run");
+    if (nm_cli_want(cli, argc, 1, 1, &err) != NM_OK || read_recipe(cli, run, argv[0], &err) != NM_OK)
+        return nm_cli_fail(&err);
     char *folder = run_folder(run, argv[0]);
     if (strcmp(run->task, cli->task->name)) {
         nm_fail(&err, NM_USAGE, "run.task = %.100s comes too late: set it on the command line", run->task);
@@ -222,7 +230,7 @@ static int train_run(nm_cli *cli, int argc, char **argv)
 const nm_command nm_command_train = {
     .name = "train",
     .summary = "train a model from a recipe",
-    .usage = "RECIPE.ini [--resume] [--run.folder FOLDER] [--section.key value ...]",
+    .usage = "RECIPE.ini [--small] [--resume] [--run.folder FOLDER] [--section.key value ...]",
     .section = "run",
     .options = train_options,
     .trains = true,

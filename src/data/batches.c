@@ -63,14 +63,15 @@ static example *list_examples(const nm_batching *batching, uint32_t epoch, bool 
     return examples;
 }
 
-/* Fills batches in order: a batch is full when one more example would pass max_tokens on either side. */
+/* Fills batches in order: a batch is full when one more example would pass max_tokens on either side, or max_examples. */
 static int64_t cut_batches(const nm_batching *batching, const example *examples, int64_t n, int64_t *starts)
 {
     int64_t batches = 0, source = 0, target = 0;
     for (int64_t i = 0; i < n; i++) {
         int64_t s = source_length(batching, examples[i].index),
                 t = target_length(batching, examples[i].index);
-        if (i == 0 || source + s > batching->max_tokens || target + t > batching->max_tokens) {
+        bool full = batching->max_examples && i - starts[batches ? batches - 1 : 0] >= batching->max_examples;
+        if (i == 0 || full || source + s > batching->max_tokens || target + t > batching->max_tokens) {
             starts[batches++] = i;
             source = target = 0;
         }

@@ -11,6 +11,7 @@ typedef struct nm_batching {
     const nm_corpus *source, *target; /* of equal n; target NULL for one-sided tasks */
     int64_t max_tokens;               /* per side and batch, counting real tokens */
     int64_t max_length;               /* longer sequences are left out */
+    int64_t max_examples;             /* per batch; 0: as many as max_tokens holds */
     bool by_length;                   /* sequences of similar length together; otherwise any order */
     uint64_t seed;
 } nm_batching;

@@ -15,7 +15,9 @@ const nm_option nm_prepare_options[] = {
     NM_OPTION(C, source_lang, "", 0, 0, "language translated from, also the suffix of its files"),
     NM_OPTION(C, target_lang, "", 0, 0, "language translated to, also the suffix of its files"),
     NM_OPTION(C, output, "", 0, 0, "folder to write"),
-    NM_CHOICE(C, tokenizer, "moses", "none|moses", "none: the text is tokenized already"),
+    NM_CHOICE(
+        C, tokenizer, "moses", "none|moses|basic_english",
+        "none: the text is tokenized already; basic_english: lower case, punctuation apart, as torchtext"),
     NM_OPTION(C, aggressive, "false", 0, 0, "moses: split words at hyphens (@-@)"),
     NM_OPTION(C, escape, "true", 0, 0, "moses: write & | < > ' \" [ ] as entities"),
     NM_OPTION(C, lowercase, "false", 0, 0, "lowercase after tokenization"),

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- initialization: Nguyen and Salazar 2019, section 2.1 and table 2; fairseq; RBN's encoder feed-forward
- * ---- */
+/* ---- initialization: Nguyen and Salazar 2019, section 2.1 and table 2; fairseq; RBN's encoder feed-forward;
+ * PyTorch's own layers as they come ---- */
 
 static const nm_init zeros = {NM_INIT_CONSTANT, 0};
 
@@ -19,9 +19,17 @@ static nm_init xavier_uniform(double fan_in, double fan_out, double gain)
     return (nm_init){NM_INIT_UNIFORM, gain * sqrt(6 / (fan_in + fan_out))};
 }
 
+static int32_t key_width(const nm_stack_config *c)
+{
+    return c->key_width ? c->key_width : c->width;
+}
+
 static nm_init attention_init(const nm_stack_config *c, bool output)
 {
     switch (c->init) {
+    case NM_SCHEME_TORCH:
+        return output ? (nm_init){NM_INIT_UNIFORM, 1 / sqrt(c->width)}
+                      : xavier_uniform(c->width, key_width(c), 1);
     case NM_SCHEME_XAVIER_NORMAL:
         return xavier_normal(c->width, c->width);
     case NM_SCHEME_SMALL:
@@ -40,7 +48,7 @@ static nm_init attention_bias_init(const nm_stack_config *c)
 
 static bool default_linear(const nm_stack_config *c)
 {
-    return c->init == NM_SCHEME_RBN && !c->decoder;
+    return c->init == NM_SCHEME_TORCH || (c->init == NM_SCHEME_RBN && !c->decoder);
 }
 
 static nm_init ffn_init(const nm_stack_config *c, double fan_in, double fan_out)
@@ -88,7 +96,7 @@ static nm_status build_attention(builder *to, const char *part, bool cross, nm_s
     snprintf(name, sizeof name, "%s.norm", at);
     int32_t d = c->width;
     NM_TRY(add_norm(to, c->norm, name, false, false, &attention->norm));
-    int32_t rows = cross ? d : 3 * d;
+    int32_t rows = cross ? d : 2 * key_width(c) + d;
     const char *in = cross ? "q" : "qkv";
     attention->in_weight =
         nm_params_add(to->params, rows, d, attention_init(c, false), "%s.%s.weight", at, in);
@@ -169,8 +177,15 @@ static nm_tensor *self_forward(nm_tape *tape, const nm_stack *stack, const nm_su
     const nm_stack_config *c = &stack->config;
     nm_tensor *h = nm_sublayer_before(tape, stack, self->norm, x);
     nm_tensor *qkv = nm_linear(tape, h, self->in_weight, self->in_bias, NM_ACT_NONE, 0);
-    h = nm_attention(tape, qkv, qkv, c->width, c->width, 2 * c->width, packing, packing, c->heads, c->decoder,
-                     c->attention_drop);
+    /* the scale is that of the values' heads, also where keys have another size (declare-lab's classifier) */
+    const nm_attention_shape shape = {.key_width = key_width(c),
+                                      .value_width = c->width,
+                                      .k_first = key_width(c),
+                                      .v_first = 2 * key_width(c),
+                                      .heads = c->heads,
+                                      .causal = c->decoder,
+                                      .scale = 1 / sqrt((double)c->width / c->heads)};
+    h = nm_attention_of(tape, qkv, qkv, &shape, packing, packing, c->attention_drop);
     h = nm_linear(tape, h, self->out_weight, self->out_bias, NM_ACT_NONE, 0);
     return nm_sublayer_after(tape, stack, self->norm, x, h);
 }

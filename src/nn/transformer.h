@@ -10,11 +10,13 @@ typedef enum nm_init_scheme {
     NM_SCHEME_XAVIER_NORMAL,
     NM_SCHEME_SMALL,
     NM_SCHEME_FAIRSEQ,
-    NM_SCHEME_RBN
+    NM_SCHEME_RBN,
+    NM_SCHEME_TORCH
 } nm_init_scheme;
 
 typedef struct nm_stack_config {
     int32_t width, ff, heads, layers;
+    int32_t key_width;      /* of queries and keys of self-attention, all heads together; 0: as width */
     bool pre_norm, decoder; /* decoder: causal, with attention to the encoder's output */
     nm_init_scheme init;
     double drop, attention_drop, relu_drop;
@@ -25,7 +27,7 @@ typedef struct nm_stack_config {
 
 typedef struct nm_sublayer_attention {
     nm_norm *norm;
-    nm_tensor *in_weight, *in_bias;   /* self: q, k, v rows [3d, d]; cross: q rows [d, d] */
+    nm_tensor *in_weight, *in_bias;   /* self: q, k, v rows [2 key_width + d, d]; cross: q rows [d, d] */
     nm_tensor *kv_weight, *kv_bias;   /* cross only: k, v rows [2d, d] */
     nm_tensor *out_weight, *out_bias; /* [d, d] */
 } nm_sublayer_attention;

@@ -106,6 +106,17 @@ nm_tensor *nm_embed(nm_tape *tape, nm_tensor *table, const int32_t *ids, const i
 nm_tensor *nm_attention(nm_tape *tape, nm_tensor *q, nm_tensor *kv, int32_t width, int32_t k_first,
                         int32_t v_first, const nm_packing *q_packing, const nm_packing *k_packing,
                         int32_t heads, bool causal, double drop_rate);
+/* The same where queries and keys are wider or narrower than values, and with a scale of its own. */
+typedef struct nm_attention_shape {
+    int32_t key_width, value_width, k_first, v_first, heads; /* widths of all heads together */
+    bool causal;
+    double scale;
+} nm_attention_shape;
+nm_tensor *nm_attention_of(nm_tape *tape, nm_tensor *q, nm_tensor *kv, const nm_attention_shape *shape,
+                           const nm_packing *q_packing, const nm_packing *k_packing, double drop_rate);
+typedef enum nm_pooling { NM_POOL_FIRST, NM_POOL_MEAN } nm_pooling;
+/* One row for each sequence: its first row, or the mean of its rows. No sequence may be empty. */
+nm_tensor *nm_pool(nm_tape *tape, nm_tensor *x, const nm_packing *packing, nm_pooling pooling);
 /* A layer at its place; state moves when training. */
 nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x);
 /* FixNorm: every row divided by its length */

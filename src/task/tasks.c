@@ -3,7 +3,7 @@
 
 #include "task/tasks.h"
 
-const nm_task_type *const nm_task_types[] = {&nm_task_translation, NULL};
+const nm_task_type *const nm_task_types[] = {&nm_task_translation, &nm_task_classification, NULL};
 
 const nm_task_type *nm_task_type_find(const char *name)
 {

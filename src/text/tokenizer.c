@@ -3,7 +3,8 @@
 
 #include "text/utf8.h"
 
-const nm_tokenizer_type *const nm_tokenizer_types[] = {&nm_tokenizer_none, &nm_tokenizer_moses, NULL};
+const nm_tokenizer_type *const nm_tokenizer_types[] = {&nm_tokenizer_none, &nm_tokenizer_moses,
+                                                       &nm_tokenizer_basic_english, NULL};
 
 nm_tokenizer_options nm_tokenizer_options_default(void)
 {
@@ -24,7 +25,7 @@ nm_status nm_tokenizer_open(nm_tokenizer *tokenizer, const char *name, const nm_
         tokenizer->type = *type;
         return (*type)->create(options, &tokenizer->state, err);
     }
-    return nm_fail(err, NM_USAGE, "tokenizer \"%.40s\": known are none and moses", name);
+    return nm_fail(err, NM_USAGE, "tokenizer \"%.40s\": known are none, moses and basic_english", name);
 }
 
 void nm_tokenizer_close(nm_tokenizer *tokenizer)

@@ -23,7 +23,7 @@ typedef struct nm_tokenizer_type {
     void (*free)(void *state);
 } nm_tokenizer_type;
 
-extern const nm_tokenizer_type nm_tokenizer_none, nm_tokenizer_moses;
+extern const nm_tokenizer_type nm_tokenizer_none, nm_tokenizer_moses, nm_tokenizer_basic_english;
 /* All of them; the last entry is NULL. */
 extern const nm_tokenizer_type *const nm_tokenizer_types[];
 

@@ -27,7 +27,7 @@ names() {
     printf 'tears/%s-wmt\n' table6-{pre,post}-{ln,fix-scale}
     printf 'pn/%s\n' table1-{iwslt,wmt}-{ln,bn,pnv,pn} table4-{bn,brn,mabn,ln,gn,pnv,pn} \
         figure5-{ln,bn,pnv,pn}-{512,1k,2k,4k}
-    printf 'rbn/%s\n' {iwslt,wmt}-{post,pre}-{ln,bn,rbn,pn-only,pn-ls,brn,mabn}
+    printf 'rbn/%s\n' {iwslt,wmt,imdb,sogou,dbpedia,yelp}-{post,pre}-{ln,bn,rbn,pn-only,pn-ls,brn,mabn}
 }
 
 names | sort >wanted
@@ -53,6 +53,12 @@ for order in fairseq tears; do
         --tokenizer none --order $order --output data-$order --threads 1 2>prepare.log || fail "$(cat prepare.log)"
 done
 
+# Labelled texts for the recipes of classification.
+printf '%s\tx y z\n' good bad good bad good bad good bad good bad >labelled.tsv
+is_text() { # RECIPE
+    grep -q '^include = .*common/rbn-text.ini' "$1"
+}
+
 # A missing data folder is the first thing found wrong: the recipe itself is read.
 wants_data() {
     local code=0
@@ -74,21 +80,40 @@ trains() {
     grep -q '^done: 1 updates' err || fail "no update: train $1: $(cat err)"
 }
 
+# The same of a recipe of classification, in its small form where the second argument says so.
+trains_text() {
+    local form=()
+    [ -z "${2:-}" ] || form=(--small)
+    rm -rf run
+    "$NORMA" train "$1" "${form[@]}" --run.folder run --data.train labelled.tsv --data.test labelled.tsv --model.width 16 \
+        --model.ff 16 --data.max-length 16 --train.max-tokens 64 --train.updates 1 --device.threads 1 >out 2>err ||
+        fail "exit code $?: train $1: $(cat err)"
+    grep -q '^done: 1 updates' err || fail "no update: train $1: $(cat err)"
+}
+
 count=0
 for recipe in "$SOURCE"/recipes/*.ini "$SOURCE"/recipes/{tears,pn,rbn}/*.ini; do
     head -n 1 "$recipe" | grep -q '^# ' || fail "$recipe does not begin with what it is"
     grep -q '^# Data: ' "$recipe" || fail "$recipe does not name its data"
     wants_data "$recipe"
-    trains "$recipe"
+    if is_text "$recipe"; then
+        trains_text "$recipe"
+    else
+        trains "$recipe"
+    fi
     count=$((count + 1))
 done
-[ $count -ge 151 ] || fail "only $count recipes"
+[ $count -ge 208 ] || fail "only $count recipes"
 
 # ---- settings that must reach the run (a row is more than a file that is read) ----
 
-# setting RECIPE SECTION KEY VALUE: as in the config.ini of a run
+# setting RECIPE SECTION KEY VALUE [small]: as in the config.ini of a run
 setting() {
-    trains "$SOURCE/recipes/$1.ini"
+    if is_text "$SOURCE/recipes/$1.ini"; then
+        trains_text "$SOURCE/recipes/$1.ini" "${5:-}"
+    else
+        trains "$SOURCE/recipes/$1.ini"
+    fi
     sed -n "/^\[$2\]/,/^$/p" run/config.ini | grep -qx "$3 = $4 ; .*" || fail "$1: [$2] $3 is not $4"
 }
 setting tears/table2-xavier-post-16k-en-vi model init xavier-normal
@@ -103,4 +128,8 @@ setting rbn/iwslt-post-rbn norm.rbn lambda 60
 setting rbn/iwslt-pre-rbn schedule lr 0.0015
 setting rbn/iwslt-pre-pn-only norm.power scaling none
 setting rbn/wmt-pre-ln norm.layer unbiased true
+setting rbn/imdb-post-rbn norm.rbn scale mean
+setting rbn/yelp-pre-mabn model placement pre
+setting rbn/yelp-pre-mabn train epochs 10
+setting rbn/yelp-pre-mabn train epochs 3 small
 echo "e2e_recipes: $count recipes"

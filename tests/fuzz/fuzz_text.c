@@ -18,7 +18,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         .language = languages[data[0] & 3], .aggressive = data[0] & 4, .escape = data[0] & 8};
     nm_tokenizer tokenizer;
     nm_error err;
-    NM_ASSERT(nm_tokenizer_open(&tokenizer, "moses", &options, &err) == NM_OK);
+    const char *name = data[0] & 16 ? "basic_english" : "moses";
+    NM_ASSERT(nm_tokenizer_open(&tokenizer, name, &options, &err) == NM_OK);
     nm_buffer tokens = {0}, text = {0};
     nm_buffer_clear(&tokens);
     nm_buffer_clear(&text);

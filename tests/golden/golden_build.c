@@ -234,9 +234,8 @@ static golden_result create(golden_case *test, golden_model *made)
     double words = number_of(made, "vocab", 0);
     if (!(words >= 4 && words <= 1 << 20))
         return golden_fail(test, "config.vocab is missing or out of range");
-    nm_model_sizes sizes = {.source = (int32_t)words,
-                            .target = (int32_t)words,
-                            .warmup_steps = made->warmup_steps};
+    nm_model_sizes sizes = {
+        .source = (int32_t)words, .target = (int32_t)words, .warmup_steps = made->warmup_steps};
     if (nm_model_create(&made->model, &nm_model_seq2seq, test->backend, made->options, &sizes, true, &err) !=
         NM_OK)
         return golden_fail(test, "%s", err.text);

@@ -39,6 +39,9 @@ typedef struct golden_state {
 golden_result golden_model_state(golden_case *test, const golden_model *made, const char *name,
                                  golden_state *state);
 
+/* Cases of method "text_classifier" (in golden_classifier.c). */
+golden_result golden_classifier_run(golden_case *test);
+
 /* The map of names, for golden_model_build (in golden_map.c). */
 void golden_map_names(golden_model *made);
 

@@ -182,6 +182,32 @@ static void long_lines_are_taken(void **state)
     free(line);
 }
 
+/* What torchtext's get_tokenizer("basic_english") gives, its words joined by spaces. */
+static void basic_english(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"It's \"great\" (no; really): a.b<br />c!", "it ' s great ( no really ) a . b c !"},
+        {"<br /><br />", ""},
+        {" <b\"r /> x<br/>y ", "x<br/>y"},
+        {"...wait?", ". . . wait ?"},
+        {"\"\"", ""},
+        {"well-known $5,300 #1", "well-known $5 , 300 #1"},
+        {"\xC3\x89T\xC3\x89\xC2\xA0X\ty\x1Fz", "\xC3\xA9t\xC3\xA9 x y z"},
+    };
+    nm_tokenizer_options options = nm_tokenizer_options_default();
+    nm_tokenizer tokenizer;
+    nm_error err;
+    nm_buffer out = {0};
+    assert_int_equal(nm_tokenizer_open(&tokenizer, "basic_english", &options, &err), NM_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        nm_tokenize(&tokenizer, cases[i][0], strlen(cases[i][0]), &out);
+        assert_buffer(&out, cases[i][1]);
+    }
+    nm_buffer_release(&out);
+    nm_tokenizer_close(&tokenizer);
+}
+
 static void unknown_names_are_refused(void **state)
 {
     (void)state;
@@ -189,7 +215,7 @@ static void unknown_names_are_refused(void **state)
     nm_tokenizer_options options = nm_tokenizer_options_default();
     nm_error err;
     assert_int_equal(nm_tokenizer_open(&tokenizer, "mosse", &options, &err), NM_USAGE);
-    assert_string_equal(err.text, "tokenizer \"mosse\": known are none and moses");
+    assert_string_equal(err.text, "tokenizer \"mosse\": known are none, moses and basic_english");
     static const char *const bad[] = {"", "d", "german", "DE", "d/", "e\n"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         options.language = bad[i];
@@ -207,6 +233,7 @@ int main(void)
         cmocka_unit_test(white_space_and_control_characters),
         cmocka_unit_test(only_spaces_change),
         cmocka_unit_test(long_lines_are_taken),
+        cmocka_unit_test(basic_english),
         cmocka_unit_test(unknown_names_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,7 +10,7 @@ typedef struct feature_call {
     const float *shift, *scale, *gain, *bias; /* whole vectors; backward: gain is a, bias is c0 */
     const float *c1;
     int32_t groups, width; /* at least one group: all columns when there is no row scale */
-    bool scaled, measured, sums, squares, push, add;
+    bool scaled, measured, sums, squares, push, add, plain; /* plain: no shift, and backward no c0 */
 } feature_call;
 
 static feature_call prepare(const nm_feature_norm *spec, nm_mat x, void *row_scale)
@@ -69,9 +69,9 @@ NM_INLINE vf h_at(const group_row *g, const bool scaled, int32_t j, int32_t coun
     return scaled ? v_mul(x, g->row_scale) : x;
 }
 
-NM_INLINE vf z_of(const group_row *g, vf h, int32_t j)
+NM_INLINE vf z_of(const group_row *g, const bool plain, vf h, int32_t j)
 {
-    return v_mul(v_sub(h, v_load(g->shift + j)), v_load(g->scale + j));
+    return v_mul(plain ? h : v_sub(h, v_load(g->shift + j)), v_load(g->scale + j));
 }
 
 /* Sums of h - shift and of (h - shift)^2; masked lanes of the shift are 0 as those of h are. */
@@ -82,34 +82,36 @@ NM_INLINE void moments_columns(const group_row *g, const bool scaled, int32_t j,
     nm_add_to(g->second + j, v_mul(away, away));
 }
 
-NM_INLINE void norm_columns(const group_row *g, const bool scaled, const bool squares, int32_t j,
-                            int32_t count)
+NM_INLINE void norm_columns(const group_row *g, const bool scaled, const bool plain, const bool squares,
+                            int32_t j, int32_t count)
 {
     vf h = h_at(g, scaled, j, count);
-    v_store_upto(g->y + j, count, v_fma(v_load(g->gain + j), z_of(g, h, j), v_load(g->bias + j)));
+    v_store_upto(g->y + j, count, v_fma(v_load(g->gain + j), z_of(g, plain, h, j), v_load(g->bias + j)));
     if (squares)
         nm_add_to(g->second + j, v_mul(h, h));
 }
 
 /* dh = a dy + c0 + c1 z */
-NM_INLINE vf dh_of(const group_row *g, vf up, vf z, int32_t j)
+NM_INLINE vf dh_of(const group_row *g, const bool plain, vf up, vf z, int32_t j)
 {
-    return v_fma(v_load(g->gain + j), up, v_fma(v_load(g->c1 + j), z, v_load(g->bias + j)));
+    vf c1 = v_load(g->c1 + j), along = plain ? v_mul(c1, z) : v_fma(c1, z, v_load(g->bias + j));
+    return v_fma(v_load(g->gain + j), up, along);
 }
 
 /* Sum of dh h: what the row scale's own dependence on x takes away, times the width. */
-NM_INLINE void project_columns(group_row *g, int32_t j, int32_t count)
+NM_INLINE void project_columns(group_row *g, const bool plain, int32_t j, int32_t count)
 {
     vf h = h_at(g, true, j, count);
-    g->projection = v_fma(dh_of(g, v_load_upto(g->dy + j, count), z_of(g, h, j), j), h, g->projection);
+    vf up = v_load_upto(g->dy + j, count);
+    g->projection = v_fma(dh_of(g, plain, up, z_of(g, plain, h, j), j), h, g->projection);
 }
 
-NM_INLINE void grad_columns(const group_row *g, const bool scaled, const bool sums, const bool push,
-                            const bool add, int32_t j, int32_t count)
+NM_INLINE void grad_columns(const group_row *g, const bool scaled, const bool plain, const bool sums,
+                            const bool push, const bool add, int32_t j, int32_t count)
 {
-    vf up = v_load_upto(g->dy + j, count), h = h_at(g, scaled, j, count), z = z_of(g, h, j);
+    vf up = v_load_upto(g->dy + j, count), h = h_at(g, scaled, j, count), z = z_of(g, plain, h, j);
     if (push) {
-        vf down = dh_of(g, up, z, j);
+        vf down = dh_of(g, plain, up, z, j);
         if (scaled)
             down = v_mul(g->row_scale, v_sub(down, v_mul(h, g->projection)));
         if (add)
@@ -125,16 +127,17 @@ NM_INLINE void grad_columns(const group_row *g, const bool scaled, const bool su
 typedef enum feature_work { MOMENTS, NORM, GRAD } feature_work;
 
 /* One group of one row, with the choices as constants where they matter. */
-NM_INLINE void run_group(const feature_call *call, feature_work work, const bool scaled, group_row *g)
+NM_INLINE void run_group(const feature_call *call, feature_work work, const bool scaled, const bool plain,
+                         group_row *g)
 {
     const int32_t n = call->width;
 #define MOMENTS_STEP(j, count) moments_columns(g, scaled, j, count)
-#define NORM_STEP(j, count)    norm_columns(g, scaled, false, j, count)
-#define SQUARES_STEP(j, count) norm_columns(g, scaled, true, j, count)
-#define PROJECT_STEP(j, count) project_columns(g, j, count)
-#define SUMS_STEP(j, count)    grad_columns(g, scaled, true, false, false, j, count)
-#define PUSH_STEP(j, count)    grad_columns(g, scaled, false, true, call->add, j, count)
-#define BOTH_STEP(j, count)    grad_columns(g, scaled, true, true, call->add, j, count)
+#define NORM_STEP(j, count)    norm_columns(g, scaled, plain, false, j, count)
+#define SQUARES_STEP(j, count) norm_columns(g, scaled, plain, true, j, count)
+#define PROJECT_STEP(j, count) project_columns(g, plain, j, count)
+#define SUMS_STEP(j, count)    grad_columns(g, scaled, plain, true, false, false, j, count)
+#define PUSH_STEP(j, count)    grad_columns(g, scaled, plain, false, true, call->add, j, count)
+#define BOTH_STEP(j, count)    grad_columns(g, scaled, plain, true, true, call->add, j, count)
     if (work == MOMENTS) {
         NM_COLUMNS(n, MOMENTS_STEP);
     } else if (work == NORM && call->squares) {
@@ -203,10 +206,12 @@ static void run_blocks(nm_backend *b, const feature_call *call, feature_work wor
         for (int32_t row = i * NM_NORM_ROWS; row < end; row++)
             for (int32_t group = 0; group < call->groups; group++) {
                 group_row g = group_at(call, row, group, sums);
-                if (call->scaled)
-                    run_group(call, work, true, &g);
+                if (call->scaled && call->plain)
+                    run_group(call, work, true, true, &g);
+                else if (call->scaled)
+                    run_group(call, work, true, false, &g);
                 else
-                    run_group(call, work, false, &g);
+                    run_group(call, work, false, false, &g);
             }
     }
     if (call->sums || call->squares)
@@ -289,6 +294,7 @@ static void feature_norm(nm_backend *b, const nm_feature_norm *spec, nm_mat x, v
     call.gain = whole(gain, x.cols, 1, &room.vector);
     call.bias = whole(bias, x.cols, 0, &room.vector);
     call.squares = square != NULL;
+    call.plain = !shift;
     run_blocks(b, &call, NORM, &room);
     for (int32_t j = 0; square && j < x.cols; j++)
         squares[j] = (float)(room.second[j] / x.rows);
@@ -314,6 +320,7 @@ static void feature_norm_grad(nm_backend *b, const nm_feature_norm *spec, nm_mat
     call.sums = sum_dy || sum_dy_z;
     call.push = dx.data != NULL;
     call.add = add;
+    call.plain = !shift && !c0;
     run_blocks(b, &call, GRAD, &room);
     for (int32_t j = 0; call.sums && j < x.cols; j++) {
         if (sum_dy)

@@ -1,6 +1,6 @@
 /* Norms per token and group of features: LayerNorm and kin, see include/norma/backend.h. A row stays in L1
- * between its statistics and its result. Backward takes four rows together; the sums for gain and bias are
- * kept per block of rows. The formulas of the backward pass stand in the plain kernels. */
+ * between its statistics and its result. The sums for gain and bias are kept per block
+ * of rows. The formulas of the backward pass stand in the plain kernels. */
 #include "backend/cpu/norm_parts.h"
 
 typedef struct token_call {
@@ -24,33 +24,43 @@ static vf join_lanes(const vf sum[LANES])
     return v_add(v_add(sum[0], sum[1]), v_add(sum[2], sum[3]));
 }
 
-/* Mean and variance (times n) in two passes; the second corrects the rounding of the first mean. */
-static double center_group(int32_t n, const float *x, double *mean)
+/* Sums of x - center and of its square. */
+static void sums_about(int32_t n, const float *x, float center, double *sum, double *sum_square)
 {
-    vf sum[LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)},
-       square[LANES] = {sum[0], sum[0], sum[0], sum[0]};
+    vf away[LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)},
+       square[LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)};
     int32_t whole = n / (LANES * NM_W) * (LANES * NM_W);
     for (int32_t j = 0; j < whole; j += LANES * NM_W)
-        for (int32_t i = 0; i < LANES; i++)
-            sum[i] = v_add(sum[i], v_load(x + j + i * NM_W));
-    for (int32_t j = whole; j < n; j += NM_W)
-        sum[0] = v_add(sum[0], v_load_upto(x + j, n - j));
-    float first = (float)(v_sum(join_lanes(sum)) / n);
-    vf away[LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)};
-    for (int32_t j = 0; j < whole; j += LANES * NM_W)
         for (int32_t i = 0; i < LANES; i++) {
-            vf d = v_sub(v_load(x + j + i * NM_W), v_set(first));
+            vf d = v_sub(v_load(x + j + i * NM_W), v_set(center));
             away[i] = v_add(away[i], d);
             square[i] = v_fma(d, d, square[i]);
         }
     for (int32_t j = whole; j < n; j += NM_W) {
-        vf d = v_first(v_sub(v_load_upto(x + j, n - j), v_set(first)), nm_at_most(n - j, NM_W));
+        vf d = v_first(v_sub(v_load_upto(x + j, n - j), v_set(center)), nm_at_most(n - j, NM_W));
         away[0] = v_add(away[0], d);
         square[0] = v_fma(d, d, square[0]);
     }
-    double off = v_sum(join_lanes(away));
-    *mean = (double)first + off / n;
-    return v_sum(join_lanes(square)) - off * off / n;
+    *sum = v_sum(join_lanes(away));
+    *sum_square = v_sum(join_lanes(square));
+}
+
+enum { FAR = 4 }; /* squared distance of a guessed mean, in variances, from which it is not good enough */
+
+/* Mean and variance (times n): one pass about a guess of the mean, that of the first columns; a second about the mean
+ * found where the guess was too far off for a difference of squares. */
+static double center_group(int32_t n, const float *x, double *mean)
+{
+    int32_t few = nm_at_most(n, NM_W);
+    float center = (float)(v_sum(v_load_upto(x, few)) / few);
+    double off, square;
+    sums_about(n, x, center, &off, &square);
+    if (off * off / n > FAR * (square - off * off / n)) {
+        center = (float)((double)center + off / n);
+        sums_about(n, x, center, &off, &square);
+    }
+    *mean = (double)center + off / n;
+    return square - off * off / n;
 }
 
 static double sum_of_squares(int32_t n, const float *x)
@@ -135,8 +145,8 @@ static void token_norm(nm_backend *b, const nm_token_norm *spec, nm_mat x, const
             forward_group(&call, row, group);
 }
 
-/* The factor of xhat sum(q xhat) in dx. */
-static double projection_weight(const nm_token_norm *spec, int32_t n, const float *x)
+/* The factor of xhat sum(q xhat) in dx. Below eps the scale of a length is 1/eps, a constant. */
+static double projection_weight(const nm_token_norm *spec, int32_t n, const float *x, float scale)
 {
     double root;
     switch (spec->form) {
@@ -149,7 +159,7 @@ static double projection_weight(const nm_token_norm *spec, int32_t n, const floa
         root = sqrt(sum_of_squares(n, x) / n);
         return root > 0 ? (root + spec->eps) / (root * n) : 0;
     case NM_TOKEN_LENGTH:
-        return sqrt(sum_of_squares(n, x)) > spec->eps ? 1 : 0;
+        return (double)scale * spec->eps < 1 - 1e-6 ? 1 : 0;
     }
     NM_ASSERT(false);
 }
@@ -166,7 +176,7 @@ NM_INLINE vf xhat_at(const group_grad *g, int32_t j, int32_t count)
     return v_mul(v_sub(v_load_upto(g->x + j, count), g->shift), g->scale);
 }
 
-static void measure_grad(const token_call *call, group_grad *g)
+static void measure_grad(const token_call *call, float scale, group_grad *g)
 {
     int32_t n = call->width, j = 0;
     vf sum_q[2] = {v_set(0), v_set(0)}, sum_q_xhat[2] = {v_set(0), v_set(0)};
@@ -185,7 +195,7 @@ static void measure_grad(const token_call *call, group_grad *g)
 #undef STEP
     g->mean = v_set(call->centered ? (float)(v_sum(v_add(sum_q[0], sum_q[1])) / n) : 0);
     double along = v_sum(v_add(sum_q_xhat[0], sum_q_xhat[1]));
-    g->projection = v_set((float)(along * projection_weight(call->spec, n, g->x)));
+    g->projection = v_set((float)(along * projection_weight(call->spec, n, g->x, scale)));
 }
 
 NM_INLINE void push_columns(const group_grad *g, const bool add, const bool sums, int32_t j, int32_t count)
@@ -215,7 +225,7 @@ static void grad_group(const token_call *call, int32_t row, int32_t group, float
                     .bias_sums = sums + nm_padded(call->x.cols) + first,
                     .shift = v_set(call->centered ? call->shift[at] : 0),
                     .scale = v_set(call->scale[at])};
-    measure_grad(call, &g);
+    measure_grad(call, call->scale[at], &g);
 #define WITH_SUMS(j, count)     push_columns(&g, false, true, j, count)
 #define ADD_WITH_SUMS(j, count) push_columns(&g, true, true, j, count)
 #define WITHOUT(j, count)       push_columns(&g, call->add, false, j, count)

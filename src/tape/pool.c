@@ -1,0 +1,91 @@
+/* One vector for each sequence of a packed matrix:
+ *     first   y_s = x_(first row of s)              dx_(first row of s) += dy_s
+ *     mean    y_s = 1/n_s sum over rows i of s x_i    dx_i += dy_s / n_s
+ * There is no padding, so the mean is over words and nothing has to be masked. */
+#include "tape/tape.h"
+
+typedef struct pool_saved {
+    nm_pooling pooling;
+    nm_packing packing;
+    const int32_t *first; /* device [n_seqs] */
+    void *shares;         /* device: 1/n_s for every row, for mean */
+} pool_saved;
+
+/* Columns of `shares` and rows of x that belong to sequence s. */
+static void sequence_of(nm_tape *tape, const pool_saved *saved, nm_mat x, int32_t s, nm_mat *shares,
+                        nm_mat *rows)
+{
+    size_t unit = nm_dtype_bytes(tape->backend->dtype);
+    int32_t begin = saved->packing.offsets[s], n = saved->packing.offsets[s + 1] - begin;
+    *shares = nm_mat_of((char *)saved->shares + (size_t)begin * unit, 1, n);
+    *rows = x;
+    rows->data = (char *)x.data + (size_t)begin * (size_t)x.stride * unit;
+    rows->rows = n;
+}
+
+static nm_mat row_of(nm_tape *tape, nm_mat y, int32_t s)
+{
+    y.data = (char *)y.data + (size_t)s * (size_t)y.stride * nm_dtype_bytes(tape->backend->dtype);
+    y.rows = 1;
+    return y;
+}
+
+static void pool_backward(nm_tape *tape, nm_node *node)
+{
+    nm_backend *b = tape->backend;
+    const pool_saved *saved = node->saved;
+    const nm_dropout no_drop = {0};
+    nm_mat dy = nm_mat_of(node->out->grad, node->out->rows, node->out->cols);
+    nm_mat dx = nm_tensor_grad_sum(tape, node->in[0]), shares, rows;
+    if (!dx.data)
+        return;
+    if (saved->pooling == NM_POOL_FIRST) {
+        b->k.embed_grad(b, saved->first, 1, dy, &no_drop, dx);
+        return;
+    }
+    for (int32_t s = 0; s < saved->packing.n_seqs; s++) {
+        sequence_of(tape, saved, dx, s, &shares, &rows);
+        b->k.gemm(b, true, false, 1, shares, row_of(tape, dy, s), 1, rows);
+    }
+}
+
+static const nm_op pool_op = {"pool", pool_backward};
+
+static void *upload_shares(nm_tape *tape, const nm_packing *packing)
+{
+    bool wide = tape->backend->dtype == NM_F64;
+    size_t bytes = (size_t)packing->n_tokens * nm_dtype_bytes(tape->backend->dtype);
+    void *host = nm_tape_host(tape, bytes);
+    for (int32_t s = 0; host && s < packing->n_seqs; s++) {
+        double share = 1.0 / (packing->offsets[s + 1] - packing->offsets[s]);
+        for (int32_t i = packing->offsets[s]; i < packing->offsets[s + 1]; i++)
+            if (wide)
+                ((double *)host)[i] = share;
+            else
+                ((float *)host)[i] = (float)share;
+    }
+    return host ? nm_tape_upload(tape, host, bytes) : NULL;
+}
+
+nm_tensor *nm_pool(nm_tape *tape, nm_tensor *x, const nm_packing *packing, nm_pooling pooling)
+{
+    nm_tensor *y = nm_tape_tensor(tape, packing->n_seqs, x->cols);
+    pool_saved *saved = nm_tape_host(tape, sizeof *saved);
+    const int32_t *first =
+        nm_tape_upload(tape, packing->offsets, (size_t)packing->n_seqs * sizeof *packing->offsets);
+    void *shares = pooling == NM_POOL_MEAN ? upload_shares(tape, packing) : NULL;
+    if (nm_tape_exhausted(tape))
+        return y;
+    NM_ASSERT(x->rows == packing->n_tokens);
+    *saved = (pool_saved){pooling, *packing, first, shares};
+    nm_backend *b = tape->backend;
+    if (pooling == NM_POOL_FIRST)
+        b->k.gather(b, first, nm_tensor_mat(x), nm_tensor_mat(y));
+    for (int32_t s = 0; pooling == NM_POOL_MEAN && s < packing->n_seqs; s++) {
+        nm_mat weights, rows;
+        sequence_of(tape, saved, nm_tensor_mat(x), s, &weights, &rows);
+        b->k.gemm(b, false, false, 1, weights, rows, 0, row_of(tape, nm_tensor_mat(y), s));
+    }
+    nm_tape_record(tape, &pool_op, y, saved)->in[0] = x;
+    return y;
+}

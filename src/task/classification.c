@@ -1,0 +1,257 @@
+/* Text classification: tables of labels and texts in, one class for each text, accuracy as the score. Part of the
+ * training texts is held out for validation where no file for it is given, as in the program of the RBN paper. */
+#include "task/classification.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/file.h"
+#include "model/classifier.h"
+#include "text/words.h"
+#include "train/trainer.h"
+
+#define ROW(field, initial, min, max, help)                                                                  \
+    NM_OPTION(nm_classification_config, field, initial, min, max, help)
+
+/* clang-format off */
+static const nm_option classification_options[] = {
+    ROW(train, "", 0, 0, "table of labels and texts to learn from"),
+    ROW(valid, "", 0, 0, "the same for validation; empty: valid_share of the training texts"),
+    ROW(test, "", 0, 0, "the same for the comparison's table; may be empty"),
+    NM_LABELLED_ROWS(nm_classification_config),
+    NM_CHOICE(nm_classification_config, tokenizer, "basic_english", "none|moses|basic_english", "none: words are parted by spaces already; basic_english: lower case, punctuation apart, as torchtext"),
+    ROW(language, "en", 0, 0, "of moses: code of two or three letters"),
+    ROW(lowercase, "false", 0, 1, "all in lower case (basic_english does so by itself)"),
+    ROW(codes, "", 0, 0, "file of BPE codes, as norma prepare writes them; empty: whole words"),
+    ROW(min_count, "1", 1, 1e9, "rarer words become <unk>"),
+    ROW(max_words, "100000", 1, NM_VOCAB_MAX_SIZE - NM_VOCAB_N_SPECIAL, "most words in the dictionary"),
+    ROW(max_length, "512", 3, 1 << 20, "longer texts are cut to so many tokens, the two that frame a text included"),
+    ROW(batch, "64", 1, 1 << 20, "texts of a batch, unless train.max_tokens ends it before"),
+    ROW(valid_share, "0.3", 0, 0.99, "share of the training texts held out for validation, without data.valid"),
+    ROW(valid_seed, "1", 0, 4294967295.0, "which texts are held out; apart from train.seed, so that seeds share them"),
+    ROW(word_dropout, "0", 0, 0.99, "share of words replaced by <unk> in training"),
+    {0}};
+/* clang-format on */
+
+static const char *const text_names[] = {"dict.txt", "labels.txt", "codes.bpe"};
+static const char *const split_names[] = {"train", "valid", "test"};
+
+/* ---- opening ---- */
+
+static nm_status open_coder(nm_task *task, const char *codes_name, nm_error *err)
+{
+    const nm_classification_config *config = task->config;
+    nm_classification_parts *parts = task->parts;
+    nm_text_coder_config coder = {config->tokenizer, config->language, config->lowercase,
+                                  parts->texts[NM_CLASS_TEXT_CODES], codes_name};
+    return nm_text_coder_open(&parts->coder, &coder, err);
+}
+
+static nm_status read_codes(const char *path, char **text, nm_error *err)
+{
+    size_t bytes;
+    NM_TRY(nm_file_read(path, text, &bytes, err));
+    if (memchr(*text, 0, bytes))
+        return nm_fail(err, NM_FORMAT, "%s: not text: holds a zero byte", path);
+    return nm_text_check(*text, bytes, path, err);
+}
+
+static uint64_t fingerprint(const nm_labelled_set *set)
+{
+    uint64_t ids = XXH3_64bits(set->ids.data, set->ids.n * sizeof *set->ids.data),
+             labels = XXH3_64bits(set->labels.data, set->labels.n * sizeof *set->labels.data);
+    return ids ^ XXH3_64bits_withSeed(set->offsets, (set->n + 1) * sizeof *set->offsets, labels);
+}
+
+static nm_status classification_open(nm_task *task, nm_error *err)
+{
+    const nm_classification_config *config = task->config;
+    nm_classification_parts *parts = task->parts = nm_allocate(sizeof *parts);
+    if (*config->codes)
+        NM_TRY(read_codes(config->codes, &parts->texts[NM_CLASS_TEXT_CODES], err));
+    NM_TRY(open_coder(task, config->codes, err));
+    NM_TRY(nm_classification_read(task, err));
+    for (int split = 0; split < NM_CLASS_SPLITS; split++) {
+        parts->corpora[split] = nm_labelled_set_corpus(&parts->sets[split]);
+        parts->batching[split] = (nm_batching){.source = &parts->corpora[split],
+                                               .max_tokens = task->max_tokens,
+                                               .max_length = config->max_length,
+                                               .max_examples = config->batch,
+                                               .seed = task->seed};
+    }
+    task->fingerprint = fingerprint(&parts->sets[NM_SPLIT_TRAIN]);
+    return NM_OK;
+}
+
+static nm_status parse_labels(nm_classification_parts *parts, const char *where, nm_error *err)
+{
+    const char *line = parts->texts[NM_CLASS_TEXT_LABELS];
+    while (*line) {
+        size_t bytes = strcspn(line, "\n");
+        size_t known = parts->labels.n;
+        if (!bytes || nm_counter_add(&parts->labels, line, bytes, 1) != known)
+            return nm_fail(err, NM_FORMAT, "%s: labels.txt:%zu: an empty label, or one that stands twice",
+                           where, known + 1);
+        line += bytes + (line[bytes] == '\n');
+    }
+    if (parts->labels.n < 2 || parts->labels.n > NM_CLASSES_MAX)
+        return nm_fail(err, NM_FORMAT, "%s: labels.txt: %zu labels", where, parts->labels.n);
+    return NM_OK;
+}
+
+static nm_status classification_open_model(nm_task *task, const nm_safetensors *file, nm_error *err)
+{
+    nm_classification_parts *parts = task->parts = nm_allocate(sizeof *parts);
+    const char *where = nm_safetensors_path(file);
+    for (int i = 0; i < NM_CLASS_TEXTS; i++) {
+        parts->texts[i] = nm_duplicate(nm_safetensors_metadata(file, text_names[i]));
+        if (!parts->texts[i] && i != NM_CLASS_TEXT_CODES)
+            return nm_fail(err, NM_FORMAT, "%s: has no %s", where, text_names[i]);
+    }
+    char *name = nm_format("%s: %s", where, text_names[NM_CLASS_TEXT_DICTIONARY]);
+    const char *dictionary = parts->texts[NM_CLASS_TEXT_DICTIONARY];
+    nm_status status =
+        nm_vocab_parse(dictionary, strlen(dictionary), name, NM_VOCAB_FAIRSEQ, &parts->vocab, err);
+    free(name);
+    if (status == NM_OK)
+        status = parse_labels(parts, where, err);
+    name = nm_format("%s: %s", where, text_names[NM_CLASS_TEXT_CODES]);
+    if (status == NM_OK)
+        status = open_coder(task, name, err);
+    free(name);
+    return status;
+}
+
+static void classification_save(const nm_task *task, nm_safetensors_writer *writer)
+{
+    const nm_classification_parts *parts = nm_classification_parts_of(task);
+    for (int i = 0; i < NM_CLASS_TEXTS; i++)
+        if (parts->texts[i])
+            nm_safetensors_add_metadata(writer, text_names[i], parts->texts[i]);
+}
+
+static void classification_close(nm_task *task)
+{
+    nm_classification_parts *parts = task->parts;
+    if (!parts)
+        return;
+    for (int i = 0; i < NM_CLASS_TEXTS; i++)
+        free(parts->texts[i]);
+    for (int split = 0; split < NM_CLASS_SPLITS; split++)
+        nm_labelled_set_release(&parts->sets[split]);
+    nm_vocab_free(parts->vocab);
+    nm_counter_release(&parts->labels);
+    nm_text_coder_close(&parts->coder);
+    free(parts);
+    task->parts = NULL;
+}
+
+/* ---- model ---- */
+
+static nm_model_sizes classification_sizes(const nm_task *task)
+{
+    const nm_classification_parts *parts = nm_classification_parts_of(task);
+    return (nm_model_sizes){.source = nm_vocab_size(parts->vocab),
+                            .target = nm_classification_classes(parts),
+                            .warmup_steps = task->warmup_steps};
+}
+
+static nm_status classification_prepare_model(nm_task *task, nm_model *model, nm_error *err)
+{
+    const nm_classification_config *config = task->config;
+    const nm_classifier_config *c = nm_classifier_config_of(model);
+    if (strcmp(c->positions, "none") && config->max_length > c->max_positions)
+        return nm_fail(err, NM_USAGE, "data.max_length = %lld is more than model.max_positions = %lld",
+                       (long long)config->max_length, (long long)c->max_positions);
+    return NM_OK;
+}
+
+/* ---- batches ---- */
+
+static nm_status classification_epoch(nm_task *task, nm_split split, uint32_t epoch, bool shuffle,
+                                      nm_batches *batches, nm_error *err)
+{
+    nm_classification_parts *parts = task->parts;
+    if (!parts->sets[split].n)
+        return nm_fail(err, NM_USAGE, "there are no %s texts", split_names[split]);
+    return nm_batches_make(batches, &parts->batching[split], epoch, shuffle, err);
+}
+
+/* One place for each text, with its class as what to predict. */
+static void add_classes(nm_batch *batch, const nm_ids *labels, nm_arena *arena)
+{
+    int32_t n = batch->n;
+    int32_t *offsets = nm_arena_take(arena, ((size_t)n + 1) * sizeof *offsets);
+    int32_t *classes = nm_arena_take(arena, (size_t)n * sizeof *classes);
+    for (int32_t i = 0; i < n; i++) {
+        offsets[i] = i;
+        classes[i] = labels ? labels->data[batch->index[i]] : 0;
+    }
+    offsets[n] = n;
+    batch->target = (nm_packing){.n_seqs = n, .n_tokens = n, .longest = 1, .offsets = offsets};
+    batch->target_out = classes;
+    batch->units = n;
+    batch->tokens = batch->source.n_tokens;
+}
+
+static nm_batch classification_batch(nm_task *task, nm_split split, const nm_batches *batches, int64_t i,
+                                     uint32_t step, bool training, nm_arena *arena)
+{
+    const nm_classification_config *config = task->config;
+    const nm_classification_parts *parts = nm_classification_parts_of(task);
+    nm_batch_words words = {
+        .unknown = parts->vocab->unk, .word_dropout = training ? config->word_dropout : 0, .step = step};
+    nm_batch batch = nm_batches_get(batches, &parts->batching[split], i, &words, arena);
+    add_classes(&batch, &parts->sets[split].labels, arena);
+    return batch;
+}
+
+static nm_batch classification_largest(nm_task *task, nm_arena *arena)
+{
+    const nm_classification_config *config = task->config;
+    int64_t length = config->max_length < task->max_tokens ? config->max_length : task->max_tokens;
+    int64_t n = task->max_tokens / length < config->batch ? task->max_tokens / length : config->batch;
+    nm_arena_reset(arena);
+    nm_batch batch = {.n = (int32_t)n};
+    int32_t *offsets = nm_arena_take(arena, ((size_t)n + 1) * sizeof *offsets);
+    int32_t *zeros = nm_arena_take(arena, (size_t)(n * length) * sizeof *zeros);
+    memset(zeros, 0, (size_t)(n * length) * sizeof *zeros);
+    for (int64_t i = 0; i <= n; i++)
+        offsets[i] = (int32_t)(i * length);
+    batch.source = (nm_packing){(int32_t)n, offsets[n], (int32_t)length, offsets, NULL};
+    batch.source_ids = batch.source_pos = zeros;
+    add_classes(&batch, NULL, arena);
+    return batch;
+}
+
+static double *classification_loss(nm_task *task, nm_model *model, nm_tape *tape, const nm_batch *batch,
+                                   bool smoothed)
+{
+    (void)task;
+    const nm_train_config *train = nm_options_find(model->options, "train");
+    nm_model_output out = model->type->forward(model, tape, batch);
+    nm_loss_spec spec = {.smoothing =
+                             strcmp(train->smoothing, "others") ? NM_SMOOTH_UNIFORM : NM_SMOOTH_OTHERS,
+                         .eps = smoothed ? train->label_smoothing : 0,
+                         .targets = batch->target_out};
+    return nm_softmax_loss_of(tape, out.hidden, out.weight, out.bias, &spec);
+}
+
+const nm_task_type nm_task_classification = {
+    .name = "classification",
+    .model = &nm_model_classifier,
+    .options = classification_options,
+    .config_size = sizeof(nm_classification_config),
+    .open = classification_open,
+    .open_model = classification_open_model,
+    .sizes = classification_sizes,
+    .prepare_model = classification_prepare_model,
+    .epoch = classification_epoch,
+    .batch = classification_batch,
+    .largest = classification_largest,
+    .loss = classification_loss,
+    .score = nm_classification_score,
+    .save = classification_save,
+    .close = classification_close,
+};

@@ -1,0 +1,285 @@
+/* Tables into ids. Every file is read once: words get numbers as they come, those of training texts are counted, and when
+ * all is read the numbers become ids of the dictionary that the counts give. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/random.h"
+#include "task/classification.h"
+#include "text/words.h"
+
+/* ---- sets ---- */
+
+void nm_labelled_set_clear(nm_labelled_set *set)
+{
+    set->ids.n = set->labels.n = set->n = 0;
+    set->cut = 0;
+}
+
+void nm_labelled_set_release(nm_labelled_set *set)
+{
+    nm_ids_release(&set->ids);
+    nm_ids_release(&set->labels);
+    free(set->offsets);
+    *set = (nm_labelled_set){0};
+}
+
+static void end_text(nm_labelled_set *set)
+{
+    if (set->n + 2 > set->capacity) {
+        set->capacity = set->capacity ? 2 * set->capacity : 64;
+        set->offsets = nm_reallocate(set->offsets, set->capacity * sizeof *set->offsets);
+    }
+    if (!set->n)
+        set->offsets[0] = 0;
+    set->offsets[++set->n] = set->ids.n;
+}
+
+nm_corpus nm_labelled_set_corpus(const nm_labelled_set *set)
+{
+    return (nm_corpus){.ids = set->ids.data, .offsets = set->offsets, .n = (int64_t)set->n};
+}
+
+void nm_classification_encode(nm_classification_parts *parts, int64_t max_length, const char *text,
+                              size_t bytes, nm_labelled_set *set)
+{
+    nm_text_coder_run(&parts->coder, text, bytes);
+    size_t begin = set->ids.n, most = (size_t)max_length - 1;
+    nm_ids_append(&set->ids, parts->vocab->bos);
+    nm_vocab_encode(parts->vocab, parts->coder.units.data, parts->coder.units.bytes, &set->ids);
+    if (set->ids.n - begin > most) {
+        set->ids.n = begin + most;
+        set->cut++;
+    }
+    nm_ids_append(&set->ids, parts->vocab->eos);
+    end_text(set);
+}
+
+/* ---- reading ---- */
+
+typedef struct reading {
+    const nm_classification_config *config;
+    nm_classification_parts *parts;
+    nm_counter words; /* number of a word in the sets until there is a dictionary */
+} reading;
+
+enum { FIRST = -1, LAST = -2 }; /* in place of <s> and </s> meanwhile */
+
+nm_labelled_config nm_classification_table(const nm_classification_config *config)
+{
+    return (nm_labelled_config){.form = config->form,
+                                .quotes = config->quotes,
+                                .header = config->header,
+                                .label = config->label,
+                                .text = config->text,
+                                .with_label = true};
+}
+
+static void add_text(reading *at, const nm_labelled *texts, int32_t label, nm_split split)
+{
+    nm_text_coder *coder = &at->parts->coder;
+    nm_labelled_set *set = &at->parts->sets[split];
+    nm_text_coder_run(coder, texts->text.data, texts->text.bytes);
+    size_t begin = set->ids.n, most = (size_t)at->config->max_length - 1, position = 0, bytes;
+    const char *word;
+    bool cut = false;
+    nm_ids_append(&set->ids, FIRST);
+    while (nm_word_next(coder->units.data, coder->units.bytes, &position, &word, &bytes)) {
+        size_t number = nm_counter_add(&at->words, word, bytes, split == NM_SPLIT_TRAIN);
+        cut = set->ids.n - begin >= most;
+        if (!cut)
+            nm_ids_append(&set->ids, (int32_t)number);
+    }
+    set->cut += cut;
+    nm_ids_append(&set->ids, LAST);
+    end_text(set);
+    nm_ids_append(&set->labels, label);
+}
+
+/* Drawn by its number, so that the same texts are held out whatever else is chosen. */
+static bool held_out(const nm_classification_config *config, int64_t row)
+{
+    uint32_t word = nm_random4((uint64_t)config->valid_seed, NM_RANDOM_SHUFFLE, 2, 0, (uint64_t)row).w[0];
+    return !*config->valid && nm_random_unit(word) < config->valid_share;
+}
+
+static nm_status label_of(reading *at, const nm_labelled *texts, nm_split split, int32_t *label,
+                          nm_error *err)
+{
+    nm_counter *labels = &at->parts->labels;
+    if (split != NM_SPLIT_TRAIN)
+        return nm_classification_find(at->parts, texts, label, err);
+    *label = (int32_t)nm_counter_add(labels, texts->label, strlen(texts->label), 1);
+    if (labels->n > NM_CLASSES_MAX)
+        return nm_fail(err, NM_FORMAT,
+                       "%s:%lld: more than %d different labels; is column %zu that of the label?",
+                       texts->path, (long long)nm_labelled_line(texts), NM_CLASSES_MAX, texts->label_at + 1);
+    return NM_OK;
+}
+
+static nm_status read_rows(reading *at, nm_labelled *texts, nm_split split, nm_error *err)
+{
+    for (;;) {
+        bool more;
+        int32_t label;
+        NM_TRY(nm_labelled_next(texts, &more, err));
+        if (!more)
+            return texts->row >= 0 ? NM_OK : nm_fail(err, NM_FORMAT, "%s: no text in it", texts->path);
+        NM_TRY(label_of(at, texts, split, &label, err));
+        bool out = split == NM_SPLIT_TRAIN && held_out(at->config, texts->row);
+        add_text(at, texts, label, out ? NM_SPLIT_VALID : split);
+        if (at->words.n > INT32_MAX / 2)
+            return nm_fail(err, NM_FORMAT, "%s:%lld: too many different words", texts->path,
+                           (long long)nm_labelled_line(texts));
+    }
+}
+
+static nm_status read_table(reading *at, const char *path, nm_split split, nm_error *err)
+{
+    nm_labelled_config table = nm_classification_table(at->config);
+    nm_labelled texts;
+    nm_status status = nm_labelled_open(&texts, path, &table, err);
+    if (status == NM_OK)
+        status = read_rows(at, &texts, split, err);
+    nm_labelled_close(&texts);
+    return status;
+}
+
+/* ---- classes ---- */
+
+static int compare_names(const void *left, const void *right)
+{
+    const char *a = ((const nm_count *)left)->text, *b = ((const nm_count *)right)->text;
+    size_t m = strspn(a, "0123456789"), n = strspn(b, "0123456789");
+    if (m && n && !a[m] && !b[n] && m != n) /* 9 before 10 */
+        return m < n ? -1 : 1;
+    return strcmp(a, b);
+}
+
+/* Puts the classes in the order of their names and the sets' labels with them. */
+static void sort_classes(nm_classification_parts *parts)
+{
+    nm_counter sorted = {0};
+    size_t n = parts->labels.n;
+    nm_count *items = nm_allocate((n + 1) * sizeof *items);
+    int32_t *class_of = nm_allocate((n + 1) * sizeof *class_of);
+    memcpy(items, parts->labels.items, n * sizeof *items);
+    qsort(items, n, sizeof *items, compare_names);
+    for (size_t i = 0; i < n; i++) {
+        class_of[nm_counter_find(&parts->labels, items[i].text, items[i].bytes)] = (int32_t)i;
+        nm_counter_add(&sorted, items[i].text, items[i].bytes, items[i].count);
+    }
+    for (int split = 0; split < NM_CLASS_SPLITS; split++)
+        for (size_t i = 0; i < parts->sets[split].labels.n; i++)
+            parts->sets[split].labels.data[i] = class_of[parts->sets[split].labels.data[i]];
+    nm_counter_release(&parts->labels);
+    parts->labels = sorted;
+    free(items);
+    free(class_of);
+}
+
+static char *label_text(const nm_classification_parts *parts)
+{
+    nm_buffer text = {0};
+    nm_buffer_clear(&text);
+    for (size_t i = 0; i < parts->labels.n; i++) {
+        nm_buffer_append(&text, parts->labels.items[i].text, parts->labels.items[i].bytes);
+        nm_buffer_append_byte(&text, '\n');
+    }
+    return text.data;
+}
+
+int32_t nm_classification_classes(const nm_classification_parts *parts)
+{
+    return (int32_t)parts->labels.n;
+}
+
+const char *nm_classification_name(const nm_classification_parts *parts, int32_t label)
+{
+    NM_ASSERT(label >= 0 && (size_t)label < parts->labels.n);
+    return parts->labels.items[label].text;
+}
+
+nm_status nm_classification_find(const nm_classification_parts *parts, const nm_labelled *at, int32_t *label,
+                                 nm_error *err)
+{
+    size_t number = nm_counter_find(&parts->labels, at->label, strlen(at->label));
+    char known[160] = "";
+    *label = (int32_t)number;
+    if (number != SIZE_MAX)
+        return NM_OK;
+    for (size_t i = 0, used = 0; i < parts->labels.n && used < sizeof known; i++) {
+        int more = snprintf(known + used, sizeof known - used, "%s%.40s", i ? ", " : "",
+                            parts->labels.items[i].text);
+        used += more > 0 ? (size_t)more : 0;
+    }
+    return nm_fail(err, NM_MISMATCH,
+                   "%s:%lld: label \"%.60s\" does not occur in the training data; known are %s%s", at->path,
+                   (long long)nm_labelled_line(at), at->label, known,
+                   strlen(known) + 1 == sizeof known ? " ..." : "");
+}
+
+/* ---- the dictionary ---- */
+
+static nm_status make_dictionary(reading *at, nm_error *err)
+{
+    nm_classification_parts *parts = at->parts;
+    nm_vocab_options options = nm_vocab_options_default();
+    nm_buffer text = {0};
+    options.multiple = 1;
+    options.threshold = at->config->min_count;
+    options.max_size = (int32_t)at->config->max_words + NM_VOCAB_N_SPECIAL;
+    NM_TRY(nm_vocab_build(&at->words, &options, &parts->vocab, err));
+    nm_buffer_clear(&text);
+    nm_vocab_format(parts->vocab, &text);
+    parts->texts[NM_CLASS_TEXT_DICTIONARY] = text.data;
+    return NM_OK;
+}
+
+static void put_ids(reading *at)
+{
+    const nm_vocab *vocab = at->parts->vocab;
+    int32_t *id_of = nm_allocate((at->words.n + 1) * sizeof *id_of);
+    for (size_t w = 0; w < at->words.n; w++)
+        id_of[w] = nm_vocab_find(vocab, at->words.items[w].text, at->words.items[w].bytes);
+    for (int split = 0; split < NM_CLASS_SPLITS; split++) {
+        nm_ids *ids = &at->parts->sets[split].ids;
+        for (size_t i = 0; i < ids->n; i++)
+            ids->data[i] = ids->data[i] == FIRST  ? vocab->bos
+                           : ids->data[i] == LAST ? vocab->eos
+                                                  : id_of[ids->data[i]];
+    }
+    free(id_of);
+}
+
+static nm_status read_all(reading *at, nm_error *err)
+{
+    nm_classification_parts *parts = at->parts;
+    const nm_classification_config *config = at->config;
+    NM_TRY(read_table(at, config->train, NM_SPLIT_TRAIN, err));
+    if (parts->labels.n < 2)
+        return nm_fail(err, NM_FORMAT, "%s: every text has the label \"%.60s\": there is nothing to learn",
+                       config->train, parts->labels.items[0].text);
+    if (*config->valid)
+        NM_TRY(read_table(at, config->valid, NM_SPLIT_VALID, err));
+    if (*config->test)
+        NM_TRY(read_table(at, config->test, NM_SPLIT_TEST, err));
+    if (!parts->sets[NM_SPLIT_TRAIN].n)
+        return nm_fail(err, NM_USAGE, "%s: data.valid_share leaves no text to train on", config->train);
+    sort_classes(parts);
+    parts->texts[NM_CLASS_TEXT_LABELS] = label_text(parts);
+    NM_TRY(make_dictionary(at, err));
+    put_ids(at);
+    return NM_OK;
+}
+
+nm_status nm_classification_read(nm_task *task, nm_error *err)
+{
+    reading at = {.config = task->config, .parts = task->parts};
+    if (!*at.config->train)
+        return nm_fail(err, NM_USAGE,
+                       "data.train is not set: give a file of labels and texts, tab-separated or CSV");
+    nm_status status = read_all(&at, err);
+    nm_counter_release(&at.words);
+    return status;
+}

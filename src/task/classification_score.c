@@ -1,0 +1,148 @@
+/* Classes of texts: probabilities by running statistics, so that no text's depends on another one; and the score of a
+ * split, accuracy. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "task/classification.h"
+#include "tape/tape.h"
+
+enum { LEAST_TOKENS = 4096 };                                                   /* of a batch */
+static const size_t tape_bytes = (size_t)1 << 36, host_bytes = (size_t)1 << 32; /* address space only */
+
+int32_t nm_classification_best(const double *probabilities, int32_t classes)
+{
+    int32_t best = 0;
+    for (int32_t k = 1; k < classes; k++)
+        best = probabilities[k] > probabilities[best] ? k : best;
+    return best;
+}
+
+static void softmax(const double *logits, int32_t n, double *probabilities)
+{
+    double top = -INFINITY, sum = 0;
+    for (int32_t k = 0; k < n; k++)
+        top = fmax(top, logits[k]);
+    for (int32_t k = 0; k < n; k++)
+        sum += probabilities[k] = exp(logits[k] - top);
+    for (int32_t k = 0; k < n; k++)
+        probabilities[k] /= sum;
+}
+
+/* logits of a batch, from the device into doubles */
+static void fetch(const nm_backend *b, const void *host, size_t n, double *to)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = b->dtype == NM_F64 ? ((const double *)host)[i] : (double)((const float *)host)[i];
+}
+
+typedef struct finder {
+    nm_model *model;
+    nm_tape tape;
+    nm_arena host;
+    nm_batching batching;
+    int32_t classes;
+} finder;
+
+static nm_status run_batch(finder *self, const int64_t *examples, int32_t n, double *probabilities,
+                           nm_error *err)
+{
+    static const nm_batch_words words = {0};
+    nm_backend *b = self->model->backend;
+    nm_arena_reset(&self->host);
+    nm_batch batch = nm_batch_pack(&self->batching, examples, n, &words, &self->host);
+    nm_tape_start(&self->tape, false, 0, 0);
+    nm_model_output out = self->model->type->forward(self->model, &self->tape, &batch);
+    nm_tensor *logits = nm_linear(&self->tape, out.hidden, out.weight, out.bias, NM_ACT_NONE, 0);
+    if (nm_tape_exhausted(&self->tape))
+        return nm_fail(err, NM_MEMORY, "%d tokens at once do not fit", batch.source.n_tokens);
+    size_t count = (size_t)n * (size_t)self->classes;
+    void *host = nm_allocate(count * nm_dtype_bytes(b->dtype));
+    b->k.download(b, host, logits->data, count * nm_dtype_bytes(b->dtype));
+    fetch(b, host, count, probabilities);
+    free(host);
+    for (int32_t i = 0; i < n; i++) {
+        double *row = probabilities + (size_t)i * (size_t)self->classes;
+        softmax(row, self->classes, row);
+    }
+    return NM_OK;
+}
+
+static nm_status run_all(finder *self, double *probabilities, nm_error *err)
+{
+    const nm_corpus *texts = self->batching.source;
+    int64_t *examples = nm_allocate(((size_t)texts->n + 1) * sizeof *examples);
+    nm_status status = NM_OK;
+    for (int64_t i = 0; i < texts->n; i++)
+        examples[i] = i;
+    for (int64_t first = 0, next; first < texts->n && status == NM_OK; first = next) {
+        int64_t tokens = nm_corpus_length(texts, first);
+        for (next = first + 1; next < texts->n; next++) {
+            tokens += nm_corpus_length(texts, next);
+            if (tokens > LEAST_TOKENS)
+                break;
+        }
+        status = run_batch(self, examples + first, (int32_t)(next - first),
+                           probabilities + (size_t)first * (size_t)self->classes, err);
+    }
+    free(examples);
+    return status;
+}
+
+nm_status nm_classification_probabilities(nm_task *task, nm_model *model, const nm_corpus *texts,
+                                          double *probabilities, nm_error *err)
+{
+    finder self = {.model = model,
+                   .batching = {.source = texts},
+                   .classes = nm_classification_classes(nm_classification_parts_of(task))};
+    NM_TRY(nm_tape_init(&self.tape, model->backend, tape_bytes, err));
+    nm_status status = nm_arena_init(&self.host, host_bytes, err);
+    if (status == NM_OK)
+        status = run_all(&self, probabilities, err);
+    nm_arena_release(&self.host);
+    nm_tape_release(&self.tape);
+    return status;
+}
+
+static void count(const nm_classification_parts *parts, nm_split split, size_t n, const double *probabilities,
+                  nm_task_score *score)
+{
+    int32_t classes = nm_classification_classes(parts);
+    nm_confusion confusion = nm_confusion_create(classes);
+    int64_t *rows = nm_allocate((n + 1) * NM_ACCURACY_COUNTS * sizeof *rows);
+    for (size_t i = 0; i < n; i++) {
+        int32_t wanted = parts->sets[split].labels.data[i],
+                found = nm_classification_best(probabilities + i * (size_t)classes, classes);
+        nm_confusion_add(&confusion, wanted, found);
+        rows[NM_ACCURACY_COUNTS * i] = wanted == found;
+        rows[NM_ACCURACY_COUNTS * i + 1] = 1;
+    }
+    score->name = "accuracy";
+    score->title = "accuracy";
+    score->value = nm_confusion_accuracy(&confusion);
+    score->counts = (nm_counts){rows, n, NM_ACCURACY_COUNTS};
+    score->of_counts = nm_accuracy_of_counts;
+    score->samples = nm_format("  macro-F1 %.2f\n", nm_confusion_macro_f1(&confusion));
+    snprintf(score->signature, sizeof score->signature, "accuracy|classes:%d|examples:%zu", classes, n);
+    nm_confusion_release(&confusion);
+}
+
+nm_status nm_classification_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,
+                                  nm_task_score *score, nm_error *err)
+{
+    const nm_classification_parts *parts = nm_classification_parts_of(task);
+    nm_corpus texts = parts->corpora[split];
+    *score = (nm_task_score){0};
+    if (!texts.n)
+        return nm_fail(err, NM_USAGE, "there are no texts to score: set data.%s",
+                       split == NM_SPLIT_TEST ? "test" : "valid");
+    if (examples && examples < texts.n)
+        texts.n = examples;
+    size_t n = (size_t)texts.n, classes = (size_t)nm_classification_classes(parts);
+    double *probabilities = nm_allocate((n * classes + 1) * sizeof *probabilities);
+    nm_status status = nm_classification_probabilities(task, model, &texts, probabilities, err);
+    if (status == NM_OK)
+        count(parts, split, n, probabilities, score);
+    free(probabilities);
+    return status;
+}

@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# Classification as a user runs it: tables in both forms, training, labels and probabilities out, evaluation, comparison.
+set -uo pipefail
+work=$(mktemp -d) && cd "$work" || exit 1
+trap 'rm -rf "$work"' EXIT
+bad=0
+fail() {
+    echo "e2e_classify: $*"
+    bad=1
+}
+has() { # FILE TEXT
+    grep -qF -- "$2" "$1" || fail "'$2' is not in $1: $(head -c 600 "$1")"
+}
+
+# Reviews in which one word decides; as TSV, and the same with a header as CSV, quoted, some over two lines.
+perl -e '
+    srand 7;
+    my %word = (good => [qw(great fine lovely)], bad => [qw(awful boring weak)], "so, so" => [qw(average usual plain)]);
+    my @filler = qw(the a film plot was quite really and its cast);
+    for my $split (["train", 300], ["test", 60]) {
+        open(my $tsv, ">", "$split->[0].tsv"); open(my $csv, ">", "$split->[0].csv"); open(my $lines, ">", "$split->[0].txt");
+        print $csv "id,stars,review\r\n";
+        for my $i (1 .. $split->[1]) {
+            my $class = (sort keys %word)[int(rand 3)];
+            my @w = map { $filler[int(rand @filler)] } 1 .. 2 + int(rand 6);
+            splice @w, int(rand @w), 0, $word{$class}[int(rand 3)];
+            my $text = join(" ", @w) . ".";
+            print $tsv "$class\t$text\n"; print $lines "$text\n";
+            $text =~ s/ /\n/ if $i % 3 == 0;
+            $text =~ s/film/"film"/g;
+            (my $quoted = $text) =~ s/"/""/g;
+            print $csv "$i,\"$class\",\"$quoted\"\r\n";
+        }
+    }'
+
+cat >reviews.ini <<'X'
+[run]
+task = classification
+[data]
+train = train.tsv
+test = test.tsv
+batch = 16
+[model]
+preset = tiny
+[train]
+max_tokens = 512
+epochs = 6
+log_every = 5
+label_smoothing = 0
+best_by = score
+[optim]
+name = adamw
+beta2 = 0.999
+[schedule]
+name = constant
+lr = 0.01
+warmup = 0
+[device]
+threads = 1
+[small]
+train.epochs = 1
+X
+
+# ---- training ----
+"$NORMA" train reviews.ini 2>err || fail "train: $(cat err)"
+has err "accuracy"
+has err "macro-F1"
+grep -q "ppl" err && fail "a perplexity of classes was printed"
+[ "$(grep -c '"accuracy"' runs/reviews/log.jsonl)" = 6 ] || fail "the log has not 6 scores"
+
+# ---- labels, probabilities, JSON ----
+"$NORMA" classify runs/reviews test.txt >labels 2>err || fail "classify: $(cat err)"
+[ "$(wc -l <labels)" = 60 ] || fail "not a label for every line: $(wc -l <labels)"
+right=$(paste labels test.tsv | awk -F '\t' '$1 == $2 { n++ } END { print n }')
+[ "$right" -ge 54 ] || fail "only $right of 60 texts are classified rightly"
+"$NORMA" classify runs/reviews <test.txt | cmp -s - labels || fail "standard input gives other labels"
+"$NORMA" classify runs/reviews test.tsv | cmp -s - labels || fail "the table gives other labels"
+"$NORMA" classify runs/reviews test.csv --text review | cmp -s - labels || fail "the CSV table gives other labels"
+"$NORMA" classify runs/reviews test.txt --probabilities >table || fail "probabilities"
+[ "$(head -n 1 table)" = $'label\tbad\tgood\tso, so' ] || fail "the first line names no classes: $(head -n 1 table)"
+awk -F '\t' 'NR > 1 && ($2 + $3 + $4 < 0.99999 || $2 + $3 + $4 > 1.00001) { exit 1 }' table || fail "probabilities that don't add to 1"
+cut -f 1 table | tail -n +2 | cmp -s - labels || fail "labels differ with probabilities"
+"$NORMA" classify runs/reviews test.txt --probabilities --json >json || fail "json"
+[ "$(grep -c '"probabilities":{"bad":' json)" = 60 ] || fail "not 60 objects: $(head -n 2 json)"
+printf 'great film\n\nawful' | "$NORMA" classify runs/reviews >three || fail "three lines"
+[ "$(wc -l <three)" = 3 ] || fail "an empty line got no label: $(cat three)"
+[ "$(sed -n 1p three) $(sed -n 3p three)" = "good bad" ] || fail "plain cases: $(cat three)"
+
+# ---- evaluation ----
+"$NORMA" classify runs/reviews test.tsv --evaluate >report 2>err || fail "evaluate: $(cat err)"
+wanted=$(awk -v r="$right" 'BEGIN { printf "accuracy %.2f", 100 * r / 60 }')
+has report "$wanted"
+has report "texts 60"
+has report "precision"
+[ "$(awk 'NR > 3 { n++ } END { print n }' report)" = 3 ] || fail "the matrix has not three rows: $(cat report)"
+"$NORMA" classify runs/reviews test.csv --evaluate --label stars --text review >report.csv || fail "evaluate CSV"
+cmp -s report report.csv || fail "the same texts as CSV give another report"
+"$NORMA" classify runs/reviews test.tsv --evaluate --json --bootstrap 0 >report.json || fail "evaluate --json"
+has report.json '"macro_f1"'
+has report.json '"confusion"'
+grep -q accuracy_low report.json && fail "an interval without draws"
+
+# ---- training from the CSV table gives the same model ----
+"$NORMA" train reviews.ini --data.train train.csv --data.test test.csv --data.label stars --data.text review \
+    --run.folder csv 2>err || fail "train from CSV: $(cat err)"
+cmp -s <(tail -c 2000 runs/reviews/last.safetensors) <(tail -c 2000 csv/last.safetensors) || fail "CSV gave other weights"
+
+# ---- a joint dictionary of subwords ----
+cut -f 2 train.tsv >words.en && cp words.en words.de
+"$NORMA" prepare --train words --source-lang en --target-lang de --tokenizer none --bpe-merges 40 --output codes 2>err ||
+    fail "prepare: $(cat err)"
+"$NORMA" train reviews.ini --data.codes codes/codes.bpe --run.folder bpe --train.epochs 1 2>err || fail "BPE: $(cat err)"
+rm -r codes
+"$NORMA" classify bpe test.txt >labels.bpe 2>err || fail "BPE: $(cat err)"
+[ "$(wc -l <labels.bpe)" = 60 ] || fail "BPE: not a label for every line"
+
+# ---- comparison ----
+"$NORMA" compare reviews.ini --norms layer,batch,rbn --train.epochs 2 --format json >compare.json 2>err || fail "compare: $(cat err)"
+[ "$(grep -c '"accuracy"' compare.json)" = 3 ] || fail "not three accuracies: $(cat compare.json)"
+grep -q '"tid_variance": null' compare.json && fail "no TID: $(cat compare.json)"
+"$NORMA" compare reviews.ini --norms layer,batch,rbn --train.epochs 2 >table.txt 2>err || fail "compare again: $(cat err)"
+has table.txt "accuracy"
+grep -q "ppl" table.txt && fail "a perplexity in the table: $(cat table.txt)"
+
+# ---- the small form ----
+"$NORMA" train reviews.ini --small 2>err || fail "train --small: $(cat err)"
+[ "$(grep -c '"accuracy"' runs/reviews-small/log.jsonl)" = 1 ] || fail "the small form has not one epoch"
+"$NORMA" compare reviews.ini --small --norms layer --data.batch 64 >table.small 2>err || fail "compare --small: $(cat err)"
+[ "$(grep -c '"accuracy"' runs/reviews-small-compare/layer-1/log.jsonl)" = 1 ] || fail "compare: the small form has not one epoch"
+
+# ---- help ----
+"$NORMA" classify --help >help || fail "help"
+has help "--classify.evaluate"
+"$NORMA" train --help --run.task classification >help || fail "help of the task"
+has help "--data.valid_share"
+exit $bad

@@ -1,0 +1,141 @@
+#!/bin/bash
+# Hostile tables, columns, labels and models of classification: one clear line with file and line, and the exit code.
+set -uo pipefail
+# shellcheck source=tests/e2e/hostile_helper.sh
+. "${SOURCE:?}/tests/e2e/hostile_helper.sh"
+folder=$(hostile_folder)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+
+printf 'good\ta fine film\nbad\ta dull film\ngood\tvery fine\nbad\tvery dull\n' >train.tsv
+printf 'good\ta very fine film\nbad\tdull\n' >test.tsv
+cat >recipe.ini <<'X'
+[run]
+task = classification
+[data]
+train = train.tsv
+valid = test.tsv
+[model]
+preset = tiny
+norm = batch
+[train]
+updates = 4
+label_smoothing = 0
+max_tokens = 64
+[schedule]
+warmup = 4
+[device]
+threads = 1
+X
+"$NORMA" train recipe.ini --run.folder run 2>err || { cat err >&2; exit 1; }
+
+# ---- tables that are none
+
+n=0
+train() { # train CODE TEXT CONTENT(printf) NAME ARGUMENTS...
+    local code=$1 text=$2 content=$3 name=$4
+    shift 4
+    printf "$content" >"$name"
+    n=$((n + 1))
+    refuses "$code" "$text" train recipe.ini --run.folder "run$n" --data.train "$name" "$@"
+}
+train 4 'bad.tsv: no text in it' '' bad.tsv
+train 4 'bad.tsv: no text in it' '\n\n\r\n' bad.tsv
+train 4 'bad.tsv: no text in it' 'label\ttext\n' bad.tsv
+train 4 'there is nothing to learn' 'good\ta\ngood\tb\n' bad.tsv
+train 4 'bad.tsv:2: 1 field, the first row has 2' 'good\ta\nbad\n' bad.tsv
+train 4 'bad.tsv:3: 3 fields, the first row has 2' 'good\ta\n\nbad\tx\ty\n' bad.tsv
+train 2 'bad.tsv:1: no column 2: the first row has 1 field' 'good\n' bad.tsv
+train 4 'bad.tsv:2: not UTF-8: byte 0xff at position 3 of field 2' 'good\ta\nbad\tab\377\n' bad.tsv
+train 4 'bad.tsv:1: field 2 holds a zero byte' 'good\ta\000b\nbad\tb\n' bad.tsv
+train 4 'bad.tsv:2: the label is empty' 'good\ta\n\tb\n' bad.tsv
+train 4 'bad.tsv:1: control character 0x1b in the label' '\033[2Jgood\ta\n' bad.tsv
+train 4 'bad.csv:2: the quote that opens here is never closed' 'good,a\nbad,"b\n\n' bad.csv
+train 4 'bad.csv:3: text behind a closing quote' 'good,a\nbad,"b\nc"d\n' bad.csv
+train 4 "bad.csv:1: a quote inside a field that doesn't begin with one" 'good,a "film"\n' bad.csv
+train 4 'bad.txt:1: the quote that opens here is never closed' 'good\t"a\n' bad.txt --data.quotes yes
+train 2 'bad.csv:1: no column is named "stars"' 'label,text\ngood,a\n' bad.csv --data.label stars
+train 2 'bad.csv:1: no column is named "stars", as the first row is no header' 'label,text\ngood,a\n' bad.csv --data.label stars --data.header no
+train 2 'bad.csv:1: no column is named "review"' 'label,text\ngood,a\n' bad.csv --data.text text,review
+train 2 'no column of text is named' 'good,a\n' bad.csv --data.text ,
+train 2 'lines have no labels' 'good\n' bad.txt --data.form lines
+train 2 'data.valid_share leaves no text to train on' 'good\ta\nbad\tb\n' bad.tsv --data.valid '' --data.valid_share 0.99 --data.valid_seed 1
+awk 'BEGIN { for (i = 0; i < 5000; i++) print i "\ttext" }' >many.tsv
+refuses 4 'many.tsv:4097: more than 4096 different labels' train recipe.ini --run.folder many --data.train many.tsv
+{ printf 'a,"'; head -c 70000000 /dev/zero | tr '\0' x; } >huge.csv
+refuses 4 'huge.csv:1: a row of more than 67108864 bytes; is a quote missing?' train recipe.ini --run.folder huge --data.train huge.csv
+{ printf 'a,'; head -c 100000 /dev/zero | tr '\0' ,; } >wide.csv
+refuses 4 'wide.csv:1: more than 65536 fields' train recipe.ini --run.folder wide --data.train wide.csv
+rm huge.csv wide.csv
+
+# ---- files and settings
+
+refuses 2 'data.train is not set' train recipe.ini --run.folder none --data.train ''
+refuses 3 'nowhere.tsv' train recipe.ini --run.folder none --data.train nowhere.tsv
+refuses 3 'is a folder' train recipe.ini --run.folder none --data.train run
+printf 'good\ta\nugly\tb\n' >other.tsv
+refuses 5 'other.tsv:2: label "ugly" does not occur in the training data; known are good, bad' train recipe.ini --run.folder none --data.valid other.tsv
+refuses 5 'other.tsv:2: label "ugly"' train recipe.ini --run.folder none --data.test other.tsv
+printf 'no codes at all\n' >codes.bpe
+refuses 4 'codes.bpe' train recipe.ini --run.folder none --data.codes codes.bpe
+refuses 3 'nowhere.bpe' train recipe.ini --run.folder none --data.codes nowhere.bpe
+refuses 2 'data.max_length = 512 is more than model.max_positions = 100' train recipe.ini --run.folder none --model.positions learned --model.max_positions 100
+refuses 2 'model.width = 16 is no multiple of model.heads = 3' train recipe.ini --run.folder none --model.heads 3
+refuses 2 'no such task' train recipe.ini --run.folder none --run.task clasification
+refuses 2 'outside' train recipe.ini --run.folder none --data.max_length 2
+refuses 2 'recipe.ini: has no small form' train recipe.ini --small
+{ cat recipe.ini; printf '[small]\ntrain.epohcs = 3\n'; } >small.ini
+refuses 2 'small.ini:18: unknown option train.epohcs; the nearest known one is train.epochs' train small.ini --small
+chatty=1
+refuses 2 'no sequence of 1 to 512 tokens (max_length, max_tokens) is left' train recipe.ini --run.folder none --train.max_tokens 2
+chatty=''
+
+# ---- texts to classify
+
+input=train.tsv accepts 'good' classify run
+: >empty
+input=empty try classify run
+if [ "$got" != 0 ] || [ -s out ] || [ -s err ]; then complain "an empty input gives code $got: $(cat out err)"; fi
+refuses 4 'no text in it' classify run empty --evaluate
+printf 'fine\nab\377\n' >bytes.txt
+refuses 4 'bytes.txt:2: not UTF-8: byte 0xff at position 3 of field 1' classify run bytes.txt
+printf 'fine\000\n' >bytes.txt
+refuses 4 'bytes.txt:1: not text: holds a zero byte' classify run bytes.txt
+head -c 70000000 /dev/zero | tr '\0' y >long.txt
+refuses 4 'long.txt:1: a row of more than' classify run long.txt
+head -c 3000000 /dev/zero | tr '\0' '.' >long.txt
+accepts 'only their beginning was looked at' classify run long.txt
+rm long.txt
+refuses 3 'nowhere.txt' classify run nowhere.txt
+refuses 5 'other.tsv:2: label "ugly" does not occur' classify run other.tsv --evaluate
+refuses 2 'lines have no labels' classify run test.tsv --evaluate --form lines
+refuses 2 'other.tsv:1: no column 3' classify run other.tsv --evaluate --text 3
+refuses 2 'too many arguments' classify run test.tsv test.tsv
+refuses 2 'too few arguments' classify
+if [ -c /dev/full ]; then
+    got=0
+    cases=$((cases + 1))
+    "$NORMA" classify run test.tsv >/dev/full 2>err || got=$?
+    judge 3 'standard output' 'classify to a full disk'
+fi
+
+# ---- models
+
+refuses 3 'nowhere' classify nowhere
+refuses 4 'train.tsv' classify train.tsv
+model() { # model CODE TEXT PERL
+    cp run/last.safetensors forged.safetensors
+    forge forged.safetensors "$3"
+    refuses "$1" "$2" classify forged.safetensors test.tsv
+}
+model 4 'has no labels.txt' 's/"labels.txt"/"lables.txt"/'
+model 4 'has no dict.txt' 's/"dict.txt"/"dict.tx_"/'
+model 4 'labels.txt: 1 labels' 's/bad\\ngood\\n/good\\n/'
+model 4 'labels.txt:2: an empty label, or one that stands twice' 's/bad\\ngood\\n/bad\\nbad\\n/'
+model 4 'labels.txt:2: an empty label' 's/bad\\ngood\\n/bad\\n\\ngood\\n/'
+model 5 'output.weight' 's/bad\\ngood\\n/bad\\ngood\\nugly\\n/'
+model 4 'dict.txt:1' 's/"dict.txt":"/"dict.txt":"x x x\\n/'
+model 5 'embed.weight' 's/"dict.txt":"/"dict.txt":"zebra 7\\n/'
+model 4 'no task' 's/"classification"/"classifiction"/'
+model 2 'data.tokenizer = basic_' 's/tokenizer = basic_english/tokenizer = basic_/'
+hostile_end

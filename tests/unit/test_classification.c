@@ -1,0 +1,320 @@
+/* Classification as a task: what is read out of tables, that a text's class depends on nothing but itself, and that a
+ * stopped run goes on to the same bits. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/tiny_data.h"
+#include "task/classification.h"
+#include "train/trainer.h"
+
+static char *folder; /* of the test's files */
+
+static char *in_folder(const char *name)
+{
+    return nm_path_join(folder, name);
+}
+
+/* Texts of a few words, some of which give the class away. */
+static void write_table(const char *name, int n, uint32_t seed)
+{
+    static const char *const words[2][3] = {{"good", "fine", "nice"}, {"bad", "poor", "dull"}};
+    static const char *const fillers[] = {"the", "a", "film", "it's", "plot", "was"};
+    char *path = in_folder(name);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    for (int i = 0; i < n; i++) {
+        nm_random_words r = nm_random4(seed, NM_RANDOM_TEST, 0, 0, (uint64_t)i);
+        int side = (int)(r.w[0] % 2), length = 1 + (int)(r.w[1] % 9);
+        fprintf(file, "%s\t", side ? "minus" : "plus");
+        for (int k = 0; k < length; k++)
+            fprintf(file, "%s ", fillers[(r.w[2] >> (3 * k)) % 6]);
+        fprintf(file, "%s.\n", words[side][r.w[3] % 3]);
+    }
+    fclose(file);
+    free(path);
+}
+
+static int make_files(void **state)
+{
+    (void)state;
+    folder = nm_duplicate("/tmp/norma-test-XXXXXX");
+    if (!mkdtemp(folder))
+        return -1;
+    write_table("train.tsv", 200, 1);
+    write_table("test.tsv", 40, 2);
+    return 0;
+}
+
+static int remove_files(void **state)
+{
+    (void)state;
+    tiny_data_remove(folder);
+    return 0;
+}
+
+static nm_options *options_with(const char *const *settings)
+{
+    static const char *const common[] = {"model.preset",
+                                         "tiny",
+                                         "train.max_tokens",
+                                         "256",
+                                         "data.batch",
+                                         "8",
+                                         "train.label_smoothing",
+                                         "0",
+                                         "optim.name",
+                                         "adamw",
+                                         "schedule.name",
+                                         "constant",
+                                         "schedule.lr",
+                                         "0.01",
+                                         "schedule.warmup",
+                                         "0",
+                                         "train.log_every",
+                                         "1000",
+                                         "data.max_length",
+                                         "32",
+                                         "model.max_positions",
+                                         "32",
+                                         "device.threads",
+                                         "1",
+                                         NULL};
+    nm_options *options = nm_options_create();
+    nm_trainer_options_add(options, &nm_task_classification);
+    char *train = in_folder("train.tsv"), *test = in_folder("test.tsv");
+    nm_error err;
+    assert_int_equal(nm_options_set(options, "data.train", train, NM_ORIGIN_FILE, &err), NM_OK);
+    assert_int_equal(nm_options_set(options, "data.test", test, NM_ORIGIN_FILE, &err), NM_OK);
+    for (int i = 0; common[i]; i += 2)
+        assert_int_equal(nm_options_set(options, common[i], common[i + 1], NM_ORIGIN_FILE, &err), NM_OK);
+    for (int i = 0; settings && settings[i]; i += 2)
+        assert_int_equal(nm_options_set(options, settings[i], settings[i + 1], NM_ORIGIN_COMMAND, &err),
+                         NM_OK);
+    free(train);
+    free(test);
+    return options;
+}
+
+static nm_task task_of(const nm_options *options)
+{
+    return (nm_task){.type = &nm_task_classification,
+                     .options = options,
+                     .config = nm_options_find(options, "data"),
+                     .seed = 1,
+                     .max_tokens = 256};
+}
+
+/* ---- reading ---- */
+
+static void what_is_read(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {
+        "data.valid_share", "0.25", "data.min_count", "2", "data.max_length", "6", NULL};
+    nm_options *options = options_with(settings);
+    nm_task task = task_of(options);
+    nm_error err;
+    assert_int_equal(task.type->open(&task, &err), NM_OK);
+    const nm_classification_parts *parts = nm_classification_parts_of(&task);
+    size_t train = parts->sets[NM_SPLIT_TRAIN].n, valid = parts->sets[NM_SPLIT_VALID].n;
+    assert_int_equal(train + valid, 200);
+    assert_true(valid > 30 && valid < 70);
+    assert_int_equal(parts->sets[NM_SPLIT_TEST].n, 40);
+    assert_int_equal(nm_classification_classes(parts), 2);
+    assert_string_equal(nm_classification_name(parts, 0), "minus");
+    assert_string_equal(parts->texts[NM_CLASS_TEXT_LABELS], "minus\nplus\n");
+    assert_true(nm_vocab_find(parts->vocab, "film", 4) >= NM_VOCAB_N_SPECIAL);
+    assert_true(nm_vocab_find(parts->vocab, "'", 1) >= NM_VOCAB_N_SPECIAL); /* "it's" in parts */
+    int64_t cut = 0;
+    for (int split = 0; split < NM_CLASS_SPLITS; split++) {
+        const nm_corpus *corpus = &parts->corpora[split];
+        cut += parts->sets[split].cut;
+        for (int64_t i = 0; i < corpus->n; i++) {
+            const int32_t *first = corpus->ids + corpus->offsets[i],
+                          *end = corpus->ids + corpus->offsets[i + 1];
+            assert_true(end - first >= 2 && end - first <= 6);
+            assert_int_equal(*first, parts->vocab->bos);
+            assert_int_equal(end[-1], parts->vocab->eos);
+        }
+    }
+    assert_true(cut > 0);
+    task.type->close(&task);
+    nm_options_free(options);
+}
+
+/* The dictionary counts training texts alone, so what is held out decides about it. */
+static void what_is_held_out(void **state)
+{
+    (void)state;
+    static const char *const seeds[] = {"1", "1", "2"};
+    uint64_t prints[3];
+    for (int i = 0; i < 3; i++) {
+        const char *const settings[] = {"data.valid_seed", seeds[i], "train.seed", i ? "5" : "6", NULL};
+        nm_options *options = options_with(settings);
+        nm_task task = task_of(options);
+        nm_error err;
+        assert_int_equal(task.type->open(&task, &err), NM_OK);
+        prints[i] = task.fingerprint;
+        task.type->close(&task);
+        nm_options_free(options);
+    }
+    assert_true(prints[0] == prints[1]);
+    assert_true(prints[0] != prints[2]);
+}
+
+static void class_order(void **state)
+{
+    (void)state;
+    char *path = in_folder("numbers.tsv");
+    FILE *file = fopen(path, "wb");
+    fputs("10\ta\n9\tb\n010\tc\nx\td\n9\te\n", file);
+    fclose(file);
+    const char *const settings[] = {"data.train", path, "data.test", "", "data.valid_share", "0", NULL};
+    nm_options *options = options_with(settings);
+    nm_task task = task_of(options);
+    nm_error err;
+    assert_int_equal(task.type->open(&task, &err), NM_OK);
+    const nm_classification_parts *parts = nm_classification_parts_of(&task);
+    assert_string_equal(parts->texts[NM_CLASS_TEXT_LABELS], "9\n10\n010\nx\n");
+    static const int32_t wanted[] = {1, 0, 2, 3, 0};
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(parts->sets[NM_SPLIT_TRAIN].labels.data[i], wanted[i]);
+    task.type->close(&task);
+    nm_options_free(options);
+    free(path);
+}
+
+/* ---- using ---- */
+
+/* Probabilities of all test texts at once and of each alone, after some training with the norm. */
+static void no_text_knows_another(void **state)
+{
+    (void)state;
+    static const char *const norms[] = {"layer", "batch", "power", "rbn", "none"};
+    for (size_t k = 0; k < sizeof norms / sizeof *norms; k++) {
+        const char *const settings[] = {"model.norm", norms[k], "model.placement", "pre", "train.updates",
+                                        "20",         NULL};
+        nm_options *options = options_with(settings);
+        char *run = in_folder(norms[k]);
+        nm_trainer *trainer;
+        nm_error err;
+        if (nm_trainer_open(&trainer, &nm_task_classification, options, run, false, NULL, &err) != NM_OK ||
+            nm_trainer_run(trainer, &err) != NM_OK)
+            fail_msg("%s", err.text);
+        nm_task task = task_of(options);
+        assert_int_equal(task.type->open(&task, &err), NM_OK);
+        const nm_labelled_set *set = &nm_classification_parts_of(&task)->sets[NM_SPLIT_TEST];
+        nm_corpus all = nm_labelled_set_corpus(set);
+        double *together = nm_allocate(set->n * 2 * sizeof *together), alone[2];
+        nm_model *model = nm_trainer_model(trainer);
+        assert_int_equal(nm_classification_probabilities(&task, model, &all, together, &err), NM_OK);
+        for (size_t i = 0; i < set->n; i++) {
+            nm_corpus one = {.ids = all.ids, .offsets = all.offsets + i, .n = 1};
+            assert_int_equal(nm_classification_probabilities(&task, model, &one, alone, &err), NM_OK);
+            if (!(fabs(alone[0] - together[2 * i]) < 1e-5))
+                fail_msg("%s: text %zu: %.9g alone, %.9g with others", norms[k], i, alone[0],
+                         together[2 * i]);
+        }
+        free(together);
+        task.type->close(&task);
+        nm_trainer_close(trainer);
+        nm_options_free(options);
+        free(run);
+    }
+}
+
+typedef struct outcome {
+    uint64_t hash;
+    double accuracy;
+} outcome;
+
+static outcome train(const char *name, const char *updates, const char *threads, bool resume)
+{
+    const char *const settings[] = {"model.norm",
+                                    "batch",
+                                    "model.dropout",
+                                    "0.1",
+                                    "train.updates",
+                                    updates,
+                                    "device.threads",
+                                    threads,
+                                    "data.word_dropout",
+                                    "0.1",
+                                    NULL};
+    nm_options *options = options_with(settings);
+    char *run = in_folder(name);
+    nm_trainer *trainer;
+    nm_validation validation;
+    nm_error err;
+    if (nm_trainer_open(&trainer, &nm_task_classification, options, run, resume, NULL, &err) != NM_OK ||
+        nm_trainer_run(trainer, &err) != NM_OK || nm_trainer_validate(trainer, &validation, &err) != NM_OK)
+        fail_msg("%s", err.text);
+    outcome got = {nm_trainer_weights_hash(trainer), validation.score.value};
+    assert_string_equal(validation.score.name, "accuracy");
+    nm_task_score_release(&validation.score);
+    nm_trainer_close(trainer);
+    nm_options_free(options);
+    free(run);
+    return got;
+}
+
+static void learns_to_the_same_bits(void **state)
+{
+    (void)state;
+    outcome straight = train("straight", "60", "1", false), wide = train("wide", "60", "3", false);
+    train("stopped", "25", "1", false);
+    outcome resumed = train("stopped", "60", "2", true);
+    assert_true(straight.hash == wide.hash);
+    assert_true(straight.hash == resumed.hash);
+    assert_true(straight.accuracy > 90);
+}
+
+/* The most that a batch holds is what the dry run measured with. */
+static void largest_batch(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"data.batch", "3", NULL};
+    nm_options *options = options_with(settings);
+    nm_task task = task_of(options);
+    nm_error err;
+    nm_arena arena;
+    nm_batches batches;
+    assert_int_equal(task.type->open(&task, &err), NM_OK);
+    assert_int_equal(nm_arena_init(&arena, (size_t)1 << 24, &err), NM_OK);
+    nm_batch largest = task.type->largest(&task, &arena);
+    int32_t tokens = largest.tokens;
+    assert_int_equal(largest.units, 3);
+    assert_int_equal(task.type->epoch(&task, NM_SPLIT_TRAIN, 0, true, &batches, &err), NM_OK);
+    int64_t seen = 0;
+    for (int64_t i = 0; i < batches.n; i++) {
+        nm_batch batch = task.type->batch(&task, NM_SPLIT_TRAIN, &batches, i, 0, true, &arena);
+        assert_true(batch.units <= 3 && batch.tokens <= tokens && batch.target.n_tokens == batch.n);
+        for (int32_t e = 0; e < batch.n; e++)
+            assert_int_equal(
+                batch.target_out[e],
+                nm_classification_parts_of(&task)->sets[NM_SPLIT_TRAIN].labels.data[batch.index[e]]);
+        seen += batch.n;
+    }
+    assert_int_equal(seen, nm_classification_parts_of(&task)->sets[NM_SPLIT_TRAIN].n);
+    nm_batches_release(&batches);
+    nm_arena_release(&arena);
+    task.type->close(&task);
+    nm_options_free(options);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_read),
+                                       cmocka_unit_test(what_is_held_out),
+                                       cmocka_unit_test(class_order),
+                                       cmocka_unit_test(no_text_knows_another),
+                                       cmocka_unit_test(learns_to_the_same_bits),
+                                       cmocka_unit_test(largest_batch)};
+    return cmocka_run_group_tests(tests, make_files, remove_files);
+}
