@@ -93,6 +93,23 @@ typedef struct sums { /* of one run, over the places that match, by look */
     size_t *count, n, capacity;
 } sums;
 
+static void insert_look(sums *s, size_t at, double x)
+{
+    if (s->n == s->capacity) {
+        s->capacity = s->capacity ? 2 * s->capacity : 64;
+        s->x = nm_reallocate(s->x, s->capacity * sizeof *s->x);
+        s->sum = nm_reallocate(s->sum, s->capacity * sizeof *s->sum);
+        s->count = nm_reallocate(s->count, s->capacity * sizeof *s->count);
+    }
+    memmove(s->x + at + 1, s->x + at, (s->n - at) * sizeof *s->x);
+    memmove(s->sum + at + 1, s->sum + at, (s->n - at) * sizeof *s->sum);
+    memmove(s->count + at + 1, s->count + at, (s->n - at) * sizeof *s->count);
+    s->x[at] = x;
+    s->sum[at] = 0;
+    s->count[at] = 0;
+    s->n++;
+}
+
 /* Places are looked at in the same updates; one that joins later finds its look by going on from the last one. */
 static void add_series(sums *s, const nm_series *series, const nm_series *minus, bool seconds)
 {
@@ -108,21 +125,8 @@ static void add_series(sums *s, const nm_series *series, const nm_series *minus,
         }
         while (at < s->n && s->x[at] < x)
             at++;
-        if (at == s->n || s->x[at] > x) { /* a new look; at the end in all logs but forged ones */
-            if (s->n == s->capacity) {
-                s->capacity = s->capacity ? 2 * s->capacity : 64;
-                s->x = nm_reallocate(s->x, s->capacity * sizeof *s->x);
-                s->sum = nm_reallocate(s->sum, s->capacity * sizeof *s->sum);
-                s->count = nm_reallocate(s->count, s->capacity * sizeof *s->count);
-            }
-            memmove(s->x + at + 1, s->x + at, (s->n - at) * sizeof *s->x);
-            memmove(s->sum + at + 1, s->sum + at, (s->n - at) * sizeof *s->sum);
-            memmove(s->count + at + 1, s->count + at, (s->n - at) * sizeof *s->count);
-            s->x[at] = x;
-            s->sum[at] = 0;
-            s->count[at] = 0;
-            s->n++;
-        }
+        if (at == s->n || s->x[at] > x) /* a new look; at the end in all logs but forged ones */
+            insert_look(s, at, x);
         s->sum[at] += y;
         s->count[at]++;
     }

@@ -169,7 +169,7 @@ static void say_common_time(const nm_report *report, const nm_drawing *drawing, 
         common = fmin(common, drawing->curves[c].x[drawing->curves[c].n - 1]);
     for (size_t c = 0; c < drawing->n && drawing->n <= FEW; c++) {
         list[n] = (ranked){&drawing->curves[c], value_at(&drawing->curves[c], common), common};
-        n += isfinite(list[n].value);
+        n += isfinite(list[n].value) ? 1 : 0;
     }
     if (n < 2)
         return;

@@ -1,3 +1,4 @@
+#!/usr/bin/env bash
 # Run folders made by hand, for the report's tests: sourced with the current folder empty.
 #
 # runs/layer-1, runs/batch-1 and runs/power-1 with all that a log can hold; runs/cut, whose last line is cut off;
