@@ -17,6 +17,7 @@
 extern char **environ;
 
 enum { WIDTH = 480, HEIGHT = 310, HEIGHT_SITES = 380, FEW_TICKS = 6 };
+enum { MAX_LEGEND = 24, LEGEND_COLUMNS = 3, LEGEND_ROW = 20 };
 
 /* Each at least 3:1 against white and against the page's black. */
 static const char *const colors[NM_PLOT_COLORS] = {"#3b82c4", "#d9730d", "#2f9e5f", "#d64545",
@@ -91,7 +92,7 @@ static void write_log_ticks(FILE *out, double low, double high)
 /* Only what names of places are made of, and not much of it. */
 static void write_site_ticks(FILE *out, const nm_drawing *drawing)
 {
-    fprintf(out, "set xtics %s (", ticks_aslant(drawing) ? "rotate by -55" : "norotate");
+    fprintf(out, "set xtics %s (", ticks_aslant(drawing) ? "rotate by 55 right" : "norotate");
     for (size_t i = 0; i < drawing->n_ticks; i++) {
         fprintf(out, "%s'", i ? ", " : "");
         for (const char *at = drawing->ticks[i]; *at && at < drawing->ticks[i] + 24; at++)
@@ -151,9 +152,20 @@ static void write_curve(FILE *out, const nm_report *report, const nm_figure *fig
         fputs(" notitle", out);
 }
 
-static void write_axes(FILE *out, const nm_report *report, const nm_figure *figure, const nm_drawing *drawing)
+/* A picture for a paper has its legend above the frame, where it can hide nothing. */
+static nm_plot_frame frame_with_legend(const nm_drawing *drawing, bool legend)
 {
     nm_plot_frame frame = nm_plot_frame_of(drawing);
+    double room = legend ? LEGEND_ROW * ceil((double)drawing->n / LEGEND_COLUMNS) : 0;
+    frame.height += room;
+    frame.top += room;
+    frame.bottom += room;
+    return frame;
+}
+
+static void write_axes(FILE *out, const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
+                       nm_plot_frame frame)
+{
     bool thousands = !drawing->ticks && !figure->x_seconds && drawing->x_max >= 20000;
     fprintf(out, "set lmargin at screen %.9g\nset rmargin at screen %.9g\n", frame.left / frame.width,
             frame.right / frame.width);
@@ -187,7 +199,8 @@ static void write_axes(FILE *out, const nm_report *report, const nm_figure *figu
 static void write_figure(FILE *out, const nm_report *report, const nm_figure *figure,
                          const nm_drawing *drawing, bool png)
 {
-    nm_plot_frame frame = nm_plot_frame_of(drawing);
+    bool legend = png && drawing->n <= MAX_LEGEND;
+    nm_plot_frame frame = frame_with_legend(drawing, legend);
     if (png)
         fprintf(out,
                 "set terminal pngcairo size %.0f,%.0f fontscale 2.3 linewidth 3 pointscale 2.6 noenhanced "
@@ -197,10 +210,10 @@ static void write_figure(FILE *out, const nm_report *report, const nm_figure *fi
         fprintf(out, "set terminal svg size %.0f,%.0f dynamic noenhanced font 'sans-serif,13'\n", frame.width,
                 frame.height);
     fprintf(out, "set output '%s.%s'\n", figure->name, png ? "png" : "svg");
-    write_axes(out, report, figure, drawing);
+    write_axes(out, report, figure, drawing, frame);
     write_data(out, drawing);
     for (size_t c = 0; c < drawing->n; c++)
-        write_curve(out, report, figure, drawing, c, png && drawing->n <= 16);
+        write_curve(out, report, figure, drawing, c, legend);
     fputs("\nunset output\n", out);
 }
 
@@ -211,7 +224,8 @@ static const char head[] =
     "set xlabel textcolor rgb '#50565e'\nset ylabel textcolor rgb '#50565e' offset 0.5,0\n"
     "set grid ytics lc rgb '#c3c8cf' lw 0.6 lt 1 dt solid\n"
     "set errorbars 0\n"
-    "set key top right opaque samplen 2 spacing 1.1 textcolor rgb '#50565e'\n";
+    "set key at graph 0, screen 0.99 left top horizontal Left reverse maxcols 3 samplen 2 "
+    "textcolor rgb '#50565e'\n";
 
 static nm_status write_script(const nm_report *report, const nm_drawing *drawings, const char *path, bool png,
                               nm_error *err)
