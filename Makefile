@@ -1,7 +1,8 @@
 # Thin: CMake builds, scripts/ do the rest. Each target first installs the Debian packages it misses, naming them.
 #     make            build into build/              make demo      train and compare five variants, some ten minutes
 #     make test       build, run the tests           make lint      formatting, include order, clang-tidy, cppcheck ...
-#     make bench      run the benchmarks             make format    reformat the sources
+#     make demo-lm    the same for language models   make bench     run the benchmarks
+#     make format     reformat the sources
 #     make install    [PREFIX=/usr/local] [DESTDIR=]
 BUILD  ?= build
 PREFIX ?= /usr/local
@@ -10,7 +11,7 @@ JOBS   ?= $(shell nproc)
 GENERATOR = $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
 SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
 
-.PHONY: all build test demo bench format lint install clean
+.PHONY: all build test demo demo-lm bench format lint install clean
 all: build
 
 build:
@@ -27,6 +28,10 @@ test:
 demo: build
 	@scripts/packages.sh demo
 	@scripts/demo.sh $(BUILD)/norma
+
+demo-lm: build
+	@scripts/packages.sh demo
+	@scripts/demo_lm.sh $(BUILD)/norma
 
 bench:
 	@scripts/packages.sh build bench

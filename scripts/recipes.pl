@@ -203,6 +203,70 @@ for my $row (@rows) {
     }
 }
 
+# ---- language models: the PTB and WikiText-103 columns of PowerNorm and Regularized BatchNorm ----
+
+my %text = (
+    ptb   => ['Penn Treebank', 'Data: Penn Treebank in the form of Mikolov, as data/ptb (docs/reproduce.md).'],
+    wt103 => ['WikiText-103', 'Data: WikiText-103, as data/wikitext-103 (docs/reproduce.md); --small: data/wikitext-2.'],
+);
+my $warning = 'The public program behind such numbers sees the words it is to predict: compare norms, not with them (docs/causality.md).';
+
+sub lm {
+    my ($path, $common, $set, $title, $number, @sections) = @_;
+    recipe($path, "common/$common", [$title, "The paper's number: $number.", $warning, $text{$set}[1]], @sections);
+}
+
+sub validation_test {
+    my ($valid, $test) = @_;
+    return "perplexity $valid on the validation set, $test on the test set";
+}
+
+my %pn_lm = ( # PTB validation and test, WikiText-103 validation and test
+    ln => [58.0, 53.2, 22.7, 20.9], bn => [71.7, 60.7, 28.4, 27.2], pnv => [59.7, 55.3, 23.6, 21.3], pn => ['51.6', 47.6, 18.3, 17.9],
+);
+for my $norm (qw(ln bn pnv pn)) {
+    my ($long, $type, @settings) = @{$norm{$norm}};
+    my @numbers = map { sprintf '%.1f', $_ } @{$pn_lm{$norm}};
+    lm("pn/table3-ptb-$norm", 'pn-ptb', 'ptb', "PowerNorm, tables 2 and 3, Penn Treebank, core-1: $long.",
+        validation_test(@numbers[0, 1]), ['model', "norm = $type"], @settings);
+    lm("pn/table3-wt103-$norm", 'pn-wt103', 'wt103', "PowerNorm, tables 2 and 3, WikiText-103, core-1: $long.",
+        validation_test(@numbers[2, 3]), ['model', "norm = $type"], @settings);
+}
+for my $row ([1, '55.4', '57.9', '23.6', '20.9'], [2, '54.3', '49.8', '19.7', '18.9']) {
+    my ($cores, @numbers) = @$row;
+    for my $set (qw(ptb wt103)) {
+        lm("pn/table2-$set-core$cores", "lm-$set", $set,
+            "PowerNorm, table 2, $text{$set}[0]: Tensor-Transformer, $cores core" . ($cores > 1 ? 's' : '') . ', as Ma et al. print it.',
+            validation_test($set eq 'ptb' ? @numbers[0, 1] : @numbers[2, 3]), ['model', "cores = $cores"]);
+    }
+}
+for my $row (['bn', '60.7'], ['brn', '58.3'], ['mabn', '57.2'], ['ln', '53.2'], ['gn', '51.7'], ['pnv', '55.3'], ['pn', '47.6']) {
+    my ($norm, $number) = @$row;
+    my ($long, $type, @settings) = @{$norm{$norm}};
+    lm("pn/table4-ptb-$norm", 'pn-ptb', 'ptb', "PowerNorm, table 4, Penn Treebank, core-1: $long.",
+        "perplexity $number on the test set", ['model', "norm = $type"], @settings);
+}
+
+my %rbn_lm = ( # post PTB, post WikiText-103, pre PTB, pre WikiText-103
+    ln => [53.2, 20.9, 54.5, 24.6], bn => [45.9, 17.2, 45.9, 17.8], rbn => [44.6, 17.1, 43.2, 17.1],
+    'pn-only' => [254.6, 'infinite', 48.6, 'infinite'], 'pn-ls' => ['49.8', '21.0', 59.8, 20.9],
+    brn => [45.1, 17.3, 45.7, 17.5], mabn => [47.4, 33.6, 48.7, 'infinite'],
+);
+for my $row (@rows) {
+    my ($file, $title, $type) = @$row;
+    my @settings = @$row[7 .. $#$row];
+    my @numbers = @{$rbn_lm{$file}};
+    for my $case (['ptb', 'post'], ['wt103', 'post'], ['ptb', 'pre'], ['wt103', 'pre']) {
+        my ($set, $placement) = @$case;
+        my $number = shift @numbers;
+        my @sections = $type eq 'rbn' ? (['norm.rbn', '; the paper does not print its penalty here; its grid for lambda and nu is 0, 0.01, 0.1, 1',
+            'penalty = diff', 'scale = mean', 'lambda = 0.1', 'nu = 0.01']) : @settings;
+        lm("rbn/$set-$placement-$file", "rbn-$set-$placement", $set,
+            "Regularized BatchNorm, $text{$set}[0], $placement-norm: $title.", "perplexity $number on the test set",
+            ['model', "norm = $type"], @sections);
+    }
+}
+
 # Text classification: every norm of the model is the row's. Sizes and places are not printed in the paper.
 my %texts = (
     imdb    => ['IMDB', 'the IMDB reviews, as data/imdb'],

@@ -100,6 +100,27 @@ typedef struct nm_softmax_loss {
     void *d_weight, *d_bias; /* += ; NULL when not wanted */
 } nm_softmax_loss;
 
+/* --- block-term attention (Ma et al. 2019, "core" g = mean of the rows of `core`) of segments of n <= length tokens ---
+ *     A_ia = g_a (q_ia + content_a)      B_ia = g_a (q_ia + place_a)
+ *     out_i = sum over pairs (j, k) of  weight[j length + k] sum_a (A_ia k_ja + B_ia p_ja) v_ka
+ * over all j, k of the segment, or those <= i when causal. Without causal every segment must have `length` tokens. */
+typedef struct nm_block_term {
+    nm_mat q, k, v;             /* [tokens, h] */
+    nm_mat positions;           /* [length, h]: p, keys of the places in a segment */
+    nm_mat weight;              /* [length^2, d] */
+    nm_mat core;                /* [cores, h] */
+    const void *content, *place; /* [h] biases of the query towards keys and places */
+    const nm_packing *packing;  /* no sequence is longer than length */
+    int32_t length;
+    bool causal;
+} nm_block_term;
+
+typedef struct nm_block_term_grads {
+    nm_mat dq, dk, dv, dpositions; /* = */
+    nm_mat dweight, dcore;         /* += */
+    void *dcontent, *dplace;       /* += */
+} nm_block_term_grads;
+
 /* --- optimizers: the three published forms of Adam; t = step, all agree when eps and weight_decay are 0 --- */
 typedef enum nm_adam_form {
     NM_ADAM_TORCH,   /* g += wd p;     p -= lr/(1-b1^t) m / (sqrt(v)/sqrt(1-b2^t) + eps) */
@@ -162,6 +183,9 @@ typedef struct nm_backend nm_backend;
      * k and v (device lists). */                                                                                      \
     K(attention_rows, (nm_backend *b, nm_mat q, nm_mat k, nm_mat v, const int32_t *rows, const int32_t *offsets,       \
                        int32_t heads, double scale, nm_mat out))                                                       \
+    /* out = [tokens, d]; the gradients as nm_block_term_grads says */                                                 \
+    K(block_term, (nm_backend *b, const nm_block_term *term, nm_mat out))                                              \
+    K(block_term_grad, (nm_backend *b, const nm_block_term *term, nm_mat dout, const nm_block_term_grads *grads))      \
     /* Loss over the vocabulary in row blocks: the logits of a batch never exist as a whole. */                        \
     K(softmax_loss, (nm_backend *b, const nm_softmax_loss *loss))                                                      \
     /* y = log softmax of each row of x (may be in place); words with allowed == 0 get -inf */                         \
@@ -227,6 +251,8 @@ void nm_backend_free(nm_backend *backend);
 /* Device memory, zeroed, 64-byte aligned; pages are taken from the system when first touched. */
 nm_status nm_backend_take(nm_backend *backend, size_t bytes, void **memory, nm_error *err);
 void nm_backend_give(nm_backend *backend, void *memory);
+/* Device memory as the host sees it, to be read between kernels; NULL where the host cannot. */
+const void *nm_backend_view(const nm_backend *backend, const void *device);
 
 /* Switches the dry run on or off: in it no kernel touches memory. */
 void nm_backend_plan(nm_backend *backend, bool planning);

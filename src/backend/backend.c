@@ -105,6 +105,11 @@ void nm_backend_give(nm_backend *backend, void *memory)
     inside->regions[i] = inside->regions[--inside->n_regions];
 }
 
+const void *nm_backend_view(const nm_backend *backend, const void *device)
+{
+    return nm_backend_inside(backend)->fenced ? NULL : device;
+}
+
 void *nm_backend_scratch(nm_backend *backend, int slot, size_t bytes)
 {
     NM_ASSERT(slot >= 0 && slot < NM_SCRATCH_SLOTS);

@@ -102,7 +102,7 @@ static nm_status measure_model(compare_row *row, nm_task *task, nm_model *model,
                                nm_error *err)
 {
     NM_TRY(task->type->score(task, model, NM_SPLIT_TEST, 0, &row->score, err));
-    row->perplexity = task->type->perplexity;
+    row->perplexity = nm_task_has_perplexity(task->type, task->options);
     nm_bootstrap_config config = nm_bootstrap_default();
     nm_interval interval =
         nm_bootstrap_interval(row->score.counts, row->score.of_counts, row->score.context, &config);

@@ -16,9 +16,12 @@
     C(prepare) \
     C(train) \
     C(translate) \
+    C(perplexity) \
+    C(generate) \
     C(classify) \
     C(score) \
     C(compare) \
+    C(inspect) \
     C(report) \
     C(average)
 

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "probe/probe.h"
 #include "task/tasks.h"
 #include "train/trainer.h"
 
@@ -64,6 +65,7 @@ nm_status nm_cli_task_options(nm_options *options, int argc, char **argv, const 
     const nm_task_type *type = name ? nm_task_type_find(name) : &nm_task_translation;
     *task = type ? type : &nm_task_translation;
     nm_trainer_options_add(options, *task);
+    nm_probe_options_add(options);
     nm_status status = type ? NM_OK : unknown_task(name, err);
     free(name);
     return status;

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
+#include "probe/probe.h"
 #include "report/events.h"
 #include "task/tasks.h"
 #include "train/trainer.h"
@@ -47,6 +48,7 @@ static void on_signal(int number)
 typedef struct talk {
     const run_config *run;
     const nm_task_type *task;
+    const nm_options *options;
     bool terminal, line_open;
     double last;
     nm_events *events; /* NULL: none are wanted, or no more can be written */
@@ -90,7 +92,7 @@ static void on_progress(void *user, const nm_progress *p)
     t->last = p->seconds;
     char left[32], perplexity[32] = "";
     show_duration(left, sizeof left, p->seconds_left);
-    if (t->task->perplexity)
+    if (nm_task_has_perplexity(t->task, t->options))
         snprintf(perplexity, sizeof perplexity, "  ppl %.2f", exp(p->nll));
     fprintf(stderr,
             "%sepoch %lld (%lld/%lld)  update %lld  loss %.3f%s  %.0f tok/s  lr %.2e  |g| %.2f  left %s%s",
@@ -105,11 +107,13 @@ static void on_validated(void *user, const nm_validation *v)
     talk *t = user;
     close_line(t);
     fprintf(stderr, "validation at update %lld: loss %.4f", (long long)v->update, v->loss);
-    if (t->task->perplexity)
+    if (isfinite(v->perplexity))
         fprintf(stderr, "  ppl %.3f", v->perplexity);
+    else if (nm_task_sees_ahead(t->task, t->options))
+        fprintf(stderr, "  non-causal, not a perplexity: %.3f", exp(v->nll));
     if (isfinite(v->batch_nll)) {
         fprintf(stderr, "  (with batch statistics: loss %.4f", v->batch_loss);
-        if (t->task->perplexity)
+        if (isfinite(v->perplexity))
             fprintf(stderr, "  ppl %.3f", exp(v->batch_nll));
         fputc(')', stderr);
     }
@@ -209,11 +213,21 @@ static int train_run(nm_cli *cli, int argc, char **argv)
         nm_fail(&err, NM_USAGE, "run.task = %.100s comes too late: set it on the command line", run->task);
         return nm_cli_fail(&err);
     }
-    talk t = {.run = run, .task = cli->task, .terminal = isatty(STDERR_FILENO), .last = -1e9};
+    talk t = {.run = run,
+              .task = cli->task,
+              .options = cli->options,
+              .terminal = isatty(STDERR_FILENO),
+              .last = -1e9};
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    nm_train_listener listener = {&t, on_progress, on_validated, on_message, &stop_requested};
+    nm_probe *probe;
+    if (nm_probe_create(&probe, cli->options, &err) != NM_OK) {
+        free(folder);
+        return nm_cli_fail(&err);
+    }
+    nm_train_listener listener = {&t,         on_progress,     on_validated,
+                                  on_message, &stop_requested, nm_probe_watch(probe)};
     nm_trainer *trainer;
     int code;
     if (nm_trainer_open(&trainer, cli->task, cli->options, folder, run->resume, &listener, &err) != NM_OK) {
@@ -221,8 +235,11 @@ static int train_run(nm_cli *cli, int argc, char **argv)
     } else {
         nm_status status = train(&t, trainer, folder, &err);
         code = finish(status, &err, &t, trainer, argv[0], folder);
+        nm_probe_free(probe);
         nm_trainer_close(trainer);
+        probe = NULL;
     }
+    nm_probe_free(probe);
     free(folder);
     return code;
 }

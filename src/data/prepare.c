@@ -9,7 +9,11 @@
 
 #define C nm_prepare_config
 const nm_option nm_prepare_options[] = {
-    NM_OPTION(C, train, "", 0, 0, "training text: PREFIX of PREFIX.SOURCE_LANG and PREFIX.TARGET_LANG"),
+    NM_CHOICE(
+        C, form, "parallel", "parallel|text",
+        "two languages line by line, or plain text for a language model: --train FILE, every line kept"),
+    NM_OPTION(C, train, "", 0, 0,
+              "training text: PREFIX of PREFIX.SOURCE_LANG and PREFIX.TARGET_LANG; plain text: the file"),
     NM_OPTION(C, valid, "", 0, 0, "validation text, never filtered"),
     NM_OPTION(C, test, "", 0, 0, "test text, never filtered"),
     NM_OPTION(C, source_lang, "", 0, 0, "language translated from, also the suffix of its files"),
@@ -26,7 +30,8 @@ const nm_option nm_prepare_options[] = {
     NM_OPTION(C, bpe_vocabulary_threshold, "0", 0, 1e12,
               "units counted less often on a side are split again there; 0: none"),
     NM_OPTION(C, joint, "true", 0, 0, "one dictionary for both sides"),
-    NM_OPTION(C, dict_source, "", 0, 0, "source dictionary to use instead of building one"),
+    NM_OPTION(C, dict_source, "", 0, 0,
+              "source dictionary, or that of plain text, to use instead of building one"),
     NM_OPTION(C, dict_target, "", 0, 0, "target dictionary to use instead of building one"),
     NM_OPTION(C, min_count, "0", 0, 1e12, "rarer units become <unk>"),
     NM_OPTION(C, max_words, "0", 0, NM_VOCAB_MAX_SIZE,
@@ -43,7 +48,11 @@ const nm_option nm_prepare_options[] = {
 #undef C
 
 const char *const nm_prepare_split_names[NM_PREPARE_SPLITS] = {"train", "valid", "test"};
-const char *const nm_prepare_side_names[NM_PREPARE_SIDES] = {"source", "target"};
+
+const char *nm_prepare_side_name(int sides, int side)
+{
+    return sides == 1 ? "text" : side ? "target" : "source";
+}
 
 const char *nm_drop_text(nm_drop drop)
 {
@@ -66,18 +75,24 @@ const char *nm_prepare_prefix(const nm_prepare_config *config, int split)
 
 char *nm_prepare_path(const nm_prepare *self, int split, int side, const char *suffix)
 {
-    char *name = nm_format("%s.%s%s%s", nm_prepare_split_names[split], nm_prepare_side_names[side],
-                           suffix ? "." : "", suffix ? suffix : "");
+    char *name = nm_format("%s.%s%s%s", nm_prepare_split_names[split],
+                           nm_prepare_side_name(self->sides, side), suffix ? "." : "", suffix ? suffix : "");
     char *path = nm_path_join(self->config->output, name);
     free(name);
     return path;
+}
+
+static bool is_text(const nm_prepare_config *config)
+{
+    return !strcmp(config->form, "text");
 }
 
 static nm_status check_config(const nm_prepare_config *config, nm_error *err)
 {
     if (!*config->output)
         return nm_fail(err, NM_USAGE, "no output folder given (--output)");
-    if (!*config->source_lang || !*config->target_lang || !strcmp(config->source_lang, config->target_lang))
+    if (!is_text(config) &&
+        (!*config->source_lang || !*config->target_lang || !strcmp(config->source_lang, config->target_lang)))
         return nm_fail(err, NM_USAGE, "two different languages are needed (--source-lang, --target-lang)");
     if (!*config->train && !*config->valid && !*config->test)
         return nm_fail(err, NM_USAGE, "no text given (--train, --valid, --test)");
@@ -89,6 +104,8 @@ static nm_status check_config(const nm_prepare_config *config, nm_error *err)
     bool dictionaries = *config->dict_source && *config->dict_target;
     if (config->joint)
         dictionaries = *config->dict_source || *config->dict_target;
+    if (is_text(config))
+        dictionaries = *config->dict_source;
     if (*config->train)
         return NM_OK;
     if (!dictionaries)
@@ -103,7 +120,7 @@ static nm_status check_config(const nm_prepare_config *config, nm_error *err)
 static nm_status flush_ids(nm_prepare *self, nm_error *err)
 {
     for (int split = 0; split < NM_PREPARE_SPLITS; split++)
-        for (int side = 0; side < NM_PREPARE_SIDES; side++) {
+        for (int side = 0; side < self->sides; side++) {
             nm_file_writer *files[2] = {&self->ids[split][side].ids, &self->ids[split][side].offsets};
             for (int i = 0; i < 2; i++)
                 if (files[i]->stream && (ferror(files[i]->stream) || fflush(files[i]->stream)))
@@ -115,7 +132,7 @@ static nm_status flush_ids(nm_prepare *self, nm_error *err)
 static nm_status commit_splits(nm_prepare *self, nm_error *err)
 {
     for (int split = 0; split < NM_PREPARE_SPLITS; split++)
-        for (int side = 0; *nm_prepare_prefix(self->config, split) && side < NM_PREPARE_SIDES; side++) {
+        for (int side = 0; *nm_prepare_prefix(self->config, split) && side < self->sides; side++) {
             if (split != PREPARE_TRAIN)
                 NM_TRY(nm_file_writer_commit(&self->text[split][side], err));
             NM_TRY(nm_corpus_writer_commit(&self->ids[split][side], err));
@@ -133,13 +150,13 @@ static nm_status write_text(const nm_prepare *self, const char *name, const nm_b
 
 static nm_status write_dictionaries(const nm_prepare *self, nm_error *err)
 {
-    static const char *const names[NM_PREPARE_SIDES] = {"dict.source.txt", "dict.target.txt"};
+    static const char *const sides[NM_PREPARE_SIDES] = {"dict.source.txt", "dict.target.txt"};
     nm_buffer text = {0};
     nm_status status = NM_OK;
-    for (int side = 0; status == NM_OK && side < NM_PREPARE_SIDES; side++) {
+    for (int side = 0; status == NM_OK && side < self->sides; side++) {
         nm_buffer_clear(&text);
         nm_vocab_format(self->vocab[side], &text);
-        status = write_text(self, names[side], &text, err);
+        status = write_text(self, self->sides == 1 ? "dict.txt" : sides[side], &text, err);
     }
     if (status == NM_OK && self->bpe) {
         nm_buffer_clear(&text);
@@ -171,22 +188,35 @@ static nm_status remove_file(const nm_prepare *self, const char *name, nm_error 
     return status;
 }
 
-/* Files of an earlier run in the same folder that this one has no successor for. */
-static nm_status remove_stale(const nm_prepare *self, nm_error *err)
+static nm_status remove_split(const nm_prepare *self, int split, const char *side, nm_error *err)
 {
     static const char *const suffixes[] = {"ids", "off", "words"};
-    NM_TRY(remove_file(self, "data.ini", err));
-    if (!self->bpe)
-        NM_TRY(remove_file(self, "codes.bpe", err));
-    for (int i = 0; i < NM_PREPARE_SPLITS * NM_PREPARE_SIDES * 3; i++) {
-        int split = i / 6, side = i / 3 % 2;
-        if (*nm_prepare_prefix(self->config, split))
-            continue;
-        char *name = nm_format("%s.%s.%s", nm_prepare_split_names[split], nm_prepare_side_names[side],
-                               suffixes[i % 3]);
+    for (int i = 0; i < 3; i++) {
+        char *name = nm_format("%s.%s.%s", nm_prepare_split_names[split], side, suffixes[i]);
         nm_status status = remove_file(self, name, err);
         free(name);
         NM_TRY(status);
+    }
+    return NM_OK;
+}
+
+/* Files of an earlier run in the same folder that this one has no successor for. */
+static nm_status remove_stale(const nm_prepare *self, nm_error *err)
+{
+    static const struct {
+        const char *side, *dictionary;
+        int sides; /* of the form that has it */
+    } all[] = {{"source", "dict.source.txt", 2}, {"target", "dict.target.txt", 2}, {"text", "dict.txt", 1}};
+    NM_TRY(remove_file(self, "data.ini", err));
+    if (!self->bpe)
+        NM_TRY(remove_file(self, "codes.bpe", err));
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        bool used = all[i].sides == self->sides;
+        if (!used)
+            NM_TRY(remove_file(self, all[i].dictionary, err));
+        for (int split = 0; split < NM_PREPARE_SPLITS; split++)
+            if (!used || !*nm_prepare_prefix(self->config, split))
+                NM_TRY(remove_split(self, split, all[i].side, err));
     }
     return NM_OK;
 }
@@ -237,7 +267,9 @@ nm_status nm_prepare_run(const nm_options *options, nm_prepare_report *report, n
     NM_ASSERT(config);
     NM_TRY(check_config(config, err));
     *report = (nm_prepare_report){0};
-    nm_prepare self = {.options = options, .config = config, .report = report};
+    nm_prepare self = {
+        .options = options, .config = config, .report = report, .sides = is_text(config) ? 1 : 2};
+    report->sides = self.sides;
     self.threads = config->threads ? (int32_t)config->threads : omp_get_max_threads();
     bool existed = nm_file_exists(config->output);
     nm_status status = run_steps(&self, err);

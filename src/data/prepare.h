@@ -1,16 +1,18 @@
-/* From parallel text to a data folder: tokenize, lowercase, filter, learn and apply BPE, build dictionaries,
+/* From parallel text, or plain text, to a data folder: tokenize, lowercase, filter, learn and apply BPE, build dictionaries,
  * write ids. Memory grows with the vocabulary, not with the text: every step streams over files.
  *
  * The folder has, for each split, SPLIT.source.ids/.off and SPLIT.target.ids/.off (see data/corpus.h; every
  * sequence ends with </s>); for valid and test the words before BPE, SPLIT.source.words and
  * SPLIT.target.words; dict.source.txt and dict.target.txt; codes.bpe unless BPE is off; and data.ini, the
- * options used. Files appear only when all of them could be written; data.ini comes last. */
+ * options used. Of plain text (form = text) there is one side, "text", its dictionary dict.txt, and every line is kept.
+ * Files appear only when all of them could be written; data.ini comes last. */
 #ifndef NM_PREPARE_H
 #define NM_PREPARE_H
 
 #include "norma/option.h"
 
 typedef struct nm_prepare_config {
+    const char *form;
     const char *train, *valid, *test, *source_lang, *target_lang, *output;
     const char *tokenizer;
     bool aggressive, escape, lowercase;
@@ -57,14 +59,15 @@ typedef struct nm_prepare_split_report {
 } nm_prepare_split_report;
 
 typedef struct nm_prepare_report {
+    int sides;                                         /* 1 for plain text */
     nm_prepare_split_report splits[NM_PREPARE_SPLITS]; /* train, valid, test */
     int64_t word_types[NM_PREPARE_SIDES];              /* of the training text */
     int64_t merges, dict_size[NM_PREPARE_SIDES];
 } nm_prepare_report;
 
-/* "train", "valid", "test"; "source", "target". */
+/* "train", "valid", "test"; "source" and "target", or "text". */
 extern const char *const nm_prepare_split_names[NM_PREPARE_SPLITS];
-extern const char *const nm_prepare_side_names[NM_PREPARE_SIDES];
+const char *nm_prepare_side_name(int sides, int side);
 
 /* options holds the section [prepare] with config in it; all of it is written to data.ini.
  * NM_USAGE for options that do not go together, NM_FORMAT with file, line and byte for text that is not

@@ -108,7 +108,7 @@ static nm_status encode_side(nm_prepare *self, int split, int side, nm_error *er
 
 nm_status nm_prepare_ids(nm_prepare *self, int split, nm_error *err)
 {
-    for (int side = 0; side < NM_PREPARE_SIDES; side++)
+    for (int side = 0; side < self->sides; side++)
         NM_TRY(encode_side(self, split, side, err));
     return NM_OK;
 }

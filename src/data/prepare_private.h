@@ -14,6 +14,7 @@ typedef struct nm_prepare {
     const nm_options *options;
     const nm_prepare_config *config;
     nm_prepare_report *report;
+    int sides; /* 2, or 1 for plain text */
     int32_t threads;
     nm_counter words[NM_PREPARE_SIDES];      /* of the kept training text */
     nm_counter bpe_counts[NM_PREPARE_SIDES]; /* units before the threshold; empty without one */

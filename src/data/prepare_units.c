@@ -121,12 +121,12 @@ static nm_status get_vocab(nm_prepare *self, nm_error *err)
     const nm_prepare_config *config = self->config;
     nm_vocab_order order = !strcmp(config->order, "tears") ? NM_VOCAB_TEARS : NM_VOCAB_FAIRSEQ;
     const char *given[NM_PREPARE_SIDES] = {config->dict_source, config->dict_target};
-    for (int side = 0; side < NM_PREPARE_SIDES; side++)
+    for (int side = 0; side < self->sides; side++)
         if (*given[side])
             NM_TRY(nm_vocab_read(given[side], order, &self->vocab[side], err));
-    if (config->joint)
+    if (config->joint && self->sides == 2)
         NM_TRY(get_joint_vocab(self, err));
-    for (int side = 0; side < NM_PREPARE_SIDES; side++) {
+    for (int side = 0; side < self->sides; side++) {
         if (!self->vocab[side])
             NM_TRY(build_vocab(self, &self->units[side], &self->vocab[side], err));
         self->report->dict_size[side] = nm_vocab_size(self->vocab[side]);
@@ -137,7 +137,7 @@ static nm_status get_vocab(nm_prepare *self, nm_error *err)
 nm_status nm_prepare_units(nm_prepare *self, nm_error *err)
 {
     NM_TRY(get_bpe(self, err));
-    for (int side = 0; side < NM_PREPARE_SIDES; side++) {
+    for (int side = 0; side < self->sides; side++) {
         self->report->word_types[side] = (int64_t)self->words[side].n;
         count_side(self, side);
     }

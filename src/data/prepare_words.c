@@ -50,8 +50,9 @@ static nm_status open_workers(reader *self, int side, nm_error *err)
     self->workers[side] = nm_allocate(n * sizeof *self->workers[side]);
     self->states[side] = nm_allocate(n * sizeof *self->states[side]);
     nm_tokenizer_options options = nm_tokenizer_options_default();
-    if (strcmp(config->tokenizer, "none")) /* file suffixes need not be languages then */
-        options.language = side == PREPARE_SOURCE ? config->source_lang : config->target_lang;
+    const char *language = side == PREPARE_SOURCE ? config->source_lang : config->target_lang;
+    if (strcmp(config->tokenizer, "none") && *language) /* file suffixes need not be languages then */
+        options.language = language;
     options.aggressive = config->aggressive;
     options.escape = config->escape;
     for (size_t i = 0; i < n; i++) {
@@ -82,9 +83,10 @@ static nm_status open_input(reader *self, int side, nm_error *err)
 {
     static const char *const packings[] = {"xz", "gz", "bz2", "zst"};
     const nm_prepare_config *config = self->prepare->config;
+    const char *prefix = nm_prepare_prefix(config, self->split);
+    const char *language = side == PREPARE_SOURCE ? config->source_lang : config->target_lang;
     const char *path = self->paths[side] =
-        nm_format("%s.%s", nm_prepare_prefix(config, self->split),
-                  side == PREPARE_SOURCE ? config->source_lang : config->target_lang);
+        self->prepare->sides == 1 ? nm_duplicate(prefix) : nm_format("%s.%s", prefix, language);
     nm_status status = nm_file_open(&self->streams[side], path, "rb", err);
     for (size_t i = 0; status != NM_OK && !nm_file_exists(path) && i < sizeof packings / sizeof *packings;
          i++) {
@@ -102,7 +104,7 @@ static nm_status open_input(reader *self, int side, nm_error *err)
 static nm_status reader_open(reader *self, nm_error *err)
 {
     self->verdicts = nm_allocate(BLOCK_LINES * sizeof *self->verdicts);
-    for (int side = 0; side < NM_PREPARE_SIDES; side++) {
+    for (int side = 0; side < self->prepare->sides; side++) {
         NM_TRY(open_input(self, side, err));
         NM_TRY(open_workers(self, side, err));
         char *path = nm_prepare_path(self->prepare, self->split, side, "words");
@@ -115,7 +117,7 @@ static nm_status reader_open(reader *self, nm_error *err)
 
 static void reader_close(reader *self)
 {
-    for (int side = 0; side < NM_PREPARE_SIDES; side++) {
+    for (int side = 0; side < self->prepare->sides; side++) {
         for (int32_t i = 0; self->workers[side] && i < self->prepare->threads; i++) {
             nm_tokenizer_close(&self->workers[side][i].tokenizer);
             nm_buffer_release(&self->workers[side][i].scratch);
@@ -146,9 +148,9 @@ static nm_status take_pair(reader *self, size_t *bytes, nm_error *err)
 {
     bool train = self->split == PREPARE_TRAIN, skip = !strcmp(self->prepare->config->on_invalid, "skip");
     nm_drop verdict = NM_DROP_NONE;
-    for (int side = 0; side < NM_PREPARE_SIDES; side++) {
+    for (int side = 0; side < self->prepare->sides; side++) {
         const nm_lines *lines = &self->lines[side];
-        if (train && lines->bytes > LONGEST_TRAIN_LINE) {
+        if (train && self->prepare->sides == 2 && lines->bytes > LONGEST_TRAIN_LINE) {
             verdict = NM_DROP_LONG;
         } else if (check_line(lines, err) != NM_OK) {
             if (!train || !skip)
@@ -157,7 +159,7 @@ static nm_status take_pair(reader *self, size_t *bytes, nm_error *err)
         }
     }
     self->verdicts[self->raw[PREPARE_SOURCE].n] = verdict;
-    for (int side = 0; side < NM_PREPARE_SIDES; side++) {
+    for (int side = 0; side < self->prepare->sides; side++) {
         size_t length = verdict == NM_DROP_NONE ? self->lines[side].bytes : 0;
         nm_line_list_add(&self->raw[side], self->lines[side].text, length);
         *bytes += length;
@@ -168,7 +170,7 @@ static nm_status take_pair(reader *self, size_t *bytes, nm_error *err)
 /* One side ended before the other: counts both to the end. */
 static nm_status fail_unequal(reader *self, nm_error *err)
 {
-    for (int side = 0; side < NM_PREPARE_SIDES; side++)
+    for (int side = 0; side < self->prepare->sides; side++)
         for (bool more = true; more;)
             NM_TRY(nm_lines_next(&self->lines[side], &more, err));
     return nm_fail(err, NM_MISMATCH, "%s has %lld lines but %s has %lld", self->paths[PREPARE_SOURCE],
@@ -179,16 +181,16 @@ static nm_status fail_unequal(reader *self, nm_error *err)
 /* The next block; an empty one at the end. */
 static nm_status read_block(reader *self, nm_error *err)
 {
-    for (int side = 0; side < NM_PREPARE_SIDES; side++) {
+    for (int side = 0; side < self->prepare->sides; side++) {
         nm_line_list_clear(&self->raw[side]);
         nm_line_list_clear(&self->done[side]);
     }
     size_t bytes = 0;
     while (self->raw[PREPARE_SOURCE].n < BLOCK_LINES && bytes < BLOCK_BYTES) {
-        bool more[NM_PREPARE_SIDES];
-        for (int side = 0; side < NM_PREPARE_SIDES; side++)
+        bool more[NM_PREPARE_SIDES] = {false};
+        for (int side = 0; side < self->prepare->sides; side++)
             NM_TRY(nm_lines_next(&self->lines[side], &more[side], err));
-        if (more[PREPARE_SOURCE] != more[PREPARE_TARGET])
+        if (self->prepare->sides == 2 && more[PREPARE_SOURCE] != more[PREPARE_TARGET])
             return fail_unequal(self, err);
         if (!more[PREPARE_SOURCE])
             break;
@@ -226,14 +228,14 @@ static void keep_pair(reader *self, size_t i)
 {
     nm_prepare *prepare = self->prepare;
     nm_prepare_split_report *report = &prepare->report->splits[self->split];
-    int64_t n[NM_PREPARE_SIDES];
-    for (int side = 0; side < NM_PREPARE_SIDES; side++) {
+    int64_t n[NM_PREPARE_SIDES] = {0};
+    for (int side = 0; side < self->prepare->sides; side++) {
         size_t bytes;
         const char *line = nm_line_list_get(&self->done[side], i, &bytes);
         n[side] = count_words(line, bytes);
     }
     nm_drop verdict = self->verdicts[i];
-    if (verdict == NM_DROP_NONE && self->split == PREPARE_TRAIN)
+    if (verdict == NM_DROP_NONE && self->split == PREPARE_TRAIN && prepare->sides == 2)
         verdict = judge_lengths(prepare->config, n);
     report->pairs++;
     if (verdict != NM_DROP_NONE) {
@@ -241,7 +243,7 @@ static void keep_pair(reader *self, size_t i)
         return;
     }
     report->kept++;
-    for (int side = 0; side < NM_PREPARE_SIDES; side++) {
+    for (int side = 0; side < self->prepare->sides; side++) {
         size_t bytes;
         const char *line = nm_line_list_get(&self->done[side], i, &bytes);
         FILE *stream = prepare->text[self->split][side].stream;
@@ -259,7 +261,7 @@ static nm_status work_blocks(reader *self, nm_error *err)
         NM_TRY(read_block(self, err));
         if (!self->raw[PREPARE_SOURCE].n)
             return NM_OK;
-        for (int side = 0; side < NM_PREPARE_SIDES; side++)
+        for (int side = 0; side < self->prepare->sides; side++)
             nm_line_list_map(&self->raw[side], work_line, self->states[side], self->prepare->threads,
                              &self->done[side]);
         for (size_t i = 0; i < self->done[PREPARE_SOURCE].n; i++)
@@ -274,12 +276,13 @@ nm_status nm_prepare_words(nm_prepare *self, int split, nm_error *err)
     if (status == NM_OK)
         status = work_blocks(&source, err);
     reader_close(&source);
-    for (int side = 0; status == NM_OK && side < NM_PREPARE_SIDES; side++) {
+    for (int side = 0; status == NM_OK && side < self->sides; side++) {
         nm_file_writer *writer = &self->text[split][side];
         status = nm_file_flush(writer->stream, writer->aside, err);
     }
     if (status == NM_OK && split == PREPARE_TRAIN && !self->report->splits[split].kept)
-        status = nm_fail(err, NM_MISMATCH, "%s: no pair of lines is left to train on (%lld read)",
-                         self->config->train, (long long)self->report->splits[split].pairs);
+        status = nm_fail(err, NM_MISMATCH, "%s: no %s is left to train on (%lld read)", self->config->train,
+                         self->sides == 1 ? "line" : "pair of lines",
+                         (long long)self->report->splits[split].pairs);
     return status;
 }

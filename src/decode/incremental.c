@@ -1,9 +1,11 @@
 /* Decoding with caches (as in every Transformer decoder since Vaswani et al. 2017): per decoder layer the keys and
- * values of the source are computed once, those of each target input when it is fed. */
+ * values of the source are computed once, those of each target input when it is fed. A language model has no source. */
 #include "decode/incremental.h"
 
 #include <math.h>
 #include <stdlib.h>
+
+#include "model/lm.h"
 
 enum { ENCODER_TOKENS = 1024, FIRST_CACHE_ROWS = 1024 }; /* of one pass of the encoder: bounds its memory */
 static const size_t first_tape_bytes = (size_t)64 << 20;
@@ -18,7 +20,8 @@ struct nm_incremental {
     nm_backend *backend;
     nm_tape tape, table_tape; /* of the current step; of the tables */
     nm_seq2seq_tables tables;
-    cache *self, *cross; /* one per decoder layer */
+    const nm_stack *stack; /* the decoder */
+    cache *self, *cross;   /* one per decoder layer */
     int32_t n_layers, width, source_tokens;
 };
 
@@ -57,16 +60,26 @@ static nm_status caches_grow(nm_incremental *inc, cache *caches, int32_t rows, i
     return NM_OK;
 }
 
+static bool is_lm(const nm_incremental *inc)
+{
+    return inc->model->type == &nm_model_lm;
+}
+
 nm_status nm_incremental_create(nm_incremental **out, nm_model *model, nm_error *err)
 {
-    if (model->type != &nm_model_seq2seq)
-        return nm_fail(err, NM_UNSUPPORTED, "a model of type %s cannot translate", model->type->name);
+    const nm_stack *stack = model->type == &nm_model_seq2seq ? &nm_seq2seq_of(model)->decoder
+                            : model->type == &nm_model_lm    ? &nm_lm_of(model)->stack
+                                                             : NULL;
+    if (!stack || stack->config.cores)
+        return nm_fail(err, NM_UNSUPPORTED,
+                       "a model of type %s with this attention has no keys and values to keep",
+                       model->type->name);
     nm_incremental *inc = nm_allocate(sizeof *inc);
-    const nm_stack *decoder = &nm_seq2seq_of(model)->decoder;
     *inc = (nm_incremental){.model = model,
                             .backend = model->backend,
-                            .n_layers = decoder->config.layers,
-                            .width = decoder->config.width};
+                            .stack = stack,
+                            .n_layers = stack->config.layers,
+                            .width = stack->config.width};
     inc->self = nm_allocate((size_t)inc->n_layers * sizeof(cache));
     inc->cross = nm_allocate((size_t)inc->n_layers * sizeof(cache));
     nm_status status = nm_tape_init(&inc->tape, model->backend, first_tape_bytes, err);
@@ -104,6 +117,8 @@ static size_t unit_table_bytes(const nm_incremental *inc, int32_t words)
 nm_status nm_incremental_refresh(nm_incremental *inc, nm_error *err)
 {
     const nm_model *model = inc->model;
+    if (is_lm(inc))
+        return NM_OK;
     if (!inc->table_tape.backend)
         NM_TRY(nm_tape_init(
             &inc->table_tape, inc->backend,
@@ -162,7 +177,7 @@ static void encode(nm_incremental *inc, const nm_packing *sources, const int32_t
     if (nm_tape_exhausted(tape))
         return;
     for (int32_t i = 0; i < inc->n_layers; i++) {
-        const nm_sublayer_attention *cross = &nm_seq2seq_of(inc->model)->decoder.layers[i].cross;
+        const nm_sublayer_attention *cross = &inc->stack->layers[i].cross;
         project(inc, memory, cross->kv_weight, cross->kv_bias, 0,
                 cache_rows(inc, &inc->cross[i], begin, tokens));
     }
@@ -205,7 +220,7 @@ static nm_tensor *attend(nm_incremental *inc, const nm_sublayer_attention *atten
 {
     nm_tape *tape = &inc->tape;
     nm_backend *b = inc->backend;
-    int32_t d = inc->width, heads = nm_seq2seq_of(inc->model)->decoder.config.heads;
+    int32_t d = inc->width, heads = inc->stack->config.heads;
     nm_tensor *out = nm_tape_tensor(tape, q.rows, d);
     if (!nm_tape_exhausted(tape))
         b->k.attention_rows(b, q, nm_mat_columns(b, kv, 0, d), nm_mat_columns(b, kv, d, d), lists.rows,
@@ -224,7 +239,7 @@ static nm_tensor *query(nm_incremental *inc, const nm_sublayer_attention *attent
 static nm_tensor *self_step(nm_incremental *inc, int32_t i, nm_tensor *x, const nm_decode_step *step,
                             row_lists lists)
 {
-    const nm_stack *stack = &nm_seq2seq_of(inc->model)->decoder;
+    const nm_stack *stack = inc->stack;
     const nm_sublayer_attention *self = &stack->layers[i].self;
     nm_tensor *h = nm_sublayer_before(&inc->tape, stack, self->norm, x);
     nm_tensor *q = query(inc, self, h);
@@ -238,7 +253,7 @@ static nm_tensor *self_step(nm_incremental *inc, int32_t i, nm_tensor *x, const 
 
 static nm_tensor *cross_step(nm_incremental *inc, int32_t i, nm_tensor *x, row_lists lists)
 {
-    const nm_stack *stack = &nm_seq2seq_of(inc->model)->decoder;
+    const nm_stack *stack = inc->stack;
     const nm_sublayer_attention *cross = &stack->layers[i].cross;
     nm_tensor *h = nm_sublayer_before(&inc->tape, stack, cross->norm, x);
     nm_tensor *q = query(inc, cross, h);
@@ -249,17 +264,21 @@ static nm_tensor *cross_step(nm_incremental *inc, int32_t i, nm_tensor *x, row_l
 static nm_tensor *run_step(nm_incremental *inc, const nm_decode_step *step)
 {
     nm_tape *tape = &inc->tape;
-    const nm_stack *stack = &nm_seq2seq_of(inc->model)->decoder;
+    const nm_stack *stack = inc->stack;
     nm_tape_start(tape, false, 0, 0);
     int32_t *pos = nm_tape_host(tape, (size_t)step->n * sizeof *pos);
     for (int32_t i = 0; pos && i < step->n; i++)
         pos[i] = step->position;
     row_lists self = upload_lists(tape, step->n, step->self_rows, step->self_offsets);
-    row_lists cross = upload_lists(tape, step->n, step->cross_rows, step->cross_offsets);
-    nm_tensor *x = nm_seq2seq_embed(inc->model, tape, inc->tables.target, step->ids, pos, step->n);
+    bool alone = stack->config.alone;
+    row_lists cross = alone ? self : upload_lists(tape, step->n, step->cross_rows, step->cross_offsets);
+    nm_tensor *x = is_lm(inc)
+                       ? nm_lm_embed(inc->model, tape, step->ids, pos, step->n)
+                       : nm_seq2seq_embed(inc->model, tape, inc->tables.target, step->ids, pos, step->n);
     for (int32_t i = 0; i < inc->n_layers; i++) {
         x = self_step(inc, i, x, step, self);
-        x = cross_step(inc, i, x, cross);
+        if (!alone)
+            x = cross_step(inc, i, x, cross);
         x = nm_ffn_forward(tape, stack, &stack->layers[i].ffn, x);
     }
     return stack->final_norm ? nm_normalize(tape, stack->final_norm, x) : x;
@@ -279,7 +298,8 @@ nm_status nm_incremental_step(nm_incremental *inc, const nm_decode_step *step, n
 
 nm_mat nm_incremental_output(const nm_incremental *inc, const void **bias)
 {
-    const nm_tensor *output_bias = nm_seq2seq_of(inc->model)->output_bias;
+    const nm_tensor *output_bias =
+        is_lm(inc) ? nm_lm_of(inc->model)->output_bias : nm_seq2seq_of(inc->model)->output_bias;
     *bias = output_bias ? output_bias->data : NULL;
-    return nm_tensor_mat(inc->tables.output);
+    return nm_tensor_mat(is_lm(inc) ? nm_lm_of(inc->model)->output_weight : inc->tables.output);
 }

@@ -1,4 +1,5 @@
-/* A sequence-to-sequence model run one target token at a time: the encoder once, keys and values kept.
+/* A sequence-to-sequence model, or a language model with soft-max attention, run one target token at a time: the encoder
+ * once, keys and values kept. A language model has no source: nm_incremental_start and the cross lists are not for it.
  *
  * Every decoder input is one row of the self-attention caches, numbered in the order of the steps; a hypothesis is
  * the list of rows it sees, its own last. Reordering a beam therefore moves no cache. */

@@ -53,6 +53,6 @@ void nm_model_free(nm_model *model);
 /* Only these words (host [target_size], 1 or 0) may be output. */
 nm_status nm_model_allow(nm_model *model, const uint8_t *allowed, nm_error *err);
 
-extern const nm_model_type nm_model_seq2seq, nm_model_classifier;
+extern const nm_model_type nm_model_seq2seq, nm_model_lm, nm_model_classifier;
 
 #endif

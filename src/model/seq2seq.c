@@ -96,7 +96,8 @@ static void build_tables(nm_model *model, nm_seq2seq *s)
 {
     const nm_seq2seq_config *c = model->config;
     int32_t d = (int32_t)c->width;
-    nm_init init = c->fixnorm ? (nm_init){NM_INIT_UNIFORM, 0.01} : (nm_init){NM_INIT_NORMAL, 1 / sqrt(d)};
+    nm_init init = {.kind = c->fixnorm ? NM_INIT_UNIFORM : NM_INIT_NORMAL,
+                    .scale = c->fixnorm ? 0.01 : 1 / sqrt(d)};
     nm_params *params = &model->params;
     bool shared = !strcmp(c->tied, "all"), tied = strcmp(c->tied, "none") != 0;
     s->source_table =
@@ -107,7 +108,7 @@ static void build_tables(nm_model *model, nm_seq2seq *s)
         tied ? s->target_table : nm_params_add(params, model->target_size, d, init, "output.weight");
     if (c->output_bias)
         s->output_bias =
-            nm_params_add(params, 1, model->target_size, (nm_init){NM_INIT_CONSTANT, 0}, "output.bias");
+            nm_params_add(params, 1, model->target_size, (nm_init){.kind = NM_INIT_CONSTANT}, "output.bias");
 }
 
 static nm_status seq2seq_build(nm_model *model, nm_error *err)

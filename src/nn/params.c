@@ -75,8 +75,9 @@ nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_optio
     norm->place.name = here.name;
     for (int i = 0; i < norm->shape.n_params; i++) {
         const nm_norm_vector *v = &norm->shape.params[i];
-        nm_param *param = add_named(params, 1, v->length, (nm_init){NM_INIT_CONSTANT, v->initial},
-                                    nm_format("%s.%s", place->name, v->name));
+        nm_param *param =
+            add_named(params, 1, v->length, (nm_init){.kind = NM_INIT_CONSTANT, .scale = v->initial},
+                      nm_format("%s.%s", place->name, v->name));
         param->fixed = v->fixed;
     }
     for (int i = 0; i < norm->shape.n_state; i++) {
@@ -132,8 +133,8 @@ static double first_value(nm_init init, uint64_t seed, uint32_t site, uint64_t i
     if (init.kind == NM_INIT_CONSTANT)
         return init.scale;
     nm_random_words words = nm_random4(seed, NM_RANDOM_INIT, site, 0, index);
-    if (init.kind == NM_INIT_NORMAL)
-        return init.scale * nm_random_normal(words.w[0], words.w[1]);
+    if (init.kind == NM_INIT_NORMAL || init.kind == NM_INIT_ABOUT_ONE)
+        return (init.kind == NM_INIT_ABOUT_ONE) + init.scale * nm_random_normal(words.w[0], words.w[1]);
     return init.scale * (2 * nm_random_unit(words.w[0]) - 1);
 }
 

@@ -5,9 +5,14 @@
 
 #include "tape/tape.h"
 
-typedef enum nm_init_kind { NM_INIT_CONSTANT, NM_INIT_NORMAL, NM_INIT_UNIFORM } nm_init_kind;
+typedef enum nm_init_kind {
+    NM_INIT_CONSTANT,
+    NM_INIT_NORMAL,
+    NM_INIT_UNIFORM,
+    NM_INIT_ABOUT_ONE
+} nm_init_kind;
 
-/* scale: the constant, the standard deviation, or half the width of U(-scale, scale) */
+/* scale: the constant, the standard deviation (about 0, or about 1), or half the width of U(-scale, scale) */
 typedef struct nm_init {
     nm_init_kind kind;
     double scale;

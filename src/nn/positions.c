@@ -21,14 +21,32 @@ static double tears_entry(int32_t position, int32_t feature, int32_t d)
     return feature % 2 ? cos(angle) : sin(angle);
 }
 
+static double falling_entry(int32_t position, int32_t feature, int32_t length, int32_t d)
+{
+    int32_t half = (d + 1) / 2, k = feature % half;
+    double angle = (length - 1 - position) * exp(-log(10000.0) * 2 * k / d);
+    return feature < half ? sin(angle) : cos(angle);
+}
+
+static double entry(nm_position_kind kind, int32_t position, int32_t feature, int32_t length, int32_t d)
+{
+    switch (kind) {
+    case NM_POSITIONS_FAIRSEQ:
+        return fairseq_entry(position, feature, d);
+    case NM_POSITIONS_TEARS:
+        return tears_entry(position, feature, d);
+    default:
+        return falling_entry(position, feature, length, d);
+    }
+}
+
 void nm_positions_fill(nm_backend *backend, nm_position_kind kind, int32_t length, int32_t d, void *device)
 {
     size_t unit = nm_dtype_bytes(backend->dtype), n = (size_t)length * (size_t)d;
     void *host = nm_allocate(n * unit);
     for (size_t i = 0; i < n; i++) {
         int32_t position = (int32_t)(i / (size_t)d), feature = (int32_t)(i % (size_t)d);
-        double value = kind == NM_POSITIONS_FAIRSEQ ? fairseq_entry(position, feature, d)
-                                                    : tears_entry(position, feature, d);
+        double value = entry(kind, position, feature, length, d);
         if (backend->dtype == NM_F64)
             ((double *)host)[i] = value;
         else

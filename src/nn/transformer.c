@@ -7,16 +7,16 @@
 /* ---- initialization: Nguyen and Salazar 2019, section 2.1 and table 2; fairseq; RBN's encoder feed-forward;
  * PyTorch's own layers as they come ---- */
 
-static const nm_init zeros = {NM_INIT_CONSTANT, 0};
+static const nm_init zeros = {NM_INIT_CONSTANT, 0}, xl_init = {NM_INIT_NORMAL, 0.02};
 
 static nm_init xavier_normal(double fan_in, double fan_out)
 {
-    return (nm_init){NM_INIT_NORMAL, sqrt(2 / (fan_in + fan_out))};
+    return (nm_init){.kind = NM_INIT_NORMAL, .scale = sqrt(2 / (fan_in + fan_out))};
 }
 
 static nm_init xavier_uniform(double fan_in, double fan_out, double gain)
 {
-    return (nm_init){NM_INIT_UNIFORM, gain * sqrt(6 / (fan_in + fan_out))};
+    return (nm_init){.kind = NM_INIT_UNIFORM, .scale = gain * sqrt(6 / (fan_in + fan_out))};
 }
 
 static int32_t key_width(const nm_stack_config *c)
@@ -34,6 +34,8 @@ static nm_init attention_init(const nm_stack_config *c, bool output)
         return xavier_normal(c->width, c->width);
     case NM_SCHEME_SMALL:
         return xavier_normal(c->width, 4 * c->width);
+    case NM_SCHEME_XL:
+        return xl_init;
     default:
         return xavier_uniform(c->width, c->width, output ? 1 : sqrt(0.5));
     }
@@ -43,7 +45,7 @@ static nm_init attention_init(const nm_stack_config *c, bool output)
 static nm_init attention_bias_init(const nm_stack_config *c)
 {
     bool uniform = c->init == NM_SCHEME_FAIRSEQ || c->init == NM_SCHEME_RBN;
-    return uniform ? (nm_init){NM_INIT_UNIFORM, 1 / sqrt(c->width)} : zeros;
+    return uniform ? (nm_init){.kind = NM_INIT_UNIFORM, .scale = 1 / sqrt(c->width)} : zeros;
 }
 
 static bool default_linear(const nm_stack_config *c)
@@ -54,19 +56,22 @@ static bool default_linear(const nm_stack_config *c)
 static nm_init ffn_init(const nm_stack_config *c, double fan_in, double fan_out)
 {
     if (default_linear(c))
-        return (nm_init){NM_INIT_UNIFORM, 1 / sqrt(fan_in)};
+        return (nm_init){.kind = NM_INIT_UNIFORM, .scale = 1 / sqrt(fan_in)};
+    if (c->init == NM_SCHEME_XL)
+        return xl_init;
     bool uniform = c->init == NM_SCHEME_FAIRSEQ || c->init == NM_SCHEME_RBN;
     return uniform ? xavier_uniform(fan_in, fan_out, 1) : xavier_normal(fan_in, fan_out);
 }
 
 static nm_init ffn_bias_init(const nm_stack_config *c, double fan_in)
 {
-    return default_linear(c) ? (nm_init){NM_INIT_UNIFORM, 1 / sqrt(fan_in)} : zeros;
+    return default_linear(c) ? (nm_init){.kind = NM_INIT_UNIFORM, .scale = 1 / sqrt(fan_in)} : zeros;
 }
 
 /* ---- building ---- */
 
 typedef struct builder {
+    nm_stack *stack;
     const nm_stack_config *config;
     nm_params *params;
     const nm_options *options;
@@ -96,6 +101,10 @@ static nm_status build_attention(builder *to, const char *part, bool cross, nm_s
     snprintf(name, sizeof name, "%s.norm", at);
     int32_t d = c->width;
     NM_TRY(add_norm(to, c->norm, name, false, false, &attention->norm));
+    if (c->cores) {
+        nm_block_term_build(to->stack, to->layer, attention, to->params);
+        return NM_OK;
+    }
     int32_t rows = cross ? d : 2 * key_width(c) + d;
     const char *in = cross ? "q" : "qkv";
     attention->in_weight =
@@ -130,11 +139,11 @@ nm_status nm_stack_build(nm_stack *stack, const nm_stack_config *config, nm_para
                          const nm_options *options, nm_error *err)
 {
     *stack = (nm_stack){.config = *config, .layers = nm_allocate((size_t)config->layers * sizeof(nm_layer))};
-    builder to = {config, params, options, err, 0};
+    builder to = {stack, config, params, options, err, 0};
     for (; to.layer < config->layers; to.layer++) {
         nm_layer *layer = &stack->layers[to.layer];
         NM_TRY(build_attention(&to, "self", false, &layer->self));
-        if (config->decoder)
+        if (config->decoder && !config->alone)
             NM_TRY(build_attention(&to, "cross", true, &layer->cross));
         NM_TRY(build_ffn(&to, &layer->ffn));
     }
@@ -172,10 +181,14 @@ nm_tensor *nm_ffn_forward(nm_tape *tape, const nm_stack *stack, const nm_sublaye
 }
 
 static nm_tensor *self_forward(nm_tape *tape, const nm_stack *stack, const nm_sublayer_attention *self,
-                               nm_tensor *x, const nm_packing *packing)
+                               nm_tensor *x, const nm_packing *packing, nm_tensor *places)
 {
     const nm_stack_config *c = &stack->config;
     nm_tensor *h = nm_sublayer_before(tape, stack, self->norm, x);
+    if (c->cores) {
+        h = nm_block_term_forward(tape, stack, self, h, places, packing);
+        return nm_sublayer_after(tape, stack, self->norm, x, h);
+    }
     nm_tensor *qkv = nm_linear(tape, h, self->in_weight, self->in_bias, NM_ACT_NONE, 0);
     /* the scale is that of the values' heads, also where keys have another size (declare-lab's classifier) */
     const nm_attention_shape shape = {.key_width = key_width(c),
@@ -207,10 +220,11 @@ static nm_tensor *cross_forward(nm_tape *tape, const nm_stack *stack, const nm_s
 nm_tensor *nm_stack_forward(nm_tape *tape, const nm_stack *stack, nm_tensor *x, const nm_packing *packing,
                             nm_tensor *memory, const nm_packing *memory_packing)
 {
+    nm_tensor *places = stack->config.cores ? nm_block_term_places(tape, stack) : NULL;
     for (int32_t i = 0; i < stack->config.layers; i++) {
         const nm_layer *layer = &stack->layers[i];
-        x = self_forward(tape, stack, &layer->self, x, packing);
-        if (stack->config.decoder)
+        x = self_forward(tape, stack, &layer->self, x, packing, places);
+        if (stack->config.decoder && !stack->config.alone)
             x = cross_forward(tape, stack, &layer->cross, x, packing, memory, memory_packing);
         x = nm_ffn_forward(tape, stack, &layer->ffn, x);
     }

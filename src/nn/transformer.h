@@ -11,13 +11,19 @@ typedef enum nm_init_scheme {
     NM_SCHEME_SMALL,
     NM_SCHEME_FAIRSEQ,
     NM_SCHEME_RBN,
-    NM_SCHEME_TORCH
+    NM_SCHEME_TORCH,
+    NM_SCHEME_XL /* Transformer-XL's program: N(0, 0.02), biases 0 */
 } nm_init_scheme;
 
 typedef struct nm_stack_config {
     int32_t width, ff, heads, layers;
     int32_t key_width;      /* of queries and keys of self-attention, all heads together; 0: as width */
     bool pre_norm, decoder; /* decoder: causal, with attention to the encoder's output */
+    bool alone;             /* a decoder without an encoder: no attention to its output */
+    /* Block-term attention in place of soft-max attention (cores > 0), for segments of up to `segment` tokens. */
+    int32_t cores, core_width, segment;
+    bool sees_ahead;   /* of block-term attention: not causal */
+    double place_drop; /* of block-term attention: on the table of places */
     nm_init_scheme init;
     double drop, attention_drop, relu_drop;
     const char *norm, *final_norm; /* types */
@@ -30,6 +36,9 @@ typedef struct nm_sublayer_attention {
     nm_tensor *in_weight, *in_bias;   /* self: q, k, v rows [2 key_width + d, d]; cross: q rows [d, d] */
     nm_tensor *kv_weight, *kv_bias;   /* cross only: k, v rows [2d, d] */
     nm_tensor *out_weight, *out_bias; /* [d, d] */
+    nm_tensor *core,
+        *place_weight; /* block-term: [cores, h], [h, d]; then in_weight is [3h, d] and out_weight
+                                         [segment^2, d], both without a bias */
 } nm_sublayer_attention;
 
 typedef struct nm_sublayer_ffn {
@@ -45,7 +54,9 @@ typedef struct nm_layer {
 typedef struct nm_stack {
     nm_stack_config config;
     nm_layer *layers;
-    nm_norm *final_norm; /* NULL in post-norm */
+    nm_norm *final_norm;        /* NULL in post-norm */
+    nm_tensor *content, *place; /* block-term: the query's biases [1, h], shared by all layers */
+    nm_mat places;              /* block-term: [segment, d], device, of whoever built the stack */
 } nm_stack;
 
 nm_status nm_stack_build(nm_stack *stack, const nm_stack_config *config, nm_params *params,
@@ -55,6 +66,12 @@ void nm_stack_release(nm_stack *stack);
 /* x: [tokens, d]. memory and its packing: the encoder's output, for a decoder; NULL for an encoder. */
 nm_tensor *nm_stack_forward(nm_tape *tape, const nm_stack *stack, nm_tensor *x, const nm_packing *packing,
                             nm_tensor *memory, const nm_packing *memory_packing);
+
+/* For transformer.c: the block-term sublayer's parameters, and its function F. places: the dropped table. */
+void nm_block_term_build(nm_stack *stack, int layer, nm_sublayer_attention *self, nm_params *params);
+nm_tensor *nm_block_term_places(nm_tape *tape, const nm_stack *stack);
+nm_tensor *nm_block_term_forward(nm_tape *tape, const nm_stack *stack, const nm_sublayer_attention *self,
+                                 nm_tensor *h, nm_tensor *places, const nm_packing *packing);
 
 /* The two halves around a sublayer's function F, for whoever computes F otherwise (cached decoding). */
 nm_tensor *nm_sublayer_before(nm_tape *tape, const nm_stack *stack, nm_norm *norm, nm_tensor *x);

@@ -146,6 +146,7 @@ static void power_backward(nm_norm_call *call)
     const nm_feature_norm spec = {.groups = groups, .eps = config->epsilon, .row_scale_ready = true};
     const void *square = nm_norm_find(call, "batch_square"), *scale = nm_norm_find(call, "scale");
     void *before = nm_norm_publish(call, "ema_gz", width);
+    void *nu = nm_norm_publish(call, "nu", width); /* the paper's: (1 - decay_backward) e */
     void *sum_dy = nm_norm_publish(call, "grad_sum", width);
     void *sum_dy_z = nm_norm_publish(call, "grad_sum_z", width);
     void *divisor = nm_norm_scratch(call, width), *a = nm_norm_scratch(call, width);
@@ -153,6 +154,7 @@ static void power_backward(nm_norm_call *call)
     if (!c1)
         return;
     nm_norm_vec(call, NM_VEC_COPY, before, norm->state[ACCUMULATOR], NULL, NULL, 0, 0);
+    nm_norm_vec(call, NM_VEC_LINEAR, nu, before, NULL, NULL, 1 - config->decay_backward, 0);
     if (strcmp(config->backward_divisor, "batch"))
         nm_norm_vec(call, NM_VEC_COPY, divisor, scale, NULL, NULL, 0, 0);
     else

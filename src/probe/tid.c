@@ -1,169 +1,154 @@
 #include "probe/tid.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "probe/numbers.h"
+#include "probe/pass.h"
+
+static const double TINY = 1e-12, ROW_EPSILON = 1e-5; /* PowerNorm's */
+
 typedef struct site_sums {
+    char name[128];
     int32_t width;
-    double *mean, *variance; /* first pass: sums; afterwards: means over the batches */
-    double ratio_mean, ratio_variance;
+    int64_t batches;                  /* of the pass at hand */
+    double *mean, *variance, *square; /* first pass: sums; afterwards: means over the batches */
+    nm_tid_site ratios;               /* sums of the second pass */
 } site_sums;
 
-typedef struct listener {
-    nm_backend *backend;
-    nm_tape *tape;
-    nm_tid *tid;
-    site_sums *sums;
-    size_t capacity, sums_capacity;
+struct nm_tid_sums {
+    site_sums *sites;
+    size_t n, capacity;
     bool second_pass;
-    double *batch_mean, *batch_variance; /* host scratch of the widest site */
-    int32_t scratch_width;
-} listener;
+};
 
-void nm_tid_ratio(int32_t n, const double *batch_mean, const double *batch_variance, const double *mean,
-                  const double *variance, double *mean_tid, double *variance_tid)
+nm_tid_sums *nm_tid_begin(void)
 {
-    double mean_square = 0, sigma_square = 0, sigma = 0;
-    for (int32_t i = 0; i < n; i++) {
-        double s = sqrt(variance[i]), d = sqrt(batch_variance[i]) - s, m = batch_mean[i] - mean[i];
-        mean_square += m * m;
-        sigma_square += d * d;
-        sigma += variance[i];
-    }
-    *mean_tid = sqrt(mean_square) / (sqrt(sigma) + 1e-8);
-    *variance_tid = sqrt(sigma_square) / (sqrt(sigma) + 1e-8);
+    return nm_allocate(sizeof(nm_tid_sums));
 }
 
-static size_t find_site(listener *l, const char *name, int32_t width)
+static site_sums *find_site(nm_tid_sums *sums, const char *name, int32_t width)
 {
-    for (size_t i = 0; i < l->tid->n; i++)
-        if (!strcmp(l->tid->sites[i].name, name))
-            return i;
-    size_t capacity = l->capacity;
-    NM_GROW(l->tid->sites, l->tid->n, l->capacity);
-    NM_ASSERT(capacity == l->sums_capacity);
-    NM_GROW(l->sums, l->tid->n, l->sums_capacity);
-    nm_tid_site *site = &l->tid->sites[l->tid->n];
-    *site = (nm_tid_site){.mean = 0};
+    for (size_t i = 0; i < sums->n; i++)
+        if (!strcmp(sums->sites[i].name, name))
+            return &sums->sites[i];
+    NM_GROW(sums->sites, sums->n, sums->capacity);
+    site_sums *site = &sums->sites[sums->n++];
+    *site = (site_sums){.width = width,
+                        .mean = nm_allocate((size_t)width * sizeof(double)),
+                        .variance = nm_allocate((size_t)width * sizeof(double)),
+                        .square = nm_allocate((size_t)width * sizeof(double))};
     snprintf(site->name, sizeof site->name, "%s", name);
-    l->sums[l->tid->n] = (site_sums){.width = width,
-                                     .mean = nm_allocate((size_t)width * sizeof(double)),
-                                     .variance = nm_allocate((size_t)width * sizeof(double))};
-    if (width > l->scratch_width) {
-        l->batch_mean = nm_reallocate(l->batch_mean, (size_t)width * sizeof(double));
-        l->batch_variance = nm_reallocate(l->batch_variance, (size_t)width * sizeof(double));
-        l->scratch_width = width;
-    }
-    return l->tid->n++;
+    return site;
 }
 
-static void download_numbers(nm_backend *b, double *out, const void *device, int32_t n)
+static void add_ratios(site_sums *site, const double *batch_mean, const double *batch_variance,
+                       const double *batch_square)
 {
-    if (b->dtype == NM_F64) {
-        b->k.download(b, out, device, (size_t)n * sizeof *out);
-        return;
+    double mean = 0, deviation = 0, root = 0, sigma = 0, psi = 0;
+    for (int32_t i = 0; i < site->width; i++) {
+        double m = batch_mean[i] - site->mean[i], d = sqrt(batch_variance[i]) - sqrt(site->variance[i]),
+               r = sqrt(batch_square[i]) - sqrt(site->square[i]);
+        mean += m * m;
+        deviation += d * d;
+        root += r * r;
+        sigma += site->variance[i];
+        psi += site->square[i];
     }
-    float *narrow = nm_allocate((size_t)n * sizeof *narrow);
-    b->k.download(b, narrow, device, (size_t)n * sizeof *narrow);
-    for (int32_t i = 0; i < n; i++)
-        out[i] = (double)narrow[i];
-    free(narrow);
+    site->ratios.mean += sqrt(mean) / (sqrt(sigma) + TINY);
+    site->ratios.variance += sqrt(deviation) / (sqrt(sigma) + TINY);
+    site->ratios.square += sqrt(root) / (sqrt(psi) + TINY);
 }
 
-static void listen(void *user, const nm_norm_call *call, bool backward)
+static void add_batch(nm_tid_sums *sums, const nm_norm_call *call, const void *mean, const void *variance,
+                      const void *square)
 {
-    listener *l = user;
+    nm_backend *b = call->backend;
+    site_sums *site = find_site(sums, call->norm->place.name, call->x.cols);
+    size_t width = (size_t)site->width;
+    double *m = nm_numbers_take(b, mean, width), *v = nm_numbers_take(b, variance, width),
+           *s = nm_numbers_take(b, square, width);
+    for (size_t i = 0; i < width && !sums->second_pass; i++) {
+        site->mean[i] += m[i];
+        site->variance[i] += v[i];
+        site->square[i] += s[i];
+    }
+    if (sums->second_pass)
+        add_ratios(site, m, v, s);
+    site->batches++;
+    free(m);
+    free(v);
+    free(s);
+}
+
+void nm_tid_listen(void *user, const nm_norm_call *call, bool backward)
+{
+    nm_backend *b = call->backend;
+    int32_t heads = call->norm->place.heads, groups = heads > 0 && call->x.cols % heads == 0 ? heads : 1;
+    size_t unit = nm_dtype_bytes(b->dtype), bytes = (size_t)call->x.cols * unit;
     if (backward)
         return;
-    nm_backend *b = l->backend;
-    size_t unit = nm_dtype_bytes(b->dtype);
-    int32_t width = call->x.cols;
-    void *mean = nm_tape_take(l->tape, (size_t)width * unit),
-         *variance = nm_tape_take(l->tape, (size_t)width * unit);
-    if (!mean || !variance)
+    void *mean = call->take(call->from, bytes), *variance = call->take(call->from, bytes),
+         *square = call->take(call->from, bytes),
+         *row_scale = call->take(call->from, (size_t)call->x.rows * (size_t)groups * unit);
+    if (!row_scale)
         return;
-    const nm_feature_norm plain = {.groups = 0};
+    const nm_feature_norm plain = {.groups = 0}, scaled = {.groups = groups, .eps = ROW_EPSILON};
     b->k.feature_moments(b, &plain, call->x, NULL, mean, mean, variance);
-    size_t site = find_site(l, call->norm->place.name, width); /* may move the array */
-    site_sums *sums = &l->sums[site];
-    download_numbers(b, l->batch_mean, mean, width);
-    download_numbers(b, l->batch_variance, variance, width);
-    if (l->second_pass) {
-        double m, v;
-        nm_tid_ratio(width, l->batch_mean, l->batch_variance, sums->mean, sums->variance, &m, &v);
-        sums->ratio_mean += m;
-        sums->ratio_variance += v;
-        return;
-    }
-    for (int32_t i = 0; i < width; i++) {
-        sums->mean[i] += l->batch_mean[i];
-        sums->variance[i] += l->batch_variance[i];
-    }
+    b->k.feature_moments(b, &scaled, call->x, row_scale, NULL, NULL, square);
+    add_batch(user, call, mean, variance, square);
 }
 
-static nm_status pass(listener *l, nm_task *task, nm_model *model, const nm_batches *batches, nm_error *err)
+void nm_tid_turn(nm_tid_sums *sums)
 {
-    nm_arena host;
-    NM_TRY(nm_arena_init(&host, (size_t)1 << 34, err));
-    nm_status status = NM_OK;
-    for (int64_t i = 0; i < l->tid->batches && status == NM_OK; i++) {
-        nm_batch batch = task->type->batch(task, NM_SPLIT_TRAIN, batches, i, 0, false, &host);
-        nm_tape_start(l->tape, false, 0, 0);
-        l->tape->batch_stats = true;
-        model->type->forward(model, l->tape, &batch);
-        if (nm_tape_exhausted(l->tape))
-            status = nm_fail(err, NM_MEMORY, "a batch of %d tokens doesn't fit", batch.source.n_tokens);
-    }
-    nm_arena_release(&host);
-    return status;
-}
-
-static nm_status both_passes(listener *l, nm_task *task, nm_model *model, const nm_batches *batches,
-                             nm_error *err)
-{
-    NM_TRY(pass(l, task, model, batches, err));
-    double n = (double)l->tid->batches;
-    for (size_t s = 0; s < l->tid->n; s++)
-        for (int32_t i = 0; i < l->sums[s].width; i++) {
-            l->sums[s].mean[i] /= n;
-            l->sums[s].variance[i] /= n;
+    for (size_t s = 0; s < sums->n; s++) {
+        site_sums *site = &sums->sites[s];
+        for (int32_t i = 0; i < site->width; i++) {
+            site->mean[i] /= (double)site->batches;
+            site->variance[i] /= (double)site->batches;
+            site->square[i] /= (double)site->batches;
         }
-    l->second_pass = true;
-    NM_TRY(pass(l, task, model, batches, err));
-    for (size_t s = 0; s < l->tid->n; s++) {
-        l->tid->sites[s].mean = l->sums[s].ratio_mean / n;
-        l->tid->sites[s].variance = l->sums[s].ratio_variance / n;
+        site->batches = 0;
     }
-    return NM_OK;
+    sums->second_pass = true;
+}
+
+void nm_tid_finish(nm_tid_sums *sums, nm_tid *tid)
+{
+    *tid = (nm_tid){.n = sums->n, .sites = nm_allocate((sums->n + 1) * sizeof *tid->sites)};
+    for (size_t s = 0; s < sums->n; s++) {
+        site_sums *site = &sums->sites[s];
+        double n = (double)site->batches;
+        tid->sites[s] = (nm_tid_site){.mean = site->ratios.mean / n,
+                                      .variance = site->ratios.variance / n,
+                                      .square = site->ratios.square / n};
+        memcpy(tid->sites[s].name, site->name, sizeof site->name);
+        tid->batches = site->batches;
+        free(site->mean);
+        free(site->variance);
+        free(site->square);
+    }
+    free(sums->sites);
+    free(sums);
 }
 
 nm_status nm_tid_measure(nm_tid *tid, nm_task *task, nm_model *model, int64_t max_batches, nm_error *err)
 {
-    *tid = (nm_tid){0};
-    nm_tape tape;
-    NM_TRY(nm_tape_init(&tape, model->backend, (size_t)1 << 36, err));
-    listener l = {.backend = model->backend, .tape = &tape, .tid = tid};
-    tape.listen = listen;
-    tape.listener = &l;
-    nm_batches batches = {0};
-    nm_status status = task->type->epoch(task, NM_SPLIT_TRAIN, 0, true, &batches, err);
-    if (status == NM_OK) {
-        tid->batches = max_batches && max_batches < batches.n ? max_batches : batches.n;
-        nm_norm_memory memory =
-            nm_norm_memory_keep(&model->params); /* batch-type norms move it with every batch */
-        status = both_passes(&l, task, model, &batches, err);
-        nm_norm_memory_put_back(&memory, &model->params);
-        nm_batches_release(&batches);
-    }
-    for (size_t s = 0; s < tid->n; s++) {
-        free(l.sums[s].mean);
-        free(l.sums[s].variance);
-    }
-    free(l.sums);
-    free(l.batch_mean);
-    free(l.batch_variance);
-    nm_tape_release(&tape);
+    nm_tid_sums *sums = nm_tid_begin();
+    const nm_pass pass = {.task = task,
+                          .model = model,
+                          .split = NM_SPLIT_TRAIN,
+                          .kind = NM_PASS_BATCH,
+                          .max_batches = max_batches,
+                          .user = sums,
+                          .norm = nm_tid_listen};
+    nm_status status = nm_pass_run(&pass, NULL, err);
+    nm_tid_turn(sums);
+    if (status == NM_OK)
+        status = nm_pass_run(&pass, NULL, err);
+    nm_tid_finish(sums, tid);
     if (status != NM_OK)
         nm_tid_release(tid);
     return status;
@@ -184,4 +169,16 @@ const nm_tid_site *nm_tid_last(const nm_tid *tid)
             last = &tid->sites[i];
     }
     return last;
+}
+
+nm_tid_site nm_tid_average(const nm_tid *tid)
+{
+    nm_tid_site average = {.name = "average"};
+    double n = (double)tid->n;
+    for (size_t i = 0; i < tid->n; i++) {
+        average.mean += tid->sites[i].mean / n;
+        average.variance += tid->sites[i].variance / n;
+        average.square += tid->sites[i].square / n;
+    }
+    return average;
 }

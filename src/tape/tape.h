@@ -95,8 +95,10 @@ nm_dropout nm_tape_dropout(nm_tape *tape, double rate); /* takes the next site; 
 /* y = drop(act(x weight^T + bias)); bias may be NULL */
 nm_tensor *nm_linear(nm_tape *tape, nm_tensor *x, nm_tensor *weight, nm_tensor *bias, nm_act act,
                      double drop_rate);
-/* x + drop(f); and drop(x) alone */
+/* x + drop(f) */
 nm_tensor *nm_residual(nm_tape *tape, nm_tensor *x, nm_tensor *f, double drop_rate);
+/* drop(x); x itself when nothing is dropped */
+nm_tensor *nm_dropped(nm_tape *tape, nm_tensor *x, double rate);
 /* drop(scale table[ids] + positions[pos]); ids and pos are host arrays of n; positions may be NULL and isn't
  * learned */
 nm_tensor *nm_embed(nm_tape *tape, nm_tensor *table, const int32_t *ids, const int32_t *pos, int32_t n,
@@ -106,6 +108,13 @@ nm_tensor *nm_embed(nm_tape *tape, nm_tensor *table, const int32_t *ids, const i
 nm_tensor *nm_attention(nm_tape *tape, nm_tensor *q, nm_tensor *kv, int32_t width, int32_t k_first,
                         int32_t v_first, const nm_packing *q_packing, const nm_packing *k_packing,
                         int32_t heads, bool causal, double drop_rate);
+/* Block-term attention, see nm_block_term: qkv [tokens, 3h] = [q | k | v], positions [length, h], both projections
+ * made for this attention alone; sequences of up to length tokens. */
+typedef struct nm_block_term_maps {
+    nm_tensor *weight, *core, *content, *place; /* [length^2, d], [cores, h], [1, h], [1, h] */
+} nm_block_term_maps;
+nm_tensor *nm_block_term_attention(nm_tape *tape, nm_tensor *qkv, nm_tensor *positions,
+                                   const nm_block_term_maps *maps, const nm_packing *packing, bool causal);
 /* The same where queries and keys are wider or narrower than values, and with a scale of its own. */
 typedef struct nm_attention_shape {
     int32_t key_width, value_width, k_first, v_first, heads; /* widths of all heads together */
@@ -132,5 +141,19 @@ typedef struct nm_loss_spec {
  * log-likelihood. When training, the gradients of hidden, weight and bias are made here, in the same pass. */
 double *nm_softmax_loss_of(nm_tape *tape, nm_tensor *hidden, nm_tensor *weight, nm_tensor *bias,
                            const nm_loss_spec *spec);
+
+/* Adaptive soft-max: words below first[0] are the head's own, the others in n bands beginning at first[]. */
+enum { NM_MAX_BANDS = 8 };
+typedef struct nm_bands {
+    int32_t n, first[NM_MAX_BANDS];
+} nm_bands;
+typedef struct nm_adaptive_maps {
+    nm_tensor *weight, *bias;                 /* [V, d], [1, V] or NULL */
+    nm_tensor *cluster_weight, *cluster_bias; /* [n, d], [1, n] */
+    nm_bands bands;
+} nm_adaptive_maps;
+/* The same sums; without smoothing both are the negative log-likelihood. */
+double *nm_adaptive_loss_of(nm_tape *tape, nm_tensor *hidden, const nm_adaptive_maps *maps,
+                            const int32_t *targets);
 
 #endif

@@ -1,5 +1,6 @@
 #include "task/loaded.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/file.h"
@@ -50,12 +51,13 @@ nm_status nm_loaded_options(const char *path, nm_options **options, const nm_tas
     return status;
 }
 
-static nm_status build_loaded(nm_loaded *loaded, const char *file_path, nm_backend *backend, nm_error *err)
+static nm_status build_loaded(nm_loaded *loaded, const char *file_path, nm_backend *backend, bool with_grads,
+                              nm_error *err)
 {
     nm_task *task = &loaded->task;
     nm_model_sizes sizes = task->type->sizes(task);
     nm_status status =
-        nm_model_create(&loaded->model, task->type->model, backend, loaded->options, &sizes, false, err);
+        nm_model_create(&loaded->model, task->type->model, backend, loaded->options, &sizes, with_grads, err);
     if (status == NM_OK && task->type->prepare_model)
         status = task->type->prepare_model(task, loaded->model, err);
     return status == NM_OK ? NM_OK : nm_while(err, "%s", file_path);
@@ -72,11 +74,42 @@ nm_status nm_loaded_open(nm_loaded *loaded, const char *file_path, const nm_task
         status = task->open_model(&opened, file, err);
         loaded->task = opened; /* also when it failed: to be closed */
         if (status == NM_OK)
-            status = build_loaded(loaded, file_path, backend, err);
+            status = build_loaded(loaded, file_path, backend, false, err);
         if (status == NM_OK)
             status = nm_checkpoint_load(file, loaded->model, err);
         nm_safetensors_close(file);
     }
+    if (status != NM_OK)
+        nm_loaded_close(loaded);
+    return status;
+}
+
+nm_status nm_loaded_change(nm_loaded *loaded, const char *file_path, nm_error *err)
+{
+    nm_safetensors *file;
+    NM_TRY(nm_safetensors_open(&file, file_path, err));
+    nm_status status = nm_checkpoint_load(file, loaded->model, err);
+    nm_safetensors_close(file);
+    return status;
+}
+
+nm_status nm_loaded_open_run(nm_loaded *loaded, const char *file_path, const nm_task_type *task,
+                             nm_options *options, nm_backend *backend, bool with_grads, nm_error *err)
+{
+    const nm_train_config *train = nm_options_find(options, "train");
+    const nm_schedule_config *schedule = nm_options_find(options, "schedule");
+    *loaded = (nm_loaded){.options = options,
+                          .task = {.type = task,
+                                   .options = options,
+                                   .config = nm_options_find(options, "data"),
+                                   .seed = (uint64_t)train->seed,
+                                   .max_tokens = train->max_tokens,
+                                   .warmup_steps = (int32_t)fmin((double)schedule->warmup, INT32_MAX)}};
+    nm_status status = task->open(&loaded->task, err);
+    if (status == NM_OK)
+        status = build_loaded(loaded, file_path, backend, with_grads, err);
+    if (status == NM_OK)
+        status = nm_loaded_change(loaded, file_path, err);
     if (status != NM_OK)
         nm_loaded_close(loaded);
     return status;

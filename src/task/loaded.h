@@ -17,6 +17,12 @@ nm_status nm_loaded_options(const char *path, nm_options **options, const nm_tas
 /* Builds task and model with these options on the backend; takes ownership of options. */
 nm_status nm_loaded_open(nm_loaded *loaded, const char *file_path, const nm_task_type *task,
                          nm_options *options, nm_backend *backend, nm_error *err);
+/* The same with the data folder that the options name, for measuring on what the run was trained on; with_grads: the
+ * model has gradients. */
+nm_status nm_loaded_open_run(nm_loaded *loaded, const char *file_path, const nm_task_type *task,
+                             nm_options *options, nm_backend *backend, bool with_grads, nm_error *err);
+/* Loads another model file of the same run. */
+nm_status nm_loaded_change(nm_loaded *loaded, const char *file_path, nm_error *err);
 void nm_loaded_close(nm_loaded *loaded);
 
 #endif

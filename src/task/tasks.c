@@ -3,7 +3,8 @@
 
 #include "task/tasks.h"
 
-const nm_task_type *const nm_task_types[] = {&nm_task_translation, &nm_task_classification, NULL};
+const nm_task_type *const nm_task_types[] = {&nm_task_translation, &nm_task_lm, &nm_task_classification,
+                                             NULL};
 
 const nm_task_type *nm_task_type_find(const char *name)
 {

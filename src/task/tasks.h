@@ -4,7 +4,7 @@
 
 #include "train/task.h"
 
-extern const nm_task_type nm_task_translation, nm_task_classification;
+extern const nm_task_type nm_task_translation, nm_task_lm, nm_task_classification;
 extern const nm_task_type *const nm_task_types[];        /* NULL at the end */
 const nm_task_type *nm_task_type_find(const char *name); /* NULL when unknown */
 

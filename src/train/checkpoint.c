@@ -10,8 +10,11 @@
 
 /* ---- writing ---- */
 
-void *nm_copies_take(nm_copies *copies, nm_backend *backend, const void *device, size_t bytes)
+const void *nm_copies_take(nm_copies *copies, nm_backend *backend, const void *device, size_t bytes)
 {
+    const void *view = nm_backend_view(backend, device);
+    if (view)
+        return view;
     NM_GROW(copies->blocks, copies->n, copies->capacity);
     void *block = copies->blocks[copies->n++] = nm_allocate(bytes);
     backend->k.download(backend, block, device, bytes);

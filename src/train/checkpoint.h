@@ -13,8 +13,8 @@ typedef struct nm_copies {
     size_t n, capacity;
 } nm_copies;
 
-/* Copies device memory into a host block owned by copies. */
-void *nm_copies_take(nm_copies *copies, nm_backend *backend, const void *device, size_t bytes);
+/* Device memory for the host to read: itself where the host can, else a copy owned by copies. */
+const void *nm_copies_take(nm_copies *copies, nm_backend *backend, const void *device, size_t bytes);
 void nm_copies_release(nm_copies *copies);
 
 /* Writes model, task texts and options. update: stored as metadata "update". */

@@ -90,6 +90,15 @@ static nm_status log_samples(nm_trainer *trainer, const char *samples, nm_error 
     return write_line(trainer, o, err);
 }
 
+nm_status nm_log_objects(nm_trainer *trainer, json_t *objects, nm_error *err)
+{
+    nm_status status = NM_OK;
+    for (size_t i = 0; i < json_array_size(objects) && status == NM_OK; i++)
+        status = write_line(trainer, json_incref(json_array_get(objects, i)), err);
+    json_decref(objects);
+    return status;
+}
+
 nm_status nm_log_validation(nm_trainer *trainer, const nm_validation *v, nm_error *err)
 {
     json_t *o = json_object();

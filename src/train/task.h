@@ -33,6 +33,8 @@ typedef struct nm_task_type {
     size_t config_size;
     void (*more_options)(nm_options *options); /* registers further sections, e.g. [decode]; may be NULL */
     bool perplexity;                           /* exp(loss per unit) means something to people */
+    /* Says of these options that the model sees what it is to predict, so that there is no perplexity; NULL: never. */
+    bool (*sees_ahead)(const nm_options *options);
     /* From a data folder, for training; or the texts of a model file, for use. */
     nm_status (*open)(nm_task *task, nm_error *err);
     nm_status (*open_model)(nm_task *task, const nm_safetensors *file, nm_error *err);
@@ -57,6 +59,16 @@ typedef struct nm_task_type {
     void (*save)(const nm_task *task, nm_safetensors_writer *writer);
     void (*close)(nm_task *task);
 } nm_task_type;
+
+static inline bool nm_task_sees_ahead(const nm_task_type *type, const nm_options *options)
+{
+    return type->sees_ahead && type->sees_ahead(options);
+}
+
+static inline bool nm_task_has_perplexity(const nm_task_type *type, const nm_options *options)
+{
+    return type->perplexity && !nm_task_sees_ahead(type, options);
+}
 
 struct nm_task {
     const nm_task_type *type;

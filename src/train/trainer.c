@@ -389,6 +389,13 @@ static nm_status check(nm_trainer *trainer, nm_error *err)
     return status;
 }
 
+static nm_status report_watched(nm_trainer *trainer, nm_error *err)
+{
+    const nm_watch *watch = trainer->listener.watch;
+    json_t *objects = trainer->watched ? watch->updated(watch->user, trainer->model) : NULL;
+    return objects ? nm_log_objects(trainer, objects, err) : NM_OK;
+}
+
 static bool check_due(const nm_trainer *trainer)
 {
     int64_t every = trainer->config->validate_every;
@@ -438,6 +445,7 @@ static nm_status step(nm_trainer *trainer, bool validates, nm_error *err)
     NM_TRY(nm_trainer_update(trainer, &progress, err));
     time_progress(trainer, &progress);
     NM_TRY(report(trainer, &progress, err));
+    NM_TRY(report_watched(trainer, err));
     if (trainer->listener.progress)
         trainer->listener.progress(trainer->listener.user, &progress);
     bool due = check_due(trainer);
@@ -503,7 +511,7 @@ uint64_t nm_trainer_weights_hash(const nm_trainer *trainer)
 {
     nm_copies copies = {0};
     size_t bytes = nm_params_bytes(&trainer->model->params);
-    void *host = nm_copies_take(&copies, trainer->backend, trainer->model->params.values, bytes);
+    const void *host = nm_copies_take(&copies, trainer->backend, trainer->model->params.values, bytes);
     uint64_t hash = XXH3_64bits(host, bytes);
     nm_copies_release(&copies);
     return hash;

@@ -9,6 +9,7 @@
 
 #include "train/task.h"
 #include "train/schedule.h"
+#include "train/watch.h"
 
 typedef struct nm_train_config { /* section [train] */
     const char *smoothing;
@@ -54,7 +55,7 @@ typedef struct nm_progress { /* told after every update */
 
 typedef struct nm_validation {
     int64_t update, epoch;
-    double loss, nll, perplexity; /* per target token, running statistics */
+    double loss, nll, perplexity; /* per target token, running statistics; NaN where there is no perplexity */
     double batch_loss,
         batch_nll; /* the same with the statistics of each batch; NaN when no norm uses the batch */
     nm_task_score score;
@@ -68,6 +69,7 @@ typedef struct nm_train_listener { /* any may be NULL */
     void (*validated)(void *user, const nm_validation *validation);
     void (*message)(void *user, const char *text);
     const volatile sig_atomic_t *stop; /* non-zero: finish the update, save, return NM_INTERRUPTED */
+    const nm_watch *watch;             /* instruments */
 } nm_train_listener;
 
 typedef struct nm_trainer nm_trainer;

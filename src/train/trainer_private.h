@@ -35,6 +35,7 @@ struct nm_trainer {
     double started, seconds_before; /* clock at open; seconds of earlier sessions */
     double validating;              /* seconds spent outside updates since the last report */
     double report_clock;
+    bool watched; /* instruments look at the update at hand */
 };
 
 double nm_clock(void); /* seconds, monotonic */
@@ -49,6 +50,7 @@ nm_status nm_trainer_save_best(nm_trainer *trainer, nm_error *err);
 
 nm_status nm_log_open(nm_trainer *trainer, nm_error *err); /* log.c: cuts log.jsonl at state.log_bytes */
 nm_status nm_log_progress(nm_trainer *trainer, const nm_progress *progress, nm_error *err);
+nm_status nm_log_objects(nm_trainer *trainer, json_t *objects, nm_error *err); /* of an array; releases it */
 nm_status nm_log_validation(nm_trainer *trainer, const nm_validation *validation, nm_error *err);
 
 #endif

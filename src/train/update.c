@@ -138,6 +138,29 @@ static void optimize(nm_trainer *trainer, double lr, double grad_scale)
     }
 }
 
+/* Whether the coming update ends in a checkpoint, as far as its number and place in the epoch tell. */
+static bool checkpoint_follows(const nm_trainer *trainer)
+{
+    const nm_train_config *c = trainer->config;
+    const nm_train_state *state = &trainer->state;
+    int64_t update = state->update + 1;
+    bool ends_epoch = state->batch + c->accumulate >= trainer->batches.n;
+    return (trainer->total_updates && update == trainer->total_updates) ||
+           (c->save_every && update % c->save_every == 0) ||
+           (c->validate_every ? update % c->validate_every == 0 : ends_epoch);
+}
+
+static void start_watching(nm_trainer *trainer)
+{
+    const nm_watch *watch = trainer->listener.watch;
+    trainer->watched =
+        watch && watch->wants(watch->user, trainer->state.update + 1, checkpoint_follows(trainer));
+    if (trainer->watched) {
+        trainer->tape.listen = watch->norm;
+        trainer->tape.listener = watch->user;
+    }
+}
+
 static double ignorance(const nm_trainer *trainer)
 {
     const nm_task *task = &trainer->task;
@@ -152,9 +175,13 @@ nm_status nm_trainer_update(nm_trainer *trainer, nm_progress *progress, nm_error
     b->k.zero(b, trainer->model->params.grads, nm_params_bytes(&trainer->model->params));
     for (int64_t micro = 0; micro < trainer->config->accumulate; micro++) {
         NM_TRY(nm_trainer_ready_batches(trainer, err));
+        if (!micro)
+            start_watching(trainer);
         nm_batch batch = trainer->task.type->batch(&trainer->task, NM_SPLIT_TRAIN, &trainer->batches,
                                                    state->batch, (uint32_t)state->step, true, &trainer->host);
-        NM_TRY(micro_batch(trainer, &batch, &total, err));
+        nm_status status = micro_batch(trainer, &batch, &total, err);
+        trainer->tape.listen = NULL;
+        NM_TRY(status);
         state->batch++;
         state->step++;
     }
@@ -165,6 +192,8 @@ nm_status nm_trainer_update(nm_trainer *trainer, nm_progress *progress, nm_error
     double scale = 1 / units, lr = nm_schedule_lr(&trainer->schedule, state->update + 1);
     if (trainer->config->clip > 0 && norm > trainer->config->clip)
         scale *= trainer->config->clip / (norm + 1e-6);
+    if (trainer->watched)
+        trainer->listener.watch->gradients(trainer->listener.watch->user, trainer->model, units);
     optimize(trainer, lr, scale);
     state->update++;
     state->tokens += total.tokens;

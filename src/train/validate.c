@@ -62,7 +62,7 @@ nm_status nm_trainer_validate(nm_trainer *trainer, nm_validation *v, nm_error *e
         trainer->model->params.n_state)
         status = batch_loss_over(trainer, &batches, v, err);
     nm_batches_release(&batches);
-    v->perplexity = exp(v->nll);
+    v->perplexity = nm_task_has_perplexity(trainer->task.type, trainer->options) ? exp(v->nll) : NAN;
     if (status == NM_OK && trainer->config->score)
         status = trainer->task.type->score(&trainer->task, trainer->model, NM_SPLIT_VALID,
                                            trainer->config->validate_examples, &v->score, err);

@@ -27,7 +27,8 @@ names() {
     printf 'tears/%s-wmt\n' table6-{pre,post}-{ln,fix-scale}
     printf 'pn/%s\n' table1-{iwslt,wmt}-{ln,bn,pnv,pn} table4-{bn,brn,mabn,ln,gn,pnv,pn} \
         figure5-{ln,bn,pnv,pn}-{512,1k,2k,4k}
-    printf 'rbn/%s\n' {iwslt,wmt,imdb,sogou,dbpedia,yelp}-{post,pre}-{ln,bn,rbn,pn-only,pn-ls,brn,mabn}
+    printf 'rbn/%s\n' {iwslt,wmt,ptb,wt103,imdb,sogou,dbpedia,yelp}-{post,pre}-{ln,bn,rbn,pn-only,pn-ls,brn,mabn}
+    printf 'pn/%s\n' table3-{ptb,wt103}-{ln,bn,pnv,pn} table2-{ptb,wt103}-core{1,2} table4-ptb-{bn,brn,mabn,ln,gn,pnv,pn}
 }
 
 names | sort >wanted
@@ -53,6 +54,8 @@ for order in fairseq tears; do
         --tokenizer none --order $order --output data-$order --threads 1 2>prepare.log || fail "$(cat prepare.log)"
 done
 
+"$NORMA" prepare --form text --train train.en --valid valid.en --test test.en --bpe-merges 0 --tokenizer none \
+    --output data-text --threads 1 2>prepare.log || fail "$(cat prepare.log)"
 # Labelled texts for the recipes of classification.
 printf '%s\tx y z\n' good bad good bad good bad good bad good bad >labelled.tsv
 is_text() { # RECIPE
@@ -68,9 +71,21 @@ wants_data() {
     grep -q 'data/.*: No such file' err || fail "the missing folder is not named: train $1: $(cat err)"
 }
 
+# One update of a language model: its norms, placement and schedule; in its small form where the second argument says so.
+trains_lm() {
+    local form=()
+    [ -z "${2:-}" ] || form=(--small)
+    rm -rf run
+    "$NORMA" train "$1" "${form[@]}" --run.folder run --data.folder data-text --model.width 8 --model.ff 8 --model.layers 1 \
+        --model.segment 4 --model.core-width 3 --model.cutoffs 5,6 --train.max-tokens 8 --train.updates 1 \
+        --device.threads 1 >out 2>err || fail "exit code $?: train $1: $(cat err)"
+    grep -q '^done: 1 updates' err || fail "no update: train $1: $(cat err)"
+}
+
 # One update of its norms and schedule on a small model (16 heads: the most a recipe has).
 trains() {
     local order=fairseq
+    case $1 in *-ptb-* | */ptb-* | *wt103* | */demo-lm.ini) trains_lm "$@" && return ;; esac
     case $1 in */tears/*) order=tears ;; esac
     rm -rf run
     "$NORMA" train "$1" --run.folder run --data.folder data-$order --data.max-length 32 --model.width 32 \
@@ -103,7 +118,7 @@ for recipe in "$SOURCE"/recipes/*.ini "$SOURCE"/recipes/{tears,pn,rbn}/*.ini; do
     fi
     count=$((count + 1))
 done
-[ $count -ge 208 ] || fail "only $count recipes"
+[ $count -ge 256 ] || fail "only $count recipes"
 
 # ---- settings that must reach the run (a row is more than a file that is read) ----
 
@@ -112,7 +127,7 @@ setting() {
     if is_text "$SOURCE/recipes/$1.ini"; then
         trains_text "$SOURCE/recipes/$1.ini" "${5:-}"
     else
-        trains "$SOURCE/recipes/$1.ini"
+        trains "$SOURCE/recipes/$1.ini" "${5:-}"
     fi
     sed -n "/^\[$2\]/,/^$/p" run/config.ini | grep -qx "$3 = $4 ; .*" || fail "$1: [$2] $3 is not $4"
 }
@@ -128,6 +143,14 @@ setting rbn/iwslt-post-rbn norm.rbn lambda 60
 setting rbn/iwslt-pre-rbn schedule lr 0.0015
 setting rbn/iwslt-pre-pn-only norm.power scaling none
 setting rbn/wmt-pre-ln norm.layer unbiased true
+setting pn/table3-ptb-pn norm.power scaling group
+setting pn/table3-wt103-bn model adaptive true
+setting pn/table3-wt103-bn model adaptive false small
+setting pn/table2-ptb-core2 model cores 2
+setting pn/table3-ptb-ln train label_smoothing 0.1
+setting pn/table3-ptb-ln schedule lr 0.001 small
+setting rbn/wt103-pre-rbn norm.rbn lambda 0.1
+setting rbn/ptb-post-ln model placement post
 setting rbn/imdb-post-rbn norm.rbn scale mean
 setting rbn/yelp-pre-mabn model placement pre
 setting rbn/yelp-pre-mabn train epochs 10

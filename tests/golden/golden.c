@@ -14,7 +14,8 @@
 
 static const golden_family *const families[] = {
     &golden_norm, &golden_optim,  &golden_schedule,     &golden_loss,   &golden_attention,
-    &golden_bpe,  &golden_metric, &golden_model_family, &golden_decode, NULL};
+    &golden_bpe,  &golden_metric, &golden_model_family, &golden_decode, &golden_analysis,
+    NULL};
 
 enum { MAX_DEPTH = 32 };
 

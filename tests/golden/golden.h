@@ -26,7 +26,7 @@ typedef struct golden_family {
 
 /* The families, one file each. */
 extern const golden_family golden_norm, golden_optim, golden_schedule, golden_loss, golden_attention;
-extern const golden_family golden_bpe, golden_metric, golden_model_family, golden_decode;
+extern const golden_family golden_bpe, golden_metric, golden_model_family, golden_decode, golden_analysis;
 
 /* Both keep the first reason given and return the result they are named after. */
 golden_result golden_fail(golden_case *test, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -352,6 +352,8 @@ static golden_result run(golden_case *test)
     golden_model made;
     nm_tape tape;
     nm_error err = {0};
+    if (!strcmp(test->method, "tensorized_lm"))
+        return golden_lm_run(test);
     if (!strcmp(test->method, "text_classifier"))
         return golden_classifier_run(test);
     golden_result result = golden_model_build(test, test->root, &made);

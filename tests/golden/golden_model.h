@@ -45,6 +45,9 @@ golden_result golden_classifier_run(golden_case *test);
 /* The map of names, for golden_model_build (in golden_map.c). */
 void golden_map_names(golden_model *made);
 
+/* Cases of the method "tensorized_lm" (in golden_lm.c). */
+golden_result golden_lm_run(golden_case *test);
+
 /* Copies of device numbers, in the precision of the case (free). */
 void *golden_download(const golden_case *test, const void *device, size_t count);
 

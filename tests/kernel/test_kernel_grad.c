@@ -12,7 +12,7 @@
 #include "base/random.h"
 #include "norma/backend.h"
 
-enum { ROWS = 6, WIDTH = 8, OUT = 5, MAX_INPUTS = 4, MAX_ELEMENTS = 64 };
+enum { ROWS = 6, WIDTH = 8, OUT = 5, MAX_INPUTS = 6, MAX_ELEMENTS = 64 };
 
 static const double STEP = 1e-5, TOLERANCE = 1e-6;
 
@@ -183,6 +183,72 @@ static void test_attention(void **state)
     }
 }
 
+/* --- block-term attention: segments of 3 and 2 tokens (not causal: 3 and 3), h = 2, two cores, d = 4; the two biases
+ * are rows of one input --- */
+
+enum { TERM_H = 2, TERM_D = 4, TERM_LENGTH = 3 };
+
+static const int32_t term_offsets[2][3] = {{0, 3, 6}, {0, 3, 5}};
+
+static nm_block_term term_of(grad_case *c, const nm_packing *packing)
+{
+    double *qkv = c->in[0], *bias = c->in[4];
+    int32_t rows = packing->n_tokens;
+    return (nm_block_term){.q = {qkv, rows, TERM_H, 3 * TERM_H},
+                           .k = {qkv + TERM_H, rows, TERM_H, 3 * TERM_H},
+                           .v = {qkv + 2 * TERM_H, rows, TERM_H, 3 * TERM_H},
+                           .positions = nm_mat_of(c->in[1], TERM_LENGTH, TERM_H),
+                           .weight = nm_mat_of(c->in[2], TERM_LENGTH * TERM_LENGTH, TERM_D),
+                           .core = nm_mat_of(c->in[3], 2, TERM_H),
+                           .content = bias,
+                           .place = bias + TERM_H,
+                           .packing = packing,
+                           .length = TERM_LENGTH,
+                           .causal = c->variant};
+}
+
+static nm_packing term_packing(const grad_case *c)
+{
+    const int32_t *offsets = term_offsets[c->variant];
+    return (nm_packing){2, offsets[2], TERM_LENGTH, offsets, offsets};
+}
+
+static void block_term_forward(grad_case *c)
+{
+    nm_packing packing = term_packing(c);
+    nm_block_term term = term_of(c, &packing);
+    c->b->k.block_term(c->b, &term, nm_mat_of(c->y, packing.n_tokens, TERM_D));
+}
+
+static void block_term_backward(grad_case *c)
+{
+    nm_packing packing = term_packing(c);
+    nm_block_term term = term_of(c, &packing);
+    double *d = c->grad[0];
+    nm_block_term_grads grads = {.dq = {d, packing.n_tokens, TERM_H, 3 * TERM_H},
+                                 .dk = {d + TERM_H, packing.n_tokens, TERM_H, 3 * TERM_H},
+                                 .dv = {d + 2 * TERM_H, packing.n_tokens, TERM_H, 3 * TERM_H},
+                                 .dpositions = nm_mat_of(c->grad[1], TERM_LENGTH, TERM_H),
+                                 .dweight = nm_mat_of(c->grad[2], TERM_LENGTH * TERM_LENGTH, TERM_D),
+                                 .dcore = nm_mat_of(c->grad[3], 2, TERM_H),
+                                 .dcontent = c->grad[4],
+                                 .dplace = c->grad[4] + TERM_H};
+    c->b->k.block_term_grad(c->b, &term, nm_mat_of(c->dy, packing.n_tokens, TERM_D), &grads);
+}
+
+static void test_block_term(void **state)
+{
+    (void)state;
+    for (int causal = 0; causal < 2; causal++) {
+        int rows = term_offsets[causal][2];
+        grad_case c = {.variant = causal,
+                       .n = {rows * 3 * TERM_H, TERM_LENGTH * TERM_H, TERM_LENGTH * TERM_LENGTH * TERM_D,
+                             2 * TERM_H, 2 * TERM_H},
+                       .n_out = rows * TERM_D};
+        check_case("block_term", &c, block_term_forward, block_term_backward);
+    }
+}
+
 /* --- loss: hidden, weight, bias; variants: the other smoothing, a word not allowed --- */
 
 static void loss_call(grad_case *c, bool gradients)
@@ -321,9 +387,9 @@ static void test_feature_norm(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear),     cmocka_unit_test(test_elementwise),
-        cmocka_unit_test(test_attention),  cmocka_unit_test(test_loss),
-        cmocka_unit_test(test_token_norm), cmocka_unit_test(test_feature_norm)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_linear),      cmocka_unit_test(test_elementwise),
+                                       cmocka_unit_test(test_attention),   cmocka_unit_test(test_block_term),
+                                       cmocka_unit_test(test_loss),        cmocka_unit_test(test_token_norm),
+                                       cmocka_unit_test(test_feature_norm)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

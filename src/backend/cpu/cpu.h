@@ -16,11 +16,12 @@ enum {
 };
 
 /* What every level has: each function overwrites its rows of the table. */
-enum { NM_CPU_N_GROUPS = 7 };
+enum { NM_CPU_N_GROUPS = 8 };
 #define NM_CPU_LEVEL(level)                                                                                  \
     void nm_cpu_linear_##level(nm_kernels *k);                                                               \
     void nm_cpu_elementwise_##level(nm_kernels *k);                                                          \
     void nm_cpu_attention_##level(nm_kernels *k);                                                            \
+    void nm_cpu_block_term_##level(nm_kernels *k);                                                           \
     void nm_cpu_loss_##level(nm_kernels *k);                                                                 \
     void nm_cpu_token_norm_##level(nm_kernels *k);                                                           \
     void nm_cpu_feature_norm_##level(nm_kernels *k);                                                         \

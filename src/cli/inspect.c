@@ -1,0 +1,223 @@
+/* norma inspect: the papers' measurements on finished or running runs, for the best model of each or for every saved
+ * checkpoint; a table or JSON; and which of the papers' remedies they point to. */
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "cli/cli.h"
+#include "cli/inspect_print.h"
+#include "task/loaded.h"
+#include "train/trainer.h"
+
+typedef struct inspect_config { /* section [inspect] */
+    const char *measure, *data;
+    int64_t batches, gradient_batches;
+    bool checkpoints, advise, json;
+} inspect_config;
+
+#define ROW(field, initial, min, max, help) NM_OPTION(inspect_config, field, initial, min, max, help)
+/* clang-format off */
+static const nm_option inspect_rows[] = {
+    ROW(measure, "all", 0, 0, "by comma: tid, spectrum, condition, bounds, confidence; or all"),
+    ROW(batches, "50", 0, 1e12, "batches that each measurement takes; 0: all of the split"),
+    ROW(gradient_batches, "8", 0, 1e12, "the same for bounds, which need gradients"),
+    ROW(checkpoints, "false", 0, 1, "every model below RUN/checkpoints instead of the best one"),
+    ROW(data, "", 0, 0, "the data folder, if it has moved since the training"),
+    ROW(advise, "false", 0, 1, "say which of the papers' remedies the measurements point to"),
+    ROW(json, "false", 0, 1, "print one JSON array"),
+    {0}};
+/* clang-format on */
+
+typedef struct job {
+    const inspect_config *config;
+    nm_inspection_plan plan;
+    nm_backend *backend;
+    json_t *results; /* NULL: print for people */
+} job;
+
+static void inspect_options(nm_options *options)
+{
+    nm_options_add(options, "inspect", inspect_rows, NULL, sizeof(inspect_config));
+    nm_options_add(options, "device", nm_device_options, NULL, sizeof(nm_device_config));
+}
+
+/* ---- which files ---- */
+
+static int is_model(const struct dirent *entry)
+{
+    char *end;
+    strtoll(entry->d_name, &end, 10);
+    return end != entry->d_name && !strcmp(end, ".safetensors");
+}
+
+typedef struct model_files {
+    char **paths;
+    int n;
+} model_files;
+
+static void model_files_release(model_files *files)
+{
+    for (int i = 0; i < files->n; i++)
+        free(files->paths[i]);
+    free(files->paths);
+}
+
+static nm_status list_checkpoints(const char *run, model_files *files, nm_error *err)
+{
+    struct dirent **entries;
+    char *folder = nm_path_join(run, "checkpoints");
+    int n = scandir(folder, &entries, is_model, alphasort); /* eight digits: in the order of updates */
+    *files = (model_files){.paths = nm_allocate((size_t)(n > 0 ? n : 1) * sizeof(char *))};
+    for (int i = 0; i < n; i++) {
+        files->paths[files->n++] = nm_path_join(folder, entries[i]->d_name);
+        free(entries[i]);
+    }
+    if (n >= 0)
+        free(entries);
+    free(folder);
+    return n > 0 ? NM_OK : nm_fail(err, NM_IO, "%s: no run with saved checkpoints", run);
+}
+
+static int64_t update_of(const char *path)
+{
+    nm_safetensors *file;
+    nm_error ignored;
+    if (nm_safetensors_open(&file, path, &ignored) != NM_OK)
+        return -1;
+    const char *text = nm_safetensors_metadata(file, "update");
+    int64_t update = text ? strtoll(text, NULL, 10) : -1;
+    nm_safetensors_close(file);
+    return update;
+}
+
+/* ---- one model file ---- */
+
+static void tell(job *self, const char *run, const char *path, const nm_inspection *inspection,
+                 const nm_advice *advice)
+{
+    int64_t update = update_of(path);
+    if (!self->results) {
+        printf("%s (update %lld)\n", path, (long long)update);
+        inspect_print(inspection, stdout);
+        if (advice)
+            inspect_print_advice(advice, NM_N_ADVICE, stdout);
+        fflush(stdout);
+        return;
+    }
+    json_t *object = json_pack("{s:s, s:s, s:I}", "run", run, "model", path, "update", (json_int_t)update);
+    json_t *measured = inspect_json(inspection);
+    json_object_update(object, measured);
+    json_decref(measured);
+    if (advice)
+        json_object_set_new(object, "advice", inspect_json_advice(advice, NM_N_ADVICE));
+    json_array_append_new(self->results, object);
+}
+
+static nm_status inspect_loaded(job *self, const char *run, const char *path, nm_loaded *loaded,
+                                nm_error *err)
+{
+    nm_inspection inspection;
+    nm_advice advice[NM_N_ADVICE];
+    NM_TRY(nm_inspection_measure(&inspection, &self->plan, &loaded->task, loaded->model, err));
+    if (self->config->advise) {
+        char *log_path = nm_path_join(run, "log.jsonl");
+        nm_findings findings = nm_findings_gather(&inspection, &loaded->task, loaded->model, log_path);
+        nm_advise(&findings, advice);
+        free(log_path);
+    }
+    tell(self, run, path, &inspection, self->config->advise ? advice : NULL);
+    nm_inspection_release(&inspection);
+    return NM_OK;
+}
+
+static nm_status open_run(job *self, const char *run, nm_loaded *loaded, char **best, nm_error *err)
+{
+    nm_options *options;
+    const nm_task_type *task;
+    NM_TRY(nm_loaded_options(run, &options, &task, best, err));
+    nm_status status = NM_OK;
+    if (*self->config->data)
+        status = nm_options_set(options, "data.folder", self->config->data, NM_ORIGIN_COMMAND, err);
+    if (status == NM_OK) {
+        status = nm_loaded_open_run(loaded, *best, task, options, self->backend, self->plan.bounds, err);
+    } else {
+        nm_options_free(options);
+    }
+    if (status != NM_OK)
+        free(*best);
+    return status;
+}
+
+static nm_status inspect_run(job *self, const char *run, nm_error *err)
+{
+    nm_loaded loaded;
+    char *best;
+    model_files files = {0};
+    NM_TRY(open_run(self, run, &loaded, &best, err));
+    nm_status status = NM_OK;
+    if (!self->config->checkpoints)
+        status = inspect_loaded(self, run, best, &loaded, err);
+    else
+        status = list_checkpoints(run, &files, err);
+    for (int i = 0; i < files.n && status == NM_OK; i++) {
+        status = nm_loaded_change(&loaded, files.paths[i], err);
+        if (status == NM_OK)
+            status = inspect_loaded(self, run, files.paths[i], &loaded, err);
+    }
+    model_files_release(&files);
+    nm_loaded_close(&loaded);
+    free(best);
+    return status;
+}
+
+/* ---- the command ---- */
+
+static nm_status inspect_all(job *self, const nm_cli *cli, int argc, char **argv, nm_error *err)
+{
+    const inspect_config *config = self->config;
+    const nm_device_config *device = nm_options_find(cli->options, "device");
+    nm_backend_options backend = {
+        .name = device->backend, .isa = device->isa, .threads = (int32_t)device->threads};
+    self->plan =
+        (nm_inspection_plan){.batches = config->batches, .gradient_batches = config->gradient_batches};
+    NM_TRY(nm_inspection_choose(&self->plan, config->measure, err));
+    NM_TRY(nm_backend_create(&self->backend, &backend, err));
+    nm_status status = NM_OK;
+    for (int i = 0; i < argc && status == NM_OK; i++)
+        status = inspect_run(self, argv[i], err);
+    nm_backend_free(self->backend);
+    return status;
+}
+
+static int inspect(nm_cli *cli, int argc, char **argv)
+{
+    nm_error err;
+    job self = {.config = nm_options_find(cli->options, "inspect")};
+    if (nm_cli_want(cli, argc, 1, 1000, &err) != NM_OK)
+        return nm_cli_fail(&err);
+    if (self.config->json)
+        self.results = json_array();
+    nm_status status = inspect_all(&self, cli, argc, argv, &err);
+    if (status == NM_OK && self.results) {
+        json_dumpf(self.results, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+        putchar('\n');
+    }
+    json_decref(self.results);
+    return status == NM_OK ? NM_OK : nm_cli_fail(&err);
+}
+
+const nm_command nm_command_inspect = {
+    .name = "inspect",
+    .summary = "measure what normalization does in trained models",
+    .usage = "RUN... [--checkpoints] [--advise] [--json] [--measure tid,...] [--batches N]",
+    .details =
+        "Measures on the data of the run, for the best model of each RUN (or a model file): tid, the "
+        "discrepancy of batch statistics between training and inference at each norm's input; spectrum, "
+        "the singular values of the embedding matrix; condition, the condition numbers of the inputs of "
+        "layers; bounds, Lemma 2 and Theorem 4 of the PowerNorm paper in numbers and the gradient of each "
+        "layer; confidence, how sure the model is of its words. docs/instruments.md explains each.",
+    .section = "inspect,device",
+    .options = inspect_options,
+    .run = inspect,
+};

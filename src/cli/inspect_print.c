@@ -1,0 +1,241 @@
+#include "cli/inspect_print.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- for people ---- */
+
+static void print_tid_line(const nm_tid_site *site, FILE *out)
+{
+    fprintf(out, "  %-20s %8.2f %8.2f %10.2f\n", site->name, 100 * site->mean, 100 * site->variance,
+            100 * site->square);
+}
+
+static void print_tid(const nm_tid *tid, FILE *out)
+{
+    const nm_tid_site average = nm_tid_average(tid), *last = nm_tid_last(tid);
+    if (!tid->n)
+        return;
+    fprintf(out, "TID, %% (%lld training batches)\n  %-20s %8s %8s %10s\n", (long long)tid->batches, "site",
+            "mean", "variance", "quadratic");
+    for (size_t i = 0; i < tid->n; i++)
+        print_tid_line(&tid->sites[i], out);
+    print_tid_line(&average, out);
+    fprintf(out, "  last layer: %s\n", last->name);
+}
+
+static void print_spectrum(const nm_inspection *inspection, FILE *out)
+{
+    static const double places[] = {0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1};
+    const double *s = inspection->singular;
+    int told = -1; /* a short list has fewer places */
+    if (!inspection->n_singular)
+        return;
+    fprintf(out, "singular values of %s, the largest (%.4g) is 1\n ", inspection->table, s[0]);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        int at = (int)lround(places[i] * (inspection->n_singular - 1));
+        if (at > told)
+            fprintf(out, " %d: %.3f", at + 1, s[at] / s[0]);
+        told = at;
+    }
+    fputc('\n', out);
+}
+
+static void print_conditioning(const nm_conditioning *c, FILE *out)
+{
+    if (!c->n)
+        return;
+    fprintf(out, "condition of the inputs of layers\n  %-20s %8s %8s %8s %8s\n", "layer", "C_50", "C_80",
+            "C_max", "tokens");
+    for (size_t i = 0; i < c->n; i++)
+        fprintf(out, "  %s.%-*d %8.3g %8.3g %8.3g %8lld\n", c->layers[i].stack,
+                (int)(19 - strlen(c->layers[i].stack)), c->layers[i].layer, c->layers[i].c50,
+                c->layers[i].c80, c->layers[i].largest, (long long)c->layers[i].rows);
+}
+
+static void print_bounds(const nm_gradient_bounds *b, FILE *out)
+{
+    if (b->n_lemma)
+        fprintf(out,
+                "Lemma 2 (%lld batches): |dL/dh|^2 over its limit, at most 1\n  %-20s %8s %9s %9s %9s %9s\n",
+                (long long)b->batches, "site", "largest", "equality", "g/psi<=1", "|dh|/|dy|", "backward");
+    for (size_t i = 0; i < b->n_lemma; i++)
+        fprintf(out, "  %-20s %8.4f %9.1e %8.1f%% %9.3f %9.1e\n", b->lemma[i].name, b->lemma[i].ratio,
+                b->lemma[i].equality, 100 * b->lemma[i].below_one, b->lemma[i].shrink, b->lemma[i].backward);
+    if (b->n_theorem)
+        fprintf(out,
+                "Theorem 4 (%lld batches): |nu| over its limit, at most 1\n  %-20s %8s %9s %9s %9s %9s\n",
+                (long long)b->batches, "site", "largest", "|nu|", "|Lambda|", "Gamma>=", "assumed");
+    for (size_t i = 0; i < b->n_theorem; i++)
+        fprintf(out, "  %-20s %8.4f %9.3g %9.3g %9.3g %8.1f%%\n", b->theorem[i].name, b->theorem[i].ratio,
+                b->theorem[i].nu, b->theorem[i].lambda, b->theorem[i].gamma_least,
+                100 * b->theorem[i].assumption);
+    if (b->n_groups)
+        fprintf(out, "gradient norm by layer\n ");
+    for (size_t i = 0; i < b->n_groups; i++)
+        fprintf(out, " %s %.3g%s", b->groups[i].name, b->groups[i].norm, i + 1 < b->n_groups ? "," : "\n");
+}
+
+static void print_confidence(const nm_confidence *c, FILE *out)
+{
+    if (!c->measured)
+        return;
+    fprintf(
+        out,
+        "confidence (%lld targets): largest probability %.3f, right in %.3f, calibration error %.3f, entropy "
+        "%.3f nats\n  probability of the right one %.3f",
+        (long long)c->targets, c->largest, c->right, c->calibration, c->entropy, c->target);
+    if (c->epsilon > 0)
+        fprintf(out, "; label smoothing %.2f asks for %.3f; perplexity %.3f, smoothed %.3f\n", c->epsilon,
+                c->ideal, exp(c->nll), exp(c->smoothed));
+    else
+        fprintf(out, "; no label smoothing; perplexity %.3f\n", exp(c->nll));
+}
+
+void inspect_print(const nm_inspection *inspection, FILE *out)
+{
+    print_tid(&inspection->tid, out);
+    print_spectrum(inspection, out);
+    print_conditioning(&inspection->conditioning, out);
+    print_bounds(&inspection->bounds, out);
+    print_confidence(&inspection->confidence, out);
+}
+
+void inspect_print_advice(const nm_advice *advice, int n, FILE *out)
+{
+    fputs("remedies\n", out);
+    for (int i = 0; i < n; i++)
+        fprintf(out, "  %-12s %-10s %s%s%s\n", advice[i].remedy, nm_verdict_text(advice[i].verdict),
+                advice[i].why, advice[i].verdict == NM_INDICATED ? "; try " : "",
+                advice[i].verdict == NM_INDICATED ? advice[i].setting : "");
+}
+
+/* ---- for machines ---- */
+
+static json_t *number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *json_tid_site(const nm_tid_site *site)
+{
+    return json_pack("{s:s, s:o, s:o, s:o}", "site", site->name, "mean", number(site->mean), "variance",
+                     number(site->variance), "quadratic_mean", number(site->square));
+}
+
+static json_t *json_tid(const nm_tid *tid)
+{
+    const nm_tid_site average = nm_tid_average(tid);
+    json_t *sites = json_array();
+    for (size_t i = 0; i < tid->n; i++)
+        json_array_append_new(sites, json_tid_site(&tid->sites[i]));
+    return json_pack("{s:I, s:o, s:o, s:o}", "batches", (json_int_t)tid->batches, "last",
+                     json_tid_site(nm_tid_last(tid)), "average", json_tid_site(&average), "sites", sites);
+}
+
+static json_t *json_spectrum(const nm_inspection *inspection)
+{
+    json_t *values = json_array();
+    for (int32_t i = 0; i < inspection->n_singular; i++)
+        json_array_append_new(values, number(inspection->singular[i] / inspection->singular[0]));
+    return json_pack("{s:s, s:o, s:o}", "matrix", inspection->table, "largest",
+                     number(inspection->singular[0]), "values", values);
+}
+
+static json_t *json_conditioning(const nm_conditioning *c)
+{
+    json_t *layers = json_array();
+    for (size_t i = 0; i < c->n; i++)
+        json_array_append_new(layers,
+                              json_pack("{s:s, s:i, s:o, s:o, s:o, s:I}", "stack", c->layers[i].stack,
+                                        "layer", c->layers[i].layer, "c50", number(c->layers[i].c50), "c80",
+                                        number(c->layers[i].c80), "cmax", number(c->layers[i].largest),
+                                        "tokens", (json_int_t)c->layers[i].rows));
+    return layers;
+}
+
+static json_t *json_lemma(const nm_gradient_bounds *b)
+{
+    json_t *sites = json_array();
+    for (size_t i = 0; i < b->n_lemma; i++) {
+        const nm_lemma_site *s = &b->lemma[i];
+        json_array_append_new(sites, json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "site", s->name, "ratio",
+                                               number(s->ratio), "equality", number(s->equality), "below_one",
+                                               number(s->below_one), "shrink", number(s->shrink), "backward",
+                                               number(s->backward)));
+    }
+    return sites;
+}
+
+static json_t *json_theorem(const nm_gradient_bounds *b)
+{
+    json_t *sites = json_array();
+    for (size_t i = 0; i < b->n_theorem; i++) {
+        const nm_theorem_site *s = &b->theorem[i];
+        json_array_append_new(sites, json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "site", s->name, "ratio",
+                                               number(s->ratio), "nu", number(s->nu), "lambda",
+                                               number(s->lambda), "gamma_least", number(s->gamma_least),
+                                               "assumption", number(s->assumption)));
+    }
+    return sites;
+}
+
+static json_t *json_groups(const nm_gradient_bounds *b)
+{
+    json_t *groups = json_array();
+    for (size_t i = 0; i < b->n_groups; i++)
+        json_array_append_new(
+            groups, json_pack("{s:s, s:o}", "site", b->groups[i].name, "norm", number(b->groups[i].norm)));
+    return groups;
+}
+
+static json_t *json_confidence(const nm_confidence *c)
+{
+    const struct {
+        const char *key;
+        double value;
+    } numbers[] = {{"largest", c->largest},
+                   {"right", c->right},
+                   {"target", c->target},
+                   {"entropy", c->entropy},
+                   {"nll", c->nll},
+                   {"smoothed", c->smoothed},
+                   {"calibration", c->calibration},
+                   {"label_smoothing", c->epsilon},
+                   {"ideal", c->ideal}};
+    json_t *object = json_object();
+    json_object_set_new(object, "targets", json_integer(c->targets));
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        json_object_set_new(object, numbers[i].key, number(numbers[i].value));
+    return object;
+}
+
+json_t *inspect_json(const nm_inspection *inspection)
+{
+    json_t *object = json_object();
+    if (inspection->tid.n)
+        json_object_set_new(object, "tid", json_tid(&inspection->tid));
+    if (inspection->n_singular)
+        json_object_set_new(object, "spectrum", json_spectrum(inspection));
+    if (inspection->conditioning.n)
+        json_object_set_new(object, "condition", json_conditioning(&inspection->conditioning));
+    if (inspection->bounds.n_lemma)
+        json_object_set_new(object, "lemma2", json_lemma(&inspection->bounds));
+    if (inspection->bounds.n_theorem)
+        json_object_set_new(object, "theorem4", json_theorem(&inspection->bounds));
+    if (inspection->bounds.n_groups)
+        json_object_set_new(object, "gradient", json_groups(&inspection->bounds));
+    if (inspection->confidence.measured)
+        json_object_set_new(object, "confidence", json_confidence(&inspection->confidence));
+    return object;
+}
+
+json_t *inspect_json_advice(const nm_advice *advice, int n)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "remedy", advice[i].remedy, "setting",
+                                              advice[i].setting, "verdict",
+                                              nm_verdict_text(advice[i].verdict), "why", advice[i].why));
+    return list;
+}

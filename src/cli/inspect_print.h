@@ -1,0 +1,15 @@
+/* What norma inspect prints: a table for people, or JSON. */
+#ifndef NM_INSPECT_PRINT_H
+#define NM_INSPECT_PRINT_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "probe/advice.h"
+
+void inspect_print(const nm_inspection *inspection, FILE *out);
+void inspect_print_advice(const nm_advice *advice, int n, FILE *out);
+json_t *inspect_json(const nm_inspection *inspection);
+json_t *inspect_json_advice(const nm_advice *advice, int n);
+
+#endif

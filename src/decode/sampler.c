@@ -1,0 +1,393 @@
+#include "decode/sampler.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/random.h"
+#include "decode/incremental.h"
+#include "model/lm.h"
+
+#define ROW(field, initial, min, max, help) NM_OPTION(nm_sample_options, field, initial, min, max, help)
+
+/* clang-format off */
+static const nm_option sample_options[] = {
+    ROW(temperature, "1", 0, 1e3, "log probabilities are divided by it; 0: always the most probable token"),
+    ROW(top_k, "0", 0, 1e9, "only so many most probable tokens; 0: all"),
+    ROW(top_p, "1", 0, 1, "only the most probable tokens that together have this probability"),
+    ROW(tokens, "100", 1, 1e9, "most tokens after a prompt"),
+    ROW(lines, "0", 0, 1e9, "stop after so many ends of lines; 0: don't"),
+    ROW(seed, "1", 0, 4294967295.0, "of the draws"),
+    ROW(batch, "16", 1, 4096, "prompts at a time; the text doesn't depend on it"),
+    ROW(unknown, "false", 0, 1, "<unk> may be drawn"),
+    {0}};
+/* clang-format on */
+
+nm_sample_options *nm_sample_options_add(nm_options *options)
+{
+    return nm_options_add(options, "sample", sample_options, NULL, sizeof(nm_sample_options));
+}
+
+typedef struct candidate {
+    double log_p;
+    int32_t id;
+} candidate;
+
+struct nm_sampler {
+    nm_model *model;
+    const nm_sample_options *options;
+    const nm_vocab *vocab;
+    nm_incremental *incremental; /* soft-max attention; NULL for block-term, whose prefix is computed again */
+    nm_tape tape;
+    void *raw;         /* host: logits of a batch as they come */
+    double *log_p;     /* host, of one prompt */
+    candidate *sorted; /* host */
+};
+
+typedef struct growing { /* a prompt at work */
+    const nm_id_list *prompt;
+    nm_ids *out;
+    uint64_t number;
+    int64_t lines;
+} growing;
+
+typedef struct batch {
+    growing *live;
+    int32_t n;
+    int64_t step, begin; /* inputs fed so far, of which those from begin on are in the caches */
+    int32_t *rows;       /* [capacity][segment] cache rows of each prompt's inputs */
+} batch;
+
+/* ---- opening ---- */
+
+nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_options *options,
+                            const nm_vocab *vocab, nm_error *err)
+{
+    if (model->type != &nm_model_lm)
+        return nm_fail(err, NM_UNSUPPORTED, "a model of type %s is no language model", model->type->name);
+    if (!nm_lm_config_of(model)->causal)
+        return nm_fail(err, NM_UNSUPPORTED,
+                       "this model sees ahead (model.causal = false): it predicts words from themselves and "
+                       "cannot write");
+    nm_sampler *self = nm_allocate(sizeof *self);
+    *self = (nm_sampler){.model = model, .options = options, .vocab = vocab};
+    size_t words = (size_t)model->target_size,
+           machine = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    self->raw = nm_allocate((words + NM_MAX_BANDS) * nm_dtype_bytes(model->backend->dtype));
+    self->log_p = nm_allocate((words + NM_MAX_BANDS) * sizeof *self->log_p);
+    self->sorted = nm_allocate(words * sizeof *self->sorted);
+    nm_status status = nm_tape_init(&self->tape, model->backend, machine, err);
+    if (status == NM_OK && !nm_lm_of(model)->stack.config.cores)
+        status = nm_incremental_create(&self->incremental, model, err);
+    if (status != NM_OK) {
+        nm_sampler_free(self);
+        return status;
+    }
+    *out = self;
+    return NM_OK;
+}
+
+void nm_sampler_free(nm_sampler *self)
+{
+    if (!self)
+        return;
+    nm_incremental_free(self->incremental);
+    nm_tape_release(&self->tape);
+    free(self->raw);
+    free(self->log_p);
+    free(self->sorted);
+    free(self);
+}
+
+/* ---- one token ---- */
+
+static double log_sum_exp(const double *x, int32_t n, const double *y, int32_t m)
+{
+    double top = -INFINITY, sum = 0;
+    for (int32_t i = 0; i < n; i++)
+        top = x[i] > top ? x[i] : top;
+    for (int32_t i = 0; i < m; i++)
+        top = y[i] > top ? y[i] : top;
+    for (int32_t i = 0; i < n; i++)
+        sum += exp(x[i] - top);
+    for (int32_t i = 0; i < m; i++)
+        sum += exp(y[i] - top);
+    return top + log(sum);
+}
+
+/* Logits to log probabilities; with bands, clusters are the logits behind the words'. */
+static void normalize(double *x, int32_t words, const nm_bands *bands)
+{
+    int32_t own = bands->n ? bands->first[0] : words;
+    const double *clusters = x + words;
+    double head = log_sum_exp(x, own, clusters, bands->n);
+    for (int32_t i = 0; i < own; i++)
+        x[i] -= head;
+    for (int32_t band = 1; band <= bands->n; band++) {
+        int32_t first = bands->first[band - 1], end = band < bands->n ? bands->first[band] : words;
+        double shift = clusters[bands->n - band] - head - log_sum_exp(x + first, end - first, NULL, 0);
+        for (int32_t i = first; i < end; i++)
+            x[i] += shift;
+    }
+}
+
+static int compare_candidates(const void *left, const void *right)
+{
+    const candidate *a = left, *b = right;
+    if (a->log_p != b->log_p)
+        return a->log_p > b->log_p ? -1 : 1;
+    return a->id < b->id ? -1 : a->id > b->id;
+}
+
+/* The candidates left by top_k and top_p, best first where that matters; *weights gets their sum. */
+static int32_t shortlist(nm_sampler *self, double *weights)
+{
+    const nm_sample_options *o = self->options;
+    const nm_vocab *vocab = self->vocab;
+    int32_t n = 0, words = self->model->target_size;
+    for (int32_t id = 0; id < words; id++)
+        if (id != vocab->bos && id != vocab->pad && (id != vocab->unk || o->unknown))
+            self->sorted[n++] = (candidate){self->log_p[id], id};
+    double temperature = o->temperature > 0 ? o->temperature : 1, total = 0;
+    if (o->top_k || o->top_p < 1 || o->temperature <= 0)
+        qsort(self->sorted, (size_t)n, sizeof *self->sorted, compare_candidates);
+    if (o->temperature <= 0)
+        n = 1;
+    else if (o->top_k && o->top_k < n)
+        n = (int32_t)o->top_k;
+    for (int32_t i = 0; i < n; i++)
+        total += self->sorted[i].log_p = exp(self->sorted[i].log_p / temperature);
+    double kept = 0;
+    for (int32_t i = 0; o->top_p < 1 && i < n; i++) {
+        kept += self->sorted[i].log_p;
+        if (kept >= o->top_p * total) {
+            n = i + 1;
+            total = kept;
+        }
+    }
+    *weights = total;
+    return n;
+}
+
+static int32_t draw(nm_sampler *self, uint64_t number, int64_t step)
+{
+    double total, sum = 0;
+    int32_t n = shortlist(self, &total);
+    nm_random_words words =
+        nm_random4((uint64_t)self->options->seed, NM_RANDOM_SAMPLE, 0, (uint32_t)step, number);
+    double point = (nm_random_unit(words.w[0]) + (double)words.w[1] * 0x1p-64) * total;
+    for (int32_t i = 0; i < n; i++) {
+        sum += self->sorted[i].log_p;
+        if (point < sum)
+            return self->sorted[i].id;
+    }
+    return self->sorted[n - 1].id;
+}
+
+/* ---- hidden vectors ---- */
+
+static const int32_t *input_ids(const nm_sampler *self, const growing *g, int64_t at, int32_t *id)
+{
+    *id = at == 0              ? self->vocab->eos
+          : at <= g->prompt->n ? g->prompt->ids[at - 1]
+                               : g->out->data[(size_t)(at - 1 - g->prompt->n)];
+    return id;
+}
+
+/* Feeds input number `at` of every prompt, as place at - begin of its context. */
+static nm_status feed(nm_sampler *self, batch *b, int64_t at, nm_mat *hidden, nm_error *err)
+{
+    int32_t segment = (int32_t)nm_lm_config_of(self->model)->segment, place = (int32_t)(at - b->begin);
+    size_t n = (size_t)b->n;
+    int32_t *ids = nm_allocate(n * sizeof *ids), *offsets = nm_allocate((n + 1) * sizeof *offsets);
+    int32_t *rows = nm_allocate(n * (size_t)(place + 1) * sizeof *rows);
+    for (int32_t i = 0; i < b->n; i++) {
+        int32_t *own = b->rows + (size_t)i * (size_t)segment;
+        input_ids(self, &b->live[i], at, &ids[i]);
+        own[place] = place * b->n + i;
+        memcpy(rows + (size_t)i * (size_t)(place + 1), own, (size_t)(place + 1) * sizeof *rows);
+        offsets[i + 1] = (i + 1) * (place + 1);
+    }
+    nm_decode_step step = {.n = b->n,
+                           .position = place,
+                           .ids = ids,
+                           .first_row = place * b->n,
+                           .self_rows = rows,
+                           .self_offsets = offsets};
+    nm_status status = nm_incremental_step(self->incremental, &step, hidden, err);
+    free(ids);
+    free(offsets);
+    free(rows);
+    return status;
+}
+
+/* The whole context of every prompt again; hidden: the last row of each. */
+static nm_status recompute(nm_sampler *self, batch *b, int64_t at, nm_mat *hidden, nm_error *err)
+{
+    int32_t length = (int32_t)(at - b->begin + 1), tokens = b->n * length;
+    nm_tape *tape = &self->tape;
+    nm_tape_start(tape, false, 0, 0);
+    size_t bytes = (size_t)tokens * sizeof(int32_t);
+    int32_t *ids = nm_tape_host(tape, bytes), *pos = nm_tape_host(tape, bytes),
+            *last = nm_tape_host(tape, bytes);
+    int32_t *offsets = nm_tape_host(tape, ((size_t)b->n + 1) * sizeof *offsets);
+    if (nm_tape_exhausted(tape))
+        return nm_fail(err, NM_MEMORY, "no memory for a batch of %d tokens", tokens);
+    for (int32_t i = 0; i < b->n; i++) {
+        offsets[i + 1] = (i + 1) * length;
+        last[i] = offsets[i + 1] - 1;
+        for (int32_t t = 0; t < length; t++) {
+            input_ids(self, &b->live[i], b->begin + t, &ids[i * length + t]);
+            pos[i * length + t] = t;
+        }
+    }
+    nm_batch one = {.n = b->n,
+                    .target = {b->n, tokens, length, offsets, NULL},
+                    .target_in = ids,
+                    .target_out = ids,
+                    .target_pos = pos};
+    nm_tensor *all = nm_lm_hidden(self->model, tape, &one), *rows = nm_tape_tensor(tape, b->n, all->cols);
+    const int32_t *device_last = nm_tape_upload(tape, last, (size_t)b->n * sizeof *last);
+    if (nm_tape_exhausted(tape))
+        return nm_fail(err, NM_MEMORY, "no memory for a batch of %d tokens", tokens);
+    tape->backend->k.gather(tape->backend, device_last, nm_tensor_mat(all), nm_tensor_mat(rows));
+    *hidden = nm_tensor_mat(rows);
+    return NM_OK;
+}
+
+/* Hidden vectors that predict what follows input number `at`. A full context begins again with its second half. */
+static nm_status advance(nm_sampler *self, batch *b, int64_t at, nm_mat *hidden, nm_error *err)
+{
+    int64_t segment = nm_lm_config_of(self->model)->segment, from = at;
+    if (at - b->begin >= segment)
+        from = b->begin = at - segment / 2 + 1;
+    if (!self->incremental)
+        return recompute(self, b, at, hidden, err);
+    for (; from <= at; from++)
+        NM_TRY(feed(self, b, from, hidden, err));
+    return NM_OK;
+}
+
+/* ---- a batch ---- */
+
+static double number_at(const nm_sampler *self, size_t i)
+{
+    return self->model->backend->dtype == NM_F64 ? ((const double *)self->raw)[i]
+                                                 : (double)((const float *)self->raw)[i];
+}
+
+static void to_host(nm_sampler *self, const void *device, int32_t n, double *to)
+{
+    nm_backend *b = self->model->backend;
+    b->k.download(b, self->raw, device, (size_t)n * nm_dtype_bytes(b->dtype));
+    for (int32_t i = 0; i < n; i++)
+        to[i] = number_at(self, (size_t)i);
+}
+
+/* Log probabilities of one row into self->log_p; memory: the tape's, for logits and clusters. */
+static nm_status row_probabilities(nm_sampler *self, nm_mat hidden, int32_t row, void *logits, void *clusters,
+                                   nm_error *err)
+{
+    nm_backend *b = self->model->backend;
+    const nm_lm *lm = nm_lm_of(self->model);
+    int32_t words = self->model->target_size;
+    nm_dropout none = {0};
+    hidden.data = (char *)hidden.data + (size_t)row * (size_t)hidden.stride * nm_dtype_bytes(b->dtype);
+    hidden.rows = 1;
+    b->k.linear(b, hidden, nm_tensor_mat(lm->output_weight), lm->output_bias ? lm->output_bias->data : NULL,
+                NM_ACT_NONE, &none, nm_mat_of(logits, 1, words));
+    to_host(self, logits, words, self->log_p);
+    if (lm->cluster_weight) {
+        b->k.linear(b, hidden, nm_tensor_mat(lm->cluster_weight), lm->cluster_bias->data, NM_ACT_NONE, &none,
+                    nm_mat_of(clusters, 1, lm->bands.n));
+        to_host(self, clusters, lm->bands.n, self->log_p + words);
+    }
+    normalize(self->log_p, words, &lm->bands);
+    for (int32_t i = 0; i < words; i++)
+        if (isnan(self->log_p[i]))
+            return nm_fail(err, NM_DIVERGED, "the model's log probabilities are not finite");
+    return NM_OK;
+}
+
+/* One more token for every prompt that has been fed. */
+static nm_status draw_tokens(nm_sampler *self, batch *b, int64_t at, nm_mat hidden, nm_error *err)
+{
+    void *logits, *clusters;
+    nm_backend *backend = self->model->backend;
+    size_t unit = nm_dtype_bytes(backend->dtype);
+    NM_TRY(nm_backend_take(backend, (size_t)self->model->target_size * unit, &logits, err));
+    nm_status status = nm_backend_take(backend, NM_MAX_BANDS * unit, &clusters, err);
+    for (int32_t i = 0; i < b->n && status == NM_OK; i++) {
+        growing *g = &b->live[i];
+        if (at < g->prompt->n)
+            continue;
+        status = row_probabilities(self, hidden, i, logits, clusters, err);
+        if (status != NM_OK)
+            break;
+        int32_t id = draw(self, g->number, (int64_t)g->out->n);
+        nm_ids_append(g->out, id);
+        g->lines += id == self->vocab->eos;
+    }
+    nm_backend_give(backend, logits);
+    if (status == NM_OK)
+        nm_backend_give(backend, clusters);
+    return status;
+}
+
+static bool is_done(const nm_sampler *self, const growing *g)
+{
+    const nm_sample_options *o = self->options;
+    return (int64_t)g->out->n >= o->tokens || (o->lines && g->lines >= o->lines);
+}
+
+static nm_status run_batch(nm_sampler *self, batch *b, nm_error *err)
+{
+    int32_t left = b->n;
+    for (int64_t at = 0; left; at++) {
+        nm_mat hidden;
+        NM_TRY(advance(self, b, at, &hidden, err));
+        NM_TRY(draw_tokens(self, b, at, hidden, err));
+        left = 0;
+        for (int32_t i = 0; i < b->n; i++)
+            left += !is_done(self, &b->live[i]);
+    }
+    return NM_OK;
+}
+
+/* What was drawn after the last wanted line, while others still grew, is taken back. */
+static void cut(const nm_sampler *self, nm_ids *out)
+{
+    int64_t lines = 0;
+    if ((int64_t)out->n > self->options->tokens)
+        out->n = (size_t)self->options->tokens;
+    for (size_t i = 0; self->options->lines && i < out->n; i++) {
+        lines += out->data[i] == self->vocab->eos;
+        if (lines == self->options->lines)
+            out->n = i + 1;
+    }
+}
+
+nm_status nm_sampler_run(nm_sampler *self, const nm_id_list *prompts, size_t n, uint64_t number, nm_ids *out,
+                         nm_error *err)
+{
+    int64_t most = self->options->batch;
+    size_t segment = (size_t)nm_lm_config_of(self->model)->segment;
+    batch b = {.live = nm_allocate((size_t)most * sizeof *b.live),
+               .rows = nm_allocate((size_t)most * segment * sizeof *b.rows)};
+    nm_status status = NM_OK;
+    for (size_t first = 0; first < n && status == NM_OK; first += (size_t)b.n) {
+        b.n = (int32_t)(n - first < (size_t)most ? n - first : (size_t)most);
+        b.begin = 0;
+        for (int32_t i = 0; i < b.n; i++)
+            b.live[i] = (growing){.prompt = prompts + first + (size_t)i,
+                                  .out = out + first + (size_t)i,
+                                  .number = number + first + (size_t)i};
+        status = run_batch(self, &b, err);
+        for (int32_t i = 0; i < b.n && status == NM_OK; i++)
+            cut(self, b.live[i].out);
+    }
+    free(b.live);
+    free(b.rows);
+    return status;
+}

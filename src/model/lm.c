@@ -1,0 +1,256 @@
+/* Decoder-only Transformer and tensorized Transformer (Ma et al. 2019, in the form of their program, made causal): norm
+ * at every site, pre- or post-norm, learned or sinusoidal positions, tied embeddings, adaptive soft-max (Grave et al.
+ * 2017). */
+#include "model/lm.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/positions.h"
+
+#define ROW(field, initial, min, max, help) NM_OPTION(nm_lm_config, field, initial, min, max, help)
+#define PICK(field, initial, choices, help) NM_CHOICE(nm_lm_config, field, initial, choices, help)
+
+/* clang-format off */
+static const nm_option lm_options[] = {
+    PICK(preset, "small", "tiny|small|medium|ptb|wt103", "sizes, dropout and habits of a known model"),
+    PICK(attention, "softmax", "softmax|block-term", "scaled dot-product attention, or the tensorized Transformer's block-term attention"),
+    ROW(causal, "true", 0, 1, "false: block-term attention as published, which sees the words it is to predict; what it gives is no perplexity"),
+    ROW(width, "128", 2, 65536, "features per token (d)"),
+    ROW(ff, "512", 1, 1 << 20, "width of the feed-forward layer"),
+    ROW(heads, "4", 1, 1024, "heads of soft-max attention"),
+    ROW(layers, "2", 1, 1000, "layers"),
+    ROW(segment, "64", 2, 1024, "tokens of a segment in training, and the longest context in use (L)"),
+    ROW(cores, "1", 1, 64, "cores of block-term attention (core-1, core-2)"),
+    ROW(core_width, "20", 1, 4096, "width of a core (h)"),
+    PICK(placement, "pre", "pre|post", "norm before each sublayer (and behind the last) or after each residual sum"),
+    ROW(norm, "layer", 0, 0, "normalization of every site that names none"),
+    ROW(final_norm, "", 0, 0, "behind the last layer (pre-norm); empty: as norm"),
+    PICK(init, "xl", "xl|xavier-normal|small|fairseq", "initialization: N(0, 0.02) as Transformer-XL's program, or those of translation"),
+    ROW(tied, "true", 0, 1, "input and output embeddings are one matrix"),
+    ROW(output_bias, "true", 0, 1, "a bias on the output logits"),
+    ROW(adaptive, "false", 0, 1, "adaptive soft-max: frequent words first, the others in bands"),
+    ROW(cutoffs, "20000,40000,200000", 0, 0, "numbers of the words that begin a new band (adaptive)"),
+    PICK(positions, "sinusoid", "sinusoid|learned|none", "what is added to embeddings"),
+    ROW(dropout, "0.1", 0, 0.99, "on every sublayer's output"),
+    ROW(attention_dropout, "0", 0, 0.99, "on the weights of soft-max attention"),
+    ROW(relu_dropout, "0.1", 0, 0.99, "behind the feed-forward activation"),
+    ROW(embedding_dropout, "0.1", 0, 0.99, "on embeddings, and on block-term attention's table of places"),
+    ROW(hidden_dropout, "0.1", 0, 0.99, "on what goes into the output map"),
+    {0}};
+
+static const nm_preset lm_presets[] = {
+    {"tiny", "width=64 ff=128 heads=4 layers=2 segment=32 core_width=12 dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "for demos and tests"},
+    {"small", "width=128 ff=512 heads=4 layers=2 segment=32 core_width=20 dropout=0.2 relu_dropout=0.2 embedding_dropout=0.2 hidden_dropout=0.2", "some million words on two cores"},
+    {"medium", "width=256 ff=1024 heads=4 layers=4 segment=64 core_width=40 dropout=0.2 attention_dropout=0.1 relu_dropout=0.2 embedding_dropout=0.2 hidden_dropout=0.2", "for one machine with many cores"},
+    {"ptb", "attention=block-term width=256 ff=2100 layers=3 segment=32 core_width=40 placement=post final_norm=none positions=none dropout=0.3 relu_dropout=0.3 embedding_dropout=0.3 hidden_dropout=0.3", "the tensorized Transformer on the Penn Treebank (PN and RBN papers)"},
+    {"wt103", "attention=block-term width=256 ff=2100 layers=6 segment=80 core_width=40 placement=post final_norm=none positions=none adaptive=true dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1 hidden_dropout=0.1", "the same on WikiText-103"},
+    {0}};
+/* clang-format on */
+
+/* ---- building ---- */
+
+static bool is_block_term(const nm_lm_config *c)
+{
+    return !strcmp(c->attention, "block-term");
+}
+
+static nm_init_scheme scheme_of(const char *init)
+{
+    static const struct {
+        const char *name;
+        nm_init_scheme scheme;
+    } schemes[] = {{"xl", NM_SCHEME_XL},
+                   {"xavier-normal", NM_SCHEME_XAVIER_NORMAL},
+                   {"small", NM_SCHEME_SMALL},
+                   {"fairseq", NM_SCHEME_FAIRSEQ}};
+    size_t i = 0;
+    while (strcmp(schemes[i].name, init))
+        i++;
+    return schemes[i].scheme;
+}
+
+static nm_stack_config stack_config(const nm_model *model)
+{
+    const nm_lm_config *c = model->config;
+    return (nm_stack_config){.width = (int32_t)c->width,
+                             .ff = (int32_t)c->ff,
+                             .heads = (int32_t)c->heads,
+                             .layers = (int32_t)c->layers,
+                             .pre_norm = !strcmp(c->placement, "pre"),
+                             .decoder = true,
+                             .alone = true,
+                             .cores = is_block_term(c) ? (int32_t)c->cores : 0,
+                             .core_width = (int32_t)c->core_width,
+                             .segment = (int32_t)c->segment,
+                             .sees_ahead = !c->causal,
+                             .place_drop = c->embedding_dropout,
+                             .init = scheme_of(c->init),
+                             .drop = c->dropout,
+                             .attention_drop = c->attention_dropout,
+                             .relu_drop = c->relu_dropout,
+                             .norm = c->norm,
+                             .final_norm = *c->final_norm ? c->final_norm : c->norm,
+                             .warmup_steps = model->warmup_steps,
+                             .prefix = "lm"};
+}
+
+static nm_status read_bands(const nm_model *model, nm_bands *bands, nm_error *err)
+{
+    const char *text = nm_lm_config_of(model)->cutoffs, *at = text;
+    int32_t words = model->target_size, last = 0;
+    for (bool more = true; more;) {
+        char *end;
+        long long cut = strtoll(at, &end, 10);
+        if (end == at || (*end && *end != ','))
+            return nm_fail(err, NM_USAGE, "model.cutoffs = %.100s: numbers parted by commas are expected",
+                           text);
+        if (cut <= last || cut >= words)
+            return nm_fail(
+                err, NM_USAGE,
+                "model.cutoffs = %.100s: %lld does not lie between %d and the %d words of the dictionary",
+                text, cut, last, words);
+        if (bands->n == NM_MAX_BANDS)
+            return nm_fail(err, NM_USAGE, "model.cutoffs = %.100s: at most %d bands", text, NM_MAX_BANDS);
+        bands->first[bands->n++] = last = (int32_t)cut;
+        more = *end == ',';
+        at = end + 1;
+    }
+    return NM_OK;
+}
+
+static nm_status build_tables(nm_model *model, nm_lm *lm, nm_error *err)
+{
+    const nm_lm_config *c = model->config;
+    nm_params *params = &model->params;
+    int32_t d = (int32_t)c->width, words = model->target_size;
+    bool xl = !strcmp(c->init, "xl");
+    nm_init init = {.kind = NM_INIT_NORMAL, .scale = xl ? 0.02 : 1 / sqrt(d)},
+            zeros = {.kind = NM_INIT_CONSTANT};
+    lm->table = nm_params_add(params, words, d, init, "embed.weight");
+    lm->output_weight = c->tied ? lm->table : nm_params_add(params, words, d, init, "output.weight");
+    if (c->output_bias)
+        lm->output_bias = nm_params_add(params, 1, words, zeros, "output.bias");
+    if (!strcmp(c->positions, "learned"))
+        lm->position_table = nm_params_add(params, (int32_t)c->segment, d, init, "position.weight");
+    if (!c->adaptive)
+        return NM_OK;
+    NM_TRY(read_bands(model, &lm->bands, err));
+    lm->cluster_weight = nm_params_add(params, lm->bands.n, d, init, "output.cluster.weight");
+    lm->cluster_bias = nm_params_add(params, 1, lm->bands.n, zeros, "output.cluster.bias");
+    return NM_OK;
+}
+
+/* Transformer-XL's program draws the gains of norms from N(1, 0.02). */
+static void vary_gains(nm_params *params)
+{
+    for (size_t i = 0; i < params->n; i++) {
+        nm_param *param = params->list[i];
+        const char *end = strstr(param->tensor.name, ".norm.weight");
+        if (end && !param->fixed && param->init.kind == NM_INIT_CONSTANT && param->init.scale == 1)
+            param->init = (nm_init){NM_INIT_ABOUT_ONE, 0.02};
+    }
+}
+
+static nm_status lm_build(nm_model *model, nm_error *err)
+{
+    const nm_lm_config *c = model->config;
+    nm_lm *lm = model->parts = nm_allocate(sizeof *lm);
+    if (!is_block_term(c) && c->width % c->heads)
+        return nm_fail(err, NM_USAGE, "model.width = %lld is no multiple of model.heads = %lld",
+                       (long long)c->width, (long long)c->heads);
+    if (!is_block_term(c) && !c->causal)
+        return nm_fail(err, NM_USAGE, "model.causal = false is for model.attention = block-term only");
+    NM_TRY(build_tables(model, lm, err));
+    nm_stack_config config = stack_config(model);
+    NM_TRY(nm_stack_build(&lm->stack, &config, &model->params, model->options, err));
+    if (config.init == NM_SCHEME_XL)
+        vary_gains(&model->params);
+    return NM_OK;
+}
+
+static nm_status take_table(nm_model *model, nm_position_kind kind, nm_mat *table, nm_error *err)
+{
+    const nm_lm_config *c = model->config;
+    int32_t rows = (int32_t)c->segment, d = (int32_t)c->width;
+    void *memory;
+    NM_TRY(nm_backend_take(model->backend, (size_t)rows * (size_t)d * nm_dtype_bytes(model->backend->dtype),
+                           &memory, err));
+    *table = nm_mat_of(memory, rows, d);
+    nm_positions_fill(model->backend, kind, rows, d, memory);
+    return NM_OK;
+}
+
+static nm_status lm_ready(nm_model *model, nm_error *err)
+{
+    const nm_lm_config *c = model->config;
+    nm_lm *lm = model->parts;
+    if (!strcmp(c->positions, "sinusoid"))
+        NM_TRY(take_table(model, NM_POSITIONS_FAIRSEQ, &lm->positions, err));
+    if (is_block_term(c))
+        NM_TRY(take_table(model, NM_POSITIONS_FALLING, &lm->places, err));
+    lm->stack.places = lm->places;
+    return NM_OK;
+}
+
+static void lm_release(nm_model *model)
+{
+    nm_lm *lm = model->parts;
+    nm_mat tables[] = {lm->positions, lm->places};
+    for (int i = 0; i < 2; i++)
+        if (tables[i].data)
+            nm_backend_give(model->backend, tables[i].data);
+    nm_stack_release(&lm->stack);
+    free(lm);
+}
+
+/* ---- running ---- */
+
+nm_tensor *nm_lm_embed(nm_model *model, nm_tape *tape, const int32_t *ids, const int32_t *pos, int32_t n)
+{
+    const nm_lm_config *c = model->config;
+    nm_lm *lm = model->parts;
+    double scale = sqrt((double)c->width);
+    const nm_mat *fixed = lm->positions.data ? &lm->positions : NULL;
+    if (!lm->position_table)
+        return nm_embed(tape, lm->table, ids, pos, n, scale, fixed, c->embedding_dropout);
+    nm_tensor *x = nm_embed(tape, lm->table, ids, NULL, n, scale, NULL, 0);
+    x = nm_residual(tape, x, nm_embed(tape, lm->position_table, pos, NULL, n, 1, NULL, 0), 0);
+    return nm_dropped(tape, x, c->embedding_dropout);
+}
+
+nm_tensor *nm_lm_hidden(nm_model *model, nm_tape *tape, const nm_batch *batch)
+{
+    nm_packing packing = nm_tape_packing(tape, &batch->target);
+    nm_tensor *x = nm_lm_embed(model, tape, batch->target_in, batch->target_pos, packing.n_tokens);
+    x = nm_stack_forward(tape, &nm_lm_of(model)->stack, x, &packing, NULL, NULL);
+    return nm_dropped(tape, x, nm_lm_config_of(model)->hidden_dropout);
+}
+
+static nm_model_output lm_forward(nm_model *model, nm_tape *tape, const nm_batch *batch)
+{
+    nm_lm *lm = model->parts;
+    return (nm_model_output){nm_lm_hidden(model, tape, batch), lm->output_weight, lm->output_bias};
+}
+
+double *nm_lm_loss(nm_model *model, nm_tape *tape, nm_tensor *hidden, const nm_loss_spec *spec)
+{
+    nm_lm *lm = model->parts;
+    if (!lm->cluster_weight)
+        return nm_softmax_loss_of(tape, hidden, lm->output_weight, lm->output_bias, spec);
+    nm_adaptive_maps maps = {lm->output_weight, lm->output_bias, lm->cluster_weight, lm->cluster_bias,
+                             lm->bands};
+    return nm_adaptive_loss_of(tape, hidden, &maps, spec->targets);
+}
+
+const nm_model_type nm_model_lm = {
+    .name = "lm",
+    .options = lm_options,
+    .presets = lm_presets,
+    .config_size = sizeof(nm_lm_config),
+    .build = lm_build,
+    .ready = lm_ready,
+    .forward = lm_forward,
+    .release = lm_release,
+};

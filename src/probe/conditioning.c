@@ -1,0 +1,112 @@
+#include "probe/conditioning.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "probe/numbers.h"
+#include "probe/pass.h"
+#include "probe/spectrum.h"
+
+typedef struct listener {
+    nm_conditioning *conditioning;
+    nm_gram *grams; /* of the layers */
+    size_t capacity, gram_capacity;
+    bool pre_norm;
+    nm_site last; /* post-norm: the norm before, and what it gave */
+    nm_mat given;
+} listener;
+
+static size_t find_layer(listener *l, const char *stack, int layer, int32_t width)
+{
+    nm_conditioning *c = l->conditioning;
+    for (size_t i = 0; i < c->n; i++)
+        if (c->layers[i].layer == layer && !strcmp(c->layers[i].stack, stack))
+            return i;
+    NM_GROW(l->grams, c->n, l->gram_capacity);
+    NM_GROW(c->layers, c->n, l->capacity);
+    c->layers[c->n] = (nm_layer_condition){.layer = layer};
+    snprintf(c->layers[c->n].stack, sizeof c->layers->stack, "%s", stack);
+    nm_gram_init(&l->grams[c->n], width);
+    return c->n++;
+}
+
+static void add(listener *l, const nm_norm_call *call, const nm_site *site, nm_mat input)
+{
+    double *x = nm_numbers_take_matrix(call->backend, input);
+    size_t at = find_layer(l, site->stack, site->layer, input.cols);
+    nm_gram_add(&l->grams[at], x, input.rows);
+    free(x);
+}
+
+static void listen(void *user, const nm_norm_call *call, bool backward)
+{
+    listener *l = user;
+    nm_site site = nm_site_parse(call->norm->place.name);
+    bool same_stack = !strcmp(site.stack, l->last.stack),
+         new_layer = !same_stack || site.layer != l->last.layer;
+    if (backward)
+        return;
+    if (site.layer >= 0 && new_layer && l->pre_norm)
+        add(l, call, &site, call->x);
+    else if (site.layer > 0 && new_layer && same_stack && l->given.data)
+        add(l, call, &site, l->given);
+    l->last = site;
+    l->given = call->y;
+}
+
+static void begin_batch(void *user, nm_tape *tape, const nm_batch *batch, const nm_model_output *out)
+{
+    listener *l = user;
+    (void)tape;
+    (void)batch;
+    (void)out;
+    l->last = (nm_site){.layer = -1}; /* of the next one */
+    l->given = (nm_mat){0};
+}
+
+static void finish(listener *l)
+{
+    nm_conditioning *c = l->conditioning;
+    for (size_t i = 0; i < c->n; i++) {
+        nm_gram *gram = &l->grams[i];
+        double *values = nm_allocate((size_t)gram->d * sizeof *values);
+        nm_gram_singular(gram, values);
+        c->layers[i].rows = gram->rows;
+        c->layers[i].c50 = nm_condition(values, gram->d, 0.5);
+        c->layers[i].c80 = nm_condition(values, gram->d, 0.8);
+        c->layers[i].largest = values[0];
+        free(values);
+        nm_gram_release(gram);
+    }
+    free(l->grams);
+}
+
+nm_status nm_conditioning_measure(nm_conditioning *conditioning, nm_task *task, nm_model *model,
+                                  nm_split split, int64_t max_batches, nm_error *err)
+{
+    *conditioning = (nm_conditioning){0};
+    char *placement = nm_options_get(model->options, "model.placement");
+    listener l = {.conditioning = conditioning, .pre_norm = placement && !strcmp(placement, "pre")};
+    free(placement);
+    begin_batch(&l, NULL, NULL, NULL);
+    const nm_pass pass = {.task = task,
+                          .model = model,
+                          .split = split,
+                          .kind = NM_PASS_INFER,
+                          .max_batches = max_batches,
+                          .user = &l,
+                          .norm = listen,
+                          .batch = begin_batch};
+    nm_status status = nm_pass_run(&pass, &conditioning->batches, err);
+    finish(&l);
+    if (status != NM_OK)
+        nm_conditioning_release(conditioning);
+    return status;
+}
+
+void nm_conditioning_release(nm_conditioning *conditioning)
+{
+    free(conditioning->layers);
+    *conditioning = (nm_conditioning){0};
+}

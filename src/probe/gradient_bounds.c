@@ -1,0 +1,375 @@
+#include "probe/gradient_bounds.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "probe/numbers.h"
+#include "probe/pass.h"
+
+typedef struct nu_memory { /* of one site, per feature */
+    double *start, *lambda, *gamma_least;
+} nu_memory;
+
+typedef struct listener {
+    nm_gradient_bounds *bounds;
+    const nm_model *model;
+    nu_memory *memories; /* of bounds->theorem */
+    size_t lemma_capacity, theorem_capacity, memory_capacity, group_capacity;
+} listener;
+
+/* ---- Lemma 2 ---- */
+
+typedef struct columns { /* what the lemma speaks of, as doubles; [rows, width] and [width] */
+    size_t rows, width, groups;
+    double *h, *z, *dy, *dx, *row_scale;
+    double *gain, *scale, *mean, *penalty_mean, *penalty_z; /* mean, penalties: zeros where there are none */
+    bool centered, penalized;
+} columns;
+
+static double *take_or_zeros(const nm_norm_call *call, const char *name, bool *there)
+{
+    const void *stat = nm_call_stat(call, name, call->x.cols);
+    *there = stat != NULL;
+    return stat ? nm_numbers_take(call->backend, stat, (size_t)call->x.cols)
+                : nm_allocate((size_t)call->x.cols * sizeof(double));
+}
+
+/* Factors of rows and groups, whose number the length tells; one factor 1 for a row without. */
+static double *take_row_scale(const nm_norm_call *call, size_t *groups)
+{
+    for (int i = 0; i < call->n_stats; i++)
+        if (!strcmp(call->stats[i].name, "row_scale")) {
+            *groups = (size_t)(call->stats[i].length / call->x.rows);
+            return nm_numbers_take(call->backend, call->stats[i].data, (size_t)call->stats[i].length);
+        }
+    *groups = 0;
+    return NULL;
+}
+
+/* The norm's backward once more, by itself: what the tape keeps may hold other gradients added to it, and the
+ * gradients of the parameters must not count twice. */
+static double *take_dx(const nm_norm_call *call)
+{
+    nm_norm shadow = *call->norm;
+    nm_norm_call again = *call;
+    size_t unit = nm_dtype_bytes(call->backend->dtype);
+    for (int i = 0; i < shadow.shape.n_params; i++)
+        if (shadow.param_grads[i])
+            shadow.param_grads[i] = call->take(call->from, (size_t)shadow.shape.params[i].length * unit);
+    again.norm = &shadow;
+    again.n_stats = 0;
+    for (int i = 0; i < call->n_stats; i++) /* backward publishes its own anew */
+        if (strncmp(call->stats[i].name, "grad_", 5))
+            again.stats[again.n_stats++] = call->stats[i];
+    again.add = false;
+    void *dx = call->take(call->from, (size_t)call->x.rows * (size_t)call->x.cols * unit);
+    if (!dx)
+        return NULL;
+    again.dx = nm_mat_of(dx, call->x.rows, call->x.cols);
+    call->norm->type->backward(&again);
+    return nm_numbers_take_matrix(call->backend, again.dx);
+}
+
+static void columns_release(columns *c)
+{
+    double *all[] = {c->h,    c->z,     c->dy,   c->dx,           c->row_scale,
+                     c->gain, c->scale, c->mean, c->penalty_mean, c->penalty_z};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
+static void columns_take(columns *c, const nm_norm_call *call)
+{
+    nm_backend *b = call->backend;
+    bool unused;
+    *c = (columns){.rows = (size_t)call->x.rows, .width = (size_t)call->x.cols};
+    c->h = nm_numbers_take_matrix(b, call->x);
+    c->dy = nm_numbers_take_matrix(b, call->dy);
+    c->dx = take_dx(call);
+    c->row_scale = take_row_scale(call, &c->groups);
+    c->gain = nm_call_gain(call);
+    c->scale = take_or_zeros(call, "scale", &unused);
+    c->mean = take_or_zeros(call, "batch_mean", &c->centered);
+    c->penalty_mean = take_or_zeros(call, "penalty_mean", &c->penalized);
+    c->penalty_z = take_or_zeros(call, "penalty_z", &unused);
+    c->z = nm_allocate(c->rows * c->width * sizeof *c->z);
+    for (size_t r = 0; r < c->rows; r++)
+        for (size_t i = 0; i < c->width; i++) {
+            double *h = &c->h[r * c->width + i];
+            if (c->groups)
+                *h *= c->row_scale[r * c->groups + i * c->groups / c->width];
+            c->z[r * c->width + i] = (*h - c->mean[i]) * c->scale[i];
+        }
+}
+
+/* dh by the formula; the penalty's part is added to `whole` only. */
+static void formula(const columns *c, size_t i, double *dh, double *whole)
+{
+    double sum = 0, sum_z = 0, rows = (double)c->rows;
+    for (size_t r = 0; r < c->rows; r++) {
+        sum += c->dy[r * c->width + i];
+        sum_z += c->dy[r * c->width + i] * c->z[r * c->width + i];
+    }
+    for (size_t r = 0; r < c->rows; r++) {
+        size_t at = r * c->width + i;
+        dh[at] =
+            c->gain[i] * c->scale[i] * (c->dy[at] - (c->centered ? sum / rows : 0) - c->z[at] * sum_z / rows);
+        whole[at] = dh[at] + c->penalty_mean[i] + c->penalty_z[i] * c->z[at];
+    }
+}
+
+/* Back through the scaling of rows, in place. */
+static void unscale_rows(const columns *c, double *dh)
+{
+    size_t size = c->groups ? c->width / c->groups : 0;
+    for (size_t r = 0; r < c->rows && size; r++)
+        for (size_t g = 0; g < c->groups; g++) {
+            size_t at = r * c->width + g * size;
+            double inner = 0;
+            for (size_t i = 0; i < size; i++)
+                inner += dh[at + i] * c->h[at + i];
+            for (size_t i = 0; i < size; i++)
+                dh[at + i] =
+                    c->row_scale[r * c->groups + g] * (dh[at + i] - c->h[at + i] * inner / (double)size);
+        }
+}
+
+static double worst_difference(const double *a, const double *b, size_t n)
+{
+    double largest = 0, difference = 0;
+    for (size_t i = 0; i < n; i++) {
+        largest = fmax(largest, fabs(a[i]));
+        difference = fmax(difference, fabs(a[i] - b[i]));
+    }
+    return largest > 0 ? difference / largest : difference;
+}
+
+/* Both sides of the lemma for feature i. */
+static void compare_sides(const columns *c, size_t i, const double *dh, nm_lemma_site *site)
+{
+    double left = 0, square = 0, sum = 0, sum_z = 0, rows = (double)c->rows;
+    for (size_t r = 0; r < c->rows; r++) {
+        size_t at = r * c->width + i;
+        left += dh[at] * dh[at];
+        square += c->dy[at] * c->dy[at];
+        sum += c->dy[at];
+        sum_z += c->dy[at] * c->z[at];
+    }
+    double factor = c->gain[i] * c->scale[i], share = factor * factor * square;
+    double right = factor * factor * (square - sum_z * sum_z / rows - (c->centered ? sum * sum / rows : 0));
+    site->below_one += fabs(factor) <= 1 ? 1 / (double)c->width : 0;
+    if (!(share > 0))
+        return;
+    site->ratio = fmax(site->ratio, left / share);
+    site->equality = fmax(site->equality, fabs(left - right) / share);
+}
+
+static nm_lemma_site *find_lemma(listener *l, const char *name)
+{
+    nm_gradient_bounds *bounds = l->bounds;
+    for (size_t i = 0; i < bounds->n_lemma; i++)
+        if (!strcmp(bounds->lemma[i].name, name))
+            return &bounds->lemma[i];
+    NM_GROW(bounds->lemma, bounds->n_lemma, l->lemma_capacity);
+    nm_lemma_site *site = &bounds->lemma[bounds->n_lemma++];
+    *site = (nm_lemma_site){.ratio = 0};
+    snprintf(site->name, sizeof site->name, "%s", name);
+    return site;
+}
+
+static void check_lemma(listener *l, const nm_norm_call *call)
+{
+    columns c;
+    columns_take(&c, call);
+    size_t n = c.rows * c.width;
+    nm_lemma_site *site = find_lemma(l, call->norm->place.name);
+    double *dh = nm_allocate(n * sizeof *dh), *whole = nm_allocate(n * sizeof *whole);
+    for (size_t i = 0; c.dx && i < c.width; i++)
+        formula(&c, i, dh, whole);
+    /* The norm's own numbers where they are what the lemma speaks of, otherwise the formula's, which they bear out. */
+    const double *left = c.groups || c.penalized ? dh : c.dx;
+    for (size_t i = 0; c.dx && i < c.width; i++)
+        compare_sides(&c, i, left, site);
+    if (c.dx) {
+        double length = nm_numbers_length(c.dy, n);
+        site->shrink += length > 0 ? nm_numbers_length(left, n) / length : 0;
+        unscale_rows(&c, whole);
+        site->backward = fmax(site->backward, worst_difference(c.dx, whole, n));
+        site->batches++;
+    }
+    free(dh);
+    free(whole);
+    columns_release(&c);
+}
+
+/* ---- Theorem 4 ---- */
+
+static size_t find_theorem(listener *l, const nm_norm_call *call, const double *nu)
+{
+    nm_gradient_bounds *bounds = l->bounds;
+    const char *name = call->norm->place.name;
+    for (size_t i = 0; i < bounds->n_theorem; i++)
+        if (!strcmp(bounds->theorem[i].name, name))
+            return i;
+    size_t width = (size_t)call->x.cols;
+    NM_GROW(l->memories, bounds->n_theorem, l->memory_capacity);
+    NM_GROW(bounds->theorem, bounds->n_theorem, l->theorem_capacity);
+    nu_memory *memory = &l->memories[bounds->n_theorem];
+    nm_theorem_site *site = &bounds->theorem[bounds->n_theorem];
+    *site = (nm_theorem_site){.gamma_least = INFINITY};
+    snprintf(site->name, sizeof site->name, "%s", name);
+    *memory = (nu_memory){nm_allocate(width * sizeof(double)), nm_allocate(width * sizeof(double)),
+                          nm_allocate(width * sizeof(double))};
+    for (size_t i = 0; i < width; i++) {
+        memory->start[i] = fabs(nu[i]);
+        memory->gamma_least[i] = INFINITY;
+    }
+    return bounds->n_theorem++;
+}
+
+/* k = 1 - alpha, which the published nu = k e and e tell. */
+static double step_share(const double *nu, const double *e, size_t n)
+{
+    double length = nm_numbers_length(e, n);
+    return length > 0 ? nm_numbers_length(nu, n) / length : NAN;
+}
+
+static void check_theorem(listener *l, const nm_norm_call *call, const void *published_nu)
+{
+    nm_backend *b = call->backend;
+    size_t width = (size_t)call->x.cols;
+    static const char *const names[] = {"ema_gz", "batch_square", "scale", "grad_sum_z"};
+    double *v[4], *nu = nm_numbers_take(b, published_nu, width), *gain = nm_call_gain(call);
+    bool there;
+    for (int k = 0; k < 4; k++)
+        v[k] = take_or_zeros(call, names[k], &there);
+    size_t at = find_theorem(l, call, nu);
+    nm_theorem_site *site = &l->bounds->theorem[at];
+    nu_memory *m = &l->memories[at];
+    double k = step_share(nu, v[0], width);
+    for (size_t i = 0; i < width; i++) {
+        double bound = fmax(m->start[i], m->lambda[i] / m->gamma_least[i]);
+        double gamma = v[1][i] * v[2][i] * v[2][i],
+               lambda = fabs(gain[i] * v[3][i]) / (call->x.rows * call->grad_scale);
+        if (site->batches && bound > 0)
+            site->ratio = fmax(site->ratio, fabs(nu[i]) / bound);
+        m->lambda[i] = fmax(m->lambda[i], lambda);
+        m->gamma_least[i] = fmin(m->gamma_least[i], gamma);
+        site->nu = fmax(site->nu, fabs(nu[i]));
+        site->lambda = fmax(site->lambda, lambda);
+        site->gamma_least = fmin(site->gamma_least, gamma);
+        site->assumption += !(k * gamma > 1) ? 1 / (double)width : 0;
+    }
+    site->batches++;
+    for (int i = 0; i < 4; i++)
+        free(v[i]);
+    free(nu);
+    free(gain);
+}
+
+/* ---- walking ---- */
+
+static void listen(void *user, const nm_norm_call *call, bool backward)
+{
+    int32_t width = call->x.cols;
+    const void *nu = nm_call_stat(call, "nu", width);
+    bool batch = nm_call_stat(call, "batch_square", width) || nm_call_stat(call, "batch_var", width);
+    if (!backward)
+        return;
+    if (nu)
+        check_theorem(user, call, nu);
+    else if (batch && !(call->norm->type->traits & NM_APPROX_GRAD) && !nm_call_stat(call, "r", width))
+        check_lemma(user, call); /* with a correction r the norm is not the lemma's */
+}
+
+static void add_group(listener *l, const char *name, double square)
+{
+    nm_gradient_bounds *bounds = l->bounds;
+    size_t i = 0;
+    while (i < bounds->n_groups && strcmp(bounds->groups[i].name, name))
+        i++;
+    if (i == bounds->n_groups) {
+        NM_GROW(bounds->groups, bounds->n_groups, l->group_capacity);
+        bounds->groups[bounds->n_groups] = (nm_group_gradient){.norm = 0};
+        snprintf(bounds->groups[bounds->n_groups++].name, sizeof bounds->groups->name, "%s", name);
+    }
+    bounds->groups[i].norm += square;
+}
+
+/* Layers: "enc.0" of "enc.0.self.qkv.weight", "enc.final" of "enc.final.norm.weight", else the group. */
+static void layer_name(const char *parameter, char *name, size_t bytes)
+{
+    nm_group_name(parameter, name, bytes);
+    char *dot = strchr(name, '.'), *second = dot ? strchr(dot + 1, '.') : NULL;
+    if (second)
+        *second = 0;
+}
+
+static void after_batch(void *user, nm_tape *tape, const nm_batch *batch, const nm_model_output *out)
+{
+    (void)tape;
+    (void)out;
+    listener *l = user;
+    for (size_t i = 0; i < l->model->params.n; i++) {
+        const nm_param *param = l->model->params.list[i];
+        const nm_tensor *t = &param->tensor;
+        char name[96];
+        double square = 0;
+        if (param->fixed)
+            continue;
+        l->model->backend->k.dot(l->model->backend, (size_t)t->rows * (size_t)t->cols, t->grad, t->grad,
+                                 &square);
+        layer_name(t->name, name, sizeof name);
+        add_group(l, name, square / ((double)batch->units * batch->units));
+    }
+}
+
+static void average(nm_gradient_bounds *bounds)
+{
+    for (size_t i = 0; i < bounds->n_lemma; i++) {
+        bounds->lemma[i].below_one /= (double)bounds->lemma[i].batches;
+        bounds->lemma[i].shrink /= (double)bounds->lemma[i].batches;
+    }
+    for (size_t i = 0; i < bounds->n_theorem; i++)
+        bounds->theorem[i].assumption /= (double)bounds->theorem[i].batches;
+    for (size_t i = 0; i < bounds->n_groups; i++)
+        bounds->groups[i].norm = sqrt(bounds->groups[i].norm / (double)bounds->batches);
+}
+
+nm_status nm_gradient_bounds_measure(nm_gradient_bounds *bounds, nm_task *task, nm_model *model,
+                                     int64_t max_batches, nm_error *err)
+{
+    NM_ASSERT(model->params.grads);
+    *bounds = (nm_gradient_bounds){0};
+    listener l = {.bounds = bounds, .model = model};
+    const nm_pass pass = {.task = task,
+                          .model = model,
+                          .split = NM_SPLIT_TRAIN,
+                          .kind = NM_PASS_GRADIENTS,
+                          .max_batches = max_batches,
+                          .user = &l,
+                          .norm = listen,
+                          .batch = after_batch};
+    nm_status status = nm_pass_run(&pass, &bounds->batches, err);
+    for (size_t i = 0; i < bounds->n_theorem; i++) {
+        free(l.memories[i].start);
+        free(l.memories[i].lambda);
+        free(l.memories[i].gamma_least);
+    }
+    free(l.memories);
+    if (status == NM_OK)
+        average(bounds);
+    else
+        nm_gradient_bounds_release(bounds);
+    return status;
+}
+
+void nm_gradient_bounds_release(nm_gradient_bounds *bounds)
+{
+    free(bounds->lemma);
+    free(bounds->theorem);
+    free(bounds->groups);
+    *bounds = (nm_gradient_bounds){0};
+}

@@ -1,0 +1,29 @@
+/* The length of the gradient over all parameters (Nguyen and Salazar 2019, figure 2) and over each group of them, of the
+ * loss per target token, before clipping. */
+#include <math.h>
+
+#include "probe/instrument.h"
+
+static void look_at_gradients(nm_look *look, const nm_model *model)
+{
+    nm_group_sums sums = {0};
+    nm_backend *b = model->backend;
+    for (size_t i = 0; i < model->params.n; i++) {
+        const nm_param *param = model->params.list[i];
+        const nm_tensor *t = &param->tensor;
+        double square = 0;
+        if (param->fixed)
+            continue;
+        b->k.dot(b, (size_t)t->rows * (size_t)t->cols, t->grad, t->grad, &square);
+        nm_groups_add(&sums, t->name, square, 0);
+    }
+    for (size_t i = 0; i < sums.n; i++)
+        nm_line_number(nm_look_line(look, sums.list[i].name), "norm", sqrt(sums.list[i].a) / look->units);
+    nm_groups_release(&sums);
+}
+
+const nm_instrument nm_instrument_gradient = {
+    .name = "gradient",
+    .help = "length of the gradient, of all parameters and of each group",
+    .gradients = look_at_gradients,
+};

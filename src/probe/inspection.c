@@ -1,0 +1,126 @@
+#include "probe/inspection.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "probe/numbers.h"
+#include "probe/spectrum.h"
+
+nm_status nm_inspection_choose(nm_inspection_plan *plan, const char *names, nm_error *err)
+{
+    const struct {
+        const char *name;
+        bool *chosen;
+    } known[] = {{"tid", &plan->tid},
+                 {"spectrum", &plan->spectrum},
+                 {"condition", &plan->condition},
+                 {"bounds", &plan->bounds},
+                 {"confidence", &plan->confidence}};
+    char *copy = nm_duplicate(names), *rest = copy;
+    nm_status status = NM_OK;
+    for (char *name; status == NM_OK && (name = strsep(&rest, ",")) != NULL;) {
+        bool found = !*name;
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+            if (!strcmp(name, "all") || !strcmp(name, known[i].name))
+                *known[i].chosen = found = true;
+        if (!found)
+            status = nm_fail(
+                err, NM_USAGE,
+                "unknown measurement %.64s; there are tid, spectrum, condition, bounds, confidence", name);
+    }
+    free(copy);
+    return status;
+}
+
+/* The matrix of the source words, or of the only words there are. */
+static const nm_tensor *embedding(const nm_model *model)
+{
+    static const char *const names[] = {"embed.weight", "enc.embed.weight", "dec.embed.weight"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const nm_param *param = nm_params_find(&model->params, names[i]);
+        if (param)
+            return &param->tensor;
+    }
+    for (size_t i = 0; i < model->params.n; i++)
+        if (strstr(model->params.list[i]->tensor.name, "embed.weight"))
+            return &model->params.list[i]->tensor;
+    return NULL;
+}
+
+/* With FixNorm the model uses the rows at length 1, whatever length is stored. */
+static void unit_rows(double *x, int64_t rows, int32_t cols)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        double *row = x + (size_t)r * (size_t)cols, length = nm_numbers_length(row, (size_t)cols);
+        for (int32_t i = 0; i < cols && length > 0; i++)
+            row[i] /= length;
+    }
+}
+
+static void measure_spectrum(nm_inspection *inspection, const nm_model *model)
+{
+    const nm_tensor *table = embedding(model);
+    if (!table)
+        return;
+    char *fixed = nm_options_get(model->options, "model.fixnorm");
+    double *x = nm_numbers_take(model->backend, table->data, (size_t)table->rows * (size_t)table->cols);
+    if (fixed && !strcmp(fixed, "true"))
+        unit_rows(x, table->rows, table->cols);
+    nm_gram gram;
+    nm_gram_init(&gram, table->cols);
+    nm_gram_add(&gram, x, table->rows);
+    inspection->singular = nm_allocate((size_t)table->cols * sizeof *inspection->singular);
+    nm_gram_singular(&gram, inspection->singular);
+    inspection->n_singular = table->rows < table->cols ? table->rows : table->cols;
+    snprintf(inspection->table, sizeof inspection->table, "%s", table->name);
+    nm_gram_release(&gram);
+    free(x);
+    free(fixed);
+}
+
+static bool has_split(nm_task *task, nm_split split)
+{
+    nm_batches batches = {0};
+    nm_error ignored;
+    bool has = task->type->epoch(task, split, 0, false, &batches, &ignored) == NM_OK;
+    nm_batches_release(&batches);
+    return has;
+}
+
+static nm_status measure(nm_inspection *inspection, nm_task *task, nm_model *model, nm_error *err)
+{
+    const nm_inspection_plan *plan = &inspection->plan;
+    nm_split split = has_split(task, NM_SPLIT_VALID) ? NM_SPLIT_VALID : NM_SPLIT_TRAIN;
+    if (plan->tid)
+        NM_TRY(nm_tid_measure(&inspection->tid, task, model, plan->batches, err));
+    if (plan->spectrum)
+        measure_spectrum(inspection, model);
+    if (plan->condition)
+        NM_TRY(nm_conditioning_measure(&inspection->conditioning, task, model, split, plan->batches, err));
+    if (plan->bounds)
+        NM_TRY(nm_gradient_bounds_measure(&inspection->bounds, task, model, plan->gradient_batches, err));
+    if (plan->confidence)
+        NM_TRY(nm_confidence_measure(&inspection->confidence, task, model, split, plan->batches, err));
+    return NM_OK;
+}
+
+nm_status nm_inspection_measure(nm_inspection *inspection, const nm_inspection_plan *plan, nm_task *task,
+                                nm_model *model, nm_error *err)
+{
+    *inspection = (nm_inspection){.plan = *plan};
+    nm_status status = measure(inspection, task, model, err);
+    if (status != NM_OK)
+        nm_inspection_release(inspection);
+    return status;
+}
+
+void nm_inspection_release(nm_inspection *inspection)
+{
+    nm_tid_release(&inspection->tid);
+    nm_conditioning_release(&inspection->conditioning);
+    nm_gradient_bounds_release(&inspection->bounds);
+    free(inspection->singular);
+    *inspection = (nm_inspection){0};
+}

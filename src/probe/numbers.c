@@ -1,0 +1,147 @@
+#include "probe/numbers.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- numbers ---- */
+
+void nm_numbers_download(nm_backend *backend, double *out, const void *device, size_t n)
+{
+    if (backend->dtype == NM_F64) {
+        backend->k.download(backend, out, device, n * sizeof *out);
+        return;
+    }
+    float *narrow = nm_allocate(n * sizeof *narrow);
+    backend->k.download(backend, narrow, device, n * sizeof *narrow);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (double)narrow[i];
+    free(narrow);
+}
+
+double *nm_numbers_take(nm_backend *backend, const void *device, size_t n)
+{
+    double *out = nm_allocate((n ? n : 1) * sizeof *out);
+    nm_numbers_download(backend, out, device, n);
+    return out;
+}
+
+double *nm_numbers_take_matrix(nm_backend *backend, nm_mat mat)
+{
+    size_t rows = (size_t)mat.rows, cols = (size_t)mat.cols, unit = nm_dtype_bytes(backend->dtype);
+    double *out = nm_allocate((rows * cols + 1) * sizeof *out);
+    for (size_t r = 0; r < rows; r++)
+        nm_numbers_download(backend, out + r * cols, (char *)mat.data + r * (size_t)mat.stride * unit, cols);
+    return out;
+}
+
+double nm_numbers_length(const double *values, size_t n)
+{
+    double square = 0;
+    for (size_t i = 0; i < n; i++)
+        square += values[i] * values[i];
+    return sqrt(square);
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void nm_numbers_sort(double *values, size_t n)
+{
+    qsort(values, n, sizeof *values, compare);
+}
+
+double nm_numbers_quantile(const double *sorted, size_t n, double q)
+{
+    double place = q * (double)(n - 1);
+    size_t below = (size_t)place;
+    return below + 1 < n ? sorted[below] + (place - (double)below) * (sorted[below + 1] - sorted[below])
+                         : sorted[n - 1];
+}
+
+/* ---- calls of norms ---- */
+
+const void *nm_call_stat(const nm_norm_call *call, const char *name, int32_t length)
+{
+    for (int i = 0; i < call->n_stats; i++)
+        if (!strcmp(call->stats[i].name, name))
+            return call->stats[i].length == length ? call->stats[i].data : NULL;
+    return NULL;
+}
+
+int nm_call_pairs(const nm_norm_call *call, nm_call_pair pairs[NM_CALL_MAX_PAIRS])
+{
+    static const struct {
+        const char *quantity, *batch, *running;
+        bool root;
+    } known[] = {{"mean", "batch_mean", "running_mean", false},
+                 {"variance", "batch_var", "running_var", false},
+                 {"variance", "batch_var", "running_std", true},
+                 {"quadratic_mean", "batch_square", "running_phi", false},
+                 {"quadratic_mean", "batch_square", "running_var", false}};
+    int n = 0;
+    for (size_t i = 0; i < sizeof known / sizeof *known && n < NM_CALL_MAX_PAIRS; i++) {
+        const void *batch = nm_call_stat(call, known[i].batch, call->x.cols),
+                   *running = nm_call_stat(call, known[i].running, call->x.cols);
+        if (batch && running)
+            pairs[n++] = (nm_call_pair){known[i].quantity, batch, running, known[i].root};
+    }
+    return n;
+}
+
+double *nm_call_gain(const nm_norm_call *call)
+{
+    nm_backend *b = call->backend;
+    const nm_norm *norm = call->norm;
+    int32_t width = call->x.cols;
+    const void *gain = nm_call_stat(call, "gain", width), *r = nm_call_stat(call, "r", width);
+    bool learned = norm->shape.n_params && norm->shape.params[0].length == width;
+    double *out = gain      ? nm_numbers_take(b, gain, (size_t)width)
+                  : learned ? nm_numbers_take(b, norm->params[0], (size_t)width)
+                            : nm_allocate((size_t)width * sizeof *out);
+    for (int32_t i = 0; i < width && !gain && !learned; i++)
+        out[i] = 1;
+    if (gain || !r)
+        return out;
+    double *factor = nm_numbers_take(b, r, (size_t)width);
+    for (int32_t i = 0; i < width; i++)
+        out[i] *= factor[i];
+    free(factor);
+    return out;
+}
+
+/* ---- names ---- */
+
+nm_site nm_site_parse(const char *name)
+{
+    nm_site site = {.layer = -1};
+    char copy[128], *rest = copy;
+    snprintf(copy, sizeof copy, "%s", name);
+    size_t length = strlen(copy);
+    if (length > 5 && !strcmp(copy + length - 5, ".norm"))
+        copy[length - 5] = 0;
+    for (char *part; (part = strsep(&rest, ".")) != NULL;) {
+        if (isdigit((unsigned char)*part) && site.layer < 0)
+            site.layer = atoi(part);
+        else if (!*site.stack && rest)
+            snprintf(site.stack, sizeof site.stack, "%.31s", part);
+        else
+            snprintf(site.sublayer, sizeof site.sublayer, "%.63s", part);
+    }
+    return site;
+}
+
+void nm_group_name(const char *parameter, char *group, size_t bytes)
+{
+    snprintf(group, bytes, "%s", parameter);
+    for (int cut = 0; cut < 2; cut++) {
+        char *dot = strrchr(group, '.');
+        if (dot)
+            *dot = 0;
+    }
+}

@@ -1,0 +1,17 @@
+/* The penalty that a norm adds to the loss (Wang et al. 2022, equation 6), per target token of the batch. */
+#include "probe/instrument.h"
+
+static void look_at_norm(nm_look *look, const nm_norm_call *call, bool backward)
+{
+    double value;
+    if (backward || !call->penalty)
+        return;
+    call->backend->k.download(call->backend, &value, call->penalty, sizeof value);
+    nm_line_number(nm_look_line(look, call->norm->place.name), "value", value / call->mean_weight);
+}
+
+const nm_instrument nm_instrument_penalty = {
+    .name = "penalty",
+    .help = "the penalty of each norm that has one",
+    .norm = look_at_norm,
+};

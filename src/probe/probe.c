@@ -1,0 +1,231 @@
+#include "probe/probe.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/nearest.h"
+#include "probe/instrument.h"
+
+/* One line each, in the order of their lines in the log. */
+/* clang-format off */
+#define INSTRUMENTS(I) \
+    I(distance) \
+    I(gradient_parts) \
+    I(gain) \
+    I(gradient) \
+    I(scale) \
+    I(penalty) \
+    I(update_ratio) \
+    I(moments)
+
+#define I(name) extern const nm_instrument nm_instrument_##name;
+INSTRUMENTS(I)
+#undef I
+
+const nm_instrument *const nm_instruments[] = {
+#define I(name) &nm_instrument_##name,
+    INSTRUMENTS(I)
+#undef I
+    NULL};
+enum { N_INSTRUMENTS = sizeof nm_instruments / sizeof *nm_instruments - 1 };
+
+#define ROW(field, initial, min, max, help) NM_OPTION(nm_probe_config, field, initial, min, max, help)
+static const nm_option probe_options[] = {
+    ROW(every, "0", 0, 1e12, "updates between looks of the instruments; 0: none by number"),
+    ROW(checkpoints, "false", 0, 1, "look at the updates that end in a checkpoint"),
+    ROW(instruments, "all", 0, 0, "by comma: distance, gradient_parts, gain, gradient, scale, penalty, update_ratio, moments; or all"),
+    {0}};
+/* clang-format on */
+
+struct nm_probe {
+    nm_probe_config config;
+    nm_watch watch;
+    nm_look looks[N_INSTRUMENTS]; /* instrument NULL: not asked for */
+};
+
+void nm_probe_options_add(nm_options *options)
+{
+    nm_options_add(options, "probe", probe_options, NULL, sizeof(nm_probe_config));
+}
+
+/* ---- what the trainer calls ---- */
+
+static bool wants(void *user, int64_t update, bool checkpoint)
+{
+    nm_probe *probe = user;
+    if (!(probe->config.every && update % probe->config.every == 0) &&
+        !(probe->config.checkpoints && checkpoint))
+        return false;
+    for (int i = 0; i < N_INSTRUMENTS; i++) {
+        json_decref(probe->looks[i].lines); /* of an update that failed half-way */
+        probe->looks[i].update = update;
+        probe->looks[i].lines = json_array();
+    }
+    return true;
+}
+
+static void on_norm(void *user, const nm_norm_call *call, bool backward)
+{
+    nm_probe *probe = user;
+    for (int i = 0; i < N_INSTRUMENTS; i++) {
+        nm_look *look = &probe->looks[i];
+        look->backend = call->backend;
+        if (look->instrument && look->instrument->norm)
+            look->instrument->norm(look, call, backward);
+    }
+}
+
+static void on_gradients(void *user, const nm_model *model, double units)
+{
+    nm_probe *probe = user;
+    for (int i = 0; i < N_INSTRUMENTS; i++) {
+        nm_look *look = &probe->looks[i];
+        look->backend = model->backend;
+        look->units = units;
+        if (look->instrument && look->instrument->gradients)
+            look->instrument->gradients(look, model);
+    }
+}
+
+static json_t *on_updated(void *user, const nm_model *model)
+{
+    nm_probe *probe = user;
+    json_t *all = json_array();
+    for (int i = 0; i < N_INSTRUMENTS; i++) {
+        nm_look *look = &probe->looks[i];
+        if (look->instrument && look->instrument->updated)
+            look->instrument->updated(look, model);
+        json_array_extend(all, look->lines);
+        json_decref(look->lines);
+        look->lines = NULL;
+    }
+    return all;
+}
+
+/* ---- life ---- */
+
+static nm_status unknown_instrument(const char *name, nm_error *err)
+{
+    const char *best = nm_instruments[0]->name;
+    for (int i = 1; i < N_INSTRUMENTS; i++)
+        if (nm_edit_distance(name, nm_instruments[i]->name) < nm_edit_distance(name, best))
+            best = nm_instruments[i]->name;
+    return nm_fail(err, NM_USAGE, "probe.instruments: unknown instrument %.64s; the nearest known one is %s",
+                   name, best);
+}
+
+static nm_status choose(nm_probe *probe, const char *names, nm_error *err)
+{
+    char *copy = nm_duplicate(names), *rest = copy;
+    nm_status status = NM_OK;
+    for (char *name; status == NM_OK && (name = strsep(&rest, ",")) != NULL;) {
+        bool found = !*name;
+        for (int i = 0; i < N_INSTRUMENTS; i++)
+            if (!strcmp(name, "all") || !strcmp(name, nm_instruments[i]->name)) {
+                probe->looks[i].instrument = nm_instruments[i];
+                found = true;
+            }
+        if (!found)
+            status = unknown_instrument(name, err);
+    }
+    free(copy);
+    return status;
+}
+
+nm_status nm_probe_create(nm_probe **out, const nm_options *options, nm_error *err)
+{
+    const nm_probe_config *config = nm_options_find(options, "probe");
+    *out = NULL;
+    nm_probe *probe = nm_allocate(sizeof *probe);
+    probe->config = *config;
+    probe->watch = (nm_watch){probe, wants, on_norm, on_gradients, on_updated};
+    nm_status status = choose(probe, config->instruments, err); /* a wrong name is told even when off */
+    if (status == NM_OK && (config->every || config->checkpoints))
+        *out = probe;
+    else
+        nm_probe_free(probe);
+    return status;
+}
+
+const nm_watch *nm_probe_watch(const nm_probe *probe)
+{
+    return probe ? &probe->watch : NULL;
+}
+
+void nm_probe_free(nm_probe *probe)
+{
+    if (!probe)
+        return;
+    for (int i = 0; i < N_INSTRUMENTS; i++) {
+        nm_look *look = &probe->looks[i];
+        if (look->instrument && look->instrument->release)
+            look->instrument->release(look);
+        json_decref(look->lines);
+    }
+    free(probe);
+}
+
+/* ---- for the instruments ---- */
+
+json_t *nm_look_line(nm_look *look, const char *site)
+{
+    json_t *line = json_object();
+    nm_line_text(line, "type", "probe");
+    json_object_set_new(line, "update", json_integer(look->update));
+    nm_line_text(line, "instrument", look->instrument->name);
+    nm_line_text(line, "site", site);
+    json_array_append_new(look->lines, line);
+    return line;
+}
+
+void nm_line_number(json_t *line, const char *key, double value)
+{
+    json_object_set_new(line, key, isfinite(value) ? json_real(value) : json_null());
+}
+
+void nm_line_text(json_t *line, const char *key, const char *value)
+{
+    json_object_set_new(line, key, json_string(value));
+}
+
+json_t *nm_line_array(json_t *line, const char *key)
+{
+    json_t *array = json_array();
+    json_object_set_new(line, key, array);
+    return array;
+}
+
+void nm_array_number(json_t *array, double value)
+{
+    json_array_append_new(array, isfinite(value) ? json_real(value) : json_null());
+}
+
+static void add_to(nm_group_sums *sums, const char *name, double a, double b)
+{
+    size_t i = 0;
+    while (i < sums->n && strcmp(sums->list[i].name, name))
+        i++;
+    if (i == sums->n) {
+        NM_GROW(sums->list, sums->n, sums->capacity);
+        sums->list[sums->n] = (nm_group_sum){.a = 0};
+        snprintf(sums->list[sums->n++].name, sizeof sums->list->name, "%s", name);
+    }
+    sums->list[i].a += a;
+    sums->list[i].b += b;
+}
+
+void nm_groups_add(nm_group_sums *sums, const char *parameter, double a, double b)
+{
+    char group[96];
+    nm_group_name(parameter, group, sizeof group);
+    add_to(sums, "", a, b);
+    add_to(sums, group, a, b);
+}
+
+void nm_groups_release(nm_group_sums *sums)
+{
+    free(sums->list);
+    *sums = (nm_group_sums){0};
+}

@@ -1,0 +1,23 @@
+/* The live instruments of a run: section [probe], and what the trainer is told to look with. */
+#ifndef NM_PROBE_H
+#define NM_PROBE_H
+
+#include "norma/option.h"
+#include "train/watch.h"
+
+typedef struct nm_probe_config { /* section [probe] */
+    int64_t every;
+    bool checkpoints;
+    const char *instruments;
+} nm_probe_config;
+
+typedef struct nm_probe nm_probe;
+
+void nm_probe_options_add(nm_options *options);
+/* *probe is NULL when [probe] asks for nothing. NM_USAGE: an unknown instrument. The probe holds device memory of the
+ * model it looked at: free it before the trainer. */
+nm_status nm_probe_create(nm_probe **probe, const nm_options *options, nm_error *err);
+const nm_watch *nm_probe_watch(const nm_probe *probe); /* NULL for NULL */
+void nm_probe_free(nm_probe *probe);
+
+#endif

@@ -1,0 +1,49 @@
+/* Mean and standard deviation of all numbers that go into a norm and come out of it, and the largest standard deviation
+ * of a feature, which shows features that have run away from the others. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "probe/instrument.h"
+
+static json_t *moments(const nm_norm_call *call, nm_mat x)
+{
+    nm_backend *b = call->backend;
+    size_t width = (size_t)x.cols, bytes = width * nm_dtype_bytes(b->dtype);
+    void *mean = call->take(call->from, bytes), *square = call->take(call->from, bytes);
+    if (!mean || !square)
+        return json_null();
+    const nm_feature_norm plain = {.groups = 0};
+    b->k.feature_moments(b, &plain, x, NULL, mean, mean, square);
+    double *m = nm_numbers_take(b, mean, width), *v = nm_numbers_take(b, square, width);
+    double sum = 0, total = 0, largest = 0;
+    for (size_t i = 0; i < width; i++)
+        sum += m[i];
+    sum /= (double)width;
+    for (size_t i = 0; i < width; i++) {
+        total += v[i] + (m[i] - sum) * (m[i] - sum);
+        largest = fmax(largest, v[i]);
+    }
+    json_t *object = json_object();
+    nm_line_number(object, "mean", sum);
+    nm_line_number(object, "deviation", sqrt(total / (double)width));
+    nm_line_number(object, "largest_deviation", sqrt(largest));
+    free(m);
+    free(v);
+    return object;
+}
+
+static void look_at_norm(nm_look *look, const nm_norm_call *call, bool backward)
+{
+    if (backward)
+        return;
+    json_t *line = nm_look_line(look, call->norm->place.name);
+    json_object_set_new(line, "input", moments(call, call->x));
+    json_object_set_new(line, "output", moments(call, call->y));
+    json_object_set_new(line, "rows", json_integer(call->x.rows));
+}
+
+const nm_instrument nm_instrument_moments = {
+    .name = "moments",
+    .help = "mean and deviation of what goes into each norm and comes out",
+    .norm = look_at_norm,
+};

@@ -1,0 +1,180 @@
+/* Adaptive soft-max (Grave et al. 2017) with tables of full width, as Transformer-XL's program has it: the head is a
+ * soft-max over the words of the first band and one entry for each further band; the tail of a band is a soft-max over
+ * its words, for tokens whose target lies there alone:
+ *     log p(word of the first band) = head(word)
+ *     log p(word of band i)         = head(size of the head - i) + tail_i(word)        i = 1 .. n
+ * Head and tails go through the soft-max loss kernel, so the logits of a batch never exist as a whole, and its gradients
+ * are made in the same pass. */
+#include "tape/tape.h"
+
+static void adaptive_backward(nm_tape *tape, nm_node *node)
+{
+    nm_tensor *hidden = node->in[0];
+    nm_mat dh = nm_tensor_grad_sum(tape, hidden);
+    if (dh.data)
+        tape->backend->k.add(tape->backend, 1, nm_mat_of(node->saved, hidden->rows, hidden->cols), dh);
+}
+
+static const nm_op adaptive_op = {"adaptive_loss", adaptive_backward};
+
+typedef struct adaptive {
+    nm_tape *tape;
+    nm_backend *b;
+    const nm_adaptive_maps *maps;
+    nm_tensor *hidden;
+    const int32_t *targets; /* host */
+    void *d_hidden;         /* [tokens, d], or NULL */
+} adaptive;
+
+static size_t unit_of(const adaptive *a)
+{
+    return nm_dtype_bytes(a->b->dtype);
+}
+
+static void *at_row(const adaptive *a, void *data, int32_t row, int32_t cols)
+{
+    return data ? (char *)data + (size_t)row * (size_t)cols * unit_of(a) : NULL;
+}
+
+/* The band of a word: 0 for the head's own. */
+static int32_t band_of(const nm_bands *bands, int32_t word)
+{
+    int32_t band = 0;
+    while (band < bands->n && word >= bands->first[band])
+        band++;
+    return band;
+}
+
+static double *run_loss(const adaptive *a, nm_softmax_loss loss, const int32_t *targets, int32_t n)
+{
+    loss.sums = nm_tape_take(a->tape, 2 * sizeof *loss.sums);
+    loss.targets = nm_tape_upload(a->tape, targets, (size_t)n * sizeof *targets);
+    loss.grad_scale = a->tape->grad_scale;
+    if (nm_tape_exhausted(a->tape))
+        return NULL;
+    a->b->k.softmax_loss(a->b, &loss);
+    return loss.sums;
+}
+
+/* Words of the first band and the clusters in one matrix: a copy, and its gradient on its way back. */
+static double *head_loss(const adaptive *a)
+{
+    const nm_adaptive_maps *m = a->maps;
+    int32_t own = m->bands.first[0], size = own + m->bands.n, d = a->hidden->cols, tokens = a->hidden->rows;
+    size_t bytes = (size_t)size * (size_t)d * unit_of(a), own_bytes = (size_t)own * (size_t)d * unit_of(a);
+    bool grads = a->d_hidden != NULL;
+    char *weight = nm_tape_take(a->tape, bytes), *bias = nm_tape_take(a->tape, (size_t)size * unit_of(a));
+    char *d_weight = grads ? nm_tape_take(a->tape, bytes) : NULL,
+         *d_bias = grads ? nm_tape_take(a->tape, (size_t)size * unit_of(a)) : NULL;
+    int32_t *targets = nm_tape_host(a->tape, (size_t)tokens * sizeof *targets);
+    if (nm_tape_exhausted(a->tape))
+        return NULL;
+    nm_backend *b = a->b;
+    b->k.copy(b, weight, m->weight->data, own_bytes);
+    b->k.copy(b, weight + own_bytes, m->cluster_weight->data, bytes - own_bytes);
+    if (m->bias)
+        b->k.copy(b, bias, m->bias->data, (size_t)own * unit_of(a));
+    else
+        b->k.zero(b, bias, (size_t)own * unit_of(a));
+    b->k.copy(b, at_row(a, bias, own, 1), m->cluster_bias->data, (size_t)m->bands.n * unit_of(a));
+    if (grads) {
+        b->k.zero(b, d_weight, bytes);
+        b->k.zero(b, d_bias, (size_t)size * unit_of(a));
+    }
+    for (int32_t i = 0; i < tokens; i++) {
+        int32_t band = band_of(&m->bands, a->targets[i]);
+        targets[i] = band ? size - band : a->targets[i];
+    }
+    double *sums = run_loss(a,
+                            (nm_softmax_loss){.hidden = nm_tensor_mat(a->hidden),
+                                              .weight = nm_mat_of(weight, size, d),
+                                              .bias = bias,
+                                              .d_hidden = a->d_hidden,
+                                              .d_weight = d_weight,
+                                              .d_bias = d_bias},
+                            targets, tokens);
+    if (!grads || !sums)
+        return sums;
+    nm_mat to[] = {nm_tensor_grad_sum(a->tape, m->weight), nm_tensor_grad_sum(a->tape, m->cluster_weight),
+                   nm_tensor_grad_sum(a->tape, m->cluster_bias)};
+    to[0].rows = own;
+    b->k.add(b, 1, nm_mat_of(d_weight, own, d), to[0]);
+    b->k.add(b, 1, nm_mat_of(d_weight + own_bytes, m->bands.n, d), to[1]);
+    b->k.add(b, 1, nm_mat_of(at_row(a, d_bias, own, 1), 1, m->bands.n), to[2]);
+    if (m->bias)
+        b->k.add(b, 1, nm_mat_of(d_bias, 1, own),
+                 nm_mat_of(nm_tensor_grad_sum(a->tape, m->bias).data, 1, own));
+    return sums;
+}
+
+/* The tokens whose target lies in a band: *rows gets which ones, *targets their words counted from its first. */
+static int32_t select_band(const adaptive *a, int32_t band, int32_t **rows, int32_t **targets)
+{
+    size_t bytes = (size_t)a->hidden->rows * sizeof **rows;
+    int32_t n = 0;
+    *rows = nm_tape_host(a->tape, bytes);
+    *targets = nm_tape_host(a->tape, bytes);
+    for (int32_t i = 0; *rows && *targets && i < a->hidden->rows; i++)
+        if (band_of(&a->maps->bands, a->targets[i]) == band) {
+            (*rows)[n] = i;
+            (*targets)[n++] = a->targets[i] - a->maps->bands.first[band - 1];
+        }
+    return n;
+}
+
+static bool add_tail(const adaptive *a, int32_t band, double *sums)
+{
+    const nm_adaptive_maps *m = a->maps;
+    int32_t first = m->bands.first[band - 1], d = a->hidden->cols, *rows, *targets;
+    int32_t end = band < m->bands.n ? m->bands.first[band] : m->weight->rows;
+    int32_t n = select_band(a, band, &rows, &targets);
+    if (!n)
+        return !nm_tape_exhausted(a->tape);
+    bool grads = a->d_hidden != NULL;
+    size_t bytes = (size_t)n * (size_t)d * unit_of(a);
+    void *hidden = nm_tape_take(a->tape, bytes), *d_hidden = grads ? nm_tape_take(a->tape, bytes) : NULL;
+    const int32_t *device_rows = nm_tape_upload(a->tape, rows, (size_t)n * sizeof *rows);
+    if (nm_tape_exhausted(a->tape))
+        return false;
+    nm_backend *b = a->b;
+    b->k.gather(b, device_rows, nm_tensor_mat(a->hidden), nm_mat_of(hidden, n, d));
+    nm_softmax_loss loss = {.hidden = nm_mat_of(hidden, n, d),
+                            .weight = nm_mat_of(at_row(a, m->weight->data, first, d), end - first, d),
+                            .bias = m->bias ? at_row(a, m->bias->data, first, 1) : NULL,
+                            .d_hidden = d_hidden};
+    if (grads) {
+        loss.d_weight = at_row(a, nm_tensor_grad_sum(a->tape, m->weight).data, first, d);
+        loss.d_bias = m->bias ? at_row(a, nm_tensor_grad_sum(a->tape, m->bias).data, first, 1) : NULL;
+    }
+    double *tail = run_loss(a, loss, targets, n);
+    if (!tail)
+        return false;
+    nm_dropout none = {0};
+    if (grads) /* rows are told apart by their tokens: this adds each to its own */
+        b->k.embed_grad(b, device_rows, 1, nm_mat_of(d_hidden, n, d), &none,
+                        nm_mat_of(a->d_hidden, a->hidden->rows, d));
+    double own[2], more[2];
+    b->k.download(b, own, sums, sizeof own);
+    b->k.download(b, more, tail, sizeof more);
+    own[0] += more[0];
+    own[1] += more[1];
+    b->k.upload(b, sums, own, sizeof own);
+    return true;
+}
+
+double *nm_adaptive_loss_of(nm_tape *tape, nm_tensor *hidden, const nm_adaptive_maps *maps,
+                            const int32_t *targets)
+{
+    size_t bytes = (size_t)hidden->rows * (size_t)hidden->cols * nm_dtype_bytes(tape->backend->dtype);
+    adaptive a = {tape,   tape->backend, maps,
+                  hidden, targets,       tape->training ? nm_tape_take(tape, bytes) : NULL};
+    if (nm_tape_exhausted(tape))
+        return NULL;
+    double *sums = head_loss(&a);
+    for (int32_t band = 1; sums && band <= maps->bands.n; band++)
+        if (!add_tail(&a, band, sums))
+            return NULL;
+    if (tape->training)
+        nm_tape_record(tape, &adaptive_op, NULL, a.d_hidden)->in[0] = hidden;
+    return sums;
+}

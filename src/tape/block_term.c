@@ -1,0 +1,70 @@
+/* Block-term attention (Ma et al. 2019): a query sees pairs of keys and values through a core of one number per
+ * feature, without soft-max. What it computes stands with nm_block_term in norma/backend.h. The backward kernel
+ * computes what it needs of the forward pass again; nothing is kept. */
+#include "tape/tape.h"
+
+typedef struct term_saved {
+    nm_block_term_maps maps;
+    nm_tensor *positions;
+    nm_packing packing;
+    bool causal;
+} term_saved;
+
+static nm_block_term term_of(const nm_backend *b, const nm_tensor *qkv, const term_saved *s)
+{
+    nm_mat all = nm_tensor_mat(qkv);
+    int32_t h = qkv->cols / 3;
+    return (nm_block_term){.q = nm_mat_columns(b, all, 0, h),
+                           .k = nm_mat_columns(b, all, h, h),
+                           .v = nm_mat_columns(b, all, 2 * h, h),
+                           .positions = nm_tensor_mat(s->positions),
+                           .weight = nm_tensor_mat(s->maps.weight),
+                           .core = nm_tensor_mat(s->maps.core),
+                           .content = s->maps.content->data,
+                           .place = s->maps.place->data,
+                           .packing = &s->packing,
+                           .length = s->positions->rows,
+                           .causal = s->causal};
+}
+
+static void block_term_backward(nm_tape *tape, nm_node *node)
+{
+    nm_backend *b = tape->backend;
+    const term_saved *s = node->saved;
+    nm_tensor *qkv = node->in[0], *out = node->out;
+    bool add, add_positions;
+    nm_mat dqkv = nm_tensor_grad(tape, qkv, &add),
+           dpositions = nm_tensor_grad(tape, s->positions, &add_positions);
+    NM_ASSERT(!add &&
+              !add_positions); /* projections feed one attention each: their gradients are assigned here */
+    if (!dqkv.data || !dpositions.data)
+        return;
+    int32_t h = qkv->cols / 3;
+    nm_block_term term = term_of(b, qkv, s);
+    nm_block_term_grads grads = {.dq = nm_mat_columns(b, dqkv, 0, h),
+                                 .dk = nm_mat_columns(b, dqkv, h, h),
+                                 .dv = nm_mat_columns(b, dqkv, 2 * h, h),
+                                 .dpositions = dpositions,
+                                 .dweight = nm_tensor_grad_sum(tape, s->maps.weight),
+                                 .dcore = nm_tensor_grad_sum(tape, s->maps.core),
+                                 .dcontent = nm_tensor_grad_sum(tape, s->maps.content).data,
+                                 .dplace = nm_tensor_grad_sum(tape, s->maps.place).data};
+    b->k.block_term_grad(b, &term, nm_mat_of(out->grad, out->rows, out->cols), &grads);
+}
+
+static const nm_op block_term_op = {"block_term", block_term_backward};
+
+nm_tensor *nm_block_term_attention(nm_tape *tape, nm_tensor *qkv, nm_tensor *positions,
+                                   const nm_block_term_maps *maps, const nm_packing *packing, bool causal)
+{
+    nm_tensor *out = nm_tape_tensor(tape, qkv->rows, maps->weight->cols);
+    term_saved *s = nm_tape_host(tape, sizeof *s);
+    if (nm_tape_exhausted(tape))
+        return out;
+    NM_ASSERT(qkv->rows == packing->n_tokens && packing->longest <= positions->rows);
+    *s = (term_saved){*maps, positions, *packing, causal};
+    nm_block_term term = term_of(tape->backend, qkv, s);
+    tape->backend->k.block_term(tape->backend, &term, nm_tensor_mat(out));
+    nm_tape_record(tape, &block_term_op, out, s)->in[0] = qkv;
+    return out;
+}

@@ -1,0 +1,28 @@
+/* y = drop(x)        dx = drop(dy) with the same mask */
+#include "tape/tape.h"
+
+static void dropout_backward(nm_tape *tape, nm_node *node)
+{
+    nm_tensor *x = node->in[0], *y = node->out;
+    bool add;
+    nm_mat dx = nm_tensor_grad(tape, x, &add);
+    if (dx.data)
+        tape->backend->k.dropout(tape->backend, nm_mat_of(y->grad, y->rows, y->cols), node->saved, add, dx);
+}
+
+static const nm_op dropout_op = {"dropout", dropout_backward};
+
+nm_tensor *nm_dropped(nm_tape *tape, nm_tensor *x, double rate)
+{
+    nm_dropout taken = nm_tape_dropout(tape, rate);
+    if (taken.rate <= 0)
+        return x;
+    nm_tensor *y = nm_tape_tensor(tape, x->rows, x->cols);
+    nm_dropout *drop = nm_tape_host(tape, sizeof *drop);
+    if (nm_tape_exhausted(tape))
+        return y;
+    *drop = taken;
+    tape->backend->k.dropout(tape->backend, nm_tensor_mat(x), drop, false, nm_tensor_mat(y));
+    nm_tape_record(tape, &dropout_op, y, drop)->in[0] = x;
+    return y;
+}

@@ -1,0 +1,219 @@
+/* The negative log-likelihood of a text. Segments: as in training, a token sees those before it in its segment. Sliding
+ * windows: windows overlap, and of each only the tokens are scored that see enough. How windows share batches doesn't
+ * matter. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "task/lm_task.h"
+
+enum { UNIT_TOKENS = 64 }; /* of a run whose count is kept: what the bootstrap draws */
+
+typedef struct window {
+    int64_t begin;          /* first token that is predicted */
+    int32_t length, scored; /* its last `scored` are new */
+} window;
+
+typedef struct scorer {
+    nm_model *model;
+    const int32_t *ids;
+    const nm_lm_scoring *how;
+    nm_lm_scored *out;
+    nm_tape tape;
+    nm_arena host;
+} scorer;
+
+void nm_lm_scored_release(nm_lm_scored *scored)
+{
+    free(scored->counts);
+    *scored = (nm_lm_scored){0};
+}
+
+double nm_lm_perplexity_of_counts(const int64_t *counts, const void *context)
+{
+    (void)context;
+    return counts[1] ? exp(1e-6 * (double)counts[0] / (double)counts[1]) : NAN;
+}
+
+static void add_unit(nm_lm_scored *scored, double nll, int64_t tokens)
+{
+    if (scored->n_units == scored->capacity) {
+        scored->capacity = scored->capacity ? 2 * scored->capacity : 256;
+        scored->counts = nm_reallocate(scored->counts, 2 * scored->capacity * sizeof *scored->counts);
+    }
+    scored->counts[2 * scored->n_units] = llround(1e6 * nll);
+    scored->counts[2 * scored->n_units++ + 1] = tokens;
+    scored->nll += nll;
+    scored->tokens += tokens;
+}
+
+/* The rows of hidden vectors that are scored, one window after the other. */
+static nm_tensor *scored_rows(scorer *self, nm_tensor *hidden, const window *windows, const nm_batch *batch,
+                              int32_t scored)
+{
+    nm_tape *tape = &self->tape;
+    if (scored == batch->tokens)
+        return hidden;
+    int32_t *rows = nm_tape_host(tape, (size_t)scored * sizeof *rows), n = 0;
+    for (int32_t w = 0; rows && w < batch->n; w++)
+        for (int32_t i = windows[w].length - windows[w].scored; i < windows[w].length; i++)
+            rows[n++] = batch->target.offsets[w] + i;
+    const int32_t *device_rows = nm_tape_upload(tape, rows, (size_t)scored * sizeof *rows);
+    nm_tensor *out = nm_tape_tensor(tape, scored, hidden->cols);
+    if (!nm_tape_exhausted(tape))
+        tape->backend->k.gather(tape->backend, device_rows, nm_tensor_mat(hidden), nm_tensor_mat(out));
+    return out;
+}
+
+/* Losses of rows whose targets stand at ids[first ...]: windows follow one another, so what they score does too. */
+static nm_status score_rows(scorer *self, nm_tensor *rows, int64_t first, int32_t n, nm_error *err)
+{
+    nm_backend *b = self->tape.backend;
+    size_t row_bytes = (size_t)rows->cols * nm_dtype_bytes(b->dtype);
+    for (int32_t at = 0; at < n; at += UNIT_TOKENS) {
+        int32_t count = n - at < UNIT_TOKENS ? n - at : UNIT_TOKENS;
+        nm_tensor part = {
+            .data = (char *)rows->data + (size_t)at * row_bytes, .rows = count, .cols = rows->cols};
+        nm_loss_spec spec = {.targets = self->ids + first + at};
+        const double *device = nm_lm_loss(self->model, &self->tape, &part, &spec);
+        double sums[2];
+        if (!device)
+            return nm_fail(err, NM_MEMORY, "a batch of %d tokens doesn't fit", n);
+        b->k.download(b, sums, device, sizeof sums);
+        if (!isfinite(sums[1]))
+            return nm_fail(err, NM_DIVERGED, "the model's log probabilities are not finite");
+        add_unit(self->out, sums[1], count);
+    }
+    return NM_OK;
+}
+
+static nm_status score_batch(scorer *self, const window *windows, int32_t n, nm_error *err)
+{
+    nm_arena_reset(&self->host);
+    int64_t *begins = nm_arena_take(&self->host, (size_t)n * sizeof *begins);
+    int32_t *lengths = nm_arena_take(&self->host, (size_t)n * sizeof *lengths), scored = 0;
+    for (int32_t w = 0; w < n; w++) {
+        begins[w] = windows[w].begin;
+        lengths[w] = windows[w].length;
+        scored += windows[w].scored;
+    }
+    nm_batch batch = nm_lm_pack(self->ids, self->how->before, begins, lengths, n, &self->host);
+    nm_tape_start(&self->tape, false, 0, 0);
+    nm_tensor *rows =
+        scored_rows(self, nm_lm_hidden(self->model, &self->tape, &batch), windows, &batch, scored);
+    if (nm_tape_exhausted(&self->tape))
+        return nm_fail(err, NM_MEMORY, "a batch of %d tokens doesn't fit", batch.tokens);
+    return score_rows(self, rows, windows[0].begin + windows[0].length - windows[0].scored, scored, err);
+}
+
+/* Window number i of a text of n tokens; false behind the last. */
+static bool window_at(const scorer *self, int64_t n, int64_t i, window *w)
+{
+    int64_t length = nm_lm_config_of(self->model)->segment, context = self->how->context;
+    int64_t step = context ? length - context + 1 : length;
+    w->begin = i * step;
+    int64_t done = i ? w->begin + length - step : 0; /* tokens before it that are scored */
+    if (done >= n)
+        return false;
+    int64_t end = w->begin + length < n ? w->begin + length : n;
+    w->length = (int32_t)(end - w->begin);
+    w->scored = (int32_t)(end - done);
+    if (w->length < length && self->how->drop_incomplete) {
+        self->out->left_out += w->scored;
+        return false;
+    }
+    return true;
+}
+
+static nm_status score_windows(scorer *self, int64_t n, nm_error *err)
+{
+    int64_t most = self->how->max_tokens / nm_lm_config_of(self->model)->segment;
+    most = most < 1 ? 1 : most > 1 << 20 ? 1 << 20 : most;
+    window *windows = nm_allocate((size_t)most * sizeof *windows);
+    nm_status status = NM_OK;
+    for (int64_t i = 0; status == NM_OK;) {
+        int32_t count = 0;
+        while (count < most && window_at(self, n, i, &windows[count])) {
+            count++;
+            i++;
+        }
+        if (!count)
+            break;
+        status = score_batch(self, windows, count, err);
+        if (count < most)
+            break;
+    }
+    free(windows);
+    return status;
+}
+
+nm_status nm_lm_score_ids(nm_model *model, const int32_t *ids, int64_t n, const nm_lm_scoring *how,
+                          nm_lm_scored *scored, nm_error *err)
+{
+    const nm_lm_config *config = nm_lm_config_of(model);
+    if (how->context > config->segment)
+        return nm_fail(err, NM_USAGE, "context = %lld: this model sees at most %lld tokens (model.segment)",
+                       (long long)how->context, (long long)config->segment);
+    if (!config->causal && (how->context || !how->drop_incomplete))
+        return nm_fail(err, NM_USAGE,
+                       "a model that sees ahead (model.causal = false) is scored by complete segments only");
+    scorer self = {.model = model, .ids = ids, .how = how, .out = scored};
+    size_t machine = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    nm_status status = nm_tape_init(&self.tape, model->backend, machine, err);
+    if (status != NM_OK)
+        return status;
+    status = nm_arena_init(&self.host, (size_t)1 << 34, err);
+    if (status == NM_OK)
+        status = score_windows(&self, n, err);
+    nm_tape_release(&self.tape);
+    nm_arena_release(&self.host);
+    return status;
+}
+
+/* ---- at validations and in comparisons ---- */
+
+static nm_status score_streams(const nm_task *task, nm_model *model, const nm_corpus *corpus, int64_t tokens,
+                               nm_lm_scored *scored, nm_error *err)
+{
+    const nm_lm_task_config *config = task->config;
+    const nm_lm_parts *parts = task->parts;
+    nm_lm_scoring how = {.max_tokens = task->max_tokens,
+                         .before = parts->vocab->eos,
+                         .drop_incomplete =
+                             !strcmp(config->incomplete, "drop") || !nm_lm_config_of(model)->causal};
+    int64_t each = tokens / config->eval_streams;
+    for (int64_t s = 0; s < config->eval_streams; s++)
+        NM_TRY(nm_lm_score_ids(model, corpus->ids + s * each, each, &how, scored, err));
+    return scored->tokens ? NM_OK : nm_fail(err, NM_USAGE, "no complete segment to score");
+}
+
+nm_status nm_lm_task_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,
+                           nm_task_score *score, nm_error *err)
+{
+    const nm_lm_config *config = nm_lm_config_of(model);
+    const nm_lm_parts *parts = task->parts;
+    const nm_corpus *corpus = &parts->splits[split];
+    *score = (nm_task_score){0};
+    if (!corpus->n)
+        return nm_fail(err, NM_USAGE, "the data folder has no text to score");
+    int64_t tokens = (int64_t)corpus->offsets[corpus->n];
+    if (examples && examples < tokens)
+        tokens = examples;
+    nm_lm_scored scored = {0};
+    nm_status status = score_streams(task, model, corpus, tokens, &scored, err);
+    if (status != NM_OK) {
+        nm_lm_scored_release(&scored);
+        return status;
+    }
+    score->name = config->causal ? "perplexity" : "noncausal";
+    score->title = config->causal ? "ppl" : "non-causal, not a ppl";
+    score->lower_is_better = true;
+    score->value = exp(scored.nll / (double)scored.tokens);
+    score->counts = (nm_counts){scored.counts, scored.n_units, 2};
+    score->of_counts = nm_lm_perplexity_of_counts;
+    snprintf(score->signature, sizeof score->signature, "%s|segments:%lld|tokens:%lld|left out:%lld",
+             config->causal ? "perplexity" : "non-causal, not a perplexity", (long long)config->segment,
+             (long long)scored.tokens, (long long)(tokens - scored.tokens));
+    return NM_OK;
+}

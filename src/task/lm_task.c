@@ -1,0 +1,299 @@
+/* Language modelling: a data folder of `norma prepare --form text`, contiguous streams cut into segments, perplexity as
+ * the score. */
+#include "task/lm_task.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/random.h"
+#include "data/prepare.h"
+#include "text/words.h"
+
+#define ROW(field, initial, min, max, help) NM_OPTION(nm_lm_task_config, field, initial, min, max, help)
+#define PICK(field, initial, choices, help) NM_CHOICE(nm_lm_task_config, field, initial, choices, help)
+
+/* clang-format off */
+static const nm_option lm_task_options[] = {
+    ROW(folder, "", 0, 0, "data folder written by norma prepare --form text"),
+    PICK(order, "streams", "streams|shuffled", "training: segments in the order of the text, a batch being one of each of train.max_tokens / model.segment streams; or in any order"),
+    PICK(incomplete, "score", "score|drop", "the last segment of a stream where it is shorter: train and score it (every token counts), or drop it (as the tensorized Transformer's program)"),
+    ROW(eval_streams, "1", 1, 1e9, "contiguous streams that validation and test text are cut into, the remainder left out; 1: all of it"),
+    {0}};
+/* clang-format on */
+
+static const char *const split_names[] = {"train", "valid", "test"};
+static const char *const text_names[] = {"data.ini", "dict.txt", "codes.bpe"};
+
+static nm_lm_parts *parts_of(const nm_task *task)
+{
+    return task->parts;
+}
+
+/* ---- opening ---- */
+
+/* Texts travel in the model, so their mistakes show now and not when the model is used. */
+static nm_status parse_texts(nm_lm_parts *parts, const char *where, nm_error *err)
+{
+    for (int i = 0; i < NM_LM_CODES; i++)
+        if (!parts->texts[i])
+            return nm_fail(err, NM_FORMAT, "%s: has no %s; is it for a language model?", where,
+                           text_names[i]);
+    nm_options *options = nm_options_create();
+    const nm_prepare_config *config =
+        nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
+    char *name = nm_format("%s: %s", where, text_names[NM_LM_SETTINGS]);
+    nm_status status = nm_options_read_text(options, name, parts->texts[NM_LM_SETTINGS], err);
+    nm_vocab_order order = strcmp(config->order, "tears") ? NM_VOCAB_FAIRSEQ : NM_VOCAB_TEARS;
+    free(name);
+    nm_options_free(options);
+    NM_TRY(status);
+    const char *codes = parts->texts[NM_LM_CODES], *dictionary = parts->texts[NM_LM_DICTIONARY];
+    if (codes) {
+        nm_bpe *bpe;
+        name = nm_format("%s: %s", where, text_names[NM_LM_CODES]);
+        status = nm_bpe_parse(codes, strlen(codes), name, &bpe, err);
+        free(name);
+        nm_bpe_free(bpe);
+        NM_TRY(status);
+    }
+    name = nm_format("%s: %s", where, text_names[NM_LM_DICTIONARY]);
+    status = nm_vocab_parse(dictionary, strlen(dictionary), name, order, &parts->vocab, err);
+    free(name);
+    return status;
+}
+
+static nm_status read_text(const char *path, char **text, nm_error *err)
+{
+    size_t bytes;
+    NM_TRY(nm_file_read(path, text, &bytes, err));
+    if (memchr(*text, 0, bytes))
+        return nm_fail(err, NM_FORMAT, "%s: not text: holds a zero byte", path);
+    return nm_text_check(*text, bytes, path, err);
+}
+
+static nm_status read_texts(nm_lm_parts *parts, const char *folder, nm_error *err)
+{
+    for (int i = 0; i < NM_LM_TEXTS; i++) {
+        char *path = nm_path_join(folder, text_names[i]);
+        nm_status status = NM_OK;
+        if (i == NM_LM_DICTIONARY && !nm_file_exists(path))
+            status = nm_fail(err, NM_MISMATCH, "%s: not found: prepare the folder with --form text", path);
+        else if (i != NM_LM_CODES || nm_file_exists(path))
+            status = read_text(path, &parts->texts[i], err);
+        free(path);
+        NM_TRY(status);
+    }
+    return NM_OK;
+}
+
+static nm_status open_splits(nm_lm_parts *parts, const char *folder, nm_error *err)
+{
+    nm_status status = NM_OK;
+    for (int split = 0; split < NM_LM_SPLITS && status == NM_OK; split++) {
+        char *prefix = nm_format("%s/%s.text", folder, split_names[split]),
+             *ids = nm_format("%s.ids", prefix);
+        if (split == NM_SPLIT_TRAIN || nm_file_exists(ids)) /* only training data must be there */
+            status = nm_corpus_open(&parts->splits[split], prefix, nm_vocab_size(parts->vocab), err);
+        free(ids);
+        free(prefix);
+    }
+    return status;
+}
+
+static nm_status lm_open(nm_task *task, nm_error *err)
+{
+    const nm_lm_task_config *config = task->config;
+    nm_lm_parts *parts = task->parts = nm_allocate(sizeof *parts);
+    if (!*config->folder)
+        return nm_fail(err, NM_USAGE, "no data folder given (data.folder)");
+    NM_TRY(read_texts(parts, config->folder, err));
+    NM_TRY(parse_texts(parts, config->folder, err));
+    NM_TRY(open_splits(parts, config->folder, err));
+    task->fingerprint = parts->splits[NM_SPLIT_TRAIN].fingerprint;
+    return NM_OK;
+}
+
+static nm_status lm_open_model(nm_task *task, const nm_safetensors *file, nm_error *err)
+{
+    nm_lm_parts *parts = task->parts = nm_allocate(sizeof *parts);
+    for (int i = 0; i < NM_LM_TEXTS; i++)
+        parts->texts[i] = nm_duplicate(nm_safetensors_metadata(file, text_names[i]));
+    return parse_texts(parts, nm_safetensors_path(file), err);
+}
+
+static void lm_save(const nm_task *task, nm_safetensors_writer *writer)
+{
+    const nm_lm_parts *parts = parts_of(task);
+    for (int i = 0; i < NM_LM_TEXTS; i++)
+        if (parts->texts[i])
+            nm_safetensors_add_metadata(writer, text_names[i], parts->texts[i]);
+}
+
+static void lm_close(nm_task *task)
+{
+    nm_lm_parts *parts = task->parts;
+    if (!parts)
+        return;
+    for (int i = 0; i < NM_LM_TEXTS; i++)
+        free(parts->texts[i]);
+    for (int split = 0; split < NM_LM_SPLITS; split++)
+        nm_corpus_close(&parts->splits[split]);
+    nm_vocab_free(parts->vocab);
+    free(parts);
+    task->parts = NULL;
+}
+
+static nm_model_sizes lm_sizes(const nm_task *task)
+{
+    int32_t words = nm_vocab_size(parts_of(task)->vocab);
+    return (nm_model_sizes){.source = words, .target = words, .warmup_steps = task->warmup_steps};
+}
+
+/* ---- batches ---- */
+
+static const nm_lm_config *model_config(const nm_task *task)
+{
+    return nm_options_find(task->options, "model");
+}
+
+static int64_t batch_segments(const nm_task *task)
+{
+    int64_t n = task->max_tokens / model_config(task)->segment;
+    return n < 1 ? 1 : n;
+}
+
+static nm_status segments_of(const nm_task *task, nm_split split, nm_lm_segments *segments, nm_error *err)
+{
+    const nm_lm_task_config *config = task->config;
+    const nm_lm_config *model = model_config(task);
+    const nm_corpus *corpus = &parts_of(task)->splits[split];
+    if (!corpus->n)
+        return nm_fail(err, NM_USAGE, "the data folder has no %s data", split_names[split]);
+    bool incomplete = !strcmp(config->incomplete, "score") && model->causal;
+    int64_t streams = split != NM_SPLIT_TRAIN             ? config->eval_streams
+                      : !strcmp(config->order, "streams") ? batch_segments(task)
+                                                          : 1;
+    return nm_lm_segments_make(segments, corpus->ids, (int64_t)corpus->offsets[corpus->n], streams,
+                               (int32_t)model->segment, incomplete, parts_of(task)->vocab->eos, err);
+}
+
+/* Fisher and Yates: the order depends on seed and epoch alone */
+static void shuffle_segments(int64_t *order, int64_t n, uint64_t seed, uint32_t epoch)
+{
+    for (int64_t i = n - 1; i > 0; i--) {
+        nm_random_words words = nm_random4(seed, NM_RANDOM_SHUFFLE, 0, epoch, (uint64_t)i);
+        int64_t j = (int64_t)(((uint64_t)words.w[0] << 31 | words.w[1] >> 1) % (uint64_t)(i + 1)),
+                kept = order[i];
+        order[i] = order[j];
+        order[j] = kept;
+    }
+}
+
+static nm_status lm_epoch(nm_task *task, nm_split split, uint32_t epoch, bool shuffle, nm_batches *batches,
+                          nm_error *err)
+{
+    const nm_lm_task_config *config = task->config;
+    nm_lm_segments segments;
+    *batches = (nm_batches){0};
+    NM_TRY(segments_of(task, split, &segments, err));
+    int64_t n = segments.streams * segments.per_stream, each = batch_segments(task);
+    batches->n = (n + each - 1) / each;
+    batches->order = nm_allocate((size_t)n * sizeof *batches->order);
+    batches->starts = nm_allocate(((size_t)batches->n + 1) * sizeof *batches->starts);
+    for (int64_t i = 0; i < n; i++)
+        batches->order[i] = i;
+    for (int64_t i = 0; i <= batches->n; i++)
+        batches->starts[i] = i * each < n ? i * each : n;
+    if (shuffle && !strcmp(config->order, "shuffled"))
+        shuffle_segments(batches->order, n, task->seed, epoch);
+    return NM_OK;
+}
+
+static nm_batch lm_batch(nm_task *task, nm_split split, const nm_batches *batches, int64_t i, uint32_t step,
+                         bool training, nm_arena *arena)
+{
+    (void)step;
+    (void)training;
+    nm_lm_segments segments;
+    nm_error ignored;
+    nm_status status = segments_of(task, split, &segments, &ignored);
+    NM_ASSERT(status == NM_OK); /* lm_epoch came this way */
+    nm_arena_reset(arena);
+    int64_t first = batches->starts[i];
+    int32_t n = (int32_t)(batches->starts[i + 1] - first);
+    int64_t *begins = nm_arena_take(arena, (size_t)n * sizeof *begins);
+    int32_t *lengths = nm_arena_take(arena, (size_t)n * sizeof *lengths);
+    for (int32_t s = 0; s < n; s++)
+        begins[s] = nm_lm_segment_begin(&segments, batches->order[first + s], &lengths[s]);
+    nm_batch batch = nm_lm_pack(segments.ids, segments.before, begins, lengths, n, arena);
+    batch.index = batches->order + first;
+    return batch;
+}
+
+/* All targets are the last word: of an adaptive soft-max's bands the last one needs the most memory. */
+static nm_batch lm_largest(nm_task *task, nm_arena *arena)
+{
+    int32_t length = (int32_t)model_config(task)->segment, n = (int32_t)batch_segments(task);
+    nm_arena_reset(arena);
+    int32_t *ids = nm_arena_take(arena, (size_t)length * sizeof *ids);
+    for (int32_t i = 0; i < length; i++)
+        ids[i] = nm_vocab_size(parts_of(task)->vocab) - 1;
+    int64_t *begins = nm_arena_take(arena, (size_t)n * sizeof *begins);
+    int32_t *lengths = nm_arena_take(arena, (size_t)n * sizeof *lengths);
+    for (int32_t s = 0; s < n; s++) {
+        begins[s] = 0;
+        lengths[s] = length;
+    }
+    return nm_lm_pack(ids, ids[0], begins, lengths, n, arena);
+}
+
+static double *lm_loss(nm_task *task, nm_model *model, nm_tape *tape, const nm_batch *batch, bool smoothed)
+{
+    (void)task;
+    const nm_train_config *train = nm_options_find(model->options, "train");
+    nm_loss_spec spec = {.smoothing =
+                             strcmp(train->smoothing, "others") ? NM_SMOOTH_UNIFORM : NM_SMOOTH_OTHERS,
+                         .eps = smoothed ? train->label_smoothing : 0,
+                         .targets = batch->target_out};
+    return nm_lm_loss(model, tape, nm_lm_hidden(model, tape, batch), &spec);
+}
+
+static nm_status lm_prepare_model(nm_task *task, nm_model *model, nm_error *err)
+{
+    (void)task;
+    const nm_train_config *train = nm_options_find(model->options, "train");
+    if (nm_lm_config_of(model)->adaptive && train->label_smoothing > 0)
+        return nm_fail(
+            err, NM_USAGE,
+            "train.label_smoothing = %g: an adaptive soft-max never has all words at hand to smooth over; "
+            "set it to 0",
+            train->label_smoothing);
+    return NM_OK;
+}
+
+static bool lm_sees_ahead(const nm_options *options)
+{
+    const nm_lm_config *model = nm_options_find(options, "model");
+    return !model->causal;
+}
+
+const nm_task_type nm_task_lm = {
+    .name = "lm",
+    .model = &nm_model_lm,
+    .options = lm_task_options,
+    .config_size = sizeof(nm_lm_task_config),
+    .perplexity = true,
+    .sees_ahead = lm_sees_ahead,
+    .open = lm_open,
+    .open_model = lm_open_model,
+    .sizes = lm_sizes,
+    .prepare_model = lm_prepare_model,
+    .epoch = lm_epoch,
+    .batch = lm_batch,
+    .largest = lm_largest,
+    .loss = lm_loss,
+    .score = nm_lm_task_score,
+    .save = lm_save,
+    .close = lm_close,
+};

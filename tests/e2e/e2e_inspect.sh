@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# Instruments as a user meets them: [probe] while training, norma inspect on the run, its checkpoints and its files as a
+# table and as JSON, the advice, and what is said of things that cannot be measured.
+set -uo pipefail
+work=$(mktemp -d) && cd "$work" || exit 1
+trap 'rm -rf "$work"' EXIT
+bad=0
+fail() {
+    echo "e2e_inspect: $*"
+    bad=1
+}
+has() { # FILE TEXT
+    grep -qF -- "$2" "$1" || fail "'$2' is not in $1: $(head -c 600 "$1")"
+}
+wants() { # CODE WHAT: the last command's exit code, and one line that begins with norma:
+    [ "$code" = "$1" ] || fail "$2 gave exit code $code: $(head -c 300 err)"
+    if [ "$(wc -l <err)" != 1 ] || ! grep -q '^norma: ' err; then fail "$2 is not told in one line: $(head -c 300 err)"; fi
+}
+
+sentences() { # PREFIX COUNT SEED
+    awk -v n="$2" -v seed="$3" -v name="$1" 'BEGIN {
+        srand(seed)
+        split("haus baum hund katze rot blau grün läuft springt singt", de)
+        split("house tree dog cat red blue green runs jumps sings", en)
+        for (i = 0; i < n; i++) {
+            a = b = ""
+            for (j = 0; j < 2 + i % 5; j++) { k = 1 + int(rand() * 10); a = a de[k] " "; b = b en[k] " " }
+            print a "." > (name ".de"); print b "." > (name ".en")
+        }
+    }'
+}
+sentences train 200 1
+sentences valid 20 2
+"$NORMA" prepare --train train --valid valid --source-lang de --target-lang en --bpe-merges 30 --output data 2>err ||
+    fail "prepare: $(cat err)"
+
+cat >small.ini <<'X'
+[data]
+folder = data
+max_length = 40
+[model]
+preset = tiny
+width = 32
+ff = 64
+heads = 2
+max_positions = 64
+norm = batch
+placement = post
+[train]
+updates = 30
+max_tokens = 200
+log_every = 5
+validate_every = 15
+score = false
+[schedule]
+warmup = 5
+[probe]
+every = 10
+[device]
+threads = 1
+X
+
+# ---- while training ----
+"$NORMA" train small.ini 2>err || fail "train: $(cat err)"
+log=runs/small/log.jsonl
+for instrument in distance gradient_parts gain gradient scale update_ratio moments; do
+    has $log "{\"type\":\"probe\",\"update\":30,\"instrument\":\"$instrument\",\"site\":\""
+done
+grep '"type":"probe"' $log | grep -v '"update":[123]0,' && fail "an instrument looked at another update"
+"$NORMA" train small.ini --run.folder some --probe.every 0 --probe.checkpoints --probe.instruments gain,penalty 2>err ||
+    fail "train: $(cat err)"
+[ "$(grep '"type":"probe"' some/log.jsonl | cut -d, -f2,3 | sort -u | tr '\n' ' ')" = \
+    '"update":15,"instrument":"gain" "update":30,"instrument":"gain" ' ] || fail "not the gains of the checkpoints alone"
+cmp -s <(tail -c 4000 some/last.safetensors) <(tail -c 4000 runs/small/last.safetensors) ||
+    fail "the choice of instruments changed the weights"
+"$NORMA" train small.ini --run.folder none --probe.instruments ganz 2>err
+code=$?
+wants 2 "an unknown instrument"
+has err "gain"
+[ -e none ] && fail "an unknown instrument is told after the run has begun"
+
+# ---- afterwards ----
+"$NORMA" inspect runs/small --advise --batches 4 --gradient-batches 2 >out 2>err || fail "inspect: $(cat err)"
+[ -s err ] && fail "inspect says: $(cat err)"
+for text in 'TID, % (4 training batches)' 'last layer: enc.1.ffn.norm' 'singular values of embed.weight' 'C_80' \
+    'Lemma 2 (2 batches)' 'gradient norm by layer' 'label smoothing 0.10 asks for' 'RBN penalty' 'pre-norm'; do
+    has out "$text"
+done
+"$NORMA" inspect runs/small some --json --checkpoints --measure tid,condition --batches 2 --advise >out 2>err ||
+    fail "inspect --json: $(cat err)"
+[ "$(grep -c '"model": ' out)" = 4 ] || fail "not two checkpoints of two runs: $(grep '"model"' out)"
+[ "$(grep -c '"verdict": ' out)" = 20 ] || fail "not five remedies for each"
+has out '"update": 15'
+has out '"quadratic_mean": '
+grep -q 'confidence\|lemma2' out && fail "more was measured than asked for"
+"$NORMA" inspect runs/small/best.safetensors --measure spectrum >out 2>err || fail "inspect FILE: $(cat err)"
+has out "the largest"
+mv data moved
+"$NORMA" inspect some --measure tid --batches 2 --data moved >out 2>err || fail "inspect --data: $(cat err)"
+has out "average"
+
+# ---- what cannot be measured ----
+"$NORMA" inspect some --measure tid >out 2>err
+code=$?
+wants 3 "a data folder that is gone"
+mv moved data
+"$NORMA" inspect nowhere >out 2>err
+code=$?
+wants 3 "a run that is not there"
+"$NORMA" inspect runs/small/best.safetensors --checkpoints >out 2>err
+code=$?
+wants 3 "checkpoints of a file"
+"$NORMA" inspect runs/small --measure tid,heat >out 2>err
+code=$?
+wants 2 "an unknown measurement"
+head -c 3000 runs/small/best.safetensors >broken.safetensors
+"$NORMA" inspect broken.safetensors >out 2>err
+code=$?
+wants 4 "half a model file"
+printf '{"type":"train","grad_norm":"x"}\n\xff\xfe{\n[1,2\n{"type":3}\n' >runs/small/log.jsonl
+"$NORMA" inspect runs/small --measure tid --advise --batches 1 >out 2>err || fail "a broken log: $(cat err)"
+has out "too few gradient norms"
+"$NORMA" inspect runs/small --measure tid --batches 1 >/dev/full 2>err
+code=$?
+wants 3 "a full disk"
+exit $bad

@@ -1,0 +1,166 @@
+#!/usr/bin/env bash
+# Language modelling as a user runs it, on a text made here: prepare, train with both attentions, perplexity and
+# generate; a stop and going on; the form that sees ahead; hostile inputs of each reader.
+set -uo pipefail
+# shellcheck source=tests/e2e/hostile_helper.sh
+. "$SOURCE/tests/e2e/hostile_helper.sh"
+work=$(hostile_folder) && cd "$work" || exit 1
+trap 'rm -rf "$work"' EXIT
+export OMP_NUM_THREADS=1
+
+# Sentences of a small grammar: after an article comes a noun, after a noun a verb.
+sentences() { # FILE COUNT SEED
+    awk -v n="$2" -v seed="$3" 'BEGIN {
+        srand(seed)
+        split("the a every", det); split("dog cat house tree river", noun); split("runs sings sleeps falls", verb)
+        for (i = 0; i < n; i++) {
+            line = ""
+            for (j = 0; j < 1 + i % 3; j++)
+                line = line (j ? " and " : "") det[1 + int(rand() * 3)] " " noun[1 + int(rand() * 5)] " " verb[1 + int(rand() * 4)]
+            print line
+        }
+    }' >"$1"
+}
+sentences train.txt 900 1
+sentences valid.txt 60 2
+sentences test.txt 60 3
+echo >>test.txt
+words=(--form text --tokenizer none --bpe-merges 0 --threads 1)
+
+# ---- prepare: every line and its end is there, the empty one too ----
+accepts '61 lines read, 61 kept' prepare "${words[@]}" --train train.txt --valid valid.txt --test test.txt --output data
+for file in data.ini dict.txt train.text.ids train.text.off valid.text.words test.text.ids; do
+    [ -s data/$file ] || complain "data/$file is missing"
+done
+[ "$(wc -l <data/test.text.words)" = 61 ] || complain "test.text.words has not 61 lines"
+accepts 'BPE merges: 12' prepare --form text --tokenizer none --bpe-merges 12 --threads 1 --train train.txt --output units
+accepts 'written' prepare "${words[@]}" --train train.txt --dict-source data/dict.txt --output given
+cmp -s given/dict.txt data/dict.txt || complain "a given dictionary is not the one written"
+
+cat >lm.ini <<'X'
+[run]
+task = lm
+[data]
+folder = data
+[model]
+preset = tiny
+width = 32
+ff = 64
+heads = 2
+segment = 8
+[train]
+updates = 120
+max_tokens = 256
+label_smoothing = 0
+clip = 0.25
+validate_every = 40
+score = false
+[schedule]
+name = cosine
+lr = 0.01
+warmup = 10
+[device]
+threads = 1
+X
+
+value() { # FIELD of the last JSON line in out
+    perl -ne 'print $1 if /"'"$1"'":([^,}]*)/' out | tail -n 1
+}
+below() { # A B
+    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a + 0 < b + 0) }' || complain "$1 is not below $2: $3"
+}
+near() { # A B: to 1e-6
+    awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(d <= 1e-6 * b) }' || complain "$1 is not $2: $3"
+}
+
+# ---- train, perplexity, generate with both attentions ----
+# 16 words and the end of a line: ln 17 for who knows nothing; the grammar leaves about 3.6 choices a word.
+for attention in softmax block-term; do
+    accepts 'done: 120 updates' train lm.ini --run.folder $attention --model.attention $attention
+    try perplexity $attention test.txt --json
+    whole=$(value perplexity)
+    below "$whole" 6 "perplexity with $attention"
+    below 2 "$whole" "perplexity with $attention"
+    [ "$(value tokens)" = "$(($(wc -w <test.txt) + 61))" ] || complain "$(value tokens) tokens were scored"
+    for tokens in 8 50 5000; do
+        try perplexity $attention test.txt --json --batch-tokens $tokens
+        near "$(value perplexity)" "$whole" "batches of $tokens"
+    done
+    try perplexity $attention test.txt --json --context 8 --batch-tokens 40
+    slid=$(value perplexity)
+    try perplexity $attention test.txt --json --context 8
+    near "$(value perplexity)" "$slid" "sliding windows in other batches"
+    try perplexity $attention test.txt valid.txt
+    grep -q '^all files: perplexity' out || complain "two files have no sum"
+    try perplexity $attention --json <test.txt
+    printf 'the dog\n\nevery\n' >prompts
+    try generate $attention --input prompts --tokens 30 --seed 5 --top-k 9
+    cp out first
+    for batch in 1 2; do
+        try generate $attention --input prompts --tokens 30 --seed 5 --top-k 9 --batch $batch
+        cmp -s out first || complain "other text in batches of $batch with $attention"
+    done
+    try generate $attention --input prompts --tokens 30 --seed 6 --top-k 9
+    cmp -s out first && complain "the seed does not matter"
+    try generate $attention --prompt 'the dog' --temperature 0 --lines 1
+    grep -qE '^the dog (runs|sings|sleeps|falls)( and [a-z]+ [a-z]+ [a-z]+)*$' out || complain "not of the grammar: $(cat out)"
+    try generate $attention --prompt 'the dog' --temperature 0 --lines 1 --json
+    grep -q '"prompt":"the dog"' out || complain "no JSON: $(cat out)"
+done
+untrained=$(perl -ne 'print "$1\n" if /"perplexity":([0-9.]+)/' softmax/log.jsonl | head -n 1)
+below "$whole" "$untrained" "perplexity has not fallen"
+
+# ---- BPE, learned positions, adaptive soft-max; a word costs the same however it is counted ----
+accepts 'done: 20 updates' train lm.ini --run.folder bpe --data.folder units --train.updates 20 --train.validate-every 100 \
+    --model.positions learned --model.adaptive true --model.cutoffs 8,12 --data.order shuffled
+accepts 'per word' perplexity bpe test.txt
+accepts '' generate bpe --tokens 5
+
+# ---- stopped and continued: the same bits ----
+accepts 'done: 60 updates' train lm.ini --run.folder parts --train.updates 60 --schedule.updates 120
+accepts 'done: 120 updates' train lm.ini --run.folder parts --resume --train.updates 120 --schedule.updates 120
+cmp -s <(tail -c 20000 parts/last.safetensors) <(tail -c 20000 softmax/last.safetensors) || complain "a resumed run has other weights"
+
+# ---- the form that sees ahead ----
+accepts 'non-causal, not a perplexity: ' train lm.ini --run.folder ahead --model.attention block-term --model.causal false
+accepts 'non-causal, not a perplexity: ' perplexity ahead test.txt
+accepts '"non_causal_not_a_perplexity":' perplexity ahead test.txt --json
+grep -q '"perplexity":[0-9]' ahead/log.jsonl && complain "the log has a perplexity for a model that sees ahead"
+refuses 2 'complete segments only' perplexity ahead test.txt --context 4
+refuses 7 'cannot write' generate ahead
+
+# ---- hostile ----
+refuses 3 'nothere.txt' prepare "${words[@]}" --train nothere.txt --output x
+printf 'a b\nc \xff d\n' >broken.txt
+refuses 4 'broken.txt:2: not UTF-8: byte 0xff at position 3' prepare "${words[@]}" --train broken.txt --output x
+: >empty.txt
+refuses 5 'empty.txt: no line is left to train on' prepare "${words[@]}" --train empty.txt --output x
+refuses 2 'no text given' prepare "${words[@]}" --output x
+refuses 4 'broken.txt:2: not UTF-8' perplexity softmax broken.txt
+refuses 5 'empty.txt: no text to score' perplexity softmax empty.txt
+printf 'a \0 b\n' >zero.txt
+refuses 4 'zero.txt:1: not text: byte 0x00 at position 3' perplexity softmax zero.txt
+refuses 3 'nothere.txt' perplexity softmax nothere.txt
+refuses 2 'at most 8 tokens' perplexity softmax test.txt --context 9
+refuses 4 'broken.txt:2' generate softmax --input broken.txt
+refuses 2 'exclude each other' generate softmax --input prompts --prompt x
+refuses 2 'temperature' generate softmax --temperature -1
+refuses 3 'nothere' generate nothere
+head -c 3000 softmax/best.safetensors >short.safetensors
+refuses 4 'short.safetensors' perplexity short.safetensors test.txt
+chatty=1
+cp -r data parallel && rm parallel/dict.txt
+refuses 5 'prepare the folder with --form text' train lm.ini --run.folder x --data.folder parallel
+refuses 3 'nothere' train lm.ini --run.folder x --data.folder nothere
+refuses 2 'no multiple of model.heads' train lm.ini --run.folder x --model.heads 3
+refuses 2 'block-term only' train lm.ini --run.folder x --model.causal false
+refuses 2 'does not lie between' train lm.ini --run.folder x --model.adaptive true --model.cutoffs 5,5
+refuses 2 'numbers parted by commas' train lm.ini --run.folder x --model.adaptive true --model.cutoffs 5,x
+refuses 2 'does not lie between' train lm.ini --run.folder x --model.adaptive true
+refuses 2 'label_smoothing' train lm.ini --run.folder x --model.adaptive true --model.cutoffs 8 --train.label-smoothing 0.1
+refuses 2 'has no' train lm.ini --run.folder x --train.max-tokens 200000
+cp -r data forged && poke forged/train.text.ids 70 '\xff\x7f\xff\x7f'
+refuses 5 'the dictionary has' train lm.ini --run.folder x --data.folder forged
+cp -r data cut && head -c 100 data/train.text.ids >cut/train.text.ids
+refuses 4 'its header asks for another size' train lm.ini --run.folder x --data.folder cut
+hostile_end

@@ -1,0 +1,160 @@
+/* Whole small language models in double on the plain backend, its memory fenced: gradients of all parameters against
+ * central differences, for soft-max attention and both forms of block-term attention, with plain and adaptive soft-max. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "model/lm.h"
+#include "model_gradients.h"
+
+enum { VOCAB = 13, LENGTH = 4 };
+
+static const int32_t full[] = {0, LENGTH, 2 * LENGTH}, ragged[] = {0, LENGTH, 2 * LENGTH - 1};
+static const int32_t words[] = {2, 5, 9, 12, 2, 7, 5, 1, 4}, places[] = {0, 1, 2, 3, 0, 1, 2, 3};
+
+typedef struct rig {
+    nm_backend *backend;
+    nm_options *options;
+    nm_model *model;
+    nm_tape tape;
+    double smoothing;
+} rig;
+
+static void check(nm_status status, const nm_error *err)
+{
+    if (status != NM_OK)
+        fail_msg("%s", err->text);
+}
+
+static void rig_open(rig *r, const char *const *settings)
+{
+    static const char *const common[] = {
+        "model.preset",     "tiny", "model.width",   "8", "model.ff", "12", "model.heads", "2",
+        "model.core_width", "3",    "model.segment", "4", NULL};
+    nm_error err;
+    nm_backend_options device = {.name = "ref", .dtype = NM_F64, .fenced = true};
+    check(nm_backend_create(&r->backend, &device, &err), &err);
+    r->options = nm_options_create();
+    nm_model_options_add(r->options, &nm_model_lm);
+    for (int i = 0; common[i]; i += 2)
+        check(nm_options_set(r->options, common[i], common[i + 1], NM_ORIGIN_FILE, &err), &err);
+    for (int i = 0; settings[i]; i += 2)
+        check(nm_options_set(r->options, settings[i], settings[i + 1], NM_ORIGIN_COMMAND, &err), &err);
+    nm_model_sizes sizes = {.source = VOCAB, .target = VOCAB, .warmup_steps = 4};
+    check(nm_model_create(&r->model, &nm_model_lm, r->backend, r->options, &sizes, true, &err), &err);
+    nm_params_initialize(&r->model->params, 3);
+    check(nm_tape_init(&r->tape, r->backend, (size_t)64 << 20, &err), &err);
+    r->smoothing = nm_lm_config_of(r->model)->adaptive ? 0 : 0.1;
+}
+
+/* N(0, 0.02) makes differences too small to see: everything is drawn ten times larger. */
+static void rig_enlarge(rig *r)
+{
+    nm_params *params = &r->model->params;
+    for (size_t i = 0; i < params->n; i++) {
+        nm_tensor *t = &params->list[i]->tensor;
+        nm_mat all = nm_mat_of(t->data, t->rows, t->cols);
+        if (!strstr(t->name, "norm"))
+            r->backend->k.scale(r->backend, 10, all, all);
+    }
+}
+
+static double loss_of(void *user, bool training)
+{
+    rig *r = user;
+    nm_error err;
+    const int32_t *offsets = nm_lm_config_of(r->model)->causal ? ragged : full;
+    nm_batch batch = {.n = 2,
+                      .target = {2, offsets[2], LENGTH, offsets, NULL},
+                      .target_in = words,
+                      .target_out = words + 1,
+                      .target_pos = places};
+    nm_norm_memory memory = nm_norm_memory_keep(&r->model->params);
+    nm_tape_start(&r->tape, true, 5, 0);
+    r->tape.mean_weight = offsets[2];
+    nm_loss_spec spec = {.eps = r->smoothing, .targets = words + 1};
+    double pair[2], *sums = nm_lm_loss(r->model, &r->tape, nm_lm_hidden(r->model, &r->tape, &batch), &spec);
+    assert_non_null(sums);
+    r->backend->k.download(r->backend, pair, sums, sizeof pair);
+    if (training)
+        check(nm_tape_backward(&r->tape, &err), &err);
+    nm_norm_memory_put_back(&memory, &r->model->params);
+    return pair[0];
+}
+
+static void run(const char *const *settings)
+{
+    rig r;
+    rig_open(&r, settings);
+    rig_enlarge(&r);
+    model_check_gradients(r.model, loss_of, &r);
+    nm_tape_release(&r.tape);
+    nm_model_free(r.model);
+    nm_options_free(r.options);
+    nm_backend_free(r.backend);
+}
+
+static void softmax_attention(void **state)
+{
+    (void)state;
+    static const char *const pre[] = {"model.hidden_dropout", "0.2", "model.dropout", "0.2", NULL};
+    static const char *const learned[] = {"model.positions",
+                                          "learned",
+                                          "model.placement",
+                                          "post",
+                                          "model.embedding_dropout",
+                                          "0.2",
+                                          "model.tied",
+                                          "false",
+                                          NULL};
+    static const char *const batch[] = {"model.norm", "batch", "model.output_bias", "false", NULL};
+    run(pre);
+    run(learned);
+    run(batch);
+}
+
+static void block_term_attention(void **state)
+{
+    (void)state;
+    for (int causal = 0; causal < 2; causal++)
+        for (int post = 0; post < 2; post++) {
+            const char *const settings[] = {"model.attention",
+                                            "block-term",
+                                            "model.causal",
+                                            causal ? "true" : "false",
+                                            "model.placement",
+                                            post ? "post" : "pre",
+                                            "model.cores",
+                                            post ? "2" : "1",
+                                            "model.positions",
+                                            "none",
+                                            "model.norm",
+                                            post ? "layer" : "batch",
+                                            "model.embedding_dropout",
+                                            "0.2",
+                                            NULL};
+            run(settings);
+        }
+}
+
+static void adaptive_softmax(void **state)
+{
+    (void)state;
+    static const char *const three[] = {"model.adaptive", "true", "model.cutoffs", "3,6,11", NULL};
+    static const char *const empty_band[] = {"model.adaptive",    "true",       "model.cutoffs",
+                                             "8,10,11",           "model.tied", "false",
+                                             "model.output_bias", "false",      NULL};
+    run(three);
+    run(empty_band);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(softmax_attention),
+                                       cmocka_unit_test(block_term_attention),
+                                       cmocka_unit_test(adaptive_softmax)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,70 @@
+/* Options of a tiny translation run on the corpus of tiny_data.h, for tests of what is measured in runs. */
+#ifndef NM_TINY_RUN_H
+#define NM_TINY_RUN_H
+
+#include "probe/probe.h"
+#include "support/tiny_data.h"
+#include "task/tasks.h"
+#include "train/trainer.h"
+
+static inline void tiny_set(nm_options *options, const char *path, const char *value)
+{
+    nm_error err;
+    if (nm_options_set(options, path, value, NM_ORIGIN_COMMAND, &err) != NM_OK)
+        fail_msg("%s", err.text);
+}
+
+/* settings: pairs of "section.key", value; NULL at the end. Free with nm_options_free. */
+static inline nm_options *tiny_options(const char *data, const char *const *settings)
+{
+    static const char *const common[] = {"model.preset",
+                                         "tiny",
+                                         "model.width",
+                                         "16",
+                                         "model.ff",
+                                         "32",
+                                         "model.heads",
+                                         "2",
+                                         "model.dropout",
+                                         "0.1",
+                                         "train.max_tokens",
+                                         "120",
+                                         "train.log_every",
+                                         "5",
+                                         "schedule.warmup",
+                                         "4",
+                                         "schedule.lr",
+                                         "0.003",
+                                         "train.validate_every",
+                                         "8",
+                                         "train.score",
+                                         "0",
+                                         "model.max_positions",
+                                         "32",
+                                         "data.max_length",
+                                         "20",
+                                         "device.threads",
+                                         "1",
+                                         "device.memory_mib",
+                                         "512",
+                                         NULL};
+    nm_options *options = nm_options_create();
+    nm_trainer_options_add(options, &nm_task_translation);
+    nm_probe_options_add(options);
+    tiny_set(options, "data.folder", data);
+    for (int i = 0; common[i]; i += 2)
+        tiny_set(options, common[i], common[i + 1]);
+    for (int i = 0; settings && settings[i]; i += 2)
+        tiny_set(options, settings[i], settings[i + 1]);
+    return options;
+}
+
+static inline char *tiny_folder(void)
+{
+    char *folder = nm_duplicate("/tmp/norma-run-XXXXXX");
+    if (!mkdtemp(folder))
+        abort();
+    return folder;
+}
+
+#endif

@@ -1,0 +1,379 @@
+/* Language models at work: segments, scoring of a text, keys and values kept against the whole context, adaptive
+ * soft-max as a distribution, sampling. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "decode/sampler.h"
+#include "task/lm_task.h"
+
+enum { WORDS = 23, SEGMENT = 6, TEXT = 50 };
+
+typedef struct rig {
+    nm_backend *backend;
+    nm_options *options;
+    nm_model *model;
+    int32_t text[TEXT];
+} rig;
+
+static void check(nm_status status, const nm_error *err)
+{
+    if (status != NM_OK)
+        fail_msg("%s", err->text);
+}
+
+static void rig_open(rig *r, const char *const *settings)
+{
+    static const char *const common[] = {"model.preset",  "tiny", "model.width", "16",
+                                         "model.segment", "6",    NULL};
+    nm_error err;
+    nm_backend_options device = {.name = "cpu", .threads = 1};
+    check(nm_backend_create(&r->backend, &device, &err), &err);
+    r->options = nm_options_create();
+    nm_model_options_add(r->options, &nm_model_lm);
+    for (int i = 0; common[i]; i += 2)
+        check(nm_options_set(r->options, common[i], common[i + 1], NM_ORIGIN_FILE, &err), &err);
+    for (int i = 0; settings[i]; i += 2)
+        check(nm_options_set(r->options, settings[i], settings[i + 1], NM_ORIGIN_COMMAND, &err), &err);
+    nm_model_sizes sizes = {.source = WORDS, .target = WORDS};
+    check(nm_model_create(&r->model, &nm_model_lm, r->backend, r->options, &sizes, false, &err), &err);
+    nm_params_initialize(&r->model->params, 3);
+    nm_params *params = &r->model->params;
+    for (size_t i = 0; i < params->n; i++) { /* N(0, 0.02) predicts nearly the same whatever it sees */
+        nm_mat all = nm_tensor_mat(&params->list[i]->tensor);
+        if (!strstr(params->list[i]->tensor.name, "norm"))
+            r->backend->k.scale(r->backend, 12, all, all);
+    }
+    for (int32_t i = 0; i < TEXT; i++)
+        r->text[i] =
+            (int32_t)nm_random_below(nm_random4(5, NM_RANDOM_TEST, 0, 0, (uint64_t)i).w[0], 0, WORDS);
+}
+
+static void rig_close(rig *r)
+{
+    nm_model_free(r->model);
+    nm_options_free(r->options);
+    nm_backend_free(r->backend);
+}
+
+static const char *const softmax[] = {"model.attention", "softmax", NULL};
+static const char *const block_term[] = {"model.attention", "block-term", "model.cores", "2", NULL};
+static const char *const adaptive[] = {"model.adaptive", "true", "model.cutoffs", "5,9,20", NULL};
+static const char *const *const kinds[] = {softmax, block_term, adaptive};
+enum { N_KINDS = 3 };
+
+/* ---- segments ---- */
+
+static void segments_cover_the_text(void **state)
+{
+    (void)state;
+    static const int32_t ids[23] = {0};
+    nm_lm_segments s;
+    nm_error err;
+    for (int64_t streams = 1; streams <= 3; streams++) {
+        bool seen[23] = {false};
+        check(nm_lm_segments_make(&s, ids, 23, streams, 5, true, 2, &err), &err);
+        for (int64_t i = 0; i < s.streams * s.per_stream; i++) {
+            int32_t length;
+            int64_t begin = nm_lm_segment_begin(&s, i, &length);
+            assert_true(length >= 1 && length <= 5);
+            assert_int_equal(begin / (23 / streams), i % streams); /* the stream it belongs to */
+            for (int32_t t = 0; t < length; t++) {
+                assert_false(seen[begin + t]);
+                seen[begin + t] = true;
+            }
+        }
+        for (int64_t i = 0; i < 23; i++)
+            assert_int_equal(seen[i], i < 23 / streams * streams);
+    }
+    check(nm_lm_segments_make(&s, ids, 23, 2, 5, false, 2, &err), &err);
+    assert_int_equal(s.per_stream, 2);
+    assert_int_equal(nm_lm_segments_make(&s, ids, 4, 1, 5, false, 2, &err), NM_USAGE);
+    assert_int_equal(nm_lm_segments_make(&s, ids, 2, 3, 5, true, 2, &err), NM_USAGE);
+}
+
+static void inputs_are_the_words_before(void **state)
+{
+    (void)state;
+    static const int32_t ids[] = {10, 11, 12, 13, 14, 15};
+    static const int64_t begins[] = {0, 3};
+    static const int32_t lengths[] = {3, 2};
+    static const int32_t in[] = {2, 10, 11, 12, 13}, out[] = {10, 11, 12, 13, 14}, pos[] = {0, 1, 2, 0, 1};
+    nm_arena arena;
+    nm_error err;
+    check(nm_arena_init(&arena, 1 << 20, &err), &err);
+    nm_batch batch = nm_lm_pack(ids, 2, begins, lengths, 2, &arena);
+    assert_int_equal(batch.tokens, 5);
+    assert_int_equal(batch.target.longest, 3);
+    assert_memory_equal(batch.target_in, in, sizeof in);
+    assert_memory_equal(batch.target_out, out, sizeof out);
+    assert_memory_equal(batch.target_pos, pos, sizeof pos);
+    nm_arena_release(&arena);
+}
+
+/* ---- scoring ---- */
+
+static double score(rig *r, int64_t n, int64_t context, int64_t max_tokens)
+{
+    nm_lm_scoring how = {.context = context, .max_tokens = max_tokens, .before = 2};
+    nm_lm_scored scored = {0};
+    nm_error err;
+    check(nm_lm_score_ids(r->model, r->text, n, &how, &scored, &err), &err);
+    assert_int_equal(scored.tokens, n);
+    int64_t tokens = 0;
+    for (size_t i = 0; i < scored.n_units; i++)
+        tokens += scored.counts[2 * i + 1];
+    assert_int_equal(tokens, n);
+    double nll = scored.nll;
+    nm_lm_scored_release(&scored);
+    return nll;
+}
+
+/* One token by itself, from the `seen` inputs before it. */
+static double score_one(rig *r, nm_tape *tape, int32_t at, int32_t seen)
+{
+    int32_t in[SEGMENT], pos[SEGMENT], offsets[] = {0, seen};
+    for (int32_t i = 0; i < seen; i++) {
+        int32_t from = at - seen + i;
+        in[i] = from < 0 ? 2 : r->text[from];
+        pos[i] = i;
+    }
+    nm_batch batch = {.n = 1, .target = {1, seen, seen, offsets, NULL}, .target_in = in, .target_pos = pos};
+    nm_tape_start(tape, false, 0, 0);
+    nm_tensor *hidden = nm_lm_hidden(r->model, tape, &batch);
+    nm_tensor last = {.data = (float *)hidden->data + (size_t)(seen - 1) * (size_t)hidden->cols,
+                      .rows = 1,
+                      .cols = hidden->cols};
+    nm_loss_spec spec = {.targets = r->text + at};
+    double sums[2];
+    r->backend->k.download(r->backend, sums, nm_lm_loss(r->model, tape, &last, &spec), sizeof sums);
+    return sums[1];
+}
+
+/* Token by token: context c means at least min(c, all) tokens before it, in windows of SEGMENT. */
+static double score_plainly(rig *r, int32_t n, int32_t context)
+{
+    nm_tape tape;
+    nm_error err;
+    double sum = 0;
+    check(nm_tape_init(&tape, r->backend, (size_t)64 << 20, &err), &err);
+    int32_t step = context ? SEGMENT - context + 1 : SEGMENT;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t window = i < SEGMENT ? 0 : (i - SEGMENT) / step + 1; /* the window that scores it */
+        sum += score_one(r, &tape, i, i - window * step + 1);
+    }
+    nm_tape_release(&tape);
+    return sum;
+}
+
+static void assert_near(double a, double b, double tolerance)
+{
+    if (!(fabs(a - b) <= tolerance * fabs(b)))
+        fail_msg("%.10g is not %.10g", a, b);
+}
+
+static void scores_are_those_of_single_tokens(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < N_KINDS; kind++) {
+        rig r;
+        rig_open(&r, kinds[kind]);
+        for (int32_t context = 0; context <= SEGMENT; context += 2)
+            assert_near(score(&r, TEXT, context, 1000), score_plainly(&r, TEXT, context), 1e-5);
+        rig_close(&r);
+    }
+}
+
+static void scores_do_not_depend_on_batches(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < N_KINDS; kind++) {
+        rig r;
+        rig_open(&r, kinds[kind]);
+        for (int32_t context = 0; context <= SEGMENT; context += 3)
+            for (int64_t n = 1; n <= TEXT; n += 7) {
+                double whole = score(&r, n, context, 1000);
+                for (int64_t tokens = 1; tokens < 40; tokens += 9)
+                    assert_near(score(&r, n, context, tokens), whole, 1e-6);
+            }
+        rig_close(&r);
+    }
+}
+
+static void seeing_ahead_is_scored_by_whole_segments(void **state)
+{
+    (void)state;
+    static const char *const ahead[] = {"model.attention", "block-term", "model.causal", "false", NULL};
+    rig r;
+    nm_error err;
+    nm_lm_scored scored = {0};
+    rig_open(&r, ahead);
+    nm_lm_scoring how = {.max_tokens = 100, .before = 2};
+    assert_int_equal(nm_lm_score_ids(r.model, r.text, TEXT, &how, &scored, &err), NM_USAGE);
+    how.drop_incomplete = true;
+    check(nm_lm_score_ids(r.model, r.text, TEXT, &how, &scored, &err), &err);
+    assert_int_equal(scored.tokens, TEXT / SEGMENT * SEGMENT);
+    assert_int_equal(scored.left_out, TEXT % SEGMENT);
+    nm_lm_scored_release(&scored);
+    how = (nm_lm_scoring){.max_tokens = 100, .context = 3, .drop_incomplete = true};
+    assert_int_equal(nm_lm_score_ids(r.model, r.text, TEXT, &how, &scored, &err), NM_USAGE);
+    rig_close(&r);
+}
+
+static void probabilities_sum_to_one(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < N_KINDS; kind++) {
+        rig r;
+        nm_tape tape;
+        nm_error err;
+        rig_open(&r, kinds[kind]);
+        check(nm_tape_init(&tape, r.backend, (size_t)64 << 20, &err), &err);
+        double sum = 0;
+        for (int32_t word = 0; word < WORDS; word++) {
+            r.text[10] = word;
+            sum += exp(-score_one(&r, &tape, 10, 4));
+        }
+        assert_near(sum, 1, 1e-5);
+        nm_tape_release(&tape);
+        rig_close(&r);
+    }
+}
+
+/* ---- writing ---- */
+
+static nm_vocab *numbered_words(void)
+{
+    char text[WORDS * 16] = "";
+    nm_vocab *vocab;
+    nm_error err;
+    for (int i = NM_VOCAB_N_SPECIAL; i < WORDS; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "w%d %d\n", i, WORDS - i);
+    check(nm_vocab_parse(text, strlen(text), "words", NM_VOCAB_FAIRSEQ, &vocab, &err), &err);
+    return vocab;
+}
+
+enum { PROMPTS = 5, DRAWN = 17 };
+
+static void write_on(rig *r, const nm_vocab *vocab, const nm_sample_options *options,
+                     int32_t out[PROMPTS][DRAWN])
+{
+    static const int32_t words[] = {5, 9, 7, 12, 4, 4, 8, 20, 11, 6, 19};
+    static const nm_id_list prompts[] = {{words, 3}, {words, 0}, {words + 3, 8}, {words, 1}, {words + 1, 2}};
+    nm_ids drawn[PROMPTS] = {{0}};
+    nm_sampler *sampler;
+    nm_error err;
+    check(nm_sampler_create(&sampler, r->model, options, vocab, &err), &err);
+    check(nm_sampler_run(sampler, prompts, PROMPTS, 0, drawn, &err), &err);
+    for (int i = 0; i < PROMPTS; i++) {
+        assert_int_equal(drawn[i].n, DRAWN);
+        memcpy(out[i], drawn[i].data, sizeof out[i]);
+        nm_ids_release(&drawn[i]);
+    }
+    nm_sampler_free(sampler);
+}
+
+/* Greedy choice must be the word that costs least given the same context; contexts begin again when they are full. */
+static void check_greedy(rig *r, const int32_t drawn[DRAWN])
+{
+    nm_tape tape;
+    nm_error err;
+    check(nm_tape_init(&tape, r->backend, (size_t)64 << 20, &err), &err);
+    for (int32_t at = 0, begin = 0; at < DRAWN; at++) {
+        if (at - begin >= SEGMENT)
+            begin = at - SEGMENT / 2 + 1;
+        double best = INFINITY;
+        int32_t choice = -1;
+        for (int32_t word = 2; word < WORDS; word++) {
+            memcpy(r->text, drawn, (size_t)at * sizeof *drawn);
+            r->text[at] = word;
+            double cost = word == 3 ? INFINITY : score_one(r, &tape, at, at - begin + 1);
+            choice = cost < best ? word : choice;
+            best = cost < best ? cost : best;
+        }
+        assert_int_equal(drawn[at], choice);
+    }
+    nm_tape_release(&tape);
+}
+
+static void greedy_words_are_the_most_probable(void **state)
+{
+    (void)state;
+    nm_vocab *vocab = numbered_words();
+    for (int kind = 0; kind < N_KINDS; kind++) {
+        rig r;
+        int32_t out[PROMPTS][DRAWN];
+        nm_sample_options options = {.temperature = 0, .top_p = 1, .tokens = DRAWN, .batch = 3};
+        rig_open(&r, kinds[kind]);
+        write_on(&r, vocab, &options, out);
+        check_greedy(&r, out[1]);
+        rig_close(&r);
+    }
+    nm_vocab_free(vocab);
+}
+
+static void batches_do_not_change_a_draw(void **state)
+{
+    (void)state;
+    nm_vocab *vocab = numbered_words();
+    for (int kind = 0; kind < N_KINDS; kind++) {
+        rig r;
+        int32_t first[PROMPTS][DRAWN], next[PROMPTS][DRAWN];
+        nm_sample_options options = {
+            .temperature = 1.3, .top_p = 0.95, .top_k = 15, .tokens = DRAWN, .batch = 1, .seed = 4};
+        rig_open(&r, kinds[kind]);
+        write_on(&r, vocab, &options, first);
+        for (options.batch = 2; options.batch <= 5; options.batch++) {
+            write_on(&r, vocab, &options, next);
+            assert_memory_equal(first, next, sizeof first);
+        }
+        options.seed = 5;
+        write_on(&r, vocab, &options, next);
+        assert_memory_not_equal(first, next, sizeof first);
+        for (int i = 0; i < PROMPTS * DRAWN; i++) {
+            int32_t id = first[i / DRAWN][i % DRAWN];
+            assert_false(id == vocab->unk || id == vocab->bos || id == vocab->pad);
+        }
+        rig_close(&r);
+    }
+    nm_vocab_free(vocab);
+}
+
+static void one_candidate_is_greedy(void **state)
+{
+    (void)state;
+    nm_vocab *vocab = numbered_words();
+    rig r;
+    int32_t greedy[PROMPTS][DRAWN], other[PROMPTS][DRAWN];
+    nm_sample_options options = {.temperature = 0, .top_p = 1, .tokens = DRAWN, .batch = 5};
+    rig_open(&r, softmax);
+    write_on(&r, vocab, &options, greedy);
+    options = (nm_sample_options){.temperature = 2, .top_p = 1, .top_k = 1, .tokens = DRAWN, .batch = 5};
+    write_on(&r, vocab, &options, other);
+    assert_memory_equal(greedy, other, sizeof greedy);
+    options = (nm_sample_options){.temperature = 1, .top_p = 1e-9, .tokens = DRAWN, .batch = 5};
+    write_on(&r, vocab, &options, other);
+    assert_memory_equal(greedy, other, sizeof greedy);
+    rig_close(&r);
+    nm_vocab_free(vocab);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(segments_cover_the_text),
+                                       cmocka_unit_test(inputs_are_the_words_before),
+                                       cmocka_unit_test(scores_are_those_of_single_tokens),
+                                       cmocka_unit_test(scores_do_not_depend_on_batches),
+                                       cmocka_unit_test(seeing_ahead_is_scored_by_whole_segments),
+                                       cmocka_unit_test(probabilities_sum_to_one),
+                                       cmocka_unit_test(greedy_words_are_the_most_probable),
+                                       cmocka_unit_test(batches_do_not_change_a_draw),
+                                       cmocka_unit_test(one_candidate_is_greedy)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
