@@ -7,6 +7,9 @@ set(_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Norma)
 target_link_libraries(norma PUBLIC $<INSTALL_INTERFACE:OpenMP::OpenMP_C>
                       $<INSTALL_INTERFACE:PkgConfig::JANSSON> $<INSTALL_INTERFACE:PkgConfig::UTF8PROC>
                       $<INSTALL_INTERFACE:PkgConfig::XXHASH> $<INSTALL_INTERFACE:m>)
+if(NORMA_PROTOBUF_REQUIRES)
+  target_link_libraries(norma PUBLIC $<INSTALL_INTERFACE:PkgConfig::PROTOBUF_C>)
+endif()
 set_target_properties(norma_shared PROPERTIES EXPORT_NAME shared)
 
 set(_programs)

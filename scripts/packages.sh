@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sees to it that the Debian or Ubuntu packages are there which a make target needs.
 #
-#     scripts/packages.sh GROUP...                  groups: build test bench demo lint sanitize
+#     scripts/packages.sh GROUP...                  groups: build test page bench demo lint sanitize
 #     scripts/packages.sh --list GROUP...           prints the names and does nothing else
 #     scripts/packages.sh --fetch FOLDER PACKAGE... puts the package files there without installing them
 #
@@ -22,6 +22,10 @@ build     libutf8proc-dev                             module:libutf8proc
 build     libjansson-dev                              module:jansson
 build     libxxhash-dev                               module:libxxhash
 test      libcmocka-dev                               module:cmocka
+test      gnuplot-nox|gnuplot-qt|gnuplot-x11          command:gnuplot
+test      libprotobuf-c-dev                           module:libprotobuf-c
+test      protobuf-c-compiler                         command:protoc-c
+page      chromium                                    command:chromium
 bench     libopenblas-openmp-dev|libopenblas-serial-dev|libblis-openmp-dev  header:cblas.h,openblas/cblas.h,blis/cblas.h
 demo      perl-base|perl                              command:perl
 lint      clang-format                                command:clang-format
@@ -37,7 +41,7 @@ sanitize  libclang-rt-dev|libclang-rt-14-dev|libclang-common-14-dev  always
 say() { echo "packages: $*" >&2; }
 
 usage() {
-    echo "usage: scripts/packages.sh [--list] GROUP... (build test bench demo lint sanitize), or --fetch FOLDER PACKAGE..." >&2
+    echo "usage: scripts/packages.sh [--list] GROUP... (build test page bench demo lint sanitize), or --fetch FOLDER PACKAGE..." >&2
     exit 2
 }
 

@@ -120,7 +120,6 @@ typedef struct nm_block_term_grads {
     nm_mat dweight, dcore;         /* += */
     void *dcontent, *dplace;       /* += */
 } nm_block_term_grads;
-
 /* --- attention with relative positions (TENER): see relative_attention below --- */
 typedef struct nm_relative {
     nm_mat q, k, v;                          /* [queries, heads * c], [keys, heads * c] twice */

@@ -94,12 +94,30 @@ static void keep_setting(nm_cli *cli, const char *path, const char *value)
     }
 }
 
+/* "--no-samples" is "--samples=false" where there is an option "samples". */
+static bool is_off(const nm_cli *cli, const char *name, char **path, const nm_option **row)
+{
+    if (strncmp(name, "no-", 3))
+        return false;
+    char *positive = option_path(cli, name + 3, strlen(name + 3));
+    const nm_option *found = nm_options_row(cli->options, positive);
+    if (!found || found->kind != NM_BOOL) {
+        free(positive);
+        return false;
+    }
+    free(*path);
+    *path = positive;
+    *row = found;
+    return true;
+}
+
 static nm_status set_option(nm_cli *cli, int argc, char **argv, int *i, nm_error *err)
 {
     const char *name = argv[*i] + 2, *equals = strchr(name, '='), *next = *i + 1 < argc ? argv[*i + 1] : NULL;
     char *path = option_path(cli, name, equals ? (size_t)(equals - name) : strlen(name));
     const nm_option *row = nm_options_row(cli->options, path);
-    const char *value = option_value(row, equals, next, i);
+    bool off = !row && !equals && is_off(cli, name, &path, &row);
+    const char *value = off ? "false" : option_value(row, equals, next, i);
     nm_status status;
     if (row && !value)
         status = nm_fail(err, NM_USAGE, "option --%s needs a value", name);
@@ -121,7 +139,10 @@ static nm_status parse(nm_cli *cli, int argc, char **argv, int *n, nm_error *err
             argv[(*n)++] = argv[i];
         else if (!strcmp(argv[i], "--"))
             ended = true;
-        else if (argv[i][1] != '-')
+        else if (!strcmp(argv[i], "-o")) { /* the one short name: what every program calls its output */
+            argv[i] = "--output";
+            NM_TRY(set_option(cli, argc, argv, &i, err));
+        } else if (argv[i][1] != '-')
             return nm_fail(err, NM_USAGE, "unknown option %.200s; options have long names: norma %s --help",
                            argv[i], cli->command->name);
         else

@@ -318,6 +318,9 @@ static nm_status compare(queue *q, nm_error *err)
     status = measure_all(q, &table, err);
     if (status == NM_OK)
         compare_table_print(&table, q->config->format, q->config->samples, stdout);
+    for (size_t i = 0; i < q->n && status == NM_OK; i++)
+        if (table.rows[i].exit_code == NM_OK)
+            status = compare_save(&table.rows[i], q->jobs[i].folder, err);
     if (status == NM_OK)
         status = check_finished(&table, err);
     compare_table_release(&table);

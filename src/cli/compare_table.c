@@ -20,10 +20,16 @@ compare_row *compare_table_add(compare_table *table, const char *variant, int64_
     return row;
 }
 
+static void release_row(compare_row *row)
+{
+    nm_task_score_release(&row->score);
+    json_decref(row->tid);
+}
+
 void compare_table_release(compare_table *table)
 {
     for (size_t i = 0; i < table->n; i++)
-        nm_task_score_release(&table->rows[i].score);
+        release_row(&table->rows[i]);
     free(table->rows);
     *table = (compare_table){0};
 }
@@ -74,6 +80,24 @@ static nm_status read_log(compare_row *row, const char *folder, nm_error *err)
     return NM_OK;
 }
 
+static json_t *number_or_null(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *tid_json(const nm_tid *tid)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < tid->n; i++) {
+        json_t *site = json_object();
+        json_object_set_new(site, "site", json_string(tid->sites[i].name));
+        json_object_set_new(site, "mean", number_or_null(tid->sites[i].mean));
+        json_object_set_new(site, "variance", number_or_null(tid->sites[i].variance));
+        json_array_append_new(list, site);
+    }
+    return list;
+}
+
 static nm_status measure_model(compare_row *row, nm_task *task, nm_model *model, int64_t tid_batches,
                                nm_error *err)
 {
@@ -89,6 +113,7 @@ static nm_status measure_model(compare_row *row, nm_task *task, nm_model *model,
     const nm_tid_site *last = nm_tid_last(&tid);
     row->tid_mean = last ? last->mean : NAN;
     row->tid_variance = last ? last->variance : NAN;
+    row->tid = tid_json(&tid);
     nm_tid_release(&tid);
     return NM_OK;
 }
@@ -149,6 +174,8 @@ static void test_against_first(compare_table *table)
         for (size_t k = 0; k < i && !first; k++)
             if (table->rows[k].seed == row->seed && table->rows[k].exit_code == 0)
                 first = &table->rows[k];
+        if (first && row->exit_code == 0)
+            memcpy(row->against, first->variant, sizeof row->against);
         if (first && row->exit_code == 0)
             row->p = nm_bootstrap_paired(first->score.counts, row->score.counts, row->score.of_counts,
                                          row->score.context, &config)
@@ -233,11 +260,6 @@ static void print_lines(const compare_table *table, bool markdown, FILE *out)
     }
 }
 
-static json_t *number_or_null(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static void print_json(const compare_table *table, FILE *out)
 {
     json_t *list = json_array();
@@ -271,6 +293,38 @@ static void print_json(const compare_table *table, FILE *out)
 static bool is_better(const nm_task_score *a, const nm_task_score *b)
 {
     return a->lower_is_better ? a->value < b->value : a->value > b->value;
+}
+
+/* test.json: what was measured of one run. */
+static json_t *measured_json(const compare_row *row)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "updates", json_integer(row->updates));
+    json_object_set_new(o, "score", json_string(row->score.name));
+    json_object_set_new(o, "value", number_or_null(row->score.value));
+    json_object_set_new(o, "low", number_or_null(row->low));
+    json_object_set_new(o, "high", number_or_null(row->high));
+    json_object_set_new(o, "signature", json_string(row->score.signature));
+    json_object_set_new(o, "tid_mean", number_or_null(row->tid_mean));
+    json_object_set_new(o, "tid_variance", number_or_null(row->tid_variance));
+    if (*row->against) {
+        json_object_set_new(o, "p", number_or_null(row->p));
+        json_object_set_new(o, "against", json_string(row->against));
+    }
+    json_object_set(o, "tid", row->tid);
+    return o;
+}
+
+nm_status compare_save(const compare_row *row, const char *folder, nm_error *err)
+{
+    json_t *o = measured_json(row);
+    char *text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(9)),
+         *path = nm_path_join(folder, "test.json");
+    nm_status status = nm_file_write(path, text ? text : "", text ? strlen(text) : 0, err);
+    json_decref(o);
+    free(text);
+    free(path);
+    return status;
 }
 
 static void print_samples(const compare_table *table, int64_t samples, FILE *out)

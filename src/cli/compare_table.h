@@ -2,6 +2,7 @@
 #ifndef NM_COMPARE_TABLE_H
 #define NM_COMPARE_TABLE_H
 
+#include <jansson.h>
 #include <stdio.h>
 
 #include "train/task.h"
@@ -10,6 +11,8 @@ typedef struct compare_row {
     char variant[128], trouble[256];
     int64_t seed, updates;
     int exit_code;
+    char against[128];   /* the variant of the row that p is the test against; or "" */
+    json_t *tid;         /* of every site, measured; NULL before */
     bool perplexity;     /* exp(nll) means something for the task */
     nm_task_score score; /* of the test set */
     double low, high;    /* 95 % bootstrap interval */
@@ -26,6 +29,8 @@ typedef struct compare_table {
 compare_row *compare_table_add(compare_table *table, const char *variant, int64_t seed);
 /* Loads the run's best model, scores the test set, measures TID on training data, reads the log. */
 nm_status compare_measure(compare_row *row, const char *folder, int64_t tid_batches, nm_error *err);
+/* Writes what was measured, p among it, to test.json of the run, where norma report finds it. */
+nm_status compare_save(const compare_row *row, const char *folder, nm_error *err);
 /* format: "text", "markdown" or "json". */
 void compare_table_print(compare_table *table, const char *format, int64_t samples, FILE *out);
 void compare_table_release(compare_table *table);

@@ -23,6 +23,7 @@
     C(score) \
     C(compare) \
     C(inspect) \
+    C(report) \
     C(average)
 
 #define C(name) extern const nm_command nm_command_##name;

@@ -7,14 +7,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "cli/cli.h"
 #include "probe/probe.h"
+#include "report/events.h"
 #include "task/tasks.h"
 #include "train/trainer.h"
 
 typedef struct run_config { /* section [run] */
     const char *folder, *task;
-    bool small, resume, quiet;
+    bool small, resume, quiet, tensorboard;
     double report_seconds;
 } run_config;
 
@@ -26,6 +28,8 @@ static const nm_option run_options[] = {
               "the recipe's form for a small machine: what it says in [small] holds too"),
     NM_OPTION(run_config, resume, "false", 0, 1, "continue from the newest complete checkpoint"),
     NM_OPTION(run_config, quiet, "false", 0, 1, "no progress, only validations and warnings"),
+    NM_OPTION(run_config, tensorboard, "false", 0, 1,
+              "write what is logged to TensorBoard's event files too, in the run's folder tensorboard"),
     NM_OPTION(run_config, report_seconds, "30", 0.1, 1e6,
               "seconds between progress lines where stderr is no terminal"),
     {0}};
@@ -47,6 +51,7 @@ typedef struct talk {
     const nm_options *options;
     bool terminal, line_open;
     double last;
+    nm_events *events; /* NULL: none are wanted, or no more can be written */
 } talk;
 
 static void close_line(talk *t)
@@ -66,9 +71,22 @@ static void show_duration(char *text, size_t bytes, double seconds)
         snprintf(text, bytes, "%d:%02d:%02d", (int)seconds / 3600, (int)seconds / 60 % 60, (int)seconds % 60);
 }
 
+/* Training does not stop because its events cannot be written. */
+static void follow_log(talk *t)
+{
+    nm_error err;
+    if (!t->events || nm_events_follow(t->events, &err) == NM_OK)
+        return;
+    close_line(t);
+    fprintf(stderr, "norma: warning: no more events for TensorBoard: %s\n", err.text);
+    nm_events_close(t->events);
+    t->events = NULL;
+}
+
 static void on_progress(void *user, const nm_progress *p)
 {
     talk *t = user;
+    follow_log(t);
     if (t->run->quiet || p->seconds - t->last < (t->terminal ? 0.2 : t->run->report_seconds))
         return;
     t->last = p->seconds;
@@ -154,6 +172,26 @@ static int finish(nm_status status, const nm_error *err, talk *t, const nm_train
     return (int)status;
 }
 
+static nm_status open_events(talk *t, const char *folder, nm_error *err)
+{
+    if (!t->run->tensorboard)
+        return NM_OK;
+    char *own = nm_path_join(folder, "tensorboard");
+    nm_status status = nm_events_open(&t->events, folder, own, err);
+    free(own);
+    return status;
+}
+
+static nm_status train(talk *t, nm_trainer *trainer, const char *folder, nm_error *err)
+{
+    NM_TRY(open_events(t, folder, err));
+    introduce(trainer, folder);
+    nm_status status = nm_trainer_run(trainer, err);
+    follow_log(t);
+    nm_events_close(t->events);
+    return status;
+}
+
 static void train_options(nm_options *options)
 {
     nm_options_add(options, "run", run_options, NULL, sizeof(run_config));
@@ -195,8 +233,7 @@ static int train_run(nm_cli *cli, int argc, char **argv)
     if (nm_trainer_open(&trainer, cli->task, cli->options, folder, run->resume, &listener, &err) != NM_OK) {
         code = nm_cli_fail(&err);
     } else {
-        introduce(trainer, folder);
-        nm_status status = nm_trainer_run(trainer, &err);
+        nm_status status = train(&t, trainer, folder, &err);
         code = finish(status, &err, &t, trainer, argv[0], folder);
         nm_probe_free(probe);
         nm_trainer_close(trainer);

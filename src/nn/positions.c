@@ -29,17 +29,17 @@ static double falling_entry(int32_t position, int32_t feature, int32_t length, i
     return feature < half ? sin(angle) : cos(angle);
 }
 
-static double entry(nm_position_kind kind, int32_t position, int32_t feature, int32_t length, int32_t d)
+static double entry(nm_position_kind kind, int32_t row, int32_t length, int32_t feature, int32_t d)
 {
     switch (kind) {
     case NM_POSITIONS_FAIRSEQ:
-        return halves_entry(position + 2, feature, d);
-    case NM_POSITIONS_TEARS:
-        return tears_entry(position, feature, d);
+        return halves_entry(row + 2, feature, d);
     case NM_POSITIONS_RELATIVE:
-        return halves_entry(position - length / 2, feature, d);
+        return halves_entry(row - length / 2, feature, d);
+    case NM_POSITIONS_FALLING:
+        return falling_entry(row, feature, length, d);
     default:
-        return falling_entry(position, feature, length, d);
+        return tears_entry(row, feature, d);
     }
 }
 
@@ -49,7 +49,7 @@ void nm_positions_fill(nm_backend *backend, nm_position_kind kind, int32_t lengt
     void *host = nm_allocate(n * unit);
     for (size_t i = 0; i < n; i++) {
         int32_t position = (int32_t)(i / (size_t)d), feature = (int32_t)(i % (size_t)d);
-        double value = entry(kind, position, feature, length, d);
+        double value = entry(kind, position, length, feature, d);
         if (backend->dtype == NM_F64)
             ((double *)host)[i] = value;
         else

@@ -7,9 +7,9 @@
 typedef enum nm_position_kind {
     NM_POSITIONS_FAIRSEQ, /* [sin(p w_k) | cos(p w_k)], w_k = 10000^(-k/(d/2-1)), the first token has p = 2 */
     NM_POSITIONS_TEARS,   /* feature 2k sin, 2k+1 cos of p 10000^(-2k/d), the first token has p = 0 */
-    NM_POSITIONS_RELATIVE, /* fairseq's form with p a signed distance; row length/2 has p = 0 (TENER) */
-    NM_POSITIONS_FALLING /* [sin(p w_k) | cos(p w_k)], w_k = 10000^(-2k/d), p = length - 1 for the first token, falling
+    NM_POSITIONS_FALLING, /* [sin(p w_k) | cos(p w_k)], w_k = 10000^(-2k/d), p = length - 1 for the first token, falling
                              to 0 (Transformer-XL's distances from the end of a segment) */
+    NM_POSITIONS_RELATIVE /* fairseq's form with p a signed distance; row length/2 has p = 0 (TENER) */
 } nm_position_kind;
 
 /* Writes the table into device memory of length * d numbers; row i is for the i-th token of a sequence. */

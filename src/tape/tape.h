@@ -167,7 +167,6 @@ typedef struct nm_adaptive_maps {
 /* The same sums; without smoothing both are the negative log-likelihood. */
 double *nm_adaptive_loss_of(nm_tape *tape, nm_tensor *hidden, const nm_adaptive_maps *maps,
                             const int32_t *targets);
-
 typedef struct nm_crf_scores { /* parameters: [T, T] from row to column, [1, T], [1, T] */
     nm_tensor *transitions, *start, *end;
 } nm_crf_scores;

@@ -10,18 +10,6 @@
 #include "base/file.h"
 #include "train/trainer_private.h"
 
-nm_status nm_log_open(nm_trainer *trainer, nm_error *err)
-{
-    char *path = nm_path_join(trainer->folder, "log.jsonl");
-    nm_status status = NM_OK;
-    trainer->log = fopen(path, nm_file_exists(path) ? "r+b" : "w+b");
-    if (!trainer->log || ftruncate(fileno(trainer->log), trainer->state.log_bytes) ||
-        fseek(trainer->log, 0, SEEK_END))
-        status = nm_fail(err, NM_IO, "%s: %s", path, strerror(errno));
-    free(path);
-    return status;
-}
-
 static json_t *number(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
@@ -37,6 +25,41 @@ static nm_status write_line(nm_trainer *trainer, json_t *object, nm_error *err)
         return nm_fail(err, NM_IO, "%s/log.jsonl: writing failed: %s", trainer->folder, strerror(errno));
     trainer->state.log_bytes = ftell(trainer->log);
     return NM_OK;
+}
+
+#ifdef __clang__
+#define COMPILER __VERSION__
+#else
+#define COMPILER "GCC " __VERSION__
+#endif
+
+/* What the run stands on. Only at its very beginning: the log reads as if there had been no stop. */
+static nm_status log_start(nm_trainer *trainer, nm_error *err)
+{
+    char device[256];
+    nm_backend_describe(nm_trainer_backend(trainer), device, sizeof device);
+    json_t *o = json_object();
+    json_object_set_new(o, "type", json_string("start"));
+    json_object_set_new(o, "update", json_integer(trainer->state.update));
+    json_object_set_new(o, "norma", json_string(NORMA_VERSION));
+    json_object_set_new(o, "compiler", json_string(COMPILER));
+    json_object_set_new(o, "device", json_string(device));
+    json_object_set_new(o, "parameters",
+                        json_integer((json_int_t)nm_params_learned(&trainer->model->params)));
+    json_object_set_new(o, "step_mib", json_integer((json_int_t)(nm_trainer_peak_bytes(trainer) >> 20)));
+    return write_line(trainer, o, err);
+}
+
+nm_status nm_log_open(nm_trainer *trainer, nm_error *err)
+{
+    char *path = nm_path_join(trainer->folder, "log.jsonl");
+    nm_status status = NM_OK;
+    trainer->log = fopen(path, nm_file_exists(path) ? "r+b" : "w+b");
+    if (!trainer->log || ftruncate(fileno(trainer->log), trainer->state.log_bytes) ||
+        fseek(trainer->log, 0, SEEK_END))
+        status = nm_fail(err, NM_IO, "%s: %s", path, strerror(errno));
+    free(path);
+    return status == NM_OK && !trainer->state.log_bytes ? log_start(trainer, err) : status;
 }
 
 nm_status nm_log_progress(nm_trainer *trainer, const nm_progress *p, nm_error *err)
@@ -55,6 +78,15 @@ nm_status nm_log_progress(nm_trainer *trainer, const nm_progress *p, nm_error *e
     json_object_set_new(o, "tokens", json_integer(p->tokens));
     json_object_set_new(o, "tokens_per_second", number(p->tokens_per_second));
     json_object_set_new(o, "seconds", number(p->seconds));
+    return write_line(trainer, o, err);
+}
+
+static nm_status log_samples(nm_trainer *trainer, const char *samples, nm_error *err)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "type", json_string("samples"));
+    json_object_set_new(o, "update", json_integer(trainer->state.update));
+    json_object_set_new(o, "text", json_string(samples));
     return write_line(trainer, o, err);
 }
 
@@ -86,5 +118,6 @@ nm_status nm_log_validation(nm_trainer *trainer, const nm_validation *v, nm_erro
     }
     json_object_set_new(o, "best", json_boolean(v->best));
     json_object_set_new(o, "seconds", number(trainer->state.seconds));
-    return write_line(trainer, o, err);
+    NM_TRY(write_line(trainer, o, err));
+    return v->score.samples ? log_samples(trainer, v->score.samples, err) : NM_OK;
 }

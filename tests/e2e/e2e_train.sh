@@ -89,10 +89,24 @@ has err "--resume"
 "$NORMA" train small.ini --run.folder stopped --resume --train.updates 100000 --train.seconds 1 2>err || fail "resume: $(cat err)"
 has err "resumed at update"
 
+# ---- what the report and TensorBoard find ----
+head -n 1 runs/small/log.jsonl >first
+has first '"type":"start"'
+[ "$(grep -c '"type":"samples"' runs/small/log.jsonl)" = 3 ] || fail "the log has not 3 lines of samples"
+if "$NORMA" train small.ini --run.folder live --train.updates 20 --run.tensorboard 2>err; then
+    for tag in train/loss valid/bleu samples/text; do
+        grep -qaF $tag live/tensorboard/events.out.tfevents.*.norma || fail "$tag is not in the event file"
+    done
+else
+    has err "libprotobuf-c-dev"
+fi
+
 # ---- several variants ----
 "$NORMA" compare small.ini --norms layer,power,scale+fix --train.updates 20 --jobs 2 --format json >table.json 2>err ||
     fail "compare: $(cat err)"
 [ "$(grep -c '"tid_variance"' table.json)" = 3 ] || fail "the JSON table has not three rows: $(cat table.json)"
+has runs/small-compare/power-1/test.json '"against": "layer"'
+[ "$(grep -c '"site"' runs/small-compare/layer-1/test.json)" -gt 3 ] || fail "test.json has no TID by place"
 cp -r runs/small-compare kept
 "$NORMA" compare small.ini --norms layer,power,scale+fix --train.updates 20 --format markdown >table.md 2>err ||
     fail "compare again: $(cat err)"

@@ -12,7 +12,7 @@ typedef struct cpu_level {
 #define FILL(level)                                                                                          \
     {                                                                                                        \
         nm_cpu_linear_##level, nm_cpu_elementwise_##level, nm_cpu_attention_##level,                         \
-            nm_cpu_block_term_##level, nm_cpu_loss_##level, nm_cpu_token_norm_##level,                   \
+            nm_cpu_block_term_##level, nm_cpu_loss_##level, nm_cpu_token_norm_##level,                       \
             nm_cpu_feature_norm_##level, nm_cpu_optimizer_##level                                            \
     }
 

@@ -1,0 +1,10 @@
+# cmake -DOUTPUT=FILE.c "-DPARTS=a.css;b.js" -P PageParts.cmake: each file as an array of bytes, nm_page_css and nm_page_js.
+set(_text "#include \"report/page.h\"\n")
+foreach(_part IN LISTS PARTS)
+  get_filename_component(_end ${_part} EXT)
+  string(REPLACE "." "_" _name "${_end}")
+  file(READ ${_part} _bytes HEX)
+  string(REGEX REPLACE "(..)" "0x\\1," _bytes "${_bytes}")
+  string(APPEND _text "const char nm_page${_name}[] = {${_bytes}0};\n")
+endforeach()
+file(WRITE ${OUTPUT} "${_text}")

@@ -1,0 +1,454 @@
+/* Series -> curves: by update or time, by place in the network, thinned to what can be seen, and the frame around them. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "report/figure.h"
+
+enum { MAX_POINTS = 400, MIN_POINTS = 60, ALL_POINTS = 6000, CROWD = 8 };
+
+typedef struct pattern {
+    char text[160];
+} pattern;
+
+static bool has_any(const nm_report_run *run, const char *tag)
+{
+    for (size_t i = 0; i < run->n_series; i++)
+        if (nm_tag_match(tag, run->series[i].tag, NULL, NULL))
+            return true;
+    for (size_t i = 0; i < run->n_vectors; i++)
+        if (nm_tag_match(tag, run->vectors[i].tag, NULL, NULL))
+            return true;
+    return false;
+}
+
+/* The first of the figure's patterns that the run has numbers for, or the last one. */
+static pattern pattern_of(const nm_figure *figure, const nm_report *report, const nm_report_run *run)
+{
+    const char *at = strcmp(figure->tag, "@score") ? figure->tag : report->score_tag;
+    pattern p;
+    for (;;) {
+        size_t length = strcspn(at, "|");
+        snprintf(p.text, sizeof p.text, "%.*s", (int)length, at);
+        if (!at[length] || has_any(run, p.text))
+            return p;
+        at += length + 1;
+    }
+}
+
+const char *nm_figure_y_label(const nm_figure *figure, const nm_report *report)
+{
+    return figure->y_label ? figure->y_label : report->score_name;
+}
+
+bool nm_figure_falls(const nm_figure *figure, const nm_report *report)
+{
+    return strcmp(figure->tag, "@score") ? figure->falls : !report->score_rises;
+}
+
+static nm_curve *add_curve(nm_drawing *drawing, size_t run, size_t n, bool bars)
+{
+    NM_GROW(drawing->curves, drawing->n, drawing->capacity);
+    nm_curve *curve = &drawing->curves[drawing->n++];
+    size_t bytes = (n + 1) * sizeof(double);
+    *curve = (nm_curve){.run = run, .x = nm_allocate(bytes), .y = nm_allocate(bytes)};
+    if (bars) {
+        curve->low = nm_allocate(bytes);
+        curve->high = nm_allocate(bytes);
+    }
+    return curve;
+}
+
+static void add_point(nm_curve *curve, double x, double y)
+{
+    if (!isfinite(x) || !isfinite(y))
+        return;
+    curve->x[curve->n] = x;
+    curve->y[curve->n++] = y;
+}
+
+static void curve_release(nm_curve *curve)
+{
+    free(curve->x);
+    free(curve->y);
+    free(curve->low);
+    free(curve->high);
+}
+
+static void drop_empty(nm_drawing *drawing)
+{
+    nm_curve *last = &drawing->curves[drawing->n - 1];
+    if (last->n)
+        return;
+    curve_release(last);
+    drawing->n--;
+}
+
+/* ---- by update or time ---- */
+
+typedef struct sums { /* of one run, over the places that match, by look */
+    double *x, *sum;
+    size_t *count, n, capacity;
+} sums;
+
+static void insert_look(sums *s, size_t at, double x)
+{
+    if (s->n == s->capacity) {
+        s->capacity = s->capacity ? 2 * s->capacity : 64;
+        s->x = nm_reallocate(s->x, s->capacity * sizeof *s->x);
+        s->sum = nm_reallocate(s->sum, s->capacity * sizeof *s->sum);
+        s->count = nm_reallocate(s->count, s->capacity * sizeof *s->count);
+    }
+    memmove(s->x + at + 1, s->x + at, (s->n - at) * sizeof *s->x);
+    memmove(s->sum + at + 1, s->sum + at, (s->n - at) * sizeof *s->sum);
+    memmove(s->count + at + 1, s->count + at, (s->n - at) * sizeof *s->count);
+    s->x[at] = x;
+    s->sum[at] = 0;
+    s->count[at] = 0;
+    s->n++;
+}
+
+/* Places are looked at in the same updates; one that joins later finds its look by going on from the last one. */
+static void add_series(sums *s, const nm_series *series, const nm_series *minus, bool seconds)
+{
+    size_t at = 0, other = 0;
+    for (size_t i = 0; i < series->n; i++) {
+        double x = seconds ? series->seconds[i] : series->update[i], y = series->value[i];
+        if (minus) {
+            while (other < minus->n && minus->update[other] < series->update[i])
+                other++;
+            if (other == minus->n || minus->update[other] > series->update[i])
+                continue;
+            y -= minus->value[other];
+        }
+        while (at < s->n && s->x[at] < x)
+            at++;
+        if (at == s->n || s->x[at] > x) /* a new look; at the end in all logs but forged ones */
+            insert_look(s, at, x);
+        s->sum[at] += y;
+        s->count[at]++;
+    }
+}
+
+static double largest_time(const nm_report *report, const nm_figure *figure)
+{
+    double largest = 0;
+    for (size_t r = 0; r < report->n; r++) {
+        pattern tag = pattern_of(figure, report, &report->runs[r]);
+        const nm_series *series = nm_report_run_find(&report->runs[r], tag.text);
+        for (size_t i = 0; series && i < series->n; i++)
+            largest = fmax(largest, series->seconds[i]);
+    }
+    return largest;
+}
+
+void nm_collect_history(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
+{
+    double unit = 1;
+    if (figure->x_seconds) {
+        double largest = largest_time(report, figure);
+        unit = largest < 600 ? 1 : largest < 3 * 3600 ? 60 : 3600;
+        drawing->x_unit = unit < 2 ? "s" : unit < 100 ? "min" : "h";
+    }
+    for (size_t r = 0; r < report->n; r++) {
+        const nm_report_run *run = &report->runs[r];
+        const nm_series *minus = figure->minus ? nm_report_run_find(run, figure->minus) : NULL;
+        pattern tag = pattern_of(figure, report, run);
+        sums s = {0};
+        if (figure->minus && !minus)
+            continue;
+        for (size_t i = 0; i < run->n_series; i++)
+            if (nm_tag_match(tag.text, run->series[i].tag, NULL, NULL))
+                add_series(&s, &run->series[i], minus, figure->x_seconds);
+        nm_curve *curve = add_curve(drawing, r, s.n, false);
+        for (size_t i = 0; i < s.n; i++)
+            add_point(curve, s.x[i] / unit, s.sum[i] / (double)s.count[i]);
+        drop_empty(drawing);
+        free(s.x);
+        free(s.sum);
+        free(s.count);
+    }
+}
+
+void nm_collect_checkpoints(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
+{
+    nm_collect_history(report, figure, drawing);
+    size_t kept = 0;
+    for (size_t c = 0; c < drawing->n; c++) {
+        nm_curve curve = drawing->curves[c];
+        if (curve.n < 2)
+            curve_release(&curve);
+        else
+            drawing->curves[kept++] = curve;
+    }
+    drawing->n = kept;
+}
+
+/* ---- by place ---- */
+
+static double tick_of(nm_drawing *drawing, const char *site, size_t length)
+{
+    if (length > 5 && !strncmp(site + length - 5, ".norm", 5))
+        length -= 5;
+    char *name = nm_format("%.*s", (int)length, site);
+    for (size_t i = 0; i < drawing->n_ticks; i++)
+        if (!strcmp(drawing->ticks[i], name)) {
+            free(name);
+            return (double)i;
+        }
+    NM_GROW(drawing->ticks, drawing->n_ticks, drawing->ticks_capacity);
+    drawing->ticks[drawing->n_ticks] = name;
+    return (double)drawing->n_ticks++;
+}
+
+void nm_collect_sites(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
+{
+    const char *site;
+    size_t length;
+    for (size_t r = 0; r < report->n; r++) {
+        const nm_report_run *run = &report->runs[r];
+        pattern tag = pattern_of(figure, report, run);
+        nm_curve *curve = add_curve(drawing, r, run->n_series, false);
+        for (size_t i = 0; i < run->n_series; i++) {
+            const nm_series *series = &run->series[i];
+            if (series->n && nm_tag_match(tag.text, series->tag, &site, &length))
+                add_point(curve, tick_of(drawing, site, length), series->value[series->n - 1]);
+        }
+        drop_empty(drawing);
+    }
+}
+
+/* The last vector of each place: quantiles in equal steps from the least to the largest. */
+void nm_collect_quantiles(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
+{
+    const char *site;
+    size_t length;
+    for (size_t r = 0; r < report->n; r++) {
+        const nm_report_run *run = &report->runs[r];
+        nm_curve *curve = add_curve(drawing, r, run->n_vectors, true);
+        for (size_t i = 0; i < run->n_vectors; i++) {
+            const nm_vector *v = &run->vectors[i];
+            if (v->n < 3 || !nm_tag_match(figure->tag, v->tag, &site, &length))
+                continue;
+            double x = tick_of(drawing, site, length);
+            size_t at = 0, tenth = (v->n - 1) / 10;
+            while (at < curve->n && curve->x[at] != x)
+                at++;
+            curve->n = at == curve->n ? at + 1 : curve->n;
+            curve->x[at] = x;
+            curve->y[at] = v->values[(v->n - 1) / 2];
+            curve->low[at] = v->values[tenth];
+            curve->high[at] = v->values[v->n - 1 - tenth];
+        }
+        drop_empty(drawing);
+    }
+}
+
+void nm_collect_spectrum(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
+{
+    for (size_t r = 0; r < report->n; r++) {
+        const nm_report_run *run = &report->runs[r];
+        const nm_vector *last = NULL;
+        for (size_t i = 0; i < run->n_vectors; i++)
+            if (nm_tag_match(figure->tag, run->vectors[i].tag, NULL, NULL))
+                last = &run->vectors[i];
+        nm_curve *curve = add_curve(drawing, r, last ? last->n : 0, false);
+        for (size_t i = 0; last && i < last->n; i++)
+            add_point(curve, (double)(i + 1), last->values[i]);
+        drop_empty(drawing);
+    }
+}
+
+/* ---- across runs ---- */
+
+void nm_collect_score_gap(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
+{
+    double first = NAN;
+    for (size_t r = report->n; r-- > 0;)
+        first = isfinite(report->results[r].score) ? report->results[r].score : first;
+    for (size_t r = 0; r < report->n; r++) {
+        nm_curve *curve = add_curve(drawing, r, 1, false);
+        pattern tag = pattern_of(figure, report, &report->runs[r]);
+        add_point(curve, nm_report_run_match(&report->runs[r], tag.text), first - report->results[r].score);
+        drop_empty(drawing);
+    }
+    while (drawing->n && drawing->n < 3) { /* two points are always on a line */
+        drawing->curves[drawing->n - 1].n = 0;
+        drop_empty(drawing);
+    }
+}
+
+/* ---- thinning ---- */
+
+/* The mean of each stretch: many noisy curves over each other are read by their courses. */
+static void thin_to_means(nm_curve *curve, size_t most)
+{
+    for (size_t s = 0; s < most; s++) {
+        size_t from = s * curve->n / most, to = (s + 1) * curve->n / most;
+        double x = 0, y = 0;
+        for (size_t i = from; i < to; i++) {
+            x += curve->x[i];
+            y += curve->y[i];
+        }
+        curve->x[s] = x / (double)(to - from);
+        curve->y[s] = y / (double)(to - from);
+    }
+    curve->n = most;
+}
+
+/* Of each stretch its lowest and its highest point, in their order: spikes stay. */
+static void thin(nm_curve *curve, size_t most)
+{
+    size_t stretches = most / 2, kept = 0;
+    for (size_t s = 0; s < stretches; s++) {
+        size_t from = s * curve->n / stretches, to = (s + 1) * curve->n / stretches, low = from, high = from;
+        for (size_t i = from; i < to; i++) {
+            low = curve->y[i] < curve->y[low] ? i : low;
+            high = curve->y[i] >= curve->y[high] ? i : high;
+        }
+        size_t pair[2] = {low < high ? low : high, low < high ? high : low};
+        for (int k = 0; k < (pair[0] == pair[1] ? 1 : 2); k++) {
+            curve->x[kept] = curve->x[pair[k]];
+            curve->y[kept++] = curve->y[pair[k]];
+        }
+    }
+    curve->n = kept;
+}
+
+/* A logarithm knows no zero, and numbers that are all zero are numbers of nothing. */
+static void keep_positive(nm_curve *curve)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < curve->n; i++) {
+        if (curve->y[i] <= 0 || (curve->low && curve->low[i] <= 0))
+            continue;
+        curve->x[kept] = curve->x[i];
+        curve->y[kept] = curve->y[i];
+        if (curve->low) {
+            curve->low[kept] = curve->low[i];
+            curve->high[kept] = curve->high[i];
+        }
+        kept++;
+    }
+    curve->n = kept;
+}
+
+/* ---- the frame ---- */
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static size_t all_values(const nm_drawing *drawing, double **values)
+{
+    size_t n = 0, capacity = 0;
+    *values = NULL;
+    for (size_t c = 0; c < drawing->n; c++)
+        for (size_t i = 0; i < drawing->curves[c].n; i++) {
+            const nm_curve *curve = &drawing->curves[c];
+            NM_GROW(*values, n + 1, capacity);
+            (*values)[n++] = curve->low ? curve->low[i] : curve->y[i];
+            if (curve->high)
+                (*values)[n++] = curve->high[i];
+        }
+    qsort(*values, n, sizeof **values, compare_doubles);
+    return n;
+}
+
+/* Numbers that differ by rounding alone are one number, around which the frame has its own width. */
+static void widen(double *low, double *high, double share, bool logarithm)
+{
+    bool one = *high - *low <= 1e-6 * fmax(fabs(*low), fabs(*high));
+    if (logarithm) {
+        double factor = one ? 1.5 : pow(*high / *low, share);
+        *low /= factor;
+        *high *= factor;
+    } else {
+        double more = one ? fmax(0.05 * fabs(*high), 1e-6) : share * (*high - *low);
+        *low -= more;
+        *high += more;
+    }
+}
+
+/* The first losses of a run, or those of one that diverged, would press all others flat: a linear frame ends where
+ * the lower 90 % of the numbers have room twice over. */
+static void frame_y(nm_drawing *drawing, const nm_figure *figure)
+{
+    double *values;
+    size_t n = all_values(drawing, &values);
+    drawing->y_min = values[0];
+    drawing->y_max = values[n - 1];
+    if (!figure->y_log && figure->collect == nm_collect_history && n >= 20) {
+        double most = values[0] + 2 * (values[n * 9 / 10] - values[0]);
+        drawing->y_max = most > values[0] ? fmin(drawing->y_max, most) : drawing->y_max;
+    }
+    while (n && values[n - 1] > drawing->y_max) {
+        drawing->n_outside++;
+        n--;
+    }
+    if (figure->line > 0) {
+        drawing->y_min = fmin(drawing->y_min, figure->line);
+        drawing->y_max = fmax(drawing->y_max, figure->line);
+    }
+    widen(&drawing->y_min, &drawing->y_max, 0.05, figure->y_log);
+    free(values);
+}
+
+static void frame_x(nm_drawing *drawing, const nm_figure *figure)
+{
+    drawing->x_min = INFINITY;
+    drawing->x_max = -INFINITY;
+    for (size_t c = 0; c < drawing->n; c++)
+        for (size_t i = 0; i < drawing->curves[c].n; i++) {
+            drawing->x_min = fmin(drawing->x_min, drawing->curves[c].x[i]);
+            drawing->x_max = fmax(drawing->x_max, drawing->curves[c].x[i]);
+        }
+    if (drawing->ticks) {
+        drawing->x_min = -0.5;
+        drawing->x_max = (double)drawing->n_ticks - 0.5;
+    } else if (figure->style == NM_FIGURE_SCATTER ||
+               drawing->x_max - drawing->x_min <= 1e-6 * fabs(drawing->x_max)) {
+        widen(&drawing->x_min, &drawing->x_max, 0.08, false);
+    } else if (!figure->x_log && drawing->x_min > 0 && drawing->x_min < 0.5 * drawing->x_max) {
+        drawing->x_min = 0;
+    }
+}
+
+void nm_drawing_make(nm_drawing *drawing, const nm_report *report, const nm_figure *figure)
+{
+    *drawing = (nm_drawing){0};
+    figure->collect(report, figure, drawing);
+    size_t most = drawing->n ? ALL_POINTS / drawing->n : 0, kept = 0;
+    most = most > MAX_POINTS ? MAX_POINTS : most < MIN_POINTS ? MIN_POINTS : most;
+    for (size_t c = 0; c < drawing->n; c++) {
+        nm_curve curve = drawing->curves[c];
+        if (figure->y_log)
+            keep_positive(&curve);
+        if (curve.n > most && !curve.low)
+            (drawing->n > CROWD ? thin_to_means : thin)(&curve, most);
+        if (curve.n)
+            drawing->curves[kept++] = curve;
+        else
+            curve_release(&curve);
+    }
+    drawing->n = kept;
+    if (!drawing->n)
+        return;
+    frame_x(drawing, figure);
+    frame_y(drawing, figure);
+}
+
+void nm_drawing_release(nm_drawing *drawing)
+{
+    for (size_t c = 0; c < drawing->n; c++)
+        curve_release(&drawing->curves[c]);
+    for (size_t i = 0; i < drawing->n_ticks; i++)
+        free(drawing->ticks[i]);
+    free(drawing->ticks);
+    free(drawing->curves);
+    *drawing = (nm_drawing){0};
+}

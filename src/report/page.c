@@ -1,0 +1,262 @@
+/* The page: sections, figures with a sentence each, the numbers behind them for hovering and saving, style and script, all
+ * in one file that asks nothing of any network. */
+#include "report/page.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "report/html.h"
+#include "report/plot.h"
+#include "report/sections.h"
+
+/* ---- numbers for the script ---- */
+
+static json_t *number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *numbers(const double *values, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; values && i < n; i++)
+        json_array_append_new(list, number(values[i]));
+    return list;
+}
+
+static json_t *clean_string(const char *text)
+{
+    char *clean = nm_text_clean(text);
+    json_t *string = json_string(clean);
+    free(clean);
+    return string;
+}
+
+static json_t *curve_json(const nm_curve *curve)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "run", json_integer((json_int_t)curve->run));
+    json_object_set_new(o, "x", numbers(curve->x, curve->n));
+    json_object_set_new(o, "y", numbers(curve->y, curve->n));
+    if (curve->low) {
+        json_object_set_new(o, "low", numbers(curve->low, curve->n));
+        json_object_set_new(o, "high", numbers(curve->high, curve->n));
+    }
+    return o;
+}
+
+static json_t *figure_json(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing)
+{
+    nm_plot_frame f = nm_plot_frame_of(drawing);
+    json_t *o = json_object(), *curves = json_array(), *ticks = json_array();
+    for (size_t c = 0; c < drawing->n; c++)
+        json_array_append_new(curves, curve_json(&drawing->curves[c]));
+    for (size_t i = 0; i < drawing->n_ticks; i++)
+        json_array_append_new(ticks, clean_string(drawing->ticks[i]));
+    json_object_set_new(o, "frame",
+                        json_pack("[ffffff]", f.left, f.top, f.right, f.bottom, f.width, f.height));
+    json_object_set_new(o, "range",
+                        json_pack("[ffff]", drawing->x_min, drawing->x_max, drawing->y_min, drawing->y_max));
+    json_object_set_new(o, "log", json_boolean(figure->y_log));
+    json_object_set_new(o, "x", json_string(drawing->x_unit ? drawing->x_unit : figure->x_label));
+    json_object_set_new(o, "y", clean_string(nm_figure_y_label(figure, report)));
+    json_object_set_new(o, "ticks", ticks);
+    json_object_set_new(o, "scatter", json_boolean(figure->style == NM_FIGURE_SCATTER));
+    json_object_set_new(o, "curves", curves);
+    return o;
+}
+
+/* In a script element only "</" and "<!--" would end or change it: no "<" leaves here. */
+static void write_data(const nm_report *report, const nm_drawing *drawings, FILE *out)
+{
+    json_t *root = json_object(), *runs = json_array(), *figures = json_object();
+    for (size_t i = 0; i < report->n; i++) {
+        json_t *run = json_object();
+        json_object_set_new(run, "name", clean_string(report->runs[i].name));
+        json_object_set_new(run, "color", json_string(nm_plot_color(report->groups[i])));
+        json_object_set_new(run, "dashes", json_string(nm_plot_dashes(report->groups[i])));
+        json_array_append_new(runs, run);
+    }
+    for (size_t i = 0; nm_figures[i].name; i++)
+        if (drawings[i].n)
+            json_object_set_new(figures, nm_figures[i].name,
+                                figure_json(report, &nm_figures[i], &drawings[i]));
+    json_object_set_new(root, "runs", runs);
+    json_object_set_new(root, "figures", figures);
+    char *text = json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(6));
+    fputs("<script type=\"application/json\" id=\"data\">", out);
+    for (const char *at = text; at && *at; at++)
+        if (*at == '<')
+            fputs("\\u003c", out);
+        else
+            putc(*at, out);
+    fputs("</script>\n", out);
+    free(text);
+    json_decref(root);
+}
+
+/* ---- figures ---- */
+
+static void write_sentence(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
+                           FILE *out)
+{
+    char *text = NULL, limit[NM_NUMBER_BYTES];
+    size_t bytes;
+    FILE *memory = open_memstream(&text, &bytes);
+    if (!memory)
+        return;
+    figure->sentence(report, figure, drawing, memory);
+    if (drawing->n_outside)
+        fprintf(memory, " %zu point%s above %s %s outside of the frame.", drawing->n_outside,
+                drawing->n_outside == 1 ? "" : "s", nm_number_show(limit, drawing->y_max),
+                drawing->n_outside == 1 ? "lies" : "lie");
+    fclose(memory);
+    fputs("<p class=\"reading\">", out);
+    nm_html_text(out, text);
+    fputs("</p>", out);
+    free(text);
+}
+
+static void write_figure(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
+                         const char *svg, FILE *out)
+{
+    fprintf(out, "<figure id=\"%s\"><figcaption><h3>%s</h3>", figure->name, figure->title);
+    if (figure->source)
+        fprintf(out, "<span class=\"source\">as in %s</span>", figure->source);
+    fputs("</figcaption>\n<div class=\"plot\">", out);
+    fputs(svg, out);
+    fputs("</div>\n", out);
+    write_sentence(report, figure, drawing, out);
+    fputs("<p class=\"save\"><button type=\"button\" class=\"svg\">SVG</button><button type=\"button\" "
+          "class=\"csv\">CSV</button></p></figure>\n",
+          out);
+}
+
+static void write_figures(const nm_report *report, const nm_drawing *drawings, char **svg, FILE *out)
+{
+    const char *section = NULL;
+    for (size_t i = 0; nm_figures[i].name; i++) {
+        const nm_figure *figure = &nm_figures[i];
+        if (!svg[i])
+            continue;
+        if (!section || strcmp(section, figure->section)) {
+            fprintf(out, "%s<section><h2>%s</h2>\n<div class=\"figures\">\n",
+                    section ? "</div></section>\n" : "", figure->section);
+            section = figure->section;
+        }
+        write_figure(report, figure, &drawings[i], svg[i], out);
+    }
+    if (section)
+        fputs("</div></section>\n", out);
+}
+
+/* What a figure would show and how to get it, where no run has its numbers. */
+static void write_missing(char **svg, FILE *out)
+{
+    bool any = false;
+    for (size_t i = 0; nm_figures[i].name; i++) {
+        if (svg[i])
+            continue;
+        if (!any)
+            fputs("<section id=\"missing\"><details><summary>Figures these runs have no numbers "
+                  "for</summary>\n<ul>\n",
+                  out);
+        any = true;
+        fprintf(out, "<li>%s: %s</li>\n", nm_figures[i].title, nm_figures[i].record);
+    }
+    if (any)
+        fputs("</ul></details></section>\n", out);
+}
+
+/* ---- the whole ---- */
+
+static void write_head(const nm_report *report, FILE *out)
+{
+    fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+          "'unsafe-inline'; "
+          "script-src 'unsafe-inline'; img-src data:\">\n<title>Norma: ",
+          out);
+    for (size_t i = 0; i < report->n && i < 6; i++) {
+        fputs(i ? ", " : "", out);
+        nm_html_text(out, report->runs[i].name);
+    }
+    fprintf(out, "%s</title>\n<style>\n%s</style></head>\n<body>\n", report->n > 6 ? ", ..." : "",
+            nm_page_css);
+    fprintf(out,
+            "<header><h1>Norma <small>%zu run%s</small></h1><button type=\"button\" id=\"theme\" "
+            "title=\"light, dark\">theme</button></header>\n<main>\n",
+            report->n, report->n == 1 ? "" : "s");
+}
+
+static void write_page(const nm_report *report, const nm_report_config *config, const nm_drawing *drawings,
+                       char **svg, FILE *out)
+{
+    write_head(report, out);
+    nm_section_runs(report, out);
+    write_figures(report, drawings, svg, out);
+    write_missing(svg, out);
+    if (config->samples)
+        nm_section_samples(report, out);
+    nm_section_settings(report, out);
+    nm_section_environment(report, out);
+    fputs("</main>\n<div id=\"hint\" hidden></div>\n", out);
+    write_data(report, drawings, out);
+    fprintf(out, "<script>\n%s</script>\n</body></html>\n", nm_page_js);
+}
+
+static size_t count_figures(void)
+{
+    size_t n = 0;
+    while (nm_figures[n].name)
+        n++;
+    return n;
+}
+
+static nm_drawing *make_drawings(const nm_report *report)
+{
+    size_t n = count_figures();
+    nm_drawing *drawings = nm_allocate((n + 1) * sizeof *drawings);
+    for (size_t i = 0; i < n; i++)
+        nm_drawing_make(&drawings[i], report, &nm_figures[i]);
+    return drawings;
+}
+
+static void free_drawings(nm_drawing *drawings)
+{
+    for (size_t i = 0; i < count_figures(); i++)
+        nm_drawing_release(&drawings[i]);
+    free(drawings);
+}
+
+nm_status nm_report_page(const nm_report *report, const nm_report_config *config, const char *path,
+                         nm_error *err)
+{
+    nm_drawing *drawings = make_drawings(report);
+    char **svg = nm_allocate((count_figures() + 1) * sizeof *svg);
+    nm_file_writer writer = {0};
+    nm_status status = nm_plot_svg(report, drawings, path, svg, err);
+    if (status == NM_OK)
+        status = nm_file_writer_open(&writer, path, err);
+    if (status == NM_OK) {
+        write_page(report, config, drawings, svg, writer.stream);
+        status = nm_file_writer_commit(&writer, err);
+    }
+    for (size_t i = 0; i < count_figures(); i++)
+        free(svg[i]);
+    free(svg);
+    free_drawings(drawings);
+    return status;
+}
+
+nm_status nm_report_png(const nm_report *report, const char *folder, nm_error *err)
+{
+    nm_drawing *drawings = make_drawings(report);
+    nm_status status = nm_plot_png(report, drawings, folder, err);
+    free_drawings(drawings);
+    return status;
+}

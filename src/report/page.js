@@ -1,0 +1,173 @@
+// Themes, hiding runs, values under the pointer, saving a figure as SVG and its numbers as CSV.
+'use strict';
+(() => {
+    const data = JSON.parse(document.getElementById('data').textContent);
+    const hint = document.getElementById('hint');
+    const hidden = new Set();
+    const svgNames = 'http://www.w3.org/2000/svg';
+
+    // ---- theme ----
+    document.getElementById('theme').addEventListener('click', () => {
+        const root = document.documentElement;
+        const dark = root.dataset.theme ? root.dataset.theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
+        root.dataset.theme = dark ? 'light' : 'dark';
+    });
+
+    // ---- numbers as the page writes them ----
+    const show = value => {
+        const size = Math.abs(value);
+        if (Number.isInteger(value) || (size >= 1000 && size < 1e6)) return Math.round(value).toLocaleString('en-US');
+        return size >= 1e6 || (size < 1e-4 && size > 0) ? value.toExponential(2) : String(Number(value.toPrecision(4)));
+    };
+
+    // ---- runs ----
+    for (const button of document.querySelectorAll('button.run')) {
+        const run = Number(button.dataset.run);
+        const curves = () => document.querySelectorAll('.curve');
+        button.addEventListener('click', () => {
+            hidden[hidden.has(run) ? 'delete' : 'add'](run);
+            button.setAttribute('aria-pressed', String(!hidden.has(run)));
+            for (const curve of curves()) curve.classList.toggle('off', hidden.has(Number(curve.dataset.run)));
+        });
+        button.addEventListener('mouseenter', () => {
+            for (const curve of curves()) curve.classList.toggle('dim', Number(curve.dataset.run) !== run);
+        });
+        button.addEventListener('mouseleave', () => {
+            for (const curve of curves()) curve.classList.remove('dim');
+        });
+    }
+
+    // ---- places ----
+    const placeX = (figure, x) => {
+        const [left, , right] = figure.frame, [low, high] = figure.range;
+        return left + (x - low) / (high - low) * (right - left);
+    };
+    const placeY = (figure, y) => {
+        const [, top, , bottom] = figure.frame, [, , low, high] = figure.range;
+        const share = figure.log ? Math.log(y / low) / Math.log(high / low) : (y - low) / (high - low);
+        return bottom - share * (bottom - top);
+    };
+    // Points of one place stand side by side, as they were drawn.
+    const aside = (figure, c) => figure.ticks.length ? (c + 0.5) / figure.curves.length * 0.6 - 0.3 : 0;
+
+    const nearest = (list, x) => {
+        let best = 0;
+        for (let i = 1; i < list.length; i++) if (Math.abs(list[i] - x) < Math.abs(list[best] - x)) best = i;
+        return best;
+    };
+
+    const pick = (figure, x, y) => {
+        const points = [];
+        figure.curves.forEach((curve, c) => {
+            if (hidden.has(curve.run) || !curve.x.length) return;
+            const i = nearest(curve.x, figure.ticks.length ? Math.round(x) : x);
+            if (figure.ticks.length && curve.x[i] !== Math.round(x)) return;
+            const px = placeX(figure, curve.x[i] + aside(figure, c)), py = placeY(figure, curve.y[i]);
+            points.push({ curve, i, px, py, away: figure.scatter ? Math.hypot(px - placeX(figure, x), py - y) : Math.abs(py - y) });
+        });
+        points.sort((a, b) => a.away - b.away);
+        return figure.scatter ? points.slice(0, 1) : points.slice(0, 8).sort((a, b) => a.py - b.py);
+    };
+
+    // ---- hovering ----
+    const clear = plot => {
+        for (const mark of plot.querySelectorAll('.cursor, .dot')) mark.remove();
+        hint.hidden = true;
+    };
+    const add = (svg, name, attributes) => {
+        const element = document.createElementNS(svgNames, name);
+        for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+        svg.append(element);
+    };
+    const row = (table, cells) => {
+        const line = table.insertRow();
+        for (const cell of cells) line.insertCell().append(cell);
+    };
+    const swatch = color => {
+        const box = document.createElement('span');
+        box.style.cssText = `display:inline-block;width:10px;height:10px;border-radius:5px;background:${color}`;
+        return box;
+    };
+    const tell = (figure, points) => {
+        const table = document.createElement('table');
+        const at = points[0].curve.x[points[0].i];
+        const where = figure.ticks.length ? figure.ticks[at] : figure.scatter ? `TID ${show(at)}`
+            : figure.x === 'updates' ? `update ${show(at)}` : `${show(at)} ${figure.x}`;
+        for (const { curve, i } of points) {
+            const own = figure.ticks.length || figure.scatter || curve.x[i] === at ? '' : ` at ${show(curve.x[i])}`;
+            const bars = curve.low ? ` (${show(curve.low[i])} to ${show(curve.high[i])})` : '';
+            row(table, [swatch(data.runs[curve.run].color), data.runs[curve.run].name + own, show(curve.y[i]) + bars]);
+        }
+        const title = document.createElement('strong');
+        title.textContent = where;
+        hint.replaceChildren(title, table);
+        hint.hidden = false;
+    };
+    const follow = (plot, figure, event) => {
+        const svg = plot.querySelector('svg'), box = svg.getBoundingClientRect();
+        const [left, top, right, bottom, width, height] = figure.frame;
+        const px = (event.clientX - box.left) / box.width * width, py = (event.clientY - box.top) / box.height * height;
+        clear(plot);
+        if (px < left - 8 || px > right + 8 || py < top - 8 || py > bottom + 8) return;
+        const [low, high] = figure.range;
+        const points = pick(figure, low + (px - left) / (right - left) * (high - low), py);
+        if (!points.length) return;
+        if (!figure.scatter && !figure.ticks.length)
+            add(svg, 'line', { class: 'cursor', x1: points[0].px, x2: points[0].px, y1: top, y2: bottom });
+        for (const point of points)
+            if (point.py >= top - 1)
+                add(svg, 'circle', { class: 'dot', cx: point.px, cy: point.py, r: 5, fill: data.runs[point.curve.run].color });
+        tell(figure, points);
+        const over = hint.getBoundingClientRect();
+        hint.style.left = `${Math.max(4, Math.min(event.clientX + 16, innerWidth - over.width - 8))}px`;
+        hint.style.top = `${Math.max(4, event.clientY + 16 + over.height > innerHeight ? event.clientY - over.height - 12 : event.clientY + 16)}px`;
+    };
+
+    // ---- saving ----
+    const save = (text, type, name) => {
+        const link = document.createElement('a');
+        link.href = URL.createObjectURL(new Blob([text], { type }));
+        link.download = name;
+        link.click();
+        setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    };
+    const quote = text => /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    const csv = figure => {
+        const lines = [`run,${quote(figure.ticks.length ? 'place' : figure.x || 'x')},${quote(figure.y)},low,high`];
+        for (const curve of figure.curves)
+            curve.x.forEach((x, i) => lines.push([quote(data.runs[curve.run].name), quote(String(figure.ticks[x] ?? x)),
+                curve.y[i], curve.low?.[i] ?? '', curve.high?.[i] ?? ''].join(',')));
+        return lines.join('\n') + '\n';
+    };
+    const legend = (svg, figure, width, height) => {
+        const runs = [...new Set(figure.curves.map(curve => curve.run))].filter(run => !hidden.has(run));
+        runs.forEach((run, i) => {
+            const x = 20 + i % 3 * 205, y = height + 14 + Math.floor(i / 3) * 20;
+            add(svg, 'path', { d: `M${x} ${y}h22`, stroke: data.runs[run].color, 'stroke-width': 3, 'stroke-dasharray': data.runs[run].dashes });
+            add(svg, 'text', { x: x + 30, y: y + 4, 'font-size': 13, 'font-family': 'sans-serif', fill: '#1d2126' });
+            svg.lastChild.textContent = data.runs[run].name;
+        });
+        return height + 20 + Math.ceil(runs.length / 3) * 20;
+    };
+    // A picture of its own: white behind it, hidden runs out of it, the legend below.
+    const standalone = (plot, figure) => {
+        const svg = plot.querySelector('svg').cloneNode(true), [, , , , width, height] = figure.frame;
+        for (const curve of svg.querySelectorAll('.off, .cursor, .dot')) curve.remove();
+        const total = legend(svg, figure, width, height);
+        svg.setAttribute('viewBox', `0 0 ${width} ${total}`);
+        svg.setAttribute('width', width);
+        svg.setAttribute('height', total);
+        add(svg, 'rect', { width, height: total, fill: '#ffffff' });
+        svg.prepend(svg.lastChild);
+        return new XMLSerializer().serializeToString(svg);
+    };
+
+    for (const element of document.querySelectorAll('figure')) {
+        const figure = data.figures[element.id], plot = element.querySelector('.plot');
+        plot.addEventListener('pointermove', event => follow(plot, figure, event));
+        plot.addEventListener('pointerdown', event => follow(plot, figure, event));
+        plot.addEventListener('pointerleave', () => clear(plot));
+        element.querySelector('.svg').addEventListener('click', () => save(standalone(plot, figure), 'image/svg+xml', `${element.id}.svg`));
+        element.querySelector('.csv').addEventListener('click', () => save(csv(figure), 'text/csv', `${element.id}.csv`));
+    }
+})();

@@ -1,0 +1,380 @@
+#include "report/plot.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "report/svg.h"
+
+extern char **environ;
+
+enum { WIDTH = 480, HEIGHT = 310, HEIGHT_SITES = 380, FEW_TICKS = 6 };
+enum { MAX_LEGEND = 24, LEGEND_COLUMNS = 3, LEGEND_ROW = 20 };
+
+/* Each at least 3:1 against white and against the page's black. */
+static const char *const colors[NM_PLOT_COLORS] = {"#3b82c4", "#d9730d", "#2f9e5f", "#d64545",
+                                                   "#8f6bd0", "#1797a6", "#cf5aa0", "#8a7f3c"};
+static const struct {
+    const char *svg, *gnuplot;
+} dashes[] = {{"", "1"}, {"8,4", "(8,4)"}, {"2,3", "(2,3)"}, {"10,3,2,3", "(10,3,2,3)"}};
+enum { N_DASHES = sizeof dashes / sizeof *dashes };
+
+const char *nm_plot_color(int group)
+{
+    return colors[group % NM_PLOT_COLORS];
+}
+
+const char *nm_plot_dashes(int group)
+{
+    return dashes[group / NM_PLOT_COLORS % N_DASHES].svg;
+}
+
+/* Names of places stand upright where there are few of them. */
+static bool ticks_aslant(const nm_drawing *drawing)
+{
+    return drawing->n_ticks > FEW_TICKS;
+}
+
+nm_plot_frame nm_plot_frame_of(const nm_drawing *drawing)
+{
+    double height = ticks_aslant(drawing) ? HEIGHT_SITES : HEIGHT;
+    return (nm_plot_frame){WIDTH,         height,       0.145 * WIDTH,
+                           0.04 * height, 0.97 * WIDTH, ticks_aslant(drawing) ? 0.7 * height : 0.82 * height};
+}
+
+/* ---- ticks ---- */
+
+static void write_ticks_125(FILE *out, double low, double high)
+{
+    static const double steps[] = {1, 2, 5};
+    const char *comma = "";
+    fputs("set ytics (", out);
+    for (double decade = floor(log10(low)); decade <= log10(high); decade++)
+        for (int k = 0; k < 3; k++) {
+            double tick = steps[k] * pow(10, decade);
+            if (tick >= low && tick <= high) {
+                fprintf(out, "%s'%g' %.9g", comma, tick, tick);
+                comma = ", ";
+            }
+        }
+    fputs(")\n", out);
+}
+
+/* gnuplot puts a logarithm's ticks at powers of ten, of which a short axis may hold one or none. */
+static void write_log_ticks(FILE *out, double low, double high)
+{
+    double decades = log10(high / low);
+    if (decades > 3)
+        fprintf(out, "set ytics %g\n", decades > 12 ? 1e4 : decades > 6 ? 100.0 : 10.0);
+    else if (decades > 0.8)
+        write_ticks_125(out, low, high);
+    else {
+        static const double factors[] = {1, 2, 5};
+        double power = pow(10, floor(log10((high - low) / 6))), step = 10 * power;
+        for (int k = 2; k >= 0; k--)
+            step = (high - low) / (factors[k] * power) <= 6 ? factors[k] * power : step;
+        const char *comma = "";
+        fputs("set ytics (", out);
+        for (double tick = ceil(low / step) * step; tick <= high; tick += step, comma = ", ")
+            fprintf(out, "%s'%.4g' %.9g", comma, tick, tick);
+        fputs(")\n", out);
+    }
+}
+
+/* Only what names of places are made of, and not much of it. */
+static void write_site_ticks(FILE *out, const nm_drawing *drawing)
+{
+    fprintf(out, "set xtics %s (", ticks_aslant(drawing) ? "rotate by 55 right" : "norotate");
+    for (size_t i = 0; i < drawing->n_ticks; i++) {
+        fprintf(out, "%s'", i ? ", " : "");
+        for (const char *at = drawing->ticks[i]; *at && at < drawing->ticks[i] + 24; at++)
+            putc(isalnum((unsigned char)*at) || strchr("._+-", *at) ? *at : '_', out);
+        fprintf(out, "' %zu", i);
+    }
+    fprintf(out, ") font ',%d'\n", drawing->n_ticks > 24 ? 10 : 12);
+}
+
+/* ---- one figure ---- */
+
+static void write_data(FILE *out, const nm_drawing *drawing)
+{
+    for (size_t c = 0; c < drawing->n; c++) {
+        const nm_curve *curve = &drawing->curves[c];
+        double aside = drawing->ticks ? ((double)c + 0.5) / (double)drawing->n * 0.6 - 0.3 : 0;
+        fprintf(out, "$d%zu << EOD\n", c);
+        for (size_t i = 0; i < curve->n; i++) {
+            fprintf(out, "%.7g %.7g", curve->x[i] + aside, curve->y[i]);
+            if (curve->low)
+                fprintf(out, " %.7g %.7g", curve->low[i], curve->high[i]);
+            putc('\n', out);
+        }
+        fputs("EOD\n", out);
+    }
+}
+
+/* Names come from the file system: what could end the quotes or the line goes. */
+static void write_title(FILE *out, const char *name)
+{
+    fputs(" title '", out);
+    for (size_t n = 0; name[n] && n < 40; n++)
+        putc((unsigned char)name[n] < ' ' || name[n] == '\'' || (unsigned char)name[n] >= 127 ? '_' : name[n],
+             out);
+    putc('\'', out);
+}
+
+static void write_curve(FILE *out, const nm_report *report, const nm_figure *figure,
+                        const nm_drawing *drawing, size_t c, bool titled)
+{
+    const nm_curve *curve = &drawing->curves[c];
+    int group = report->groups[curve->run];
+    bool dots = figure->style != NM_FIGURE_LINES || curve->n <= 20;
+    const char *style = figure->style == NM_FIGURE_BARS    ? "yerrorbars"
+                        : figure->style != NM_FIGURE_LINES ? "points"
+                        : dots                             ? "linespoints"
+                                                           : "lines";
+    fprintf(out, "%s$d%zu with %s lc rgb '%s' lw %g", c ? ", " : "plot ", c, style, nm_plot_color(group),
+            drawing->n > 12 ? 1.2 : 2.0);
+    if (figure->style == NM_FIGURE_LINES)
+        fprintf(out, " dt %s", dashes[group / NM_PLOT_COLORS % N_DASHES].gnuplot);
+    if (dots)
+        fprintf(out, " pt 7 ps %g", figure->style == NM_FIGURE_LINES ? 0.55 : drawing->n > 12 ? 0.5 : 0.8);
+    if (titled)
+        write_title(out, report->runs[curve->run].name);
+    else
+        fputs(" notitle", out);
+}
+
+/* A picture for a paper has its legend above the frame, where it can hide nothing. */
+static nm_plot_frame frame_with_legend(const nm_drawing *drawing, bool legend)
+{
+    nm_plot_frame frame = nm_plot_frame_of(drawing);
+    double room = legend ? LEGEND_ROW * ceil((double)drawing->n / LEGEND_COLUMNS) : 0;
+    frame.height += room;
+    frame.top += room;
+    frame.bottom += room;
+    return frame;
+}
+
+static void write_axes(FILE *out, const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
+                       nm_plot_frame frame)
+{
+    bool thousands = !drawing->ticks && !figure->x_seconds && drawing->x_max >= 20000;
+    fprintf(out, "set lmargin at screen %.9g\nset rmargin at screen %.9g\n", frame.left / frame.width,
+            frame.right / frame.width);
+    fprintf(out, "set tmargin at screen %.9g\nset bmargin at screen %.9g\n", 1 - frame.top / frame.height,
+            1 - frame.bottom / frame.height);
+    fprintf(out,
+            "unset logscale\nset xtics norotate autofreq font ',13'\nset ytics autofreq\nset format '%%g'\n");
+    if (figure->y_log) {
+        fputs("set logscale y\n", out);
+        write_log_ticks(out, drawing->y_min, drawing->y_max);
+    }
+    if (figure->x_log)
+        fputs("set logscale x\n", out);
+    if (drawing->ticks)
+        write_site_ticks(out, drawing);
+    else if (thousands)
+        fputs("set format x '%.0s%c'\n", out);
+    fprintf(out, "set xrange [%.9g:%.9g]\nset yrange [%.9g:%.9g]\n", drawing->x_min, drawing->x_max,
+            drawing->y_min, drawing->y_max);
+    fprintf(out, "set xlabel '%s%s%s'\nset ylabel '", figure->x_label, drawing->x_unit ? ", " : "",
+            drawing->x_unit ? drawing->x_unit : "");
+    for (const char *at = nm_figure_y_label(figure, report); *at; at++) /* a score's name is from the log */
+        putc(*at == '\'' || (unsigned char)*at < ' ' || (unsigned char)*at >= 127 ? '_' : *at, out);
+    fputs("'\nunset arrow\n", out);
+    if (figure->line > 0)
+        fprintf(out,
+                "set arrow from graph 0, first %g to graph 1, first %g nohead lc rgb '#80868f' dt (4,4)\n",
+                figure->line, figure->line);
+}
+
+static void write_figure(FILE *out, const nm_report *report, const nm_figure *figure,
+                         const nm_drawing *drawing, bool png)
+{
+    bool legend = png && drawing->n <= MAX_LEGEND;
+    nm_plot_frame frame = frame_with_legend(drawing, legend);
+    if (png)
+        fprintf(out,
+                "set terminal pngcairo size %.0f,%.0f fontscale 2.3 linewidth 3 pointscale 2.6 noenhanced "
+                "font 'sans,12'\n",
+                3.2 * frame.width, 3.2 * frame.height);
+    else
+        fprintf(out, "set terminal svg size %.0f,%.0f dynamic noenhanced font 'sans-serif,13'\n", frame.width,
+                frame.height);
+    fprintf(out, "set output '%s.%s'\n", figure->name, png ? "png" : "svg");
+    write_axes(out, report, figure, drawing, frame);
+    write_data(out, drawing);
+    for (size_t c = 0; c < drawing->n; c++)
+        write_curve(out, report, figure, drawing, c, legend);
+    fputs("\nunset output\n", out);
+}
+
+static const char head[] =
+    "set encoding utf8\n"
+    "set border 3 lw 0.8 lc rgb '#80868f'\n"
+    "set tics nomirror out scale 0.5 textcolor rgb '#50565e'\n"
+    "set xlabel textcolor rgb '#50565e'\nset ylabel textcolor rgb '#50565e' offset 0.5,0\n"
+    "set grid ytics lc rgb '#c3c8cf' lw 0.6 lt 1 dt solid\n"
+    "set errorbars 0\n"
+    "set key at graph 0, screen 0.99 left top horizontal Left reverse maxcols 3 samplen 2 "
+    "textcolor rgb '#50565e'\n";
+
+static nm_status write_script(const nm_report *report, const nm_drawing *drawings, const char *path, bool png,
+                              nm_error *err)
+{
+    FILE *out;
+    NM_TRY(nm_file_open(&out, path, "wb", err));
+    fputs(head, out);
+    for (size_t i = 0; nm_figures[i].name; i++)
+        if (drawings[i].n)
+            write_figure(out, report, &nm_figures[i], &drawings[i], png);
+    return nm_file_close(out, path, err);
+}
+
+/* ---- gnuplot ---- */
+
+static nm_status first_complaint(const char *folder, nm_error *err)
+{
+    char *path = nm_path_join(folder, "said"), *text = NULL;
+    nm_file_read(path, &text, NULL, NULL);
+    nm_fail(err, NM_UNSUPPORTED, "gnuplot failed: %.300s", text ? text : "it said nothing");
+    free(text);
+    free(path);
+    return NM_UNSUPPORTED;
+}
+
+static nm_status start_gnuplot(const char *folder, pid_t *process, nm_error *err)
+{
+    static char *arguments[] = {"gnuplot", "-d", "script", NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addchdir_np(&actions, folder);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "said", O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+    int failed = posix_spawnp(process, arguments[0], &actions, NULL, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (failed == ENOENT)
+        return nm_fail(err, NM_UNSUPPORTED,
+                       "gnuplot is not there, which draws the figures; its Debian package is gnuplot-nox");
+    return failed ? nm_fail(err, NM_IO, "cannot start gnuplot: %s", strerror(failed)) : NM_OK;
+}
+
+static nm_status run_gnuplot(const char *folder, nm_error *err)
+{
+    pid_t process;
+    int code;
+    NM_TRY(start_gnuplot(folder, &process, err));
+    while (waitpid(process, &code, 0) < 0 && errno == EINTR)
+        continue;
+    return WIFEXITED(code) && WEXITSTATUS(code) == 0 ? NM_OK : first_complaint(folder, err);
+}
+
+static char *picture_path(const char *folder, const char *name, const char *end)
+{
+    return nm_format("%s/%s.%s", folder, name, end);
+}
+
+static void remove_scratch(const char *folder)
+{
+    static const char *const ends[] = {"svg", "png"};
+    for (size_t i = 0; nm_figures[i].name; i++)
+        for (int k = 0; k < 2; k++) {
+            char *path = picture_path(folder, nm_figures[i].name, ends[k]);
+            unlink(path);
+            free(path);
+        }
+    for (int k = 0; k < 2; k++) {
+        char *path = nm_path_join(folder, k ? "script" : "said");
+        unlink(path);
+        free(path);
+    }
+    rmdir(folder);
+}
+
+/* Takes the pictures out of the folder in which gnuplot left them. */
+static nm_status take_svg(const nm_drawing *drawings, const char *folder, char **svg, nm_error *err)
+{
+    for (size_t i = 0; nm_figures[i].name; i++) {
+        if (!drawings[i].n)
+            continue;
+        char *path = picture_path(folder, nm_figures[i].name, "svg"), *text = NULL;
+        nm_status status = nm_file_read(path, &text, NULL, err);
+        if (status == NM_OK)
+            svg[i] = nm_svg_trim(text, &drawings[i], nm_figures[i].name);
+        free(text);
+        free(path);
+        NM_TRY(status);
+    }
+    return NM_OK;
+}
+
+static nm_status take_png(const nm_drawing *drawings, const char *from, const char *to, nm_error *err)
+{
+    nm_status status = NM_OK;
+    for (size_t i = 0; nm_figures[i].name && status == NM_OK; i++) {
+        if (!drawings[i].n)
+            continue;
+        char *made = picture_path(from, nm_figures[i].name, "png"),
+             *path = picture_path(to, nm_figures[i].name, "png");
+        if (rename(made, path))
+            status = nm_fail(err, NM_IO, "%s: %s", path, strerror(errno));
+        free(made);
+        free(path);
+    }
+    return status;
+}
+
+static bool anything(const nm_drawing *drawings)
+{
+    for (size_t i = 0; nm_figures[i].name; i++)
+        if (drawings[i].n)
+            return true;
+    return false;
+}
+
+static nm_status draw(const nm_report *report, const nm_drawing *drawings, const char *beside, char **svg,
+                      const char *png_folder, nm_error *err)
+{
+    if (!anything(drawings))
+        return NM_OK;
+    char *folder = nm_format("%s.XXXXXX", beside);
+    if (!mkdtemp(folder)) {
+        free(folder);
+        return nm_fail(err, NM_IO, "%s: no folder for the figures can be made beside it: %s", beside,
+                       strerror(errno));
+    }
+    char *script = nm_path_join(folder, "script");
+    nm_status status = write_script(report, drawings, script, !svg, err);
+    if (status == NM_OK)
+        status = run_gnuplot(folder, err);
+    if (status == NM_OK)
+        status = svg ? take_svg(drawings, folder, svg, err) : take_png(drawings, folder, png_folder, err);
+    remove_scratch(folder);
+    free(script);
+    free(folder);
+    return status;
+}
+
+nm_status nm_plot_svg(const nm_report *report, const nm_drawing *drawings, const char *scratch, char **svg,
+                      nm_error *err)
+{
+    return draw(report, drawings, scratch, svg, NULL, err);
+}
+
+nm_status nm_plot_png(const nm_report *report, const nm_drawing *drawings, const char *folder, nm_error *err)
+{
+    NM_TRY(nm_folder_create(folder, err));
+    char *beside = nm_path_join(folder, "plots");
+    nm_status status = draw(report, drawings, beside, NULL, folder, err);
+    free(beside);
+    return status;
+}

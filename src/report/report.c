@@ -1,0 +1,178 @@
+#include "report/report.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+/* ---- numbers for people ---- */
+
+const char *nm_count_show(char text[NM_NUMBER_BYTES], double value)
+{
+    char digits[NM_NUMBER_BYTES];
+    size_t at = 0;
+    if (!isfinite(value) || fabs(value) >= 1e15)
+        return isfinite(value) ? nm_number_show(text, value) : strcpy(text, "-");
+    size_t n = (size_t)snprintf(digits, sizeof digits, "%.0f", fabs(value));
+    if (value <= -0.5)
+        text[at++] = '-';
+    for (size_t i = 0; i < n; i++) {
+        if (i && (n - i) % 3 == 0)
+            text[at++] = ',';
+        text[at++] = digits[i];
+    }
+    text[at] = 0;
+    return text;
+}
+
+const char *nm_number_show(char text[NM_NUMBER_BYTES], double value)
+{
+    double size = fabs(value);
+    if (!isfinite(value))
+        return strcpy(text, "-");
+    if (size >= 1000 && size < 1e6)
+        return nm_count_show(text, value);
+    snprintf(text, NM_NUMBER_BYTES,
+             size >= 1e6 || (size < 1e-4 && size > 0) ? "%.2e"
+             : size < 1                               ? "%.3g"
+                                                      : "%.4g",
+             value);
+    return text;
+}
+
+const char *nm_duration_show(char text[NM_NUMBER_BYTES], double seconds)
+{
+    double shown = seconds < 120 ? seconds : seconds < 7200 ? seconds / 60 : seconds / 3600;
+    if (!isfinite(seconds))
+        return strcpy(text, "-");
+    snprintf(text, NM_NUMBER_BYTES, "%.*f %s", shown < 10 ? 1 : 0, shown,
+             seconds < 120    ? "s"
+             : seconds < 7200 ? "min"
+                              : "h");
+    return text;
+}
+
+/* ---- names and groups ---- */
+
+static const char *last_parts(const char *folder, int parts)
+{
+    const char *at = folder + strlen(folder);
+    while (at > folder && (at[-1] != '/' || --parts))
+        at--;
+    return at;
+}
+
+static bool name_taken(const nm_report *report, size_t before, const char *name)
+{
+    for (size_t i = 0; i < before; i++)
+        if (!strcmp(report->runs[i].name, name))
+            return true;
+    return false;
+}
+
+/* The last part of the path; of two equal ones the later has more parts, at last a number. */
+static void name_run(nm_report *report, size_t i)
+{
+    char *folder = nm_duplicate(report->runs[i].folder);
+    for (size_t length = strlen(folder); length > 1 && folder[length - 1] == '/';)
+        folder[--length] = 0;
+    const char *name = folder;
+    for (int parts = 1; parts <= 3; parts++)
+        if (!name_taken(report, i, name = last_parts(folder, parts)))
+            break;
+    report->runs[i].name = nm_duplicate(name);
+    for (int number = 2; name_taken(report, i, report->runs[i].name); number++) {
+        free(report->runs[i].name);
+        report->runs[i].name = nm_format("%s (%d)", name, number);
+    }
+    free(folder);
+}
+
+static bool is_own_setting(const char *key)
+{
+    return !strncmp(key, "run.", 4) || !strcmp(key, "train.seed") || !strncmp(key, "device.", 7) ||
+           !strncmp(key, "probe.", 6);
+}
+
+static bool covers(const nm_report_run *a, const nm_report_run *b)
+{
+    for (size_t i = 0; i < a->n_settings; i++) {
+        const char *other = nm_report_run_setting(b, a->settings[i].key);
+        if (!is_own_setting(a->settings[i].key) && (!other || strcmp(other, a->settings[i].value)))
+            return false;
+    }
+    return true;
+}
+
+static int group_run(const nm_report *report, size_t i)
+{
+    int next = 0;
+    for (size_t k = 0; k < i; k++) {
+        const nm_report_run *a = &report->runs[i], *b = &report->runs[k];
+        if (a->n_settings && a->n_settings == b->n_settings && covers(a, b))
+            return report->groups[k];
+        next = report->groups[k] >= next ? report->groups[k] + 1 : next;
+    }
+    return next;
+}
+
+/* ---- the score ---- */
+
+static bool is_score(const char *tag)
+{
+    static const char *const others[] = {"loss", "nll",   "perplexity", "batch_loss",       "batch_nll",
+                                         "best", "epoch", "seconds",    "batch_perplexity", "tokens"};
+    if (strncmp(tag, "valid/", 6) || strchr(tag + 6, '/') || strchr(tag + 6, '.'))
+        return false;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strcmp(tag + 6, others[i]))
+            return false;
+    return true;
+}
+
+static void find_score(nm_report *report)
+{
+    report->score_tag = nm_duplicate("valid/perplexity");
+    for (size_t i = 0; i < report->n; i++)
+        for (size_t k = 0; k < report->runs[i].n_series && !report->score_rises; k++)
+            if (is_score(report->runs[i].series[k].tag)) {
+                free(report->score_tag);
+                report->score_tag = nm_duplicate(report->runs[i].series[k].tag);
+                report->score_rises = true;
+            }
+    report->score_name = nm_duplicate(report->score_tag + strlen("valid/"));
+    for (char *at = report->score_name; *at && strlen(report->score_name) <= 4; at++)
+        *at = (char)toupper((unsigned char)*at); /* abbreviations */
+}
+
+nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n, nm_error *err)
+{
+    *report = (nm_report){.runs = nm_allocate((n + 1) * sizeof *report->runs),
+                          .results = nm_allocate((n + 1) * sizeof *report->results),
+                          .groups = nm_allocate((n + 1) * sizeof *report->groups)};
+    for (size_t i = 0; i < n; i++) {
+        nm_report_run *run = &report->runs[report->n++];
+        NM_TRY(nm_report_run_read(run, folders[i], err));
+        name_run(report, i);
+        report->groups[i] = group_run(report, i);
+        report->results[i] =
+            (nm_report_result){nm_report_run_last(run, "test/value"), nm_report_run_last(run, "test/low"),
+                               nm_report_run_last(run, "test/high"), NAN};
+    }
+    find_score(report);
+    return NM_OK;
+}
+
+void nm_report_close(nm_report *report)
+{
+    for (size_t i = 0; i < report->n; i++)
+        nm_report_run_release(&report->runs[i]);
+    free(report->runs);
+    free(report->results);
+    free(report->groups);
+    free(report->score_tag);
+    free(report->score_name);
+    *report = (nm_report){0};
+}

@@ -1,0 +1,49 @@
+/* norma report: run folders -> one self-contained page with figures, and the figures as pictures.
+ *
+ *     nm_report_open    reads the runs
+ *     nm_report_page    writes the page          (figures drawn by gnuplot, report/plot.c)
+ *     nm_report_png     writes a picture a figure
+ *
+ * What comes from files is never trusted to be text for HTML, for gnuplot or for JavaScript: see page.h and plot.c. */
+#ifndef NM_REPORT_H
+#define NM_REPORT_H
+
+#include <stdio.h>
+
+#include "report/run.h"
+
+typedef struct nm_report_result { /* what the caller may know of a run besides its files; NaN: unknown */
+    double score, low, high, p;
+} nm_report_result;
+
+typedef struct nm_report {
+    nm_report_run *runs;
+    nm_report_result *results; /* of each run, on the test set */
+    int *groups;               /* of each run: equal for runs that differ only in seed and folder; from 0 */
+    size_t n;
+    char *score_tag, *score_name; /* "valid/bleu", "BLEU"; the perplexity when no run has a score */
+    bool score_rises;             /* higher is better */
+} nm_report;
+
+nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n, nm_error *err);
+void nm_report_close(nm_report *report);
+
+typedef struct nm_report_config {
+    bool samples; /* false: no sentence of a corpus */
+} nm_report_config;
+
+/* NM_UNSUPPORTED when there is no gnuplot: the message names its package. */
+nm_status nm_report_page(const nm_report *report, const nm_report_config *config, const char *path,
+                         nm_error *err);
+nm_status nm_report_png(const nm_report *report, const char *folder, nm_error *err);
+
+/* At most four digits that count, thousands apart from 10,000 on: "5,400", "0.0123", "2.676", "1.2e-07"; "-" if not
+ * finite. Returns text. */
+enum { NM_NUMBER_BYTES = 32 };
+const char *nm_number_show(char text[NM_NUMBER_BYTES], double value);
+/* A whole number with commas: "5,400". */
+const char *nm_count_show(char text[NM_NUMBER_BYTES], double value);
+/* "42 s", "5.3 min", "2.1 h". */
+const char *nm_duration_show(char text[NM_NUMBER_BYTES], double seconds);
+
+#endif

@@ -1,0 +1,384 @@
+#include "report/run.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+
+/* Beyond these a log is not one that Norma wrote; what is over the limit is left out. */
+enum { MAX_SERIES = 1 << 16, MAX_TAG = 240, MAX_DEPTH = 4, MAX_VECTOR = 1 << 16 };
+static const double max_value = 1e30; /* larger ones are noise to a reader and poison to an axis */
+
+typedef struct place { /* where a line's numbers go */
+    nm_report_run *run;
+    double update, seconds;
+    char tag[MAX_TAG];
+} place;
+
+/* ---- series ---- */
+
+static size_t slot_of(const nm_report_run *run, const char *tag)
+{
+    size_t slot = (size_t)XXH3_64bits(tag, strlen(tag)) & (run->n_slots - 1);
+    while (run->slots[slot] && strcmp(run->series[run->slots[slot] - 1].tag, tag))
+        slot = (slot + 1) & (run->n_slots - 1);
+    return slot;
+}
+
+static void grow_slots(nm_report_run *run)
+{
+    free(run->slots);
+    run->n_slots = run->n_slots ? 2 * run->n_slots : 256;
+    run->slots = nm_allocate(run->n_slots * sizeof *run->slots);
+    for (size_t i = 0; i < run->n_series; i++)
+        run->slots[slot_of(run, run->series[i].tag)] = (uint32_t)i + 1;
+}
+
+static nm_series *series_of(nm_report_run *run, const char *tag)
+{
+    if (2 * run->n_series >= run->n_slots)
+        grow_slots(run);
+    size_t slot = slot_of(run, tag);
+    if (run->slots[slot])
+        return &run->series[run->slots[slot] - 1];
+    if (run->n_series >= MAX_SERIES)
+        return NULL;
+    NM_GROW(run->series, run->n_series, run->series_capacity);
+    run->series[run->n_series] = (nm_series){.tag = nm_duplicate(tag)};
+    run->slots[slot] = (uint32_t)++run->n_series;
+    return &run->series[run->n_series - 1];
+}
+
+static void add_number(const place *at, double value)
+{
+    nm_series *series = isfinite(value) && fabs(value) < max_value ? series_of(at->run, at->tag) : NULL;
+    if (!series)
+        return;
+    if (series->n == series->capacity) {
+        series->capacity = series->capacity ? 2 * series->capacity : 16;
+        series->update = nm_reallocate(series->update, series->capacity * sizeof(double));
+        series->seconds = nm_reallocate(series->seconds, series->capacity * sizeof(double));
+        series->value = nm_reallocate(series->value, series->capacity * sizeof(double));
+    }
+    series->update[series->n] = at->update;
+    series->seconds[series->n] = at->seconds;
+    series->value[series->n++] = value;
+}
+
+static void add_text(const place *at, const char *value)
+{
+    nm_report_run *run = at->run;
+    NM_GROW(run->texts, run->n_texts, run->texts_capacity);
+    run->texts[run->n_texts++] =
+        (nm_text){nm_duplicate(at->tag), nm_duplicate(value), at->update, at->seconds};
+}
+
+static void add_vector(const place *at, const json_t *array)
+{
+    nm_report_run *run = at->run;
+    size_t n = json_array_size(array);
+    if (n > MAX_VECTOR || run->n_vectors >= (size_t)MAX_SERIES * 16)
+        return;
+    NM_GROW(run->vectors, run->n_vectors, run->vectors_capacity);
+    nm_vector *vector = &run->vectors[run->n_vectors++];
+    *vector =
+        (nm_vector){nm_duplicate(at->tag), at->update, at->seconds, n, nm_allocate((n + 1) * sizeof(double))};
+    for (size_t i = 0; i < n; i++) {
+        const json_t *item = json_array_get(array, i);
+        double value = json_is_number(item) ? json_number_value(item) : NAN;
+        vector->values[i] = fabs(value) < max_value ? value : NAN;
+    }
+}
+
+/* ---- one object ---- */
+
+static bool is_bookkeeping(const char *key)
+{
+    return !strcmp(key, "type") || !strcmp(key, "stack") || !strcmp(key, "layer") ||
+           !strcmp(key, "sublayer") || !strcmp(key, "instrument") || !strcmp(key, "site") ||
+           !strcmp(key, "update");
+}
+
+static void add_object(place *at, json_t *object, char separator, int depth);
+
+static void add_value(place *at, json_t *value, int depth)
+{
+    const json_t *first = json_array_get(value, 0);
+    if (json_is_number(value))
+        add_number(at, json_number_value(value));
+    else if (json_is_boolean(value))
+        add_number(at, json_is_true(value));
+    else if (json_is_string(value))
+        add_text(at, json_string_value(value));
+    else if (json_is_object(value) && depth < MAX_DEPTH)
+        add_object(at, value, '.', depth + 1);
+    else if (json_is_object(first) && depth < MAX_DEPTH) /* rows: each is an object of its own */
+        for (size_t i = 0; i < json_array_size(value); i++)
+            add_object(at, json_array_get(value, i), '/', depth + 1);
+    else if (first)
+        add_vector(at, value);
+}
+
+/* What tells an object from others of its kind: "/enc.0.ffn.norm", "/enc.2", or nothing. */
+static size_t append_site(char *tag, size_t length, const json_t *object)
+{
+    const char *site = json_string_value(json_object_get(object, "site"));
+    const char *stack = json_string_value(json_object_get(object, "stack"));
+    const json_t *layer = json_object_get(object, "layer");
+    char *at = tag + length;
+    if (site && *site)
+        snprintf(at, MAX_TAG - length, "/%s", site);
+    else if (!site && stack && json_is_integer(layer))
+        snprintf(at, MAX_TAG - length, "/%.64s.%lld", stack, (long long)json_integer_value(layer));
+    return length + strlen(at);
+}
+
+/* Puts the site behind the tag when the object has one, then each key. */
+static void add_object(place *at, json_t *object, char separator, int depth)
+{
+    size_t before = strlen(at->tag), length = append_site(at->tag, before, object);
+    const char *key;
+    json_t *value;
+    if (length > before)
+        separator = '/';
+    json_object_foreach(object, key, value)
+    {
+        if (is_bookkeeping(key) || length + strlen(key) + 2 > sizeof at->tag)
+            continue;
+        snprintf(at->tag + length, sizeof at->tag - length, "%c%s", separator, key);
+        add_value(at, value, depth);
+    }
+    at->tag[before] = 0;
+}
+
+static double number_or(const json_t *object, const char *key, double otherwise)
+{
+    const json_t *value = json_object_get(object, key);
+    double number = json_is_number(value) ? json_number_value(value) : otherwise;
+    return fabs(number) < max_value ? number : otherwise;
+}
+
+static bool add_line(place *at, json_t *object, const char *type)
+{
+    const char *own = json_string_value(json_object_get(object, "type"));
+    const char *instrument = json_string_value(json_object_get(object, "instrument"));
+    if (own)
+        type = own;
+    if (!json_is_object(object) || !type)
+        return false;
+    at->update = number_or(object, "update", at->update);
+    at->seconds = number_or(object, "seconds", at->seconds);
+    snprintf(at->tag, sizeof at->tag, "%.64s%s%.64s", type, instrument ? "/" : "",
+             instrument ? instrument : "");
+    add_object(at, object, '/', 0);
+    return true;
+}
+
+/* ---- files ---- */
+
+void nm_report_run_add(nm_report_run *run, const char *text, size_t bytes)
+{
+    place at = {.run = run, .seconds = run->seconds};
+    const char *end = text + bytes;
+    for (const char *line = text; line < end;) {
+        const char *stop = memchr(line, '\n', (size_t)(end - line));
+        size_t length = (size_t)((stop ? stop : end) - line);
+        json_t *object = length ? json_loadb(line, length, 0, NULL) : NULL;
+        run->lines++;
+        if (!stop)
+            run->open_end = !object;
+        else if (length && !object)
+            run->first_bad = run->bad_lines++ ? run->first_bad : run->lines;
+        if (object && !add_line(&at, object, NULL))
+            run->first_bad = run->bad_lines++ ? run->first_bad : run->lines;
+        json_decref(object);
+        line = stop ? stop + 1 : end;
+    }
+    run->seconds = at.seconds;
+}
+
+/* What compare measured is one object; a run may lack it. */
+static void read_test(nm_report_run *run)
+{
+    char *path = nm_path_join(run->folder, "test.json");
+    json_t *object = json_load_file(path, 0, NULL);
+    place at = {.run = run};
+    add_line(&at, object, "test");
+    json_decref(object);
+    free(path);
+}
+
+/* Paths are the same but for slashes at their ends. */
+static bool same_folder(const char *a, const char *b)
+{
+    size_t a_len = strlen(a), b_len = strlen(b);
+    while (a_len > 1 && a[a_len - 1] == '/')
+        a_len--;
+    while (b_len > 1 && b[b_len - 1] == '/')
+        b_len--;
+    return a_len == b_len && !memcmp(a, b, a_len);
+}
+
+nm_status nm_report_run_inspected(nm_report_run *run, const char *path, nm_error *err)
+{
+    json_error_t trouble;
+    char *text = NULL;
+    NM_TRY(nm_file_read(path, &text, NULL, err));
+    json_t *list = json_loads(text, 0, &trouble);
+    free(text);
+    if (!json_is_array(list)) {
+        json_decref(list);
+        return nm_fail(err, NM_FORMAT, "%s:%d: %s", path, list ? 1 : trouble.line,
+                       list ? "no list, as norma inspect --json prints it" : trouble.text);
+    }
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_t *object = json_array_get(list, i);
+        const char *of = json_string_value(json_object_get(object, "run"));
+        place at = {.run = run};
+        if (of && same_folder(of, run->folder))
+            add_line(&at, object, "inspect");
+    }
+    json_decref(list);
+    return NM_OK;
+}
+
+static void trim(char **text)
+{
+    *text += strspn(*text, " \t");
+    size_t length = strlen(*text);
+    while (length && strchr(" \t\r", (*text)[length - 1]))
+        (*text)[--length] = 0;
+}
+
+static void read_settings(nm_report_run *run)
+{
+    char *path = nm_path_join(run->folder, "config.ini"), *text = NULL, section[64] = "";
+    char *rest = nm_file_read(path, &text, NULL, NULL) == NM_OK ? text : NULL;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
+        char *comment = strstr(line, " ;"), *equals = strchr(line, '=');
+        if (comment)
+            *comment = 0;
+        if (*line == '[')
+            snprintf(section, sizeof section, "%.*s", (int)strcspn(line + 1, "]"), line + 1);
+        else if (equals && *line != '#') {
+            char *value = equals + 1;
+            *equals = 0;
+            trim(&line);
+            trim(&value);
+            NM_GROW(run->settings, run->n_settings, run->settings_capacity);
+            run->settings[run->n_settings++] =
+                (nm_text){.key = nm_format("%s.%s", section, line), .value = nm_duplicate(value)};
+        }
+    }
+    free(text);
+    free(path);
+}
+
+nm_status nm_report_run_read(nm_report_run *run, const char *folder, nm_error *err)
+{
+    *run = (nm_report_run){.folder = nm_duplicate(folder)};
+    char *path = nm_path_join(folder, "log.jsonl"), *text = NULL;
+    size_t bytes = 0;
+    nm_status status = nm_file_read(path, &text, &bytes, err);
+    free(path);
+    NM_TRY(status);
+    nm_report_run_add(run, text, bytes);
+    free(text);
+    read_test(run);
+    read_settings(run);
+    return NM_OK;
+}
+
+static void release_texts(nm_text *texts, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        free(texts[i].key);
+        free(texts[i].value);
+    }
+    free(texts);
+}
+
+void nm_report_run_release(nm_report_run *run)
+{
+    for (size_t i = 0; i < run->n_series; i++) {
+        free(run->series[i].tag);
+        free(run->series[i].update);
+        free(run->series[i].seconds);
+        free(run->series[i].value);
+    }
+    for (size_t i = 0; i < run->n_vectors; i++) {
+        free(run->vectors[i].tag);
+        free(run->vectors[i].values);
+    }
+    release_texts(run->texts, run->n_texts);
+    release_texts(run->settings, run->n_settings);
+    free(run->series);
+    free(run->slots);
+    free(run->vectors);
+    free(run->folder);
+    free(run->name);
+    *run = (nm_report_run){0};
+}
+
+/* ---- looking up ---- */
+
+const nm_series *nm_report_run_find(const nm_report_run *run, const char *tag)
+{
+    uint32_t index = run->n_slots ? run->slots[slot_of(run, tag)] : 0;
+    return index ? &run->series[index - 1] : NULL;
+}
+
+double nm_report_run_last(const nm_report_run *run, const char *tag)
+{
+    const nm_series *series = nm_report_run_find(run, tag);
+    return series && series->n ? series->value[series->n - 1] : NAN;
+}
+
+double nm_report_run_match(const nm_report_run *run, const char *pattern)
+{
+    for (size_t i = run->n_series; i-- > 0;) {
+        const nm_series *series = &run->series[i];
+        if (series->n && nm_tag_match(pattern, series->tag, NULL, NULL))
+            return series->value[series->n - 1];
+    }
+    return NAN;
+}
+
+static const char *find_text(const nm_text *texts, size_t n, const char *key)
+{
+    for (size_t i = n; i-- > 0;)
+        if (!strcmp(texts[i].key, key))
+            return texts[i].value;
+    return NULL;
+}
+
+const char *nm_report_run_setting(const nm_report_run *run, const char *key)
+{
+    return find_text(run->settings, run->n_settings, key);
+}
+
+const char *nm_report_run_text(const nm_report_run *run, const char *key)
+{
+    return find_text(run->texts, run->n_texts, key);
+}
+
+bool nm_tag_match(const char *pattern, const char *tag, const char **part, size_t *part_len)
+{
+    const char *star = strchr(pattern, '*');
+    if (!star)
+        return !strcmp(pattern, tag);
+    size_t head = (size_t)(star - pattern);
+    if (strncmp(pattern, tag, head))
+        return false;
+    size_t length = strcspn(tag + head, "/");
+    if (part) {
+        *part = tag + head;
+        *part_len = length;
+    }
+    return !strcmp(star + 1, tag + head + length);
+}

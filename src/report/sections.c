@@ -1,0 +1,337 @@
+#include "report/sections.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/html.h"
+#include "report/plot.h"
+
+/* ---- the comparison ---- */
+
+typedef struct summary {                  /* of one run */
+    double score, low, high, p;           /* of the test set */
+    double valid_score, loss, perplexity; /* of the best validation */
+    double updates, best_update, seconds, speed, memory, tid_mean, tid_variance;
+} summary;
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double median_of(const nm_series *series)
+{
+    if (!series || !series->n)
+        return NAN;
+    double *copy = nm_allocate(series->n * sizeof *copy);
+    memcpy(copy, series->value, series->n * sizeof *copy);
+    qsort(copy, series->n, sizeof *copy, compare_doubles);
+    double middle = copy[series->n / 2];
+    free(copy);
+    return middle;
+}
+
+/* The value of a series at an update; NaN when it has none there. */
+static double value_of(const nm_report_run *run, const char *tag, double update)
+{
+    const nm_series *series = nm_report_run_find(run, tag);
+    for (size_t i = series ? series->n : 0; i-- > 0;)
+        if (series->update[i] == update)
+            return series->value[i];
+    return NAN;
+}
+
+/* The last validation marked as the best so far: the one best.safetensors is of. */
+static double best_update_of(const nm_report_run *run)
+{
+    const nm_series *best = nm_report_run_find(run, "valid/best");
+    for (size_t i = best ? best->n : 0; i-- > 0;)
+        if (best->value[i] > 0)
+            return best->update[i];
+    return NAN;
+}
+
+static double tid_of(const nm_report_run *run, const char *inspected, const char *compared)
+{
+    double value = nm_report_run_match(run, inspected);
+    return isfinite(value) ? value : nm_report_run_last(run, compared);
+}
+
+static summary summarize(const nm_report *report, size_t i)
+{
+    const nm_report_run *run = &report->runs[i];
+    const nm_report_result *result = &report->results[i];
+    const nm_series *train = nm_report_run_find(run, "train/loss");
+    double best = best_update_of(run);
+    return (summary){
+        .score = result->score,
+        .low = result->low,
+        .high = result->high,
+        .p = result->p,
+        .valid_score = value_of(run, report->score_tag, best),
+        .loss = value_of(run, "valid/loss", best),
+        .perplexity = value_of(run, "valid/perplexity", best),
+        .updates = train && train->n ? train->update[train->n - 1] : NAN,
+        .best_update = best,
+        .seconds = train && train->n ? train->seconds[train->n - 1] : NAN,
+        .speed = median_of(nm_report_run_find(run, "train/tokens_per_second")),
+        .memory = nm_report_run_last(run, "start/step_mib"),
+        .tid_mean = tid_of(run, "inspect/tid.last/*/mean", "test/tid_mean"),
+        .tid_variance = tid_of(run, "inspect/tid.last/*/variance", "test/tid_variance"),
+    };
+}
+
+typedef struct column { /* of the comparison; the number is a double of the summary */
+    const char *title, *hint;
+    size_t offset;
+    char form;  /* digits behind the point, n: a count, t: a time, %: a share */
+    int better; /* -1 lower, 1 higher, 0 neither, 2 as the score */
+} column;
+
+#define FIELD(name) offsetof(summary, name)
+static const column columns[] = {
+    {"test", "score on the test set, as norma compare measured it", FIELD(score), '2', 1},
+    {"from", "95 % bootstrap interval of the test score", FIELD(low), '1', 0},
+    {"to", "95 % bootstrap interval of the test score", FIELD(high), '1', 0},
+    {"p", "paired bootstrap against the first run with a test score", FIELD(p), '3', 0},
+    {"validation", "score of the best validation", FIELD(valid_score), '2', 2},
+    {"loss", "of the best validation, nats per token", FIELD(loss), '3', -1},
+    {"perplexity", "of the best validation", FIELD(perplexity), '2', -1},
+    {"best at", "update of the best validation", FIELD(best_update), 'n', 0},
+    {"updates", "done so far", FIELD(updates), 'n', 0},
+    {"time", "in training", FIELD(seconds), 't', 0},
+    {"tokens/s", "median of the run", FIELD(speed), 'n', 1},
+    {"MiB", "memory of the largest step", FIELD(memory), 'n', -1},
+    {"TID mean", "of the last encoder layer", FIELD(tid_mean), '%', -1},
+    {"TID var.", "of the last encoder layer", FIELD(tid_variance), '%', -1},
+};
+enum { N_COLUMNS = sizeof columns / sizeof *columns };
+
+static double field(const summary *s, const column *c)
+{
+    double value;
+    memcpy(&value, (const char *)s + c->offset, sizeof value);
+    return value;
+}
+
+static void write_cell(FILE *out, const column *c, double value, bool best)
+{
+    char text[NM_NUMBER_BYTES];
+    fputs(best ? "<td class=\"best\">" : "<td>", out);
+    if (!isfinite(value))
+        fputs("–", out);
+    else if (c->form == 'n')
+        fputs(nm_count_show(text, value), out);
+    else if (c->form == 't')
+        fputs(nm_duration_show(text, value), out);
+    else if (fabs(value) >= 1e5)
+        fputs(nm_number_show(text, value), out);
+    else
+        fprintf(out, "%.*f", c->form == '%' ? 1 : c->form - '0', c->form == '%' ? 100 * value : value);
+    fputs(c->form == '%' && isfinite(value) ? "&nbsp;%</td>" : "</td>", out);
+}
+
+static bool is_best(const summary *all, size_t n, size_t i, const column *c, int better)
+{
+    double value = field(&all[i], c);
+    size_t others = 0;
+    for (size_t k = 0; k < n; k++) {
+        double other = field(&all[k], c);
+        if (better * (other - value) > 0)
+            return false;
+        others += k != i && isfinite(other);
+    }
+    return better && others && isfinite(value);
+}
+
+static void write_swatch(FILE *out, int group)
+{
+    fprintf(out,
+            "<svg class=\"swatch\" width=\"22\" height=\"10\" aria-hidden=\"true\"><path d=\"M1 5H21\" "
+            "stroke=\"%s\" "
+            "stroke-width=\"3\" stroke-dasharray=\"%s\"/></svg>",
+            nm_plot_color(group), nm_plot_dashes(group));
+}
+
+static bool column_shown(const summary *all, size_t n, const column *c)
+{
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(field(&all[i], c)))
+            return true;
+    return false;
+}
+
+static void write_row(const nm_report *report, const summary *all, size_t i, FILE *out)
+{
+    fputs("<tr><th scope=\"row\">", out);
+    fprintf(out, "<button type=\"button\" class=\"run\" data-run=\"%zu\" aria-pressed=\"true\">", i);
+    write_swatch(out, report->groups[i]);
+    nm_html_text(out, report->runs[i].name);
+    fputs("</button></th>", out);
+    for (int c = 0; c < N_COLUMNS; c++)
+        if (column_shown(all, report->n, &columns[c])) {
+            int better = columns[c].better == 2 ? (report->score_rises ? 1 : -1) : columns[c].better;
+            write_cell(out, &columns[c], field(&all[i], &columns[c]),
+                       is_best(all, report->n, i, &columns[c], better));
+        }
+    fputs("</tr>\n", out);
+}
+
+static void write_troubles(const nm_report *report, FILE *out)
+{
+    char count[NM_NUMBER_BYTES];
+    for (size_t i = 0; i < report->n; i++) {
+        const nm_report_run *run = &report->runs[i];
+        if (!run->bad_lines && !run->open_end && run->n_series)
+            continue;
+        fputs("<p class=\"note\">", out);
+        nm_html_text(out, run->name);
+        if (run->bad_lines) {
+            fprintf(out, ": %s lines of log.jsonl cannot be read, ",
+                    nm_count_show(count, (double)run->bad_lines));
+            fprintf(out, "the first is line %s.", nm_count_show(count, (double)run->first_bad));
+        } else if (run->open_end)
+            fputs(": the last line of log.jsonl has no end; the run is going on or was cut off.", out);
+        else
+            fputs(": nothing has been logged yet.", out);
+        fputs("</p>\n", out);
+    }
+}
+
+void nm_section_runs(const nm_report *report, FILE *out)
+{
+    summary *all = nm_allocate((report->n + 1) * sizeof *all);
+    for (size_t i = 0; i < report->n; i++)
+        all[i] = summarize(report, i);
+    fputs("<section id=\"runs\"><h2>Runs</h2>\n<div class=\"scroll\"><table "
+          "class=\"numbers\"><thead><tr><th>run</th>",
+          out);
+    for (int c = 0; c < N_COLUMNS; c++)
+        if (column_shown(all, report->n, &columns[c])) {
+            fprintf(out, "<th title=\"%s\">%s", columns[c].hint, columns[c].title);
+            if (columns[c].offset == FIELD(score) || columns[c].offset == FIELD(valid_score)) {
+                putc(' ', out);
+                nm_html_text(out, report->score_name);
+            }
+            fputs("</th>", out);
+        }
+    fputs("</tr></thead>\n<tbody>\n", out);
+    for (size_t i = 0; i < report->n; i++)
+        write_row(report, all, i, out);
+    fputs("</tbody></table></div>\n<p class=\"hint\">A run is hidden and shown in all figures by its name. ",
+          out);
+    if (!column_shown(all, report->n, &columns[0]))
+        fputs("Test scores with intervals, p and TID come from <code>norma compare</code>. ", out);
+    for (size_t i = 0; i < report->n; i++) {
+        const char *signature = nm_report_run_text(&report->runs[i], "test/signature");
+        signature = signature ? signature : nm_report_run_text(&report->runs[i], "valid/signature");
+        if (signature) {
+            nm_html_text(out, report->score_name);
+            fputs(": <code>", out);
+            nm_html_text(out, signature);
+            fputs("</code>.", out);
+            break;
+        }
+    }
+    fputs("</p>\n", out);
+    write_troubles(report, out);
+    fputs("</section>\n", out);
+    free(all);
+}
+
+/* ---- settings ---- */
+
+static bool differs(const nm_report *report, const char *key)
+{
+    const char *first = nm_report_run_setting(&report->runs[0], key);
+    for (size_t i = 1; i < report->n; i++) {
+        const char *other = nm_report_run_setting(&report->runs[i], key);
+        if (!first != !other || (first && strcmp(first, other)))
+            return true;
+    }
+    return false;
+}
+
+/* Keys in the order of the first run that has them. */
+static bool seen_before(const nm_report *report, size_t run, const char *key)
+{
+    for (size_t i = 0; i < run; i++)
+        if (nm_report_run_setting(&report->runs[i], key))
+            return true;
+    return false;
+}
+
+static void write_names(const nm_report *report, const char *first, FILE *out)
+{
+    fprintf(out, "<thead><tr><th>%s</th>", first);
+    for (size_t i = 0; i < report->n; i++) {
+        fputs("<th>", out);
+        nm_html_text(out, report->runs[i].name);
+        fputs("</th>", out);
+    }
+    fputs("</tr></thead>\n<tbody>\n", out);
+}
+
+static void write_values(const nm_report *report, const char *label, const char *key,
+                         const char *(*get)(const nm_report_run *run, const char *key), FILE *out)
+{
+    fputs("<tr><th scope=\"row\">", out);
+    nm_html_text(out, label);
+    fputs("</th>", out);
+    for (size_t i = 0; i < report->n; i++) {
+        const char *value = get(&report->runs[i], key);
+        fputs("<td>", out);
+        nm_html_text(out, value && *value ? value : "–");
+        fputs("</td>", out);
+    }
+    fputs("</tr>\n", out);
+}
+
+void nm_section_settings(const nm_report *report, FILE *out)
+{
+    size_t rows = 0;
+    if (report->n < 2)
+        return;
+    fputs("<section id=\"settings\"><h2>Where the configurations differ</h2>\n<div class=\"scroll\"><table>",
+          out);
+    write_names(report, "option", out);
+    for (size_t r = 0; r < report->n; r++)
+        for (size_t i = 0; i < report->runs[r].n_settings; i++) {
+            const char *key = report->runs[r].settings[i].key;
+            if (!strcmp(key, "run.folder") || seen_before(report, r, key) || !differs(report, key))
+                continue;
+            write_values(report, key, key, nm_report_run_setting, out);
+            rows++;
+        }
+    fputs("</tbody></table></div>\n", out);
+    if (!rows)
+        fputs("<p>They are equal but for their folders.</p>\n", out);
+    fputs("</section>\n", out);
+}
+
+/* ---- environment ---- */
+
+void nm_section_environment(const nm_report *report, FILE *out)
+{
+    static const char *const facts[][2] = {{"program", "start/norma"},
+                                           {"compiler", "start/compiler"},
+                                           {"device", "start/device"},
+                                           {"system", "start/system"}};
+    static const char *const settings[][2] = {
+        {"backend", "device.backend"}, {"threads", "device.threads"}, {"seed", "train.seed"}};
+    fputs("<section id=\"environment\"><h2>Environment</h2>\n<div class=\"scroll\"><table>", out);
+    write_names(report, "", out);
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
+        for (size_t r = 0; r < report->n; r++)
+            if (nm_report_run_text(&report->runs[r], facts[i][1])) {
+                write_values(report, facts[i][0], facts[i][1], nm_report_run_text, out);
+                break;
+            }
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        write_values(report, settings[i][0], settings[i][1], nm_report_run_setting, out);
+    fputs("</tbody></table></div>\n<p class=\"hint\">Page written by norma " NORMA_VERSION
+          "; figures drawn by gnuplot.</p></section>\n",
+          out);
+}

@@ -1,0 +1,12 @@
+/* The parts of the page that are no figures, each a <section>; a part with nothing to say writes nothing. */
+#ifndef NM_SECTIONS_H
+#define NM_SECTIONS_H
+
+#include "report/report.h"
+
+void nm_section_runs(const nm_report *report, FILE *out);     /* the comparison, which is also the legend */
+void nm_section_samples(const nm_report *report, FILE *out);  /* outputs side by side */
+void nm_section_settings(const nm_report *report, FILE *out); /* where the configurations differ */
+void nm_section_environment(const nm_report *report, FILE *out); /* what the runs ran on, and their files */
+
+#endif

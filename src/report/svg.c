@@ -1,0 +1,74 @@
+#include "report/svg.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/buffer.h"
+
+static bool starts(const char *text, const char *with)
+{
+    return !strncmp(text, with, strlen(with));
+}
+
+static const char *after_line(const char *at)
+{
+    const char *end = strchr(at, '\n');
+    return end ? end + 1 : at + strlen(at);
+}
+
+static void append_text(nm_buffer *out, const char *text)
+{
+    nm_buffer_append(out, text, strlen(text));
+}
+
+/* Symbols are called gpDot, gpPt6, ...: all figures share one page, so each gets its own. */
+static void append_line(nm_buffer *out, const char *line, const char *end, const char *name)
+{
+    while (line < end) {
+        if (starts(line, "#gp") || starts(line, "'gp")) {
+            nm_buffer_append(out, line, 1);
+            append_text(out, name);
+            nm_buffer_append_byte(out, '-');
+            line++;
+        }
+        nm_buffer_append_byte(out, *line++);
+    }
+}
+
+static void open_curve(nm_buffer *out, const char *line, const nm_drawing *drawing)
+{
+    size_t number = strtoul(line + strlen("<g id=\"gnuplot_plot_"), NULL, 10) - 1;
+    char *group = number < drawing->n
+                      ? nm_format("<g class=\"curve\" data-run=\"%zu\">\n", drawing->curves[number].run)
+                      : nm_duplicate("<g>\n");
+    append_text(out, group);
+    free(group);
+}
+
+static const char *skip_symbols(const char *svg, const char *at)
+{
+    const char *end = strstr(at, "</defs>");
+    return end && !strstr(svg, "<use xlink:href='#gpPt6' transform='translate") ? after_line(end) : at;
+}
+
+char *nm_svg_trim(const char *svg, const nm_drawing *drawing, const char *name)
+{
+    nm_buffer out = {0};
+    for (const char *at = svg; *at;) {
+        const char *next = after_line(at), *text = at + strspn(at, " \t");
+        if (starts(text, "<?xml") || starts(text, "<title>") || starts(text, "<desc>") || *text == '\n') {
+            at = next;
+        } else if (starts(text, "<defs>") && skip_symbols(svg, at) != at) {
+            at = skip_symbols(svg, at);
+        } else if (starts(text, "<g id=\"gnuplot_plot_")) {
+            open_curve(&out, text, drawing);
+            at = next;
+        } else if (starts(text, "<g fill=") && starts(next, "</g>\n")) {
+            at = next + strlen("</g>\n");
+        } else {
+            append_line(&out, at, next, name);
+            at = next;
+        }
+    }
+    return out.data ? out.data : nm_duplicate("");
+}

@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# The report's page in a browser without a window: every figure is there and drawn, hovering tells values, runs can be
+# hidden, the theme changes, figures are saved; no word in the console, nothing asked of a network.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d) && cd "$work" || exit 1
+trap 'rm -rf "$work"' EXIT
+# shellcheck source=tests/e2e/report_runs.sh
+. "$here/report_runs.sh"
+for browser in chromium chromium-browser google-chrome none; do
+    command -v $browser >/dev/null && break
+done
+if [ $browser = none ] || ! command -v gnuplot >/dev/null; then
+    echo "skipped: it needs a browser and gnuplot (Debian packages chromium and gnuplot-nox)"
+    exit 0
+fi
+make_runs
+"$NORMA" report runs/* -o page.html 2>err || {
+    echo "e2e_report_page: $(cat err)"
+    exit 1
+}
+
+# The page with a first script that listens for trouble and a last one that does what a reader does and writes down what
+# came of it. Only in this copy may anything be added: the page's own policy stays.
+listen='<script>window.troubles = [];
+addEventListener("error", event => troubles.push(event.message));
+addEventListener("securitypolicyviolation", event => troubles.push("wants " + event.blockedURI));
+for (const kind of ["error", "warn"]) console[kind] = (...words) => troubles.push(words.join(" "));
+</script>'
+act='<script>
+const told = [], say = (name, value) => told.push(name + "=" + value), hint = document.getElementById("hint");
+const saved = [];
+HTMLAnchorElement.prototype.click = function () { saved.push(this.download); };
+const texts = [];
+const Plain = Blob;
+window.Blob = class extends Plain { constructor(parts, options) { super(parts, options); texts.push(parts.join("")); } };
+const figures = [...document.querySelectorAll("figure")];
+say("figures", figures.length);
+say("drawn", figures.filter(f => f.querySelectorAll("svg .curve").length > 0 && f.querySelector("svg").getBoundingClientRect().height > 100).length);
+say("read", figures.filter(f => f.querySelector(".reading").textContent.length > 20).length);
+let hovered = 0;
+for (const figure of figures) {
+    const plot = figure.querySelector(".plot"), box = plot.querySelector("svg").getBoundingClientRect();
+    for (let share = 0.15; share < 0.97; share += 0.02) {
+        plot.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + share * box.width, clientY: box.top + 0.3 * box.height, bubbles: true }));
+        if (!hint.hidden) break;
+    }
+    hovered += !hint.hidden && /\d/.test(hint.textContent) && plot.querySelectorAll(".dot").length > 0;
+    plot.dispatchEvent(new PointerEvent("pointerleave"));
+    if (!hint.hidden) hovered = NaN;
+    figure.querySelector("button.svg").click();
+    figure.querySelector("button.csv").click();
+}
+say("hovered", hovered);
+say("saved", new Set(saved).size);
+say("svg", texts.filter(t => t.startsWith("<svg") && new DOMParser().parseFromString(t, "image/svg+xml").querySelector("parsererror") === null).length);
+say("csv", texts.filter(t => t.startsWith("run,") && t.trim().split("\n").length > 1).length);
+const loss = texts.find(t => t.startsWith("run,updates"));
+say("row", loss.split("\n").find(l => l.startsWith("layer-1,600,")));
+const color = () => getComputedStyle(document.body).backgroundColor, before = color();
+document.getElementById("theme").click();
+say("theme", color() !== before);
+document.getElementById("theme").click();
+say("back", color() === before);
+const run = document.querySelector("button.run"), curve = document.querySelector(".curve[data-run=\"0\"]");
+run.click();
+say("hides", getComputedStyle(curve).display === "none");
+run.click();
+say("shows", getComputedStyle(curve).display !== "none");
+say("wide", document.documentElement.scrollWidth <= innerWidth);
+say("requests", performance.getEntriesByType("resource").length);
+say("troubles", troubles.length + " " + troubles.join(" | "));
+document.body.replaceChildren(Object.assign(document.createElement("pre"), { textContent: told.join("\n") }));
+</script>'
+page=$(cat page.html)
+page="${page%%<head>*}<head>$listen${page#*<head>}"
+printf '%s' "${page%</body>*}$act</body></html>" >acted.html
+
+wanted=$(grep -c '<figure id=' page.html)
+bad=0
+look() { # WIDTH
+    timeout 120 "$browser" --headless=new --no-sandbox --disable-gpu --user-data-dir="$work/profile" --no-first-run \
+        --disable-background-networking --disable-component-update --window-size="$1",900 --dump-dom \
+        "file://$work/acted.html" >dom 2>browser.log || {
+        echo "e2e_report_page: the browser failed: $(tail -n 3 browser.log)"
+        exit 1
+    }
+    sed -n '/<pre>/,/<\/pre>/p' dom | sed 's/.*<pre>//; s/<\/pre>.*//' >told
+    for line in "figures=$wanted" "drawn=$wanted" "read=$wanted" "hovered=$wanted" "saved=$((2 * wanted))" "svg=$wanted" \
+        "csv=$wanted" "row=layer-1,600,2.55495,," theme=true back=true hides=true shows=true wide=true requests=0; do
+        grep -qxF "$line" told || {
+            echo "e2e_report_page: at width $1 not '$line' but '$(grep "^${line%%=*}=" told)'"
+            bad=1
+        }
+    done
+    grep -q '^troubles=0 ' told || {
+        echo "e2e_report_page: at width $1 the page complains: $(grep '^troubles=' told)"
+        bad=1
+    }
+}
+look 1400
+look 500
+exit $bad

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Run folders made by hand, for the report's tests: sourced with the current folder empty.
+#
+# runs/layer-1, runs/batch-1 and runs/power-1 with all that a log can hold; runs/cut, whose last line is cut off;
+# 'runs/<img src=x onerror=alert(1)>', a name that would be markup.
+make_log() { # NAME NORM OFFSET
+    mkdir -p "runs/$1"
+    printf '[run]\nfolder = runs/%s ; command line\n[model]\nnorm = %s ; command line\n[train]\nseed = 1 ; default\n' "$1" "$2" >"runs/$1/config.ini"
+    awk -v norm="$2" -v offset="$3" 'BEGIN {
+        printf "{\"type\":\"start\",\"update\":0,\"norma\":\"0.1.0\",\"compiler\":\"GCC 12\",\"device\":\"cpu\",\"parameters\":7,\"step_mib\":9}\n"
+        for (u = 10; u <= 600; u += 10) {
+            loss = 2 + offset + 6 * exp(-u / 100)
+            printf "{\"type\":\"train\",\"update\":%d,\"epoch\":0,\"loss\":%.6f,\"nll\":%.6f,\"penalty\":0.0,", u, loss, loss - 1
+            printf "\"lr\":0.001,\"grad_norm\":%.6f,\"tokens\":%d,\"tokens_per_second\":%d,\"seconds\":%.1f}\n", 0.5 + 5 / u, u * 100, 2000 + u % 3, u / 2
+            if (u % 50 == 0 && norm != "layer") for (l = 0; l < 3; l++) {
+                printf "{\"type\":\"probe\",\"update\":%d,\"instrument\":\"distance\",\"site\":\"enc.%d.ffn.norm\",\"mean\":%.6f,\"variance\":%.6f}\n", u, l, 0.01 / u, 0.1 * (l + 1)
+                printf "{\"type\":\"probe\",\"update\":%d,\"instrument\":\"gain\",\"site\":\"enc.%d.ffn.norm\",", u, l
+                printf "\"quantiles\":[0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1.5,2.5],\"above_one\":0.2,\"histogram\":{\"low\":0.1,\"high\":2.5,\"counts\":[1,2,3,4]}}\n"
+            }
+            if (u % 100) continue
+            valid = 2.5 + offset + 3 * exp(-u / 150)
+            printf "{\"type\":\"valid\",\"update\":%d,\"epoch\":0,\"loss\":%.6f,\"nll\":%.6f,\"perplexity\":%.6f,", u, valid, valid - 1, exp(valid - 1)
+            if (norm == "batch") printf "\"batch_loss\":%.6f,\"batch_nll\":%.6f,", valid - 0.1, valid - 1.1
+            printf "\"bleu\":%.4f,\"signature\":\"nrefs:1\",\"best\":true,\"seconds\":%.1f}\n", 30 - 10 * offset - 20 * exp(-u / 200), u / 2
+            printf "{\"type\":\"samples\",\"update\":%d,\"text\":\"  source: ein <b>Hund</b>\\n  output: a %s dog\\n  wanted: a dog\\n\"}\n", u, norm
+        }
+    }' >"runs/$1/log.jsonl"
+}
+make_runs() {
+    local hostile='<img src=x onerror=alert(1)>'
+    make_log layer-1 layer 0
+    make_log batch-1 batch 0.3
+    make_log power-1 power -0.1
+    make_log cut rms 0.2
+    make_log "$hostile" group 0.5
+    printf '{"type":"train","update":9' >>runs/cut/log.jsonl
+    printf '%s\n' 'no JSON' '{"type":"train","update":610,"loss":null,"grad_norm":1e400}' '[1,2' \
+        '{"type":"probe","update":610,"instrument":"scale","site":"</script><script>alert(1)</script>","g":3}' \
+        '{"type":"probe","update":-1e308,"instrument":"scale","site":"x","g":1e29}' >>"runs/$hostile/log.jsonl"
+    for run in layer-1 batch-1 power-1; do
+        printf '{"score":"bleu","value":%s,"low":20,"high":30,"p":0.03,"against":"layer","signature":"nrefs:1","tid_mean":0.02,"tid_variance":0.0%s,"tid":[{"site":"enc.0.ffn.norm","mean":0.01,"variance":0.03}]}\n' \
+            "2${#run}.5" "${#run}" >"runs/$run/test.json"
+    done
+}
