@@ -158,6 +158,12 @@ NM_INLINE void run_group(const feature_call *call, feature_work work, const bool
     }
 }
 
+/* Not every call has every vector. */
+NM_INLINE const float *behind(const float *vector, int32_t first)
+{
+    return vector ? vector + first : NULL;
+}
+
 static group_row group_at(const feature_call *call, int32_t row, int32_t group, float *sums)
 {
     int32_t first = group * call->width;
@@ -166,11 +172,11 @@ static group_row group_at(const feature_call *call, int32_t row, int32_t group, 
                        .y = call->y.data ? nm_row(call->y, row) + first : NULL,
                        .row_scale = v_set(row_scale_at(call, row, group)),
                        .projection = v_set(0),
-                       .shift = call->shift + first,
-                       .scale = call->scale + first,
-                       .gain = call->gain + first,
-                       .bias = call->bias + first,
-                       .c1 = call->c1 + first,
+                       .shift = behind(call->shift, first),
+                       .scale = behind(call->scale, first),
+                       .gain = behind(call->gain, first),
+                       .bias = behind(call->bias, first),
+                       .c1 = behind(call->c1, first),
                        .sums = sums + first,
                        .second = sums + nm_padded(call->x.cols) + first};
 }
