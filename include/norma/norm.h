@@ -119,6 +119,9 @@ typedef struct nm_norm_type {
     void (*train)(nm_norm_call *call);
     void (*infer)(nm_norm_call *call);
     void (*backward)(nm_norm_call *call); /* runs once per train, in reverse order of the calls */
+    /* Inference as one map per feature, y = scale x + shift, into host numbers [width]; false when with these settings it
+     * is none. NULL: never. */
+    bool (*affine)(const nm_norm *norm, nm_backend *backend, double *scale, double *shift);
 } nm_norm_type;
 
 struct nm_norm {
@@ -129,6 +132,7 @@ struct nm_norm {
     void *params[NM_NORM_MAX_PARAMS], *param_grads[NM_NORM_MAX_PARAMS]; /* device; grads NULL when fixed */
     void *state[NM_NORM_MAX_STATE];                                     /* device */
     int64_t counters[NM_NORM_MAX_COUNTERS];                             /* host */
+    bool folded; /* the linear maps behind it do its work at inference: x passes through */
     void *alone; /* what a layer on its own owns besides; NULL inside a model */
 };
 

@@ -76,7 +76,7 @@ static nm_status open_model(job *self, const char *path, nm_error *err)
     if (status != NM_OK)
         nm_options_free(saved);
     else
-        status = nm_loaded_open(&self->loaded, file, task, saved, self->backend, err);
+        status = nm_loaded_open(&self->loaded, file, task, saved, self->backend, device->fold, err);
     free(file);
     return status;
 }

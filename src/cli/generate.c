@@ -66,7 +66,7 @@ static nm_status job_open(job *self, nm_cli *cli, const char *path, nm_error *er
     if (status != NM_OK)
         nm_options_free(options);
     else
-        status = nm_loaded_open(&self->loaded, file, task, options, self->backend, err);
+        status = nm_loaded_open(&self->loaded, file, task, options, self->backend, device->fold, err);
     free(file);
     NM_TRY(status);
     const nm_lm_parts *parts = self->loaded.task.parts;

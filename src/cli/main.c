@@ -24,6 +24,7 @@
     C(compare) \
     C(inspect) \
     C(report) \
+    C(export) \
     C(average)
 
 #define C(name) extern const nm_command nm_command_##name;

@@ -70,7 +70,7 @@ static nm_status job_open(job *self, const char *path, nm_error *err)
     if (status != NM_OK)
         nm_options_free(options);
     else
-        status = nm_loaded_open(&self->loaded, file, task, options, self->backend, err);
+        status = nm_loaded_open(&self->loaded, file, task, options, self->backend, device->fold, err);
     free(file);
     return status == NM_OK ? nm_lm_text_create(&self->text, self->loaded.task.parts, err) : status;
 }

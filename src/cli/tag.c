@@ -68,6 +68,7 @@ static nm_tagging_parts *parts_of(const job *self)
 
 static nm_status open_model(job *self, const nm_cli *cli, const char *path, nm_error *err)
 {
+    const nm_device_config *device = nm_options_find(cli->options, "device");
     nm_options *options;
     const nm_task_type *task;
     char *file;
@@ -82,7 +83,7 @@ static nm_status open_model(job *self, const nm_cli *cli, const char *path, nm_e
     if (status != NM_OK)
         nm_options_free(options);
     else
-        status = nm_loaded_open(&self->loaded, file, task, options, self->backend, err);
+        status = nm_loaded_open(&self->loaded, file, task, options, self->backend, device->fold, err);
     free(file);
     return status;
 }

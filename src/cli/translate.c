@@ -57,6 +57,7 @@ typedef struct job {
 /* The search is set by the model, then by the command line; the device by the command line alone. */
 static nm_status open_model(job *self, const char *path, nm_error *err)
 {
+    const nm_device_config *device = nm_options_find(self->cli->options, "device");
     nm_options *options;
     const nm_task_type *task;
     char *file;
@@ -66,7 +67,7 @@ static nm_status open_model(job *self, const char *path, nm_error *err)
     if (status != NM_OK)
         nm_options_free(options);
     else
-        status = nm_loaded_open(&self->models[self->n_models], file, task, options, self->backend, err);
+        status = nm_loaded_open(&self->models[self->n_models], file, task, options, self->backend, device->fold, err);
     if (status == NM_OK)
         self->n_models++;
     free(file);

@@ -125,6 +125,14 @@ static void classifier_release(nm_model *model)
     free(self);
 }
 
+/* Pooling is a mean, which a map per feature can follow as well as precede. */
+static void classifier_fold(const nm_model *model, nm_fold *fold)
+{
+    const classifier *self = model->parts;
+    if (nm_stack_fold(&self->encoder, fold, "model.norm", "model.final_norm"))
+        nm_fold_add_map(fold, self->output_weight, self->output_bias);
+}
+
 /* ---- running ---- */
 
 static nm_tensor *embed(nm_model *model, nm_tape *tape, const nm_batch *batch)
@@ -159,4 +167,5 @@ const nm_model_type nm_model_classifier = {
     .ready = classifier_ready,
     .forward = classifier_forward,
     .release = classifier_release,
+    .fold = classifier_fold,
 };

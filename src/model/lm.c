@@ -205,6 +205,16 @@ static void lm_release(nm_model *model)
     free(lm);
 }
 
+static void lm_fold(const nm_model *model, nm_fold *fold)
+{
+    const nm_lm *lm = model->parts;
+    if (!nm_stack_fold(&lm->stack, fold, "model.norm", "model.final_norm") || lm->output_weight == lm->table)
+        return;
+    nm_fold_add_map(fold, lm->output_weight, lm->output_bias);
+    if (lm->cluster_weight)
+        nm_fold_add_map(fold, lm->cluster_weight, lm->cluster_bias);
+}
+
 /* ---- running ---- */
 
 nm_tensor *nm_lm_embed(nm_model *model, nm_tape *tape, const int32_t *ids, const int32_t *pos, int32_t n)
@@ -253,4 +263,5 @@ const nm_model_type nm_model_lm = {
     .ready = lm_ready,
     .forward = lm_forward,
     .release = lm_release,
+    .fold = lm_fold,
 };

@@ -54,3 +54,17 @@ nm_status nm_model_allow(nm_model *model, const uint8_t *allowed, nm_error *err)
     model->backend->k.upload(model->backend, device, allowed, (size_t)model->target_size);
     return NM_OK;
 }
+
+size_t nm_model_fold(nm_model *model, nm_options *options)
+{
+    nm_fold fold = {0};
+    NM_ASSERT(!model->params.grads);
+    if (model->type->fold)
+        model->type->fold(model, &fold);
+    nm_fold_run(&fold, model->backend);
+    if (options)
+        nm_fold_say(&fold, options);
+    size_t n = nm_fold_count(&fold);
+    nm_fold_release(&fold);
+    return n;
+}

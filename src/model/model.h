@@ -4,6 +4,7 @@
 #define NM_MODEL_H
 
 #include "data/batch.h"
+#include "nn/fold.h"
 #include "nn/params.h"
 
 typedef struct nm_model nm_model;
@@ -22,6 +23,8 @@ typedef struct nm_model_type {
     nm_status (*ready)(nm_model *model, nm_error *err); /* after memory is there: tables; may be NULL */
     nm_model_output (*forward)(nm_model *model, nm_tape *tape, const nm_batch *batch);
     void (*release)(nm_model *model);
+    /* Lists the norms and what reads them (nn/fold.h); NULL: none of them joins anything. */
+    void (*fold)(const nm_model *model, nm_fold *fold);
 } nm_model_type;
 
 struct nm_model {
@@ -52,6 +55,11 @@ nm_status nm_model_create(nm_model **model, const nm_model_type *type, nm_backen
 void nm_model_free(nm_model *model);
 /* Only these words (host [target_size], 1 or 0) may be output. */
 nm_status nm_model_allow(nm_model *model, const uint8_t *allowed, nm_error *err);
+
+/* For inference alone: joins norms with the linear maps behind them where results stay the same but for rounding.
+ * options, unless NULL, then say what the norms have become, for a file; they may be the model's own when it is not
+ * built again. Returns how many norms are joined. */
+size_t nm_model_fold(nm_model *model, nm_options *options);
 
 extern const nm_model_type nm_model_seq2seq, nm_model_lm, nm_model_classifier, nm_model_tagger;
 

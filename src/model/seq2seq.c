@@ -155,6 +155,20 @@ static void seq2seq_release(nm_model *model)
     free(s);
 }
 
+/* The encoder's final norm feeds the keys and values of the decoder's layers. That of the decoder feeds the output
+ * matrix, which may be one with an embedding, or be divided by the lengths of its rows: then nothing can be joined. */
+static void seq2seq_fold(const nm_model *model, nm_fold *fold)
+{
+    const nm_seq2seq *s = model->parts;
+    const nm_seq2seq_config *c = model->config;
+    if (nm_stack_fold(&s->encoder, fold, "model.encoder_norm", "model.encoder_final_norm"))
+        for (int32_t i = 0; i < s->decoder.config.layers; i++)
+            nm_fold_add_map(fold, s->decoder.layers[i].cross.kv_weight, s->decoder.layers[i].cross.kv_bias);
+    if (nm_stack_fold(&s->decoder, fold, "model.decoder_norm", "model.decoder_final_norm") &&
+        !strcmp(c->tied, "none") && !c->fixnorm)
+        nm_fold_add_map(fold, s->output_weight, s->output_bias);
+}
+
 /* ---- running ---- */
 
 nm_seq2seq_tables nm_seq2seq_tables_of(nm_model *model, nm_tape *tape)
@@ -207,4 +221,5 @@ const nm_model_type nm_model_seq2seq = {
     .ready = seq2seq_ready,
     .forward = seq2seq_forward,
     .release = seq2seq_release,
+    .fold = seq2seq_fold,
 };

@@ -159,6 +159,32 @@ void nm_stack_release(nm_stack *stack)
     *stack = (nm_stack){0};
 }
 
+/* ---- what reads a norm ---- */
+
+/* In post-norm the residual sum reads it too. */
+static void list_site(const nm_stack *stack, nm_fold *fold, const char *option, nm_norm *norm,
+                      nm_tensor *weight, nm_tensor *bias)
+{
+    nm_fold_add_site(fold, norm, option);
+    if (stack->config.pre_norm)
+        nm_fold_add_map(fold, weight, bias);
+}
+
+bool nm_stack_fold(const nm_stack *stack, nm_fold *fold, const char *option, const char *final_option)
+{
+    for (int32_t i = 0; i < stack->config.layers; i++) {
+        const nm_layer *layer = &stack->layers[i];
+        const nm_sublayer_attention *attention[] = {&layer->self, &layer->cross};
+        for (int a = 0; a < 2 && attention[a]->norm; a++)
+            list_site(stack, fold, option, attention[a]->norm, attention[a]->in_weight,
+                      attention[a]->in_bias);
+        list_site(stack, fold, option, layer->ffn.norm, layer->ffn.in_weight, layer->ffn.in_bias);
+    }
+    if (stack->final_norm)
+        nm_fold_add_site(fold, stack->final_norm, final_option);
+    return stack->final_norm != NULL;
+}
+
 /* ---- running ---- */
 
 nm_tensor *nm_sublayer_before(nm_tape *tape, const nm_stack *stack, nm_norm *norm, nm_tensor *x)

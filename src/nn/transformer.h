@@ -4,6 +4,7 @@
 #ifndef NM_TRANSFORMER_H
 #define NM_TRANSFORMER_H
 
+#include "nn/fold.h"
 #include "nn/params.h"
 
 typedef enum nm_init_scheme {
@@ -62,6 +63,10 @@ typedef struct nm_stack {
 nm_status nm_stack_build(nm_stack *stack, const nm_stack_config *config, nm_params *params,
                          const nm_options *options, nm_error *err);
 void nm_stack_release(nm_stack *stack);
+
+/* Lists the norms and their readers; last, and still without readers, the final one, if there is one. The options name
+ * the types of the sublayers' norms and of the final one. True when there is a final one. */
+bool nm_stack_fold(const nm_stack *stack, nm_fold *fold, const char *option, const char *final_option);
 
 /* x: [tokens, d]. memory and its packing: the encoder's output, for a decoder; NULL for an encoder. */
 nm_tensor *nm_stack_forward(nm_tape *tape, const nm_stack *stack, nm_tensor *x, const nm_packing *packing,

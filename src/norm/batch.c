@@ -62,6 +62,12 @@ static void batch_infer(nm_norm_call *call)
     nm_batch_infer(call, &policy);
 }
 
+static bool batch_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift)
+{
+    const nm_batch_policy policy = batch_policy(norm->config, &norm->place);
+    return nm_batch_affine(norm, backend, &policy, scale, shift);
+}
+
 static void batch_backward(nm_norm_call *call)
 {
     const nm_batch_policy policy = batch_policy(call->norm->config, &call->norm->place);
@@ -81,4 +87,5 @@ const nm_norm_type nm_norm_batch = {
     .train = batch_train,
     .infer = batch_infer,
     .backward = batch_backward,
+    .affine = batch_affine,
 };

@@ -1,6 +1,8 @@
 /* Normalization of each feature by the numbers of the batch, see batch_policy.h. */
 #include "norm/batch_policy.h"
 
+#include <math.h>
+
 void nm_batch_shape(bool centered, const nm_norm_place *place, nm_norm_shape *shape)
 {
     nm_norm_shape_affine(NULL, place, shape);
@@ -65,6 +67,19 @@ void nm_batch_infer(nm_norm_call *call, const nm_batch_policy *policy)
     inverse_root(call, policy, state[policy->centered ? 1 : 0], scale);
     b->k.feature_norm(b, &spec, call->x, row_scale, policy->centered ? state[0] : NULL, scale,
                       call->norm->params[0], call->norm->params[1], call->y, NULL);
+}
+
+bool nm_batch_affine(const nm_norm *norm, nm_backend *backend, const nm_batch_policy *policy, double *scale,
+                     double *shift)
+{
+    if (policy->groups)
+        return false;
+    nm_norm_numbers(norm, backend, norm->state[policy->centered ? 1 : 0], scale);
+    for (int32_t i = 0; i < norm->place.width; i++)
+        scale[i] =
+            1 / sqrt(policy->clamp ? fmax(scale[i], policy->epsilon) : scale[i] + policy->epsilon);
+    nm_norm_affine(norm, backend, policy->centered ? norm->state[0] : NULL, scale, shift);
+    return true;
 }
 
 void nm_batch_backward(nm_norm_call *call, const nm_batch_policy *policy, const void *extra_mean,

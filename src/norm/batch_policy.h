@@ -23,6 +23,9 @@ void nm_batch_shape(bool centered, const nm_norm_place *place, nm_norm_shape *sh
 /* False: out of memory, and nothing has changed. */
 bool nm_batch_train(nm_norm_call *call, const nm_batch_policy *policy);
 void nm_batch_infer(nm_norm_call *call, const nm_batch_policy *policy);
+/* False when rows are scaled first. */
+bool nm_batch_affine(const nm_norm *norm, nm_backend *backend, const nm_batch_policy *policy, double *scale,
+                     double *shift);
 /* extra_mean and extra_z, or NULL, are added to dh as extra_mean + extra_z z: gradients of a penalty. */
 void nm_batch_backward(nm_norm_call *call, const nm_batch_policy *policy, const void *extra_mean,
                        const void *extra_z);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 void *nm_norm_scratch(nm_norm_call *call, int32_t length)
 {
     return call->take(call->from, (size_t)length * nm_dtype_bytes(call->backend->dtype));
@@ -44,6 +46,35 @@ void nm_norm_add_grads(nm_norm_call *call, const void *sum_dy_z, const void *sum
         if (grad)
             nm_norm_vec(call, NM_VEC_LINEAR, grad, grad, sums[i], NULL, 1, 1);
     }
+}
+
+void nm_norm_numbers(const nm_norm *norm, nm_backend *backend, const void *vector, double *out)
+{
+    size_t n = (size_t)norm->place.width;
+    if (backend->dtype == NM_F64) {
+        backend->k.download(backend, out, vector, n * sizeof(double));
+        return;
+    }
+    float *narrow = nm_allocate(n * sizeof *narrow);
+    backend->k.download(backend, narrow, vector, n * sizeof *narrow);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (double)narrow[i];
+    free(narrow);
+}
+
+void nm_norm_affine(const nm_norm *norm, nm_backend *backend, const void *mean, double *scale, double *shift)
+{
+    size_t n = (size_t)norm->place.width;
+    double *weight = nm_allocate(2 * n * sizeof *weight), *center = weight + n;
+    nm_norm_numbers(norm, backend, norm->params[0], weight);
+    nm_norm_numbers(norm, backend, norm->params[1], shift);
+    if (mean)
+        nm_norm_numbers(norm, backend, mean, center);
+    for (size_t i = 0; i < n; i++) {
+        scale[i] *= weight[i];
+        shift[i] -= center[i] * scale[i];
+    }
+    free(weight);
 }
 
 void nm_norm_shape_affine(const void *config, const nm_norm_place *place, nm_norm_shape *shape)

@@ -23,6 +23,11 @@ void nm_norm_average(nm_norm_call *call, void *running, double old, const void *
 /* Adds sum(dy z) and sum(dy) to the gradients of "weight" and "bias". */
 void nm_norm_add_grads(nm_norm_call *call, const void *sum_dy_z, const void *sum_dy);
 
+/* A device vector of the layer's width as host numbers. */
+void nm_norm_numbers(const nm_norm *norm, nm_backend *backend, const void *vector, double *out);
+/* For `affine` of z = (x - mean) scale, y = weight z + bias: makes shift, and scale the factor of x. mean: device, or NULL. */
+void nm_norm_affine(const nm_norm *norm, nm_backend *backend, const void *mean, double *scale, double *shift);
+
 /* `shape` of types with weight = 1 and bias = 0 and nothing else. */
 void nm_norm_shape_affine(const void *config, const nm_norm_place *place, nm_norm_shape *shape);
 /* Appends a running vector of n numbers, a counter. */

@@ -8,6 +8,8 @@
  * weight r dy and g = mean(q z), no gradient through r: gbar = g while t <= L or t < W, then the mean of the
  * ring of g           dx = (q - z gbar) / sqrt(v + epsilon) Inference: y = weight x / sqrt(rv + epsilon) +
  * bias. Not the derivative once the rings are in use. */
+#include <math.h>
+
 #include "norm/types.h"
 
 typedef struct mabn_config {
@@ -129,6 +131,16 @@ static void mabn_infer(nm_norm_call *call)
                       call->y, NULL);
 }
 
+static bool mabn_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift)
+{
+    const mabn_config *config = norm->config;
+    nm_norm_numbers(norm, backend, norm->state[RUNNING_VAR], scale);
+    for (int32_t i = 0; i < norm->place.width; i++)
+        scale[i] = 1 / sqrt(scale[i] + config->epsilon);
+    nm_norm_affine(norm, backend, NULL, scale, shift);
+    return true;
+}
+
 static void mabn_backward(nm_norm_call *call)
 {
     nm_norm *norm = call->norm;
@@ -166,4 +178,5 @@ const nm_norm_type nm_norm_mabn = {
     .train = mabn_train,
     .infer = mabn_infer,
     .backward = mabn_backward,
+    .affine = mabn_affine,
 };

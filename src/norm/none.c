@@ -21,6 +21,16 @@ static void none_backward(nm_norm_call *call)
         call->backend->k.scale(call->backend, 1, call->dy, call->dx);
 }
 
+static bool none_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift)
+{
+    (void)backend;
+    for (int32_t i = 0; i < norm->place.width; i++) {
+        scale[i] = 1;
+        shift[i] = 0;
+    }
+    return true;
+}
+
 static const nm_option none_options[] = {{0}};
 
 const nm_norm_type nm_norm_none = {
@@ -32,4 +42,5 @@ const nm_norm_type nm_norm_none = {
     .train = none_forward,
     .infer = none_forward,
     .backward = none_backward,
+    .affine = none_affine,
 };

@@ -56,6 +56,12 @@ static void pnv_infer(nm_norm_call *call)
     nm_batch_infer(call, &policy);
 }
 
+static bool pnv_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift)
+{
+    const nm_batch_policy policy = pnv_policy(norm->config, &norm->place);
+    return nm_batch_affine(norm, backend, &policy, scale, shift);
+}
+
 static void pnv_backward(nm_norm_call *call)
 {
     const nm_batch_policy policy = pnv_policy(call->norm->config, &call->norm->place);
@@ -75,4 +81,5 @@ const nm_norm_type nm_norm_pnv = {
     .train = pnv_train,
     .infer = pnv_infer,
     .backward = pnv_backward,
+    .affine = pnv_affine,
 };

@@ -12,6 +12,7 @@
  *
  * Deliberately not the derivative: the running phi is a constant and e stands for the mean of q z over
  * batches. */
+#include <math.h>
 #include <string.h>
 
 #include "norm/types.h"
@@ -121,6 +122,18 @@ static void power_infer(nm_norm_call *call)
                       NULL);
 }
 
+static bool power_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift)
+{
+    const power_config *config = norm->config;
+    if (nm_norm_scaling_groups(config->scaling, &norm->place))
+        return false;
+    nm_norm_numbers(norm, backend, norm->state[PHI], scale);
+    for (int32_t i = 0; i < norm->place.width; i++)
+        scale[i] = 1 / sqrt(scale[i] + config->epsilon);
+    nm_norm_affine(norm, backend, NULL, scale, shift);
+    return true;
+}
+
 /* e += weight sum(dy z)/n - (1 - decay) e mean(z^2), mean(z^2) = square scale^2. Gradients carry grad_scale,
  * e does not. */
 static void update_accumulator(nm_norm_call *call, const void *square, const void *scale,
@@ -181,4 +194,5 @@ const nm_norm_type nm_norm_power = {
     .train = power_train,
     .infer = power_infer,
     .backward = power_backward,
+    .affine = power_affine,
 };

@@ -144,6 +144,12 @@ static void rbn_infer(nm_norm_call *call)
     nm_batch_infer(call, &policy);
 }
 
+static bool rbn_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift)
+{
+    const nm_batch_policy policy = rbn_policy(norm->config, &norm->place);
+    return nm_batch_affine(norm, backend, &policy, scale, shift);
+}
+
 static void rbn_backward(nm_norm_call *call)
 {
     const nm_batch_policy policy = rbn_policy(call->norm->config, &call->norm->place);
@@ -162,4 +168,5 @@ const nm_norm_type nm_norm_rbn = {
     .train = rbn_train,
     .infer = rbn_infer,
     .backward = rbn_backward,
+    .affine = rbn_affine,
 };

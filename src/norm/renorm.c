@@ -118,6 +118,15 @@ static void renorm_infer(nm_norm_call *call)
                       norm->params[0], norm->params[1], call->y, NULL);
 }
 
+static bool renorm_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift)
+{
+    nm_norm_numbers(norm, backend, norm->state[RUNNING_STD], scale);
+    for (int32_t i = 0; i < norm->place.width; i++)
+        scale[i] = 1 / scale[i];
+    nm_norm_affine(norm, backend, norm->state[RUNNING_MEAN], scale, shift);
+    return true;
+}
+
 static void renorm_backward(nm_norm_call *call)
 {
     const renorm_config *config = call->norm->config;
@@ -162,4 +171,5 @@ const nm_norm_type nm_norm_renorm = {
     .train = renorm_train,
     .infer = renorm_infer,
     .backward = renorm_backward,
+    .affine = renorm_affine,
 };

@@ -24,6 +24,10 @@ static const nm_op normalize_op = {"norm", normalize_backward};
 
 nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x)
 {
+    if (norm->folded) {
+        NM_ASSERT(!tape->training && !tape->batch_stats);
+        return x;
+    }
     nm_tensor *y = nm_tape_tensor(tape, x->rows, x->cols);
     nm_norm_call *call = nm_tape_host(tape, sizeof *call);
     if (nm_tape_exhausted(tape))

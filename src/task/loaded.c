@@ -63,10 +63,18 @@ static nm_status build_loaded(nm_loaded *loaded, const char *file_path, nm_backe
     return status == NM_OK ? NM_OK : nm_while(err, "%s", file_path);
 }
 
-nm_status nm_loaded_open(nm_loaded *loaded, const char *file_path, const nm_task_type *task,
-                         nm_options *options, nm_backend *backend, nm_error *err)
+static nm_status load_model(nm_loaded *loaded, const nm_safetensors *file, nm_error *err)
 {
-    *loaded = (nm_loaded){.options = options};
+    NM_TRY(nm_checkpoint_load(file, loaded->model, err));
+    if (loaded->fold)
+        nm_model_fold(loaded->model, NULL);
+    return NM_OK;
+}
+
+nm_status nm_loaded_open(nm_loaded *loaded, const char *file_path, const nm_task_type *task,
+                         nm_options *options, nm_backend *backend, bool fold, nm_error *err)
+{
+    *loaded = (nm_loaded){.options = options, .fold = fold};
     nm_task opened = {.type = task, .options = options, .config = nm_options_find(options, "data")};
     nm_safetensors *file;
     nm_status status = nm_safetensors_open(&file, file_path, err);
@@ -76,7 +84,7 @@ nm_status nm_loaded_open(nm_loaded *loaded, const char *file_path, const nm_task
         if (status == NM_OK)
             status = build_loaded(loaded, file_path, backend, false, err);
         if (status == NM_OK)
-            status = nm_checkpoint_load(file, loaded->model, err);
+            status = load_model(loaded, file, err);
         nm_safetensors_close(file);
     }
     if (status != NM_OK)
@@ -88,7 +96,7 @@ nm_status nm_loaded_change(nm_loaded *loaded, const char *file_path, nm_error *e
 {
     nm_safetensors *file;
     NM_TRY(nm_safetensors_open(&file, file_path, err));
-    nm_status status = nm_checkpoint_load(file, loaded->model, err);
+    nm_status status = load_model(loaded, file, err);
     nm_safetensors_close(file);
     return status;
 }

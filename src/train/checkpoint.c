@@ -34,11 +34,23 @@ static nm_tensor_type number_type(const nm_backend *backend)
     return backend->dtype == NM_F64 ? NM_TENSOR_F64 : NM_TENSOR_F32;
 }
 
+/* A norm that is joined with the maps behind it has nothing to say any more. */
+static bool is_folded(const nm_params *params, const nm_tensor *tensor)
+{
+    for (size_t n = 0; n < params->n_norms; n++)
+        for (int i = 0; params->norms[n]->folded && i < params->norms[n]->shape.n_params; i++)
+            if (params->norms[n]->params[i] == tensor->data)
+                return true;
+    return false;
+}
+
 static void add_params(nm_safetensors_writer *writer, const nm_params *params, nm_copies *copies)
 {
     size_t unit = nm_dtype_bytes(params->backend->dtype);
     for (size_t i = 0; i < params->n; i++) {
         const nm_tensor *tensor = &params->list[i]->tensor;
+        if (is_folded(params, tensor))
+            continue;
         const int64_t shape[2] = {tensor->rows, tensor->cols};
         bool vector = tensor->rows == 1;
         const void *data = nm_copies_take(copies, params->backend, tensor->data,
@@ -60,6 +72,8 @@ static void add_norms(nm_safetensors_writer *writer, const nm_params *params, nm
     char name[192];
     for (size_t n = 0; n < params->n_norms; n++) {
         const nm_norm *norm = params->norms[n];
+        if (norm->folded)
+            continue;
         for (int i = 0; i < norm->shape.n_state; i++) {
             const int64_t length = norm->shape.state[i].length;
             slot_name(name, sizeof name, norm, norm->shape.state[i].name);
@@ -74,20 +88,25 @@ static void add_norms(nm_safetensors_writer *writer, const nm_params *params, nm
     }
 }
 
-static void add_texts(nm_safetensors_writer *writer, const nm_options *options, const nm_task *task,
-                      int64_t update)
+static void add_config(nm_safetensors_writer *writer, const nm_options *options, const nm_task_type *task)
 {
     char *config = NULL;
     size_t bytes;
     FILE *stream = open_memstream(&config, &bytes);
     NM_ASSERT(stream);
     nm_options *like = nm_options_create(); /* what belongs to a model; not where the run lived */
-    nm_trainer_options_add(like, task->type);
+    nm_trainer_options_add(like, task);
     nm_options_write_like(options, like, stream);
     nm_options_free(like);
     fclose(stream);
     nm_safetensors_add_metadata(writer, "config", config);
     free(config);
+}
+
+static void add_texts(nm_safetensors_writer *writer, const nm_options *options, const nm_task *task,
+                      int64_t update)
+{
+    add_config(writer, options, task->type);
     char text[32];
     snprintf(text, sizeof text, "%" PRId64, update);
     nm_safetensors_add_metadata(writer, "update", text);
@@ -109,6 +128,20 @@ nm_status nm_checkpoint_write(const char *path, const nm_model *model, const nm_
     return status;
 }
 
+nm_status nm_checkpoint_rewrite(const char *path, const nm_model *model, const nm_task_type *task,
+                                const nm_safetensors *like, nm_error *err)
+{
+    nm_safetensors_writer *writer = nm_safetensors_begin();
+    nm_copies copies = {0};
+    add_params(writer, &model->params, &copies);
+    add_norms(writer, &model->params, &copies);
+    nm_safetensors_copy_metadata(writer, like);
+    add_config(writer, model->options, task);
+    nm_status status = nm_safetensors_finish(writer, path, err);
+    nm_copies_release(&copies);
+    return status;
+}
+
 /* ---- reading ---- */
 
 static nm_status load_vector(const nm_safetensors *file, const char *name, nm_backend *backend, void *device,
@@ -123,6 +156,7 @@ static nm_status load_vector(const nm_safetensors *file, const char *name, nm_ba
 static nm_status load_norm(const nm_safetensors *file, nm_backend *backend, nm_norm *norm, nm_error *err)
 {
     char name[192];
+    norm->folded = false;
     for (int i = 0; i < norm->shape.n_state; i++) {
         slot_name(name, sizeof name, norm, norm->shape.state[i].name);
         NM_TRY(load_vector(file, name, backend, norm->state[i], (size_t)norm->shape.state[i].length, err));

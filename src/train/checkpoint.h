@@ -20,6 +20,10 @@ void nm_copies_release(nm_copies *copies);
 /* Writes model, task texts and options. update: stored as metadata "update". */
 nm_status nm_checkpoint_write(const char *path, const nm_model *model, const nm_task *task, int64_t update,
                               nm_error *err);
+/* Writes the model with its present options and all other texts of another file. Norms joined with the maps behind them
+ * are left out: the options must say that they are none (nm_model_fold). */
+nm_status nm_checkpoint_rewrite(const char *path, const nm_model *model, const nm_task_type *task,
+                                const nm_safetensors *like, nm_error *err);
 /* Loads every parameter, state and counter; what is missing or of another shape is NM_MISMATCH with its name. */
 nm_status nm_checkpoint_load(const nm_safetensors *file, nm_model *model, nm_error *err);
 

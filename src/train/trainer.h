@@ -29,6 +29,7 @@ typedef struct nm_optim_config { /* section [optim] */
 typedef struct nm_device_config { /* section [device] */
     const char *backend, *isa;
     int64_t threads, memory_mib;
+    bool fold;
 } nm_device_config;
 
 extern const nm_option nm_train_options[], nm_optim_options[], nm_device_options[];

@@ -1,0 +1,124 @@
+#!/bin/bash
+# norma export: a model as one file, and with --fold without the norms that are one map per feature: the same translations
+# as before, whether they are joined in the file, when it is loaded, or not at all; and one clear line for what cannot be.
+set -euo pipefail
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+
+fail() {
+    echo "e2e_export: $*" >&2
+    exit 1
+}
+
+# Runs the program and wants this exit code and one line on stderr with this text.
+refuses() {
+    local code=$1 text=$2
+    shift 2
+    local got=0
+    "$NORMA" export "$@" >out.bad 2>err || got=$?
+    [ "$got" = "$code" ] || fail "exit code $got instead of $code: export $*: $(cat err)"
+    [ "$(wc -l <err)" = 1 ] || fail "not one line: $(cat err)"
+    grep -qF -- "$text" err || fail "'$text' is not in: $(cat err)"
+}
+
+# ---- word for word, and the words in reverse: something to learn in a minute ----
+awk 'BEGIN {
+    srand(4)
+    split("haus baum hund katze rot blau", from); split("house tree dog cat red blue", to)
+    for (i = 0; i < 240; i++) {
+        a = b = ""
+        for (j = 0; j < 1 + i % 3; j++) {
+            k = 1 + int(rand() * 6)
+            a = a from[k] " "; b = to[k] " " b
+        }
+        name = i < 220 ? "train" : "valid"
+        print a "." >(name ".de"); print b "." >(name ".en")
+    }
+}'
+"$NORMA" prepare --train train --valid valid --source-lang de --target-lang en --output data --joint \
+    --tokenizer none --bpe-merges 0 2>/dev/null
+cat >small.ini <<'X'
+[data]
+folder = data
+[model]
+preset = tiny
+width = 32
+ff = 64
+heads = 2
+norm = batch
+decoder_norm = batch
+dropout = 0
+[train]
+updates = 150
+max_tokens = 256
+score = false
+[schedule]
+lr = 0.005
+warmup = 20
+[device]
+threads = 1
+X
+"$NORMA" train small.ini --run.folder run --run.quiet 2>/dev/null
+"$NORMA" train small.ini --run.folder scaled --run.quiet --model.norm power --model.decoder_norm layer \
+    --train.updates 2 2>/dev/null
+
+# Scores are printed with six places.
+close() { # FILE FILE
+    paste -d '\t' "$1" "$2" | awk -F '\t' '{
+        split($1, a, " [|][|][|] "); split($2, b, " [|][|][|] ")
+        d = a[3] - b[3]; if (d < 0) d = -d; limit = a[3] < 0 ? -a[3] : a[3]
+        if (a[2] != b[2] || d > 1e-5 * limit + 1.1e-6) { print; bad = 1 }
+    } END { exit bad || NR != 40 }' || fail "$1 and $2 differ"
+}
+translate() { # MODEL OUTPUT [OPTION ...]
+    local model=$1 output=$2
+    shift 2
+    "$NORMA" translate "$model" --threads 1 --nbest 2 --beam 3 "$@" <valid.de >"$output"
+}
+translate run trained --no-fold
+[ "$(cut -d '|' -f 4 trained | sort -u | wc -l)" -gt 8 ] || fail "the model learned nothing: $(cat trained)"
+
+# ---- joined when it is loaded ----
+translate run loaded
+close trained loaded
+
+# ---- a plain export is the model ----
+"$NORMA" export run -o plain.safetensors 2>err
+[ ! -s err ] || fail "talk on stderr: $(cat err)"
+translate plain.safetensors again --no-fold
+cmp trained again || fail "a plain export translates differently"
+
+# ---- joined in the file ----
+"$NORMA" export run --fold --output folded.safetensors 2>err
+grep -qx 'folded.safetensors: 11 of 12 norms joined with the linear maps behind them' err || fail "$(cat err)"
+translate folded.safetensors again --no-fold
+close trained again
+translate folded.safetensors other
+cmp again other || fail "there was more to join in a folded model"
+translate folded.safetensors other --threads 2 --batch-tokens 20 --no-fold
+cmp again other || fail "threads and batches change a folded model"
+# the norm before the output matrix, which is also an embedding, is the only one left
+head -c 20000 folded.safetensors | grep -ao '[a-z0-9.]*norm\.running_mean' >names
+[ "$(cat names)" = dec.final.norm.running_mean ] || fail "norms that are left: $(cat names)"
+"$NORMA" export folded.safetensors --fold -o folded.safetensors 2>/dev/null # over itself
+translate folded.safetensors other
+cmp again other || fail "a folded model was folded once more"
+
+# ---- norms that scale rows first, and those of a word, stay ----
+"$NORMA" export scaled --fold -o stays.safetensors 2>err
+grep -q '^stays.safetensors: 0 of 12 norms' err || fail "$(cat err)"
+translate scaled trained --no-fold
+translate stays.safetensors again
+cmp trained again || fail "a model with nothing to join changed"
+
+# ---- bad input ----
+refuses 2 'usage: norma export'
+refuses 2 'no file to write to' run
+refuses 2 'unknown option' run -o x.safetensors --folded
+refuses 3 'nowhere' nowhere -o x.safetensors
+refuses 3 'nowhere/x.safetensors' run -o nowhere/x.safetensors
+head -c 3000 plain.safetensors >cut.safetensors
+refuses 4 'cut.safetensors' cut.safetensors --fold -o x.safetensors
+[ ! -e x.safetensors ] || fail "a file in spite of an error"
+echo "e2e_export: passed"
