@@ -178,6 +178,9 @@ typedef struct nm_backend nm_backend;
     K(gemm, (nm_backend *b, bool ta, bool tb, double alpha, nm_mat a, nm_mat bm, double beta, nm_mat c))               \
     /* y = drop(act(x weight^T + bias)); weight [out, in], bias [out] or NULL */                                       \
     K(linear, (nm_backend *b, nm_mat x, nm_mat weight, const void *bias, nm_act act, const nm_dropout *drop, nm_mat y)) \
+    /* Writes a form of weight that `linear` reads faster (nm_backend_hold); form NULL: only *bytes, what it takes, or 0 \
+     * where the backend has no such form. form: device memory; bytes: host. */                                        \
+    K(pack, (nm_backend *b, nm_mat weight, void *form, size_t *bytes))                                                 \
     /* dz = gradient before the activation and dropout of `linear`: dz = y > 0 ? dy * dropout scale : 0 for relu */     \
     K(act_grad, (nm_backend *b, nm_act act, const nm_dropout *drop, nm_mat y, nm_mat dy, nm_mat dz))                    \
     /* dx = dy weight, or dx += dy weight */                                                                           \
@@ -290,6 +293,11 @@ nm_status nm_backend_take(nm_backend *backend, size_t bytes, void **memory, nm_e
 void nm_backend_give(nm_backend *backend, void *memory);
 /* Device memory as the host sees it, to be read between kernels; NULL where the host cannot. */
 const void *nm_backend_view(const nm_backend *backend, const void *device);
+
+/* Lets `linear` read `form`, which `pack` wrote, in place of the weight or of some of its rows, until nm_backend_unhold.
+ * The weight must stay as it is till then. Results have the same bits. */
+void nm_backend_hold(nm_backend *backend, nm_mat weight, const void *form);
+void nm_backend_unhold(nm_backend *backend, const void *form);
 
 /* Switches the dry run on or off: in it no kernel touches memory. */
 void nm_backend_plan(nm_backend *backend, bool planning);

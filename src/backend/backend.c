@@ -70,6 +70,7 @@ void nm_backend_free(nm_backend *backend)
     for (int i = 0; i < NM_SCRATCH_SLOTS; i++)
         free(inside->scratch[i].base);
     free(inside->regions);
+    free(inside->held);
     free(inside);
     free(backend);
 }
@@ -125,6 +126,41 @@ void *nm_backend_scratch(nm_backend *backend, int slot, size_t bytes)
         scratch->bytes = rounded;
     }
     return scratch->base;
+}
+
+void nm_backend_hold(nm_backend *backend, nm_mat weight, const void *form)
+{
+    nm_backend_private *inside = nm_backend_inside(backend);
+    NM_ASSERT(form && weight.stride == weight.cols);
+    NM_GROW(inside->held, inside->n_held, inside->held_capacity);
+    inside->held[inside->n_held++] = (nm_held){weight, form};
+}
+
+void nm_backend_unhold(nm_backend *backend, const void *form)
+{
+    nm_backend_private *inside = nm_backend_inside(backend);
+    size_t i = 0;
+    while (i < inside->n_held && inside->held[i].form != form)
+        i++;
+    NM_ASSERT(i < inside->n_held);
+    inside->held[i] = inside->held[--inside->n_held];
+}
+
+const void *nm_backend_held(const nm_backend *backend, nm_mat rows, int32_t *first)
+{
+    const nm_backend_private *inside = nm_backend_inside(backend);
+    uintptr_t at = (uintptr_t)rows.data;
+    for (size_t i = 0; i < inside->n_held; i++) {
+        nm_mat whole = inside->held[i].weight;
+        uintptr_t begin = (uintptr_t)whole.data;
+        size_t row = (size_t)whole.cols * nm_dtype_bytes(backend->dtype);
+        if (at < begin || at - begin >= (size_t)whole.rows * row)
+            continue;
+        *first = (int32_t)((at - begin) / row);
+        bool whole_rows = (at - begin) % row == 0 && rows.cols == whole.cols && rows.stride == whole.stride;
+        return whole_rows && rows.rows <= whole.rows - *first ? inside->held[i].form : NULL;
+    }
+    return NULL;
 }
 
 void nm_backend_plan(nm_backend *backend, bool planning)

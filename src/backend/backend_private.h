@@ -12,12 +12,19 @@ typedef struct nm_region {
 
 enum { NM_SCRATCH_SLOTS = 4 };
 
+typedef struct nm_held { /* a weight and its other form */
+    nm_mat weight;
+    const void *form;
+} nm_held;
+
 typedef struct nm_backend_private {
     nm_kernels active; /* the table outside the dry run */
     nm_kernels inner;  /* fenced mode: what the wrappers in `active` call */
     nm_region *regions;
     size_t n_regions, regions_capacity;
     nm_region scratch[NM_SCRATCH_SLOTS];
+    nm_held *held;
+    size_t n_held, held_capacity;
     bool fenced;
     void *device;                         /* a backend's own data ... */
     void (*device_release)(void *device); /* ... and how to free it; both may be NULL */
@@ -27,6 +34,9 @@ static inline nm_backend_private *nm_backend_inside(const nm_backend *backend)
 {
     return backend->private_data;
 }
+
+/* The form of the held matrix to which these whole rows belong, and the first one's number in it; NULL: none. */
+const void *nm_backend_held(const nm_backend *backend, nm_mat rows, int32_t *first);
 
 /* Host memory of a kernel's own, at least `bytes`, 64-byte aligned, contents undefined. Every slot is one
  * block that only grows; it stays valid until the same slot is asked for again. Not for use inside parallel

@@ -76,7 +76,8 @@ const nm_command nm_command_export = {
     .usage = "RUN|MODEL -o FILE [--fold]",
     .details =
         "A run folder stands for its best model, else its last one. The file is used as any other model.\n\n"
-        "With --fold norms that are one map per feature once trained (batch, rbn, renorm, mabn; pnv and power "
+        "With --fold norms that are one map per feature once trained (batch, rbn, renorm, mabn; pnv and "
+        "power "
         "where they scale no rows first) join the linear maps that read them: the file's norms of these "
         "sites are none, and its results those of the model but for rounding. That is so for pre-norm; in "
         "post-norm the residual sum reads a norm too, and it stays. Such a file is for use, not for going on "

@@ -67,7 +67,8 @@ static nm_status open_model(job *self, const char *path, nm_error *err)
     if (status != NM_OK)
         nm_options_free(options);
     else
-        status = nm_loaded_open(&self->models[self->n_models], file, task, options, self->backend, device->fold, err);
+        status = nm_loaded_open(&self->models[self->n_models], file, task, options, self->backend,
+                                device->fold, err);
     if (status == NM_OK)
         self->n_models++;
     free(file);

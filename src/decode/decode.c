@@ -192,6 +192,7 @@ nm_status nm_decode(nm_decoder *decoder, const nm_id_list *sources, size_t n, nm
         }
         status = decode_batch(decoder, sources, order + first, (int32_t)size, out, err);
     }
+    nm_scorer_rest(&decoder->scorer);
     for (size_t i = 0; i < n && status != NM_OK; i++)
         nm_translation_release(&out[i]);
     free(order);

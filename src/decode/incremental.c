@@ -23,6 +23,8 @@ struct nm_incremental {
     const nm_stack *stack; /* the decoder */
     cache *self, *cross;   /* one per decoder layer */
     int32_t n_layers, width, source_tokens;
+    void *forms, **held; /* memory of the weights' other forms, and those that are held */
+    size_t n_held;
 };
 
 static size_t row_bytes(const nm_incremental *inc)
@@ -95,6 +97,9 @@ void nm_incremental_free(nm_incremental *inc)
 {
     if (!inc)
         return;
+    nm_incremental_rest(inc);
+    if (inc->forms)
+        nm_backend_give(inc->backend, inc->forms);
     for (int32_t i = 0; i < inc->n_layers; i++) {
         if (inc->self[i].data)
             nm_backend_give(inc->backend, inc->self[i].data);
@@ -103,9 +108,78 @@ void nm_incremental_free(nm_incremental *inc)
     }
     free(inc->self);
     free(inc->cross);
+    free(inc->held);
     nm_tape_release(&inc->tape);
     nm_tape_release(&inc->table_tape);
     free(inc);
+}
+
+/* ---- weights in another form ---- */
+
+enum { LAYER_WEIGHTS = 7, FORM_ALIGN = 64 };
+
+/* What every step multiplies by; list has room for LAYER_WEIGHTS a layer and one. */
+static size_t list_weights(const nm_incremental *inc, const nm_tensor **list)
+{
+    size_t n = 0;
+    for (int32_t i = 0; i < inc->n_layers; i++) {
+        const nm_layer *layer = &inc->stack->layers[i];
+        const nm_tensor *const here[LAYER_WEIGHTS] = {
+            layer->self.in_weight,   layer->self.out_weight, layer->cross.in_weight, layer->cross.kv_weight,
+            layer->cross.out_weight, layer->ffn.in_weight,   layer->ffn.out_weight};
+        for (int w = 0; w < LAYER_WEIGHTS; w++)
+            list[n++] = here[w];
+    }
+    list[n++] = inc->tables.output;
+    return n;
+}
+
+/* Where each form stands in the memory of all; the last number is how much that is. */
+static void place_forms(const nm_incremental *inc, const nm_tensor *const *list, size_t n, size_t *places)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t bytes = 0;
+        inc->backend->k.pack(inc->backend, nm_tensor_mat(list[i]), NULL, &bytes);
+        places[i + 1] = places[i] + (bytes + FORM_ALIGN - 1) / FORM_ALIGN * FORM_ALIGN;
+    }
+}
+
+static void hold_forms(nm_incremental *inc, const nm_tensor *const *list, size_t n, const size_t *places)
+{
+    nm_backend *b = inc->backend;
+    for (size_t i = 0; i < n; i++) {
+        size_t bytes;
+        inc->held[i] = (char *)inc->forms + places[i];
+        b->k.pack(b, nm_tensor_mat(list[i]), inc->held[i], &bytes);
+        nm_backend_hold(b, nm_tensor_mat(list[i]), inc->held[i]);
+    }
+    inc->n_held = n;
+}
+
+static nm_status hold_weights(nm_incremental *inc, nm_error *err)
+{
+    size_t room = (size_t)inc->n_layers * LAYER_WEIGHTS + 1;
+    const nm_tensor **list = nm_allocate(room * sizeof(const nm_tensor *));
+    size_t *places = nm_allocate((room + 1) * sizeof *places);
+    size_t n = list_weights(inc, list);
+    nm_status status = NM_OK;
+    nm_incremental_rest(inc);
+    place_forms(inc, list, n, places);
+    if (!inc->held)
+        inc->held = nm_allocate(room * sizeof(void *));
+    if (!inc->forms && places[n])
+        status = nm_backend_take(inc->backend, places[n], &inc->forms, err);
+    if (inc->forms)
+        hold_forms(inc, list, n, places);
+    free(list);
+    free(places);
+    return status;
+}
+
+void nm_incremental_rest(nm_incremental *inc)
+{
+    while (inc->n_held)
+        nm_backend_unhold(inc->backend, inc->held[--inc->n_held]);
 }
 
 static size_t unit_table_bytes(const nm_incremental *inc, int32_t words)
@@ -126,7 +200,7 @@ nm_status nm_incremental_refresh(nm_incremental *inc, nm_error *err)
     nm_tape_start(&inc->table_tape, false, 0, 0);
     inc->tables = nm_seq2seq_tables_of(inc->model, &inc->table_tape);
     NM_ASSERT(!nm_tape_exhausted(&inc->table_tape));
-    return NM_OK;
+    return hold_weights(inc, err);
 }
 
 /* A tape that was too small for a step gets twice the room, and the step is done again. */

@@ -23,8 +23,10 @@ typedef struct nm_decode_step {
 nm_status nm_incremental_create(nm_incremental **incremental, nm_model *model, nm_error *err);
 void nm_incremental_free(nm_incremental *incremental);
 
-/* Takes over the parameters as they are now (FixNorm's tables are made here). */
+/* Takes over the parameters as they are now: FixNorm's tables, and weights in the form the backend likes (a copy of the
+ * decoder's). They must stay as they are until nm_incremental_rest. */
 nm_status nm_incremental_refresh(nm_incremental *incremental, nm_error *err);
+void nm_incremental_rest(nm_incremental *incremental);
 /* Encodes a batch of packed sources (host offsets) and forgets the one before. */
 nm_status nm_incremental_start(nm_incremental *incremental, const nm_packing *sources, const int32_t *ids,
                                nm_error *err);

@@ -72,6 +72,12 @@ nm_status nm_scorer_refresh(nm_scorer *scorer, nm_error *err)
     return NM_OK;
 }
 
+void nm_scorer_rest(nm_scorer *scorer)
+{
+    for (int32_t m = 0; m < scorer->n_models; m++)
+        nm_incremental_rest(scorer->models[m]);
+}
+
 nm_status nm_scorer_start(nm_scorer *scorer, const nm_packing *sources, const int32_t *ids, nm_error *err)
 {
     for (int32_t m = 0; m < scorer->n_models; m++)

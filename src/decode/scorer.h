@@ -25,6 +25,7 @@ nm_status nm_scorer_init(nm_scorer *scorer, nm_model *const *models, int32_t n_m
 void nm_scorer_release(nm_scorer *scorer);
 
 nm_status nm_scorer_refresh(nm_scorer *scorer, nm_error *err);
+void nm_scorer_rest(nm_scorer *scorer);
 nm_status nm_scorer_start(nm_scorer *scorer, const nm_packing *sources, const int32_t *ids, nm_error *err);
 /* Fills values, columns and eos_values with log probabilities. NM_DIVERGED when they are not numbers. */
 nm_status nm_scorer_step(nm_scorer *scorer, const nm_decode_step *step, nm_error *err);

@@ -7,14 +7,15 @@
 #include "nn/params.h"
 #include "norma/option.h"
 
-typedef struct nm_fold_map { /* reads the norm's rows; its matrix is shared with nobody */
+typedef struct nm_fold_map {  /* reads the norm's rows; its matrix is shared with nobody */
     nm_tensor *weight, *bias; /* bias may be NULL: then the map takes only a norm that shifts nothing */
 } nm_fold_map;
 
 typedef struct nm_fold_site {
     nm_norm *norm;
-    const char *option; /* that names the type of this norm and of others: all of one name are joined, or none */
-    nm_fold_map *maps;  /* all readers; none when something else than these reads it, e.g. a residual sum */
+    const char
+        *option; /* that names the type of this norm and of others: all of one name are joined, or none */
+    nm_fold_map *maps; /* all readers; none when something else than these reads it, e.g. a residual sum */
     size_t n_maps, maps_capacity;
     double *scale, *shift; /* of nm_fold_run */
 } nm_fold_site;

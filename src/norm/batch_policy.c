@@ -76,8 +76,7 @@ bool nm_batch_affine(const nm_norm *norm, nm_backend *backend, const nm_batch_po
         return false;
     nm_norm_numbers(norm, backend, norm->state[policy->centered ? 1 : 0], scale);
     for (int32_t i = 0; i < norm->place.width; i++)
-        scale[i] =
-            1 / sqrt(policy->clamp ? fmax(scale[i], policy->epsilon) : scale[i] + policy->epsilon);
+        scale[i] = 1 / sqrt(policy->clamp ? fmax(scale[i], policy->epsilon) : scale[i] + policy->epsilon);
     nm_norm_affine(norm, backend, policy->centered ? norm->state[0] : NULL, scale, shift);
     return true;
 }

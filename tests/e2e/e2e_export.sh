@@ -99,7 +99,7 @@ cmp again other || fail "there was more to join in a folded model"
 translate folded.safetensors other --threads 2 --batch-tokens 20 --no-fold
 cmp again other || fail "threads and batches change a folded model"
 # the norm before the output matrix, which is also an embedding, is the only one left
-head -c 20000 folded.safetensors | grep -ao '[a-z0-9.]*norm\.running_mean' >names
+grep -ao '[a-z0-9.]*norm\.running_mean' folded.safetensors >names
 [ "$(cat names)" = dec.final.norm.running_mean ] || fail "norms that are left: $(cat names)"
 "$NORMA" export folded.safetensors --fold -o folded.safetensors 2>/dev/null # over itself
 translate folded.safetensors other

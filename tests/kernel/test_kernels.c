@@ -126,6 +126,33 @@ static void check_linear(pair *p, size z)
     }
 }
 
+/* Whether or not the backend has another form of the weight, `linear` gives the same. */
+static void check_pack(pair *p, size z)
+{
+    int32_t out = other_width(z.cols);
+    twin x = pair_random(p, z.rows, z.cols, z.gap), w = pair_random(p, out, z.cols, 0);
+    twin bias = random_vector(p, out), y = pair_random(p, z.rows, out, z.gap);
+    void *forms[2] = {NULL, NULL};
+    for (int s = SUBJECT; s <= JUDGE; s++) {
+        nm_backend *b = p->on[s];
+        size_t bytes = 0;
+        nm_error err;
+        b->k.pack(b, w.m[s], NULL, &bytes);
+        if (!bytes)
+            continue;
+        assert_int_equal(nm_backend_take(b, bytes, &forms[s], &err), NM_OK);
+        b->k.pack(b, w.m[s], forms[s], &bytes);
+        nm_backend_hold(b, w.m[s], forms[s]);
+    }
+    BOTH(p, linear, x.m[s], w.m[s], bias.m[s].data, NM_ACT_NONE, NULL, y.m[s]);
+    twin_compare(p, "y", y, sum_ulps(z.cols), 1);
+    for (int s = SUBJECT; s <= JUDGE; s++)
+        if (forms[s]) {
+            nm_backend_unhold(p->on[s], forms[s]);
+            nm_backend_give(p->on[s], forms[s]);
+        }
+}
+
 static void check_act_grad(pair *p, size z)
 {
     for (int form = 0; form < 2 * N_DROPS; form++) {

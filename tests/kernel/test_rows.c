@@ -68,6 +68,39 @@ static void check_products(nm_backend *b, const char *level)
         }
 }
 
+/* A held weight, whole and in ranges of rows that begin where a panel does or elsewhere, against the weight itself; and
+ * the form is what is read, not the weight. */
+static void check_held(nm_backend *b, const char *level)
+{
+    static const int32_t counts[] = {1, 5, 33, 250}, firsts[] = {0, 64, 70, 320};
+    float *x = take(b, (size_t)ROWS * IN, 7), *weight = take(b, (size_t)OUT * IN, 8);
+    float *plain = take(b, (size_t)ROWS * OUT, 0), *held = take(b, (size_t)ROWS * OUT, 0);
+    size_t bytes = 0;
+    b->k.pack(b, nm_mat_of(weight, OUT, IN), NULL, &bytes);
+    assert_true(bytes >= (size_t)OUT * IN * sizeof(float));
+    float *form = take(b, bytes / sizeof(float), 0);
+    b->k.pack(b, nm_mat_of(weight, OUT, IN), form, &bytes);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        for (size_t f = 0; f < sizeof firsts / sizeof *firsts; f++) {
+            int32_t out = OUT - firsts[f];
+            nm_mat few = nm_mat_of(x, counts[i], IN);
+            nm_mat w = nm_mat_of(weight + (size_t)firsts[f] * IN, out, IN);
+            b->k.linear(b, few, w, NULL, NM_ACT_NONE, NULL, nm_mat_of(plain, counts[i], out));
+            nm_backend_hold(b, nm_mat_of(weight, OUT, IN), form);
+            b->k.linear(b, few, w, NULL, NM_ACT_NONE, NULL, nm_mat_of(held, counts[i], out));
+            nm_backend_unhold(b, form);
+            check_same(plain, held, (size_t)counts[i] * (size_t)out, "linear over a held weight", level,
+                       counts[i]);
+        }
+    nm_mat all = nm_mat_of(plain, 5, OUT), five = nm_mat_of(x, 5, IN), w = nm_mat_of(weight, OUT, IN);
+    memset(form, 0, bytes);
+    nm_backend_hold(b, w, form);
+    b->k.linear(b, five, w, NULL, NM_ACT_NONE, NULL, all);
+    for (int32_t i = 0; i < 5 * OUT; i++)
+        assert_true(plain[i] == 0);
+    nm_backend_unhold(b, form);
+}
+
 /* The last of some equally long sequences, alone and in company; and its queries one by one over listed rows. */
 static void check_attention(nm_backend *b, const char *level)
 {
@@ -107,6 +140,7 @@ static void test_company(void **state)
         if (!backend)
             continue;
         check_products(backend, levels[i]);
+        check_held(backend, levels[i]);
         check_attention(backend, levels[i]);
         nm_backend_free(backend);
     }

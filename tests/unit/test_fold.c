@@ -125,10 +125,14 @@ static double *scores(rig *r, size_t *n)
     *n = 0;
     for (int t = 0; t < count; t++) {
         size_t more = (size_t)logits[t]->rows * (size_t)logits[t]->cols;
-        double *at = values + *n;
-        b->k.download(b, at, logits[t]->data, more * nm_dtype_bytes(b->dtype));
-        for (size_t i = more; b->dtype == NM_F32 && i-- > 0;)
-            at[i] = (double)((float *)(void *)at)[i];
+        float *narrow = nm_allocate(more * sizeof *narrow);
+        if (b->dtype == NM_F64)
+            b->k.download(b, values + *n, logits[t]->data, more * sizeof *values);
+        else
+            b->k.download(b, narrow, logits[t]->data, more * sizeof *narrow);
+        for (size_t i = 0; i < more && b->dtype == NM_F32; i++)
+            values[*n + i] = (double)narrow[i];
+        free(narrow);
         *n += more;
     }
     return values;
@@ -163,7 +167,7 @@ typedef struct fold_case {
 } fold_case;
 
 #define BOTH_SIDES(norm) "encoder_norm=" norm " decoder_norm=" norm " "
-#define OPEN           "tied=none output_bias=true"
+#define OPEN             "tied=none output_bias=true"
 
 /* tiny: 2 + 2 layers; 2 * 2 + 1 and 2 * 3 + 1 norms, a language model of 2 layers 2 * 2 + 1 */
 static const fold_case cases[] = {
@@ -192,7 +196,10 @@ static const fold_case cases[] = {
     {&nm_model_seq2seq, BOTH_SIDES("batch") OPEN " placement=post", 0},
     {&nm_model_lm, "norm=batch attention=softmax layers=2 tied=false output_bias=true", 5},
     {&nm_model_lm, "norm=batch placement=pre attention=softmax layers=2 tied=true", 4},
-    {&nm_model_lm, "norm=batch placement=pre attention=softmax layers=2 tied=false output_bias=true adaptive=true cutoffs=4,6", 5},
+    {&nm_model_lm,
+     "norm=batch placement=pre attention=softmax layers=2 tied=false output_bias=true adaptive=true "
+     "cutoffs=4,6",
+     5},
     {&nm_model_lm, "norm=batch placement=post attention=softmax layers=2", 0},
     {&nm_model_lm, "norm=batch placement=pre attention=block-term layers=2 segment=6 cores=2", 0},
     {&nm_model_classifier, "norm=rbn placement=pre layers=2 pooling=mean", 5},
@@ -257,8 +264,8 @@ static void same_translation(void **state)
         nm_decoder *decoder;
         nm_error err;
         assert_int_equal(folded ? nm_model_fold(made.model, NULL) : 0, folded ? 11 : 0);
-        assert_int_equal(nm_decoder_create(&decoder, &made.model, 1,
-                                           nm_options_find(made.options, "decode"), &special, &err),
+        assert_int_equal(nm_decoder_create(&decoder, &made.model, 1, nm_options_find(made.options, "decode"),
+                                           &special, &err),
                          NM_OK);
         assert_int_equal(nm_decode(decoder, sources, 2, found[folded], &err), NM_OK);
         nm_decoder_free(decoder);

@@ -20,6 +20,7 @@ typedef struct nm_gemm {
     const float *a, *b;
     float *c;
     size_t lda, ldb, ldc;
+    const float *packed; /* b as nm_gemm_pack writes it, or NULL */
     /* Called when the block of c from (row, col) is complete, while it is in the cache; or NULL. */
     void (*finish)(const struct nm_gemm *gemm, int32_t row, int32_t col, int32_t rows, int32_t cols);
     const void *context;
@@ -28,6 +29,10 @@ typedef struct nm_gemm {
 enum { NM_GEMM_COLS = 1024 }; /* columns of the largest block that `finish` gets */
 
 void NM_SIMD(nm_gemm_run)(nm_backend *backend, const nm_gemm *gemm);
+
+/* Writes all of b as panels of [depth][columns of a tile], missing columns as zeros: column j begins, where a tile does, at
+ * j * depth. NULL: returns the bytes only. */
+size_t NM_SIMD(nm_gemm_pack)(nm_backend *backend, const nm_gemm *gemm, float *to);
 
 /* to[j] += sum over rows of x, in double */
 void NM_SIMD(nm_add_column_sums)(nm_backend *b, nm_mat x, float *to);

@@ -94,7 +94,9 @@ static void run_block(const nm_gemm *g, const block *part, const float *panels, 
         for (int32_t j = 0; j < part->cols; j += NM_TILE_COLS) {
             int32_t col = part->col + j, cols = nm_at_most(part->cols - j, NM_TILE_COLS);
             const float *panel = own;
-            if (panels)
+            if (g->packed)
+                panel = g->packed + (size_t)col * (size_t)g->depth + (size_t)(part->k0 + k) * NM_TILE_COLS;
+            else if (panels)
                 panel = panels + (size_t)(col - first_col) * (size_t)part->depth + (size_t)k * NM_TILE_COLS;
             else
                 pack_panel(g, col, cols, part->k0 + k, depth, own);
@@ -126,7 +128,7 @@ static void run_span(const nm_gemm *g, const span *part, float *panels, float *l
 {
     int32_t row_blocks = nm_pieces(g->rows, BLOCK_ROWS), width = block_cols(row_blocks, part->cols, threads);
     int32_t col_blocks = nm_pieces(part->cols, width), n_panels = nm_pieces(part->cols, NM_TILE_COLS);
-    bool shared = row_blocks > 1;
+    bool shared = row_blocks > 1 && !g->packed;
     if (shared && !g->tb) {
 #pragma omp for schedule(static)
         for (int32_t k = 0; k < part->depth; k += STRAIGHT_ROWS)
@@ -176,4 +178,15 @@ void NM_SIMD(nm_gemm_run)(nm_backend *backend, const nm_gemm *g)
                 run_span(g, &part, panels, local, threads);
             }
     }
+}
+
+size_t NM_SIMD(nm_gemm_pack)(nm_backend *backend, const nm_gemm *g, float *to)
+{
+    int32_t n_panels = nm_pieces(g->cols, NM_TILE_COLS), threads = backend->threads;
+    size_t panel = (size_t)g->depth * NM_TILE_COLS;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int32_t p = 0; p < (to ? n_panels : 0); p++)
+        pack_panel(g, p * NM_TILE_COLS, nm_at_most(g->cols - p * NM_TILE_COLS, NM_TILE_COLS), 0, g->depth,
+                   to + (size_t)p * panel);
+    return (size_t)n_panels * panel * sizeof(float);
 }

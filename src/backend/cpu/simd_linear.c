@@ -2,6 +2,7 @@
  * cache. */
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/kernel.h"
+#include "backend/cpu/tile.h"
 
 typedef struct linear_end {
     const float *bias;
@@ -60,10 +61,29 @@ static void gemm(nm_backend *b, bool ta, bool tb, double alpha, nm_mat a, nm_mat
     NM_SIMD(nm_gemm_run)(b, &work);
 }
 
+/* Rows of a held matrix can be read in their packed form when they begin where a panel does. */
+static const float *packed_rows(const nm_backend *b, nm_mat weight)
+{
+    int32_t first = 0;
+    const float *form = nm_backend_held(b, weight, &first);
+    return form && first % NM_TILE_COLS == 0 ? form + (size_t)first * (size_t)weight.cols : NULL;
+}
+
+static void pack(nm_backend *b, nm_mat weight, void *form, size_t *bytes)
+{
+    nm_gemm all = {.tb = true,
+                   .cols = weight.rows,
+                   .depth = weight.cols,
+                   .b = weight.data,
+                   .ldb = (size_t)weight.stride};
+    *bytes = NM_SIMD(nm_gemm_pack)(b, &all, form);
+}
+
 static void linear(nm_backend *b, nm_mat x, nm_mat weight, const void *bias, nm_act act,
                    const nm_dropout *drop, nm_mat y)
 {
     nm_gemm work = product(false, true, x, weight, false, y);
+    work.packed = packed_rows(b, weight);
     linear_end end = {bias, act, nm_drop_of(drop)};
     if (bias || act != NM_ACT_NONE || end.drop.on) {
         work.finish = finish_linear;
@@ -137,6 +157,7 @@ void NM_SIMD(nm_cpu_linear)(nm_kernels *k)
 {
     k->gemm = gemm;
     k->linear = linear;
+    k->pack = pack;
     k->act_grad = act_grad;
     k->linear_grad_input = linear_grad_input;
     k->linear_grad_weight = linear_grad_weight;
