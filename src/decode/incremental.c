@@ -128,9 +128,10 @@ static size_t list_weights(const nm_incremental *inc, const nm_tensor **list)
             layer->self.in_weight,   layer->self.out_weight, layer->cross.in_weight, layer->cross.kv_weight,
             layer->cross.out_weight, layer->ffn.in_weight,   layer->ffn.out_weight};
         for (int w = 0; w < LAYER_WEIGHTS; w++)
-            list[n++] = here[w];
+            if (here[w]) /* a language model has no source */
+                list[n++] = here[w];
     }
-    list[n++] = inc->tables.output;
+    list[n++] = is_lm(inc) ? nm_lm_of(inc->model)->output_weight : inc->tables.output;
     return n;
 }
 
@@ -188,11 +189,9 @@ static size_t unit_table_bytes(const nm_incremental *inc, int32_t words)
     return (size_t)words * ((size_t)inc->width + 1) * unit + 128;
 }
 
-nm_status nm_incremental_refresh(nm_incremental *inc, nm_error *err)
+static nm_status make_tables(nm_incremental *inc, nm_error *err)
 {
     const nm_model *model = inc->model;
-    if (is_lm(inc))
-        return NM_OK;
     if (!inc->table_tape.backend)
         NM_TRY(nm_tape_init(
             &inc->table_tape, inc->backend,
@@ -200,6 +199,13 @@ nm_status nm_incremental_refresh(nm_incremental *inc, nm_error *err)
     nm_tape_start(&inc->table_tape, false, 0, 0);
     inc->tables = nm_seq2seq_tables_of(inc->model, &inc->table_tape);
     NM_ASSERT(!nm_tape_exhausted(&inc->table_tape));
+    return NM_OK;
+}
+
+nm_status nm_incremental_refresh(nm_incremental *inc, nm_error *err)
+{
+    if (!is_lm(inc))
+        NM_TRY(make_tables(inc, err));
     return hold_weights(inc, err);
 }
 

@@ -375,7 +375,7 @@ nm_status nm_sampler_run(nm_sampler *self, const nm_id_list *prompts, size_t n, 
     size_t segment = (size_t)nm_lm_config_of(self->model)->segment;
     batch b = {.live = nm_allocate((size_t)most * sizeof *b.live),
                .rows = nm_allocate((size_t)most * segment * sizeof *b.rows)};
-    nm_status status = NM_OK;
+    nm_status status = self->incremental ? nm_incremental_refresh(self->incremental, err) : NM_OK;
     for (size_t first = 0; first < n && status == NM_OK; first += (size_t)b.n) {
         b.n = (int32_t)(n - first < (size_t)most ? n - first : (size_t)most);
         b.begin = 0;
@@ -387,6 +387,8 @@ nm_status nm_sampler_run(nm_sampler *self, const nm_id_list *prompts, size_t n, 
         for (int32_t i = 0; i < b.n && status == NM_OK; i++)
             cut(self, b.live[i].out);
     }
+    if (self->incremental)
+        nm_incremental_rest(self->incremental);
     free(b.live);
     free(b.rows);
     return status;

@@ -5,8 +5,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "model/lm.h"
+#include "task/tasks.h"
+#include "train/checkpoint.h"
 
 enum { SEQS = 2, TOKENS = 9, MAX_SETTINGS = 24 };
 
@@ -249,6 +252,46 @@ static void maps_are_inference(void **state)
     nm_backend_free(backend);
 }
 
+static void write_plain(const nm_model *model, const char *path)
+{
+    nm_error err;
+    nm_safetensors *like;
+    if (nm_safetensors_finish(nm_safetensors_begin(), path, &err) != NM_OK ||
+        nm_safetensors_open(&like, path, &err) != NM_OK ||
+        nm_checkpoint_rewrite(path, model, &nm_task_translation, like, &err) != NM_OK)
+        fail_msg("%s", err.text);
+    nm_safetensors_close(like);
+}
+
+/* A model that is read anew is the one in the file, to the last bit, and can be folded again. */
+static void reading_unfolds(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/norma-fold-XXXXXX";
+    int fd = mkstemp(path);
+    nm_backend *backend = backend_of("cpu", NM_F32, 1, false);
+    rig r = rig_open(backend, &nm_model_seq2seq, BOTH_SIDES("batch") OPEN);
+    nm_safetensors *file;
+    nm_error err;
+    size_t n;
+    assert_true(fd >= 0 && close(fd) == 0);
+    write_plain(r.model, path);
+    double *before = scores(&r, &n);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(nm_model_fold(r.model, NULL), 12);
+        assert_int_equal(nm_safetensors_open(&file, path, &err), NM_OK);
+        assert_int_equal(nm_checkpoint_load(file, r.model, &err), NM_OK);
+        nm_safetensors_close(file);
+        double *after = scores(&r, &n);
+        assert_memory_equal(before, after, n * sizeof *before);
+        free(after);
+    }
+    free(before);
+    unlink(path);
+    rig_close(&r);
+    nm_backend_free(backend);
+}
+
 static void same_translation(void **state)
 {
     (void)state;
@@ -285,6 +328,6 @@ static void same_translation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(maps_are_inference), cmocka_unit_test(outputs_stay),
-                                       cmocka_unit_test(same_translation)};
+                                       cmocka_unit_test(reading_unfolds), cmocka_unit_test(same_translation)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
