@@ -255,7 +255,7 @@ static void maps_are_inference(void **state)
 static void write_plain(const nm_model *model, const char *path)
 {
     nm_error err;
-    nm_safetensors *like;
+    nm_safetensors *like = NULL;
     if (nm_safetensors_finish(nm_safetensors_begin(), path, &err) != NM_OK ||
         nm_safetensors_open(&like, path, &err) != NM_OK ||
         nm_checkpoint_rewrite(path, model, &nm_task_translation, like, &err) != NM_OK)
