@@ -106,9 +106,11 @@ static void print_text(const compare_sheet *sheet, FILE *out)
         for (size_t c = 0; c < sheet->columns; c++) {
             const char *cell = cell_at(sheet, r, c);
             int space = (int)(column_width(sheet, c) - text_width(cell));
-            bool last = c + 1 == sheet->columns;
-            fprintf(out, "%s%*s%s%*s", c ? "  " : "", is_words(sheet, c) ? 0 : space, "", cell,
-                    is_words(sheet, c) && !last ? space : 0, "");
+            bool words = is_words(sheet, c), last = c + 1 == sheet->columns;
+            if (last && !*cell)
+                break;
+            fprintf(out, "%s%*s%s%*s", c ? "  " : "", words ? 0 : space, "", cell,
+                    words && !last ? space : 0, "");
         }
         putc('\n', out);
     }

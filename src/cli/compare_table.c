@@ -371,13 +371,13 @@ static void print_footer(const compare_table *table, const char *format, FILE *o
     const compare_row *row = any_measured(table);
     if (!row || !strcmp(format, "csv"))
         return;
-    const char *line = strcmp(format, "latex") ? "" : "% ";
+    const char *line = !strcmp(format, "latex") ? "% " : !strcmp(format, "markdown") ? "- " : "";
     bool tested = false, seeds = false;
     for (size_t g = 0; g < table->n; g++) {
         tested = tested || isfinite(table->groups[g].p_holm);
         seeds = seeds || isfinite(table->groups[g].value_deviation);
     }
-    fprintf(out, "%s%s%s: %s\n", *line ? "" : "\n", line, row->title, row->signature);
+    fprintf(out, "%s%s%s: %s\n", *line == '%' ? "" : "\n", line, row->title, row->signature);
     if (seeds)
         fprintf(out, "%sn: seeds; score, loss, speed, TID: means over them; ±: their sample deviation\n",
                 line);

@@ -8,9 +8,49 @@ set -uo pipefail
 folder=$(hostile_folder)
 trap 'kill -9 "${process:-}" 2>/dev/null; rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
-make_data
-sed -i 's/^updates = .*/updates = 12/; s/^validate_every = .*/validate_every = 4/; s/^save_every = .*/save_every = 2/
-    s/^\[train\]/[train]\nlog_every = 3/; s/^max_tokens = .*/max_tokens = 256/; s/^threads = .*/threads = 1/' recipe.ini
+sentences() { # FILE COUNT SEED
+    awk -v n="$2" -v seed="$3" 'BEGIN {
+        srand(seed); split("a the one", det); split("dog cat tree house bird", noun); split("sees hears likes finds", verb)
+        for (i = 0; i < n; i++) {
+            line = ""
+            for (j = 0; j <= i % 3; j++)
+                line = line (j ? " and " : "") det[1 + int(rand() * 3)] " " noun[1 + int(rand() * 5)] " " verb[1 + int(rand() * 4)]
+            print line
+        }
+    }' >"$1"
+}
+prepare() { # OUTPUT
+    "$NORMA" prepare --form text --tokenizer none --bpe-merges 12 --threads 1 --train train.txt --valid valid.txt \
+        --test test.txt --output "$1" 2>err || complain "prepare: $(cat err)"
+}
+sentences train.txt 120 1
+sentences valid.txt 40 2
+sentences test.txt 90 3
+prepare data
+cat >recipe.ini <<'X'
+[run]
+task = lm
+[data]
+folder = data
+[model]
+preset = tiny
+width = 16
+ff = 32
+heads = 2
+layers = 1
+segment = 32
+[train]
+updates = 12
+log_every = 3
+validate_every = 4
+save_every = 2
+max_tokens = 128
+[schedule]
+name = constant
+lr = 0.01
+[device]
+threads = 1
+X
 has() { # FILE TEXT
     cases=$((cases + 1))
     grep -qF -- "$2" "$1" || complain "'$2' is not in $1: $(head -c 1500 "$1")"
@@ -81,11 +121,10 @@ done
 cmp -s whole.csv table.csv || complain "the second table differs: $(diff whole.csv table.csv)"
 check_json table.json
 has table.text "Holm"
-has table.text "From the test set, by"
 has table.markdown "| layer |"
 has table.latex '\begin{tabular}{lr'
-has table.latex '% BLEU: '
-has table.csv 'norm,n,BLEU,±,95 % from,to,p (Holm),loss,loss ±,valid ppl,tok/s,MiB,TID mean %,TID var %'
+has table.latex '% ppl: '
+has table.csv 'norm,n,ppl,±,95 % from,to,p (Holm),loss,loss ±,valid ppl,tok/s,MiB,TID mean %,TID var %'
 [ "$(awk -F, '{ print NF }' table.csv | sort -u | wc -l)" = 1 ] || complain "lines of different length: $(cat table.csv)"
 [ "$(awk -F'|' '/^\|/ { print NF }' table.markdown | sort -u | wc -l)" = 1 ] || complain "rows of different length: $(cat table.markdown)"
 [ "$(awk -F' & ' '/ & / { print NF }' table.latex | sort -u | wc -l)" = 1 ] || complain "rows of different length: $(cat table.latex)"
@@ -110,8 +149,13 @@ cp whole/layer-1/test.json whole/layer-2/test.json
 again "a test.json of another run" 1
 echo '{"key": 3, "model": [], "draws": {}}' >whole/layer-1/test.json
 again "a test.json of something else" 1
-again "another search" 6 --decode.beam 3
-again "the first search again" 6
+again "another way to score" 6 --data.eval-streams 2
+again "the first way again" 6
+mv data aside/data && cp test.txt aside/test.txt && sentences test.txt 90 4 && prepare data
+again "another test set" 6 --samples 0
+cmp -s whole.csv again.csv && complain "another test set, the same table: $(cat again.csv)"
+rm -r data && mv aside/* .
+again "the first test set again" 6
 
 # ---- killed ----
 
