@@ -8,7 +8,7 @@
 use strict;
 use warnings;
 
-die "usage: scripts/recipes.pl FOLDER\n" unless @ARGV == 1;
+die "usage: scripts/recipes.pl FOLDER\n" unless @ARGV == 1 and $ARGV[0] !~ /^-/;
 my $folder = shift;
 
 # recipe(path, include, [comment lines], [section => [key, value], ...], ...)

@@ -7,7 +7,6 @@ tokens without padding, as norma's does.
 
     OMP_NUM_THREADS=2 python3 bench/rivals/torch_step.py data/iwslt14-de-en --preset iwslt --max-tokens 4096 --steps 8
 
-
 """
 import argparse
 import array
@@ -28,7 +27,6 @@ PRESETS = {  # width, feed-forward, heads, layers of either side, dropout: norma
 }
 HEADER, PAD = 64, 1
 
-
 def read_side(folder, side):
     """Sequences of token numbers of the training data (docs/formats.md)."""
     offsets, ids = array.array("Q"), array.array("i")
@@ -38,11 +36,9 @@ def read_side(folder, side):
         ids.frombytes(file.read()[HEADER:])
     return [ids[a:b] for a, b in zip(offsets, offsets[1:])]
 
-
 def padded(rows):
     longest = max(map(len, rows))
     return torch.tensor([list(r) + [PAD] * (longest - len(r)) for r in rows])
-
 
 def make_batches(pairs, max_tokens, steps):
     pairs = sorted(pairs, key=lambda p: (len(p[0]), len(p[1])))
@@ -56,7 +52,6 @@ def make_batches(pairs, max_tokens, steps):
         longest = longer
     random.Random(3).shuffle(groups)
     return [(padded([s for s, _ in g]), padded([t for _, t in g])) for g in groups[:steps]]
-
 
 class Model(nn.Module):
     def __init__(self, preset, words):
@@ -85,7 +80,6 @@ class Model(nn.Module):
         )
         return hidden @ self.embed.weight.T
 
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder")
@@ -113,7 +107,6 @@ def main():
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads: median of {len(speeds) - 1} steps "
           f"{statistics.median(speeds[1:]):.0f} target tokens/s, peak {peak} MiB")
-
 
 if __name__ == "__main__":
     main()

@@ -5,8 +5,6 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include <string.h>
-
 #include "model/lm.h"
 #include "model_gradients.h"
 
@@ -15,43 +13,17 @@ enum { VOCAB = 13, LENGTH = 4 };
 static const int32_t full[] = {0, LENGTH, 2 * LENGTH}, ragged[] = {0, LENGTH, 2 * LENGTH - 1};
 static const int32_t words[] = {2, 5, 9, 12, 2, 7, 5, 1, 4}, places[] = {0, 1, 2, 3, 0, 1, 2, 3};
 
-typedef struct rig {
-    nm_backend *backend;
-    nm_options *options;
-    nm_model *model;
-    nm_tape tape;
-    double smoothing;
-} rig;
-
-static void check(nm_status status, const nm_error *err)
-{
-    if (status != NM_OK)
-        fail_msg("%s", err->text);
-}
-
-static void rig_open(rig *r, const char *const *settings)
+static void rig_open(model_rig *r, const char *const *settings)
 {
     static const char *const common[] = {
         "model.preset",     "tiny", "model.width",   "8", "model.ff", "12", "model.heads", "2",
         "model.core_width", "3",    "model.segment", "4", NULL};
-    nm_error err;
-    nm_backend_options device = {.name = "ref", .dtype = NM_F64, .fenced = true};
-    check(nm_backend_create(&r->backend, &device, &err), &err);
-    r->options = nm_options_create();
-    nm_model_options_add(r->options, &nm_model_lm);
-    for (int i = 0; common[i]; i += 2)
-        check(nm_options_set(r->options, common[i], common[i + 1], NM_ORIGIN_FILE, &err), &err);
-    for (int i = 0; settings[i]; i += 2)
-        check(nm_options_set(r->options, settings[i], settings[i + 1], NM_ORIGIN_COMMAND, &err), &err);
-    nm_model_sizes sizes = {.source = VOCAB, .target = VOCAB, .warmup_steps = 4};
-    check(nm_model_create(&r->model, &nm_model_lm, r->backend, r->options, &sizes, true, &err), &err);
-    nm_params_initialize(&r->model->params, 3);
-    check(nm_tape_init(&r->tape, r->backend, (size_t)64 << 20, &err), &err);
-    r->smoothing = nm_lm_config_of(r->model)->adaptive ? 0 : 0.1;
+    static const nm_model_sizes sizes = {.source = VOCAB, .target = VOCAB, .warmup_steps = 4};
+    model_rig_open(r, &nm_model_lm, &sizes, common, settings);
 }
 
 /* N(0, 0.02) makes differences too small to see: everything is drawn ten times larger. */
-static void rig_enlarge(rig *r)
+static void rig_enlarge(model_rig *r)
 {
     nm_params *params = &r->model->params;
     for (size_t i = 0; i < params->n; i++) {
@@ -64,7 +36,7 @@ static void rig_enlarge(rig *r)
 
 static double loss_of(void *user, bool training)
 {
-    rig *r = user;
+    model_rig *r = user;
     nm_error err;
     const int32_t *offsets = nm_lm_config_of(r->model)->causal ? ragged : full;
     nm_batch batch = {.n = 2,
@@ -75,7 +47,7 @@ static double loss_of(void *user, bool training)
     nm_norm_memory memory = nm_norm_memory_keep(&r->model->params);
     nm_tape_start(&r->tape, true, 5, 0);
     r->tape.mean_weight = offsets[2];
-    nm_loss_spec spec = {.eps = r->smoothing, .targets = words + 1};
+    nm_loss_spec spec = {.eps = nm_lm_config_of(r->model)->adaptive ? 0 : 0.1, .targets = words + 1};
     double pair[2], *sums = nm_lm_loss(r->model, &r->tape, nm_lm_hidden(r->model, &r->tape, &batch), &spec);
     assert_non_null(sums);
     r->backend->k.download(r->backend, pair, sums, sizeof pair);
@@ -87,14 +59,11 @@ static double loss_of(void *user, bool training)
 
 static void run(const char *const *settings)
 {
-    rig r;
+    model_rig r;
     rig_open(&r, settings);
     rig_enlarge(&r);
     model_check_gradients(r.model, loss_of, &r);
-    nm_tape_release(&r.tape);
-    nm_model_free(r.model);
-    nm_options_free(r.options);
-    nm_backend_free(r.backend);
+    model_rig_close(&r);
 }
 
 static void softmax_attention(void **state)

@@ -6,12 +6,8 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/random.h"
 #include "model/tagger.h"
+#include "model_gradients.h"
 
 enum { WORDS = 9, TAGS = 5, TOKENS = 7, CHARS = 12 };
 
@@ -36,20 +32,7 @@ static const nm_batch batch = {.n = 3,
                                .target_out = gold,
                                .more = &inputs};
 
-typedef struct rig {
-    nm_backend *backend;
-    nm_options *options;
-    nm_model *model;
-    nm_tape tape;
-} rig;
-
-static void check(nm_status status, const nm_error *err)
-{
-    if (status != NM_OK)
-        fail_msg("%s", err->text);
-}
-
-static void rig_open(rig *r, const char *norm, bool pre)
+static void rig_open(model_rig *r, const char *norm, bool pre)
 {
     static const nm_tagger_sizes more = {.chars = 7, .bigrams = 5};
     static const nm_model_sizes sizes = {.source = WORDS, .target = TAGS, .more = &more};
@@ -82,29 +65,14 @@ static void rig_open(rig *r, const char *norm, bool pre)
                                     "model.norm",
                                     norm,
                                     NULL};
-    const nm_backend_options device = {.name = "ref", .dtype = NM_F64, .fenced = true};
-    nm_error err;
-    check(nm_backend_create(&r->backend, &device, &err), &err);
-    r->options = nm_options_create();
-    nm_model_options_add(r->options, &nm_model_tagger);
-    for (int i = 0; settings[i]; i += 2)
-        check(nm_options_set(r->options, settings[i], settings[i + 1], NM_ORIGIN_FILE, &err), &err);
-    check(nm_model_create(&r->model, &nm_model_tagger, r->backend, r->options, &sizes, true, &err), &err);
-    nm_params_initialize(&r->model->params, 1);
-    check(nm_tape_init(&r->tape, r->backend, (size_t)1 << 26, &err), &err);
-}
-
-static void rig_close(rig *r)
-{
-    nm_tape_release(&r->tape);
-    nm_model_free(r->model);
-    nm_options_free(r->options);
-    nm_backend_free(r->backend);
+    static const char *const nothing[] = {NULL};
+    model_rig_open(r, &nm_model_tagger, &sizes, settings, nothing);
 }
 
 /* The state of norms is put back, so every call sees the same. */
-static double loss_of(rig *r, bool backward)
+static double loss_of(void *user, bool backward)
 {
+    model_rig *r = user;
     nm_params *params = &r->model->params;
     nm_norm_memory memory = nm_norm_memory_keep(params);
     nm_error err;
@@ -122,90 +90,26 @@ static double loss_of(rig *r, bool backward)
     return sums[0];
 }
 
-static double *keep_gradients(rig *r)
-{
-    nm_params *params = &r->model->params;
-    double *grads = malloc(params->n_elements * sizeof *grads);
-    r->backend->k.zero(r->backend, params->grads, params->n_elements * sizeof(double));
-    loss_of(r, true);
-    r->backend->k.download(r->backend, grads, params->grads, params->n_elements * sizeof *grads);
-    return grads;
-}
-
-typedef struct slopes {
-    double backward, measured;
-} slopes;
-
-/* Of one parameter along one random direction. */
-static slopes along(rig *r, size_t p, const double *grads, double step)
-{
-    nm_backend *b = r->backend;
-    nm_tensor *t = &r->model->params.list[p]->tensor;
-    size_t n = (size_t)t->rows * (size_t)t->cols;
-    double *value = malloc(n * sizeof *value), *moved = malloc(n * sizeof *moved), expected = 0, sides[2];
-    b->k.download(b, value, t->data, n * sizeof *value);
-    for (int side = 0; side < 2; side++) {
-        for (size_t i = 0; i < n; i++) {
-            nm_random_words w = nm_random4(9, NM_RANDOM_TEST, (uint32_t)p, 0, i);
-            double direction = nm_random_normal(w.w[0], w.w[1]);
-            moved[i] = value[i] + (side ? -step : step) * direction;
-            expected += side ? 0 : direction * grads[i];
-        }
-        b->k.upload(b, t->data, moved, n * sizeof *moved);
-        sides[side] = loss_of(r, false);
-    }
-    b->k.upload(b, t->data, value, n * sizeof *value);
-    free(value);
-    free(moved);
-    return (slopes){expected, (sides[0] - sides[1]) / (2 * step)};
-}
-
-static bool agree(slopes s)
-{
-    return fabs(s.measured - s.backward) <= 1e-6 * (1 + fabs(s.backward));
-}
-
-/* A kink (of relu, or of the maximum over characters) may lie within the step; then it lies outside of a shorter one. */
-static void check_parameter(rig *r, size_t p, const double *grads, const char *norm, bool pre)
-{
-    slopes s = along(r, p, grads, 1e-5);
-    if (!agree(s))
-        s = along(r, p, grads, 1e-6);
-    if (!agree(s))
-        fail_msg("%s-norm %s, %s: backward %.12g, differences %.12g", pre ? "pre" : "post", norm,
-                 r->model->params.list[p]->tensor.name, s.backward, s.measured);
-}
-
-static void check_model(const char *norm, bool pre)
-{
-    rig r;
-    rig_open(&r, norm, pre);
-    double *grads = keep_gradients(&r);
-    for (size_t p = 0; p < r.model->params.n; p++)
-        if (!r.model->params.list[p]->fixed)
-            check_parameter(&r, p, grads + r.model->params.list[p]->offset, norm, pre);
-    free(grads);
-    rig_close(&r);
-}
-
 /* RBN's penalty is no part of this loss, and PN, MABN and Batch Renormalization do not give the derivative. */
 static void every_exact_norm(void **state)
 {
     (void)state;
-    for (const nm_norm_type *const *type = nm_norm_types; *type; type++) {
-        bool exact = !((*type)->traits & (NM_APPROX_GRAD | NM_HAS_PENALTY)) &&
-                     strcmp((*type)->name, "renorm") && strcmp((*type)->name, "fix");
-        for (int pre = 0; exact && pre < 2; pre++)
-            if (pre || strcmp((*type)->name, "none"))
-                check_model((*type)->name, pre);
-    }
+    for (const nm_norm_type *const *type = nm_norm_types; *type; type++)
+        for (int pre = 0; pre < 2; pre++) {
+            model_rig r;
+            if (!norm_is_differentiable(*type, !pre))
+                continue;
+            rig_open(&r, (*type)->name, pre);
+            model_check_gradients(r.model, loss_of, &r);
+            model_rig_close(&r);
+        }
 }
 
 /* Nothing that the model computes for a sentence depends on its company. */
 static void sentences_are_alone(void **state)
 {
     (void)state;
-    rig r;
+    model_rig r;
     rig_open(&r, "layer", false);
     double together[TOKENS * TAGS], alone[TAGS];
     nm_tape_start(&r.tape, false, 0, 0);
@@ -225,7 +129,7 @@ static void sentences_are_alone(void **state)
     nm_tensor *emissions = nm_tagger_emissions(r.model, &r.tape, &second);
     r.backend->k.download(r.backend, alone, emissions->data, sizeof alone);
     assert_memory_equal(alone, together + 4 * TAGS, sizeof alone);
-    rig_close(&r);
+    model_rig_close(&r);
 }
 
 int main(void)
