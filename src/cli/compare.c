@@ -205,7 +205,7 @@ static nm_status share_cores(comparison *c, nm_error *err)
         waiting += c->queue.jobs[i].state == COMPARE_WAITING;
     NM_TRY(compare_options_of(&c->queue, &c->points.list[0], 1, &options, err));
     const nm_device_config *device = nm_options_find(options, "device");
-    compare_queue_share(&c->queue, waiting, c->config->jobs, device->threads, core_count());
+    c->queue.share = compare_share_cores(waiting, c->config->jobs, device->threads, core_count());
     nm_options_free(options);
     return NM_OK;
 }

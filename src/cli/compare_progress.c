@@ -92,7 +92,7 @@ static void draw(compare_progress *progress, const compare_queue *queue)
         fprintf(stderr, "\033[%dA", progress->drawn);
     fprintf(stderr, "\r\033[Kof %zu runs %zu are done, %zu running, %zu waiting; %lld at a time\n", queue->n,
             counts[COMPARE_ENDED], counts[COMPARE_RUNNING], counts[COMPARE_WAITING],
-            (long long)queue->at_once);
+            (long long)queue->share.at_once);
     progress->drawn = 1;
     int width = name_width(queue);
     for (size_t i = 0; i < queue->n && progress->drawn + 1 < rows; i++)

@@ -43,30 +43,6 @@ void compare_queue_release(compare_queue *queue)
     *queue = (compare_queue){0};
 }
 
-void compare_queue_share(compare_queue *queue, int64_t n, int64_t wanted, int64_t threads_wanted,
-                         int64_t cores)
-{
-    int64_t most = n < 1 ? 1 : n, best = 0;
-    if (threads_wanted) {
-        int64_t fit = cores > threads_wanted ? cores / threads_wanted : 1;
-        queue->threads = threads_wanted;
-        queue->at_once = wanted ? wanted : fit;
-        return;
-    }
-    if (wanted) {
-        queue->at_once = wanted;
-        most = wanted < most ? wanted : most;
-        queue->threads = cores > most ? cores / most : 1;
-        return;
-    }
-    for (int64_t runs = 1; runs <= most && runs <= cores; runs++)
-        if (runs * (cores / runs) >= best) {
-            best = runs * (cores / runs);
-            queue->at_once = runs;
-            queue->threads = cores / runs;
-        }
-}
-
 /* ---- options and arguments ---- */
 
 typedef struct settings { /* "section.key", value */
@@ -134,7 +110,7 @@ static char **arguments_of(const compare_queue *queue, const compare_job *job)
 {
     settings all = settings_of(queue, job->variant, job->row.seed);
     char number[32];
-    snprintf(number, sizeof number, "%lld", (long long)queue->threads);
+    snprintf(number, sizeof number, "%lld", (long long)queue->share.threads);
     add_setting(&all, "device.threads", number);
     add_setting(&all, "run.folder", job->folder);
     add_setting(&all, "run.report_seconds", "1");
@@ -252,7 +228,7 @@ static void stop_all(compare_queue *queue)
 
 static nm_status start_waiting(compare_queue *queue, nm_error *err)
 {
-    for (size_t i = 0; i < queue->n && count(queue, COMPARE_RUNNING) < (size_t)queue->at_once; i++)
+    for (size_t i = 0; i < queue->n && count(queue, COMPARE_RUNNING) < (size_t)queue->share.at_once; i++)
         if (queue->jobs[i].state == COMPARE_WAITING)
             NM_TRY(start(queue, &queue->jobs[i], err));
     return NM_OK;

@@ -8,6 +8,7 @@
 
 #include "cli/cli.h"
 #include "cli/compare_row.h"
+#include "cli/compare_share.h"
 #include "cli/compare_variants.h"
 
 typedef enum compare_state { COMPARE_WAITING, COMPARE_RUNNING, COMPARE_ENDED } compare_state;
@@ -28,13 +29,9 @@ typedef struct compare_queue {
     bool small;
     compare_job *jobs;
     size_t n, capacity;
-    int64_t at_once, threads; /* runs at a time, and threads of each */
+    compare_share share;
 } compare_queue;
 
-/* How many of n runs at a time, each with how many threads, so that no core is idle and none has two threads. All get the
- * same number, so that their speeds can be compared. wanted and threads_wanted: 0 leaves the choice. */
-void compare_queue_share(compare_queue *queue, int64_t n, int64_t wanted, int64_t threads_wanted,
-                         int64_t cores);
 /* The options a run will have: recipe, command line, variant, seed. */
 nm_status compare_options_of(const compare_queue *queue, const compare_variant *variant, int64_t seed,
                              nm_options **options, nm_error *err);

@@ -109,8 +109,8 @@ static void print_text(const compare_sheet *sheet, FILE *out)
             bool words = is_words(sheet, c), last = c + 1 == sheet->columns;
             if (last && !*cell)
                 break;
-            fprintf(out, "%s%*s%s%*s", c ? "  " : "", words ? 0 : space, "", cell,
-                    words && !last ? space : 0, "");
+            fprintf(out, "%s%*s%s%*s", c ? "  " : "", words ? 0 : space, "", cell, words && !last ? space : 0,
+                    "");
         }
         putc('\n', out);
     }

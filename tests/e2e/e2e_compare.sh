@@ -107,7 +107,7 @@ refuses 2 'unknown option norm.layer.widht' compare recipe.ini --norms batch,lay
 refuses 2 'no variant has the norm of norm.rbn.lambda' compare recipe.ini --norms layer --grid norm.rbn.lambda=0,1 --folder early
 refuses 2 'expected KEY=VALUE' compare recipe.ini --norms layer --grid norm.rbn.lambda --folder early
 refuses 2 'norm.rbn.lambda = x: expected a number' compare recipe.ini --norms rbn --grid norm.rbn.lambda=0,x --folder early
-[ -z "$(ls early 2>/dev/null | grep -v '^lock$')" ] || complain "something was trained: $(ls early)"
+[ -z "$(find early -mindepth 1 ! -name lock)" ] || complain "something was trained: $(ls early)"
 
 # ---- the table, and what a second call finds ----
 
@@ -149,6 +149,10 @@ cp whole/layer-1/test.json whole/layer-2/test.json
 again "a test.json of another run" 1
 echo '{"key": 3, "model": [], "draws": {}}' >whole/layer-1/test.json
 again "a test.json of something else" 1
+cp whole/layer-2/best.safetensors aside && cp whole/layer-1/best.safetensors whole/layer-2
+again "another model" 1 --samples 0
+cp aside/best.safetensors whole/layer-2 && rm aside/best.safetensors
+again "the first model again" 1
 again "another way to score" 6 --data.eval-streams 2
 again "the first way again" 6
 mv data aside/data && cp test.txt aside/test.txt && sentences test.txt 90 4 && prepare data
@@ -165,7 +169,7 @@ plain() { awk -F, -v OFS=, '{ $11 = ""; print }' "$1"; }
 start=$(date +%s%N)
 compare --norms $norms --seeds 2 --folder timed --format csv >timed.csv 2>err || complain "timed: $(cat err)"
 milliseconds=$((($(date +%s%N) - start) / 1000000))
-arguments=(compare recipe.ini --tid-batches 2 --norms $norms --seeds 2 --folder killed --format csv)
+arguments=(compare recipe.ini --tid-batches 2 --norms "$norms" --seeds 2 --folder killed --format csv)
 kills=0
 for _ in 1 2 3 4 5 6 7 8 9 10; do
     "$NORMA" "${arguments[@]}" >killed.csv 2>err &
@@ -196,6 +200,14 @@ compare --norms $norms --folder stopped --train.updates 100000 --jobs 3 >out 2>e
 [ "$got" = 3 ] || complain "exit code $got where a run cannot start: $(cat err)"
 has err 'power-1.txt'
 flock -n stopped/lock true || complain "a run goes on behind a comparison that ended"
+
+# No run outlives a comparison that was killed: it would write where the next one reads.
+"$NORMA" compare recipe.ini --norms layer --folder orphan --train.updates 100000 >out 2>err &
+process=$!
+disown
+while kill -0 $process 2>/dev/null && ! grep -qs '"type":"train"' orphan/layer-1/log.jsonl; do sleep 0.02; done
+kill -9 $process
+flock -w 5 orphan/lock true || complain "a run outlived the comparison"
 
 # ---- a run that fails is a line ----
 

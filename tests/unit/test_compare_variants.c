@@ -1,11 +1,12 @@
-/* Variants and grids as norma compare is given them: what they set, and what is refused. The program's files are in no
- * library, so the one under test is taken in here. */
+/* Variants and grids as norma compare is given them: what they set, and what is refused; and how the runs share the cores.
+ * The program's files are in no library, so those under test are taken in here. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "cli/compare_share.c"
 #include "cli/compare_variants.c"
 
 static void has_setting(const compare_variant *variant, size_t i, const char *key, const char *value)
@@ -131,6 +132,26 @@ static void too_many_points(void **state)
     compare_variants_release(&p);
 }
 
+static void every_core_once(void **state)
+{
+    (void)state;
+    for (int64_t cores = 1; cores <= 64; cores++)
+        for (int64_t n = 0; n <= 40; n++) {
+            compare_share s = compare_share_cores(n, 0, 0, cores);
+            assert_int_equal(s.at_once * s.threads, cores);
+            assert_true(s.at_once <= (n ? n : 1));
+            for (int64_t more = s.at_once + 1; more <= n && more <= cores; more++)
+                assert_true(cores % more); /* more at a time would leave a core idle */
+            assert_int_equal(compare_share_cores(n, 0, 4, cores).threads, 4);
+            assert_int_equal(compare_share_cores(n, 0, 4, cores).at_once, cores < 4 ? 1 : cores / 4);
+            assert_int_equal(compare_share_cores(n, 3, 0, cores).at_once, 3);
+            if (n >= 3 && cores >= 3)
+                assert_true(3 * compare_share_cores(n, 3, 0, cores).threads <= cores);
+            assert_true(compare_share_cores(n, 3, 0, cores).threads >= 1);
+        }
+    assert_int_equal(compare_share_cores(5, 0, 0, 8).at_once, 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -140,6 +161,7 @@ int main(void)
         cmocka_unit_test(points),
         cmocka_unit_test(axes_that_apply),
         cmocka_unit_test(too_many_points),
+        cmocka_unit_test(every_core_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
