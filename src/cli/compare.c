@@ -137,9 +137,13 @@ static nm_status check_folders(const compare_queue *queue, nm_error *err)
     return NM_OK;
 }
 
-static void add_jobs(comparison *c)
+static nm_status add_jobs(comparison *c, nm_error *err)
 {
+    enum { MOST_RUNS = 10000 };
     compare_queue *queue = &c->queue;
+    if (c->points.n * (size_t)c->config->seeds > MOST_RUNS)
+        return nm_fail(err, NM_USAGE, "%zu variants with %lld seeds are more than %d runs", c->points.n,
+                       (long long)c->config->seeds, MOST_RUNS);
     for (size_t p = 0; p < c->points.n; p++)
         for (int64_t seed = 1; seed <= c->config->seeds; seed++) {
             const compare_variant *variant = &c->points.list[p];
@@ -151,6 +155,7 @@ static void add_jobs(comparison *c)
                               .log_path = nm_format("%s.txt", folder),
                               .row = {.variant = variant->name, .seed = seed, .p = NAN}};
         }
+    return NM_OK;
 }
 
 static void add_groups(comparison *c)
@@ -316,7 +321,7 @@ static nm_status compare(comparison *c, nm_error *err)
     c->folder = compare_folder(c);
     NM_TRY(nm_folder_create(c->folder, err));
     NM_TRY(compare_folder_lock(c->folder, err));
-    add_jobs(c);
+    NM_TRY(add_jobs(c, err));
     add_groups(c);
     NM_TRY(check_folders(&c->queue, err));
     NM_TRY(look_at_jobs(c, err));

@@ -107,6 +107,7 @@ refuses 2 'unknown option norm.layer.widht' compare recipe.ini --norms batch,lay
 refuses 2 'no variant has the norm of norm.rbn.lambda' compare recipe.ini --norms layer --grid norm.rbn.lambda=0,1 --folder early
 refuses 2 'expected KEY=VALUE' compare recipe.ini --norms layer --grid norm.rbn.lambda --folder early
 refuses 2 'norm.rbn.lambda = x: expected a number' compare recipe.ini --norms rbn --grid norm.rbn.lambda=0,x --folder early
+refuses 2 'are more than 10000 runs' compare recipe.ini --norms rbn --grid norm.rbn.lambda="$(seq -s , 0 99)" --seeds 101 --folder early
 [ -z "$(find early -mindepth 1 ! -name lock)" ] || complain "something was trained: $(ls early)"
 
 # ---- the table, and what a second call finds ----
