@@ -2,7 +2,7 @@
 # The demonstration: real German-English sentences become tokens, five variants of one Transformer train on them for
 # a few minutes, and one table compares them.
 #     scripts/demo.sh PROGRAM
-# DEMO_SECONDS: at most so long trains each variant (default 150; two train at once). The runs are kept in
+# DEMO_SECONDS: at most so long trains each variant (default 150; as many train at once as there are cores for). The runs are kept in
 # runs/demo-DEMO_SECONDS: interrupted, the demonstration goes on there.
 set -euo pipefail
 program=$(realpath "$1")

@@ -2,7 +2,7 @@
 # The demonstration of language modelling: four variants of a small model learn from the King James Bible for a few
 # minutes, one table compares their perplexities, and the first writes on.
 #     scripts/demo_lm.sh PROGRAM
-# DEMO_SECONDS: at most so long trains each variant (default 120; two train at once). The runs are kept in
+# DEMO_SECONDS: at most so long trains each variant (default 120; as many train at once as there are cores for). The runs are kept in
 # runs/demo-lm-DEMO_SECONDS: interrupted, the demonstration goes on there.
 set -euo pipefail
 program=$(realpath "$1")

@@ -1,356 +1,502 @@
+/* Means over seeds, tests, and what the tables show: see compare_table.h. */
 #include "cli/compare_table.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "probe/tid.h"
-#include "train/checkpoint.h"
-#include "task/loaded.h"
-#include "train/trainer.h"
-
-compare_row *compare_table_add(compare_table *table, const char *variant, int64_t seed)
-{
-    NM_GROW(table->rows, table->n, table->capacity);
-    compare_row *row = &table->rows[table->n++];
-    *row = (compare_row){.seed = seed, .p = NAN, .loss = NAN, .nll = NAN, .tokens_per_second = NAN};
-    snprintf(row->variant, sizeof row->variant, "%s", variant);
-    return row;
-}
-
-static void release_row(compare_row *row)
-{
-    nm_task_score_release(&row->score);
-    json_decref(row->tid);
-}
+#include "base/memory.h"
+#include "cli/compare_sheet.h"
+#include "metric/spread.h"
 
 void compare_table_release(compare_table *table)
 {
     for (size_t i = 0; i < table->n; i++)
-        release_row(&table->rows[i]);
-    free(table->rows);
+        free(table->groups[i].rows);
+    free(table->groups);
     *table = (compare_table){0};
 }
 
-/* ---- measuring ---- */
+/* ---- means ---- */
 
-static int compare_doubles(const void *a, const void *b)
+/* Of one number of the rows that came to their end; measured: and were scored. */
+static nm_spread spread_of(const compare_group *group, size_t offset, bool measured)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
+    double *values = nm_allocate((group->n + 1) * sizeof *values);
+    size_t n = 0;
+    for (size_t i = 0; i < group->n; i++)
+        if (!group->rows[i]->exit_code && (group->rows[i]->measured || !measured))
+            memcpy(&values[n++], (const char *)group->rows[i] + offset, sizeof *values);
+    nm_spread spread = nm_spread_of(values, n);
+    free(values);
+    return spread;
 }
 
-static double number_of(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
+#define ROW(name) offsetof(compare_row, name)
 
-/* Loss of the best validation, updates, and the median of the training speed. */
-static nm_status read_log(compare_row *row, const char *folder, nm_error *err)
+void compare_table_summarize_logs(compare_table *table)
 {
-    char *path = nm_path_join(folder, "log.jsonl"), *text;
-    nm_status status = nm_file_read(path, &text, NULL, err);
-    free(path);
-    NM_TRY(status);
-    double *speeds = NULL;
-    size_t n = 0, capacity = 0;
-    char *rest = text;
-    for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
-        json_t *object = json_loads(line, 0, NULL);
-        const char *type = json_string_value(json_object_get(object, "type"));
-        if (type && !strcmp(type, "train")) {
-            NM_GROW(speeds, n, capacity);
-            speeds[n++] = number_of(object, "tokens_per_second");
-            row->updates = (int64_t)number_of(object, "update");
-        } else if (type && json_is_true(json_object_get(object, "best"))) {
-            row->loss = number_of(object, "loss");
-            row->nll = number_of(object, "nll");
-        }
-        json_decref(object);
-    }
-    if (n) {
-        qsort(speeds, n, sizeof *speeds, compare_doubles);
-        row->tokens_per_second = speeds[n / 2];
-    }
-    free(speeds);
-    free(text);
-    return NM_OK;
-}
-
-static json_t *number_or_null(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
-static json_t *tid_json(const nm_tid *tid)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < tid->n; i++) {
-        json_t *site = json_object();
-        json_object_set_new(site, "site", json_string(tid->sites[i].name));
-        json_object_set_new(site, "mean", number_or_null(tid->sites[i].mean));
-        json_object_set_new(site, "variance", number_or_null(tid->sites[i].variance));
-        json_array_append_new(list, site);
-    }
-    return list;
-}
-
-static nm_status measure_model(compare_row *row, nm_task *task, nm_model *model, int64_t tid_batches,
-                               nm_error *err)
-{
-    NM_TRY(task->type->score(task, model, NM_SPLIT_TEST, 0, &row->score, err));
-    row->perplexity = nm_task_has_perplexity(task->type, task->options);
-    nm_bootstrap_config config = nm_bootstrap_default();
-    nm_interval interval =
-        nm_bootstrap_interval(row->score.counts, row->score.of_counts, row->score.context, &config);
-    row->low = interval.low;
-    row->high = interval.high;
-    nm_tid tid;
-    NM_TRY(nm_tid_measure(&tid, task, model, tid_batches, err));
-    const nm_tid_site *last = nm_tid_last(&tid);
-    row->tid_mean = last ? last->mean : NAN;
-    row->tid_variance = last ? last->variance : NAN;
-    row->tid = tid_json(&tid);
-    nm_tid_release(&tid);
-    return NM_OK;
-}
-
-/* The model with its data folder beside it, as training had them. */
-static nm_status open_with_data(nm_task *task, nm_model **model, nm_backend *backend,
-                                const nm_options *options, const char *path, nm_error *err)
-{
-    NM_TRY(task->type->open(task, err));
-    nm_model_sizes sizes = task->type->sizes(task);
-    NM_TRY(nm_model_create(model, task->type->model, backend, options, &sizes, false, err));
-    if (task->type->prepare_model)
-        NM_TRY(task->type->prepare_model(task, *model, err));
-    nm_safetensors *file;
-    NM_TRY(nm_safetensors_open(&file, path, err));
-    nm_status status = nm_checkpoint_load(file, *model, err);
-    nm_safetensors_close(file);
-    return status;
-}
-
-nm_status compare_measure(compare_row *row, const char *folder, int64_t tid_batches, nm_error *err)
-{
-    nm_options *options = NULL;
-    const nm_task_type *type;
-    char *path;
-    NM_TRY(nm_loaded_options(folder, &options, &type, &path, err));
-    const nm_train_config *train = nm_options_find(options, "train");
-    nm_task task = {.type = type,
-                    .options = options,
-                    .config = nm_options_find(options, "data"),
-                    .seed = (uint64_t)train->seed,
-                    .max_tokens = train->max_tokens};
-    nm_backend *backend = NULL;
-    nm_model *model = NULL;
-    nm_backend_options device = {.name = "cpu"};
-    nm_status status = nm_backend_create(&backend, &device, err);
-    if (status == NM_OK)
-        status = open_with_data(&task, &model, backend, options, path, err);
-    if (status == NM_OK)
-        status = measure_model(row, &task, model, tid_batches, err);
-    if (status == NM_OK)
-        status = read_log(row, folder, err);
-    nm_model_free(model);
-    type->close(&task);
-    nm_backend_free(backend);
-    nm_options_free(options);
-    free(path);
-    return status;
-}
-
-/* ---- printing ---- */
-
-static void test_against_first(compare_table *table)
-{
-    nm_bootstrap_config config = nm_bootstrap_default();
-    for (size_t i = 0; i < table->n; i++) {
-        compare_row *row = &table->rows[i], *first = NULL;
-        for (size_t k = 0; k < i && !first; k++)
-            if (table->rows[k].seed == row->seed && table->rows[k].exit_code == 0)
-                first = &table->rows[k];
-        if (first && row->exit_code == 0)
-            memcpy(row->against, first->variant, sizeof row->against);
-        if (first && row->exit_code == 0)
-            row->p = nm_bootstrap_paired(first->score.counts, row->score.counts, row->score.of_counts,
-                                         row->score.context, &config)
-                         .p;
+    for (size_t g = 0; g < table->n; g++) {
+        compare_group *group = &table->groups[g];
+        nm_spread loss = spread_of(group, ROW(loss), false);
+        group->finished = 0;
+        for (size_t i = 0; i < group->n; i++)
+            group->finished += !group->rows[i]->exit_code;
+        group->loss = loss.mean;
+        group->loss_deviation = loss.deviation;
+        group->nll = spread_of(group, ROW(nll), false).mean;
+        group->perplexity = table->perplexity ? exp(group->nll) : NAN;
+        group->tokens_per_second = spread_of(group, ROW(tokens_per_second), false).mean;
+        group->step_mib = spread_of(group, ROW(step_mib), false).mean;
+        group->value = group->value_deviation = group->low = group->high = NAN;
+        group->p = group->p_holm = group->tid_mean = group->tid_variance = NAN;
     }
 }
 
-/* One text per cell, for both aligned text and Markdown. */
-enum { CELLS = 10, CELL_BYTES = 64 };
+/* ---- the grid ---- */
 
-static void fill_cells(const compare_row *row, char cells[CELLS][CELL_BYTES])
+static bool is_better_point(const compare_group *a, const compare_group *b)
 {
-    const struct {
-        int digits;
-        double value;
-    } numbers[] = {{3, row->p},
-                   {3, row->loss},
-                   {2, exp(row->nll)},
-                   {0, row->tokens_per_second},
-                   {1, 100 * row->tid_mean},
-                   {1, 100 * row->tid_variance}};
-    snprintf(cells[0], CELL_BYTES, "%.60s", row->variant);
-    snprintf(cells[1], CELL_BYTES, "%lld", (long long)row->seed);
-    snprintf(cells[2], CELL_BYTES, "%.2f", row->score.value);
-    snprintf(cells[3], CELL_BYTES, "%.1f-%.1f", row->low, row->high);
-    for (int i = 0; i < 6; i++) {
-        if (isfinite(numbers[i].value))
-            snprintf(cells[4 + i], CELL_BYTES, "%.*f", numbers[i].digits, numbers[i].value);
-        else
-            snprintf(cells[4 + i], CELL_BYTES, "-");
+    bool whole_a = a->finished == (double)a->n, whole_b = b->finished == (double)b->n;
+    if (whole_a != whole_b)
+        return whole_a;
+    return isfinite(a->loss) && !(a->loss >= b->loss);
+}
+
+void compare_table_choose(compare_table *table)
+{
+    for (size_t g = 0; g < table->n;) {
+        size_t best = g, end = g;
+        for (; end < table->n && table->groups[end].variant->origin == table->groups[g].variant->origin;
+             end++)
+            if (is_better_point(&table->groups[end], &table->groups[best]))
+                best = end;
+        table->groups[best].chosen = true;
+        g = end;
     }
 }
 
-enum { SCORE_CELL = 2, PERPLEXITY_CELL = 6 };
+/* ---- tests ---- */
 
-static const compare_row *first_finished(const compare_table *table)
+static const compare_row *row_of_seed(const compare_group *group, int64_t seed)
 {
-    for (size_t i = 0; i < table->n; i++)
-        if (table->rows[i].exit_code == 0)
-            return &table->rows[i];
+    for (size_t i = 0; i < group->n; i++)
+        if (group->rows[i]->seed == seed && group->rows[i]->measured)
+            return group->rows[i];
     return NULL;
 }
 
-static const char *cell_title(const compare_row *finished, int cell)
-{
-    static const char *const titles[CELLS] = {"norm", "seed", "score", "95 %",       "p",
-                                              "loss", "ppl",  "tok/s", "TID mean %", "TID var %"};
-    return cell == SCORE_CELL && finished && finished->score.title ? finished->score.title : titles[cell];
-}
+typedef struct mean_score { /* over seeds, on the whole test set and on each draw of the bootstrap */
+    double value, *draws;
+    size_t n;
+} mean_score;
 
-static int cell_width(const compare_row *finished, int cell)
+/* Of the seeds that other has too (NULL: all). */
+static mean_score mean_of(const compare_group *group, const compare_group *other)
 {
-    static const int widths[CELLS] = {-14, 4, 6, 11, 6, 6, 7, 6, 10, 9};
-    int length = (int)strlen(cell_title(finished, cell));
-    return widths[cell] > 0 && length > widths[cell] ? length : widths[cell];
-}
-
-static void print_lines(const compare_table *table, bool markdown, FILE *out)
-{
-    const compare_row *finished = first_finished(table);
-    char cells[CELLS][CELL_BYTES];
-    for (size_t r = 0; r <= table->n; r++) {
-        const compare_row *row = r ? &table->rows[r - 1] : NULL;
-        if (row && row->exit_code) {
-            fprintf(out, markdown ? "| %s | %lld | failed: %s |\n" : "%-14s  %4lld  failed: %s\n",
-                    row->variant, (long long)row->seed, row->trouble);
+    size_t n_draws = (size_t)nm_bootstrap_default().n_draws;
+    mean_score mean = {.draws = nm_allocate(n_draws * sizeof(double))};
+    for (size_t i = 0; i < group->n; i++) {
+        const compare_row *row = group->rows[i];
+        if (!row->measured || (other && !row_of_seed(other, row->seed)))
             continue;
-        }
-        if (row)
-            fill_cells(row, cells);
-        for (int i = 0; i < CELLS; i++)
-            if (i != PERPLEXITY_CELL || (finished && finished->perplexity))
-                fprintf(out, markdown ? (i ? " %*s |" : "| %*s |") : (i ? "  %*s" : "%*s"),
-                        cell_width(finished, i), row ? cells[i] : cell_title(finished, i));
-        fputc('\n', out);
-        if (!row && markdown) {
-            for (int i = 0; i < CELLS; i++)
-                if (i != PERPLEXITY_CELL || (finished && finished->perplexity))
-                    fputs(i ? "--:|" : "|---|", out);
-            fputc('\n', out);
-        }
+        mean.n++;
+        mean.value += row->value;
+        for (size_t k = 0; k < n_draws; k++)
+            mean.draws[k] += row->draws[k];
     }
+    for (size_t k = 0; k < n_draws; k++)
+        mean.draws[k] /= (double)mean.n;
+    mean.value /= (double)mean.n;
+    return mean;
 }
 
-static void print_json(const compare_table *table, FILE *out)
+static bool same_test_set(const compare_group *a, const compare_group *b)
 {
-    json_t *list = json_array();
-    for (size_t i = 0; i < table->n; i++) {
-        const compare_row *row = &table->rows[i];
-        json_t *o = json_object();
-        json_object_set_new(o, "norm", json_string(row->variant));
-        json_object_set_new(o, "seed", json_integer(row->seed));
-        json_object_set_new(o, "exit_code", json_integer(row->exit_code));
-        if (row->exit_code == 0) {
-            json_object_set_new(o, "updates", json_integer(row->updates));
-            json_object_set_new(o, row->score.name ? row->score.name : "score",
-                                number_or_null(row->score.value));
-            json_object_set_new(o, "low", number_or_null(row->low));
-            json_object_set_new(o, "high", number_or_null(row->high));
-            json_object_set_new(o, "p_against_first", number_or_null(row->p));
-            json_object_set_new(o, "valid_loss", number_or_null(row->loss));
-            json_object_set_new(o, "valid_nll", number_or_null(row->nll));
-            json_object_set_new(o, "tokens_per_second", number_or_null(row->tokens_per_second));
-            json_object_set_new(o, "tid_mean", number_or_null(row->tid_mean));
-            json_object_set_new(o, "tid_variance", number_or_null(row->tid_variance));
-            json_object_set_new(o, "signature", json_string(row->score.signature));
+    int64_t segments = -1;
+    const compare_group *groups[] = {a, b};
+    for (int g = 0; g < 2; g++)
+        for (size_t i = 0; i < groups[g]->n; i++) {
+            const compare_row *row = groups[g]->rows[i];
+            if (row->measured && segments >= 0 && row->segments != segments)
+                return false;
+            if (row->measured)
+                segments = row->segments;
         }
-        json_array_append_new(list, o);
-    }
-    json_dumpf(list, out, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-    fputc('\n', out);
-    json_decref(list);
+    return true;
 }
 
-static bool is_better(const nm_task_score *a, const nm_task_score *b)
+static double paired_p(const compare_group *first, const compare_group *group)
+{
+    const nm_bootstrap_config config = nm_bootstrap_default();
+    mean_score a = mean_of(first, group), b = mean_of(group, first);
+    double p = a.n && same_test_set(first, group)
+                   ? nm_bootstrap_p(a.value, a.draws, b.value, b.draws, &config)
+                   : NAN;
+    free(a.draws);
+    free(b.draws);
+    return p;
+}
+
+static void test_rows(const compare_group *first, compare_group *group)
+{
+    const nm_bootstrap_config config = nm_bootstrap_default();
+    for (size_t i = 0; i < group->n; i++) {
+        compare_row *row = group->rows[i];
+        const compare_row *other = row_of_seed(first, row->seed);
+        if (!row->measured || !other || other->segments != row->segments)
+            continue;
+        row->against = other->variant;
+        row->p = nm_bootstrap_p(other->value, other->draws, row->value, row->draws, &config);
+    }
+}
+
+static void summarize_scores(compare_group *group)
+{
+    const nm_bootstrap_config config = nm_bootstrap_default();
+    nm_spread value = spread_of(group, ROW(value), true);
+    group->value = value.mean;
+    group->value_deviation = value.deviation;
+    group->tid_mean = spread_of(group, ROW(tid_mean), true).mean;
+    group->tid_variance = spread_of(group, ROW(tid_variance), true).mean;
+    mean_score mean = mean_of(group, NULL);
+    if (mean.n) {
+        nm_interval interval = nm_bootstrap_interval_of(mean.draws, &config);
+        group->low = interval.low;
+        group->high = interval.high;
+    }
+    free(mean.draws);
+}
+
+static bool is_scored(const compare_group *group)
+{
+    for (size_t i = 0; i < group->n; i++)
+        if (group->chosen && group->rows[i]->measured)
+            return true;
+    return false;
+}
+
+static const compare_group *first_scored(const compare_table *table)
+{
+    for (size_t g = 0; g < table->n; g++)
+        if (is_scored(&table->groups[g]))
+            return &table->groups[g];
+    return NULL;
+}
+
+void compare_table_test(compare_table *table)
+{
+    const compare_group *first = first_scored(table);
+    double *p = nm_allocate((table->n + 1) * sizeof *p);
+    for (size_t g = 0; g < table->n; g++) {
+        compare_group *group = &table->groups[g];
+        p[g] = NAN;
+        if (!is_scored(group))
+            continue;
+        summarize_scores(group);
+        if (group == first)
+            continue;
+        p[g] = group->p = paired_p(first, group);
+        test_rows(first, group);
+    }
+    nm_holm(p, table->n, p);
+    for (size_t g = 0; g < table->n; g++)
+        table->groups[g].p_holm = p[g];
+    free(p);
+}
+
+/* ---- tables ---- */
+
+typedef struct column {
+    const char *title; /* NULL: that of the score */
+    size_t offset;
+    int digits;
+    double factor;
+} column;
+
+#define GROUP(name) offsetof(compare_group, name)
+static const column columns[] = {
+    {"n", GROUP(finished), 0, 1},
+    {NULL, GROUP(value), 2, 1},
+    {"±", GROUP(value_deviation), 2, 1},
+    {"95 % from", GROUP(low), 1, 1},
+    {"to", GROUP(high), 1, 1},
+    {"p (Holm)", GROUP(p_holm), 3, 1},
+    {"loss", GROUP(loss), 3, 1},
+    {"loss ±", GROUP(loss_deviation), 3, 1},
+    {"valid ppl", GROUP(perplexity), 2, 1},
+    {"tok/s", GROUP(tokens_per_second), 0, 1},
+    {"MiB", GROUP(step_mib), 0, 1},
+    {"TID mean %", GROUP(tid_mean), 1, 100},
+    {"TID var %", GROUP(tid_variance), 1, 100},
+};
+enum { N_COLUMNS = sizeof columns / sizeof *columns };
+
+static double number_in(const compare_group *group, const column *c)
+{
+    double value;
+    memcpy(&value, (const char *)group + c->offset, sizeof value);
+    return c->factor * value;
+}
+
+/* That of the language models' score is "ppl": the validation's must be told from it. */
+static const char *title_of(const compare_table *table, const column *c)
+{
+    const compare_group *first = first_scored(table);
+    if (c->title)
+        return c->title;
+    for (size_t i = 0; first && i < first->n; i++)
+        if (first->rows[i]->measured)
+            return first->rows[i]->title;
+    return "score";
+}
+
+static bool is_shown(const compare_table *table, const column *c, bool grid)
+{
+    for (size_t g = 0; g < table->n; g++)
+        if ((grid ? table->groups[g].variant->point : table->groups[g].chosen) &&
+            isfinite(number_in(&table->groups[g], c)))
+            return true;
+    return false;
+}
+
+/* Of the first run that failed, or NULL. */
+static const compare_row *failed_row(const compare_group *group)
+{
+    for (size_t i = 0; i < group->n; i++)
+        if (group->rows[i]->exit_code)
+            return group->rows[i];
+    return NULL;
+}
+
+static bool is_listed(const compare_group *group, bool grid)
+{
+    return grid ? group->variant->point : group->chosen;
+}
+
+static char *note_of(const compare_group *group, bool grid)
+{
+    const compare_row *failed = failed_row(group);
+    const char *picked = grid && group->chosen ? "picked" : "";
+    if (failed && group->n == 1)
+        return nm_format("failed: %s", failed->trouble);
+    if (failed)
+        return nm_format("%s%sseed %lld failed: %s", picked, *picked ? "; " : "", (long long)failed->seed,
+                         failed->trouble);
+    return nm_duplicate(picked);
+}
+
+static char *cell_of(const compare_group *group, const column *c, bool exact)
+{
+    double value = number_in(group, c);
+    if (!isfinite(value))
+        return nm_duplicate(exact ? "" : "-");
+    return exact ? nm_format("%.9g", value) : nm_format("%.*f", c->digits, value);
+}
+
+static bool has_notes(const compare_table *table, bool grid)
+{
+    bool any = grid;
+    for (size_t g = 0; g < table->n; g++)
+        any = any || (is_listed(&table->groups[g], grid) && failed_row(&table->groups[g]));
+    return any;
+}
+
+static void add_titles(compare_sheet *sheet, const compare_table *table, const bool *shown, bool notes)
+{
+    compare_sheet_add(sheet, nm_duplicate("norm"));
+    for (int c = 0; c < N_COLUMNS; c++)
+        if (shown[c])
+            compare_sheet_add(sheet, nm_duplicate(title_of(table, &columns[c])));
+    if (notes)
+        compare_sheet_add(sheet, nm_duplicate("note"));
+    sheet->columns = sheet->n;
+}
+
+static void print_groups(const compare_table *table, bool grid, const char *format, FILE *out)
+{
+    compare_sheet sheet = {0};
+    bool shown[N_COLUMNS], notes = has_notes(table, grid), exact = !strcmp(format, "csv");
+    for (int c = 0; c < N_COLUMNS; c++)
+        shown[c] = is_shown(table, &columns[c], grid);
+    add_titles(&sheet, table, shown, notes);
+    for (size_t g = 0; g < table->n; g++) {
+        const compare_group *group = &table->groups[g];
+        if (!is_listed(group, grid))
+            continue;
+        compare_sheet_add(&sheet, nm_duplicate(group->variant->name));
+        for (int c = 0; c < N_COLUMNS; c++)
+            if (shown[c])
+                compare_sheet_add(&sheet, cell_of(group, &columns[c], exact));
+        if (notes)
+            compare_sheet_add(&sheet, note_of(group, grid));
+    }
+    compare_sheet_print(&sheet, format, out);
+    compare_sheet_release(&sheet);
+}
+
+static bool has_grid(const compare_table *table)
+{
+    for (size_t g = 0; g < table->n; g++)
+        if (table->groups[g].variant->point)
+            return true;
+    return false;
+}
+
+void compare_table_print_grid(const compare_table *table, const char *format, FILE *out)
+{
+    if (!has_grid(table) || !strcmp(format, "json"))
+        return;
+    print_groups(table, true, format, out);
+    for (size_t g = 0; g < table->n; g++) {
+        const compare_group *group = &table->groups[g];
+        if (strcmp(format, "csv") && group->chosen && group->variant->point)
+            fprintf(out, "%s%spicked by validation loss: %s\n", strcmp(format, "latex") ? "\n" : "",
+                    strcmp(format, "latex") ? "" : "% ", group->variant->name);
+    }
+    fputc('\n', out);
+}
+
+static const compare_row *any_measured(const compare_table *table)
+{
+    const compare_group *first = first_scored(table);
+    for (size_t i = 0; first && i < first->n; i++)
+        if (first->rows[i]->measured)
+            return first->rows[i];
+    return NULL;
+}
+
+static void print_footer(const compare_table *table, const char *format, FILE *out)
+{
+    const compare_row *row = any_measured(table);
+    if (!row || !strcmp(format, "csv"))
+        return;
+    const char *line = !strcmp(format, "latex") ? "% " : !strcmp(format, "markdown") ? "- " : "";
+    bool tested = false, seeds = false;
+    for (size_t g = 0; g < table->n; g++) {
+        tested = tested || isfinite(table->groups[g].p_holm);
+        seeds = seeds || isfinite(table->groups[g].value_deviation);
+    }
+    fprintf(out, "%s%s%s: %s\n", *line == '%' ? "" : "\n", line, row->title, row->signature);
+    if (seeds)
+        fprintf(out, "%sn: seeds; score, loss, speed, TID: means over them; ±: their sample deviation\n",
+                line);
+    fprintf(out, "%s95 %%: bootstrap over the test set%s\n", line, seeds ? ", of the mean over seeds" : "");
+    if (tested)
+        fprintf(out, "%sp: paired bootstrap against the first row, Holm's correction over the rows\n", line);
+    fprintf(out, "%sloss: best validation, as trained; MiB: of a training step; TID: last encoder layer\n",
+            line);
+}
+
+static bool is_better(const compare_row *a, const compare_row *b)
 {
     return a->lower_is_better ? a->value < b->value : a->value > b->value;
 }
 
-/* test.json: what was measured of one run. */
-static json_t *measured_json(const compare_row *row)
+static void print_samples(const compare_table *table, FILE *out)
 {
+    const compare_row *best = NULL;
+    for (size_t g = 0; g < table->n; g++)
+        for (size_t i = 0; i < table->groups[g].n && table->groups[g].chosen; i++) {
+            const compare_row *row = table->groups[g].rows[i];
+            if (row->measured && (!best || is_better(row, best)))
+                best = row;
+        }
+    if (best && best->samples)
+        fprintf(out, "\nFrom the test set, by %s:\n%s", best->variant, best->samples);
+}
+
+/* ---- JSON ---- */
+
+static json_t *group_json(const compare_group *group)
+{
+    const struct {
+        const char *key;
+        double value;
+    } numbers[] = {{"score_mean", group->value},
+                   {"score_deviation", group->value_deviation},
+                   {"interval_low", group->low},
+                   {"interval_high", group->high},
+                   {"p", group->p},
+                   {"p_holm", group->p_holm},
+                   {"valid_loss_mean", group->loss},
+                   {"valid_loss_deviation", group->loss_deviation},
+                   {"valid_nll_mean", group->nll},
+                   {"tokens_per_second_mean", group->tokens_per_second},
+                   {"step_mib_mean", group->step_mib},
+                   {"tid_mean_mean", group->tid_mean},
+                   {"tid_variance_mean", group->tid_variance}};
     json_t *o = json_object();
-    json_object_set_new(o, "updates", json_integer(row->updates));
-    json_object_set_new(o, "score", json_string(row->score.name));
-    json_object_set_new(o, "value", number_or_null(row->score.value));
-    json_object_set_new(o, "low", number_or_null(row->low));
-    json_object_set_new(o, "high", number_or_null(row->high));
-    json_object_set_new(o, "signature", json_string(row->score.signature));
-    json_object_set_new(o, "tid_mean", number_or_null(row->tid_mean));
-    json_object_set_new(o, "tid_variance", number_or_null(row->tid_variance));
-    if (*row->against) {
-        json_object_set_new(o, "p", number_or_null(row->p));
-        json_object_set_new(o, "against", json_string(row->against));
-    }
-    json_object_set(o, "tid", row->tid);
+    json_object_set_new(o, "norm", json_string(group->variant->name));
+    json_object_set_new(o, "n", json_integer((json_int_t)group->finished));
+    json_object_set_new(o, "seeds", json_integer((json_int_t)group->n));
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        json_object_set_new(o, numbers[i].key, compare_number(numbers[i].value));
     return o;
 }
 
-nm_status compare_save(const compare_row *row, const char *folder, nm_error *err)
+static json_t *row_json(const compare_row *row)
 {
-    json_t *o = measured_json(row);
-    char *text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(9)),
-         *path = nm_path_join(folder, "test.json");
-    nm_status status = nm_file_write(path, text ? text : "", text ? strlen(text) : 0, err);
+    json_t *o = json_object();
+    json_object_set_new(o, "norm", json_string(row->variant));
+    json_object_set_new(o, "seed", json_integer(row->seed));
+    json_object_set_new(o, "exit_code", json_integer(row->exit_code));
+    if (row->exit_code)
+        json_object_set_new(o, "trouble", json_string(row->trouble));
+    if (row->exit_code)
+        return o;
+    json_object_set_new(o, "updates", json_integer(row->updates));
+    json_object_set_new(o, "valid_loss", compare_number(row->loss));
+    json_object_set_new(o, "valid_nll", compare_number(row->nll));
+    json_object_set_new(o, "tokens_per_second", compare_number(row->tokens_per_second));
+    json_object_set_new(o, "step_mib", compare_number(row->step_mib));
+    if (!row->measured)
+        return o;
+    json_object_set_new(o, row->name, compare_number(row->value));
+    json_object_set_new(o, "low", compare_number(row->low));
+    json_object_set_new(o, "high", compare_number(row->high));
+    json_object_set_new(o, "p_against_first", compare_number(row->p));
+    json_object_set_new(o, "tid_mean", compare_number(row->tid_mean));
+    json_object_set_new(o, "tid_variance", compare_number(row->tid_variance));
+    json_object_set_new(o, "signature", json_string(row->signature));
+    return o;
+}
+
+static void print_json(const compare_table *table, FILE *out)
+{
+    json_t *o = json_object(), *grid = json_array(), *variants = json_array(), *runs = json_array();
+    for (size_t g = 0; g < table->n; g++) {
+        const compare_group *group = &table->groups[g];
+        if (group->variant->point) {
+            json_t *point = group_json(group);
+            json_object_set_new(point, "picked", json_boolean(group->chosen));
+            json_array_append_new(grid, point);
+        }
+        if (group->chosen)
+            json_array_append_new(variants, group_json(group));
+        for (size_t i = 0; i < group->n; i++)
+            json_array_append_new(runs, row_json(group->rows[i]));
+    }
+    const compare_row *row = any_measured(table);
+    json_object_set_new(o, "score", row ? json_string(row->name) : json_null());
+    if (json_array_size(grid))
+        json_object_set(o, "grid", grid);
+    json_object_set_new(o, "variants", variants);
+    json_object_set_new(o, "runs", runs);
+    json_decref(grid);
+    json_dumpf(o, out, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    fputc('\n', out);
     json_decref(o);
-    free(text);
-    free(path);
-    return status;
 }
 
-static void print_samples(const compare_table *table, int64_t samples, FILE *out)
+void compare_table_print(const compare_table *table, const char *format, int64_t samples, FILE *out)
 {
-    const compare_row *best = NULL;
-    for (size_t i = 0; i < table->n; i++)
-        if (table->rows[i].exit_code == 0 && (!best || is_better(&table->rows[i].score, &best->score)))
-            best = &table->rows[i];
-    if (best && best->score.samples && samples)
-        fprintf(out, "\nFrom the test set, by %s:\n%s", best->variant, best->score.samples);
-}
-
-void compare_table_print(compare_table *table, const char *format, int64_t samples, FILE *out)
-{
-    test_against_first(table);
     if (!strcmp(format, "json")) {
         print_json(table, out);
         return;
     }
-    print_lines(table, !strcmp(format, "markdown"), out);
-    const compare_row *finished = first_finished(table);
-    if (finished && finished->score.title)
-        fprintf(
-            out,
-            "\n%s: %s; p: paired bootstrap against the first row; loss: as trained, validation; TID: last "
-            "encoder layer\n",
-            finished->score.title, finished->score.signature);
-    print_samples(table, samples, out);
+    print_groups(table, false, format, out);
+    print_footer(table, format, out);
+    if (samples && (!strcmp(format, "text") || !strcmp(format, "markdown")))
+        print_samples(table, out);
 }

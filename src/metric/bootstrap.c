@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "base/random.h"
@@ -96,12 +97,29 @@ static void check(nm_counts counts, const nm_bootstrap_config *config)
     NM_ASSERT(counts.n_segments <= UINT32_MAX && counts.n_counts > 0);
 }
 
-nm_interval nm_bootstrap_interval(nm_counts counts, nm_score_of_counts score, const void *context,
-                                  const nm_bootstrap_config *config)
+double *nm_bootstrap_draws(nm_counts counts, nm_score_of_counts score, const void *context,
+                           const nm_bootstrap_config *config)
 {
     check(counts, config);
     double *scores = nm_allocate((size_t)config->n_draws * sizeof *scores);
     score_draws(&counts, 1, score, context, config, &scores);
+    return scores;
+}
+
+nm_interval nm_bootstrap_interval_of(const double *draws, const nm_bootstrap_config *config)
+{
+    size_t bytes = (size_t)config->n_draws * sizeof *draws;
+    double *sorted = nm_allocate(bytes);
+    memcpy(sorted, draws, bytes);
+    nm_interval interval = interval_of(sorted, config);
+    free(sorted);
+    return interval;
+}
+
+nm_interval nm_bootstrap_interval(nm_counts counts, nm_score_of_counts score, const void *context,
+                                  const nm_bootstrap_config *config)
+{
+    double *scores = nm_bootstrap_draws(counts, score, context, config);
     nm_interval interval = interval_of(scores, config);
     free(scores);
     return interval;
@@ -127,6 +145,13 @@ static double p_centred(const double *a, const double *b, double difference, int
     return (double)as_far / n_draws;
 }
 
+double nm_bootstrap_p(double score_a, const double *a, double score_b, const double *b,
+                      const nm_bootstrap_config *config)
+{
+    return config->centred ? p_centred(a, b, score_a - score_b, config->n_draws)
+                           : p_koehn(a, b, score_a >= score_b, config->n_draws);
+}
+
 nm_paired nm_bootstrap_paired(nm_counts a, nm_counts b, nm_score_of_counts score, const void *context,
                               const nm_bootstrap_config *config)
 {
@@ -138,8 +163,7 @@ nm_paired nm_bootstrap_paired(nm_counts a, nm_counts b, nm_score_of_counts score
     nm_paired out = {.score_a = nm_counts_score(a, score, context),
                      .score_b = nm_counts_score(b, score, context)};
     score_draws((nm_counts[]){a, b}, 2, score, context, config, scores);
-    out.p = config->centred ? p_centred(scores[0], scores[1], out.score_a - out.score_b, n)
-                            : p_koehn(scores[0], scores[1], out.score_a >= out.score_b, n);
+    out.p = nm_bootstrap_p(out.score_a, scores[0], out.score_b, scores[1], config);
     for (int k = 0; k < n; k++)
         differences[k] = scores[0][k] - scores[1][k];
     out.difference = interval_of(differences, config);

@@ -46,6 +46,15 @@ double nm_counts_score(nm_counts counts, nm_score_of_counts score, const void *c
 nm_interval nm_bootstrap_interval(nm_counts counts, nm_score_of_counts score, const void *context,
                                   const nm_bootstrap_config *config);
 
+/* The score of every draw, in heap memory: n_draws numbers. Draw k takes the same segments for every system counted on the
+ * same test set, so draws can be kept, averaged over models of one kind, and compared one by one. */
+double *nm_bootstrap_draws(nm_counts counts, nm_score_of_counts score, const void *context,
+                           const nm_bootstrap_config *config);
+nm_interval nm_bootstrap_interval_of(const double *draws, const nm_bootstrap_config *config);
+/* nm_paired.p from draws, and the scores on the whole corpus. */
+double nm_bootstrap_p(double score_a, const double *a, double score_b, const double *b,
+                      const nm_bootstrap_config *config);
+
 /* Both systems are counted on the same segments in the same order. */
 nm_paired nm_bootstrap_paired(nm_counts a, nm_counts b, nm_score_of_counts score, const void *context,
                               const nm_bootstrap_config *config);

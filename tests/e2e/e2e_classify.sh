@@ -116,11 +116,14 @@ rm -r codes
 
 # ---- comparison ----
 "$NORMA" compare reviews.ini --norms layer,batch,rbn --train.epochs 2 --format json >compare.json 2>err || fail "compare: $(cat err)"
-[ "$(grep -c '"accuracy"' compare.json)" = 3 ] || fail "not three accuracies: $(cat compare.json)"
+[ "$(grep -c '"accuracy":' compare.json)" = 3 ] || fail "not three accuracies: $(cat compare.json)"
 grep -q '"tid_variance": null' compare.json && fail "no TID: $(cat compare.json)"
 "$NORMA" compare reviews.ini --norms layer,batch,rbn --train.epochs 2 >table.txt 2>err || fail "compare again: $(cat err)"
 has table.txt "accuracy"
 grep -q "ppl" table.txt && fail "a perplexity in the table: $(cat table.txt)"
+"$NORMA" compare reviews.ini --norms layer --data.test= --compare.folder untested >table.txt 2>err && fail "compare: no test data is fine"
+has err "data.test"
+[ -e untested/layer-1 ] && fail "compare: trained though there is nothing to score"
 
 # ---- the small form ----
 "$NORMA" train reviews.ini --small 2>err || fail "train --small: $(cat err)"

@@ -141,6 +141,25 @@ static void known_answers(void **state)
     }
 }
 
+/* Draws that were kept give what the systems themselves give. */
+static void kept_draws(void **state)
+{
+    (void)state;
+    nm_bootstrap_config config = nm_bootstrap_default();
+    for (int centred = 0; centred < 2; centred++) {
+        config.centred = centred;
+        nm_paired paired = nm_bootstrap_paired(counts_of(worse), counts_of(equal), accuracy, NULL, &config);
+        double *a = nm_bootstrap_draws(counts_of(worse), accuracy, NULL, &config),
+               *b = nm_bootstrap_draws(counts_of(equal), accuracy, NULL, &config);
+        double p = nm_bootstrap_p(paired.score_a, a, paired.score_b, b, &config);
+        nm_interval kept = nm_bootstrap_interval_of(b, &config);
+        assert_true(p > 0 && p == paired.p);
+        assert_true(kept.low == paired.b.low && kept.high == paired.b.high && kept.mean == paired.b.mean);
+        free(a);
+        free(b);
+    }
+}
+
 static void smallest(void **state)
 {
     (void)state;
@@ -157,8 +176,8 @@ static void smallest(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recomputed),    cmocka_unit_test(width),    cmocka_unit_test(same_for_any_threads),
-        cmocka_unit_test(known_answers), cmocka_unit_test(smallest),
+        cmocka_unit_test(recomputed),    cmocka_unit_test(width),      cmocka_unit_test(same_for_any_threads),
+        cmocka_unit_test(known_answers), cmocka_unit_test(kept_draws), cmocka_unit_test(smallest),
     };
     return cmocka_run_group_tests(tests, fill, NULL);
 }
