@@ -12,7 +12,7 @@
 #include "train/watch.h"
 
 typedef struct nm_train_config { /* section [train] */
-    const char *smoothing;
+    const char *smoothing, *recompute;
     double label_smoothing, clip, clip_value, explode;
     int64_t updates, epochs, max_tokens, accumulate, seed, log_every, validate_every, validate_examples,
         patience, save_every, keep;

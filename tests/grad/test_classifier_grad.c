@@ -61,6 +61,7 @@ static void run(const char *const *settings)
     model_rig r;
     rig_open(&r, settings);
     model_check_gradients(r.model, loss_of, &r);
+    model_check_recomputed(r.model, &r.tape, loss_of, &r);
     model_rig_close(&r);
 }
 

@@ -63,6 +63,7 @@ static void run(const char *const *settings)
     rig_open(&r, settings);
     rig_enlarge(&r);
     model_check_gradients(r.model, loss_of, &r);
+    model_check_recomputed(r.model, &r.tape, loss_of, &r);
     model_rig_close(&r);
 }
 

@@ -101,6 +101,7 @@ static void every_exact_norm(void **state)
                 continue;
             rig_open(&r, (*type)->name, pre);
             model_check_gradients(r.model, loss_of, &r);
+            model_check_recomputed(r.model, &r.tape, loss_of, &r);
             model_rig_close(&r);
         }
 }
