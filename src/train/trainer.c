@@ -54,6 +54,7 @@ const nm_option nm_device_options[] = {
     NM_CHOICE(nm_device_config, isa, "auto", "auto|base|avx2|avx512", "CPU level"),
     DEVICE(threads, "0", 0, 4096, "threads; 0: all cores"),
     DEVICE(memory_mib, "0", 0, 1e9, "most memory for a training step; 0: what the machine has"),
+    DEVICE(profile, "false", 0, 1, "time every kernel of the updates; train prints the table when it ends"),
     DEVICE(fold, "true", 0, 1, "when a model is used: norms that are one map per feature join the linear maps behind them"),
     {0}};
 /* clang-format on */
@@ -537,4 +538,13 @@ uint64_t nm_trainer_weights_hash(const nm_trainer *trainer)
     uint64_t hash = XXH3_64bits(host, bytes);
     nm_copies_release(&copies);
     return hash;
+}
+
+nm_profile nm_trainer_profile(const nm_trainer *trainer)
+{
+    nm_profile profile = {.updates = trainer->profile.updates,
+                          .tokens = trainer->profile.tokens,
+                          .seconds = trainer->profile.seconds};
+    profile.n_kernels = nm_backend_times(trainer->backend, profile.kernels);
+    return profile;
 }
