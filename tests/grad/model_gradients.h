@@ -123,4 +123,37 @@ static inline void model_check_gradients(nm_model *model, model_loss loss, void 
     free(grads);
 }
 
+/* All of it, and the end of the rig. */
+static inline void model_rig_check(model_rig *r, model_loss loss)
+{
+    model_check_gradients(r->model, loss, r);
+    model_rig_close(r);
+}
+
+/* What a model_loss does for a model whose output is a soft-max over the batch's targets: the loss plus penalties; with
+ * gradients when training. State of the norms is what it was before. */
+static inline double model_softmax_loss(model_rig *r, const nm_batch *batch, double mean_weight,
+                                        bool training)
+{
+    nm_error err;
+    nm_params *params = &r->model->params;
+    nm_norm_memory memory = nm_norm_memory_keep(params);
+    nm_tape_start(&r->tape, true, 5, 0);
+    r->tape.mean_weight = mean_weight;
+    nm_model_output out = r->model->type->forward(r->model, &r->tape, batch);
+    nm_loss_spec spec = {.eps = 0.1, .targets = batch->target_out};
+    double *sums = nm_softmax_loss_of(&r->tape, out.hidden, out.weight, out.bias, &spec), pair[2], total;
+    assert_non_null(sums);
+    r->backend->k.download(r->backend, pair, sums, sizeof pair);
+    total = pair[0];
+    for (int i = 0; i < r->tape.n_penalties; i++) {
+        r->backend->k.download(r->backend, pair, r->tape.penalties[i], sizeof *pair);
+        total += pair[0];
+    }
+    if (training)
+        check(nm_tape_backward(&r->tape, &err), &err);
+    nm_norm_memory_put_back(&memory, params);
+    return total;
+}
+
 #endif
