@@ -15,6 +15,7 @@ typedef struct model_rig {
     nm_options *options;
     nm_model *model;
     nm_tape tape;
+    nm_batch batch; /* for model_softmax_loss */
 } model_rig;
 
 static inline void check(nm_status status, const nm_error *err)
@@ -130,18 +131,18 @@ static inline void model_rig_check(model_rig *r, model_loss loss)
     model_rig_close(r);
 }
 
-/* What a model_loss does for a model whose output is a soft-max over the batch's targets: the loss plus penalties; with
- * gradients when training. State of the norms is what it was before. */
-static inline double model_softmax_loss(model_rig *r, const nm_batch *batch, double mean_weight,
-                                        bool training)
+/* For a model whose output is a soft-max over the targets of the rig's batch, a model_loss: the loss plus penalties.
+ * State of the norms is what it was before. */
+static inline double model_softmax_loss(void *user, bool training)
 {
+    model_rig *r = user;
     nm_error err;
     nm_params *params = &r->model->params;
     nm_norm_memory memory = nm_norm_memory_keep(params);
     nm_tape_start(&r->tape, true, 5, 0);
-    r->tape.mean_weight = mean_weight;
-    nm_model_output out = r->model->type->forward(r->model, &r->tape, batch);
-    nm_loss_spec spec = {.eps = 0.1, .targets = batch->target_out};
+    r->tape.mean_weight = r->batch.target.n_tokens;
+    nm_model_output out = r->model->type->forward(r->model, &r->tape, &r->batch);
+    nm_loss_spec spec = {.eps = 0.1, .targets = r->batch.target_out};
     double *sums = nm_softmax_loss_of(&r->tape, out.hidden, out.weight, out.bias, &spec), pair[2], total;
     assert_non_null(sums);
     r->backend->k.download(r->backend, pair, sums, sizeof pair);

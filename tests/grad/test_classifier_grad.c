@@ -15,16 +15,14 @@ static const int32_t ids[] = {0, 5, 2, 0, 8, 9, 10, 2, 0, 0, 4, 2},
                      pos[] = {0, 1, 2, 0, 1, 2, 3, 4, 0, 0, 1, 2};
 static const int32_t classes[] = {2, 0, 1, 2};
 
-static nm_batch fixed_batch(void)
-{
-    return (nm_batch){.n = TEXTS,
-                      .units = TEXTS,
-                      .source = {.n_seqs = TEXTS, .n_tokens = TOKENS, .longest = 5, .offsets = offsets},
-                      .target = {.n_seqs = TEXTS, .n_tokens = TEXTS, .longest = 1, .offsets = class_offsets},
-                      .source_ids = ids,
-                      .source_pos = pos,
-                      .target_out = classes};
-}
+static const nm_batch batch = {
+    .n = TEXTS,
+    .units = TEXTS,
+    .source = {.n_seqs = TEXTS, .n_tokens = TOKENS, .longest = 5, .offsets = offsets},
+    .target = {.n_seqs = TEXTS, .n_tokens = TEXTS, .longest = 1, .offsets = class_offsets},
+    .source_ids = ids,
+    .source_pos = pos,
+    .target_out = classes};
 
 static void rig_open(model_rig *r, const char *const *settings)
 {
@@ -35,17 +33,12 @@ static void rig_open(model_rig *r, const char *const *settings)
     model_rig_open(r, &nm_model_classifier, &sizes, common, settings);
 }
 
-static double loss_of(void *user, bool training)
-{
-    nm_batch batch = fixed_batch();
-    return model_softmax_loss(user, &batch, batch.units, training);
-}
-
 static void run(const char *const *settings)
 {
     model_rig r;
     rig_open(&r, settings);
-    model_rig_check(&r, loss_of);
+    r.batch = batch;
+    model_rig_check(&r, model_softmax_loss);
 }
 
 static void every_exact_norm(void **state)
