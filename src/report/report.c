@@ -147,14 +147,15 @@ static void find_score(nm_report *report)
         *at = (char)toupper((unsigned char)*at); /* abbreviations */
 }
 
-nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n, nm_error *err)
+nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n, const char *inspected,
+                         nm_error *err)
 {
     *report = (nm_report){.runs = nm_allocate((n + 1) * sizeof *report->runs),
                           .results = nm_allocate((n + 1) * sizeof *report->results),
                           .groups = nm_allocate((n + 1) * sizeof *report->groups)};
     for (size_t i = 0; i < n; i++) {
         nm_report_run *run = &report->runs[report->n++];
-        NM_TRY(nm_report_run_read(run, folders[i], err));
+        NM_TRY(nm_report_run_read(run, folders[i], inspected, err));
         name_run(report, i);
         report->groups[i] = group_run(report, i);
         report->results[i] =
