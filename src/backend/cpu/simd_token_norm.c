@@ -25,7 +25,7 @@ static vf join_lanes(const vf sum[LANES])
 }
 
 /* Sums of x - center and of its square. */
-static void sums_about(int32_t n, const float *x, float center, double *sum, double *sum_square)
+NM_INLINE void sums_about(int32_t n, const float *x, float center, double *sum, double *sum_square)
 {
     vf away[LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)},
        square[LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)};
@@ -45,22 +45,21 @@ static void sums_about(int32_t n, const float *x, float center, double *sum, dou
     *sum_square = v_sum(join_lanes(square));
 }
 
-enum { FAR = 4 }; /* squared distance of a guessed mean, in variances, from which it is not good enough */
+enum { FAR = 4 }; /* squared mean, in variances, from which a difference of squares is not good enough */
 
-/* Mean and variance (times n): one pass about a guess of the mean, that of the first columns; a second about the mean
- * found where the guess was too far off for a difference of squares. */
+/* Mean and variance (times n): one pass, and a second about the mean found where that is far from 0. No guess of the
+ * mean from the row itself: all sums would wait for it, and with them the loads of the rows behind. */
 static double center_group(int32_t n, const float *x, double *mean)
 {
-    int32_t few = nm_at_most(n, NM_W);
-    float center = (float)(v_sum(v_load_upto(x, few)) / few);
-    double off, square;
-    sums_about(n, x, center, &off, &square);
-    if (off * off / n > FAR * (square - off * off / n)) {
-        center = (float)((double)center + off / n);
-        sums_about(n, x, center, &off, &square);
-    }
-    *mean = (double)center + off / n;
-    return square - off * off / n;
+    double sum, square;
+    sums_about(n, x, 0, &sum, &square);
+    *mean = sum / n;
+    if (sum * *mean <= FAR * (square - sum * *mean))
+        return square - sum * *mean;
+    const float center = (float)*mean;
+    sums_about(n, x, center, &sum, &square);
+    *mean = (double)center + sum / n;
+    return square - sum * sum / n;
 }
 
 static double sum_of_squares(int32_t n, const float *x)
