@@ -79,8 +79,8 @@ static void attention_counts_pairs_that_are_seen(void **state)
     offsets[2] = 5;
     const nm_packing packing = {2, 5, 3, offsets, offsets};
     const nm_dropout none = {0};
-    float *data = (float *)memory + 64;
-    nm_mat x = nm_mat_of(data, 5, 4), out = nm_mat_of(data + 64, 5, 4);
+    float *values = (float *)memory + 64;
+    nm_mat x = nm_mat_of(values, 5, 4), out = nm_mat_of(values + 64, 5, 4);
     nm_backend_profile(b, true);
     b->k.attention(b, x, x, x, &packing, &packing, 2, false, 1, &none, out, NULL);
     assert_true(time_of(b, "attention").flops == 4.0 * 4 * (2 * 2 + 3 * 3));
@@ -89,11 +89,11 @@ static void attention_counts_pairs_that_are_seen(void **state)
     nm_backend_free(b);
 }
 
-static uint64_t run(const char *data, const char *profile, nm_profile *out)
+static uint64_t run(const char *profile, nm_profile *out)
 {
     const char *const settings[] = {"device.profile", profile, "train.updates", "6", NULL};
     nm_error err;
-    nm_options *options = tiny_options(data, settings);
+    nm_options *options = tiny_options(settings);
     char *folder = tiny_folder();
     nm_trainer *trainer;
     if (nm_trainer_open(&trainer, &nm_task_translation, options, folder, false, NULL, &err) != NM_OK ||
@@ -110,9 +110,8 @@ static uint64_t run(const char *data, const char *profile, nm_profile *out)
 static void a_profiled_run_is_the_same_run(void **state)
 {
     (void)state;
-    char *data = tiny_data_create(300, 10);
     nm_profile off, on;
-    assert_true(run(data, "false", &off) == run(data, "true", &on));
+    assert_true(run("false", &off) == run("true", &on));
     assert_int_equal(off.updates, 0);
     assert_int_equal(off.n_kernels, 0);
     assert_int_equal(on.updates, 5); /* the first one is left out */
@@ -128,7 +127,6 @@ static void a_profiled_run_is_the_same_run(void **state)
     }
     assert_true(sum > 0 && sum <= on.seconds);
     assert_true(forward > 0 && forward == backward); /* validations are not counted */
-    tiny_data_remove(data);
 }
 
 int main(void)
@@ -138,5 +136,5 @@ int main(void)
         cmocka_unit_test(attention_counts_pairs_that_are_seen),
         cmocka_unit_test(a_profiled_run_is_the_same_run),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_data, drop_data);
 }

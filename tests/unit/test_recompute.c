@@ -8,8 +8,6 @@
 #include "base/file.h"
 #include "support/tiny_run.h"
 
-static char *data;
-
 typedef struct outcome {
     uint64_t hash;
     size_t bytes;
@@ -41,7 +39,7 @@ static char *log_text(const char *folder)
 static outcome run(const char *const *settings)
 {
     nm_error err;
-    nm_options *options = tiny_options(data, settings);
+    nm_options *options = tiny_options(settings);
     nm_probe *probe;
     assert_int_equal(nm_probe_create(&probe, options, &err), NM_OK);
     nm_train_listener listener = {.watch = nm_probe_watch(probe)};
@@ -190,20 +188,6 @@ static void a_norm_shared_by_segments_remembers_right(void **state)
     step_of_two(false, kept);
     step_of_two(true, again);
     assert_memory_equal(kept, again, sizeof kept);
-}
-
-static int make_data(void **state)
-{
-    (void)state;
-    data = tiny_data_create(300, 10);
-    return 0;
-}
-
-static int drop_data(void **state)
-{
-    (void)state;
-    tiny_data_remove(data);
-    return 0;
 }
 
 int main(void)
