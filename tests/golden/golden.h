@@ -31,6 +31,7 @@ extern const golden_family golden_bpe, golden_metric, golden_model_family, golde
 
 /* Methods of families that have several, in files of their own. */
 golden_result golden_relative_attention(golden_case *test); /* of "attention" */
+golden_result golden_block_term(golden_case *test);         /* of "attention" */
 golden_result golden_span_f1(golden_case *test);            /* of "metric" */
 
 /* Both keep the first reason given and return the result they are named after. */
