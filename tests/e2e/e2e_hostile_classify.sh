@@ -3,9 +3,6 @@
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
-folder=$(hostile_folder)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
 
 printf 'good\ta fine film\nbad\ta dull film\ngood\tvery fine\nbad\tvery dull\n' >train.tsv
 printf 'good\ta very fine film\nbad\tdull\n' >test.tsv
@@ -95,7 +92,7 @@ chatty=''
 input=train.tsv accepts 'good' classify run
 : >empty
 input=empty try classify run
-if [ "$got" != 0 ] || [ -s out ] || [ -s err ]; then complain "an empty input gives code $got: $(cat out err)"; fi
+if [ "$got" != 0 ] || [ -s out ] || [ -s err ]; then fail "an empty input gives code $got: $(cat out err)"; fi
 refuses 4 'no text in it' classify run empty --evaluate
 printf 'fine\nab\377\n' >bytes.txt
 refuses 4 'bytes.txt:2: not UTF-8: byte 0xff at position 3 of field 1' classify run bytes.txt

@@ -2,26 +2,8 @@
 # norma prepare: what is in the folder, the same for any number of threads, filters and counts; and one clear line, the
 # documented exit code and no half-written folder for bad input. Also the command line that all commands share.
 set -euo pipefail
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
-
-fail() {
-    echo "e2e_prepare: $*" >&2
-    exit 1
-}
-
-# Runs the program and wants this exit code, nothing on stdout, and one line on stderr with this text.
-refuses() {
-    local code=$1 text=$2
-    shift 2
-    local got=0
-    "$NORMA" "$@" >out 2>err || got=$?
-    [ "$got" = "$code" ] || fail "exit code $got instead of $code: $*: $(cat err)"
-    [ ! -s out ] || fail "output in spite of a failure: $*"
-    [ "$(wc -l <err)" = 1 ] || fail "not one line: $(cat err)"
-    grep -qF -- "$text" err || fail "'$text' is not in: $(cat err)"
-}
+# shellcheck source=tests/e2e/common.sh
+. "${SOURCE:?}/tests/e2e/common.sh"
 
 prepare() {
     "$NORMA" prepare --source-lang de --target-lang en "$@" >out 2>err || fail "exit code $?: $*: $(cat err)"
@@ -37,10 +19,6 @@ ids() {
     od -An -v -t d4 -j 64 -w4 "$1" | tr -d ' ' | awk '{ printf "%s%s", $1, $1 == 2 ? "\n" : " " }'
 }
 
-same() {
-    diff "$1" - || fail "$1 is not as expected"
-}
-
 # --- the whole way, words as units -------------------------------------------------------------------------------
 printf '%s\n' 'das Haus ist alt' 'das Auto' '' 'eins zwei drei vier' 'ein Haus' >train.de
 printf '%s\n' 'the house is old' 'the car' 'lost' 'one two' 'a  house ' >train.en
@@ -50,7 +28,7 @@ prepare --train train --valid valid --output words --tokenizer none --lowercase 
 says 'train: 5 pairs read, 3 kept, 2 dropped: 1 empty, 1 length ratio'
 says 'valid: 3 pairs read, 3 kept, 0 dropped'
 says '  source: 5 words, 5 tokens, 2 unknown (40.000 %)'
-same words/dict.source.txt <<'X'
+same words/dict.source.txt - <<'X'
 das 2
 haus 2
 alt 1
@@ -65,24 +43,24 @@ madeupword0004 0
 madeupword0005 0
 X
 head -n 3 words/dict.target.txt >dict
-same dict <<'X'
+same dict - <<'X'
 house 2
 the 2
 a 1
 X
 ids words/train.source.ids >got
-same got <<'X'
+same got - <<'X'
 4 5 9 6 2
 4 7 2
 8 5 2
 X
 ids words/valid.source.ids >got
-same got <<'X'
+same got - <<'X'
 4 5 2
 2
 3 5 3 2
 X
-same words/valid.target.words <<'X'
+same words/valid.target.words - <<'X'
 the house
 x
 my house
