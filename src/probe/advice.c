@@ -172,10 +172,14 @@ static void advise_penalty(const nm_findings *f, nm_advice *a)
 {
     double gap = f->loss - f->batch_loss;
     bool discrepancy = f->tid_variance >= TID_LIMIT, worse = gap >= GAP_LIMIT;
-    char lost[80] = "";
-    if (isfinite(gap))
-        snprintf(lost, sizeof lost, "; remembered statistics cost %.3f nats in validation (limit %.2f)", gap,
+    char lost[120] = "";
+    if (gap > 0)
+        snprintf(lost, sizeof lost,
+                 "; remembered statistics cost %.3f nats in the best validation (limit %.2f)", gap,
                  GAP_LIMIT);
+    else if (isfinite(gap))
+        snprintf(lost, sizeof lost, "; remembered statistics cost nothing in the best validation (%.3f nats)",
+                 gap);
     if (!f->uses_batch || !f->takes_mean)
         SAY(a, NM_NOT_NEEDED, "no norm of this model takes mean and variance from the batch");
     else if (!isfinite(f->tid_variance))
