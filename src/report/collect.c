@@ -269,6 +269,15 @@ static double tick_of(nm_drawing *drawing, const char *site, size_t length)
     return (double)drawing->n_ticks++;
 }
 
+/* The last value that the figure can show: a logarithm knows no zero, as of an update at the end of its schedule. */
+static double last_shown(const nm_series *series, bool positive)
+{
+    for (size_t i = series->n; i-- > 0;)
+        if (!positive || series->value[i] > 0)
+            return series->value[i];
+    return NAN;
+}
+
 void nm_collect_sites(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
 {
     const char *site;
@@ -280,7 +289,7 @@ void nm_collect_sites(const nm_report *report, const nm_figure *figure, nm_drawi
         for (size_t i = 0; i < run->n_series; i++) {
             const nm_series *series = &run->series[i];
             if (series->n && nm_tag_match(tag.text, series->tag, &site, &length))
-                add_point(curve, tick_of(drawing, site, length), series->value[series->n - 1]);
+                add_point(curve, tick_of(drawing, site, length), last_shown(series, figure->y_log));
         }
         drop_empty(drawing);
     }

@@ -265,10 +265,10 @@ nm_status nm_report_page(const nm_report *report, const nm_report_config *config
     return status;
 }
 
-nm_status nm_report_png(const nm_report *report, const char *folder, nm_error *err)
+nm_status nm_report_png(const nm_report *report, const char *folder, double width, nm_error *err)
 {
     nm_drawing *drawings = make_drawings(report);
-    nm_status status = nm_plot_png(report, drawings, folder, err);
+    nm_status status = nm_plot_png(report, drawings, folder, width, err);
     free_drawings(drawings);
     return status;
 }

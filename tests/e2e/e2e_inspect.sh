@@ -60,6 +60,9 @@ wants 2 "an unknown instrument"
 has err "gain"
 [ -e none ] && fail "an unknown instrument is told after the run has begun"
 
+UPDATES=60 "$SOURCE/scripts/probe_overhead.sh" "$NORMA" small.ini >out 2>err || fail "the price of a look: $(tail -n 2 err)"
+has out "at every 100 updates: "
+
 # ---- afterwards ----
 "$NORMA" inspect runs/small --advise --batches 4 --gradient-batches 2 >out 2>err || fail "inspect: $(cat err)"
 [ -s err ] && fail "inspect says: $(cat err)"

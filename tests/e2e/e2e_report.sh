@@ -57,6 +57,7 @@ has page.html "is behind power-1 from the start"
 has page.html "a <mark>batch</mark> dog"
 has page.html "Worse than layer-1. Over 3 runs TID and gap have a correlation of 1.00; so few points prove little."
 has page.html "<td>0.030</td>"
+has page.html "BLEU: <code>nrefs:1</code>."
 has page.html "<h3>Validation BLEU against time</h3>"
 has page.html "3 lines of log.jsonl cannot be read, the first is line 146."
 has page.html "cut: the last line of log.jsonl has no end"
@@ -92,10 +93,29 @@ has one.html "cannot be read"
 "$NORMA" report runs/new -o one.html 2>err || fail "report of an empty log: $(cat err)"
 has one.html "nothing has been logged yet"
 
+# ---- names: short, and different ----
+mkdir -p long/a long/b
+cp -r runs/layer-1 'long/a/rbn:norm.rbn.lambda=0.1:norm.rbn.nu=1-1'
+cp -r runs/layer-1 'long/a/rbn:norm.rbn.lambda=1:norm.rbn.nu=1-1'
+cp -r runs/layer-1 long/b/layer-1
+"$NORMA" report long/*/* -o one.html 2>err || fail "report of long names: $(cat err)"
+has one.html "<title>Norma: rbn lambda=0.1 nu=1, rbn lambda=1 nu=1, layer</title>"
+cp -r long/b/layer-1 long/a/
+"$NORMA" report long/a/layer-1/ long/b/layer-1 -o one.html 2>err || fail "report of equal names: $(cat err)"
+has one.html "<title>Norma: a/layer, b/layer</title>"
+"$NORMA" report runs/layer-1 runs/layer-1 -o one.html 2>err || fail "report of one run twice: $(cat err)"
+has one.html "layer-1 (2)"
+
 # ---- pictures ----
 "$NORMA" report runs/layer-1 runs/batch-1 --output= --png pictures 2>err || fail "report --png: $(cat err)"
 [ "$(head -c 4 pictures/valid-loss.png | tail -c 3)" = PNG ] || fail "valid-loss.png is no PNG"
 [ "$(find pictures -type f ! -name '*.png' | wc -l)" = 0 ] || fail "other files lie beside the pictures: $(ls pictures)"
+
+# Bytes 17 to 20 of a PNG are its width.
+width() { od -An -tu1 -j16 -N4 "$1" | awk '{ print (($1 * 256 + $2) * 256 + $3) * 256 + $4 }'; }
+[ "$(width pictures/valid-loss.png)" = 1536 ] || fail "a picture is $(width pictures/valid-loss.png) wide"
+"$NORMA" report runs/layer-1 --output= --png small --png-width 600 2>err || fail "report --png-width: $(cat err)"
+[ "$(width small/valid-loss.png)" = 600 ] || fail "a small picture is $(width small/valid-loss.png) wide"
 
 # ---- event files for TensorBoard ----
 if "$NORMA" report runs/batch-1 --output= --tensorboard events 2>err; then

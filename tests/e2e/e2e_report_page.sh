@@ -63,8 +63,10 @@ say("theme", color() !== before);
 document.getElementById("theme").click();
 say("back", color() === before);
 const run = document.querySelector("button.run"), curve = document.querySelector(".curve[data-run=\"0\"]");
+const legend = document.querySelectorAll("main > nav.legend button.run");
+say("legend", legend.length + " " + (getComputedStyle(legend[0].parentElement).position === "sticky"));
 run.click();
-say("hides", getComputedStyle(curve).display === "none");
+say("hides", getComputedStyle(curve).display === "none" && legend[0].getAttribute("aria-pressed") === "false");
 run.click();
 say("shows", getComputedStyle(curve).display !== "none");
 say("wide", document.documentElement.scrollWidth <= innerWidth);
@@ -86,7 +88,7 @@ look() { # WIDTH
     }
     sed -n '/<pre>/,/<\/pre>/p' dom | sed 's/.*<pre>//; s/<\/pre>.*//' >told
     for line in "figures=$wanted" "drawn=$wanted" "read=$wanted" "hovered=$wanted" "saved=$((2 * wanted))" "svg=$wanted" \
-        "csv=$wanted" "row=layer-1,600,2.55495,," theme=true back=true hides=true shows=true wide=true requests=0; do
+        "csv=$wanted" "row=layer-1,600,2.55495,," "legend=$(find runs -name log.jsonl | wc -l) true" theme=true back=true hides=true shows=true wide=true requests=0; do
         grep -qxF "$line" told || fail "at width $1 not '$line' but '$(grep "^${line%%=*}=" told)'"
     done
     grep -q '^troubles=0 ' told || fail "at width $1 the page complains: $(grep '^troubles=' told)"
