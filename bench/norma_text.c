@@ -3,6 +3,7 @@
  *     norma-bench-text apply CODES TEXT OUTPUT THREADS    segments every line
  *     norma-bench-text tokenize LANGUAGE TEXT OUTPUT THREADS
  * Prints one line of JSON: wall and processor seconds, megabytes a second, largest resident size. */
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,13 +15,21 @@
 #include "text/tokenizer.h"
 #include "text/words.h"
 
-enum { BLOCK_LINES = 10000, BLOCK_BYTES = 16 << 20, MAX_THREADS = 64 };
+enum { CHUNK_LINES = 512, N_CHUNKS = 16, N_BLOCKS = 3, MAX_THREADS = 64 };
+
+/* Appends the result for one line to out. */
+typedef void line_work(void *state, const char *line, size_t bytes, nm_buffer *out);
 
 typedef struct file_work { /* one function over all lines of a file */
-    nm_line_work work;
+    line_work *work;
     void *states[MAX_THREADS];
     int32_t threads;
 } file_work;
+
+typedef struct block {
+    nm_line_list lines;
+    nm_buffer done[N_CHUNKS];
+} block;
 
 static double now(clockid_t clock)
 {
@@ -41,26 +50,63 @@ static void tokenize_line(void *state, const char *line, size_t bytes, nm_buffer
     nm_buffer_append_byte(out, '\n');
 }
 
+/* The next lines; none at the end. */
+static nm_status read_block(nm_lines *lines, block *to, nm_error *err)
+{
+    nm_line_list_clear(&to->lines);
+    for (bool more = true; to->lines.n < CHUNK_LINES * N_CHUNKS;) {
+        NM_TRY(nm_lines_next(lines, &more, err));
+        if (!more)
+            break;
+        NM_TRY(nm_line_check(lines, err));
+        nm_line_list_add(&to->lines, lines->text, lines->bytes);
+    }
+    return NM_OK;
+}
+
+static void work_chunk(const file_work *job, block *from, size_t c)
+{
+    nm_buffer_clear(&from->done[c]);
+    for (size_t i = c * CHUNK_LINES; i < from->lines.n && i < (c + 1) * CHUNK_LINES; i++) {
+        size_t bytes;
+        const char *line = nm_line_list_get(&from->lines, i, &bytes);
+        job->work(job->states[omp_get_thread_num()], line, bytes, &from->done[c]);
+    }
+}
+
+static void write_block(const block *from, FILE *out)
+{
+    for (size_t c = 0; c < N_CHUNKS; c++)
+        fwrite(from->done[c].data, 1, from->done[c].bytes, out);
+}
+
+/* Writes the block before and reads the one behind while a block is worked on. */
 static nm_status work_stream(const file_work *job, nm_lines *lines, FILE *out, nm_error *err)
 {
-    nm_line_list block = {0}, done = {0};
-    nm_status status = NM_OK;
-    for (bool more = true; more && status == NM_OK;) {
-        nm_line_list_clear(&block);
-        nm_line_list_clear(&done);
-        while (status == NM_OK && block.n < BLOCK_LINES && block.text.bytes < BLOCK_BYTES) {
-            status = nm_lines_next(lines, &more, err);
-            if (status == NM_OK && more)
-                status = nm_line_check(lines, err);
-            if (status != NM_OK || !more)
-                break;
-            nm_line_list_add(&block, lines->text, lines->bytes);
+    block blocks[N_BLOCKS] = {0};
+    size_t at = 0;
+    nm_status status = read_block(lines, &blocks[0], err);
+    for (; status == NM_OK && blocks[at % N_BLOCKS].lines.n; at++) {
+#pragma omp parallel num_threads(job->threads)
+        {
+#pragma omp single nowait
+            {
+                if (at)
+                    write_block(&blocks[(at - 1) % N_BLOCKS], out);
+                status = read_block(lines, &blocks[(at + 1) % N_BLOCKS], err);
+            }
+#pragma omp for schedule(dynamic)
+            for (size_t c = 0; c < N_CHUNKS; c++)
+                work_chunk(job, &blocks[at % N_BLOCKS], c);
         }
-        nm_line_list_map(&block, job->work, job->states, job->threads, &done);
-        fwrite(done.text.data, 1, done.text.bytes, out);
     }
-    nm_line_list_release(&block);
-    nm_line_list_release(&done);
+    if (at)
+        write_block(&blocks[(at - 1) % N_BLOCKS], out);
+    for (int i = 0; i < N_BLOCKS; i++) {
+        nm_line_list_release(&blocks[i].lines);
+        for (int c = 0; c < N_CHUNKS; c++)
+            nm_buffer_release(&blocks[i].done[c]);
+    }
     return status;
 }
 
