@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- initialization: Nguyen and Salazar 2019, section 2.1 and table 2; fairseq; RBN's encoder feed-forward;
  * PyTorch's own layers as they come ---- */
@@ -68,7 +69,45 @@ static nm_init ffn_bias_init(const nm_stack_config *c, double fan_in)
     return default_linear(c) ? (nm_init){.kind = NM_INIT_UNIFORM, .scale = 1 / sqrt(fan_in)} : zeros;
 }
 
+nm_init_scheme nm_init_scheme_find(const char *name)
+{
+    static const char *const names[] = {[NM_SCHEME_XAVIER_NORMAL] = "xavier-normal",
+                                        [NM_SCHEME_SMALL] = "small",
+                                        [NM_SCHEME_FAIRSEQ] = "fairseq",
+                                        [NM_SCHEME_RBN] = "rbn",
+                                        [NM_SCHEME_TORCH] = "torch",
+                                        [NM_SCHEME_XL] = "xl"};
+    size_t i = 0, n = sizeof names / sizeof *names;
+    while (i < n && strcmp(names[i], name))
+        i++;
+    NM_ASSERT(i < n);
+    return (nm_init_scheme)i;
+}
+
 /* ---- building ---- */
+
+nm_stack_config nm_stack_configure(const nm_stack_options *options, int32_t warmup_steps, const char *prefix)
+{
+    return (nm_stack_config){.width = (int32_t)options->width,
+                             .ff = (int32_t)options->ff,
+                             .heads = (int32_t)options->heads,
+                             .pre_norm = !strcmp(options->placement, "pre"),
+                             .drop = options->dropout,
+                             .attention_drop = options->attention_dropout,
+                             .relu_drop = options->relu_dropout,
+                             .norm = options->norm,
+                             .final_norm = options->norm,
+                             .warmup_steps = warmup_steps,
+                             .prefix = prefix};
+}
+
+nm_status nm_stack_check_heads(const nm_stack_options *options, nm_error *err)
+{
+    if (options->width % options->heads == 0)
+        return NM_OK;
+    return nm_fail(err, NM_USAGE, "model.width = %lld is no multiple of model.heads = %lld",
+                   (long long)options->width, (long long)options->heads);
+}
 
 typedef struct builder {
     nm_stack *stack;
@@ -243,16 +282,36 @@ static nm_tensor *cross_forward(nm_tape *tape, const nm_stack *stack, const nm_s
     return nm_sublayer_after(tape, stack, cross->norm, x, h);
 }
 
+typedef struct layer_call {
+    const nm_stack *stack;
+    const nm_layer *layer;
+    nm_tensor *x, *memory, *places;
+    nm_packing packing, memory_packing;
+} layer_call;
+
+static nm_tensor *layer_forward(nm_tape *tape, const void *context)
+{
+    const layer_call *c = context;
+    const nm_stack_config *config = &c->stack->config;
+    nm_tensor *x = self_forward(tape, c->stack, &c->layer->self, c->x, &c->packing, c->places);
+    if (config->decoder && !config->alone)
+        x = cross_forward(tape, c->stack, &c->layer->cross, x, &c->packing, c->memory, &c->memory_packing);
+    return nm_ffn_forward(tape, c->stack, &c->layer->ffn, x);
+}
+
 nm_tensor *nm_stack_forward(nm_tape *tape, const nm_stack *stack, nm_tensor *x, const nm_packing *packing,
                             nm_tensor *memory, const nm_packing *memory_packing)
 {
-    nm_tensor *places = stack->config.cores ? nm_block_term_places(tape, stack) : NULL;
+    layer_call call = {.stack = stack,
+                       .x = x,
+                       .memory = memory,
+                       .places = stack->config.cores ? nm_block_term_places(tape, stack) : NULL,
+                       .packing = *packing};
+    if (memory)
+        call.memory_packing = *memory_packing;
     for (int32_t i = 0; i < stack->config.layers; i++) {
-        const nm_layer *layer = &stack->layers[i];
-        x = self_forward(tape, stack, &layer->self, x, packing, places);
-        if (stack->config.decoder && !stack->config.alone)
-            x = cross_forward(tape, stack, &layer->cross, x, packing, memory, memory_packing);
-        x = nm_ffn_forward(tape, stack, &layer->ffn, x);
+        call.layer = &stack->layers[i];
+        call.x = nm_recomputed(tape, layer_forward, &call, sizeof call);
     }
-    return stack->final_norm ? nm_normalize(tape, stack->final_norm, x) : x;
+    return stack->final_norm ? nm_normalize(tape, stack->final_norm, call.x) : call.x;
 }
