@@ -128,6 +128,54 @@ printf 'good\nbad\n' >bad.en
 prepare --train bad --output odd --on-invalid skip
 says 'train: 2 pairs read, 1 kept, 1 dropped: 1 invalid'
 
+# --- many blocks of lines -----------------------------------------------------------------------------------------
+# More lines than a block has, words that only the validation text has, a line longer than a block.
+seq 20000 | awk '{ printf "w%d, \303\244%d. o-%d\n", $1 % 977, $1 * $1 % 3001, $1 % 13 }' >many.de
+seq 20000 | awk '{ printf "it'"'"'s (%d) <v%d> %d,%d\n", $1 % 1013, $1 * 7 % 2003, $1 % 7, $1 % 11 }' >many.en
+{
+    seq 9000 | awk '{ printf "neu%d w%d\n", $1, $1 % 977 }'
+    head -c 9000001 /dev/zero | sed 's/\x00/\xc3\xa4 /g' | head -c 9000000
+    printf '\nend'
+} >news.de
+seq 9001 | sed 's/$/ new/' >news.en
+printf 'end' >>news.en
+for threads in 1 2 3; do
+    prepare --train many --valid news --output many$threads --bpe-merges 300 --threads $threads
+done
+says 'train: 20000 pairs read, 20000 kept, 0 dropped'
+says 'valid: 9002 pairs read, 9002 kept, 0 dropped'
+for threads in 2 3; do
+    diff -r -x data.ini many1 many$threads || fail "$threads threads give another folder of many blocks"
+done
+# The same words through given codes, as a text of its own: the ids of valid do not depend on what stood before.
+prepare --train "" --test news --codes many1/codes.bpe --dict-source many1/dict.source.txt --output news
+cmp news/test.source.ids many1/valid.source.ids
+cmp news/test.target.words many1/valid.target.words
+# Line ends of the other kind, and none at the very end, change nothing.
+for side in de en; do
+    sed 's/$/\r/' many.$side >crlf.$side
+    head -c -1 many.$side >open.$side
+done
+for text in crlf open; do
+    prepare --train $text --valid news --output $text --bpe-merges 300 --threads 2
+    diff -r -x data.ini many1 $text || fail "$text gives another folder"
+done
+# The first bad line is the one named, wherever blocks end and however many threads look.
+sed '17000s/o/\xe2\x82/; 19000s/o/\xff/' many.de >later.de
+cp many.en later.en
+head -n 18000 many.en >short.en
+cp later.de short.de
+for threads in 1 2 3; do
+    for text in later short; do
+        refuses 4 "$text.de:17000: not UTF-8: byte 0xe2 at position" prepare --source-lang de --target-lang en \
+            --output no --train $text --threads $threads
+    done
+    refuses 5 'short.de has 20000 lines but short.en has 18000' prepare --source-lang de --target-lang en \
+        --output no --train short --threads $threads --on-invalid skip
+done
+prepare --train later --output odd --on-invalid skip --threads 3
+says 'train: 20000 pairs read, 19998 kept, 2 dropped: 2 invalid'
+
 # --- refusals -----------------------------------------------------------------------------------------------------
 p=(prepare --source-lang de --target-lang en --output no)
 refuses 4 'bad.de:2: not UTF-8: byte 0xff at position 5' "${p[@]}" --train bad
