@@ -54,6 +54,20 @@ const char *nm_prepare_side_name(int sides, int side)
     return sides == 1 ? "text" : side ? "target" : "source";
 }
 
+nm_status nm_prepare_open_split(nm_corpus *corpus, const char *folder, int split, int sides, int side,
+                                int32_t vocab_size, nm_error *err)
+{
+    char *prefix =
+        nm_format("%s/%s.%s", folder, nm_prepare_split_names[split], nm_prepare_side_name(sides, side));
+    char *ids = nm_format("%s.ids", prefix);
+    nm_status status = NM_OK;
+    if (split == PREPARE_TRAIN || nm_file_exists(ids))
+        status = nm_corpus_open(corpus, prefix, vocab_size, err);
+    free(ids);
+    free(prefix);
+    return status;
+}
+
 const char *nm_drop_text(nm_drop drop)
 {
     switch (drop) {

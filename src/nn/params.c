@@ -146,13 +146,8 @@ void nm_params_initialize(nm_params *params, uint64_t seed)
         nm_param *param = params->list[i];
         size_t elements = (size_t)param->tensor.rows * (size_t)param->tensor.cols;
         void *host = nm_allocate(elements * unit);
-        for (size_t e = 0; e < elements; e++) {
-            double value = first_value(param->init, seed, (uint32_t)i, e);
-            if (b->dtype == NM_F64)
-                ((double *)host)[e] = value;
-            else
-                ((float *)host)[e] = (float)value;
-        }
+        for (size_t e = 0; e < elements; e++)
+            nm_dtype_set(b->dtype, host, e, first_value(param->init, seed, (uint32_t)i, e));
         b->k.upload(b, param->tensor.data, host, elements * unit);
         free(host);
     }

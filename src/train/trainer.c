@@ -69,6 +69,15 @@ void nm_trainer_options_add(nm_options *options, const nm_task_type *task)
     nm_device_options_add(options);
 }
 
+nm_loss_spec nm_train_loss(const nm_options *options, const int32_t *targets, bool smoothed)
+{
+    const nm_train_config *train = nm_options_find(options, "train");
+    bool others = !strcmp(train->smoothing, "others");
+    return (nm_loss_spec){.smoothing = others ? NM_SMOOTH_OTHERS : NM_SMOOTH_UNIFORM,
+                          .eps = smoothed ? train->label_smoothing : 0,
+                          .targets = targets};
+}
+
 void nm_device_options_add(nm_options *options)
 {
     nm_options_add(options, "device", device_options, NULL, sizeof(nm_device_config));
