@@ -22,7 +22,7 @@ static const nm_option lm_task_options[] = {
     {0}};
 /* clang-format on */
 
-static const char *const text_names[] = {"data.ini", "dict.txt", "codes.bpe"};
+static const char *const text_names[] = {"data.ini", "dict.txt", "codes.bpe", "units.txt"};
 
 static nm_lm_parts *parts_of(const nm_task *task)
 {
@@ -36,13 +36,15 @@ static nm_status parse_texts(nm_lm_parts *parts, const char *where, nm_error *er
     nm_model_text texts[NM_LM_TEXTS];
     for (int i = 0; i < NM_LM_TEXTS; i++) {
         texts[i] = (nm_model_text){where, text_names[i], parts->texts[i]};
-        if (!parts->texts[i] && i != NM_LM_CODES)
+        if (!parts->texts[i] && i < NM_LM_CODES)
             return nm_fail(err, NM_FORMAT, "%s: has no %s; is it for a language model?", where,
                            text_names[i]);
     }
     nm_vocab_order order = NM_VOCAB_FAIRSEQ;
     NM_TRY(nm_model_text_order(&texts[NM_LM_SETTINGS], &order, err));
     NM_TRY(nm_model_text_check_codes(&texts[NM_LM_CODES], err));
+    if (texts[NM_LM_UNITS].text)
+        NM_TRY(nm_model_text_vocab(&texts[NM_LM_UNITS], NM_VOCAB_FAIRSEQ, &parts->units, err));
     return nm_model_text_vocab(&texts[NM_LM_DICTIONARY], order, &parts->vocab, err);
 }
 
@@ -53,7 +55,7 @@ static nm_status read_texts(nm_lm_parts *parts, const char *folder, nm_error *er
         nm_status status = NM_OK;
         if (i == NM_LM_DICTIONARY && !nm_file_exists(path))
             status = nm_fail(err, NM_MISMATCH, "%s: not found: prepare the folder with --form text", path);
-        else if (i != NM_LM_CODES || nm_file_exists(path))
+        else if (i < NM_LM_CODES || nm_file_exists(path))
             status = nm_model_text_read(path, &parts->texts[i], err);
         free(path);
         NM_TRY(status);
@@ -97,6 +99,7 @@ static void lm_close(nm_task *task)
     for (int split = 0; split < NM_LM_SPLITS; split++)
         nm_corpus_close(&parts->splits[split]);
     nm_vocab_free(parts->vocab);
+    nm_vocab_free(parts->units);
     free(parts);
     task->parts = NULL;
 }
