@@ -53,6 +53,14 @@ refuses 4 "inspected.json:1" runs/layer-1 -o page.html --inspected inspected.jso
 printf '[\n{"run":' >inspected.json
 refuses 4 "inspected.json:" runs/layer-1 -o page.html --inspected inspected.json
 
+# ---- what was measured and kept in a run ----
+echo '[{"update":600,"spectrum":{"values":[1,0.4' >runs/layer-1/inspection.json
+refuses 4 "runs/layer-1/inspection.json:" runs/layer-1 -o page.html
+echo '[{"run":"elsewhere","update":600,"spectrum":{"largest":7,"values":[1,0.4,0.1]}}]' >runs/layer-1/inspection.json
+"$NORMA" report runs/layer-1 -o page.html 2>err || fail "report of an inspected run: $(cat err)"
+has page.html '<figure id="singular-values">'
+rm runs/layer-1/inspection.json
+
 # ---- a page of several runs ----
 printf '[{"run":"runs/batch-1/","update":600,"condition":[{"stack":"enc","layer":0,"c50":3,"c80":9,"cmax":99}],"spectrum":{"largest":7,"values":[1,0.4,0.1]}}]' >inspected.json
 "$NORMA" report runs/* -o page.html --inspected inspected.json 2>err || fail "report: $(cat err)"
@@ -65,6 +73,9 @@ has page.html "Penalty of the norms: recorded for norms with a penalty"
 has page.html "power-1 has the lowest value, 2.455 at update 600"
 has page.html "is behind power-1 from the start"
 has page.html "a <mark>batch</mark> dog"
+has page.html "Worse than layer-1. Over 3 runs TID and gap have a correlation of 1.00; so few points prove little."
+has page.html "<td>0.030</td>"
+has page.html "<h3>Validation BLEU against time</h3>"
 has page.html "3 lines of log.jsonl cannot be read, the first is line 146."
 has page.html "cut: the last line of log.jsonl has no end"
 has page.html "<tr><th scope=\"row\">model.norm</th>"

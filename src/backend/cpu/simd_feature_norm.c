@@ -28,18 +28,18 @@ static feature_call prepare(const nm_feature_norm *spec, nm_mat x, void *row_sca
 
 static float measure_scale(const nm_feature_norm *spec, int32_t n, const float *x)
 {
-    vf sum[2] = {v_set(0), v_set(0)};
-    int32_t j = 0;
-    for (; j + 2 * NM_W <= n; j += 2 * NM_W)
-        for (int i = 0; i < 2; i++) {
+    vf sum[NM_LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)};
+    int32_t whole = n / (NM_LANES * NM_W) * (NM_LANES * NM_W);
+    for (int32_t j = 0; j < whole; j += NM_LANES * NM_W)
+        for (int i = 0; i < NM_LANES; i++) {
             vf value = v_load(x + j + i * NM_W);
             sum[i] = v_fma(value, value, sum[i]);
         }
-    for (; j < n; j += NM_W) {
+    for (int32_t j = whole; j < n; j += NM_W) {
         vf value = v_load_upto(x + j, n - j);
         sum[0] = v_fma(value, value, sum[0]);
     }
-    return (float)(1 / sqrt(v_sum(v_add(sum[0], sum[1])) / n + spec->eps));
+    return (float)(1 / sqrt(v_sum(nm_join_lanes(sum)) / n + spec->eps));
 }
 
 /* The row scale of a row and group, measured first where that is still to be done. */
@@ -71,7 +71,7 @@ NM_INLINE vf h_at(const group_row *g, const bool scaled, int32_t j, int32_t coun
 
 NM_INLINE vf z_of(const group_row *g, const bool plain, vf h, int32_t j)
 {
-    return v_mul(plain ? h : v_sub(h, v_load(g->shift + j)), v_load(g->scale + j));
+    return plain ? h : v_mul(v_sub(h, v_load(g->shift + j)), v_load(g->scale + j));
 }
 
 /* Sums of h - shift and of (h - shift)^2; masked lanes of the shift are 0 as those of h are. */
@@ -98,12 +98,23 @@ NM_INLINE vf dh_of(const group_row *g, const bool plain, vf up, vf z, int32_t j)
     return v_fma(v_load(g->gain + j), up, along);
 }
 
-/* Sum of dh h: what the row scale's own dependence on x takes away, times the width. */
-NM_INLINE void project_columns(group_row *g, const bool plain, int32_t j, int32_t count)
+/* Mean of dh h: what the row scale's own dependence on x takes away. */
+NM_INLINE vf projection_of(const group_row *g, const bool plain, int32_t n)
 {
-    vf h = h_at(g, true, j, count);
-    vf up = v_load_upto(g->dy + j, count);
-    g->projection = v_fma(dh_of(g, plain, up, z_of(g, plain, h, j), j), h, g->projection);
+    vf sum[NM_LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)};
+    int32_t whole = n / (NM_LANES * NM_W) * (NM_LANES * NM_W);
+#define STEP(lane, col, count)                                                                               \
+    do {                                                                                                     \
+        vf h = h_at(g, true, col, count), up = v_load_upto(g->dy + (col), count);                            \
+        sum[lane] = v_fma(dh_of(g, plain, up, z_of(g, plain, h, col), col), h, sum[lane]);                   \
+    } while (0)
+    for (int32_t j = 0; j < whole; j += NM_LANES * NM_W)
+        for (int i = 0; i < NM_LANES; i++)
+            STEP(i, j + i * NM_W, NM_W);
+    for (int32_t j = whole; j < n; j += NM_W)
+        STEP(0, j, n - j);
+#undef STEP
+    return v_set((float)(v_sum(nm_join_lanes(sum)) / n));
 }
 
 NM_INLINE void grad_columns(const group_row *g, const bool scaled, const bool plain, const bool sums,
@@ -134,7 +145,6 @@ NM_INLINE void run_group(const feature_call *call, feature_work work, const bool
 #define MOMENTS_STEP(j, count) moments_columns(g, scaled, j, count)
 #define NORM_STEP(j, count)    norm_columns(g, scaled, plain, false, j, count)
 #define SQUARES_STEP(j, count) norm_columns(g, scaled, plain, true, j, count)
-#define PROJECT_STEP(j, count) project_columns(g, plain, j, count)
 #define SUMS_STEP(j, count)    grad_columns(g, scaled, plain, true, false, false, j, count)
 #define PUSH_STEP(j, count)    grad_columns(g, scaled, plain, false, true, call->add, j, count)
 #define BOTH_STEP(j, count)    grad_columns(g, scaled, plain, true, true, call->add, j, count)
@@ -147,10 +157,8 @@ NM_INLINE void run_group(const feature_call *call, feature_work work, const bool
     } else if (!call->push) {
         NM_COLUMNS(n, SUMS_STEP);
     } else {
-        if (scaled) {
-            NM_COLUMNS(n, PROJECT_STEP);
-            g->projection = v_set((float)(v_sum(g->projection) / n));
-        }
+        if (scaled)
+            g->projection = projection_of(g, plain, n);
         if (call->sums)
             NM_COLUMNS(n, BOTH_STEP);
         else
@@ -216,6 +224,8 @@ static void run_blocks(nm_backend *b, const feature_call *call, feature_work wor
                     run_group(call, work, true, true, &g);
                 else if (call->scaled)
                     run_group(call, work, true, false, &g);
+                else if (call->plain)
+                    run_group(call, work, false, true, &g);
                 else
                     run_group(call, work, false, false, &g);
             }
@@ -286,6 +296,14 @@ static void feature_moments(nm_backend *b, const nm_feature_norm *spec, nm_mat x
     store_moments(&call, &room, about_mean, mean, square);
 }
 
+/* Without a shift z = h scale, and the scale can go into what z is multiplied by: z of a plain call is h. */
+static const float *scaled_vector(const float *vector, const float *scale, int32_t d, float *made)
+{
+    for (int32_t j = 0; j < (int32_t)nm_padded(d); j++)
+        made[j] = vector[j] * scale[j];
+    return made;
+}
+
 static void feature_norm(nm_backend *b, const nm_feature_norm *spec, nm_mat x, void *row_scale,
                          const void *shift, const void *scale, const void *gain, const void *bias, nm_mat y,
                          void *square)
@@ -293,7 +311,7 @@ static void feature_norm(nm_backend *b, const nm_feature_norm *spec, nm_mat x, v
     NM_ASSERT(nm_same_shape(x, y));
     feature_call call = prepare(spec, x, row_scale);
     float *squares = square;
-    feature_room room = take_room(b, x, 4);
+    feature_room room = take_room(b, x, 5);
     call.y = y;
     call.shift = whole(shift, x.cols, 0, &room.vector);
     call.scale = whole(scale, x.cols, 1, &room.vector);
@@ -301,6 +319,8 @@ static void feature_norm(nm_backend *b, const nm_feature_norm *spec, nm_mat x, v
     call.bias = whole(bias, x.cols, 0, &room.vector);
     call.squares = square != NULL;
     call.plain = !shift;
+    if (call.plain)
+        call.gain = scaled_vector(call.gain, call.scale, x.cols, room.vector);
     run_blocks(b, &call, NORM, &room);
     for (int32_t j = 0; square && j < x.cols; j++)
         squares[j] = (float)(room.second[j] / x.rows);
@@ -314,7 +334,7 @@ static void feature_norm_grad(nm_backend *b, const nm_feature_norm *spec, nm_mat
     NM_ASSERT(nm_same_shape(x, dy) && (!dx.data || nm_same_shape(x, dx)));
     feature_call call = prepare(spec, x, (float *)(uintptr_t)row_scale); /* only read */
     float *sums = sum_dy, *sums_z = sum_dy_z;
-    feature_room room = take_room(b, x, 5);
+    feature_room room = take_room(b, x, 6);
     call.measured = true;
     call.dy = dy;
     call.y = dx;
@@ -327,12 +347,14 @@ static void feature_norm_grad(nm_backend *b, const nm_feature_norm *spec, nm_mat
     call.push = dx.data != NULL;
     call.add = add;
     call.plain = !shift && !c0;
+    if (call.plain)
+        call.c1 = scaled_vector(call.c1, call.scale, x.cols, room.vector);
     run_blocks(b, &call, GRAD, &room);
     for (int32_t j = 0; call.sums && j < x.cols; j++) {
         if (sum_dy)
             sums[j] = (float)room.sums[j];
         if (sum_dy_z)
-            sums_z[j] = (float)room.second[j];
+            sums_z[j] = (float)(room.second[j] * (call.plain ? (double)call.scale[j] : 1));
     }
 }
 
