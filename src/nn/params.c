@@ -143,15 +143,9 @@ static void draw_values(const nm_param *param, uint32_t index, uint64_t seed, co
 {
     enum { WORTH_THREADS = 1 << 15 };
     const int64_t n = (int64_t)param->tensor.rows * param->tensor.cols;
-    const bool wide = b->dtype == NM_F64;
 #pragma omp parallel for num_threads(b->threads) if (n >= WORTH_THREADS) schedule(static)
-    for (int64_t e = 0; e < n; e++) {
-        double value = first_value(param->init, seed, index, (uint64_t)e);
-        if (wide)
-            ((double *)host)[e] = value;
-        else
-            ((float *)host)[e] = (float)value;
-    }
+    for (int64_t e = 0; e < n; e++)
+        nm_dtype_set(b->dtype, host, (size_t)e, first_value(param->init, seed, index, (uint64_t)e));
 }
 
 void nm_params_initialize(nm_params *params, uint64_t seed)

@@ -107,6 +107,12 @@ prepare --train long --output tears --tokenizer none --bpe-merges 0 --order tear
 [ "$(od -An -t d4 -j 64 -w4 tears/train.source.ids | grep -cx ' *2')" = 700 ] || fail 'not one </s> a line'
 prepare --train long --output threshold --bpe-merges 60 --bpe-vocabulary-threshold 30
 cmp -s threshold/train.source.ids bpe/train.source.ids && fail 'the vocabulary threshold changes nothing'
+for side in source target; do # counted on their own side, though the dictionary is joint
+    [ "$(awk '{ print $2 }' threshold/units.$side.txt | sort -n | head -1)" -ge 30 ] || fail "$side: a rare unit may be written"
+done
+cmp -s threshold/units.source.txt threshold/units.target.txt && fail 'both sides have the same units'
+prepare --train long --output threshold --bpe-merges 60
+[ ! -e threshold/units.source.txt ] || fail 'units of an earlier threshold are left'
 prepare --train one --output bpe --bpe-merges 1 # a folder used again keeps nothing of before
 [ ! -e bpe/valid.source.ids ] && [ ! -e bpe/test.target.words ] || fail 'files of an earlier run are left'
 
