@@ -50,7 +50,7 @@ const nm_option nm_optim_options[] = {
     {0}};
 const nm_option nm_device_options[] = {
     NM_CHOICE(nm_device_config, backend, "cpu", "cpu|ref", "fast kernels, or the plain ones"),
-    NM_CHOICE(nm_device_config, isa, "auto", "auto|base|avx2|avx512", "CPU level"),
+    NM_CHOICE(nm_device_config, isa, "auto", "auto|base|avx2|avx512|vnni", "CPU level"),
     DEVICE(threads, "0", 0, 4096, "threads; 0: all cores"),
     DEVICE(memory_mib, "0", 0, 1e9, "most memory for a training step; 0: what the machine has"),
     DEVICE(fold, "true", 0, 1, "when a model is used: norms that are one map per feature join the linear maps behind them"),

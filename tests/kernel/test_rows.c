@@ -15,8 +15,8 @@
 
 enum { ROWS = 301, IN = 600, OUT = 333, WORDS = 700, HEADS = 4, WIDTH = 64, LENGTH = 21 };
 
-static const char *const levels[] = {"base", "avx2", "avx512"};
-enum { N_LEVELS = 3 };
+static const char *const levels[] = {"base", "avx2", "avx512", "vnni"};
+enum { N_LEVELS = 4 };
 
 static nm_backend *create(const char *level, int32_t threads)
 {
