@@ -21,11 +21,11 @@ NM_INLINE dot_vector dot_zero(void)
     return _mm512_setzero_si512();
 }
 
-NM_INLINE void dot_add(dot_vector *sums, const int8_t *panel, const dot_input *x)
+NM_INLINE dot_vector dot_add(dot_vector sum, const int8_t *panel, int part, const dot_input *x)
 {
     int32_t four;
     memcpy(&four, x, sizeof four);
-    sums[0] = _mm512_dpbusd_epi32(sums[0], _mm512_set1_epi32(four), _mm512_loadu_si512(panel));
+    return _mm512_dpbusd_epi32(sum, _mm512_set1_epi32(four), _mm512_loadu_si512(panel + 64 * part));
 }
 
 NM_INLINE void dot_finish(const dot_vector *sums, const int32_t *offset_sums, vf *out)
@@ -49,14 +49,12 @@ NM_INLINE dot_vector dot_zero(void)
     return _mm512_setzero_si512();
 }
 
-NM_INLINE void dot_add(dot_vector *sums, const int8_t *panel, const dot_input *x)
+NM_INLINE dot_vector dot_add(dot_vector sum, const int8_t *panel, int part, const dot_input *x)
 {
     int64_t four;
     memcpy(&four, x, sizeof four);
-    for (int i = 0; i < DOT_VECTORS; i++) {
-        __m512i w = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)(panel + 32 * i)));
-        sums[i] = _mm512_add_epi32(sums[i], _mm512_madd_epi16(w, _mm512_set1_epi64(four)));
-    }
+    __m512i w = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)(panel + 32 * part)));
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(w, _mm512_set1_epi64(four)));
 }
 
 NM_INLINE void dot_finish(const dot_vector *sums, const int32_t *offset_sums, vf *out)
@@ -84,14 +82,12 @@ NM_INLINE dot_vector dot_zero(void)
     return _mm256_setzero_si256();
 }
 
-NM_INLINE void dot_add(dot_vector *sums, const int8_t *panel, const dot_input *x)
+NM_INLINE dot_vector dot_add(dot_vector sum, const int8_t *panel, int part, const dot_input *x)
 {
     int64_t four;
     memcpy(&four, x, sizeof four);
-    for (int i = 0; i < DOT_VECTORS; i++) {
-        __m256i w = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(panel + 16 * i)));
-        sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(w, _mm256_set1_epi64x(four)));
-    }
+    __m256i w = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(panel + 16 * part)));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(w, _mm256_set1_epi64x(four)));
 }
 
 NM_INLINE void dot_finish(const dot_vector *sums, const int32_t *offset_sums, vf *out)
@@ -121,11 +117,11 @@ NM_INLINE dot_vector dot_zero(void)
     return 0;
 }
 
-NM_INLINE void dot_add(dot_vector *sums, const int8_t *panel, const dot_input *x)
+NM_INLINE dot_vector dot_add(dot_vector sum, const int8_t *panel, int part, const dot_input *x)
 {
-    for (int r = 0; r < NM_INT8_PANEL; r++)
-        for (int c = 0; c < 4; c++)
-            sums[r] += panel[4 * r + c] * x[c];
+    for (int c = 0; c < 4; c++)
+        sum += panel[4 * part + c] * x[c];
+    return sum;
 }
 
 NM_INLINE void dot_finish(const dot_vector *sums, const int32_t *offset_sums, vf *out)

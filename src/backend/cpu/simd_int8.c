@@ -77,51 +77,71 @@ static void write_panel(const int8_product *p, int32_t row, int32_t first, const
         memcpy(y + first + from, part + from, (size_t)(end - from) * sizeof *part);
 }
 
-/* Rows row .. row + rows - 1 of x with `panels` panels of the weight from `panel` on. */
-NM_INLINE void tile_fixed(const int8_product *p, const int rows, const int panels, int32_t row, int32_t panel)
+/* A part of y: rows of x with panels of the weight. */
+typedef struct tile {
+    int32_t row, rows, panel, panels;
+} tile;
+
+/* sums: [rows][panels][DOT_VECTORS] */
+NM_INLINE void sum_fixed(const int8_product *p, const int rows, const int panels, const tile *at,
+                         dot_vector *sums)
 {
     const nm_int8 *w = p->weight;
-    size_t fours = nm_int8_fours(w->cols), bytes = nm_int8_panel_bytes(w->cols);
-    const dot_input *x = p->inputs + (size_t)row * p->stride;
-    const int8_t *at = nm_int8_panel(w->form, w->rows, w->cols, (size_t)panel);
-    dot_vector sums[DOT_ROWS][DOT_PANELS][DOT_VECTORS];
-#pragma GCC unroll 8
+    size_t fours = nm_int8_fours(w->cols), bytes = nm_int8_panel_bytes(w->cols), stride = p->stride;
+    const dot_input *x = p->inputs + (size_t)at->row * stride;
+    const int8_t *panel = nm_int8_panel(w->form, w->rows, w->cols, (size_t)at->panel);
+    dot_vector sum[DOT_ROWS][DOT_PANELS][DOT_VECTORS];
+#pragma GCC unroll 16
     for (int r = 0; r < rows; r++)
-#pragma GCC unroll 8
+#pragma GCC unroll 16
         for (int c = 0; c < panels; c++)
 #pragma GCC unroll 16
             for (int v = 0; v < DOT_VECTORS; v++)
-                sums[r][c][v] = dot_zero();
-    for (size_t k = 0; k < fours; k++, at += 4 * NM_INT8_PANEL, x += 4) {
-#pragma GCC unroll 8
+                sum[r][c][v] = dot_zero();
+    for (size_t k = 0; k < fours; k++, panel += 4 * NM_INT8_PANEL, x += 4) {
+#pragma GCC unroll 16
         for (int r = 0; r < rows; r++)
-#pragma GCC unroll 8
+#pragma GCC unroll 16
             for (int c = 0; c < panels; c++)
-                dot_add(sums[r][c], at + (size_t)c * bytes, x + (size_t)r * p->stride);
+#pragma GCC unroll 16
+                for (int v = 0; v < DOT_VECTORS; v++)
+                    sum[r][c][v] =
+                        dot_add(sum[r][c][v], panel + (size_t)c * bytes, v, x + (size_t)r * stride);
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < rows; r++)
-#pragma GCC unroll 8
-        for (int c = 0; c < panels; c++) {
-            int32_t first = (panel + c) * NM_INT8_PANEL;
+#pragma GCC unroll 16
+        for (int c = 0; c < panels; c++)
+#pragma GCC unroll 16
+            for (int v = 0; v < DOT_VECTORS; v++)
+                sums[(r * panels + c) * DOT_VECTORS + v] = sum[r][c][v];
+}
+
+static void write_tile(const int8_product *p, const tile *at, const dot_vector *sums)
+{
+    const nm_int8 *w = p->weight;
+    for (int32_t r = 0; r < at->rows; r++)
+        for (int32_t c = 0; c < at->panels; c++, sums += DOT_VECTORS) {
+            int32_t first = (at->panel + c) * NM_INT8_PANEL;
             vf z[PANEL_FLOATS];
-            dot_finish(sums[r][c], nm_int8_sums(w->form, w->rows) + first, z);
-            write_panel(p, row + r, first - w->first, nm_int8_scales(w->form) + first, z);
+            dot_finish(sums, nm_int8_sums(w->form, w->rows) + first, z);
+            write_panel(p, at->row + r, first - w->first, nm_int8_scales(w->form) + first, z);
         }
 }
 
 #define TILE_CASE(n)                                                                                         \
     case n:                                                                                                  \
-        if (panels == DOT_PANELS)                                                                            \
-            tile_fixed(p, n <= DOT_ROWS ? n : 1, DOT_PANELS, row, panel);                                    \
-        else                                                                                                 \
-            for (int32_t i = 0; i < panels; i++)                                                             \
-                tile_fixed(p, n <= DOT_ROWS ? n : 1, 1, row, panel + i);                                     \
-        return;
+        if (n <= DOT_ROWS && at.panels == DOT_PANELS)                                                        \
+            sum_fixed(p, n <= DOT_ROWS ? n : 1, DOT_PANELS, &at, sums);                                      \
+        else if (n <= DOT_ROWS)                                                                              \
+            sum_fixed(p, n <= DOT_ROWS ? n : 1, 1, &at, sums);                                               \
+        break;
 
-static void run_tile(const int8_product *p, int32_t rows, int32_t panels, int32_t row, int32_t panel)
+/* panels: 1 or DOT_PANELS */
+static void run_tile(const int8_product *p, tile at)
 {
-    switch (rows) {
+    dot_vector sums[DOT_ROWS * DOT_PANELS * DOT_VECTORS];
+    switch (at.rows) {
         TILE_CASE(1)
         TILE_CASE(2)
         TILE_CASE(3)
@@ -129,17 +149,20 @@ static void run_tile(const int8_product *p, int32_t rows, int32_t panels, int32_
         TILE_CASE(5)
         TILE_CASE(6)
     }
+    write_tile(p, &at, sums);
 }
 
 /* Rows of x in tiles of nearly equal height, for each group of panels. */
 static void run_block(const int8_product *p, int32_t row, int32_t rows, int32_t panel, int32_t panels)
 {
-    int32_t tiles = nm_pieces(rows, DOT_ROWS);
-    for (int32_t g = 0; g < panels; g += DOT_PANELS)
+    int32_t tiles = nm_pieces(rows, DOT_ROWS), step;
+    for (int32_t g = 0; g < panels; g += step) {
+        step = panels - g < DOT_PANELS ? 1 : DOT_PANELS;
         for (int32_t t = 0; t < tiles; t++) {
             int32_t from = rows * t / tiles, to = rows * (t + 1) / tiles;
-            run_tile(p, to - from, nm_at_most(panels - g, DOT_PANELS), row + from, panel + g);
+            run_tile(p, (tile){row + from, to - from, panel + g, step});
         }
+    }
 }
 
 /* Panels of one block: as many as leave every thread several blocks. Results don't depend on it. */
