@@ -5,10 +5,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "cli.h"
+#include "cli/use_model.h"
 #include "task/classification.h"
-#include "task/loaded.h"
-#include "train/trainer.h"
 
 /* So many texts are read before any is classified; fewer of them where they are long. */
 enum { TEXTS_AT_ONCE = 2000, TOKENS_AT_ONCE = 1 << 20 };
@@ -37,7 +35,7 @@ static void classify_options(nm_options *options)
 {
     nm_options_add(options, "classify", classify_rows, NULL, sizeof(classify_config));
     nm_options_add(options, "data", column_rows, NULL, sizeof(columns_config));
-    nm_options_add(options, "device", nm_device_options, NULL, sizeof(nm_device_config));
+    nm_device_options_add(options);
 }
 
 typedef struct job {
@@ -57,33 +55,11 @@ typedef struct job {
 
 /* ---- opening ---- */
 
-static nm_status open_model(job *self, const char *path, nm_error *err)
-{
-    const nm_device_config *device = nm_options_find(self->cli->options, "device");
-    nm_backend_options options = {
-        .name = device->backend, .isa = device->isa, .threads = (int32_t)device->threads};
-    nm_options *saved;
-    const nm_task_type *task;
-    char *file;
-    NM_TRY(nm_backend_create(&self->backend, &options, err));
-    NM_TRY(nm_loaded_options(path, &saved, &task, &file, err));
-    nm_options_add(saved, "classify", classify_rows, NULL, sizeof(classify_config));
-    nm_status status = NM_OK;
-    if (task != &nm_task_classification)
-        status = nm_fail(err, NM_UNSUPPORTED, "%s: a model for %s, not for classification", file, task->name);
-    else
-        status = nm_cli_apply(self->cli, saved, err);
-    if (status != NM_OK)
-        nm_options_free(saved);
-    else
-        status = nm_loaded_open(&self->loaded, file, task, saved, self->backend, device->fold, err);
-    free(file);
-    return status;
-}
-
 static nm_status job_open(job *self, int argc, char **argv, nm_error *err)
 {
-    NM_TRY(open_model(self, argv[0], err));
+    NM_TRY(nm_cli_open_backend(self->cli, &self->backend, err));
+    NM_TRY(nm_cli_open_model(self->cli, argv[0], &nm_task_classification, "does not classify", self->backend,
+                             &self->loaded, err));
     const nm_classification_config *data = self->loaded.task.config;
     const columns_config *said = nm_options_find(self->cli->options, "data");
     self->parts = nm_classification_parts_of(&self->loaded.task);

@@ -31,12 +31,15 @@ struct nm_cli {
 
 /* Reads an INI file named on the command line; what the command line said stays. */
 nm_status nm_cli_read(nm_cli *cli, const char *path, nm_error *err);
-/* Sets what the command line said in other options too (those read from a model file). */
+/* Sets what the command line said in other options too (those read from a model file), as far as they have it. */
 nm_status nm_cli_apply(const nm_cli *cli, nm_options *options, nm_error *err);
 /* Prints "norma: message" to stderr and returns the exit code. */
 int nm_cli_fail(const nm_error *err);
 /* NM_USAGE unless the number of arguments is within the limits. */
 nm_status nm_cli_want(const nm_cli *cli, int argc, int least, int most, nm_error *err);
+
+/* Closes what a command wrote (NULL: nothing); a failure of that counts only where nothing failed before. */
+nm_status nm_cli_close(FILE *output, const char *path, nm_status status, nm_error *err);
 
 /* For main.c: runs a command with the arguments behind its name; answers --help and --manual itself. */
 int nm_cli_run(const nm_command *command, int argc, char **argv);

@@ -4,10 +4,9 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "cli/cli.h"
+#include "cli/use_model.h"
 #include "decode/sampler.h"
 #include "task/lm_task.h"
-#include "task/loaded.h"
 #include "text/words.h"
 
 typedef struct generate_config { /* section [generate] */
@@ -28,16 +27,11 @@ static const nm_option generate_rows[] = {
     {0}};
 /* clang-format on */
 
-static generate_config *add_own(nm_options *options)
-{
-    return nm_options_add(options, "generate", generate_rows, NULL, sizeof(generate_config));
-}
-
 static void generate_options(nm_options *options)
 {
-    add_own(options);
+    nm_options_add(options, "generate", generate_rows, NULL, sizeof(generate_config));
     nm_sample_options_add(options);
-    nm_options_add(options, "device", nm_device_options, NULL, sizeof(nm_device_config));
+    nm_device_options_add(options);
 }
 
 typedef struct job {
@@ -52,23 +46,9 @@ typedef struct job {
 
 static nm_status job_open(job *self, nm_cli *cli, const char *path, nm_error *err)
 {
-    const nm_device_config *device = nm_options_find(cli->options, "device");
-    nm_backend_options backend = {
-        .name = device->backend, .isa = device->isa, .threads = (int32_t)device->threads};
-    nm_options *options;
-    const nm_task_type *task;
-    char *file;
-    NM_TRY(nm_backend_create(&self->backend, &backend, err));
-    NM_TRY(nm_loaded_options(path, &options, &task, &file, err));
-    nm_status status = NM_OK;
-    if (task != &nm_task_lm)
-        status = nm_fail(err, NM_UNSUPPORTED, "%s: a model for %s is no language model", file, task->name);
-    if (status != NM_OK)
-        nm_options_free(options);
-    else
-        status = nm_loaded_open(&self->loaded, file, task, options, self->backend, device->fold, err);
-    free(file);
-    NM_TRY(status);
+    NM_TRY(nm_cli_open_backend(cli, &self->backend, err));
+    NM_TRY(
+        nm_cli_open_model(cli, path, &nm_task_lm, "is no language model", self->backend, &self->loaded, err));
     const nm_lm_parts *parts = self->loaded.task.parts;
     NM_TRY(nm_lm_text_create(&self->text, parts, err));
     return nm_sampler_create(&self->sampler, self->loaded.model, self->sample, parts->vocab, err);

@@ -5,9 +5,8 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "cli/cli.h"
 #include "cli/inspect_print.h"
-#include "task/loaded.h"
+#include "cli/use_model.h"
 #include "train/trainer.h"
 
 typedef struct inspect_config { /* section [inspect] */
@@ -39,7 +38,7 @@ typedef struct job {
 static void inspect_options(nm_options *options)
 {
     nm_options_add(options, "inspect", inspect_rows, NULL, sizeof(inspect_config));
-    nm_options_add(options, "device", nm_device_options, NULL, sizeof(nm_device_config));
+    nm_device_options_add(options);
 }
 
 /* ---- which files ---- */
@@ -176,13 +175,10 @@ static nm_status inspect_run(job *self, const char *run, nm_error *err)
 static nm_status inspect_all(job *self, const nm_cli *cli, int argc, char **argv, nm_error *err)
 {
     const inspect_config *config = self->config;
-    const nm_device_config *device = nm_options_find(cli->options, "device");
-    nm_backend_options backend = {
-        .name = device->backend, .isa = device->isa, .threads = (int32_t)device->threads};
     self->plan =
         (nm_inspection_plan){.batches = config->batches, .gradient_batches = config->gradient_batches};
     NM_TRY(nm_inspection_choose(&self->plan, config->measure, err));
-    NM_TRY(nm_backend_create(&self->backend, &backend, err));
+    NM_TRY(nm_cli_open_backend(cli, &self->backend, err));
     nm_status status = NM_OK;
     for (int i = 0; i < argc && status == NM_OK; i++)
         status = inspect_run(self, argv[i], err);

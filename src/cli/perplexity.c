@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/use_model.h"
 #include "metric/bootstrap.h"
 #include "task/lm_task.h"
-#include "task/loaded.h"
 
 typedef struct perplexity_config { /* section [perplexity] */
     int64_t context, batch_tokens;
@@ -27,15 +26,10 @@ static const nm_option perplexity_rows[] = {
     {0}};
 /* clang-format on */
 
-static perplexity_config *add_own(nm_options *options)
-{
-    return nm_options_add(options, "perplexity", perplexity_rows, NULL, sizeof(perplexity_config));
-}
-
 static void perplexity_options(nm_options *options)
 {
-    add_own(options);
-    nm_options_add(options, "device", nm_device_options, NULL, sizeof(nm_device_config));
+    nm_options_add(options, "perplexity", perplexity_rows, NULL, sizeof(perplexity_config));
+    nm_device_options_add(options);
 }
 
 typedef struct job {
@@ -53,26 +47,10 @@ typedef struct result {
 
 static nm_status job_open(job *self, const char *path, nm_error *err)
 {
-    const nm_device_config *device = nm_options_find(self->cli->options, "device");
-    nm_backend_options backend = {
-        .name = device->backend, .isa = device->isa, .threads = (int32_t)device->threads};
-    nm_options *options;
-    const nm_task_type *task;
-    char *file;
-    NM_TRY(nm_backend_create(&self->backend, &backend, err));
-    NM_TRY(nm_loaded_options(path, &options, &task, &file, err));
-    nm_status status = NM_OK;
-    if (task != &nm_task_lm)
-        status = nm_fail(err, NM_UNSUPPORTED, "%s: a model for %s is no language model", file, task->name);
-    add_own(options);
-    if (status == NM_OK)
-        status = nm_cli_apply(self->cli, options, err);
-    if (status != NM_OK)
-        nm_options_free(options);
-    else
-        status = nm_loaded_open(&self->loaded, file, task, options, self->backend, device->fold, err);
-    free(file);
-    return status == NM_OK ? nm_lm_text_create(&self->text, self->loaded.task.parts, err) : status;
+    NM_TRY(nm_cli_open_backend(self->cli, &self->backend, err));
+    NM_TRY(nm_cli_open_model(self->cli, path, &nm_task_lm, "is no language model", self->backend,
+                             &self->loaded, err));
+    return nm_lm_text_create(&self->text, self->loaded.task.parts, err);
 }
 
 static void job_release(job *self)

@@ -4,13 +4,11 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "cli.h"
+#include "cli/use_model.h"
 #include "data/line_list.h"
 #include "metric/span_f1.h"
-#include "task/loaded.h"
 #include "task/tagging.h"
 #include "text/words.h"
-#include "train/trainer.h"
 
 /* So many sentences and tokens are read before any is tagged. */
 enum { SENTENCES_AT_ONCE = 512, TOKENS_AT_ONCE = 1 << 16 };
@@ -32,15 +30,10 @@ static const nm_option tag_rows[] = {
     {0}};
 /* clang-format on */
 
-static void add_own(nm_options *options)
-{
-    nm_options_add(options, "tag", tag_rows, NULL, sizeof(tag_config));
-}
-
 static void tag_options(nm_options *options)
 {
-    add_own(options);
-    nm_options_add(options, "device", nm_device_options, NULL, sizeof(nm_device_config));
+    nm_options_add(options, "tag", tag_rows, NULL, sizeof(tag_config));
+    nm_device_options_add(options);
 }
 
 typedef struct job {
@@ -65,28 +58,6 @@ static nm_tagging_parts *parts_of(const job *self)
 }
 
 /* ---- opening ---- */
-
-static nm_status open_model(job *self, const nm_cli *cli, const char *path, nm_error *err)
-{
-    const nm_device_config *device = nm_options_find(cli->options, "device");
-    nm_options *options;
-    const nm_task_type *task;
-    char *file;
-    NM_TRY(nm_loaded_options(path, &options, &task, &file, err));
-    nm_status status = NM_OK;
-    if (task != &nm_task_tagging)
-        status = nm_fail(err, NM_UNSUPPORTED, "%s: a model for %s does not tag", file, task->name);
-    if (status == NM_OK) {
-        add_own(options); /* only to take what the command line says; its own copy counts */
-        status = nm_cli_apply(cli, options, err);
-    }
-    if (status != NM_OK)
-        nm_options_free(options);
-    else
-        status = nm_loaded_open(&self->loaded, file, task, options, self->backend, device->fold, err);
-    free(file);
-    return status;
-}
 
 /* Whether the line looks like one of columns. */
 static bool looks_like_columns(const nm_lines *lines)
@@ -125,12 +96,10 @@ static nm_status open_input(job *self, const char *path, nm_error *err)
 
 static nm_status job_open(job *self, const nm_cli *cli, int argc, char **argv, nm_error *err)
 {
-    const nm_device_config *device = nm_options_find(cli->options, "device");
-    const nm_backend_options options = {
-        .name = device->backend, .isa = device->isa, .threads = (int32_t)device->threads};
     self->document = nm_allocate(SENTENCES_AT_ONCE * sizeof *self->document);
-    NM_TRY(nm_backend_create(&self->backend, &options, err));
-    NM_TRY(open_model(self, cli, argv[0], err));
+    NM_TRY(nm_cli_open_backend(cli, &self->backend, err));
+    NM_TRY(
+        nm_cli_open_model(cli, argv[0], &nm_task_tagging, "does not tag", self->backend, &self->loaded, err));
     return open_input(self, argc > 1 ? argv[1] : "-", err);
 }
 
@@ -312,13 +281,7 @@ static int tag_run(nm_cli *cli, int argc, char **argv)
         status = tag_all(&self, &err);
     if (status == NM_OK)
         say_what_was(&self);
-    if (self.output) {
-        nm_error late = {0};
-        if (nm_file_close(self.output, self.config->output, &late) != NM_OK && status == NM_OK) {
-            err = late;
-            status = late.status;
-        }
-    }
+    status = nm_cli_close(self.output, self.config->output, status, &err);
     job_release(&self);
     return status == NM_OK ? NM_OK : nm_cli_fail(&err);
 }

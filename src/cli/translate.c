@@ -4,12 +4,10 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "cli.h"
+#include "cli/use_model.h"
 #include "decode/decode.h"
 #include "task/translator.h"
 #include "text/words.h"
-#include "task/loaded.h"
-#include "train/trainer.h"
 
 /* So many lines are read before any is translated: enough to fill batches with lines of similar length. */
 enum { LINES_AT_ONCE = 2000 };
@@ -28,16 +26,11 @@ static const nm_option translate_rows[] = {
     {0}};
 /* clang-format on */
 
-static translate_config *add_own(nm_options *options)
-{
-    return nm_options_add(options, "translate", translate_rows, NULL, sizeof(translate_config));
-}
-
 static void translate_options(nm_options *options)
 {
-    add_own(options);
+    nm_options_add(options, "translate", translate_rows, NULL, sizeof(translate_config));
     nm_decode_options_add(options);
-    nm_options_add(options, "device", nm_device_options, NULL, sizeof(nm_device_config));
+    nm_device_options_add(options);
 }
 
 /* ---- models ---- */
@@ -53,27 +46,6 @@ typedef struct job {
     FILE *input, *output;
     int64_t first_line, too_long;
 } job;
-
-/* The search is set by the model, then by the command line; the device by the command line alone. */
-static nm_status open_model(job *self, const char *path, nm_error *err)
-{
-    const nm_device_config *device = nm_options_find(self->cli->options, "device");
-    nm_options *options;
-    const nm_task_type *task;
-    char *file;
-    NM_TRY(nm_loaded_options(path, &options, &task, &file, err));
-    add_own(options);
-    nm_status status = nm_cli_apply(self->cli, options, err);
-    if (status != NM_OK)
-        nm_options_free(options);
-    else
-        status = nm_loaded_open(&self->models[self->n_models], file, task, options, self->backend,
-                                device->fold, err);
-    if (status == NM_OK)
-        self->n_models++;
-    free(file);
-    return status;
-}
 
 static nm_text_form form_of(const char *name)
 {
@@ -92,14 +64,12 @@ static const nm_decode_options *decode_options(const job *self)
 
 static nm_status job_open(job *self, int n_paths, char **paths, nm_error *err)
 {
-    const nm_device_config *device = nm_options_find(self->cli->options, "device");
-    nm_backend_options options = {
-        .name = device->backend, .isa = device->isa, .threads = (int32_t)device->threads};
-    NM_TRY(nm_backend_create(&self->backend, &options, err));
+    NM_TRY(nm_cli_open_backend(self->cli, &self->backend, err));
     self->models = calloc((size_t)n_paths, sizeof *self->models);
     NM_ASSERT(self->models);
-    for (int i = 0; i < n_paths; i++)
-        NM_TRY(open_model(self, paths[i], err));
+    for (; self->n_models < n_paths; self->n_models++)
+        NM_TRY(nm_cli_open_model(self->cli, paths[self->n_models], &nm_task_translation, "does not translate",
+                                 self->backend, &self->models[self->n_models], err));
     self->decode = decode_options(self);
     const nm_translator_config config = {form_of(self->config->input_form),
                                          form_of(self->config->output_form), self->decode};
@@ -166,9 +136,7 @@ static nm_status translate_lines(job *self, const nm_line_list *lines, nm_error 
     }
     self->first_line += (int64_t)lines->n;
     free(out);
-    if (status == NM_OK && (ferror(self->output) || fflush(self->output)))
-        status = nm_fail(err, NM_IO, "%s: writing failed: %m", self->config->output);
-    return status;
+    return status == NM_OK ? nm_file_flush(self->output, self->config->output, err) : status;
 }
 
 static nm_status translate_all(job *self, nm_error *err)
@@ -200,13 +168,7 @@ static int translate_run(nm_cli *cli, int argc, char **argv)
     if (status == NM_OK && self.too_long)
         fprintf(stderr, "norma: %lld of %lld lines have more than %d tokens and were left untranslated\n",
                 (long long)self.too_long, (long long)self.first_line, nm_translator_longest(self.translator));
-    if (self.output) {
-        nm_error late = {0};
-        if (nm_file_close(self.output, self.config->output, &late) != NM_OK && status == NM_OK) {
-            err = late;
-            status = late.status;
-        }
-    }
+    status = nm_cli_close(self.output, self.config->output, status, &err);
     job_release(&self);
     return status == NM_OK ? NM_OK : nm_cli_fail(&err);
 }

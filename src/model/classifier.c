@@ -49,36 +49,16 @@ typedef struct classifier {
 
 /* ---- building ---- */
 
-static nm_init_scheme scheme_of(const char *init)
-{
-    static const char *const names[] = {[NM_SCHEME_XAVIER_NORMAL] = "xavier-normal",
-                                        [NM_SCHEME_SMALL] = "small",
-                                        [NM_SCHEME_FAIRSEQ] = "fairseq",
-                                        [NM_SCHEME_RBN] = "rbn",
-                                        [NM_SCHEME_TORCH] = "torch"};
-    int i = 0;
-    while (strcmp(names[i], init))
-        i++;
-    return (nm_init_scheme)i;
-}
-
 static nm_stack_config stack_config(const nm_model *model)
 {
     const nm_classifier_config *c = model->config;
-    return (nm_stack_config){.width = (int32_t)c->width,
-                             .key_width = (int32_t)(c->key_size * c->heads),
-                             .ff = (int32_t)c->ff,
-                             .heads = (int32_t)c->heads,
-                             .layers = (int32_t)c->layers,
-                             .pre_norm = !strcmp(c->placement, "pre"),
-                             .init = scheme_of(c->init),
-                             .drop = c->dropout,
-                             .attention_drop = c->attention_dropout,
-                             .relu_drop = c->relu_dropout,
-                             .norm = c->norm,
-                             .final_norm = *c->final_norm ? c->final_norm : c->norm,
-                             .warmup_steps = model->warmup_steps,
-                             .prefix = "enc"};
+    nm_stack_config config = nm_stack_configure(&c->stack, model->warmup_steps, "enc");
+    config.layers = (int32_t)c->layers;
+    config.key_width = (int32_t)(c->key_size * c->heads);
+    config.init = nm_init_scheme_find(c->init);
+    if (*c->final_norm)
+        config.final_norm = c->final_norm;
+    return config;
 }
 
 static nm_status classifier_build(nm_model *model, nm_error *err)
@@ -86,9 +66,7 @@ static nm_status classifier_build(nm_model *model, nm_error *err)
     const nm_classifier_config *c = model->config;
     classifier *self = model->parts = nm_allocate(sizeof *self);
     int32_t d = (int32_t)c->width;
-    if (c->width % c->heads)
-        return nm_fail(err, NM_USAGE, "model.width = %lld is no multiple of model.heads = %lld",
-                       (long long)c->width, (long long)c->heads);
+    NM_TRY(nm_stack_check_heads(&c->stack, err));
     const nm_init normal = {NM_INIT_NORMAL, 1}, linear = {NM_INIT_UNIFORM, 1 / sqrt(d)};
     self->table = nm_params_add(&model->params, model->source_size, d, normal, "embed.weight");
     if (!strcmp(c->positions, "learned"))
@@ -105,22 +83,16 @@ static nm_status classifier_ready(nm_model *model, nm_error *err)
 {
     const nm_classifier_config *c = model->config;
     classifier *self = model->parts;
-    int32_t rows = (int32_t)c->max_positions, d = (int32_t)c->width;
-    void *table;
     if (strcmp(c->positions, "sinusoid"))
         return NM_OK;
-    NM_TRY(nm_backend_take(model->backend, (size_t)rows * (size_t)d * nm_dtype_bytes(model->backend->dtype),
-                           &table, err));
-    self->sinusoid = nm_mat_of(table, rows, d);
-    nm_positions_fill(model->backend, NM_POSITIONS_TEARS, rows, d, table);
-    return NM_OK;
+    return nm_positions_take(model->backend, NM_POSITIONS_TEARS, (int32_t)c->max_positions, (int32_t)c->width,
+                             &self->sinusoid, err);
 }
 
 static void classifier_release(nm_model *model)
 {
     classifier *self = model->parts;
-    if (self->sinusoid.data)
-        nm_backend_give(model->backend, self->sinusoid.data);
+    nm_positions_give(model->backend, &self->sinusoid);
     nm_stack_release(&self->encoder);
     free(self);
 }

@@ -6,9 +6,10 @@
 #include "nn/transformer.h"
 
 typedef struct nm_classifier_config {
-    const char *preset, *placement, *norm, *final_norm, *init, *positions, *pooling;
-    int64_t width, ff, heads, key_size, layers, max_positions;
-    double dropout, attention_dropout, relu_dropout, embedding_dropout;
+    NM_STACK_OPTIONS;
+    const char *preset, *final_norm, *init, *positions, *pooling;
+    int64_t key_size, layers, max_positions;
+    double embedding_dropout;
 } nm_classifier_config;
 
 static inline const nm_classifier_config *nm_classifier_config_of(const nm_model *model)

@@ -56,44 +56,21 @@ static bool is_block_term(const nm_lm_config *c)
     return !strcmp(c->attention, "block-term");
 }
 
-static nm_init_scheme scheme_of(const char *init)
-{
-    static const struct {
-        const char *name;
-        nm_init_scheme scheme;
-    } schemes[] = {{"xl", NM_SCHEME_XL},
-                   {"xavier-normal", NM_SCHEME_XAVIER_NORMAL},
-                   {"small", NM_SCHEME_SMALL},
-                   {"fairseq", NM_SCHEME_FAIRSEQ}};
-    size_t i = 0;
-    while (strcmp(schemes[i].name, init))
-        i++;
-    return schemes[i].scheme;
-}
-
 static nm_stack_config stack_config(const nm_model *model)
 {
     const nm_lm_config *c = model->config;
-    return (nm_stack_config){.width = (int32_t)c->width,
-                             .ff = (int32_t)c->ff,
-                             .heads = (int32_t)c->heads,
-                             .layers = (int32_t)c->layers,
-                             .pre_norm = !strcmp(c->placement, "pre"),
-                             .decoder = true,
-                             .alone = true,
-                             .cores = is_block_term(c) ? (int32_t)c->cores : 0,
-                             .core_width = (int32_t)c->core_width,
-                             .segment = (int32_t)c->segment,
-                             .sees_ahead = !c->causal,
-                             .place_drop = c->embedding_dropout,
-                             .init = scheme_of(c->init),
-                             .drop = c->dropout,
-                             .attention_drop = c->attention_dropout,
-                             .relu_drop = c->relu_dropout,
-                             .norm = c->norm,
-                             .final_norm = *c->final_norm ? c->final_norm : c->norm,
-                             .warmup_steps = model->warmup_steps,
-                             .prefix = "lm"};
+    nm_stack_config config = nm_stack_configure(&c->stack, model->warmup_steps, "lm");
+    config.layers = (int32_t)c->layers;
+    config.decoder = config.alone = true;
+    config.cores = is_block_term(c) ? (int32_t)c->cores : 0;
+    config.core_width = (int32_t)c->core_width;
+    config.segment = (int32_t)c->segment;
+    config.sees_ahead = !c->causal;
+    config.place_drop = c->embedding_dropout;
+    config.init = nm_init_scheme_find(c->init);
+    if (*c->final_norm)
+        config.final_norm = c->final_norm;
+    return config;
 }
 
 static nm_status read_bands(const nm_model *model, nm_bands *bands, nm_error *err)
@@ -157,9 +134,8 @@ static nm_status lm_build(nm_model *model, nm_error *err)
 {
     const nm_lm_config *c = model->config;
     nm_lm *lm = model->parts = nm_allocate(sizeof *lm);
-    if (!is_block_term(c) && c->width % c->heads)
-        return nm_fail(err, NM_USAGE, "model.width = %lld is no multiple of model.heads = %lld",
-                       (long long)c->width, (long long)c->heads);
+    if (!is_block_term(c))
+        NM_TRY(nm_stack_check_heads(&c->stack, err));
     if (!is_block_term(c) && !c->causal)
         return nm_fail(err, NM_USAGE, "model.causal = false is for model.attention = block-term only");
     NM_TRY(build_tables(model, lm, err));
@@ -170,26 +146,15 @@ static nm_status lm_build(nm_model *model, nm_error *err)
     return NM_OK;
 }
 
-static nm_status take_table(nm_model *model, nm_position_kind kind, nm_mat *table, nm_error *err)
-{
-    const nm_lm_config *c = model->config;
-    int32_t rows = (int32_t)c->segment, d = (int32_t)c->width;
-    void *memory;
-    NM_TRY(nm_backend_take(model->backend, (size_t)rows * (size_t)d * nm_dtype_bytes(model->backend->dtype),
-                           &memory, err));
-    *table = nm_mat_of(memory, rows, d);
-    nm_positions_fill(model->backend, kind, rows, d, memory);
-    return NM_OK;
-}
-
 static nm_status lm_ready(nm_model *model, nm_error *err)
 {
     const nm_lm_config *c = model->config;
     nm_lm *lm = model->parts;
+    int32_t rows = (int32_t)c->segment, d = (int32_t)c->width;
     if (!strcmp(c->positions, "sinusoid"))
-        NM_TRY(take_table(model, NM_POSITIONS_FAIRSEQ, &lm->positions, err));
+        NM_TRY(nm_positions_take(model->backend, NM_POSITIONS_FAIRSEQ, rows, d, &lm->positions, err));
     if (is_block_term(c))
-        NM_TRY(take_table(model, NM_POSITIONS_FALLING, &lm->places, err));
+        NM_TRY(nm_positions_take(model->backend, NM_POSITIONS_FALLING, rows, d, &lm->places, err));
     lm->stack.places = lm->places;
     return NM_OK;
 }
@@ -197,10 +162,8 @@ static nm_status lm_ready(nm_model *model, nm_error *err)
 static void lm_release(nm_model *model)
 {
     nm_lm *lm = model->parts;
-    nm_mat tables[] = {lm->positions, lm->places};
-    for (int i = 0; i < 2; i++)
-        if (tables[i].data)
-            nm_backend_give(model->backend, tables[i].data);
+    nm_positions_give(model->backend, &lm->positions);
+    nm_positions_give(model->backend, &lm->places);
     nm_stack_release(&lm->stack);
     free(lm);
 }

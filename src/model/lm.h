@@ -7,10 +7,11 @@
 #include "nn/transformer.h"
 
 typedef struct nm_lm_config {
-    const char *preset, *attention, *placement, *norm, *final_norm, *init, *positions, *cutoffs;
+    NM_STACK_OPTIONS;
+    const char *preset, *attention, *final_norm, *init, *positions, *cutoffs;
     bool causal, tied, output_bias, adaptive;
-    int64_t width, ff, heads, layers, segment, cores, core_width;
-    double dropout, attention_dropout, relu_dropout, embedding_dropout, hidden_dropout;
+    int64_t layers, segment, cores, core_width;
+    double embedding_dropout, hidden_dropout;
 } nm_lm_config;
 
 typedef struct nm_lm {

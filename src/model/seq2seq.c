@@ -61,35 +61,16 @@ static const char *decoder_default(const nm_seq2seq_config *c)
     return type && type->traits & NM_USES_BATCH ? "layer" : c->norm;
 }
 
-static nm_init_scheme scheme_of(const char *init)
-{
-    static const char *const names[] = {"xavier-normal", "small", "fairseq", "rbn"};
-    int i = 0;
-    while (strcmp(names[i], init))
-        i++;
-    return (nm_init_scheme)i;
-}
-
 static nm_stack_config stack_config(const nm_model *model, bool decoder)
 {
     const nm_seq2seq_config *c = model->config;
-    const char *norm =
-        decoder ? or_else(c->decoder_norm, decoder_default(c)) : or_else(c->encoder_norm, c->norm);
-    return (nm_stack_config){.width = (int32_t)c->width,
-                             .ff = (int32_t)c->ff,
-                             .heads = (int32_t)c->heads,
-                             .layers = (int32_t)(decoder ? c->decoder_layers : c->encoder_layers),
-                             .pre_norm = !strcmp(c->placement, "pre"),
-                             .decoder = decoder,
-                             .init = scheme_of(c->init),
-                             .drop = c->dropout,
-                             .attention_drop = c->attention_dropout,
-                             .relu_drop = c->relu_dropout,
-                             .norm = norm,
-                             .final_norm =
-                                 or_else(decoder ? c->decoder_final_norm : c->encoder_final_norm, norm),
-                             .warmup_steps = model->warmup_steps,
-                             .prefix = decoder ? "dec" : "enc"};
+    nm_stack_config config = nm_stack_configure(&c->stack, model->warmup_steps, decoder ? "dec" : "enc");
+    config.decoder = decoder;
+    config.layers = (int32_t)(decoder ? c->decoder_layers : c->encoder_layers);
+    config.init = nm_init_scheme_find(c->init);
+    config.norm = decoder ? or_else(c->decoder_norm, decoder_default(c)) : or_else(c->encoder_norm, c->norm);
+    config.final_norm = or_else(decoder ? c->decoder_final_norm : c->encoder_final_norm, config.norm);
+    return config;
 }
 
 static void build_tables(nm_model *model, nm_seq2seq *s)
@@ -115,9 +96,7 @@ static nm_status seq2seq_build(nm_model *model, nm_error *err)
 {
     const nm_seq2seq_config *c = model->config;
     nm_seq2seq *s = model->parts = nm_allocate(sizeof *s);
-    if (c->width % c->heads)
-        return nm_fail(err, NM_USAGE, "model.width = %lld is no multiple of model.heads = %lld",
-                       (long long)c->width, (long long)c->heads);
+    NM_TRY(nm_stack_check_heads(&c->stack, err));
     if (!strcmp(c->tied, "all") && model->source_size != model->target_size)
         return nm_fail(
             err, NM_MISMATCH,
@@ -133,23 +112,15 @@ static nm_status seq2seq_build(nm_model *model, nm_error *err)
 static nm_status seq2seq_ready(nm_model *model, nm_error *err)
 {
     const nm_seq2seq_config *c = model->config;
-    nm_seq2seq *s = model->parts;
-    int32_t rows = (int32_t)c->max_positions, d = (int32_t)c->width;
-    void *table;
-    NM_TRY(nm_backend_take(model->backend, (size_t)rows * (size_t)d * nm_dtype_bytes(model->backend->dtype),
-                           &table, err));
-    s->positions = nm_mat_of(table, rows, d);
-    nm_positions_fill(model->backend,
-                      strcmp(c->positions, "tears") ? NM_POSITIONS_FAIRSEQ : NM_POSITIONS_TEARS, rows, d,
-                      table);
-    return NM_OK;
+    nm_position_kind kind = strcmp(c->positions, "tears") ? NM_POSITIONS_FAIRSEQ : NM_POSITIONS_TEARS;
+    return nm_positions_take(model->backend, kind, (int32_t)c->max_positions, (int32_t)c->width,
+                             &nm_seq2seq_of(model)->positions, err);
 }
 
 static void seq2seq_release(nm_model *model)
 {
     nm_seq2seq *s = model->parts;
-    if (s->positions.data)
-        nm_backend_give(model->backend, s->positions.data);
+    nm_positions_give(model->backend, &s->positions);
     nm_stack_release(&s->encoder);
     nm_stack_release(&s->decoder);
     free(s);

@@ -6,12 +6,12 @@
 #include "nn/transformer.h"
 
 typedef struct nm_seq2seq_config {
-    const char *preset, *placement, *norm, *encoder_norm, *encoder_final_norm, *decoder_norm,
-        *decoder_final_norm;
+    NM_STACK_OPTIONS;
+    const char *preset, *encoder_norm, *encoder_final_norm, *decoder_norm, *decoder_final_norm;
     const char *init, *tied, *positions;
     bool fixnorm, output_bias;
-    int64_t width, ff, heads, encoder_layers, decoder_layers, max_positions;
-    double dropout, attention_dropout, relu_dropout, embedding_dropout;
+    int64_t encoder_layers, decoder_layers, max_positions;
+    double embedding_dropout;
 } nm_seq2seq_config;
 
 typedef struct nm_seq2seq {

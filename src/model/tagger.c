@@ -82,21 +82,10 @@ static nm_status tagger_build(nm_model *model, nm_error *err)
     nm_tagger *t = model->parts = nm_allocate(sizeof *t);
     const nm_init normal = {NM_INIT_NORMAL, 1};
     int32_t tags = model->target_size;
-    if (c->width % c->heads)
-        return nm_fail(err, NM_USAGE, "model.width = %lld is no multiple of model.heads = %lld",
-                       (long long)c->width, (long long)c->heads);
+    NM_TRY(nm_stack_check_heads(&c->stack, err));
     build_inputs(model, t);
-    const nm_stack_config stack = {.width = (int32_t)c->width,
-                                   .ff = (int32_t)c->ff,
-                                   .heads = (int32_t)c->heads,
-                                   .layers = (int32_t)c->layers,
-                                   .pre_norm = !strcmp(c->placement, "pre"),
-                                   .drop = c->dropout,
-                                   .attention_drop = c->attention_dropout,
-                                   .relu_drop = c->relu_dropout,
-                                   .norm = c->norm,
-                                   .warmup_steps = model->warmup_steps,
-                                   .prefix = "enc"};
+    nm_stack_config stack = nm_stack_configure(&c->stack, model->warmup_steps, "enc");
+    stack.layers = (int32_t)c->layers;
     NM_TRY(nm_relative_encoder_build(&t->encoder, &stack, &model->params, model->options, err));
     build_linear(&model->params, "output", tags, c->width, &t->output_weight, &t->output_bias);
     t->crf = (nm_crf_scores){nm_params_add(&model->params, tags, tags, normal, "crf.transitions"),

@@ -7,9 +7,10 @@
 #include "nn/relative_encoder.h"
 
 typedef struct nm_tagger_config { /* section [model] */
-    const char *preset, *placement, *norm;
-    int64_t width, ff, heads, layers, word_dim, char_dim, bigram_dim, max_positions;
-    double dropout, attention_dropout, relu_dropout, embedding_dropout, char_dropout, output_dropout;
+    NM_STACK_OPTIONS;
+    const char *preset;
+    int64_t layers, word_dim, char_dim, bigram_dim, max_positions;
+    double embedding_dropout, char_dropout, output_dropout;
 } nm_tagger_config;
 
 typedef struct nm_tagger_sizes { /* nm_model_sizes.more */

@@ -58,3 +58,21 @@ void nm_positions_fill(nm_backend *backend, nm_position_kind kind, int32_t lengt
     backend->k.upload(backend, device, host, n * unit);
     free(host);
 }
+
+nm_status nm_positions_take(nm_backend *backend, nm_position_kind kind, int32_t length, int32_t d,
+                            nm_mat *table, nm_error *err)
+{
+    void *memory;
+    NM_TRY(
+        nm_backend_take(backend, (size_t)length * (size_t)d * nm_dtype_bytes(backend->dtype), &memory, err));
+    nm_positions_fill(backend, kind, length, d, memory);
+    *table = nm_mat_of(memory, length, d);
+    return NM_OK;
+}
+
+void nm_positions_give(nm_backend *backend, nm_mat *table)
+{
+    if (table->data)
+        nm_backend_give(backend, table->data);
+    *table = (nm_mat){0};
+}

@@ -14,5 +14,9 @@ typedef enum nm_position_kind {
 
 /* Writes the table into device memory of length * d numbers; row i is for the i-th token of a sequence. */
 void nm_positions_fill(nm_backend *backend, nm_position_kind kind, int32_t length, int32_t d, void *device);
+/* The same in device memory of its own, which nm_positions_give gives back (of an empty table: nothing). */
+nm_status nm_positions_take(nm_backend *backend, nm_position_kind kind, int32_t length, int32_t d,
+                            nm_mat *table, nm_error *err);
+void nm_positions_give(nm_backend *backend, nm_mat *table);
 
 #endif

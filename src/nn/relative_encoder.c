@@ -74,18 +74,13 @@ nm_status nm_relative_encoder_ready(nm_relative_encoder *encoder, nm_backend *ba
 {
     const nm_stack_config *c = &encoder->stack.config;
     int32_t rows = 2 * longest, size = c->width / c->heads;
-    void *table;
-    NM_TRY(
-        nm_backend_take(backend, (size_t)rows * (size_t)size * nm_dtype_bytes(backend->dtype), &table, err));
-    encoder->table = (nm_relative_table){nm_mat_of(table, rows, size), longest};
-    nm_positions_fill(backend, NM_POSITIONS_RELATIVE, rows, size, table);
-    return NM_OK;
+    encoder->table.zero_row = longest;
+    return nm_positions_take(backend, NM_POSITIONS_RELATIVE, rows, size, &encoder->table.rows, err);
 }
 
 void nm_relative_encoder_release(nm_relative_encoder *encoder, nm_backend *backend)
 {
-    if (encoder->table.rows.data)
-        nm_backend_give(backend, encoder->table.rows.data);
+    nm_positions_give(backend, &encoder->table.rows);
     free(encoder->layers);
     *encoder = (nm_relative_encoder){0};
 }

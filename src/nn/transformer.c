@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- initialization: Nguyen and Salazar 2019, section 2.1 and table 2; fairseq; RBN's encoder feed-forward;
  * PyTorch's own layers as they come ---- */
@@ -68,7 +69,45 @@ static nm_init ffn_bias_init(const nm_stack_config *c, double fan_in)
     return default_linear(c) ? (nm_init){.kind = NM_INIT_UNIFORM, .scale = 1 / sqrt(fan_in)} : zeros;
 }
 
+nm_init_scheme nm_init_scheme_find(const char *name)
+{
+    static const char *const names[] = {[NM_SCHEME_XAVIER_NORMAL] = "xavier-normal",
+                                        [NM_SCHEME_SMALL] = "small",
+                                        [NM_SCHEME_FAIRSEQ] = "fairseq",
+                                        [NM_SCHEME_RBN] = "rbn",
+                                        [NM_SCHEME_TORCH] = "torch",
+                                        [NM_SCHEME_XL] = "xl"};
+    size_t i = 0, n = sizeof names / sizeof *names;
+    while (i < n && strcmp(names[i], name))
+        i++;
+    NM_ASSERT(i < n);
+    return (nm_init_scheme)i;
+}
+
 /* ---- building ---- */
+
+nm_stack_config nm_stack_configure(const nm_stack_options *options, int32_t warmup_steps, const char *prefix)
+{
+    return (nm_stack_config){.width = (int32_t)options->width,
+                             .ff = (int32_t)options->ff,
+                             .heads = (int32_t)options->heads,
+                             .pre_norm = !strcmp(options->placement, "pre"),
+                             .drop = options->dropout,
+                             .attention_drop = options->attention_dropout,
+                             .relu_drop = options->relu_dropout,
+                             .norm = options->norm,
+                             .final_norm = options->norm,
+                             .warmup_steps = warmup_steps,
+                             .prefix = prefix};
+}
+
+nm_status nm_stack_check_heads(const nm_stack_options *options, nm_error *err)
+{
+    if (options->width % options->heads == 0)
+        return NM_OK;
+    return nm_fail(err, NM_USAGE, "model.width = %lld is no multiple of model.heads = %lld",
+                   (long long)options->width, (long long)options->heads);
+}
 
 typedef struct builder {
     nm_stack *stack;

@@ -16,6 +16,28 @@ typedef enum nm_init_scheme {
     NM_SCHEME_XL /* Transformer-XL's program: N(0, 0.02), biases 0 */
 } nm_init_scheme;
 
+/* Of its name in model.init, which the option's row has checked. */
+nm_init_scheme nm_init_scheme_find(const char *name);
+
+/* What every model's section [model] says of its stacks; the config of a model begins with these fields (NM_STACK_OPTIONS), so
+ * that its option rows name them like its own. */
+#define NM_STACK_FIELDS                                                                                      \
+    const char *placement, *norm;                                                                            \
+    int64_t width, ff, heads;                                                                                \
+    double dropout, attention_dropout, relu_dropout
+
+typedef struct nm_stack_options {
+    NM_STACK_FIELDS;
+} nm_stack_options;
+
+#define NM_STACK_OPTIONS                                                                                     \
+    union {                                                                                                  \
+        nm_stack_options stack;                                                                              \
+        struct {                                                                                             \
+            NM_STACK_FIELDS;                                                                                 \
+        };                                                                                                   \
+    }
+
 typedef struct nm_stack_config {
     int32_t width, ff, heads, layers;
     int32_t key_width;      /* of queries and keys of self-attention, all heads together; 0: as width */
@@ -31,6 +53,11 @@ typedef struct nm_stack_config {
     int32_t warmup_steps;
     const char *prefix; /* "enc" */
 } nm_stack_config;
+
+/* A stack as the options say it, its norms all of one type; the model adds what only it knows. */
+nm_stack_config nm_stack_configure(const nm_stack_options *options, int32_t warmup_steps, const char *prefix);
+/* NM_USAGE where the heads of soft-max attention don't divide the width. */
+nm_status nm_stack_check_heads(const nm_stack_options *options, nm_error *err);
 
 typedef struct nm_sublayer_attention {
     nm_norm *norm;

@@ -18,7 +18,7 @@
 #define DEVICE(field, initial, min, max, help) NM_OPTION(nm_device_config, field, initial, min, max, help)
 
 /* clang-format off */
-const nm_option nm_train_options[] = {
+static const nm_option train_options[] = {
     TRAIN(updates, "0", 0, 1e12, "stop after so many updates; 0: no limit"),
     TRAIN(epochs, "0", 0, 1e9, "stop after so many epochs; 0: no limit"),
     TRAIN(seconds, "0", 0, 1e9, "stop after so many seconds of training, counted over resumes; 0: no limit"),
@@ -40,7 +40,7 @@ const nm_option nm_train_options[] = {
     TRAIN(save_every, "0", 0, 1e12, "updates between checkpoints; 0: at validations only"),
     TRAIN(keep, "2", 1, 1e6, "newest checkpoints to keep"),
     {0}};
-const nm_option nm_optim_options[] = {
+static const nm_option optim_options[] = {
     NM_CHOICE(nm_optim_config, name, "adam-fairseq", "adam|adam-fairseq|adamw|sgd", "torch's Adam, fairseq's (decoupled decay), torch's AdamW, or momentum SGD"),
     OPTIM(beta1, "0.9", 0, 0.999999, "decay of the first moment"),
     OPTIM(beta2, "0.98", 0, 0.999999999, "decay of the second moment"),
@@ -48,7 +48,7 @@ const nm_option nm_optim_options[] = {
     OPTIM(weight_decay, "0", 0, 1, "on every parameter"),
     OPTIM(momentum, "0.9", 0, 1, "of sgd"),
     {0}};
-const nm_option nm_device_options[] = {
+static const nm_option device_options[] = {
     NM_CHOICE(nm_device_config, backend, "cpu", "cpu|ref", "fast kernels, or the plain ones"),
     NM_CHOICE(nm_device_config, isa, "auto", "auto|base|avx2|avx512|vnni", "CPU level"),
     DEVICE(threads, "0", 0, 4096, "threads; 0: all cores"),
@@ -61,12 +61,17 @@ void nm_trainer_options_add(nm_options *options, const nm_task_type *task)
 {
     nm_options_add(options, "data", task->options, NULL, task->config_size);
     nm_model_options_add(options, task->model);
-    nm_options_add(options, "train", nm_train_options, NULL, sizeof(nm_train_config));
-    nm_options_add(options, "optim", nm_optim_options, NULL, sizeof(nm_optim_config));
+    nm_options_add(options, "train", train_options, NULL, sizeof(nm_train_config));
+    nm_options_add(options, "optim", optim_options, NULL, sizeof(nm_optim_config));
     nm_options_add(options, "schedule", nm_schedule_options, NULL, sizeof(nm_schedule_config));
     if (task->more_options)
         task->more_options(options);
-    nm_options_add(options, "device", nm_device_options, NULL, sizeof(nm_device_config));
+    nm_device_options_add(options);
+}
+
+void nm_device_options_add(nm_options *options)
+{
+    nm_options_add(options, "device", device_options, NULL, sizeof(nm_device_config));
 }
 
 double nm_clock(void)
@@ -97,12 +102,11 @@ static size_t machine_bytes(const nm_device_config *device)
     return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static nm_status open_backend(nm_trainer *trainer, nm_error *err)
+nm_status nm_device_open(const nm_device_config *device, nm_backend **backend, nm_error *err)
 {
-    const nm_device_config *device = trainer->device;
-    nm_backend_options options = {
+    const nm_backend_options options = {
         .name = device->backend, .isa = device->isa, .threads = (int32_t)device->threads};
-    return nm_backend_create(&trainer->backend, &options, err);
+    return nm_backend_create(backend, &options, err);
 }
 
 static nm_status open_task(nm_trainer *trainer, const nm_task_type *task, nm_error *err)
@@ -231,7 +235,7 @@ static nm_status count_updates(nm_trainer *trainer, int64_t *updates, nm_error *
 static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const char *folder, bool resume,
                             nm_error *err)
 {
-    NM_TRY(open_backend(trainer, err));
+    NM_TRY(nm_device_open(trainer->device, &trainer->backend, err));
     NM_TRY(open_task(trainer, task, err));
     NM_TRY(open_model(trainer, err));
     trainer->total_updates = trainer->config->updates;

@@ -32,7 +32,9 @@ typedef struct nm_device_config { /* section [device] */
     bool fold;
 } nm_device_config;
 
-extern const nm_option nm_train_options[], nm_optim_options[], nm_device_options[];
+void nm_device_options_add(nm_options *options);
+/* The backend that the options name. */
+nm_status nm_device_open(const nm_device_config *device, nm_backend **backend, nm_error *err);
 
 /* What moves and isn't a tensor; all of it is saved. */
 typedef struct nm_train_state {
