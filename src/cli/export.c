@@ -40,7 +40,7 @@ static nm_status export_model(const export_config *config, nm_backend *backend, 
     char *file;
     nm_loaded loaded = {0};
     NM_TRY(nm_loaded_options(path, &options, &task, &file, err));
-    nm_status status = nm_loaded_open(&loaded, file, task, options, backend, false, err);
+    nm_status status = nm_loaded_open(&loaded, file, task, options, backend, false, false, err);
     if (status == NM_OK) {
         size_t joined = config->fold ? nm_model_fold(loaded.model, options) : 0;
         status = write_model(&loaded, file, config->output, err);
