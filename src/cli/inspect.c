@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "cli/inspect_file.h"
 #include "cli/inspect_print.h"
 #include "cli/use_model.h"
 #include "train/trainer.h"
@@ -12,7 +13,7 @@
 typedef struct inspect_config { /* section [inspect] */
     const char *measure, *data;
     int64_t batches, gradient_batches;
-    bool checkpoints, advise, json;
+    bool checkpoints, advise, json, save;
 } inspect_config;
 
 #define ROW(field, initial, min, max, help) NM_OPTION(inspect_config, field, initial, min, max, help)
@@ -25,6 +26,7 @@ static const nm_option inspect_rows[] = {
     ROW(data, "", 0, 0, "the data folder, if it has moved since the training"),
     ROW(advise, "false", 0, 1, "say which of the papers' remedies the measurements point to"),
     ROW(json, "false", 0, 1, "print one JSON array"),
+    ROW(save, "false", 0, 1, "keep the results in RUN/inspection.json, where norma report finds them"),
     {0}};
 /* clang-format on */
 
@@ -92,25 +94,35 @@ static int64_t update_of(const char *path)
 
 /* ---- one model file ---- */
 
-static void tell(job *self, const char *run, const char *path, const nm_inspection *inspection,
-                 const nm_advice *advice)
+static json_t *result_of(const char *run, const char *path, int64_t update, const nm_inspection *inspection,
+                         const nm_advice *advice)
 {
-    int64_t update = update_of(path);
-    if (!self->results) {
-        printf("%s (update %lld)\n", path, (long long)update);
-        inspect_print(inspection, stdout);
-        if (advice)
-            inspect_print_advice(advice, NM_N_ADVICE, stdout);
-        fflush(stdout);
-        return;
-    }
     json_t *object = json_pack("{s:s, s:s, s:I}", "run", run, "model", path, "update", (json_int_t)update);
     json_t *measured = inspect_json(inspection);
     json_object_update(object, measured);
     json_decref(measured);
     if (advice)
         json_object_set_new(object, "advice", inspect_json_advice(advice, NM_N_ADVICE));
-    json_array_append_new(self->results, object);
+    return object;
+}
+
+static nm_status tell(job *self, const char *run, const char *path, const nm_inspection *inspection,
+                      const nm_advice *advice, nm_error *err)
+{
+    int64_t update = update_of(path);
+    json_t *result = result_of(run, path, update, inspection, advice);
+    nm_status status = self->config->save ? inspect_file_add(run, result, err) : NM_OK;
+    if (self->results) {
+        json_array_append(self->results, result);
+    } else {
+        printf("%s (update %lld)\n", path, (long long)update);
+        inspect_print(inspection, stdout);
+        if (advice)
+            inspect_print_advice(advice, NM_N_ADVICE, stdout);
+        fflush(stdout);
+    }
+    json_decref(result);
+    return status;
 }
 
 static nm_status inspect_loaded(job *self, const char *run, const char *path, nm_loaded *loaded,
@@ -125,9 +137,9 @@ static nm_status inspect_loaded(job *self, const char *run, const char *path, nm
         nm_advise(&findings, advice);
         free(log_path);
     }
-    tell(self, run, path, &inspection, self->config->advise ? advice : NULL);
+    nm_status status = tell(self, run, path, &inspection, self->config->advise ? advice : NULL, err);
     nm_inspection_release(&inspection);
-    return NM_OK;
+    return status;
 }
 
 static nm_status open_run(job *self, const char *run, nm_loaded *loaded, char **best, nm_error *err)
@@ -179,6 +191,8 @@ static nm_status inspect_all(job *self, const nm_cli *cli, int argc, char **argv
         (nm_inspection_plan){.batches = config->batches, .gradient_batches = config->gradient_batches};
     NM_TRY(nm_inspection_choose(&self->plan, config->measure, err));
     NM_TRY(nm_device_want_float(nm_options_find(cli->options, "device"), "inspect", err));
+    for (int i = 0; i < argc && config->save; i++)
+        NM_TRY(inspect_file_check(argv[i], err));
     NM_TRY(nm_cli_open_backend(cli, &self->backend, err));
     nm_status status = NM_OK;
     for (int i = 0; i < argc && status == NM_OK; i++)
@@ -207,7 +221,7 @@ static int inspect(nm_cli *cli, int argc, char **argv)
 const nm_command nm_command_inspect = {
     .name = "inspect",
     .summary = "measure what normalization does in trained models",
-    .usage = "RUN... [--checkpoints] [--advise] [--json] [--measure tid,...] [--batches N]",
+    .usage = "RUN... [--checkpoints] [--advise] [--json] [--save] [--measure tid,...] [--batches N]",
     .details =
         "Measures on the data of the run, for the best model of each RUN (or a model file): tid, the "
         "discrepancy of batch statistics between training and inference at each norm's input; spectrum, "

@@ -17,8 +17,9 @@ static const nm_option report_options[] = {
     NM_OPTION(report_config, png, "", 0, 0, "folder for the figures as pictures; empty: none"),
     NM_OPTION(report_config, tensorboard, "", 0, 0,
               "folder for TensorBoard's event files, one folder a run; empty: none"),
-    NM_OPTION(report_config, inspected, "", 0, 0,
-              "file with what norma inspect --json printed of the runs; empty: none"),
+    NM_OPTION(
+        report_config, inspected, "", 0, 0,
+        "file that norma inspect --json printed, read instead of the runs' inspection.json; empty: none"),
     NM_OPTION(report_config, samples, "true", 0, 1,
               "show sample outputs; without, no sentence of the corpus is in the page"),
     {0}};
@@ -45,8 +46,6 @@ static nm_status write_events(const nm_report_run *run, const char *folder, nm_e
 
 static nm_status write_all(const nm_report *report, const report_config *config, nm_error *err)
 {
-    for (size_t i = 0; i < report->n && *config->inspected; i++)
-        NM_TRY(nm_report_run_inspected(&report->runs[i], config->inspected, err));
     const nm_report_config page = {.samples = config->samples};
     if (*config->output) {
         NM_TRY(nm_report_page(report, &page, config->output, err));
@@ -63,11 +62,12 @@ static int run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err;
     nm_report report = {0};
+    const report_config *config = nm_options_find(cli->options, "report");
     nm_status status = nm_cli_want(cli, argc, 1, 1000, &err);
     if (status == NM_OK)
-        status = nm_report_open(&report, (const char *const *)argv, (size_t)argc, &err);
+        status = nm_report_open(&report, (const char *const *)argv, (size_t)argc, config->inspected, &err);
     if (status == NM_OK)
-        status = write_all(&report, nm_options_find(cli->options, "report"), &err);
+        status = write_all(&report, config, &err);
     nm_report_close(&report);
     return status == NM_OK ? 0 : nm_cli_fail(&err);
 }
@@ -76,17 +76,14 @@ const nm_command nm_command_report = {
     .name = "report",
     .summary = "make one page with every figure of several runs",
     .usage = "RUN ... [-o report.html] [--png FOLDER] [--tensorboard FOLDER] [--no-samples]",
-    .details = "Reads log.jsonl, config.ini and, where norma compare has left it, test.json of each RUN, and "
-               "writes a page "
-               "that needs nothing beside it and no network: the runs in a table, learning curves, the "
-               "figures of the "
-               "papers as far as the runs have recorded their numbers, sample outputs, and where the "
-               "configurations differ. "
-               "Hovering shows values; each figure is saved as SVG, its numbers as CSV. Runs that are still "
-               "going on are "
-               "welcome. What norma inspect --json printed is shown when given as --inspected FILE. gnuplot "
-               "draws the "
-               "figures (Debian package gnuplot-nox).",
+    .details =
+        "Reads log.jsonl and config.ini of each RUN, and test.json and inspection.json where norma compare "
+        "and "
+        "norma inspect --save have left them, and writes a page that needs nothing beside it and no network: "
+        "the runs in a table, learning curves, the figures of the papers as far as the runs have recorded "
+        "their numbers, sample outputs, and where the configurations differ. Hovering shows values; each "
+        "figure is saved as SVG, its numbers as CSV. Runs that are still going on are welcome. gnuplot draws "
+        "the figures (Debian package gnuplot-nox).",
     .section = "report",
     .options = add_options,
     .run = run,

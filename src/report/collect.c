@@ -1,4 +1,5 @@
 /* Series -> curves: by update or time, by place in the network, thinned to what can be seen, and the frame around them. */
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,9 +39,11 @@ static pattern pattern_of(const nm_figure *figure, const nm_report *report, cons
     }
 }
 
-const char *nm_figure_y_label(const nm_figure *figure, const nm_report *report)
+char *nm_figure_text(const char *text, const nm_report *report)
 {
-    return figure->y_label ? figure->y_label : report->score_name;
+    size_t before = strcspn(text, "@");
+    return text[before] ? nm_format("%.*s%s%s", (int)before, text, report->score_name, text + before + 1)
+                        : nm_duplicate(text);
 }
 
 bool nm_figure_falls(const nm_figure *figure, const nm_report *report)
@@ -144,6 +147,57 @@ static double largest_time(const nm_report *report, const nm_figure *figure)
     return largest;
 }
 
+/* "enc.2.ffn.norm" is in layer 2 of stack enc; false for what is in no layer. */
+static bool layer_of(const char *site, size_t length, size_t *stack, long *layer)
+{
+    const char *dot = memchr(site, '.', length);
+    if (!dot || !isdigit((unsigned char)dot[1]))
+        return false;
+    *stack = (size_t)(dot - site);
+    *layer = strtol(dot + 1, NULL, 10);
+    return true;
+}
+
+/* The series whose place is the last of the last layer of the first stack; NULL when no place is in a layer. */
+static const nm_series *top_series(const nm_report_run *run, const char *tag)
+{
+    const nm_series *top = NULL;
+    const char *first = NULL, *site;
+    size_t length, stack, first_stack = 0;
+    long layer, highest = 0;
+    for (size_t i = 0; i < run->n_series; i++) {
+        const nm_series *series = &run->series[i];
+        if (!nm_tag_match(tag, series->tag, &site, &length) || !layer_of(site, length, &stack, &layer))
+            continue;
+        if (!first) {
+            first = site;
+            first_stack = stack;
+        }
+        if (stack == first_stack && !memcmp(site, first, stack) && (!top || layer >= highest)) {
+            top = series;
+            highest = layer;
+        }
+    }
+    return top;
+}
+
+/* The series of a run that a figure is of, over the places it asks for. */
+static void add_places(sums *s, const nm_figure *figure, const nm_report_run *run, const char *tag)
+{
+    const nm_series *minus = figure->minus ? nm_report_run_find(run, figure->minus) : NULL;
+    const nm_series *top = figure->places == NM_PLACES_TOP ? top_series(run, tag) : NULL;
+    if (figure->minus && !minus)
+        return;
+    for (size_t i = 0; i < run->n_series; i++) {
+        const nm_series *series = &run->series[i];
+        if (!nm_tag_match(tag, series->tag, NULL, NULL) || (figure->places == NM_PLACES_TOP && series != top))
+            continue;
+        add_series(s, series, minus, figure->x_seconds);
+        if (figure->places == NM_PLACES_FIRST)
+            break;
+    }
+}
+
 void nm_collect_history(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
 {
     double unit = 1;
@@ -154,14 +208,9 @@ void nm_collect_history(const nm_report *report, const nm_figure *figure, nm_dra
     }
     for (size_t r = 0; r < report->n; r++) {
         const nm_report_run *run = &report->runs[r];
-        const nm_series *minus = figure->minus ? nm_report_run_find(run, figure->minus) : NULL;
         pattern tag = pattern_of(figure, report, run);
         sums s = {0};
-        if (figure->minus && !minus)
-            continue;
-        for (size_t i = 0; i < run->n_series; i++)
-            if (nm_tag_match(tag.text, run->series[i].tag, NULL, NULL))
-                add_series(&s, &run->series[i], minus, figure->x_seconds);
+        add_places(&s, figure, run, tag.text);
         nm_curve *curve = add_curve(drawing, r, s.n, false);
         for (size_t i = 0; i < s.n; i++)
             add_point(curve, s.x[i] / unit, s.sum[i] / (double)s.count[i]);
@@ -170,6 +219,23 @@ void nm_collect_history(const nm_report *report, const nm_figure *figure, nm_dra
         free(s.sum);
         free(s.count);
     }
+}
+
+void nm_collect_if_first(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
+{
+    char *first = nm_format("%.*s", (int)strcspn(figure->tag, "|"), figure->tag);
+    bool any = false;
+    for (size_t r = 0; r < report->n; r++)
+        any |= has_any(&report->runs[r], first);
+    free(first);
+    if (any)
+        nm_collect_history(report, figure, drawing);
+}
+
+void nm_collect_besides_score(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
+{
+    if (strcmp(figure->tag, report->score_tag))
+        nm_collect_history(report, figure, drawing);
 }
 
 void nm_collect_checkpoints(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
@@ -220,6 +286,83 @@ void nm_collect_sites(const nm_report *report, const nm_figure *figure, nm_drawi
     }
 }
 
+/* ---- by sublayer and depth ---- */
+
+bool nm_tick_same_kind(const char *a, const char *b)
+{
+    for (;;) {
+        bool number = isdigit((unsigned char)*a) && isdigit((unsigned char)*b);
+        if (number) {
+            a += strspn(a, "0123456789");
+            b += strspn(b, "0123456789");
+        } else if (*a != *b) {
+            return false;
+        } else if (!*a++) {
+            return true;
+        } else {
+            b++;
+        }
+    }
+}
+
+/* Attention before feed-forward before the rest, as the two panels of the papers. */
+static int kind_rank(const char *tick)
+{
+    static const char *const parts[] = {".self", ".cross", ".ffn"};
+    int n = sizeof parts / sizeof *parts;
+    for (int i = 0; i < n; i++)
+        if (strstr(tick, parts[i]))
+            return i;
+    return n;
+}
+
+static void sort_points(nm_curve *curve)
+{
+    for (size_t i = 1; i < curve->n; i++)
+        for (size_t k = i; k > 0 && curve->x[k] < curve->x[k - 1]; k--) {
+            double x = curve->x[k], y = curve->y[k];
+            curve->x[k] = curve->x[k - 1];
+            curve->y[k] = curve->y[k - 1];
+            curve->x[k - 1] = x;
+            curve->y[k - 1] = y;
+        }
+}
+
+/* Where each place goes: kinds in the order of their ranks, else as they come; of a kind, by depth, as they come. */
+static size_t *order_by_depth(char **ticks, size_t n)
+{
+    size_t *key = nm_allocate((n + 1) * sizeof *key), *position = nm_allocate((n + 1) * sizeof *position);
+    for (size_t i = 0; i < n; i++) {
+        size_t kind = 0;
+        while (!nm_tick_same_kind(ticks[kind], ticks[i]))
+            kind++;
+        key[i] = (size_t)kind_rank(ticks[i]) * n + kind;
+    }
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < n; k++)
+            position[i] += key[k] < key[i] || (key[k] == key[i] && k < i);
+    free(key);
+    return position;
+}
+
+void nm_collect_depth(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
+{
+    nm_collect_sites(report, figure, drawing);
+    size_t n = drawing->n_ticks, *position = order_by_depth(drawing->ticks, n);
+    char **ticks = nm_allocate((n + 1) * sizeof *ticks);
+    for (size_t i = 0; i < n; i++)
+        ticks[position[i]] = drawing->ticks[i];
+    memcpy(drawing->ticks, ticks, n * sizeof *ticks);
+    for (size_t c = 0; c < drawing->n; c++) {
+        nm_curve *curve = &drawing->curves[c];
+        for (size_t i = 0; i < curve->n; i++)
+            curve->x[i] = (double)position[(size_t)curve->x[i]];
+        sort_points(curve);
+    }
+    free(position);
+    free(ticks);
+}
+
 /* The last vector of each place: quantiles in equal steps from the least to the largest. */
 void nm_collect_quantiles(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
 {
@@ -263,15 +406,19 @@ void nm_collect_spectrum(const nm_report *report, const nm_figure *figure, nm_dr
 
 /* ---- across runs ---- */
 
+/* Only runs whose norms use the batch have a discrepancy: those that also log the loss with statistics of the batch. */
 void nm_collect_score_gap(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
 {
     double first = NAN;
     for (size_t r = report->n; r-- > 0;)
         first = isfinite(report->results[r].score) ? report->results[r].score : first;
     for (size_t r = 0; r < report->n; r++) {
+        if (!nm_report_run_find(&report->runs[r], "valid/batch_nll"))
+            continue;
         nm_curve *curve = add_curve(drawing, r, 1, false);
         pattern tag = pattern_of(figure, report, &report->runs[r]);
-        add_point(curve, nm_report_run_match(&report->runs[r], tag.text), first - report->results[r].score);
+        add_point(curve, nm_report_run_match(&report->runs[r], tag.text),
+                  (first - report->results[r].score) * (report->score_rises ? 1 : -1));
         drop_empty(drawing);
     }
     while (drawing->n && drawing->n < 3) { /* two points are always on a line */

@@ -24,14 +24,22 @@ typedef struct nm_drawing { /* the numbers of one figure */
 typedef enum nm_figure_style {
     NM_FIGURE_LINES,
     NM_FIGURE_MARKS,
+    NM_FIGURE_DEPTH, /* marks by place; those of one kind of sublayer are joined from layer to layer */
     NM_FIGURE_BARS,
     NM_FIGURE_SCATTER
 } nm_figure_style;
 
+typedef enum nm_figure_places {                /* which of the places that match a history is of */
+                                NM_PLACES_ALL, /* the mean */
+                                NM_PLACES_FIRST,
+                                NM_PLACES_TOP /* the last layer of the first stack */
+} nm_figure_places;
+
 typedef struct nm_figure nm_figure;
 struct nm_figure {
-    const char *name, *section, *title; /* "valid-loss", "Learning", "Validation loss" */
-    const char *source;                 /* of the form: "Shen et al. 2020, figure 2"; NULL: ours */
+    const char *name, *section,
+        *title;         /* "valid-loss", "Learning", "Validation loss"; @ is the name of the score */
+    const char *source; /* of the form: "Shen et al. 2020, figure 2"; NULL: ours */
     const char *tag,
         *minus; /* pattern of the numbers, "a|b": b where a run has no a; what is taken off them */
     const char *x_label, *y_label;
@@ -39,6 +47,7 @@ struct nm_figure {
     bool falls;  /* lower is better: for the sentence */
     double line; /* a level worth seeing; 0: none */
     nm_figure_style style;
+    nm_figure_places places;
     void (*collect)(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
     void (*sentence)(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out);
     const char *record; /* what records the numbers */
@@ -49,17 +58,26 @@ extern const nm_figure nm_figures[]; /* name NULL at the end */
 /* The numbers of a figure, thinned to what can be seen, and its frame. n is 0 when no run has any. */
 void nm_drawing_make(nm_drawing *drawing, const nm_report *report, const nm_figure *figure);
 void nm_drawing_release(nm_drawing *drawing);
-/* The label of the y axis; the score's row has that of the task. */
-const char *nm_figure_y_label(const nm_figure *figure, const nm_report *report);
+/* A title or label with the name of the score in place of @; heap. */
+char *nm_figure_text(const char *text, const nm_report *report);
 bool nm_figure_falls(const nm_figure *figure, const nm_report *report);
+
+/* Whether two places by name are of one kind of sublayer: "enc.0.self", "enc.1.self". */
+bool nm_tick_same_kind(const char *a, const char *b);
 
 /* Ways to collect. */
 void nm_collect_history(const nm_report *report, const nm_figure *figure,
                         nm_drawing *drawing); /* x: updates or time */
 /* The same, of runs that were measured at more than one update. */
 void nm_collect_checkpoints(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
+/* The same, if some run has numbers of the first of the figure's patterns. */
+void nm_collect_if_first(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
+/* The same, if these numbers are not the score's. */
+void nm_collect_besides_score(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
 void nm_collect_sites(const nm_report *report, const nm_figure *figure,
                       nm_drawing *drawing); /* x: places, last values */
+/* The same in the order of sublayers, and of these by depth. */
+void nm_collect_depth(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
 void nm_collect_quantiles(const nm_report *report, const nm_figure *figure,
                           nm_drawing *drawing); /* places, deciles */
 void nm_collect_spectrum(const nm_report *report, const nm_figure *figure,
@@ -70,6 +88,7 @@ void nm_collect_score_gap(const nm_report *report, const nm_figure *figure, nm_d
 void nm_say_best(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out);
 void nm_say_level(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out);
 void nm_say_sites(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out);
+void nm_say_depth(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out);
 void nm_say_spectrum(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out);
 void nm_say_correlation(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
                         FILE *out);

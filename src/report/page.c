@@ -62,7 +62,9 @@ static json_t *figure_json(const nm_report *report, const nm_figure *figure, con
                         json_pack("[ffff]", drawing->x_min, drawing->x_max, drawing->y_min, drawing->y_max));
     json_object_set_new(o, "log", json_boolean(figure->y_log));
     json_object_set_new(o, "x", json_string(drawing->x_unit ? drawing->x_unit : figure->x_label));
-    json_object_set_new(o, "y", clean_string(nm_figure_y_label(figure, report)));
+    char *label = nm_figure_text(figure->y_label, report);
+    json_object_set_new(o, "y", clean_string(label));
+    free(label);
     json_object_set_new(o, "ticks", ticks);
     json_object_set_new(o, "scatter", json_boolean(figure->style == NM_FIGURE_SCATTER));
     json_object_set_new(o, "curves", curves);
@@ -123,7 +125,11 @@ static void write_sentence(const nm_report *report, const nm_figure *figure, con
 static void write_figure(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
                          const char *svg, FILE *out)
 {
-    fprintf(out, "<figure id=\"%s\"><figcaption><h3>%s</h3>", figure->name, figure->title);
+    char *title = nm_figure_text(figure->title, report); /* a score's name is from the log */
+    fprintf(out, "<figure id=\"%s\"><figcaption><h3>", figure->name);
+    nm_html_text(out, title);
+    fputs("</h3>", out);
+    free(title);
     if (figure->source)
         fprintf(out, "<span class=\"source\">as in %s</span>", figure->source);
     fputs("</figcaption>\n<div class=\"plot\">", out);
@@ -143,8 +149,9 @@ static void write_figures(const nm_report *report, const nm_drawing *drawings, c
         if (!svg[i])
             continue;
         if (!section || strcmp(section, figure->section)) {
-            fprintf(out, "%s<section><h2>%s</h2>\n<div class=\"figures\">\n",
-                    section ? "</div></section>\n" : "", figure->section);
+            fprintf(out, "%s<section><h2>%s</h2>\n", section ? "</div></section>\n" : "", figure->section);
+            nm_section_legend(report, "legend printed", out);
+            fputs("<div class=\"figures\">\n", out);
             section = figure->section;
         }
         write_figure(report, figure, &drawings[i], svg[i], out);
@@ -154,7 +161,7 @@ static void write_figures(const nm_report *report, const nm_drawing *drawings, c
 }
 
 /* What a figure would show and how to get it, where no run has its numbers. */
-static void write_missing(char **svg, FILE *out)
+static void write_missing(const nm_report *report, char **svg, FILE *out)
 {
     bool any = false;
     for (size_t i = 0; nm_figures[i].name; i++) {
@@ -165,7 +172,11 @@ static void write_missing(char **svg, FILE *out)
                   "for</summary>\n<ul>\n",
                   out);
         any = true;
-        fprintf(out, "<li>%s: %s</li>\n", nm_figures[i].title, nm_figures[i].record);
+        char *title = nm_figure_text(nm_figures[i].title, report);
+        fputs("<li>", out);
+        nm_html_text(out, title);
+        fprintf(out, ": %s</li>\n", nm_figures[i].record);
+        free(title);
     }
     if (any)
         fputs("</ul></details></section>\n", out);
@@ -198,8 +209,9 @@ static void write_page(const nm_report *report, const nm_report_config *config, 
 {
     write_head(report, out);
     nm_section_runs(report, out);
+    nm_section_legend(report, "legend", out);
     write_figures(report, drawings, svg, out);
-    write_missing(svg, out);
+    write_missing(report, svg, out);
     if (config->samples)
         nm_section_samples(report, out);
     nm_section_settings(report, out);

@@ -26,7 +26,8 @@
         const curves = () => document.querySelectorAll('.curve');
         button.addEventListener('click', () => {
             hidden[hidden.has(run) ? 'delete' : 'add'](run);
-            button.setAttribute('aria-pressed', String(!hidden.has(run)));
+            for (const same of document.querySelectorAll(`button.run[data-run="${run}"]`))
+                same.setAttribute('aria-pressed', String(!hidden.has(run)));
             for (const curve of curves()) curve.classList.toggle('off', hidden.has(Number(curve.dataset.run)));
         });
         button.addEventListener('mouseenter', () => {

@@ -37,6 +37,23 @@ const char *nm_plot_dashes(int group)
     return dashes[group / NM_PLOT_COLORS % N_DASHES].svg;
 }
 
+/* Circle, square, triangles, diamond, pentagon, as gnuplot numbers them: colours alone are not for all eyes. */
+static const struct {
+    const char *svg;
+    int gnuplot;
+} markers[] = {{"M7 5a4 4 0 1 0 8 0a4 4 0 1 0-8 0z", 7},
+               {"M7.4 1.4h7.2v7.2h-7.2z", 5},
+               {"M11 .4L15.4 8.6H6.6z", 9},
+               {"M11 9.6L15.4 1.4H6.6z", 11},
+               {"M11 0L16 5L11 10L6 5z", 13},
+               {"M11 .4L15.6 3.8L13.8 9.2H8.2L6.4 3.8z", 15}};
+enum { N_MARKERS = sizeof markers / sizeof *markers };
+
+const char *nm_plot_marker(int group)
+{
+    return markers[group % N_MARKERS].svg;
+}
+
 /* Names of places stand upright where there are few of them. */
 static bool ticks_aslant(const nm_drawing *drawing)
 {
@@ -104,13 +121,22 @@ static void write_site_ticks(FILE *out, const nm_drawing *drawing)
 
 /* ---- one figure ---- */
 
-static void write_data(FILE *out, const nm_drawing *drawing)
+/* Whether a curve by depth begins anew with this point. */
+static bool begins_kind(const nm_drawing *drawing, const nm_curve *curve, size_t i)
+{
+    return i &&
+           !nm_tick_same_kind(drawing->ticks[(size_t)curve->x[i - 1]], drawing->ticks[(size_t)curve->x[i]]);
+}
+
+static void write_data(FILE *out, const nm_figure *figure, const nm_drawing *drawing)
 {
     for (size_t c = 0; c < drawing->n; c++) {
         const nm_curve *curve = &drawing->curves[c];
         double aside = drawing->ticks ? ((double)c + 0.5) / (double)drawing->n * 0.6 - 0.3 : 0;
         fprintf(out, "$d%zu << EOD\n", c);
         for (size_t i = 0; i < curve->n; i++) {
+            if (figure->style == NM_FIGURE_DEPTH && begins_kind(drawing, curve, i))
+                putc('\n', out); /* ends the line */
             fprintf(out, "%.7g %.7g", curve->x[i] + aside, curve->y[i]);
             if (curve->low)
                 fprintf(out, " %.7g %.7g", curve->low[i], curve->high[i]);
@@ -137,15 +163,19 @@ static void write_curve(FILE *out, const nm_report *report, const nm_figure *fig
     int group = report->groups[curve->run];
     bool dots = figure->style != NM_FIGURE_LINES || curve->n <= 20;
     const char *style = figure->style == NM_FIGURE_BARS    ? "yerrorbars"
+                        : figure->style == NM_FIGURE_DEPTH ? "linespoints"
                         : figure->style != NM_FIGURE_LINES ? "points"
                         : dots                             ? "linespoints"
                                                            : "lines";
     fprintf(out, "%s$d%zu with %s lc rgb '%s' lw %g", c ? ", " : "plot ", c, style, nm_plot_color(group),
             drawing->n > 12 ? 1.2 : 2.0);
-    if (figure->style == NM_FIGURE_LINES)
+    if (figure->style == NM_FIGURE_LINES || figure->style == NM_FIGURE_DEPTH)
         fprintf(out, " dt %s", dashes[group / NM_PLOT_COLORS % N_DASHES].gnuplot);
     if (dots)
-        fprintf(out, " pt 7 ps %g", figure->style == NM_FIGURE_LINES ? 0.55 : drawing->n > 12 ? 0.5 : 0.8);
+        fprintf(out, " pt %d ps %g", markers[group % N_MARKERS].gnuplot,
+                figure->style == NM_FIGURE_LINES ? 0.55
+                : drawing->n > 12                ? 0.5
+                                                 : 0.8);
     if (titled)
         write_title(out, report->runs[curve->run].name);
     else
@@ -187,8 +217,10 @@ static void write_axes(FILE *out, const nm_report *report, const nm_figure *figu
             drawing->y_min, drawing->y_max);
     fprintf(out, "set xlabel '%s%s%s'\nset ylabel '", figure->x_label, drawing->x_unit ? ", " : "",
             drawing->x_unit ? drawing->x_unit : "");
-    for (const char *at = nm_figure_y_label(figure, report); *at; at++) /* a score's name is from the log */
+    char *label = nm_figure_text(figure->y_label, report);
+    for (const char *at = label; *at; at++) /* a score's name is from the log */
         putc(*at == '\'' || (unsigned char)*at < ' ' || (unsigned char)*at >= 127 ? '_' : *at, out);
+    free(label);
     fputs("'\nunset arrow\n", out);
     if (figure->line > 0)
         fprintf(out,
@@ -211,7 +243,7 @@ static void write_figure(FILE *out, const nm_report *report, const nm_figure *fi
                 frame.height);
     fprintf(out, "set output '%s.%s'\n", figure->name, png ? "png" : "svg");
     write_axes(out, report, figure, drawing, frame);
-    write_data(out, drawing);
+    write_data(out, figure, drawing);
     for (size_t c = 0; c < drawing->n; c++)
         write_curve(out, report, figure, drawing, c, legend);
     fputs("\nunset output\n", out);

@@ -18,6 +18,8 @@ enum { NM_PLOT_COLORS = 8 };
  * then the same ones dashed. */
 const char *nm_plot_color(int group);
 const char *nm_plot_dashes(int group);
+/* Path of the group's mark for a swatch 22 wide and 10 high. */
+const char *nm_plot_marker(int group);
 
 /* Draws the figures i with drawings[i].n > 0. With svg (as many strings as figures, NULL where not drawn; the caller
  * frees each) to memory, below scratch; with svg NULL to folder/NAME.png. */

@@ -7,7 +7,10 @@
 #include "base/memory.h"
 #include "report/figure.h"
 
-enum { FEW = 4 }; /* runs that a sentence can name one by one */
+enum {
+    FEW = 4, /* runs that a sentence can name one by one */
+    MANY = 8 /* points: of fewer, one set in twenty and more has a correlation of 0.7 by chance */
+};
 
 static const char *name_of(const nm_report *report, const nm_curve *curve)
 {
@@ -114,30 +117,52 @@ static double falls_behind_after(const nm_curve *worse, const nm_curve *better, 
     return behind ? last : NAN;
 }
 
-/* The place whose batch variance is farthest from the remembered one at this update, if the run has recorded it. */
-static void say_distance(const nm_report_run *run, double update, FILE *out)
+/* The last value not after this update; NaN when there is none. */
+static double value_until(const nm_series *series, double update)
 {
-    const char *site = NULL, *part;
-    size_t length = 0, part_len;
-    double most = 0;
+    double value = NAN;
+    for (size_t i = 0; i < series->n; i++)
+        if (series->update[i] <= update)
+            value = series->value[i];
+    return value;
+}
+
+/* The place with the largest value of a pattern at this update; NaN when there is none. */
+static double largest_place(const nm_report_run *run, const char *pattern, double update, const char **site,
+                            size_t *length)
+{
+    double most = NAN;
+    const char *part;
+    size_t part_len;
     for (size_t i = 0; i < run->n_series; i++) {
-        const nm_series *series = &run->series[i];
-        size_t at = 0;
-        if (!nm_tag_match("probe/distance/*/variance", series->tag, &part, &part_len) || !series->n)
+        if (!nm_tag_match(pattern, run->series[i].tag, &part, &part_len))
             continue;
-        while (at + 1 < series->n && series->update[at + 1] <= update)
-            at++;
-        if (series->value[at] > most) {
-            most = series->value[at];
-            site = part;
-            length = part_len;
-        }
+        double value = value_until(&run->series[i], update);
+        if (isnan(value) || value <= most)
+            continue;
+        most = value;
+        *site = part;
+        *length = part_len;
     }
-    if (!site)
-        return;
-    fprintf(out, ", when the variance of %.*s is ", (int)length, site);
-    say_number(out, most);
-    fputs(" from the remembered one", out);
+    return most;
+}
+
+/* What the run's statistics were like at this update: TID where its checkpoints were measured, else the distance from the
+ * remembered variance, where that was recorded. */
+static void say_statistics(const nm_report_run *run, double update, FILE *out)
+{
+    const char *site;
+    size_t length;
+    double most;
+    if (!nm_report_run_find(run, "valid/batch_nll"))
+        return; /* its norms do not use the batch */
+    if (isfinite(most = largest_place(run, "inspect/tid.sites/*/variance", update, &site, &length))) {
+        fprintf(out, ", when the variance TID of %.*s is %.1f %%", (int)length, site, 100 * most);
+    } else if (isfinite(most = largest_place(run, "probe/distance/*/variance", update, &site, &length))) {
+        fprintf(out, ", when the variance of %.*s is ", (int)length, site);
+        say_number(out, most);
+        fputs(" from the remembered one", out);
+    }
 }
 
 static void say_behind(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
@@ -155,7 +180,7 @@ static void say_behind(const nm_report *report, const nm_figure *figure, const n
     fprintf(out, " %s falls behind %s after ", name_of(report, worst->curve), name_of(report, list[0].curve));
     say_x(out, figure, drawing, after);
     if (!figure->x_seconds)
-        say_distance(&report->runs[worst->curve->run], after, out);
+        say_statistics(&report->runs[worst->curve->run], after, out);
     putc('.', out);
 }
 
@@ -307,6 +332,43 @@ void nm_say_sites(const nm_report *report, const nm_figure *figure, const nm_dra
     free(list);
 }
 
+/* ---- by depth ---- */
+
+/* In how many kinds of sublayer the last layer has more than the first, and which have not. */
+static void say_growth(const nm_report *report, const nm_drawing *drawing, const nm_curve *curve, FILE *out)
+{
+    size_t kinds = 0, grow = 0;
+    char *others = nm_duplicate("");
+    for (size_t from = 0, to; from < curve->n; from = to) {
+        const char *first = drawing->ticks[(size_t)curve->x[from]];
+        for (to = from + 1; to < curve->n && nm_tick_same_kind(first, drawing->ticks[(size_t)curve->x[to]]);)
+            to++;
+        if (to - from < 2)
+            continue;
+        kinds++;
+        if (curve->y[to - 1] > curve->y[from]) {
+            grow++;
+            continue;
+        }
+        char *more = nm_format("%s%s%.*s%s", others, *others ? ", " : "", (int)strcspn(first, "."), first,
+                               first + strcspn(first, ".") + 1 +
+                                   strspn(first + strcspn(first, ".") + 1, "0123456789"));
+        free(others);
+        others = more;
+    }
+    if (kinds)
+        fprintf(out, " %s grows from the first layer to the last in %zu of %zu kinds of sublayer%s%s%s.",
+                name_of(report, curve), grow, kinds, *others ? " (not " : "", others, *others ? ")" : "");
+    free(others);
+}
+
+void nm_say_depth(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out)
+{
+    nm_say_sites(report, figure, drawing, out);
+    for (size_t c = 0; c < drawing->n && drawing->n <= 2 * FEW; c++)
+        say_growth(report, drawing, &drawing->curves[c], out);
+}
+
 /* How soon they fall: the rank by which half of the largest is reached. */
 void nm_say_spectrum(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out)
 {
@@ -329,11 +391,18 @@ void nm_say_spectrum(const nm_report *report, const nm_figure *figure, const nm_
 
 /* ---- across runs ---- */
 
+static const char *reference_of(const nm_report *report)
+{
+    for (size_t i = 0; i < report->n; i++)
+        if (isfinite(report->results[i].score))
+            return report->runs[i].name;
+    return "";
+}
+
 void nm_say_correlation(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
                         FILE *out)
 {
     double n = 0, x = 0, y = 0, xx = 0, yy = 0, xy = 0;
-    (void)report;
     (void)figure;
     for (size_t c = 0; c < drawing->n; c++) {
         double a = drawing->curves[c].x[0], b = drawing->curves[c].y[0];
@@ -345,8 +414,10 @@ void nm_say_correlation(const nm_report *report, const nm_figure *figure, const 
         xy += a * b;
     }
     double r = (n * xy - x * y) / sqrt((n * xx - x * x) * (n * yy - y * y));
+    fprintf(out, "Worse than %s. ", reference_of(report));
     if (isfinite(r))
-        fprintf(out, "Over %.0f runs TID and gap have a correlation of %.2f.", n, r);
+        fprintf(out, "Over %.0f runs TID and gap have a correlation of %.2f%s.", n, r,
+                n < MANY ? "; so few points prove little" : "");
     else
         fprintf(out, "All %.0f runs have the same TID or the same gap.", n);
 }

@@ -90,6 +90,76 @@ static void name_run(nm_report *report, size_t i)
     free(folder);
 }
 
+/* "-1" of "layer-1"; "" when a name does not end in a number. */
+static const char *seed_of(const char *name)
+{
+    const char *dash = strrchr(name, '-');
+    return dash && dash[1] && !dash[1 + strspn(dash + 1, "0123456789")] ? dash : name + strlen(name);
+}
+
+/* Of "rbn:norm.rbn.lambda=0.1-1", as norma compare names a variant's run, "rbn-1", or with the settings' own names:
+ * "rbn lambda=0.1-1". */
+static char *short_name(const char *name, bool settings)
+{
+    const char *seed = seed_of(name);
+    size_t head = strcspn(name, ":");
+    if (head >= (size_t)(seed - name))
+        return nm_duplicate(name);
+    char *text = nm_format("%.*s", (int)head, name);
+    for (const char *at = name + head; settings && at < seed;) {
+        const char *end = at + 1 + strcspn(at + 1, ":"), *from = at + 1;
+        end = end < seed ? end : seed;
+        for (const char *c = from; c < end && *c != '='; c++)
+            from = *c == '.' ? c + 1 : from;
+        char *more = nm_format("%s %.*s", text, (int)(end - from), from);
+        free(text);
+        text = more;
+        at = end;
+    }
+    char *whole = nm_format("%s%s", text, seed);
+    free(text);
+    return whole;
+}
+
+static bool all_differ(char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < i; k++)
+            if (!strcmp(names[i], names[k]))
+                return false;
+    return true;
+}
+
+/* Replaces the names by short ones if those tell the runs apart. */
+static bool take_short_names(nm_report *report, bool settings)
+{
+    char **names = nm_allocate((report->n + 1) * sizeof *names);
+    for (size_t i = 0; i < report->n; i++)
+        names[i] = short_name(report->runs[i].name, settings);
+    bool taken = all_differ(names, report->n);
+    for (size_t i = 0; i < report->n; i++)
+        if (taken) {
+            free(report->runs[i].name);
+            report->runs[i].name = names[i];
+        } else {
+            free(names[i]);
+        }
+    free(names);
+    return taken;
+}
+
+/* A seed that all runs share tells nothing. */
+static void drop_common_seed(nm_report *report)
+{
+    for (size_t i = 0; i < report->n; i++) {
+        const char *name = report->runs[i].name, *seed = seed_of(name);
+        if (report->n < 2 || seed == name || strcmp(seed, seed_of(report->runs[0].name)))
+            return;
+    }
+    for (size_t i = 0; i < report->n; i++)
+        report->runs[i].name[seed_of(report->runs[i].name) - report->runs[i].name] = 0;
+}
+
 static bool is_own_setting(const char *key)
 {
     return !strncmp(key, "run.", 4) || !strcmp(key, "train.seed") || !strncmp(key, "device.", 7) ||
@@ -147,20 +217,24 @@ static void find_score(nm_report *report)
         *at = (char)toupper((unsigned char)*at); /* abbreviations */
 }
 
-nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n, nm_error *err)
+nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n, const char *inspected,
+                         nm_error *err)
 {
     *report = (nm_report){.runs = nm_allocate((n + 1) * sizeof *report->runs),
                           .results = nm_allocate((n + 1) * sizeof *report->results),
                           .groups = nm_allocate((n + 1) * sizeof *report->groups)};
     for (size_t i = 0; i < n; i++) {
         nm_report_run *run = &report->runs[report->n++];
-        NM_TRY(nm_report_run_read(run, folders[i], err));
+        NM_TRY(nm_report_run_read(run, folders[i], inspected, err));
         name_run(report, i);
         report->groups[i] = group_run(report, i);
         report->results[i] =
             (nm_report_result){nm_report_run_last(run, "test/value"), nm_report_run_last(run, "test/low"),
                                nm_report_run_last(run, "test/high"), NAN};
     }
+    if (!take_short_names(report, false))
+        take_short_names(report, true);
+    drop_common_seed(report);
     find_score(report);
     return NM_OK;
 }

@@ -25,7 +25,9 @@ typedef struct nm_report {
     bool score_rises;             /* higher is better */
 } nm_report;
 
-nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n, nm_error *err);
+/* inspected: see nm_report_run_read. */
+nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n, const char *inspected,
+                         nm_error *err);
 void nm_report_close(nm_report *report);
 
 typedef struct nm_report_config {

@@ -224,7 +224,8 @@ static bool same_folder(const char *a, const char *b)
     return a_len == b_len && !memcmp(a, b, a_len);
 }
 
-nm_status nm_report_run_inspected(nm_report_run *run, const char *path, nm_error *err)
+/* folder: only what was measured of this run; NULL: all is of it. */
+static nm_status read_inspections(nm_report_run *run, const char *path, const char *folder, nm_error *err)
 {
     json_error_t trouble;
     char *text = NULL;
@@ -240,11 +241,21 @@ nm_status nm_report_run_inspected(nm_report_run *run, const char *path, nm_error
         json_t *object = json_array_get(list, i);
         const char *of = json_string_value(json_object_get(object, "run"));
         place at = {.run = run};
-        if (of && same_folder(of, run->folder))
+        if (!folder || (of && same_folder(of, folder)))
             add_line(&at, object, "inspect");
     }
     json_decref(list);
     return NM_OK;
+}
+
+static nm_status read_inspected(nm_report_run *run, const char *inspected, nm_error *err)
+{
+    if (*inspected)
+        return read_inspections(run, inspected, run->folder, err);
+    char *path = nm_path_join(run->folder, "inspection.json");
+    nm_status status = nm_file_exists(path) ? read_inspections(run, path, NULL, err) : NM_OK;
+    free(path);
+    return status;
 }
 
 static void trim(char **text)
@@ -279,7 +290,7 @@ static void read_settings(nm_report_run *run)
     free(path);
 }
 
-nm_status nm_report_run_read(nm_report_run *run, const char *folder, nm_error *err)
+nm_status nm_report_run_read(nm_report_run *run, const char *folder, const char *inspected, nm_error *err)
 {
     *run = (nm_report_run){.folder = nm_duplicate(folder)};
     char *path = nm_path_join(folder, "log.jsonl"), *text = NULL;
@@ -291,7 +302,7 @@ nm_status nm_report_run_read(nm_report_run *run, const char *folder, nm_error *e
     free(text);
     read_test(run);
     read_settings(run);
-    return NM_OK;
+    return read_inspected(run, inspected, err);
 }
 
 static void release_texts(nm_text *texts, size_t n)

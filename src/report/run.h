@@ -2,8 +2,8 @@
  *
  * The tag of a number is the path that leads to it: "train/loss", "valid/bleu", "probe/distance/enc.0.ffn.norm/mean",
  * "probe/gain/enc.0.ffn.norm/histogram.low"; a row of a list is told by its site, or its stack and layer. An array of numbers is a vector. A reader therefore needs to know no kind of
- * line, and what a later version of the program logs is there to be drawn. test.json, where a run has it, and what
- * norma inspect printed are read the same way. */
+ * line, and what a later version of the program logs is there to be drawn. test.json and inspection.json, where a run has
+ * them, are read the same way. */
 #ifndef NM_REPORT_RUN_H
 #define NM_REPORT_RUN_H
 
@@ -46,10 +46,9 @@ typedef struct nm_report_run {
 } nm_report_run;
 
 /* NM_IO when the folder has no log.jsonl. A line that is no JSON object is counted, not fatal: a run may be going on,
- * or its machine may have stopped in the middle of a line. */
-nm_status nm_report_run_read(nm_report_run *run, const char *folder, nm_error *err);
-/* Adds what `norma inspect --json` printed, as far as it is of this run. NM_IO, NM_FORMAT. */
-nm_status nm_report_run_inspected(nm_report_run *run, const char *path, nm_error *err);
+ * or its machine may have stopped in the middle of a line. inspected: a file that norma inspect --json has printed, of
+ * which the run's part is read instead of its inspection.json; "": none. NM_IO, NM_FORMAT. */
+nm_status nm_report_run_read(nm_report_run *run, const char *folder, const char *inspected, nm_error *err);
 /* Adds lines of a log; for one that is read while it grows. */
 void nm_report_run_add(nm_report_run *run, const char *text, size_t bytes);
 void nm_report_run_release(nm_report_run *run);

@@ -92,7 +92,7 @@ typedef struct column { /* of the comparison; the number is a double of the summ
 
 #define FIELD(name) offsetof(summary, name)
 static const column columns[] = {
-    {"test", "score on the test set, as norma compare measured it", FIELD(score), '2', 1},
+    {"test", "score on the test set, as norma compare measured it", FIELD(score), '2', 2},
     {"from", "95 % bootstrap interval of the test score", FIELD(low), '1', 0},
     {"to", "95 % bootstrap interval of the test score", FIELD(high), '1', 0},
     {"p", "paired bootstrap against the first run with a test score", FIELD(p), '3', 0},
@@ -104,8 +104,8 @@ static const column columns[] = {
     {"time", "in training", FIELD(seconds), 't', 0},
     {"tokens/s", "median of the run", FIELD(speed), 'n', 1},
     {"MiB", "memory of the largest step", FIELD(memory), 'n', -1},
-    {"TID mean", "of the last encoder layer", FIELD(tid_mean), '%', -1},
-    {"TID var.", "of the last encoder layer", FIELD(tid_variance), '%', -1},
+    {"TID mean", "of the inputs of the last encoder layer's last norm", FIELD(tid_mean), '%', 0},
+    {"TID var.", "of the inputs of the last encoder layer's last norm", FIELD(tid_variance), '%', 0},
 };
 enum { N_COLUMNS = sizeof columns / sizeof *columns };
 
@@ -151,8 +151,24 @@ static void write_swatch(FILE *out, int group)
     fprintf(out,
             "<svg class=\"swatch\" width=\"22\" height=\"10\" aria-hidden=\"true\"><path d=\"M1 5H21\" "
             "stroke=\"%s\" "
-            "stroke-width=\"3\" stroke-dasharray=\"%s\"/></svg>",
-            nm_plot_color(group), nm_plot_dashes(group));
+            "stroke-width=\"2.5\" stroke-dasharray=\"%s\"/><path d=\"%s\" fill=\"%s\"/></svg>",
+            nm_plot_color(group), nm_plot_dashes(group), nm_plot_marker(group), nm_plot_color(group));
+}
+
+static void write_run_button(const nm_report *report, size_t i, FILE *out)
+{
+    fprintf(out, "<button type=\"button\" class=\"run\" data-run=\"%zu\" aria-pressed=\"true\">", i);
+    write_swatch(out, report->groups[i]);
+    nm_html_text(out, report->runs[i].name);
+    fputs("</button>", out);
+}
+
+void nm_section_legend(const nm_report *report, const char *kind, FILE *out)
+{
+    fprintf(out, "<nav class=\"%s\">", kind);
+    for (size_t i = 0; i < report->n; i++)
+        write_run_button(report, i, out);
+    fputs("</nav>\n", out);
 }
 
 static bool column_shown(const summary *all, size_t n, const column *c)
@@ -166,10 +182,8 @@ static bool column_shown(const summary *all, size_t n, const column *c)
 static void write_row(const nm_report *report, const summary *all, size_t i, FILE *out)
 {
     fputs("<tr><th scope=\"row\">", out);
-    fprintf(out, "<button type=\"button\" class=\"run\" data-run=\"%zu\" aria-pressed=\"true\">", i);
-    write_swatch(out, report->groups[i]);
-    nm_html_text(out, report->runs[i].name);
-    fputs("</button></th>", out);
+    write_run_button(report, i, out);
+    fputs("</th>", out);
     for (int c = 0; c < N_COLUMNS; c++)
         if (column_shown(all, report->n, &columns[c])) {
             int better = columns[c].better == 2 ? (report->score_rises ? 1 : -1) : columns[c].better;
@@ -274,17 +288,22 @@ static void write_names(const nm_report *report, const char *first, FILE *out)
     fputs("</tr></thead>\n<tbody>\n", out);
 }
 
-static void write_values(const nm_report *report, const char *label, const char *key,
-                         const char *(*get)(const nm_report_run *run, const char *key), FILE *out)
+typedef const char *(*get_text)(const nm_report_run *run, const char *key);
+
+static void write_value(const char *value, FILE *out)
+{
+    nm_html_text(out, value && *value ? value : "–");
+    fputs("</td>", out);
+}
+
+static void write_values(const nm_report *report, const char *label, const char *key, get_text get, FILE *out)
 {
     fputs("<tr><th scope=\"row\">", out);
     nm_html_text(out, label);
     fputs("</th>", out);
     for (size_t i = 0; i < report->n; i++) {
-        const char *value = get(&report->runs[i], key);
         fputs("<td>", out);
-        nm_html_text(out, value && *value ? value : "–");
-        fputs("</td>", out);
+        write_value(get(&report->runs[i], key), out);
     }
     fputs("</tr>\n", out);
 }
@@ -313,25 +332,73 @@ void nm_section_settings(const nm_report *report, FILE *out)
 
 /* ---- environment ---- */
 
+static const struct {
+    const char *label, *key;
+    get_text get;
+} facts[] = {{"program", "start/norma", nm_report_run_text},
+             {"compiler", "start/compiler", nm_report_run_text},
+             {"device", "start/device", nm_report_run_text},
+             {"system", "start/system", nm_report_run_text},
+             {"backend", "device.backend", nm_report_run_setting},
+             {"threads", "device.threads", nm_report_run_setting},
+             {"seed", "train.seed", nm_report_run_setting}};
+enum { N_FACTS = sizeof facts / sizeof *facts };
+
+static bool fact_known(const nm_report *report, size_t fact)
+{
+    for (size_t i = 0; i < report->n; i++)
+        if (facts[fact].get(&report->runs[i], facts[fact].key))
+            return true;
+    return false;
+}
+
+static bool fact_differs(const nm_report *report, size_t fact)
+{
+    const char *first = facts[fact].get(&report->runs[0], facts[fact].key);
+    for (size_t i = 1; i < report->n; i++) {
+        const char *other = facts[fact].get(&report->runs[i], facts[fact].key);
+        if (!first != !other || (first && strcmp(first, other)))
+            return true;
+    }
+    return false;
+}
+
+/* What all runs share stands once. */
+static void write_shared_facts(const nm_report *report, FILE *out)
+{
+    fputs("<table><tbody>\n", out);
+    for (size_t f = 0; f < N_FACTS; f++)
+        if (fact_known(report, f) && !fact_differs(report, f)) {
+            fprintf(out, "<tr><th scope=\"row\">%s</th><td>", facts[f].label);
+            write_value(facts[f].get(&report->runs[0], facts[f].key), out);
+            fputs("</tr>\n", out);
+        }
+    fputs("</tbody></table>\n", out);
+}
+
+static void write_own_facts(const nm_report *report, FILE *out)
+{
+    bool any = false;
+    for (size_t f = 0; f < N_FACTS; f++) {
+        if (!fact_differs(report, f))
+            continue;
+        if (!any) {
+            fputs("<div class=\"scroll\"><table>", out);
+            write_names(report, "", out);
+        }
+        any = true;
+        write_values(report, facts[f].label, facts[f].key, facts[f].get, out);
+    }
+    if (any)
+        fputs("</tbody></table></div>\n", out);
+}
+
 void nm_section_environment(const nm_report *report, FILE *out)
 {
-    static const char *const facts[][2] = {{"program", "start/norma"},
-                                           {"compiler", "start/compiler"},
-                                           {"device", "start/device"},
-                                           {"system", "start/system"}};
-    static const char *const settings[][2] = {
-        {"backend", "device.backend"}, {"threads", "device.threads"}, {"seed", "train.seed"}};
-    fputs("<section id=\"environment\"><h2>Environment</h2>\n<div class=\"scroll\"><table>", out);
-    write_names(report, "", out);
-    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
-        for (size_t r = 0; r < report->n; r++)
-            if (nm_report_run_text(&report->runs[r], facts[i][1])) {
-                write_values(report, facts[i][0], facts[i][1], nm_report_run_text, out);
-                break;
-            }
-    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
-        write_values(report, settings[i][0], settings[i][1], nm_report_run_setting, out);
-    fputs("</tbody></table></div>\n<p class=\"hint\">Page written by norma " NORMA_VERSION
+    fputs("<section id=\"environment\"><h2>Environment</h2>\n", out);
+    write_shared_facts(report, out);
+    write_own_facts(report, out);
+    fputs("<p class=\"hint\">Page written by norma " NORMA_VERSION
           "; figures drawn by gnuplot.</p></section>\n",
           out);
 }

@@ -45,10 +45,17 @@ static void open_curve(nm_buffer *out, const char *line, const nm_drawing *drawi
     free(group);
 }
 
+/* Symbols stay where a figure has points; the filters behind them are of text boxes, which no figure has. */
 static const char *skip_symbols(const char *svg, const char *at)
 {
     const char *end = strstr(at, "</defs>");
-    return end && !strstr(svg, "<use xlink:href='#gpPt6' transform='translate") ? after_line(end) : at;
+    return end && !strstr(svg, "' transform='translate(") ? after_line(end) : at;
+}
+
+static const char *skip_filter(const char *at)
+{
+    const char *end = strstr(at, "</filter>");
+    return end ? after_line(end) : at;
 }
 
 char *nm_svg_trim(const char *svg, const nm_drawing *drawing, const char *name)
@@ -60,6 +67,8 @@ char *nm_svg_trim(const char *svg, const nm_drawing *drawing, const char *name)
             at = next;
         } else if (starts(text, "<defs>") && skip_symbols(svg, at) != at) {
             at = skip_symbols(svg, at);
+        } else if (starts(text, "<filter ") && skip_filter(at) != at) {
+            at = skip_filter(at);
         } else if (starts(text, "<g id=\"gnuplot_plot_")) {
             open_curve(&out, text, drawing);
             at = next;

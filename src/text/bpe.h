@@ -13,7 +13,10 @@
 #define NM_BPE_SEPARATOR "@@"
 #define NM_BPE_WORD_END  "</w>"
 
-enum { NM_BPE_MAX_SYMBOL = 1 << 16 }; /* bytes of a unit */
+enum {
+    NM_BPE_MAX_SYMBOL = 1 << 16, /* bytes of a unit */
+    NM_BPE_CACHE_MAX_WORD = 256  /* words up to so many bytes are segmented once and kept */
+};
 
 typedef enum nm_bpe_format {
     NM_BPE_SUBWORD_NMT_0_1, /* no header; "</w>" is a symbol of its own */

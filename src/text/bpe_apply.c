@@ -7,14 +7,32 @@
 
 #include <stdlib.h>
 #include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "text/utf8.h"
 #include "text/words.h"
 
 enum {
-    CACHE_MAX_WORD = 256,      /* longer words are not kept */
-    CACHE_MAX_BYTES = 64 << 20 /* when full, the cache starts anew */
+    CACHE_MAX_WORD = NM_BPE_CACHE_MAX_WORD,
+    CACHE_MAX_BYTES = 64 << 20, /* when full, the cache starts anew */
+    CACHE_FIRST_SLOTS = 1 << 12
 };
+
+/* An entry of the cache: the word and its segmentation stand behind it, unaligned. */
+typedef struct cached {
+    uint16_t word_bytes, bytes;
+} cached;
+
+typedef struct cache_slot {
+    uint32_t hash, at_plus_1; /* where the entry begins; 0: free */
+} cache_slot;
+
+typedef struct cache {
+    nm_buffer entries;
+    cache_slot *slots;
+    size_t n, n_slots; /* n_slots is a power of two or 0 */
+} cache;
 
 /* A unit of the word under work: its text is a part of the word. */
 typedef struct unit {
@@ -31,8 +49,8 @@ struct nm_bpe_applier {
     const nm_bpe *bpe;
     const nm_counter *vocabulary; /* NULL when nothing is restricted */
     int64_t threshold;
-    nm_counter cache; /* word -> where its segmentation begins */
-    nm_buffer segmentations;
+    cache cache;
+    uint32_t ascii[2][128]; /* symbols of single characters: inside a word, at its end */
     unit *units;
     size_t units_capacity;
     candidate *heap, *found;
@@ -40,11 +58,27 @@ struct nm_bpe_applier {
     nm_buffer key;
 };
 
+static uint32_t find_symbol(nm_bpe_applier *self, const char *text, size_t bytes, bool marked)
+{
+    nm_buffer_clear(&self->key);
+    nm_buffer_append(&self->key, text, bytes);
+    if (marked)
+        nm_buffer_append(&self->key, NM_BPE_WORD_END, sizeof NM_BPE_WORD_END - 1);
+    size_t number = nm_counter_find(&self->bpe->symbols, self->key.data, self->key.bytes);
+    return number == SIZE_MAX ? NM_PAIR_NONE : (uint32_t)number;
+}
+
 nm_bpe_applier *nm_bpe_applier_create(const nm_bpe *bpe, const nm_counter *vocabulary, int64_t threshold)
 {
     nm_bpe_applier *self = nm_allocate(sizeof *self);
     self->bpe = bpe;
     self->threshold = threshold;
+    for (int last = 0; last < 2; last++)
+        for (int i = 0; i < 128; i++) {
+            char character = (char)i;
+            bool marked = last && bpe->format != NM_BPE_SUBWORD_NMT_0_1;
+            self->ascii[last][i] = find_symbol(self, &character, 1, marked);
+        }
     for (size_t i = 0; vocabulary && i < vocabulary->n; i++)
         if (vocabulary->items[i].count >= threshold)
             self->vocabulary = vocabulary;
@@ -55,8 +89,8 @@ void nm_bpe_applier_free(nm_bpe_applier *self)
 {
     if (!self)
         return;
-    nm_counter_release(&self->cache);
-    nm_buffer_release(&self->segmentations);
+    nm_buffer_release(&self->cache.entries);
+    free(self->cache.slots);
     nm_buffer_release(&self->key);
     free(self->units);
     free(self->heap);
@@ -97,26 +131,17 @@ static candidate pop(nm_bpe_applier *self)
 
 /* From characters to units */
 
-static uint32_t find_symbol(nm_bpe_applier *self, const char *text, size_t bytes, bool marked)
-{
-    nm_buffer_clear(&self->key);
-    nm_buffer_append(&self->key, text, bytes);
-    if (marked)
-        nm_buffer_append(&self->key, NM_BPE_WORD_END, sizeof NM_BPE_WORD_END - 1);
-    size_t number = nm_counter_find(&self->bpe->symbols, self->key.data, self->key.bytes);
-    return number == SIZE_MAX ? NM_PAIR_NONE : (uint32_t)number;
-}
-
 static uint32_t add_characters(nm_bpe_applier *self, const char *word, size_t bytes)
 {
     uint32_t n = 0;
     bool separate_end = self->bpe->format == NM_BPE_SUBWORD_NMT_0_1;
     for (size_t at = 0; at < bytes; n++) {
         size_t length = nm_utf8_length(word[at]);
-        bool marked = !separate_end && at + length == bytes;
+        bool last = at + length == bytes;
+        uint32_t symbol = length == 1 ? self->ascii[last][(int)word[at]]
+                                      : find_symbol(self, word + at, length, last && !separate_end);
         NM_GROW(self->units, n, self->units_capacity);
-        self->units[n] =
-            (unit){find_symbol(self, word + at, length, marked), (uint32_t)at, (uint32_t)length, 0, 0};
+        self->units[n] = (unit){symbol, (uint32_t)at, (uint32_t)length, 0, 0};
         at += length;
     }
     if (separate_end) {
@@ -241,25 +266,82 @@ static void segment_word(nm_bpe_applier *self, const char *word, size_t bytes, n
     }
 }
 
+/* The cache of words seen before */
+
+static void enter(cache *self, cache_slot entry)
+{
+    size_t slot = entry.hash & (self->n_slots - 1);
+    while (self->slots[slot].at_plus_1)
+        slot = (slot + 1) & (self->n_slots - 1);
+    self->slots[slot] = entry;
+}
+
+static void widen(cache *self)
+{
+    cache old = *self;
+    self->n_slots = old.n_slots ? 2 * old.n_slots : CACHE_FIRST_SLOTS;
+    self->slots = nm_allocate(self->n_slots * sizeof *self->slots);
+    for (size_t i = 0; i < old.n_slots; i++)
+        if (old.slots[i].at_plus_1)
+            enter(self, old.slots[i]);
+    free(old.slots);
+}
+
+/* The segmentation of the word, NULL if it is not there. */
+static const char *find_word(const cache *self, uint32_t hash, const char *word, size_t bytes, size_t *length)
+{
+    size_t mask = self->n_slots - 1;
+    for (size_t slot = hash & mask; self->n_slots && self->slots[slot].at_plus_1; slot = (slot + 1) & mask) {
+        if (self->slots[slot].hash != hash)
+            continue;
+        const char *entry = self->entries.data + self->slots[slot].at_plus_1 - 1;
+        cached head;
+        memcpy(&head, entry, sizeof head);
+        *length = head.bytes;
+        if (head.word_bytes == bytes && !memcmp(entry + sizeof head, word, bytes))
+            return entry + sizeof head + bytes;
+    }
+    return NULL;
+}
+
+/* Segments the word into the cache; gives the segmentation. */
+static const char *keep_word(nm_bpe_applier *applier, uint32_t hash, const char *word, size_t bytes,
+                             size_t *length)
+{
+    cache *self = &applier->cache;
+    if (self->entries.bytes > CACHE_MAX_BYTES) {
+        nm_buffer_clear(&self->entries);
+        memset(self->slots, 0, self->n_slots * sizeof *self->slots);
+        self->n = 0;
+    }
+    if (2 * (self->n + 1) > self->n_slots)
+        widen(self);
+    size_t at = self->entries.bytes;
+    cached head = {.word_bytes = (uint16_t)bytes};
+    nm_buffer_append(&self->entries, (const char *)&head, sizeof head);
+    nm_buffer_append(&self->entries, word, bytes);
+    segment_word(applier, word, bytes, &self->entries);
+    *length = self->entries.bytes - at - sizeof head - bytes;
+    NM_ASSERT(*length <= UINT16_MAX);
+    head.bytes = (uint16_t)*length;
+    memcpy(self->entries.data + at, &head, sizeof head);
+    enter(self, (cache_slot){hash, (uint32_t)at + 1});
+    self->n++;
+    return self->entries.data + self->entries.bytes - *length;
+}
+
 static void apply_word(nm_bpe_applier *self, const char *word, size_t bytes, nm_buffer *out)
 {
     if (bytes > CACHE_MAX_WORD) {
         segment_word(self, word, bytes, out);
         return;
     }
-    size_t known = nm_counter_find(&self->cache, word, bytes);
-    if (known == SIZE_MAX) {
-        if (self->segmentations.bytes > CACHE_MAX_BYTES) {
-            nm_counter_release(&self->cache);
-            nm_buffer_clear(&self->segmentations);
-        }
-        known = nm_counter_add(&self->cache, word, bytes, (int64_t)self->segmentations.bytes);
-        segment_word(self, word, bytes, &self->segmentations);
-    }
-    bool newest = known + 1 == self->cache.n;
-    size_t start = (size_t)self->cache.items[known].count;
-    size_t end = newest ? self->segmentations.bytes : (size_t)self->cache.items[known + 1].count;
-    nm_buffer_append(out, self->segmentations.data + start, end - start);
+    size_t length;
+    uint32_t hash = (uint32_t)XXH3_64bits(word, bytes);
+    const char *segmentation = find_word(&self->cache, hash, word, bytes, &length);
+    if (!segmentation)
+        segmentation = keep_word(self, hash, word, bytes, &length);
+    nm_buffer_append(out, segmentation, length);
 }
 
 static bool is_margin(char byte)

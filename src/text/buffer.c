@@ -3,12 +3,10 @@
 
 #include <stdlib.h>
 
-void nm_buffer_reserve(nm_buffer *buffer, size_t more)
+void nm_buffer_grow(nm_buffer *buffer, size_t more)
 {
     size_t needed = buffer->bytes + more + 1;
     NM_ASSERT(needed > more);
-    if (needed <= buffer->capacity)
-        return;
     size_t capacity = buffer->capacity ? 2 * buffer->capacity : 64;
     if (capacity < needed)
         capacity = needed;

@@ -11,9 +11,15 @@ typedef struct nm_buffer {
     size_t bytes, capacity;
 } nm_buffer;
 
-/* Makes room for so many more bytes and a NUL. */
-void nm_buffer_reserve(nm_buffer *buffer, size_t more);
+void nm_buffer_grow(nm_buffer *buffer, size_t more); /* for nm_buffer_reserve */
 void nm_buffer_release(nm_buffer *buffer);
+
+/* Makes room for so many more bytes and a NUL. */
+static inline void nm_buffer_reserve(nm_buffer *buffer, size_t more)
+{
+    if (more >= buffer->capacity - buffer->bytes)
+        nm_buffer_grow(buffer, more);
+}
 
 static inline void nm_buffer_clear(nm_buffer *buffer)
 {

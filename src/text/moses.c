@@ -21,11 +21,15 @@ typedef struct points {
     size_t n, capacity;
 } points;
 
+/* Marks that a line holds; a step that treats none of them is left out. */
+enum { SEEN_COMMA = 1, SEEN_HYPHEN = 2, SEEN_APOSTROPHE = 4, SEEN_PERIOD = 8, SEEN_PERIODS = 16 };
+
 typedef struct moses {
     const nm_moses_language *language;
     bool aggressive, escape;
     nm_counter prefixes;
     points text, next; /* every step reads text and writes next, then they change places */
+    unsigned seen;
 } moses;
 
 static bool is_alpha(uint32_t point)
@@ -38,145 +42,191 @@ static bool is_alnum(uint32_t point)
     return point == RUN_DOT || nm_unicode_is_alnum(point);
 }
 
-static void put(moses *self, uint32_t point)
+/* Where a step writes, with room for so many points; never NULL. */
+static uint32_t *begin_step(moses *self, size_t most)
 {
-    NM_GROW(self->next.data, self->next.n, self->next.capacity);
-    self->next.data[self->next.n++] = point;
+    if (self->next.capacity <= most) {
+        free(self->next.data);
+        self->next.capacity = most + 1;
+        self->next.data = nm_reallocate(NULL, self->next.capacity * sizeof *self->next.data);
+    }
+    return self->next.data;
 }
 
-static void put_apart(moses *self, uint32_t point)
-{
-    put(self, ' ');
-    put(self, point);
-    put(self, ' ');
-}
-
-static void swap(moses *self)
+static void end_step(moses *self, const uint32_t *end)
 {
     points done = self->next;
+    done.n = (size_t)(end - done.data);
+    NM_ASSERT(done.n <= done.capacity);
     self->next = self->text;
     self->text = done;
-    self->next.n = 0;
+}
+
+static uint32_t *put_apart(uint32_t *to, uint32_t point)
+{
+    *to++ = ' ';
+    *to++ = point;
+    *to++ = ' ';
+    return to;
+}
+
+/* What the first step makes of a point. */
+typedef enum treatment { DROPPED, SPACE, KEPT, PARTED } treatment;
+
+/* ASCII by table: control characters, white space, letters and digits and the marks of later steps, the rest. */
+#define D DROPPED
+#define S SPACE
+#define K KEPT
+#define P PARTED
+/* clang-format off */
+static const unsigned char ascii_treatment[128] = {
+    D, D, D, D, D, D, D, D, D, S, S, S, S, S, D, D,  D, D, D, D, D, D, D, D, D, D, D, D, D, D, D, D,
+    S, P, P, P, P, P, P, K, P, P, P, P, K, K, K, P,  K, K, K, K, K, K, K, K, K, K, P, P, P, P, P, P,
+    P, K, K, K, K, K, K, K, K, K, K, K, K, K, K, K,  K, K, K, K, K, K, K, K, K, K, K, P, P, P, P, P,
+    K, K, K, K, K, K, K, K, K, K, K, K, K, K, K, K,  K, K, K, K, K, K, K, K, K, K, K, P, P, P, P, P,
+};
+/* clang-format on */
+#undef D
+#undef S
+#undef K
+#undef P
+
+static treatment treat_point(uint32_t point, uint32_t inner)
+{
+    treatment found = PARTED;
+    if (point < 0x80)
+        found = ascii_treatment[point];
+    else if (nm_unicode_is_space(point))
+        found = SPACE;
+    else if (nm_unicode_is_alnum(point))
+        found = KEPT;
+    return found == PARTED && point == inner ? KEPT : found;
+}
+
+static unsigned see(unsigned seen, uint32_t point)
+{
+    switch (point) {
+    case ',':
+        return seen | SEEN_COMMA;
+    case '-':
+        return seen | SEEN_HYPHEN;
+    case '\'':
+        return seen | SEEN_APOSTROPHE;
+    case '.':
+        return seen | (seen & SEEN_PERIOD ? SEEN_PERIODS : SEEN_PERIOD);
+    default:
+        return seen;
+    }
 }
 
 /* White space to single spaces, none at the ends; control characters go, which may leave two spaces meeting.
- */
+ * Marks are parted from the words, but for those that later steps look at. */
 static void read_line(moses *self, const char *line, size_t bytes)
 {
-    self->next.n = 0;
+    /* a mark gets three places, four behind a space, which has a byte of its own */
+    uint32_t *const start = begin_step(self, 3 * bytes), *to = start;
+    uint32_t inner = self->language->inner;
     bool pending = false;
+    self->seen = 0;
     for (size_t at = 0; at < bytes;) {
         uint32_t point = nm_utf8_next(line, &at);
-        if (nm_unicode_is_space(point)) {
-            pending = self->next.n > 0;
-        } else if (point >= 32) {
-            if (pending)
-                put(self, ' ');
-            pending = false;
-            put(self, point);
-        }
-    }
-    swap(self);
-}
-
-static void part_specials(moses *self)
-{
-    uint32_t inner = self->language->inner;
-    for (size_t i = 0; i < self->text.n; i++) {
-        uint32_t point = self->text.data[i];
-        bool stays = point == ' ' || point == '.' || point == '\'' || point == '`' || point == ',' ||
-                     point == '-' || (inner && point == inner) || is_alnum(point);
-        if (stays)
-            put(self, point);
+        treatment what = treat_point(point, inner);
+        if (what == SPACE)
+            pending = to > start;
+        if (what == SPACE || what == DROPPED)
+            continue;
+        if (pending)
+            *to++ = ' ';
+        pending = false;
+        self->seen = see(self->seen, point);
+        if (what == KEPT)
+            *to++ = point;
         else
-            put_apart(self, point);
+            to = put_apart(to, point);
     }
-    swap(self);
+    end_step(self, to);
 }
 
 /* A colon in Finnish, a raised dot in Catalan: part of the word only before a lower-case letter. */
 static void part_inner_marks(moses *self)
 {
     const points *text = &self->text;
+    uint32_t *to = begin_step(self, 3 * text->n);
     for (size_t i = 0; i < text->n; i++) {
         bool inside = i + 1 < text->n && nm_unicode_is_lower_letter(text->data[i + 1]);
         if (text->data[i] == self->language->inner && !inside)
-            put_apart(self, text->data[i]);
+            to = put_apart(to, text->data[i]);
         else
-            put(self, text->data[i]);
+            *to++ = text->data[i];
     }
-    swap(self);
+    end_step(self, to);
 }
 
 static void part_hyphens(moses *self)
 {
+    static const uint32_t parted[] = {' ', '@', '-', '@', ' '};
+    enum { N_PARTED = sizeof parted / sizeof *parted };
     const points *text = &self->text;
+    uint32_t *to = begin_step(self, N_PARTED * text->n);
     for (size_t i = 0; i < text->n; i++) {
-        bool within = i > 0 && i + 1 < text->n && is_alnum(text->data[i - 1]) && is_alnum(text->data[i + 1]);
-        if (text->data[i] == '-' && within) {
-            put(self, ' ');
-            put(self, '@');
-            put(self, '-');
-            put(self, '@');
-            put(self, ' ');
-        } else {
-            put(self, text->data[i]);
-        }
+        bool within = text->data[i] == '-' && i > 0 && i + 1 < text->n && is_alnum(text->data[i - 1]) &&
+                      is_alnum(text->data[i + 1]);
+        memcpy(to, within ? parted : &text->data[i], (within ? N_PARTED : 1) * sizeof *to);
+        to += within ? N_PARTED : 1;
     }
-    swap(self);
+    end_step(self, to);
 }
 
 static void part_dot_runs(moses *self)
 {
     const points *text = &self->text;
+    uint32_t *to = begin_step(self, 2 * text->n); /* a run has two periods at least and gets two spaces */
     for (size_t i = 0; i < text->n;) {
         size_t end = i;
         while (end < text->n && text->data[end] == '.')
             end++;
         if (end - i < 2) {
-            put(self, text->data[i++]);
+            *to++ = text->data[i++];
             continue;
         }
-        put(self, ' ');
+        *to++ = ' ';
         for (; i < end; i++)
-            put(self, RUN_DOT);
-        put(self, ' ');
+            *to++ = RUN_DOT;
+        *to++ = ' ';
     }
-    swap(self);
+    end_step(self, to);
 }
 
 /* Commas leave a number's digits alone (5,300): first those with no number before, then those with none
  * behind, then one at the end of the line. */
 static void part_commas(moses *self)
 {
-    for (size_t i = 0; i < self->text.n; i++) {
-        uint32_t point = self->text.data[i];
-        put(self, point);
-        if (i + 1 < self->text.n && self->text.data[i + 1] == ',' && !nm_unicode_is_number(point)) {
-            put_apart(self, ',');
+    const points *text = &self->text;
+    uint32_t *to = begin_step(self, 3 * text->n);
+    for (size_t i = 0; i < text->n; i++) {
+        uint32_t point = *to++ = text->data[i];
+        if (i + 1 < text->n && text->data[i + 1] == ',' && !nm_unicode_is_number(point)) {
+            to = put_apart(to, ',');
             i++;
         }
     }
-    swap(self);
-    for (size_t i = 0; i < self->text.n; i++) {
-        uint32_t point = self->text.data[i];
-        if (point == ',' && i + 1 < self->text.n && !nm_unicode_is_number(self->text.data[i + 1])) {
-            put_apart(self, ',');
-            put(self, self->text.data[++i]);
+    end_step(self, to);
+    to = begin_step(self, 3 * text->n + 2);
+    for (size_t i = 0; i < text->n; i++) {
+        uint32_t point = text->data[i];
+        if (point == ',' && i + 1 < text->n && !nm_unicode_is_number(text->data[i + 1])) {
+            to = put_apart(to, ',');
+            *to++ = text->data[++i];
         } else {
-            put(self, point);
+            *to++ = point;
         }
     }
-    swap(self);
-    size_t n = self->text.n;
-    if (n > 1 && self->text.data[n - 1] == ',' && nm_unicode_is_number(self->text.data[n - 2])) {
-        self->text.n = n - 1;
-        for (size_t i = 0; i + 1 < n; i++)
-            put(self, self->text.data[i]);
-        put(self, ' ');
-        put(self, ',');
-        swap(self);
+    size_t n = (size_t)(to - self->next.data);
+    if (n > 1 && to[-1] == ',' && nm_unicode_is_number(to[-2])) {
+        to[-1] = ' ';
+        *to++ = ',';
     }
+    end_step(self, to);
 }
 
 /* Apostrophes */
@@ -202,31 +252,34 @@ static void part_apostrophes(moses *self, bool (*before)(uint32_t), bool (*after
                              bool from_second)
 {
     const points *text = &self->text;
+    uint32_t *to = begin_step(self, 2 * text->n);
     for (size_t i = 0; i < text->n; i++) {
-        put(self, text->data[i]);
+        *to++ = text->data[i];
         if (i + 2 >= text->n || text->data[i + 1] != '\'' || !before(text->data[i]) ||
             !after(text->data[i + 2]))
             continue;
         if (from_first)
-            put(self, ' ');
-        put(self, '\'');
+            *to++ = ' ';
+        *to++ = '\'';
         if (from_second)
-            put(self, ' ');
-        put(self, text->data[i + 2]);
+            *to++ = ' ';
+        *to++ = text->data[i + 2];
         i += 2;
     }
-    swap(self);
+    end_step(self, to);
 }
 
 static void part_all_apostrophes(moses *self)
 {
-    for (size_t i = 0; i < self->text.n; i++) {
-        if (self->text.data[i] == '\'')
-            put_apart(self, '\'');
+    const points *text = &self->text;
+    uint32_t *to = begin_step(self, 3 * text->n);
+    for (size_t i = 0; i < text->n; i++) {
+        if (text->data[i] == '\'')
+            to = put_apart(to, '\'');
         else
-            put(self, self->text.data[i]);
+            *to++ = text->data[i];
     }
-    swap(self);
+    end_step(self, to);
 }
 
 static void treat_apostrophes(moses *self)
@@ -284,6 +337,7 @@ static void part_periods(moses *self)
 {
     const uint32_t *text = self->text.data;
     size_t n = self->text.n;
+    uint32_t *to = begin_step(self, 2 * n + 1); /* a word that is parted has two characters at least */
     while (n > 0 && text[n - 1] == ' ')
         n--;
     for (size_t start = 0; start < n;) {
@@ -293,36 +347,39 @@ static void part_periods(moses *self)
         bool dotted = end - start > 1 && text[end - 1] == '.';
         uint32_t following = end + 1 < n && text[end + 1] != ' ' ? text[end + 1] : 0;
         bool parted = dotted && (end == n || !keeps_period(self, text + start, end - start - 1, following));
-        for (size_t i = start; i < end; i++) {
-            if (parted && i + 1 == end)
-                put(self, ' ');
-            put(self, text[i]);
+        memcpy(to, text + start, (end - start) * sizeof *to);
+        to += end - start;
+        if (parted) {
+            to[-1] = ' ';
+            *to++ = '.';
         }
-        put(self, ' ');
+        *to++ = ' ';
         start = end + 1;
     }
-    swap(self);
+    end_step(self, to);
 }
 
 /* Single spaces, none at the ends; then a period and an apostrophe at the very end part, as the script has it
  * with a space behind. */
 static void clean_spaces(moses *self)
 {
-    for (size_t i = 0; i < self->text.n; i++) {
-        if (self->text.data[i] == ' ' && (!self->next.n || self->next.data[self->next.n - 1] == ' '))
-            continue;
-        put(self, self->text.data[i]);
+    const points *text = &self->text;
+    uint32_t *const start = begin_step(self, text->n + 4), *to = start;
+    uint32_t last = ' ';
+    for (size_t i = 0; i < text->n; i++) {
+        uint32_t point = text->data[i];
+        *to = point;
+        to += point != ' ' || last != ' ';
+        last = point;
     }
-    points *text = &self->next;
-    if (text->n && text->data[text->n - 1] == ' ')
-        text->n--;
-    if (text->n >= 2 && text->data[text->n - 1] == '\'' && text->data[text->n - 2] == '.') {
-        text->n -= 2;
-        put_apart(self, '.');
-        put(self, '\'');
-        put(self, ' ');
+    if (to > start && to[-1] == ' ')
+        to--;
+    if (to - start >= 2 && to[-1] == '\'' && to[-2] == '.') {
+        to = put_apart(to - 2, '.');
+        *to++ = '\'';
+        *to++ = ' ';
     }
-    swap(self);
+    end_step(self, to);
 }
 
 static const char *find_escape(uint32_t point)
@@ -349,31 +406,47 @@ static const char *find_escape(uint32_t point)
     }
 }
 
+static bool is_plain(uint32_t point)
+{
+    return (point | 32) - 'a' < 26 || point == ' ';
+}
+
 static void write_line(const moses *self, nm_buffer *out)
 {
-    for (size_t i = 0; i < self->text.n; i++) {
-        uint32_t point = self->text.data[i];
-        const char *escape = self->escape ? find_escape(point) : NULL;
+    const uint32_t *at = self->text.data, *end = at + self->text.n;
+    nm_buffer_reserve(out, self->text.n);
+    while (at < end) {
+        nm_buffer_reserve(out, (size_t)(end - at));
+        for (; at < end && is_plain(*at); at++)
+            out->data[out->bytes++] = (char)*at;
+        if (at == end)
+            break;
+        const char *escape = self->escape ? find_escape(*at) : NULL;
         if (escape)
             nm_buffer_append(out, escape, strlen(escape));
         else
-            nm_utf8_append(out, point == RUN_DOT ? '.' : point);
+            nm_utf8_append(out, *at == RUN_DOT ? '.' : *at);
+        at++;
     }
+    out->data[out->bytes] = 0;
 }
 
 static void moses_tokenize(void *state, const char *line, size_t bytes, nm_buffer *out)
 {
     moses *self = state;
     read_line(self, line, bytes);
-    part_specials(self);
     if (self->language->inner)
         part_inner_marks(self);
-    if (self->aggressive)
+    if (self->aggressive && self->seen & SEEN_HYPHEN)
         part_hyphens(self);
-    part_dot_runs(self);
-    part_commas(self);
-    treat_apostrophes(self);
-    part_periods(self);
+    if (self->seen & SEEN_PERIODS)
+        part_dot_runs(self);
+    if (self->seen & SEEN_COMMA)
+        part_commas(self);
+    if (self->seen & SEEN_APOSTROPHE)
+        treat_apostrophes(self);
+    if (self->seen & SEEN_PERIOD)
+        part_periods(self);
     clean_spaces(self);
     write_line(self, out);
 }

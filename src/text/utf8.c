@@ -31,29 +31,28 @@ static size_t valid_length(const char *text, size_t at, size_t bytes)
     return is_continuation(text, at + 3, bytes) ? 4 : 0;
 }
 
+/* The first byte beyond ASCII from `at` on, looked for eight at a time. */
+static size_t skip_ascii(const char *text, size_t at, size_t bytes)
+{
+    for (uint64_t eight; at + sizeof eight <= bytes; at += sizeof eight) {
+        memcpy(&eight, text + at, sizeof eight);
+        if (eight & 0x8080808080808080u)
+            break;
+    }
+    while (at < bytes && (unsigned char)text[at] < 0x80)
+        at++;
+    return at;
+}
+
 size_t nm_utf8_find_invalid(const char *text, size_t bytes)
 {
-    size_t at = 0;
-    while (at < bytes) {
+    for (size_t at = 0; (at = skip_ascii(text, at, bytes)) < bytes;) {
         size_t length = valid_length(text, at, bytes);
         if (!length)
             return at;
         at += length;
     }
     return bytes;
-}
-
-uint32_t nm_utf8_next(const char *text, size_t *at)
-{
-    const unsigned char *byte = (const unsigned char *)text + *at;
-    size_t length = nm_utf8_length(text[*at]);
-    *at += length;
-    if (length == 1)
-        return byte[0];
-    uint32_t point = byte[0] & (0x7Fu >> length);
-    for (size_t i = 1; i < length; i++)
-        point = point << 6 | (byte[i] & 0x3Fu);
-    return point;
 }
 
 void nm_utf8_append(nm_buffer *out, uint32_t point)
@@ -67,20 +66,24 @@ void nm_utf8_append(nm_buffer *out, uint32_t point)
     nm_buffer_append(out, (const char *)bytes, (size_t)length);
 }
 
+/* Lower case is at most half as long again: two bytes may become three. */
 void nm_utf8_lowercase(const char *text, size_t bytes, nm_buffer *out)
 {
-    nm_buffer_reserve(out, bytes);
+    nm_buffer_reserve(out, bytes + bytes / 2 + 4);
     for (size_t at = 0; at < bytes;) {
-        uint32_t point = nm_utf8_next(text, &at);
-        if (point < 0x80) {
-            nm_buffer_append_byte(out, (char)(point >= 'A' && point <= 'Z' ? point + 32 : point));
-        } else if (point == 0x130) {
-            /* the one unconditional mapping to two code points: dotted capital I */
-            nm_buffer_append(out, "i\xCC\x87", 3);
-        } else {
-            nm_utf8_append(out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)point));
+        unsigned char byte = (unsigned char)text[at];
+        if (byte < 0x80) {
+            out->data[out->bytes++] = (char)(byte >= 'A' && byte <= 'Z' ? byte + 32 : byte);
+            at++;
+            continue;
         }
+        uint32_t point = nm_utf8_next(text, &at);
+        if (point == 0x130) /* the one unconditional mapping to two code points: dotted capital I */
+            nm_buffer_append(out, "i\xCC\x87", 3);
+        else
+            nm_utf8_append(out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)point));
     }
+    out->data[out->bytes] = 0;
 }
 
 static utf8proc_category_t category(uint32_t point)

@@ -21,7 +21,19 @@ static inline size_t nm_utf8_length(char first)
 }
 
 /* Code point at *at of valid text; moves *at behind it. */
-uint32_t nm_utf8_next(const char *text, size_t *at);
+static inline uint32_t nm_utf8_next(const char *text, size_t *at)
+{
+    const unsigned char *byte = (const unsigned char *)text + *at;
+    size_t length = nm_utf8_length(text[*at]);
+    *at += length;
+    if (length == 1)
+        return byte[0];
+    uint32_t point = byte[0] & (0x7Fu >> length);
+    for (size_t i = 1; i < length; i++)
+        point = point << 6 | (byte[i] & 0x3Fu);
+    return point;
+}
+
 void nm_utf8_append(nm_buffer *out, uint32_t point);
 
 /* Appends valid text in lower case: full mapping without context, as Perl's lc and Moses' lowercase.perl. */

@@ -95,6 +95,18 @@ has out '"quadratic_mean": '
 grep -q 'confidence\|lemma2' out && fail "more was measured than asked for"
 "$NORMA" inspect runs/small/best.safetensors --measure spectrum >out 2>err || fail "inspect FILE: $(cat err)"
 has out "the largest"
+"$NORMA" inspect some --checkpoints --measure tid --batches 2 --save >out 2>err || fail "inspect --save: $(cat err)"
+has out "average"
+"$NORMA" inspect some --measure spectrum --save --json >out 2>err || fail "inspect --save again: $(cat err)"
+[ "$(grep -c '"update": ' some/inspection.json)" = 2 ] || fail "not an object for each update: $(grep update some/inspection.json)"
+[ "$(grep -c '"tid": ' some/inspection.json)$(grep -c '"spectrum": ' some/inspection.json)" = 21 ] ||
+    fail "the second measurement is not beside the first: $(grep -n '": {' some/inspection.json)"
+echo 'no list' >some/inspection.json
+"$NORMA" inspect some --measure spectrum --save >out 2>err || fail "inspect --save over a broken file: $(cat err)"
+has some/inspection.json '"spectrum": '
+"$NORMA" inspect runs/small/best.safetensors --measure spectrum --save >out 2>err
+code=$?
+wants 2 "keeping what is of a file"
 mv data moved
 "$NORMA" inspect some --measure tid --batches 2 --data moved >out 2>err || fail "inspect --data: $(cat err)"
 has out "average"

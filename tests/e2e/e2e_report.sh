@@ -53,6 +53,14 @@ refuses 4 "inspected.json:1" runs/layer-1 -o page.html --inspected inspected.jso
 printf '[\n{"run":' >inspected.json
 refuses 4 "inspected.json:" runs/layer-1 -o page.html --inspected inspected.json
 
+# ---- what was measured and kept in a run ----
+echo '[{"update":600,"spectrum":{"values":[1,0.4' >runs/layer-1/inspection.json
+refuses 4 "runs/layer-1/inspection.json:" runs/layer-1 -o page.html
+echo '[{"run":"elsewhere","update":600,"spectrum":{"largest":7,"values":[1,0.4,0.1]}}]' >runs/layer-1/inspection.json
+"$NORMA" report runs/layer-1 -o page.html 2>err || fail "report of an inspected run: $(cat err)"
+has page.html '<figure id="singular-values">'
+rm runs/layer-1/inspection.json
+
 # ---- a page of several runs ----
 printf '[{"run":"runs/batch-1/","update":600,"condition":[{"stack":"enc","layer":0,"c50":3,"c80":9,"cmax":99}],"spectrum":{"largest":7,"values":[1,0.4,0.1]}}]' >inspected.json
 "$NORMA" report runs/* -o page.html --inspected inspected.json 2>err || fail "report: $(cat err)"

@@ -15,6 +15,7 @@ typedef struct model_rig {
     nm_options *options;
     nm_model *model;
     nm_tape tape;
+    nm_batch batch; /* for model_softmax_loss */
 } model_rig;
 
 static inline void check(nm_status status, const nm_error *err)
@@ -121,6 +122,39 @@ static inline void model_check_gradients(nm_model *model, model_loss loss, void 
                      s.measured);
     }
     free(grads);
+}
+
+/* All of it, and the end of the rig. */
+static inline void model_rig_check(model_rig *r, model_loss loss)
+{
+    model_check_gradients(r->model, loss, r);
+    model_rig_close(r);
+}
+
+/* For a model whose output is a soft-max over the targets of the rig's batch, a model_loss: the loss plus penalties.
+ * State of the norms is what it was before. */
+static inline double model_softmax_loss(void *user, bool training)
+{
+    model_rig *r = user;
+    nm_error err;
+    nm_params *params = &r->model->params;
+    nm_norm_memory memory = nm_norm_memory_keep(params);
+    nm_tape_start(&r->tape, true, 5, 0);
+    r->tape.mean_weight = r->batch.target.n_tokens;
+    nm_model_output out = r->model->type->forward(r->model, &r->tape, &r->batch);
+    nm_loss_spec spec = {.eps = 0.1, .targets = r->batch.target_out};
+    double *sums = nm_softmax_loss_of(&r->tape, out.hidden, out.weight, out.bias, &spec), pair[2], total;
+    assert_non_null(sums);
+    r->backend->k.download(r->backend, pair, sums, sizeof pair);
+    total = pair[0];
+    for (int i = 0; i < r->tape.n_penalties; i++) {
+        r->backend->k.download(r->backend, pair, r->tape.penalties[i], sizeof *pair);
+        total += pair[0];
+    }
+    if (training)
+        check(nm_tape_backward(&r->tape, &err), &err);
+    nm_norm_memory_put_back(&memory, params);
+    return total;
 }
 
 #endif

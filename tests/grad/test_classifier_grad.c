@@ -15,16 +15,14 @@ static const int32_t ids[] = {0, 5, 2, 0, 8, 9, 10, 2, 0, 0, 4, 2},
                      pos[] = {0, 1, 2, 0, 1, 2, 3, 4, 0, 0, 1, 2};
 static const int32_t classes[] = {2, 0, 1, 2};
 
-static nm_batch fixed_batch(void)
-{
-    return (nm_batch){.n = TEXTS,
-                      .units = TEXTS,
-                      .source = {.n_seqs = TEXTS, .n_tokens = TOKENS, .longest = 5, .offsets = offsets},
-                      .target = {.n_seqs = TEXTS, .n_tokens = TEXTS, .longest = 1, .offsets = class_offsets},
-                      .source_ids = ids,
-                      .source_pos = pos,
-                      .target_out = classes};
-}
+static const nm_batch batch = {
+    .n = TEXTS,
+    .units = TEXTS,
+    .source = {.n_seqs = TEXTS, .n_tokens = TOKENS, .longest = 5, .offsets = offsets},
+    .target = {.n_seqs = TEXTS, .n_tokens = TEXTS, .longest = 1, .offsets = class_offsets},
+    .source_ids = ids,
+    .source_pos = pos,
+    .target_out = classes};
 
 static void rig_open(model_rig *r, const char *const *settings)
 {
@@ -35,33 +33,12 @@ static void rig_open(model_rig *r, const char *const *settings)
     model_rig_open(r, &nm_model_classifier, &sizes, common, settings);
 }
 
-/* The loss, with gradients when training. State of the norms is what it was before. */
-static double loss_of(void *user, bool training)
-{
-    model_rig *r = user;
-    nm_error err;
-    nm_batch batch = fixed_batch();
-    nm_params *params = &r->model->params;
-    nm_norm_memory memory = nm_norm_memory_keep(params);
-    nm_tape_start(&r->tape, true, 5, 0);
-    r->tape.mean_weight = batch.units;
-    nm_model_output out = r->model->type->forward(r->model, &r->tape, &batch);
-    nm_loss_spec spec = {.eps = 0.1, .targets = classes};
-    double *sums = nm_softmax_loss_of(&r->tape, out.hidden, out.weight, out.bias, &spec), pair[2];
-    assert_non_null(sums);
-    r->backend->k.download(r->backend, pair, sums, sizeof pair);
-    if (training)
-        check(nm_tape_backward(&r->tape, &err), &err);
-    nm_norm_memory_put_back(&memory, params);
-    return pair[0];
-}
-
 static void run(const char *const *settings)
 {
     model_rig r;
     rig_open(&r, settings);
-    model_check_gradients(r.model, loss_of, &r);
-    model_rig_close(&r);
+    r.batch = batch;
+    model_rig_check(&r, model_softmax_loss);
 }
 
 static void every_exact_norm(void **state)

@@ -62,8 +62,7 @@ static void run(const char *const *settings)
     model_rig r;
     rig_open(&r, settings);
     rig_enlarge(&r);
-    model_check_gradients(r.model, loss_of, &r);
-    model_rig_close(&r);
+    model_rig_check(&r, loss_of);
 }
 
 static void softmax_attention(void **state)

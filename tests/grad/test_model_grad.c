@@ -15,17 +15,15 @@ static const int32_t source_ids[] = {4, 5, 2, 7, 8, 9, 10, 2, 2}, source_pos[] =
 static const int32_t target_in[] = {2, 6, 7, 8, 2, 5, 2, 9, 4}, target_out[] = {6, 7, 8, 2, 5, 2, 9, 4, 2};
 static const int32_t target_pos[] = {0, 1, 2, 3, 0, 1, 0, 1, 2};
 
-static nm_batch fixed_batch(void)
-{
-    return (nm_batch){.n = 3,
-                      .source = {.n_seqs = 3, .n_tokens = 9, .longest = 5, .offsets = source_offsets},
-                      .target = {.n_seqs = 3, .n_tokens = 9, .longest = 4, .offsets = target_offsets},
-                      .source_ids = source_ids,
-                      .source_pos = source_pos,
-                      .target_in = target_in,
-                      .target_out = target_out,
-                      .target_pos = target_pos};
-}
+static const nm_batch batch = {
+    .n = 3,
+    .source = {.n_seqs = 3, .n_tokens = 9, .longest = 5, .offsets = source_offsets},
+    .target = {.n_seqs = 3, .n_tokens = 9, .longest = 4, .offsets = target_offsets},
+    .source_ids = source_ids,
+    .source_pos = source_pos,
+    .target_in = target_in,
+    .target_out = target_out,
+    .target_pos = target_pos};
 
 static void rig_open(model_rig *r, const char *const *settings)
 {
@@ -36,38 +34,12 @@ static void rig_open(model_rig *r, const char *const *settings)
     model_rig_open(r, &nm_model_seq2seq, &sizes, common, settings);
 }
 
-/* Loss plus penalties; with gradients when training. State of the norms is what it was before. */
-static double loss_of(void *user, bool training)
-{
-    model_rig *r = user;
-    nm_error err;
-    nm_batch batch = fixed_batch();
-    nm_params *params = &r->model->params;
-    nm_norm_memory memory = nm_norm_memory_keep(params);
-    nm_tape_start(&r->tape, true, 5, 0);
-    r->tape.mean_weight = batch.target.n_tokens;
-    nm_model_output out = r->model->type->forward(r->model, &r->tape, &batch);
-    nm_loss_spec spec = {.eps = 0.1, .targets = target_out};
-    double *sums = nm_softmax_loss_of(&r->tape, out.hidden, out.weight, out.bias, &spec), pair[2], total;
-    assert_non_null(sums);
-    r->backend->k.download(r->backend, pair, sums, sizeof pair);
-    total = pair[0];
-    for (int i = 0; i < r->tape.n_penalties; i++) {
-        r->backend->k.download(r->backend, pair, r->tape.penalties[i], sizeof *pair);
-        total += pair[0];
-    }
-    if (training)
-        check(nm_tape_backward(&r->tape, &err), &err);
-    nm_norm_memory_put_back(&memory, params);
-    return total;
-}
-
 static void run(const char *const *settings)
 {
     model_rig r;
     rig_open(&r, settings);
-    model_check_gradients(r.model, loss_of, &r);
-    model_rig_close(&r);
+    r.batch = batch;
+    model_rig_check(&r, model_softmax_loss);
 }
 
 static void every_exact_norm(void **state)

@@ -100,8 +100,7 @@ static void every_exact_norm(void **state)
             if (!norm_is_differentiable(*type, !pre))
                 continue;
             rig_open(&r, (*type)->name, pre);
-            model_check_gradients(r.model, loss_of, &r);
-            model_rig_close(&r);
+            model_rig_check(&r, loss_of);
         }
 }
 

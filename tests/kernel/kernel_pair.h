@@ -52,220 +52,41 @@ typedef struct twin {
     nm_mat m[2];
 } twin;
 
-/* Calls a kernel of both backends; in the arguments, x.m[s] is the matrix of a twin on the side being called.
- */
+/* Calls a kernel of both backends; in the arguments, x.m[s] is the matrix of a twin on the side being called. */
 #define BOTH(p, kernel, ...)                                                                                 \
     do {                                                                                                     \
         for (int s = SUBJECT; s <= JUDGE; s++)                                                               \
             (p)->on[s]->k.kernel((p)->on[s], __VA_ARGS__);                                                   \
     } while (0)
 
-static void *pair_take(nm_backend *backend, size_t bytes)
-{
-    nm_error err;
-    void *memory;
-    if (nm_backend_take(backend, bytes, &memory, &err) != NM_OK)
-        fail_msg("%s", err.text);
-    return memory;
-}
-
-/* Nearly normal, of variance 1: four uniform numbers, which is far cheaper than a logarithm and a cosine. */
-static double pair_normal(pair *p, uint64_t index)
-{
-    nm_random_words words = nm_random4(p->seed, NM_RANDOM_TEST, 0, 0, index);
-    double sum = -2;
-    for (int i = 0; i < 4; i++)
-        sum += nm_random_unit(words.w[i]);
-    return 1.7320508 * sum;
-}
-
-static nm_mat pair_view(void *base, size_t first, size_t bytes, int32_t rows, int32_t cols, int32_t stride)
-{
-    return (nm_mat){(char *)base + first * bytes, rows, cols, stride};
-}
-
-static twin pair_twin(const pair *p, int block, size_t first, int32_t rows, int32_t cols, int32_t stride)
-{
-    const pair_block *at = &p->blocks[block];
-    return (twin){block,
-                  first,
-                  {pair_view(at->memory[SUBJECT], first, sizeof(float), rows, cols, stride),
-                   pair_view(at->memory[JUDGE], first, sizeof(double), rows, cols, stride)}};
-}
-
-static void pair_upload(pair *p, const pair_block *block)
-{
-    double *wide = nm_allocate(block->n * sizeof *wide);
-    for (size_t i = 0; i < block->n; i++)
-        wide[i] = (double)block->before[i];
-    p->on[SUBJECT]->k.upload(p->on[SUBJECT], block->memory[SUBJECT], block->before, block->n * sizeof(float));
-    p->on[JUDGE]->k.upload(p->on[JUDGE], block->memory[JUDGE], wide, block->n * sizeof(double));
-    free(wide);
-}
-
-/* Where element (row, col) of a twin stands in its block. */
-static size_t twin_at(twin t, int32_t row, int32_t col)
-{
-    return t.first + (size_t)row * (size_t)t.m[0].stride + (size_t)col;
-}
-
+/* A number for element `index` of the matrix being made: nearly normal, of variance 1. */
+double pair_normal(pair *p, uint64_t index);
 /* A matrix of make(p, index) with `gap` guard elements after each row. */
-static twin pair_make(pair *p, int32_t rows, int32_t cols, int32_t gap,
-                      double (*make)(pair *p, uint64_t index))
-{
-    assert_true(p->n_blocks < PAIR_BLOCKS);
-    pair_block *block = &p->blocks[p->n_blocks];
-    block->n = (size_t)rows * (size_t)(cols + gap) + 2 * PAIR_GUARD;
-    block->before = nm_allocate(block->n * sizeof *block->before);
-    block->seen = nm_allocate(block->n * sizeof *block->seen);
-    block->memory[SUBJECT] = pair_take(p->on[SUBJECT], block->n * sizeof(float));
-    block->memory[JUDGE] = pair_take(p->on[JUDGE], block->n * sizeof(double));
-    twin t = pair_twin(p, p->n_blocks++, PAIR_GUARD, rows, cols, cols + gap);
-    p->seed++;
-    for (size_t i = 0; i < block->n; i++)
-        block->before[i] = PAIR_SENTINEL;
-    for (int32_t r = 0; r < rows; r++)
-        for (int32_t c = 0; c < cols; c++)
-            block->before[twin_at(t, r, c)] = (float)make(p, (uint64_t)r * (uint64_t)cols + (uint64_t)c);
-    pair_upload(p, block);
-    return t;
-}
-
-static twin pair_random(pair *p, int32_t rows, int32_t cols, int32_t gap)
-{
-    return pair_make(p, rows, cols, gap, pair_normal);
-}
-
+twin pair_make(pair *p, int32_t rows, int32_t cols, int32_t gap, double (*make)(pair *p, uint64_t index));
+twin pair_random(pair *p, int32_t rows, int32_t cols, int32_t gap);
 /* Columns first .. first + cols - 1 of a twin. */
-static inline twin twin_slice(const pair *p, twin t, int32_t first, int32_t cols)
-{
-    return pair_twin(p, t.block, t.first + (size_t)first, t.m[0].rows, cols, t.m[0].stride);
-}
-
-/* Gives element (r, c) another value in both backends, before a kernel runs. */
-static inline void twin_fill_row(pair *p, twin t, int32_t row, float value)
-{
-    for (int32_t c = 0; c < t.m[0].cols; c++)
-        p->blocks[t.block].before[twin_at(t, row, c)] = value;
-    pair_upload(p, &p->blocks[t.block]);
-}
+twin twin_slice(const pair *p, twin t, int32_t first, int32_t cols);
+/* Gives a row another value in both backends, before a kernel runs. */
+void twin_fill_row(pair *p, twin t, int32_t row, float value);
 
 /* The same bytes in both backends. */
-static pair_list pair_list_of(pair *p, const void *data, size_t bytes)
-{
-    assert_true(p->n_lists < PAIR_LISTS);
-    pair_list *list = &p->lists[p->n_lists++];
-    for (int s = SUBJECT; s <= JUDGE; s++) {
-        list->memory[s] = pair_take(p->on[s], bytes);
-        p->on[s]->k.upload(p->on[s], list->memory[s], data, bytes);
-    }
-    return *list;
-}
-
+pair_list pair_list_of(pair *p, const void *data, size_t bytes);
 /* n whole numbers below `below`, with repetitions. */
-static inline pair_list pair_ids(pair *p, int32_t n, int32_t below)
-{
-    int32_t *ids = nm_allocate(((size_t)n + 1) * sizeof *ids);
-    p->seed++;
-    for (int32_t i = 0; i < n; i++)
-        ids[i] = (int32_t)nm_random_below(nm_random4(p->seed, NM_RANDOM_TEST, 0, 0, (uint64_t)i).w[0], 0,
-                                          (uint32_t)below);
-    pair_list list = pair_list_of(p, ids, (size_t)n * sizeof *ids);
-    free(ids);
-    return list;
-}
+pair_list pair_ids(pair *p, int32_t n, int32_t below);
 
-static void pair_mark(pair *p, twin t)
-{
-    for (int32_t r = 0; r < t.m[0].rows; r++)
-        for (int32_t c = 0; c < t.m[0].cols; c++)
-            p->blocks[t.block].seen[twin_at(t, r, c)] = true;
-}
-
-static double row_rms(const double *row, int32_t n)
-{
-    double sum = 0;
-    for (int32_t i = 0; i < n; i++)
-        sum += isfinite(row[i]) ? row[i] * row[i] : 0;
-    return sqrt(sum / (n ? n : 1));
-}
-
-static void compare_row(const pair *p, const char *name, int32_t r, int32_t n, const float *got,
-                        const double *want, double ulps, double size)
-{
-    double rms = row_rms(want, n);
-    for (int32_t c = 0; c < n; c++) {
-        double base = fmax(fabs(want[c]), rms) + size, error = fabs((double)got[c] - want[c]);
-        bool same = (isnan(want[c]) && isnan(got[c])) || (double)got[c] == want[c];
-        if (!same && !(error <= ulps * (double)FLT_EPSILON * base))
-            fail_msg("%s: %s[%d, %d] of %d columns is %.9g, should be %.9g", p->what, name, (int)r, (int)c,
-                     (int)n, (double)got[c], want[c]);
-    }
-}
-
+/* An output that may have changed without being compared. */
+void pair_mark(pair *p, twin t);
 /* Compares an output: |difference| <= ulps * FLT_EPSILON * (max(|wanted|, rms of its row) + size), size being
  * sizes[row], or 0. Use it for magnitudes that cancel in the result. */
-static void twin_compare_sized(pair *p, const char *name, twin t, double ulps, const double *sizes)
-{
-    const pair_block *block = &p->blocks[t.block];
-    float *got = nm_allocate(block->n * sizeof *got);
-    double *want = nm_allocate(block->n * sizeof *want);
-    p->on[SUBJECT]->k.download(p->on[SUBJECT], got, block->memory[SUBJECT], block->n * sizeof *got);
-    p->on[JUDGE]->k.download(p->on[JUDGE], want, block->memory[JUDGE], block->n * sizeof *want);
-    for (int32_t r = 0; r < t.m[0].rows; r++)
-        compare_row(p, name, r, t.m[0].cols, got + twin_at(t, r, 0), want + twin_at(t, r, 0), ulps,
-                    sizes ? sizes[r] : 0);
-    pair_mark(p, t);
-    free(got);
-    free(want);
-}
-
-static inline void twin_compare(pair *p, const char *name, twin t, double ulps, double size)
-{
-    double *sizes = nm_allocate(((size_t)t.m[0].rows + 1) * sizeof *sizes);
-    for (int32_t r = 0; r < t.m[0].rows; r++)
-        sizes[r] = size;
-    twin_compare_sized(p, name, t, ulps, sizes);
-    free(sizes);
-}
-
+void twin_compare_sized(pair *p, const char *name, twin t, double ulps, const double *sizes);
+/* The same with one size for all rows. */
+void twin_compare(pair *p, const char *name, twin t, double ulps, double size);
+/* The two loss sums of both sides, over this many tokens. */
+void pair_compare_sums(pair *p, double *const sums[2], int32_t tokens);
 /* The judge's numbers of a twin, packed; the caller frees them. */
-static inline double *twin_judged(pair *p, twin t)
-{
-    const pair_block *block = &p->blocks[t.block];
-    double *all = nm_allocate(block->n * sizeof *all),
-           *out = nm_allocate((size_t)t.m[0].rows * (size_t)t.m[0].cols * sizeof *out);
-    p->on[JUDGE]->k.download(p->on[JUDGE], all, block->memory[JUDGE], block->n * sizeof *all);
-    for (int32_t r = 0; r < t.m[0].rows; r++)
-        memcpy(out + (size_t)r * (size_t)t.m[0].cols, all + twin_at(t, r, 0),
-               (size_t)t.m[0].cols * sizeof *out);
-    free(all);
-    return out;
-}
+double *twin_judged(pair *p, twin t);
 
-/* Checks that nothing but the compared elements changed, mixes the subject's memory into the hash, frees it
- * all. */
-static void pair_close(pair *p)
-{
-    for (int i = 0; i < p->n_blocks; i++) {
-        pair_block *block = &p->blocks[i];
-        float *after = nm_allocate(block->n * sizeof *after);
-        p->on[SUBJECT]->k.download(p->on[SUBJECT], after, block->memory[SUBJECT], block->n * sizeof *after);
-        for (size_t j = 0; j < block->n; j++)
-            if (!block->seen[j] && memcmp(&after[j], &block->before[j], sizeof(float)) != 0)
-                fail_msg("%s: element %zu of matrix %d was written (%g)", p->what, j, i, (double)after[j]);
-        p->hash = XXH64(after, block->n * sizeof *after, p->hash);
-        for (int s = SUBJECT; s <= JUDGE; s++)
-            nm_backend_give(p->on[s], block->memory[s]);
-        free(after);
-        free(block->before);
-        free(block->seen);
-    }
-    for (int i = 0; i < p->n_lists; i++) {
-        for (int s = SUBJECT; s <= JUDGE; s++)
-            nm_backend_give(p->on[s], p->lists[i].memory[s]);
-    }
-    p->n_blocks = p->n_lists = 0;
-}
+/* Checks that nothing but the compared elements changed, mixes the subject's memory into the hash, frees it all. */
+void pair_close(pair *p);
 
 #endif

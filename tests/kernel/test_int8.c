@@ -13,22 +13,13 @@
 
 #include "base/memory.h"
 #include "base/random.h"
-#include "norma/backend.h"
+#include "kernel_levels.h"
 
-static const char *const levels[] = {"base", "avx2", "avx512", "vnni"};
-enum { N_LEVELS = 4, MOST_ROWS = 20 };
+enum { MOST_ROWS = 20 };
 
 static nm_backend *create(const char *name, const char *level)
 {
-    const nm_backend_options options = {.name = name, .isa = level, .threads = 1};
-    nm_backend *backend = NULL;
-    nm_error err;
-    nm_status status = nm_backend_create(&backend, &options, &err);
-    if (status == NM_UNSUPPORTED)
-        print_message("SKIPPED, this machine has no %s: %s\n", level, err.text);
-    else if (status != NM_OK)
-        fail_msg("%s", err.text);
-    return backend;
+    return level_create((nm_backend_options){.name = name, .isa = level, .threads = 1});
 }
 
 static float draw(uint32_t site, size_t i)
@@ -125,14 +116,14 @@ static void check_levels(const product *p, const char *what)
     float *y = nm_allocate(n * sizeof *y);
     run(ref, p, 0, p->rows, p->y);
     nm_backend_free(ref);
-    for (int i = 0; i < N_LEVELS; i++) {
-        nm_backend *b = create("cpu", levels[i]);
+    for (size_t i = 0; i < N_CPU_LEVELS; i++) {
+        nm_backend *b = create("cpu", cpu_levels[i]);
         if (!b)
             continue;
         run(b, p, 0, p->rows, y);
-        check_same(y, p->y, n, what, levels[i]);
+        check_same(y, p->y, n, what, cpu_levels[i]);
         run(b, p, p->rows - 1, 1, y);
-        check_same(y, p->y + last, (size_t)p->out, "the last row alone", levels[i]);
+        check_same(y, p->y + last, (size_t)p->out, "the last row alone", cpu_levels[i]);
         nm_backend_free(b);
     }
     free(y);

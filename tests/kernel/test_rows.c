@@ -11,24 +11,13 @@
 #include <xxhash.h>
 
 #include "base/random.h"
-#include "norma/backend.h"
+#include "kernel_levels.h"
 
 enum { ROWS = 301, IN = 600, OUT = 333, WORDS = 700, HEADS = 4, WIDTH = 64, LENGTH = 21 };
 
-static const char *const levels[] = {"base", "avx2", "avx512", "vnni"};
-enum { N_LEVELS = 4 };
-
 static nm_backend *create(const char *level, int32_t threads)
 {
-    const nm_backend_options options = {.name = "cpu", .isa = level, .threads = threads};
-    nm_backend *backend = NULL;
-    nm_error err;
-    nm_status status = nm_backend_create(&backend, &options, &err);
-    if (status == NM_UNSUPPORTED)
-        print_message("SKIPPED, this machine has no %s: %s\n", level, err.text);
-    else if (status != NM_OK)
-        fail_msg("%s", err.text);
-    return backend;
+    return level_create((nm_backend_options){.name = "cpu", .isa = level, .threads = threads});
 }
 
 static float *take(nm_backend *backend, size_t floats, uint32_t site)
@@ -135,13 +124,13 @@ static void check_attention(nm_backend *b, const char *level)
 static void test_company(void **state)
 {
     (void)state;
-    for (int i = 0; i < N_LEVELS; i++) {
-        nm_backend *backend = create(levels[i], 2);
+    for (int i = 0; i < N_CPU_LEVELS; i++) {
+        nm_backend *backend = create(cpu_levels[i], 2);
         if (!backend)
             continue;
-        check_products(backend, levels[i]);
-        check_held(backend, levels[i]);
-        check_attention(backend, levels[i]);
+        check_products(backend, cpu_levels[i]);
+        check_held(backend, cpu_levels[i]);
+        check_attention(backend, cpu_levels[i]);
         nm_backend_free(backend);
     }
 }
@@ -190,11 +179,11 @@ static uint64_t hash_of_step(const char *level, int32_t threads)
 static void test_threads(void **state)
 {
     (void)state;
-    for (int i = 0; i < N_LEVELS; i++) {
-        uint64_t one = hash_of_step(levels[i], 1);
+    for (int i = 0; i < N_CPU_LEVELS; i++) {
+        uint64_t one = hash_of_step(cpu_levels[i], 1);
         for (int32_t threads = 2; threads <= 3; threads++)
-            if (hash_of_step(levels[i], threads) != one)
-                fail_msg("%s: other bits with %d threads than with one", levels[i], (int)threads);
+            if (hash_of_step(cpu_levels[i], threads) != one)
+                fail_msg("%s: other bits with %d threads than with one", cpu_levels[i], (int)threads);
     }
 }
 

@@ -1,4 +1,5 @@
-/* Options of a tiny translation run on the corpus of tiny_data.h, for tests of what is measured in runs. */
+/* Tiny translation runs on the corpus of tiny_data.h: its making and removal around a program's tests, and options. Include
+ * behind cmocka.h. */
 #ifndef NM_TINY_RUN_H
 #define NM_TINY_RUN_H
 
@@ -6,6 +7,23 @@
 #include "support/tiny_data.h"
 #include "task/tasks.h"
 #include "train/trainer.h"
+
+/* The corpus of the program's tests; their group's set-up and tear-down. */
+static char *data;
+
+static inline int make_data(void **state)
+{
+    (void)state;
+    data = tiny_data_create(200, 10);
+    return 0;
+}
+
+static inline int drop_data(void **state)
+{
+    (void)state;
+    tiny_data_remove(data);
+    return 0;
+}
 
 static inline void tiny_set(nm_options *options, const char *path, const char *value)
 {
@@ -15,7 +33,7 @@ static inline void tiny_set(nm_options *options, const char *path, const char *v
 }
 
 /* settings: pairs of "section.key", value; NULL at the end. Free with nm_options_free. */
-static inline nm_options *tiny_options(const char *data, const char *const *settings)
+static inline nm_options *tiny_options(const char *const *settings)
 {
     static const char *const common[] = {"model.preset",
                                          "tiny",

@@ -15,8 +15,6 @@
 #include "support/tiny_run.h"
 #include "task/loaded.h"
 
-static char *data;
-
 /* ---- a trained model ---- */
 
 typedef struct trained {
@@ -29,7 +27,7 @@ typedef struct trained {
 static void train(trained *t, const char *norm, const char *placement)
 {
     const char *settings[] = {"model.norm", norm, "model.placement", placement, "train.updates", "12", NULL};
-    nm_options *options = tiny_options(data, settings);
+    nm_options *options = tiny_options(settings);
     nm_trainer *trainer;
     nm_validation v;
     nm_error err;
@@ -532,20 +530,6 @@ static void advice_follows_the_findings(void **state)
     assert_int_equal(verdict(&f, "RBN penalty", NULL), NM_UNKNOWN);
     assert_int_equal(verdict(&f, "PowerNorm", NULL), NM_UNKNOWN);
     assert_int_equal(verdict(&f, "warm-up", NULL), NM_UNKNOWN);
-}
-
-static int make_data(void **state)
-{
-    (void)state;
-    data = tiny_data_create(200, 10);
-    return 0;
-}
-
-static int drop_data(void **state)
-{
-    (void)state;
-    tiny_data_remove(data);
-    return 0;
 }
 
 int main(void)

@@ -74,48 +74,54 @@ static nm_norm *create_trained(const nm_norm_type *type)
     return norm;
 }
 
-#define EACH_TYPE(type) (const nm_norm_type *const *type = nm_norm_types; *type; type++)
+static void for_each_type(void (*check)(const nm_norm_type *type))
+{
+    for (const nm_norm_type *const *type = nm_norm_types; *type; type++)
+        check(*type);
+}
 
 /* Same bits: one row alone and the same row among others. */
+static void check_inference_of_rows_alone(const nm_norm_type *type)
+{
+    nm_norm *norm = create_trained(type);
+    double all[N], one[WIDTH];
+    nm_error err;
+    assert_int_equal(nm_norm_infer(norm, ROWS, input, all, &err), NM_OK);
+    for (int i = 0; i < ROWS; i++) {
+        assert_int_equal(nm_norm_infer(norm, 1, input + i * WIDTH, one, &err), NM_OK);
+        assert_memory_equal(one, all + i * WIDTH, sizeof one);
+    }
+    nm_norm_free(norm);
+}
+
 static void inference_of_rows_alone(void **unused)
 {
     (void)unused;
-    for
-        EACH_TYPE(type)
-        {
-            nm_norm *norm = create_trained(*type);
-            double all[N], one[WIDTH];
-            nm_error err;
-            assert_int_equal(nm_norm_infer(norm, ROWS, input, all, &err), NM_OK);
-            for (int i = 0; i < ROWS; i++) {
-                assert_int_equal(nm_norm_infer(norm, 1, input + i * WIDTH, one, &err), NM_OK);
-                assert_memory_equal(one, all + i * WIDTH, sizeof one);
-            }
-            nm_norm_free(norm);
-        }
+    for_each_type(check_inference_of_rows_alone);
+}
+
+static void check_training_of_rows_alone(const nm_norm_type *type)
+{
+    if (type->traits & NM_USES_BATCH)
+        return;
+    nm_norm *norm = create_trained(type);
+    double y[N], dx[N], one_y[WIDTH], one_dx[WIDTH];
+    nm_error err;
+    assert_int_equal(nm_norm_forward(norm, ROWS, input, y, &err), NM_OK);
+    assert_int_equal(nm_norm_backward(norm, upstream, dx, &err), NM_OK);
+    for (int i = 0; i < ROWS; i++) {
+        assert_int_equal(nm_norm_forward(norm, 1, input + i * WIDTH, one_y, &err), NM_OK);
+        assert_int_equal(nm_norm_backward(norm, upstream + i * WIDTH, one_dx, &err), NM_OK);
+        assert_memory_equal(one_y, y + i * WIDTH, sizeof one_y);
+        assert_memory_equal(one_dx, dx + i * WIDTH, sizeof one_dx);
+    }
+    nm_norm_free(norm);
 }
 
 static void training_of_rows_alone(void **unused)
 {
     (void)unused;
-    for
-        EACH_TYPE(type)
-        {
-            if ((*type)->traits & NM_USES_BATCH)
-                continue;
-            nm_norm *norm = create_trained(*type);
-            double y[N], dx[N], one_y[WIDTH], one_dx[WIDTH];
-            nm_error err;
-            assert_int_equal(nm_norm_forward(norm, ROWS, input, y, &err), NM_OK);
-            assert_int_equal(nm_norm_backward(norm, upstream, dx, &err), NM_OK);
-            for (int i = 0; i < ROWS; i++) {
-                assert_int_equal(nm_norm_forward(norm, 1, input + i * WIDTH, one_y, &err), NM_OK);
-                assert_int_equal(nm_norm_backward(norm, upstream + i * WIDTH, one_dx, &err), NM_OK);
-                assert_memory_equal(one_y, y + i * WIDTH, sizeof one_y);
-                assert_memory_equal(one_dx, dx + i * WIDTH, sizeof one_dx);
-            }
-            nm_norm_free(norm);
-        }
+    for_each_type(check_training_of_rows_alone);
 }
 
 /* ------------------------------------------------------------------ calls as a model makes them */
@@ -155,6 +161,24 @@ static void finish(stage *s)
         free(s->blocks[i]);
 }
 
+/* A trained norm of its own, and all the memory it asks for. */
+static void open_trained(stage *s, const nm_norm_type *type)
+{
+    start(s, create_trained(type), 64);
+}
+
+static void close_trained(stage *s)
+{
+    finish(s);
+    nm_norm_free(s->call.norm);
+}
+
+static void there_and_back(stage *s)
+{
+    s->call.norm->type->train(&s->call);
+    s->call.norm->type->backward(&s->call);
+}
+
 static size_t state_bytes(const nm_norm *norm, int i)
 {
     return (size_t)norm->shape.state[i].length * sizeof(double);
@@ -168,124 +192,113 @@ static void assert_same_state(const nm_norm *a, const nm_norm *b, double toleran
     assert_memory_equal(a->counters, b->counters, sizeof a->counters);
 }
 
+static void check_adding_to_a_gradient(const nm_norm_type *type)
+{
+    stage fresh, added;
+    open_trained(&fresh, type);
+    open_trained(&added, type);
+    added.call.add = true;
+    for (int i = 0; i < N; i++)
+        added.dx[i] = i;
+    there_and_back(&fresh);
+    there_and_back(&added);
+    for (int i = 0; i < N; i++)
+        assert_near(added.dx[i], fresh.dx[i] + i, 1e-12);
+    close_trained(&fresh);
+    close_trained(&added);
+}
+
 static void adding_to_a_gradient(void **unused)
 {
     (void)unused;
-    for
-        EACH_TYPE(type)
-        {
-            nm_norm *one = create_trained(*type), *other = create_trained(*type);
-            stage fresh, added;
-            start(&fresh, one, 64);
-            start(&added, other, 64);
-            added.call.add = true;
-            for (int i = 0; i < N; i++)
-                added.dx[i] = i;
-            (*type)->train(&fresh.call);
-            (*type)->backward(&fresh.call);
-            (*type)->train(&added.call);
-            (*type)->backward(&added.call);
-            for (int i = 0; i < N; i++)
-                assert_near(added.dx[i], fresh.dx[i] + i, 1e-12);
-            finish(&fresh);
-            finish(&added);
-            nm_norm_free(one);
-            nm_norm_free(other);
-        }
+    for_each_type(check_adding_to_a_gradient);
 }
 
 /* The loss scale multiplies gradients and nothing else. */
+static void check_loss_scale(const nm_norm_type *type)
+{
+    stage plain, scaled;
+    double up[N];
+    open_trained(&plain, type);
+    open_trained(&scaled, type);
+    nm_norm *one = plain.call.norm, *other = scaled.call.norm;
+    for (int i = 0; i < N; i++)
+        up[i] = 8 * upstream[i];
+    scaled.call.grad_scale = 8;
+    scaled.call.dy = nm_mat_of(up, ROWS, WIDTH);
+    nm_norm_zero_grads(one);
+    nm_norm_zero_grads(other);
+    there_and_back(&plain);
+    there_and_back(&scaled);
+    for (int i = 0; i < N; i++)
+        assert_near(scaled.dx[i], 8 * plain.dx[i], 1e-12);
+    for (int p = 0; p < one->shape.n_params; p++)
+        for (int i = 0; one->param_grads[p] && i < one->shape.params[p].length; i++)
+            assert_near(((double *)other->param_grads[p])[i], 8 * ((double *)one->param_grads[p])[i], 1e-10);
+    assert_same_state(one, other, 1e-14);
+    close_trained(&plain);
+    close_trained(&scaled);
+}
+
 static void loss_scale(void **unused)
 {
     (void)unused;
-    for
-        EACH_TYPE(type)
-        {
-            nm_norm *one = create_trained(*type), *other = create_trained(*type);
-            stage plain, scaled;
-            double up[N];
-            start(&plain, one, 64);
-            start(&scaled, other, 64);
-            for (int i = 0; i < N; i++)
-                up[i] = 8 * upstream[i];
-            scaled.call.grad_scale = 8;
-            scaled.call.dy = nm_mat_of(up, ROWS, WIDTH);
-            nm_norm_zero_grads(one);
-            nm_norm_zero_grads(other);
-            (*type)->train(&plain.call);
-            (*type)->backward(&plain.call);
-            (*type)->train(&scaled.call);
-            (*type)->backward(&scaled.call);
-            for (int i = 0; i < N; i++)
-                assert_near(scaled.dx[i], 8 * plain.dx[i], 1e-12);
-            for (int p = 0; p < one->shape.n_params; p++)
-                for (int i = 0; one->param_grads[p] && i < one->shape.params[p].length; i++)
-                    assert_near(((double *)other->param_grads[p])[i], 8 * ((double *)one->param_grads[p])[i],
-                                1e-10);
-            assert_same_state(one, other, 1e-14);
-            finish(&plain);
-            finish(&scaled);
-            nm_norm_free(one);
-            nm_norm_free(other);
-        }
+    for_each_type(check_loss_scale);
+}
+
+static void check_memory_running_out(const nm_norm_type *type)
+{
+    stage s;
+    open_trained(&s, type);
+    type->train(&s.call);
+    int needed = s.taken;
+    close_trained(&s);
+    nm_norm *norm = create_trained(type), *untouched = create_trained(type);
+    for (int budget = 0; budget < needed; budget++) {
+        start(&s, norm, budget);
+        type->train(&s.call);
+        assert_same_state(norm, untouched, 0);
+        finish(&s);
+    }
+    nm_norm_free(norm);
+    nm_norm_free(untouched);
 }
 
 static void memory_running_out(void **unused)
 {
     (void)unused;
-    for
-        EACH_TYPE(type)
-        {
-            nm_norm *norm = create_trained(*type), *untouched = create_trained(*type);
-            stage s;
-            start(&s, norm, 64);
-            (*type)->train(&s.call);
-            int needed = s.taken;
-            finish(&s);
-            nm_norm_free(norm);
-            norm = create_trained(*type);
-            for (int budget = 0; budget < needed; budget++) {
-                start(&s, norm, budget);
-                (*type)->train(&s.call);
-                assert_same_state(norm, untouched, 0);
-                finish(&s);
-            }
-            nm_norm_free(norm);
-            nm_norm_free(untouched);
-        }
+    for_each_type(check_memory_running_out);
+}
+
+static void check_planning_touches_nothing(const nm_norm_type *type)
+{
+    nm_norm *untouched = create_trained(type);
+    stage s;
+    open_trained(&s, type);
+    s.call.x.data = s.call.y.data = s.call.dy.data = s.call.dx.data = NULL;
+    nm_backend_plan(ref, true);
+    type->train(&s.call);
+    s.call.dx.data = s.dx;
+    type->backward(&s.call);
+    nm_backend_plan(ref, false);
+    for (int i = 0; i < untouched->shape.n_state; i++)
+        assert_memory_equal(s.call.norm->state[i], untouched->state[i], state_bytes(untouched, i));
+    close_trained(&s);
+    nm_norm_free(untouched);
 }
 
 static void planning_touches_nothing(void **unused)
 {
     (void)unused;
-    for
-        EACH_TYPE(type)
-        {
-            nm_norm *norm = create_trained(*type), *untouched = create_trained(*type);
-            stage s;
-            start(&s, norm, 64);
-            s.call.x.data = s.call.y.data = s.call.dy.data = s.call.dx.data = NULL;
-            nm_backend_plan(ref, true);
-            (*type)->train(&s.call);
-            s.call.dx.data = s.dx;
-            (*type)->backward(&s.call);
-            nm_backend_plan(ref, false);
-            for (int i = 0; i < norm->shape.n_state; i++)
-                assert_memory_equal(norm->state[i], untouched->state[i], state_bytes(norm, i));
-            finish(&s);
-            nm_norm_free(norm);
-            nm_norm_free(untouched);
-        }
+    for_each_type(check_planning_touches_nothing);
 }
 
 static void published_statistics(void **unused)
 {
     (void)unused;
-    nm_norm *norm = create("batch", NULL);
     stage s;
-    start(&s, norm, 64);
-    norm->type->train(&s.call);
-    norm->type->backward(&s.call);
+    start(&s, create("batch", NULL), 64);
+    there_and_back(&s);
     const double *mean = NULL, *sum = NULL, *before = NULL;
     for (int i = 0; i < s.call.n_stats; i++) {
         const nm_norm_stat *stat = &s.call.stats[i];
@@ -304,35 +317,35 @@ static void published_statistics(void **unused)
     assert_near(mean[5], want_mean, 1e-14);
     assert_near(sum[5], want_sum, 1e-13);
     assert_near(before[5], 0, 0);
-    finish(&s);
-    nm_norm_free(norm);
+    close_trained(&s);
 }
 
 /* ------------------------------------------------------------------ files */
 
+static void check_save_and_load(const nm_norm_type *type)
+{
+    nm_norm *saved = create_trained(type), *loaded = create(type->name, NULL);
+    nm_error err = {0};
+    double a[N], b[N];
+    assert_int_equal(nm_norm_save(saved, path, &err), NM_OK);
+    assert_int_equal(nm_norm_load(loaded, path, &err), NM_OK);
+    for (int step = 0; step < 3; step++) { /* the same future, to the bit */
+        assert_int_equal(nm_norm_forward(saved, ROWS, input, a, &err), NM_OK);
+        assert_int_equal(nm_norm_forward(loaded, ROWS, input, b, &err), NM_OK);
+        assert_memory_equal(a, b, sizeof a);
+        assert_int_equal(nm_norm_backward(saved, upstream, a, &err), NM_OK);
+        assert_int_equal(nm_norm_backward(loaded, upstream, b, &err), NM_OK);
+        assert_memory_equal(a, b, sizeof a);
+    }
+    assert_same_state(saved, loaded, 0);
+    nm_norm_free(saved);
+    nm_norm_free(loaded);
+}
+
 static void save_and_load(void **unused)
 {
     (void)unused;
-    for
-        EACH_TYPE(type)
-        {
-            nm_norm *saved = create_trained(*type), *loaded = create((*type)->name, NULL);
-            nm_error err = {0};
-            double a[N], b[N];
-            assert_int_equal(nm_norm_save(saved, path, &err), NM_OK);
-            assert_int_equal(nm_norm_load(loaded, path, &err), NM_OK);
-            for (int step = 0; step < 3; step++) { /* the same future, to the bit */
-                assert_int_equal(nm_norm_forward(saved, ROWS, input, a, &err), NM_OK);
-                assert_int_equal(nm_norm_forward(loaded, ROWS, input, b, &err), NM_OK);
-                assert_memory_equal(a, b, sizeof a);
-                assert_int_equal(nm_norm_backward(saved, upstream, a, &err), NM_OK);
-                assert_int_equal(nm_norm_backward(loaded, upstream, b, &err), NM_OK);
-                assert_memory_equal(a, b, sizeof a);
-            }
-            assert_same_state(saved, loaded, 0);
-            nm_norm_free(saved);
-            nm_norm_free(loaded);
-        }
+    for_each_type(check_save_and_load);
 }
 
 static void load_fails(nm_norm *norm, nm_status expected, const char *word)

@@ -12,14 +12,12 @@
 
 enum { HEADS = 2, MAX_SITES = 16 };
 
-static char *data;
-
 /* ---- the same bits, with and without ---- */
 
 static uint64_t train(const char *const *settings, const char *folder, bool resume, char **log)
 {
     nm_error err;
-    nm_options *options = tiny_options(data, settings);
+    nm_options *options = tiny_options(settings);
     nm_probe *probe;
     nm_trainer *trainer;
     assert_int_equal(nm_probe_create(&probe, options, &err), NM_OK);
@@ -113,7 +111,7 @@ static void unknown_instruments_are_told(void **state)
 {
     (void)state;
     const char *settings[] = {"probe.instruments", "gain,distanze", NULL};
-    nm_options *options = tiny_options(data, settings);
+    nm_options *options = tiny_options(settings);
     nm_probe *probe;
     nm_error err;
     assert_int_equal(nm_probe_create(&probe, options, &err), NM_USAGE);
@@ -407,7 +405,7 @@ static void record_run(const char *norm, const char *updates, void (*check)(void
     const char *settings[] = {
         "model.norm", norm, "train.updates", updates, "probe.every", updates, "model.heads", "2", NULL};
     nm_error err;
-    nm_options *options = tiny_options(data, settings);
+    nm_options *options = tiny_options(settings);
     nm_probe *probe;
     char *folder = tiny_folder();
     assert_int_equal(nm_probe_create(&probe, options, &err), NM_OK);
@@ -495,20 +493,6 @@ static void numbers_equal_those_computed_here(void **state)
     record_run("pnv", "6", check_pnv);
     record_run("power", "7", check_power);
     record_run("scale", "6", check_scalenorm);
-}
-
-static int make_data(void **state)
-{
-    (void)state;
-    data = tiny_data_create(200, 10);
-    return 0;
-}
-
-static int drop_data(void **state)
-{
-    (void)state;
-    tiny_data_remove(data);
-    return 0;
 }
 
 int main(void)

@@ -7,64 +7,32 @@
 
 #include <sys/stat.h>
 
-#include "support/tiny_data.h"
-#include "task/tasks.h"
-#include "train/trainer.h"
-
-static char *data;
+#include "support/tiny_run.h"
 
 typedef struct job {
     const char *const *settings; /* pairs, NULL at the end */
-    const char *norm, *threads, *updates, *folder;
+    const char *norm, *threads, *updates;
+    char *folder;
     bool resume;
 } job;
 
-static void set(nm_options *options, const char *path, const char *value)
-{
-    nm_error err;
-    if (nm_options_set(options, path, value, NM_ORIGIN_COMMAND, &err) != NM_OK)
-        fail_msg("%s", err.text);
-}
-
 static nm_options *options_of(const job *j)
 {
-    static const char *const common[] = {"model.preset",
-                                         "tiny",
-                                         "model.width",
-                                         "16",
-                                         "model.ff",
-                                         "32",
-                                         "model.heads",
-                                         "2",
-                                         "model.dropout",
-                                         "0.1",
-                                         "train.max_tokens",
-                                         "120",
-                                         "train.log_every",
-                                         "5",
-                                         "schedule.warmup",
-                                         "10",
-                                         "schedule.lr",
-                                         "0.003",
-                                         "train.validate_every",
-                                         "15",
-                                         "decode.beam",
-                                         "2",
-                                         "model.max_positions",
-                                         "32",
-                                         "data.max_length",
-                                         "20",
-                                         NULL};
-    nm_options *options = nm_options_create();
-    nm_trainer_options_add(options, &nm_task_translation);
-    for (int i = 0; common[i]; i += 2)
-        set(options, common[i], common[i + 1]);
-    set(options, "data.folder", data);
-    set(options, "model.norm", j->norm ? j->norm : "layer");
-    set(options, "device.threads", j->threads ? j->threads : "1");
-    set(options, "train.updates", j->updates);
+    static const char *const settings[] = {"schedule.warmup",
+                                           "10",
+                                           "train.validate_every",
+                                           "15",
+                                           "train.score",
+                                           "true",
+                                           "decode.beam",
+                                           "2",
+                                           NULL};
+    nm_options *options = tiny_options(settings);
+    tiny_set(options, "model.norm", j->norm ? j->norm : "layer");
+    tiny_set(options, "device.threads", j->threads ? j->threads : "1");
+    tiny_set(options, "train.updates", j->updates);
     for (int i = 0; j->settings && j->settings[i]; i += 2)
-        set(options, j->settings[i], j->settings[i + 1]);
+        tiny_set(options, j->settings[i], j->settings[i + 1]);
     return options;
 }
 
@@ -87,13 +55,6 @@ static uint64_t run(const job *j, nm_status wanted, nm_error *err)
     return hash;
 }
 
-static char *new_folder(void)
-{
-    char *folder = nm_duplicate("/tmp/norma-run-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-    return folder;
-}
-
 static void same_bits_for_any_threads(void **state)
 {
     (void)state;
@@ -101,9 +62,9 @@ static void same_bits_for_any_threads(void **state)
     uint64_t hashes[3];
     nm_error err;
     for (int i = 0; i < 3; i++) {
-        job j = {.threads = threads[i], .updates = "20", .folder = new_folder(), .norm = "batch"};
+        job j = {.threads = threads[i], .updates = "20", .folder = tiny_folder(), .norm = "batch"};
         hashes[i] = run(&j, NM_OK, &err);
-        tiny_data_remove((char *)(uintptr_t)j.folder);
+        tiny_data_remove(j.folder);
     }
     assert_true(hashes[0] == hashes[1] && hashes[0] == hashes[2]);
 }
@@ -133,9 +94,9 @@ static char *log_text(const char *folder)
 static void check_resume(const char *norm, const char *first, const char *const *settings)
 {
     nm_error err;
-    job whole = {.norm = norm, .updates = "24", .folder = new_folder(), .settings = settings};
+    job whole = {.norm = norm, .updates = "24", .folder = tiny_folder(), .settings = settings};
     uint64_t unbroken = run(&whole, NM_OK, &err);
-    job part = {.norm = norm, .updates = first, .folder = new_folder(), .settings = settings};
+    job part = {.norm = norm, .updates = first, .folder = tiny_folder(), .settings = settings};
     run(&part, NM_OK, &err);
     part.updates = "24";
     part.resume = true;
@@ -152,8 +113,8 @@ static void check_resume(const char *norm, const char *first, const char *const 
         free(a);
         free(b);
     }
-    tiny_data_remove((char *)(uintptr_t)whole.folder);
-    tiny_data_remove((char *)(uintptr_t)part.folder);
+    tiny_data_remove(whole.folder);
+    tiny_data_remove(part.folder);
 }
 
 static void resume_is_exact_for_every_norm(void **state)
@@ -198,7 +159,7 @@ static void loss_falls_and_reversal_is_learned(void **state)
                                            "schedule.name",
                                            "constant",
                                            NULL};
-    job j = {.updates = "300", .folder = new_folder(), .settings = settings};
+    job j = {.updates = "300", .folder = tiny_folder(), .settings = settings};
     run(&j, NM_OK, &err);
     char *text = log_text(j.folder), *last = NULL;
     for (char *at = text; (at = strstr(at, "\"nll\":")) != NULL; at++)
@@ -206,7 +167,7 @@ static void loss_falls_and_reversal_is_learned(void **state)
     assert_non_null(last);
     assert_true(atof(last + 6) < 0.7 * 2.3); /* ln 10 = 2.3 is what ten words cost who knows nothing */
     free(text);
-    tiny_data_remove((char *)(uintptr_t)j.folder);
+    tiny_data_remove(j.folder);
 }
 
 static void divergence_is_named_and_checkpoint_kept(void **state)
@@ -215,7 +176,7 @@ static void divergence_is_named_and_checkpoint_kept(void **state)
     nm_error err;
     static const char *const wild[] = {"schedule.lr", "100", "schedule.warmup", "0", "optim.name",
                                        "sgd",         NULL};
-    job j = {.updates = "6", .folder = new_folder(), .norm = "batch"};
+    job j = {.updates = "6", .folder = tiny_folder(), .norm = "batch"};
     run(&j, NM_OK, &err);
     char *kept = nm_format("%s/checkpoints/00000006.safetensors", j.folder);
     assert_true(nm_file_exists(kept));
@@ -226,32 +187,18 @@ static void divergence_is_named_and_checkpoint_kept(void **state)
     assert_non_null(strstr(err.text, "update "));
     assert_true(nm_file_exists(kept));
     free(kept);
-    tiny_data_remove((char *)(uintptr_t)j.folder);
+    tiny_data_remove(j.folder);
 }
 
 static void runs_do_not_overwrite_each_other(void **state)
 {
     (void)state;
     nm_error err;
-    job j = {.updates = "2", .folder = new_folder()};
+    job j = {.updates = "2", .folder = tiny_folder()};
     run(&j, NM_OK, &err);
     run(&j, NM_USAGE, &err);
     assert_non_null(strstr(err.text, "--resume"));
-    tiny_data_remove((char *)(uintptr_t)j.folder);
-}
-
-static int make_data(void **state)
-{
-    (void)state;
-    data = tiny_data_create(300, 10);
-    return 0;
-}
-
-static int drop_data(void **state)
-{
-    (void)state;
-    tiny_data_remove(data);
-    return 0;
+    tiny_data_remove(j.folder);
 }
 
 int main(void)

@@ -71,7 +71,7 @@ NM_INLINE vf h_at(const group_row *g, const bool scaled, int32_t j, int32_t coun
 
 NM_INLINE vf z_of(const group_row *g, const bool plain, vf h, int32_t j)
 {
-    return v_mul(plain ? h : v_sub(h, v_load(g->shift + j)), v_load(g->scale + j));
+    return plain ? h : v_mul(v_sub(h, v_load(g->shift + j)), v_load(g->scale + j));
 }
 
 /* Sums of h - shift and of (h - shift)^2; masked lanes of the shift are 0 as those of h are. */
@@ -216,6 +216,8 @@ static void run_blocks(nm_backend *b, const feature_call *call, feature_work wor
                     run_group(call, work, true, true, &g);
                 else if (call->scaled)
                     run_group(call, work, true, false, &g);
+                else if (call->plain)
+                    run_group(call, work, false, true, &g);
                 else
                     run_group(call, work, false, false, &g);
             }
@@ -286,6 +288,14 @@ static void feature_moments(nm_backend *b, const nm_feature_norm *spec, nm_mat x
     store_moments(&call, &room, about_mean, mean, square);
 }
 
+/* Without a shift z = h scale, and the scale can go into what z is multiplied by: z of a plain call is h. */
+static const float *scaled_vector(const float *vector, const float *scale, int32_t d, float *made)
+{
+    for (int32_t j = 0; j < (int32_t)nm_padded(d); j++)
+        made[j] = vector[j] * scale[j];
+    return made;
+}
+
 static void feature_norm(nm_backend *b, const nm_feature_norm *spec, nm_mat x, void *row_scale,
                          const void *shift, const void *scale, const void *gain, const void *bias, nm_mat y,
                          void *square)
@@ -293,7 +303,7 @@ static void feature_norm(nm_backend *b, const nm_feature_norm *spec, nm_mat x, v
     NM_ASSERT(nm_same_shape(x, y));
     feature_call call = prepare(spec, x, row_scale);
     float *squares = square;
-    feature_room room = take_room(b, x, 4);
+    feature_room room = take_room(b, x, 5);
     call.y = y;
     call.shift = whole(shift, x.cols, 0, &room.vector);
     call.scale = whole(scale, x.cols, 1, &room.vector);
@@ -301,6 +311,8 @@ static void feature_norm(nm_backend *b, const nm_feature_norm *spec, nm_mat x, v
     call.bias = whole(bias, x.cols, 0, &room.vector);
     call.squares = square != NULL;
     call.plain = !shift;
+    if (call.plain)
+        call.gain = scaled_vector(call.gain, call.scale, x.cols, room.vector);
     run_blocks(b, &call, NORM, &room);
     for (int32_t j = 0; square && j < x.cols; j++)
         squares[j] = (float)(room.second[j] / x.rows);
@@ -314,7 +326,7 @@ static void feature_norm_grad(nm_backend *b, const nm_feature_norm *spec, nm_mat
     NM_ASSERT(nm_same_shape(x, dy) && (!dx.data || nm_same_shape(x, dx)));
     feature_call call = prepare(spec, x, (float *)(uintptr_t)row_scale); /* only read */
     float *sums = sum_dy, *sums_z = sum_dy_z;
-    feature_room room = take_room(b, x, 5);
+    feature_room room = take_room(b, x, 6);
     call.measured = true;
     call.dy = dy;
     call.y = dx;
@@ -327,12 +339,14 @@ static void feature_norm_grad(nm_backend *b, const nm_feature_norm *spec, nm_mat
     call.push = dx.data != NULL;
     call.add = add;
     call.plain = !shift && !c0;
+    if (call.plain)
+        call.c1 = scaled_vector(call.c1, call.scale, x.cols, room.vector);
     run_blocks(b, &call, GRAD, &room);
     for (int32_t j = 0; call.sums && j < x.cols; j++) {
         if (sum_dy)
             sums[j] = (float)room.sums[j];
         if (sum_dy_z)
-            sums_z[j] = (float)room.second[j];
+            sums_z[j] = (float)(room.second[j] * (call.plain ? (double)call.scale[j] : 1));
     }
 }
 

@@ -1,0 +1,56 @@
+/* Keeping what was measured in the run: see inspect_file.h. */
+#include "cli/inspect_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+
+nm_status inspect_file_check(const char *run, nm_error *err)
+{
+    struct stat about;
+    if (stat(run, &about) || S_ISDIR(about.st_mode)) /* what is not there is told by who reads the model */
+        return NM_OK;
+    return nm_fail(err, NM_USAGE, "inspect.save: %.400s is no run folder that could keep it", run);
+}
+
+static json_int_t update_of(const json_t *object)
+{
+    return json_integer_value(json_object_get(object, "update"));
+}
+
+static json_t *read_list(const char *path)
+{
+    json_t *list = json_load_file(path, 0, NULL);
+    if (json_is_array(list))
+        return list;
+    json_decref(list);
+    return json_array();
+}
+
+/* In its place by update; into the object of the same update if there is one. */
+static void put(json_t *list, json_t *result)
+{
+    size_t at = 0;
+    while (at < json_array_size(list) && update_of(json_array_get(list, at)) < update_of(result))
+        at++;
+    json_t *there = json_array_get(list, at);
+    if (json_is_object(there) && update_of(there) == update_of(result))
+        json_object_update(there, result);
+    else
+        json_array_insert(list, at, result);
+}
+
+nm_status inspect_file_add(const char *run, json_t *result, nm_error *err)
+{
+    char *path = nm_path_join(run, "inspection.json");
+    json_t *list = read_list(path);
+    put(list, result);
+    char *text = json_dumps(list, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    nm_status status = nm_file_write(path, text, strlen(text), err);
+    free(text);
+    json_decref(list);
+    free(path);
+    return status;
+}

@@ -1,0 +1,88 @@
+/* Soft-max attention over packed sequences, and over listed rows of a cache. */
+#include "kernel_checks.h"
+
+typedef struct attention_case {
+    bool cross, causal;
+    const nm_dropout *drop;
+} attention_case;
+
+static const attention_case attention_cases[] = {
+    {false, false, NULL}, {false, true, &third}, {true, false, &third}, {true, true, &none}};
+enum { N_ATTENTION_CASES = 4 };
+
+/* Self-attention takes q, k, v as slices of one matrix, as the model does; cross-attention k, v of another
+ * one. */
+typedef struct attention_inputs {
+    test_packing q_packing, k_packing;
+    twin q, k, v;
+    int32_t heads;
+    double scale;
+} attention_inputs;
+
+static void attention_init(pair *p, attention_inputs *in, const attention_case *c, size z)
+{
+    int32_t n_seqs = z.rows < 4 ? 1 : 3, keys = c->cross ? z.rows + 5 * n_seqs : z.rows;
+    packing_init(p, &in->q_packing, n_seqs, 1, z.rows);
+    packing_init(p, &in->k_packing, n_seqs, c->cross ? 6 : 1, keys);
+    twin all = pair_random(p, z.rows, 3 * z.cols, z.gap);
+    in->q = twin_slice(p, all, 0, z.cols);
+    twin other = c->cross ? pair_random(p, keys, 2 * z.cols, 0) : twin_slice(p, all, z.cols, 2 * z.cols);
+    in->k = twin_slice(p, other, 0, z.cols);
+    in->v = twin_slice(p, other, z.cols, z.cols);
+    in->heads = heads_for(z.cols);
+    in->scale = 1 / sqrt(z.cols / in->heads);
+}
+
+void check_attention(pair *p, size z)
+{
+    for (int i = 0; i < N_ATTENTION_CASES; i++) {
+        const attention_case *c = &attention_cases[i];
+        attention_inputs in;
+        attention_init(p, &in, c, z);
+        twin out = pair_random(p, z.rows, z.cols, z.gap), lse = random_vector(p, z.rows * in.heads);
+        BOTH(p, attention, in.q.m[s], in.k.m[s], in.v.m[s], &in.q_packing.side[s], &in.k_packing.side[s],
+             in.heads, c->causal, in.scale, c->drop, out.m[s], i == 2 ? NULL : lse.m[s].data);
+        twin_compare(p, "out", out, 64, 1);
+        if (i != 2)
+            twin_compare(p, "lse", lse, 32, 1);
+    }
+}
+
+void check_attention_grad(pair *p, size z)
+{
+    for (int i = 0; i < N_ATTENTION_CASES; i++) {
+        const attention_case *c = &attention_cases[i];
+        attention_inputs in, grads;
+        attention_init(p, &in, c, z);
+        attention_init(p, &grads, c, z);
+        twin out = pair_random(p, z.rows, z.cols, 0), dout = pair_random(p, z.rows, z.cols, z.gap);
+        twin lse = random_vector(p, z.rows * in.heads);
+        BOTH(p, attention, in.q.m[s], in.k.m[s], in.v.m[s], &in.q_packing.side[s], &in.k_packing.side[s],
+             in.heads, c->causal, in.scale, c->drop, out.m[s], lse.m[s].data);
+        BOTH(p, attention_grad, in.q.m[s], in.k.m[s], in.v.m[s], &in.q_packing.side[s], &in.k_packing.side[s],
+             in.heads, c->causal, in.scale, c->drop, out.m[s], lse.m[s].data, dout.m[s], grads.q.m[s],
+             grads.k.m[s], grads.v.m[s]);
+        pair_mark(p, out);
+        pair_mark(p, lse);
+        twin_compare(p, "dq", grads.q, 128, 2);
+        twin_compare(p, "dk", grads.k, 128, 2);
+        twin_compare(p, "dv", grads.v, 128, 2);
+    }
+}
+
+void check_attention_rows(pair *p, size z)
+{
+    enum { CACHE = 21 };
+    int32_t *offsets = nm_allocate(((size_t)z.rows + 1) * sizeof *offsets);
+    for (int32_t i = 0; i < z.rows; i++)
+        offsets[i + 1] = offsets[i] + 1 + i * 7 % CACHE;
+    twin q = pair_random(p, z.rows, z.cols, z.gap), out = pair_random(p, z.rows, z.cols, z.gap);
+    twin kv = pair_random(p, CACHE, 2 * z.cols, 0);
+    twin k = twin_slice(p, kv, 0, z.cols), v = twin_slice(p, kv, z.cols, z.cols);
+    pair_list rows = pair_ids(p, offsets[z.rows], CACHE);
+    pair_list starts = pair_list_of(p, offsets, ((size_t)z.rows + 1) * sizeof *offsets);
+    BOTH(p, attention_rows, q.m[s], k.m[s], v.m[s], rows.memory[s], starts.memory[s], heads_for(z.cols), 0.4,
+         out.m[s]);
+    twin_compare(p, "out", out, 64, 1);
+    free(offsets);
+}

@@ -1,0 +1,75 @@
+/* Block-term attention, in both forms. */
+#include "kernel_checks.h"
+
+typedef struct term_inputs {
+    test_packing packing;
+    twin qkv, part[3], positions, weight, core, content, place;
+    nm_block_term side[2];
+} term_inputs;
+
+/* Segments of up to 5 tokens, the last one shorter where the form allows it. */
+static int32_t term_init(pair *p, term_inputs *in, size z, bool causal)
+{
+    int32_t length = z.rows < 5 ? z.rows : 5, h = z.cols % 9 + 1, n_seqs = z.rows / length;
+    n_seqs = n_seqs > MAX_SEQS ? MAX_SEQS : n_seqs;
+    int32_t tokens = causal && length > 1 ? n_seqs * length - 1 : n_seqs * length;
+    packing_init(p, &in->packing, n_seqs, length, tokens);
+    in->qkv = pair_random(p, tokens, 3 * h, z.gap);
+    for (int i = 0; i < 3; i++)
+        in->part[i] = twin_slice(p, in->qkv, i * h, h);
+    in->positions = pair_random(p, length, h, 0);
+    in->weight = pair_random(p, length * length, z.cols, z.gap);
+    in->core = pair_random(p, 2, h, 0);
+    in->content = random_vector(p, h);
+    in->place = random_vector(p, h);
+    for (int s = SUBJECT; s <= JUDGE; s++)
+        in->side[s] = (nm_block_term){.q = in->part[0].m[s],
+                                      .k = in->part[1].m[s],
+                                      .v = in->part[2].m[s],
+                                      .positions = in->positions.m[s],
+                                      .weight = in->weight.m[s],
+                                      .core = in->core.m[s],
+                                      .content = in->content.m[s].data,
+                                      .place = in->place.m[s].data,
+                                      .packing = &in->packing.side[s],
+                                      .length = length,
+                                      .causal = causal};
+    return tokens;
+}
+
+/* Sums of 25 pairs of 9 products of three and more: sizes cancel */
+enum { TERM_ULPS = 256, TERM_SIZE = 8 };
+
+void check_block_term(pair *p, size z)
+{
+    for (int causal = 0; causal < 2; causal++) {
+        term_inputs in;
+        int32_t tokens = term_init(p, &in, z, causal);
+        twin out = pair_random(p, tokens, z.cols, z.gap);
+        BOTH(p, block_term, &in.side[s], out.m[s]);
+        twin_compare(p, "out", out, TERM_ULPS, TERM_SIZE);
+    }
+}
+
+void check_block_term_grad(pair *p, size z)
+{
+    for (int causal = 0; causal < 2; causal++) {
+        term_inputs in, d;
+        int32_t tokens = term_init(p, &in, z, causal);
+        term_init(p, &d, z, causal);
+        twin dout = pair_random(p, tokens, z.cols, z.gap);
+        nm_block_term_grads grads[2];
+        for (int s = SUBJECT; s <= JUDGE; s++)
+            grads[s] =
+                (nm_block_term_grads){d.part[0].m[s], d.part[1].m[s], d.part[2].m[s],      d.positions.m[s],
+                                      d.weight.m[s],  d.core.m[s],    d.content.m[s].data, d.place.m[s].data};
+        BOTH(p, block_term_grad, &in.side[s], dout.m[s], &grads[s]);
+        double wide = TERM_SIZE * sqrt((double)z.cols);
+        twin_compare(p, "dqkv", d.qkv, TERM_ULPS, wide);
+        twin_compare(p, "dpositions", d.positions, TERM_ULPS, wide);
+        twin_compare(p, "dweight", d.weight, TERM_ULPS, TERM_SIZE);
+        twin_compare(p, "dcore", d.core, TERM_ULPS, wide);
+        twin_compare(p, "dcontent", d.content, TERM_ULPS, wide);
+        twin_compare(p, "dplace", d.place, TERM_ULPS, wide);
+    }
+}

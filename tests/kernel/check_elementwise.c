@@ -1,0 +1,100 @@
+/* Kernels that copy and kernels that work element by element, look-ups in tables included. */
+#include "kernel_checks.h"
+
+void check_upload(pair *p, size z)
+{
+    twin x = pair_random(p, z.rows, z.cols, z.gap);
+    twin_compare(p, "what came back", x, 0, 0);
+}
+
+void check_download(pair *p, size z)
+{
+    check_upload(p, z); /* there and back: one is nothing without the other */
+}
+
+void check_copy(pair *p, size z)
+{
+    twin x = pair_random(p, z.rows, z.cols, 0), y = pair_random(p, z.rows, z.cols, 0);
+    for (int s = SUBJECT; s <= JUDGE; s++) {
+        size_t bytes = (size_t)z.rows * (size_t)z.cols * nm_dtype_bytes(p->on[s]->dtype);
+        p->on[s]->k.copy(p->on[s], y.m[s].data, x.m[s].data, bytes);
+    }
+    twin_compare(p, "copy", y, 0, 0);
+}
+
+void check_zero(pair *p, size z)
+{
+    twin x = pair_random(p, z.rows, z.cols, 0);
+    for (int s = SUBJECT; s <= JUDGE; s++)
+        p->on[s]->k.zero(p->on[s], x.m[s].data,
+                         (size_t)z.rows * (size_t)z.cols * nm_dtype_bytes(p->on[s]->dtype));
+    twin_compare(p, "zeros", x, 0, 0);
+}
+
+void check_scale(pair *p, size z)
+{
+    twin x = pair_random(p, z.rows, z.cols, z.gap), y = pair_random(p, z.rows, z.cols, 0);
+    BOTH(p, scale, -1.7, x.m[s], y.m[s]);
+    BOTH(p, scale, 0.3, x.m[s], x.m[s]);
+    twin_compare(p, "y", y, 2, 0);
+    twin_compare(p, "x in place", x, 2, 0);
+}
+
+void check_add(pair *p, size z)
+{
+    twin x = pair_random(p, z.rows, z.cols, z.gap), y = pair_random(p, z.rows, z.cols, 0);
+    BOTH(p, add, 0.7, x.m[s], y.m[s]);
+    twin_compare(p, "y", y, 2, 1);
+}
+
+void check_add_dropout(pair *p, size z)
+{
+    for (int form = 0; form < N_DROPS; form++) {
+        twin x = pair_random(p, z.rows, z.cols, z.gap), f = pair_random(p, z.rows, z.cols, 0);
+        twin y = form == 1 ? x : pair_random(p, z.rows, z.cols, z.gap);
+        BOTH(p, add_dropout, x.m[s], f.m[s], drops[form], y.m[s]);
+        twin_compare(p, "y", y, 4, 1);
+    }
+}
+
+void check_dropout(pair *p, size z)
+{
+    for (int form = 0; form < 2 * N_DROPS; form++) {
+        twin x = pair_random(p, z.rows, z.cols, z.gap), y = pair_random(p, z.rows, z.cols, z.gap);
+        BOTH(p, dropout, x.m[s], drops[form % N_DROPS], form < N_DROPS, y.m[s]);
+        twin_compare(p, "y", y, 4, 1);
+    }
+}
+
+void check_embed(pair *p, size z)
+{
+    enum { WORDS = 11, PLACES = 5 };
+    for (int form = 0; form < N_DROPS; form++) {
+        pair_list ids = pair_ids(p, z.rows, WORDS), pos = pair_ids(p, z.rows, PLACES);
+        twin table = pair_random(p, WORDS, z.cols, 0), places = pair_random(p, PLACES, z.cols, 0);
+        twin out = pair_random(p, z.rows, z.cols, z.gap);
+        nm_mat no_places = {NULL, 0, 0, 0};
+        BOTH(p, embed, ids.memory[s], form == 1 ? NULL : pos.memory[s], 3.25, table.m[s],
+             form == 1 ? no_places : places.m[s], drops[form], out.m[s]);
+        twin_compare(p, "out", out, 4, 1);
+    }
+}
+
+void check_embed_grad(pair *p, size z)
+{
+    enum { WORDS = 11 };
+    for (int form = 0; form < N_DROPS; form++) {
+        pair_list ids = pair_ids(p, z.rows, form == 2 ? 1 : WORDS);
+        twin dout = pair_random(p, z.rows, z.cols, z.gap), dtable = pair_random(p, WORDS, z.cols, 0);
+        BOTH(p, embed_grad, ids.memory[s], 3.25, dout.m[s], drops[form], dtable.m[s]);
+        twin_compare(p, "dtable", dtable, sum_ulps(z.rows), 4);
+    }
+}
+
+void check_gather(pair *p, size z)
+{
+    twin x = pair_random(p, 9, z.cols, z.gap), out = pair_random(p, z.rows, z.cols, 0);
+    pair_list rows = pair_ids(p, z.rows, 9);
+    BOTH(p, gather, rows.memory[s], x.m[s], out.m[s]);
+    twin_compare(p, "out", out, 0, 0);
+}

@@ -1,0 +1,111 @@
+/* Soft-max: the loss with its gradients, logarithms, the largest of each row. */
+#include "kernel_checks.h"
+
+/* Every third word is not allowed, and no target is one of them. */
+static pair_list allowed_words(pair *p, int32_t words)
+{
+    uint8_t *allowed = nm_allocate((size_t)words);
+    for (int32_t v = 0; v < words; v++)
+        allowed[v] = v % 3 != 2;
+    pair_list list = pair_list_of(p, allowed, (size_t)words);
+    free(allowed);
+    return list;
+}
+
+static pair_list loss_targets(pair *p, int32_t tokens, int32_t words)
+{
+    int32_t *targets = nm_allocate((size_t)tokens * sizeof *targets);
+    for (int32_t i = 0; i < tokens; i++)
+        targets[i] = i * 5 % words % 3 == 2 ? 0 : i * 5 % words;
+    pair_list list = pair_list_of(p, targets, (size_t)tokens * sizeof *targets);
+    free(targets);
+    return list;
+}
+
+typedef struct loss_case {
+    int32_t words;
+    nm_smoothing smoothing;
+    double eps;
+    bool bias, mask, hidden, weight; /* which gradients are wanted */
+} loss_case;
+
+static void check_loss_case(pair *p, size z, const loss_case *c)
+{
+    twin hidden = pair_random(p, z.rows, z.cols, z.gap), weight = pair_make(p, c->words, z.cols, 0, small);
+    twin bias = random_vector(p, c->words), d_hidden = pair_random(p, z.rows, z.cols, 0);
+    twin d_weight = pair_make(p, c->words, z.cols, 0, small), d_bias = pair_make(p, 1, c->words, 0, small);
+    pair_list targets = loss_targets(p, z.rows, c->words), allowed = allowed_words(p, c->words);
+    pair_list sums = pair_list_of(p, (const double[]){77, 78}, 2 * sizeof(double));
+    double grad_scale = 1.0 / z.rows;
+    for (int s = SUBJECT; s <= JUDGE; s++) {
+        nm_softmax_loss loss = {hidden.m[s],
+                                weight.m[s],
+                                c->bias ? bias.m[s].data : NULL,
+                                targets.memory[s],
+                                c->mask ? allowed.memory[s] : NULL,
+                                c->smoothing,
+                                c->eps,
+                                grad_scale,
+                                sums.memory[s],
+                                c->hidden ? d_hidden.m[s].data : NULL,
+                                c->weight ? d_weight.m[s].data : NULL,
+                                c->weight && c->bias ? d_bias.m[s].data : NULL};
+        p->on[s]->k.softmax_loss(p->on[s], &loss);
+    }
+    pair_compare_sums(p, (double *const[]){sums.memory[SUBJECT], sums.memory[JUDGE]}, z.rows);
+    if (c->hidden)
+        twin_compare(p, "d_hidden", d_hidden, 64, 0.1 * grad_scale);
+    if (c->weight)
+        twin_compare(p, "d_weight", d_weight, 64, grad_scale * sqrt(z.rows));
+    if (c->weight && c->bias)
+        twin_compare(p, "d_bias", d_bias, 64, grad_scale * sqrt(z.rows));
+}
+
+void check_softmax_loss(pair *p, size z)
+{
+    static const loss_case cases[] = {{2, NM_SMOOTH_UNIFORM, 0, false, false, true, true},
+                                      {33, NM_SMOOTH_UNIFORM, 0.1, true, false, true, true},
+                                      {33, NM_SMOOTH_OTHERS, 0.1, false, false, true, false},
+                                      {257, NM_SMOOTH_UNIFORM, 0.1, true, true, true, true},
+                                      {257, NM_SMOOTH_OTHERS, 0.1, true, true, false, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        check_loss_case(p, z, &cases[i]);
+        pair_close(p);
+    }
+    if (z.cols == 7 && z.rows == 130) { /* several blocks of rows */
+        size tall = {600, 7, z.gap};
+        check_loss_case(p, tall, &cases[1]);
+    }
+}
+
+void check_log_softmax(pair *p, size z)
+{
+    twin x = pair_random(p, z.rows, z.cols, z.gap), y = pair_random(p, z.rows, z.cols, 0);
+    pair_list allowed = allowed_words(p, z.cols);
+    BOTH(p, log_softmax, x.m[s], allowed.memory[s], y.m[s]);
+    BOTH(p, log_softmax, x.m[s], NULL, x.m[s]);
+    twin_compare(p, "y", y, 16, 1);
+    twin_compare(p, "x in place", x, 16, 1);
+}
+
+void check_top_k(pair *p, size z)
+{
+    int32_t ks[] = {1, z.cols < 5 ? z.cols : 5, z.cols < 40 ? z.cols : 40};
+    for (int i = 0; i < 3; i++) {
+        int32_t k = ks[i];
+        size_t bytes = (size_t)z.rows * (size_t)k * sizeof(int32_t);
+        twin x = pair_make(p, z.rows, z.cols, z.gap, coarse), values = pair_random(p, z.rows, k, 0);
+        if (z.rows > 2)
+            twin_fill_row(p, x, 1, -INFINITY);
+        int32_t *columns[2] = {nm_allocate(bytes), nm_allocate(bytes)};
+        pair_list lists = pair_list_of(p, columns[0], bytes);
+        BOTH(p, top_k, x.m[s], k, values.m[s].data, lists.memory[s]);
+        for (int s = SUBJECT; s <= JUDGE; s++)
+            p->on[s]->k.download(p->on[s], columns[s], lists.memory[s], bytes);
+        twin_compare(p, "values", values, 0, 0);
+        if (memcmp(columns[SUBJECT], columns[JUDGE], bytes) != 0)
+            fail_msg("%s: other columns than the judge's (k = %d)", p->what, (int)k);
+        free(columns[SUBJECT]);
+        free(columns[JUDGE]);
+    }
+}

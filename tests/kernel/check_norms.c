@@ -1,0 +1,167 @@
+/* Norms over tokens and over features: values, statistics, gradients. */
+#include "kernel_checks.h"
+
+static const nm_token_form token_forms[] = {NM_TOKEN_CENTER, NM_TOKEN_CENTER_UNBIASED, NM_TOKEN_RMS,
+                                            NM_TOKEN_RMS_OUTSIDE, NM_TOKEN_LENGTH};
+enum { N_TOKEN_FORMS = 5 };
+
+typedef struct token_inputs {
+    nm_token_norm spec;
+    twin x, gain, bias, y, shift, scale;
+} token_inputs;
+
+/* Variants 0 .. 2 N_TOKEN_FORMS - 1: every form with gains of length d, groups and no bias; with one gain and
+ * bias. In matrices of three rows and more the second row is zero. */
+static void token_init(pair *p, token_inputs *in, int variant, size z)
+{
+    bool single = variant >= N_TOKEN_FORMS;
+    nm_token_form form = token_forms[variant % N_TOKEN_FORMS];
+    int32_t groups = single || z.cols < 14 || heads_for(z.cols) == 4 ? 1 : heads_for(z.cols);
+    double eps = single ? 0.1 : form == NM_TOKEN_RMS_OUTSIDE ? 1e-8 : 1e-5;
+    in->spec = (nm_token_norm){form, groups, eps, single ? 1 : z.cols, single ? 0 : z.cols};
+    in->x = pair_make(p, z.rows, z.cols, z.gap, shifted);
+    if (z.rows > 2)
+        twin_fill_row(p, in->x, 1, 0);
+    in->gain = random_vector(p, z.cols);
+    in->bias = random_vector(p, z.cols);
+    in->y = pair_random(p, z.rows, z.cols, z.gap);
+    in->shift = pair_random(p, z.rows, groups, 0);
+    in->scale = pair_random(p, z.rows, groups, 0);
+}
+
+static bool token_centered(const token_inputs *in)
+{
+    return in->spec.form == NM_TOKEN_CENTER || in->spec.form == NM_TOKEN_CENTER_UNBIASED;
+}
+
+static void token_forward(pair *p, const token_inputs *in)
+{
+    BOTH(p, token_norm, &in->spec, in->x.m[s], in->gain.m[s].data, in->bias.m[s].data, in->y.m[s],
+         token_centered(in) ? in->shift.m[s].data : NULL, in->scale.m[s].data);
+}
+
+void check_token_norm(pair *p, size z)
+{
+    for (int variant = 0; variant < 2 * N_TOKEN_FORMS; variant++) {
+        token_inputs in;
+        token_init(p, &in, variant, z);
+        token_forward(p, &in);
+        twin_compare(p, "y", in.y, 64, 1);
+        twin_compare(p, "scale", in.scale, 64, 0);
+        if (token_centered(&in))
+            twin_compare(p, "shift", in.shift, 32, 1);
+        pair_close(p);
+    }
+}
+
+/* The largest |scale| of every row: gradients are that size before terms cancel. */
+static double *row_scales(pair *p, const token_inputs *in)
+{
+    int32_t rows = in->scale.m[0].rows, groups = in->scale.m[0].cols;
+    double *scales = twin_judged(p, in->scale), *largest = nm_allocate((size_t)rows * sizeof *largest);
+    for (int32_t i = 0; i < rows * groups; i++)
+        largest[i / groups] = fmax(largest[i / groups], fabs(scales[i]));
+    free(scales);
+    return largest;
+}
+
+void check_token_norm_grad(pair *p, size z)
+{
+    for (int variant = 0; variant < 2 * N_TOKEN_FORMS; variant++) {
+        token_inputs in;
+        token_init(p, &in, variant, z);
+        twin dy = pair_random(p, z.rows, z.cols, z.gap), dx = pair_random(p, z.rows, z.cols, z.gap);
+        twin d_gain = random_vector(p, in.spec.gain_length), d_bias = random_vector(p, z.cols);
+        token_forward(p, &in);
+        BOTH(p, token_norm_grad, &in.spec, dy.m[s], in.x.m[s], in.gain.m[s].data,
+             token_centered(&in) ? in.shift.m[s].data : NULL, in.scale.m[s].data, variant % 2 == 1, dx.m[s],
+             variant == 0 ? NULL : d_gain.m[s].data, in.spec.bias_length ? d_bias.m[s].data : NULL);
+        double *sizes = row_scales(p, &in);
+        twin_compare_sized(p, "dx", dx, 64, sizes);
+        if (variant != 0)
+            twin_compare(p, "d_gain", d_gain, 32, sqrt(z.rows * (in.spec.gain_length == 1 ? z.cols : 1)));
+        if (in.spec.bias_length)
+            twin_compare(p, "d_bias", d_bias, 8, sqrt(z.rows));
+        pair_mark(p, in.y);
+        pair_mark(p, in.shift);
+        pair_mark(p, in.scale);
+        free(sizes);
+        pair_close(p);
+    }
+}
+
+/* Feature norms come without groups, with one, and with as many as heads. */
+static int32_t group_choice(int i, int32_t cols)
+{
+    return i == 0 ? 0 : i == 1 ? 1 : heads_for(cols);
+}
+
+void check_feature_moments(pair *p, size z)
+{
+    for (int i = 0; i < 9; i++) {
+        nm_feature_norm spec = {group_choice(i % 3, z.cols), 1e-5, false};
+        twin x = pair_make(p, z.rows, z.cols, z.gap, shifted), center = random_vector(p, z.cols);
+        twin row_scale = pair_random(p, z.rows, spec.groups ? spec.groups : 1, 0);
+        twin mean = random_vector(p, z.cols), square = random_vector(p, z.cols);
+        bool about_mean = i / 3 == 0, no_mean = i / 3 == 1;
+        BOTH(p, feature_moments, &spec, x.m[s], spec.groups ? row_scale.m[s].data : NULL,
+             about_mean ? mean.m[s].data
+             : no_mean  ? NULL
+                        : center.m[s].data,
+             no_mean ? NULL : mean.m[s].data, square.m[s].data);
+        if (!no_mean)
+            twin_compare(p, "mean", mean, 16, 1);
+        twin_compare(p, "square", square, 32, 1);
+        if (spec.groups)
+            twin_compare(p, "row_scale", row_scale, 32, 0);
+        pair_close(p);
+    }
+}
+
+void check_feature_norm(pair *p, size z)
+{
+    for (int i = 0; i < 6; i++) {
+        nm_feature_norm spec = {group_choice(i % 3, z.cols), 1e-5, i >= 3};
+        twin x = pair_make(p, z.rows, z.cols, z.gap, shifted);
+        twin row_scale = pair_make(p, z.rows, spec.groups ? spec.groups : 1, 0, positive);
+        twin shift = random_vector(p, z.cols), scale = pair_make(p, 1, z.cols, 0, positive);
+        twin gain = random_vector(p, z.cols), bias = random_vector(p, z.cols),
+             square = random_vector(p, z.cols);
+        twin y = pair_random(p, z.rows, z.cols, z.gap);
+        BOTH(p, feature_norm, &spec, x.m[s], spec.groups ? row_scale.m[s].data : NULL,
+             i % 2 ? shift.m[s].data : NULL, scale.m[s].data, i == 2 ? NULL : gain.m[s].data,
+             i == 4 ? NULL : bias.m[s].data, y.m[s], i % 2 ? square.m[s].data : NULL);
+        twin_compare(p, "y", y, 64, 2);
+        if (i % 2)
+            twin_compare(p, "square", square, 32, 1);
+        if (spec.groups && !spec.row_scale_ready)
+            twin_compare(p, "row_scale", row_scale, 32, 0);
+        pair_close(p);
+    }
+}
+
+void check_feature_norm_grad(pair *p, size z)
+{
+    for (int i = 0; i < 9; i++) {
+        nm_feature_norm spec = {group_choice(i % 3, z.cols), 1e-5, true};
+        bool only_sums = i / 3 == 0, only_dx = i / 3 == 1;
+        twin dy = pair_random(p, z.rows, z.cols, z.gap), x = pair_make(p, z.rows, z.cols, z.gap, shifted);
+        twin row_scale = pair_make(p, z.rows, spec.groups ? spec.groups : 1, 0, positive);
+        twin shift = random_vector(p, z.cols), scale = pair_make(p, 1, z.cols, 0, positive);
+        twin a = random_vector(p, z.cols), c0 = random_vector(p, z.cols), c1 = random_vector(p, z.cols);
+        twin sum_dy = random_vector(p, z.cols), sum_dy_z = random_vector(p, z.cols);
+        twin dx = pair_random(p, z.rows, z.cols, z.gap);
+        nm_mat no_matrix = {NULL, 0, 0, 0};
+        BOTH(p, feature_norm_grad, &spec, dy.m[s], x.m[s], spec.groups ? row_scale.m[s].data : NULL,
+             i == 4 ? NULL : shift.m[s].data, scale.m[s].data, a.m[s].data, i % 2 ? c0.m[s].data : NULL,
+             i % 2 ? c1.m[s].data : NULL, i > 6, only_sums ? no_matrix : dx.m[s],
+             only_dx ? NULL : sum_dy.m[s].data, only_dx ? NULL : sum_dy_z.m[s].data);
+        if (!only_sums)
+            twin_compare(p, "dx", dx, 64, 8);
+        if (!only_dx) {
+            twin_compare(p, "sum_dy", sum_dy, 8, sqrt(z.rows));
+            twin_compare(p, "sum_dy_z", sum_dy_z, 32, 2 * sqrt(z.rows));
+        }
+        pair_close(p);
+    }
+}
