@@ -15,7 +15,7 @@ typedef struct export_config { /* section [export] */
 static const nm_option export_rows[] = {
     NM_OPTION(export_config, output, "", 0, 0, "file to write"),
     NM_OPTION(export_config, fold, "false", 0, 0, "join norms that are one map per feature with the linear maps behind them"),
-    NM_OPTION(export_config, int8, "false", 0, 0, "matrices in int8: a quarter of the size"),
+    NM_OPTION(export_config, int8, "false", 0, 0, "matrices in int8: little more than a quarter of the size"),
     {0}};
 /* clang-format on */
 
@@ -86,9 +86,13 @@ const nm_command nm_command_export = {
         "post-norm the residual sum reads a norm too, and it stays. Such a file is for use, not for going on "
         "with training. Other commands do the same whenever they load a model (--device.fold).\n\n"
         "With --int8 matrices are kept as whole numbers from -127 to 127 and one scale for each row: a file "
-        "a quarter of "
-        "the size, whose results with --device.precision int8 are those of the float model with "
-        "--device.precision int8, to the last bit. It is for use, not for training.",
+        "of "
+        "little more than a quarter of the size, whose results with --device.precision int8 are those of the "
+        "float model with --device.precision int8, to the last bit. Norms that can be joined should be "
+        "joined in "
+        "the same go, --fold --int8: joined when the file is loaded, numbers are rounded twice. Such a file "
+        "is for "
+        "use, not for training.",
     .section = "export",
     .options = export_options,
     .run = run,
