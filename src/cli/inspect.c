@@ -196,6 +196,7 @@ static nm_status inspect_all(job *self, const nm_cli *cli, int argc, char **argv
     self->plan =
         (nm_inspection_plan){.batches = config->batches, .gradient_batches = config->gradient_batches};
     NM_TRY(nm_inspection_choose(&self->plan, config->measure, err));
+    NM_TRY(nm_device_want_float(nm_options_find(cli->options, "device"), "inspect", err));
     for (int i = 0; i < argc && config->save; i++)
         NM_TRY(inspect_file_check(argv[i], err));
     NM_TRY(nm_cli_open_backend(cli, &self->backend, err));

@@ -17,6 +17,7 @@ void nm_params_init(nm_params *params, nm_backend *backend)
 
 void nm_params_release(nm_params *params)
 {
+    nm_params_from_int8(params);
     for (size_t i = 0; i < params->n; i++) {
         free((void *)(uintptr_t)params->list[i]->tensor.name);
         free(params->list[i]);
@@ -56,6 +57,11 @@ nm_tensor *nm_params_add(nm_params *params, int32_t rows, int32_t cols, nm_init 
     vsnprintf(name, sizeof name, name_format, args);
     va_end(args);
     return &add_named(params, rows, cols, init, nm_duplicate(name))->tensor;
+}
+
+void nm_params_keep_exact(nm_tensor *matrix)
+{
+    ((nm_param *)matrix)->exact = true;
 }
 
 nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_options *options,

@@ -51,11 +51,12 @@ static const nm_option optim_options[] = {
     {0}};
 static const nm_option device_options[] = {
     NM_CHOICE(nm_device_config, backend, "cpu", "cpu|ref", "fast kernels, or the plain ones"),
-    NM_CHOICE(nm_device_config, isa, "auto", "auto|base|avx2|avx512", "CPU level"),
+    NM_CHOICE(nm_device_config, isa, "auto", "auto|base|avx2|avx512|vnni", "CPU level"),
     DEVICE(threads, "0", 0, 4096, "threads; 0: all cores"),
     DEVICE(memory_mib, "0", 0, 1e9, "most memory for a training step; 0: what the machine has"),
     DEVICE(profile, "false", 0, 1, "time every kernel of the updates; train prints the table when it ends"),
     DEVICE(fold, "true", 0, 1, "when a model is used: norms that are one map per feature join the linear maps behind them"),
+    NM_CHOICE(nm_device_config, precision, "float", "float|int8", "when a model is used: linear maps in float, or in int8, which is faster and nearly as good"),
     {0}};
 /* clang-format on */
 
@@ -111,6 +112,18 @@ static size_t machine_bytes(const nm_device_config *device)
     if (device->memory_mib)
         return (size_t)device->memory_mib << 20;
     return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+bool nm_device_is_int8(const nm_device_config *device)
+{
+    return !strcmp(device->precision, "int8");
+}
+
+nm_status nm_device_want_float(const nm_device_config *device, const char *what, nm_error *err)
+{
+    if (!nm_device_is_int8(device))
+        return NM_OK;
+    return nm_fail(err, NM_USAGE, "device.precision = int8 is for using a model; %s computes in float", what);
 }
 
 nm_status nm_device_open(const nm_device_config *device, nm_backend **backend, nm_error *err)
@@ -247,6 +260,7 @@ static nm_status count_updates(nm_trainer *trainer, int64_t *updates, nm_error *
 static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const char *folder, bool resume,
                             nm_error *err)
 {
+    NM_TRY(nm_device_want_float(trainer->device, "training", err));
     NM_TRY(nm_device_open(trainer->device, &trainer->backend, err));
     NM_TRY(open_task(trainer, task, err));
     NM_TRY(open_model(trainer, err));
