@@ -1,7 +1,7 @@
 # Thin: CMake builds, scripts/ do the rest. Each target first installs the Debian packages it misses, naming them.
 #     make            build into build/              make demo      train and compare five variants, some ten minutes
 #     make test       build, run the tests           make lint      formatting, include order, clang-tidy, cppcheck ...
-#     make demo-lm    the same for language models   make bench     run the benchmarks
+#     make demo-lm    the same for language models   make bench     run the benchmarks [QUICK=1]
 #     make format     reformat the sources
 #     make install    [PREFIX=/usr/local] [DESTDIR=]
 BUILD  ?= build
@@ -37,7 +37,8 @@ bench:
 	@scripts/packages.sh build bench
 	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_BENCH=ON
 	@cmake --build $(BUILD) -j $(JOBS)
-	@for program in $(BUILD)/norma-bench-*; do [ ! -x $$program ] || $$program || exit 1; done
+	@$(BUILD)/norma-bench $(if $(QUICK),--quick) --json $(BUILD)/bench.json $(BENCH)
+	@echo "and as JSON: $(BUILD)/bench.json"
 
 format:
 	@scripts/packages.sh lint

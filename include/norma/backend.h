@@ -24,6 +24,20 @@ static inline size_t nm_dtype_bytes(nm_dtype dtype)
     return dtype == NM_F64 ? sizeof(double) : sizeof(float);
 }
 
+/* A number of a host array of this type. */
+static inline double nm_dtype_get(nm_dtype dtype, const void *array, size_t i)
+{
+    return dtype == NM_F64 ? ((const double *)array)[i] : (double)((const float *)array)[i];
+}
+
+static inline void nm_dtype_set(nm_dtype dtype, void *array, size_t i, double value)
+{
+    if (dtype == NM_F64)
+        ((double *)array)[i] = value;
+    else
+        ((float *)array)[i] = (float)value;
+}
+
 typedef struct nm_mat {
     void *data;
     int32_t rows, cols, stride; /* in elements */
@@ -300,6 +314,10 @@ nm_status nm_backend_take(nm_backend *backend, size_t bytes, void **memory, nm_e
 void nm_backend_give(nm_backend *backend, void *memory);
 /* Device memory as the host sees it, to be read between kernels; NULL where the host cannot. */
 const void *nm_backend_view(const nm_backend *backend, const void *device);
+
+/* n numbers of the backend's type, from the device into doubles and back. */
+void nm_backend_read(nm_backend *backend, double *values, const void *device, size_t n);
+void nm_backend_write(nm_backend *backend, void *device, const double *values, size_t n);
 
 /* Lets `linear` read `form`, which `pack` wrote, in place of the weight or of some of its rows, until nm_backend_unhold.
  * The weight must stay as it is till then. Results have the same bits. */

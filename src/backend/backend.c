@@ -75,6 +75,26 @@ void nm_backend_free(nm_backend *backend)
     free(backend);
 }
 
+void nm_backend_read(nm_backend *backend, double *values, const void *device, size_t n)
+{
+    size_t bytes = n * nm_dtype_bytes(backend->dtype);
+    void *host = nm_allocate(bytes + 1);
+    backend->k.download(backend, host, device, bytes);
+    for (size_t i = 0; i < n; i++)
+        values[i] = nm_dtype_get(backend->dtype, host, i);
+    free(host);
+}
+
+void nm_backend_write(nm_backend *backend, void *device, const double *values, size_t n)
+{
+    size_t bytes = n * nm_dtype_bytes(backend->dtype);
+    void *host = nm_allocate(bytes + 1);
+    for (size_t i = 0; i < n; i++)
+        nm_dtype_set(backend->dtype, host, i, values[i]);
+    backend->k.upload(backend, device, host, bytes);
+    free(host);
+}
+
 nm_status nm_backend_take(nm_backend *backend, size_t bytes, void **memory, nm_error *err)
 {
     nm_backend_private *inside = nm_backend_inside(backend);

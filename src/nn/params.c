@@ -138,6 +138,16 @@ static double first_value(nm_init init, uint64_t seed, uint32_t site, uint64_t i
     return init.scale * (2 * nm_random_unit(words.w[0]) - 1);
 }
 
+/* Every value depends on its place alone, so that any number of threads draws the same ones. */
+static void draw_values(const nm_param *param, uint32_t index, uint64_t seed, const nm_backend *b, void *host)
+{
+    enum { WORTH_THREADS = 1 << 15 };
+    const int64_t n = (int64_t)param->tensor.rows * param->tensor.cols;
+#pragma omp parallel for num_threads(b->threads) if (n >= WORTH_THREADS) schedule(static)
+    for (int64_t e = 0; e < n; e++)
+        nm_dtype_set(b->dtype, host, (size_t)e, first_value(param->init, seed, index, (uint64_t)e));
+}
+
 void nm_params_initialize(nm_params *params, uint64_t seed)
 {
     nm_backend *b = params->backend;
@@ -146,13 +156,7 @@ void nm_params_initialize(nm_params *params, uint64_t seed)
         nm_param *param = params->list[i];
         size_t elements = (size_t)param->tensor.rows * (size_t)param->tensor.cols;
         void *host = nm_allocate(elements * unit);
-        for (size_t e = 0; e < elements; e++) {
-            double value = first_value(param->init, seed, (uint32_t)i, e);
-            if (b->dtype == NM_F64)
-                ((double *)host)[e] = value;
-            else
-                ((float *)host)[e] = (float)value;
-        }
+        draw_values(param, (uint32_t)i, seed, b, host);
         b->k.upload(b, param->tensor.data, host, elements * unit);
         free(host);
     }

@@ -29,7 +29,7 @@ void nm_copies_release(nm_copies *copies)
     *copies = (nm_copies){0};
 }
 
-static nm_tensor_type number_type(const nm_backend *backend)
+nm_tensor_type nm_checkpoint_numbers(const nm_backend *backend)
 {
     return backend->dtype == NM_F64 ? NM_TENSOR_F64 : NM_TENSOR_F32;
 }
@@ -55,7 +55,7 @@ static void add_params(nm_safetensors_writer *writer, const nm_params *params, n
         bool vector = tensor->rows == 1;
         const void *data = nm_copies_take(copies, params->backend, tensor->data,
                                           (size_t)tensor->rows * (size_t)tensor->cols * unit);
-        nm_safetensors_add(writer, tensor->name, number_type(params->backend), vector ? 1 : 2,
+        nm_safetensors_add(writer, tensor->name, nm_checkpoint_numbers(params->backend), vector ? 1 : 2,
                            vector ? shape + 1 : shape, data);
     }
 }
@@ -78,7 +78,7 @@ static void add_norms(nm_safetensors_writer *writer, const nm_params *params, nm
             const int64_t length = norm->shape.state[i].length;
             slot_name(name, sizeof name, norm, norm->shape.state[i].name);
             nm_safetensors_add(
-                writer, name, number_type(params->backend), 1, &length,
+                writer, name, nm_checkpoint_numbers(params->backend), 1, &length,
                 nm_copies_take(copies, params->backend, norm->state[i], (size_t)length * unit));
         }
         for (int i = 0; i < norm->shape.n_counters; i++) {
@@ -148,7 +148,7 @@ static nm_status load_vector(const nm_safetensors *file, const char *name, nm_ba
                              size_t n, nm_error *err)
 {
     const nm_safetensor *found;
-    NM_TRY(nm_safetensors_want(file, name, number_type(backend), n, &found, err));
+    NM_TRY(nm_safetensors_want(file, name, nm_checkpoint_numbers(backend), n, &found, err));
     backend->k.upload(backend, device, found->data, found->bytes);
     return NM_OK;
 }

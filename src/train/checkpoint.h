@@ -17,6 +17,8 @@ typedef struct nm_copies {
 const void *nm_copies_take(nm_copies *copies, nm_backend *backend, const void *device, size_t bytes);
 void nm_copies_release(nm_copies *copies);
 
+/* How the numbers of the backend stand in a file. */
+nm_tensor_type nm_checkpoint_numbers(const nm_backend *backend);
 /* Writes model, task texts and options. update: stored as metadata "update". */
 nm_status nm_checkpoint_write(const char *path, const nm_model *model, const nm_task *task, int64_t update,
                               nm_error *err);

@@ -32,6 +32,9 @@ typedef struct nm_device_config { /* section [device] */
     bool fold, profile;
 } nm_device_config;
 
+/* The soft-max loss that [train] asks for; smoothed: with its label smoothing. */
+nm_loss_spec nm_train_loss(const nm_options *options, const int32_t *targets, bool smoothed);
+
 void nm_device_options_add(nm_options *options);
 /* The backend that the options name. */
 nm_status nm_device_open(const nm_device_config *device, nm_backend **backend, nm_error *err);

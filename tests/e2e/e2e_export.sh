@@ -2,25 +2,8 @@
 # norma export: a model as one file, and with --fold without the norms that are one map per feature: the same translations
 # as before, whether they are joined in the file, when it is loaded, or not at all; and one clear line for what cannot be.
 set -euo pipefail
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
-
-fail() {
-    echo "e2e_export: $*" >&2
-    exit 1
-}
-
-# Runs the program and wants this exit code and one line on stderr with this text.
-refuses() {
-    local code=$1 text=$2
-    shift 2
-    local got=0
-    "$NORMA" export "$@" >out.bad 2>err || got=$?
-    [ "$got" = "$code" ] || fail "exit code $got instead of $code: export $*: $(cat err)"
-    [ "$(wc -l <err)" = 1 ] || fail "not one line: $(cat err)"
-    grep -qF -- "$text" err || fail "'$text' is not in: $(cat err)"
-}
+# shellcheck source=tests/e2e/common.sh
+. "${SOURCE:?}/tests/e2e/common.sh"
 
 # ---- word for word, and the words in reverse: something to learn in a minute ----
 awk 'BEGIN {
@@ -113,12 +96,12 @@ translate stays.safetensors again
 cmp trained again || fail "a model with nothing to join changed"
 
 # ---- bad input ----
-refuses 2 'usage: norma export'
-refuses 2 'no file to write to' run
-refuses 2 'unknown option' run -o x.safetensors --folded
-refuses 3 'nowhere' nowhere -o x.safetensors
-refuses 3 'nowhere/x.safetensors' run -o nowhere/x.safetensors
+refuses 2 'usage: norma export' export
+refuses 2 'no file to write to' export run
+refuses 2 'unknown option' export run -o x.safetensors --folded
+refuses 3 'nowhere' export nowhere -o x.safetensors
+refuses 3 'nowhere/x.safetensors' export run -o nowhere/x.safetensors
 head -c 3000 plain.safetensors >cut.safetensors
-refuses 4 'cut.safetensors' cut.safetensors --fold -o x.safetensors
+refuses 4 'cut.safetensors' export cut.safetensors --fold -o x.safetensors
 [ ! -e x.safetensors ] || fail "a file in spite of an error"
 echo "e2e_export: passed"

@@ -2,30 +2,11 @@
 # norma report on run folders made here: what is in the page, that nothing in it is anybody's markup, broken logs, the
 # pictures, the message where gnuplot is missing, TensorBoard's files.
 set -uo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-work=$(mktemp -d) && cd "$work" || exit 1
-trap 'rm -rf "$work"' EXIT
+# shellcheck source=tests/e2e/common.sh
+. "${SOURCE:?}/tests/e2e/common.sh"
+
 # shellcheck source=tests/e2e/report_runs.sh
-. "$here/report_runs.sh"
-bad=0
-fail() {
-    echo "e2e_report: $*"
-    bad=1
-}
-has() { # FILE TEXT
-    grep -qF -- "$2" "$1" || fail "'$2' is not in $1"
-}
-lacks() { # FILE TEXT
-    ! grep -qF -- "$2" "$1" || fail "'$2' is in $1"
-}
-refuses() { # CODE MESSAGE ARGUMENT...
-    local want=$1 message=$2 code=0
-    shift 2
-    "$NORMA" report "$@" >out 2>err || code=$?
-    [ "$code" = "$want" ] || fail "report $* gave exit code $code instead of $want: $(cat err)"
-    [ "$(wc -l <err)" = 1 ] || fail "report $* said other than one line: $(cat err)"
-    has err "$message"
-}
+. "$SOURCE/tests/e2e/report_runs.sh"
 make_runs
 
 # ---- without gnuplot: what is missing and its package; the rest of the program does without ----
@@ -37,21 +18,22 @@ has err "gnuplot-nox"
 [ -e page.html ] && fail "a page was left without its figures"
 
 # ---- what is no run ----
-refuses 2 "too few arguments"
-refuses 3 "runs/nowhere/log.jsonl" runs/nowhere -o page.html
+refuses 2 "too few arguments" report
+refuses 3 "runs/nowhere/log.jsonl" report runs/nowhere -o page.html
 mkdir -p runs/odd/log.jsonl
-refuses 3 "runs/odd/log.jsonl" runs/odd -o page.html
+refuses 3 "runs/odd/log.jsonl" report runs/odd -o page.html
 rm -r runs/odd
 
 if ! command -v gnuplot >/dev/null; then
-    [ "$bad" = 0 ] && echo "skipped: there is no gnuplot (Debian package gnuplot-nox) to draw figures with"
-    exit $bad
+    [ "$failures" = 0 ] || exit 1
+    echo "skipped: there is no gnuplot (Debian package gnuplot-nox) to draw figures with"
+    exit 77
 fi
-refuses 3 "no/folder/page.html" runs/layer-1 -o no/folder/page.html
+refuses 3 "no/folder/page.html" report runs/layer-1 -o no/folder/page.html
 echo '{}' >inspected.json
-refuses 4 "inspected.json:1" runs/layer-1 -o page.html --inspected inspected.json
+refuses 4 "inspected.json:1" report runs/layer-1 -o page.html --inspected inspected.json
 printf '[\n{"run":' >inspected.json
-refuses 4 "inspected.json:" runs/layer-1 -o page.html --inspected inspected.json
+refuses 4 "inspected.json:" report runs/layer-1 -o page.html --inspected inspected.json
 
 # ---- what was measured and kept in a run ----
 echo '[{"update":600,"spectrum":{"values":[1,0.4' >runs/layer-1/inspection.json
@@ -147,4 +129,3 @@ if "$NORMA" report runs/batch-1 --output= --tensorboard events 2>err; then
 else
     has err "libprotobuf-c-dev"
 fi
-exit $bad

@@ -1,0 +1,236 @@
+/* Every other kernel of the CPU backend beside the plain one: rate, time, how many times faster than `ref`, and the share
+ * of the machine's ceiling taken just before: products against the rate of products, the rest against a copy of its size. */
+#include <string.h>
+
+#include "bench.h"
+
+typedef struct bench_case {
+    const char *kernel, *form;
+    int32_t rows, in, out; /* in: the width; out: another number, by kernel */
+    void (*run)(const bench *on, const struct bench_case *c, int32_t rows);
+    double flops, floats; /* per row; of those, one is the measure */
+} bench_case;
+
+static const nm_dropout third = {0.3, 1, 2, 3};
+
+static nm_mat mat(const bench *on, int buffer, int32_t rows, int32_t cols)
+{
+    return nm_mat_of(on->data[buffer], rows, cols);
+}
+
+static void run_linear(const bench *on, const bench_case *c, int32_t rows)
+{
+    on->cpu->k.linear(on->cpu, mat(on, 0, rows, c->in), mat(on, 1, c->out, c->in), on->data[2], NM_ACT_NONE,
+                      NULL, mat(on, 3, rows, c->out));
+}
+
+static void run_linear_relu_drop(const bench *on, const bench_case *c, int32_t rows)
+{
+    on->cpu->k.linear(on->cpu, mat(on, 0, rows, c->in), mat(on, 1, c->out, c->in), on->data[2], NM_ACT_RELU,
+                      &third, mat(on, 3, rows, c->out));
+}
+
+static void run_linear_dx(const bench *on, const bench_case *c, int32_t rows)
+{
+    on->cpu->k.linear_grad_input(on->cpu, mat(on, 0, rows, c->out), mat(on, 1, c->out, c->in), false,
+                                 mat(on, 3, rows, c->in));
+}
+
+static void run_linear_dw(const bench *on, const bench_case *c, int32_t rows)
+{
+    on->cpu->k.zero(on->cpu, on->data[3], (size_t)c->out * (size_t)c->in * sizeof(float));
+    on->cpu->k.linear_grad_weight(on->cpu, mat(on, 0, rows, c->out), mat(on, 1, rows, c->in),
+                                  mat(on, 3, c->out, c->in), NULL);
+}
+
+static void run_loss(const bench *on, const bench_case *c, int32_t rows)
+{
+    nm_softmax_loss loss = {.hidden = mat(on, 0, rows, c->in),
+                            .weight = mat(on, 1, c->out, c->in),
+                            .bias = on->data[2],
+                            .targets = on->ids,
+                            .eps = 0.1,
+                            .grad_scale = 1.0 / rows,
+                            .sums = (double *)(void *)on->data[4],
+                            .d_hidden = on->data[3],
+                            .d_weight = on->data[5],
+                            .d_bias = on->data[6]};
+    on->cpu->k.softmax_loss(on->cpu, &loss);
+}
+
+static nm_packing packing_of(const bench *on, int32_t rows, int32_t length)
+{
+    return (nm_packing){rows / length, rows, length, on->offsets, on->offsets};
+}
+
+static void run_attention(const bench *on, const bench_case *c, int32_t rows)
+{
+    nm_packing packing = packing_of(on, rows, c->out);
+    on->cpu->k.attention(on->cpu, mat(on, 0, rows, c->in), mat(on, 1, rows, c->in), mat(on, 2, rows, c->in),
+                         &packing, &packing, c->in / 64, true, 0.125, &third, mat(on, 3, rows, c->in),
+                         on->data[4]);
+}
+
+static void run_attention_grad(const bench *on, const bench_case *c, int32_t rows)
+{
+    nm_packing packing = packing_of(on, rows, c->out);
+    on->cpu->k.attention_grad(on->cpu, mat(on, 0, rows, c->in), mat(on, 1, rows, c->in),
+                              mat(on, 2, rows, c->in), &packing, &packing, c->in / 64, true, 0.125, &third,
+                              mat(on, 3, rows, c->in), on->data[4], mat(on, 0, rows, c->in),
+                              mat(on, 5, rows, c->in), mat(on, 6, rows, c->in), mat(on, 7, rows, c->in));
+}
+
+static void run_dropout(const bench *on, const bench_case *c, int32_t rows)
+{
+    on->cpu->k.dropout(on->cpu, mat(on, 0, rows, c->in), &third, false, mat(on, 3, rows, c->in));
+}
+
+static void run_add_dropout(const bench *on, const bench_case *c, int32_t rows)
+{
+    on->cpu->k.add_dropout(on->cpu, mat(on, 0, rows, c->in), mat(on, 5, rows, c->in), &third,
+                           mat(on, 3, rows, c->in));
+}
+
+static void run_act_grad(const bench *on, const bench_case *c, int32_t rows)
+{
+    on->cpu->k.act_grad(on->cpu, NM_ACT_RELU, &third, mat(on, 0, rows, c->in), mat(on, 5, rows, c->in),
+                        mat(on, 3, rows, c->in));
+}
+
+static void run_add(const bench *on, const bench_case *c, int32_t rows)
+{
+    on->cpu->k.add(on->cpu, 0.5, mat(on, 0, rows, c->in), mat(on, 3, rows, c->in));
+}
+
+static void run_embed(const bench *on, const bench_case *c, int32_t rows)
+{
+    on->cpu->k.embed(on->cpu, on->ids, on->ids, 16, mat(on, 1, c->out, c->in), mat(on, 2, c->out, c->in),
+                     &third, mat(on, 3, rows, c->in));
+}
+
+static void run_embed_grad(const bench *on, const bench_case *c, int32_t rows)
+{
+    on->cpu->k.embed_grad(on->cpu, on->ids, 16, mat(on, 0, rows, c->in), &third, mat(on, 5, c->out, c->in));
+}
+
+static void run_log_softmax(const bench *on, const bench_case *c, int32_t rows)
+{
+    on->cpu->k.log_softmax(on->cpu, mat(on, 0, rows, c->in), NULL, mat(on, 3, rows, c->in));
+}
+
+static void run_top_k(const bench *on, const bench_case *c, int32_t rows)
+{
+    on->cpu->k.top_k(on->cpu, mat(on, 0, rows, c->in), c->out, on->data[3], on->ids + 65536);
+}
+
+static void run_adam(const bench *on, const bench_case *c, int32_t rows)
+{
+    nm_adam adam = {.lr = 1e-4, .beta1 = 0.9, .beta2 = 0.98, .eps = 1e-8, .grad_scale = 1, .step = 100};
+    on->cpu->k.adam(on->cpu, &adam, (size_t)rows * (size_t)c->in, on->data[0], on->data[1], on->data[2],
+                    on->data[7]);
+}
+
+static void run_dot(const bench *on, const bench_case *c, int32_t rows)
+{
+    double sum;
+    on->cpu->k.dot(on->cpu, (size_t)rows * (size_t)c->in, on->data[0], on->data[0], &sum);
+}
+
+#define LINEAR(tokens, n, k)                                                                                 \
+    {"linear", "forward", tokens, k, n, run_linear, 2.0 * (n) * (k), 0},                                     \
+        {"linear", "dx", tokens, k, n, run_linear_dx, 2.0 * (n) * (k), 0},                                   \
+    {                                                                                                        \
+        "linear", "dw", tokens, k, n, run_linear_dw, 2.0 * (n) * (k), 0                                      \
+    }
+#define FEW(rows, n, k)                                                                                      \
+    {                                                                                                        \
+        "linear", "few rows", rows, k, n, run_linear, 2.0 * (n) * (k), 0                                     \
+    }
+#define ATTENTION(tokens, d, length)                                                                         \
+    {"attention", "forward", tokens, d, length, run_attention, 4.0 * (d) * (length), 0},                     \
+    {                                                                                                        \
+        "attention", "backward", tokens, d, length, run_attention_grad, 10.0 * (d) * (length), 0             \
+    }
+static const bench_case cases[] = {
+    LINEAR(2048, 512, 512),
+    LINEAR(2048, 1024, 512),
+    LINEAR(2048, 512, 1024),
+    LINEAR(2048, 256, 256),
+    LINEAR(2048, 1024, 256),
+    {"linear", "relu, dropout", 2048, 512, 1024, run_linear_relu_drop, 2.0 * 1024 * 512, 0},
+    FEW(1, 512, 512),
+    FEW(5, 512, 512),
+    FEW(20, 512, 512),
+    FEW(1, BENCH_WORDS, 256),
+    FEW(5, BENCH_WORDS, 256),
+    FEW(20, BENCH_WORDS, 256),
+    {"softmax_loss", "with gradients", 2048, 256, BENCH_WORDS, run_loss, 6.0 * 256 * BENCH_WORDS, 0},
+    ATTENTION(2000, 256, 20),
+    ATTENTION(2000, 512, 20),
+    ATTENTION(2048, 512, 64),
+    {"dropout", "", 4096, 512, 0, run_dropout, 0, 2.0 * 512},
+    {"add_dropout", "", 4096, 512, 0, run_add_dropout, 0, 3.0 * 512},
+    {"act_grad", "relu", 4096, 512, 0, run_act_grad, 0, 3.0 * 512},
+    {"add", "", 4096, 512, 0, run_add, 0, 3.0 * 512},
+    {"embed", "", 4096, 512, BENCH_WORDS, run_embed, 0, 3.0 * 512},
+    {"embed_grad", "", 4096, 512, BENCH_WORDS, run_embed_grad, 0, 3.0 * 512},
+    {"log_softmax", "", 128, BENCH_WORDS, 0, run_log_softmax, 0, 2.0 * BENCH_WORDS},
+    {"top_k", "", 128, BENCH_WORDS, 8, run_top_k, 0, 1.0 * BENCH_WORDS},
+    {"adam", "", 8192, 1024, 0, run_adam, 0, 7.0 * 1024},
+    {"dot", "", 8192, 1024, 0, run_dot, 0, 1.0 * 1024},
+};
+
+typedef struct run {
+    bench on;
+    const bench_case *c;
+    int32_t rows;
+} run;
+
+static void run_case(void *context)
+{
+    const run *r = context;
+    r->c->run(&r->on, r->c, r->rows);
+}
+
+/* With these rows on this backend, seconds. */
+static double time_case(const bench *on, nm_backend *backend, const bench_case *c, int32_t rows,
+                        double budget)
+{
+    run r = {*on, c, rows};
+    r.on.cpu = backend;
+    return bench_time(run_case, &r, 5, budget);
+}
+
+static void set_lengths(const bench *on, int32_t length)
+{
+    for (int32_t i = 0; i <= 4096; i++)
+        on->offsets[i] = i * length;
+}
+
+static json_t *measure(const bench *on, const bench_case *c, double gemm)
+{
+    bool products = c->flops > 0;
+    int32_t unit = strcmp(c->kernel, "attention") ? 1 : c->out, fewer = c->rows / (products ? 64 : 16);
+    int32_t ref_rows = fewer / unit * unit < unit ? unit : fewer / unit * unit;
+    if (unit > 1)
+        set_lengths(on, c->out);
+    double amount = (products ? c->flops : c->floats * sizeof(float)) * c->rows;
+    double ceiling = products ? gemm : bench_copy_ceiling(on, amount).ceiling;
+    double seconds = time_case(on, on->cpu, c, c->rows, on->options->quick ? 0.02 : 0.15);
+    double plain = time_case(on, on->ref, c, ref_rows, 0) / ref_rows * c->rows;
+    double rate = 1e-9 * amount / seconds;
+    return json_pack("{ss ss s[iii] sf sf ss sf sf sf}", "kernel", c->kernel, "form", c->form, "shape",
+                     c->rows, c->in, c->out, "microseconds", seconds * 1e6, "rate", rate, "unit",
+                     products ? "GFLOP/s" : "GB/s", "ceiling", ceiling, "of_ceiling", rate / ceiling,
+                     "times_ref", plain / seconds);
+}
+
+json_t *bench_kernels(const bench *on)
+{
+    json_t *out = json_array();
+    double gemm = bench_gemm_ceiling(on, on->options->quick).ceiling;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (strstr(cases[i].kernel, on->options->match))
+            json_array_append_new(out, measure(on, &cases[i], gemm));
+    return out;
+}

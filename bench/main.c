@@ -1,0 +1,254 @@
+/* Arguments, the shared memory, and the order of the parts; see bench.h. Nothing here judges: the exit code is 0 whatever
+ * was measured. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bench.h"
+
+static const char usage[] =
+    "usage: norma-bench [--quick] [--json FILE] [--parts LIST] [--match WORDS] [--threads N] [--isa LEVEL]\n"
+    "                   [--profile] [--set SECTION.KEY=VALUE ...]\n"
+    "Measures and prints tables; never judges.\n"
+    "  --quick     less than a minute: fewer repetitions, one training step\n"
+    "  --json      writes everything to FILE as well; -: to stdout, and no tables\n"
+    "  --parts     by comma: ceilings, kernels, norms, step, decode (all)\n"
+    "  --match     kernels and norms whose name contains these words, alone\n"
+    "  --threads   0: all cores      --isa  auto, base, avx2, avx512\n"
+    "  --profile   where the time of a training step goes, by kernel\n"
+    "  --set       an option of training or decoding, e.g. model.norm=power\n";
+
+double bench_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double bench_median(double *values, int n)
+{
+    qsort(values, (size_t)n, sizeof *values, compare);
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+double bench_time(void (*f)(void *context), void *context, int least, double budget)
+{
+    enum { MOST = 101 };
+    double times[MOST], begin = bench_now();
+    int n = 0;
+    f(context); /* takes memory, fills caches */
+    while (n < MOST && (n < least || bench_now() - begin < budget)) {
+        double start = bench_now();
+        f(context);
+        times[n++] = bench_now() - start;
+    }
+    return bench_median(times, n);
+}
+
+void bench_fail(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fputs("norma-bench: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    exit(NM_USAGE);
+}
+
+/* ---- arguments ---- */
+
+static void read_setting(bench_options *options, const char *text)
+{
+    char *key = nm_duplicate(text), *equals = strchr(key, '='); /* lives as long as the program */
+    if (!equals || options->n_settings == BENCH_MAX_SETTINGS)
+        bench_fail("--set wants SECTION.KEY=VALUE, at most %d times: %s", BENCH_MAX_SETTINGS, text);
+    *equals = 0;
+    options->settings[2 * options->n_settings] = key;
+    options->settings[2 * options->n_settings++ + 1] = equals + 1;
+}
+
+static void read_threads(bench_options *options, const char *value)
+{
+    char *end;
+    long threads = strtol(value, &end, 10);
+    if (!*value || *end || threads < 0 || threads > 4096)
+        bench_fail("--threads %s: a number from 0 to 4096 was expected", value);
+    options->threads = (int32_t)threads;
+}
+
+static void read_value(bench_options *options, const char *name, const char *value)
+{
+    const struct {
+        const char *name, **text;
+    } texts[] = {{"--isa", &options->isa},
+                 {"--json", &options->json},
+                 {"--parts", &options->parts},
+                 {"--match", &options->match}};
+    size_t i = 0, n = sizeof texts / sizeof *texts;
+    while (i < n && strcmp(name, texts[i].name))
+        i++;
+    bool threads = !strcmp(name, "--threads"), setting = !strcmp(name, "--set");
+    if (i == n && !threads && !setting)
+        bench_fail("unknown option %s; see --help", name);
+    if (!value)
+        bench_fail("%s wants a value", name);
+    if (threads)
+        read_threads(options, value);
+    else if (setting)
+        read_setting(options, value);
+    else
+        *texts[i].text = value;
+}
+
+static bench_options read_arguments(int argc, char **argv)
+{
+    bench_options options = {.isa = "auto", .match = ""};
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--help")) {
+            fputs(usage, stdout);
+            exit(0);
+        }
+        if (!strcmp(argv[i], "--quick"))
+            options.quick = true;
+        else if (!strcmp(argv[i], "--profile"))
+            options.profile = true;
+        else {
+            read_value(&options, argv[i], argv[i + 1]);
+            i++;
+        }
+    }
+    return options;
+}
+
+static const char *const part_names[] = {"ceilings", "kernels", "norms", "step", "decode"};
+enum { CEILINGS, KERNELS, NORMS, STEP, DECODE, N_PARTS };
+
+static void choose_parts(const char *list, bool wanted[N_PARTS])
+{
+    for (int i = 0; i < N_PARTS; i++)
+        wanted[i] = !list;
+    char *copy = nm_duplicate(list), *rest = copy;
+    for (char *name; copy && (name = strsep(&rest, ",")) != NULL;) {
+        int i = 0;
+        while (i < N_PARTS && strcmp(part_names[i], name))
+            i++;
+        if (i == N_PARTS)
+            bench_fail("--parts: no part %s (there are: ceilings, kernels, norms, step, decode)", name);
+        wanted[i] = true;
+    }
+    free(copy);
+}
+
+/* ---- memory ---- */
+
+static nm_backend *open_backend(const nm_backend_options *options)
+{
+    nm_backend *backend;
+    nm_error err;
+    if (nm_backend_create(&backend, options, &err) != NM_OK)
+        bench_fail("%s", err.text);
+    return backend;
+}
+
+static void *take(nm_backend *backend, size_t bytes)
+{
+    void *memory;
+    nm_error err;
+    if (nm_backend_take(backend, bytes, &memory, &err) != NM_OK)
+        bench_fail("%s", err.text);
+    return memory;
+}
+
+static bench open_bench(const bench_options *options)
+{
+    const nm_backend_options fast = {.name = "cpu", .threads = options->threads, .isa = options->isa},
+                             plain = {.name = "ref"};
+    bench made = {.options = options, .cpu = open_backend(&fast), .ref = open_backend(&plain)};
+    for (int i = 0; i < BENCH_BUFFERS; i++)
+        made.data[i] = take(made.cpu, bench_floats * sizeof(float));
+    made.ids = take(made.cpu, 262144 * sizeof(int32_t));
+    made.offsets = made.ids + 200000;
+    for (int32_t i = 0; i < 65536; i++)
+        made.ids[i] = (int32_t)((uint32_t)i * 2654435761u >> 8) % BENCH_WORDS;
+    return made;
+}
+
+/* Kernels and norms work on these; training has memory of its own. */
+static void fill(const bench *on)
+{
+    for (int i = 0; i < BENCH_BUFFERS; i++)
+        for (size_t j = 0; j < bench_floats; j++)
+            on->data[i][j] = (float)(((j * 2654435761u + (size_t)i) >> 7) % 1000 + 1) / 1000;
+}
+
+static json_t *describe(const bench *on)
+{
+    char text[256], date[32], cpu[128] = "";
+    nm_backend_describe(on->cpu, text, sizeof text);
+    time_t now = time(NULL);
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
+    FILE *info = fopen("/proc/cpuinfo", "r");
+    for (char line[256]; info && !*cpu && fgets(line, sizeof line, info);)
+        sscanf(line, "model name : %127[^\n]", cpu);
+    if (info)
+        fclose(info);
+    return json_pack("{ss ss ss ss ss si sb}", "norma", NORMA_VERSION, "date", date, "cpu", cpu, "backend",
+                     text, "level", on->cpu->isa, "threads", (int)on->cpu->threads, "quick",
+                     on->options->quick);
+}
+
+static void write_json(const json_t *all, const char *path)
+{
+    FILE *out = strcmp(path, "-") ? fopen(path, "w") : stdout;
+    bool bad = !out || json_dumpf(all, out, JSON_INDENT(1) | JSON_REAL_PRECISION(5)) || fputc('\n', out) < 0;
+    if (out && out != stdout)
+        bad = fclose(out) || bad;
+    if (bad)
+        bench_fail("%s cannot be written", path);
+}
+
+int main(int argc, char **argv)
+{
+    const bench_options options = read_arguments(argc, argv);
+    bool wanted[N_PARTS], tables = !options.json || strcmp(options.json, "-");
+    choose_parts(options.parts, wanted);
+    bench on = open_bench(&options);
+    json_t *all = describe(&on), *parts[N_PARTS] = {NULL};
+    void (*const print[N_PARTS])(const json_t *) = {bench_table_ceilings, bench_table_kernels,
+                                                    bench_table_norms, bench_table_steps,
+                                                    bench_table_decoding};
+    if (tables)
+        printf("norma " NORMA_VERSION ", %s, %s\n", json_string_value(json_object_get(all, "cpu")),
+               json_string_value(json_object_get(all, "backend")));
+    if (wanted[CEILINGS] || wanted[KERNELS] || wanted[NORMS])
+        fill(&on);
+    for (int i = 0; i < N_PARTS; i++) {
+        if (!wanted[i])
+            continue;
+        parts[i] = i == CEILINGS  ? bench_ceilings(&on)
+                   : i == KERNELS ? bench_kernels(&on)
+                   : i == NORMS   ? bench_norms(&on)
+                                  : bench_models(&on, i == STEP);
+        if (tables)
+            print[i](parts[i]);
+        if (tables && i == STEP && options.profile)
+            bench_table_profile(parts[i]);
+        fflush(stdout);
+        json_object_set_new(all, part_names[i], parts[i]);
+    }
+    if (options.json)
+        write_json(all, options.json);
+    json_decref(all);
+    nm_backend_free(on.ref);
+    nm_backend_free(on.cpu);
+    return 0;
+}

@@ -1,0 +1,101 @@
+/* Every norm type forward and backward, as a layer on its own: its time, the fewest bytes it has to move (read x, write y;
+ * read x and dy, write dx), the share of the rate of a copy of as many bytes, how many times faster than the plain kernels
+ * it is, and its time in LayerNorms. */
+#include <string.h>
+
+#include "bench.h"
+
+enum { HEADS = 8, MOST = 41 };
+
+static const struct {
+    int32_t rows, width;
+} norm_shapes[] = {{4096, 512}, {4096, 1024}, {16384, 512}};
+
+/* Past the warm-up, where training spends its time. */
+static const char *settings_of(const nm_norm_type *type)
+{
+    for (const nm_option *option = type->options; option && option->name; option++)
+        if (!strcmp(option->name, "warmup"))
+            return "warmup=0";
+    return NULL;
+}
+
+typedef struct pair {
+    double forward, backward; /* seconds */
+} pair;
+
+static pair time_norm(const bench *on, nm_backend *backend, const nm_norm_type *type, int32_t rows,
+                      int32_t width, double budget)
+{
+    nm_norm *norm;
+    nm_error err;
+    const nm_norm_place place = {.name = "bench", .width = width, .heads = HEADS};
+    if (nm_norm_create(&norm, backend, type->name, settings_of(type), &place, &err) != NM_OK)
+        bench_fail("%s", err.text);
+    double forward[MOST], backward[MOST], begin = bench_now();
+    int n = -1; /* the first one takes memory */
+    for (; n < MOST && (n < 5 || bench_now() - begin < budget); n++) {
+        double start = bench_now();
+        nm_status status = nm_norm_forward(norm, rows, on->data[0], on->data[3], &err);
+        double between = bench_now();
+        if (status != NM_OK || nm_norm_backward(norm, on->data[5], on->data[6], &err) != NM_OK)
+            bench_fail("%s", err.text);
+        if (n >= 0) {
+            forward[n] = between - start;
+            backward[n] = bench_now() - between;
+        }
+    }
+    nm_norm_free(norm);
+    return (pair){bench_median(forward, n), bench_median(backward, n)};
+}
+
+static json_t *direction(double seconds, double bytes, const bench_copy *copy, double plain, double layer)
+{
+    double rate = 1e-9 * bytes / seconds;
+    json_t *one = json_pack("{sf sf sf sf sf}", "microseconds", 1e6 * seconds, "bytes", bytes, "rate", rate,
+                            "of_copy", rate / copy->ceiling, "times_ref", plain / seconds);
+    if (layer > 0)
+        json_object_set_new(one, "layernorms", json_real(seconds / layer));
+    return one;
+}
+
+static json_t *measure(const bench *on, const nm_norm_type *type, int32_t rows, int32_t width,
+                       const bench_copy copy[2], pair layer, pair *taken)
+{
+    enum { FEWER = 16 };
+    bool quick = on->options->quick;
+    double bytes = (double)rows * width * sizeof(float);
+    *taken = time_norm(on, on->cpu, type, rows, width, quick ? 0.02 : 0.4);
+    pair plain = time_norm(on, on->ref, type, rows / FEWER, width, 0);
+    return json_pack("{ss s[ii] so so}", "norm", type->name, "shape", rows, width, "forward",
+                     direction(taken->forward, 2 * bytes, &copy[0], plain.forward * FEWER, layer.forward),
+                     "backward",
+                     direction(taken->backward, 3 * bytes, &copy[1], plain.backward * FEWER, layer.backward));
+}
+
+/* LayerNorm first: the others are measured in it. */
+static void measure_shape(const bench *on, int32_t rows, int32_t width, json_t *out)
+{
+    double bytes = (double)rows * width * sizeof(float);
+    const bench_copy copy[2] = {bench_copy_ceiling(on, 2 * bytes), bench_copy_ceiling(on, 3 * bytes)};
+    pair layer = {0}, taken;
+    const nm_norm_type *first = nm_norm_type_find("layer");
+    json_t *one = measure(on, first, rows, width, copy, layer, &layer);
+    if (strstr(first->name, on->options->match))
+        json_array_append_new(out, one);
+    else
+        json_decref(one);
+    for (const nm_norm_type *const *type = nm_norm_types; *type; type++)
+        if (*type != first && strcmp((*type)->name, "none") && strcmp((*type)->name, "fix") &&
+            strstr((*type)->name, on->options->match))
+            json_array_append_new(out, measure(on, *type, rows, width, copy, layer, &taken));
+}
+
+json_t *bench_norms(const bench *on)
+{
+    json_t *out = json_array();
+    size_t n = on->options->quick ? 1 : sizeof norm_shapes / sizeof *norm_shapes;
+    for (size_t i = 0; i < n; i++)
+        measure_shape(on, norm_shapes[i].rows, norm_shapes[i].width, out);
+    return out;
+}

@@ -1,0 +1,56 @@
+#!/bin/bash
+# norma-bench: the parts that were asked for, as tables and as JSON that a parser takes; wrong arguments in one line. What it
+# measures is judged nowhere.
+set -euo pipefail
+bench=$BUILD/norma-bench
+[ -x "$bench" ] || { echo "skipped: built without the benchmarks"; exit 0; }
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+export TMPDIR=$folder
+
+fail() {
+    echo "e2e_bench: $*" >&2
+    exit 1
+}
+
+# Exit code 2 and one line with this text.
+refuses() {
+    local text=$1 got=0
+    shift
+    "$bench" "$@" >out 2>err || got=$?
+    [ "$got" = 2 ] || fail "exit code $got instead of 2: $*"
+    [ "$(wc -l <err)" = 1 ] || fail "not one line: $(cat err)"
+    grep -qF -- "$text" err || fail "'$text' is not in: $(cat err)"
+}
+
+has() { grep -qF -- "$1" "$2" || fail "'$1' is not in $2: $(cat "$2")"; }
+
+"$bench" --help | grep -q -- --quick
+refuses "unknown option --fast" --fast
+refuses "--threads wants a value" --threads
+refuses "--threads two" --threads two
+refuses "no part gpu" --parts gpu
+refuses "SECTION.KEY=VALUE" --set model.norm
+refuses "there are: auto, base" --isa none
+refuses "model.nrom" --parts step --set model.nrom=layer
+[ -z "$(ls -d norma-bench-* 2>/dev/null)" ] || fail "a corpus was left behind"
+
+"$bench" --quick --threads 1 --parts kernels,norms --match dot --json all.json >table
+has '"kernel": "dot"' all.json
+has '"times_ref"' all.json
+has '"norms": []' all.json
+has x\ plain table
+
+"$bench" --quick --threads 1 --parts step,decode --profile --json all.json --set model.preset=tiny --set model.width=16 \
+    --set model.ff=32 --set train.max_tokens=150 >table
+[ "$(grep -c '"preset": "tiny"' all.json)" = 5 ] || fail "not one step and four decodings: $(cat all.json)"
+has '"of_ceiling"' all.json
+has linear_grad_weight table
+# Eight translations of 25 words and the end symbol.
+has '"tokens": 208' all.json
+if command -v python3 >/dev/null; then
+    python3 -c 'import json, sys; d = json.load(open("all.json")); sys.exit(d["threads"] != 1 or not d["quick"] or
+        not 0 < sum(k["share"] for k in d["step"][0]["kernels"]) <= 1)' || fail "the JSON is wrong"
+fi
+[ -z "$(ls -d norma-bench-* 2>/dev/null)" ] || fail "a corpus was left behind"
