@@ -37,7 +37,7 @@ refuses 4 "inspected.json:" report runs/layer-1 -o page.html --inspected inspect
 
 # ---- what was measured and kept in a run ----
 echo '[{"update":600,"spectrum":{"values":[1,0.4' >runs/layer-1/inspection.json
-refuses 4 "runs/layer-1/inspection.json:" runs/layer-1 -o page.html
+refuses 4 "runs/layer-1/inspection.json:" report runs/layer-1 -o page.html
 echo '[{"run":"elsewhere","update":600,"spectrum":{"largest":7,"values":[1,0.4,0.1]}}]' >runs/layer-1/inspection.json
 "$NORMA" report runs/layer-1 -o page.html 2>err || fail "report of an inspected run: $(cat err)"
 has page.html '<figure id="singular-values">'
