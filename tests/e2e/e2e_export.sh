@@ -130,7 +130,7 @@ other_command 2 'inspect computes in float' inspect run --precision int8
 other_command 7 'int8 cannot be averaged' average mean.safetensors whole.safetensors again.safetensors
 other_command 2 'int4' translate run --precision int4
 head -c 6000 whole.safetensors >cut.safetensors
-refuses 4 'cut.safetensors' cut.safetensors -o x.safetensors
+refuses 4 'cut.safetensors' export cut.safetensors -o x.safetensors
 
 # ---- bad input ----
 refuses 2 'usage: norma export' export
