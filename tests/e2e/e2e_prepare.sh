@@ -140,7 +140,7 @@ seq 20000 | awk '{ printf "w%d, \303\244%d. o-%d\n", $1 % 977, $1 * $1 % 3001, $
 seq 20000 | awk '{ printf "it'"'"'s (%d) <v%d> %d,%d\n", $1 % 1013, $1 * 7 % 2003, $1 % 7, $1 % 11 }' >many.en
 {
     seq 9000 | awk '{ printf "neu%d w%d\n", $1, $1 % 977 }'
-    head -c 9000001 /dev/zero | sed 's/\x00/\xc3\xa4 /g' | head -c 9000000
+    head -c 3000000 /dev/zero | sed 's/\x00/\xc3\xa4 /g'
     printf '\nend'
 } >news.de
 seq 9001 | sed 's/$/ new/' >news.en
