@@ -146,7 +146,7 @@ seq 20000 | awk '{ printf "it'"'"'s (%d) <v%d> %d,%d\n", $1 % 1013, $1 * 7 % 200
 seq 9001 | sed 's/$/ new/' >news.en
 printf 'end' >>news.en
 for threads in 1 2 3; do
-    prepare --train many --valid news --output many$threads --bpe-merges 300 --threads $threads
+    prepare --train many --valid news --output many$threads --ratio 0 --bpe-merges 300 --threads $threads
 done
 says 'train: 20000 pairs read, 20000 kept, 0 dropped'
 says 'valid: 9002 pairs read, 9002 kept, 0 dropped'
@@ -163,7 +163,7 @@ for side in de en; do
     head -c -1 many.$side >open.$side
 done
 for text in crlf open; do
-    prepare --train $text --valid news --output $text --bpe-merges 300 --threads 2
+    prepare --train $text --valid news --output $text --ratio 0 --bpe-merges 300 --threads 2
     diff -r -x data.ini many1 $text || fail "$text gives another folder"
 done
 # The first bad line is the one named, wherever blocks end and however many threads look.
@@ -179,7 +179,7 @@ for threads in 1 2 3; do
     refuses 5 'short.de has 20000 lines but short.en has 18000' prepare --source-lang de --target-lang en \
         --output no --train short --threads $threads --on-invalid skip
 done
-prepare --train later --output odd --on-invalid skip --threads 3
+prepare --train later --output odd --ratio 0 --on-invalid skip --threads 3
 says 'train: 20000 pairs read, 19998 kept, 2 dropped: 2 invalid'
 
 # --- refusals -----------------------------------------------------------------------------------------------------
