@@ -1,26 +1,34 @@
 # One source per SIMD kernel file, compiled once per CPU level; the level is chosen at run time (src/backend/cpu).
-# Files named src/backend/cpu/simd_*.c are compiled with each flag set and NM_LEVEL defined to its name.
+# Files named src/backend/cpu/simd_*.c are compiled with each flag set and NM_LEVEL defined to its name. Level vnni is
+# avx512 with another simd_int8.c.
 file(GLOB NORMA_SIMD_SOURCES CONFIGURE_DEPENDS src/backend/cpu/simd_*.c)
 list(FILTER NORMA_LIBRARY_SOURCES EXCLUDE REGEX "/src/backend/cpu/simd_")
 set(NORMA_SIMD_OBJECTS)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  set(_levels base avx2 avx512)
+  set(_levels base avx2 avx512 vnni)
   set(_flags_base "")
   set(_flags_avx2 -mavx2 -mfma -mf16c)
   set(_flags_avx512 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
+  set(_flags_vnni ${_flags_avx512} -mavx512vnni)
 else()
   set(_levels base)
   set(_flags_base "")
 endif()
+set(_files_vnni src/backend/cpu/simd_int8.c)
+set(_defines_vnni NM_LEVEL_avx512=1)
 foreach(_level IN LISTS _levels)
   if(NORMA_SIMD_SOURCES)
-    add_library(norma_simd_${_level} OBJECT ${NORMA_SIMD_SOURCES})
+    if(NOT DEFINED _files_${_level})
+      set(_files_${_level} ${NORMA_SIMD_SOURCES})
+    endif()
+    add_library(norma_simd_${_level} OBJECT ${_files_${_level}})
     target_link_libraries(norma_simd_${_level} PUBLIC norma_settings)
     target_compile_options(norma_simd_${_level} PRIVATE ${_flags_${_level}})
     if(NOT NORMA_SANITIZE) # which take minutes over -O3
       target_compile_options(norma_simd_${_level} PRIVATE -O3)
     endif()
-    target_compile_definitions(norma_simd_${_level} PRIVATE NM_LEVEL=${_level} NM_LEVEL_${_level}=1)
+    target_compile_definitions(norma_simd_${_level} PRIVATE NM_LEVEL=${_level} NM_LEVEL_${_level}=1
+                               ${_defines_${_level}})
     list(APPEND NORMA_SIMD_OBJECTS $<TARGET_OBJECTS:norma_simd_${_level}>)
   endif()
 endforeach()

@@ -2,11 +2,13 @@
 #
 # NORMA_REPORT_SOURCES: what to compile besides the files of src/report.
 set(_page ${CMAKE_CURRENT_BINARY_DIR}/page_parts.c)
-set(_parts ${CMAKE_CURRENT_SOURCE_DIR}/src/report/page.css ${CMAKE_CURRENT_SOURCE_DIR}/src/report/page.js)
+set(_css ${CMAKE_CURRENT_SOURCE_DIR}/src/report/page.css)
+set(_js ${CMAKE_CURRENT_SOURCE_DIR}/src/report/page.js)
 add_custom_command(OUTPUT ${_page}
-                   COMMAND ${CMAKE_COMMAND} -DOUTPUT=${_page} "-DPARTS=${_parts}"
-                           -P ${CMAKE_CURRENT_SOURCE_DIR}/cmake/PageParts.cmake
-                   DEPENDS ${_parts} ${CMAKE_CURRENT_SOURCE_DIR}/cmake/PageParts.cmake
+                   COMMAND ${CMAKE_COMMAND} -DOUTPUT=${_page} -DHEADER=report/page.h
+                           "-DPARTS=nm_page_css=${_css};nm_page_js=${_js}"
+                           -P ${CMAKE_CURRENT_SOURCE_DIR}/cmake/Embed.cmake
+                   DEPENDS ${_css} ${_js} ${CMAKE_CURRENT_SOURCE_DIR}/cmake/Embed.cmake
                    COMMENT "Style sheet and script of the report" VERBATIM)
 set(NORMA_REPORT_SOURCES ${_page})
 

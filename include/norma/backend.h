@@ -24,6 +24,20 @@ static inline size_t nm_dtype_bytes(nm_dtype dtype)
     return dtype == NM_F64 ? sizeof(double) : sizeof(float);
 }
 
+/* A number of a host array of this type. */
+static inline double nm_dtype_get(nm_dtype dtype, const void *array, size_t i)
+{
+    return dtype == NM_F64 ? ((const double *)array)[i] : (double)((const float *)array)[i];
+}
+
+static inline void nm_dtype_set(nm_dtype dtype, void *array, size_t i, double value)
+{
+    if (dtype == NM_F64)
+        ((double *)array)[i] = value;
+    else
+        ((float *)array)[i] = (float)value;
+}
+
 typedef struct nm_mat {
     void *data;
     int32_t rows, cols, stride; /* in elements */
@@ -150,6 +164,22 @@ typedef struct nm_crf {
     void *d_transitions, *d_start, *d_end; /* += */
 } nm_crf;
 
+/* --- int8: a row w of a weight as whole numbers from -127 to 127 and one scale, for inference ---
+ *     s = max |w| / 127, rounded up to 17 significant bits        q = round(w / s)
+ * q s is then exact in float, and made int8 once more it gives q and s again. A row x of an input is made int8 when it
+ * comes, by itself alone: scale t = max |x| / 127, p = round(x (127 / max |x|)). What linear_int8 computes is
+ *     y = act(((float)(sum of p q) s) t + bias)
+ * with the sum exact and every other step rounded to float, whatever the backend's dtype: the same bits everywhere. Ties
+ * go to the even number. Rows whose largest value is below 2^-100 count as zeros; a row with anything that is not finite
+ * gives NaN. */
+enum { NM_INT8_COLS = 65536 }; /* most columns of a weight: sums stay below 2^31 */
+
+typedef struct nm_int8 { /* rows of a weight that pack_int8 wrote; the result says how many */
+    const void *form;
+    int32_t rows, cols; /* of the whole weight */
+    int32_t first;      /* the first row */
+} nm_int8;
+
 /* --- optimizers: the three published forms of Adam; t = step, all agree when eps and weight_decay are 0 --- */
 typedef enum nm_adam_form {
     NM_ADAM_TORCH,   /* g += wd p;     p -= lr/(1-b1^t) m / (sqrt(v)/sqrt(1-b2^t) + eps) */
@@ -181,6 +211,13 @@ typedef struct nm_backend nm_backend;
     /* Writes a form of weight that `linear` reads faster (nm_backend_hold); form NULL: only *bytes, what it takes, or 0 \
      * where the backend has no such form. form: device memory; bytes: host. */                                        \
     K(pack, (nm_backend *b, nm_mat weight, void *form, size_t *bytes))                                                 \
+    /* m = the nearest numbers that int8 with one scale a row can hold */                                              \
+    K(round_int8, (nm_backend *b, nm_mat m))                                                                           \
+    /* The same as `pack` for linear_int8; 0 bytes: the weight is too wide */                                          \
+    K(pack_int8, (nm_backend *b, nm_mat weight, void *form, size_t *bytes))                                            \
+    /* y = act(x weight^T + bias) as above; y.cols rows of the weight. `linear` goes here by itself for a weight that   \
+     * is held in int8 (nm_backend_hold_int8). */                                                                      \
+    K(linear_int8, (nm_backend *b, nm_mat x, const nm_int8 *weight, const void *bias, nm_act act, nm_mat y))           \
     /* dz = gradient before the activation and dropout of `linear`: dz = y > 0 ? dy * dropout scale : 0 for relu */     \
     K(act_grad, (nm_backend *b, nm_act act, const nm_dropout *drop, nm_mat y, nm_mat dy, nm_mat dz))                    \
     /* dx = dy weight, or dx += dy weight */                                                                           \
@@ -277,7 +314,7 @@ enum {
 typedef struct nm_backend_options {
     const char *name; /* "ref" or "cpu" */
     nm_dtype dtype;   /* cpu: NM_F32 only */
-    const char *isa;  /* cpu: "auto", "base", "avx2", "avx512" */
+    const char *isa;  /* cpu: "auto", "base", "avx2", "avx512", "vnni" */
     int32_t threads;  /* 0: as many as the system offers */
     bool fenced;      /* ref: memory is readable only while a kernel runs (a test mode) */
 } nm_backend_options;
@@ -301,9 +338,17 @@ void nm_backend_give(nm_backend *backend, void *memory);
 /* Device memory as the host sees it, to be read between kernels; NULL where the host cannot. */
 const void *nm_backend_view(const nm_backend *backend, const void *device);
 
+/* n numbers of the backend's type, from the device into doubles and back. */
+void nm_backend_read(nm_backend *backend, double *values, const void *device, size_t n);
+void nm_backend_write(nm_backend *backend, void *device, const double *values, size_t n);
+
 /* Lets `linear` read `form`, which `pack` wrote, in place of the weight or of some of its rows, until nm_backend_unhold.
  * The weight must stay as it is till then. Results have the same bits. */
 void nm_backend_hold(nm_backend *backend, nm_mat weight, const void *form);
+/* The same for a form of pack_int8: `linear` then computes as linear_int8 does, and takes no dropout. */
+void nm_backend_hold_int8(nm_backend *backend, nm_mat weight, const void *form);
+/* Whether `linear` would read another form of all these rows. */
+bool nm_backend_holds(const nm_backend *backend, nm_mat rows);
 void nm_backend_unhold(nm_backend *backend, const void *form);
 
 /* Switches the dry run on or off: in it no kernel touches memory. */

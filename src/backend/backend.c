@@ -11,6 +11,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/ref/ref.h"
 #include "base/memory.h"
+#include "base/random.h"
 
 enum { HUGE_PAGE = 2 << 20, HUGE_FROM = 2 * HUGE_PAGE }; /* bytes */
 
@@ -75,6 +76,26 @@ void nm_backend_free(nm_backend *backend)
     free(backend);
 }
 
+void nm_backend_read(nm_backend *backend, double *values, const void *device, size_t n)
+{
+    size_t bytes = n * nm_dtype_bytes(backend->dtype);
+    void *host = nm_allocate(bytes + 1);
+    backend->k.download(backend, host, device, bytes);
+    for (size_t i = 0; i < n; i++)
+        values[i] = nm_dtype_get(backend->dtype, host, i);
+    free(host);
+}
+
+void nm_backend_write(nm_backend *backend, void *device, const double *values, size_t n)
+{
+    size_t bytes = n * nm_dtype_bytes(backend->dtype);
+    void *host = nm_allocate(bytes + 1);
+    for (size_t i = 0; i < n; i++)
+        nm_dtype_set(backend->dtype, host, i, values[i]);
+    backend->k.upload(backend, device, host, bytes);
+    free(host);
+}
+
 nm_status nm_backend_take(nm_backend *backend, size_t bytes, void **memory, nm_error *err)
 {
     nm_backend_private *inside = nm_backend_inside(backend);
@@ -128,12 +149,22 @@ void *nm_backend_scratch(nm_backend *backend, int slot, size_t bytes)
     return scratch->base;
 }
 
-void nm_backend_hold(nm_backend *backend, nm_mat weight, const void *form)
+static void hold(nm_backend *backend, nm_mat weight, const void *form, bool int8)
 {
     nm_backend_private *inside = nm_backend_inside(backend);
     NM_ASSERT(form && weight.stride == weight.cols);
     NM_GROW(inside->held, inside->n_held, inside->held_capacity);
-    inside->held[inside->n_held++] = (nm_held){weight, form};
+    inside->held[inside->n_held++] = (nm_held){weight, form, int8};
+}
+
+void nm_backend_hold(nm_backend *backend, nm_mat weight, const void *form)
+{
+    hold(backend, weight, form, false);
+}
+
+void nm_backend_hold_int8(nm_backend *backend, nm_mat weight, const void *form)
+{
+    hold(backend, weight, form, true);
 }
 
 void nm_backend_unhold(nm_backend *backend, const void *form)
@@ -146,7 +177,7 @@ void nm_backend_unhold(nm_backend *backend, const void *form)
     inside->held[i] = inside->held[--inside->n_held];
 }
 
-const void *nm_backend_held(const nm_backend *backend, nm_mat rows, int32_t *first)
+const nm_held *nm_backend_held(const nm_backend *backend, nm_mat rows, int32_t *first)
 {
     const nm_backend_private *inside = nm_backend_inside(backend);
     uintptr_t at = (uintptr_t)rows.data;
@@ -158,9 +189,29 @@ const void *nm_backend_held(const nm_backend *backend, nm_mat rows, int32_t *fir
             continue;
         *first = (int32_t)((at - begin) / row);
         bool whole_rows = (at - begin) % row == 0 && rows.cols == whole.cols && rows.stride == whole.stride;
-        return whole_rows && rows.rows <= whole.rows - *first ? inside->held[i].form : NULL;
+        return whole_rows && rows.rows <= whole.rows - *first ? &inside->held[i] : NULL;
     }
     return NULL;
+}
+
+bool nm_backend_holds(const nm_backend *backend, nm_mat rows)
+{
+    int32_t first;
+    return nm_backend_held(backend, rows, &first) != NULL;
+}
+
+bool nm_backend_linear_int8(nm_backend *backend, nm_mat x, nm_mat weight, const void *bias, nm_act act,
+                            const nm_dropout *drop, nm_mat y)
+{
+    int32_t first = 0;
+    const nm_held *held = nm_backend_held(backend, weight, &first);
+    if (!held || !held->int8)
+        return false;
+    NM_ASSERT(!drop || nm_dropout_threshold(drop->rate) == 0);
+    NM_ASSERT(x.cols == weight.cols && y.cols == weight.rows);
+    const nm_int8 rows = {held->form, held->weight.rows, held->weight.cols, first};
+    backend->k.linear_int8(backend, x, &rows, bias, act, y);
+    return true;
 }
 
 void nm_backend_plan(nm_backend *backend, bool planning)

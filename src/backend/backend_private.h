@@ -15,6 +15,7 @@ enum { NM_SCRATCH_SLOTS = 4 };
 typedef struct nm_held { /* a weight and its other form */
     nm_mat weight;
     const void *form;
+    bool int8; /* written by pack_int8 */
 } nm_held;
 
 typedef struct nm_profiling {
@@ -43,8 +44,12 @@ static inline nm_backend_private *nm_backend_inside(const nm_backend *backend)
     return backend->private_data;
 }
 
-/* The form of the held matrix to which these whole rows belong, and the first one's number in it; NULL: none. */
-const void *nm_backend_held(const nm_backend *backend, nm_mat rows, int32_t *first);
+/* The held matrix to which these whole rows belong, and the first one's number in it; NULL: none. */
+const nm_held *nm_backend_held(const nm_backend *backend, nm_mat rows, int32_t *first);
+
+/* For `linear`: computes the product by linear_int8 when the weight is held in int8, and says whether. */
+bool nm_backend_linear_int8(nm_backend *backend, nm_mat x, nm_mat weight, const void *bias, nm_act act,
+                            const nm_dropout *drop, nm_mat y);
 
 /* Host memory of a kernel's own, at least `bytes`, 64-byte aligned, contents undefined. Every slot is one
  * block that only grows; it stays valid until the same slot is asked for again. Not for use inside parallel

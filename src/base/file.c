@@ -114,6 +114,13 @@ nm_status nm_file_flush(FILE *stream, const char *path, nm_error *err)
     return earlier ? nm_fail(err, NM_IO, "%s: writing failed, the disk may be full", path) : NM_OK;
 }
 
+nm_status nm_file_append(nm_file_writer *writer, const void *data, size_t bytes, nm_error *err)
+{
+    if (bytes && fwrite(data, 1, bytes, writer->stream) != bytes)
+        return nm_fail(err, NM_IO, "%s: writing failed: %s", writer->aside, strerror(errno));
+    return NM_OK;
+}
+
 nm_status nm_file_writer_commit(nm_file_writer *writer, nm_error *err)
 {
     nm_status status = nm_file_flush(writer->stream, writer->path, err);

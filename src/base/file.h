@@ -25,6 +25,8 @@ typedef struct nm_file_writer {
 } nm_file_writer;
 
 nm_status nm_file_writer_open(nm_file_writer *writer, const char *path, nm_error *err);
+/* fwrite that says what failed; nothing to write needs no open file */
+nm_status nm_file_append(nm_file_writer *writer, const void *data, size_t bytes, nm_error *err);
 nm_status nm_file_writer_commit(nm_file_writer *writer, nm_error *err); /* aborts itself when it fails */
 void nm_file_writer_abort(nm_file_writer *writer);
 

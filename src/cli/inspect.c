@@ -148,7 +148,13 @@ static nm_status open_run(job *self, const char *run, nm_loaded *loaded, char **
     const nm_task_type *task;
     NM_TRY(nm_loaded_options(run, &options, &task, best, err));
     nm_status status = NM_OK;
-    if (*self->config->data)
+    if (*self->config->data && !nm_options_row(options, "data.folder"))
+        status = nm_fail(
+            err, NM_USAGE,
+            "inspect.data: the data of %.300s are files, not a folder; start norma where the paths in its "
+            "config.ini hold",
+            run);
+    else if (*self->config->data)
         status = nm_options_set(options, "data.folder", self->config->data, NM_ORIGIN_COMMAND, err);
     if (status == NM_OK) {
         status = nm_loaded_open_run(loaded, *best, task, options, self->backend, self->plan.bounds, err);
@@ -190,6 +196,7 @@ static nm_status inspect_all(job *self, const nm_cli *cli, int argc, char **argv
     self->plan =
         (nm_inspection_plan){.batches = config->batches, .gradient_batches = config->gradient_batches};
     NM_TRY(nm_inspection_choose(&self->plan, config->measure, err));
+    NM_TRY(nm_device_want_float(nm_options_find(cli->options, "device"), "inspect", err));
     for (int i = 0; i < argc && config->save; i++)
         NM_TRY(inspect_file_check(argv[i], err));
     NM_TRY(nm_cli_open_backend(cli, &self->backend, err));

@@ -24,6 +24,7 @@
     C(compare) \
     C(inspect) \
     C(report) \
+    C(demo) \
     C(export) \
     C(average)
 

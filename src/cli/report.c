@@ -10,11 +10,13 @@
 typedef struct report_config { /* section [report] */
     const char *output, *png, *tensorboard, *inspected;
     bool samples;
+    int64_t png_width;
 } report_config;
 
 static const nm_option report_options[] = {
     NM_OPTION(report_config, output, "report.html", 0, 0, "the page; empty: none"),
     NM_OPTION(report_config, png, "", 0, 0, "folder for the figures as pictures; empty: none"),
+    NM_OPTION(report_config, png_width, "1536", 240, 10000, "of the pictures, in pixels"),
     NM_OPTION(report_config, tensorboard, "", 0, 0,
               "folder for TensorBoard's event files, one folder a run; empty: none"),
     NM_OPTION(
@@ -52,7 +54,7 @@ static nm_status write_all(const nm_report *report, const report_config *config,
         fprintf(stderr, "%s: %zu run%s\n", config->output, report->n, report->n == 1 ? "" : "s");
     }
     if (*config->png)
-        NM_TRY(nm_report_png(report, config->png, err));
+        NM_TRY(nm_report_png(report, config->png, (double)config->png_width, err));
     for (size_t i = 0; i < report->n && *config->tensorboard; i++)
         NM_TRY(write_events(&report->runs[i], config->tensorboard, err));
     return NM_OK;

@@ -27,7 +27,8 @@ nm_status nm_cli_open_model(const nm_cli *cli, const char *path, const nm_task_t
     if (status != NM_OK)
         nm_options_free(options);
     else
-        status = nm_loaded_open(loaded, file, found, options, backend, device_of(cli)->fold, err);
+        status = nm_loaded_open(loaded, file, found, options, backend, device_of(cli)->fold,
+                                nm_device_is_int8(device_of(cli)), err);
     free(file);
     return status;
 }

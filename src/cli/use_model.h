@@ -10,7 +10,8 @@
 /* The backend that [device] of the command line names. */
 nm_status nm_cli_open_backend(const nm_cli *cli, nm_backend **backend, nm_error *err);
 /* Opens a model file or the model of a run folder on the backend. A model of another task is refused: "FILE: a model for TASK
- * REFUSAL". The model's own options hold where the command line says nothing; norms are folded where [device] says so. */
+ * REFUSAL". The model's own options hold where the command line says nothing; norms are folded, and linear maps
+ * int8, where [device] says so. */
 nm_status nm_cli_open_model(const nm_cli *cli, const char *path, const nm_task_type *task,
                             const char *refusal, nm_backend *backend, nm_loaded *loaded, nm_error *err);
 

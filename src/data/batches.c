@@ -1,6 +1,7 @@
 #include "data/batches.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/random.h"
 
@@ -156,6 +157,19 @@ static void drop_words(int32_t *ids, int32_t n, const nm_batch_words *words, uin
         if (nm_random_unit(word) < words->word_dropout)
             ids[i] = words->unknown;
     }
+}
+
+nm_packing nm_batch_fill(int32_t tokens, int32_t length, const int32_t **zeros, nm_arena *arena)
+{
+    int32_t n = (tokens + length - 1) / length;
+    int32_t *offsets = nm_arena_take(arena, ((size_t)n + 1) * sizeof *offsets);
+    int32_t *ids = nm_arena_take(arena, (size_t)tokens * sizeof *ids);
+    memset(ids, 0, (size_t)tokens * sizeof *ids);
+    for (int32_t i = 0; i < n; i++)
+        offsets[i] = i * length;
+    offsets[n] = tokens;
+    *zeros = ids;
+    return (nm_packing){.n_seqs = n, .n_tokens = tokens, .longest = length, .offsets = offsets};
 }
 
 nm_batch nm_batch_pack(const nm_batching *batching, const int64_t *examples, int32_t n,

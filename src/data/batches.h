@@ -39,6 +39,8 @@ typedef struct nm_batch_words { /* what frames a sequence */
 /* Packs batch i into memory of the arena (reset first). */
 nm_batch nm_batches_get(const nm_batches *batches, const nm_batching *batching, int64_t i,
                         const nm_batch_words *words, nm_arena *arena);
+/* A made-up side of a batch: `tokens` zeros in sequences of `length`, the last of which may be shorter. */
+nm_packing nm_batch_fill(int32_t tokens, int32_t length, const int32_t **zeros, nm_arena *arena);
 /* Packs listed examples: for decoding and tests. */
 nm_batch nm_batch_pack(const nm_batching *batching, const int64_t *examples, int32_t n,
                        const nm_batch_words *words, nm_arena *arena);

@@ -1,7 +1,4 @@
-/* Lists of lines in memory, and one function applied to all lines of a list by several threads.
- *
- * The list is cut into chunks of a fixed number of lines and the results are put together in the order of the
- * lines, so they don't depend on the number of threads. A "line" is any byte string: results may be ids. */
+/* Lists of lines in memory, one text for all of them. A "line" is any byte string. */
 #ifndef NM_LINE_LIST_H
 #define NM_LINE_LIST_H
 
@@ -26,12 +23,5 @@ static inline const char *nm_line_list_get(const nm_line_list *list, size_t i, s
     *bytes = list->ends[i] - start;
     return list->text.data + start;
 }
-
-/* Appends the result for one line to out. */
-typedef void (*nm_line_work)(void *state, const char *line, size_t bytes, nm_buffer *out);
-
-/* Appends the results for all lines of in to out. states has a state for each thread. */
-void nm_line_list_map(const nm_line_list *in, nm_line_work work, void *const *states, int32_t threads,
-                      nm_line_list *out);
 
 #endif

@@ -54,6 +54,20 @@ const char *nm_prepare_side_name(int sides, int side)
     return sides == 1 ? "text" : side ? "target" : "source";
 }
 
+nm_status nm_prepare_open_split(nm_corpus *corpus, const char *folder, int split, int sides, int side,
+                                int32_t vocab_size, nm_error *err)
+{
+    char *prefix =
+        nm_format("%s/%s.%s", folder, nm_prepare_split_names[split], nm_prepare_side_name(sides, side));
+    char *ids = nm_format("%s.ids", prefix);
+    nm_status status = NM_OK;
+    if (split == PREPARE_TRAIN || nm_file_exists(ids))
+        status = nm_corpus_open(corpus, prefix, vocab_size, err);
+    free(ids);
+    free(prefix);
+    return status;
+}
+
 const char *nm_drop_text(nm_drop drop)
 {
     switch (drop) {
@@ -148,6 +162,21 @@ static nm_status write_text(const nm_prepare *self, const char *name, const nm_b
     return status;
 }
 
+/* Units that a side's BPE may write, when rare ones are split: a joint dictionary counts those of the other side too. */
+static nm_status write_units(const nm_prepare *self, int side, nm_buffer *text, nm_error *err)
+{
+    const char *name = self->sides == 1 ? "units.txt" : side ? "units.target.txt" : "units.source.txt";
+    nm_vocab_options options = nm_vocab_options_default();
+    nm_vocab *units;
+    options.threshold = self->config->bpe_vocabulary_threshold;
+    options.multiple = 1;
+    NM_TRY(nm_vocab_build(&self->bpe_counts[side], &options, &units, err));
+    nm_buffer_clear(text);
+    nm_vocab_format(units, text);
+    nm_vocab_free(units);
+    return write_text(self, name, text, err);
+}
+
 static nm_status write_dictionaries(const nm_prepare *self, nm_error *err)
 {
     static const char *const sides[NM_PREPARE_SIDES] = {"dict.source.txt", "dict.target.txt"};
@@ -157,6 +186,8 @@ static nm_status write_dictionaries(const nm_prepare *self, nm_error *err)
         nm_buffer_clear(&text);
         nm_vocab_format(self->vocab[side], &text);
         status = write_text(self, self->sides == 1 ? "dict.txt" : sides[side], &text, err);
+        if (status == NM_OK && self->bpe_counts[side].n)
+            status = write_units(self, side, &text, err);
     }
     if (status == NM_OK && self->bpe) {
         nm_buffer_clear(&text);
@@ -204,9 +235,11 @@ static nm_status remove_split(const nm_prepare *self, int split, const char *sid
 static nm_status remove_stale(const nm_prepare *self, nm_error *err)
 {
     static const struct {
-        const char *side, *dictionary;
+        const char *side, *dictionary, *units;
         int sides; /* of the form that has it */
-    } all[] = {{"source", "dict.source.txt", 2}, {"target", "dict.target.txt", 2}, {"text", "dict.txt", 1}};
+    } all[] = {{"source", "dict.source.txt", "units.source.txt", 2},
+               {"target", "dict.target.txt", "units.target.txt", 2},
+               {"text", "dict.txt", "units.txt", 1}};
     NM_TRY(remove_file(self, "data.ini", err));
     if (!self->bpe)
         NM_TRY(remove_file(self, "codes.bpe", err));
@@ -214,6 +247,7 @@ static nm_status remove_stale(const nm_prepare *self, nm_error *err)
         bool used = all[i].sides == self->sides;
         if (!used)
             NM_TRY(remove_file(self, all[i].dictionary, err));
+        NM_TRY(remove_file(self, all[i].units, err));
         for (int split = 0; split < NM_PREPARE_SPLITS; split++)
             if (!used || !*nm_prepare_prefix(self->config, split))
                 NM_TRY(remove_split(self, split, all[i].side, err));

@@ -9,6 +9,7 @@
 #ifndef NM_PREPARE_H
 #define NM_PREPARE_H
 
+#include "data/corpus.h"
 #include "norma/option.h"
 
 typedef struct nm_prepare_config {
@@ -68,6 +69,10 @@ typedef struct nm_prepare_report {
 /* "train", "valid", "test"; "source" and "target", or "text". */
 extern const char *const nm_prepare_split_names[NM_PREPARE_SPLITS];
 const char *nm_prepare_side_name(int sides, int side);
+/* Opens what was prepared of a split: its side `side` of `sides`. Only the training split must be there; what is not stays
+ * empty. */
+nm_status nm_prepare_open_split(nm_corpus *corpus, const char *folder, int split, int sides, int side,
+                                int32_t vocab_size, nm_error *err);
 
 /* options holds the section [prepare] with config in it; all of it is written to data.ini.
  * NM_USAGE for options that do not go together, NM_FORMAT with file, line and byte for text that is not

@@ -84,7 +84,6 @@ static void find_ids(nm_prepare *self, int side)
         pieces->numbers[i] = ids[pieces->numbers[i]];
     free(ids);
     nm_counter_release(&self->words[side]);
-    nm_counter_release(&self->bpe_counts[side]);
     nm_counter_release(&self->units[side]);
 }
 

@@ -267,7 +267,7 @@ static void add_report(nm_prepare_split_report *sum, const nm_prepare_split_repo
 }
 
 /* Counts the chunk's words among all; words that only valid and test have get a number but no count. */
-static void join_side(split_job *self, chunk *from, int side)
+static nm_status join_side(split_job *self, chunk *from, int side, nm_error *err)
 {
     nm_counter *words = &from->words[side];
     word_list *list = &from->numbers[side];
@@ -279,11 +279,10 @@ static void join_side(split_job *self, chunk *from, int side)
     for (size_t i = 0; i < list->n; i++)
         if (list->data[i] != NM_PREPARE_LINE_END)
             list->data[i] = self->numbers[list->data[i]];
-    if (list->n)
-        fwrite(list->data, sizeof *list->data, list->n, self->prepare->numbers[self->split][side].stream);
-    if (from->text[side].bytes)
-        fwrite(from->text[side].data, 1, from->text[side].bytes,
-               self->prepare->text[self->split][side].stream);
+    NM_TRY(nm_file_append(&self->prepare->numbers[self->split][side], list->data,
+                          list->n * sizeof *list->data, err));
+    return nm_file_append(&self->prepare->text[self->split][side], from->text[side].data,
+                          from->text[side].bytes, err);
 }
 
 static nm_status join_block(split_job *self, block *from, nm_error *err)
@@ -294,7 +293,7 @@ static nm_status join_block(split_job *self, block *from, nm_error *err)
             return check_pair(self, &from->raw, part->invalid, err);
         add_report(&self->prepare->report->splits[self->split], &part->report);
         for (int side = 0; side < self->prepare->sides; side++)
-            join_side(self, part, side);
+            NM_TRY(join_side(self, part, side, err));
     }
     return NM_OK;
 }

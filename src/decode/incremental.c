@@ -118,7 +118,16 @@ void nm_incremental_free(nm_incremental *inc)
 
 enum { LAYER_WEIGHTS = 7, FORM_ALIGN = 64 };
 
-/* What every step multiplies by; list has room for LAYER_WEIGHTS a layer and one. */
+static size_t add_weight(const nm_incremental *inc, const nm_tensor *weight, const nm_tensor **to)
+{
+    if (inc->model->params.int8 && nm_backend_holds(inc->backend, nm_tensor_mat(weight)))
+        return 0;
+    *to = weight;
+    return 1;
+}
+
+/* What every step multiplies by, but for what is held in int8 for as long as the model lives; list has room for
+ * LAYER_WEIGHTS a layer and one. */
 static size_t list_weights(const nm_incremental *inc, const nm_tensor **list)
 {
     size_t n = 0;
@@ -129,10 +138,19 @@ static size_t list_weights(const nm_incremental *inc, const nm_tensor **list)
             layer->cross.out_weight, layer->ffn.in_weight,   layer->ffn.out_weight};
         for (int w = 0; w < LAYER_WEIGHTS; w++)
             if (here[w]) /* a language model has no source */
-                list[n++] = here[w];
+                n += add_weight(inc, here[w], &list[n]);
     }
-    list[n++] = is_lm(inc) ? nm_lm_of(inc->model)->output_weight : inc->tables.output;
-    return n;
+    const nm_tensor *output = is_lm(inc) ? nm_lm_of(inc->model)->output_weight : inc->tables.output;
+    return n + add_weight(inc, output, &list[n]);
+}
+
+static void pack(const nm_incremental *inc, const nm_tensor *weight, void *form, size_t *bytes)
+{
+    nm_backend *b = inc->backend;
+    if (inc->model->params.int8)
+        b->k.pack_int8(b, nm_tensor_mat(weight), form, bytes);
+    else
+        b->k.pack(b, nm_tensor_mat(weight), form, bytes);
 }
 
 /* Where each form stands in the memory of all; the last number is how much that is. */
@@ -140,7 +158,7 @@ static void place_forms(const nm_incremental *inc, const nm_tensor *const *list,
 {
     for (size_t i = 0; i < n; i++) {
         size_t bytes = 0;
-        inc->backend->k.pack(inc->backend, nm_tensor_mat(list[i]), NULL, &bytes);
+        pack(inc, list[i], NULL, &bytes);
         places[i + 1] = places[i] + (bytes + FORM_ALIGN - 1) / FORM_ALIGN * FORM_ALIGN;
     }
 }
@@ -150,11 +168,17 @@ static void hold_forms(nm_incremental *inc, const nm_tensor *const *list, size_t
     nm_backend *b = inc->backend;
     for (size_t i = 0; i < n; i++) {
         size_t bytes;
-        inc->held[i] = (char *)inc->forms + places[i];
-        b->k.pack(b, nm_tensor_mat(list[i]), inc->held[i], &bytes);
-        nm_backend_hold(b, nm_tensor_mat(list[i]), inc->held[i]);
+        nm_mat weight = nm_tensor_mat(list[i]);
+        void *form = (char *)inc->forms + places[i];
+        if (places[i + 1] == places[i])
+            continue;
+        pack(inc, list[i], form, &bytes);
+        if (inc->model->params.int8)
+            nm_backend_hold_int8(b, weight, form);
+        else
+            nm_backend_hold(b, weight, form);
+        inc->held[inc->n_held++] = form;
     }
-    inc->n_held = n;
 }
 
 static nm_status hold_weights(nm_incremental *inc, nm_error *err)

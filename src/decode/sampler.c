@@ -271,18 +271,12 @@ static nm_status advance(nm_sampler *self, batch *b, int64_t at, nm_mat *hidden,
 
 /* ---- a batch ---- */
 
-static double number_at(const nm_sampler *self, size_t i)
-{
-    return self->model->backend->dtype == NM_F64 ? ((const double *)self->raw)[i]
-                                                 : (double)((const float *)self->raw)[i];
-}
-
 static void to_host(nm_sampler *self, const void *device, int32_t n, double *to)
 {
     nm_backend *b = self->model->backend;
     b->k.download(b, self->raw, device, (size_t)n * nm_dtype_bytes(b->dtype));
     for (int32_t i = 0; i < n; i++)
-        to[i] = number_at(self, (size_t)i);
+        to[i] = nm_dtype_get(b->dtype, self->raw, (size_t)i);
 }
 
 /* Log probabilities of one row into self->log_p; memory: the tape's, for logits and clusters. */

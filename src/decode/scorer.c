@@ -9,7 +9,7 @@ enum { BLOCK_ROWS = 128 };
 
 static double number_at(const nm_scorer *scorer, const void *array, size_t i)
 {
-    return scorer->backend->dtype == NM_F64 ? ((const double *)array)[i] : (double)((const float *)array)[i];
+    return nm_dtype_get(scorer->backend->dtype, array, i);
 }
 
 static nm_status take_block(nm_scorer *scorer, nm_error *err)
@@ -134,12 +134,8 @@ static void mixture_upload(nm_scorer *scorer, nm_mat logits)
     nm_backend *b = scorer->backend;
     size_t n = (size_t)logits.rows * (size_t)logits.cols;
     double share = log(scorer->n_models);
-    for (size_t i = 0; i < n; i++) {
-        if (b->dtype == NM_F64)
-            ((double *)scorer->raw)[i] = scorer->mixture[i] - share;
-        else
-            ((float *)scorer->raw)[i] = (float)(scorer->mixture[i] - share);
-    }
+    for (size_t i = 0; i < n; i++)
+        nm_dtype_set(b->dtype, scorer->raw, i, scorer->mixture[i] - share);
     b->k.upload(b, logits.data, scorer->raw, n * nm_dtype_bytes(b->dtype));
 }
 

@@ -91,6 +91,7 @@ static nm_status tagger_build(nm_model *model, nm_error *err)
     t->crf = (nm_crf_scores){nm_params_add(&model->params, tags, tags, normal, "crf.transitions"),
                              nm_params_add(&model->params, 1, tags, normal, "crf.start"),
                              nm_params_add(&model->params, 1, tags, normal, "crf.end")};
+    nm_params_keep_exact(t->crf.transitions);
     return NM_OK;
 }
 

@@ -20,6 +20,8 @@ void nm_block_term_build(nm_stack *stack, int layer, nm_sublayer_attention *self
     self->place_weight = nm_params_add(params, h, d, xl_init, "%s.%d.self.place.weight", prefix, layer);
     self->out_weight =
         nm_params_add(params, c->segment * c->segment, d, xl_init, "%s.%d.self.out.weight", prefix, layer);
+    nm_params_keep_exact(self->core);
+    nm_params_keep_exact(self->out_weight);
 }
 
 nm_tensor *nm_block_term_places(nm_tape *tape, const nm_stack *stack)

@@ -33,31 +33,14 @@ static double *get_numbers(nm_backend *backend, const nm_tensor *tensor)
 {
     size_t n = count_of(tensor);
     double *wide = nm_allocate(n * sizeof *wide);
-    if (backend->dtype == NM_F64) {
-        backend->k.download(backend, wide, tensor->data, n * sizeof *wide);
-        return wide;
-    }
-    float *narrow = nm_allocate(n * sizeof *narrow);
-    backend->k.download(backend, narrow, tensor->data, n * sizeof *narrow);
-    for (size_t i = 0; i < n; i++)
-        wide[i] = (double)narrow[i];
-    free(narrow);
+    nm_backend_read(backend, wide, tensor->data, n);
     return wide;
 }
 
 /* Frees the numbers. */
 static void put_numbers(nm_backend *backend, const nm_tensor *tensor, double *wide)
 {
-    size_t n = count_of(tensor);
-    if (backend->dtype == NM_F64) {
-        backend->k.upload(backend, tensor->data, wide, n * sizeof *wide);
-    } else {
-        float *narrow = nm_allocate(n * sizeof *narrow);
-        for (size_t i = 0; i < n; i++)
-            narrow[i] = (float)wide[i];
-        backend->k.upload(backend, tensor->data, narrow, n * sizeof *narrow);
-        free(narrow);
-    }
+    nm_backend_write(backend, tensor->data, wide, count_of(tensor));
     free(wide);
 }
 

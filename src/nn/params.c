@@ -17,6 +17,7 @@ void nm_params_init(nm_params *params, nm_backend *backend)
 
 void nm_params_release(nm_params *params)
 {
+    nm_params_from_int8(params);
     for (size_t i = 0; i < params->n; i++) {
         free((void *)(uintptr_t)params->list[i]->tensor.name);
         free(params->list[i]);
@@ -56,6 +57,11 @@ nm_tensor *nm_params_add(nm_params *params, int32_t rows, int32_t cols, nm_init 
     vsnprintf(name, sizeof name, name_format, args);
     va_end(args);
     return &add_named(params, rows, cols, init, nm_duplicate(name))->tensor;
+}
+
+void nm_params_keep_exact(nm_tensor *matrix)
+{
+    ((nm_param *)matrix)->exact = true;
 }
 
 nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_options *options,
@@ -143,15 +149,9 @@ static void draw_values(const nm_param *param, uint32_t index, uint64_t seed, co
 {
     enum { WORTH_THREADS = 1 << 15 };
     const int64_t n = (int64_t)param->tensor.rows * param->tensor.cols;
-    const bool wide = b->dtype == NM_F64;
 #pragma omp parallel for num_threads(b->threads) if (n >= WORTH_THREADS) schedule(static)
-    for (int64_t e = 0; e < n; e++) {
-        double value = first_value(param->init, seed, index, (uint64_t)e);
-        if (wide)
-            ((double *)host)[e] = value;
-        else
-            ((float *)host)[e] = (float)value;
-    }
+    for (int64_t e = 0; e < n; e++)
+        nm_dtype_set(b->dtype, host, (size_t)e, first_value(param->init, seed, index, (uint64_t)e));
 }
 
 void nm_params_initialize(nm_params *params, uint64_t seed)

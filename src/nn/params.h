@@ -23,6 +23,8 @@ typedef struct nm_param {
     nm_init init;
     size_t offset; /* elements from the slab's begin */
     bool fixed;    /* not learned: no gradient, no update */
+    bool exact;    /* never int8: a matrix that is neither a linear map nor a table of vectors */
+    void *form;    /* in int8, which the backend holds; or NULL */
 } nm_param;
 
 typedef struct nm_params {
@@ -33,6 +35,8 @@ typedef struct nm_params {
     size_t n_norms, norms_capacity;
     void *values, *grads, *state; /* device slabs */
     size_t n_elements, n_state;   /* elements, counting the gaps that align each vector */
+    void *forms;                  /* device: the parameters' forms in int8 */
+    bool int8;                    /* nm_params_to_int8 has run */
 } nm_params;
 
 void nm_params_init(nm_params *params, nm_backend *backend);
@@ -45,12 +49,20 @@ nm_tensor *nm_params_add(nm_params *params, int32_t rows, int32_t cols, nm_init 
 /* Registers a norm of the type at this place; its vectors become parameters "PLACE.weight" and so on. */
 nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_options *options,
                              const nm_norm_place *place, nm_norm **norm, nm_error *err);
+/* Marks a matrix that stays as it is where others become int8. */
+void nm_params_keep_exact(nm_tensor *matrix);
 /* Takes the slabs and writes the first values, drawn from seed and each parameter's place in the list. */
 nm_status nm_params_allocate(nm_params *params, bool with_grads, nm_error *err);
 void nm_params_initialize(nm_params *params, uint64_t seed);
 
 nm_param *nm_params_find(const nm_params *params, const char *name); /* NULL when unknown */
 size_t nm_params_learned(const nm_params *params);                   /* number of learned numbers */
+/* Whether it is one of those that nm_params_to_int8 changes: a matrix (rows > 1) that need not be exact. */
+bool nm_param_is_int8(const nm_param *param);
+/* For inference alone: these matrices take the nearest numbers that int8 with one scale a row can hold, and products with
+ * them are int8 from then on (nm_backend_hold_int8). NM_MEMORY. Undone, but for the rounding, before other numbers come. */
+nm_status nm_params_to_int8(nm_params *params, nm_error *err);
+void nm_params_from_int8(nm_params *params);
 size_t nm_params_bytes(const nm_params *params);                     /* of the value slab */
 
 /* What norms remember (running vectors and counters), set aside before something that must leave no trace, a dry run or

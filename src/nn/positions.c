@@ -45,17 +45,11 @@ static double entry(nm_position_kind kind, int32_t row, int32_t length, int32_t 
 
 void nm_positions_fill(nm_backend *backend, nm_position_kind kind, int32_t length, int32_t d, void *device)
 {
-    size_t unit = nm_dtype_bytes(backend->dtype), n = (size_t)length * (size_t)d;
-    void *host = nm_allocate(n * unit);
-    for (size_t i = 0; i < n; i++) {
-        int32_t position = (int32_t)(i / (size_t)d), feature = (int32_t)(i % (size_t)d);
-        double value = entry(kind, position, length, feature, d);
-        if (backend->dtype == NM_F64)
-            ((double *)host)[i] = value;
-        else
-            ((float *)host)[i] = (float)value;
-    }
-    backend->k.upload(backend, device, host, n * unit);
+    size_t n = (size_t)length * (size_t)d;
+    double *host = nm_allocate(n * sizeof *host);
+    for (size_t i = 0; i < n; i++)
+        host[i] = entry(kind, (int32_t)(i / (size_t)d), length, (int32_t)(i % (size_t)d), d);
+    nm_backend_write(backend, device, host, n);
     free(host);
 }
 

@@ -50,16 +50,7 @@ void nm_norm_add_grads(nm_norm_call *call, const void *sum_dy_z, const void *sum
 
 void nm_norm_numbers(const nm_norm *norm, nm_backend *backend, const void *vector, double *out)
 {
-    size_t n = (size_t)norm->place.width;
-    if (backend->dtype == NM_F64) {
-        backend->k.download(backend, out, vector, n * sizeof(double));
-        return;
-    }
-    float *narrow = nm_allocate(n * sizeof *narrow);
-    backend->k.download(backend, narrow, vector, n * sizeof *narrow);
-    for (size_t i = 0; i < n; i++)
-        out[i] = (double)narrow[i];
-    free(narrow);
+    nm_backend_read(backend, out, vector, (size_t)norm->place.width);
 }
 
 void nm_norm_affine(const nm_norm *norm, nm_backend *backend, const void *mean, double *scale, double *shift)

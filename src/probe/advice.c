@@ -56,10 +56,11 @@ static void read_log(nm_findings *f, const char *path)
     for (bool more; nm_lines_next(&lines, &more, &ignored) == NM_OK && more;) {
         json_t *object = json_loadb(lines.text, lines.bytes, 0, NULL);
         const char *type = json_string_value(json_object_get(object, "type"));
-        if (type && !strcmp(type, "train") && isfinite(number_of(object, "grad_norm"))) {
+        double share = number_of(object, "grad_norm") / number_of(object, "nll");
+        if (type && !strcmp(type, "train") && isfinite(share)) {
             NM_GROW(norms, n, capacity);
             NM_GROW(updates, n, update_capacity);
-            norms[n] = number_of(object, "grad_norm");
+            norms[n] = share;
             updates[n] = number_of(object, "update");
             f->first_loss = n++ ? f->first_loss : number_of(object, "nll");
         } else if (type && json_is_true(json_object_get(object, "best"))) {
@@ -148,8 +149,7 @@ nm_findings nm_findings_gather(const nm_inspection *inspection, const nm_task *t
                      .warmup_share = warmup_share(model),
                      .pre_norm = setting_is(model, "model.placement", "pre"),
                      .small_init = setting_is(model, "model.init", "small"),
-                     .ignorance = task->type->ignorance ? task->type->ignorance(task)
-                                                        : log((double)model->target_size)};
+                     .ignorance = task->type->ignorance ? NAN : log((double)model->target_size)};
     const nm_tid_site *last = nm_tid_last(&inspection->tid);
     if (last) {
         memcpy(f.tid_site, last->name, sizeof f.tid_site);
@@ -172,10 +172,14 @@ static void advise_penalty(const nm_findings *f, nm_advice *a)
 {
     double gap = f->loss - f->batch_loss;
     bool discrepancy = f->tid_variance >= TID_LIMIT, worse = gap >= GAP_LIMIT;
-    char lost[80] = "";
-    if (isfinite(gap))
-        snprintf(lost, sizeof lost, "; remembered statistics cost %.3f nats in validation (limit %.2f)", gap,
+    char lost[120] = "";
+    if (gap > 0)
+        snprintf(lost, sizeof lost,
+                 "; remembered statistics cost %.3f nats in the best validation (limit %.2f)", gap,
                  GAP_LIMIT);
+    else if (isfinite(gap))
+        snprintf(lost, sizeof lost, "; remembered statistics cost nothing in the best validation (%.3f nats)",
+                 gap);
     if (!f->uses_batch || !f->takes_mean)
         SAY(a, NM_NOT_NEEDED, "no norm of this model takes mean and variance from the batch");
     else if (!isfinite(f->tid_variance))
@@ -207,6 +211,7 @@ static void advise_power(const nm_findings *f, nm_advice *a)
             100 * f->tid_variance, 100 * TID_LIMIT, 100 * f->tid_square);
 }
 
+/* As the loss falls the gradients do: a share of the loss compares early and late ones. */
 static void advise_warmup(const nm_findings *f, nm_advice *a)
 {
     double spike = f->early_gradient / f->later_gradient;
@@ -214,17 +219,19 @@ static void advise_warmup(const nm_findings *f, nm_advice *a)
         SAY(a, f->warmup_share >= WARMUP_LEAST ? NM_IN_USE : NM_UNKNOWN,
             "warm-up is %.1f %% of the updates; the log has too few gradient norms", 100 * f->warmup_share);
     else if (f->warmup_share >= WARMUP_LEAST && spike < SPIKE_LIMIT)
-        SAY(a, NM_IN_USE, "%.1f %% of the updates; gradients begin at %.2f times their later median",
+        SAY(a, NM_IN_USE,
+            "%.1f %% of the updates; gradients in shares of the loss begin at %.2f times their later median",
             100 * f->warmup_share, spike);
     else if (spike >= SPIKE_LIMIT)
         SAY(a, NM_INDICATED,
-            "gradient norm in the first twentieth: up to %.3g, later in the median %.3g, %.1f times as much "
-            "(limit "
-            "%.0f); warm-up is %.1f %% of the updates",
+            "gradient norm in shares of the loss: up to %.3g in the first twentieth, later in the median "
+            "%.3g, %.1f "
+            "times as much (limit %.0f); warm-up is %.1f %% of the updates",
             f->early_gradient, f->later_gradient, spike, SPIKE_LIMIT, 100 * f->warmup_share);
     else
         SAY(a, f->pre_norm ? NM_NOT_NEEDED : NM_INDICATED,
-            "gradients begin at %.2f times their later median (limit %.0f)%s", spike, SPIKE_LIMIT,
+            "gradients in shares of the loss begin at %.2f times their later median (limit %.0f)%s", spike,
+            SPIKE_LIMIT,
             f->pre_norm ? "" : ", but post-norm without warm-up is known to fail in deeper models");
 }
 
@@ -232,7 +239,9 @@ static void advise_init(const nm_findings *f, nm_advice *a)
 {
     double times = f->first_loss / f->ignorance;
     if (!isfinite(times))
-        SAY(a, f->small_init ? NM_IN_USE : NM_UNKNOWN, "the log has no first loss");
+        SAY(a, f->small_init ? NM_IN_USE : NM_UNKNOWN,
+            isfinite(f->first_loss) ? "the loss is of whole sentences and does not show single choices"
+                                    : "the log has no first loss");
     else
         SAY(a,
             f->small_init         ? NM_IN_USE

@@ -13,12 +13,14 @@ typedef struct nm_findings { /* NaN: not known */
     char tid_site[128];
     double tid_mean, tid_variance, tid_square; /* of the last encoder layer, shares */
     double loss,
-        batch_loss;        /* at the best validation: with remembered statistics, with those of each batch */
-    double early_gradient; /* largest gradient norm in the first twentieth of the run */
+        batch_loss; /* at the best validation: with remembered statistics, with those of each batch */
+    double
+        early_gradient; /* largest gradient norm in shares of the loss, in the first twentieth of the run */
     double later_gradient; /* median of the rest */
     double warmup_share;   /* of the run's updates */
-    double first_loss, ignorance; /* first of the log; of a model that knows nothing */
-    char top[96], bottom[96];     /* layers of the first stack */
+    double first_loss,
+        ignorance; /* first of the log; of a model that knows nothing, for losses of single targets */
+    char top[96], bottom[96]; /* layers of the first stack */
     double top_gradient, bottom_gradient;
 } nm_findings;
 

@@ -8,23 +8,10 @@
 
 /* ---- numbers ---- */
 
-void nm_numbers_download(nm_backend *backend, double *out, const void *device, size_t n)
-{
-    if (backend->dtype == NM_F64) {
-        backend->k.download(backend, out, device, n * sizeof *out);
-        return;
-    }
-    float *narrow = nm_allocate(n * sizeof *narrow);
-    backend->k.download(backend, narrow, device, n * sizeof *narrow);
-    for (size_t i = 0; i < n; i++)
-        out[i] = (double)narrow[i];
-    free(narrow);
-}
-
 double *nm_numbers_take(nm_backend *backend, const void *device, size_t n)
 {
     double *out = nm_allocate((n ? n : 1) * sizeof *out);
-    nm_numbers_download(backend, out, device, n);
+    nm_backend_read(backend, out, device, n);
     return out;
 }
 
@@ -33,7 +20,7 @@ double *nm_numbers_take_matrix(nm_backend *backend, nm_mat mat)
     size_t rows = (size_t)mat.rows, cols = (size_t)mat.cols, unit = nm_dtype_bytes(backend->dtype);
     double *out = nm_allocate((rows * cols + 1) * sizeof *out);
     for (size_t r = 0; r < rows; r++)
-        nm_numbers_download(backend, out + r * cols, (char *)mat.data + r * (size_t)mat.stride * unit, cols);
+        nm_backend_read(backend, out + r * cols, (char *)mat.data + r * (size_t)mat.stride * unit, cols);
     return out;
 }
 

@@ -4,8 +4,7 @@
 
 #include "model/model.h"
 
-/* n numbers of the backend's type as doubles: into out, or into heap memory that the caller frees. */
-void nm_numbers_download(nm_backend *backend, double *out, const void *device, size_t n);
+/* n numbers of the backend's type as doubles, in heap memory that the caller frees. */
 double *nm_numbers_take(nm_backend *backend, const void *device, size_t n);
 /* A whole matrix without gaps between rows. */
 double *nm_numbers_take_matrix(nm_backend *backend, nm_mat mat);

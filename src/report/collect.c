@@ -269,6 +269,22 @@ static double tick_of(nm_drawing *drawing, const char *site, size_t length)
     return (double)drawing->n_ticks++;
 }
 
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double median_of(const nm_series *series)
+{
+    double *copy = nm_allocate((series->n + 1) * sizeof *copy);
+    memcpy(copy, series->value, series->n * sizeof *copy);
+    qsort(copy, series->n, sizeof *copy, compare_doubles);
+    double middle = series->n ? copy[series->n / 2] : NAN;
+    free(copy);
+    return middle;
+}
+
 void nm_collect_sites(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
 {
     const char *site;
@@ -280,7 +296,8 @@ void nm_collect_sites(const nm_report *report, const nm_figure *figure, nm_drawi
         for (size_t i = 0; i < run->n_series; i++) {
             const nm_series *series = &run->series[i];
             if (series->n && nm_tag_match(tag.text, series->tag, &site, &length))
-                add_point(curve, tick_of(drawing, site, length), series->value[series->n - 1]);
+                add_point(curve, tick_of(drawing, site, length),
+                          figure->median ? median_of(series) : series->value[series->n - 1]);
         }
         drop_empty(drawing);
     }
@@ -494,12 +511,6 @@ static void keep_positive(nm_curve *curve)
 
 /* ---- the frame ---- */
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static size_t all_values(const nm_drawing *drawing, double **values)
 {
     size_t n = 0, capacity = 0;
@@ -551,6 +562,11 @@ static void frame_y(nm_drawing *drawing, const nm_figure *figure)
         drawing->y_min = fmin(drawing->y_min, figure->line);
         drawing->y_max = fmax(drawing->y_max, figure->line);
     }
+    /* A step size that ends at nothing would do the same to a logarithm. */
+    if (figure->y_log && figure->collect == nm_collect_history && n >= 20 && values[0] < values[n / 10] / 100)
+        drawing->y_min = values[n / 10] / 10;
+    while (drawing->n_below < n && values[drawing->n_below] < drawing->y_min)
+        drawing->n_below++;
     widen(&drawing->y_min, &drawing->y_max, 0.05, figure->y_log);
     free(values);
 }

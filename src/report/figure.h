@@ -18,7 +18,7 @@ typedef struct nm_drawing { /* the numbers of one figure */
     size_t n_ticks, ticks_capacity;
     const char *x_unit; /* "min", or NULL */
     double x_min, x_max, y_min, y_max;
-    size_t n_outside; /* points above the frame */
+    size_t n_outside, n_below; /* points above and below the frame */
 } nm_drawing;
 
 typedef enum nm_figure_style {
@@ -46,6 +46,7 @@ struct nm_figure {
     bool x_seconds, x_log, y_log;
     bool falls;   /* lower is better: for the sentence */
     double line;  /* a level worth seeing; 0: none */
+    bool median;  /* by place: the median of the run instead of the last value */
     bool percent; /* a share, shown times 100; of a scatter, its x */
     nm_figure_style style;
     nm_figure_places places;

@@ -102,19 +102,25 @@ static void write_data(const nm_report *report, const nm_drawing *drawings, FILE
 
 /* ---- figures ---- */
 
+static void say_outside(size_t n, const char *where, double limit, FILE *out)
+{
+    char text[NM_NUMBER_BYTES];
+    if (n)
+        fprintf(out, " %zu point%s %s %s %s outside of the frame.", n, n == 1 ? "" : "s", where,
+                nm_number_show(text, limit), n == 1 ? "lies" : "lie");
+}
+
 static void write_sentence(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
                            FILE *out)
 {
-    char *text = NULL, limit[NM_NUMBER_BYTES];
+    char *text = NULL;
     size_t bytes;
     FILE *memory = open_memstream(&text, &bytes);
     if (!memory)
         return;
     figure->sentence(report, figure, drawing, memory);
-    if (drawing->n_outside)
-        fprintf(memory, " %zu point%s above %s %s outside of the frame.", drawing->n_outside,
-                drawing->n_outside == 1 ? "" : "s", nm_number_show(limit, drawing->y_max),
-                drawing->n_outside == 1 ? "lies" : "lie");
+    say_outside(drawing->n_outside, "above", drawing->y_max, memory);
+    say_outside(drawing->n_below, "below", drawing->y_min, memory);
     fclose(memory);
     fputs("<p class=\"reading\">", out);
     nm_html_text(out, text);
@@ -265,10 +271,10 @@ nm_status nm_report_page(const nm_report *report, const nm_report_config *config
     return status;
 }
 
-nm_status nm_report_png(const nm_report *report, const char *folder, nm_error *err)
+nm_status nm_report_png(const nm_report *report, const char *folder, double width, nm_error *err)
 {
     nm_drawing *drawings = make_drawings(report);
-    nm_status status = nm_plot_png(report, drawings, folder, err);
+    nm_status status = nm_plot_png(report, drawings, folder, width, err);
     free_drawings(drawings);
     return status;
 }

@@ -120,7 +120,7 @@
         if (!figure.scatter && !figure.ticks.length)
             add(svg, 'line', { class: 'cursor', x1: points[0].px, x2: points[0].px, y1: top, y2: bottom });
         for (const point of points)
-            if (point.py >= top - 1)
+            if (point.py >= top - 1 && point.py <= bottom + 1)
                 add(svg, 'circle', { class: 'dot', cx: point.px, cy: point.py, r: 5, fill: data.runs[point.curve.run].color });
         tell(figure, points);
         const over = hint.getBoundingClientRect();

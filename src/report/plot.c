@@ -229,15 +229,17 @@ static void write_axes(FILE *out, const nm_report *report, const nm_figure *figu
 }
 
 static void write_figure(FILE *out, const nm_report *report, const nm_figure *figure,
-                         const nm_drawing *drawing, bool png)
+                         const nm_drawing *drawing, double png_width)
 {
-    bool legend = png && drawing->n <= MAX_LEGEND;
+    double scale = png_width / WIDTH;
+    bool png = scale > 0, legend = png && drawing->n <= MAX_LEGEND;
     nm_plot_frame frame = frame_with_legend(drawing, legend);
     if (png)
-        fprintf(out,
-                "set terminal pngcairo size %.0f,%.0f fontscale 2.3 linewidth 3 pointscale 2.6 noenhanced "
-                "font 'sans,12'\n",
-                3.2 * frame.width, 3.2 * frame.height);
+        fprintf(
+            out,
+            "set terminal pngcairo size %.0f,%.0f fontscale %.3g linewidth %.3g pointscale %.3g noenhanced "
+            "font 'sans,12'\n",
+            scale * frame.width, scale * frame.height, 0.72 * scale, 0.94 * scale, 0.81 * scale);
     else
         fprintf(out, "set terminal svg size %.0f,%.0f dynamic noenhanced font 'sans-serif,13'\n", frame.width,
                 frame.height);
@@ -259,15 +261,15 @@ static const char head[] =
     "set key at graph 0, screen 0.99 left top horizontal Left reverse maxcols 3 samplen 2 "
     "textcolor rgb '#50565e'\n";
 
-static nm_status write_script(const nm_report *report, const nm_drawing *drawings, const char *path, bool png,
-                              nm_error *err)
+static nm_status write_script(const nm_report *report, const nm_drawing *drawings, const char *path,
+                              double png_width, nm_error *err)
 {
     FILE *out;
     NM_TRY(nm_file_open(&out, path, "wb", err));
     fputs(head, out);
     for (size_t i = 0; nm_figures[i].name; i++)
         if (drawings[i].n)
-            write_figure(out, report, &nm_figures[i], &drawings[i], png);
+            write_figure(out, report, &nm_figures[i], &drawings[i], png_width);
     return nm_file_close(out, path, err);
 }
 
@@ -374,7 +376,7 @@ static bool anything(const nm_drawing *drawings)
 }
 
 static nm_status draw(const nm_report *report, const nm_drawing *drawings, const char *beside, char **svg,
-                      const char *png_folder, nm_error *err)
+                      const char *png_folder, double png_width, nm_error *err)
 {
     if (!anything(drawings))
         return NM_OK;
@@ -385,7 +387,7 @@ static nm_status draw(const nm_report *report, const nm_drawing *drawings, const
                        strerror(errno));
     }
     char *script = nm_path_join(folder, "script");
-    nm_status status = write_script(report, drawings, script, !svg, err);
+    nm_status status = write_script(report, drawings, script, png_width, err);
     if (status == NM_OK)
         status = run_gnuplot(folder, err);
     if (status == NM_OK)
@@ -399,14 +401,15 @@ static nm_status draw(const nm_report *report, const nm_drawing *drawings, const
 nm_status nm_plot_svg(const nm_report *report, const nm_drawing *drawings, const char *scratch, char **svg,
                       nm_error *err)
 {
-    return draw(report, drawings, scratch, svg, NULL, err);
+    return draw(report, drawings, scratch, svg, NULL, 0, err);
 }
 
-nm_status nm_plot_png(const nm_report *report, const nm_drawing *drawings, const char *folder, nm_error *err)
+nm_status nm_plot_png(const nm_report *report, const nm_drawing *drawings, const char *folder, double width,
+                      nm_error *err)
 {
     NM_TRY(nm_folder_create(folder, err));
     char *beside = nm_path_join(folder, "plots");
-    nm_status status = draw(report, drawings, beside, NULL, folder, err);
+    nm_status status = draw(report, drawings, beside, NULL, folder, width, err);
     free(beside);
     return status;
 }

@@ -25,6 +25,8 @@ const char *nm_plot_marker(int group);
  * frees each) to memory, below scratch; with svg NULL to folder/NAME.png. */
 nm_status nm_plot_svg(const nm_report *report, const nm_drawing *drawings, const char *scratch, char **svg,
                       nm_error *err);
-nm_status nm_plot_png(const nm_report *report, const nm_drawing *drawings, const char *folder, nm_error *err);
+/* width: in pixels. */
+nm_status nm_plot_png(const nm_report *report, const nm_drawing *drawings, const char *folder, double width,
+                      nm_error *err);
 
 #endif

@@ -77,6 +77,15 @@ static const char *last_parts(const char *folder, int parts)
     return at;
 }
 
+static bool all_differ(char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < i; k++)
+            if (!strcmp(names[i], names[k]))
+                return false;
+    return true;
+}
+
 static bool name_taken(const nm_report *report, size_t before, const char *name)
 {
     for (size_t i = 0; i < before; i++)
@@ -85,22 +94,39 @@ static bool name_taken(const nm_report *report, size_t before, const char *name)
     return false;
 }
 
-/* The last part of the path; of two equal ones the later has more parts, at last a number. */
-static void name_run(nm_report *report, size_t i)
+static void number_name(nm_report *report, size_t i)
 {
-    char *folder = nm_duplicate(report->runs[i].folder);
-    for (size_t length = strlen(folder); length > 1 && folder[length - 1] == '/';)
-        folder[--length] = 0;
-    const char *name = folder;
-    for (int parts = 1; parts <= 3; parts++)
-        if (!name_taken(report, i, name = last_parts(folder, parts)))
-            break;
-    report->runs[i].name = nm_duplicate(name);
+    char *name = report->runs[i].name;
     for (int number = 2; name_taken(report, i, report->runs[i].name); number++) {
-        free(report->runs[i].name);
+        if (report->runs[i].name != name)
+            free(report->runs[i].name);
         report->runs[i].name = nm_format("%s (%d)", name, number);
     }
-    free(folder);
+    if (report->runs[i].name != name)
+        free(name);
+}
+
+/* As many last parts of the paths as tell the runs apart, three at most; then numbers do. */
+static void name_runs(nm_report *report)
+{
+    char **names = nm_allocate((report->n + 1) * sizeof *names);
+    for (int parts = 1; parts <= 3; parts++) {
+        for (size_t i = 0; i < report->n; i++) {
+            char *folder = nm_duplicate(report->runs[i].folder);
+            for (size_t length = strlen(folder); length > 1 && folder[length - 1] == '/';)
+                folder[--length] = 0;
+            free(names[i]);
+            names[i] = nm_duplicate(last_parts(folder, parts));
+            free(folder);
+        }
+        if (all_differ(names, report->n))
+            break;
+    }
+    for (size_t i = 0; i < report->n; i++) {
+        report->runs[i].name = names[i];
+        number_name(report, i);
+    }
+    free(names);
 }
 
 /* "-1" of "layer-1"; "" when a name does not end in a number. */
@@ -132,15 +158,6 @@ static char *short_name(const char *name, bool settings)
     char *whole = nm_format("%s%s", text, seed);
     free(text);
     return whole;
-}
-
-static bool all_differ(char *const *names, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < i; k++)
-            if (!strcmp(names[i], names[k]))
-                return false;
-    return true;
 }
 
 /* Replaces the names by short ones if those tell the runs apart. */
@@ -239,12 +256,12 @@ nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n
     for (size_t i = 0; i < n; i++) {
         nm_report_run *run = &report->runs[report->n++];
         NM_TRY(nm_report_run_read(run, folders[i], inspected, err));
-        name_run(report, i);
         report->groups[i] = group_run(report, i);
         report->results[i] =
             (nm_report_result){nm_report_run_last(run, "test/value"), nm_report_run_last(run, "test/low"),
                                nm_report_run_last(run, "test/high"), nm_report_run_last(run, "test/p")};
     }
+    name_runs(report);
     if (!take_short_names(report, false))
         take_short_names(report, true);
     drop_common_seed(report);

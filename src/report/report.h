@@ -37,7 +37,8 @@ typedef struct nm_report_config {
 /* NM_UNSUPPORTED when there is no gnuplot: the message names its package. */
 nm_status nm_report_page(const nm_report *report, const nm_report_config *config, const char *path,
                          nm_error *err);
-nm_status nm_report_png(const nm_report *report, const char *folder, nm_error *err);
+nm_status nm_report_png(const nm_report *report, const char *folder, double width,
+                        nm_error *err); /* in pixels */
 
 /* At most four digits that count, thousands apart from 10,000 on: "5,400", "0.0123", "2.676", "1.20×10⁻⁷"; "-" if not
  * finite. Returns text. */

@@ -104,8 +104,10 @@ static const column columns[] = {
     {"time", "in training", FIELD(seconds), 't', 0},
     {"tokens/s", "median of the run", FIELD(speed), 'n', 1},
     {"MiB", "memory of the largest step", FIELD(memory), 'n', -1},
-    {"TID mean", "of the inputs of the last encoder layer's last norm", FIELD(tid_mean), '%', 0},
-    {"TID var.", "of the inputs of the last encoder layer's last norm", FIELD(tid_variance), '%', 0},
+    {"TID mean", "at the input of the last feed-forward norm of the encoder, or of the only stack",
+     FIELD(tid_mean), '%', 0},
+    {"TID var.", "at the input of the last feed-forward norm of the encoder, or of the only stack",
+     FIELD(tid_variance), '%', 0},
 };
 enum { N_COLUMNS = sizeof columns / sizeof *columns };
 
@@ -126,6 +128,8 @@ static void write_cell(FILE *out, const column *c, double value, bool best)
         fputs(nm_count_show(text, value), out);
     else if (c->form == 't')
         fputs(nm_duration_show(text, value), out);
+    else if (c->offset == FIELD(p) && value < 0.0005)
+        fputs("&lt;0.001", out);
     else if (fabs(value) >= 1e5)
         fputs(nm_number_show(text, value), out);
     else
@@ -171,9 +175,11 @@ void nm_section_legend(const nm_report *report, const char *kind, FILE *out)
     fputs("</nav>\n", out);
 }
 
-static bool column_shown(const summary *all, size_t n, const column *c)
+static bool column_shown(const nm_report *report, const summary *all, const column *c)
 {
-    for (size_t i = 0; i < n; i++)
+    if (c->offset == FIELD(perplexity) && !strcmp(report->score_tag, "valid/perplexity"))
+        return false; /* it is the score */
+    for (size_t i = 0; i < report->n; i++)
         if (isfinite(field(&all[i], c)))
             return true;
     return false;
@@ -185,7 +191,7 @@ static void write_row(const nm_report *report, const summary *all, size_t i, FIL
     write_run_button(report, i, out);
     fputs("</th>", out);
     for (int c = 0; c < N_COLUMNS; c++)
-        if (column_shown(all, report->n, &columns[c])) {
+        if (column_shown(report, all, &columns[c])) {
             int better = columns[c].better == 2 ? (report->score_rises ? 1 : -1) : columns[c].better;
             write_cell(out, &columns[c], field(&all[i], &columns[c]),
                        is_best(all, report->n, i, &columns[c], better));
@@ -214,6 +220,35 @@ static void write_troubles(const nm_report *report, FILE *out)
     }
 }
 
+/* The fields by which all signatures begin: what is behind them may be of one run alone. */
+static void write_signature(const nm_report *report, FILE *out)
+{
+    const char *first = NULL;
+    size_t common = 0;
+    for (size_t i = 0; i < report->n; i++) {
+        const char *other = nm_report_run_text(&report->runs[i], "test/signature");
+        other = other ? other : nm_report_run_text(&report->runs[i], "valid/signature");
+        if (!other)
+            continue;
+        if (!first) {
+            first = other;
+            common = strlen(other);
+        }
+        size_t same = 0, whole = 0;
+        for (; same < common && other[same] == first[same]; same++)
+            whole = first[same] == '|' ? same : whole;
+        common = same == common && (!other[same] || other[same] == '|') ? common : whole;
+    }
+    if (!common)
+        return;
+    char *text = nm_format("%.*s", (int)common, first);
+    nm_html_text(out, report->score_name);
+    fputs(": <code>", out);
+    nm_html_text(out, text);
+    fputs("</code>.", out);
+    free(text);
+}
+
 void nm_section_runs(const nm_report *report, FILE *out)
 {
     summary *all = nm_allocate((report->n + 1) * sizeof *all);
@@ -223,7 +258,7 @@ void nm_section_runs(const nm_report *report, FILE *out)
           "class=\"numbers\"><thead><tr><th>run</th>",
           out);
     for (int c = 0; c < N_COLUMNS; c++)
-        if (column_shown(all, report->n, &columns[c])) {
+        if (column_shown(report, all, &columns[c])) {
             fprintf(out, "<th title=\"%s\">%s", columns[c].hint, columns[c].title);
             if (columns[c].offset == FIELD(score) || columns[c].offset == FIELD(valid_score)) {
                 putc(' ', out);
@@ -236,19 +271,9 @@ void nm_section_runs(const nm_report *report, FILE *out)
         write_row(report, all, i, out);
     fputs("</tbody></table></div>\n<p class=\"hint\">A run is hidden and shown in all figures by its name. ",
           out);
-    if (!column_shown(all, report->n, &columns[0]))
+    if (!column_shown(report, all, &columns[0]))
         fputs("Test scores with intervals, p and TID come from <code>norma compare</code>. ", out);
-    for (size_t i = 0; i < report->n; i++) {
-        const char *signature = nm_report_run_text(&report->runs[i], "test/signature");
-        signature = signature ? signature : nm_report_run_text(&report->runs[i], "valid/signature");
-        if (signature) {
-            nm_html_text(out, report->score_name);
-            fputs(": <code>", out);
-            nm_html_text(out, signature);
-            fputs("</code>.", out);
-            break;
-        }
-    }
+    write_signature(report, out);
     fputs("</p>\n", out);
     write_troubles(report, out);
     fputs("</section>\n", out);

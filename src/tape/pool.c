@@ -53,16 +53,13 @@ static const nm_op pool_op = {"pool", pool_backward};
 
 static void *upload_shares(nm_tape *tape, const nm_packing *packing)
 {
-    bool wide = tape->backend->dtype == NM_F64;
-    size_t bytes = (size_t)packing->n_tokens * nm_dtype_bytes(tape->backend->dtype);
+    nm_dtype dtype = tape->backend->dtype;
+    size_t bytes = (size_t)packing->n_tokens * nm_dtype_bytes(dtype);
     void *host = nm_tape_host(tape, bytes);
     for (int32_t s = 0; host && s < packing->n_seqs; s++) {
         double share = 1.0 / (packing->offsets[s + 1] - packing->offsets[s]);
         for (int32_t i = packing->offsets[s]; i < packing->offsets[s + 1]; i++)
-            if (wide)
-                ((double *)host)[i] = share;
-            else
-                ((float *)host)[i] = (float)share;
+            nm_dtype_set(dtype, host, (size_t)i, share);
     }
     return host ? nm_tape_upload(tape, host, bytes) : NULL;
 }

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "base/file.h"
+#include "data/prepare.h"
 #include "model/classifier.h"
-#include "text/words.h"
+#include "task/model_texts.h"
 #include "train/trainer.h"
 
 #define ROW(field, initial, min, max, help)                                                                  \
@@ -35,7 +35,6 @@ static const nm_option classification_options[] = {
 /* clang-format on */
 
 static const char *const text_names[] = {"dict.txt", "labels.txt", "codes.bpe"};
-static const char *const split_names[] = {"train", "valid", "test"};
 
 /* ---- opening ---- */
 
@@ -46,15 +45,6 @@ static nm_status open_coder(nm_task *task, const char *codes_name, nm_error *err
     nm_text_coder_config coder = {config->tokenizer, config->language, config->lowercase,
                                   parts->texts[NM_CLASS_TEXT_CODES], codes_name};
     return nm_text_coder_open(&parts->coder, &coder, err);
-}
-
-static nm_status read_codes(const char *path, char **text, nm_error *err)
-{
-    size_t bytes;
-    NM_TRY(nm_file_read(path, text, &bytes, err));
-    if (memchr(*text, 0, bytes))
-        return nm_fail(err, NM_FORMAT, "%s: not text: holds a zero byte", path);
-    return nm_text_check(*text, bytes, path, err);
 }
 
 static uint64_t fingerprint(const nm_labelled_set *set)
@@ -69,7 +59,7 @@ static nm_status classification_open(nm_task *task, nm_error *err)
     const nm_classification_config *config = task->config;
     nm_classification_parts *parts = task->parts = nm_allocate(sizeof *parts);
     if (*config->codes)
-        NM_TRY(read_codes(config->codes, &parts->texts[NM_CLASS_TEXT_CODES], err));
+        NM_TRY(nm_model_text_read(config->codes, &parts->texts[NM_CLASS_TEXT_CODES], err));
     NM_TRY(open_coder(task, config->codes, err));
     NM_TRY(nm_classification_read(task, err));
     for (int split = 0; split < NM_CLASS_SPLITS; split++) {
@@ -84,51 +74,32 @@ static nm_status classification_open(nm_task *task, nm_error *err)
     return NM_OK;
 }
 
-static nm_status parse_labels(nm_classification_parts *parts, const char *where, nm_error *err)
+static nm_status parse_labels(nm_classification_parts *parts, const nm_model_text *labels, nm_error *err)
 {
-    const char *line = parts->texts[NM_CLASS_TEXT_LABELS];
-    while (*line) {
-        size_t bytes = strcspn(line, "\n");
-        size_t known = parts->labels.n;
-        if (!bytes || nm_counter_add(&parts->labels, line, bytes, 1) != known)
-            return nm_fail(err, NM_FORMAT, "%s: labels.txt:%zu: an empty label, or one that stands twice",
-                           where, known + 1);
-        line += bytes + (line[bytes] == '\n');
-    }
+    NM_TRY(nm_model_text_names(labels, &parts->labels, err));
     if (parts->labels.n < 2 || parts->labels.n > NM_CLASSES_MAX)
-        return nm_fail(err, NM_FORMAT, "%s: labels.txt: %zu labels", where, parts->labels.n);
+        return nm_fail(err, NM_FORMAT, "%s: %s: %zu labels", labels->where, labels->name, parts->labels.n);
     return NM_OK;
 }
 
 static nm_status classification_open_model(nm_task *task, const nm_safetensors *file, nm_error *err)
 {
     nm_classification_parts *parts = task->parts = nm_allocate(sizeof *parts);
-    const char *where = nm_safetensors_path(file);
-    for (int i = 0; i < NM_CLASS_TEXTS; i++) {
-        parts->texts[i] = nm_duplicate(nm_safetensors_metadata(file, text_names[i]));
-        if (!parts->texts[i] && i != NM_CLASS_TEXT_CODES)
-            return nm_fail(err, NM_FORMAT, "%s: has no %s", where, text_names[i]);
-    }
-    char *name = nm_format("%s: %s", where, text_names[NM_CLASS_TEXT_DICTIONARY]);
-    const char *dictionary = parts->texts[NM_CLASS_TEXT_DICTIONARY];
-    nm_status status =
-        nm_vocab_parse(dictionary, strlen(dictionary), name, NM_VOCAB_FAIRSEQ, &parts->vocab, err);
-    free(name);
-    if (status == NM_OK)
-        status = parse_labels(parts, where, err);
-    name = nm_format("%s: %s", where, text_names[NM_CLASS_TEXT_CODES]);
-    if (status == NM_OK)
-        status = open_coder(task, name, err);
+    nm_model_texts_load(parts->texts, text_names, NM_CLASS_TEXTS, file);
+    nm_model_text texts[NM_CLASS_TEXTS];
+    for (int i = 0; i < NM_CLASS_TEXTS; i++)
+        texts[i] = (nm_model_text){nm_safetensors_path(file), text_names[i], parts->texts[i]};
+    NM_TRY(nm_model_text_vocab(&texts[NM_CLASS_TEXT_DICTIONARY], NM_VOCAB_FAIRSEQ, &parts->vocab, err));
+    NM_TRY(parse_labels(parts, &texts[NM_CLASS_TEXT_LABELS], err));
+    char *name = nm_format("%s: %s", nm_safetensors_path(file), text_names[NM_CLASS_TEXT_CODES]);
+    nm_status status = open_coder(task, name, err);
     free(name);
     return status;
 }
 
 static void classification_save(const nm_task *task, nm_safetensors_writer *writer)
 {
-    const nm_classification_parts *parts = nm_classification_parts_of(task);
-    for (int i = 0; i < NM_CLASS_TEXTS; i++)
-        if (parts->texts[i])
-            nm_safetensors_add_metadata(writer, text_names[i], parts->texts[i]);
+    nm_model_texts_save(nm_classification_parts_of(task)->texts, text_names, NM_CLASS_TEXTS, writer);
 }
 
 static void classification_close(nm_task *task)
@@ -136,8 +107,7 @@ static void classification_close(nm_task *task)
     nm_classification_parts *parts = task->parts;
     if (!parts)
         return;
-    for (int i = 0; i < NM_CLASS_TEXTS; i++)
-        free(parts->texts[i]);
+    nm_model_texts_free(parts->texts, NM_CLASS_TEXTS);
     for (int split = 0; split < NM_CLASS_SPLITS; split++)
         nm_labelled_set_release(&parts->sets[split]);
     nm_vocab_free(parts->vocab);
@@ -174,7 +144,7 @@ static nm_status classification_epoch(nm_task *task, nm_split split, uint32_t ep
 {
     nm_classification_parts *parts = task->parts;
     if (!parts->sets[split].n)
-        return nm_fail(err, NM_USAGE, "there are no %s texts", split_names[split]);
+        return nm_fail(err, NM_USAGE, "there are no %s texts", nm_prepare_split_names[split]);
     return nm_batches_make(batches, &parts->batching[split], epoch, shuffle, err);
 }
 
@@ -214,13 +184,8 @@ static nm_batch classification_largest(nm_task *task, nm_arena *arena)
     int64_t n = task->max_tokens / length < config->batch ? task->max_tokens / length : config->batch;
     nm_arena_reset(arena);
     nm_batch batch = {.n = (int32_t)n};
-    int32_t *offsets = nm_arena_take(arena, ((size_t)n + 1) * sizeof *offsets);
-    int32_t *zeros = nm_arena_take(arena, (size_t)(n * length) * sizeof *zeros);
-    memset(zeros, 0, (size_t)(n * length) * sizeof *zeros);
-    for (int64_t i = 0; i <= n; i++)
-        offsets[i] = (int32_t)(i * length);
-    batch.source = (nm_packing){(int32_t)n, offsets[n], (int32_t)length, offsets, NULL};
-    batch.source_ids = batch.source_pos = zeros;
+    batch.source = nm_batch_fill((int32_t)(n * length), (int32_t)length, &batch.source_ids, arena);
+    batch.source_pos = batch.source_ids;
     add_classes(&batch, NULL, arena);
     return batch;
 }
@@ -229,12 +194,8 @@ static double *classification_loss(nm_task *task, nm_model *model, nm_tape *tape
                                    bool smoothed)
 {
     (void)task;
-    const nm_train_config *train = nm_options_find(model->options, "train");
     nm_model_output out = model->type->forward(model, tape, batch);
-    nm_loss_spec spec = {.smoothing =
-                             strcmp(train->smoothing, "others") ? NM_SMOOTH_UNIFORM : NM_SMOOTH_OTHERS,
-                         .eps = smoothed ? train->label_smoothing : 0,
-                         .targets = batch->target_out};
+    nm_loss_spec spec = nm_train_loss(model->options, batch->target_out, smoothed);
     return nm_softmax_loss_of(tape, out.hidden, out.weight, out.bias, &spec);
 }
 

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "task/classification.h"
+#include "task/model_texts.h"
 #include "text/words.h"
 
 /* ---- sets ---- */
@@ -178,17 +179,6 @@ static void sort_classes(nm_classification_parts *parts)
     free(class_of);
 }
 
-static char *label_text(const nm_classification_parts *parts)
-{
-    nm_buffer text = {0};
-    nm_buffer_clear(&text);
-    for (size_t i = 0; i < parts->labels.n; i++) {
-        nm_buffer_append(&text, parts->labels.items[i].text, parts->labels.items[i].bytes);
-        nm_buffer_append_byte(&text, '\n');
-    }
-    return text.data;
-}
-
 int32_t nm_classification_classes(const nm_classification_parts *parts)
 {
     return (int32_t)parts->labels.n;
@@ -267,7 +257,7 @@ static nm_status read_all(reading *at, nm_error *err)
     if (!parts->sets[NM_SPLIT_TRAIN].n)
         return nm_fail(err, NM_USAGE, "%s: data.valid_share leaves no text to train on", config->train);
     sort_classes(parts);
-    parts->texts[NM_CLASS_TEXT_LABELS] = label_text(parts);
+    parts->texts[NM_CLASS_TEXT_LABELS] = nm_model_text_of_names(&parts->labels);
     NM_TRY(make_dictionary(at, err));
     put_ids(at);
     return NM_OK;

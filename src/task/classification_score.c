@@ -29,13 +29,6 @@ static void softmax(const double *logits, int32_t n, double *probabilities)
         probabilities[k] /= sum;
 }
 
-/* logits of a batch, from the device into doubles */
-static void fetch(const nm_backend *b, const void *host, size_t n, double *to)
-{
-    for (size_t i = 0; i < n; i++)
-        to[i] = b->dtype == NM_F64 ? ((const double *)host)[i] : (double)((const float *)host)[i];
-}
-
 typedef struct finder {
     nm_model *model;
     nm_tape tape;
@@ -48,7 +41,6 @@ static nm_status run_batch(finder *self, const int64_t *examples, int32_t n, dou
                            nm_error *err)
 {
     static const nm_batch_words words = {0};
-    nm_backend *b = self->model->backend;
     nm_arena_reset(&self->host);
     nm_batch batch = nm_batch_pack(&self->batching, examples, n, &words, &self->host);
     nm_tape_start(&self->tape, false, 0, 0);
@@ -56,11 +48,7 @@ static nm_status run_batch(finder *self, const int64_t *examples, int32_t n, dou
     nm_tensor *logits = nm_linear(&self->tape, out.hidden, out.weight, out.bias, NM_ACT_NONE, 0);
     if (nm_tape_exhausted(&self->tape))
         return nm_fail(err, NM_MEMORY, "%d tokens at once do not fit", batch.source.n_tokens);
-    size_t count = (size_t)n * (size_t)self->classes;
-    void *host = nm_allocate(count * nm_dtype_bytes(b->dtype));
-    b->k.download(b, host, logits->data, count * nm_dtype_bytes(b->dtype));
-    fetch(b, host, count, probabilities);
-    free(host);
+    nm_backend_read(self->model->backend, probabilities, logits->data, (size_t)n * (size_t)self->classes);
     for (int32_t i = 0; i < n; i++) {
         double *row = probabilities + (size_t)i * (size_t)self->classes;
         softmax(row, self->classes, row);

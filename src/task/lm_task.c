@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "data/prepare.h"
-#include "text/words.h"
+#include "task/model_texts.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_lm_task_config, field, initial, min, max, help)
 #define PICK(field, initial, choices, help) NM_CHOICE(nm_lm_task_config, field, initial, choices, help)
@@ -22,8 +22,7 @@ static const nm_option lm_task_options[] = {
     {0}};
 /* clang-format on */
 
-static const char *const split_names[] = {"train", "valid", "test"};
-static const char *const text_names[] = {"data.ini", "dict.txt", "codes.bpe"};
+static const char *const text_names[] = {"data.ini", "dict.txt", "codes.bpe", "units.txt"};
 
 static nm_lm_parts *parts_of(const nm_task *task)
 {
@@ -32,44 +31,21 @@ static nm_lm_parts *parts_of(const nm_task *task)
 
 /* ---- opening ---- */
 
-/* Texts travel in the model, so their mistakes show now and not when the model is used. */
 static nm_status parse_texts(nm_lm_parts *parts, const char *where, nm_error *err)
 {
-    for (int i = 0; i < NM_LM_CODES; i++)
-        if (!parts->texts[i])
+    nm_model_text texts[NM_LM_TEXTS];
+    for (int i = 0; i < NM_LM_TEXTS; i++) {
+        texts[i] = (nm_model_text){where, text_names[i], parts->texts[i]};
+        if (!parts->texts[i] && i < NM_LM_CODES)
             return nm_fail(err, NM_FORMAT, "%s: has no %s; is it for a language model?", where,
                            text_names[i]);
-    nm_options *options = nm_options_create();
-    const nm_prepare_config *config =
-        nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
-    char *name = nm_format("%s: %s", where, text_names[NM_LM_SETTINGS]);
-    nm_status status = nm_options_read_text(options, name, parts->texts[NM_LM_SETTINGS], err);
-    nm_vocab_order order = strcmp(config->order, "tears") ? NM_VOCAB_FAIRSEQ : NM_VOCAB_TEARS;
-    free(name);
-    nm_options_free(options);
-    NM_TRY(status);
-    const char *codes = parts->texts[NM_LM_CODES], *dictionary = parts->texts[NM_LM_DICTIONARY];
-    if (codes) {
-        nm_bpe *bpe;
-        name = nm_format("%s: %s", where, text_names[NM_LM_CODES]);
-        status = nm_bpe_parse(codes, strlen(codes), name, &bpe, err);
-        free(name);
-        nm_bpe_free(bpe);
-        NM_TRY(status);
     }
-    name = nm_format("%s: %s", where, text_names[NM_LM_DICTIONARY]);
-    status = nm_vocab_parse(dictionary, strlen(dictionary), name, order, &parts->vocab, err);
-    free(name);
-    return status;
-}
-
-static nm_status read_text(const char *path, char **text, nm_error *err)
-{
-    size_t bytes;
-    NM_TRY(nm_file_read(path, text, &bytes, err));
-    if (memchr(*text, 0, bytes))
-        return nm_fail(err, NM_FORMAT, "%s: not text: holds a zero byte", path);
-    return nm_text_check(*text, bytes, path, err);
+    nm_vocab_order order = NM_VOCAB_FAIRSEQ;
+    NM_TRY(nm_model_text_order(&texts[NM_LM_SETTINGS], &order, err));
+    NM_TRY(nm_model_text_check_codes(&texts[NM_LM_CODES], err));
+    if (texts[NM_LM_UNITS].text)
+        NM_TRY(nm_model_text_vocab(&texts[NM_LM_UNITS], NM_VOCAB_FAIRSEQ, &parts->units, err));
+    return nm_model_text_vocab(&texts[NM_LM_DICTIONARY], order, &parts->vocab, err);
 }
 
 static nm_status read_texts(nm_lm_parts *parts, const char *folder, nm_error *err)
@@ -79,26 +55,12 @@ static nm_status read_texts(nm_lm_parts *parts, const char *folder, nm_error *er
         nm_status status = NM_OK;
         if (i == NM_LM_DICTIONARY && !nm_file_exists(path))
             status = nm_fail(err, NM_MISMATCH, "%s: not found: prepare the folder with --form text", path);
-        else if (i != NM_LM_CODES || nm_file_exists(path))
-            status = read_text(path, &parts->texts[i], err);
+        else if (i < NM_LM_CODES || nm_file_exists(path))
+            status = nm_model_text_read(path, &parts->texts[i], err);
         free(path);
         NM_TRY(status);
     }
     return NM_OK;
-}
-
-static nm_status open_splits(nm_lm_parts *parts, const char *folder, nm_error *err)
-{
-    nm_status status = NM_OK;
-    for (int split = 0; split < NM_LM_SPLITS && status == NM_OK; split++) {
-        char *prefix = nm_format("%s/%s.text", folder, split_names[split]),
-             *ids = nm_format("%s.ids", prefix);
-        if (split == NM_SPLIT_TRAIN || nm_file_exists(ids)) /* only training data must be there */
-            status = nm_corpus_open(&parts->splits[split], prefix, nm_vocab_size(parts->vocab), err);
-        free(ids);
-        free(prefix);
-    }
-    return status;
 }
 
 static nm_status lm_open(nm_task *task, nm_error *err)
@@ -109,7 +71,9 @@ static nm_status lm_open(nm_task *task, nm_error *err)
         return nm_fail(err, NM_USAGE, "no data folder given (data.folder)");
     NM_TRY(read_texts(parts, config->folder, err));
     NM_TRY(parse_texts(parts, config->folder, err));
-    NM_TRY(open_splits(parts, config->folder, err));
+    for (int split = 0; split < NM_LM_SPLITS; split++)
+        NM_TRY(nm_prepare_open_split(&parts->splits[split], config->folder, split, 1, 0,
+                                     nm_vocab_size(parts->vocab), err));
     task->fingerprint = parts->splits[NM_SPLIT_TRAIN].fingerprint;
     return NM_OK;
 }
@@ -117,17 +81,13 @@ static nm_status lm_open(nm_task *task, nm_error *err)
 static nm_status lm_open_model(nm_task *task, const nm_safetensors *file, nm_error *err)
 {
     nm_lm_parts *parts = task->parts = nm_allocate(sizeof *parts);
-    for (int i = 0; i < NM_LM_TEXTS; i++)
-        parts->texts[i] = nm_duplicate(nm_safetensors_metadata(file, text_names[i]));
+    nm_model_texts_load(parts->texts, text_names, NM_LM_TEXTS, file);
     return parse_texts(parts, nm_safetensors_path(file), err);
 }
 
 static void lm_save(const nm_task *task, nm_safetensors_writer *writer)
 {
-    const nm_lm_parts *parts = parts_of(task);
-    for (int i = 0; i < NM_LM_TEXTS; i++)
-        if (parts->texts[i])
-            nm_safetensors_add_metadata(writer, text_names[i], parts->texts[i]);
+    nm_model_texts_save(parts_of(task)->texts, text_names, NM_LM_TEXTS, writer);
 }
 
 static void lm_close(nm_task *task)
@@ -135,11 +95,11 @@ static void lm_close(nm_task *task)
     nm_lm_parts *parts = task->parts;
     if (!parts)
         return;
-    for (int i = 0; i < NM_LM_TEXTS; i++)
-        free(parts->texts[i]);
+    nm_model_texts_free(parts->texts, NM_LM_TEXTS);
     for (int split = 0; split < NM_LM_SPLITS; split++)
         nm_corpus_close(&parts->splits[split]);
     nm_vocab_free(parts->vocab);
+    nm_vocab_free(parts->units);
     free(parts);
     task->parts = NULL;
 }
@@ -169,7 +129,7 @@ static nm_status segments_of(const nm_task *task, nm_split split, nm_lm_segments
     const nm_lm_config *model = model_config(task);
     const nm_corpus *corpus = &parts_of(task)->splits[split];
     if (!corpus->n)
-        return nm_fail(err, NM_USAGE, "the data folder has no %s data", split_names[split]);
+        return nm_fail(err, NM_USAGE, "the data folder has no %s data", nm_prepare_split_names[split]);
     bool incomplete = !strcmp(config->incomplete, "score") && model->causal;
     int64_t streams = split != NM_SPLIT_TRAIN             ? config->eval_streams
                       : !strcmp(config->order, "streams") ? batch_segments(task)
@@ -251,11 +211,7 @@ static nm_batch lm_largest(nm_task *task, nm_arena *arena)
 static double *lm_loss(nm_task *task, nm_model *model, nm_tape *tape, const nm_batch *batch, bool smoothed)
 {
     (void)task;
-    const nm_train_config *train = nm_options_find(model->options, "train");
-    nm_loss_spec spec = {.smoothing =
-                             strcmp(train->smoothing, "others") ? NM_SMOOTH_UNIFORM : NM_SMOOTH_OTHERS,
-                         .eps = smoothed ? train->label_smoothing : 0,
-                         .targets = batch->target_out};
+    nm_loss_spec spec = nm_train_loss(model->options, batch->target_out, smoothed);
     return nm_lm_loss(model, tape, nm_lm_hidden(model, tape, batch), &spec);
 }
 

@@ -11,7 +11,7 @@
 #include "text/vocab.h"
 #include "train/trainer.h"
 
-enum { NM_LM_SETTINGS, NM_LM_DICTIONARY, NM_LM_CODES, NM_LM_TEXTS };
+enum { NM_LM_SETTINGS, NM_LM_DICTIONARY, NM_LM_CODES, NM_LM_UNITS, NM_LM_TEXTS };
 enum { NM_LM_SPLITS = 3 };
 
 typedef struct nm_lm_task_config { /* section [data] */
@@ -20,8 +20,8 @@ typedef struct nm_lm_task_config { /* section [data] */
 } nm_lm_task_config;
 
 typedef struct nm_lm_parts {
-    char *texts[NM_LM_TEXTS]; /* data.ini, dict.txt, codes.bpe (NULL: no BPE) */
-    nm_vocab *vocab;
+    char *texts[NM_LM_TEXTS];       /* data.ini, dict.txt, codes.bpe (NULL: no BPE), units.txt or NULL */
+    nm_vocab *vocab, *units;        /* units: that BPE may write; NULL: all */
     nm_corpus splits[NM_LM_SPLITS]; /* empty where a model file was opened */
 } nm_lm_parts;
 

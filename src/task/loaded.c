@@ -65,16 +65,17 @@ static nm_status build_loaded(nm_loaded *loaded, const char *file_path, nm_backe
 
 static nm_status load_model(nm_loaded *loaded, const nm_safetensors *file, nm_error *err)
 {
+    nm_params_from_int8(&loaded->model->params);
     NM_TRY(nm_checkpoint_load(file, loaded->model, err));
     if (loaded->fold)
         nm_model_fold(loaded->model, NULL);
-    return NM_OK;
+    return loaded->int8 ? nm_params_to_int8(&loaded->model->params, err) : NM_OK;
 }
 
 nm_status nm_loaded_open(nm_loaded *loaded, const char *file_path, const nm_task_type *task,
-                         nm_options *options, nm_backend *backend, bool fold, nm_error *err)
+                         nm_options *options, nm_backend *backend, bool fold, bool int8, nm_error *err)
 {
-    *loaded = (nm_loaded){.options = options, .fold = fold};
+    *loaded = (nm_loaded){.options = options, .fold = fold, .int8 = int8};
     nm_task opened = {.type = task, .options = options, .config = nm_options_find(options, "data")};
     nm_safetensors *file;
     nm_status status = nm_safetensors_open(&file, file_path, err);

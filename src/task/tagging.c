@@ -106,10 +106,7 @@ static nm_status take_vectors(nm_model *model, nm_tensor *table, const nm_counte
     for (size_t i = 0; i < vocabulary->n; i++) {
         const float *vector = nm_word_vectors_find(vectors, vocabulary->items[i].text);
         for (size_t k = 0; vector && k < width; k++)
-            if (b->dtype == NM_F64)
-                ((double *)row)[k] = (double)vector[k];
-            else
-                ((float *)row)[k] = vector[k];
+            nm_dtype_set(b->dtype, row, k, (double)vector[k]);
         if (vector)
             b->k.upload(b, (char *)table->data + (i + 1) * width * unit, row, width * unit);
     }

@@ -8,17 +8,6 @@
 
 enum { SAMPLES = 3, PIECES_AT_ONCE = 64, TOKENS_AT_ONCE = 2048 };
 
-/* Device numbers as doubles on the host. */
-static void fetch(nm_backend *b, const void *device, size_t n, double *to)
-{
-    size_t unit = nm_dtype_bytes(b->dtype);
-    void *host = nm_allocate(n * unit + 1);
-    b->k.download(b, host, device, n * unit);
-    for (size_t i = 0; i < n; i++)
-        to[i] = b->dtype == NM_F64 ? ((const double *)host)[i] : (double)((const float *)host)[i];
-    free(host);
-}
-
 typedef struct predictor {
     const nm_task *task;
     nm_model *model;
@@ -38,9 +27,9 @@ static void open_chain(predictor *p)
     const nm_crf_scores *crf = &nm_tagger_of(p->model)->crf;
     size_t tags = (size_t)parts->n_tags;
     nm_chain_init(&p->chain, parts->n_tags);
-    fetch(p->model->backend, crf->transitions->data, tags * tags, p->chain.transitions);
-    fetch(p->model->backend, crf->start->data, tags, p->chain.start);
-    fetch(p->model->backend, crf->end->data, tags, p->chain.end);
+    nm_backend_read(p->model->backend, p->chain.transitions, crf->transitions->data, tags * tags);
+    nm_backend_read(p->model->backend, p->chain.start, crf->start->data, tags);
+    nm_backend_read(p->model->backend, p->chain.end, crf->end->data, tags);
     nm_chain_forbid(&p->chain, parts->scheme, (const char *const *)parts->tags);
 }
 
@@ -56,7 +45,7 @@ static nm_status run_pieces(predictor *p, nm_error *err)
         return nm_fail(err, NM_MEMORY, "%d tokens at once do not fit into memory", batch.tokens);
     size_t tags = (size_t)p->chain.tags;
     double *scores = nm_allocate((size_t)batch.tokens * tags * sizeof *scores);
-    fetch(p->model->backend, emissions->data, (size_t)batch.tokens * tags, scores);
+    nm_backend_read(p->model->backend, scores, emissions->data, (size_t)batch.tokens * tags);
     for (int32_t i = 0; i < p->n; i++) {
         const nm_tag_piece *piece = &p->pieces[i];
         nm_viterbi(&p->chain, scores + (size_t)batch.source.offsets[i] * tags, piece->n,

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "task/model_texts.h"
 #include "task/tagging.h"
 #include "text/utf8.h"
 #include "text/words.h"
@@ -432,24 +433,15 @@ nm_status nm_tagging_read(nm_task *task, nm_error *err)
 
 static const char *const text_names[] = {"words.txt", "chars.txt", "bigrams.txt", "tags.txt"};
 
-static void save_counter(const nm_counter *counter, const char *name, nm_safetensors_writer *writer)
-{
-    nm_buffer text = {0};
-    nm_buffer_clear(&text);
-    for (size_t i = 0; i < counter->n; i++) {
-        nm_buffer_append(&text, counter->items[i].text, counter->items[i].bytes);
-        nm_buffer_append_byte(&text, '\n');
-    }
-    nm_safetensors_add_metadata(writer, name, text.data);
-    nm_buffer_release(&text);
-}
-
 void nm_tagging_save(const nm_task *task, nm_safetensors_writer *writer)
 {
     const nm_tagging_parts *parts = task->parts;
     const nm_counter *const counters[] = {&parts->words, &parts->chars, &parts->bigrams};
-    for (int i = 0; i < 3; i++)
-        save_counter(counters[i], text_names[i], writer);
+    for (int i = 0; i < 3; i++) {
+        char *names = nm_model_text_of_names(counters[i]);
+        nm_safetensors_add_metadata(writer, text_names[i], names);
+        free(names);
+    }
     nm_buffer text = {0};
     nm_buffer_clear(&text);
     for (int32_t t = 0; t < parts->n_tags; t++) {
@@ -460,26 +452,16 @@ void nm_tagging_save(const nm_task *task, nm_safetensors_writer *writer)
     nm_buffer_release(&text);
 }
 
-static nm_status parse_lines(const nm_safetensors *file, const char *name, nm_counter *counter, nm_error *err)
+static nm_status parse_names(const nm_safetensors *file, const char *name, nm_counter *names, nm_error *err)
 {
-    const char *path = nm_safetensors_path(file), *text = nm_safetensors_metadata(file, name);
-    if (!text)
-        return nm_fail(err, NM_FORMAT, "%s: has no %s", path, name);
-    for (int64_t line = 1; *text; line++) {
-        size_t bytes = strcspn(text, "\n");
-        if (bytes > NM_TEXT_MAX_LINE || !bytes || nm_counter_find(counter, text, bytes) != SIZE_MAX)
-            return nm_fail(err, NM_FORMAT, "%s: %s:%lld: an empty line or one that stands there before", path,
-                           name, (long long)line);
-        nm_counter_add(counter, text, bytes, 1);
-        text += bytes + (text[bytes] == '\n');
-    }
-    return NM_OK;
+    const nm_model_text list = {nm_safetensors_path(file), name, nm_safetensors_metadata(file, name)};
+    return nm_model_text_names(&list, names, err);
 }
 
 static nm_status parse_tags(nm_tagging_parts *parts, const nm_safetensors *file, nm_error *err)
 {
     nm_counter *names = &parts->gold_names;
-    NM_TRY(parse_lines(file, text_names[3], names, err));
+    NM_TRY(parse_names(file, text_names[3], names, err));
     for (size_t i = 0; i < names->n; i++) {
         const char *tag = names->items[i].text;
         if (!nm_tag_valid(tag) || (*tag != 'O' && !strchr(nm_tag_marks(parts->scheme), *tag)))
@@ -500,7 +482,7 @@ nm_status nm_tagging_parse(nm_task *task, const nm_safetensors *file, nm_error *
     nm_counter *const counters[] = {&parts->words, &parts->chars, &parts->bigrams};
     parts->scheme = nm_tag_scheme_find(config->scheme);
     for (int i = 0; i < 3; i++)
-        NM_TRY(parse_lines(file, text_names[i], counters[i], err));
+        NM_TRY(parse_names(file, text_names[i], counters[i], err));
     NM_TRY(parse_tags(parts, file, err));
     set_sizes(parts);
     return NM_OK;

@@ -8,8 +8,7 @@
 #include "decode/decode.h"
 #include "data/prepare.h"
 #include "model/seq2seq.h"
-#include "text/bpe.h"
-#include "text/words.h"
+#include "task/model_texts.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_translation_config, field, initial, min, max, help)
 
@@ -23,8 +22,8 @@ static const nm_option translation_options[] = {
     {0}};
 /* clang-format on */
 
-static const char *const split_names[] = {"train", "valid", "test"};
-static const char *const text_names[] = {"data.ini", "dict.source.txt", "dict.target.txt", "codes.bpe"};
+static const char *const text_names[] = {"data.ini", "dict.source.txt", "dict.target.txt", "codes.bpe",
+                                         "units.source.txt"};
 
 /* ---- opening ---- */
 
@@ -33,89 +32,31 @@ static nm_translation_parts *parts_of(const nm_task *task)
     return task->parts;
 }
 
-/* The texts travel in the model, so their mistakes show now and not when the model is used. */
-static nm_status check_codes(const nm_translation_parts *parts, const char *where, nm_error *err)
-{
-    const char *text = parts->texts[NM_TEXT_CODES];
-    if (!text)
-        return NM_OK;
-    char *name = nm_format("%s: %s", where, text_names[NM_TEXT_CODES]);
-    nm_bpe *bpe;
-    nm_status status = nm_bpe_parse(text, strlen(text), name, &bpe, err);
-    free(name);
-    nm_bpe_free(bpe);
-    return status;
-}
-
-static nm_status read_order(const nm_translation_parts *parts, const char *where, nm_vocab_order *order,
-                            nm_error *err)
-{
-    const char *text = parts->texts[NM_TEXT_SETTINGS];
-    if (!text)
-        return nm_fail(err, NM_FORMAT, "%s: has no %s", where, text_names[NM_TEXT_SETTINGS]);
-    char *name = nm_format("%s: %s", where, text_names[NM_TEXT_SETTINGS]);
-    nm_options *options = nm_options_create();
-    const nm_prepare_config *config =
-        nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
-    nm_status status = nm_options_read_text(options, name, text, err);
-    *order = strcmp(config->order, "tears") ? NM_VOCAB_FAIRSEQ : NM_VOCAB_TEARS;
-    nm_options_free(options);
-    free(name);
-    return status;
-}
-
 static nm_status parse_texts(nm_translation_parts *parts, const char *where, nm_error *err)
 {
+    nm_model_text texts[NM_TRANSLATION_TEXTS];
+    for (int i = 0; i < NM_TRANSLATION_TEXTS; i++)
+        texts[i] = (nm_model_text){where, text_names[i], parts->texts[i]};
     nm_vocab_order order = NM_VOCAB_FAIRSEQ;
-    NM_TRY(read_order(parts, where, &order, err));
-    NM_TRY(check_codes(parts, where, err));
-    nm_vocab **vocabs[] = {&parts->source_vocab, &parts->target_vocab};
-    for (int side = 0; side < 2; side++) {
-        const char *text = parts->texts[NM_TEXT_SOURCE + side];
-        if (!text)
-            return nm_fail(err, NM_FORMAT, "%s: has no %s", where, text_names[NM_TEXT_SOURCE + side]);
-        char *name = nm_format("%s: %s", where, text_names[NM_TEXT_SOURCE + side]);
-        nm_status status = nm_vocab_parse(text, strlen(text), name, order, vocabs[side], err);
-        free(name);
-        NM_TRY(status);
-    }
-    return NM_OK;
-}
-
-static nm_status read_text(const char *path, char **text, nm_error *err)
-{
-    size_t bytes;
-    NM_TRY(nm_file_read(path, text, &bytes, err));
-    if (memchr(*text, 0, bytes))
-        return nm_fail(err, NM_FORMAT, "%s: not text: holds a zero byte", path);
-    return nm_text_check(*text, bytes, path, err);
+    NM_TRY(nm_model_text_order(&texts[NM_TEXT_SETTINGS], &order, err));
+    NM_TRY(nm_model_text_check_codes(&texts[NM_TEXT_CODES], err));
+    if (texts[NM_TEXT_UNITS].text)
+        NM_TRY(nm_model_text_vocab(&texts[NM_TEXT_UNITS], NM_VOCAB_FAIRSEQ, &parts->source_units, err));
+    NM_TRY(nm_model_text_vocab(&texts[NM_TEXT_SOURCE], order, &parts->source_vocab, err));
+    return nm_model_text_vocab(&texts[NM_TEXT_TARGET], order, &parts->target_vocab, err);
 }
 
 static nm_status read_texts(nm_translation_parts *parts, const char *folder, nm_error *err)
 {
     for (int i = 0; i < NM_TRANSLATION_TEXTS; i++) {
         char *path = nm_path_join(folder, text_names[i]);
-        bool optional = i == NM_TEXT_CODES;
-        nm_status status = optional && !nm_file_exists(path) ? NM_OK : read_text(path, &parts->texts[i], err);
+        bool optional = i == NM_TEXT_CODES || i == NM_TEXT_UNITS;
+        nm_status status =
+            optional && !nm_file_exists(path) ? NM_OK : nm_model_text_read(path, &parts->texts[i], err);
         free(path);
         NM_TRY(status);
     }
     return NM_OK;
-}
-
-static nm_status open_side(nm_translation_parts *parts, const char *folder, int split, bool target,
-                           nm_error *err)
-{
-    char *prefix = nm_format("%s/%s.%s", folder, split_names[split], target ? "target" : "source");
-    char *ids = nm_format("%s.ids", prefix);
-    nm_corpus *corpus = &parts->sides[split][target];
-    int32_t size = nm_vocab_size(target ? parts->target_vocab : parts->source_vocab);
-    nm_status status = NM_OK;
-    if (split == NM_SPLIT_TRAIN || nm_file_exists(ids)) /* only training data must be there */
-        status = nm_corpus_open(corpus, prefix, size, err);
-    free(ids);
-    free(prefix);
-    return status;
 }
 
 static void set_batching(nm_task *task, int split)
@@ -141,10 +82,12 @@ static nm_status translation_open(nm_task *task, nm_error *err)
     NM_TRY(parse_texts(parts, config->folder, err));
     for (int split = 0; split < NM_TRANSLATION_SPLITS; split++) {
         for (int target = 0; target < 2; target++)
-            NM_TRY(open_side(parts, config->folder, split, target, err));
+            NM_TRY(nm_prepare_open_split(&parts->sides[split][target], config->folder, split, 2, target,
+                                         nm_vocab_size(target ? parts->target_vocab : parts->source_vocab),
+                                         err));
         if (parts->sides[split][0].n != parts->sides[split][1].n)
             return nm_fail(err, NM_MISMATCH, "%s: %s has %lld source and %lld target sequences",
-                           config->folder, split_names[split], (long long)parts->sides[split][0].n,
+                           config->folder, nm_prepare_split_names[split], (long long)parts->sides[split][0].n,
                            (long long)parts->sides[split][1].n);
         set_batching(task, split);
     }
@@ -155,8 +98,7 @@ static nm_status translation_open(nm_task *task, nm_error *err)
 static nm_status translation_open_model(nm_task *task, const nm_safetensors *file, nm_error *err)
 {
     nm_translation_parts *parts = task->parts = nm_allocate(sizeof *parts);
-    for (int i = 0; i < NM_TRANSLATION_TEXTS; i++)
-        parts->texts[i] = nm_duplicate(nm_safetensors_metadata(file, text_names[i]));
+    nm_model_texts_load(parts->texts, text_names, NM_TRANSLATION_TEXTS, file);
     const nm_safetensor *allowed = nm_safetensors_find(file, "target.allowed");
     nm_status status = parse_texts(parts, nm_safetensors_path(file), err);
     if (status == NM_OK && allowed) {
@@ -172,9 +114,7 @@ static nm_status translation_open_model(nm_task *task, const nm_safetensors *fil
 static void translation_save(const nm_task *task, nm_safetensors_writer *writer)
 {
     const nm_translation_parts *parts = parts_of(task);
-    for (int i = 0; i < NM_TRANSLATION_TEXTS; i++)
-        if (parts->texts[i])
-            nm_safetensors_add_metadata(writer, text_names[i], parts->texts[i]);
+    nm_model_texts_save(parts->texts, text_names, NM_TRANSLATION_TEXTS, writer);
     const int64_t size = nm_vocab_size(parts->target_vocab);
     if (parts->allowed)
         nm_safetensors_add(writer, "target.allowed", NM_TENSOR_U8, 1, &size, parts->allowed);
@@ -185,12 +125,12 @@ static void translation_close(nm_task *task)
     nm_translation_parts *parts = task->parts;
     if (!parts)
         return;
-    for (int i = 0; i < NM_TRANSLATION_TEXTS; i++)
-        free(parts->texts[i]);
+    nm_model_texts_free(parts->texts, NM_TRANSLATION_TEXTS);
     for (int split = 0; split < NM_TRANSLATION_SPLITS; split++)
         for (int target = 0; target < 2; target++)
             nm_corpus_close(&parts->sides[split][target]);
     nm_vocab_free(parts->source_vocab);
+    nm_vocab_free(parts->source_units);
     nm_vocab_free(parts->target_vocab);
     free(parts->allowed);
     free(parts);
@@ -237,7 +177,7 @@ static nm_status translation_epoch(nm_task *task, nm_split split, uint32_t epoch
 {
     nm_translation_parts *parts = task->parts;
     if (!parts->sides[split][0].n)
-        return nm_fail(err, NM_USAGE, "the data folder has no %s data", split_names[split]);
+        return nm_fail(err, NM_USAGE, "the data folder has no %s data", nm_prepare_split_names[split]);
     return nm_batches_make(batches, &parts->batching[split], epoch, shuffle, err);
 }
 
@@ -259,19 +199,6 @@ static nm_batch translation_batch(nm_task *task, nm_split split, const nm_batche
     return nm_batches_get(batches, &parts_of(task)->batching[split], i, &words, arena);
 }
 
-static void fill_largest(nm_packing *packing, int32_t tokens, int32_t length, const int32_t **ids,
-                         const int32_t **pos, nm_arena *arena)
-{
-    int32_t n = (tokens + length - 1) / length;
-    int32_t *offsets = nm_arena_take(arena, ((size_t)n + 1) * sizeof *offsets);
-    int32_t *zeros = nm_arena_take(arena, (size_t)tokens * sizeof *zeros);
-    memset(zeros, 0, (size_t)tokens * sizeof *zeros);
-    for (int32_t i = 0; i <= n; i++)
-        offsets[i] = i * length < tokens ? i * length : tokens;
-    *packing = (nm_packing){.n_seqs = n, .n_tokens = tokens, .longest = length, .offsets = offsets};
-    *ids = *pos = zeros;
-}
-
 static nm_batch translation_largest(nm_task *task, nm_arena *arena)
 {
     const nm_translation_config *config = task->config;
@@ -279,9 +206,10 @@ static nm_batch translation_largest(nm_task *task, nm_arena *arena)
     int32_t length = config->max_length < tokens ? (int32_t)config->max_length : tokens;
     nm_arena_reset(arena);
     nm_batch batch = {.n = 0};
-    fill_largest(&batch.source, tokens, length, &batch.source_ids, &batch.source_pos, arena);
-    fill_largest(&batch.target, tokens, length, &batch.target_in, &batch.target_pos, arena);
-    batch.target_out = batch.target_in;
+    batch.source = nm_batch_fill(tokens, length, &batch.source_ids, arena);
+    batch.target = nm_batch_fill(tokens, length, &batch.target_in, arena);
+    batch.source_pos = batch.source_ids;
+    batch.target_pos = batch.target_out = batch.target_in;
     batch.n = batch.target.n_seqs;
     batch.units = batch.tokens = tokens;
     return batch;
@@ -291,13 +219,9 @@ static double *translation_loss(nm_task *task, nm_model *model, nm_tape *tape, c
                                 bool smoothed)
 {
     (void)task;
-    const nm_train_config *train = nm_options_find(model->options, "train");
     nm_model_output out = model->type->forward(model, tape, batch);
-    nm_loss_spec spec = {.smoothing =
-                             strcmp(train->smoothing, "others") ? NM_SMOOTH_UNIFORM : NM_SMOOTH_OTHERS,
-                         .eps = smoothed ? train->label_smoothing : 0,
-                         .allowed = model->allowed,
-                         .targets = batch->target_out};
+    nm_loss_spec spec = nm_train_loss(model->options, batch->target_out, smoothed);
+    spec.allowed = model->allowed;
     return nm_softmax_loss_of(tape, out.hidden, out.weight, out.bias, &spec);
 }
 

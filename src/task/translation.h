@@ -6,7 +6,7 @@
 #include "text/vocab.h"
 #include "train/trainer.h"
 
-enum { NM_TEXT_SETTINGS, NM_TEXT_SOURCE, NM_TEXT_TARGET, NM_TEXT_CODES, NM_TRANSLATION_TEXTS };
+enum { NM_TEXT_SETTINGS, NM_TEXT_SOURCE, NM_TEXT_TARGET, NM_TEXT_CODES, NM_TEXT_UNITS, NM_TRANSLATION_TEXTS };
 enum { NM_TRANSLATION_SPLITS = 3 };
 
 typedef struct nm_translation_config { /* section [data] */
@@ -17,8 +17,10 @@ typedef struct nm_translation_config { /* section [data] */
 } nm_translation_config;
 
 typedef struct nm_translation_parts {
-    char *texts[NM_TRANSLATION_TEXTS]; /* data.ini, dictionaries, codes (NULL: no BPE) */
+    char *texts
+        [NM_TRANSLATION_TEXTS]; /* data.ini, dictionaries, codes (NULL: no BPE), the source's units or NULL */
     nm_vocab *source_vocab, *target_vocab;
+    nm_vocab *source_units;                    /* that BPE may write; NULL: all */
     nm_corpus sides[NM_TRANSLATION_SPLITS][2]; /* [split][target]; empty where a model file was opened */
     nm_batching batching[NM_TRANSLATION_SPLITS];
     uint8_t *allowed; /* host [target size], or NULL */

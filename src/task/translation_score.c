@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "data/prepare.h"
 #include "decode/decode.h"
 #include "metric/bleu.h"
 #include "task/translation.h"
@@ -119,7 +120,6 @@ static nm_status translate_split(nm_task *task, nm_model *model, nm_split split,
 nm_status nm_translation_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,
                                nm_task_score *score, nm_error *err)
 {
-    static const char *const names[] = {"train", "valid", "test"};
     const nm_translation_parts *parts = task->parts;
     const nm_translation_config *config = task->config;
     *score = (nm_task_score){0};
@@ -128,12 +128,12 @@ nm_status nm_translation_score(nm_task *task, nm_model *model, nm_split split, i
         n = (size_t)examples;
     lines sources = {0}, references = {0};
     nm_translation *found = nm_allocate((n + 1) * sizeof *found);
-    nm_status status = read_words(&references, config->folder, names[split], "target", err);
+    nm_status status = read_words(&references, config->folder, nm_prepare_split_names[split], "target", err);
     if (status == NM_OK)
-        status = read_words(&sources, config->folder, names[split], "source", err);
+        status = read_words(&sources, config->folder, nm_prepare_split_names[split], "source", err);
     if (status == NM_OK && (references.n < n || sources.n < n))
         status = nm_fail(err, NM_MISMATCH, "%s: %s.target.words has %zu lines for %zu sequences",
-                         config->folder, names[split], references.n, n);
+                         config->folder, nm_prepare_split_names[split], references.n, n);
     if (status == NM_OK)
         status = translate_split(task, model, split, n, found, err);
     if (status == NM_OK) {

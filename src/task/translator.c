@@ -67,8 +67,8 @@ static nm_status open_bpe(nm_translator *self, const nm_prepare_config *config, 
         return NM_OK;
     NM_TRY(nm_bpe_parse(codes, strlen(codes), "the model's BPE codes", &self->bpe, err));
     int64_t threshold = config->bpe_vocabulary_threshold;
-    self->applier =
-        nm_bpe_applier_create(self->bpe, threshold ? &self->parts->source_vocab->symbols : NULL, threshold);
+    const nm_vocab *units = self->parts->source_units ? self->parts->source_units : self->parts->source_vocab;
+    self->applier = nm_bpe_applier_create(self->bpe, threshold ? &units->symbols : NULL, threshold);
     return NM_OK;
 }
 

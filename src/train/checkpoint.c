@@ -1,10 +1,12 @@
 #include "train/checkpoint.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/int8.h"
 #include "base/file.h"
 #include "train/trainer.h"
 
@@ -29,7 +31,7 @@ void nm_copies_release(nm_copies *copies)
     *copies = (nm_copies){0};
 }
 
-static nm_tensor_type number_type(const nm_backend *backend)
+nm_tensor_type nm_checkpoint_numbers(const nm_backend *backend)
 {
     return backend->dtype == NM_F64 ? NM_TENSOR_F64 : NM_TENSOR_F32;
 }
@@ -44,20 +46,60 @@ static bool is_folded(const nm_params *params, const nm_tensor *tensor)
     return false;
 }
 
-static void add_params(nm_safetensors_writer *writer, const nm_params *params, nm_copies *copies)
+static void *take_block(nm_copies *copies, size_t bytes)
+{
+    NM_GROW(copies->blocks, copies->n, copies->capacity);
+    return copies->blocks[copies->n++] = nm_allocate(bytes);
+}
+
+static void scale_name(char *name, size_t bytes, const char *matrix)
+{
+    snprintf(name, bytes, "%s.scale", matrix);
+}
+
+static nm_status add_int8(nm_safetensors_writer *writer, const nm_params *params, const nm_tensor *tensor,
+                          nm_copies *copies, nm_error *err)
+{
+    const int64_t shape[2] = {tensor->rows, tensor->cols};
+    size_t cols = (size_t)tensor->cols, n = (size_t)tensor->rows * cols;
+    NM_ASSERT(params->backend->dtype == NM_F32);
+    const float *numbers = nm_copies_take(copies, params->backend, tensor->data, n * sizeof *numbers);
+    int8_t *whole = take_block(copies, n);
+    float *scales = take_block(copies, (size_t)tensor->rows * sizeof *scales);
+    for (int32_t r = 0; r < tensor->rows; r++) {
+        size_t at = (size_t)r * cols;
+        scales[r] = nm_int8_round_row(numbers + at, tensor->cols, whole + at);
+        if (!isfinite(scales[r]))
+            return nm_fail(err, NM_DIVERGED, "row %d of '%s' is not finite and has no form in int8", (int)r,
+                           tensor->name);
+    }
+    char name[192];
+    scale_name(name, sizeof name, tensor->name);
+    nm_safetensors_add(writer, tensor->name, NM_TENSOR_I8, 2, shape, whole);
+    nm_safetensors_add(writer, name, NM_TENSOR_F32, 1, shape, scales);
+    return NM_OK;
+}
+
+static nm_status add_params(nm_safetensors_writer *writer, const nm_params *params, bool int8,
+                            nm_copies *copies, nm_error *err)
 {
     size_t unit = nm_dtype_bytes(params->backend->dtype);
     for (size_t i = 0; i < params->n; i++) {
         const nm_tensor *tensor = &params->list[i]->tensor;
         if (is_folded(params, tensor))
             continue;
+        if (int8 && nm_param_is_int8(params->list[i])) {
+            NM_TRY(add_int8(writer, params, tensor, copies, err));
+            continue;
+        }
         const int64_t shape[2] = {tensor->rows, tensor->cols};
         bool vector = tensor->rows == 1;
         const void *data = nm_copies_take(copies, params->backend, tensor->data,
                                           (size_t)tensor->rows * (size_t)tensor->cols * unit);
-        nm_safetensors_add(writer, tensor->name, number_type(params->backend), vector ? 1 : 2,
+        nm_safetensors_add(writer, tensor->name, nm_checkpoint_numbers(params->backend), vector ? 1 : 2,
                            vector ? shape + 1 : shape, data);
     }
+    return NM_OK;
 }
 
 /* "enc.0.self.norm.running_mean" */
@@ -78,7 +120,7 @@ static void add_norms(nm_safetensors_writer *writer, const nm_params *params, nm
             const int64_t length = norm->shape.state[i].length;
             slot_name(name, sizeof name, norm, norm->shape.state[i].name);
             nm_safetensors_add(
-                writer, name, number_type(params->backend), 1, &length,
+                writer, name, nm_checkpoint_numbers(params->backend), 1, &length,
                 nm_copies_take(copies, params->backend, norm->state[i], (size_t)length * unit));
         }
         for (int i = 0; i < norm->shape.n_counters; i++) {
@@ -115,29 +157,38 @@ static void add_texts(nm_safetensors_writer *writer, const nm_options *options, 
     task->type->save(task, writer);
 }
 
+/* Frees the writer. status: of what went into it. */
+static nm_status finish(nm_safetensors_writer *writer, nm_status status, const char *path, nm_error *err)
+{
+    if (status == NM_OK)
+        return nm_safetensors_finish(writer, path, err);
+    nm_safetensors_abandon(writer);
+    return nm_while(err, "%s", path);
+}
+
 nm_status nm_checkpoint_write(const char *path, const nm_model *model, const nm_task *task, int64_t update,
                               nm_error *err)
 {
     nm_safetensors_writer *writer = nm_safetensors_begin();
     nm_copies copies = {0};
-    add_params(writer, &model->params, &copies);
+    nm_status status = add_params(writer, &model->params, false, &copies, err);
     add_norms(writer, &model->params, &copies);
     add_texts(writer, model->options, task, update);
-    nm_status status = nm_safetensors_finish(writer, path, err);
+    status = finish(writer, status, path, err);
     nm_copies_release(&copies);
     return status;
 }
 
-nm_status nm_checkpoint_rewrite(const char *path, const nm_model *model, const nm_task_type *task,
+nm_status nm_checkpoint_rewrite(const char *path, const nm_model *model, const nm_task_type *task, bool int8,
                                 const nm_safetensors *like, nm_error *err)
 {
     nm_safetensors_writer *writer = nm_safetensors_begin();
     nm_copies copies = {0};
-    add_params(writer, &model->params, &copies);
+    nm_status status = add_params(writer, &model->params, int8, &copies, err);
     add_norms(writer, &model->params, &copies);
     nm_safetensors_copy_metadata(writer, like);
     add_config(writer, model->options, task);
-    nm_status status = nm_safetensors_finish(writer, path, err);
+    status = finish(writer, status, path, err);
     nm_copies_release(&copies);
     return status;
 }
@@ -148,9 +199,52 @@ static nm_status load_vector(const nm_safetensors *file, const char *name, nm_ba
                              size_t n, nm_error *err)
 {
     const nm_safetensor *found;
-    NM_TRY(nm_safetensors_want(file, name, number_type(backend), n, &found, err));
+    NM_TRY(nm_safetensors_want(file, name, nm_checkpoint_numbers(backend), n, &found, err));
     backend->k.upload(backend, device, found->data, found->bytes);
     return NM_OK;
+}
+
+/* Numbers in int8 as those they stand for. */
+static nm_status load_int8(const nm_safetensors *file, nm_backend *backend, const nm_tensor *tensor,
+                           nm_error *err)
+{
+    size_t rows = (size_t)tensor->rows, cols = (size_t)tensor->cols;
+    size_t unit = nm_dtype_bytes(backend->dtype);
+    const nm_safetensor *whole, *scales;
+    char name[192];
+    scale_name(name, sizeof name, tensor->name);
+    NM_TRY(nm_safetensors_want(file, tensor->name, NM_TENSOR_I8, rows * cols, &whole, err));
+    NM_TRY(nm_safetensors_want(file, name, NM_TENSOR_F32, rows, &scales, err));
+    void *numbers = nm_allocate(rows * cols * unit);
+    nm_status status = NM_OK;
+    for (size_t r = 0; r < rows && status == NM_OK; r++) {
+        float scale;
+        memcpy(&scale, (const char *)scales->data + r * sizeof scale, sizeof scale);
+        if (!(isfinite(scale) && scale >= 0))
+            status = nm_fail(err, NM_FORMAT, "%s: tensor '%s': %g in row %zu is no scale of int8 numbers",
+                             nm_safetensors_path(file), name, (double)scale, r);
+        for (size_t i = r * cols; i < (r + 1) * cols && status == NM_OK; i++) {
+            float number = scale * (float)((const int8_t *)whole->data)[i];
+            if (backend->dtype == NM_F64)
+                ((double *)numbers)[i] = (double)number;
+            else
+                ((float *)numbers)[i] = number;
+        }
+    }
+    if (status == NM_OK)
+        backend->k.upload(backend, tensor->data, numbers, rows * cols * unit);
+    free(numbers);
+    return status;
+}
+
+static nm_status load_param(const nm_safetensors *file, nm_backend *backend, const nm_tensor *tensor,
+                            nm_error *err)
+{
+    const nm_safetensor *found = nm_safetensors_find(file, tensor->name);
+    if (found && found->type == NM_TENSOR_I8)
+        return load_int8(file, backend, tensor, err);
+    return load_vector(file, tensor->name, backend, tensor->data, (size_t)tensor->rows * (size_t)tensor->cols,
+                       err);
 }
 
 static nm_status load_norm(const nm_safetensors *file, nm_backend *backend, nm_norm *norm, nm_error *err)
@@ -173,17 +267,25 @@ static nm_status load_norm(const nm_safetensors *file, nm_backend *backend, nm_n
 nm_status nm_checkpoint_load(const nm_safetensors *file, nm_model *model, nm_error *err)
 {
     nm_params *params = &model->params;
-    for (size_t i = 0; i < params->n; i++) {
-        nm_tensor *tensor = &params->list[i]->tensor;
-        NM_TRY(load_vector(file, tensor->name, params->backend, tensor->data,
-                           (size_t)tensor->rows * (size_t)tensor->cols, err));
-    }
+    for (size_t i = 0; i < params->n; i++)
+        NM_TRY(load_param(file, params->backend, &params->list[i]->tensor, err));
     for (size_t n = 0; n < params->n_norms; n++)
         NM_TRY(load_norm(file, params->backend, params->norms[n], err));
     return NM_OK;
 }
 
 /* ---- averaging ---- */
+
+/* Each file has scales of its own. */
+static nm_status check_float(const nm_safetensors *file, nm_error *err)
+{
+    for (size_t i = 0; i < nm_safetensors_count(file); i++)
+        if (nm_safetensors_at(file, i)->type == NM_TENSOR_I8)
+            return nm_fail(err, NM_UNSUPPORTED,
+                           "%s: a model in int8 cannot be averaged: average first, export then",
+                           nm_safetensors_path(file));
+    return NM_OK;
+}
 
 static nm_status check_same(const nm_safetensors *first, const nm_safetensors *other, nm_error *err)
 {
@@ -263,6 +365,8 @@ nm_status nm_checkpoint_average(const char *const *paths, int n, const char *out
     nm_status status = n > 0 ? NM_OK : nm_fail(err, NM_USAGE, "no model to average");
     for (int f = 0; f < n && status == NM_OK; f++) {
         status = nm_safetensors_open(&files[f], paths[f], err);
+        if (status == NM_OK)
+            status = check_float(files[f], err);
         if (status == NM_OK && f > 0)
             status = check_same(files[0], files[f], err);
         if (status == NM_OK && f > 0 && nm_safetensors_count(files[f]) != nm_safetensors_count(files[0]))

@@ -23,7 +23,7 @@ static nm_status write_state(nm_trainer *trainer, const char *path, nm_error *er
     nm_safetensors_writer *writer = nm_safetensors_begin();
     nm_copies copies = {0};
     const int64_t n = (int64_t)params->n_elements, bytes = sizeof(nm_train_state);
-    nm_tensor_type type = trainer->backend->dtype == NM_F64 ? NM_TENSOR_F64 : NM_TENSOR_F32;
+    nm_tensor_type type = nm_checkpoint_numbers(trainer->backend);
     const void *m = nm_copies_take(&copies, trainer->backend, trainer->m, nm_params_bytes(params));
     const void *v = nm_copies_take(&copies, trainer->backend, trainer->v, nm_params_bytes(params));
     nm_safetensors_add(writer, "optimizer.m", type, 1, &n, m);
@@ -167,7 +167,7 @@ static bool state_is_sound(const nm_train_state *s)
 static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_error *err)
 {
     const nm_params *params = &trainer->model->params;
-    nm_tensor_type type = trainer->backend->dtype == NM_F64 ? NM_TENSOR_F64 : NM_TENSOR_F32;
+    nm_tensor_type type = nm_checkpoint_numbers(trainer->backend);
     const nm_safetensor *m, *v, *state;
     NM_TRY(nm_safetensors_want(file, "optimizer.m", type, params->n_elements, &m, err));
     NM_TRY(nm_safetensors_want(file, "optimizer.v", type, params->n_elements, &v, err));

@@ -1,4 +1,4 @@
-/* What the files of the trainer share: opening and the loop (trainer.c), one update (update.c), validation
+/* What the files of the trainer share: options and opening (trainer.c), the loop (loop.c), one update (update.c), validation
  * (validate.c), saving and resuming (resume.c), the log (log.c). */
 #ifndef NM_TRAINER_PRIVATE_H
 #define NM_TRAINER_PRIVATE_H

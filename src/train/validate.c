@@ -70,3 +70,10 @@ nm_status nm_trainer_validate(nm_trainer *trainer, nm_validation *v, nm_error *e
     trainer->validating += v->seconds;
     return status;
 }
+
+void nm_task_score_release(nm_task_score *score)
+{
+    free(score->samples);
+    free((void *)(uintptr_t)score->counts.values);
+    *score = (nm_task_score){0};
+}

@@ -1,16 +1,8 @@
 #!/usr/bin/env bash
 # Classification as a user runs it: tables in both forms, training, labels and probabilities out, evaluation, comparison.
 set -uo pipefail
-work=$(mktemp -d) && cd "$work" || exit 1
-trap 'rm -rf "$work"' EXIT
-bad=0
-fail() {
-    echo "e2e_classify: $*"
-    bad=1
-}
-has() { # FILE TEXT
-    grep -qF -- "$2" "$1" || fail "'$2' is not in $1: $(head -c 600 "$1")"
-}
+# shellcheck source=tests/e2e/common.sh
+. "${SOURCE:?}/tests/e2e/common.sh"
 
 # Reviews in which one word decides; as TSV, and the same with a header as CSV, quoted, some over two lines.
 perl -e '
@@ -136,4 +128,3 @@ has err "data.test"
 has help "--classify.evaluate"
 "$NORMA" train --help --run.task classification >help || fail "help of the task"
 has help "--data.valid_share"
-exit $bad

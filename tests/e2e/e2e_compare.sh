@@ -5,27 +5,14 @@
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
-folder=$(hostile_folder)
-trap 'kill -9 "${process:-}" 2>/dev/null; rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-sentences() { # FILE COUNT SEED
-    awk -v n="$2" -v seed="$3" 'BEGIN {
-        srand(seed); split("a the one", det); split("dog cat tree house bird", noun); split("sees hears likes finds", verb)
-        for (i = 0; i < n; i++) {
-            line = ""
-            for (j = 0; j <= i % 3; j++)
-                line = line (j ? " and " : "") det[1 + int(rand() * 3)] " " noun[1 + int(rand() * 5)] " " verb[1 + int(rand() * 4)]
-            print line
-        }
-    }' >"$1"
-}
+
 prepare() { # OUTPUT
     "$NORMA" prepare --form text --tokenizer none --bpe-merges 12 --threads 1 --train train.txt --valid valid.txt \
-        --test test.txt --output "$1" 2>err || complain "prepare: $(cat err)"
+        --test test.txt --output "$1" 2>err || fail "prepare: $(cat err)"
 }
-sentences train.txt 120 1
-sentences valid.txt 40 2
-sentences test.txt 90 3
+make_sentences train.txt 120 1
+make_sentences valid.txt 40 2
+make_sentences test.txt 90 3
 prepare data
 cat >recipe.ini <<'X'
 [run]
@@ -51,14 +38,6 @@ lr = 0.01
 [device]
 threads = 1
 X
-has() { # FILE TEXT
-    cases=$((cases + 1))
-    grep -qF -- "$2" "$1" || complain "'$2' is not in $1: $(head -c 1500 "$1")"
-}
-lacks() { # FILE TEXT
-    cases=$((cases + 1))
-    grep -qF -- "$2" "$1" && complain "'$2' is in $1: $(head -c 1500 "$1")"
-}
 compare() { # OPTIONS...
     "$NORMA" compare recipe.ini --tid-batches 2 "$@"
 }
@@ -94,7 +73,7 @@ check_json() {
             my @picked = grep { $_->{picked} } @points;
             if (@picked != 1 || $picked[0] != $best) { print "picked $picked[0]{norm}, the best is $best->{norm}\n"; $bad = 1 }
         }
-        exit $bad' "$1" >trouble || complain "$1: $(cat trouble)"
+        exit $bad' "$1" >trouble || fail "$1: $(cat trouble)"
     cases=$((cases + 1))
 }
 
@@ -108,39 +87,39 @@ refuses 2 'no variant has the norm of norm.rbn.lambda' compare recipe.ini --norm
 refuses 2 'expected KEY=VALUE' compare recipe.ini --norms layer --grid norm.rbn.lambda --folder early
 refuses 2 'norm.rbn.lambda = x: expected a number' compare recipe.ini --norms rbn --grid norm.rbn.lambda=0,x --folder early
 refuses 2 'are more than 10000 runs' compare recipe.ini --norms rbn --grid norm.rbn.lambda="$(seq -s , 0 99)" --seeds 101 --folder early
-[ -z "$(find early -mindepth 1 ! -name lock)" ] || complain "something was trained: $(ls early)"
+[ -z "$(find early -mindepth 1 ! -name lock)" ] || fail "something was trained: $(ls early)"
 
 # ---- the table, and what a second call finds ----
 
 norms=layer,batch,power
-compare --norms $norms --seeds 2 --folder whole --format csv >whole.csv 2>err || complain "compare: $(cat err)"
+compare --norms $norms --seeds 2 --folder whole --format csv >whole.csv 2>err || fail "compare: $(cat err)"
 has err "scoring 6 runs"
 for format in text markdown latex csv json; do
-    compare --norms $norms --seeds 2 --folder whole --format $format >table.$format 2>err || complain "$format: $(cat err)"
-    [ -s err ] && complain "$format: something was left to do: $(cat err)"
+    compare --norms $norms --seeds 2 --folder whole --format $format >table.$format 2>err || fail "$format: $(cat err)"
+    [ -s err ] && fail "$format: something was left to do: $(cat err)"
 done
-cmp -s whole.csv table.csv || complain "the second table differs: $(diff whole.csv table.csv)"
+cmp -s whole.csv table.csv || fail "the second table differs: $(diff whole.csv table.csv)"
 check_json table.json
 has table.text "Holm"
 has table.markdown "| layer |"
 has table.latex '\begin{tabular}{lr'
 has table.latex '% ppl: '
 has table.csv 'norm,n,ppl,±,95 % from,to,p (Holm),loss,loss ±,valid ppl,tok/s,MiB,TID mean %,TID var %'
-[ "$(awk -F, '{ print NF }' table.csv | sort -u | wc -l)" = 1 ] || complain "lines of different length: $(cat table.csv)"
-[ "$(awk -F'|' '/^\|/ { print NF }' table.markdown | sort -u | wc -l)" = 1 ] || complain "rows of different length: $(cat table.markdown)"
-[ "$(awk -F' & ' '/ & / { print NF }' table.latex | sort -u | wc -l)" = 1 ] || complain "rows of different length: $(cat table.latex)"
+[ "$(awk -F, '{ print NF }' table.csv | sort -u | wc -l)" = 1 ] || fail "lines of different length: $(cat table.csv)"
+[ "$(awk -F'|' '/^\|/ { print NF }' table.markdown | sort -u | wc -l)" = 1 ] || fail "rows of different length: $(cat table.markdown)"
+[ "$(awk -F' & ' '/ & / { print NF }' table.latex | sort -u | wc -l)" = 1 ] || fail "rows of different length: $(cat table.latex)"
 
 # ---- what is trusted ----
 
 again() { # WHAT COUNT OPTIONS...: so many runs are scored again, and the table stays
     local what=$1 wanted=$2
     shift 2
-    compare --norms $norms --seeds 2 --folder whole --format csv "$@" >again.csv 2>err || complain "$what: $(cat err)"
+    compare --norms $norms --seeds 2 --folder whole --format csv "$@" >again.csv 2>err || fail "$what: $(cat err)"
     cases=$((cases + 1))
     local scored
     scored=$(sed -n 's/^norma: scoring \([0-9]*\) runs.*/\1/p' err)
-    [ "${scored:-0}" = "$wanted" ] || complain "$what: ${scored:-0} runs were scored, not $wanted: $(cat err)"
-    [ "$#" -gt 0 ] || cmp -s whole.csv again.csv || complain "$what: another table: $(diff whole.csv again.csv)"
+    [ "${scored:-0}" = "$wanted" ] || fail "$what: ${scored:-0} runs were scored, not $wanted: $(cat err)"
+    [ "$#" -gt 0 ] || cmp -s whole.csv again.csv || fail "$what: another table: $(diff whole.csv again.csv)"
 }
 truncate -s 2000 whole/batch-2/test.json
 again "a test.json cut off" 1
@@ -156,9 +135,9 @@ cp aside/best.safetensors whole/layer-2 && rm aside/best.safetensors
 again "the first model again" 1
 again "another way to score" 6 --data.eval-streams 2
 again "the first way again" 6
-mv data aside/data && cp test.txt aside/test.txt && sentences test.txt 90 4 && prepare data
+mv data aside/data && cp test.txt aside/test.txt && make_sentences test.txt 90 4 && prepare data
 again "another test set" 6 --samples 0
-cmp -s whole.csv again.csv && complain "another test set, the same table: $(cat again.csv)"
+cmp -s whole.csv again.csv && fail "another test set, the same table: $(cat again.csv)"
 rm -r data && mv aside/* .
 again "the first test set again" 6
 
@@ -168,7 +147,7 @@ again "the first test set again" 6
 plain() { awk -F, -v OFS=, '{ $11 = ""; print }' "$1"; }
 # By its seconds a killed comparison is somewhere between its beginning and its end.
 start=$(date +%s%N)
-compare --norms $norms --seeds 2 --folder timed --format csv >timed.csv 2>err || complain "timed: $(cat err)"
+compare --norms $norms --seeds 2 --folder timed --format csv >timed.csv 2>err || fail "timed: $(cat err)"
 milliseconds=$((($(date +%s%N) - start) / 1000000))
 arguments=(compare recipe.ini --tid-batches 2 --norms "$norms" --seeds 2 --folder killed --format csv)
 kills=0
@@ -180,9 +159,9 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
     kill -9 $process 2>/dev/null && kills=$((kills + 1))
 done
 cases=$((cases + kills))
-compare --norms $norms --seeds 2 --folder killed --format csv >killed.csv 2>err || complain "after $kills kills: $(cat err)"
+compare --norms $norms --seeds 2 --folder killed --format csv >killed.csv 2>err || fail "after $kills kills: $(cat err)"
 [ "$(plain whole.csv)" = "$(plain killed.csv)" ] ||
-    complain "$kills kills changed the table: $(diff <(plain whole.csv) <(plain killed.csv))"
+    fail "$kills kills changed the table: $(diff <(plain whole.csv) <(plain killed.csv))"
 
 # ---- stopped in order, and by what cannot start ----
 
@@ -192,15 +171,15 @@ while kill -0 $process 2>/dev/null && ! grep -qs '"type":"train"' stopped/power-
 kill -INT $process
 got=0
 wait $process || got=$?
-[ "$got" = 9 ] || complain "exit code $got after Ctrl-C: $(cat err)"
+[ "$got" = 9 ] || fail "exit code $got after Ctrl-C: $(cat err)"
 has err 'goes on where the runs are'
 has stopped/layer-1.txt 'to go on'
 rm -r stopped/power-1.txt && mkdir stopped/power-1.txt
 got=0
 compare --norms $norms --folder stopped --train.updates 100000 --jobs 3 >out 2>err || got=$?
-[ "$got" = 3 ] || complain "exit code $got where a run cannot start: $(cat err)"
+[ "$got" = 3 ] || fail "exit code $got where a run cannot start: $(cat err)"
 has err 'power-1.txt'
-flock -n stopped/lock true || complain "a run goes on behind a comparison that ended"
+flock -n stopped/lock true || fail "a run goes on behind a comparison that ended"
 
 # No run outlives a comparison that was killed: it would write where the next one reads.
 "$NORMA" compare recipe.ini --norms layer --folder orphan --train.updates 100000 >out 2>err &
@@ -208,24 +187,23 @@ process=$!
 disown
 while kill -0 $process 2>/dev/null && ! grep -qs '"type":"train"' orphan/layer-1/log.jsonl; do sleep 0.02; done
 kill -9 $process
-flock -w 5 orphan/lock true || complain "a run outlived the comparison"
+flock -w 5 orphan/lock true || fail "a run outlived the comparison"
 
 # ---- a run that fails is a line ----
 
 compare --norms layer,none:schedule.lr=100:schedule.warmup=0:train.explode=1.01:train.updates=50 --folder failing \
-    >table 2>err || complain "one of two fails: $(cat err)"
+    >table 2>err || fail "one of two fails: $(cat err)"
 has table 'failed: update'
 lacks table 'norma:'
 
 # ---- a grid ----
 
-compare --norms layer,rbn --grid norm.rbn.lambda=0,0.1,10 --seeds 2 --folder grid >table 2>err || complain "grid: $(cat err)"
+compare --norms layer,rbn --grid norm.rbn.lambda=0,0.1,10 --seeds 2 --folder grid >table 2>err || fail "grid: $(cat err)"
 has table 'picked by validation loss: rbn:norm.rbn.lambda='
-[ "$(find grid -name test.json | wc -l)" = 4 ] || complain "not only the picked were scored: $(ls grid/*/test.json)"
+[ "$(find grid -name test.json | wc -l)" = 4 ] || fail "not only the picked were scored: $(ls grid/*/test.json)"
 compare --norms layer,rbn --grid norm.rbn.lambda=0,0.1,10 --seeds 2 --folder grid --format json >grid.json 2>err ||
-    complain "grid: $(cat err)"
+    fail "grid: $(cat err)"
 check_json grid.json
-[ "$(grep -c '"picked"' grid.json)" = 3 ] || complain "the grid has not three points: $(cat grid.json)"
+[ "$(grep -c '"picked"' grid.json)" = 3 ] || fail "the grid has not three points: $(cat grid.json)"
 
-[ "$failures" = 0 ] || exit 1
 echo "$cases cases; $kills kills, and the same table"

@@ -1,26 +1,10 @@
 #!/bin/bash
 # norma export: a model as one file, and with --fold without the norms that are one map per feature: the same translations
-# as before, whether they are joined in the file, when it is loaded, or not at all; and one clear line for what cannot be.
+# as before, whether they are joined in the file, when it is loaded, or not at all; with --int8 a smaller file with the
+# translations that the model has in int8 anyway; and one clear line for what cannot be.
 set -euo pipefail
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
-
-fail() {
-    echo "e2e_export: $*" >&2
-    exit 1
-}
-
-# Runs the program and wants this exit code and one line on stderr with this text.
-refuses() {
-    local code=$1 text=$2
-    shift 2
-    local got=0
-    "$NORMA" export "$@" >out.bad 2>err || got=$?
-    [ "$got" = "$code" ] || fail "exit code $got instead of $code: export $*: $(cat err)"
-    [ "$(wc -l <err)" = 1 ] || fail "not one line: $(cat err)"
-    grep -qF -- "$text" err || fail "'$text' is not in: $(cat err)"
-}
+# shellcheck source=tests/e2e/common.sh
+. "${SOURCE:?}/tests/e2e/common.sh"
 
 # ---- word for word, and the words in reverse: something to learn in a minute ----
 awk 'BEGIN {
@@ -112,13 +96,49 @@ translate scaled trained --no-fold
 translate stays.safetensors again
 cmp trained again || fail "a model with nothing to join changed"
 
+# ---- int8 ----
+translate run whole --precision int8
+cmp -s loaded whole && fail "int8 changed nothing: not even a score"
+cut -d '|' -f 4 loaded >words.float
+cut -d '|' -f 4 whole >words.int8
+awk 'NR == FNR { line[NR] = $0; next } FNR % 2 { n++; same += line[FNR] == $0 } END { exit same < n * 0.8 }' \
+    words.float words.int8 || fail "int8 translates otherwise: $(diff words.float words.int8)"
+translate run other --precision int8 --threads 2 --batch-tokens 20
+cmp whole other || fail "threads and batches change a model in int8"
+"$NORMA" export run --int8 -o whole.safetensors 2>err
+[ ! -s err ] || fail "talk on stderr: $(cat err)"
+size() { stat -c %s "$1"; }
+[ "$(size whole.safetensors)" -lt "$(($(size plain.safetensors) * 7 / 10))" ] || fail "int8 is no smaller"
+translate run kept --precision int8 --no-fold
+translate whole.safetensors other --precision int8 --no-fold
+cmp kept other || fail "a file in int8 is not the model in int8"
+"$NORMA" export whole.safetensors --int8 -o again.safetensors
+cmp whole.safetensors again.safetensors || fail "a file in int8 changed when it was exported again"
+"$NORMA" export run --fold --int8 -o both.safetensors 2>/dev/null
+translate both.safetensors other --precision int8
+cmp whole other || fail "joined and in int8 in the file is not joined and in int8 when loaded"
+other_command() { # CODE TEXT COMMAND ...
+    local code=$1 text=$2 got=0
+    shift 2
+    "$NORMA" "$@" >out.bad 2>err || got=$?
+    [ "$got" = "$code" ] || fail "exit code $got instead of $code: $*: $(cat err)"
+    [ "$(wc -l <err)" = 1 ] || fail "not one line: $(cat err)"
+    grep -qF -- "$text" err || fail "'$text' is not in: $(cat err)"
+}
+other_command 2 'training computes in float' train small.ini --run.folder never --run.quiet --device.precision int8
+other_command 2 'inspect computes in float' inspect run --precision int8
+other_command 7 'int8 cannot be averaged' average mean.safetensors whole.safetensors again.safetensors
+other_command 2 'int4' translate run --precision int4
+head -c 6000 whole.safetensors >cut.safetensors
+refuses 4 'cut.safetensors' export cut.safetensors -o x.safetensors
+
 # ---- bad input ----
-refuses 2 'usage: norma export'
-refuses 2 'no file to write to' run
-refuses 2 'unknown option' run -o x.safetensors --folded
-refuses 3 'nowhere' nowhere -o x.safetensors
-refuses 3 'nowhere/x.safetensors' run -o nowhere/x.safetensors
+refuses 2 'usage: norma export' export
+refuses 2 'no file to write to' export run
+refuses 2 'unknown option' export run -o x.safetensors --folded
+refuses 3 'nowhere' export nowhere -o x.safetensors
+refuses 3 'nowhere/x.safetensors' export run -o nowhere/x.safetensors
 head -c 3000 plain.safetensors >cut.safetensors
-refuses 4 'cut.safetensors' cut.safetensors --fold -o x.safetensors
+refuses 4 'cut.safetensors' export cut.safetensors --fold -o x.safetensors
 [ ! -e x.safetensors ] || fail "a file in spite of an error"
 echo "e2e_export: passed"

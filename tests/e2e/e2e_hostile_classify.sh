@@ -3,9 +3,6 @@
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
-folder=$(hostile_folder)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
 
 printf 'good\ta fine film\nbad\ta dull film\ngood\tvery fine\nbad\tvery dull\n' >train.tsv
 printf 'good\ta very fine film\nbad\tdull\n' >test.tsv
@@ -95,7 +92,7 @@ chatty=''
 input=train.tsv accepts 'good' classify run
 : >empty
 input=empty try classify run
-if [ "$got" != 0 ] || [ -s out ] || [ -s err ]; then complain "an empty input gives code $got: $(cat out err)"; fi
+if [ "$got" != 0 ] || [ -s out ] || [ -s err ]; then fail "an empty input gives code $got: $(cat out err)"; fi
 refuses 4 'no text in it' classify run empty --evaluate
 printf 'fine\nab\377\n' >bytes.txt
 refuses 4 'bytes.txt:2: not UTF-8: byte 0xff at position 3 of field 1' classify run bytes.txt
@@ -131,8 +128,8 @@ model() { # model CODE TEXT PERL
 model 4 'has no labels.txt' 's/"labels.txt"/"lables.txt"/'
 model 4 'has no dict.txt' 's/"dict.txt"/"dict.tx_"/'
 model 4 'labels.txt: 1 labels' 's/bad\\ngood\\n/good\\n/'
-model 4 'labels.txt:2: an empty label, or one that stands twice' 's/bad\\ngood\\n/bad\\nbad\\n/'
-model 4 'labels.txt:2: an empty label' 's/bad\\ngood\\n/bad\\n\\ngood\\n/'
+model 4 'labels.txt:2: an empty line or one that stands there before' 's/bad\\ngood\\n/bad\\nbad\\n/'
+model 4 'labels.txt:2: an empty line' 's/bad\\ngood\\n/bad\\n\\ngood\\n/'
 model 5 'output.weight' 's/bad\\ngood\\n/bad\\ngood\\nugly\\n/'
 model 4 'dict.txt:1' 's/"dict.txt":"/"dict.txt":"x x x\\n/'
 model 5 'embed.weight' 's/"dict.txt":"/"dict.txt":"zebra 7\\n/'

@@ -3,9 +3,7 @@
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
-folder=$(hostile_folder)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
+
 make_data
 head -n 50 train.xx >short.xx
 head -n 50 train.yy >short.yy
@@ -16,7 +14,7 @@ head -n 50 train.yy >short.yy
 model=base/last.safetensors
 refuses_model() { # CODE TEXT: of m.safetensors
     input=test.xx refuses "$1" "$2" translate m.safetensors --threads 1
-    [ ! -s out ] || complain "output from a bad model: $2"
+    [ ! -s out ] || fail "output from a bad model: $2"
 }
 size=$(stat -c %s $model)
 header=$(perl -e 'local $/; open(my $f, "<:raw", $ARGV[0]); print unpack("Q<", <$f>)' $model)
@@ -127,8 +125,8 @@ input=test.xx try translate m.safetensors --threads 1
 
 # ---- averaging
 
-"$NORMA" train recipe.ini --run.folder wide --model.width 32 --train.updates 1 >out 2>err || complain "$(cat err)"
-"$NORMA" train recipe.ini --run.folder other --model.norm layer --train.updates 1 >out 2>err || complain "$(cat err)"
+"$NORMA" train recipe.ini --run.folder wide --model.width 32 --train.updates 1 >out 2>err || fail "$(cat err)"
+"$NORMA" train recipe.ini --run.folder other --model.norm layer --train.updates 1 >out 2>err || fail "$(cat err)"
 refuses 2 'too few arguments' average
 refuses 2 'too few arguments' average mean
 refuses 3 'absent: No such file' average mean absent
@@ -143,12 +141,12 @@ for bytes in 0 1 8 100 $((header + 8)) $((size - 4)); do
     head -c "$bytes" $model >m.safetensors
     refuses 4 'm.safetensors: malformed' average mean $model m.safetensors
 done
-[ ! -e mean ] && [ ! -e mean.new ] || complain "an average that failed leaves a file"
+[ ! -e mean ] && [ ! -e mean.new ] || fail "an average that failed leaves a file"
 cp $model mean
 cases=$((cases + 1)) got=0
 (ulimit -f 4; exec "$NORMA" average mean $model $model) >out 2>err || got=$?
 judge 3 'mean: writing failed: File too large' 'average under a file-size limit'
-cmp mean $model || complain "an average that failed changed the former file"
+cmp mean $model || fail "an average that failed changed the former file"
 
 # ---- text to translate
 
@@ -156,8 +154,8 @@ say() { # CODE TEXT STDIN: printf syntax; CODE 0: accepted
     printf "$3" >said
     if [ "$1" = 0 ]; then
         input=said try translate $model --threads 1 --beam 1
-        [ "$got" = 0 ] || complain "exit code $got for harmless text $3: $(cat err)"
-        [ "$(wc -l <out)" = "$2" ] || complain "$(wc -l <out) lines instead of $2 for $3"
+        [ "$got" = 0 ] || fail "exit code $got for harmless text $3: $(cat err)"
+        [ "$(wc -l <out)" = "$2" ] || fail "$(wc -l <out) lines instead of $2 for $3"
     else
         input=said refuses "$1" "$2" translate $model --threads 1 --beam 1
     fi
@@ -174,10 +172,10 @@ say 4 'standard input:1: not text: byte 0x00' 'a\0b\n'
 perl -e 'print "das " x 5000, "\ndas haus\n"' >said
 input=said try translate $model --threads 1 --beam 1
 { [ "$got" = 0 ] && [ "$(wc -l <out)" = 2 ] && grep -q '1 of 2 lines have more than' err; } ||
-    complain "a sentence of 5000 tokens: exit code $got: $(cat err)"
+    fail "a sentence of 5000 tokens: exit code $got: $(cat err)"
 head -c 10000000 /dev/zero | tr '\0' 'q' >said
 input=said try translate $model --threads 1 --beam 1
-{ [ "$got" = 0 ] && grep -q '1 of 1 lines have more than' err; } || complain "a line of 10 MB: exit code $got: $(cat err)"
+{ [ "$got" = 0 ] && grep -q '1 of 1 lines have more than' err; } || fail "a line of 10 MB: exit code $got: $(cat err)"
 refuses 3 'absent: No such file' translate $model --input absent
 refuses 3 'is a folder' translate $model --input .
 refuses 3 'recipe.ini/out: Not a directory' translate $model --input test.xx --output recipe.ini/out
@@ -324,9 +322,9 @@ resume() { # CODE TEXT OPTIONS...: of run/
 }
 resumes() { # TEXT: goes on in run/ and ends as it should
     accepts "$1" train recipe.ini --run.folder run --resume
-    grep -q '^done: 4 updates' err || complain "the resumed run did not finish: $(tail -n 1 err)"
-    ls run/*.new run/checkpoints/*.new >/dev/null 2>&1 && complain "unfinished files stay behind: $(ls run run/checkpoints)"
-    [ -s run/checkpoints/00000004.safetensors ] || complain "the last checkpoint is not there: $(ls run/checkpoints)"
+    grep -q '^done: 4 updates' err || fail "the resumed run did not finish: $(tail -n 1 err)"
+    ls run/*.new run/checkpoints/*.new >/dev/null 2>&1 && fail "unfinished files stay behind: $(ls run run/checkpoints)"
+    [ -s run/checkpoints/00000004.safetensors ] || fail "the last checkpoint is not there: $(ls run/checkpoints)"
 }
 fresh base run
 resumes 'resumed at update 4'
@@ -355,7 +353,7 @@ truncate -s 100 run/checkpoints/00000004.safetensors
 cp run/checkpoints/00000004.safetensors run/checkpoints/00000009.safetensors
 accepts 'resumed at update 3' train recipe.ini --run.folder run --resume --train.keep 1
 [ "$(ls run/checkpoints)" = "$(printf '00000004.safetensors\n00000004.state.safetensors')" ] ||
-    complain "not the newest checkpoint is kept: $(ls run/checkpoints)"
+    fail "not the newest checkpoint is kept: $(ls run/checkpoints)"
 fresh base run
 rm -r run/checkpoints
 resumes 'done: 4 updates'
@@ -376,12 +374,12 @@ for ((i = 0; i < 20; i++)); do
         my ($at) = /"state":\{[^}]*"data_offsets":\[(\d+)/ or die;
         substr($data, $at + 8 * '"$i"', 8) = "\xff" x 8;'
     try train recipe.ini --run.folder run --resume
-    case $got in 0 | 4 | 5 | 8) ;; *) complain "state word $i forged: exit code $got: $(tail -n 2 err)" ;; esac
+    case $got in 0 | 4 | 5 | 8) ;; *) fail "state word $i forged: exit code $got: $(tail -n 2 err)" ;; esac
 done
 fresh base run
 resume 5 "tensor '" --model.width 32
 resume 5 "has no tensor '" --model.norm power
-"$NORMA" prepare "${prepare_arguments[@]}" --train short --output data2 2>err || complain "$(cat err)"
+"$NORMA" prepare "${prepare_arguments[@]}" --train short --output data2 2>err || fail "$(cat err)"
 resume 5 'trained on other data' --data.folder data2
 fresh base run
 rm run/log.jsonl
@@ -396,8 +394,8 @@ cases=$((cases + 1)) got=0 chatty=1
 (ulimit -f 12; exec "$NORMA" train recipe.ini --run.folder run --resume --train.updates 9) >out 2>err || got=$?
 judge 3 'writing failed: File too large' 'train under a file-size limit'
 [ "$before" = "$(cksum run/best.safetensors run/last.safetensors run/checkpoints/*)" ] ||
-    complain "a checkpoint that could not be written changed another: $(ls -l run/checkpoints)"
-ls run/*.new run/checkpoints/*.new >/dev/null 2>&1 && complain "half files stay: $(ls run run/checkpoints)"
+    fail "a checkpoint that could not be written changed another: $(ls -l run/checkpoints)"
+ls run/*.new run/checkpoints/*.new >/dev/null 2>&1 && fail "half files stay: $(ls run run/checkpoints)"
 resumes 'resumed at update 4'
 
 hostile_end

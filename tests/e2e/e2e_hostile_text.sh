@@ -3,9 +3,7 @@
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
-folder=$(hostile_folder)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
+
 make_data
 
 # ---- the command line
@@ -144,7 +142,7 @@ text yy 'a b\nc \0d\ne\n'
 refuses_text 4 't.yy:2: not text: byte 0x00 at position 3'
 text yy 'a b\r\nc d\r\ne\r\n'
 accepts_text '3 kept'
-grep -q "$(printf '\r')" o/dict.target.txt && complain "carriage returns in the dictionary"
+grep -q "$(printf '\r')" o/dict.target.txt && fail "carriage returns in the dictionary"
 text yy '\xef\xbb\xbfa b\nc d\ne\n'
 accepts_text '3 kept'
 text yy '<s> </s>\n<pad> <unk>\n@@\n'
@@ -254,11 +252,11 @@ rm sealed/train.source.ids && mkdir sealed/train.source.ids sealed/dict.source.t
 refuses 3 'train.source.ids: ' prepare "${prepare_arguments[@]}" --output sealed
 rmdir sealed/train.source.ids
 refuses 3 'dict.source.txt.new: Is a directory' prepare "${prepare_arguments[@]}" --output sealed
-[ ! -e sealed/data.ini ] || complain "a folder that is not complete has a data.ini"
+[ ! -e sealed/data.ini ] || fail "a folder that is not complete has a data.ini"
 rmdir sealed/dict.source.txt.new
 printf 'left over' >sealed/codes.bpe
 accepts 'written' prepare "${prepare_arguments[@]}" --bpe-merges 0 --output sealed
-[ ! -e sealed/codes.bpe ] || complain "codes of another preparation stay behind"
+[ ! -e sealed/codes.bpe ] || fail "codes of another preparation stay behind"
 mkdir readonly
 cp -r data readonly/data
 chmod -R a-w readonly
@@ -270,7 +268,7 @@ if "${powerless[@]}" "$NORMA" --version >out 2>&1; then
         cases=$((cases + 1)) got=0
         "${powerless[@]}" "$NORMA" prepare "${prepare_arguments[@]}" --output $output >out 2>err || got=$?
         judge 3 "$output" "prepare into $output, which is read-only"
-        grep -q 'Permission denied' err || complain "no word on permissions: $(cat err)"
+        grep -q 'Permission denied' err || fail "no word on permissions: $(cat err)"
     done
     cases=$((cases + 1)) got=0
     "${powerless[@]}" "$NORMA" train recipe.ini --run.folder readonly/run >out 2>err || got=$?
@@ -289,8 +287,8 @@ got=0
 (ulimit -f 8; exec "$NORMA" prepare --train many --source-lang xx --target-lang yy --tokenizer none \
     --bpe-merges 5 --threads 1 --output full) >out 2>err || got=$?
 judge 3 'writing failed: File too large' 'prepare under a file-size limit'
-diff -r data full >differences || complain "a preparation that failed changed the folder: $(head -n 5 differences)"
-ls full/*.new >/dev/null 2>&1 && complain "a failed preparation leaves files behind: $(ls full)"
+diff -r data full >differences || fail "a preparation that failed changed the folder: $(head -n 5 differences)"
+ls full/*.new >/dev/null 2>&1 && fail "a failed preparation leaves files behind: $(ls full)"
 
 if [ -w /dev/full ]; then
     for arguments in 'help' '--version' 'prepare --help' 'train --manual' \
@@ -310,7 +308,7 @@ cases=$((cases + 1)) got=0
 judge 3 'reading failed' 'score with stdin closed'
 cases=$((cases + 1)) got=0
 "$NORMA" prepare "${prepare_arguments[@]}" --output closed 0<&- >&- 2>&- || got=$?
-[ "$got" = 3 ] || [ "$got" = 0 ] || complain "prepare with all descriptors closed: exit code $got"
-diff -r -x data.ini data closed >differences || complain "messages in the data: $(head -n 5 differences)"
+[ "$got" = 3 ] || [ "$got" = 0 ] || fail "prepare with all descriptors closed: exit code $got"
+diff -r -x data.ini data closed >differences || fail "messages in the data: $(head -n 5 differences)"
 
 hostile_end

@@ -2,35 +2,16 @@
 # Instruments as a user meets them: [probe] while training, norma inspect on the run, its checkpoints and its files as a
 # table and as JSON, the advice, and what is said of things that cannot be measured.
 set -uo pipefail
-work=$(mktemp -d) && cd "$work" || exit 1
-trap 'rm -rf "$work"' EXIT
-bad=0
-fail() {
-    echo "e2e_inspect: $*"
-    bad=1
-}
-has() { # FILE TEXT
-    grep -qF -- "$2" "$1" || fail "'$2' is not in $1: $(head -c 600 "$1")"
-}
+# shellcheck source=tests/e2e/common.sh
+. "${SOURCE:?}/tests/e2e/common.sh"
+
 wants() { # CODE WHAT: the last command's exit code, and one line that begins with norma:
     [ "$code" = "$1" ] || fail "$2 gave exit code $code: $(head -c 300 err)"
     if [ "$(wc -l <err)" != 1 ] || ! grep -q '^norma: ' err; then fail "$2 is not told in one line: $(head -c 300 err)"; fi
 }
 
-sentences() { # PREFIX COUNT SEED
-    awk -v n="$2" -v seed="$3" -v name="$1" 'BEGIN {
-        srand(seed)
-        split("haus baum hund katze rot blau grün läuft springt singt", de)
-        split("house tree dog cat red blue green runs jumps sings", en)
-        for (i = 0; i < n; i++) {
-            a = b = ""
-            for (j = 0; j < 2 + i % 5; j++) { k = 1 + int(rand() * 10); a = a de[k] " "; b = b en[k] " " }
-            print a "." > (name ".de"); print b "." > (name ".en")
-        }
-    }'
-}
-sentences train 200 1
-sentences valid 20 2
+make_pairs train 200 1
+make_pairs valid 20 2
 "$NORMA" prepare --train train --valid valid --source-lang de --target-lang en --bpe-merges 30 --output data 2>err ||
     fail "prepare: $(cat err)"
 
@@ -78,6 +59,9 @@ code=$?
 wants 2 "an unknown instrument"
 has err "gain"
 [ -e none ] && fail "an unknown instrument is told after the run has begun"
+
+UPDATES=60 "$SOURCE/scripts/probe_overhead.sh" "$NORMA" small.ini >out 2>err || fail "the price of a look: $(tail -n 2 err)"
+has out "at every 100 updates: "
 
 # ---- afterwards ----
 "$NORMA" inspect runs/small --advise --batches 4 --gradient-batches 2 >out 2>err || fail "inspect: $(cat err)"
@@ -135,4 +119,3 @@ has out "too few gradient norms"
 "$NORMA" inspect runs/small --measure tid --batches 1 >/dev/full 2>err
 code=$?
 wants 3 "a full disk"
-exit $bad

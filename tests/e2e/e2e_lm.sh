@@ -3,39 +3,25 @@
 # generate; a stop and going on; the form that sees ahead; hostile inputs of each reader.
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
-. "$SOURCE/tests/e2e/hostile_helper.sh"
-work=$(hostile_folder) && cd "$work" || exit 1
-trap 'rm -rf "$work"' EXIT
+. "${SOURCE:?}/tests/e2e/hostile_helper.sh"
+
 export OMP_NUM_THREADS=1
 
-# Sentences of a small grammar: after an article comes a noun, after a noun a verb.
-sentences() { # FILE COUNT SEED
-    awk -v n="$2" -v seed="$3" 'BEGIN {
-        srand(seed)
-        split("the a every", det); split("dog cat house tree river", noun); split("runs sings sleeps falls", verb)
-        for (i = 0; i < n; i++) {
-            line = ""
-            for (j = 0; j < 1 + i % 3; j++)
-                line = line (j ? " and " : "") det[1 + int(rand() * 3)] " " noun[1 + int(rand() * 5)] " " verb[1 + int(rand() * 4)]
-            print line
-        }
-    }' >"$1"
-}
-sentences train.txt 900 1
-sentences valid.txt 60 2
-sentences test.txt 60 3
+make_sentences train.txt 900 1
+make_sentences valid.txt 60 2
+make_sentences test.txt 60 3
 echo >>test.txt
 words=(--form text --tokenizer none --bpe-merges 0 --threads 1)
 
 # ---- prepare: every line and its end is there, the empty one too ----
 accepts '61 lines read, 61 kept' prepare "${words[@]}" --train train.txt --valid valid.txt --test test.txt --output data
 for file in data.ini dict.txt train.text.ids train.text.off valid.text.words test.text.ids; do
-    [ -s data/$file ] || complain "data/$file is missing"
+    [ -s data/$file ] || fail "data/$file is missing"
 done
-[ "$(wc -l <data/test.text.words)" = 61 ] || complain "test.text.words has not 61 lines"
+[ "$(wc -l <data/test.text.words)" = 61 ] || fail "test.text.words has not 61 lines"
 accepts 'BPE merges: 12' prepare --form text --tokenizer none --bpe-merges 12 --threads 1 --train train.txt --output units
 accepts 'written' prepare "${words[@]}" --train train.txt --dict-source data/dict.txt --output given
-cmp -s given/dict.txt data/dict.txt || complain "a given dictionary is not the one written"
+cmp -s given/dict.txt data/dict.txt || fail "a given dictionary is not the one written"
 
 cat >lm.ini <<'X'
 [run]
@@ -67,10 +53,10 @@ value() { # FIELD of the last JSON line in out
     perl -ne 'print $1 if /"'"$1"'":([^,}]*)/' out | tail -n 1
 }
 below() { # A B
-    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a + 0 < b + 0) }' || complain "$1 is not below $2: $3"
+    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a + 0 < b + 0) }' || fail "$1 is not below $2: $3"
 }
 near() { # A B: to 1e-6
-    awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(d <= 1e-6 * b) }' || complain "$1 is not $2: $3"
+    awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(d <= 1e-6 * b) }' || fail "$1 is not $2: $3"
 }
 
 # ---- train, perplexity, generate with both attentions ----
@@ -81,7 +67,7 @@ for attention in softmax block-term; do
     whole=$(value perplexity)
     below "$whole" 6 "perplexity with $attention"
     below 2 "$whole" "perplexity with $attention"
-    [ "$(value tokens)" = "$(($(wc -w <test.txt) + 61))" ] || complain "$(value tokens) tokens were scored"
+    [ "$(value tokens)" = "$(($(wc -w <test.txt) + 61))" ] || fail "$(value tokens) tokens were scored"
     for tokens in 8 50 5000; do
         try perplexity $attention test.txt --json --batch-tokens $tokens
         near "$(value perplexity)" "$whole" "batches of $tokens"
@@ -91,21 +77,21 @@ for attention in softmax block-term; do
     try perplexity $attention test.txt --json --context 8
     near "$(value perplexity)" "$slid" "sliding windows in other batches"
     try perplexity $attention test.txt valid.txt
-    grep -q '^all files: perplexity' out || complain "two files have no sum"
+    grep -q '^all files: perplexity' out || fail "two files have no sum"
     try perplexity $attention --json <test.txt
     printf 'the dog\n\nevery\n' >prompts
     try generate $attention --input prompts --tokens 30 --seed 5 --top-k 9
     cp out first
     for batch in 1 2; do
         try generate $attention --input prompts --tokens 30 --seed 5 --top-k 9 --batch $batch
-        cmp -s out first || complain "other text in batches of $batch with $attention"
+        cmp -s out first || fail "other text in batches of $batch with $attention"
     done
     try generate $attention --input prompts --tokens 30 --seed 6 --top-k 9
-    cmp -s out first && complain "the seed does not matter"
+    cmp -s out first && fail "the seed does not matter"
     try generate $attention --prompt 'the dog' --temperature 0 --lines 1
-    grep -qE '^the dog (runs|sings|sleeps|falls)( and [a-z]+ [a-z]+ [a-z]+)*$' out || complain "not of the grammar: $(cat out)"
+    grep -qE '^the dog (runs|sings|sleeps|falls)( and [a-z]+ [a-z]+ [a-z]+)*$' out || fail "not of the grammar: $(cat out)"
     try generate $attention --prompt 'the dog' --temperature 0 --lines 1 --json
-    grep -q '"prompt":"the dog"' out || complain "no JSON: $(cat out)"
+    grep -q '"prompt":"the dog"' out || fail "no JSON: $(cat out)"
 done
 untrained=$(perl -ne 'print "$1\n" if /"perplexity":([0-9.]+)/' softmax/log.jsonl | head -n 1)
 below "$whole" "$untrained" "perplexity has not fallen"
@@ -119,13 +105,13 @@ accepts '' generate bpe --tokens 5
 # ---- stopped and continued: the same bits ----
 accepts 'done: 60 updates' train lm.ini --run.folder parts --train.updates 60 --schedule.updates 120
 accepts 'done: 120 updates' train lm.ini --run.folder parts --resume --train.updates 120 --schedule.updates 120
-cmp -s <(tail -c 20000 parts/last.safetensors) <(tail -c 20000 softmax/last.safetensors) || complain "a resumed run has other weights"
+cmp -s <(tail -c 20000 parts/last.safetensors) <(tail -c 20000 softmax/last.safetensors) || fail "a resumed run has other weights"
 
 # ---- the form that sees ahead ----
 accepts 'non-causal, not a perplexity: ' train lm.ini --run.folder ahead --model.attention block-term --model.causal false
 accepts 'non-causal, not a perplexity: ' perplexity ahead test.txt
 accepts '"non_causal_not_a_perplexity":' perplexity ahead test.txt --json
-grep -q '"perplexity":[0-9]' ahead/log.jsonl && complain "the log has a perplexity for a model that sees ahead"
+grep -q '"perplexity":[0-9]' ahead/log.jsonl && fail "the log has a perplexity for a model that sees ahead"
 refuses 2 'complete segments only' perplexity ahead test.txt --context 4
 refuses 7 'cannot write' generate ahead
 

@@ -2,26 +2,8 @@
 # norma prepare: what is in the folder, the same for any number of threads, filters and counts; and one clear line, the
 # documented exit code and no half-written folder for bad input. Also the command line that all commands share.
 set -euo pipefail
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
-
-fail() {
-    echo "e2e_prepare: $*" >&2
-    exit 1
-}
-
-# Runs the program and wants this exit code, nothing on stdout, and one line on stderr with this text.
-refuses() {
-    local code=$1 text=$2
-    shift 2
-    local got=0
-    "$NORMA" "$@" >out 2>err || got=$?
-    [ "$got" = "$code" ] || fail "exit code $got instead of $code: $*: $(cat err)"
-    [ ! -s out ] || fail "output in spite of a failure: $*"
-    [ "$(wc -l <err)" = 1 ] || fail "not one line: $(cat err)"
-    grep -qF -- "$text" err || fail "'$text' is not in: $(cat err)"
-}
+# shellcheck source=tests/e2e/common.sh
+. "${SOURCE:?}/tests/e2e/common.sh"
 
 prepare() {
     "$NORMA" prepare --source-lang de --target-lang en "$@" >out 2>err || fail "exit code $?: $*: $(cat err)"
@@ -37,10 +19,6 @@ ids() {
     od -An -v -t d4 -j 64 -w4 "$1" | tr -d ' ' | awk '{ printf "%s%s", $1, $1 == 2 ? "\n" : " " }'
 }
 
-same() {
-    diff "$1" - || fail "$1 is not as expected"
-}
-
 # --- the whole way, words as units -------------------------------------------------------------------------------
 printf '%s\n' 'das Haus ist alt' 'das Auto' '' 'eins zwei drei vier' 'ein Haus' >train.de
 printf '%s\n' 'the house is old' 'the car' 'lost' 'one two' 'a  house ' >train.en
@@ -50,7 +28,7 @@ prepare --train train --valid valid --output words --tokenizer none --lowercase 
 says 'train: 5 pairs read, 3 kept, 2 dropped: 1 empty, 1 length ratio'
 says 'valid: 3 pairs read, 3 kept, 0 dropped'
 says '  source: 5 words, 5 tokens, 2 unknown (40.000 %)'
-same words/dict.source.txt <<'X'
+same words/dict.source.txt - <<'X'
 das 2
 haus 2
 alt 1
@@ -65,24 +43,24 @@ madeupword0004 0
 madeupword0005 0
 X
 head -n 3 words/dict.target.txt >dict
-same dict <<'X'
+same dict - <<'X'
 house 2
 the 2
 a 1
 X
 ids words/train.source.ids >got
-same got <<'X'
+same got - <<'X'
 4 5 9 6 2
 4 7 2
 8 5 2
 X
 ids words/valid.source.ids >got
-same got <<'X'
+same got - <<'X'
 4 5 2
 2
 3 5 3 2
 X
-same words/valid.target.words <<'X'
+same words/valid.target.words - <<'X'
 the house
 x
 my house
@@ -129,6 +107,12 @@ prepare --train long --output tears --tokenizer none --bpe-merges 0 --order tear
 [ "$(od -An -t d4 -j 64 -w4 tears/train.source.ids | grep -cx ' *2')" = 700 ] || fail 'not one </s> a line'
 prepare --train long --output threshold --bpe-merges 60 --bpe-vocabulary-threshold 30
 cmp -s threshold/train.source.ids bpe/train.source.ids && fail 'the vocabulary threshold changes nothing'
+for side in source target; do # counted on their own side, though the dictionary is joint
+    [ "$(awk '{ print $2 }' threshold/units.$side.txt | sort -n | head -1)" -ge 30 ] || fail "$side: a rare unit may be written"
+done
+cmp -s threshold/units.source.txt threshold/units.target.txt && fail 'both sides have the same units'
+prepare --train long --output threshold --bpe-merges 60
+[ ! -e threshold/units.source.txt ] || fail 'units of an earlier threshold are left'
 prepare --train one --output bpe --bpe-merges 1 # a folder used again keeps nothing of before
 [ ! -e bpe/valid.source.ids ] && [ ! -e bpe/test.target.words ] || fail 'files of an earlier run are left'
 
@@ -149,6 +133,54 @@ printf 'gut\nschl\377echt\n' >bad.de
 printf 'good\nbad\n' >bad.en
 prepare --train bad --output odd --on-invalid skip
 says 'train: 2 pairs read, 1 kept, 1 dropped: 1 invalid'
+
+# --- many blocks of lines -----------------------------------------------------------------------------------------
+# More lines than a block has, words that only the validation text has, a line longer than a block.
+seq 20000 | awk '{ printf "w%d, \303\244%d. o-%d\n", $1 % 977, $1 * $1 % 3001, $1 % 13 }' >many.de
+seq 20000 | awk '{ printf "it'"'"'s (%d) <v%d> %d,%d\n", $1 % 1013, $1 * 7 % 2003, $1 % 7, $1 % 11 }' >many.en
+{
+    seq 9000 | awk '{ printf "neu%d w%d\n", $1, $1 % 977 }'
+    head -c 3000000 /dev/zero | sed 's/\x00/\xc3\xa4 /g'
+    printf '\nend'
+} >news.de
+seq 9001 | sed 's/$/ new/' >news.en
+printf 'end' >>news.en
+for threads in 1 2 3; do
+    prepare --train many --valid news --output many$threads --ratio 0 --bpe-merges 300 --threads $threads
+done
+says 'train: 20000 pairs read, 20000 kept, 0 dropped'
+says 'valid: 9002 pairs read, 9002 kept, 0 dropped'
+for threads in 2 3; do
+    diff -r -x data.ini many1 many$threads || fail "$threads threads give another folder of many blocks"
+done
+# The same words through given codes, as a text of its own: the ids of valid do not depend on what stood before.
+prepare --train "" --test news --codes many1/codes.bpe --dict-source many1/dict.source.txt --output news
+cmp news/test.source.ids many1/valid.source.ids
+cmp news/test.target.words many1/valid.target.words
+# Line ends of the other kind, and none at the very end, change nothing.
+for side in de en; do
+    sed 's/$/\r/' many.$side >crlf.$side
+    head -c -1 many.$side >open.$side
+done
+for text in crlf open; do
+    prepare --train $text --valid news --output $text --ratio 0 --bpe-merges 300 --threads 2
+    diff -r -x data.ini many1 $text || fail "$text gives another folder"
+done
+# The first bad line is the one named, wherever blocks end and however many threads look.
+sed '17000s/o/\xe2\x82/; 19000s/o/\xff/' many.de >later.de
+cp many.en later.en
+head -n 18000 many.en >short.en
+cp later.de short.de
+for threads in 1 2 3; do
+    for text in later short; do
+        refuses 4 "$text.de:17000: not UTF-8: byte 0xe2 at position" prepare --source-lang de --target-lang en \
+            --output no --train $text --threads $threads
+    done
+    refuses 5 'short.de has 20000 lines but short.en has 18000' prepare --source-lang de --target-lang en \
+        --output no --train short --threads $threads --on-invalid skip
+done
+prepare --train later --output odd --ratio 0 --on-invalid skip --threads 3
+says 'train: 20000 pairs read, 19998 kept, 2 dropped: 2 invalid'
 
 # --- refusals -----------------------------------------------------------------------------------------------------
 p=(prepare --source-lang de --target-lang en --output no)

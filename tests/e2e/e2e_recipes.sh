@@ -2,16 +2,10 @@
 # Every recipe: is read without complaint, trains an update when its sizes are made small, and every row of the
 # papers' tables has one. The recipes of the tables are what scripts/recipes.pl writes.
 set -euo pipefail
-# Some 150 runs of a moment each: what they sync had better not be a disk.
-folder=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
-export OMP_NUM_THREADS=1
+# shellcheck source=tests/e2e/common.sh
+. "${SOURCE:?}/tests/e2e/common.sh"
 
-fail() {
-    echo "e2e_recipes: $*" >&2
-    exit 1
-}
+export OMP_NUM_THREADS=1
 
 # ---- the files are those of the tables ----
 
@@ -35,12 +29,10 @@ names | sort >wanted
 (cd "$SOURCE/recipes" && ls tears/*.ini pn/*.ini rbn/*.ini) | sed 's/\.ini$//' | sort >present
 diff wanted present || fail "recipes and the rows of the tables differ"
 cp -r "$SOURCE/recipes/common" .
-if command -v perl >/dev/null; then
-    perl "$SOURCE/scripts/recipes.pl" made
-    for paper in tears pn rbn; do
-        diff -r "made/$paper" "$SOURCE/recipes/$paper" || fail "recipes/$paper is not what scripts/recipes.pl writes"
-    done
-fi
+perl "$SOURCE/scripts/recipes.pl" made
+for paper in tears pn rbn; do
+    diff -r "made/$paper" "$SOURCE/recipes/$paper" || fail "recipes/$paper is not what scripts/recipes.pl writes"
+done
 
 # ---- they are read, they build a model and train ----
 

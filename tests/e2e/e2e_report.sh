@@ -2,30 +2,11 @@
 # norma report on run folders made here: what is in the page, that nothing in it is anybody's markup, broken logs, the
 # pictures, the message where gnuplot is missing, TensorBoard's files.
 set -uo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-work=$(mktemp -d) && cd "$work" || exit 1
-trap 'rm -rf "$work"' EXIT
+# shellcheck source=tests/e2e/common.sh
+. "${SOURCE:?}/tests/e2e/common.sh"
+
 # shellcheck source=tests/e2e/report_runs.sh
-. "$here/report_runs.sh"
-bad=0
-fail() {
-    echo "e2e_report: $*"
-    bad=1
-}
-has() { # FILE TEXT
-    grep -qF -- "$2" "$1" || fail "'$2' is not in $1"
-}
-lacks() { # FILE TEXT
-    ! grep -qF -- "$2" "$1" || fail "'$2' is in $1"
-}
-refuses() { # CODE MESSAGE ARGUMENT...
-    local want=$1 message=$2 code=0
-    shift 2
-    "$NORMA" report "$@" >out 2>err || code=$?
-    [ "$code" = "$want" ] || fail "report $* gave exit code $code instead of $want: $(cat err)"
-    [ "$(wc -l <err)" = 1 ] || fail "report $* said other than one line: $(cat err)"
-    has err "$message"
-}
+. "$SOURCE/tests/e2e/report_runs.sh"
 make_runs
 
 # ---- without gnuplot: what is missing and its package; the rest of the program does without ----
@@ -37,25 +18,26 @@ has err "gnuplot-nox"
 [ -e page.html ] && fail "a page was left without its figures"
 
 # ---- what is no run ----
-refuses 2 "too few arguments"
-refuses 3 "runs/nowhere/log.jsonl" runs/nowhere -o page.html
+refuses 2 "too few arguments" report
+refuses 3 "runs/nowhere/log.jsonl" report runs/nowhere -o page.html
 mkdir -p runs/odd/log.jsonl
-refuses 3 "runs/odd/log.jsonl" runs/odd -o page.html
+refuses 3 "runs/odd/log.jsonl" report runs/odd -o page.html
 rm -r runs/odd
 
 if ! command -v gnuplot >/dev/null; then
-    [ "$bad" = 0 ] && echo "skipped: there is no gnuplot (Debian package gnuplot-nox) to draw figures with"
-    exit $bad
+    [ "$failures" = 0 ] || exit 1
+    echo "skipped: there is no gnuplot (Debian package gnuplot-nox) to draw figures with"
+    exit 77
 fi
-refuses 3 "no/folder/page.html" runs/layer-1 -o no/folder/page.html
+refuses 3 "no/folder/page.html" report runs/layer-1 -o no/folder/page.html
 echo '{}' >inspected.json
-refuses 4 "inspected.json:1" runs/layer-1 -o page.html --inspected inspected.json
+refuses 4 "inspected.json:1" report runs/layer-1 -o page.html --inspected inspected.json
 printf '[\n{"run":' >inspected.json
-refuses 4 "inspected.json:" runs/layer-1 -o page.html --inspected inspected.json
+refuses 4 "inspected.json:" report runs/layer-1 -o page.html --inspected inspected.json
 
 # ---- what was measured and kept in a run ----
 echo '[{"update":600,"spectrum":{"values":[1,0.4' >runs/layer-1/inspection.json
-refuses 4 "runs/layer-1/inspection.json:" runs/layer-1 -o page.html
+refuses 4 "runs/layer-1/inspection.json:" report runs/layer-1 -o page.html
 echo '[{"run":"elsewhere","update":600,"spectrum":{"largest":7,"values":[1,0.4,0.1]}}]' >runs/layer-1/inspection.json
 "$NORMA" report runs/layer-1 -o page.html 2>err || fail "report of an inspected run: $(cat err)"
 has page.html '<figure id="singular-values">'
@@ -75,6 +57,7 @@ has page.html "is behind power-1 from the start"
 has page.html "a <mark>batch</mark> dog"
 has page.html "Worse than layer-1. Over 3 runs TID and gap have a correlation of 1.00; so few points prove little."
 has page.html "<td>0.030</td>"
+has page.html "BLEU: <code>nrefs:1</code>."
 has page.html "<h3>Validation BLEU against time</h3>"
 has page.html "3 lines of log.jsonl cannot be read, the first is line 146."
 has page.html "cut: the last line of log.jsonl has no end"
@@ -110,10 +93,29 @@ has one.html "cannot be read"
 "$NORMA" report runs/new -o one.html 2>err || fail "report of an empty log: $(cat err)"
 has one.html "nothing has been logged yet"
 
+# ---- names: short, and different ----
+mkdir -p long/a long/b
+cp -r runs/layer-1 'long/a/rbn:norm.rbn.lambda=0.1:norm.rbn.nu=1-1'
+cp -r runs/layer-1 'long/a/rbn:norm.rbn.lambda=1:norm.rbn.nu=1-1'
+cp -r runs/layer-1 long/b/layer-1
+"$NORMA" report long/*/* -o one.html 2>err || fail "report of long names: $(cat err)"
+has one.html "<title>Norma: rbn lambda=0.1 nu=1, rbn lambda=1 nu=1, layer</title>"
+cp -r long/b/layer-1 long/a/
+"$NORMA" report long/a/layer-1/ long/b/layer-1 -o one.html 2>err || fail "report of equal names: $(cat err)"
+has one.html "<title>Norma: a/layer, b/layer</title>"
+"$NORMA" report runs/layer-1 runs/layer-1 -o one.html 2>err || fail "report of one run twice: $(cat err)"
+has one.html "layer-1 (2)"
+
 # ---- pictures ----
 "$NORMA" report runs/layer-1 runs/batch-1 --output= --png pictures 2>err || fail "report --png: $(cat err)"
 [ "$(head -c 4 pictures/valid-loss.png | tail -c 3)" = PNG ] || fail "valid-loss.png is no PNG"
 [ "$(find pictures -type f ! -name '*.png' | wc -l)" = 0 ] || fail "other files lie beside the pictures: $(ls pictures)"
+
+# Bytes 17 to 20 of a PNG are its width.
+width() { od -An -tu1 -j16 -N4 "$1" | awk '{ print (($1 * 256 + $2) * 256 + $3) * 256 + $4 }'; }
+[ "$(width pictures/valid-loss.png)" = 1536 ] || fail "a picture is $(width pictures/valid-loss.png) wide"
+"$NORMA" report runs/layer-1 --output= --png small --png-width 600 2>err || fail "report --png-width: $(cat err)"
+[ "$(width small/valid-loss.png)" = 600 ] || fail "a small picture is $(width small/valid-loss.png) wide"
 
 # ---- event files for TensorBoard ----
 if "$NORMA" report runs/batch-1 --output= --tensorboard events 2>err; then
@@ -127,4 +129,3 @@ if "$NORMA" report runs/batch-1 --output= --tensorboard events 2>err; then
 else
     has err "libprotobuf-c-dev"
 fi
-exit $bad

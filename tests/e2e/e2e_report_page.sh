@@ -2,21 +2,21 @@
 # The report's page in a browser without a window: every figure is there and drawn, hovering tells values, runs can be
 # hidden, the theme changes, figures are saved; no word in the console, nothing asked of a network.
 set -uo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-work=$(mktemp -d) && cd "$work" || exit 1
-trap 'rm -rf "$work"' EXIT
+# shellcheck source=tests/e2e/common.sh
+. "${SOURCE:?}/tests/e2e/common.sh"
+
 # shellcheck source=tests/e2e/report_runs.sh
-. "$here/report_runs.sh"
+. "$SOURCE/tests/e2e/report_runs.sh"
 for browser in chromium chromium-browser google-chrome none; do
     command -v $browser >/dev/null && break
 done
 if [ $browser = none ] || ! command -v gnuplot >/dev/null; then
     echo "skipped: it needs a browser and gnuplot (Debian packages chromium and gnuplot-nox)"
-    exit 0
+    exit 77
 fi
 make_runs
 "$NORMA" report runs/* -o page.html 2>err || {
-    echo "e2e_report_page: $(cat err)"
+    fail "report: $(cat err)"
     exit 1
 }
 
@@ -63,8 +63,10 @@ say("theme", color() !== before);
 document.getElementById("theme").click();
 say("back", color() === before);
 const run = document.querySelector("button.run"), curve = document.querySelector(".curve[data-run=\"0\"]");
+const legend = document.querySelectorAll("main > nav.legend button.run");
+say("legend", legend.length + " " + (getComputedStyle(legend[0].parentElement).position === "sticky"));
 run.click();
-say("hides", getComputedStyle(curve).display === "none");
+say("hides", getComputedStyle(curve).display === "none" && legend[0].getAttribute("aria-pressed") === "false");
 run.click();
 say("shows", getComputedStyle(curve).display !== "none");
 say("wide", document.documentElement.scrollWidth <= innerWidth);
@@ -77,27 +79,19 @@ page="${page%%<head>*}<head>$listen${page#*<head>}"
 printf '%s' "${page%</body>*}$act</body></html>" >acted.html
 
 wanted=$(grep -c '<figure id=' page.html)
-bad=0
 look() { # WIDTH
     timeout 120 "$browser" --headless=new --no-sandbox --disable-gpu --user-data-dir="$work/profile" --no-first-run \
         --disable-background-networking --disable-component-update --window-size="$1",900 --dump-dom \
         "file://$work/acted.html" >dom 2>browser.log || {
-        echo "e2e_report_page: the browser failed: $(tail -n 3 browser.log)"
+        fail "the browser failed: $(tail -n 3 browser.log)"
         exit 1
     }
     sed -n '/<pre>/,/<\/pre>/p' dom | sed 's/.*<pre>//; s/<\/pre>.*//' >told
     for line in "figures=$wanted" "drawn=$wanted" "read=$wanted" "hovered=$wanted" "saved=$((2 * wanted))" "svg=$wanted" \
-        "csv=$wanted" "row=layer-1,600,2.55495,," theme=true back=true hides=true shows=true wide=true requests=0; do
-        grep -qxF "$line" told || {
-            echo "e2e_report_page: at width $1 not '$line' but '$(grep "^${line%%=*}=" told)'"
-            bad=1
-        }
+        "csv=$wanted" "row=layer-1,600,2.55495,," "legend=$(find runs -name log.jsonl | wc -l) true" theme=true back=true hides=true shows=true wide=true requests=0; do
+        grep -qxF "$line" told || fail "at width $1 not '$line' but '$(grep "^${line%%=*}=" told)'"
     done
-    grep -q '^troubles=0 ' told || {
-        echo "e2e_report_page: at width $1 the page complains: $(grep '^troubles=' told)"
-        bad=1
-    }
+    grep -q '^troubles=0 ' told || fail "at width $1 the page complains: $(grep '^troubles=' told)"
 }
 look 1400
 look 500
-exit $bad

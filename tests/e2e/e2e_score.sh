@@ -1,26 +1,8 @@
 #!/bin/bash
 # norma score: the printed lines, the paired test, JSON, and one clear line with the right exit code for bad input.
 set -euo pipefail
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
-
-fail() {
-    echo "e2e_score: $*" >&2
-    exit 1
-}
-
-# Runs the program and wants this exit code, nothing on stdout, and one line on stderr with this text.
-refuses() {
-    local code=$1 text=$2
-    shift 2
-    local got=0
-    "$NORMA" score "$@" >out 2>err || got=$?
-    [ "$got" = "$code" ] || fail "exit code $got instead of $code: score $*: $(cat err)"
-    [ ! -s out ] || fail "output in spite of a failure: score $*"
-    [ "$(wc -l <err)" = 1 ] || fail "not one line: $(cat err)"
-    grep -qF -- "$text" err || fail "'$text' is not in: $(cat err)"
-}
+# shellcheck source=tests/e2e/common.sh
+. "${SOURCE:?}/tests/e2e/common.sh"
 
 wants() {
     local wanted=$1
@@ -81,19 +63,19 @@ printf 'a\nb\xff\n' >broken
 printf 'a\nb\0\n' >zero
 printf 'a\nb\n' >two
 : >empty
-refuses 5 'hyp has 4 lines, short has 3' bleu --reference short --hypothesis hyp
-refuses 5 'short has 3 lines, ref has 4' bleu --reference ref --hypothesis hyp --against short
-refuses 4 'broken:2: ' bleu --reference two --hypothesis broken
-refuses 4 'broken:2: ' chrf --reference two --reference broken --hypothesis two
-refuses 4 'zero:2: ' bleu --reference two --hypothesis zero
-refuses 4 'empty: ' bleu --reference empty --hypothesis empty
-refuses 3 'absent: ' bleu --reference absent --hypothesis hyp
-refuses 3 ': is a folder' bleu --reference . --hypothesis hyp
-refuses 2 'reference' bleu --hypothesis hyp
-refuses 2 'known: bleu, chrf' rouge --reference ref --hypothesis hyp
-refuses 2 'multi-bleu|sacrebleu' bleu --form other --reference ref --hypothesis hyp
-refuses 2 'standard input' bleu --reference -
-refuses 2 'bootstrap' bleu --reference ref --hypothesis hyp --against hyp --bootstrap 0
+refuses 5 'hyp has 4 lines, short has 3' score bleu --reference short --hypothesis hyp
+refuses 5 'short has 3 lines, ref has 4' score bleu --reference ref --hypothesis hyp --against short
+refuses 4 'broken:2: ' score bleu --reference two --hypothesis broken
+refuses 4 'broken:2: ' score chrf --reference two --reference broken --hypothesis two
+refuses 4 'zero:2: ' score bleu --reference two --hypothesis zero
+refuses 4 'empty: ' score bleu --reference empty --hypothesis empty
+refuses 3 'absent: ' score bleu --reference absent --hypothesis hyp
+refuses 3 ': is a folder' score bleu --reference . --hypothesis hyp
+refuses 2 'reference' score bleu --hypothesis hyp
+refuses 2 'known: bleu, chrf' score rouge --reference ref --hypothesis hyp
+refuses 2 'multi-bleu|sacrebleu' score bleu --form other --reference ref --hypothesis hyp
+refuses 2 'standard input' score bleu --reference -
+refuses 2 'bootstrap' score bleu --reference ref --hypothesis hyp --against hyp --bootstrap 0
 if [ -w /dev/full ]; then
     got=0
     "$NORMA" score bleu --reference ref --hypothesis hyp >/dev/full 2>err || got=$?

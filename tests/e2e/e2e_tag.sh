@@ -3,19 +3,9 @@
 # score, schemes, word vectors, norma compare; and hostile inputs, each refused with one line.
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
-. "$(dirname "$0")/hostile_helper.sh"
-work=$(hostile_folder) && cd "$work" || exit 1
-trap 'rm -rf "$work"' EXIT
-export OMP_NUM_THREADS=1
-has() { # FILE TEXT
-    cases=$((cases + 1))
-    grep -qF -- "$2" "$1" || complain "'$2' is not in $1: $(head -c 600 "$1")"
-}
-same() { # FILE FILE
-    cases=$((cases + 1))
-    cmp -s "$1" "$2" || complain "$1 and $2 differ: $(diff "$1" "$2" | head -5)"
-}
+. "${SOURCE:?}/tests/e2e/hostile_helper.sh"
 
+export OMP_NUM_THREADS=1
 # Names are told from their context and from each other: "Anna Ek lives in Rom .", tags in the scheme asked for.
 sentences() { # COUNT SEED iob1|bio
     awk -v n="$1" -v seed="$2" -v scheme="$3" 'BEGIN {
@@ -61,7 +51,7 @@ X
 # ---- training ----
 
 accepts 'F1 100.00' train tiny.ini --run.folder run
-grep -q '"f1":' run/log.jsonl || complain "no f1 in the log: $(tail -n 1 run/log.jsonl)"
+grep -q '"f1":' run/log.jsonl || fail "no f1 in the log: $(tail -n 1 run/log.jsonl)"
 accepts 'done: 20 updates' train tiny.ini --run.folder half --train.updates 20 --schedule.updates 78
 accepts 'done: 78 updates' train tiny.ini --run.folder half --resume
 same run/last.safetensors half/last.safetensors
@@ -72,7 +62,7 @@ accepts 'precision 100.00  recall 100.00  F1 100.00' tag run test.txt --score
 cut -d ' ' -f 1-3 <out >kept
 same kept test.txt
 has out '-DOCSTART- X O O'
-awk 'NF && $3 != $4 { bad = 1 } END { exit bad }' out || complain "tags differ from the right ones"
+awk 'NF && $3 != $4 { bad = 1 } END { exit bad }' out || fail "tags differ from the right ones"
 printf 'Anna Davidson lives in Wien .\n\nEmil lives in Rom\n' >text
 input=text try tag run --scheme bioes
 printf '%s\n' $'Anna\tB-PER' $'Davidson\tE-PER' $'lives\tO' $'in\tO' $'Wien\tS-LOC' $'.\tO' '' \
@@ -88,7 +78,7 @@ printf 'Anna Emilson\tX\nlives\tX\n' >tabbed
 accepts $'Anna Emilson\tX\t' tag run tabbed
 : >empty
 try tag run empty
-[ "$got" = 0 ] && [ ! -s out ] || complain "an empty file: exit code $got"
+[ "$got" = 0 ] && [ ! -s out ] || fail "an empty file: exit code $got"
 # Each sentence alone gives what all of them give.
 awk 'BEGIN { RS = ""; ORS = "\n\n" } { print > ("one." NR) }' valid.txt
 for file in one.{1,2,3}; do "$NORMA" tag run "$file"; done >alone 2>err
@@ -98,7 +88,7 @@ same out alone
 # A long sentence is cut, and nothing of it is lost.
 for i in $(seq 600); do echo "w$i"; done >long
 input=long accepts 'were tagged in pieces' tag run
-[ "$(wc -l <out)" = 601 ] || complain "a long sentence lost lines: $(wc -l <out)"
+[ "$(wc -l <out)" = 601 ] || fail "a long sentence lost lines: $(wc -l <out)"
 printf 'Anna X B-PER\nsees X O\nNile X B-RIVER\n' >unknown
 accepts 'does not know' tag run unknown --score
 has err '(2 spans,'
@@ -111,7 +101,7 @@ try tag bm valid.txt --scheme bmeso
 printf '3 24\n' >vec
 for word in anna rom quokka; do printf '%s%s\n' "$word" "$(printf ' 0.5%.0s' $(seq 24))" >>vec; done
 accepts 'done: 1 updates' train tiny.ini --run.folder vectors --train.updates 1 --data.vectors vec
-"$NORMA" compare tiny.ini --compare.folder cmp --norms layer,batch --train.updates 4 >table 2>err || complain "compare: $(cat err)"
+"$NORMA" compare tiny.ini --compare.folder cmp --norms layer,batch --train.updates 4 >table 2>err || fail "compare: $(cat err)"
 has table F1
 
 # ---- hostile column files ----
@@ -175,7 +165,7 @@ if [ -w /dev/full ]; then refuses 3 '/dev/full' tag run test.txt --output /dev/f
 # Texts of the model that do not fit it.
 forge() { # FROM TO: of equal length
     LC_ALL=C sed "s/$1/$2/" run/last.safetensors >forged.safetensors
-    cmp -s forged.safetensors run/last.safetensors && complain "nothing to forge: $1"
+    cmp -s forged.safetensors run/last.safetensors && fail "nothing to forge: $1"
 }
 forge 'B-LOC\\n' 'Q-LOC\\n'
 refuses 4 "'Q-LOC' is no tag of scheme bioes" tag forged.safetensors text

@@ -2,33 +2,12 @@
 # norma train and norma compare as a user runs them, on a corpus made here: the run folder, the log, a stop by Ctrl-C and
 # going on, the configuration written back, the table in its three forms.
 set -uo pipefail
-work=$(mktemp -d) && cd "$work" || exit 1
-trap 'rm -rf "$work"' EXIT
-bad=0
-fail() {
-    echo "e2e_train: $*"
-    bad=1
-}
-has() { # FILE TEXT
-    grep -qF -- "$2" "$1" || fail "'$2' is not in $1: $(head -c 600 "$1")"
-}
+# shellcheck source=tests/e2e/common.sh
+. "${SOURCE:?}/tests/e2e/common.sh"
 
-# The words of one language are those of the other, in the same order.
-sentences() { # PREFIX COUNT SEED
-    awk -v n="$2" -v seed="$3" -v name="$1" 'BEGIN {
-        srand(seed)
-        split("haus baum hund katze rot blau grün läuft springt singt", de)
-        split("house tree dog cat red blue green runs jumps sings", en)
-        for (i = 0; i < n; i++) {
-            a = b = ""
-            for (j = 0; j < 2 + i % 5; j++) { k = 1 + int(rand() * 10); a = a de[k] " "; b = b en[k] " " }
-            print a "." > (name ".de"); print b "." > (name ".en")
-        }
-    }'
-}
-sentences train 300 1
-sentences valid 20 2
-sentences test 20 3
+make_pairs train 300 1
+make_pairs valid 20 2
+make_pairs test 20 3
 "$NORMA" prepare --train train --valid valid --test test --source-lang de --target-lang en --bpe-merges 30 \
     --output data 2>err || fail "prepare: $(cat err)"
 
@@ -121,4 +100,3 @@ has err "nonsense"
 # ---- the mean of two equal models is that model ----
 "$NORMA" average mean.safetensors runs/small/last.safetensors again/last.safetensors 2>err || fail "average: $(cat err)"
 cmp -s <(tail -c 4000 mean.safetensors) <(tail -c 4000 again/last.safetensors) || fail "the mean of two equal models differs"
-exit $bad

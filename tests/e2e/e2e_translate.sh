@@ -2,25 +2,8 @@
 # norma translate: a small model made here; lines in, lines out, whatever the batches; n-best, ensembles; and one clear
 # line with the right exit code for bad input.
 set -euo pipefail
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
-
-fail() {
-    echo "e2e_translate: $*" >&2
-    exit 1
-}
-
-# Runs the program and wants this exit code and one line on stderr with this text.
-refuses() {
-    local code=$1 text=$2
-    shift 2
-    local got=0
-    "$NORMA" translate "$@" >out.bad 2>err || got=$?
-    [ "$got" = "$code" ] || fail "exit code $got instead of $code: translate $*: $(cat err)"
-    [ "$(wc -l <err)" = 1 ] || fail "not one line: $(cat err)"
-    grep -qF -- "$text" err || fail "'$text' is not in: $(cat err)"
-}
+# shellcheck source=tests/e2e/common.sh
+. "${SOURCE:?}/tests/e2e/common.sh"
 
 # ---- a corpus: word for word, so that the model has something to learn ----
 from=(haus baum hund katze rot blau grün läuft springt singt)
@@ -73,24 +56,24 @@ X
 # ---- lines in, lines out ----
 printf '%s\n' 'haus rot blau.' '' 'Der hund springt.' 'katze' 'grün läuft, baum singt rot blau haus.' '   ' \
     'unbekanntes Wörtchen' >in
-"$NORMA" translate run <in >out 2>err
+"$NORMA" translate run <in >lines 2>err
 [ ! -s err ] || fail "talk on stderr: $(cat err)"
-[ "$(wc -l <out)" = 7 ] || fail "7 lines in, $(wc -l <out) out"
+[ "$(wc -l <lines)" = 7 ] || fail "7 lines in, $(wc -l <lines) out"
 for line in 2 6; do
-    [ -z "$(sed -n ${line}p out)" ] || fail "an empty line got a translation: $(sed -n ${line}p out)"
+    [ -z "$(sed -n ${line}p lines)" ] || fail "an empty line got a translation: $(sed -n ${line}p lines)"
 done
-[ -n "$(sed -n 1p out)" ] || fail "no translation"
-if grep -q '@@\|</s>\|<pad>' out; then fail "units in the text: $(cat out)"; fi
+[ -n "$(sed -n 1p lines)" ] || fail "no translation"
+if grep -q '@@\|</s>\|<pad>' lines; then fail "units in the text: $(cat lines)"; fi
 
 # ---- batches, order, threads and file names change nothing ----
 "$NORMA" translate run/best.safetensors --batch-tokens 1 --input in --output again
-cmp out again || fail "another batch size, another translation"
+cmp lines again || fail "another batch size, another translation"
 tac in | "$NORMA" translate run --threads 2 --batch-tokens 9 | tac >again
-cmp out again || fail "another order, another translation"
+cmp lines again || fail "another order, another translation"
 printf '%s' "$(cat in)" | "$NORMA" translate run >again # the last line without an end
-cmp out again || fail "a missing line end changed something"
+cmp lines again || fail "a missing line end changed something"
 sed 's/$/\r/' in | "$NORMA" translate run >again
-cmp out again || fail "carriage returns changed something"
+cmp lines again || fail "carriage returns changed something"
 
 # ---- forms ----
 "$NORMA" translate run <valid.de --output-form words >prepared
@@ -115,14 +98,14 @@ END {
     if (bad) { print bad >"/dev/stderr"; exit 1 }
 }' best >again || fail "n-best: $(cat best)"
 cmp first again || fail "the first of the n best is not the translation"
-refuses 2 'decode.nbest = 4' run --nbest 4 --beam 2
+refuses 2 'decode.nbest = 4' translate run --nbest 4 --beam 2
 
 # ---- ensembles ----
 "$NORMA" translate run run <in >again
-cmp out again || fail "twice the same model is another model"
+cmp lines again || fail "twice the same model is another model"
 "$NORMA" translate run second <in >mixed
 [ "$(wc -l <mixed)" = 7 ] || fail "the ensemble lost lines"
-refuses 5 'models 1 and 2 have different' run foreign
+refuses 5 'models 1 and 2 have different' translate run foreign
 
 # ---- lines that are too long are left out and counted ----
 {
@@ -134,27 +117,27 @@ refuses 5 'models 1 and 2 have different' run foreign
     head -n 1 in
 } >long
 "$NORMA" translate run <long >again 2>err
-[ "$(sed -n '1p' again)" = "$(sed -n '1p' out)" ] || fail "the line before a long one changed"
-[ "$(sed -n '4p' again)" = "$(sed -n '1p' out)" ] || fail "the line behind a long one changed"
+[ "$(sed -n '1p' again)" = "$(sed -n '1p' lines)" ] || fail "the line before a long one changed"
+[ "$(sed -n '4p' again)" = "$(sed -n '1p' lines)" ] || fail "the line behind a long one changed"
 [ -z "$(sed -n '2p;3p' again)" ] || fail "a line too long was translated"
 grep -q '2 of 4 lines have more than 64 tokens' err || fail "long lines were not counted: $(cat err)"
 
 # ---- bad input ----
 printf 'haus\nbl\xffau\n' >broken
-refuses 4 'standard input:2' run <broken
+input=broken refuses 4 'standard input:2' translate run
 printf 'ha\0us\n' >zero
-refuses 4 'zero:1: not text: byte 0x00 at position 3' run --input zero
-refuses 2 'usage: norma translate'
-refuses 3 'nowhere' nowhere
-refuses 3 'nowhere' run --input nowhere
-refuses 2 'decode.beam' run --beam 0
-refuses 2 'unknown option' run --beams 2
+refuses 4 'zero:1: not text: byte 0x00 at position 3' translate run --input zero
+refuses 2 'usage: norma translate' translate
+refuses 3 'nowhere' translate nowhere
+refuses 3 'nowhere' translate run --input nowhere
+refuses 2 'decode.beam' translate run --beam 0
+refuses 2 'unknown option' translate run --beams 2
 head -c 3000 run/best.safetensors >cut.safetensors
-refuses 4 'cut.safetensors' cut.safetensors <in
+input=in refuses 4 'cut.safetensors' translate cut.safetensors
 : >empty
 "$NORMA" translate run <empty >again
 [ ! -s again ] || fail "output for no input"
 if [ -w /dev/full ]; then
-    refuses 3 'No space left' run --input in --output /dev/full
+    refuses 3 'No space left' translate run --input in --output /dev/full
 fi
 echo "e2e_translate: passed"

@@ -1,65 +1,7 @@
-# What the scripts with hostile inputs share: a small corpus, a trained model, and the three things a case can
-# want of the program. Sourced, in an empty folder; every failure is printed and counted, hostile_end exits.
+# What the scripts with hostile inputs share besides common.sh: a small corpus, a recipe, ways to spoil files.
 # shellcheck shell=bash
-export ASAN_OPTIONS="exitcode=99:allocator_may_return_null=1:detect_leaks=${DETECT_LEAKS:-1}"
-export UBSAN_OPTIONS=halt_on_error=1:exitcode=99
-cases=0 failures=0
-chatty='' # set: lines before the last one are allowed (a run says what it does before it fails)
-
-# An empty folder, in memory where the system offers that: files are synced when they are complete, and a thousand
-# of them take minutes on a busy disk.
-hostile_folder() {
-    if [ -d /dev/shm ] && [ -w /dev/shm ]; then mktemp -d -p /dev/shm; else mktemp -d; fi
-}
-
-complain() {
-    failures=$((failures + 1))
-    echo "$(basename "$0" .sh): $*" >&2
-}
-
-# Runs the program with stdin from $input (else nothing); leaves the exit code in $got, its words in out and err.
-try() {
-    got=0
-    cases=$((cases + 1))
-    "$NORMA" "$@" <"${input:-/dev/null}" >out 2>err || got=$?
-    if grep -qE 'Sanitizer|runtime error' err; then
-        complain "sanitizer: norma $*: $(grep -m 3 -E 'ERROR|runtime error|SUMMARY|#[1-4] ' err)"
-    fi
-}
-
-# refuses CODE TEXT ARGUMENTS...: this exit code and one line with this text.
-refuses() {
-    local code=$1 text=$2
-    shift 2
-    try "$@"
-    judge "$code" "$text" "$*"
-}
-
-# After any other way of running the program: the same judgement.
-judge() {
-    local code=$1 text=$2 what=$3
-    if [ "$got" != "$code" ]; then
-        complain "exit code $got instead of $code: norma $what: $(head -c 600 err)"
-    elif [ -z "$chatty" ] && [ "$(wc -l <err)" != 1 ]; then
-        complain "not one line: norma $what: $(head -c 600 err)"
-    elif [[ "$(tail -n 1 err)" != "norma: "* ]]; then
-        complain "the line does not begin with 'norma: ': norma $what: $(tail -n 1 err)"
-    elif ! tail -n 1 err | grep -qF -- "$text"; then
-        complain "'$text' is not in the message: norma $what: $(tail -n 1 err)"
-    fi
-}
-
-# accepts TEXT ARGUMENTS...: odd, but fine: success, and this text in what it said.
-accepts() {
-    local text=$1
-    shift
-    try "$@"
-    if [ "$got" != 0 ]; then
-        complain "exit code $got instead of 0: norma $*: $(head -c 600 err)"
-    elif ! cat out err | grep -qF -- "$text"; then
-        complain "'$text' was not said: norma $*: $(head -c 600 err)"
-    fi
-}
+# shellcheck source=tests/e2e/common.sh
+. "${SOURCE:?}/tests/e2e/common.sh"
 
 hostile_end() {
     [ "$failures" = 0 ] || { echo "$failures of $cases cases failed" >&2; exit 1; }

@@ -42,8 +42,8 @@ make_runs() {
     for run in layer-1:25 batch-1:22 power-1:26 rbn-1:24; do
         value=${run#*:}
         run=${run%:*}
-        printf '{"score":"bleu","value":%s.5,"low":20,"high":30,%s"signature":"nrefs:1","tid_mean":0.02,"tid_variance":0.%s,"tid":[{"site":"enc.0.ffn.norm","mean":0.01,"variance":0.03}]}\n' \
-            "$value" "$p" "$((40 - value))" >"runs/$run/test.json"
+        printf '{"score":"bleu","value":%s.5,"low":20,"high":30,%s"signature":"nrefs:1|value:%s","tid_mean":0.02,"tid_variance":0.%s,"tid":[{"site":"enc.0.ffn.norm","mean":0.01,"variance":0.03}]}\n' \
+            "$value" "$p" "$value" "$((40 - value))" >"runs/$run/test.json"
         p='"p":0.03,"against":"layer",'
     done
 }

@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "norma/backend.h"
+#include "norma/norm.h"
 
 typedef enum golden_result { GOLDEN_PASSED, GOLDEN_FAILED, GOLDEN_SKIPPED } golden_result;
 
@@ -31,7 +31,21 @@ extern const golden_family golden_bpe, golden_metric, golden_model_family, golde
 
 /* Methods of families that have several, in files of their own. */
 golden_result golden_relative_attention(golden_case *test); /* of "attention" */
+golden_result golden_block_term(golden_case *test);         /* of "attention" */
 golden_result golden_span_f1(golden_case *test);            /* of "metric" */
+
+/* Numbers of one call of a layer without their padding rows, in the precision of the case: [rows, width] each. */
+typedef struct golden_rows {
+    int32_t rows, width;
+    const void *x, *dy;
+    void *y, *dx; /* results */
+} golden_rows;
+
+/* A layer that counts its padding rows, and overwrites them by the mean of the real ones: behind `scaler`, which sees
+ * real rows only, `norm` sees them all. */
+golden_result golden_padded_train(golden_case *test, nm_norm *scaler, nm_norm *norm, const golden_rows *io,
+                                  int32_t pads);
+golden_result golden_padded_infer(golden_case *test, nm_norm *scaler, nm_norm *norm, const golden_rows *io);
 
 /* Both keep the first reason given and return the result they are named after. */
 golden_result golden_fail(golden_case *test, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -9,7 +9,7 @@
 /* Worst first. */
 static const char *const cpu_levels[] = {"base",
 #if defined(__x86_64__)
-                                         "avx2", "avx512"
+                                         "avx2", "avx512", "vnni"
 #endif
 };
 enum { N_CPU_LEVELS = sizeof cpu_levels / sizeof *cpu_levels };
@@ -21,7 +21,7 @@ static inline nm_backend *level_create(nm_backend_options options)
     nm_backend *backend = NULL;
     nm_error err;
     nm_status status = nm_backend_create(&backend, &options, &err);
-    if (status == NM_UNSUPPORTED && options.isa && !strncmp(options.isa, "avx", 3))
+    if (status == NM_UNSUPPORTED && options.isa && strcmp(options.isa, "base") && strcmp(options.isa, "auto"))
         print_message("left out, this machine has no %s: %s\n", options.isa, err.text);
     else if (status != NM_OK)
         fail_msg("%s", err.text);

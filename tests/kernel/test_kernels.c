@@ -98,6 +98,12 @@ static void test_cpu_avx512(void **state)
     (void)state;
     check_level((nm_backend_options){.name = "cpu", .isa = "avx512", .threads = 1}, "avx512");
 }
+
+static void test_cpu_vnni(void **state)
+{
+    (void)state;
+    check_level((nm_backend_options){.name = "cpu", .isa = "vnni", .threads = 1}, "vnni");
+}
 #endif
 
 int main(void)
@@ -108,6 +114,7 @@ int main(void)
 #if defined(__x86_64__)
         cmocka_unit_test(test_cpu_avx2),
         cmocka_unit_test(test_cpu_avx512),
+        cmocka_unit_test(test_cpu_vnni),
 #endif
         cmocka_unit_test(test_threads),
     };

@@ -273,6 +273,61 @@ static void a_huge_word_is_segmented(void **state)
     free(word);
 }
 
+/* "a a" joins pairs from the left, but the last a is another symbol. */
+static void expect_pairs(size_t n, nm_buffer *out)
+{
+    nm_buffer_clear(out);
+    for (size_t i = 0; i < (n - 1) / 2; i++)
+        nm_buffer_append(out, "aa@@ ", 5);
+    if (n % 2 == 0)
+        nm_buffer_append(out, "a@@ ", 4);
+    nm_buffer_append_byte(out, 'a');
+}
+
+/* Shorter words are kept, longer ones segmented anew each time: no difference. */
+static void words_around_the_longest_kept(void **state)
+{
+    (void)state;
+    nm_bpe *bpe = parse("#version: 0.2\na a\n");
+    nm_buffer expected = {0};
+    char word[NM_BPE_CACHE_MAX_WORD + 8];
+    for (size_t n = NM_BPE_CACHE_MAX_WORD - 3; n <= NM_BPE_CACHE_MAX_WORD + 3; n++) {
+        memset(word, 'a', n);
+        word[n] = 0;
+        expect_pairs(n, &expected);
+        assert_segmented(bpe, NULL, 0, word, expected.data);
+        memcpy(word + n - 3, "\xE2\x82\xAC", 3); /* the euro sign across the edge */
+        expect_pairs(n - 2, &expected);
+        expected.bytes--; /* the sign stands for the last a */
+        nm_buffer_append(&expected, "\xE2\x82\xAC", 3);
+        assert_segmented(bpe, NULL, 0, word, expected.data);
+    }
+    nm_buffer_release(&expected);
+    nm_bpe_free(bpe);
+}
+
+/* More words than the cache holds: it starts anew and forgets nothing that matters. */
+static void a_full_cache_starts_anew(void **state)
+{
+    (void)state;
+    enum { WORDS = 60000, BYTES = NM_BPE_CACHE_MAX_WORD };
+    nm_bpe *bpe = parse("#version: 0.2\n0 1\n");
+    nm_bpe_applier *applier = nm_bpe_applier_create(bpe, NULL, 0);
+    nm_buffer out = {0}, back = {0};
+    char word[BYTES + 1];
+    for (int i = 0; i < WORDS + 10; i++) {
+        snprintf(word, sizeof word, "%0*d", BYTES, i % WORDS);
+        nm_bpe_apply_line(applier, word, BYTES, &out);
+        nm_bpe_remove(out.data, out.bytes, &back);
+        assert_buffer(&back, word);
+        nm_buffer_clear(&out);
+    }
+    nm_buffer_release(&out);
+    nm_buffer_release(&back);
+    nm_bpe_applier_free(applier);
+    nm_bpe_free(bpe);
+}
+
 /* Merges that undo into ever longer chains, symbols that look like the mark of a word's end. */
 static void forged_codes_end(void **state)
 {
@@ -319,6 +374,8 @@ int main(void)
         cmocka_unit_test(bad_codes_are_named),
         cmocka_unit_test(removal_undoes_application),
         cmocka_unit_test(a_huge_word_is_segmented),
+        cmocka_unit_test(words_around_the_longest_kept),
+        cmocka_unit_test(a_full_cache_starts_anew),
         cmocka_unit_test(forged_codes_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

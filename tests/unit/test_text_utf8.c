@@ -34,6 +34,24 @@ static void invalid_bytes_are_found(void **state)
         assert_int_equal(nm_utf8_find_invalid(cases[i].text, cases[i].bytes), cases[i].bad);
 }
 
+static void invalid_bytes_are_found_at_every_place(void **state)
+{
+    (void)state;
+    for (size_t bytes = 1; bytes <= 40; bytes++)
+        for (size_t bad = 0; bad < bytes; bad++) {
+            char text[40];
+            memset(text, 'a', sizeof text);
+            text[bad] = '\xFF';
+            assert_int_equal(nm_utf8_find_invalid(text, bytes), bad);
+            text[bad] = '\xC3';
+            assert_int_equal(nm_utf8_find_invalid(text, bytes), bad);
+            if (bad + 1 < bytes) {
+                text[bad + 1] = '\xA4';
+                assert_int_equal(nm_utf8_find_invalid(text, bytes), bytes);
+            }
+        }
+}
+
 static void every_code_point_survives(void **state)
 {
     (void)state;
@@ -123,6 +141,47 @@ static void many_words_keep_their_counts(void **state)
     nm_counter_release(&other);
 }
 
+static void counters_join_by_number(void **state)
+{
+    (void)state;
+    nm_counter all = {0}, part = {0};
+    uint32_t numbers[3];
+    nm_counter_add_line(&all, "a b", 3);
+    nm_counter_add_line(&part, "c b c d", 7);
+    nm_counter_join(&all, &part, 0, numbers);
+    static const uint32_t expected[] = {2, 1, 3};
+    assert_memory_equal(numbers, expected, sizeof expected);
+    assert_int_equal(nm_counter_get(&all, "c", 1), 0);
+    nm_counter_join(&all, &part, 3, numbers);
+    assert_memory_equal(numbers, expected, sizeof expected);
+    assert_int_equal(nm_counter_get(&all, "c", 1), 6);
+    assert_int_equal(nm_counter_get(&all, "b", 1), 4);
+    nm_counter_release(&all);
+    nm_counter_release(&part);
+}
+
+/* Cleared counters know nothing, be they cleared by wiping or, once far too wide, by release. */
+static void cleared_counters_are_empty(void **state)
+{
+    (void)state;
+    nm_counter counter = {0};
+    char word[32];
+    nm_counter_clear(&counter);
+    for (int round = 0; round < 6; round++) {
+        int words = round % 2 ? 3 : 5000;
+        for (int i = 0; i < words; i++) {
+            int bytes = snprintf(word, sizeof word, "w%d", i);
+            assert_int_equal(nm_counter_add(&counter, word, (size_t)bytes, round + 1), i);
+        }
+        assert_int_equal(counter.n, words);
+        assert_int_equal(nm_counter_get(&counter, "w2", 2), round + 1);
+        nm_counter_clear(&counter);
+        assert_int_equal(counter.n, 0);
+        assert_true(nm_counter_find(&counter, "w2", 2) == SIZE_MAX);
+    }
+    nm_counter_release(&counter);
+}
+
 static void bad_lines_are_named(void **state)
 {
     (void)state;
@@ -183,10 +242,17 @@ static void count_files_come_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(invalid_bytes_are_found),    cmocka_unit_test(every_code_point_survives),
-        cmocka_unit_test(lower_case_is_that_of_perl), cmocka_unit_test(properties_are_derived_ones),
-        cmocka_unit_test(words_are_counted),          cmocka_unit_test(many_words_keep_their_counts),
-        cmocka_unit_test(bad_lines_are_named),        cmocka_unit_test(a_long_line_is_a_line),
+        cmocka_unit_test(invalid_bytes_are_found),
+        cmocka_unit_test(invalid_bytes_are_found_at_every_place),
+        cmocka_unit_test(every_code_point_survives),
+        cmocka_unit_test(lower_case_is_that_of_perl),
+        cmocka_unit_test(properties_are_derived_ones),
+        cmocka_unit_test(words_are_counted),
+        cmocka_unit_test(many_words_keep_their_counts),
+        cmocka_unit_test(counters_join_by_number),
+        cmocka_unit_test(cleared_counters_are_empty),
+        cmocka_unit_test(bad_lines_are_named),
+        cmocka_unit_test(a_long_line_is_a_line),
         cmocka_unit_test(count_files_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,11 +9,11 @@ typedef struct cpu_level {
     void (*fill[NM_CPU_N_GROUPS])(nm_kernels *k);
 } cpu_level;
 
-#define FILL(level)                                                                                          \
+#define FILL(level, int8)                                                                                    \
     {                                                                                                        \
         nm_cpu_linear_##level, nm_cpu_elementwise_##level, nm_cpu_attention_##level,                         \
             nm_cpu_block_term_##level, nm_cpu_loss_##level, nm_cpu_token_norm_##level,                       \
-            nm_cpu_feature_norm_##level, nm_cpu_optimizer_##level                                            \
+            nm_cpu_feature_norm_##level, nm_cpu_optimizer_##level, nm_cpu_int8_##int8                        \
     }
 
 static bool always(void)
@@ -32,15 +32,21 @@ static bool has_avx512(void)
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+
+static bool has_vnni(void)
+{
+    return has_avx512() && __builtin_cpu_supports("avx512vnni");
+}
 #endif
 
 /* Best first. */
 static const cpu_level levels[] = {
 #if defined(__x86_64__)
-    {"avx512", has_avx512, FILL(avx512)},
-    {"avx2", has_avx2, FILL(avx2)},
+    {"vnni", has_vnni, FILL(avx512, vnni)},
+    {"avx512", has_avx512, FILL(avx512, avx512)},
+    {"avx2", has_avx2, FILL(avx2, avx2)},
 #endif
-    {"base", always, FILL(base)},
+    {"base", always, FILL(base, base)},
 };
 
 static const cpu_level *find_level(const char *name)
@@ -58,7 +64,7 @@ nm_status nm_cpu_backend_init(nm_backend *backend, const nm_backend_options *opt
         return nm_fail(err, NM_UNSUPPORTED, "backend cpu computes in float32 only");
     const cpu_level *level = find_level(options->isa);
     if (!level)
-        return nm_fail(err, NM_USAGE, "unknown CPU level '%s' (there are: auto, base, avx2, avx512)",
+        return nm_fail(err, NM_USAGE, "unknown CPU level '%s' (there are: auto, base, avx2, avx512, vnni)",
                        options->isa);
     if (!level->present())
         return nm_fail(err, NM_UNSUPPORTED, "this CPU lacks level %s", level->name);

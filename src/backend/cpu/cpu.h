@@ -16,7 +16,7 @@ enum {
 };
 
 /* What every level has: each function overwrites its rows of the table. */
-enum { NM_CPU_N_GROUPS = 8 };
+enum { NM_CPU_N_GROUPS = 9 };
 #define NM_CPU_LEVEL(level)                                                                                  \
     void nm_cpu_linear_##level(nm_kernels *k);                                                               \
     void nm_cpu_elementwise_##level(nm_kernels *k);                                                          \
@@ -25,11 +25,13 @@ enum { NM_CPU_N_GROUPS = 8 };
     void nm_cpu_loss_##level(nm_kernels *k);                                                                 \
     void nm_cpu_token_norm_##level(nm_kernels *k);                                                           \
     void nm_cpu_feature_norm_##level(nm_kernels *k);                                                         \
-    void nm_cpu_optimizer_##level(nm_kernels *k);
+    void nm_cpu_optimizer_##level(nm_kernels *k);                                                            \
+    void nm_cpu_int8_##level(nm_kernels *k);
 NM_CPU_LEVEL(base)
 #if defined(__x86_64__)
 NM_CPU_LEVEL(avx2)
 NM_CPU_LEVEL(avx512)
+void nm_cpu_int8_vnni(nm_kernels *k); /* all else of this level is that of avx512 */
 #endif
 
 #endif

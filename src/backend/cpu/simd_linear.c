@@ -65,8 +65,9 @@ static void gemm(nm_backend *b, bool ta, bool tb, double alpha, nm_mat a, nm_mat
 static const float *packed_rows(const nm_backend *b, nm_mat weight)
 {
     int32_t first = 0;
-    const float *form = nm_backend_held(b, weight, &first);
-    return form && first % NM_TILE_COLS == 0 ? form + (size_t)first * (size_t)weight.cols : NULL;
+    const nm_held *held = nm_backend_held(b, weight, &first);
+    bool at_panel = held && first % NM_TILE_COLS == 0;
+    return at_panel ? (const float *)held->form + (size_t)first * (size_t)weight.cols : NULL;
 }
 
 static void pack(nm_backend *b, nm_mat weight, void *form, size_t *bytes)
@@ -82,6 +83,8 @@ static void pack(nm_backend *b, nm_mat weight, void *form, size_t *bytes)
 static void linear(nm_backend *b, nm_mat x, nm_mat weight, const void *bias, nm_act act,
                    const nm_dropout *drop, nm_mat y)
 {
+    if (nm_backend_linear_int8(b, x, weight, bias, act, drop, y))
+        return;
     nm_gemm work = product(false, true, x, weight, false, y);
     work.packed = packed_rows(b, weight);
     linear_end end = {bias, act, nm_drop_of(drop)};

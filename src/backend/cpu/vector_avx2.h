@@ -173,6 +173,11 @@ NM_INLINE vu vu_add(vu a, vu b)
     return _mm256_add_epi32(a, b);
 }
 
+NM_INLINE vu vu_max(vu a, vu b)
+{
+    return _mm256_max_epu32(a, b);
+}
+
 NM_INLINE vu vu_xor(vu a, vu b)
 {
     return _mm256_xor_si256(a, b);

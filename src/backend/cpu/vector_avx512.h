@@ -170,6 +170,11 @@ NM_INLINE vu vu_add(vu a, vu b)
     return _mm512_add_epi32(a, b);
 }
 
+NM_INLINE vu vu_max(vu a, vu b)
+{
+    return _mm512_max_epu32(a, b);
+}
+
 NM_INLINE vu vu_xor(vu a, vu b)
 {
     return _mm512_xor_si512(a, b);

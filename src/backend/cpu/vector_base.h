@@ -176,6 +176,12 @@ NM_INLINE vu vu_add(vu a, vu b)
     return a + b;
 }
 
+NM_INLINE vu vu_max(vu a, vu b)
+{
+    vu above = (vu)(a > b);
+    return (above & a) | (~above & b);
+}
+
 NM_INLINE vu vu_xor(vu a, vu b)
 {
     return a ^ b;

@@ -1,0 +1,10 @@
+# cmake -DOUTPUT=FILE.c -DHEADER=a/b.h "-DPARTS=name=path;..." -P Embed.cmake: each file as an array of bytes, NUL behind it.
+set(_text "#include \"${HEADER}\"\n")
+foreach(_part IN LISTS PARTS)
+  string(REGEX MATCH "^([^=]*)=(.*)$" _match "${_part}")
+  set(_name ${CMAKE_MATCH_1})
+  file(READ ${CMAKE_MATCH_2} _bytes HEX)
+  string(REGEX REPLACE "(..)" "'\\\\x\\1'," _bytes "${_bytes}")
+  string(APPEND _text "const char ${_name}[] = {${_bytes}0};\n")
+endforeach()
+file(WRITE ${OUTPUT} "${_text}")

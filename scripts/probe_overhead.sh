@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# What the live instruments cost, measured within one run: it logs every 4 updates and looks every 9, so that a look is
+# inside of a stretch between two lines of the log. Each stretch with a look is compared, per token, with the mean of its
+# neighbours without one, and the median is told.
+#
+#     scripts/probe_overhead.sh PROGRAM RECIPE.ini [--section.key value ...]
+#
+# UPDATES (default 600) says how long. Wants a machine that does nothing else. Exit codes: those of norma train.
+set -euo pipefail
+if [ $# -lt 2 ]; then
+    echo "usage: scripts/probe_overhead.sh PROGRAM RECIPE.ini [--section.key value ...]" >&2
+    exit 2
+fi
+program=$1 recipe=$2
+shift 2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$program" train "$recipe" "$@" --run.folder "$work/run" --run.quiet --train.updates "${UPDATES:-600}" --train.log_every 4 \
+    --train.validate_every 1000000000 --train.save_every 0 --probe.every 9 --probe.checkpoints false >&2
+awk -v every=9 -v step=4 '
+    function number(key,    at) {
+        at = index($0, "\"" key "\":")
+        return substr($0, at + length(key) + 3) + 0
+    }
+    function looks(i) { return int((step * i - 1) / every) > int(step * (i - 1) / every) }
+    function edge(i) { return i > 0 && step * i % every == 0 } # a look at the line itself costs on both sides of it
+    function plain(i) { return i > 2 && (i in cost) && !looks(i) && !edge(i) && !edge(i - 1) }
+    /^\{"type":"train"/ {
+        i = number("update") / step
+        cost[i] = (number("seconds") - seconds) / (number("tokens") - tokens)
+        seconds = number("seconds"); tokens = number("tokens")
+    }
+    END {
+        for (k = 3; k <= i; k++)
+            if (looks(k) && !edge(k) && !edge(k - 1) && plain(k - 1) && plain(k + 1))
+                printf "%.9g\n", 2 * cost[k] / (cost[k - 1] + cost[k + 1])
+    }' "$work/run/log.jsonl" | sort -g | awk -v step=4 '
+    { ratio[NR] = $1 }
+    function share(x) { return step * (ratio[int(1 + x * (NR - 1) + 0.5)] - 1) }
+    END {
+        if (NR < 3) { print "too few updates for a comparison" >"/dev/stderr"; exit 2 }
+        printf "a look takes %.2f of an update (median of %d; the middle half from %.2f to %.2f)\n",
+            share(0.5), NR, share(0.25), share(0.75)
+        printf "at every 100 updates: %.2f %% of the time\n", share(0.5)
+    }'

@@ -1,0 +1,142 @@
+/* Products of int8 numbers on every CPU level, all exact: four columns of an input row with the same four of the
+ * NM_INT8_PANEL rows of a panel (backend/int8.h).
+ *
+ * `vnni` multiplies bytes without and with a sign, so its inputs are stored with 128 added, and 128 times the sum of each
+ * weight's row is taken away in the end. Its instruction wraps; the one that saturates is not used. Without VNNI bytes are
+ * widened to words first: AVX2's product of bytes adds pairs in 16 bits, which saturates. */
+#ifndef NM_DOT_INT8_H
+#define NM_DOT_INT8_H
+
+#include "backend/cpu/simd.h"
+#include "backend/int8.h"
+
+#if defined(NM_LEVEL_vnni)
+
+typedef __m512i dot_vector; /* sums of all rows of a panel */
+typedef uint8_t dot_input;
+enum { DOT_VECTORS = 1, DOT_ROWS = 6, DOT_PANELS = 4 };
+
+NM_INLINE dot_vector dot_zero(void)
+{
+    return _mm512_setzero_si512();
+}
+
+NM_INLINE dot_vector dot_add(dot_vector sum, const int8_t *panel, int part, const dot_input *x)
+{
+    int32_t four;
+    memcpy(&four, x, sizeof four);
+    return _mm512_dpbusd_epi32(sum, _mm512_set1_epi32(four), _mm512_loadu_si512(panel + 64 * part));
+}
+
+NM_INLINE void dot_finish(const dot_vector *sums, const int32_t *offset_sums, vf *out)
+{
+    out[0] = _mm512_cvtepi32_ps(_mm512_sub_epi32(sums[0], _mm512_loadu_si512(offset_sums)));
+}
+
+NM_INLINE void dot_store_input(dot_input *to, vu whole) /* the low byte of each lane */
+{
+    _mm_storeu_si128((__m128i *)(void *)to, _mm512_cvtepi32_epi8(vu_add(whole, vu_set(NM_INT8_OFFSET))));
+}
+
+#elif defined(NM_LEVEL_avx512)
+
+typedef __m512i dot_vector; /* sums of the even and odd pairs of 8 rows */
+typedef int16_t dot_input;
+enum { DOT_VECTORS = 2, DOT_ROWS = 6, DOT_PANELS = 2 };
+
+NM_INLINE dot_vector dot_zero(void)
+{
+    return _mm512_setzero_si512();
+}
+
+NM_INLINE dot_vector dot_add(dot_vector sum, const int8_t *panel, int part, const dot_input *x)
+{
+    int64_t four;
+    memcpy(&four, x, sizeof four);
+    __m512i w = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)(panel + 32 * part)));
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(w, _mm512_set1_epi64(four)));
+}
+
+NM_INLINE void dot_finish(const dot_vector *sums, const int32_t *offset_sums, vf *out)
+{
+    (void)offset_sums;
+    const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+    out[0] = _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_permutex2var_epi32(sums[0], even, sums[1]),
+                                                 _mm512_permutex2var_epi32(sums[0], odd, sums[1])));
+}
+
+NM_INLINE void dot_store_input(dot_input *to, vu whole) /* the low half of each lane */
+{
+    _mm256_storeu_si256((__m256i *)(void *)to, _mm512_cvtepi32_epi16(whole));
+}
+
+#elif defined(NM_LEVEL_avx2)
+
+typedef __m256i dot_vector; /* sums of the even and odd pairs of 4 rows */
+typedef int16_t dot_input;
+enum { DOT_VECTORS = 4, DOT_ROWS = 2, DOT_PANELS = 1 };
+
+NM_INLINE dot_vector dot_zero(void)
+{
+    return _mm256_setzero_si256();
+}
+
+NM_INLINE dot_vector dot_add(dot_vector sum, const int8_t *panel, int part, const dot_input *x)
+{
+    int64_t four;
+    memcpy(&four, x, sizeof four);
+    __m256i w = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(panel + 16 * part)));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(w, _mm256_set1_epi64x(four)));
+}
+
+NM_INLINE void dot_finish(const dot_vector *sums, const int32_t *offset_sums, vf *out)
+{
+    (void)offset_sums;
+    for (int i = 0; i < 2; i++) { /* rows 0 1 4 5 | 2 3 6 7 */
+        __m256i pairs = _mm256_hadd_epi32(sums[2 * i], sums[2 * i + 1]);
+        out[i] = _mm256_cvtepi32_ps(_mm256_permute4x64_epi64(pairs, _MM_SHUFFLE(3, 1, 2, 0)));
+    }
+}
+
+NM_INLINE void dot_store_input(dot_input *to, vu whole) /* the low half of each lane */
+{
+    __m256i words = _mm256_srai_epi32(_mm256_slli_epi32(whole, 16), 16);
+    words = _mm256_permute4x64_epi64(_mm256_packs_epi32(words, words), _MM_SHUFFLE(3, 1, 2, 0));
+    _mm_storeu_si128((__m128i *)(void *)to, _mm256_castsi256_si128(words));
+}
+
+#else
+
+typedef int32_t dot_vector;
+typedef int16_t dot_input;
+enum { DOT_VECTORS = NM_INT8_PANEL, DOT_ROWS = 1, DOT_PANELS = 1 };
+
+NM_INLINE dot_vector dot_zero(void)
+{
+    return 0;
+}
+
+NM_INLINE dot_vector dot_add(dot_vector sum, const int8_t *panel, int part, const dot_input *x)
+{
+    for (int c = 0; c < 4; c++)
+        sum += panel[4 * part + c] * x[c];
+    return sum;
+}
+
+NM_INLINE void dot_finish(const dot_vector *sums, const int32_t *offset_sums, vf *out)
+{
+    (void)offset_sums;
+    for (int i = 0; i < NM_INT8_PANEL; i++)
+        out[i / NM_W][i % NM_W] = (float)sums[i];
+}
+
+NM_INLINE void dot_store_input(dot_input *to, vu whole) /* the low half of each lane */
+{
+    for (int i = 0; i < NM_W; i++)
+        to[i] = (int16_t)(uint16_t)whole[i];
+}
+
+#endif
+
+#endif

@@ -1,0 +1,218 @@
+/* Linear maps in int8: the definition in norma/backend.h. Sums are exact, and what follows them rounds step by step, so
+ * every CPU level gives the bits of the plain kernel. */
+#include "backend/cpu/dot_int8.h"
+#include "backend/cpu/kernel.h"
+
+#include <omp.h>
+
+enum {
+    BLOCK_ROWS = 48,                     /* rows of x in one block */
+    GROUP = DOT_PANELS * NM_INT8_PANEL,  /* rows of the weight that a tile takes */
+    PANEL_FLOATS = NM_INT8_PANEL / NM_W, /* vectors of a panel's results */
+    ALONE = 1 << 18                      /* products that are not worth a second thread */
+};
+
+typedef struct int8_product {
+    nm_mat x, y;
+    const nm_int8 *weight;
+    const float *bias;
+    nm_act act;
+    dot_input *inputs; /* [rows][stride], made int8 */
+    size_t stride;     /* whole vectors of floats, and fours */
+    float *scales;     /* [rows] of the inputs */
+} int8_product;
+
+/* ---- the input ---- */
+
+static float largest_of(const float *row, int32_t n)
+{
+    vu most = vu_set(0);
+    uint32_t lanes[NM_W], bits = 0;
+    for (int32_t i = 0; i < n; i += NM_W)
+        most = vu_max(most, vu_and(v_bits(v_load_upto(row + i, n - i)), vu_set(0x7FFFFFFF)));
+    memcpy(lanes, &most, sizeof lanes);
+    for (int i = 0; i < NM_W; i++)
+        bits = lanes[i] > bits ? lanes[i] : bits;
+    return nm_int8_largest(bits);
+}
+
+/* Adding 1.5 * 2^23 rounds to a whole number, which then stands in the low bits. */
+static void quantize_row(const int8_product *p, int32_t r)
+{
+    const float *row = nm_row(p->x, r);
+    dot_input *to = p->inputs + (size_t)r * p->stride;
+    int32_t n = p->x.cols;
+    float largest = largest_of(row, n);
+    vf factor = v_set(largest > 0 ? NM_INT8_MOST / largest : 0), shifter = v_set(12582912.0f);
+    bool whole = largest > 0;
+    for (int32_t i = 0; i < (int32_t)p->stride; i += NM_W) {
+        vf x = whole && i < n ? v_load_upto(row + i, n - i) : v_set(0);
+        dot_store_input(to + i, v_bits(v_add(v_mul(x, factor), shifter)));
+    }
+    p->scales[r] = largest / NM_INT8_MOST;
+}
+
+/* ---- the product ---- */
+
+/* What follows the sum, for the NM_INT8_PANEL rows of a weight that begin at `first` of y's columns: those from 0 on and
+ * below y.cols are written. scales: of the weight's rows. */
+static void write_panel(const int8_product *p, int32_t row, int32_t first, const float *scales, vf *z)
+{
+    float *y = nm_row(p->y, row), bias[NM_INT8_PANEL] = {0}, part[NM_INT8_PANEL];
+    int32_t from = first < 0 ? -first : 0, end = nm_at_most(NM_INT8_PANEL, p->y.cols - first);
+    bool all = from == 0 && end == NM_INT8_PANEL;
+    if (p->bias && !all)
+        memcpy(bias + from, p->bias + first + from, (size_t)(end - from) * sizeof *bias);
+    const float *shift = all && p->bias ? p->bias + first : bias;
+    float *to = all ? y + first : part;
+    for (int i = 0; i < PANEL_FLOATS; i++) {
+        vf v = v_mul(v_mul(z[i], v_load(scales + i * NM_W)), v_set(p->scales[row]));
+        if (p->bias)
+            v = v_add(v, v_load(shift + i * NM_W));
+        if (p->act == NM_ACT_RELU)
+            v = v_max(v_set(0), v);
+        v_store(to + i * NM_W, v);
+    }
+    if (!all)
+        memcpy(y + first + from, part + from, (size_t)(end - from) * sizeof *part);
+}
+
+/* A part of y: rows of x with panels of the weight. */
+typedef struct tile {
+    int32_t row, rows, panel, panels;
+} tile;
+
+/* sums: [rows][panels][DOT_VECTORS] */
+NM_INLINE void sum_fixed(const int8_product *p, const int rows, const int panels, const tile *at,
+                         dot_vector *sums)
+{
+    const nm_int8 *w = p->weight;
+    size_t fours = nm_int8_fours(w->cols), bytes = nm_int8_panel_bytes(w->cols), stride = p->stride;
+    const dot_input *x = p->inputs + (size_t)at->row * stride;
+    const int8_t *panel = nm_int8_panel(w->form, w->rows, w->cols, (size_t)at->panel);
+    dot_vector sum[DOT_ROWS][DOT_PANELS][DOT_VECTORS];
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 16
+        for (int c = 0; c < panels; c++)
+#pragma GCC unroll 16
+            for (int v = 0; v < DOT_VECTORS; v++)
+                sum[r][c][v] = dot_zero();
+    for (size_t k = 0; k < fours; k++, panel += 4 * NM_INT8_PANEL, x += 4) {
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++)
+#pragma GCC unroll 16
+            for (int c = 0; c < panels; c++)
+#pragma GCC unroll 16
+                for (int v = 0; v < DOT_VECTORS; v++)
+                    sum[r][c][v] =
+                        dot_add(sum[r][c][v], panel + (size_t)c * bytes, v, x + (size_t)r * stride);
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 16
+        for (int c = 0; c < panels; c++)
+#pragma GCC unroll 16
+            for (int v = 0; v < DOT_VECTORS; v++)
+                sums[(r * panels + c) * DOT_VECTORS + v] = sum[r][c][v];
+}
+
+static void write_tile(const int8_product *p, const tile *at, const dot_vector *sums)
+{
+    const nm_int8 *w = p->weight;
+    for (int32_t r = 0; r < at->rows; r++)
+        for (int32_t c = 0; c < at->panels; c++, sums += DOT_VECTORS) {
+            int32_t first = (at->panel + c) * NM_INT8_PANEL;
+            vf z[PANEL_FLOATS];
+            dot_finish(sums, nm_int8_sums(w->form, w->rows) + first, z);
+            write_panel(p, at->row + r, first - w->first, nm_int8_scales(w->form) + first, z);
+        }
+}
+
+#define TILE_CASE(n)                                                                                         \
+    case n:                                                                                                  \
+        if (n <= DOT_ROWS && at.panels == DOT_PANELS)                                                        \
+            sum_fixed(p, n <= DOT_ROWS ? n : 1, DOT_PANELS, &at, sums);                                      \
+        else if (n <= DOT_ROWS)                                                                              \
+            sum_fixed(p, n <= DOT_ROWS ? n : 1, 1, &at, sums);                                               \
+        break;
+
+/* panels: 1 or DOT_PANELS */
+static void run_tile(const int8_product *p, tile at)
+{
+    dot_vector sums[DOT_ROWS * DOT_PANELS * DOT_VECTORS];
+    switch (at.rows) {
+        TILE_CASE(1)
+        TILE_CASE(2)
+        TILE_CASE(3)
+        TILE_CASE(4)
+        TILE_CASE(5)
+        TILE_CASE(6)
+    }
+    write_tile(p, &at, sums);
+}
+
+/* Rows of x in tiles of nearly equal height, for each group of panels. */
+static void run_block(const int8_product *p, int32_t row, int32_t rows, int32_t panel, int32_t panels)
+{
+    int32_t tiles = nm_pieces(rows, DOT_ROWS), step;
+    for (int32_t g = 0; g < panels; g += step) {
+        step = panels - g < DOT_PANELS ? 1 : DOT_PANELS;
+        for (int32_t t = 0; t < tiles; t++) {
+            int32_t from = rows * t / tiles, to = rows * (t + 1) / tiles;
+            run_tile(p, (tile){row + from, to - from, panel + g, step});
+        }
+    }
+}
+
+/* Panels of one block: as many as leave every thread several blocks. Results don't depend on it. */
+static int32_t block_panels(int32_t row_blocks, int32_t panels, int32_t threads)
+{
+    int32_t wanted = nm_pieces(4 * threads, row_blocks);
+    return nm_round_up(nm_pieces(panels, wanted), DOT_PANELS);
+}
+
+static void run_product(const int8_product *p, int32_t threads)
+{
+    int32_t first = p->weight->first / NM_INT8_PANEL;
+    int32_t panels = nm_pieces(p->weight->first + p->y.cols, NM_INT8_PANEL) - first;
+    int32_t row_blocks = nm_pieces(p->x.rows, BLOCK_ROWS), width = block_panels(row_blocks, panels, threads);
+    int32_t col_blocks = nm_pieces(panels, width);
+#pragma omp parallel num_threads(threads)
+    {
+#pragma omp for schedule(static)
+        for (int32_t r = 0; r < p->x.rows; r++)
+            quantize_row(p, r);
+#pragma omp for schedule(dynamic, 1)
+        for (int32_t i = 0; i < row_blocks * col_blocks; i++) {
+            int32_t row = i / col_blocks * BLOCK_ROWS, panel = i % col_blocks * width;
+            run_block(p, row, nm_at_most(p->x.rows - row, BLOCK_ROWS), first + panel,
+                      nm_at_most(panels - panel, width));
+        }
+    }
+}
+
+static void linear_int8(nm_backend *b, nm_mat x, const nm_int8 *weight, const void *bias, nm_act act,
+                        nm_mat y)
+{
+    NM_ASSERT(x.rows == y.rows && x.cols == weight->cols && weight->first + y.cols <= weight->rows);
+    if (y.rows == 0 || y.cols == 0)
+        return;
+    size_t stride = (size_t)nm_round_up(x.cols, 16), rows = (size_t)x.rows;
+    char *room = nm_backend_scratch(b, NM_CPU_PANELS, rows * (stride * sizeof(dot_input) + sizeof(float)));
+    double work = (double)x.rows * (double)x.cols * (double)y.cols;
+    int8_product p = {.x = x,
+                      .y = y,
+                      .weight = weight,
+                      .bias = bias,
+                      .act = act,
+                      .inputs = (dot_input *)(void *)room,
+                      .stride = stride,
+                      .scales = (float *)(void *)(room + rows * stride * sizeof(dot_input))};
+    run_product(&p, work < ALONE ? 1 : b->threads);
+}
+
+void NM_SIMD(nm_cpu_int8)(nm_kernels *k)
+{
+    k->linear_int8 = linear_int8;
+}

@@ -1,0 +1,89 @@
+/* What every backend's int8 shares: how a row of numbers becomes whole numbers and a scale (norma/backend.h says why so),
+ * and the form that pack_int8 writes. */
+#ifndef NM_INT8_H
+#define NM_INT8_H
+
+#include <math.h>
+#include <string.h>
+
+#include "norma/backend.h"
+
+/* The form: a scale and 128 times the sum for each row of the weight, then panels of NM_INT8_PANEL rows. A panel is
+ * [columns / 4][NM_INT8_PANEL][4] numbers: four columns of each row side by side, as the products of pairs and fours
+ * read them. Missing rows and columns are zeros; every part begins at a multiple of 64 bytes. */
+enum { NM_INT8_PANEL = 16, NM_INT8_MOST = 127, NM_INT8_OFFSET = 128 };
+
+static inline size_t nm_int8_panels(int32_t rows)
+{
+    return ((size_t)rows + NM_INT8_PANEL - 1) / NM_INT8_PANEL;
+}
+
+static inline size_t nm_int8_fours(int32_t cols)
+{
+    return ((size_t)cols + 3) / 4;
+}
+
+static inline size_t nm_int8_panel_bytes(int32_t cols)
+{
+    return nm_int8_fours(cols) * 4 * NM_INT8_PANEL;
+}
+
+static inline size_t nm_int8_bytes(int32_t rows, int32_t cols)
+{
+    size_t head = NM_INT8_PANEL * (sizeof(float) + sizeof(int32_t));
+    return nm_int8_panels(rows) * (head + nm_int8_panel_bytes(cols));
+}
+
+static inline float *nm_int8_scales(const void *form)
+{
+    return (float *)(uintptr_t)form;
+}
+
+static inline int32_t *nm_int8_sums(const void *form, int32_t rows)
+{
+    return (int32_t *)(void *)(nm_int8_scales(form) + nm_int8_panels(rows) * NM_INT8_PANEL);
+}
+
+static inline int8_t *nm_int8_panel(const void *form, int32_t rows, int32_t cols, size_t panel)
+{
+    int32_t *end = nm_int8_sums(form, rows) + nm_int8_panels(rows) * NM_INT8_PANEL;
+    return (int8_t *)end + panel * nm_int8_panel_bytes(cols);
+}
+
+/* Where column c of row r stands, from the begin of the row's panel. */
+static inline size_t nm_int8_at(int32_t r, int32_t c)
+{
+    return ((size_t)(c / 4) * NM_INT8_PANEL + (size_t)(r % NM_INT8_PANEL)) * 4 + (size_t)(c % 4);
+}
+
+/* Largest absolute value of a row: 0 when all are below 2^-100, NaN when one is not finite. `bits` is the largest of the
+ * values' bits without the sign, which orders them as their absolute values. */
+static inline float nm_int8_largest(uint32_t bits)
+{
+    float largest;
+    memcpy(&largest, &bits, sizeof largest);
+    return !isfinite(largest) ? NAN : largest < 0x1p-100f ? 0 : largest;
+}
+
+static inline uint32_t nm_int8_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits & 0x7FFFFFFF;
+}
+
+/* The scale of a weight's row: a 127th of its largest value, rounded up to 17 bits. */
+static inline float nm_int8_weight_scale(float largest)
+{
+    float scale = largest / NM_INT8_MOST;
+    if (!(scale > 0))
+        return scale;
+    uint32_t bits = (nm_int8_bits(scale) + 127) & ~127u;
+    memcpy(&scale, &bits, sizeof scale);
+    return scale;
+}
+
+/* Makes n numbers of a weight's row int8 and returns their scale, NaN (and zeros) when one of them is not finite. */
+float nm_int8_round_row(const float *row, int32_t n, int8_t *to);
+
+#endif

@@ -1,0 +1,330 @@
+/* norma demo: from a text to a table of variants in one command. What the text is like is a row of the table below; the work
+ * is done by prepare, compare and generate as processes of their own, so that an interrupted demonstration goes on where
+ * it stopped. */
+#include "cli/demo.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "cli/cli.h"
+
+typedef struct demo_config { /* section [demo] */
+    const char *folder, *norms;
+    int64_t seconds, updates;
+} demo_config;
+
+#define ROW(field, initial, min, max, help) NM_OPTION(demo_config, field, initial, min, max, help)
+/* clang-format off */
+static const nm_option demo_options[] = {
+    ROW(folder, "", 0, 0, "where everything goes; empty: demo-translation, demo-lm, demo-tag"),
+    ROW(norms, "", 0, 0, "variants, as for norma compare; empty: those of the kind"),
+    ROW(seconds, "120", 1, 1e9, "at most so long trains each variant"),
+    ROW(updates, "0", 0, 1e12, "at most so many updates; 0: as many as the recipe says"),
+    {0}};
+/* clang-format on */
+
+typedef struct demo_kind {
+    const char *name, *recipe, *norms;
+    int n_files;
+    const char *ends[2]; /* of the files of the parts */
+    demo_unit unit;
+    const char *prepare; /* arguments by blanks, {} is the folder; NULL: the text needs no preparation */
+    const char *data;    /* arguments of compare, the same */
+    const char *wants;   /* what file it wants, and where one is */
+} demo_kind;
+
+static const demo_kind kinds[] = {
+    {.name = "translation",
+     .recipe = demo_recipe,
+     .norms = "layer,scale+fix,batch,power,rbn",
+     .n_files = 2,
+     .ends = {"source", "target"},
+     .unit = DEMO_LINES,
+     .prepare = "--train {}/train --valid {}/valid --test {}/test --source-lang source --target-lang target "
+                "--bpe-merges 4000 --output {}/data",
+     .data = "--data.folder {}/data",
+     .wants =
+         "norma demo translation SOURCE TARGET\n"
+         "  two texts, the same sentences line by line, some ten thousand of them. No Debian package holds "
+         "such\n"
+         "  a pair; in Norma's sources make demo builds one from the help pages of LibreOffice (packages\n"
+         "  libreoffice-help-de and libreoffice-help-en-us).\n"},
+    {.name = "lm",
+     .recipe = demo_lm_recipe,
+     .norms = "layer,scale,batch,power",
+     .n_files = 1,
+     .ends = {"txt"},
+     .unit = DEMO_LINES,
+     .prepare = "--form text --train {}/train.txt --valid {}/valid.txt --test {}/test.txt --source-lang en "
+                "--escape false --bpe-merges 3000 --output {}/data",
+     .data = "--data.folder {}/data",
+     .wants =
+         "norma demo lm TEXT\n"
+         "  any text in UTF-8, a sentence or paragraph a line, a megabyte or more. On Debian and Ubuntu:\n"
+         "    sudo apt-get install bible-kjv bible-kjv-text\n"
+         "    bible -f Gen1:1-Rev22:21 | cut -d' ' -f2- >bible.txt\n"
+         "    norma demo lm bible.txt\n"},
+    {.name = "tag",
+     .recipe = demo_tag_recipe,
+     .norms = "layer,batch,power,rbn",
+     .n_files = 1,
+     .ends = {"txt"},
+     .unit = DEMO_PARAGRAPHS,
+     .data = "--data.train {}/train.txt --data.valid {}/valid.txt --data.test {}/test.txt",
+     .wants = "norma demo tag COLUMNS\n"
+              "  tagged sentences as CoNLL has them: a token a line, its tag in the last column (B-PER, "
+              "I-PER, O),\n"
+              "  an empty line behind each sentence. No Debian package holds any; corpora of this form come "
+              "with the\n"
+              "  CoNLL shared tasks of 2002 and 2003, and tools for annotation write it.\n"}};
+enum { N_KINDS = sizeof kinds / sizeof *kinds };
+
+typedef struct demo {
+    const demo_kind *kind;
+    const demo_config *config;
+    char **files;
+    char *folder, *recipe, *runs; /* runs: of compare */
+} demo;
+
+/* ---- arguments ---- */
+
+enum { MOST_ARGUMENTS = 40 };
+
+typedef struct arguments {
+    char *list[MOST_ARGUMENTS + 1];
+    size_t n;
+} arguments;
+
+static void add(arguments *a, const char *text)
+{
+    NM_ASSERT(a->n < MOST_ARGUMENTS);
+    a->list[a->n++] = nm_duplicate(text);
+}
+
+/* Words of a row, {} replaced by the folder. */
+static void add_words(arguments *a, const char *words, const char *folder)
+{
+    while (*words) {
+        size_t length = strcspn(words, " ");
+        char *word = nm_format("%.*s", (int)length, words), *place = strstr(word, "{}");
+        char *whole =
+            place ? nm_format("%.*s%s%s", (int)(place - word), word, folder, place + 2) : nm_duplicate(word);
+        add(a, whole);
+        free(whole);
+        free(word);
+        words += length + strspn(words + length, " ");
+    }
+}
+
+static int run_and_release(arguments *a)
+{
+    int code = demo_run((const char *const *)a->list);
+    for (size_t i = 0; i < a->n; i++)
+        free(a->list[i]);
+    return code;
+}
+
+/* ---- the text ---- */
+
+/* What the parts are made of; *key is the caller's, whatever comes of it. */
+static nm_status texts_key(const demo *d, char **key, nm_error *err)
+{
+    *key = nm_duplicate(d->kind->name);
+    for (int i = 0; i < d->kind->n_files; i++) {
+        nm_file_map map;
+        nm_status status = nm_file_map_open(&map, d->files[i], err);
+        if (status != NM_OK)
+            return status;
+        uint64_t hash = XXH3_64bits(map.data ? map.data : "", map.bytes);
+        char *more = nm_format("%s %zu %016" PRIx64, *key, map.bytes, hash);
+        nm_file_unmap(&map);
+        free(*key);
+        *key = more;
+    }
+    return NM_OK;
+}
+
+static nm_status write_texts(const demo *d, nm_error *err)
+{
+    int64_t units = 0;
+    for (int i = 0; i < d->kind->n_files; i++)
+        NM_TRY(demo_split(d->files[i], d->kind->unit, d->folder, d->kind->ends[i], &units, err));
+    return NM_OK;
+}
+
+static int prepare(const demo *d)
+{
+    arguments a = {0};
+    if (!d->kind->prepare)
+        return NM_OK;
+    add_words(&a, "norma prepare", "");
+    add_words(&a, d->kind->prepare, d->folder);
+    return run_and_release(&a);
+}
+
+/* The file texts is written last: with it all before it is whole. *code: of norma prepare. */
+static nm_status make_data(const demo *d, const char *key, int *code, nm_error *err)
+{
+    char *path = nm_path_join(d->folder, "texts"), *there = NULL;
+    bool known = nm_file_exists(path);
+    nm_status status = known ? nm_file_read(path, &there, NULL, err) : write_texts(d, err);
+    if (known && status == NM_OK && strcmp(key, there))
+        status = nm_fail(err, NM_USAGE,
+                         "%s holds a demonstration of another text; --folder names another place", d->folder);
+    if (status == NM_OK && !known && (*code = prepare(d)) == NM_OK)
+        status = nm_file_write(path, key, strlen(key), err);
+    free(path);
+    free(there);
+    return status;
+}
+
+/* ---- training and what came of it ---- */
+
+static int compare(const demo *d)
+{
+    arguments a = {0};
+    char number[32];
+    add_words(&a, "norma compare", "");
+    add(&a, d->recipe);
+    add(&a, "--norms");
+    add(&a, *d->config->norms ? d->config->norms : d->kind->norms);
+    add_words(&a, d->kind->data, d->folder);
+    add(&a, "--train.seconds");
+    snprintf(number, sizeof number, "%" PRId64, d->config->seconds);
+    add(&a, number);
+    if (d->config->updates) {
+        add_words(&a, "--train.epochs 0 --train.updates", "");
+        snprintf(number, sizeof number, "%" PRId64, d->config->updates);
+        add(&a, number);
+    }
+    add(&a, "--compare.folder");
+    add(&a, d->runs);
+    return run_and_release(&a);
+}
+
+/* The first words of the test text. */
+static char *prompt_of(const demo *d)
+{
+    char *path = nm_format("%s/test.txt", d->folder), *text = NULL;
+    const char *at = nm_file_read(path, &text, NULL, NULL) == NM_OK ? text : "";
+    at += strspn(at, " \t\r\n");
+    size_t length = 0;
+    for (int words = 0; words < 3 && at[length] && at[length] != '\n'; words++)
+        length += strspn(at + length, " ") + strcspn(at + length + strspn(at + length, " "), " \n");
+    char *prompt = nm_format("%.*s", (int)length, at);
+    free(path);
+    free(text);
+    return prompt;
+}
+
+/* The first variant's model writes on. */
+static int write_on(const demo *d)
+{
+    const char *norms = *d->config->norms ? d->config->norms : d->kind->norms;
+    char *run = nm_format("%s/%.*s-1", d->runs, (int)strcspn(norms, ","), norms), *prompt = prompt_of(d);
+    arguments a = {0};
+    printf("\nWhat %s makes of the beginning of the test text:\n", run);
+    add_words(&a, "norma generate", "");
+    add(&a, run);
+    add(&a, "--prompt");
+    add(&a, prompt);
+    add_words(&a, "--temperature 0.8 --top-p 0.9 --lines 1 --samples 3", "");
+    free(prompt);
+    free(run);
+    return run_and_release(&a);
+}
+
+static nm_status demonstrate(const demo *d, int *code, nm_error *err)
+{
+    char *key = NULL;
+    nm_status status = texts_key(d, &key, err);
+    if (status == NM_OK)
+        status = nm_folder_create(d->folder, err);
+    if (status == NM_OK)
+        status = make_data(d, key, code, err);
+    free(key);
+    NM_TRY(status);
+    if (*code != NM_OK)
+        return NM_OK;
+    if (!nm_file_exists(d->recipe)) /* one that was edited is another demonstration, and stays */
+        NM_TRY(nm_file_write(d->recipe, d->kind->recipe, strlen(d->kind->recipe), err));
+    *code = compare(d);
+    if (*code == NM_OK && d->kind->recipe == demo_lm_recipe)
+        *code = write_on(d);
+    if (*code == NM_OK)
+        fprintf(stderr, "norma: norma report %s/*/ draws what the runs were like\n", d->runs);
+    return NM_OK;
+}
+
+/* ---- the command ---- */
+
+static void demo_options_add(nm_options *options)
+{
+    nm_options_add(options, "demo", demo_options, NULL, sizeof(demo_config));
+}
+
+static const demo_kind *kind_named(const char *name)
+{
+    for (int i = 0; i < N_KINDS; i++)
+        if (!strcmp(kinds[i].name, name))
+            return &kinds[i];
+    return NULL;
+}
+
+/* Without its texts a demonstration says which it wants. */
+static nm_status check_files(const demo_kind *kind, const char *name, int n, nm_error *err)
+{
+    for (int i = 0; i < N_KINDS && n == 0; i++)
+        if (!kind || kind == &kinds[i])
+            fputs(kinds[i].wants, stdout);
+    if (!kind && !*name)
+        return nm_fail(err, NM_USAGE, "a demonstration of what? There are translation, lm, tag");
+    if (!kind)
+        return nm_fail(err, NM_USAGE, "there is no demonstration %.60s; there are translation, lm, tag",
+                       name);
+    if (n != kind->n_files)
+        return nm_fail(err, NM_USAGE, "norma demo %s takes %d file%s, not %d", kind->name, kind->n_files,
+                       kind->n_files == 1 ? "" : "s", n);
+    return NM_OK;
+}
+
+static int demo_start(nm_cli *cli, int argc, char **argv)
+{
+    nm_error err;
+    int code = NM_OK;
+    demo d = {.kind = argc ? kind_named(argv[0]) : NULL, .config = nm_options_find(cli->options, "demo")};
+    if (check_files(d.kind, argc ? argv[0] : "", argc ? argc - 1 : 0, &err) != NM_OK)
+        return nm_cli_fail(&err);
+    d.files = argv + 1;
+    d.folder = *d.config->folder ? nm_duplicate(d.config->folder) : nm_format("demo-%s", d.kind->name);
+    d.recipe = nm_path_join(d.folder, "recipe.ini");
+    d.runs = nm_path_join(d.folder, "runs");
+    nm_status status = demonstrate(&d, &code, &err);
+    free(d.folder);
+    free(d.recipe);
+    free(d.runs);
+    return status == NM_OK ? code : nm_cli_fail(&err);
+}
+
+const nm_command nm_command_demo = {
+    .name = "demo",
+    .summary = "compare variants on a text of yours, all in one command",
+    .usage =
+        "lm TEXT | tag COLUMNS | translation SOURCE TARGET [--folder FOLDER] [--seconds N] [--norms a,b,c]",
+    .details = "Divides the text into training, validation and test text (of every 20 blocks of lines or "
+               "sentences one "
+               "each for the latter two), prepares it, trains several variants of a small model for "
+               "--seconds each, and "
+               "prints the table of norma compare; a language model then writes on. Everything is in FOLDER, "
+               "with the "
+               "recipe to go on from: recipe.ini. Interrupted, the same command goes on where it was.\n\n"
+               "Without a text it says what file it wants and which Debian package holds one.",
+    .section = "demo",
+    .options = demo_options_add,
+    .run = demo_start,
+};

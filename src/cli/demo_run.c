@@ -1,0 +1,58 @@
+/* This program as a process of its own: see demo.h. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/demo.h"
+
+static volatile pid_t running;
+
+static void on_signal(int number)
+{
+    if (running > 0)
+        kill(running, number);
+}
+
+/* Does not come back. A Ctrl-C comes to us, and we hand it on once; if we are killed, it is stopped in order. */
+static void become(char **arguments, pid_t parent, const sigset_t *mask)
+{
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    sigprocmask(SIG_SETMASK, mask, NULL);
+    if (getppid() == parent)
+        execv("/proc/self/exe", arguments);
+    dprintf(STDERR_FILENO, "norma: cannot start itself: %s\n", strerror(errno));
+    _exit(NM_IO);
+}
+
+int demo_run(const char *const *arguments)
+{
+    struct sigaction action = {.sa_handler = on_signal}, old[2];
+    sigset_t all, before;
+    int code = 0;
+    pid_t parent = getpid();
+    sigaction(SIGINT, &action, &old[0]);
+    sigaction(SIGTERM, &action, &old[1]);
+    sigfillset(&all);
+    fflush(NULL);
+    sigprocmask(SIG_SETMASK, &all, &before); /* none comes before we know whom to hand it to */
+    pid_t process = fork();
+    if (process == 0)
+        become((char **)(uintptr_t)arguments, parent, &before);
+    running = process;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    while (process > 0 && waitpid(process, &code, 0) < 0 && errno == EINTR)
+        continue;
+    running = 0;
+    sigaction(SIGINT, &old[0], NULL);
+    sigaction(SIGTERM, &old[1], NULL);
+    if (process < 0)
+        fprintf(stderr, "norma: cannot start a process: %s\n", strerror(errno));
+    return process > 0 && WIFEXITED(code) ? WEXITSTATUS(code) : NM_IO;
+}

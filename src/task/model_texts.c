@@ -1,0 +1,109 @@
+#include "task/model_texts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "data/prepare.h"
+#include "text/bpe.h"
+#include "text/words.h"
+
+nm_status nm_model_text_read(const char *path, char **text, nm_error *err)
+{
+    size_t bytes;
+    NM_TRY(nm_file_read(path, text, &bytes, err));
+    if (memchr(*text, 0, bytes))
+        return nm_fail(err, NM_FORMAT, "%s: not text: holds a zero byte", path);
+    return nm_text_check(*text, bytes, path, err);
+}
+
+void nm_model_texts_load(char **texts, const char *const *names, int n, const nm_safetensors *file)
+{
+    for (int i = 0; i < n; i++)
+        texts[i] = nm_duplicate(nm_safetensors_metadata(file, names[i]));
+}
+
+void nm_model_texts_save(char *const *texts, const char *const *names, int n, nm_safetensors_writer *writer)
+{
+    for (int i = 0; i < n; i++)
+        if (texts[i])
+            nm_safetensors_add_metadata(writer, names[i], texts[i]);
+}
+
+void nm_model_texts_free(char **texts, int n)
+{
+    for (int i = 0; i < n; i++)
+        free(texts[i]);
+}
+
+static nm_status must_be_there(const nm_model_text *text, nm_error *err)
+{
+    return text->text ? NM_OK : nm_fail(err, NM_FORMAT, "%s: has no %s", text->where, text->name);
+}
+
+static char *full_name(const nm_model_text *text)
+{
+    return nm_format("%s: %s", text->where, text->name);
+}
+
+nm_status nm_model_text_order(const nm_model_text *settings, nm_vocab_order *order, nm_error *err)
+{
+    NM_TRY(must_be_there(settings, err));
+    char *name = full_name(settings);
+    nm_options *options = nm_options_create();
+    const nm_prepare_config *config =
+        nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
+    nm_status status = nm_options_read_text(options, name, settings->text, err);
+    *order = strcmp(config->order, "tears") ? NM_VOCAB_FAIRSEQ : NM_VOCAB_TEARS;
+    nm_options_free(options);
+    free(name);
+    return status;
+}
+
+nm_status nm_model_text_vocab(const nm_model_text *dictionary, nm_vocab_order order, nm_vocab **vocab,
+                              nm_error *err)
+{
+    NM_TRY(must_be_there(dictionary, err));
+    char *name = full_name(dictionary);
+    nm_status status = nm_vocab_parse(dictionary->text, strlen(dictionary->text), name, order, vocab, err);
+    free(name);
+    return status;
+}
+
+nm_status nm_model_text_check_codes(const nm_model_text *codes, nm_error *err)
+{
+    if (!codes->text)
+        return NM_OK;
+    char *name = full_name(codes);
+    nm_bpe *bpe;
+    nm_status status = nm_bpe_parse(codes->text, strlen(codes->text), name, &bpe, err);
+    nm_bpe_free(bpe);
+    free(name);
+    return status;
+}
+
+nm_status nm_model_text_names(const nm_model_text *list, nm_counter *names, nm_error *err)
+{
+    NM_TRY(must_be_there(list, err));
+    const char *at = list->text;
+    for (int64_t line = 1; *at; line++) {
+        size_t bytes = strcspn(at, "\n");
+        if (bytes > NM_TEXT_MAX_LINE || !bytes || nm_counter_find(names, at, bytes) != SIZE_MAX)
+            return nm_fail(err, NM_FORMAT, "%s: %s:%lld: an empty line or one that stands there before",
+                           list->where, list->name, (long long)line);
+        nm_counter_add(names, at, bytes, 1);
+        at += bytes + (at[bytes] == '\n');
+    }
+    return NM_OK;
+}
+
+char *nm_model_text_of_names(const nm_counter *names)
+{
+    nm_buffer text = {0};
+    nm_buffer_clear(&text);
+    for (size_t i = 0; i < names->n; i++) {
+        nm_buffer_append(&text, names->items[i].text, names->items[i].bytes);
+        nm_buffer_append_byte(&text, '\n');
+    }
+    return text.data;
+}

@@ -1,0 +1,203 @@
+/* The training loop: updates, reports, validations and checkpoints in their order, until one of the limits of [train]. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "train/trainer_private.h"
+
+static int64_t epochs_done(const nm_trainer *trainer)
+{
+    return trainer->state.epoch + (trainer->batches_ready && trainer->state.batch >= trainer->batches.n);
+}
+
+/* PN and MABN remember gradients from batch to batch; where that memory grows without bound, NaN follows thousands of
+ * updates later. Returns the largest root mean square, and says a word whenever it has grown tenfold. */
+static double watch_backward_state(nm_trainer *trainer)
+{
+    nm_backend *b = trainer->backend;
+    const nm_params *params = &trainer->model->params;
+    double largest = 0;
+    const char *where = "";
+    for (size_t n = 0; n < params->n_norms; n++) {
+        const nm_norm *norm = params->norms[n];
+        for (int i = 0; i < norm->shape.n_state; i++) {
+            double square;
+            size_t length = (size_t)norm->shape.state[i].length;
+            if (!norm->shape.state[i].of_gradients)
+                continue;
+            b->k.dot(b, length, norm->state[i], norm->state[i], &square);
+            if (!(sqrt(square / (double)length) <= largest)) {
+                largest = sqrt(square / (double)length);
+                where = norm->place.name;
+            }
+        }
+    }
+    if (!(largest <= trainer->state.watch_level)) {
+        nm_trainer_message(
+            trainer,
+            "the running gradient statistic of %s has grown to %.3g (root mean square); if it goes on, raise "
+            "norm.power.decay_backward or set norm.power.clip",
+            where, largest);
+        trainer->state.watch_level = 10 * largest;
+    }
+    return largest;
+}
+
+static nm_status report(nm_trainer *trainer, const nm_progress *update, nm_error *err)
+{
+    nm_train_state *state = &trainer->state;
+    if (state->update % trainer->config->log_every)
+        return NM_OK;
+    nm_progress p = *update;
+    double units = (double)state->sum_units;
+    p.loss = state->sum_loss / units;
+    p.nll = state->sum_nll / units;
+    p.penalty = state->sum_penalty / units;
+    p.grad_norm = state->sum_norm / (double)state->sum_updates;
+    state->sum_loss = state->sum_nll = state->sum_penalty = state->sum_norm = 0;
+    state->sum_tokens = state->sum_units = state->sum_updates = 0;
+    p.backward_state = watch_backward_state(trainer);
+    return nm_log_progress(trainer, &p, err);
+}
+
+/* Tokens per second since the last call of the listener, without validations. */
+static void time_progress(nm_trainer *trainer, nm_progress *p)
+{
+    nm_train_state *state = &trainer->state;
+    double now = nm_clock(), spent = now - trainer->report_clock - trainer->validating;
+    state->seconds = trainer->seconds_before + now - trainer->started;
+    p->seconds = state->seconds;
+    if (spent > 0)
+        p->tokens_per_second = (double)state->sum_tokens / spent;
+    if (state->update % trainer->config->log_every == 0) {
+        trainer->report_clock = now;
+        trainer->validating = 0;
+    }
+    double share = trainer->config->seconds > 0 ? state->seconds / trainer->config->seconds : 0;
+    double by_updates = trainer->total_updates ? (double)state->update / (double)trainer->total_updates : 0;
+    double by_epochs = trainer->config->epochs
+                           ? ((double)state->epoch + (double)state->batch / (double)trainer->batches.n) /
+                                 (double)trainer->config->epochs
+                           : 0;
+    share = fmax(share, fmax(by_updates, by_epochs));
+    p->seconds_left = share > 0 ? state->seconds * (1 / share - 1) : NAN;
+}
+
+static nm_status check(nm_trainer *trainer, nm_error *err)
+{
+    nm_train_state *state = &trainer->state;
+    nm_validation v;
+    NM_TRY(nm_trainer_validate(trainer, &v, err));
+    bool by_score = !strcmp(trainer->config->best_by, "score") && v.score.name;
+    double score = v.score.lower_is_better ? -v.score.value : v.score.value,
+           merit = by_score ? score : -v.loss;
+    v.best = merit > state->best_score || !state->best_update;
+    if (v.best) {
+        state->best_score = merit;
+        state->best_loss = v.loss;
+        state->best_update = state->update;
+        state->bad_checks = 0;
+    } else {
+        state->bad_checks++;
+    }
+    nm_schedule_evaluated(&trainer->schedule, v.score.name ? score : -v.loss, state->update);
+    state->schedule = trainer->schedule.state;
+    state->checked_epochs = epochs_done(trainer);
+    state->checked_update = state->update;
+    nm_status status = nm_log_validation(trainer, &v, err);
+    if (status == NM_OK && v.best)
+        status = nm_trainer_save_best(trainer, err);
+    if (trainer->listener.validated)
+        trainer->listener.validated(trainer->listener.user, &v);
+    nm_task_score_release(&v.score);
+    return status;
+}
+
+static nm_status report_watched(nm_trainer *trainer, nm_error *err)
+{
+    const nm_watch *watch = trainer->listener.watch;
+    json_t *objects = trainer->watched ? watch->updated(watch->user, trainer->model) : NULL;
+    return objects ? nm_log_objects(trainer, objects, err) : NM_OK;
+}
+
+static bool check_due(const nm_trainer *trainer)
+{
+    int64_t every = trainer->config->validate_every;
+    return every ? trainer->state.update % every == 0 : epochs_done(trainer) > trainer->state.checked_epochs;
+}
+
+static bool finished(const nm_trainer *trainer)
+{
+    const nm_train_config *c = trainer->config;
+    const nm_train_state *state = &trainer->state;
+    return (trainer->total_updates && state->update >= trainer->total_updates) ||
+           (c->epochs && epochs_done(trainer) >= c->epochs) ||
+           (c->seconds > 0 && state->seconds >= c->seconds) ||
+           (c->patience && state->bad_checks >= c->patience) ||
+           (trainer->schedule.config.min_lr > 0 && state->update > trainer->schedule.config.warmup &&
+            nm_schedule_lr(&trainer->schedule, state->update + 1) < trainer->schedule.config.min_lr);
+}
+
+static nm_status has_validation(nm_trainer *trainer, bool *has, nm_error *err)
+{
+    nm_batches batches;
+    nm_error why;
+    nm_status status = trainer->task.type->epoch(&trainer->task, NM_SPLIT_VALID, 0, false, &batches, &why);
+    *has = status == NM_OK;
+    if (status == NM_OK) {
+        if (batches.skipped)
+            nm_trainer_message(trainer,
+                               "validation: %" PRId64
+                               " sentences are longer than data.max_length and left out of "
+                               "the loss",
+                               batches.skipped);
+        nm_batches_release(&batches);
+        return NM_OK;
+    }
+    if (status != NM_USAGE) {
+        *err = why;
+        return status;
+    }
+    nm_trainer_message(trainer, "no validation: %s", why.text);
+    return NM_OK;
+}
+
+static nm_status step(nm_trainer *trainer, bool validates, nm_error *err)
+{
+    nm_train_state *state = &trainer->state;
+    nm_progress progress = {0};
+    NM_TRY(nm_trainer_update(trainer, &progress, err));
+    time_progress(trainer, &progress);
+    NM_TRY(report(trainer, &progress, err));
+    NM_TRY(report_watched(trainer, err));
+    if (trainer->listener.progress)
+        trainer->listener.progress(trainer->listener.user, &progress);
+    bool due = check_due(trainer);
+    if (due && validates)
+        NM_TRY(check(trainer, err));
+    if (due || (trainer->config->save_every && state->update % trainer->config->save_every == 0))
+        NM_TRY(nm_trainer_save(trainer, err));
+    return NM_OK;
+}
+
+nm_status nm_trainer_run(nm_trainer *trainer, nm_error *err)
+{
+    bool validates;
+    NM_TRY(has_validation(trainer, &validates, err));
+    NM_TRY(nm_trainer_ready_batches(trainer, err));
+    if (trainer->batches.skipped)
+        nm_trainer_message(
+            trainer, "training: %" PRId64 " sentences are empty or longer than data.max_length and skipped",
+            trainer->batches.skipped);
+    while (!finished(trainer)) {
+        if (trainer->listener.stop && *trainer->listener.stop) {
+            NM_TRY(nm_trainer_save(trainer, err));
+            return nm_fail(err, NM_INTERRUPTED, "stopped after update %" PRId64 "; checkpoint written",
+                           trainer->state.update);
+        }
+        NM_TRY(step(trainer, validates, err));
+    }
+    if (validates && trainer->state.checked_update != trainer->state.update)
+        NM_TRY(check(trainer, err));
+    return nm_trainer_save(trainer, err);
+}

@@ -1,0 +1,117 @@
+# What the scripts share: a folder of their own, small corpora, and the things a script can want of the program. Sourced
+# first. Every failure is printed and counted; a script that had one ends with an exit code that says so, whatever its
+# last command was.
+# shellcheck shell=bash
+export ASAN_OPTIONS="exitcode=99:allocator_may_return_null=1:detect_leaks=${DETECT_LEAKS:-1}"
+export UBSAN_OPTIONS=halt_on_error=1:exitcode=99
+cases=0 failures=0
+chatty='' # set: a refusal may have lines before its last one (a run says what it does before it fails)
+
+leave() {
+    local code=$?
+    set +e
+    kill -9 "${process:-}" 2>/dev/null # what the script had started behind its back
+    rm -rf "$work"
+    [ "$code" != 0 ] || [ "$failures" = 0 ] || code=1
+    exit "$code"
+}
+
+# In memory where the system offers that: files are synced when they are complete, and a thousand of them take minutes
+# on a busy disk.
+shared=/dev/shm
+[ -d $shared ] && [ -w $shared ] || shared=${TMPDIR:-/tmp}
+work=$(mktemp -d -p $shared) || exit 1
+trap leave EXIT
+cd "$work" || exit 1
+
+fail() {
+    failures=$((failures + 1))
+    echo "$(basename "$0" .sh): $*" >&2
+}
+
+has() { # FILE TEXT
+    cases=$((cases + 1))
+    grep -qF -- "$2" "$1" || fail "'$2' is not in $1: $(head -c 1500 "$1")"
+}
+lacks() { # FILE TEXT
+    cases=$((cases + 1))
+    ! grep -qF -- "$2" "$1" || fail "'$2' is in $1: $(head -c 1500 "$1")"
+}
+same() { # FILE FILE, or - for what stands on stdin
+    local differences
+    cases=$((cases + 1))
+    differences=$(diff -- "$1" "$2" 2>&1) || fail "$1 and $2 differ: ${differences:0:600}"
+}
+
+# Runs the program with stdin from $input (else nothing); leaves the exit code in $got, its words in out and err.
+try() {
+    got=0
+    cases=$((cases + 1))
+    "$NORMA" "$@" <"${input:-/dev/null}" >out 2>err || got=$?
+    if grep -qE 'Sanitizer|runtime error' err; then
+        fail "sanitizer: norma $*: $(grep -m 3 -E 'ERROR|runtime error|SUMMARY|#[1-4] ' err)"
+    fi
+}
+
+# refuses CODE TEXT ARGUMENTS...: this exit code, one line with this text, and no output.
+refuses() {
+    local code=$1 text=$2
+    shift 2
+    try "$@"
+    judge "$code" "$text" "$*"
+    [ -n "$chatty" ] || [ ! -s out ] || fail "output in spite of a failure: norma $*: $(head -c 300 out)"
+}
+
+# After any other way of running the program: the same judgement.
+judge() {
+    local code=$1 text=$2 what=$3
+    if [ "$got" != "$code" ]; then
+        fail "exit code $got instead of $code: norma $what: $(head -c 600 err)"
+    elif [ -z "$chatty" ] && [ "$(wc -l <err)" != 1 ]; then
+        fail "not one line: norma $what: $(head -c 600 err)"
+    elif [[ "$(tail -n 1 err)" != "norma: "* ]]; then
+        fail "the line does not begin with 'norma: ': norma $what: $(tail -n 1 err)"
+    elif ! tail -n 1 err | grep -qF -- "$text"; then
+        fail "'$text' is not in the message: norma $what: $(tail -n 1 err)"
+    fi
+}
+
+# accepts TEXT ARGUMENTS...: success, and this text in what it said.
+accepts() {
+    local text=$1
+    shift
+    try "$@"
+    if [ "$got" != 0 ]; then
+        fail "exit code $got instead of 0: norma $*: $(head -c 600 err)"
+    elif ! cat out err | grep -qF -- "$text"; then
+        fail "'$text' was not said: norma $*: $(head -c 600 err)"
+    fi
+}
+
+# Parallel text, PREFIX.de and PREFIX.en: the words of one language are those of the other, in the same order.
+make_pairs() { # PREFIX COUNT SEED
+    awk -v n="$2" -v seed="$3" -v name="$1" 'BEGIN {
+        srand(seed)
+        split("haus baum hund katze rot blau grün läuft springt singt", de)
+        split("house tree dog cat red blue green runs jumps sings", en)
+        for (i = 0; i < n; i++) {
+            a = b = ""
+            for (j = 0; j < 2 + i % 5; j++) { k = 1 + int(rand() * 10); a = a de[k] " "; b = b en[k] " " }
+            print a "." > (name ".de"); print b "." > (name ".en")
+        }
+    }'
+}
+
+# Sentences of a small grammar: after an article comes a noun, after a noun a verb.
+make_sentences() { # FILE COUNT SEED
+    awk -v n="$2" -v seed="$3" 'BEGIN {
+        srand(seed)
+        split("the a every", det); split("dog cat house tree river", noun); split("runs sings sleeps falls", verb)
+        for (i = 0; i < n; i++) {
+            line = ""
+            for (j = 0; j < 1 + i % 3; j++)
+                line = line (j ? " and " : "") det[1 + int(rand() * 3)] " " noun[1 + int(rand() * 5)] " " verb[1 + int(rand() * 4)]
+            print line
+        }
+    }' >"$1"
+}
