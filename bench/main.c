@@ -16,7 +16,7 @@ static const char usage[] =
     "  --json      writes everything to FILE as well; -: to stdout, and no tables\n"
     "  --parts     by comma: ceilings, kernels, norms, step, decode (all)\n"
     "  --match     kernels and norms whose name contains these words, alone\n"
-    "  --threads   0: all cores      --isa  auto, base, avx2, avx512\n"
+    "  --threads   0: all cores      --isa  auto, base, avx2, avx512, vnni\n"
     "  --profile   where the time of a training step goes, by kernel\n"
     "  --set       an option of training or decoding, e.g. model.norm=power\n";
 
