@@ -207,7 +207,7 @@ static int report(const char *what, const char *path, int32_t threads, double wa
 static void make_line(uint64_t *random, nm_buffer *out)
 {
     static const char *const syllables[] = {"ba", "di", "ko", "lu",       "me", "no", "pra", "que",
-                                            "ri", "st", "te", "\xC3\xBC", "va", "xe", "y",   "zo"};
+                                            "ri", "st", "tu", "\xC3\xBC", "va", "xe", "y",   "zo"};
     nm_buffer_clear(out);
     for (int i = 0; i < 20; i++) {
         *random = *random * 6364136223846793005u + 1442695040888963407u;

@@ -63,7 +63,7 @@ bool nm_param_is_int8(const nm_param *param);
  * them are int8 from then on (nm_backend_hold_int8). NM_MEMORY. Undone, but for the rounding, before other numbers come. */
 nm_status nm_params_to_int8(nm_params *params, nm_error *err);
 void nm_params_from_int8(nm_params *params);
-size_t nm_params_bytes(const nm_params *params);                     /* of the value slab */
+size_t nm_params_bytes(const nm_params *params); /* of the value slab */
 
 /* What norms remember (running vectors and counters), set aside before something that must leave no trace, a dry run or
  * a measurement in training form, and put back afterwards. Put back frees; each is used once. */
