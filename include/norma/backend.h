@@ -290,6 +290,13 @@ typedef struct nm_kernels {
 #undef K
 } nm_kernels;
 
+enum {
+#define K(name, args) NM_KERNEL_##name,
+    NM_KERNELS(K)
+#undef K
+        NM_N_KERNELS
+};
+
 typedef struct nm_backend_options {
     const char *name; /* "ref" or "cpu" */
     nm_dtype dtype;   /* cpu: NM_F32 only */
@@ -328,6 +335,18 @@ void nm_backend_unhold(nm_backend *backend, const void *form);
 
 /* Switches the dry run on or off: in it no kernel touches memory. */
 void nm_backend_plan(nm_backend *backend, bool planning);
+
+/* Where the time goes: while on, every call of a kernel is timed; off, it costs nothing. Times are added to what there was. */
+typedef struct nm_kernel_time {
+    const char *kernel; /* "linear_grad_weight" */
+    int64_t calls;
+    double seconds;
+    double flops; /* of products, counted over real tokens; 0 for a kernel that has none */
+    double bytes; /* for those, the fewest that have to move; 0 where that is not known */
+} nm_kernel_time;
+void nm_backend_profile(nm_backend *backend, bool on);
+/* The kernels that were called, longest first; returns how many. */
+int nm_backend_times(const nm_backend *backend, nm_kernel_time times[NM_N_KERNELS]);
 
 /* One line for people: backend, CPU level, threads; and a warning, or "", when the threads will be slow. */
 void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes);

@@ -18,6 +18,13 @@ typedef struct nm_held { /* a weight and its other form */
     bool int8; /* written by pack_int8 */
 } nm_held;
 
+typedef struct nm_profiling {
+    nm_kernels inner; /* what the timing wrappers call */
+    nm_kernel_time times[NM_N_KERNELS];
+    int depth; /* of kernels within kernels */
+    bool on;
+} nm_profiling;
+
 typedef struct nm_backend_private {
     nm_kernels active; /* the table outside the dry run */
     nm_kernels inner;  /* fenced mode: what the wrappers in `active` call */
@@ -27,6 +34,7 @@ typedef struct nm_backend_private {
     nm_held *held;
     size_t n_held, held_capacity;
     bool fenced;
+    nm_profiling profiling;
     void *device;                         /* a backend's own data ... */
     void (*device_release)(void *device); /* ... and how to free it; both may be NULL */
 } nm_backend_private;

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
+#include "cli/profile_print.h"
 #include "probe/probe.h"
 #include "report/events.h"
 #include "task/tasks.h"
@@ -235,6 +236,8 @@ static int train_run(nm_cli *cli, int argc, char **argv)
     } else {
         nm_status status = train(&t, trainer, folder, &err);
         code = finish(status, &err, &t, trainer, argv[0], folder);
+        const nm_profile profile = nm_trainer_profile(trainer);
+        nm_profile_print(&profile, stderr);
         nm_probe_free(probe);
         nm_trainer_close(trainer);
         probe = NULL;

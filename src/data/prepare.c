@@ -238,9 +238,7 @@ static nm_status run_steps(nm_prepare *self, nm_error *err)
         if (*nm_prepare_prefix(self->config, split))
             NM_TRY(nm_prepare_words(self, split, err));
     NM_TRY(nm_prepare_units(self, err));
-    for (int split = 0; split < NM_PREPARE_SPLITS; split++)
-        if (*nm_prepare_prefix(self->config, split))
-            NM_TRY(nm_prepare_ids(self, split, err));
+    NM_TRY(nm_prepare_ids(self, err));
     return finish(self, err);
 }
 
@@ -250,10 +248,13 @@ static void release(nm_prepare *self)
         nm_counter_release(&self->words[side]);
         nm_counter_release(&self->bpe_counts[side]);
         nm_counter_release(&self->units[side]);
+        free(self->pieces[side].ends);
+        free(self->pieces[side].numbers);
         if (self->vocab[side])
             nm_vocab_free(self->vocab[side]);
         for (int split = 0; split < NM_PREPARE_SPLITS; split++) {
             nm_file_writer_abort(&self->text[split][side]);
+            nm_file_writer_abort(&self->numbers[split][side]);
             nm_corpus_writer_abort(&self->ids[split][side]);
         }
     }

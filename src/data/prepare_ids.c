@@ -1,114 +1,83 @@
-/* Third step of preparing: cuts the kept lines into units and writes their ids. */
+/* Third step of preparing: from the numbers of the words to ids, one file a thread. */
 #include "data/prepare_private.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
-#include "data/line_list.h"
+enum { READ_NUMBERS = 1 << 14 };
 
-enum { BLOCK_LINES = 10000, BLOCK_BYTES = 16 << 20 };
-
-typedef struct id_worker { /* one per thread */
+typedef struct encoder { /* of one side of one split */
+    const nm_word_units *pieces;
     const nm_vocab *vocab;
-    nm_bpe_applier *applier; /* NULL without BPE */
-    nm_buffer units;
-    nm_ids ids;
+    nm_corpus_writer *writer;
+    nm_ids line;
     int64_t tokens, unknown;
-} id_worker;
+} encoder;
 
-/* The result is the ids' bytes. */
-static void work_line(void *state, const char *line, size_t bytes, nm_buffer *out)
+static void end_line(encoder *self)
 {
-    id_worker *self = state;
-    if (self->applier) {
-        nm_buffer_clear(&self->units);
-        nm_bpe_apply_line(self->applier, line, bytes, &self->units);
-        line = self->units.data;
-        bytes = self->units.bytes;
-    }
-    self->ids.n = 0;
-    self->unknown += (int64_t)nm_vocab_encode(self->vocab, line, bytes, &self->ids);
-    self->tokens += (int64_t)self->ids.n;
-    nm_ids_append(&self->ids, self->vocab->eos);
-    nm_buffer_append(out, (const char *)self->ids.data, self->ids.n * sizeof *self->ids.data);
+    self->tokens += (int64_t)self->line.n;
+    nm_ids_append(&self->line, self->vocab->eos);
+    nm_corpus_writer_add(self->writer, self->line.data, (int32_t)self->line.n);
+    self->line.n = 0;
 }
 
-static void write_sequences(const nm_line_list *list, nm_corpus_writer *writer)
+static void add_word(encoder *self, uint32_t word)
 {
-    for (size_t i = 0; i < list->n; i++) {
-        size_t bytes;
-        const char *data = nm_line_list_get(list, i, &bytes);
-        nm_corpus_writer_add(writer, (const int32_t *)(const void *)data, (int32_t)(bytes / sizeof(int32_t)));
+    const nm_word_units *pieces = self->pieces;
+    for (size_t i = word ? pieces->ends[word - 1] : 0; i < pieces->ends[word]; i++) {
+        nm_ids_append(&self->line, pieces->numbers[i]);
+        self->unknown += pieces->numbers[i] == self->vocab->unk;
     }
 }
 
-static nm_status work_blocks(nm_prepare *self, nm_lines *lines, void *const *states, nm_corpus_writer *writer,
-                             nm_error *err)
+static nm_status encode_stream(encoder *self, FILE *stream, const char *path, nm_error *err)
 {
-    nm_line_list text = {0}, ids = {0};
-    nm_status status = NM_OK;
-    for (bool more = true; more && status == NM_OK;) {
-        nm_line_list_clear(&text);
-        nm_line_list_clear(&ids);
-        while (text.n < BLOCK_LINES && text.text.bytes < BLOCK_BYTES) {
-            status = nm_lines_next(lines, &more, err);
-            if (status != NM_OK || !more)
-                break;
-            nm_line_list_add(&text, lines->text, lines->bytes);
+    uint32_t numbers[READ_NUMBERS];
+    for (size_t n; (n = fread(numbers, sizeof *numbers, READ_NUMBERS, stream)) > 0;)
+        for (size_t i = 0; i < n; i++) {
+            if (numbers[i] == NM_PREPARE_LINE_END)
+                end_line(self);
+            else
+                add_word(self, numbers[i]);
         }
-        nm_line_list_map(&text, work_line, states, self->threads, &ids);
-        write_sequences(&ids, writer);
-    }
-    nm_line_list_release(&text);
-    nm_line_list_release(&ids);
-    return status;
-}
-
-static nm_status encode_file(nm_prepare *self, int split, int side, void *const *states, nm_error *err)
-{
-    const char *path = self->text[split][side].aside;
-    char *prefix = nm_prepare_path(self, split, side, NULL);
-    FILE *stream = NULL;
-    nm_lines lines = {0};
-    nm_status status = nm_corpus_writer_open(&self->ids[split][side], prefix, err);
-    if (status == NM_OK)
-        status = nm_file_open(&stream, path, "rb", err);
-    if (status == NM_OK) {
-        nm_lines_init(&lines, stream, path);
-        status = work_blocks(self, &lines, states, &self->ids[split][side], err);
-    }
-    nm_lines_release(&lines);
-    if (stream)
-        fclose(stream);
-    free(prefix);
-    return status;
+    return ferror(stream) ? nm_fail(err, NM_IO, "%s: reading failed: %s", path, strerror(errno)) : NM_OK;
 }
 
 static nm_status encode_side(nm_prepare *self, int split, int side, nm_error *err)
 {
-    size_t n = (size_t)self->threads;
-    id_worker *workers = nm_allocate(n * sizeof *workers);
-    void **states = nm_allocate(n * sizeof *states);
-    for (size_t i = 0; i < n; i++) {
-        workers[i] = (id_worker){.vocab = self->vocab[side], .applier = nm_prepare_applier(self, side)};
-        states[i] = &workers[i];
-    }
-    nm_status status = encode_file(self, split, side, states, err);
-    nm_prepare_split_report *report = &self->report->splits[split];
-    for (size_t i = 0; i < n; i++) {
-        report->tokens[side] += workers[i].tokens;
-        report->unknown[side] += workers[i].unknown;
-        nm_bpe_applier_free(workers[i].applier);
-        nm_buffer_release(&workers[i].units);
-        nm_ids_release(&workers[i].ids);
-    }
-    free(workers);
-    free(states);
+    encoder work = {
+        .pieces = &self->pieces[side], .vocab = self->vocab[side], .writer = &self->ids[split][side]};
+    const char *path = self->numbers[split][side].aside;
+    char *prefix = nm_prepare_path(self, split, side, NULL);
+    FILE *stream = NULL;
+    nm_status status = nm_corpus_writer_open(work.writer, prefix, err);
+    if (status == NM_OK)
+        status = nm_file_open(&stream, path, "rb", err);
+    if (status == NM_OK)
+        status = encode_stream(&work, stream, path, err);
+    if (stream)
+        fclose(stream);
+    nm_file_writer_abort(&self->numbers[split][side]); /* makes room on the disk */
+    self->report->splits[split].tokens[side] = work.tokens;
+    self->report->splits[split].unknown[side] = work.unknown;
+    nm_ids_release(&work.line);
+    free(prefix);
     return status;
 }
 
-nm_status nm_prepare_ids(nm_prepare *self, int split, nm_error *err)
+nm_status nm_prepare_ids(nm_prepare *self, nm_error *err)
 {
-    for (int side = 0; side < self->sides; side++)
-        NM_TRY(encode_side(self, split, side, err));
+    enum { FILES = NM_PREPARE_SPLITS * NM_PREPARE_SIDES };
+    nm_error errors[FILES] = {0};
+#pragma omp parallel for num_threads(self->threads) schedule(dynamic, 1)
+    for (int i = 0; i < FILES; i++)
+        if (self->numbers[i / NM_PREPARE_SIDES][i % NM_PREPARE_SIDES].stream)
+            encode_side(self, i / NM_PREPARE_SIDES, i % NM_PREPARE_SIDES, &errors[i]);
+    for (int i = 0; i < FILES; i++)
+        if (errors[i].status != NM_OK) {
+            *err = errors[i];
+            return err->status;
+        }
     return NM_OK;
 }

@@ -3,6 +3,7 @@
 #define NM_PREPARE_PRIVATE_H
 
 #include "data/corpus.h"
+#include "data/line_list.h"
 #include "data/prepare.h"
 #include "text/bpe.h"
 #include "text/vocab.h"
@@ -10,34 +11,72 @@
 enum { PREPARE_TRAIN, PREPARE_VALID, PREPARE_TEST };
 enum { PREPARE_SOURCE, PREPARE_TARGET };
 
+/* Units of the words of a counter, those of one word together. */
+typedef struct nm_word_units {
+    size_t *ends; /* [words], into numbers */
+    int32_t *numbers;
+    size_t n_words, words_capacity, n, capacity;
+} nm_word_units;
+
 typedef struct nm_prepare {
     const nm_options *options;
     const nm_prepare_config *config;
     nm_prepare_report *report;
     int sides; /* 2, or 1 for plain text */
     int32_t threads;
-    nm_counter words[NM_PREPARE_SIDES];      /* of the kept training text */
+    nm_counter words[NM_PREPARE_SIDES]; /* of the kept training text; those of the other splits alone: 0 */
     nm_counter bpe_counts[NM_PREPARE_SIDES]; /* units before the threshold; empty without one */
     nm_counter units[NM_PREPARE_SIDES];      /* as they get into the ids */
+    nm_word_units pieces[NM_PREPARE_SIDES];  /* of all words: first numbers of units, in the end ids */
     nm_bpe *bpe;                             /* NULL without BPE */
     nm_vocab *vocab[NM_PREPARE_SIDES];
-    /* Written aside; read back from there. The training text is never committed: it is only scratch. */
-    nm_file_writer text[NM_PREPARE_SPLITS][NM_PREPARE_SIDES];
+    nm_file_writer text[NM_PREPARE_SPLITS][NM_PREPARE_SIDES]; /* words of valid and test, line by line */
+    /* The kept lines as uint32 numbers of words, each line ended by NM_PREPARE_LINE_END: scratch, never
+     * committed. */
+    nm_file_writer numbers[NM_PREPARE_SPLITS][NM_PREPARE_SIDES];
     nm_corpus_writer ids[NM_PREPARE_SPLITS][NM_PREPARE_SIDES];
 } nm_prepare;
+
+#define NM_PREPARE_LINE_END UINT32_MAX
 
 /* Prefix of a split's files, "" when it has none. */
 const char *nm_prepare_prefix(const nm_prepare_config *config, int split);
 /* A file of the output folder, heap. */
 char *nm_prepare_path(const nm_prepare *self, int split, int side, const char *suffix);
 
-/* Tokenizes, filters and counts one split: fills self->text, self->words. */
+/* A block is at most so many lines or bytes (but always one whole line). */
+enum { NM_PREPARE_BLOCK_LINES = 8192, NM_PREPARE_BLOCK_BYTES = 8 << 20 };
+
+/* Lines of both sides as they stand in the files, not checked yet. */
+typedef struct nm_prepare_block {
+    nm_line_list lines[NM_PREPARE_SIDES];
+    unsigned char too_long[NM_PREPARE_BLOCK_LINES]; /* bit of each side whose line was not taken */
+    int64_t first;                                  /* number of the first line in the files */
+} nm_prepare_block;
+
+/* The files of a split, read in blocks. */
+typedef struct nm_prepare_reader {
+    int sides;
+    bool cuts; /* lines too long to train on are not taken */
+    char *paths[NM_PREPARE_SIDES];
+    FILE *streams[NM_PREPARE_SIDES];
+    nm_lines lines[NM_PREPARE_SIDES];
+    bool ended;
+    nm_error err; /* why it ended; status NM_OK at the end of the files */
+} nm_prepare_reader;
+
+nm_status nm_prepare_reader_open(nm_prepare_reader *reader, const nm_prepare *prepare, int split,
+                                 nm_error *err);
+/* The next block. A failure ends the reading: what stands before it is in the block all the same, and once
+ * that is done with, reader->err tells. The block after the last one is empty. */
+void nm_prepare_reader_next(nm_prepare_reader *reader, nm_prepare_block *block);
+void nm_prepare_reader_close(nm_prepare_reader *reader);
+
+/* Tokenizes, filters and counts one split: fills self->text, self->numbers, self->words. */
 nm_status nm_prepare_words(nm_prepare *self, int split, nm_error *err);
-/* BPE and dictionaries from the counted words. */
+/* BPE, dictionaries and the ids of every word from the counted words: fills self->pieces. */
 nm_status nm_prepare_units(nm_prepare *self, nm_error *err);
-/* NULL without BPE; with the vocabulary threshold when there is one. */
-nm_bpe_applier *nm_prepare_applier(const nm_prepare *self, int side);
-/* Ids of one split: fills self->ids. */
-nm_status nm_prepare_ids(nm_prepare *self, int split, nm_error *err);
+/* Ids of all splits: fills self->ids. */
+nm_status nm_prepare_ids(nm_prepare *self, nm_error *err);
 
 #endif

@@ -23,46 +23,69 @@ static nm_status get_bpe(nm_prepare *self, nm_error *err)
     return NM_OK;
 }
 
-/* Counts the units of counted words. */
-static void count_units(nm_bpe_applier *applier, const nm_counter *words, nm_counter *units)
+static void add_piece(nm_word_units *pieces, size_t unit)
 {
-    if (!applier) {
-        nm_counter_merge(units, words);
-        return;
-    }
+    NM_GROW(pieces->numbers, pieces->n, pieces->capacity);
+    pieces->numbers[pieces->n++] = (int32_t)unit;
+}
+
+/* Counts the units of counted words; pieces, if wanted, takes their numbers. */
+static void count_units(nm_bpe_applier *applier, const nm_counter *words, nm_counter *units,
+                        nm_word_units *pieces)
+{
     nm_buffer line = {0};
     for (size_t i = 0; i < words->n; i++) {
+        const nm_count *word = &words->items[i];
         nm_buffer_clear(&line);
-        nm_bpe_apply_line(applier, words->items[i].text, words->items[i].bytes, &line);
+        if (applier)
+            nm_bpe_apply_line(applier, word->text, word->bytes, &line);
+        else
+            nm_buffer_append(&line, word->text, word->bytes);
         for (size_t at = 0; at < line.bytes;) {
             const char *space = memchr(line.data + at, ' ', line.bytes - at);
             size_t bytes = space ? (size_t)(space - line.data) - at : line.bytes - at;
-            nm_counter_add(units, line.data + at, bytes, words->items[i].count);
+            size_t unit = nm_counter_add(units, line.data + at, bytes, word->count);
+            if (pieces)
+                add_piece(pieces, unit);
             at += bytes + 1;
+        }
+        if (pieces) {
+            NM_GROW(pieces->ends, pieces->n_words, pieces->words_capacity);
+            pieces->ends[pieces->n_words++] = pieces->n;
         }
     }
     nm_buffer_release(&line);
 }
 
-nm_bpe_applier *nm_prepare_applier(const nm_prepare *self, int side)
-{
-    if (!self->bpe)
-        return NULL;
-    int64_t threshold = self->config->bpe_vocabulary_threshold;
-    const nm_counter *counts = &self->bpe_counts[side];
-    return nm_bpe_applier_create(self->bpe, threshold && counts->n ? counts : NULL, threshold);
-}
-
 static void count_side(nm_prepare *self, int side)
 {
-    if (self->bpe && self->config->bpe_vocabulary_threshold) {
+    int64_t threshold = self->config->bpe_vocabulary_threshold;
+    nm_counter *counts = &self->bpe_counts[side];
+    if (self->bpe && threshold) {
         nm_bpe_applier *plain = nm_bpe_applier_create(self->bpe, NULL, 0);
-        count_units(plain, &self->words[side], &self->bpe_counts[side]);
+        count_units(plain, &self->words[side], counts, NULL);
         nm_bpe_applier_free(plain);
     }
-    nm_bpe_applier *applier = nm_prepare_applier(self, side);
-    count_units(applier, &self->words[side], &self->units[side]);
+    nm_bpe_applier *applier =
+        self->bpe ? nm_bpe_applier_create(self->bpe, counts->n ? counts : NULL, threshold) : NULL;
+    count_units(applier, &self->words[side], &self->units[side], &self->pieces[side]);
     nm_bpe_applier_free(applier);
+}
+
+/* From numbers of units to ids. The counted words are done with. */
+static void find_ids(nm_prepare *self, int side)
+{
+    const nm_counter *units = &self->units[side];
+    nm_word_units *pieces = &self->pieces[side];
+    int32_t *ids = nm_allocate(units->n * sizeof *ids);
+    for (size_t i = 0; i < units->n; i++)
+        ids[i] = nm_vocab_find(self->vocab[side], units->items[i].text, units->items[i].bytes);
+    for (size_t i = 0; i < pieces->n; i++)
+        pieces->numbers[i] = ids[pieces->numbers[i]];
+    free(ids);
+    nm_counter_release(&self->words[side]);
+    nm_counter_release(&self->bpe_counts[side]);
+    nm_counter_release(&self->units[side]);
 }
 
 static nm_status build_vocab(nm_prepare *self, const nm_counter *units, nm_vocab **vocab, nm_error *err)
@@ -70,7 +93,7 @@ static nm_status build_vocab(nm_prepare *self, const nm_counter *units, nm_vocab
     const nm_prepare_config *config = self->config;
     nm_vocab_options options = nm_vocab_options_default();
     options.order = !strcmp(config->order, "tears") ? NM_VOCAB_TEARS : NM_VOCAB_FAIRSEQ;
-    options.threshold = config->min_count;
+    options.threshold = config->min_count > 1 ? config->min_count : 1; /* 0: not in the training text */
     options.max_size = (int32_t)config->max_words;
     options.multiple = (int32_t)config->dict_multiple;
     return nm_vocab_build(units, &options, vocab, err);
@@ -137,9 +160,11 @@ static nm_status get_vocab(nm_prepare *self, nm_error *err)
 nm_status nm_prepare_units(nm_prepare *self, nm_error *err)
 {
     NM_TRY(get_bpe(self, err));
-    for (int side = 0; side < self->sides; side++) {
-        self->report->word_types[side] = (int64_t)self->words[side].n;
+#pragma omp parallel for num_threads(self->threads) schedule(static, 1)
+    for (int side = 0; side < self->sides; side++)
         count_side(self, side);
-    }
-    return get_vocab(self, err);
+    NM_TRY(get_vocab(self, err));
+    for (int side = 0; side < self->sides; side++)
+        find_ids(self, side);
+    return NM_OK;
 }

@@ -1,217 +1,189 @@
 /* First step of preparing: check, tokenize, lowercase and filter lines, count words. The filter is that of
  * Moses' clean-corpus-n.perl: both sides within the lengths and no side longer than `ratio` times the other.
- */
+ *
+ * Lines are worked on in chunks, by several threads, while one of them joins the chunks of the block before in
+ * the order of the lines and reads the block behind. A chunk counts its words by itself, so each of them is
+ * looked up among all words once for the chunk and not at every place. */
 #include "data/prepare_private.h"
 
+#include <omp.h>
 #include <stdlib.h>
 
-#include "data/line_list.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 #include "text/words.h"
 
-/* A block is at most so many lines or bytes (but always one whole line). */
-enum { BLOCK_LINES = 10000, BLOCK_BYTES = 16 << 20, LONGEST_TRAIN_LINE = 1 << 20 };
+enum { CHUNK_LINES = 512, N_CHUNKS = NM_PREPARE_BLOCK_LINES / CHUNK_LINES, N_BLOCKS = 3 };
 
-typedef struct line_worker { /* one per thread and side */
-    nm_tokenizer tokenizer;
-    bool lowercase;
-    nm_buffer scratch;
+typedef struct span { /* a word of a line */
+    const char *text;
+    size_t bytes;
+} span;
+
+typedef struct line_worker { /* one per thread */
+    nm_tokenizer tokenizers[NM_PREPARE_SIDES];
+    nm_buffer plain, lines[NM_PREPARE_SIDES];
+    span *words[NM_PREPARE_SIDES];
+    size_t n_words[NM_PREPARE_SIDES], capacity[NM_PREPARE_SIDES];
 } line_worker;
 
-typedef struct reader { /* both sides of a split */
+typedef struct word_list { /* words by number, lines ended by NM_PREPARE_LINE_END */
+    uint32_t *data;
+    size_t n, capacity;
+} word_list;
+
+typedef struct chunk { /* what some lines of a block gave */
+    nm_counter words[NM_PREPARE_SIDES];
+    word_list numbers[NM_PREPARE_SIDES]; /* in words */
+    nm_buffer text[NM_PREPARE_SIDES];    /* of valid and test */
+    nm_prepare_split_report report;
+    size_t invalid; /* first pair that is no text and stops everything, or SIZE_MAX */
+} chunk;
+
+typedef struct block {
+    nm_prepare_block raw;
+    chunk chunks[N_CHUNKS];
+} block;
+
+typedef struct split_job {
     nm_prepare *prepare;
     int split;
-    char *paths[NM_PREPARE_SIDES];
-    FILE *streams[NM_PREPARE_SIDES];
-    nm_lines lines[NM_PREPARE_SIDES];
-    nm_line_list raw[NM_PREPARE_SIDES], done[NM_PREPARE_SIDES];
-    nm_drop *verdicts; /* [BLOCK_LINES] */
-    line_worker *workers[NM_PREPARE_SIDES];
-    void **states[NM_PREPARE_SIDES];
-} reader;
+    nm_prepare_reader reader;
+    line_worker *workers; /* [threads] */
+    block *blocks;        /* [N_BLOCKS]: one joined, one worked on, one read */
+    uint32_t *numbers;    /* of a chunk's words among all */
+    size_t numbers_capacity;
+} split_job;
 
-static void work_line(void *state, const char *line, size_t bytes, nm_buffer *out)
+static nm_status open_worker(line_worker *self, const nm_prepare *prepare, nm_error *err)
 {
-    line_worker *self = state;
-    if (!self->lowercase) {
-        nm_tokenize(&self->tokenizer, line, bytes, out);
-        return;
-    }
-    nm_buffer_clear(&self->scratch);
-    nm_tokenize(&self->tokenizer, line, bytes, &self->scratch);
-    nm_utf8_lowercase(self->scratch.data, self->scratch.bytes, out);
-}
-
-static nm_status open_workers(reader *self, int side, nm_error *err)
-{
-    const nm_prepare_config *config = self->prepare->config;
-    size_t n = (size_t)self->prepare->threads;
-    self->workers[side] = nm_allocate(n * sizeof *self->workers[side]);
-    self->states[side] = nm_allocate(n * sizeof *self->states[side]);
-    nm_tokenizer_options options = nm_tokenizer_options_default();
-    const char *language = side == PREPARE_SOURCE ? config->source_lang : config->target_lang;
-    if (strcmp(config->tokenizer, "none") && *language) /* file suffixes need not be languages then */
-        options.language = language;
-    options.aggressive = config->aggressive;
-    options.escape = config->escape;
-    for (size_t i = 0; i < n; i++) {
-        line_worker *worker = &self->workers[side][i];
-        self->states[side][i] = worker;
-        worker->lowercase = config->lowercase;
-        NM_TRY(nm_tokenizer_open(&worker->tokenizer, config->tokenizer, &options, err));
+    const nm_prepare_config *config = prepare->config;
+    for (int side = 0; side < prepare->sides; side++) {
+        nm_tokenizer_options options = nm_tokenizer_options_default();
+        const char *language = side == PREPARE_SOURCE ? config->source_lang : config->target_lang;
+        if (strcmp(config->tokenizer, "none") && *language) /* file suffixes need not be languages then */
+            options.language = language;
+        options.aggressive = config->aggressive;
+        options.escape = config->escape;
+        NM_TRY(nm_tokenizer_open(&self->tokenizers[side], config->tokenizer, &options, err));
     }
     return NM_OK;
 }
 
-/* Packed text would only be called broken UTF-8. */
-static nm_status check_packed(FILE *stream, const char *path, nm_error *err)
+static nm_status open_writer(nm_file_writer *writer, const nm_prepare *prepare, int split, int side,
+                             const char *suffix, nm_error *err)
 {
-    unsigned char magic[4] = {0};
-    size_t n = fread(magic, 1, sizeof magic, stream);
-    for (size_t i = n; i > 0; i--) /* glibc takes back what fits its buffer, also on a pipe */
-        ungetc(magic[i - 1], stream);
-    static const char *const starts[] = {"\3757zX", "\37\213", "BZh",
-                                         "\50\265\57\375"}; /* xz, gz, bz2, zst */
-    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
-        if (n == sizeof magic && !memcmp(magic, starts[i], strlen(starts[i])))
-            return nm_fail(err, NM_FORMAT, "%s: compressed; unpack it first", path);
-    return NM_OK;
-}
-
-static nm_status open_input(reader *self, int side, nm_error *err)
-{
-    static const char *const packings[] = {"xz", "gz", "bz2", "zst"};
-    const nm_prepare_config *config = self->prepare->config;
-    const char *prefix = nm_prepare_prefix(config, self->split);
-    const char *language = side == PREPARE_SOURCE ? config->source_lang : config->target_lang;
-    const char *path = self->paths[side] =
-        self->prepare->sides == 1 ? nm_duplicate(prefix) : nm_format("%s.%s", prefix, language);
-    nm_status status = nm_file_open(&self->streams[side], path, "rb", err);
-    for (size_t i = 0; status != NM_OK && !nm_file_exists(path) && i < sizeof packings / sizeof *packings;
-         i++) {
-        char *packed = nm_format("%s.%s", path, packings[i]);
-        if (nm_file_exists(packed))
-            nm_fail(err, status, "%s: not found, but %s is there: unpack it first", path, packed);
-        free(packed);
-    }
-    if (status == NM_OK)
-        status = check_packed(self->streams[side], path, err);
-    nm_lines_init(&self->lines[side], self->streams[side], path);
+    char *path = nm_prepare_path(prepare, split, side, suffix);
+    nm_status status = nm_file_writer_open(writer, path, err);
+    free(path);
     return status;
 }
 
-static nm_status reader_open(reader *self, nm_error *err)
+static nm_status job_open(split_job *self, nm_error *err)
 {
-    self->verdicts = nm_allocate(BLOCK_LINES * sizeof *self->verdicts);
-    for (int side = 0; side < self->prepare->sides; side++) {
-        NM_TRY(open_input(self, side, err));
-        NM_TRY(open_workers(self, side, err));
-        char *path = nm_prepare_path(self->prepare, self->split, side, "words");
-        nm_status status = nm_file_writer_open(&self->prepare->text[self->split][side], path, err);
-        free(path);
-        NM_TRY(status);
+    nm_prepare *prepare = self->prepare;
+    NM_TRY(nm_prepare_reader_open(&self->reader, prepare, self->split, err));
+    for (int32_t i = 0; i < prepare->threads; i++)
+        NM_TRY(open_worker(&self->workers[i], prepare, err));
+    for (int side = 0; side < prepare->sides; side++) {
+        NM_TRY(open_writer(&prepare->numbers[self->split][side], prepare, self->split, side, "numbers", err));
+        if (self->split != PREPARE_TRAIN)
+            NM_TRY(open_writer(&prepare->text[self->split][side], prepare, self->split, side, "words", err));
     }
     return NM_OK;
 }
 
-static void reader_close(reader *self)
+static void release_worker(line_worker *self)
+{
+    nm_buffer_release(&self->plain);
+    for (int side = 0; side < NM_PREPARE_SIDES; side++) {
+        nm_tokenizer_close(&self->tokenizers[side]);
+        nm_buffer_release(&self->lines[side]);
+        free(self->words[side]);
+    }
+}
+
+static void release_block(block *self)
+{
+    for (int side = 0; side < NM_PREPARE_SIDES; side++) {
+        nm_line_list_release(&self->raw.lines[side]);
+        for (int c = 0; c < N_CHUNKS; c++) {
+            nm_counter_release(&self->chunks[c].words[side]);
+            nm_buffer_release(&self->chunks[c].text[side]);
+            free(self->chunks[c].numbers[side].data);
+        }
+    }
+}
+
+static void job_close(split_job *self)
+{
+    nm_prepare_reader_close(&self->reader);
+    for (int32_t i = 0; i < self->prepare->threads; i++)
+        release_worker(&self->workers[i]);
+    for (int i = 0; i < N_BLOCKS; i++)
+        release_block(&self->blocks[i]);
+    free(self->workers);
+    free(self->blocks);
+    free(self->numbers);
+}
+
+/* NM_FORMAT if line i of the block is no text; the message comes from the first side that is not. */
+static nm_status check_pair(const split_job *self, const nm_prepare_block *from, size_t i, nm_error *err)
 {
     for (int side = 0; side < self->prepare->sides; side++) {
-        for (int32_t i = 0; self->workers[side] && i < self->prepare->threads; i++) {
-            nm_tokenizer_close(&self->workers[side][i].tokenizer);
-            nm_buffer_release(&self->workers[side][i].scratch);
-        }
-        free(self->workers[side]);
-        free(self->states[side]);
-        nm_lines_release(&self->lines[side]);
-        nm_line_list_release(&self->raw[side]);
-        nm_line_list_release(&self->done[side]);
-        if (self->streams[side])
-            fclose(self->streams[side]);
-        free(self->paths[side]);
+        size_t bytes;
+        char where[600];
+        const char *line = nm_line_list_get(&from->lines[side], i, &bytes);
+        const char *nul = memchr(line, 0, bytes);
+        snprintf(where, sizeof where, "%s:%lld", self->reader.paths[side],
+                 (long long)from->first + (long long)i);
+        if (nul)
+            return nm_fail(err, NM_FORMAT, "%s: not text: byte 0x00 at position %zu", where,
+                           (size_t)(nul - line) + 1);
+        NM_TRY(nm_text_check(line, bytes, where, err));
     }
-    free(self->verdicts);
+    return NM_OK;
 }
 
-static nm_status check_line(const nm_lines *lines, nm_error *err)
+static nm_drop judge_text(const split_job *self, const nm_prepare_block *from, size_t i)
 {
-    const char *nul = memchr(lines->text, 0, lines->bytes);
-    if (nul)
-        return nm_fail(err, NM_FORMAT, "%s:%lld: not text: byte 0x00 at position %zu", lines->path,
-                       (long long)lines->number, (size_t)(nul - lines->text) + 1);
-    return nm_line_check(lines, err);
-}
-
-/* Takes the current lines of both sides into the block, or a verdict and two empty lines. */
-static nm_status take_pair(reader *self, size_t *bytes, nm_error *err)
-{
-    bool train = self->split == PREPARE_TRAIN, skip = !strcmp(self->prepare->config->on_invalid, "skip");
     nm_drop verdict = NM_DROP_NONE;
     for (int side = 0; side < self->prepare->sides; side++) {
-        const nm_lines *lines = &self->lines[side];
-        if (train && self->prepare->sides == 2 && lines->bytes > LONGEST_TRAIN_LINE) {
+        size_t bytes;
+        const char *line = nm_line_list_get(&from->lines[side], i, &bytes);
+        if (from->too_long[i] >> side & 1)
             verdict = NM_DROP_LONG;
-        } else if (check_line(lines, err) != NM_OK) {
-            if (!train || !skip)
-                return err->status;
+        else if (bytes > NM_TEXT_MAX_LINE || memchr(line, 0, bytes) ||
+                 nm_utf8_find_invalid(line, bytes) < bytes)
             verdict = NM_DROP_INVALID;
-        }
     }
-    self->verdicts[self->raw[PREPARE_SOURCE].n] = verdict;
-    for (int side = 0; side < self->prepare->sides; side++) {
-        size_t length = verdict == NM_DROP_NONE ? self->lines[side].bytes : 0;
-        nm_line_list_add(&self->raw[side], self->lines[side].text, length);
-        *bytes += length;
-    }
-    return NM_OK;
+    return verdict;
 }
 
-/* One side ended before the other: counts both to the end. */
-static nm_status fail_unequal(reader *self, nm_error *err)
+/* Tokenizes a line and finds its words. */
+static void split_line(line_worker *self, int side, bool lowercase, const char *raw, size_t bytes)
 {
-    for (int side = 0; side < self->prepare->sides; side++)
-        for (bool more = true; more;)
-            NM_TRY(nm_lines_next(&self->lines[side], &more, err));
-    return nm_fail(err, NM_MISMATCH, "%s has %lld lines but %s has %lld", self->paths[PREPARE_SOURCE],
-                   (long long)self->lines[PREPARE_SOURCE].number, self->paths[PREPARE_TARGET],
-                   (long long)self->lines[PREPARE_TARGET].number);
-}
-
-/* The next block; an empty one at the end. */
-static nm_status read_block(reader *self, nm_error *err)
-{
-    for (int side = 0; side < self->prepare->sides; side++) {
-        nm_line_list_clear(&self->raw[side]);
-        nm_line_list_clear(&self->done[side]);
+    nm_buffer *line = &self->lines[side];
+    nm_buffer_clear(line);
+    if (lowercase) {
+        nm_buffer_clear(&self->plain);
+        nm_tokenize(&self->tokenizers[side], raw, bytes, &self->plain);
+        nm_utf8_lowercase(self->plain.data, self->plain.bytes, line);
+    } else {
+        nm_tokenize(&self->tokenizers[side], raw, bytes, line);
     }
-    size_t bytes = 0;
-    while (self->raw[PREPARE_SOURCE].n < BLOCK_LINES && bytes < BLOCK_BYTES) {
-        bool more[NM_PREPARE_SIDES] = {false};
-        for (int side = 0; side < self->prepare->sides; side++)
-            NM_TRY(nm_lines_next(&self->lines[side], &more[side], err));
-        if (self->prepare->sides == 2 && more[PREPARE_SOURCE] != more[PREPARE_TARGET])
-            return fail_unequal(self, err);
-        if (!more[PREPARE_SOURCE])
-            break;
-        NM_TRY(take_pair(self, &bytes, err));
+    span word;
+    size_t at = 0;
+    self->n_words[side] = 0;
+    while (nm_word_next(line->data, line->bytes, &at, &word.text, &word.bytes)) {
+        NM_GROW(self->words[side], self->n_words[side], self->capacity[side]);
+        self->words[side][self->n_words[side]++] = word;
     }
-    return NM_OK;
 }
 
-static int64_t count_words(const char *line, size_t bytes)
+static nm_drop judge_lengths(const nm_prepare_config *config, const size_t n[NM_PREPARE_SIDES])
 {
-    int64_t n = 0;
-    const char *word;
-    size_t at = 0, word_bytes;
-    while (nm_word_next(line, bytes, &at, &word, &word_bytes))
-        n++;
-    return n;
-}
-
-static nm_drop judge_lengths(const nm_prepare_config *config, const int64_t n[NM_PREPARE_SIDES])
-{
-    int64_t shorter = n[0] < n[1] ? n[0] : n[1], longer = n[0] < n[1] ? n[1] : n[0];
+    int64_t shorter = (int64_t)(n[0] < n[1] ? n[0] : n[1]), longer = (int64_t)(n[0] < n[1] ? n[1] : n[0]);
     if (shorter == 0)
         return NM_DROP_EMPTY;
     if (shorter < config->min_length)
@@ -223,62 +195,160 @@ static nm_drop judge_lengths(const nm_prepare_config *config, const int64_t n[NM
     return NM_DROP_NONE;
 }
 
-/* Filters, counts and writes pair i of the tokenized block. */
-static void keep_pair(reader *self, size_t i)
+static void keep_line(const line_worker *worker, int side, bool with_text, chunk *out)
 {
-    nm_prepare *prepare = self->prepare;
-    nm_prepare_split_report *report = &prepare->report->splits[self->split];
-    int64_t n[NM_PREPARE_SIDES] = {0};
-    for (int side = 0; side < self->prepare->sides; side++) {
-        size_t bytes;
-        const char *line = nm_line_list_get(&self->done[side], i, &bytes);
-        n[side] = count_words(line, bytes);
+    word_list *numbers = &out->numbers[side];
+    size_t n = worker->n_words[side];
+    for (size_t i = 0; i <= n; i++) {
+        const span *word = &worker->words[side][i];
+        NM_GROW(numbers->data, numbers->n, numbers->capacity);
+        numbers->data[numbers->n++] =
+            i < n ? (uint32_t)nm_counter_add(&out->words[side], word->text, word->bytes, 1)
+                  : NM_PREPARE_LINE_END;
     }
-    nm_drop verdict = self->verdicts[i];
-    if (verdict == NM_DROP_NONE && self->split == PREPARE_TRAIN && prepare->sides == 2)
-        verdict = judge_lengths(prepare->config, n);
-    report->pairs++;
-    if (verdict != NM_DROP_NONE) {
-        report->dropped[verdict]++;
-        return;
-    }
-    report->kept++;
-    for (int side = 0; side < self->prepare->sides; side++) {
-        size_t bytes;
-        const char *line = nm_line_list_get(&self->done[side], i, &bytes);
-        FILE *stream = prepare->text[self->split][side].stream;
-        fwrite(line, 1, bytes, stream);
-        putc('\n', stream);
-        report->words[side] += n[side];
-        if (self->split == PREPARE_TRAIN)
-            nm_counter_add_line(&prepare->words[side], line, bytes);
+    out->report.words[side] += (int64_t)n;
+    if (with_text) {
+        nm_buffer_append(&out->text[side], worker->lines[side].data, worker->lines[side].bytes);
+        nm_buffer_append_byte(&out->text[side], '\n');
     }
 }
 
-static nm_status work_blocks(reader *self, nm_error *err)
+/* Pair i of the block into the chunk; false if it is no text where all must be text. */
+static bool work_pair(const split_job *self, line_worker *worker, const nm_prepare_block *from, size_t i,
+                      chunk *out)
 {
-    for (;;) {
-        NM_TRY(read_block(self, err));
-        if (!self->raw[PREPARE_SOURCE].n)
-            return NM_OK;
-        for (int side = 0; side < self->prepare->sides; side++)
-            nm_line_list_map(&self->raw[side], work_line, self->states[side], self->prepare->threads,
-                             &self->done[side]);
-        for (size_t i = 0; i < self->done[PREPARE_SOURCE].n; i++)
-            keep_pair(self, i);
+    const nm_prepare_config *config = self->prepare->config;
+    bool train = self->split == PREPARE_TRAIN;
+    nm_drop verdict = judge_text(self, from, i);
+    if (verdict == NM_DROP_INVALID && (!train || strcmp(config->on_invalid, "skip")))
+        return false;
+    for (int side = 0; verdict == NM_DROP_NONE && side < self->prepare->sides; side++) {
+        size_t bytes;
+        const char *line = nm_line_list_get(&from->lines[side], i, &bytes);
+        split_line(worker, side, config->lowercase, line, bytes);
     }
+    if (verdict == NM_DROP_NONE && train && self->prepare->sides == 2)
+        verdict = judge_lengths(config, worker->n_words);
+    out->report.pairs++;
+    if (verdict != NM_DROP_NONE) {
+        out->report.dropped[verdict]++;
+        return true;
+    }
+    out->report.kept++;
+    for (int side = 0; side < self->prepare->sides; side++)
+        keep_line(worker, side, !train, out);
+    return true;
+}
+
+static void work_chunk(const split_job *self, line_worker *worker, block *from, size_t c)
+{
+    chunk *out = &from->chunks[c];
+    for (int side = 0; side < self->prepare->sides; side++) {
+        nm_counter_clear(&out->words[side]);
+        nm_buffer_clear(&out->text[side]);
+        out->numbers[side].n = 0;
+    }
+    out->report = (nm_prepare_split_report){0};
+    out->invalid = SIZE_MAX;
+    size_t end = (c + 1) * CHUNK_LINES, n = from->raw.lines[PREPARE_SOURCE].n;
+    for (size_t i = c * CHUNK_LINES; i < n && i < end && out->invalid == SIZE_MAX; i++)
+        if (!work_pair(self, worker, &from->raw, i, out))
+            out->invalid = i;
+}
+
+static void add_report(nm_prepare_split_report *sum, const nm_prepare_split_report *more)
+{
+    sum->pairs += more->pairs;
+    sum->kept += more->kept;
+    for (int drop = 0; drop < NM_DROP_N; drop++)
+        sum->dropped[drop] += more->dropped[drop];
+    for (int side = 0; side < NM_PREPARE_SIDES; side++)
+        sum->words[side] += more->words[side];
+}
+
+/* Counts the chunk's words among all; words that only valid and test have get a number but no count. */
+static void join_side(split_job *self, chunk *from, int side)
+{
+    nm_counter *words = &from->words[side];
+    word_list *list = &from->numbers[side];
+    if (words->n > self->numbers_capacity) {
+        self->numbers_capacity = 2 * words->n;
+        self->numbers = nm_reallocate(self->numbers, self->numbers_capacity * sizeof *self->numbers);
+    }
+    nm_counter_join(&self->prepare->words[side], words, self->split == PREPARE_TRAIN, self->numbers);
+    for (size_t i = 0; i < list->n; i++)
+        if (list->data[i] != NM_PREPARE_LINE_END)
+            list->data[i] = self->numbers[list->data[i]];
+    if (list->n)
+        fwrite(list->data, sizeof *list->data, list->n, self->prepare->numbers[self->split][side].stream);
+    if (from->text[side].bytes)
+        fwrite(from->text[side].data, 1, from->text[side].bytes,
+               self->prepare->text[self->split][side].stream);
+}
+
+static nm_status join_block(split_job *self, block *from, nm_error *err)
+{
+    for (size_t c = 0; c < N_CHUNKS; c++) {
+        chunk *part = &from->chunks[c];
+        if (part->invalid != SIZE_MAX)
+            return check_pair(self, &from->raw, part->invalid, err);
+        add_report(&self->prepare->report->splits[self->split], &part->report);
+        for (int side = 0; side < self->prepare->sides; side++)
+            join_side(self, part, side);
+    }
+    return NM_OK;
+}
+
+/* Reading, working and joining walk through the three blocks one behind the other. */
+static nm_status work_blocks(split_job *self, nm_error *err)
+{
+    nm_status status = NM_OK;
+    size_t at = 0;
+    nm_prepare_reader_next(&self->reader, &self->blocks[0].raw);
+    for (; status == NM_OK && self->blocks[at % N_BLOCKS].raw.lines[PREPARE_SOURCE].n; at++) {
+        block *here = &self->blocks[at % N_BLOCKS];
+#pragma omp parallel num_threads(self->prepare->threads)
+        {
+#pragma omp single nowait
+            {
+                if (at)
+                    status = join_block(self, &self->blocks[(at - 1) % N_BLOCKS], err);
+                nm_prepare_reader_next(&self->reader, &self->blocks[(at + 1) % N_BLOCKS].raw);
+            }
+#pragma omp for schedule(dynamic)
+            for (size_t c = 0; c < N_CHUNKS; c++)
+                work_chunk(self, &self->workers[omp_get_thread_num()], here, c);
+        }
+    }
+    if (status == NM_OK && at)
+        status = join_block(self, &self->blocks[(at - 1) % N_BLOCKS], err);
+    if (status == NM_OK && self->reader.err.status != NM_OK) {
+        *err = self->reader.err;
+        status = err->status;
+    }
+    return status;
+}
+
+static nm_status flush(nm_file_writer *writer, nm_error *err)
+{
+    return writer->stream ? nm_file_flush(writer->stream, writer->aside, err) : NM_OK;
 }
 
 nm_status nm_prepare_words(nm_prepare *self, int split, nm_error *err)
 {
-    reader source = {.prepare = self, .split = split};
-    nm_status status = reader_open(&source, err);
+    split_job job = {.prepare = self, .split = split};
+    job.workers = nm_allocate((size_t)self->threads * sizeof *job.workers);
+    job.blocks = nm_allocate(N_BLOCKS * sizeof *job.blocks);
+    nm_status status = job_open(&job, err);
     if (status == NM_OK)
-        status = work_blocks(&source, err);
-    reader_close(&source);
+        status = work_blocks(&job, err);
+    job_close(&job);
     for (int side = 0; status == NM_OK && side < self->sides; side++) {
-        nm_file_writer *writer = &self->text[split][side];
-        status = nm_file_flush(writer->stream, writer->aside, err);
+        status = flush(&self->numbers[split][side], err);
+        if (status == NM_OK)
+            status = flush(&self->text[split][side], err);
+        if (split == PREPARE_TRAIN)
+            self->report->word_types[side] = (int64_t)self->words[side].n;
     }
     if (status == NM_OK && split == PREPARE_TRAIN && !self->report->splits[split].kept)
         status = nm_fail(err, NM_MISMATCH, "%s: no %s is left to train on (%lld read)", self->config->train,

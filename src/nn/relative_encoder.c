@@ -85,20 +85,35 @@ void nm_relative_encoder_release(nm_relative_encoder *encoder, nm_backend *backe
     *encoder = (nm_relative_encoder){0};
 }
 
+typedef struct layer_call {
+    const nm_relative_encoder *encoder;
+    const nm_relative_layer *layer;
+    nm_tensor *x;
+    nm_packing packing;
+} layer_call;
+
+static nm_tensor *layer_forward(nm_tape *tape, const void *context)
+{
+    const layer_call *call = context;
+    const nm_stack *stack = &call->encoder->stack;
+    const nm_stack_config *c = &stack->config;
+    const nm_relative_layer *layer = call->layer;
+    nm_tensor *h = nm_sublayer_before(tape, stack, layer->norm, call->x);
+    h = nm_linear(tape, h, layer->qkv_weight, NULL, NM_ACT_NONE, 0);
+    h = nm_relative_attention(tape, h, layer->key_bias, layer->distance_bias, &call->encoder->table,
+                              &call->packing, c->heads, c->attention_drop);
+    h = nm_residual(tape, call->x, h, 0);
+    h = c->pre_norm ? h : nm_normalize(tape, layer->norm, h);
+    return nm_ffn_forward(tape, stack, &layer->ffn, h);
+}
+
 nm_tensor *nm_relative_encoder_forward(nm_tape *tape, const nm_relative_encoder *encoder, nm_tensor *x,
                                        const nm_packing *packing)
 {
-    const nm_stack *stack = &encoder->stack;
-    const nm_stack_config *c = &stack->config;
-    for (int32_t i = 0; i < c->layers; i++) {
-        const nm_relative_layer *layer = &encoder->layers[i];
-        nm_tensor *h = nm_sublayer_before(tape, stack, layer->norm, x);
-        h = nm_linear(tape, h, layer->qkv_weight, NULL, NM_ACT_NONE, 0);
-        h = nm_relative_attention(tape, h, layer->key_bias, layer->distance_bias, &encoder->table, packing,
-                                  c->heads, c->attention_drop);
-        x = nm_residual(tape, x, h, 0);
-        x = c->pre_norm ? x : nm_normalize(tape, layer->norm, x);
-        x = nm_ffn_forward(tape, stack, &layer->ffn, x);
+    layer_call call = {.encoder = encoder, .x = x, .packing = *packing};
+    for (int32_t i = 0; i < encoder->stack.config.layers; i++) {
+        call.layer = &encoder->layers[i];
+        call.x = nm_recomputed(tape, layer_forward, &call, sizeof call);
     }
-    return x;
+    return call.x;
 }

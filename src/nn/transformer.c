@@ -282,16 +282,36 @@ static nm_tensor *cross_forward(nm_tape *tape, const nm_stack *stack, const nm_s
     return nm_sublayer_after(tape, stack, cross->norm, x, h);
 }
 
+typedef struct layer_call {
+    const nm_stack *stack;
+    const nm_layer *layer;
+    nm_tensor *x, *memory, *places;
+    nm_packing packing, memory_packing;
+} layer_call;
+
+static nm_tensor *layer_forward(nm_tape *tape, const void *context)
+{
+    const layer_call *c = context;
+    const nm_stack_config *config = &c->stack->config;
+    nm_tensor *x = self_forward(tape, c->stack, &c->layer->self, c->x, &c->packing, c->places);
+    if (config->decoder && !config->alone)
+        x = cross_forward(tape, c->stack, &c->layer->cross, x, &c->packing, c->memory, &c->memory_packing);
+    return nm_ffn_forward(tape, c->stack, &c->layer->ffn, x);
+}
+
 nm_tensor *nm_stack_forward(nm_tape *tape, const nm_stack *stack, nm_tensor *x, const nm_packing *packing,
                             nm_tensor *memory, const nm_packing *memory_packing)
 {
-    nm_tensor *places = stack->config.cores ? nm_block_term_places(tape, stack) : NULL;
+    layer_call call = {.stack = stack,
+                       .x = x,
+                       .memory = memory,
+                       .places = stack->config.cores ? nm_block_term_places(tape, stack) : NULL,
+                       .packing = *packing};
+    if (memory)
+        call.memory_packing = *memory_packing;
     for (int32_t i = 0; i < stack->config.layers; i++) {
-        const nm_layer *layer = &stack->layers[i];
-        x = self_forward(tape, stack, &layer->self, x, packing, places);
-        if (stack->config.decoder && !stack->config.alone)
-            x = cross_forward(tape, stack, &layer->cross, x, packing, memory, memory_packing);
-        x = nm_ffn_forward(tape, stack, &layer->ffn, x);
+        call.layer = &stack->layers[i];
+        call.x = nm_recomputed(tape, layer_forward, &call, sizeof call);
     }
-    return stack->final_norm ? nm_normalize(tape, stack->final_norm, x) : x;
+    return stack->final_norm ? nm_normalize(tape, stack->final_norm, call.x) : call.x;
 }

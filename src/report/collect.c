@@ -406,12 +406,22 @@ void nm_collect_spectrum(const nm_report *report, const nm_figure *figure, nm_dr
 
 /* ---- across runs ---- */
 
+size_t nm_figure_reference(const nm_report *report)
+{
+    size_t first = report->n;
+    for (size_t r = report->n; r-- > 0;) {
+        const nm_report_result *result = &report->results[r];
+        bool better = first == report->n || isnan(result->p) || !isnan(report->results[first].p);
+        first = isfinite(result->score) && better ? r : first;
+    }
+    return first;
+}
+
 /* Only runs whose norms use the batch have a discrepancy: those that also log the loss with statistics of the batch. */
 void nm_collect_score_gap(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
 {
-    double first = NAN;
-    for (size_t r = report->n; r-- > 0;)
-        first = isfinite(report->results[r].score) ? report->results[r].score : first;
+    size_t reference = nm_figure_reference(report);
+    double first = reference < report->n ? report->results[reference].score : NAN;
     for (size_t r = 0; r < report->n; r++) {
         if (!nm_report_run_find(&report->runs[r], "valid/batch_nll"))
             continue;
@@ -565,6 +575,13 @@ static void frame_x(nm_drawing *drawing, const nm_figure *figure)
     }
 }
 
+static void to_percent(nm_curve *curve, bool scatter)
+{
+    double *values = scatter ? curve->x : curve->y;
+    for (size_t i = 0; i < curve->n; i++)
+        values[i] *= 100;
+}
+
 void nm_drawing_make(nm_drawing *drawing, const nm_report *report, const nm_figure *figure)
 {
     *drawing = (nm_drawing){0};
@@ -573,6 +590,8 @@ void nm_drawing_make(nm_drawing *drawing, const nm_report *report, const nm_figu
     most = most > MAX_POINTS ? MAX_POINTS : most < MIN_POINTS ? MIN_POINTS : most;
     for (size_t c = 0; c < drawing->n; c++) {
         nm_curve curve = drawing->curves[c];
+        if (figure->percent)
+            to_percent(&curve, figure->style == NM_FIGURE_SCATTER);
         if (figure->y_log)
             keep_positive(&curve);
         if (curve.n > most && !curve.low)

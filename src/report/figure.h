@@ -44,8 +44,9 @@ struct nm_figure {
         *minus; /* pattern of the numbers, "a|b": b where a run has no a; what is taken off them */
     const char *x_label, *y_label;
     bool x_seconds, x_log, y_log;
-    bool falls;  /* lower is better: for the sentence */
-    double line; /* a level worth seeing; 0: none */
+    bool falls;   /* lower is better: for the sentence */
+    double line;  /* a level worth seeing; 0: none */
+    bool percent; /* a share, shown times 100; of a scatter, its x */
     nm_figure_style style;
     nm_figure_places places;
     void (*collect)(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
@@ -60,6 +61,8 @@ void nm_drawing_make(nm_drawing *drawing, const nm_report *report, const nm_figu
 void nm_drawing_release(nm_drawing *drawing);
 /* A title or label with the name of the score in place of @; heap. */
 char *nm_figure_text(const char *text, const nm_report *report);
+/* The run that others are measured against: the first with a test score and no paired test; report->n: none. */
+size_t nm_figure_reference(const nm_report *report);
 bool nm_figure_falls(const nm_figure *figure, const nm_report *report);
 
 /* Whether two places by name are of one kind of sublayer: "enc.0.self", "enc.1.self". */

@@ -14,10 +14,14 @@
     });
 
     // ---- numbers as the page writes them ----
+    const power = value => {
+        const [factor, exponent] = value.toExponential(2).split('e');
+        return `${factor}\u00d710${[...exponent.replace('+', '')].map(c => '\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079'[c] ?? '\u207b').join('')}`;
+    };
     const show = value => {
         const size = Math.abs(value);
         if (Number.isInteger(value) || (size >= 1000 && size < 1e6)) return Math.round(value).toLocaleString('en-US');
-        return size >= 1e6 || (size < 1e-4 && size > 0) ? value.toExponential(2) : String(Number(value.toPrecision(4)));
+        return size >= 1e6 || (size < 1e-4 && size > 0) ? power(value) : String(Number(value.toPrecision(4)));
     };
 
     // ---- runs ----

@@ -196,7 +196,7 @@ static nm_plot_frame frame_with_legend(const nm_drawing *drawing, bool legend)
 static void write_axes(FILE *out, const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
                        nm_plot_frame frame)
 {
-    bool thousands = !drawing->ticks && !figure->x_seconds && drawing->x_max >= 20000;
+    bool thousands = !drawing->ticks && !figure->x_seconds && drawing->x_max >= 10000;
     fprintf(out, "set lmargin at screen %.9g\nset rmargin at screen %.9g\n", frame.left / frame.width,
             frame.right / frame.width);
     fprintf(out, "set tmargin at screen %.9g\nset bmargin at screen %.9g\n", 1 - frame.top / frame.height,

@@ -213,7 +213,7 @@ void nm_say_best(const nm_report *report, const nm_figure *figure, const nm_draw
     fputs(" at ", out);
     say_x(out, figure, drawing, list[0].x);
     if (drawing->n > 1) {
-        fputs(drawing->n <= FEW ? "; the best of the others: " : "; last is ", out);
+        fputs(drawing->n <= FEW ? "; the best of the others: " : "; the last of all is ", out);
         if (drawing->n <= FEW)
             say_list(report, list + 1, drawing->n - 1, out);
         else
@@ -334,39 +334,33 @@ void nm_say_sites(const nm_report *report, const nm_figure *figure, const nm_dra
 
 /* ---- by depth ---- */
 
-/* In how many kinds of sublayer the last layer has more than the first, and which have not. */
-static void say_growth(const nm_report *report, const nm_drawing *drawing, const nm_curve *curve, FILE *out)
+/* In how many kinds of sublayer the last layer has more than the first. */
+static void count_growth(const nm_drawing *drawing, const nm_curve *curve, size_t *grow, size_t *kinds)
 {
-    size_t kinds = 0, grow = 0;
-    char *others = nm_duplicate("");
+    *grow = *kinds = 0;
     for (size_t from = 0, to; from < curve->n; from = to) {
         const char *first = drawing->ticks[(size_t)curve->x[from]];
         for (to = from + 1; to < curve->n && nm_tick_same_kind(first, drawing->ticks[(size_t)curve->x[to]]);)
             to++;
-        if (to - from < 2)
-            continue;
-        kinds++;
-        if (curve->y[to - 1] > curve->y[from]) {
-            grow++;
-            continue;
-        }
-        char *more = nm_format("%s%s%.*s%s", others, *others ? ", " : "", (int)strcspn(first, "."), first,
-                               first + strcspn(first, ".") + 1 +
-                                   strspn(first + strcspn(first, ".") + 1, "0123456789"));
-        free(others);
-        others = more;
+        *kinds += to - from > 1;
+        *grow += to - from > 1 && curve->y[to - 1] > curve->y[from];
     }
-    if (kinds)
-        fprintf(out, " %s grows from the first layer to the last in %zu of %zu kinds of sublayer%s%s%s.",
-                name_of(report, curve), grow, kinds, *others ? " (not " : "", others, *others ? ")" : "");
-    free(others);
 }
 
 void nm_say_depth(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out)
 {
+    const char *before = " Larger in the last layer than in the first: ";
     nm_say_sites(report, figure, drawing, out);
-    for (size_t c = 0; c < drawing->n && drawing->n <= 2 * FEW; c++)
-        say_growth(report, drawing, &drawing->curves[c], out);
+    for (size_t c = 0; c < drawing->n && drawing->n <= 2 * FEW; c++) {
+        size_t grow, kinds;
+        count_growth(drawing, &drawing->curves[c], &grow, &kinds);
+        if (!kinds)
+            continue;
+        fprintf(out, "%s%s in %zu of %zu kinds of sublayer", before, name_of(report, &drawing->curves[c]),
+                grow, kinds);
+        before = ", ";
+    }
+    fputs(*before == ',' ? "." : "", out);
 }
 
 /* How soon they fall: the rank by which half of the largest is reached. */
@@ -391,14 +385,6 @@ void nm_say_spectrum(const nm_report *report, const nm_figure *figure, const nm_
 
 /* ---- across runs ---- */
 
-static const char *reference_of(const nm_report *report)
-{
-    for (size_t i = 0; i < report->n; i++)
-        if (isfinite(report->results[i].score))
-            return report->runs[i].name;
-    return "";
-}
-
 void nm_say_correlation(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
                         FILE *out)
 {
@@ -414,7 +400,7 @@ void nm_say_correlation(const nm_report *report, const nm_figure *figure, const 
         xy += a * b;
     }
     double r = (n * xy - x * y) / sqrt((n * xx - x * x) * (n * yy - y * y));
-    fprintf(out, "Worse than %s. ", reference_of(report));
+    fprintf(out, "Worse than %s. ", report->runs[nm_figure_reference(report)].name);
     if (isfinite(r))
         fprintf(out, "Over %.0f runs TID and gap have a correlation of %.2f%s.", n, r,
                 n < MANY ? "; so few points prove little" : "");

@@ -27,6 +27,21 @@ const char *nm_count_show(char text[NM_NUMBER_BYTES], double value)
     return text;
 }
 
+/* "1.20e-07" as "1.20×10⁻⁷", which no line break can cut. */
+static const char *show_power(char text[NM_NUMBER_BYTES], double value)
+{
+    static const char *const digits[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
+    char plain[NM_NUMBER_BYTES];
+    snprintf(plain, sizeof plain, "%.2e", value);
+    char *e = strchr(plain, 'e');
+    const char *at = e + 2 + strspn(e + 2, "0");
+    size_t length =
+        (size_t)snprintf(text, NM_NUMBER_BYTES, "%.*s×10%s", (int)(e - plain), plain, e[1] == '-' ? "⁻" : "");
+    for (; *at && length < NM_NUMBER_BYTES; at++)
+        length += (size_t)snprintf(text + length, NM_NUMBER_BYTES - length, "%s", digits[*at - '0']);
+    return text;
+}
+
 const char *nm_number_show(char text[NM_NUMBER_BYTES], double value)
 {
     double size = fabs(value);
@@ -34,11 +49,9 @@ const char *nm_number_show(char text[NM_NUMBER_BYTES], double value)
         return strcpy(text, "-");
     if (size >= 1000 && size < 1e6)
         return nm_count_show(text, value);
-    snprintf(text, NM_NUMBER_BYTES,
-             size >= 1e6 || (size < 1e-4 && size > 0) ? "%.2e"
-             : size < 1                               ? "%.3g"
-                                                      : "%.4g",
-             value);
+    if (size >= 1e6 || (size < 1e-4 && size > 0))
+        return show_power(text, value);
+    snprintf(text, NM_NUMBER_BYTES, size < 1 ? "%.3g" : "%.4g", value);
     return text;
 }
 
@@ -230,7 +243,7 @@ nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n
         report->groups[i] = group_run(report, i);
         report->results[i] =
             (nm_report_result){nm_report_run_last(run, "test/value"), nm_report_run_last(run, "test/low"),
-                               nm_report_run_last(run, "test/high"), NAN};
+                               nm_report_run_last(run, "test/high"), nm_report_run_last(run, "test/p")};
     }
     if (!take_short_names(report, false))
         take_short_names(report, true);

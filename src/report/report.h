@@ -39,7 +39,7 @@ nm_status nm_report_page(const nm_report *report, const nm_report_config *config
                          nm_error *err);
 nm_status nm_report_png(const nm_report *report, const char *folder, nm_error *err);
 
-/* At most four digits that count, thousands apart from 10,000 on: "5,400", "0.0123", "2.676", "1.2e-07"; "-" if not
+/* At most four digits that count, thousands apart from 10,000 on: "5,400", "0.0123", "2.676", "1.20×10⁻⁷"; "-" if not
  * finite. Returns text. */
 enum { NM_NUMBER_BYTES = 32 };
 const char *nm_number_show(char text[NM_NUMBER_BYTES], double value);

@@ -9,7 +9,7 @@
 enum { MAX_WORDS = 400, MAX_EXAMPLES = 20, MAX_LINES = 8 };
 
 /* A task's samples are blocks of lines "label: text" with an empty line between two blocks. What is labelled "output"
- * is the run's own; the rest is that of the data. */
+ * or "found" is the run's own; the rest is that of the data. */
 typedef struct example {
     char *labels[MAX_LINES], *texts[MAX_LINES];
     int n;
@@ -53,10 +53,24 @@ static void read_examples(examples *e, const nm_report_run *run)
         add_line(e, line, &open);
 }
 
-static const char *text_of(const example *one, const char *label)
+static bool is_own(const char *label)
+{
+    return !strcmp(label, "output") || !strcmp(label, "found");
+}
+
+/* What the run made of it (own), or the first line of the data, by which two runs' examples are known to be the same. */
+static const char *first_text(const example *one, bool own)
 {
     for (int i = 0; i < one->n; i++)
-        if (!strcmp(one->labels[i], label))
+        if (is_own(one->labels[i]) == own)
+            return one->texts[i];
+    return NULL;
+}
+
+static const char *wanted_text(const example *one)
+{
+    for (int i = 0; i < one->n; i++)
+        if (!strcmp(one->labels[i], "wanted"))
             return one->texts[i];
     return NULL;
 }
@@ -140,7 +154,7 @@ static void write_example(const nm_report *report, const examples *all, size_t f
     const example *one = &all[first].list[number];
     fputs("<table class=\"sample\"><tbody>\n", out);
     for (int i = 0; i < one->n; i++) {
-        if (!strcmp(one->labels[i], "output"))
+        if (is_own(one->labels[i]))
             continue;
         write_line(out, one->labels[i], "given");
         nm_html_text(out, one->texts[i]);
@@ -148,11 +162,13 @@ static void write_example(const nm_report *report, const examples *all, size_t f
     }
     for (size_t r = 0; r < report->n; r++) {
         const example *other = number < all[r].n ? &all[r].list[number] : NULL;
-        const char *output = other ? text_of(other, "output") : NULL;
-        if (!output || strcmp(other->texts[0], one->texts[0]))
+        const char *output = other ? first_text(other, true) : NULL,
+                   *given = other ? first_text(other, false) : NULL;
+        const char *known = first_text(one, false);
+        if (!output || !given || !known || strcmp(given, known))
             continue; /* of other data */
         write_line(out, report->runs[r].name, "made");
-        write_marked(out, output, text_of(other, "wanted"));
+        write_marked(out, output, wanted_text(other));
         fputs("</td></tr>\n", out);
     }
     fputs("</tbody></table>\n", out);

@@ -95,7 +95,7 @@ static const column columns[] = {
     {"test", "score on the test set, as norma compare measured it", FIELD(score), '2', 2},
     {"from", "95 % bootstrap interval of the test score", FIELD(low), '1', 0},
     {"to", "95 % bootstrap interval of the test score", FIELD(high), '1', 0},
-    {"p", "paired bootstrap against the first run with a test score", FIELD(p), '3', 0},
+    {"p", "paired bootstrap, both of one seed, against the run without p", FIELD(p), '3', 0},
     {"validation", "score of the best validation", FIELD(valid_score), '2', 2},
     {"loss", "of the best validation, nats per token", FIELD(loss), '3', -1},
     {"perplexity", "of the best validation", FIELD(perplexity), '2', -1},

@@ -30,7 +30,8 @@ nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x)
     }
     nm_tensor *y = nm_tape_tensor(tape, x->rows, x->cols);
     nm_norm_call *call = nm_tape_host(tape, sizeof *call);
-    if (nm_tape_exhausted(tape))
+    bool moves = tape->training || tape->batch_stats;
+    if (nm_tape_exhausted(tape) || (moves && !nm_segment_enters_norm(tape, norm)))
         return y;
     y->name = norm->place.name;
     *call = (nm_norm_call){.backend = tape->backend,
@@ -41,13 +42,12 @@ nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x)
                            .y = nm_tensor_mat(y),
                            .mean_weight = tape->mean_weight,
                            .grad_scale = tape->grad_scale};
-    if (tape->training || tape->batch_stats)
-        norm->type->train(call);
-    else
-        norm->type->infer(call);
-    if (call->penalty && tape->n_penalties < NM_TAPE_MAX_PENALTIES)
+    (moves ? norm->type->train : norm->type->infer)(call);
+    nm_segment_leaves_norm(tape, norm);
+    bool again = nm_segment_runs_again(tape); /* then penalty and listeners had their turn */
+    if (call->penalty && !again && tape->n_penalties < NM_TAPE_MAX_PENALTIES)
         tape->penalties[tape->n_penalties++] = call->penalty;
-    if (tape->listen)
+    if (tape->listen && !again)
         tape->listen(tape->listener, call, false);
     nm_tape_record(tape, &normalize_op, y, call)->in[0] = x;
     return y;

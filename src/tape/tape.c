@@ -32,6 +32,7 @@ void nm_tape_start(nm_tape *tape, bool training, uint64_t seed, uint32_t step)
     tape->seed = seed;
     tape->step = step;
     tape->site = 0;
+    tape->segment = NULL;
 }
 
 bool nm_tape_exhausted(const nm_tape *tape)
@@ -128,12 +129,25 @@ nm_node *nm_tape_record(nm_tape *tape, const nm_op *op, nm_tensor *out, void *sa
     return node;
 }
 
-nm_status nm_tape_backward(nm_tape *tape, nm_error *err)
+void nm_tape_give(nm_tape *tape, nm_tensor *tensor)
 {
-    if (nm_tape_exhausted(tape))
-        return nm_fail(err, NM_MEMORY, "the reserved %zu MiB do not hold this batch",
-                       tape->device.reserved >> 20);
-    for (int i = tape->n_nodes - 1; i >= 0; i--) {
+    if (!tensor->pooled)
+        return;
+    give_block(tape, tensor->data, tensor_bytes(tape, tensor));
+    tensor->data = NULL;
+}
+
+void nm_tape_forget(nm_tape *tape, int first, const nm_tensor *kept)
+{
+    for (int i = first; i < tape->n_nodes; i++)
+        if (tape->nodes[i].out && tape->nodes[i].out != kept)
+            nm_tape_give(tape, tape->nodes[i].out);
+    tape->n_nodes = first;
+}
+
+void nm_tape_walk(nm_tape *tape, int first)
+{
+    for (int i = tape->n_nodes - 1; i >= first; i--) {
         nm_node *node = &tape->nodes[i];
         nm_tensor *out = node->out;
         if (out && !out->grad_started)
@@ -141,15 +155,26 @@ nm_status nm_tape_backward(nm_tape *tape, nm_error *err)
         node->op->backward(tape, node);
         if (out && out->pooled) {
             give_block(tape, out->grad, tensor_bytes(tape, out));
-            give_block(tape, out->data, tensor_bytes(tape, out));
-            out->grad = out->data = NULL;
+            out->grad = NULL;
+            nm_tape_give(tape, out);
         }
     }
-    tape->n_nodes = 0;
+    tape->n_nodes = first;
+}
+
+static nm_status check_memory(const nm_tape *tape, nm_error *err)
+{
     if (nm_tape_exhausted(tape))
         return nm_fail(err, NM_MEMORY, "the reserved %zu MiB do not hold this batch",
                        tape->device.reserved >> 20);
     return NM_OK;
+}
+
+nm_status nm_tape_backward(nm_tape *tape, nm_error *err)
+{
+    NM_TRY(check_memory(tape, err));
+    nm_tape_walk(tape, 0);
+    return check_memory(tape, err);
 }
 
 nm_mat nm_tensor_mat(const nm_tensor *tensor)

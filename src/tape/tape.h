@@ -22,6 +22,7 @@ typedef struct nm_tensor {
 
 typedef struct nm_tape nm_tape;
 typedef struct nm_node nm_node;
+typedef struct nm_segment nm_segment;
 
 typedef struct nm_op {
     const char *name;
@@ -53,6 +54,8 @@ struct nm_tape {
         size_t bytes;
     } pool[NM_TAPE_MAX_POOL];
     int n_pool;
+    bool recompute;      /* segments keep their results alone and run again in backward: nm_recomputed */
+    nm_segment *segment; /* the one that runs; or NULL */
     bool batch_stats; /* norms use batch statistics (their `train`) even when nothing is learned: instruments
                        */
     void (*listen)(void *listener, const nm_norm_call *call, bool backward); /* instruments; or NULL */
@@ -80,6 +83,22 @@ void *nm_tape_upload(nm_tape *tape, const void *host, size_t bytes);
 nm_packing nm_tape_packing(nm_tape *tape, const nm_packing *packing); /* the same with device_offsets */
 /* Appends a record when the tape is training; in[] may hold NULL. saved: host memory of the tape or NULL. */
 nm_node *nm_tape_record(nm_tape *tape, const nm_op *op, nm_tensor *out, void *saved);
+
+/* Backward through the records from `first` on, which are then gone. */
+void nm_tape_walk(nm_tape *tape, int first);
+/* Gives the tensor's data back to the pool. */
+void nm_tape_give(nm_tape *tape, nm_tensor *tensor);
+/* Forgets the records from `first` on and gives the data of their outputs back, except that of `kept`. */
+void nm_tape_forget(nm_tape *tape, int first, const nm_tensor *kept);
+/* segment(tape, context), of which, when the tape recomputes, only the result is kept; backward then runs it a second
+ * time. The bytes at context are copied; what they point to must live until then: tensors of the tape, parameters. */
+nm_tensor *nm_recomputed(nm_tape *tape, nm_tensor *(*segment)(nm_tape *tape, const void *context),
+                         const void *context, size_t bytes);
+/* Around a norm's `train`, for nm_normalize: a second run leaves no trace in what the norm remembers. False when memory
+ * ran out. */
+bool nm_segment_enters_norm(nm_tape *tape, nm_norm *norm);
+void nm_segment_leaves_norm(nm_tape *tape, nm_norm *norm);
+bool nm_segment_runs_again(const nm_tape *tape);
 
 nm_mat nm_tensor_mat(const nm_tensor *tensor);
 /* Columns first .. first + cols - 1. */

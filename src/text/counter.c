@@ -26,6 +26,24 @@ void nm_counter_release(nm_counter *counter)
     *counter = (nm_counter){0};
 }
 
+void nm_counter_clear(nm_counter *counter)
+{
+    nm_counter kept = {.items = counter->items,
+                       .capacity = counter->capacity,
+                       .slots = counter->slots,
+                       .n_slots = counter->n_slots};
+    if (16 * counter->n < counter->n_slots) { /* grown for another content: wiping would take longer */
+        nm_counter_release(counter);
+        return;
+    }
+    counter->items = NULL;
+    counter->slots = NULL;
+    nm_counter_release(counter);
+    *counter = kept;
+    if (kept.slots)
+        memset(kept.slots, 0, kept.n_slots * sizeof *kept.slots);
+}
+
 static uint32_t hash_text(const char *text, size_t bytes)
 {
     return (uint32_t)(XXH3_64bits(text, bytes) >> 32);
@@ -71,12 +89,10 @@ static const char *store_text(nm_counter *counter, const char *text, size_t byte
     return copy;
 }
 
-size_t nm_counter_add(nm_counter *counter, const char *text, size_t bytes, int64_t count)
+static size_t add_hashed(nm_counter *counter, const char *text, size_t bytes, uint32_t hash, int64_t count)
 {
-    NM_ASSERT(bytes <= NM_TEXT_MAX_LINE);
     if (2 * (counter->n + 1) > counter->n_slots)
         rebuild_slots(counter, counter->n_slots ? 2 * counter->n_slots : 64);
-    uint32_t hash = hash_text(text, bytes);
     size_t slot = find_slot(counter, text, bytes, hash);
     if (counter->slots[slot]) {
         size_t number = counter->slots[slot] - 1;
@@ -88,6 +104,12 @@ size_t nm_counter_add(nm_counter *counter, const char *text, size_t bytes, int64
     counter->items[counter->n] = (nm_count){store_text(counter, text, bytes), (uint32_t)bytes, hash, count};
     counter->slots[slot] = (uint32_t)++counter->n;
     return counter->n - 1;
+}
+
+size_t nm_counter_add(nm_counter *counter, const char *text, size_t bytes, int64_t count)
+{
+    NM_ASSERT(bytes <= NM_COUNTER_MAX_BYTES);
+    return add_hashed(counter, text, bytes, hash_text(text, bytes), count);
 }
 
 size_t nm_counter_find(const nm_counter *counter, const char *text, size_t bytes)
@@ -106,8 +128,17 @@ int64_t nm_counter_get(const nm_counter *counter, const char *text, size_t bytes
 
 void nm_counter_merge(nm_counter *counter, const nm_counter *other)
 {
-    for (size_t i = 0; i < other->n; i++)
-        nm_counter_add(counter, other->items[i].text, other->items[i].bytes, other->items[i].count);
+    nm_counter_join(counter, other, 1, NULL);
+}
+
+void nm_counter_join(nm_counter *counter, const nm_counter *other, int64_t times, uint32_t *numbers)
+{
+    for (size_t i = 0; i < other->n; i++) {
+        const nm_count *item = &other->items[i];
+        size_t number = add_hashed(counter, item->text, item->bytes, item->hash, times * item->count);
+        if (numbers)
+            numbers[i] = (uint32_t)number;
+    }
 }
 
 void nm_counter_cut(nm_counter *counter, int64_t least)

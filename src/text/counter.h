@@ -29,9 +29,14 @@ typedef enum nm_count_order {
     NM_COUNT_THEN_BYTES  /* by falling count, then by bytes = code points (fastBPE's getvocab, fairseq) */
 } nm_count_order;
 
+/* Longest string: the longest line there may be, and what lowercasing adds to it. */
+#define NM_COUNTER_MAX_BYTES ((size_t)1 << 30)
+
 /* {0} is an empty counter too. */
 void nm_counter_init(nm_counter *counter);
 void nm_counter_release(nm_counter *counter);
+/* Empties it for strings of another text of about that size. */
+void nm_counter_clear(nm_counter *counter);
 
 /* Adds count to the string's count, putting it in first if it is new; returns its number. */
 size_t nm_counter_add(nm_counter *counter, const char *text, size_t bytes, int64_t count);
@@ -41,6 +46,8 @@ size_t nm_counter_find(const nm_counter *counter, const char *text, size_t bytes
 int64_t nm_counter_get(const nm_counter *counter, const char *text, size_t bytes);
 /* Adds all counts of the other one. */
 void nm_counter_merge(nm_counter *counter, const nm_counter *other);
+/* The same, so many times (0: strings alone); numbers[i], if wanted, is the number here of its string i. */
+void nm_counter_join(nm_counter *counter, const nm_counter *other, int64_t times, uint32_t *numbers);
 /* Forgets strings counted less often than least. Numbers change. */
 void nm_counter_cut(nm_counter *counter, int64_t least);
 

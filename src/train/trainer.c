@@ -24,6 +24,7 @@ static const nm_option train_options[] = {
     TRAIN(seconds, "0", 0, 1e9, "stop after so many seconds of training, counted over resumes; 0: no limit"),
     TRAIN(max_tokens, "4096", 1, 1 << 24, "tokens of a batch per side: the batch that statistics are taken over"),
     TRAIN(accumulate, "1", 1, 1 << 20, "batches of an update: the optimizer's batch"),
+    NM_CHOICE(nm_train_config, recompute, "none", "none|layer", "what backward computes again instead of keeping it: nothing, or whole layers; same bits, less memory, more time"),
     TRAIN(seed, "1", 0, 4294967295.0, "of everything that is drawn"),
     TRAIN(label_smoothing, "0.1", 0, 0.99, "epsilon"),
     NM_CHOICE(nm_train_config, smoothing, "uniform", "uniform|others", "over all words (uniform; with data.mask_words over allowed ones, Tears' form), or over the other words"),
@@ -53,6 +54,7 @@ static const nm_option device_options[] = {
     NM_CHOICE(nm_device_config, isa, "auto", "auto|base|avx2|avx512|vnni", "CPU level"),
     DEVICE(threads, "0", 0, 4096, "threads; 0: all cores"),
     DEVICE(memory_mib, "0", 0, 1e9, "most memory for a training step; 0: what the machine has"),
+    DEVICE(profile, "false", 0, 1, "time every kernel of the updates; train prints the table when it ends"),
     DEVICE(fold, "true", 0, 1, "when a model is used: norms that are one map per feature join the linear maps behind them"),
     NM_CHOICE(nm_device_config, precision, "float", "float|int8", "when a model is used: linear maps in float, or in int8, which is faster and nearly as good"),
     {0}};
@@ -185,6 +187,7 @@ static nm_status open_tape(nm_trainer *trainer, nm_error *err)
     }; /* address space only; the dry run compares the need with what the machine has */
     size_t have = machine_bytes(trainer->device);
     NM_TRY(nm_tape_init(&trainer->tape, trainer->backend, have * RESERVE_FACTOR, err));
+    trainer->tape.recompute = !strcmp(trainer->config->recompute, "layer");
     NM_TRY(nm_arena_init(&trainer->host, (size_t)1 << 36, err));
     NM_TRY(nm_trainer_plan(trainer, err));
     if (trainer->peak_bytes > have)
@@ -553,4 +556,13 @@ uint64_t nm_trainer_weights_hash(const nm_trainer *trainer)
     uint64_t hash = XXH3_64bits(host, bytes);
     nm_copies_release(&copies);
     return hash;
+}
+
+nm_profile nm_trainer_profile(const nm_trainer *trainer)
+{
+    nm_profile profile = {.updates = trainer->profile.updates,
+                          .tokens = trainer->profile.tokens,
+                          .seconds = trainer->profile.seconds};
+    profile.n_kernels = nm_backend_times(trainer->backend, profile.kernels);
+    return profile;
 }

@@ -12,7 +12,7 @@
 #include "train/watch.h"
 
 typedef struct nm_train_config { /* section [train] */
-    const char *smoothing;
+    const char *smoothing, *recompute;
     double label_smoothing, clip, clip_value, explode;
     int64_t updates, epochs, max_tokens, accumulate, seed, log_every, validate_every, validate_examples,
         patience, save_every, keep;
@@ -29,7 +29,7 @@ typedef struct nm_optim_config { /* section [optim] */
 typedef struct nm_device_config { /* section [device] */
     const char *backend, *isa, *precision;
     int64_t threads, memory_mib;
-    bool fold;
+    bool fold, profile;
 } nm_device_config;
 
 void nm_device_options_add(nm_options *options);
@@ -98,6 +98,16 @@ const nm_train_state *nm_trainer_state(const nm_trainer *trainer);
 /* Bytes a step needs at most: parameters, gradients, optimizer, activations; from the dry run. */
 size_t nm_trainer_peak_bytes(const nm_trainer *trainer);
 uint64_t nm_trainer_weights_hash(const nm_trainer *trainer);
+
+typedef struct
+    nm_profile { /* where the time of this session's updates went, but for its first, which takes its memory */
+    int64_t updates, tokens;
+    double seconds;
+    nm_kernel_time kernels[NM_N_KERNELS]; /* longest first; their sum is less than `seconds` */
+    int n_kernels;
+} nm_profile;
+/* Empty unless device.profile is set. */
+nm_profile nm_trainer_profile(const nm_trainer *trainer);
 
 /* One update without logging or checkpoints: for tests and benchmarks. */
 nm_status nm_trainer_update(nm_trainer *trainer, nm_progress *progress, nm_error *err);

@@ -35,6 +35,11 @@ struct nm_trainer {
     double started, seconds_before; /* clock at open; seconds of earlier sessions */
     double validating;              /* seconds spent outside updates since the last report */
     double report_clock;
+    struct {
+        int64_t updates, tokens;
+        double seconds;
+        bool warm; /* a first update was made */
+    } profile;
     bool watched; /* instruments look at the update at hand */
 };
 

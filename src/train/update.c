@@ -168,7 +168,7 @@ static double ignorance(const nm_trainer *trainer)
     return task->type->ignorance ? task->type->ignorance(task) : log((double)trainer->model->target_size);
 }
 
-nm_status nm_trainer_update(nm_trainer *trainer, nm_progress *progress, nm_error *err)
+static nm_status update(nm_trainer *trainer, nm_progress *progress, nm_error *err)
 {
     nm_backend *b = trainer->backend;
     nm_train_state *state = &trainer->state;
@@ -217,6 +217,23 @@ nm_status nm_trainer_update(nm_trainer *trainer, nm_progress *progress, nm_error
                               .lr = lr,
                               .grad_norm = norm};
     return NM_OK;
+}
+
+nm_status nm_trainer_update(nm_trainer *trainer, nm_progress *progress, nm_error *err)
+{
+    bool profiled = trainer->device->profile && trainer->profile.warm;
+    int64_t tokens = trainer->state.tokens;
+    double began = nm_clock();
+    nm_backend_profile(trainer->backend, profiled);
+    nm_status status = update(trainer, progress, err);
+    nm_backend_profile(trainer->backend, false);
+    if (profiled) {
+        trainer->profile.seconds += nm_clock() - began;
+        trainer->profile.tokens += trainer->state.tokens - tokens;
+        trainer->profile.updates++;
+    }
+    trainer->profile.warm = true;
+    return status;
 }
 
 nm_status nm_trainer_plan(nm_trainer *trainer, nm_error *err)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Run folders made by hand, for the report's tests: sourced with the current folder empty.
 #
-# runs/layer-1, runs/batch-1 and runs/power-1 with all that a log can hold; runs/cut, whose last line is cut off;
+# runs/layer-1, runs/batch-1, runs/power-1 and runs/rbn-1 with all that a log can hold; runs/cut, whose last line is cut off;
 # 'runs/<img src=x onerror=alert(1)>', a name that would be markup.
 make_log() { # NAME NORM OFFSET
     mkdir -p "runs/$1"
@@ -20,7 +20,7 @@ make_log() { # NAME NORM OFFSET
             if (u % 100) continue
             valid = 2.5 + offset + 3 * exp(-u / 150)
             printf "{\"type\":\"valid\",\"update\":%d,\"epoch\":0,\"loss\":%.6f,\"nll\":%.6f,\"perplexity\":%.6f,", u, valid, valid - 1, exp(valid - 1)
-            if (norm == "batch") printf "\"batch_loss\":%.6f,\"batch_nll\":%.6f,", valid - 0.1, valid - 1.1
+            if (norm ~ /batch|power|rbn/) printf "\"batch_loss\":%.6f,\"batch_nll\":%.6f,", valid - 0.1, valid - 1.1
             printf "\"bleu\":%.4f,\"signature\":\"nrefs:1\",\"best\":true,\"seconds\":%.1f}\n", 30 - 10 * offset - 20 * exp(-u / 200), u / 2
             printf "{\"type\":\"samples\",\"update\":%d,\"text\":\"  source: ein <b>Hund</b>\\n  output: a %s dog\\n  wanted: a dog\\n\"}\n", u, norm
         }
@@ -31,14 +31,19 @@ make_runs() {
     make_log layer-1 layer 0
     make_log batch-1 batch 0.3
     make_log power-1 power -0.1
+    make_log rbn-1 rbn 0.1
     make_log cut rms 0.2
     make_log "$hostile" group 0.5
     printf '{"type":"train","update":9' >>runs/cut/log.jsonl
     printf '%s\n' 'no JSON' '{"type":"train","update":610,"loss":null,"grad_norm":1e400}' '[1,2' \
         '{"type":"probe","update":610,"instrument":"scale","site":"</script><script>alert(1)</script>","g":3}' \
         '{"type":"probe","update":-1e308,"instrument":"scale","site":"x","g":1e29}' >>"runs/$hostile/log.jsonl"
-    for run in layer-1 batch-1 power-1; do
-        printf '{"score":"bleu","value":%s,"low":20,"high":30,"p":0.03,"against":"layer","signature":"nrefs:1","tid_mean":0.02,"tid_variance":0.0%s,"tid":[{"site":"enc.0.ffn.norm","mean":0.01,"variance":0.03}]}\n' \
-            "2${#run}.5" "${#run}" >"runs/$run/test.json"
+    local run value p=
+    for run in layer-1:25 batch-1:22 power-1:26 rbn-1:24; do
+        value=${run#*:}
+        run=${run%:*}
+        printf '{"score":"bleu","value":%s.5,"low":20,"high":30,%s"signature":"nrefs:1","tid_mean":0.02,"tid_variance":0.%s,"tid":[{"site":"enc.0.ffn.norm","mean":0.01,"variance":0.03}]}\n' \
+            "$value" "$p" "$((40 - value))" >"runs/$run/test.json"
+        p='"p":0.03,"against":"layer",'
     done
 }

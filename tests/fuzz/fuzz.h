@@ -6,10 +6,18 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+
+#include "text/buffer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 /* Path of a file in memory with these contents, valid until the next call for the same slot (0 or 1). */
 const char *fuzz_file(int slot, const char *suffix, const uint8_t *data, size_t bytes);
+
+/* A stream over an input; close it. */
+FILE *fuzz_stream(const char *text, size_t bytes);
+/* What a reader collected until it came to `status`, heap; NULL when it refused its input, which it must do in one line. */
+char *fuzz_taken(nm_status status, const nm_error *err, nm_buffer *collected);
 
 #endif

@@ -39,8 +39,7 @@ static void check_tags(const nm_columns *c)
 /* The sentences with tabs between columns, or NULL when the file is refused. */
 static char *read_all(const char *text, size_t bytes)
 {
-    FILE *stream = fmemopen((void *)(uintptr_t)text, bytes, "rb");
-    NM_ASSERT(stream);
+    FILE *stream = fuzz_stream(text, bytes);
     nm_columns columns;
     nm_error err = {0};
     nm_buffer all = {0};
@@ -62,11 +61,7 @@ static char *read_all(const char *text, size_t bytes)
     }
     nm_columns_release(&columns);
     fclose(stream);
-    if (status == NM_OK)
-        return all.data;
-    NM_ASSERT(status == NM_FORMAT && *err.text && !strchr(err.text, '\n'));
-    nm_buffer_release(&all);
-    return NULL;
+    return fuzz_taken(status, &err, &all);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

@@ -9,8 +9,7 @@
 /* All fields of a table, each with a NUL behind it, rows parted by '\n'; or NULL when it is refused. */
 static char *read_all(const char *text, size_t bytes, char separator, bool quotes, nm_buffer *quoted)
 {
-    FILE *stream = fmemopen((void *)(uintptr_t)text, bytes, "rb");
-    NM_ASSERT(stream);
+    FILE *stream = fuzz_stream(text, bytes);
     nm_delimited table;
     nm_error err = {0};
     nm_buffer all = {0};
@@ -35,11 +34,7 @@ static char *read_all(const char *text, size_t bytes, char separator, bool quote
     }
     nm_delimited_release(&table);
     fclose(stream);
-    if (status == NM_OK)
-        return all.data;
-    NM_ASSERT(status == NM_FORMAT && *err.text && !strchr(err.text, '\n'));
-    nm_buffer_release(&all);
-    return NULL;
+    return fuzz_taken(status, &err, &all);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

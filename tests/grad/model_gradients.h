@@ -100,16 +100,36 @@ static inline bool model_slopes_agree(model_slopes s)
     return fabs(s.measured - s.backward) <= 1e-6 * (1 + fabs(s.backward));
 }
 
-/* Every parameter. A kink (of relu, or of a maximum) may lie within the step; then it lies outside of a shorter one. */
-static inline void model_check_gradients(nm_model *model, model_loss loss, void *user)
+/* The model's gradients, heap. */
+static inline double *model_gradients(nm_model *model, model_loss loss, void *user)
 {
     nm_params *params = &model->params;
     nm_backend *b = model->backend;
     b->k.zero(b, params->grads, params->n_elements * sizeof(double));
     loss(user, true);
-    double *grads =
-        malloc(params->n_elements * sizeof *grads); /* the loss adds to gradients whenever it is computed */
+    double *grads = /* the loss adds to gradients whenever it is computed */
+        malloc(params->n_elements * sizeof *grads);
     b->k.download(b, grads, params->grads, params->n_elements * sizeof *grads);
+    return grads;
+}
+
+/* Layers that run again in backward give the same bits. */
+static inline void model_check_recomputed(nm_model *model, nm_tape *tape, model_loss loss, void *user)
+{
+    double *kept = model_gradients(model, loss, user);
+    tape->recompute = true;
+    double *again = model_gradients(model, loss, user);
+    tape->recompute = false;
+    assert_memory_equal(kept, again, model->params.n_elements * sizeof *kept);
+    free(kept);
+    free(again);
+}
+
+/* Every parameter. A kink (of relu, or of a maximum) may lie within the step; then it lies outside of a shorter one. */
+static inline void model_check_gradients(nm_model *model, model_loss loss, void *user)
+{
+    nm_params *params = &model->params;
+    double *grads = model_gradients(model, loss, user);
     for (size_t p = 0; p < params->n; p++) {
         if (params->list[p]->fixed)
             continue;
@@ -128,6 +148,7 @@ static inline void model_check_gradients(nm_model *model, model_loss loss, void 
 static inline void model_rig_check(model_rig *r, model_loss loss)
 {
     model_check_gradients(r->model, loss, r);
+    model_check_recomputed(r->model, &r->tape, loss, r);
     model_rig_close(r);
 }
 

@@ -73,8 +73,8 @@ static void test_numbers(void **state)
     static const struct {
         double value;
         const char *text;
-    } cases[] = {{5400, "5,400"}, {1234567, "1.23e+06"}, {2.67567, "2.676"},   {0.0123456, "0.0123"},
-                 {0, "0"},        {-54321, "-54,321"},   {1.2e-7, "1.20e-07"}, {NAN, "-"},
+    } cases[] = {{5400, "5,400"}, {1234567, "1.23×10⁶"}, {2.67567, "2.676"},    {0.0123456, "0.0123"},
+                 {0, "0"},        {-54321, "-54,321"},   {1.2e-7, "1.20×10⁻⁷"}, {NAN, "-"},
                  {INFINITY, "-"}};
     char text[NM_NUMBER_BYTES];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -101,7 +101,7 @@ static void test_sentence(void **state)
         char *more_a =
             nm_format("%s{\"type\":\"valid\",\"update\":%d,\"loss\":%g}\n", a, update, 4 - update / 200.0);
         char *more_b =
-            nm_format("%s{\"type\":\"valid\",\"update\":%d,\"loss\":%g}\n"
+            nm_format("%s{\"type\":\"valid\",\"update\":%d,\"loss\":%g,\"batch_nll\":1}\n"
                       "{\"type\":\"probe\",\"instrument\":\"distance\",\"site\":\"enc.5.ffn.norm\","
                       "\"update\":%d,\"variance\":%g}\n",
                       b, update, 3 - update / 800.0, update, update / 1000.0);

@@ -24,6 +24,13 @@ NM_INLINE const float *nm_whole_vector(const float *given, int32_t length, int32
     return to;
 }
 
+enum { NM_LANES = 4 }; /* sums kept side by side, so that additions need not wait for each other */
+
+NM_INLINE vf nm_join_lanes(const vf sum[NM_LANES])
+{
+    return v_add(v_add(sum[0], sum[1]), v_add(sum[2], sum[3]));
+}
+
 NM_INLINE void nm_add_to(float *sums, vf x)
 {
     v_store(sums, v_add(v_load(sums), x));

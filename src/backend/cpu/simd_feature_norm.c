@@ -28,18 +28,18 @@ static feature_call prepare(const nm_feature_norm *spec, nm_mat x, void *row_sca
 
 static float measure_scale(const nm_feature_norm *spec, int32_t n, const float *x)
 {
-    vf sum[2] = {v_set(0), v_set(0)};
-    int32_t j = 0;
-    for (; j + 2 * NM_W <= n; j += 2 * NM_W)
-        for (int i = 0; i < 2; i++) {
+    vf sum[NM_LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)};
+    int32_t whole = n / (NM_LANES * NM_W) * (NM_LANES * NM_W);
+    for (int32_t j = 0; j < whole; j += NM_LANES * NM_W)
+        for (int i = 0; i < NM_LANES; i++) {
             vf value = v_load(x + j + i * NM_W);
             sum[i] = v_fma(value, value, sum[i]);
         }
-    for (; j < n; j += NM_W) {
+    for (int32_t j = whole; j < n; j += NM_W) {
         vf value = v_load_upto(x + j, n - j);
         sum[0] = v_fma(value, value, sum[0]);
     }
-    return (float)(1 / sqrt(v_sum(v_add(sum[0], sum[1])) / n + spec->eps));
+    return (float)(1 / sqrt(v_sum(nm_join_lanes(sum)) / n + spec->eps));
 }
 
 /* The row scale of a row and group, measured first where that is still to be done. */
@@ -98,12 +98,23 @@ NM_INLINE vf dh_of(const group_row *g, const bool plain, vf up, vf z, int32_t j)
     return v_fma(v_load(g->gain + j), up, along);
 }
 
-/* Sum of dh h: what the row scale's own dependence on x takes away, times the width. */
-NM_INLINE void project_columns(group_row *g, const bool plain, int32_t j, int32_t count)
+/* Mean of dh h: what the row scale's own dependence on x takes away. */
+NM_INLINE vf projection_of(const group_row *g, const bool plain, int32_t n)
 {
-    vf h = h_at(g, true, j, count);
-    vf up = v_load_upto(g->dy + j, count);
-    g->projection = v_fma(dh_of(g, plain, up, z_of(g, plain, h, j), j), h, g->projection);
+    vf sum[NM_LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)};
+    int32_t whole = n / (NM_LANES * NM_W) * (NM_LANES * NM_W);
+#define STEP(lane, col, count)                                                                               \
+    do {                                                                                                     \
+        vf h = h_at(g, true, col, count), up = v_load_upto(g->dy + (col), count);                            \
+        sum[lane] = v_fma(dh_of(g, plain, up, z_of(g, plain, h, col), col), h, sum[lane]);                   \
+    } while (0)
+    for (int32_t j = 0; j < whole; j += NM_LANES * NM_W)
+        for (int i = 0; i < NM_LANES; i++)
+            STEP(i, j + i * NM_W, NM_W);
+    for (int32_t j = whole; j < n; j += NM_W)
+        STEP(0, j, n - j);
+#undef STEP
+    return v_set((float)(v_sum(nm_join_lanes(sum)) / n));
 }
 
 NM_INLINE void grad_columns(const group_row *g, const bool scaled, const bool plain, const bool sums,
@@ -134,7 +145,6 @@ NM_INLINE void run_group(const feature_call *call, feature_work work, const bool
 #define MOMENTS_STEP(j, count) moments_columns(g, scaled, j, count)
 #define NORM_STEP(j, count)    norm_columns(g, scaled, plain, false, j, count)
 #define SQUARES_STEP(j, count) norm_columns(g, scaled, plain, true, j, count)
-#define PROJECT_STEP(j, count) project_columns(g, plain, j, count)
 #define SUMS_STEP(j, count)    grad_columns(g, scaled, plain, true, false, false, j, count)
 #define PUSH_STEP(j, count)    grad_columns(g, scaled, plain, false, true, call->add, j, count)
 #define BOTH_STEP(j, count)    grad_columns(g, scaled, plain, true, true, call->add, j, count)
@@ -147,10 +157,8 @@ NM_INLINE void run_group(const feature_call *call, feature_work work, const bool
     } else if (!call->push) {
         NM_COLUMNS(n, SUMS_STEP);
     } else {
-        if (scaled) {
-            NM_COLUMNS(n, PROJECT_STEP);
-            g->projection = v_set((float)(v_sum(g->projection) / n));
-        }
+        if (scaled)
+            g->projection = projection_of(g, plain, n);
         if (call->sums)
             NM_COLUMNS(n, BOTH_STEP);
         else

@@ -17,21 +17,14 @@ static double unbiased_divisor(int32_t n)
     return n > 1 ? n - 1 : 1;
 }
 
-enum { LANES = 4 }; /* sums kept side by side, so that additions need not wait for each other */
-
-static vf join_lanes(const vf sum[LANES])
-{
-    return v_add(v_add(sum[0], sum[1]), v_add(sum[2], sum[3]));
-}
-
 /* Sums of x - center and of its square. */
-static void sums_about(int32_t n, const float *x, float center, double *sum, double *sum_square)
+NM_INLINE void sums_about(int32_t n, const float *x, float center, double *sum, double *sum_square)
 {
-    vf away[LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)},
-       square[LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)};
-    int32_t whole = n / (LANES * NM_W) * (LANES * NM_W);
-    for (int32_t j = 0; j < whole; j += LANES * NM_W)
-        for (int32_t i = 0; i < LANES; i++) {
+    vf away[NM_LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)},
+       square[NM_LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)};
+    int32_t whole = n / (NM_LANES * NM_W) * (NM_LANES * NM_W);
+    for (int32_t j = 0; j < whole; j += NM_LANES * NM_W)
+        for (int32_t i = 0; i < NM_LANES; i++) {
             vf d = v_sub(v_load(x + j + i * NM_W), v_set(center));
             away[i] = v_add(away[i], d);
             square[i] = v_fma(d, d, square[i]);
@@ -41,34 +34,33 @@ static void sums_about(int32_t n, const float *x, float center, double *sum, dou
         away[0] = v_add(away[0], d);
         square[0] = v_fma(d, d, square[0]);
     }
-    *sum = v_sum(join_lanes(away));
-    *sum_square = v_sum(join_lanes(square));
+    *sum = v_sum(nm_join_lanes(away));
+    *sum_square = v_sum(nm_join_lanes(square));
 }
 
-enum { FAR = 4 }; /* squared distance of a guessed mean, in variances, from which it is not good enough */
+enum { FAR = 4 }; /* squared mean, in variances, from which a difference of squares is not good enough */
 
-/* Mean and variance (times n): one pass about a guess of the mean, that of the first columns; a second about the mean
- * found where the guess was too far off for a difference of squares. */
+/* Mean and variance (times n): one pass, and a second about the mean found where that is far from 0. No guess of the
+ * mean from the row itself: all sums would wait for it, and with them the loads of the rows behind. */
 static double center_group(int32_t n, const float *x, double *mean)
 {
-    int32_t few = nm_at_most(n, NM_W);
-    float center = (float)(v_sum(v_load_upto(x, few)) / few);
-    double off, square;
-    sums_about(n, x, center, &off, &square);
-    if (off * off / n > FAR * (square - off * off / n)) {
-        center = (float)((double)center + off / n);
-        sums_about(n, x, center, &off, &square);
-    }
-    *mean = (double)center + off / n;
-    return square - off * off / n;
+    double sum, square;
+    sums_about(n, x, 0, &sum, &square);
+    *mean = sum / n;
+    if (sum * *mean <= FAR * (square - sum * *mean))
+        return square - sum * *mean;
+    const float center = (float)*mean;
+    sums_about(n, x, center, &sum, &square);
+    *mean = (double)center + sum / n;
+    return square - sum * sum / n;
 }
 
 static double sum_of_squares(int32_t n, const float *x)
 {
-    vf sum[LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)};
-    int32_t whole = n / (LANES * NM_W) * (LANES * NM_W);
-    for (int32_t j = 0; j < whole; j += LANES * NM_W)
-        for (int32_t i = 0; i < LANES; i++) {
+    vf sum[NM_LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)};
+    int32_t whole = n / (NM_LANES * NM_W) * (NM_LANES * NM_W);
+    for (int32_t j = 0; j < whole; j += NM_LANES * NM_W)
+        for (int32_t i = 0; i < NM_LANES; i++) {
             vf value = v_load(x + j + i * NM_W);
             sum[i] = v_fma(value, value, sum[i]);
         }
@@ -76,7 +68,7 @@ static double sum_of_squares(int32_t n, const float *x)
         vf value = v_load_upto(x + j, n - j);
         sum[0] = v_fma(value, value, sum[0]);
     }
-    return v_sum(join_lanes(sum));
+    return v_sum(nm_join_lanes(sum));
 }
 
 static double scale_of(const nm_token_norm *spec, int32_t n, double squares)
@@ -178,23 +170,23 @@ NM_INLINE vf xhat_at(const group_grad *g, int32_t j, int32_t count)
 
 static void measure_grad(const token_call *call, float scale, group_grad *g)
 {
-    int32_t n = call->width, j = 0;
-    vf sum_q[2] = {v_set(0), v_set(0)}, sum_q_xhat[2] = {v_set(0), v_set(0)};
+    int32_t n = call->width, whole = n / (NM_LANES * NM_W) * (NM_LANES * NM_W);
+    vf sum_q[NM_LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)},
+       sum_q_xhat[NM_LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)};
 #define STEP(lane, col, count)                                                                               \
     do {                                                                                                     \
         vf q = v_mul(v_load(g->gain + (col)), v_load_upto(g->dy + (col), count));                            \
         sum_q[lane] = v_add(sum_q[lane], q);                                                                 \
         sum_q_xhat[lane] = v_fma(q, xhat_at(g, col, count), sum_q_xhat[lane]);                               \
     } while (0)
-    for (; j + 2 * NM_W <= n; j += 2 * NM_W) {
-        STEP(0, j, NM_W);
-        STEP(1, j + NM_W, NM_W);
-    }
-    for (; j < n; j += NM_W)
+    for (int32_t j = 0; j < whole; j += NM_LANES * NM_W)
+        for (int i = 0; i < NM_LANES; i++)
+            STEP(i, j + i * NM_W, NM_W);
+    for (int32_t j = whole; j < n; j += NM_W)
         STEP(0, j, n - j);
 #undef STEP
-    g->mean = v_set(call->centered ? (float)(v_sum(v_add(sum_q[0], sum_q[1])) / n) : 0);
-    double along = v_sum(v_add(sum_q_xhat[0], sum_q_xhat[1]));
+    g->mean = v_set(call->centered ? (float)(v_sum(nm_join_lanes(sum_q)) / n) : 0);
+    double along = v_sum(nm_join_lanes(sum_q_xhat));
     g->projection = v_set((float)(along * projection_weight(call->spec, n, g->x, scale)));
 }
 

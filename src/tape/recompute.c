@@ -1,0 +1,144 @@
+/* Segments of a model that run twice (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"): forward keeps
+ * a segment's result alone, and backward runs the segment again from its inputs before it walks through it.
+ *
+ * The second run gives the first one's bits. Dropout masks depend on their sites' numbers, which are set back; norms that
+ * remember get, for that run, what they remembered at the first one, and afterwards their present memory again. A
+ * segment's gradients are summed in the order of a tape that keeps everything, so they have its bits too. */
+#include <string.h>
+
+#include "tape/tape.h"
+
+typedef struct norm_memory { /* of one norm: what it remembered before a run */
+    const nm_norm *norm;
+    void *state[NM_NORM_MAX_STATE]; /* device */
+    int64_t counters[NM_NORM_MAX_COUNTERS];
+    struct norm_memory *next;
+} norm_memory;
+
+struct nm_segment {
+    nm_tensor *(*run)(nm_tape *tape, const void *context);
+    const void *context;
+    uint32_t site;
+    norm_memory *norms, **end; /* in the order of their calls; end: where the next one goes, or comes from */
+    norm_memory present;       /* of the norm at hand, during the second run */
+    bool again;
+};
+
+static void copy_state(nm_tape *tape, const nm_norm *norm, void *const *to, void *const *from)
+{
+    nm_backend *b = tape->backend;
+    for (int i = 0; i < norm->shape.n_state; i++)
+        b->k.copy(b, to[i], from[i], (size_t)norm->shape.state[i].length * nm_dtype_bytes(b->dtype));
+}
+
+static bool keep(nm_tape *tape, const nm_norm *norm, norm_memory *memory)
+{
+    *memory = (norm_memory){.norm = norm};
+    for (int i = 0; i < norm->shape.n_state; i++)
+        memory->state[i] =
+            nm_tape_take(tape, (size_t)norm->shape.state[i].length * nm_dtype_bytes(tape->backend->dtype));
+    if (nm_tape_exhausted(tape))
+        return false;
+    copy_state(tape, norm, memory->state, norm->state);
+    for (int i = 0; i < norm->shape.n_counters; i++)
+        memory->counters[i] = norm->counters[i];
+    return true;
+}
+
+static void put_back(nm_tape *tape, nm_norm *norm, const norm_memory *memory)
+{
+    copy_state(tape, norm, norm->state, memory->state);
+    for (int i = 0; i < norm->shape.n_counters; i++)
+        norm->counters[i] = memory->counters[i];
+}
+
+static bool remembers(const nm_norm *norm)
+{
+    return norm->shape.n_state || norm->shape.n_counters;
+}
+
+bool nm_segment_enters_norm(nm_tape *tape, nm_norm *norm)
+{
+    nm_segment *s = tape->segment;
+    if (!s || !remembers(norm))
+        return !nm_tape_exhausted(tape);
+    if (!s->again) {
+        norm_memory *memory = nm_tape_host(tape, sizeof *memory);
+        if (!memory || !keep(tape, norm, memory))
+            return false;
+        *s->end = memory;
+        s->end = &memory->next;
+        return true;
+    }
+    const norm_memory *before = *s->end;
+    NM_ASSERT(before && before->norm == norm);
+    if (!keep(tape, norm, &s->present))
+        return false;
+    put_back(tape, norm, before);
+    return true;
+}
+
+void nm_segment_leaves_norm(nm_tape *tape, nm_norm *norm)
+{
+    nm_segment *s = tape->segment;
+    if (!s || !s->again || !remembers(norm))
+        return;
+    put_back(tape, norm, &s->present);
+    s->end = &(*s->end)->next;
+}
+
+bool nm_segment_runs_again(const nm_tape *tape)
+{
+    return tape->segment && tape->segment->again;
+}
+
+static nm_tensor *run(nm_tape *tape, nm_segment *s, bool again)
+{
+    s->again = again;
+    s->end = &s->norms;
+    tape->segment = s;
+    nm_tensor *out = s->run(tape, s->context);
+    tape->segment = NULL;
+    return out;
+}
+
+static void recompute_backward(nm_tape *tape, nm_node *node)
+{
+    nm_tensor *out = node->out;
+    int first = (int)(node - tape->nodes) + 1;
+    uint32_t site = tape->site;
+    nm_segment *s = node->saved;
+    tape->n_nodes = first;
+    tape->site = s->site;
+    nm_tape_give(tape,
+                 out); /* nobody behind the segment needs it any more, and the second run makes it anew */
+    nm_tensor *same = run(tape, s, true);
+    tape->site = site;
+    if (nm_tape_exhausted(tape))
+        return;
+    same->grad = out->grad;
+    same->grad_started = true;
+    out->grad = NULL;
+    nm_tape_walk(tape, first);
+}
+
+static const nm_op recompute_op = {"recompute", recompute_backward};
+
+nm_tensor *nm_recomputed(nm_tape *tape, nm_tensor *(*segment)(nm_tape *tape, const void *context),
+                         const void *context, size_t bytes)
+{
+    if (!tape->recompute || !tape->training || tape->segment)
+        return segment(tape, context);
+    nm_segment *s = nm_tape_host(tape, sizeof *s);
+    void *kept = nm_tape_host(tape, bytes);
+    if (nm_tape_exhausted(tape))
+        return nm_tape_tensor(tape, 0, 0);
+    memcpy(kept, context, bytes);
+    *s = (nm_segment){.run = segment, .context = kept, .site = tape->site};
+    int first = tape->n_nodes;
+    nm_tensor *out = run(tape, s, false);
+    if (!nm_tape_exhausted(tape))
+        nm_tape_forget(tape, first, out);
+    nm_tape_record(tape, &recompute_op, out, s);
+    return out;
+}
