@@ -60,7 +60,7 @@ static const work nothing = {0};
 #define WORK_linear             products(2 * size(y) * x.cols)
 #define WORK_pack               numbers(b, form ? 2 * size(weight) : 0)
 #define WORK_round_int8         numbers(b, 2 * size(m))
-#define WORK_pack_int8          numbers(b, form ? 1.25 * size(weight) : 0)
+#define WORK_pack_int8          moved(form ? size(weight) * (1 + (double)nm_dtype_bytes(b->dtype)) : 0)
 #define WORK_linear_int8        products(2 * size(y) * x.cols)
 #define WORK_act_grad           numbers(b, 3 * size(dz))
 #define WORK_linear_grad_input  products(2 * size(dy) * dx.cols)
