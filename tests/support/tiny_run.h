@@ -3,6 +3,7 @@
 #ifndef NM_TINY_RUN_H
 #define NM_TINY_RUN_H
 
+#include "base/file.h"
 #include "probe/probe.h"
 #include "support/tiny_data.h"
 #include "task/tasks.h"
@@ -75,6 +76,29 @@ static inline nm_options *tiny_options(const char *const *settings)
     for (int i = 0; settings && settings[i]; i += 2)
         tiny_set(options, settings[i], settings[i + 1]);
     return options;
+}
+
+/* The whole log of a run but for times and memory; heap. */
+static inline char *tiny_log(const char *folder)
+{
+    static const char *const measured[] = {"\"tokens_per_second\"", "\"seconds\"", "\"step_mib\""};
+    char *path = nm_format("%s/log.jsonl", folder), *text, *out = nm_duplicate("");
+    nm_error err;
+    assert_int_equal(nm_file_read(path, &text, NULL, &err), NM_OK);
+    char *rest = text;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
+        for (size_t i = 0; i < sizeof measured / sizeof *measured; i++) {
+            char *cut = strstr(line, measured[i]);
+            if (cut)
+                *cut = 0;
+        }
+        char *longer = nm_format("%s%s\n", out, line);
+        free(out);
+        out = longer;
+    }
+    free(text);
+    free(path);
+    return out;
 }
 
 static inline char *tiny_folder(void)

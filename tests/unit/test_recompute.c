@@ -15,27 +15,6 @@ typedef struct outcome {
     char *folder;
 } outcome;
 
-static char *log_text(const char *folder)
-{
-    char *path = nm_format("%s/log.jsonl", folder), *text, *out = nm_duplicate("");
-    nm_error err;
-    assert_int_equal(nm_file_read(path, &text, NULL, &err), NM_OK);
-    char *rest = text;
-    for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
-        char *cut = strstr(line, "\"tokens_per_second\"");
-        cut = cut ? cut : strstr(line, "\"seconds\"");
-        cut = cut ? cut : strstr(line, "\"step_mib\"");
-        if (cut)
-            *cut = 0;
-        char *longer = nm_format("%s%s\n", out, line);
-        free(out);
-        out = longer;
-    }
-    free(text);
-    free(path);
-    return out;
-}
-
 static outcome run(const char *const *settings)
 {
     nm_error err;
@@ -50,7 +29,7 @@ static outcome run(const char *const *settings)
         fail_msg("%s", err.text);
     o.hash = nm_trainer_weights_hash(trainer);
     o.bytes = nm_trainer_peak_bytes(trainer);
-    o.log = log_text(o.folder);
+    o.log = tiny_log(o.folder);
     nm_probe_free(probe);
     nm_trainer_close(trainer);
     nm_options_free(options);

@@ -69,27 +69,6 @@ static void same_bits_for_any_threads(void **state)
     assert_true(hashes[0] == hashes[1] && hashes[0] == hashes[2]);
 }
 
-/* The whole log but for times. */
-static char *log_text(const char *folder)
-{
-    char *path = nm_format("%s/log.jsonl", folder), *text, *out = nm_duplicate("");
-    nm_error err;
-    assert_int_equal(nm_file_read(path, &text, NULL, &err), NM_OK);
-    char *rest = text;
-    for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
-        char *cut = strstr(line, "\"tokens_per_second\"");
-        cut = cut ? cut : strstr(line, "\"seconds\"");
-        if (cut)
-            *cut = 0;
-        char *longer = nm_format("%s%s\n", out, line);
-        free(out);
-        out = longer;
-    }
-    free(text);
-    free(path);
-    return out;
-}
-
 /* A run of 24 updates, validating at 15, against one stopped after `first` and resumed, to the same bits and log. */
 static void check_resume(const char *norm, const char *first, const char *const *settings)
 {
@@ -105,7 +84,7 @@ static void check_resume(const char *norm, const char *first, const char *const 
         fail_msg("%s stopped after %s updates went on to other bits", norm, first);
     if (atoi(first) > 15 ||
         !strcmp(first, "10")) { /* the end of the first part validates: only these have none more */
-        char *a = log_text(whole.folder), *b = log_text(part.folder);
+        char *a = tiny_log(whole.folder), *b = tiny_log(part.folder);
         char *extra = strstr(b, "\"type\":\"valid\"");
         assert_non_null(extra);
         assert_non_null(strstr(a, "\"update\":20"));
@@ -161,7 +140,7 @@ static void loss_falls_and_reversal_is_learned(void **state)
                                            NULL};
     job j = {.updates = "300", .folder = tiny_folder(), .settings = settings};
     run(&j, NM_OK, &err);
-    char *text = log_text(j.folder), *last = NULL;
+    char *text = tiny_log(j.folder), *last = NULL;
     for (char *at = text; (at = strstr(at, "\"nll\":")) != NULL; at++)
         last = at;
     assert_non_null(last);

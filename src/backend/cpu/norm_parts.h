@@ -31,6 +31,22 @@ NM_INLINE vf nm_join_lanes(const vf sum[NM_LANES])
     return v_add(v_add(sum[0], sum[1]), v_add(sum[2], sum[3]));
 }
 
+NM_INLINE double nm_sum_of_squares(int32_t n, const float *x)
+{
+    vf sum[NM_LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)};
+    int32_t whole = n / (NM_LANES * NM_W) * (NM_LANES * NM_W);
+    for (int32_t j = 0; j < whole; j += NM_LANES * NM_W)
+        for (int32_t i = 0; i < NM_LANES; i++) {
+            vf value = v_load(x + j + i * NM_W);
+            sum[i] = v_fma(value, value, sum[i]);
+        }
+    for (int32_t j = whole; j < n; j += NM_W) {
+        vf value = v_load_upto(x + j, n - j);
+        sum[0] = v_fma(value, value, sum[0]);
+    }
+    return v_sum(nm_join_lanes(sum));
+}
+
 NM_INLINE void nm_add_to(float *sums, vf x)
 {
     v_store(sums, v_add(v_load(sums), x));

@@ -28,18 +28,7 @@ static feature_call prepare(const nm_feature_norm *spec, nm_mat x, void *row_sca
 
 static float measure_scale(const nm_feature_norm *spec, int32_t n, const float *x)
 {
-    vf sum[NM_LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)};
-    int32_t whole = n / (NM_LANES * NM_W) * (NM_LANES * NM_W);
-    for (int32_t j = 0; j < whole; j += NM_LANES * NM_W)
-        for (int i = 0; i < NM_LANES; i++) {
-            vf value = v_load(x + j + i * NM_W);
-            sum[i] = v_fma(value, value, sum[i]);
-        }
-    for (int32_t j = whole; j < n; j += NM_W) {
-        vf value = v_load_upto(x + j, n - j);
-        sum[0] = v_fma(value, value, sum[0]);
-    }
-    return (float)(1 / sqrt(v_sum(nm_join_lanes(sum)) / n + spec->eps));
+    return (float)(1 / sqrt(nm_sum_of_squares(n, x) / n + spec->eps));
 }
 
 /* The row scale of a row and group, measured first where that is still to be done. */

@@ -55,22 +55,6 @@ static double center_group(int32_t n, const float *x, double *mean)
     return square - sum * sum / n;
 }
 
-static double sum_of_squares(int32_t n, const float *x)
-{
-    vf sum[NM_LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)};
-    int32_t whole = n / (NM_LANES * NM_W) * (NM_LANES * NM_W);
-    for (int32_t j = 0; j < whole; j += NM_LANES * NM_W)
-        for (int32_t i = 0; i < NM_LANES; i++) {
-            vf value = v_load(x + j + i * NM_W);
-            sum[i] = v_fma(value, value, sum[i]);
-        }
-    for (int32_t j = whole; j < n; j += NM_W) {
-        vf value = v_load_upto(x + j, n - j);
-        sum[0] = v_fma(value, value, sum[0]);
-    }
-    return v_sum(nm_join_lanes(sum));
-}
-
 static double scale_of(const nm_token_norm *spec, int32_t n, double squares)
 {
     switch (spec->form) {
@@ -93,7 +77,7 @@ static void forward_group(const token_call *call, int32_t row, int32_t group)
     const float *x = nm_row(call->x, row) + first, *gain = call->gain + first, *bias = call->bias + first;
     float *y = nm_row(call->y, row) + first;
     size_t at = (size_t)row * (size_t)call->spec->groups + (size_t)group;
-    double mean = 0, squares = call->centered ? center_group(n, x, &mean) : sum_of_squares(n, x);
+    double mean = 0, squares = call->centered ? center_group(n, x, &mean) : nm_sum_of_squares(n, x);
     double factor = scale_of(call->spec, n, squares);
     if (call->shift && call->centered)
         call->shift[at] = (float)mean;
@@ -148,7 +132,7 @@ static double projection_weight(const nm_token_norm *spec, int32_t n, const floa
     case NM_TOKEN_CENTER_UNBIASED:
         return 1 / unbiased_divisor(n);
     case NM_TOKEN_RMS_OUTSIDE:
-        root = sqrt(sum_of_squares(n, x) / n);
+        root = sqrt(nm_sum_of_squares(n, x) / n);
         return root > 0 ? (root + spec->eps) / (root * n) : 0;
     case NM_TOKEN_LENGTH:
         return (double)scale * spec->eps < 1 - 1e-6 ? 1 : 0;
