@@ -192,7 +192,7 @@ static int report(const char *what, const char *path, int32_t threads, double wa
     nm_error err;
     if (nm_file_map_open(&map, path, &err) != NM_OK) {
         fprintf(stderr, "%s\n", err.text);
-        return err.status;
+        return (int)err.status;
     }
     getrusage(RUSAGE_SELF, &usage);
     printf("{\"work\":\"%s\",\"threads\":%d,\"bytes\":%zu,\"wall_s\":%.3f,\"processor_s\":%.3f,"
