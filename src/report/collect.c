@@ -369,7 +369,8 @@ void nm_collect_depth(const nm_report *report, const nm_figure *figure, nm_drawi
     char **ticks = nm_allocate((n + 1) * sizeof *ticks);
     for (size_t i = 0; i < n; i++)
         ticks[position[i]] = drawing->ticks[i];
-    memcpy(drawing->ticks, ticks, n * sizeof *ticks);
+    for (size_t i = 0; i < n; i++)
+        drawing->ticks[i] = ticks[i];
     for (size_t c = 0; c < drawing->n; c++) {
         nm_curve *curve = &drawing->curves[c];
         for (size_t i = 0; i < curve->n; i++)

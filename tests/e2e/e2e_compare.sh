@@ -167,7 +167,9 @@ compare --norms $norms --seeds 2 --folder killed --format csv >killed.csv 2>err 
 
 "$NORMA" compare recipe.ini --norms $norms --folder stopped --train.updates 100000 --jobs 3 >out 2>err &
 process=$!
-while kill -0 $process 2>/dev/null && ! grep -qs '"type":"train"' stopped/power-1/log.jsonl; do sleep 0.02; done
+for norm in ${norms//,/ }; do # a run stopped before it began has nothing to say
+    while kill -0 $process 2>/dev/null && ! grep -qs '"type":"train"' stopped/$norm-1/log.jsonl; do sleep 0.02; done
+done
 kill -INT $process
 got=0
 wait $process || got=$?
