@@ -105,7 +105,7 @@ void inspect_print_advice(const nm_advice *advice, int n, FILE *out)
 {
     fputs("remedies\n", out);
     for (int i = 0; i < n; i++)
-        fprintf(out, "  %-12s %-10s %s%s%s\n", advice[i].remedy, nm_verdict_text(advice[i].verdict),
+        fprintf(out, "  %-12s %-11s %s%s%s\n", advice[i].remedy, nm_verdict_text(advice[i].verdict),
                 advice[i].why, advice[i].verdict == NM_INDICATED ? "; try " : "",
                 advice[i].verdict == NM_INDICATED ? advice[i].setting : "");
 }

@@ -180,6 +180,8 @@ static void advise_penalty(const nm_findings *f, nm_advice *a)
     else if (isfinite(gap))
         snprintf(lost, sizeof lost, "; remembered statistics cost nothing in the best validation (%.3f nats)",
                  gap);
+    if (f->has_penalty)
+        a->setting = "larger norm.rbn.lambda and norm.rbn.nu";
     if (!f->uses_batch || !f->takes_mean)
         SAY(a, NM_NOT_NEEDED, "no norm of this model takes mean and variance from the batch");
     else if (!isfinite(f->tid_variance))
@@ -187,7 +189,7 @@ static void advise_penalty(const nm_findings *f, nm_advice *a)
     else if (discrepancy || worse)
         SAY(a, NM_INDICATED, "TID at %s: mean %.1f %%, variance %.1f %% (limit %.0f %%)%s%s", f->tid_site,
             100 * f->tid_mean, 100 * f->tid_variance, 100 * TID_LIMIT, lost,
-            f->has_penalty ? "; the penalty in use is too weak: raise norm.rbn.lambda and nu" : "");
+            f->has_penalty ? "; the penalty in use is too weak" : "");
     else
         SAY(a, f->has_penalty ? NM_IN_USE : NM_NOT_NEEDED,
             "TID at %s: mean %.1f %%, variance %.1f %% (limit %.0f %%)%s", f->tid_site, 100 * f->tid_mean,
