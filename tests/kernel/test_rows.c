@@ -1,4 +1,4 @@
-/* A row's result must not depend on its company: products and attention give the same bits whether a row, a query or
+/* A row's result must not depend on its company: products, attention and norms give the same bits whether a row, a query or
  * a sequence is computed alone or with others, on every CPU level; and at sizes where the work is spread over threads,
  * the same bits for one, two and three. */
 #include <setjmp.h>
@@ -121,6 +121,49 @@ static void check_attention(nm_backend *b, const char *level)
     check_same(some, all + COLS, COLS, "attention_rows", level, 1);
 }
 
+/* Norms of so many rows that results go past the caches, against a few rows of them, to which nothing of the kind happens;
+ * what backward is given is whatever forward made. */
+enum { LARGE = 24 << 10, LARGE_COLS = 256, LARGE_GROUPS = 8, PIECE = 100 };
+
+typedef struct large {
+    float *x, *vectors, *scale, *y, *dx;
+} large;
+
+static void run_norm(nm_backend *b, bool tokens, const large *m, int32_t first, int32_t rows, float *y,
+                     float *dx)
+{
+    const size_t at = (size_t)first * LARGE_COLS;
+    float *scale = m->scale + (size_t)first * LARGE_GROUPS, *v = m->vectors, *w = v + LARGE_COLS;
+    nm_mat x = nm_mat_of(m->x + at, rows, LARGE_COLS), to = nm_mat_of(y, rows, LARGE_COLS);
+    nm_mat down = nm_mat_of(dx, rows, LARGE_COLS);
+    if (tokens) {
+        const nm_token_norm spec = {NM_TOKEN_RMS, LARGE_GROUPS, 1e-5, LARGE_COLS, LARGE_COLS};
+        b->k.token_norm(b, &spec, x, v, w, to, NULL, scale);
+        b->k.token_norm_grad(b, &spec, to, x, v, NULL, scale, false, down, m->vectors + 2 * LARGE_COLS, NULL);
+    } else {
+        const nm_feature_norm spec = {LARGE_GROUPS, 1e-5, false}, ready = {LARGE_GROUPS, 1e-5, true};
+        b->k.feature_norm(b, &spec, x, scale, NULL, v, w, v, to, NULL);
+        b->k.feature_norm_grad(b, &ready, to, x, scale, NULL, v, w, NULL, w, false, down, NULL, NULL);
+    }
+}
+
+static void check_norms(nm_backend *b, const char *level)
+{
+    const size_t floats = (size_t)LARGE * LARGE_COLS;
+    const large m = {take(b, floats, 12), take(b, 3 * LARGE_COLS, 13),
+                     take(b, (size_t)LARGE * LARGE_GROUPS, 0), take(b, floats, 0), take(b, floats, 0)};
+    float *y = take(b, (size_t)PIECE * LARGE_COLS, 0), *dx = take(b, (size_t)PIECE * LARGE_COLS, 0);
+    for (int tokens = 0; tokens < 2; tokens++) {
+        run_norm(b, tokens, &m, 0, LARGE, m.y, m.dx);
+        for (int32_t first = 0; first + PIECE <= LARGE; first += 5 * PIECE) {
+            const size_t at = (size_t)first * LARGE_COLS;
+            run_norm(b, tokens, &m, first, PIECE, y, dx);
+            check_same(y, m.y + at, (size_t)PIECE * LARGE_COLS, "norm", level, PIECE);
+            check_same(dx, m.dx + at, (size_t)PIECE * LARGE_COLS, "norm, backward", level, PIECE);
+        }
+    }
+}
+
 static void test_company(void **state)
 {
     (void)state;
@@ -131,6 +174,7 @@ static void test_company(void **state)
         check_products(backend, cpu_levels[i]);
         check_held(backend, cpu_levels[i]);
         check_attention(backend, cpu_levels[i]);
+        check_norms(backend, cpu_levels[i]);
         nm_backend_free(backend);
     }
 }

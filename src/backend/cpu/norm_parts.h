@@ -24,6 +24,25 @@ NM_INLINE const float *nm_whole_vector(const float *given, int32_t length, int32
     return to;
 }
 
+/* Results larger than what the last cache of a few cores holds go past the caches: a plain store would first read what
+ * it overwrites, and nobody finds the beginning of such a result there any more. */
+enum { NM_STREAM_BYTES = 24 << 20 };
+
+NM_INLINE bool nm_streams(nm_mat y)
+{
+    bool aligned = ((uintptr_t)y.data | (uintptr_t)y.stride * sizeof(float)) % (NM_W * sizeof(float)) == 0;
+    return aligned && (size_t)y.rows * (size_t)y.cols * sizeof(float) >= NM_STREAM_BYTES;
+}
+
+/* Stores a vector, or its first lanes, past the caches where that was decided. */
+NM_INLINE void nm_put(float *to, int32_t count, const bool stream, vf x)
+{
+    if (stream && count >= NM_W)
+        v_stream(to, x);
+    else
+        v_store_upto(to, count, x);
+}
+
 enum { NM_LANES = 4 }; /* sums kept side by side, so that additions need not wait for each other */
 
 NM_INLINE vf nm_join_lanes(const vf sum[NM_LANES])
@@ -50,6 +69,11 @@ NM_INLINE double nm_sum_of_squares(int32_t n, const float *x)
 NM_INLINE void nm_add_to(float *sums, vf x)
 {
     v_store(sums, v_add(v_load(sums), x));
+}
+
+NM_INLINE void nm_add_product_to(float *sums, vf a, vf b)
+{
+    v_store(sums, v_fma(a, b, v_load(sums)));
 }
 
 /* sums[j] = sum over blocks of partials[block * n + j], n a multiple of 16 */

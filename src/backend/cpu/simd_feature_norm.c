@@ -9,8 +9,8 @@ typedef struct feature_call {
     float *row_scale;
     const float *shift, *scale, *gain, *bias; /* whole vectors; backward: gain is a, bias is c0 */
     const float *c1;
-    int32_t groups, width; /* at least one group: all columns when there is no row scale */
-    bool scaled, measured, sums, squares, push, add, plain; /* plain: no shift, and backward no c0 */
+    int32_t groups, width;                /* at least one group: all columns when there is no row scale */
+    bool scaled, measured, stream, plain; /* plain: no shift, and backward no c0 */
 } feature_call;
 
 static feature_call prepare(const nm_feature_norm *spec, nm_mat x, void *row_scale)
@@ -26,76 +26,104 @@ static feature_call prepare(const nm_feature_norm *spec, nm_mat x, void *row_sca
                           .measured = spec->row_scale_ready};
 }
 
-static float measure_scale(const nm_feature_norm *spec, int32_t n, const float *x)
+enum { GROUPS = 8 }; /* of a row at a time: their row scales and projections need not wait for each other */
+
+/* The sum of squares of each of n groups. Asks for the same columns of the row behind: processors look ahead by
+ * themselves, but not while roots are waited for. */
+NM_INLINE void sums_of_squares(const feature_call *call, const float *x, int32_t n, double squares[GROUPS])
 {
-    return (float)(1 / sqrt(nm_sum_of_squares(n, x) / n + spec->eps));
+    const int32_t width = call->width, whole = width / NM_W * NM_W;
+    const float *ahead = x + call->x.stride;
+    for (int32_t i = 0; i < n; i++, x += width, ahead += width) {
+        vf even = v_set(0), odd = v_set(0);
+        int32_t j = 0;
+        for (; j + NM_W < whole; j += 2 * NM_W) {
+            vf a = v_load(x + j), b = v_load(x + j + NM_W);
+            __builtin_prefetch(ahead + j);
+            __builtin_prefetch(ahead + j + NM_W);
+            even = v_fma(a, a, even);
+            odd = v_fma(b, b, odd);
+        }
+        for (; j < width; j += NM_W) {
+            vf a = v_load_upto(x + j, width - j);
+            even = v_fma(a, a, even);
+        }
+        squares[i] = v_sum(v_add(even, odd));
+    }
 }
 
-/* The row scale of a row and group, measured first where that is still to be done. */
-static float row_scale_at(const feature_call *call, int32_t row, int32_t group)
+/* The row scales of groups first .. first + n - 1 of a row, measured first where that is still to be done. */
+NM_INLINE void take_row_scales(const feature_call *call, int32_t row, int32_t first, int32_t n,
+                               float to[GROUPS])
 {
-    if (!call->scaled)
-        return 1;
-    float *at = call->row_scale + (size_t)row * (size_t)call->groups + (size_t)group;
-    if (!call->measured)
-        *at = measure_scale(call->spec, call->width,
-                            nm_row(call->x, row) + (size_t)group * (size_t)call->width);
-    return *at;
+    float *at = call->row_scale + (size_t)row * (size_t)call->groups + (size_t)first;
+    const double share = 1.0 / call->width, eps = call->spec->eps;
+    double squares[GROUPS] = {0};
+    if (call->measured) {
+        memcpy(to, at, (size_t)n * sizeof *to);
+        return;
+    }
+    sums_of_squares(call, nm_row(call->x, row) + (size_t)first * (size_t)call->width, n, squares);
+    for (int32_t i = 0; i < GROUPS; i++) /* all of them: whole vectors of roots */
+        to[i] = (float)(1 / sqrt(squares[i] * share + eps));
+    for (int32_t i = 0; i < n; i++)
+        at[i] = to[i];
 }
 
-/* One group of one row; pointers begin at the group's columns. */
-typedef struct group_row {
+/* A row, and the vectors that all rows share. Passed by value: a vector store may alias whatever has an address. */
+typedef struct row_view {
     const float *x, *dy;
     float *y; /* backward: dx */
-    vf row_scale, projection;
     const float *shift, *scale, *gain, *bias, *c1;
     float *sums, *second;
-} group_row;
+} row_view;
 
-NM_INLINE vf h_at(const group_row *g, const bool scaled, int32_t j, int32_t count)
+NM_INLINE vf h_at(const row_view v, const bool scaled, vf row_scale, int32_t j, int32_t count)
 {
-    vf x = v_load_upto(g->x + j, count);
-    return scaled ? v_mul(x, g->row_scale) : x;
+    vf x = v_load_upto(v.x + j, count);
+    return scaled ? v_mul(x, row_scale) : x;
 }
 
-NM_INLINE vf z_of(const group_row *g, const bool plain, vf h, int32_t j)
+NM_INLINE vf z_of(const row_view v, const bool plain, vf h, int32_t j)
 {
-    return plain ? h : v_mul(v_sub(h, v_load(g->shift + j)), v_load(g->scale + j));
+    return plain ? h : v_mul(v_sub(h, v_load(v.shift + j)), v_load(v.scale + j));
 }
 
 /* Sums of h - shift and of (h - shift)^2; masked lanes of the shift are 0 as those of h are. */
-NM_INLINE void moments_columns(const group_row *g, const bool scaled, int32_t j, int32_t count)
+NM_INLINE void moments_columns(const row_view v, const bool scaled, vf row_scale, int32_t j, int32_t count)
 {
-    vf away = v_sub(h_at(g, scaled, j, count), v_load_upto(g->shift + j, count));
-    nm_add_to(g->sums + j, away);
-    nm_add_to(g->second + j, v_mul(away, away));
+    vf away = v_sub(h_at(v, scaled, row_scale, j, count), v_load_upto(v.shift + j, count));
+    nm_add_to(v.sums + j, away);
+    nm_add_product_to(v.second + j, away, away);
 }
 
-NM_INLINE void norm_columns(const group_row *g, const bool scaled, const bool plain, const bool squares,
-                            int32_t j, int32_t count)
+NM_INLINE void norm_columns(const row_view v, const bool scaled, const bool plain, const bool squares,
+                            const bool stream, vf row_scale, int32_t j, int32_t count)
 {
-    vf h = h_at(g, scaled, j, count);
-    v_store_upto(g->y + j, count, v_fma(v_load(g->gain + j), z_of(g, plain, h, j), v_load(g->bias + j)));
+    vf h = h_at(v, scaled, row_scale, j, count);
+    nm_put(v.y + j, count, stream, v_fma(v_load(v.gain + j), z_of(v, plain, h, j), v_load(v.bias + j)));
     if (squares)
-        nm_add_to(g->second + j, v_mul(h, h));
+        nm_add_product_to(v.second + j, h, h);
 }
 
 /* dh = a dy + c0 + c1 z */
-NM_INLINE vf dh_of(const group_row *g, const bool plain, vf up, vf z, int32_t j)
+NM_INLINE vf dh_of(const row_view v, const bool plain, vf up, vf z, int32_t j)
 {
-    vf c1 = v_load(g->c1 + j), along = plain ? v_mul(c1, z) : v_fma(c1, z, v_load(g->bias + j));
-    return v_fma(v_load(g->gain + j), up, along);
+    vf c1 = v_load(v.c1 + j), along = plain ? v_mul(c1, z) : v_fma(c1, z, v_load(v.bias + j));
+    return v_fma(v_load(v.gain + j), up, along);
 }
 
-/* Mean of dh h: what the row scale's own dependence on x takes away. */
-NM_INLINE vf projection_of(const group_row *g, const bool plain, int32_t n)
+/* Mean of dh h over a group that begins at column `first`: what the row scale's own dependence on x takes away. */
+NM_INLINE float projection_of(const row_view v, const bool plain, vf row_scale, int32_t first, int32_t n)
 {
     vf sum[NM_LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)};
     int32_t whole = n / (NM_LANES * NM_W) * (NM_LANES * NM_W);
 #define STEP(lane, col, count)                                                                               \
     do {                                                                                                     \
-        vf h = h_at(g, true, col, count), up = v_load_upto(g->dy + (col), count);                            \
-        sum[lane] = v_fma(dh_of(g, plain, up, z_of(g, plain, h, col), col), h, sum[lane]);                   \
+        vf h = h_at(v, true, row_scale, first + (col), count);                                               \
+        vf up = v_load_upto(v.dy + first + (col), count);                                                    \
+        vf dh = dh_of(v, plain, up, z_of(v, plain, h, first + (col)), first + (col));                        \
+        sum[lane] = v_fma(dh, h, sum[lane]);                                                                 \
     } while (0)
     for (int32_t j = 0; j < whole; j += NM_LANES * NM_W)
         for (int i = 0; i < NM_LANES; i++)
@@ -103,80 +131,127 @@ NM_INLINE vf projection_of(const group_row *g, const bool plain, int32_t n)
     for (int32_t j = whole; j < n; j += NM_W)
         STEP(0, j, n - j);
 #undef STEP
-    return v_set((float)(v_sum(nm_join_lanes(sum)) / n));
+    return (float)(v_sum(nm_join_lanes(sum)) / n);
 }
 
-NM_INLINE void grad_columns(const group_row *g, const bool scaled, const bool plain, const bool sums,
-                            const bool push, const bool add, int32_t j, int32_t count)
+/* What a pass over the rows does; with the three choices below, a constant where it matters. */
+typedef enum feature_work {
+    MOMENTS,
+    NORM,
+    NORM_SQUARES,
+    SUMS,
+    PUSH,
+    PUSH_SUMS,
+    ADD,
+    ADD_SUMS,
+    N_WORKS
+} feature_work;
+enum { SCALED = 1, PLAIN = 2, STREAM = 4, N_CHOICES = 8 };
+
+NM_INLINE void grad_columns(const row_view v, const feature_work work, const unsigned how, vf row_scale,
+                            vf projection, int32_t j, int32_t count)
 {
-    vf up = v_load_upto(g->dy + j, count), h = h_at(g, scaled, j, count), z = z_of(g, plain, h, j);
-    if (push) {
-        vf down = dh_of(g, plain, up, z, j);
-        if (scaled)
-            down = v_mul(g->row_scale, v_sub(down, v_mul(h, g->projection)));
-        if (add)
-            down = v_add(v_load_upto(g->y + j, count), down);
-        v_store_upto(g->y + j, count, down);
+    vf up = v_load_upto(v.dy + j, count), h = h_at(v, how & SCALED, row_scale, j, count);
+    vf z = z_of(v, how & PLAIN, h, j);
+    if (work != SUMS) {
+        vf down = dh_of(v, how & PLAIN, up, z, j);
+        if (how & SCALED)
+            down = v_mul(row_scale, v_sub(down, v_mul(h, projection)));
+        if (work == ADD || work == ADD_SUMS)
+            down = v_add(v_load_upto(v.y + j, count), down);
+        nm_put(v.y + j, count, how & STREAM, down);
     }
-    if (sums) {
-        nm_add_to(g->sums + j, up);
-        nm_add_to(g->second + j, v_mul(up, z));
+    if (work == SUMS || work == PUSH_SUMS || work == ADD_SUMS) {
+        nm_add_to(v.sums + j, up);
+        nm_add_product_to(v.second + j, up, z);
     }
 }
 
-typedef enum feature_work { MOMENTS, NORM, GRAD } feature_work;
-
-/* One group of one row, with the choices as constants where they matter. */
-NM_INLINE void run_group(const feature_call *call, feature_work work, const bool scaled, const bool plain,
-                         group_row *g)
+NM_INLINE void run_columns(const row_view v, const feature_work work, const unsigned how, vf row_scale,
+                           vf projection, int32_t first, int32_t n)
 {
-    const int32_t n = call->width;
-#define MOMENTS_STEP(j, count) moments_columns(g, scaled, j, count)
-#define NORM_STEP(j, count)    norm_columns(g, scaled, plain, false, j, count)
-#define SQUARES_STEP(j, count) norm_columns(g, scaled, plain, true, j, count)
-#define SUMS_STEP(j, count)    grad_columns(g, scaled, plain, true, false, false, j, count)
-#define PUSH_STEP(j, count)    grad_columns(g, scaled, plain, false, true, call->add, j, count)
-#define BOTH_STEP(j, count)    grad_columns(g, scaled, plain, true, true, call->add, j, count)
-    if (work == MOMENTS) {
+#define MOMENTS_STEP(j, count) moments_columns(v, how &SCALED, row_scale, first + (j), count)
+#define NORM_STEP(j, count)                                                                                  \
+    norm_columns(v, how &SCALED, how &PLAIN, work == NORM_SQUARES, how & STREAM, row_scale, first + (j),     \
+                 count)
+#define GRAD_STEP(j, count) grad_columns(v, work, how, row_scale, projection, first + (j), count)
+    if (work == MOMENTS)
         NM_COLUMNS(n, MOMENTS_STEP);
-    } else if (work == NORM && call->squares) {
-        NM_COLUMNS(n, SQUARES_STEP);
-    } else if (work == NORM) {
+    else if (work == NORM || work == NORM_SQUARES)
         NM_COLUMNS(n, NORM_STEP);
-    } else if (!call->push) {
-        NM_COLUMNS(n, SUMS_STEP);
-    } else {
-        if (scaled)
-            g->projection = projection_of(g, plain, n);
-        if (call->sums)
-            NM_COLUMNS(n, BOTH_STEP);
+    else
+        NM_COLUMNS(n, GRAD_STEP);
+}
+
+/* Groups first .. first + n - 1 of a row, at most GROUPS. */
+NM_INLINE void run_groups(const feature_call *call, const row_view v, const feature_work work,
+                          const unsigned how, int32_t row, int32_t first, int32_t n)
+{
+    float row_scales[GROUPS], projections[GROUPS] = {0};
+    const int32_t width = call->width;
+    take_row_scales(call, row, first, n, row_scales);
+    if (work >= PUSH)
+        for (int32_t i = 0; i < n; i++)
+            projections[i] = projection_of(v, how & PLAIN, v_set(row_scales[i]), (first + i) * width, width);
+    for (int32_t i = 0; i < n; i++)
+        run_columns(v, work, how, v_set(row_scales[i]), v_set(projections[i]), (first + i) * width, width);
+}
+
+NM_INLINE row_view view_row(const feature_call *call, int32_t row, float *sums)
+{
+    return (row_view){.x = nm_row(call->x, row),
+                      .dy = call->dy.data ? nm_row(call->dy, row) : NULL,
+                      .y = call->y.data ? nm_row(call->y, row) : NULL,
+                      .shift = call->shift,
+                      .scale = call->scale,
+                      .gain = call->gain,
+                      .bias = call->bias,
+                      .c1 = call->c1,
+                      .sums = sums,
+                      .second = sums + nm_padded(call->x.cols)};
+}
+
+NM_INLINE void run_rows(const feature_call *call, const feature_work work, const unsigned how, int32_t begin,
+                        int32_t end, float *sums)
+{
+    for (int32_t row = begin; row < end; row++) {
+        const row_view v = view_row(call, row, sums);
+        if (!(how & SCALED))
+            run_columns(v, work, how, v_set(1), v_set(0), 0, call->x.cols);
         else
-            NM_COLUMNS(n, PUSH_STEP);
+            for (int32_t first = 0; first < call->groups; first += GROUPS)
+                run_groups(call, v, work, how, row, first, nm_at_most(call->groups - first, GROUPS));
     }
 }
 
-/* Not every call has every vector. */
-NM_INLINE const float *behind(const float *vector, int32_t first)
-{
-    return vector ? vector + first : NULL;
-}
+/* Work on rows begin .. end - 1, their sums added to sums[0 ..] and sums[padded ..]. */
+typedef void rows_kernel(const feature_call *call, int32_t begin, int32_t end, float *sums);
 
-static group_row group_at(const feature_call *call, int32_t row, int32_t group, float *sums)
-{
-    int32_t first = group * call->width;
-    return (group_row){.x = nm_row(call->x, row) + first,
-                       .dy = call->dy.data ? nm_row(call->dy, row) + first : NULL,
-                       .y = call->y.data ? nm_row(call->y, row) + first : NULL,
-                       .row_scale = v_set(row_scale_at(call, row, group)),
-                       .projection = v_set(0),
-                       .shift = behind(call->shift, first),
-                       .scale = behind(call->scale, first),
-                       .gain = behind(call->gain, first),
-                       .bias = behind(call->bias, first),
-                       .c1 = behind(call->c1, first),
-                       .sums = sums + first,
-                       .second = sums + nm_padded(call->x.cols) + first};
-}
+#define KERNEL(work, how)                                                                                    \
+    static void work##_##how(const feature_call *call, int32_t begin, int32_t end, float *sums)              \
+    {                                                                                                        \
+        run_rows(call, work, how, begin, end, sums);                                                         \
+    }
+#define KERNELS(work)                                                                                        \
+    KERNEL(work, 0)                                                                                          \
+    KERNEL(work, 1)                                                                                          \
+    KERNEL(work, 2) KERNEL(work, 3) KERNEL(work, 4) KERNEL(work, 5) KERNEL(work, 6) KERNEL(work, 7)
+#define NAMES(work)                                                                                          \
+    {                                                                                                        \
+        work##_0, work##_1, work##_2, work##_3, work##_4, work##_5, work##_6, work##_7                       \
+    }
+KERNELS(MOMENTS)
+KERNELS(NORM)
+KERNELS(NORM_SQUARES)
+KERNELS(SUMS)
+KERNELS(PUSH)
+KERNELS(PUSH_SUMS)
+KERNELS(ADD)
+KERNELS(ADD_SUMS)
+
+static rows_kernel *const kernels[N_WORKS][N_CHOICES] = {NAMES(MOMENTS), NAMES(NORM),    NAMES(NORM_SQUARES),
+                                                         NAMES(SUMS),    NAMES(PUSH),    NAMES(PUSH_SUMS),
+                                                         NAMES(ADD),     NAMES(ADD_SUMS)};
 
 /* Scratch of a call: joined sums, first and second; parameter vectors; the sums of each block. */
 typedef struct feature_room {
@@ -200,26 +275,18 @@ static feature_room take_room(nm_backend *b, nm_mat x, int32_t vectors)
 static void run_blocks(nm_backend *b, const feature_call *call, feature_work work, const feature_room *room)
 {
     size_t size = 2 * nm_padded(call->x.cols);
+    unsigned how = (call->scaled ? SCALED : 0u) | (call->plain ? PLAIN : 0u) | (call->stream ? STREAM : 0u);
+    rows_kernel *run = kernels[work][how];
     int32_t threads = nm_threads_for(b, (size_t)call->x.rows * (size_t)call->x.cols);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int32_t i = 0; i < room->blocks; i++) {
         float *sums = room->partials + (size_t)i * size;
-        int32_t end = nm_at_most(call->x.rows, (i + 1) * NM_NORM_ROWS);
         memset(sums, 0, size * sizeof(float));
-        for (int32_t row = i * NM_NORM_ROWS; row < end; row++)
-            for (int32_t group = 0; group < call->groups; group++) {
-                group_row g = group_at(call, row, group, sums);
-                if (call->scaled && call->plain)
-                    run_group(call, work, true, true, &g);
-                else if (call->scaled)
-                    run_group(call, work, true, false, &g);
-                else if (call->plain)
-                    run_group(call, work, false, true, &g);
-                else
-                    run_group(call, work, false, false, &g);
-            }
+        run(call, i * NM_NORM_ROWS, nm_at_most(call->x.rows, (i + 1) * NM_NORM_ROWS), sums);
+        if (call->stream)
+            v_stream_end();
     }
-    if (call->sums || call->squares)
+    if (work != NORM && work != PUSH && work != ADD)
         nm_join_blocks(b, room->partials, room->blocks, (int32_t)size, room->sums);
 }
 
@@ -235,12 +302,14 @@ enum { GUESS_ROWS = 16, FAR = 64 };
 /* A center near the mean: the mean of the first rows, so that one pass can give mean and variance. */
 static void guess_center(const feature_call *call, float *center)
 {
-    int32_t rows = nm_at_most(call->x.rows, GUESS_ROWS), d = call->x.cols;
-    for (int32_t first = 0; first < d; first += call->width)
+    int32_t rows = nm_at_most(call->x.rows, GUESS_ROWS);
+    for (int32_t group = 0; group < call->groups; group++)
         for (int32_t i = 0; i < rows; i++) {
-            float scale = row_scale_at(call, i, first / call->width);
-            for (int32_t j = first; j < first + call->width; j++)
-                center[j] += nm_row(call->x, i)[j] * scale / (float)rows;
+            float scale[GROUPS] = {1};
+            if (call->scaled)
+                take_row_scales(call, i, group, 1, scale);
+            for (int32_t j = group * call->width; j < (group + 1) * call->width; j++)
+                center[j] += nm_row(call->x, i)[j] * *scale / (float)rows;
         }
 }
 
@@ -273,7 +342,6 @@ static void feature_moments(nm_backend *b, const nm_feature_norm *spec, nm_mat x
     bool about_mean = center && center == mean;
     float *guess = room.vector;
     call.shift = whole(about_mean ? NULL : center, x.cols, 0, &room.vector);
-    call.sums = true;
     if (about_mean)
         guess_center(&call, guess);
     run_blocks(b, &call, MOMENTS, &room);
@@ -306,11 +374,11 @@ static void feature_norm(nm_backend *b, const nm_feature_norm *spec, nm_mat x, v
     call.scale = whole(scale, x.cols, 1, &room.vector);
     call.gain = whole(gain, x.cols, 1, &room.vector);
     call.bias = whole(bias, x.cols, 0, &room.vector);
-    call.squares = square != NULL;
+    call.stream = nm_streams(y) && call.width % NM_W == 0;
     call.plain = !shift;
     if (call.plain)
         call.gain = scaled_vector(call.gain, call.scale, x.cols, room.vector);
-    run_blocks(b, &call, NORM, &room);
+    run_blocks(b, &call, square ? NORM_SQUARES : NORM, &room);
     for (int32_t j = 0; square && j < x.cols; j++)
         squares[j] = (float)(room.second[j] / x.rows);
 }
@@ -332,14 +400,14 @@ static void feature_norm_grad(nm_backend *b, const nm_feature_norm *spec, nm_mat
     call.gain = whole(a, x.cols, 1, &room.vector);
     call.bias = whole(c0, x.cols, 0, &room.vector);
     call.c1 = whole(c1, x.cols, 0, &room.vector);
-    call.sums = sum_dy || sum_dy_z;
-    call.push = dx.data != NULL;
-    call.add = add;
+    bool measure = sum_dy || sum_dy_z;
+    feature_work work = !dx.data ? SUMS : add ? (measure ? ADD_SUMS : ADD) : measure ? PUSH_SUMS : PUSH;
+    call.stream = dx.data && nm_streams(dx) && call.width % NM_W == 0;
     call.plain = !shift && !c0;
     if (call.plain)
         call.c1 = scaled_vector(call.c1, call.scale, x.cols, room.vector);
-    run_blocks(b, &call, GRAD, &room);
-    for (int32_t j = 0; call.sums && j < x.cols; j++) {
+    run_blocks(b, &call, work, &room);
+    for (int32_t j = 0; measure && j < x.cols; j++) {
         if (sum_dy)
             sums[j] = (float)room.sums[j];
         if (sum_dy_z)

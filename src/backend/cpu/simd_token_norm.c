@@ -9,7 +9,7 @@ typedef struct token_call {
     const float *gain, *bias; /* whole vectors */
     float *shift, *scale;
     int32_t width; /* of a group */
-    bool centered, add, sums;
+    bool centered, add, sums, stream;
 } token_call;
 
 static double unbiased_divisor(int32_t n)
@@ -84,11 +84,15 @@ static void forward_group(const token_call *call, int32_t row, int32_t group)
     if (call->scale)
         call->scale[at] = (float)factor;
     vf shift = v_set((float)mean), scale = v_set((float)factor);
-#define STEP(j, count)                                                                                       \
-    v_store_upto(                                                                                            \
-        y + j, count,                                                                                        \
-        v_fma(v_load(gain + j), v_mul(v_sub(v_load_upto(x + j, count), shift), scale), v_load(bias + j)))
-    NM_COLUMNS(n, STEP);
+#define STEP(j, count, stream)                                                                               \
+    nm_put(y + j, count, stream,                                                                             \
+           v_fma(v_load(gain + j), v_mul(v_sub(v_load_upto(x + j, count), shift), scale), v_load(bias + j)))
+#define STREAM(j, count) STEP(j, count, true)
+#define STORE(j, count)  STEP(j, count, false)
+    if (call->stream)
+        NM_COLUMNS(n, STREAM);
+    else
+        NM_COLUMNS(n, STORE);
 #undef STEP
 }
 
@@ -112,13 +116,20 @@ static void token_norm(nm_backend *b, const nm_token_norm *spec, nm_mat x, const
     call.gain = nm_whole_vector(gain, spec->gain_length, x.cols, 1, vectors);
     call.bias = nm_whole_vector(bias, spec->bias_length, x.cols, 0, vectors + nm_padded(x.cols));
     call.y = y;
+    call.stream = nm_streams(y) && call.width % NM_W == 0;
     call.shift = shift;
     call.scale = scale;
     int32_t threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
+    int32_t blocks = nm_pieces(x.rows, NM_NORM_ROWS);
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int32_t row = 0; row < x.rows; row++)
-        for (int32_t group = 0; group < spec->groups; group++)
-            forward_group(&call, row, group);
+    for (int32_t i = 0; i < blocks; i++) {
+        int32_t end = nm_at_most(x.rows, (i + 1) * NM_NORM_ROWS);
+        for (int32_t row = i * NM_NORM_ROWS; row < end; row++)
+            for (int32_t group = 0; group < spec->groups; group++)
+                forward_group(&call, row, group);
+        if (call.stream)
+            v_stream_end();
+    }
 }
 
 /* The factor of xhat sum(q xhat) in dx. Below eps the scale of a length is 1/eps, a constant. */
@@ -140,11 +151,11 @@ static double projection_weight(const nm_token_norm *spec, int32_t n, const floa
     NM_ASSERT(false);
 }
 
-/* One group of one row: dx = scale (q - mean - xhat projection). */
+/* One group of one row: dx = scale (q - mean(q) - xhat weight sum(q xhat)) = scale q + xhat along + offset. */
 typedef struct group_grad {
     const float *x, *dy, *gain;
     float *dx, *gain_sums, *bias_sums;
-    vf shift, scale, mean, projection;
+    vf shift, scale, offset, along;
 } group_grad;
 
 NM_INLINE vf xhat_at(const group_grad *g, int32_t j, int32_t count)
@@ -169,21 +180,22 @@ static void measure_grad(const token_call *call, float scale, group_grad *g)
     for (int32_t j = whole; j < n; j += NM_W)
         STEP(0, j, n - j);
 #undef STEP
-    g->mean = v_set(call->centered ? (float)(v_sum(nm_join_lanes(sum_q)) / n) : 0);
-    double along = v_sum(nm_join_lanes(sum_q_xhat));
-    g->projection = v_set((float)(along * projection_weight(call->spec, n, g->x, scale)));
+    double mean = call->centered ? v_sum(nm_join_lanes(sum_q)) / n : 0;
+    double projection = v_sum(nm_join_lanes(sum_q_xhat)) * projection_weight(call->spec, n, g->x, scale);
+    g->offset = v_set((float)(-mean * (double)scale));
+    g->along = v_set((float)(-projection * (double)scale));
 }
 
-NM_INLINE void push_columns(const group_grad *g, const bool add, const bool sums, int32_t j, int32_t count)
+NM_INLINE void push_columns(const group_grad *g, const bool add, const bool sums, const bool stream,
+                            int32_t j, int32_t count)
 {
     vf up = v_load_upto(g->dy + j, count), xhat = xhat_at(g, j, count);
-    vf inner = v_sub(v_mul(v_load(g->gain + j), up), v_fma(xhat, g->projection, g->mean));
-    vf down = v_mul(g->scale, inner);
+    vf q = v_mul(v_load(g->gain + j), up), down = v_fma(q, g->scale, v_fma(xhat, g->along, g->offset));
     if (add)
         down = v_add(v_load_upto(g->dx + j, count), down);
-    v_store_upto(g->dx + j, count, down);
+    nm_put(g->dx + j, count, stream, down);
     if (sums) {
-        nm_add_to(g->gain_sums + j, v_mul(up, xhat));
+        nm_add_product_to(g->gain_sums + j, up, xhat);
         nm_add_to(g->bias_sums + j, up);
     }
 }
@@ -202,13 +214,16 @@ static void grad_group(const token_call *call, int32_t row, int32_t group, float
                     .shift = v_set(call->centered ? call->shift[at] : 0),
                     .scale = v_set(call->scale[at])};
     measure_grad(call, call->scale[at], &g);
-#define WITH_SUMS(j, count)     push_columns(&g, false, true, j, count)
-#define ADD_WITH_SUMS(j, count) push_columns(&g, true, true, j, count)
-#define WITHOUT(j, count)       push_columns(&g, call->add, false, j, count)
+#define WITH_SUMS(j, count)        push_columns(&g, false, true, false, j, count)
+#define STREAM_WITH_SUMS(j, count) push_columns(&g, false, true, true, j, count)
+#define ADD_WITH_SUMS(j, count)    push_columns(&g, true, true, false, j, count)
+#define WITHOUT(j, count)          push_columns(&g, call->add, false, false, j, count)
     if (!call->sums)
         NM_COLUMNS(n, WITHOUT);
     else if (call->add)
         NM_COLUMNS(n, ADD_WITH_SUMS);
+    else if (call->stream)
+        NM_COLUMNS(n, STREAM_WITH_SUMS);
     else
         NM_COLUMNS(n, WITH_SUMS);
 }
@@ -240,6 +255,8 @@ static void run_grad(nm_backend *b, const token_call *call, int32_t blocks, floa
         for (int32_t row = i * NM_NORM_ROWS; row < end; row++)
             for (int32_t group = 0; group < call->spec->groups; group++)
                 grad_group(call, row, group, sums);
+        if (call->stream)
+            v_stream_end();
     }
 }
 
@@ -261,6 +278,7 @@ static void token_norm_grad(nm_backend *b, const nm_token_norm *spec, nm_mat dy,
     call.shift = (float *)(uintptr_t)shift; /* only read */
     call.scale = (float *)(uintptr_t)scale;
     call.add = add;
+    call.stream = nm_streams(dx) && call.width % NM_W == 0;
     call.sums = (d_gain && spec->gain_length) || (d_bias && spec->bias_length);
     run_grad(b, &call, blocks, partials);
     if (!call.sums)

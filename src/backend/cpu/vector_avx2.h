@@ -30,6 +30,11 @@ NM_INLINE void v_stream(float *p, vf x)
     _mm256_stream_ps(p, x);
 }
 
+NM_INLINE void v_stream_end(void) /* before another thread reads what was streamed */
+{
+    _mm_sfence();
+}
+
 NM_INLINE vf v_load_part(const float *p, int32_t n)
 {
     return _mm256_maskload_ps(p, v_mask(n));

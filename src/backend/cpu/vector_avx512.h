@@ -30,6 +30,11 @@ NM_INLINE void v_stream(float *p, vf x) /* past the caches; p aligned to a vecto
     _mm512_stream_ps(p, x);
 }
 
+NM_INLINE void v_stream_end(void) /* before another thread reads what was streamed */
+{
+    _mm_sfence();
+}
+
 NM_INLINE vf v_load_part(const float *p, int32_t n)
 {
     return _mm512_maskz_loadu_ps(v_mask(n), p);

@@ -26,6 +26,10 @@ NM_INLINE void v_stream(float *p, vf x)
     v_store(p, x);
 }
 
+NM_INLINE void v_stream_end(void)
+{
+}
+
 NM_INLINE vf v_load_part(const float *p, int32_t n)
 {
     vf x = {n > 0 ? p[0] : 0, n > 1 ? p[1] : 0, n > 2 ? p[2] : 0, n > 3 ? p[3] : 0};
