@@ -531,7 +531,7 @@ static size_t all_values(const nm_drawing *drawing, double **values)
 /* Numbers that differ by rounding alone are one number, around which the frame has its own width. */
 static void widen(double *low, double *high, double share, bool logarithm)
 {
-    bool one = *high - *low <= 1e-6 * fmax(fabs(*low), fabs(*high));
+    bool one = *high - *low <= 1e-5 * fmax(fabs(*low), fabs(*high));
     if (logarithm) {
         double factor = one ? 1.5 : pow(*high / *low, share);
         *low /= factor;
