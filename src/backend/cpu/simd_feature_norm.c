@@ -7,7 +7,8 @@ typedef struct feature_call {
     const nm_feature_norm *spec;
     nm_mat x, y, dy; /* backward: y is dx */
     float *row_scale;
-    const float *shift, *scale, *gain, *bias; /* whole vectors; backward: gain is a, bias is c0 */
+    /* Whole vectors. The scale is in the gain, backward in c1, so that kernels see h - shift and never z. */
+    const float *shift, *gain, *bias; /* backward: gain is a, bias is c0 */
     const float *c1;
     int32_t groups, width;                /* at least one group: all columns when there is no row scale */
     bool scaled, measured, stream, plain; /* plain: no shift, and backward no c0 */
@@ -74,7 +75,7 @@ NM_INLINE void take_row_scales(const feature_call *call, int32_t row, int32_t fi
 typedef struct row_view {
     const float *x, *dy;
     float *y; /* backward: dx */
-    const float *shift, *scale, *gain, *bias, *c1;
+    const float *shift, *gain, *bias, *c1;
     float *sums, *second;
 } row_view;
 
@@ -84,9 +85,9 @@ NM_INLINE vf h_at(const row_view v, const bool scaled, vf row_scale, int32_t j, 
     return scaled ? v_mul(x, row_scale) : x;
 }
 
-NM_INLINE vf z_of(const row_view v, const bool plain, vf h, int32_t j)
+NM_INLINE vf away_of(const row_view v, const bool plain, vf h, int32_t j)
 {
-    return plain ? h : v_mul(v_sub(h, v_load(v.shift + j)), v_load(v.scale + j));
+    return plain ? h : v_sub(h, v_load(v.shift + j));
 }
 
 /* Sums of h - shift and of (h - shift)^2; masked lanes of the shift are 0 as those of h are. */
@@ -101,15 +102,15 @@ NM_INLINE void norm_columns(const row_view v, const bool scaled, const bool plai
                             const bool stream, vf row_scale, int32_t j, int32_t count)
 {
     vf h = h_at(v, scaled, row_scale, j, count);
-    nm_put(v.y + j, count, stream, v_fma(v_load(v.gain + j), z_of(v, plain, h, j), v_load(v.bias + j)));
+    nm_put(v.y + j, count, stream, v_fma(v_load(v.gain + j), away_of(v, plain, h, j), v_load(v.bias + j)));
     if (squares)
         nm_add_product_to(v.second + j, h, h);
 }
 
-/* dh = a dy + c0 + c1 z */
-NM_INLINE vf dh_of(const row_view v, const bool plain, vf up, vf z, int32_t j)
+/* dh = a dy + c0 + c1 (h - shift) */
+NM_INLINE vf dh_of(const row_view v, const bool plain, vf up, vf away, int32_t j)
 {
-    vf c1 = v_load(v.c1 + j), along = plain ? v_mul(c1, z) : v_fma(c1, z, v_load(v.bias + j));
+    vf c1 = v_load(v.c1 + j), along = plain ? v_mul(c1, away) : v_fma(c1, away, v_load(v.bias + j));
     return v_fma(v_load(v.gain + j), up, along);
 }
 
@@ -122,7 +123,7 @@ NM_INLINE float projection_of(const row_view v, const bool plain, vf row_scale, 
     do {                                                                                                     \
         vf h = h_at(v, true, row_scale, first + (col), count);                                               \
         vf up = v_load_upto(v.dy + first + (col), count);                                                    \
-        vf dh = dh_of(v, plain, up, z_of(v, plain, h, first + (col)), first + (col));                        \
+        vf dh = dh_of(v, plain, up, away_of(v, plain, h, first + (col)), first + (col));                     \
         sum[lane] = v_fma(dh, h, sum[lane]);                                                                 \
     } while (0)
     for (int32_t j = 0; j < whole; j += NM_LANES * NM_W)
@@ -152,9 +153,9 @@ NM_INLINE void grad_columns(const row_view v, const feature_work work, const uns
                             vf projection, int32_t j, int32_t count)
 {
     vf up = v_load_upto(v.dy + j, count), h = h_at(v, how & SCALED, row_scale, j, count);
-    vf z = z_of(v, how & PLAIN, h, j);
+    vf away = away_of(v, how & PLAIN, h, j);
     if (work != SUMS) {
-        vf down = dh_of(v, how & PLAIN, up, z, j);
+        vf down = dh_of(v, how & PLAIN, up, away, j);
         if (how & SCALED)
             down = v_mul(row_scale, v_sub(down, v_mul(h, projection)));
         if (work == ADD || work == ADD_SUMS)
@@ -163,7 +164,7 @@ NM_INLINE void grad_columns(const row_view v, const feature_work work, const uns
     }
     if (work == SUMS || work == PUSH_SUMS || work == ADD_SUMS) {
         nm_add_to(v.sums + j, up);
-        nm_add_product_to(v.second + j, up, z);
+        nm_add_product_to(v.second + j, up, away);
     }
 }
 
@@ -203,7 +204,6 @@ NM_INLINE row_view view_row(const feature_call *call, int32_t row, float *sums)
                       .dy = call->dy.data ? nm_row(call->dy, row) : NULL,
                       .y = call->y.data ? nm_row(call->y, row) : NULL,
                       .shift = call->shift,
-                      .scale = call->scale,
                       .gain = call->gain,
                       .bias = call->bias,
                       .c1 = call->c1,
@@ -211,13 +211,39 @@ NM_INLINE row_view view_row(const feature_call *call, int32_t row, float *sums)
                       .second = sums + nm_padded(call->x.cols)};
 }
 
+enum { ROWS = 4 };
+
+/* Sums alone, of ROWS rows at once: one load and one store of a sum for all of them, to the same bits. */
+NM_INLINE void sum_rows(const row_view v, const feature_work work, const unsigned how, ptrdiff_t x_stride,
+                        ptrdiff_t dy_stride, int32_t j, int32_t count)
+{
+    vf sum = v_load(v.sums + j), second = v_load(v.second + j), shift = v_load_upto(v.shift + j, count);
+    for (ptrdiff_t r = 0; r < ROWS; r++) {
+        vf x = v_load_upto(v.x + r * x_stride + j, count), away = how & PLAIN ? x : v_sub(x, shift);
+        vf up = work == SUMS ? v_load_upto(v.dy + r * dy_stride + j, count) : away;
+        sum = v_add(sum, up);
+        second = v_fma(up, away, second);
+    }
+    v_store(v.sums + j, sum);
+    v_store(v.second + j, second);
+}
+
 NM_INLINE void run_rows(const feature_call *call, const feature_work work, const unsigned how, int32_t begin,
                         int32_t end, float *sums)
 {
-    for (int32_t row = begin; row < end; row++) {
+    int32_t row = begin;
+    const int32_t n = call->x.cols;
+    if (!(how & SCALED) && (work == MOMENTS || work == SUMS))
+        for (; row + ROWS <= end; row += ROWS) {
+            const row_view v = view_row(call, row, sums);
+            const ptrdiff_t x_stride = call->x.stride, dy_stride = call->dy.stride;
+#define SUM_STEP(j, count) sum_rows(v, work, how, x_stride, dy_stride, j, count)
+            NM_COLUMNS(n, SUM_STEP);
+        }
+    for (; row < end; row++) {
         const row_view v = view_row(call, row, sums);
         if (!(how & SCALED))
-            run_columns(v, work, how, v_set(1), v_set(0), 0, call->x.cols);
+            run_columns(v, work, how, v_set(1), v_set(0), 0, n);
         else
             for (int32_t first = 0; first < call->groups; first += GROUPS)
                 run_groups(call, v, work, how, row, first, nm_at_most(call->groups - first, GROUPS));
@@ -353,7 +379,6 @@ static void feature_moments(nm_backend *b, const nm_feature_norm *spec, nm_mat x
     store_moments(&call, &room, about_mean, mean, square);
 }
 
-/* Without a shift z = h scale, and the scale can go into what z is multiplied by: z of a plain call is h. */
 static const float *scaled_vector(const float *vector, const float *scale, int32_t d, float *made)
 {
     for (int32_t j = 0; j < (int32_t)nm_padded(d); j++)
@@ -371,13 +396,12 @@ static void feature_norm(nm_backend *b, const nm_feature_norm *spec, nm_mat x, v
     feature_room room = take_room(b, x, 5);
     call.y = y;
     call.shift = whole(shift, x.cols, 0, &room.vector);
-    call.scale = whole(scale, x.cols, 1, &room.vector);
     call.gain = whole(gain, x.cols, 1, &room.vector);
+    call.gain = scaled_vector(call.gain, whole(scale, x.cols, 1, &room.vector), x.cols, room.vector);
+    room.vector += nm_padded(x.cols);
     call.bias = whole(bias, x.cols, 0, &room.vector);
     call.stream = nm_streams(y) && call.width % NM_W == 0;
     call.plain = !shift;
-    if (call.plain)
-        call.gain = scaled_vector(call.gain, call.scale, x.cols, room.vector);
     run_blocks(b, &call, square ? NORM_SQUARES : NORM, &room);
     for (int32_t j = 0; square && j < x.cols; j++)
         squares[j] = (float)(room.second[j] / x.rows);
@@ -396,22 +420,20 @@ static void feature_norm_grad(nm_backend *b, const nm_feature_norm *spec, nm_mat
     call.dy = dy;
     call.y = dx;
     call.shift = whole(shift, x.cols, 0, &room.vector);
-    call.scale = whole(scale, x.cols, 1, &room.vector);
+    const float *whole_scale = whole(scale, x.cols, 1, &room.vector);
     call.gain = whole(a, x.cols, 1, &room.vector);
     call.bias = whole(c0, x.cols, 0, &room.vector);
-    call.c1 = whole(c1, x.cols, 0, &room.vector);
+    call.c1 = scaled_vector(whole(c1, x.cols, 0, &room.vector), whole_scale, x.cols, room.vector);
     bool measure = sum_dy || sum_dy_z;
     feature_work work = !dx.data ? SUMS : add ? (measure ? ADD_SUMS : ADD) : measure ? PUSH_SUMS : PUSH;
     call.stream = dx.data && nm_streams(dx) && call.width % NM_W == 0;
     call.plain = !shift && !c0;
-    if (call.plain)
-        call.c1 = scaled_vector(call.c1, call.scale, x.cols, room.vector);
     run_blocks(b, &call, work, &room);
     for (int32_t j = 0; measure && j < x.cols; j++) {
         if (sum_dy)
             sums[j] = (float)room.sums[j];
         if (sum_dy_z)
-            sums_z[j] = (float)(room.second[j] * (call.plain ? (double)call.scale[j] : 1));
+            sums_z[j] = (float)(room.second[j] * (double)whole_scale[j]);
     }
 }
 
