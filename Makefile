@@ -37,7 +37,7 @@ bench:
 	@scripts/packages.sh build bench
 	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_BENCH=ON
 	@cmake --build $(BUILD) -j $(JOBS)
-	@$(BUILD)/norma-bench $(if $(QUICK),--quick) --json $(BUILD)/bench.json $(BENCH)
+	@GOMP_SPINCOUNT=$${GOMP_SPINCOUNT:-30000} $(BUILD)/norma-bench $(if $(QUICK),--quick) --json $(BUILD)/bench.json $(BENCH)
 	@echo "and as JSON: $(BUILD)/bench.json"
 
 format:

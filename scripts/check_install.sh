@@ -66,6 +66,9 @@ check "norma.pc" test -n "$version"
 check "no path of the build folder" keeps_to_itself
 if [ -x "$work/moved/bin/norma" ]; then
     check "the program runs" "$work/moved/bin/norma" --version
+    if [ -x "$work/moved/bin/norma-bench" ]; then
+        check "the benchmark runs" "$work/moved/bin/norma" bench --quick --parts norms --match scale
+    fi
     check "manual pages" test -s "$work/moved/share/man/man1/norma.1"
 fi
 for example in "$source"/examples/*.c; do

@@ -26,7 +26,8 @@
     C(report) \
     C(demo) \
     C(export) \
-    C(average)
+    C(average) \
+    C(bench)
 
 #define C(name) extern const nm_command nm_command_##name;
 COMMANDS(C)

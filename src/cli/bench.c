@@ -1,0 +1,85 @@
+/* norma bench: hands over to norma-bench, a program beside this one. It is one of its own because it links a BLAS, as a
+ * yardstick, which nothing else needs. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "cli.h"
+
+typedef struct bench_config {
+    bool quick, profile;
+    const char *parts, *match, *json, *isa;
+    int64_t threads;
+} bench_config;
+
+#define ROW(field, initial, min, max, help) NM_OPTION(bench_config, field, initial, min, max, help)
+
+/* clang-format off */
+static const nm_option bench_rows[] = {
+    ROW(quick, "false", 0, 1, "less than a minute: fewer repetitions, one training step"),
+    ROW(profile, "false", 0, 1, "where the time of a training step goes, by kernel"),
+    ROW(parts, "ceilings,kernels,norms,step,decode", 0, 0, "what is measured, by comma"),
+    ROW(match, "", 0, 0, "kernels and norms whose name contains these words, alone"),
+    ROW(json, "", 0, 0, "writes everything to this file as well; -: to standard output, and no tables"),
+    ROW(isa, "auto", 0, 0, "CPU level: auto, base, avx2, avx512, vnni"),
+    ROW(threads, "0", 0, 4096, "0: all cores"),
+    {0}};
+/* clang-format on */
+
+static void bench_options(nm_options *options)
+{
+    nm_options_add(options, "bench", bench_rows, NULL, sizeof(bench_config));
+}
+
+/* PATH of this program with the name of the other one; NULL: the system does not say it. */
+static char *sibling(void)
+{
+    char *own = realpath("/proc/self/exe", NULL), *slash = own ? strrchr(own, '/') : NULL;
+    char *path = slash ? nm_format("%.*s/norma-bench", (int)(slash - own), own) : NULL;
+    free(own);
+    return path;
+}
+
+static int run(nm_cli *cli, int argc, char **argv)
+{
+    (void)argv;
+    nm_error err = {0};
+    const bench_config *config = nm_options_find(cli->options, "bench");
+    if (nm_cli_want(cli, argc, 0, 0, &err) != NM_OK)
+        return nm_cli_fail(&err);
+    char threads[16], *program = sibling();
+    snprintf(threads, sizeof threads, "%d", (int)config->threads);
+    const char *list[16] = {"norma-bench", "--parts",   config->parts, "--match", config->match,
+                            "--isa",       config->isa, "--threads",   threads};
+    int n = 9;
+    if (*config->json) {
+        list[n++] = "--json";
+        list[n++] = config->json;
+    }
+    if (config->quick)
+        list[n++] = "--quick";
+    if (config->profile)
+        list[n] = "--profile";
+    if (program)
+        execv(program, (char **)(uintptr_t)list);
+    nm_fail(&err, errno == ENOENT ? NM_UNSUPPORTED : NM_IO,
+            "cannot start %s: %s (norma-bench is built where the benchmarks are: cmake -D NORMA_BENCH=ON)",
+            program ? program : "norma-bench", strerror(errno));
+    free(program);
+    return nm_cli_fail(&err);
+}
+
+const nm_command nm_command_bench = {
+    .name = "bench",
+    .summary = "measure kernels, norms, training steps and decoding against what the machine can do",
+    .usage = "[--quick] [--parts LIST] [--json FILE] [--profile]",
+    .details = "Prints tables and judges nothing; docs/performance.md says what each part measures. "
+               "norma-bench --help "
+               "has further options.",
+    .section = "bench",
+    .options = bench_options,
+    .run = run,
+};
