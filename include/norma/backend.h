@@ -331,6 +331,11 @@ struct nm_backend {
 /* Creates a backend; free with nm_backend_free. NM_UNSUPPORTED when this machine lacks what was asked for. */
 nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *options, nm_error *err);
 void nm_backend_free(nm_backend *backend);
+/* A backend of `threads` threads beside another one, of the same type and CPU level, whose kernels reach the other one's
+ * memory: a thread of the caller's may compute on it while others compute on theirs. Its linear maps read what `of` holds,
+ * which must not change meanwhile; results have the same bits. It must be freed first. NM_UNSUPPORTED in fenced mode
+ * and while kernels are timed. */
+nm_status nm_backend_create_worker(nm_backend **worker, const nm_backend *of, int32_t threads, nm_error *err);
 
 /* Device memory, zeroed, 64-byte aligned; pages are taken from the system when first touched. */
 nm_status nm_backend_take(nm_backend *backend, size_t bytes, void **memory, nm_error *err);

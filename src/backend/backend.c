@@ -59,6 +59,25 @@ nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *opti
     return NM_OK;
 }
 
+nm_status nm_backend_create_worker(nm_backend **worker, const nm_backend *of, int32_t threads, nm_error *err)
+{
+    const nm_backend_private *main = nm_backend_inside(of);
+    *worker = NULL;
+    NM_ASSERT(threads > 0 && !of->planning);
+    if (main->fenced || main->profiling.on || main->device)
+        return nm_fail(err, NM_UNSUPPORTED,
+                       "backend %s has no workers while it is fenced or its kernels are timed", of->name);
+    nm_backend *made = nm_allocate(sizeof *made);
+    nm_backend_private *inside = nm_allocate(sizeof *inside);
+    *made = *of;
+    made->threads = threads;
+    made->private_data = inside;
+    inside->active = main->active;
+    inside->main = main->main ? main->main : main;
+    *worker = made;
+    return NM_OK;
+}
+
 void nm_backend_free(nm_backend *backend)
 {
     if (!backend)
@@ -180,6 +199,7 @@ void nm_backend_unhold(nm_backend *backend, const void *form)
 const nm_held *nm_backend_held(const nm_backend *backend, nm_mat rows, int32_t *first)
 {
     const nm_backend_private *inside = nm_backend_inside(backend);
+    inside = inside->main ? inside->main : inside;
     uintptr_t at = (uintptr_t)rows.data;
     for (size_t i = 0; i < inside->n_held; i++) {
         nm_mat whole = inside->held[i].weight;

@@ -2,6 +2,7 @@
 #include "decode/decode.h"
 
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,8 +33,19 @@ static const nm_preset decode_presets[] = {
     {0}};
 /* clang-format on */
 
-struct nm_decoder {
+/* With several threads batches are translated beside each other, one thread each: nobody waits within a step. Each thread
+ * gets a few batches, so that little is idle at the end, but none for the sake of that smaller than LEAST_TOKENS. */
+enum { BATCHES_EACH = 4, LEAST_TOKENS = 512 };
+
+typedef struct decode_worker {
+    nm_backend *backend;
     nm_scorer scorer;
+} decode_worker;
+
+struct nm_decoder {
+    nm_scorer scorer;       /* all threads on one batch, and what the workers read */
+    decode_worker *workers; /* as many as the backend has threads; the first n_workers are made */
+    int32_t n_workers;
     nm_decode_options options;
     nm_decode_words words;
     const nm_beam_rule *rule;
@@ -86,6 +98,8 @@ nm_status nm_decoder_create(nm_decoder **out, nm_model *const *models, int32_t n
     /* two more than the rule looks at: pad and a forbidden eos may stand among the best */
     int32_t k = decoder->rule->candidates * (int32_t)options->beam + 2;
     nm_status status = nm_scorer_init(&decoder->scorer, models, n_models, words->eos, k, err);
+    if (status == NM_OK)
+        status = nm_decoder_refresh(decoder, err);
     if (status != NM_OK) {
         nm_decoder_free(decoder);
         return status;
@@ -98,8 +112,18 @@ void nm_decoder_free(nm_decoder *decoder)
 {
     if (!decoder)
         return;
+    for (int32_t i = 0; i < decoder->n_workers; i++) {
+        nm_scorer_release(&decoder->workers[i].scorer);
+        nm_backend_free(decoder->workers[i].backend);
+    }
+    free(decoder->workers);
     nm_scorer_release(&decoder->scorer);
     free(decoder);
+}
+
+nm_status nm_decoder_refresh(nm_decoder *decoder, nm_error *err)
+{
+    return nm_scorer_refresh(&decoder->scorer, err);
 }
 
 int32_t nm_decoder_longest(const nm_decoder *decoder)
@@ -145,9 +169,25 @@ static int32_t limit_of(const nm_decoder *decoder, int32_t source_length)
     return wanted < 1 ? 1 : wanted < most ? (int32_t)wanted : most;
 }
 
-static nm_status decode_batch(nm_decoder *decoder, const nm_id_list *sources, const ordered *order, int32_t n,
-                              nm_translation *out, nm_error *err)
+typedef struct batch { /* of the ordered sources */
+    size_t first;
+    int32_t n;
+} batch;
+
+typedef struct decode_job {
+    const nm_decoder *decoder;
+    const nm_id_list *sources;
+    ordered *order;
+    size_t n_sources, n_batches;
+    batch *batches;
+    nm_translation *out;
+} decode_job;
+
+static nm_status decode_batch(const decode_job *job, const batch *here, nm_scorer *scorer, nm_error *err)
 {
+    const nm_decoder *decoder = job->decoder;
+    const ordered *order = job->order + here->first;
+    int32_t n = here->n;
     int32_t *offsets = nm_allocate(((size_t)n + 1) * sizeof *offsets);
     int32_t *limits = nm_allocate((size_t)n * sizeof *limits);
     nm_translation *done = nm_allocate((size_t)n * sizeof *done);
@@ -157,13 +197,13 @@ static nm_status decode_batch(nm_decoder *decoder, const nm_id_list *sources, co
     }
     int32_t *ids = nm_allocate((size_t)offsets[n] * sizeof *ids);
     for (int32_t i = 0; i < n; i++)
-        memcpy(ids + offsets[i], sources[order[i].index].ids, (size_t)order[i].length * sizeof *ids);
+        memcpy(ids + offsets[i], job->sources[order[i].index].ids, (size_t)order[i].length * sizeof *ids);
     nm_packing packing = {
         .n_seqs = n, .n_tokens = offsets[n], .longest = order[0].length, .offsets = offsets};
-    nm_status status = nm_beam_run(&decoder->scorer, decoder->rule, &decoder->options, &decoder->words,
-                                   &packing, ids, limits, done, err);
+    nm_status status = nm_beam_run(scorer, decoder->rule, &decoder->options, &decoder->words, &packing, ids,
+                                   limits, done, err);
     for (int32_t i = 0; i < n; i++)
-        out[order[i].index] = done[i];
+        job->out[order[i].index] = done[i];
     free(offsets);
     free(limits);
     free(ids);
@@ -171,30 +211,110 @@ static nm_status decode_batch(nm_decoder *decoder, const nm_id_list *sources, co
     return status;
 }
 
+/* Leaves out what cannot be translated; returns the tokens of the rest. */
+static int64_t order_sources(decode_job *job, size_t n)
+{
+    int64_t tokens = 0;
+    job->order = nm_allocate(n * sizeof *job->order);
+    for (size_t i = 0; i < n; i++) {
+        job->out[i] = (nm_translation){0};
+        if (job->sources[i].n <= 0 || job->sources[i].n > job->decoder->max_positions)
+            continue;
+        job->order[job->n_sources++] = (ordered){i, job->sources[i].n};
+        tokens += job->sources[i].n;
+    }
+    qsort(job->order, job->n_sources, sizeof *job->order, longer_first);
+    return tokens;
+}
+
+static void cut_batches(decode_job *job, int64_t budget)
+{
+    job->batches = nm_allocate(job->n_sources * sizeof *job->batches);
+    int64_t tokens = 0;
+    for (size_t i = 0; i < job->n_sources; i++) {
+        tokens += job->order[i].length;
+        if (i == 0 || tokens > budget) {
+            job->batches[job->n_batches++] = (batch){i, 0};
+            tokens = job->order[i].length;
+        }
+        job->batches[job->n_batches - 1].n++;
+    }
+}
+
+/* How many workers translate so many sources; 1: the decoder itself. */
+static int32_t workers_for(nm_decoder *decoder, size_t n, nm_status *status, nm_error *err)
+{
+    int32_t threads = decoder->scorer.backend->threads, want = n < (size_t)threads ? (int32_t)n : threads;
+    if (want > 1 && !decoder->workers)
+        decoder->workers = nm_allocate((size_t)threads * sizeof *decoder->workers);
+    while (want > 1 && decoder->n_workers < want && *status == NM_OK) {
+        decode_worker *made = &decoder->workers[decoder->n_workers];
+        if (nm_backend_create_worker(&made->backend, decoder->scorer.backend, 1, err) != NM_OK)
+            return 1; /* a backend that has none */
+        decoder->n_workers++;
+        *status = nm_scorer_init_worker(&made->scorer, &decoder->scorer, made->backend, err);
+    }
+    return want;
+}
+
+/* Tokens of a batch. */
+static int64_t budget_for(const decode_job *job, int64_t tokens, int32_t workers)
+{
+    int64_t most = job->decoder->options.batch_tokens, each = tokens / workers, batches = each / LEAST_TOKENS;
+    if (workers == 1)
+        return most;
+    batches = batches < 1 ? 1 : batches > BATCHES_EACH ? BATCHES_EACH : batches;
+    int64_t share = each / batches + job->order[0].length; /* room for what the cut does not meet */
+    return share < most ? share : most;
+}
+
+static nm_status run_alone(decode_job *job, nm_scorer *scorer, nm_error *err)
+{
+    nm_status status = NM_OK;
+    for (size_t i = 0; i < job->n_batches && status == NM_OK; i++)
+        status = decode_batch(job, &job->batches[i], scorer, err);
+    return status;
+}
+
+static nm_status run_beside(decode_job *job, decode_worker *workers, int32_t n, nm_error *err)
+{
+    nm_status failed = NM_OK;
+#pragma omp parallel for num_threads(n) schedule(dynamic, 1)
+    for (size_t i = 0; i < job->n_batches; i++) {
+        nm_status before, status;
+        nm_error mine = {0};
+#pragma omp atomic read
+        before = failed;
+        if (before != NM_OK)
+            continue;
+        status = decode_batch(job, &job->batches[i], &workers[omp_get_thread_num()].scorer, &mine);
+        if (status == NM_OK)
+            continue;
+#pragma omp critical(nm_decode_failed)
+        {
+#pragma omp atomic write
+            failed = status;
+            *err = mine;
+        }
+    }
+    return failed;
+}
+
 nm_status nm_decode(nm_decoder *decoder, const nm_id_list *sources, size_t n, nm_translation *out,
                     nm_error *err)
 {
-    ordered *order = nm_allocate(n * sizeof *order);
-    size_t count = 0;
-    for (size_t i = 0; i < n; i++) {
-        out[i] = (nm_translation){0};
-        if (sources[i].n > 0 && sources[i].n <= decoder->max_positions)
-            order[count++] = (ordered){i, sources[i].n};
-    }
-    qsort(order, count, sizeof *order, longer_first);
-    nm_status status = nm_scorer_refresh(&decoder->scorer, err);
-    for (size_t first = 0, size; first < count && status == NM_OK; first += size) {
-        int64_t tokens = order[first].length;
-        for (size = 1; first + size < count; size++) {
-            tokens += order[first + size].length;
-            if (tokens > decoder->options.batch_tokens)
-                break;
-        }
-        status = decode_batch(decoder, sources, order + first, (int32_t)size, out, err);
-    }
-    nm_scorer_rest(&decoder->scorer);
+    decode_job job = {.decoder = decoder, .sources = sources, .out = out};
+    int64_t tokens = order_sources(&job, n);
+    nm_status status = NM_OK;
+    int32_t workers = workers_for(decoder, job.n_sources, &status, err);
+    int64_t budget = budget_for(&job, tokens, workers);
+    cut_batches(&job, budget);
+    if (status == NM_OK)
+        status = workers > 1 ? run_beside(&job, decoder->workers, workers, err)
+                             : run_alone(&job, &decoder->scorer, err);
     for (size_t i = 0; i < n && status != NM_OK; i++)
         nm_translation_release(&out[i]);
-    free(order);
+    free(job.order);
+    free(job.batches);
     return status;
 }

@@ -42,16 +42,18 @@ typedef struct nm_id_list { /* one source, ending with eos */
 
 typedef struct nm_decoder nm_decoder;
 
-/* Models must outlive the decoder. NM_MISMATCH: models of different vocabularies; NM_UNSUPPORTED: no translation
- * models; NM_MEMORY. */
+/* Takes over the models' parameters as they are now: they must stay so until nm_decoder_refresh, and the models must outlive
+ * the decoder. NM_MISMATCH: models of different vocabularies; NM_UNSUPPORTED: no translation models; NM_MEMORY. */
 nm_status nm_decoder_create(nm_decoder **decoder, nm_model *const *models, int32_t n_models,
                             const nm_decode_options *options, const nm_decode_words *words, nm_error *err);
 void nm_decoder_free(nm_decoder *decoder);
+/* After the parameters have changed. */
+nm_status nm_decoder_refresh(nm_decoder *decoder, nm_error *err);
 
 /* Most tokens of a source that can be translated, eos included. */
 int32_t nm_decoder_longest(const nm_decoder *decoder);
 
-/* Translates with the models' present parameters into out[0 .. n-1] (release each). NM_DIVERGED when the models'
+/* Translates into out[0 .. n-1] (release each). NM_DIVERGED when the models'
  * outputs are not numbers, NM_MEMORY; then out holds nothing. */
 nm_status nm_decode(nm_decoder *decoder, const nm_id_list *sources, size_t n, nm_translation *out,
                     nm_error *err);

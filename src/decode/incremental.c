@@ -18,7 +18,8 @@ typedef struct cache { /* keys in columns 0 .. d-1, values behind */
 struct nm_incremental {
     nm_model *model;
     nm_backend *backend;
-    nm_tape tape, table_tape; /* of the current step; of the tables */
+    const nm_incremental *main; /* whose tables are read: itself, unless it is a worker */
+    nm_tape tape, table_tape;   /* of the current step; of the tables */
     nm_seq2seq_tables tables;
     const nm_stack *stack; /* the decoder */
     cache *self, *cross;   /* one per decoder layer */
@@ -67,6 +68,27 @@ static bool is_lm(const nm_incremental *inc)
     return inc->model->type == &nm_model_lm;
 }
 
+static nm_status create(nm_incremental **out, nm_model *model, const nm_stack *stack, nm_backend *backend,
+                        const nm_incremental *main, nm_error *err)
+{
+    nm_incremental *inc = nm_allocate(sizeof *inc);
+    *inc = (nm_incremental){.model = model,
+                            .backend = backend,
+                            .main = main ? main : inc,
+                            .stack = stack,
+                            .n_layers = stack->config.layers,
+                            .width = stack->config.width};
+    inc->self = nm_allocate((size_t)inc->n_layers * sizeof(cache));
+    inc->cross = nm_allocate((size_t)inc->n_layers * sizeof(cache));
+    nm_status status = nm_tape_init(&inc->tape, backend, first_tape_bytes, err);
+    if (status != NM_OK) {
+        nm_incremental_free(inc);
+        return status;
+    }
+    *out = inc;
+    return NM_OK;
+}
+
 nm_status nm_incremental_create(nm_incremental **out, nm_model *model, nm_error *err)
 {
     const nm_stack *stack = model->type == &nm_model_seq2seq ? &nm_seq2seq_of(model)->decoder
@@ -76,21 +98,13 @@ nm_status nm_incremental_create(nm_incremental **out, nm_model *model, nm_error 
         return nm_fail(err, NM_UNSUPPORTED,
                        "a model of type %s with this attention has no keys and values to keep",
                        model->type->name);
-    nm_incremental *inc = nm_allocate(sizeof *inc);
-    *inc = (nm_incremental){.model = model,
-                            .backend = model->backend,
-                            .stack = stack,
-                            .n_layers = stack->config.layers,
-                            .width = stack->config.width};
-    inc->self = nm_allocate((size_t)inc->n_layers * sizeof(cache));
-    inc->cross = nm_allocate((size_t)inc->n_layers * sizeof(cache));
-    nm_status status = nm_tape_init(&inc->tape, model->backend, first_tape_bytes, err);
-    if (status != NM_OK) {
-        nm_incremental_free(inc);
-        return status;
-    }
-    *out = inc;
-    return NM_OK;
+    return create(out, model, stack, model->backend, NULL, err);
+}
+
+nm_status nm_incremental_create_worker(nm_incremental **out, const nm_incremental *main, nm_backend *worker,
+                                       nm_error *err)
+{
+    return create(out, main->model, main->stack, worker, main, err);
 }
 
 void nm_incremental_free(nm_incremental *inc)
@@ -126,20 +140,38 @@ static size_t add_weight(const nm_incremental *inc, const nm_tensor *weight, con
     return 1;
 }
 
-/* What every step multiplies by, but for what is held in int8 for as long as the model lives; list has room for
- * LAYER_WEIGHTS a layer and one. */
-static size_t list_weights(const nm_incremental *inc, const nm_tensor **list)
+static size_t list_stack(const nm_incremental *inc, const nm_stack *stack, const nm_tensor **list)
 {
     size_t n = 0;
-    for (int32_t i = 0; i < inc->n_layers; i++) {
-        const nm_layer *layer = &inc->stack->layers[i];
+    for (int32_t i = 0; i < stack->config.layers; i++) {
+        const nm_layer *layer = &stack->layers[i];
         const nm_tensor *const here[LAYER_WEIGHTS] = {
             layer->self.in_weight,   layer->self.out_weight, layer->cross.in_weight, layer->cross.kv_weight,
             layer->cross.out_weight, layer->ffn.in_weight,   layer->ffn.out_weight};
         for (int w = 0; w < LAYER_WEIGHTS; w++)
-            if (here[w]) /* a language model has no source */
+            if (here[w]) /* an encoder and a language model have no source */
                 n += add_weight(inc, here[w], &list[n]);
     }
+    return n;
+}
+
+static const nm_stack *encoder_of(const nm_incremental *inc)
+{
+    return is_lm(inc) ? NULL : &nm_seq2seq_of(inc->model)->encoder;
+}
+
+static size_t most_weights(const nm_incremental *inc)
+{
+    const nm_stack *encoder = encoder_of(inc);
+    return (size_t)(inc->n_layers + (encoder ? encoder->config.layers : 0)) * LAYER_WEIGHTS + 1;
+}
+
+/* What is multiplied by, but for what is held in int8 for as long as the model lives. */
+static size_t list_weights(const nm_incremental *inc, const nm_tensor **list)
+{
+    const nm_stack *encoder = encoder_of(inc);
+    size_t n = encoder ? list_stack(inc, encoder, list) : 0;
+    n += list_stack(inc, inc->stack, &list[n]);
     const nm_tensor *output = is_lm(inc) ? nm_lm_of(inc->model)->output_weight : inc->tables.output;
     return n + add_weight(inc, output, &list[n]);
 }
@@ -183,7 +215,7 @@ static void hold_forms(nm_incremental *inc, const nm_tensor *const *list, size_t
 
 static nm_status hold_weights(nm_incremental *inc, nm_error *err)
 {
-    size_t room = (size_t)inc->n_layers * LAYER_WEIGHTS + 1;
+    size_t room = most_weights(inc);
     const nm_tensor **list = nm_allocate(room * sizeof(const nm_tensor *));
     size_t *places = nm_allocate((room + 1) * sizeof *places);
     size_t n = list_weights(inc, list);
@@ -277,7 +309,8 @@ static void encode(nm_incremental *inc, const nm_packing *sources, const int32_t
     }
     nm_packing here = {.n_seqs = n, .n_tokens = tokens, .longest = longest, .offsets = offsets};
     here = nm_tape_packing(tape, &here);
-    nm_tensor *memory = nm_seq2seq_encode(inc->model, tape, inc->tables.source, ids + begin, pos, &here);
+    nm_tensor *memory =
+        nm_seq2seq_encode(inc->model, tape, inc->main->tables.source, ids + begin, pos, &here);
     if (nm_tape_exhausted(tape))
         return;
     for (int32_t i = 0; i < inc->n_layers; i++) {
@@ -376,9 +409,9 @@ static nm_tensor *run_step(nm_incremental *inc, const nm_decode_step *step)
     row_lists self = upload_lists(tape, step->n, step->self_rows, step->self_offsets);
     bool alone = stack->config.alone;
     row_lists cross = alone ? self : upload_lists(tape, step->n, step->cross_rows, step->cross_offsets);
-    nm_tensor *x = is_lm(inc)
-                       ? nm_lm_embed(inc->model, tape, step->ids, pos, step->n)
-                       : nm_seq2seq_embed(inc->model, tape, inc->tables.target, step->ids, pos, step->n);
+    nm_tensor *x =
+        is_lm(inc) ? nm_lm_embed(inc->model, tape, step->ids, pos, step->n)
+                   : nm_seq2seq_embed(inc->model, tape, inc->main->tables.target, step->ids, pos, step->n);
     for (int32_t i = 0; i < inc->n_layers; i++) {
         x = self_step(inc, i, x, step, self);
         if (!alone)
@@ -405,5 +438,5 @@ nm_mat nm_incremental_output(const nm_incremental *inc, const void **bias)
     const nm_tensor *output_bias =
         is_lm(inc) ? nm_lm_of(inc->model)->output_bias : nm_seq2seq_of(inc->model)->output_bias;
     *bias = output_bias ? output_bias->data : NULL;
-    return nm_tensor_mat(is_lm(inc) ? nm_lm_of(inc->model)->output_weight : inc->tables.output);
+    return nm_tensor_mat(is_lm(inc) ? nm_lm_of(inc->model)->output_weight : inc->main->tables.output);
 }

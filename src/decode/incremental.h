@@ -21,10 +21,14 @@ typedef struct nm_decode_step {
 
 /* The model must outlive it. NM_UNSUPPORTED for models of another kind, NM_MEMORY. */
 nm_status nm_incremental_create(nm_incremental **incremental, nm_model *model, nm_error *err);
+/* A second one for the same parameters, with a batch of its own on a worker of the first one's backend: it takes no part
+ * in refresh and rest, which are the first one's. */
+nm_status nm_incremental_create_worker(nm_incremental **incremental, const nm_incremental *main,
+                                       nm_backend *worker, nm_error *err);
 void nm_incremental_free(nm_incremental *incremental);
 
-/* Takes over the parameters as they are now: FixNorm's tables, and weights in the form the backend likes (a copy of the
- * decoder's). They must stay as they are until nm_incremental_rest. */
+/* Takes over the parameters as they are now: FixNorm's tables, and weights in the form the backend likes (a copy of
+ * them). They must stay as they are until nm_incremental_rest. */
 nm_status nm_incremental_refresh(nm_incremental *incremental, nm_error *err);
 void nm_incremental_rest(nm_incremental *incremental);
 /* Encodes a batch of packed sources (host offsets) and forgets the one before. */

@@ -27,22 +27,36 @@ static nm_status take_block(nm_scorer *scorer, nm_error *err)
     return NM_OK;
 }
 
+static nm_scorer scorer_of(nm_backend *backend, int32_t n_models, int32_t words, int32_t eos, int32_t k)
+{
+    return (nm_scorer){.backend = backend,
+                       .models = nm_allocate((size_t)n_models * sizeof(nm_incremental *)),
+                       .of = nm_allocate((size_t)n_models * sizeof(nm_model *)),
+                       .n_models = n_models,
+                       .words = words,
+                       .eos = eos,
+                       .k = k < words ? k : words};
+}
+
 nm_status nm_scorer_init(nm_scorer *scorer, nm_model *const *models, int32_t n_models, int32_t eos, int32_t k,
                          nm_error *err)
 {
     NM_ASSERT(n_models > 0);
-    int32_t words = models[0]->target_size;
-    *scorer = (nm_scorer){.backend = models[0]->backend,
-                          .models = nm_allocate((size_t)n_models * sizeof(nm_incremental *)),
-                          .of = nm_allocate((size_t)n_models * sizeof(nm_model *)),
-                          .n_models = n_models,
-                          .words = words,
-                          .eos = eos,
-                          .k = k < words ? k : words};
+    *scorer = scorer_of(models[0]->backend, n_models, models[0]->target_size, eos, k);
     for (int32_t m = 0; m < n_models; m++) {
-        NM_ASSERT(models[m]->backend == scorer->backend && models[m]->target_size == words);
+        NM_ASSERT(models[m]->backend == scorer->backend && models[m]->target_size == scorer->words);
         scorer->of[m] = models[m];
         NM_TRY(nm_incremental_create(&scorer->models[m], models[m], err));
+    }
+    return take_block(scorer, err);
+}
+
+nm_status nm_scorer_init_worker(nm_scorer *scorer, const nm_scorer *main, nm_backend *worker, nm_error *err)
+{
+    *scorer = scorer_of(worker, main->n_models, main->words, main->eos, main->k);
+    for (int32_t m = 0; m < main->n_models; m++) {
+        scorer->of[m] = main->of[m];
+        NM_TRY(nm_incremental_create_worker(&scorer->models[m], main->models[m], worker, err));
     }
     return take_block(scorer, err);
 }
@@ -70,12 +84,6 @@ nm_status nm_scorer_refresh(nm_scorer *scorer, nm_error *err)
     for (int32_t m = 0; m < scorer->n_models; m++)
         NM_TRY(nm_incremental_refresh(scorer->models[m], err));
     return NM_OK;
-}
-
-void nm_scorer_rest(nm_scorer *scorer)
-{
-    for (int32_t m = 0; m < scorer->n_models; m++)
-        nm_incremental_rest(scorer->models[m]);
 }
 
 nm_status nm_scorer_start(nm_scorer *scorer, const nm_packing *sources, const int32_t *ids, nm_error *err)

@@ -22,10 +22,11 @@ typedef struct nm_scorer {
 /* k: how many words per hypothesis. Models must share backend and vocabulary (asserted). */
 nm_status nm_scorer_init(nm_scorer *scorer, nm_model *const *models, int32_t n_models, int32_t eos, int32_t k,
                          nm_error *err);
+/* The same models for a batch of its own, on a worker of main's backend; refreshing is main's. */
+nm_status nm_scorer_init_worker(nm_scorer *scorer, const nm_scorer *main, nm_backend *worker, nm_error *err);
 void nm_scorer_release(nm_scorer *scorer);
 
 nm_status nm_scorer_refresh(nm_scorer *scorer, nm_error *err);
-void nm_scorer_rest(nm_scorer *scorer);
 nm_status nm_scorer_start(nm_scorer *scorer, const nm_packing *sources, const int32_t *ids, nm_error *err);
 /* Fills values, columns and eos_values with log probabilities. NM_DIVERGED when they are not numbers. */
 nm_status nm_scorer_step(nm_scorer *scorer, const nm_decode_step *step, nm_error *err);

@@ -392,10 +392,44 @@ static void test_refused(void **state)
     nm_backend_free(backend);
 }
 
+/* Several threads: one batch fails, the others are given back; then the decoder is of use again. */
+static void test_failing_beside(void **state)
+{
+    (void)state;
+    nm_backend *backend = backend_of("cpu", NM_F32, 3, false);
+    tiny made = tiny_create(backend, WORDS, 1, NULL);
+    corpus *text = random_corpus();
+    nm_translation out[SOURCES];
+    nm_decoder *decoder;
+    nm_error err = {0};
+    nm_mat weight = nm_tensor_mat(nm_seq2seq_of(made.model)->output_weight);
+    nm_mat row = nm_mat_of((float *)weight.data + (size_t)EOS * (size_t)weight.cols, 1, weight.cols);
+    float *kept = nm_allocate((size_t)weight.cols * sizeof *kept);
+    backend->k.download(backend, kept, row.data, (size_t)weight.cols * sizeof *kept);
+    backend->k.scale(backend, NAN, row, row);
+    assert_int_equal(nm_decoder_create(&decoder, &made.model, 1, decode_of(&made), &special, &err), NM_OK);
+    assert_int_equal(nm_decode(decoder, text->list, SOURCES, out, &err), NM_DIVERGED);
+    assert_non_null(strstr(err.text, "not finite"));
+    for (size_t i = 0; i < SOURCES; i++)
+        assert_null(out[i].list);
+    backend->k.upload(backend, row.data, kept, (size_t)weight.cols * sizeof *kept);
+    assert_int_equal(nm_decoder_refresh(decoder, &err), NM_OK);
+    assert_int_equal(nm_decode(decoder, text->list, SOURCES, out, &err), NM_OK);
+    assert_int_equal(out[0].n, 1);
+    release_all(out, SOURCES);
+    nm_decoder_free(decoder);
+    free(kept);
+    free(text);
+    tiny_release(&made);
+    nm_backend_free(backend);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_greedy),       cmocka_unit_test(test_exhaustive),
-                                       cmocka_unit_test(test_independence), cmocka_unit_test(test_nbest),
-                                       cmocka_unit_test(test_ensemble),     cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_greedy),        cmocka_unit_test(test_exhaustive),
+        cmocka_unit_test(test_independence),  cmocka_unit_test(test_nbest),
+        cmocka_unit_test(test_ensemble),      cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_failing_beside)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
