@@ -33,7 +33,8 @@ typedef struct nm_backend_private {
     nm_region scratch[NM_SCRATCH_SLOTS];
     nm_held *held;
     size_t n_held, held_capacity;
-    const struct nm_backend_private *main; /* of a worker: the one it belongs to, whose held weights it reads */
+    const struct nm_backend_private
+        *main; /* of a worker: the one it belongs to, whose held weights it reads */
     bool fenced;
     nm_profiling profiling;
     void *device;                         /* a backend's own data ... */

@@ -254,15 +254,16 @@ static int32_t workers_for(nm_decoder *decoder, size_t n, nm_status *status, nm_
         decoder->n_workers++;
         *status = nm_scorer_init_worker(&made->scorer, &decoder->scorer, made->backend, err);
     }
-    return want;
+    return want < 1 ? 1 : want;
 }
 
 /* Tokens of a batch. */
 static int64_t budget_for(const decode_job *job, int64_t tokens, int32_t workers)
 {
-    int64_t most = job->decoder->options.batch_tokens, each = tokens / workers, batches = each / LEAST_TOKENS;
+    int64_t most = job->decoder->options.batch_tokens;
     if (workers == 1)
         return most;
+    int64_t each = tokens / workers, batches = each / LEAST_TOKENS;
     batches = batches < 1 ? 1 : batches > BATCHES_EACH ? BATCHES_EACH : batches;
     int64_t share = each / batches + job->order[0].length; /* room for what the cut does not meet */
     return share < most ? share : most;
