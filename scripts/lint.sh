@@ -28,8 +28,8 @@ check "include order" scripts/check_includes.sh
 check shellcheck shellcheck --severity=warning "${scripts[@]}"
 check codespell codespell --ignore-words scripts/spelling.txt "${texts[@]}"
 if [ "${1:-}" = --deep ]; then
-    mapfile -t units < <(git ls-files 'src/*.c')
-    check clang-tidy clang-tidy -p build --quiet --warnings-as-errors='*' "${units[@]}"
+    # One file at a time: of several, version 14 sees va_start in the first alone.
+    check clang-tidy xargs -n 1 clang-tidy -p build --quiet --warnings-as-errors='*' < <(git ls-files 'src/*.c')
     check cppcheck cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,portability \
         --suppress=missingIncludeSystem -Iinclude -Isrc src
 fi

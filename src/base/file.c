@@ -75,9 +75,9 @@ nm_status nm_file_writer_open(nm_file_writer *writer, const char *path, nm_error
     writer->aside = nm_format("%s.new", path);
     writer->stream = fopen(writer->aside, "wb");
     if (!writer->stream) {
-        nm_status status = nm_fail(err, NM_IO, "%s: %s", writer->aside, strerror(errno));
+        nm_fail(err, NM_IO, "%s: %s", writer->aside, strerror(errno));
         nm_file_writer_abort(writer);
-        return status;
+        return NM_IO;
     }
     return NM_OK;
 }

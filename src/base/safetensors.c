@@ -175,7 +175,7 @@ static nm_status read_metadata(const nm_safetensors *file, json_t *map, nm_error
 
 static nm_status read_file(nm_safetensors *file, nm_error *err)
 {
-    size_t data_start;
+    size_t data_start = 0;
     NM_TRY(read_header(file, &data_start, err));
     file->tensors = nm_allocate((json_object_size(file->header) + 1) * sizeof *file->tensors);
     const char *name;
@@ -351,7 +351,7 @@ static char *format_header(const nm_safetensors_writer *writer)
             json_array_append_new(shape, json_integer(here->tensor.shape[k]));
         json_t *entry =
             json_pack("{s:s, s:o, s:[I, I]}", "dtype", types[here->tensor.type].text, "shape", shape,
-                      "data_offsets", (json_int_t)at, (json_int_t)(at + here->tensor.bytes));
+                      "data_offsets", (json_int_t)at, (json_int_t)at + (json_int_t)here->tensor.bytes);
         failed |= json_object_set_new(header, here->name, entry) != 0;
         at += here->tensor.bytes;
     }

@@ -276,32 +276,36 @@ static const demo_kind *kind_named(const char *name)
     return NULL;
 }
 
-/* Without its texts a demonstration says which it wants. */
-static nm_status check_files(const demo_kind *kind, const char *name, int n, nm_error *err)
+/* The demonstration that the arguments ask for; NULL: err says what is wrong. Without its texts a demonstration says which
+ * it wants. */
+static const demo_kind *wanted_kind(int argc, char **argv, nm_error *err)
 {
+    const demo_kind *kind = argc ? kind_named(argv[0]) : NULL;
+    int n = argc ? argc - 1 : 0;
     for (int i = 0; i < N_KINDS && n == 0; i++)
         if (!kind || kind == &kinds[i])
             fputs(kinds[i].wants, stdout);
-    if (!kind && !*name)
-        return nm_fail(err, NM_USAGE, "a demonstration of what? There are translation, lm, tag");
-    if (!kind)
-        return nm_fail(err, NM_USAGE, "there is no demonstration %.60s; there are translation, lm, tag",
-                       name);
-    if (n != kind->n_files)
-        return nm_fail(err, NM_USAGE, "norma demo %s takes %d file%s, not %d", kind->name, kind->n_files,
-                       kind->n_files == 1 ? "" : "s", n);
-    return NM_OK;
+    if (kind && n == kind->n_files)
+        return kind;
+    if (kind)
+        nm_fail(err, NM_USAGE, "norma demo %s takes %d file%s, not %d", kind->name, kind->n_files,
+                kind->n_files == 1 ? "" : "s", n);
+    else if (!argc || !*argv[0])
+        nm_fail(err, NM_USAGE, "a demonstration of what? There are translation, lm, tag");
+    else
+        nm_fail(err, NM_USAGE, "there is no demonstration %.60s; there are translation, lm, tag", argv[0]);
+    return NULL;
 }
 
 static int demo_start(nm_cli *cli, int argc, char **argv)
 {
     nm_error err;
     int code = NM_OK;
-    demo d = {.kind = argc ? kind_named(argv[0]) : NULL, .config = nm_options_find(cli->options, "demo")};
-    if (check_files(d.kind, argc ? argv[0] : "", argc ? argc - 1 : 0, &err) != NM_OK)
+    const demo_kind *kind = wanted_kind(argc, argv, &err);
+    if (!kind)
         return nm_cli_fail(&err);
-    d.files = argv + 1;
-    d.folder = *d.config->folder ? nm_duplicate(d.config->folder) : nm_format("demo-%s", d.kind->name);
+    demo d = {.kind = kind, .config = nm_options_find(cli->options, "demo"), .files = argv + 1};
+    d.folder = *d.config->folder ? nm_duplicate(d.config->folder) : nm_format("demo-%s", kind->name);
     d.recipe = nm_path_join(d.folder, "recipe.ini");
     d.runs = nm_path_join(d.folder, "runs");
     nm_status status = demonstrate(&d, &code, &err);

@@ -73,6 +73,7 @@ static nm_status job_open(job *self, int n_paths, char **paths, nm_error *err)
     self->decode = decode_options(self);
     const nm_translator_config config = {form_of(self->config->input_form),
                                          form_of(self->config->output_form), self->decode};
+    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): job_release frees the models */
     NM_TRY(nm_translator_create(&self->translator, self->models, self->n_models, &config, err));
     NM_TRY(nm_file_open(&self->input, self->config->input, "rb", err));
     return nm_file_open(&self->output, self->config->output, "wb", err);

@@ -179,13 +179,13 @@ static nm_status write_units(const nm_prepare *self, int side, nm_buffer *text, 
 
 static nm_status write_dictionaries(const nm_prepare *self, nm_error *err)
 {
-    static const char *const sides[NM_PREPARE_SIDES] = {"dict.source.txt", "dict.target.txt"};
     nm_buffer text = {0};
     nm_status status = NM_OK;
     for (int side = 0; status == NM_OK && side < self->sides; side++) {
+        const char *name = self->sides == 1 ? "dict.txt" : side ? "dict.target.txt" : "dict.source.txt";
         nm_buffer_clear(&text);
         nm_vocab_format(self->vocab[side], &text);
-        status = write_text(self, self->sides == 1 ? "dict.txt" : sides[side], &text, err);
+        status = write_text(self, name, &text, err);
         if (status == NM_OK && self->bpe_counts[side].n)
             status = write_units(self, side, &text, err);
     }

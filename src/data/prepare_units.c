@@ -142,10 +142,11 @@ static nm_status get_vocab(nm_prepare *self, nm_error *err)
 {
     const nm_prepare_config *config = self->config;
     nm_vocab_order order = !strcmp(config->order, "tears") ? NM_VOCAB_TEARS : NM_VOCAB_FAIRSEQ;
-    const char *given[NM_PREPARE_SIDES] = {config->dict_source, config->dict_target};
-    for (int side = 0; side < self->sides; side++)
-        if (*given[side])
-            NM_TRY(nm_vocab_read(given[side], order, &self->vocab[side], err));
+    for (int side = 0; side < self->sides; side++) {
+        const char *given = side == PREPARE_SOURCE ? config->dict_source : config->dict_target;
+        if (*given)
+            NM_TRY(nm_vocab_read(given, order, &self->vocab[side], err));
+    }
     if (config->joint && self->sides == 2)
         NM_TRY(get_joint_vocab(self, err));
     for (int side = 0; side < self->sides; side++) {

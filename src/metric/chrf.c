@@ -133,7 +133,7 @@ void nm_chrf_count(nm_chrf *chrf, const char *hypothesis, const char *const *ref
     read_units(chrf, hypothesis, hyp);
     double best = -1;
     for (int i = 0; i < n_references; i++) {
-        int64_t row[NM_CHRF_MAX_COUNTS];
+        int64_t row[NM_CHRF_MAX_COUNTS] = {0};
         read_units(chrf, references[i], ref);
         count_matches(&chrf->ngrams, hyp->chars, hyp->n_chars, ref->chars, ref->n_chars, config->char_order,
                       row);

@@ -122,6 +122,7 @@ void nm_lower_unicode(const char *text, nm_buffer *out)
             lower[length++] = (utf8proc_uint8_t)*text;
         } else if (code == 0x130) { /* the one letter whose lower case is two code points */
             length = 3;
+            /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): length goes along */
             memcpy(lower, "i\xcc\x87", 3);
         } else if (code == 0x3a3) {
             bool final = cased_before && !cased_follows(text + bytes);

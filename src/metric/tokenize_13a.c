@@ -31,7 +31,7 @@ static void replace_all(nm_buffer *text, const char *what, const char *by)
     while ((next = strstr(from, what))) {
         size_t before = (size_t)(next - from);
         memmove(to, from, before);
-        memcpy(to + before, by, by_bytes);
+        memcpy(to + before, by, by_bytes); /* NOLINT(bugprone-not-null-terminated-result): more follows */
         to += before + by_bytes;
         from = next + what_bytes;
     }

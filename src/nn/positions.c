@@ -18,7 +18,7 @@ static double halves_entry(int32_t p, int32_t feature, int32_t d)
 
 static double tears_entry(int32_t position, int32_t feature, int32_t d)
 {
-    double angle = position * exp(-log(10000.0) * (feature / 2 * 2) / d);
+    double angle = position * exp(-log(10000.0) * (feature - feature % 2) / d);
     return feature % 2 ? cos(angle) : sin(angle);
 }
 

@@ -357,7 +357,7 @@ static size_t *order_by_depth(char **ticks, size_t n)
     }
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < n; k++)
-            position[i] += key[k] < key[i] || (key[k] == key[i] && k < i);
+            position[i] += key[k] < key[i] || (k < i && key[k] == key[i]);
     free(key);
     return position;
 }
@@ -524,6 +524,7 @@ static size_t all_values(const nm_drawing *drawing, double **values)
             if (curve->high)
                 (*values)[n++] = curve->high[i];
         }
+    NM_ASSERT(n > 0); /* curves without points are dropped before */
     qsort(*values, n, sizeof **values, compare_doubles);
     return n;
 }

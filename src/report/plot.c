@@ -74,7 +74,7 @@ static void write_ticks_125(FILE *out, double low, double high)
     static const double steps[] = {1, 2, 5};
     const char *comma = "";
     fputs("set ytics (", out);
-    for (double decade = floor(log10(low)); decade <= log10(high); decade++)
+    for (int decade = (int)floor(log10(low)); decade <= log10(high); decade++)
         for (int k = 0; k < 3; k++) {
             double tick = steps[k] * pow(10, decade);
             if (tick >= low && tick <= high) {
@@ -100,8 +100,9 @@ static void write_log_ticks(FILE *out, double low, double high)
             step = (high - low) / (factors[k] * power) <= 6 ? factors[k] * power : step;
         const char *comma = "";
         fputs("set ytics (", out);
-        for (double tick = ceil(low / step) * step; tick <= high; tick += step, comma = ", ")
-            fprintf(out, "%s'%.4g' %.9g", comma, tick, tick);
+        double first = ceil(low / step);
+        for (int k = 0; (first + k) * step <= high; k++, comma = ", ")
+            fprintf(out, "%s'%.4g' %.9g", comma, (first + k) * step, (first + k) * step);
         fputs(")\n", out);
     }
 }
@@ -150,7 +151,7 @@ static void write_data(FILE *out, const nm_figure *figure, const nm_drawing *dra
 static void write_title(FILE *out, const char *name)
 {
     fputs(" title '", out);
-    for (size_t n = 0; name[n] && n < 40; n++)
+    for (size_t n = 0; n < 40 && name[n]; n++)
         putc((unsigned char)name[n] < ' ' || name[n] == '\'' || (unsigned char)name[n] >= 127 ? '_' : name[n],
              out);
     putc('\'', out);

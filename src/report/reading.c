@@ -151,8 +151,8 @@ static double largest_place(const nm_report_run *run, const char *pattern, doubl
  * remembered variance, where that was recorded. */
 static void say_statistics(const nm_report_run *run, double update, FILE *out)
 {
-    const char *site;
-    size_t length;
+    const char *site = "";
+    size_t length = 0;
     double most;
     if (!nm_report_run_find(run, "valid/batch_nll"))
         return; /* its norms do not use the batch */
@@ -273,14 +273,14 @@ static void say_range(const nm_report *report, const ranked *list, size_t n, FIL
 void nm_say_level(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out)
 {
     ranked *list = rank_median(drawing, true);
-    const nm_curve *most = NULL;
-    size_t where = 0;
+    const nm_curve *most = &drawing->curves[0];
+    size_t where = best_point(most, false);
     fputs("Median of the second half: ", out);
     say_range(report, list, drawing->n, out);
-    for (size_t c = 0; c < drawing->n; c++) {
+    for (size_t c = 1; c < drawing->n; c++) {
         const nm_curve *curve = &drawing->curves[c];
         size_t best = best_point(curve, false);
-        if (!most || curve->y[best] > most->y[where]) {
+        if (curve->y[best] > most->y[where]) {
             most = curve;
             where = best;
         }
@@ -297,12 +297,12 @@ void nm_say_level(const nm_report *report, const nm_figure *figure, const nm_dra
 
 static void say_extreme(const nm_report *report, const nm_drawing *drawing, bool largest, FILE *out)
 {
-    const nm_curve *found = NULL;
+    const nm_curve *found = &drawing->curves[0];
     size_t where = 0;
     for (size_t c = 0; c < drawing->n; c++)
         for (size_t i = 0; i < drawing->curves[c].n; i++) {
             double y = drawing->curves[c].y[i];
-            if (!found || (largest ? y > found->y[where] : y < found->y[where])) {
+            if (largest ? y > found->y[where] : y < found->y[where]) {
                 found = &drawing->curves[c];
                 where = i;
             }

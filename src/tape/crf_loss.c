@@ -30,7 +30,7 @@ double *nm_crf_loss(nm_tape *tape, nm_tensor *emissions, const nm_crf_scores *sc
                   .gold = tags,
                   .grad_scale = tape->grad_scale,
                   .sums = sums};
-    if (tape->training) {
+    if (d_emissions) {
         crf.d_emissions = d_emissions->data;
         crf.d_transitions = nm_tensor_grad_sum(tape, scores->transitions).data;
         crf.d_start = nm_tensor_grad_sum(tape, scores->start).data;

@@ -34,7 +34,7 @@ double *nm_softmax_loss_of(nm_tape *tape, nm_tensor *hidden, nm_tensor *weight, 
                             .eps = spec->eps,
                             .grad_scale = tape->grad_scale,
                             .sums = sums};
-    if (tape->training) {
+    if (d_hidden) {
         loss.d_hidden = d_hidden->data;
         loss.d_weight = nm_tensor_grad_sum(tape, weight).data;
         loss.d_bias = bias ? nm_tensor_grad_sum(tape, bias).data : NULL;

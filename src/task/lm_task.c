@@ -154,7 +154,7 @@ static nm_status lm_epoch(nm_task *task, nm_split split, uint32_t epoch, bool sh
                           nm_error *err)
 {
     const nm_lm_task_config *config = task->config;
-    nm_lm_segments segments;
+    nm_lm_segments segments = {0};
     *batches = (nm_batches){0};
     NM_TRY(segments_of(task, split, &segments, err));
     int64_t n = segments.streams * segments.per_stream, each = batch_segments(task);
@@ -175,7 +175,7 @@ static nm_batch lm_batch(nm_task *task, nm_split split, const nm_batches *batche
 {
     (void)step;
     (void)training;
-    nm_lm_segments segments;
+    nm_lm_segments segments = {0};
     nm_error ignored;
     nm_status status = segments_of(task, split, &segments, &ignored);
     NM_ASSERT(status == NM_OK); /* lm_epoch came this way */

@@ -163,6 +163,7 @@ static nm_status want_column(const nm_columns *c, const char *option, int64_t co
 /* Tokens and tags of the sentence; every tag is of the form O or MARK-LABEL. */
 static nm_status take_fields(reader *r, const nm_columns *c, nm_error *err)
 {
+    NM_ASSERT(c->n > 0);
     NM_TRY(want_column(c, "data.token_column", r->config->token_column, err));
     NM_TRY(want_column(c, "data.tag_column", r->config->tag_column, err));
     for (int32_t i = 0; i < c->n; i++) {

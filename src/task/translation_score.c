@@ -24,7 +24,8 @@ static void lines_release(lines *list)
     free(list->text);
 }
 
-static nm_status read_words(lines *list, const char *folder, const char *split, const char *side,
+/* At least n lines. */
+static nm_status read_words(lines *list, const char *folder, const char *split, const char *side, size_t n,
                             nm_error *err)
 {
     char *path = nm_format("%s/%s.%s.words", folder, split, side);
@@ -38,6 +39,10 @@ static nm_status read_words(lines *list, const char *folder, const char *split, 
             break;
         NM_GROW(list->text, list->n, list->capacity);
         list->text[list->n++] = nm_duplicate(reader.text);
+    }
+    if (status == NM_OK && list->n < n) {
+        nm_fail(err, NM_MISMATCH, "%s: %zu lines for %zu sequences", path, list->n, n);
+        status = NM_MISMATCH;
     }
     nm_lines_release(&reader);
     if (stream)
@@ -128,12 +133,10 @@ nm_status nm_translation_score(nm_task *task, nm_model *model, nm_split split, i
         n = (size_t)examples;
     lines sources = {0}, references = {0};
     nm_translation *found = nm_allocate((n + 1) * sizeof *found);
-    nm_status status = read_words(&references, config->folder, nm_prepare_split_names[split], "target", err);
+    const char *name = nm_prepare_split_names[split];
+    nm_status status = read_words(&references, config->folder, name, "target", n, err);
     if (status == NM_OK)
-        status = read_words(&sources, config->folder, nm_prepare_split_names[split], "source", err);
-    if (status == NM_OK && (references.n < n || sources.n < n))
-        status = nm_fail(err, NM_MISMATCH, "%s: %s.target.words has %zu lines for %zu sequences",
-                         config->folder, nm_prepare_split_names[split], references.n, n);
+        status = read_words(&sources, config->folder, name, "source", n, err);
     if (status == NM_OK)
         status = translate_split(task, model, split, n, found, err);
     if (status == NM_OK) {

@@ -38,6 +38,7 @@ static void join_hyphens(const char *line, size_t bytes, nm_buffer *out)
 {
     static const char mark[] = " @-@ ";
     const size_t length = sizeof mark - 1;
+    nm_buffer_reserve(out, bytes);
     for (size_t at = 0; at < bytes;) {
         if (line[at] == ' ' && bytes - at >= length && !memcmp(line + at, mark, length)) {
             nm_buffer_append_byte(out, '-');

@@ -154,12 +154,13 @@ static void find_spans(nm_trainer *trainer)
         size_t end = i + 1 < params->n ? params->list[i + 1]->offset : params->n_elements;
         if (params->list[i]->fixed)
             continue;
-        nm_span *last = trainer->n_spans ? &trainer->spans[trainer->n_spans - 1] : NULL;
-        if (last && last->first + last->n == params->list[i]->offset)
-            last->n = end - last->first;
-        else
-            trainer->spans[trainer->n_spans++] =
-                (nm_span){params->list[i]->offset, end - params->list[i]->offset};
+        nm_span *next = &trainer->spans[trainer->n_spans];
+        if (trainer->n_spans && next[-1].first + next[-1].n == params->list[i]->offset) {
+            next[-1].n = end - next[-1].first;
+        } else {
+            *next = (nm_span){params->list[i]->offset, end - params->list[i]->offset};
+            trainer->n_spans++;
+        }
     }
 }
 

@@ -504,7 +504,7 @@ static void block_term_backward(nm_backend *b, const nm_block_term *term, nm_mat
     double *sums =
         nm_backend_scratch(b, NM_CPU_PARTIALS, (places + 3 * h) * sizeof(double) + parts * sizeof(float));
     call.dpositions = sums + 3 * h;
-    call.parts = (float *)(call.dpositions + places);
+    call.parts = (float *)(void *)(call.dpositions + places);
     call.dout = dout;
     call.dweight = grads->dweight;
     memset(call.dpositions, 0, places * sizeof(double));

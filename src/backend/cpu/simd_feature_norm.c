@@ -198,11 +198,11 @@ NM_INLINE void run_groups(const feature_call *call, const row_view v, const feat
         run_columns(v, work, how, v_set(row_scales[i]), v_set(projections[i]), (first + i) * width, width);
 }
 
-NM_INLINE row_view view_row(const feature_call *call, int32_t row, float *sums)
+NM_INLINE row_view view_row(const feature_call *call, const feature_work work, int32_t row, float *sums)
 {
     return (row_view){.x = nm_row(call->x, row),
-                      .dy = call->dy.data ? nm_row(call->dy, row) : NULL,
-                      .y = call->y.data ? nm_row(call->y, row) : NULL,
+                      .dy = work >= SUMS ? nm_row(call->dy, row) : NULL,
+                      .y = work == MOMENTS || work == SUMS ? NULL : nm_row(call->y, row),
                       .shift = call->shift,
                       .gain = call->gain,
                       .bias = call->bias,
@@ -235,13 +235,13 @@ NM_INLINE void run_rows(const feature_call *call, const feature_work work, const
     const int32_t n = call->x.cols;
     if (!(how & SCALED) && (work == MOMENTS || work == SUMS))
         for (; row + ROWS <= end; row += ROWS) {
-            const row_view v = view_row(call, row, sums);
+            const row_view v = view_row(call, work, row, sums);
             const ptrdiff_t x_stride = call->x.stride, dy_stride = call->dy.stride;
 #define SUM_STEP(j, count) sum_rows(v, work, how, x_stride, dy_stride, j, count)
             NM_COLUMNS(n, SUM_STEP);
         }
     for (; row < end; row++) {
-        const row_view v = view_row(call, row, sums);
+        const row_view v = view_row(call, work, row, sums);
         if (!(how & SCALED))
             run_columns(v, work, how, v_set(1), v_set(0), 0, n);
         else
