@@ -40,6 +40,7 @@ for ((round = 1; round <= rounds; round++)); do
     echo "lines that differ: $(diff "$scratch/theirs" "$scratch/ours" | grep -c '^<' || true) of $(wc -l <"$units")"
     theirs "one by one, one worker of one thread" --batch 1 --workers 1 --threads 1
     theirs "one by one, one worker of two threads" --batch 1 --workers 1 --threads 2
+    theirs "one by one, two workers of one thread" --batch 1 --workers 2 --threads 1
     ours "norma, one by one, one thread" --device.threads 1 --decode.batch_tokens 1
     ours "norma, one by one, two threads" --device.threads 2 --decode.batch_tokens 1
 done

@@ -339,6 +339,9 @@ nm_status nm_backend_create_worker(nm_backend **worker, const nm_backend *of, in
 
 /* Device memory, zeroed, 64-byte aligned; pages are taken from the system when first touched. */
 nm_status nm_backend_take(nm_backend *backend, size_t bytes, void **memory, nm_error *err);
+/* Makes memory that was taken (NULL: none) larger, perhaps elsewhere; what it holds stays, what is new is zeroed. On failure
+ * it stays as it was. */
+nm_status nm_backend_retake(nm_backend *backend, size_t bytes, void **memory, nm_error *err);
 void nm_backend_give(nm_backend *backend, void *memory);
 /* Device memory as the host sees it, to be read between kernels; NULL where the host cannot. */
 const void *nm_backend_view(const nm_backend *backend, const void *device);

@@ -133,17 +133,40 @@ nm_status nm_backend_take(nm_backend *backend, size_t bytes, void **memory, nm_e
     return NM_OK;
 }
 
+static nm_region *find_region(nm_backend_private *inside, const void *memory)
+{
+    size_t i = 0;
+    while (i < inside->n_regions && inside->regions[i].base != memory)
+        i++;
+    NM_ASSERT(i < inside->n_regions);
+    return &inside->regions[i];
+}
+
+nm_status nm_backend_retake(nm_backend *backend, size_t bytes, void **memory, nm_error *err)
+{
+    if (!*memory)
+        return nm_backend_take(backend, bytes, memory, err);
+    nm_region *region = find_region(nm_backend_inside(backend), *memory);
+    NM_ASSERT(bytes >= region->bytes);
+    void *base = mremap(region->base, region->bytes, bytes, MREMAP_MAYMOVE);
+    if (base == MAP_FAILED)
+        return nm_fail(err, NM_MEMORY, "the system has no %zu MiB for backend %s", bytes >> 20,
+                       backend->name);
+    if (bytes >= HUGE_FROM)
+        madvise(base, bytes, MADV_HUGEPAGE);
+    *region = (nm_region){base, bytes};
+    *memory = base;
+    return NM_OK;
+}
+
 void nm_backend_give(nm_backend *backend, void *memory)
 {
     if (!memory)
         return;
     nm_backend_private *inside = nm_backend_inside(backend);
-    size_t i = 0;
-    while (i < inside->n_regions && inside->regions[i].base != memory)
-        i++;
-    NM_ASSERT(i < inside->n_regions);
-    munmap(memory, inside->regions[i].bytes);
-    inside->regions[i] = inside->regions[--inside->n_regions];
+    nm_region *region = find_region(inside, memory);
+    munmap(memory, region->bytes);
+    *region = inside->regions[--inside->n_regions];
 }
 
 const void *nm_backend_view(const nm_backend *backend, const void *device)

@@ -23,7 +23,7 @@ static const nm_option decode_options[] = {
     ROW(max_length_b, "50", 0, 1 << 20, "... lengths counting the end symbol of the source"),
     ROW(min_length, "1", 0, 1 << 20, "shortest translation in tokens, without the end symbol"),
     ROW(nbest, "1", 1, 1000, "translations per sentence, at most beam"),
-    ROW(batch_tokens, "2048", 1, 1 << 24, "most source tokens decoded at once; changes speed and memory, never a result"),
+    ROW(batch_tokens, "1024", 1, 1 << 24, "most source tokens decoded at once; changes speed and memory, never a result"),
     {0}};
 
 static const nm_preset decode_presets[] = {
@@ -34,8 +34,9 @@ static const nm_preset decode_presets[] = {
 /* clang-format on */
 
 /* With several threads batches are translated beside each other, one thread each: nobody waits within a step. Each thread
- * gets a few batches, so that little is idle at the end, but none for the sake of that smaller than LEAST_TOKENS. */
-enum { BATCHES_EACH = 4, LEAST_TOKENS = 512 };
+ * gets a few batches, so that little is idle at the end, but none for the sake of that of less than LEAST_WORK tokens,
+ * sources and translations. */
+enum { BATCHES_EACH = 4, LEAST_WORK = 1024 };
 
 typedef struct decode_worker {
     nm_backend *backend;
@@ -211,32 +212,45 @@ static nm_status decode_batch(const decode_job *job, const batch *here, nm_score
     return status;
 }
 
-/* Leaves out what cannot be translated; returns the tokens of the rest. */
+/* How much work a source is likely to be: its tokens, and as many of the translation unless that is shorter or longer in
+ * any case. */
+static int64_t work_of(const nm_decoder *decoder, int32_t length)
+{
+    int64_t least = decoder->options.min_length + 1, most = limit_of(decoder, length);
+    int64_t likely = length > least ? length : least;
+    return length + (likely < most ? likely : most);
+}
+
+/* Leaves out what cannot be translated; returns the work of the rest. */
 static int64_t order_sources(decode_job *job, size_t n)
 {
-    int64_t tokens = 0;
+    int64_t work = 0;
     job->order = nm_allocate(n * sizeof *job->order);
     for (size_t i = 0; i < n; i++) {
         job->out[i] = (nm_translation){0};
         if (job->sources[i].n <= 0 || job->sources[i].n > job->decoder->max_positions)
             continue;
         job->order[job->n_sources++] = (ordered){i, job->sources[i].n};
-        tokens += job->sources[i].n;
+        work += work_of(job->decoder, job->sources[i].n);
     }
     qsort(job->order, job->n_sources, sizeof *job->order, longer_first);
-    return tokens;
+    return work;
 }
 
-static void cut_batches(decode_job *job, int64_t budget)
+/* share: of the work, for a batch. */
+static void cut_batches(decode_job *job, int64_t share)
 {
     job->batches = nm_allocate(job->n_sources * sizeof *job->batches);
-    int64_t tokens = 0;
+    int64_t tokens = 0, work = 0, most = job->decoder->options.batch_tokens;
     for (size_t i = 0; i < job->n_sources; i++) {
-        tokens += job->order[i].length;
-        if (i == 0 || tokens > budget) {
+        int32_t length = job->order[i].length;
+        tokens += length;
+        if (i == 0 || tokens > most || work >= share) {
             job->batches[job->n_batches++] = (batch){i, 0};
-            tokens = job->order[i].length;
+            tokens = length;
+            work = 0;
         }
+        work += work_of(job->decoder, length);
         job->batches[job->n_batches - 1].n++;
     }
 }
@@ -257,16 +271,11 @@ static int32_t workers_for(nm_decoder *decoder, size_t n, nm_status *status, nm_
     return want < 1 ? 1 : want;
 }
 
-/* Tokens of a batch. */
-static int64_t budget_for(const decode_job *job, int64_t tokens, int32_t workers)
+static int64_t share_of(int64_t work, int32_t workers)
 {
-    int64_t most = job->decoder->options.batch_tokens;
-    if (workers == 1)
-        return most;
-    int64_t each = tokens / workers, batches = each / LEAST_TOKENS;
+    int64_t each = (work + workers - 1) / workers, batches = each / LEAST_WORK;
     batches = batches < 1 ? 1 : batches > BATCHES_EACH ? BATCHES_EACH : batches;
-    int64_t share = each / batches + job->order[0].length; /* room for what the cut does not meet */
-    return share < most ? share : most;
+    return workers > 1 ? (each + batches - 1) / batches : INT64_MAX;
 }
 
 static nm_status run_alone(decode_job *job, nm_scorer *scorer, nm_error *err)
@@ -305,11 +314,10 @@ nm_status nm_decode(nm_decoder *decoder, const nm_id_list *sources, size_t n, nm
                     nm_error *err)
 {
     decode_job job = {.decoder = decoder, .sources = sources, .out = out};
-    int64_t tokens = order_sources(&job, n);
+    int64_t work = order_sources(&job, n);
     nm_status status = NM_OK;
     int32_t workers = workers_for(decoder, job.n_sources, &status, err);
-    int64_t budget = budget_for(&job, tokens, workers);
-    cut_batches(&job, budget);
+    cut_batches(&job, share_of(work, workers));
     if (status == NM_OK)
         status = workers > 1 ? run_beside(&job, decoder->workers, workers, err)
                              : run_alone(&job, &decoder->scorer, err);

@@ -38,28 +38,23 @@ static nm_mat cache_rows(const nm_incremental *inc, const cache *from, int32_t f
     return nm_mat_of((char *)from->data + (size_t)first * row_bytes(inc), rows, 2 * inc->width);
 }
 
-/* Room for `rows`; the first `used` are kept. */
-static nm_status cache_grow(nm_incremental *inc, cache *kept, int32_t rows, int32_t used, nm_error *err)
+/* Room for `rows`; what is there stays. */
+static nm_status cache_grow(nm_incremental *inc, cache *kept, int32_t rows, nm_error *err)
 {
     if (rows <= kept->capacity)
         return NM_OK;
     int32_t capacity = kept->capacity ? kept->capacity : FIRST_CACHE_ROWS;
     while (capacity < rows)
         capacity = capacity > INT32_MAX / 2 ? rows : 2 * capacity;
-    void *data;
-    NM_TRY(nm_backend_take(inc->backend, (size_t)capacity * row_bytes(inc), &data, err));
-    if (used)
-        inc->backend->k.copy(inc->backend, data, kept->data, (size_t)used * row_bytes(inc));
-    if (kept->data)
-        nm_backend_give(inc->backend, kept->data);
-    *kept = (cache){data, capacity};
+    NM_TRY(nm_backend_retake(inc->backend, (size_t)capacity * row_bytes(inc), &kept->data, err));
+    kept->capacity = capacity;
     return NM_OK;
 }
 
-static nm_status caches_grow(nm_incremental *inc, cache *caches, int32_t rows, int32_t used, nm_error *err)
+static nm_status caches_grow(nm_incremental *inc, cache *caches, int32_t rows, nm_error *err)
 {
     for (int32_t i = 0; i < inc->n_layers; i++)
-        NM_TRY(cache_grow(inc, &caches[i], rows, used, err));
+        NM_TRY(cache_grow(inc, &caches[i], rows, err));
     return NM_OK;
 }
 
@@ -324,7 +319,7 @@ nm_status nm_incremental_start(nm_incremental *inc, const nm_packing *sources, c
                                nm_error *err)
 {
     inc->source_tokens = sources->n_tokens;
-    NM_TRY(caches_grow(inc, inc->cross, sources->n_tokens, 0, err));
+    NM_TRY(caches_grow(inc, inc->cross, sources->n_tokens, err));
     for (int32_t first = 0, n; first < sources->n_seqs; first += n) {
         n = 1;
         while (first + n < sources->n_seqs &&
@@ -398,6 +393,24 @@ static nm_tensor *cross_step(nm_incremental *inc, int32_t i, nm_tensor *x, row_l
     return nm_sublayer_after(&inc->tape, stack, cross->norm, x, h);
 }
 
+typedef struct layer_step {
+    nm_incremental *inc;
+    int32_t layer;
+    nm_tensor *x;
+    const nm_decode_step *step;
+    row_lists self, cross;
+} layer_step;
+
+static nm_tensor *step_layer(nm_tape *tape, const void *context)
+{
+    const layer_step *c = context;
+    nm_incremental *inc = c->inc;
+    nm_tensor *x = self_step(inc, c->layer, c->x, c->step, c->self);
+    if (!inc->stack->config.alone)
+        x = cross_step(inc, c->layer, x, c->cross);
+    return nm_ffn_forward(tape, inc->stack, &inc->stack->layers[c->layer].ffn, x);
+}
+
 static nm_tensor *run_step(nm_incremental *inc, const nm_decode_step *step)
 {
     nm_tape *tape = &inc->tape;
@@ -406,24 +419,21 @@ static nm_tensor *run_step(nm_incremental *inc, const nm_decode_step *step)
     int32_t *pos = nm_tape_host(tape, (size_t)step->n * sizeof *pos);
     for (int32_t i = 0; pos && i < step->n; i++)
         pos[i] = step->position;
-    row_lists self = upload_lists(tape, step->n, step->self_rows, step->self_offsets);
-    bool alone = stack->config.alone;
-    row_lists cross = alone ? self : upload_lists(tape, step->n, step->cross_rows, step->cross_offsets);
-    nm_tensor *x =
-        is_lm(inc) ? nm_lm_embed(inc->model, tape, step->ids, pos, step->n)
-                   : nm_seq2seq_embed(inc->model, tape, inc->main->tables.target, step->ids, pos, step->n);
-    for (int32_t i = 0; i < inc->n_layers; i++) {
-        x = self_step(inc, i, x, step, self);
-        if (!alone)
-            x = cross_step(inc, i, x, cross);
-        x = nm_ffn_forward(tape, stack, &stack->layers[i].ffn, x);
-    }
-    return stack->final_norm ? nm_normalize(tape, stack->final_norm, x) : x;
+    layer_step call = {.inc = inc, .step = step};
+    call.self = upload_lists(tape, step->n, step->self_rows, step->self_offsets);
+    if (!stack->config.alone)
+        call.cross = upload_lists(tape, step->n, step->cross_rows, step->cross_offsets);
+    call.x = is_lm(inc)
+                 ? nm_lm_embed(inc->model, tape, step->ids, pos, step->n)
+                 : nm_seq2seq_embed(inc->model, tape, inc->main->tables.target, step->ids, pos, step->n);
+    for (; call.layer < inc->n_layers; call.layer++)
+        call.x = nm_recomputed(tape, step_layer, &call, sizeof call);
+    return stack->final_norm ? nm_normalize(tape, stack->final_norm, call.x) : call.x;
 }
 
 nm_status nm_incremental_step(nm_incremental *inc, const nm_decode_step *step, nm_mat *hidden, nm_error *err)
 {
-    NM_TRY(caches_grow(inc, inc->self, step->first_row + step->n, step->first_row, err));
+    NM_TRY(caches_grow(inc, inc->self, step->first_row + step->n, err));
     nm_tensor *x = run_step(inc, step);
     while (nm_tape_exhausted(&inc->tape)) {
         NM_TRY(tape_grow(inc, err));

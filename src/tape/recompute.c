@@ -124,9 +124,44 @@ static void recompute_backward(nm_tape *tape, nm_node *node)
 
 static const nm_op recompute_op = {"recompute", recompute_backward};
 
+/* The result moves to where the segment's memory begins, and the rest of that memory is free: what the next segment uses is
+ * still in the caches. */
+static void settle(nm_tape *tape, size_t mark, nm_tensor *out)
+{
+    nm_backend *b = tape->backend;
+    char *begin = tape->device.base + mark, *data = out->data;
+    size_t bytes = (size_t)out->rows * (size_t)out->cols * nm_dtype_bytes(b->dtype);
+    bool moves = data > begin && data < begin + (tape->device.used - mark);
+    if (nm_tape_exhausted(tape) || (moves && (size_t)(data - begin) < bytes))
+        return;
+    int kept = 0;
+    for (int i = 0; i < tape->n_pool; i++)
+        if ((char *)tape->pool[i].data < begin)
+            tape->pool[kept++] = tape->pool[i];
+    tape->n_pool = kept;
+    if (moves) {
+        b->k.copy(b, begin, data, bytes);
+        out->data = begin;
+    }
+    tape->device.used = mark;
+    if (data >= begin)
+        nm_arena_take(&tape->device, bytes);
+}
+
+static bool only_result_counts(const nm_tape *tape)
+{
+    return !tape->training && !tape->batch_stats && !tape->listen;
+}
+
 nm_tensor *nm_recomputed(nm_tape *tape, nm_tensor *(*segment)(nm_tape *tape, const void *context),
                          const void *context, size_t bytes)
 {
+    if (only_result_counts(tape)) {
+        size_t mark = tape->device.used;
+        nm_tensor *out = segment(tape, context);
+        settle(tape, mark, out);
+        return out;
+    }
     if (!tape->recompute || !tape->training || tape->segment)
         return segment(tape, context);
     nm_segment *s = nm_tape_host(tape, sizeof *s);

@@ -90,8 +90,8 @@ void nm_tape_walk(nm_tape *tape, int first);
 void nm_tape_give(nm_tape *tape, nm_tensor *tensor);
 /* Forgets the records from `first` on and gives the data of their outputs back, except that of `kept`. */
 void nm_tape_forget(nm_tape *tape, int first, const nm_tensor *kept);
-/* segment(tape, context), of which, when the tape recomputes, only the result is kept; backward then runs it a second
- * time. The bytes at context are copied; what they point to must live until then: tensors of the tape, parameters. */
+/* segment(tape, context), of which only the result is kept when nobody asks for more: when nothing is learned and no instrument
+ * listens, and when the tape recomputes; then backward runs it a second time. The bytes at context are copied; what they point to must live until then: tensors of the tape, parameters. */
 nm_tensor *nm_recomputed(nm_tape *tape, nm_tensor *(*segment)(nm_tape *tape, const void *context),
                          const void *context, size_t bytes);
 /* Around a norm's `train`, for nm_normalize: a second run leaves no trace in what the norm remembers. False when memory

@@ -370,20 +370,38 @@ static void attention_grad(nm_backend *b, nm_mat q, nm_mat k, nm_mat v, const nm
     run_pairs(b, &call, true);
 }
 
-/* Scores of one query with listed rows, NM_W keys at a time: lane sums of all keys, then one transposition.
- */
+enum { KEYS_AT_ONCE = 4, MIX_VECTORS = 8 }; /* what fits the registers and hides the latency of a sum */
+
+/* sums[i] = lane sums of q with key i, for KEYS_AT_ONCE keys; whole: the width is a multiple of NM_W */
+NM_INLINE void sum_keys(const float *q, const float *const *keys, int32_t width, const bool whole, vf *sums)
+{
+    vf sum[KEYS_AT_ONCE];
+    for (int i = 0; i < KEYS_AT_ONCE; i++)
+        sum[i] = v_set(0);
+    for (int32_t c = 0; c < width; c += NM_W) {
+        vf part = whole ? v_load(q + c) : v_load_upto(q + c, width - c);
+        for (int i = 0; i < KEYS_AT_ONCE; i++)
+            sum[i] = v_fma(part, whole ? v_load(keys[i] + c) : v_load_upto(keys[i] + c, width - c), sum[i]);
+    }
+    for (int i = 0; i < KEYS_AT_ONCE; i++)
+        sums[i] = sum[i];
+}
+
+/* Scores of one query with listed rows, NM_W keys at a time: lane sums of all keys, then one transposition. Behind the last
+ * one the list is filled up with it; those scores mean nothing. */
 static void score_listed(const float *q, nm_mat k, const int32_t *rows, int32_t n, size_t first_col,
                          int32_t width, float scale, float *scores)
 {
     for (int32_t j = 0; j < n; j += NM_W) {
         vf sums[NM_W];
-        for (int32_t i = 0; i < NM_W; i++) {
-            sums[i] = v_set(0);
-            if (j + i >= n)
-                continue;
-            const float *key = nm_row(k, rows[j + i]) + first_col;
-            for (int32_t c = 0; c < width; c += NM_W)
-                sums[i] = v_fma(v_load_upto(q + c, width - c), v_load_upto(key + c, width - c), sums[i]);
+        for (int32_t i = 0; i < NM_W; i += KEYS_AT_ONCE) {
+            const float *keys[KEYS_AT_ONCE];
+            for (int32_t e = 0; e < KEYS_AT_ONCE; e++)
+                keys[e] = nm_row(k, rows[nm_at_most(j + i + e, n - 1)]) + first_col;
+            if (width % NM_W == 0)
+                sum_keys(q, keys, width, true, &sums[i]);
+            else
+                sum_keys(q, keys, width, false, &sums[i]);
         }
         v_transpose(sums);
         for (int32_t half = NM_W / 2; half; half /= 2)
@@ -393,22 +411,41 @@ static void score_listed(const float *q, nm_mat k, const int32_t *rows, int32_t 
     }
 }
 
-/* out = sum_j weights_j v_j over listed rows */
+/* `count` vectors of out = sum_j weights_j v_j over listed rows; the last one has `last` columns */
+NM_INLINE void mix_vectors(const float *weights, nm_mat v, const int32_t *rows, int32_t n, size_t first_col,
+                           const int count, int32_t last, float *out)
+{
+    vf sum[MIX_VECTORS];
+    for (int i = 0; i < count; i++)
+        sum[i] = v_set(0);
+    for (int32_t j = 0; j < n; j++) {
+        const float *value = nm_row(v, rows[j]) + first_col;
+        vf weight = v_set(weights[j]);
+        for (int i = 0; i < count - 1; i++)
+            sum[i] = v_fma(weight, v_load(value + i * NM_W), sum[i]);
+        sum[count - 1] = v_fma(weight, v_load_upto(value + (count - 1) * NM_W, last), sum[count - 1]);
+    }
+    for (int i = 0; i < count - 1; i++)
+        v_store(out + i * NM_W, sum[i]);
+    v_store_upto(out + (count - 1) * NM_W, last, sum[count - 1]);
+}
+
 static void mix_listed(const float *weights, nm_mat v, const int32_t *rows, int32_t n, size_t first_col,
                        int32_t width, float *out)
 {
-    for (int32_t c = 0; c < width; c += NM_TILE_COLS) {
-        int32_t left = nm_at_most(width - c, NM_W), right = nm_at_most(width - c - left, NM_W);
-        vf low = v_set(0), high = v_set(0);
-        for (int32_t j = 0; j < n; j++) {
-            const float *value = nm_row(v, rows[j]) + first_col + c;
-            low = v_fma(v_set(weights[j]), v_load_upto(value, left), low);
-            if (right > 0)
-                high = v_fma(v_set(weights[j]), v_load_upto(value + NM_W, right), high);
-        }
-        v_store_upto(out + c, left, low);
-        if (right > 0)
-            v_store_upto(out + c + NM_W, right, high);
+    for (int32_t c = 0, columns; c < width; c += columns) {
+        int32_t left = width - c;
+        int vectors = left >= MIX_VECTORS * NM_W ? MIX_VECTORS : left >= 4 * NM_W ? 4 : left > NM_W ? 2 : 1;
+        columns = nm_at_most(left, vectors * NM_W);
+        int32_t last = columns - (vectors - 1) * NM_W;
+        if (vectors == MIX_VECTORS)
+            mix_vectors(weights, v, rows, n, first_col + (size_t)c, MIX_VECTORS, NM_W, out + c);
+        else if (vectors == 4)
+            mix_vectors(weights, v, rows, n, first_col + (size_t)c, 4, NM_W, out + c);
+        else if (vectors == 2)
+            mix_vectors(weights, v, rows, n, first_col + (size_t)c, 2, last, out + c);
+        else
+            mix_vectors(weights, v, rows, n, first_col + (size_t)c, 1, last, out + c);
     }
 }
 

@@ -103,7 +103,7 @@ static void run_block(const nm_gemm *g, const block *part, const float *panels, 
             for (int32_t r = 0; r < part->rows; r += NM_TILE_ROWS) {
                 float *c = g->c + (size_t)(part->row + r) * g->ldc + (size_t)col;
                 nm_tile(nm_at_most(part->rows - r, NM_TILE_ROWS), cols, depth, strips + strip_at(r, depth), 1,
-                        NM_TILE_ROWS, panel, NM_TILE_COLS, g->alpha, add, c, g->ldc);
+                        NM_TILE_ROWS, panel, NM_TILE_COLS, true, g->alpha, add, c, g->ldc);
             }
         }
     }

@@ -8,13 +8,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { NM_TILE_COLS = 2 * NM_W };
+enum {
+    NM_TILE_COLS = 2 * NM_W,
+    NM_LINE = 16,       /* floats of a cache line */
+    NM_TILE_AHEAD = 128 /* rows of b */
+};
 
 /* c = alpha a b, or c += alpha a b; (i, k) of a is a[i * a_row + k * a_step], row k of b begins at b + k *
- * b_step and can be read up to whole vectors; cols counts the columns that are written. */
+ * b_step and can be read up to whole vectors; cols counts the columns that are written. stream: b goes on behind
+ * itself and comes from far, so it is asked for ahead. */
 NM_INLINE void tile_fixed(const int rows, const int vectors, int32_t cols, int32_t depth, const float *a,
-                          size_t a_row, size_t a_step, const float *b, size_t b_step, float alpha, bool add,
-                          float *c, size_t ldc)
+                          size_t a_row, size_t a_step, const float *b, size_t b_step, const bool stream,
+                          float alpha, bool add, float *c, size_t ldc)
 {
     vf sum[NM_TILE_ROWS][2];
 #pragma GCC unroll 16
@@ -24,6 +29,9 @@ NM_INLINE void tile_fixed(const int rows, const int vectors, int32_t cols, int32
             sum[i][j] = v_set(0);
     for (int32_t k = 0; k < depth; k++) {
         vf right[2] = {v_load(b), vectors > 1 ? v_load(b + NM_W) : v_set(0)};
+        if (stream && rows < NM_TILE_ROWS) /* few rows mostly wait for b */
+            for (int j = 0; j < vectors * NM_W; j += NM_LINE)
+                __builtin_prefetch(b + NM_TILE_AHEAD * b_step + j);
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++) {
             vf left = v_set(a[(size_t)i * a_row]);
@@ -54,17 +62,18 @@ NM_INLINE void tile_fixed(const int rows, const int vectors, int32_t cols, int32
         if (n > NM_TILE_ROWS)                                                                                \
             return;                                                                                          \
         if (cols > NM_W)                                                                                     \
-            tile_fixed(n > NM_TILE_ROWS ? 1 : n, 2, cols, depth, a, a_row, a_step, b, b_step, alpha, add, c, \
-                       ldc);                                                                                 \
+            tile_fixed(n > NM_TILE_ROWS ? 1 : n, 2, cols, depth, a, a_row, a_step, b, b_step, stream, alpha, \
+                       add, c, ldc);                                                                         \
         else                                                                                                 \
-            tile_fixed(n > NM_TILE_ROWS ? 1 : n, 1, cols, depth, a, a_row, a_step, b, b_step, alpha, add, c, \
-                       ldc);                                                                                 \
+            tile_fixed(n > NM_TILE_ROWS ? 1 : n, 1, cols, depth, a, a_row, a_step, b, b_step, stream, alpha, \
+                       add, c, ldc);                                                                         \
         return;
 
 /* rows and cols from 1 to NM_TILE_ROWS and NM_TILE_COLS. a_row and a_step should be constants where inlined.
  */
 NM_INLINE void nm_tile(int32_t rows, int32_t cols, int32_t depth, const float *a, size_t a_row, size_t a_step,
-                       const float *b, size_t b_step, float alpha, bool add, float *c, size_t ldc)
+                       const float *b, size_t b_step, const bool stream, float alpha, bool add, float *c,
+                       size_t ldc)
 {
     switch (rows) {
         NM_TILE_CASE(1)
