@@ -11,16 +11,77 @@ typedef struct example {
     int64_t index;
 } example;
 
-static int compare_examples(const void *left, const void *right)
+/* ---- order: by target, then source length, then chance, then index ---- */
+
+enum {
+    DIGIT_BITS = 11,
+    DIGITS = 1 << DIGIT_BITS,
+    PASSES = 7
+}; /* three digits of chance, two of each length */
+
+static inline uint32_t digit_of(const example *e, const int pass)
 {
-    const example *a = left, *b = right;
-    if (a->target != b->target)
-        return a->target < b->target ? -1 : 1;
-    if (a->source != b->source)
-        return a->source < b->source ? -1 : 1;
-    if (a->chance != b->chance)
-        return a->chance < b->chance ? -1 : 1;
-    return a->index < b->index ? -1 : a->index > b->index;
+    uint32_t number = pass < 3 ? e->chance : pass < 5 ? (uint32_t)e->source : (uint32_t)e->target;
+    return number >> (pass < 3 ? pass : (pass - 3) % 2) * DIGIT_BITS & (DIGITS - 1);
+}
+
+static inline void move_all(const example *from, example *to, int64_t n, int64_t *places, const int pass)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[places[digit_of(&from[i], pass)]++] = from[i];
+}
+
+static void move_pass(const example *from, example *to, int64_t n, int64_t *places, int pass)
+{
+#define MOVE(p)                                                                                              \
+    case p:                                                                                                  \
+        move_all(from, to, n, places, p);                                                                    \
+        break
+    switch (pass) {
+        MOVE(0);
+        MOVE(1);
+        MOVE(2);
+        MOVE(3);
+        MOVE(4);
+        MOVE(5);
+        MOVE(6);
+    }
+#undef MOVE
+}
+
+/* Counts become places; false when all have the same digit. */
+static bool place_digits(int64_t *counts, int64_t n)
+{
+    int64_t at = 0;
+    for (int d = 0; d < DIGITS; d++) {
+        int64_t here = counts[d];
+        if (here == n)
+            return false;
+        counts[d] = at;
+        at += here;
+    }
+    return true;
+}
+
+/* Sorts by digits, the least one first; the examples come in the order of their indices. */
+static void sort_examples(example **examples, int64_t n)
+{
+    int64_t(*counts)[DIGITS] = nm_allocate(PASSES * sizeof *counts);
+    example *from = *examples, *to = nm_allocate((size_t)n * sizeof *to);
+    for (int64_t i = 0; i < n; i++)
+        for (int pass = 0; pass < PASSES; pass++)
+            counts[pass][digit_of(&from[i], pass)]++;
+    for (int pass = 0; pass < PASSES; pass++) {
+        if (!place_digits(counts[pass], n))
+            continue;
+        move_pass(from, to, n, counts[pass], pass);
+        example *sorted = to;
+        to = from;
+        from = sorted;
+    }
+    *examples = from;
+    free(to);
+    free(counts);
 }
 
 static uint32_t chance_of(const nm_batching *batching, uint32_t epoch, uint32_t site, int64_t index)
@@ -60,7 +121,7 @@ static example *list_examples(const nm_batching *batching, uint32_t epoch, bool 
             e->target = (int32_t)target_length(batching, i);
         }
     }
-    qsort(examples, (size_t)*n, sizeof *examples, compare_examples);
+    sort_examples(&examples, *n);
     return examples;
 }
 
@@ -103,7 +164,7 @@ nm_status nm_batches_make(nm_batches *batches, const nm_batching *batching, uint
     example *turn = nm_allocate((size_t)batches->n * sizeof *turn);
     for (int64_t i = 0; i < batches->n; i++)
         turn[i] = (example){.index = i, .chance = shuffle ? chance_of(batching, epoch, 1, i) : 0};
-    qsort(turn, (size_t)batches->n, sizeof *turn, compare_examples);
+    sort_examples(&turn, batches->n);
     batches->order = nm_allocate((size_t)n * sizeof *batches->order);
     batches->starts = nm_allocate(((size_t)batches->n + 1) * sizeof *batches->starts);
     int64_t at = 0;
