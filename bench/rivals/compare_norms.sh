@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # PyTorch's norms and norma's in turn, two threads: medians over the rounds, and their ratio.
 #     bench/rivals/compare_norms.sh [ROUNDS]
-# PYTHON is an interpreter that has torch, BENCH the program norma-bench. PowerNorm has no counterpart among PyTorch's layers.
+# PYTHON is an interpreter that has torch, BENCH the program norma-bench. PowerNorm has no counterpart among PyTorch's layers; with
+# POWERNORM=FILE, the authors' fairseq/modules/norms/mask_powernorm.py, it is measured beside that.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 rounds=${1:-5} bench=${BENCH:-$here/../../build/norma-bench} python=${PYTHON:-python3}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 for ((round = 1; round <= rounds; round++)); do
-    OMP_NUM_THREADS=2 "$python" "$here/torch_norms.py" | sed 's/^/torch /' >>"$scratch/lines"
+    OMP_NUM_THREADS=2 "$python" "$here/torch_norms.py" ${POWERNORM:+"$POWERNORM"} | sed 's/^/torch /' >>"$scratch/lines"
     "$bench" --threads 2 --parts norms --json - | jq -r '.norms[] |
         "norma \(.norm) \(.shape[0]) \(.shape[1]) \(.forward.microseconds) \(.backward.microseconds) \(.forward.of_copy) \(.backward.of_copy)"' \
         >>"$scratch/lines"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Training steps of PyTorch and of norma in turn, on the same data folder: speed and peak memory of each round.
 #     bench/rivals/compare_step.sh DATA_FOLDER PRESET MAX_TOKENS [ROUNDS [STEPS]]
-# PYTHON is the interpreter that has PyTorch, NORMA the program; threads: all cores for both.
+# PYTHON is the interpreter that has PyTorch, NORMA the program; threads: all cores for both. With MARIAN, an interpreter that has
+# pymarian, Marian's training takes its turn too.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=$1 preset=$2 max_tokens=$3 rounds=${4:-5} steps=${5:-8}
@@ -20,6 +21,7 @@ peak() { awk '/VmHWM/ { print int($2 / 1024) }' "$1"; }
 for ((round = 1; round <= rounds; round++)); do
     OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)} "$python" "$here/torch_step.py" "$folder" --preset "$preset" \
         --max-tokens "$max_tokens" --steps "$steps"
+    [ -z "${MARIAN:-}" ] || "$MARIAN" "$here/marian_step.py" "$folder" --preset "$preset" --max-tokens "$max_tokens"
     rm -rf "$scratch/run"
     "$norma" train "$scratch/recipe.ini" --run.folder "$scratch/run" --quiet 2>"$scratch/log" &
     pid=$!

@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
 """PyTorch's norms as layers of their own, float32 on the CPU: median microseconds of forward, hot, and of backward behind a
 forward, one line each: NAME ROWS WIDTH FORWARD BACKWARD. RMSNorm and ScaleNorm are a line of PyTorch, as papers print them.
-Threads: OMP_NUM_THREADS."""
+Threads: OMP_NUM_THREADS.
+    torch_norms.py [POWERNORM_FILE]
+POWERNORM_FILE: the PowerNorm authors' mask_powernorm.py, measured past its warm-up on tensors [time, batch of 64, width]."""
+import importlib.util
 import statistics
+import sys
 import time
 
 import torch
@@ -38,9 +42,17 @@ def median(run, prepare=lambda: None):
     return 1e6 * statistics.median(times[3:])
 
 
-def measure(name, layer, rows, width):
-    x = torch.rand(rows, width, requires_grad=True)
-    up = torch.rand(rows, width)
+def power_norm(path, width):
+    spec = importlib.util.spec_from_file_location("mask_powernorm", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.MaskPowerNorm(width, warmup_iters=1)
+
+
+def measure(name, layer, rows, width, batch=None):
+    shape = (rows // batch, batch, width) if batch else (rows, width)
+    x = torch.rand(shape, requires_grad=True)
+    up = torch.rand(shape)
     wanted = [x, *layer.parameters()]
     forward = median(lambda _: layer(x))
     backward = median(lambda y: torch.autograd.grad(y, wanted, up), lambda: layer(x))
@@ -52,3 +64,5 @@ for shape in ((4096, 512), (4096, 1024), (16384, 512)):
     measure("rms", RMS(shape[1]), *shape)
     measure("scale", Scale(shape[1]), *shape)
     measure("batch", torch.nn.BatchNorm1d(shape[1]), *shape)
+    if len(sys.argv) > 1:
+        measure("power", power_norm(sys.argv[1], shape[1]), *shape, batch=64)

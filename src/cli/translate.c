@@ -9,12 +9,11 @@
 #include "task/translator.h"
 #include "text/words.h"
 
-/* So many lines are read before any is translated: enough to fill batches with lines of similar length. */
-enum { LINES_AT_ONCE = 2000 };
 static const size_t bytes_at_once = (size_t)16 << 20;
 
 typedef struct translate_config { /* section [translate] */
     const char *input, *output, *input_form, *output_form;
+    int64_t buffer;
 } translate_config;
 
 /* clang-format off */
@@ -23,6 +22,7 @@ static const nm_option translate_rows[] = {
     NM_OPTION(translate_config, output, "-", 0, 0, "file for the translations; - is standard output"),
     NM_CHOICE(translate_config, input_form, "text", "text|words|units", "text, words as norma prepare writes them, or units of BPE"),
     NM_CHOICE(translate_config, output_form, "text", "text|words|units", "the same for the translations"),
+    NM_OPTION(translate_config, buffer, "2000", 1, 1 << 24, "lines read before any is translated: many give batches of similar length, 1 answers each line at once, as at a terminal"),
     {0}};
 /* clang-format on */
 
@@ -94,7 +94,7 @@ static void job_release(job *self)
 
 static nm_status read_lines(const job *self, nm_lines *reader, nm_line_list *lines, nm_error *err)
 {
-    size_t most = isatty(fileno(self->input)) ? 1 : LINES_AT_ONCE, bytes = 0;
+    size_t most = isatty(fileno(self->input)) ? 1 : (size_t)self->config->buffer, bytes = 0;
     nm_line_list_clear(lines);
     while (lines->n < most && bytes < bytes_at_once) {
         bool more;

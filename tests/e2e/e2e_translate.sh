@@ -122,6 +122,17 @@ refuses 5 'models 1 and 2 have different' translate run foreign
 [ -z "$(sed -n '2p;3p' again)" ] || fail "a line too long was translated"
 grep -q '2 of 4 lines have more than 64 tokens' err || fail "long lines were not counted: $(cat err)"
 
+# ---- a program that waits for each answer ----
+coproc answers { "$NORMA" translate run --buffer 1; }
+# shellcheck disable=SC2154 # coproc sets it
+for i in 1 2; do
+    sed -n "${i}p" in >&"${answers[1]}"
+    IFS= read -t 60 -r answer <&"${answers[0]}" || fail "no answer to line $i before the next one"
+    [ "$answer" = "$(sed -n "${i}p" lines)" ] || fail "line by line: $answer"
+done
+eval "exec ${answers[1]}>&-"
+wait
+
 # ---- bad input ----
 printf 'haus\nbl\xffau\n' >broken
 input=broken refuses 4 'standard input:2' translate run
