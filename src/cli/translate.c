@@ -38,7 +38,7 @@ static void translate_options(nm_options *options)
 typedef struct job {
     const nm_cli *cli;
     const translate_config *config;
-    const nm_decode_options *decode;
+    nm_decode_options decode;
     nm_backend *backend;
     nm_loaded *models;
     int32_t n_models;
@@ -52,14 +52,18 @@ static nm_text_form form_of(const char *name)
     return !strcmp(name, "text") ? NM_FORM_TEXT : !strcmp(name, "words") ? NM_FORM_WORDS : NM_FORM_UNITS;
 }
 
-/* The first model's, with the command line's changes. A preset asked for there replaces all that the model says. */
-static const nm_decode_options *decode_options(const job *self)
+/* The first model's, with the command line's changes. A preset asked for there replaces all that the model says, and what
+ * changes no result is not the model's matter. */
+static nm_decode_options decode_options(const job *self)
 {
-    const nm_options *options = self->models[0].options;
+    const nm_decode_options *asked = nm_options_find(self->cli->options, "decode");
+    nm_decode_options options =
+        *(const nm_decode_options *)nm_options_find(self->models[0].options, "decode");
     for (size_t i = 0; i < self->cli->n_settings; i += 2)
         if (!strcmp(self->cli->settings[i], "decode.preset"))
-            options = self->cli->options;
-    return nm_options_find(options, "decode");
+            options = *asked;
+    options.batch_tokens = asked->batch_tokens;
+    return options;
 }
 
 static nm_status job_open(job *self, int n_paths, char **paths, nm_error *err)
@@ -72,7 +76,7 @@ static nm_status job_open(job *self, int n_paths, char **paths, nm_error *err)
                                  self->backend, &self->models[self->n_models], err));
     self->decode = decode_options(self);
     const nm_translator_config config = {form_of(self->config->input_form),
-                                         form_of(self->config->output_form), self->decode};
+                                         form_of(self->config->output_form), &self->decode};
     /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): job_release frees the models */
     NM_TRY(nm_translator_create(&self->translator, self->models, self->n_models, &config, err));
     NM_TRY(nm_file_open(&self->input, self->config->input, "rb", err));
@@ -131,7 +135,7 @@ static nm_status translate_lines(job *self, const nm_line_list *lines, nm_error 
     NM_ASSERT(out);
     nm_status status = nm_translator_run(self->translator, lines, out, err);
     for (size_t i = 0; i < lines->n && status == NM_OK; i++) {
-        write_translated(self, self->first_line + (int64_t)i, &out[i], self->decode->nbest);
+        write_translated(self, self->first_line + (int64_t)i, &out[i], self->decode.nbest);
         self->too_long += out[i].too_long;
         nm_translated_release(&out[i]);
     }

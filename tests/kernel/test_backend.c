@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -72,6 +73,81 @@ static void test_memory(void **state)
     assert_int_equal(nm_backend_take(backend, SIZE_MAX / 2, &none, &err), NM_MEMORY);
     assert_null(none);
     nm_backend_free(backend); /* and `large` with it */
+}
+
+static void check_retaking(bool fenced)
+{
+    nm_backend *backend = create((nm_backend_options){.name = "ref", .fenced = fenced});
+    nm_error err;
+    void *memory = NULL, *other = take(backend, 100);
+    enum { BYTES = 3 * 4096, MORE = 9 << 20 };
+    unsigned char host[BYTES], *all = calloc(MORE, 1);
+    for (int i = 0; i < BYTES; i++)
+        host[i] = (unsigned char)(i % 251 + 1);
+    assert_int_equal(nm_backend_retake(backend, BYTES, &memory, &err), NM_OK);
+    backend->k.upload(backend, memory, host, BYTES);
+    assert_int_equal(nm_backend_retake(backend, MORE, &memory, &err), NM_OK);
+    backend->k.download(backend, all, memory, MORE);
+    assert_memory_equal(all, host, BYTES);
+    for (int i = BYTES; i < MORE; i++)
+        assert_int_equal(all[i], 0);
+    void *before = memory;
+    assert_int_equal(nm_backend_retake(backend, SIZE_MAX / 2, &memory, &err), NM_MEMORY);
+    assert_ptr_equal(memory, before);
+    nm_backend_give(backend, other);
+    nm_backend_give(backend, memory);
+    nm_backend_free(backend);
+    free(all);
+}
+
+static void test_retaking(void **state)
+{
+    (void)state;
+    check_retaking(false);
+    check_retaking(true);
+}
+
+/* A worker computes on the first one's memory and reads what that holds, with the same bits; a worker of a worker too. */
+static void test_worker(void **state)
+{
+    (void)state;
+    enum { IN = 40, OUT = 33, ROWS = 3 };
+    nm_error err;
+    nm_backend *main = create((nm_backend_options){.name = "cpu", .isa = "auto", .threads = 2}), *worker,
+               *second;
+    float *x = take(main, ROWS * IN * sizeof *x), *weight = take(main, OUT * IN * sizeof *weight),
+          *y = take(main, ROWS * OUT * sizeof *y), first[ROWS * OUT], again[ROWS * OUT];
+    for (int i = 0; i < OUT * IN; i++)
+        weight[i] = (float)(i % 17) / 7 - 1;
+    for (int i = 0; i < ROWS * IN; i++)
+        x[i] = (float)(i % 13) / 5 - 1;
+    nm_mat w = nm_mat_of(weight, OUT, IN);
+    size_t bytes = 0;
+    main->k.pack(main, w, NULL, &bytes);
+    void *form = take(main, bytes);
+    main->k.pack(main, w, form, &bytes);
+    assert_int_equal(nm_backend_create_worker(&worker, main, 1, &err), NM_OK);
+    assert_int_equal(nm_backend_create_worker(&second, worker, 1, &err), NM_OK);
+    assert_string_equal(worker->isa, main->isa);
+    assert_int_equal(worker->threads, 1);
+    main->k.linear(main, nm_mat_of(x, ROWS, IN), w, NULL, NM_ACT_NONE, NULL, nm_mat_of(y, ROWS, OUT));
+    memcpy(first, y, sizeof first);
+    assert_false(nm_backend_holds(second, w));
+    nm_backend_hold(main, w, form);
+    assert_true(nm_backend_holds(worker, w) && nm_backend_holds(second, w));
+    memset(weight, 0, OUT * IN * sizeof *weight); /* so that the result shows which was read */
+    second->k.linear(second, nm_mat_of(x, ROWS, IN), w, NULL, NM_ACT_NONE, NULL, nm_mat_of(y, ROWS, OUT));
+    memcpy(again, y, sizeof again);
+    assert_memory_equal(first, again, sizeof first);
+    nm_backend_free(second);
+    nm_backend_free(worker);
+    nm_backend_unhold(main, form);
+    nm_backend_free(main);
+
+    nm_backend *fenced = create((nm_backend_options){.name = "ref", .fenced = true});
+    assert_int_equal(nm_backend_create_worker(&worker, fenced, 1, &err), NM_UNSUPPORTED);
+    assert_null(worker);
+    nm_backend_free(fenced);
 }
 
 static void test_plan(void **state)
@@ -151,7 +227,8 @@ static void test_describe(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_refusals), cmocka_unit_test(test_memory),
-                                       cmocka_unit_test(test_plan), cmocka_unit_test(test_fence),
+                                       cmocka_unit_test(test_retaking), cmocka_unit_test(test_worker),
+                                       cmocka_unit_test(test_plan),     cmocka_unit_test(test_fence),
                                        cmocka_unit_test(test_describe)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
