@@ -54,26 +54,34 @@ static void pack_panel(const nm_gemm *g, int32_t col, int32_t cols, int32_t k0, 
     }
 }
 
-/* Where the strip of a that begins at row r of a block stands: strips leave room for a whole vector after them. */
-static size_t strip_at(int32_t r, int32_t depth)
+/* Strips of a block are of nearly equal height: a tile of one or two rows would take as long as one of five. */
+static int32_t strip_height(int32_t rows)
 {
-    return (size_t)(r / NM_TILE_ROWS) * ((size_t)depth * NM_TILE_ROWS + SPARE);
+    return nm_pieces(rows, nm_pieces(rows, NM_TILE_ROWS));
+}
+
+/* Where strip i of a stands: strips leave room for a whole vector after them. */
+static size_t strip_at(int32_t i, int32_t depth)
+{
+    return (size_t)i * ((size_t)depth * NM_TILE_ROWS + SPARE);
 }
 
 /* Packs `rows` rows of a from (row, k0) as strips of [depth][NM_TILE_ROWS]; lanes beyond the rows are arbitrary. */
 static void pack_rows(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int32_t depth, float *to)
 {
-    for (int32_t r = 0; !g->ta && r < rows; r += NM_TILE_ROWS) {
+    int32_t height = strip_height(rows);
+    for (int32_t r = 0; !g->ta && r < rows; r += height) {
         const float *from = g->a + (size_t)(row + r) * g->lda + (size_t)k0;
-        nm_pack_transposed(from, g->lda, nm_at_most(rows - r, NM_TILE_ROWS), depth, to + strip_at(r, depth),
-                           NM_TILE_ROWS);
+        nm_pack_transposed(from, g->lda, nm_at_most(rows - r, height), depth,
+                           to + strip_at(r / height, depth), NM_TILE_ROWS);
     }
     for (int32_t k = 0; g->ta && k < depth; k++) {
         const float *from = g->a + (size_t)(k0 + k) * g->lda + (size_t)row;
         for (int32_t r = 0; r < rows; r += 16)
             __builtin_prefetch(from + PREFETCH_ROWS * g->lda + r);
-        for (int32_t r = 0; r < rows; r += NM_TILE_ROWS)
-            v_store(to + strip_at(r, depth) + (size_t)k * NM_TILE_ROWS, v_load_upto(from + r, rows - r));
+        for (int32_t r = 0; r < rows; r += height)
+            v_store(to + strip_at(r / height, depth) + (size_t)k * NM_TILE_ROWS,
+                    v_load_upto(from + r, rows - r));
     }
 }
 
@@ -87,6 +95,7 @@ static void run_block(const nm_gemm *g, const block *part, const float *panels, 
                       float *local)
 {
     float *strips = local, *own = local + (size_t)STRIPS * STRIP_FLOATS;
+    int32_t height = strip_height(part->rows);
     for (int32_t k = 0; k < part->depth; k += DEPTH) {
         int32_t depth = nm_at_most(part->depth - k, DEPTH);
         bool add = g->add || part->k0 + k > 0;
@@ -100,10 +109,10 @@ static void run_block(const nm_gemm *g, const block *part, const float *panels, 
                 panel = panels + (size_t)(col - first_col) * (size_t)part->depth + (size_t)k * NM_TILE_COLS;
             else
                 pack_panel(g, col, cols, part->k0 + k, depth, own);
-            for (int32_t r = 0; r < part->rows; r += NM_TILE_ROWS) {
+            for (int32_t r = 0; r < part->rows; r += height) {
                 float *c = g->c + (size_t)(part->row + r) * g->ldc + (size_t)col;
-                nm_tile(nm_at_most(part->rows - r, NM_TILE_ROWS), cols, depth, strips + strip_at(r, depth), 1,
-                        NM_TILE_ROWS, panel, NM_TILE_COLS, true, g->alpha, add, c, g->ldc);
+                nm_tile(nm_at_most(part->rows - r, height), cols, depth, strips + strip_at(r / height, depth),
+                        1, NM_TILE_ROWS, panel, NM_TILE_COLS, true, g->alpha, add, c, g->ldc);
             }
         }
     }
