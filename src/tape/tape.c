@@ -33,6 +33,7 @@ void nm_tape_start(nm_tape *tape, bool training, uint64_t seed, uint32_t step)
     tape->step = step;
     tape->site = 0;
     tape->segment = NULL;
+    tape->nothing = (nm_tensor){0};
 }
 
 bool nm_tape_exhausted(const nm_tape *tape)
@@ -105,10 +106,9 @@ nm_packing nm_tape_packing(nm_tape *tape, const nm_packing *packing)
 
 nm_tensor *nm_tape_tensor(nm_tape *tape, int32_t rows, int32_t cols)
 {
-    static nm_tensor nothing; /* what an exhausted tape hands out: no rows, so kernels have nothing to do */
     nm_tensor *tensor = nm_tape_host(tape, sizeof *tensor);
     if (!tensor)
-        return &nothing;
+        return &tape->nothing;
     *tensor = (nm_tensor){.rows = rows, .cols = cols, .pooled = true};
     tensor->data = nm_tape_exhausted(tape) ? NULL : take_block(tape, tensor_bytes(tape, tensor));
     if (!tensor->data) {
@@ -120,9 +120,8 @@ nm_tensor *nm_tape_tensor(nm_tape *tape, int32_t rows, int32_t cols)
 
 nm_node *nm_tape_record(nm_tape *tape, const nm_op *op, nm_tensor *out, void *saved)
 {
-    static nm_node dropped;
     if (!tape->training || nm_tape_exhausted(tape))
-        return &dropped;
+        return &tape->dropped;
     NM_ASSERT(tape->n_nodes < NM_TAPE_MAX_NODES);
     nm_node *node = &tape->nodes[tape->n_nodes++];
     *node = (nm_node){.op = op, .out = out, .saved = saved};

@@ -60,6 +60,8 @@ struct nm_tape {
                        */
     void (*listen)(void *listener, const nm_norm_call *call, bool backward); /* instruments; or NULL */
     void *listener;
+    nm_node dropped;   /* what nm_tape_record hands out when nothing is recorded */
+    nm_tensor nothing; /* what an exhausted tape hands out: no rows, so kernels have nothing to do */
 };
 
 /* device_bytes: address space to reserve; pages are taken when first touched. */
