@@ -103,7 +103,7 @@ size_t nm_trainer_peak_bytes(const nm_trainer *trainer);
 uint64_t nm_trainer_weights_hash(const nm_trainer *trainer);
 
 typedef struct
-    nm_profile { /* where the time of this session's updates went, but for its first, which takes its memory */
+    nm_profile { /* where the time of the updates since opening went, but for the first, which takes the memory */
     int64_t updates, tokens;
     double seconds;
     nm_kernel_time kernels[NM_N_KERNELS]; /* longest first; their sum is less than `seconds` */
