@@ -7,7 +7,6 @@ batch of half of --max-tokens target words, joined at every update. Speed is wha
     python3 bench/rivals/marian_step.py data/iwslt14-de-en --preset iwslt --max-tokens 4096 --steps 24
 """
 import argparse
-import array
 import json
 import re
 import resource
@@ -16,29 +15,18 @@ import subprocess
 import sys
 import tempfile
 
-PRESETS = {  # width, feed-forward, heads, layers of either side, dropout: norma's presets of the same names
-    "small": (256, 1024, 4, 3, 0.3),
-    "iwslt": (512, 1024, 4, 6, 0.3),
-}
-HEADER, WORKERS, EVERY = 64, 2, 4
+from data_folder import PRESETS, read_side
 
-
-def read_numbers(path, kind):
-    numbers = array.array(kind)
-    with open(path, "rb") as file:
-        numbers.frombytes(file.read()[HEADER:])
-    return numbers
+WORKERS, EVERY = 2, 4
 
 
 def write_text(folder, side, path):
     """Training text in units, out of ids and dictionary (docs/formats.md)."""
     with open(f"{folder}/dict.{side}.txt", encoding="utf-8") as file:
         words = ["<s>", "<pad>", "</s>", "<unk>"] + [line.rsplit(" ", 1)[0] for line in file]
-    offsets = read_numbers(f"{folder}/train.{side}.off", "Q")
-    ids = read_numbers(f"{folder}/train.{side}.ids", "i")
     with open(path, "w", encoding="utf-8") as out:
-        for begin, end in zip(offsets, offsets[1:]):
-            out.write(" ".join(words[i] for i in ids[begin : end - 1]) + "\n")
+        for ids in read_side(folder, side):
+            out.write(" ".join(words[i] for i in ids[:-1]) + "\n")
     return words[4:]
 
 

@@ -9,7 +9,6 @@ tokens without padding, as norma's does.
 
 """
 import argparse
-import array
 import math
 import random
 import resource
@@ -19,22 +18,9 @@ import time
 import torch
 from torch import nn
 
-PRESETS = {  # width, feed-forward, heads, layers of either side, dropout: norma's presets of the same names
-    "tiny": (128, 512, 4, 2, 0.1),
-    "small": (256, 1024, 4, 3, 0.3),
-    "iwslt": (512, 1024, 4, 6, 0.3),
-    "base": (512, 2048, 8, 6, 0.1),
-}
-HEADER, PAD = 64, 1
+from data_folder import PRESETS, read_side
 
-def read_side(folder, side):
-    """Sequences of token numbers of the training data (docs/formats.md)."""
-    offsets, ids = array.array("Q"), array.array("i")
-    with open(f"{folder}/train.{side}.off", "rb") as file:
-        offsets.frombytes(file.read()[HEADER:])
-    with open(f"{folder}/train.{side}.ids", "rb") as file:
-        ids.frombytes(file.read()[HEADER:])
-    return [ids[a:b] for a, b in zip(offsets, offsets[1:])]
+PAD = 1
 
 def padded(rows):
     longest = max(map(len, rows))

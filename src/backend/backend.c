@@ -115,6 +115,13 @@ void nm_backend_write(nm_backend *backend, void *device, const double *values, s
     free(host);
 }
 
+/* Rows far apart cost fewer page walks then. */
+static void wish_huge(void *base, size_t bytes)
+{
+    if (bytes >= HUGE_FROM)
+        madvise(base, bytes, MADV_HUGEPAGE);
+}
+
 nm_status nm_backend_take(nm_backend *backend, size_t bytes, void **memory, nm_error *err)
 {
     nm_backend_private *inside = nm_backend_inside(backend);
@@ -125,8 +132,7 @@ nm_status nm_backend_take(nm_backend *backend, size_t bytes, void **memory, nm_e
     if (base == MAP_FAILED)
         return nm_fail(err, NM_MEMORY, "the system has no %zu MiB for backend %s", bytes >> 20,
                        backend->name);
-    if (size >= HUGE_FROM)
-        madvise(base, size, MADV_HUGEPAGE); /* a wish: rows far apart cost fewer page walks */
+    wish_huge(base, size);
     NM_GROW(inside->regions, inside->n_regions, inside->regions_capacity);
     inside->regions[inside->n_regions++] = (nm_region){base, size};
     *memory = base;
@@ -152,8 +158,7 @@ nm_status nm_backend_retake(nm_backend *backend, size_t bytes, void **memory, nm
     if (base == MAP_FAILED)
         return nm_fail(err, NM_MEMORY, "the system has no %zu MiB for backend %s", bytes >> 20,
                        backend->name);
-    if (bytes >= HUGE_FROM)
-        madvise(base, bytes, MADV_HUGEPAGE);
+    wish_huge(base, bytes);
     *region = (nm_region){base, bytes};
     *memory = base;
     return NM_OK;

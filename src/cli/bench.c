@@ -76,9 +76,8 @@ const nm_command nm_command_bench = {
     .name = "bench",
     .summary = "measure kernels, norms, training steps and decoding against what the machine can do",
     .usage = "[--quick] [--parts LIST] [--json FILE] [--profile]",
-    .details = "Prints tables and judges nothing; docs/performance.md says what each part measures. "
-               "norma-bench --help "
-               "has further options.",
+    .details = "Prints tables and judges nothing; docs/performance.md says what each part measures.\n"
+               "norma-bench --help has further options.\n",
     .section = "bench",
     .options = bench_options,
     .run = run,

@@ -13,11 +13,8 @@ typedef struct example {
 
 /* ---- order: by target, then source length, then chance, then index ---- */
 
-enum {
-    DIGIT_BITS = 11,
-    DIGITS = 1 << DIGIT_BITS,
-    PASSES = 7
-}; /* three digits of chance, two of each length */
+/* Three digits of chance, two of each length. */
+enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, PASSES = 7 };
 
 static inline uint32_t digit_of(const example *e, const int pass)
 {

@@ -23,7 +23,7 @@ static const nm_option decode_options[] = {
     ROW(max_length_b, "50", 0, 1 << 20, "... lengths counting the end symbol of the source"),
     ROW(min_length, "1", 0, 1 << 20, "shortest translation in tokens, without the end symbol"),
     ROW(nbest, "1", 1, 1000, "translations per sentence, at most beam"),
-    ROW(batch_tokens, "1024", 1, 1 << 24, "most source tokens decoded at once; changes speed and memory, never a result"),
+    ROW(batch_tokens, "1024", 1, 1 << 24, "most source tokens that a thread decodes at once; changes speed and memory, never a result"),
     {0}};
 
 static const nm_preset decode_presets[] = {

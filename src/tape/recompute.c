@@ -3,7 +3,9 @@
  *
  * The second run gives the first one's bits. Dropout masks depend on their sites' numbers, which are set back; norms that
  * remember get, for that run, what they remembered at the first one, and afterwards their present memory again. A
- * segment's gradients are summed in the order of a tape that keeps everything, so they have its bits too. */
+ * segment's gradients are summed in the order of a tape that keeps everything, so they have its bits too.
+ *
+ * Where nothing is learned nothing runs twice, and a segment gives its memory back but for the result. */
 #include <string.h>
 
 #include "tape/tape.h"
@@ -131,7 +133,7 @@ static void settle(nm_tape *tape, size_t mark, nm_tensor *out)
     nm_backend *b = tape->backend;
     char *begin = tape->device.base + mark, *data = out->data;
     size_t bytes = (size_t)out->rows * (size_t)out->cols * nm_dtype_bytes(b->dtype);
-    bool moves = data > begin && data < begin + (tape->device.used - mark);
+    bool inside = data >= begin && data < begin + (tape->device.used - mark), moves = inside && data != begin;
     if (nm_tape_exhausted(tape) || (moves && (size_t)(data - begin) < bytes))
         return;
     int kept = 0;
@@ -144,7 +146,7 @@ static void settle(nm_tape *tape, size_t mark, nm_tensor *out)
         out->data = begin;
     }
     tape->device.used = mark;
-    if (data >= begin)
+    if (inside)
         nm_arena_take(&tape->device, bytes);
 }
 

@@ -26,6 +26,13 @@ refuses() {
 
 has() { grep -qF -- "$1" "$2" || fail "'$1' is not in $2: $(cat "$2")"; }
 
+# norma bench starts the program beside it.
+got=0
+cp "$NORMA" alone && ./alone bench --quick >out 2>err || got=$? # norma-bench is not beside this copy
+[ "$got" = 7 ] && [ ! -s out ] && grep -q 'cannot start .*/norma-bench' err || fail "bench without its program ends with $got: $(cat err)"
+"$NORMA" bench --quick --threads 1 --parts kernels --match dot >table
+has "dot" table
+
 "$bench" --help | grep -q -- --quick
 refuses "unknown option --fast" --fast
 refuses "--threads wants a value" --threads

@@ -252,9 +252,6 @@ for command in $("$NORMA" help --list); do
     "$NORMA" "$command" --manual >page || fail "no manual page of $command"
     head -n 1 page | grep -q '^\.TH NORMA\\-[A-Z]* 1 ' || fail "manual page of $command: $(head -n 1 page)"
 done
-got=0
-cp "$NORMA" alone && ./alone bench --quick >out 2>err || got=$? # norma-bench is not beside this copy
-[ "$got" = 7 ] && [ ! -s out ] && grep -q 'cannot start .*/norma-bench' err || fail "bench without its program ends with $got: $(cat err)"
 if [ -w /dev/full ]; then
     got=0
     "$NORMA" help >/dev/full 2>err || got=$?
