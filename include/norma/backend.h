@@ -194,6 +194,19 @@ typedef struct nm_adam {
     int64_t step;      /* from 1 */
 } nm_adam;
 
+/* --- first values of parameters: element i is made of the words of counter i (Philox4x32-10, seed, site) --- */
+typedef enum nm_init_kind {
+    NM_INIT_CONSTANT, /* scale */
+    NM_INIT_NORMAL,   /* N(0, scale^2), by Box and Muller (1958) */
+    NM_INIT_UNIFORM,  /* U(-scale, scale) */
+    NM_INIT_ABOUT_ONE /* N(1, scale^2) */
+} nm_init_kind;
+
+typedef struct nm_init {
+    nm_init_kind kind;
+    double scale;
+} nm_init;
+
 typedef struct nm_backend nm_backend;
 
 /* Every kernel: K(name, (arguments)). */
@@ -204,6 +217,8 @@ typedef struct nm_backend nm_backend;
     K(download, (nm_backend *b, void *host, const void *device, size_t bytes))                                         \
     K(copy, (nm_backend *b, void *to, const void *from, size_t bytes))                                                 \
     K(zero, (nm_backend *b, void *data, size_t bytes))                                                                 \
+    /* n first values; site < 2^24 */                                                                                  \
+    K(draw, (nm_backend *b, nm_init init, uint64_t seed, uint32_t site, size_t n, void *out))                          \
     /* c = alpha op(a) op(b) + beta c; op transposes when told so */                                                   \
     K(gemm, (nm_backend *b, bool ta, bool tb, double alpha, nm_mat a, nm_mat bm, double beta, nm_mat c))               \
     /* y = drop(act(x weight^T + bias)); weight [out, in], bias [out] or NULL */                                       \

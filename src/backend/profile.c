@@ -56,6 +56,7 @@ static const work nothing = {0};
 #define WORK_download           moved(2.0 * (double)bytes)
 #define WORK_copy               moved(2.0 * (double)bytes)
 #define WORK_zero               moved((double)bytes)
+#define WORK_draw               numbers(b, (double)n)
 #define WORK_gemm               products(2 * size(c) * (ta ? a.rows : a.cols))
 #define WORK_linear             products(2 * size(y) * x.cols)
 #define WORK_pack               numbers(b, form ? 2 * size(weight) : 0)

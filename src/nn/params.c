@@ -1,12 +1,9 @@
 #include "nn/params.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/random.h"
 
 enum { ALIGN_ELEMENTS = 16 };
 
@@ -134,37 +131,13 @@ nm_status nm_params_allocate(nm_params *params, bool with_grads, nm_error *err)
     return NM_OK;
 }
 
-static double first_value(nm_init init, uint64_t seed, uint32_t site, uint64_t index)
-{
-    if (init.kind == NM_INIT_CONSTANT)
-        return init.scale;
-    nm_random_words words = nm_random4(seed, NM_RANDOM_INIT, site, 0, index);
-    if (init.kind == NM_INIT_NORMAL || init.kind == NM_INIT_ABOUT_ONE)
-        return (init.kind == NM_INIT_ABOUT_ONE) + init.scale * nm_random_normal(words.w[0], words.w[1]);
-    return init.scale * (2 * nm_random_unit(words.w[0]) - 1);
-}
-
-/* Every value depends on its place alone, so that any number of threads draws the same ones. */
-static void draw_values(const nm_param *param, uint32_t index, uint64_t seed, const nm_backend *b, void *host)
-{
-    enum { WORTH_THREADS = 1 << 15 };
-    const int64_t n = (int64_t)param->tensor.rows * param->tensor.cols;
-#pragma omp parallel for num_threads(b->threads) if (n >= WORTH_THREADS) schedule(static)
-    for (int64_t e = 0; e < n; e++)
-        nm_dtype_set(b->dtype, host, (size_t)e, first_value(param->init, seed, index, (uint64_t)e));
-}
-
 void nm_params_initialize(nm_params *params, uint64_t seed)
 {
     nm_backend *b = params->backend;
-    size_t unit = nm_dtype_bytes(b->dtype);
     for (size_t i = 0; i < params->n; i++) {
-        nm_param *param = params->list[i];
+        const nm_param *param = params->list[i];
         size_t elements = (size_t)param->tensor.rows * (size_t)param->tensor.cols;
-        void *host = nm_allocate(elements * unit);
-        draw_values(param, (uint32_t)i, seed, b, host);
-        b->k.upload(b, param->tensor.data, host, elements * unit);
-        free(host);
+        b->k.draw(b, param->init, seed, (uint32_t)i, elements, param->tensor.data);
     }
     for (size_t n = 0; n < params->n_norms; n++)
         nm_norm_initialize(params->norms[n], b);

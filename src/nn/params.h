@@ -5,19 +5,6 @@
 
 #include "tape/tape.h"
 
-typedef enum nm_init_kind {
-    NM_INIT_CONSTANT,
-    NM_INIT_NORMAL,
-    NM_INIT_UNIFORM,
-    NM_INIT_ABOUT_ONE
-} nm_init_kind;
-
-/* scale: the constant, the standard deviation (about 0, or about 1), or half the width of U(-scale, scale) */
-typedef struct nm_init {
-    nm_init_kind kind;
-    double scale;
-} nm_init;
-
 typedef struct nm_param {
     nm_tensor tensor; /* first: a parameter is used as a tensor */
     nm_init init;

@@ -16,7 +16,7 @@ enum {
 };
 
 /* What every level has: each function overwrites its rows of the table. */
-enum { NM_CPU_N_GROUPS = 9 };
+enum { NM_CPU_N_GROUPS = 10 };
 #define NM_CPU_LEVEL(level)                                                                                  \
     void nm_cpu_linear_##level(nm_kernels *k);                                                               \
     void nm_cpu_elementwise_##level(nm_kernels *k);                                                          \
@@ -26,6 +26,7 @@ enum { NM_CPU_N_GROUPS = 9 };
     void nm_cpu_token_norm_##level(nm_kernels *k);                                                           \
     void nm_cpu_feature_norm_##level(nm_kernels *k);                                                         \
     void nm_cpu_optimizer_##level(nm_kernels *k);                                                            \
+    void nm_cpu_draw_##level(nm_kernels *k);                                                                 \
     void nm_cpu_int8_##level(nm_kernels *k);
 NM_CPU_LEVEL(base)
 #if defined(__x86_64__)

@@ -157,6 +157,41 @@ NM_INLINE vd vd_fma(vd a, vd b, vd c)
     return _mm256_fmadd_pd(a, b, c);
 }
 
+NM_INLINE vd vd_sub(vd a, vd b)
+{
+    return _mm256_sub_pd(a, b);
+}
+
+NM_INLINE vd vd_mul(vd a, vd b)
+{
+    return _mm256_mul_pd(a, b);
+}
+
+NM_INLINE vd vd_div(vd a, vd b)
+{
+    return _mm256_div_pd(a, b);
+}
+
+NM_INLINE vd vd_sqrt(vd x)
+{
+    return _mm256_sqrt_pd(x);
+}
+
+NM_INLINE vd vd_low_signed(vu x) /* the words as signed numbers */
+{
+    return _mm256_cvtepi32_pd(_mm256_castsi256_si128(x));
+}
+
+NM_INLINE vd vd_high_signed(vu x)
+{
+    return _mm256_cvtepi32_pd(_mm256_extracti128_si256(x, 1));
+}
+
+NM_INLINE vf v_narrow(vd low, vd high)
+{
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps(low)), _mm256_cvtpd_ps(high), 1);
+}
+
 NM_INLINE double vd_sum(vd x)
 {
     __m128d a = _mm_add_pd(_mm256_castpd256_pd128(x), _mm256_extractf128_pd(x, 1));

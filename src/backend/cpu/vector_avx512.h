@@ -155,6 +155,41 @@ NM_INLINE vd vd_fma(vd a, vd b, vd c)
     return _mm512_fmadd_pd(a, b, c);
 }
 
+NM_INLINE vd vd_sub(vd a, vd b)
+{
+    return _mm512_sub_pd(a, b);
+}
+
+NM_INLINE vd vd_mul(vd a, vd b)
+{
+    return _mm512_mul_pd(a, b);
+}
+
+NM_INLINE vd vd_div(vd a, vd b)
+{
+    return _mm512_div_pd(a, b);
+}
+
+NM_INLINE vd vd_sqrt(vd x)
+{
+    return _mm512_sqrt_pd(x);
+}
+
+NM_INLINE vd vd_low_signed(vu x) /* the words as signed numbers */
+{
+    return _mm512_cvtepi32_pd(_mm512_castsi512_si256(x));
+}
+
+NM_INLINE vd vd_high_signed(vu x)
+{
+    return _mm512_cvtepi32_pd(_mm512_extracti32x8_epi32(x, 1));
+}
+
+NM_INLINE vf v_narrow(vd low, vd high)
+{
+    return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(low)), _mm512_cvtpd_ps(high), 1);
+}
+
 NM_INLINE double vd_sum(vd x)
 {
     return _mm512_reduce_add_pd(x);

@@ -160,6 +160,41 @@ NM_INLINE vd vd_fma(vd a, vd b, vd c)
     return a * b + c;
 }
 
+NM_INLINE vd vd_sub(vd a, vd b)
+{
+    return a - b;
+}
+
+NM_INLINE vd vd_mul(vd a, vd b)
+{
+    return a * b;
+}
+
+NM_INLINE vd vd_div(vd a, vd b)
+{
+    return a / b;
+}
+
+NM_INLINE vd vd_sqrt(vd x)
+{
+    return (vd){sqrt(x[0]), sqrt(x[1])};
+}
+
+NM_INLINE vd vd_low_signed(vu x) /* the words as signed numbers */
+{
+    return (vd){(double)(int32_t)x[0], (double)(int32_t)x[1]};
+}
+
+NM_INLINE vd vd_high_signed(vu x)
+{
+    return (vd){(double)(int32_t)x[2], (double)(int32_t)x[3]};
+}
+
+NM_INLINE vf v_narrow(vd low, vd high)
+{
+    return (vf){(float)low[0], (float)low[1], (float)high[0], (float)high[1]};
+}
+
 NM_INLINE double vd_sum(vd x)
 {
     return x[0] + x[1];
