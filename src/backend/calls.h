@@ -40,6 +40,7 @@
 #define CALL_softmax_loss       (b, loss)
 #define CALL_log_softmax        (b, x, allowed, y)
 #define CALL_top_k              (b, x, k, values, columns)
+#define CALL_log_top_k          (b, x, allowed, k, values, columns, also, also_values)
 #define CALL_token_norm         (b, spec, x, gain, bias, y, shift, scale)
 #define CALL_token_norm_grad    (b, spec, dy, x, gain, shift, scale, add, dx, d_gain, d_bias)
 #define CALL_feature_moments    (b, spec, x, row_scale, center, mean, square)

@@ -86,6 +86,7 @@ static const work nothing = {0};
 #define WORK_softmax_loss       products((loss->d_hidden ? 6 : 2) * size(loss->hidden) * loss->weight.rows)
 #define WORK_log_softmax        numbers(b, 2 * size(x))
 #define WORK_top_k              numbers(b, size(x))
+#define WORK_log_top_k          numbers(b, size(x))
 #define WORK_token_norm         numbers(b, 2 * size(x))
 #define WORK_token_norm_grad    numbers(b, (add ? 4 : 3) * size(x))
 #define WORK_feature_moments    numbers(b, size(x))

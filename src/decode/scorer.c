@@ -104,8 +104,8 @@ static void reserve_results(nm_scorer *scorer, int32_t n)
     scorer->capacity = n;
 }
 
-/* Log probabilities of one model for rows of its hidden vectors, into scorer->logits. */
-static nm_mat log_probabilities(nm_scorer *scorer, int32_t m, nm_mat hidden, int32_t first, int32_t rows)
+/* The output layer of one model for rows of its hidden vectors, into scorer->logits. */
+static nm_mat logits_of(nm_scorer *scorer, int32_t m, nm_mat hidden, int32_t first, int32_t rows)
 {
     nm_backend *b = scorer->backend;
     const void *bias;
@@ -115,7 +115,6 @@ static nm_mat log_probabilities(nm_scorer *scorer, int32_t m, nm_mat hidden, int
     hidden.data = (char *)hidden.data + (size_t)first * (size_t)hidden.stride * nm_dtype_bytes(b->dtype);
     hidden.rows = rows;
     b->k.linear(b, hidden, weight, bias, NM_ACT_NONE, &none, logits);
-    b->k.log_softmax(b, logits, scorer->of[m]->allowed, logits);
     return logits;
 }
 
@@ -129,8 +128,9 @@ static double log_add(double a, double c)
 static void mix(nm_scorer *scorer, int32_t m, nm_mat logits)
 {
     size_t n = (size_t)logits.rows * (size_t)logits.cols;
-    scorer->backend->k.download(scorer->backend, scorer->raw, logits.data,
-                                n * nm_dtype_bytes(scorer->backend->dtype));
+    nm_backend *b = scorer->backend;
+    b->k.log_softmax(b, logits, scorer->of[m]->allowed, logits);
+    b->k.download(b, scorer->raw, logits.data, n * nm_dtype_bytes(b->dtype));
     for (size_t i = 0; i < n; i++) {
         double value = number_at(scorer, scorer->raw, i);
         scorer->mixture[i] = m == 0 ? value : log_add(scorer->mixture[i], value);
@@ -147,18 +147,31 @@ static void mixture_upload(nm_scorer *scorer, nm_mat logits)
     b->k.upload(b, logits.data, scorer->raw, n * nm_dtype_bytes(b->dtype));
 }
 
+/* The best of one model's logits, or of the mixture's log probabilities. */
+static void find_best(nm_scorer *scorer, nm_mat logits)
+{
+    nm_backend *b = scorer->backend;
+    if (scorer->n_models == 1) {
+        b->k.log_top_k(b, logits, scorer->of[0]->allowed, scorer->k, scorer->top, scorer->top_columns,
+                       scorer->eos, scorer->eos_column);
+        return;
+    }
+    mixture_upload(scorer, logits);
+    b->k.top_k(b, logits, scorer->k, scorer->top, scorer->top_columns);
+    b->k.scale(b, 1, nm_mat_columns(b, logits, scorer->eos, 1),
+               nm_mat_of(scorer->eos_column, logits.rows, 1));
+}
+
 static nm_status fetch(nm_scorer *scorer, nm_mat logits, int32_t first, nm_error *err)
 {
     nm_backend *b = scorer->backend;
     size_t unit = nm_dtype_bytes(b->dtype), k = (size_t)scorer->k, rows = (size_t)logits.rows;
     double *values = scorer->values + (size_t)first * k;
-    b->k.top_k(b, logits, scorer->k, scorer->top, scorer->top_columns);
+    find_best(scorer, logits);
     b->k.download(b, scorer->columns + (size_t)first * k, scorer->top_columns, rows * k * sizeof(int32_t));
     b->k.download(b, scorer->raw, scorer->top, rows * k * unit);
     for (size_t i = 0; i < rows * k; i++)
         values[i] = number_at(scorer, scorer->raw, i);
-    b->k.scale(b, 1, nm_mat_columns(b, logits, scorer->eos, 1),
-               nm_mat_of(scorer->eos_column, logits.rows, 1));
     b->k.download(b, scorer->raw, scorer->eos_column, rows * unit);
     for (size_t i = 0; i < rows; i++) {
         scorer->eos_values[(size_t)first + i] = number_at(scorer, scorer->raw, i);
@@ -179,12 +192,10 @@ nm_status nm_scorer_step(nm_scorer *scorer, const nm_decode_step *step, nm_error
         int32_t rows = step->n - first < BLOCK_ROWS ? step->n - first : BLOCK_ROWS;
         nm_mat logits = {0};
         for (int32_t m = 0; m < scorer->n_models; m++) {
-            logits = log_probabilities(scorer, m, hidden[m], first, rows);
+            logits = logits_of(scorer, m, hidden[m], first, rows);
             if (scorer->n_models > 1)
                 mix(scorer, m, logits);
         }
-        if (scorer->n_models > 1)
-            mixture_upload(scorer, logits);
         status = fetch(scorer, logits, first, err);
     }
     free(hidden);

@@ -109,3 +109,28 @@ void check_top_k(pair *p, size z)
         free(columns[JUDGE]);
     }
 }
+
+/* With ties, and with words that are not allowed. */
+void check_log_top_k(pair *p, size z)
+{
+    for (int masked = 0; masked < 2; masked++) {
+        int32_t k = z.cols < 9 ? 1 : masked ? 9 : 5, also = masked ? 0 : z.cols - 1;
+        size_t bytes = (size_t)z.rows * (size_t)k * sizeof(int32_t);
+        twin x = pair_make(p, z.rows, z.cols, z.gap, masked ? pair_normal : coarse);
+        twin values = pair_random(p, z.rows, k, 0), also_values = pair_random(p, z.rows, 1, 0);
+        pair_list allowed = allowed_words(p, z.cols);
+        int32_t *columns[2] = {nm_allocate(bytes), nm_allocate(bytes)};
+        pair_list lists = pair_list_of(p, columns[0], bytes);
+        BOTH(p, log_top_k, x.m[s], masked ? allowed.memory[s] : NULL, k, values.m[s].data, lists.memory[s],
+             also, also_values.m[s].data);
+        for (int s = SUBJECT; s <= JUDGE; s++)
+            p->on[s]->k.download(p->on[s], columns[s], lists.memory[s], bytes);
+        twin_compare(p, "values", values, 16, 1);
+        twin_compare(p, "also", also_values, 16, 1);
+        pair_mark(p, x);
+        if (memcmp(columns[SUBJECT], columns[JUDGE], bytes) != 0)
+            fail_msg("%s: other columns than the judge's", p->what);
+        free(columns[SUBJECT]);
+        free(columns[JUDGE]);
+    }
+}

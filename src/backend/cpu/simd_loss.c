@@ -8,7 +8,8 @@
 enum {
     LOGIT_BYTES = 64 << 20, /* most memory for one block of logits */
     LOSS_ROWS = 512,        /* rows of a block where that allows */
-    CHUNK = 32 * NM_W       /* columns summed in float before they join a sum in double */
+    CHUNK = 32 * NM_W,      /* columns summed in float before they join a sum in double */
+    STRETCH = 4 * NM_W      /* columns whose largest is known before any of them is looked at */
 };
 
 /* The target distribution: `base` for every allowed word, and `peak` more for the target. */
@@ -69,8 +70,8 @@ static float prepare_row(int32_t n, const float *bias, const float *mask, float 
     return v_largest(top);
 }
 
-/* x = e^(x - top); returns the sum. */
-static double exp_row(int32_t n, float top, float *x)
+/* The sum of e^(x - top), which x becomes when it is kept. */
+NM_INLINE double exp_row(int32_t n, float top, float *x, const bool keep)
 {
     double sum = 0;
     for (int32_t first = 0; first < n; first += CHUNK) {
@@ -81,7 +82,8 @@ static double exp_row(int32_t n, float top, float *x)
             if (end - j < NM_W)
                 e = v_first(e, end - j);
             part = v_add(part, e);
-            v_store_upto(x + j, end - j, e);
+            if (keep)
+                v_store_upto(x + j, end - j, e);
         }
         sum += v_sum(part);
     }
@@ -108,7 +110,7 @@ static void loss_row(const loss_call *call, int32_t target, float *x, double sum
     NM_ASSERT(target >= 0 && target < n && (!call->loss->allowed || call->loss->allowed[target]));
     double all, scale = call->loss->grad_scale;
     float top = prepare_row(n, call->bias, call->mask, x, &all), own = x[target];
-    double denominator = exp_row(n, top, x), lse = (double)top + log(denominator);
+    double denominator = exp_row(n, top, x, true), lse = (double)top + log(denominator);
     sums[1] = lse - (double)own;
     sums[0] = call->peak * sums[1] + call->base * (call->allowed * lse - all);
     if (!call->grads)
@@ -201,7 +203,7 @@ static void log_softmax_row(int32_t n, const float *x, const float *mask, float 
     double all;
     memcpy(work, x, (size_t)n * sizeof(float));
     float top = prepare_row(n, NULL, mask, work, &all);
-    float lse = (float)((double)top + log(exp_row(n, top, work)));
+    float lse = (float)((double)top + log(exp_row(n, top, work, false)));
     for (int32_t j = 0; j < n; j += NM_W) {
         vf z = v_sub(v_load_upto(x + j, n - j), v_set(lse));
         if (mask) {
@@ -228,44 +230,114 @@ static void log_softmax(nm_backend *b, nm_mat x, const uint8_t *allowed, nm_mat 
     }
 }
 
-/* The k largest in descending order, ties to the smaller column. Columns come in stretches, and one whose
- * largest value is not above the smallest kept is skipped. */
-static void top_k_row(int32_t n, const float *x, int32_t k, float *best, int32_t *where)
+/* The largest of each STRETCH columns of a row, and of all. A NaN may be passed over. */
+static float find_tops(int32_t n, const float *x, float *tops)
 {
-    int32_t found = 0;
-    for (int32_t first = 0; first < n; first += 4 * NM_W) {
-        int32_t end = nm_at_most(n, first + 4 * NM_W);
-        if (found == k && end == first + 4 * NM_W) {
-            vf low = v_max(v_load(x + first), v_set(best[k - 1]));
-            for (int32_t j = first + NM_W; j < end; j += NM_W)
-                low = v_max(v_load(x + j), low);
-            if (!(v_largest(low) > best[k - 1]))
-                continue;
+    float largest = -INFINITY;
+    for (int32_t first = 0; first < n; first += STRETCH, tops++) {
+        if (first + STRETCH <= n) {
+            vf a = v_max(v_load(x + first), v_load(x + first + NM_W));
+            vf b = v_max(v_load(x + first + 2 * NM_W), v_load(x + first + 3 * NM_W));
+            *tops = v_largest(v_max(a, b));
+        } else {
+            *tops = -INFINITY;
+            for (int32_t j = first; j < n; j++)
+                *tops = x[j] > *tops ? x[j] : *tops;
         }
-        for (int32_t j = first; j < end; j++) {
-            if (found == k && !(x[j] > best[k - 1]))
+        largest = *tops > largest ? *tops : largest;
+    }
+    return largest;
+}
+
+/* A value and its column among the best found so far, behind those that are equal. */
+NM_INLINE void keep_best(float value, int32_t column, int32_t k, int32_t *found, float *best, int32_t *where)
+{
+    if (*found == k && !(value > best[k - 1]))
+        return;
+    int32_t at = *found < k ? (*found)++ : k - 1;
+    for (; at > 0 && value > best[at - 1]; at--) {
+        best[at] = best[at - 1];
+        where[at] = where[at - 1];
+    }
+    best[at] = value;
+    where[at] = column;
+}
+
+/* The k largest in descending order, ties to the smaller column. The k-th largest of the stretches' tops is no more than
+ * the k-th largest of all, so only what reaches it is looked at. */
+static void top_k_row(int32_t n, const float *x, const float *tops, int32_t k, float *best, int32_t *where)
+{
+    int32_t found = 0, stretches = nm_pieces(n, STRETCH);
+    for (int32_t i = 0; i < stretches; i++)
+        keep_best(tops[i], 0, k, &found, best, where);
+    const float bound = found == k ? best[k - 1] : -INFINITY;
+    found = 0;
+    for (int32_t i = 0; i < stretches; i++) {
+        int32_t first = i * STRETCH, end = nm_at_most(n, first + STRETCH);
+        if (!(tops[i] >= bound))
+            continue;
+        for (int32_t j = first; j < end; j += NM_W) {
+            int32_t stop = nm_at_most(end, j + NM_W);
+            if (stop == j + NM_W && !v_any_from(v_load(x + j), v_set(bound)))
                 continue;
-            int32_t at = found < k ? found++ : k - 1;
-            for (; at > 0 && x[j] > best[at - 1]; at--) {
-                best[at] = best[at - 1];
-                where[at] = where[at - 1];
-            }
-            best[at] = x[j];
-            where[at] = j;
+            for (int32_t c = j; c < stop; c++)
+                if (x[c] >= bound)
+                    keep_best(x[c], c, k, &found, best, where);
         }
     }
+    for (; found < k; found++) { /* only with NaN */
+        best[found] = NAN;
+        where[found] = 0;
+    }
+}
+
+/* Scratch for the tops of a row, per thread. */
+static float *take_tops(nm_backend *b, int32_t threads, int32_t cols, size_t *stride)
+{
+    *stride = (size_t)nm_round_up(nm_pieces(cols, STRETCH), 16);
+    return nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * *stride * sizeof(float));
 }
 
 static void top_k(nm_backend *b, nm_mat x, int32_t k, void *values, int32_t *columns)
 {
     NM_ASSERT(k >= 0 && k <= x.cols);
     float *best = values;
+    size_t stride;
     int32_t threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
+    float *scratch = take_tops(b, threads, x.cols, &stride);
     if (k == 0)
         return;
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int32_t i = 0; i < x.rows; i++)
-        top_k_row(x.cols, nm_row(x, i), k, best + (size_t)i * (size_t)k, columns + (size_t)i * (size_t)k);
+    for (int32_t i = 0; i < x.rows; i++) {
+        float *tops = scratch + (size_t)omp_get_thread_num() * stride;
+        find_tops(x.cols, nm_row(x, i), tops);
+        top_k_row(x.cols, nm_row(x, i), tops, k, best + (size_t)i * (size_t)k,
+                  columns + (size_t)i * (size_t)k);
+    }
+}
+
+static void log_top_k(nm_backend *b, nm_mat x, const uint8_t *allowed, int32_t k, void *values,
+                      int32_t *columns, int32_t also, void *also_values)
+{
+    NM_ASSERT(k > 0 && k <= x.cols && also >= 0 && also < x.cols);
+    size_t stride;
+    int32_t count, threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
+    float *scratch = take_tops(b, threads, x.cols, &stride);
+    const float *mask = mask_words(b, allowed, x.cols, &count);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int32_t i = 0; i < x.rows; i++) {
+        float *row = nm_row(x, i), *best = (float *)values + (size_t)i * (size_t)k;
+        float *tops = scratch + (size_t)omp_get_thread_num() * stride;
+        double all;
+        if (mask)
+            prepare_row(x.cols, NULL, mask, row, &all);
+        float top = find_tops(x.cols, row, tops),
+              lse = (float)((double)top + log(exp_row(x.cols, top, row, false)));
+        top_k_row(x.cols, row, tops, k, best, columns + (size_t)i * (size_t)k);
+        for (int32_t j = 0; j < k; j++)
+            best[j] -= lse;
+        ((float *)also_values)[i] = row[also] - lse;
+    }
 }
 
 void NM_SIMD(nm_cpu_loss)(nm_kernels *k)
@@ -273,4 +345,5 @@ void NM_SIMD(nm_cpu_loss)(nm_kernels *k)
     k->softmax_loss = softmax_loss;
     k->log_softmax = log_softmax;
     k->top_k = top_k;
+    k->log_top_k = log_top_k;
 }

@@ -122,6 +122,11 @@ NM_INLINE vf v_from_bits(vu x)
     return _mm256_castsi256_ps(x);
 }
 
+NM_INLINE int v_any_from(vf x, vf bound) /* any lane with x >= bound */
+{
+    return _mm256_movemask_ps(_mm256_cmp_ps(x, bound, _CMP_GE_OQ)) != 0;
+}
+
 NM_INLINE vd vd_low(vf x)
 {
     return _mm256_cvtps_pd(_mm256_castps256_ps128(x));
@@ -250,6 +255,15 @@ NM_INLINE void vu_multiply(vu a, uint32_t word, vu *high, vu *low)
 NM_INLINE vf vu_zero_below(vu x, vu bound, vf value) /* x < bound ? 0 : value, as unsigned words */
 {
     return _mm256_and_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_max_epu32(x, bound), x)), value);
+}
+
+/* to[i] = the sum of all lanes of x[i] */
+NM_INLINE void v_sums(const vf x[4], float to[4])
+{
+    vf ab = _mm256_add_ps(_mm256_unpacklo_ps(x[0], x[1]), _mm256_unpackhi_ps(x[0], x[1]));
+    vf cd = _mm256_add_ps(_mm256_unpacklo_ps(x[2], x[3]), _mm256_unpackhi_ps(x[2], x[3]));
+    vf halves = _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xEE));
+    _mm_storeu_ps(to, _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1)));
 }
 
 NM_INLINE void v_transpose(vf r[NM_W])

@@ -120,6 +120,11 @@ NM_INLINE vf v_from_bits(vu x)
     return _mm512_castsi512_ps(x);
 }
 
+NM_INLINE int v_any_from(vf x, vf bound) /* any lane with x >= bound */
+{
+    return _mm512_cmp_ps_mask(x, bound, _CMP_GE_OQ) != 0;
+}
+
 NM_INLINE vd vd_low(vf x)
 {
     return _mm512_cvtps_pd(_mm512_castps512_ps256(x));
@@ -247,6 +252,16 @@ NM_INLINE void vu_multiply(vu a, uint32_t word, vu *high, vu *low)
 NM_INLINE vf vu_zero_below(vu x, vu bound, vf value) /* x < bound ? 0 : value, as unsigned words */
 {
     return _mm512_maskz_mov_ps(_mm512_cmpge_epu32_mask(x, bound), value);
+}
+
+/* to[i] = the sum of all lanes of x[i] */
+NM_INLINE void v_sums(const vf x[4], float to[4])
+{
+    vf ab = _mm512_add_ps(_mm512_unpacklo_ps(x[0], x[1]), _mm512_unpackhi_ps(x[0], x[1]));
+    vf cd = _mm512_add_ps(_mm512_unpacklo_ps(x[2], x[3]), _mm512_unpackhi_ps(x[2], x[3]));
+    vf quarters = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xEE));
+    __m256 halves = _mm256_add_ps(_mm512_castps512_ps256(quarters), _mm512_extractf32x8_ps(quarters, 1));
+    _mm_storeu_ps(to, _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1)));
 }
 
 NM_INLINE void v_transpose(vf r[NM_W])

@@ -123,6 +123,11 @@ NM_INLINE vf v_keep_above(vf x, vf bound, vf value) /* x > bound ? value : 0 */
     return v_from_bits((vu)(x > bound) & v_bits(value));
 }
 
+NM_INLINE int v_any_from(vf x, vf bound) /* any lane with x >= bound */
+{
+    return x[0] >= bound[0] || x[1] >= bound[1] || x[2] >= bound[2] || x[3] >= bound[3];
+}
+
 NM_INLINE vd vd_low(vf x)
 {
     return (vd){(double)x[0], (double)x[1]};
@@ -257,6 +262,13 @@ NM_INLINE void vu_multiply(vu a, uint32_t word, vu *high, vu *low)
 NM_INLINE vf vu_zero_below(vu x, vu bound, vf value) /* x < bound ? 0 : value, as unsigned words */
 {
     return v_from_bits((vu)(x >= bound) & v_bits(value));
+}
+
+/* to[i] = the sum of all lanes of x[i] */
+NM_INLINE void v_sums(const vf x[4], float to[4])
+{
+    for (int i = 0; i < 4; i++)
+        to[i] = (x[i][0] + x[i][2]) + (x[i][1] + x[i][3]);
 }
 
 NM_INLINE void v_transpose(vf r[NM_W])
