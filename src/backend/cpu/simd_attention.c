@@ -370,10 +370,18 @@ static void attention_grad(nm_backend *b, nm_mat q, nm_mat k, nm_mat v, const nm
     run_pairs(b, &call, true);
 }
 
-enum { KEYS_AT_ONCE = 4, MIX_VECTORS = 8 }; /* what fits the registers and hides the latency of a sum */
+/* Single queries over listed rows, the caches of a search. What fits the registers and hides the latency of a sum: */
+enum { KEYS_AT_ONCE = 4, MIX_VECTORS = 8 };
 
-/* sums[i] = lane sums of q with key i, for KEYS_AT_ONCE keys; whole: the width is a multiple of NM_W */
-NM_INLINE void sum_keys(const float *q, const float *const *keys, int32_t width, const bool whole, vf *sums)
+typedef struct listed {
+    nm_mat q, k, v, out;
+    int32_t width, v_width; /* of a head */
+    float scale;
+} listed;
+
+/* scores[i] = q . key i for KEYS_AT_ONCE keys; whole: the width is a multiple of NM_W */
+NM_INLINE void score_keys(const float *q, const float *const *keys, int32_t width, const bool whole,
+                          float *scores)
 {
     vf sum[KEYS_AT_ONCE];
     for (int i = 0; i < KEYS_AT_ONCE; i++)
@@ -383,46 +391,48 @@ NM_INLINE void sum_keys(const float *q, const float *const *keys, int32_t width,
         for (int i = 0; i < KEYS_AT_ONCE; i++)
             sum[i] = v_fma(part, whole ? v_load(keys[i] + c) : v_load_upto(keys[i] + c, width - c), sum[i]);
     }
-    for (int i = 0; i < KEYS_AT_ONCE; i++)
-        sums[i] = sum[i];
+    v_sums(sum, scores);
 }
 
-/* Scores of one query with listed rows, NM_W keys at a time: lane sums of all keys, then one transposition. Behind the last
- * one the list is filled up with it; those scores mean nothing. */
-static void score_listed(const float *q, nm_mat k, const int32_t *rows, int32_t n, size_t first_col,
-                         int32_t width, float scale, float *scores)
+/* Scores of a head's keys. Where keys do not come out even the last one stands in; those scores mean nothing. */
+static void score_listed(const listed *call, int32_t query, int32_t head, const int32_t *rows, int32_t n,
+                         float *scores)
 {
-    for (int32_t j = 0; j < n; j += NM_W) {
-        vf sums[NM_W];
-        for (int32_t i = 0; i < NM_W; i += KEYS_AT_ONCE) {
-            const float *keys[KEYS_AT_ONCE];
-            for (int32_t e = 0; e < KEYS_AT_ONCE; e++)
-                keys[e] = nm_row(k, rows[nm_at_most(j + i + e, n - 1)]) + first_col;
-            if (width % NM_W == 0)
-                sum_keys(q, keys, width, true, &sums[i]);
-            else
-                sum_keys(q, keys, width, false, &sums[i]);
-        }
-        v_transpose(sums);
-        for (int32_t half = NM_W / 2; half; half /= 2)
-            for (int32_t i = 0; i < half; i++)
-                sums[i] = v_add(sums[i], sums[i + half]);
-        v_store(scores + j, v_mul(v_set(scale), sums[0]));
+    size_t first_col = (size_t)head * (size_t)call->width;
+    const float *q = nm_row(call->q, query) + first_col;
+    for (int32_t j = 0; j < n; j += KEYS_AT_ONCE) {
+        const float *keys[KEYS_AT_ONCE];
+        for (int32_t i = 0; i < KEYS_AT_ONCE; i++)
+            keys[i] = nm_row(call->k, rows[nm_at_most(j + i, n - 1)]) + first_col;
+        if (call->width % NM_W == 0)
+            score_keys(q, keys, call->width, true, scores + j);
+        else
+            score_keys(q, keys, call->width, false, scores + j);
     }
 }
 
-/* `count` vectors of out = sum_j weights_j v_j over listed rows; the last one has `last` columns */
-NM_INLINE void mix_vectors(const float *weights, nm_mat v, const int32_t *rows, int32_t n, size_t first_col,
-                           const int count, int32_t last, float *out)
+static void weigh_listed(float scale, float *scores, int32_t n)
+{
+    for (int32_t j = 0; j < n; j += NM_W)
+        v_store(scores + j, v_mul(v_set(scale), v_load(scores + j)));
+    softmax_row(scores, n, nm_round_up(n, NM_W));
+}
+
+/* `count` vectors of out = sum_j weight_j v_j over listed rows, per_head of them with the same weights, those of the next
+ * head `stride` on; the last vector has `last` columns */
+NM_INLINE void mix_vectors(const float *weights, size_t stride, const int per_head, nm_mat v,
+                           const int32_t *rows, int32_t n, size_t first_col, const int count, int32_t last,
+                           float *out)
 {
     vf sum[MIX_VECTORS];
     for (int i = 0; i < count; i++)
         sum[i] = v_set(0);
     for (int32_t j = 0; j < n; j++) {
         const float *value = nm_row(v, rows[j]) + first_col;
-        vf weight = v_set(weights[j]);
         for (int i = 0; i < count - 1; i++)
-            sum[i] = v_fma(weight, v_load(value + i * NM_W), sum[i]);
+            sum[i] = v_fma(v_set(weights[(size_t)(i / per_head) * stride + (size_t)j]),
+                           v_load(value + i * NM_W), sum[i]);
+        vf weight = v_set(weights[(size_t)((count - 1) / per_head) * stride + (size_t)j]);
         sum[count - 1] = v_fma(weight, v_load_upto(value + (count - 1) * NM_W, last), sum[count - 1]);
     }
     for (int i = 0; i < count - 1; i++)
@@ -430,23 +440,55 @@ NM_INLINE void mix_vectors(const float *weights, nm_mat v, const int32_t *rows, 
     v_store_upto(out + (count - 1) * NM_W, last, sum[count - 1]);
 }
 
-static void mix_listed(const float *weights, nm_mat v, const int32_t *rows, int32_t n, size_t first_col,
-                       int32_t width, float *out)
+/* One head. */
+static void mix_head(const float *weights, nm_mat v, const int32_t *rows, int32_t n, size_t first_col,
+                     int32_t width, float *out)
 {
     for (int32_t c = 0, columns; c < width; c += columns) {
         int32_t left = width - c;
         int vectors = left >= MIX_VECTORS * NM_W ? MIX_VECTORS : left >= 4 * NM_W ? 4 : left > NM_W ? 2 : 1;
         columns = nm_at_most(left, vectors * NM_W);
         int32_t last = columns - (vectors - 1) * NM_W;
+#define MIX(count, rest)                                                                                     \
+    mix_vectors(weights, 0, MIX_VECTORS, v, rows, n, first_col + (size_t)c, count, rest, out + c)
         if (vectors == MIX_VECTORS)
-            mix_vectors(weights, v, rows, n, first_col + (size_t)c, MIX_VECTORS, NM_W, out + c);
+            MIX(MIX_VECTORS, NM_W);
         else if (vectors == 4)
-            mix_vectors(weights, v, rows, n, first_col + (size_t)c, 4, NM_W, out + c);
+            MIX(4, NM_W);
         else if (vectors == 2)
-            mix_vectors(weights, v, rows, n, first_col + (size_t)c, 2, last, out + c);
+            MIX(2, last);
         else
-            mix_vectors(weights, v, rows, n, first_col + (size_t)c, 1, last, out + c);
+            MIX(1, last);
+#undef MIX
     }
+}
+
+/* Heads whose results fill MIX_VECTORS vectors together, or 1. */
+static int32_t heads_together(int32_t v_width, int32_t heads)
+{
+    static const int32_t vectors[] = {1, 2, 4};
+    for (int i = 0; i < 3; i++)
+        if (v_width == vectors[i] * NM_W && heads % (MIX_VECTORS / vectors[i]) == 0)
+            return MIX_VECTORS / vectors[i];
+    return 1;
+}
+
+static void mix_listed(const listed *call, int32_t query, int32_t head, int32_t together,
+                       const float *weights, size_t stride, const int32_t *rows, int32_t n)
+{
+    size_t first_col = (size_t)head * (size_t)call->v_width;
+    float *out = nm_row(call->out, query) + first_col;
+#define MIX(per_head)                                                                                        \
+    mix_vectors(weights, stride, per_head, call->v, rows, n, first_col, MIX_VECTORS, NM_W, out)
+    if (together == MIX_VECTORS)
+        MIX(1);
+    else if (together == MIX_VECTORS / 2)
+        MIX(2);
+    else if (together == MIX_VECTORS / 4)
+        MIX(4);
+    else
+        mix_head(weights, call->v, rows, n, first_col, call->v_width, out);
+#undef MIX
 }
 
 static void attention_rows(nm_backend *b, nm_mat q, nm_mat k, nm_mat v, const int32_t *rows,
@@ -454,22 +496,23 @@ static void attention_rows(nm_backend *b, nm_mat q, nm_mat k, nm_mat v, const in
 {
     NM_ASSERT(heads > 0 && q.cols % heads == 0 && v.cols % heads == 0 && q.cols == k.cols);
     NM_ASSERT(out.rows == q.rows && out.cols == v.cols);
-    int32_t width = q.cols / heads, v_width = v.cols / heads, most = 0;
+    listed call = {q, k, v, out, q.cols / heads, v.cols / heads, (float)scale};
+    int32_t together = heads_together(call.v_width, heads), groups = heads / together, most = 0;
     for (int32_t i = 0; i < q.rows; i++)
         most = offsets[i + 1] - offsets[i] > most ? offsets[i + 1] - offsets[i] : most;
     int32_t threads = nm_threads_for(b, (size_t)(offsets[q.rows] - offsets[0]) * (size_t)q.cols);
-    size_t floats = (size_t)nm_round_up(most, 16) + 16;
+    size_t stride = (size_t)nm_round_up(most, 16) + 16, floats = stride * (size_t)together;
     float *base = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * floats * sizeof(float));
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 2)
-    for (int32_t i = 0; i < q.rows * heads; i++) {
-        float *scores = base + (size_t)omp_get_thread_num() * floats;
-        int32_t query = i / heads, head = i % heads, n = offsets[query + 1] - offsets[query];
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+    for (int32_t i = 0; i < q.rows * groups; i++) {
+        float *weights = base + (size_t)omp_get_thread_num() * floats;
+        int32_t query = i / groups, head = i % groups * together, n = offsets[query + 1] - offsets[query];
         const int32_t *list = rows + offsets[query];
-        score_listed(nm_row(q, query) + (size_t)head * (size_t)width, k, list, n,
-                     (size_t)head * (size_t)width, width, (float)scale, scores);
-        softmax_row(scores, n, nm_round_up(n, NM_W));
-        mix_listed(scores, v, list, n, (size_t)head * (size_t)v_width, v_width,
-                   nm_row(out, query) + (size_t)head * (size_t)v_width);
+        for (int32_t h = 0; h < together; h++)
+            score_listed(&call, query, head + h, list, n, weights + (size_t)h * stride);
+        for (int32_t h = 0; h < together; h++)
+            weigh_listed(call.scale, weights + (size_t)h * stride, n);
+        mix_listed(&call, query, head, together, weights, stride, list, n);
     }
 }
 
