@@ -11,7 +11,7 @@
 #include "backend/cpu/simd.h"
 #include "norma/backend.h"
 
-/* c = alpha op(a) op(b), or c += alpha op(a) op(b). Element (i, k) of a is a[i * lda + k], or a[k * lda + i]
+/* c = alpha op(a) op(b), or c += alpha op(a) op(b), and then c += bias (of its columns) and relu where wanted. Element (i, k) of a is a[i * lda + k], or a[k * lda + i]
  * when ta; (k, j) of b is b[k * ldb + j], or b[j * ldb + k] when tb. */
 typedef struct nm_gemm {
     bool ta, tb, add;
@@ -20,6 +20,8 @@ typedef struct nm_gemm {
     const float *a, *b;
     float *c;
     size_t lda, ldb, ldc;
+    const float *bias; /* or NULL */
+    bool relu;
     const float *packed; /* b as nm_gemm_pack writes it, or NULL */
     /* Called when the block of c from (row, col) is complete, while it is in the cache; or NULL. */
     void (*finish)(const struct nm_gemm *gemm, int32_t row, int32_t col, int32_t rows, int32_t cols);

@@ -7,9 +7,12 @@
 #include <omp.h>
 
 enum {
-    DEPTH = 512, /* k in one chunk: a strip of a and a panel of b stay in L1 and L2 */
-    STRIPS = 8,
-    BLOCK_ROWS = STRIPS * NM_TILE_ROWS, /* rows of a packed at a time: stays in L2 */
+    DEPTH = 512,                   /* k in one chunk: a strip of a and a panel of b stay in L1 and L2 */
+    BLOCK_ROWS = 8 * NM_TILE_ROWS, /* rows of a packed at a time: stays in L2 */
+    SPILL_ROWS =
+        2 * NM_TILE_ROWS, /* so many more are not worth a block: it would read all of b again for them */
+    STRIPS = 10,          /* of both together */
+    FEW_BLOCKS = 8,       /* of a thread: they are equal, and as many for each */
     STRIP_FLOATS = DEPTH * NM_TILE_ROWS + 2 * NM_W,
     PANEL_FLOATS = DEPTH * NM_TILE_COLS,
     SPAN_DEPTH = 4 * DEPTH, /* k of the shared panels: bounds their memory ... */
@@ -98,10 +101,11 @@ static void run_block(const nm_gemm *g, const block *part, const float *panels, 
     int32_t height = strip_height(part->rows);
     for (int32_t k = 0; k < part->depth; k += DEPTH) {
         int32_t depth = nm_at_most(part->depth - k, DEPTH);
-        bool add = g->add || part->k0 + k > 0;
+        bool add = g->add || part->k0 + k > 0, last = part->k0 + k + depth == g->depth;
         pack_rows(g, part->row, part->rows, part->k0 + k, depth, strips);
         for (int32_t j = 0; j < part->cols; j += NM_TILE_COLS) {
             int32_t col = part->col + j, cols = nm_at_most(part->cols - j, NM_TILE_COLS);
+            tile_end end = {last && g->bias ? g->bias + col : NULL, last && g->relu};
             const float *panel = own;
             if (g->packed)
                 panel = g->packed + (size_t)col * (size_t)g->depth + (size_t)(part->k0 + k) * NM_TILE_COLS;
@@ -112,7 +116,7 @@ static void run_block(const nm_gemm *g, const block *part, const float *panels, 
             for (int32_t r = 0; r < part->rows; r += height) {
                 float *c = g->c + (size_t)(part->row + r) * g->ldc + (size_t)col;
                 nm_tile(nm_at_most(part->rows - r, height), cols, depth, strips + strip_at(r / height, depth),
-                        1, NM_TILE_ROWS, panel, NM_TILE_COLS, true, g->alpha, add, c, g->ldc);
+                        1, NM_TILE_ROWS, panel, NM_TILE_COLS, true, g->alpha, add, end, c, g->ldc);
             }
         }
     }
@@ -120,10 +124,22 @@ static void run_block(const nm_gemm *g, const block *part, const float *panels, 
         g->finish(g, part->row, part->col, part->rows, part->cols);
 }
 
-/* Columns of one block: as many as leave every thread several blocks. Results don't depend on it. */
+/* Rows of every block but the last, which has the rest. Results don't depend on it. */
+static int32_t block_rows(int32_t rows, int32_t threads, int32_t *blocks)
+{
+    int32_t needed = rows > SPILL_ROWS ? nm_pieces(rows - SPILL_ROWS, BLOCK_ROWS) : 1;
+    *blocks = needed;
+    if (needed > FEW_BLOCKS * threads)
+        return BLOCK_ROWS;
+    if (needed > 1)
+        *blocks = nm_round_up(needed, threads);
+    return nm_pieces(rows, *blocks);
+}
+
+/* Columns of one block: as many as leave every one of several threads some blocks. Results don't depend on it. */
 static int32_t block_cols(int32_t row_blocks, int32_t cols, int32_t threads)
 {
-    int32_t wanted = nm_pieces(4 * threads, row_blocks);
+    int32_t wanted = threads > 1 ? nm_pieces(4 * threads, row_blocks) : 1;
     int32_t size = nm_pieces(nm_pieces(cols, wanted), 2 * NM_TILE_COLS) * 2 * NM_TILE_COLS;
     return nm_at_most(size, NM_GEMM_COLS);
 }
@@ -135,7 +151,8 @@ typedef struct span { /* part of the columns and of the depth, packed together *
 /* Run by every thread of the team. */
 static void run_span(const nm_gemm *g, const span *part, float *panels, float *local, int32_t threads)
 {
-    int32_t row_blocks = nm_pieces(g->rows, BLOCK_ROWS), width = block_cols(row_blocks, part->cols, threads);
+    int32_t row_blocks, height = block_rows(g->rows, threads, &row_blocks);
+    int32_t width = block_cols(row_blocks, part->cols, threads);
     int32_t col_blocks = nm_pieces(part->cols, width), n_panels = nm_pieces(part->cols, NM_TILE_COLS);
     bool shared = row_blocks > 1 && !g->packed;
     if (shared && !g->tb) {
@@ -152,9 +169,9 @@ static void run_span(const nm_gemm *g, const span *part, float *panels, float *l
     }
 #pragma omp for schedule(dynamic, 1)
     for (int32_t i = 0; i < row_blocks * col_blocks; i++) {
-        int32_t row = i / col_blocks * BLOCK_ROWS, col = i % col_blocks * width;
+        int32_t row = i / col_blocks * height, col = i % col_blocks * width;
         block one = {row,
-                     nm_at_most(g->rows - row, BLOCK_ROWS),
+                     i / col_blocks + 1 < row_blocks ? height : g->rows - row,
                      part->col + col,
                      nm_at_most(part->cols - col, width),
                      part->k0,

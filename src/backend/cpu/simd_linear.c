@@ -1,34 +1,18 @@
-/* Linear layers over the products of gemm.h: bias, activation and dropout follow while a block is in the
+/* Linear layers over the products of gemm.h: bias and activation follow in registers, dropout while a block is in the
  * cache. */
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/tile.h"
 
-typedef struct linear_end {
-    const float *bias;
-    nm_act act;
-    nm_drop drop;
-} linear_end;
-
-static void finish_linear(const nm_gemm *gemm, int32_t row, int32_t col, int32_t rows, int32_t cols)
+static void drop_block(const nm_gemm *gemm, int32_t row, int32_t col, int32_t rows, int32_t cols)
 {
-    const linear_end *end = gemm->context;
+    const nm_drop *drop = gemm->context;
     float factors[NM_GEMM_COLS + NM_DROP_COLS];
     for (int32_t i = row; i < row + rows; i++) {
         float *y = gemm->c + (size_t)i * gemm->ldc + (size_t)col;
-        const float *factor = NULL;
-        if (end->drop.on)
-            factor = nm_drop_row(&end->drop, (uint32_t)i, col, cols, factors);
-        for (int32_t j = 0; j < cols; j += NM_W) {
-            vf z = v_load_upto(y + j, cols - j);
-            if (end->bias)
-                z = v_add(z, v_load_upto(end->bias + col + j, cols - j));
-            if (end->act == NM_ACT_RELU)
-                z = v_max(v_set(0), z);
-            if (factor)
-                z = v_mul(z, v_load(factor + j));
-            v_store_upto(y + j, cols - j, z);
-        }
+        const float *factor = nm_drop_row(drop, (uint32_t)i, col, cols, factors);
+        for (int32_t j = 0; j < cols; j += NM_W)
+            v_store_upto(y + j, cols - j, v_mul(v_load_upto(y + j, cols - j), v_load(factor + j)));
     }
 }
 
@@ -87,10 +71,12 @@ static void linear(nm_backend *b, nm_mat x, nm_mat weight, const void *bias, nm_
         return;
     nm_gemm work = product(false, true, x, weight, false, y);
     work.packed = packed_rows(b, weight);
-    linear_end end = {bias, act, nm_drop_of(drop)};
-    if (bias || act != NM_ACT_NONE || end.drop.on) {
-        work.finish = finish_linear;
-        work.context = &end;
+    work.bias = bias;
+    work.relu = act == NM_ACT_RELU;
+    nm_drop dropped = nm_drop_of(drop);
+    if (dropped.on) {
+        work.finish = drop_block;
+        work.context = &dropped;
     }
     NM_SIMD(nm_gemm_run)(b, &work);
 }

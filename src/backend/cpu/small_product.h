@@ -20,14 +20,14 @@ static __attribute__((noinline)) void tile_rows(int32_t rows, int32_t cols, int3
                                                 size_t a_row, const float *b, size_t b_step, float alpha,
                                                 bool add, float *c, size_t ldc)
 {
-    nm_tile(rows, cols, depth, a, a_row, 1, b, b_step, false, alpha, add, c, ldc);
+    nm_tile(rows, cols, depth, a, a_row, 1, b, b_step, false, alpha, add, (tile_end){0}, c, ldc);
 }
 
 static __attribute__((noinline)) void tile_columns(int32_t rows, int32_t cols, int32_t depth, const float *a,
                                                    size_t a_step, const float *b, size_t b_step, float alpha,
                                                    bool add, float *c, size_t ldc)
 {
-    nm_tile(rows, cols, depth, a, 1, a_step, b, b_step, false, alpha, add, c, ldc);
+    nm_tile(rows, cols, depth, a, 1, a_step, b, b_step, false, alpha, add, (tile_end){0}, c, ldc);
 }
 
 /* c[m x n] = or += alpha a b; panel j of b (NM_TILE_COLS columns) begins at b + j * b_panel */
