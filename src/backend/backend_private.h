@@ -10,7 +10,7 @@ typedef struct nm_region {
     size_t bytes;
 } nm_region;
 
-enum { NM_SCRATCH_SLOTS = 4 };
+enum { NM_SCRATCH_SLOTS = 5 };
 
 typedef struct nm_held { /* a weight and its other form */
     nm_mat weight;

@@ -9,10 +9,11 @@ nm_status nm_cpu_backend_init(nm_backend *backend, const nm_backend_options *opt
 
 /* Which scratch block of the backend serves whom; a kernel may hold all of them at once. */
 enum {
-    NM_CPU_PANELS,  /* products: the right operand, packed */
-    NM_CPU_THREADS, /* products, attention: one part per thread */
-    NM_CPU_BLOCK,   /* what a kernel keeps over products it calls */
-    NM_CPU_PARTIALS /* partial sums of row blocks */
+    NM_CPU_PANELS,   /* products: the right operand, packed */
+    NM_CPU_THREADS,  /* products, attention: one part per thread */
+    NM_CPU_BLOCK,    /* what a kernel keeps over products it calls */
+    NM_CPU_PARTIALS, /* partial sums of row blocks */
+    NM_CPU_PACKED    /* weights that several products of a kernel read */
 };
 
 /* What every level has: each function overwrites its rows of the table. */

@@ -210,6 +210,13 @@ size_t NM_SIMD(nm_gemm_pack)(nm_backend *backend, const nm_gemm *g, float *to)
 {
     int32_t n_panels = nm_pieces(g->cols, NM_TILE_COLS), threads = backend->threads;
     size_t panel = (size_t)g->depth * NM_TILE_COLS;
+    if (to && !g->tb) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+        for (int32_t k = 0; k < g->depth; k += STRAIGHT_ROWS)
+            pack_straight(g, 0, g->cols, k, nm_at_most(g->depth - k, STRAIGHT_ROWS),
+                          to + (size_t)k * NM_TILE_COLS, g->depth);
+        return (size_t)n_panels * panel * sizeof(float);
+    }
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int32_t p = 0; p < (to ? n_panels : 0); p++)
         pack_panel(g, p * NM_TILE_COLS, nm_at_most(g->cols - p * NM_TILE_COLS, NM_TILE_COLS), 0, g->depth,

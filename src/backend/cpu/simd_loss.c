@@ -136,13 +136,43 @@ static void run_product(nm_backend *b, nm_gemm work, int32_t rows, int32_t cols,
     NM_SIMD(nm_gemm_run)(b, &work);
 }
 
+/* The products with the weight of the output layer: of hidden vectors to logits, and of the logits' gradients back. */
+typedef struct output_products {
+    nm_gemm up, down;
+} output_products;
+
+/* With several blocks of rows the weight is packed once for all of them. */
+static output_products take_products(nm_backend *b, const nm_softmax_loss *loss, bool several)
+{
+    int32_t words = loss->weight.rows, width = loss->weight.cols;
+    const float *weight = loss->weight.data;
+    size_t stride = (size_t)loss->weight.stride;
+    output_products p = {product(false, true, NULL, (size_t)loss->hidden.stride, weight, stride),
+                         product(false, false, NULL, (size_t)words, weight, stride)};
+    p.up.cols = p.down.depth = words;
+    p.up.depth = p.down.cols = width;
+    if (!several)
+        return p;
+    size_t up_bytes = NM_SIMD(nm_gemm_pack)(b, &p.up, NULL);
+    size_t down_bytes = loss->d_hidden ? NM_SIMD(nm_gemm_pack)(b, &p.down, NULL) : 0;
+    float *packed = nm_backend_scratch(b, NM_CPU_PACKED, up_bytes + down_bytes);
+    NM_SIMD(nm_gemm_pack)(b, &p.up, packed);
+    p.up.packed = packed;
+    if (loss->d_hidden) {
+        packed += up_bytes / sizeof(float);
+        NM_SIMD(nm_gemm_pack)(b, &p.down, packed);
+        p.down.packed = packed;
+    }
+    return p;
+}
+
 /* Gradients of a block of rows from those of its logits. */
-static void push_block(nm_backend *b, const nm_softmax_loss *loss, int32_t first, int32_t rows,
+static void push_block(nm_backend *b, const nm_softmax_loss *loss, nm_gemm down, int32_t first, int32_t rows,
                        const float *logits)
 {
     int32_t words = loss->weight.rows, width = loss->weight.cols;
-    const float *hidden = nm_row(loss->hidden, first), *weight = loss->weight.data;
-    nm_gemm down = product(false, false, logits, (size_t)words, weight, (size_t)loss->weight.stride);
+    const float *hidden = nm_row(loss->hidden, first);
+    down.a = logits;
     nm_gemm across = product(true, false, logits, (size_t)words, hidden, (size_t)loss->hidden.stride);
     if (loss->d_hidden)
         run_product(b, down, rows, width, words, false,
@@ -180,19 +210,18 @@ static void softmax_loss(nm_backend *b, const nm_softmax_loss *loss)
     double *sums =
         nm_backend_scratch(b, NM_CPU_BLOCK, sum_bytes + (size_t)block * (size_t)call.words * sizeof(float));
     float *logits = (float *)(void *)(sums + sum_bytes / sizeof(double));
-    nm_gemm up = product(false, true, NULL, (size_t)loss->hidden.stride, loss->weight.data,
-                         (size_t)loss->weight.stride);
+    output_products products = take_products(b, loss, tokens > block);
     double total[2] = {0, 0};
     for (int32_t first = 0; first < tokens; first += block) {
         int32_t rows = nm_at_most(tokens - first, block);
-        up.a = nm_row(loss->hidden, first);
-        run_product(b, up, rows, call.words, width, false, logits, call.words);
+        products.up.a = nm_row(loss->hidden, first);
+        run_product(b, products.up, rows, call.words, width, false, logits, call.words);
 #pragma omp parallel for num_threads(b->threads) schedule(dynamic, 4)
         for (int32_t i = 0; i < rows; i++)
             loss_row(&call, loss->targets[first + i], logits + (size_t)i * (size_t)call.words, sums + 2 * i);
         for (int32_t i = 0; i < 2 * rows; i++)
             total[i % 2] += sums[i];
-        push_block(b, loss, first, rows, logits);
+        push_block(b, loss, products.down, first, rows, logits);
     }
     loss->sums[0] = total[0];
     loss->sums[1] = total[1];
