@@ -66,4 +66,5 @@ def main():
     print(f"Marian: median {statistics.median(speeds):.0f} target tokens/s, peak {peak} MiB", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -9,10 +9,9 @@
 enum {
     DEPTH = 512,                   /* k in one chunk: a strip of a and a panel of b stay in L1 and L2 */
     BLOCK_ROWS = 8 * NM_TILE_ROWS, /* rows of a packed at a time: stays in L2 */
-    SPILL_ROWS =
-        2 * NM_TILE_ROWS, /* so many more are not worth a block: it would read all of b again for them */
-    STRIPS = 10,          /* of both together */
-    FEW_BLOCKS = 8,       /* of a thread: they are equal, and as many for each */
+    SPILL_ROWS = 2 * NM_TILE_ROWS, /* so many more get no block: it would read all of b for them */
+    STRIPS = 10,                   /* of both together */
+    FEW_BLOCKS = 8,                /* of a thread: they are equal, and as many for each */
     STRIP_FLOATS = DEPTH * NM_TILE_ROWS + 2 * NM_W,
     PANEL_FLOATS = DEPTH * NM_TILE_COLS,
     SPAN_DEPTH = 4 * DEPTH, /* k of the shared panels: bounds their memory ... */
@@ -127,13 +126,13 @@ static void run_block(const nm_gemm *g, const block *part, const float *panels, 
 /* Rows of every block but the last, which has the rest. Results don't depend on it. */
 static int32_t block_rows(int32_t rows, int32_t threads, int32_t *blocks)
 {
-    int32_t needed = rows > SPILL_ROWS ? nm_pieces(rows - SPILL_ROWS, BLOCK_ROWS) : 1;
-    *blocks = needed;
-    if (needed > FEW_BLOCKS * threads)
+    *blocks = rows > SPILL_ROWS ? nm_pieces(rows - SPILL_ROWS, BLOCK_ROWS) : 1;
+    if (*blocks > FEW_BLOCKS * threads)
         return BLOCK_ROWS;
-    if (needed > 1)
-        *blocks = nm_round_up(needed, threads);
-    return nm_pieces(rows, *blocks);
+    int32_t even = nm_round_up(*blocks, threads),
+            height = nm_pieces(rows, even < 2 * *blocks ? even : *blocks);
+    *blocks = nm_pieces(rows, height);
+    return height;
 }
 
 /* Columns of one block: as many as leave every one of several threads some blocks. Results don't depend on it. */
