@@ -231,8 +231,38 @@ static void test_threads(void **state)
     }
 }
 
+/* Every number of rows about which the cut into blocks changes, with more threads than blocks too. */
+static void test_blocks(void **state)
+{
+    (void)state;
+    enum { MOST = 1200, DEPTH = 33, COLS = 70 };
+    static const int32_t threads[] = {1, 2, 5, 16};
+    for (int i = 0; i < N_CPU_LEVELS; i++) {
+        uint64_t hashes[MOST + 1];
+        for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+            nm_backend *b = create(cpu_levels[i], threads[t]);
+            if (!b)
+                break;
+            float *x = take(b, (size_t)MOST * DEPTH, 14), *weight = take(b, (size_t)COLS * DEPTH, 15);
+            float *bias = take(b, COLS, 16), *y = take(b, (size_t)MOST * COLS, 0);
+            for (int32_t rows = 1; rows <= MOST; rows += rows < 300 ? 1 : 31) {
+                b->k.linear(b, nm_mat_of(x, rows, DEPTH), nm_mat_of(weight, COLS, DEPTH), bias, NM_ACT_RELU,
+                            NULL, nm_mat_of(y, rows, COLS));
+                uint64_t hash = XXH3_64bits(y, (size_t)rows * COLS * sizeof(float));
+                if (t == 0)
+                    hashes[rows] = hash;
+                else if (hash != hashes[rows])
+                    fail_msg("%s: other bits of %d rows with %d threads than with one", cpu_levels[i],
+                             (int)rows, (int)threads[t]);
+            }
+            nm_backend_free(b);
+        }
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_company), cmocka_unit_test(test_threads)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_company), cmocka_unit_test(test_threads),
+                                       cmocka_unit_test(test_blocks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
