@@ -284,7 +284,7 @@ typedef struct nm_backend nm_backend;
     K(log_softmax, (nm_backend *b, nm_mat x, const uint8_t *allowed, nm_mat y))                                        \
     /* the k largest of each row in descending order, ties to the smaller column: device values [rows, k] and columns */ \
     K(top_k, (nm_backend *b, nm_mat x, int32_t k, void *values, int32_t *columns))                                     \
-    /* The k most probable words and their log probabilities, and that of the word `also`: [rows] also_values. What     \
+    /* The k > 0 most probable words and their log probabilities, and that of the word `also`: [rows] also_values. What \
      * log_softmax and then top_k give but for values that only rounding makes equal: the order is that of x. x may be \
      * overwritten. */                                                                                                 \
     K(log_top_k, (nm_backend *b, nm_mat x, const uint8_t *allowed, int32_t k, void *values, int32_t *columns,          \

@@ -11,8 +11,8 @@
 #include "backend/cpu/simd.h"
 #include "norma/backend.h"
 
-/* c = alpha op(a) op(b), or c += alpha op(a) op(b), and then c += bias (of its columns) and relu where wanted. Element (i, k) of a is a[i * lda + k], or a[k * lda + i]
- * when ta; (k, j) of b is b[k * ldb + j], or b[j * ldb + k] when tb. */
+/* c = alpha op(a) op(b), or c += alpha op(a) op(b); then the bias of its columns and relu, where wanted. Element (i, k)
+ * of a is a[i * lda + k], or a[k * lda + i] when ta; (k, j) of b is b[k * ldb + j], or b[j * ldb + k] when tb. */
 typedef struct nm_gemm {
     bool ta, tb, add;
     float alpha;
