@@ -163,7 +163,7 @@ static void *take(nm_backend *backend, size_t bytes)
 {
     void *memory;
     nm_error err;
-    if (nm_backend_take(backend, bytes, &memory, &err) != NM_OK)
+    if (nm_backend_alloc(backend, bytes, &memory, &err) != NM_OK)
         bench_fail("%s", err.text);
     return memory;
 }

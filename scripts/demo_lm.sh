@@ -13,7 +13,7 @@ folder=data/demo-lm
 
 scripts/demo_lm_corpus.sh "$corpus"
 if ! [ "$folder/data.ini" -nt "$corpus/complete" ]; then
-    "$program" prepare --form text --train "$corpus/train.txt" --valid "$corpus/valid.txt" --test "$corpus/test.txt" \
+    "$program" prepare --format text --train "$corpus/train.txt" --valid "$corpus/valid.txt" --test "$corpus/test.txt" \
         --source-lang en --escape false --bpe-merges 3000 --output "$folder"
 fi
 "$program" compare recipes/demo-lm.ini --norms layer,scale,batch,power --data.folder "$folder" \

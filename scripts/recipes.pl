@@ -40,7 +40,7 @@ my %corpus = (
     'ar-en' => 'TED talks Arabic-English, as data/ted-ar-en',
     wmt     => 'WMT16 English-German in 32,000 units, as data/wmt16-en-de',
 );
-my @fix_scale = ('placement = pre', 'norm = scale', 'fixnorm = true');
+my @fix_scale = ('norm_position = pre', 'norm = scale', 'fixnorm = true');
 
 sub tears {
     my ($name, $pair, $title, $number, @sections) = @_;
@@ -66,17 +66,17 @@ for my $row (['xavier', 'xavier-normal', 'post', 'Xavier normal, post-norm', 'fa
         my $k = (4, 8, 16)[$i];
         my $number = $numbers[$i] eq 'fails' ? 'training fails' : "$numbers[$i] BLEU on the validation set";
         tears("table2-$short-$placement-${k}k", 'en-vi', "table 2, $title, warm-up ${k}k, en-vi", $number,
-            ['model', "placement = $placement", "init = $init"], ['schedule', "warmup = ${k}000"]);
+            ['model', "norm_position = $placement", "init = $init"], ['schedule', "warmup = ${k}000"]);
     }
 }
 
 # Table 3: norms
 tears_pairs('table3-1', 'table 3, row (1): post-norm, LayerNorm', 'test', '18.47 29.37 31.94 27.85 33.39',
-    ['model', 'placement = post']);
+    ['model', 'norm_position = post']);
 tears_pairs('table3-2', 'table 3, row (2): pre-norm, LayerNorm', 'test', '19.09 29.45 31.92 28.13 33.79',
-    ['model', 'placement = pre']);
+    ['model', 'norm_position = pre']);
 tears_pairs('table3-3', 'table 3, row (3): pre-norm, FixNorm, LayerNorm', 'test', '19.38 29.50 32.45 28.39 34.35',
-    ['model', 'placement = pre', 'fixnorm = true']);
+    ['model', 'norm_position = pre', 'fixnorm = true']);
 tears_pairs('table3-4', 'table 3, row (4): pre-norm, FixNorm, ScaleNorm', 'test', '20.91 30.25 32.79 28.44 34.15',
     ['model', @fix_scale]);
 
@@ -103,23 +103,23 @@ for my $row (['post', '18.31', 'fails', 'fails'], ['pre', '28.33', '28.13', '28.
         my $number = $numbers[$i] eq 'fails' ? 'training fails' : "$numbers[$i] BLEU on the validation set";
         tears("table5-$placement-$layers-layers", 'en-vi',
             "table 5, $placement-norm, $layers layers, no warm-up, en-vi", $number,
-            ['model', "placement = $placement", "encoder_layers = $layers", "decoder_layers = $layers"],
+            ['model', "norm_position = $placement", "encoder_layers = $layers", "decoder_layers = $layers"],
             [@no_warmup]);
     }
 }
 
 # Table 6: WMT
 my $newstest = 'BLEU on newstest2014';
-tears('table6-pre-ln', 'wmt', 'table 6, pre-norm, LayerNorm', "26.83 $newstest", ['model', 'placement = pre']);
+tears('table6-pre-ln', 'wmt', 'table 6, pre-norm, LayerNorm', "26.83 $newstest", ['model', 'norm_position = pre']);
 tears('table6-pre-fix-scale', 'wmt', 'table 6, pre-norm, FixNorm, ScaleNorm', "27.07 $newstest", ['model', @fix_scale]);
-tears('table6-post-ln', 'wmt', 'table 6, post-norm, LayerNorm', "27.58 $newstest", ['model', 'placement = post']);
+tears('table6-post-ln', 'wmt', 'table 6, post-norm, LayerNorm', "27.58 $newstest", ['model', 'norm_position = post']);
 tears('table6-post-fix-scale', 'wmt', 'table 6, post-norm, FixNorm, ScaleNorm', "27.57 $newstest",
-    ['model', 'placement = post', 'norm = scale', 'fixnorm = true']);
+    ['model', 'norm_position = post', 'norm = scale', 'fixnorm = true']);
 
 # Table 7: which g is learned
 my @fixed_g = ('norm.scale', 'trainable = false');
 tears_pairs('table7-rms', 'table 7, RMSNorm + FixNorm', 'test', '20.92 30.36 32.54 28.29 33.67',
-    ['model', 'placement = pre', 'norm = rms', 'fixnorm = true']);
+    ['model', 'norm_position = pre', 'norm = rms', 'fixnorm = true']);
 tears_pairs('table7-scale', 'table 7, ScaleNorm + FixNorm', 'test', '20.91 30.25 32.79 28.44 34.15',
     ['model', @fix_scale]);
 tears_pairs('table7-fixed-g', 'table 7, ScaleNorm with fixed g, learned before the output', 'test',
@@ -207,7 +207,7 @@ for my $row (@rows) {
 
 my %text = (
     ptb   => ['Penn Treebank', 'Data: Penn Treebank in the form of Mikolov, as data/ptb (docs/reproduce.md).'],
-    wt103 => ['WikiText-103', 'Data: WikiText-103, as data/wikitext-103 (docs/reproduce.md); --small: data/wikitext-2.'],
+    wt103 => ['WikiText-103', 'Data: WikiText-103, as data/wikitext-103 (docs/reproduce.md); --profile small: data/wikitext-2.'],
 );
 my $warning = 'The public program behind such numbers sees the words it is to predict: compare norms, not with them (docs/causality.md).';
 
@@ -299,7 +299,7 @@ for my $row (@text_rows) {
                 if $type eq 'rbn';
             recipe("rbn/$set-$placement-$file", 'common/rbn-text', \@comments,
                 ['data', "train = data/$set/train.tsv", "test = data/$set/test.tsv"],
-                ['model', "placement = $placement", "norm = $type"], @sections);
+                ['model', "norm_position = $placement", "norm = $type"], @sections);
         }
     }
 }
@@ -330,7 +330,7 @@ for my $row (@text_rows) {
             push @comments, 'Penalty: the paper does not print it for this task; its grid for lambda and nu is 0, 0.01, 0.1, 1.'
                 if $type eq 'rbn';
             recipe("rbn/$set-$placement-$file", "common/rbn-$set", \@comments,
-                ['model', "placement = $placement", "norm = $type"], @sections);
+                ['model', "norm_position = $placement", "norm = $type"], @sections);
         }
     }
 }

@@ -1,7 +1,7 @@
 /* Backends: a table of kernels over plain matrices.
  *
  * `ref` is plain C in float or double and the judge of the others; `cpu` is SIMD and OpenMP in float. A kernel gets
- * device memory (what nm_backend_take hands out) for matrices, vectors and index lists, and host memory where a
+ * device memory (what nm_backend_alloc hands out) for matrices, vectors and index lists, and host memory where a
  * comment says so. Kernels cannot fail: wrong shapes stop the program. All sums over rows are taken in double, in
  * an order that doesn't depend on the number of threads.
  *
@@ -54,16 +54,16 @@ typedef enum nm_act { NM_ACT_NONE, NM_ACT_RELU } nm_act;
 
 /* --- normalization of each token (row) by its own numbers: LayerNorm, RMSNorm, ScaleNorm, FixNorm, GroupNorm ---
  * In each of `groups` groups of d/groups features: xhat = (x - shift) * scale, y = gain * xhat + bias. */
-typedef enum nm_token_form {
+typedef enum nm_token_norm_kind {
     NM_TOKEN_CENTER,          /* shift = mean, scale = 1/sqrt(variance + eps), variance over d/groups */
     NM_TOKEN_CENTER_UNBIASED, /* the same with d/groups - 1 */
     NM_TOKEN_RMS,             /* scale = 1/sqrt(mean square + eps) */
     NM_TOKEN_RMS_OUTSIDE,     /* scale = 1/(sqrt(mean square) + eps) */
     NM_TOKEN_LENGTH /* scale = 1/max(l2 norm, eps); below eps the norm is a constant in the backward pass */
-} nm_token_form;
+} nm_token_norm_kind;
 
 typedef struct nm_token_norm {
-    nm_token_form form;
+    nm_token_norm_kind kind;
     int32_t groups;
     double eps;
     int32_t gain_length, bias_length; /* 0 (none), 1 (one number for all), or d */
@@ -181,14 +181,14 @@ typedef struct nm_int8 { /* rows of a weight that pack_int8 wrote; the result sa
 } nm_int8;
 
 /* --- optimizers: the three published forms of Adam; t = step, all agree when eps and weight_decay are 0 --- */
-typedef enum nm_adam_form {
+typedef enum nm_adam_variant {
     NM_ADAM_TORCH,   /* g += wd p;     p -= lr/(1-b1^t) m / (sqrt(v)/sqrt(1-b2^t) + eps) */
     NM_ADAM_FAIRSEQ, /* p -= lr wd p;  p -= lr sqrt(1-b2^t)/(1-b1^t) m / (sqrt(v) + eps) */
     NM_ADAMW_TORCH   /* p -= lr wd p;  then the step of NM_ADAM_TORCH */
-} nm_adam_form;
+} nm_adam_variant;
 
 typedef struct nm_adam {
-    nm_adam_form form;
+    nm_adam_variant variant;
     double lr, beta1, beta2, eps, weight_decay;
     double grad_scale; /* gradients are multiplied by this first: 1/tokens and clipping */
     int64_t step;      /* from 1 */
@@ -218,12 +218,12 @@ typedef struct nm_backend nm_backend;
     K(copy, (nm_backend *b, void *to, const void *from, size_t bytes))                                                 \
     K(zero, (nm_backend *b, void *data, size_t bytes))                                                                 \
     /* n first values; site < 2^24 */                                                                                  \
-    K(draw, (nm_backend *b, nm_init init, uint64_t seed, uint32_t site, size_t n, void *out))                          \
+    K(random_init, (nm_backend *b, nm_init init, uint64_t seed, uint32_t site, size_t n, void *out))                          \
     /* c = alpha op(a) op(b) + beta c; op transposes when told so */                                                   \
     K(gemm, (nm_backend *b, bool ta, bool tb, double alpha, nm_mat a, nm_mat bm, double beta, nm_mat c))               \
     /* y = drop(act(x weight^T + bias)); weight [out, in], bias [out] or NULL */                                       \
     K(linear, (nm_backend *b, nm_mat x, nm_mat weight, const void *bias, nm_act act, const nm_dropout *drop, nm_mat y)) \
-    /* Writes a form of weight that `linear` reads faster (nm_backend_hold); form NULL: only *bytes, what it takes, or 0 \
+    /* Writes a form of weight that `linear` reads faster (nm_backend_register_weight); form NULL: only *bytes, what it takes, or 0 \
      * where the backend has no such form. form: device memory; bytes: host. */                                        \
     K(pack, (nm_backend *b, nm_mat weight, void *form, size_t *bytes))                                                 \
     /* m = the nearest numbers that int8 with one scale a row can hold */                                              \
@@ -231,7 +231,7 @@ typedef struct nm_backend nm_backend;
     /* The same as `pack` for linear_int8; 0 bytes: the weight is too wide */                                          \
     K(pack_int8, (nm_backend *b, nm_mat weight, void *form, size_t *bytes))                                            \
     /* y = act(x weight^T + bias) as above; y.cols rows of the weight. `linear` goes here by itself for a weight that   \
-     * is held in int8 (nm_backend_hold_int8). */                                                                      \
+     * is held in int8 (nm_backend_register_weight_int8). */                                                                      \
     K(linear_int8, (nm_backend *b, nm_mat x, const nm_int8 *weight, const void *bias, nm_act act, nm_mat y))           \
     /* dz = gradient before the activation and dropout of `linear`: dz = y > 0 ? dy * dropout scale : 0 for relu */     \
     K(act_grad, (nm_backend *b, nm_act act, const nm_dropout *drop, nm_mat y, nm_mat dy, nm_mat dz))                    \
@@ -358,11 +358,11 @@ void nm_backend_free(nm_backend *backend);
 nm_status nm_backend_create_worker(nm_backend **worker, const nm_backend *of, int32_t threads, nm_error *err);
 
 /* Device memory, zeroed, 64-byte aligned; pages are taken from the system when first touched. */
-nm_status nm_backend_take(nm_backend *backend, size_t bytes, void **memory, nm_error *err);
+nm_status nm_backend_alloc(nm_backend *backend, size_t bytes, void **memory, nm_error *err);
 /* Makes memory that was taken (NULL: none) larger, perhaps elsewhere; what it holds stays, what is new is zeroed. On failure
  * it stays as it was. */
-nm_status nm_backend_retake(nm_backend *backend, size_t bytes, void **memory, nm_error *err);
-void nm_backend_give(nm_backend *backend, void *memory);
+nm_status nm_backend_realloc(nm_backend *backend, size_t bytes, void **memory, nm_error *err);
+void nm_backend_dealloc(nm_backend *backend, void *memory);
 /* Device memory as the host sees it, to be read between kernels; NULL where the host cannot. */
 const void *nm_backend_view(const nm_backend *backend, const void *device);
 
@@ -370,17 +370,17 @@ const void *nm_backend_view(const nm_backend *backend, const void *device);
 void nm_backend_read(nm_backend *backend, double *values, const void *device, size_t n);
 void nm_backend_write(nm_backend *backend, void *device, const double *values, size_t n);
 
-/* Lets `linear` read `form`, which `pack` wrote, in place of the weight or of some of its rows, until nm_backend_unhold.
+/* Lets `linear` read `form`, which `pack` wrote, in place of the weight or of some of its rows, until nm_backend_unregister_weight.
  * The weight must stay as it is till then. Results have the same bits. */
-void nm_backend_hold(nm_backend *backend, nm_mat weight, const void *form);
+void nm_backend_register_weight(nm_backend *backend, nm_mat weight, const void *form);
 /* The same for a form of pack_int8: `linear` then computes as linear_int8 does, and takes no dropout. */
-void nm_backend_hold_int8(nm_backend *backend, nm_mat weight, const void *form);
+void nm_backend_register_weight_int8(nm_backend *backend, nm_mat weight, const void *form);
 /* Whether `linear` would read another form of all these rows. */
-bool nm_backend_holds(const nm_backend *backend, nm_mat rows);
-void nm_backend_unhold(nm_backend *backend, const void *form);
+bool nm_backend_has_packed(const nm_backend *backend, nm_mat rows);
+void nm_backend_unregister_weight(nm_backend *backend, const void *form);
 
 /* Switches the dry run on or off: in it no kernel touches memory. */
-void nm_backend_plan(nm_backend *backend, bool planning);
+void nm_backend_dry_run(nm_backend *backend, bool planning);
 
 /* Where the time goes: while on, every call of a kernel is timed; off, it costs nothing. Times are added to what there was. */
 typedef struct nm_kernel_time {

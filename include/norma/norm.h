@@ -17,20 +17,20 @@ extern "C" {
 
 typedef struct nm_norm nm_norm;
 
-typedef struct nm_norm_place { /* what a layer must know of where it stands */
-    const char *name;          /* "enc.3.ffn.norm"; copied */
-    int32_t width;             /* features */
-    int32_t heads;             /* groups where an option says "heads" */
-    int32_t warmup_steps;      /* warm-up length where an option says "lr"; the learning-rate warm-up */
-    bool encoder_final;        /* PowerNorm with warm-up "lr" takes 1000 steps at this place */
+typedef struct nm_norm_site { /* what a layer must know of where it stands */
+    const char *name;         /* "enc.3.ffn.norm"; copied */
+    int32_t width;            /* features */
+    int32_t heads;            /* groups where an option says "heads" */
+    int32_t warmup_steps;     /* warm-up length where an option says "lr"; the learning-rate warm-up */
+    bool encoder_final;       /* PowerNorm with warm-up "lr" takes 1000 steps at this place */
     bool feeds_output; /* decoder's last norm: ScaleNorm keeps g learned here even with fixed g elsewhere */
-} nm_norm_place;
+} nm_norm_site;
 
 /* Creates a layer of type `type` ("layer", "power", ...) with settings "key=value key=value" (may be NULL) of the
  * options listed by nm_norm_options; owns its parameters, gradients and state. Free with nm_norm_free.
  * NM_USAGE: unknown type, option or value; NM_MEMORY. backend must outlive the layer. */
 nm_status nm_norm_create(nm_norm **norm, nm_backend *backend, const char *type, const char *settings,
-                         const nm_norm_place *place, nm_error *err);
+                         const nm_norm_site *place, nm_error *err);
 void nm_norm_free(nm_norm *norm);
 
 /* y = norm(x), training: batch statistics where the type uses them; updates state. x, y: [rows, width] of the
@@ -113,9 +113,9 @@ typedef struct nm_norm_type {
     const nm_option *options; /* section [norm.NAME] */
     const nm_preset *presets; /* may be NULL */
     size_t config_size;
-    nm_status (*check)(const void *config, const nm_norm_place *place,
+    nm_status (*check)(const void *config, const nm_norm_site *place,
                        nm_error *err); /* NM_USAGE; may be NULL */
-    void (*shape)(const void *config, const nm_norm_place *place, nm_norm_shape *shape);
+    void (*shape)(const void *config, const nm_norm_site *place, nm_norm_shape *shape);
     void (*train)(nm_norm_call *call);
     void (*infer)(nm_norm_call *call);
     void (*backward)(nm_norm_call *call); /* runs once per train, in reverse order of the calls */
@@ -127,7 +127,7 @@ typedef struct nm_norm_type {
 struct nm_norm {
     const nm_norm_type *type;
     const void *config; /* the type's options, owned by whoever created the options */
-    nm_norm_place place;
+    nm_norm_site place;
     nm_norm_shape shape;
     void *params[NM_NORM_MAX_PARAMS], *param_grads[NM_NORM_MAX_PARAMS]; /* device; grads NULL when fixed */
     void *state[NM_NORM_MAX_STATE];                                     /* device */
@@ -144,7 +144,7 @@ void nm_norm_options_add(nm_options *options);
 
 /* Inside a model: fills type, config, place, shape; the caller then sets params, param_grads and state to device
  * memory of the lengths in shape (nm_norm_initialize writes the first values and zeroes the counters). */
-nm_status nm_norm_prepare(nm_norm *norm, const char *type, const void *config, const nm_norm_place *place,
+nm_status nm_norm_prepare(nm_norm *norm, const char *type, const void *config, const nm_norm_site *place,
                           nm_error *err);
 void nm_norm_initialize(nm_norm *norm, nm_backend *backend);
 

@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-typedef enum nm_option_kind { NM_BOOL, NM_INT, NM_REAL, NM_TEXT } nm_option_kind;
+typedef enum nm_option_kind { NM_BOOL, NM_INT, NM_REAL, NM_TEXT, NM_ENUM } nm_option_kind;
 
 typedef struct nm_option {
     const char *name;
@@ -21,7 +21,7 @@ typedef struct nm_option {
     size_t offset;
     const char *initial;
     double min, max;     /* numbers: inclusive range */
-    const char *choices; /* texts: "a|b|c", or NULL for any text */
+    const char *choices; /* texts and enums: "a|b|c"; texts: NULL for any text */
     const char *help;
 } nm_option;
 
@@ -31,18 +31,26 @@ typedef struct nm_preset {
 } nm_preset;
 
 #define NM_KIND(field)                                                                                       \
-    _Generic((field), bool : NM_BOOL, int64_t : NM_INT, double : NM_REAL, const char * : NM_TEXT)
+    _Generic((field), bool : NM_BOOL, int64_t : NM_INT, double : NM_REAL, const char * : NM_TEXT,            \
+             int : NM_ENUM, unsigned : NM_ENUM)
 #define NM_OPTION(T, field, initial, min, max, help)                                                         \
     {                                                                                                        \
 #field, NM_KIND(((T *)0)->field), offsetof(T, field), initial, min, max, NULL, help                  \
     }
+/* One of "a|b|c". An enum field receives the index of the value, so its constants are declared in that order. */
 #define NM_CHOICE(T, field, initial, choices, help)                                                          \
     {                                                                                                        \
 #field, NM_KIND(((T *)0)->field), offsetof(T, field), initial, 0, 0, choices, help                   \
     }
 
 /* Later origins win; within one origin the later setting wins. */
-typedef enum nm_origin { NM_ORIGIN_DEFAULT, NM_ORIGIN_PRESET, NM_ORIGIN_FILE, NM_ORIGIN_COMMAND } nm_origin;
+typedef enum nm_origin {
+    NM_ORIGIN_DEFAULT,
+    NM_ORIGIN_PRESET,
+    NM_ORIGIN_FILE,
+    NM_ORIGIN_PROFILE, /* the section [profile.NAME] of any file that was read */
+    NM_ORIGIN_COMMAND
+} nm_origin;
 
 typedef struct nm_options nm_options; /* sections of options and who set what */
 
@@ -62,9 +70,9 @@ nm_status nm_options_set(nm_options *options, const char *path, const char *valu
 /* Reads an INI file; a line `include = other.ini` at its top (before any section) reads that one first, relative to
  * the file. Errors name file and line. */
 nm_status nm_options_read(nm_options *options, const char *path, nm_error *err);
-/* The same with what the file says in [small], a recipe's form for a small machine: whole names there, "train.epochs = 3",
- * which else are passed over. NM_USAGE when there is none. */
-nm_status nm_options_read_small(nm_options *options, const char *path, nm_error *err);
+/* Reads the file and applies its section [profile.NAME], which holds full names ("train.epochs = 3") and takes precedence
+ * over the other settings of all files that are read. profile "": none. NM_USAGE when no file has that profile. */
+nm_status nm_options_read_profile(nm_options *options, const char *path, const char *profile, nm_error *err);
 /* What an INI file says of one option, heap, or NULL when it says nothing; nothing else in the file is checked. For what
  * decides which sections there are. */
 nm_status nm_options_peek(const char *path, const char *option, char **value, nm_error *err);

@@ -122,7 +122,7 @@ static void wish_huge(void *base, size_t bytes)
         madvise(base, bytes, MADV_HUGEPAGE);
 }
 
-nm_status nm_backend_take(nm_backend *backend, size_t bytes, void **memory, nm_error *err)
+nm_status nm_backend_alloc(nm_backend *backend, size_t bytes, void **memory, nm_error *err)
 {
     nm_backend_private *inside = nm_backend_inside(backend);
     *memory = NULL;
@@ -148,10 +148,10 @@ static nm_region *find_region(nm_backend_private *inside, const void *memory)
     return &inside->regions[i];
 }
 
-nm_status nm_backend_retake(nm_backend *backend, size_t bytes, void **memory, nm_error *err)
+nm_status nm_backend_realloc(nm_backend *backend, size_t bytes, void **memory, nm_error *err)
 {
     if (!*memory)
-        return nm_backend_take(backend, bytes, memory, err);
+        return nm_backend_alloc(backend, bytes, memory, err);
     nm_region *region = find_region(nm_backend_inside(backend), *memory);
     NM_ASSERT(bytes >= region->bytes);
     void *base = mremap(region->base, region->bytes, bytes, MREMAP_MAYMOVE);
@@ -164,7 +164,7 @@ nm_status nm_backend_retake(nm_backend *backend, size_t bytes, void **memory, nm
     return NM_OK;
 }
 
-void nm_backend_give(nm_backend *backend, void *memory)
+void nm_backend_dealloc(nm_backend *backend, void *memory)
 {
     if (!memory)
         return;
@@ -201,20 +201,20 @@ static void hold(nm_backend *backend, nm_mat weight, const void *form, bool int8
     nm_backend_private *inside = nm_backend_inside(backend);
     NM_ASSERT(form && weight.stride == weight.cols);
     NM_GROW(inside->held, inside->n_held, inside->held_capacity);
-    inside->held[inside->n_held++] = (nm_held){weight, form, int8};
+    inside->held[inside->n_held++] = (nm_packed_weight){weight, form, int8};
 }
 
-void nm_backend_hold(nm_backend *backend, nm_mat weight, const void *form)
+void nm_backend_register_weight(nm_backend *backend, nm_mat weight, const void *form)
 {
     hold(backend, weight, form, false);
 }
 
-void nm_backend_hold_int8(nm_backend *backend, nm_mat weight, const void *form)
+void nm_backend_register_weight_int8(nm_backend *backend, nm_mat weight, const void *form)
 {
     hold(backend, weight, form, true);
 }
 
-void nm_backend_unhold(nm_backend *backend, const void *form)
+void nm_backend_unregister_weight(nm_backend *backend, const void *form)
 {
     nm_backend_private *inside = nm_backend_inside(backend);
     size_t i = 0;
@@ -224,7 +224,7 @@ void nm_backend_unhold(nm_backend *backend, const void *form)
     inside->held[i] = inside->held[--inside->n_held];
 }
 
-const nm_held *nm_backend_held(const nm_backend *backend, nm_mat rows, int32_t *first)
+const nm_packed_weight *nm_backend_find_packed(const nm_backend *backend, nm_mat rows, int32_t *first)
 {
     const nm_backend_private *inside = nm_backend_inside(backend);
     inside = inside->main ? inside->main : inside;
@@ -242,17 +242,17 @@ const nm_held *nm_backend_held(const nm_backend *backend, nm_mat rows, int32_t *
     return NULL;
 }
 
-bool nm_backend_holds(const nm_backend *backend, nm_mat rows)
+bool nm_backend_has_packed(const nm_backend *backend, nm_mat rows)
 {
     int32_t first;
-    return nm_backend_held(backend, rows, &first) != NULL;
+    return nm_backend_find_packed(backend, rows, &first) != NULL;
 }
 
 bool nm_backend_linear_int8(nm_backend *backend, nm_mat x, nm_mat weight, const void *bias, nm_act act,
                             const nm_dropout *drop, nm_mat y)
 {
     int32_t first = 0;
-    const nm_held *held = nm_backend_held(backend, weight, &first);
+    const nm_packed_weight *held = nm_backend_find_packed(backend, weight, &first);
     if (!held || !held->int8)
         return false;
     NM_ASSERT(!drop || nm_dropout_threshold(drop->rate) == 0);
@@ -262,10 +262,10 @@ bool nm_backend_linear_int8(nm_backend *backend, nm_mat x, nm_mat weight, const 
     return true;
 }
 
-void nm_backend_plan(nm_backend *backend, bool planning)
+void nm_backend_dry_run(nm_backend *backend, bool planning)
 {
     backend->planning = planning;
-    backend->k = planning ? nm_plan_kernels() : nm_backend_inside(backend)->active;
+    backend->k = planning ? nm_dry_run_kernels() : nm_backend_inside(backend)->active;
 }
 
 void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes)

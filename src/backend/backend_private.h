@@ -12,11 +12,11 @@ typedef struct nm_region {
 
 enum { NM_SCRATCH_SLOTS = 5 };
 
-typedef struct nm_held { /* a weight and its other form */
+typedef struct nm_packed_weight { /* a weight and its other form */
     nm_mat weight;
     const void *form;
     bool int8; /* written by pack_int8 */
-} nm_held;
+} nm_packed_weight;
 
 typedef struct nm_profiling {
     nm_kernels inner; /* what the timing wrappers call */
@@ -31,7 +31,7 @@ typedef struct nm_backend_private {
     nm_region *regions;
     size_t n_regions, regions_capacity;
     nm_region scratch[NM_SCRATCH_SLOTS];
-    nm_held *held;
+    nm_packed_weight *held;
     size_t n_held, held_capacity;
     const struct nm_backend_private
         *main; /* of a worker: the one it belongs to, whose held weights it reads */
@@ -47,7 +47,7 @@ static inline nm_backend_private *nm_backend_inside(const nm_backend *backend)
 }
 
 /* The held matrix to which these whole rows belong, and the first one's number in it; NULL: none. */
-const nm_held *nm_backend_held(const nm_backend *backend, nm_mat rows, int32_t *first);
+const nm_packed_weight *nm_backend_find_packed(const nm_backend *backend, nm_mat rows, int32_t *first);
 
 /* For `linear`: computes the product by linear_int8 when the weight is held in int8, and says whether. */
 bool nm_backend_linear_int8(nm_backend *backend, nm_mat x, nm_mat weight, const void *bias, nm_act act,
@@ -59,9 +59,9 @@ bool nm_backend_linear_int8(nm_backend *backend, nm_mat x, nm_mat weight, const 
 void *nm_backend_scratch(nm_backend *backend, int slot, size_t bytes);
 
 /* A table whose kernels do nothing, except that download and dot fill the host's result with zeros. */
-nm_kernels nm_plan_kernels(void);
+nm_kernels nm_dry_run_kernels(void);
 
-/* Wraps the backend's table: memory of nm_backend_take is open only while a kernel runs. */
+/* Wraps the backend's table: memory of nm_backend_alloc is open only while a kernel runs. */
 void nm_fence_install(nm_backend *backend);
 
 #endif

@@ -10,7 +10,7 @@
 #define CALL_download           (b, host, device, bytes)
 #define CALL_copy               (b, to, from, bytes)
 #define CALL_zero               (b, data, bytes)
-#define CALL_draw               (b, init, seed, site, n, out)
+#define CALL_random_init               (b, init, seed, site, n, out)
 #define CALL_gemm               (b, ta, tb, alpha, a, bm, beta, c)
 #define CALL_linear             (b, x, weight, bias, act, drop, y)
 #define CALL_pack               (b, weight, form, bytes)

@@ -56,7 +56,7 @@ static const work nothing = {0};
 #define WORK_download           moved(2.0 * (double)bytes)
 #define WORK_copy               moved(2.0 * (double)bytes)
 #define WORK_zero               moved((double)bytes)
-#define WORK_draw               numbers(b, (double)n)
+#define WORK_random_init               numbers(b, (double)n)
 #define WORK_gemm               products(2 * size(c) * (ta ? a.rows : a.cols))
 #define WORK_linear             products(2 * size(y) * x.cols)
 #define WORK_pack               numbers(b, form ? 2 * size(weight) : 0)
@@ -152,7 +152,7 @@ void nm_backend_profile(nm_backend *backend, bool on)
         profiling->inner = inside->active;
     inside->active = on ? timed : profiling->inner;
     profiling->on = on;
-    nm_backend_plan(backend, backend->planning);
+    nm_backend_dry_run(backend, backend->planning);
 }
 
 static int compare(const void *left, const void *right)

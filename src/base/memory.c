@@ -65,7 +65,7 @@ void nm_arena_wrap(nm_arena *arena, void *base, size_t bytes)
     *arena = (nm_arena){.base = base, .reserved = bytes};
 }
 
-void *nm_arena_take(nm_arena *arena, size_t bytes)
+void *nm_arena_alloc(nm_arena *arena, size_t bytes)
 {
     size_t rounded = (bytes + 63) & ~(size_t)63;
     if (arena->exhausted || rounded < bytes || rounded > arena->reserved - arena->used) {

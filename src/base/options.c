@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/nearest.h"
+#include "base/edit_distance.h"
 
 /* A text that stands in another file (a model's metadata) may not name files to read. */
 enum { MAX_INCLUDE_DEPTH = 8, NO_INCLUDES = MAX_INCLUDE_DEPTH + 1 };
@@ -32,11 +32,45 @@ struct nm_options {
     bool pass_over_unknown; /* sections nobody registered: while reading what another command saved */
     const char *wanted;     /* only this option is looked for, while peeking; NULL: all are set */
     char *found;
-    bool small; /* lines of [small] are taken, not passed over */
-    int n_small;
+    const char *profile; /* settings of the section [profile.NAME] apply; NULL or "": none */
+    bool profile_found;
 };
 
-static const char *const origin_names[] = {"default", "preset", "file", "command line"};
+static const char *const origin_names[] = {"default", "preset", "file", "profile", "command line"};
+
+/* Option names of earlier versions, which saved runs and older recipes contain. A row with values renames those too. */
+typedef struct old_name {
+    const char *old_name, *name;
+    const char *old_value, *value;
+} old_name;
+
+static const old_name old_names[] = {
+    {"model.placement", "model.norm_position", NULL, NULL},
+    {"model.tied", "model.share_embeddings", NULL, NULL},
+    {"model.segment", "model.context", NULL, NULL},
+    {"train.clip", "train.max_grad_norm", NULL, NULL},
+    {"train.explode", "train.divergence_factor", NULL, NULL},
+    {"train.keep", "train.keep_last", NULL, NULL},
+    {"train.recompute", "train.activation_checkpointing", NULL, NULL},
+    {"prepare.form", "prepare.format", NULL, NULL},
+    {"prepare.order", "prepare.special_ids", NULL, NULL},
+    {"data.form", "data.format", NULL, NULL},
+    {"score.form", "score.metric_variant", NULL, NULL},
+    {"tag.input_form", "tag.input_format", NULL, NULL},
+    {"run.small", "run.profile", "true", "small"},
+    {"run.small", "run.profile", "false", ""},
+};
+enum { N_OLD_NAMES = sizeof old_names / sizeof *old_names };
+
+/* The row for an old name; its value matches if the row has values. */
+static const old_name *find_old_name(const char *path, const char *value)
+{
+    for (int i = 0; i < N_OLD_NAMES; i++)
+        if (!strcmp(path, old_names[i].old_name) &&
+            (!value || !old_names[i].old_value || !strcmp(value, old_names[i].old_value)))
+            return &old_names[i];
+    return NULL;
+}
 
 nm_options *nm_options_create(void)
 {
@@ -83,6 +117,9 @@ static const char *keep_text(nm_options *options, const char *value)
 
 static nm_status unknown_option(const nm_options *options, const char *path, nm_error *err)
 {
+    const old_name *old = find_old_name(path, NULL);
+    if (old)
+        return nm_fail(err, NM_USAGE, "unknown option %s: it has been renamed to %s", path, old->name);
     char *best = NULL;
     int best_distance = 1 << 20;
     for (size_t i = 0; i < options->n_sections; i++)
@@ -133,10 +170,13 @@ static nm_status parse_number(const char *path, const nm_option *row, const char
     return NM_OK;
 }
 
-static nm_status check_choice(const char *path, const nm_option *row, const char *value, nm_error *err)
+/* The index of a value among "a|b|c". */
+static nm_status find_choice(const char *path, const nm_option *row, const char *value, int *index,
+                             nm_error *err)
 {
     size_t length = strlen(value);
-    for (const char *at = row->choices; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL) {
+    *index = 0;
+    for (const char *at = row->choices; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL, ++*index) {
         size_t word = strcspn(at, "|");
         if (word == length && !strncmp(at, value, length))
             return NM_OK;
@@ -204,11 +244,14 @@ static nm_status set_row(nm_options *options, section *part, size_t index, const
     void *field = part->config + row->offset;
     char path[160];
     snprintf(path, sizeof path, "%s.%s", part->name, row->name);
+    int choice = 0;
+    if (row->choices)
+        NM_TRY(find_choice(path, row, value, &choice, err));
     if (row->kind == NM_BOOL) {
         NM_TRY(parse_bool(path, value, field, err));
+    } else if (row->kind == NM_ENUM) {
+        *(int *)field = choice;
     } else if (row->kind == NM_TEXT) {
-        if (row->choices)
-            NM_TRY(check_choice(path, row, value, err));
         NM_TRY(check_text(path, value, err));
         *(const char **)field = keep_text(options, value);
     } else {
@@ -295,6 +338,12 @@ static char *row_value(const section *part, size_t index)
             free(text);
         }
         break;
+    case NM_ENUM: {
+        const char *at = row->choices;
+        for (int i = *(const int *)field; i > 0; i--)
+            at = strchr(at, '|') + 1;
+        return nm_format("%.*s", (int)strcspn(at, "|"), at);
+    }
     case NM_TEXT:
         return nm_format("%s", *(const char *const *)field);
     }
@@ -449,14 +498,20 @@ static nm_status read_line(nm_options *options, const char *path, char *line, ch
         return include_file(options, path, value, depth, err);
     if (options->pass_over_unknown && *part && !find_section(options, *part, strlen(*part)))
         return NM_OK;
-    bool small = *part && !strcmp(*part, "small");
-    if (small && !options->small)
+    bool profile = *part && !strncmp(*part, "profile.", 8);
+    if (profile && (!options->profile || strcmp(*part + 8, options->profile)))
         return NM_OK;
-    options->n_small += small;
-    char *full = *part && !small ? nm_format("%s.%s", *part, name) : nm_duplicate(name);
+    options->profile_found |= profile;
+    char *full = *part && !profile ? nm_format("%s.%s", *part, name) : nm_duplicate(name);
+    const old_name *old = find_old_name(full, value);
+    if (old) {
+        free(full);
+        full = nm_duplicate(old->name);
+        value = old->value ? old->value : value;
+    }
     nm_status status = NM_OK;
     if (!options->wanted) {
-        status = nm_options_set(options, full, value, NM_ORIGIN_FILE, err);
+        status = nm_options_set(options, full, value, profile ? NM_ORIGIN_PROFILE : NM_ORIGIN_FILE, err);
     } else if (!strcmp(full, options->wanted)) {
         free(options->found);
         options->found = nm_duplicate(value);
@@ -486,14 +541,15 @@ nm_status nm_options_read(nm_options *options, const char *path, nm_error *err)
     return read_file(options, path, 0, err);
 }
 
-nm_status nm_options_read_small(nm_options *options, const char *path, nm_error *err)
+nm_status nm_options_read_profile(nm_options *options, const char *path, const char *profile, nm_error *err)
 {
-    options->small = true;
-    options->n_small = 0;
+    options->profile = profile;
+    options->profile_found = false;
     nm_status status = read_file(options, path, 0, err);
-    options->small = false;
-    if (status == NM_OK && !options->n_small)
-        return nm_fail(err, NM_USAGE, "%s: has no small form (section [small])", path);
+    options->profile = NULL;
+    if (status == NM_OK && *profile && !options->profile_found)
+        return nm_fail(err, NM_USAGE, "%s: there is no profile %.100s (section [profile.%.100s])", path,
+                       profile, profile);
     return status;
 }
 

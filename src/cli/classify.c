@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "cli/use_model.h"
+#include "cli/open_model.h"
 #include "task/classification.h"
 
 /* So many texts are read before any is classified; fewer of them where they are long. */
@@ -42,7 +42,7 @@ typedef struct job {
     const nm_cli *cli;
     const classify_config *config;
     nm_backend *backend;
-    nm_loaded loaded;
+    nm_loaded_model loaded;
     nm_classification_parts *parts;
     int32_t classes;
     int64_t max_length;
@@ -68,7 +68,7 @@ static nm_status job_open(job *self, int argc, char **argv, nm_error *err)
     self->confusion = nm_confusion_create(self->classes);
     nm_labelled_config table =
         nm_classification_table(data); /* columns are the model's unless said otherwise */
-    table.form = said->form;
+    table.format = said->format;
     table.lines_by_default = !self->config->evaluate;
     table.with_label = self->config->evaluate;
     return nm_labelled_open(&self->texts, argc > 1 ? argv[1] : "-", &table, err);
@@ -80,7 +80,7 @@ static void job_release(job *self)
     nm_labelled_set_release(&self->set);
     nm_confusion_release(&self->confusion);
     nm_ids_release(&self->right);
-    nm_loaded_close(&self->loaded);
+    nm_loaded_model_close(&self->loaded);
     nm_backend_free(self->backend);
 }
 
@@ -175,7 +175,7 @@ static nm_status classify_all(job *self, nm_error *err)
 static nm_interval interval_of(const job *self)
 {
     nm_bootstrap_config draws = nm_bootstrap_default();
-    draws.n_draws = (int)self->config->bootstrap;
+    draws.n_resamples = (int)self->config->bootstrap;
     draws.seed = (uint64_t)self->config->seed;
     int64_t *rows = calloc(self->right.n + 1, NM_ACCURACY_COUNTS * sizeof *rows);
     NM_ASSERT(rows);
@@ -268,7 +268,7 @@ const nm_command nm_command_classify = {
     .summary = "classify texts with a trained model",
     .usage = "RUN|MODEL [FILE] [--probabilities] [--evaluate] [--json] [OPTION ...]",
     .details =
-        "Reads one text a line (or a table, by the name's ending .tsv or .csv or by --form) and writes one "
+        "Reads one text a line (or a table, by the name's ending .tsv or .csv or by --format) and writes one "
         "label a line. A run folder stands for its best model, else its last one. Tokenizer, dictionary, "
         "label names and columns come from inside the model; the options of [data] below say otherwise. "
         "Texts longer than data.max_length of the model are cut, and counted.\n\n"

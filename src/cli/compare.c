@@ -37,12 +37,13 @@ static const nm_option compare_options[] = {
 
 typedef struct run_choice { /* section [run], handed on to the runs */
     const char *task;
-    bool small;
+    const char *profile;
 } run_choice;
 
 static const nm_option run_options[] = {
     NM_OPTION(run_choice, task, "translation", 0, 0, "kind of work, where the recipe does not say it"),
-    NM_OPTION(run_choice, small, "false", 0, 1, "the recipe's form for a small machine"),
+    NM_OPTION(run_choice, profile, "", 0, 0,
+              "Profile of the recipe to apply, such as small (section [profile.small]); empty: none."),
     {0}};
 
 typedef struct comparison {
@@ -220,7 +221,8 @@ static char *compare_folder(const comparison *c)
     if (*c->config->folder)
         return nm_duplicate(c->config->folder);
     const char *recipe = c->queue.recipe, *slash = strrchr(recipe, '/'), *name = slash ? slash + 1 : recipe;
-    return nm_format("runs/%.*s%s-compare", (int)strcspn(name, "."), name, c->queue.small ? "-small" : "");
+    return nm_format("runs/%.*s%s%s-compare", (int)strcspn(name, "."), name, *c->queue.profile ? "-" : "",
+                     c->queue.profile);
 }
 
 /* ---- what came of it ---- */
@@ -343,7 +345,7 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
         return nm_cli_fail(&err);
     const run_choice *run = nm_options_find(cli->options, "run");
     comparison c = {.config = nm_options_find(cli->options, "compare"),
-                    .queue = {.cli = cli, .recipe = argv[0], .small = run->small}};
+                    .queue = {.cli = cli, .recipe = argv[0], .profile = run->profile}};
     nm_status status = compare(&c, &err);
     compare_table_release(&c.table);
     compare_queue_release(&c.queue);
@@ -356,7 +358,7 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
 const nm_command nm_command_compare = {
     .name = "compare",
     .summary = "train variants of a recipe and print one table",
-    .usage = "RECIPE.ini [--small] [--norms a,b,c] [--seeds N] [--grid key=v,w] "
+    .usage = "RECIPE.ini [--profile small] [--norms a,b,c] [--seeds N] [--grid key=v,w] "
              "[--format text|markdown|latex|csv|json] [--section.key value ...]",
     .details =
         "Each variant and seed is a run of its own folder. Interrupted, even killed, the same command goes "

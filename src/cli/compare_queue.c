@@ -96,8 +96,7 @@ nm_status compare_options_of(const compare_queue *queue, const compare_variant *
         status = nm_options_set(options, all.list[i], all.list[i + 1], NM_ORIGIN_COMMAND, err);
     release_settings(&all);
     if (status == NM_OK)
-        status = queue->small ? nm_options_read_small(options, queue->recipe, err)
-                              : nm_options_read(options, queue->recipe, err);
+        status = nm_options_read_profile(options, queue->recipe, queue->profile, err);
     if (status != NM_OK) {
         nm_options_free(options);
         *out = NULL;

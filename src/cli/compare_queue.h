@@ -26,7 +26,7 @@ typedef struct compare_job { /* one run */
 typedef struct compare_queue {
     const nm_cli *cli;
     const char *recipe;
-    bool small;
+    const char *profile; /* of the recipe; "": none */
     compare_job *jobs;
     size_t n, capacity;
     compare_share share;

@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "probe/tid.h"
-#include "task/loaded.h"
+#include "task/model_loader.h"
 #include "train/trainer.h"
 
 void compare_row_release(compare_row *row)
@@ -217,7 +217,7 @@ static void keep_score(compare_row *row, nm_task_score *score)
     row->lower_is_better = score->lower_is_better;
     row->value = score->value;
     row->segments = (int64_t)score->counts.n_segments;
-    row->draws = nm_bootstrap_draws(score->counts, score->of_counts, score->context, &config);
+    row->draws = nm_bootstrap_resamples(score->counts, score->of_counts, score->context, &config);
     nm_interval interval = nm_bootstrap_interval_of(row->draws, &config);
     row->low = interval.low;
     row->high = interval.high;
@@ -252,11 +252,11 @@ nm_status compare_row_measure(compare_row *row, const char *folder, const nm_tas
         return status;
     }
     char *path = model_path(folder);
-    nm_loaded run;
-    status = nm_loaded_open_run(&run, path, type, options, backend, false, err);
+    nm_loaded_model run;
+    status = nm_loaded_model_open_run(&run, path, type, options, backend, false, err);
     if (status == NM_OK) {
         status = measure(row, &run.task, run.model, tid_batches, err);
-        nm_loaded_close(&run);
+        nm_loaded_model_close(&run);
     }
     nm_backend_free(backend);
     free(path);
@@ -274,7 +274,7 @@ json_t *compare_number(double value)
 static json_t *measured_json(const compare_row *row)
 {
     json_t *o = json_object(), *draws = json_array();
-    for (int k = 0; k < nm_bootstrap_default().n_draws; k++)
+    for (int k = 0; k < nm_bootstrap_default().n_resamples; k++)
         json_array_append_new(draws, compare_number(row->draws[k]));
     json_object_set_new(o, "updates", json_integer(row->updates));
     json_object_set_new(o, "score", json_string(row->name));
@@ -332,7 +332,7 @@ static bool is_text(const json_t *object, const char *key, const char *wanted)
 static bool take_measured(compare_row *row, const json_t *o)
 {
     const json_t *draws = json_object_get(o, "draws");
-    size_t n = (size_t)nm_bootstrap_default().n_draws;
+    size_t n = (size_t)nm_bootstrap_default().n_resamples;
     json_t *tid = json_object_get(o, "tid");
     if (!take_text(o, "score", row->name, sizeof row->name) ||
         !take_text(o, "title", row->title, sizeof row->title) ||

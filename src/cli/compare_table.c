@@ -7,7 +7,7 @@
 
 #include "base/memory.h"
 #include "cli/compare_sheet.h"
-#include "metric/spread.h"
+#include "metric/summary.h"
 
 void compare_table_release(compare_table *table)
 {
@@ -20,14 +20,14 @@ void compare_table_release(compare_table *table)
 /* ---- means ---- */
 
 /* Of one number of the rows that came to their end; measured: and were scored. */
-static nm_spread spread_of(const compare_group *group, size_t offset, bool measured)
+static nm_summary spread_of(const compare_group *group, size_t offset, bool measured)
 {
     double *values = nm_allocate((group->n + 1) * sizeof *values);
     size_t n = 0;
     for (size_t i = 0; i < group->n; i++)
         if (!group->rows[i]->exit_code && (group->rows[i]->measured || !measured))
             memcpy(&values[n++], (const char *)group->rows[i] + offset, sizeof *values);
-    nm_spread spread = nm_spread_of(values, n);
+    nm_summary spread = nm_summary_of(values, n);
     free(values);
     return spread;
 }
@@ -38,7 +38,7 @@ void compare_table_summarize_logs(compare_table *table)
 {
     for (size_t g = 0; g < table->n; g++) {
         compare_group *group = &table->groups[g];
-        nm_spread loss = spread_of(group, ROW(loss), false);
+        nm_summary loss = spread_of(group, ROW(loss), false);
         group->finished = 0;
         for (size_t i = 0; i < group->n; i++)
             group->finished += !group->rows[i]->exit_code;
@@ -94,18 +94,18 @@ typedef struct mean_score { /* over seeds, on the whole test set and on each dra
 /* Of the seeds that other has too (NULL: all). */
 static mean_score mean_of(const compare_group *group, const compare_group *other)
 {
-    size_t n_draws = (size_t)nm_bootstrap_default().n_draws;
-    mean_score mean = {.draws = nm_allocate(n_draws * sizeof(double))};
+    size_t n_resamples = (size_t)nm_bootstrap_default().n_resamples;
+    mean_score mean = {.draws = nm_allocate(n_resamples * sizeof(double))};
     for (size_t i = 0; i < group->n; i++) {
         const compare_row *row = group->rows[i];
         if (!row->measured || (other && !row_of_seed(other, row->seed)))
             continue;
         mean.n++;
         mean.value += row->value;
-        for (size_t k = 0; k < n_draws; k++)
+        for (size_t k = 0; k < n_resamples; k++)
             mean.draws[k] += row->draws[k];
     }
-    for (size_t k = 0; k < n_draws; k++)
+    for (size_t k = 0; k < n_resamples; k++)
         mean.draws[k] /= (double)mean.n;
     mean.value /= (double)mean.n;
     return mean;
@@ -154,7 +154,7 @@ static void test_rows(const compare_group *first, compare_group *group)
 static void summarize_scores(compare_group *group)
 {
     const nm_bootstrap_config config = nm_bootstrap_default();
-    nm_spread value = spread_of(group, ROW(value), true);
+    nm_summary value = spread_of(group, ROW(value), true);
     group->value = value.mean;
     group->value_deviation = value.deviation;
     group->tid_mean = spread_of(group, ROW(tid_mean), true).mean;

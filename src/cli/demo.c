@@ -60,7 +60,7 @@ static const demo_kind kinds[] = {
      .n_files = 1,
      .ends = {"txt"},
      .unit = DEMO_LINES,
-     .prepare = "--form text --train {}/train.txt --valid {}/valid.txt --test {}/test.txt --source-lang en "
+     .prepare = "--format text --train {}/train.txt --valid {}/valid.txt --test {}/test.txt --source-lang en "
                 "--escape false --bpe-merges 3000 --output {}/data",
      .data = "--data.folder {}/data",
      .wants =

@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "cli.h"
-#include "task/loaded.h"
+#include "task/model_loader.h"
 #include "train/checkpoint.h"
 
 typedef struct export_config { /* section [export] */
@@ -24,7 +24,7 @@ static void export_options(nm_options *options)
     nm_options_add(options, "export", export_rows, NULL, sizeof(export_config));
 }
 
-static nm_status write_model(const nm_loaded *loaded, const char *from, const export_config *config,
+static nm_status write_model(const nm_loaded_model *loaded, const char *from, const export_config *config,
                              nm_error *err)
 {
     nm_safetensors *file;
@@ -41,16 +41,16 @@ static nm_status export_model(const export_config *config, nm_backend *backend, 
     nm_options *options;
     const nm_task_type *task;
     char *file;
-    nm_loaded loaded = {0};
-    NM_TRY(nm_loaded_options(path, &options, &task, &file, err));
-    nm_status status = nm_loaded_open(&loaded, file, task, options, backend, false, false, err);
+    nm_loaded_model loaded = {0};
+    NM_TRY(nm_loaded_model_options(path, &options, &task, &file, err));
+    nm_status status = nm_loaded_model_open(&loaded, file, task, options, backend, false, false, err);
     if (status == NM_OK) {
         size_t joined = config->fold ? nm_model_fold(loaded.model, options) : 0;
         status = write_model(&loaded, file, config, err);
         if (status == NM_OK && config->fold)
             fprintf(stderr, "%s: %zu of %zu norms joined with the linear maps behind them\n", config->output,
                     joined, loaded.model->params.n_norms);
-        nm_loaded_close(&loaded);
+        nm_loaded_model_close(&loaded);
     }
     free(file);
     return status;

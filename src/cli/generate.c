@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "cli/use_model.h"
+#include "cli/open_model.h"
 #include "decode/sampler.h"
 #include "task/lm_task.h"
 #include "text/words.h"
@@ -38,7 +38,7 @@ typedef struct job {
     const generate_config *config;
     const nm_sample_options *sample;
     nm_backend *backend;
-    nm_loaded loaded;
+    nm_loaded_model loaded;
     nm_lm_text *text;
     nm_sampler *sampler;
     uint64_t number; /* of the next continuation */
@@ -58,7 +58,7 @@ static void job_release(job *self)
 {
     nm_sampler_free(self->sampler);
     nm_lm_text_free(self->text);
-    nm_loaded_close(&self->loaded);
+    nm_loaded_model_close(&self->loaded);
     nm_backend_free(self->backend);
 }
 
@@ -203,7 +203,7 @@ const nm_command nm_command_generate = {
                "continuation depends on its "
                "prompt, its number and the seed alone: batches and threads don't change it. When the context "
                "is full "
-               "(model.segment), it begins again with its second half. A prompt is text as the model was "
+               "(model.context), it begins again with its second half. A prompt is text as the model was "
                "trained on; its "
                "unknown words become <unk>.",
     .section = "generate,sample,device",

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "cli/inspect_file.h"
 #include "cli/inspect_print.h"
-#include "cli/use_model.h"
+#include "cli/open_model.h"
 #include "train/trainer.h"
 
 typedef struct inspect_config { /* section [inspect] */
@@ -125,7 +125,7 @@ static nm_status tell(job *self, const char *run, const char *path, const nm_ins
     return status;
 }
 
-static nm_status inspect_loaded(job *self, const char *run, const char *path, nm_loaded *loaded,
+static nm_status inspect_loaded(job *self, const char *run, const char *path, nm_loaded_model *loaded,
                                 nm_error *err)
 {
     nm_inspection inspection;
@@ -142,11 +142,11 @@ static nm_status inspect_loaded(job *self, const char *run, const char *path, nm
     return status;
 }
 
-static nm_status open_run(job *self, const char *run, nm_loaded *loaded, char **best, nm_error *err)
+static nm_status open_run(job *self, const char *run, nm_loaded_model *loaded, char **best, nm_error *err)
 {
     nm_options *options;
     const nm_task_type *task;
-    NM_TRY(nm_loaded_options(run, &options, &task, best, err));
+    NM_TRY(nm_loaded_model_options(run, &options, &task, best, err));
     nm_status status = NM_OK;
     if (*self->config->data && !nm_options_row(options, "data.folder"))
         status = nm_fail(
@@ -157,7 +157,8 @@ static nm_status open_run(job *self, const char *run, nm_loaded *loaded, char **
     else if (*self->config->data)
         status = nm_options_set(options, "data.folder", self->config->data, NM_ORIGIN_COMMAND, err);
     if (status == NM_OK) {
-        status = nm_loaded_open_run(loaded, *best, task, options, self->backend, self->plan.bounds, err);
+        status =
+            nm_loaded_model_open_run(loaded, *best, task, options, self->backend, self->plan.bounds, err);
     } else {
         nm_options_free(options);
     }
@@ -168,7 +169,7 @@ static nm_status open_run(job *self, const char *run, nm_loaded *loaded, char **
 
 static nm_status inspect_run(job *self, const char *run, nm_error *err)
 {
-    nm_loaded loaded;
+    nm_loaded_model loaded;
     char *best;
     model_files files = {0};
     NM_TRY(open_run(self, run, &loaded, &best, err));
@@ -178,12 +179,12 @@ static nm_status inspect_run(job *self, const char *run, nm_error *err)
     else
         status = list_checkpoints(run, &files, err);
     for (int i = 0; i < files.n && status == NM_OK; i++) {
-        status = nm_loaded_change(&loaded, files.paths[i], err);
+        status = nm_loaded_model_change(&loaded, files.paths[i], err);
         if (status == NM_OK)
             status = inspect_loaded(self, run, files.paths[i], &loaded, err);
     }
     model_files_release(&files);
-    nm_loaded_close(&loaded);
+    nm_loaded_model_close(&loaded);
     free(best);
     return status;
 }

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/nearest.h"
+#include "base/edit_distance.h"
 #include "cli.h"
 
 /* One line each, in the order of the help text. */

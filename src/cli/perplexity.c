@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/use_model.h"
+#include "cli/open_model.h"
 #include "metric/bootstrap.h"
 #include "task/lm_task.h"
 
@@ -36,7 +36,7 @@ typedef struct job {
     const nm_cli *cli;
     const perplexity_config *config;
     nm_backend *backend;
-    nm_loaded loaded;
+    nm_loaded_model loaded;
     nm_lm_text *text;
 } job;
 
@@ -56,7 +56,7 @@ static nm_status job_open(job *self, const char *path, nm_error *err)
 static void job_release(job *self)
 {
     nm_lm_text_free(self->text);
-    nm_loaded_close(&self->loaded);
+    nm_loaded_model_close(&self->loaded);
     nm_backend_free(self->backend);
 }
 
@@ -110,7 +110,7 @@ static void print_json(const job *self, const char *name, const result *r)
     json_object_set_new(o, "unknown", json_integer(r->unknown));
     json_object_set_new(o, "words", json_integer(r->words));
     json_object_set_new(o, "context", json_integer(self->config->context));
-    json_object_set_new(o, "segment", json_integer(nm_lm_config_of(self->loaded.model)->segment));
+    json_object_set_new(o, "segment", json_integer(nm_lm_config_of(self->loaded.model)->context));
     if (!s->left_out)
         json_object_set_new(o, "per_word", json_real(exp(s->nll / (double)r->words)));
     if (self->config->interval) {
@@ -207,7 +207,7 @@ const nm_command nm_command_perplexity = {
                "--context N "
                "windows slide over the text, and every token is scored once and sees at least the N tokens "
                "before it, as far "
-               "as there are any (N up to model.segment). With BPE the perplexity is per unit; the one per "
+               "as there are any (N up to model.context). With BPE the perplexity is per unit; the one per "
                "word (and </s>) is "
                "printed too, and is what compares with other vocabularies.\n\n"
                "A model that sees ahead (model.causal = false) has no perplexity; what is printed says so.",

@@ -80,7 +80,7 @@ const nm_command nm_command_prepare = {
         "leaves out training pairs that are empty, too long or of very unequal length, learns a joint BPE, "
         "builds dictionaries, and writes ids that training maps into memory. Validation and test keep all "
         "their lines. Threads do not change the result. A data.ini of another folder may serve as RECIPE.\n\n"
-        "With --form text the splits are single files of plain text for a language model: every line is "
+        "With --format text the splits are single files of plain text for a language model: every line is "
         "kept, "
         "empty ones too, and ends in </s>. Words as they are: --tokenizer none --bpe-merges 0.",
     .section = "prepare",

@@ -11,7 +11,7 @@
 #include "metric/score_files.h"
 
 typedef struct score_options {
-    const char *hypothesis, *reference, *against, *form;
+    const char *hypothesis, *reference, *against, *metric_variant;
     bool lowercase, split_compounds;
     int64_t char_order, word_order;
     double beta;
@@ -24,7 +24,7 @@ static const nm_option score_rows[] = {
     NM_OPTION(score_options, hypothesis, "-", 0, 0, "file of translations, one a line; - is standard input"),
     NM_OPTION(score_options, reference, "", 0, 0, "file of references; several: separated by commas, or the option again"),
     NM_OPTION(score_options, against, "", 0, 0, "file of another system's translations: paired bootstrap test"),
-    NM_CHOICE(score_options, form, "multi-bleu", "multi-bleu|sacrebleu",
+    NM_CHOICE(score_options, metric_variant, "multi-bleu", "multi-bleu|sacrebleu",
               "bleu: words as they stand, as multi-bleu.perl; or mteval-v13a tokens and smoothing, as sacreBLEU"),
     NM_OPTION(score_options, lowercase, "false", 0, 0, "compare in lower case"),
     NM_OPTION(score_options, split_compounds, "false", 0, 0, "bleu: ##AT##-##AT## for hyphens inside words, on both sides"),
@@ -93,16 +93,16 @@ static nm_status configure(const char *metric, score_job *job, nm_error *err)
         return nm_fail(err, NM_USAGE, "score: --against compares corpus scores, not those of --sentence");
     job->config = (nm_score_config){
         .kind = strcmp(metric, "bleu") ? NM_SCORE_CHRF : NM_SCORE_BLEU,
-        .bleu = {.form = strcmp(options->form, "sacrebleu") ? NM_BLEU_MULTI : NM_BLEU_SACRE_13A,
+        .bleu = {.variant = strcmp(options->metric_variant, "sacrebleu") ? NM_BLEU_MULTI : NM_BLEU_SACRE_13A,
                  .lowercase = options->lowercase,
                  .split_compounds = options->split_compounds,
-                 .effective_order = options->sentence && !strcmp(options->form, "sacrebleu")},
+                 .effective_order = options->sentence && !strcmp(options->metric_variant, "sacrebleu")},
         .chrf = {.char_order = (int)options->char_order,
                  .word_order = (int)options->word_order,
                  .beta = options->beta,
                  .lowercase = options->lowercase}};
     job->draws = nm_bootstrap_default();
-    job->draws.n_draws = (int)options->bootstrap;
+    job->draws.n_resamples = (int)options->bootstrap;
     job->draws.seed = (uint64_t)options->seed;
     job->draws.centred = options->centred;
     return NM_OK;
@@ -143,7 +143,7 @@ static char *corpus_line(const score_job *job, nm_counts counts)
 static void print_interval(const score_job *job, nm_interval interval)
 {
     printf("interval: %.2f to %.2f (95%% of %d draws, mean %.2f, seed %" PRIu64 ")\n", interval.low,
-           interval.high, job->draws.n_draws, interval.mean, job->draws.seed);
+           interval.high, job->draws.n_resamples, interval.mean, job->draws.seed);
 }
 
 static void print_corpus(const score_job *job)
@@ -151,7 +151,7 @@ static void print_corpus(const score_job *job)
     char *line = corpus_line(job, job->counts);
     puts(line);
     free(line);
-    if (job->draws.n_draws && !*job->options->against)
+    if (job->draws.n_resamples && !*job->options->against)
         print_interval(job,
                        nm_bootstrap_interval(job->counts, nm_score_of_config, &job->config, &job->draws));
     if (!*job->options->against)
@@ -191,7 +191,7 @@ static void json_add_draws(const score_job *job, json_t *root)
 {
     json_object_set_new(
         root, "bootstrap",
-        json_pack("{s:i, s:I}", "draws", job->draws.n_draws, "seed", (json_int_t)job->draws.seed));
+        json_pack("{s:i, s:I}", "draws", job->draws.n_resamples, "seed", (json_int_t)job->draws.seed));
     if (!*job->options->against) {
         nm_interval interval =
             nm_bootstrap_interval(job->counts, nm_score_of_config, &job->config, &job->draws);
@@ -223,7 +223,7 @@ static void print_json(const score_job *job)
         for (size_t i = 0; i < job->counts.n_segments; i++)
             json_array_append_new(lines, json_real(line_score(job, i)));
         json_object_set_new(root, "line_scores", lines);
-    } else if (job->draws.n_draws) {
+    } else if (job->draws.n_resamples) {
         json_add_draws(job, root);
     }
     json_dumpf(root, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER);

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "cli/use_model.h"
+#include "cli/open_model.h"
 #include "data/line_list.h"
 #include "metric/span_f1.h"
 #include "task/tagging.h"
@@ -14,7 +14,7 @@
 enum { SENTENCES_AT_ONCE = 512, TOKENS_AT_ONCE = 1 << 16 };
 
 typedef struct tag_config { /* section [tag] */
-    const char *output, *input_form, *scheme;
+    const char *output, *input_format, *scheme;
     int64_t token_column, tag_column;
     bool score;
 } tag_config;
@@ -22,7 +22,7 @@ typedef struct tag_config { /* section [tag] */
 /* clang-format off */
 static const nm_option tag_rows[] = {
     NM_OPTION(tag_config, output, "-", 0, 0, "file for the result; - is standard output"),
-    NM_CHOICE(tag_config, input_form, "auto", "auto|columns|text", "columns, a token a line; or text, a sentence of tokens a line. auto: columns when the first line has a tab, a single word, or a tag as its last word"),
+    NM_CHOICE(tag_config, input_format, "auto", "auto|columns|text", "columns, a token a line; or text, a sentence of tokens a line. auto: columns when the first line has a tab, a single word, or a tag as its last word"),
     NM_CHOICE(tag_config, scheme, "bio", NM_TAG_SCHEMES, "of the tags written"),
     NM_OPTION(tag_config, token_column, "1", 1, NM_COLUMNS_MAX, "column of the tokens"),
     NM_OPTION(tag_config, tag_column, "0", 0, NM_COLUMNS_MAX, "column of the right tags, for score; 0: the last"),
@@ -39,7 +39,7 @@ static void tag_options(nm_options *options)
 typedef struct job {
     const tag_config *config;
     nm_backend *backend;
-    nm_loaded loaded;
+    nm_loaded_model loaded;
     FILE *input, *output;
     nm_columns columns;
     bool text;            /* input is a sentence a line */
@@ -83,8 +83,8 @@ static nm_status open_input(job *self, const char *path, nm_error *err)
 {
     NM_TRY(nm_file_open(&self->input, path, "rb", err));
     nm_columns_init(&self->columns, self->input, strcmp(path, "-") ? path : "standard input");
-    self->text = !strcmp(self->config->input_form, "text");
-    if (!strcmp(self->config->input_form, "auto")) {
+    self->text = !strcmp(self->config->input_format, "text");
+    if (!strcmp(self->config->input_format, "auto")) {
         bool more;
         NM_TRY(nm_columns_peek(&self->columns, &more, err));
         self->text = more && !looks_like_columns(&self->columns.lines);
@@ -105,7 +105,7 @@ static nm_status job_open(job *self, const nm_cli *cli, int argc, char **argv, n
 
 static void job_release(job *self)
 {
-    nm_loaded_close(&self->loaded);
+    nm_loaded_model_close(&self->loaded);
     nm_backend_free(self->backend);
     nm_columns_release(&self->columns);
     nm_tag_corpus_release(&self->corpus);

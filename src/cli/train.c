@@ -16,8 +16,8 @@
 #include "train/trainer.h"
 
 typedef struct run_config { /* section [run] */
-    const char *folder, *task;
-    bool small, resume, quiet, tensorboard;
+    const char *folder, *task, *profile;
+    bool resume, quiet, tensorboard;
     double report_seconds;
 } run_config;
 
@@ -25,8 +25,8 @@ static const nm_option run_options[] = {
     NM_OPTION(run_config, folder, "", 0, 0, "where the run lives; empty: runs/NAME of the recipe"),
     NM_OPTION(run_config, task, "translation", 0, 0,
               "kind of work; decides which [data] and [model] options there are"),
-    NM_OPTION(run_config, small, "false", 0, 1,
-              "the recipe's form for a small machine: what it says in [small] holds too"),
+    NM_OPTION(run_config, profile, "", 0, 0,
+              "Profile of the recipe to apply, such as small (section [profile.small]); empty: none."),
     NM_OPTION(run_config, resume, "false", 0, 1, "continue from the newest complete checkpoint"),
     NM_OPTION(run_config, quiet, "false", 0, 1, "no progress, only validations and warnings"),
     NM_OPTION(run_config, tensorboard, "false", 0, 1,
@@ -110,7 +110,7 @@ static void on_validated(void *user, const nm_validation *v)
     fprintf(stderr, "validation at update %lld: loss %.4f", (long long)v->update, v->loss);
     if (isfinite(v->perplexity))
         fprintf(stderr, "  ppl %.3f", v->perplexity);
-    else if (nm_task_sees_ahead(t->task, t->options))
+    else if (nm_task_is_noncausal(t->task, t->options))
         fprintf(stderr, "  non-causal, not a perplexity: %.3f", exp(v->nll));
     if (isfinite(v->batch_nll)) {
         fprintf(stderr, "  (with batch statistics: loss %.4f", v->batch_loss);
@@ -137,8 +137,8 @@ static char *run_folder(const run_config *run, const char *recipe)
         return strdup(run->folder);
     const char *slash = strrchr(recipe, '/'), *name = slash ? slash + 1 : recipe, *dot = strrchr(name, '.');
     char *folder = NULL;
-    if (asprintf(&folder, "runs/%.*s%s", (int)(dot ? dot - name : (long)strlen(name)), name,
-                 run->small ? "-small" : "") < 0)
+    if (asprintf(&folder, "runs/%.*s%s%s", (int)(dot ? dot - name : (long)strlen(name)), name,
+                 *run->profile ? "-" : "", run->profile) < 0)
         abort();
     return folder;
 }
@@ -162,8 +162,8 @@ static int finish(nm_status status, const nm_error *err, talk *t, const nm_train
     close_line(t);
     const nm_train_state *state = nm_trainer_state(trainer);
     if (status == NM_INTERRUPTED)
-        fprintf(stderr, "norma: %s\nto go on: norma train %s%s --run.folder %s --resume\n", err->text, recipe,
-                t->run->small ? " --small" : "", folder);
+        fprintf(stderr, "norma: %s\nto go on: norma train %s%s%s --run.folder %s --resume\n", err->text,
+                recipe, *t->run->profile ? " --profile " : "", t->run->profile, folder);
     else if (status != NM_OK)
         return nm_cli_fail(err);
     else
@@ -200,7 +200,7 @@ static void train_options(nm_options *options)
 
 static nm_status read_recipe(nm_cli *cli, const run_config *run, const char *recipe, nm_error *err)
 {
-    return run->small ? nm_options_read_small(cli->options, recipe, err) : nm_cli_read(cli, recipe, err);
+    return nm_options_read_profile(cli->options, recipe, run->profile, err);
 }
 
 static int train_run(nm_cli *cli, int argc, char **argv)
@@ -228,7 +228,7 @@ static int train_run(nm_cli *cli, int argc, char **argv)
         return nm_cli_fail(&err);
     }
     nm_train_listener listener = {&t,         on_progress,     on_validated,
-                                  on_message, &stop_requested, nm_probe_watch(probe)};
+                                  on_message, &stop_requested, nm_probe_hooks(probe)};
     nm_trainer *trainer;
     int code;
     if (nm_trainer_open(&trainer, cli->task, cli->options, folder, run->resume, &listener, &err) != NM_OK) {
@@ -250,7 +250,7 @@ static int train_run(nm_cli *cli, int argc, char **argv)
 const nm_command nm_command_train = {
     .name = "train",
     .summary = "train a model from a recipe",
-    .usage = "RECIPE.ini [--small] [--resume] [--run.folder FOLDER] [--section.key value ...]",
+    .usage = "RECIPE.ini [--profile small] [--resume] [--run.folder FOLDER] [--section.key value ...]",
     .section = "run",
     .options = train_options,
     .trains = true,

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "cli/use_model.h"
+#include "cli/open_model.h"
 #include "decode/decode.h"
 #include "task/translator.h"
 #include "text/words.h"
@@ -12,7 +12,7 @@
 static const size_t bytes_at_once = (size_t)16 << 20;
 
 typedef struct translate_config { /* section [translate] */
-    const char *input, *output, *input_form, *output_form;
+    const char *input, *output, *input_format, *output_format;
     int64_t buffer;
 } translate_config;
 
@@ -20,8 +20,8 @@ typedef struct translate_config { /* section [translate] */
 static const nm_option translate_rows[] = {
     NM_OPTION(translate_config, input, "-", 0, 0, "file of lines to translate; - is standard input"),
     NM_OPTION(translate_config, output, "-", 0, 0, "file for the translations; - is standard output"),
-    NM_CHOICE(translate_config, input_form, "text", "text|words|units", "text, words as norma prepare writes them, or units of BPE"),
-    NM_CHOICE(translate_config, output_form, "text", "text|words|units", "the same for the translations"),
+    NM_CHOICE(translate_config, input_format, "raw", "raw|tokenized|subword", "Format of the input: raw text, tokenized text as norma prepare writes it, or subwords."),
+    NM_CHOICE(translate_config, output_format, "raw", "raw|tokenized|subword", "Format of the translations: raw text, tokenized text, or subwords."),
     NM_OPTION(translate_config, buffer, "2000", 1, 1 << 24, "lines read before any is translated: many give batches of similar length, 1 answers each line at once, as at a terminal"),
     {0}};
 /* clang-format on */
@@ -40,16 +40,18 @@ typedef struct job {
     const translate_config *config;
     nm_decode_options decode;
     nm_backend *backend;
-    nm_loaded *models;
+    nm_loaded_model *models;
     int32_t n_models;
     nm_translator *translator;
     FILE *input, *output;
     int64_t first_line, too_long;
 } job;
 
-static nm_text_form form_of(const char *name)
+static nm_text_format form_of(const char *name)
 {
-    return !strcmp(name, "text") ? NM_FORM_TEXT : !strcmp(name, "words") ? NM_FORM_WORDS : NM_FORM_UNITS;
+    return !strcmp(name, "raw")         ? NM_FORMAT_RAW
+           : !strcmp(name, "tokenized") ? NM_FORMAT_TOKENIZED
+                                        : NM_FORMAT_SUBWORD;
 }
 
 /* The first model's, with the command line's changes. A preset asked for there replaces all that the model says, and what
@@ -75,8 +77,8 @@ static nm_status job_open(job *self, int n_paths, char **paths, nm_error *err)
         NM_TRY(nm_cli_open_model(self->cli, paths[self->n_models], &nm_task_translation, "does not translate",
                                  self->backend, &self->models[self->n_models], err));
     self->decode = decode_options(self);
-    const nm_translator_config config = {form_of(self->config->input_form),
-                                         form_of(self->config->output_form), &self->decode};
+    const nm_translator_config config = {form_of(self->config->input_format),
+                                         form_of(self->config->output_format), &self->decode};
     /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): job_release frees the models */
     NM_TRY(nm_translator_create(&self->translator, self->models, self->n_models, &config, err));
     NM_TRY(nm_file_open(&self->input, self->config->input, "rb", err));
@@ -87,7 +89,7 @@ static void job_release(job *self)
 {
     nm_translator_free(self->translator);
     for (int32_t m = 0; m < self->n_models; m++)
-        nm_loaded_close(&self->models[m]);
+        nm_loaded_model_close(&self->models[m]);
     free(self->models);
     nm_backend_free(self->backend);
     if (self->input && self->input != stdin)

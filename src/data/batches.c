@@ -187,7 +187,7 @@ void nm_batches_release(nm_batches *batches)
 static void pack_side(const nm_corpus *corpus, const int64_t *examples, int32_t n, nm_packing *packing,
                       int32_t **ids, int32_t **pos, nm_arena *arena)
 {
-    int32_t *offsets = nm_arena_take(arena, ((size_t)n + 1) * sizeof *offsets);
+    int32_t *offsets = nm_arena_alloc(arena, ((size_t)n + 1) * sizeof *offsets);
     *packing = (nm_packing){.n_seqs = n, .offsets = offsets};
     offsets[0] = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -197,8 +197,8 @@ static void pack_side(const nm_corpus *corpus, const int64_t *examples, int32_t 
             packing->longest = length;
     }
     packing->n_tokens = offsets[n];
-    *ids = nm_arena_take(arena, (size_t)packing->n_tokens * sizeof **ids);
-    *pos = nm_arena_take(arena, (size_t)packing->n_tokens * sizeof **pos);
+    *ids = nm_arena_alloc(arena, (size_t)packing->n_tokens * sizeof **ids);
+    *pos = nm_arena_alloc(arena, (size_t)packing->n_tokens * sizeof **pos);
     for (int32_t i = 0; i < n; i++)
         for (int32_t t = offsets[i]; t < offsets[i + 1]; t++) {
             (*ids)[t] = corpus->ids[corpus->offsets[examples[i]] + (uint64_t)(t - offsets[i])];
@@ -220,8 +220,8 @@ static void drop_words(int32_t *ids, int32_t n, const nm_batch_words *words, uin
 nm_packing nm_batch_fill(int32_t tokens, int32_t length, const int32_t **zeros, nm_arena *arena)
 {
     int32_t n = (tokens + length - 1) / length;
-    int32_t *offsets = nm_arena_take(arena, ((size_t)n + 1) * sizeof *offsets);
-    int32_t *ids = nm_arena_take(arena, (size_t)tokens * sizeof *ids);
+    int32_t *offsets = nm_arena_alloc(arena, ((size_t)n + 1) * sizeof *offsets);
+    int32_t *ids = nm_arena_alloc(arena, (size_t)tokens * sizeof *ids);
     memset(ids, 0, (size_t)tokens * sizeof *ids);
     for (int32_t i = 0; i < n; i++)
         offsets[i] = i * length;
@@ -243,7 +243,7 @@ nm_batch nm_batch_pack(const nm_batching *batching, const int64_t *examples, int
     if (!batching->target)
         return batch;
     pack_side(batching->target, examples, n, &batch.target, &ids, &pos, arena);
-    int32_t *input = nm_arena_take(arena, (size_t)batch.target.n_tokens * sizeof *input);
+    int32_t *input = nm_arena_alloc(arena, (size_t)batch.target.n_tokens * sizeof *input);
     for (int32_t t = 0; t < batch.target.n_tokens; t++)
         input[t] = pos[t] ? ids[t - 1] : words->target_first;
     drop_words(input, batch.target.n_tokens, words, batching->seed, 1);

@@ -99,17 +99,17 @@ nm_status nm_labelled_open(nm_labelled *texts, const char *path, const nm_labell
                            nm_error *err)
 {
     *texts = (nm_labelled){.config = *config, .path = path, .row = -1, .label = ""};
-    const char *form = config->form;
-    if (!strcmp(form, "auto"))
-        form = ends_in(path, ".csv")      ? "csv"
-               : ends_in(path, ".tsv")    ? "tsv"
-               : config->lines_by_default ? "lines"
-                                          : "tsv";
-    texts->lines = !strcmp(form, "lines");
-    bool csv = !strcmp(form, "csv");
+    const char *format = config->format;
+    if (!strcmp(format, "auto"))
+        format = ends_in(path, ".csv")      ? "csv"
+                 : ends_in(path, ".tsv")    ? "tsv"
+                 : config->lines_by_default ? "lines"
+                                            : "tsv";
+    texts->lines = !strcmp(format, "lines");
+    bool csv = !strcmp(format, "csv");
     bool quotes = !texts->lines && (strcmp(config->quotes, "auto") ? !strcmp(config->quotes, "yes") : csv);
     if (texts->lines && config->with_label)
-        return nm_fail(err, NM_USAGE, "%s: lines have no labels: say tsv or csv", path);
+        return nm_fail(err, NM_USAGE, "%s: lines have no labels: use the format tsv or csv", path);
     if (!texts->lines && !config->text[strspn(config->text, ",")])
         return nm_fail(err, NM_USAGE, "no column of text is named");
     NM_TRY(nm_file_open(&texts->stream, path, "rb", err));

@@ -8,9 +8,9 @@
 enum { NM_LABELLED_MAX_TEXTS = 64, NM_LABEL_MAX_BYTES = 1024 };
 
 /* How a table is read, as options of whatever section has these fields: nm_labelled_rows(T). */
-#define NM_LABELLED_FIELDS const char *form, *quotes, *header, *label, *text
+#define NM_LABELLED_FIELDS const char *format, *quotes, *header, *label, *text
 #define NM_LABELLED_ROWS(T)                                                                                  \
-    NM_CHOICE(T, form, "auto", "auto|lines|tsv|csv",                                                         \
+    NM_CHOICE(T, format, "auto", "auto|lines|tsv|csv",                                                       \
               "lines: each line is a text without label; auto: csv or tsv by the file's name, else tsv "     \
               "in training and lines in use"),                                                               \
         NM_CHOICE(T, quotes, "auto", "auto|yes|no",                                                          \

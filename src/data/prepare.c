@@ -10,7 +10,7 @@
 #define C nm_prepare_config
 const nm_option nm_prepare_options[] = {
     NM_CHOICE(
-        C, form, "parallel", "parallel|text",
+        C, format, "parallel", "parallel|text",
         "two languages line by line, or plain text for a language model: --train FILE, every line kept"),
     NM_OPTION(C, train, "", 0, 0,
               "training text: PREFIX of PREFIX.SOURCE_LANG and PREFIX.TARGET_LANG; plain text: the file"),
@@ -37,7 +37,7 @@ const nm_option nm_prepare_options[] = {
     NM_OPTION(C, max_words, "0", 0, NM_VOCAB_MAX_SIZE,
               "largest dictionary, special symbols included; 0: no limit"),
     NM_OPTION(C, dict_multiple, "8", 0, 1 << 16, "fill dictionaries up to a multiple of this; 0: not at all"),
-    NM_CHOICE(C, order, "fairseq", "fairseq|tears",
+    NM_CHOICE(C, special_ids, "fairseq", "fairseq|tears",
               "numbers of the special symbols, see the dictionary format"),
     NM_OPTION(C, min_length, "1", 1, 1 << 30, "shortest training line in words before BPE"),
     NM_OPTION(C, max_length, "175", 0, 1 << 30, "longest training line in words before BPE; 0: no limit"),
@@ -98,7 +98,7 @@ char *nm_prepare_path(const nm_prepare *self, int split, int side, const char *s
 
 static bool is_text(const nm_prepare_config *config)
 {
-    return !strcmp(config->form, "text");
+    return !strcmp(config->format, "text");
 }
 
 static nm_status check_config(const nm_prepare_config *config, nm_error *err)
@@ -236,7 +236,7 @@ static nm_status remove_stale(const nm_prepare *self, nm_error *err)
 {
     static const struct {
         const char *side, *dictionary, *units;
-        int sides; /* of the form that has it */
+        int sides; /* of the format that has it */
     } all[] = {{"source", "dict.source.txt", "units.source.txt", 2},
                {"target", "dict.target.txt", "units.target.txt", 2},
                {"text", "dict.txt", "units.txt", 1}};
@@ -271,7 +271,7 @@ static nm_status run_steps(nm_prepare *self, nm_error *err)
     for (int split = 0; split < NM_PREPARE_SPLITS; split++)
         if (*nm_prepare_prefix(self->config, split))
             NM_TRY(nm_prepare_words(self, split, err));
-    NM_TRY(nm_prepare_units(self, err));
+    NM_TRY(nm_prepare_subwords(self, err));
     NM_TRY(nm_prepare_ids(self, err));
     return finish(self, err);
 }

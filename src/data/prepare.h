@@ -4,7 +4,7 @@
  * The folder has, for each split, SPLIT.source.ids/.off and SPLIT.target.ids/.off (see data/corpus.h; every
  * sequence ends with </s>); for valid and test the words before BPE, SPLIT.source.words and
  * SPLIT.target.words; dict.source.txt and dict.target.txt; codes.bpe unless BPE is off; and data.ini, the
- * options used. Of plain text (form = text) there is one side, "text", its dictionary dict.txt, and every line is kept.
+ * options used. Of plain text (format = text) there is one side, "text", its dictionary dict.txt, and every line is kept.
  * Files appear only when all of them could be written; data.ini comes last. */
 #ifndef NM_PREPARE_H
 #define NM_PREPARE_H
@@ -13,7 +13,7 @@
 #include "norma/option.h"
 
 typedef struct nm_prepare_config {
-    const char *form;
+    const char *format;
     const char *train, *valid, *test, *source_lang, *target_lang, *output;
     const char *tokenizer;
     bool aggressive, escape, lowercase;
@@ -23,7 +23,7 @@ typedef struct nm_prepare_config {
     bool joint;
     const char *dict_source, *dict_target;
     int64_t min_count, max_words, dict_multiple;
-    const char *order;
+    const char *special_ids;
     int64_t min_length, max_length;
     double ratio;
     const char *on_invalid;

@@ -7,7 +7,7 @@
 enum { READ_NUMBERS = 1 << 14 };
 
 typedef struct encoder { /* of one side of one split */
-    const nm_word_units *pieces;
+    const nm_word_subwords *pieces;
     const nm_vocab *vocab;
     nm_corpus_writer *writer;
     nm_ids line;
@@ -24,7 +24,7 @@ static void end_line(encoder *self)
 
 static void add_word(encoder *self, uint32_t word)
 {
-    const nm_word_units *pieces = self->pieces;
+    const nm_word_subwords *pieces = self->pieces;
     for (size_t i = word ? pieces->ends[word - 1] : 0; i < pieces->ends[word]; i++) {
         nm_ids_append(&self->line, pieces->numbers[i]);
         self->unknown += pieces->numbers[i] == self->vocab->unk;

@@ -12,11 +12,11 @@ enum { PREPARE_TRAIN, PREPARE_VALID, PREPARE_TEST };
 enum { PREPARE_SOURCE, PREPARE_TARGET };
 
 /* Units of the words of a counter, those of one word together. */
-typedef struct nm_word_units {
+typedef struct nm_word_subwords {
     size_t *ends; /* [words], into numbers */
     int32_t *numbers;
     size_t n_words, words_capacity, n, capacity;
-} nm_word_units;
+} nm_word_subwords;
 
 typedef struct nm_prepare {
     const nm_options *options;
@@ -25,10 +25,10 @@ typedef struct nm_prepare {
     int sides; /* 2, or 1 for plain text */
     int32_t threads;
     nm_counter words[NM_PREPARE_SIDES]; /* of the kept training text; those of the other splits alone: 0 */
-    nm_counter bpe_counts[NM_PREPARE_SIDES]; /* units before the threshold; empty without one */
-    nm_counter units[NM_PREPARE_SIDES];      /* as they get into the ids */
-    nm_word_units pieces[NM_PREPARE_SIDES];  /* of all words: first numbers of units, in the end ids */
-    nm_bpe *bpe;                             /* NULL without BPE */
+    nm_counter bpe_counts[NM_PREPARE_SIDES];   /* units before the threshold; empty without one */
+    nm_counter units[NM_PREPARE_SIDES];        /* as they get into the ids */
+    nm_word_subwords pieces[NM_PREPARE_SIDES]; /* of all words: first numbers of units, in the end ids */
+    nm_bpe *bpe;                               /* NULL without BPE */
     nm_vocab *vocab[NM_PREPARE_SIDES];
     nm_file_writer text[NM_PREPARE_SPLITS][NM_PREPARE_SIDES]; /* words of valid and test, line by line */
     /* The kept lines as uint32 numbers of words, each line ended by NM_PREPARE_LINE_END: scratch, never
@@ -75,7 +75,7 @@ void nm_prepare_reader_close(nm_prepare_reader *reader);
 /* Tokenizes, filters and counts one split: fills self->text, self->numbers, self->words. */
 nm_status nm_prepare_words(nm_prepare *self, int split, nm_error *err);
 /* BPE, dictionaries and the ids of every word from the counted words: fills self->pieces. */
-nm_status nm_prepare_units(nm_prepare *self, nm_error *err);
+nm_status nm_prepare_subwords(nm_prepare *self, nm_error *err);
 /* Ids of all splits: fills self->ids. */
 nm_status nm_prepare_ids(nm_prepare *self, nm_error *err);
 

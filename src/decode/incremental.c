@@ -46,7 +46,7 @@ static nm_status cache_grow(nm_incremental *inc, cache *kept, int32_t rows, nm_e
     int32_t capacity = kept->capacity ? kept->capacity : FIRST_CACHE_ROWS;
     while (capacity < rows)
         capacity = capacity > INT32_MAX / 2 ? rows : 2 * capacity;
-    NM_TRY(nm_backend_retake(inc->backend, (size_t)capacity * row_bytes(inc), &kept->data, err));
+    NM_TRY(nm_backend_realloc(inc->backend, (size_t)capacity * row_bytes(inc), &kept->data, err));
     kept->capacity = capacity;
     return NM_OK;
 }
@@ -108,12 +108,12 @@ void nm_incremental_free(nm_incremental *inc)
         return;
     nm_incremental_rest(inc);
     if (inc->forms)
-        nm_backend_give(inc->backend, inc->forms);
+        nm_backend_dealloc(inc->backend, inc->forms);
     for (int32_t i = 0; i < inc->n_layers; i++) {
         if (inc->self[i].data)
-            nm_backend_give(inc->backend, inc->self[i].data);
+            nm_backend_dealloc(inc->backend, inc->self[i].data);
         if (inc->cross[i].data)
-            nm_backend_give(inc->backend, inc->cross[i].data);
+            nm_backend_dealloc(inc->backend, inc->cross[i].data);
     }
     free(inc->self);
     free(inc->cross);
@@ -129,7 +129,7 @@ enum { LAYER_WEIGHTS = 7, FORM_ALIGN = 64 };
 
 static size_t add_weight(const nm_incremental *inc, const nm_tensor *weight, const nm_tensor **to)
 {
-    if (inc->model->params.int8 && nm_backend_holds(inc->backend, nm_tensor_mat(weight)))
+    if (inc->model->params.int8 && nm_backend_has_packed(inc->backend, nm_tensor_mat(weight)))
         return 0;
     *to = weight;
     return 1;
@@ -201,9 +201,9 @@ static void hold_forms(nm_incremental *inc, const nm_tensor *const *list, size_t
             continue;
         pack(inc, list[i], form, &bytes);
         if (inc->model->params.int8)
-            nm_backend_hold_int8(b, weight, form);
+            nm_backend_register_weight_int8(b, weight, form);
         else
-            nm_backend_hold(b, weight, form);
+            nm_backend_register_weight(b, weight, form);
         inc->held[inc->n_held++] = form;
     }
 }
@@ -220,7 +220,7 @@ static nm_status hold_weights(nm_incremental *inc, nm_error *err)
     if (!inc->held)
         inc->held = nm_allocate(room * sizeof(void *));
     if (!inc->forms && places[n])
-        status = nm_backend_take(inc->backend, places[n], &inc->forms, err);
+        status = nm_backend_alloc(inc->backend, places[n], &inc->forms, err);
     if (inc->forms)
         hold_forms(inc, list, n, places);
     free(list);
@@ -231,7 +231,7 @@ static nm_status hold_weights(nm_incremental *inc, nm_error *err)
 void nm_incremental_rest(nm_incremental *inc)
 {
     while (inc->n_held)
-        nm_backend_unhold(inc->backend, inc->held[--inc->n_held]);
+        nm_backend_unregister_weight(inc->backend, inc->held[--inc->n_held]);
 }
 
 static size_t unit_table_bytes(const nm_incremental *inc, int32_t words)
@@ -427,7 +427,7 @@ static nm_tensor *run_step(nm_incremental *inc, const nm_decode_step *step)
                  ? nm_lm_embed(inc->model, tape, step->ids, pos, step->n)
                  : nm_seq2seq_embed(inc->model, tape, inc->main->tables.target, step->ids, pos, step->n);
     for (; call.layer < inc->n_layers; call.layer++)
-        call.x = nm_recomputed(tape, step_layer, &call, sizeof call);
+        call.x = nm_recomputed_segment(tape, step_layer, &call, sizeof call);
     return stack->final_norm ? nm_normalize(tape, stack->final_norm, call.x) : call.x;
 }
 

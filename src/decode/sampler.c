@@ -74,8 +74,8 @@ nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_o
     *self = (nm_sampler){.model = model, .options = options, .vocab = vocab};
     size_t words = (size_t)model->target_size,
            machine = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-    self->raw = nm_allocate((words + NM_MAX_BANDS) * nm_dtype_bytes(model->backend->dtype));
-    self->log_p = nm_allocate((words + NM_MAX_BANDS) * sizeof *self->log_p);
+    self->raw = nm_allocate((words + NM_MAX_CLUSTERS) * nm_dtype_bytes(model->backend->dtype));
+    self->log_p = nm_allocate((words + NM_MAX_CLUSTERS) * sizeof *self->log_p);
     self->sorted = nm_allocate(words * sizeof *self->sorted);
     nm_status status = nm_tape_init(&self->tape, model->backend, machine, err);
     if (status == NM_OK && !nm_lm_of(model)->stack.config.cores)
@@ -117,7 +117,7 @@ static double log_sum_exp(const double *x, int32_t n, const double *y, int32_t m
 }
 
 /* Logits to log probabilities; with bands, clusters are the logits behind the words'. */
-static void normalize(double *x, int32_t words, const nm_bands *bands)
+static void normalize(double *x, int32_t words, const nm_adaptive_clusters *bands)
 {
     int32_t own = bands->n ? bands->first[0] : words;
     const double *clusters = x + words;
@@ -198,7 +198,7 @@ static const int32_t *input_ids(const nm_sampler *self, const growing *g, int64_
 /* Feeds input number `at` of every prompt, as place at - begin of its context. */
 static nm_status feed(nm_sampler *self, batch *b, int64_t at, nm_mat *hidden, nm_error *err)
 {
-    int32_t segment = (int32_t)nm_lm_config_of(self->model)->segment, place = (int32_t)(at - b->begin);
+    int32_t segment = (int32_t)nm_lm_config_of(self->model)->context, place = (int32_t)(at - b->begin);
     size_t n = (size_t)b->n;
     int32_t *ids = nm_allocate(n * sizeof *ids), *offsets = nm_allocate((n + 1) * sizeof *offsets);
     int32_t *rows = nm_allocate(n * (size_t)(place + 1) * sizeof *rows);
@@ -259,7 +259,7 @@ static nm_status recompute(nm_sampler *self, batch *b, int64_t at, nm_mat *hidde
 /* Hidden vectors that predict what follows input number `at`. A full context begins again with its second half. */
 static nm_status advance(nm_sampler *self, batch *b, int64_t at, nm_mat *hidden, nm_error *err)
 {
-    int64_t segment = nm_lm_config_of(self->model)->segment, from = at;
+    int64_t segment = nm_lm_config_of(self->model)->context, from = at;
     if (at - b->begin >= segment)
         from = b->begin = at - segment / 2 + 1;
     if (!self->incremental)
@@ -310,8 +310,8 @@ static nm_status draw_tokens(nm_sampler *self, batch *b, int64_t at, nm_mat hidd
     void *logits, *clusters;
     nm_backend *backend = self->model->backend;
     size_t unit = nm_dtype_bytes(backend->dtype);
-    NM_TRY(nm_backend_take(backend, (size_t)self->model->target_size * unit, &logits, err));
-    nm_status status = nm_backend_take(backend, NM_MAX_BANDS * unit, &clusters, err);
+    NM_TRY(nm_backend_alloc(backend, (size_t)self->model->target_size * unit, &logits, err));
+    nm_status status = nm_backend_alloc(backend, NM_MAX_CLUSTERS * unit, &clusters, err);
     for (int32_t i = 0; i < b->n && status == NM_OK; i++) {
         growing *g = &b->live[i];
         if (at < g->prompt->n)
@@ -323,9 +323,9 @@ static nm_status draw_tokens(nm_sampler *self, batch *b, int64_t at, nm_mat hidd
         nm_ids_append(g->out, id);
         g->lines += id == self->vocab->eos;
     }
-    nm_backend_give(backend, logits);
+    nm_backend_dealloc(backend, logits);
     if (status == NM_OK)
-        nm_backend_give(backend, clusters);
+        nm_backend_dealloc(backend, clusters);
     return status;
 }
 
@@ -366,7 +366,7 @@ nm_status nm_sampler_run(nm_sampler *self, const nm_id_list *prompts, size_t n, 
                          nm_error *err)
 {
     int64_t most = self->options->batch;
-    size_t segment = (size_t)nm_lm_config_of(self->model)->segment;
+    size_t segment = (size_t)nm_lm_config_of(self->model)->context;
     batch b = {.live = nm_allocate((size_t)most * sizeof *b.live),
                .rows = nm_allocate((size_t)most * segment * sizeof *b.rows)};
     nm_status status = self->incremental ? nm_incremental_refresh(self->incremental, err) : NM_OK;

@@ -17,10 +17,10 @@ static nm_status take_block(nm_scorer *scorer, nm_error *err)
     size_t unit = nm_dtype_bytes(scorer->backend->dtype), rows = BLOCK_ROWS;
     size_t k = (size_t)scorer->k, words = (size_t)scorer->words;
     void *columns;
-    NM_TRY(nm_backend_take(scorer->backend, rows * words * unit, &scorer->logits, err));
-    NM_TRY(nm_backend_take(scorer->backend, rows * k * unit, &scorer->top, err));
-    NM_TRY(nm_backend_take(scorer->backend, rows * unit, &scorer->eos_column, err));
-    NM_TRY(nm_backend_take(scorer->backend, rows * k * sizeof(int32_t), &columns, err));
+    NM_TRY(nm_backend_alloc(scorer->backend, rows * words * unit, &scorer->logits, err));
+    NM_TRY(nm_backend_alloc(scorer->backend, rows * k * unit, &scorer->top, err));
+    NM_TRY(nm_backend_alloc(scorer->backend, rows * unit, &scorer->eos_column, err));
+    NM_TRY(nm_backend_alloc(scorer->backend, rows * k * sizeof(int32_t), &columns, err));
     scorer->top_columns = columns;
     scorer->raw = nm_allocate(rows * (scorer->n_models > 1 ? words : k) * unit);
     scorer->mixture = scorer->n_models > 1 ? nm_allocate(rows * words * sizeof(double)) : NULL;
@@ -68,7 +68,7 @@ void nm_scorer_release(nm_scorer *scorer)
     void *device[] = {scorer->logits, scorer->top, scorer->eos_column, scorer->top_columns};
     for (int i = 0; i < 4; i++)
         if (device[i])
-            nm_backend_give(scorer->backend, device[i]);
+            nm_backend_dealloc(scorer->backend, device[i]);
     free(scorer->models);
     free(scorer->of);
     free(scorer->raw);

@@ -53,7 +53,7 @@ static const char *prepare(nm_bleu *bleu, const char *text)
     const nm_bleu_config *config = &bleu->config;
     if (config->lowercase) {
         nm_buffer_clear(&bleu->text);
-        if (config->form == NM_BLEU_MULTI)
+        if (config->variant == NM_BLEU_MULTI)
             nm_lower_ascii(text, &bleu->text);
         else
             nm_lower_unicode(text, &bleu->text);
@@ -81,7 +81,7 @@ static void split_words(nm_bleu *bleu, const char *text, word_list *out)
     out->count = 0;
     size_t (*space_length)(const char *) = nm_ascii_space_length;
     nm_buffer tokens = {0};
-    if (bleu->config.form == NM_BLEU_SACRE_13A) {
+    if (bleu->config.variant == NM_BLEU_SACRE_13A) {
         space_length = nm_space_length;
         nm_tokenize_13a(text, &bleu->scratch, &tokens);
         text = tokens.data;
@@ -171,15 +171,15 @@ static double brevity_penalty(int64_t hyp_len, int64_t ref_len)
     return hyp_len > 0 ? exp(1 - (double)ref_len / (double)hyp_len) : 0;
 }
 
-/* Fills the precisions and returns how many orders there are n-grams for. Each form rounds as its program
+/* Fills the precisions and returns how many orders there are n-grams for. Each variant rounds as its program
  * does: a printed 12.25 goes up or down with the last bit. */
-static int fill_precisions(const nm_bleu_stats *sum, nm_bleu_form form, double *precisions)
+static int fill_precisions(const nm_bleu_stats *sum, nm_bleu_variant variant, double *precisions)
 {
     double halved = 1;
     int n = 0;
     for (; n < NM_BLEU_ORDER && sum->totals[n] > 0; n++) {
         double matches = (double)sum->matches[n], total = (double)sum->totals[n];
-        if (form == NM_BLEU_MULTI)
+        if (variant == NM_BLEU_MULTI)
             precisions[n] = 100 * (matches / total);
         else if (sum->matches[n] > 0)
             precisions[n] = 100 * matches / total;
@@ -196,7 +196,7 @@ nm_bleu_score nm_bleu_compute(const nm_bleu_config *config, const nm_bleu_stats 
     score.ratio = sum->ref_len > 0 ? (double)sum->hyp_len / (double)sum->ref_len : 0;
     if (sum->matches[0] == 0)
         return score; /* smoothing must not reward a hypothesis without one right word */
-    int n_orders = fill_precisions(sum, config->form, score.precisions);
+    int n_orders = fill_precisions(sum, config->variant, score.precisions);
     int order = config->effective_order ? n_orders : NM_BLEU_ORDER;
     double log_sum = 0;
     for (int n = 0; n < order; n++) {
@@ -217,7 +217,7 @@ double nm_bleu_of_counts(const int64_t *counts, const void *context)
 
 char *nm_bleu_signature(const nm_bleu_config *config, int n_references)
 {
-    bool multi = config->form == NM_BLEU_MULTI;
+    bool multi = config->variant == NM_BLEU_MULTI;
     return nm_format("nrefs:%d|case:%s|eff:%s|tok:%s%s|smooth:%s|version:norma-%s", n_references,
                      config->lowercase ? "lc" : "mixed", config->effective_order ? "yes" : "no",
                      config->split_compounds ? "atat+" : "", multi ? "none" : "13a", multi ? "none" : "exp",
@@ -239,7 +239,7 @@ static char *sacre_line(const nm_bleu_config *config, const nm_bleu_score *score
 char *nm_bleu_line(const nm_bleu_config *config, const nm_bleu_score *score, int n_references)
 {
     const double *p = score->precisions;
-    if (config->form == NM_BLEU_SACRE_13A)
+    if (config->variant == NM_BLEU_SACRE_13A)
         return sacre_line(config, score, n_references);
     if (score->ref_len == 0)
         return nm_format("BLEU = 0, 0/0/0/0 (BP=0, ratio=0, hyp_len=0, ref_len=0)");

@@ -13,11 +13,11 @@
 
 #define NM_BLEU_ORDER 4
 
-typedef enum nm_bleu_form { NM_BLEU_MULTI, NM_BLEU_SACRE_13A } nm_bleu_form;
+typedef enum nm_bleu_variant { NM_BLEU_MULTI, NM_BLEU_SACRE_13A } nm_bleu_variant;
 
 /* All zero is multi-bleu as it comes. */
 typedef struct nm_bleu_config {
-    nm_bleu_form form;
+    nm_bleu_variant variant;
     bool lowercase;
     bool split_compounds; /* " ##AT##-##AT## " for hyphens inside words, on both sides, before tokens are
                              taken */
@@ -33,7 +33,7 @@ typedef struct nm_bleu_stats {
 
 typedef struct nm_bleu_score {
     double bleu;                      /* 0 to 100 */
-    double precisions[NM_BLEU_ORDER]; /* 0 to 100, smoothed where the form smooths */
+    double precisions[NM_BLEU_ORDER]; /* 0 to 100, smoothed where the variant smooths */
     double brevity_penalty, ratio;
     int64_t hyp_len, ref_len;
 } nm_bleu_score;
@@ -60,7 +60,7 @@ nm_bleu_score nm_bleu_compute(const nm_bleu_config *config, const nm_bleu_stats 
 /* nm_bleu_compute(...).bleu of a row of counts; context is a const nm_bleu_config *. For nm_bootstrap_*. */
 double nm_bleu_of_counts(const int64_t *counts, const void *context);
 
-/* The line the form's own program prints, without a line end: "BLEU = 35.87, 69.5/..." or
+/* The line the program of the variant prints, without a line end: "BLEU = 35.87, 69.5/..." or
  * "BLEU|nrefs:1|... = 35.9 69.5/... (BP = ...". In heap memory; the caller frees. */
 char *nm_bleu_line(const nm_bleu_config *config, const nm_bleu_score *score, int n_references);
 /* "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:norma-X". In heap memory; the caller frees. */

@@ -11,7 +11,7 @@
 
 nm_bootstrap_config nm_bootstrap_default(void)
 {
-    return (nm_bootstrap_config){.n_draws = 1000, .seed = 1, .outside = 0.05};
+    return (nm_bootstrap_config){.n_resamples = 1000, .seed = 1, .outside = 0.05};
 }
 
 static void add_row(nm_counts counts, size_t segment, int64_t *sum)
@@ -63,7 +63,7 @@ static void score_draws(const nm_counts *systems, int n_systems, nm_score_of_cou
     {
         int64_t *sums[2] = {nm_allocate(row_bytes), nm_allocate(row_bytes)};
 #pragma omp for schedule(static)
-        for (int draw = 0; draw < config->n_draws; draw++) {
+        for (int draw = 0; draw < config->n_resamples; draw++) {
             sum_draw(systems, n_systems, config->seed, (uint32_t)draw, sums);
             for (int s = 0; s < n_systems; s++)
                 scores[s][draw] = score(sums[s], context);
@@ -84,31 +84,31 @@ static int compare_doubles(const void *a, const void *b)
 static nm_interval interval_of(double *values, const nm_bootstrap_config *config)
 {
     double sum = 0;
-    for (int k = 0; k < config->n_draws; k++)
+    for (int k = 0; k < config->n_resamples; k++)
         sum += values[k];
-    qsort(values, (size_t)config->n_draws, sizeof *values, compare_doubles);
-    int cut = (int)((double)config->n_draws * config->outside / 2);
-    return (nm_interval){sum / config->n_draws, values[cut], values[config->n_draws - 1 - cut]};
+    qsort(values, (size_t)config->n_resamples, sizeof *values, compare_doubles);
+    int cut = (int)((double)config->n_resamples * config->outside / 2);
+    return (nm_interval){sum / config->n_resamples, values[cut], values[config->n_resamples - 1 - cut]};
 }
 
 static void check(nm_counts counts, const nm_bootstrap_config *config)
 {
-    NM_ASSERT(config->n_draws > 0 && config->outside >= 0 && config->outside < 1);
+    NM_ASSERT(config->n_resamples > 0 && config->outside >= 0 && config->outside < 1);
     NM_ASSERT(counts.n_segments <= UINT32_MAX && counts.n_counts > 0);
 }
 
-double *nm_bootstrap_draws(nm_counts counts, nm_score_of_counts score, const void *context,
-                           const nm_bootstrap_config *config)
+double *nm_bootstrap_resamples(nm_counts counts, nm_score_of_counts score, const void *context,
+                               const nm_bootstrap_config *config)
 {
     check(counts, config);
-    double *scores = nm_allocate((size_t)config->n_draws * sizeof *scores);
+    double *scores = nm_allocate((size_t)config->n_resamples * sizeof *scores);
     score_draws(&counts, 1, score, context, config, &scores);
     return scores;
 }
 
 nm_interval nm_bootstrap_interval_of(const double *draws, const nm_bootstrap_config *config)
 {
-    size_t bytes = (size_t)config->n_draws * sizeof *draws;
+    size_t bytes = (size_t)config->n_resamples * sizeof *draws;
     double *sorted = nm_allocate(bytes);
     memcpy(sorted, draws, bytes);
     nm_interval interval = interval_of(sorted, config);
@@ -119,37 +119,37 @@ nm_interval nm_bootstrap_interval_of(const double *draws, const nm_bootstrap_con
 nm_interval nm_bootstrap_interval(nm_counts counts, nm_score_of_counts score, const void *context,
                                   const nm_bootstrap_config *config)
 {
-    double *scores = nm_bootstrap_draws(counts, score, context, config);
+    double *scores = nm_bootstrap_resamples(counts, score, context, config);
     nm_interval interval = interval_of(scores, config);
     free(scores);
     return interval;
 }
 
-static double p_koehn(const double *a, const double *b, bool a_is_better, int n_draws)
+static double p_koehn(const double *a, const double *b, bool a_is_better, int n_resamples)
 {
     int lost = 0;
-    for (int k = 0; k < n_draws; k++)
+    for (int k = 0; k < n_resamples; k++)
         lost += a_is_better ? !(a[k] > b[k]) : !(b[k] > a[k]);
-    return (double)lost / n_draws;
+    return (double)lost / n_resamples;
 }
 
-static double p_centred(const double *a, const double *b, double difference, int n_draws)
+static double p_centred(const double *a, const double *b, double difference, int n_resamples)
 {
     double mean = 0;
     int as_far = 0;
-    for (int k = 0; k < n_draws; k++)
+    for (int k = 0; k < n_resamples; k++)
         mean += fabs(a[k] - b[k]);
-    mean /= n_draws;
-    for (int k = 0; k < n_draws; k++)
+    mean /= n_resamples;
+    for (int k = 0; k < n_resamples; k++)
         as_far += fabs(a[k] - b[k]) - mean >= fabs(difference);
-    return (double)as_far / n_draws;
+    return (double)as_far / n_resamples;
 }
 
 double nm_bootstrap_p(double score_a, const double *a, double score_b, const double *b,
                       const nm_bootstrap_config *config)
 {
-    return config->centred ? p_centred(a, b, score_a - score_b, config->n_draws)
-                           : p_koehn(a, b, score_a >= score_b, config->n_draws);
+    return config->centred ? p_centred(a, b, score_a - score_b, config->n_resamples)
+                           : p_koehn(a, b, score_a >= score_b, config->n_resamples);
 }
 
 nm_paired nm_bootstrap_paired(nm_counts a, nm_counts b, nm_score_of_counts score, const void *context,
@@ -157,7 +157,7 @@ nm_paired nm_bootstrap_paired(nm_counts a, nm_counts b, nm_score_of_counts score
 {
     check(a, config);
     NM_ASSERT(a.n_segments == b.n_segments && a.n_counts == b.n_counts);
-    int n = config->n_draws;
+    int n = config->n_resamples;
     double *draws = nm_allocate(3 * (size_t)n * sizeof *draws);
     double *scores[2] = {draws, draws + n}, *differences = draws + 2 * n;
     nm_paired out = {.score_a = nm_counts_score(a, score, context),

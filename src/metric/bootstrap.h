@@ -1,7 +1,7 @@
 /* How sure is a corpus score, and is one system better than another? Bootstrap over segments (Koehn 2004),
  * for every score that is a function of summed counts per segment: BLEU, chrF, accuracy, F1.
  *
- * Draw k of n_draws takes n segments with replacement; which ones depends only on seed, k and position, so
+ * Draw k of n_resamples takes n segments with replacement; which ones depends only on seed, k and position, so
  * results do not depend on the number of threads. */
 #ifndef NM_BOOTSTRAP_H
 #define NM_BOOTSTRAP_H
@@ -19,10 +19,10 @@ typedef struct nm_counts {
 typedef double (*nm_score_of_counts)(const int64_t *counts, const void *context);
 
 typedef struct nm_bootstrap_config {
-    int n_draws;    /* 1000 */
-    uint64_t seed;  /* 1 */
-    double outside; /* 0.05: the share of draws outside of the interval, half on each side */
-    bool centred;   /* false: the test of Koehn; true: that of the Moses script, see nm_paired.p */
+    int n_resamples; /* 1000 */
+    uint64_t seed;   /* 1 */
+    double outside;  /* 0.05: the share of draws outside of the interval, half on each side */
+    bool centred;    /* false: the test of Koehn; true: that of the Moses script, see nm_paired.p */
 } nm_bootstrap_config;
 nm_bootstrap_config nm_bootstrap_default(void);
 
@@ -46,10 +46,10 @@ double nm_counts_score(nm_counts counts, nm_score_of_counts score, const void *c
 nm_interval nm_bootstrap_interval(nm_counts counts, nm_score_of_counts score, const void *context,
                                   const nm_bootstrap_config *config);
 
-/* The score of every draw, in heap memory: n_draws numbers. Draw k takes the same segments for every system counted on the
+/* The score of every draw, in heap memory: n_resamples numbers. Draw k takes the same segments for every system counted on the
  * same test set, so draws can be kept, averaged over models of one kind, and compared one by one. */
-double *nm_bootstrap_draws(nm_counts counts, nm_score_of_counts score, const void *context,
-                           const nm_bootstrap_config *config);
+double *nm_bootstrap_resamples(nm_counts counts, nm_score_of_counts score, const void *context,
+                               const nm_bootstrap_config *config);
 nm_interval nm_bootstrap_interval_of(const double *draws, const nm_bootstrap_config *config);
 /* nm_paired.p from draws, and the scores on the whole corpus. */
 double nm_bootstrap_p(double score_a, const double *a, double score_b, const double *b,

@@ -21,7 +21,7 @@ static const nm_option classifier_options[] = {
     ROW(heads, "4", 1, 1024, "attention heads"),
     ROW(key_size, "16", 0, 65536, "features of a query or key in each head; 0: width / heads, as values have"),
     ROW(layers, "1", 1, 1000, "encoder layers"),
-    PICK(placement, "post", "pre|post", "norm before each sublayer (and behind the last) or after each residual sum"),
+    PICK(norm_position, "post", "pre|post", "norm before each sublayer (and behind the last) or after each residual sum"),
     ROW(norm, "layer", 0, 0, "normalization of every site"),
     ROW(final_norm, "", 0, 0, "behind the encoder (pre-norm); empty: as norm"),
     PICK(init, "torch", "torch|xavier-normal|small|fairseq|rbn", "initialization (PyTorch's own layers, Xavier normal, SmallInit, fairseq's, RBN's)"),
@@ -35,9 +35,9 @@ static const nm_option classifier_options[] = {
     {0}};
 
 static const nm_preset classifier_presets[] = {
-    {"reference", "width=32 ff=256 heads=4 key_size=16 layers=1 placement=post init=torch positions=none pooling=first dropout=0.1 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1", "the defaults of the program that the RBN paper used"},
-    {"small", "width=128 ff=256 heads=4 key_size=16 layers=1 placement=post init=torch positions=none pooling=first dropout=0.1 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1", "the same four times as wide"},
-    {"tiny", "width=16 ff=32 heads=2 key_size=0 layers=1 placement=post init=torch positions=none pooling=first dropout=0 attention_dropout=0 relu_dropout=0 embedding_dropout=0", "for tests"},
+    {"reference", "width=32 ff=256 heads=4 key_size=16 layers=1 norm_position=post init=torch positions=none pooling=first dropout=0.1 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1", "the defaults of the program that the RBN paper used"},
+    {"small", "width=128 ff=256 heads=4 key_size=16 layers=1 norm_position=post init=torch positions=none pooling=first dropout=0.1 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1", "the same four times as wide"},
+    {"tiny", "width=16 ff=32 heads=2 key_size=0 layers=1 norm_position=post init=torch positions=none pooling=first dropout=0 attention_dropout=0 relu_dropout=0 embedding_dropout=0", "for tests"},
     {0}};
 /* clang-format on */
 
@@ -85,14 +85,14 @@ static nm_status classifier_ready(nm_model *model, nm_error *err)
     classifier *self = model->parts;
     if (strcmp(c->positions, "sinusoid"))
         return NM_OK;
-    return nm_positions_take(model->backend, NM_POSITIONS_TEARS, (int32_t)c->max_positions, (int32_t)c->width,
-                             &self->sinusoid, err);
+    return nm_positions_alloc(model->backend, NM_POSITIONS_TEARS, (int32_t)c->max_positions,
+                              (int32_t)c->width, &self->sinusoid, err);
 }
 
 static void classifier_release(nm_model *model)
 {
     classifier *self = model->parts;
-    nm_positions_give(model->backend, &self->sinusoid);
+    nm_positions_dealloc(model->backend, &self->sinusoid);
     nm_stack_release(&self->encoder);
     free(self);
 }

@@ -21,14 +21,14 @@ static const nm_option lm_options[] = {
     ROW(ff, "512", 1, 1 << 20, "width of the feed-forward layer"),
     ROW(heads, "4", 1, 1024, "heads of soft-max attention"),
     ROW(layers, "2", 1, 1000, "layers"),
-    ROW(segment, "64", 2, 1024, "tokens of a segment in training, and the longest context in use (L)"),
+    ROW(context, "64", 2, 1024, "tokens of a segment in training, and the longest context in use (L)"),
     ROW(cores, "1", 1, 64, "cores of block-term attention (core-1, core-2)"),
     ROW(core_width, "20", 1, 4096, "width of a core (h)"),
-    PICK(placement, "pre", "pre|post", "norm before each sublayer (and behind the last) or after each residual sum"),
+    PICK(norm_position, "pre", "pre|post", "norm before each sublayer (and behind the last) or after each residual sum"),
     ROW(norm, "layer", 0, 0, "normalization of every site that names none"),
     ROW(final_norm, "", 0, 0, "behind the last layer (pre-norm); empty: as norm"),
     PICK(init, "xl", "xl|xavier-normal|small|fairseq", "initialization: N(0, 0.02) as Transformer-XL's program, or those of translation"),
-    ROW(tied, "true", 0, 1, "input and output embeddings are one matrix"),
+    ROW(share_embeddings, "true", 0, 1, "input and output embeddings are one matrix"),
     ROW(output_bias, "true", 0, 1, "a bias on the output logits"),
     ROW(adaptive, "false", 0, 1, "adaptive soft-max: frequent words first, the others in bands"),
     ROW(cutoffs, "20000,40000,200000", 0, 0, "numbers of the words that begin a new band (adaptive)"),
@@ -41,11 +41,11 @@ static const nm_option lm_options[] = {
     {0}};
 
 static const nm_preset lm_presets[] = {
-    {"tiny", "width=64 ff=128 heads=4 layers=2 segment=32 core_width=12 dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "for demos and tests"},
-    {"small", "width=128 ff=512 heads=4 layers=2 segment=32 core_width=20 dropout=0.2 relu_dropout=0.2 embedding_dropout=0.2 hidden_dropout=0.2", "some million words on two cores"},
-    {"medium", "width=256 ff=1024 heads=4 layers=4 segment=64 core_width=40 dropout=0.2 attention_dropout=0.1 relu_dropout=0.2 embedding_dropout=0.2 hidden_dropout=0.2", "for one machine with many cores"},
-    {"ptb", "attention=block-term width=256 ff=2100 layers=3 segment=32 core_width=40 placement=post final_norm=none positions=none dropout=0.3 relu_dropout=0.3 embedding_dropout=0.3 hidden_dropout=0.3", "the tensorized Transformer on the Penn Treebank (PN and RBN papers)"},
-    {"wt103", "attention=block-term width=256 ff=2100 layers=6 segment=80 core_width=40 placement=post final_norm=none positions=none adaptive=true dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1 hidden_dropout=0.1", "the same on WikiText-103"},
+    {"tiny", "width=64 ff=128 heads=4 layers=2 context=32 core_width=12 dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "for demos and tests"},
+    {"small", "width=128 ff=512 heads=4 layers=2 context=32 core_width=20 dropout=0.2 relu_dropout=0.2 embedding_dropout=0.2 hidden_dropout=0.2", "some million words on two cores"},
+    {"medium", "width=256 ff=1024 heads=4 layers=4 context=64 core_width=40 dropout=0.2 attention_dropout=0.1 relu_dropout=0.2 embedding_dropout=0.2 hidden_dropout=0.2", "for one machine with many cores"},
+    {"ptb", "attention=block-term width=256 ff=2100 layers=3 context=32 core_width=40 norm_position=post final_norm=none positions=none dropout=0.3 relu_dropout=0.3 embedding_dropout=0.3 hidden_dropout=0.3", "the tensorized Transformer on the Penn Treebank (PN and RBN papers)"},
+    {"wt103", "attention=block-term width=256 ff=2100 layers=6 context=80 core_width=40 norm_position=post final_norm=none positions=none adaptive=true dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1 hidden_dropout=0.1", "the same on WikiText-103"},
     {0}};
 /* clang-format on */
 
@@ -64,7 +64,7 @@ static nm_stack_config stack_config(const nm_model *model)
     config.decoder = config.alone = true;
     config.cores = is_block_term(c) ? (int32_t)c->cores : 0;
     config.core_width = (int32_t)c->core_width;
-    config.segment = (int32_t)c->segment;
+    config.segment = (int32_t)c->context;
     config.sees_ahead = !c->causal;
     config.place_drop = c->embedding_dropout;
     config.init = nm_init_scheme_find(c->init);
@@ -73,7 +73,7 @@ static nm_stack_config stack_config(const nm_model *model)
     return config;
 }
 
-static nm_status read_bands(const nm_model *model, nm_bands *bands, nm_error *err)
+static nm_status read_bands(const nm_model *model, nm_adaptive_clusters *bands, nm_error *err)
 {
     const char *text = nm_lm_config_of(model)->cutoffs, *at = text;
     int32_t words = model->target_size, last = 0;
@@ -88,8 +88,8 @@ static nm_status read_bands(const nm_model *model, nm_bands *bands, nm_error *er
                 err, NM_USAGE,
                 "model.cutoffs = %.100s: %lld does not lie between %d and the %d words of the dictionary",
                 text, cut, last, words);
-        if (bands->n == NM_MAX_BANDS)
-            return nm_fail(err, NM_USAGE, "model.cutoffs = %.100s: at most %d bands", text, NM_MAX_BANDS);
+        if (bands->n == NM_MAX_CLUSTERS)
+            return nm_fail(err, NM_USAGE, "model.cutoffs = %.100s: at most %d bands", text, NM_MAX_CLUSTERS);
         bands->first[bands->n++] = last = (int32_t)cut;
         more = *end == ',';
         at = end + 1;
@@ -106,11 +106,12 @@ static nm_status build_tables(nm_model *model, nm_lm *lm, nm_error *err)
     nm_init init = {.kind = NM_INIT_NORMAL, .scale = xl ? 0.02 : 1 / sqrt(d)},
             zeros = {.kind = NM_INIT_CONSTANT};
     lm->table = nm_params_add(params, words, d, init, "embed.weight");
-    lm->output_weight = c->tied ? lm->table : nm_params_add(params, words, d, init, "output.weight");
+    lm->output_weight =
+        c->share_embeddings ? lm->table : nm_params_add(params, words, d, init, "output.weight");
     if (c->output_bias)
         lm->output_bias = nm_params_add(params, 1, words, zeros, "output.bias");
     if (!strcmp(c->positions, "learned"))
-        lm->position_table = nm_params_add(params, (int32_t)c->segment, d, init, "position.weight");
+        lm->position_table = nm_params_add(params, (int32_t)c->context, d, init, "position.weight");
     if (!c->adaptive)
         return NM_OK;
     NM_TRY(read_bands(model, &lm->bands, err));
@@ -150,11 +151,11 @@ static nm_status lm_ready(nm_model *model, nm_error *err)
 {
     const nm_lm_config *c = model->config;
     nm_lm *lm = model->parts;
-    int32_t rows = (int32_t)c->segment, d = (int32_t)c->width;
+    int32_t rows = (int32_t)c->context, d = (int32_t)c->width;
     if (!strcmp(c->positions, "sinusoid"))
-        NM_TRY(nm_positions_take(model->backend, NM_POSITIONS_FAIRSEQ, rows, d, &lm->positions, err));
+        NM_TRY(nm_positions_alloc(model->backend, NM_POSITIONS_FAIRSEQ, rows, d, &lm->positions, err));
     if (is_block_term(c))
-        NM_TRY(nm_positions_take(model->backend, NM_POSITIONS_FALLING, rows, d, &lm->places, err));
+        NM_TRY(nm_positions_alloc(model->backend, NM_POSITIONS_REVERSED, rows, d, &lm->places, err));
     lm->stack.places = lm->places;
     return NM_OK;
 }
@@ -162,8 +163,8 @@ static nm_status lm_ready(nm_model *model, nm_error *err)
 static void lm_release(nm_model *model)
 {
     nm_lm *lm = model->parts;
-    nm_positions_give(model->backend, &lm->positions);
-    nm_positions_give(model->backend, &lm->places);
+    nm_positions_dealloc(model->backend, &lm->positions);
+    nm_positions_dealloc(model->backend, &lm->places);
     nm_stack_release(&lm->stack);
     free(lm);
 }

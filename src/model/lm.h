@@ -9,18 +9,18 @@
 typedef struct nm_lm_config {
     NM_STACK_OPTIONS;
     const char *preset, *attention, *final_norm, *init, *positions, *cutoffs;
-    bool causal, tied, output_bias, adaptive;
-    int64_t layers, segment, cores, core_width;
+    bool causal, share_embeddings, output_bias, adaptive;
+    int64_t layers, context, cores, core_width;
     double embedding_dropout, hidden_dropout;
 } nm_lm_config;
 
 typedef struct nm_lm {
     nm_tensor *table, *output_weight, *output_bias; /* tied: the same tensor; a bias or NULL */
-    nm_tensor *position_table;                      /* learned positions [segment, d], or NULL */
+    nm_tensor *position_table;                      /* learned positions [context, d], or NULL */
     nm_tensor *cluster_weight, *cluster_bias;       /* adaptive soft-max, else NULL */
-    nm_bands bands;
+    nm_adaptive_clusters bands;
     nm_stack stack;
-    nm_mat positions; /* [segment, d], device; no data when they are learned or there are none */
+    nm_mat positions; /* [context, d], device; no data when they are learned or there are none */
     nm_mat places;    /* of block-term attention */
 } nm_lm;
 

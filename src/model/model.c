@@ -41,7 +41,7 @@ void nm_model_free(nm_model *model)
         return;
     model->type->release(model);
     if (model->allowed)
-        nm_backend_give(model->backend, model->allowed);
+        nm_backend_dealloc(model->backend, model->allowed);
     nm_params_release(&model->params);
     free(model);
 }
@@ -49,7 +49,7 @@ void nm_model_free(nm_model *model)
 nm_status nm_model_allow(nm_model *model, const uint8_t *allowed, nm_error *err)
 {
     void *device;
-    NM_TRY(nm_backend_take(model->backend, (size_t)model->target_size, &device, err));
+    NM_TRY(nm_backend_alloc(model->backend, (size_t)model->target_size, &device, err));
     model->allowed = device;
     model->backend->k.upload(model->backend, device, allowed, (size_t)model->target_size);
     return NM_OK;

@@ -20,7 +20,7 @@ static const nm_option seq2seq_options[] = {
     ROW(heads, "4", 1, 1024, "attention heads"),
     ROW(encoder_layers, "3", 1, 1000, "encoder layers"),
     ROW(decoder_layers, "3", 1, 1000, "decoder layers"),
-    PICK(placement, "pre", "pre|post", "norm before each sublayer (and behind the last) or after each residual sum"),
+    PICK(norm_position, "pre", "pre|post", "norm before each sublayer (and behind the last) or after each residual sum"),
     ROW(norm, "layer", 0, 0, "normalization of every site that names none"),
     ROW(encoder_norm, "", 0, 0, "of the encoder's sublayers; empty: as norm"),
     ROW(encoder_final_norm, "", 0, 0, "behind the encoder (pre-norm); empty: as encoder_norm"),
@@ -28,7 +28,7 @@ static const nm_option seq2seq_options[] = {
     ROW(decoder_final_norm, "", 0, 0, "behind the decoder (pre-norm); empty: as decoder_norm"),
     ROW(fixnorm, "false", 0, 1, "embeddings of length 1 (Nguyen and Salazar 2019, 2.2)"),
     PICK(init, "fairseq", "xavier-normal|small|fairseq|rbn", "initialization (Xavier normal, SmallInit, fairseq's, RBN's)"),
-    PICK(tied, "all", "all|decoder|none", "which of source, target and output embeddings are one matrix"),
+    PICK(share_embeddings, "all", "all|decoder|none", "which of source, target and output embeddings are one matrix"),
     ROW(output_bias, "false", 0, 1, "a bias on the output logits"),
     PICK(positions, "fairseq", "fairseq|tears", "sinusoid table"),
     ROW(max_positions, "1024", 8, 1 << 20, "longest sequence in tokens"),
@@ -80,7 +80,7 @@ static void build_tables(nm_model *model, nm_seq2seq *s)
     nm_init init = {.kind = c->fixnorm ? NM_INIT_UNIFORM : NM_INIT_NORMAL,
                     .scale = c->fixnorm ? 0.01 : 1 / sqrt(d)};
     nm_params *params = &model->params;
-    bool shared = !strcmp(c->tied, "all"), tied = strcmp(c->tied, "none") != 0;
+    bool shared = !strcmp(c->share_embeddings, "all"), tied = strcmp(c->share_embeddings, "none") != 0;
     s->source_table =
         nm_params_add(params, model->source_size, d, init, shared ? "embed.weight" : "enc.embed.weight");
     s->target_table =
@@ -97,12 +97,12 @@ static nm_status seq2seq_build(nm_model *model, nm_error *err)
     const nm_seq2seq_config *c = model->config;
     nm_seq2seq *s = model->parts = nm_allocate(sizeof *s);
     NM_TRY(nm_stack_check_heads(&c->stack, err));
-    if (!strcmp(c->tied, "all") && model->source_size != model->target_size)
-        return nm_fail(
-            err, NM_MISMATCH,
-            "model.tied = all needs one joint dictionary, but source has %d words and target %d: prepare "
-            "with a joint dictionary or set model.tied = decoder",
-            model->source_size, model->target_size);
+    if (!strcmp(c->share_embeddings, "all") && model->source_size != model->target_size)
+        return nm_fail(err, NM_MISMATCH,
+                       "model.share_embeddings = all needs one joint dictionary, but source has %d words and "
+                       "target %d: prepare "
+                       "with a joint dictionary or set model.share_embeddings = decoder",
+                       model->source_size, model->target_size);
     build_tables(model, s);
     nm_stack_config encoder = stack_config(model, false), decoder = stack_config(model, true);
     NM_TRY(nm_stack_build(&s->encoder, &encoder, &model->params, model->options, err));
@@ -113,14 +113,14 @@ static nm_status seq2seq_ready(nm_model *model, nm_error *err)
 {
     const nm_seq2seq_config *c = model->config;
     nm_position_kind kind = strcmp(c->positions, "tears") ? NM_POSITIONS_FAIRSEQ : NM_POSITIONS_TEARS;
-    return nm_positions_take(model->backend, kind, (int32_t)c->max_positions, (int32_t)c->width,
-                             &nm_seq2seq_of(model)->positions, err);
+    return nm_positions_alloc(model->backend, kind, (int32_t)c->max_positions, (int32_t)c->width,
+                              &nm_seq2seq_of(model)->positions, err);
 }
 
 static void seq2seq_release(nm_model *model)
 {
     nm_seq2seq *s = model->parts;
-    nm_positions_give(model->backend, &s->positions);
+    nm_positions_dealloc(model->backend, &s->positions);
     nm_stack_release(&s->encoder);
     nm_stack_release(&s->decoder);
     free(s);
@@ -136,7 +136,7 @@ static void seq2seq_fold(const nm_model *model, nm_fold *fold)
         for (int32_t i = 0; i < s->decoder.config.layers; i++)
             nm_fold_add_map(fold, s->decoder.layers[i].cross.kv_weight, s->decoder.layers[i].cross.kv_bias);
     if (nm_stack_fold(&s->decoder, fold, "model.decoder_norm", "model.decoder_final_norm") &&
-        !strcmp(c->tied, "none") && !c->fixnorm)
+        !strcmp(c->share_embeddings, "none") && !c->fixnorm)
         nm_fold_add_map(fold, s->output_weight, s->output_bias);
 }
 
@@ -148,10 +148,11 @@ nm_seq2seq_tables nm_seq2seq_tables_of(nm_model *model, nm_tape *tape)
     nm_seq2seq_tables tables = {s->source_table, s->target_table, s->output_weight};
     if (!nm_seq2seq_config_of(model)->fixnorm)
         return tables;
-    tables.source = nm_unit_rows(tape, s->source_table);
-    tables.target = s->target_table == s->source_table ? tables.source : nm_unit_rows(tape, s->target_table);
+    tables.source = nm_l2_normalize(tape, s->source_table);
+    tables.target =
+        s->target_table == s->source_table ? tables.source : nm_l2_normalize(tape, s->target_table);
     tables.output =
-        s->output_weight == s->target_table ? tables.target : nm_unit_rows(tape, s->output_weight);
+        s->output_weight == s->target_table ? tables.target : nm_l2_normalize(tape, s->output_weight);
     return tables;
 }
 

@@ -8,7 +8,7 @@
 typedef struct nm_seq2seq_config {
     NM_STACK_OPTIONS;
     const char *preset, *encoder_norm, *encoder_final_norm, *decoder_norm, *decoder_final_norm;
-    const char *init, *tied, *positions;
+    const char *init, *share_embeddings, *positions;
     bool fixnorm, output_bias;
     int64_t encoder_layers, decoder_layers, max_positions;
     double embedding_dropout;

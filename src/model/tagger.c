@@ -15,7 +15,7 @@ static const nm_option tagger_options[] = {
     ROW(ff, "256", 1, 1 << 20, "width of the feed-forward layer"),
     ROW(heads, "4", 1, 1024, "attention heads"),
     ROW(layers, "2", 1, 1000, "encoder layers"),
-    PICK(placement, "post", "pre|post", "norm before each sublayer, with none behind the last, or after each residual sum"),
+    PICK(norm_position, "post", "pre|post", "norm before each sublayer, with none behind the last, or after each residual sum"),
     ROW(norm, "layer", 0, 0, "normalization of every site"),
     ROW(word_dim, "100", 1, 65536, "features of a word's vector"),
     ROW(char_dim, "30", 0, 4096, "features of the characters' encoder, a convolution of width 3; 0: none"),
@@ -119,7 +119,7 @@ static nm_tensor *encode_chars(nm_model *model, nm_tape *tape, const nm_tagger_i
     nm_tensor *window[3];
     for (int i = 0; i < 3; i++)
         window[i] = nm_embed(tape, t->chars, ids[i], NULL, packing.n_tokens, 1, NULL, drop);
-    nm_tensor *h = nm_join(tape, window, 3);
+    nm_tensor *h = nm_concat(tape, window, 3);
     h = nm_linear(tape, h, t->conv_weight, t->conv_bias, NM_ACT_RELU, 0);
     h = nm_pool_max(tape, h, &packing);
     return nm_linear(tape, h, t->char_weight, t->char_bias, NM_ACT_NONE, drop);
@@ -140,7 +140,7 @@ static nm_model_output tagger_forward(nm_model *model, nm_tape *tape, const nm_b
     if (t->bigrams)
         parts[n++] =
             nm_embed(tape, t->bigrams, in->bigrams, NULL, packing.n_tokens, 1, NULL, c->embedding_dropout);
-    nm_tensor *x = nm_join(tape, parts, n);
+    nm_tensor *x = nm_concat(tape, parts, n);
     x = nm_linear(tape, x, t->in_weight, t->in_bias, NM_ACT_NONE, 0);
     x = nm_relative_encoder_forward(tape, &t->encoder, x, &packing);
     return (nm_model_output){nm_dropped(tape, x, c->output_dropout), t->output_weight, t->output_bias};

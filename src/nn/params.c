@@ -26,7 +26,7 @@ void nm_params_release(nm_params *params)
     void *slabs[] = {params->values, params->grads, params->state};
     for (size_t i = 0; i < 3; i++)
         if (slabs[i])
-            nm_backend_give(params->backend, slabs[i]);
+            nm_backend_dealloc(params->backend, slabs[i]);
     free(params->list);
     free(params->norms);
     *params = (nm_params){0};
@@ -62,12 +62,12 @@ void nm_params_keep_exact(nm_tensor *matrix)
 }
 
 nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_options *options,
-                             const nm_norm_place *place, nm_norm **out, nm_error *err)
+                             const nm_norm_site *place, nm_norm **out, nm_error *err)
 {
     char section[64];
     snprintf(section, sizeof section, "norm.%s", type);
     nm_norm *norm = nm_allocate(sizeof *norm);
-    nm_norm_place here = *place;
+    nm_norm_site here = *place;
     here.name = nm_duplicate(place->name);
     nm_status status = nm_norm_prepare(norm, type, nm_options_find(options, section), &here, err);
     if (status != NM_OK) {
@@ -116,11 +116,11 @@ static void bind_norms(nm_params *params)
 nm_status nm_params_allocate(nm_params *params, bool with_grads, nm_error *err)
 {
     size_t unit = nm_dtype_bytes(params->backend->dtype);
-    NM_TRY(nm_backend_take(params->backend, params->n_elements * unit, &params->values, err));
+    NM_TRY(nm_backend_alloc(params->backend, params->n_elements * unit, &params->values, err));
     if (with_grads)
-        NM_TRY(nm_backend_take(params->backend, params->n_elements * unit, &params->grads, err));
+        NM_TRY(nm_backend_alloc(params->backend, params->n_elements * unit, &params->grads, err));
     if (params->n_state)
-        NM_TRY(nm_backend_take(params->backend, params->n_state * unit, &params->state, err));
+        NM_TRY(nm_backend_alloc(params->backend, params->n_state * unit, &params->state, err));
     for (size_t i = 0; i < params->n; i++) {
         nm_param *param = params->list[i];
         param->tensor.data = (char *)params->values + param->offset * unit;
@@ -137,7 +137,7 @@ void nm_params_initialize(nm_params *params, uint64_t seed)
     for (size_t i = 0; i < params->n; i++) {
         const nm_param *param = params->list[i];
         size_t elements = (size_t)param->tensor.rows * (size_t)param->tensor.cols;
-        b->k.draw(b, param->init, seed, (uint32_t)i, elements, param->tensor.data);
+        b->k.random_init(b, param->init, seed, (uint32_t)i, elements, param->tensor.data);
     }
     for (size_t n = 0; n < params->n_norms; n++)
         nm_norm_initialize(params->norms[n], b);
@@ -170,10 +170,10 @@ static size_t state_bytes(const nm_params *params)
     return params->n_state * nm_dtype_bytes(params->backend->dtype);
 }
 
-nm_norm_memory nm_norm_memory_keep(const nm_params *params)
+nm_norm_snapshot nm_norm_snapshot_save(const nm_params *params)
 {
-    nm_norm_memory memory = {nm_allocate(state_bytes(params)),
-                             nm_allocate(params->n_norms * NM_NORM_MAX_COUNTERS * sizeof(int64_t))};
+    nm_norm_snapshot memory = {nm_allocate(state_bytes(params)),
+                               nm_allocate(params->n_norms * NM_NORM_MAX_COUNTERS * sizeof(int64_t))};
     if (params->n_state)
         params->backend->k.download(params->backend, memory.state, params->state, state_bytes(params));
     for (size_t n = 0; n < params->n_norms; n++)
@@ -182,7 +182,7 @@ nm_norm_memory nm_norm_memory_keep(const nm_params *params)
     return memory;
 }
 
-void nm_norm_memory_put_back(nm_norm_memory *memory, nm_params *params)
+void nm_norm_snapshot_restore(nm_norm_snapshot *memory, nm_params *params)
 {
     if (params->n_state)
         params->backend->k.upload(params->backend, params->state, memory->state, state_bytes(params));
@@ -191,5 +191,5 @@ void nm_norm_memory_put_back(nm_norm_memory *memory, nm_params *params)
                sizeof params->norms[n]->counters);
     free(memory->state);
     free(memory->counters);
-    *memory = (nm_norm_memory){0};
+    *memory = (nm_norm_snapshot){0};
 }

@@ -35,7 +35,7 @@ nm_tensor *nm_params_add(nm_params *params, int32_t rows, int32_t cols, nm_init 
                          ...) __attribute__((format(printf, 5, 6)));
 /* Registers a norm of the type at this place; its vectors become parameters "PLACE.weight" and so on. */
 nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_options *options,
-                             const nm_norm_place *place, nm_norm **norm, nm_error *err);
+                             const nm_norm_site *place, nm_norm **norm, nm_error *err);
 /* Marks a matrix that stays as it is where others become int8. */
 void nm_params_keep_exact(nm_tensor *matrix);
 /* Takes the slabs and writes the first values, drawn from seed and each parameter's place in the list. */
@@ -47,19 +47,19 @@ size_t nm_params_learned(const nm_params *params);                   /* number o
 /* Whether it is one of those that nm_params_to_int8 changes: a matrix (rows > 1) that need not be exact. */
 bool nm_param_is_int8(const nm_param *param);
 /* For inference alone: these matrices take the nearest numbers that int8 with one scale a row can hold, and products with
- * them are int8 from then on (nm_backend_hold_int8). NM_MEMORY. Undone, but for the rounding, before other numbers come. */
+ * them are int8 from then on (nm_backend_register_weight_int8). NM_MEMORY. Undone, but for the rounding, before other numbers come. */
 nm_status nm_params_to_int8(nm_params *params, nm_error *err);
 void nm_params_from_int8(nm_params *params);
 size_t nm_params_bytes(const nm_params *params); /* of the value slab */
 
 /* What norms remember (running vectors and counters), set aside before something that must leave no trace, a dry run or
  * a measurement in training form, and put back afterwards. Put back frees; each is used once. */
-typedef struct nm_norm_memory {
+typedef struct nm_norm_snapshot {
     void *state; /* host copy of the state slab */
     int64_t *counters;
-} nm_norm_memory;
+} nm_norm_snapshot;
 
-nm_norm_memory nm_norm_memory_keep(const nm_params *params);
-void nm_norm_memory_put_back(nm_norm_memory *memory, nm_params *params);
+nm_norm_snapshot nm_norm_snapshot_save(const nm_params *params);
+void nm_norm_snapshot_restore(nm_norm_snapshot *memory, nm_params *params);
 
 #endif

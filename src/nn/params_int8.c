@@ -30,7 +30,7 @@ nm_status nm_params_to_int8(nm_params *params, nm_error *err)
     nm_backend *b = params->backend;
     NM_ASSERT(!params->grads && !params->int8);
     size_t *places = place_forms(params), bytes;
-    nm_status status = nm_backend_take(b, places[params->n], &params->forms, err);
+    nm_status status = nm_backend_alloc(b, places[params->n], &params->forms, err);
     for (size_t i = 0; i < params->n && status == NM_OK; i++) {
         nm_mat mat = nm_tensor_mat(&params->list[i]->tensor);
         void *form = (char *)params->forms + places[i];
@@ -39,7 +39,7 @@ nm_status nm_params_to_int8(nm_params *params, nm_error *err)
         if (places[i + 1] == places[i])
             continue;
         b->k.pack_int8(b, mat, form, &bytes);
-        nm_backend_hold_int8(b, mat, form);
+        nm_backend_register_weight_int8(b, mat, form);
         params->list[i]->form = form;
     }
     params->int8 = status == NM_OK;
@@ -51,11 +51,11 @@ void nm_params_from_int8(nm_params *params)
 {
     for (size_t i = 0; i < params->n; i++) {
         if (params->list[i]->form)
-            nm_backend_unhold(params->backend, params->list[i]->form);
+            nm_backend_unregister_weight(params->backend, params->list[i]->form);
         params->list[i]->form = NULL;
     }
     if (params->forms)
-        nm_backend_give(params->backend, params->forms);
+        nm_backend_dealloc(params->backend, params->forms);
     params->forms = NULL;
     params->int8 = false;
 }

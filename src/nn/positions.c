@@ -36,7 +36,7 @@ static double entry(nm_position_kind kind, int32_t row, int32_t length, int32_t 
         return halves_entry(row + 2, feature, d);
     case NM_POSITIONS_RELATIVE:
         return halves_entry(row - length / 2, feature, d);
-    case NM_POSITIONS_FALLING:
+    case NM_POSITIONS_REVERSED:
         return falling_entry(row, feature, length, d);
     default:
         return tears_entry(row, feature, d);
@@ -53,20 +53,20 @@ void nm_positions_fill(nm_backend *backend, nm_position_kind kind, int32_t lengt
     free(host);
 }
 
-nm_status nm_positions_take(nm_backend *backend, nm_position_kind kind, int32_t length, int32_t d,
-                            nm_mat *table, nm_error *err)
+nm_status nm_positions_alloc(nm_backend *backend, nm_position_kind kind, int32_t length, int32_t d,
+                             nm_mat *table, nm_error *err)
 {
     void *memory;
     NM_TRY(
-        nm_backend_take(backend, (size_t)length * (size_t)d * nm_dtype_bytes(backend->dtype), &memory, err));
+        nm_backend_alloc(backend, (size_t)length * (size_t)d * nm_dtype_bytes(backend->dtype), &memory, err));
     nm_positions_fill(backend, kind, length, d, memory);
     *table = nm_mat_of(memory, length, d);
     return NM_OK;
 }
 
-void nm_positions_give(nm_backend *backend, nm_mat *table)
+void nm_positions_dealloc(nm_backend *backend, nm_mat *table)
 {
     if (table->data)
-        nm_backend_give(backend, table->data);
+        nm_backend_dealloc(backend, table->data);
     *table = (nm_mat){0};
 }

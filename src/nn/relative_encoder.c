@@ -18,7 +18,7 @@ static nm_status add_norm(builder *to, const char *at, nm_norm **norm)
     const nm_stack_config *c = to->config;
     char name[96];
     snprintf(name, sizeof name, "%s.norm", at);
-    const nm_norm_place place = {
+    const nm_norm_site place = {
         .name = name, .width = c->width, .heads = c->heads, .warmup_steps = c->warmup_steps};
     return nm_params_add_norm(to->params, c->norm, to->options, &place, norm, to->err);
 }
@@ -75,12 +75,12 @@ nm_status nm_relative_encoder_ready(nm_relative_encoder *encoder, nm_backend *ba
     const nm_stack_config *c = &encoder->stack.config;
     int32_t rows = 2 * longest, size = c->width / c->heads;
     encoder->table.zero_row = longest;
-    return nm_positions_take(backend, NM_POSITIONS_RELATIVE, rows, size, &encoder->table.rows, err);
+    return nm_positions_alloc(backend, NM_POSITIONS_RELATIVE, rows, size, &encoder->table.rows, err);
 }
 
 void nm_relative_encoder_release(nm_relative_encoder *encoder, nm_backend *backend)
 {
-    nm_positions_give(backend, &encoder->table.rows);
+    nm_positions_dealloc(backend, &encoder->table.rows);
     free(encoder->layers);
     *encoder = (nm_relative_encoder){0};
 }
@@ -113,7 +113,7 @@ nm_tensor *nm_relative_encoder_forward(nm_tape *tape, const nm_relative_encoder 
     layer_call call = {.encoder = encoder, .x = x, .packing = *packing};
     for (int32_t i = 0; i < encoder->stack.config.layers; i++) {
         call.layer = &encoder->layers[i];
-        call.x = nm_recomputed(tape, layer_forward, &call, sizeof call);
+        call.x = nm_recomputed_segment(tape, layer_forward, &call, sizeof call);
     }
     return call.x;
 }

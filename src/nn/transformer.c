@@ -91,7 +91,7 @@ nm_stack_config nm_stack_configure(const nm_stack_options *options, int32_t warm
     return (nm_stack_config){.width = (int32_t)options->width,
                              .ff = (int32_t)options->ff,
                              .heads = (int32_t)options->heads,
-                             .pre_norm = !strcmp(options->placement, "pre"),
+                             .pre_norm = !strcmp(options->norm_position, "pre"),
                              .drop = options->dropout,
                              .attention_drop = options->attention_dropout,
                              .relu_drop = options->relu_dropout,
@@ -123,12 +123,12 @@ static nm_status add_norm(builder *to, const char *type, const char *place_name,
                           nm_norm **norm)
 {
     const nm_stack_config *c = to->config;
-    nm_norm_place place = {.name = place_name,
-                           .width = c->width,
-                           .heads = c->heads,
-                           .warmup_steps = c->warmup_steps,
-                           .encoder_final = final && !c->decoder,
-                           .feeds_output = c->decoder && (final || last)};
+    nm_norm_site place = {.name = place_name,
+                          .width = c->width,
+                          .heads = c->heads,
+                          .warmup_steps = c->warmup_steps,
+                          .encoder_final = final && !c->decoder,
+                          .feeds_output = c->decoder && (final || last)};
     return nm_params_add_norm(to->params, type, to->options, &place, norm, to->err);
 }
 
@@ -311,7 +311,7 @@ nm_tensor *nm_stack_forward(nm_tape *tape, const nm_stack *stack, nm_tensor *x, 
         call.memory_packing = *memory_packing;
     for (int32_t i = 0; i < stack->config.layers; i++) {
         call.layer = &stack->layers[i];
-        call.x = nm_recomputed(tape, layer_forward, &call, sizeof call);
+        call.x = nm_recomputed_segment(tape, layer_forward, &call, sizeof call);
     }
     return stack->final_norm ? nm_normalize(tape, stack->final_norm, call.x) : call.x;
 }

@@ -22,7 +22,7 @@ nm_init_scheme nm_init_scheme_find(const char *name);
 /* What every model's section [model] says of its stacks; the config of a model begins with these fields (NM_STACK_OPTIONS), so
  * that its option rows name them like its own. */
 #define NM_STACK_FIELDS                                                                                      \
-    const char *placement, *norm;                                                                            \
+    const char *norm_position, *norm;                                                                        \
     int64_t width, ff, heads;                                                                                \
     double dropout, attention_dropout, relu_dropout
 

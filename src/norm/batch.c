@@ -29,49 +29,49 @@ static const nm_preset batch_presets[] = {
     {0}};
 /* clang-format on */
 
-static nm_batch_policy batch_policy(const batch_config *config, const nm_norm_place *place)
+static nm_batch_norm_policy batch_policy(const batch_config *config, const nm_norm_site *place)
 {
-    return (nm_batch_policy){.centered = true,
-                             .clamp = config->clamp,
-                             .unbiased_running = config->unbiased_running,
-                             .groups = nm_norm_scaling_groups(config->scaling, place),
-                             .decay = config->decay,
-                             .epsilon = config->epsilon};
+    return (nm_batch_norm_policy){.centered = true,
+                                  .clamp = config->clamp,
+                                  .unbiased_running = config->unbiased_running,
+                                  .groups = nm_norm_scaling_groups(config->scaling, place),
+                                  .decay = config->decay,
+                                  .epsilon = config->epsilon};
 }
 
-static nm_status batch_check(const void *settings, const nm_norm_place *place, nm_error *err)
+static nm_status batch_check(const void *settings, const nm_norm_site *place, nm_error *err)
 {
     return nm_norm_check_groups(batch_policy(settings, place).groups, place, err);
 }
 
-static void batch_shape(const void *config, const nm_norm_place *place, nm_norm_shape *shape)
+static void batch_shape(const void *config, const nm_norm_site *place, nm_norm_shape *shape)
 {
     (void)config;
-    nm_batch_shape(true, place, shape);
+    nm_batch_norm_shape(true, place, shape);
 }
 
 static void batch_train(nm_norm_call *call)
 {
-    const nm_batch_policy policy = batch_policy(call->norm->config, &call->norm->place);
-    nm_batch_train(call, &policy);
+    const nm_batch_norm_policy policy = batch_policy(call->norm->config, &call->norm->place);
+    nm_batch_norm_train(call, &policy);
 }
 
 static void batch_infer(nm_norm_call *call)
 {
-    const nm_batch_policy policy = batch_policy(call->norm->config, &call->norm->place);
-    nm_batch_infer(call, &policy);
+    const nm_batch_norm_policy policy = batch_policy(call->norm->config, &call->norm->place);
+    nm_batch_norm_infer(call, &policy);
 }
 
 static bool batch_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift)
 {
-    const nm_batch_policy policy = batch_policy(norm->config, &norm->place);
-    return nm_batch_affine(norm, backend, &policy, scale, shift);
+    const nm_batch_norm_policy policy = batch_policy(norm->config, &norm->place);
+    return nm_batch_norm_affine(norm, backend, &policy, scale, shift);
 }
 
 static void batch_backward(nm_norm_call *call)
 {
-    const nm_batch_policy policy = batch_policy(call->norm->config, &call->norm->place);
-    nm_batch_backward(call, &policy, NULL, NULL);
+    const nm_batch_norm_policy policy = batch_policy(call->norm->config, &call->norm->place);
+    nm_batch_norm_backward(call, &policy, NULL, NULL);
 }
 
 const nm_norm_type nm_norm_batch = {

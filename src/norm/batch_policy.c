@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-void nm_batch_shape(bool centered, const nm_norm_place *place, nm_norm_shape *shape)
+void nm_batch_norm_shape(bool centered, const nm_norm_site *place, nm_norm_shape *shape)
 {
     nm_norm_shape_affine(NULL, place, shape);
     if (centered)
@@ -11,13 +11,14 @@ void nm_batch_shape(bool centered, const nm_norm_place *place, nm_norm_shape *sh
     nm_norm_shape_state(shape, "running_var", place->width, 1);
 }
 
-static void inverse_root(nm_norm_call *call, const nm_batch_policy *policy, const void *variance, void *scale)
+static void inverse_root(nm_norm_call *call, const nm_batch_norm_policy *policy, const void *variance,
+                         void *scale)
 {
     nm_norm_vec(call, policy->clamp ? NM_VEC_RSQRT_CLAMP : NM_VEC_RSQRT, scale, variance, NULL, NULL,
                 policy->epsilon, 0);
 }
 
-static void update_running(nm_norm_call *call, const nm_batch_policy *policy, const void *mean,
+static void update_running(nm_norm_call *call, const nm_batch_norm_policy *policy, const void *mean,
                            const void *square)
 {
     void *const *state = call->norm->state;
@@ -32,7 +33,7 @@ static void update_running(nm_norm_call *call, const nm_batch_policy *policy, co
     nm_norm_average(call, running, policy->decay, square, fresh * correction);
 }
 
-bool nm_batch_train(nm_norm_call *call, const nm_batch_policy *policy)
+bool nm_batch_norm_train(nm_norm_call *call, const nm_batch_norm_policy *policy)
 {
     nm_backend *b = call->backend;
     int32_t width = call->norm->place.width;
@@ -55,7 +56,7 @@ bool nm_batch_train(nm_norm_call *call, const nm_batch_policy *policy)
     return true;
 }
 
-void nm_batch_infer(nm_norm_call *call, const nm_batch_policy *policy)
+void nm_batch_norm_infer(nm_norm_call *call, const nm_batch_norm_policy *policy)
 {
     nm_backend *b = call->backend;
     void *const *state = call->norm->state;
@@ -69,8 +70,8 @@ void nm_batch_infer(nm_norm_call *call, const nm_batch_policy *policy)
                       call->norm->params[0], call->norm->params[1], call->y, NULL);
 }
 
-bool nm_batch_affine(const nm_norm *norm, nm_backend *backend, const nm_batch_policy *policy, double *scale,
-                     double *shift)
+bool nm_batch_norm_affine(const nm_norm *norm, nm_backend *backend, const nm_batch_norm_policy *policy,
+                          double *scale, double *shift)
 {
     if (policy->groups)
         return false;
@@ -81,8 +82,8 @@ bool nm_batch_affine(const nm_norm *norm, nm_backend *backend, const nm_batch_po
     return true;
 }
 
-void nm_batch_backward(nm_norm_call *call, const nm_batch_policy *policy, const void *extra_mean,
-                       const void *extra_z)
+void nm_batch_norm_backward(nm_norm_call *call, const nm_batch_norm_policy *policy, const void *extra_mean,
+                            const void *extra_z)
 {
     nm_backend *b = call->backend;
     int32_t width = call->norm->place.width;

@@ -12,22 +12,22 @@
 
 #include "norm/common.h"
 
-typedef struct nm_batch_policy {
+typedef struct nm_batch_norm_policy {
     bool centered, clamp;
     bool unbiased_running; /* n/(n - 1) on the variance that goes into the running value */
     int32_t groups;
     double decay, epsilon;
-} nm_batch_policy;
+} nm_batch_norm_policy;
 
-void nm_batch_shape(bool centered, const nm_norm_place *place, nm_norm_shape *shape);
+void nm_batch_norm_shape(bool centered, const nm_norm_site *place, nm_norm_shape *shape);
 /* False: out of memory, and nothing has changed. */
-bool nm_batch_train(nm_norm_call *call, const nm_batch_policy *policy);
-void nm_batch_infer(nm_norm_call *call, const nm_batch_policy *policy);
+bool nm_batch_norm_train(nm_norm_call *call, const nm_batch_norm_policy *policy);
+void nm_batch_norm_infer(nm_norm_call *call, const nm_batch_norm_policy *policy);
 /* False when rows are scaled first. */
-bool nm_batch_affine(const nm_norm *norm, nm_backend *backend, const nm_batch_policy *policy, double *scale,
-                     double *shift);
+bool nm_batch_norm_affine(const nm_norm *norm, nm_backend *backend, const nm_batch_norm_policy *policy,
+                          double *scale, double *shift);
 /* extra_mean and extra_z, or NULL, are added to dh as extra_mean + extra_z z: gradients of a penalty. */
-void nm_batch_backward(nm_norm_call *call, const nm_batch_policy *policy, const void *extra_mean,
-                       const void *extra_z);
+void nm_batch_norm_backward(nm_norm_call *call, const nm_batch_norm_policy *policy, const void *extra_mean,
+                            const void *extra_z);
 
 #endif

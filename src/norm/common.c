@@ -68,7 +68,7 @@ void nm_norm_affine(const nm_norm *norm, nm_backend *backend, const void *mean, 
     free(weight);
 }
 
-void nm_norm_shape_affine(const void *config, const nm_norm_place *place, nm_norm_shape *shape)
+void nm_norm_shape_affine(const void *config, const nm_norm_site *place, nm_norm_shape *shape)
 {
     (void)config;
     shape->n_params = 2;
@@ -89,12 +89,12 @@ void nm_norm_shape_counter(nm_norm_shape *shape, const char *name)
     shape->counters[shape->n_counters++] = name;
 }
 
-int32_t nm_norm_scaling_groups(const char *scaling, const nm_norm_place *place)
+int32_t nm_norm_scaling_groups(const char *scaling, const nm_norm_site *place)
 {
     return !strcmp(scaling, "group") ? place->heads : !strcmp(scaling, "layer") ? 1 : 0;
 }
 
-nm_status nm_norm_check_groups(int64_t groups, const nm_norm_place *place, nm_error *err)
+nm_status nm_norm_check_groups(int64_t groups, const nm_norm_site *place, nm_error *err)
 {
     if (groups < 0 || groups > place->width || (groups > 0 && place->width % groups))
         return nm_fail(err, NM_USAGE, "norm '%s': %lld groups do not divide %d features", place->name,
@@ -128,7 +128,7 @@ static const void *param_of(const nm_norm_call *call, int index, int32_t length)
 
 static bool centers(const nm_token_norm *spec)
 {
-    return spec->form == NM_TOKEN_CENTER || spec->form == NM_TOKEN_CENTER_UNBIASED;
+    return spec->kind == NM_TOKEN_CENTER || spec->kind == NM_TOKEN_CENTER_UNBIASED;
 }
 
 void nm_norm_token_forward(nm_norm_call *call, const nm_token_norm *spec)

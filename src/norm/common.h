@@ -29,16 +29,16 @@ void nm_norm_numbers(const nm_norm *norm, nm_backend *backend, const void *vecto
 void nm_norm_affine(const nm_norm *norm, nm_backend *backend, const void *mean, double *scale, double *shift);
 
 /* `shape` of types with weight = 1 and bias = 0 and nothing else. */
-void nm_norm_shape_affine(const void *config, const nm_norm_place *place, nm_norm_shape *shape);
+void nm_norm_shape_affine(const void *config, const nm_norm_site *place, nm_norm_shape *shape);
 /* Appends a running vector of n numbers, a counter. */
 void nm_norm_shape_state(nm_norm_shape *shape, const char *name, int32_t length, double initial);
 void nm_norm_shape_counter(nm_norm_shape *shape, const char *name);
 
 /* Groups of the row scaling: "none" 0, "layer" 1, "group" one per head. */
 #define NM_NORM_SCALINGS "none|layer|group"
-int32_t nm_norm_scaling_groups(const char *scaling, const nm_norm_place *place);
+int32_t nm_norm_scaling_groups(const char *scaling, const nm_norm_site *place);
 /* NM_USAGE unless groups (0: no grouping) divides the width. */
-nm_status nm_norm_check_groups(int64_t groups, const nm_norm_place *place, nm_error *err);
+nm_status nm_norm_check_groups(int64_t groups, const nm_norm_site *place, nm_error *err);
 /* Feature norms over rows scaled in `groups`; *row_scale is taken from the call when groups > 0. */
 nm_feature_norm nm_norm_row_scaling(nm_norm_call *call, int32_t groups, double epsilon, void **row_scale);
 

@@ -10,7 +10,7 @@ typedef struct fix_config {
 static const nm_option fix_options[] = {
     NM_OPTION(fix_config, epsilon, "1e-12", 0, 1, "smallest length divided by"), {0}};
 
-static void fix_shape(const void *config, const nm_norm_place *place, nm_norm_shape *shape)
+static void fix_shape(const void *config, const nm_norm_site *place, nm_norm_shape *shape)
 {
     (void)config;
     (void)place;
@@ -20,7 +20,7 @@ static void fix_shape(const void *config, const nm_norm_place *place, nm_norm_sh
 static nm_token_norm fix_spec(const nm_norm_call *call)
 {
     const fix_config *config = call->norm->config;
-    return (nm_token_norm){.form = NM_TOKEN_LENGTH, .groups = 1, .eps = config->epsilon};
+    return (nm_token_norm){.kind = NM_TOKEN_LENGTH, .groups = 1, .eps = config->epsilon};
 }
 
 static void fix_forward(nm_norm_call *call)

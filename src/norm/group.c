@@ -18,12 +18,12 @@ static const nm_option group_options[] = {
     {0}};
 /* clang-format on */
 
-static int64_t groups_of(const group_config *config, const nm_norm_place *place)
+static int64_t groups_of(const group_config *config, const nm_norm_site *place)
 {
     return config->groups ? config->groups : place->heads;
 }
 
-static nm_status group_check(const void *settings, const nm_norm_place *place, nm_error *err)
+static nm_status group_check(const void *settings, const nm_norm_site *place, nm_error *err)
 {
     return nm_norm_check_groups(groups_of(settings, place), place, err);
 }
@@ -31,8 +31,8 @@ static nm_status group_check(const void *settings, const nm_norm_place *place, n
 static nm_token_norm group_spec(const nm_norm_call *call)
 {
     const group_config *config = call->norm->config;
-    const nm_norm_place *place = &call->norm->place;
-    return (nm_token_norm){.form = config->unbiased ? NM_TOKEN_CENTER_UNBIASED : NM_TOKEN_CENTER,
+    const nm_norm_site *place = &call->norm->place;
+    return (nm_token_norm){.kind = config->unbiased ? NM_TOKEN_CENTER_UNBIASED : NM_TOKEN_CENTER,
                            .groups = (int32_t)groups_of(config, place),
                            .eps = config->epsilon,
                            .gain_length = place->width,

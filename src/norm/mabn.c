@@ -33,7 +33,7 @@ static const nm_option mabn_options[] = {
 enum { RUNNING_VAR, RING_SQUARE, RING_GRAD }; /* state */
 enum { ITERS };                               /* counters */
 
-static nm_status mabn_check(const void *settings, const nm_norm_place *place, nm_error *err)
+static nm_status mabn_check(const void *settings, const nm_norm_site *place, nm_error *err)
 {
     const mabn_config *config = settings;
     if (config->window > INT32_MAX / place->width)
@@ -42,7 +42,7 @@ static nm_status mabn_check(const void *settings, const nm_norm_place *place, nm
     return nm_norm_check_warmup(config->warmup, err);
 }
 
-static void mabn_shape(const void *settings, const nm_norm_place *place, nm_norm_shape *shape)
+static void mabn_shape(const void *settings, const nm_norm_site *place, nm_norm_shape *shape)
 {
     const mabn_config *config = settings;
     int32_t ring = (int32_t)config->window * place->width;

@@ -1,7 +1,7 @@
 /* No normalization: y = x. */
 #include "norm/types.h"
 
-static void none_shape(const void *config, const nm_norm_place *place, nm_norm_shape *shape)
+static void none_shape(const void *config, const nm_norm_site *place, nm_norm_shape *shape)
 {
     (void)config;
     (void)place;

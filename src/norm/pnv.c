@@ -25,47 +25,47 @@ static const nm_preset pnv_presets[] = {
     {0}};
 /* clang-format on */
 
-static nm_batch_policy pnv_policy(const pnv_config *config, const nm_norm_place *place)
+static nm_batch_norm_policy pnv_policy(const pnv_config *config, const nm_norm_site *place)
 {
-    return (nm_batch_policy){.clamp = config->clamp,
-                             .groups = nm_norm_scaling_groups(config->scaling, place),
-                             .decay = config->decay,
-                             .epsilon = config->epsilon};
+    return (nm_batch_norm_policy){.clamp = config->clamp,
+                                  .groups = nm_norm_scaling_groups(config->scaling, place),
+                                  .decay = config->decay,
+                                  .epsilon = config->epsilon};
 }
 
-static nm_status pnv_check(const void *settings, const nm_norm_place *place, nm_error *err)
+static nm_status pnv_check(const void *settings, const nm_norm_site *place, nm_error *err)
 {
     return nm_norm_check_groups(pnv_policy(settings, place).groups, place, err);
 }
 
-static void pnv_shape(const void *config, const nm_norm_place *place, nm_norm_shape *shape)
+static void pnv_shape(const void *config, const nm_norm_site *place, nm_norm_shape *shape)
 {
     (void)config;
-    nm_batch_shape(false, place, shape);
+    nm_batch_norm_shape(false, place, shape);
 }
 
 static void pnv_train(nm_norm_call *call)
 {
-    const nm_batch_policy policy = pnv_policy(call->norm->config, &call->norm->place);
-    nm_batch_train(call, &policy);
+    const nm_batch_norm_policy policy = pnv_policy(call->norm->config, &call->norm->place);
+    nm_batch_norm_train(call, &policy);
 }
 
 static void pnv_infer(nm_norm_call *call)
 {
-    const nm_batch_policy policy = pnv_policy(call->norm->config, &call->norm->place);
-    nm_batch_infer(call, &policy);
+    const nm_batch_norm_policy policy = pnv_policy(call->norm->config, &call->norm->place);
+    nm_batch_norm_infer(call, &policy);
 }
 
 static bool pnv_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift)
 {
-    const nm_batch_policy policy = pnv_policy(norm->config, &norm->place);
-    return nm_batch_affine(norm, backend, &policy, scale, shift);
+    const nm_batch_norm_policy policy = pnv_policy(norm->config, &norm->place);
+    return nm_batch_norm_affine(norm, backend, &policy, scale, shift);
 }
 
 static void pnv_backward(nm_norm_call *call)
 {
-    const nm_batch_policy policy = pnv_policy(call->norm->config, &call->norm->place);
-    nm_batch_backward(call, &policy, NULL, NULL);
+    const nm_batch_norm_policy policy = pnv_policy(call->norm->config, &call->norm->place);
+    nm_batch_norm_backward(call, &policy, NULL, NULL);
 }
 
 const nm_norm_type nm_norm_pnv = {

@@ -48,14 +48,14 @@ static const nm_preset power_presets[] = {
 enum { PHI, ACCUMULATOR }; /* state */
 enum { ITERS };            /* counters */
 
-static nm_status power_check(const void *settings, const nm_norm_place *place, nm_error *err)
+static nm_status power_check(const void *settings, const nm_norm_site *place, nm_error *err)
 {
     const power_config *config = settings;
     NM_TRY(nm_norm_check_groups(nm_norm_scaling_groups(config->scaling, place), place, err));
     return nm_norm_check_warmup(config->warmup, err);
 }
 
-static void power_shape(const void *config, const nm_norm_place *place, nm_norm_shape *shape)
+static void power_shape(const void *config, const nm_norm_site *place, nm_norm_shape *shape)
 {
     nm_norm_shape_affine(config, place, shape);
     nm_norm_shape_state(shape, "running_phi", place->width, 1);
@@ -67,7 +67,7 @@ static void power_shape(const void *config, const nm_norm_place *place, nm_norm_
 static int64_t warmup_of(const nm_norm_call *call)
 {
     const power_config *config = call->norm->config;
-    const nm_norm_place *place = &call->norm->place;
+    const nm_norm_site *place = &call->norm->place;
     return nm_norm_warmup(config->warmup, place->encoder_final ? ENCODER_FINAL_WARMUP : place->warmup_steps);
 }
 

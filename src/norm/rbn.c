@@ -38,25 +38,25 @@ enum { RUNNING_MEAN, RUNNING_VAR }; /* state */
 static const double TINY =
     1e-30; /* squares below are zero: keeps 1/sigma finite for a feature that never varies */
 
-static nm_batch_policy rbn_policy(const rbn_config *config, const nm_norm_place *place)
+static nm_batch_norm_policy rbn_policy(const rbn_config *config, const nm_norm_site *place)
 {
-    return (nm_batch_policy){.centered = true,
-                             .clamp = config->clamp,
-                             .unbiased_running = config->unbiased_running,
-                             .groups = nm_norm_scaling_groups(config->scaling, place),
-                             .decay = config->decay,
-                             .epsilon = config->epsilon};
+    return (nm_batch_norm_policy){.centered = true,
+                                  .clamp = config->clamp,
+                                  .unbiased_running = config->unbiased_running,
+                                  .groups = nm_norm_scaling_groups(config->scaling, place),
+                                  .decay = config->decay,
+                                  .epsilon = config->epsilon};
 }
 
-static nm_status rbn_check(const void *settings, const nm_norm_place *place, nm_error *err)
+static nm_status rbn_check(const void *settings, const nm_norm_site *place, nm_error *err)
 {
     return nm_norm_check_groups(rbn_policy(settings, place).groups, place, err);
 }
 
-static void rbn_shape(const void *config, const nm_norm_place *place, nm_norm_shape *shape)
+static void rbn_shape(const void *config, const nm_norm_site *place, nm_norm_shape *shape)
 {
     (void)config;
-    nm_batch_shape(true, place, shape);
+    nm_batch_norm_shape(true, place, shape);
 }
 
 static double inner(nm_norm_call *call, const void *a, const void *b)
@@ -128,32 +128,33 @@ static void add_penalty(nm_norm_call *call, void *scratch)
 
 static void rbn_train(nm_norm_call *call)
 {
-    const nm_batch_policy policy = rbn_policy(call->norm->config, &call->norm->place);
+    const nm_batch_norm_policy policy = rbn_policy(call->norm->config, &call->norm->place);
     int32_t width = call->norm->place.width;
     nm_norm_publish(call, "penalty_mean", width);
     nm_norm_publish(call, "penalty_z", width);
     void *scratch = nm_norm_scratch(call, width);
     call->penalty = call->take(call->from, sizeof(double));
-    if (call->penalty && nm_batch_train(call, &policy))
+    if (call->penalty && nm_batch_norm_train(call, &policy))
         add_penalty(call, scratch);
 }
 
 static void rbn_infer(nm_norm_call *call)
 {
-    const nm_batch_policy policy = rbn_policy(call->norm->config, &call->norm->place);
-    nm_batch_infer(call, &policy);
+    const nm_batch_norm_policy policy = rbn_policy(call->norm->config, &call->norm->place);
+    nm_batch_norm_infer(call, &policy);
 }
 
 static bool rbn_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift)
 {
-    const nm_batch_policy policy = rbn_policy(norm->config, &norm->place);
-    return nm_batch_affine(norm, backend, &policy, scale, shift);
+    const nm_batch_norm_policy policy = rbn_policy(norm->config, &norm->place);
+    return nm_batch_norm_affine(norm, backend, &policy, scale, shift);
 }
 
 static void rbn_backward(nm_norm_call *call)
 {
-    const nm_batch_policy policy = rbn_policy(call->norm->config, &call->norm->place);
-    nm_batch_backward(call, &policy, nm_norm_find(call, "penalty_mean"), nm_norm_find(call, "penalty_z"));
+    const nm_batch_norm_policy policy = rbn_policy(call->norm->config, &call->norm->place);
+    nm_batch_norm_backward(call, &policy, nm_norm_find(call, "penalty_mean"),
+                           nm_norm_find(call, "penalty_z"));
 }
 
 const nm_norm_type nm_norm_rbn = {

@@ -35,7 +35,7 @@ enum { SEEN };                      /* counters */
 
 static const double TINY = 1e-30; /* squares below are zero */
 
-static void renorm_shape(const void *config, const nm_norm_place *place, nm_norm_shape *shape)
+static void renorm_shape(const void *config, const nm_norm_site *place, nm_norm_shape *shape)
 {
     nm_norm_shape_affine(config, place, shape);
     nm_norm_shape_state(shape, "running_mean", place->width, 0);

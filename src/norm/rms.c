@@ -20,13 +20,13 @@ static const nm_option rms_options[] = {
     {0}};
 /* clang-format on */
 
-static nm_status rms_check(const void *settings, const nm_norm_place *place, nm_error *err)
+static nm_status rms_check(const void *settings, const nm_norm_site *place, nm_error *err)
 {
     const rms_config *config = settings;
     return nm_norm_check_groups(config->groups, place, err);
 }
 
-static void rms_shape(const void *settings, const nm_norm_place *place, nm_norm_shape *shape)
+static void rms_shape(const void *settings, const nm_norm_site *place, nm_norm_shape *shape)
 {
     const rms_config *config = settings;
     shape->n_params = config->gain ? 1 : 0;
@@ -36,7 +36,7 @@ static void rms_shape(const void *settings, const nm_norm_place *place, nm_norm_
 static nm_token_norm rms_spec(const nm_norm_call *call)
 {
     const rms_config *config = call->norm->config;
-    return (nm_token_norm){.form = config->epsilon_inside ? NM_TOKEN_RMS : NM_TOKEN_RMS_OUTSIDE,
+    return (nm_token_norm){.kind = config->epsilon_inside ? NM_TOKEN_RMS : NM_TOKEN_RMS_OUTSIDE,
                            .groups = (int32_t)config->groups,
                            .eps = config->epsilon,
                            .gain_length = config->gain ? call->norm->place.width : 0};

@@ -18,7 +18,7 @@ static const nm_option scale_options[] = {
     {0}};
 /* clang-format on */
 
-static void scale_shape(const void *settings, const nm_norm_place *place, nm_norm_shape *shape)
+static void scale_shape(const void *settings, const nm_norm_site *place, nm_norm_shape *shape)
 {
     const scale_config *config = settings;
     shape->n_params = 1;
@@ -31,7 +31,7 @@ static void scale_shape(const void *settings, const nm_norm_place *place, nm_nor
 static nm_token_norm scale_spec(const nm_norm_call *call)
 {
     const scale_config *config = call->norm->config;
-    return (nm_token_norm){.form = NM_TOKEN_LENGTH, .groups = 1, .eps = config->epsilon, .gain_length = 1};
+    return (nm_token_norm){.kind = NM_TOKEN_LENGTH, .groups = 1, .eps = config->epsilon, .gain_length = 1};
 }
 
 static void scale_forward(nm_norm_call *call)

@@ -39,7 +39,7 @@ static nm_status unknown_type(const char *name, nm_error *err)
     return nm_fail(err, NM_USAGE, "unknown norm '%.100s'; known are %s", name, known);
 }
 
-nm_status nm_norm_prepare(nm_norm *norm, const char *type, const void *config, const nm_norm_place *place,
+nm_status nm_norm_prepare(nm_norm *norm, const char *type, const void *config, const nm_norm_site *place,
                           nm_error *err)
 {
     *norm = (nm_norm){.type = nm_norm_type_find(type), .config = config, .place = *place};

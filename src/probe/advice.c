@@ -147,7 +147,7 @@ nm_findings nm_findings_gather(const nm_inspection *inspection, const nm_task *t
                      .top_gradient = NAN,
                      .bottom_gradient = NAN,
                      .warmup_share = warmup_share(model),
-                     .pre_norm = setting_is(model, "model.placement", "pre"),
+                     .pre_norm = setting_is(model, "model.norm_position", "pre"),
                      .small_init = setting_is(model, "model.init", "small"),
                      .ignorance = task->type->ignorance ? NAN : log((double)model->target_size)};
     const nm_tid_site *last = nm_tid_last(&inspection->tid);
@@ -253,7 +253,7 @@ static void advise_init(const nm_findings *f, nm_advice *a)
             f->first_loss, times, LOSS_LIMIT);
 }
 
-static void advise_placement(const nm_findings *f, nm_advice *a)
+static void advise_norm_position(const nm_findings *f, nm_advice *a)
 {
     double ratio = f->top_gradient / f->bottom_gradient, spread = fmax(ratio, 1 / ratio);
     char depth[160] = "the gradients of several layers were not measured";
@@ -279,7 +279,7 @@ void nm_advise(const nm_findings *f, nm_advice advice[NM_N_ADVICE])
                             {"PowerNorm", "model.norm = power", advise_power},
                             {"warm-up", "schedule.warmup_fraction = 0.1", advise_warmup},
                             {"SmallInit", "model.init = small", advise_init},
-                            {"pre-norm", "model.placement = pre", advise_placement}};
+                            {"pre-norm", "model.norm_position = pre", advise_norm_position}};
     for (int i = 0; i < NM_N_ADVICE; i++) {
         advice[i] = (nm_advice){.remedy = rules[i].remedy, .setting = rules[i].setting};
         rules[i].rule(f, &advice[i]);

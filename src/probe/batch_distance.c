@@ -7,8 +7,8 @@
 
 static double distance(nm_backend *b, const nm_call_pair *pair, size_t width)
 {
-    double *batch = nm_numbers_take(b, pair->batch, width),
-           *running = nm_numbers_take(b, pair->running, width);
+    double *batch = nm_numbers_download(b, pair->batch, width),
+           *running = nm_numbers_download(b, pair->running, width);
     for (size_t i = 0; i < width; i++)
         batch[i] -= pair->root ? running[i] * running[i] : running[i];
     double length = nm_numbers_length(batch, width);

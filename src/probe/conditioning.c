@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "probe/numbers.h"
-#include "probe/pass.h"
+#include "probe/eval_pass.h"
 #include "probe/spectrum.h"
 
 typedef struct listener {
@@ -33,7 +33,7 @@ static size_t find_layer(listener *l, const char *stack, int layer, int32_t widt
 
 static void add(listener *l, const nm_norm_call *call, const nm_site *site, nm_mat input)
 {
-    double *x = nm_numbers_take_matrix(call->backend, input);
+    double *x = nm_numbers_download_matrix(call->backend, input);
     size_t at = find_layer(l, site->stack, site->layer, input.cols);
     nm_gram_add(&l->grams[at], x, input.rows);
     free(x);
@@ -86,19 +86,19 @@ nm_status nm_conditioning_measure(nm_conditioning *conditioning, nm_task *task, 
                                   nm_split split, int64_t max_batches, nm_error *err)
 {
     *conditioning = (nm_conditioning){0};
-    char *placement = nm_options_get(model->options, "model.placement");
-    listener l = {.conditioning = conditioning, .pre_norm = placement && !strcmp(placement, "pre")};
-    free(placement);
+    char *norm_position = nm_options_get(model->options, "model.norm_position");
+    listener l = {.conditioning = conditioning, .pre_norm = norm_position && !strcmp(norm_position, "pre")};
+    free(norm_position);
     begin_batch(&l, NULL, NULL, NULL);
-    const nm_pass pass = {.task = task,
-                          .model = model,
-                          .split = split,
-                          .kind = NM_PASS_INFER,
-                          .max_batches = max_batches,
-                          .user = &l,
-                          .norm = listen,
-                          .batch = begin_batch};
-    nm_status status = nm_pass_run(&pass, &conditioning->batches, err);
+    const nm_eval_pass pass = {.task = task,
+                               .model = model,
+                               .split = split,
+                               .kind = NM_EVAL_PASS_INFER,
+                               .max_batches = max_batches,
+                               .user = &l,
+                               .norm = listen,
+                               .batch = begin_batch};
+    nm_status status = nm_eval_pass_run(&pass, &conditioning->batches, err);
     finish(&l);
     if (status != NM_OK)
         nm_conditioning_release(conditioning);

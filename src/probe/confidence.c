@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "probe/numbers.h"
-#include "probe/pass.h"
+#include "probe/eval_pass.h"
 #include "train/trainer.h"
 
 enum { BLOCK_ROWS = 64, BINS = 10 };
@@ -65,7 +65,7 @@ static void add_block(listener *l, const nm_model_output *out, int32_t first, nm
     b->k.linear(b, hidden, nm_tensor_mat(out->weight), out->bias ? out->bias->data : NULL, NM_ACT_NONE, &none,
                 logits);
     b->k.log_softmax(b, logits, l->model->allowed, logits);
-    double *p = nm_numbers_take_matrix(b, logits);
+    double *p = nm_numbers_download_matrix(b, logits);
     for (int32_t r = 0; r < logits.rows; r++)
         add_target(l, p + (size_t)r * (size_t)logits.cols, logits.cols, targets[r]);
     free(p);
@@ -89,7 +89,7 @@ static void after_batch(void *user, nm_tape *tape, const nm_batch *batch, const 
         return;
     const int32_t size = out->weight->rows;
     void *memory =
-        nm_tape_take(tape, (size_t)BLOCK_ROWS * (size_t)size * nm_dtype_bytes(l->model->backend->dtype));
+        nm_tape_alloc(tape, (size_t)BLOCK_ROWS * (size_t)size * nm_dtype_bytes(l->model->backend->dtype));
     for (int32_t first = 0; memory && first < out->hidden->rows; first += BLOCK_ROWS) {
         int32_t left = out->hidden->rows - first;
         add_block(l, out, first, nm_mat_of(memory, left < BLOCK_ROWS ? left : BLOCK_ROWS, size),
@@ -119,14 +119,14 @@ nm_status nm_confidence_measure(nm_confidence *confidence, nm_task *task, nm_mod
                   .sums = confidence,
                   .epsilon = train->label_smoothing,
                   .others = !strcmp(train->smoothing, "others")};
-    const nm_pass pass = {.task = task,
-                          .model = model,
-                          .split = split,
-                          .kind = NM_PASS_INFER,
-                          .max_batches = max_batches,
-                          .user = &l,
-                          .batch = after_batch};
-    NM_TRY(nm_pass_run(&pass, &confidence->batches, err));
+    const nm_eval_pass pass = {.task = task,
+                               .model = model,
+                               .split = split,
+                               .kind = NM_EVAL_PASS_INFER,
+                               .max_batches = max_batches,
+                               .user = &l,
+                               .batch = after_batch};
+    NM_TRY(nm_eval_pass_run(&pass, &confidence->batches, err));
     if (confidence->targets)
         average(&l);
     return NM_OK;

@@ -44,7 +44,7 @@ static void look_at_norm(nm_look *look, const nm_norm_call *call, bool backward)
     if (backward || !divisor ||
         (!nm_call_stat(call, "batch_square", call->x.cols) && !nm_call_stat(call, "batch_var", call->x.cols)))
         return; /* a norm of tokens may publish as many scales as there are features */
-    double *ratio = nm_call_gain(call), *scale = nm_numbers_take(call->backend, divisor, width);
+    double *ratio = nm_call_gain(call), *scale = nm_numbers_download(call->backend, divisor, width);
     for (size_t i = 0; i < width; i++)
         ratio[i] = fabs(ratio[i]) * scale[i];
     tell(nm_look_line(look, call->norm->place.name), ratio, width);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "probe/numbers.h"
-#include "probe/pass.h"
+#include "probe/eval_pass.h"
 
 typedef struct nu_memory { /* of one site, per feature */
     double *start, *lambda, *gamma_least;
@@ -32,7 +32,7 @@ static double *take_or_zeros(const nm_norm_call *call, const char *name, bool *t
 {
     const void *stat = nm_call_stat(call, name, call->x.cols);
     *there = stat != NULL;
-    return stat ? nm_numbers_take(call->backend, stat, (size_t)call->x.cols)
+    return stat ? nm_numbers_download(call->backend, stat, (size_t)call->x.cols)
                 : nm_allocate((size_t)call->x.cols * sizeof(double));
 }
 
@@ -42,7 +42,7 @@ static double *take_row_scale(const nm_norm_call *call, size_t *groups)
     for (int i = 0; i < call->n_stats; i++)
         if (!strcmp(call->stats[i].name, "row_scale")) {
             *groups = (size_t)(call->stats[i].length / call->x.rows);
-            return nm_numbers_take(call->backend, call->stats[i].data, (size_t)call->stats[i].length);
+            return nm_numbers_download(call->backend, call->stats[i].data, (size_t)call->stats[i].length);
         }
     *groups = 0;
     return NULL;
@@ -69,7 +69,7 @@ static double *take_dx(const nm_norm_call *call)
         return NULL;
     again.dx = nm_mat_of(dx, call->x.rows, call->x.cols);
     call->norm->type->backward(&again);
-    return nm_numbers_take_matrix(call->backend, again.dx);
+    return nm_numbers_download_matrix(call->backend, again.dx);
 }
 
 static void columns_release(columns *c)
@@ -85,8 +85,8 @@ static void columns_take(columns *c, const nm_norm_call *call)
     nm_backend *b = call->backend;
     bool unused;
     *c = (columns){.rows = (size_t)call->x.rows, .width = (size_t)call->x.cols};
-    c->h = nm_numbers_take_matrix(b, call->x);
-    c->dy = nm_numbers_take_matrix(b, call->dy);
+    c->h = nm_numbers_download_matrix(b, call->x);
+    c->dy = nm_numbers_download_matrix(b, call->dy);
     c->dx = take_dx(call);
     c->row_scale = take_row_scale(call, &c->groups);
     c->gain = nm_call_gain(call);
@@ -241,7 +241,7 @@ static void check_theorem(listener *l, const nm_norm_call *call, const void *pub
     nm_backend *b = call->backend;
     size_t width = (size_t)call->x.cols;
     static const char *const names[] = {"ema_gz", "batch_square", "scale", "grad_sum_z"};
-    double *v[4], *nu = nm_numbers_take(b, published_nu, width), *gain = nm_call_gain(call);
+    double *v[4], *nu = nm_numbers_download(b, published_nu, width), *gain = nm_call_gain(call);
     bool there;
     for (int k = 0; k < 4; k++)
         v[k] = take_or_zeros(call, names[k], &there);
@@ -344,15 +344,15 @@ nm_status nm_gradient_bounds_measure(nm_gradient_bounds *bounds, nm_task *task, 
     NM_ASSERT(model->params.grads);
     *bounds = (nm_gradient_bounds){0};
     listener l = {.bounds = bounds, .model = model};
-    const nm_pass pass = {.task = task,
-                          .model = model,
-                          .split = NM_SPLIT_TRAIN,
-                          .kind = NM_PASS_GRADIENTS,
-                          .max_batches = max_batches,
-                          .user = &l,
-                          .norm = listen,
-                          .batch = after_batch};
-    nm_status status = nm_pass_run(&pass, &bounds->batches, err);
+    const nm_eval_pass pass = {.task = task,
+                               .model = model,
+                               .split = NM_SPLIT_TRAIN,
+                               .kind = NM_EVAL_PASS_GRADIENTS,
+                               .max_batches = max_batches,
+                               .user = &l,
+                               .norm = listen,
+                               .batch = after_batch};
+    nm_status status = nm_eval_pass_run(&pass, &bounds->batches, err);
     for (size_t i = 0; i < bounds->n_theorem; i++) {
         free(l.memories[i].start);
         free(l.memories[i].lambda);

@@ -12,7 +12,7 @@
 static double part(const nm_norm_call *call, const double *gain, const double *scale, const void *sum)
 {
     size_t width = (size_t)call->x.cols;
-    double *v = nm_numbers_take(call->backend, sum, width);
+    double *v = nm_numbers_download(call->backend, sum, width);
     double factor = 1 / (call->x.rows * call->grad_scale * call->mean_weight);
     for (size_t i = 0; i < width; i++)
         v[i] *= gain[i] * scale[i] * factor;
@@ -28,7 +28,7 @@ static void look_at_norm(nm_look *look, const nm_norm_call *call, bool backward)
                *divisor = nm_call_stat(call, "scale", width);
     if (!backward || !sum || !sum_z || !divisor)
         return;
-    double *gain = nm_call_gain(call), *scale = nm_numbers_take(call->backend, divisor, (size_t)width);
+    double *gain = nm_call_gain(call), *scale = nm_numbers_download(call->backend, divisor, (size_t)width);
     json_t *line = nm_look_line(look, call->norm->place.name);
     if (nm_call_stat(call, "batch_mean", width)) {
         nm_line_number(line, "mu", part(call, gain, scale, sum));

@@ -50,7 +50,7 @@ static const nm_tensor *embedding(const nm_model *model)
 }
 
 /* With FixNorm the model uses the rows at length 1, whatever length is stored. */
-static void unit_rows(double *x, int64_t rows, int32_t cols)
+static void l2_normalize(double *x, int64_t rows, int32_t cols)
 {
     for (int64_t r = 0; r < rows; r++) {
         double *row = x + (size_t)r * (size_t)cols, length = nm_numbers_length(row, (size_t)cols);
@@ -65,9 +65,9 @@ static void measure_spectrum(nm_inspection *inspection, const nm_model *model)
     if (!table)
         return;
     char *fixed = nm_options_get(model->options, "model.fixnorm");
-    double *x = nm_numbers_take(model->backend, table->data, (size_t)table->rows * (size_t)table->cols);
+    double *x = nm_numbers_download(model->backend, table->data, (size_t)table->rows * (size_t)table->cols);
     if (fixed && !strcmp(fixed, "true"))
-        unit_rows(x, table->rows, table->cols);
+        l2_normalize(x, table->rows, table->cols);
     nm_gram gram;
     nm_gram_init(&gram, table->cols);
     nm_gram_add(&gram, x, table->rows);

@@ -6,7 +6,7 @@
 #define NM_INSTRUMENT_H
 
 #include "probe/numbers.h"
-#include "train/watch.h"
+#include "train/hooks.h"
 
 typedef struct nm_look nm_look; /* one update that is looked at, by one instrument */
 

@@ -31,7 +31,7 @@ static void look_at_gradients(nm_look *look, const nm_model *model)
         size_t n = norm->shape.n_params ? (size_t)norm->shape.params[0].length : 0;
         if (!n)
             continue;
-        double *gain = nm_numbers_take(model->backend, norm->params[0], n);
+        double *gain = nm_numbers_download(model->backend, norm->params[0], n);
         tell(look, norm, gain, n);
         free(gain);
     }

@@ -8,14 +8,14 @@
 
 /* ---- numbers ---- */
 
-double *nm_numbers_take(nm_backend *backend, const void *device, size_t n)
+double *nm_numbers_download(nm_backend *backend, const void *device, size_t n)
 {
     double *out = nm_allocate((n ? n : 1) * sizeof *out);
     nm_backend_read(backend, out, device, n);
     return out;
 }
 
-double *nm_numbers_take_matrix(nm_backend *backend, nm_mat mat)
+double *nm_numbers_download_matrix(nm_backend *backend, nm_mat mat)
 {
     size_t rows = (size_t)mat.rows, cols = (size_t)mat.cols, unit = nm_dtype_bytes(backend->dtype);
     double *out = nm_allocate((rows * cols + 1) * sizeof *out);
@@ -88,14 +88,14 @@ double *nm_call_gain(const nm_norm_call *call)
     int32_t width = call->x.cols;
     const void *gain = nm_call_stat(call, "gain", width), *r = nm_call_stat(call, "r", width);
     bool learned = norm->shape.n_params && norm->shape.params[0].length == width;
-    double *out = gain      ? nm_numbers_take(b, gain, (size_t)width)
-                  : learned ? nm_numbers_take(b, norm->params[0], (size_t)width)
+    double *out = gain      ? nm_numbers_download(b, gain, (size_t)width)
+                  : learned ? nm_numbers_download(b, norm->params[0], (size_t)width)
                             : nm_allocate((size_t)width * sizeof *out);
     for (int32_t i = 0; i < width && !gain && !learned; i++)
         out[i] = 1;
     if (gain || !r)
         return out;
-    double *factor = nm_numbers_take(b, r, (size_t)width);
+    double *factor = nm_numbers_download(b, r, (size_t)width);
     for (int32_t i = 0; i < width; i++)
         out[i] *= factor[i];
     free(factor);

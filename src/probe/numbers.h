@@ -5,9 +5,9 @@
 #include "model/model.h"
 
 /* n numbers of the backend's type as doubles, in heap memory that the caller frees. */
-double *nm_numbers_take(nm_backend *backend, const void *device, size_t n);
+double *nm_numbers_download(nm_backend *backend, const void *device, size_t n);
 /* A whole matrix without gaps between rows. */
-double *nm_numbers_take_matrix(nm_backend *backend, nm_mat mat);
+double *nm_numbers_download_matrix(nm_backend *backend, nm_mat mat);
 
 double nm_numbers_length(const double *values, size_t n); /* 2-norm */
 /* Sorts values; the q-quantile (0 to 1) with linear interpolation of sorted ones. n > 0. */

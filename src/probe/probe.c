@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/nearest.h"
+#include "base/edit_distance.h"
 #include "probe/instrument.h"
 
 /* One line each, in the order of their lines in the log. */
@@ -41,7 +41,7 @@ static const nm_option probe_options[] = {
 
 struct nm_probe {
     nm_probe_config config;
-    nm_watch watch;
+    nm_train_hooks watch;
     nm_look looks[N_INSTRUMENTS]; /* instrument NULL: not asked for */
 };
 
@@ -140,7 +140,7 @@ nm_status nm_probe_create(nm_probe **out, const nm_options *options, nm_error *e
     *out = NULL;
     nm_probe *probe = nm_allocate(sizeof *probe);
     probe->config = *config;
-    probe->watch = (nm_watch){probe, wants, on_norm, on_gradients, on_updated};
+    probe->watch = (nm_train_hooks){probe, wants, on_norm, on_gradients, on_updated};
     nm_status status = choose(probe, config->instruments, err); /* a wrong name is told even when off */
     if (status == NM_OK && (config->every || config->checkpoints))
         *out = probe;
@@ -149,7 +149,7 @@ nm_status nm_probe_create(nm_probe **out, const nm_options *options, nm_error *e
     return status;
 }
 
-const nm_watch *nm_probe_watch(const nm_probe *probe)
+const nm_train_hooks *nm_probe_hooks(const nm_probe *probe)
 {
     return probe ? &probe->watch : NULL;
 }

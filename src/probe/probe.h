@@ -3,7 +3,7 @@
 #define NM_PROBE_H
 
 #include "norma/option.h"
-#include "train/watch.h"
+#include "train/hooks.h"
 
 typedef struct nm_probe_config { /* section [probe] */
     int64_t every;
@@ -17,7 +17,7 @@ void nm_probe_options_add(nm_options *options);
 /* *probe is NULL when [probe] asks for nothing. NM_USAGE: an unknown instrument. The probe holds device memory of the
  * model it looked at: free it before the trainer. */
 nm_status nm_probe_create(nm_probe **probe, const nm_options *options, nm_error *err);
-const nm_watch *nm_probe_watch(const nm_probe *probe); /* NULL for NULL */
+const nm_train_hooks *nm_probe_hooks(const nm_probe *probe); /* NULL for NULL */
 void nm_probe_free(nm_probe *probe);
 
 #endif

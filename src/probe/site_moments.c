@@ -14,7 +14,7 @@ static json_t *moments(const nm_norm_call *call, nm_mat x)
         return json_null();
     const nm_feature_norm plain = {.groups = 0};
     b->k.feature_moments(b, &plain, x, NULL, mean, mean, square);
-    double *m = nm_numbers_take(b, mean, width), *v = nm_numbers_take(b, square, width);
+    double *m = nm_numbers_download(b, mean, width), *v = nm_numbers_download(b, square, width);
     double sum = 0, total = 0, largest = 0;
     for (size_t i = 0; i < width; i++)
         sum += m[i];

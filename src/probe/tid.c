@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "probe/numbers.h"
-#include "probe/pass.h"
+#include "probe/eval_pass.h"
 
 static const double TINY = 1e-12, ROW_EPSILON = 1e-5; /* PowerNorm's */
 
@@ -68,8 +68,8 @@ static void add_batch(nm_tid_sums *sums, const nm_norm_call *call, const void *m
     nm_backend *b = call->backend;
     site_sums *site = find_site(sums, call->norm->place.name, call->x.cols);
     size_t width = (size_t)site->width;
-    double *m = nm_numbers_take(b, mean, width), *v = nm_numbers_take(b, variance, width),
-           *s = nm_numbers_take(b, square, width);
+    double *m = nm_numbers_download(b, mean, width), *v = nm_numbers_download(b, variance, width),
+           *s = nm_numbers_download(b, square, width);
     for (size_t i = 0; i < width && !sums->second_pass; i++) {
         site->mean[i] += m[i];
         site->variance[i] += v[i];
@@ -137,17 +137,17 @@ void nm_tid_finish(nm_tid_sums *sums, nm_tid *tid)
 nm_status nm_tid_measure(nm_tid *tid, nm_task *task, nm_model *model, int64_t max_batches, nm_error *err)
 {
     nm_tid_sums *sums = nm_tid_begin();
-    const nm_pass pass = {.task = task,
-                          .model = model,
-                          .split = NM_SPLIT_TRAIN,
-                          .kind = NM_PASS_BATCH,
-                          .max_batches = max_batches,
-                          .user = sums,
-                          .norm = nm_tid_listen};
-    nm_status status = nm_pass_run(&pass, NULL, err);
+    const nm_eval_pass pass = {.task = task,
+                               .model = model,
+                               .split = NM_SPLIT_TRAIN,
+                               .kind = NM_EVAL_PASS_BATCH,
+                               .max_batches = max_batches,
+                               .user = sums,
+                               .norm = nm_tid_listen};
+    nm_status status = nm_eval_pass_run(&pass, NULL, err);
     nm_tid_turn(sums);
     if (status == NM_OK)
-        status = nm_pass_run(&pass, NULL, err);
+        status = nm_eval_pass_run(&pass, NULL, err);
     nm_tid_finish(sums, tid);
     if (status != NM_OK)
         nm_tid_release(tid);

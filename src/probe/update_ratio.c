@@ -10,7 +10,7 @@ static void keep(nm_look *look, const nm_model *model)
     nm_backend *b = model->backend;
     size_t bytes = nm_params_bytes(&model->params);
     nm_error ignored; /* without memory for a second copy there is nothing to tell */
-    if (!look->own && nm_backend_take(b, bytes, &look->own, &ignored) != NM_OK)
+    if (!look->own && nm_backend_alloc(b, bytes, &look->own, &ignored) != NM_OK)
         look->own = NULL;
     if (look->own)
         b->k.copy(b, look->own, model->params.values, bytes);
@@ -45,7 +45,7 @@ static void compare(nm_look *look, const nm_model *model)
 static void release(nm_look *look)
 {
     if (look->own)
-        nm_backend_give(look->backend, look->own);
+        nm_backend_dealloc(look->backend, look->own);
     look->own = NULL;
 }
 

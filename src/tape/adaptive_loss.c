@@ -37,7 +37,7 @@ static void *at_row(const adaptive *a, void *data, int32_t row, int32_t cols)
 }
 
 /* The band of a word: 0 for the head's own. */
-static int32_t band_of(const nm_bands *bands, int32_t word)
+static int32_t band_of(const nm_adaptive_clusters *bands, int32_t word)
 {
     int32_t band = 0;
     while (band < bands->n && word >= bands->first[band])
@@ -47,7 +47,7 @@ static int32_t band_of(const nm_bands *bands, int32_t word)
 
 static double *run_loss(const adaptive *a, nm_softmax_loss loss, const int32_t *targets, int32_t n)
 {
-    loss.sums = nm_tape_take(a->tape, 2 * sizeof *loss.sums);
+    loss.sums = nm_tape_alloc(a->tape, 2 * sizeof *loss.sums);
     loss.targets = nm_tape_upload(a->tape, targets, (size_t)n * sizeof *targets);
     loss.grad_scale = a->tape->grad_scale;
     if (nm_tape_exhausted(a->tape))
@@ -63,9 +63,9 @@ static double *head_loss(const adaptive *a)
     int32_t own = m->bands.first[0], size = own + m->bands.n, d = a->hidden->cols, tokens = a->hidden->rows;
     size_t bytes = (size_t)size * (size_t)d * unit_of(a), own_bytes = (size_t)own * (size_t)d * unit_of(a);
     bool grads = a->d_hidden != NULL;
-    char *weight = nm_tape_take(a->tape, bytes), *bias = nm_tape_take(a->tape, (size_t)size * unit_of(a));
-    char *d_weight = grads ? nm_tape_take(a->tape, bytes) : NULL,
-         *d_bias = grads ? nm_tape_take(a->tape, (size_t)size * unit_of(a)) : NULL;
+    char *weight = nm_tape_alloc(a->tape, bytes), *bias = nm_tape_alloc(a->tape, (size_t)size * unit_of(a));
+    char *d_weight = grads ? nm_tape_alloc(a->tape, bytes) : NULL,
+         *d_bias = grads ? nm_tape_alloc(a->tape, (size_t)size * unit_of(a)) : NULL;
     int32_t *targets = nm_tape_host(a->tape, (size_t)tokens * sizeof *targets);
     if (nm_tape_exhausted(a->tape))
         return NULL;
@@ -132,7 +132,7 @@ static bool add_tail(const adaptive *a, int32_t band, double *sums)
         return !nm_tape_exhausted(a->tape);
     bool grads = a->d_hidden != NULL;
     size_t bytes = (size_t)n * (size_t)d * unit_of(a);
-    void *hidden = nm_tape_take(a->tape, bytes), *d_hidden = grads ? nm_tape_take(a->tape, bytes) : NULL;
+    void *hidden = nm_tape_alloc(a->tape, bytes), *d_hidden = grads ? nm_tape_alloc(a->tape, bytes) : NULL;
     const int32_t *device_rows = nm_tape_upload(a->tape, rows, (size_t)n * sizeof *rows);
     if (nm_tape_exhausted(a->tape))
         return false;
@@ -167,7 +167,7 @@ double *nm_adaptive_loss_of(nm_tape *tape, nm_tensor *hidden, const nm_adaptive_
 {
     size_t bytes = (size_t)hidden->rows * (size_t)hidden->cols * nm_dtype_bytes(tape->backend->dtype);
     adaptive a = {tape,   tape->backend, maps,
-                  hidden, targets,       tape->training ? nm_tape_take(tape, bytes) : NULL};
+                  hidden, targets,       tape->training ? nm_tape_alloc(tape, bytes) : NULL};
     if (nm_tape_exhausted(tape))
         return NULL;
     double *sums = head_loss(&a);

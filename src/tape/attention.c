@@ -43,7 +43,7 @@ nm_tensor *nm_attention_of(nm_tape *tape, nm_tensor *q, nm_tensor *kv, const nm_
     nm_tensor *out = nm_tape_tensor(tape, q->rows, shape->value_width);
     attention_saved *s = nm_tape_host(tape, sizeof *s);
     size_t lse_bytes = (size_t)q->rows * (size_t)shape->heads * nm_dtype_bytes(tape->backend->dtype);
-    void *lse = tape->training ? nm_tape_take(tape, lse_bytes) : NULL;
+    void *lse = tape->training ? nm_tape_alloc(tape, lse_bytes) : NULL;
     nm_dropout drop = nm_tape_dropout(tape, drop_rate);
     if (nm_tape_exhausted(tape))
         return out;

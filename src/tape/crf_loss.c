@@ -17,7 +17,7 @@ static const nm_op crf_op = {"crf_loss", crf_backward};
 double *nm_crf_loss(nm_tape *tape, nm_tensor *emissions, const nm_crf_scores *scores,
                     const nm_packing *packing, const int32_t *gold)
 {
-    double *sums = nm_tape_take(tape, 2 * sizeof *sums);
+    double *sums = nm_tape_alloc(tape, 2 * sizeof *sums);
     const int32_t *tags = nm_tape_upload(tape, gold, (size_t)emissions->rows * sizeof *tags);
     nm_tensor *d_emissions = tape->training ? nm_tape_tensor(tape, emissions->rows, emissions->cols) : NULL;
     if (nm_tape_exhausted(tape))

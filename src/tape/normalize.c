@@ -4,7 +4,7 @@
 
 static void *take_from_tape(void *from, size_t bytes)
 {
-    return nm_tape_take(from, bytes);
+    return nm_tape_alloc(from, bytes);
 }
 
 static void normalize_backward(nm_tape *tape, nm_node *node)
@@ -44,7 +44,7 @@ nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x)
                            .grad_scale = tape->grad_scale};
     (moves ? norm->type->train : norm->type->infer)(call);
     nm_segment_leaves_norm(tape, norm);
-    bool again = nm_segment_runs_again(tape); /* then penalty and listeners had their turn */
+    bool again = nm_segment_is_recomputed(tape); /* then penalty and listeners had their turn */
     if (call->penalty && !again && tape->n_penalties < NM_TAPE_MAX_PENALTIES)
         tape->penalties[tape->n_penalties++] = call->penalty;
     if (tape->listen && !again)

@@ -17,7 +17,7 @@ static const nm_op pool_max_op = {"pool_max", pool_max_backward};
 nm_tensor *nm_pool_max(nm_tape *tape, nm_tensor *x, const nm_packing *packing)
 {
     nm_tensor *out = nm_tape_tensor(tape, packing->n_seqs, x->cols);
-    int32_t *where = nm_tape_take(tape, (size_t)packing->n_seqs * (size_t)x->cols * sizeof *where);
+    int32_t *where = nm_tape_alloc(tape, (size_t)packing->n_seqs * (size_t)x->cols * sizeof *where);
     if (nm_tape_exhausted(tape))
         return out;
     tape->backend->k.pool_max(tape->backend, nm_tensor_mat(x), packing, nm_tensor_mat(out), where);

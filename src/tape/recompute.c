@@ -38,7 +38,7 @@ static bool keep(nm_tape *tape, const nm_norm *norm, norm_memory *memory)
     *memory = (norm_memory){.norm = norm};
     for (int i = 0; i < norm->shape.n_state; i++)
         memory->state[i] =
-            nm_tape_take(tape, (size_t)norm->shape.state[i].length * nm_dtype_bytes(tape->backend->dtype));
+            nm_tape_alloc(tape, (size_t)norm->shape.state[i].length * nm_dtype_bytes(tape->backend->dtype));
     if (nm_tape_exhausted(tape))
         return false;
     copy_state(tape, norm, memory->state, norm->state);
@@ -89,7 +89,7 @@ void nm_segment_leaves_norm(nm_tape *tape, nm_norm *norm)
     s->end = &(*s->end)->next;
 }
 
-bool nm_segment_runs_again(const nm_tape *tape)
+bool nm_segment_is_recomputed(const nm_tape *tape)
 {
     return tape->segment && tape->segment->again;
 }
@@ -112,8 +112,8 @@ static void recompute_backward(nm_tape *tape, nm_node *node)
     nm_segment *s = node->saved;
     tape->n_nodes = first;
     tape->site = s->site;
-    nm_tape_give(tape,
-                 out); /* nobody behind the segment needs it any more, and the second run makes it anew */
+    nm_tape_dealloc(tape,
+                    out); /* nobody behind the segment needs it any more, and the second run makes it anew */
     nm_tensor *same = run(tape, s, true);
     tape->site = site;
     if (nm_tape_exhausted(tape))
@@ -147,7 +147,7 @@ static void settle(nm_tape *tape, size_t mark, nm_tensor *out)
     }
     tape->device.used = mark;
     if (inside)
-        nm_arena_take(&tape->device, bytes);
+        nm_arena_alloc(&tape->device, bytes);
 }
 
 static bool only_result_counts(const nm_tape *tape)
@@ -155,8 +155,8 @@ static bool only_result_counts(const nm_tape *tape)
     return !tape->training && !tape->batch_stats && !tape->listen;
 }
 
-nm_tensor *nm_recomputed(nm_tape *tape, nm_tensor *(*segment)(nm_tape *tape, const void *context),
-                         const void *context, size_t bytes)
+nm_tensor *nm_recomputed_segment(nm_tape *tape, nm_tensor *(*segment)(nm_tape *tape, const void *context),
+                                 const void *context, size_t bytes)
 {
     if (only_result_counts(tape)) {
         size_t mark = tape->device.used;

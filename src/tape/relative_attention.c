@@ -41,7 +41,7 @@ nm_tensor *nm_relative_attention(nm_tape *tape, nm_tensor *qkv, nm_tensor *key_b
     nm_tensor *out = nm_tape_tensor(tape, qkv->rows, width);
     relative_saved *s = nm_tape_host(tape, sizeof *s);
     size_t lse_bytes = (size_t)qkv->rows * (size_t)heads * nm_dtype_bytes(tape->backend->dtype);
-    void *lse = tape->training ? nm_tape_take(tape, lse_bytes) : NULL;
+    void *lse = tape->training ? nm_tape_alloc(tape, lse_bytes) : NULL;
     nm_dropout drop = nm_tape_dropout(tape, drop_rate);
     if (nm_tape_exhausted(tape))
         return out;

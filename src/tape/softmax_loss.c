@@ -20,7 +20,7 @@ static const nm_op loss_op = {"softmax_loss", loss_backward};
 double *nm_softmax_loss_of(nm_tape *tape, nm_tensor *hidden, nm_tensor *weight, nm_tensor *bias,
                            const nm_loss_spec *spec)
 {
-    double *sums = nm_tape_take(tape, 2 * sizeof *sums);
+    double *sums = nm_tape_alloc(tape, 2 * sizeof *sums);
     const int32_t *targets = nm_tape_upload(tape, spec->targets, (size_t)hidden->rows * sizeof *targets);
     nm_tensor *d_hidden = tape->training ? nm_tape_tensor(tape, hidden->rows, hidden->cols) : NULL;
     if (nm_tape_exhausted(tape))

@@ -6,7 +6,7 @@ nm_status nm_tape_init(nm_tape *tape, nm_backend *backend, size_t device_bytes, 
 {
     *tape = (nm_tape){.backend = backend, .grad_scale = 1, .mean_weight = 1};
     void *memory;
-    NM_TRY(nm_backend_take(backend, device_bytes, &memory, err));
+    NM_TRY(nm_backend_alloc(backend, device_bytes, &memory, err));
     nm_arena_wrap(&tape->device, memory, device_bytes);
     nm_status status = nm_arena_init(&tape->host, (size_t)1 << 30, err);
     if (status != NM_OK)
@@ -17,7 +17,7 @@ nm_status nm_tape_init(nm_tape *tape, nm_backend *backend, size_t device_bytes, 
 void nm_tape_release(nm_tape *tape)
 {
     if (tape->device.base)
-        nm_backend_give(tape->backend, tape->device.base);
+        nm_backend_dealloc(tape->backend, tape->device.base);
     nm_arena_release(&tape->host);
     *tape = (nm_tape){0};
 }
@@ -26,7 +26,7 @@ void nm_tape_start(nm_tape *tape, bool training, uint64_t seed, uint32_t step)
 {
     nm_arena_reset(&tape->device);
     nm_arena_reset(&tape->host);
-    tape->nodes = nm_arena_take(&tape->host, NM_TAPE_MAX_NODES * sizeof(nm_node));
+    tape->nodes = nm_arena_alloc(&tape->host, NM_TAPE_MAX_NODES * sizeof(nm_node));
     tape->n_nodes = tape->n_pool = tape->n_penalties = 0;
     tape->training = training;
     tape->seed = seed;
@@ -61,7 +61,7 @@ static void *take_block(nm_tape *tape, size_t bytes)
             tape->pool[i] = tape->pool[--tape->n_pool];
             return data;
         }
-    return nm_arena_take(&tape->device, bytes);
+    return nm_arena_alloc(&tape->device, bytes);
 }
 
 static void give_block(nm_tape *tape, void *data, size_t bytes)
@@ -75,14 +75,14 @@ static size_t tensor_bytes(const nm_tape *tape, const nm_tensor *tensor)
     return (size_t)tensor->rows * (size_t)tensor->cols * nm_dtype_bytes(tape->backend->dtype);
 }
 
-void *nm_tape_take(nm_tape *tape, size_t bytes)
+void *nm_tape_alloc(nm_tape *tape, size_t bytes)
 {
-    return nm_arena_take(&tape->device, bytes);
+    return nm_arena_alloc(&tape->device, bytes);
 }
 
 void *nm_tape_host(nm_tape *tape, size_t bytes)
 {
-    void *block = nm_arena_take(&tape->host, bytes);
+    void *block = nm_arena_alloc(&tape->host, bytes);
     if (block)
         memset(block, 0, bytes);
     return block;
@@ -90,7 +90,7 @@ void *nm_tape_host(nm_tape *tape, size_t bytes)
 
 void *nm_tape_upload(nm_tape *tape, const void *host, size_t bytes)
 {
-    void *device = nm_tape_take(tape, bytes);
+    void *device = nm_tape_alloc(tape, bytes);
     if (device)
         tape->backend->k.upload(tape->backend, device, host, bytes);
     return device;
@@ -128,7 +128,7 @@ nm_node *nm_tape_record(nm_tape *tape, const nm_op *op, nm_tensor *out, void *sa
     return node;
 }
 
-void nm_tape_give(nm_tape *tape, nm_tensor *tensor)
+void nm_tape_dealloc(nm_tape *tape, nm_tensor *tensor)
 {
     if (!tensor->pooled)
         return;
@@ -140,7 +140,7 @@ void nm_tape_forget(nm_tape *tape, int first, const nm_tensor *kept)
 {
     for (int i = first; i < tape->n_nodes; i++)
         if (tape->nodes[i].out && tape->nodes[i].out != kept)
-            nm_tape_give(tape, tape->nodes[i].out);
+            nm_tape_dealloc(tape, tape->nodes[i].out);
     tape->n_nodes = first;
 }
 
@@ -155,7 +155,7 @@ void nm_tape_walk(nm_tape *tape, int first)
         if (out && out->pooled) {
             give_block(tape, out->grad, tensor_bytes(tape, out));
             out->grad = NULL;
-            nm_tape_give(tape, out);
+            nm_tape_dealloc(tape, out);
         }
     }
     tape->n_nodes = first;

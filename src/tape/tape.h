@@ -54,7 +54,7 @@ struct nm_tape {
         size_t bytes;
     } pool[NM_TAPE_MAX_POOL];
     int n_pool;
-    bool recompute;      /* segments keep their results alone and run again in backward: nm_recomputed */
+    bool recompute; /* segments keep their results alone and run again in backward: nm_recomputed_segment */
     nm_segment *segment; /* the one that runs; or NULL */
     bool batch_stats; /* norms use batch statistics (their `train`) even when nothing is learned: instruments
                        */
@@ -79,8 +79,8 @@ size_t nm_tape_peak(const nm_tape *tape);
 /* ---- for operations ---- */
 
 nm_tensor *nm_tape_tensor(nm_tape *tape, int32_t rows, int32_t cols);
-void *nm_tape_take(nm_tape *tape, size_t bytes); /* device memory until the next start; sticky NULL */
-void *nm_tape_host(nm_tape *tape, size_t bytes); /* zeroed host memory until the next start */
+void *nm_tape_alloc(nm_tape *tape, size_t bytes); /* device memory until the next start; sticky NULL */
+void *nm_tape_host(nm_tape *tape, size_t bytes);  /* zeroed host memory until the next start */
 void *nm_tape_upload(nm_tape *tape, const void *host, size_t bytes);
 nm_packing nm_tape_packing(nm_tape *tape, const nm_packing *packing); /* the same with device_offsets */
 /* Appends a record when the tape is training; in[] may hold NULL. saved: host memory of the tape or NULL. */
@@ -89,18 +89,18 @@ nm_node *nm_tape_record(nm_tape *tape, const nm_op *op, nm_tensor *out, void *sa
 /* Backward through the records from `first` on, which are then gone. */
 void nm_tape_walk(nm_tape *tape, int first);
 /* Gives the tensor's data back to the pool. */
-void nm_tape_give(nm_tape *tape, nm_tensor *tensor);
+void nm_tape_dealloc(nm_tape *tape, nm_tensor *tensor);
 /* Forgets the records from `first` on and gives the data of their outputs back, except that of `kept`. */
 void nm_tape_forget(nm_tape *tape, int first, const nm_tensor *kept);
 /* segment(tape, context), of which only the result is kept when nobody asks for more: when nothing is learned and no instrument
  * listens, and when the tape recomputes; then backward runs it a second time. The bytes at context are copied; what they point to must live until then: tensors of the tape, parameters. */
-nm_tensor *nm_recomputed(nm_tape *tape, nm_tensor *(*segment)(nm_tape *tape, const void *context),
-                         const void *context, size_t bytes);
+nm_tensor *nm_recomputed_segment(nm_tape *tape, nm_tensor *(*segment)(nm_tape *tape, const void *context),
+                                 const void *context, size_t bytes);
 /* Around a norm's `train`, for nm_normalize: a second run leaves no trace in what the norm remembers. False when memory
  * ran out. */
 bool nm_segment_enters_norm(nm_tape *tape, nm_norm *norm);
 void nm_segment_leaves_norm(nm_tape *tape, nm_norm *norm);
-bool nm_segment_runs_again(const nm_tape *tape);
+bool nm_segment_is_recomputed(const nm_tape *tape);
 
 nm_mat nm_tensor_mat(const nm_tensor *tensor);
 /* Columns first .. first + cols - 1. */
@@ -156,13 +156,13 @@ nm_tensor *nm_relative_attention(nm_tape *tape, nm_tensor *qkv, nm_tensor *key_b
                                  const nm_relative_table *table, const nm_packing *packing, int32_t heads,
                                  double drop_rate);
 /* [x_0 | x_1 | ...], n from 1 to 4; x_0 itself when it is alone */
-nm_tensor *nm_join(nm_tape *tape, nm_tensor *const *parts, int n);
+nm_tensor *nm_concat(nm_tape *tape, nm_tensor *const *parts, int n);
 /* [sequences, cols]: the largest of each column within each sequence, of which none is empty */
 nm_tensor *nm_pool_max(nm_tape *tape, nm_tensor *x, const nm_packing *packing);
 /* A layer at its place; state moves when training. */
 nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x);
 /* FixNorm: every row divided by its length */
-nm_tensor *nm_unit_rows(nm_tape *tape, nm_tensor *table);
+nm_tensor *nm_l2_normalize(nm_tape *tape, nm_tensor *table);
 
 typedef struct nm_loss_spec {
     nm_smoothing smoothing;
@@ -176,14 +176,14 @@ double *nm_softmax_loss_of(nm_tape *tape, nm_tensor *hidden, nm_tensor *weight, 
                            const nm_loss_spec *spec);
 
 /* Adaptive soft-max: words below first[0] are the head's own, the others in n bands beginning at first[]. */
-enum { NM_MAX_BANDS = 8 };
-typedef struct nm_bands {
-    int32_t n, first[NM_MAX_BANDS];
-} nm_bands;
+enum { NM_MAX_CLUSTERS = 8 };
+typedef struct nm_adaptive_clusters {
+    int32_t n, first[NM_MAX_CLUSTERS];
+} nm_adaptive_clusters;
 typedef struct nm_adaptive_maps {
     nm_tensor *weight, *bias;                 /* [V, d], [1, V] or NULL */
     nm_tensor *cluster_weight, *cluster_bias; /* [n, d], [1, n] */
-    nm_bands bands;
+    nm_adaptive_clusters bands;
 } nm_adaptive_maps;
 /* The same sums; without smoothing both are the negative log-likelihood. */
 double *nm_adaptive_loss_of(nm_tape *tape, nm_tensor *hidden, const nm_adaptive_maps *maps,

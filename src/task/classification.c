@@ -152,8 +152,8 @@ static nm_status classification_epoch(nm_task *task, nm_split split, uint32_t ep
 static void add_classes(nm_batch *batch, const nm_ids *labels, nm_arena *arena)
 {
     int32_t n = batch->n;
-    int32_t *offsets = nm_arena_take(arena, ((size_t)n + 1) * sizeof *offsets);
-    int32_t *classes = nm_arena_take(arena, (size_t)n * sizeof *classes);
+    int32_t *offsets = nm_arena_alloc(arena, ((size_t)n + 1) * sizeof *offsets);
+    int32_t *classes = nm_arena_alloc(arena, (size_t)n * sizeof *classes);
     for (int32_t i = 0; i < n; i++) {
         offsets[i] = i;
         classes[i] = labels ? labels->data[batch->index[i]] : 0;

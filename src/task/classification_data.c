@@ -68,7 +68,7 @@ enum { FIRST = -1, LAST = -2 }; /* in place of <s> and </s> meanwhile */
 
 nm_labelled_config nm_classification_table(const nm_classification_config *config)
 {
-    return (nm_labelled_config){.form = config->form,
+    return (nm_labelled_config){.format = config->format,
                                 .quotes = config->quotes,
                                 .header = config->header,
                                 .label = config->label,

@@ -91,8 +91,8 @@ static nm_status score_rows(scorer *self, nm_tensor *rows, int64_t first, int32_
 static nm_status score_batch(scorer *self, const window *windows, int32_t n, nm_error *err)
 {
     nm_arena_reset(&self->host);
-    int64_t *begins = nm_arena_take(&self->host, (size_t)n * sizeof *begins);
-    int32_t *lengths = nm_arena_take(&self->host, (size_t)n * sizeof *lengths), scored = 0;
+    int64_t *begins = nm_arena_alloc(&self->host, (size_t)n * sizeof *begins);
+    int32_t *lengths = nm_arena_alloc(&self->host, (size_t)n * sizeof *lengths), scored = 0;
     for (int32_t w = 0; w < n; w++) {
         begins[w] = windows[w].begin;
         lengths[w] = windows[w].length;
@@ -110,7 +110,7 @@ static nm_status score_batch(scorer *self, const window *windows, int32_t n, nm_
 /* Window number i of a text of n tokens; false behind the last. */
 static bool window_at(const scorer *self, int64_t n, int64_t i, window *w)
 {
-    int64_t length = nm_lm_config_of(self->model)->segment, context = self->how->context;
+    int64_t length = nm_lm_config_of(self->model)->context, context = self->how->context;
     int64_t step = context ? length - context + 1 : length;
     w->begin = i * step;
     int64_t done = i ? w->begin + length - step : 0; /* tokens before it that are scored */
@@ -128,7 +128,7 @@ static bool window_at(const scorer *self, int64_t n, int64_t i, window *w)
 
 static nm_status score_windows(scorer *self, int64_t n, nm_error *err)
 {
-    int64_t most = self->how->max_tokens / nm_lm_config_of(self->model)->segment;
+    int64_t most = self->how->max_tokens / nm_lm_config_of(self->model)->context;
     most = most < 1 ? 1 : most > 1 << 20 ? 1 << 20 : most;
     window *windows = nm_allocate((size_t)most * sizeof *windows);
     nm_status status = NM_OK;
@@ -152,9 +152,9 @@ nm_status nm_lm_score_ids(nm_model *model, const int32_t *ids, int64_t n, const 
                           nm_lm_scored *scored, nm_error *err)
 {
     const nm_lm_config *config = nm_lm_config_of(model);
-    if (how->context > config->segment)
-        return nm_fail(err, NM_USAGE, "context = %lld: this model sees at most %lld tokens (model.segment)",
-                       (long long)how->context, (long long)config->segment);
+    if (how->context > config->context)
+        return nm_fail(err, NM_USAGE, "context = %lld: this model sees at most %lld tokens (model.context)",
+                       (long long)how->context, (long long)config->context);
     if (!config->causal && (how->context || !how->drop_incomplete))
         return nm_fail(err, NM_USAGE,
                        "a model that sees ahead (model.causal = false) is scored by complete segments only");
@@ -213,7 +213,7 @@ nm_status nm_lm_task_score(nm_task *task, nm_model *model, nm_split split, int64
     score->counts = (nm_counts){scored.counts, scored.n_units, 2};
     score->of_counts = nm_lm_perplexity_of_counts;
     snprintf(score->signature, sizeof score->signature, "%s|segments:%lld|tokens:%lld|left out:%lld",
-             config->causal ? "perplexity" : "non-causal, not a perplexity", (long long)config->segment,
+             config->causal ? "perplexity" : "non-causal, not a perplexity", (long long)config->context,
              (long long)scored.tokens, (long long)(tokens - scored.tokens));
     return NM_OK;
 }

@@ -18,7 +18,7 @@ nm_status nm_lm_segments_make(nm_lm_segments *segments, const int32_t *ids, int6
     if (!segments->per_stream)
         return nm_fail(err, NM_USAGE,
                        "a text of %lld tokens in %lld streams has no %ssegment of %d: more text, a lower "
-                       "train.max_tokens or model.segment is needed",
+                       "train.max_tokens or model.context is needed",
                        (long long)n, (long long)streams, incomplete ? "" : "complete ", length);
     return NM_OK;
 }
@@ -34,15 +34,15 @@ int64_t nm_lm_segment_begin(const nm_lm_segments *segments, int64_t i, int32_t *
 nm_batch nm_lm_pack(const int32_t *ids, int32_t before, const int64_t *begins, const int32_t *lengths,
                     int32_t n, nm_arena *arena)
 {
-    int32_t *offsets = nm_arena_take(arena, ((size_t)n + 1) * sizeof *offsets), longest = 0;
+    int32_t *offsets = nm_arena_alloc(arena, ((size_t)n + 1) * sizeof *offsets), longest = 0;
     offsets[0] = 0;
     for (int32_t i = 0; i < n; i++) {
         offsets[i + 1] = offsets[i] + lengths[i];
         longest = lengths[i] > longest ? lengths[i] : longest;
     }
     size_t bytes = (size_t)offsets[n] * sizeof(int32_t);
-    int32_t *in = nm_arena_take(arena, bytes), *out = nm_arena_take(arena, bytes),
-            *pos = nm_arena_take(arena, bytes);
+    int32_t *in = nm_arena_alloc(arena, bytes), *out = nm_arena_alloc(arena, bytes),
+            *pos = nm_arena_alloc(arena, bytes);
     for (int32_t i = 0; i < n; i++)
         for (int32_t t = 0; t < lengths[i]; t++) {
             int64_t at = begins[i] + t;

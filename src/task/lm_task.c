@@ -1,4 +1,4 @@
-/* Language modelling: a data folder of `norma prepare --form text`, contiguous streams cut into segments, perplexity as
+/* Language modelling: a data folder of `norma prepare --format text`, contiguous streams cut into segments, perplexity as
  * the score. */
 #include "task/lm_task.h"
 
@@ -15,8 +15,8 @@
 
 /* clang-format off */
 static const nm_option lm_task_options[] = {
-    ROW(folder, "", 0, 0, "data folder written by norma prepare --form text"),
-    PICK(order, "streams", "streams|shuffled", "training: segments in the order of the text, a batch being one of each of train.max_tokens / model.segment streams; or in any order"),
+    ROW(folder, "", 0, 0, "data folder written by norma prepare --format text"),
+    PICK(order, "streams", "streams|shuffled", "training: segments in the order of the text, a batch being one of each of train.max_tokens / model.context streams; or in any order"),
     PICK(incomplete, "score", "score|drop", "the last segment of a stream where it is shorter: train and score it (every token counts), or drop it (as the tensorized Transformer's program)"),
     ROW(eval_streams, "1", 1, 1e9, "contiguous streams that validation and test text are cut into, the remainder left out; 1: all of it"),
     {0}};
@@ -54,7 +54,7 @@ static nm_status read_texts(nm_lm_parts *parts, const char *folder, nm_error *er
         char *path = nm_path_join(folder, text_names[i]);
         nm_status status = NM_OK;
         if (i == NM_LM_DICTIONARY && !nm_file_exists(path))
-            status = nm_fail(err, NM_MISMATCH, "%s: not found: prepare the folder with --form text", path);
+            status = nm_fail(err, NM_MISMATCH, "%s: not found: prepare the folder with --format text", path);
         else if (i < NM_LM_CODES || nm_file_exists(path))
             status = nm_model_text_read(path, &parts->texts[i], err);
         free(path);
@@ -119,7 +119,7 @@ static const nm_lm_config *model_config(const nm_task *task)
 
 static int64_t batch_segments(const nm_task *task)
 {
-    int64_t n = task->max_tokens / model_config(task)->segment;
+    int64_t n = task->max_tokens / model_config(task)->context;
     return n < 1 ? 1 : n;
 }
 
@@ -135,7 +135,7 @@ static nm_status segments_of(const nm_task *task, nm_split split, nm_lm_segments
                       : !strcmp(config->order, "streams") ? batch_segments(task)
                                                           : 1;
     return nm_lm_segments_make(segments, corpus->ids, (int64_t)corpus->offsets[corpus->n], streams,
-                               (int32_t)model->segment, incomplete, parts_of(task)->vocab->eos, err);
+                               (int32_t)model->context, incomplete, parts_of(task)->vocab->eos, err);
 }
 
 /* Fisher and Yates: the order depends on seed and epoch alone */
@@ -182,8 +182,8 @@ static nm_batch lm_batch(nm_task *task, nm_split split, const nm_batches *batche
     nm_arena_reset(arena);
     int64_t first = batches->starts[i];
     int32_t n = (int32_t)(batches->starts[i + 1] - first);
-    int64_t *begins = nm_arena_take(arena, (size_t)n * sizeof *begins);
-    int32_t *lengths = nm_arena_take(arena, (size_t)n * sizeof *lengths);
+    int64_t *begins = nm_arena_alloc(arena, (size_t)n * sizeof *begins);
+    int32_t *lengths = nm_arena_alloc(arena, (size_t)n * sizeof *lengths);
     for (int32_t s = 0; s < n; s++)
         begins[s] = nm_lm_segment_begin(&segments, batches->order[first + s], &lengths[s]);
     nm_batch batch = nm_lm_pack(segments.ids, segments.before, begins, lengths, n, arena);
@@ -194,13 +194,13 @@ static nm_batch lm_batch(nm_task *task, nm_split split, const nm_batches *batche
 /* All targets are the last word: of an adaptive soft-max's bands the last one needs the most memory. */
 static nm_batch lm_largest(nm_task *task, nm_arena *arena)
 {
-    int32_t length = (int32_t)model_config(task)->segment, n = (int32_t)batch_segments(task);
+    int32_t length = (int32_t)model_config(task)->context, n = (int32_t)batch_segments(task);
     nm_arena_reset(arena);
-    int32_t *ids = nm_arena_take(arena, (size_t)length * sizeof *ids);
+    int32_t *ids = nm_arena_alloc(arena, (size_t)length * sizeof *ids);
     for (int32_t i = 0; i < length; i++)
         ids[i] = nm_vocab_size(parts_of(task)->vocab) - 1;
-    int64_t *begins = nm_arena_take(arena, (size_t)n * sizeof *begins);
-    int32_t *lengths = nm_arena_take(arena, (size_t)n * sizeof *lengths);
+    int64_t *begins = nm_arena_alloc(arena, (size_t)n * sizeof *begins);
+    int32_t *lengths = nm_arena_alloc(arena, (size_t)n * sizeof *lengths);
     for (int32_t s = 0; s < n; s++) {
         begins[s] = 0;
         lengths[s] = length;
@@ -228,7 +228,7 @@ static nm_status lm_prepare_model(nm_task *task, nm_model *model, nm_error *err)
     return NM_OK;
 }
 
-static bool lm_sees_ahead(const nm_options *options)
+static bool lm_is_noncausal(const nm_options *options)
 {
     const nm_lm_config *model = nm_options_find(options, "model");
     return !model->causal;
@@ -240,7 +240,7 @@ const nm_task_type nm_task_lm = {
     .options = lm_task_options,
     .config_size = sizeof(nm_lm_task_config),
     .perplexity = true,
-    .sees_ahead = lm_sees_ahead,
+    .sees_ahead = lm_is_noncausal,
     .open = lm_open,
     .open_model = lm_open_model,
     .sizes = lm_sizes,

@@ -62,7 +62,7 @@ typedef struct nm_lm_scored {
 } nm_lm_scored;
 
 void nm_lm_scored_release(nm_lm_scored *scored);
-/* Scores n ids with the model as it is, in windows of model.segment. Adds to *scored (zero at first). */
+/* Scores n ids with the model as it is, in windows of model.context. Adds to *scored (zero at first). */
 nm_status nm_lm_score_ids(nm_model *model, const int32_t *ids, int64_t n, const nm_lm_scoring *how,
                           nm_lm_scored *scored, nm_error *err);
 /* exp(nll / tokens) of counts as above. */

@@ -62,8 +62,8 @@ static void tagging_close(nm_task *task)
     nm_word_vectors_release(&parts->vectors);
     nm_word_vectors_release(&parts->bigram_vectors);
     free(parts->tags);
-    free(parts->form_words);
-    free(parts->form_chars);
+    free(parts->format_words);
+    free(parts->format_chars);
     free(parts->char_starts);
     free(parts);
     task->parts = NULL;
@@ -115,7 +115,7 @@ static nm_status take_vectors(nm_model *model, nm_tensor *table, const nm_counte
     return NM_OK;
 }
 
-static nm_status tagging_first_values(nm_task *task, nm_model *model, nm_error *err)
+static nm_status tagging_init_params(nm_task *task, nm_model *model, nm_error *err)
 {
     nm_tagging_parts *parts = task->parts;
     const nm_tagging_config *config = task->config;
@@ -138,7 +138,7 @@ static double *tagging_loss(nm_task *task, nm_model *model, nm_tape *tape, const
 
 /* Every tag equally likely for every token of a sentence as long as the longest: sentences are long, and the random
  * transitions of the beginning cost more than knowing nothing. */
-static double tagging_ignorance(const nm_task *task)
+static double tagging_chance_loss(const nm_task *task)
 {
     const nm_tagging_config *config = task->config;
     return (double)config->max_length * log(nm_tagging_parts_of(task)->n_tags + 1.0);
@@ -153,13 +153,13 @@ const nm_task_type nm_task_tagging = {
     .open_model = tagging_open_model,
     .sizes = tagging_sizes,
     .prepare_model = tagging_prepare_model,
-    .first_values = tagging_first_values,
+    .first_values = tagging_init_params,
     .epoch = nm_tagging_epoch,
     .batch = nm_tagging_batch,
     .largest = nm_tagging_largest,
     .loss = tagging_loss,
     .score = nm_tagging_score,
-    .ignorance = tagging_ignorance,
+    .ignorance = tagging_chance_loss,
     .save = nm_tagging_save,
     .close = tagging_close,
 };

@@ -34,7 +34,7 @@ typedef struct nm_tagging_parts {
     nm_counter forms;      /* different tokens of all splits, as the files have them */
     nm_counter gold_names; /* different tags of all splits, in the model's scheme: first those of the model */
     /* Of every form that was looked up: number of the word, and characters char_starts[f] .. char_starts[f + 1] - 1. */
-    int32_t *form_words, *form_chars;
+    int32_t *format_words, *format_chars;
     size_t *char_starts;
     size_t n_forms, forms_capacity, starts_capacity, n_chars, chars_capacity;
     nm_tag_corpus splits[NM_TAGGING_SPLITS];

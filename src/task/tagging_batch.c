@@ -19,7 +19,7 @@ static bool dropped(const nm_tag_dropout *dropout, double rate, uint32_t site, i
 static int32_t *list_forms(const nm_tag_corpus *corpus, const nm_tag_piece *pieces, int32_t n,
                            const nm_tag_dropout *dropout, nm_packing *packing, nm_arena *arena)
 {
-    int32_t *offsets = nm_arena_take(arena, ((size_t)n + 1) * sizeof *offsets);
+    int32_t *offsets = nm_arena_alloc(arena, ((size_t)n + 1) * sizeof *offsets);
     *packing = (nm_packing){.n_seqs = n, .offsets = offsets};
     offsets[0] = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -27,7 +27,7 @@ static int32_t *list_forms(const nm_tag_corpus *corpus, const nm_tag_piece *piec
         packing->longest = pieces[i].n > packing->longest ? pieces[i].n : packing->longest;
     }
     packing->n_tokens = offsets[n];
-    int32_t *forms = nm_arena_take(arena, (size_t)offsets[n] * sizeof *forms);
+    int32_t *forms = nm_arena_alloc(arena, (size_t)offsets[n] * sizeof *forms);
     for (int32_t i = 0; i < n; i++)
         for (int32_t t = 0; t < pieces[i].n; t++) {
             int32_t at = offsets[i] + t;
@@ -42,7 +42,7 @@ static int32_t *list_forms(const nm_tag_corpus *corpus, const nm_tag_piece *piec
 static void pack_chars(const nm_tagging_parts *parts, const int32_t *forms, int32_t n, nm_tagger_inputs *in,
                        nm_arena *arena)
 {
-    int32_t *offsets = nm_arena_take(arena, ((size_t)n + 1) * sizeof *offsets);
+    int32_t *offsets = nm_arena_alloc(arena, ((size_t)n + 1) * sizeof *offsets);
     in->chars = (nm_packing){.n_seqs = n, .offsets = offsets};
     offsets[0] = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -54,12 +54,12 @@ static void pack_chars(const nm_tagging_parts *parts, const int32_t *forms, int3
     }
     in->chars.n_tokens = offsets[n];
     size_t bytes = (size_t)offsets[n] * sizeof(int32_t);
-    int32_t *ids = nm_arena_take(arena, bytes), *before = nm_arena_take(arena, bytes),
-            *behind = nm_arena_take(arena, bytes);
+    int32_t *ids = nm_arena_alloc(arena, bytes), *before = nm_arena_alloc(arena, bytes),
+            *behind = nm_arena_alloc(arena, bytes);
     for (int32_t i = 0; i < n; i++) {
         for (int32_t c = offsets[i]; c < offsets[i + 1]; c++) {
             size_t k = forms[i] < 0 ? SIZE_MAX : parts->char_starts[forms[i]] + (size_t)(c - offsets[i]);
-            ids[c] = forms[i] >= 0 && k < parts->char_starts[forms[i] + 1] ? parts->form_chars[k]
+            ids[c] = forms[i] >= 0 && k < parts->char_starts[forms[i] + 1] ? parts->format_chars[k]
                                                                            : NM_CHAR_UNKNOWN;
         }
         for (int32_t c = offsets[i]; c < offsets[i + 1]; c++) {
@@ -77,7 +77,7 @@ static const int32_t *pack_bigrams(const nm_task *task, const nm_tag_corpus *cor
                                    const nm_tag_dropout *dropout, nm_arena *arena)
 {
     const nm_tagging_parts *parts = task->parts;
-    int32_t *bigrams = nm_arena_take(arena, (size_t)packing->n_tokens * sizeof *bigrams);
+    int32_t *bigrams = nm_arena_alloc(arena, (size_t)packing->n_tokens * sizeof *bigrams);
     nm_buffer text = {0};
     for (int32_t i = 0; i < packing->n_seqs; i++)
         for (int32_t t = 0; t < pieces[i].n; t++) {
@@ -95,7 +95,7 @@ static const int32_t *pack_bigrams(const nm_task *task, const nm_tag_corpus *cor
 static const int32_t *pack_gold(const nm_tagging_parts *parts, const nm_tag_corpus *corpus,
                                 const nm_tag_piece *pieces, const nm_packing *packing, nm_arena *arena)
 {
-    int32_t *gold = nm_arena_take(arena, (size_t)packing->n_tokens * sizeof *gold);
+    int32_t *gold = nm_arena_alloc(arena, (size_t)packing->n_tokens * sizeof *gold);
     for (int32_t i = 0; i < packing->n_seqs; i++)
         for (int32_t t = 0; t < pieces[i].n; t++) {
             int32_t tag = corpus->gold[corpus->offsets[pieces[i].sentence] + (uint64_t)(pieces[i].first + t)];
@@ -110,7 +110,7 @@ nm_batch nm_tagging_pack(const nm_task *task, const nm_tag_corpus *corpus, const
     const nm_tagging_parts *parts = task->parts;
     nm_batch batch = {.n = n, .units = n};
     int32_t *forms = list_forms(corpus, pieces, n, dropout, &batch.source, arena);
-    nm_tagger_inputs *in = nm_arena_take(arena, sizeof *in);
+    nm_tagger_inputs *in = nm_arena_alloc(arena, sizeof *in);
     *in = (nm_tagger_inputs){0};
     batch.tokens = batch.source.n_tokens;
     pack_chars(parts, forms, batch.tokens, in, arena);
@@ -119,7 +119,7 @@ nm_batch nm_tagging_pack(const nm_task *task, const nm_tag_corpus *corpus, const
     batch.target = batch.source;
     batch.target_out = pack_gold(parts, corpus, pieces, &batch.source, arena);
     for (int32_t i = 0; i < batch.tokens; i++) /* in place: forms become words */
-        forms[i] = forms[i] < 0 ? NM_WORD_UNKNOWN : parts->form_words[forms[i]];
+        forms[i] = forms[i] < 0 ? NM_WORD_UNKNOWN : parts->format_words[forms[i]];
     batch.source_ids = forms;
     batch.more = in;
     return batch;
@@ -153,7 +153,7 @@ nm_batch nm_tagging_batch(nm_task *task, nm_split split, const nm_batches *batch
     int64_t first = batches->starts[i];
     int32_t n = (int32_t)(batches->starts[i + 1] - first);
     nm_arena_reset(arena);
-    nm_tag_piece *pieces = nm_arena_take(arena, (size_t)n * sizeof *pieces);
+    nm_tag_piece *pieces = nm_arena_alloc(arena, (size_t)n * sizeof *pieces);
     for (int32_t k = 0; k < n; k++) {
         int64_t sentence = batches->order[first + k];
         pieces[k] = (nm_tag_piece){sentence, 0, (int32_t)nm_corpus_length(&corpus->forms, sentence)};
@@ -216,7 +216,7 @@ static bounds largest_sizes(const nm_task *task)
 /* `total` rows in n sequences of equal length, but for the rounding. */
 static nm_packing even_packing(int64_t n, int64_t total, nm_arena *arena)
 {
-    int32_t *offsets = nm_arena_take(arena, ((size_t)n + 1) * sizeof *offsets);
+    int32_t *offsets = nm_arena_alloc(arena, ((size_t)n + 1) * sizeof *offsets);
     nm_packing packing = {.n_seqs = (int32_t)n, .n_tokens = (int32_t)total, .offsets = offsets};
     for (int64_t i = 0; i <= n; i++)
         offsets[i] = (int32_t)(total * i / n);
@@ -228,8 +228,8 @@ nm_batch nm_tagging_largest(nm_task *task, nm_arena *arena)
 {
     bounds largest = largest_sizes(task);
     nm_arena_reset(arena);
-    nm_tagger_inputs *in = nm_arena_take(arena, sizeof *in);
-    int32_t *zeros = nm_arena_take(arena, (size_t)largest.chars * sizeof *zeros);
+    nm_tagger_inputs *in = nm_arena_alloc(arena, sizeof *in);
+    int32_t *zeros = nm_arena_alloc(arena, (size_t)largest.chars * sizeof *zeros);
     memset(zeros, 0, (size_t)largest.chars * sizeof *zeros);
     *in = (nm_tagger_inputs){.chars = even_packing(largest.tokens, largest.chars, arena),
                              .char_ids = zeros,

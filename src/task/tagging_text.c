@@ -111,8 +111,8 @@ static void look_up_chars(nm_tagging_parts *parts, const nm_tagging_config *conf
     size_t at = 0;
     for (int64_t n = 0; at < text->bytes && n < config->max_chars; n++) {
         size_t bytes = nm_utf8_length(text->data[at]);
-        NM_GROW(parts->form_chars, parts->n_chars, parts->chars_capacity);
-        parts->form_chars[parts->n_chars++] =
+        NM_GROW(parts->format_chars, parts->n_chars, parts->chars_capacity);
+        parts->format_chars[parts->n_chars++] =
             number_of(&parts->chars, text->data + at, bytes, NM_CHAR_FIRST, NM_CHAR_UNKNOWN);
         at += bytes;
     }
@@ -124,14 +124,14 @@ void nm_tagging_look_up(nm_tagging_parts *parts, const nm_tagging_config *config
     for (; parts->n_forms < parts->forms.n; parts->n_forms++) {
         size_t f = parts->n_forms;
         const char *form = parts->forms.items[f].text;
-        NM_GROW(parts->form_words, f, parts->forms_capacity);
+        NM_GROW(parts->format_words, f, parts->forms_capacity);
         NM_GROW(parts->char_starts, f + 1, parts->starts_capacity);
         parts->char_starts[f] = parts->n_chars;
         spell(config, form, false, &text);
         look_up_chars(parts, config, &text);
         parts->char_starts[f + 1] = parts->n_chars;
         spell(config, form, true, &text);
-        parts->form_words[f] = number_of(&parts->words, text.data, text.bytes, 1, NM_WORD_UNKNOWN);
+        parts->format_words[f] = number_of(&parts->words, text.data, text.bytes, 1, NM_WORD_UNKNOWN);
     }
     nm_buffer_release(&text);
 }

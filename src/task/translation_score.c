@@ -73,7 +73,7 @@ static char *sample_text(char *before, const char *source, const char *output, c
 static void count_all(const nm_translation_parts *parts, const nm_translation *found, size_t n,
                       const lines *sources, const lines *references, nm_task_score *score)
 {
-    static const nm_bleu_config config = {.form = NM_BLEU_MULTI};
+    static const nm_bleu_config config = {.variant = NM_BLEU_MULTI};
     nm_bleu *bleu = nm_bleu_create(&config);
     nm_bleu_stats sum = {0}, *each = nm_allocate((n + 1) * sizeof *each);
     nm_buffer units = {0}, words = {0};

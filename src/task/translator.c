@@ -13,7 +13,7 @@ enum { LONGEST_LINE = 1 << 20 }; /* bytes; such a line is no sentence, and not w
 
 struct nm_translator {
     nm_decoder *decoder;
-    nm_text_form input, output;
+    nm_text_format input, output;
     const nm_translation_parts *parts;
     nm_options *settings; /* [prepare], read from the model's data.ini */
     bool lowercase;
@@ -30,7 +30,7 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a && b && !strcmp(a, b));
 }
 
-static nm_status check_models(const nm_loaded *models, int32_t n_models, nm_error *err)
+static nm_status check_models(const nm_loaded_model *models, int32_t n_models, nm_error *err)
 {
     static const int shared[] = {NM_TEXT_SOURCE, NM_TEXT_TARGET, NM_TEXT_CODES};
     static const char *const names[] = {"source dictionaries", "target dictionaries", "BPE codes"};
@@ -86,7 +86,7 @@ static nm_status open_text(nm_translator *self, nm_error *err)
     return open_bpe(self, config, err);
 }
 
-static nm_status open_decoder(nm_translator *self, const nm_loaded *models, int32_t n_models,
+static nm_status open_decoder(nm_translator *self, const nm_loaded_model *models, int32_t n_models,
                               const nm_decode_options *options, nm_error *err)
 {
     const nm_vocab *vocab = self->parts->target_vocab;
@@ -102,7 +102,7 @@ static nm_status open_decoder(nm_translator *self, const nm_loaded *models, int3
     return status;
 }
 
-nm_status nm_translator_create(nm_translator **out, const nm_loaded *models, int32_t n_models,
+nm_status nm_translator_create(nm_translator **out, const nm_loaded_model *models, int32_t n_models,
                                const nm_translator_config *config, nm_error *err)
 {
     NM_TRY(check_models(models, n_models, err));
@@ -152,16 +152,16 @@ static void encode(nm_translator *self, const char *line, size_t bytes, nm_ids *
     nm_buffer *words = &self->scratch[0], *other = &self->scratch[1];
     nm_buffer_clear(words);
     nm_buffer_clear(other);
-    if (self->input == NM_FORM_TEXT && self->lowercase) {
+    if (self->input == NM_FORMAT_RAW && self->lowercase) {
         nm_tokenize(&self->source, line, bytes, other);
         nm_utf8_lowercase(other->data, other->bytes, words);
         nm_buffer_clear(other);
-    } else if (self->input == NM_FORM_TEXT) {
+    } else if (self->input == NM_FORMAT_RAW) {
         nm_tokenize(&self->source, line, bytes, words);
     } else {
         nm_buffer_append(words, line, bytes);
     }
-    if (self->input != NM_FORM_UNITS && self->applier) {
+    if (self->input != NM_FORMAT_SUBWORD && self->applier) {
         nm_bpe_apply_line(self->applier, words->data, words->bytes, other);
         words = other;
     }
@@ -175,10 +175,10 @@ static char *text_of(nm_translator *self, const nm_hypothesis *hypothesis)
     nm_buffer_clear(units);
     nm_buffer_clear(words);
     nm_vocab_decode(self->parts->target_vocab, hypothesis->ids, (size_t)hypothesis->n, units);
-    if (self->output == NM_FORM_UNITS)
+    if (self->output == NM_FORMAT_SUBWORD)
         return nm_duplicate(units->data);
     nm_bpe_remove(units->data, units->bytes, words);
-    if (self->output == NM_FORM_WORDS)
+    if (self->output == NM_FORMAT_TOKENIZED)
         return nm_duplicate(words->data);
     nm_buffer_clear(units);
     nm_detokenize(&self->target, words->data, words->bytes, units);

@@ -5,10 +5,10 @@
 
 #include "data/line_list.h"
 #include "decode/decode.h"
-#include "task/loaded.h"
+#include "task/model_loader.h"
 
 /* Text as people write it; words as `norma prepare` leaves them before BPE; units as they are in the dictionary. */
-typedef enum nm_text_form { NM_FORM_TEXT, NM_FORM_WORDS, NM_FORM_UNITS } nm_text_form;
+typedef enum nm_text_format { NM_FORMAT_RAW, NM_FORMAT_TOKENIZED, NM_FORMAT_SUBWORD } nm_text_format;
 
 /* One line's translations, best first; none for an empty line and for one that is too long. */
 typedef struct nm_translated {
@@ -21,7 +21,7 @@ typedef struct nm_translated {
 } nm_translated;
 
 typedef struct nm_translator_config {
-    nm_text_form input, output;
+    nm_text_format input, output;
     const nm_decode_options *decode;
 } nm_translator_config;
 
@@ -29,7 +29,7 @@ typedef struct nm_translator nm_translator;
 
 /* Models must outlive the translator; the first one says how text is prepared. NM_MISMATCH: models of different
  * dictionaries; NM_USAGE: options that do not go together. */
-nm_status nm_translator_create(nm_translator **translator, const nm_loaded *models, int32_t n_models,
+nm_status nm_translator_create(nm_translator **translator, const nm_loaded_model *models, int32_t n_models,
                                const nm_translator_config *config, nm_error *err);
 void nm_translator_free(nm_translator *translator);
 

@@ -12,7 +12,7 @@
 
 /* ---- writing ---- */
 
-const void *nm_copies_take(nm_copies *copies, nm_backend *backend, const void *device, size_t bytes)
+const void *nm_copies_alloc(nm_copies *copies, nm_backend *backend, const void *device, size_t bytes)
 {
     const void *view = nm_backend_view(backend, device);
     if (view)
@@ -63,7 +63,7 @@ static nm_status add_int8(nm_safetensors_writer *writer, const nm_params *params
     const int64_t shape[2] = {tensor->rows, tensor->cols};
     size_t cols = (size_t)tensor->cols, n = (size_t)tensor->rows * cols;
     NM_ASSERT(params->backend->dtype == NM_F32);
-    const float *numbers = nm_copies_take(copies, params->backend, tensor->data, n * sizeof *numbers);
+    const float *numbers = nm_copies_alloc(copies, params->backend, tensor->data, n * sizeof *numbers);
     int8_t *whole = take_block(copies, n);
     float *scales = take_block(copies, (size_t)tensor->rows * sizeof *scales);
     for (int32_t r = 0; r < tensor->rows; r++) {
@@ -94,8 +94,8 @@ static nm_status add_params(nm_safetensors_writer *writer, const nm_params *para
         }
         const int64_t shape[2] = {tensor->rows, tensor->cols};
         bool vector = tensor->rows == 1;
-        const void *data = nm_copies_take(copies, params->backend, tensor->data,
-                                          (size_t)tensor->rows * (size_t)tensor->cols * unit);
+        const void *data = nm_copies_alloc(copies, params->backend, tensor->data,
+                                           (size_t)tensor->rows * (size_t)tensor->cols * unit);
         nm_safetensors_add(writer, tensor->name, nm_checkpoint_numbers(params->backend), vector ? 1 : 2,
                            vector ? shape + 1 : shape, data);
     }
@@ -121,7 +121,7 @@ static void add_norms(nm_safetensors_writer *writer, const nm_params *params, nm
             slot_name(name, sizeof name, norm, norm->shape.state[i].name);
             nm_safetensors_add(
                 writer, name, nm_checkpoint_numbers(params->backend), 1, &length,
-                nm_copies_take(copies, params->backend, norm->state[i], (size_t)length * unit));
+                nm_copies_alloc(copies, params->backend, norm->state[i], (size_t)length * unit));
         }
         for (int i = 0; i < norm->shape.n_counters; i++) {
             slot_name(name, sizeof name, norm, norm->shape.counters[i]);

@@ -14,7 +14,7 @@ typedef struct nm_copies {
 } nm_copies;
 
 /* Device memory for the host to read: itself where the host can, else a copy owned by copies. */
-const void *nm_copies_take(nm_copies *copies, nm_backend *backend, const void *device, size_t bytes);
+const void *nm_copies_alloc(nm_copies *copies, nm_backend *backend, const void *device, size_t bytes);
 void nm_copies_release(nm_copies *copies);
 
 /* How the numbers of the backend stand in a file. */

@@ -115,7 +115,7 @@ static nm_status check(nm_trainer *trainer, nm_error *err)
 
 static nm_status report_watched(nm_trainer *trainer, nm_error *err)
 {
-    const nm_watch *watch = trainer->listener.watch;
+    const nm_train_hooks *watch = trainer->listener.watch;
     json_t *objects = trainer->watched ? watch->updated(watch->user, trainer->model) : NULL;
     return objects ? nm_log_objects(trainer, objects, err) : NM_OK;
 }

@@ -24,8 +24,8 @@ static nm_status write_state(nm_trainer *trainer, const char *path, nm_error *er
     nm_copies copies = {0};
     const int64_t n = (int64_t)params->n_elements, bytes = sizeof(nm_train_state);
     nm_tensor_type type = nm_checkpoint_numbers(trainer->backend);
-    const void *m = nm_copies_take(&copies, trainer->backend, trainer->m, nm_params_bytes(params));
-    const void *v = nm_copies_take(&copies, trainer->backend, trainer->v, nm_params_bytes(params));
+    const void *m = nm_copies_alloc(&copies, trainer->backend, trainer->m, nm_params_bytes(params));
+    const void *v = nm_copies_alloc(&copies, trainer->backend, trainer->v, nm_params_bytes(params));
     nm_safetensors_add(writer, "optimizer.m", type, 1, &n, m);
     nm_safetensors_add(writer, "optimizer.v", type, 1, &n, v);
     nm_safetensors_add(writer, "state", NM_TENSOR_U8, 1, &bytes, &trainer->state);
@@ -95,7 +95,7 @@ static void remove_old(const nm_trainer *trainer)
 {
     size_t n;
     int64_t *updates = list_checkpoints(trainer, &n);
-    for (size_t i = (size_t)trainer->config->keep; i < n; i++)
+    for (size_t i = (size_t)trainer->config->keep_last; i < n; i++)
         remove_checkpoint(trainer, updates[i]);
     free(updates);
 }

@@ -62,14 +62,14 @@ typedef struct nm_task_type {
     void (*close)(nm_task *task);
 } nm_task_type;
 
-static inline bool nm_task_sees_ahead(const nm_task_type *type, const nm_options *options)
+static inline bool nm_task_is_noncausal(const nm_task_type *type, const nm_options *options)
 {
     return type->sees_ahead && type->sees_ahead(options);
 }
 
 static inline bool nm_task_has_perplexity(const nm_task_type *type, const nm_options *options)
 {
-    return type->perplexity && !nm_task_sees_ahead(type, options);
+    return type->perplexity && !nm_task_is_noncausal(type, options);
 }
 
 struct nm_task {

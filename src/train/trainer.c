@@ -24,13 +24,13 @@ static const nm_option train_options[] = {
     TRAIN(seconds, "0", 0, 1e9, "stop after so many seconds of training, counted over resumes; 0: no limit"),
     TRAIN(max_tokens, "4096", 1, 1 << 24, "tokens of a batch per side: the batch that statistics are taken over"),
     TRAIN(accumulate, "1", 1, 1 << 20, "batches of an update: the optimizer's batch"),
-    NM_CHOICE(nm_train_config, recompute, "none", "none|layer", "what backward computes again instead of keeping it: nothing, or whole layers; same bits, less memory, more time"),
+    NM_CHOICE(nm_train_config, activation_checkpointing, "none", "none|layer", "what backward computes again instead of keeping it: nothing, or whole layers; same bits, less memory, more time"),
     TRAIN(seed, "1", 0, 4294967295.0, "of everything that is drawn"),
     TRAIN(label_smoothing, "0.1", 0, 0.99, "epsilon"),
     NM_CHOICE(nm_train_config, smoothing, "uniform", "uniform|others", "over all words (uniform; with data.mask_words over allowed ones, Tears' form), or over the other words"),
-    TRAIN(clip, "0", 0, 1e9, "largest gradient norm; 0: no clipping"),
+    TRAIN(max_grad_norm, "0", 0, 1e9, "largest gradient norm; 0: no clipping"),
     TRAIN(clip_value, "0", 0, 1e9, "largest size of each number of the gradient (sgd only); 0: no clipping"),
-    TRAIN(explode, "4", 0, 1e9, "a loss above this many times ln(vocabulary) counts as diverged; 0: only what is not finite"),
+    TRAIN(divergence_factor, "4", 0, 1e9, "a loss above this many times ln(vocabulary) counts as diverged; 0: only what is not finite"),
     TRAIN(log_every, "50", 1, 1e9, "updates between lines of the log"),
     TRAIN(validate_every, "0", 0, 1e12, "updates between validations; 0: after every epoch"),
     TRAIN(validate_examples, "0", 0, 1e12, "examples scored at a validation; 0: all"),
@@ -39,7 +39,7 @@ static const nm_option train_options[] = {
     NM_CHOICE(nm_train_config, best_by, "loss", "loss|score", "what the best checkpoint is best at"),
     TRAIN(patience, "0", 0, 1e9, "stop at so many validations in a row that bring no new best; 0: never"),
     TRAIN(save_every, "0", 0, 1e12, "updates between checkpoints; 0: at validations only"),
-    TRAIN(keep, "2", 1, 1e6, "newest checkpoints to keep"),
+    TRAIN(keep_last, "2", 1, 1e6, "newest checkpoints to keep"),
     {0}};
 static const nm_option optim_options[] = {
     NM_CHOICE(nm_optim_config, name, "adam-fairseq", "adam|adam-fairseq|adamw|sgd", "torch's Adam, fairseq's (decoupled decay), torch's AdamW, or momentum SGD"),
@@ -175,8 +175,8 @@ static nm_status open_model(nm_trainer *trainer, nm_error *err)
     if (trainer->task.type->first_values)
         NM_TRY(trainer->task.type->first_values(&trainer->task, trainer->model, err));
     size_t bytes = nm_params_bytes(&trainer->model->params);
-    NM_TRY(nm_backend_take(trainer->backend, bytes, &trainer->m, err));
-    NM_TRY(nm_backend_take(trainer->backend, bytes, &trainer->v, err));
+    NM_TRY(nm_backend_alloc(trainer->backend, bytes, &trainer->m, err));
+    NM_TRY(nm_backend_alloc(trainer->backend, bytes, &trainer->v, err));
     find_spans(trainer);
     return NM_OK;
 }
@@ -197,9 +197,9 @@ static nm_status open_tape(nm_trainer *trainer, nm_error *err)
     }; /* address space only; the dry run compares the need with what the machine has */
     size_t have = machine_bytes(trainer->device);
     NM_TRY(nm_tape_init(&trainer->tape, trainer->backend, have * RESERVE_FACTOR, err));
-    trainer->tape.recompute = !strcmp(trainer->config->recompute, "layer");
+    trainer->tape.recompute = !strcmp(trainer->config->activation_checkpointing, "layer");
     NM_TRY(nm_arena_init(&trainer->host, (size_t)1 << 36, err));
-    NM_TRY(nm_trainer_plan(trainer, err));
+    NM_TRY(nm_trainer_dry_run(trainer, err));
     if (trainer->peak_bytes > have)
         return nm_fail(err, NM_MEMORY,
                        "a step needs up to %zu MiB, there are %zu: lower train.max_tokens (and raise "
@@ -318,9 +318,9 @@ void nm_trainer_close(nm_trainer *trainer)
         nm_tape_release(&trainer->tape);
     nm_arena_release(&trainer->host);
     if (trainer->m)
-        nm_backend_give(trainer->backend, trainer->m);
+        nm_backend_dealloc(trainer->backend, trainer->m);
     if (trainer->v)
-        nm_backend_give(trainer->backend, trainer->v);
+        nm_backend_dealloc(trainer->backend, trainer->v);
     nm_model_free(trainer->model);
     if (trainer->task.type)
         trainer->task.type->close(&trainer->task);
@@ -356,7 +356,7 @@ uint64_t nm_trainer_weights_hash(const nm_trainer *trainer)
 {
     nm_copies copies = {0};
     size_t bytes = nm_params_bytes(&trainer->model->params);
-    const void *host = nm_copies_take(&copies, trainer->backend, trainer->model->params.values, bytes);
+    const void *host = nm_copies_alloc(&copies, trainer->backend, trainer->model->params.values, bytes);
     uint64_t hash = XXH3_64bits(host, bytes);
     nm_copies_release(&copies);
     return hash;

@@ -9,13 +9,13 @@
 
 #include "train/task.h"
 #include "train/schedule.h"
-#include "train/watch.h"
+#include "train/hooks.h"
 
 typedef struct nm_train_config { /* section [train] */
-    const char *smoothing, *recompute;
-    double label_smoothing, clip, clip_value, explode;
+    const char *smoothing, *activation_checkpointing;
+    double label_smoothing, max_grad_norm, clip_value, divergence_factor;
     int64_t updates, epochs, max_tokens, accumulate, seed, log_every, validate_every, validate_examples,
-        patience, save_every, keep;
+        patience, save_every, keep_last;
     double seconds;
     bool score, batch_loss;
     const char *best_by;
@@ -78,7 +78,7 @@ typedef struct nm_train_listener { /* any may be NULL */
     void (*validated)(void *user, const nm_validation *validation);
     void (*message)(void *user, const char *text);
     const volatile sig_atomic_t *stop; /* non-zero: finish the update, save, return NM_INTERRUPTED */
-    const nm_watch *watch;             /* instruments */
+    const nm_train_hooks *watch;       /* instruments */
 } nm_train_listener;
 
 typedef struct nm_trainer nm_trainer;

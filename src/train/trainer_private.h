@@ -48,7 +48,7 @@ double nm_clock(void); /* seconds, monotonic */
 void nm_trainer_message(const nm_trainer *trainer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-nm_status nm_trainer_plan(nm_trainer *trainer, nm_error *err);                /* update.c: measures memory */
+nm_status nm_trainer_dry_run(nm_trainer *trainer, nm_error *err);             /* update.c: measures memory */
 nm_status nm_trainer_ready_batches(nm_trainer *trainer, nm_error *err);       /* update.c */
 nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err); /* resume.c */
 nm_status nm_trainer_save_best(nm_trainer *trainer, nm_error *err);

@@ -45,7 +45,7 @@ static nm_status name_bad_tensor(nm_trainer *trainer, double loss, nm_error *err
         if (!isfinite(square))
             return nm_fail(err, NM_DIVERGED,
                            "update %lld: parameter %s is not finite; go back to an earlier checkpoint, "
-                           "lower schedule.lr or set train.clip = 1",
+                           "lower schedule.lr or set train.max_grad_norm = 1",
                            (long long)trainer->state.update + 1, t->name);
     }
     for (size_t n = 0; n < params->n_norms; n++)
@@ -71,7 +71,7 @@ static nm_status name_bad_tensor(nm_trainer *trainer, double loss, nm_error *err
     }
     return nm_fail(err, NM_DIVERGED,
                    "update %lld: loss %g; first bad tensor: %s %s; the last checkpoint is kept; try a "
-                   "lower schedule.lr, a longer warm-up, train.clip = 1 or pre-norm",
+                   "lower schedule.lr, a longer warm-up, train.max_grad_norm = 1 or pre-norm",
                    (long long)trainer->state.update + 1, loss, what, bad);
 }
 
@@ -107,7 +107,7 @@ static double gradient_norm(const nm_trainer *trainer)
     return sqrt(square);
 }
 
-static nm_adam_form adam_form(const char *name)
+static nm_adam_variant adam_form(const char *name)
 {
     return !strcmp(name, "adam-fairseq") ? NM_ADAM_FAIRSEQ
            : !strcmp(name, "adamw")      ? NM_ADAMW_TORCH
@@ -127,7 +127,7 @@ static void optimize(nm_trainer *trainer, double lr, double grad_scale)
                     .weight_decay = o->weight_decay,
                     .grad_scale = grad_scale,
                     .step = trainer->state.update + 1,
-                    .form = adam_form(o->name)};
+                    .variant = adam_form(o->name)};
     for (size_t s = 0; s < trainer->n_spans; s++) {
         size_t at = trainer->spans[s].first * unit, n = trainer->spans[s].n;
         char *p = (char *)params->values + at, *g = (char *)params->grads + at;
@@ -153,7 +153,7 @@ static bool checkpoint_follows(const nm_trainer *trainer)
 
 static void start_watching(nm_trainer *trainer)
 {
-    const nm_watch *watch = trainer->listener.watch;
+    const nm_train_hooks *watch = trainer->listener.watch;
     trainer->watched =
         watch && watch->wants(watch->user, trainer->state.update + 1, checkpoint_follows(trainer));
     if (trainer->watched) {
@@ -187,12 +187,12 @@ static nm_status update(nm_trainer *trainer, nm_progress *progress, nm_error *er
         state->step++;
     }
     double units = (double)total.units, norm = gradient_norm(trainer) / units, loss = total.loss / units;
-    double limit = trainer->config->explode * ignorance(trainer);
+    double limit = trainer->config->divergence_factor * ignorance(trainer);
     if (!isfinite(loss) || !isfinite(norm) || !isfinite(total.penalty) || (limit > 0 && loss > limit))
         return name_bad_tensor(trainer, loss, err);
     double scale = 1 / units, lr = nm_schedule_lr(&trainer->schedule, state->update + 1);
-    if (trainer->config->clip > 0 && norm > trainer->config->clip)
-        scale *= trainer->config->clip / (norm + 1e-6);
+    if (trainer->config->max_grad_norm > 0 && norm > trainer->config->max_grad_norm)
+        scale *= trainer->config->max_grad_norm / (norm + 1e-6);
     if (trainer->watched)
         trainer->listener.watch->gradients(trainer->listener.watch->user, trainer->model, units);
     optimize(trainer, lr, scale);
@@ -236,16 +236,16 @@ nm_status nm_trainer_update(nm_trainer *trainer, nm_progress *progress, nm_error
     return status;
 }
 
-nm_status nm_trainer_plan(nm_trainer *trainer, nm_error *err)
+nm_status nm_trainer_dry_run(nm_trainer *trainer, nm_error *err)
 {
     nm_params *params = &trainer->model->params;
-    nm_norm_memory memory = nm_norm_memory_keep(params);
-    nm_backend_plan(trainer->backend, true);
+    nm_norm_snapshot memory = nm_norm_snapshot_save(params);
+    nm_backend_dry_run(trainer->backend, true);
     nm_batch batch = trainer->task.type->largest(&trainer->task, &trainer->host);
     sums ignored = {0};
     nm_status status = micro_batch(trainer, &batch, &ignored, err);
-    nm_backend_plan(trainer->backend, false);
-    nm_norm_memory_put_back(&memory, params);
+    nm_backend_dry_run(trainer->backend, false);
+    nm_norm_snapshot_restore(&memory, params);
     /* values, gradients, two moments; the soft-max's block of logits and scratch come on top and are small */
     trainer->peak_bytes = 4 * nm_params_bytes(params) + nm_tape_peak(&trainer->tape);
     return status;

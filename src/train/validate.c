@@ -44,9 +44,9 @@ static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool 
 static nm_status batch_loss_over(nm_trainer *trainer, const nm_batches *batches, nm_validation *v,
                                  nm_error *err)
 {
-    nm_norm_memory memory = nm_norm_memory_keep(&trainer->model->params);
+    nm_norm_snapshot memory = nm_norm_snapshot_save(&trainer->model->params);
     nm_status status = loss_over(trainer, batches, true, &v->batch_loss, &v->batch_nll, err);
-    nm_norm_memory_put_back(&memory, &trainer->model->params);
+    nm_norm_snapshot_restore(&memory, &trainer->model->params);
     return status;
 }
 

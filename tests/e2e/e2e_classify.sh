@@ -49,7 +49,7 @@ lr = 0.01
 warmup = 0
 [device]
 threads = 1
-[small]
+[profile.small]
 train.epochs = 1
 X
 
@@ -118,9 +118,9 @@ has err "data.test"
 [ -e untested/layer-1 ] && fail "compare: trained though there is nothing to score"
 
 # ---- the small form ----
-"$NORMA" train reviews.ini --small 2>err || fail "train --small: $(cat err)"
+"$NORMA" train reviews.ini --profile small 2>err || fail "train --profile small: $(cat err)"
 [ "$(grep -c '"accuracy"' runs/reviews-small/log.jsonl)" = 1 ] || fail "the small form has not one epoch"
-"$NORMA" compare reviews.ini --small --norms layer --data.batch 64 >table.small 2>err || fail "compare --small: $(cat err)"
+"$NORMA" compare reviews.ini --profile small --norms layer --data.batch 64 >table.small 2>err || fail "compare --profile small: $(cat err)"
 [ "$(grep -c '"accuracy"' runs/reviews-small-compare/layer-1/log.jsonl)" = 1 ] || fail "compare: the small form has not one epoch"
 
 # ---- help ----

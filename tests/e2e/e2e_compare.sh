@@ -7,7 +7,7 @@ set -uo pipefail
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
 
 prepare() { # OUTPUT
-    "$NORMA" prepare --form text --tokenizer none --bpe-merges 12 --threads 1 --train train.txt --valid valid.txt \
+    "$NORMA" prepare --format text --tokenizer none --bpe-merges 12 --threads 1 --train train.txt --valid valid.txt \
         --test test.txt --output "$1" 2>err || fail "prepare: $(cat err)"
 }
 make_sentences train.txt 120 1
@@ -193,7 +193,7 @@ flock -w 5 orphan/lock true || fail "a run outlived the comparison"
 
 # ---- a run that fails is a line ----
 
-compare --norms layer,none:schedule.lr=100:schedule.warmup=0:train.explode=1.01:train.updates=50 --folder failing \
+compare --norms layer,none:schedule.lr=100:schedule.warmup=0:train.divergence_factor=1.01:train.updates=50 --folder failing \
     >table 2>err || fail "one of two fails: $(cat err)"
 has table 'failed: update'
 lacks table 'norma:'

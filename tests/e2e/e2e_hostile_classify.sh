@@ -55,7 +55,7 @@ train 2 'bad.csv:1: no column is named "stars"' 'label,text\ngood,a\n' bad.csv -
 train 2 'bad.csv:1: no column is named "stars", as the first row is no header' 'label,text\ngood,a\n' bad.csv --data.label stars --data.header no
 train 2 'bad.csv:1: no column is named "review"' 'label,text\ngood,a\n' bad.csv --data.text text,review
 train 2 'no column of text is named' 'good,a\n' bad.csv --data.text ,
-train 2 'lines have no labels' 'good\n' bad.txt --data.form lines
+train 2 'lines have no labels' 'good\n' bad.txt --data.format lines
 train 2 'data.valid_share leaves no text to train on' 'good\ta\nbad\tb\n' bad.tsv --data.valid '' --data.valid_share 0.99 --data.valid_seed 1
 awk 'BEGIN { for (i = 0; i < 5000; i++) print i "\ttext" }' >many.tsv
 refuses 4 'many.tsv:4097: more than 4096 different labels' train recipe.ini --run.folder many --data.train many.tsv
@@ -80,9 +80,9 @@ refuses 2 'data.max_length = 512 is more than model.max_positions = 100' train r
 refuses 2 'model.width = 16 is no multiple of model.heads = 3' train recipe.ini --run.folder none --model.heads 3
 refuses 2 'no such task' train recipe.ini --run.folder none --run.task clasification
 refuses 2 'outside' train recipe.ini --run.folder none --data.max_length 2
-refuses 2 'recipe.ini: has no small form' train recipe.ini --small
-{ cat recipe.ini; printf '[small]\ntrain.epohcs = 3\n'; } >small.ini
-refuses 2 'small.ini:18: unknown option train.epohcs; the nearest known one is train.epochs' train small.ini --small
+refuses 2 'recipe.ini: there is no profile small' train recipe.ini --profile small
+{ cat recipe.ini; printf '[profile.small]\ntrain.epohcs = 3\n'; } >small.ini
+refuses 2 'small.ini:18: unknown option train.epohcs; the nearest known one is train.epochs' train small.ini --profile small
 chatty=1
 refuses 2 'no sequence of 1 to 512 tokens (max_length, max_tokens) is left' train recipe.ini --run.folder none --train.max_tokens 2
 chatty=''
@@ -105,7 +105,7 @@ accepts 'only their beginning was looked at' classify run long.txt
 rm long.txt
 refuses 3 'nowhere.txt' classify run nowhere.txt
 refuses 5 'other.tsv:2: label "ugly" does not occur' classify run other.tsv --evaluate
-refuses 2 'lines have no labels' classify run test.tsv --evaluate --form lines
+refuses 2 'lines have no labels' classify run test.tsv --evaluate --format lines
 refuses 2 'other.tsv:1: no column 3' classify run other.tsv --evaluate --text 3
 refuses 2 'too many arguments' classify run test.tsv test.tsv
 refuses 2 'too few arguments' classify

@@ -290,7 +290,7 @@ printf '[model]\nwidht = 3\n' >bad.ini
 refuses 2 'bad.ini:2: unknown option model.widht; the nearest known one is model.width' train bad.ini
 rm -rf never
 chatty=1
-recipe 8 'update 1: loss ' --schedule.lr 100 --schedule.warmup 0 --train.updates 50 --model.norm none --train.explode 1.01
+recipe 8 'update 1: loss ' --schedule.lr 100 --schedule.warmup 0 --train.updates 50 --model.norm none --train.divergence_factor 1.01
 rm -rf never
 # Sentences that do not fit are counted, not fatal.
 accepts 'are empty or longer than data.max_length and skipped' train recipe.ini --run.folder long --data.max_length 12
@@ -351,7 +351,7 @@ resumes 'resumed at update 4'
 fresh base run
 truncate -s 100 run/checkpoints/00000004.safetensors
 cp run/checkpoints/00000004.safetensors run/checkpoints/00000009.safetensors
-accepts 'resumed at update 3' train recipe.ini --run.folder run --resume --train.keep 1
+accepts 'resumed at update 3' train recipe.ini --run.folder run --resume --train.keep_last 1
 [ "$(ls run/checkpoints)" = "$(printf '00000004.safetensors\n00000004.state.safetensors')" ] ||
     fail "not the newest checkpoint is kept: $(ls run/checkpoints)"
 fresh base run

@@ -26,7 +26,7 @@ ff = 64
 heads = 2
 max_positions = 64
 norm = batch
-placement = post
+norm_position = post
 [train]
 updates = 30
 max_tokens = 200

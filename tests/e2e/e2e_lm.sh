@@ -11,7 +11,7 @@ make_sentences train.txt 900 1
 make_sentences valid.txt 60 2
 make_sentences test.txt 60 3
 echo >>test.txt
-words=(--form text --tokenizer none --bpe-merges 0 --threads 1)
+words=(--format text --tokenizer none --bpe-merges 0 --threads 1)
 
 # ---- prepare: every line and its end is there, the empty one too ----
 accepts '61 lines read, 61 kept' prepare "${words[@]}" --train train.txt --valid valid.txt --test test.txt --output data
@@ -19,7 +19,7 @@ for file in data.ini dict.txt train.text.ids train.text.off valid.text.words tes
     [ -s data/$file ] || fail "data/$file is missing"
 done
 [ "$(wc -l <data/test.text.words)" = 61 ] || fail "test.text.words has not 61 lines"
-accepts 'BPE merges: 12' prepare --form text --tokenizer none --bpe-merges 12 --threads 1 --train train.txt --output units
+accepts 'BPE merges: 12' prepare --format text --tokenizer none --bpe-merges 12 --threads 1 --train train.txt --output units
 accepts 'written' prepare "${words[@]}" --train train.txt --dict-source data/dict.txt --output given
 cmp -s given/dict.txt data/dict.txt || fail "a given dictionary is not the one written"
 
@@ -38,7 +38,7 @@ segment = 8
 updates = 120
 max_tokens = 256
 label_smoothing = 0
-clip = 0.25
+max_grad_norm = 0.25
 validate_every = 40
 score = false
 [schedule]
@@ -136,7 +136,7 @@ head -c 3000 softmax/best.safetensors >short.safetensors
 refuses 4 'short.safetensors' perplexity short.safetensors test.txt
 chatty=1
 cp -r data parallel && rm parallel/dict.txt
-refuses 5 'prepare the folder with --form text' train lm.ini --run.folder x --data.folder parallel
+refuses 5 'prepare the folder with --format text' train lm.ini --run.folder x --data.folder parallel
 refuses 3 'nothere' train lm.ini --run.folder x --data.folder nothere
 refuses 2 'no multiple of model.heads' train lm.ini --run.folder x --model.heads 3
 refuses 2 'block-term only' train lm.ini --run.folder x --model.causal false

@@ -103,7 +103,7 @@ prepare bpe/data.ini --output again
 diff -r -x data.ini bpe again || fail 'data.ini does not repeat the run'
 prepare --train "" --test long --codes bpe/codes.bpe --dict-source bpe/dict.source.txt --output given
 cmp given/test.source.ids bpe/train.source.ids
-prepare --train long --output tears --tokenizer none --bpe-merges 0 --order tears --dict-multiple 0
+prepare --train long --output tears --tokenizer none --bpe-merges 0 --special-ids tears --dict-multiple 0
 [ "$(od -An -t d4 -j 64 -w4 tears/train.source.ids | grep -cx ' *2')" = 700 ] || fail 'not one </s> a line'
 prepare --train long --output threshold --bpe-merges 60 --bpe-vocabulary-threshold 30
 cmp -s threshold/train.source.ids bpe/train.source.ids && fail 'the vocabulary threshold changes nothing'

@@ -43,10 +43,10 @@ for side in de en; do
 done
 for order in fairseq tears; do
     "$NORMA" prepare --train train --valid valid --test test --source-lang de --target-lang en --bpe-merges 0 \
-        --tokenizer none --order $order --output data-$order --threads 1 2>prepare.log || fail "$(cat prepare.log)"
+        --tokenizer none --special-ids $order --output data-$order --threads 1 2>prepare.log || fail "$(cat prepare.log)"
 done
 
-"$NORMA" prepare --form text --train train.en --valid valid.en --test test.en --bpe-merges 0 --tokenizer none \
+"$NORMA" prepare --format text --train train.en --valid valid.en --test test.en --bpe-merges 0 --tokenizer none \
     --output data-text --threads 1 2>prepare.log || fail "$(cat prepare.log)"
 # Labelled texts for the recipes of classification.
 printf '%s\tx y z\n' good bad good bad good bad good bad good bad >labelled.tsv
@@ -71,11 +71,11 @@ wants_data() {
 
 # One update of a language model: its norms, placement and schedule; in its small form where the second argument says so.
 trains_lm() {
-    local form=()
-    [ -z "${2:-}" ] || form=(--small)
+    local profile=()
+    [ -z "${2:-}" ] || profile=(--profile small)
     rm -rf run
-    "$NORMA" train "$1" "${form[@]}" --run.folder run --data.folder data-text --model.width 8 --model.ff 8 --model.layers 1 \
-        --model.segment 4 --model.core-width 3 --model.cutoffs 5,6 --train.max-tokens 8 --train.updates 1 \
+    "$NORMA" train "$1" "${profile[@]}" --run.folder run --data.folder data-text --model.width 8 --model.ff 8 --model.layers 1 \
+        --model.context 4 --model.core-width 3 --model.cutoffs 5,6 --train.max-tokens 8 --train.updates 1 \
         --device.threads 1 >out 2>err || fail "exit code $?: train $1: $(cat err)"
     grep -q '^done: 1 updates' err || fail "no update: train $1: $(cat err)"
 }
@@ -95,10 +95,10 @@ trains() {
 
 # The same of a recipe of classification, in its small form where the second argument says so.
 trains_text() {
-    local form=()
-    [ -z "${2:-}" ] || form=(--small)
+    local profile=()
+    [ -z "${2:-}" ] || profile=(--profile small)
     rm -rf run
-    "$NORMA" train "$1" "${form[@]}" --run.folder run --data.train labelled.tsv --data.test labelled.tsv --model.width 16 \
+    "$NORMA" train "$1" "${profile[@]}" --run.folder run --data.train labelled.tsv --data.test labelled.tsv --model.width 16 \
         --model.ff 16 --data.max-length 16 --train.max-tokens 64 --train.updates 1 --device.threads 1 >out 2>err ||
         fail "exit code $?: train $1: $(cat err)"
     grep -q '^done: 1 updates' err || fail "no update: train $1: $(cat err)"
@@ -106,10 +106,10 @@ trains_text() {
 
 # The same of a recipe of tagging; word vectors are left out.
 trains_tags() {
-    local form=()
-    [ -z "${2:-}" ] || form=(--small)
+    local profile=()
+    [ -z "${2:-}" ] || profile=(--profile small)
     rm -rf run
-    "$NORMA" train "$1" "${form[@]}" --run.folder run --data.train tagged.txt --data.valid tagged.txt --data.test tagged.txt \
+    "$NORMA" train "$1" "${profile[@]}" --run.folder run --data.train tagged.txt --data.valid tagged.txt --data.test tagged.txt \
         --data.vectors '' --data.bigram-vectors '' --model.width 56 --model.ff 16 --train.updates 1 --device.threads 1 \
         >out 2>err || fail "exit code $?: train $1: $(cat err)"
     grep -q '^done: 1 updates' err || fail "no update: train $1: $(cat err)"
@@ -162,13 +162,13 @@ setting pn/table2-ptb-core2 model cores 2
 setting pn/table3-ptb-ln train label_smoothing 0.1
 setting pn/table3-ptb-ln schedule lr 0.001 small
 setting rbn/wt103-pre-rbn norm.rbn lambda 0.1
-setting rbn/ptb-post-ln model placement post
+setting rbn/ptb-post-ln model norm_position post
 setting rbn/imdb-post-rbn norm.rbn scale mean
-setting rbn/yelp-pre-mabn model placement pre
+setting rbn/yelp-pre-mabn model norm_position pre
 setting rbn/yelp-pre-mabn train epochs 10
 setting rbn/yelp-pre-mabn train epochs 3 small
 setting rbn/conll-post-rbn norm.rbn scale mean
-setting rbn/conll-pre-ln model placement pre
+setting rbn/conll-pre-ln model norm_position pre
 setting rbn/conll-pre-ln model heads 14
 setting rbn/conll-pre-ln model heads 4 small
 setting rbn/resume-post-pn-only norm.power scaling none

@@ -39,12 +39,12 @@ version=$("$NORMA" --version | tr -cd '0-9.\n' | head -n 1)
 printf '%s\n' "Cost: \$5.00 & 20% off." >cost.hyp
 printf '%s\n' "The cost: \$5.00 &amp; 20% off." >cost.ref
 wants "BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:norma-$version = 77.3 88.9/87.5/85.7/83.3 (BP = 0.895 ratio = 0.900 hyp_len = 9 ref_len = 10)" \
-    bleu --form sacrebleu --reference cost.ref --hypothesis cost.hyp
+    bleu --metric-variant sacrebleu --reference cost.ref --hypothesis cost.hyp
 printf 'abc\n' >abc
 printf 'abd\n' >abd
 wants "chrF2|nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:norma-$version = 38.9" \
     chrf --reference abd --hypothesis abc
-"$NORMA" score bleu --form sacrebleu --sentence --reference ref --hypothesis hyp >out
+"$NORMA" score bleu --metric-variant sacrebleu --sentence --reference ref --hypothesis hyp >out
 [ "$(wc -l <out)" = 4 ] || fail "not one score for each line"
 
 # The paired test: same seed, same result; a system does not beat itself; a clear winner wins every draw.
@@ -73,7 +73,7 @@ refuses 3 'absent: ' score bleu --reference absent --hypothesis hyp
 refuses 3 ': is a folder' score bleu --reference . --hypothesis hyp
 refuses 2 'reference' score bleu --hypothesis hyp
 refuses 2 'known: bleu, chrf' score rouge --reference ref --hypothesis hyp
-refuses 2 'multi-bleu|sacrebleu' score bleu --form other --reference ref --hypothesis hyp
+refuses 2 'multi-bleu|sacrebleu' score bleu --metric-variant other --reference ref --hypothesis hyp
 refuses 2 'standard input' score bleu --reference -
 refuses 2 'bootstrap' score bleu --reference ref --hypothesis hyp --against hyp --bootstrap 0
 if [ -w /dev/full ]; then

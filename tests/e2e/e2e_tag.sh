@@ -95,7 +95,7 @@ has err '(2 spans,'
 
 # ---- other forms of data and model ----
 
-accepts 'done: 2 updates' train tiny.ini --run.folder bm --train.updates 2 --data.scheme bmeso --model.placement pre \
+accepts 'done: 2 updates' train tiny.ini --run.folder bm --train.updates 2 --data.scheme bmeso --model.norm_position pre \
     --model.norm power --model.bigram-dim 4 --model.char-dim 0 --data.order random
 try tag bm valid.txt --scheme bmeso
 printf '3 24\n' >vec
@@ -154,7 +154,7 @@ printf 'a b\xff c\n' >bad.txt
 refuses 4 'bad.txt:1: not UTF-8' tag run bad.txt
 input=bad.txt refuses 4 'standard input:1: not UTF-8' tag run
 printf 'a X what\n' >bad.txt
-refuses 4 'bad.txt:1: tag.score' tag run bad.txt --score --input-form columns
+refuses 4 'bad.txt:1: tag.score' tag run bad.txt --score --input-format columns
 refuses 2 'tag.score needs columns' tag run text --score
 refuses 4 'fewer columns' tag run valid.txt --token-column 5
 refuses 3 'absent' tag run absent

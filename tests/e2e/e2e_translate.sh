@@ -76,10 +76,10 @@ sed 's/$/\r/' in | "$NORMA" translate run >again
 cmp lines again || fail "carriage returns changed something"
 
 # ---- forms ----
-"$NORMA" translate run <valid.de --output-form words >prepared
-"$NORMA" translate run <data/valid.source.words --input-form words --output-form words >again
+"$NORMA" translate run <valid.de --output-format tokenized >prepared
+"$NORMA" translate run <data/valid.source.words --input-format tokenized --output-format tokenized >again
 cmp prepared again || fail "prepared words are translated differently"
-"$NORMA" translate run <valid.de --output-form units | sed 's/@@ //g; s/@@$//' >again
+"$NORMA" translate run <valid.de --output-format subword | sed 's/@@ //g; s/@@$//' >again
 cmp prepared again || fail "units and words differ"
 
 # ---- n-best ----

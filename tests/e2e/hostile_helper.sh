@@ -51,7 +51,7 @@ max_tokens = 128
 validate_every = 2
 validate_examples = 2
 save_every = 1
-keep = 2
+keep_last = 2
 [schedule]
 warmup = 4
 [decode]

@@ -143,7 +143,7 @@ static nm_block_term term_of(const golden_case *test, const problem *p, const nm
 
 static nm_token_norm norm_of(const golden_case *test, const problem *p)
 {
-    return (nm_token_norm){.form = NM_TOKEN_CENTER,
+    return (nm_token_norm){.kind = NM_TOKEN_CENTER,
                            .groups = 1,
                            .eps = golden_number(test, "layernorm_eps", 0),
                            .gain_length = p->width,

@@ -54,12 +54,12 @@ static golden_result set_sizes(golden_case *test, golden_model *made)
                                           {"model.heads", "heads"},
                                           {"model.encoder_layers", "encoder_layers"},
                                           {"model.decoder_layers", "decoder_layers"}};
-    static const char *const none[][2] = {{"model.dropout", "0"},      {"model.attention_dropout", "0"},
-                                          {"model.relu_dropout", "0"}, {"model.embedding_dropout", "0"},
-                                          {"model.tied", "all"},       {NULL, NULL}};
+    static const char *const none[][2] = {
+        {"model.dropout", "0"},           {"model.attention_dropout", "0"},  {"model.relu_dropout", "0"},
+        {"model.embedding_dropout", "0"}, {"model.share_embeddings", "all"}, {NULL, NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         GOLDEN_TRY(set_number(test, made, rows[i][0], number_of(made, rows[i][1], -1)));
-    GOLDEN_TRY(set(test, made, "model.placement", flag_of(made, "pre_norm") ? "pre" : "post"));
+    GOLDEN_TRY(set(test, made, "model.norm_position", flag_of(made, "pre_norm") ? "pre" : "post"));
     double scale = number_of(made, "embedding_scale", -1), d = number_of(made, "d", 0);
     if (scale * scale < d * (1 - 1e-12) || scale * scale > d * (1 + 1e-12))
         return golden_skip(test, "embeddings are scaled by %g, not by sqrt(d)", scale);

@@ -51,7 +51,7 @@ static golden_result build(golden_case *test, problem *p)
         {"model.embedding_dropout", "0"},  {"model.hidden_dropout", "0"}, {"model.norm", "layer"}};
     static const char *const sizes[][2] = {{"model.width", "d_model"},        {"model.ff", "d_inner"},
                                            {"model.core_width", "d_head"},    {"model.layers", "layers"},
-                                           {"model.cores", "cores"},          {"model.segment", "tgt_len"},
+                                           {"model.cores", "cores"},          {"model.context", "tgt_len"},
                                            {"norm.layer.epsilon", "norm_eps"}};
     nm_error err = {0};
     p->options = nm_options_create();
@@ -60,7 +60,7 @@ static golden_result build(golden_case *test, problem *p)
         GOLDEN_TRY(set(test, p, fixed[i][0], fixed[i][1]));
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         GOLDEN_TRY(set_number(test, p, sizes[i][0], sizes[i][1]));
-    GOLDEN_TRY(set(test, p, "model.placement", golden_flag(test, "pre_norm") ? "pre" : "post"));
+    GOLDEN_TRY(set(test, p, "model.norm_position", golden_flag(test, "pre_norm") ? "pre" : "post"));
     GOLDEN_TRY(set_cutoffs(test, p));
     int32_t words = golden_whole(test, "vocab", 0);
     if (golden_flag(test, "causal_mask") || !golden_flag(test, "tied") || words < 2)

@@ -130,7 +130,7 @@ static golden_result run(golden_case *test)
 {
     bool ids = strstr(test->variant, "token_ids") != NULL;
     nm_bleu_config config = {
-        .form = strncmp(test->variant, "sacrebleu", 9) ? NM_BLEU_MULTI : NM_BLEU_SACRE_13A,
+        .variant = strncmp(test->variant, "sacrebleu", 9) ? NM_BLEU_MULTI : NM_BLEU_SACRE_13A,
         .lowercase = golden_flag(test, "lowercase") || !strcmp(test->variant, "multi_bleu_lc")};
     nm_bleu_stats sum = {{0}, {0}, 0, 0};
     int n_references = 1;

@@ -240,14 +240,14 @@ static golden_result compare_forward(golden_case *test, golden_model *made, nm_t
     nm_error err = {0};
     nm_backend *b = test->backend;
     size_t bytes = (size_t)out.hidden->rows * (size_t)out.weight->rows * nm_dtype_bytes(b->dtype);
-    if (nm_backend_take(b, bytes, &memory, &err) != NM_OK)
+    if (nm_backend_alloc(b, bytes, &memory, &err) != NM_OK)
         return golden_fail(test, "%s", err.text);
     logits = nm_mat_of(memory, out.hidden->rows, out.weight->rows);
     nm_dropout none = {0};
     b->k.linear(b, nm_tensor_mat(out.hidden), nm_tensor_mat(out.weight), out.bias ? out.bias->data : NULL,
                 NM_ACT_NONE, &none, logits);
     golden_result result = compare_rows(test, now, made->tears ? "logits_masked" : "logits", logits, allowed);
-    nm_backend_give(b, memory);
+    nm_backend_dealloc(b, memory);
     GOLDEN_TRY(result);
     GOLDEN_TRY(compare_rows(test, now, "decoder_output", nm_tensor_mat(out.hidden), NULL));
     GOLDEN_TRY(compare_number(test, now, "loss_sum", sums[0]));

@@ -14,7 +14,7 @@ typedef struct layer { /* how a case is run */
     const char *type;
     char settings[768];
     size_t used;
-    nm_norm_place place;
+    nm_norm_site place;
     nm_norm *norm, *scaler; /* scaler: see golden_padded_train; else NULL */
     bool counts_padding;
     double accumulator_factor; /* the paper's nu is this times our ema_gz */
@@ -228,7 +228,7 @@ static golden_result choose(golden_case *test, layer *made)
     double width = golden_number(test, "d", 0);
     if (!(width >= 1 && width <= 65536))
         return golden_fail(test, "config.d is missing or out of range");
-    made->place = (nm_norm_place){.name = "golden", .width = (int32_t)width, .heads = 1};
+    made->place = (nm_norm_site){.name = "golden", .width = (int32_t)width, .heads = 1};
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         if (!strcmp(methods[i].method, test->method))
             return methods[i].choose(test, made);

@@ -39,7 +39,7 @@ typedef struct optimizer {
     size_t count;
     double beta[2];
     bool sgd;
-    nm_adam_form form;
+    nm_adam_variant variant;
 } optimizer;
 
 static golden_result choose(golden_case *test, optimizer *o)
@@ -49,9 +49,9 @@ static golden_result choose(golden_case *test, optimizer *o)
     o->beta[0] = json_array_size(betas) == 2 ? json_number_value(json_array_get(betas, 0)) : 0.9;
     o->beta[1] = json_array_size(betas) == 2 ? json_number_value(json_array_get(betas, 1)) : 0.999;
     if (!strcmp(test->variant, "fairseq"))
-        o->form = NM_ADAM_FAIRSEQ;
+        o->variant = NM_ADAM_FAIRSEQ;
     else
-        o->form = strcmp(test->method, "adamw") ? NM_ADAM_TORCH : NM_ADAMW_TORCH;
+        o->variant = strcmp(test->method, "adamw") ? NM_ADAM_TORCH : NM_ADAMW_TORCH;
     if (!o->sgd && strcmp(test->method, "adam") && strcmp(test->method, "adamw"))
         return golden_skip(test, "method '%.60s' is not offered", test->method);
     return GOLDEN_PASSED;
@@ -82,7 +82,7 @@ static void update(golden_case *test, const optimizer *o, const void *g, double 
                    size_t index)
 {
     nm_backend *b = test->backend;
-    const nm_adam adam = {.form = o->form,
+    const nm_adam adam = {.variant = o->variant,
                           .lr = lr,
                           .beta1 = o->beta[0],
                           .beta2 = o->beta[1],

@@ -159,7 +159,7 @@ static inline double model_softmax_loss(void *user, bool training)
     model_rig *r = user;
     nm_error err;
     nm_params *params = &r->model->params;
-    nm_norm_memory memory = nm_norm_memory_keep(params);
+    nm_norm_snapshot memory = nm_norm_snapshot_save(params);
     nm_tape_start(&r->tape, true, 5, 0);
     r->tape.mean_weight = r->batch.target.n_tokens;
     nm_model_output out = r->model->type->forward(r->model, &r->tape, &r->batch);
@@ -174,7 +174,7 @@ static inline double model_softmax_loss(void *user, bool training)
     }
     if (training)
         check(nm_tape_backward(&r->tape, &err), &err);
-    nm_norm_memory_put_back(&memory, params);
+    nm_norm_snapshot_restore(&memory, params);
     return total;
 }
 

@@ -48,7 +48,7 @@ static void every_exact_norm(void **state)
         for (int post = 0; post < 2; post++) {
             const char *const settings[] = {"model.norm",
                                             (*type)->name,
-                                            "model.placement",
+                                            "model.norm_position",
                                             post ? "post" : "pre",
                                             "model.pooling",
                                             post ? "mean" : "first",

@@ -17,7 +17,7 @@ static void rig_open(model_rig *r, const char *const *settings)
 {
     static const char *const common[] = {
         "model.preset",     "tiny", "model.width",   "8", "model.ff", "12", "model.heads", "2",
-        "model.core_width", "3",    "model.segment", "4", NULL};
+        "model.core_width", "3",    "model.context", "4", NULL};
     static const nm_model_sizes sizes = {.source = VOCAB, .target = VOCAB, .warmup_steps = 4};
     model_rig_open(r, &nm_model_lm, &sizes, common, settings);
 }
@@ -44,7 +44,7 @@ static double loss_of(void *user, bool training)
                       .target_in = words,
                       .target_out = words + 1,
                       .target_pos = places};
-    nm_norm_memory memory = nm_norm_memory_keep(&r->model->params);
+    nm_norm_snapshot memory = nm_norm_snapshot_save(&r->model->params);
     nm_tape_start(&r->tape, true, 5, 0);
     r->tape.mean_weight = offsets[2];
     nm_loss_spec spec = {.eps = nm_lm_config_of(r->model)->adaptive ? 0 : 0.1, .targets = words + 1};
@@ -53,7 +53,7 @@ static double loss_of(void *user, bool training)
     r->backend->k.download(r->backend, pair, sums, sizeof pair);
     if (training)
         check(nm_tape_backward(&r->tape, &err), &err);
-    nm_norm_memory_put_back(&memory, &r->model->params);
+    nm_norm_snapshot_restore(&memory, &r->model->params);
     return pair[0];
 }
 
@@ -71,11 +71,11 @@ static void softmax_attention(void **state)
     static const char *const pre[] = {"model.hidden_dropout", "0.2", "model.dropout", "0.2", NULL};
     static const char *const learned[] = {"model.positions",
                                           "learned",
-                                          "model.placement",
+                                          "model.norm_position",
                                           "post",
                                           "model.embedding_dropout",
                                           "0.2",
-                                          "model.tied",
+                                          "model.share_embeddings",
                                           "false",
                                           NULL};
     static const char *const batch[] = {"model.norm", "batch", "model.output_bias", "false", NULL};
@@ -93,7 +93,7 @@ static void block_term_attention(void **state)
                                             "block-term",
                                             "model.causal",
                                             causal ? "true" : "false",
-                                            "model.placement",
+                                            "model.norm_position",
                                             post ? "post" : "pre",
                                             "model.cores",
                                             post ? "2" : "1",
@@ -112,9 +112,15 @@ static void adaptive_softmax(void **state)
 {
     (void)state;
     static const char *const three[] = {"model.adaptive", "true", "model.cutoffs", "3,6,11", NULL};
-    static const char *const empty_band[] = {"model.adaptive",    "true",       "model.cutoffs",
-                                             "8,10,11",           "model.tied", "false",
-                                             "model.output_bias", "false",      NULL};
+    static const char *const empty_band[] = {"model.adaptive",
+                                             "true",
+                                             "model.cutoffs",
+                                             "8,10,11",
+                                             "model.share_embeddings",
+                                             "false",
+                                             "model.output_bias",
+                                             "false",
+                                             NULL};
     run(three);
     run(empty_band);
 }

@@ -53,7 +53,7 @@ static void every_exact_norm(void **state)
                                             (*type)->name,
                                             "model.decoder_norm",
                                             (*type)->name,
-                                            "model.placement",
+                                            "model.norm_position",
                                             post ? "post" : "pre",
                                             "model.relu_dropout",
                                             "0.2",
@@ -70,9 +70,10 @@ static void habits_of_the_papers(void **state)
     static const char *const tears[] = {
         "model.norm", "scale",      "model.fixnorm", "true", "model.output_bias", "true", "model.positions",
         "tears",      "model.init", "small",         NULL};
-    static const char *const untied[] = {"model.tied", "none", "model.init", "xavier-normal", NULL};
-    static const char *const half_tied[] = {"model.tied", "decoder", "model.fixnorm", "true", "model.init",
-                                            "rbn",        NULL};
+    static const char *const untied[] = {"model.share_embeddings", "none", "model.init", "xavier-normal",
+                                         NULL};
+    static const char *const half_tied[] = {
+        "model.share_embeddings", "decoder", "model.fixnorm", "true", "model.init", "rbn", NULL};
     run(tears);
     run(untied);
     run(half_tied);

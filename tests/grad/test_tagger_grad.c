@@ -60,7 +60,7 @@ static void rig_open(model_rig *r, const char *norm, bool pre)
                                     "0.3",
                                     "model.char_dropout",
                                     "0.2",
-                                    "model.placement",
+                                    "model.norm_position",
                                     pre ? "pre" : "post",
                                     "model.norm",
                                     norm,
@@ -74,7 +74,7 @@ static double loss_of(void *user, bool backward)
 {
     model_rig *r = user;
     nm_params *params = &r->model->params;
-    nm_norm_memory memory = nm_norm_memory_keep(params);
+    nm_norm_snapshot memory = nm_norm_snapshot_save(params);
     nm_error err;
     double sums[2];
     nm_tape_start(&r->tape, true, 5, 3);
@@ -86,7 +86,7 @@ static double loss_of(void *user, bool backward)
     r->backend->k.download(r->backend, sums, device, sizeof sums);
     if (backward)
         check(nm_tape_backward(&r->tape, &err), &err);
-    nm_norm_memory_put_back(&memory, params);
+    nm_norm_snapshot_restore(&memory, params);
     return sums[0];
 }
 

@@ -14,7 +14,7 @@ static void *take_int8(nm_backend *b, nm_mat weight)
     nm_error err;
     void *form;
     b->k.pack_int8(b, weight, NULL, &bytes);
-    assert_int_equal(nm_backend_take(b, bytes, &form, &err), NM_OK);
+    assert_int_equal(nm_backend_alloc(b, bytes, &form, &err), NM_OK);
     b->k.pack_int8(b, weight, form, &bytes);
     return form;
 }
@@ -31,7 +31,7 @@ void check_pack_int8(pair *p, size z)
         b->k.pack_int8(b, w.m[s], NULL, &bytes[s]);
         copy[s] = nm_allocate(bytes[s]);
         b->k.download(b, copy[s], form, bytes[s]);
-        nm_backend_give(b, form);
+        nm_backend_dealloc(b, form);
     }
     assert_int_equal(bytes[SUBJECT], bytes[JUDGE]);
     assert_memory_equal(copy[SUBJECT], copy[JUDGE], bytes[JUDGE]);
@@ -59,11 +59,11 @@ void check_linear_int8(pair *p, size z)
     }
     twin y = pair_random(p, z.rows, out, z.gap);
     for (int s = SUBJECT; s <= JUDGE; s++)
-        nm_backend_hold_int8(p->on[s], w.m[s], forms[s]);
+        nm_backend_register_weight_int8(p->on[s], w.m[s], forms[s]);
     BOTH(p, linear, x.m[s], w.m[s], bias.m[s].data, NM_ACT_NONE, &none, y.m[s]);
     twin_compare(p, "y of linear", y, 0, 0);
     for (int s = SUBJECT; s <= JUDGE; s++) {
-        nm_backend_unhold(p->on[s], forms[s]);
-        nm_backend_give(p->on[s], forms[s]);
+        nm_backend_unregister_weight(p->on[s], forms[s]);
+        nm_backend_dealloc(p->on[s], forms[s]);
     }
 }

@@ -1,8 +1,8 @@
 /* Norms over tokens and over features: values, statistics, gradients. */
 #include "kernel_checks.h"
 
-static const nm_token_form token_forms[] = {NM_TOKEN_CENTER, NM_TOKEN_CENTER_UNBIASED, NM_TOKEN_RMS,
-                                            NM_TOKEN_RMS_OUTSIDE, NM_TOKEN_LENGTH};
+static const nm_token_norm_kind token_forms[] = {NM_TOKEN_CENTER, NM_TOKEN_CENTER_UNBIASED, NM_TOKEN_RMS,
+                                                 NM_TOKEN_RMS_OUTSIDE, NM_TOKEN_LENGTH};
 enum { N_TOKEN_FORMS = 5 };
 
 typedef struct token_inputs {
@@ -15,7 +15,7 @@ typedef struct token_inputs {
 static void token_init(pair *p, token_inputs *in, int variant, size z)
 {
     bool single = variant >= N_TOKEN_FORMS;
-    nm_token_form form = token_forms[variant % N_TOKEN_FORMS];
+    nm_token_norm_kind form = token_forms[variant % N_TOKEN_FORMS];
     int32_t groups = single || z.cols < 14 || heads_for(z.cols) == 4 ? 1 : heads_for(z.cols);
     double eps = single ? 0.1 : form == NM_TOKEN_RMS_OUTSIDE ? 1e-8 : 1e-5;
     in->spec = (nm_token_norm){form, groups, eps, single ? 1 : z.cols, single ? 0 : z.cols};
@@ -31,7 +31,7 @@ static void token_init(pair *p, token_inputs *in, int variant, size z)
 
 static bool token_centered(const token_inputs *in)
 {
-    return in->spec.form == NM_TOKEN_CENTER || in->spec.form == NM_TOKEN_CENTER_UNBIASED;
+    return in->spec.kind == NM_TOKEN_CENTER || in->spec.kind == NM_TOKEN_CENTER_UNBIASED;
 }
 
 static void token_forward(pair *p, const token_inputs *in)

@@ -30,7 +30,7 @@ void check_adam(pair *p, size z)
 {
     for (int form = NM_ADAM_TORCH; form <= NM_ADAMW_TORCH; form++)
         for (int64_t step = 1; step < 1000; step += 900) {
-            nm_adam adam = {(nm_adam_form)form, 0.5, 0.9, 0.98, 1e-3, 0.1, 0.3, step};
+            nm_adam adam = {(nm_adam_variant)form, 0.5, 0.9, 0.98, 1e-3, 0.1, 0.3, step};
             twin w = pair_random(p, z.rows, z.cols, 0), g = pair_random(p, z.rows, z.cols, 0);
             twin m = pair_make(p, z.rows, z.cols, 0, small), v = pair_make(p, z.rows, z.cols, 0, positive);
             BOTH(p, adam, &adam, (size_t)z.rows * (size_t)z.cols, w.m[s].data, g.m[s].data, m.m[s].data,

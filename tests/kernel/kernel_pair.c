@@ -5,7 +5,7 @@ static void *pair_take(nm_backend *backend, size_t bytes)
 {
     nm_error err;
     void *memory;
-    if (nm_backend_take(backend, bytes, &memory, &err) != NM_OK)
+    if (nm_backend_alloc(backend, bytes, &memory, &err) != NM_OK)
         fail_msg("%s", err.text);
     return memory;
 }
@@ -196,14 +196,14 @@ void pair_close(pair *p)
                 fail_msg("%s: element %zu of matrix %d was written (%g)", p->what, j, i, (double)after[j]);
         p->hash = XXH64(after, block->n * sizeof *after, p->hash);
         for (int s = SUBJECT; s <= JUDGE; s++)
-            nm_backend_give(p->on[s], block->memory[s]);
+            nm_backend_dealloc(p->on[s], block->memory[s]);
         free(after);
         free(block->before);
         free(block->seen);
     }
     for (int i = 0; i < p->n_lists; i++) {
         for (int s = SUBJECT; s <= JUDGE; s++)
-            nm_backend_give(p->on[s], p->lists[i].memory[s]);
+            nm_backend_dealloc(p->on[s], p->lists[i].memory[s]);
     }
     p->n_blocks = p->n_lists = 0;
 }

@@ -27,7 +27,7 @@ static void *take(nm_backend *backend, size_t bytes)
 {
     nm_error err;
     void *memory;
-    if (nm_backend_take(backend, bytes, &memory, &err) != NM_OK)
+    if (nm_backend_alloc(backend, bytes, &memory, &err) != NM_OK)
         fail_msg("%s", err.text);
     return memory;
 }
@@ -65,12 +65,12 @@ static void test_memory(void **state)
     for (int i = 0; i < 1000; i++)
         assert_int_equal(a[i], 0);
     large[(size_t)1 << 35] = 1;
-    nm_backend_give(backend, a);
-    nm_backend_give(backend, empty);
-    nm_backend_give(backend, NULL);
+    nm_backend_dealloc(backend, a);
+    nm_backend_dealloc(backend, empty);
+    nm_backend_dealloc(backend, NULL);
     nm_error err;
     void *none;
-    assert_int_equal(nm_backend_take(backend, SIZE_MAX / 2, &none, &err), NM_MEMORY);
+    assert_int_equal(nm_backend_alloc(backend, SIZE_MAX / 2, &none, &err), NM_MEMORY);
     assert_null(none);
     nm_backend_free(backend); /* and `large` with it */
 }
@@ -84,18 +84,18 @@ static void check_retaking(bool fenced)
     unsigned char host[BYTES], *all = calloc(MORE, 1);
     for (int i = 0; i < BYTES; i++)
         host[i] = (unsigned char)(i % 251 + 1);
-    assert_int_equal(nm_backend_retake(backend, BYTES, &memory, &err), NM_OK);
+    assert_int_equal(nm_backend_realloc(backend, BYTES, &memory, &err), NM_OK);
     backend->k.upload(backend, memory, host, BYTES);
-    assert_int_equal(nm_backend_retake(backend, MORE, &memory, &err), NM_OK);
+    assert_int_equal(nm_backend_realloc(backend, MORE, &memory, &err), NM_OK);
     backend->k.download(backend, all, memory, MORE);
     assert_memory_equal(all, host, BYTES);
     for (int i = BYTES; i < MORE; i++)
         assert_int_equal(all[i], 0);
     void *before = memory;
-    assert_int_equal(nm_backend_retake(backend, SIZE_MAX / 2, &memory, &err), NM_MEMORY);
+    assert_int_equal(nm_backend_realloc(backend, SIZE_MAX / 2, &memory, &err), NM_MEMORY);
     assert_ptr_equal(memory, before);
-    nm_backend_give(backend, other);
-    nm_backend_give(backend, memory);
+    nm_backend_dealloc(backend, other);
+    nm_backend_dealloc(backend, memory);
     nm_backend_free(backend);
     free(all);
 }
@@ -132,16 +132,16 @@ static void test_worker(void **state)
     assert_int_equal(worker->threads, 1);
     main->k.linear(main, nm_mat_of(x, ROWS, IN), w, NULL, NM_ACT_NONE, NULL, nm_mat_of(y, ROWS, OUT));
     memcpy(first, y, sizeof first);
-    assert_false(nm_backend_holds(second, w));
-    nm_backend_hold(main, w, form);
-    assert_true(nm_backend_holds(worker, w) && nm_backend_holds(second, w));
+    assert_false(nm_backend_has_packed(second, w));
+    nm_backend_register_weight(main, w, form);
+    assert_true(nm_backend_has_packed(worker, w) && nm_backend_has_packed(second, w));
     memset(weight, 0, OUT * IN * sizeof *weight); /* so that the result shows which was read */
     second->k.linear(second, nm_mat_of(x, ROWS, IN), w, NULL, NM_ACT_NONE, NULL, nm_mat_of(y, ROWS, OUT));
     memcpy(again, y, sizeof again);
     assert_memory_equal(first, again, sizeof first);
     nm_backend_free(second);
     nm_backend_free(worker);
-    nm_backend_unhold(main, form);
+    nm_backend_unregister_weight(main, form);
     nm_backend_free(main);
 
     nm_backend *fenced = create((nm_backend_options){.name = "ref", .fenced = true});
@@ -157,7 +157,7 @@ static void test_plan(void **state)
     float *x = take(backend, 4 * sizeof *x), host[4] = {1, 2, 3, 4};
     double dot = 5;
     backend->k.upload(backend, x, host, sizeof host);
-    nm_backend_plan(backend, true);
+    nm_backend_dry_run(backend, true);
     assert_true(backend->planning);
     backend->k.zero(backend, x, sizeof host);
     backend->k.gemm(backend, false, false, 1, nm_mat_of(NULL, 9, 9), nm_mat_of(NULL, 1, 1), 1,
@@ -165,7 +165,7 @@ static void test_plan(void **state)
     backend->k.download(backend, host, x, sizeof host);
     backend->k.dot(backend, 4, x, x, &dot);
     assert_true(host[0] == 0 && host[3] == 0 && dot == 0);
-    nm_backend_plan(backend, false);
+    nm_backend_dry_run(backend, false);
     assert_false(backend->planning);
     backend->k.download(backend, host, x, sizeof host);
     assert_true(host[0] == 1 && host[3] == 4);

@@ -66,7 +66,7 @@ static void *upload(nm_backend *b, const void *data, size_t bytes)
 {
     void *memory;
     nm_error err;
-    assert_int_equal(nm_backend_take(b, bytes, &memory, &err), NM_OK);
+    assert_int_equal(nm_backend_alloc(b, bytes, &memory, &err), NM_OK);
     if (data)
         b->k.upload(b, memory, data, bytes);
     return memory;
@@ -79,7 +79,7 @@ static void *packed(nm_backend *b, const float *weight, int32_t out, int32_t in,
     b->k.pack_int8(b, mat, NULL, bytes);
     void *form = upload(b, NULL, *bytes);
     b->k.pack_int8(b, mat, form, bytes);
-    nm_backend_give(b, device);
+    nm_backend_dealloc(b, device);
     return form;
 }
 
@@ -96,7 +96,7 @@ static void run(nm_backend *b, const product *p, int32_t first, int32_t rows, fl
     b->k.download(b, y, out, m * sizeof(float));
     void *const memory[] = {form, x, bias, out};
     for (int i = 0; i < 4; i++)
-        nm_backend_give(b, memory[i]);
+        nm_backend_dealloc(b, memory[i]);
 }
 
 /* Any NaN is as good as any other. */

@@ -297,7 +297,7 @@ static void test_loss(void **state)
 static nm_token_norm token_spec(const grad_case *c)
 {
     bool single = c->variant >= 10;
-    return (nm_token_norm){(nm_token_form)(c->variant % 5), c->variant / 5 % 2 ? 2 : 1, 0.3,
+    return (nm_token_norm){(nm_token_norm_kind)(c->variant % 5), c->variant / 5 % 2 ? 2 : 1, 0.3,
                            single ? 1 : WIDTH, single ? 1 : WIDTH};
 }
 

@@ -24,7 +24,7 @@ static float *take(nm_backend *backend, size_t floats, uint32_t site)
 {
     void *memory;
     nm_error err;
-    if (nm_backend_take(backend, floats * sizeof(float), &memory, &err) != NM_OK)
+    if (nm_backend_alloc(backend, floats * sizeof(float), &memory, &err) != NM_OK)
         fail_msg("%s", err.text);
     float *values = memory;
     for (size_t i = 0; site && i < floats; i++) {
@@ -42,7 +42,7 @@ static void check_same(const float *a, const float *b, size_t n, const char *wha
 }
 
 /* Every row of x alone, and in pieces of several sizes, against all rows at once. */
-static void check_products(nm_backend *b, const char *level)
+static void check_gemm_blocks(nm_backend *b, const char *level)
 {
     static const int32_t counts[] = {1, 2, 5, 20, 32, 33, 113, 250};
     float *x = take(b, (size_t)ROWS * IN, 1), *weight = take(b, (size_t)OUT * IN, 2), *bias = take(b, OUT, 3);
@@ -75,19 +75,19 @@ static void check_held(nm_backend *b, const char *level)
             nm_mat few = nm_mat_of(x, counts[i], IN);
             nm_mat w = nm_mat_of(weight + (size_t)firsts[f] * IN, out, IN);
             b->k.linear(b, few, w, NULL, NM_ACT_NONE, NULL, nm_mat_of(plain, counts[i], out));
-            nm_backend_hold(b, nm_mat_of(weight, OUT, IN), form);
+            nm_backend_register_weight(b, nm_mat_of(weight, OUT, IN), form);
             b->k.linear(b, few, w, NULL, NM_ACT_NONE, NULL, nm_mat_of(held, counts[i], out));
-            nm_backend_unhold(b, form);
+            nm_backend_unregister_weight(b, form);
             check_same(plain, held, (size_t)counts[i] * (size_t)out, "linear over a held weight", level,
                        counts[i]);
         }
     nm_mat all = nm_mat_of(plain, 5, OUT), five = nm_mat_of(x, 5, IN), w = nm_mat_of(weight, OUT, IN);
     memset(form, 0, bytes);
-    nm_backend_hold(b, w, form);
+    nm_backend_register_weight(b, w, form);
     b->k.linear(b, five, w, NULL, NM_ACT_NONE, NULL, all);
     for (int32_t i = 0; i < 5 * OUT; i++)
         assert_true(plain[i] == 0);
-    nm_backend_unhold(b, form);
+    nm_backend_unregister_weight(b, form);
 }
 
 /* The last of some equally long sequences, alone and in company; and its queries one by one over listed rows. */
@@ -171,7 +171,7 @@ static void test_company(void **state)
         nm_backend *backend = create(cpu_levels[i], 2);
         if (!backend)
             continue;
-        check_products(backend, cpu_levels[i]);
+        check_gemm_blocks(backend, cpu_levels[i]);
         check_held(backend, cpu_levels[i]);
         check_attention(backend, cpu_levels[i]);
         check_norms(backend, cpu_levels[i]);
@@ -207,7 +207,7 @@ static uint64_t hash_of_step(const char *level, int32_t threads)
                             .d_bias = d_bias};
     b->k.softmax_loss(b, &loss);
     nm_token_norm spec = {
-        .form = NM_TOKEN_CENTER, .groups = 2, .eps = 1e-5, .gain_length = D, .bias_length = D};
+        .kind = NM_TOKEN_CENTER, .groups = 2, .eps = 1e-5, .gain_length = D, .bias_length = D};
     nm_mat x = nm_mat_of(d_hidden, BIG, D);
     b->k.token_norm(b, &spec, x, weight, weight, nm_mat_of(y, BIG, D), stats, stats + 2 * BIG);
     b->k.token_norm_grad(b, &spec, nm_mat_of(hidden, BIG, D), x, weight, stats, stats + 2 * BIG, false,
@@ -271,7 +271,7 @@ static void test_first_values(void **state)
         if (!b)
             continue;
         float *values = take(b, N, 0);
-        b->k.draw(b, (nm_init){NM_INIT_NORMAL, 0.7}, 11, 3, N, values);
+        b->k.random_init(b, (nm_init){NM_INIT_NORMAL, 0.7}, 11, 3, N, values);
         uint64_t hash = XXH3_64bits(values, N * sizeof(float));
         if (wanted && hash != wanted)
             fail_msg("%s: other first values than at %s", cpu_levels[i], cpu_levels[0]);

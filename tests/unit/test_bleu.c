@@ -12,9 +12,9 @@
 #include "base/memory.h"
 #include "metric/bleu.h"
 
-static const nm_bleu_config multi = {.form = NM_BLEU_MULTI},
-                            multi_lc = {.form = NM_BLEU_MULTI, .lowercase = true},
-                            sacre = {.form = NM_BLEU_SACRE_13A};
+static const nm_bleu_config multi = {.variant = NM_BLEU_MULTI},
+                            multi_lc = {.variant = NM_BLEU_MULTI, .lowercase = true},
+                            sacre = {.variant = NM_BLEU_SACRE_13A};
 
 static nm_bleu_stats count(const nm_bleu_config *config, const char *hypothesis, int n,
                            const char *const *references)
@@ -140,7 +140,7 @@ static void short_texts(void **state)
     assert_line(&multi, &word,
                 "BLEU = 0.00, 100.0/0.0/0.0/0.0 (BP=1.000, ratio=1.000, hyp_len=1, ref_len=1)");
     assert_close(nm_bleu_compute(&sacre, &word).bleu, 0);
-    nm_bleu_config single = {.form = NM_BLEU_SACRE_13A, .effective_order = true};
+    nm_bleu_config single = {.variant = NM_BLEU_SACRE_13A, .effective_order = true};
     assert_close(nm_bleu_compute(&single, &word).bleu, 100);
     nm_bleu_stats three = count_one(&sacre, "a b x c", "a b y c"); /* matches 3, 1, 0, 0 of 4, 3, 2, 1 */
     assert_close(nm_bleu_compute(&sacre, &three).bleu,
@@ -157,7 +157,7 @@ static void lower_case(void **state)
     assert_int_equal(count_one(&multi, "The CAT", "the cat").matches[0], 0);
     assert_int_equal(count_one(&multi_lc, "The CAT", "the cat").matches[0], 2);
     /* the Perl script sees bytes, sacreBLEU sees letters */
-    nm_bleu_config sacre_lc = {.form = NM_BLEU_SACRE_13A, .lowercase = true};
+    nm_bleu_config sacre_lc = {.variant = NM_BLEU_SACRE_13A, .lowercase = true};
     assert_int_equal(count_one(&multi_lc,
                                "\xc3\x9c"
                                "BER",
@@ -194,7 +194,7 @@ static void spaces(void **state)
 static void compounds(void **state)
 {
     (void)state;
-    nm_bleu_config atat = {.form = NM_BLEU_MULTI, .split_compounds = true};
+    nm_bleu_config atat = {.variant = NM_BLEU_MULTI, .split_compounds = true};
     nm_bleu_stats stats = count_one(&atat, "well-known -- well-", "well-known");
     assert_int_equal(stats.hyp_len, 5);
     assert_int_equal(stats.ref_len, 3);

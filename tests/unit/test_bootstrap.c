@@ -149,8 +149,8 @@ static void kept_draws(void **state)
     for (int centred = 0; centred < 2; centred++) {
         config.centred = centred;
         nm_paired paired = nm_bootstrap_paired(counts_of(worse), counts_of(equal), accuracy, NULL, &config);
-        double *a = nm_bootstrap_draws(counts_of(worse), accuracy, NULL, &config),
-               *b = nm_bootstrap_draws(counts_of(equal), accuracy, NULL, &config);
+        double *a = nm_bootstrap_resamples(counts_of(worse), accuracy, NULL, &config),
+               *b = nm_bootstrap_resamples(counts_of(equal), accuracy, NULL, &config);
         double p = nm_bootstrap_p(paired.score_a, a, paired.score_b, b, &config);
         nm_interval kept = nm_bootstrap_interval_of(b, &config);
         assert_true(p > 0 && p == paired.p);
@@ -168,7 +168,7 @@ static void smallest(void **state)
     nm_interval interval = nm_bootstrap_interval(one, accuracy, NULL, &config);
     assert_true(interval.low == interval.high && interval.low == 100.0 * (double)better[0][0]);
     assert_true(nm_bootstrap_paired(none, none, accuracy, NULL, &config).p == 1);
-    config.n_draws = 1;
+    config.n_resamples = 1;
     interval = nm_bootstrap_interval(counts_of(better), accuracy, NULL, &config);
     assert_true(interval.low == interval.high && interval.mean == interval.low);
 }

@@ -198,7 +198,7 @@ static void no_text_knows_another(void **state)
     (void)state;
     static const char *const norms[] = {"layer", "batch", "power", "rbn", "none"};
     for (size_t k = 0; k < sizeof norms / sizeof *norms; k++) {
-        const char *const settings[] = {"model.norm", norms[k], "model.placement", "pre", "train.updates",
+        const char *const settings[] = {"model.norm", norms[k], "model.norm_position", "pre", "train.updates",
                                         "20",         NULL};
         nm_options *options = options_with(settings);
         char *run = in_folder(norms[k]);

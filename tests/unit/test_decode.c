@@ -86,8 +86,8 @@ static void test_greedy(void **state)
     (void)state;
     nm_backend *backend = backend_of("ref", NM_F64, 1, false);
     static const char *const settings[] = {
-        "model.norm",          "layer", "model.output_bias", "true", "decode.beam", "1",
-        "decode.max_length_b", "4",     "model.tied",        "none", NULL};
+        "model.norm",          "layer", "model.output_bias",      "true", "decode.beam", "1",
+        "decode.max_length_b", "4",     "model.share_embeddings", "none", NULL};
     tiny made = tiny_create(backend, WORDS, 21, settings);
     corpus *text = random_corpus();
     nm_translation out[SOURCES];

@@ -69,11 +69,11 @@ static void test_variants(void **state)
     (void)state;
     static const char *const variants[][13] = {
         {"model.norm", "layer", NULL},
-        {"model.norm", "layer", "model.placement", "post", "model.output_bias", "true", NULL},
+        {"model.norm", "layer", "model.norm_position", "post", "model.output_bias", "true", NULL},
         {"model.norm", "scale", "model.fixnorm", "true", "model.positions", "tears", NULL},
-        {"model.norm", "batch", "model.tied", "none", NULL},
-        {"model.norm", "power", "model.decoder_norm", "power", "model.tied", "decoder", "model.fixnorm",
-         "true", NULL},
+        {"model.norm", "batch", "model.share_embeddings", "none", NULL},
+        {"model.norm", "power", "model.decoder_norm", "power", "model.share_embeddings", "decoder",
+         "model.fixnorm", "true", NULL},
         {"model.norm", "rms", "model.encoder_layers", "1", "model.heads", "4", NULL}};
     nm_backend *backend = backend_of("ref", NM_F64, 1, false);
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)

@@ -92,7 +92,7 @@ static void limits(void **state)
 /* ---- columns ---- */
 
 typedef struct wish {
-    const char *form, *header, *label, *text;
+    const char *format, *header, *label, *text;
     bool with_label;
 } wish;
 
@@ -100,7 +100,7 @@ typedef struct wish {
 static void expect_texts(const char *content, wish w, const char *wanted)
 {
     char *path = write_temporary(content, strlen(content));
-    nm_labelled_config config = {.form = w.form,
+    nm_labelled_config config = {.format = w.format,
                                  .quotes = "auto",
                                  .header = w.header,
                                  .label = w.label,
@@ -161,7 +161,8 @@ static void wrong_columns(void **state)
     expect_texts("a\tb\n", (wish){"tsv", "no", "1", ",", true}, "no column of text is named");
     expect_texts("a\tone\n  \ttwo\n", numbers, ":2: the label is empty");
     expect_texts("a\x01\tone\n", numbers, ":1: control character 0x01 in the label");
-    expect_texts("a\tb\n", (wish){"lines", "no", "1", "2", true}, ": lines have no labels: say tsv or csv");
+    expect_texts("a\tb\n", (wish){"lines", "no", "1", "2", true},
+                 ": lines have no labels: use the format tsv or csv");
     char *much = nm_allocate(1200);
     memset(much, 'l', 1100);
     memcpy(much + 1100, "\tx\n", 4);

@@ -75,7 +75,7 @@ static void vary(nm_model *model)
         vary_state(params->norms[i], model->backend, 1000 + 10 * (uint32_t)i);
 }
 
-/* settings: "model.norm=batch tied=none": names without a section are of the model. */
+/* settings: "model.norm=batch share_embeddings=none": names without a section are of the model. */
 static rig rig_open(nm_backend *backend, const nm_model_type *type, const char *settings)
 {
     rig r = {.options = nm_options_create()};
@@ -170,7 +170,7 @@ typedef struct fold_case {
 } fold_case;
 
 #define BOTH_SIDES(norm) "encoder_norm=" norm " decoder_norm=" norm " "
-#define OPEN             "tied=none output_bias=true"
+#define OPEN             "share_embeddings=none output_bias=true"
 
 /* tiny: 2 + 2 layers; 2 * 2 + 1 and 2 * 3 + 1 norms, a language model of 2 layers 2 * 2 + 1 */
 static const fold_case cases[] = {
@@ -186,28 +186,29 @@ static const fold_case cases[] = {
     {&nm_model_seq2seq, "norm=batch", 5},
     {&nm_model_seq2seq, "norm=batch encoder_final_norm=layer", 4},
     /* a matrix that is also an embedding, one of unit rows, one without a bias */
-    {&nm_model_seq2seq, BOTH_SIDES("batch") "tied=all output_bias=true", 11},
-    {&nm_model_seq2seq, BOTH_SIDES("batch") "tied=decoder output_bias=true", 11},
+    {&nm_model_seq2seq, BOTH_SIDES("batch") "share_embeddings=all output_bias=true", 11},
+    {&nm_model_seq2seq, BOTH_SIDES("batch") "share_embeddings=decoder output_bias=true", 11},
     {&nm_model_seq2seq, BOTH_SIDES("batch") "fixnorm=true " OPEN, 11},
-    {&nm_model_seq2seq, BOTH_SIDES("batch") "tied=none", 11},
-    {&nm_model_seq2seq, BOTH_SIDES("none") "tied=none", 12},
+    {&nm_model_seq2seq, BOTH_SIDES("batch") "share_embeddings=none", 11},
+    {&nm_model_seq2seq, BOTH_SIDES("none") "share_embeddings=none", 12},
     /* rows scaled first; norms of a word; the residual sum reads the norm */
     {&nm_model_seq2seq, BOTH_SIDES("power") OPEN, 0},
     {&nm_model_seq2seq, BOTH_SIDES("batch") OPEN " norm.batch.scaling=layer", 0},
     {&nm_model_seq2seq, BOTH_SIDES("layer") OPEN, 0},
     {&nm_model_seq2seq, BOTH_SIDES("scale") OPEN, 0},
-    {&nm_model_seq2seq, BOTH_SIDES("batch") OPEN " placement=post", 0},
-    {&nm_model_lm, "norm=batch attention=softmax layers=2 tied=false output_bias=true", 5},
-    {&nm_model_lm, "norm=batch placement=pre attention=softmax layers=2 tied=true", 4},
+    {&nm_model_seq2seq, BOTH_SIDES("batch") OPEN " norm_position=post", 0},
+    {&nm_model_lm, "norm=batch attention=softmax layers=2 share_embeddings=false output_bias=true", 5},
+    {&nm_model_lm, "norm=batch norm_position=pre attention=softmax layers=2 share_embeddings=true", 4},
     {&nm_model_lm,
-     "norm=batch placement=pre attention=softmax layers=2 tied=false output_bias=true adaptive=true "
+     "norm=batch norm_position=pre attention=softmax layers=2 share_embeddings=false output_bias=true "
+     "adaptive=true "
      "cutoffs=4,6",
      5},
-    {&nm_model_lm, "norm=batch placement=post attention=softmax layers=2", 0},
-    {&nm_model_lm, "norm=batch placement=pre attention=block-term layers=2 segment=6 cores=2", 0},
-    {&nm_model_classifier, "norm=rbn placement=pre layers=2 pooling=mean", 5},
-    {&nm_model_classifier, "norm=rbn placement=pre layers=2 pooling=first", 5},
-    {&nm_model_classifier, "norm=rbn placement=post layers=2", 0}};
+    {&nm_model_lm, "norm=batch norm_position=post attention=softmax layers=2", 0},
+    {&nm_model_lm, "norm=batch norm_position=pre attention=block-term layers=2 segment=6 cores=2", 0},
+    {&nm_model_classifier, "norm=rbn norm_position=pre layers=2 pooling=mean", 5},
+    {&nm_model_classifier, "norm=rbn norm_position=pre layers=2 pooling=first", 5},
+    {&nm_model_classifier, "norm=rbn norm_position=post layers=2", 0}};
 
 static void outputs_stay(void **state)
 {
@@ -229,7 +230,7 @@ static void maps_are_inference(void **state)
     nm_backend *backend = backend_of("ref", NM_F64, 1, false);
     int asked = 0;
     for (const nm_norm_type *const *type = nm_norm_types; *type; type++) {
-        const nm_norm_place place = {.name = "here", .width = WIDTH, .heads = 2};
+        const nm_norm_site place = {.name = "here", .width = WIDTH, .heads = 2};
         double x[ROWS * WIDTH], y[ROWS * WIDTH], scale[WIDTH], shift[WIDTH];
         nm_norm *norm;
         nm_error err;

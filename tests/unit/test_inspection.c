@@ -10,23 +10,24 @@
 
 #include "probe/advice.h"
 #include "probe/numbers.h"
-#include "probe/pass.h"
+#include "probe/eval_pass.h"
 #include "probe/spectrum.h"
 #include "support/tiny_run.h"
-#include "task/loaded.h"
+#include "task/model_loader.h"
 
 /* ---- a trained model ---- */
 
 typedef struct trained {
     char *folder, *path;
     nm_backend *backend;
-    nm_loaded loaded;
+    nm_loaded_model loaded;
     double valid_loss, valid_nll; /* of the trainer's own validation at the end */
 } trained;
 
-static void train(trained *t, const char *norm, const char *placement)
+static void train(trained *t, const char *norm, const char *norm_position)
 {
-    const char *settings[] = {"model.norm", norm, "model.placement", placement, "train.updates", "12", NULL};
+    const char *settings[] = {"model.norm", norm, "model.norm_position", norm_position, "train.updates",
+                              "12",         NULL};
     nm_options *options = tiny_options(settings);
     nm_trainer *trainer;
     nm_validation v;
@@ -44,33 +45,33 @@ static void train(trained *t, const char *norm, const char *placement)
     nm_options *saved;
     const nm_backend_options device = {.name = "cpu", .threads = 1};
     if (nm_backend_create(&t->backend, &device, &err) != NM_OK ||
-        nm_loaded_options(last, &saved, &task, &t->path, &err) != NM_OK ||
-        nm_loaded_open_run(&t->loaded, t->path, task, saved, t->backend, true, &err) != NM_OK)
+        nm_loaded_model_options(last, &saved, &task, &t->path, &err) != NM_OK ||
+        nm_loaded_model_open_run(&t->loaded, t->path, task, saved, t->backend, true, &err) != NM_OK)
         fail_msg("%s", err.text);
     free(last);
 }
 
 static void release(trained *t)
 {
-    nm_loaded_close(&t->loaded);
+    nm_loaded_model_close(&t->loaded);
     nm_backend_free(t->backend);
     free(t->path);
     tiny_data_remove(t->folder);
 }
 
-static nm_pass pass_over(trained *t, nm_split split, nm_pass_kind kind, int64_t batches)
+static nm_eval_pass pass_over(trained *t, nm_split split, nm_eval_pass_kind kind, int64_t batches)
 {
-    return (nm_pass){.task = &t->loaded.task,
-                     .model = t->loaded.model,
-                     .split = split,
-                     .kind = kind,
-                     .max_batches = batches};
+    return (nm_eval_pass){.task = &t->loaded.task,
+                          .model = t->loaded.model,
+                          .split = split,
+                          .kind = kind,
+                          .max_batches = batches};
 }
 
-static void walk(const nm_pass *pass)
+static void walk(const nm_eval_pass *pass)
 {
     nm_error err;
-    if (nm_pass_run(pass, NULL, &err) != NM_OK)
+    if (nm_eval_pass_run(pass, NULL, &err) != NM_OK)
         fail_msg("%s", err.text);
 }
 
@@ -186,7 +187,7 @@ static void tid_equals_what_the_inputs_say(void **state)
     assert_int_equal(nm_tid_measure(&tid, &t.loaded.task, t.loaded.model, BATCHES, &err), NM_OK);
     assert_true(model_hash(t.loaded.model) == before);
     dump d = {.name = "enc.1.ffn.norm"};
-    nm_pass pass = pass_over(&t, NM_SPLIT_TRAIN, NM_PASS_BATCH, BATCHES);
+    nm_eval_pass pass = pass_over(&t, NM_SPLIT_TRAIN, NM_EVAL_PASS_BATCH, BATCHES);
     pass.user = &d;
     pass.norm = dump_site;
     walk(&pass);
@@ -289,17 +290,17 @@ static void singular_values_equal_jacobis(void **state)
 }
 
 /* The input of the second layer: what its first norm reads, or what the first layer's last norm gives. */
-static void check_condition(const char *placement)
+static void check_condition(const char *norm_position)
 {
     trained t;
     nm_error err;
     nm_conditioning c;
-    train(&t, "layer", placement);
-    bool pre = !strcmp(placement, "pre");
+    train(&t, "layer", norm_position);
+    bool pre = !strcmp(norm_position, "pre");
     assert_int_equal(
         nm_conditioning_measure(&c, &t.loaded.task, t.loaded.model, NM_SPLIT_VALID, BATCHES, &err), NM_OK);
     dump d = {.name = pre ? "enc.1.self.norm" : "enc.0.ffn.norm", .output = !pre};
-    nm_pass pass = pass_over(&t, NM_SPLIT_VALID, NM_PASS_INFER, BATCHES);
+    nm_eval_pass pass = pass_over(&t, NM_SPLIT_VALID, NM_EVAL_PASS_INFER, BATCHES);
     pass.user = &d;
     pass.norm = dump_site;
     walk(&pass);
@@ -334,12 +335,12 @@ static void conditions_equal_what_the_inputs_say(void **state)
 
 /* ---- Lemma 2 and Theorem 4 ---- */
 
-static void check_bounds(const char *norm, const char *placement, size_t n_lemma, size_t n_theorem)
+static void check_bounds(const char *norm, const char *norm_position, size_t n_lemma, size_t n_theorem)
 {
     trained t;
     nm_error err;
     nm_gradient_bounds bounds;
-    train(&t, norm, placement);
+    train(&t, norm, norm_position);
     uint64_t before = model_hash(t.loaded.model);
     assert_int_equal(nm_gradient_bounds_measure(&bounds, &t.loaded.task, t.loaded.model, 8, &err), NM_OK);
     assert_true(model_hash(t.loaded.model) == before);
@@ -399,7 +400,7 @@ static void checking_leaves_gradients_alone(void **state)
     nm_gradient_bounds bounds;
     train(&t, "batch", "pre");
     assert_int_equal(nm_gradient_bounds_measure(&bounds, &t.loaded.task, t.loaded.model, 3, &err), NM_OK);
-    nm_pass pass = pass_over(&t, NM_SPLIT_TRAIN, NM_PASS_GRADIENTS, 3);
+    nm_eval_pass pass = pass_over(&t, NM_SPLIT_TRAIN, NM_EVAL_PASS_GRADIENTS, 3);
     pass.user = t.loaded.model;
     pass.batch = add_squares;
     squares = 0;
@@ -452,7 +453,7 @@ static void confidence_equals_the_softmax(void **state)
     nm_confidence c;
     train(&t, "layer", "pre");
     words w = {0};
-    nm_pass pass = pass_over(&t, NM_SPLIT_VALID, NM_PASS_INFER, 0);
+    nm_eval_pass pass = pass_over(&t, NM_SPLIT_VALID, NM_EVAL_PASS_INFER, 0);
     pass.user = &w;
     pass.batch = add_words;
     walk(&pass);

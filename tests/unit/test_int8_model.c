@@ -62,7 +62,7 @@ static void test_parameters(void **state)
         double *after = numbers_of(made.model, tensor, &n);
         bool same = !memcmp(before[i], after, n * sizeof *after);
         assert_int_equal(same, tensor->rows == 1);
-        assert_int_equal(nm_backend_holds(backend, nm_tensor_mat(tensor)), tensor->rows > 1);
+        assert_int_equal(nm_backend_has_packed(backend, nm_tensor_mat(tensor)), tensor->rows > 1);
         for (int32_t r = 0; r < tensor->rows && !same; r++)
             assert_true(on_grid(after + (size_t)r * (size_t)tensor->cols, tensor->cols));
         changed += !same;
@@ -71,7 +71,7 @@ static void test_parameters(void **state)
     }
     assert_true(changed > 12);
     nm_params_from_int8(params);
-    assert_false(nm_backend_holds(backend, nm_tensor_mat(&params->list[0]->tensor)));
+    assert_false(nm_backend_has_packed(backend, nm_tensor_mat(&params->list[0]->tensor)));
     free(before);
     tiny_release(&made);
     nm_backend_free(backend);

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <cmocka.h>
 
-#include "base/nearest.h"
+#include "base/edit_distance.h"
 #include "data/line_list.h"
 
 static void keeps_lines(void **state)

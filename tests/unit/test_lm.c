@@ -31,7 +31,7 @@ static void check(nm_status status, const nm_error *err)
 static void rig_open(rig *r, const char *const *settings)
 {
     static const char *const common[] = {"model.preset",  "tiny", "model.width", "16",
-                                         "model.segment", "6",    NULL};
+                                         "model.context", "6",    NULL};
     nm_error err;
     nm_backend_options device = {.name = "cpu", .threads = 1};
     check(nm_backend_create(&r->backend, &device, &err), &err);

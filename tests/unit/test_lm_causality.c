@@ -38,7 +38,7 @@ static void rig_open(rig *r, const char *attention, bool causal)
                                     causal ? "true" : "false",
                                     "model.preset",
                                     "tiny",
-                                    "model.segment",
+                                    "model.context",
                                     "8",
                                     "model.positions",
                                     "none",
@@ -57,14 +57,14 @@ static void rig_open(rig *r, const char *attention, bool causal)
     check(nm_model_create(&r->model, &nm_model_lm, r->backend, r->options, &sizes, true, &err), &err);
     nm_params_initialize(&r->model->params, 1);
     check(nm_tape_init(&r->tape, r->backend, (size_t)256 << 20, &err), &err);
-    check(nm_backend_take(r->backend, nm_params_bytes(&r->model->params), &r->m, &err), &err);
-    check(nm_backend_take(r->backend, nm_params_bytes(&r->model->params), &r->v, &err), &err);
+    check(nm_backend_alloc(r->backend, nm_params_bytes(&r->model->params), &r->m, &err), &err);
+    check(nm_backend_alloc(r->backend, nm_params_bytes(&r->model->params), &r->v, &err), &err);
 }
 
 static void rig_close(rig *r)
 {
-    nm_backend_give(r->backend, r->m);
-    nm_backend_give(r->backend, r->v);
+    nm_backend_dealloc(r->backend, r->m);
+    nm_backend_dealloc(r->backend, r->v);
     nm_tape_release(&r->tape);
     nm_model_free(r->model);
     nm_options_free(r->options);
@@ -74,7 +74,7 @@ static void rig_close(rig *r)
 static void adam(rig *r, int64_t step)
 {
     nm_params *params = &r->model->params;
-    nm_adam adam = {.form = NM_ADAM_TORCH,
+    nm_adam adam = {.variant = NM_ADAM_TORCH,
                     .lr = 2e-3,
                     .beta1 = 0.9,
                     .beta2 = 0.98,

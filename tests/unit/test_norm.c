@@ -23,7 +23,7 @@ enum { ROWS = 6, WIDTH = 12, HEADS = 3, N = ROWS * WIDTH };
 static nm_backend *ref;
 static char path[64];
 static double input[N], upstream[N];
-static const nm_norm_place place = {.name = "test", .width = WIDTH, .heads = HEADS, .warmup_steps = 2};
+static const nm_norm_site place = {.name = "test", .width = WIDTH, .heads = HEADS, .warmup_steps = 2};
 
 static int open_all(void **unused)
 {
@@ -276,11 +276,11 @@ static void check_planning_touches_nothing(const nm_norm_type *type)
     stage s;
     open_trained(&s, type);
     s.call.x.data = s.call.y.data = s.call.dy.data = s.call.dx.data = NULL;
-    nm_backend_plan(ref, true);
+    nm_backend_dry_run(ref, true);
     type->train(&s.call);
     s.call.dx.data = s.dx;
     type->backward(&s.call);
-    nm_backend_plan(ref, false);
+    nm_backend_dry_run(ref, false);
     for (int i = 0; i < untouched->shape.n_state; i++)
         assert_memory_equal(s.call.norm->state[i], untouched->state[i], state_bytes(untouched, i));
     close_trained(&s);
@@ -363,7 +363,7 @@ static void files_that_do_not_fit(void **unused)
     nm_norm *power = create("power", NULL), *layer = create("layer", NULL),
             *short_window = create("mabn", "window=3");
     nm_norm *long_window = create("mabn", "window=4"), *wide = NULL;
-    nm_norm_place other = place;
+    nm_norm_site other = place;
     nm_error err;
     other.width = 2 * WIDTH;
     assert_int_equal(nm_norm_create(&wide, ref, "power", NULL, &other, &err), NM_OK);
@@ -390,7 +390,7 @@ static void files_that_do_not_fit(void **unused)
 
 /* ------------------------------------------------------------------ wrong use */
 
-static void create_fails(const char *type, const char *settings, const nm_norm_place *at, const char *word)
+static void create_fails(const char *type, const char *settings, const nm_norm_site *at, const char *word)
 {
     nm_norm *norm;
     nm_error err = {0};
@@ -404,7 +404,7 @@ static void create_fails(const char *type, const char *settings, const nm_norm_p
 static void wrong_use(void **unused)
 {
     (void)unused;
-    nm_norm_place odd = place, empty = place;
+    nm_norm_site odd = place, empty = place;
     odd.heads = 5;
     empty.width = 0;
     create_fails("layers", NULL, &place, "unknown norm 'layers'");
@@ -438,7 +438,7 @@ static void fixed_scale(void **unused)
 {
     (void)unused;
     nm_norm *inner = create("scale", "trainable=false"), *last = NULL;
-    nm_norm_place final = place;
+    nm_norm_site final = place;
     nm_error err;
     int32_t length = 0;
     final.feeds_output = true;

@@ -99,7 +99,7 @@ static void assert_close(const double *got, const double *want, int count)
         assert_near(got[i], want[i], 1e-11 * (1 + fabs(want[i])));
 }
 
-static void follow(recursion *r, const char *settings, const nm_norm_place *place)
+static void follow(recursion *r, const char *settings, const nm_norm_site *place)
 {
     nm_backend *backend;
     nm_norm *norm;
@@ -132,7 +132,7 @@ static void follow(recursion *r, const char *settings, const nm_norm_place *plac
     nm_backend_free(backend);
 }
 
-static const nm_norm_place inner_place = {.name = "inner", .width = WIDTH, .heads = HEADS, .warmup_steps = 4};
+static const nm_norm_site inner_place = {.name = "inner", .width = WIDTH, .heads = HEADS, .warmup_steps = 4};
 
 static void released_program(void **unused)
 {
@@ -154,7 +154,7 @@ static void printed_algorithm(void **unused)
 static void final_norm_of_the_encoder(void **unused)
 {
     (void)unused;
-    nm_norm_place final = inner_place;
+    nm_norm_site final = inner_place;
     final.encoder_final = true;
     follow(&(recursion){.warmup = 1000, .groups = HEADS, .forward = 0.9, .backward = 0.9}, NULL, &final);
     follow(&(recursion){.warmup = 3, .groups = HEADS, .forward = 0.9, .backward = 0.9}, "warmup=3", &final);

@@ -21,7 +21,7 @@ static uint64_t train(const char *const *settings, const char *folder, bool resu
     nm_probe *probe;
     nm_trainer *trainer;
     assert_int_equal(nm_probe_create(&probe, options, &err), NM_OK);
-    nm_train_listener listener = {.watch = nm_probe_watch(probe)};
+    nm_train_listener listener = {.watch = nm_probe_hooks(probe)};
     if (nm_trainer_open(&trainer, &nm_task_translation, options, folder, resume, &listener, &err) != NM_OK ||
         nm_trainer_run(trainer, &err) != NM_OK)
         fail_msg("%s", err.text);
@@ -133,7 +133,7 @@ typedef struct site { /* one norm in the update looked at, as doubles */
 
 static struct recording {
     nm_trainer *trainer;
-    const nm_watch *watch;
+    const nm_train_hooks *watch;
     site sites[MAX_SITES];
     int n;
     double *params, *grads, units;
@@ -409,8 +409,8 @@ static void record_run(const char *norm, const char *updates, void (*check)(void
     nm_probe *probe;
     char *folder = tiny_folder();
     assert_int_equal(nm_probe_create(&probe, options, &err), NM_OK);
-    record.watch = nm_probe_watch(probe);
-    nm_watch around = {NULL, record_wants, record_norm, record_gradients, record_updated};
+    record.watch = nm_probe_hooks(probe);
+    nm_train_hooks around = {NULL, record_wants, record_norm, record_gradients, record_updated};
     nm_train_listener listener = {.watch = &around};
     if (nm_trainer_open(&record.trainer, &nm_task_translation, options, folder, false, &listener, &err) !=
         NM_OK)

@@ -42,16 +42,16 @@ static void counts_what_was_done(void **state)
     for (int fenced = 0; fenced < 2; fenced++) {
         nm_backend *b = open_backend(fenced);
         void *memory;
-        assert_int_equal(nm_backend_take(b, 4096, &memory, &err), NM_OK);
+        assert_int_equal(nm_backend_alloc(b, 4096, &memory, &err), NM_OK);
         run_linear(b, memory);
         assert_int_equal(time_of(b, "linear").calls, 0);
         nm_backend_profile(b, true);
         run_linear(b, memory);
         run_linear(b, memory);
         b->k.zero(b, memory, 400);
-        nm_backend_plan(b, true);
+        nm_backend_dry_run(b, true);
         run_linear(b, memory);
-        nm_backend_plan(b, false);
+        nm_backend_dry_run(b, false);
         run_linear(b, memory);
         nm_backend_profile(b, false);
         run_linear(b, memory);
@@ -73,7 +73,7 @@ static void attention_counts_pairs_that_are_seen(void **state)
     nm_error err;
     nm_backend *b = open_backend(false);
     void *memory;
-    assert_int_equal(nm_backend_take(b, 1 << 16, &memory, &err), NM_OK);
+    assert_int_equal(nm_backend_alloc(b, 1 << 16, &memory, &err), NM_OK);
     int32_t *offsets = memory;
     offsets[1] = 2;
     offsets[2] = 5;

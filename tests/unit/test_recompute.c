@@ -1,4 +1,4 @@
-/* train.recompute = layer against none: for every norm and any number of threads the same weights, the same log, penalties,
+/* train.activation_checkpointing = layer against none: for every norm and any number of threads the same weights, the same log, penalties,
  * running statistics and instruments included, in less memory. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@ static outcome run(const char *const *settings)
     nm_options *options = tiny_options(settings);
     nm_probe *probe;
     assert_int_equal(nm_probe_create(&probe, options, &err), NM_OK);
-    nm_train_listener listener = {.watch = nm_probe_watch(probe)};
+    nm_train_listener listener = {.watch = nm_probe_hooks(probe)};
     nm_trainer *trainer;
     outcome o = {.folder = tiny_folder()};
     if (nm_trainer_open(&trainer, &nm_task_translation, options, o.folder, false, &listener, &err) != NM_OK ||
@@ -42,16 +42,16 @@ static void release(outcome *o)
     free(o->log);
 }
 
-static void check(const char *norm, const char *placement, const char *threads)
+static void check(const char *norm, const char *norm_position, const char *threads)
 {
-    const char *settings[] = {"train.recompute",
+    const char *settings[] = {"train.activation_checkpointing",
                               "none",
                               "model.norm",
                               norm,
                               "model.decoder_norm",
                               norm,
-                              "model.placement",
-                              placement,
+                              "model.norm_position",
+                              norm_position,
                               "device.threads",
                               threads,
                               "model.encoder_layers",
@@ -62,7 +62,7 @@ static void check(const char *norm, const char *placement, const char *threads)
                               "0.1",
                               "model.attention_dropout",
                               "0.1",
-                              "train.explode",
+                              "train.divergence_factor",
                               "0",
                               "train.accumulate",
                               "2",
@@ -75,7 +75,7 @@ static void check(const char *norm, const char *placement, const char *threads)
     settings[1] = "layer";
     outcome again = run(settings);
     if (kept.hash != again.hash)
-        fail_msg("%s, %s-norm, %s threads: other weights", norm, placement, threads);
+        fail_msg("%s, %s-norm, %s threads: other weights", norm, norm_position, threads);
     assert_string_equal(kept.log, again.log);
     assert_true(again.bytes < kept.bytes);
     release(&kept);
@@ -126,7 +126,7 @@ static void step_of_two(bool recompute, float *out)
     nm_norm_options_add(options);
     tiny_set(options, "norm.power.warmup", "0");
     const nm_backend_options plain = {.name = "ref"};
-    const nm_norm_place place = {.name = "shared", .width = WIDTH, .heads = 2};
+    const nm_norm_site place = {.name = "shared", .width = WIDTH, .heads = 2};
     assert_int_equal(nm_backend_create(&b, &plain, &err), NM_OK);
     nm_params_init(&params, b);
     nm_norm *norm;
@@ -142,7 +142,7 @@ static void step_of_two(bool recompute, float *out)
     nm_tensor *y = x;
     for (int i = 0; i < 2; i++) {
         const twice call = {norm, y};
-        y = nm_recomputed(&tape, normalize_twice_over, &call, sizeof call);
+        y = nm_recomputed_segment(&tape, normalize_twice_over, &call, sizeof call);
     }
     bool add;
     nm_mat dy = nm_tensor_grad(&tape, y, &add);

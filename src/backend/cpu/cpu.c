@@ -13,7 +13,8 @@ typedef struct cpu_level {
     {                                                                                                        \
         nm_cpu_linear_##level, nm_cpu_elementwise_##level, nm_cpu_attention_##level,                         \
             nm_cpu_block_term_##level, nm_cpu_loss_##level, nm_cpu_token_norm_##level,                       \
-            nm_cpu_feature_norm_##level, nm_cpu_optimizer_##level, nm_cpu_draw_##level, nm_cpu_int8_##int8   \
+            nm_cpu_feature_norm_##level, nm_cpu_optimizer_##level, nm_cpu_random_init_##level,               \
+            nm_cpu_int8_##int8                                                                               \
     }
 
 static bool always(void)

@@ -27,7 +27,7 @@ enum { NM_CPU_N_GROUPS = 10 };
     void nm_cpu_token_norm_##level(nm_kernels *k);                                                           \
     void nm_cpu_feature_norm_##level(nm_kernels *k);                                                         \
     void nm_cpu_optimizer_##level(nm_kernels *k);                                                            \
-    void nm_cpu_draw_##level(nm_kernels *k);                                                                 \
+    void nm_cpu_random_init_##level(nm_kernels *k);                                                          \
     void nm_cpu_int8_##level(nm_kernels *k);
 NM_CPU_LEVEL(base)
 #if defined(__x86_64__)

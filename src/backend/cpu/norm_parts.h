@@ -72,7 +72,7 @@ NM_INLINE void nm_add_to(float *sums, vf x)
     v_store(sums, v_add(v_load(sums), x));
 }
 
-NM_INLINE void nm_add_product_to(float *sums, vf a, vf b)
+NM_INLINE void nm_add_gemm_to(float *sums, vf a, vf b)
 {
     v_store(sums, v_fma(a, b, v_load(sums)));
 }

@@ -4,7 +4,7 @@
  * Queries go in blocks of QUERIES rows, so scratch grows with the number of keys, not with its square. */
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/relative.h"
-#include "backend/cpu/small_product.h"
+#include "backend/cpu/small_gemm.h"
 
 #include <omp.h>
 

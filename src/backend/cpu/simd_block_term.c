@@ -6,7 +6,7 @@
  * so a segment costs O(L^2 h d). Everything but the sums over d in the backward pass falls apart by the columns of d:
  * a block of columns is done by one thread from beginning to end, small enough for the near caches, and the partial
  * sums over d are joined in the order of the blocks. */
-#include "backend/cpu/small_product.h"
+#include "backend/cpu/small_gemm.h"
 
 #include <omp.h>
 

@@ -95,7 +95,7 @@ NM_INLINE void moments_columns(const row_view v, const bool scaled, vf row_scale
 {
     vf away = v_sub(h_at(v, scaled, row_scale, j, count), v_load_upto(v.shift + j, count));
     nm_add_to(v.sums + j, away);
-    nm_add_product_to(v.second + j, away, away);
+    nm_add_gemm_to(v.second + j, away, away);
 }
 
 NM_INLINE void norm_columns(const row_view v, const bool scaled, const bool plain, const bool squares,
@@ -104,7 +104,7 @@ NM_INLINE void norm_columns(const row_view v, const bool scaled, const bool plai
     vf h = h_at(v, scaled, row_scale, j, count);
     nm_put(v.y + j, count, stream, v_fma(v_load(v.gain + j), away_of(v, plain, h, j), v_load(v.bias + j)));
     if (squares)
-        nm_add_product_to(v.second + j, h, h);
+        nm_add_gemm_to(v.second + j, h, h);
 }
 
 /* dh = a dy + c0 + c1 (h - shift) */
@@ -164,7 +164,7 @@ NM_INLINE void grad_columns(const row_view v, const feature_work work, const uns
     }
     if (work == SUMS || work == PUSH_SUMS || work == ADD_SUMS) {
         nm_add_to(v.sums + j, up);
-        nm_add_product_to(v.second + j, up, away);
+        nm_add_gemm_to(v.second + j, up, away);
     }
 }
 

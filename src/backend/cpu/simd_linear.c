@@ -49,7 +49,7 @@ static void gemm(nm_backend *b, bool ta, bool tb, double alpha, nm_mat a, nm_mat
 static const float *packed_rows(const nm_backend *b, nm_mat weight)
 {
     int32_t first = 0;
-    const nm_held *held = nm_backend_held(b, weight, &first);
+    const nm_packed_weight *held = nm_backend_find_packed(b, weight, &first);
     bool at_panel = held && first % NM_TILE_COLS == 0;
     return at_panel ? (const float *)held->form + (size_t)first * (size_t)weight.cols : NULL;
 }

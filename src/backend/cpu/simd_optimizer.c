@@ -11,7 +11,7 @@ static adam_numbers prepare(const nm_adam *adam)
 {
     double correction1 = 1 - pow(adam->beta1, (double)adam->step);
     double root2 = sqrt(1 - pow(adam->beta2, (double)adam->step));
-    bool fairseq = adam->form == NM_ADAM_FAIRSEQ, coupled = adam->form == NM_ADAM_TORCH;
+    bool fairseq = adam->variant == NM_ADAM_FAIRSEQ, coupled = adam->variant == NM_ADAM_TORCH;
     return (adam_numbers){.grad_scale = (float)adam->grad_scale,
                           .coupled_decay = coupled ? (float)adam->weight_decay : 0,
                           .beta1 = (float)adam->beta1,

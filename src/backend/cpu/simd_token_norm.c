@@ -57,7 +57,7 @@ static double center_group(int32_t n, const float *x, double *mean)
 
 static double scale_of(const nm_token_norm *spec, int32_t n, double squares)
 {
-    switch (spec->form) {
+    switch (spec->kind) {
     case NM_TOKEN_CENTER:
     case NM_TOKEN_RMS:
         return 1 / sqrt(squares / n + spec->eps);
@@ -104,7 +104,7 @@ static token_call prepare(const nm_token_norm *spec, nm_mat x)
     return (token_call){.spec = spec,
                         .x = x,
                         .width = x.cols / spec->groups,
-                        .centered = spec->form == NM_TOKEN_CENTER || spec->form == NM_TOKEN_CENTER_UNBIASED};
+                        .centered = spec->kind == NM_TOKEN_CENTER || spec->kind == NM_TOKEN_CENTER_UNBIASED};
 }
 
 static void token_norm(nm_backend *b, const nm_token_norm *spec, nm_mat x, const void *gain, const void *bias,
@@ -136,7 +136,7 @@ static void token_norm(nm_backend *b, const nm_token_norm *spec, nm_mat x, const
 static double projection_weight(const nm_token_norm *spec, int32_t n, const float *x, float scale)
 {
     double root;
-    switch (spec->form) {
+    switch (spec->kind) {
     case NM_TOKEN_CENTER:
     case NM_TOKEN_RMS:
         return 1.0 / n;
@@ -195,7 +195,7 @@ NM_INLINE void push_columns(const group_grad *g, const bool add, const bool sums
         down = v_add(v_load_upto(g->dx + j, count), down);
     nm_put(g->dx + j, count, stream, down);
     if (sums) {
-        nm_add_product_to(g->gain_sums + j, up, xhat);
+        nm_add_gemm_to(g->gain_sums + j, up, xhat);
         nm_add_to(g->bias_sums + j, up);
     }
 }

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Training steps of PyTorch and of norma in turn, on the same data folder: speed and peak memory of each round.
+#     bench/peers/compare_step.sh DATA_FOLDER PRESET MAX_TOKENS [ROUNDS [STEPS]]
+# PYTHON is the interpreter that has PyTorch, NORMA the program; threads: all cores for both. With MARIAN, an interpreter that has
+# pymarian, Marian's training takes its turn too.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+folder=$1 preset=$2 max_tokens=$3 rounds=${4:-5} steps=${5:-8}
+norma=${NORMA:-$here/../../build/norma} python=${PYTHON:-python3}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+# Training data alone: a run with validation data would end by validating.
+mkdir "$scratch/data"
+for file in "$folder"/*; do
+    case $file in *valid*) ;; *) ln -s "$(realpath "$file")" "$scratch/data/" ;; esac
+done
+printf '[data]\nfolder = %s\n[model]\npreset = %s\n[train]\nmax_tokens = %s\nupdates = %s\nlog_every = 1\n[optim]\nbeta2 = 0.98\n' \
+    "$scratch/data" "$preset" "$max_tokens" "$steps" >"$scratch/recipe.ini"
+median() { sed -n 's/.*"tokens_per_second":\([0-9.]*\).*/\1/p' "$1" | tail -n +2 | sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
+peak() { awk '/VmHWM/ { print int($2 / 1024) }' "$1"; }
+for ((round = 1; round <= rounds; round++)); do
+    OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)} "$python" "$here/torch_step.py" "$folder" --preset "$preset" \
+        --max-tokens "$max_tokens" --steps "$steps"
+    [ -z "${MARIAN:-}" ] || "$MARIAN" "$here/marian_step.py" "$folder" --preset "$preset" --max-tokens "$max_tokens"
+    rm -rf "$scratch/run"
+    "$norma" train "$scratch/recipe.ini" --run.folder "$scratch/run" --quiet 2>"$scratch/log" &
+    pid=$!
+    while kill -0 $pid 2>/dev/null; do
+        cp "/proc/$pid/status" "$scratch/status" 2>/dev/null || true
+        sleep 0.2
+    done
+    wait $pid
+    echo "norma: median $(printf %.0f "$(median "$scratch/run/log.jsonl")") target tokens/s, peak $(peak "$scratch/status") MiB"
+done

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Speed and memory of PyTorch's own Transformer on a data folder of norma, for comparing with `norma train`.
+
+nn.Transformer (pre-norm, LayerNorm), one embedding matrix for source, target and output, label smoothing, Adam. Sentence pairs are
+sorted by length and padded, a batch has at most --max-tokens cells on either side, as fairseq makes them; speed counts target
+tokens without padding, as norma's does.
+
+    OMP_NUM_THREADS=2 python3 bench/peers/torch_step.py data/iwslt14-de-en --preset iwslt --max-tokens 4096 --steps 8
+
+"""
+import argparse
+import math
+import random
+import resource
+import statistics
+import time
+
+import torch
+from torch import nn
+
+from data_folder import PRESETS, read_side
+
+PAD = 1
+
+def padded(rows):
+    longest = max(map(len, rows))
+    return torch.tensor([list(r) + [PAD] * (longest - len(r)) for r in rows])
+
+def make_batches(pairs, max_tokens, steps):
+    pairs = sorted(pairs, key=lambda p: (len(p[0]), len(p[1])))
+    groups, group, longest = [], [], 0
+    for pair in pairs:
+        longer = max(longest, len(pair[0]), len(pair[1]))
+        if group and longer * (len(group) + 1) > max_tokens:
+            groups.append(group)
+            group, longer = [], max(map(len, pair))
+        group.append(pair)
+        longest = longer
+    random.Random(3).shuffle(groups)
+    return [(padded([s for s, _ in g]), padded([t for _, t in g])) for g in groups[:steps]]
+
+class Model(nn.Module):
+    def __init__(self, preset, words):
+        super().__init__()
+        self.width, ff, heads, layers, drop = PRESETS[preset]
+        self.embed = nn.Embedding(words, self.width, padding_idx=PAD)
+        nn.init.normal_(self.embed.weight, std=self.width**-0.5)
+        self.core = nn.Transformer(
+            self.width, heads, layers, layers, ff, drop, batch_first=True, norm_first=True
+        )
+        self.drop = nn.Dropout(drop)
+        angle = torch.arange(1024).unsqueeze(1) * torch.exp(
+            torch.arange(0, self.width, 2) * (-math.log(10000.0) / self.width)
+        )
+        self.register_buffer("positions", torch.cat([angle.sin(), angle.cos()], 1))
+
+    def embedded(self, ids):
+        return self.drop(self.embed(ids) * self.width**0.5 + self.positions[: ids.shape[1]])
+
+    def forward(self, source, target):
+        causal = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
+        gaps = source == PAD
+        hidden = self.core(
+            self.embedded(source), self.embedded(target), tgt_mask=causal,
+            src_key_padding_mask=gaps, memory_key_padding_mask=gaps,
+        )
+        return hidden @ self.embed.weight.T
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder")
+    parser.add_argument("--preset", choices=PRESETS, default="iwslt")
+    parser.add_argument("--max-tokens", type=int, default=4096)
+    parser.add_argument("--steps", type=int, default=8)
+    args = parser.parse_args()
+    torch.manual_seed(1)
+    sides = [read_side(args.folder, side) for side in ("source", "target")]
+    words = max(max(map(max, side)) for side in sides) + 1
+    model = Model(args.preset, words).train()
+    loss_of = nn.CrossEntropyLoss(ignore_index=PAD, label_smoothing=0.1, reduction="sum")
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-4, betas=(0.9, 0.98))
+    speeds = []
+    for source, target in make_batches(list(zip(*sides)), args.max_tokens, args.steps):
+        start = time.perf_counter()
+        before = torch.cat([torch.full((len(target), 1), 2), target[:, :-1]], 1)
+        tokens = int((target != PAD).sum())
+        logits = model(source, before)
+        loss = loss_of(logits.view(-1, words), target.view(-1)) / tokens
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        speeds.append(tokens / (time.perf_counter() - start))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads: median of {len(speeds) - 1} steps "
+          f"{statistics.median(speeds[1:]):.0f} target tokens/s, peak {peak} MiB")
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,22 @@
+#include "base/edit_distance.h"
+
+#include <string.h>
+
+int nm_edit_distance(const char *a, const char *b)
+{
+    int row[64];
+    int n = (int)strnlen(b, 63);
+    for (int j = 0; j <= n; j++)
+        row[j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= n; j++) {
+            int change = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            int shift = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            row[j] = change < shift ? change : shift;
+        }
+    }
+    return row[n];
+}

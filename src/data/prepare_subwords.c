@@ -1,0 +1,170 @@
+/* Second step of preparing: BPE and dictionaries. Everything is computed from the counted words: a word is
+ * cut the same way wherever it stands, so the text itself need not be read again. */
+#include "data/prepare_private.h"
+
+#include <stdlib.h>
+
+static nm_status get_bpe(nm_prepare *self, nm_error *err)
+{
+    const nm_prepare_config *config = self->config;
+    if (*config->codes) {
+        NM_TRY(nm_bpe_read(config->codes, &self->bpe, err));
+    } else if (config->bpe_merges) {
+        nm_counter all = {0};
+        nm_counter_merge(&all, &self->words[PREPARE_SOURCE]);
+        nm_counter_merge(&all, &self->words[PREPARE_TARGET]);
+        nm_bpe_learn_options options = nm_bpe_learn_options_default();
+        options.n_merges = config->bpe_merges;
+        nm_status status = nm_bpe_learn(&all, &options, &self->bpe, err);
+        nm_counter_release(&all);
+        NM_TRY(status);
+    }
+    self->report->merges = self->bpe ? (int64_t)self->bpe->n_merges : 0;
+    return NM_OK;
+}
+
+static void add_piece(nm_word_subwords *pieces, size_t unit)
+{
+    NM_GROW(pieces->numbers, pieces->n, pieces->capacity);
+    pieces->numbers[pieces->n++] = (int32_t)unit;
+}
+
+/* Counts the units of counted words; pieces, if wanted, takes their numbers. */
+static void count_units(nm_bpe_applier *applier, const nm_counter *words, nm_counter *units,
+                        nm_word_subwords *pieces)
+{
+    nm_buffer line = {0};
+    for (size_t i = 0; i < words->n; i++) {
+        const nm_count *word = &words->items[i];
+        nm_buffer_clear(&line);
+        if (applier)
+            nm_bpe_apply_line(applier, word->text, word->bytes, &line);
+        else
+            nm_buffer_append(&line, word->text, word->bytes);
+        for (size_t at = 0; at < line.bytes;) {
+            const char *space = memchr(line.data + at, ' ', line.bytes - at);
+            size_t bytes = space ? (size_t)(space - line.data) - at : line.bytes - at;
+            size_t unit = nm_counter_add(units, line.data + at, bytes, word->count);
+            if (pieces)
+                add_piece(pieces, unit);
+            at += bytes + 1;
+        }
+        if (pieces) {
+            NM_GROW(pieces->ends, pieces->n_words, pieces->words_capacity);
+            pieces->ends[pieces->n_words++] = pieces->n;
+        }
+    }
+    nm_buffer_release(&line);
+}
+
+static void count_side(nm_prepare *self, int side)
+{
+    int64_t threshold = self->config->bpe_vocabulary_threshold;
+    nm_counter *counts = &self->bpe_counts[side];
+    if (self->bpe && threshold) {
+        nm_bpe_applier *plain = nm_bpe_applier_create(self->bpe, NULL, 0);
+        count_units(plain, &self->words[side], counts, NULL);
+        nm_bpe_applier_free(plain);
+    }
+    nm_bpe_applier *applier =
+        self->bpe ? nm_bpe_applier_create(self->bpe, counts->n ? counts : NULL, threshold) : NULL;
+    count_units(applier, &self->words[side], &self->units[side], &self->pieces[side]);
+    nm_bpe_applier_free(applier);
+}
+
+/* From numbers of units to ids. The counted words are done with. */
+static void find_ids(nm_prepare *self, int side)
+{
+    const nm_counter *units = &self->units[side];
+    nm_word_subwords *pieces = &self->pieces[side];
+    int32_t *ids = nm_allocate(units->n * sizeof *ids);
+    for (size_t i = 0; i < units->n; i++)
+        ids[i] = nm_vocab_find(self->vocab[side], units->items[i].text, units->items[i].bytes);
+    for (size_t i = 0; i < pieces->n; i++)
+        pieces->numbers[i] = ids[pieces->numbers[i]];
+    free(ids);
+    nm_counter_release(&self->words[side]);
+    nm_counter_release(&self->units[side]);
+}
+
+static nm_status build_vocab(nm_prepare *self, const nm_counter *units, nm_vocab **vocab, nm_error *err)
+{
+    const nm_prepare_config *config = self->config;
+    nm_vocab_options options = nm_vocab_options_default();
+    options.order = !strcmp(config->special_ids, "tears") ? NM_VOCAB_TEARS : NM_VOCAB_FAIRSEQ;
+    options.threshold = config->min_count > 1 ? config->min_count : 1; /* 0: not in the training text */
+    options.max_size = (int32_t)config->max_words;
+    options.multiple = (int32_t)config->dict_multiple;
+    return nm_vocab_build(units, &options, vocab, err);
+}
+
+/* A copy, so that each side owns its dictionary whether they are the same or not. */
+static nm_status copy_vocab(const nm_vocab *from, nm_vocab **to, nm_error *err)
+{
+    nm_buffer text = {0};
+    nm_vocab_format(from, &text);
+    nm_status status = nm_vocab_parse(text.data, text.bytes, "joint dictionary", from->order, to, err);
+    nm_buffer_release(&text);
+    return status;
+}
+
+static bool same_vocab(const nm_vocab *a, const nm_vocab *b)
+{
+    if (nm_vocab_size(a) != nm_vocab_size(b))
+        return false;
+    for (int32_t i = 0; i < nm_vocab_size(a); i++)
+        if (strcmp(nm_vocab_symbol(a, i), nm_vocab_symbol(b, i)))
+            return false;
+    return true;
+}
+
+static nm_status get_joint_vocab(nm_prepare *self, nm_error *err)
+{
+    nm_vocab **vocab = self->vocab;
+    if (vocab[PREPARE_SOURCE] && vocab[PREPARE_TARGET])
+        return same_vocab(vocab[PREPARE_SOURCE], vocab[PREPARE_TARGET])
+                   ? NM_OK
+                   : nm_fail(err, NM_MISMATCH, "%s and %s differ, but joint asks for one dictionary",
+                             self->config->dict_source, self->config->dict_target);
+    int have = vocab[PREPARE_TARGET] ? PREPARE_TARGET : PREPARE_SOURCE;
+    if (!vocab[have]) {
+        nm_counter all = {0};
+        nm_counter_merge(&all, &self->units[PREPARE_SOURCE]);
+        nm_counter_merge(&all, &self->units[PREPARE_TARGET]);
+        nm_status status = build_vocab(self, &all, &vocab[have], err);
+        nm_counter_release(&all);
+        NM_TRY(status);
+    }
+    return copy_vocab(vocab[have], &vocab[1 - have], err);
+}
+
+static nm_status get_vocab(nm_prepare *self, nm_error *err)
+{
+    const nm_prepare_config *config = self->config;
+    nm_vocab_order order = !strcmp(config->special_ids, "tears") ? NM_VOCAB_TEARS : NM_VOCAB_FAIRSEQ;
+    for (int side = 0; side < self->sides; side++) {
+        const char *given = side == PREPARE_SOURCE ? config->dict_source : config->dict_target;
+        if (*given)
+            NM_TRY(nm_vocab_read(given, order, &self->vocab[side], err));
+    }
+    if (config->joint && self->sides == 2)
+        NM_TRY(get_joint_vocab(self, err));
+    for (int side = 0; side < self->sides; side++) {
+        if (!self->vocab[side])
+            NM_TRY(build_vocab(self, &self->units[side], &self->vocab[side], err));
+        self->report->dict_size[side] = nm_vocab_size(self->vocab[side]);
+    }
+    return NM_OK;
+}
+
+nm_status nm_prepare_subwords(nm_prepare *self, nm_error *err)
+{
+    NM_TRY(get_bpe(self, err));
+#pragma omp parallel for num_threads(self->threads) schedule(static, 1)
+    for (int side = 0; side < self->sides; side++)
+        count_side(self, side);
+    NM_TRY(get_vocab(self, err));
+    for (int side = 0; side < self->sides; side++)
+        find_ids(self, side);
+    return NM_OK;
+}

@@ -1,0 +1,55 @@
+/* Mean, sample deviation, and Holm's correction: see spread.h. */
+#include "metric/summary.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+nm_summary nm_summary_of(const double *values, size_t n)
+{
+    nm_summary s = {.mean = NAN, .deviation = NAN};
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(values[i])) {
+            sum += values[i];
+            s.n++;
+        }
+    if (s.n)
+        s.mean = sum / (double)s.n;
+    for (size_t i = 0; i < n; i++) /* a second pass: squares of large values would leave no digits */
+        if (isfinite(values[i]))
+            squares += (values[i] - s.mean) * (values[i] - s.mean);
+    if (s.n > 1)
+        s.deviation = sqrt(squares / (double)(s.n - 1));
+    return s;
+}
+
+typedef struct place {
+    double p;
+    size_t index;
+} place;
+
+static int compare_places(const void *a, const void *b)
+{
+    const place *x = a, *y = b;
+    return x->p != y->p ? (x->p < y->p ? -1 : 1) : (x->index > y->index) - (x->index < y->index);
+}
+
+void nm_holm(const double *p, size_t n, double *adjusted)
+{
+    place *rising = nm_allocate((n + 1) * sizeof *rising);
+    size_t m = 0;
+    double largest = 0;
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(p[i]))
+            rising[m++] = (place){p[i], i};
+        else
+            adjusted[i] = NAN;
+    qsort(rising, m, sizeof *rising, compare_places);
+    for (size_t k = 0; k < m; k++) {
+        largest = fmax(largest, fmin(1, (double)(m - k) * rising[k].p));
+        adjusted[rising[k].index] = largest;
+    }
+    free(rising);
+}

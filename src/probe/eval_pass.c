@@ -1,0 +1,60 @@
+#include "probe/eval_pass.h"
+
+static nm_status walk_batch(const nm_eval_pass *pass, nm_tape *tape, const nm_batch *batch, int64_t i,
+                            nm_error *err)
+{
+    nm_model *model = pass->model;
+    nm_backend *b = model->backend;
+    nm_model_output out = {0};
+    bool gradients = pass->kind == NM_EVAL_PASS_GRADIENTS;
+    nm_tape_start(tape, gradients, pass->task->seed, (uint32_t)i);
+    tape->batch_stats = pass->kind == NM_EVAL_PASS_BATCH;
+    tape->mean_weight = batch->units;
+    if (gradients) {
+        b->k.zero(b, model->params.grads, nm_params_bytes(&model->params));
+        pass->task->type->loss(pass->task, model, tape, batch, true);
+        NM_TRY(nm_tape_backward(tape, err));
+    } else {
+        out = model->type->forward(model, tape, batch);
+        if (nm_tape_exhausted(tape))
+            return nm_fail(err, NM_MEMORY, "a batch of %d tokens doesn't fit", batch->tokens);
+    }
+    if (pass->batch)
+        pass->batch(pass->user, tape, batch, &out);
+    return NM_OK;
+}
+
+static nm_status walk(const nm_eval_pass *pass, const nm_batches *batches, int64_t n, nm_error *err)
+{
+    nm_arena host;
+    nm_tape tape;
+    NM_TRY(nm_arena_init(&host, (size_t)1 << 34, err));
+    nm_status status = nm_tape_init(&tape, pass->model->backend, (size_t)1 << 36, err);
+    if (status == NM_OK) {
+        tape.listen = pass->norm;
+        tape.listener = pass->user;
+        for (int64_t i = 0; i < n && status == NM_OK; i++) {
+            nm_batch batch = pass->task->type->batch(pass->task, pass->split, batches, i, (uint32_t)i,
+                                                     pass->kind == NM_EVAL_PASS_GRADIENTS, &host);
+            status = walk_batch(pass, &tape, &batch, i, err);
+        }
+        nm_tape_release(&tape);
+    }
+    nm_arena_release(&host);
+    return status;
+}
+
+nm_status nm_eval_pass_run(const nm_eval_pass *pass, int64_t *n_batches, nm_error *err)
+{
+    nm_batches batches = {0};
+    bool shuffle = pass->split == NM_SPLIT_TRAIN; /* the first batches of a sorted corpus would tell little */
+    NM_TRY(pass->task->type->epoch(pass->task, pass->split, 0, shuffle, &batches, err));
+    int64_t n = pass->max_batches && pass->max_batches < batches.n ? pass->max_batches : batches.n;
+    nm_norm_snapshot memory = nm_norm_snapshot_save(&pass->model->params);
+    nm_status status = walk(pass, &batches, n, err);
+    nm_norm_snapshot_restore(&memory, &pass->model->params);
+    nm_batches_release(&batches);
+    if (n_batches)
+        *n_batches = n;
+    return status;
+}

@@ -1,0 +1,31 @@
+/* FixNorm (Nguyen and Chiang 2018; Nguyen and Salazar 2019, section 2.2): every embedding has length 1,
+ *     W^_v = W_v / max(|W_v|, 1e-12)
+ * The stored matrix is free; the division is part of the graph. */
+#include "tape/tape.h"
+
+static const nm_token_norm unit_length = {.kind = NM_TOKEN_LENGTH, .groups = 1, .eps = 1e-12};
+
+static void l2_normalize_backward(nm_tape *tape, nm_node *node)
+{
+    nm_backend *b = tape->backend;
+    nm_tensor *table = node->in[0], *unit = node->out;
+    bool add;
+    nm_mat dx = nm_tensor_grad(tape, table, &add);
+    if (dx.data)
+        b->k.token_norm_grad(b, &unit_length, nm_mat_of(unit->grad, unit->rows, unit->cols),
+                             nm_tensor_mat(table), NULL, NULL, node->saved, add, dx, NULL, NULL);
+}
+
+static const nm_op unit_rows_op = {"l2_normalize", l2_normalize_backward};
+
+nm_tensor *nm_l2_normalize(nm_tape *tape, nm_tensor *table)
+{
+    nm_tensor *unit = nm_tape_tensor(tape, table->rows, table->cols);
+    void *scale = nm_tape_alloc(tape, (size_t)table->rows * nm_dtype_bytes(tape->backend->dtype));
+    if (nm_tape_exhausted(tape))
+        return unit;
+    tape->backend->k.token_norm(tape->backend, &unit_length, nm_tensor_mat(table), NULL, NULL,
+                                nm_tensor_mat(unit), NULL, scale);
+    nm_tape_record(tape, &unit_rows_op, unit, scale)->in[0] = table;
+    return unit;
+}

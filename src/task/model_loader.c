@@ -1,0 +1,134 @@
+#include "task/model_loader.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "train/checkpoint.h"
+#include "train/trainer.h"
+
+static char *model_path(const char *path)
+{
+    static const char *const candidates[] = {"best.safetensors", "last.safetensors"};
+    for (size_t i = 0; i < 2; i++) {
+        char *inside = nm_path_join(path, candidates[i]);
+        if (nm_file_exists(inside))
+            return inside;
+        free(inside);
+    }
+    return nm_duplicate(path);
+}
+
+nm_status nm_loaded_model_options(const char *path, nm_options **options, const nm_task_type **task,
+                                  char **file_path, nm_error *err)
+{
+    char *chosen = model_path(path);
+    nm_safetensors *file;
+    nm_status status = nm_safetensors_open(&file, chosen, err);
+    if (status != NM_OK) {
+        free(chosen);
+        return status;
+    }
+    const char *task_name = nm_safetensors_metadata(file, "task"),
+               *config = nm_safetensors_metadata(file, "config");
+    *task = task_name ? nm_task_type_find(task_name) : NULL;
+    *options = NULL;
+    if (!*task || !config) {
+        status =
+            nm_fail(err, NM_FORMAT, "%s: not a model of norma (no task or configuration inside)", chosen);
+    } else {
+        *options = nm_options_create();
+        nm_trainer_options_add(*options, *task);
+        status = nm_options_read_saved(*options, chosen, config, err);
+    }
+    nm_safetensors_close(file);
+    if (status == NM_OK) {
+        *file_path = chosen;
+        return NM_OK;
+    }
+    nm_options_free(*options);
+    free(chosen);
+    return status;
+}
+
+static nm_status build_loaded(nm_loaded_model *loaded, const char *file_path, nm_backend *backend,
+                              bool with_grads, nm_error *err)
+{
+    nm_task *task = &loaded->task;
+    nm_model_sizes sizes = task->type->sizes(task);
+    nm_status status =
+        nm_model_create(&loaded->model, task->type->model, backend, loaded->options, &sizes, with_grads, err);
+    if (status == NM_OK && task->type->prepare_model)
+        status = task->type->prepare_model(task, loaded->model, err);
+    return status == NM_OK ? NM_OK : nm_while(err, "%s", file_path);
+}
+
+static nm_status load_model(nm_loaded_model *loaded, const nm_safetensors *file, nm_error *err)
+{
+    nm_params_from_int8(&loaded->model->params);
+    NM_TRY(nm_checkpoint_load(file, loaded->model, err));
+    if (loaded->fold)
+        nm_model_fold(loaded->model, NULL);
+    return loaded->int8 ? nm_params_to_int8(&loaded->model->params, err) : NM_OK;
+}
+
+nm_status nm_loaded_model_open(nm_loaded_model *loaded, const char *file_path, const nm_task_type *task,
+                               nm_options *options, nm_backend *backend, bool fold, bool int8, nm_error *err)
+{
+    *loaded = (nm_loaded_model){.options = options, .fold = fold, .int8 = int8};
+    nm_task opened = {.type = task, .options = options, .config = nm_options_find(options, "data")};
+    nm_safetensors *file;
+    nm_status status = nm_safetensors_open(&file, file_path, err);
+    if (status == NM_OK) {
+        status = task->open_model(&opened, file, err);
+        loaded->task = opened; /* also when it failed: to be closed */
+        if (status == NM_OK)
+            status = build_loaded(loaded, file_path, backend, false, err);
+        if (status == NM_OK)
+            status = load_model(loaded, file, err);
+        nm_safetensors_close(file);
+    }
+    if (status != NM_OK)
+        nm_loaded_model_close(loaded);
+    return status;
+}
+
+nm_status nm_loaded_model_change(nm_loaded_model *loaded, const char *file_path, nm_error *err)
+{
+    nm_safetensors *file;
+    NM_TRY(nm_safetensors_open(&file, file_path, err));
+    nm_status status = load_model(loaded, file, err);
+    nm_safetensors_close(file);
+    return status;
+}
+
+nm_status nm_loaded_model_open_run(nm_loaded_model *loaded, const char *file_path, const nm_task_type *task,
+                                   nm_options *options, nm_backend *backend, bool with_grads, nm_error *err)
+{
+    const nm_train_config *train = nm_options_find(options, "train");
+    const nm_schedule_config *schedule = nm_options_find(options, "schedule");
+    *loaded = (nm_loaded_model){.options = options,
+                                .task = {.type = task,
+                                         .options = options,
+                                         .config = nm_options_find(options, "data"),
+                                         .seed = (uint64_t)train->seed,
+                                         .max_tokens = train->max_tokens,
+                                         .warmup_steps = (int32_t)fmin((double)schedule->warmup, INT32_MAX)}};
+    nm_status status = task->open(&loaded->task, err);
+    if (status == NM_OK)
+        status = build_loaded(loaded, file_path, backend, with_grads, err);
+    if (status == NM_OK)
+        status = nm_loaded_model_change(loaded, file_path, err);
+    if (status != NM_OK)
+        nm_loaded_model_close(loaded);
+    return status;
+}
+
+void nm_loaded_model_close(nm_loaded_model *loaded)
+{
+    nm_model_free(loaded->model);
+    if (loaded->task.type)
+        loaded->task.type->close(&loaded->task);
+    nm_options_free(loaded->options);
+    *loaded = (nm_loaded_model){0};
+}

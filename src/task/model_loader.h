@@ -1,0 +1,31 @@
+/* Using a trained model: options, task and model out of one model file. */
+#ifndef NM_MODEL_LOADER_H
+#define NM_MODEL_LOADER_H
+
+#include "task/tasks.h"
+
+/* A model ready to be used, from a model file or a run folder (its best, else last). */
+typedef struct nm_loaded_model {
+    nm_options *options;
+    nm_task task;
+    nm_model *model;
+    bool fold; /* norms join the linear maps behind them (nm_model_fold) */
+    bool int8; /* linear maps are int8 (nm_params_to_int8) */
+} nm_loaded_model;
+
+/* Reads the options out of the file (so that defaults come from the model), for the command line to override. */
+nm_status nm_loaded_model_options(const char *path, nm_options **options, const nm_task_type **task,
+                                  char **file_path, nm_error *err);
+/* Builds task and model with these options on the backend; takes ownership of options. fold, int8: for inference
+ * alone, with nm_model_fold and then nm_params_to_int8. */
+nm_status nm_loaded_model_open(nm_loaded_model *loaded, const char *file_path, const nm_task_type *task,
+                               nm_options *options, nm_backend *backend, bool fold, bool int8, nm_error *err);
+/* The same with the data folder that the options name, for measuring on what the run was trained on; with_grads: the
+ * model has gradients. */
+nm_status nm_loaded_model_open_run(nm_loaded_model *loaded, const char *file_path, const nm_task_type *task,
+                                   nm_options *options, nm_backend *backend, bool with_grads, nm_error *err);
+/* Loads another model file of the same run. */
+nm_status nm_loaded_model_change(nm_loaded_model *loaded, const char *file_path, nm_error *err);
+void nm_loaded_model_close(nm_loaded_model *loaded);
+
+#endif
