@@ -205,7 +205,7 @@ static const fold_case cases[] = {
      "cutoffs=4,6",
      5},
     {&nm_model_lm, "norm=batch norm_position=post attention=softmax layers=2", 0},
-    {&nm_model_lm, "norm=batch norm_position=pre attention=block-term layers=2 segment=6 cores=2", 0},
+    {&nm_model_lm, "norm=batch norm_position=pre attention=block-term layers=2 context=6 cores=2", 0},
     {&nm_model_classifier, "norm=rbn norm_position=pre layers=2 pooling=mean", 5},
     {&nm_model_classifier, "norm=rbn norm_position=pre layers=2 pooling=first", 5},
     {&nm_model_classifier, "norm=rbn norm_position=post layers=2", 0}};
