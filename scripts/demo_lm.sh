@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The demonstration of language modelling: four variants of a small model learn from the King James Bible for a few
+# The demonstration of language modeling: four variants of a small model learn from the King James Bible for a few
 # minutes, one table compares their perplexities, and the first writes on.
 #     scripts/demo_lm.sh PROGRAM
 # DEMO_SECONDS: at most so long trains each variant (default 120; as many train at once as there are cores for). The runs are kept in

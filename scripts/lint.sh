@@ -21,7 +21,7 @@ check() { # name, command ...
 mapfile -t sources < <(git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
 mapfile -t scripts < <(git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 mapfile -t texts < <(git ls-files --cached --others --exclude-standard '*.[ch]' '*.md' '*.sh' '*.pl' '*.cmake' '*.txt' '*.ini' Makefile |
-    grep -v -e '^tests/' -e '^results/') # both hold German, the tests misspelt words on purpose
+    grep -v -e '^tests/' -e '^results/') # both hold German, the tests misspelled words on purpose
 
 check clang-format clang-format --dry-run -Werror "${sources[@]}"
 check "include order" scripts/check_includes.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What the live instruments cost, measured within one run: it logs every 4 updates and looks every 9, so that a look is
 # inside of a stretch between two lines of the log. Each stretch with a look is compared, per token, with the mean of its
-# neighbours without one, and the median is told.
+# neighbors without one, and the median is told.
 #
 #     scripts/probe_overhead.sh PROGRAM RECIPE.ini [--section.key value ...]
 #

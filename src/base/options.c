@@ -56,6 +56,7 @@ static const old_name old_names[] = {
     {"prepare.order", "prepare.special_ids", NULL, NULL},
     {"data.form", "data.format", NULL, NULL},
     {"score.form", "score.metric_variant", NULL, NULL},
+    {"score.centred", "score.centered", NULL, NULL},
     {"tag.input_form", "tag.input_format", NULL, NULL},
     {"run.small", "run.profile", "true", "small"},
     {"run.small", "run.profile", "false", ""},

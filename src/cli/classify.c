@@ -1,4 +1,4 @@
-/* norma classify: texts through a trained classifier, or a labelled file against it. */
+/* norma classify: texts through a trained classifier, or a labeled file against it. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ typedef struct classify_config { /* section [classify] */
 } classify_config;
 
 typedef struct columns_config { /* section [data], the part that says how a table is read */
-    NM_LABELLED_FIELDS;
+    NM_LABELED_FIELDS;
 } columns_config;
 
 /* clang-format off */
@@ -28,7 +28,7 @@ static const nm_option classify_rows[] = {
     NM_OPTION(classify_config, bootstrap, "1000", 0, 10000000, "draws for the interval of evaluate; 0: no interval"),
     NM_OPTION(classify_config, seed, "1", 0, 9e15, "seed of the draws"),
     {0}};
-static const nm_option column_rows[] = {NM_LABELLED_ROWS(columns_config), {0}};
+static const nm_option column_rows[] = {NM_LABELED_ROWS(columns_config), {0}};
 /* clang-format on */
 
 static void classify_options(nm_options *options)
@@ -46,8 +46,8 @@ typedef struct job {
     nm_classification_parts *parts;
     int32_t classes;
     int64_t max_length;
-    nm_labelled texts;
-    nm_labelled_set set; /* the texts at hand */
+    nm_labeled texts;
+    nm_labeled_set set; /* the texts at hand */
     nm_confusion confusion;
     nm_ids right; /* evaluate: 1 or 0 for every text */
     int64_t cut;
@@ -66,18 +66,18 @@ static nm_status job_open(job *self, int argc, char **argv, nm_error *err)
     self->classes = nm_classification_classes(self->parts);
     self->max_length = data->max_length;
     self->confusion = nm_confusion_create(self->classes);
-    nm_labelled_config table =
+    nm_labeled_config table =
         nm_classification_table(data); /* columns are the model's unless said otherwise */
     table.format = said->format;
     table.lines_by_default = !self->config->evaluate;
     table.with_label = self->config->evaluate;
-    return nm_labelled_open(&self->texts, argc > 1 ? argv[1] : "-", &table, err);
+    return nm_labeled_open(&self->texts, argc > 1 ? argv[1] : "-", &table, err);
 }
 
 static void job_release(job *self)
 {
-    nm_labelled_close(&self->texts);
-    nm_labelled_set_release(&self->set);
+    nm_labeled_close(&self->texts);
+    nm_labeled_set_release(&self->set);
     nm_confusion_release(&self->confusion);
     nm_ids_release(&self->right);
     nm_loaded_model_close(&self->loaded);
@@ -89,11 +89,11 @@ static void job_release(job *self)
 static nm_status read_texts(job *self, nm_error *err)
 {
     size_t most = isatty(fileno(self->texts.stream)) ? 1 : TEXTS_AT_ONCE;
-    nm_labelled_set_clear(&self->set);
+    nm_labeled_set_clear(&self->set);
     while (self->set.n < most && self->set.ids.n < TOKENS_AT_ONCE) {
         bool more;
         int32_t label = 0;
-        NM_TRY(nm_labelled_next(&self->texts, &more, err));
+        NM_TRY(nm_labeled_next(&self->texts, &more, err));
         if (!more)
             break;
         if (self->config->evaluate)
@@ -135,7 +135,7 @@ static void write_one(const job *self, int32_t best, const double *probabilities
 
 static nm_status classify_texts(job *self, nm_error *err)
 {
-    nm_corpus texts = nm_labelled_set_corpus(&self->set);
+    nm_corpus texts = nm_labeled_set_corpus(&self->set);
     size_t classes = (size_t)self->classes;
     double *probabilities = calloc(self->set.n * classes, sizeof *probabilities);
     NM_ASSERT(probabilities);

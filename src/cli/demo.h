@@ -12,7 +12,7 @@ typedef enum demo_unit {
     DEMO_PARAGRAPHS
 } demo_unit; /* what must stay together; paragraphs: an empty line ends them */
 
-/* Writes FOLDER/train.END, valid.END and test.END. Of every 20 blocks of neighbouring units one is validation and one
+/* Writes FOLDER/train.END, valid.END and test.END. Of every 20 blocks of neighboring units one is validation and one
  * test. *units is how many there were; if it is not 0 before, the file must have as many. NM_FORMAT. */
 nm_status demo_split(const char *path, demo_unit unit, const char *folder, const char *end, int64_t *units,
                      nm_error *err);

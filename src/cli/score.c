@@ -16,7 +16,7 @@ typedef struct score_options {
     int64_t char_order, word_order;
     double beta;
     int64_t bootstrap, seed;
-    bool centred, sentence, json;
+    bool centered, sentence, json;
 } score_options;
 
 /* clang-format off */
@@ -33,7 +33,7 @@ static const nm_option score_rows[] = {
     NM_OPTION(score_options, beta, "2", 0.001, 1000, "chrf: weight of recall"),
     NM_OPTION(score_options, bootstrap, "1000", 0, 10000000, "draws for interval and test; 0: no interval"),
     NM_OPTION(score_options, seed, "1", 0, 9e15, "seed of the draws"),
-    NM_OPTION(score_options, centred, "false", 0, 0, "test by centred differences, as the Moses script, instead of Koehn's"),
+    NM_OPTION(score_options, centered, "false", 0, 0, "test by centered differences, as the Moses script, instead of Koehn's"),
     NM_OPTION(score_options, sentence, "false", 0, 0, "print the score of every line instead of the corpus score"),
     NM_OPTION(score_options, json, "false", 0, 0, "print one JSON object"),
     {0},
@@ -104,7 +104,7 @@ static nm_status configure(const char *metric, score_job *job, nm_error *err)
     job->draws = nm_bootstrap_default();
     job->draws.n_resamples = (int)options->bootstrap;
     job->draws.seed = (uint64_t)options->seed;
-    job->draws.centred = options->centred;
+    job->draws.centered = options->centered;
     return NM_OK;
 }
 
@@ -165,7 +165,7 @@ static void print_corpus(const score_job *job)
     print_interval(job, paired.b);
     printf("difference: %+.2f (%.2f to %.2f), p = %.4f (paired bootstrap, %s)\n",
            paired.score_a - paired.score_b, paired.difference.low, paired.difference.high, paired.p,
-           job->draws.centred ? "centred" : "Koehn 2004");
+           job->draws.centered ? "centered" : "Koehn 2004");
 }
 
 static double line_score(const score_job *job, size_t i)
@@ -206,7 +206,7 @@ static void json_add_draws(const score_job *job, json_t *root)
     json_object_set_new(root, "interval", json_interval(paired.a));
     json_object_set_new(root, "against", other);
     json_object_set_new(root, "difference", json_interval(paired.difference));
-    json_object_set_new(root, "test", json_string(job->draws.centred ? "centred" : "koehn"));
+    json_object_set_new(root, "test", json_string(job->draws.centered ? "centered" : "koehn"));
     json_object_set_new(root, "p", json_real(paired.p));
 }
 

@@ -1,5 +1,5 @@
 /* Bootstrap: see bootstrap.h. Koehn, "Statistical Significance Tests for Machine Translation Evaluation"
- * (2004); the centred test follows Riezler and Maxwell (2005). */
+ * (2004); the centered test follows Riezler and Maxwell (2005). */
 #include "metric/bootstrap.h"
 
 #include <math.h>
@@ -133,7 +133,7 @@ static double p_koehn(const double *a, const double *b, bool a_is_better, int n_
     return (double)lost / n_resamples;
 }
 
-static double p_centred(const double *a, const double *b, double difference, int n_resamples)
+static double p_centered(const double *a, const double *b, double difference, int n_resamples)
 {
     double mean = 0;
     int as_far = 0;
@@ -148,8 +148,8 @@ static double p_centred(const double *a, const double *b, double difference, int
 double nm_bootstrap_p(double score_a, const double *a, double score_b, const double *b,
                       const nm_bootstrap_config *config)
 {
-    return config->centred ? p_centred(a, b, score_a - score_b, config->n_resamples)
-                           : p_koehn(a, b, score_a >= score_b, config->n_resamples);
+    return config->centered ? p_centered(a, b, score_a - score_b, config->n_resamples)
+                            : p_koehn(a, b, score_a >= score_b, config->n_resamples);
 }
 
 nm_paired nm_bootstrap_paired(nm_counts a, nm_counts b, nm_score_of_counts score, const void *context,

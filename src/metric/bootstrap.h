@@ -22,7 +22,7 @@ typedef struct nm_bootstrap_config {
     int n_resamples; /* 1000 */
     uint64_t seed;   /* 1 */
     double outside;  /* 0.05: the share of draws outside of the interval, half on each side */
-    bool centred;    /* false: the test of Koehn; true: that of the Moses script, see nm_paired.p */
+    bool centered;   /* false: the test of Koehn; true: that of the Moses script, see nm_paired.p */
 } nm_bootstrap_config;
 nm_bootstrap_config nm_bootstrap_default(void);
 
@@ -35,7 +35,7 @@ typedef struct nm_paired {
     double score_a, score_b; /* on the whole corpus */
     nm_interval a, b, difference;
     /* Koehn: share of draws where the system that is better on the whole corpus does not win (a, if both are
-     * equal). Centred: share of draws with |d_k| - mean|d| >= |d|, d the difference on the whole corpus. */
+     * equal). Centered: share of draws with |d_k| - mean|d| >= |d|, d the difference on the whole corpus. */
     double p;
 } nm_paired;
 

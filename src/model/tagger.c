@@ -19,7 +19,7 @@ static const nm_option tagger_options[] = {
     ROW(norm, "layer", 0, 0, "normalization of every site"),
     ROW(word_dim, "100", 1, 65536, "features of a word's vector"),
     ROW(char_dim, "30", 0, 4096, "features of the characters' encoder, a convolution of width 3; 0: none"),
-    ROW(bigram_dim, "0", 0, 65536, "features of the vector of a token and its right neighbour; 0: none"),
+    ROW(bigram_dim, "0", 0, 65536, "features of the vector of a token and its right neighbor; 0: none"),
     ROW(max_positions, "512", 8, 1 << 16, "longest sentence in tokens"),
     ROW(dropout, "0.15", 0, 0.99, "behind the feed-forward layer"),
     ROW(attention_dropout, "0.15", 0, 0.99, "on attention weights"),
@@ -109,7 +109,7 @@ static void tagger_release(nm_model *model)
 
 /* ---- running ---- */
 
-/* Every character with its neighbours, through one layer; the largest of each feature over the word; another layer. */
+/* Every character with its neighbors, through one layer; the largest of each feature over the word; another layer. */
 static nm_tensor *encode_chars(nm_model *model, nm_tape *tape, const nm_tagger_inputs *in)
 {
     const nm_tagger *t = nm_tagger_of(model);

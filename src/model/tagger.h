@@ -20,7 +20,7 @@ typedef struct nm_tagger_sizes { /* nm_model_sizes.more */
 typedef struct nm_tagger_inputs { /* nm_batch.more; words and their packing are the batch's source */
     nm_packing chars;             /* of every word of the batch, none empty; host offsets */
     const int32_t *char_ids, *char_before,
-        *char_behind;       /* [chars]: the character and its neighbours in the word */
+        *char_behind;       /* [chars]: the character and its neighbors in the word */
     const int32_t *bigrams; /* [tokens] */
 } nm_tagger_inputs;
 

@@ -37,7 +37,7 @@ const char *nm_plot_dashes(int group)
     return dashes[group / NM_PLOT_COLORS % N_DASHES].svg;
 }
 
-/* Circle, square, triangles, diamond, pentagon, as gnuplot numbers them: colours alone are not for all eyes. */
+/* Circle, square, triangles, diamond, pentagon, as gnuplot numbers them: colors alone are not for all eyes. */
 static const struct {
     const char *svg;
     int gnuplot;

@@ -14,7 +14,7 @@ typedef struct nm_plot_frame {
 nm_plot_frame nm_plot_frame_of(const nm_drawing *drawing);
 
 enum { NM_PLOT_COLORS = 8 };
-/* "#3b82c4" and an SVG dash pattern ("" is solid) of a group of runs: colours that are told apart on black and white,
+/* "#3b82c4" and an SVG dash pattern ("" is solid) of a group of runs: colors that are told apart on black and white,
  * then the same ones dashed. */
 const char *nm_plot_color(int group);
 const char *nm_plot_dashes(int group);

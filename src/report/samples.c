@@ -8,7 +8,7 @@
 
 enum { MAX_WORDS = 400, MAX_EXAMPLES = 20, MAX_LINES = 8 };
 
-/* A task's samples are blocks of lines "label: text" with an empty line between two blocks. What is labelled "output"
+/* A task's samples are blocks of lines "label: text" with an empty line between two blocks. What is labeled "output"
  * or "found" is the run's own; the rest is that of the data. */
 typedef struct example {
     char *labels[MAX_LINES], *texts[MAX_LINES];

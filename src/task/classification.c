@@ -19,7 +19,7 @@ static const nm_option classification_options[] = {
     ROW(train, "", 0, 0, "table of labels and texts to learn from"),
     ROW(valid, "", 0, 0, "the same for validation; empty: valid_share of the training texts"),
     ROW(test, "", 0, 0, "the same for the comparison's table; may be empty"),
-    NM_LABELLED_ROWS(nm_classification_config),
+    NM_LABELED_ROWS(nm_classification_config),
     NM_CHOICE(nm_classification_config, tokenizer, "basic_english", "none|moses|basic_english", "none: words are parted by spaces already; basic_english: lower case, punctuation apart, as torchtext"),
     ROW(language, "en", 0, 0, "of moses: code of two or three letters"),
     ROW(lowercase, "false", 0, 1, "all in lower case (basic_english does so by itself)"),
@@ -47,7 +47,7 @@ static nm_status open_coder(nm_task *task, const char *codes_name, nm_error *err
     return nm_text_coder_open(&parts->coder, &coder, err);
 }
 
-static uint64_t fingerprint(const nm_labelled_set *set)
+static uint64_t fingerprint(const nm_labeled_set *set)
 {
     uint64_t ids = XXH3_64bits(set->ids.data, set->ids.n * sizeof *set->ids.data),
              labels = XXH3_64bits(set->labels.data, set->labels.n * sizeof *set->labels.data);
@@ -63,7 +63,7 @@ static nm_status classification_open(nm_task *task, nm_error *err)
     NM_TRY(open_coder(task, config->codes, err));
     NM_TRY(nm_classification_read(task, err));
     for (int split = 0; split < NM_CLASS_SPLITS; split++) {
-        parts->corpora[split] = nm_labelled_set_corpus(&parts->sets[split]);
+        parts->corpora[split] = nm_labeled_set_corpus(&parts->sets[split]);
         parts->batching[split] = (nm_batching){.source = &parts->corpora[split],
                                                .max_tokens = task->max_tokens,
                                                .max_length = config->max_length,
@@ -109,7 +109,7 @@ static void classification_close(nm_task *task)
         return;
     nm_model_texts_free(parts->texts, NM_CLASS_TEXTS);
     for (int split = 0; split < NM_CLASS_SPLITS; split++)
-        nm_labelled_set_release(&parts->sets[split]);
+        nm_labeled_set_release(&parts->sets[split]);
     nm_vocab_free(parts->vocab);
     nm_counter_release(&parts->labels);
     nm_text_coder_close(&parts->coder);

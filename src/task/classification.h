@@ -3,7 +3,7 @@
 #ifndef NM_CLASSIFICATION_H
 #define NM_CLASSIFICATION_H
 
-#include "data/labelled.h"
+#include "data/labeled.h"
 #include "metric/classes.h"
 #include "task/tasks.h"
 #include "task/text_coder.h"
@@ -14,26 +14,26 @@ enum { NM_CLASS_SPLITS = 3, NM_CLASSES_MAX = 4096 };
 
 typedef struct nm_classification_config { /* section [data] */
     const char *train, *valid, *test;
-    NM_LABELLED_FIELDS;
+    NM_LABELED_FIELDS;
     const char *tokenizer, *language, *codes;
     bool lowercase;
     int64_t min_count, max_words, max_length, batch, valid_seed;
     double valid_share, word_dropout;
 } nm_classification_config;
 
-typedef struct nm_labelled_set { /* texts as ids, framed by <s> and </s>, and their classes */
+typedef struct nm_labeled_set { /* texts as ids, framed by <s> and </s>, and their classes */
     nm_ids ids, labels;
     uint64_t *offsets; /* [n + 1] */
     size_t n, capacity;
     int64_t cut; /* texts longer than max_length, of which the beginning was kept */
-} nm_labelled_set;
+} nm_labeled_set;
 
 typedef struct nm_classification_parts {
     char *texts[NM_CLASS_TEXTS]; /* dictionary, label names one a line, BPE codes or NULL */
     nm_vocab *vocab;
     nm_counter labels; /* number = class */
     nm_text_coder coder;
-    nm_labelled_set sets[NM_CLASS_SPLITS];
+    nm_labeled_set sets[NM_CLASS_SPLITS];
     nm_corpus corpora[NM_CLASS_SPLITS]; /* views of the sets; empty where a model file was opened */
     nm_batching batching[NM_CLASS_SPLITS];
 } nm_classification_parts;
@@ -46,16 +46,16 @@ static inline nm_classification_parts *nm_classification_parts_of(const nm_task 
 /* classification_data.c: reads the files of [data] into sets, makes dictionary and classes. */
 nm_status nm_classification_read(nm_task *task, nm_error *err);
 /* The same settings for every reader of tables. */
-nm_labelled_config nm_classification_table(const nm_classification_config *config);
+nm_labeled_config nm_classification_table(const nm_classification_config *config);
 /* Appends a text to a set: the ids of its first max_length - 2 units between <s> and </s>. */
 void nm_classification_encode(nm_classification_parts *parts, int64_t max_length, const char *text,
-                              size_t bytes, nm_labelled_set *set);
-void nm_labelled_set_clear(nm_labelled_set *set);
-void nm_labelled_set_release(nm_labelled_set *set);
+                              size_t bytes, nm_labeled_set *set);
+void nm_labeled_set_clear(nm_labeled_set *set);
+void nm_labeled_set_release(nm_labeled_set *set);
 /* The set as a corpus that borrows its memory. */
-nm_corpus nm_labelled_set_corpus(const nm_labelled_set *set);
+nm_corpus nm_labeled_set_corpus(const nm_labeled_set *set);
 /* Class of a name: NM_MISMATCH with the place and the known names when there is none. */
-nm_status nm_classification_find(const nm_classification_parts *parts, const nm_labelled *at, int32_t *label,
+nm_status nm_classification_find(const nm_classification_parts *parts, const nm_labeled *at, int32_t *label,
                                  nm_error *err);
 int32_t nm_classification_classes(const nm_classification_parts *parts);
 const char *nm_classification_name(const nm_classification_parts *parts, int32_t label);

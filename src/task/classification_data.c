@@ -11,21 +11,21 @@
 
 /* ---- sets ---- */
 
-void nm_labelled_set_clear(nm_labelled_set *set)
+void nm_labeled_set_clear(nm_labeled_set *set)
 {
     set->ids.n = set->labels.n = set->n = 0;
     set->cut = 0;
 }
 
-void nm_labelled_set_release(nm_labelled_set *set)
+void nm_labeled_set_release(nm_labeled_set *set)
 {
     nm_ids_release(&set->ids);
     nm_ids_release(&set->labels);
     free(set->offsets);
-    *set = (nm_labelled_set){0};
+    *set = (nm_labeled_set){0};
 }
 
-static void end_text(nm_labelled_set *set)
+static void end_text(nm_labeled_set *set)
 {
     if (set->n + 2 > set->capacity) {
         set->capacity = set->capacity ? 2 * set->capacity : 64;
@@ -36,13 +36,13 @@ static void end_text(nm_labelled_set *set)
     set->offsets[++set->n] = set->ids.n;
 }
 
-nm_corpus nm_labelled_set_corpus(const nm_labelled_set *set)
+nm_corpus nm_labeled_set_corpus(const nm_labeled_set *set)
 {
     return (nm_corpus){.ids = set->ids.data, .offsets = set->offsets, .n = (int64_t)set->n};
 }
 
 void nm_classification_encode(nm_classification_parts *parts, int64_t max_length, const char *text,
-                              size_t bytes, nm_labelled_set *set)
+                              size_t bytes, nm_labeled_set *set)
 {
     nm_text_coder_run(&parts->coder, text, bytes);
     size_t begin = set->ids.n, most = (size_t)max_length - 1;
@@ -66,20 +66,20 @@ typedef struct reading {
 
 enum { FIRST = -1, LAST = -2 }; /* in place of <s> and </s> meanwhile */
 
-nm_labelled_config nm_classification_table(const nm_classification_config *config)
+nm_labeled_config nm_classification_table(const nm_classification_config *config)
 {
-    return (nm_labelled_config){.format = config->format,
-                                .quotes = config->quotes,
-                                .header = config->header,
-                                .label = config->label,
-                                .text = config->text,
-                                .with_label = true};
+    return (nm_labeled_config){.format = config->format,
+                               .quotes = config->quotes,
+                               .header = config->header,
+                               .label = config->label,
+                               .text = config->text,
+                               .with_label = true};
 }
 
-static void add_text(reading *at, const nm_labelled *texts, int32_t label, nm_split split)
+static void add_text(reading *at, const nm_labeled *texts, int32_t label, nm_split split)
 {
     nm_text_coder *coder = &at->parts->coder;
-    nm_labelled_set *set = &at->parts->sets[split];
+    nm_labeled_set *set = &at->parts->sets[split];
     nm_text_coder_run(coder, texts->text.data, texts->text.bytes);
     size_t begin = set->ids.n, most = (size_t)at->config->max_length - 1, position = 0, bytes;
     const char *word;
@@ -104,8 +104,7 @@ static bool held_out(const nm_classification_config *config, int64_t row)
     return !*config->valid && nm_random_unit(word) < config->valid_share;
 }
 
-static nm_status label_of(reading *at, const nm_labelled *texts, nm_split split, int32_t *label,
-                          nm_error *err)
+static nm_status label_of(reading *at, const nm_labeled *texts, nm_split split, int32_t *label, nm_error *err)
 {
     nm_counter *labels = &at->parts->labels;
     if (split != NM_SPLIT_TRAIN)
@@ -114,16 +113,16 @@ static nm_status label_of(reading *at, const nm_labelled *texts, nm_split split,
     if (labels->n > NM_CLASSES_MAX)
         return nm_fail(err, NM_FORMAT,
                        "%s:%lld: more than %d different labels; is column %zu that of the label?",
-                       texts->path, (long long)nm_labelled_line(texts), NM_CLASSES_MAX, texts->label_at + 1);
+                       texts->path, (long long)nm_labeled_line(texts), NM_CLASSES_MAX, texts->label_at + 1);
     return NM_OK;
 }
 
-static nm_status read_rows(reading *at, nm_labelled *texts, nm_split split, nm_error *err)
+static nm_status read_rows(reading *at, nm_labeled *texts, nm_split split, nm_error *err)
 {
     for (;;) {
         bool more;
         int32_t label;
-        NM_TRY(nm_labelled_next(texts, &more, err));
+        NM_TRY(nm_labeled_next(texts, &more, err));
         if (!more)
             return texts->row >= 0 ? NM_OK : nm_fail(err, NM_FORMAT, "%s: no text in it", texts->path);
         NM_TRY(label_of(at, texts, split, &label, err));
@@ -131,18 +130,18 @@ static nm_status read_rows(reading *at, nm_labelled *texts, nm_split split, nm_e
         add_text(at, texts, label, out ? NM_SPLIT_VALID : split);
         if (at->words.n > INT32_MAX / 2)
             return nm_fail(err, NM_FORMAT, "%s:%lld: too many different words", texts->path,
-                           (long long)nm_labelled_line(texts));
+                           (long long)nm_labeled_line(texts));
     }
 }
 
 static nm_status read_table(reading *at, const char *path, nm_split split, nm_error *err)
 {
-    nm_labelled_config table = nm_classification_table(at->config);
-    nm_labelled texts;
-    nm_status status = nm_labelled_open(&texts, path, &table, err);
+    nm_labeled_config table = nm_classification_table(at->config);
+    nm_labeled texts;
+    nm_status status = nm_labeled_open(&texts, path, &table, err);
     if (status == NM_OK)
         status = read_rows(at, &texts, split, err);
-    nm_labelled_close(&texts);
+    nm_labeled_close(&texts);
     return status;
 }
 
@@ -190,7 +189,7 @@ const char *nm_classification_name(const nm_classification_parts *parts, int32_t
     return parts->labels.items[label].text;
 }
 
-nm_status nm_classification_find(const nm_classification_parts *parts, const nm_labelled *at, int32_t *label,
+nm_status nm_classification_find(const nm_classification_parts *parts, const nm_labeled *at, int32_t *label,
                                  nm_error *err)
 {
     size_t number = nm_counter_find(&parts->labels, at->label, strlen(at->label));
@@ -205,7 +204,7 @@ nm_status nm_classification_find(const nm_classification_parts *parts, const nm_
     }
     return nm_fail(err, NM_MISMATCH,
                    "%s:%lld: label \"%.60s\" does not occur in the training data; known are %s%s", at->path,
-                   (long long)nm_labelled_line(at), at->label, known,
+                   (long long)nm_labeled_line(at), at->label, known,
                    strlen(known) + 1 == sizeof known ? " ..." : "");
 }
 

@@ -1,4 +1,4 @@
-/* Language modelling: a data folder of `norma prepare --format text`, contiguous streams cut into segments, perplexity as
+/* Language modeling: a data folder of `norma prepare --format text`, contiguous streams cut into segments, perplexity as
  * the score. */
 #include "task/lm_task.h"
 

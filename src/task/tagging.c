@@ -25,7 +25,7 @@ static const nm_option tagging_options[] = {
     ROW(min_char_count, "2", 1, 1e9, "the same for characters"),
     ROW(max_chars, "40", 1, 65536, "characters of a word that are looked at"),
     ROW(vectors, "", 0, 0, "word vectors in the form of GloVe or word2vec's text form; their length becomes 1"),
-    ROW(bigram_vectors, "", 0, 0, "the same for bigrams, a token and its right neighbour written together"),
+    ROW(bigram_vectors, "", 0, 0, "the same for bigrams, a token and its right neighbor written together"),
     ROW(batch, "16", 1, 1 << 20, "sentences of a batch, within train.max_tokens"),
     PICK(order, "length", "length|random", "which sentences share a batch: of similar length, or any"),
     ROW(max_length, "512", 1, 1 << 16, "longer sentences are left out of training and validation loss"),

@@ -1,6 +1,6 @@
 /* Learning BPE merges: the algorithm of subword-nmt's learn_bpe.py, to the same output.
  *
- * Every pair of neighbouring symbols has a count over all words and a list of the words it stands in, so one
+ * Every pair of neighboring symbols has a count over all words and a list of the words it stands in, so one
  * merge touches only the words it changes. The most frequent pair comes from a heap whose entries may be out
  * of date and are corrected when they surface.
  *

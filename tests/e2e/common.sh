@@ -62,7 +62,7 @@ refuses() {
     [ -n "$chatty" ] || [ ! -s out ] || fail "output in spite of a failure: norma $*: $(head -c 300 out)"
 }
 
-# After any other way of running the program: the same judgement.
+# After any other way of running the program: the same judgment.
 judge() {
     local code=$1 text=$2 what=$3
     if [ "$got" != "$code" ]; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Language modelling as a user runs it, on a text made here: prepare, train with both attentions, perplexity and
+# Language modeling as a user runs it, on a text made here: prepare, train with both attentions, perplexity and
 # generate; a stop and going on; the form that sees ahead; hostile inputs of each reader.
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh

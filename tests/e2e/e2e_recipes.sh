@@ -48,8 +48,8 @@ done
 
 "$NORMA" prepare --format text --train train.en --valid valid.en --test test.en --bpe-merges 0 --tokenizer none \
     --output data-text --threads 1 2>prepare.log || fail "$(cat prepare.log)"
-# Labelled texts for the recipes of classification.
-printf '%s\tx y z\n' good bad good bad good bad good bad good bad >labelled.tsv
+# Labeled texts for the recipes of classification.
+printf '%s\tx y z\n' good bad good bad good bad good bad good bad >labeled.tsv
 is_text() { # RECIPE
     grep -q '^include = .*common/rbn-text.ini' "$1"
 }
@@ -98,7 +98,7 @@ trains_text() {
     local profile=()
     [ -z "${2:-}" ] || profile=(--profile small)
     rm -rf run
-    "$NORMA" train "$1" "${profile[@]}" --run.folder run --data.train labelled.tsv --data.test labelled.tsv --model.width 16 \
+    "$NORMA" train "$1" "${profile[@]}" --run.folder run --data.train labeled.tsv --data.test labeled.tsv --model.width 16 \
         --model.ff 16 --data.max-length 16 --train.max-tokens 64 --train.updates 1 --device.threads 1 >out 2>err ||
         fail "exit code $?: train $1: $(cat err)"
     grep -q '^done: 1 updates' err || fail "no update: train $1: $(cat err)"

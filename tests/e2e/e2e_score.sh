@@ -54,8 +54,8 @@ cmp first second || fail "two runs with one seed differ"
 grep -q 'p = 0.0000 (paired bootstrap, Koehn 2004)' first || fail "no clear winner: $(cat first)"
 "$NORMA" score bleu --reference ref --hypothesis hyp --against hyp >out
 grep -q 'difference: +0.00 .*p = 1.0000' out || fail "a system beats itself: $(cat out)"
-"$NORMA" score bleu --reference ref --hypothesis hyp --against ref --centred --json >out
-grep -q '"test": "centred"' out || fail "JSON without the test: $(cat out)"
+"$NORMA" score bleu --reference ref --hypothesis hyp --against ref --centered --json >out
+grep -q '"test": "centered"' out || fail "JSON without the test: $(cat out)"
 grep -q '"score": 54.49994989793' out || fail "JSON without the score: $(cat out)"
 
 head -n 3 ref >short

@@ -86,7 +86,7 @@ static void recomputed(void **state)
     assert_true(paired.score_a == paired.score_b);
     assert_true(paired.p == lost / 1000.0);
     assert_true(paired.a.low == interval.low && paired.a.high == interval.high);
-    config.centred = true;
+    config.centered = true;
     paired = nm_bootstrap_paired(counts_of(worse), counts_of(equal), accuracy, NULL, &config);
     assert_true(paired.p == as_far / 1000.0);
 }
@@ -130,8 +130,8 @@ static void known_answers(void **state)
 {
     (void)state;
     nm_bootstrap_config config = nm_bootstrap_default();
-    for (int centred = 0; centred < 2; centred++) {
-        config.centred = centred;
+    for (int centered = 0; centered < 2; centered++) {
+        config.centered = centered;
         assert_true(nm_bootstrap_paired(counts_of(worse), counts_of(worse), accuracy, NULL, &config).p == 1);
         assert_true(nm_bootstrap_paired(counts_of(better), counts_of(worse), accuracy, NULL, &config).p <
                     0.001);
@@ -146,8 +146,8 @@ static void kept_draws(void **state)
 {
     (void)state;
     nm_bootstrap_config config = nm_bootstrap_default();
-    for (int centred = 0; centred < 2; centred++) {
-        config.centred = centred;
+    for (int centered = 0; centered < 2; centered++) {
+        config.centered = centered;
         nm_paired paired = nm_bootstrap_paired(counts_of(worse), counts_of(equal), accuracy, NULL, &config);
         double *a = nm_bootstrap_resamples(counts_of(worse), accuracy, NULL, &config),
                *b = nm_bootstrap_resamples(counts_of(equal), accuracy, NULL, &config);

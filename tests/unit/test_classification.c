@@ -209,8 +209,8 @@ static void no_text_knows_another(void **state)
             fail_msg("%s", err.text);
         nm_task task = task_of(options);
         assert_int_equal(task.type->open(&task, &err), NM_OK);
-        const nm_labelled_set *set = &nm_classification_parts_of(&task)->sets[NM_SPLIT_TEST];
-        nm_corpus all = nm_labelled_set_corpus(set);
+        const nm_labeled_set *set = &nm_classification_parts_of(&task)->sets[NM_SPLIT_TEST];
+        nm_corpus all = nm_labeled_set_corpus(set);
         double *together = nm_allocate(set->n * 2 * sizeof *together), alone[2];
         nm_model *model = nm_trainer_model(trainer);
         assert_int_equal(nm_classification_probabilities(&task, model, &all, together, &err), NM_OK);

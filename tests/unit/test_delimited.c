@@ -1,7 +1,7 @@
 /* Tables as text: quoting, line ends, limits, and the choice of columns. */
 #include "text_helper.h"
 
-#include "data/labelled.h"
+#include "data/labeled.h"
 
 /* All rows as "field|field\n", or the message of the failure. */
 static char *rows_of(const char *text, size_t bytes, char separator, bool quotes)
@@ -100,19 +100,19 @@ typedef struct wish {
 static void expect_texts(const char *content, wish w, const char *wanted)
 {
     char *path = write_temporary(content, strlen(content));
-    nm_labelled_config config = {.format = w.format,
-                                 .quotes = "auto",
-                                 .header = w.header,
-                                 .label = w.label,
-                                 .text = w.text,
-                                 .with_label = w.with_label};
-    nm_labelled texts;
+    nm_labeled_config config = {.format = w.format,
+                                .quotes = "auto",
+                                .header = w.header,
+                                .label = w.label,
+                                .text = w.text,
+                                .with_label = w.with_label};
+    nm_labeled texts;
     nm_error err;
     nm_buffer all = {0};
     nm_buffer_clear(&all);
-    nm_status status = nm_labelled_open(&texts, path, &config, &err);
+    nm_status status = nm_labeled_open(&texts, path, &config, &err);
     for (bool more = true; status == NM_OK && more;) {
-        status = nm_labelled_next(&texts, &more, &err);
+        status = nm_labeled_next(&texts, &more, &err);
         if (status != NM_OK || !more)
             break;
         nm_buffer_append(&all, texts.label, strlen(texts.label));
@@ -126,7 +126,7 @@ static void expect_texts(const char *content, wish w, const char *wanted)
     } else {
         assert_string_equal(all.data, wanted);
     }
-    nm_labelled_close(&texts);
+    nm_labeled_close(&texts);
     nm_buffer_release(&all);
     remove_temporary(path);
 }

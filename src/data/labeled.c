@@ -1,4 +1,4 @@
-#include "data/labelled.h"
+#include "data/labeled.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static bool all_numbers(const char *list)
     return numbers;
 }
 
-static nm_status find_column(const nm_labelled *texts, const char *name, bool header, size_t *column,
+static nm_status find_column(const nm_labeled *texts, const char *name, bool header, size_t *column,
                              nm_error *err)
 {
     size_t n = texts->table.n_fields, bytes;
@@ -47,13 +47,13 @@ static nm_status find_column(const nm_labelled *texts, const char *name, bool he
     return NM_OK;
 }
 
-static nm_status find_texts(nm_labelled *texts, bool header, nm_error *err)
+static nm_status find_texts(nm_labeled *texts, bool header, nm_error *err)
 {
     char *copy = nm_duplicate(texts->config.text), *rest = copy;
     nm_status status = NM_OK;
     for (char *name; status == NM_OK && (name = strtok_r(rest, ",", &rest));) {
-        if (texts->n_texts == NM_LABELLED_MAX_TEXTS)
-            status = nm_fail(err, NM_USAGE, "more than %d columns of text", NM_LABELLED_MAX_TEXTS);
+        if (texts->n_texts == NM_LABELED_MAX_TEXTS)
+            status = nm_fail(err, NM_USAGE, "more than %d columns of text", NM_LABELED_MAX_TEXTS);
         else
             status = find_column(texts, name, header, &texts->text_at[texts->n_texts++], err);
     }
@@ -61,9 +61,9 @@ static nm_status find_texts(nm_labelled *texts, bool header, nm_error *err)
     return status;
 }
 
-static bool has_header(const nm_labelled *texts)
+static bool has_header(const nm_labeled *texts)
 {
-    const nm_labelled_config *c = &texts->config;
+    const nm_labeled_config *c = &texts->config;
     size_t column, bytes;
     if (strcmp(c->header, "auto"))
         return !strcmp(c->header, "yes");
@@ -78,7 +78,7 @@ static bool has_header(const nm_labelled *texts)
 }
 
 /* The first row tells the number of fields and, as a header, the columns. */
-static nm_status begin(nm_labelled *texts, bool *header, nm_error *err)
+static nm_status begin(nm_labeled *texts, bool *header, nm_error *err)
 {
     texts->n_fields = texts->table.n_fields;
     *header = has_header(texts);
@@ -95,10 +95,9 @@ static bool ends_in(const char *path, const char *ending)
     return length >= n && !strcasecmp(path + length - n, ending);
 }
 
-nm_status nm_labelled_open(nm_labelled *texts, const char *path, const nm_labelled_config *config,
-                           nm_error *err)
+nm_status nm_labeled_open(nm_labeled *texts, const char *path, const nm_labeled_config *config, nm_error *err)
 {
-    *texts = (nm_labelled){.config = *config, .path = path, .row = -1, .label = ""};
+    *texts = (nm_labeled){.config = *config, .path = path, .row = -1, .label = ""};
     const char *format = config->format;
     if (!strcmp(format, "auto"))
         format = ends_in(path, ".csv")      ? "csv"
@@ -121,24 +120,24 @@ nm_status nm_labelled_open(nm_labelled *texts, const char *path, const nm_labell
     return NM_OK;
 }
 
-void nm_labelled_close(nm_labelled *texts)
+void nm_labeled_close(nm_labeled *texts)
 {
     nm_delimited_release(&texts->table);
     nm_buffer_release(&texts->text);
     nm_buffer_release(&texts->joined_label);
     if (texts->stream && texts->stream != stdin)
         fclose(texts->stream);
-    *texts = (nm_labelled){0};
+    *texts = (nm_labeled){0};
 }
 
-int64_t nm_labelled_line(const nm_labelled *texts)
+int64_t nm_labeled_line(const nm_labeled *texts)
 {
     return texts->table.line;
 }
 
 /* ---- reading ---- */
 
-static nm_status take_label(nm_labelled *texts, nm_error *err)
+static nm_status take_label(nm_labeled *texts, nm_error *err)
 {
     size_t bytes;
     const char *field = nm_delimited_field(&texts->table, texts->label_at, &bytes);
@@ -162,7 +161,7 @@ static nm_status take_label(nm_labelled *texts, nm_error *err)
     return NM_OK;
 }
 
-static void take_text(nm_labelled *texts)
+static void take_text(nm_labeled *texts)
 {
     nm_buffer_clear(&texts->text);
     for (size_t i = 0; i < texts->n_texts; i++) {
@@ -177,7 +176,7 @@ static void take_text(nm_labelled *texts)
             texts->text.data[i] = ' ';
 }
 
-static nm_status next_row(nm_labelled *texts, bool *more, nm_error *err)
+static nm_status next_row(nm_labeled *texts, bool *more, nm_error *err)
 {
     NM_TRY(nm_delimited_next(&texts->table, more, err));
     if (*more && texts->lines && texts->table.n_fields > 1)
@@ -197,7 +196,7 @@ static nm_status next_row(nm_labelled *texts, bool *more, nm_error *err)
     return NM_OK;
 }
 
-nm_status nm_labelled_next(nm_labelled *texts, bool *more, nm_error *err)
+nm_status nm_labeled_next(nm_labeled *texts, bool *more, nm_error *err)
 {
     NM_TRY(next_row(texts, more, err));
     if (!*more)
