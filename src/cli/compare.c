@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backend/device.h"
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/compare_queue.h"

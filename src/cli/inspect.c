@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/device.h"
 #include "base/file.h"
 #include "cli/inspect_file.h"
 #include "cli/inspect_print.h"
 #include "cli/open_model.h"
-#include "train/trainer.h"
 
 typedef struct inspect_config { /* section [inspect] */
     const char *measure, *data;
@@ -197,7 +197,7 @@ static nm_status inspect_all(job *self, const nm_cli *cli, int argc, char **argv
     self->plan =
         (nm_inspection_plan){.batches = config->batches, .gradient_batches = config->gradient_batches};
     NM_TRY(nm_inspection_choose(&self->plan, config->measure, err));
-    NM_TRY(nm_device_want_float(nm_options_find(cli->options, "device"), "inspect", err));
+    NM_TRY(nm_device_require_float(nm_options_find(cli->options, "device"), "inspect", err));
     for (int i = 0; i < argc && config->save; i++)
         NM_TRY(inspect_file_check(argv[i], err));
     NM_TRY(nm_cli_open_backend(cli, &self->backend, err));

@@ -28,7 +28,7 @@ nm_status nm_cli_open_model(const nm_cli *cli, const char *path, const nm_task_t
         nm_options_free(options);
     else
         status = nm_loaded_model_open(loaded, file, found, options, backend, device_of(cli)->fold,
-                                      nm_device_is_int8(device_of(cli)), err);
+                                      device_of(cli)->precision == NM_PRECISION_INT8, err);
     free(file);
     return status;
 }

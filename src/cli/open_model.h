@@ -5,7 +5,7 @@
 
 #include "cli/cli.h"
 #include "task/model_loader.h"
-#include "train/trainer.h"
+#include "backend/device.h"
 
 /* The backend that [device] of the command line names. */
 nm_status nm_cli_open_backend(const nm_cli *cli, nm_backend **backend, nm_error *err);

@@ -6,16 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 #include <xxhash.h>
 
+#include "backend/device.h"
 #include "base/file.h"
 #include "text/words.h"
 #include "train/trainer_private.h"
 
-#define TRAIN(field, initial, min, max, help)  NM_OPTION(nm_train_config, field, initial, min, max, help)
-#define OPTIM(field, initial, min, max, help)  NM_OPTION(nm_optim_config, field, initial, min, max, help)
-#define DEVICE(field, initial, min, max, help) NM_OPTION(nm_device_config, field, initial, min, max, help)
+#define TRAIN(field, initial, min, max, help) NM_OPTION(nm_train_config, field, initial, min, max, help)
+#define OPTIM(field, initial, min, max, help) NM_OPTION(nm_optim_config, field, initial, min, max, help)
 
 /* clang-format off */
 static const nm_option train_options[] = {
@@ -49,15 +48,6 @@ static const nm_option optim_options[] = {
     OPTIM(weight_decay, "0", 0, 1, "on every parameter"),
     OPTIM(momentum, "0.9", 0, 1, "of sgd"),
     {0}};
-static const nm_option device_options[] = {
-    NM_CHOICE(nm_device_config, backend, "cpu", "cpu|ref", "fast kernels, or the plain ones"),
-    NM_CHOICE(nm_device_config, isa, "auto", "auto|base|avx2|avx512|vnni", "CPU level"),
-    DEVICE(threads, "0", 0, 4096, "threads; 0: all cores"),
-    DEVICE(memory_mib, "0", 0, 1e9, "most memory for a training step; 0: what the machine has"),
-    DEVICE(profile, "false", 0, 1, "time every kernel of the updates; train prints the table when it ends"),
-    DEVICE(fold, "true", 0, 1, "when a model is used: norms that are one map per feature join the linear maps behind them"),
-    NM_CHOICE(nm_device_config, precision, "float", "float|int8", "when a model is used: linear maps in float, or in int8, which is faster and nearly as good"),
-    {0}};
 /* clang-format on */
 
 void nm_trainer_options_add(nm_options *options, const nm_task_type *task)
@@ -81,11 +71,6 @@ nm_loss_spec nm_train_loss(const nm_options *options, const int32_t *targets, bo
                           .targets = targets};
 }
 
-void nm_device_options_add(nm_options *options)
-{
-    nm_options_add(options, "device", device_options, NULL, sizeof(nm_device_config));
-}
-
 double nm_clock(void)
 {
     struct timespec now;
@@ -106,32 +91,6 @@ void nm_trainer_message(const nm_trainer *trainer, const char *format, ...)
 }
 
 /* ---- opening ---- */
-
-static size_t machine_bytes(const nm_device_config *device)
-{
-    if (device->memory_mib)
-        return (size_t)device->memory_mib << 20;
-    return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-}
-
-bool nm_device_is_int8(const nm_device_config *device)
-{
-    return !strcmp(device->precision, "int8");
-}
-
-nm_status nm_device_want_float(const nm_device_config *device, const char *what, nm_error *err)
-{
-    if (!nm_device_is_int8(device))
-        return NM_OK;
-    return nm_fail(err, NM_USAGE, "device.precision = int8 is for using a model; %s computes in float", what);
-}
-
-nm_status nm_device_open(const nm_device_config *device, nm_backend **backend, nm_error *err)
-{
-    const nm_backend_options options = {
-        .name = device->backend, .isa = device->isa, .threads = (int32_t)device->threads};
-    return nm_backend_create(backend, &options, err);
-}
 
 static nm_status open_task(nm_trainer *trainer, const nm_task_type *task, nm_error *err)
 {
@@ -195,7 +154,7 @@ static nm_status open_tape(nm_trainer *trainer, nm_error *err)
     enum {
         RESERVE_FACTOR = 4
     }; /* address space only; the dry run compares the need with what the machine has */
-    size_t have = machine_bytes(trainer->device);
+    size_t have = nm_device_memory_bytes(trainer->device);
     NM_TRY(nm_tape_init(&trainer->tape, trainer->backend, have * RESERVE_FACTOR, err));
     trainer->tape.recompute = !strcmp(trainer->config->activation_checkpointing, "layer");
     NM_TRY(nm_arena_init(&trainer->host, (size_t)1 << 36, err));
@@ -261,7 +220,7 @@ static nm_status count_updates(nm_trainer *trainer, int64_t *updates, nm_error *
 static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const char *folder, bool resume,
                             nm_error *err)
 {
-    NM_TRY(nm_device_want_float(trainer->device, "training", err));
+    NM_TRY(nm_device_require_float(trainer->device, "training", err));
     NM_TRY(nm_device_open(trainer->device, &trainer->backend, err));
     NM_TRY(open_task(trainer, task, err));
     NM_TRY(open_model(trainer, err));

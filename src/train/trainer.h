@@ -26,21 +26,8 @@ typedef struct nm_optim_config { /* section [optim] */
     double beta1, beta2, eps, weight_decay, momentum;
 } nm_optim_config;
 
-typedef struct nm_device_config { /* section [device] */
-    const char *backend, *isa, *precision;
-    int64_t threads, memory_mib;
-    bool fold, profile;
-} nm_device_config;
-
 /* The soft-max loss that [train] asks for; smoothed: with its label smoothing. */
 nm_loss_spec nm_train_loss(const nm_options *options, const int32_t *targets, bool smoothed);
-
-void nm_device_options_add(nm_options *options);
-bool nm_device_is_int8(const nm_device_config *device);
-/* NM_USAGE for a precision that is only for using a model; what: "training". */
-nm_status nm_device_want_float(const nm_device_config *device, const char *what, nm_error *err);
-/* The backend that the options name. */
-nm_status nm_device_open(const nm_device_config *device, nm_backend **backend, nm_error *err);
 
 /* What moves and isn't a tensor; all of it is saved. */
 typedef struct nm_train_state {

@@ -3,6 +3,7 @@
 #ifndef NM_TRAINER_PRIVATE_H
 #define NM_TRAINER_PRIVATE_H
 
+#include "backend/device.h"
 #include "train/checkpoint.h"
 #include "train/trainer.h"
 

@@ -1,0 +1,44 @@
+#include "backend/device.h"
+
+#include <unistd.h>
+
+#define DEVICE(field, initial, min, max, help) NM_OPTION(nm_device_config, field, initial, min, max, help)
+
+/* clang-format off */
+static const nm_option device_options[] = {
+    NM_CHOICE(nm_device_config, backend, "cpu", "cpu|ref", "Backend: optimized SIMD kernels (cpu) or plain C reference kernels (ref)."),
+    NM_CHOICE(nm_device_config, isa, "auto", "auto|base|avx2|avx512|vnni", "CPU instruction set of the cpu backend; auto: the best one that the CPU supports."),
+    DEVICE(threads, "0", 0, 4096, "Number of threads; 0: one per core."),
+    DEVICE(memory_mib, "0", 0, 1e9, "Memory limit of a training step in MiB; 0: the machine's physical memory."),
+    DEVICE(profile, "false", 0, 1, "Time every kernel during training and print a table at the end."),
+    DEVICE(fold, "true", 0, 1, "At inference, fold norms that are affine per feature into the linear layers that follow them."),
+    NM_CHOICE(nm_device_config, precision, "float", "float|int8", "Precision of linear layers at inference: float32, or dynamic int8 quantization, which is faster and loses little quality."),
+    {0}};
+/* clang-format on */
+
+void nm_device_options_add(nm_options *options)
+{
+    nm_options_add(options, "device", device_options, NULL, sizeof(nm_device_config));
+}
+
+nm_status nm_device_require_float(const nm_device_config *device, const char *activity, nm_error *err)
+{
+    if (device->precision == NM_PRECISION_FLOAT)
+        return NM_OK;
+    return nm_fail(err, NM_USAGE, "device.precision = int8 is for inference only; %s computes in float",
+                   activity);
+}
+
+nm_status nm_device_open(const nm_device_config *device, nm_backend **backend, nm_error *err)
+{
+    const nm_backend_options options = {
+        .name = device->backend, .isa = device->isa, .threads = (int32_t)device->threads};
+    return nm_backend_create(backend, &options, err);
+}
+
+size_t nm_device_memory_bytes(const nm_device_config *device)
+{
+    if (device->memory_mib)
+        return (size_t)device->memory_mib << 20;
+    return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+}

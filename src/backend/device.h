@@ -1,0 +1,31 @@
+/* The section [device] of the configuration: which backend computes, on how many threads, in which precision. */
+#ifndef NM_DEVICE_H
+#define NM_DEVICE_H
+
+#include "norma/backend.h"
+#include "norma/option.h"
+
+typedef enum nm_precision { NM_PRECISION_FLOAT, NM_PRECISION_INT8 } nm_precision;
+
+typedef struct nm_device_config {
+    const char *backend, *isa;
+    nm_precision precision; /* of linear layers at inference */
+    int64_t threads;        /* 0: all cores */
+    int64_t memory_mib;     /* limit for a training step; 0: the machine's memory */
+    bool fold;    /* fold norms that are affine per feature into the linear layers that follow them */
+    bool profile; /* time every kernel */
+} nm_device_config;
+
+/* Registers [device]; nm_options_find(options, "device") returns its nm_device_config. */
+void nm_device_options_add(nm_options *options);
+
+/* NM_USAGE if the precision is for inference only; activity: "training", for the message. */
+nm_status nm_device_require_float(const nm_device_config *device, const char *activity, nm_error *err);
+
+/* Creates the configured backend in float32; free with nm_backend_free. */
+nm_status nm_device_open(const nm_device_config *device, nm_backend **backend, nm_error *err);
+
+/* Bytes that a training step may use: memory_mib, or the machine's physical memory. */
+size_t nm_device_memory_bytes(const nm_device_config *device);
+
+#endif
