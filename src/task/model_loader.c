@@ -1,6 +1,5 @@
 #include "task/model_loader.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "base/file.h"
@@ -106,15 +105,16 @@ nm_status nm_loaded_model_open_run(nm_loaded_model *loaded, const char *file_pat
                                    nm_options *options, nm_backend *backend, bool with_grads, nm_error *err)
 {
     const nm_train_config *train = nm_options_find(options, "train");
-    const nm_schedule_config *schedule = nm_options_find(options, "schedule");
+    nm_schedule schedule;
     *loaded = (nm_loaded_model){.options = options,
                                 .task = {.type = task,
                                          .options = options,
                                          .config = nm_options_find(options, "data"),
                                          .seed = (uint64_t)train->seed,
-                                         .max_tokens = train->max_tokens,
-                                         .warmup_steps = (int32_t)fmin((double)schedule->warmup, INT32_MAX)}};
+                                         .max_tokens = train->max_tokens}};
     nm_status status = task->open(&loaded->task, err);
+    if (status == NM_OK)
+        status = nm_schedule_of_task(&schedule, &loaded->task, err);
     if (status == NM_OK)
         status = build_loaded(loaded, file_path, backend, with_grads, err);
     if (status == NM_OK)

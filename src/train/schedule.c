@@ -4,7 +4,10 @@
 #include "train/schedule.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "train/trainer.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_schedule_config, field, initial, min, max, help)
 
@@ -68,11 +71,15 @@ static double cosine(const nm_schedule *s, double n)
     return done >= total ? 0 : 0.5 * s->config.lr * (1 + cos(3.14159265358979323846 * done / total));
 }
 
-/* up over the first share of all updates, then down to 0 */
+static double linear_warmup(const nm_schedule *s)
+{
+    return fmax(s->config.warmup_fraction * (double)s->config.updates, 1);
+}
+
+/* linear warm-up over the first fraction of all updates, then linear decay to 0 */
 static double linear(const nm_schedule *s, double n)
 {
-    double total = (double)s->config.updates, w = s->config.warmup_fraction * total;
-    w = w < 1 ? 1 : w;
+    double total = (double)s->config.updates, w = linear_warmup(s);
     double factor = n <= w ? n / w : (total - n) / (total - w);
     return s->config.lr * (factor > 0 ? factor : 0);
 }
@@ -83,18 +90,24 @@ static double constant(const nm_schedule *s, double n)
     return s->config.lr;
 }
 
+static double configured_warmup(const nm_schedule *s)
+{
+    return (double)s->config.warmup;
+}
+
 static const struct {
     const char *name;
     rate_function rate;
-    bool decays, warms_up; /* by evaluations, and not before the warm-up is over */
+    double (*warmup)(const nm_schedule *s); /* in updates; NULL: no warm-up */
+    bool decays;                            /* by evaluations, after the warm-up */
 } schedules[] = {
-    {"inverse-sqrt", inverse_sqrt, false, false},
-    {"inv-sqrt-decay", inv_sqrt_decay, false, false},
-    {"val-decay", val_decay, true, true},
-    {"no-warmup", no_warmup, true, false},
-    {"cosine", cosine, false, false},
-    {"linear", linear, false, false},
-    {"constant", constant, false, false},
+    {"inverse-sqrt", inverse_sqrt, configured_warmup, false},
+    {"inv-sqrt-decay", inv_sqrt_decay, configured_warmup, false},
+    {"val-decay", val_decay, configured_warmup, true},
+    {"no-warmup", no_warmup, NULL, true},
+    {"cosine", cosine, configured_warmup, false},
+    {"linear", linear, linear_warmup, false},
+    {"constant", constant, NULL, false},
 };
 
 static size_t find(const char *name)
@@ -113,9 +126,40 @@ void nm_schedule_init(nm_schedule *schedule, const nm_schedule_config *config, i
         schedule->config.updates = total_updates;
 }
 
+/* Planned number of updates; 0: unknown. */
+static nm_status planned_updates(nm_task *task, int64_t *updates, nm_error *err)
+{
+    const nm_train_config *config = nm_options_find(task->options, "train");
+    *updates = config->updates;
+    if (config->updates || !config->epochs)
+        return NM_OK;
+    nm_batches batches;
+    NM_TRY(task->type->epoch(task, NM_SPLIT_TRAIN, 0, true, &batches, err));
+    *updates = (batches.n * config->epochs + config->accumulate - 1) / config->accumulate;
+    nm_batches_release(&batches);
+    return NM_OK;
+}
+
+nm_status nm_schedule_of_task(nm_schedule *schedule, nm_task *task, nm_error *err)
+{
+    int64_t updates;
+    NM_TRY(planned_updates(task, &updates, err));
+    char *width = nm_options_get(task->options, "model.width");
+    nm_schedule_init(schedule, nm_options_find(task->options, "schedule"), width ? atoll(width) : 1, updates);
+    free(width);
+    task->warmup_steps = (int32_t)fmin((double)nm_schedule_warmup(schedule), INT32_MAX);
+    return NM_OK;
+}
+
 double nm_schedule_lr(const nm_schedule *schedule, int64_t update)
 {
     return schedules[find(schedule->config.name)].rate(schedule, (double)update);
+}
+
+int64_t nm_schedule_warmup(const nm_schedule *schedule)
+{
+    double (*warmup)(const nm_schedule *s) = schedules[find(schedule->config.name)].warmup;
+    return warmup ? (int64_t)warmup(schedule) : 0;
 }
 
 /* Decays when more than `patience` evaluations exist and the newest is strictly below all of the `patience`
@@ -128,7 +172,7 @@ void nm_schedule_evaluated(nm_schedule *schedule, double score, int64_t update)
     double lowest = INFINITY;
     for (int64_t i = 0; i < state->n_scores; i++)
         lowest = state->scores[i] < lowest ? state->scores[i] : lowest;
-    bool warming = schedules[kind].warms_up && update < schedule->config.warmup;
+    bool warming = update < nm_schedule_warmup(schedule);
     if (schedules[kind].decays && !warming && state->n_scores >= patience && score < lowest)
         state->factor *= schedule->config.decay;
     if (state->n_scores == patience)

@@ -2,7 +2,7 @@
 #ifndef NM_SCHEDULE_H
 #define NM_SCHEDULE_H
 
-#include "norma/option.h"
+#include "train/task.h"
 
 typedef struct nm_schedule_config {
     const char *name;
@@ -30,7 +30,12 @@ typedef struct nm_schedule {
 /* width: the model's d. total_updates stands in for config updates = 0. */
 void nm_schedule_init(nm_schedule *schedule, const nm_schedule_config *config, int64_t width,
                       int64_t total_updates);
+/* Initializes the schedule from the options of an open task. Where train.epochs is the only limit, the number of updates
+ * is that of the first epoch times the epochs. Sets task->warmup_steps, which models read when they are created. */
+nm_status nm_schedule_of_task(nm_schedule *schedule, nm_task *task, nm_error *err);
 double nm_schedule_lr(const nm_schedule *schedule, int64_t update);
+/* Length of the warm-up in updates; 0 if the schedule has none. Norms with warmup = lr use it. */
+int64_t nm_schedule_warmup(const nm_schedule *schedule);
 /* Tells the score (higher is better) of an evaluation made after `update` updates; a ValDecay schedule may
  * decay. */
 void nm_schedule_evaluated(nm_schedule *schedule, double score, int64_t update);

@@ -94,13 +94,11 @@ void nm_trainer_message(const nm_trainer *trainer, const char *format, ...)
 
 static nm_status open_task(nm_trainer *trainer, const nm_task_type *task, nm_error *err)
 {
-    const nm_schedule_config *schedule = nm_options_find(trainer->options, "schedule");
     trainer->task = (nm_task){.type = task,
                               .options = trainer->options,
                               .config = nm_options_find(trainer->options, "data"),
                               .seed = (uint64_t)trainer->config->seed,
-                              .max_tokens = trainer->config->max_tokens,
-                              .warmup_steps = (int32_t)fmin((double)schedule->warmup, INT32_MAX)};
+                              .max_tokens = trainer->config->max_tokens};
     return task->open(&trainer->task, err);
 }
 
@@ -138,15 +136,6 @@ static nm_status open_model(nm_trainer *trainer, nm_error *err)
     NM_TRY(nm_backend_alloc(trainer->backend, bytes, &trainer->v, err));
     find_spans(trainer);
     return NM_OK;
-}
-
-/* The widest vector of the model tells the schedule its d. */
-static int64_t model_width(const nm_trainer *trainer)
-{
-    char *text = nm_options_get(trainer->options, "model.width");
-    int64_t width = text ? atoll(text) : 1;
-    free(text);
-    return width;
 }
 
 static nm_status open_tape(nm_trainer *trainer, nm_error *err)
@@ -203,32 +192,15 @@ static nm_status write_config(const nm_trainer *trainer, nm_error *err)
     return status;
 }
 
-/* How many updates the whole run will have, for schedules that end with it; 0: not known. */
-static nm_status count_updates(nm_trainer *trainer, int64_t *updates, nm_error *err)
-{
-    const nm_train_config *config = trainer->config;
-    *updates = config->updates;
-    if (config->updates || !config->epochs)
-        return NM_OK;
-    nm_batches batches;
-    NM_TRY(trainer->task.type->epoch(&trainer->task, NM_SPLIT_TRAIN, 0, true, &batches, err));
-    *updates = (batches.n * config->epochs + config->accumulate - 1) / config->accumulate;
-    nm_batches_release(&batches);
-    return NM_OK;
-}
-
 static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const char *folder, bool resume,
                             nm_error *err)
 {
     NM_TRY(nm_device_require_float(trainer->device, "training", err));
     NM_TRY(nm_device_open(trainer->device, &trainer->backend, err));
     NM_TRY(open_task(trainer, task, err));
-    NM_TRY(open_model(trainer, err));
     trainer->total_updates = trainer->config->updates;
-    int64_t scheduled;
-    NM_TRY(count_updates(trainer, &scheduled, err));
-    nm_schedule_init(&trainer->schedule, nm_options_find(trainer->options, "schedule"), model_width(trainer),
-                     scheduled);
+    NM_TRY(nm_schedule_of_task(&trainer->schedule, &trainer->task, err));
+    NM_TRY(open_model(trainer, err));
     NM_TRY(open_tape(trainer, err));
     NM_TRY(open_folder(trainer, folder, resume, err));
     trainer->state = (nm_train_state){.best_score = -INFINITY,

@@ -1,0 +1,90 @@
+/* Normalization inside training runs: length of the warm-up, running state and gradient accumulation. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "support/tiny_run.h"
+
+static nm_trainer *open_run(const nm_options *options, const char *folder, bool resume)
+{
+    nm_trainer *trainer;
+    nm_error err;
+    if (nm_trainer_open(&trainer, &nm_task_translation, options, folder, resume, NULL, &err) != NM_OK)
+        fail_msg("%s", err.text);
+    return trainer;
+}
+
+/* Warm-up length that the norms of a run receive. */
+static int64_t norm_warmup(const char *const *settings)
+{
+    char *folder = tiny_folder();
+    nm_options *options = tiny_options(settings);
+    nm_trainer *trainer = open_run(options, folder, false);
+    int64_t warmup = nm_trainer_model(trainer)->params.norms[0]->place.warmup_steps;
+    nm_trainer_close(trainer);
+    nm_options_free(options);
+    tiny_data_remove(folder);
+    return warmup;
+}
+
+static void test_norm_warmup_is_that_of_the_schedule(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *schedule;
+        int64_t warmup;
+    } cases[] = {{"inverse-sqrt", 7}, {"inv-sqrt-decay", 7}, {"val-decay", 7}, {"cosine", 7},
+                 {"linear", 10},      {"no-warmup", 0},      {"constant", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *const settings[] = {"model.norm",
+                                        "power",
+                                        "schedule.name",
+                                        cases[i].schedule,
+                                        "schedule.warmup",
+                                        "7",
+                                        "train.updates",
+                                        "40",
+                                        "schedule.warmup_fraction",
+                                        "0.25",
+                                        NULL};
+        assert_int_equal(norm_warmup(settings), cases[i].warmup);
+    }
+}
+
+/* train.epochs is the only limit: the updates are counted in batches. */
+static void test_norm_warmup_of_a_run_limited_by_epochs(void **state)
+{
+    (void)state;
+    const char *const settings[] = {"model.norm",
+                                    "power",
+                                    "schedule.name",
+                                    "linear",
+                                    "train.updates",
+                                    "0",
+                                    "train.epochs",
+                                    "8",
+                                    "schedule.warmup_fraction",
+                                    "0.5",
+                                    NULL};
+    char *folder = tiny_folder();
+    nm_options *options = tiny_options(settings);
+    nm_trainer *trainer = open_run(options, folder, false);
+    nm_progress progress;
+    nm_error err;
+    assert_int_equal(nm_trainer_update(trainer, &progress, &err), NM_OK);
+    assert_true(progress.batches > 1);
+    assert_int_equal(nm_trainer_model(trainer)->params.norms[0]->place.warmup_steps, 4 * progress.batches);
+    nm_trainer_close(trainer);
+    nm_options_free(options);
+    tiny_data_remove(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_norm_warmup_is_that_of_the_schedule),
+        cmocka_unit_test(test_norm_warmup_of_a_run_limited_by_epochs),
+    };
+    return cmocka_run_group_tests(tests, make_data, drop_data);
+}
