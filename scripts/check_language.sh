@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Checks the language of everything that is read: comments, names, help, messages and documents.
+#   - phrases that have a standard term (scripts/language.txt)
+#   - British spellings: the project uses American ones
+#   - Markdown prose wider than 100 columns (tables, code and links that stand alone are exempt)
+#   - reflowed formulas: runs of spaces inside a line of a comment paragraph
+#     scripts/check_language.sh [--changed REV] [FILE...]
+# Without files all tracked files are read, with --changed only lines added since REV. Prints one line per finding:
+# file:line: text -> term. Exit code: 0 none, 1 some.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+base=
+if [ "${1:-}" = --changed ]; then
+    base=$2
+    shift 2
+fi
+if [ $# -gt 0 ]; then
+    files=("$@")
+else
+    # Test data and generated pages hold other languages and other people's words.
+    mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc' '*.md' '*.sh' '*.pl' '*.py' \
+        '*.ini' '*.cmake' '*CMakeLists.txt' Makefile | grep -vE '^tests/(golden/cases|fuzz/inputs)/|^scripts/language\.txt$')
+fi
+
+BASE=$base perl - scripts/language.txt "${files[@]}" <<'PERL'
+use strict;
+use warnings;
+
+my $list = shift @ARGV;
+my @phrases;
+open my $in, '<', $list or die "$list: $!\n";
+while (<$in>) {
+    chomp;
+    next if /^#/ or !/\S/;
+    my ($pattern, $term) = split /\t/;
+    die "$list:$.: expected a pattern, a tab and a term\n" unless defined $term;
+    push @phrases, [qr/$pattern/i, $term];
+}
+close $in;
+my $british = qr/\b\w*(?:labell(?:ed|ing)|behaviour|colour|licence|\bcentre|centred|analyse|neighbour|favour|catalogue|modell(?:ed|ing)|cancelled|
+    judgement|initialis|normalis|optimis(?!t)|generalis|tokenis|summaris|recognis|organis|minimis|maximis|serialis|parallelis|regularis|artefact|whilst)\w*/xi;
+
+# Lines added since the base, by file; undef: every line counts.
+my %added;
+if ($ENV{BASE}) {
+    my $file = '';
+    my $at = 0;
+    for (split /\n/, `git diff -U0 --no-color $ENV{BASE} --`) {
+        if (m{^\+\+\+ b/(.*)}) { $file = $1 }
+        elsif (/^\@\@ -\S+ \+(\d+)/) { $at = $1 }
+        elsif (/^\+/) { $added{$file}{$at++} = 1 }
+    }
+}
+
+my $found = 0;
+sub report {
+    my ($file, $line, $text, $term) = @_;
+    return if $ENV{BASE} and !$added{$file}{$line};
+    printf "%s:%d: %s -> %s\n", $file, $line, $text, $term;
+    $found++;
+}
+
+for my $file (@ARGV) {
+    next if $file eq 'scripts/check_language.sh' or $file eq 'scripts/language.txt';
+    open my $text, '<:encoding(UTF-8)', $file or die "$file: $!\n";
+    my ($code, $comment) = (0, 0);
+    while (my $line = <$text>) {
+        chomp $line;
+        for (@phrases) {
+            report($file, $., $1, $_->[1]) if $line =~ /($_->[0])/ and $line !~ /language: exempt/;
+        }
+        report($file, $., $1, 'American spelling') if $line =~ /($british)/ and $line !~ /language: exempt/;
+        if ($file =~ /\.md$/) {
+            $code = !$code if $line =~ /^\s*```/;
+            report($file, $., length($line) . ' columns', 'at most 100 in prose')
+                if !$code and length($line) > 100 and $line !~ /^\s*\|/ and $line !~ /^\s*(?:[-*] )?!?\[[^\]]*\]\([^)]*\)\W*$/;
+        }
+        if ($file =~ /\.(?:[ch]|inc)$/) {
+            $comment = 1 if $line =~ m{^\s*/\*};
+            report($file, $., substr($line, 0, 60), 'one formula per line, indented')
+                if $comment and $line =~ m{^\s*(?:/\*+|\*)? ?\S.*\w[,.;]? {3,}\S} and $line !~ m{^\s*(?:/\*+|\*)? {2,}} and $line !~ m{\|} and $line !~ m{;\s*/\*};
+            $comment = 0 if $line =~ m{\*/};
+        }
+    }
+}
+exit($found > 0);
+PERL
