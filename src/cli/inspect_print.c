@@ -90,6 +90,8 @@ static void print_confidence(const nm_confidence *c, FILE *out)
                 c->ideal, exp(c->nll), exp(c->smoothed));
     else
         fprintf(out, "; no label smoothing; perplexity %.3f\n", exp(c->nll));
+    if (c->masked)
+        fprintf(out, "  %lld further targets are masked (data.mask_words)\n", (long long)c->masked);
 }
 
 void inspect_print(const nm_inspection *inspection, FILE *out)
@@ -205,6 +207,7 @@ static json_t *json_confidence(const nm_confidence *c)
                    {"ideal", c->ideal}};
     json_t *object = json_object();
     json_object_set_new(object, "targets", json_integer(c->targets));
+    json_object_set_new(object, "masked_targets", json_integer(c->masked));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         json_object_set_new(object, numbers[i].key, number(numbers[i].value));
     return object;

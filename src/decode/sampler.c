@@ -102,36 +102,6 @@ void nm_sampler_free(nm_sampler *self)
 
 /* ---- one token ---- */
 
-static double log_sum_exp(const double *x, int32_t n, const double *y, int32_t m)
-{
-    double top = -INFINITY, sum = 0;
-    for (int32_t i = 0; i < n; i++)
-        top = x[i] > top ? x[i] : top;
-    for (int32_t i = 0; i < m; i++)
-        top = y[i] > top ? y[i] : top;
-    for (int32_t i = 0; i < n; i++)
-        sum += exp(x[i] - top);
-    for (int32_t i = 0; i < m; i++)
-        sum += exp(y[i] - top);
-    return top + log(sum);
-}
-
-/* Logits to log probabilities; with bands, clusters are the logits behind the words'. */
-static void normalize(double *x, int32_t words, const nm_adaptive_clusters *bands)
-{
-    int32_t own = bands->n ? bands->first[0] : words;
-    const double *clusters = x + words;
-    double head = log_sum_exp(x, own, clusters, bands->n);
-    for (int32_t i = 0; i < own; i++)
-        x[i] -= head;
-    for (int32_t band = 1; band <= bands->n; band++) {
-        int32_t first = bands->first[band - 1], end = band < bands->n ? bands->first[band] : words;
-        double shift = clusters[bands->n - band] - head - log_sum_exp(x + first, end - first, NULL, 0);
-        for (int32_t i = first; i < end; i++)
-            x[i] += shift;
-    }
-}
-
 static int compare_candidates(const void *left, const void *right)
 {
     const candidate *a = left, *b = right;
@@ -297,7 +267,7 @@ static nm_status row_probabilities(nm_sampler *self, nm_mat hidden, int32_t row,
                     nm_mat_of(clusters, 1, lm->bands.n));
         to_host(self, clusters, lm->bands.n, self->log_p + words);
     }
-    normalize(self->log_p, words, &lm->bands);
+    nm_adaptive_log_probs(&lm->bands, words, self->log_p + words, self->log_p);
     for (int32_t i = 0; i < words; i++)
         if (isnan(self->log_p[i]))
             return nm_fail(err, NM_DIVERGED, "the model's log probabilities are not finite");

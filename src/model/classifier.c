@@ -127,7 +127,7 @@ static nm_model_output classifier_forward(nm_model *model, nm_tape *tape, const 
     nm_packing texts = nm_tape_packing(tape, &batch->source);
     nm_tensor *x = nm_stack_forward(tape, &self->encoder, embed(model, tape, batch), &texts, NULL, NULL);
     nm_tensor *pooled = nm_pool(tape, x, &texts, strcmp(c->pooling, "mean") ? NM_POOL_FIRST : NM_POOL_MEAN);
-    return (nm_model_output){pooled, self->output_weight, self->output_bias};
+    return (nm_model_output){.hidden = pooled, .weight = self->output_weight, .bias = self->output_bias};
 }
 
 const nm_model_type nm_model_classifier = {

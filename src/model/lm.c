@@ -205,7 +205,12 @@ nm_tensor *nm_lm_hidden(nm_model *model, nm_tape *tape, const nm_batch *batch)
 static nm_model_output lm_forward(nm_model *model, nm_tape *tape, const nm_batch *batch)
 {
     nm_lm *lm = model->parts;
-    return (nm_model_output){nm_lm_hidden(model, tape, batch), lm->output_weight, lm->output_bias};
+    return (nm_model_output){.hidden = nm_lm_hidden(model, tape, batch),
+                             .weight = lm->output_weight,
+                             .bias = lm->output_bias,
+                             .cluster_weight = lm->cluster_weight,
+                             .cluster_bias = lm->cluster_bias,
+                             .clusters = lm->cluster_weight ? &lm->bands : NULL};
 }
 
 double *nm_lm_loss(nm_model *model, nm_tape *tape, nm_tensor *hidden, const nm_loss_spec *spec)

@@ -12,6 +12,9 @@ typedef struct nm_model nm_model;
 typedef struct nm_model_output {
     nm_tensor *hidden;        /* [target tokens, d] */
     nm_tensor *weight, *bias; /* [V, d], [1, V] or NULL: logits = hidden weight^T + bias */
+    /* Adaptive softmax: the head's cluster entries [n, d] and [1, n], and the clusters; NULL: plain softmax. */
+    nm_tensor *cluster_weight, *cluster_bias;
+    const nm_adaptive_clusters *clusters;
 } nm_model_output;
 
 typedef struct nm_model_type {

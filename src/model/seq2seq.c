@@ -181,7 +181,7 @@ static nm_model_output seq2seq_forward(nm_model *model, nm_tape *tape, const nm_
     nm_tensor *y =
         nm_seq2seq_embed(model, tape, tables.target, batch->target_in, batch->target_pos, target.n_tokens);
     y = nm_stack_forward(tape, &s->decoder, y, &target, memory, &source);
-    return (nm_model_output){y, tables.output, s->output_bias};
+    return (nm_model_output){.hidden = y, .weight = tables.output, .bias = s->output_bias};
 }
 
 const nm_model_type nm_model_seq2seq = {

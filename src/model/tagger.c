@@ -143,7 +143,8 @@ static nm_model_output tagger_forward(nm_model *model, nm_tape *tape, const nm_b
     nm_tensor *x = nm_concat(tape, parts, n);
     x = nm_linear(tape, x, t->in_weight, t->in_bias, NM_ACT_NONE, 0);
     x = nm_relative_encoder_forward(tape, &t->encoder, x, &packing);
-    return (nm_model_output){nm_dropped(tape, x, c->output_dropout), t->output_weight, t->output_bias};
+    return (nm_model_output){
+        .hidden = nm_dropped(tape, x, c->output_dropout), .weight = t->output_weight, .bias = t->output_bias};
 }
 
 nm_tensor *nm_tagger_emissions(nm_model *model, nm_tape *tape, const nm_batch *batch)

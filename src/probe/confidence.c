@@ -22,22 +22,28 @@ typedef struct listener {
     bin bins[BINS];
 } listener;
 
-/* Log-probabilities p of the words or classes that one target could be. */
-static void add_target(listener *l, const double *p, int32_t size, int32_t target)
+/* log_p: log-probabilities of the words or classes, -inf for those that are masked. A masked target has no probability
+ * and is counted separately. */
+static void add_target(listener *l, const double *log_p, int32_t size, int32_t target)
 {
     nm_confidence *sums = l->sums;
     int32_t best = 0, allowed = 0;
     double entropy = 0, all = 0;
+    if (!(log_p[target] > -INFINITY) && !isnan(log_p[target])) {
+        sums->masked++;
+        return;
+    }
     for (int32_t v = 0; v < size; v++) {
-        if (!(p[v] > -INFINITY))
-            continue; /* a word that may not be output */
+        if (!(log_p[v] > -INFINITY))
+            continue;
         allowed++;
-        all -= p[v];
-        entropy -= exp(p[v]) * p[v];
-        if (p[v] > p[best])
+        all -= log_p[v];
+        entropy -= exp(log_p[v]) * log_p[v];
+        if (log_p[v] > log_p[best])
             best = v;
     }
-    double confidence = exp(p[best]), share = l->others ? l->epsilon / (allowed - 1) : l->epsilon / allowed,
+    double confidence = exp(log_p[best]),
+           share = l->others ? l->epsilon / (allowed - 1) : l->epsilon / allowed,
            own = 1 - l->epsilon - (l->others ? share : 0);
     bin *b = &l->bins[confidence < 1 ? (int)(confidence * BINS) : BINS - 1];
     b->confidence += confidence;
@@ -46,32 +52,45 @@ static void add_target(listener *l, const double *p, int32_t size, int32_t targe
     sums->targets++;
     sums->largest += confidence;
     sums->right += best == target;
-    sums->target += exp(p[target]);
+    sums->target += exp(log_p[target]);
     sums->entropy += entropy;
-    sums->nll -= p[target];
-    sums->smoothed += own * -p[target] + share * all;
+    sums->nll -= log_p[target];
+    sums->smoothed += own * -log_p[target] + share * all;
     sums->ideal += 1 - l->epsilon + (l->others ? 0 : share);
 }
 
-/* Rows first .. first + logits.rows - 1 of the batch's hidden vectors. */
-static void add_block(listener *l, const nm_model_output *out, int32_t first, nm_mat logits,
-                      const int32_t *targets)
+typedef struct block { /* rows of the batch's hidden vectors; memory on the device for BLOCK_ROWS rows */
+    int32_t first, rows;
+    void *logits, *cluster_logits;
+} block;
+
+/* The loss head's log-probabilities of a block, [rows, V], heap. */
+static double *block_log_probs(const listener *l, const nm_model_output *out, const block *at)
 {
     nm_backend *b = l->model->backend;
-    nm_mat hidden = nm_tensor_mat(out->hidden);
-    hidden.data = (char *)hidden.data + (size_t)first * (size_t)hidden.stride * nm_dtype_bytes(b->dtype);
-    hidden.rows = logits.rows;
+    nm_mat hidden = nm_tensor_mat(out->hidden), logits = nm_mat_of(at->logits, at->rows, out->weight->rows);
     const nm_dropout none = {0};
+    hidden.data = (char *)hidden.data + (size_t)at->first * (size_t)hidden.stride * nm_dtype_bytes(b->dtype);
+    hidden.rows = at->rows;
     b->k.linear(b, hidden, nm_tensor_mat(out->weight), out->bias ? out->bias->data : NULL, NM_ACT_NONE, &none,
                 logits);
-    b->k.log_softmax(b, logits, l->model->allowed, logits);
-    double *p = nm_numbers_download_matrix(b, logits);
-    for (int32_t r = 0; r < logits.rows; r++)
-        add_target(l, p + (size_t)r * (size_t)logits.cols, logits.cols, targets[r]);
-    free(p);
+    if (!out->clusters) {
+        b->k.log_softmax(b, logits, l->model->allowed, logits);
+        return nm_numbers_download_matrix(b, logits);
+    }
+    nm_mat cluster_logits = nm_mat_of(at->cluster_logits, at->rows, out->clusters->n);
+    b->k.linear(b, hidden, nm_tensor_mat(out->cluster_weight), out->cluster_bias->data, NM_ACT_NONE, &none,
+                cluster_logits);
+    double *log_p = nm_numbers_download_matrix(b, logits),
+           *clusters = nm_numbers_download_matrix(b, cluster_logits);
+    for (int32_t r = 0; r < at->rows; r++)
+        nm_adaptive_log_probs(out->clusters, logits.cols, clusters + r * out->clusters->n,
+                              log_p + (size_t)r * (size_t)logits.cols);
+    free(clusters);
+    return log_p;
 }
 
-/* A soft-max with one target for each row is what this knows. */
+/* Whether the output is a softmax with one target per row. */
 static bool is_softmax(const nm_batch *batch, const nm_model_output *out)
 {
     if (!out->hidden || !out->weight || !batch->target_out || out->hidden->rows != batch->units)
@@ -87,13 +106,17 @@ static void after_batch(void *user, nm_tape *tape, const nm_batch *batch, const 
     listener *l = user;
     if (!is_softmax(batch, out))
         return;
-    const int32_t size = out->weight->rows;
-    void *memory =
-        nm_tape_alloc(tape, (size_t)BLOCK_ROWS * (size_t)size * nm_dtype_bytes(l->model->backend->dtype));
-    for (int32_t first = 0; memory && first < out->hidden->rows; first += BLOCK_ROWS) {
-        int32_t left = out->hidden->rows - first;
-        add_block(l, out, first, nm_mat_of(memory, left < BLOCK_ROWS ? left : BLOCK_ROWS, size),
-                  batch->target_out + first);
+    const int32_t size = out->weight->rows, rows = out->hidden->rows;
+    size_t row_bytes = BLOCK_ROWS * nm_dtype_bytes(l->model->backend->dtype);
+    block at = {.logits = nm_tape_alloc(tape, (size_t)size * row_bytes),
+                .cluster_logits =
+                    out->clusters ? nm_tape_alloc(tape, (size_t)out->clusters->n * row_bytes) : NULL};
+    for (; !nm_tape_exhausted(tape) && at.first < rows; at.first += BLOCK_ROWS) {
+        at.rows = rows - at.first < BLOCK_ROWS ? rows - at.first : BLOCK_ROWS;
+        double *log_p = block_log_probs(l, out, &at);
+        for (int32_t r = 0; r < at.rows; r++)
+            add_target(l, log_p + (size_t)r * (size_t)size, size, batch->target_out[at.first + r]);
+        free(log_p);
     }
 }
 

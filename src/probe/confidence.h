@@ -9,6 +9,7 @@
 typedef struct nm_confidence {
     bool measured; /* false: the model's output is no soft-max with one target a row */
     int64_t targets, batches;
+    int64_t masked;  /* targets whose word the model may not output (data.mask_words): not among `targets` */
     double largest;  /* mean of the largest probability: confidence */
     double right;    /* share of targets that have it: accuracy */
     double target;   /* mean probability of the target */

@@ -5,6 +5,8 @@
  *     log p(word of band i)         = head(size of the head - i) + tail_i(word)        i = 1 .. n
  * Head and tails go through the soft-max loss kernel, so the logits of a batch never exist as a whole, and its gradients
  * are made in the same pass. */
+#include <math.h>
+
 #include "tape/tape.h"
 
 static void adaptive_backward(nm_tape *tape, nm_node *node)
@@ -177,4 +179,35 @@ double *nm_adaptive_loss_of(nm_tape *tape, nm_tensor *hidden, const nm_adaptive_
     if (tape->training)
         nm_tape_record(tape, &adaptive_op, NULL, a.d_hidden)->in[0] = hidden;
     return sums;
+}
+
+/* ln(sum_i exp(x_i) + sum_i exp(y_i)) */
+static double log_sum_exp(const double *x, int32_t n, const double *y, int32_t m)
+{
+    double top = -INFINITY, sum = 0;
+    for (int32_t i = 0; i < n; i++)
+        top = x[i] > top ? x[i] : top;
+    for (int32_t i = 0; i < m; i++)
+        top = y[i] > top ? y[i] : top;
+    for (int32_t i = 0; i < n; i++)
+        sum += exp(x[i] - top);
+    for (int32_t i = 0; i < m; i++)
+        sum += exp(y[i] - top);
+    return top + log(sum);
+}
+
+void nm_adaptive_log_probs(const nm_adaptive_clusters *clusters, int32_t n_words,
+                           const double *cluster_logits, double *logits)
+{
+    int32_t own = clusters->n ? clusters->first[0] : n_words;
+    double head = log_sum_exp(logits, own, cluster_logits, clusters->n);
+    for (int32_t i = 0; i < own; i++)
+        logits[i] -= head;
+    for (int32_t c = 1; c <= clusters->n; c++) {
+        int32_t first = clusters->first[c - 1], end = c < clusters->n ? clusters->first[c] : n_words;
+        double shift =
+            cluster_logits[clusters->n - c] - head - log_sum_exp(logits + first, end - first, NULL, 0);
+        for (int32_t i = first; i < end; i++)
+            logits[i] += shift;
+    }
 }

@@ -188,6 +188,10 @@ typedef struct nm_adaptive_maps {
 /* The same sums; without smoothing both are the negative log-likelihood. */
 double *nm_adaptive_loss_of(nm_tape *tape, nm_tensor *hidden, const nm_adaptive_maps *maps,
                             const int32_t *targets);
+/* The log-probabilities of all words, in place of their logits [n_words]; host memory. cluster_logits [clusters->n] are
+ * those of the head's cluster entries, in the order of cluster_weight's rows. Without clusters this is log-softmax. */
+void nm_adaptive_log_probs(const nm_adaptive_clusters *clusters, int32_t n_words,
+                           const double *cluster_logits, double *logits);
 typedef struct nm_crf_scores { /* parameters: [T, T] from row to column, [1, T], [1, T] */
     nm_tensor *transitions, *start, *end;
 } nm_crf_scores;

@@ -95,6 +95,18 @@ mv data moved
 "$NORMA" inspect some --measure tid --batches 2 --data moved >out 2>err || fail "inspect --data: $(cat err)"
 has out "average"
 
+# ---- adaptive softmax: the probabilities are those of the loss ----
+make_sentences train.txt 200 1
+make_sentences valid.txt 60 2
+"$NORMA" prepare --format text --tokenizer none --bpe-merges 0 --train train.txt --valid valid.txt --output words 2>err || fail "prepare: $(cat err)"
+"$NORMA" train "$SOURCE/recipes/demo-lm.ini" --data.folder words --model.preset tiny --model.context 8 --model.width 32 --model.ff 64 \
+    --model.adaptive true --model.cutoffs 6,10 --train.label-smoothing 0 --train.updates 20 --train.validate-every 20 \
+    --run.folder adaptive --device.threads 1 2>err || fail "train an adaptive softmax: $(cat err)"
+"$NORMA" inspect adaptive --measure confidence --batches 0 --json >out 2>err || fail "inspect an adaptive softmax: $(cat err)"
+nll=$(sed -n 's/.*"type":"valid".*"nll":\([0-9.]*\).*/\1/p' adaptive/log.jsonl)
+awk -v a="$nll" -v b="$(sed -n 's/ *"nll": \([0-9.]*\),*/\1/p' out)" 'BEGIN { d = a - b; exit !(a > 1 && d < 1e-5 && d > -1e-5) }' ||
+    fail "nll $nll in the log, $(grep '"nll"' out) by inspect"
+
 # ---- what cannot be measured ----
 "$NORMA" inspect some --measure tid >out 2>err
 code=$?

@@ -469,6 +469,28 @@ static void confidence_equals_the_softmax(void **state)
     release(&t);
 }
 
+/* A validation target whose word is masked has no probability: it is counted separately. */
+static void test_confidence_with_masked_targets(void **state)
+{
+    (void)state;
+    trained t;
+    nm_error err;
+    nm_confidence all, masked;
+    train(&t, "layer", "pre");
+    nm_model *model = t.loaded.model;
+    assert_int_equal(nm_confidence_measure(&all, &t.loaded.task, model, NM_SPLIT_VALID, 0, &err), NM_OK);
+    assert_true(all.masked == 0);
+    uint8_t allowed[64];
+    assert_true(model->target_size <= 64);
+    memset(allowed, 1, sizeof allowed);
+    allowed[model->target_size - 1] = 0; /* the rarest word of the dictionary */
+    assert_int_equal(nm_model_allow(model, allowed, &err), NM_OK);
+    assert_int_equal(nm_confidence_measure(&masked, &t.loaded.task, model, NM_SPLIT_VALID, 0, &err), NM_OK);
+    assert_true(masked.masked > 0 && masked.targets + masked.masked == all.targets);
+    assert_true(isfinite(masked.nll) && isfinite(masked.smoothed) && isfinite(masked.entropy));
+    release(&t);
+}
+
 /* ---- advice ---- */
 
 static nm_verdict verdict(const nm_findings *f, const char *remedy, const char *number)
@@ -542,6 +564,7 @@ int main(void)
         cmocka_unit_test(bounds_hold_and_the_backward_is_the_formulas),
         cmocka_unit_test(checking_leaves_gradients_alone),
         cmocka_unit_test(confidence_equals_the_softmax),
+        cmocka_unit_test(test_confidence_with_masked_targets),
         cmocka_unit_test(advice_follows_the_findings),
     };
     return cmocka_run_group_tests(tests, make_data, drop_data);
