@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
-#include "train/checkpoint.h"
+#include "model/model_file.h"
 #include "train/trainer.h"
 
 static char *model_path(const char *path)
@@ -65,7 +65,7 @@ static nm_status build_loaded(nm_loaded_model *loaded, const char *file_path, nm
 static nm_status load_model(nm_loaded_model *loaded, const nm_safetensors *file, nm_error *err)
 {
     nm_params_from_int8(&loaded->model->params);
-    NM_TRY(nm_checkpoint_load(file, loaded->model, err));
+    NM_TRY(nm_model_file_load(file, loaded->model, err));
     if (loaded->fold)
         nm_model_fold(loaded->model, NULL);
     return loaded->int8 ? nm_params_to_int8(&loaded->model->params, err) : NM_OK;

@@ -21,11 +21,11 @@ static nm_status write_state(nm_trainer *trainer, const char *path, nm_error *er
 {
     const nm_params *params = &trainer->model->params;
     nm_safetensors_writer *writer = nm_safetensors_begin();
-    nm_copies copies = {0};
+    nm_host_copies copies = {0};
     const int64_t n = (int64_t)params->n_elements, bytes = sizeof(nm_train_state);
-    nm_tensor_type type = nm_checkpoint_numbers(trainer->backend);
-    const void *m = nm_copies_alloc(&copies, trainer->backend, trainer->m, nm_params_bytes(params));
-    const void *v = nm_copies_alloc(&copies, trainer->backend, trainer->v, nm_params_bytes(params));
+    nm_tensor_type type = nm_model_file_dtype(trainer->backend);
+    const void *m = nm_host_copies_add(&copies, trainer->backend, trainer->m, nm_params_bytes(params));
+    const void *v = nm_host_copies_add(&copies, trainer->backend, trainer->v, nm_params_bytes(params));
     nm_safetensors_add(writer, "optimizer.m", type, 1, &n, m);
     nm_safetensors_add(writer, "optimizer.v", type, 1, &n, v);
     nm_safetensors_add(writer, "state", NM_TENSOR_U8, 1, &bytes, &trainer->state);
@@ -33,7 +33,7 @@ static nm_status write_state(nm_trainer *trainer, const char *path, nm_error *er
     snprintf(text, sizeof text, "%016" PRIx64, trainer->task.fingerprint);
     nm_safetensors_add_metadata(writer, "data", text);
     nm_status status = nm_safetensors_finish(writer, path, err);
-    nm_copies_release(&copies);
+    nm_host_copies_release(&copies);
     return status;
 }
 
@@ -167,7 +167,7 @@ static bool state_is_sound(const nm_train_state *s)
 static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_error *err)
 {
     const nm_params *params = &trainer->model->params;
-    nm_tensor_type type = nm_checkpoint_numbers(trainer->backend);
+    nm_tensor_type type = nm_model_file_dtype(trainer->backend);
     const nm_safetensor *m, *v, *state;
     NM_TRY(nm_safetensors_want(file, "optimizer.m", type, params->n_elements, &m, err));
     NM_TRY(nm_safetensors_want(file, "optimizer.v", type, params->n_elements, &v, err));
@@ -199,7 +199,7 @@ static nm_status load_pair(nm_trainer *trainer, int64_t update, nm_error *err)
     if (status == NM_OK)
         status = nm_safetensors_open(&state, state_path, err);
     if (status == NM_OK)
-        status = nm_checkpoint_load(model, trainer->model, err);
+        status = nm_model_file_load(model, trainer->model, err);
     if (status == NM_OK)
         status = load_state(trainer, state, err);
     nm_safetensors_close(model);

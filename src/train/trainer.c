@@ -285,11 +285,11 @@ size_t nm_trainer_peak_bytes(const nm_trainer *trainer)
 
 uint64_t nm_trainer_weights_hash(const nm_trainer *trainer)
 {
-    nm_copies copies = {0};
+    nm_host_copies copies = {0};
     size_t bytes = nm_params_bytes(&trainer->model->params);
-    const void *host = nm_copies_alloc(&copies, trainer->backend, trainer->model->params.values, bytes);
+    const void *host = nm_host_copies_add(&copies, trainer->backend, trainer->model->params.values, bytes);
     uint64_t hash = XXH3_64bits(host, bytes);
-    nm_copies_release(&copies);
+    nm_host_copies_release(&copies);
     return hash;
 }
 

@@ -127,7 +127,7 @@ other_command() { # CODE TEXT COMMAND ...
 }
 other_command 2 'training computes in float' train small.ini --run.folder never --run.quiet --device.precision int8
 other_command 2 'inspect computes in float' inspect run --precision int8
-other_command 7 'int8 cannot be averaged' average mean.safetensors whole.safetensors again.safetensors
+other_command 7 'int8 model cannot be averaged' average mean.safetensors whole.safetensors again.safetensors
 other_command 2 'int4' translate run --precision int4
 head -c 6000 whole.safetensors >cut.safetensors
 refuses 4 'cut.safetensors' export cut.safetensors -o x.safetensors

@@ -281,7 +281,7 @@ static void reading_unfolds(void **state)
     for (int i = 0; i < 2; i++) {
         assert_int_equal(nm_model_fold(r.model, NULL), 12);
         assert_int_equal(nm_safetensors_open(&file, path, &err), NM_OK);
-        assert_int_equal(nm_checkpoint_load(file, r.model, &err), NM_OK);
+        assert_int_equal(nm_model_file_load(file, r.model, &err), NM_OK);
         nm_safetensors_close(file);
         double *after = scores(&r, &n);
         assert_memory_equal(before, after, n * sizeof *before);

@@ -194,7 +194,7 @@ static void refuses(nm_model *model, const char *path, nm_status want, const cha
     nm_safetensors *file;
     nm_error err = {0};
     assert_int_equal(nm_safetensors_open(&file, path, &err), NM_OK);
-    assert_int_equal(nm_checkpoint_load(file, model, &err), want);
+    assert_int_equal(nm_model_file_load(file, model, &err), want);
     if (!strstr(err.text, text) || !strstr(err.text, path))
         fail_msg("'%s' is not in: %s", text, err.text);
     nm_safetensors_close(file);
@@ -214,7 +214,7 @@ static void test_files(void **state)
     write_int8(made.model, path);
     to_int8(made.model);
     assert_int_equal(nm_safetensors_open(&file, path, &err), NM_OK);
-    assert_int_equal(nm_checkpoint_load(file, read.model, &err), NM_OK);
+    assert_int_equal(nm_model_file_load(file, read.model, &err), NM_OK);
     nm_safetensors_close(file);
     for (size_t i = 0; i < made.model->params.n; i++) {
         double *want = numbers_of(made.model, &made.model->params.list[i]->tensor, &n);
@@ -227,11 +227,11 @@ static void test_files(void **state)
     char scale[64];
     snprintf(scale, sizeof scale, "%s.scale", weight);
     forge(path, forged, scale, 0, NAN);
-    refuses(read.model, forged, NM_FORMAT, "nan in row 0 is no scale");
+    refuses(read.model, forged, NM_FORMAT, "nan in row 0 is not a valid int8 scale");
     forge(path, forged, scale, 0, -1);
-    refuses(read.model, forged, NM_FORMAT, "-1 in row 0 is no scale");
+    refuses(read.model, forged, NM_FORMAT, "-1 in row 0 is not a valid int8 scale");
     forge(path, forged, scale, 0, INFINITY);
-    refuses(read.model, forged, NM_FORMAT, "inf in row 0 is no scale");
+    refuses(read.model, forged, NM_FORMAT, "inf in row 0 is not a valid int8 scale");
     forge(path, forged, scale, 1, 1);
     refuses(read.model, forged, NM_MISMATCH, "dec.0.ffn.in.weight.scale' has 23 numbers");
     forge(path, forged, scale, 1000, 1);
@@ -239,8 +239,8 @@ static void test_files(void **state)
     forge(path, forged, weight, 0, 1);
     refuses(read.model, forged, NM_MISMATCH, "dec.0.ffn.in.weight' has 24 numbers of type F32");
     const char *const both[] = {path, path};
-    assert_int_equal(nm_checkpoint_average(both, 2, forged, &err), NM_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "int8 cannot be averaged"));
+    assert_int_equal(nm_model_file_average(both, 2, forged, &err), NM_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "int8 model cannot be averaged"));
     /* not finite: no file */
     float bad = NAN;
     backend->k.upload(backend, read.model->params.list[0]->tensor.data, &bad, sizeof bad);

@@ -1,0 +1,335 @@
+#include "model/model_file.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/int8.h"
+
+/* ---- writing ---- */
+
+const void *nm_host_copies_add(nm_host_copies *copies, nm_backend *backend, const void *device, size_t bytes)
+{
+    const void *view = nm_backend_view(backend, device);
+    if (view)
+        return view;
+    NM_GROW(copies->blocks, copies->n, copies->capacity);
+    void *block = copies->blocks[copies->n++] = nm_allocate(bytes);
+    backend->k.download(backend, block, device, bytes);
+    return block;
+}
+
+void nm_host_copies_release(nm_host_copies *copies)
+{
+    for (size_t i = 0; i < copies->n; i++)
+        free(copies->blocks[i]);
+    free(copies->blocks);
+    *copies = (nm_host_copies){0};
+}
+
+nm_tensor_type nm_model_file_dtype(const nm_backend *backend)
+{
+    return backend->dtype == NM_F64 ? NM_TENSOR_F64 : NM_TENSOR_F32;
+}
+
+static bool is_folded(const nm_params *params, const nm_tensor *tensor)
+{
+    for (size_t n = 0; n < params->n_norms; n++)
+        for (int i = 0; params->norms[n]->folded && i < params->norms[n]->shape.n_params; i++)
+            if (params->norms[n]->params[i] == tensor->data)
+                return true;
+    return false;
+}
+
+static void *alloc_block(nm_host_copies *copies, size_t bytes)
+{
+    NM_GROW(copies->blocks, copies->n, copies->capacity);
+    return copies->blocks[copies->n++] = nm_allocate(bytes);
+}
+
+static void scale_name(char *name, size_t bytes, const char *matrix)
+{
+    snprintf(name, bytes, "%s.scale", matrix);
+}
+
+static nm_status add_int8(nm_safetensors_writer *writer, const nm_params *params, const nm_tensor *tensor,
+                          nm_host_copies *copies, nm_error *err)
+{
+    const int64_t shape[2] = {tensor->rows, tensor->cols};
+    size_t cols = (size_t)tensor->cols, n = (size_t)tensor->rows * cols;
+    NM_ASSERT(params->backend->dtype == NM_F32);
+    const float *numbers = nm_host_copies_add(copies, params->backend, tensor->data, n * sizeof *numbers);
+    int8_t *quantized = alloc_block(copies, n);
+    float *scales = alloc_block(copies, (size_t)tensor->rows * sizeof *scales);
+    for (int32_t r = 0; r < tensor->rows; r++) {
+        size_t at = (size_t)r * cols;
+        scales[r] = nm_int8_round_row(numbers + at, tensor->cols, quantized + at);
+        if (!isfinite(scales[r]))
+            return nm_fail(err, NM_DIVERGED, "row %d of '%s' is not finite and cannot be quantized to int8",
+                           (int)r, tensor->name);
+    }
+    char name[192];
+    scale_name(name, sizeof name, tensor->name);
+    nm_safetensors_add(writer, tensor->name, NM_TENSOR_I8, 2, shape, quantized);
+    nm_safetensors_add(writer, name, NM_TENSOR_F32, 1, shape, scales);
+    return NM_OK;
+}
+
+static nm_status add_params(nm_safetensors_writer *writer, const nm_params *params, bool int8,
+                            nm_host_copies *copies, nm_error *err)
+{
+    size_t unit = nm_dtype_bytes(params->backend->dtype);
+    for (size_t i = 0; i < params->n; i++) {
+        const nm_tensor *tensor = &params->list[i]->tensor;
+        if (is_folded(params, tensor))
+            continue;
+        if (int8 && nm_param_is_int8(params->list[i])) {
+            NM_TRY(add_int8(writer, params, tensor, copies, err));
+            continue;
+        }
+        const int64_t shape[2] = {tensor->rows, tensor->cols};
+        bool vector = tensor->rows == 1;
+        const void *data = nm_host_copies_add(copies, params->backend, tensor->data,
+                                              (size_t)tensor->rows * (size_t)tensor->cols * unit);
+        nm_safetensors_add(writer, tensor->name, nm_model_file_dtype(params->backend), vector ? 1 : 2,
+                           vector ? shape + 1 : shape, data);
+    }
+    return NM_OK;
+}
+
+/* "enc.0.self.norm.running_mean" */
+static void slot_name(char *name, size_t bytes, const nm_norm *norm, const char *slot)
+{
+    snprintf(name, bytes, "%s.%s", norm->place.name, slot);
+}
+
+static void add_norms(nm_safetensors_writer *writer, const nm_params *params, nm_host_copies *copies)
+{
+    size_t unit = nm_dtype_bytes(params->backend->dtype);
+    char name[192];
+    for (size_t n = 0; n < params->n_norms; n++) {
+        const nm_norm *norm = params->norms[n];
+        if (norm->folded)
+            continue;
+        for (int i = 0; i < norm->shape.n_state; i++) {
+            const int64_t length = norm->shape.state[i].length;
+            slot_name(name, sizeof name, norm, norm->shape.state[i].name);
+            nm_safetensors_add(
+                writer, name, nm_model_file_dtype(params->backend), 1, &length,
+                nm_host_copies_add(copies, params->backend, norm->state[i], (size_t)length * unit));
+        }
+        for (int i = 0; i < norm->shape.n_counters; i++) {
+            slot_name(name, sizeof name, norm, norm->shape.counters[i]);
+            nm_safetensors_add(writer, name, NM_TENSOR_I64, 0, NULL, &norm->counters[i]);
+        }
+    }
+}
+
+nm_status nm_model_file_add(nm_safetensors_writer *writer, const nm_model *model, bool int8,
+                            nm_host_copies *copies, nm_error *err)
+{
+    NM_TRY(add_params(writer, &model->params, int8, copies, err));
+    add_norms(writer, &model->params, copies);
+    return NM_OK;
+}
+
+/* ---- reading ---- */
+
+static nm_status load_vector(const nm_safetensors *file, const char *name, nm_backend *backend, void *device,
+                             size_t n, nm_error *err)
+{
+    const nm_safetensor *found;
+    NM_TRY(nm_safetensors_want(file, name, nm_model_file_dtype(backend), n, &found, err));
+    backend->k.upload(backend, device, found->data, found->bytes);
+    return NM_OK;
+}
+
+/* Dequantizes an int8 matrix. */
+static nm_status load_int8(const nm_safetensors *file, nm_backend *backend, const nm_tensor *tensor,
+                           nm_error *err)
+{
+    size_t rows = (size_t)tensor->rows, cols = (size_t)tensor->cols;
+    size_t unit = nm_dtype_bytes(backend->dtype);
+    const nm_safetensor *quantized, *scales;
+    char name[192];
+    scale_name(name, sizeof name, tensor->name);
+    NM_TRY(nm_safetensors_want(file, tensor->name, NM_TENSOR_I8, rows * cols, &quantized, err));
+    NM_TRY(nm_safetensors_want(file, name, NM_TENSOR_F32, rows, &scales, err));
+    void *numbers = nm_allocate(rows * cols * unit);
+    nm_status status = NM_OK;
+    for (size_t r = 0; r < rows && status == NM_OK; r++) {
+        float scale;
+        memcpy(&scale, (const char *)scales->data + r * sizeof scale, sizeof scale);
+        if (!(isfinite(scale) && scale >= 0))
+            status = nm_fail(err, NM_FORMAT, "%s: tensor '%s': %g in row %zu is not a valid int8 scale",
+                             nm_safetensors_path(file), name, (double)scale, r);
+        for (size_t i = r * cols; i < (r + 1) * cols && status == NM_OK; i++) {
+            float number = scale * (float)((const int8_t *)quantized->data)[i];
+            if (backend->dtype == NM_F64)
+                ((double *)numbers)[i] = (double)number;
+            else
+                ((float *)numbers)[i] = number;
+        }
+    }
+    if (status == NM_OK)
+        backend->k.upload(backend, tensor->data, numbers, rows * cols * unit);
+    free(numbers);
+    return status;
+}
+
+static nm_status load_param(const nm_safetensors *file, nm_backend *backend, const nm_tensor *tensor,
+                            nm_error *err)
+{
+    const nm_safetensor *found = nm_safetensors_find(file, tensor->name);
+    if (found && found->type == NM_TENSOR_I8)
+        return load_int8(file, backend, tensor, err);
+    return load_vector(file, tensor->name, backend, tensor->data, (size_t)tensor->rows * (size_t)tensor->cols,
+                       err);
+}
+
+static nm_status load_norm(const nm_safetensors *file, nm_backend *backend, nm_norm *norm, nm_error *err)
+{
+    char name[192];
+    norm->folded = false;
+    for (int i = 0; i < norm->shape.n_state; i++) {
+        slot_name(name, sizeof name, norm, norm->shape.state[i].name);
+        NM_TRY(load_vector(file, name, backend, norm->state[i], (size_t)norm->shape.state[i].length, err));
+    }
+    for (int i = 0; i < norm->shape.n_counters; i++) {
+        const nm_safetensor *found;
+        slot_name(name, sizeof name, norm, norm->shape.counters[i]);
+        NM_TRY(nm_safetensors_want(file, name, NM_TENSOR_I64, 1, &found, err));
+        memcpy(&norm->counters[i], found->data, sizeof norm->counters[i]);
+    }
+    return NM_OK;
+}
+
+nm_status nm_model_file_load(const nm_safetensors *file, nm_model *model, nm_error *err)
+{
+    nm_params *params = &model->params;
+    for (size_t i = 0; i < params->n; i++)
+        NM_TRY(load_param(file, params->backend, &params->list[i]->tensor, err));
+    for (size_t n = 0; n < params->n_norms; n++)
+        NM_TRY(load_norm(file, params->backend, params->norms[n], err));
+    return NM_OK;
+}
+
+/* ---- averaging ---- */
+
+/* int8 values of different files have different scales. */
+static nm_status check_float(const nm_safetensors *file, nm_error *err)
+{
+    for (size_t i = 0; i < nm_safetensors_count(file); i++)
+        if (nm_safetensors_at(file, i)->type == NM_TENSOR_I8)
+            return nm_fail(
+                err, NM_UNSUPPORTED,
+                "%s: an int8 model cannot be averaged: average the float models, then export the mean",
+                nm_safetensors_path(file));
+    return NM_OK;
+}
+
+static nm_status check_same(const nm_safetensors *first, const nm_safetensors *other, nm_error *err)
+{
+    for (size_t i = 0; i < nm_safetensors_count(first); i++) {
+        const nm_safetensor *tensor = nm_safetensors_at(first, i), *found;
+        NM_TRY(nm_safetensors_want(other, tensor->name, tensor->type, tensor->count, &found, err));
+    }
+    return NM_OK;
+}
+
+enum { AVERAGE_BLOCK = 4096 };
+
+/* sum[i] += element first + i of the tensor, whose data may be unaligned in files of other programs. */
+static void add_elements(const nm_safetensor *tensor, size_t first, size_t n, double *sum)
+{
+    double f64;
+    float f32;
+    const char *data = (const char *)tensor->data + first * nm_tensor_type_bytes(tensor->type);
+    for (size_t i = 0; i < n && tensor->type == NM_TENSOR_F64; i++) {
+        memcpy(&f64, data + i * sizeof f64, sizeof f64);
+        sum[i] += f64;
+    }
+    for (size_t i = 0; i < n && tensor->type == NM_TENSOR_F32; i++) {
+        memcpy(&f32, data + i * sizeof f32, sizeof f32);
+        sum[i] += (double)f32;
+    }
+}
+
+/* Sums are in double and in the order of the files. */
+static void *average_tensor(nm_safetensors *const *files, int n, const nm_safetensor *like)
+{
+    void *mean = nm_allocate(like->bytes);
+    const nm_safetensor **tensors = nm_allocate((size_t)n * sizeof(const nm_safetensor *));
+    for (int f = 0; f < n; f++)
+        tensors[f] = nm_safetensors_find(files[f], like->name);
+    for (size_t first = 0; first < like->count; first += AVERAGE_BLOCK) {
+        double sum[AVERAGE_BLOCK] = {0};
+        size_t count = like->count - first < AVERAGE_BLOCK ? like->count - first : AVERAGE_BLOCK;
+        for (int f = 0; f < n; f++)
+            add_elements(tensors[f], first, count, sum);
+        for (size_t i = 0; i < count; i++)
+            if (like->type == NM_TENSOR_F64)
+                ((double *)mean)[first + i] = sum[i] / n;
+            else
+                ((float *)mean)[first + i] = (float)(sum[i] / n);
+    }
+    free(tensors);
+    return mean;
+}
+
+static int newest_of(nm_safetensors *const *files, int n)
+{
+    int newest = 0;
+    long long best = -1;
+    for (int f = 0; f < n; f++) {
+        const char *update = nm_safetensors_metadata(files[f], "update");
+        long long value = update ? atoll(update) : 0;
+        if (value > best) {
+            best = value;
+            newest = f;
+        }
+    }
+    return newest;
+}
+
+static nm_status write_average(nm_safetensors *const *files, int n, const char *out, nm_error *err)
+{
+    const nm_safetensors *newest = files[newest_of(files, n)];
+    nm_safetensors_writer *writer = nm_safetensors_begin();
+    nm_host_copies means = {0};
+    for (size_t i = 0; i < nm_safetensors_count(newest); i++) {
+        const nm_safetensor *tensor = nm_safetensors_at(newest, i);
+        const void *data = tensor->data;
+        if (tensor->type == NM_TENSOR_F32 || tensor->type == NM_TENSOR_F64) {
+            NM_GROW(means.blocks, means.n, means.capacity);
+            data = means.blocks[means.n++] = average_tensor(files, n, tensor);
+        }
+        nm_safetensors_add(writer, tensor->name, tensor->type, tensor->rank, tensor->shape, data);
+    }
+    nm_safetensors_copy_metadata(writer, newest);
+    nm_status status = nm_safetensors_finish(writer, out, err);
+    nm_host_copies_release(&means);
+    return status;
+}
+
+nm_status nm_model_file_average(const char *const *paths, int n, const char *out, nm_error *err)
+{
+    nm_safetensors **files = nm_allocate((size_t)n * sizeof *files);
+    nm_status status = n > 0 ? NM_OK : nm_fail(err, NM_USAGE, "no model to average");
+    for (int f = 0; f < n && status == NM_OK; f++) {
+        status = nm_safetensors_open(&files[f], paths[f], err);
+        if (status == NM_OK)
+            status = check_float(files[f], err);
+        if (status == NM_OK && f > 0)
+            status = check_same(files[0], files[f], err);
+        if (status == NM_OK && f > 0 && nm_safetensors_count(files[f]) != nm_safetensors_count(files[0]))
+            status = nm_fail(err, NM_MISMATCH, "%s: has tensors that %s lacks", paths[f], paths[0]);
+    }
+    if (status == NM_OK)
+        status = write_average(files, n, out, err);
+    for (int f = 0; f < n; f++)
+        nm_safetensors_close(files[f]);
+    free(files);
+    return status;
+}

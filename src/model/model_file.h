@@ -1,0 +1,38 @@
+/* The tensors of a model file: parameters, running statistics and counters of the norms, as safetensors.
+ * train/checkpoint.h adds the metadata (options, texts of the task) that make the file self-contained. */
+#ifndef NM_MODEL_FILE_H
+#define NM_MODEL_FILE_H
+
+#include "base/safetensors.h"
+#include "model/model.h"
+
+/* Host copies of device memory, owned by the struct until nm_host_copies_release. Initialize with {0}. */
+typedef struct nm_host_copies {
+    void **blocks;
+    size_t n, capacity;
+} nm_host_copies;
+
+/* The contents of device memory for the host to read: the memory itself where the host can access it, otherwise a copy. */
+const void *nm_host_copies_add(nm_host_copies *copies, nm_backend *backend, const void *device, size_t bytes);
+void nm_host_copies_release(nm_host_copies *copies);
+
+/* The safetensors type of the backend's floating-point numbers. */
+nm_tensor_type nm_model_file_dtype(const nm_backend *backend);
+
+/* Adds all tensors of the model to the writer. copies must live until the writer has finished.
+ * Norms that are folded into linear layers (nm_model_fold) are left out.
+ * int8: matrices are written as nm_params_to_int8 rounds them, as I8 NAME [rows, cols] and F32 NAME.scale [rows]; this
+ * needs a float32 model. NM_DIVERGED: a matrix has a row that is not finite. */
+nm_status nm_model_file_add(nm_safetensors_writer *writer, const nm_model *model, bool int8,
+                            nm_host_copies *copies, nm_error *err);
+
+/* Loads every parameter, running statistic and counter; int8 matrices are dequantized. NM_MISMATCH names the first tensor
+ * that is missing or has another shape. */
+nm_status nm_model_file_load(const nm_safetensors *file, nm_model *model, nm_error *err);
+
+/* Writes the element-wise mean of n model files to out: every floating-point tensor, running statistics included. Counters
+ * and metadata are those of the file with the highest update. NM_UNSUPPORTED for int8 files, NM_MISMATCH if the files
+ * differ in names, types or shapes of tensors. */
+nm_status nm_model_file_average(const char *const *paths, int n, const char *out, nm_error *err);
+
+#endif
