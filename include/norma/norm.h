@@ -96,11 +96,12 @@ typedef struct nm_norm_call { /* one use of a layer in one step */
     nm_norm *norm;
     void *(*take)(void *from, size_t bytes); /* device memory that lives until backward is done */
     void *from;
-    nm_mat x, y;   /* set for forward; both stay valid until backward */
-    nm_mat dy, dx; /* set for backward */
-    bool add;      /* backward: dx += instead of dx = */
-    double
-        mean_weight; /* what a penalty of scale "mean" is multiplied by to stand beside a summed loss (tokens) */
+    nm_mat x, y;      /* set for forward; both stay valid until backward */
+    nm_mat dy, dx;    /* set for backward */
+    bool add;         /* backward: dx += instead of dx = */
+    double n_targets; /* of the batch: the loss is a sum over them, of which the update takes the mean */
+    bool
+        mean_loss; /* the task defines its loss as a mean: a penalty of scale auto is multiplied by n_targets */
     double grad_scale; /* loss scale: upstream gradients carry it, penalties must too */
     double *penalty;   /* device double, set by forward of types with NM_HAS_PENALTY; NULL otherwise */
     nm_norm_stat stats[NM_NORM_MAX_STATS];

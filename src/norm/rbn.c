@@ -13,7 +13,8 @@
 #include "norm/types.h"
 
 typedef struct rbn_config {
-    const char *penalty, *reference, *scale, *scaling;
+    const char *penalty, *reference, *scaling;
+    enum { SCALE_AUTO, SCALE_SUM, SCALE_MEAN } scale;
     double lambda, nu, decay, epsilon;
     bool clamp, unbiased_running;
 } rbn_config;
@@ -24,7 +25,9 @@ static const nm_option rbn_options[] = {
     NM_OPTION(rbn_config, lambda, "0.1", 0, 1e6, "weight of the distance of means"),
     NM_OPTION(rbn_config, nu, "0.01", 0, 1e6, "weight of the distance of variances"),
     NM_CHOICE(rbn_config, reference, "after", "before|after", "running values before or after this step's update"),
-    NM_CHOICE(rbn_config, scale, "sum", "sum|mean", "stands beside the loss summed over tokens, or beside its mean"),
+    NM_CHOICE(rbn_config, scale, "auto", "auto|sum|mean",
+              "Loss that the penalty is added to: the sum over tokens (as in the released translation program) or the mean; "
+              "auto: mean in classification and tagging, sum otherwise."),
     NM_OPTION(rbn_config, decay, "0.95", 0, 1, "share of the old running value kept at each step"),
     NM_OPTION(rbn_config, epsilon, "1e-5", 0, 1, "keeps the divisor above zero"),
     NM_OPTION(rbn_config, clamp, "true", 0, 0, "divide by sqrt(max(variance, epsilon)) rather than add epsilon"),
@@ -115,7 +118,8 @@ static void add_penalty(nm_norm_call *call, void *scratch)
     const void *m = after ? call->norm->state[RUNNING_MEAN] : nm_norm_find(call, "running_mean");
     const void *s2 = after ? call->norm->state[RUNNING_VAR] : nm_norm_find(call, "running_var");
     void *by_mean = nm_norm_find(call, "penalty_mean"), *by_variance = nm_norm_find(call, "penalty_z");
-    double weight = strcmp(config->scale, "mean") ? 1 : call->mean_weight;
+    bool mean = config->scale == SCALE_MEAN || (config->scale == SCALE_AUTO && call->mean_loss);
+    double weight = mean ? call->n_targets : 1;
     double value = config->lambda * mean_distance(call, !strcmp(config->penalty, "reldiff"), m, s2, by_mean);
     value += config->nu * variance_distance(call, config->penalty, s2, by_variance, scratch);
     value *= weight;

@@ -169,7 +169,7 @@ static nm_status start_call(nm_norm *norm, int32_t rows, const void *x, void *y,
                                  .from = owner,
                                  .x = nm_mat_of((void *)(uintptr_t)x, rows, norm->place.width),
                                  .y = nm_mat_of(y, rows, norm->place.width),
-                                 .mean_weight = 1,
+                                 .n_targets = 1,
                                  .grad_scale = 1};
     return NM_OK;
 }

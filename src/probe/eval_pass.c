@@ -9,7 +9,8 @@ static nm_status walk_batch(const nm_eval_pass *pass, nm_tape *tape, const nm_ba
     bool gradients = pass->kind == NM_EVAL_PASS_GRADIENTS;
     nm_tape_start(tape, gradients, pass->task->seed, (uint32_t)i);
     tape->batch_stats = pass->kind == NM_EVAL_PASS_BATCH;
-    tape->mean_weight = batch->units;
+    tape->n_targets = batch->units;
+    tape->mean_loss = pass->task->type->mean_loss;
     if (gradients) {
         b->k.zero(b, model->params.grads, nm_params_bytes(&model->params));
         pass->task->type->loss(pass->task, model, tape, batch, true);

@@ -13,7 +13,7 @@ static double part(const nm_norm_call *call, const double *gain, const double *s
 {
     size_t width = (size_t)call->x.cols;
     double *v = nm_numbers_download(call->backend, sum, width);
-    double factor = 1 / (call->x.rows * call->grad_scale * call->mean_weight);
+    double factor = 1 / (call->x.rows * call->grad_scale * call->n_targets);
     for (size_t i = 0; i < width; i++)
         v[i] *= gain[i] * scale[i] * factor;
     double length = nm_numbers_length(v, width);

@@ -40,7 +40,8 @@ nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x)
                            .from = tape,
                            .x = nm_tensor_mat(x),
                            .y = nm_tensor_mat(y),
-                           .mean_weight = tape->mean_weight,
+                           .n_targets = tape->n_targets,
+                           .mean_loss = tape->mean_loss,
                            .grad_scale = tape->grad_scale};
     (moves ? norm->type->train : norm->type->infer)(call);
     nm_segment_leaves_norm(tape, norm);

@@ -4,7 +4,7 @@
 
 nm_status nm_tape_init(nm_tape *tape, nm_backend *backend, size_t device_bytes, nm_error *err)
 {
-    *tape = (nm_tape){.backend = backend, .grad_scale = 1, .mean_weight = 1};
+    *tape = (nm_tape){.backend = backend, .grad_scale = 1, .n_targets = 1};
     void *memory;
     NM_TRY(nm_backend_alloc(backend, device_bytes, &memory, err));
     nm_arena_wrap(&tape->device, memory, device_bytes);

@@ -46,7 +46,8 @@ struct nm_tape {
     uint64_t seed;
     uint32_t step, site;                      /* micro-batch; the next dropout site */
     double grad_scale;                        /* gradients are of grad_scale times the loss */
-    double mean_weight;                       /* target tokens of this micro-batch: see nm_norm_call */
+    double n_targets;                         /* of this micro-batch: see nm_norm_call */
+    bool mean_loss;                           /* of the task: see nm_norm_call */
     double *penalties[NM_TAPE_MAX_PENALTIES]; /* device doubles that join the loss */
     int n_penalties;
     struct nm_tape_block {

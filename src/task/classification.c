@@ -204,6 +204,7 @@ const nm_task_type nm_task_classification = {
     .model = &nm_model_classifier,
     .options = classification_options,
     .config_size = sizeof(nm_classification_config),
+    .mean_loss = true,
     .open = classification_open,
     .open_model = classification_open_model,
     .sizes = classification_sizes,

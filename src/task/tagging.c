@@ -149,6 +149,7 @@ const nm_task_type nm_task_tagging = {
     .model = &nm_model_tagger,
     .options = tagging_options,
     .config_size = sizeof(nm_tagging_config),
+    .mean_loss = true,
     .open = tagging_open,
     .open_model = tagging_open_model,
     .sizes = tagging_sizes,

@@ -33,6 +33,8 @@ typedef struct nm_task_type {
     size_t config_size;
     void (*more_options)(nm_options *options); /* registers further sections, e.g. [decode]; may be NULL */
     bool perplexity;                           /* exp(loss per unit) means something to people */
+    /* The task's loss is a mean over examples, not a sum over tokens: the default scale of penalties (norm.rbn.scale). */
+    bool mean_loss;
     /* Says of these options that the model sees what it is to predict, so that there is no perplexity; NULL: never. */
     bool (*sees_ahead)(const nm_options *options);
     /* From a data folder, for training; or the texts of a model file, for use. */

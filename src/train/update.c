@@ -80,7 +80,8 @@ static nm_status micro_batch(nm_trainer *trainer, const nm_batch *batch, sums *t
     nm_backend *b = trainer->backend;
     nm_tape *tape = &trainer->tape;
     nm_tape_start(tape, true, (uint64_t)trainer->config->seed, (uint32_t)trainer->state.step);
-    tape->mean_weight = batch->units;
+    tape->n_targets = batch->units;
+    tape->mean_loss = trainer->task.type->mean_loss;
     double *device_sums = trainer->task.type->loss(&trainer->task, trainer->model, tape, batch, true);
     NM_TRY(nm_tape_backward(tape, err));
     double pair[2], penalty = 0;

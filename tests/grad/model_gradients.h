@@ -161,7 +161,7 @@ static inline double model_softmax_loss(void *user, bool training)
     nm_params *params = &r->model->params;
     nm_norm_snapshot memory = nm_norm_snapshot_save(params);
     nm_tape_start(&r->tape, true, 5, 0);
-    r->tape.mean_weight = r->batch.target.n_tokens;
+    r->tape.n_targets = r->batch.target.n_tokens;
     nm_model_output out = r->model->type->forward(r->model, &r->tape, &r->batch);
     nm_loss_spec spec = {.eps = 0.1, .targets = r->batch.target_out};
     double *sums = nm_softmax_loss_of(&r->tape, out.hidden, out.weight, out.bias, &spec), pair[2], total;

@@ -46,7 +46,7 @@ static double loss_of(void *user, bool training)
                       .target_pos = places};
     nm_norm_snapshot memory = nm_norm_snapshot_save(&r->model->params);
     nm_tape_start(&r->tape, true, 5, 0);
-    r->tape.mean_weight = offsets[2];
+    r->tape.n_targets = offsets[2];
     nm_loss_spec spec = {.eps = nm_lm_config_of(r->model)->adaptive ? 0 : 0.1, .targets = words + 1};
     double pair[2], *sums = nm_lm_loss(r->model, &r->tape, nm_lm_hidden(r->model, &r->tape, &batch), &spec);
     assert_non_null(sums);

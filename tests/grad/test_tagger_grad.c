@@ -78,7 +78,7 @@ static double loss_of(void *user, bool backward)
     nm_error err;
     double sums[2];
     nm_tape_start(&r->tape, true, 5, 3);
-    r->tape.mean_weight = batch.units;
+    r->tape.n_targets = batch.units;
     nm_packing packing = nm_tape_packing(&r->tape, &batch.source);
     nm_tensor *emissions = nm_tagger_emissions(r->model, &r->tape, &batch);
     const double *device = nm_crf_loss(&r->tape, emissions, &nm_tagger_of(r->model)->crf, &packing, gold);

@@ -229,6 +229,32 @@ static void no_text_knows_another(void **state)
     }
 }
 
+/* Penalty of the first update for a value of norm.rbn.scale. */
+static double first_penalty(const char *scale)
+{
+    const char *const settings[] = {"model.norm", "rbn", "norm.rbn.scale", scale, "train.updates", "1", NULL};
+    nm_options *options = options_with(settings);
+    char *run = nm_format("%s/penalty-%s", folder, scale);
+    nm_trainer *trainer;
+    nm_progress progress;
+    nm_error err;
+    if (nm_trainer_open(&trainer, &nm_task_classification, options, run, false, NULL, &err) != NM_OK ||
+        nm_trainer_update(trainer, &progress, &err) != NM_OK)
+        fail_msg("%s", err.text);
+    nm_trainer_close(trainer);
+    nm_options_free(options);
+    free(run);
+    return progress.penalty;
+}
+
+static void test_penalty_is_added_to_the_mean_loss(void **state)
+{
+    (void)state;
+    double penalty = first_penalty("auto");
+    assert_true(penalty > 0 && penalty == first_penalty("mean"));
+    assert_true(penalty > 4 * first_penalty("sum"));
+}
+
 typedef struct outcome {
     uint64_t hash;
     double accuracy;
@@ -315,6 +341,7 @@ int main(void)
                                        cmocka_unit_test(class_order),
                                        cmocka_unit_test(no_text_knows_another),
                                        cmocka_unit_test(learns_to_the_same_bits),
-                                       cmocka_unit_test(largest_batch)};
+                                       cmocka_unit_test(largest_batch),
+                                       cmocka_unit_test(test_penalty_is_added_to_the_mean_loss)};
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }

@@ -151,7 +151,7 @@ static void start(stage *s, nm_norm *norm, int budget)
                              .y = nm_mat_of(s->y, ROWS, WIDTH),
                              .dy = nm_mat_of(upstream, ROWS, WIDTH),
                              .dx = nm_mat_of(s->dx, ROWS, WIDTH),
-                             .mean_weight = 1,
+                             .n_targets = 1,
                              .grad_scale = 1};
 }
 

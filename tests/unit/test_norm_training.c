@@ -80,11 +80,36 @@ static void test_norm_warmup_of_a_run_limited_by_epochs(void **state)
     tiny_data_remove(folder);
 }
 
+/* Penalty of the first update for a value of norm.rbn.scale. */
+static double first_penalty(const char *scale)
+{
+    const char *const settings[] = {"model.norm", "rbn", "norm.rbn.scale", scale, "train.updates", "1", NULL};
+    char *folder = tiny_folder();
+    nm_options *options = tiny_options(settings);
+    nm_trainer *trainer = open_run(options, folder, false);
+    nm_progress progress;
+    nm_error err;
+    assert_int_equal(nm_trainer_update(trainer, &progress, &err), NM_OK);
+    nm_trainer_close(trainer);
+    nm_options_free(options);
+    tiny_data_remove(folder);
+    return progress.penalty;
+}
+
+static void test_penalty_of_translation_is_added_to_the_sum(void **state)
+{
+    (void)state;
+    double penalty = first_penalty("auto");
+    assert_true(penalty == first_penalty("sum"));
+    assert_true(penalty < 0.1 * first_penalty("mean"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_norm_warmup_is_that_of_the_schedule),
         cmocka_unit_test(test_norm_warmup_of_a_run_limited_by_epochs),
+        cmocka_unit_test(test_penalty_of_translation_is_added_to_the_sum),
     };
     return cmocka_run_group_tests(tests, make_data, drop_data);
 }

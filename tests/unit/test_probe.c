@@ -193,7 +193,7 @@ static void record_norm(void *user, const nm_norm_call *call, bool backward)
         s->dy = copy_mat(call->backend, call->dy);
     } else {
         s->rows = call->x.rows;
-        s->units = call->mean_weight;
+        s->units = call->n_targets;
         s->x = copy_mat(call->backend, call->x);
         s->y = copy_mat(call->backend, call->y);
         for (int k = 0; k < s->norm->shape.n_state; k++)
