@@ -102,10 +102,12 @@ typedef enum nm_smoothing {
     NM_SMOOTH_OTHERS   /* (1-eps-eps/(V-1))(-lp_t) + eps/(V-1) sum_v (-lp_v) */
 } nm_smoothing;
 
+enum { NM_TARGET_IGNORED = -1 }; /* a target without loss and without gradient */
+
 typedef struct nm_softmax_loss {
     nm_mat hidden, weight;  /* [tokens, d], [V, d]: logits = hidden weight^T + bias */
     const void *bias;       /* [V] or NULL */
-    const int32_t *targets; /* device, [tokens] */
+    const int32_t *targets; /* device, [tokens]: allowed words, or NM_TARGET_IGNORED */
     const uint8_t *allowed; /* device, [V]: 0 removes a word; or NULL */
     nm_smoothing smoothing;
     double eps, grad_scale;

@@ -118,6 +118,8 @@ static void on_validated(void *user, const nm_validation *v)
             fprintf(stderr, "  ppl %.3f", exp(v->batch_nll));
         fputc(')', stderr);
     }
+    if (v->masked)
+        fprintf(stderr, "  (%lld masked target tokens not counted)", (long long)v->masked);
     if (v->score.name)
         fprintf(stderr, "  %s %.2f", v->score.title, v->score.value);
     fprintf(stderr, "%s  [%.1f s]\n", v->best ? "  best so far" : "", v->seconds);

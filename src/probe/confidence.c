@@ -29,7 +29,7 @@ static void add_target(listener *l, const double *log_p, int32_t size, int32_t t
     nm_confidence *sums = l->sums;
     int32_t best = 0, allowed = 0;
     double entropy = 0, all = 0;
-    if (!(log_p[target] > -INFINITY) && !isnan(log_p[target])) {
+    if (target == NM_TARGET_IGNORED || (!(log_p[target] > -INFINITY) && !isnan(log_p[target]))) {
         sums->masked++;
         return;
     }
@@ -93,10 +93,12 @@ static double *block_log_probs(const listener *l, const nm_model_output *out, co
 /* Whether the output is a softmax with one target per row. */
 static bool is_softmax(const nm_batch *batch, const nm_model_output *out)
 {
-    if (!out->hidden || !out->weight || !batch->target_out || out->hidden->rows != batch->units)
+    if (!out->hidden || !out->weight || !batch->target_out ||
+        out->hidden->rows != batch->units + batch->ignored)
         return false;
     for (int32_t i = 0; i < out->hidden->rows; i++)
-        if (batch->target_out[i] < 0 || batch->target_out[i] >= out->weight->rows)
+        if (batch->target_out[i] != NM_TARGET_IGNORED &&
+            (batch->target_out[i] < 0 || batch->target_out[i] >= out->weight->rows))
             return false;
     return true;
 }

@@ -18,7 +18,7 @@ static const nm_option translation_options[] = {
     ROW(max_length, "256", 1, 1 << 20, "sequences of more tokens are left out of training and validation loss, and counted"),
     NM_CHOICE(nm_translation_config, order, "length", "length|random", "which sentences share a batch: of similar length, or any"),
     ROW(word_dropout, "0", 0, 0.99, "share of source and target-input words replaced by <unk> in training"),
-    ROW(mask_words, "false", 0, 1, "never output words that the target side of the training data lacks"),
+    ROW(mask_words, "false", 0, 1, "restrict the output vocabulary to the subwords of the training data's target side; other target tokens have no loss and are counted at each validation"),
     {0}};
 /* clang-format on */
 
@@ -192,11 +192,32 @@ static nm_batch_words batch_words(const nm_task *task, uint32_t step, bool train
                             .step = step};
 }
 
+/* A target token whose logit is masked has probability 0. It is an input of the next position, but has no loss and no
+ * gradient; Tears' program gives it a logit of -1e9, so that one such token decides the mean. */
+static void ignore_masked_targets(nm_batch *batch, const uint8_t *allowed, nm_arena *arena)
+{
+    const int32_t *gold = batch->target_out;
+    int32_t n = batch->target.n_tokens, ignored = 0;
+    for (int32_t t = 0; t < n; t++)
+        ignored += !allowed[gold[t]];
+    if (!ignored)
+        return;
+    int32_t *targets = nm_arena_alloc(arena, (size_t)n * sizeof *targets);
+    for (int32_t t = 0; t < n; t++)
+        targets[t] = allowed[gold[t]] ? gold[t] : NM_TARGET_IGNORED;
+    batch->target_out = targets;
+    batch->ignored = ignored;
+    batch->units -= ignored;
+}
+
 static nm_batch translation_batch(nm_task *task, nm_split split, const nm_batches *batches, int64_t i,
                                   uint32_t step, bool training, nm_arena *arena)
 {
     nm_batch_words words = batch_words(task, step, training);
-    return nm_batches_get(batches, &parts_of(task)->batching[split], i, &words, arena);
+    nm_batch batch = nm_batches_get(batches, &parts_of(task)->batching[split], i, &words, arena);
+    if (parts_of(task)->allowed)
+        ignore_masked_targets(&batch, parts_of(task)->allowed, arena);
+    return batch;
 }
 
 static nm_batch translation_largest(nm_task *task, nm_arena *arena)

@@ -112,6 +112,8 @@ nm_status nm_log_validation(nm_trainer *trainer, const nm_validation *v, nm_erro
         json_object_set_new(o, "batch_loss", number(v->batch_loss));
         json_object_set_new(o, "batch_nll", number(v->batch_nll));
     }
+    if (v->masked)
+        json_object_set_new(o, "masked_targets", json_integer(v->masked));
     if (v->score.name) {
         json_object_set_new(o, v->score.name, number(v->score.value));
         json_object_set_new(o, "signature", json_string(v->score.signature));

@@ -55,6 +55,7 @@ typedef struct nm_validation {
     double batch_loss,
         batch_nll; /* the same with the statistics of each batch; NaN when no norm uses the batch */
     nm_task_score score;
+    int64_t masked; /* target tokens outside the output vocabulary (data.mask_words): not in the losses */
     bool best;
     double seconds;
 } nm_validation;

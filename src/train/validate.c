@@ -13,12 +13,17 @@ static bool uses_batch(const nm_model *model)
     return false;
 }
 
-static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool batch_stats, double *loss,
-                           double *nll, nm_error *err)
+typedef struct validation_loss {
+    double loss, nll; /* means over targets */
+    int64_t ignored;  /* targets */
+} validation_loss;
+
+static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool batch_stats,
+                           validation_loss *mean, nm_error *err)
 {
     nm_backend *b = trainer->backend;
     double sums[2] = {0};
-    int64_t units = 0;
+    int64_t units = 0, ignored = 0;
     for (int64_t i = 0; i < batches->n; i++) {
         nm_batch batch =
             trainer->task.type->batch(&trainer->task, NM_SPLIT_VALID, batches, i, 0, false, &trainer->host);
@@ -34,9 +39,9 @@ static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool 
         sums[0] += pair[0];
         sums[1] += pair[1];
         units += batch.units;
+        ignored += batch.ignored;
     }
-    *loss = sums[0] / (double)units;
-    *nll = sums[1] / (double)units;
+    *mean = (validation_loss){sums[0] / (double)units, sums[1] / (double)units, ignored};
     return NM_OK;
 }
 
@@ -45,8 +50,13 @@ static nm_status batch_loss_over(nm_trainer *trainer, const nm_batches *batches,
                                  nm_error *err)
 {
     nm_norm_snapshot memory = nm_norm_snapshot_save(&trainer->model->params);
-    nm_status status = loss_over(trainer, batches, true, &v->batch_loss, &v->batch_nll, err);
+    validation_loss mean;
+    nm_status status = loss_over(trainer, batches, true, &mean, err);
     nm_norm_snapshot_restore(&memory, &trainer->model->params);
+    if (status == NM_OK) {
+        v->batch_loss = mean.loss;
+        v->batch_nll = mean.nll;
+    }
     return status;
 }
 
@@ -57,7 +67,11 @@ nm_status nm_trainer_validate(nm_trainer *trainer, nm_validation *v, nm_error *e
         .update = trainer->state.update, .epoch = trainer->state.epoch, .batch_loss = NAN, .batch_nll = NAN};
     nm_batches batches;
     NM_TRY(trainer->task.type->epoch(&trainer->task, NM_SPLIT_VALID, 0, false, &batches, err));
-    nm_status status = loss_over(trainer, &batches, false, &v->loss, &v->nll, err);
+    validation_loss mean = {NAN, NAN, 0};
+    nm_status status = loss_over(trainer, &batches, false, &mean, err);
+    v->loss = mean.loss;
+    v->nll = mean.nll;
+    v->masked = mean.ignored;
     if (status == NM_OK && trainer->config->batch_loss && uses_batch(trainer->model) &&
         trainer->model->params.n_state)
         status = batch_loss_over(trainer, &batches, v, err);

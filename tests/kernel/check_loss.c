@@ -12,11 +12,12 @@ static pair_list allowed_words(pair *p, int32_t words)
     return list;
 }
 
+/* Every seventh target is ignored. */
 static pair_list loss_targets(pair *p, int32_t tokens, int32_t words)
 {
     int32_t *targets = nm_allocate((size_t)tokens * sizeof *targets);
     for (int32_t i = 0; i < tokens; i++)
-        targets[i] = i * 5 % words % 3 == 2 ? 0 : i * 5 % words;
+        targets[i] = i % 7 == 6 ? NM_TARGET_IGNORED : i * 5 % words % 3 == 2 ? 0 : i * 5 % words;
     pair_list list = pair_list_of(p, targets, (size_t)tokens * sizeof *targets);
     free(targets);
     return list;

@@ -103,7 +103,7 @@ static void linear_backward(grad_case *c)
 static void test_linear(void **state)
 {
     (void)state;
-    for (int variant = 0; variant < 4; variant++) {
+    for (int variant = 0; variant < 8; variant++) {
         grad_case c = {.variant = variant, .n = {ROWS * WIDTH, OUT * WIDTH, OUT}, .n_out = ROWS * OUT};
         check_case("linear", &c, linear_forward, linear_backward);
     }
@@ -249,16 +249,17 @@ static void test_block_term(void **state)
     }
 }
 
-/* --- loss: hidden, weight, bias; variants: the other smoothing, a word not allowed --- */
+/* --- loss: hidden, weight, bias; variants: the other smoothing, a word not allowed, ignored targets --- */
 
 static void loss_call(grad_case *c, bool gradients)
 {
-    static const int32_t targets[ROWS] = {0, 3, 3, 2, 0, 4};
+    static const int32_t targets[][ROWS] = {{0, 3, 3, 2, 0, 4},
+                                            {NM_TARGET_IGNORED, 3, 3, NM_TARGET_IGNORED, 0, 4}};
     static const uint8_t allowed[OUT] = {1, 0, 1, 1, 1};
     nm_softmax_loss loss = {.hidden = nm_mat_of(c->in[0], ROWS, WIDTH),
                             .weight = nm_mat_of(c->in[1], OUT, WIDTH),
                             .bias = c->in[2],
-                            .targets = targets,
+                            .targets = targets[c->variant >> 2],
                             .allowed = c->variant & 2 ? allowed : NULL,
                             .smoothing = c->variant & 1 ? NM_SMOOTH_OTHERS : NM_SMOOTH_UNIFORM,
                             .eps = 0.2,

@@ -103,10 +103,15 @@ static void grad_row(int32_t n, const float *mask, float factor, float base, flo
 
 /* The loss of one token, and its logits overwritten by their gradient:
  *     peak (-lp_t) + base sum_v (-lp_v)        grad_scale (softmax - base - peak [v = t]),  0 for words not
- * allowed */
+ * allowed and for ignored targets */
 static void loss_row(const loss_call *call, int32_t target, float *x, double sums[2])
 {
     int32_t n = call->words;
+    if (target == NM_TARGET_IGNORED) {
+        memset(x, 0, (size_t)n * sizeof *x);
+        sums[0] = sums[1] = 0;
+        return;
+    }
     NM_ASSERT(target >= 0 && target < n && (!call->loss->allowed || call->loss->allowed[target]));
     double all, scale = call->loss->grad_scale;
     float top = prepare_row(n, call->bias, call->mask, x, &all), own = x[target];
