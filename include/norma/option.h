@@ -15,6 +15,8 @@ extern "C" {
 
 typedef enum nm_option_kind { NM_BOOL, NM_INT, NM_REAL, NM_TEXT, NM_ENUM } nm_option_kind;
 
+typedef struct nm_options nm_options; /* sections of options, each value with its origin */
+
 typedef struct nm_option {
     const char *name;
     nm_option_kind kind;
@@ -24,6 +26,15 @@ typedef struct nm_option {
     const char *choices; /* texts and enums: "a|b|c"; texts: NULL for any text */
     const char *help;
 } nm_option;
+
+/* A rule for an option that has no effect in some configurations. It has an effect if `applies` returns true or, where
+ * `applies` is NULL, if the value of the option `condition` is one of `values`: "a|b"; "!a|b": none of them; "!": not off,
+ * see nm_options_check. */
+typedef struct nm_option_rule {
+    const char *option, *condition, *values; /* "optim.momentum", "optim.name", "sgd" */
+    const char *reason;                      /* "only SGD uses momentum" */
+    bool (*applies)(const nm_options *options);
+} nm_option_rule;
 
 /* A preset is a named list of settings of the same section, "key=value key=value", chosen by the option `preset`. */
 typedef struct nm_preset {
@@ -52,8 +63,6 @@ typedef enum nm_origin {
     NM_ORIGIN_COMMAND
 } nm_origin;
 
-typedef struct nm_options nm_options; /* sections of options and who set what */
-
 nm_options *nm_options_create(void);
 void nm_options_free(nm_options *options);
 
@@ -61,6 +70,13 @@ void nm_options_free(nm_options *options);
  * presets may be NULL; when given the table must have a text option named "preset". */
 void *nm_options_add(nm_options *options, const char *section, const nm_option *rows,
                      const nm_preset *presets, size_t config_size);
+/* Registers rules, an array that ends with {0}; it must outlive options. Rules whose option or condition is not registered
+ * are ignored. */
+void nm_options_add_rules(nm_options *options, const nm_option_rule *rules);
+/* Checks the registered rules. NM_USAGE with the reason if an option that has no effect was set on the command line.
+ * *warning: one message about all other such options (set by files, profiles and presets to another value than the
+ * default), heap, or NULL if there are none. Values that turn an option off (0, false, none, empty) are always accepted. */
+nm_status nm_options_check(const nm_options *options, char **warning, nm_error *err);
 /* The struct of a section, or NULL. */
 void *nm_options_find(const nm_options *options, const char *section);
 

@@ -27,6 +27,8 @@ typedef struct section {
 struct nm_options {
     section *sections;
     size_t n_sections, sections_capacity;
+    const nm_option_rule **rules; /* arrays, each ends with {0} */
+    size_t n_rules, rules_capacity;
     char **texts; /* every text value ever set; configs point into these */
     size_t n_texts, texts_capacity;
     bool pass_over_unknown; /* sections nobody registered: while reading what another command saved */
@@ -90,6 +92,7 @@ void nm_options_free(nm_options *options)
     for (size_t i = 0; i < options->n_texts; i++)
         free(options->texts[i]);
     free(options->sections);
+    free(options->rules);
     free(options->texts);
     free(options);
 }
@@ -356,6 +359,101 @@ char *nm_options_get(const nm_options *options, const char *path)
     section *part;
     size_t index;
     return find_row(options, path, &part, &index) ? row_value(part, index) : NULL;
+}
+
+/* ---- options without effect ---- */
+
+void nm_options_add_rules(nm_options *options, const nm_option_rule *rules)
+{
+    NM_GROW(options->rules, options->n_rules, options->rules_capacity);
+    options->rules[options->n_rules++] = rules;
+}
+
+static bool is_listed(const char *values, const char *value)
+{
+    size_t length = strlen(value);
+    for (const char *at = values; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
+        if (strcspn(at, "|") == length && !strncmp(at, value, length))
+            return true;
+    return false;
+}
+
+static bool turns_off(const char *value)
+{
+    char *end;
+    return is_listed("false|none|", value) || (strtod(value, &end) == 0 && !*end);
+}
+
+static bool rule_has_effect(const nm_options *options, const nm_option_rule *rule)
+{
+    if (rule->applies)
+        return rule->applies(options);
+    char *value = nm_options_get(options, rule->condition);
+    bool has_effect = true;
+    if (value && !strcmp(rule->values, "!"))
+        has_effect = !turns_off(value);
+    else if (value)
+        has_effect =
+            *rule->values == '!' ? !is_listed(rule->values + 1, value) : is_listed(rule->values, value);
+    free(value);
+    return has_effect;
+}
+
+static bool is_default(const nm_option *row, const char *value)
+{
+    bool number = row->kind == NM_INT || row->kind == NM_REAL;
+    return number ? strtod(value, NULL) == strtod(row->initial, NULL) : !strcmp(value, row->initial);
+}
+
+/* "with optim.name = adam: only SGD uses momentum" */
+static char *rule_reason(const nm_options *options, const nm_option_rule *rule)
+{
+    char *value = rule->condition ? nm_options_get(options, rule->condition) : NULL;
+    char *text = value ? nm_format("with %s = %s: %s", rule->condition, value, rule->reason)
+                       : nm_format("here: %s", rule->reason);
+    free(value);
+    return text;
+}
+
+static nm_status check_rule(const nm_options *options, const nm_option_rule *rule, char **warning,
+                            nm_error *err)
+{
+    section *part;
+    size_t index;
+    if (!find_row(options, rule->option, &part, &index) || part->origins[index] == NM_ORIGIN_DEFAULT)
+        return NM_OK;
+    char *value = row_value(part, index);
+    bool changed = part->origins[index] == NM_ORIGIN_COMMAND || !is_default(&part->rows[index], value);
+    nm_status status = NM_OK;
+    if (changed && !turns_off(value) && !rule_has_effect(options, rule)) {
+        char *reason = rule_reason(options, rule);
+        if (part->origins[index] == NM_ORIGIN_COMMAND) {
+            status = nm_fail(err, NM_USAGE, "%s = %.100s has no effect %s", rule->option, value, reason);
+        } else {
+            char *longer =
+                *warning ? nm_format("%s; %s = %s has no effect %s", *warning, rule->option, value, reason)
+                         : nm_format("%s = %s has no effect %s", rule->option, value, reason);
+            free(*warning);
+            *warning = longer;
+        }
+        free(reason);
+    }
+    free(value);
+    return status;
+}
+
+nm_status nm_options_check(const nm_options *options, char **warning, nm_error *err)
+{
+    nm_status status = NM_OK;
+    *warning = NULL;
+    for (size_t i = 0; i < options->n_rules; i++)
+        for (const nm_option_rule *rule = options->rules[i]; rule->option && status == NM_OK; rule++)
+            status = check_rule(options, rule, warning, err);
+    if (status != NM_OK) {
+        free(*warning);
+        *warning = NULL;
+    }
+    return status;
 }
 
 void nm_options_write_like(const nm_options *options, const nm_options *like, FILE *out)

@@ -25,6 +25,16 @@ const nm_option nm_schedule_options[] = {
     ROW(updates, "0", 0, 1e12, "length of cosine and linear; 0: as train.updates or train.epochs say"),
     ROW(min_lr, "0", 0, 100, "training stops when the rate falls below"),
     {0}};
+#define RULE(field, names, reason) {"schedule." #field, "schedule.name", names, reason, NULL}
+const nm_option_rule nm_schedule_rules[] = {
+    RULE(lr, "!inv-sqrt-decay|val-decay", "the rate follows from schedule.scale, schedule.warmup and model.width"),
+    RULE(init_lr, "inverse-sqrt", "only inverse-sqrt has an initial rate"),
+    RULE(warmup_fraction, "linear", "only linear has a warm-up that is a fraction of all updates"),
+    RULE(scale, "inv-sqrt-decay|val-decay", "the peak rate is schedule.lr"),
+    RULE(decay, "val-decay|no-warmup", "the rate does not depend on validations"),
+    RULE(patience, "val-decay|no-warmup", "the rate does not depend on validations"),
+    RULE(updates, "cosine|linear", "the rate does not depend on the number of updates of the run"),
+    {0}};
 /* clang-format on */
 
 typedef double (*rate_function)(const nm_schedule *s, double n);

@@ -10,7 +10,8 @@ typedef struct nm_schedule_config {
     int64_t warmup, updates, patience;
 } nm_schedule_config;
 
-extern const nm_option nm_schedule_options[]; /* section [schedule] */
+extern const nm_option nm_schedule_options[];    /* section [schedule] */
+extern const nm_option_rule nm_schedule_rules[]; /* which options have an effect in which schedule */
 
 enum { NM_SCHEDULE_MAX_PATIENCE = 64 };
 

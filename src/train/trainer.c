@@ -50,6 +50,25 @@ static const nm_option optim_options[] = {
     {0}};
 /* clang-format on */
 
+static bool best_by_applies(const nm_options *options)
+{
+    const nm_train_config *train = nm_options_find(options, "train");
+    return train->score || strcmp(train->best_by, "score");
+}
+
+static const nm_option_rule rules[] = {
+    {"train.clip_value", "optim.name", "sgd",
+     "gradient values are clipped for SGD only; train.max_grad_norm clips the gradient norm", NULL},
+    {"train.smoothing", "train.label_smoothing", "!", "there is no label smoothing", NULL},
+    {"train.validate_examples", "train.score", "true", "validations compute no score", NULL},
+    {"train.best_by", NULL, NULL, "train.score = false, so validations compute no score", best_by_applies},
+    {"optim.momentum", "optim.name", "sgd", "only SGD has momentum; Adam has optim.beta1", NULL},
+    {"optim.beta1", "optim.name", "!sgd", "SGD has optim.momentum", NULL},
+    {"optim.beta2", "optim.name", "!sgd", "SGD has no second moment", NULL},
+    {"optim.eps", "optim.name", "!sgd", "SGD has no denominator", NULL},
+    {"optim.weight_decay", "optim.name", "!sgd", "weight decay is implemented for Adam only", NULL},
+    {0}};
+
 void nm_trainer_options_add(nm_options *options, const nm_task_type *task)
 {
     nm_options_add(options, "data", task->options, NULL, task->config_size);
@@ -59,6 +78,8 @@ void nm_trainer_options_add(nm_options *options, const nm_task_type *task)
     nm_options_add(options, "schedule", nm_schedule_options, NULL, sizeof(nm_schedule_config));
     if (task->more_options)
         task->more_options(options);
+    nm_options_add_rules(options, rules);
+    nm_options_add_rules(options, nm_schedule_rules);
     nm_device_options_add(options);
 }
 
@@ -195,6 +216,11 @@ static nm_status write_config(const nm_trainer *trainer, nm_error *err)
 static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const char *folder, bool resume,
                             nm_error *err)
 {
+    char *warning;
+    NM_TRY(nm_options_check(trainer->options, &warning, err));
+    if (warning)
+        nm_trainer_message(trainer, "warning: %s", warning);
+    free(warning);
     NM_TRY(nm_device_require_float(trainer->device, "training", err));
     NM_TRY(nm_device_open(trainer->device, &trainer->backend, err));
     NM_TRY(open_task(trainer, task, err));

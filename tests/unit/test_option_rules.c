@@ -1,0 +1,133 @@
+/* Options without effect: an error if set on the command line, one warning if a file or a preset set them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "task/tasks.h"
+#include "train/trainer.h"
+
+static nm_options *training_options(const char *recipe)
+{
+    nm_options *options = nm_options_create();
+    nm_error err;
+    nm_trainer_options_add(options, &nm_task_translation);
+    if (recipe && nm_options_read_text(options, "recipe.ini", recipe, &err) != NM_OK)
+        fail_msg("%s", err.text);
+    return options;
+}
+
+static void set(nm_options *options, const char *path, const char *value)
+{
+    nm_error err;
+    assert_int_equal(nm_options_set(options, path, value, NM_ORIGIN_COMMAND, &err), NM_OK);
+}
+
+/* path = value on the command line with one other setting. */
+static void assert_refused(const char *path, const char *value, const char *other, const char *other_value,
+                           const char *reason)
+{
+    nm_options *options = training_options(NULL);
+    nm_error err;
+    char *warning;
+    set(options, other, other_value);
+    set(options, path, value);
+    assert_int_equal(nm_options_check(options, &warning, &err), NM_USAGE);
+    assert_null(warning);
+    if (!strstr(err.text, path) || !strstr(err.text, value) || !strstr(err.text, other_value) ||
+        !strstr(err.text, reason))
+        fail_msg("%s", err.text);
+    nm_options_free(options);
+}
+
+static void test_command_line_is_an_error(void **state)
+{
+    (void)state;
+    assert_refused("optim.weight_decay", "0.01", "optim.name", "sgd", "Adam");
+    assert_refused("optim.beta1", "0.9", "optim.name", "sgd", "optim.momentum");
+    assert_refused("optim.momentum", "0.95", "optim.name", "adamw", "only SGD");
+    assert_refused("train.clip_value", "5", "optim.name", "adam", "train.max_grad_norm");
+    assert_refused("train.smoothing", "others", "train.label_smoothing", "0", "no label smoothing");
+    assert_refused("schedule.lr", "0.001", "schedule.name", "val-decay", "schedule.scale");
+    assert_refused("schedule.scale", "2", "schedule.name", "cosine", "schedule.lr");
+    assert_refused("schedule.patience", "5", "schedule.name", "linear", "validations");
+    assert_refused("schedule.updates", "1000", "schedule.name", "constant", "number of updates");
+    nm_options *options = training_options(NULL);
+    nm_error err;
+    char *warning;
+    set(options, "train.score", "false");
+    set(options, "train.best_by", "score");
+    assert_int_equal(nm_options_check(options, &warning, &err), NM_USAGE);
+    nm_options_free(options);
+}
+
+static void test_effective_options_pass(void **state)
+{
+    (void)state;
+    nm_options *options = training_options(NULL);
+    nm_error err;
+    char *warning;
+    assert_int_equal(nm_options_check(options, &warning, &err), NM_OK);
+    assert_null(warning);
+    set(options, "optim.name", "sgd");
+    set(options, "optim.momentum", "0.95");
+    set(options, "optim.weight_decay", "0"); /* turned off: no effect is what was requested */
+    set(options, "train.clip_value", "5");
+    set(options, "schedule.name", "val-decay");
+    set(options, "schedule.scale", "2");
+    assert_int_equal(nm_options_check(options, &warning, &err), NM_OK);
+    assert_null(warning);
+    nm_options_free(options);
+}
+
+static void test_recipe_gives_one_warning(void **state)
+{
+    (void)state;
+    nm_options *options =
+        training_options("[optim]\nname = sgd\nweight_decay = 1e-4\nmomentum = 0.9\nbeta1 = 0.9\n"
+                         "[schedule]\nname = val-decay\nlr = 0.001\n");
+    nm_error err;
+    char *warning;
+    assert_int_equal(nm_options_check(options, &warning, &err), NM_OK);
+    assert_non_null(warning);
+    assert_non_null(strstr(warning, "optim.weight_decay = 0.0001"));
+    assert_non_null(strstr(warning, "schedule.lr = 0.001"));
+    assert_null(strstr(warning, "momentum = "));
+    assert_null(strstr(warning, "beta1 = ")); /* the default, as in a saved configuration */
+    free(warning);
+    nm_options_free(options);
+}
+
+static void test_saved_configuration_passes(void **state)
+{
+    (void)state;
+    nm_options *options = training_options(NULL);
+    char *text = NULL, *warning;
+    size_t bytes;
+    nm_error err;
+    set(options, "optim.name", "sgd");
+    FILE *stream = open_memstream(&text, &bytes);
+    assert_non_null(stream);
+    nm_options_write(options, stream);
+    fclose(stream);
+    nm_options *again = training_options(text);
+    assert_int_equal(nm_options_check(again, &warning, &err), NM_OK);
+    assert_null(warning);
+    nm_options_free(options);
+    nm_options_free(again);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_command_line_is_an_error),
+        cmocka_unit_test(test_effective_options_pass),
+        cmocka_unit_test(test_recipe_gives_one_warning),
+        cmocka_unit_test(test_saved_configuration_passes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
