@@ -14,16 +14,16 @@
 
 /* clang-format off */
 static const nm_option decode_options[] = {
-    PICK(preset, "fairseq", "fairseq|wmt|tears", "habits of a known program"),
-    ROW(beam, "5", 1, 1000, "hypotheses kept per sentence; 1 is greedy search"),
-    PICK(search, "fairseq", "fairseq|tears", "ended hypotheses leave the beam (fairseq) or stay in it with their score (tears)"),
-    PICK(length_penalty, "power", "power|gnmt", "score = sum of log probabilities / length^alpha, or / ((5 + length)/6)^alpha"),
-    ROW(alpha, "1", -100, 100, "exponent of the length penalty; 0: none"),
-    ROW(max_length_a, "1", 0, 1000, "longest translation = max_length_a * source + max_length_b tokens, ..."),
-    ROW(max_length_b, "50", 0, 1 << 20, "... lengths counting the end symbol of the source"),
-    ROW(min_length, "1", 0, 1 << 20, "shortest translation in tokens, without the end symbol"),
-    ROW(nbest, "1", 1, 1000, "translations per sentence, at most beam"),
-    ROW(batch_tokens, "1024", 1, 1 << 24, "most source tokens that a thread decodes at once; changes speed and memory, never a result"),
+    PICK(preset, "fairseq", "fairseq|wmt|tears", "Defaults compatible with a known program."),
+    ROW(beam, "5", 1, 1000, "Beam size; 1: greedy search."),
+    PICK(search, "fairseq", "fairseq|tears", "Finished hypotheses leave the beam (fairseq), or stay in it and keep their score (tears)."),
+    PICK(length_penalty, "power", "power|gnmt", "Divisor of the sum of log probabilities: length^alpha, or ((5 + length)/6)^alpha."),
+    ROW(alpha, "1", -100, 100, "Exponent of the length penalty; 0: no length penalty."),
+    ROW(max_length_a, "1", 0, 1000, "Maximum length of a translation, factor a of a * source length + b; lengths in tokens, with the end symbol."),
+    ROW(max_length_b, "50", 0, 1 << 20, "Maximum length of a translation, constant b of a * source length + b."),
+    ROW(min_length, "1", 0, 1 << 20, "Minimum length of a translation in tokens, without the end symbol."),
+    ROW(nbest, "1", 1, 1000, "Number of translations per sentence, at most decode.beam."),
+    ROW(batch_tokens, "1024", 1, 1 << 24, "Maximum number of source tokens in a batch of one thread; changes speed and memory, not results."),
     {0}};
 
 static const nm_preset decode_presets[] = {
@@ -60,7 +60,7 @@ nm_decode_options *nm_decode_options_add(nm_options *options)
 
 double nm_length_penalty(const nm_decode_options *options, int32_t n)
 {
-    return pow(strcmp(options->length_penalty, "gnmt") ? n : (5.0 + n) / 6.0, options->alpha);
+    return pow(options->length_penalty == NM_PENALTY_GNMT ? (5.0 + n) / 6.0 : n, options->alpha);
 }
 
 static nm_status check_models(nm_model *const *models, int32_t n_models, const nm_decode_words *words,
@@ -90,7 +90,7 @@ nm_status nm_decoder_create(nm_decoder **out, nm_model *const *models, int32_t n
     nm_decoder *decoder = nm_allocate(sizeof *decoder);
     *decoder = (nm_decoder){.options = *options,
                             .words = *words,
-                            .rule = strcmp(options->search, "tears") ? &nm_beam_fairseq : &nm_beam_tears,
+                            .rule = options->search == NM_SEARCH_TEARS ? &nm_beam_tears : &nm_beam_fairseq,
                             .max_positions = INT32_MAX};
     for (int32_t m = 0; m < n_models; m++) {
         int32_t positions = (int32_t)nm_seq2seq_config_of(models[m])->max_positions;

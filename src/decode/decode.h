@@ -8,7 +8,9 @@
 #include "model/model.h"
 
 typedef struct nm_decode_options { /* section [decode] */
-    const char *preset, *search, *length_penalty;
+    const char *preset;
+    enum { NM_SEARCH_FAIRSEQ, NM_SEARCH_TEARS } search;
+    enum { NM_PENALTY_POWER, NM_PENALTY_GNMT } length_penalty;
     double alpha, max_length_a;
     int64_t beam, max_length_b, min_length, nbest, batch_tokens;
 } nm_decode_options;

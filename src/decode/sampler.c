@@ -13,14 +13,14 @@
 
 /* clang-format off */
 static const nm_option sample_options[] = {
-    ROW(temperature, "1", 0, 1e3, "log probabilities are divided by it; 0: always the most probable token"),
-    ROW(top_k, "0", 0, 1e9, "only so many most probable tokens; 0: all"),
-    ROW(top_p, "1", 0, 1, "only the most probable tokens that together have this probability"),
-    ROW(tokens, "100", 1, 1e9, "most tokens after a prompt"),
-    ROW(lines, "0", 0, 1e9, "stop after so many ends of lines; 0: don't"),
-    ROW(seed, "1", 0, 4294967295.0, "of the draws"),
-    ROW(batch, "16", 1, 4096, "prompts at a time; the text doesn't depend on it"),
-    ROW(unknown, "false", 0, 1, "<unk> may be drawn"),
+    ROW(temperature, "1", 0, 1e3, "Divisor of the log probabilities; 0: greedy, the most probable token."),
+    ROW(top_k, "0", 0, 1e9, "Number of most probable tokens to sample from; 0: all."),
+    ROW(top_p, "1", 0, 1, "Probability mass of the most probable tokens to sample from (nucleus sampling); 1: all."),
+    ROW(tokens, "100", 1, 1e9, "Maximum number of tokens after a prompt."),
+    ROW(lines, "0", 0, 1e9, "Number of line ends after which a text is finished; 0: no limit."),
+    ROW(seed, "1", 0, 4294967295.0, "Random seed for sampling."),
+    ROW(batch, "16", 1, 4096, "Number of prompts per batch; changes speed and memory, not the text."),
+    ROW(unknown, "false", 0, 1, "Allows <unk> in the output."),
     {0}};
 /* clang-format on */
 

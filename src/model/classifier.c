@@ -15,23 +15,17 @@
 
 /* clang-format off */
 static const nm_option classifier_options[] = {
-    PICK(preset, "small", "reference|small|tiny", "sizes and dropout of a known model"),
-    ROW(width, "128", 2, 65536, "features per token (d)"),
-    ROW(ff, "256", 1, 1 << 20, "width of the feed-forward layer"),
-    ROW(heads, "4", 1, 1024, "attention heads"),
-    ROW(key_size, "16", 0, 65536, "features of a query or key in each head; 0: width / heads, as values have"),
-    ROW(layers, "1", 1, 1000, "encoder layers"),
-    PICK(norm_position, "post", "pre|post", "norm before each sublayer (and behind the last) or after each residual sum"),
-    ROW(norm, "layer", 0, 0, "normalization of every site"),
-    ROW(final_norm, "", 0, 0, "behind the encoder (pre-norm); empty: as norm"),
-    PICK(init, "torch", "torch|xavier-normal|small|fairseq|rbn", "initialization (PyTorch's own layers, Xavier normal, SmallInit, fairseq's, RBN's)"),
-    PICK(positions, "none", "none|learned|sinusoid", "what is added to say where a token stands"),
-    ROW(max_positions, "512", 8, 1 << 20, "longest text in tokens, with the two that frame it"),
-    PICK(pooling, "first", "first|mean", "the text's vector: that of the first token, or the mean of all"),
-    ROW(dropout, "0.1", 0, 0.99, "on every sublayer's output"),
-    ROW(attention_dropout, "0.1", 0, 0.99, "on attention weights"),
-    ROW(relu_dropout, "0.1", 0, 0.99, "behind the feed-forward activation"),
-    ROW(embedding_dropout, "0.1", 0, 0.99, "on token embeddings"),
+    PICK(preset, "small", "reference|small|tiny", "Sizes, dropout rates and defaults of a known model."),
+    NM_STACK_ROWS(nm_classifier_config, "128", "256", "4",
+                  "post", "Position of the norms: before each sublayer, with a final norm after the last layer (pre), or after each residual addition (post).",
+                  "0.1", "Dropout rate on the output of each sublayer.", "0.1", "0.1", "0.1"),
+    ROW(key_size, "16", 0, 65536, "Number of features of queries and keys per head; 0: width / heads, as for values."),
+    ROW(layers, "1", 1, 1000, "Number of encoder layers."),
+    ROW(final_norm, "", 0, 0, "Normalization after the encoder, in pre-norm only; empty: as model.norm."),
+    PICK(init, "torch", NM_INIT_SCHEMES, "Initialization of linear layers: Xavier normal, SmallInit, fairseq's, RBN's, PyTorch's defaults or Transformer-XL's N(0, 0.02)."),
+    PICK(positions, "none", "none|learned|sinusoid", "Position embeddings."),
+    ROW(max_positions, "512", 8, 1 << 20, "Maximum length of a text in tokens, including its begin and end symbols."),
+    PICK(pooling, "first", "first|mean", "Vector of a text: the output at the first token, or the mean over all tokens."),
     {0}};
 
 static const nm_preset classifier_presets[] = {
@@ -55,7 +49,7 @@ static nm_stack_config stack_config(const nm_model *model)
     nm_stack_config config = nm_stack_configure(&c->stack, model->warmup_steps, "enc");
     config.layers = (int32_t)c->layers;
     config.key_width = (int32_t)(c->key_size * c->heads);
-    config.init = nm_init_scheme_find(c->init);
+    config.init = c->init;
     if (*c->final_norm)
         config.final_norm = c->final_norm;
     return config;
@@ -69,7 +63,7 @@ static nm_status classifier_build(nm_model *model, nm_error *err)
     NM_TRY(nm_stack_check_heads(&c->stack, err));
     const nm_init normal = {NM_INIT_NORMAL, 1}, linear = {NM_INIT_UNIFORM, 1 / sqrt(d)};
     self->table = nm_params_add(&model->params, model->source_size, d, normal, "embed.weight");
-    if (!strcmp(c->positions, "learned"))
+    if (c->positions == NM_CLASSIFIER_LEARNED)
         self->position_table =
             nm_params_add(&model->params, (int32_t)c->max_positions, d, normal, "positions.weight");
     nm_stack_config stack = stack_config(model);
@@ -83,7 +77,7 @@ static nm_status classifier_ready(nm_model *model, nm_error *err)
 {
     const nm_classifier_config *c = model->config;
     classifier *self = model->parts;
-    if (strcmp(c->positions, "sinusoid"))
+    if (c->positions != NM_CLASSIFIER_SINUSOID)
         return NM_OK;
     return nm_positions_alloc(model->backend, NM_POSITIONS_TEARS, (int32_t)c->max_positions,
                               (int32_t)c->width, &self->sinusoid, err);
@@ -126,7 +120,8 @@ static nm_model_output classifier_forward(nm_model *model, nm_tape *tape, const 
     classifier *self = model->parts;
     nm_packing texts = nm_tape_packing(tape, &batch->source);
     nm_tensor *x = nm_stack_forward(tape, &self->encoder, embed(model, tape, batch), &texts, NULL, NULL);
-    nm_tensor *pooled = nm_pool(tape, x, &texts, strcmp(c->pooling, "mean") ? NM_POOL_FIRST : NM_POOL_MEAN);
+    nm_tensor *pooled =
+        nm_pool(tape, x, &texts, c->pooling == NM_CLASSIFIER_MEAN ? NM_POOL_MEAN : NM_POOL_FIRST);
     return (nm_model_output){.hidden = pooled, .weight = self->output_weight, .bias = self->output_bias};
 }
 

@@ -7,9 +7,11 @@
 
 typedef struct nm_classifier_config {
     NM_STACK_OPTIONS;
-    const char *preset, *final_norm, *init, *positions, *pooling;
+    const char *preset, *final_norm;
+    nm_init_scheme init;
+    enum { NM_CLASSIFIER_NO_POSITIONS, NM_CLASSIFIER_LEARNED, NM_CLASSIFIER_SINUSOID } positions;
+    enum { NM_CLASSIFIER_FIRST, NM_CLASSIFIER_MEAN } pooling;
     int64_t key_size, layers, max_positions;
-    double embedding_dropout;
 } nm_classifier_config;
 
 static inline const nm_classifier_config *nm_classifier_config_of(const nm_model *model)

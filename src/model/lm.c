@@ -14,30 +14,24 @@
 
 /* clang-format off */
 static const nm_option lm_options[] = {
-    PICK(preset, "small", "tiny|small|medium|ptb|wt103", "sizes, dropout and habits of a known model"),
-    PICK(attention, "softmax", "softmax|block-term", "scaled dot-product attention, or the tensorized Transformer's block-term attention"),
-    ROW(causal, "true", 0, 1, "false: block-term attention as published, which sees the words it is to predict; what it gives is no perplexity"),
-    ROW(width, "128", 2, 65536, "features per token (d)"),
-    ROW(ff, "512", 1, 1 << 20, "width of the feed-forward layer"),
-    ROW(heads, "4", 1, 1024, "heads of soft-max attention"),
-    ROW(layers, "2", 1, 1000, "layers"),
-    ROW(context, "64", 2, 1024, "tokens of a segment in training, and the longest context in use (L)"),
-    ROW(cores, "1", 1, 64, "cores of block-term attention (core-1, core-2)"),
-    ROW(core_width, "20", 1, 4096, "width of a core (h)"),
-    PICK(norm_position, "pre", "pre|post", "norm before each sublayer (and behind the last) or after each residual sum"),
-    ROW(norm, "layer", 0, 0, "normalization of every site that names none"),
-    ROW(final_norm, "", 0, 0, "behind the last layer (pre-norm); empty: as norm"),
-    PICK(init, "xl", "xl|xavier-normal|small|fairseq", "initialization: N(0, 0.02) as Transformer-XL's program, or those of translation"),
-    ROW(share_embeddings, "true", 0, 1, "input and output embeddings are one matrix"),
-    ROW(output_bias, "true", 0, 1, "a bias on the output logits"),
-    ROW(adaptive, "false", 0, 1, "adaptive soft-max: frequent words first, the others in bands"),
-    ROW(cutoffs, "20000,40000,200000", 0, 0, "numbers of the words that begin a new band (adaptive)"),
-    PICK(positions, "sinusoid", "sinusoid|learned|none", "what is added to embeddings"),
-    ROW(dropout, "0.1", 0, 0.99, "on every sublayer's output"),
-    ROW(attention_dropout, "0", 0, 0.99, "on the weights of soft-max attention"),
-    ROW(relu_dropout, "0.1", 0, 0.99, "behind the feed-forward activation"),
-    ROW(embedding_dropout, "0.1", 0, 0.99, "on embeddings, and on block-term attention's table of places"),
-    ROW(hidden_dropout, "0.1", 0, 0.99, "on what goes into the output map"),
+    PICK(preset, "small", "tiny|small|medium|ptb|wt103", "Sizes, dropout rates and defaults of a known model."),
+    PICK(attention, "softmax", "softmax|block-term", "Attention: scaled dot-product, or block-term attention of the tensorized Transformer."),
+    ROW(causal, "true", 0, 1, "Causal masking; false: block-term attention as published, with target leakage, so that the loss is no perplexity."),
+    NM_STACK_ROWS(nm_lm_config, "128", "512", "4",
+                  "pre", "Position of the norms: before each sublayer, with a final norm after the last layer (pre), or after each residual addition (post).",
+                  "0.1", "Dropout rate on the output of each sublayer.", "0", "0.1", "0.1"),
+    ROW(layers, "2", 1, 1000, "Number of layers."),
+    ROW(context, "64", 2, 1024, "Context length in tokens (L): length of training segments and longest context at inference."),
+    ROW(cores, "1", 1, 64, "Number of cores of block-term attention (core-1, core-2)."),
+    ROW(core_width, "20", 1, 4096, "Width of a core of block-term attention (h)."),
+    ROW(final_norm, "", 0, 0, "Normalization after the last layer, in pre-norm only; empty: as model.norm."),
+    PICK(init, "xl", NM_INIT_SCHEMES, "Initialization of linear layers: Xavier normal, SmallInit, fairseq's, RBN's, PyTorch's defaults or Transformer-XL's N(0, 0.02)."),
+    ROW(share_embeddings, "true", 0, 1, "One matrix for the input embedding and the output projection."),
+    ROW(output_bias, "true", 0, 1, "Bias of the output projection."),
+    ROW(adaptive, "false", 0, 1, "Adaptive softmax: frequent tokens in the head, the others in clusters."),
+    ROW(cutoffs, "20000,40000,200000", 0, 0, "First token ids of the adaptive softmax's clusters, comma-separated."),
+    PICK(positions, "sinusoid", "sinusoid|learned|none", "Position embeddings."),
+    ROW(hidden_dropout, "0.1", 0, 0.99, "Dropout rate before the output projection."),
     {0}};
 
 static const nm_preset lm_presets[] = {
@@ -53,7 +47,7 @@ static const nm_preset lm_presets[] = {
 
 static bool is_block_term(const nm_lm_config *c)
 {
-    return !strcmp(c->attention, "block-term");
+    return c->attention == NM_LM_BLOCK_TERM;
 }
 
 static nm_stack_config stack_config(const nm_model *model)
@@ -67,7 +61,7 @@ static nm_stack_config stack_config(const nm_model *model)
     config.segment = (int32_t)c->context;
     config.sees_ahead = !c->causal;
     config.place_drop = c->embedding_dropout;
-    config.init = nm_init_scheme_find(c->init);
+    config.init = c->init;
     if (*c->final_norm)
         config.final_norm = c->final_norm;
     return config;
@@ -102,7 +96,7 @@ static nm_status build_tables(nm_model *model, nm_lm *lm, nm_error *err)
     const nm_lm_config *c = model->config;
     nm_params *params = &model->params;
     int32_t d = (int32_t)c->width, words = model->target_size;
-    bool xl = !strcmp(c->init, "xl");
+    bool xl = c->init == NM_SCHEME_XL;
     nm_init init = {.kind = NM_INIT_NORMAL, .scale = xl ? 0.02 : 1 / sqrt(d)},
             zeros = {.kind = NM_INIT_CONSTANT};
     lm->table = nm_params_add(params, words, d, init, "embed.weight");
@@ -110,7 +104,7 @@ static nm_status build_tables(nm_model *model, nm_lm *lm, nm_error *err)
         c->share_embeddings ? lm->table : nm_params_add(params, words, d, init, "output.weight");
     if (c->output_bias)
         lm->output_bias = nm_params_add(params, 1, words, zeros, "output.bias");
-    if (!strcmp(c->positions, "learned"))
+    if (c->positions == NM_LM_LEARNED)
         lm->position_table = nm_params_add(params, (int32_t)c->context, d, init, "position.weight");
     if (!c->adaptive)
         return NM_OK;
@@ -152,7 +146,7 @@ static nm_status lm_ready(nm_model *model, nm_error *err)
     const nm_lm_config *c = model->config;
     nm_lm *lm = model->parts;
     int32_t rows = (int32_t)c->context, d = (int32_t)c->width;
-    if (!strcmp(c->positions, "sinusoid"))
+    if (c->positions == NM_LM_SINUSOID)
         NM_TRY(nm_positions_alloc(model->backend, NM_POSITIONS_FAIRSEQ, rows, d, &lm->positions, err));
     if (is_block_term(c))
         NM_TRY(nm_positions_alloc(model->backend, NM_POSITIONS_REVERSED, rows, d, &lm->places, err));

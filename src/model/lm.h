@@ -8,10 +8,13 @@
 
 typedef struct nm_lm_config {
     NM_STACK_OPTIONS;
-    const char *preset, *attention, *final_norm, *init, *positions, *cutoffs;
+    const char *preset, *final_norm, *cutoffs;
+    enum { NM_LM_SOFTMAX, NM_LM_BLOCK_TERM } attention;
+    enum { NM_LM_SINUSOID, NM_LM_LEARNED, NM_LM_NO_POSITIONS } positions;
+    nm_init_scheme init;
     bool causal, share_embeddings, output_bias, adaptive;
     int64_t layers, context, cores, core_width;
-    double embedding_dropout, hidden_dropout;
+    double hidden_dropout;
 } nm_lm_config;
 
 typedef struct nm_lm {

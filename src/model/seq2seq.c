@@ -14,28 +14,22 @@
 
 /* clang-format off */
 static const nm_option seq2seq_options[] = {
-    PICK(preset, "small", "tiny|small|iwslt|base|big|tears", "sizes, dropout and habits of a known model"),
-    ROW(width, "256", 2, 65536, "features per token (d)"),
-    ROW(ff, "1024", 1, 1 << 20, "width of the feed-forward layer"),
-    ROW(heads, "4", 1, 1024, "attention heads"),
-    ROW(encoder_layers, "3", 1, 1000, "encoder layers"),
-    ROW(decoder_layers, "3", 1, 1000, "decoder layers"),
-    PICK(norm_position, "pre", "pre|post", "norm before each sublayer (and behind the last) or after each residual sum"),
-    ROW(norm, "layer", 0, 0, "normalization of every site that names none"),
-    ROW(encoder_norm, "", 0, 0, "of the encoder's sublayers; empty: as norm"),
-    ROW(encoder_final_norm, "", 0, 0, "behind the encoder (pre-norm); empty: as encoder_norm"),
-    ROW(decoder_norm, "", 0, 0, "of the decoder's sublayers; empty: as norm, but layer where norm uses batch statistics, as in the papers"),
-    ROW(decoder_final_norm, "", 0, 0, "behind the decoder (pre-norm); empty: as decoder_norm"),
-    ROW(fixnorm, "false", 0, 1, "embeddings of length 1 (Nguyen and Salazar 2019, 2.2)"),
-    PICK(init, "fairseq", "xavier-normal|small|fairseq|rbn", "initialization (Xavier normal, SmallInit, fairseq's, RBN's)"),
-    PICK(share_embeddings, "all", "all|decoder|none", "which of source, target and output embeddings are one matrix"),
-    ROW(output_bias, "false", 0, 1, "a bias on the output logits"),
-    PICK(positions, "fairseq", "fairseq|tears", "sinusoid table"),
-    ROW(max_positions, "1024", 8, 1 << 20, "longest sequence in tokens"),
-    ROW(dropout, "0.3", 0, 0.99, "on every sublayer's output"),
-    ROW(attention_dropout, "0.1", 0, 0.99, "on attention weights"),
-    ROW(relu_dropout, "0.1", 0, 0.99, "behind the feed-forward activation"),
-    ROW(embedding_dropout, "0.3", 0, 0.99, "on the sum of embedding and position"),
+    PICK(preset, "small", "tiny|small|iwslt|base|big|tears", "Sizes, dropout rates and defaults of a known model."),
+    NM_STACK_ROWS(nm_seq2seq_config, "256", "1024", "4",
+                  "pre", "Position of the norms: before each sublayer, with a final norm after the last layer (pre), or after each residual addition (post).",
+                  "0.3", "Dropout rate on the output of each sublayer.", "0.1", "0.1", "0.3"),
+    ROW(encoder_layers, "3", 1, 1000, "Number of encoder layers."),
+    ROW(decoder_layers, "3", 1, 1000, "Number of decoder layers."),
+    ROW(encoder_norm, "", 0, 0, "Normalization of the encoder's sublayers; empty: as model.norm."),
+    ROW(encoder_final_norm, "", 0, 0, "Normalization after the encoder, in pre-norm only; empty: as model.encoder_norm."),
+    ROW(decoder_norm, "", 0, 0, "Normalization of the decoder's sublayers; empty: as model.norm, but layer if that uses batch statistics, as in the papers."),
+    ROW(decoder_final_norm, "", 0, 0, "Normalization after the decoder, in pre-norm only; empty: as model.decoder_norm."),
+    ROW(fixnorm, "false", 0, 1, "FixNorm: L2-normalized token embeddings (Nguyen and Salazar 2019, section 2.2)."),
+    PICK(init, "fairseq", NM_INIT_SCHEMES, "Initialization of linear layers: Xavier normal, SmallInit, fairseq's, RBN's, PyTorch's defaults or Transformer-XL's N(0, 0.02)."),
+    PICK(share_embeddings, "all", "all|decoder|none", "Sharing of matrices: source, target and output (all), target and output (decoder), or none."),
+    ROW(output_bias, "false", 0, 1, "Bias of the output projection."),
+    PICK(positions, "fairseq", "fairseq|tears", "Sinusoidal position table: fairseq's or that of Transformers without Tears."),
+    ROW(max_positions, "1024", 8, 1 << 20, "Maximum length of a sequence in tokens."),
     {0}};
 
 static const nm_preset seq2seq_presets[] = {
@@ -67,7 +61,7 @@ static nm_stack_config stack_config(const nm_model *model, bool decoder)
     nm_stack_config config = nm_stack_configure(&c->stack, model->warmup_steps, decoder ? "dec" : "enc");
     config.decoder = decoder;
     config.layers = (int32_t)(decoder ? c->decoder_layers : c->encoder_layers);
-    config.init = nm_init_scheme_find(c->init);
+    config.init = c->init;
     config.norm = decoder ? or_else(c->decoder_norm, decoder_default(c)) : or_else(c->encoder_norm, c->norm);
     config.final_norm = or_else(decoder ? c->decoder_final_norm : c->encoder_final_norm, config.norm);
     return config;
@@ -80,7 +74,7 @@ static void build_tables(nm_model *model, nm_seq2seq *s)
     nm_init init = {.kind = c->fixnorm ? NM_INIT_UNIFORM : NM_INIT_NORMAL,
                     .scale = c->fixnorm ? 0.01 : 1 / sqrt(d)};
     nm_params *params = &model->params;
-    bool shared = !strcmp(c->share_embeddings, "all"), tied = strcmp(c->share_embeddings, "none") != 0;
+    bool shared = c->share_embeddings == NM_SHARE_ALL, tied = c->share_embeddings != NM_SHARE_NONE;
     s->source_table =
         nm_params_add(params, model->source_size, d, init, shared ? "embed.weight" : "enc.embed.weight");
     s->target_table =
@@ -97,7 +91,7 @@ static nm_status seq2seq_build(nm_model *model, nm_error *err)
     const nm_seq2seq_config *c = model->config;
     nm_seq2seq *s = model->parts = nm_allocate(sizeof *s);
     NM_TRY(nm_stack_check_heads(&c->stack, err));
-    if (!strcmp(c->share_embeddings, "all") && model->source_size != model->target_size)
+    if (c->share_embeddings == NM_SHARE_ALL && model->source_size != model->target_size)
         return nm_fail(err, NM_MISMATCH,
                        "model.share_embeddings = all needs one joint dictionary, but source has %d words and "
                        "target %d: prepare "
@@ -112,7 +106,7 @@ static nm_status seq2seq_build(nm_model *model, nm_error *err)
 static nm_status seq2seq_ready(nm_model *model, nm_error *err)
 {
     const nm_seq2seq_config *c = model->config;
-    nm_position_kind kind = strcmp(c->positions, "tears") ? NM_POSITIONS_FAIRSEQ : NM_POSITIONS_TEARS;
+    nm_position_kind kind = c->positions == NM_SEQ2SEQ_TEARS ? NM_POSITIONS_TEARS : NM_POSITIONS_FAIRSEQ;
     return nm_positions_alloc(model->backend, kind, (int32_t)c->max_positions, (int32_t)c->width,
                               &nm_seq2seq_of(model)->positions, err);
 }
@@ -136,7 +130,7 @@ static void seq2seq_fold(const nm_model *model, nm_fold *fold)
         for (int32_t i = 0; i < s->decoder.config.layers; i++)
             nm_fold_add_map(fold, s->decoder.layers[i].cross.kv_weight, s->decoder.layers[i].cross.kv_bias);
     if (nm_stack_fold(&s->decoder, fold, "model.decoder_norm", "model.decoder_final_norm") &&
-        !strcmp(c->share_embeddings, "none") && !c->fixnorm)
+        c->share_embeddings == NM_SHARE_NONE && !c->fixnorm)
         nm_fold_add_map(fold, s->output_weight, s->output_bias);
 }
 

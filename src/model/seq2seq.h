@@ -8,10 +8,11 @@
 typedef struct nm_seq2seq_config {
     NM_STACK_OPTIONS;
     const char *preset, *encoder_norm, *encoder_final_norm, *decoder_norm, *decoder_final_norm;
-    const char *init, *share_embeddings, *positions;
+    nm_init_scheme init;
+    enum { NM_SHARE_ALL, NM_SHARE_DECODER, NM_SHARE_NONE } share_embeddings;
+    enum { NM_SEQ2SEQ_FAIRSEQ, NM_SEQ2SEQ_TEARS } positions;
     bool fixnorm, output_bias;
     int64_t encoder_layers, decoder_layers, max_positions;
-    double embedding_dropout;
 } nm_seq2seq_config;
 
 typedef struct nm_seq2seq {

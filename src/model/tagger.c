@@ -10,23 +10,17 @@
 
 /* clang-format off */
 static const nm_option tagger_options[] = {
-    PICK(preset, "small", "tiny|small|conll|resume", "sizes, dropout and habits of a known model"),
-    ROW(width, "128", 2, 65536, "features per token (d)"),
-    ROW(ff, "256", 1, 1 << 20, "width of the feed-forward layer"),
-    ROW(heads, "4", 1, 1024, "attention heads"),
-    ROW(layers, "2", 1, 1000, "encoder layers"),
-    PICK(norm_position, "post", "pre|post", "norm before each sublayer, with none behind the last, or after each residual sum"),
-    ROW(norm, "layer", 0, 0, "normalization of every site"),
-    ROW(word_dim, "100", 1, 65536, "features of a word's vector"),
-    ROW(char_dim, "30", 0, 4096, "features of the characters' encoder, a convolution of width 3; 0: none"),
-    ROW(bigram_dim, "0", 0, 65536, "features of the vector of a token and its right neighbor; 0: none"),
-    ROW(max_positions, "512", 8, 1 << 16, "longest sentence in tokens"),
-    ROW(dropout, "0.15", 0, 0.99, "behind the feed-forward layer"),
-    ROW(attention_dropout, "0.15", 0, 0.99, "on attention weights"),
-    ROW(relu_dropout, "0.15", 0, 0.99, "behind the feed-forward activation"),
-    ROW(embedding_dropout, "0.5", 0, 0.99, "on vectors of words and bigrams"),
-    ROW(char_dropout, "0.3", 0, 0.99, "on vectors of characters, and on what their encoder makes"),
-    ROW(output_dropout, "0.4", 0, 0.99, "before the scores of the tags"),
+    PICK(preset, "small", "tiny|small|conll|resume", "Sizes, dropout rates and defaults of a known model."),
+    NM_STACK_ROWS(nm_tagger_config, "128", "256", "4",
+                  "post", "Position of the norms: before each sublayer, without a final norm (pre), or after each residual addition (post).",
+                  "0.15", "Dropout rate on the output of feed-forward layers.", "0.15", "0.15", "0.5"),
+    ROW(layers, "2", 1, 1000, "Number of encoder layers."),
+    ROW(word_dim, "100", 1, 65536, "Number of features of a word embedding."),
+    ROW(char_dim, "30", 0, 4096, "Number of features of the character encoder, a convolution of width 3; 0: no character encoder."),
+    ROW(bigram_dim, "0", 0, 65536, "Number of features of the embedding of a token and its right neighbor; 0: no bigram embeddings."),
+    ROW(max_positions, "512", 8, 1 << 16, "Maximum length of a sentence in tokens."),
+    ROW(char_dropout, "0.3", 0, 0.99, "Dropout rate on character embeddings and on the output of the character encoder."),
+    ROW(output_dropout, "0.4", 0, 0.99, "Dropout rate before the output projection."),
     {0}};
 
 static const nm_preset tagger_presets[] = {

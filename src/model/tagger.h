@@ -10,7 +10,7 @@ typedef struct nm_tagger_config { /* section [model] */
     NM_STACK_OPTIONS;
     const char *preset;
     int64_t layers, word_dim, char_dim, bigram_dim, max_positions;
-    double embedding_dropout, char_dropout, output_dropout;
+    double char_dropout, output_dropout;
 } nm_tagger_config;
 
 typedef struct nm_tagger_sizes { /* nm_model_sizes.more */

@@ -69,21 +69,6 @@ static nm_init ffn_bias_init(const nm_stack_config *c, double fan_in)
     return default_linear(c) ? (nm_init){.kind = NM_INIT_UNIFORM, .scale = 1 / sqrt(fan_in)} : zeros;
 }
 
-nm_init_scheme nm_init_scheme_find(const char *name)
-{
-    static const char *const names[] = {[NM_SCHEME_XAVIER_NORMAL] = "xavier-normal",
-                                        [NM_SCHEME_SMALL] = "small",
-                                        [NM_SCHEME_FAIRSEQ] = "fairseq",
-                                        [NM_SCHEME_RBN] = "rbn",
-                                        [NM_SCHEME_TORCH] = "torch",
-                                        [NM_SCHEME_XL] = "xl"};
-    size_t i = 0, n = sizeof names / sizeof *names;
-    while (i < n && strcmp(names[i], name))
-        i++;
-    NM_ASSERT(i < n);
-    return (nm_init_scheme)i;
-}
-
 /* ---- building ---- */
 
 nm_stack_config nm_stack_configure(const nm_stack_options *options, int32_t warmup_steps, const char *prefix)
@@ -91,7 +76,7 @@ nm_stack_config nm_stack_configure(const nm_stack_options *options, int32_t warm
     return (nm_stack_config){.width = (int32_t)options->width,
                              .ff = (int32_t)options->ff,
                              .heads = (int32_t)options->heads,
-                             .pre_norm = !strcmp(options->norm_position, "pre"),
+                             .pre_norm = options->norm_position == NM_PRE_NORM,
                              .drop = options->dropout,
                              .attention_drop = options->attention_dropout,
                              .relu_drop = options->relu_dropout,

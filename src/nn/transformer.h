@@ -7,6 +7,7 @@
 #include "nn/fold.h"
 #include "nn/params.h"
 
+/* Values of model.init, in the order of NM_INIT_SCHEMES. */
 typedef enum nm_init_scheme {
     NM_SCHEME_XAVIER_NORMAL,
     NM_SCHEME_SMALL,
@@ -16,15 +17,18 @@ typedef enum nm_init_scheme {
     NM_SCHEME_XL /* Transformer-XL's program: N(0, 0.02), biases 0 */
 } nm_init_scheme;
 
-/* Of its name in model.init, which the option's row has checked. */
-nm_init_scheme nm_init_scheme_find(const char *name);
+#define NM_INIT_SCHEMES "xavier-normal|small|fairseq|rbn|torch|xl"
 
-/* What every model's section [model] says of its stacks; the config of a model begins with these fields (NM_STACK_OPTIONS), so
- * that its option rows name them like its own. */
+/* Values of model.norm_position. */
+typedef enum nm_norm_position { NM_PRE_NORM, NM_POST_NORM } nm_norm_position;
+
+/* Options that the sections [model] of all models share. A config struct begins with NM_STACK_OPTIONS; its option table
+ * contains NM_STACK_ROWS. */
 #define NM_STACK_FIELDS                                                                                      \
-    const char *norm_position, *norm;                                                                        \
+    nm_norm_position norm_position;                                                                          \
+    const char *norm;                                                                                        \
     int64_t width, ff, heads;                                                                                \
-    double dropout, attention_dropout, relu_dropout
+    double dropout, attention_dropout, relu_dropout, embedding_dropout
 
 typedef struct nm_stack_options {
     NM_STACK_FIELDS;
@@ -37,6 +41,21 @@ typedef struct nm_stack_options {
             NM_STACK_FIELDS;                                                                                 \
         };                                                                                                   \
     }
+
+/* clang-format off */
+/* The rows of NM_STACK_FIELDS in the option table of config type T: the defaults differ by model, and the help of norm_position
+ * and dropout names what the model's stacks do. */
+#define NM_STACK_ROWS(T, width_, ff_, heads_, position_, position_help, dropout_, dropout_help, attention_, relu_, embedding_)  \
+    NM_OPTION(T, width, width_, 2, 65536, "Number of features per token (d)."),                              \
+    NM_OPTION(T, ff, ff_, 1, 1 << 20, "Inner width of the feed-forward layers."),                            \
+    NM_OPTION(T, heads, heads_, 1, 1024, "Number of attention heads."),                                      \
+    NM_CHOICE(T, norm_position, position_, "pre|post", position_help),                                       \
+    NM_OPTION(T, norm, "layer", 0, 0, "Normalization of all sites that no other option names; norm.at sets single sites."),  \
+    NM_OPTION(T, dropout, dropout_, 0, 0.99, dropout_help),                                                  \
+    NM_OPTION(T, attention_dropout, attention_, 0, 0.99, "Dropout rate on attention weights."),              \
+    NM_OPTION(T, relu_dropout, relu_, 0, 0.99, "Dropout rate after the activation of feed-forward layers."), \
+    NM_OPTION(T, embedding_dropout, embedding_, 0, 0.99, "Dropout rate on the sum of token and position embeddings.")
+/* clang-format on */
 
 typedef struct nm_stack_config {
     int32_t width, ff, heads, layers;

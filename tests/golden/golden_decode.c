@@ -157,8 +157,8 @@ static golden_result read_sources(golden_case *test, search *s)
 
 static nm_decode_options options_of(const golden_case *test, const search *s, int32_t limit)
 {
-    return (nm_decode_options){.search = s->made.tears ? "tears" : "fairseq",
-                               .length_penalty = s->made.tears ? "gnmt" : "power",
+    return (nm_decode_options){.search = s->made.tears ? NM_SEARCH_TEARS : NM_SEARCH_FAIRSEQ,
+                               .length_penalty = s->made.tears ? NM_PENALTY_GNMT : NM_PENALTY_POWER,
                                .alpha = golden_number(test, s->made.tears ? "alpha" : "lenpen", 1),
                                .beam = s->beam,
                                .nbest = s->beam,
