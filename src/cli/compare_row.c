@@ -195,19 +195,6 @@ nm_status compare_row_read_log(compare_row *row, const char *folder, nm_error *e
 
 /* ---- measuring ---- */
 
-static json_t *tid_json(const nm_tid *tid)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < tid->n; i++) {
-        json_t *site = json_object();
-        json_object_set_new(site, "site", json_string(tid->sites[i].name));
-        json_object_set_new(site, "mean", compare_number(tid->sites[i].mean));
-        json_object_set_new(site, "variance", compare_number(tid->sites[i].variance));
-        json_array_append_new(list, site);
-    }
-    return list;
-}
-
 static void keep_score(compare_row *row, nm_task_score *score)
 {
     const nm_bootstrap_config config = nm_bootstrap_default();
@@ -236,7 +223,9 @@ static nm_status measure(compare_row *row, nm_task *task, nm_model *model, int64
     const nm_tid_site *last = nm_tid_last(&tid);
     row->tid_mean = last ? last->mean : NAN;
     row->tid_variance = last ? last->variance : NAN;
-    row->tid = tid_json(&tid);
+    json_t *measured = nm_tid_json(&tid);
+    row->tid = json_incref(json_object_get(measured, "sites"));
+    json_decref(measured);
     nm_tid_release(&tid);
     return NM_OK;
 }

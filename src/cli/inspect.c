@@ -11,7 +11,7 @@
 #include "cli/open_model.h"
 
 typedef struct inspect_config { /* section [inspect] */
-    const char *measure, *data;
+    const char *measure, *data, *tid_sites;
     int64_t batches, gradient_batches;
     bool checkpoints, advise, json, save;
 } inspect_config;
@@ -22,6 +22,7 @@ static const nm_option inspect_rows[] = {
     ROW(measure, "all", 0, 0, "by comma: tid, spectrum, condition, bounds, confidence; or all"),
     ROW(batches, "50", 0, 1e12, "batches that each measurement takes; 0: all of the split"),
     ROW(gradient_batches, "8", 0, 1e12, "the same for bounds, which need gradients"),
+    ROW(tid_sites, "auto", 0, 0, "Norm sites that TID is averaged over: auto (norms with batch statistics, otherwise the encoder), all, or comma-separated beginnings of names such as enc,dec.0.self."),
     ROW(checkpoints, "false", 0, 1, "every model below RUN/checkpoints instead of the best one"),
     ROW(data, "", 0, 0, "the data folder, if it has moved since the training"),
     ROW(advise, "false", 0, 1, "say which of the papers' remedies the measurements point to"),
@@ -194,8 +195,9 @@ static nm_status inspect_run(job *self, const char *run, nm_error *err)
 static nm_status inspect_all(job *self, const nm_cli *cli, int argc, char **argv, nm_error *err)
 {
     const inspect_config *config = self->config;
-    self->plan =
-        (nm_inspection_plan){.batches = config->batches, .gradient_batches = config->gradient_batches};
+    self->plan = (nm_inspection_plan){.batches = config->batches,
+                                      .gradient_batches = config->gradient_batches,
+                                      .tid_sites = config->tid_sites};
     NM_TRY(nm_inspection_choose(&self->plan, config->measure, err));
     NM_TRY(nm_device_require_float(nm_options_find(cli->options, "device"), "inspect", err));
     for (int i = 0; i < argc && config->save; i++)

@@ -7,8 +7,8 @@
 
 static void print_tid_line(const nm_tid_site *site, FILE *out)
 {
-    fprintf(out, "  %-20s %8.2f %8.2f %10.2f\n", site->name, 100 * site->mean, 100 * site->variance,
-            100 * site->square);
+    fprintf(out, "%c %-20s %8.2f %8.2f %10.2f\n", site->averaged ? '*' : ' ', site->name, 100 * site->mean,
+            100 * site->variance, 100 * site->square);
 }
 
 static void print_tid(const nm_tid *tid, FILE *out)
@@ -21,7 +21,7 @@ static void print_tid(const nm_tid *tid, FILE *out)
     for (size_t i = 0; i < tid->n; i++)
         print_tid_line(&tid->sites[i], out);
     print_tid_line(&average, out);
-    fprintf(out, "  last layer: %s\n", last->name);
+    fprintf(out, "  last layer: %s; the average is over the sites with *\n", last->name);
 }
 
 static void print_spectrum(const nm_inspection *inspection, FILE *out)
@@ -119,22 +119,6 @@ static json_t *number(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-static json_t *json_tid_site(const nm_tid_site *site)
-{
-    return json_pack("{s:s, s:o, s:o, s:o}", "site", site->name, "mean", number(site->mean), "variance",
-                     number(site->variance), "quadratic_mean", number(site->square));
-}
-
-static json_t *json_tid(const nm_tid *tid)
-{
-    const nm_tid_site average = nm_tid_average(tid);
-    json_t *sites = json_array();
-    for (size_t i = 0; i < tid->n; i++)
-        json_array_append_new(sites, json_tid_site(&tid->sites[i]));
-    return json_pack("{s:I, s:o, s:o, s:o}", "batches", (json_int_t)tid->batches, "last",
-                     json_tid_site(nm_tid_last(tid)), "average", json_tid_site(&average), "sites", sites);
-}
-
 static json_t *json_spectrum(const nm_inspection *inspection)
 {
     json_t *values = json_array();
@@ -217,7 +201,7 @@ json_t *inspect_json(const nm_inspection *inspection)
 {
     json_t *object = json_object();
     if (inspection->tid.n)
-        json_object_set_new(object, "tid", json_tid(&inspection->tid));
+        json_object_set_new(object, "tid", nm_tid_json(&inspection->tid));
     if (inspection->n_singular)
         json_object_set_new(object, "spectrum", json_spectrum(inspection));
     if (inspection->conditioning.n)

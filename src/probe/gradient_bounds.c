@@ -36,18 +36,6 @@ static double *take_or_zeros(const nm_norm_call *call, const char *name, bool *t
                 : nm_allocate((size_t)call->x.cols * sizeof(double));
 }
 
-/* Factors of rows and groups, whose number the length tells; one factor 1 for a row without. */
-static double *take_row_scale(const nm_norm_call *call, size_t *groups)
-{
-    for (int i = 0; i < call->n_stats; i++)
-        if (!strcmp(call->stats[i].name, "row_scale")) {
-            *groups = (size_t)(call->stats[i].length / call->x.rows);
-            return nm_numbers_download(call->backend, call->stats[i].data, (size_t)call->stats[i].length);
-        }
-    *groups = 0;
-    return NULL;
-}
-
 /* The norm's backward once more, by itself: what the tape keeps may hold other gradients added to it, and the
  * gradients of the parameters must not count twice. */
 static double *take_dx(const nm_norm_call *call)
@@ -88,7 +76,10 @@ static void columns_take(columns *c, const nm_norm_call *call)
     c->h = nm_numbers_download_matrix(b, call->x);
     c->dy = nm_numbers_download_matrix(b, call->dy);
     c->dx = take_dx(call);
-    c->row_scale = take_row_scale(call, &c->groups);
+    int32_t groups;
+    const void *row_scale = nm_call_row_scale(call, &groups);
+    c->groups = (size_t)groups;
+    c->row_scale = row_scale ? nm_numbers_download(b, row_scale, c->rows * c->groups) : NULL;
     c->gain = nm_call_gain(call);
     c->scale = take_or_zeros(call, "scale", &unused);
     c->mean = take_or_zeros(call, "batch_mean", &c->centered);

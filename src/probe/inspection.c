@@ -95,6 +95,8 @@ static nm_status measure(nm_inspection *inspection, nm_task *task, nm_model *mod
     nm_split split = has_split(task, NM_SPLIT_VALID) ? NM_SPLIT_VALID : NM_SPLIT_TRAIN;
     if (plan->tid)
         NM_TRY(nm_tid_measure(&inspection->tid, task, model, plan->batches, err));
+    if (plan->tid && plan->tid_sites)
+        NM_TRY(nm_tid_select(&inspection->tid, plan->tid_sites, err));
     if (plan->spectrum)
         measure_spectrum(inspection, model);
     if (plan->condition)

@@ -11,6 +11,7 @@ typedef struct nm_inspection_plan {
     bool tid, spectrum, condition, bounds, confidence; /* what to measure */
     int64_t batches;                                   /* of each measurement; 0: all */
     int64_t gradient_batches;                          /* of bounds */
+    const char *tid_sites; /* sites of TID's average, see nm_tid_select; NULL: "auto" */
 } nm_inspection_plan;
 
 typedef struct nm_inspection {

@@ -61,6 +61,17 @@ const void *nm_call_stat(const nm_norm_call *call, const char *name, int32_t len
     return NULL;
 }
 
+void *nm_call_row_scale(const nm_norm_call *call, int32_t *groups)
+{
+    *groups = 0;
+    for (int i = 0; i < call->n_stats; i++)
+        if (!strcmp(call->stats[i].name, "row_scale") && call->x.rows > 0) {
+            *groups = call->stats[i].length / call->x.rows;
+            return call->stats[i].data;
+        }
+    return NULL;
+}
+
 int nm_call_pairs(const nm_norm_call *call, nm_call_pair pairs[NM_CALL_MAX_PAIRS])
 {
     static const struct {

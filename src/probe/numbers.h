@@ -16,7 +16,9 @@ double nm_numbers_quantile(const double *sorted, size_t n, double q);
 
 /* A statistic that the call's norm has published, of this length; NULL when it has none of that name. */
 const void *nm_call_stat(const nm_norm_call *call, const char *name, int32_t length);
-/* A pair of vectors of width numbers that a norm compares its batch by: of the batch, and as remembered before it. */
+/* The factors of the norm's own layer or group scaling, [rows, *groups], device; NULL and 0 groups when it has none. */
+void *nm_call_row_scale(const nm_norm_call *call, int32_t *groups);
+/* A statistic of the batch and the running one before its update, [width] each; device. */
 typedef struct nm_call_pair {
     const char *quantity; /* "mean", "variance" or "quadratic_mean" (squares are compared) */
     const void *batch, *running;

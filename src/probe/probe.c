@@ -12,6 +12,7 @@
 /* clang-format off */
 #define INSTRUMENTS(I) \
     I(distance) \
+    I(deviation) \
     I(gradient_parts) \
     I(gain) \
     I(gradient) \
@@ -35,7 +36,7 @@ enum { N_INSTRUMENTS = sizeof nm_instruments / sizeof *nm_instruments - 1 };
 static const nm_option probe_options[] = {
     ROW(every, "0", 0, 1e12, "updates between looks of the instruments; 0: none by number"),
     ROW(checkpoints, "false", 0, 1, "look at the updates that end in a checkpoint"),
-    ROW(instruments, "all", 0, 0, "by comma: distance, gradient_parts, gain, gradient, scale, penalty, update_ratio, moments; or all"),
+    ROW(instruments, "all", 0, 0, "Comma-separated instruments: distance, deviation, gradient_parts, gain, gradient, scale, penalty, update_ratio, moments; or all."),
     {0}};
 /* clang-format on */
 

@@ -5,42 +5,43 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "probe/numbers.h"
 #include "probe/eval_pass.h"
+#include "probe/numbers.h"
 
-static const double TINY = 1e-12, ROW_EPSILON = 1e-5; /* PowerNorm's */
+static const double TINY = 1e-12,
+                    ROW_EPSILON = 1e-5; /* ROW_EPSILON: PowerNorm's, under the root of a row's mean square */
 
 typedef struct site_sums {
-    char name[128];
     int32_t width;
-    int64_t batches;                  /* of the pass at hand */
-    double *mean, *variance, *square; /* first pass: sums; afterwards: means over the batches */
-    nm_tid_site ratios;               /* sums of the second pass */
+    int64_t batches;                  /* of the current pass */
+    double *mean, *variance, *square; /* first pass: sums; second pass: means over the batches */
+    nm_tid_site result;               /* name and traits; in the second pass, sums of the ratios */
 } site_sums;
 
-struct nm_tid_sums {
+struct nm_tid_accumulator {
     site_sums *sites;
     size_t n, capacity;
     bool second_pass;
 };
 
-nm_tid_sums *nm_tid_begin(void)
+nm_tid_accumulator *nm_tid_accumulator_create(void)
 {
-    return nm_allocate(sizeof(nm_tid_sums));
+    return nm_allocate(sizeof(nm_tid_accumulator));
 }
 
-static site_sums *find_site(nm_tid_sums *sums, const char *name, int32_t width)
+static site_sums *find_site(nm_tid_accumulator *acc, const nm_norm *norm, int32_t width)
 {
-    for (size_t i = 0; i < sums->n; i++)
-        if (!strcmp(sums->sites[i].name, name))
-            return &sums->sites[i];
-    NM_GROW(sums->sites, sums->n, sums->capacity);
-    site_sums *site = &sums->sites[sums->n++];
+    for (size_t i = 0; i < acc->n; i++)
+        if (!strcmp(acc->sites[i].result.name, norm->place.name))
+            return &acc->sites[i];
+    NM_GROW(acc->sites, acc->n, acc->capacity);
+    site_sums *site = &acc->sites[acc->n++];
     *site = (site_sums){.width = width,
                         .mean = nm_allocate((size_t)width * sizeof(double)),
                         .variance = nm_allocate((size_t)width * sizeof(double)),
-                        .square = nm_allocate((size_t)width * sizeof(double))};
-    snprintf(site->name, sizeof site->name, "%s", name);
+                        .square = nm_allocate((size_t)width * sizeof(double)),
+                        .result = {.uses_batch = (norm->type->traits & NM_USES_BATCH) != 0}};
+    snprintf(site->result.name, sizeof site->result.name, "%s", norm->place.name);
     return site;
 }
 
@@ -57,25 +58,26 @@ static void add_ratios(site_sums *site, const double *batch_mean, const double *
         sigma += site->variance[i];
         psi += site->square[i];
     }
-    site->ratios.mean += sqrt(mean) / (sqrt(sigma) + TINY);
-    site->ratios.variance += sqrt(deviation) / (sqrt(sigma) + TINY);
-    site->ratios.square += sqrt(root) / (sqrt(psi) + TINY);
+    site->result.mean += sqrt(mean) / (sqrt(sigma) + TINY);
+    site->result.variance += sqrt(deviation) / (sqrt(sigma) + TINY);
+    site->result.square += sqrt(root) / (sqrt(psi) + TINY);
 }
 
-static void add_batch(nm_tid_sums *sums, const nm_norm_call *call, const void *mean, const void *variance,
-                      const void *square)
+/* mean, variance, square: device vectors of the batch. */
+static void add_batch(nm_tid_accumulator *acc, const nm_norm_call *call, const void *mean,
+                      const void *variance, const void *square)
 {
     nm_backend *b = call->backend;
-    site_sums *site = find_site(sums, call->norm->place.name, call->x.cols);
+    site_sums *site = find_site(acc, call->norm, call->x.cols);
     size_t width = (size_t)site->width;
     double *m = nm_numbers_download(b, mean, width), *v = nm_numbers_download(b, variance, width),
            *s = nm_numbers_download(b, square, width);
-    for (size_t i = 0; i < width && !sums->second_pass; i++) {
+    for (size_t i = 0; i < width && !acc->second_pass; i++) {
         site->mean[i] += m[i];
         site->variance[i] += v[i];
         site->square[i] += s[i];
     }
-    if (sums->second_pass)
+    if (acc->second_pass)
         add_ratios(site, m, v, s);
     site->batches++;
     free(m);
@@ -83,28 +85,32 @@ static void add_batch(nm_tid_sums *sums, const nm_norm_call *call, const void *m
     free(s);
 }
 
-void nm_tid_listen(void *user, const nm_norm_call *call, bool backward)
+void nm_tid_accumulate(void *accumulator, const nm_norm_call *call, bool backward)
 {
     nm_backend *b = call->backend;
-    int32_t heads = call->norm->place.heads, groups = heads > 0 && call->x.cols % heads == 0 ? heads : 1;
+    int32_t heads = call->norm->place.heads, head_groups = heads > 0 && call->x.cols % heads == 0 ? heads : 1;
     size_t unit = nm_dtype_bytes(b->dtype), bytes = (size_t)call->x.cols * unit;
     if (backward)
         return;
     void *mean = call->take(call->from, bytes), *variance = call->take(call->from, bytes),
          *square = call->take(call->from, bytes),
-         *row_scale = call->take(call->from, (size_t)call->x.rows * (size_t)groups * unit);
-    if (!row_scale)
+         *head_scale = call->take(call->from, (size_t)call->x.rows * (size_t)head_groups * unit);
+    if (!head_scale)
         return;
-    const nm_feature_norm plain = {.groups = 0}, scaled = {.groups = groups, .eps = ROW_EPSILON};
-    b->k.feature_moments(b, &plain, call->x, NULL, mean, mean, variance);
-    b->k.feature_moments(b, &scaled, call->x, row_scale, NULL, NULL, square);
-    add_batch(user, call, mean, variance, square);
+    int32_t own_groups;
+    void *own_scale = nm_call_row_scale(call, &own_groups); /* the norm's own layer or group scaling */
+    const nm_feature_norm own = {.groups = own_groups, .row_scale_ready = true},
+                          per_head = {.groups = head_groups, .eps = ROW_EPSILON};
+    b->k.feature_moments(b, &own, call->x, own_scale, mean, mean, variance);
+    b->k.feature_moments(b, own_scale ? &own : &per_head, call->x, own_scale ? own_scale : head_scale, NULL,
+                         NULL, square);
+    add_batch(accumulator, call, mean, variance, square);
 }
 
-void nm_tid_turn(nm_tid_sums *sums)
+void nm_tid_accumulator_start_second_pass(nm_tid_accumulator *acc)
 {
-    for (size_t s = 0; s < sums->n; s++) {
-        site_sums *site = &sums->sites[s];
+    for (size_t s = 0; s < acc->n; s++) {
+        site_sums *site = &acc->sites[s];
         for (int32_t i = 0; i < site->width; i++) {
             site->mean[i] /= (double)site->batches;
             site->variance[i] /= (double)site->batches;
@@ -112,43 +118,94 @@ void nm_tid_turn(nm_tid_sums *sums)
         }
         site->batches = 0;
     }
-    sums->second_pass = true;
+    acc->second_pass = true;
 }
 
-void nm_tid_finish(nm_tid_sums *sums, nm_tid *tid)
+/* Whether a site's name is `prefix` or continues it with a dot: "enc" and "enc.0" are prefixes of "enc.0.ffn.norm". */
+static bool has_prefix(const char *name, const char *prefix, size_t length)
 {
-    *tid = (nm_tid){.n = sums->n, .sites = nm_allocate((sums->n + 1) * sizeof *tid->sites)};
-    for (size_t s = 0; s < sums->n; s++) {
-        site_sums *site = &sums->sites[s];
+    return !strncmp(name, prefix, length) && (!name[length] || name[length] == '.');
+}
+
+static size_t select_prefix(nm_tid *tid, const char *prefix, size_t length)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < tid->n; i++)
+        if (has_prefix(tid->sites[i].name, prefix, length)) {
+            tid->sites[i].averaged = true;
+            n++;
+        }
+    return n;
+}
+
+static void select_all(nm_tid *tid, bool averaged)
+{
+    for (size_t i = 0; i < tid->n; i++)
+        tid->sites[i].averaged = averaged;
+}
+
+static void select_default(nm_tid *tid)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < tid->n; i++)
+        n += tid->sites[i].averaged = tid->sites[i].uses_batch;
+    if (!n && !select_prefix(tid, "enc", 3))
+        select_all(tid, true);
+}
+
+nm_status nm_tid_select(nm_tid *tid, const char *sites, nm_error *err)
+{
+    select_all(tid, !strcmp(sites, "all"));
+    if (!strcmp(sites, "auto"))
+        select_default(tid);
+    if (!strcmp(sites, "auto") || !strcmp(sites, "all"))
+        return NM_OK;
+    for (const char *at = sites; *at; at += *at == ',') {
+        size_t length = strcspn(at, ",");
+        if (length && !select_prefix(tid, at, length))
+            return nm_fail(err, NM_USAGE,
+                           "no norm of this model has a name that begins with '%.*s'; the first one is %s",
+                           (int)length, at, tid->n ? tid->sites[0].name : "not there");
+        at += length;
+    }
+    return NM_OK;
+}
+
+void nm_tid_accumulator_finish(nm_tid_accumulator *acc, nm_tid *tid)
+{
+    *tid = (nm_tid){.n = acc->n, .sites = nm_allocate((acc->n + 1) * sizeof *tid->sites)};
+    for (size_t s = 0; s < acc->n; s++) {
+        site_sums *site = &acc->sites[s];
         double n = (double)site->batches;
-        tid->sites[s] = (nm_tid_site){.mean = site->ratios.mean / n,
-                                      .variance = site->ratios.variance / n,
-                                      .square = site->ratios.square / n};
-        memcpy(tid->sites[s].name, site->name, sizeof site->name);
+        tid->sites[s] = site->result;
+        tid->sites[s].mean /= n;
+        tid->sites[s].variance /= n;
+        tid->sites[s].square /= n;
         tid->batches = site->batches;
         free(site->mean);
         free(site->variance);
         free(site->square);
     }
-    free(sums->sites);
-    free(sums);
+    select_default(tid);
+    free(acc->sites);
+    free(acc);
 }
 
 nm_status nm_tid_measure(nm_tid *tid, nm_task *task, nm_model *model, int64_t max_batches, nm_error *err)
 {
-    nm_tid_sums *sums = nm_tid_begin();
+    nm_tid_accumulator *acc = nm_tid_accumulator_create();
     const nm_eval_pass pass = {.task = task,
                                .model = model,
                                .split = NM_SPLIT_TRAIN,
                                .kind = NM_EVAL_PASS_BATCH,
                                .max_batches = max_batches,
-                               .user = sums,
-                               .norm = nm_tid_listen};
+                               .user = acc,
+                               .norm = nm_tid_accumulate};
     nm_status status = nm_eval_pass_run(&pass, NULL, err);
-    nm_tid_turn(sums);
+    nm_tid_accumulator_start_second_pass(acc);
     if (status == NM_OK)
         status = nm_eval_pass_run(&pass, NULL, err);
-    nm_tid_finish(sums, tid);
+    nm_tid_accumulator_finish(acc, tid);
     if (status != NM_OK)
         nm_tid_release(tid);
     return status;
@@ -162,23 +219,53 @@ void nm_tid_release(nm_tid *tid)
 
 const nm_tid_site *nm_tid_last(const nm_tid *tid)
 {
-    const nm_tid_site *last = tid->n ? &tid->sites[tid->n - 1] : NULL;
+    static const char suffix[] = ".ffn.norm";
+    const nm_tid_site *last = tid->n ? &tid->sites[tid->n - 1] : NULL, *feed_forward = NULL, *encoder = NULL;
     for (size_t i = 0; i < tid->n; i++) {
-        const char *name = tid->sites[i].name, *end = strstr(name, ".ffn.norm");
-        if (!strncmp(name, "enc.", 4) && end && !end[9])
-            last = &tid->sites[i];
+        const char *name = tid->sites[i].name, *end = strstr(name, suffix);
+        if (!end || end[sizeof suffix - 1])
+            continue;
+        feed_forward = &tid->sites[i];
+        if (has_prefix(name, "enc", 3))
+            encoder = feed_forward;
     }
-    return last;
+    return encoder ? encoder : feed_forward ? feed_forward : last;
 }
 
 nm_tid_site nm_tid_average(const nm_tid *tid)
 {
     nm_tid_site average = {.name = "average"};
-    double n = (double)tid->n;
+    double n = 0;
+    for (size_t i = 0; i < tid->n; i++)
+        n += tid->sites[i].averaged;
     for (size_t i = 0; i < tid->n; i++) {
+        if (!tid->sites[i].averaged)
+            continue;
         average.mean += tid->sites[i].mean / n;
         average.variance += tid->sites[i].variance / n;
         average.square += tid->sites[i].square / n;
     }
     return average;
+}
+
+static json_t *number_or_null(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *site_json(const nm_tid_site *site)
+{
+    return json_pack("{s:s, s:o, s:o, s:o, s:b}", "site", site->name, "mean", number_or_null(site->mean),
+                     "variance", number_or_null(site->variance), "quadratic_mean",
+                     number_or_null(site->square), "averaged", site->averaged);
+}
+
+json_t *nm_tid_json(const nm_tid *tid)
+{
+    const nm_tid_site average = nm_tid_average(tid);
+    json_t *sites = json_array();
+    for (size_t i = 0; i < tid->n; i++)
+        json_array_append_new(sites, site_json(&tid->sites[i]));
+    return json_pack("{s:I, s:o, s:o, s:o}", "batches", (json_int_t)tid->batches, "last",
+                     site_json(nm_tid_last(tid)), "average", site_json(&average), "sites", sites);
 }

@@ -1,40 +1,58 @@
-/* Training-inference discrepancy of batch statistics (Wang et al. 2022, eq. 5), for the input of every norm of a model,
- * whatever its type:
- *     mean TID = E_B |mu_B - mu| / (|sigma| + 1e-12)      variance TID = E_B |sigma_B - sigma| / (|sigma| + 1e-12)
- * mu_B, sigma_B: per feature over the rows of a training batch; mu, sigma^2: their equal-weight means over the batches
- * of a first pass with frozen parameters; a second pass averages the ratios. Dropout is off, batch-type norms normalize
- * with the batch's statistics. By the side the same for what PowerNorm would divide by here, the quadratic mean of the
- * rows scaled per head:  E_B |psi_B - psi| / (|psi| + 1e-12) */
+/* Training-inference discrepancy (TID) of batch statistics (Wang et al. 2022, equation 5) at the input of every norm,
+ * whatever its type. A first pass over training batches with fixed parameters estimates the statistics, a second pass
+ * averages the ratios:
+ *     mu           = E_B[mu_B]
+ *     sigma^2      = E_B[sigma_B^2]
+ *     mean TID     = E_B[|mu_B - mu|_2 / (|sigma|_2 + 1e-12)]
+ *     variance TID = E_B[|sigma_B - sigma|_2 / (|sigma|_2 + 1e-12)]
+ * mu_B, sigma_B [width] are the mean and standard deviation over the rows of batch B; each batch has equal weight. Rows
+ * are the norm's input h, after layer or group scaling if the norm scales its rows first. Dropout is off; norms of
+ * batch type normalize with the statistics of the batch. For comparison, the same for the quadratic mean that PowerNorm
+ * divides by:
+ *     psi^2         = E_B[psi_B^2]
+ *     quadratic TID = E_B[|psi_B - psi|_2 / (|psi|_2 + 1e-12)]
+ * psi_B^2 is the mean square over the rows, scaled as the norm scales them, otherwise to unit mean square per head. */
 #ifndef NM_TID_H
 #define NM_TID_H
+
+#include <jansson.h>
 
 #include "train/task.h"
 
 typedef struct nm_tid_site {
     char name[128];
-    double mean, variance, square; /* shares, not per cent */
+    bool uses_batch;               /* the norm uses statistics of the batch in training */
+    bool averaged;                 /* part of nm_tid_average */
+    double mean, variance, square; /* ratios, not percent; square is the quadratic TID */
 } nm_tid_site;
 
 typedef struct nm_tid {
-    nm_tid_site *sites;
+    nm_tid_site *sites; /* in the order of the forward pass */
     size_t n;
-    int64_t batches; /* that were used */
+    int64_t batches; /* batches in each pass */
 } nm_tid;
 
-/* max_batches 0: a whole epoch. The model is left as it was. Release with nm_tid_release. */
+/* max_batches 0: a whole epoch. Parameters and running statistics of the model are unchanged. The average is over the
+ * default sites, see nm_tid_select. Release with nm_tid_release. */
 nm_status nm_tid_measure(nm_tid *tid, nm_task *task, nm_model *model, int64_t max_batches, nm_error *err);
 void nm_tid_release(nm_tid *tid);
-/* The site RBN reports: the last feed-forward norm of the encoder ("enc.N.ffn.norm"), or the last site; NULL if none. */
+/* Selects the sites of the average: "auto" (the norms that use batch statistics; without any the encoder; without an
+ * encoder all), "all", or comma-separated beginnings of names, "enc,dec.0.self". NM_USAGE: one that matches no site. */
+nm_status nm_tid_select(nm_tid *tid, const char *sites, nm_error *err);
+/* The site that RBN reports: the last feed-forward norm of the encoder ("enc.N.ffn.norm"), otherwise of the only stack,
+ * otherwise the last site; NULL if there is none. */
 const nm_tid_site *nm_tid_last(const nm_tid *tid);
-/* The mean over the sites, named "average". */
+/* The mean over the selected sites, named "average". */
 nm_tid_site nm_tid_average(const nm_tid *tid);
+/* {batches, last, average, sites}; each site has site, mean, variance, quadratic_mean and averaged. n > 0. */
+json_t *nm_tid_json(const nm_tid *tid);
 
-/* The two passes apart, for whoever makes them: listen (to nm_tape.listen) over the batches, turn, listen over the same
- * again, finish, which fills *tid and frees the sums. */
-typedef struct nm_tid_sums nm_tid_sums;
-nm_tid_sums *nm_tid_begin(void);
-void nm_tid_listen(void *sums, const nm_norm_call *call, bool backward);
-void nm_tid_turn(nm_tid_sums *sums);
-void nm_tid_finish(nm_tid_sums *sums, nm_tid *tid);
+/* The two passes, for callers with their own loop: create, add every norm call of every batch (nm_tid_accumulate is an
+ * nm_tape.listen), start the second pass, add the same calls again, finish. Finish fills *tid and frees the accumulator. */
+typedef struct nm_tid_accumulator nm_tid_accumulator;
+nm_tid_accumulator *nm_tid_accumulator_create(void);
+void nm_tid_accumulate(void *accumulator, const nm_norm_call *call, bool backward);
+void nm_tid_accumulator_start_second_pass(nm_tid_accumulator *accumulator);
+void nm_tid_accumulator_finish(nm_tid_accumulator *accumulator, nm_tid *tid);
 
 #endif

@@ -189,6 +189,8 @@ nm_status nm_trainer_run(nm_trainer *trainer, nm_error *err)
         nm_trainer_message(
             trainer, "training: %" PRId64 " sentences are empty or longer than data.max_length and skipped",
             trainer->batches.skipped);
+    if (trainer->config->save_initial && !trainer->state.update)
+        NM_TRY(nm_trainer_save(trainer, err));
     while (!finished(trainer)) {
         if (trainer->listener.stop && *trainer->listener.stop) {
             NM_TRY(nm_trainer_save(trainer, err));

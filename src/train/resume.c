@@ -96,7 +96,8 @@ static void remove_old(const nm_trainer *trainer)
     size_t n;
     int64_t *updates = list_checkpoints(trainer, &n);
     for (size_t i = (size_t)trainer->config->keep_last; i < n; i++)
-        remove_checkpoint(trainer, updates[i]);
+        if (updates[i] || !trainer->config->save_initial)
+            remove_checkpoint(trainer, updates[i]);
     free(updates);
 }
 

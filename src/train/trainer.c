@@ -39,6 +39,7 @@ static const nm_option train_options[] = {
     TRAIN(patience, "0", 0, 1e9, "stop at so many validations in a row that bring no new best; 0: never"),
     TRAIN(save_every, "0", 0, 1e12, "updates between checkpoints; 0: at validations only"),
     TRAIN(keep_last, "2", 1, 1e6, "newest checkpoints to keep"),
+    TRAIN(save_initial, "false", 0, 1, "Write a checkpoint of update 0 before training and keep it, for norma inspect --checkpoints."),
     {0}};
 static const nm_option optim_options[] = {
     NM_CHOICE(nm_optim_config, name, "adam-fairseq", "adam|adam-fairseq|adamw|sgd", "torch's Adam, fairseq's (decoupled decay), torch's AdamW, or momentum SGD"),

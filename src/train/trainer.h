@@ -17,7 +17,7 @@ typedef struct nm_train_config { /* section [train] */
     int64_t updates, epochs, max_tokens, accumulate, seed, log_every, validate_every, validate_examples,
         patience, save_every, keep_last;
     double seconds;
-    bool score, batch_loss;
+    bool score, batch_loss, save_initial;
     const char *best_by;
 } nm_train_config;
 

@@ -44,7 +44,7 @@ X
 # ---- while training ----
 "$NORMA" train small.ini 2>err || fail "train: $(cat err)"
 log=runs/small/log.jsonl
-for instrument in distance gradient_parts gain gradient scale update_ratio moments; do
+for instrument in distance deviation gradient_parts gain gradient scale update_ratio moments; do
     has $log "{\"type\":\"probe\",\"update\":30,\"instrument\":\"$instrument\",\"site\":\""
 done
 grep '"type":"probe"' $log | grep -v '"update":[123]0,' && fail "an instrument looked at another update"
@@ -62,6 +62,24 @@ has err "gain"
 
 UPDATES=60 "$SOURCE/scripts/probe_overhead.sh" "$NORMA" small.ini >out 2>err || fail "the price of a look: $(tail -n 2 err)"
 has out "at every 100 updates: "
+
+# ---- a checkpoint of update 0 is kept and does not change the run ----
+"$NORMA" train small.ini --run.folder initial --train.save-initial --train.keep-last 1 2>err || fail "train: $(cat err)"
+[ "$(cd initial/checkpoints && echo *.safetensors)" = "00000000.safetensors 00000000.state.safetensors 00000030.safetensors 00000030.state.safetensors" ] ||
+    fail "not the checkpoints of update 0 and 30: $(ls initial/checkpoints)"
+cmp -s <(tail -c 4000 initial/last.safetensors) <(tail -c 4000 runs/small/last.safetensors) ||
+    fail "a checkpoint of update 0 changed the weights"
+"$NORMA" inspect initial --checkpoints --measure tid --batches 4 --json >out 2>err || fail "inspect: $(cat err)"
+[ "$(grep -o '"update": [0-9]*' out | tr '\n' ' ')" = '"update": 0 "update": 30 ' ] || fail "not updates 0 and 30: $(grep update out)"
+
+# ---- the sites of TID's average ----
+"$NORMA" inspect runs/small --measure tid --batches 4 --json >out 2>err || fail "inspect: $(cat err)"
+[ "$(grep -A 6 '"site": "dec' out | grep -c '"averaged": true')" = 0 ] || fail "the average is over the decoder's LayerNorms"
+[ "$(grep -A 6 '"site": "enc' out | grep -c '"averaged": true')" -ge 4 ] || fail "the average is not over the encoder's norms"
+"$NORMA" inspect runs/small --measure tid --batches 4 --tid-sites decoder >out 2>err
+code=$?
+wants 2 "an unknown norm site"
+has err "'decoder'"
 
 # ---- afterwards ----
 "$NORMA" inspect runs/small --advise --batches 4 --gradient-batches 2 >out 2>err || fail "inspect: $(cat err)"

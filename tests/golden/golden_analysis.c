@@ -197,17 +197,17 @@ static golden_result walk(golden_case *test, const golden_tensor *batches, size_
     bench_set(test, nm_norm_state(b.norm, "running_mean", NULL), mean);
     bench_set(test, nm_norm_state(b.norm, "running_var", NULL), variance);
     bench_forward(test, &b, &batches[0]);
-    nm_tid_sums *sums = nm_tid_begin();
-    b.tape.listen = nm_tid_listen;
+    nm_tid_accumulator *sums = nm_tid_accumulator_create();
+    b.tape.listen = nm_tid_accumulate;
     b.tape.listener = sums;
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < n; i++)
             bench_forward(test, &b, &batches[i]);
         if (!pass)
-            nm_tid_turn(sums);
+            nm_tid_accumulator_start_second_pass(sums);
     }
     nm_tid tid;
-    nm_tid_finish(sums, &tid);
+    nm_tid_accumulator_finish(sums, &tid);
     golden_result result = expect(test, "dist_mean_first_batch", told(&look, "mean"));
     if (result == GOLDEN_PASSED)
         result = expect(test, "dist_var_first_batch", told(&look, "variance"));

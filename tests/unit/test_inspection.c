@@ -24,10 +24,18 @@ typedef struct trained {
     double valid_loss, valid_nll; /* of the trainer's own validation at the end */
 } trained;
 
-static void train(trained *t, const char *norm, const char *norm_position)
+/* more: one further pair of option and value, or NULL. */
+static void train_with(trained *t, const char *norm, const char *norm_position, const char *const *more)
 {
-    const char *settings[] = {"model.norm", norm, "model.norm_position", norm_position, "train.updates",
-                              "12",         NULL};
+    const char *settings[] = {"model.norm",
+                              norm,
+                              "model.norm_position",
+                              norm_position,
+                              "train.updates",
+                              "12",
+                              more ? more[0] : NULL,
+                              more ? more[1] : NULL,
+                              NULL};
     nm_options *options = tiny_options(settings);
     nm_trainer *trainer;
     nm_validation v;
@@ -49,6 +57,11 @@ static void train(trained *t, const char *norm, const char *norm_position)
         nm_loaded_model_open_run(&t->loaded, t->path, task, saved, t->backend, true, &err) != NM_OK)
         fail_msg("%s", err.text);
     free(last);
+}
+
+static void train(trained *t, const char *norm, const char *norm_position)
+{
+    train_with(t, norm, norm_position, NULL);
 }
 
 static void release(trained *t)
@@ -175,7 +188,28 @@ static void expected_tid(const dump *d, double *mean_tid, double *variance_tid, 
     }
 }
 
-static void tid_equals_what_the_inputs_say(void **state)
+/* Rows to unit mean square, as the norm's scaling "layer" does first. */
+static void scale_rows(dump *d)
+{
+    for (int b = 0; b < d->n; b++)
+        for (int32_t r = 0; r < d->rows[b]; r++) {
+            double *row = d->x[b] + (size_t)r * WIDTH, square = 0;
+            for (int32_t i = 0; i < WIDTH; i++)
+                square += row[i] * row[i] / WIDTH;
+            for (int32_t i = 0; i < WIDTH; i++)
+                row[i] /= sqrt(square + 1e-5);
+        }
+}
+
+static void dump_inputs(trained *t, dump *d)
+{
+    nm_eval_pass pass = pass_over(t, NM_SPLIT_TRAIN, NM_EVAL_PASS_BATCH, BATCHES);
+    pass.user = d;
+    pass.norm = dump_site;
+    walk(&pass);
+}
+
+static void test_tid_of_norm_inputs(void **state)
 {
     (void)state;
     trained t;
@@ -187,22 +221,75 @@ static void tid_equals_what_the_inputs_say(void **state)
     assert_int_equal(nm_tid_measure(&tid, &t.loaded.task, t.loaded.model, BATCHES, &err), NM_OK);
     assert_true(model_hash(t.loaded.model) == before);
     dump d = {.name = "enc.1.ffn.norm"};
-    nm_eval_pass pass = pass_over(&t, NM_SPLIT_TRAIN, NM_EVAL_PASS_BATCH, BATCHES);
-    pass.user = &d;
-    pass.norm = dump_site;
-    walk(&pass);
+    dump_inputs(&t, &d);
     expected_tid(&d, &mean, &variance, &square);
     const nm_tid_site *last = nm_tid_last(&tid);
     assert_string_equal(last->name, "enc.1.ffn.norm");
     assert_true(near(last->mean, mean, 1e-5) && near(last->variance, variance, 1e-5));
     assert_true(near(last->square, square, 1e-5));
-    double sum = 0;
-    for (size_t i = 0; i < tid.n; i++)
-        sum += tid.sites[i].variance / (double)tid.n;
-    assert_true(near(nm_tid_average(&tid).variance, sum, 1e-12));
     nm_tid_release(&tid);
     dump_release(&d);
     release(&t);
+}
+
+/* The statistics of a norm with layer scaling are those of the scaled rows, which it normalizes. */
+static void test_tid_after_layer_scaling(void **state)
+{
+    (void)state;
+    static const char *const scaling[] = {"norm.batch.scaling", "layer"};
+    trained t;
+    nm_tid tid;
+    nm_error err;
+    double mean, variance, square;
+    train_with(&t, "batch", "post", scaling);
+    assert_int_equal(nm_tid_measure(&tid, &t.loaded.task, t.loaded.model, BATCHES, &err), NM_OK);
+    dump d = {.name = "enc.1.ffn.norm"};
+    dump_inputs(&t, &d);
+    scale_rows(&d);
+    expected_tid(&d, &mean, &variance, &square);
+    const nm_tid_site *last = nm_tid_last(&tid);
+    assert_true(near(last->mean, mean, 1e-5) && near(last->variance, variance, 1e-5));
+    nm_tid_release(&tid);
+    dump_release(&d);
+    release(&t);
+}
+
+/* The mean of the variance TID over the sites whose names have this beginning. */
+static double mean_over(const nm_tid *tid, const char *prefix)
+{
+    double sum = 0, n = 0;
+    for (size_t i = 0; i < tid->n; i++)
+        if (!strncmp(tid->sites[i].name, prefix, strlen(prefix))) {
+            sum += tid->sites[i].variance;
+            n++;
+        }
+    return sum / n;
+}
+
+/* By default the average is over the norms with batch statistics, here the encoder's, and not over the LayerNorms of the
+ * decoder; without any, over the encoder. */
+static void test_tid_average_sites(void **state)
+{
+    (void)state;
+    static const char *const norms[] = {"batch", "layer"};
+    for (int n = 0; n < 2; n++) {
+        trained t;
+        nm_tid tid;
+        nm_error err;
+        train(&t, norms[n], "pre");
+        assert_int_equal(nm_tid_measure(&tid, &t.loaded.task, t.loaded.model, 2, &err), NM_OK);
+        double encoder = mean_over(&tid, "enc."), all = mean_over(&tid, "");
+        assert_false(near(encoder, all, 1e-3));
+        assert_true(near(nm_tid_average(&tid).variance, encoder, 1e-12));
+        assert_int_equal(nm_tid_select(&tid, "all", &err), NM_OK);
+        assert_true(near(nm_tid_average(&tid).variance, all, 1e-12));
+        assert_int_equal(nm_tid_select(&tid, "dec.1", &err), NM_OK);
+        assert_true(near(nm_tid_average(&tid).variance, mean_over(&tid, "dec.1."), 1e-12));
+        assert_int_equal(nm_tid_select(&tid, "dec.1,encoder", &err), NM_USAGE);
+        assert_non_null(strstr(err.text, "'encoder'"));
+        nm_tid_release(&tid);
+        release(&t);
+    }
 }
 
 /* ---- singular values ---- */
@@ -558,7 +645,9 @@ static void advice_follows_the_findings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tid_equals_what_the_inputs_say),
+        cmocka_unit_test(test_tid_of_norm_inputs),
+        cmocka_unit_test(test_tid_after_layer_scaling),
+        cmocka_unit_test(test_tid_average_sites),
         cmocka_unit_test(singular_values_equal_jacobis),
         cmocka_unit_test(conditions_equal_what_the_inputs_say),
         cmocka_unit_test(bounds_hold_and_the_backward_is_the_formulas),

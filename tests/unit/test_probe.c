@@ -282,7 +282,7 @@ static int compare(const void *a, const void *b)
  * divides by what is remembered (PowerNorm after its warm-up). */
 static void check_batch_norm(site *s, bool centered, bool used_running)
 {
-    double mean = 0, variance = 0, mu = 0, z_part = 0, ratio[64];
+    double mean = 0, variance = 0, roots = 0, sigma = 0, mu = 0, z_part = 0, ratio[64];
     for (int32_t i = 0; i < s->width; i++) {
         statistics t = feature(s, i, centered);
         const double *running = s->before[centered ? 1 : 0];
@@ -291,17 +291,22 @@ static void check_batch_norm(site *s, bool centered, bool used_running)
                factor = s->gain[i] / (root * s->rows * s->units);
         mean += centered ? pow(t.mean - s->before[0][i], 2) : 0;
         variance += pow(spread - running[i], 2);
+        roots += pow(sqrt(spread) - sqrt(running[i]), 2);
+        sigma += running[i];
         mu += pow(factor * t.sum_dy, 2);
         z_part += pow(factor * t.sum_dy_x / root, 2);
         ratio[i] = fabs(s->gain[i]) / root;
     }
     const char *name = s->norm->place.name;
-    const json_t *distance = line_of("distance", name), *parts = line_of("gradient_parts", name);
+    const json_t *distance = line_of("distance", name), *parts = line_of("gradient_parts", name),
+                 *relative = line_of("deviation", name);
     if (centered) {
         same(distance, "mean", sqrt(mean) / s->width);
+        same(relative, "mean", sqrt(mean / sigma));
         same(parts, "mu", sqrt(mu) / s->width);
     }
     same(distance, centered ? "variance" : "quadratic_mean", sqrt(variance) / s->width);
+    same(relative, centered ? "variance" : "quadratic_mean", sqrt(roots / sigma));
     same(parts, centered ? "sigma2" : "psi2", sqrt(z_part) / s->width);
     qsort(ratio, (size_t)s->width, sizeof *ratio, compare);
     const json_t *quantiles = json_object_get(line_of("gain", name), "quantiles");
