@@ -1,4 +1,3 @@
-/* The table of runs under way: see compare_progress.h. */
 #include "cli/compare_progress.h"
 
 #include <stdio.h>
@@ -7,11 +6,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/compare_queue.h"
-
 enum { NAME_WIDTH = 32, TERMINAL_SECONDS_TENTHS = 5, FILE_SECONDS = 20 };
 
-static double now(void)
+static double monotonic_seconds(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -21,65 +18,45 @@ static double now(void)
 compare_progress compare_progress_begin(void)
 {
     compare_progress progress = {.terminal = isatty(STDERR_FILENO)};
-    progress.last = progress.terminal ? 0 : now();
+    progress.last = progress.terminal ? 0 : monotonic_seconds();
     return progress;
 }
 
-void compare_last_line(const char *path, char *line, size_t bytes)
-{
-    char tail[2048] = "";
-    FILE *file = fopen(path, "rb");
-    if (file) {
-        if (fseek(file, -(long)sizeof tail + 1, SEEK_END))
-            rewind(file);
-        tail[fread(tail, 1, sizeof tail - 1, file)] = 0;
-        fclose(file);
-    }
-    size_t end = strlen(tail);
-    while (end && tail[end - 1] == '\n')
-        tail[--end] = 0;
-    const char *start = strrchr(tail, '\n');
-    snprintf(line, bytes, "%s", start ? start + 1 : tail);
-    for (char *at = line; *at; at++)
-        if ((unsigned char)*at < ' ')
-            *at = ' ';
-}
-
-static int name_width(const compare_queue *queue)
+static int name_width(const nm_run_queue *queue)
 {
     int width = 4;
     for (size_t i = 0; i < queue->n; i++) {
-        int own = (int)strlen(queue->jobs[i].variant->name);
-        width = own > width ? own : width;
+        int length = (int)strlen(queue->jobs[i].variant->name);
+        width = length > width ? length : width;
     }
     return width < NAME_WIDTH ? width : NAME_WIDTH;
 }
 
-static void job_text(const compare_job *job, char *text, size_t bytes)
+static void describe_job(const nm_run_job *job, char *text, size_t bytes)
 {
-    if (job->state == COMPARE_WAITING)
-        snprintf(text, bytes, "waits");
-    else if (job->state == COMPARE_RUNNING)
-        compare_last_line(job->log_path, text, bytes);
-    else if (job->row.measured)
-        snprintf(text, bytes, "done and scored before");
-    else if (job->row.exit_code)
-        snprintf(text, bytes, "failed: %.240s", job->row.trouble);
+    if (job->state == NM_RUN_WAITING)
+        snprintf(text, bytes, "waiting");
+    else if (job->state == NM_RUN_RUNNING)
+        nm_last_line(job->log_path, text, bytes);
+    else if (job->result.measured)
+        snprintf(text, bytes, "finished and scored earlier");
+    else if (job->result.exit_code)
+        snprintf(text, bytes, "failed: %.240s", job->result.failure);
     else
-        snprintf(text, bytes, "%s", job->said);
+        snprintf(text, bytes, "%s", job->last_line);
 }
 
-/* A line longer than the terminal is wide would move those below it. */
-static void draw_job(const compare_job *job, int width, int columns)
+/* Cut to the terminal's width: a wrapped line would shift those below it. */
+static void draw_job(const nm_run_job *job, int width, int columns)
 {
     char text[256], line[512];
-    job_text(job, text, sizeof text);
+    describe_job(job, text, sizeof text);
     snprintf(line, sizeof line, "%-*.*s %4lld  %s", width, width, job->variant->name,
-             (long long)job->row.seed, text);
+             (long long)job->result.seed, text);
     fprintf(stderr, "\r\033[K%.*s\n", columns, line);
 }
 
-static void draw(compare_progress *progress, const compare_queue *queue)
+static void draw_table(compare_progress *progress, const nm_run_queue *queue)
 {
     struct winsize size = {0};
     ioctl(STDERR_FILENO, TIOCGWINSZ, &size);
@@ -90,38 +67,48 @@ static void draw(compare_progress *progress, const compare_queue *queue)
         counts[queue->jobs[i].state]++;
     if (progress->drawn)
         fprintf(stderr, "\033[%dA", progress->drawn);
-    fprintf(stderr, "\r\033[Kof %zu runs %zu are done, %zu running, %zu waiting; %lld at a time\n", queue->n,
-            counts[COMPARE_ENDED], counts[COMPARE_RUNNING], counts[COMPARE_WAITING],
-            (long long)queue->share.at_once);
+    fprintf(stderr, "\r\033[K%zu runs: %zu finished, %zu running, %zu waiting; %lld in parallel\n", queue->n,
+            counts[NM_RUN_FINISHED], counts[NM_RUN_RUNNING], counts[NM_RUN_WAITING],
+            (long long)queue->share.jobs);
     progress->drawn = 1;
     int width = name_width(queue);
     for (size_t i = 0; i < queue->n && progress->drawn + 1 < rows; i++)
-        if (all || queue->jobs[i].state == COMPARE_RUNNING) {
+        if (all || queue->jobs[i].state == NM_RUN_RUNNING) {
             draw_job(&queue->jobs[i], width, columns);
             progress->drawn++;
         }
     fputs("\033[J", stderr);
 }
 
-void compare_progress_show(compare_progress *progress, const compare_queue *queue)
+void compare_progress_tick(void *user, const nm_run_queue *queue)
 {
-    double time = now(), pause = progress->terminal ? TERMINAL_SECONDS_TENTHS / 10.0 : FILE_SECONDS;
-    bool over = true;
+    compare_progress *progress = user;
+    double time = monotonic_seconds(),
+           pause = progress->terminal ? TERMINAL_SECONDS_TENTHS / 10.0 : FILE_SECONDS;
+    bool all_finished = true;
     for (size_t i = 0; i < queue->n; i++)
-        over = over && queue->jobs[i].state == COMPARE_ENDED;
-    if (time - progress->last < pause && !(over && progress->terminal))
+        all_finished = all_finished && queue->jobs[i].state == NM_RUN_FINISHED;
+    if (time - progress->last < pause && !(all_finished && progress->terminal))
         return;
     progress->last = time;
     if (progress->terminal) {
-        draw(progress, queue);
+        draw_table(progress, queue);
         return;
     }
     char line[256];
     for (size_t i = 0; i < queue->n; i++) {
-        const compare_job *job = &queue->jobs[i];
-        if (job->state != COMPARE_RUNNING)
+        const nm_run_job *job = &queue->jobs[i];
+        if (job->state != NM_RUN_RUNNING)
             continue;
-        compare_last_line(job->log_path, line, sizeof line);
-        fprintf(stderr, "%s, seed %lld: %s\n", job->variant->name, (long long)job->row.seed, line);
+        nm_last_line(job->log_path, line, sizeof line);
+        fprintf(stderr, "%s, seed %lld: %s\n", job->variant->name, (long long)job->result.seed, line);
     }
+}
+
+void compare_progress_finished(void *user, const nm_run_job *job)
+{
+    const compare_progress *progress = user;
+    if (!progress->terminal)
+        fprintf(stderr, "%s, seed %lld: %s\n", job->variant->name, (long long)job->result.seed,
+                job->result.exit_code ? job->result.failure : job->last_line);
 }

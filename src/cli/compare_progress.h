@@ -1,22 +1,19 @@
-/* What norma compare shows while runs are trained: on a terminal one table, redrawn in place; elsewhere now and then a
- * line for each that is running. */
+/* Progress of norma compare while runs are training: on a terminal a table that is redrawn in place, elsewhere a line for each
+ * running run every 20 seconds, and a line for each finished run. */
 #ifndef NM_COMPARE_PROGRESS_H
 #define NM_COMPARE_PROGRESS_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
-struct compare_queue;
+#include "experiment/run_queue.h"
 
 typedef struct compare_progress {
     bool terminal;
-    int drawn; /* lines of the table that stand on the terminal */
+    int drawn; /* lines of the table on the terminal */
     double last;
 } compare_progress;
 
 compare_progress compare_progress_begin(void);
-void compare_progress_show(compare_progress *progress, const struct compare_queue *queue);
-/* The last line of a text file, "" when there is none. */
-void compare_last_line(const char *path, char *line, size_t bytes);
+/* Callbacks of nm_run_queue; user is a compare_progress. */
+void compare_progress_tick(void *user, const nm_run_queue *queue);
+void compare_progress_finished(void *user, const nm_run_job *job);
 
 #endif

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/profile_print.h"
+#include "experiment/variants.h"
 #include "probe/probe.h"
 #include "report/events.h"
 #include "task/tasks.h"
@@ -200,8 +201,46 @@ static void train_options(nm_options *options)
     nm_options_add(options, "run", run_options, NULL, sizeof(run_config));
 }
 
+/* The last setting of an option on the command line, or NULL. */
+static const char *given_value(const nm_cli *cli, const char *option)
+{
+    const char *value = NULL;
+    for (size_t i = 0; i < cli->n_settings; i += 2)
+        if (!strcmp(cli->settings[i], option))
+            value = cli->settings[i + 1];
+    return value;
+}
+
+/* In a recipe that sets model.encoder_norm, --model.norm would have no effect on the encoder. It replaces the norm that the
+ * recipe varies, as in norma compare: encoder_norm; the recipe's model.norm stays. */
+static nm_status replace_recipe_norm(nm_cli *cli, const run_config *run, const char *recipe, nm_error *err)
+{
+    const char *norm = given_value(cli, "model.norm");
+    if (!norm || given_value(cli, "model.encoder_norm"))
+        return NM_OK;
+    nm_options *options = nm_options_create();
+    train_options(options);
+    nm_trainer_options_add(options, cli->task);
+    nm_probe_options_add(options);
+    nm_status status = nm_options_read_profile(options, recipe, run->profile, err);
+    if (status == NM_OK && strcmp(nm_norm_option(options), "model.norm")) {
+        char *own = nm_options_get(options, "model.norm");
+        status = nm_options_set(cli->options, "model.encoder_norm", norm, NM_ORIGIN_COMMAND, err);
+        if (status == NM_OK)
+            status = nm_options_set(cli->options, "model.norm", own, NM_ORIGIN_COMMAND, err);
+        fprintf(stderr,
+                "norma: this recipe varies model.encoder_norm: --model.norm %s replaces that one, "
+                "model.norm stays %s; for the decoder set model.decoder_norm\n",
+                norm, own);
+        free(own);
+    }
+    nm_options_free(options);
+    return status;
+}
+
 static nm_status read_recipe(nm_cli *cli, const run_config *run, const char *recipe, nm_error *err)
 {
+    NM_TRY(replace_recipe_norm(cli, run, recipe, err));
     return nm_options_read_profile(cli->options, recipe, run->profile, err);
 }
 

@@ -6,7 +6,7 @@
 #include "model/model_file.h"
 #include "train/trainer.h"
 
-static char *model_path(const char *path)
+char *nm_model_path(const char *path)
 {
     static const char *const candidates[] = {"best.safetensors", "last.safetensors"};
     for (size_t i = 0; i < 2; i++) {
@@ -21,7 +21,7 @@ static char *model_path(const char *path)
 nm_status nm_loaded_model_options(const char *path, nm_options **options, const nm_task_type **task,
                                   char **file_path, nm_error *err)
 {
-    char *chosen = model_path(path);
+    char *chosen = nm_model_path(path);
     nm_safetensors *file;
     nm_status status = nm_safetensors_open(&file, chosen, err);
     if (status != NM_OK) {

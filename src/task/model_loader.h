@@ -13,6 +13,9 @@ typedef struct nm_loaded_model {
     bool int8; /* linear maps are int8 (nm_params_to_int8) */
 } nm_loaded_model;
 
+/* The model file of a path: best.safetensors of a run folder, else its last.safetensors; any other path is returned as it
+ * is. Heap. */
+char *nm_model_path(const char *path);
 /* Reads the options out of the file (so that defaults come from the model), for the command line to override. */
 nm_status nm_loaded_model_options(const char *path, nm_options **options, const nm_task_type **task,
                                   char **file_path, nm_error *err);

@@ -70,7 +70,7 @@ check_json() {
         }
         if (my @points = @{$o->{grid} || []}) {
             my ($best) = sort { $a->{valid_loss_mean} <=> $b->{valid_loss_mean} } @points;
-            my @picked = grep { $_->{picked} } @points;
+            my @picked = grep { $_->{selected} } @points;
             if (@picked != 1 || $picked[0] != $best) { print "picked $picked[0]{norm}, the best is $best->{norm}\n"; $bad = 1 }
         }
         exit $bad' "$1" >trouble || fail "$1: $(cat trouble)"
@@ -87,6 +87,9 @@ refuses 2 'no variant has the norm of norm.rbn.lambda' compare recipe.ini --norm
 refuses 2 'expected KEY=VALUE' compare recipe.ini --norms layer --grid norm.rbn.lambda --folder early
 refuses 2 'norm.rbn.lambda = x: expected a number' compare recipe.ini --norms rbn --grid norm.rbn.lambda=0,x --folder early
 refuses 2 'are more than 10000 runs' compare recipe.ini --norms rbn --grid norm.rbn.lambda="$(seq -s , 0 99)" --seeds 101 --folder early
+refuses 2 'layer:train.seed=9 have the same configuration' compare recipe.ini --norms layer,layer:train.seed=9 --folder early
+refuses 2 'batch and layer:model.norm=batch have the same configuration' compare recipe.ini --norms batch,layer:model.norm=batch --folder early
+refuses 2 'layer is listed twice' compare recipe.ini --norms layer,layer --folder early
 [ -z "$(find early -mindepth 1 ! -name lock)" ] || fail "something was trained: $(ls early)"
 
 # ---- the table, and what a second call finds ----
@@ -174,7 +177,7 @@ kill -INT $process
 got=0
 wait $process || got=$?
 [ "$got" = 9 ] || fail "exit code $got after Ctrl-C: $(cat err)"
-has err 'goes on where the runs are'
+has err 'the same command continues the runs'
 has stopped/layer-1.txt 'to go on'
 rm -r stopped/power-1.txt && mkdir stopped/power-1.txt
 got=0
@@ -201,11 +204,46 @@ lacks table 'norma:'
 # ---- a grid ----
 
 compare --norms layer,rbn --grid norm.rbn.lambda=0,0.1,10 --seeds 2 --folder grid >table 2>err || fail "grid: $(cat err)"
-has table 'picked by validation loss: rbn:norm.rbn.lambda='
+has table 'selected by validation loss: rbn:norm.rbn.lambda='
 [ "$(find grid -name test.json | wc -l)" = 4 ] || fail "not only the picked were scored: $(ls grid/*/test.json)"
 compare --norms layer,rbn --grid norm.rbn.lambda=0,0.1,10 --seeds 2 --folder grid --format json >grid.json 2>err ||
     fail "grid: $(cat err)"
 check_json grid.json
-[ "$(grep -c '"picked"' grid.json)" = 3 ] || fail "the grid has not three points: $(cat grid.json)"
+[ "$(grep -c '"selected"' grid.json)" = 3 ] || fail "the grid has not three points: $(cat grid.json)"
+
+# ---- every grid point scored, and averaged checkpoints ----
+
+points=(--norms layer,rbn --grid "norm.rbn.lambda=0,0.1,10" --seeds 2)
+compare "${points[@]}" --folder grid --score-grid >table 2>err || fail "score-grid: $(cat err)"
+has err "scoring 4 runs"
+has table "ppl"
+compare "${points[@]}" --folder grid --score-grid --format json >grid.json 2>err || fail "score-grid: $(cat err)"
+check_json grid.json
+[ "$(perl -MJSON::PP -0777 -ne 'print scalar grep { defined $_->{score_mean} } @{decode_json($_)->{grid}}' grid.json)" = 3 ] ||
+    fail "a grid point has no score: $(cat grid.json)"
+has grid.json '"norm.rbn.lambda": "0.1"'
+
+compare --norms layer,batch --folder averaged --average 3 --train.keep-last 1 --format json >average.json 2>err ||
+    fail "average: $(cat err)"
+has averaged/layer-1/config.ini 'keep_last = 3'
+mapfile -t checkpoints < <(find averaged/layer-1/checkpoints -name '*.safetensors' ! -name '*.state.*')
+[ "${#checkpoints[@]}" = 3 ] || fail "not three checkpoints: ${checkpoints[*]}"
+"$NORMA" average mean.safetensors "${checkpoints[@]}" 2>err || fail "average: $(cat err)"
+cmp -s mean.safetensors averaged/layer-1/average.safetensors || fail "another mean of the checkpoints"
+score() { perl -MJSON::PP -0777 -ne 'print decode_json($_)->{variants}[0]{score_mean}' "$1"; }
+"$NORMA" perplexity mean.safetensors test.txt --json >direct.json 2>err || fail "perplexity: $(cat err)"
+perl -MJSON::PP -0777 -e 'open(F, "<", $ARGV[0]); my $p = decode_json(<F>)->{perplexity};
+    exit(abs($p - $ARGV[1]) > 1e-4 * $p)' direct.json "$(score average.json)" ||
+    fail "the score of the averaged model is $(score average.json): $(cat direct.json)"
+compare --norms layer,batch --folder averaged --average 3 --train.keep-last 1 --format json >again.json 2>err ||
+    fail "average again: $(cat err)"
+cmp -s average.json again.json || fail "the second table differs"
+lacks err scoring
+compare --norms layer,batch --folder averaged --train.keep-last 3 --format json >best.json 2>err || fail "best: $(cat err)"
+has err "scoring 2 runs"
+[ "$(score best.json)" != "$(score average.json)" ] || fail "the best checkpoint has the score of the mean"
+try compare recipe.ini --tid-batches 2 --norms layer --folder averaged --average 50
+[ "$got" = 5 ] || fail "exit code $got with too few checkpoints: $(cat err)"
+has err 'compare.average is 50'
 
 echo "$cases cases; $kills kills, and the same table"

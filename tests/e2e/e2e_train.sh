@@ -100,3 +100,29 @@ has err "nonsense"
 # ---- the mean of two equal models is that model ----
 "$NORMA" average mean.safetensors runs/small/last.safetensors again/last.safetensors 2>err || fail "average: $(cat err)"
 cmp -s <(tail -c 4000 mean.safetensors) <(tail -c 4000 again/last.safetensors) || fail "the mean of two equal models differs"
+
+# ---- a recipe that varies the encoder's norm: variants and --model.norm replace that norm ----
+printf 'include = small.ini\n[model]\nnorm = layer\nencoder_norm = power\nencoder_final_norm = layer\n' >encoder.ini
+"$NORMA" compare encoder.ini --norms layer,batch,rms --train.updates 5 --jobs 2 --format json >table.json 2>err ||
+    fail "compare with encoder_norm: $(cat err)"
+[ "$(grep '"weights"' table.json | sort -u | wc -l)" = 3 ] || fail "variants trained identical weights: $(cat table.json)"
+lacks err identical
+for norm in layer batch rms; do
+    has runs/encoder-compare/$norm-1/config.ini "encoder_norm = $norm ; command line"
+    has runs/encoder-compare/$norm-1/config.ini "norm = layer ; file"
+done
+"$NORMA" train encoder.ini --model.norm batch --run.folder replaced --train.updates 5 2>err || fail "train: $(cat err)"
+has err "--model.norm batch replaces that one"
+has replaced/config.ini "encoder_norm = batch ; command line"
+has replaced/config.ini "norm = layer ; command line"
+has replaced/config.ini "encoder_final_norm = layer ; file"
+"$NORMA" train encoder.ini --model.norm batch --model.encoder_norm rbn --run.folder both --train.updates 2 2>err ||
+    fail "train: $(cat err)"
+lacks err replaces
+has both/config.ini "encoder_norm = rbn ; command line"
+
+# What has no effect is found after training at the latest.
+"$NORMA" compare small.ini --norms layer,layer:model.encoder_norm=layer --folder equal --train.updates 5 --jobs 2 --format json \
+    >table.json 2>err || fail "compare: $(cat err)"
+has err "warning: layer and layer:model.encoder_norm=layer, seed 1: the trained weights are identical"
+has table.json '"same_weights_as": "layer"'

@@ -1,0 +1,282 @@
+#include "experiment/comparison.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "backend/device.h"
+#include "base/memory.h"
+#include "train/trainer.h"
+
+/* ---- variants ---- */
+
+static nm_status parse_variants(nm_comparison *c, nm_error *err)
+{
+    nm_options *options;
+    NM_TRY(nm_run_queue_options(&c->queue, NULL, 1, &options, err));
+    const char *norms = c->config.norms;
+    c->queue.norm_option = nm_norm_option(options);
+    if (!norms) /* FixNorm exists for translation models only */
+        norms = nm_options_row(options, "model.fixnorm") ? "layer,scale+fix,batch,power,rbn"
+                                                         : "layer,scale,batch,power,rbn";
+    nm_status status = nm_variants_parse(&c->variants, norms, err);
+    nm_options_free(options);
+    return status;
+}
+
+/* An axis norm.X.* depends on the norms of a variant, some of which may be the recipe's. */
+static nm_status expand_grid(nm_comparison *c, nm_error *err)
+{
+    nm_grid grid = {0};
+    size_t n = 0;
+    char **models = nm_allocate((c->variants.n + 1) * sizeof *models);
+    nm_status status = NM_OK;
+    for (size_t i = 0; i < c->config.n_grids && status == NM_OK; i++)
+        status = nm_grid_parse(&grid, c->config.grids[i], err);
+    for (; n < c->variants.n && status == NM_OK; n++) {
+        nm_options *options;
+        status = nm_run_queue_options(&c->queue, &c->variants.list[n], 1, &options, err);
+        if (status != NM_OK)
+            nm_while(err, "%.100s", c->variants.list[n].name);
+        models[n] = status == NM_OK ? nm_options_section_text(options, "model") : NULL;
+        nm_options_free(options);
+    }
+    if (status == NM_OK)
+        status = nm_grid_expand(&grid, &c->variants, models, &c->points, err);
+    for (size_t i = 0; i < n; i++)
+        free(models[i]);
+    free(models);
+    nm_grid_release(&grid);
+    return status;
+}
+
+/* Two points with the same configuration would train the same model twice. */
+static nm_status check_distinct(const nm_comparison *c, nm_error *err)
+{
+    char **texts = nm_allocate((c->points.n + 1) * sizeof *texts);
+    nm_status status = NM_OK;
+    nm_options *like = nm_options_create();
+    nm_trainer_options_add(like, c->queue.task);
+    for (size_t i = 0; i < c->points.n && status == NM_OK; i++) {
+        nm_options *options;
+        status = nm_run_queue_options(&c->queue, &c->points.list[i], 1, &options, err);
+        if (status != NM_OK)
+            break;
+        texts[i] = nm_configuration_text(options, like);
+        nm_options_free(options);
+        for (size_t k = 0; k < i && status == NM_OK; k++)
+            if (!strcmp(c->points.list[i].name, c->points.list[k].name))
+                status =
+                    nm_fail(err, NM_USAGE, "compare.norms: %.100s is listed twice", c->points.list[i].name);
+            else if (!strcmp(texts[i], texts[k]))
+                status =
+                    nm_fail(err, NM_USAGE,
+                            "compare.norms: %.100s and %.100s have the same configuration with this recipe",
+                            c->points.list[k].name, c->points.list[i].name);
+    }
+    for (size_t i = 0; i < c->points.n; i++)
+        free(texts[i]);
+    free(texts);
+    nm_options_free(like);
+    return status;
+}
+
+/* Checkpoints to be averaged must be kept. */
+static nm_status keep_checkpoints(nm_comparison *c, nm_error *err)
+{
+    nm_options *options;
+    NM_TRY(nm_run_queue_options(&c->queue, NULL, 1, &options, err));
+    const nm_train_config *train = nm_options_find(options, "train");
+    char number[32];
+    snprintf(number, sizeof number, "%lld", (long long)c->config.measurement.average);
+    if (train->keep_last < c->config.measurement.average)
+        nm_settings_add(&c->queue.settings, "train.keep_last", number);
+    nm_options_free(options);
+    return NM_OK;
+}
+
+/* ---- runs ---- */
+
+/* A variant's name may contain the path of a file: '/' becomes '_'. */
+static char *run_folder(const char *folder, const char *variant, int64_t seed)
+{
+    char *name = nm_format("%s-%lld", variant, (long long)seed);
+    for (char *at = name; *at; at++)
+        if (*at == '/')
+            *at = '_';
+    char *path = nm_path_join(folder, name);
+    free(name);
+    return path;
+}
+
+static nm_status add_jobs(nm_comparison *c, nm_error *err)
+{
+    enum { MAX_RUNS = 10000 };
+    nm_run_queue *queue = &c->queue;
+    if (c->points.n * (size_t)c->config.seeds > MAX_RUNS)
+        return nm_fail(err, NM_USAGE, "%zu variants with %lld seeds are more than %d runs", c->points.n,
+                       (long long)c->config.seeds, MAX_RUNS);
+    for (size_t p = 0; p < c->points.n; p++)
+        for (int64_t seed = 1; seed <= c->config.seeds; seed++) {
+            const nm_variant *variant = &c->points.list[p];
+            NM_GROW(queue->jobs, queue->n, queue->capacity);
+            char *folder = run_folder(c->folder, variant->name, seed);
+            queue->jobs[queue->n++] =
+                (nm_run_job){.variant = variant,
+                             .folder = folder,
+                             .log_path = nm_format("%s.txt", folder),
+                             .result = {.variant = variant->name, .seed = seed, .p = NAN}};
+        }
+    return NM_OK;
+}
+
+static void add_summaries(nm_comparison *c)
+{
+    size_t seeds = (size_t)c->config.seeds;
+    c->table.summaries = nm_allocate((c->points.n + 1) * sizeof *c->table.summaries);
+    c->table.n = c->points.n;
+    for (size_t p = 0; p < c->points.n; p++) {
+        nm_variant_summary *summary = &c->table.summaries[p];
+        *summary = (nm_variant_summary){.variant = &c->points.list[p], .n = seeds};
+        summary->results = nm_allocate(seeds * sizeof *summary->results);
+        for (size_t i = 0; i < seeds; i++)
+            summary->results[i] = &c->queue.jobs[p * seeds + i].result;
+    }
+}
+
+/* Runs with valid saved results are not started. Wrong options and missing test data are found here, before training. */
+static nm_status load_results(nm_comparison *c, nm_error *err)
+{
+    char *section = NULL;
+    uint64_t data = 0;
+    nm_status status = NM_OK;
+    for (size_t i = 0; i < c->queue.n && status == NM_OK; i++) {
+        nm_run_job *job = &c->queue.jobs[i];
+        nm_options *options;
+        status = nm_run_queue_options(&c->queue, job->variant, job->result.seed, &options, err);
+        if (status != NM_OK)
+            break;
+        c->table.perplexity = nm_task_has_perplexity(c->queue.task, options);
+        status = nm_run_key(job->key, c->queue.task, options, &c->config.measurement, &section, &data, err);
+        nm_options_free(options);
+        nm_run_result_load(&job->result, job->folder, job->key, &c->config.measurement);
+        job->state = job->result.measured ? NM_RUN_FINISHED : NM_RUN_WAITING;
+    }
+    free(section);
+    return status;
+}
+
+static nm_status share_cores(nm_comparison *c, nm_error *err)
+{
+    nm_options *options;
+    int64_t waiting = 0;
+    for (size_t i = 0; i < c->queue.n; i++)
+        waiting += c->queue.jobs[i].state == NM_RUN_WAITING;
+    NM_TRY(nm_run_queue_options(&c->queue, &c->points.list[0], 1, &options, err));
+    const nm_device_config *device = nm_options_find(options, "device");
+    c->queue.share = nm_core_share_of(waiting, c->config.jobs, device->threads, c->config.cores);
+    nm_options_free(options);
+    return NM_OK;
+}
+
+nm_status nm_comparison_plan(nm_comparison *c, nm_error *err)
+{
+    NM_TRY(parse_variants(c, err));
+    NM_TRY(expand_grid(c, err));
+    NM_TRY(check_distinct(c, err));
+    NM_TRY(keep_checkpoints(c, err));
+    NM_TRY(nm_folder_create(c->folder, err));
+    NM_TRY(nm_run_folder_lock(c->folder, err));
+    NM_TRY(add_jobs(c, err));
+    add_summaries(c);
+    NM_TRY(load_results(c, err));
+    return share_cores(c, err);
+}
+
+nm_status nm_comparison_train(nm_comparison *c, nm_error *err)
+{
+    return nm_run_queue_train(&c->queue, err);
+}
+
+/* ---- results ---- */
+
+/* A run whose log cannot be read has failed. */
+static void read_logs(nm_comparison *c)
+{
+    for (size_t i = 0; i < c->queue.n; i++) {
+        nm_run_job *job = &c->queue.jobs[i];
+        nm_error err;
+        if (job->result.exit_code || nm_run_result_read_log(&job->result, job->folder, &err) == NM_OK)
+            continue;
+        job->result.exit_code = (int)err.status;
+        snprintf(job->result.failure, sizeof job->result.failure, "%.500s", err.text);
+    }
+}
+
+void nm_comparison_select(nm_comparison *c)
+{
+    read_logs(c);
+    nm_comparison_table_summarize_logs(&c->table);
+    nm_comparison_table_select(&c->table);
+}
+
+/* Whether run i belongs in a table with scores. */
+static bool is_listed(const nm_comparison *c, size_t i)
+{
+    const nm_variant_summary *summary = &c->table.summaries[i / (size_t)c->config.seeds];
+    return (summary->selected || c->config.score_grid) && !c->queue.jobs[i].result.exit_code;
+}
+
+size_t nm_comparison_unscored(const nm_comparison *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->queue.n; i++)
+        n += is_listed(c, i) && !c->queue.jobs[i].result.measured;
+    return n;
+}
+
+static nm_status score_run(nm_comparison *c, nm_run_job *job, nm_error *err)
+{
+    nm_options *options;
+    if (c->queue.stop && *c->queue.stop)
+        return nm_fail(err, NM_INTERRUPTED, "interrupted; the same command continues the runs");
+    NM_TRY(nm_run_queue_options(&c->queue, job->variant, job->result.seed, &options, err));
+    NM_TRY(nm_run_result_measure(&job->result, job->folder, c->queue.task, options, &c->config.measurement,
+                                 err));
+    return nm_run_result_save(&job->result, job->folder, job->key, &c->config.measurement, err);
+}
+
+nm_status nm_comparison_score(nm_comparison *c, nm_error *err)
+{
+    for (size_t i = 0; i < c->queue.n; i++)
+        if (is_listed(c, i) && !c->queue.jobs[i].result.measured)
+            NM_TRY(score_run(c, &c->queue.jobs[i], err));
+    nm_comparison_table_test(&c->table);
+    for (size_t i = 0; i < c->queue.n; i++) /* with the paired tests, which need all scores */
+        if (is_listed(c, i) && c->queue.jobs[i].result.measured)
+            NM_TRY(nm_run_result_save(&c->queue.jobs[i].result, c->queue.jobs[i].folder, c->queue.jobs[i].key,
+                                      &c->config.measurement, err));
+    return NM_OK;
+}
+
+nm_status nm_comparison_check(const nm_comparison *c, nm_error *err)
+{
+    for (size_t i = 0; i < c->queue.n; i++)
+        if (is_listed(c, i) && c->queue.jobs[i].result.measured)
+            return NM_OK;
+    const nm_run_result *first = &c->queue.jobs[0].result;
+    bool known = first->exit_code >= NM_USAGE && first->exit_code <= NM_INTERRUPTED;
+    return nm_fail(err, known ? (nm_status)first->exit_code : NM_IO,
+                   "no run finished; the first one failed: %s", first->failure);
+}
+
+void nm_comparison_release(nm_comparison *c)
+{
+    nm_comparison_table_release(&c->table);
+    nm_run_queue_release(&c->queue);
+    nm_variants_release(&c->points);
+    nm_variants_release(&c->variants);
+    free(c->folder);
+    *c = (nm_comparison){0};
+}

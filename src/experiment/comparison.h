@@ -1,0 +1,48 @@
+/* A comparison: variants of one recipe, optionally at the points of a grid, trained with several seeds, scored on the test
+ * set and summarized. The steps are separate functions, so that the caller can report between them:
+ *
+ *     nm_comparison_plan    variants, run folders, saved results; nothing is trained if an option is wrong
+ *     nm_comparison_train   runs that are not finished
+ *     nm_comparison_select  logs; the best grid point of each variant
+ *     nm_comparison_score   test set, tests between variants
+ *
+ * Finished work is reused: an interrupted comparison continues with the same call. */
+#ifndef NM_COMPARISON_H
+#define NM_COMPARISON_H
+
+#include "experiment/comparison_table.h"
+#include "experiment/run_queue.h"
+
+typedef struct nm_comparison_config {
+    const char *norms;        /* variants, comma-separated; NULL: five that suit the task */
+    const char *const *grids; /* texts of axes, "key=value,value;..." */
+    size_t n_grids;
+    int64_t seeds;       /* runs of each variant, with seeds 1, 2, ... */
+    int64_t jobs, cores; /* parallel runs, 0: as many as keep all cores busy; CPU cores */
+    nm_run_measurement measurement;
+    bool score_grid; /* score all grid points, not only the selected ones */
+} nm_comparison_config;
+
+typedef struct nm_comparison {
+    nm_comparison_config config;
+    char *folder; /* of the run folders; heap, owned */
+    nm_run_queue queue;
+    nm_variants variants, points; /* as named; with the grid */
+    nm_comparison_table table;
+} nm_comparison;
+
+/* Needs config, folder and the first fields of queue, up to settings. Creates and locks the folder. NM_USAGE for wrong
+ * options, missing test data, or two variants with the same configuration. */
+nm_status nm_comparison_plan(nm_comparison *comparison, nm_error *err);
+/* Trains with the queue's callbacks. */
+nm_status nm_comparison_train(nm_comparison *comparison, nm_error *err);
+void nm_comparison_select(nm_comparison *comparison);
+/* The number of runs that nm_comparison_score will score. */
+size_t nm_comparison_unscored(const nm_comparison *comparison);
+/* Scores the runs and stores the results. NM_INTERRUPTED as for the queue. */
+nm_status nm_comparison_score(nm_comparison *comparison, nm_error *err);
+/* The error of the first run if no run was scored. */
+nm_status nm_comparison_check(const nm_comparison *comparison, nm_error *err);
+void nm_comparison_release(nm_comparison *comparison);
+
+#endif

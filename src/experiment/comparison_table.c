@@ -1,0 +1,519 @@
+#include "experiment/comparison_table.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "metric/summary.h"
+
+void nm_comparison_table_release(nm_comparison_table *table)
+{
+    for (size_t i = 0; i < table->n; i++)
+        free(table->summaries[i].results);
+    free(table->summaries);
+    *table = (nm_comparison_table){0};
+}
+
+/* ---- means ---- */
+
+/* Of the field at offset in the results of the finished runs; measured: of those that were scored. */
+static nm_summary summarize(const nm_variant_summary *summary, size_t offset, bool measured)
+{
+    double *values = nm_allocate((summary->n + 1) * sizeof *values);
+    size_t n = 0;
+    for (size_t i = 0; i < summary->n; i++)
+        if (!summary->results[i]->exit_code && (summary->results[i]->measured || !measured))
+            memcpy(&values[n++], (const char *)summary->results[i] + offset, sizeof *values);
+    nm_summary result = nm_summary_of(values, n);
+    free(values);
+    return result;
+}
+
+#define RESULT(name) offsetof(nm_run_result, name)
+
+void nm_comparison_table_summarize_logs(nm_comparison_table *table)
+{
+    for (size_t g = 0; g < table->n; g++) {
+        nm_variant_summary *summary = &table->summaries[g];
+        nm_summary loss = summarize(summary, RESULT(loss), false);
+        summary->finished = 0;
+        for (size_t i = 0; i < summary->n; i++)
+            summary->finished += !summary->results[i]->exit_code;
+        summary->loss = loss.mean;
+        summary->loss_deviation = loss.deviation;
+        summary->nll = summarize(summary, RESULT(nll), false).mean;
+        summary->perplexity = table->perplexity ? exp(summary->nll) : NAN;
+        summary->tokens_per_second = summarize(summary, RESULT(tokens_per_second), false).mean;
+        summary->step_mib = summarize(summary, RESULT(step_mib), false).mean;
+        summary->value = summary->value_deviation = summary->low = summary->high = NAN;
+        summary->p = summary->p_holm = summary->tid_mean = summary->tid_variance = NAN;
+    }
+}
+
+/* ---- the grid ---- */
+
+static bool is_better_point(const nm_variant_summary *a, const nm_variant_summary *b)
+{
+    bool whole_a = a->finished == (double)a->n, whole_b = b->finished == (double)b->n;
+    if (whole_a != whole_b)
+        return whole_a;
+    return isfinite(a->loss) && !(a->loss >= b->loss);
+}
+
+void nm_comparison_table_select(nm_comparison_table *table)
+{
+    for (size_t g = 0; g < table->n;) {
+        size_t best = g, end = g;
+        for (; end < table->n && table->summaries[end].variant->origin == table->summaries[g].variant->origin;
+             end++)
+            if (is_better_point(&table->summaries[end], &table->summaries[best]))
+                best = end;
+        table->summaries[best].selected = true;
+        g = end;
+    }
+}
+
+/* ---- tests ---- */
+
+static const nm_run_result *result_of_seed(const nm_variant_summary *summary, int64_t seed)
+{
+    for (size_t i = 0; i < summary->n; i++)
+        if (summary->results[i]->seed == seed && summary->results[i]->measured)
+            return summary->results[i];
+    return NULL;
+}
+
+typedef struct mean_score { /* mean over seeds, on the whole test set and on each bootstrap resample */
+    double value, *draws;
+    size_t n;
+} mean_score;
+
+/* Over the seeds that `other` has, too; NULL: over all seeds. */
+static mean_score mean_of(const nm_variant_summary *summary, const nm_variant_summary *other)
+{
+    size_t n_resamples = (size_t)nm_bootstrap_default().n_resamples;
+    mean_score mean = {.draws = nm_allocate(n_resamples * sizeof(double))};
+    for (size_t i = 0; i < summary->n; i++) {
+        const nm_run_result *run = summary->results[i];
+        if (!run->measured || (other && !result_of_seed(other, run->seed)))
+            continue;
+        mean.n++;
+        mean.value += run->value;
+        for (size_t k = 0; k < n_resamples; k++)
+            mean.draws[k] += run->draws[k];
+    }
+    for (size_t k = 0; k < n_resamples; k++)
+        mean.draws[k] /= (double)mean.n;
+    mean.value /= (double)mean.n;
+    return mean;
+}
+
+static bool same_test_set(const nm_variant_summary *a, const nm_variant_summary *b)
+{
+    int64_t segments = -1;
+    const nm_variant_summary *pair[] = {a, b};
+    for (int g = 0; g < 2; g++)
+        for (size_t i = 0; i < pair[g]->n; i++) {
+            const nm_run_result *run = pair[g]->results[i];
+            if (run->measured && segments >= 0 && run->segments != segments)
+                return false;
+            if (run->measured)
+                segments = run->segments;
+        }
+    return true;
+}
+
+static double paired_p(const nm_variant_summary *first, const nm_variant_summary *summary)
+{
+    const nm_bootstrap_config config = nm_bootstrap_default();
+    mean_score a = mean_of(first, summary), b = mean_of(summary, first);
+    double p = a.n && same_test_set(first, summary)
+                   ? nm_bootstrap_p(a.value, a.draws, b.value, b.draws, &config)
+                   : NAN;
+    free(a.draws);
+    free(b.draws);
+    return p;
+}
+
+static void test_runs(const nm_variant_summary *first, nm_variant_summary *summary)
+{
+    const nm_bootstrap_config config = nm_bootstrap_default();
+    for (size_t i = 0; i < summary->n; i++) {
+        nm_run_result *run = summary->results[i];
+        const nm_run_result *other = result_of_seed(first, run->seed);
+        if (!run->measured || !other || other->segments != run->segments)
+            continue;
+        run->against = other->variant;
+        run->p = nm_bootstrap_p(other->value, other->draws, run->value, run->draws, &config);
+    }
+}
+
+static void summarize_scores(nm_variant_summary *summary)
+{
+    const nm_bootstrap_config config = nm_bootstrap_default();
+    nm_summary value = summarize(summary, RESULT(value), true);
+    summary->value = value.mean;
+    summary->value_deviation = value.deviation;
+    summary->tid_mean = summarize(summary, RESULT(tid_mean), true).mean;
+    summary->tid_variance = summarize(summary, RESULT(tid_variance), true).mean;
+    mean_score mean = mean_of(summary, NULL);
+    if (mean.n) {
+        nm_interval interval = nm_bootstrap_interval_of(mean.draws, &config);
+        summary->low = interval.low;
+        summary->high = interval.high;
+    }
+    free(mean.draws);
+}
+
+static const nm_run_result *measured_run(const nm_variant_summary *summary)
+{
+    for (size_t i = 0; i < summary->n; i++)
+        if (summary->results[i]->measured)
+            return summary->results[i];
+    return NULL;
+}
+
+static const nm_variant_summary *first_scored(const nm_comparison_table *table)
+{
+    for (size_t s = 0; s < table->n; s++)
+        if (table->summaries[s].selected && measured_run(&table->summaries[s]))
+            return &table->summaries[s];
+    return NULL;
+}
+
+/* A variant that sets what has no effect trains the same model as another one with the same seed. */
+static void find_same_weights(nm_run_result *run, const nm_comparison_table *table, size_t end)
+{
+    for (size_t s = 0; s < end && !run->same_weights; s++) {
+        const nm_run_result *other = result_of_seed(&table->summaries[s], run->seed);
+        if (other && run->measured && other->weights && other->weights == run->weights)
+            run->same_weights = other;
+    }
+}
+
+void nm_comparison_table_test(nm_comparison_table *table)
+{
+    const nm_variant_summary *first = first_scored(table);
+    double *p = nm_allocate((table->n + 1) * sizeof *p);
+    for (size_t s = 0; s < table->n; s++) {
+        nm_variant_summary *summary = &table->summaries[s];
+        p[s] = NAN;
+        if (!measured_run(summary))
+            continue;
+        for (size_t i = 0; i < summary->n; i++)
+            find_same_weights(summary->results[i], table, s);
+        summarize_scores(summary);
+        if (summary == first || !summary->selected)
+            continue;
+        p[s] = summary->p = paired_p(first, summary);
+        test_runs(first, summary);
+    }
+    nm_holm(p, table->n, p);
+    for (size_t s = 0; s < table->n; s++)
+        table->summaries[s].p_holm = p[s];
+    free(p);
+}
+
+/* ---- tables ---- */
+
+typedef struct column {
+    const char *title; /* NULL: the score's title */
+    size_t offset;
+    int digits;
+    double factor;
+} column;
+
+#define SUMMARY(name) offsetof(nm_variant_summary, name)
+static const column columns[] = {
+    {"n", SUMMARY(finished), 0, 1},
+    {NULL, SUMMARY(value), 2, 1},
+    {"±", SUMMARY(value_deviation), 2, 1},
+    {"95 % from", SUMMARY(low), 1, 1},
+    {"to", SUMMARY(high), 1, 1},
+    {"p (Holm)", SUMMARY(p_holm), 3, 1},
+    {"loss", SUMMARY(loss), 3, 1},
+    {"loss ±", SUMMARY(loss_deviation), 3, 1},
+    {"valid ppl", SUMMARY(perplexity), 2, 1},
+    {"tok/s", SUMMARY(tokens_per_second), 0, 1},
+    {"MiB", SUMMARY(step_mib), 0, 1},
+    {"TID mean %", SUMMARY(tid_mean), 1, 100},
+    {"TID var %", SUMMARY(tid_variance), 1, 100},
+};
+enum { N_COLUMNS = sizeof columns / sizeof *columns };
+
+static double number_in(const nm_variant_summary *summary, const column *c)
+{
+    double value;
+    memcpy(&value, (const char *)summary + c->offset, sizeof value);
+    return c->factor * value;
+}
+
+static const char *title_of(const nm_comparison_table *table, const column *c)
+{
+    const nm_variant_summary *first = first_scored(table);
+    return c->title ? c->title : first ? measured_run(first)->title : "score";
+}
+
+static bool is_shown(const nm_comparison_table *table, const column *c, bool grid)
+{
+    for (size_t g = 0; g < table->n; g++)
+        if ((grid ? table->summaries[g].variant->point : table->summaries[g].selected) &&
+            isfinite(number_in(&table->summaries[g], c)))
+            return true;
+    return false;
+}
+
+/* The first run that failed, or NULL. */
+static const nm_run_result *failed_run(const nm_variant_summary *summary)
+{
+    for (size_t i = 0; i < summary->n; i++)
+        if (summary->results[i]->exit_code)
+            return summary->results[i];
+    return NULL;
+}
+
+static bool is_listed(const nm_variant_summary *summary, bool grid)
+{
+    return grid ? summary->variant->point : summary->selected;
+}
+
+static char *note_of(const nm_variant_summary *summary, bool grid)
+{
+    const nm_run_result *failed = failed_run(summary);
+    const char *selected = grid && summary->selected ? "selected" : "";
+    if (failed && summary->n == 1)
+        return nm_format("failed: %s", failed->failure);
+    if (failed)
+        return nm_format("%s%sseed %lld failed: %s", selected, *selected ? "; " : "", (long long)failed->seed,
+                         failed->failure);
+    return nm_duplicate(selected);
+}
+
+static char *cell_of(const nm_variant_summary *summary, const column *c, bool exact)
+{
+    double value = number_in(summary, c);
+    if (!isfinite(value))
+        return nm_duplicate(exact ? "" : "-");
+    return exact ? nm_format("%.9g", value) : nm_format("%.*f", c->digits, value);
+}
+
+static bool has_notes(const nm_comparison_table *table, bool grid)
+{
+    bool any = grid;
+    for (size_t g = 0; g < table->n; g++)
+        any = any || (is_listed(&table->summaries[g], grid) && failed_run(&table->summaries[g]));
+    return any;
+}
+
+static void add_titles(nm_text_table *cells, const nm_comparison_table *table, const bool *shown, bool notes)
+{
+    nm_text_table_add(cells, nm_duplicate("norm"));
+    for (int c = 0; c < N_COLUMNS; c++)
+        if (shown[c])
+            nm_text_table_add(cells, nm_duplicate(title_of(table, &columns[c])));
+    if (notes)
+        nm_text_table_add(cells, nm_duplicate("note"));
+    cells->columns = cells->n;
+}
+
+static void print_summaries(const nm_comparison_table *table, bool grid, nm_table_format format, FILE *out)
+{
+    nm_text_table cells = {0};
+    bool shown[N_COLUMNS], notes = has_notes(table, grid), exact = format == NM_TABLE_CSV;
+    for (int c = 0; c < N_COLUMNS; c++)
+        shown[c] = is_shown(table, &columns[c], grid);
+    add_titles(&cells, table, shown, notes);
+    for (size_t g = 0; g < table->n; g++) {
+        const nm_variant_summary *summary = &table->summaries[g];
+        if (!is_listed(summary, grid))
+            continue;
+        nm_text_table_add(&cells, nm_duplicate(summary->variant->name));
+        for (int c = 0; c < N_COLUMNS; c++)
+            if (shown[c])
+                nm_text_table_add(&cells, cell_of(summary, &columns[c], exact));
+        if (notes)
+            nm_text_table_add(&cells, note_of(summary, grid));
+    }
+    nm_text_table_print(&cells, format, out);
+    nm_text_table_release(&cells);
+}
+
+static bool has_grid(const nm_comparison_table *table)
+{
+    for (size_t g = 0; g < table->n; g++)
+        if (table->summaries[g].variant->point)
+            return true;
+    return false;
+}
+
+void nm_comparison_table_print_grid(const nm_comparison_table *table, nm_table_format format, FILE *out)
+{
+    if (!has_grid(table) || format == NM_TABLE_JSON)
+        return;
+    print_summaries(table, true, format, out);
+    for (size_t g = 0; g < table->n; g++) {
+        const nm_variant_summary *summary = &table->summaries[g];
+        if (format != NM_TABLE_CSV && summary->selected && summary->variant->point)
+            fprintf(out, "%s%sselected by validation loss: %s\n", format != NM_TABLE_LATEX ? "\n" : "",
+                    format != NM_TABLE_LATEX ? "" : "% ", summary->variant->name);
+    }
+    fputc('\n', out);
+}
+
+static void print_footer(const nm_comparison_table *table, nm_table_format format, FILE *out)
+{
+    const nm_variant_summary *first = first_scored(table);
+    const nm_run_result *run = first ? measured_run(first) : NULL;
+    if (!run || format == NM_TABLE_CSV)
+        return;
+    const char *line = format == NM_TABLE_LATEX ? "% " : format == NM_TABLE_MARKDOWN ? "- " : "";
+    bool tested = false, seeds = false;
+    for (size_t g = 0; g < table->n; g++) {
+        tested = tested || isfinite(table->summaries[g].p_holm);
+        seeds = seeds || isfinite(table->summaries[g].value_deviation);
+    }
+    fprintf(out, "%s%s%s: %s\n", *line == '%' ? "" : "\n", line, run->title, run->signature);
+    if (seeds)
+        fprintf(out, "%sn: seeds; score, loss, speed, TID: means over seeds; ±: sample standard deviation\n",
+                line);
+    fprintf(out, "%s95 %%: bootstrap interval over the test set%s\n", line,
+            seeds ? ", of the mean over seeds" : "");
+    if (tested)
+        fprintf(out, "%sp: paired bootstrap test against the first row, Holm's correction over the rows\n",
+                line);
+    fprintf(out,
+            "%sloss: training objective at the best validation; MiB: of a training step; TID: last encoder "
+            "layer\n",
+            line);
+}
+
+static bool is_better(const nm_run_result *a, const nm_run_result *b)
+{
+    return a->lower_is_better ? a->value < b->value : a->value > b->value;
+}
+
+static void print_samples(const nm_comparison_table *table, FILE *out)
+{
+    const nm_run_result *best = NULL;
+    for (size_t g = 0; g < table->n; g++)
+        for (size_t i = 0; i < table->summaries[g].n && table->summaries[g].selected; i++) {
+            const nm_run_result *run = table->summaries[g].results[i];
+            if (run->measured && (!best || is_better(run, best)))
+                best = run;
+        }
+    if (best && best->samples)
+        fprintf(out, "\nTest set examples, %s:\n%s", best->variant, best->samples);
+}
+
+/* ---- JSON ---- */
+
+static json_t *summary_json(const nm_variant_summary *summary)
+{
+    const struct {
+        const char *key;
+        double value;
+    } numbers[] = {{"score_mean", summary->value},
+                   {"score_deviation", summary->value_deviation},
+                   {"interval_low", summary->low},
+                   {"interval_high", summary->high},
+                   {"p", summary->p},
+                   {"p_holm", summary->p_holm},
+                   {"valid_loss_mean", summary->loss},
+                   {"valid_loss_deviation", summary->loss_deviation},
+                   {"valid_nll_mean", summary->nll},
+                   {"tokens_per_second_mean", summary->tokens_per_second},
+                   {"step_mib_mean", summary->step_mib},
+                   {"tid_mean_mean", summary->tid_mean},
+                   {"tid_variance_mean", summary->tid_variance}};
+    json_t *o = json_object();
+    json_object_set_new(o, "norm", json_string(summary->variant->name));
+    json_object_set_new(o, "n", json_integer((json_int_t)summary->finished));
+    json_object_set_new(o, "seeds", json_integer((json_int_t)summary->n));
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        json_object_set_new(o, numbers[i].key, nm_json_number(numbers[i].value));
+    return o;
+}
+
+static json_t *settings_json(const nm_settings *settings)
+{
+    json_t *o = json_object();
+    for (size_t i = 0; i < settings->n; i++)
+        json_object_set_new(o, settings->list[i].key, json_string(settings->list[i].value));
+    return o;
+}
+
+static json_t *run_json(const nm_run_result *run)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "norm", json_string(run->variant));
+    json_object_set_new(o, "seed", json_integer(run->seed));
+    json_object_set_new(o, "exit_code", json_integer(run->exit_code));
+    if (run->exit_code) {
+        json_object_set_new(o, "error", json_string(run->failure));
+        return o;
+    }
+    json_object_set_new(o, "updates", json_integer(run->updates));
+    json_object_set_new(o, "valid_loss", nm_json_number(run->loss));
+    json_object_set_new(o, "valid_nll", nm_json_number(run->nll));
+    json_object_set_new(o, "tokens_per_second", nm_json_number(run->tokens_per_second));
+    json_object_set_new(o, "step_mib", nm_json_number(run->step_mib));
+    if (!run->measured)
+        return o;
+    json_object_set_new(o, run->name, nm_json_number(run->value));
+    json_object_set_new(o, "low", nm_json_number(run->low));
+    json_object_set_new(o, "high", nm_json_number(run->high));
+    json_object_set_new(o, "p_against_first", nm_json_number(run->p));
+    json_object_set_new(o, "tid_mean", nm_json_number(run->tid_mean));
+    json_object_set_new(o, "tid_variance", nm_json_number(run->tid_variance));
+    json_object_set_new(o, "signature", json_string(run->signature));
+    char weights[32];
+    snprintf(weights, sizeof weights, "%016" PRIx64, run->weights);
+    json_object_set_new(o, "weights", json_string(weights));
+    if (run->same_weights)
+        json_object_set_new(o, "same_weights_as", json_string(run->same_weights->variant));
+    return o;
+}
+
+static void print_json(const nm_comparison_table *table, FILE *out)
+{
+    json_t *o = json_object(), *grid = json_array(), *variants = json_array(), *runs = json_array();
+    for (size_t g = 0; g < table->n; g++) {
+        const nm_variant_summary *summary = &table->summaries[g];
+        if (summary->variant->point) {
+            json_t *point = summary_json(summary);
+            json_object_set_new(point, "selected", json_boolean(summary->selected));
+            json_object_set_new(point, "settings", settings_json(&summary->variant->settings));
+            json_array_append_new(grid, point);
+        }
+        if (summary->selected)
+            json_array_append_new(variants, summary_json(summary));
+        for (size_t i = 0; i < summary->n; i++)
+            json_array_append_new(runs, run_json(summary->results[i]));
+    }
+    const nm_variant_summary *first = first_scored(table);
+    const nm_run_result *run = first ? measured_run(first) : NULL;
+    json_object_set_new(o, "score", run ? json_string(run->name) : json_null());
+    if (json_array_size(grid))
+        json_object_set(o, "grid", grid);
+    json_object_set_new(o, "variants", variants);
+    json_object_set_new(o, "runs", runs);
+    json_decref(grid);
+    json_dumpf(o, out, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    fputc('\n', out);
+    json_decref(o);
+}
+
+void nm_comparison_table_print(const nm_comparison_table *table, nm_table_format format, bool samples,
+                               FILE *out)
+{
+    if (format == NM_TABLE_JSON) {
+        print_json(table, out);
+        return;
+    }
+    print_summaries(table, false, format, out);
+    print_footer(table, format, out);
+    if (samples && (format == NM_TABLE_TEXT || format == NM_TABLE_MARKDOWN))
+        print_samples(table, out);
+}

@@ -1,0 +1,260 @@
+#include "experiment/run_queue.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "probe/probe.h"
+#include "train/trainer.h"
+
+void nm_run_queue_release(nm_run_queue *queue)
+{
+    for (size_t i = 0; i < queue->n; i++) {
+        free(queue->jobs[i].folder);
+        free(queue->jobs[i].log_path);
+        nm_run_result_release(&queue->jobs[i].result);
+    }
+    free(queue->jobs);
+    nm_settings_release(&queue->settings);
+    *queue = (nm_run_queue){0};
+}
+
+void nm_last_line(const char *path, char *line, size_t bytes)
+{
+    char tail[2048] = "";
+    FILE *file = fopen(path, "rb");
+    if (file) {
+        if (fseek(file, -(long)sizeof tail + 1, SEEK_END))
+            rewind(file);
+        tail[fread(tail, 1, sizeof tail - 1, file)] = 0;
+        fclose(file);
+    }
+    size_t end = strlen(tail);
+    while (end && tail[end - 1] == '\n')
+        tail[--end] = 0;
+    const char *start = strrchr(tail, '\n');
+    snprintf(line, bytes, "%s", start ? start + 1 : tail);
+    for (char *at = line; *at; at++)
+        if ((unsigned char)*at < ' ')
+            *at = ' ';
+}
+
+/* ---- options and arguments ---- */
+
+static nm_settings run_settings(const nm_run_queue *queue, const nm_variant *variant, int64_t seed)
+{
+    nm_settings all = {0};
+    char number[32];
+    const nm_settings *const lists[] = {&queue->settings, variant ? &variant->settings : NULL};
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; lists[k] && i < lists[k]->n; i++) {
+            const nm_setting *setting = &lists[k]->list[i];
+            bool norm = queue->norm_option && !strcmp(setting->key, "model.norm");
+            nm_settings_add(&all, norm ? queue->norm_option : setting->key, setting->value);
+        }
+    snprintf(number, sizeof number, "%lld", (long long)seed);
+    nm_settings_add(&all, "train.seed", number);
+    return all;
+}
+
+nm_status nm_run_queue_options(const nm_run_queue *queue, const nm_variant *variant, int64_t seed,
+                               nm_options **out, nm_error *err)
+{
+    nm_options *options = *out = nm_options_create();
+    if (queue->add_options)
+        queue->add_options(options);
+    nm_trainer_options_add(options, queue->task);
+    nm_probe_options_add(options);
+    nm_settings all = run_settings(queue, variant, seed);
+    nm_status status = NM_OK;
+    for (size_t i = 0; i < all.n && status == NM_OK; i++)
+        status = nm_options_set(options, all.list[i].key, all.list[i].value, NM_ORIGIN_COMMAND, err);
+    nm_settings_release(&all);
+    if (status == NM_OK)
+        status = nm_options_read_profile(options, queue->recipe, queue->profile, err);
+    if (status != NM_OK) {
+        nm_options_free(options);
+        *out = NULL;
+    }
+    return status;
+}
+
+/* The argument list of norma train; heap, ends with NULL. */
+static char **train_arguments(const nm_run_queue *queue, const nm_run_job *job)
+{
+    nm_settings all = run_settings(queue, job->variant, job->result.seed);
+    char number[32];
+    snprintf(number, sizeof number, "%lld", (long long)queue->share.threads);
+    nm_settings_add(&all, "device.threads", number);
+    nm_settings_add(&all, "run.folder", job->folder);
+    nm_settings_add(&all, "run.report_seconds", "1");
+    nm_settings_add(&all, "run.resume", "true");
+    char **list = nm_allocate((all.n + 4) * sizeof *list);
+    size_t n = 0;
+    list[n++] = nm_duplicate("norma");
+    list[n++] = nm_duplicate("train");
+    list[n++] = nm_duplicate(queue->recipe);
+    for (size_t i = 0; i < all.n; i++)
+        list[n++] = nm_format("--%s=%s", all.list[i].key, all.list[i].value);
+    nm_settings_release(&all);
+    return list;
+}
+
+static void free_arguments(char **list)
+{
+    for (size_t i = 0; list[i]; i++)
+        free(list[i]);
+    free(list);
+}
+
+/* ---- processes ---- */
+
+/* Does not return. The run is killed with its parent, however that dies: otherwise it would write into a folder that the
+ * next comparison uses. It is in its own process group, because a Ctrl-C is forwarded by the parent once. */
+static void exec_run(const char *program, char **arguments, int log, pid_t parent, const sigset_t *mask)
+{
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    dup2(log, STDERR_FILENO);
+    sigprocmask(SIG_SETMASK, mask, NULL);
+    if (getppid() == parent)
+        execv(program, arguments);
+    dprintf(STDERR_FILENO, "norma: cannot start norma train: %s\n", strerror(errno));
+    _exit(127);
+}
+
+static nm_status start(const nm_run_queue *queue, nm_run_job *job, nm_error *err)
+{
+    int log = open(job->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (log < 0)
+        return nm_fail(err, NM_IO, "%s: %s", job->log_path, strerror(errno));
+    char **arguments = train_arguments(queue, job);
+    sigset_t all, before;
+    sigfillset(&all);
+    fflush(NULL);
+    pid_t parent = getpid();
+    /* The child inherits the parent's handler until exec: no signal may reach it there. */
+    sigprocmask(SIG_SETMASK, &all, &before);
+    job->process = fork();
+    if (job->process == 0)
+        exec_run(queue->program, arguments, log, parent, &before);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    close(log);
+    free_arguments(arguments);
+    if (job->process < 0)
+        return nm_fail(err, NM_MEMORY, "cannot start a process: %s", strerror(errno));
+    job->state = NM_RUN_RUNNING;
+    return NM_OK;
+}
+
+static void finish(nm_run_job *job, int wait_status)
+{
+    static const char prefix[] = "norma: ";
+    nm_run_result *result = &job->result;
+    job->state = NM_RUN_FINISHED;
+    nm_last_line(job->log_path, job->last_line, sizeof job->last_line);
+    result->exit_code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+    const char *message = job->last_line;
+    message += strncmp(message, prefix, strlen(prefix)) ? 0 : strlen(prefix);
+    if (WIFSIGNALED(wait_status))
+        snprintf(result->failure, sizeof result->failure, "terminated by signal %d", WTERMSIG(wait_status));
+    else if (result->exit_code)
+        snprintf(result->failure, sizeof result->failure, "%s", message);
+}
+
+static size_t count(const nm_run_queue *queue, nm_run_state state)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < queue->n; i++)
+        n += queue->jobs[i].state == state;
+    return n;
+}
+
+static void reap(nm_run_queue *queue)
+{
+    int wait_status;
+    for (size_t i = 0; i < queue->n; i++) {
+        nm_run_job *job = &queue->jobs[i];
+        if (job->state != NM_RUN_RUNNING || waitpid(job->process, &wait_status, WNOHANG) != job->process)
+            continue;
+        finish(job, wait_status);
+        if (queue->on_finished)
+            queue->on_finished(queue->user, job);
+    }
+}
+
+/* Every run finishes its update and writes a checkpoint. */
+static void stop_all(nm_run_queue *queue)
+{
+    int wait_status;
+    for (size_t i = 0; i < queue->n; i++)
+        if (queue->jobs[i].state == NM_RUN_RUNNING)
+            kill(queue->jobs[i].process, SIGINT);
+    for (size_t i = 0; i < queue->n; i++) {
+        nm_run_job *job = &queue->jobs[i];
+        while (job->state == NM_RUN_RUNNING && waitpid(job->process, &wait_status, 0) < 0 && errno == EINTR)
+            continue;
+        if (job->state == NM_RUN_RUNNING)
+            job->state = NM_RUN_WAITING;
+    }
+}
+
+static nm_status start_waiting(nm_run_queue *queue, nm_error *err)
+{
+    for (size_t i = 0; i < queue->n && count(queue, NM_RUN_RUNNING) < (size_t)queue->share.jobs; i++)
+        if (queue->jobs[i].state == NM_RUN_WAITING)
+            NM_TRY(start(queue, &queue->jobs[i], err));
+    return NM_OK;
+}
+
+nm_status nm_run_queue_train(nm_run_queue *queue, nm_error *err)
+{
+    enum { TICK = 100000 }; /* microseconds */
+    nm_status status = NM_OK;
+    while (status == NM_OK && count(queue, NM_RUN_FINISHED) < queue->n) {
+        if (queue->stop && *queue->stop)
+            status = nm_fail(err, NM_INTERRUPTED, "interrupted; the same command continues the runs");
+        else
+            status = start_waiting(queue, err);
+        if (status != NM_OK)
+            break;
+        usleep(TICK);
+        reap(queue);
+        if (queue->on_tick)
+            queue->on_tick(queue->user, queue);
+    }
+    if (status != NM_OK)
+        stop_all(queue);
+    return status;
+}
+
+/* ---- the folder ---- */
+
+/* The descriptor stays open and is inherited by the runs: the folder is locked while any of them is alive. */
+nm_status nm_run_folder_lock(const char *folder, nm_error *err)
+{
+    enum {
+        TRIES = 100,
+        PAUSE = 100000
+    }; /* ten seconds: the runs of a killed comparison need a moment to die */
+    char *path = nm_path_join(folder, "lock");
+    int lock = open(path, O_RDWR | O_CREAT, 0666);
+    nm_status status = lock < 0 ? nm_fail(err, NM_IO, "%s: %s", path, strerror(errno)) : NM_OK;
+    free(path);
+    NM_TRY(status);
+    for (int i = 0; i < TRIES; i++) {
+        if (!flock(lock, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK)
+            return NM_OK;
+        usleep(PAUSE);
+    }
+    close(lock);
+    return nm_fail(err, NM_USAGE, "%s: another comparison, or one of its runs, uses this folder", folder);
+}

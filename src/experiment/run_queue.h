@@ -1,0 +1,56 @@
+/* The training runs of a comparison, each a process "PROGRAM train RECIPE --section.key=value ...", with as many in parallel
+ * as the cores allow. The interruption or divergence of one run does not affect the others. All progress is stored in the
+ * run folders: a queue that stops for any reason is continued by the next one. */
+#ifndef NM_RUN_QUEUE_H
+#define NM_RUN_QUEUE_H
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include "experiment/core_share.h"
+#include "experiment/run_result.h"
+#include "experiment/variants.h"
+
+typedef enum nm_run_state { NM_RUN_WAITING, NM_RUN_RUNNING, NM_RUN_FINISHED } nm_run_state;
+
+typedef struct nm_run_job { /* one run */
+    const nm_variant *variant;
+    char *folder, *log_path; /* log_path: standard error of the process */
+    char key[NM_RUN_KEY_BYTES];
+    char last_line[256]; /* of log_path, once the run is finished */
+    nm_run_result result;
+    nm_run_state state; /* NM_RUN_FINISHED from the start if its test.json is valid */
+    pid_t process;
+} nm_run_job;
+
+typedef struct nm_run_queue {
+    const char *program, *recipe, *profile; /* profile "": none */
+    const nm_task_type *task;
+    void (*add_options)(
+        nm_options *options); /* registers what `norma train` has besides the trainer's sections */
+    const char *norm_option;  /* what settings of model.norm set; NULL: model.norm */
+    nm_settings settings;     /* of all runs; the variant's settings override them */
+    nm_run_job *jobs;
+    size_t n, capacity;
+    nm_core_share share;
+    const volatile sig_atomic_t *stop; /* nonzero: stop all runs and return NM_INTERRUPTED */
+    /* Both may be NULL. tick is called about ten times per second while runs are training. */
+    void (*on_finished)(void *user, const nm_run_job *job);
+    void (*on_tick)(void *user, const struct nm_run_queue *queue);
+    void *user;
+} nm_run_queue;
+
+/* The options of a run: recipe and profile, overridden by the queue's settings, the variant's settings and the seed. */
+nm_status nm_run_queue_options(const nm_run_queue *queue, const nm_variant *variant, int64_t seed,
+                               nm_options **options, nm_error *err);
+/* Locks the folder against other comparisons, and against runs of a killed comparison, until the program exits. */
+nm_status nm_run_folder_lock(const char *folder, nm_error *err);
+/* Trains all waiting runs. A run that fails is reported in its result. On NM_INTERRUPTED and on any other failure, all
+ * processes have been stopped, each after writing a checkpoint. */
+nm_status nm_run_queue_train(nm_run_queue *queue, nm_error *err);
+void nm_run_queue_release(nm_run_queue *queue);
+
+/* The last line of a text file without control characters; "" if there is none. */
+void nm_last_line(const char *path, char *line, size_t bytes);
+
+#endif

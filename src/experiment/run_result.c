@@ -1,0 +1,424 @@
+#include "experiment/run_result.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/file.h"
+#include "probe/tid.h"
+#include "task/model_loader.h"
+#include "model/model_file.h"
+#include "train/trainer.h"
+
+void nm_run_result_release(nm_run_result *result)
+{
+    free(result->samples);
+    free(result->draws);
+    json_decref(result->tid);
+    *result = (nm_run_result){0};
+}
+
+/* ---- key ---- */
+
+static char *options_text(const nm_options *options, const nm_options *like)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    NM_ASSERT(stream);
+    nm_options_write_like(options, like, stream);
+    fclose(stream);
+    return text;
+}
+
+char *nm_options_section_text(const nm_options *options, const char *section)
+{
+    static const nm_option none[] = {{0}};
+    nm_options *like = nm_options_create();
+    nm_options_add(like, section, none, NULL, 1);
+    char *text = options_text(options, like);
+    nm_options_free(like);
+    return text;
+}
+
+static uint64_t hash_batch(const nm_batch *batch, uint64_t seed)
+{
+    size_t unit = sizeof *batch->source_ids;
+    if (batch->source_ids)
+        seed = XXH3_64bits_withSeed(batch->source_ids, (size_t)batch->source.n_tokens * unit, seed);
+    if (batch->target_out)
+        seed = XXH3_64bits_withSeed(batch->target_out, (size_t)batch->target.n_tokens * unit, seed);
+    return seed;
+}
+
+static nm_status hash_test_set(nm_task *task, uint64_t *hash, nm_error *err)
+{
+    nm_batches batches;
+    nm_arena arena = {0};
+    if (task->type->epoch(task, NM_SPLIT_TEST, 0, false, &batches, err) != NM_OK)
+        return nm_while(err, "a comparison needs a test set (data.test, or that of data.folder)");
+    nm_status status = nm_arena_init(&arena, (size_t)1 << 36, err);
+    for (int64_t i = 0; i < batches.n && status == NM_OK; i++) {
+        nm_batch batch = task->type->batch(task, NM_SPLIT_TEST, &batches, i, 0, false, &arena);
+        *hash = hash_batch(&batch, *hash);
+    }
+    nm_arena_release(&arena);
+    nm_batches_release(&batches);
+    return status;
+}
+
+static nm_status hash_data(const nm_task_type *type, const nm_options *options, uint64_t *hash, nm_error *err)
+{
+    const nm_train_config *train = nm_options_find(options, "train");
+    nm_task task = {.type = type,
+                    .options = options,
+                    .config = nm_options_find(options, "data"),
+                    .seed = (uint64_t)train->seed,
+                    .max_tokens = train->max_tokens};
+    nm_status status = type->open(&task, err);
+    *hash = task.fingerprint;
+    if (status == NM_OK)
+        status = hash_test_set(&task, hash, err);
+    type->close(&task);
+    return status;
+}
+
+nm_status nm_run_key(char key[NM_RUN_KEY_BYTES], const nm_task_type *type, const nm_options *options,
+                     const nm_run_measurement *measurement, char **last, uint64_t *data, nm_error *err)
+{
+    char *section = nm_options_section_text(options, "data");
+    bool same = *last && !strcmp(*last, section);
+    free(*last);
+    *last = section;
+    if (!same)
+        NM_TRY(hash_data(type, options, data, err));
+    nm_options *like = nm_options_create();
+    nm_trainer_options_add(like, type);
+    char *settings = options_text(options, like),
+         *average = nm_format("average %lld\n", (long long)measurement->average);
+    char *text =
+        nm_format(NORMA_VERSION "\n%s\n%lld\n%016" PRIx64 "\n%s%s", type->name,
+                  (long long)measurement->tid_batches, *data, settings, measurement->average ? average : "");
+    XXH128_hash_t hash = XXH3_128bits(text, strlen(text));
+    snprintf(key, NM_RUN_KEY_BYTES, "%016" PRIx64 "%016" PRIx64, (uint64_t)hash.high64, (uint64_t)hash.low64);
+    free(text);
+    free(average);
+    free(settings);
+    nm_options_free(like);
+    return NM_OK;
+}
+
+/* ---- model files ---- */
+
+/* The model file that is scored; heap. */
+static char *scored_model(const char *folder, const nm_run_measurement *measurement)
+{
+    return measurement->average ? nm_path_join(folder, "average.safetensors") : nm_model_path(folder);
+}
+
+/* Hash of the whole file as hexadecimal text, "" if it cannot be read; *weights: hash of its tensors alone, without
+ * metadata such as the options. */
+static void hash_model(const char *path, char text[NM_RUN_KEY_BYTES], uint64_t *weights)
+{
+    nm_file_map map;
+    nm_safetensors *file;
+    nm_error ignored;
+    *text = 0;
+    *weights = 0;
+    if (nm_file_map_open(&map, path, &ignored) == NM_OK) {
+        snprintf(text, NM_RUN_KEY_BYTES, "%016" PRIx64,
+                 (uint64_t)XXH3_64bits(map.data ? map.data : "", map.bytes));
+        nm_file_unmap(&map);
+    }
+    if (nm_safetensors_open(&file, path, &ignored) != NM_OK)
+        return;
+    for (size_t i = 0; i < nm_safetensors_count(file); i++) {
+        const nm_safetensor *tensor = nm_safetensors_at(file, i);
+        *weights = XXH3_64bits_withSeed(tensor->name, strlen(tensor->name), *weights);
+        *weights = XXH3_64bits_withSeed(tensor->data, tensor->bytes, *weights);
+    }
+    nm_safetensors_close(file);
+}
+
+static int compare_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The model files of the run's checkpoints, oldest first; file names begin with the update, zero-padded. Heap. */
+static char **list_checkpoints(const char *folder, size_t *n)
+{
+    static const char suffix[] = ".safetensors";
+    char **paths = NULL, *checkpoints = nm_path_join(folder, "checkpoints");
+    size_t capacity = 0;
+    *n = 0;
+    DIR *dir = opendir(checkpoints);
+    for (struct dirent *entry; dir && (entry = readdir(dir)) != NULL;) {
+        size_t digits = strspn(entry->d_name, "0123456789");
+        if (!digits || strcmp(entry->d_name + digits, suffix))
+            continue;
+        NM_GROW(paths, *n, capacity);
+        paths[(*n)++] = nm_path_join(checkpoints, entry->d_name);
+    }
+    if (dir)
+        closedir(dir);
+    if (*n)
+        qsort(paths, *n, sizeof *paths, compare_text);
+    free(checkpoints);
+    return paths;
+}
+
+/* Writes the mean of the last checkpoints to path. */
+static nm_status average_checkpoints(const char *folder, int64_t count, const char *path, nm_error *err)
+{
+    size_t n;
+    char **paths = list_checkpoints(folder, &n);
+    nm_status status;
+    if ((int64_t)n < count)
+        status = nm_fail(
+            err, NM_MISMATCH,
+            "%s: %zu checkpoints, but compare.average is %lld; see train.keep_last and train.save_every",
+            folder, n, (long long)count);
+    else
+        status = nm_model_file_average((const char *const *)paths + n - count, (int)count, path, err);
+    for (size_t i = 0; i < n; i++)
+        free(paths[i]);
+    free(paths);
+    return status;
+}
+
+/* ---- the log ---- */
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double number_of(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+typedef struct speeds { /* tokens/s of every training record of the log */
+    double *list;
+    size_t n, capacity;
+} speeds;
+
+static void read_line(nm_run_result *result, const json_t *object, speeds *all)
+{
+    const char *type = json_string_value(json_object_get(object, "type"));
+    if (!type)
+        return;
+    if (!strcmp(type, "start")) {
+        result->step_mib = number_of(object, "step_mib");
+    } else if (!strcmp(type, "train")) {
+        NM_GROW(all->list, all->n, all->capacity);
+        all->list[all->n++] = number_of(object, "tokens_per_second");
+        result->updates = json_integer_value(json_object_get(object, "update"));
+    } else if (json_is_true(json_object_get(object, "best"))) {
+        result->loss = number_of(object, "loss");
+        result->nll = number_of(object, "nll");
+    }
+}
+
+nm_status nm_run_result_read_log(nm_run_result *result, const char *folder, nm_error *err)
+{
+    char *path = nm_path_join(folder, "log.jsonl"), *text;
+    nm_status status = nm_file_read(path, &text, NULL, err);
+    free(path);
+    NM_TRY(status);
+    speeds all = {0};
+    result->loss = result->nll = result->tokens_per_second = result->step_mib = NAN;
+    char *rest = text;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
+        json_t *object = json_loads(line, 0, NULL);
+        read_line(result, object, &all);
+        json_decref(object);
+    }
+    if (all.n) {
+        qsort(all.list, all.n, sizeof *all.list, compare_doubles);
+        result->tokens_per_second = all.list[all.n / 2];
+    }
+    free(all.list);
+    free(text);
+    return NM_OK;
+}
+
+/* ---- measuring ---- */
+
+static void store_score(nm_run_result *result, nm_task_score *score)
+{
+    const nm_bootstrap_config config = nm_bootstrap_default();
+    snprintf(result->name, sizeof result->name, "%s", score->name ? score->name : "score");
+    snprintf(result->title, sizeof result->title, "%s", score->title ? score->title : "score");
+    snprintf(result->signature, sizeof result->signature, "%s", score->signature);
+    result->lower_is_better = score->lower_is_better;
+    result->value = score->value;
+    result->segments = (int64_t)score->counts.n_segments;
+    result->draws = nm_bootstrap_resamples(score->counts, score->of_counts, score->context, &config);
+    nm_interval interval = nm_bootstrap_interval_of(result->draws, &config);
+    result->low = interval.low;
+    result->high = interval.high;
+    result->samples = score->samples;
+    score->samples = NULL;
+}
+
+static nm_status measure(nm_run_result *result, nm_task *task, nm_model *model, int64_t tid_batches,
+                         nm_error *err)
+{
+    nm_task_score score;
+    NM_TRY(task->type->score(task, model, NM_SPLIT_TEST, 0, &score, err));
+    store_score(result, &score);
+    nm_task_score_release(&score);
+    nm_tid tid;
+    NM_TRY(nm_tid_measure(&tid, task, model, tid_batches, err));
+    const nm_tid_site *last = nm_tid_last(&tid);
+    result->tid_mean = last ? last->mean : NAN;
+    result->tid_variance = last ? last->variance : NAN;
+    json_t *measured = nm_tid_json(&tid);
+    result->tid = json_incref(json_object_get(measured, "sites"));
+    json_decref(measured);
+    nm_tid_release(&tid);
+    return NM_OK;
+}
+
+nm_status nm_run_result_measure(nm_run_result *result, const char *folder, const nm_task_type *type,
+                                nm_options *options, const nm_run_measurement *measurement, nm_error *err)
+{
+    nm_backend *backend = NULL;
+    nm_backend_options device = {.name = "cpu"};
+    char *path = scored_model(folder, measurement), model[NM_RUN_KEY_BYTES];
+    nm_loaded_model run;
+    nm_status status = nm_backend_create(&backend, &device, err);
+    if (status == NM_OK && measurement->average)
+        status = average_checkpoints(folder, measurement->average, path, err);
+    if (status == NM_OK)
+        status = nm_loaded_model_open_run(&run, path, type, options, backend, false, err);
+    else
+        nm_options_free(options);
+    if (status == NM_OK) {
+        status = measure(result, &run.task, run.model, measurement->tid_batches, err);
+        nm_loaded_model_close(&run);
+    }
+    hash_model(path, model, &result->weights);
+    nm_backend_free(backend);
+    free(path);
+    result->measured = status == NM_OK;
+    return status;
+}
+
+/* ---- test.json ---- */
+
+json_t *nm_json_number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *measured_json(const nm_run_result *result)
+{
+    json_t *o = json_object(), *draws = json_array();
+    for (int k = 0; k < nm_bootstrap_default().n_resamples; k++)
+        json_array_append_new(draws, nm_json_number(result->draws[k]));
+    json_object_set_new(o, "updates", json_integer(result->updates));
+    json_object_set_new(o, "score", json_string(result->name));
+    json_object_set_new(o, "title", json_string(result->title));
+    json_object_set_new(o, "lower_is_better", json_boolean(result->lower_is_better));
+    json_object_set_new(o, "value", nm_json_number(result->value));
+    json_object_set_new(o, "low", nm_json_number(result->low));
+    json_object_set_new(o, "high", nm_json_number(result->high));
+    json_object_set_new(o, "segments", json_integer(result->segments));
+    json_object_set_new(o, "signature", json_string(result->signature));
+    json_object_set_new(o, "tid_mean", nm_json_number(result->tid_mean));
+    json_object_set_new(o, "tid_variance", nm_json_number(result->tid_variance));
+    if (result->against) {
+        json_object_set_new(o, "p", nm_json_number(result->p));
+        json_object_set_new(o, "against", json_string(result->against));
+    }
+    json_object_set(o, "tid", result->tid);
+    if (result->samples)
+        json_object_set_new(o, "samples", json_string(result->samples));
+    json_object_set_new(o, "draws", draws);
+    return o;
+}
+
+nm_status nm_run_result_save(const nm_run_result *result, const char *folder, const char *key,
+                             const nm_run_measurement *measurement, nm_error *err)
+{
+    char model[NM_RUN_KEY_BYTES], weights[32], *scored = scored_model(folder, measurement);
+    uint64_t hash;
+    hash_model(scored, model, &hash);
+    free(scored);
+    snprintf(weights, sizeof weights, "%016" PRIx64, hash);
+    json_t *o = measured_json(result);
+    json_object_set_new(o, "key", json_string(key));
+    json_object_set_new(o, "model", json_string(model));
+    json_object_set_new(o, "weights", json_string(weights));
+    /* All digits: a result that is read back gives the same table. */
+    char *text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(17)),
+         *path = nm_path_join(folder, "test.json");
+    nm_status status = nm_file_write(path, text ? text : "", text ? strlen(text) : 0, err);
+    json_decref(o);
+    free(text);
+    free(path);
+    return status;
+}
+
+static bool read_text(const json_t *object, const char *key, char *text, size_t bytes)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    snprintf(text, bytes, "%s", value ? value : "");
+    return value && strlen(value) < bytes;
+}
+
+static bool has_text(const json_t *object, const char *key, const char *expected)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    return value && *expected && !strcmp(value, expected);
+}
+
+/* False if something is missing; the run is then measured again. */
+static bool read_measured(nm_run_result *result, const json_t *o)
+{
+    const json_t *draws = json_object_get(o, "draws");
+    size_t n = (size_t)nm_bootstrap_default().n_resamples;
+    json_t *tid = json_object_get(o, "tid");
+    if (!read_text(o, "score", result->name, sizeof result->name) ||
+        !read_text(o, "title", result->title, sizeof result->title) ||
+        !read_text(o, "signature", result->signature, sizeof result->signature) || !json_is_array(tid) ||
+        json_array_size(draws) != n || !json_is_integer(json_object_get(o, "segments")))
+        return false;
+    result->lower_is_better = json_is_true(json_object_get(o, "lower_is_better"));
+    result->value = number_of(o, "value");
+    result->low = number_of(o, "low");
+    result->high = number_of(o, "high");
+    result->segments = json_integer_value(json_object_get(o, "segments"));
+    result->tid_mean = number_of(o, "tid_mean");
+    result->tid_variance = number_of(o, "tid_variance");
+    result->tid = json_incref(tid);
+    result->samples = nm_duplicate(json_string_value(json_object_get(o, "samples")));
+    result->draws = nm_allocate(n * sizeof *result->draws);
+    for (size_t k = 0; k < n; k++) {
+        const json_t *draw = json_array_get(draws, k);
+        result->draws[k] = json_is_number(draw) ? json_number_value(draw) : NAN;
+    }
+    return true;
+}
+
+void nm_run_result_load(nm_run_result *result, const char *folder, const char *key,
+                        const nm_run_measurement *measurement)
+{
+    char model[NM_RUN_KEY_BYTES], *path = nm_path_join(folder, "test.json"),
+                                  *scored = scored_model(folder, measurement);
+    json_t *o = json_load_file(path, 0, NULL);
+    hash_model(scored, model, &result->weights);
+    result->measured = has_text(o, "key", key) && has_text(o, "model", model) && read_measured(result, o);
+    free(path);
+    free(scored);
+    json_decref(o);
+}

@@ -1,0 +1,57 @@
+/* The result of one run of a comparison: what its log contains, what is measured on the test set, and RUN/test.json, which
+ * stores the measurements so that no run is scored twice. */
+#ifndef NM_RUN_RESULT_H
+#define NM_RUN_RESULT_H
+
+#include <jansson.h>
+
+#include "train/task.h"
+
+typedef struct nm_run_result {
+    const char *variant, *against; /* not owned; against: the variant that p tests against, or NULL */
+    int64_t seed, updates, segments;
+    int exit_code;
+    bool measured, lower_is_better;
+    char failure[512]; /* why there is no score */
+    char name[32], title[48], signature[256];
+    char *samples; /* or NULL */
+    json_t *tid;   /* of every site */
+    double value, low, high;
+    double *draws; /* bootstrap resamples of the score; NULL until measured */
+    double p;      /* paired test against the first variant's run with this seed; NaN for that one */
+    double loss, nll, tokens_per_second, step_mib, tid_mean, tid_variance;
+    uint64_t weights;                         /* hash of the scored model's tensors; 0: unknown */
+    const struct nm_run_result *same_weights; /* a run of another variant with identical weights, or NULL */
+} nm_run_result;
+
+typedef struct nm_run_measurement {
+    int64_t tid_batches; /* training batches for TID; 0: one epoch */
+    int64_t average;     /* score the mean of the last `average` checkpoints; 0: the best model */
+} nm_run_measurement;
+
+enum { NM_RUN_KEY_BYTES = 64 };
+
+/* A hash of everything that determines a score except the model: program version, settings, training and test data,
+ * measurement. Opens the data, unless its settings equal those of *last, the text from an earlier call (or NULL) for
+ * which the hash of the data is *data. NM_USAGE if there is no test set. */
+nm_status nm_run_key(char key[NM_RUN_KEY_BYTES], const nm_task_type *type, const nm_options *options,
+                     const nm_run_measurement *measurement, char **last, uint64_t *data, nm_error *err);
+/* The text of one section; heap. */
+char *nm_options_section_text(const nm_options *options, const char *section);
+
+/* Reads loss, speed and memory from the run's log. */
+nm_status nm_run_result_read_log(nm_run_result *result, const char *folder, nm_error *err);
+/* Reads the measurements from test.json if its key matches and the scored model file is unchanged. */
+void nm_run_result_load(nm_run_result *result, const char *folder, const char *key,
+                        const nm_run_measurement *measurement);
+/* Scores the run's model on the test set and measures TID. Takes ownership of options. With measurement->average, the mean of
+ * the last checkpoints is written to average.safetensors first; NM_MISMATCH if there are fewer. */
+nm_status nm_run_result_measure(nm_run_result *result, const char *folder, const nm_task_type *type,
+                                nm_options *options, const nm_run_measurement *measurement, nm_error *err);
+nm_status nm_run_result_save(const nm_run_result *result, const char *folder, const char *key,
+                             const nm_run_measurement *measurement, nm_error *err);
+void nm_run_result_release(nm_run_result *result);
+
+json_t *nm_json_number(double value); /* null unless finite */
+
+#endif

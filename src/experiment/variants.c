@@ -1,0 +1,245 @@
+#include "experiment/variants.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "norma/norm.h"
+
+enum { MAX_POINTS = 10000 };
+
+void nm_settings_add(nm_settings *settings, const char *key, const char *value)
+{
+    NM_GROW(settings->list, settings->n, settings->capacity);
+    settings->list[settings->n++] = (nm_setting){nm_duplicate(key), nm_duplicate(value)};
+}
+
+void nm_settings_release(nm_settings *settings)
+{
+    for (size_t i = 0; i < settings->n; i++) {
+        free(settings->list[i].key);
+        free(settings->list[i].value);
+    }
+    free(settings->list);
+    *settings = (nm_settings){0};
+}
+
+static nm_variant *add_variant(nm_variants *variants, const char *name, size_t origin)
+{
+    NM_GROW(variants->list, variants->n, variants->capacity);
+    nm_variant *variant = &variants->list[variants->n++];
+    *variant = (nm_variant){.name = nm_duplicate(name), .origin = origin};
+    return variant;
+}
+
+const char *nm_norm_option(const nm_options *options)
+{
+    char *encoder = nm_options_get(options, "model.encoder_norm");
+    const char *option = encoder && *encoder ? "model.encoder_norm" : "model.norm";
+    free(encoder);
+    return option;
+}
+
+/* ---- variants ---- */
+
+/* "scale+fix:norm.scale.trainable=false"; the text is modified. */
+static nm_status parse_variant(nm_variant *variant, char *text, nm_error *err)
+{
+    char *rest = text, *norm = strsep(&rest, ":"), *plus = strchr(norm, '+');
+    if (plus) {
+        *plus++ = 0;
+        nm_settings_add(&variant->settings, "model.fixnorm", strcmp(plus, "fix") ? plus : "true");
+    }
+    if (!*norm)
+        return nm_fail(err, NM_USAGE, "compare.norms: %.100s does not begin with a norm", variant->name);
+    if (!nm_norm_type_find(norm))
+        return nm_fail(err, NM_USAGE, "compare.norms: unknown norm in %.100s", variant->name);
+    nm_settings_add(&variant->settings, "model.norm", norm);
+    for (char *setting; (setting = strsep(&rest, ":")) != NULL;) {
+        char *equals = strchr(setting, '=');
+        if (equals)
+            *equals++ = 0;
+        if (!*setting)
+            return nm_fail(err, NM_USAGE, "compare.norms: %.100s has a setting without a name",
+                           variant->name);
+        nm_settings_add(&variant->settings, setting, equals ? equals : "true");
+    }
+    return NM_OK;
+}
+
+nm_status nm_variants_parse(nm_variants *variants, const char *text, nm_error *err)
+{
+    char *copy = nm_duplicate(text), *rest = copy;
+    nm_status status = NM_OK;
+    for (char *one; status == NM_OK && (one = strsep(&rest, ",")) != NULL;)
+        if (*one)
+            status = parse_variant(add_variant(variants, one, variants->n), one, err);
+    free(copy);
+    if (status == NM_OK && !variants->n)
+        return nm_fail(err, NM_USAGE, "compare.norms is empty");
+    return status;
+}
+
+/* ---- grid ---- */
+
+static nm_status parse_axis(nm_grid *grid, char *text, nm_error *err)
+{
+    char *values = strchr(text, '=');
+    if (!values || values == text)
+        return nm_fail(err, NM_USAGE, "compare.grid: %.100s: expected KEY=VALUE,VALUE,...", text);
+    *values++ = 0;
+    for (size_t i = 0; i < grid->n; i++)
+        if (!strcmp(grid->list[i].key, text))
+            return nm_fail(err, NM_USAGE, "compare.grid: %.100s is listed twice", text);
+    NM_GROW(grid->list, grid->n, grid->capacity);
+    nm_grid_axis *axis = &grid->list[grid->n++];
+    *axis = (nm_grid_axis){.key = nm_duplicate(text)};
+    for (char *value; (value = strsep(&values, ",")) != NULL;) {
+        if (!*value)
+            return nm_fail(err, NM_USAGE, "compare.grid: %.100s has an empty value", axis->key);
+        NM_GROW(axis->values, axis->n, axis->capacity);
+        axis->values[axis->n++] = nm_duplicate(value);
+    }
+    return NM_OK;
+}
+
+nm_status nm_grid_parse(nm_grid *grid, const char *text, nm_error *err)
+{
+    char *copy = nm_duplicate(text), *rest = copy;
+    nm_status status = NM_OK;
+    for (char *axis; status == NM_OK && (axis = strsep(&rest, ";")) != NULL;)
+        if (*axis)
+            status = parse_axis(grid, axis, err);
+    free(copy);
+    return status;
+}
+
+/* Whether a line of "NAME = VALUE" or "NAME = VALUE ; ORIGIN" has this value. */
+static bool has_value(const char *model, const char *value, size_t length)
+{
+    for (const char *at = model; (at = strstr(at, " = ")) != NULL; at += 3)
+        if (!strncmp(at + 3, value, length) && strchr(" \n", at[3 + length]))
+            return true;
+    return false;
+}
+
+bool nm_grid_axis_applies(const nm_grid_axis *axis, const nm_variant *variant, const char *model)
+{
+    if (strncmp(axis->key, "norm.", 5))
+        return true;
+    const char *norm = axis->key + 5;
+    size_t length = strcspn(norm, ".");
+    bool applies = has_value(model, norm, length);
+    for (size_t i = 0; i < variant->settings.n && !applies; i++) {
+        const char *value = variant->settings.list[i].value;
+        applies = strlen(value) == length && !strncmp(value, norm, length);
+    }
+    return applies;
+}
+
+/* The point with this index. The index is a number whose digits, in the bases of the axes' lengths, select the values. */
+static void add_point(nm_variants *points, const nm_variant *variant, const nm_grid_axis **axes,
+                      size_t n_axes, size_t index)
+{
+    nm_variant *point = add_variant(points, variant->name, variant->origin);
+    for (size_t i = 0; i < variant->settings.n; i++)
+        nm_settings_add(&point->settings, variant->settings.list[i].key, variant->settings.list[i].value);
+    size_t stride = 1;
+    for (size_t a = 0; a < n_axes; a++)
+        stride *= axes[a]->n;
+    point->point = stride > 1;
+    for (size_t a = 0; a < n_axes; a++) {
+        stride /= axes[a]->n;
+        const char *value = axes[a]->values[index / stride % axes[a]->n];
+        char *name = nm_format("%s:%s=%s", point->name, axes[a]->key, value);
+        free(point->name);
+        point->name = name;
+        nm_settings_add(&point->settings, axes[a]->key, value);
+    }
+}
+
+static nm_status expand_variant(const nm_grid *grid, const nm_variant *variant, const char *model, bool *used,
+                                nm_variants *points, nm_error *err)
+{
+    const nm_grid_axis **axes = nm_allocate((grid->n + 1) * sizeof *axes);
+    size_t n_axes = 0, n = 1;
+    for (size_t a = 0; a < grid->n && n <= MAX_POINTS; a++) {
+        if (!nm_grid_axis_applies(&grid->list[a], variant, model))
+            continue;
+        used[a] = true;
+        axes[n_axes++] = &grid->list[a];
+        n *= grid->list[a].n;
+    }
+    for (size_t i = 0; i < n && n <= MAX_POINTS; i++)
+        add_point(points, variant, axes, n_axes, i);
+    free(axes);
+    return n <= MAX_POINTS ? NM_OK : nm_fail(err, NM_USAGE, "compare.grid: more than %d points", MAX_POINTS);
+}
+
+nm_status nm_grid_expand(const nm_grid *grid, const nm_variants *variants, char *const *models,
+                         nm_variants *points, nm_error *err)
+{
+    bool *used = nm_allocate(grid->n + 1);
+    nm_status status = NM_OK;
+    for (size_t v = 0; v < variants->n && status == NM_OK; v++)
+        status = expand_variant(grid, &variants->list[v], models[v], used, points, err);
+    for (size_t a = 0; a < grid->n && status == NM_OK; a++)
+        if (!used[a])
+            status =
+                nm_fail(err, NM_USAGE, "compare.grid: no variant has the norm of %.100s", grid->list[a].key);
+    free(used);
+    return status;
+}
+
+/* ---- configurations ---- */
+
+char *nm_configuration_text(const nm_options *options, const nm_options *like)
+{
+    char *text = NULL, *model;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    NM_ASSERT(stream);
+    nm_options_write_like(options, like, stream);
+    fclose(stream);
+    char *out = text, *rest = nm_duplicate(text), *copy = rest;
+    const char *start = strstr(text, "[model]\n"), *end = start ? strstr(start, "\n[") : NULL;
+    model = start ? nm_format("%.*s", (int)(end ? end - start + 1 : (long)strlen(start)), start)
+                  : nm_duplicate("");
+    bool applies = true; /* norm.layer: the decoder may use it without an option that names it */
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
+        char *origin = strstr(line, " ; "), *later;
+        while (origin && (later = strstr(origin + 1, " ; ")) != NULL)
+            origin = later;
+        if (*line == '[')
+            applies = strncmp(line, "[norm.", 6) || !strcmp(line, "[norm.layer]") ||
+                      has_value(model, line + 6, strcspn(line + 6, ".]"));
+        if (applies && *line)
+            out += sprintf(out, "%.*s\n", (int)(origin ? origin - line : (long)strlen(line)), line);
+    }
+    *out = 0;
+    free(model);
+    free(copy);
+    return text;
+}
+
+void nm_variants_release(nm_variants *variants)
+{
+    for (size_t v = 0; v < variants->n; v++) {
+        nm_settings_release(&variants->list[v].settings);
+        free(variants->list[v].name);
+    }
+    free(variants->list);
+    *variants = (nm_variants){0};
+}
+
+void nm_grid_release(nm_grid *grid)
+{
+    for (size_t a = 0; a < grid->n; a++) {
+        for (size_t i = 0; i < grid->list[a].n; i++)
+            free(grid->list[a].values[i]);
+        free(grid->list[a].values);
+        free(grid->list[a].key);
+    }
+    free(grid->list);
+    *grid = (nm_grid){0};
+}

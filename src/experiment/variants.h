@@ -1,0 +1,70 @@
+/* Variants and grids of a comparison: "layer,scale+fix,batch:norm.batch.preset=pn" is three variants of a recipe,
+ * "norm.rbn.lambda=0,0.1;train.max_tokens=1024,4096" is a grid of four points. */
+#ifndef NM_VARIANTS_H
+#define NM_VARIANTS_H
+
+#include "norma/option.h"
+#include "norma/status.h"
+
+typedef struct nm_setting {
+    char *key, *value; /* "norm.batch.preset", "pn" */
+} nm_setting;
+
+typedef struct nm_settings { /* later settings override earlier ones */
+    nm_setting *list;
+    size_t n, capacity;
+} nm_settings;
+
+typedef struct nm_variant {
+    char *
+        name; /* as given; the name of a grid point includes its settings. Names the run folder and the table row. */
+    nm_settings settings;
+    size_t origin; /* index of the variant that a grid point belongs to, or its own index */
+    bool point;    /* one of several points of the grid */
+} nm_variant;
+
+typedef struct nm_variants {
+    nm_variant *list;
+    size_t n, capacity;
+} nm_variants;
+
+typedef struct nm_grid_axis {
+    char *key, **values;
+    size_t n, capacity;
+} nm_grid_axis;
+
+typedef struct nm_grid {
+    nm_grid_axis *list;
+    size_t n, capacity;
+} nm_grid;
+
+/* Copies key and value. */
+void nm_settings_add(nm_settings *settings, const char *key, const char *value);
+void nm_settings_release(nm_settings *settings);
+
+/* The option that replaces the norm of a recipe: "model.encoder_norm" if the options set it, because such a recipe varies
+ * the encoder's norm and fixes the decoder's; else "model.norm". */
+const char *nm_norm_option(const nm_options *options);
+
+/* NORM[+fix][:key=value]..., comma-separated; NORM sets model.norm. NM_USAGE if the list is empty, or if a variant has no
+ * norm, an unknown norm or an empty key. */
+nm_status nm_variants_parse(nm_variants *variants, const char *text, nm_error *err);
+/* Adds the axes of "key=value,value;key=value". NM_USAGE if the text is malformed. */
+nm_status nm_grid_parse(nm_grid *grid, const char *text, nm_error *err);
+/* Whether an axis applies to a variant. An axis norm.X.* applies only if X is a value in the variant's settings or in the
+ * section [model] of its options (model: text of NAME = VALUE lines). */
+bool nm_grid_axis_applies(const nm_grid_axis *axis, const nm_variant *variant, const char *model);
+/* Appends the grid points of every variant to points: all combinations of the axes that apply, the last axis fastest.
+ * models: the text of section [model] of each variant. NM_USAGE for more than 10000 points of a variant, or if an axis
+ * applies to no variant. */
+nm_status nm_grid_expand(const nm_grid *grid, const nm_variants *variants, char *const *models,
+                         nm_variants *points, nm_error *err);
+
+/* The values of the options that determine a model, without origins: every section of `like` except norm.X if no option of
+ * [model] has the value X. Equal texts mean equal configurations. Heap. */
+char *nm_configuration_text(const nm_options *options, const nm_options *like);
+
+void nm_variants_release(nm_variants *variants);
+void nm_grid_release(nm_grid *grid);
+
+#endif

@@ -1,0 +1,221 @@
+/* Variants, grids and the division of cores of a comparison. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "experiment/core_share.h"
+#include "experiment/variants.h"
+#include "task/tasks.h"
+#include "train/trainer.h"
+
+static void has_setting(const nm_variant *variant, size_t i, const char *key, const char *value)
+{
+    assert_true(i < variant->settings.n);
+    assert_string_equal(variant->settings.list[i].key, key);
+    assert_string_equal(variant->settings.list[i].value, value);
+}
+
+static void test_variants_are_settings(void **state)
+{
+    (void)state;
+    nm_variants v = {0};
+    nm_error err;
+    assert_int_equal(nm_variants_parse(&v, "layer,,scale+fix:norm.scale.trainable=false:x.y,rms+off", &err),
+                     NM_OK);
+    assert_int_equal(v.n, 3);
+    has_setting(&v.list[0], 0, "model.norm", "layer");
+    assert_int_equal(v.list[0].settings.n, 1);
+    assert_string_equal(v.list[1].name, "scale+fix:norm.scale.trainable=false:x.y");
+    has_setting(&v.list[1], 0, "model.fixnorm", "true");
+    has_setting(&v.list[1], 1, "model.norm", "scale");
+    has_setting(&v.list[1], 2, "norm.scale.trainable", "false");
+    has_setting(&v.list[1], 3, "x.y", "true");
+    has_setting(&v.list[2], 0, "model.fixnorm", "off");
+    assert_int_equal(v.list[2].origin, 2);
+    nm_variants_release(&v);
+}
+
+static void test_malformed_variants(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"", ",", "+fix", ":a=b", "layer:=3", "layer::a=b", "layre"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        nm_variants v = {0};
+        nm_error err;
+        assert_int_equal(nm_variants_parse(&v, bad[i], &err), NM_USAGE);
+        nm_variants_release(&v);
+    }
+}
+
+static void test_malformed_grids(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"a", "=1", "a=", "a=1,", "a=1,,2", "a=1;a=2", "b=1;c"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        nm_grid grid = {0};
+        nm_error err;
+        assert_int_equal(nm_grid_parse(&grid, bad[i], &err), NM_USAGE);
+        nm_grid_release(&grid);
+    }
+}
+
+/* layer has no lambda; the last axis is fastest; every point has the settings of its variant. */
+static void test_grid_points(void **state)
+{
+    (void)state;
+    nm_variants v = {0}, p = {0};
+    nm_grid grid = {0};
+    nm_error err;
+    char model[] = "[model]\nnorm = x ; command line\nfinal_norm =  ; default\n";
+    char *models[] = {model, model};
+    assert_int_equal(nm_variants_parse(&v, "layer,rbn:norm.rbn.scale=mean", &err), NM_OK);
+    assert_int_equal(nm_grid_parse(&grid, "norm.rbn.lambda=0,0.1,1;", &err), NM_OK);
+    assert_int_equal(nm_grid_parse(&grid, "train.max_tokens=64,128", &err), NM_OK);
+    assert_int_equal(nm_grid_expand(&grid, &v, models, &p, &err), NM_OK);
+    assert_int_equal(p.n, 2 + 3 * 2);
+    assert_string_equal(p.list[1].name, "layer:train.max_tokens=128");
+    has_setting(&p.list[1], 1, "train.max_tokens", "128");
+    assert_string_equal(p.list[2].name, "rbn:norm.rbn.scale=mean:norm.rbn.lambda=0:train.max_tokens=64");
+    assert_string_equal(p.list[5].name, "rbn:norm.rbn.scale=mean:norm.rbn.lambda=0.1:train.max_tokens=128");
+    has_setting(&p.list[7], 1, "norm.rbn.scale", "mean");
+    has_setting(&p.list[7], 2, "norm.rbn.lambda", "1");
+    has_setting(&p.list[7], 3, "train.max_tokens", "128");
+    for (size_t i = 0; i < p.n; i++)
+        assert_true(p.list[i].point && p.list[i].origin == (i < 2 ? 0 : 1));
+    nm_grid_release(&grid);
+    nm_variants_release(&v);
+    nm_variants_release(&p);
+}
+
+static void test_axes_apply_to_their_norm(void **state)
+{
+    (void)state;
+    nm_variants v = {0}, p = {0};
+    nm_grid grid = {0};
+    nm_error err;
+    char plain[] = "[model]\nnorm = layer ; default\n",
+         mixed[] = "[model]\nnorm = layer ; default\nencoder_norm = rbn ; file\n",
+         similar[] = "[model]\nnorm = rbn2 ; default\nwidth = 1 ; rbn\n";
+    char *models[] = {plain};
+    assert_int_equal(nm_variants_parse(&v, "layer", &err), NM_OK);
+    assert_int_equal(nm_grid_parse(&grid, "norm.rbn.lambda=0", &err), NM_OK);
+    assert_false(nm_grid_axis_applies(&grid.list[0], &v.list[0], plain));
+    assert_false(nm_grid_axis_applies(&grid.list[0], &v.list[0], similar));
+    assert_true(nm_grid_axis_applies(&grid.list[0], &v.list[0], mixed));
+    assert_int_equal(nm_grid_expand(&grid, &v, models, &p, &err), NM_USAGE);
+    nm_variants_release(&p);
+    models[0] = mixed;
+    assert_int_equal(nm_grid_expand(&grid, &v, models, &p, &err), NM_OK);
+    assert_int_equal(p.n, 1);
+    assert_false(p.list[0].point); /* a single value is set without being a grid */
+    has_setting(&p.list[0], 1, "norm.rbn.lambda", "0");
+    nm_grid_release(&grid);
+    nm_variants_release(&v);
+    nm_variants_release(&p);
+}
+
+static void test_too_many_points(void **state)
+{
+    (void)state;
+    nm_variants v = {0}, p = {0};
+    nm_grid grid = {0};
+    nm_error err;
+    char model[] = "", *models[] = {model};
+    assert_int_equal(nm_variants_parse(&v, "layer", &err), NM_OK);
+    assert_int_equal(nm_grid_parse(&grid, "a=1,2,3,4,5,6,7,8,9,10;b=1,2,3,4,5,6,7,8,9,10", &err), NM_OK);
+    assert_int_equal(nm_grid_parse(&grid, "c=1,2,3,4,5,6,7,8,9,10;d=1,2,3,4,5,6,7,8,9,10;e=1,2", &err),
+                     NM_OK);
+    assert_int_equal(nm_grid_expand(&grid, &v, models, &p, &err), NM_USAGE);
+    nm_grid_release(&grid);
+    nm_variants_release(&v);
+    nm_variants_release(&p);
+}
+
+static void test_no_core_is_idle(void **state)
+{
+    (void)state;
+    for (int64_t cores = 1; cores <= 64; cores++)
+        for (int64_t n = 0; n <= 40; n++) {
+            nm_core_share s = nm_core_share_of(n, 0, 0, cores);
+            assert_int_equal(s.jobs * s.threads, cores);
+            assert_true(s.jobs <= (n ? n : 1));
+            for (int64_t more = s.jobs + 1; more <= n && more <= cores; more++)
+                assert_true(cores % more); /* more parallel runs would leave a core idle */
+            assert_int_equal(nm_core_share_of(n, 0, 4, cores).threads, 4);
+            assert_int_equal(nm_core_share_of(n, 0, 4, cores).jobs, cores < 4 ? 1 : cores / 4);
+            assert_int_equal(nm_core_share_of(n, 3, 0, cores).jobs, 3);
+            if (n >= 3 && cores >= 3)
+                assert_true(3 * nm_core_share_of(n, 3, 0, cores).threads <= cores);
+            assert_true(nm_core_share_of(n, 3, 0, cores).threads >= 1);
+        }
+    assert_int_equal(nm_core_share_of(5, 0, 0, 8).jobs, 4);
+}
+
+/* A recipe that sets encoder_norm varies that norm; the model's other norms stay. */
+static void test_variant_replaces_the_norm_that_the_recipe_varies(void **state)
+{
+    (void)state;
+    nm_error err;
+    nm_options *options = nm_options_create();
+    nm_trainer_options_add(options, &nm_task_translation);
+    assert_string_equal(nm_norm_option(options), "model.norm");
+    const char recipe[] = "[model]\nnorm = layer\nencoder_norm = power\n";
+    assert_int_equal(nm_options_read_text(options, "recipe.ini", recipe, &err), NM_OK);
+    assert_string_equal(nm_norm_option(options), "model.encoder_norm");
+    nm_options_free(options);
+    options = nm_options_create();
+    nm_trainer_options_add(options, &nm_task_lm); /* has no encoder_norm */
+    assert_string_equal(nm_norm_option(options), "model.norm");
+    nm_options_free(options);
+}
+
+static char *configuration(const char *recipe, nm_origin origin, const char *key, const char *value)
+{
+    nm_error err;
+    nm_options *options = nm_options_create();
+    nm_trainer_options_add(options, &nm_task_translation);
+    assert_int_equal(nm_options_set(options, key, value, origin, &err), NM_OK);
+    assert_int_equal(nm_options_read_text(options, "recipe.ini", recipe, &err), NM_OK);
+    char *text = nm_configuration_text(options, options);
+    nm_options_free(options);
+    return text;
+}
+
+/* Origins and options of norms that the model does not have make no difference; values and options of its norms do. The
+ * decoder uses layer where the norm is batch. */
+static void test_configurations_are_compared_by_effect(void **state)
+{
+    (void)state;
+    const char layer[] = "[model]\nnorm = layer\n", batch[] = "[model]\nnorm = batch\n";
+    char *texts[] = {configuration(layer, NM_ORIGIN_COMMAND, "model.norm", "layer"),
+                     configuration(layer, NM_ORIGIN_COMMAND, "norm.batch.epsilon", "0.5"),
+                     configuration(layer, NM_ORIGIN_COMMAND, "norm.layer.epsilon", "0.5"),
+                     configuration(batch, NM_ORIGIN_COMMAND, "model.norm", "batch"),
+                     configuration(batch, NM_ORIGIN_COMMAND, "norm.batch.epsilon", "0.5"),
+                     configuration(batch, NM_ORIGIN_COMMAND, "norm.layer.epsilon", "0.5")};
+    for (int i = 0; i < 6; i++)
+        for (int k = 0; k < i; k++)
+            assert_int_equal(!strcmp(texts[i], texts[k]), i == 1 && k == 0);
+    for (int i = 0; i < 6; i++)
+        free(texts[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_variants_are_settings),
+        cmocka_unit_test(test_malformed_variants),
+        cmocka_unit_test(test_malformed_grids),
+        cmocka_unit_test(test_grid_points),
+        cmocka_unit_test(test_axes_apply_to_their_norm),
+        cmocka_unit_test(test_too_many_points),
+        cmocka_unit_test(test_no_core_is_idle),
+        cmocka_unit_test(test_variant_replaces_the_norm_that_the_recipe_varies),
+        cmocka_unit_test(test_configurations_are_compared_by_effect),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
