@@ -4,11 +4,11 @@
 
 int nm_edit_distance(const char *a, const char *b)
 {
-    int row[64];
-    int n = (int)strnlen(b, 63);
+    int row[NM_EDIT_DISTANCE_BYTES + 1];
+    int m = (int)strnlen(a, NM_EDIT_DISTANCE_BYTES), n = (int)strnlen(b, NM_EDIT_DISTANCE_BYTES);
     for (int j = 0; j <= n; j++)
         row[j] = j;
-    for (int i = 1; a[i - 1]; i++) {
+    for (int i = 1; i <= m; i++) {
         int diagonal = row[0];
         row[0] = i;
         for (int j = 1; j <= n; j++) {

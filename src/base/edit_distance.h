@@ -1,8 +1,11 @@
-/* How far two names are apart, so that a message about an unknown one can offer the nearest known one. */
+/* Edit distance, so that the message about an unknown name can suggest the nearest known one. */
 #ifndef NM_EDIT_DISTANCE_H
 #define NM_EDIT_DISTANCE_H
 
-/* Levenshtein distance of a and the first 63 bytes of b. */
+enum { NM_EDIT_DISTANCE_BYTES = 63 };
+
+/* Levenshtein distance of the first NM_EDIT_DISTANCE_BYTES bytes of a and b. Constant memory, time bounded by the square
+ * of that length. */
 int nm_edit_distance(const char *a, const char *b);
 
 #endif

@@ -1,31 +1,42 @@
 #include "base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/memory.h"
 
+static nm_status fail_errno(nm_error *err, const char *path, const char *action, int cause)
+{
+    return nm_fail(err, cause == ENOMEM ? NM_MEMORY : NM_IO, "%s: %s%s", path, action, strerror(cause));
+}
+
 nm_status nm_file_map_open(nm_file_map *map, const char *path, nm_error *err)
 {
     *map = (nm_file_map){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: a FIFO is refused below */
     if (fd < 0)
-        return nm_fail(err, NM_IO, "%s: %s", path, strerror(errno));
+        return fail_errno(err, path, "", errno);
     struct stat info;
     nm_status status = NM_OK;
     if (fstat(fd, &info)) {
-        status = nm_fail(err, NM_IO, "%s: %s", path, strerror(errno));
+        status = fail_errno(err, path, "", errno);
     } else if (!S_ISREG(info.st_mode)) {
         status = nm_fail(err, NM_IO, "%s: not a regular file", path);
     } else if (info.st_size > 0) {
         void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (data == MAP_FAILED)
-            status = nm_fail(err, NM_IO, "%s: cannot map: %s", path, strerror(errno));
+            status = fail_errno(err, path, "cannot map: ", errno);
         else
             *map = (nm_file_map){data, (size_t)info.st_size};
     }
@@ -40,10 +51,38 @@ void nm_file_unmap(nm_file_map *map)
     *map = (nm_file_map){0};
 }
 
+/* Opens path for reading without waiting for the writer of a FIFO. read() on a FIFO without a writer returns 0, with a
+ * writer that has not written yet EAGAIN; a writer that is just starting gets FIFO_WAIT_MS. */
+static nm_status open_with_writer(FILE **stream, const char *path, nm_error *err)
+{
+    enum { FIFO_WAIT_MS = 2000 };
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat info;
+    if (fd < 0)
+        return fail_errno(err, path, "", errno);
+    if (!fstat(fd, &info) && S_ISFIFO(info.st_mode)) {
+        char nothing;
+        struct pollfd readable = {.fd = fd, .events = POLLIN};
+        poll(&readable, 1, FIFO_WAIT_MS);
+        if (!readable.revents && read(fd, &nothing, 0) == 0 && read(fd, &nothing, 1) == 0) {
+            close(fd);
+            return nm_fail(err, NM_IO, "%s: is a FIFO that no process writes to", path);
+        }
+    }
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+    *stream = fdopen(fd, "rb");
+    if (*stream)
+        return NM_OK;
+    int cause = errno;
+    close(fd);
+    return fail_errno(err, path, "", cause);
+}
+
 nm_status nm_file_read(const char *path, char **text, size_t *bytes, nm_error *err)
 {
-    FILE *stream;
-    NM_TRY(nm_file_open(&stream, path, "rb", err));
+    FILE *stream = stdin;
+    if (strcmp(path, "-"))
+        NM_TRY(open_with_writer(&stream, path, err));
     size_t length = 0, capacity = 1 << 16;
     char *buffer = nm_allocate(capacity);
     for (;;) {
@@ -59,7 +98,8 @@ nm_status nm_file_read(const char *path, char **text, size_t *bytes, nm_error *e
         fclose(stream);
     if (failed) {
         free(buffer);
-        return nm_fail(err, NM_IO, "%s: reading failed: %s", path, strerror(cause));
+        return cause == EISDIR ? nm_fail(err, NM_IO, "%s: is a folder", path)
+                               : fail_errno(err, path, "reading failed: ", cause);
     }
     buffer[length] = 0;
     *text = buffer;
@@ -68,28 +108,102 @@ nm_status nm_file_read(const char *path, char **text, size_t *bytes, nm_error *e
     return NM_OK;
 }
 
+static const char temporary_suffix[] = ".new";
+enum { RANDOM_DIGITS = 8, TEMPORARY_TAIL = 1 + RANDOM_DIGITS + (int)sizeof temporary_suffix - 1 };
+
+/* "FOLDER/NAME.XXXXXXXX.new", heap. NAME is cut where the result would be too long for a file name. */
+static char *format_temporary(const char *target)
+{
+    uint32_t word = 0;
+    if (getrandom(&word, sizeof word, GRND_NONBLOCK) != sizeof word)
+        word = (uint32_t)getpid() * 0x9E3779B9u ^ (uint32_t)clock();
+    const char *slash = strrchr(target, '/'), *name = slash ? slash + 1 : target;
+    size_t name_bytes = strnlen(name, NAME_MAX - TEMPORARY_TAIL);
+    return nm_format("%.*s.%08x%s", (int)((size_t)(name - target) + name_bytes), target, word,
+                     temporary_suffix);
+}
+
+bool nm_file_is_temporary(const char *name)
+{
+    size_t length = strlen(name);
+    if (length <= TEMPORARY_TAIL || strcmp(name + length - (sizeof temporary_suffix - 1), temporary_suffix))
+        return false;
+    const char *tail = name + length - TEMPORARY_TAIL;
+    return *tail == '.' && strspn(tail + 1, "0123456789abcdef") == RANDOM_DIGITS;
+}
+
+void nm_folder_remove_temporaries(const char *folder)
+{
+    DIR *entries = opendir(folder);
+    for (struct dirent *entry; entries && (entry = readdir(entries)) != NULL;)
+        if (nm_file_is_temporary(entry->d_name))
+            unlinkat(dirfd(entries), entry->d_name, 0);
+    if (entries)
+        closedir(entries);
+}
+
+/* Creates the temporary file of writer->target. Returns its descriptor, or -1 with errno. */
+static int create_temporary(nm_file_writer *writer)
+{
+    enum { TRIES = 100 };
+    for (int i = 0; i < TRIES; i++) {
+        free(writer->temporary);
+        writer->temporary = format_temporary(writer->target);
+        int fd = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (fd >= 0 || errno != EEXIST)
+            return fd;
+    }
+    return -1;
+}
+
 nm_status nm_file_writer_open(nm_file_writer *writer, const char *path, nm_error *err)
 {
-    *writer = (nm_file_writer){0};
-    writer->path = nm_format("%s", path);
-    writer->aside = nm_format("%s.new", path);
-    writer->stream = fopen(writer->aside, "wb");
-    if (!writer->stream) {
-        nm_fail(err, NM_IO, "%s: %s", writer->aside, strerror(errno));
-        nm_file_writer_abort(writer);
-        return NM_IO;
+    *writer = (nm_file_writer){.path = nm_duplicate(path)};
+    if (!strcmp(path, "-")) {
+        writer->stream = stdout;
+        return NM_OK;
     }
-    return NM_OK;
+    struct stat info;
+    bool exists = stat(path, &info) == 0;
+    if (exists && S_ISDIR(info.st_mode)) {
+        nm_file_writer_abort(writer);
+        return nm_fail(err, NM_IO, "%s: is a folder", path);
+    }
+    bool direct = exists && !S_ISREG(info.st_mode);
+    int fd;
+    if (direct) {
+        fd = open(path, O_WRONLY | O_CLOEXEC);
+    } else {
+        char *resolved = exists ? realpath(path, NULL) : NULL;
+        writer->target = nm_duplicate(resolved ? resolved : path);
+        free(resolved);
+        fd = create_temporary(writer);
+        if (fd >= 0 && exists)
+            (void)!fchmod(fd, info.st_mode & 0777);
+    }
+    writer->stream = fd >= 0 ? fdopen(fd, "wb") : NULL;
+    if (writer->stream)
+        return NM_OK;
+    nm_status status = fail_errno(err, path, "", errno);
+    if (fd >= 0)
+        close(fd);
+    if (fd >= 0 && writer->temporary)
+        unlink(writer->temporary);
+    nm_file_writer_abort(writer);
+    return status;
 }
 
 void nm_file_writer_abort(nm_file_writer *writer)
 {
     if (writer->stream) {
-        fclose(writer->stream);
-        unlink(writer->aside);
+        if (writer->stream != stdout)
+            fclose(writer->stream);
+        if (writer->temporary)
+            unlink(writer->temporary);
     }
     free(writer->path);
-    free(writer->aside);
+    free(writer->temporary);
+    free(writer->target);
     *writer = (nm_file_writer){0};
 }
 
@@ -105,36 +219,38 @@ static void sync_folder_of(const char *path)
     free(folder);
 }
 
-/* A stream remembers that a write failed but not why; flushing tries again and tells. */
+/* A stream keeps the fact of an earlier write error but not its cause; fflush tries again and sets errno. */
 nm_status nm_file_flush(FILE *stream, const char *path, nm_error *err)
 {
     bool earlier = ferror(stream) != 0;
     if (fflush(stream))
-        return nm_fail(err, NM_IO, "%s: writing failed: %s", path, strerror(errno));
+        return fail_errno(err, path, "writing failed: ", errno);
     return earlier ? nm_fail(err, NM_IO, "%s: writing failed, the disk may be full", path) : NM_OK;
 }
 
 nm_status nm_file_append(nm_file_writer *writer, const void *data, size_t bytes, nm_error *err)
 {
     if (bytes && fwrite(data, 1, bytes, writer->stream) != bytes)
-        return nm_fail(err, NM_IO, "%s: writing failed: %s", writer->aside, strerror(errno));
+        return fail_errno(err, writer->path, "writing failed: ", errno);
     return NM_OK;
 }
 
 nm_status nm_file_writer_commit(nm_file_writer *writer, nm_error *err)
 {
     nm_status status = nm_file_flush(writer->stream, writer->path, err);
-    if (status == NM_OK && fsync(fileno(writer->stream)))
-        status = nm_fail(err, NM_IO, "%s: writing failed: %s", writer->path, strerror(errno));
-    if (fclose(writer->stream) && status == NM_OK)
-        status = nm_fail(err, NM_IO, "%s: writing failed: %s", writer->path, strerror(errno));
+    if (status == NM_OK && writer->temporary && fsync(fileno(writer->stream)))
+        status = fail_errno(err, writer->path, "writing failed: ", errno);
+    if (writer->stream != stdout && fclose(writer->stream) && status == NM_OK)
+        status = fail_errno(err, writer->path, "writing failed: ", errno);
     writer->stream = NULL;
-    if (status == NM_OK && rename(writer->aside, writer->path))
-        status = nm_fail(err, NM_IO, "%s: %s", writer->path, strerror(errno));
-    if (status == NM_OK)
-        sync_folder_of(writer->path);
-    else
-        unlink(writer->aside);
+    if (writer->temporary) {
+        if (status == NM_OK && rename(writer->temporary, writer->target))
+            status = fail_errno(err, writer->path, "", errno);
+        if (status == NM_OK)
+            sync_folder_of(writer->target);
+        else
+            unlink(writer->temporary);
+    }
     nm_file_writer_abort(writer);
     return status;
 }
@@ -143,8 +259,39 @@ nm_status nm_file_write(const char *path, const void *data, size_t bytes, nm_err
 {
     nm_file_writer writer;
     NM_TRY(nm_file_writer_open(&writer, path, err));
-    fwrite(data, 1, bytes, writer.stream);
+    if (bytes)
+        fwrite(data, 1, bytes, writer.stream); /* commit reports a failure */
     return nm_file_writer_commit(&writer, err);
+}
+
+static nm_status copy_file(const char *path, const char *name, nm_error *err)
+{
+    nm_file_map map;
+    NM_TRY(nm_file_map_open(&map, path, err));
+    nm_status status = nm_file_write(name, map.data, map.bytes, err);
+    nm_file_unmap(&map);
+    return status;
+}
+
+nm_status nm_file_link(const char *path, const char *name, nm_error *err)
+{
+    enum { TRIES = 100 };
+    int cause = EEXIST;
+    for (int i = 0; i < TRIES && cause == EEXIST; i++) {
+        char *temporary = format_temporary(name);
+        bool linked = link(path, temporary) == 0;
+        cause = linked && rename(temporary, name) == 0 ? 0 : errno;
+        if (linked)
+            unlink(temporary); /* rename() keeps both names when they are links to the same file */
+        free(temporary);
+    }
+    if (!cause) {
+        sync_folder_of(name);
+        return NM_OK;
+    }
+    if (cause == EPERM || cause == EOPNOTSUPP || cause == EMLINK || cause == EXDEV || cause == ENOSYS)
+        return copy_file(path, name, err);
+    return fail_errno(err, name, "", cause);
 }
 
 nm_status nm_file_open(FILE **stream, const char *path, const char *mode, nm_error *err)
@@ -155,7 +302,7 @@ nm_status nm_file_open(FILE **stream, const char *path, const char *mode, nm_err
     }
     *stream = fopen(path, mode);
     if (!*stream)
-        return nm_fail(err, NM_IO, "%s: %s", path, strerror(errno));
+        return fail_errno(err, path, "", errno);
     struct stat info;
     if (mode[0] == 'r' && !fstat(fileno(*stream), &info) && S_ISDIR(info.st_mode)) {
         fclose(*stream);
@@ -169,7 +316,7 @@ nm_status nm_file_close(FILE *stream, const char *path, nm_error *err)
 {
     nm_status status = nm_file_flush(stream, path, err);
     if (stream != stdout && stream != stdin && fclose(stream) && status == NM_OK)
-        status = nm_fail(err, NM_IO, "%s: writing failed: %s", path, strerror(errno));
+        status = fail_errno(err, path, "writing failed: ", errno);
     return status;
 }
 
@@ -218,7 +365,7 @@ nm_status nm_folder_create(const char *path, nm_error *err)
             continue;
         *at = 0;
         if (mkdir(copy, 0777) && errno != EEXIST)
-            status = nm_fail(err, NM_IO, "%s: %s", copy, strerror(errno));
+            status = fail_errno(err, copy, "", errno);
         *at = here;
         if (here == 0)
             break;
@@ -239,4 +386,66 @@ char *nm_path_join(const char *folder, const char *name)
 {
     size_t length = strlen(folder);
     return nm_format("%s%s%s", folder, length && folder[length - 1] == '/' ? "" : "/", name);
+}
+
+/* Process id in a lock file that another process has locked; 0 when it cannot be read. */
+static long read_owner(int fd)
+{
+    char text[32] = {0};
+    return pread(fd, text, sizeof text - 1, 0) > 0 ? strtol(text, NULL, 10) : 0;
+}
+
+/* The owner removes the lock file on release, so a lock counts only if the path still names the locked file. */
+static bool is_current(int fd, const char *path)
+{
+    struct stat locked, named;
+    return !fstat(fd, &locked) && !lstat(path, &named) && locked.st_dev == named.st_dev &&
+           locked.st_ino == named.st_ino;
+}
+
+nm_status nm_folder_lock_acquire(nm_folder_lock *lock, const char *folder, nm_error *err)
+{
+    char *path = nm_path_join(folder, ".lock");
+    nm_status status = NM_OK;
+    *lock = (nm_folder_lock){.descriptor = -1};
+    for (bool locked = false; status == NM_OK && !locked;) {
+        int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0666);
+        if (fd < 0) {
+            status = fail_errno(err, path, "", errno);
+        } else if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
+            status =
+                nm_fail(err, NM_IO,
+                        "%s: is being written by process %ld; wait for it to finish or choose another folder",
+                        folder, read_owner(fd));
+        } else {
+            locked = is_current(fd, path);
+        }
+        if (locked) {
+            lock->descriptor = fd;
+            char text[32];
+            int bytes = snprintf(text, sizeof text, "%ld\n", (long)getpid());
+            if (ftruncate(fd, 0) || pwrite(fd, text, (size_t)bytes, 0) != bytes)
+                status = fail_errno(err, path, "writing failed: ", errno);
+        } else if (fd >= 0) {
+            close(fd);
+        }
+    }
+    lock->path = path;
+    if (status != NM_OK && lock->descriptor < 0) {
+        free(path);
+        lock->path = NULL;
+    } else if (status != NM_OK) {
+        nm_folder_lock_release(lock);
+    }
+    return status;
+}
+
+void nm_folder_lock_release(nm_folder_lock *lock)
+{
+    if (!lock->path)
+        return;
+    unlink(lock->path); /* before the lock ends: a waiting process must not remove a successor's file */
+    close(lock->descriptor);
+    free(lock->path);
+    *lock = (nm_folder_lock){.descriptor = -1};
 }

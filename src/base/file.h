@@ -1,46 +1,64 @@
-/* Files: whole-file mapping for reading, and writing that is complete or absent. Lines keep their number. */
+/* Files: read-only mapping, atomic writing through a temporary file, line reader, folders and their locks.
+ *
+ * Errors name the path. NM_IO when the system refuses; NM_MEMORY when it has no memory for the request. */
 #ifndef NM_FILE_H
 #define NM_FILE_H
 
 #include <stdio.h>
 #include "norma/status.h"
 
-/* A file mapped read-only. data is NULL when the file is empty. Close with nm_file_unmap. */
+/* A file mapped read-only. data is NULL when the file is empty. Release with nm_file_unmap. */
 typedef struct nm_file_map {
     const char *data;
     size_t bytes;
 } nm_file_map;
 
+/* Maps a regular file; anything else (folder, FIFO, device) is NM_IO. Never blocks. */
 nm_status nm_file_map_open(nm_file_map *map, const char *path, nm_error *err);
 void nm_file_unmap(nm_file_map *map);
 
-/* Reads a whole file into heap memory with a NUL behind it; the caller frees *text. */
+/* Reads a whole file into heap memory and appends a NUL; the caller frees *text. bytes may be NULL. "-" is standard input.
+ * A FIFO without a writer is NM_IO instead of a blocked call. */
 nm_status nm_file_read(const char *path, char **text, size_t *bytes, nm_error *err);
 
-/* Writing aside: open "PATH.new", write, then commit (flush, sync, rename, sync the folder). A reader sees
- * the old file or the whole new one. On any failure nm_file_writer_abort removes what was written. */
+/* Atomic writing: open creates a temporary file "PATH.XXXXXXXX.new" (8 random hexadecimal digits, O_EXCL) in the folder of
+ * PATH; commit flushes, syncs and renames it, then syncs the folder. Readers see the old file or the complete new one. The
+ * permissions of an existing file are kept, and a symbolic link is followed.
+ * "-" is standard output; it, devices and FIFOs are written directly. */
 typedef struct nm_file_writer {
-    FILE *stream; /* NULL when closed */
-    char *path, *aside;
+    FILE *stream;    /* NULL when closed */
+    char *path;      /* as in messages */
+    char *temporary; /* path of the temporary file; NULL when the target is written directly */
+    char *target;    /* path that commit renames to: path without symbolic links */
 } nm_file_writer;
 
 nm_status nm_file_writer_open(nm_file_writer *writer, const char *path, nm_error *err);
-/* fwrite that says what failed; nothing to write needs no open file */
+/* fwrite with a message. bytes 0 needs no open file. */
 nm_status nm_file_append(nm_file_writer *writer, const void *data, size_t bytes, nm_error *err);
-nm_status nm_file_writer_commit(nm_file_writer *writer, nm_error *err); /* aborts itself when it fails */
+/* Closes the writer in every case; removes the temporary file on failure. */
+nm_status nm_file_writer_commit(nm_file_writer *writer, nm_error *err);
+/* Removes the temporary file. Does nothing to a closed writer. */
 void nm_file_writer_abort(nm_file_writer *writer);
-
-/* Writes bytes to path by a writer as above. */
+/* Writes bytes to path with a writer. */
 nm_status nm_file_write(const char *path, const void *data, size_t bytes, nm_error *err);
 
-/* fopen with a clear message; "-" is stdin or stdout. */
+/* Makes `name` a second name of the file at path, replacing what is there, in one step. Where the file system has no hard
+ * links the file is copied. */
+nm_status nm_file_link(const char *path, const char *name, nm_error *err);
+
+/* Whether the file name (without folder) is that of a temporary file of nm_file_writer. */
+bool nm_file_is_temporary(const char *name);
+/* Removes the temporary files that a killed process left in the folder. Only for folders that the caller has locked. */
+void nm_folder_remove_temporaries(const char *folder);
+
+/* fopen with a message; "-" is standard input or output. */
 nm_status nm_file_open(FILE **stream, const char *path, const char *mode, nm_error *err);
-/* fflush that also reports what failed before, e.g. a full disk. */
+/* fflush that also reports earlier write errors, for example a full disk. */
 nm_status nm_file_flush(FILE *stream, const char *path, nm_error *err);
-/* fclose (not for stdin/stdout) that reports a write error, e.g. a full disk. */
+/* nm_file_flush, then fclose (except standard input and output). */
 nm_status nm_file_close(FILE *stream, const char *path, nm_error *err);
 
-/* Line reader: one line at a time, without its end ("\n" or "\r\n"), of any length up to max_bytes. */
+/* Line reader: one line per call, without its line end ("\n" or "\r\n"), of any length that fits memory. */
 typedef struct nm_lines {
     FILE *stream;
     const char *path; /* for messages; not owned */
@@ -54,9 +72,22 @@ void nm_lines_init(nm_lines *lines, FILE *stream, const char *path);
 nm_status nm_lines_next(nm_lines *lines, bool *more, nm_error *err);
 void nm_lines_release(nm_lines *lines);
 
-nm_status nm_folder_create(const char *path, nm_error *err); /* with parents; fine if it exists */
+/* Creates a folder and its parents; an existing folder is not an error. */
+nm_status nm_folder_create(const char *path, nm_error *err);
 bool nm_file_exists(const char *path);
-/* "a/b" into heap memory; the caller frees. */
+/* "folder/name" as heap string; the caller frees. */
 char *nm_path_join(const char *folder, const char *name);
+
+/* Exclusive lock of a folder against other processes: flock on "FOLDER/.lock", which holds the process id of the owner. */
+typedef struct nm_folder_lock {
+    char *path; /* NULL when not locked */
+    int descriptor;
+} nm_folder_lock;
+
+/* NM_IO when another process has the lock: the message names its process id. Does not wait. File systems without flock
+ * are not locked. */
+nm_status nm_folder_lock_acquire(nm_folder_lock *lock, const char *folder, nm_error *err);
+/* Removes the lock file. Does nothing to {0}. */
+void nm_folder_lock_release(nm_folder_lock *lock);
 
 #endif

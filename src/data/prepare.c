@@ -138,7 +138,7 @@ static nm_status flush_ids(nm_prepare *self, nm_error *err)
             nm_file_writer *files[2] = {&self->ids[split][side].ids, &self->ids[split][side].offsets};
             for (int i = 0; i < 2; i++)
                 if (files[i]->stream && (ferror(files[i]->stream) || fflush(files[i]->stream)))
-                    return nm_fail(err, NM_IO, "%s: writing failed: %s", files[i]->aside, strerror(errno));
+                    return nm_fail(err, NM_IO, "%s: writing failed: %s", files[i]->path, strerror(errno));
         }
     return NM_OK;
 }
@@ -267,7 +267,7 @@ static nm_status finish(nm_prepare *self, nm_error *err)
 
 static nm_status run_steps(nm_prepare *self, nm_error *err)
 {
-    NM_TRY(nm_folder_create(self->config->output, err));
+    nm_folder_remove_temporaries(self->config->output);
     for (int split = 0; split < NM_PREPARE_SPLITS; split++)
         if (*nm_prepare_prefix(self->config, split))
             NM_TRY(nm_prepare_words(self, split, err));
@@ -307,8 +307,14 @@ nm_status nm_prepare_run(const nm_options *options, nm_prepare_report *report, n
     report->sides = self.sides;
     self.threads = config->threads ? (int32_t)config->threads : omp_get_max_threads();
     bool existed = nm_file_exists(config->output);
-    nm_status status = run_steps(&self, err);
+    nm_folder_lock lock = {0};
+    nm_status status = nm_folder_create(config->output, err);
+    if (status == NM_OK)
+        status = nm_folder_lock_acquire(&lock, config->output, err);
+    if (status == NM_OK)
+        status = run_steps(&self, err);
     release(&self);
+    nm_folder_lock_release(&lock);
     if (status != NM_OK && !existed)
         rmdir(config->output); /* leaves it when something is in it */
     return status;

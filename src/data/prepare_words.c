@@ -330,7 +330,7 @@ static nm_status work_blocks(split_job *self, nm_error *err)
 
 static nm_status flush(nm_file_writer *writer, nm_error *err)
 {
-    return writer->stream ? nm_file_flush(writer->stream, writer->aside, err) : NM_OK;
+    return writer->stream ? nm_file_flush(writer->stream, writer->path, err) : NM_OK;
 }
 
 nm_status nm_prepare_words(nm_prepare *self, int split, nm_error *err)

@@ -37,20 +37,6 @@ static nm_status write_state(nm_trainer *trainer, const char *path, nm_error *er
     return status;
 }
 
-/* A second name for a file, put in place in one step. */
-static nm_status link_as(const char *path, const char *name, nm_error *err)
-{
-    char *aside = nm_format("%s.new", name);
-    unlink(aside);
-    nm_status status = NM_OK;
-    if (link(path, aside) || rename(aside, name)) {
-        status = nm_fail(err, NM_IO, "%s: %s", name, strerror(errno));
-        unlink(aside);
-    }
-    free(aside);
-    return status;
-}
-
 static int compare_falling(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -101,22 +87,6 @@ static void remove_old(const nm_trainer *trainer)
     free(updates);
 }
 
-/* What a killed process was writing: "*.new" beside any file of the run. */
-static void remove_unfinished(const char *folder)
-{
-    DIR *dir = opendir(folder);
-    for (struct dirent *entry; dir && (entry = readdir(dir)) != NULL;) {
-        size_t length = strlen(entry->d_name);
-        if (length <= 4 || strcmp(entry->d_name + length - 4, ".new"))
-            continue;
-        char *path = nm_path_join(folder, entry->d_name);
-        unlink(path);
-        free(path);
-    }
-    if (dir)
-        closedir(dir);
-}
-
 /* Damaged checkpoints newer than the one continued from would count as the newest when old ones are removed, and
  * the states written next could come to stand beside their models. */
 static void clean_up(const nm_trainer *trainer, const int64_t *updates, size_t n_damaged)
@@ -124,8 +94,8 @@ static void clean_up(const nm_trainer *trainer, const int64_t *updates, size_t n
     for (size_t i = 0; i < n_damaged; i++)
         remove_checkpoint(trainer, updates[i]);
     char *checkpoints = nm_path_join(trainer->folder, "checkpoints");
-    remove_unfinished(checkpoints);
-    remove_unfinished(trainer->folder);
+    nm_folder_remove_temporaries(checkpoints);
+    nm_folder_remove_temporaries(trainer->folder);
     free(checkpoints);
 }
 
@@ -139,7 +109,7 @@ nm_status nm_trainer_save(nm_trainer *trainer, nm_error *err)
     if (status == NM_OK)
         status = nm_checkpoint_write(model, trainer->model, &trainer->task, update, err);
     if (status == NM_OK)
-        status = link_as(model, last, err);
+        status = nm_file_link(model, last, err);
     if (status == NM_OK)
         remove_old(trainer);
     free(model);

@@ -248,12 +248,12 @@ accepts 'chrF' score chrf --reference blank --hypothesis two --bootstrap 10
 refuses 3 'recipe.ini/o: Not a directory' prepare "${prepare_arguments[@]}" --output recipe.ini/o
 refuses 3 'recipe.ini: ' prepare "${prepare_arguments[@]}" --output recipe.ini
 fresh data sealed
-rm sealed/train.source.ids && mkdir sealed/train.source.ids sealed/dict.source.txt.new
+rm sealed/train.source.ids sealed/dict.source.txt && mkdir sealed/train.source.ids sealed/dict.source.txt
 refuses 3 'train.source.ids: ' prepare "${prepare_arguments[@]}" --output sealed
 rmdir sealed/train.source.ids
-refuses 3 'dict.source.txt.new: Is a directory' prepare "${prepare_arguments[@]}" --output sealed
+refuses 3 'dict.source.txt: is a folder' prepare "${prepare_arguments[@]}" --output sealed
 [ ! -e sealed/data.ini ] || fail "a folder that is not complete has a data.ini"
-rmdir sealed/dict.source.txt.new
+rmdir sealed/dict.source.txt
 printf 'left over' >sealed/codes.bpe
 accepts 'written' prepare "${prepare_arguments[@]}" --bpe-merges 0 --output sealed
 [ ! -e sealed/codes.bpe ] || fail "codes of another preparation stay behind"

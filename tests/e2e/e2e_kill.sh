@@ -41,18 +41,18 @@ train whole 2>err || { cat err >&2; exit 1; }
 wanted=$(weights whole/last.safetensors)
 [ "$(train again 2>err; weights again/last.safetensors)" = "$wanted" ] || fail "two runs differ without any kill"
 
-# Kills the stopped process while it writes a file of update $1, which lies ahead of it: the file is a pipe, which is full
-# after 64 KiB; what got through until then is put in its place.
+# Kills the stopped process while it writes a file of a later update $1: the file is a FIFO, which is written directly and
+# is full after 64 KiB. What was read until then becomes the temporary file of that checkpoint.
 kill_in_write() {
     local path
-    path=killed/checkpoints/$(printf %08d "$1").$2.new
+    path=killed/checkpoints/$(printf %08d "$1").$2
     mkfifo "$path"
     exec 3<>"$path"
     kill -CONT "$process"
     timeout 60 head -c 5000 <&3 >part || fail "update $1 was not written"
     kill -9 "$process" 2>/dev/null
     rm "$path"
-    cp part "$path"
+    cp part "$path.0123abcd.new"
     exec 3>&-
 }
 

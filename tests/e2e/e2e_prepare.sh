@@ -229,6 +229,14 @@ done
 cp -r words kept # a failure in a used folder leaves what was there
 refuses 4 'bad.de:2' "${p[@]}" --train bad --output words
 diff -r words kept || fail 'a failure changed the folder'
+# A second process into the same folder: refused, and the folder stays as it was.
+exec 7>>words/.lock
+flock 7
+echo $$ >words/.lock
+refuses 3 "words: is being written by process $$;" "${p[@]}" --train train --output words
+exec 7>&-
+rm words/.lock
+diff -r words kept || fail 'a refused preparation changed the folder'
 
 # --- the command line ---------------------------------------------------------------------------------------------
 refuses 2 'unknown command prepar; the nearest known one is prepare' prepar
