@@ -123,9 +123,9 @@ static double warmup_share(const nm_model *model)
 {
     const nm_schedule_config *schedule = nm_options_find(model->options, "schedule");
     const nm_train_config *train = nm_options_find(model->options, "train");
-    if (!strcmp(schedule->name, "no-warmup"))
+    if (schedule->name == NM_SCHEDULE_NO_WARMUP)
         return 0;
-    if (!strcmp(schedule->name, "linear"))
+    if (schedule->name == NM_SCHEDULE_LINEAR)
         return schedule->warmup_fraction;
     double updates = (double)train->updates, warmup = (double)schedule->warmup;
     return updates > 0  ? fmin(warmup / updates, 1)

@@ -143,7 +143,7 @@ nm_status nm_confidence_measure(nm_confidence *confidence, nm_task *task, nm_mod
     listener l = {.model = model,
                   .sums = confidence,
                   .epsilon = train->label_smoothing,
-                  .others = !strcmp(train->smoothing, "others")};
+                  .others = train->smoothing == NM_SMOOTH_OTHERS};
     const nm_eval_pass pass = {.task = task,
                                .model = model,
                                .split = split,

@@ -88,9 +88,13 @@ static nm_status check(nm_trainer *trainer, nm_error *err)
     nm_train_state *state = &trainer->state;
     nm_validation v;
     NM_TRY(nm_trainer_validate(trainer, &v, err));
-    bool by_score = !strcmp(trainer->config->best_by, "score") && v.score.name;
+    bool by_score = trainer->config->best_by == NM_BEST_BY_SCORE && v.score.name;
     double score = v.score.lower_is_better ? -v.score.value : v.score.value,
            merit = by_score ? score : -v.loss;
+    if (state->best_by_score != by_score) { /* a resumed run with another train.best_by or train.score */
+        state->best_by_score = by_score;
+        state->best_update = state->bad_checks = 0;
+    }
     v.best = merit > state->best_score || !state->best_update;
     if (v.best) {
         state->best_score = merit;
@@ -100,7 +104,11 @@ static nm_status check(nm_trainer *trainer, nm_error *err)
     } else {
         state->bad_checks++;
     }
-    nm_schedule_evaluated(&trainer->schedule, v.score.name ? score : -v.loss, state->update);
+    bool has_score = v.score.name != NULL;
+    if (trainer->schedule.state.n_scores && state->schedule_by_score != has_score)
+        trainer->schedule.state.n_scores = 0;
+    state->schedule_by_score = has_score;
+    nm_schedule_evaluated(&trainer->schedule, has_score ? score : -v.loss, state->update);
     state->schedule = trainer->schedule.state;
     state->checked_epochs = epochs_done(trainer);
     state->checked_update = state->update;

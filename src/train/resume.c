@@ -37,34 +37,37 @@ static nm_status write_state(nm_trainer *trainer, const char *path, nm_error *er
     return status;
 }
 
-static int compare_falling(const void *a, const void *b)
+static int compare_descending(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Updates of the checkpoints present, newest first; the caller frees. */
-static int64_t *list_checkpoints(const nm_trainer *trainer, size_t *n)
+/* Update numbers of the checkpoints, newest first; the caller frees *updates. NM_IO if the folder cannot be read: an
+ * unreadable folder is not an empty one. */
+static nm_status list_checkpoints(const nm_trainer *trainer, int64_t **updates, size_t *n, nm_error *err)
 {
-    int64_t *updates = NULL;
     size_t capacity = 0;
+    *updates = NULL;
     *n = 0;
     char *folder = nm_path_join(trainer->folder, "checkpoints");
     DIR *dir = opendir(folder);
-    free(folder);
-    for (struct dirent *entry; dir && (entry = readdir(dir)) != NULL;) {
+    struct dirent *entry;
+    while (dir && (errno = 0, entry = readdir(dir)) != NULL) {
         char *end;
         int64_t update = strtoll(entry->d_name, &end, 10);
         if (end == entry->d_name || strcmp(end, ".safetensors"))
             continue;
-        NM_GROW(updates, *n, capacity);
-        updates[(*n)++] = update;
+        NM_GROW(*updates, *n, capacity);
+        (*updates)[(*n)++] = update;
     }
+    nm_status status = errno || !dir ? nm_fail(err, NM_IO, "%s: %s", folder, strerror(errno)) : NM_OK;
     if (dir)
         closedir(dir);
+    free(folder);
     if (*n)
-        qsort(updates, *n, sizeof *updates, compare_falling);
-    return updates;
+        qsort(*updates, *n, sizeof **updates, compare_descending);
+    return status;
 }
 
 static void remove_checkpoint(const nm_trainer *trainer, int64_t update)
@@ -77,22 +80,41 @@ static void remove_checkpoint(const nm_trainer *trainer, int64_t update)
     free(state);
 }
 
+/* A folder that cannot be listed keeps its old checkpoints until the next save. */
 static void remove_old(const nm_trainer *trainer)
 {
     size_t n;
-    int64_t *updates = list_checkpoints(trainer, &n);
-    for (size_t i = (size_t)trainer->config->keep_last; i < n; i++)
+    int64_t *updates;
+    nm_error ignored;
+    nm_status status = list_checkpoints(trainer, &updates, &n, &ignored);
+    for (size_t i = (size_t)trainer->config->keep_last; status == NM_OK && i < n; i++)
         if (updates[i] || !trainer->config->save_initial)
             remove_checkpoint(trainer, updates[i]);
     free(updates);
 }
 
-/* Damaged checkpoints newer than the one continued from would count as the newest when old ones are removed, and
- * the states written next could come to stand beside their models. */
+/* Renames a file of a damaged checkpoint to "NAME.damaged", or "NAME.damaged.2" and so on if that exists. */
+static void set_aside(const nm_trainer *trainer, int64_t update, const char *suffix)
+{
+    char *path = checkpoint_path(trainer, update, suffix), *damaged = nm_format("%s.damaged", path);
+    for (int i = 2; nm_file_exists(damaged); i++) {
+        free(damaged);
+        damaged = nm_format("%s.damaged.%d", path, i);
+    }
+    rename(path, damaged);
+    free(path);
+    free(damaged);
+}
+
+/* Damaged checkpoints that are newer than the loaded one are renamed: otherwise they would count as the newest ones when
+ * old checkpoints are removed, and their models could be paired with states that are written later. */
 static void clean_up(const nm_trainer *trainer, const int64_t *updates, size_t n_damaged)
 {
-    for (size_t i = 0; i < n_damaged; i++)
-        remove_checkpoint(trainer, updates[i]);
+    for (size_t i = 0; i < n_damaged; i++) {
+        /* The model first: only a pair with a model counts as complete. */
+        set_aside(trainer, updates[i], "safetensors");
+        set_aside(trainer, updates[i], "state.safetensors");
+    }
     char *checkpoints = nm_path_join(trainer->folder, "checkpoints");
     nm_folder_remove_temporaries(checkpoints);
     nm_folder_remove_temporaries(trainer->folder);
@@ -154,19 +176,30 @@ static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_
     memcpy(&loaded, state->data, sizeof loaded);
     if (!state_is_sound(&loaded))
         return nm_fail(err, NM_FORMAT, "%s: impossible training state", nm_safetensors_path(file));
+    int64_t optimizer = nm_optimizer_state_kind(trainer->optim);
     trainer->state = loaded;
-    trainer->backend->k.upload(trainer->backend, trainer->m, m->data, m->bytes);
-    trainer->backend->k.upload(trainer->backend, trainer->v, v->data, v->bytes);
+    trainer->state.optimizer = optimizer;
+    if (loaded.optimizer == optimizer) {
+        trainer->backend->k.upload(trainer->backend, trainer->m, m->data, m->bytes);
+        trainer->backend->k.upload(trainer->backend, trainer->v, v->data, v->bytes);
+    } else {
+        nm_trainer_message(trainer, "warning: optim.name has changed: the optimizer state starts from zero");
+    }
     trainer->schedule.state = trainer->state.schedule;
     return NM_OK;
 }
 
+/* NM_FORMAT if a file was read and its contents are wrong, or the state is missing. */
 static nm_status load_pair(nm_trainer *trainer, int64_t update, nm_error *err)
 {
     char *model_path = checkpoint_path(trainer, update, "safetensors");
     char *state_path = checkpoint_path(trainer, update, "state.safetensors");
     nm_safetensors *model = NULL, *state = NULL;
-    nm_status status = nm_safetensors_open(&model, model_path, err);
+    nm_status status = NM_OK;
+    if (access(state_path, F_OK) && errno == ENOENT)
+        status = nm_fail(err, NM_FORMAT, "%s is missing", state_path);
+    if (status == NM_OK)
+        status = nm_safetensors_open(&model, model_path, err);
     if (status == NM_OK)
         status = nm_safetensors_open(&state, state_path, err);
     if (status == NM_OK)
@@ -180,30 +213,25 @@ static nm_status load_pair(nm_trainer *trainer, int64_t update, nm_error *err)
     return status;
 }
 
+/* Only wrong contents make a checkpoint damaged. After any other error (permissions, I/O, memory, file descriptors) the
+ * newest checkpoint may be intact: the error is returned and no file is touched. */
 nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err)
 {
     size_t n;
-    int64_t *updates = list_checkpoints(trainer, &n);
-    nm_status status = NM_OK;
+    int64_t *updates;
+    nm_status status = list_checkpoints(trainer, &updates, &n, err);
     *found = false;
-    for (size_t i = 0; i < n && !*found; i++) {
-        nm_error why;
-        status = load_pair(trainer, updates[i], &why);
+    size_t i = 0;
+    for (; i < n && !*found && (status == NM_OK || status == NM_FORMAT); i++) {
+        status = load_pair(trainer, updates[i], err);
         *found = status == NM_OK;
-        if (status == NM_FORMAT || status == NM_IO) { /* damaged: an older one may be whole */
-            nm_trainer_message(trainer, "checkpoint %" PRId64 " is unusable: %s", updates[i], why.text);
-            continue;
-        }
-        if (status != NM_OK) {
-            *err = why;
-            break;
-        }
-        clean_up(trainer, updates, i);
+        if (status == NM_FORMAT)
+            nm_trainer_message(trainer, "checkpoint %" PRId64 " is damaged: %s", updates[i], err->text);
     }
-    if (!n)
-        clean_up(trainer, updates, 0);
+    if (status == NM_OK)
+        clean_up(trainer, updates, *found ? i - 1 : 0);
     free(updates);
-    if (status != NM_OK && n && !*found && (status == NM_FORMAT || status == NM_IO))
+    if (status == NM_FORMAT)
         return nm_fail(err, status, "%s/checkpoints: no checkpoint can be used", trainer->folder);
-    return *found || !n ? NM_OK : status;
+    return status;
 }

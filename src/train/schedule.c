@@ -106,27 +106,18 @@ static double configured_warmup(const nm_schedule *s)
 }
 
 static const struct {
-    const char *name;
     rate_function rate;
     double (*warmup)(const nm_schedule *s); /* in updates; NULL: no warm-up */
     bool decays;                            /* by evaluations, after the warm-up */
 } schedules[] = {
-    {"inverse-sqrt", inverse_sqrt, configured_warmup, false},
-    {"inv-sqrt-decay", inv_sqrt_decay, configured_warmup, false},
-    {"val-decay", val_decay, configured_warmup, true},
-    {"no-warmup", no_warmup, NULL, true},
-    {"cosine", cosine, configured_warmup, false},
-    {"linear", linear, linear_warmup, false},
-    {"constant", constant, NULL, false},
+    [NM_SCHEDULE_INVERSE_SQRT] = {inverse_sqrt, configured_warmup, false},
+    [NM_SCHEDULE_INV_SQRT_DECAY] = {inv_sqrt_decay, configured_warmup, false},
+    [NM_SCHEDULE_VAL_DECAY] = {val_decay, configured_warmup, true},
+    [NM_SCHEDULE_NO_WARMUP] = {no_warmup, NULL, true},
+    [NM_SCHEDULE_COSINE] = {cosine, configured_warmup, false},
+    [NM_SCHEDULE_LINEAR] = {linear, linear_warmup, false},
+    [NM_SCHEDULE_CONSTANT] = {constant, NULL, false},
 };
-
-static size_t find(const char *name)
-{
-    size_t i = 0;
-    while (strcmp(schedules[i].name, name))
-        i++;
-    return i;
-}
 
 void nm_schedule_init(nm_schedule *schedule, const nm_schedule_config *config, int64_t width,
                       int64_t total_updates)
@@ -163,27 +154,30 @@ nm_status nm_schedule_of_task(nm_schedule *schedule, nm_task *task, nm_error *er
 
 double nm_schedule_lr(const nm_schedule *schedule, int64_t update)
 {
-    return schedules[find(schedule->config.name)].rate(schedule, (double)update);
+    return schedules[schedule->config.name].rate(schedule, (double)update);
 }
 
 int64_t nm_schedule_warmup(const nm_schedule *schedule)
 {
-    double (*warmup)(const nm_schedule *s) = schedules[find(schedule->config.name)].warmup;
+    double (*warmup)(const nm_schedule *s) = schedules[schedule->config.name].warmup;
     return warmup ? (int64_t)warmup(schedule) : 0;
 }
 
-/* Decays when more than `patience` evaluations exist and the newest is strictly below all of the `patience`
- * before. */
+/* Decays if at least `patience` earlier scores exist and the new one is below all of the last `patience` of them. */
 void nm_schedule_evaluated(nm_schedule *schedule, double score, int64_t update)
 {
-    size_t kind = find(schedule->config.name);
     nm_schedule_state *state = &schedule->state;
     int64_t patience = schedule->config.patience;
+    if (state->n_scores > patience) { /* a resumed run with a smaller patience */
+        memmove(state->scores, state->scores + (state->n_scores - patience),
+                (size_t)patience * sizeof *state->scores);
+        state->n_scores = patience;
+    }
     double lowest = INFINITY;
     for (int64_t i = 0; i < state->n_scores; i++)
         lowest = state->scores[i] < lowest ? state->scores[i] : lowest;
     bool warming = update < nm_schedule_warmup(schedule);
-    if (schedules[kind].decays && !warming && state->n_scores >= patience && score < lowest)
+    if (schedules[schedule->config.name].decays && !warming && state->n_scores == patience && score < lowest)
         state->factor *= schedule->config.decay;
     if (state->n_scores == patience)
         memmove(state->scores, state->scores + 1, (size_t)--state->n_scores * sizeof *state->scores);

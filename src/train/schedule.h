@@ -4,8 +4,19 @@
 
 #include "train/task.h"
 
+/* In the order of the option schedule.name. */
+typedef enum nm_schedule_name {
+    NM_SCHEDULE_INVERSE_SQRT,
+    NM_SCHEDULE_INV_SQRT_DECAY,
+    NM_SCHEDULE_VAL_DECAY,
+    NM_SCHEDULE_NO_WARMUP,
+    NM_SCHEDULE_COSINE,
+    NM_SCHEDULE_LINEAR,
+    NM_SCHEDULE_CONSTANT
+} nm_schedule_name;
+
 typedef struct nm_schedule_config {
-    const char *name;
+    nm_schedule_name name;
     double lr, init_lr, scale, decay, min_lr, warmup_fraction;
     int64_t warmup, updates, patience;
 } nm_schedule_config;

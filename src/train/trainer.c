@@ -54,7 +54,7 @@ static const nm_option optim_options[] = {
 static bool best_by_applies(const nm_options *options)
 {
     const nm_train_config *train = nm_options_find(options, "train");
-    return train->score || strcmp(train->best_by, "score");
+    return train->score || train->best_by != NM_BEST_BY_SCORE;
 }
 
 static const nm_option_rule rules[] = {
@@ -87,10 +87,8 @@ void nm_trainer_options_add(nm_options *options, const nm_task_type *task)
 nm_loss_spec nm_train_loss(const nm_options *options, const int32_t *targets, bool smoothed)
 {
     const nm_train_config *train = nm_options_find(options, "train");
-    bool others = !strcmp(train->smoothing, "others");
-    return (nm_loss_spec){.smoothing = others ? NM_SMOOTH_OTHERS : NM_SMOOTH_UNIFORM,
-                          .eps = smoothed ? train->label_smoothing : 0,
-                          .targets = targets};
+    return (nm_loss_spec){
+        .smoothing = train->smoothing, .eps = smoothed ? train->label_smoothing : 0, .targets = targets};
 }
 
 double nm_clock(void)
@@ -167,7 +165,7 @@ static nm_status open_tape(nm_trainer *trainer, nm_error *err)
     }; /* address space only; the dry run compares the need with what the machine has */
     size_t have = nm_device_memory_bytes(trainer->device);
     NM_TRY(nm_tape_init(&trainer->tape, trainer->backend, have * RESERVE_FACTOR, err));
-    trainer->tape.recompute = !strcmp(trainer->config->activation_checkpointing, "layer");
+    trainer->tape.recompute = trainer->config->activation_checkpointing == NM_CHECKPOINTING_LAYER;
     NM_TRY(nm_arena_init(&trainer->host, (size_t)1 << 36, err));
     NM_TRY(nm_trainer_dry_run(trainer, err));
     if (trainer->peak_bytes > have)
@@ -233,6 +231,7 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     trainer->state = (nm_train_state){.best_score = -INFINITY,
                                       .best_loss = INFINITY,
                                       .watch_level = 1e3,
+                                      .optimizer = nm_optimizer_state_kind(trainer->optim),
                                       .schedule = trainer->schedule.state};
     bool found = false;
     if (resume)

@@ -11,18 +11,24 @@
 #include "train/schedule.h"
 #include "train/hooks.h"
 
+typedef enum nm_best_by { NM_BEST_BY_LOSS, NM_BEST_BY_SCORE } nm_best_by;
+typedef enum nm_checkpointing { NM_CHECKPOINTING_NONE, NM_CHECKPOINTING_LAYER } nm_checkpointing;
+/* The first three are those of nm_adam_variant. */
+typedef enum nm_optimizer { NM_OPTIM_ADAM, NM_OPTIM_ADAM_FAIRSEQ, NM_OPTIM_ADAMW, NM_OPTIM_SGD } nm_optimizer;
+
 typedef struct nm_train_config { /* section [train] */
-    const char *smoothing, *activation_checkpointing;
+    nm_smoothing smoothing;
+    nm_checkpointing activation_checkpointing;
+    nm_best_by best_by;
     double label_smoothing, max_grad_norm, clip_value, divergence_factor;
     int64_t updates, epochs, max_tokens, accumulate, seed, log_every, validate_every, validate_examples,
         patience, save_every, keep_last;
     double seconds;
     bool score, batch_loss, save_initial;
-    const char *best_by;
 } nm_train_config;
 
 typedef struct nm_optim_config { /* section [optim] */
-    const char *name;
+    nm_optimizer name;
     double beta1, beta2, eps, weight_decay, momentum;
 } nm_optim_config;
 
@@ -36,6 +42,9 @@ typedef struct nm_train_state {
     int64_t tokens, bad_checks, log_bytes, checked_epochs, checked_update;
     double best_loss, best_score, seconds; /* best_score: by train.best_by, higher is better */
     int64_t best_update;
+    int64_t best_by_score;     /* whether best_score is a score; otherwise it is the negative loss */
+    int64_t schedule_by_score; /* the same for the scores in schedule */
+    int64_t optimizer;         /* nm_optimizer_state_kind of the stored moments */
     double sum_loss, sum_nll, sum_penalty, sum_norm; /* since the last report */
     int64_t sum_tokens, sum_units, sum_updates;
     double watch_level; /* a running vector of gradients with a larger root mean square is worth a word */

@@ -44,6 +44,9 @@ struct nm_trainer {
     bool watched; /* instruments look at the update at hand */
 };
 
+/* Optimizers of one kind share the meaning of their state: 0: first and second moment; 1: SGD's momentum. */
+int64_t nm_optimizer_state_kind(const nm_optim_config *optim);
+
 double nm_clock(void); /* seconds, monotonic */
 
 void nm_trainer_message(const nm_trainer *trainer, const char *format, ...)

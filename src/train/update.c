@@ -108,11 +108,14 @@ static double gradient_norm(const nm_trainer *trainer)
     return sqrt(square);
 }
 
-static nm_adam_variant adam_form(const char *name)
+_Static_assert((int)NM_OPTIM_ADAM == (int)NM_ADAM_TORCH &&
+                   (int)NM_OPTIM_ADAM_FAIRSEQ == (int)NM_ADAM_FAIRSEQ &&
+                   (int)NM_OPTIM_ADAMW == (int)NM_ADAMW_TORCH,
+               "the Adam variants have the same order in options and backend");
+
+int64_t nm_optimizer_state_kind(const nm_optim_config *optim)
 {
-    return !strcmp(name, "adam-fairseq") ? NM_ADAM_FAIRSEQ
-           : !strcmp(name, "adamw")      ? NM_ADAMW_TORCH
-                                         : NM_ADAM_TORCH;
+    return optim->name == NM_OPTIM_SGD;
 }
 
 static void optimize(nm_trainer *trainer, double lr, double grad_scale)
@@ -128,11 +131,11 @@ static void optimize(nm_trainer *trainer, double lr, double grad_scale)
                     .weight_decay = o->weight_decay,
                     .grad_scale = grad_scale,
                     .step = trainer->state.update + 1,
-                    .variant = adam_form(o->name)};
+                    .variant = (nm_adam_variant)o->name};
     for (size_t s = 0; s < trainer->n_spans; s++) {
         size_t at = trainer->spans[s].first * unit, n = trainer->spans[s].n;
         char *p = (char *)params->values + at, *g = (char *)params->grads + at;
-        if (!strcmp(o->name, "sgd"))
+        if (o->name == NM_OPTIM_SGD)
             b->k.sgd(b, lr, o->momentum, grad_scale, trainer->config->clip_value, n, p, g,
                      (char *)trainer->v + at);
         else

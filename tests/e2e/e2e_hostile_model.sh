@@ -352,7 +352,7 @@ fresh base run
 truncate -s 100 run/checkpoints/00000004.safetensors
 cp run/checkpoints/00000004.safetensors run/checkpoints/00000009.safetensors
 accepts 'resumed at update 3' train recipe.ini --run.folder run --resume --train.keep_last 1
-[ "$(ls run/checkpoints)" = "$(printf '00000004.safetensors\n00000004.state.safetensors')" ] ||
+[ "$(ls -I '*.damaged' run/checkpoints)" = "$(printf '00000004.safetensors\n00000004.state.safetensors')" ] ||
     fail "not the newest checkpoint is kept: $(ls run/checkpoints)"
 fresh base run
 rm -r run/checkpoints

@@ -74,7 +74,7 @@ static golden_result run(golden_case *test)
         int64_t updates = golden_whole(test, "warmup_updates", 0);
         double lr = golden_number(test, "lr", 0);
         start(test, &s,
-              (nm_schedule_config){.name = "inverse-sqrt",
+              (nm_schedule_config){.name = NM_SCHEDULE_INVERSE_SQRT,
                                    .warmup = updates,
                                    .init_lr = init >= 0     ? init
                                               : updates > 0 ? 0
@@ -85,24 +85,27 @@ static golden_result run(golden_case *test)
         if (golden_number(test, "eta_min", 0) != 0)
             return golden_skip(test, "a lowest rate is not offered");
         start(test, &s,
-              (nm_schedule_config){.name = "cosine",
+              (nm_schedule_config){.name = NM_SCHEDULE_COSINE,
                                    .warmup = golden_whole(test, "warmup_step", 0),
                                    .updates = golden_whole(test, "max_step", 0)});
         return compare_rates(test, &s, "iteration", "lr_used", 0);
     }
     if (!strcmp(test->method, "linear_warmup_linear_decay")) {
         start(test, &s,
-              (nm_schedule_config){.name = "linear",
+              (nm_schedule_config){.name = NM_SCHEDULE_LINEAR,
                                    .warmup_fraction = golden_number(test, "warmup_fraction", 0),
                                    .updates = golden_whole(test, "total_updates", 0)});
         return compare_rates(test, &s, NULL, "lr_used_by_update", 0);
     }
-    static const char *const epochs[][2] = {{"inv_sqrt_decay", "inv-sqrt-decay"},
-                                            {"no_warmup_valdecay", "no-warmup"},
-                                            {"warmup_then_valdecay", "val-decay"}};
+    static const struct {
+        const char *method;
+        nm_schedule_name name;
+    } epochs[] = {{"inv_sqrt_decay", NM_SCHEDULE_INV_SQRT_DECAY},
+                  {"no_warmup_valdecay", NM_SCHEDULE_NO_WARMUP},
+                  {"warmup_then_valdecay", NM_SCHEDULE_VAL_DECAY}};
     for (size_t i = 0; i < sizeof epochs / sizeof *epochs; i++)
-        if (!strcmp(test->method, epochs[i][0])) {
-            start(test, &s, (nm_schedule_config){.name = epochs[i][1], .warmup = warmup});
+        if (!strcmp(test->method, epochs[i].method)) {
+            start(test, &s, (nm_schedule_config){.name = epochs[i].name, .warmup = warmup});
             return compare_epochs(test, &s);
         }
     return golden_skip(test, "method '%.60s' is not offered", test->method);

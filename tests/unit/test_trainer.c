@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "support/tiny_run.h"
 
@@ -180,6 +181,154 @@ static void runs_do_not_overwrite_each_other(void **state)
     tiny_data_remove(j.folder);
 }
 
+/* The scores that a schedule keeps are bounded by schedule.patience, which may be smaller after a resume. */
+static void test_schedule_with_a_smaller_patience(void **state)
+{
+    (void)state;
+    nm_schedule_config config = {.name = NM_SCHEDULE_NO_WARMUP, .lr = 1, .decay = 0.5, .patience = 8};
+    nm_schedule resumed, fresh;
+    nm_schedule_init(&resumed, &config, 1, 0);
+    for (int64_t i = 0; i < 8; i++)
+        nm_schedule_evaluated(&resumed, (double)i, i);
+    config.patience = 2;
+    nm_schedule_init(&fresh, &config, 1, 0);
+    for (int64_t i = 6; i < 8; i++)
+        nm_schedule_evaluated(&fresh, (double)i, i);
+    resumed.config = config;
+    for (int64_t i = 0; i < 2 * NM_SCHEDULE_MAX_PATIENCE; i++) {
+        nm_schedule_evaluated(&resumed, (double)(i % 5), i);
+        nm_schedule_evaluated(&fresh, (double)(i % 5), i);
+        assert_int_equal(resumed.state.n_scores, 2);
+        assert_memory_equal(resumed.state.scores, fresh.state.scores, 2 * sizeof *fresh.state.scores);
+        assert_true(resumed.state.factor == fresh.state.factor);
+    }
+    assert_true(fresh.state.factor < 1);
+}
+
+static char *checkpoint_file(const char *folder, const char *name)
+{
+    return nm_format("%s/checkpoints/%s", folder, name);
+}
+
+/* A symbolic link to itself stands for any error of opening: no permission, no free descriptor, a failing disk. */
+static void test_unreadable_checkpoint_stays(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"train.save_every", "1", NULL};
+    static const char *const files[] = {"00000006.safetensors", "00000006.state.safetensors"};
+    nm_error err;
+    job j = {.updates = "6", .folder = tiny_folder(), .settings = settings};
+    run(&j, NM_OK, &err);
+    j.resume = true;
+    j.updates = "8";
+    for (int i = 0; i < 2; i++) {
+        char *path = checkpoint_file(j.folder, files[i]), *moved = nm_format("%s.moved", path);
+        assert_int_equal(rename(path, moved), 0);
+        assert_int_equal(symlink(path, path), 0);
+        run(&j, NM_IO, &err);
+        assert_non_null(strstr(err.text, files[i]));
+        struct stat info;
+        assert_int_equal(lstat(path, &info), 0);
+        assert_true(S_ISLNK(info.st_mode));
+        assert_int_equal(rename(moved, path), 0);
+        free(path);
+        free(moved);
+    }
+    char *folder = checkpoint_file(j.folder, "."), *moved = nm_format("%s/moved", j.folder);
+    folder[strlen(folder) - 2] = 0;
+    assert_int_equal(rename(folder, moved), 0);
+    assert_int_equal(symlink(folder, folder), 0);
+    run(&j, NM_IO, &err); /* not an empty folder: a fresh start would overwrite the run */
+    assert_int_equal(rename(moved, folder) && (unlink(folder) || rename(moved, folder)), 0);
+    char *log = tiny_log(j.folder);
+    assert_non_null(strstr(log, "\"update\":5"));
+    free(log);
+    run(&j, NM_OK, &err);
+    tiny_data_remove(j.folder);
+    free(folder);
+    free(moved);
+}
+
+static void test_damaged_checkpoint_is_renamed(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"train.save_every", "1", NULL};
+    nm_error err;
+    job whole = {.updates = "8", .folder = tiny_folder(), .settings = settings};
+    uint64_t unbroken = run(&whole, NM_OK, &err);
+    job j = {.updates = "6", .folder = tiny_folder(), .settings = settings};
+    run(&j, NM_OK, &err);
+    char *path = checkpoint_file(j.folder, "00000006.state.safetensors"),
+         *damaged = checkpoint_file(j.folder, "00000006.state.safetensors.damaged"),
+         *model = checkpoint_file(j.folder, "00000006.safetensors.damaged");
+    assert_int_equal(truncate(path, 100), 0);
+    j.resume = true;
+    j.updates = "8";
+    assert_true(run(&j, NM_OK, &err) == unbroken);
+    struct stat info;
+    assert_int_equal(stat(damaged, &info), 0);
+    assert_int_equal(info.st_size, 100);
+    assert_true(nm_file_exists(model));
+    free(path);
+    free(damaged);
+    free(model);
+    tiny_data_remove(j.folder);
+    tiny_data_remove(whole.folder);
+}
+
+static void collect_message(void *user, const char *text)
+{
+    char **messages = user, *longer = nm_format("%s%s\n", *messages, text);
+    free(*messages);
+    *messages = longer;
+}
+
+/* SGD's momentum and Adam's second moment are stored in the same tensor. */
+static void test_resume_with_another_optimizer(void **state)
+{
+    (void)state;
+    static const char *const sgd[] = {"optim.name", "sgd", "schedule.lr", "0", NULL};
+    nm_error err;
+    job j = {.updates = "6", .folder = tiny_folder()};
+    uint64_t adam = run(&j, NM_OK, &err);
+    j.settings = sgd;
+    j.updates = "7";
+    nm_options *options = options_of(&j);
+    nm_trainer *trainer;
+    nm_progress progress;
+    char *messages = nm_duplicate("");
+    const nm_train_listener listener = {.user = &messages, .message = collect_message};
+    assert_int_equal(
+        nm_trainer_open(&trainer, &nm_task_translation, options, j.folder, true, &listener, &err), NM_OK);
+    assert_non_null(strstr(messages, "optim.name"));
+    assert_int_equal(nm_trainer_update(trainer, &progress, &err), NM_OK);
+    assert_true(nm_trainer_weights_hash(trainer) == adam); /* rate 0 */
+    nm_trainer_close(trainer);
+    nm_options_free(options);
+    free(messages);
+    tiny_data_remove(j.folder);
+}
+
+/* A score of one kind is not compared with one of another kind: BLEU is positive, the negative loss is not. */
+static void test_resume_with_another_selection_metric(void **state)
+{
+    (void)state;
+    static const char *const by_score[] = {"train.best_by", "score", "train.validate_every", "2", NULL};
+    static const char *const by_loss[] = {"train.best_by", "loss", "train.validate_every", "2", NULL};
+    nm_error err;
+    job j = {.updates = "4", .folder = tiny_folder(), .settings = by_score};
+    run(&j, NM_OK, &err);
+    j.resume = true;
+    j.settings = by_loss;
+    j.updates = "8";
+    run(&j, NM_OK, &err);
+    char *log = tiny_log(j.folder), *valid = strstr(log, "\"type\":\"valid\",\"update\":6");
+    assert_non_null(valid);
+    assert_non_null(strstr(valid, "\"best\":true"));
+    free(log);
+    tiny_data_remove(j.folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,6 +338,11 @@ int main(void)
         cmocka_unit_test(loss_falls_and_reversal_is_learned),
         cmocka_unit_test(divergence_is_named_and_checkpoint_kept),
         cmocka_unit_test(runs_do_not_overwrite_each_other),
+        cmocka_unit_test(test_schedule_with_a_smaller_patience),
+        cmocka_unit_test(test_unreadable_checkpoint_stays),
+        cmocka_unit_test(test_damaged_checkpoint_is_renamed),
+        cmocka_unit_test(test_resume_with_another_optimizer),
+        cmocka_unit_test(test_resume_with_another_selection_metric),
     };
     return cmocka_run_group_tests(tests, make_data, drop_data);
 }
