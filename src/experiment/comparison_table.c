@@ -211,8 +211,11 @@ void nm_comparison_table_test(nm_comparison_table *table)
         test_runs(first, summary);
     }
     nm_holm(p, table->n, p);
-    for (size_t s = 0; s < table->n; s++)
+    for (size_t s = 0; s < table->n; s++) {
         table->summaries[s].p_holm = p[s];
+        for (size_t i = 0; i < table->summaries[s].n; i++)
+            table->summaries[s].results[i]->p_holm = p[s];
+    }
     free(p);
 }
 

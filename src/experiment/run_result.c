@@ -213,14 +213,15 @@ typedef struct speeds { /* tokens/s of every training record of the log */
 static void read_line(nm_run_result *result, const json_t *object, speeds *all)
 {
     const char *type = json_string_value(json_object_get(object, "type"));
+    int64_t update = json_integer_value(json_object_get(object, "update"));
     if (!type)
         return;
+    result->updates = update > result->updates ? update : result->updates;
     if (!strcmp(type, "start")) {
         result->step_mib = number_of(object, "step_mib");
     } else if (!strcmp(type, "train")) {
         NM_GROW(all->list, all->n, all->capacity);
         all->list[all->n++] = number_of(object, "tokens_per_second");
-        result->updates = json_integer_value(json_object_get(object, "update"));
     } else if (json_is_true(json_object_get(object, "best"))) {
         result->loss = number_of(object, "loss");
         result->nll = number_of(object, "nll");
@@ -234,6 +235,7 @@ nm_status nm_run_result_read_log(nm_run_result *result, const char *folder, nm_e
     free(path);
     NM_TRY(status);
     speeds all = {0};
+    result->updates = 0;
     result->loss = result->nll = result->tokens_per_second = result->step_mib = NAN;
     char *rest = text;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
@@ -338,6 +340,7 @@ static json_t *measured_json(const nm_run_result *result)
     json_object_set_new(o, "tid_variance", nm_json_number(result->tid_variance));
     if (result->against) {
         json_object_set_new(o, "p", nm_json_number(result->p));
+        json_object_set_new(o, "p_holm", nm_json_number(result->p_holm));
         json_object_set_new(o, "against", json_string(result->against));
     }
     json_object_set(o, "tid", result->tid);

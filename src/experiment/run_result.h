@@ -19,6 +19,7 @@ typedef struct nm_run_result {
     double value, low, high;
     double *draws; /* bootstrap resamples of the score; NULL until measured */
     double p;      /* paired test against the first variant's run with this seed; NaN for that one */
+    double p_holm; /* of the variant: test of the means over the seeds, with Holm's correction; set with p */
     double loss, nll, tokens_per_second, step_mib, tid_mean, tid_variance;
     uint64_t weights;                         /* hash of the scored model's tensors; 0: unknown */
     const struct nm_run_result *same_weights; /* a run of another variant with identical weights, or NULL */

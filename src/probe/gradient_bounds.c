@@ -317,6 +317,21 @@ static void after_batch(void *user, nm_tape *tape, const nm_batch *batch, const 
     }
 }
 
+/* Backward visits the sites from the last to the first: puts them into the order of the forward pass. */
+static void order_sites(nm_gradient_bounds *bounds)
+{
+    for (size_t i = 0; i < bounds->n_lemma / 2; i++) {
+        nm_lemma_site *other = &bounds->lemma[bounds->n_lemma - 1 - i], first = bounds->lemma[i];
+        bounds->lemma[i] = *other;
+        *other = first;
+    }
+    for (size_t i = 0; i < bounds->n_theorem / 2; i++) {
+        nm_theorem_site *other = &bounds->theorem[bounds->n_theorem - 1 - i], first = bounds->theorem[i];
+        bounds->theorem[i] = *other;
+        *other = first;
+    }
+}
+
 static void average(nm_gradient_bounds *bounds)
 {
     for (size_t i = 0; i < bounds->n_lemma; i++) {
@@ -350,6 +365,7 @@ nm_status nm_gradient_bounds_measure(nm_gradient_bounds *bounds, nm_task *task, 
         free(l.memories[i].gamma_least);
     }
     free(l.memories);
+    order_sites(bounds);
     if (status == NM_OK)
         average(bounds);
     else

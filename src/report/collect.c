@@ -221,17 +221,6 @@ void nm_collect_history(const nm_report *report, const nm_figure *figure, nm_dra
     }
 }
 
-void nm_collect_if_first(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
-{
-    char *first = nm_format("%.*s", (int)strcspn(figure->tag, "|"), figure->tag);
-    bool any = false;
-    for (size_t r = 0; r < report->n; r++)
-        any |= has_any(&report->runs[r], first);
-    free(first);
-    if (any)
-        nm_collect_history(report, figure, drawing);
-}
-
 void nm_collect_besides_score(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
 {
     if (strcmp(figure->tag, report->score_tag))
@@ -275,14 +264,14 @@ static int compare_doubles(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static double median_of(const nm_series *series)
+/* One value for a run: the median, or the last; of measurements of checkpoints that of the best model. */
+static double summary_value(const nm_figure *figure, const nm_report_run *run, const nm_series *series)
 {
-    double *copy = nm_allocate((series->n + 1) * sizeof *copy);
-    memcpy(copy, series->value, series->n * sizeof *copy);
-    qsort(copy, series->n, sizeof *copy, compare_doubles);
-    double middle = series->n ? copy[series->n / 2] : NAN;
-    free(copy);
-    return middle;
+    if (figure->median)
+        return nm_series_median(series);
+    double best =
+        strncmp(series->tag, "inspect/", 8) ? NAN : nm_series_at(series, nm_report_run_best_update(run));
+    return isfinite(best) ? best : series->value[series->n - 1];
 }
 
 void nm_collect_sites(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
@@ -296,8 +285,7 @@ void nm_collect_sites(const nm_report *report, const nm_figure *figure, nm_drawi
         for (size_t i = 0; i < run->n_series; i++) {
             const nm_series *series = &run->series[i];
             if (series->n && nm_tag_match(tag.text, series->tag, &site, &length))
-                add_point(curve, tick_of(drawing, site, length),
-                          figure->median ? median_of(series) : series->value[series->n - 1]);
+                add_point(curve, tick_of(drawing, site, length), summary_value(figure, run, series));
         }
         drop_empty(drawing);
     }
@@ -444,8 +432,7 @@ void nm_collect_score_gap(const nm_report *report, const nm_figure *figure, nm_d
         if (!nm_report_run_find(&report->runs[r], "valid/batch_nll"))
             continue;
         nm_curve *curve = add_curve(drawing, r, 1, false);
-        pattern tag = pattern_of(figure, report, &report->runs[r]);
-        add_point(curve, nm_report_run_match(&report->runs[r], tag.text),
+        add_point(curve, nm_report_run_tid(&report->runs[r], figure->tag),
                   (first - report->results[r].score) * (report->score_rises ? 1 : -1));
         drop_empty(drawing);
     }
@@ -588,7 +575,8 @@ static void frame_x(nm_drawing *drawing, const nm_figure *figure)
     } else if (figure->style == NM_FIGURE_SCATTER ||
                drawing->x_max - drawing->x_min <= 1e-6 * fabs(drawing->x_max)) {
         widen(&drawing->x_min, &drawing->x_max, 0.08, false);
-    } else if (!figure->x_log && drawing->x_min > 0 && drawing->x_min < 0.5 * drawing->x_max) {
+    } else if (!figure->x_log && !(figure->tail > 0) && drawing->x_min > 0 &&
+               drawing->x_min < 0.5 * drawing->x_max) {
         drawing->x_min = 0;
     }
 }
@@ -600,10 +588,30 @@ static void to_percent(nm_curve *curve, bool scatter)
         values[i] *= 100;
 }
 
+/* Keeps the points of the last part of the x axis; curves with less than three of them end before it. */
+static void keep_tail(nm_drawing *drawing, double tail)
+{
+    double end = 0;
+    for (size_t c = 0; c < drawing->n; c++)
+        end = fmax(end, drawing->curves[c].x[drawing->curves[c].n - 1]);
+    for (size_t c = 0; c < drawing->n; c++) {
+        nm_curve *curve = &drawing->curves[c];
+        size_t kept = 0;
+        for (size_t i = 0; i < curve->n; i++)
+            if (curve->x[i] >= (1 - tail) * end) {
+                curve->x[kept] = curve->x[i];
+                curve->y[kept++] = curve->y[i];
+            }
+        curve->n = kept < 3 ? 0 : kept;
+    }
+}
+
 void nm_drawing_make(nm_drawing *drawing, const nm_report *report, const nm_figure *figure)
 {
     *drawing = (nm_drawing){0};
     figure->collect(report, figure, drawing);
+    if (figure->tail > 0)
+        keep_tail(drawing, figure->tail);
     size_t most = drawing->n ? ALL_POINTS / drawing->n : 0, kept = 0;
     most = most > MAX_POINTS ? MAX_POINTS : most < MIN_POINTS ? MIN_POINTS : most;
     for (size_t c = 0; c < drawing->n; c++) {

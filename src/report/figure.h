@@ -48,6 +48,7 @@ struct nm_figure {
     double line;  /* a level worth seeing; 0: none */
     bool median;  /* by place: the median of the run instead of the last value */
     bool percent; /* a share, shown times 100; of a scatter, its x */
+    double tail;  /* only the last part of the x axis, 0.5: the second half; 0: all */
     nm_figure_style style;
     nm_figure_places places;
     void (*collect)(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
@@ -74,8 +75,6 @@ void nm_collect_history(const nm_report *report, const nm_figure *figure,
                         nm_drawing *drawing); /* x: updates or time */
 /* The same, of runs that were measured at more than one update. */
 void nm_collect_checkpoints(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
-/* The same, if some run has numbers of the first of the figure's patterns. */
-void nm_collect_if_first(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
 /* The same, if these numbers are not the score's. */
 void nm_collect_besides_score(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
 void nm_collect_sites(const nm_report *report, const nm_figure *figure,
@@ -90,6 +89,7 @@ void nm_collect_score_gap(const nm_report *report, const nm_figure *figure, nm_d
 
 /* Ways to say it. */
 void nm_say_best(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out);
+void nm_say_last(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out);
 void nm_say_level(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out);
 void nm_say_sites(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out);
 void nm_say_depth(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out);

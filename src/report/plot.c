@@ -19,22 +19,25 @@ extern char **environ;
 enum { WIDTH = 480, HEIGHT = 310, HEIGHT_SITES = 380, FEW_TICKS = 6 };
 enum { MAX_LEGEND = 24, LEGEND_COLUMNS = 3, LEGEND_ROW = 20 };
 
-/* Each at least 3:1 against white and against the page's black. */
-static const char *const colors[NM_PLOT_COLORS] = {"#3b82c4", "#d9730d", "#2f9e5f", "#d64545",
-                                                   "#8f6bd0", "#1797a6", "#cf5aa0", "#8a7f3c"};
+/* By the index of the norm in nm_norm_types: none, layer, rms, scale, fix, group, batch, pnv, power, rbn, mabn, renorm,
+ * then further ones. */
+static const char *const colors[] = {"#7d838c", "#3b82c4", "#1797a6", "#8a7f3c", "#a5673f", "#7a6fe0",
+                                     "#d9730d", "#cf5aa0", "#2f9e5f", "#d64545", "#b86bd6", "#b08400",
+                                     "#5c8a8a", "#6b9a1f", "#c2578a", "#5f7fd9"};
+enum { N_COLORS = sizeof colors / sizeof *colors };
 static const struct {
     const char *svg, *gnuplot;
 } dashes[] = {{"", "1"}, {"8,4", "(8,4)"}, {"2,3", "(2,3)"}, {"10,3,2,3", "(10,3,2,3)"}};
 enum { N_DASHES = sizeof dashes / sizeof *dashes };
 
-const char *nm_plot_color(int group)
+const char *nm_plot_color(nm_run_style style)
 {
-    return colors[group % NM_PLOT_COLORS];
+    return colors[style.color % N_COLORS];
 }
 
-const char *nm_plot_dashes(int group)
+const char *nm_plot_dashes(nm_run_style style)
 {
-    return dashes[group / NM_PLOT_COLORS % N_DASHES].svg;
+    return dashes[style.variant % N_DASHES].svg;
 }
 
 /* Circle, square, triangles, diamond, pentagon, as gnuplot numbers them: colors alone are not for all eyes. */
@@ -49,9 +52,14 @@ static const struct {
                {"M11 .4L15.6 3.8L13.8 9.2H8.2L6.4 3.8z", 15}};
 enum { N_MARKERS = sizeof markers / sizeof *markers };
 
-const char *nm_plot_marker(int group)
+static int marker_of(nm_run_style style)
 {
-    return markers[group % N_MARKERS].svg;
+    return (style.color + style.variant) % N_MARKERS;
+}
+
+const char *nm_plot_marker(nm_run_style style)
+{
+    return markers[marker_of(style)].svg;
 }
 
 /* Names of places stand upright where there are few of them. */
@@ -161,19 +169,19 @@ static void write_curve(FILE *out, const nm_report *report, const nm_figure *fig
                         const nm_drawing *drawing, size_t c, bool titled)
 {
     const nm_curve *curve = &drawing->curves[c];
-    int group = report->groups[curve->run];
+    nm_run_style run_style = report->styles[curve->run];
     bool dots = figure->style != NM_FIGURE_LINES || curve->n <= 20;
     const char *style = figure->style == NM_FIGURE_BARS    ? "yerrorbars"
                         : figure->style == NM_FIGURE_DEPTH ? "linespoints"
                         : figure->style != NM_FIGURE_LINES ? "points"
                         : dots                             ? "linespoints"
                                                            : "lines";
-    fprintf(out, "%s$d%zu with %s lc rgb '%s' lw %g", c ? ", " : "plot ", c, style, nm_plot_color(group),
+    fprintf(out, "%s$d%zu with %s lc rgb '%s' lw %g", c ? ", " : "plot ", c, style, nm_plot_color(run_style),
             drawing->n > 12 ? 1.2 : 2.0);
     if (figure->style == NM_FIGURE_LINES || figure->style == NM_FIGURE_DEPTH)
-        fprintf(out, " dt %s", dashes[group / NM_PLOT_COLORS % N_DASHES].gnuplot);
+        fprintf(out, " dt %s", dashes[run_style.variant % N_DASHES].gnuplot);
     if (dots)
-        fprintf(out, " pt %d ps %g", markers[group % N_MARKERS].gnuplot,
+        fprintf(out, " pt %d ps %g", markers[marker_of(run_style)].gnuplot,
                 figure->style == NM_FIGURE_LINES ? 0.55
                 : drawing->n > 12                ? 0.5
                                                  : 0.8);

@@ -13,13 +13,11 @@ typedef struct nm_plot_frame {
 } nm_plot_frame;
 nm_plot_frame nm_plot_frame_of(const nm_drawing *drawing);
 
-enum { NM_PLOT_COLORS = 8 };
-/* "#3b82c4" and an SVG dash pattern ("" is solid) of a group of runs: colors that are told apart on black and white,
- * then the same ones dashed. */
-const char *nm_plot_color(int group);
-const char *nm_plot_dashes(int group);
-/* Path of the group's mark for a swatch 22 wide and 10 high. */
-const char *nm_plot_marker(int group);
+/* A run's color "#3b82c4", its SVG dash pattern ("" is solid), and the path of its marker for a swatch 22 wide and 10
+ * high. Colors have a contrast of at least 3:1 against the light and the dark page. */
+const char *nm_plot_color(nm_run_style style);
+const char *nm_plot_dashes(nm_run_style style);
+const char *nm_plot_marker(nm_run_style style);
 
 /* Draws the figures i with drawings[i].n > 0. With svg (as many strings as figures, NULL where not drawn; the caller
  * frees each) to memory, below scratch; with svg NULL to folder/NAME.png. */

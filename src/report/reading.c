@@ -227,6 +227,28 @@ void nm_say_best(const nm_report *report, const nm_figure *figure, const nm_draw
     free(list);
 }
 
+/* Best first. */
+void nm_say_last(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out)
+{
+    bool falls = nm_figure_falls(figure, report);
+    ranked *list = nm_allocate((drawing->n + 1) * sizeof *list);
+    for (size_t c = 0; c < drawing->n; c++) {
+        const nm_curve *curve = &drawing->curves[c];
+        list[c] = (ranked){curve, curve->y[curve->n - 1] * (falls ? 1 : -1), curve->x[curve->n - 1]};
+    }
+    qsort(list, drawing->n, sizeof *list, compare_ranked);
+    for (size_t c = 0; c < drawing->n; c++)
+        list[c].value *= falls ? 1 : -1;
+    fputs("Last values: ", out);
+    say_list(report, list, drawing->n <= 2 * FEW ? drawing->n : FEW, out);
+    if (drawing->n > 2 * FEW) {
+        fputs(", ..., ", out);
+        say_list(report, list + drawing->n - 1, 1, out);
+    }
+    putc('.', out);
+    free(list);
+}
+
 /* ---- levels ---- */
 
 static int compare_doubles(const void *a, const void *b)

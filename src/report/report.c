@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "norma/norm.h"
 
 /* ---- numbers for people ---- */
 
@@ -67,7 +68,7 @@ const char *nm_duration_show(char text[NM_NUMBER_BYTES], double seconds)
     return text;
 }
 
-/* ---- names and groups ---- */
+/* ---- names and styles ---- */
 
 static const char *last_parts(const char *folder, int parts)
 {
@@ -206,16 +207,61 @@ static bool covers(const nm_report_run *a, const nm_report_run *b)
     return true;
 }
 
-static int group_run(const nm_report *report, size_t i)
+static bool same_settings(const nm_report_run *a, const nm_report_run *b)
 {
-    int next = 0;
+    return a->n_settings && a->n_settings == b->n_settings && covers(a, b);
+}
+
+/* The norm that a recipe varies: the encoder's if it has its own setting. */
+static const char *norm_of(const nm_report_run *run)
+{
+    const char *encoder = nm_report_run_setting(run, "model.encoder_norm"),
+               *norm = nm_report_run_setting(run, "model.norm");
+    return encoder && *encoder ? encoder : norm ? norm : "";
+}
+
+static int norm_index(const char *name)
+{
+    int n = 0;
+    while (nm_norm_types[n] && strcmp(nm_norm_types[n]->name, name))
+        n++;
+    return n;
+}
+
+static nm_run_style style_of(const nm_report *report, size_t i)
+{
+    nm_run_style style = {.color = norm_index(norm_of(&report->runs[i]))};
     for (size_t k = 0; k < i; k++) {
-        const nm_report_run *a = &report->runs[i], *b = &report->runs[k];
-        if (a->n_settings && a->n_settings == b->n_settings && covers(a, b))
-            return report->groups[k];
-        next = report->groups[k] >= next ? report->groups[k] + 1 : next;
+        if (same_settings(&report->runs[i], &report->runs[k]))
+            return report->styles[k];
+        if (report->styles[k].color == style.color && report->styles[k].variant >= style.variant)
+            style.variant = report->styles[k].variant + 1;
     }
-    return next;
+    return style;
+}
+
+/* ---- speed ---- */
+
+static bool overlap(const nm_report_run *a, const nm_report_run *b)
+{
+    double start_a = nm_report_run_start(a), start_b = nm_report_run_start(b);
+    return start_a < start_b + b->seconds && start_b < start_a + a->seconds;
+}
+
+/* Throughput is comparable when all runs were on one host, one after the other. Runs without a start time may have
+ * shared the machine. */
+static bool is_speed_comparable(const nm_report *report)
+{
+    const char *first = nm_report_run_text(&report->runs[0], "start/host");
+    for (size_t i = 0; i < report->n; i++) {
+        const char *host = nm_report_run_text(&report->runs[i], "start/host");
+        if (!host || !first || strcmp(host, first) || isnan(nm_report_run_start(&report->runs[i])))
+            return false;
+        for (size_t k = 0; k < i; k++)
+            if (overlap(&report->runs[i], &report->runs[k]))
+                return false;
+    }
+    return true;
 }
 
 /* ---- the score ---- */
@@ -252,20 +298,23 @@ nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n
 {
     *report = (nm_report){.runs = nm_allocate((n + 1) * sizeof *report->runs),
                           .results = nm_allocate((n + 1) * sizeof *report->results),
-                          .groups = nm_allocate((n + 1) * sizeof *report->groups)};
+                          .styles = nm_allocate((n + 1) * sizeof *report->styles)};
     for (size_t i = 0; i < n; i++) {
         nm_report_run *run = &report->runs[report->n++];
         NM_TRY(nm_report_run_read(run, folders[i], inspected, err));
-        report->groups[i] = group_run(report, i);
-        report->results[i] =
-            (nm_report_result){nm_report_run_last(run, "test/value"), nm_report_run_last(run, "test/low"),
-                               nm_report_run_last(run, "test/high"), nm_report_run_last(run, "test/p")};
+        report->styles[i] = style_of(report, i);
+        report->results[i] = (nm_report_result){.score = nm_report_run_last(run, "test/value"),
+                                                .low = nm_report_run_last(run, "test/low"),
+                                                .high = nm_report_run_last(run, "test/high"),
+                                                .p = nm_report_run_last(run, "test/p"),
+                                                .p_holm = nm_report_run_last(run, "test/p_holm")};
     }
     name_runs(report);
     if (!take_short_names(report, false))
         take_short_names(report, true);
     drop_common_seed(report);
     find_score(report);
+    report->speed_comparable = is_speed_comparable(report);
     return NM_OK;
 }
 
@@ -275,7 +324,7 @@ void nm_report_close(nm_report *report)
         nm_report_run_release(&report->runs[i]);
     free(report->runs);
     free(report->results);
-    free(report->groups);
+    free(report->styles);
     free(report->score_tag);
     free(report->score_name);
     *report = (nm_report){0};

@@ -12,15 +12,26 @@
 
 #include "report/run.h"
 
-typedef struct nm_report_result { /* what the caller may know of a run besides its files; NaN: unknown */
-    double score, low, high, p;
+typedef struct nm_report_result { /* of the test set, from test.json; NaN: unknown */
+    double score, low, high;
+    double p; /* paired test of this run against the first variant's run with the same seed, uncorrected */
+    double
+        p_holm; /* test of the variant's mean over the seeds, with Holm's correction, as norma compare prints it */
 } nm_report_result;
+
+/* How the curves of a run are drawn: one color per norm in every report; runs of the same norm that differ in other
+ * settings have other dashes and markers, runs that differ only in the seed have the same style. */
+typedef struct nm_run_style {
+    int color;   /* index of the norm in nm_norm_types; after these for runs whose norm is unknown */
+    int variant; /* from 0, among the runs with this color */
+} nm_run_style;
 
 typedef struct nm_report {
     nm_report_run *runs;
     nm_report_result *results; /* of each run, on the test set */
-    int *groups;               /* of each run: equal for runs that differ only in seed and folder; from 0 */
+    nm_run_style *styles;      /* of each run */
     size_t n;
+    bool speed_comparable;        /* all runs had the same machine to themselves: no two at the same time */
     char *score_tag, *score_name; /* "valid/bleu", "BLEU"; the perplexity when no run has a score */
     bool score_rises;             /* higher is better */
 } nm_report;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <xxhash.h>
 
 #include "base/file.h"
@@ -358,6 +359,72 @@ double nm_report_run_match(const nm_report_run *run, const char *pattern)
             return series->value[series->n - 1];
     }
     return NAN;
+}
+
+double nm_series_at(const nm_series *series, double update)
+{
+    for (size_t i = series ? series->n : 0; i-- > 0;)
+        if (series->update[i] == update)
+            return series->value[i];
+    return NAN;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+double nm_series_median(const nm_series *series)
+{
+    if (!series || !series->n)
+        return NAN;
+    double *sorted = nm_allocate(series->n * sizeof *sorted);
+    memcpy(sorted, series->value, series->n * sizeof *sorted);
+    qsort(sorted, series->n, sizeof *sorted, compare_doubles);
+    double median = 0.5 * (sorted[(series->n - 1) / 2] + sorted[series->n / 2]);
+    free(sorted);
+    return median;
+}
+
+double nm_report_run_best_update(const nm_report_run *run)
+{
+    const nm_series *best = nm_report_run_find(run, "valid/best");
+    for (size_t i = best ? best->n : 0; i-- > 0;)
+        if (best->value[i] > 0)
+            return best->update[i];
+    return NAN;
+}
+
+double nm_report_run_updates(const nm_report_run *run)
+{
+    double updates = NAN;
+    for (size_t i = 0; i < run->n_series; i++) {
+        const nm_series *series = &run->series[i];
+        if (series->n && (!strncmp(series->tag, "train/", 6) || !strncmp(series->tag, "valid/", 6)))
+            updates = fmax(updates, series->update[series->n - 1]);
+    }
+    return updates;
+}
+
+double nm_report_run_tid(const nm_report_run *run, const char *quantity)
+{
+    char tag[64], pattern[64];
+    snprintf(tag, sizeof tag, "test/tid_%s", quantity);
+    snprintf(pattern, sizeof pattern, "inspect/tid.last/*/%s", quantity);
+    double tested = nm_report_run_last(run, tag), best = nm_report_run_best_update(run);
+    for (size_t i = 0; i < run->n_series && !isfinite(tested); i++)
+        if (nm_tag_match(pattern, run->series[i].tag, NULL, NULL))
+            tested = nm_series_at(&run->series[i], best);
+    return isfinite(tested) ? tested : nm_report_run_match(run, pattern);
+}
+
+double nm_report_run_start(const nm_report_run *run)
+{
+    const char *text = nm_report_run_text(run, "start/time");
+    struct tm time = {0};
+    char *end = text ? strptime(text, "%Y-%m-%dT%H:%M:%SZ", &time) : NULL;
+    return end && !*end ? (double)timegm(&time) : NAN;
 }
 
 static const char *find_text(const nm_text *texts, size_t n, const char *key)

@@ -59,6 +59,19 @@ const nm_series *nm_report_run_find(const nm_report_run *run, const char *tag);
 double nm_report_run_last(const nm_report_run *run, const char *tag);
 /* The last value of the last series that matches a pattern; NaN when there is none. */
 double nm_report_run_match(const nm_report_run *run, const char *pattern);
+/* The value of a series at an update; NaN when it has none there. series may be NULL. */
+double nm_series_at(const nm_series *series, double update);
+/* The median (of an even number of values the mean of the middle two); NaN when it is empty or NULL. */
+double nm_series_median(const nm_series *series);
+/* The update of best.safetensors, the last validation marked as best; NaN when there is none. */
+double nm_report_run_best_update(const nm_report_run *run);
+/* The number of updates so far: the last that is in a training or validation record; NaN when there is none. */
+double nm_report_run_updates(const nm_report_run *run);
+/* TID of the last layer in the best model, as a ratio; quantity "mean" or "variance". From test.json (norma compare),
+ * otherwise from the inspection of the best update, otherwise from the last inspection; NaN when it was not measured. */
+double nm_report_run_tid(const nm_report_run *run, const char *quantity);
+/* Seconds since 1970 at which the run started; NaN when the log has no start time. */
+double nm_report_run_start(const nm_report_run *run);
 const char *nm_report_run_setting(const nm_report_run *run, const char *key);
 /* The last text with this key; NULL when there is none. */
 const char *nm_report_run_text(const nm_report_run *run, const char *key);

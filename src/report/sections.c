@@ -10,76 +10,33 @@
 /* ---- the comparison ---- */
 
 typedef struct summary {                  /* of one run */
-    double score, low, high, p;           /* of the test set */
+    double score, low, high, p_holm, p;   /* of the test set */
     double valid_score, loss, perplexity; /* of the best validation */
     double updates, best_update, seconds, speed, memory, tid_mean, tid_variance;
 } summary;
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-static double median_of(const nm_series *series)
-{
-    if (!series || !series->n)
-        return NAN;
-    double *copy = nm_allocate(series->n * sizeof *copy);
-    memcpy(copy, series->value, series->n * sizeof *copy);
-    qsort(copy, series->n, sizeof *copy, compare_doubles);
-    double middle = copy[series->n / 2];
-    free(copy);
-    return middle;
-}
-
-/* The value of a series at an update; NaN when it has none there. */
-static double value_of(const nm_report_run *run, const char *tag, double update)
-{
-    const nm_series *series = nm_report_run_find(run, tag);
-    for (size_t i = series ? series->n : 0; i-- > 0;)
-        if (series->update[i] == update)
-            return series->value[i];
-    return NAN;
-}
-
-/* The last validation marked as the best so far: the one best.safetensors is of. */
-static double best_update_of(const nm_report_run *run)
-{
-    const nm_series *best = nm_report_run_find(run, "valid/best");
-    for (size_t i = best ? best->n : 0; i-- > 0;)
-        if (best->value[i] > 0)
-            return best->update[i];
-    return NAN;
-}
-
-static double tid_of(const nm_report_run *run, const char *inspected, const char *compared)
-{
-    double value = nm_report_run_match(run, inspected);
-    return isfinite(value) ? value : nm_report_run_last(run, compared);
-}
 
 static summary summarize(const nm_report *report, size_t i)
 {
     const nm_report_run *run = &report->runs[i];
     const nm_report_result *result = &report->results[i];
     const nm_series *train = nm_report_run_find(run, "train/loss");
-    double best = best_update_of(run);
+    double best = nm_report_run_best_update(run);
     return (summary){
         .score = result->score,
         .low = result->low,
         .high = result->high,
         .p = result->p,
-        .valid_score = value_of(run, report->score_tag, best),
-        .loss = value_of(run, "valid/loss", best),
-        .perplexity = value_of(run, "valid/perplexity", best),
-        .updates = train && train->n ? train->update[train->n - 1] : NAN,
+        .p_holm = result->p_holm,
+        .valid_score = nm_series_at(nm_report_run_find(run, report->score_tag), best),
+        .loss = nm_series_at(nm_report_run_find(run, "valid/loss"), best),
+        .perplexity = nm_series_at(nm_report_run_find(run, "valid/perplexity"), best),
+        .updates = nm_report_run_updates(run),
         .best_update = best,
         .seconds = train && train->n ? train->seconds[train->n - 1] : NAN,
-        .speed = median_of(nm_report_run_find(run, "train/tokens_per_second")),
+        .speed = nm_series_median(nm_report_run_find(run, "train/tokens_per_second")),
         .memory = nm_report_run_last(run, "start/step_mib"),
-        .tid_mean = tid_of(run, "inspect/tid.last/*/mean", "test/tid_mean"),
-        .tid_variance = tid_of(run, "inspect/tid.last/*/variance", "test/tid_variance"),
+        .tid_mean = nm_report_run_tid(run, "mean"),
+        .tid_variance = nm_report_run_tid(run, "variance"),
     };
 }
 
@@ -95,7 +52,14 @@ static const column columns[] = {
     {"test", "score on the test set, as norma compare measured it", FIELD(score), '2', 2},
     {"from", "95 % bootstrap interval of the test score", FIELD(low), '1', 0},
     {"to", "95 % bootstrap interval of the test score", FIELD(high), '1', 0},
-    {"p", "paired bootstrap, both of one seed, against the run without p", FIELD(p), '3', 0},
+    {"p (Holm)",
+     "paired bootstrap of the mean over the seeds against the first variant, with Holm's correction over the "
+     "variants, as norma compare prints it",
+     FIELD(p_holm), '3', 0},
+    {"p (uncorrected)",
+     "paired bootstrap against the first variant's run with the same seed; not corrected for the number of "
+     "runs",
+     FIELD(p), '3', 0},
     {"validation", "score of the best validation", FIELD(valid_score), '2', 2},
     {"loss", "of the best validation, nats per token", FIELD(loss), '3', -1},
     {"perplexity", "of the best validation", FIELD(perplexity), '2', -1},
@@ -111,10 +75,10 @@ static const column columns[] = {
 };
 enum { N_COLUMNS = sizeof columns / sizeof *columns };
 
-static double field(const summary *s, const column *c)
+static double field(const summary *s, size_t offset)
 {
     double value;
-    memcpy(&value, (const char *)s + c->offset, sizeof value);
+    memcpy(&value, (const char *)s + offset, sizeof value);
     return value;
 }
 
@@ -128,7 +92,7 @@ static void write_cell(FILE *out, const column *c, double value, bool best)
         fputs(nm_count_show(text, value), out);
     else if (c->form == 't')
         fputs(nm_duration_show(text, value), out);
-    else if (c->offset == FIELD(p) && value < 0.0005)
+    else if ((c->offset == FIELD(p) || c->offset == FIELD(p_holm)) && value < 0.0005)
         fputs("&lt;0.001", out);
     else if (fabs(value) >= 1e5)
         fputs(nm_number_show(text, value), out);
@@ -139,10 +103,10 @@ static void write_cell(FILE *out, const column *c, double value, bool best)
 
 static bool is_best(const summary *all, size_t n, size_t i, const column *c, int better)
 {
-    double value = field(&all[i], c);
+    double value = field(&all[i], c->offset);
     size_t others = 0;
     for (size_t k = 0; k < n; k++) {
-        double other = field(&all[k], c);
+        double other = field(&all[k], c->offset);
         if (better * (other - value) > 0)
             return false;
         others += k != i && isfinite(other);
@@ -150,19 +114,19 @@ static bool is_best(const summary *all, size_t n, size_t i, const column *c, int
     return better && others && isfinite(value);
 }
 
-static void write_swatch(FILE *out, int group)
+static void write_swatch(FILE *out, nm_run_style style)
 {
     fprintf(out,
             "<svg class=\"swatch\" width=\"22\" height=\"10\" aria-hidden=\"true\"><path d=\"M1 5H21\" "
             "stroke=\"%s\" "
             "stroke-width=\"2.5\" stroke-dasharray=\"%s\"/><path d=\"%s\" fill=\"%s\"/></svg>",
-            nm_plot_color(group), nm_plot_dashes(group), nm_plot_marker(group), nm_plot_color(group));
+            nm_plot_color(style), nm_plot_dashes(style), nm_plot_marker(style), nm_plot_color(style));
 }
 
 static void write_run_button(const nm_report *report, size_t i, FILE *out)
 {
     fprintf(out, "<button type=\"button\" class=\"run\" data-run=\"%zu\" aria-pressed=\"true\">", i);
-    write_swatch(out, report->groups[i]);
+    write_swatch(out, report->styles[i]);
     nm_html_text(out, report->runs[i].name);
     fputs("</button>", out);
 }
@@ -175,14 +139,21 @@ void nm_section_legend(const nm_report *report, const char *kind, FILE *out)
     fputs("</nav>\n", out);
 }
 
+static bool any_finite(const nm_report *report, const summary *all, size_t offset)
+{
+    for (size_t i = 0; i < report->n; i++)
+        if (isfinite(field(&all[i], offset)))
+            return true;
+    return false;
+}
+
 static bool column_shown(const nm_report *report, const summary *all, const column *c)
 {
     if (c->offset == FIELD(perplexity) && !strcmp(report->score_tag, "valid/perplexity"))
         return false; /* it is the score */
-    for (size_t i = 0; i < report->n; i++)
-        if (isfinite(field(&all[i], c)))
-            return true;
-    return false;
+    if (c->offset == FIELD(p) && any_finite(report, all, FIELD(p_holm)))
+        return false;
+    return any_finite(report, all, c->offset);
 }
 
 static void write_row(const nm_report *report, const summary *all, size_t i, FILE *out)
@@ -192,8 +163,10 @@ static void write_row(const nm_report *report, const summary *all, size_t i, FIL
     fputs("</th>", out);
     for (int c = 0; c < N_COLUMNS; c++)
         if (column_shown(report, all, &columns[c])) {
-            int better = columns[c].better == 2 ? (report->score_rises ? 1 : -1) : columns[c].better;
-            write_cell(out, &columns[c], field(&all[i], &columns[c]),
+            int better = columns[c].better == 2 ? (report->score_rises ? 1 : -1)
+                         : columns[c].offset == FIELD(speed) && !report->speed_comparable ? 0
+                                                                                          : columns[c].better;
+            write_cell(out, &columns[c], field(&all[i], columns[c].offset),
                        is_best(all, report->n, i, &columns[c], better));
         }
     fputs("</tr>\n", out);
@@ -273,6 +246,11 @@ void nm_section_runs(const nm_report *report, FILE *out)
           out);
     if (!column_shown(report, all, &columns[0]))
         fputs("Test scores with intervals, p and TID come from <code>norma compare</code>. ", out);
+    if (report->n > 1 && !report->speed_comparable)
+        fputs("The speed is not ranked: runs shared a machine, were on different ones, or their logs have no "
+              "start "
+              "time. ",
+              out);
     write_signature(report, out);
     fputs("</p>\n", out);
     write_troubles(report, out);

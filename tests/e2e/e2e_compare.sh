@@ -104,6 +104,13 @@ done
 cmp -s whole.csv table.csv || fail "the second table differs: $(diff whole.csv table.csv)"
 check_json table.json
 has table.text "Holm"
+# The report reads Holm's p from test.json.
+perl -MJSON::PP -e '
+    local $/;
+    my ($table, $run) = map { open(my $in, "<", $_) or die; decode_json(<$in>) } @ARGV;
+    my ($power) = grep { $_->{norm} eq "power" } @{$table->{variants}};
+    exit !(defined $run->{p_holm} && abs($run->{p_holm} - $power->{p_holm}) < 1e-8)' table.json whole/power-1/test.json ||
+    fail "another p in whole/power-1/test.json: $(grep '"p' whole/power-1/test.json)"
 has table.markdown "| layer |"
 has table.latex '\begin{tabular}{lr'
 has table.latex '% ppl: '

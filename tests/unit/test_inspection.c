@@ -433,6 +433,10 @@ static void check_bounds(const char *norm, const char *norm_position, size_t n_l
     assert_true(model_hash(t.loaded.model) == before);
     assert_int_equal(bounds.n_lemma, n_lemma);
     assert_int_equal(bounds.n_theorem, n_theorem);
+    if (n_lemma) /* in the order of the forward pass */
+        assert_string_equal(bounds.lemma[0].name, "enc.0.self.norm");
+    if (n_theorem)
+        assert_string_equal(bounds.theorem[0].name, "enc.0.self.norm");
     for (size_t i = 0; i < n_lemma; i++) {
         const nm_lemma_site *s = &bounds.lemma[i];
         if (!(s->ratio > 0 && s->ratio <= 1 + 1e-5 && s->equality < 1e-4 && s->backward < 1e-4 &&

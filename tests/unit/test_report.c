@@ -17,6 +17,7 @@
 #include "report/events.h"
 #include "report/figure.h"
 #include "report/html.h"
+#include "report/sections.h"
 
 static nm_report_run run_of(const char *lines)
 {
@@ -113,10 +114,12 @@ static void test_sentence(void **state)
     nm_report_run runs[2] = {run_of(a), run_of(b)};
     runs[0].name = nm_duplicate("LN");
     runs[1].name = nm_duplicate("BN");
-    nm_report_result results[2] = {{NAN, NAN, NAN, NAN}, {NAN, NAN, NAN, NAN}};
-    int groups[2] = {0, 1};
+    const nm_report_result unknown = {NAN, NAN, NAN, NAN, NAN};
+    nm_report_result results[2] = {unknown, unknown};
+    nm_run_style styles[2] = {{.color = 0}, {.color = 1}};
     char score[] = "valid/perplexity";
-    nm_report report = {runs, results, groups, 2, score, score, false};
+    nm_report report = {
+        .runs = runs, .results = results, .styles = styles, .n = 2, .score_tag = score, .score_name = score};
     nm_drawing drawing;
     nm_drawing_make(&drawing, &report, &nm_figures[0]);
     assert_int_equal(drawing.n, 2);
@@ -133,6 +136,100 @@ static void test_sentence(void **state)
     nm_report_run_release(&runs[1]);
     free(a);
     free(b);
+}
+
+/* ---- run folders ---- */
+
+static void write_file(const char *folder, const char *run, const char *name, const char *text)
+{
+    char *path = nm_format("%s/%s", folder, run);
+    nm_error err;
+    assert_int_equal(nm_folder_create(path, &err), NM_OK);
+    free(path);
+    path = nm_format("%s/%s/%s", folder, run, name);
+    assert_int_equal(nm_file_write(path, text, strlen(text), &err), NM_OK);
+    free(path);
+}
+
+/* A run of 55 updates with records every 50; the best model is that of update 30, and an inspection of update 55 exists. */
+static void write_run(const char *folder, const char *run, const char *norm, const char *start,
+                      int tokens_per_second)
+{
+    char *log =
+        nm_format("{\"type\":\"start\",\"update\":0,\"host\":\"box\",\"time\":\"%s\"}\n"
+                  "{\"type\":\"valid\",\"update\":30,\"loss\":2,\"best\":true,\"seconds\":6}\n"
+                  "{\"type\":\"train\",\"update\":50,\"loss\":2,\"tokens_per_second\":%d,\"seconds\":10}\n"
+                  "{\"type\":\"valid\",\"update\":55,\"loss\":3,\"best\":false,\"seconds\":11}\n",
+                  start, tokens_per_second);
+    char *config = nm_format("[model]\nnorm = layer\nencoder_norm = %s\n", norm);
+    write_file(folder, run, "log.jsonl", log);
+    write_file(folder, run, "config.ini", config);
+    write_file(folder, run, "inspection.json",
+               "[{\"update\":30,\"tid\":{\"last\":{\"site\":\"enc.0.ffn.norm\",\"mean\":0.031}}},"
+               "{\"update\":55,\"tid\":{\"last\":{\"site\":\"enc.0.ffn.norm\",\"mean\":0.077}}}]");
+    free(config);
+    free(log);
+}
+
+static void remove_folder(const char *folder)
+{
+    char *command = nm_format("rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+    free(command);
+}
+
+static char *runs_html(const char *folder, const char *const *names, size_t n, nm_run_style *styles)
+{
+    char *paths[4], *html = NULL;
+    nm_error err;
+    nm_report report;
+    size_t bytes;
+    for (size_t i = 0; i < n; i++)
+        paths[i] = nm_path_join(folder, names[i]);
+    assert_int_equal(nm_report_open(&report, (const char *const *)paths, n, "", &err), NM_OK);
+    FILE *out = open_memstream(&html, &bytes);
+    nm_section_runs(&report, out);
+    fclose(out);
+    for (size_t i = 0; i < n; i++) {
+        styles[i] = report.styles[i];
+        free(paths[i]);
+    }
+    nm_report_close(&report);
+    return html;
+}
+
+static void test_runs_table(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"a", "b", "c"};
+    char folder[] = "/tmp/norma-report-XXXXXX";
+    nm_run_style styles[3], alone[1];
+    assert_non_null(mkdtemp(folder));
+    write_run(folder, "a", "batch", "2026-03-01T10:00:00Z", 1000);
+    write_run(folder, "b", "power", "2026-03-01T10:00:05Z", 2000); /* while a was running */
+    write_run(folder, "c", "power", "2026-03-01T12:00:00Z", 3000);
+    char *html = runs_html(folder, names, 3, styles);
+    assert_non_null(strstr(html, "<td>55</td>")); /* updates, not those of the last training record */
+    assert_non_null(strstr(html, "3.1&nbsp;%"));  /* of the best model, not of the last checkpoint */
+    assert_null(strstr(html, "7.7&nbsp;%"));
+    assert_null(strstr(html, "<td class=\"best\">3,000</td>"));
+    assert_non_null(strstr(html, "The speed is not ranked"));
+    free(html);
+    write_file(folder, "b", "test.json", "{\"value\":3,\"tid_mean\":0.042,\"p\":0.01,\"p_holm\":0.02}");
+    html = runs_html(folder, names, 3, styles);
+    assert_non_null(strstr(html, "4.2&nbsp;%")); /* what norma compare printed */
+    assert_non_null(strstr(html, "<td>0.020</td>"));
+    assert_null(strstr(html, "0.010"));
+    free(html);
+    html = runs_html(folder, names + 1, 2, styles + 1);
+    assert_non_null(strstr(html, "<td class=\"best\">3,000</td>"));
+    free(html);
+    assert_int_equal(styles[1].color, styles[2].color); /* of one norm */
+    assert_true(styles[0].color != styles[1].color);
+    html = runs_html(folder, names + 2, 1, alone); /* in a report of its own, too */
+    assert_int_equal(alone[0].color, styles[2].color);
+    free(html);
+    remove_folder(folder);
 }
 
 static void test_checksum(void **state)
@@ -206,17 +303,15 @@ static void test_follow(void **state)
     assert_int_equal(count_records(data, bytes), 4); /* version, two losses, a text */
     free(data);
     free(path);
-    command = nm_format("rm -r %s", folder);
-    assert_int_equal(system(command), 0);
-    free(command);
+    remove_folder(folder);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tags),   cmocka_unit_test(test_patterns), cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_clean),  cmocka_unit_test(test_sentence), cmocka_unit_test(test_checksum),
-        cmocka_unit_test(test_follow),
+        cmocka_unit_test(test_tags),   cmocka_unit_test(test_patterns),   cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_clean),  cmocka_unit_test(test_sentence),   cmocka_unit_test(test_checksum),
+        cmocka_unit_test(test_follow), cmocka_unit_test(test_runs_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
