@@ -28,6 +28,11 @@ static const nm_option classifier_options[] = {
     PICK(pooling, "first", "first|mean", "Vector of a text: the output at the first token, or the mean over all tokens."),
     {0}};
 
+static const nm_option_rule classifier_rules[] = {
+    {"model.final_norm", "model.norm_position", "pre", "post-norm has no final norm", NULL},
+    {"model.max_positions", "model.positions", "!none", "without position embeddings the length of a text is not limited", NULL},
+    {0}};
+
 static const nm_preset classifier_presets[] = {
     {"reference", "width=32 ff=256 heads=4 key_size=16 layers=1 norm_position=post init=torch positions=none pooling=first dropout=0.1 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1", "the defaults of the program that the RBN paper used"},
     {"small", "width=128 ff=256 heads=4 key_size=16 layers=1 norm_position=post init=torch positions=none pooling=first dropout=0.1 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1", "the same four times as wide"},
@@ -96,7 +101,7 @@ static void classifier_fold(const nm_model *model, nm_fold *fold)
 {
     const classifier *self = model->parts;
     if (nm_stack_fold(&self->encoder, fold, "model.norm", "model.final_norm"))
-        nm_fold_add_map(fold, self->output_weight, self->output_bias);
+        nm_fold_add_reader(fold, self->output_weight, self->output_bias);
 }
 
 /* ---- running ---- */
@@ -129,6 +134,7 @@ const nm_model_type nm_model_classifier = {
     .name = "classifier",
     .options = classifier_options,
     .presets = classifier_presets,
+    .rules = classifier_rules,
     .config_size = sizeof(nm_classifier_config),
     .build = classifier_build,
     .ready = classifier_ready,

@@ -34,6 +34,22 @@ static const nm_option lm_options[] = {
     ROW(hidden_dropout, "0.1", 0, 0.99, "Dropout rate before the output projection."),
     {0}};
 
+/* Presets set the width of a core for both kinds of attention. */
+static bool core_width_applies(const nm_options *options)
+{
+    const nm_lm_config *c = nm_options_find(options, "model");
+    return c->attention == NM_LM_BLOCK_TERM ||
+           nm_options_origin(options, "model.core_width") == NM_ORIGIN_PRESET;
+}
+
+static const nm_option_rule lm_rules[] = {
+    {"model.final_norm", "model.norm_position", "pre", "post-norm has no final norm", NULL},
+    {"model.cores", "model.attention", "block-term", "softmax attention has no cores", NULL},
+    {"model.core_width", NULL, NULL, "softmax attention has no cores", core_width_applies},
+    {"model.attention_dropout", "model.attention", "softmax", "block-term attention has no attention weights", NULL},
+    {"model.cutoffs", "model.adaptive", "true", "only the adaptive softmax has clusters", NULL},
+    {0}};
+
 static const nm_preset lm_presets[] = {
     {"tiny", "width=64 ff=128 heads=4 layers=2 context=32 core_width=12 dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "for demos and tests"},
     {"small", "width=128 ff=512 heads=4 layers=2 context=32 core_width=20 dropout=0.2 relu_dropout=0.2 embedding_dropout=0.2 hidden_dropout=0.2", "some million words on two cores"},
@@ -168,9 +184,9 @@ static void lm_fold(const nm_model *model, nm_fold *fold)
     const nm_lm *lm = model->parts;
     if (!nm_stack_fold(&lm->stack, fold, "model.norm", "model.final_norm") || lm->output_weight == lm->table)
         return;
-    nm_fold_add_map(fold, lm->output_weight, lm->output_bias);
+    nm_fold_add_reader(fold, lm->output_weight, lm->output_bias);
     if (lm->cluster_weight)
-        nm_fold_add_map(fold, lm->cluster_weight, lm->cluster_bias);
+        nm_fold_add_reader(fold, lm->cluster_weight, lm->cluster_bias);
 }
 
 /* ---- running ---- */
@@ -221,6 +237,7 @@ const nm_model_type nm_model_lm = {
     .name = "lm",
     .options = lm_options,
     .presets = lm_presets,
+    .rules = lm_rules,
     .config_size = sizeof(nm_lm_config),
     .build = lm_build,
     .ready = lm_ready,

@@ -2,10 +2,29 @@
 
 #include <stdlib.h>
 
+#include "norm/common.h"
+
 void nm_model_options_add(nm_options *options, const nm_model_type *type)
 {
     nm_options_add(options, "model", type->options, type->presets, type->config_size);
     nm_norm_options_add(options);
+    if (type->rules)
+        nm_options_add_rules(options, type->rules);
+}
+
+/* Parameters and norms of the type, the norms of norm.at among them. */
+static nm_status build(nm_model *model, nm_error *err)
+{
+    nm_params *params = &model->params;
+    const nm_norm_config *norm = nm_options_find(model->options, "norm");
+    NM_TRY(nm_norm_assignments_parse(&params->assignments, norm->at, err));
+    NM_TRY(model->type->build(model, err));
+    const char **sites = nm_allocate(params->n_norms * sizeof *sites);
+    for (size_t i = 0; i < params->n_norms; i++)
+        sites[i] = params->norms[i]->place.name;
+    nm_status status = nm_norm_assignments_check(&params->assignments, sites, params->n_norms, err);
+    free(sites);
+    return status;
 }
 
 nm_status nm_model_create(nm_model **out, const nm_model_type *type, nm_backend *backend,
@@ -22,7 +41,7 @@ nm_status nm_model_create(nm_model **out, const nm_model_type *type, nm_backend 
                         .more_sizes = sizes->more,
                         .warmup_steps = sizes->warmup_steps};
     nm_params_init(&model->params, backend);
-    nm_status status = type->build(model, err);
+    nm_status status = build(model, err);
     if (status == NM_OK)
         status = nm_params_allocate(&model->params, with_grads, err);
     if (status == NM_OK && type->ready)
@@ -39,7 +58,8 @@ void nm_model_free(nm_model *model)
 {
     if (!model)
         return;
-    model->type->release(model);
+    if (model->parts)
+        model->type->release(model);
     if (model->allowed)
         nm_backend_dealloc(model->backend, model->allowed);
     nm_params_release(&model->params);
@@ -57,13 +77,13 @@ nm_status nm_model_allow(nm_model *model, const uint8_t *allowed, nm_error *err)
 
 size_t nm_model_fold(nm_model *model, nm_options *options)
 {
-    nm_fold fold = {0};
+    nm_fold fold = {.assignments = &model->params.assignments};
     NM_ASSERT(!model->params.grads);
     if (model->type->fold)
         model->type->fold(model, &fold);
     nm_fold_run(&fold, model->backend);
     if (options)
-        nm_fold_say(&fold, options);
+        nm_fold_write_options(&fold, options);
     size_t n = nm_fold_count(&fold);
     nm_fold_release(&fold);
     return n;

@@ -28,6 +28,7 @@ typedef struct nm_model_type {
     void (*release)(nm_model *model);
     /* Lists the norms and what reads them (nn/fold.h); NULL: none of them joins anything. */
     void (*fold)(const nm_model *model, nm_fold *fold);
+    const nm_option_rule *rules; /* options without effect in some configurations; may be NULL */
 } nm_model_type;
 
 struct nm_model {

@@ -32,6 +32,11 @@ static const nm_option seq2seq_options[] = {
     ROW(max_positions, "1024", 8, 1 << 20, "Maximum length of a sequence in tokens."),
     {0}};
 
+static const nm_option_rule seq2seq_rules[] = {
+    {"model.encoder_final_norm", "model.norm_position", "pre", "post-norm has no final norm", NULL},
+    {"model.decoder_final_norm", "model.norm_position", "pre", "post-norm has no final norm", NULL},
+    {0}};
+
 static const nm_preset seq2seq_presets[] = {
     {"tiny", "width=128 ff=512 heads=4 encoder_layers=2 decoder_layers=2 dropout=0.1 attention_dropout=0 relu_dropout=0 embedding_dropout=0.1", "for demos and tests"},
     {"small", "width=256 ff=1024 heads=4 encoder_layers=3 decoder_layers=3 dropout=0.3 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.3", "some 30,000 sentence pairs on a laptop"},
@@ -60,6 +65,7 @@ static nm_stack_config stack_config(const nm_model *model, bool decoder)
     const nm_seq2seq_config *c = model->config;
     nm_stack_config config = nm_stack_configure(&c->stack, model->warmup_steps, decoder ? "dec" : "enc");
     config.decoder = decoder;
+    config.feeds_decoder = !decoder;
     config.layers = (int32_t)(decoder ? c->decoder_layers : c->encoder_layers);
     config.init = c->init;
     config.norm = decoder ? or_else(c->decoder_norm, decoder_default(c)) : or_else(c->encoder_norm, c->norm);
@@ -128,10 +134,11 @@ static void seq2seq_fold(const nm_model *model, nm_fold *fold)
     const nm_seq2seq_config *c = model->config;
     if (nm_stack_fold(&s->encoder, fold, "model.encoder_norm", "model.encoder_final_norm"))
         for (int32_t i = 0; i < s->decoder.config.layers; i++)
-            nm_fold_add_map(fold, s->decoder.layers[i].cross.kv_weight, s->decoder.layers[i].cross.kv_bias);
+            nm_fold_add_reader(fold, s->decoder.layers[i].cross.kv_weight,
+                               s->decoder.layers[i].cross.kv_bias);
     if (nm_stack_fold(&s->decoder, fold, "model.decoder_norm", "model.decoder_final_norm") &&
         c->share_embeddings == NM_SHARE_NONE && !c->fixnorm)
-        nm_fold_add_map(fold, s->output_weight, s->output_bias);
+        nm_fold_add_reader(fold, s->output_weight, s->output_bias);
 }
 
 /* ---- running ---- */
@@ -182,6 +189,7 @@ const nm_model_type nm_model_seq2seq = {
     .name = "seq2seq",
     .options = seq2seq_options,
     .presets = seq2seq_presets,
+    .rules = seq2seq_rules,
     .config_size = sizeof(nm_seq2seq_config),
     .build = seq2seq_build,
     .ready = seq2seq_ready,

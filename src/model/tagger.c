@@ -23,6 +23,10 @@ static const nm_option tagger_options[] = {
     ROW(output_dropout, "0.4", 0, 0.99, "Dropout rate before the output projection."),
     {0}};
 
+static const nm_option_rule tagger_rules[] = {
+    {"model.char_dropout", "model.char_dim", "!", "there is no character encoder", NULL},
+    {0}};
+
 static const nm_preset tagger_presets[] = {
     {"tiny", "width=32 ff=64 heads=2 layers=1 word_dim=24 char_dim=8 dropout=0 attention_dropout=0 relu_dropout=0 embedding_dropout=0.1 char_dropout=0 output_dropout=0.1", "for tests"},
     {"small", "width=128 ff=256 heads=4 layers=2 word_dim=100 char_dim=30 dropout=0.15 attention_dropout=0.15 relu_dropout=0.15 embedding_dropout=0.5 char_dropout=0.3 output_dropout=0.4", "an evening on two cores"},
@@ -151,6 +155,7 @@ const nm_model_type nm_model_tagger = {
     .name = "tagger",
     .options = tagger_options,
     .presets = tagger_presets,
+    .rules = tagger_rules,
     .config_size = sizeof(nm_tagger_config),
     .build = tagger_build,
     .ready = tagger_ready,

@@ -1,4 +1,4 @@
-/* See fold.h. Sums are in double, so that a folded model differs from the unfolded one by one rounding of each weight. */
+/* Sums are in double: a folded model differs from the original by one rounding of each weight. */
 #include "nn/fold.h"
 
 #include <stdlib.h>
@@ -9,44 +9,26 @@
 
 void nm_fold_add_site(nm_fold *fold, nm_norm *norm, const char *option)
 {
+    const nm_norm_assignment *assignment = nm_norm_assignments_find(fold->assignments, norm->place.name);
     NM_GROW(fold->sites, fold->n, fold->capacity);
-    fold->sites[fold->n++] = (nm_fold_site){.norm = norm, .option = option};
+    fold->sites[fold->n++] =
+        (nm_fold_site){.norm = norm,
+                       .option = option,
+                       .assignment = assignment ? (int)(assignment - fold->assignments->list) : -1};
 }
 
-void nm_fold_add_map(nm_fold *fold, nm_tensor *weight, nm_tensor *bias)
+void nm_fold_add_reader(nm_fold *fold, nm_tensor *weight, nm_tensor *bias)
 {
     NM_ASSERT(fold->n);
     nm_fold_site *site = &fold->sites[fold->n - 1];
     NM_ASSERT(weight->cols == site->norm->place.width);
-    NM_GROW(site->maps, site->n_maps, site->maps_capacity);
-    site->maps[site->n_maps++] = (nm_fold_map){weight, bias};
+    NM_GROW(site->readers, site->n_readers, site->readers_capacity);
+    site->readers[site->n_readers++] = (nm_fold_linear){weight, bias};
 }
 
-/* ---- numbers of device matrices ---- */
+/* ---- which norms can be folded ---- */
 
-static size_t count_of(const nm_tensor *tensor)
-{
-    return (size_t)tensor->rows * (size_t)tensor->cols;
-}
-
-static double *get_numbers(nm_backend *backend, const nm_tensor *tensor)
-{
-    size_t n = count_of(tensor);
-    double *wide = nm_allocate(n * sizeof *wide);
-    nm_backend_read(backend, wide, tensor->data, n);
-    return wide;
-}
-
-/* Frees the numbers. */
-static void put_numbers(nm_backend *backend, const nm_tensor *tensor, double *wide)
-{
-    nm_backend_write(backend, tensor->data, wide, count_of(tensor));
-    free(wide);
-}
-
-/* ---- which norms ---- */
-
-static bool shifts(const nm_fold_site *site)
+static bool has_shift(const nm_fold_site *site)
 {
     for (int32_t i = 0; i < site->norm->place.width; i++)
         if (site->shift[i] != 0)
@@ -54,37 +36,49 @@ static bool shifts(const nm_fold_site *site)
     return false;
 }
 
-/* Asks the norm for its map. */
-static bool can_join(nm_fold_site *site, nm_backend *backend)
+/* Sets scale and shift. */
+static bool can_fold(nm_fold_site *site, nm_backend *backend)
 {
     const nm_norm *norm = site->norm;
     size_t width = (size_t)norm->place.width;
-    if (!site->n_maps || norm->folded || !norm->type->affine)
+    if (!site->n_readers || norm->folded || !norm->type->affine)
         return false;
     site->scale = nm_allocate(2 * width * sizeof(double));
     site->shift = site->scale + width;
     if (!norm->type->affine(norm, backend, site->scale, site->shift))
         return false;
-    for (size_t m = 0; m < site->n_maps; m++)
-        if (!site->maps[m].bias && shifts(site))
+    for (size_t i = 0; i < site->n_readers; i++)
+        if (!site->readers[i].bias && has_shift(site))
             return false;
     return true;
 }
 
-static void keep_all_of(nm_fold *fold, const char *option, bool *joins)
+static bool share_option(const nm_fold_site *a, const nm_fold_site *b)
 {
-    for (size_t i = 0; i < fold->n; i++)
-        if (!strcmp(fold->sites[i].option, option))
-            joins[i] = false;
+    return a->assignment == b->assignment && (a->assignment >= 0 || !strcmp(a->option, b->option));
 }
 
-/* ---- joining ---- */
+/* ---- folding ---- */
 
-static void join_map(nm_backend *backend, const nm_fold_map *map, const double *scale, const double *shift)
+static size_t element_count(const nm_tensor *tensor)
 {
-    size_t rows = (size_t)map->weight->rows, cols = (size_t)map->weight->cols;
-    double *weight = get_numbers(backend, map->weight);
-    double *bias = map->bias ? get_numbers(backend, map->bias) : NULL;
+    return (size_t)tensor->rows * (size_t)tensor->cols;
+}
+
+/* Host copy in double; the caller frees it. */
+static double *read_tensor(nm_backend *backend, const nm_tensor *tensor)
+{
+    double *values = nm_allocate(element_count(tensor) * sizeof *values);
+    nm_backend_read(backend, values, tensor->data, element_count(tensor));
+    return values;
+}
+
+static void fold_into(nm_backend *backend, const nm_fold_linear *linear, const double *scale,
+                      const double *shift)
+{
+    size_t rows = (size_t)linear->weight->rows, cols = (size_t)linear->weight->cols;
+    double *weight = read_tensor(backend, linear->weight);
+    double *bias = linear->bias ? read_tensor(backend, linear->bias) : NULL;
     for (size_t r = 0; r < rows; r++) {
         double *row = weight + r * cols, sum = 0;
         for (size_t c = 0; c < cols; c++) {
@@ -94,38 +88,68 @@ static void join_map(nm_backend *backend, const nm_fold_map *map, const double *
         if (bias)
             bias[r] += sum;
     }
-    put_numbers(backend, map->weight, weight);
+    nm_backend_write(backend, linear->weight->data, weight, rows * cols);
     if (bias)
-        put_numbers(backend, map->bias, bias);
+        nm_backend_write(backend, linear->bias->data, bias, rows);
+    free(weight);
+    free(bias);
 }
 
 void nm_fold_run(nm_fold *fold, nm_backend *backend)
 {
-    bool *joins = nm_allocate(fold->n * sizeof *joins);
+    bool *foldable = nm_allocate(fold->n * sizeof *foldable);
+    bool *folds = nm_allocate(fold->n * sizeof *folds);
     for (size_t i = 0; i < fold->n; i++)
-        joins[i] = can_join(&fold->sites[i], backend);
+        folds[i] = foldable[i] = can_fold(&fold->sites[i], backend);
     for (size_t i = 0; i < fold->n; i++)
-        if (!joins[i])
-            keep_all_of(fold, fold->sites[i].option, joins);
+        for (size_t j = 0; j < fold->n; j++)
+            folds[i] &= foldable[j] || !share_option(&fold->sites[i], &fold->sites[j]);
     for (size_t i = 0; i < fold->n; i++) {
         const nm_fold_site *site = &fold->sites[i];
-        for (size_t m = 0; joins[i] && m < site->n_maps; m++)
-            join_map(backend, &site->maps[m], site->scale, site->shift);
-        site->norm->folded |= joins[i];
+        for (size_t r = 0; folds[i] && r < site->n_readers; r++)
+            fold_into(backend, &site->readers[r], site->scale, site->shift);
+        site->norm->folded |= folds[i];
     }
-    free(joins);
+    free(foldable);
+    free(folds);
 }
 
-void nm_fold_say(const nm_fold *fold, nm_options *options)
+/* ---- options of the folded model ---- */
+
+static void set_option(nm_options *options, const char *path, const char *value)
+{
+    nm_error err;
+    nm_status status = nm_options_set(options, path, value, NM_ORIGIN_COMMAND, &err);
+    NM_ASSERT(status == NM_OK);
+}
+
+static bool assignment_is_folded(const nm_fold *fold, size_t assignment)
+{
+    for (size_t i = 0; i < fold->n; i++)
+        if (fold->sites[i].assignment == (int)assignment)
+            return fold->sites[i].norm->folded;
+    return false;
+}
+
+void nm_fold_write_options(const nm_fold *fold, nm_options *options)
 {
     for (size_t i = 0; i < fold->n; i++) {
         const nm_norm *norm = fold->sites[i].norm;
-        nm_error err;
-        nm_status status =
-            nm_options_set(options, fold->sites[i].option,
-                           norm->folded ? nm_norm_none.name : norm->type->name, NM_ORIGIN_COMMAND, &err);
-        NM_ASSERT(status == NM_OK);
+        if (fold->sites[i].assignment < 0)
+            set_option(options, fold->sites[i].option, norm->folded ? nm_norm_none.name : norm->type->name);
     }
+    if (!fold->assignments->n)
+        return;
+    char *text = nm_duplicate("");
+    for (size_t a = 0; a < fold->assignments->n; a++) {
+        const nm_norm_assignment *entry = &fold->assignments->list[a];
+        char *longer = nm_format("%s%s%s=%s", text, a ? "," : "", entry->sites,
+                                 assignment_is_folded(fold, a) ? nm_norm_none.name : entry->type);
+        free(text);
+        text = longer;
+    }
+    set_option(options, "norm.at", text);
+    free(text);
 }
 
 size_t nm_fold_count(const nm_fold *fold)
@@ -139,7 +163,7 @@ size_t nm_fold_count(const nm_fold *fold)
 void nm_fold_release(nm_fold *fold)
 {
     for (size_t i = 0; i < fold->n; i++) {
-        free(fold->sites[i].maps);
+        free(fold->sites[i].readers);
         free(fold->sites[i].scale);
     }
     free(fold->sites);

@@ -1,38 +1,45 @@
-/* Norms that are one map per feature at inference, y = s x + t, joined with the linear maps that read y and nothing else
- * does:  W y + b = (W diag(s)) x + (b + W t).  Which norms are such a map is theirs to say (`affine`); who reads them is
- * the model's. */
+/* Folding of norms into linear layers, for inference. A norm that is a per-feature affine map at inference, y = s x + t, is
+ * absorbed by the linear layers W, b that read y, if nothing else reads y:
+ *     W y + b  =  (W diag(s)) x + (b + W t)
+ * The norm's type computes s and t (`affine`); the model lists the readers of each norm. */
 #ifndef NM_FOLD_H
 #define NM_FOLD_H
 
 #include "nn/params.h"
 #include "norma/option.h"
 
-typedef struct nm_fold_map {  /* reads the norm's rows; its matrix is shared with nobody */
-    nm_tensor *weight, *bias; /* bias may be NULL: then the map takes only a norm that shifts nothing */
-} nm_fold_map;
+typedef struct
+    nm_fold_linear { /* a linear layer that reads a norm's output; no other layer shares its weight */
+    nm_tensor *weight, *bias; /* bias may be NULL: then only norms with t = 0 can be folded */
+} nm_fold_linear;
 
 typedef struct nm_fold_site {
     nm_norm *norm;
-    const char
-        *option; /* that names the type of this norm and of others: all of one name are joined, or none */
-    nm_fold_map *maps; /* all readers; none when something else than these reads it, e.g. a residual sum */
-    size_t n_maps, maps_capacity;
-    double *scale, *shift; /* of nm_fold_run */
+    const char *option; /* option that sets the type of this norm, static text */
+    int assignment;     /* index of the entry of norm.at that sets it instead; -1: none */
+    /* All readers of the norm's output; empty if it also has readers that are not linear layers, e.g. a residual sum. */
+    nm_fold_linear *readers;
+    size_t n_readers, readers_capacity;
+    double *scale, *shift; /* s and t, [width] each, set by nm_fold_run */
 } nm_fold_site;
 
 typedef struct nm_fold {
+    const nm_norm_assignments *assignments; /* of norm.at */
     nm_fold_site *sites;
     size_t n, capacity;
 } nm_fold;
 
-/* Lists a norm, without readers; the option's name is static text. Then each reader of the norm listed last. */
+/* Adds a norm without readers. */
 void nm_fold_add_site(nm_fold *fold, nm_norm *norm, const char *option);
-void nm_fold_add_map(nm_fold *fold, nm_tensor *weight, nm_tensor *bias);
-/* Joins what can be: changes the maps, and the norms let rows through from then on (nm_norm.folded). */
+/* Adds a reader of the norm that was added last. */
+void nm_fold_add_reader(nm_fold *fold, nm_tensor *weight, nm_tensor *bias);
+/* Folds the norms that can be folded: changes the linear layers and sets nm_norm.folded, which makes the norm the identity.
+ * Norms that share an option, or an entry of norm.at, are folded together or not at all, so that options can express the
+ * result. */
 void nm_fold_run(nm_fold *fold, nm_backend *backend);
-/* Writes into the options what the listed norms are now. */
-void nm_fold_say(const nm_fold *fold, nm_options *options);
-size_t nm_fold_count(const nm_fold *fold); /* norms that are joined */
+/* Sets the options, norm.at included, to the types after folding: `none` for folded norms. */
+void nm_fold_write_options(const nm_fold *fold, nm_options *options);
+size_t nm_fold_count(const nm_fold *fold); /* number of folded norms */
 void nm_fold_release(nm_fold *fold);
 
 #endif

@@ -29,6 +29,7 @@ void nm_params_release(nm_params *params)
             nm_backend_dealloc(params->backend, slabs[i]);
     free(params->list);
     free(params->norms);
+    nm_norm_assignments_release(&params->assignments);
     *params = (nm_params){0};
 }
 
@@ -65,6 +66,8 @@ nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_optio
                              const nm_norm_site *place, nm_norm **out, nm_error *err)
 {
     char section[64];
+    const nm_norm_assignment *assigned = nm_norm_assignments_apply(&params->assignments, place->name);
+    type = assigned ? assigned->type : type;
     snprintf(section, sizeof section, "norm.%s", type);
     nm_norm *norm = nm_allocate(sizeof *norm);
     nm_norm_site here = *place;
@@ -73,7 +76,7 @@ nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_optio
     if (status != NM_OK) {
         free((void *)(uintptr_t)here.name);
         free(norm);
-        return status;
+        return assigned ? nm_while(err, "norm.at: %s=%s", assigned->sites, type) : status;
     }
     norm->place.name = here.name;
     for (int i = 0; i < norm->shape.n_params; i++) {

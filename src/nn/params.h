@@ -3,6 +3,7 @@
 #ifndef NM_PARAMS_H
 #define NM_PARAMS_H
 
+#include "nn/norm_assignment.h"
 #include "tape/tape.h"
 
 typedef struct nm_param {
@@ -20,6 +21,8 @@ typedef struct nm_params {
     size_t n, capacity;
     nm_norm **norms;
     size_t n_norms, norms_capacity;
+    nm_norm_assignments
+        assignments;              /* of norm.at; take precedence over the types given to nm_params_add_norm */
     void *values, *grads, *state; /* device slabs */
     size_t n_elements, n_state;   /* elements, counting the gaps that align each vector */
     void *forms;                  /* device: the parameters' forms in int8 */

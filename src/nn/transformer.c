@@ -112,7 +112,7 @@ static nm_status add_norm(builder *to, const char *type, const char *place_name,
                           .width = c->width,
                           .heads = c->heads,
                           .warmup_steps = c->warmup_steps,
-                          .encoder_final = final && !c->decoder,
+                          .encoder_final = final && c->feeds_decoder,
                           .feeds_output = c->decoder && (final || last)};
     return nm_params_add_norm(to->params, type, to->options, &place, norm, to->err);
 }
@@ -191,7 +191,7 @@ static void list_site(const nm_stack *stack, nm_fold *fold, const char *option, 
 {
     nm_fold_add_site(fold, norm, option);
     if (stack->config.pre_norm)
-        nm_fold_add_map(fold, weight, bias);
+        nm_fold_add_reader(fold, weight, bias);
 }
 
 bool nm_stack_fold(const nm_stack *stack, nm_fold *fold, const char *option, const char *final_option)

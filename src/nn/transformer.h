@@ -70,6 +70,7 @@ typedef struct nm_stack_config {
     double drop, attention_drop, relu_drop;
     const char *norm, *final_norm; /* types */
     int32_t warmup_steps;
+    bool feeds_decoder; /* a translation encoder: its final norm is the site nm_norm_site.encoder_final */
     const char *prefix; /* "enc" */
 } nm_stack_config;
 

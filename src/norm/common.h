@@ -7,6 +7,11 @@
 
 #include "norma/norm.h"
 
+typedef struct
+    nm_norm_config { /* section [norm]: options of all types; those of one type are in [norm.TYPE] */
+    const char *at;  /* norms of single sites, see nn/norm_assignment.h */
+} nm_norm_config;
+
 /* Takes a vector and publishes it under `name` (static text) for backward and instruments; NULL: out of
  * memory. */
 void *nm_norm_publish(nm_norm_call *call, const char *name, int32_t length);

@@ -20,8 +20,15 @@ const nm_norm_type *nm_norm_type_find(const char *name)
     return NULL;
 }
 
+/* clang-format off */
+static const nm_option norm_options[] = {
+    NM_OPTION(nm_norm_config, at, "", 0, 0, "Normalization of single sites, SITES=NORM, comma-separated, for example enc.0-2=batch,dec.1.self=rms; empty: none."),
+    {0}};
+/* clang-format on */
+
 void nm_norm_options_add(nm_options *options)
 {
+    nm_options_add(options, "norm", norm_options, NULL, sizeof(nm_norm_config));
     for (const nm_norm_type *const *type = nm_norm_types; *type; type++) {
         char section[64];
         snprintf(section, sizeof section, "norm.%s", (*type)->name);

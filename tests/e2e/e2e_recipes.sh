@@ -71,11 +71,13 @@ wants_data() {
 
 # One update of a language model: its norms, placement and schedule; in its small form where the second argument says so.
 trains_lm() {
-    local profile=()
-    [ -z "${2:-}" ] || profile=(--profile small)
+    local settings=()
+    [ -z "${2:-}" ] || settings=(--profile small)
+    case $1 in *ptb* | *wt103*) settings+=(--model.core-width 3) ;; esac
+    case $1${2:+small} in *wt103*small) ;; *wt103*) settings+=(--model.cutoffs 5,6) ;; esac
     rm -rf run
-    "$NORMA" train "$1" "${profile[@]}" --run.folder run --data.folder data-text --model.width 8 --model.ff 8 --model.layers 1 \
-        --model.context 4 --model.core-width 3 --model.cutoffs 5,6 --train.max-tokens 8 --train.updates 1 \
+    "$NORMA" train "$1" "${settings[@]}" --run.folder run --data.folder data-text --model.width 8 --model.ff 8 --model.layers 1 \
+        --model.context 4 --train.max-tokens 8 --train.updates 1 \
         --device.threads 1 >out 2>err || fail "exit code $?: train $1: $(cat err)"
     grep -q '^done: 1 updates' err || fail "no update: train $1: $(cat err)"
 }

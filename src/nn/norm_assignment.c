@@ -1,0 +1,151 @@
+#include "nn/norm_assignment.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+/* ---- site names ---- */
+
+/* "3" or "0-2". */
+static bool parse_range(const char *text, size_t length, long *first, long *last)
+{
+    char *end;
+    if (!length || strspn(text, "0123456789-") < length)
+        return false;
+    *first = *last = strtol(text, &end, 10);
+    if (*end == '-' && end < text + length)
+        *last = strtol(end + 1, &end, 10);
+    return end == text + length;
+}
+
+/* Whether the segments of `sites` are the first segments of the site's name. */
+static bool site_matches(const char *sites, const char *site)
+{
+    for (;;) {
+        size_t length = strcspn(sites, "."), site_length = strcspn(site, ".");
+        long first, last, layer, same;
+        bool is_layer = parse_range(site, site_length, &layer, &same);
+        if (is_layer && parse_range(sites, length, &first, &last)) {
+            if (layer < first || layer > last)
+                return false;
+        } else if (length != site_length || strncmp(sites, site, length)) {
+            return false;
+        }
+        if (!sites[length])
+            return true;
+        if (!site[site_length])
+            return false;
+        sites += length + 1;
+        site += site_length + 1;
+    }
+}
+
+/* ---- the list ---- */
+
+static char *duplicate_span(const char *text, size_t length)
+{
+    return nm_format("%.*s", (int)length, text);
+}
+
+/* "a-b" with a > b, a segment without characters. */
+static bool sites_are_valid(const char *sites)
+{
+    for (;; sites++) {
+        size_t length = strcspn(sites, ".");
+        long first, last;
+        if (!length || (parse_range(sites, length, &first, &last) && first > last))
+            return false;
+        sites += length;
+        if (!*sites)
+            return true;
+    }
+}
+
+nm_status nm_norm_assignments_parse(nm_norm_assignments *assignments, const char *text, nm_error *err)
+{
+    while (*text) {
+        text += strspn(text, " ");
+        size_t length = strcspn(text, ","), sites_length = strcspn(text, "=,");
+        NM_GROW(assignments->list, assignments->n, assignments->capacity);
+        nm_norm_assignment *entry = &assignments->list[assignments->n++];
+        *entry = (nm_norm_assignment){.sites = duplicate_span(text, sites_length)};
+        size_t type = sites_length + (sites_length < length);
+        entry->type = duplicate_span(text + type, length - type);
+        if (!*entry->type || !sites_are_valid(entry->sites))
+            return nm_fail(err, NM_USAGE,
+                           "norm.at: '%.*s' is not of the form SITES=NORM, for example enc.0-2=batch",
+                           (int)length, text);
+        text += length + (text[length] == ',');
+    }
+    return NM_OK;
+}
+
+void nm_norm_assignments_release(nm_norm_assignments *assignments)
+{
+    for (size_t i = 0; i < assignments->n; i++) {
+        free(assignments->list[i].sites);
+        free(assignments->list[i].type);
+    }
+    free(assignments->list);
+    *assignments = (nm_norm_assignments){0};
+}
+
+const nm_norm_assignment *nm_norm_assignments_find(const nm_norm_assignments *assignments, const char *site)
+{
+    for (size_t i = assignments->n; i > 0; i--)
+        if (site_matches(assignments->list[i - 1].sites, site))
+            return &assignments->list[i - 1];
+    return NULL;
+}
+
+const nm_norm_assignment *nm_norm_assignments_apply(nm_norm_assignments *assignments, const char *site)
+{
+    nm_norm_assignment *applied = NULL;
+    for (size_t i = 0; i < assignments->n; i++)
+        if (site_matches(assignments->list[i].sites, site)) {
+            applied = &assignments->list[i];
+            applied->matched = true;
+        }
+    if (applied)
+        applied->applied = true;
+    return applied;
+}
+
+/* "enc.0.self, enc.0.ffn, ..., dec.1.ffn, dec.final": all names without the suffix .norm, or the first and last ones. */
+static char *list_sites(const char *const *sites, size_t n)
+{
+    enum { SHOWN = 4 };
+    char *text = nm_duplicate("");
+    for (size_t i = 0; i < n; i++) {
+        if (n > 2 * SHOWN && i == SHOWN)
+            i = n - SHOWN;
+        size_t length = strlen(sites[i]);
+        length -= length > 5 && !strcmp(sites[i] + length - 5, ".norm") ? 5 : 0;
+        const char *separator = i == 0 ? "" : n > 2 * SHOWN && i == n - SHOWN ? ", ..., " : ", ";
+        char *longer = nm_format("%s%s%.*s", text, separator, (int)length, sites[i]);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+nm_status nm_norm_assignments_check(const nm_norm_assignments *assignments, const char *const *sites,
+                                    size_t n, nm_error *err)
+{
+    for (size_t i = 0; i < assignments->n; i++) {
+        const nm_norm_assignment *entry = &assignments->list[i];
+        if (entry->applied)
+            continue;
+        if (entry->matched)
+            return nm_fail(err, NM_USAGE,
+                           "norm.at: %s=%s has no effect because later entries match its sites", entry->sites,
+                           entry->type);
+        char *known = list_sites(sites, n);
+        nm_fail(err, NM_USAGE, "norm.at: the model has no site '%.100s'; its sites are %s", entry->sites,
+                known);
+        free(known);
+        return NM_USAGE;
+    }
+    return NM_OK;
+}

@@ -1,0 +1,36 @@
+/* Norms of single sites: the option norm.at, a comma-separated list of SITES=NORM,
+ *     enc.0-2=batch,enc.3-5=layer,dec.1.self=rms,dec.final=scale
+ * SITES is the beginning of site names: STACK, STACK.LAYERS, STACK.LAYERS.SUBLAYER or STACK.final, where STACK is enc, dec or
+ * lm, LAYERS is a layer or a range of layers counted from 0, and SUBLAYER is self, cross or ffn. If several entries match a
+ * site, the last one applies. */
+#ifndef NM_NORM_ASSIGNMENT_H
+#define NM_NORM_ASSIGNMENT_H
+
+#include "norma/status.h"
+
+typedef struct nm_norm_assignment {
+    char *sites, *type; /* "enc.0-2", "batch" */
+    bool matched;       /* at least one site of the model matches */
+    bool applied;       /* the norm of at least one site has this type */
+} nm_norm_assignment;
+
+typedef struct nm_norm_assignments {
+    nm_norm_assignment *list;
+    size_t n, capacity;
+} nm_norm_assignments;
+
+/* Parses the value of norm.at; *assignments must be {0} and is released by the caller in every case. NM_USAGE names the
+ * entry that is malformed. */
+nm_status nm_norm_assignments_parse(nm_norm_assignments *assignments, const char *text, nm_error *err);
+void nm_norm_assignments_release(nm_norm_assignments *assignments);
+
+/* The entry that applies to a site ("enc.3.ffn.norm"), or NULL. */
+const nm_norm_assignment *nm_norm_assignments_find(const nm_norm_assignments *assignments, const char *site);
+/* The same while a model is built: records which entries match and which apply. */
+const nm_norm_assignment *nm_norm_assignments_apply(nm_norm_assignments *assignments, const char *site);
+/* NM_USAGE for an entry that matches none of the sites (n names, in the order of the model), or that never applies because
+ * later entries match the same sites. */
+nm_status nm_norm_assignments_check(const nm_norm_assignments *assignments, const char *const *sites,
+                                    size_t n, nm_error *err);
+
+#endif

@@ -1,0 +1,95 @@
+/* Model options without effect in a configuration: an error that names the reason if set on the command line, a warning if
+ * set by a file. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "model/model.h"
+
+typedef struct rule_case {
+    const nm_model_type *type;
+    const char *others;         /* settings that decide, "model.attention=softmax" */
+    const char *option, *value; /* has no effect with them */
+    const char *reason;         /* part of the message */
+} rule_case;
+
+static const rule_case refused[] = {
+    {&nm_model_seq2seq, "model.norm_position=post", "model.encoder_final_norm", "batch", "no final norm"},
+    {&nm_model_seq2seq, "model.norm_position=post", "model.decoder_final_norm", "layer", "no final norm"},
+    {&nm_model_lm, "model.norm_position=post", "model.final_norm", "rms", "no final norm"},
+    {&nm_model_lm, "model.attention=softmax", "model.cores", "2", "no cores"},
+    {&nm_model_lm, "model.attention=softmax", "model.core_width", "40", "no cores"},
+    {&nm_model_lm, "model.attention=block-term", "model.attention_dropout", "0.1", "no attention weights"},
+    {&nm_model_lm, "model.adaptive=false", "model.cutoffs", "4,6", "only the adaptive softmax"},
+    {&nm_model_classifier, "model.norm_position=post", "model.final_norm", "rms", "no final norm"},
+    {&nm_model_classifier, "model.positions=none", "model.max_positions", "256", "not limited"},
+    {&nm_model_tagger, "model.char_dim=0", "model.char_dropout", "0.2", "no character encoder"},
+};
+
+static const rule_case accepted[] = {
+    {&nm_model_seq2seq, "model.norm_position=pre", "model.encoder_final_norm", "batch", ""},
+    {&nm_model_seq2seq, "model.norm_position=post", "model.encoder_final_norm", "none", ""},
+    {&nm_model_lm, "model.preset=ptb", "model.cores", "2", ""},
+    {&nm_model_lm, "model.preset=medium", "model.attention_dropout", "0.2", ""},
+    {&nm_model_lm, "model.adaptive=true", "model.cutoffs", "4,6", ""},
+    {&nm_model_classifier, "model.positions=learned", "model.max_positions", "256", ""},
+    {&nm_model_tagger, "model.preset=conll", "model.char_dropout", "0.2", ""},
+};
+
+static nm_status check(const rule_case *c, nm_origin origin, char **warning, nm_error *err)
+{
+    nm_options *options = nm_options_create();
+    char name[64];
+    const char *equals = strchr(c->others, '=');
+    nm_model_options_add(options, c->type);
+    snprintf(name, sizeof name, "%.*s", (int)(equals - c->others), c->others);
+    assert_int_equal(nm_options_set(options, name, equals + 1, origin, err), NM_OK);
+    assert_int_equal(nm_options_set(options, c->option, c->value, origin, err), NM_OK);
+    nm_status status = nm_options_check(options, warning, err);
+    nm_options_free(options);
+    return status;
+}
+
+static void test_options_without_effect(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        const rule_case *c = &refused[i];
+        nm_error err;
+        char *warning;
+        assert_int_equal(check(c, NM_ORIGIN_COMMAND, &warning, &err), NM_USAGE);
+        assert_null(warning);
+        if (!strstr(err.text, c->option) || !strstr(err.text, c->reason))
+            fail_msg("%s", err.text);
+        assert_int_equal(check(c, NM_ORIGIN_FILE, &warning, &err), NM_OK);
+        assert_non_null(warning);
+        if (!strstr(warning, c->option) || !strstr(warning, c->reason))
+            fail_msg("%s", warning);
+        free(warning);
+    }
+}
+
+static void test_options_with_effect(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof accepted / sizeof *accepted; i++) {
+        nm_error err;
+        char *warning;
+        if (check(&accepted[i], NM_ORIGIN_COMMAND, &warning, &err) != NM_OK)
+            fail_msg("%s", err.text);
+        assert_null(warning);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_options_without_effect),
+                                       cmocka_unit_test(test_options_with_effect)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
