@@ -1,17 +1,18 @@
-# Thin: CMake builds, scripts/ do the rest. Each target first installs the Debian packages it misses, naming them.
-#     make            build into build/              make demo      train and compare five variants, some ten minutes
-#     make test       build, run the tests           make lint      formatting, include order, clang-tidy, cppcheck ...
+# CMake builds; scripts/ do the rest. Each target first names and installs missing Debian packages (asking before sudo,
+# unless YES=1 or CI is set).
+#     make            build into build/              make demo      train and compare five variants, 5 to 10 minutes
+#     make test       build, run the tests           make lint      formatting, includes, language, clang-tidy, cppcheck ...
 #     make demo-lm    the same for language models   make bench     run the benchmarks [QUICK=1]
 #     make format     reformat the sources
 #     make install    [PREFIX=/usr/local] [DESTDIR=]
 BUILD  ?= build
 PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
-# Ninja for a new build folder where it is there; an old folder keeps its own.
+# Ninja for a new build folder if it is installed; an existing folder keeps its generator.
 GENERATOR = $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
 SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
 
-.PHONY: all build test demo demo-lm bench format lint install clean
+.PHONY: all build quiet-build test demo demo-lm bench format lint install clean
 all: build
 
 build:
@@ -19,17 +20,25 @@ build:
 	@cmake -S . -B $(BUILD) $(GENERATOR) $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DNORMA_TESTS=OFF)
 	@cmake --build $(BUILD) -j $(JOBS)
 
+# The build without its output, for the demos.
+quiet-build:
+	@scripts/packages.sh build
+	@echo "building in $(BUILD)"
+	@mkdir -p $(BUILD)
+	@{ cmake -S . -B $(BUILD) $(GENERATOR) $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DNORMA_TESTS=OFF) && \
+	    cmake --build $(BUILD) -j $(JOBS); } > $(BUILD)/build.log 2>&1 || { tail -n 40 $(BUILD)/build.log >&2; exit 1; }
+
 test:
 	@scripts/packages.sh build test
 	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_WERROR=ON -DNORMA_TESTS=ON -DNORMA_EXAMPLES=ON
 	@cmake --build $(BUILD) -j $(JOBS)
 	@scripts/test.sh $(BUILD)
 
-demo: build
+demo: quiet-build
 	@scripts/packages.sh demo
 	@scripts/demo.sh $(BUILD)/norma
 
-demo-lm: build
+demo-lm: quiet-build
 	@scripts/packages.sh demo
 	@scripts/demo_lm.sh $(BUILD)/norma
 
@@ -38,7 +47,7 @@ bench:
 	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_BENCH=ON
 	@cmake --build $(BUILD) -j $(JOBS)
 	@GOMP_SPINCOUNT=$${GOMP_SPINCOUNT:-30000} $(BUILD)/norma-bench $(if $(QUICK),--quick) --json $(BUILD)/bench.json $(BENCH)
-	@echo "and as JSON: $(BUILD)/bench.json"
+	@echo "JSON: $(BUILD)/bench.json"
 
 format:
 	@scripts/packages.sh lint

@@ -1,4 +1,4 @@
-# cmake -DOUTPUT=FILE.c -DHEADER=a/b.h "-DPARTS=name=path;..." -P Embed.cmake: each file as an array of bytes, NUL behind it.
+# cmake -DOUTPUT=FILE.c -DHEADER=a/b.h "-DPARTS=name=path;..." -P Embed.cmake: each file as a byte array that ends with NUL.
 set(_text "#include \"${HEADER}\"\n")
 foreach(_part IN LISTS PARTS)
   string(REGEX MATCH "^([^=]*)=(.*)$" _match "${_part}")

@@ -1,5 +1,5 @@
-# Finds a CBLAS as the yardstick of the benchmarks. Order: OpenBLAS built with OpenMP, then serial OpenBLAS, then BLIS,
-# then whatever CBLAS there is; OpenBLAS's pthread build, whose idle threads spin against ours, last.
+# Finds a CBLAS as baseline of the benchmarks. Order: OpenBLAS with OpenMP, serial OpenBLAS, BLIS, any other CBLAS;
+# last OpenBLAS with pthreads, whose idle threads spin and compete with OpenMP.
 set(NORMA_BLAS "auto" CACHE STRING "auto, openblas-openmp, openblas-serial, blis-openmp, openblas-pthread")
 if(NORMA_BLAS STREQUAL "auto")
   set(_kinds openblas-openmp openblas-serial blis-openmp blis-serial "" openblas-pthread)

@@ -1,6 +1,6 @@
 # One source per SIMD kernel file, compiled once per CPU level; the level is chosen at run time (src/backend/cpu).
 # Files named src/backend/cpu/simd_*.c are compiled with each flag set and NM_LEVEL defined to its name. Level vnni is
-# avx512 with another simd_int8.c.
+# avx512 with a different simd_int8.c.
 file(GLOB NORMA_SIMD_SOURCES CONFIGURE_DEPENDS src/backend/cpu/simd_*.c)
 list(FILTER NORMA_LIBRARY_SOURCES EXCLUDE REGEX "/src/backend/cpu/simd_")
 set(NORMA_SIMD_OBJECTS)

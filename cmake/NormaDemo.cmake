@@ -1,4 +1,4 @@
-# The recipes of norma demo are inside the program, which needs no folder of recipes: demo_recipes.c holds them as bytes.
+# The recipes of norma demo are embedded in the program as byte arrays (demo_recipes.c).
 #
 # NORMA_DEMO_SOURCES: what to compile besides the files of src/cli.
 set(NORMA_DEMO_SOURCES ${CMAKE_CURRENT_BINARY_DIR}/demo_recipes.c)
@@ -15,4 +15,4 @@ add_custom_command(OUTPUT ${NORMA_DEMO_SOURCES}
                    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${NORMA_DEMO_SOURCES} -DHEADER=cli/demo.h "-DPARTS=${_parts}"
                            -P ${CMAKE_CURRENT_SOURCE_DIR}/cmake/Embed.cmake
                    DEPENDS ${_files} ${CMAKE_CURRENT_SOURCE_DIR}/cmake/Embed.cmake
-                   COMMENT "Recipes of the demonstrations" VERBATIM)
+                   COMMENT "Recipes of the demos" VERBATIM)

@@ -1,9 +1,9 @@
-# What `make install` puts where: program, libraries, headers, recipes, manual pages, and the files by which another
-# build finds the library (pkg-config: norma; CMake: find_package(Norma), targets Norma::norma, Norma::shared).
+# Installation: program, libraries, headers, recipes, manual pages, and the files with which other builds find the
+# library (pkg-config: norma; CMake: find_package(Norma), targets Norma::norma, Norma::shared).
 include(CMakePackageConfigHelpers)
 set(_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Norma)
 
-# The static library hands on what it stands on; the shared one has it inside.
+# The static library exports its dependencies; the shared library is linked with them.
 target_link_libraries(norma PUBLIC $<INSTALL_INTERFACE:OpenMP::OpenMP_C>
                       $<INSTALL_INTERFACE:PkgConfig::JANSSON> $<INSTALL_INTERFACE:PkgConfig::UTF8PROC>
                       $<INSTALL_INTERFACE:PkgConfig::XXHASH> $<INSTALL_INTERFACE:m>)
@@ -33,12 +33,12 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/NormaConfigVersion.cmake 
 install(FILES ${PROJECT_BINARY_DIR}/NormaConfig.cmake ${PROJECT_BINARY_DIR}/NormaConfigVersion.cmake
         DESTINATION ${_package_dir})
 
-# Prefix and folders stay relative to the file, so that an installed tree can be moved.
+# Prefix and folders are relative to the file, so that an installed tree can be moved.
 file(RELATIVE_PATH _to_prefix /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
 configure_file(cmake/norma.pc.in ${PROJECT_BINARY_DIR}/norma.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/norma.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-# The program writes its own manual pages, from the same tables as its help.
+# The program generates its manual pages from the tables of its help.
 if(TARGET norma_program AND NOT CMAKE_CROSSCOMPILING)
   add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/man/norma.1
                      COMMAND sh ${PROJECT_SOURCE_DIR}/scripts/manuals.sh $<TARGET_FILE:norma_program>

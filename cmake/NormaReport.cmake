@@ -1,4 +1,4 @@
-# The report's page needs its style sheet and script inside the program: page_parts.c holds them as bytes.
+# Style sheet and script of the report page are embedded in the program as byte arrays (page_parts.c).
 #
 # NORMA_REPORT_SOURCES: what to compile besides the files of src/report.
 set(_page ${CMAKE_CURRENT_BINARY_DIR}/page_parts.c)
@@ -12,7 +12,7 @@ add_custom_command(OUTPUT ${_page}
                    COMMENT "Style sheet and script of the report" VERBATIM)
 set(NORMA_REPORT_SOURCES ${_page})
 
-# TensorBoard's event files, where protobuf-c is: everything else does without.
+# TensorBoard event files need protobuf-c; nothing else does.
 pkg_check_modules(PROTOBUF_C IMPORTED_TARGET libprotobuf-c)
 find_program(NORMA_PROTOC_C protoc-c)
 set(NORMA_PROTOBUF_REQUIRES "")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Every header compiles alone and twice: all of them as C, the public ones as C++ too where there is a C++ compiler.
+# Every header compiles alone and when included twice: all as C, the public ones also as C++ if there is a C++ compiler.
 #     scripts/check_headers.sh SOURCE CC [FLAG...]
-# Prints the compiler's words for each that does not. Exit code: 0 all do, 1 some do not.
+# Prints the compiler's messages for each failure. Exit code: 0 all compile, 1 some do not.
 set -uo pipefail
 source=$1
 shift
@@ -25,18 +25,18 @@ check() { # header, language, compiler and flags ...
 }
 
 mapfile -t public < <(cd include && find norma -name '*.h' | LC_ALL=C sort)
-# vector_LEVEL.h are the inside of simd.h, which includes the one of its CPU level.
+# vector_LEVEL.h are parts of simd.h, which includes the one of its CPU level.
 mapfile -t private < <(cd src && find . -name '*.h' ! -path './backend/cpu/vector_*' | sed 's#^\./##' | LC_ALL=C sort)
 for header in "${public[@]}" "${private[@]}"; do
     check "$header" c "${compiler[@]}" -std=c17 -D_GNU_SOURCE
 done
-# The C compiler's own C++ half is enough, but a bare system may lack it.
+# The C++ mode of the C compiler suffices, but a minimal system may lack it.
 if echo 'int main() {}' | compiles c++ "${compiler[0]}" 2>/dev/null; then
     for header in "${public[@]}"; do
         check "$header" c++ "${compiler[0]}" -std=c++17
     done
 else
-    echo "${compiler[0]} knows no C++: the public headers were checked as C only"
+    echo "${compiler[0]} has no C++ mode: the public headers were checked as C only"
 fi
 echo "${#public[@]} public and ${#private[@]} private headers, $n_bad bad"
 [ "$n_bad" -eq 0 ]

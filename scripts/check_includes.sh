@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Includes point one way: a folder of src/ includes private headers of itself and of folders above it in the list
-# below only, metric and report only of base and text, and public headers include public headers alone.
+# Includes point in one direction: a folder of src/ includes private headers of itself and of preceding folders of the
+# list below only, metric and report only of base and text, and public headers include public headers only.
 #     scripts/check_includes.sh [SOURCE]
-# Prints one line per include that does not keep to it. Exit code: 0 none, 1 some.
+# Prints one line per violation. Exit code: 0 none, 1 some.
 set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
 

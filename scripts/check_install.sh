@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs a build into an empty folder, builds the examples against what lies there by pkg-config and by CMake, with
-# the shared and the static library, and runs them.
+# Installs a build into an empty folder, builds the examples against it through pkg-config and CMake, with the shared
+# and the static library, and runs them.
 #     scripts/check_install.sh BUILD
-# Ends with a line "N passed, N failed". Exit code: 0 all work, 1 some do not.
+# Ends with a line "N passed, N failed". Exit code: 0 all passed, 1 some failed.
 set -uo pipefail
 source=$(cd "$(dirname "$0")/.." && pwd)
 build=$(cd "$1" && pwd) || exit 1

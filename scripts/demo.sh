@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The demonstration: real German-English sentences become tokens, five variants of one Transformer train on them for
-# a few minutes, and one table compares them.
+# The demo: real German-English sentences are tokenized, five variants of one Transformer are trained on them for a few
+# minutes, and one table compares them.
 #     scripts/demo.sh PROGRAM
-# DEMO_SECONDS: at most so long trains each variant (default 150; as many train at once as there are cores for). The runs are kept in
-# runs/demo-DEMO_SECONDS: interrupted, the demonstration goes on there.
+# DEMO_SECONDS: maximum training time of each variant in seconds (default 150); the cores are shared by parallel runs.
+# The runs are kept in runs/demo-DEMO_SECONDS, so an interrupted demo continues.
 set -euo pipefail
 program=$(realpath "$1")
 cd "$(dirname "$0")/.."
@@ -18,3 +18,10 @@ if ! [ "$folder/data.ini" -nt "$corpus/complete" ]; then
 fi
 "$program" compare recipes/demo.ini --norms layer,scale+fix,batch,power,rbn --data.folder "$folder" \
     --train.seconds "$seconds" --compare.folder "runs/demo-$seconds"
+cat <<TEXT
+
+Next steps:
+  build/norma translate runs/demo-$seconds/scale+fix-1 <data/demo/test.de | head
+  build/norma report runs/demo-$seconds/*-1 -o demo.html        # every figure on one page (needs gnuplot)
+  build/norma compare recipes/demo.ini --norms layer,power --seeds 3 --train.updates 10000 --data.folder $folder
+TEXT

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Builds the corpus of the demo: German-English sentences from the help pages of LibreOffice (MPL-2.0), which Debian
-# and Ubuntu have as packages (5 MB). They are unpacked below the output folder, not installed.
+# and Ubuntu provide as packages (5 MB). They are unpacked into the output folder, not installed.
 #
 #     scripts/demo_corpus.sh OUT [HELP]
 #
 # writes OUT/{train,valid,test}.{de,en}, links {train,valid,test}.{src,tgt} to them, and prints a checksum. HELP is a
-# folder that holds the pages as de/ and en-US/; without it an installed LibreOffice help is taken, else the packages
-# are fetched through apt. Nothing is done when OUT is complete already.
-# Exit codes: 0 done, 2 wrong use or no pages to be had, 3 reading or writing failed.
+# folder with the pages in de/ and en-US/; by default an installed LibreOffice help is used, otherwise the packages
+# are downloaded through apt. A complete OUT is not rebuilt.
+# Exit codes: 0 done, 2 wrong use or no pages available, 3 reading or writing failed.
 set -euo pipefail
 export LC_ALL=C
 here=$(cd "$(dirname "$0")" && pwd)
@@ -18,7 +18,7 @@ say() { echo "demo corpus: $*" >&2; }
 
 has_pages() { [ -d "$1/de/text" ] && [ -d "$1/en-US/text" ]; }
 
-# Unpacks the two packages below $1, which apt puts there, and leaves only the pages.
+# Downloads and unpacks the two packages into $1 and keeps only the pages.
 fetch_pages() {
     "$here/packages.sh" --fetch "$1" "${packages[@]}" || return $?
     local file

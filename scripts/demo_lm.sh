@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The demonstration of language modeling: four variants of a small model learn from the King James Bible for a few
-# minutes, one table compares their perplexities, and the first writes on.
+# The language model demo: four variants of a small model are trained on the King James Bible for a few minutes, one
+# table compares their perplexities, and the first one generates text.
 #     scripts/demo_lm.sh PROGRAM
-# DEMO_SECONDS: at most so long trains each variant (default 120; as many train at once as there are cores for). The runs are kept in
-# runs/demo-lm-DEMO_SECONDS: interrupted, the demonstration goes on there.
+# DEMO_SECONDS: maximum training time of each variant in seconds (default 120); the cores are shared by parallel runs.
+# The runs are kept in runs/demo-lm-DEMO_SECONDS, so an interrupted demo continues.
 set -euo pipefail
 program=$(realpath "$1")
 cd "$(dirname "$0")/.."
@@ -19,6 +19,6 @@ fi
 "$program" compare recipes/demo-lm.ini --norms layer,scale,batch,power --data.folder "$folder" \
     --train.seconds "$seconds" --compare.folder "runs/demo-lm-$seconds"
 echo
-echo "What the model with LayerNorm makes of it:"
+echo "Three samples of the LayerNorm model:"
 "$program" generate "runs/demo-lm-$seconds/layer-1" --prompt "And the LORD said unto" --temperature 0.8 --top-p 0.9 \
     --lines 1 --samples 3

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Builds the corpus of the language model's demo: the King James Bible (public domain), a verse a line, out of Debian's
-# and Ubuntu's packages bible-kjv-text and bible-kjv, which are unpacked below the output folder, not installed.
+# Builds the corpus of the language model demo: the King James Bible (public domain), one verse per line, from Debian's
+# and Ubuntu's packages bible-kjv-text and bible-kjv, which are unpacked into the output folder, not installed.
 #
 #     scripts/demo_lm_corpus.sh OUT [VERSES]
 #
 # writes OUT/{train,valid,test}.txt and prints a checksum. Of every 20 blocks of 30 verses one is validation and one
-# test. VERSES is a file of verses, each behind its reference ("Ge1:1 In the beginning ..."), taken instead of the
-# packages. Nothing is done when OUT is complete already.
-# Exit codes: 0 done, 2 wrong use or no text to be had, 3 reading or writing failed.
+# test. VERSES is a file of verses with their references ("Ge1:1 In the beginning ..."), used instead of the
+# packages. A complete OUT is not rebuilt.
+# Exit codes: 0 done, 2 wrong use or no text available, 3 reading or writing failed.
 set -euo pipefail
 export LC_ALL=C
 here=$(cd "$(dirname "$0")" && pwd)
@@ -18,7 +18,7 @@ checksum() {
     cat "$1"/{train,valid,test}.txt | sha256sum | cut -c1-16
 }
 
-# Unpacks the packages below $1, which apt puts there, and lets their program write the verses to $1/verses.
+# Downloads and unpacks the packages into $1; their program writes the verses to $1/verses.
 fetch_verses() {
     "$here/packages.sh" --fetch "$1" bible-kjv-text bible-kjv || return $?
     local file
@@ -44,7 +44,7 @@ verses=${2:-$work/verses}
 if [ $# -eq 1 ]; then
     fetch_verses "$work" || { say "no verses from the packages bible-kjv-text and bible-kjv"; exit 2; }
 fi
-# A reference, a blank, the verse; notes in braces and headings in << >> go.
+# A reference, a blank, the verse; notes in braces and headings in << >> are removed.
 awk -v out="$work" '
     !/^[^ ]+[0-9]+:[0-9]+ / { bad++; next }
     {

@@ -5,7 +5,7 @@
 #     help_pairs.pl HELP/de HELP/en-US > pairs.tsv
 #
 # Prints one "source<TAB>target" line per sentence where both sides divide into equally many sentences, and per
-# paragraph otherwise. Needs nothing beyond the perl-base package.
+# paragraph otherwise. Needs the package perl-base only.
 use strict;
 use warnings;
 use utf8;
@@ -33,7 +33,7 @@ sub pages_below {
     return @pages;
 }
 
-# The whole page as characters; nothing where it cannot be read or is no UTF-8.
+# The whole page as characters; empty if it cannot be read or is not UTF-8.
 sub read_page {
     my ($path) = @_;
     open my $handle, '<:raw', $path or return undef;
@@ -46,7 +46,7 @@ sub read_page {
 
 sub plain_text {
     my ($html) = @_;
-    # Keys and menus are given for two systems; the one for macOS is hidden on the page.
+    # Keys and menus have variants for two systems; the macOS variant is hidden on the page.
     $html =~ s{<span[^>]*class="MAC"[^>]*>((?:[^<]++|<(?!/?span\b)|(<span\b[^>]*>(?:[^<]++|<(?!/?span\b)|(?2))*</span>))*)</span>}{}g;
     $html =~ s/<br[^>]*>/ /g;
     $html =~ s/<[^>]*>//g;
@@ -57,8 +57,8 @@ sub plain_text {
     return $html;
 }
 
-# Headings and paragraphs in the order of the page, as [id, text]. The text is empty where it is program code or
-# where the page would show one of several alternatives (Writer, Calc, ...), so that it is no sentence.
+# Headings and paragraphs in the order of the page, as [id, text]. The text is empty if it is program code or
+# one of several alternatives (Writer, Calc, ...), which is not a sentence.
 sub blocks_of {
     my ($html) = @_;
     $html =~ s/<footer\b.*//s;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Quick checks of the sources: formatting, include order, shell scripts, spelling; with --deep clang-tidy and cppcheck
-# too (minutes; needs build/compile_commands.json).
+# Quick checks of the sources: formatting, include order, shell scripts, spelling, language; with --deep also clang-tidy
+# and cppcheck (minutes; needs build/compile_commands.json).
 #     scripts/lint.sh [--deep]
 # Ends with a line "N passed, N failed". Exit code: 0 no check failed, 1 some did.
 set -uo pipefail
@@ -21,14 +21,14 @@ check() { # name, command ...
 mapfile -t sources < <(git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
 mapfile -t scripts < <(git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 mapfile -t texts < <(git ls-files --cached --others --exclude-standard '*.[ch]' '*.md' '*.sh' '*.pl' '*.cmake' '*.txt' '*.ini' Makefile |
-    grep -v -e '^tests/' -e '^results/') # both hold German, the tests misspelled words on purpose
+    grep -v -e '^tests/' -e '^results/') # both contain German, and the tests misspelled words on purpose
 
 check clang-format clang-format --dry-run -Werror "${sources[@]}"
 check "include order" scripts/check_includes.sh
 check shellcheck shellcheck --severity=warning "${scripts[@]}"
 check codespell codespell --ignore-words scripts/spelling.txt "${texts[@]}"
 if [ "${1:-}" = --deep ]; then
-    # One file at a time: of several, version 14 sees va_start in the first alone.
+    # One file at a time: version 14 misses va_start in all files but the first.
     check clang-tidy xargs -n 1 clang-tidy -p build --quiet --warnings-as-errors='*' < <(git ls-files 'src/*.c')
     check cppcheck cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,portability \
         --suppress=missingIncludeSystem -Iinclude -Isrc src

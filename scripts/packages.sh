@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# Sees to it that the Debian or Ubuntu packages are there which a make target needs.
+# Installs the Debian or Ubuntu packages that a make target needs, if they are missing.
 #
 #     scripts/packages.sh GROUP...                  groups: build test page bench demo lint sanitize
-#     scripts/packages.sh --list GROUP...           prints the names and does nothing else
-#     scripts/packages.sh --fetch FOLDER PACKAGE... puts the package files there without installing them
+#     scripts/packages.sh --list GROUP...           only prints the names
+#     scripts/packages.sh --fetch FOLDER PACKAGE... downloads the package files without installing them
 #
-# What is missing is named, then installed through apt (with sudo where not root). Where there is no apt, the program
-# or library itself is looked for instead, and what is missing is named with its Debian package.
-# Exit codes: 0 all there, 2 wrong use or something is missing and cannot be installed.
+# Missing packages are named, then installed through apt. Without root rights the script prints the sudo command and
+# asks before it runs it; with YES=1 or CI set it does not ask. Without a terminal it only prints the command. Without
+# apt, it checks for the programs and libraries, and names the Debian packages of those that are missing.
+# Exit codes: 0 all present, 2 wrong use, or something is missing and not installed.
 set -uo pipefail
 
-# group, packages (one of them is enough, the first is installed), how to find it without dpkg: command: a program,
-# module: a pkg-config module, header: a file below /usr/include or /usr/local/include, always: only dpkg knows.
+# group, packages (one is enough, the first is installed), how to detect it without dpkg: command: a program, module: a
+# pkg-config module, header: a file in /usr/include or /usr/local/include, always: detected by dpkg only.
 table='
 build     gcc|clang                                   command:cc
 build     libc6-dev|libc-dev|musl-dev                 header:stdio.h
@@ -21,10 +22,10 @@ build     pkg-config|pkgconf                          command:pkg-config
 build     libutf8proc-dev                             module:libutf8proc
 build     libjansson-dev                              module:jansson
 build     libxxhash-dev                               module:libxxhash
+build     libprotobuf-c-dev                           module:libprotobuf-c
+build     protobuf-c-compiler                         command:protoc-c
 test      libcmocka-dev                               module:cmocka
 test      gnuplot-nox|gnuplot-qt|gnuplot-x11          command:gnuplot
-test      libprotobuf-c-dev                           module:libprotobuf-c
-test      protobuf-c-compiler                         command:protoc-c
 page      chromium                                    command:chromium
 bench     libopenblas-openmp-dev|libopenblas-serial-dev|libblis-openmp-dev  header:cblas.h,openblas/cblas.h,blis/cblas.h
 demo      perl-base|perl                              command:perl
@@ -60,7 +61,7 @@ installed() { # one of a|b|c is installed
     return 1
 }
 
-found() { # the thing itself is there, whoever put it
+found() { # the program, module or header exists
     local kind=${1%%:*} names=${1#*:} name
     case $kind in
     command) command -v "$names" >/dev/null ;;
@@ -78,15 +79,27 @@ found() { # the thing itself is there, whoever put it
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then
         "$@"
-    elif command -v sudo >/dev/null; then
+    elif ! command -v sudo >/dev/null; then
+        say "not root and no sudo; run as root: $*"
+        return 1
+    elif allowed; then
         sudo "$@"
     else
-        say "not root and no sudo; run as root: $*"
         return 1
     fi
 }
 
-# apt's lists are fetched only when they do not know a package or name a file that is gone.
+# Whether sudo may be used: asked once.
+answer=
+allowed() {
+    [ -n "${YES:-}${CI:-}" ] && return 0
+    if [ -z "$answer" ] && [ -t 0 ] && [ -t 2 ]; then
+        read -r -p "packages: run the command above? [y/N] " answer
+    fi
+    case $answer in [yY]*) return 0 ;; *) return 1 ;; esac
+}
+
+# apt's lists are updated only if they lack a package or name a file that no longer exists.
 update() {
     say "apt-get update"
     as_root apt-get -qq update
@@ -110,7 +123,7 @@ missing_among() {
     done
 }
 
-# The name that this release knows among the alternatives of a row, else the first.
+# The first alternative of a row that this release provides, otherwise the first.
 name_known() {
     local row names name
     row=$(awk -v first="$1" '{ split($2, a, "|") } a[1] == first { print $2; exit }' <<<"$table")
@@ -121,7 +134,7 @@ name_known() {
     echo "$1"
 }
 
-# Quiet unless it fails: dpkg has a line or three for each package.
+# Output is shown only on failure.
 install_with() {
     local said
     said=$(as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
@@ -137,12 +150,18 @@ ensure() {
     mapfile -t missing < <(missing_among <<<"$rows")
     [ ${#missing[@]} -eq 0 ] && return 0
     if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
-        say "missing, by the names of their Debian packages: ${missing[*]}"
-        say "there is no apt here; install what corresponds to them and try again"
+        say "missing (names of the Debian packages): ${missing[*]}"
+        say "there is no apt on this system; install the corresponding packages and run the command again"
         return 2
     fi
-    say "missing: ${missing[*]}; installing through apt"
+    for name in "${missing[@]}"; do names+=("$(name_known "$name")"); done
+    say "missing: ${missing[*]}"
+    if [ "$(id -u)" -ne 0 ]; then
+        say "to install: sudo apt-get update && sudo apt-get install --no-install-recommends ${names[*]}"
+        allowed || return 2
+    fi
     known "${missing[@]}" || update || return 2
+    names=()
     for name in "${missing[@]}"; do names+=("$(name_known "$name")"); done
     install_with "${names[@]}" || { update && install_with "${names[@]}"; } || {
         say "apt could not install: ${names[*]}"
@@ -154,11 +173,11 @@ fetch() {
     local folder=$1
     shift
     if ! command -v apt-get >/dev/null; then
-        say "there is no apt here to fetch $*"
+        say "there is no apt on this system to download $*"
         return 2
     fi
-    say "fetching without installing: $*"
-    # As root, apt would hand the download to a user who may not write into the folder.
+    say "downloading without installing: $*"
+    # As root, apt would download as a user without write access to the folder.
     local get=(apt-get -qq)
     [ "$(id -u)" -eq 0 ] && get+=(-o APT::Sandbox::User=root)
     known "$@" || update || return 2

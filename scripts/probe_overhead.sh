@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What the live instruments cost, measured within one run: it logs every 4 updates and looks every 9, so that a look is
-# inside of a stretch between two lines of the log. Each stretch with a look is compared, per token, with the mean of its
-# neighbors without one, and the median is told.
+# Overhead of the live instruments, measured within one run: it logs every 4 updates and probes every 9, so that a probe is
+# inside an interval between two log lines. The time per token of each interval with a probe is compared with the mean
+# of its neighbors without one, and the median is printed.
 #
 #     scripts/probe_overhead.sh PROGRAM RECIPE.ini [--section.key value ...]
 #
-# UPDATES (default 600) says how long. Wants a machine that does nothing else. Exit codes: those of norma train.
+# UPDATES: length of the run (default 600). Needs an otherwise idle machine. Exit codes: those of norma train.
 set -euo pipefail
 if [ $# -lt 2 ]; then
     echo "usage: scripts/probe_overhead.sh PROGRAM RECIPE.ini [--section.key value ...]" >&2

@@ -3,12 +3,12 @@
 #
 #     split_pairs.pl OUT SOURCE_NAME TARGET_NAME < pairs.tsv
 #
-# writes OUT/{train,valid,test}.SOURCE_NAME and .TARGET_NAME. The part of a pair depends on nothing but its source
-# sentence: a hash of the folded sentence (lower case, letters only, every number alike) gives a number below 1000,
-# of which the first 20 are valid and the next 30 test. So the same sentence lands in the same part whatever the
-# order or the version of the input, and sentences that differ in case, digits or punctuation land together. One
-# pair is kept per folded source. No target sentence is shared either: a pair of train goes when valid or test
-# knows its target, a pair of valid when test does. Needs nothing beyond the perl-base package.
+# writes OUT/{train,valid,test}.SOURCE_NAME and .TARGET_NAME. The part of a pair depends on its source sentence only:
+# a hash of the normalized sentence (lower case, letters only, all numbers equal) gives a number below 1000, of which
+# the first 20 are valid and the next 30 test. A sentence is therefore in the same part for any order or version of
+# the input, together with sentences that differ in case, digits or punctuation. One pair is kept per normalized
+# source. Target sentences are not shared either: a training pair is removed if its target is in valid or test, a
+# validation pair if its target is in test. Needs the package perl-base only.
 use strict;
 use warnings;
 
@@ -44,7 +44,7 @@ sub is_sentence {
     return $n_words >= $min_words && $n_words <= $max_words && $n_letters >= $min_letters * $n_marks;
 }
 
-# Short sentences may differ by two words whatever their ratio.
+# Short sentences may differ by two words at any ratio.
 sub fits {
     my ($source, $target) = @_;
     return 0 unless is_sentence($source) && is_sentence($target);
