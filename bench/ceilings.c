@@ -37,9 +37,9 @@ static void run_own(void *context)
     const product *p = context;
     const nm_dropout none = {0};
     float *const *data = p->on->data;
-    p->on->cpu->k.linear(p->on->cpu, nm_mat_of(data[0], p->s->rows, p->s->in),
-                         nm_mat_of(data[1], p->s->out, p->s->in), NULL, NM_ACT_NONE, &none,
-                         nm_mat_of(data[3], p->s->rows, p->s->out));
+    NM_CALL(p->on->cpu, linear, .x = nm_mat_of(data[0], p->s->rows, p->s->in),
+            .weight = nm_mat_of(data[1], p->s->out, p->s->in), .drop = &none,
+            .y = nm_mat_of(data[3], p->s->rows, p->s->out));
 }
 
 #ifdef BENCH_CBLAS
@@ -121,7 +121,7 @@ static void run_plain(void *context)
 {
     const copying *c = context;
     nm_backend *b = c->on->cpu;
-    b->k.copy(b, c->on->data[3], c->on->data[0], c->bytes);
+    nm_backend_copy(b, c->on->data[3], c->on->data[0], c->bytes);
 }
 
 /* Stores past the caches spare the reading of what is overwritten; where there are none, a plain copy. */

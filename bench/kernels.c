@@ -20,41 +20,41 @@ static nm_mat mat(const bench *on, int buffer, int32_t rows, int32_t cols)
 
 static void run_linear(const bench *on, const bench_case *c, int32_t rows)
 {
-    on->cpu->k.linear(on->cpu, mat(on, 0, rows, c->in), mat(on, 1, c->out, c->in), on->data[2], NM_ACT_NONE,
-                      NULL, mat(on, 3, rows, c->out));
+    NM_CALL(on->cpu, linear, .x = mat(on, 0, rows, c->in), .weight = mat(on, 1, c->out, c->in),
+            .bias = on->data[2], .y = mat(on, 3, rows, c->out));
 }
 
 static void run_linear_relu_drop(const bench *on, const bench_case *c, int32_t rows)
 {
-    on->cpu->k.linear(on->cpu, mat(on, 0, rows, c->in), mat(on, 1, c->out, c->in), on->data[2], NM_ACT_RELU,
-                      &third, mat(on, 3, rows, c->out));
+    NM_CALL(on->cpu, linear, .x = mat(on, 0, rows, c->in), .weight = mat(on, 1, c->out, c->in),
+            .bias = on->data[2], .act = NM_ACT_RELU, .drop = &third, .y = mat(on, 3, rows, c->out));
 }
 
 static void run_linear_dx(const bench *on, const bench_case *c, int32_t rows)
 {
-    on->cpu->k.linear_grad_input(on->cpu, mat(on, 0, rows, c->out), mat(on, 1, c->out, c->in), false,
-                                 mat(on, 3, rows, c->in));
+    NM_CALL(on->cpu, linear_grad_input, .dy = mat(on, 0, rows, c->out), .weight = mat(on, 1, c->out, c->in),
+            .dx = mat(on, 3, rows, c->in));
 }
 
 static void run_linear_dw(const bench *on, const bench_case *c, int32_t rows)
 {
-    on->cpu->k.zero(on->cpu, on->data[3], (size_t)c->out * (size_t)c->in * sizeof(float));
-    on->cpu->k.linear_grad_weight(on->cpu, mat(on, 0, rows, c->out), mat(on, 1, rows, c->in),
-                                  mat(on, 3, c->out, c->in), NULL);
+    nm_backend_zero(on->cpu, on->data[3], (size_t)c->out * (size_t)c->in * sizeof(float));
+    NM_CALL(on->cpu, linear_grad_weight, .dy = mat(on, 0, rows, c->out), .x = mat(on, 1, rows, c->in),
+            .dw = mat(on, 3, c->out, c->in));
 }
 
 static void run_loss(const bench *on, const bench_case *c, int32_t rows)
 {
-    nm_softmax_loss loss = {.hidden = mat(on, 0, rows, c->in),
-                            .weight = mat(on, 1, c->out, c->in),
-                            .bias = on->data[2],
-                            .targets = on->ids,
-                            .eps = 0.1,
-                            .grad_scale = 1.0 / rows,
-                            .sums = (double *)(void *)on->data[4],
-                            .d_hidden = on->data[3],
-                            .d_weight = on->data[5],
-                            .d_bias = on->data[6]};
+    nm_softmax_loss_args loss = {.hidden = mat(on, 0, rows, c->in),
+                                 .weight = mat(on, 1, c->out, c->in),
+                                 .bias = on->data[2],
+                                 .targets = on->ids,
+                                 .eps = 0.1,
+                                 .grad_scale = 1.0 / rows,
+                                 .sums = (double *)(void *)on->data[4],
+                                 .d_hidden = on->data[3],
+                                 .d_weight = on->data[5],
+                                 .d_bias = on->data[6]};
     on->cpu->k.softmax_loss(on->cpu, &loss);
 }
 
@@ -66,74 +66,87 @@ static nm_packing packing_of(const bench *on, int32_t rows, int32_t length)
 static void run_attention(const bench *on, const bench_case *c, int32_t rows)
 {
     nm_packing packing = packing_of(on, rows, c->out);
-    on->cpu->k.attention(on->cpu, mat(on, 0, rows, c->in), mat(on, 1, rows, c->in), mat(on, 2, rows, c->in),
-                         &packing, &packing, c->in / 64, true, 0.125, &third, mat(on, 3, rows, c->in),
-                         on->data[4]);
+    NM_CALL(on->cpu, attention, .q = mat(on, 0, rows, c->in), .k = mat(on, 1, rows, c->in),
+            .v = mat(on, 2, rows, c->in), .q_packing = &packing, .k_packing = &packing, .heads = c->in / 64,
+            .causal = true, .scale = 0.125, .drop = &third, .out = mat(on, 3, rows, c->in),
+            .lse = on->data[4]);
 }
 
 static void run_attention_grad(const bench *on, const bench_case *c, int32_t rows)
 {
     nm_packing packing = packing_of(on, rows, c->out);
-    on->cpu->k.attention_grad(on->cpu, mat(on, 0, rows, c->in), mat(on, 1, rows, c->in),
-                              mat(on, 2, rows, c->in), &packing, &packing, c->in / 64, true, 0.125, &third,
-                              mat(on, 3, rows, c->in), on->data[4], mat(on, 0, rows, c->in),
-                              mat(on, 5, rows, c->in), mat(on, 6, rows, c->in), mat(on, 7, rows, c->in));
+    NM_CALL(on->cpu, attention_grad,
+            .forward = {.q = mat(on, 0, rows, c->in),
+                        .k = mat(on, 1, rows, c->in),
+                        .v = mat(on, 2, rows, c->in),
+                        .q_packing = &packing,
+                        .k_packing = &packing,
+                        .heads = c->in / 64,
+                        .causal = true,
+                        .scale = 0.125,
+                        .drop = &third,
+                        .out = mat(on, 3, rows, c->in),
+                        .lse = on->data[4]},
+            .dout = mat(on, 0, rows, c->in), .dq = mat(on, 5, rows, c->in), .dk = mat(on, 6, rows, c->in),
+            .dv = mat(on, 7, rows, c->in));
 }
 
 static void run_dropout(const bench *on, const bench_case *c, int32_t rows)
 {
-    on->cpu->k.dropout(on->cpu, mat(on, 0, rows, c->in), &third, false, mat(on, 3, rows, c->in));
+    NM_CALL(on->cpu, dropout, .x = mat(on, 0, rows, c->in), .drop = &third, .y = mat(on, 3, rows, c->in));
 }
 
 static void run_add_dropout(const bench *on, const bench_case *c, int32_t rows)
 {
-    on->cpu->k.add_dropout(on->cpu, mat(on, 0, rows, c->in), mat(on, 5, rows, c->in), &third,
-                           mat(on, 3, rows, c->in));
+    NM_CALL(on->cpu, add_dropout, .x = mat(on, 0, rows, c->in), .f = mat(on, 5, rows, c->in), .drop = &third,
+            .y = mat(on, 3, rows, c->in));
 }
 
 static void run_act_grad(const bench *on, const bench_case *c, int32_t rows)
 {
-    on->cpu->k.act_grad(on->cpu, NM_ACT_RELU, &third, mat(on, 0, rows, c->in), mat(on, 5, rows, c->in),
-                        mat(on, 3, rows, c->in));
+    NM_CALL(on->cpu, act_grad, .act = NM_ACT_RELU, .drop = &third, .y = mat(on, 0, rows, c->in),
+            .dy = mat(on, 5, rows, c->in), .dz = mat(on, 3, rows, c->in));
 }
 
 static void run_add(const bench *on, const bench_case *c, int32_t rows)
 {
-    on->cpu->k.add(on->cpu, 0.5, mat(on, 0, rows, c->in), mat(on, 3, rows, c->in));
+    NM_CALL(on->cpu, add, .alpha = 0.5, .x = mat(on, 0, rows, c->in), .y = mat(on, 3, rows, c->in));
 }
 
 static void run_embed(const bench *on, const bench_case *c, int32_t rows)
 {
-    on->cpu->k.embed(on->cpu, on->ids, on->ids, 16, mat(on, 1, c->out, c->in), mat(on, 2, c->out, c->in),
-                     &third, mat(on, 3, rows, c->in));
+    NM_CALL(on->cpu, embed, .ids = on->ids, .pos = on->ids, .scale = 16, .table = mat(on, 1, c->out, c->in),
+            .positions = mat(on, 2, c->out, c->in), .drop = &third, .out = mat(on, 3, rows, c->in));
 }
 
 static void run_embed_grad(const bench *on, const bench_case *c, int32_t rows)
 {
-    on->cpu->k.embed_grad(on->cpu, on->ids, 16, mat(on, 0, rows, c->in), &third, mat(on, 5, c->out, c->in));
+    NM_CALL(on->cpu, embed_grad, .ids = on->ids, .scale = 16, .dout = mat(on, 0, rows, c->in), .drop = &third,
+            .dtable = mat(on, 5, c->out, c->in));
 }
 
 static void run_log_softmax(const bench *on, const bench_case *c, int32_t rows)
 {
-    on->cpu->k.log_softmax(on->cpu, mat(on, 0, rows, c->in), NULL, mat(on, 3, rows, c->in));
+    NM_CALL(on->cpu, log_softmax, .x = mat(on, 0, rows, c->in), .y = mat(on, 3, rows, c->in));
 }
 
 static void run_top_k(const bench *on, const bench_case *c, int32_t rows)
 {
-    on->cpu->k.top_k(on->cpu, mat(on, 0, rows, c->in), c->out, on->data[3], on->ids + 65536);
+    NM_CALL(on->cpu, top_k, .x = mat(on, 0, rows, c->in), .k = c->out, .values = on->data[3],
+            .columns = on->ids + 65536);
 }
 
 static void run_adam(const bench *on, const bench_case *c, int32_t rows)
 {
     nm_adam adam = {.lr = 1e-4, .beta1 = 0.9, .beta2 = 0.98, .eps = 1e-8, .grad_scale = 1, .step = 100};
-    on->cpu->k.adam(on->cpu, &adam, (size_t)rows * (size_t)c->in, on->data[0], on->data[1], on->data[2],
-                    on->data[7]);
+    NM_CALL(on->cpu, adam, .config = &adam, .n = (size_t)rows * (size_t)c->in, .p = on->data[0],
+            .g = on->data[1], .m = on->data[2], .v = on->data[7]);
 }
 
 static void run_dot(const bench *on, const bench_case *c, int32_t rows)
 {
     double sum;
-    on->cpu->k.dot(on->cpu, (size_t)rows * (size_t)c->in, on->data[0], on->data[0], &sum);
+    NM_CALL(on->cpu, dot, .n = (size_t)rows * (size_t)c->in, .a = on->data[0], .b = on->data[0], .out = &sum);
 }
 
 #define LINEAR(tokens, n, k)                                                                                 \

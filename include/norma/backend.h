@@ -1,12 +1,14 @@
-/* Backends: a table of kernels over plain matrices.
+/* Backends: tables of kernels over plain matrices.
  *
- * `ref` is plain C in float or double and the judge of the others; `cpu` is SIMD and OpenMP in float. A kernel gets
- * device memory (what nm_backend_alloc hands out) for matrices, vectors and index lists, and host memory where a
- * comment says so. Kernels cannot fail: wrong shapes stop the program. All sums over rows are taken in double, in
- * an order that doesn't depend on the number of threads.
+ * `ref` is plain C in float or double, the reference implementation; `cpu` is SIMD and OpenMP in float and is
+ * tested against it. Matrices, vectors and index lists are in device memory (nm_backend_alloc), other
+ * arguments in host memory, unless a comment says otherwise. Kernels cannot fail: a wrong shape is a
+ * programming error and aborts. Sums over rows are accumulated in double, in an order that does not depend on
+ * the number of threads.
  *
- * A matrix is row-major: element (r, c) is data[r * stride + c]; its type is the backend's dtype. A vector is `void *`
- * to that type. "+=" below means: added to what stands there; "=": overwritten. */
+ * A matrix is row-major: element (r, c) is data[r * stride + c]; its type is the backend's dtype. A vector
+ * is a `void *` to elements of that type. Outputs marked "=" are overwritten, outputs marked "+=" are
+ * accumulated into. */
 #ifndef NORMA_BACKEND_H
 #define NORMA_BACKEND_H
 
@@ -24,7 +26,7 @@ static inline size_t nm_dtype_bytes(nm_dtype dtype)
     return dtype == NM_F64 ? sizeof(double) : sizeof(float);
 }
 
-/* A number of a host array of this type. */
+/* Element i of a host array. */
 static inline double nm_dtype_get(nm_dtype dtype, const void *array, size_t i)
 {
     return dtype == NM_F64 ? ((const double *)array)[i] : (double)((const float *)array)[i];
@@ -43,44 +45,201 @@ typedef struct nm_mat {
     int32_t rows, cols, stride; /* in elements */
 } nm_mat;
 
-/* The sequences of a batch stand one after another; sequence s has the rows offsets[s] .. offsets[s + 1] - 1. */
+static inline nm_mat nm_mat_of(void *data, int32_t rows, int32_t cols)
+{
+    nm_mat mat = {data, rows, cols, cols};
+    return mat;
+}
+
+/* A batch of sequences without padding: sequence s has the rows offsets[s] .. offsets[s + 1] - 1. */
 typedef struct nm_packing {
     int32_t n_seqs, n_tokens, longest;
     const int32_t *offsets;        /* host, [n_seqs + 1] */
     const int32_t *device_offsets; /* the same numbers in device memory */
 } nm_packing;
 
+typedef struct nm_backend nm_backend;
+
+/* ---- kernels ----
+ * Every kernel has one struct of arguments, nm_NAME_args, inputs first and outputs last, and is called by
+ * name:
+ *     NM_CALL(backend, linear, .x = x, .weight = weight, .y = y);
+ * Arguments that are left out are 0, false or NULL. */
+#define NM_CALL(backend, kernel, ...) (backend)->k.kernel((backend), &(nm_##kernel##_args){__VA_ARGS__})
+
+/* ---- memory: see also nm_backend_upload, _download, _copy and _zero ---- */
+
+typedef struct nm_upload_args {
+    const void *host;
+    size_t bytes;
+    void *device;
+} nm_upload_args;
+
+typedef struct nm_download_args {
+    const void *device;
+    size_t bytes;
+    void *host;
+} nm_download_args;
+
+/* Device to device. */
+typedef struct nm_copy_args {
+    const void *from;
+    size_t bytes;
+    void *to;
+} nm_copy_args;
+
+typedef struct nm_zero_args {
+    size_t bytes;
+    void *data;
+} nm_zero_args;
+
+/* ---- random initialization of parameters ---- */
+
+/* Element i depends on the random words of counter i (Philox4x32-10, seed, site) only. */
+typedef enum nm_init_kind {
+    NM_INIT_CONSTANT, /* scale */
+    NM_INIT_NORMAL,   /* N(0, scale^2), by the Box-Muller transform (1958) */
+    NM_INIT_UNIFORM,  /* U(-scale, scale) */
+    NM_INIT_ABOUT_ONE /* N(1, scale^2) */
+} nm_init_kind;
+
+typedef struct nm_init {
+    nm_init_kind kind;
+    double scale;
+} nm_init;
+
+typedef struct nm_random_init_args {
+    nm_init init;
+    uint64_t seed;
+    uint32_t site; /* < 2^24 */
+    size_t n;
+    void *out; /* [n], = */
+} nm_random_init_args;
+
+/* ---- matrix multiplication and linear layers ---- */
+
+/* c = alpha op(a) op(b) + beta c; op(a) is the transpose of a if ta. c is not read if beta is 0. */
+typedef struct nm_gemm_args {
+    bool ta, tb;
+    double alpha, beta;
+    nm_mat a, b, c;
+} nm_gemm_args;
+
 typedef enum nm_act { NM_ACT_NONE, NM_ACT_RELU } nm_act;
 
-/* --- normalization of each token (row) by its own numbers: LayerNorm, RMSNorm, ScaleNorm, FixNorm, GroupNorm ---
- * In each of `groups` groups of d/groups features: xhat = (x - shift) * scale, y = gain * xhat + bias. */
-typedef enum nm_token_norm_kind {
-    NM_TOKEN_CENTER,          /* shift = mean, scale = 1/sqrt(variance + eps), variance over d/groups */
-    NM_TOKEN_CENTER_UNBIASED, /* the same with d/groups - 1 */
-    NM_TOKEN_RMS,             /* scale = 1/sqrt(mean square + eps) */
-    NM_TOKEN_RMS_OUTSIDE,     /* scale = 1/(sqrt(mean square) + eps) */
-    NM_TOKEN_LENGTH /* scale = 1/max(l2 norm, eps); below eps the norm is a constant in the backward pass */
-} nm_token_norm_kind;
+/* y = drop(act(x weight^T + bias)); weight [out, in], bias [out] or NULL. A packed weight is used if one
+ * is registered (nm_backend_register_weight); for an int8 weight the layer is computed by linear_int8. */
+typedef struct nm_linear_args {
+    nm_mat x, weight;
+    const void *bias;
+    nm_act act;
+    const nm_dropout *drop; /* NULL: none */
+    nm_mat y;               /* = */
+} nm_linear_args;
 
-typedef struct nm_token_norm {
-    nm_token_norm_kind kind;
-    int32_t groups;
-    double eps;
-    int32_t gain_length, bias_length; /* 0 (none), 1 (one number for all), or d */
-} nm_token_norm;
+/* dz: gradient before the activation and the dropout of `linear`, elementwise:
+ *     dz = dy * dropout factor                      without an activation
+ *     dz = y > 0 ? dy * dropout scale : 0           for relu */
+typedef struct nm_act_grad_args {
+    nm_act act;
+    const nm_dropout *drop;
+    nm_mat y, dy, dz; /* dz may be dy */
+} nm_act_grad_args;
 
-/* --- normalization of each feature (column) by batch or running numbers: BatchNorm, PowerNorm and kin ---
- *     h = x * row_scale[row, group of the column]   (groups = 0: h = x)
- *     z = (h - shift) * scale        y = gain * z + bias          shift, gain, bias may be NULL (0, 1, 0)
- * row_scale = 1/sqrt(mean square of the group + eps) is PowerNorm's layer/group scaling. */
-typedef struct nm_feature_norm {
-    int32_t groups;
-    double eps;
-    bool
-        row_scale_ready; /* row_scale was already computed: read it; otherwise the kernel computes and stores it */
-} nm_feature_norm;
+/* dx = dy weight, or dx += dy weight if add */
+typedef struct nm_linear_grad_input_args {
+    nm_mat dy, weight;
+    bool add;
+    nm_mat dx;
+} nm_linear_grad_input_args;
 
-/* Small vectors, element by element. s and t are numbers. */
+/* dw += dy^T x
+ * db += column sums of dy */
+typedef struct nm_linear_grad_weight_args {
+    nm_mat dy, x, dw;
+    void *db; /* or NULL */
+} nm_linear_grad_weight_args;
+
+/* Packs a weight into the panels that `linear` reads (nm_backend_register_weight). packed NULL: only
+ * *bytes is written, the size of the packed weight, or 0 if the backend has no packed layout. */
+typedef struct nm_pack_args {
+    nm_mat weight;
+    size_t *bytes; /* host */
+    void *packed;
+} nm_pack_args;
+
+/* ---- int8 inference: symmetric per-row weight quantization, dynamic per-token activation quantization ----
+ * A row w of a weight is integers q from -127 to 127 and a scale s:
+ *     s = max |w| / 127, rounded up to 17 significant bits
+ *     q = round(w / s)
+ * q s is exact in float, and quantizing it again gives the same q and s. A row x of the input is quantized
+ * independently of the others:
+ *     t = max |x| / 127
+ *     p = round(x (127 / max |x|))
+ * linear_int8 computes
+ *     y = act(((float)(sum of p q) s) t + bias)
+ * with an exact integer sum and every other step rounded to float, whatever the backend's dtype: results
+ * are bitwise identical on all backends. Rounding is to nearest even. A row whose largest value is below
+ * 2^-100 counts as zero; a row with an infinite value or a NaN gives NaN. */
+enum { NM_INT8_COLS = 65536 }; /* largest number of columns of a weight: sums stay below 2^31 */
+
+/* Rows `first` and following of a weight that pack_int8 wrote. */
+typedef struct nm_int8 {
+    const void *packed;
+    int32_t rows, cols; /* of the whole weight */
+    int32_t first;
+} nm_int8;
+
+/* m = round trip of m through int8 quantization, in place */
+typedef struct nm_round_int8_args {
+    nm_mat m;
+} nm_round_int8_args;
+
+/* The same as `pack` for linear_int8; 0 bytes if the weight has more than NM_INT8_COLS columns. */
+typedef struct nm_pack_int8_args {
+    nm_mat weight;
+    size_t *bytes; /* host */
+    void *packed;
+} nm_pack_int8_args;
+
+typedef struct nm_linear_int8_args {
+    nm_mat x;
+    const nm_int8 *weight; /* host; y.cols rows of it are used */
+    const void *bias;      /* or NULL */
+    nm_act act;
+    nm_mat y; /* = */
+} nm_linear_int8_args;
+
+/* ---- elementwise operations ---- */
+
+/* y = alpha x */
+typedef struct nm_scale_args {
+    double alpha;
+    nm_mat x, y; /* y may be x */
+} nm_scale_args;
+
+/* y += alpha x */
+typedef struct nm_add_args {
+    double alpha;
+    nm_mat x, y;
+} nm_add_args;
+
+/* y = x + drop(f) */
+typedef struct nm_add_dropout_args {
+    nm_mat x, f;
+    const nm_dropout *drop;
+    nm_mat y; /* may be x */
+} nm_add_dropout_args;
+
+/* y = drop(x), or y += drop(x) if add; also the gradient of dropout */
+typedef struct nm_dropout_args {
+    nm_mat x;
+    const nm_dropout *drop;
+    bool add;
+    nm_mat y;
+} nm_dropout_args;
+
+/* Elementwise operations on vectors, with the numbers s and t. */
 typedef enum nm_vec_op {
     NM_VEC_FILL,        /* out = s */
     NM_VEC_COPY,        /* out = a */
@@ -96,98 +255,307 @@ typedef enum nm_vec_op {
     NM_VEC_ABOVE        /* out = a > s ? b : t */
 } nm_vec_op;
 
-/* --- loss --- */
-typedef enum nm_smoothing {
-    NM_SMOOTH_UNIFORM, /* (1-eps)(-lp_t) + eps/V sum_v (-lp_v); V counts allowed words when a mask is given */
-    NM_SMOOTH_OTHERS   /* (1-eps-eps/(V-1))(-lp_t) + eps/(V-1) sum_v (-lp_v) */
-} nm_smoothing;
+typedef struct nm_vec_args {
+    nm_vec_op op;
+    int32_t n;
+    const void *a, *b, *c; /* [n]; operands that the operation does not have may be NULL */
+    double s, t;
+    void *out; /* [n], =; may be an operand */
+} nm_vec_args;
 
-enum { NM_TARGET_IGNORED = -1 }; /* a target without loss and without gradient */
+/* *out = sum of a_i b_i, in double */
+typedef struct nm_dot_args {
+    size_t n;
+    const void *a, *b;
+    double *out; /* host */
+} nm_dot_args;
 
-typedef struct nm_softmax_loss {
-    nm_mat hidden, weight;  /* [tokens, d], [V, d]: logits = hidden weight^T + bias */
-    const void *bias;       /* [V] or NULL */
-    const int32_t *targets; /* device, [tokens]: allowed words, or NM_TARGET_IGNORED */
-    const uint8_t *allowed; /* device, [V]: 0 removes a word; or NULL */
-    nm_smoothing smoothing;
-    double eps, grad_scale;
-    double *sums;   /* device doubles [2], =: sum of the smoothed loss, sum of the negative log-likelihood */
-    void *d_hidden; /* [tokens, d], =, or NULL when no gradient is wanted */
-    void *d_weight, *d_bias; /* += ; NULL when not wanted */
-} nm_softmax_loss;
+/* ---- embeddings ---- */
 
-/* --- block-term attention (Ma et al. 2019, "core" g = mean of the rows of `core`) of segments of n <= length tokens ---
- *     A_ia = g_a (q_ia + content_a)      B_ia = g_a (q_ia + place_a)
+/* out[i] = drop(scale table[ids[i]] + positions[pos[i]]) */
+typedef struct nm_embed_args {
+    const int32_t *ids, *pos; /* [rows of out] */
+    double scale;
+    nm_mat table, positions; /* positions.data NULL: no positional embedding */
+    const nm_dropout *drop;
+    nm_mat out; /* = */
+} nm_embed_args;
+
+/* dtable[ids[i]] += scale drop(dout[i]), summed in the order of i */
+typedef struct nm_embed_grad_args {
+    const int32_t *ids;
+    double scale;
+    nm_mat dout;
+    const nm_dropout *drop;
+    nm_mat dtable;
+} nm_embed_grad_args;
+
+/* out[i] = x[rows[i]] */
+typedef struct nm_gather_args {
+    const int32_t *rows;
+    nm_mat x, out;
+} nm_gather_args;
+
+/* ---- attention ---- */
+
+/* Scaled dot-product attention (Vaswani et al. 2017, eq. 1); heads are equal column ranges. Per head and
+ * query i:
+ *     s_j = scale q_i . k_j        p = softmax(s)        out_i = sum_j drop(p_j) v_j
+ * Query i of m queries of a sequence attends to all n keys of the sequence, or, if causal, to the
+ * keys j <= i + (n - m). Dropout mask: row = head * q rows + query row, column = position of the key in its
+ * sequence. */
+typedef struct nm_attention_args {
+    nm_mat q, k, v; /* [queries, heads * c], [keys, heads * c], [keys, heads * c'] */
+    const nm_packing *q_packing, *k_packing;
+    int32_t heads;
+    bool causal;
+    double scale;
+    const nm_dropout *drop;
+    nm_mat out; /* = */
+    void *lse;  /* [heads * q rows], =: log of the softmax denominators, head-major; NULL at inference */
+} nm_attention_args;
+
+typedef struct nm_attention_grad_args {
+    nm_attention_args forward; /* with its results out and lse */
+    nm_mat dout;
+    nm_mat dq, dk, dv; /* = */
+} nm_attention_grad_args;
+
+/* Attention of single queries over a gathered KV cache: query i attends to the rows
+ * rows[offsets[i]] .. rows[offsets[i + 1] - 1] of k and v. */
+typedef struct nm_attention_cached_args {
+    nm_mat q, k, v;
+    const int32_t *rows, *offsets;
+    int32_t heads;
+    double scale;
+    nm_mat out; /* = */
+} nm_attention_cached_args;
+
+/* Block-term attention (Ma et al. 2019) over segments of at most `length` tokens, with the core g = mean of
+ * the rows of `core`, content bias u and position bias w:
+ *     A_ia  = g_a (q_ia + u_a)
+ *     B_ia  = g_a (q_ia + w_a)
  *     out_i = sum over pairs (j, k) of  weight[j length + k] sum_a (A_ia k_ja + B_ia p_ja) v_ka
- * over all j, k of the segment, or those <= i when causal. Without causal every segment must have `length` tokens. */
-typedef struct nm_block_term {
-    nm_mat q, k, v;              /* [tokens, h] */
-    nm_mat positions;            /* [length, h]: p, keys of the places in a segment */
-    nm_mat weight;               /* [length^2, d] */
-    nm_mat core;                 /* [cores, h] */
-    const void *content, *place; /* [h] biases of the query towards keys and places */
-    const nm_packing *packing;   /* no sequence is longer than length */
+ * over all j, k of the segment, or the j, k <= i if causal. Without causal every segment has exactly
+ * `length` tokens. */
+typedef struct nm_block_term_args {
+    nm_mat q, k, v;                           /* [tokens, h] */
+    nm_mat positions;                         /* [length, h]: p, the keys of the positions in a segment */
+    nm_mat weight;                            /* [length^2, d] */
+    nm_mat core;                              /* [cores, h] */
+    const void *content_bias, *position_bias; /* [h]: u, w */
+    const nm_packing *packing;                /* no sequence is longer than length */
     int32_t length;
     bool causal;
-} nm_block_term;
+    nm_mat out; /* [tokens, d], = */
+} nm_block_term_args;
 
-typedef struct nm_block_term_grads {
-    nm_mat dq, dk, dv, dpositions; /* = */
-    nm_mat dweight, dcore;         /* += */
-    void *dcontent, *dplace;       /* += */
-} nm_block_term_grads;
-/* --- attention with relative positions (TENER): see relative_attention below --- */
-typedef struct nm_relative {
+typedef struct nm_block_term_grad_args {
+    nm_block_term_args forward; /* out is not read */
+    nm_mat dout;
+    nm_mat dq, dk, dv, dpositions;        /* = */
+    nm_mat dweight, dcore;                /* += */
+    void *dcontent_bias, *dposition_bias; /* += */
+} nm_block_term_grad_args;
+
+/* Attention with relative positions as in TENER (Yan et al. 2019), per head, with key bias a and distance
+ * bias b:
+ *     s_ij  = (q_i + a) . k_j + (q_i + b) . R_(j-i) + k_j . R_(i-j)        (not scaled)
+ *     p     = softmax over j
+ *     out_i = sum_j drop(p_ij) v_j
+ * The dropout mask is that of `attention`. */
+typedef struct nm_relative_attention_args {
     nm_mat q, k, v;                          /* [queries, heads * c], [keys, heads * c] twice */
-    const nm_packing *q_packing, *k_packing; /* query i and key i of a sequence stand at the same place */
+    const nm_packing *q_packing, *k_packing; /* query i and key i of a sequence have the same position */
     int32_t heads;
-    const void *key_bias, *distance_bias; /* a and b: [heads * c] */
-    nm_mat positions;                     /* [.., c]: row zero_row + d is the vector R_d of distance d */
+    const void *key_bias, *distance_bias; /* [heads * c]: a, b */
+    nm_mat positions;                     /* [.., c]: row zero_row + d is R_d */
     int32_t zero_row;
-    nm_dropout drop; /* on the weights, masked as in `attention` */
-} nm_relative;
+    nm_dropout drop;
+    nm_mat out; /* = */
+    void *lse;  /* as in `attention` */
+} nm_relative_attention_args;
 
-typedef struct nm_relative_grad {
-    nm_mat out, dout; /* as `relative_attention` gave it, and its gradient */
-    const void *lse;
+typedef struct nm_relative_attention_grad_args {
+    nm_relative_attention_args forward; /* with its results out and lse */
+    nm_mat dout;
     nm_mat dq, dk, dv;                  /* = */
     void *d_key_bias, *d_distance_bias; /* += */
-} nm_relative_grad;
+} nm_relative_attention_grad_args;
 
-/* --- linear-chain conditional random field: loss = log Z - score of the gold tags, summed over sequences --- */
-typedef struct nm_crf {
+/* ---- pooling and conditional random fields ---- */
+
+/* out: the largest value of each column within each sequence; no sequence may be empty. */
+typedef struct nm_pool_max_args {
+    nm_mat x; /* [tokens, cols] */
+    const nm_packing *packing;
+    nm_mat out;     /* [sequences, cols], = */
+    int32_t *where; /* [sequences * cols], =: row of the largest value */
+} nm_pool_max_args;
+
+typedef struct nm_pool_max_grad_args {
+    nm_mat dout;
+    const int32_t *where;
+    nm_mat dx; /* = */
+} nm_pool_max_grad_args;
+
+/* Linear-chain conditional random field:
+ *     loss = log Z - score of the gold tags, summed over sequences */
+typedef struct nm_crf_args {
     nm_mat emissions;                      /* [tokens, T] */
     const void *transitions, *start, *end; /* [T, T] from row to column; [T], [T] */
     const nm_packing *packing;
-    const int32_t *gold; /* device, [tokens] */
+    const int32_t *gold; /* [tokens] */
     double grad_scale;
-    double *sums;      /* device doubles [2], =: the loss, twice */
-    void *d_emissions; /* [tokens, T], =; NULL when no gradient is wanted, as the next three */
+    double *sums;                          /* device doubles [2], =: the loss, twice */
+    void *d_emissions;                     /* [tokens, T], =; the gradients are NULL if not needed */
     void *d_transitions, *d_start, *d_end; /* += */
-} nm_crf;
+} nm_crf_args;
 
-/* --- int8: a row w of a weight as whole numbers from -127 to 127 and one scale, for inference ---
- *     s = max |w| / 127, rounded up to 17 significant bits        q = round(w / s)
- * q s is then exact in float, and made int8 once more it gives q and s again. A row x of an input is made int8 when it
- * comes, by itself alone: scale t = max |x| / 127, p = round(x (127 / max |x|)). What linear_int8 computes is
- *     y = act(((float)(sum of p q) s) t + bias)
- * with the sum exact and every other step rounded to float, whatever the backend's dtype: the same bits everywhere. Ties
- * go to the even number. Rows whose largest value is below 2^-100 count as zeros; a row with anything that is not finite
- * gives NaN. */
-enum { NM_INT8_COLS = 65536 }; /* most columns of a weight: sums stay below 2^31 */
+/* ---- output layer: losses and search over the vocabulary of V words ---- */
 
-typedef struct nm_int8 { /* rows of a weight that pack_int8 wrote; the result says how many */
-    const void *form;
-    int32_t rows, cols; /* of the whole weight */
-    int32_t first;      /* the first row */
-} nm_int8;
+/* Label smoothing; lp = log softmax(logits), y = target, eps = smoothing:
+ *     uniform:  loss = (1 - eps) (-lp_y) + eps/V sum_v (-lp_v)
+ *     others:   loss = (1 - eps - eps/(V-1)) (-lp_y) + eps/(V-1) sum_v (-lp_v)
+ * uniform with a mask: V is the number of allowed words. */
+typedef enum nm_smoothing { NM_SMOOTH_UNIFORM, NM_SMOOTH_OTHERS } nm_smoothing;
 
-/* --- optimizers: the three published forms of Adam; t = step, all agree when eps and weight_decay are 0 --- */
-typedef enum nm_adam_variant {
-    NM_ADAM_TORCH,   /* g += wd p;     p -= lr/(1-b1^t) m / (sqrt(v)/sqrt(1-b2^t) + eps) */
-    NM_ADAM_FAIRSEQ, /* p -= lr wd p;  p -= lr sqrt(1-b2^t)/(1-b1^t) m / (sqrt(v) + eps) */
-    NM_ADAMW_TORCH   /* p -= lr wd p;  then the step of NM_ADAM_TORCH */
-} nm_adam_variant;
+enum { NM_TARGET_IGNORED = -1 }; /* a target without loss and without gradient */
+
+/* Cross-entropy of logits = hidden weight^T + bias, computed in blocks of rows: the logits of a batch are
+ * never materialized. */
+typedef struct nm_softmax_loss_args {
+    nm_mat hidden, weight;  /* [tokens, d], [V, d] */
+    const void *bias;       /* [V] or NULL */
+    const int32_t *targets; /* [tokens]: allowed words, or NM_TARGET_IGNORED */
+    const uint8_t *allowed; /* [V]: 0 excludes a word; NULL: all words are allowed */
+    nm_smoothing smoothing;
+    double eps, grad_scale;
+    double *sums;   /* device doubles [2], =: sum of the smoothed loss, sum of the negative log-likelihood */
+    void *d_hidden; /* [tokens, d], =; the gradients are NULL if not needed */
+    void *d_weight, *d_bias; /* += */
+} nm_softmax_loss_args;
+
+/* y = log softmax of each row of x; words with allowed == 0 get -inf */
+typedef struct nm_log_softmax_args {
+    nm_mat x;
+    const uint8_t *allowed; /* [cols] or NULL */
+    nm_mat y;               /* may be x */
+} nm_log_softmax_args;
+
+/* The k largest values of each row in descending order, and their columns; ties: the smaller column first. */
+typedef struct nm_top_k_args {
+    nm_mat x;
+    int32_t k;
+    void *values;     /* [rows, k], = */
+    int32_t *columns; /* [rows, k], = */
+} nm_top_k_args;
+
+/* log_softmax, then top_k for k > 0, and the log probability of the word `also`. Log probabilities that
+ * are equal only after rounding are in the order of x. x may be overwritten. */
+typedef struct nm_log_top_k_args {
+    nm_mat x;
+    const uint8_t *allowed; /* [cols] or NULL */
+    int32_t k, also;
+    void *values;      /* [rows, k], = */
+    int32_t *columns;  /* [rows, k], = */
+    void *also_values; /* [rows], = */
+} nm_log_top_k_args;
+
+/* ---- normalization over the features of a token: LayerNorm, RMSNorm, ScaleNorm, FixNorm, GroupNorm ----
+ * In each of `groups` groups of c = d/groups features of a row:
+ *     xhat = (x - shift) scale
+ *     y    = weight xhat + bias */
+typedef enum nm_token_norm_kind {
+    NM_TOKEN_CENTER,          /* shift = mean, scale = 1/sqrt(variance + eps), variance over c */
+    NM_TOKEN_CENTER_UNBIASED, /* the same, variance over c - 1 */
+    NM_TOKEN_RMS,             /* shift = 0, scale = 1/sqrt(mean square + eps) */
+    NM_TOKEN_RMS_OUTSIDE,     /* shift = 0, scale = 1/(sqrt(mean square) + eps) */
+    /* shift = 0, scale = 1/max(L2 norm, eps); a constant in backward if the L2 norm is below eps */
+    NM_TOKEN_LENGTH
+} nm_token_norm_kind;
+
+typedef struct nm_token_norm {
+    nm_token_norm_kind kind;
+    int32_t groups;
+    double eps;
+    int32_t weight_len, bias_len; /* 0 (none), 1 (a scalar), or d */
+} nm_token_norm;
+
+typedef struct nm_token_norm_args {
+    const nm_token_norm *spec;
+    nm_mat x;
+    const void *weight, *bias;
+    nm_mat y;            /* = */
+    void *shift, *scale; /* [rows * groups], =; shift NULL for kinds without; both may be NULL at inference */
+} nm_token_norm_args;
+
+typedef struct nm_token_norm_grad_args {
+    const nm_token_norm *spec;
+    nm_mat dy, x;
+    const void *weight, *shift, *scale;
+    bool add; /* dx +=, otherwise dx = */
+    nm_mat dx;
+    void *d_weight, *d_bias; /* +=, or NULL */
+} nm_token_norm_grad_args;
+
+/* ---- normalization of features with statistics over the batch: BatchNorm, PowerNorm and related norms ----
+ *     h = x row_scale[row, group of the column]        (groups = 0: h = x)
+ *     z = (h - shift) scale
+ *     y = weight z + bias
+ * shift, weight and bias may be NULL: 0, 1, 0. The row scale is that of PowerNorm's layer or group scaling:
+ *     row_scale = 1/sqrt(mean square of the group + eps) */
+typedef struct nm_feature_norm {
+    int32_t groups;
+    double eps;
+    bool row_scale_ready; /* row_scale is an input; otherwise the kernel computes and stores it */
+} nm_feature_norm;
+
+/* mean   = mean of h over the rows
+ * square = mean of (h - center)^2 over the rows
+ * If center is the same pointer as mean, the mean is computed first and the square is about it. */
+typedef struct nm_feature_moments_args {
+    const nm_feature_norm *spec;
+    nm_mat x;
+    void *row_scale;     /* [rows * groups] */
+    const void *center;  /* [d]; NULL: 0 */
+    void *mean, *square; /* [d], =, or NULL */
+} nm_feature_moments_args;
+
+typedef struct nm_feature_norm_args {
+    const nm_feature_norm *spec;
+    nm_mat x;
+    void *row_scale;                           /* [rows * groups] */
+    const void *shift, *scale, *weight, *bias; /* [d] */
+    nm_mat y;                                  /* = */
+    void *square;                              /* [d], = mean of h^2, in the same pass; or NULL */
+} nm_feature_norm_args;
+
+/* sum_dy   = sum of dy over the rows
+ * sum_dy_z = sum of dy z over the rows
+ * dh       = a dy + c0 + c1 z
+ * dx       = gradient of h = x row_scale applied to dh */
+typedef struct nm_feature_norm_grad_args {
+    const nm_feature_norm *spec;
+    nm_mat dy, x;
+    const void *row_scale, *shift, *scale;
+    const void *a, *c0, *c1; /* [d]; c0, c1 may be NULL: 0 */
+    bool add;                /* dx +=, otherwise dx = */
+    nm_mat dx;               /* data NULL: only the sums are computed */
+    void *sum_dy, *sum_dy_z; /* [d], =; NULL: only dx is computed */
+} nm_feature_norm_grad_args;
+
+/* ---- optimizers ---- */
+
+/* The three published variants of Adam, which agree if eps and weight_decay are 0; t = step, c1 = 1 - b1^t,
+ * c2 = 1 - b2^t:
+ *     torch:    g += wd p
+ *               p -= lr/c1 m / (sqrt(v)/sqrt(c2) + eps)
+ *     fairseq:  p -= lr wd p
+ *               p -= lr sqrt(c2)/c1 m / (sqrt(v) + eps)
+ *     AdamW:    p -= lr wd p
+ *               p -= lr/c1 m / (sqrt(v)/sqrt(c2) + eps) */
+typedef enum nm_adam_variant { NM_ADAM_TORCH, NM_ADAM_FAIRSEQ, NM_ADAMW_TORCH } nm_adam_variant;
 
 typedef struct nm_adam {
     nm_adam_variant variant;
@@ -196,215 +564,137 @@ typedef struct nm_adam {
     int64_t step;      /* from 1 */
 } nm_adam;
 
-/* --- first values of parameters: element i is made of the words of counter i (Philox4x32-10, seed, site) --- */
-typedef enum nm_init_kind {
-    NM_INIT_CONSTANT, /* scale */
-    NM_INIT_NORMAL,   /* N(0, scale^2), by Box and Muller (1958) */
-    NM_INIT_UNIFORM,  /* U(-scale, scale) */
-    NM_INIT_ABOUT_ONE /* N(1, scale^2) */
-} nm_init_kind;
+typedef struct nm_adam_args {
+    const nm_adam *config;
+    size_t n;
+    const void *g;
+    void *p, *m, *v; /* [n], updated in place */
+} nm_adam_args;
 
-typedef struct nm_init {
-    nm_init_kind kind;
-    double scale;
-} nm_init;
+/* v  = momentum v + grad_scale g        (grad_scale g clipped to [-clip, clip] if clip > 0)
+ * p -= lr v */
+typedef struct nm_sgd_args {
+    double lr, momentum, grad_scale, clip;
+    size_t n;
+    const void *g;
+    void *p, *v; /* [n], updated in place */
+} nm_sgd_args;
 
-typedef struct nm_backend nm_backend;
+/* ---- the table ---- */
 
-/* Every kernel: K(name, (arguments)). */
 /* clang-format off */
-#define NM_KERNELS(K)                                                                                                  \
-    /* host <-> device; plain copies within the device */                                                              \
-    K(upload, (nm_backend *b, void *device, const void *host, size_t bytes))                                           \
-    K(download, (nm_backend *b, void *host, const void *device, size_t bytes))                                         \
-    K(copy, (nm_backend *b, void *to, const void *from, size_t bytes))                                                 \
-    K(zero, (nm_backend *b, void *data, size_t bytes))                                                                 \
-    /* n first values; site < 2^24 */                                                                                  \
-    K(random_init, (nm_backend *b, nm_init init, uint64_t seed, uint32_t site, size_t n, void *out))                          \
-    /* c = alpha op(a) op(b) + beta c; op transposes when told so */                                                   \
-    K(gemm, (nm_backend *b, bool ta, bool tb, double alpha, nm_mat a, nm_mat bm, double beta, nm_mat c))               \
-    /* y = drop(act(x weight^T + bias)); weight [out, in], bias [out] or NULL */                                       \
-    K(linear, (nm_backend *b, nm_mat x, nm_mat weight, const void *bias, nm_act act, const nm_dropout *drop, nm_mat y)) \
-    /* Writes a form of weight that `linear` reads faster (nm_backend_register_weight); form NULL: only *bytes, what it takes, or 0 \
-     * where the backend has no such form. form: device memory; bytes: host. */                                        \
-    K(pack, (nm_backend *b, nm_mat weight, void *form, size_t *bytes))                                                 \
-    /* m = the nearest numbers that int8 with one scale a row can hold */                                              \
-    K(round_int8, (nm_backend *b, nm_mat m))                                                                           \
-    /* The same as `pack` for linear_int8; 0 bytes: the weight is too wide */                                          \
-    K(pack_int8, (nm_backend *b, nm_mat weight, void *form, size_t *bytes))                                            \
-    /* y = act(x weight^T + bias) as above; y.cols rows of the weight. `linear` goes here by itself for a weight that   \
-     * is held in int8 (nm_backend_register_weight_int8). */                                                                      \
-    K(linear_int8, (nm_backend *b, nm_mat x, const nm_int8 *weight, const void *bias, nm_act act, nm_mat y))           \
-    /* dz = gradient before the activation and dropout of `linear`: dz = y > 0 ? dy * dropout scale : 0 for relu */     \
-    K(act_grad, (nm_backend *b, nm_act act, const nm_dropout *drop, nm_mat y, nm_mat dy, nm_mat dz))                    \
-    /* dx = dy weight, or dx += dy weight */                                                                           \
-    K(linear_grad_input, (nm_backend *b, nm_mat dy, nm_mat weight, bool add, nm_mat dx))                               \
-    /* dw += dy^T x, db += column sums of dy (db may be NULL) */                                                       \
-    K(linear_grad_weight, (nm_backend *b, nm_mat dy, nm_mat x, nm_mat dw, void *db))                                   \
-    /* y = alpha x, y += alpha x */                                                                                    \
-    K(scale, (nm_backend *b, double alpha, nm_mat x, nm_mat y))                                                        \
-    K(add, (nm_backend *b, double alpha, nm_mat x, nm_mat y))                                                          \
-    /* y = x + drop(f); y may be x; and y = drop(x), or y += drop(x) (also the gradient of dropout) */                 \
-    K(add_dropout, (nm_backend *b, nm_mat x, nm_mat f, const nm_dropout *drop, nm_mat y))                              \
-    K(dropout, (nm_backend *b, nm_mat x, const nm_dropout *drop, bool add, nm_mat y))                                  \
-    /* out[i] = drop(scale table[ids[i]] + positions[pos[i]]); positions may have data NULL */                         \
-    K(embed, (nm_backend *b, const int32_t *ids, const int32_t *pos, double scale, nm_mat table, nm_mat positions,     \
-              const nm_dropout *drop, nm_mat out))                                                                     \
-    /* dtable[ids[i]] += scale drop(dout[i]), summed in the order of i */                                              \
-    K(embed_grad, (nm_backend *b, const int32_t *ids, double scale, nm_mat dout, const nm_dropout *drop, nm_mat dtable)) \
-    /* out[i] = x[rows[i]] */                                                                                          \
-    K(gather, (nm_backend *b, const int32_t *rows, nm_mat x, nm_mat out))                                              \
-    /* Scaled dot-product attention, heads = equal column ranges. For query row i of a sequence of m queries and n     \
-     * keys: causal lets it see keys j <= i + (n - m). Dropout falls on the weights: mask row = head * q rows + query  \
-     * row, column = position of the key in its sequence. lse [q rows * heads] gets the log of the soft-max            \
-     * denominators, head-major like the mask rows; NULL at inference. */                                              \
-    K(attention, (nm_backend *b, nm_mat q, nm_mat k, nm_mat v, const nm_packing *q_packing,                            \
-                  const nm_packing *k_packing, int32_t heads, bool causal, double scale, const nm_dropout *drop,       \
-                  nm_mat out, void *lse))                                                                              \
-    /* dq, dk, dv = (overwritten) */                                                                                   \
-    K(attention_grad, (nm_backend *b, nm_mat q, nm_mat k, nm_mat v, const nm_packing *q_packing,                       \
-                       const nm_packing *k_packing, int32_t heads, bool causal, double scale, const nm_dropout *drop,  \
-                       nm_mat out, const void *lse, nm_mat dout, nm_mat dq, nm_mat dk, nm_mat dv))                     \
-    /* Attention of single queries over listed rows of a cache: query i sees rows[offsets[i] .. offsets[i+1] - 1] of   \
-     * k and v (device lists). */                                                                                      \
-    K(attention_rows, (nm_backend *b, nm_mat q, nm_mat k, nm_mat v, const int32_t *rows, const int32_t *offsets,       \
-                       int32_t heads, double scale, nm_mat out))                                                       \
-    /* out = [tokens, d]; the gradients as nm_block_term_grads says */                                                 \
-    K(block_term, (nm_backend *b, const nm_block_term *term, nm_mat out))                                              \
-    K(block_term_grad, (nm_backend *b, const nm_block_term *term, nm_mat dout, const nm_block_term_grads *grads))      \
-    /* s_ij = (q_i + a) . k_j + (q_i + b) . R_j-i + k_j . R_i-j, soft-max over j, no scale. lse as in attention. */     \
-    K(relative_attention, (nm_backend *b, const nm_relative *call, nm_mat out, void *lse))                             \
-    K(relative_attention_grad, (nm_backend *b, const nm_relative *call, const nm_relative_grad *grad))                 \
-    /* Largest value of each column within each sequence (none empty); where: device [sequences * cols], its row. */   \
-    K(pool_max, (nm_backend *b, nm_mat x, const nm_packing *packing, nm_mat out, int32_t *where))                      \
-    /* dx = */                                                                                                         \
-    K(pool_max_grad, (nm_backend *b, nm_mat dout, const int32_t *where, nm_mat dx))                                    \
-    K(crf, (nm_backend *b, const nm_crf *crf))                                                                         \
-    /* Loss over the vocabulary in row blocks: the logits of a batch never exist as a whole. */                        \
-    K(softmax_loss, (nm_backend *b, const nm_softmax_loss *loss))                                                      \
-    /* y = log softmax of each row of x (may be in place); words with allowed == 0 get -inf */                         \
-    K(log_softmax, (nm_backend *b, nm_mat x, const uint8_t *allowed, nm_mat y))                                        \
-    /* the k largest of each row in descending order, ties to the smaller column: device values [rows, k] and columns */ \
-    K(top_k, (nm_backend *b, nm_mat x, int32_t k, void *values, int32_t *columns))                                     \
-    /* The k > 0 most probable words and their log probabilities, and that of the word `also`: [rows] also_values. What \
-     * log_softmax and then top_k give but for values that only rounding makes equal: the order is that of x. x may be \
-     * overwritten. */                                                                                                 \
-    K(log_top_k, (nm_backend *b, nm_mat x, const uint8_t *allowed, int32_t k, void *values, int32_t *columns,          \
-                  int32_t also, void *also_values))                                                                    \
-    /* Norms per token. shift (NULL for forms without) and scale: [rows * groups], =. */                               \
-    K(token_norm, (nm_backend *b, const nm_token_norm *spec, nm_mat x, const void *gain, const void *bias, nm_mat y,   \
-                   void *shift, void *scale))                                                                          \
-    /* dx = or += by `add`; d_gain, d_bias += (NULL when not wanted) */                                                \
-    K(token_norm_grad, (nm_backend *b, const nm_token_norm *spec, nm_mat dy, nm_mat x, const void *gain,               \
-                        const void *shift, const void *scale, bool add, nm_mat dx, void *d_gain, void *d_bias))        \
-    /* Norms per feature. mean = mean of h, square = mean of (h - center)^2 over rows; center NULL is 0; each result   \
-     * may be NULL. With center given as the same pointer as mean, the mean is taken first, then the square about it. */ \
-    K(feature_moments, (nm_backend *b, const nm_feature_norm *spec, nm_mat x, void *row_scale, const void *center,     \
-                        void *mean, void *square))                                                                     \
-    /* square, when not NULL, gets the mean of h^2 in the same pass. */                                                \
-    K(feature_norm, (nm_backend *b, const nm_feature_norm *spec, nm_mat x, void *row_scale, const void *shift,         \
-                     const void *scale, const void *gain, const void *bias, nm_mat y, void *square))                   \
-    /* sums over rows, =: sum_dy, sum_dy_z; dh = a dy + c0 + c1 z (vectors per feature; c0, c1 may be NULL), then      \
-     * back through the row scaling into dx (= or += by `add`). dx.data NULL: only the sums. sums NULL: only dx. */    \
-    K(feature_norm_grad, (nm_backend *b, const nm_feature_norm *spec, nm_mat dy, nm_mat x, const void *row_scale,      \
-                          const void *shift, const void *scale, const void *a, const void *c0, const void *c1,         \
-                          bool add, nm_mat dx, void *sum_dy, void *sum_dy_z))                                          \
-    K(vec, (nm_backend *b, nm_vec_op op, int32_t n, void *out, const void *va, const void *vb, const void *vc,         \
-            double s, double t))                                                                                       \
-    /* *out (host) = sum of a_i b_i, in double */                                                                      \
-    K(dot, (nm_backend *b, size_t n, const void *va, const void *vb, double *out))                                     \
-    /* p, m, v updated from g */                                                                                       \
-    K(adam, (nm_backend *b, const nm_adam *adam, size_t n, void *p, const void *g, void *m, void *v))                  \
-    /* v = momentum v + grad_scale g (clipped to +-clip when > 0) ; p -= lr v */                                       \
-    K(sgd, (nm_backend *b, double lr, double momentum, double grad_scale, double clip, size_t n, void *p,              \
-            const void *g, void *v))
+#define NM_KERNELS(K)                                                                       \
+    K(upload) K(download) K(copy) K(zero)                                                   \
+    K(random_init)                                                                          \
+    K(gemm)                                                                                 \
+    K(linear) K(pack) K(round_int8) K(pack_int8) K(linear_int8)                             \
+    K(act_grad) K(linear_grad_input) K(linear_grad_weight)                                  \
+    K(scale) K(add) K(add_dropout) K(dropout)                                               \
+    K(embed) K(embed_grad) K(gather)                                                        \
+    K(attention) K(attention_grad) K(attention_cached)                                      \
+    K(block_term) K(block_term_grad)                                                        \
+    K(relative_attention) K(relative_attention_grad)                                        \
+    K(pool_max) K(pool_max_grad) K(crf)                                                     \
+    K(softmax_loss) K(log_softmax) K(top_k) K(log_top_k)                                    \
+    K(token_norm) K(token_norm_grad)                                                        \
+    K(feature_moments) K(feature_norm) K(feature_norm_grad)                                 \
+    K(vec) K(dot)                                                                           \
+    K(adam) K(sgd)
 /* clang-format on */
 
 typedef struct nm_kernels {
-#define K(name, args) void(*name) args;
+#define K(name) void (*name)(nm_backend * backend, const nm_##name##_args *args);
     NM_KERNELS(K)
 #undef K
 } nm_kernels;
 
 enum {
-#define K(name, args) NM_KERNEL_##name,
+#define K(name) NM_KERNEL_##name,
     NM_KERNELS(K)
 #undef K
         NM_N_KERNELS
 };
 
+/* ---- creation and memory ---- */
+
 typedef struct nm_backend_options {
     const char *name; /* "ref" or "cpu" */
     nm_dtype dtype;   /* cpu: NM_F32 only */
     const char *isa;  /* cpu: "auto", "base", "avx2", "avx512", "vnni" */
-    int32_t threads;  /* 0: as many as the system offers */
-    bool fenced;      /* ref: memory is readable only while a kernel runs (a test mode) */
+    int32_t threads;  /* 0: one per core */
+    bool fenced;      /* ref: memory is accessible only while a kernel runs (for tests) */
 } nm_backend_options;
 
 struct nm_backend {
-    nm_kernels k; /* call as backend->k.gemm(backend, ...) */
+    nm_kernels k; /* called by NM_CALL */
     nm_dtype dtype;
     int32_t threads;
     const char *name, *isa;
-    bool planning; /* kernels do nothing: a dry run that only measures memory */
+    bool dry_run; /* kernels do nothing: only memory is measured */
     void *private_data;
 };
 
-/* Creates a backend; free with nm_backend_free. NM_UNSUPPORTED when this machine lacks what was asked for. */
+/* Creates a backend; free with nm_backend_free. NM_USAGE for unknown names, NM_UNSUPPORTED if the machine
+ * or the backend lacks an option. */
 nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *options, nm_error *err);
 void nm_backend_free(nm_backend *backend);
-/* A backend of `threads` threads beside another one, of the same type and CPU level, whose kernels reach the other one's
- * memory: a thread of the caller's may compute on it while others compute on theirs. Its linear maps read what `of` holds,
- * which must not change meanwhile; results have the same bits. It must be freed first. NM_UNSUPPORTED in fenced mode
- * and while kernels are timed. */
+/* A backend of `threads` threads that shares the memory and the registered weights of `of`, with the same
+ * type and CPU level: one worker per host thread computes in parallel, with bitwise identical results.
+ * Weights must not be registered or unregistered meanwhile. Free it before `of`. NM_UNSUPPORTED in fenced
+ * mode and while kernels are timed. */
 nm_status nm_backend_create_worker(nm_backend **worker, const nm_backend *of, int32_t threads, nm_error *err);
 
-/* Device memory, zeroed, 64-byte aligned; pages are taken from the system when first touched. */
+/* Device memory, zeroed, 64-byte aligned; pages are allocated by the system when first touched. */
 nm_status nm_backend_alloc(nm_backend *backend, size_t bytes, void **memory, nm_error *err);
-/* Makes memory that was taken (NULL: none) larger, perhaps elsewhere; what it holds stays, what is new is zeroed. On failure
- * it stays as it was. */
+/* Grows memory (NULL: allocates), possibly at another address; the contents stay, new bytes are zero. On
+ * failure nothing changes. */
 nm_status nm_backend_realloc(nm_backend *backend, size_t bytes, void **memory, nm_error *err);
 void nm_backend_dealloc(nm_backend *backend, void *memory);
-/* Device memory as the host sees it, to be read between kernels; NULL where the host cannot. */
+/* Device memory readable by the host between kernels, or NULL if the host cannot read it. */
 const void *nm_backend_view(const nm_backend *backend, const void *device);
 
-/* n numbers of the backend's type, from the device into doubles and back. */
+/* The kernels for memory: host to device, device to host, device to device, zero fill. */
+void nm_backend_upload(nm_backend *backend, void *device, const void *host, size_t bytes);
+void nm_backend_download(nm_backend *backend, void *host, const void *device, size_t bytes);
+void nm_backend_copy(nm_backend *backend, void *to, const void *from, size_t bytes);
+void nm_backend_zero(nm_backend *backend, void *data, size_t bytes);
+
+/* n elements of the backend's type, from the device into doubles and back. */
 void nm_backend_read(nm_backend *backend, double *values, const void *device, size_t n);
 void nm_backend_write(nm_backend *backend, void *device, const double *values, size_t n);
 
-/* Lets `linear` read `form`, which `pack` wrote, in place of the weight or of some of its rows, until nm_backend_unregister_weight.
- * The weight must stay as it is till then. Results have the same bits. */
-void nm_backend_register_weight(nm_backend *backend, nm_mat weight, const void *form);
-/* The same for a form of pack_int8: `linear` then computes as linear_int8 does, and takes no dropout. */
-void nm_backend_register_weight_int8(nm_backend *backend, nm_mat weight, const void *form);
-/* Whether `linear` would read another form of all these rows. */
+/* Lets `linear` read `packed`, which `pack` wrote, in place of the weight or of a range of its rows, until
+ * nm_backend_unregister_weight. The weight must not change meanwhile. Results are bitwise identical. */
+void nm_backend_register_weight(nm_backend *backend, nm_mat weight, const void *packed);
+/* The same for a weight that pack_int8 wrote: `linear` computes as linear_int8, and accepts no dropout. */
+void nm_backend_register_weight_int8(nm_backend *backend, nm_mat weight, const void *packed);
+/* Whether a packed weight is registered that contains all these rows. */
 bool nm_backend_has_packed(const nm_backend *backend, nm_mat rows);
-void nm_backend_unregister_weight(nm_backend *backend, const void *form);
+void nm_backend_unregister_weight(nm_backend *backend, const void *packed);
 
-/* Switches the dry run on or off: in it no kernel touches memory. */
-void nm_backend_dry_run(nm_backend *backend, bool planning);
+/* Switches the dry run on or off: in a dry run no kernel touches memory. */
+void nm_backend_dry_run(nm_backend *backend, bool on);
 
-/* Where the time goes: while on, every call of a kernel is timed; off, it costs nothing. Times are added to what there was. */
+/* ---- profiling ---- */
+
 typedef struct nm_kernel_time {
     const char *kernel; /* "linear_grad_weight" */
     int64_t calls;
     double seconds;
-    double flops; /* of products, counted over real tokens; 0 for a kernel that has none */
-    double bytes; /* for those, the fewest that have to move; 0 where that is not known */
+    double
+        flops; /* floating-point operations of matrix multiplications, without padding; 0 for other kernels */
+    double bytes; /* least memory traffic of other kernels; 0 if unknown */
 } nm_kernel_time;
+
+/* While profiling is on, every kernel call is timed; off, it has no cost. Times accumulate. */
 void nm_backend_profile(nm_backend *backend, bool on);
-/* The kernels that were called, longest first; returns how many. */
+/* Writes the kernels that were called, longest first; returns their number. */
 int nm_backend_times(const nm_backend *backend, nm_kernel_time times[NM_N_KERNELS]);
 
-/* One line for people: backend, CPU level, threads; and a warning, or "", when the threads will be slow. */
+/* One line of text: backend, CPU level, threads. */
 void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes);
+/* A warning if there are more threads than cores, otherwise "". */
 const char *nm_backend_warning(const nm_backend *backend);
-
-static inline nm_mat nm_mat_of(void *data, int32_t rows, int32_t cols)
-{
-    nm_mat mat = {data, rows, cols, cols};
-    return mat;
-}
 
 #ifdef __cplusplus
 }

@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 
-enum { HUGE_PAGE = 2 << 20, HUGE_FROM = 2 * HUGE_PAGE }; /* bytes */
+enum { HUGE_PAGE = 2 << 20, HUGE_MIN_BYTES = 2 * HUGE_PAGE };
 
 typedef struct backend_row {
     const char *name;
@@ -63,7 +63,7 @@ nm_status nm_backend_create_worker(nm_backend **worker, const nm_backend *of, in
 {
     const nm_backend_private *main = nm_backend_inside(of);
     *worker = NULL;
-    NM_ASSERT(threads > 0 && !of->planning);
+    NM_ASSERT(threads > 0 && !of->dry_run);
     if (main->fenced || main->profiling.on || main->device)
         return nm_fail(err, NM_UNSUPPORTED,
                        "backend %s has no workers while it is fenced or its kernels are timed", of->name);
@@ -90,16 +90,36 @@ void nm_backend_free(nm_backend *backend)
     for (int i = 0; i < NM_SCRATCH_SLOTS; i++)
         free(inside->scratch[i].base);
     free(inside->regions);
-    free(inside->held);
+    free(inside->weights);
     free(inside);
     free(backend);
+}
+
+void nm_backend_upload(nm_backend *backend, void *device, const void *host, size_t bytes)
+{
+    NM_CALL(backend, upload, .host = host, .bytes = bytes, .device = device);
+}
+
+void nm_backend_download(nm_backend *backend, void *host, const void *device, size_t bytes)
+{
+    NM_CALL(backend, download, .device = device, .bytes = bytes, .host = host);
+}
+
+void nm_backend_copy(nm_backend *backend, void *to, const void *from, size_t bytes)
+{
+    NM_CALL(backend, copy, .from = from, .bytes = bytes, .to = to);
+}
+
+void nm_backend_zero(nm_backend *backend, void *data, size_t bytes)
+{
+    NM_CALL(backend, zero, .bytes = bytes, .data = data);
 }
 
 void nm_backend_read(nm_backend *backend, double *values, const void *device, size_t n)
 {
     size_t bytes = n * nm_dtype_bytes(backend->dtype);
     void *host = nm_allocate(bytes + 1);
-    backend->k.download(backend, host, device, bytes);
+    nm_backend_download(backend, host, device, bytes);
     for (size_t i = 0; i < n; i++)
         values[i] = nm_dtype_get(backend->dtype, host, i);
     free(host);
@@ -111,14 +131,14 @@ void nm_backend_write(nm_backend *backend, void *device, const double *values, s
     void *host = nm_allocate(bytes + 1);
     for (size_t i = 0; i < n; i++)
         nm_dtype_set(backend->dtype, host, i, values[i]);
-    backend->k.upload(backend, device, host, bytes);
+    nm_backend_upload(backend, device, host, bytes);
     free(host);
 }
 
-/* Rows far apart cost fewer page walks then. */
-static void wish_huge(void *base, size_t bytes)
+/* Huge pages: strided row accesses cause fewer TLB misses. */
+static void advise_huge_pages(void *base, size_t bytes)
 {
-    if (bytes >= HUGE_FROM)
+    if (bytes >= HUGE_MIN_BYTES)
         madvise(base, bytes, MADV_HUGEPAGE);
 }
 
@@ -126,13 +146,13 @@ nm_status nm_backend_alloc(nm_backend *backend, size_t bytes, void **memory, nm_
 {
     nm_backend_private *inside = nm_backend_inside(backend);
     *memory = NULL;
-    size_t size = bytes ? bytes : 1; /* mmap wants at least one byte */
+    size_t size = bytes ? bytes : 1; /* mmap rejects 0 bytes */
     int access = inside->fenced ? PROT_NONE : PROT_READ | PROT_WRITE;
     void *base = mmap(NULL, size, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
         return nm_fail(err, NM_MEMORY, "the system has no %zu MiB for backend %s", bytes >> 20,
                        backend->name);
-    wish_huge(base, size);
+    advise_huge_pages(base, size);
     NM_GROW(inside->regions, inside->n_regions, inside->regions_capacity);
     inside->regions[inside->n_regions++] = (nm_region){base, size};
     *memory = base;
@@ -158,7 +178,7 @@ nm_status nm_backend_realloc(nm_backend *backend, size_t bytes, void **memory, n
     if (base == MAP_FAILED)
         return nm_fail(err, NM_MEMORY, "the system has no %zu MiB for backend %s", bytes >> 20,
                        backend->name);
-    wish_huge(base, bytes);
+    advise_huge_pages(base, bytes);
     *region = (nm_region){base, bytes};
     *memory = base;
     return NM_OK;
@@ -184,7 +204,7 @@ void *nm_backend_scratch(nm_backend *backend, int slot, size_t bytes)
     NM_ASSERT(slot >= 0 && slot < NM_SCRATCH_SLOTS);
     nm_region *scratch = &nm_backend_inside(backend)->scratch[slot];
     if (scratch->bytes < bytes) {
-        bool huge = bytes >= HUGE_FROM;
+        bool huge = bytes >= HUGE_MIN_BYTES;
         size_t page = huge ? HUGE_PAGE : 4096, rounded = (bytes + page - 1) / page * page;
         free(scratch->base);
         scratch->base = aligned_alloc(page, rounded);
@@ -196,48 +216,49 @@ void *nm_backend_scratch(nm_backend *backend, int slot, size_t bytes)
     return scratch->base;
 }
 
-static void hold(nm_backend *backend, nm_mat weight, const void *form, bool int8)
+static void register_packed(nm_backend *backend, nm_packed_weight entry)
 {
     nm_backend_private *inside = nm_backend_inside(backend);
-    NM_ASSERT(form && weight.stride == weight.cols);
-    NM_GROW(inside->held, inside->n_held, inside->held_capacity);
-    inside->held[inside->n_held++] = (nm_packed_weight){weight, form, int8};
+    NM_ASSERT(entry.packed && entry.weight.stride == entry.weight.cols);
+    NM_GROW(inside->weights, inside->n_weights, inside->weights_capacity);
+    inside->weights[inside->n_weights++] = entry;
 }
 
-void nm_backend_register_weight(nm_backend *backend, nm_mat weight, const void *form)
+void nm_backend_register_weight(nm_backend *backend, nm_mat weight, const void *packed)
 {
-    hold(backend, weight, form, false);
+    register_packed(backend, (nm_packed_weight){.weight = weight, .packed = packed});
 }
 
-void nm_backend_register_weight_int8(nm_backend *backend, nm_mat weight, const void *form)
+void nm_backend_register_weight_int8(nm_backend *backend, nm_mat weight, const void *packed)
 {
-    hold(backend, weight, form, true);
+    register_packed(backend, (nm_packed_weight){.weight = weight, .packed = packed, .int8 = true});
 }
 
-void nm_backend_unregister_weight(nm_backend *backend, const void *form)
+void nm_backend_unregister_weight(nm_backend *backend, const void *packed)
 {
     nm_backend_private *inside = nm_backend_inside(backend);
     size_t i = 0;
-    while (i < inside->n_held && inside->held[i].form != form)
+    while (i < inside->n_weights && inside->weights[i].packed != packed)
         i++;
-    NM_ASSERT(i < inside->n_held);
-    inside->held[i] = inside->held[--inside->n_held];
+    NM_ASSERT(i < inside->n_weights);
+    inside->weights[i] = inside->weights[--inside->n_weights];
 }
 
 const nm_packed_weight *nm_backend_find_packed(const nm_backend *backend, nm_mat rows, int32_t *first)
 {
     const nm_backend_private *inside = nm_backend_inside(backend);
     inside = inside->main ? inside->main : inside;
-    uintptr_t at = (uintptr_t)rows.data;
-    for (size_t i = 0; i < inside->n_held; i++) {
-        nm_mat whole = inside->held[i].weight;
+    uintptr_t address = (uintptr_t)rows.data;
+    for (size_t i = 0; i < inside->n_weights; i++) {
+        nm_mat whole = inside->weights[i].weight;
         uintptr_t begin = (uintptr_t)whole.data;
-        size_t row = (size_t)whole.cols * nm_dtype_bytes(backend->dtype);
-        if (at < begin || at - begin >= (size_t)whole.rows * row)
+        size_t row_bytes = (size_t)whole.cols * nm_dtype_bytes(backend->dtype);
+        if (address < begin || address - begin >= (size_t)whole.rows * row_bytes)
             continue;
-        *first = (int32_t)((at - begin) / row);
-        bool whole_rows = (at - begin) % row == 0 && rows.cols == whole.cols && rows.stride == whole.stride;
-        return whole_rows && rows.rows <= whole.rows - *first ? &inside->held[i] : NULL;
+        *first = (int32_t)((address - begin) / row_bytes);
+        bool whole_rows =
+            (address - begin) % row_bytes == 0 && rows.cols == whole.cols && rows.stride == whole.stride;
+        return whole_rows && rows.rows <= whole.rows - *first ? &inside->weights[i] : NULL;
     }
     return NULL;
 }
@@ -248,24 +269,24 @@ bool nm_backend_has_packed(const nm_backend *backend, nm_mat rows)
     return nm_backend_find_packed(backend, rows, &first) != NULL;
 }
 
-bool nm_backend_linear_int8(nm_backend *backend, nm_mat x, nm_mat weight, const void *bias, nm_act act,
-                            const nm_dropout *drop, nm_mat y)
+bool nm_backend_linear_int8(nm_backend *backend, const nm_linear_args *args)
 {
     int32_t first = 0;
-    const nm_packed_weight *held = nm_backend_find_packed(backend, weight, &first);
-    if (!held || !held->int8)
+    const nm_packed_weight *entry = nm_backend_find_packed(backend, args->weight, &first);
+    if (!entry || !entry->int8)
         return false;
-    NM_ASSERT(!drop || nm_dropout_threshold(drop->rate) == 0);
-    NM_ASSERT(x.cols == weight.cols && y.cols == weight.rows);
-    const nm_int8 rows = {held->form, held->weight.rows, held->weight.cols, first};
-    backend->k.linear_int8(backend, x, &rows, bias, act, y);
+    NM_ASSERT(!args->drop || nm_dropout_threshold(args->drop->rate) == 0);
+    NM_ASSERT(args->x.cols == args->weight.cols && args->y.cols == args->weight.rows);
+    const nm_int8 rows = {entry->packed, entry->weight.rows, entry->weight.cols, first};
+    NM_CALL(backend, linear_int8, .x = args->x, .weight = &rows, .bias = args->bias, .act = args->act,
+            .y = args->y);
     return true;
 }
 
-void nm_backend_dry_run(nm_backend *backend, bool planning)
+void nm_backend_dry_run(nm_backend *backend, bool on)
 {
-    backend->planning = planning;
-    backend->k = planning ? nm_dry_run_kernels() : nm_backend_inside(backend)->active;
+    backend->dry_run = on;
+    backend->k = on ? nm_dry_run_kernels() : nm_backend_inside(backend)->active;
 }
 
 void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes)

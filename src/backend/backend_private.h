@@ -1,5 +1,5 @@
-/* What the backends share behind include/norma/backend.h: the memory regions handed out, scratch memory for
- * kernels, the tables swapped in by the dry run and by the fenced mode. */
+/* What the backends share: allocated memory regions, scratch memory of kernels, registered packed weights,
+ * and the tables of the dry run, the fenced mode and profiling. */
 #ifndef NM_BACKEND_PRIVATE_H
 #define NM_BACKEND_PRIVATE_H
 
@@ -12,33 +12,32 @@ typedef struct nm_region {
 
 enum { NM_SCRATCH_SLOTS = 5 };
 
-typedef struct nm_packed_weight { /* a weight and its other form */
+typedef struct nm_packed_weight {
     nm_mat weight;
-    const void *form;
+    const void *packed;
     bool int8; /* written by pack_int8 */
 } nm_packed_weight;
 
 typedef struct nm_profiling {
-    nm_kernels inner; /* what the timing wrappers call */
+    nm_kernels untimed; /* called by the timed kernels */
     nm_kernel_time times[NM_N_KERNELS];
-    int depth; /* of kernels within kernels */
+    int depth; /* of nested kernel calls */
     bool on;
 } nm_profiling;
 
 typedef struct nm_backend_private {
-    nm_kernels active; /* the table outside the dry run */
-    nm_kernels inner;  /* fenced mode: what the wrappers in `active` call */
+    nm_kernels active;   /* the table outside the dry run */
+    nm_kernels unfenced; /* fenced mode: called by the fenced kernels in `active` */
     nm_region *regions;
     size_t n_regions, regions_capacity;
     nm_region scratch[NM_SCRATCH_SLOTS];
-    nm_packed_weight *held;
-    size_t n_held, held_capacity;
-    const struct nm_backend_private
-        *main; /* of a worker: the one it belongs to, whose held weights it reads */
+    nm_packed_weight *weights; /* registered */
+    size_t n_weights, weights_capacity;
+    const struct nm_backend_private *main; /* of a worker: the backend whose registered weights it reads */
     bool fenced;
     nm_profiling profiling;
-    void *device;                         /* a backend's own data ... */
-    void (*device_release)(void *device); /* ... and how to free it; both may be NULL */
+    void *device;                         /* data of the backend */
+    void (*device_release)(void *device); /* frees it; both may be NULL */
 } nm_backend_private;
 
 static inline nm_backend_private *nm_backend_inside(const nm_backend *backend)
@@ -46,22 +45,23 @@ static inline nm_backend_private *nm_backend_inside(const nm_backend *backend)
     return backend->private_data;
 }
 
-/* The held matrix to which these whole rows belong, and the first one's number in it; NULL: none. */
+/* The registered weight that contains these rows as whole rows, and the index of the first one; NULL:
+ * none. */
 const nm_packed_weight *nm_backend_find_packed(const nm_backend *backend, nm_mat rows, int32_t *first);
 
-/* For `linear`: computes the product by linear_int8 when the weight is held in int8, and says whether. */
-bool nm_backend_linear_int8(nm_backend *backend, nm_mat x, nm_mat weight, const void *bias, nm_act act,
-                            const nm_dropout *drop, nm_mat y);
+/* For `linear`: computes the layer by linear_int8 if its weight is registered as int8; otherwise returns
+ * false. */
+bool nm_backend_linear_int8(nm_backend *backend, const nm_linear_args *args);
 
-/* Host memory of a kernel's own, at least `bytes`, 64-byte aligned, contents undefined. Every slot is one
- * block that only grows; it stays valid until the same slot is asked for again. Not for use inside parallel
- * regions. */
+/* Host scratch memory of a kernel: at least `bytes`, 64-byte aligned, uninitialized. Every slot is one
+ * block that only grows; it is valid until the next call with the same slot. Not to be called inside
+ * parallel regions. */
 void *nm_backend_scratch(nm_backend *backend, int slot, size_t bytes);
 
-/* A table whose kernels do nothing, except that download and dot fill the host's result with zeros. */
+/* Kernels that do nothing, except that download and dot write zeros to host memory. */
 nm_kernels nm_dry_run_kernels(void);
 
-/* Wraps the backend's table: memory of nm_backend_alloc is open only while a kernel runs. */
+/* Wraps the kernels of the backend: device memory is accessible only while a kernel runs. */
 void nm_fence_install(nm_backend *backend);
 
 #endif

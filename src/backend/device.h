@@ -1,4 +1,5 @@
-/* The section [device] of the configuration: which backend computes, on how many threads, in which precision. */
+/* The section [device] of the configuration: which backend computes, on how many threads, in which
+ * precision. */
 #ifndef NM_DEVICE_H
 #define NM_DEVICE_H
 

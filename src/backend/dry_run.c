@@ -1,34 +1,35 @@
-/* The dry run: a table of kernels that do nothing, so that a whole training step can be walked through to
- * measure how much memory it takes. */
+/* The dry run: a table of kernels that do nothing, with which a training step is executed to measure its
+ * memory. */
 #include <string.h>
 
 #include "backend/backend_private.h"
 
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-
-#define K(name, args)                                                                                        \
-    static void idle_##name args                                                                             \
+#define K(name)                                                                                              \
+    static void skip_##name(nm_backend *b, const nm_##name##_args *args)                                     \
     {                                                                                                        \
+        (void)b;                                                                                             \
+        (void)args;                                                                                          \
     }
 NM_KERNELS(K)
 #undef K
 
-/* Results on the host are the only ones that somebody looks at in a dry run. */
-static void zero_download(nm_backend *b, void *host, const void *device, size_t bytes)
+static void zero_download(nm_backend *b, const nm_download_args *args)
 {
-    if (bytes)
-        memset(host, 0, bytes);
+    (void)b;
+    if (args->bytes)
+        memset(args->host, 0, args->bytes);
 }
 
-static void zero_dot(nm_backend *b, size_t n, const void *va, const void *vb, double *out)
+static void zero_dot(nm_backend *b, const nm_dot_args *args)
 {
-    *out = 0;
+    (void)b;
+    *args->out = 0;
 }
 
 nm_kernels nm_dry_run_kernels(void)
 {
     nm_kernels kernels = {
-#define K(name, args) .name = idle_##name,
+#define K(name) .name = skip_##name,
         NM_KERNELS(K)
 #undef K
     };

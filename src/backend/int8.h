@@ -1,5 +1,5 @@
-/* What every backend's int8 shares: how a row of numbers becomes whole numbers and a scale (norma/backend.h says why so),
- * and the form that pack_int8 writes. */
+/* What every backend's int8 shares: how a row of numbers becomes whole numbers and a scale
+ * (norma/backend.h says why so), and the packed that pack_int8 writes. */
 #ifndef NM_INT8_H
 #define NM_INT8_H
 
@@ -8,9 +8,10 @@
 
 #include "norma/backend.h"
 
-/* The form: a scale and 128 times the sum for each row of the weight, then panels of NM_INT8_PANEL rows. A panel is
- * [columns / 4][NM_INT8_PANEL][4] numbers: four columns of each row side by side, as the products of pairs and fours
- * read them. Missing rows and columns are zeros; every part begins at a multiple of 64 bytes. */
+/* The packed: a scale and 128 times the sum for each row of the weight, then panels of NM_INT8_PANEL rows.
+ * A panel is [columns / 4][NM_INT8_PANEL][4] numbers: four columns of each row side by side, as the
+ * products of pairs and fours read them. Missing rows and columns are zeros; every part begins at a
+ * multiple of 64 bytes. */
 enum { NM_INT8_PANEL = 16, NM_INT8_MOST = 127, NM_INT8_OFFSET = 128 };
 
 static inline size_t nm_int8_panels(int32_t rows)
@@ -34,19 +35,19 @@ static inline size_t nm_int8_bytes(int32_t rows, int32_t cols)
     return nm_int8_panels(rows) * (head + nm_int8_panel_bytes(cols));
 }
 
-static inline float *nm_int8_scales(const void *form)
+static inline float *nm_int8_scales(const void *packed)
 {
-    return (float *)(uintptr_t)form;
+    return (float *)(uintptr_t)packed;
 }
 
-static inline int32_t *nm_int8_sums(const void *form, int32_t rows)
+static inline int32_t *nm_int8_sums(const void *packed, int32_t rows)
 {
-    return (int32_t *)(void *)(nm_int8_scales(form) + nm_int8_panels(rows) * NM_INT8_PANEL);
+    return (int32_t *)(void *)(nm_int8_scales(packed) + nm_int8_panels(rows) * NM_INT8_PANEL);
 }
 
-static inline int8_t *nm_int8_panel(const void *form, int32_t rows, int32_t cols, size_t panel)
+static inline int8_t *nm_int8_panel(const void *packed, int32_t rows, int32_t cols, size_t panel)
 {
-    int32_t *end = nm_int8_sums(form, rows) + nm_int8_panels(rows) * NM_INT8_PANEL;
+    int32_t *end = nm_int8_sums(packed, rows) + nm_int8_panels(rows) * NM_INT8_PANEL;
     return (int8_t *)end + panel * nm_int8_panel_bytes(cols);
 }
 
@@ -56,8 +57,8 @@ static inline size_t nm_int8_at(int32_t r, int32_t c)
     return ((size_t)(c / 4) * NM_INT8_PANEL + (size_t)(r % NM_INT8_PANEL)) * 4 + (size_t)(c % 4);
 }
 
-/* Largest absolute value of a row: 0 when all are below 2^-100, NaN when one is not finite. `bits` is the largest of the
- * values' bits without the sign, which orders them as their absolute values. */
+/* Largest absolute value of a row: 0 when all are below 2^-100, NaN when one is not finite. `bits` is the
+ * largest of the values' bits without the sign, which orders them as their absolute values. */
 static inline float nm_int8_largest(uint32_t bits)
 {
     float largest;
@@ -83,7 +84,8 @@ static inline float nm_int8_weight_scale(float largest)
     return scale;
 }
 
-/* Makes n numbers of a weight's row int8 and returns their scale, NaN (and zeros) when one of them is not finite. */
+/* Makes n numbers of a weight's row int8 and returns their scale, NaN (and zeros) when one of them is not
+ * finite. */
 float nm_int8_round_row(const float *row, int32_t n, int8_t *to);
 
 #endif

@@ -1,29 +1,30 @@
-/* Where the time goes: every kernel is wrapped by one that looks at the clock, and counts what it was asked to do, the
- * operations of its products or the fewest bytes that the rest has to move. Switched off, the backend has its own table,
- * and nothing of this runs. */
+/* Profiling: every kernel is wrapped by a function that measures its time and counts its work: the
+ * floating-point operations of matrix multiplications, or the least memory traffic of other kernels. While
+ * profiling is off, the backend has its own table and none of this runs. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "backend/calls.h"
+#include "backend/backend_private.h"
 
 typedef struct work {
     double flops, bytes;
 } work;
 
-static work products(double flops)
+static work flops(double n)
 {
-    return (work){.flops = flops};
+    return (work){.flops = n};
 }
 
-static work moved(double bytes)
+static work bytes(double n)
 {
-    return (work){.bytes = bytes};
+    return (work){.bytes = n};
 }
 
-static work numbers(const nm_backend *b, double n)
+/* n elements of the backend's type. */
+static work elements(const nm_backend *b, double n)
 {
-    return moved(n * (double)nm_dtype_bytes(b->dtype));
+    return bytes(n * (double)nm_dtype_bytes(b->dtype));
 }
 
 static double size(nm_mat m)
@@ -31,8 +32,8 @@ static double size(nm_mat m)
     return (double)m.rows * m.cols;
 }
 
-/* Pairs of a query and a key that it sees. */
-static double pairs(const nm_packing *q, const nm_packing *k, bool causal)
+/* Number of pairs of a query and a key that it attends to. */
+static double attention_pairs(const nm_packing *q, const nm_packing *k, bool causal)
 {
     double sum = 0;
     for (int32_t s = 0; s < q->n_seqs; s++) {
@@ -42,61 +43,76 @@ static double pairs(const nm_packing *q, const nm_packing *k, bool causal)
     return sum;
 }
 
-static double relative_pairs(const nm_relative *call)
+/* Forward: q k^T and p v. Backward: q k^T again, dout v^T; then dv, dk, dq. */
+static work attention_flops(const nm_attention_args *a, double qk, double pv)
 {
-    return pairs(call->q_packing, call->k_packing, false);
+    return flops(2 * attention_pairs(a->q_packing, a->k_packing, a->causal) *
+                 (qk * a->q.cols + pv * a->v.cols));
 }
 
-/* Attention's backward computes the weights again: products of q with k, dout with v; then dv, dk and dq. TENER's has three
- * products in its weights: with k, with the vectors of distances, and of k with those. What has no line of its own but
- * `nothing` is timed alone. */
+/* Three matrix multiplications per score: q and keys, q and distances, keys and distances. */
+static work relative_flops(const nm_relative_attention_args *a, double qk, double pv)
+{
+    return flops(2 * attention_pairs(a->q_packing, a->k_packing, false) * (qk * a->q.cols + pv * a->v.cols));
+}
+
+/* Kernels of which only the time is measured. */
+static const work unknown = {0};
+
+#define WORK(name, expression)                                                                               \
+    static work name##_work(const nm_backend *b, const nm_##name##_args *a)                                  \
+    {                                                                                                        \
+        (void)b;                                                                                             \
+        (void)a;                                                                                             \
+        return expression;                                                                                   \
+    }
 /* clang-format off */
-static const work nothing = {0};
-#define WORK_upload             moved(2.0 * (double)bytes)
-#define WORK_download           moved(2.0 * (double)bytes)
-#define WORK_copy               moved(2.0 * (double)bytes)
-#define WORK_zero               moved((double)bytes)
-#define WORK_random_init               numbers(b, (double)n)
-#define WORK_gemm               products(2 * size(c) * (ta ? a.rows : a.cols))
-#define WORK_linear             products(2 * size(y) * x.cols)
-#define WORK_pack               numbers(b, form ? 2 * size(weight) : 0)
-#define WORK_round_int8         numbers(b, 2 * size(m))
-#define WORK_pack_int8          moved(form ? size(weight) * (1 + (double)nm_dtype_bytes(b->dtype)) : 0)
-#define WORK_linear_int8        products(2 * size(y) * x.cols)
-#define WORK_act_grad           numbers(b, 3 * size(dz))
-#define WORK_linear_grad_input  products(2 * size(dy) * dx.cols)
-#define WORK_linear_grad_weight products(2 * size(dy) * x.cols)
-#define WORK_scale              numbers(b, 2 * size(y))
-#define WORK_add                numbers(b, 3 * size(y))
-#define WORK_add_dropout        numbers(b, 3 * size(y))
-#define WORK_dropout            numbers(b, (add ? 3 : 2) * size(y))
-#define WORK_embed              numbers(b, 2 * size(out))
-#define WORK_embed_grad         numbers(b, 3 * size(dout))
-#define WORK_gather             numbers(b, 2 * size(out))
-#define WORK_attention          products(2 * pairs(q_packing, k_packing, causal) * (q.cols + v.cols))
-#define WORK_attention_grad     products(2 * pairs(q_packing, k_packing, causal) * (3 * q.cols + 2 * v.cols))
-#define WORK_attention_rows     nothing
-#define WORK_block_term         nothing
-#define WORK_block_term_grad    nothing
-#define WORK_relative_attention      products(2 * relative_pairs(call) * (3 * call->q.cols + call->v.cols))
-#define WORK_relative_attention_grad products(2 * relative_pairs(call) * (7 * call->q.cols + 2 * call->v.cols))
-#define WORK_pool_max           numbers(b, size(x))
-#define WORK_pool_max_grad      numbers(b, size(dx))
-#define WORK_crf                nothing
-#define WORK_softmax_loss       products((loss->d_hidden ? 6 : 2) * size(loss->hidden) * loss->weight.rows)
-#define WORK_log_softmax        numbers(b, 2 * size(x))
-#define WORK_top_k              numbers(b, size(x))
-#define WORK_log_top_k          numbers(b, size(x))
-#define WORK_token_norm         numbers(b, 2 * size(x))
-#define WORK_token_norm_grad    numbers(b, (add ? 4 : 3) * size(x))
-#define WORK_feature_moments    numbers(b, size(x))
-#define WORK_feature_norm       numbers(b, 2 * size(x))
-#define WORK_feature_norm_grad  numbers(b, (!dx.data ? 2 : add ? 4 : 3) * size(x))
-#define WORK_vec                nothing
-#define WORK_dot                numbers(b, (va == vb ? 1.0 : 2.0) * (double)n)
-#define WORK_adam               numbers(b, 7.0 * (double)n)
-#define WORK_sgd                numbers(b, 5.0 * (double)n)
+WORK(upload,                  bytes(2.0 * (double)a->bytes))
+WORK(download,                bytes(2.0 * (double)a->bytes))
+WORK(copy,                    bytes(2.0 * (double)a->bytes))
+WORK(zero,                    bytes((double)a->bytes))
+WORK(random_init,             elements(b, (double)a->n))
+WORK(gemm,                    flops(2 * size(a->c) * (a->ta ? a->a.rows : a->a.cols)))
+WORK(linear,                  flops(2 * size(a->y) * a->x.cols))
+WORK(pack,                    elements(b, a->packed ? 2 * size(a->weight) : 0))
+WORK(round_int8,              elements(b, 2 * size(a->m)))
+WORK(pack_int8,               bytes(a->packed ? size(a->weight) * (1 + (double)nm_dtype_bytes(b->dtype)) : 0))
+WORK(linear_int8,             flops(2 * size(a->y) * a->x.cols))
+WORK(act_grad,                elements(b, 3 * size(a->dz)))
+WORK(linear_grad_input,       flops(2 * size(a->dy) * a->dx.cols))
+WORK(linear_grad_weight,      flops(2 * size(a->dy) * a->x.cols))
+WORK(scale,                   elements(b, 2 * size(a->y)))
+WORK(add,                     elements(b, 3 * size(a->y)))
+WORK(add_dropout,             elements(b, 3 * size(a->y)))
+WORK(dropout,                 elements(b, (a->add ? 3 : 2) * size(a->y)))
+WORK(embed,                   elements(b, 2 * size(a->out)))
+WORK(embed_grad,              elements(b, 3 * size(a->dout)))
+WORK(gather,                  elements(b, 2 * size(a->out)))
+WORK(attention,               attention_flops(a, 1, 1))
+WORK(attention_grad,          attention_flops(&a->forward, 3, 2))
+WORK(attention_cached,        unknown)
+WORK(block_term,              unknown)
+WORK(block_term_grad,         unknown)
+WORK(relative_attention,      relative_flops(a, 3, 1))
+WORK(relative_attention_grad, relative_flops(&a->forward, 7, 2))
+WORK(pool_max,                elements(b, size(a->x)))
+WORK(pool_max_grad,           elements(b, size(a->dx)))
+WORK(crf,                     unknown)
+WORK(softmax_loss,            flops((a->d_hidden ? 6 : 2) * size(a->hidden) * a->weight.rows))
+WORK(log_softmax,             elements(b, 2 * size(a->x)))
+WORK(top_k,                   elements(b, size(a->x)))
+WORK(log_top_k,               elements(b, size(a->x)))
+WORK(token_norm,              elements(b, 2 * size(a->x)))
+WORK(token_norm_grad,         elements(b, (a->add ? 4 : 3) * size(a->x)))
+WORK(feature_moments,         elements(b, size(a->x)))
+WORK(feature_norm,            elements(b, 2 * size(a->x)))
+WORK(feature_norm_grad,       elements(b, (!a->dx.data ? 2 : a->add ? 4 : 3) * size(a->x)))
+WORK(vec,                     unknown)
+WORK(dot,                     elements(b, (a->a == a->b ? 1.0 : 2.0) * (double)a->n))
+WORK(adam,                    elements(b, 7.0 * (double)a->n))
+WORK(sgd,                     elements(b, 5.0 * (double)a->n))
 /* clang-format on */
+#undef WORK
 
 static double seconds(void)
 {
@@ -105,8 +121,8 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* A kernel that calls another one counts for both. */
-static void note(nm_backend *b, int kernel, double began, work done)
+/* Time and work of nested kernels count for the outermost one. */
+static void end_call(nm_backend *b, int kernel, double began, work done)
 {
     nm_profiling *profiling = &nm_backend_inside(b)->profiling;
     if (--profiling->depth)
@@ -118,14 +134,15 @@ static void note(nm_backend *b, int kernel, double began, work done)
     time->calls++;
 }
 
-#define K(name, args)                                                                                        \
-    static void timed_##name args                                                                            \
+#define K(name)                                                                                              \
+    static void timed_##name(nm_backend *b, const nm_##name##_args *args)                                    \
     {                                                                                                        \
-        const work done = WORK_##name;                                                                       \
-        nm_backend_inside(b)->profiling.depth++;                                                             \
+        nm_profiling *profiling = &nm_backend_inside(b)->profiling;                                          \
+        const work done = name##_work(b, args);                                                              \
+        profiling->depth++;                                                                                  \
         double began = seconds();                                                                            \
-        nm_backend_inside(b)->profiling.inner.name CALL_##name;                                              \
-        note(b, NM_KERNEL_##name, began, done);                                                              \
+        profiling->untimed.name(b, args);                                                                    \
+        end_call(b, NM_KERNEL_##name, began, done);                                                          \
     }
 NM_KERNELS(K)
 #undef K
@@ -133,12 +150,12 @@ NM_KERNELS(K)
 void nm_backend_profile(nm_backend *backend, bool on)
 {
     static const nm_kernels timed = {
-#define K(name, args) .name = timed_##name,
+#define K(name) .name = timed_##name,
         NM_KERNELS(K)
 #undef K
     };
     static const char *const names[] = {
-#define K(name, args) #name,
+#define K(name) #name,
         NM_KERNELS(K)
 #undef K
     };
@@ -149,13 +166,13 @@ void nm_backend_profile(nm_backend *backend, bool on)
     for (int i = 0; i < NM_N_KERNELS; i++)
         profiling->times[i].kernel = names[i];
     if (on)
-        profiling->inner = inside->active;
-    inside->active = on ? timed : profiling->inner;
+        profiling->untimed = inside->active;
+    inside->active = on ? timed : profiling->untimed;
     profiling->on = on;
-    nm_backend_dry_run(backend, backend->planning);
+    nm_backend_dry_run(backend, backend->dry_run);
 }
 
-static int compare(const void *left, const void *right)
+static int compare_seconds(const void *left, const void *right)
 {
     const nm_kernel_time *a = left, *b = right;
     return a->seconds != b->seconds ? (a->seconds < b->seconds ? 1 : -1) : strcmp(a->kernel, b->kernel);
@@ -168,6 +185,6 @@ int nm_backend_times(const nm_backend *backend, nm_kernel_time times[NM_N_KERNEL
     for (int i = 0; i < NM_N_KERNELS; i++)
         if (profiling->times[i].calls)
             times[n++] = profiling->times[i];
-    qsort(times, (size_t)n, sizeof *times, compare);
+    qsort(times, (size_t)n, sizeof *times, compare_seconds);
     return n;
 }

@@ -175,9 +175,9 @@ static void pack(const nm_incremental *inc, const nm_tensor *weight, void *form,
 {
     nm_backend *b = inc->backend;
     if (inc->model->params.int8)
-        b->k.pack_int8(b, nm_tensor_mat(weight), form, bytes);
+        NM_CALL(b, pack_int8, .weight = nm_tensor_mat(weight), .packed = form, .bytes = bytes);
     else
-        b->k.pack(b, nm_tensor_mat(weight), form, bytes);
+        NM_CALL(b, pack, .weight = nm_tensor_mat(weight), .packed = form, .bytes = bytes);
 }
 
 /* Where each form stands in the memory of all; the last number is how much that is. */
@@ -278,8 +278,8 @@ static void project(const nm_incremental *inc, nm_tensor *x, const nm_tensor *we
     nm_mat rows =
         nm_mat_of((char *)weight->data + (size_t)first * (size_t)weight->cols * unit, y.cols, weight->cols);
     nm_dropout none = {0};
-    inc->backend->k.linear(inc->backend, nm_tensor_mat(x), rows, (char *)bias->data + (size_t)first * unit,
-                           NM_ACT_NONE, &none, y);
+    NM_CALL(inc->backend, linear, .x = nm_tensor_mat(x), .weight = rows,
+            .bias = (char *)bias->data + (size_t)first * unit, .drop = &none, .y = y);
 }
 
 /* ---- the source ---- */
@@ -355,8 +355,9 @@ static nm_tensor *attend(nm_incremental *inc, const nm_sublayer_attention *atten
     int32_t d = inc->width, heads = inc->stack->config.heads;
     nm_tensor *out = nm_tape_tensor(tape, q.rows, d);
     if (!nm_tape_exhausted(tape))
-        b->k.attention_rows(b, q, nm_mat_columns(b, kv, 0, d), nm_mat_columns(b, kv, d, d), lists.rows,
-                            lists.offsets, heads, 1 / sqrt((double)d / heads), nm_tensor_mat(out));
+        NM_CALL(b, attention_cached, .q = q, .k = nm_mat_columns(b, kv, 0, d),
+                .v = nm_mat_columns(b, kv, d, d), .rows = lists.rows, .offsets = lists.offsets,
+                .heads = heads, .scale = 1 / sqrt((double)d / heads), .out = nm_tensor_mat(out));
     return nm_linear(tape, out, attention->out_weight, attention->out_bias, NM_ACT_NONE, 0);
 }
 

@@ -221,7 +221,7 @@ static nm_status recompute(nm_sampler *self, batch *b, int64_t at, nm_mat *hidde
     const int32_t *device_last = nm_tape_upload(tape, last, (size_t)b->n * sizeof *last);
     if (nm_tape_exhausted(tape))
         return nm_fail(err, NM_MEMORY, "no memory for a batch of %d tokens", tokens);
-    tape->backend->k.gather(tape->backend, device_last, nm_tensor_mat(all), nm_tensor_mat(rows));
+    NM_CALL(tape->backend, gather, .rows = device_last, .x = nm_tensor_mat(all), .out = nm_tensor_mat(rows));
     *hidden = nm_tensor_mat(rows);
     return NM_OK;
 }
@@ -244,7 +244,7 @@ static nm_status advance(nm_sampler *self, batch *b, int64_t at, nm_mat *hidden,
 static void to_host(nm_sampler *self, const void *device, int32_t n, double *to)
 {
     nm_backend *b = self->model->backend;
-    b->k.download(b, self->raw, device, (size_t)n * nm_dtype_bytes(b->dtype));
+    nm_backend_download(b, self->raw, device, (size_t)n * nm_dtype_bytes(b->dtype));
     for (int32_t i = 0; i < n; i++)
         to[i] = nm_dtype_get(b->dtype, self->raw, (size_t)i);
 }
@@ -259,12 +259,13 @@ static nm_status row_probabilities(nm_sampler *self, nm_mat hidden, int32_t row,
     nm_dropout none = {0};
     hidden.data = (char *)hidden.data + (size_t)row * (size_t)hidden.stride * nm_dtype_bytes(b->dtype);
     hidden.rows = 1;
-    b->k.linear(b, hidden, nm_tensor_mat(lm->output_weight), lm->output_bias ? lm->output_bias->data : NULL,
-                NM_ACT_NONE, &none, nm_mat_of(logits, 1, words));
+    NM_CALL(b, linear, .x = hidden, .weight = nm_tensor_mat(lm->output_weight),
+            .bias = lm->output_bias ? lm->output_bias->data : NULL, .drop = &none,
+            .y = nm_mat_of(logits, 1, words));
     to_host(self, logits, words, self->log_p);
     if (lm->cluster_weight) {
-        b->k.linear(b, hidden, nm_tensor_mat(lm->cluster_weight), lm->cluster_bias->data, NM_ACT_NONE, &none,
-                    nm_mat_of(clusters, 1, lm->bands.n));
+        NM_CALL(b, linear, .x = hidden, .weight = nm_tensor_mat(lm->cluster_weight),
+                .bias = lm->cluster_bias->data, .drop = &none, .y = nm_mat_of(clusters, 1, lm->bands.n));
         to_host(self, clusters, lm->bands.n, self->log_p + words);
     }
     nm_adaptive_log_probs(&lm->bands, words, self->log_p + words, self->log_p);

@@ -114,7 +114,7 @@ static nm_mat logits_of(nm_scorer *scorer, int32_t m, nm_mat hidden, int32_t fir
     nm_dropout none = {0};
     hidden.data = (char *)hidden.data + (size_t)first * (size_t)hidden.stride * nm_dtype_bytes(b->dtype);
     hidden.rows = rows;
-    b->k.linear(b, hidden, weight, bias, NM_ACT_NONE, &none, logits);
+    NM_CALL(b, linear, .x = hidden, .weight = weight, .bias = bias, .drop = &none, .y = logits);
     return logits;
 }
 
@@ -129,8 +129,8 @@ static void mix(nm_scorer *scorer, int32_t m, nm_mat logits)
 {
     size_t n = (size_t)logits.rows * (size_t)logits.cols;
     nm_backend *b = scorer->backend;
-    b->k.log_softmax(b, logits, scorer->of[m]->allowed, logits);
-    b->k.download(b, scorer->raw, logits.data, n * nm_dtype_bytes(b->dtype));
+    NM_CALL(b, log_softmax, .x = logits, .allowed = scorer->of[m]->allowed, .y = logits);
+    nm_backend_download(b, scorer->raw, logits.data, n * nm_dtype_bytes(b->dtype));
     for (size_t i = 0; i < n; i++) {
         double value = number_at(scorer, scorer->raw, i);
         scorer->mixture[i] = m == 0 ? value : log_add(scorer->mixture[i], value);
@@ -144,7 +144,7 @@ static void mixture_upload(nm_scorer *scorer, nm_mat logits)
     double share = log(scorer->n_models);
     for (size_t i = 0; i < n; i++)
         nm_dtype_set(b->dtype, scorer->raw, i, scorer->mixture[i] - share);
-    b->k.upload(b, logits.data, scorer->raw, n * nm_dtype_bytes(b->dtype));
+    nm_backend_upload(b, logits.data, scorer->raw, n * nm_dtype_bytes(b->dtype));
 }
 
 /* The best of one model's logits, or of the mixture's log probabilities. */
@@ -152,14 +152,15 @@ static void find_best(nm_scorer *scorer, nm_mat logits)
 {
     nm_backend *b = scorer->backend;
     if (scorer->n_models == 1) {
-        b->k.log_top_k(b, logits, scorer->of[0]->allowed, scorer->k, scorer->top, scorer->top_columns,
-                       scorer->eos, scorer->eos_column);
+        NM_CALL(b, log_top_k, .x = logits, .allowed = scorer->of[0]->allowed, .k = scorer->k,
+                .values = scorer->top, .columns = scorer->top_columns, .also = scorer->eos,
+                .also_values = scorer->eos_column);
         return;
     }
     mixture_upload(scorer, logits);
-    b->k.top_k(b, logits, scorer->k, scorer->top, scorer->top_columns);
-    b->k.scale(b, 1, nm_mat_columns(b, logits, scorer->eos, 1),
-               nm_mat_of(scorer->eos_column, logits.rows, 1));
+    NM_CALL(b, top_k, .x = logits, .k = scorer->k, .values = scorer->top, .columns = scorer->top_columns);
+    NM_CALL(b, scale, .alpha = 1, .x = nm_mat_columns(b, logits, scorer->eos, 1),
+            .y = nm_mat_of(scorer->eos_column, logits.rows, 1));
 }
 
 static nm_status fetch(nm_scorer *scorer, nm_mat logits, int32_t first, nm_error *err)
@@ -168,11 +169,12 @@ static nm_status fetch(nm_scorer *scorer, nm_mat logits, int32_t first, nm_error
     size_t unit = nm_dtype_bytes(b->dtype), k = (size_t)scorer->k, rows = (size_t)logits.rows;
     double *values = scorer->values + (size_t)first * k;
     find_best(scorer, logits);
-    b->k.download(b, scorer->columns + (size_t)first * k, scorer->top_columns, rows * k * sizeof(int32_t));
-    b->k.download(b, scorer->raw, scorer->top, rows * k * unit);
+    nm_backend_download(b, scorer->columns + (size_t)first * k, scorer->top_columns,
+                        rows * k * sizeof(int32_t));
+    nm_backend_download(b, scorer->raw, scorer->top, rows * k * unit);
     for (size_t i = 0; i < rows * k; i++)
         values[i] = number_at(scorer, scorer->raw, i);
-    b->k.download(b, scorer->raw, scorer->eos_column, rows * unit);
+    nm_backend_download(b, scorer->raw, scorer->eos_column, rows * unit);
     for (size_t i = 0; i < rows; i++) {
         scorer->eos_values[(size_t)first + i] = number_at(scorer, scorer->raw, i);
         if (!isfinite(values[i * k]) || isnan(scorer->eos_values[(size_t)first + i]))

@@ -71,7 +71,7 @@ nm_status nm_model_allow(nm_model *model, const uint8_t *allowed, nm_error *err)
     void *device;
     NM_TRY(nm_backend_alloc(model->backend, (size_t)model->target_size, &device, err));
     model->allowed = device;
-    model->backend->k.upload(model->backend, device, allowed, (size_t)model->target_size);
+    nm_backend_upload(model->backend, device, allowed, (size_t)model->target_size);
     return NM_OK;
 }
 

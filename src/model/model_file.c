@@ -16,7 +16,7 @@ const void *nm_host_copies_add(nm_host_copies *copies, nm_backend *backend, cons
         return view;
     NM_GROW(copies->blocks, copies->n, copies->capacity);
     void *block = copies->blocks[copies->n++] = nm_allocate(bytes);
-    backend->k.download(backend, block, device, bytes);
+    nm_backend_download(backend, block, device, bytes);
     return block;
 }
 
@@ -141,7 +141,7 @@ static nm_status load_vector(const nm_safetensors *file, const char *name, nm_ba
 {
     const nm_safetensor *found;
     NM_TRY(nm_safetensors_want(file, name, nm_model_file_dtype(backend), n, &found, err));
-    backend->k.upload(backend, device, found->data, found->bytes);
+    nm_backend_upload(backend, device, found->data, found->bytes);
     return NM_OK;
 }
 
@@ -173,7 +173,7 @@ static nm_status load_int8(const nm_safetensors *file, nm_backend *backend, cons
         }
     }
     if (status == NM_OK)
-        backend->k.upload(backend, tensor->data, numbers, rows * cols * unit);
+        nm_backend_upload(backend, tensor->data, numbers, rows * cols * unit);
     free(numbers);
     return status;
 }

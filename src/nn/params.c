@@ -140,7 +140,8 @@ void nm_params_initialize(nm_params *params, uint64_t seed)
     for (size_t i = 0; i < params->n; i++) {
         const nm_param *param = params->list[i];
         size_t elements = (size_t)param->tensor.rows * (size_t)param->tensor.cols;
-        b->k.random_init(b, param->init, seed, (uint32_t)i, elements, param->tensor.data);
+        NM_CALL(b, random_init, .init = param->init, .seed = seed, .site = (uint32_t)i, .n = elements,
+                .out = param->tensor.data);
     }
     for (size_t n = 0; n < params->n_norms; n++)
         nm_norm_initialize(params->norms[n], b);
@@ -178,7 +179,7 @@ nm_norm_snapshot nm_norm_snapshot_save(const nm_params *params)
     nm_norm_snapshot memory = {nm_allocate(state_bytes(params)),
                                nm_allocate(params->n_norms * NM_NORM_MAX_COUNTERS * sizeof(int64_t))};
     if (params->n_state)
-        params->backend->k.download(params->backend, memory.state, params->state, state_bytes(params));
+        nm_backend_download(params->backend, memory.state, params->state, state_bytes(params));
     for (size_t n = 0; n < params->n_norms; n++)
         memcpy(memory.counters + n * NM_NORM_MAX_COUNTERS, params->norms[n]->counters,
                sizeof params->norms[n]->counters);
@@ -188,7 +189,7 @@ nm_norm_snapshot nm_norm_snapshot_save(const nm_params *params)
 void nm_norm_snapshot_restore(nm_norm_snapshot *memory, nm_params *params)
 {
     if (params->n_state)
-        params->backend->k.upload(params->backend, params->state, memory->state, state_bytes(params));
+        nm_backend_upload(params->backend, params->state, memory->state, state_bytes(params));
     for (size_t n = 0; n < params->n_norms; n++)
         memcpy(params->norms[n]->counters, memory->counters + n * NM_NORM_MAX_COUNTERS,
                sizeof params->norms[n]->counters);

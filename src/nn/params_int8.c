@@ -19,7 +19,7 @@ static size_t *place_forms(const nm_params *params)
     for (size_t i = 0; i < params->n; i++) {
         size_t bytes = 0;
         if (nm_param_is_int8(params->list[i]))
-            b->k.pack_int8(b, nm_tensor_mat(&params->list[i]->tensor), NULL, &bytes);
+            NM_CALL(b, pack_int8, .weight = nm_tensor_mat(&params->list[i]->tensor), .bytes = &bytes);
         places[i + 1] = places[i] + (bytes + FORM_ALIGN - 1) / FORM_ALIGN * FORM_ALIGN;
     }
     return places;
@@ -35,10 +35,10 @@ nm_status nm_params_to_int8(nm_params *params, nm_error *err)
         nm_mat mat = nm_tensor_mat(&params->list[i]->tensor);
         void *form = (char *)params->forms + places[i];
         if (nm_param_is_int8(params->list[i]))
-            b->k.round_int8(b, mat);
+            NM_CALL(b, round_int8, .m = mat);
         if (places[i + 1] == places[i])
             continue;
-        b->k.pack_int8(b, mat, form, &bytes);
+        NM_CALL(b, pack_int8, .weight = mat, .packed = form, .bytes = &bytes);
         nm_backend_register_weight_int8(b, mat, form);
         params->list[i]->form = form;
     }

@@ -47,11 +47,12 @@ bool nm_batch_norm_train(nm_norm_call *call, const nm_batch_norm_policy *policy)
     void *scale = nm_norm_publish(call, "scale", width);
     if (!scale)
         return false;
-    b->k.feature_moments(b, &spec, call->x, row_scale, mean, mean, square);
+    NM_CALL(b, feature_moments, .spec = &spec, .x = call->x, .row_scale = row_scale, .center = mean,
+            .mean = mean, .square = square);
     inverse_root(call, policy, square, scale);
     spec.row_scale_ready = true;
-    b->k.feature_norm(b, &spec, call->x, row_scale, mean, scale, call->norm->params[0], call->norm->params[1],
-                      call->y, NULL);
+    NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale, .shift = mean,
+            .scale = scale, .weight = call->norm->params[0], .bias = call->norm->params[1], .y = call->y);
     update_running(call, policy, mean, square);
     return true;
 }
@@ -66,8 +67,9 @@ void nm_batch_norm_infer(nm_norm_call *call, const nm_batch_norm_policy *policy)
     if (!scale)
         return;
     inverse_root(call, policy, state[policy->centered ? 1 : 0], scale);
-    b->k.feature_norm(b, &spec, call->x, row_scale, policy->centered ? state[0] : NULL, scale,
-                      call->norm->params[0], call->norm->params[1], call->y, NULL);
+    NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale,
+            .shift = policy->centered ? state[0] : NULL, .scale = scale, .weight = call->norm->params[0],
+            .bias = call->norm->params[1], .y = call->y);
 }
 
 bool nm_batch_norm_affine(const nm_norm *norm, nm_backend *backend, const nm_batch_norm_policy *policy,
@@ -99,8 +101,8 @@ void nm_batch_norm_backward(nm_norm_call *call, const nm_batch_norm_policy *poli
          *c1 = nm_norm_scratch(call, width);
     if (!c1)
         return;
-    b->k.feature_norm_grad(b, &spec, call->dy, call->x, row_scale, mean, scale, NULL, NULL, NULL, false,
-                           (nm_mat){0}, sum_dy, sum_dy_z);
+    NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x, .row_scale = row_scale,
+            .shift = mean, .scale = scale, .sum_dy = sum_dy, .sum_dy_z = sum_dy_z);
     nm_norm_add_grads(call, sum_dy_z, sum_dy);
     nm_norm_vec(call, NM_VEC_MUL, a, call->norm->params[0], scale, NULL, 1, 0);
     nm_norm_vec(call, NM_VEC_MUL, c1, a, sum_dy_z, NULL, -inverse_rows, 0);
@@ -111,6 +113,7 @@ void nm_batch_norm_backward(nm_norm_call *call, const nm_batch_norm_policy *poli
     nm_norm_vec(call, NM_VEC_MUL, c0, a, sum_dy, NULL, policy->centered ? -inverse_rows : 0, 0);
     if (extra_mean)
         nm_norm_vec(call, NM_VEC_LINEAR, c0, c0, extra_mean, NULL, 1, 1);
-    b->k.feature_norm_grad(b, &spec, call->dy, call->x, row_scale, mean, scale, a,
-                           policy->centered || extra_mean ? c0 : NULL, c1, call->add, call->dx, NULL, NULL);
+    NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x, .row_scale = row_scale,
+            .shift = mean, .scale = scale, .a = a, .c0 = policy->centered || extra_mean ? c0 : NULL, .c1 = c1,
+            .add = call->add, .dx = call->dx);
 }

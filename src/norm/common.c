@@ -30,7 +30,8 @@ void *nm_norm_find(const nm_norm_call *call, const char *name)
 void nm_norm_vec(nm_norm_call *call, nm_vec_op op, void *out, const void *a, const void *b, const void *c,
                  double s, double t)
 {
-    call->backend->k.vec(call->backend, op, call->norm->place.width, out, a, b, c, s, t);
+    NM_CALL(call->backend, vec, .op = op, .n = call->norm->place.width, .out = out, .a = a, .b = b, .c = c,
+            .s = s, .t = t);
 }
 
 void nm_norm_average(nm_norm_call *call, void *running, double old, const void *fresh, double fresh_weight)
@@ -139,16 +140,17 @@ void nm_norm_token_forward(nm_norm_call *call, const nm_token_norm *spec)
     void *scale = nm_norm_publish(call, "scale", count);
     if (!scale)
         return;
-    b->k.token_norm(b, spec, call->x, param_of(call, 0, spec->gain_length),
-                    param_of(call, 1, spec->bias_length), call->y, shift, scale);
+    NM_CALL(b, token_norm, .spec = spec, .x = call->x, .weight = param_of(call, 0, spec->weight_len),
+            .bias = param_of(call, 1, spec->bias_len), .y = call->y, .shift = shift, .scale = scale);
 }
 
 void nm_norm_token_backward(nm_norm_call *call, const nm_token_norm *spec)
 {
     nm_backend *b = call->backend;
     const void *shift = centers(spec) ? nm_norm_find(call, "shift") : NULL;
-    b->k.token_norm_grad(b, spec, call->dy, call->x, param_of(call, 0, spec->gain_length), shift,
-                         nm_norm_find(call, "scale"), call->add, call->dx,
-                         spec->gain_length ? call->norm->param_grads[0] : NULL,
-                         spec->bias_length ? call->norm->param_grads[1] : NULL);
+    NM_CALL(b, token_norm_grad, .spec = spec, .dy = call->dy, .x = call->x,
+            .weight = param_of(call, 0, spec->weight_len), .shift = shift,
+            .scale = nm_norm_find(call, "scale"), .add = call->add, .dx = call->dx,
+            .d_weight = spec->weight_len ? call->norm->param_grads[0] : NULL,
+            .d_bias = spec->bias_len ? call->norm->param_grads[1] : NULL);
 }

@@ -35,8 +35,8 @@ static nm_token_norm group_spec(const nm_norm_call *call)
     return (nm_token_norm){.kind = config->unbiased ? NM_TOKEN_CENTER_UNBIASED : NM_TOKEN_CENTER,
                            .groups = (int32_t)groups_of(config, place),
                            .eps = config->epsilon,
-                           .gain_length = place->width,
-                           .bias_length = place->width};
+                           .weight_len = place->width,
+                           .bias_len = place->width};
 }
 
 static void group_forward(nm_norm_call *call)

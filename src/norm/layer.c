@@ -24,8 +24,8 @@ static nm_token_norm layer_spec(const nm_norm_call *call)
     return (nm_token_norm){.kind = config->unbiased ? NM_TOKEN_CENTER_UNBIASED : NM_TOKEN_CENTER,
                            .groups = 1,
                            .eps = config->epsilon,
-                           .gain_length = width,
-                           .bias_length = width};
+                           .weight_len = width,
+                           .bias_len = width};
 }
 
 static void layer_forward(nm_norm_call *call)

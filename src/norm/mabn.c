@@ -69,12 +69,13 @@ static void push(nm_norm_call *call, void *ring, const void *newest, void *avera
     int64_t t = call->norm->counters[ITERS];
     int32_t width = call->norm->place.width;
     size_t bytes = (size_t)width * nm_dtype_bytes(b->dtype);
-    b->k.copy(b, (char *)ring + (size_t)((uint64_t)t % (uint64_t)config->window) * bytes, newest, bytes);
+    nm_backend_copy(b, (char *)ring + (size_t)((uint64_t)t % (uint64_t)config->window) * bytes, newest,
+                    bytes);
     if (t <= config->window || t < warmup_of(call))
         nm_norm_vec(call, NM_VEC_COPY, average, newest, NULL, NULL, 0, 0);
     else
-        b->k.feature_moments(b, &(nm_feature_norm){0}, nm_mat_of(ring, (int32_t)config->window, width), NULL,
-                             NULL, average, NULL);
+        NM_CALL(b, feature_moments, .spec = &(nm_feature_norm){0},
+                .x = nm_mat_of(ring, (int32_t)config->window, width), .mean = average);
 }
 
 /* r and gain = weight r */
@@ -109,11 +110,12 @@ static void mabn_train(nm_norm_call *call)
     if (!gain)
         return;
     norm->counters[ITERS]++;
-    b->k.feature_moments(b, &spec, call->x, NULL, NULL, NULL, square);
+    NM_CALL(b, feature_moments, .spec = &spec, .x = call->x, .square = square);
     push(call, norm->state[RING_SQUARE], square, v);
     nm_norm_vec(call, NM_VEC_RSQRT, scale, v, NULL, NULL, config->epsilon, 0);
     correct(call, v, r, gain);
-    b->k.feature_norm(b, &spec, call->x, NULL, NULL, scale, gain, norm->params[1], call->y, NULL);
+    NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .scale = scale, .weight = gain,
+            .bias = norm->params[1], .y = call->y);
     nm_norm_vec(call, NM_VEC_COPY, before, norm->state[RUNNING_VAR], NULL, NULL, 0, 0);
     nm_norm_average(call, norm->state[RUNNING_VAR], config->decay, v, 1 - config->decay);
 }
@@ -127,8 +129,8 @@ static void mabn_infer(nm_norm_call *call)
     if (!scale)
         return;
     nm_norm_vec(call, NM_VEC_RSQRT, scale, norm->state[RUNNING_VAR], NULL, NULL, config->epsilon, 0);
-    b->k.feature_norm(b, &(nm_feature_norm){0}, call->x, NULL, NULL, scale, norm->params[0], norm->params[1],
-                      call->y, NULL);
+    NM_CALL(b, feature_norm, .spec = &(nm_feature_norm){0}, .x = call->x, .scale = scale,
+            .weight = norm->params[0], .bias = norm->params[1], .y = call->y);
 }
 
 static bool mabn_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift)
@@ -153,15 +155,15 @@ static void mabn_backward(nm_norm_call *call)
     void *a = nm_norm_scratch(call, width), *c1 = nm_norm_scratch(call, width);
     if (!c1)
         return;
-    b->k.feature_norm_grad(b, &spec, call->dy, call->x, NULL, NULL, scale, NULL, NULL, NULL, false,
-                           (nm_mat){0}, sum_dy, sum_dy_z);
+    NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x, .scale = scale,
+            .sum_dy = sum_dy, .sum_dy_z = sum_dy_z);
     /* the ring holds gradients of the unscaled loss */
     nm_norm_vec(call, NM_VEC_MUL, a, gain, sum_dy_z, NULL, 1 / (call->grad_scale * call->x.rows), 0);
     push(call, norm->state[RING_GRAD], a, c1);
     nm_norm_vec(call, NM_VEC_MUL, c1, c1, scale, NULL, -call->grad_scale, 0);
     nm_norm_vec(call, NM_VEC_MUL, a, gain, scale, NULL, 1, 0);
-    b->k.feature_norm_grad(b, &spec, call->dy, call->x, NULL, NULL, scale, a, NULL, c1, call->add, call->dx,
-                           NULL, NULL);
+    NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x, .scale = scale, .a = a,
+            .c1 = c1, .add = call->add, .dx = call->dx);
     nm_norm_vec(call, NM_VEC_MUL, a, nm_norm_find(call, "r"), sum_dy_z, NULL, 1, 0);
     nm_norm_add_grads(call, a, sum_dy);
 }

@@ -10,15 +10,15 @@ static void none_shape(const void *config, const nm_norm_site *place, nm_norm_sh
 
 static void none_forward(nm_norm_call *call)
 {
-    call->backend->k.scale(call->backend, 1, call->x, call->y);
+    NM_CALL(call->backend, scale, .alpha = 1, .x = call->x, .y = call->y);
 }
 
 static void none_backward(nm_norm_call *call)
 {
     if (call->add)
-        call->backend->k.add(call->backend, 1, call->dy, call->dx);
+        NM_CALL(call->backend, add, .alpha = 1, .x = call->dy, .y = call->dx);
     else
-        call->backend->k.scale(call->backend, 1, call->dy, call->dx);
+        NM_CALL(call->backend, scale, .alpha = 1, .x = call->dy, .y = call->dx);
 }
 
 static bool none_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift)

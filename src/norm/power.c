@@ -97,12 +97,13 @@ static void power_train(nm_norm_call *call)
     int64_t t = ++norm->counters[ITERS], warmup = warmup_of(call);
     nm_norm_vec(call, NM_VEC_COPY, before, norm->state[PHI], NULL, NULL, 0, 0);
     if (t <= warmup) {
-        b->k.feature_moments(b, &spec, call->x, row_scale, NULL, NULL, square);
+        NM_CALL(b, feature_moments, .spec = &spec, .x = call->x, .row_scale = row_scale, .square = square);
         spec.row_scale_ready = true;
     }
     nm_norm_vec(call, NM_VEC_RSQRT, scale, t <= warmup ? square : before, NULL, NULL, config->epsilon, 0);
-    b->k.feature_norm(b, &spec, call->x, row_scale, NULL, scale, norm->params[0], norm->params[1], call->y,
-                      t <= warmup ? NULL : square);
+    NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale, .scale = scale,
+            .weight = norm->params[0], .bias = norm->params[1], .y = call->y,
+            .square = t <= warmup ? NULL : square);
     update_phi(call, square, t, warmup);
 }
 
@@ -118,8 +119,8 @@ static void power_infer(nm_norm_call *call)
     if (!scale)
         return;
     nm_norm_vec(call, NM_VEC_RSQRT, scale, norm->state[PHI], NULL, NULL, config->epsilon, 0);
-    b->k.feature_norm(b, &spec, call->x, row_scale, NULL, scale, norm->params[0], norm->params[1], call->y,
-                      NULL);
+    NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale, .scale = scale,
+            .weight = norm->params[0], .bias = norm->params[1], .y = call->y);
 }
 
 static bool power_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift)
@@ -175,8 +176,9 @@ static void power_backward(nm_norm_call *call)
     nm_norm_vec(call, NM_VEC_MUL, a, norm->params[0], divisor, NULL, 1, 0);
     nm_norm_vec(call, NM_VEC_MUL, c1, before, divisor, NULL, -(1 - config->decay_backward) * call->grad_scale,
                 0);
-    b->k.feature_norm_grad(b, &spec, call->dy, call->x, groups ? nm_norm_find(call, "row_scale") : NULL, NULL,
-                           scale, a, NULL, c1, call->add, call->dx, sum_dy, sum_dy_z);
+    NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x,
+            .row_scale = groups ? nm_norm_find(call, "row_scale") : NULL, .scale = scale, .a = a, .c1 = c1,
+            .add = call->add, .dx = call->dx, .sum_dy = sum_dy, .sum_dy_z = sum_dy_z);
     nm_norm_add_grads(call, sum_dy_z, sum_dy);
     update_accumulator(call, square, scale, sum_dy_z, c1);
 }

@@ -65,7 +65,7 @@ static void rbn_shape(const void *config, const nm_norm_site *place, nm_norm_sha
 static double inner(nm_norm_call *call, const void *a, const void *b)
 {
     double sum = 0;
-    call->backend->k.dot(call->backend, (size_t)call->norm->place.width, a, b, &sum);
+    NM_CALL(call->backend, dot, .n = (size_t)call->norm->place.width, .a = a, .b = b, .out = &sum);
     return sum;
 }
 
@@ -123,7 +123,7 @@ static void add_penalty(nm_norm_call *call, void *scratch)
     double value = config->lambda * mean_distance(call, !strcmp(config->penalty, "reldiff"), m, s2, by_mean);
     value += config->nu * variance_distance(call, config->penalty, s2, by_variance, scratch);
     value *= weight;
-    call->backend->k.upload(call->backend, call->penalty, &value, sizeof value);
+    nm_backend_upload(call->backend, call->penalty, &value, sizeof value);
     double per_row = weight * call->grad_scale / call->x.rows;
     nm_norm_vec(call, NM_VEC_LINEAR, by_mean, by_mean, NULL, NULL, config->lambda * per_row, 0);
     nm_norm_vec(call, NM_VEC_DIV, by_variance, by_variance, nm_norm_find(call, "scale"), NULL,

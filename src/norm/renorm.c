@@ -89,7 +89,8 @@ static void renorm_train(nm_norm_call *call)
     int64_t n = norm->counters[SEEN]++;
     double r_max = ramp(n, config->ramp_start, config->r_ramp_end, 1, config->r_max);
     double d_max = ramp(n, config->ramp_start, config->d_ramp_end, 0, config->d_max);
-    b->k.feature_moments(b, &spec, call->x, NULL, mean, mean, variance);
+    NM_CALL(b, feature_moments, .spec = &spec, .x = call->x, .center = mean, .mean = mean,
+            .square = variance);
     root(call, variance, sigma, scale);
     nm_norm_vec(call, NM_VEC_DIV, r, sigma, s, NULL, 1, 0);
     nm_norm_vec(call, NM_VEC_CLIP, r, r, NULL, NULL, 1 / r_max, r_max);
@@ -98,7 +99,8 @@ static void renorm_train(nm_norm_call *call)
     nm_norm_vec(call, NM_VEC_CLIP, d, d, NULL, NULL, -d_max, d_max);
     nm_norm_vec(call, NM_VEC_MUL, gain, norm->params[0], r, NULL, 1, 0);
     nm_norm_vec(call, NM_VEC_MUL_ADD, bias, norm->params[0], d, norm->params[1], 1, 1);
-    b->k.feature_norm(b, &spec, call->x, NULL, mean, scale, gain, bias, call->y, NULL);
+    NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .shift = mean, .scale = scale, .weight = gain,
+            .bias = bias, .y = call->y);
     nm_norm_vec(call, NM_VEC_COPY, m_before, m, NULL, NULL, 0, 0);
     nm_norm_vec(call, NM_VEC_COPY, s_before, s, NULL, NULL, 0, 0);
     nm_norm_average(call, m, config->decay, mean, 1 - config->decay);
@@ -114,8 +116,8 @@ static void renorm_infer(nm_norm_call *call)
         return;
     nm_norm_vec(call, NM_VEC_FILL, scale, NULL, NULL, NULL, 1, 0);
     nm_norm_vec(call, NM_VEC_DIV, scale, scale, norm->state[RUNNING_STD], NULL, 1, 0);
-    b->k.feature_norm(b, &(nm_feature_norm){0}, call->x, NULL, norm->state[RUNNING_MEAN], scale,
-                      norm->params[0], norm->params[1], call->y, NULL);
+    NM_CALL(b, feature_norm, .spec = &(nm_feature_norm){0}, .x = call->x, .shift = norm->state[RUNNING_MEAN],
+            .scale = scale, .weight = norm->params[0], .bias = norm->params[1], .y = call->y);
 }
 
 static bool renorm_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift)
@@ -143,8 +145,8 @@ static void renorm_backward(nm_norm_call *call)
          *c1 = nm_norm_scratch(call, width);
     if (!c1)
         return;
-    b->k.feature_norm_grad(b, &spec, call->dy, call->x, NULL, mean, scale, NULL, NULL, NULL, false,
-                           (nm_mat){0}, sum_dy, sum_dy_z);
+    NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x, .shift = mean, .scale = scale,
+            .sum_dy = sum_dy, .sum_dy_z = sum_dy_z);
     nm_norm_vec(call, NM_VEC_MUL, c0, r, sum_dy_z, NULL, 1, 0);
     nm_norm_vec(call, NM_VEC_MUL_ADD, c0, nm_norm_find(call, "d"), sum_dy, c0, 1, 1);
     nm_norm_add_grads(call, c0, sum_dy);
@@ -156,8 +158,8 @@ static void renorm_backward(nm_norm_call *call)
         nm_norm_vec(call, NM_VEC_MUL_ADD, c1, c1, c0, c1, config->epsilon, 1);
     }
     nm_norm_vec(call, NM_VEC_MUL, c0, a, sum_dy, NULL, -inverse_rows, 0);
-    b->k.feature_norm_grad(b, &spec, call->dy, call->x, NULL, mean, scale, a, c0, c1, call->add, call->dx,
-                           NULL, NULL);
+    NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x, .shift = mean, .scale = scale,
+            .a = a, .c0 = c0, .c1 = c1, .add = call->add, .dx = call->dx);
 }
 
 const nm_norm_type nm_norm_renorm = {

@@ -31,7 +31,7 @@ static void scale_shape(const void *settings, const nm_norm_site *place, nm_norm
 static nm_token_norm scale_spec(const nm_norm_call *call)
 {
     const scale_config *config = call->norm->config;
-    return (nm_token_norm){.kind = NM_TOKEN_LENGTH, .groups = 1, .eps = config->epsilon, .gain_length = 1};
+    return (nm_token_norm){.kind = NM_TOKEN_LENGTH, .groups = 1, .eps = config->epsilon, .weight_len = 1};
 }
 
 static void scale_forward(nm_norm_call *call)

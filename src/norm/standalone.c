@@ -217,7 +217,7 @@ double nm_norm_penalty(const nm_norm *norm)
     const alone *owner = norm->alone;
     double value = 0;
     if (owner->call.penalty)
-        owner->backend->k.download(owner->backend, &value, owner->call.penalty, sizeof value);
+        nm_backend_download(owner->backend, &value, owner->call.penalty, sizeof value);
     return value;
 }
 
@@ -226,8 +226,8 @@ void nm_norm_zero_grads(nm_norm *norm)
     nm_backend *b = ((alone *)norm->alone)->backend;
     for (int i = 0; i < norm->shape.n_params; i++)
         if (norm->param_grads[i])
-            b->k.zero(b, norm->param_grads[i],
-                      (size_t)norm->shape.params[i].length * nm_dtype_bytes(b->dtype));
+            nm_backend_zero(b, norm->param_grads[i],
+                            (size_t)norm->shape.params[i].length * nm_dtype_bytes(b->dtype));
 }
 
 /* ------------------------------------------------------------------ vectors by name */

@@ -62,7 +62,7 @@ nm_status nm_norm_prepare(nm_norm *norm, const char *type, const void *config, c
 
 static void fill(nm_backend *backend, void *vector, int32_t length, double value)
 {
-    backend->k.vec(backend, NM_VEC_FILL, length, vector, NULL, NULL, NULL, value, 0);
+    NM_CALL(backend, vec, .op = NM_VEC_FILL, .n = length, .out = vector, .s = value);
 }
 
 void nm_norm_initialize(nm_norm *norm, nm_backend *backend)

@@ -72,15 +72,15 @@ static double *block_log_probs(const listener *l, const nm_model_output *out, co
     const nm_dropout none = {0};
     hidden.data = (char *)hidden.data + (size_t)at->first * (size_t)hidden.stride * nm_dtype_bytes(b->dtype);
     hidden.rows = at->rows;
-    b->k.linear(b, hidden, nm_tensor_mat(out->weight), out->bias ? out->bias->data : NULL, NM_ACT_NONE, &none,
-                logits);
+    NM_CALL(b, linear, .x = hidden, .weight = nm_tensor_mat(out->weight),
+            .bias = out->bias ? out->bias->data : NULL, .drop = &none, .y = logits);
     if (!out->clusters) {
-        b->k.log_softmax(b, logits, l->model->allowed, logits);
+        NM_CALL(b, log_softmax, .x = logits, .allowed = l->model->allowed, .y = logits);
         return nm_numbers_download_matrix(b, logits);
     }
     nm_mat cluster_logits = nm_mat_of(at->cluster_logits, at->rows, out->clusters->n);
-    b->k.linear(b, hidden, nm_tensor_mat(out->cluster_weight), out->cluster_bias->data, NM_ACT_NONE, &none,
-                cluster_logits);
+    NM_CALL(b, linear, .x = hidden, .weight = nm_tensor_mat(out->cluster_weight),
+            .bias = out->cluster_bias->data, .drop = &none, .y = cluster_logits);
     double *log_p = nm_numbers_download_matrix(b, logits),
            *clusters = nm_numbers_download_matrix(b, cluster_logits);
     for (int32_t r = 0; r < at->rows; r++)

@@ -12,7 +12,7 @@ static nm_status walk_batch(const nm_eval_pass *pass, nm_tape *tape, const nm_ba
     tape->n_targets = batch->units;
     tape->mean_loss = pass->task->type->mean_loss;
     if (gradients) {
-        b->k.zero(b, model->params.grads, nm_params_bytes(&model->params));
+        nm_backend_zero(b, model->params.grads, nm_params_bytes(&model->params));
         pass->task->type->loss(pass->task, model, tape, batch, true);
         NM_TRY(nm_tape_backward(tape, err));
     } else {

@@ -310,8 +310,8 @@ static void after_batch(void *user, nm_tape *tape, const nm_batch *batch, const 
         double square = 0;
         if (param->fixed)
             continue;
-        l->model->backend->k.dot(l->model->backend, (size_t)t->rows * (size_t)t->cols, t->grad, t->grad,
-                                 &square);
+        NM_CALL(l->model->backend, dot, .n = (size_t)t->rows * (size_t)t->cols, .a = t->grad, .b = t->grad,
+                .out = &square);
         layer_name(t->name, name, sizeof name);
         add_group(l, name, square / ((double)batch->units * batch->units));
     }

@@ -14,7 +14,7 @@ static void look_at_gradients(nm_look *look, const nm_model *model)
         double square = 0;
         if (param->fixed)
             continue;
-        b->k.dot(b, (size_t)t->rows * (size_t)t->cols, t->grad, t->grad, &square);
+        NM_CALL(b, dot, .n = (size_t)t->rows * (size_t)t->cols, .a = t->grad, .b = t->grad, .out = &square);
         nm_groups_add(&sums, t->name, square, 0);
     }
     for (size_t i = 0; i < sums.n; i++)

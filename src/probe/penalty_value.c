@@ -6,7 +6,7 @@ static void look_at_norm(nm_look *look, const nm_norm_call *call, bool backward)
     double value;
     if (backward || !call->penalty)
         return;
-    call->backend->k.download(call->backend, &value, call->penalty, sizeof value);
+    nm_backend_download(call->backend, &value, call->penalty, sizeof value);
     nm_line_number(nm_look_line(look, call->norm->place.name), "value", value / call->n_targets);
 }
 

@@ -13,7 +13,7 @@ static json_t *moments(const nm_norm_call *call, nm_mat x)
     if (!mean || !square)
         return json_null();
     const nm_feature_norm plain = {.groups = 0};
-    b->k.feature_moments(b, &plain, x, NULL, mean, mean, square);
+    NM_CALL(b, feature_moments, .spec = &plain, .x = x, .center = mean, .mean = mean, .square = square);
     double *m = nm_numbers_download(b, mean, width), *v = nm_numbers_download(b, square, width);
     double sum = 0, total = 0, largest = 0;
     for (size_t i = 0; i < width; i++)

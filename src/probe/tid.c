@@ -101,9 +101,10 @@ void nm_tid_accumulate(void *accumulator, const nm_norm_call *call, bool backwar
     void *own_scale = nm_call_row_scale(call, &own_groups); /* the norm's own layer or group scaling */
     const nm_feature_norm own = {.groups = own_groups, .row_scale_ready = true},
                           per_head = {.groups = head_groups, .eps = ROW_EPSILON};
-    b->k.feature_moments(b, &own, call->x, own_scale, mean, mean, variance);
-    b->k.feature_moments(b, own_scale ? &own : &per_head, call->x, own_scale ? own_scale : head_scale, NULL,
-                         NULL, square);
+    NM_CALL(b, feature_moments, .spec = &own, .x = call->x, .row_scale = own_scale, .center = mean,
+            .mean = mean, .square = variance);
+    NM_CALL(b, feature_moments, .spec = own_scale ? &own : &per_head, .x = call->x,
+            .row_scale = own_scale ? own_scale : head_scale, .square = square);
     add_batch(accumulator, call, mean, variance, square);
 }
 

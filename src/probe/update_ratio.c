@@ -13,7 +13,7 @@ static void keep(nm_look *look, const nm_model *model)
     if (!look->own && nm_backend_alloc(b, bytes, &look->own, &ignored) != NM_OK)
         look->own = NULL;
     if (look->own)
-        b->k.copy(b, look->own, model->params.values, bytes);
+        nm_backend_copy(b, look->own, model->params.values, bytes);
 }
 
 static void compare(nm_look *look, const nm_model *model)
@@ -28,9 +28,9 @@ static void compare(nm_look *look, const nm_model *model)
         double weight = 0, moved = 0;
         if (param->fixed)
             continue;
-        b->k.dot(b, n, before, before, &weight);
-        b->k.add(b, -1, nm_tensor_mat(t), nm_mat_of(before, t->rows, t->cols));
-        b->k.dot(b, n, before, before, &moved);
+        NM_CALL(b, dot, .n = n, .a = before, .b = before, .out = &weight);
+        NM_CALL(b, add, .alpha = -1, .x = nm_tensor_mat(t), .y = nm_mat_of(before, t->rows, t->cols));
+        NM_CALL(b, dot, .n = n, .a = before, .b = before, .out = &moved);
         nm_groups_add(&sums, t->name, moved, weight);
     }
     for (size_t i = 0; i < sums.n; i++) {

@@ -14,7 +14,8 @@ static void adaptive_backward(nm_tape *tape, nm_node *node)
     nm_tensor *hidden = node->in[0];
     nm_mat dh = nm_tensor_grad_sum(tape, hidden);
     if (dh.data)
-        tape->backend->k.add(tape->backend, 1, nm_mat_of(node->saved, hidden->rows, hidden->cols), dh);
+        NM_CALL(tape->backend, add, .alpha = 1, .x = nm_mat_of(node->saved, hidden->rows, hidden->cols),
+                .y = dh);
 }
 
 static const nm_op adaptive_op = {"adaptive_loss", adaptive_backward};
@@ -47,7 +48,7 @@ static int32_t band_of(const nm_adaptive_clusters *bands, int32_t word)
     return band;
 }
 
-static double *run_loss(const adaptive *a, nm_softmax_loss loss, const int32_t *targets, int32_t n)
+static double *run_loss(const adaptive *a, nm_softmax_loss_args loss, const int32_t *targets, int32_t n)
 {
     loss.sums = nm_tape_alloc(a->tape, 2 * sizeof *loss.sums);
     loss.targets = nm_tape_upload(a->tape, targets, (size_t)n * sizeof *targets);
@@ -72,40 +73,40 @@ static double *head_loss(const adaptive *a)
     if (nm_tape_exhausted(a->tape))
         return NULL;
     nm_backend *b = a->b;
-    b->k.copy(b, weight, m->weight->data, own_bytes);
-    b->k.copy(b, weight + own_bytes, m->cluster_weight->data, bytes - own_bytes);
+    nm_backend_copy(b, weight, m->weight->data, own_bytes);
+    nm_backend_copy(b, weight + own_bytes, m->cluster_weight->data, bytes - own_bytes);
     if (m->bias)
-        b->k.copy(b, bias, m->bias->data, (size_t)own * unit_of(a));
+        nm_backend_copy(b, bias, m->bias->data, (size_t)own * unit_of(a));
     else
-        b->k.zero(b, bias, (size_t)own * unit_of(a));
-    b->k.copy(b, at_row(a, bias, own, 1), m->cluster_bias->data, (size_t)m->bands.n * unit_of(a));
+        nm_backend_zero(b, bias, (size_t)own * unit_of(a));
+    nm_backend_copy(b, at_row(a, bias, own, 1), m->cluster_bias->data, (size_t)m->bands.n * unit_of(a));
     if (grads) {
-        b->k.zero(b, d_weight, bytes);
-        b->k.zero(b, d_bias, (size_t)size * unit_of(a));
+        nm_backend_zero(b, d_weight, bytes);
+        nm_backend_zero(b, d_bias, (size_t)size * unit_of(a));
     }
     for (int32_t i = 0; i < tokens; i++) {
         int32_t band = band_of(&m->bands, a->targets[i]);
         targets[i] = band ? size - band : a->targets[i];
     }
     double *sums = run_loss(a,
-                            (nm_softmax_loss){.hidden = nm_tensor_mat(a->hidden),
-                                              .weight = nm_mat_of(weight, size, d),
-                                              .bias = bias,
-                                              .d_hidden = a->d_hidden,
-                                              .d_weight = d_weight,
-                                              .d_bias = d_bias},
+                            (nm_softmax_loss_args){.hidden = nm_tensor_mat(a->hidden),
+                                                   .weight = nm_mat_of(weight, size, d),
+                                                   .bias = bias,
+                                                   .d_hidden = a->d_hidden,
+                                                   .d_weight = d_weight,
+                                                   .d_bias = d_bias},
                             targets, tokens);
     if (!grads || !sums)
         return sums;
     nm_mat to[] = {nm_tensor_grad_sum(a->tape, m->weight), nm_tensor_grad_sum(a->tape, m->cluster_weight),
                    nm_tensor_grad_sum(a->tape, m->cluster_bias)};
     to[0].rows = own;
-    b->k.add(b, 1, nm_mat_of(d_weight, own, d), to[0]);
-    b->k.add(b, 1, nm_mat_of(d_weight + own_bytes, m->bands.n, d), to[1]);
-    b->k.add(b, 1, nm_mat_of(at_row(a, d_bias, own, 1), 1, m->bands.n), to[2]);
+    NM_CALL(b, add, .alpha = 1, .x = nm_mat_of(d_weight, own, d), .y = to[0]);
+    NM_CALL(b, add, .alpha = 1, .x = nm_mat_of(d_weight + own_bytes, m->bands.n, d), .y = to[1]);
+    NM_CALL(b, add, .alpha = 1, .x = nm_mat_of(at_row(a, d_bias, own, 1), 1, m->bands.n), .y = to[2]);
     if (m->bias)
-        b->k.add(b, 1, nm_mat_of(d_bias, 1, own),
-                 nm_mat_of(nm_tensor_grad_sum(a->tape, m->bias).data, 1, own));
+        NM_CALL(b, add, .alpha = 1, .x = nm_mat_of(d_bias, 1, own),
+                .y = nm_mat_of(nm_tensor_grad_sum(a->tape, m->bias).data, 1, own));
     return sums;
 }
 
@@ -139,11 +140,11 @@ static bool add_tail(const adaptive *a, int32_t band, double *sums)
     if (nm_tape_exhausted(a->tape))
         return false;
     nm_backend *b = a->b;
-    b->k.gather(b, device_rows, nm_tensor_mat(a->hidden), nm_mat_of(hidden, n, d));
-    nm_softmax_loss loss = {.hidden = nm_mat_of(hidden, n, d),
-                            .weight = nm_mat_of(at_row(a, m->weight->data, first, d), end - first, d),
-                            .bias = m->bias ? at_row(a, m->bias->data, first, 1) : NULL,
-                            .d_hidden = d_hidden};
+    NM_CALL(b, gather, .rows = device_rows, .x = nm_tensor_mat(a->hidden), .out = nm_mat_of(hidden, n, d));
+    nm_softmax_loss_args loss = {.hidden = nm_mat_of(hidden, n, d),
+                                 .weight = nm_mat_of(at_row(a, m->weight->data, first, d), end - first, d),
+                                 .bias = m->bias ? at_row(a, m->bias->data, first, 1) : NULL,
+                                 .d_hidden = d_hidden};
     if (grads) {
         loss.d_weight = at_row(a, nm_tensor_grad_sum(a->tape, m->weight).data, first, d);
         loss.d_bias = m->bias ? at_row(a, nm_tensor_grad_sum(a->tape, m->bias).data, first, 1) : NULL;
@@ -153,14 +154,14 @@ static bool add_tail(const adaptive *a, int32_t band, double *sums)
         return false;
     nm_dropout none = {0};
     if (grads) /* rows are told apart by their tokens: this adds each to its own */
-        b->k.embed_grad(b, device_rows, 1, nm_mat_of(d_hidden, n, d), &none,
-                        nm_mat_of(a->d_hidden, a->hidden->rows, d));
+        NM_CALL(b, embed_grad, .ids = device_rows, .scale = 1, .dout = nm_mat_of(d_hidden, n, d),
+                .drop = &none, .dtable = nm_mat_of(a->d_hidden, a->hidden->rows, d));
     double own[2], more[2];
-    b->k.download(b, own, sums, sizeof own);
-    b->k.download(b, more, tail, sizeof more);
+    nm_backend_download(b, own, sums, sizeof own);
+    nm_backend_download(b, more, tail, sizeof more);
     own[0] += more[0];
     own[1] += more[1];
-    b->k.upload(b, sums, own, sizeof own);
+    nm_backend_upload(b, sums, own, sizeof own);
     return true;
 }
 

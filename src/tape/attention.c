@@ -26,13 +26,21 @@ static void attention_backward(nm_tape *tape, nm_node *node)
         return;
     const nm_attention_shape *a = &s->shape;
     nm_mat from = nm_tensor_mat(kv);
-    b->k.attention_grad(b, nm_mat_columns(b, nm_tensor_mat(q), 0, a->key_width),
-                        nm_mat_columns(b, from, a->k_first, a->key_width),
-                        nm_mat_columns(b, from, a->v_first, a->value_width), &s->q_packing, &s->k_packing,
-                        a->heads, a->causal, a->scale, &s->drop, nm_tensor_mat(out), s->lse,
-                        nm_mat_of(out->grad, out->rows, out->cols), nm_mat_columns(b, dq, 0, a->key_width),
-                        nm_mat_columns(b, dkv, a->k_first, a->key_width),
-                        nm_mat_columns(b, dkv, a->v_first, a->value_width));
+    NM_CALL(b, attention_grad,
+            .forward = {.q = nm_mat_columns(b, nm_tensor_mat(q), 0, a->key_width),
+                        .k = nm_mat_columns(b, from, a->k_first, a->key_width),
+                        .v = nm_mat_columns(b, from, a->v_first, a->value_width),
+                        .q_packing = &s->q_packing,
+                        .k_packing = &s->k_packing,
+                        .heads = a->heads,
+                        .causal = a->causal,
+                        .scale = a->scale,
+                        .drop = &s->drop,
+                        .out = nm_tensor_mat(out),
+                        .lse = s->lse},
+            .dout = nm_mat_of(out->grad, out->rows, out->cols), .dq = nm_mat_columns(b, dq, 0, a->key_width),
+            .dk = nm_mat_columns(b, dkv, a->k_first, a->key_width),
+            .dv = nm_mat_columns(b, dkv, a->v_first, a->value_width));
 }
 
 static const nm_op attention_op = {"attention", attention_backward};
@@ -51,10 +59,11 @@ nm_tensor *nm_attention_of(nm_tape *tape, nm_tensor *q, nm_tensor *kv, const nm_
     NM_ASSERT(q->rows == q_packing->n_tokens && kv->rows == k_packing->n_tokens);
     *s = (attention_saved){*shape, *q_packing, *k_packing, drop, lse};
     nm_backend *b = tape->backend;
-    b->k.attention(b, nm_mat_columns(b, nm_tensor_mat(q), 0, shape->key_width),
-                   nm_mat_columns(b, nm_tensor_mat(kv), shape->k_first, shape->key_width),
-                   nm_mat_columns(b, nm_tensor_mat(kv), shape->v_first, shape->value_width), q_packing,
-                   k_packing, shape->heads, shape->causal, shape->scale, &s->drop, nm_tensor_mat(out), lse);
+    NM_CALL(b, attention, .q = nm_mat_columns(b, nm_tensor_mat(q), 0, shape->key_width),
+            .k = nm_mat_columns(b, nm_tensor_mat(kv), shape->k_first, shape->key_width),
+            .v = nm_mat_columns(b, nm_tensor_mat(kv), shape->v_first, shape->value_width),
+            .q_packing = q_packing, .k_packing = k_packing, .heads = shape->heads, .causal = shape->causal,
+            .scale = shape->scale, .drop = &s->drop, .out = nm_tensor_mat(out), .lse = lse);
     nm_node *node = nm_tape_record(tape, &attention_op, out, s);
     node->in[0] = q;
     node->in[1] = kv;

@@ -1,5 +1,5 @@
 /* Block-term attention (Ma et al. 2019): a query sees pairs of keys and values through a core of one number per
- * feature, without soft-max. What it computes stands with nm_block_term in norma/backend.h. The backward kernel
+ * feature, without soft-max. What it computes stands with nm_block_term_args in norma/backend.h. The backward kernel
  * computes what it needs of the forward pass again; nothing is kept. */
 #include "tape/tape.h"
 
@@ -10,21 +10,21 @@ typedef struct term_saved {
     bool causal;
 } term_saved;
 
-static nm_block_term term_of(const nm_backend *b, const nm_tensor *qkv, const term_saved *s)
+static nm_block_term_args term_of(const nm_backend *b, const nm_tensor *qkv, const term_saved *s)
 {
     nm_mat all = nm_tensor_mat(qkv);
     int32_t h = qkv->cols / 3;
-    return (nm_block_term){.q = nm_mat_columns(b, all, 0, h),
-                           .k = nm_mat_columns(b, all, h, h),
-                           .v = nm_mat_columns(b, all, 2 * h, h),
-                           .positions = nm_tensor_mat(s->positions),
-                           .weight = nm_tensor_mat(s->maps.weight),
-                           .core = nm_tensor_mat(s->maps.core),
-                           .content = s->maps.content->data,
-                           .place = s->maps.place->data,
-                           .packing = &s->packing,
-                           .length = s->positions->rows,
-                           .causal = s->causal};
+    return (nm_block_term_args){.q = nm_mat_columns(b, all, 0, h),
+                                .k = nm_mat_columns(b, all, h, h),
+                                .v = nm_mat_columns(b, all, 2 * h, h),
+                                .positions = nm_tensor_mat(s->positions),
+                                .weight = nm_tensor_mat(s->maps.weight),
+                                .core = nm_tensor_mat(s->maps.core),
+                                .content_bias = s->maps.content->data,
+                                .position_bias = s->maps.place->data,
+                                .packing = &s->packing,
+                                .length = s->positions->rows,
+                                .causal = s->causal};
 }
 
 static void block_term_backward(nm_tape *tape, nm_node *node)
@@ -40,16 +40,13 @@ static void block_term_backward(nm_tape *tape, nm_node *node)
     if (!dqkv.data || !dpositions.data)
         return;
     int32_t h = qkv->cols / 3;
-    nm_block_term term = term_of(b, qkv, s);
-    nm_block_term_grads grads = {.dq = nm_mat_columns(b, dqkv, 0, h),
-                                 .dk = nm_mat_columns(b, dqkv, h, h),
-                                 .dv = nm_mat_columns(b, dqkv, 2 * h, h),
-                                 .dpositions = dpositions,
-                                 .dweight = nm_tensor_grad_sum(tape, s->maps.weight),
-                                 .dcore = nm_tensor_grad_sum(tape, s->maps.core),
-                                 .dcontent = nm_tensor_grad_sum(tape, s->maps.content).data,
-                                 .dplace = nm_tensor_grad_sum(tape, s->maps.place).data};
-    b->k.block_term_grad(b, &term, nm_mat_of(out->grad, out->rows, out->cols), &grads);
+    NM_CALL(b, block_term_grad, .forward = term_of(b, qkv, s),
+            .dout = nm_mat_of(out->grad, out->rows, out->cols), .dq = nm_mat_columns(b, dqkv, 0, h),
+            .dk = nm_mat_columns(b, dqkv, h, h), .dv = nm_mat_columns(b, dqkv, 2 * h, h),
+            .dpositions = dpositions, .dweight = nm_tensor_grad_sum(tape, s->maps.weight),
+            .dcore = nm_tensor_grad_sum(tape, s->maps.core),
+            .dcontent_bias = nm_tensor_grad_sum(tape, s->maps.content).data,
+            .dposition_bias = nm_tensor_grad_sum(tape, s->maps.place).data);
 }
 
 static const nm_op block_term_op = {"block_term", block_term_backward};
@@ -63,8 +60,9 @@ nm_tensor *nm_block_term_attention(nm_tape *tape, nm_tensor *qkv, nm_tensor *pos
         return out;
     NM_ASSERT(qkv->rows == packing->n_tokens && packing->longest <= positions->rows);
     *s = (term_saved){*maps, positions, *packing, causal};
-    nm_block_term term = term_of(tape->backend, qkv, s);
-    tape->backend->k.block_term(tape->backend, &term, nm_tensor_mat(out));
+    nm_block_term_args term = term_of(tape->backend, qkv, s);
+    term.out = nm_tensor_mat(out);
+    tape->backend->k.block_term(tape->backend, &term);
     nm_tape_record(tape, &block_term_op, out, s)->in[0] = qkv;
     return out;
 }

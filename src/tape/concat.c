@@ -10,7 +10,7 @@ static void concat_backward(nm_tape *tape, nm_node *node)
     for (int i = 0; i < 4 && node->in[i]; i++) {
         nm_mat dx = nm_tensor_grad_sum(tape, node->in[i]);
         if (dx.data)
-            b->k.add(b, 1, nm_mat_columns(b, dy, first, node->in[i]->cols), dx);
+            NM_CALL(b, add, .alpha = 1, .x = nm_mat_columns(b, dy, first, node->in[i]->cols), .y = dx);
         first += node->in[i]->cols;
     }
 }
@@ -32,7 +32,8 @@ nm_tensor *nm_concat(nm_tape *tape, nm_tensor *const *parts, int n)
     nm_node *node = nm_tape_record(tape, &join_op, y, NULL);
     for (int i = 0; i < n; i++) {
         NM_ASSERT(parts[i]->rows == y->rows);
-        b->k.scale(b, 1, nm_tensor_mat(parts[i]), nm_mat_columns(b, nm_tensor_mat(y), first, parts[i]->cols));
+        NM_CALL(b, scale, .alpha = 1, .x = nm_tensor_mat(parts[i]),
+                .y = nm_mat_columns(b, nm_tensor_mat(y), first, parts[i]->cols));
         first += parts[i]->cols;
         node->in[i] = parts[i];
     }

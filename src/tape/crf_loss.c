@@ -22,14 +22,14 @@ double *nm_crf_loss(nm_tape *tape, nm_tensor *emissions, const nm_crf_scores *sc
     nm_tensor *d_emissions = tape->training ? nm_tape_tensor(tape, emissions->rows, emissions->cols) : NULL;
     if (nm_tape_exhausted(tape))
         return NULL;
-    nm_crf crf = {.emissions = nm_tensor_mat(emissions),
-                  .transitions = scores->transitions->data,
-                  .start = scores->start->data,
-                  .end = scores->end->data,
-                  .packing = packing,
-                  .gold = tags,
-                  .grad_scale = tape->grad_scale,
-                  .sums = sums};
+    nm_crf_args crf = {.emissions = nm_tensor_mat(emissions),
+                       .transitions = scores->transitions->data,
+                       .start = scores->start->data,
+                       .end = scores->end->data,
+                       .packing = packing,
+                       .gold = tags,
+                       .grad_scale = tape->grad_scale,
+                       .sums = sums};
     if (d_emissions) {
         crf.d_emissions = d_emissions->data;
         crf.d_transitions = nm_tensor_grad_sum(tape, scores->transitions).data;

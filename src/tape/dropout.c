@@ -7,7 +7,8 @@ static void dropout_backward(nm_tape *tape, nm_node *node)
     bool add;
     nm_mat dx = nm_tensor_grad(tape, x, &add);
     if (dx.data)
-        tape->backend->k.dropout(tape->backend, nm_mat_of(y->grad, y->rows, y->cols), node->saved, add, dx);
+        NM_CALL(tape->backend, dropout, .x = nm_mat_of(y->grad, y->rows, y->cols), .drop = node->saved,
+                .add = add, .y = dx);
 }
 
 static const nm_op dropout_op = {"dropout", dropout_backward};
@@ -22,7 +23,7 @@ nm_tensor *nm_dropped(nm_tape *tape, nm_tensor *x, double rate)
     if (nm_tape_exhausted(tape))
         return y;
     *drop = taken;
-    tape->backend->k.dropout(tape->backend, nm_tensor_mat(x), drop, false, nm_tensor_mat(y));
+    NM_CALL(tape->backend, dropout, .x = nm_tensor_mat(x), .drop = drop, .y = nm_tensor_mat(y));
     nm_tape_record(tape, &dropout_op, y, drop)->in[0] = x;
     return y;
 }

@@ -14,8 +14,8 @@ static void embed_backward(nm_tape *tape, nm_node *node)
     nm_tensor *y = node->out;
     nm_mat dtable = nm_tensor_grad_sum(tape, node->in[0]);
     if (dtable.data)
-        b->k.embed_grad(b, saved->ids, saved->scale, nm_mat_of(y->grad, y->rows, y->cols), &saved->drop,
-                        dtable);
+        NM_CALL(b, embed_grad, .ids = saved->ids, .scale = saved->scale,
+                .dout = nm_mat_of(y->grad, y->rows, y->cols), .drop = &saved->drop, .dtable = dtable);
 }
 
 static const nm_op embed_op = {"embed", embed_backward};
@@ -32,8 +32,8 @@ nm_tensor *nm_embed(nm_tape *tape, nm_tensor *table, const int32_t *ids, const i
         return y;
     *saved = (embed_saved){device_ids, scale, drop};
     nm_backend *b = tape->backend;
-    b->k.embed(b, device_ids, device_pos, scale, nm_tensor_mat(table), positions ? *positions : (nm_mat){0},
-               &saved->drop, nm_tensor_mat(y));
+    NM_CALL(b, embed, .ids = device_ids, .pos = device_pos, .scale = scale, .table = nm_tensor_mat(table),
+            .positions = positions ? *positions : (nm_mat){0}, .drop = &saved->drop, .out = nm_tensor_mat(y));
     nm_tape_record(tape, &embed_op, y, saved)->in[0] = table;
     return y;
 }

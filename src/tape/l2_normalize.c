@@ -12,8 +12,8 @@ static void l2_normalize_backward(nm_tape *tape, nm_node *node)
     bool add;
     nm_mat dx = nm_tensor_grad(tape, table, &add);
     if (dx.data)
-        b->k.token_norm_grad(b, &unit_length, nm_mat_of(unit->grad, unit->rows, unit->cols),
-                             nm_tensor_mat(table), NULL, NULL, node->saved, add, dx, NULL, NULL);
+        NM_CALL(b, token_norm_grad, .spec = &unit_length, .dy = nm_mat_of(unit->grad, unit->rows, unit->cols),
+                .x = nm_tensor_mat(table), .scale = node->saved, .add = add, .dx = dx);
 }
 
 static const nm_op unit_rows_op = {"l2_normalize", l2_normalize_backward};
@@ -24,8 +24,8 @@ nm_tensor *nm_l2_normalize(nm_tape *tape, nm_tensor *table)
     void *scale = nm_tape_alloc(tape, (size_t)table->rows * nm_dtype_bytes(tape->backend->dtype));
     if (nm_tape_exhausted(tape))
         return unit;
-    tape->backend->k.token_norm(tape->backend, &unit_length, nm_tensor_mat(table), NULL, NULL,
-                                nm_tensor_mat(unit), NULL, scale);
+    NM_CALL(tape->backend, token_norm, .spec = &unit_length, .x = nm_tensor_mat(table),
+            .y = nm_tensor_mat(unit), .scale = scale);
     nm_tape_record(tape, &unit_rows_op, unit, scale)->in[0] = table;
     return unit;
 }

@@ -13,13 +13,14 @@ static void linear_backward(nm_tape *tape, nm_node *node)
     nm_tensor *x = node->in[0], *weight = node->in[1], *bias = node->in[2], *y = node->out;
     nm_mat dz = nm_mat_of(y->grad, y->rows, y->cols), input = nm_tensor_mat(x);
     if (saved->act != NM_ACT_NONE || saved->drop.rate > 0)
-        b->k.act_grad(b, saved->act, &saved->drop, nm_tensor_mat(y), dz, dz);
-    b->k.linear_grad_weight(b, dz, input, nm_tensor_grad_sum(tape, weight),
-                            bias ? nm_tensor_grad_sum(tape, bias).data : NULL);
+        NM_CALL(b, act_grad, .act = saved->act, .drop = &saved->drop, .y = nm_tensor_mat(y), .dy = dz,
+                .dz = dz);
+    NM_CALL(b, linear_grad_weight, .dy = dz, .x = input, .dw = nm_tensor_grad_sum(tape, weight),
+            .db = bias ? nm_tensor_grad_sum(tape, bias).data : NULL);
     bool add;
     nm_mat dx = nm_tensor_grad(tape, x, &add);
     if (dx.data)
-        b->k.linear_grad_input(b, dz, nm_tensor_mat(weight), add, dx);
+        NM_CALL(b, linear_grad_input, .dy = dz, .weight = nm_tensor_mat(weight), .add = add, .dx = dx);
 }
 
 static const nm_op linear_op = {"linear", linear_backward};
@@ -35,8 +36,8 @@ nm_tensor *nm_linear(nm_tape *tape, nm_tensor *x, nm_tensor *weight, nm_tensor *
         return y;
     *saved = (linear_saved){act, drop};
     nm_backend *b = tape->backend;
-    b->k.linear(b, nm_tensor_mat(x), nm_tensor_mat(weight), bias ? bias->data : NULL, act, &saved->drop,
-                nm_tensor_mat(y));
+    NM_CALL(b, linear, .x = nm_tensor_mat(x), .weight = nm_tensor_mat(weight),
+            .bias = bias ? bias->data : NULL, .act = act, .drop = &saved->drop, .y = nm_tensor_mat(y));
     nm_node *node = nm_tape_record(tape, &linear_op, y, saved);
     node->in[0] = x;
     node->in[1] = weight;

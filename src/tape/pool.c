@@ -40,12 +40,12 @@ static void pool_backward(nm_tape *tape, nm_node *node)
     if (!dx.data)
         return;
     if (saved->pooling == NM_POOL_FIRST) {
-        b->k.embed_grad(b, saved->first, 1, dy, &no_drop, dx);
+        NM_CALL(b, embed_grad, .ids = saved->first, .scale = 1, .dout = dy, .drop = &no_drop, .dtable = dx);
         return;
     }
     for (int32_t s = 0; s < saved->packing.n_seqs; s++) {
         sequence_of(tape, saved, dx, s, &shares, &rows);
-        b->k.gemm(b, true, false, 1, shares, row_of(tape, dy, s), 1, rows);
+        NM_CALL(b, gemm, .ta = true, .alpha = 1, .a = shares, .b = row_of(tape, dy, s), .beta = 1, .c = rows);
     }
 }
 
@@ -77,11 +77,12 @@ nm_tensor *nm_pool(nm_tape *tape, nm_tensor *x, const nm_packing *packing, nm_po
     *saved = (pool_saved){pooling, *packing, first, shares};
     nm_backend *b = tape->backend;
     if (pooling == NM_POOL_FIRST)
-        b->k.gather(b, first, nm_tensor_mat(x), nm_tensor_mat(y));
+        NM_CALL(b, gather, .rows = first, .x = nm_tensor_mat(x), .out = nm_tensor_mat(y));
     for (int32_t s = 0; pooling == NM_POOL_MEAN && s < packing->n_seqs; s++) {
         nm_mat weights, rows;
         sequence_of(tape, saved, nm_tensor_mat(x), s, &weights, &rows);
-        b->k.gemm(b, false, false, 1, weights, rows, 0, row_of(tape, nm_tensor_mat(y), s));
+        NM_CALL(b, gemm, .alpha = 1, .a = weights, .b = rows, .beta = 0,
+                .c = row_of(tape, nm_tensor_mat(y), s));
     }
     nm_tape_record(tape, &pool_op, y, saved)->in[0] = x;
     return y;

@@ -8,8 +8,8 @@ static void pool_max_backward(nm_tape *tape, nm_node *node)
     nm_mat dx = nm_tensor_grad(tape, node->in[0], &add);
     NM_ASSERT(!add);
     if (dx.data)
-        tape->backend->k.pool_max_grad(tape->backend, nm_mat_of(out->grad, out->rows, out->cols), node->saved,
-                                       dx);
+        NM_CALL(tape->backend, pool_max_grad, .dout = nm_mat_of(out->grad, out->rows, out->cols),
+                .where = node->saved, .dx = dx);
 }
 
 static const nm_op pool_max_op = {"pool_max", pool_max_backward};
@@ -20,7 +20,8 @@ nm_tensor *nm_pool_max(nm_tape *tape, nm_tensor *x, const nm_packing *packing)
     int32_t *where = nm_tape_alloc(tape, (size_t)packing->n_seqs * (size_t)x->cols * sizeof *where);
     if (nm_tape_exhausted(tape))
         return out;
-    tape->backend->k.pool_max(tape->backend, nm_tensor_mat(x), packing, nm_tensor_mat(out), where);
+    NM_CALL(tape->backend, pool_max, .x = nm_tensor_mat(x), .packing = packing, .out = nm_tensor_mat(out),
+            .where = where);
     nm_tape_record(tape, &pool_max_op, out, where)->in[0] = x;
     return out;
 }

@@ -30,7 +30,7 @@ static void copy_state(nm_tape *tape, const nm_norm *norm, void *const *to, void
 {
     nm_backend *b = tape->backend;
     for (int i = 0; i < norm->shape.n_state; i++)
-        b->k.copy(b, to[i], from[i], (size_t)norm->shape.state[i].length * nm_dtype_bytes(b->dtype));
+        nm_backend_copy(b, to[i], from[i], (size_t)norm->shape.state[i].length * nm_dtype_bytes(b->dtype));
 }
 
 static bool keep(nm_tape *tape, const nm_norm *norm, norm_memory *memory)
@@ -142,7 +142,7 @@ static void settle(nm_tape *tape, size_t mark, nm_tensor *out)
             tape->pool[kept++] = tape->pool[i];
     tape->n_pool = kept;
     if (moves) {
-        b->k.copy(b, begin, data, bytes);
+        nm_backend_copy(b, begin, data, bytes);
         out->data = begin;
     }
     tape->device.used = mark;

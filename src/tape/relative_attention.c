@@ -4,9 +4,8 @@
 #include "tape/tape.h"
 
 typedef struct relative_saved {
-    nm_relative call;
+    nm_relative_attention_args call;
     nm_packing packing;
-    void *lse;
 } relative_saved;
 
 static void relative_backward(nm_tape *tape, nm_node *node)
@@ -20,15 +19,11 @@ static void relative_backward(nm_tape *tape, nm_node *node)
     NM_ASSERT(!add); /* a projection feeds one attention: its gradient is assigned here */
     if (!d.data)
         return;
-    const nm_relative_grad grad = {.out = nm_tensor_mat(out),
-                                   .dout = nm_mat_of(out->grad, out->rows, out->cols),
-                                   .lse = s->lse,
-                                   .dq = nm_mat_columns(b, d, 0, width),
-                                   .dk = nm_mat_columns(b, d, width, width),
-                                   .dv = nm_mat_columns(b, d, 2 * width, width),
-                                   .d_key_bias = nm_tensor_grad_sum(tape, node->in[1]).data,
-                                   .d_distance_bias = nm_tensor_grad_sum(tape, node->in[2]).data};
-    b->k.relative_attention_grad(b, &s->call, &grad);
+    NM_CALL(b, relative_attention_grad, .forward = s->call,
+            .dout = nm_mat_of(out->grad, out->rows, out->cols), .dq = nm_mat_columns(b, d, 0, width),
+            .dk = nm_mat_columns(b, d, width, width), .dv = nm_mat_columns(b, d, 2 * width, width),
+            .d_key_bias = nm_tensor_grad_sum(tape, node->in[1]).data,
+            .d_distance_bias = nm_tensor_grad_sum(tape, node->in[2]).data);
 }
 
 static const nm_op relative_op = {"relative_attention", relative_backward};
@@ -47,19 +42,21 @@ nm_tensor *nm_relative_attention(nm_tape *tape, nm_tensor *qkv, nm_tensor *key_b
         return out;
     nm_backend *b = tape->backend;
     nm_mat all = nm_tensor_mat(qkv);
-    *s = (relative_saved){.packing = *packing, .lse = lse};
-    s->call = (nm_relative){.q = nm_mat_columns(b, all, 0, width),
-                            .k = nm_mat_columns(b, all, width, width),
-                            .v = nm_mat_columns(b, all, 2 * width, width),
-                            .q_packing = &s->packing,
-                            .k_packing = &s->packing,
-                            .heads = heads,
-                            .key_bias = key_bias->data,
-                            .distance_bias = distance_bias->data,
-                            .positions = table->rows,
-                            .zero_row = table->zero_row,
-                            .drop = drop};
-    b->k.relative_attention(b, &s->call, nm_tensor_mat(out), lse);
+    s->packing = *packing;
+    s->call = (nm_relative_attention_args){.q = nm_mat_columns(b, all, 0, width),
+                                           .k = nm_mat_columns(b, all, width, width),
+                                           .v = nm_mat_columns(b, all, 2 * width, width),
+                                           .q_packing = &s->packing,
+                                           .k_packing = &s->packing,
+                                           .heads = heads,
+                                           .key_bias = key_bias->data,
+                                           .distance_bias = distance_bias->data,
+                                           .positions = table->rows,
+                                           .zero_row = table->zero_row,
+                                           .drop = drop,
+                                           .out = nm_tensor_mat(out),
+                                           .lse = lse};
+    b->k.relative_attention(b, &s->call);
     nm_node *node = nm_tape_record(tape, &relative_op, out, s);
     node->in[0] = qkv;
     node->in[1] = key_bias;

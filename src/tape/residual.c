@@ -11,7 +11,7 @@ static void residual_backward(nm_tape *tape, nm_node *node)
     bool add;
     nm_mat df = nm_tensor_grad(tape, f, &add);
     if (df.data)
-        b->k.dropout(b, dy, drop, add, df);
+        NM_CALL(b, dropout, .x = dy, .drop = drop, .add = add, .y = df);
     if (!x->grad && x->pooled) {
         x->grad = y->grad;
         x->grad_started = true;
@@ -20,7 +20,7 @@ static void residual_backward(nm_tape *tape, nm_node *node)
     }
     nm_mat dx = nm_tensor_grad_sum(tape, x);
     if (dx.data)
-        b->k.add(b, 1, dy, dx);
+        NM_CALL(b, add, .alpha = 1, .x = dy, .y = dx);
 }
 
 static const nm_op residual_op = {"residual", residual_backward};
@@ -33,7 +33,8 @@ nm_tensor *nm_residual(nm_tape *tape, nm_tensor *x, nm_tensor *f, double drop_ra
     if (nm_tape_exhausted(tape))
         return y;
     *drop = taken;
-    tape->backend->k.add_dropout(tape->backend, nm_tensor_mat(x), nm_tensor_mat(f), drop, nm_tensor_mat(y));
+    NM_CALL(tape->backend, add_dropout, .x = nm_tensor_mat(x), .f = nm_tensor_mat(f), .drop = drop,
+            .y = nm_tensor_mat(y));
     nm_node *node = nm_tape_record(tape, &residual_op, y, drop);
     node->in[0] = x;
     node->in[1] = f;

@@ -12,7 +12,8 @@ static void loss_backward(nm_tape *tape, nm_node *node)
     }
     nm_mat dh = nm_tensor_grad_sum(tape, hidden);
     if (dh.data)
-        tape->backend->k.add(tape->backend, 1, nm_mat_of(node->saved, hidden->rows, hidden->cols), dh);
+        NM_CALL(tape->backend, add, .alpha = 1, .x = nm_mat_of(node->saved, hidden->rows, hidden->cols),
+                .y = dh);
 }
 
 static const nm_op loss_op = {"softmax_loss", loss_backward};
@@ -25,15 +26,15 @@ double *nm_softmax_loss_of(nm_tape *tape, nm_tensor *hidden, nm_tensor *weight, 
     nm_tensor *d_hidden = tape->training ? nm_tape_tensor(tape, hidden->rows, hidden->cols) : NULL;
     if (nm_tape_exhausted(tape))
         return NULL;
-    nm_softmax_loss loss = {.hidden = nm_tensor_mat(hidden),
-                            .weight = nm_tensor_mat(weight),
-                            .bias = bias ? bias->data : NULL,
-                            .targets = targets,
-                            .allowed = spec->allowed,
-                            .smoothing = spec->smoothing,
-                            .eps = spec->eps,
-                            .grad_scale = tape->grad_scale,
-                            .sums = sums};
+    nm_softmax_loss_args loss = {.hidden = nm_tensor_mat(hidden),
+                                 .weight = nm_tensor_mat(weight),
+                                 .bias = bias ? bias->data : NULL,
+                                 .targets = targets,
+                                 .allowed = spec->allowed,
+                                 .smoothing = spec->smoothing,
+                                 .eps = spec->eps,
+                                 .grad_scale = tape->grad_scale,
+                                 .sums = sums};
     if (d_hidden) {
         loss.d_hidden = d_hidden->data;
         loss.d_weight = nm_tensor_grad_sum(tape, weight).data;

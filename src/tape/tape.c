@@ -92,7 +92,7 @@ void *nm_tape_upload(nm_tape *tape, const void *host, size_t bytes)
 {
     void *device = nm_tape_alloc(tape, bytes);
     if (device)
-        tape->backend->k.upload(tape->backend, device, host, bytes);
+        nm_backend_upload(tape->backend, device, host, bytes);
     return device;
 }
 
@@ -206,7 +206,7 @@ nm_mat nm_tensor_grad_sum(nm_tape *tape, nm_tensor *tensor)
     bool add;
     nm_mat mat = nm_tensor_grad(tape, tensor, &add);
     if (!add && mat.data)
-        tape->backend->k.zero(tape->backend, mat.data, tensor_bytes(tape, tensor));
+        nm_backend_zero(tape->backend, mat.data, tensor_bytes(tape, tensor));
     return mat;
 }
 

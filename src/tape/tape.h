@@ -130,7 +130,7 @@ nm_tensor *nm_embed(nm_tape *tape, nm_tensor *table, const int32_t *ids, const i
 nm_tensor *nm_attention(nm_tape *tape, nm_tensor *q, nm_tensor *kv, int32_t width, int32_t k_first,
                         int32_t v_first, const nm_packing *q_packing, const nm_packing *k_packing,
                         int32_t heads, bool causal, double drop_rate);
-/* Block-term attention, see nm_block_term: qkv [tokens, 3h] = [q | k | v], positions [length, h], both projections
+/* Block-term attention, see nm_block_term_args: qkv [tokens, 3h] = [q | k | v], positions [length, h], both projections
  * made for this attention alone; sequences of up to length tokens. */
 typedef struct nm_block_term_maps {
     nm_tensor *weight, *core, *content, *place; /* [length^2, d], [cores, h], [1, h], [1, h] */

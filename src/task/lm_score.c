@@ -62,7 +62,8 @@ static nm_tensor *scored_rows(scorer *self, nm_tensor *hidden, const window *win
     const int32_t *device_rows = nm_tape_upload(tape, rows, (size_t)scored * sizeof *rows);
     nm_tensor *out = nm_tape_tensor(tape, scored, hidden->cols);
     if (!nm_tape_exhausted(tape))
-        tape->backend->k.gather(tape->backend, device_rows, nm_tensor_mat(hidden), nm_tensor_mat(out));
+        NM_CALL(tape->backend, gather, .rows = device_rows, .x = nm_tensor_mat(hidden),
+                .out = nm_tensor_mat(out));
     return out;
 }
 
@@ -80,7 +81,7 @@ static nm_status score_rows(scorer *self, nm_tensor *rows, int64_t first, int32_
         double sums[2];
         if (!device)
             return nm_fail(err, NM_MEMORY, "a batch of %d tokens doesn't fit", n);
-        b->k.download(b, sums, device, sizeof sums);
+        nm_backend_download(b, sums, device, sizeof sums);
         if (!isfinite(sums[1]))
             return nm_fail(err, NM_DIVERGED, "the model's log probabilities are not finite");
         add_unit(self->out, sums[1], count);

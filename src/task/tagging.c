@@ -108,7 +108,7 @@ static nm_status take_vectors(nm_model *model, nm_tensor *table, const nm_counte
         for (size_t k = 0; vector && k < width; k++)
             nm_dtype_set(b->dtype, row, k, (double)vector[k]);
         if (vector)
-            b->k.upload(b, (char *)table->data + (i + 1) * width * unit, row, width * unit);
+            nm_backend_upload(b, (char *)table->data + (i + 1) * width * unit, row, width * unit);
     }
     free(row);
     nm_word_vectors_release(vectors);

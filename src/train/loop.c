@@ -25,7 +25,7 @@ static double watch_backward_state(nm_trainer *trainer)
             size_t length = (size_t)norm->shape.state[i].length;
             if (!norm->shape.state[i].of_gradients)
                 continue;
-            b->k.dot(b, length, norm->state[i], norm->state[i], &square);
+            NM_CALL(b, dot, .n = length, .a = norm->state[i], .b = norm->state[i], .out = &square);
             if (!(sqrt(square / (double)length) <= largest)) {
                 largest = sqrt(square / (double)length);
                 where = norm->place.name;

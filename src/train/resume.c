@@ -180,8 +180,8 @@ static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_
     trainer->state = loaded;
     trainer->state.optimizer = optimizer;
     if (loaded.optimizer == optimizer) {
-        trainer->backend->k.upload(trainer->backend, trainer->m, m->data, m->bytes);
-        trainer->backend->k.upload(trainer->backend, trainer->v, v->data, v->bytes);
+        nm_backend_upload(trainer->backend, trainer->m, m->data, m->bytes);
+        nm_backend_upload(trainer->backend, trainer->v, v->data, v->bytes);
     } else {
         nm_trainer_message(trainer, "warning: optim.name has changed: the optimizer state starts from zero");
     }

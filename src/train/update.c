@@ -41,7 +41,7 @@ static nm_status name_bad_tensor(nm_trainer *trainer, double loss, nm_error *err
     double square;
     for (size_t i = 0; i < params->n; i++) {
         nm_tensor *t = &params->list[i]->tensor;
-        b->k.dot(b, (size_t)t->rows * (size_t)t->cols, t->data, t->data, &square);
+        NM_CALL(b, dot, .n = (size_t)t->rows * (size_t)t->cols, .a = t->data, .b = t->data, .out = &square);
         if (!isfinite(square))
             return nm_fail(err, NM_DIVERGED,
                            "update %lld: parameter %s is not finite; go back to an earlier checkpoint, "
@@ -50,8 +50,8 @@ static nm_status name_bad_tensor(nm_trainer *trainer, double loss, nm_error *err
     }
     for (size_t n = 0; n < params->n_norms; n++)
         for (int i = 0; i < params->norms[n]->shape.n_state; i++) {
-            b->k.dot(b, (size_t)params->norms[n]->shape.state[i].length, params->norms[n]->state[i],
-                     params->norms[n]->state[i], &square);
+            NM_CALL(b, dot, .n = (size_t)params->norms[n]->shape.state[i].length,
+                    .a = params->norms[n]->state[i], .b = params->norms[n]->state[i], .out = &square);
             if (!isfinite(square))
                 return nm_fail(
                     err, NM_DIVERGED,
@@ -62,7 +62,7 @@ static nm_status name_bad_tensor(nm_trainer *trainer, double loss, nm_error *err
         }
     for (size_t i = 0; i < params->n; i++) {
         nm_tensor *t = &params->list[i]->tensor;
-        b->k.dot(b, (size_t)t->rows * (size_t)t->cols, t->grad, t->grad, &square);
+        NM_CALL(b, dot, .n = (size_t)t->rows * (size_t)t->cols, .a = t->grad, .b = t->grad, .out = &square);
         if (!isfinite(square)) {
             what = "gradient of";
             bad = t->name;
@@ -85,10 +85,10 @@ static nm_status micro_batch(nm_trainer *trainer, const nm_batch *batch, sums *t
     double *device_sums = trainer->task.type->loss(&trainer->task, trainer->model, tape, batch, true);
     NM_TRY(nm_tape_backward(tape, err));
     double pair[2], penalty = 0;
-    b->k.download(b, pair, device_sums, sizeof pair);
+    nm_backend_download(b, pair, device_sums, sizeof pair);
     for (int i = 0; i < tape->n_penalties; i++) {
         double one;
-        b->k.download(b, &one, tape->penalties[i], sizeof one);
+        nm_backend_download(b, &one, tape->penalties[i], sizeof one);
         penalty += one;
     }
     total->loss += pair[0];
@@ -103,8 +103,8 @@ static double gradient_norm(const nm_trainer *trainer)
 {
     nm_backend *b = trainer->backend;
     double square;
-    b->k.dot(b, trainer->model->params.n_elements, trainer->model->params.grads, trainer->model->params.grads,
-             &square);
+    NM_CALL(b, dot, .n = trainer->model->params.n_elements, .a = trainer->model->params.grads,
+            .b = trainer->model->params.grads, .out = &square);
     return sqrt(square);
 }
 
@@ -136,10 +136,12 @@ static void optimize(nm_trainer *trainer, double lr, double grad_scale)
         size_t at = trainer->spans[s].first * unit, n = trainer->spans[s].n;
         char *p = (char *)params->values + at, *g = (char *)params->grads + at;
         if (o->name == NM_OPTIM_SGD)
-            b->k.sgd(b, lr, o->momentum, grad_scale, trainer->config->clip_value, n, p, g,
-                     (char *)trainer->v + at);
+            NM_CALL(b, sgd, .lr = lr, .momentum = o->momentum, .grad_scale = grad_scale,
+                    .clip = trainer->config->clip_value, .n = n, .p = p, .g = g,
+                    .v = (char *)trainer->v + at);
         else
-            b->k.adam(b, &adam, n, p, g, (char *)trainer->m + at, (char *)trainer->v + at);
+            NM_CALL(b, adam, .config = &adam, .n = n, .p = p, .g = g, .m = (char *)trainer->m + at,
+                    .v = (char *)trainer->v + at);
     }
 }
 
@@ -177,7 +179,7 @@ static nm_status update(nm_trainer *trainer, nm_progress *progress, nm_error *er
     nm_backend *b = trainer->backend;
     nm_train_state *state = &trainer->state;
     sums total = {0};
-    b->k.zero(b, trainer->model->params.grads, nm_params_bytes(&trainer->model->params));
+    nm_backend_zero(b, trainer->model->params.grads, nm_params_bytes(&trainer->model->params));
     for (int64_t micro = 0; micro < trainer->config->accumulate; micro++) {
         NM_TRY(nm_trainer_ready_batches(trainer, err));
         if (!micro)

@@ -35,7 +35,7 @@ static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool 
         trainer->tape.batch_stats = false;
         if (!device_sums)
             return nm_fail(err, NM_MEMORY, "validation batch of %d tokens doesn't fit", batch.tokens);
-        b->k.download(b, pair, device_sums, sizeof pair);
+        nm_backend_download(b, pair, device_sums, sizeof pair);
         sums[0] += pair[0];
         sums[1] += pair[1];
         units += batch.units;

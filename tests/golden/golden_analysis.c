@@ -58,8 +58,7 @@ static void bench_close(bench *b)
 static void bench_set(golden_case *test, void *device, const golden_tensor *values)
 {
     void *reals = golden_reals(test, values->data, values->count);
-    test->backend->k.upload(test->backend, device, reals,
-                            values->count * nm_dtype_bytes(test->backend->dtype));
+    nm_backend_upload(test->backend, device, reals, values->count * nm_dtype_bytes(test->backend->dtype));
     free(reals);
 }
 

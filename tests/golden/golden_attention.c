@@ -167,25 +167,39 @@ static void compute(golden_case *test, problem *p)
     p->y = golden_reals(test, NULL, (size_t)p->query.packing.n_tokens * (size_t)p->width);
     p->lse = golden_reals(test, NULL, (size_t)p->query.packing.n_tokens * (size_t)p->heads);
     for (int map = Q; map <= V; map++)
-        b->k.linear(b, rows_of(p, map, side_of(p, map)->x), square_of(p, p->weight[map]), p->bias[map],
-                    NM_ACT_NONE, &no_drop, rows_of(p, map, p->mapped[map]));
+        NM_CALL(b, linear, .x = rows_of(p, map, side_of(p, map)->x), .weight = square_of(p, p->weight[map]),
+                .bias = p->bias[map], .drop = &no_drop, .y = rows_of(p, map, p->mapped[map]));
     nm_mat q = rows_of(p, Q, p->mapped[Q]), k = rows_of(p, K, p->mapped[K]), v = rows_of(p, V, p->mapped[V]);
     nm_mat out = rows_of(p, O, p->mapped[O]), d_out = rows_of(p, O, p->d_mapped[O]),
            dy = rows_of(p, O, p->dy);
-    b->k.attention(b, q, k, v, &p->query.packing, &p->key.packing, p->heads, causal, scale, &no_drop, out,
-                   p->lse);
-    b->k.linear(b, out, square_of(p, p->weight[O]), p->bias[O], NM_ACT_NONE, &no_drop, rows_of(p, O, p->y));
-    b->k.linear_grad_weight(b, dy, out, square_of(p, p->d_weight[O]), p->d_bias[O]);
-    b->k.linear_grad_input(b, dy, square_of(p, p->weight[O]), false, d_out);
-    b->k.attention_grad(b, q, k, v, &p->query.packing, &p->key.packing, p->heads, causal, scale, &no_drop,
-                        out, p->lse, d_out, rows_of(p, Q, p->d_mapped[Q]), rows_of(p, K, p->d_mapped[K]),
-                        rows_of(p, V, p->d_mapped[V]));
+    NM_CALL(b, attention, .q = q, .k = k, .v = v, .q_packing = &p->query.packing,
+            .k_packing = &p->key.packing, .heads = p->heads, .causal = causal, .scale = scale,
+            .drop = &no_drop, .out = out, .lse = p->lse);
+    NM_CALL(b, linear, .x = out, .weight = square_of(p, p->weight[O]), .bias = p->bias[O], .act = NM_ACT_NONE,
+            .drop = &no_drop, .y = rows_of(p, O, p->y));
+    NM_CALL(b, linear_grad_weight, .dy = dy, .x = out, .dw = square_of(p, p->d_weight[O]),
+            .db = p->d_bias[O]);
+    NM_CALL(b, linear_grad_input, .dy = dy, .weight = square_of(p, p->weight[O]), .dx = d_out);
+    NM_CALL(b, attention_grad,
+            .forward = {.q = q,
+                        .k = k,
+                        .v = v,
+                        .q_packing = &p->query.packing,
+                        .k_packing = &p->key.packing,
+                        .heads = p->heads,
+                        .causal = causal,
+                        .scale = scale,
+                        .drop = &no_drop,
+                        .out = out,
+                        .lse = p->lse},
+            .dout = d_out, .dq = rows_of(p, Q, p->d_mapped[Q]), .dk = rows_of(p, K, p->d_mapped[K]),
+            .dv = rows_of(p, V, p->d_mapped[V]));
     for (int map = Q; map <= V; map++) {
         const side *s = side_of(p, map);
-        b->k.linear_grad_weight(b, rows_of(p, map, p->d_mapped[map]), rows_of(p, map, s->x),
-                                square_of(p, p->d_weight[map]), p->d_bias[map]);
-        b->k.linear_grad_input(b, rows_of(p, map, p->d_mapped[map]), square_of(p, p->weight[map]), true,
-                               rows_of(p, map, s->dx));
+        NM_CALL(b, linear_grad_weight, .dy = rows_of(p, map, p->d_mapped[map]), .x = rows_of(p, map, s->x),
+                .dw = square_of(p, p->d_weight[map]), .db = p->d_bias[map]);
+        NM_CALL(b, linear_grad_input, .dy = rows_of(p, map, p->d_mapped[map]),
+                .weight = square_of(p, p->weight[map]), .add = true, .dx = rows_of(p, map, s->dx));
     }
 }
 

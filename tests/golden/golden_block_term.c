@@ -127,18 +127,18 @@ static nm_mat third(const golden_case *test, const problem *p, void *qkv, int wh
     return (nm_mat){(char *)qkv + first, p->tokens, p->h, 3 * p->h};
 }
 
-static nm_block_term term_of(const golden_case *test, const problem *p, const nm_packing *packing)
+static nm_block_term_args term_of(const golden_case *test, const problem *p, const nm_packing *packing)
 {
-    return (nm_block_term){.q = third(test, p, p->qkv, 0),
-                           .k = third(test, p, p->qkv, 1),
-                           .v = third(test, p, p->qkv, 2),
-                           .positions = nm_mat_of(p->places, p->length, p->h),
-                           .weight = mat(p, p->value, OUT, p->width),
-                           .core = mat(p, p->value, CORE, p->h),
-                           .content = p->value[CONTENT],
-                           .place = p->value[PLACE],
-                           .packing = packing,
-                           .length = p->length};
+    return (nm_block_term_args){.q = third(test, p, p->qkv, 0),
+                                .k = third(test, p, p->qkv, 1),
+                                .v = third(test, p, p->qkv, 2),
+                                .positions = nm_mat_of(p->places, p->length, p->h),
+                                .weight = mat(p, p->value, OUT, p->width),
+                                .core = mat(p, p->value, CORE, p->h),
+                                .content_bias = p->value[CONTENT],
+                                .position_bias = p->value[PLACE],
+                                .packing = packing,
+                                .length = p->length};
 }
 
 static nm_token_norm norm_of(const golden_case *test, const problem *p)
@@ -146,15 +146,16 @@ static nm_token_norm norm_of(const golden_case *test, const problem *p)
     return (nm_token_norm){.kind = NM_TOKEN_CENTER,
                            .groups = 1,
                            .eps = golden_number(test, "layernorm_eps", 0),
-                           .gain_length = p->width,
-                           .bias_length = p->width};
+                           .weight_len = p->width,
+                           .bias_len = p->width};
 }
 
 static void norm_backward(const golden_case *test, const problem *p, nm_mat dy, nm_mat x, nm_mat dx)
 {
     nm_token_norm spec = norm_of(test, p);
-    test->backend->k.token_norm_grad(test->backend, &spec, dy, x, p->value[GAIN], p->shift, p->scale, false,
-                                     dx, p->grad[GAIN], p->grad[BIAS]);
+    NM_CALL(test->backend, token_norm_grad, .spec = &spec, .dy = dy, .x = x, .weight = p->value[GAIN],
+            .shift = p->shift, .scale = p->scale, .dx = dx, .d_weight = p->grad[GAIN],
+            .d_bias = p->grad[BIAS]);
 }
 
 /* The matrix with the result: the residual's sum, or its norm. */
@@ -165,17 +166,21 @@ static nm_mat forward(const golden_case *test, const problem *p, const nm_packin
     nm_mat x = mat(p, p->value, X, p->width), normed = nm_mat_of(p->normed, p->tokens, p->width);
     nm_mat found = nm_mat_of(p->found, p->tokens, p->width), sum = nm_mat_of(p->sum, p->tokens, p->width);
     if (p->pre)
-        b->k.token_norm(b, &norm, x, p->value[GAIN], p->value[BIAS], normed, p->shift, p->scale);
-    b->k.linear(b, p->pre ? normed : x, mat(p, p->value, QKV, p->width), NULL, NM_ACT_NONE, NULL,
-                nm_mat_of(p->qkv, p->tokens, 3 * p->h));
-    b->k.linear(b, mat(p, p->value, POSITIONS, p->width), mat(p, p->value, PLACE_NET, p->width), NULL,
-                NM_ACT_NONE, NULL, nm_mat_of(p->places, p->length, p->h));
-    nm_block_term term = term_of(test, p, packing);
-    b->k.block_term(b, &term, found);
-    b->k.add_dropout(b, x, found, NULL, sum);
+        NM_CALL(b, token_norm, .spec = &norm, .x = x, .weight = p->value[GAIN], .bias = p->value[BIAS],
+                .y = normed, .shift = p->shift, .scale = p->scale);
+    NM_CALL(b, linear, .x = p->pre ? normed : x, .weight = mat(p, p->value, QKV, p->width),
+            .y = nm_mat_of(p->qkv, p->tokens, 3 * p->h));
+    NM_CALL(b, linear, .x = mat(p, p->value, POSITIONS, p->width),
+            .weight = mat(p, p->value, PLACE_NET, p->width), .act = NM_ACT_NONE,
+            .y = nm_mat_of(p->places, p->length, p->h));
+    nm_block_term_args term = term_of(test, p, packing);
+    term.out = found;
+    b->k.block_term(b, &term);
+    NM_CALL(b, add_dropout, .x = x, .f = found, .y = sum);
     if (p->pre)
         return sum;
-    b->k.token_norm(b, &norm, sum, p->value[GAIN], p->value[BIAS], normed, p->shift, p->scale);
+    NM_CALL(b, token_norm, .spec = &norm, .x = sum, .weight = p->value[GAIN], .bias = p->value[BIAS],
+            .y = normed, .shift = p->shift, .scale = p->scale);
     return normed;
 }
 
@@ -191,24 +196,19 @@ static void backward(const golden_case *test, const problem *p, const nm_packing
         d_sum = dy;
     else
         norm_backward(test, p, dy, nm_mat_of(p->sum, p->tokens, p->width), d_sum);
-    nm_block_term term = term_of(test, p, packing);
-    const nm_block_term_grads grads = {.dq = third(test, p, p->d_qkv, 0),
-                                       .dk = third(test, p, p->d_qkv, 1),
-                                       .dv = third(test, p, p->d_qkv, 2),
-                                       .dpositions = d_places,
-                                       .dweight = mat(p, p->grad, OUT, p->width),
-                                       .dcore = mat(p, p->grad, CORE, p->h),
-                                       .dcontent = p->grad[CONTENT],
-                                       .dplace = p->grad[PLACE]};
-    b->k.block_term_grad(b, &term, d_sum, &grads);
-    b->k.linear_grad_weight(b, d_places, mat(p, p->value, POSITIONS, p->width),
-                            mat(p, p->grad, PLACE_NET, p->width), NULL);
-    b->k.linear_grad_weight(b, d_qkv, p->pre ? nm_mat_of(p->normed, p->tokens, p->width) : x,
-                            mat(p, p->grad, QKV, p->width), NULL);
-    b->k.linear_grad_input(b, d_qkv, mat(p, p->value, QKV, p->width), false, d_in);
+    NM_CALL(b, block_term_grad, .forward = term_of(test, p, packing), .dout = d_sum,
+            .dq = third(test, p, p->d_qkv, 0), .dk = third(test, p, p->d_qkv, 1),
+            .dv = third(test, p, p->d_qkv, 2), .dpositions = d_places,
+            .dweight = mat(p, p->grad, OUT, p->width), .dcore = mat(p, p->grad, CORE, p->h),
+            .dcontent_bias = p->grad[CONTENT], .dposition_bias = p->grad[PLACE]);
+    NM_CALL(b, linear_grad_weight, .dy = d_places, .x = mat(p, p->value, POSITIONS, p->width),
+            .dw = mat(p, p->grad, PLACE_NET, p->width));
+    NM_CALL(b, linear_grad_weight, .dy = d_qkv, .x = p->pre ? nm_mat_of(p->normed, p->tokens, p->width) : x,
+            .dw = mat(p, p->grad, QKV, p->width));
+    NM_CALL(b, linear_grad_input, .dy = d_qkv, .weight = mat(p, p->value, QKV, p->width), .dx = d_in);
     if (p->pre)
         norm_backward(test, p, d_in, x, dx);
-    b->k.add(b, 1, d_sum, dx);
+    NM_CALL(b, add, .alpha = 1, .x = d_sum, .y = dx);
 }
 
 static golden_result solve(golden_case *test, problem *p)

@@ -126,7 +126,7 @@ static golden_result set_regularized(golden_case *test, golden_model *made)
 void *golden_download(const golden_case *test, const void *device, size_t count)
 {
     void *values = golden_reals(test, NULL, count);
-    test->backend->k.download(test->backend, values, device, count * nm_dtype_bytes(test->backend->dtype));
+    nm_backend_download(test->backend, values, device, count * nm_dtype_bytes(test->backend->dtype));
     return values;
 }
 
@@ -134,7 +134,7 @@ static void upload_at(const golden_case *test, void *device, size_t first, const
 {
     size_t unit = nm_dtype_bytes(test->backend->dtype);
     void *reals = golden_reals(test, values, count);
-    test->backend->k.upload(test->backend, (char *)device + first * unit, reals, count * unit);
+    nm_backend_upload(test->backend, (char *)device + first * unit, reals, count * unit);
     free(reals);
 }
 

@@ -90,8 +90,8 @@ static golden_result load_params(golden_case *test, problem *p)
         const nm_param *param;
         GOLDEN_TRY(read_place(test, p, params, &places[i], &tensor, &first, &param));
         void *reals = golden_reals(test, tensor.data, tensor.count);
-        test->backend->k.upload(test->backend, (char *)param->tensor.data + first * unit, reals,
-                                tensor.count * unit);
+        nm_backend_upload(test->backend, (char *)param->tensor.data + first * unit, reals,
+                          tensor.count * unit);
         free(reals);
         golden_release(&tensor);
     }
@@ -231,7 +231,7 @@ static golden_result solve(golden_case *test, problem *p)
                       .target_out = p->labels};
     nm_tape_start(&p->tape, true, 1, 0);
     p->tape.grad_scale = 1.0 / p->texts;
-    b->k.zero(b, params->grads, params->n_elements * nm_dtype_bytes(b->dtype));
+    nm_backend_zero(b, params->grads, params->n_elements * nm_dtype_bytes(b->dtype));
     nm_model_output out = p->model->type->forward(p->model, &p->tape, &batch);
     nm_tensor *logits = nm_linear(&p->tape, out.hidden, out.weight, out.bias, NM_ACT_NONE, 0);
     nm_loss_spec loss = {.targets = p->labels};
@@ -240,7 +240,7 @@ static golden_result solve(golden_case *test, problem *p)
     if (!device_sums)
         return golden_fail(test, "out of memory");
     GOLDEN_TRY(compare_logits(test, logits));
-    b->k.download(b, sums, device_sums, sizeof sums);
+    nm_backend_download(b, sums, device_sums, sizeof sums);
     if (!(fabs(sums[0] / p->texts - want) <= test->value_tolerance * (1 + fabs(want))))
         return golden_fail(test, "loss_mean: got %.12g, expected %.12g", sums[0] / p->texts, want);
     if (nm_tape_backward(&p->tape, &err) != NM_OK)

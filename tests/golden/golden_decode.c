@@ -55,8 +55,8 @@ static golden_result replace_bias(golden_case *test, const golden_model *made)
     bool fits = ours && bias.count == (size_t)ours->cols;
     if (fits) {
         void *reals = golden_reals(test, bias.data, bias.count);
-        test->backend->k.upload(test->backend, ours->data, reals,
-                                bias.count * nm_dtype_bytes(test->backend->dtype));
+        nm_backend_upload(test->backend, ours->data, reals,
+                          bias.count * nm_dtype_bytes(test->backend->dtype));
         free(reals);
     }
     golden_release(&bias);
@@ -78,7 +78,7 @@ static golden_result scale_rows(golden_case *test, const golden_model *made)
             return golden_fail(test, "%s: no such row, or no number", name);
         size_t offset = (size_t)row * (size_t)table->cols * nm_dtype_bytes(test->backend->dtype);
         nm_mat one = nm_mat_of((char *)table->data + offset, 1, table->cols);
-        test->backend->k.scale(test->backend, json_number_value(value), one, one);
+        NM_CALL(test->backend, scale, .alpha = json_number_value(value), .x = one, .y = one);
     }
     return GOLDEN_PASSED;
 }

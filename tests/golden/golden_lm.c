@@ -139,8 +139,8 @@ static golden_result load(golden_case *test, problem *p)
         golden_result result = read_ours(test, "params", t, &values);
         if (result == GOLDEN_PASSED) {
             void *reals = golden_reals(test, values.data, values.count);
-            test->backend->k.upload(test->backend, t->data, reals,
-                                    values.count * nm_dtype_bytes(test->backend->dtype));
+            nm_backend_upload(test->backend, t->data, reals,
+                              values.count * nm_dtype_bytes(test->backend->dtype));
             free(reals);
         }
         golden_release(&values);
@@ -220,8 +220,7 @@ static golden_result compare_tokens(golden_case *test, problem *p)
                          .cols = hidden->cols};
         nm_loss_spec spec = {.targets = p->targets + i};
         double sums[2];
-        test->backend->k.download(test->backend, sums, nm_lm_loss(p->model, &p->tape, &row, &spec),
-                                  sizeof sums);
+        nm_backend_download(test->backend, sums, nm_lm_loss(p->model, &p->tape, &row, &spec), sizeof sums);
         result = compare_one(test, "loss_per_token", sums[1],
                              want.data[i % p->length * p->n_seqs + i / p->length]);
     }
@@ -238,8 +237,8 @@ static golden_result compare_grads(golden_case *test, problem *p)
         golden_result result = read_ours(test, "dparams_of_loss_mean", t, &want);
         void *got = golden_reals(test, NULL, want.count);
         if (result == GOLDEN_PASSED) {
-            test->backend->k.download(test->backend, got, t->grad,
-                                      want.count * nm_dtype_bytes(test->backend->dtype));
+            nm_backend_download(test->backend, got, t->grad,
+                                want.count * nm_dtype_bytes(test->backend->dtype));
             result = golden_compare(test, t->name, got, want.data, want.count, test->gradient_tolerance);
         }
         free(got);
@@ -258,14 +257,13 @@ static golden_result solve(golden_case *test, problem *p)
     nm_params *params = &p->model->params;
     double tokens = p->n_seqs * p->length, sums[2];
     nm_error err = {0};
-    test->backend->k.zero(test->backend, params->grads,
-                          params->n_elements * nm_dtype_bytes(test->backend->dtype));
+    nm_backend_zero(test->backend, params->grads, params->n_elements * nm_dtype_bytes(test->backend->dtype));
     p->tape.grad_scale = 1 / tokens;
     nm_loss_spec spec = {.targets = p->targets};
     const double *device = nm_lm_loss(p->model, &p->tape, hidden_of(p, true), &spec);
     if (!device || nm_tape_backward(&p->tape, &err) != NM_OK)
         return golden_fail(test, "out of memory");
-    test->backend->k.download(test->backend, sums, device, sizeof sums);
+    nm_backend_download(test->backend, sums, device, sizeof sums);
     double mean = json_number_value(json_object_get(test->root, "loss_mean"));
     GOLDEN_TRY(compare_one(test, "loss_mean", sums[0] / tokens, mean));
     return compare_grads(test, p);

@@ -65,14 +65,14 @@ static golden_result solve(golden_case *test, problem *p)
         identity[(size_t)v * (size_t)p->words + (size_t)v] = 1;
     p->identity = golden_reals(test, identity, (size_t)p->words * (size_t)p->words);
     free(identity);
-    const nm_softmax_loss loss = {.hidden = nm_mat_of(p->hidden, p->tokens, p->words),
-                                  .weight = nm_mat_of(p->identity, p->words, p->words),
-                                  .targets = p->targets,
-                                  .smoothing = others ? NM_SMOOTH_OTHERS : NM_SMOOTH_UNIFORM,
-                                  .eps = golden_number(test, "epsilon", 0),
-                                  .grad_scale = 1,
-                                  .sums = sums,
-                                  .d_hidden = p->computed};
+    const nm_softmax_loss_args loss = {.hidden = nm_mat_of(p->hidden, p->tokens, p->words),
+                                       .weight = nm_mat_of(p->identity, p->words, p->words),
+                                       .targets = p->targets,
+                                       .smoothing = others ? NM_SMOOTH_OTHERS : NM_SMOOTH_UNIFORM,
+                                       .eps = golden_number(test, "epsilon", 0),
+                                       .grad_scale = 1,
+                                       .sums = sums,
+                                       .d_hidden = p->computed};
     test->backend->k.softmax_loss(test->backend, &loss);
     GOLDEN_TRY(compare_sum(test, "loss_sum", sums[0]));
     GOLDEN_TRY(compare_sum(test, "nll_sum", sums[1]));

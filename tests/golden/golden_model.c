@@ -211,7 +211,7 @@ static double penalty_of(const nm_tape *tape)
 {
     double total = 0, value;
     for (int i = 0; i < tape->n_penalties; i++) {
-        tape->backend->k.download(tape->backend, &value, tape->penalties[i], sizeof value);
+        nm_backend_download(tape->backend, &value, tape->penalties[i], sizeof value);
         total += value;
     }
     return total;
@@ -227,7 +227,8 @@ static golden_result compare_backward(golden_case *test, golden_model *made, con
         grads = json_object_get(now->root, keys[i]);
     GOLDEN_TRY(compare_grads(test, made, now, grads));
     double square;
-    test->backend->k.dot(test->backend, params->n_elements, params->grads, params->grads, &square);
+    NM_CALL(test->backend, dot, .n = params->n_elements, .a = params->grads, .b = params->grads,
+            .out = &square);
     return compare_number(test, now, "global_grad_norm", sqrt(square));
 }
 
@@ -244,8 +245,8 @@ static golden_result compare_forward(golden_case *test, golden_model *made, nm_t
         return golden_fail(test, "%s", err.text);
     logits = nm_mat_of(memory, out.hidden->rows, out.weight->rows);
     nm_dropout none = {0};
-    b->k.linear(b, nm_tensor_mat(out.hidden), nm_tensor_mat(out.weight), out.bias ? out.bias->data : NULL,
-                NM_ACT_NONE, &none, logits);
+    NM_CALL(b, linear, .x = nm_tensor_mat(out.hidden), .weight = nm_tensor_mat(out.weight),
+            .bias = out.bias ? out.bias->data : NULL, .drop = &none, .y = logits);
     golden_result result = compare_rows(test, now, made->tears ? "logits_masked" : "logits", logits, allowed);
     nm_backend_dealloc(b, memory);
     GOLDEN_TRY(result);
@@ -276,14 +277,14 @@ static golden_result run_on_tape(golden_case *test, golden_model *made, nm_tape 
     nm_model_output out = made->model->type->forward(made->model, tape, &batch);
     if (now->train) { /* the loss writes gradients of the output table already */
         nm_params *params = &made->model->params;
-        test->backend->k.zero(test->backend, params->grads,
-                              params->n_elements * nm_dtype_bytes(test->backend->dtype));
+        nm_backend_zero(test->backend, params->grads,
+                        params->n_elements * nm_dtype_bytes(test->backend->dtype));
     }
     const double *device_sums = nm_softmax_loss_of(tape, out.hidden, out.weight, out.bias, &loss);
     double sums[2];
     if (nm_tape_exhausted(tape))
         return golden_fail(test, "%sout of memory", now->label);
-    test->backend->k.download(test->backend, sums, device_sums, sizeof sums);
+    nm_backend_download(test->backend, sums, device_sums, sizeof sums);
     GOLDEN_TRY(compare_forward(test, made, tape, now, out, sums, allowed));
     nm_error err = {0};
     if (now->train && nm_tape_backward(tape, &err) != NM_OK)

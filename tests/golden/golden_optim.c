@@ -65,7 +65,7 @@ static golden_result clip_factor(golden_case *test, const optimizer *o, const vo
     *factor = 1;
     if (!(limit > 0))
         return GOLDEN_PASSED;
-    test->backend->k.dot(test->backend, o->count, g, g, &square);
+    NM_CALL(test->backend, dot, .n = o->count, .a = g, .b = g, .out = &square);
     double norm = sqrt(square);
     *factor = norm > limit ? limit / (norm + 1e-6) : 1;
     const json_t *expected = json_object_get(step, "global_norm");
@@ -91,10 +91,10 @@ static void update(golden_case *test, const optimizer *o, const void *g, double 
                           .grad_scale = factor,
                           .step = (int64_t)index + 1};
     if (o->sgd)
-        b->k.sgd(b, lr, golden_number(test, "momentum", 0), factor, golden_number(test, "clip_value", 0),
-                 o->count, o->p, g, o->v);
+        NM_CALL(b, sgd, .lr = lr, .momentum = golden_number(test, "momentum", 0), .grad_scale = factor,
+                .clip = golden_number(test, "clip_value", 0), .n = o->count, .p = o->p, .g = g, .v = o->v);
     else
-        b->k.adam(b, &adam, o->count, o->p, g, o->m, o->v);
+        NM_CALL(b, adam, .config = &adam, .n = o->count, .p = o->p, .g = g, .m = o->m, .v = o->v);
 }
 
 static golden_result run_step(golden_case *test, const optimizer *o, size_t index, const json_t *step)

@@ -121,7 +121,7 @@ static void move_keys(const golden_case *test, const problem *p, bool back)
         nm_mat all = nm_mat_of(
             element(test, back ? p->d_qkv : p->qkv, p->place[k] * 3 * (size_t)d + (size_t)d), 1, 2 * d);
         nm_mat own = nm_mat_of(element(test, back ? p->dkv : p->kv, (size_t)k * 2 * (size_t)d), 1, 2 * d);
-        b->k.scale(b, 1, back ? own : all, back ? all : own);
+        NM_CALL(b, scale, .alpha = 1, .x = back ? own : all, .y = back ? all : own);
     }
 }
 
@@ -139,32 +139,29 @@ static void compute(golden_case *test, problem *p)
                      k_packing = {p->batch, keys, p->length, p->k_offsets, p->k_offsets};
     nm_mat x = nm_mat_of(p->x, rows, d), weight = nm_mat_of(p->weight, 3 * d, d),
            y = nm_mat_of(p->y, rows, d);
-    b->k.linear(b, x, weight, NULL, NM_ACT_NONE, NULL, nm_mat_of(p->qkv, rows, 3 * d));
+    NM_CALL(b, linear, .x = x, .weight = weight, .y = nm_mat_of(p->qkv, rows, 3 * d));
     move_keys(test, p, false);
-    const nm_relative call = {.q = view(test, p->qkv, rows, 3 * d, 0, d),
-                              .k = view(test, p->kv, keys, 2 * d, 0, d),
-                              .v = view(test, p->kv, keys, 2 * d, d, d),
-                              .q_packing = &q_packing,
-                              .k_packing = &k_packing,
-                              .heads = p->heads,
-                              .key_bias = p->a,
-                              .distance_bias = p->b,
-                              .positions = nm_mat_of(p->positions, 2 * p->length, d / p->heads),
-                              .zero_row = p->length};
-    b->k.relative_attention(b, &call, y, p->lse);
-    const nm_relative_grad grad = {.out = y,
-                                   .dout = nm_mat_of(p->dy, rows, d),
-                                   .lse = p->lse,
-                                   .dq = view(test, p->d_qkv, rows, 3 * d, 0, d),
-                                   .dk = view(test, p->dkv, keys, 2 * d, 0, d),
-                                   .dv = view(test, p->dkv, keys, 2 * d, d, d),
-                                   .d_key_bias = p->d_a,
-                                   .d_distance_bias = p->d_b};
-    b->k.relative_attention_grad(b, &call, &grad);
+    const nm_relative_attention_args call = {.q = view(test, p->qkv, rows, 3 * d, 0, d),
+                                             .k = view(test, p->kv, keys, 2 * d, 0, d),
+                                             .v = view(test, p->kv, keys, 2 * d, d, d),
+                                             .q_packing = &q_packing,
+                                             .k_packing = &k_packing,
+                                             .heads = p->heads,
+                                             .key_bias = p->a,
+                                             .distance_bias = p->b,
+                                             .positions =
+                                                 nm_mat_of(p->positions, 2 * p->length, d / p->heads),
+                                             .zero_row = p->length,
+                                             .out = y,
+                                             .lse = p->lse};
+    b->k.relative_attention(b, &call);
+    NM_CALL(b, relative_attention_grad, .forward = call, .dout = nm_mat_of(p->dy, rows, d),
+            .dq = view(test, p->d_qkv, rows, 3 * d, 0, d), .dk = view(test, p->dkv, keys, 2 * d, 0, d),
+            .dv = view(test, p->dkv, keys, 2 * d, d, d), .d_key_bias = p->d_a, .d_distance_bias = p->d_b);
     move_keys(test, p, true);
     nm_mat d_qkv = nm_mat_of(p->d_qkv, rows, 3 * d);
-    b->k.linear_grad_weight(b, d_qkv, x, nm_mat_of(p->d_weight, 3 * d, d), NULL);
-    b->k.linear_grad_input(b, d_qkv, weight, false, nm_mat_of(p->dx, rows, d));
+    NM_CALL(b, linear_grad_weight, .dy = d_qkv, .x = x, .dw = nm_mat_of(p->d_weight, 3 * d, d));
+    NM_CALL(b, linear_grad_input, .dy = d_qkv, .weight = weight, .dx = nm_mat_of(p->dx, rows, d));
 }
 
 static golden_result solve(golden_case *test, problem *p)

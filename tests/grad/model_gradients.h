@@ -74,7 +74,7 @@ static inline model_slopes model_slopes_along(nm_model *model, size_t p, const d
     size_t n = (size_t)t->rows * (size_t)t->cols;
     double *value = malloc(n * sizeof *value), *moved = malloc(n * sizeof *moved);
     double expected = 0, square = 0, sides[2];
-    b->k.download(b, value, t->data, n * sizeof *value);
+    nm_backend_download(b, value, t->data, n * sizeof *value);
     for (size_t i = 0; i < n; i++)
         square += value[i] * value[i] / (double)n;
     if (square > 0) /* FixNorm's embeddings are small */
@@ -86,10 +86,10 @@ static inline model_slopes model_slopes_along(nm_model *model, size_t p, const d
             moved[i] = value[i] + (side ? -step : step) * direction;
             expected += side ? 0 : direction * grads[i];
         }
-        b->k.upload(b, t->data, moved, n * sizeof *moved);
+        nm_backend_upload(b, t->data, moved, n * sizeof *moved);
         sides[side] = loss(user, false);
     }
-    b->k.upload(b, t->data, value, n * sizeof *value);
+    nm_backend_upload(b, t->data, value, n * sizeof *value);
     free(value);
     free(moved);
     return (model_slopes){expected, (sides[0] - sides[1]) / (2 * step)};
@@ -105,11 +105,11 @@ static inline double *model_gradients(nm_model *model, model_loss loss, void *us
 {
     nm_params *params = &model->params;
     nm_backend *b = model->backend;
-    b->k.zero(b, params->grads, params->n_elements * sizeof(double));
+    nm_backend_zero(b, params->grads, params->n_elements * sizeof(double));
     loss(user, true);
     double *grads = /* the loss adds to gradients whenever it is computed */
         malloc(params->n_elements * sizeof *grads);
-    b->k.download(b, grads, params->grads, params->n_elements * sizeof *grads);
+    nm_backend_download(b, grads, params->grads, params->n_elements * sizeof *grads);
     return grads;
 }
 
@@ -166,10 +166,10 @@ static inline double model_softmax_loss(void *user, bool training)
     nm_loss_spec spec = {.eps = 0.1, .targets = r->batch.target_out};
     double *sums = nm_softmax_loss_of(&r->tape, out.hidden, out.weight, out.bias, &spec), pair[2], total;
     assert_non_null(sums);
-    r->backend->k.download(r->backend, pair, sums, sizeof pair);
+    nm_backend_download(r->backend, pair, sums, sizeof pair);
     total = pair[0];
     for (int i = 0; i < r->tape.n_penalties; i++) {
-        r->backend->k.download(r->backend, pair, r->tape.penalties[i], sizeof *pair);
+        nm_backend_download(r->backend, pair, r->tape.penalties[i], sizeof *pair);
         total += pair[0];
     }
     if (training)

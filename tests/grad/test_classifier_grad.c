@@ -86,11 +86,11 @@ static void pooled_values(void **state)
         nm_tape_start(&r.tape, false, 1, 0);
         nm_packing packing = {.n_seqs = 2, .n_tokens = 3, .longest = 2, .offsets = ends};
         nm_tensor *x = nm_tape_tensor(&r.tape, 3, 2);
-        r.backend->k.upload(r.backend, x->data, values, sizeof values);
+        nm_backend_upload(r.backend, x->data, values, sizeof values);
         nm_tensor *y = nm_pool(&r.tape, x, &packing, mean ? NM_POOL_MEAN : NM_POOL_FIRST);
         double got[4];
         assert_int_equal(y->rows, 2);
-        r.backend->k.download(r.backend, got, y->data, sizeof got);
+        nm_backend_download(r.backend, got, y->data, sizeof got);
         for (int i = 0; i < 4; i++)
             assert_true(fabs(got[i] - wanted[mean][i]) < 1e-15);
         model_rig_close(&r);

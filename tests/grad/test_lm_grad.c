@@ -30,7 +30,7 @@ static void rig_enlarge(model_rig *r)
         nm_tensor *t = &params->list[i]->tensor;
         nm_mat all = nm_mat_of(t->data, t->rows, t->cols);
         if (!strstr(t->name, "norm"))
-            r->backend->k.scale(r->backend, 10, all, all);
+            NM_CALL(r->backend, scale, .alpha = 10, .x = all, .y = all);
     }
 }
 
@@ -50,7 +50,7 @@ static double loss_of(void *user, bool training)
     nm_loss_spec spec = {.eps = nm_lm_config_of(r->model)->adaptive ? 0 : 0.1, .targets = words + 1};
     double pair[2], *sums = nm_lm_loss(r->model, &r->tape, nm_lm_hidden(r->model, &r->tape, &batch), &spec);
     assert_non_null(sums);
-    r->backend->k.download(r->backend, pair, sums, sizeof pair);
+    nm_backend_download(r->backend, pair, sums, sizeof pair);
     if (training)
         check(nm_tape_backward(&r->tape, &err), &err);
     nm_norm_snapshot_restore(&memory, &r->model->params);

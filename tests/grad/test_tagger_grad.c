@@ -83,7 +83,7 @@ static double loss_of(void *user, bool backward)
     nm_tensor *emissions = nm_tagger_emissions(r->model, &r->tape, &batch);
     const double *device = nm_crf_loss(&r->tape, emissions, &nm_tagger_of(r->model)->crf, &packing, gold);
     assert_non_null(device);
-    r->backend->k.download(r->backend, sums, device, sizeof sums);
+    nm_backend_download(r->backend, sums, device, sizeof sums);
     if (backward)
         check(nm_tape_backward(&r->tape, &err), &err);
     nm_norm_snapshot_restore(&memory, params);
@@ -113,7 +113,7 @@ static void sentences_are_alone(void **state)
     double together[TOKENS * TAGS], alone[TAGS];
     nm_tape_start(&r.tape, false, 0, 0);
     nm_tensor *all = nm_tagger_emissions(r.model, &r.tape, &batch);
-    r.backend->k.download(r.backend, together, all->data, sizeof together);
+    nm_backend_download(r.backend, together, all->data, sizeof together);
     const int32_t one_word[] = {0, 1}, two_chars[] = {0, 2};
     const nm_tagger_inputs own = {.chars = {.n_seqs = 1, .n_tokens = 2, .longest = 2, .offsets = two_chars},
                                   .char_ids = chars + 7,
@@ -126,7 +126,7 @@ static void sentences_are_alone(void **state)
                              .more = &own};
     nm_tape_start(&r.tape, false, 0, 0);
     nm_tensor *emissions = nm_tagger_emissions(r.model, &r.tape, &second);
-    r.backend->k.download(r.backend, alone, emissions->data, sizeof alone);
+    nm_backend_download(r.backend, alone, emissions->data, sizeof alone);
     assert_memory_equal(alone, together + 4 * TAGS, sizeof alone);
     model_rig_close(&r);
 }

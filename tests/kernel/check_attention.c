@@ -40,8 +40,9 @@ void check_attention(pair *p, size z)
         attention_inputs in;
         attention_init(p, &in, c, z);
         twin out = pair_random(p, z.rows, z.cols, z.gap), lse = random_vector(p, z.rows * in.heads);
-        BOTH(p, attention, in.q.m[s], in.k.m[s], in.v.m[s], &in.q_packing.side[s], &in.k_packing.side[s],
-             in.heads, c->causal, in.scale, c->drop, out.m[s], i == 2 ? NULL : lse.m[s].data);
+        BOTH(p, attention, .q = in.q.m[s], .k = in.k.m[s], .v = in.v.m[s], .q_packing = &in.q_packing.side[s],
+             .k_packing = &in.k_packing.side[s], .heads = in.heads, .causal = c->causal, .scale = in.scale,
+             .drop = c->drop, .out = out.m[s], .lse = i == 2 ? NULL : lse.m[s].data);
         twin_compare(p, "out", out, 64, 1);
         if (i != 2)
             twin_compare(p, "lse", lse, 32, 1);
@@ -57,11 +58,22 @@ void check_attention_grad(pair *p, size z)
         attention_init(p, &grads, c, z);
         twin out = pair_random(p, z.rows, z.cols, 0), dout = pair_random(p, z.rows, z.cols, z.gap);
         twin lse = random_vector(p, z.rows * in.heads);
-        BOTH(p, attention, in.q.m[s], in.k.m[s], in.v.m[s], &in.q_packing.side[s], &in.k_packing.side[s],
-             in.heads, c->causal, in.scale, c->drop, out.m[s], lse.m[s].data);
-        BOTH(p, attention_grad, in.q.m[s], in.k.m[s], in.v.m[s], &in.q_packing.side[s], &in.k_packing.side[s],
-             in.heads, c->causal, in.scale, c->drop, out.m[s], lse.m[s].data, dout.m[s], grads.q.m[s],
-             grads.k.m[s], grads.v.m[s]);
+        BOTH(p, attention, .q = in.q.m[s], .k = in.k.m[s], .v = in.v.m[s], .q_packing = &in.q_packing.side[s],
+             .k_packing = &in.k_packing.side[s], .heads = in.heads, .causal = c->causal, .scale = in.scale,
+             .drop = c->drop, .out = out.m[s], .lse = lse.m[s].data);
+        BOTH(p, attention_grad,
+             .forward = {.q = in.q.m[s],
+                         .k = in.k.m[s],
+                         .v = in.v.m[s],
+                         .q_packing = &in.q_packing.side[s],
+                         .k_packing = &in.k_packing.side[s],
+                         .heads = in.heads,
+                         .causal = c->causal,
+                         .scale = in.scale,
+                         .drop = c->drop,
+                         .out = out.m[s],
+                         .lse = lse.m[s].data},
+             .dout = dout.m[s], .dq = grads.q.m[s], .dk = grads.k.m[s], .dv = grads.v.m[s]);
         pair_mark(p, out);
         pair_mark(p, lse);
         twin_compare(p, "dq", grads.q, 128, 2);
@@ -70,7 +82,7 @@ void check_attention_grad(pair *p, size z)
     }
 }
 
-void check_attention_rows(pair *p, size z)
+void check_attention_cached(pair *p, size z)
 {
     enum { CACHE = 21 };
     int32_t *offsets = nm_allocate(((size_t)z.rows + 1) * sizeof *offsets);
@@ -81,8 +93,8 @@ void check_attention_rows(pair *p, size z)
     twin k = twin_slice(p, kv, 0, z.cols), v = twin_slice(p, kv, z.cols, z.cols);
     pair_list rows = pair_ids(p, offsets[z.rows], CACHE);
     pair_list starts = pair_list_of(p, offsets, ((size_t)z.rows + 1) * sizeof *offsets);
-    BOTH(p, attention_rows, q.m[s], k.m[s], v.m[s], rows.memory[s], starts.memory[s], heads_for(z.cols), 0.4,
-         out.m[s]);
+    BOTH(p, attention_cached, .q = q.m[s], .k = k.m[s], .v = v.m[s], .rows = rows.memory[s],
+         .offsets = starts.memory[s], .heads = heads_for(z.cols), .scale = 0.4, .out = out.m[s]);
     twin_compare(p, "out", out, 64, 1);
     free(offsets);
 }

@@ -4,7 +4,7 @@
 typedef struct term_inputs {
     test_packing packing;
     twin qkv, part[3], positions, weight, core, content, place;
-    nm_block_term side[2];
+    nm_block_term_args side[2];
 } term_inputs;
 
 /* Segments of up to 5 tokens, the last one shorter where the form allows it. */
@@ -23,17 +23,17 @@ static int32_t term_init(pair *p, term_inputs *in, size z, bool causal)
     in->content = random_vector(p, h);
     in->place = random_vector(p, h);
     for (int s = SUBJECT; s <= JUDGE; s++)
-        in->side[s] = (nm_block_term){.q = in->part[0].m[s],
-                                      .k = in->part[1].m[s],
-                                      .v = in->part[2].m[s],
-                                      .positions = in->positions.m[s],
-                                      .weight = in->weight.m[s],
-                                      .core = in->core.m[s],
-                                      .content = in->content.m[s].data,
-                                      .place = in->place.m[s].data,
-                                      .packing = &in->packing.side[s],
-                                      .length = length,
-                                      .causal = causal};
+        in->side[s] = (nm_block_term_args){.q = in->part[0].m[s],
+                                           .k = in->part[1].m[s],
+                                           .v = in->part[2].m[s],
+                                           .positions = in->positions.m[s],
+                                           .weight = in->weight.m[s],
+                                           .core = in->core.m[s],
+                                           .content_bias = in->content.m[s].data,
+                                           .position_bias = in->place.m[s].data,
+                                           .packing = &in->packing.side[s],
+                                           .length = length,
+                                           .causal = causal};
     return tokens;
 }
 
@@ -46,7 +46,10 @@ void check_block_term(pair *p, size z)
         term_inputs in;
         int32_t tokens = term_init(p, &in, z, causal);
         twin out = pair_random(p, tokens, z.cols, z.gap);
-        BOTH(p, block_term, &in.side[s], out.m[s]);
+        for (int s = SUBJECT; s <= JUDGE; s++) {
+            in.side[s].out = out.m[s];
+            p->on[s]->k.block_term(p->on[s], &in.side[s]);
+        }
         twin_compare(p, "out", out, TERM_ULPS, TERM_SIZE);
     }
 }
@@ -58,12 +61,10 @@ void check_block_term_grad(pair *p, size z)
         int32_t tokens = term_init(p, &in, z, causal);
         term_init(p, &d, z, causal);
         twin dout = pair_random(p, tokens, z.cols, z.gap);
-        nm_block_term_grads grads[2];
-        for (int s = SUBJECT; s <= JUDGE; s++)
-            grads[s] =
-                (nm_block_term_grads){d.part[0].m[s], d.part[1].m[s], d.part[2].m[s],      d.positions.m[s],
-                                      d.weight.m[s],  d.core.m[s],    d.content.m[s].data, d.place.m[s].data};
-        BOTH(p, block_term_grad, &in.side[s], dout.m[s], &grads[s]);
+        BOTH(p, block_term_grad, .forward = in.side[s], .dout = dout.m[s], .dq = d.part[0].m[s],
+             .dk = d.part[1].m[s], .dv = d.part[2].m[s], .dpositions = d.positions.m[s],
+             .dweight = d.weight.m[s], .dcore = d.core.m[s], .dcontent_bias = d.content.m[s].data,
+             .dposition_bias = d.place.m[s].data);
         double wide = TERM_SIZE * sqrt((double)z.cols);
         twin_compare(p, "dqkv", d.qkv, TERM_ULPS, wide);
         twin_compare(p, "dpositions", d.positions, TERM_ULPS, wide);

@@ -17,7 +17,7 @@ void check_copy(pair *p, size z)
     twin x = pair_random(p, z.rows, z.cols, 0), y = pair_random(p, z.rows, z.cols, 0);
     for (int s = SUBJECT; s <= JUDGE; s++) {
         size_t bytes = (size_t)z.rows * (size_t)z.cols * nm_dtype_bytes(p->on[s]->dtype);
-        p->on[s]->k.copy(p->on[s], y.m[s].data, x.m[s].data, bytes);
+        nm_backend_copy(p->on[s], y.m[s].data, x.m[s].data, bytes);
     }
     twin_compare(p, "copy", y, 0, 0);
 }
@@ -26,16 +26,16 @@ void check_zero(pair *p, size z)
 {
     twin x = pair_random(p, z.rows, z.cols, 0);
     for (int s = SUBJECT; s <= JUDGE; s++)
-        p->on[s]->k.zero(p->on[s], x.m[s].data,
-                         (size_t)z.rows * (size_t)z.cols * nm_dtype_bytes(p->on[s]->dtype));
+        nm_backend_zero(p->on[s], x.m[s].data,
+                        (size_t)z.rows * (size_t)z.cols * nm_dtype_bytes(p->on[s]->dtype));
     twin_compare(p, "zeros", x, 0, 0);
 }
 
 void check_scale(pair *p, size z)
 {
     twin x = pair_random(p, z.rows, z.cols, z.gap), y = pair_random(p, z.rows, z.cols, 0);
-    BOTH(p, scale, -1.7, x.m[s], y.m[s]);
-    BOTH(p, scale, 0.3, x.m[s], x.m[s]);
+    BOTH(p, scale, .alpha = -1.7, .x = x.m[s], .y = y.m[s]);
+    BOTH(p, scale, .alpha = 0.3, .x = x.m[s], .y = x.m[s]);
     twin_compare(p, "y", y, 2, 0);
     twin_compare(p, "x in place", x, 2, 0);
 }
@@ -43,7 +43,7 @@ void check_scale(pair *p, size z)
 void check_add(pair *p, size z)
 {
     twin x = pair_random(p, z.rows, z.cols, z.gap), y = pair_random(p, z.rows, z.cols, 0);
-    BOTH(p, add, 0.7, x.m[s], y.m[s]);
+    BOTH(p, add, .alpha = 0.7, .x = x.m[s], .y = y.m[s]);
     twin_compare(p, "y", y, 2, 1);
 }
 
@@ -52,7 +52,7 @@ void check_add_dropout(pair *p, size z)
     for (int form = 0; form < N_DROPS; form++) {
         twin x = pair_random(p, z.rows, z.cols, z.gap), f = pair_random(p, z.rows, z.cols, 0);
         twin y = form == 1 ? x : pair_random(p, z.rows, z.cols, z.gap);
-        BOTH(p, add_dropout, x.m[s], f.m[s], drops[form], y.m[s]);
+        BOTH(p, add_dropout, .x = x.m[s], .f = f.m[s], .drop = drops[form], .y = y.m[s]);
         twin_compare(p, "y", y, 4, 1);
     }
 }
@@ -61,7 +61,7 @@ void check_dropout(pair *p, size z)
 {
     for (int form = 0; form < 2 * N_DROPS; form++) {
         twin x = pair_random(p, z.rows, z.cols, z.gap), y = pair_random(p, z.rows, z.cols, z.gap);
-        BOTH(p, dropout, x.m[s], drops[form % N_DROPS], form < N_DROPS, y.m[s]);
+        BOTH(p, dropout, .x = x.m[s], .drop = drops[form % N_DROPS], .add = form < N_DROPS, .y = y.m[s]);
         twin_compare(p, "y", y, 4, 1);
     }
 }
@@ -74,8 +74,9 @@ void check_embed(pair *p, size z)
         twin table = pair_random(p, WORDS, z.cols, 0), places = pair_random(p, PLACES, z.cols, 0);
         twin out = pair_random(p, z.rows, z.cols, z.gap);
         nm_mat no_places = {NULL, 0, 0, 0};
-        BOTH(p, embed, ids.memory[s], form == 1 ? NULL : pos.memory[s], 3.25, table.m[s],
-             form == 1 ? no_places : places.m[s], drops[form], out.m[s]);
+        BOTH(p, embed, .ids = ids.memory[s], .pos = form == 1 ? NULL : pos.memory[s], .scale = 3.25,
+             .table = table.m[s], .positions = form == 1 ? no_places : places.m[s], .drop = drops[form],
+             .out = out.m[s]);
         twin_compare(p, "out", out, 4, 1);
     }
 }
@@ -86,7 +87,8 @@ void check_embed_grad(pair *p, size z)
     for (int form = 0; form < N_DROPS; form++) {
         pair_list ids = pair_ids(p, z.rows, form == 2 ? 1 : WORDS);
         twin dout = pair_random(p, z.rows, z.cols, z.gap), dtable = pair_random(p, WORDS, z.cols, 0);
-        BOTH(p, embed_grad, ids.memory[s], 3.25, dout.m[s], drops[form], dtable.m[s]);
+        BOTH(p, embed_grad, .ids = ids.memory[s], .scale = 3.25, .dout = dout.m[s], .drop = drops[form],
+             .dtable = dtable.m[s]);
         twin_compare(p, "dtable", dtable, sum_ulps(z.rows), 4);
     }
 }
@@ -95,6 +97,6 @@ void check_gather(pair *p, size z)
 {
     twin x = pair_random(p, 9, z.cols, z.gap), out = pair_random(p, z.rows, z.cols, 0);
     pair_list rows = pair_ids(p, z.rows, 9);
-    BOTH(p, gather, rows.memory[s], x.m[s], out.m[s]);
+    BOTH(p, gather, .rows = rows.memory[s], .x = x.m[s], .out = out.m[s]);
     twin_compare(p, "out", out, 0, 0);
 }

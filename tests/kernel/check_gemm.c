@@ -9,14 +9,18 @@ void check_gemm(pair *p, size z)
         twin a = pair_random(p, ta ? inner : z.rows, ta ? z.rows : inner, z.gap);
         twin bm = pair_random(p, tb ? z.cols : inner, tb ? inner : z.cols, z.gap);
         twin c = pair_random(p, z.rows, z.cols, z.gap);
-        BOTH(p, gemm, ta, tb, 0.5, a.m[s], bm.m[s], form == 0 ? 0.0 : form == 1 ? 1.0 : -2.0, c.m[s]);
+        BOTH(p, gemm, .ta = ta, .tb = tb, .alpha = 0.5, .a = a.m[s], .b = bm.m[s],
+             .beta = form == 0   ? 0.0
+                     : form == 1 ? 1.0
+                                 : -2.0,
+             .c = c.m[s]);
         twin_compare(p, "c", c, sum_ulps(inner), 1);
     }
     twin a = pair_random(p, z.rows, inner, z.gap), bm = pair_random(p, inner, z.cols, z.gap);
     twin c = pair_random(p, z.rows, z.cols, z.gap);
     for (int32_t r = 0; r < z.rows; r++)
         twin_fill_row(p, c, r, NAN);
-    BOTH(p, gemm, false, false, 1, a.m[s], bm.m[s], 0, c.m[s]);
+    BOTH(p, gemm, .alpha = 1, .a = a.m[s], .b = bm.m[s], .beta = 0, .c = c.m[s]);
     twin_compare(p, "c that was NaN and has beta 0", c, sum_ulps(inner), 1);
 }
 
@@ -27,8 +31,8 @@ void check_linear(pair *p, size z)
         twin x = pair_random(p, z.rows, z.cols, z.gap), w = pair_random(p, out, z.cols, 0);
         twin bias = random_vector(p, out), y = pair_random(p, z.rows, out, z.gap);
         nm_act act = form < N_DROPS ? NM_ACT_NONE : NM_ACT_RELU;
-        BOTH(p, linear, x.m[s], w.m[s], form % N_DROPS == 1 ? NULL : bias.m[s].data, act,
-             drops[form % N_DROPS], y.m[s]);
+        BOTH(p, linear, .x = x.m[s], .weight = w.m[s], .bias = form % N_DROPS == 1 ? NULL : bias.m[s].data,
+             .act = act, .drop = drops[form % N_DROPS], .y = y.m[s]);
         twin_compare(p, "y", y, sum_ulps(z.cols), 1);
     }
 }
@@ -44,14 +48,14 @@ void check_pack(pair *p, size z)
         nm_backend *b = p->on[s];
         size_t bytes = 0;
         nm_error err;
-        b->k.pack(b, w.m[s], NULL, &bytes);
+        NM_CALL(b, pack, .weight = w.m[s], .bytes = &bytes);
         if (!bytes)
             continue;
         assert_int_equal(nm_backend_alloc(b, bytes, &forms[s], &err), NM_OK);
-        b->k.pack(b, w.m[s], forms[s], &bytes);
+        NM_CALL(b, pack, .weight = w.m[s], .packed = forms[s], .bytes = &bytes);
         nm_backend_register_weight(b, w.m[s], forms[s]);
     }
-    BOTH(p, linear, x.m[s], w.m[s], bias.m[s].data, NM_ACT_NONE, NULL, y.m[s]);
+    BOTH(p, linear, .x = x.m[s], .weight = w.m[s], .bias = bias.m[s].data, .y = y.m[s]);
     twin_compare(p, "y", y, sum_ulps(z.cols), 1);
     for (int s = SUBJECT; s <= JUDGE; s++)
         if (forms[s]) {
@@ -66,7 +70,8 @@ void check_act_grad(pair *p, size z)
         twin y = pair_make(p, z.rows, z.cols, z.gap, coarse), dy = pair_random(p, z.rows, z.cols, z.gap);
         twin dz = form % 2 ? dy : pair_random(p, z.rows, z.cols, z.gap);
         nm_act act = form < N_DROPS ? NM_ACT_NONE : NM_ACT_RELU;
-        BOTH(p, act_grad, act, drops[form % N_DROPS], y.m[s], dy.m[s], dz.m[s]);
+        BOTH(p, act_grad, .act = act, .drop = drops[form % N_DROPS], .y = y.m[s], .dy = dy.m[s],
+             .dz = dz.m[s]);
         twin_compare(p, "dz", dz, 4, 0);
     }
 }
@@ -77,7 +82,7 @@ void check_linear_grad_input(pair *p, size z)
     for (int add = 0; add < 2; add++) {
         twin dy = pair_random(p, z.rows, out, z.gap), w = pair_random(p, out, z.cols, 0);
         twin dx = pair_random(p, z.rows, z.cols, z.gap);
-        BOTH(p, linear_grad_input, dy.m[s], w.m[s], add, dx.m[s]);
+        BOTH(p, linear_grad_input, .dy = dy.m[s], .weight = w.m[s], .add = add, .dx = dx.m[s]);
         twin_compare(p, "dx", dx, sum_ulps(out), 1);
     }
 }
@@ -88,7 +93,8 @@ void check_linear_grad_weight(pair *p, size z)
     for (int with = 0; with < 2; with++) {
         twin dy = pair_random(p, z.rows, out, z.gap), x = pair_random(p, z.rows, z.cols, z.gap);
         twin dw = pair_random(p, out, z.cols, 0), db = random_vector(p, out);
-        BOTH(p, linear_grad_weight, dy.m[s], x.m[s], dw.m[s], with ? db.m[s].data : NULL);
+        BOTH(p, linear_grad_weight, .dy = dy.m[s], .x = x.m[s], .dw = dw.m[s],
+             .db = with ? db.m[s].data : NULL);
         twin_compare(p, "dw", dw, sum_ulps(z.rows), 1);
         if (with)
             twin_compare(p, "db", db, 4, 1);

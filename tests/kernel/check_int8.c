@@ -4,7 +4,7 @@
 void check_round_int8(pair *p, size z)
 {
     twin m = pair_random(p, z.rows, z.cols, z.gap);
-    BOTH(p, round_int8, m.m[s]);
+    BOTH(p, round_int8, .m = m.m[s]);
     twin_compare(p, "m", m, 0, 0);
 }
 
@@ -13,9 +13,9 @@ static void *take_int8(nm_backend *b, nm_mat weight)
     size_t bytes = 0;
     nm_error err;
     void *form;
-    b->k.pack_int8(b, weight, NULL, &bytes);
+    NM_CALL(b, pack_int8, .weight = weight, .bytes = &bytes);
     assert_int_equal(nm_backend_alloc(b, bytes, &form, &err), NM_OK);
-    b->k.pack_int8(b, weight, form, &bytes);
+    NM_CALL(b, pack_int8, .weight = weight, .packed = form, .bytes = &bytes);
     return form;
 }
 
@@ -28,9 +28,9 @@ void check_pack_int8(pair *p, size z)
     for (int s = SUBJECT; s <= JUDGE; s++) {
         nm_backend *b = p->on[s];
         void *form = take_int8(b, w.m[s]);
-        b->k.pack_int8(b, w.m[s], NULL, &bytes[s]);
+        NM_CALL(b, pack_int8, .weight = w.m[s], .bytes = &bytes[s]);
         copy[s] = nm_allocate(bytes[s]);
-        b->k.download(b, copy[s], form, bytes[s]);
+        nm_backend_download(b, copy[s], form, bytes[s]);
         nm_backend_dealloc(b, form);
     }
     assert_int_equal(bytes[SUBJECT], bytes[JUDGE]);
@@ -52,15 +52,16 @@ void check_linear_int8(pair *p, size z)
         twin y = pair_random(p, z.rows, rows, z.gap);
         for (int s = SUBJECT; s <= JUDGE; s++) {
             const nm_int8 weight = {forms[s], out, z.cols, first};
-            p->on[s]->k.linear_int8(p->on[s], x.m[s], &weight, form / 2 ? bias.m[s].data : NULL,
-                                    form == 3 ? NM_ACT_RELU : NM_ACT_NONE, y.m[s]);
+            NM_CALL(p->on[s], linear_int8, .x = x.m[s], .weight = &weight,
+                    .bias = form / 2 ? bias.m[s].data : NULL, .act = form == 3 ? NM_ACT_RELU : NM_ACT_NONE,
+                    .y = y.m[s]);
         }
         twin_compare(p, "y", y, 0, 0);
     }
     twin y = pair_random(p, z.rows, out, z.gap);
     for (int s = SUBJECT; s <= JUDGE; s++)
         nm_backend_register_weight_int8(p->on[s], w.m[s], forms[s]);
-    BOTH(p, linear, x.m[s], w.m[s], bias.m[s].data, NM_ACT_NONE, &none, y.m[s]);
+    BOTH(p, linear, .x = x.m[s], .weight = w.m[s], .bias = bias.m[s].data, .drop = &none, .y = y.m[s]);
     twin_compare(p, "y of linear", y, 0, 0);
     for (int s = SUBJECT; s <= JUDGE; s++) {
         nm_backend_unregister_weight(p->on[s], forms[s]);

@@ -38,21 +38,12 @@ static void check_loss_case(pair *p, size z, const loss_case *c)
     pair_list targets = loss_targets(p, z.rows, c->words), allowed = allowed_words(p, c->words);
     pair_list sums = pair_list_of(p, (const double[]){77, 78}, 2 * sizeof(double));
     double grad_scale = 1.0 / z.rows;
-    for (int s = SUBJECT; s <= JUDGE; s++) {
-        nm_softmax_loss loss = {hidden.m[s],
-                                weight.m[s],
-                                c->bias ? bias.m[s].data : NULL,
-                                targets.memory[s],
-                                c->mask ? allowed.memory[s] : NULL,
-                                c->smoothing,
-                                c->eps,
-                                grad_scale,
-                                sums.memory[s],
-                                c->hidden ? d_hidden.m[s].data : NULL,
-                                c->weight ? d_weight.m[s].data : NULL,
-                                c->weight && c->bias ? d_bias.m[s].data : NULL};
-        p->on[s]->k.softmax_loss(p->on[s], &loss);
-    }
+    BOTH(p, softmax_loss, .hidden = hidden.m[s], .weight = weight.m[s],
+         .bias = c->bias ? bias.m[s].data : NULL, .targets = targets.memory[s],
+         .allowed = c->mask ? allowed.memory[s] : NULL, .smoothing = c->smoothing, .eps = c->eps,
+         .grad_scale = grad_scale, .sums = sums.memory[s], .d_hidden = c->hidden ? d_hidden.m[s].data : NULL,
+         .d_weight = c->weight ? d_weight.m[s].data : NULL,
+         .d_bias = c->weight && c->bias ? d_bias.m[s].data : NULL);
     pair_compare_sums(p, (double *const[]){sums.memory[SUBJECT], sums.memory[JUDGE]}, z.rows);
     if (c->hidden)
         twin_compare(p, "d_hidden", d_hidden, 64, 0.1 * grad_scale);
@@ -83,8 +74,8 @@ void check_log_softmax(pair *p, size z)
 {
     twin x = pair_random(p, z.rows, z.cols, z.gap), y = pair_random(p, z.rows, z.cols, 0);
     pair_list allowed = allowed_words(p, z.cols);
-    BOTH(p, log_softmax, x.m[s], allowed.memory[s], y.m[s]);
-    BOTH(p, log_softmax, x.m[s], NULL, x.m[s]);
+    BOTH(p, log_softmax, .x = x.m[s], .allowed = allowed.memory[s], .y = y.m[s]);
+    BOTH(p, log_softmax, .x = x.m[s], .y = x.m[s]);
     twin_compare(p, "y", y, 16, 1);
     twin_compare(p, "x in place", x, 16, 1);
 }
@@ -100,9 +91,9 @@ void check_top_k(pair *p, size z)
             twin_fill_row(p, x, 1, -INFINITY);
         int32_t *columns[2] = {nm_allocate(bytes), nm_allocate(bytes)};
         pair_list lists = pair_list_of(p, columns[0], bytes);
-        BOTH(p, top_k, x.m[s], k, values.m[s].data, lists.memory[s]);
+        BOTH(p, top_k, .x = x.m[s], .k = k, .values = values.m[s].data, .columns = lists.memory[s]);
         for (int s = SUBJECT; s <= JUDGE; s++)
-            p->on[s]->k.download(p->on[s], columns[s], lists.memory[s], bytes);
+            nm_backend_download(p->on[s], columns[s], lists.memory[s], bytes);
         twin_compare(p, "values", values, 0, 0);
         if (memcmp(columns[SUBJECT], columns[JUDGE], bytes) != 0)
             fail_msg("%s: other columns than the judge's (k = %d)", p->what, (int)k);
@@ -122,10 +113,11 @@ void check_log_top_k(pair *p, size z)
         pair_list allowed = allowed_words(p, z.cols);
         int32_t *columns[2] = {nm_allocate(bytes), nm_allocate(bytes)};
         pair_list lists = pair_list_of(p, columns[0], bytes);
-        BOTH(p, log_top_k, x.m[s], masked ? allowed.memory[s] : NULL, k, values.m[s].data, lists.memory[s],
-             also, also_values.m[s].data);
+        BOTH(p, log_top_k, .x = x.m[s], .allowed = masked ? allowed.memory[s] : NULL, .k = k,
+             .values = values.m[s].data, .columns = lists.memory[s], .also = also,
+             .also_values = also_values.m[s].data);
         for (int s = SUBJECT; s <= JUDGE; s++)
-            p->on[s]->k.download(p->on[s], columns[s], lists.memory[s], bytes);
+            nm_backend_download(p->on[s], columns[s], lists.memory[s], bytes);
         twin_compare(p, "values", values, 16, 1);
         twin_compare(p, "also", also_values, 16, 1);
         pair_mark(p, x);

@@ -36,8 +36,9 @@ static bool token_centered(const token_inputs *in)
 
 static void token_forward(pair *p, const token_inputs *in)
 {
-    BOTH(p, token_norm, &in->spec, in->x.m[s], in->gain.m[s].data, in->bias.m[s].data, in->y.m[s],
-         token_centered(in) ? in->shift.m[s].data : NULL, in->scale.m[s].data);
+    BOTH(p, token_norm, .spec = &in->spec, .x = in->x.m[s], .weight = in->gain.m[s].data,
+         .bias = in->bias.m[s].data, .y = in->y.m[s],
+         .shift = token_centered(in) ? in->shift.m[s].data : NULL, .scale = in->scale.m[s].data);
 }
 
 void check_token_norm(pair *p, size z)
@@ -71,16 +72,17 @@ void check_token_norm_grad(pair *p, size z)
         token_inputs in;
         token_init(p, &in, variant, z);
         twin dy = pair_random(p, z.rows, z.cols, z.gap), dx = pair_random(p, z.rows, z.cols, z.gap);
-        twin d_gain = random_vector(p, in.spec.gain_length), d_bias = random_vector(p, z.cols);
+        twin d_gain = random_vector(p, in.spec.weight_len), d_bias = random_vector(p, z.cols);
         token_forward(p, &in);
-        BOTH(p, token_norm_grad, &in.spec, dy.m[s], in.x.m[s], in.gain.m[s].data,
-             token_centered(&in) ? in.shift.m[s].data : NULL, in.scale.m[s].data, variant % 2 == 1, dx.m[s],
-             variant == 0 ? NULL : d_gain.m[s].data, in.spec.bias_length ? d_bias.m[s].data : NULL);
+        BOTH(p, token_norm_grad, .spec = &in.spec, .dy = dy.m[s], .x = in.x.m[s], .weight = in.gain.m[s].data,
+             .shift = token_centered(&in) ? in.shift.m[s].data : NULL, .scale = in.scale.m[s].data,
+             .add = variant % 2 == 1, .dx = dx.m[s], .d_weight = variant == 0 ? NULL : d_gain.m[s].data,
+             .d_bias = in.spec.bias_len ? d_bias.m[s].data : NULL);
         double *sizes = row_scales(p, &in);
         twin_compare_sized(p, "dx", dx, 64, sizes);
         if (variant != 0)
-            twin_compare(p, "d_gain", d_gain, 32, sqrt(z.rows * (in.spec.gain_length == 1 ? z.cols : 1)));
-        if (in.spec.bias_length)
+            twin_compare(p, "d_gain", d_gain, 32, sqrt(z.rows * (in.spec.weight_len == 1 ? z.cols : 1)));
+        if (in.spec.bias_len)
             twin_compare(p, "d_bias", d_bias, 8, sqrt(z.rows));
         pair_mark(p, in.y);
         pair_mark(p, in.shift);
@@ -104,11 +106,12 @@ void check_feature_moments(pair *p, size z)
         twin row_scale = pair_random(p, z.rows, spec.groups ? spec.groups : 1, 0);
         twin mean = random_vector(p, z.cols), square = random_vector(p, z.cols);
         bool about_mean = i / 3 == 0, no_mean = i / 3 == 1;
-        BOTH(p, feature_moments, &spec, x.m[s], spec.groups ? row_scale.m[s].data : NULL,
-             about_mean ? mean.m[s].data
-             : no_mean  ? NULL
-                        : center.m[s].data,
-             no_mean ? NULL : mean.m[s].data, square.m[s].data);
+        BOTH(p, feature_moments, .spec = &spec, .x = x.m[s],
+             .row_scale = spec.groups ? row_scale.m[s].data : NULL,
+             .center = about_mean ? mean.m[s].data
+                       : no_mean  ? NULL
+                                  : center.m[s].data,
+             .mean = no_mean ? NULL : mean.m[s].data, .square = square.m[s].data);
         if (!no_mean)
             twin_compare(p, "mean", mean, 16, 1);
         twin_compare(p, "square", square, 32, 1);
@@ -128,9 +131,10 @@ void check_feature_norm(pair *p, size z)
         twin gain = random_vector(p, z.cols), bias = random_vector(p, z.cols),
              square = random_vector(p, z.cols);
         twin y = pair_random(p, z.rows, z.cols, z.gap);
-        BOTH(p, feature_norm, &spec, x.m[s], spec.groups ? row_scale.m[s].data : NULL,
-             i % 2 ? shift.m[s].data : NULL, scale.m[s].data, i == 2 ? NULL : gain.m[s].data,
-             i == 4 ? NULL : bias.m[s].data, y.m[s], i % 2 ? square.m[s].data : NULL);
+        BOTH(p, feature_norm, .spec = &spec, .x = x.m[s],
+             .row_scale = spec.groups ? row_scale.m[s].data : NULL, .shift = i % 2 ? shift.m[s].data : NULL,
+             .scale = scale.m[s].data, .weight = i == 2 ? NULL : gain.m[s].data,
+             .bias = i == 4 ? NULL : bias.m[s].data, .y = y.m[s], .square = i % 2 ? square.m[s].data : NULL);
         twin_compare(p, "y", y, 64, 2);
         if (i % 2)
             twin_compare(p, "square", square, 32, 1);
@@ -152,10 +156,11 @@ void check_feature_norm_grad(pair *p, size z)
         twin sum_dy = random_vector(p, z.cols), sum_dy_z = random_vector(p, z.cols);
         twin dx = pair_random(p, z.rows, z.cols, z.gap);
         nm_mat no_matrix = {NULL, 0, 0, 0};
-        BOTH(p, feature_norm_grad, &spec, dy.m[s], x.m[s], spec.groups ? row_scale.m[s].data : NULL,
-             i == 4 ? NULL : shift.m[s].data, scale.m[s].data, a.m[s].data, i % 2 ? c0.m[s].data : NULL,
-             i % 2 ? c1.m[s].data : NULL, i > 6, only_sums ? no_matrix : dx.m[s],
-             only_dx ? NULL : sum_dy.m[s].data, only_dx ? NULL : sum_dy_z.m[s].data);
+        BOTH(p, feature_norm_grad, .spec = &spec, .dy = dy.m[s], .x = x.m[s],
+             .row_scale = spec.groups ? row_scale.m[s].data : NULL, .shift = i == 4 ? NULL : shift.m[s].data,
+             .scale = scale.m[s].data, .a = a.m[s].data, .c0 = i % 2 ? c0.m[s].data : NULL,
+             .c1 = i % 2 ? c1.m[s].data : NULL, .add = i > 6, .dx = only_sums ? no_matrix : dx.m[s],
+             .sum_dy = only_dx ? NULL : sum_dy.m[s].data, .sum_dy_z = only_dx ? NULL : sum_dy_z.m[s].data);
         if (!only_sums)
             twin_compare(p, "dx", dx, 64, 8);
         if (!only_dx) {

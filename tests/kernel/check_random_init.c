@@ -8,7 +8,8 @@ void check_random_init(pair *p, size z)
     for (size_t i = 0; i < sizeof inits / sizeof *inits; i++) {
         twin out = pair_random(p, z.rows, z.cols, 0);
         size_t n = (size_t)z.rows * (size_t)z.cols;
-        BOTH(p, random_init, inits[i], UINT64_C(0x9876543210) + i, (1u << 24) - 5, n, out.m[s].data);
+        BOTH(p, random_init, .init = inits[i], .seed = UINT64_C(0x9876543210) + i, .site = (1u << 24) - 5,
+             .n = n, .out = out.m[s].data);
         twin_compare_sized(p, "out", out, 0.5, NULL); /* the next float: the judge is in double */
         pair_close(p);
     }

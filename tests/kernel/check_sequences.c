@@ -21,7 +21,7 @@ typedef struct relative_inputs {
     int32_t offsets[SHORT_SEQS + 1];
     nm_packing packing;
     twin qkv, key_bias, distance_bias, positions, out, lse;
-    nm_relative call[2];
+    nm_relative_attention_args call[2];
 } relative_inputs;
 
 static void relative_forward(pair *p, relative_inputs *in, size z, const nm_dropout *drop)
@@ -36,18 +36,20 @@ static void relative_forward(pair *p, relative_inputs *in, size z, const nm_drop
     in->out = pair_random(p, z.rows, z.cols, z.gap);
     in->lse = pair_random(p, heads, z.rows, 0);
     for (int s = SUBJECT; s <= JUDGE; s++) {
-        in->call[s] = (nm_relative){.q = twin_slice(p, in->qkv, 0, z.cols).m[s],
-                                    .k = twin_slice(p, in->qkv, z.cols, z.cols).m[s],
-                                    .v = twin_slice(p, in->qkv, 2 * z.cols, z.cols).m[s],
-                                    .q_packing = &in->packing,
-                                    .k_packing = &in->packing,
-                                    .heads = heads,
-                                    .key_bias = in->key_bias.m[s].data,
-                                    .distance_bias = in->distance_bias.m[s].data,
-                                    .positions = in->positions.m[s],
-                                    .zero_row = zero,
-                                    .drop = drop ? *drop : none};
-        p->on[s]->k.relative_attention(p->on[s], &in->call[s], in->out.m[s], in->lse.m[s].data);
+        in->call[s] = (nm_relative_attention_args){.q = twin_slice(p, in->qkv, 0, z.cols).m[s],
+                                                   .k = twin_slice(p, in->qkv, z.cols, z.cols).m[s],
+                                                   .v = twin_slice(p, in->qkv, 2 * z.cols, z.cols).m[s],
+                                                   .q_packing = &in->packing,
+                                                   .k_packing = &in->packing,
+                                                   .heads = heads,
+                                                   .key_bias = in->key_bias.m[s].data,
+                                                   .distance_bias = in->distance_bias.m[s].data,
+                                                   .positions = in->positions.m[s],
+                                                   .zero_row = zero,
+                                                   .drop = drop ? *drop : none,
+                                                   .out = in->out.m[s],
+                                                   .lse = in->lse.m[s].data};
+        p->on[s]->k.relative_attention(p->on[s], &in->call[s]);
     }
 }
 
@@ -69,17 +71,10 @@ void check_relative_attention_grad(pair *p, size z)
     relative_forward(p, &in, z, &third);
     twin dout = pair_random(p, z.rows, z.cols, 0), d = pair_random(p, z.rows, 3 * z.cols, z.gap);
     twin d_key = random_vector(p, z.cols), d_distance = random_vector(p, z.cols);
-    for (int s = SUBJECT; s <= JUDGE; s++) {
-        const nm_relative_grad grad = {.out = in.out.m[s],
-                                       .dout = dout.m[s],
-                                       .lse = in.lse.m[s].data,
-                                       .dq = twin_slice(p, d, 0, z.cols).m[s],
-                                       .dk = twin_slice(p, d, z.cols, z.cols).m[s],
-                                       .dv = twin_slice(p, d, 2 * z.cols, z.cols).m[s],
-                                       .d_key_bias = d_key.m[s].data,
-                                       .d_distance_bias = d_distance.m[s].data};
-        p->on[s]->k.relative_attention_grad(p->on[s], &in.call[s], &grad);
-    }
+    BOTH(p, relative_attention_grad, .forward = in.call[s], .dout = dout.m[s],
+         .dq = twin_slice(p, d, 0, z.cols).m[s], .dk = twin_slice(p, d, z.cols, z.cols).m[s],
+         .dv = twin_slice(p, d, 2 * z.cols, z.cols).m[s], .d_key_bias = d_key.m[s].data,
+         .d_distance_bias = d_distance.m[s].data);
     double ulps = 64 + 8 * sum_ulps(z.cols), rows = sqrt(z.rows);
     twin_compare(p, "out", in.out, ulps, 0.1);
     twin_compare(p, "lse", in.lse, ulps, 1);
@@ -95,8 +90,8 @@ void check_pool_max(pair *p, size z)
     twin x = pair_make(p, z.rows, z.cols, z.gap, coarse), out = pair_random(p, packing.n_seqs, z.cols, z.gap);
     twin dout = pair_random(p, packing.n_seqs, z.cols, z.gap), dx = pair_random(p, z.rows, z.cols, z.gap);
     pair_list where = pair_ids(p, packing.n_seqs * z.cols, 1);
-    BOTH(p, pool_max, x.m[s], &packing, out.m[s], where.memory[s]);
-    BOTH(p, pool_max_grad, dout.m[s], where.memory[s], dx.m[s]);
+    BOTH(p, pool_max, .x = x.m[s], .packing = &packing, .out = out.m[s], .where = where.memory[s]);
+    BOTH(p, pool_max_grad, .dout = dout.m[s], .where = where.memory[s], .dx = dx.m[s]);
     twin_compare(p, "out", out, 0, 0);
     twin_compare(p, "dx", dx, 0, 0);
 }
@@ -117,18 +112,18 @@ void check_crf(pair *p, size z)
     pair_list gold = pair_ids(p, z.rows, tags), sums = pair_list_of(p, (double[]){7, 8}, 2 * sizeof(double));
     for (int with_grad = 0; with_grad < 2; with_grad++) {
         for (int s = SUBJECT; s <= JUDGE; s++) {
-            nm_crf crf = {.emissions = x.m[s],
-                          .transitions = transitions.m[s].data,
-                          .start = start.m[s].data,
-                          .end = end.m[s].data,
-                          .packing = &packing,
-                          .gold = gold.memory[s],
-                          .grad_scale = 0.5,
-                          .sums = sums.memory[s],
-                          .d_emissions = with_grad ? d.m[s].data : NULL,
-                          .d_transitions = with_grad ? d_transitions.m[s].data : NULL,
-                          .d_start = with_grad ? d_start.m[s].data : NULL,
-                          .d_end = with_grad ? d_end.m[s].data : NULL};
+            nm_crf_args crf = {.emissions = x.m[s],
+                               .transitions = transitions.m[s].data,
+                               .start = start.m[s].data,
+                               .end = end.m[s].data,
+                               .packing = &packing,
+                               .gold = gold.memory[s],
+                               .grad_scale = 0.5,
+                               .sums = sums.memory[s],
+                               .d_emissions = with_grad ? d.m[s].data : NULL,
+                               .d_transitions = with_grad ? d_transitions.m[s].data : NULL,
+                               .d_start = with_grad ? d_start.m[s].data : NULL,
+                               .d_end = with_grad ? d_end.m[s].data : NULL};
             p->on[s]->k.crf(p->on[s], &crf);
         }
         pair_compare_sums(p, (double *const[]){sums.memory[SUBJECT], sums.memory[JUDGE]}, z.rows);

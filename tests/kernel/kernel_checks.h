@@ -10,7 +10,7 @@ typedef struct size {
 } size;
 
 /* The list of checks is the list of kernels: without its check_<name> a kernel does not link. */
-#define K(name, args) void check_##name(pair *p, size z);
+#define K(name) void check_##name(pair *p, size z);
 NM_KERNELS(K)
 #undef K
 

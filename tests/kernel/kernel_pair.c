@@ -39,8 +39,8 @@ static void pair_upload(pair *p, const pair_block *block)
     double *wide = nm_allocate(block->n * sizeof *wide);
     for (size_t i = 0; i < block->n; i++)
         wide[i] = (double)block->before[i];
-    p->on[SUBJECT]->k.upload(p->on[SUBJECT], block->memory[SUBJECT], block->before, block->n * sizeof(float));
-    p->on[JUDGE]->k.upload(p->on[JUDGE], block->memory[JUDGE], wide, block->n * sizeof(double));
+    nm_backend_upload(p->on[SUBJECT], block->memory[SUBJECT], block->before, block->n * sizeof(float));
+    nm_backend_upload(p->on[JUDGE], block->memory[JUDGE], wide, block->n * sizeof(double));
     free(wide);
 }
 
@@ -93,7 +93,7 @@ pair_list pair_list_of(pair *p, const void *data, size_t bytes)
     pair_list *list = &p->lists[p->n_lists++];
     for (int s = SUBJECT; s <= JUDGE; s++) {
         list->memory[s] = pair_take(p->on[s], bytes);
-        p->on[s]->k.upload(p->on[s], list->memory[s], data, bytes);
+        nm_backend_upload(p->on[s], list->memory[s], data, bytes);
     }
     return *list;
 }
@@ -143,8 +143,8 @@ void twin_compare_sized(pair *p, const char *name, twin t, double ulps, const do
     const pair_block *block = &p->blocks[t.block];
     float *got = nm_allocate(block->n * sizeof *got);
     double *want = nm_allocate(block->n * sizeof *want);
-    p->on[SUBJECT]->k.download(p->on[SUBJECT], got, block->memory[SUBJECT], block->n * sizeof *got);
-    p->on[JUDGE]->k.download(p->on[JUDGE], want, block->memory[JUDGE], block->n * sizeof *want);
+    nm_backend_download(p->on[SUBJECT], got, block->memory[SUBJECT], block->n * sizeof *got);
+    nm_backend_download(p->on[JUDGE], want, block->memory[JUDGE], block->n * sizeof *want);
     for (int32_t r = 0; r < t.m[0].rows; r++)
         compare_row(p, name, r, t.m[0].cols, got + twin_at(t, r, 0), want + twin_at(t, r, 0), ulps,
                     sizes ? sizes[r] : 0);
@@ -165,8 +165,8 @@ void twin_compare(pair *p, const char *name, twin t, double ulps, double size)
 void pair_compare_sums(pair *p, double *const sums[2], int32_t tokens)
 {
     double got[2], want[2];
-    p->on[SUBJECT]->k.download(p->on[SUBJECT], got, sums[SUBJECT], sizeof got);
-    p->on[JUDGE]->k.download(p->on[JUDGE], want, sums[JUDGE], sizeof want);
+    nm_backend_download(p->on[SUBJECT], got, sums[SUBJECT], sizeof got);
+    nm_backend_download(p->on[JUDGE], want, sums[JUDGE], sizeof want);
     for (int i = 0; i < 2; i++)
         if (!(fabs(got[i] - want[i]) <= 16 * (double)FLT_EPSILON * (fabs(want[i]) + tokens)))
             fail_msg("%s: sum %d is %.9g, should be %.9g", p->what, i, got[i], want[i]);
@@ -177,7 +177,7 @@ double *twin_judged(pair *p, twin t)
     const pair_block *block = &p->blocks[t.block];
     double *all = nm_allocate(block->n * sizeof *all),
            *out = nm_allocate((size_t)t.m[0].rows * (size_t)t.m[0].cols * sizeof *out);
-    p->on[JUDGE]->k.download(p->on[JUDGE], all, block->memory[JUDGE], block->n * sizeof *all);
+    nm_backend_download(p->on[JUDGE], all, block->memory[JUDGE], block->n * sizeof *all);
     for (int32_t r = 0; r < t.m[0].rows; r++)
         memcpy(out + (size_t)r * (size_t)t.m[0].cols, all + twin_at(t, r, 0),
                (size_t)t.m[0].cols * sizeof *out);
@@ -190,7 +190,7 @@ void pair_close(pair *p)
     for (int i = 0; i < p->n_blocks; i++) {
         pair_block *block = &p->blocks[i];
         float *after = nm_allocate(block->n * sizeof *after);
-        p->on[SUBJECT]->k.download(p->on[SUBJECT], after, block->memory[SUBJECT], block->n * sizeof *after);
+        nm_backend_download(p->on[SUBJECT], after, block->memory[SUBJECT], block->n * sizeof *after);
         for (size_t j = 0; j < block->n; j++)
             if (!block->seen[j] && memcmp(&after[j], &block->before[j], sizeof(float)) != 0)
                 fail_msg("%s: element %zu of matrix %d was written (%g)", p->what, j, i, (double)after[j]);

@@ -56,7 +56,7 @@ typedef struct twin {
 #define BOTH(p, kernel, ...)                                                                                 \
     do {                                                                                                     \
         for (int s = SUBJECT; s <= JUDGE; s++)                                                               \
-            (p)->on[s]->k.kernel((p)->on[s], __VA_ARGS__);                                                   \
+            NM_CALL((p)->on[s], kernel, __VA_ARGS__);                                                        \
     } while (0)
 
 /* A number for element `index` of the matrix being made: nearly normal, of variance 1. */

@@ -85,9 +85,9 @@ static void check_retaking(bool fenced)
     for (int i = 0; i < BYTES; i++)
         host[i] = (unsigned char)(i % 251 + 1);
     assert_int_equal(nm_backend_realloc(backend, BYTES, &memory, &err), NM_OK);
-    backend->k.upload(backend, memory, host, BYTES);
+    nm_backend_upload(backend, memory, host, BYTES);
     assert_int_equal(nm_backend_realloc(backend, MORE, &memory, &err), NM_OK);
-    backend->k.download(backend, all, memory, MORE);
+    nm_backend_download(backend, all, memory, MORE);
     assert_memory_equal(all, host, BYTES);
     for (int i = BYTES; i < MORE; i++)
         assert_int_equal(all[i], 0);
@@ -123,20 +123,22 @@ static void test_worker(void **state)
         x[i] = (float)(i % 13) / 5 - 1;
     nm_mat w = nm_mat_of(weight, OUT, IN);
     size_t bytes = 0;
-    main->k.pack(main, w, NULL, &bytes);
+    NM_CALL(main, pack, .weight = w, .bytes = &bytes);
     void *form = take(main, bytes);
-    main->k.pack(main, w, form, &bytes);
+    NM_CALL(main, pack, .weight = w, .packed = form, .bytes = &bytes);
     assert_int_equal(nm_backend_create_worker(&worker, main, 1, &err), NM_OK);
     assert_int_equal(nm_backend_create_worker(&second, worker, 1, &err), NM_OK);
     assert_string_equal(worker->isa, main->isa);
     assert_int_equal(worker->threads, 1);
-    main->k.linear(main, nm_mat_of(x, ROWS, IN), w, NULL, NM_ACT_NONE, NULL, nm_mat_of(y, ROWS, OUT));
+    NM_CALL(main, linear, .x = nm_mat_of(x, ROWS, IN), .weight = w, .act = NM_ACT_NONE,
+            .y = nm_mat_of(y, ROWS, OUT));
     memcpy(first, y, sizeof first);
     assert_false(nm_backend_has_packed(second, w));
     nm_backend_register_weight(main, w, form);
     assert_true(nm_backend_has_packed(worker, w) && nm_backend_has_packed(second, w));
     memset(weight, 0, OUT * IN * sizeof *weight); /* so that the result shows which was read */
-    second->k.linear(second, nm_mat_of(x, ROWS, IN), w, NULL, NM_ACT_NONE, NULL, nm_mat_of(y, ROWS, OUT));
+    NM_CALL(second, linear, .x = nm_mat_of(x, ROWS, IN), .weight = w, .act = NM_ACT_NONE,
+            .y = nm_mat_of(y, ROWS, OUT));
     memcpy(again, y, sizeof again);
     assert_memory_equal(first, again, sizeof first);
     nm_backend_free(second);
@@ -156,18 +158,18 @@ static void test_plan(void **state)
     nm_backend *backend = create((nm_backend_options){.name = "ref"});
     float *x = take(backend, 4 * sizeof *x), host[4] = {1, 2, 3, 4};
     double dot = 5;
-    backend->k.upload(backend, x, host, sizeof host);
+    nm_backend_upload(backend, x, host, sizeof host);
     nm_backend_dry_run(backend, true);
-    assert_true(backend->planning);
-    backend->k.zero(backend, x, sizeof host);
-    backend->k.gemm(backend, false, false, 1, nm_mat_of(NULL, 9, 9), nm_mat_of(NULL, 1, 1), 1,
-                    nm_mat_of(NULL, 2, 2));
-    backend->k.download(backend, host, x, sizeof host);
-    backend->k.dot(backend, 4, x, x, &dot);
+    assert_true(backend->dry_run);
+    nm_backend_zero(backend, x, sizeof host);
+    NM_CALL(backend, gemm, .alpha = 1, .a = nm_mat_of(NULL, 9, 9), .b = nm_mat_of(NULL, 1, 1), .beta = 1,
+            .c = nm_mat_of(NULL, 2, 2));
+    nm_backend_download(backend, host, x, sizeof host);
+    NM_CALL(backend, dot, .n = 4, .a = x, .b = x, .out = &dot);
     assert_true(host[0] == 0 && host[3] == 0 && dot == 0);
     nm_backend_dry_run(backend, false);
-    assert_false(backend->planning);
-    backend->k.download(backend, host, x, sizeof host);
+    assert_false(backend->dry_run);
+    nm_backend_download(backend, host, x, sizeof host);
     assert_true(host[0] == 1 && host[3] == 4);
     nm_backend_free(backend);
 }
@@ -195,9 +197,9 @@ static void test_fence(void **state)
     float *free_memory = take(open, 64), *memory = take(fenced, 64), host[2] = {3, 4};
     assert_int_equal(death_by_touching(free_memory, true), 0);
     assert_int_equal(death_by_touching(memory, false), SIGSEGV);
-    fenced->k.upload(fenced, memory, host, sizeof host);
-    fenced->k.scale(fenced, 2, nm_mat_of(memory, 1, 2), nm_mat_of(memory, 1, 2));
-    fenced->k.download(fenced, host, memory, sizeof host);
+    nm_backend_upload(fenced, memory, host, sizeof host);
+    NM_CALL(fenced, scale, .alpha = 2, .x = nm_mat_of(memory, 1, 2), .y = nm_mat_of(memory, 1, 2));
+    nm_backend_download(fenced, host, memory, sizeof host);
     assert_true(host[0] == 6 && host[1] == 8);
     assert_int_equal(death_by_touching(memory, false), SIGSEGV);
     assert_int_equal(death_by_touching(memory, true), SIGSEGV);

@@ -68,7 +68,7 @@ static void *upload(nm_backend *b, const void *data, size_t bytes)
     nm_error err;
     assert_int_equal(nm_backend_alloc(b, bytes, &memory, &err), NM_OK);
     if (data)
-        b->k.upload(b, memory, data, bytes);
+        nm_backend_upload(b, memory, data, bytes);
     return memory;
 }
 
@@ -76,9 +76,9 @@ static void *packed(nm_backend *b, const float *weight, int32_t out, int32_t in,
 {
     void *device = upload(b, weight, (size_t)out * (size_t)in * sizeof(float));
     nm_mat mat = nm_mat_of(device, out, in);
-    b->k.pack_int8(b, mat, NULL, bytes);
+    NM_CALL(b, pack_int8, .weight = mat, .bytes = bytes);
     void *form = upload(b, NULL, *bytes);
-    b->k.pack_int8(b, mat, form, bytes);
+    NM_CALL(b, pack_int8, .weight = mat, .packed = form, .bytes = bytes);
     nm_backend_dealloc(b, device);
     return form;
 }
@@ -92,8 +92,9 @@ static void run(nm_backend *b, const product *p, int32_t first, int32_t rows, fl
     void *bias = upload(b, p->bias, (size_t)p->out * sizeof(float));
     void *out = upload(b, NULL, m * sizeof(float));
     const nm_int8 weight = {form, p->out, p->in, 0};
-    b->k.linear_int8(b, nm_mat_of(x, rows, p->in), &weight, bias, NM_ACT_NONE, nm_mat_of(out, rows, p->out));
-    b->k.download(b, y, out, m * sizeof(float));
+    NM_CALL(b, linear_int8, .x = nm_mat_of(x, rows, p->in), .weight = &weight, .bias = bias,
+            .y = nm_mat_of(out, rows, p->out));
+    nm_backend_download(b, y, out, m * sizeof(float));
     void *const memory[] = {form, x, bias, out};
     for (int i = 0; i < 4; i++)
         nm_backend_dealloc(b, memory[i]);
@@ -207,7 +208,7 @@ static void test_widest(void **state)
     nm_backend *ref = create("ref", "auto");
     float number = 1;
     size_t bytes = 1;
-    ref->k.pack_int8(ref, nm_mat_of(&number, 1, NM_INT8_COLS + 1), NULL, &bytes);
+    NM_CALL(ref, pack_int8, .weight = nm_mat_of(&number, 1, NM_INT8_COLS + 1), .bytes = &bytes);
     assert_int_equal(bytes, 0);
     nm_backend_free(ref);
 }
@@ -273,10 +274,10 @@ static void test_rounding(void **state)
     for (size_t i = 0; i < N; i++)
         before[i] = ldexpf(draw(9, i), (int)(i / COLS) * 5 - 80);
     void *device = upload(b, before, sizeof before);
-    b->k.round_int8(b, nm_mat_of(device, ROWS, COLS));
-    b->k.download(b, once, device, sizeof once);
-    b->k.round_int8(b, nm_mat_of(device, ROWS, COLS));
-    b->k.download(b, twice, device, sizeof twice);
+    NM_CALL(b, round_int8, .m = nm_mat_of(device, ROWS, COLS));
+    nm_backend_download(b, once, device, sizeof once);
+    NM_CALL(b, round_int8, .m = nm_mat_of(device, ROWS, COLS));
+    nm_backend_download(b, twice, device, sizeof twice);
     assert_memory_equal(once, twice, sizeof once);
     void *form = packed(b, before, ROWS, COLS, &bytes), *again = packed(b, once, ROWS, COLS, &bytes);
     assert_memory_equal(form, again, bytes);

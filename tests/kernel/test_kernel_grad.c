@@ -86,24 +86,25 @@ static const nm_dropout *drop_of(const grad_case *c)
 
 static void linear_forward(grad_case *c)
 {
-    c->b->k.linear(c->b, nm_mat_of(c->in[0], ROWS, WIDTH), nm_mat_of(c->in[1], OUT, WIDTH), c->in[2],
-                   act_of(c), drop_of(c), nm_mat_of(c->y, ROWS, OUT));
+    NM_CALL(c->b, linear, .x = nm_mat_of(c->in[0], ROWS, WIDTH), .weight = nm_mat_of(c->in[1], OUT, WIDTH),
+            .bias = c->in[2], .act = act_of(c), .drop = drop_of(c), .y = nm_mat_of(c->y, ROWS, OUT));
 }
 
 static void linear_backward(grad_case *c)
 {
     nm_mat dz = nm_mat_of(c->saved[0], ROWS, OUT), x = nm_mat_of(c->in[0], ROWS, WIDTH);
-    c->b->k.act_grad(c->b, act_of(c), drop_of(c), nm_mat_of(c->y, ROWS, OUT), nm_mat_of(c->dy, ROWS, OUT),
-                     dz);
-    c->b->k.linear_grad_input(c->b, dz, nm_mat_of(c->in[1], OUT, WIDTH), false,
-                              nm_mat_of(c->grad[0], ROWS, WIDTH));
-    c->b->k.linear_grad_weight(c->b, dz, x, nm_mat_of(c->grad[1], OUT, WIDTH), c->grad[2]);
+    NM_CALL(c->b, act_grad, .act = act_of(c), .drop = drop_of(c), .y = nm_mat_of(c->y, ROWS, OUT),
+            .dy = nm_mat_of(c->dy, ROWS, OUT), .dz = dz);
+    NM_CALL(c->b, linear_grad_input, .dy = dz, .weight = nm_mat_of(c->in[1], OUT, WIDTH),
+            .dx = nm_mat_of(c->grad[0], ROWS, WIDTH));
+    NM_CALL(c->b, linear_grad_weight, .dy = dz, .x = x, .dw = nm_mat_of(c->grad[1], OUT, WIDTH),
+            .db = c->grad[2]);
 }
 
 static void test_linear(void **state)
 {
     (void)state;
-    for (int variant = 0; variant < 8; variant++) {
+    for (int variant = 0; variant < 4; variant++) {
         grad_case c = {.variant = variant, .n = {ROWS * WIDTH, OUT * WIDTH, OUT}, .n_out = ROWS * OUT};
         check_case("linear", &c, linear_forward, linear_backward);
     }
@@ -113,15 +114,15 @@ static void test_linear(void **state)
 
 static void add_dropout_forward(grad_case *c)
 {
-    c->b->k.add_dropout(c->b, nm_mat_of(c->in[0], ROWS, WIDTH), nm_mat_of(c->in[1], ROWS, WIDTH), &half,
-                        nm_mat_of(c->y, ROWS, WIDTH));
+    NM_CALL(c->b, add_dropout, .x = nm_mat_of(c->in[0], ROWS, WIDTH), .f = nm_mat_of(c->in[1], ROWS, WIDTH),
+            .drop = &half, .y = nm_mat_of(c->y, ROWS, WIDTH));
 }
 
 static void add_dropout_backward(grad_case *c)
 {
     nm_mat dy = nm_mat_of(c->dy, ROWS, WIDTH);
-    c->b->k.add(c->b, 1, dy, nm_mat_of(c->grad[0], ROWS, WIDTH));
-    c->b->k.dropout(c->b, dy, &half, true, nm_mat_of(c->grad[1], ROWS, WIDTH));
+    NM_CALL(c->b, add, .alpha = 1, .x = dy, .y = nm_mat_of(c->grad[0], ROWS, WIDTH));
+    NM_CALL(c->b, dropout, .x = dy, .drop = &half, .add = true, .y = nm_mat_of(c->grad[1], ROWS, WIDTH));
 }
 
 /* --- embedding: table; a word may come twice --- */
@@ -130,15 +131,17 @@ static const int32_t ids[ROWS] = {3, 0, 3, 4, 1, 3}, places[ROWS] = {0, 1, 2, 0,
 
 static void embed_forward(grad_case *c)
 {
-    c->b->k.embed(c->b, ids, places, 1.75, nm_mat_of(c->in[0], OUT, WIDTH), nm_mat_of(c->in[1], 3, WIDTH),
-                  &half, nm_mat_of(c->y, ROWS, WIDTH));
+    NM_CALL(c->b, embed, .ids = ids, .pos = places, .scale = 1.75, .table = nm_mat_of(c->in[0], OUT, WIDTH),
+            .positions = nm_mat_of(c->in[1], 3, WIDTH), .drop = &half, .out = nm_mat_of(c->y, ROWS, WIDTH));
 }
 
 static void embed_backward(grad_case *c)
 {
     nm_mat dy = nm_mat_of(c->dy, ROWS, WIDTH);
-    c->b->k.embed_grad(c->b, ids, 1.75, dy, &half, nm_mat_of(c->grad[0], OUT, WIDTH));
-    c->b->k.embed_grad(c->b, places, 1, dy, &half, nm_mat_of(c->grad[1], 3, WIDTH));
+    NM_CALL(c->b, embed_grad, .ids = ids, .scale = 1.75, .dout = dy, .drop = &half,
+            .dtable = nm_mat_of(c->grad[0], OUT, WIDTH));
+    NM_CALL(c->b, embed_grad, .ids = places, .scale = 1, .dout = dy, .drop = &half,
+            .dtable = nm_mat_of(c->grad[1], 3, WIDTH));
 }
 
 static void test_elementwise(void **state)
@@ -159,18 +162,28 @@ enum { HEADS = 2, KEYS = WIDTH };
 
 static void attention_forward(grad_case *c)
 {
-    c->b->k.attention(c->b, nm_mat_of(c->in[0], ROWS, WIDTH), nm_mat_of(c->in[1], KEYS, WIDTH),
-                      nm_mat_of(c->in[2], KEYS, WIDTH), &q_packing, &k_packing, HEADS, c->variant & 1, 0.6,
-                      drop_of(c), nm_mat_of(c->y, ROWS, WIDTH), c->saved[0]);
+    NM_CALL(c->b, attention, .q = nm_mat_of(c->in[0], ROWS, WIDTH), .k = nm_mat_of(c->in[1], KEYS, WIDTH),
+            .v = nm_mat_of(c->in[2], KEYS, WIDTH), .q_packing = &q_packing, .k_packing = &k_packing,
+            .heads = HEADS, .causal = c->variant & 1, .scale = 0.6, .drop = drop_of(c),
+            .out = nm_mat_of(c->y, ROWS, WIDTH), .lse = c->saved[0]);
 }
 
 static void attention_backward(grad_case *c)
 {
-    c->b->k.attention_grad(c->b, nm_mat_of(c->in[0], ROWS, WIDTH), nm_mat_of(c->in[1], KEYS, WIDTH),
-                           nm_mat_of(c->in[2], KEYS, WIDTH), &q_packing, &k_packing, HEADS, c->variant & 1,
-                           0.6, drop_of(c), nm_mat_of(c->y, ROWS, WIDTH), c->saved[0],
-                           nm_mat_of(c->dy, ROWS, WIDTH), nm_mat_of(c->grad[0], ROWS, WIDTH),
-                           nm_mat_of(c->grad[1], KEYS, WIDTH), nm_mat_of(c->grad[2], KEYS, WIDTH));
+    NM_CALL(c->b, attention_grad,
+            .forward = {.q = nm_mat_of(c->in[0], ROWS, WIDTH),
+                        .k = nm_mat_of(c->in[1], KEYS, WIDTH),
+                        .v = nm_mat_of(c->in[2], KEYS, WIDTH),
+                        .q_packing = &q_packing,
+                        .k_packing = &k_packing,
+                        .heads = HEADS,
+                        .causal = c->variant & 1,
+                        .scale = 0.6,
+                        .drop = drop_of(c),
+                        .out = nm_mat_of(c->y, ROWS, WIDTH),
+                        .lse = c->saved[0]},
+            .dout = nm_mat_of(c->dy, ROWS, WIDTH), .dq = nm_mat_of(c->grad[0], ROWS, WIDTH),
+            .dk = nm_mat_of(c->grad[1], KEYS, WIDTH), .dv = nm_mat_of(c->grad[2], KEYS, WIDTH));
 }
 
 static void test_attention(void **state)
@@ -190,21 +203,21 @@ enum { TERM_H = 2, TERM_D = 4, TERM_LENGTH = 3 };
 
 static const int32_t term_offsets[2][3] = {{0, 3, 6}, {0, 3, 5}};
 
-static nm_block_term term_of(grad_case *c, const nm_packing *packing)
+static nm_block_term_args term_of(grad_case *c, const nm_packing *packing)
 {
     double *qkv = c->in[0], *bias = c->in[4];
     int32_t rows = packing->n_tokens;
-    return (nm_block_term){.q = {qkv, rows, TERM_H, 3 * TERM_H},
-                           .k = {qkv + TERM_H, rows, TERM_H, 3 * TERM_H},
-                           .v = {qkv + 2 * TERM_H, rows, TERM_H, 3 * TERM_H},
-                           .positions = nm_mat_of(c->in[1], TERM_LENGTH, TERM_H),
-                           .weight = nm_mat_of(c->in[2], TERM_LENGTH * TERM_LENGTH, TERM_D),
-                           .core = nm_mat_of(c->in[3], 2, TERM_H),
-                           .content = bias,
-                           .place = bias + TERM_H,
-                           .packing = packing,
-                           .length = TERM_LENGTH,
-                           .causal = c->variant};
+    return (nm_block_term_args){.q = {qkv, rows, TERM_H, 3 * TERM_H},
+                                .k = {qkv + TERM_H, rows, TERM_H, 3 * TERM_H},
+                                .v = {qkv + 2 * TERM_H, rows, TERM_H, 3 * TERM_H},
+                                .positions = nm_mat_of(c->in[1], TERM_LENGTH, TERM_H),
+                                .weight = nm_mat_of(c->in[2], TERM_LENGTH * TERM_LENGTH, TERM_D),
+                                .core = nm_mat_of(c->in[3], 2, TERM_H),
+                                .content_bias = bias,
+                                .position_bias = bias + TERM_H,
+                                .packing = packing,
+                                .length = TERM_LENGTH,
+                                .causal = c->variant};
 }
 
 static nm_packing term_packing(const grad_case *c)
@@ -216,24 +229,24 @@ static nm_packing term_packing(const grad_case *c)
 static void block_term_forward(grad_case *c)
 {
     nm_packing packing = term_packing(c);
-    nm_block_term term = term_of(c, &packing);
-    c->b->k.block_term(c->b, &term, nm_mat_of(c->y, packing.n_tokens, TERM_D));
+    nm_block_term_args term = term_of(c, &packing);
+    term.out = nm_mat_of(c->y, packing.n_tokens, TERM_D);
+    c->b->k.block_term(c->b, &term);
 }
 
 static void block_term_backward(grad_case *c)
 {
     nm_packing packing = term_packing(c);
-    nm_block_term term = term_of(c, &packing);
     double *d = c->grad[0];
-    nm_block_term_grads grads = {.dq = {d, packing.n_tokens, TERM_H, 3 * TERM_H},
-                                 .dk = {d + TERM_H, packing.n_tokens, TERM_H, 3 * TERM_H},
-                                 .dv = {d + 2 * TERM_H, packing.n_tokens, TERM_H, 3 * TERM_H},
-                                 .dpositions = nm_mat_of(c->grad[1], TERM_LENGTH, TERM_H),
-                                 .dweight = nm_mat_of(c->grad[2], TERM_LENGTH * TERM_LENGTH, TERM_D),
-                                 .dcore = nm_mat_of(c->grad[3], 2, TERM_H),
-                                 .dcontent = c->grad[4],
-                                 .dplace = c->grad[4] + TERM_H};
-    c->b->k.block_term_grad(c->b, &term, nm_mat_of(c->dy, packing.n_tokens, TERM_D), &grads);
+    NM_CALL(c->b, block_term_grad, .forward = term_of(c, &packing),
+            .dout = nm_mat_of(c->dy, packing.n_tokens, TERM_D),
+            .dq = {d, packing.n_tokens, TERM_H, 3 * TERM_H},
+            .dk = {d + TERM_H, packing.n_tokens, TERM_H, 3 * TERM_H},
+            .dv = {d + 2 * TERM_H, packing.n_tokens, TERM_H, 3 * TERM_H},
+            .dpositions = nm_mat_of(c->grad[1], TERM_LENGTH, TERM_H),
+            .dweight = nm_mat_of(c->grad[2], TERM_LENGTH * TERM_LENGTH, TERM_D),
+            .dcore = nm_mat_of(c->grad[3], 2, TERM_H), .dcontent_bias = c->grad[4],
+            .dposition_bias = c->grad[4] + TERM_H);
 }
 
 static void test_block_term(void **state)
@@ -256,15 +269,15 @@ static void loss_call(grad_case *c, bool gradients)
     static const int32_t targets[][ROWS] = {{0, 3, 3, 2, 0, 4},
                                             {NM_TARGET_IGNORED, 3, 3, NM_TARGET_IGNORED, 0, 4}};
     static const uint8_t allowed[OUT] = {1, 0, 1, 1, 1};
-    nm_softmax_loss loss = {.hidden = nm_mat_of(c->in[0], ROWS, WIDTH),
-                            .weight = nm_mat_of(c->in[1], OUT, WIDTH),
-                            .bias = c->in[2],
-                            .targets = targets[c->variant >> 2],
-                            .allowed = c->variant & 2 ? allowed : NULL,
-                            .smoothing = c->variant & 1 ? NM_SMOOTH_OTHERS : NM_SMOOTH_UNIFORM,
-                            .eps = 0.2,
-                            .grad_scale = c->dy[0],
-                            .sums = c->saved[0]};
+    nm_softmax_loss_args loss = {.hidden = nm_mat_of(c->in[0], ROWS, WIDTH),
+                                 .weight = nm_mat_of(c->in[1], OUT, WIDTH),
+                                 .bias = c->in[2],
+                                 .targets = targets[c->variant >> 2],
+                                 .allowed = c->variant & 2 ? allowed : NULL,
+                                 .smoothing = c->variant & 1 ? NM_SMOOTH_OTHERS : NM_SMOOTH_UNIFORM,
+                                 .eps = 0.2,
+                                 .grad_scale = c->dy[0],
+                                 .sums = c->saved[0]};
     if (gradients) {
         loss.d_hidden = c->grad[0];
         loss.d_weight = c->grad[1];
@@ -287,7 +300,7 @@ static void loss_backward(grad_case *c)
 static void test_loss(void **state)
 {
     (void)state;
-    for (int variant = 0; variant < 4; variant++) {
+    for (int variant = 0; variant < 8; variant++) {
         grad_case c = {.variant = variant, .n = {ROWS * WIDTH, OUT * WIDTH, OUT}, .n_out = 1};
         check_case("softmax_loss", &c, loss_forward, loss_backward);
     }
@@ -305,16 +318,17 @@ static nm_token_norm token_spec(const grad_case *c)
 static void token_forward(grad_case *c)
 {
     nm_token_norm spec = token_spec(c);
-    c->b->k.token_norm(c->b, &spec, nm_mat_of(c->in[0], ROWS, WIDTH), c->in[1], c->in[2],
-                       nm_mat_of(c->y, ROWS, WIDTH), c->saved[0], c->saved[1]);
+    NM_CALL(c->b, token_norm, .spec = &spec, .x = nm_mat_of(c->in[0], ROWS, WIDTH), .weight = c->in[1],
+            .bias = c->in[2], .y = nm_mat_of(c->y, ROWS, WIDTH), .shift = c->saved[0], .scale = c->saved[1]);
 }
 
 static void token_backward(grad_case *c)
 {
     nm_token_norm spec = token_spec(c);
-    c->b->k.token_norm_grad(c->b, &spec, nm_mat_of(c->dy, ROWS, WIDTH), nm_mat_of(c->in[0], ROWS, WIDTH),
-                            c->in[1], c->saved[0], c->saved[1], true, nm_mat_of(c->grad[0], ROWS, WIDTH),
-                            c->grad[1], c->grad[2]);
+    NM_CALL(c->b, token_norm_grad, .spec = &spec, .dy = nm_mat_of(c->dy, ROWS, WIDTH),
+            .x = nm_mat_of(c->in[0], ROWS, WIDTH), .weight = c->in[1], .shift = c->saved[0],
+            .scale = c->saved[1], .add = true, .dx = nm_mat_of(c->grad[0], ROWS, WIDTH),
+            .d_weight = c->grad[1], .d_bias = c->grad[2]);
 }
 
 static void test_token_norm(void **state)
@@ -337,9 +351,9 @@ typedef struct feature_stats {
 static void feature_measure(grad_case *c, feature_stats *stats, const nm_feature_norm *spec)
 {
     double square[WIDTH];
-    c->b->k.feature_moments(c->b, spec, nm_mat_of(c->in[0], ROWS, WIDTH), stats->row_scale, stats->shift,
-                            stats->shift, square);
-    c->b->k.vec(c->b, NM_VEC_RSQRT, WIDTH, stats->scale, square, NULL, NULL, 0.1, 0);
+    NM_CALL(c->b, feature_moments, .spec = spec, .x = nm_mat_of(c->in[0], ROWS, WIDTH),
+            .row_scale = stats->row_scale, .center = stats->shift, .mean = stats->shift, .square = square);
+    NM_CALL(c->b, vec, .op = NM_VEC_RSQRT, .n = WIDTH, .out = stats->scale, .a = square, .s = 0.1, .t = 0);
     for (int i = 0; i < WIDTH && c->variant >= 3; i++) {
         stats->shift[i] = 0.1 * i;
         stats->scale[i] = 1 - 0.05 * i;
@@ -356,8 +370,9 @@ static void feature_forward(grad_case *c)
     nm_feature_norm spec = feature_spec(c);
     feature_stats stats;
     feature_measure(c, &stats, &spec);
-    c->b->k.feature_norm(c->b, &spec, nm_mat_of(c->in[0], ROWS, WIDTH), stats.row_scale, stats.shift,
-                         stats.scale, c->in[1], c->in[2], nm_mat_of(c->y, ROWS, WIDTH), NULL);
+    NM_CALL(c->b, feature_norm, .spec = &spec, .x = nm_mat_of(c->in[0], ROWS, WIDTH),
+            .row_scale = stats.row_scale, .shift = stats.shift, .scale = stats.scale, .weight = c->in[1],
+            .bias = c->in[2], .y = nm_mat_of(c->y, ROWS, WIDTH));
 }
 
 static void feature_backward(grad_case *c)
@@ -367,14 +382,17 @@ static void feature_backward(grad_case *c)
     double a[WIDTH], c0[WIDTH], c1[WIDTH];
     feature_measure(c, &stats, &spec);
     nm_mat dy = nm_mat_of(c->dy, ROWS, WIDTH), x = nm_mat_of(c->in[0], ROWS, WIDTH), none = {NULL, 0, 0, 0};
-    c->b->k.feature_norm_grad(c->b, &spec, dy, x, stats.row_scale, stats.shift, stats.scale, NULL, NULL, NULL,
-                              false, none, c->grad[2], c->grad[1]);
+    NM_CALL(c->b, feature_norm_grad, .spec = &spec, .dy = dy, .x = x, .row_scale = stats.row_scale,
+            .shift = stats.shift, .scale = stats.scale, .dx = none, .sum_dy = c->grad[2],
+            .sum_dy_z = c->grad[1]);
     double share = c->variant >= 3 ? 0 : -1.0 / ROWS;
-    c->b->k.vec(c->b, NM_VEC_MUL, WIDTH, a, c->in[1], stats.scale, NULL, 1, 0);
-    c->b->k.vec(c->b, NM_VEC_MUL, WIDTH, c0, a, c->grad[2], NULL, share, 0);
-    c->b->k.vec(c->b, NM_VEC_MUL, WIDTH, c1, a, c->grad[1], NULL, share, 0);
-    c->b->k.feature_norm_grad(c->b, &spec, dy, x, stats.row_scale, stats.shift, stats.scale, a, c0, c1, true,
-                              nm_mat_of(c->grad[0], ROWS, WIDTH), NULL, NULL);
+    NM_CALL(c->b, vec, .op = NM_VEC_MUL, .n = WIDTH, .out = a, .a = c->in[1], .b = stats.scale, .s = 1,
+            .t = 0);
+    NM_CALL(c->b, vec, .op = NM_VEC_MUL, .n = WIDTH, .out = c0, .a = a, .b = c->grad[2], .s = share, .t = 0);
+    NM_CALL(c->b, vec, .op = NM_VEC_MUL, .n = WIDTH, .out = c1, .a = a, .b = c->grad[1], .s = share, .t = 0);
+    NM_CALL(c->b, feature_norm_grad, .spec = &spec, .dy = dy, .x = x, .row_scale = stats.row_scale,
+            .shift = stats.shift, .scale = stats.scale, .a = a, .c0 = c0, .c1 = c1, .add = true,
+            .dx = nm_mat_of(c->grad[0], ROWS, WIDTH));
 }
 
 static void test_feature_norm(void **state)

@@ -10,7 +10,7 @@ typedef struct check_row {
 } check_row;
 
 static const check_row checks[] = {
-#define K(name, args) {#name, check_##name},
+#define K(name) {#name, check_##name},
     NM_KERNELS(K)
 #undef K
 };

@@ -48,11 +48,12 @@ static void check_gemm_blocks(nm_backend *b, const char *level)
     float *x = take(b, (size_t)ROWS * IN, 1), *weight = take(b, (size_t)OUT * IN, 2), *bias = take(b, OUT, 3);
     float *all = take(b, (size_t)ROWS * OUT, 0), *some = take(b, (size_t)ROWS * OUT, 0);
     nm_mat w = nm_mat_of(weight, OUT, IN);
-    b->k.linear(b, nm_mat_of(x, ROWS, IN), w, bias, NM_ACT_RELU, NULL, nm_mat_of(all, ROWS, OUT));
+    NM_CALL(b, linear, .x = nm_mat_of(x, ROWS, IN), .weight = w, .bias = bias, .act = NM_ACT_RELU,
+            .y = nm_mat_of(all, ROWS, OUT));
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         for (int32_t first = 0; first + counts[i] <= ROWS; first += 37) {
-            b->k.linear(b, nm_mat_of(x + (size_t)first * IN, counts[i], IN), w, bias, NM_ACT_RELU, NULL,
-                        nm_mat_of(some, counts[i], OUT));
+            NM_CALL(b, linear, .x = nm_mat_of(x + (size_t)first * IN, counts[i], IN), .weight = w,
+                    .bias = bias, .act = NM_ACT_RELU, .y = nm_mat_of(some, counts[i], OUT));
             check_same(some, all + (size_t)first * OUT, (size_t)counts[i] * OUT, "linear", level, counts[i]);
         }
 }
@@ -65,18 +66,20 @@ static void check_held(nm_backend *b, const char *level)
     float *x = take(b, (size_t)ROWS * IN, 7), *weight = take(b, (size_t)OUT * IN, 8);
     float *plain = take(b, (size_t)ROWS * OUT, 0), *held = take(b, (size_t)ROWS * OUT, 0);
     size_t bytes = 0;
-    b->k.pack(b, nm_mat_of(weight, OUT, IN), NULL, &bytes);
+    NM_CALL(b, pack, .weight = nm_mat_of(weight, OUT, IN), .bytes = &bytes);
     assert_true(bytes >= (size_t)OUT * IN * sizeof(float));
     float *form = take(b, bytes / sizeof(float), 0);
-    b->k.pack(b, nm_mat_of(weight, OUT, IN), form, &bytes);
+    NM_CALL(b, pack, .weight = nm_mat_of(weight, OUT, IN), .packed = form, .bytes = &bytes);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         for (size_t f = 0; f < sizeof firsts / sizeof *firsts; f++) {
             int32_t out = OUT - firsts[f];
             nm_mat few = nm_mat_of(x, counts[i], IN);
             nm_mat w = nm_mat_of(weight + (size_t)firsts[f] * IN, out, IN);
-            b->k.linear(b, few, w, NULL, NM_ACT_NONE, NULL, nm_mat_of(plain, counts[i], out));
+            NM_CALL(b, linear, .x = few, .weight = w, .act = NM_ACT_NONE,
+                    .y = nm_mat_of(plain, counts[i], out));
             nm_backend_register_weight(b, nm_mat_of(weight, OUT, IN), form);
-            b->k.linear(b, few, w, NULL, NM_ACT_NONE, NULL, nm_mat_of(held, counts[i], out));
+            NM_CALL(b, linear, .x = few, .weight = w, .act = NM_ACT_NONE,
+                    .y = nm_mat_of(held, counts[i], out));
             nm_backend_unregister_weight(b, form);
             check_same(plain, held, (size_t)counts[i] * (size_t)out, "linear over a held weight", level,
                        counts[i]);
@@ -84,7 +87,7 @@ static void check_held(nm_backend *b, const char *level)
     nm_mat all = nm_mat_of(plain, 5, OUT), five = nm_mat_of(x, 5, IN), w = nm_mat_of(weight, OUT, IN);
     memset(form, 0, bytes);
     nm_backend_register_weight(b, w, form);
-    b->k.linear(b, five, w, NULL, NM_ACT_NONE, NULL, all);
+    NM_CALL(b, linear, .x = five, .weight = w, .y = all);
     for (int32_t i = 0; i < 5 * OUT; i++)
         assert_true(plain[i] == 0);
     nm_backend_unregister_weight(b, form);
@@ -103,10 +106,10 @@ static void check_attention(nm_backend *b, const char *level)
             *starts = (int32_t *)(void *)take(b, TOKENS + 1, 0);
     size_t last = (size_t)(SEQS - 1) * LENGTH * COLS;
     nm_mat many = nm_mat_of(x, TOKENS, COLS), few = nm_mat_of(x + last, LENGTH, COLS);
-    b->k.attention(b, many, many, many, &five, &five, HEADS, true, 0.125, NULL, nm_mat_of(all, TOKENS, COLS),
-                   NULL);
-    b->k.attention(b, few, few, few, &one, &one, HEADS, true, 0.125, NULL, nm_mat_of(some, LENGTH, COLS),
-                   NULL);
+    NM_CALL(b, attention, .q = many, .k = many, .v = many, .q_packing = &five, .k_packing = &five,
+            .heads = HEADS, .causal = true, .scale = 0.125, .out = nm_mat_of(all, TOKENS, COLS));
+    NM_CALL(b, attention, .q = few, .k = few, .v = few, .q_packing = &one, .k_packing = &one, .heads = HEADS,
+            .causal = true, .scale = 0.125, .out = nm_mat_of(some, LENGTH, COLS));
     check_same(some, all + last, (size_t)LENGTH * COLS, "attention", level, LENGTH);
     for (int32_t i = 0; i < TOKENS; i++) {
         rows[i] = i * 7 % TOKENS;
@@ -114,10 +117,10 @@ static void check_attention(nm_backend *b, const char *level)
     }
     for (int32_t i = 0; i <= SEQS; i++)
         starts[i] = i * LENGTH;
-    b->k.attention_rows(b, nm_mat_of(x, SEQS, COLS), many, many, rows, starts, HEADS, 0.125,
-                        nm_mat_of(all, SEQS, COLS));
-    b->k.attention_rows(b, nm_mat_of(x + COLS, 1, COLS), many, many, rows, starts + 1, HEADS, 0.125,
-                        nm_mat_of(some, 1, COLS));
+    NM_CALL(b, attention_cached, .q = nm_mat_of(x, SEQS, COLS), .k = many, .v = many, .rows = rows,
+            .offsets = starts, .heads = HEADS, .scale = 0.125, .out = nm_mat_of(all, SEQS, COLS));
+    NM_CALL(b, attention_cached, .q = nm_mat_of(x + COLS, 1, COLS), .k = many, .v = many, .rows = rows,
+            .offsets = starts + 1, .heads = HEADS, .scale = 0.125, .out = nm_mat_of(some, 1, COLS));
     check_same(some, all + COLS, COLS, "attention_rows", level, 1);
 }
 
@@ -138,12 +141,15 @@ static void run_norm(nm_backend *b, bool tokens, const large *m, int32_t first, 
     nm_mat down = nm_mat_of(dx, rows, LARGE_COLS);
     if (tokens) {
         const nm_token_norm spec = {NM_TOKEN_RMS, LARGE_GROUPS, 1e-5, LARGE_COLS, LARGE_COLS};
-        b->k.token_norm(b, &spec, x, v, w, to, NULL, scale);
-        b->k.token_norm_grad(b, &spec, to, x, v, NULL, scale, false, down, m->vectors + 2 * LARGE_COLS, NULL);
+        NM_CALL(b, token_norm, .spec = &spec, .x = x, .weight = v, .bias = w, .y = to, .scale = scale);
+        NM_CALL(b, token_norm_grad, .spec = &spec, .dy = to, .x = x, .weight = v, .scale = scale, .dx = down,
+                .d_weight = m->vectors + 2 * LARGE_COLS);
     } else {
         const nm_feature_norm spec = {LARGE_GROUPS, 1e-5, false}, ready = {LARGE_GROUPS, 1e-5, true};
-        b->k.feature_norm(b, &spec, x, scale, NULL, v, w, v, to, NULL);
-        b->k.feature_norm_grad(b, &ready, to, x, scale, NULL, v, w, NULL, w, false, down, NULL, NULL);
+        NM_CALL(b, feature_norm, .spec = &spec, .x = x, .row_scale = scale, .scale = v, .weight = w,
+                .bias = v, .y = to);
+        NM_CALL(b, feature_norm_grad, .spec = &ready, .dy = to, .x = x, .row_scale = scale, .scale = v,
+                .a = w, .c1 = w, .dx = down);
     }
 }
 
@@ -196,25 +202,27 @@ static uint64_t hash_of_step(const char *level, int32_t threads)
     float *d_bias = d_weight + WORDS * D, *d_gain = d_bias + WORDS;
     float *stats = take(b, 4 * BIG, 0);
     double *sums = (double *)(void *)take(b, 4, 0);
-    nm_softmax_loss loss = {.hidden = nm_mat_of(hidden, BIG, D),
-                            .weight = nm_mat_of(weight, WORDS, D),
-                            .targets = targets,
-                            .eps = 0.1,
-                            .grad_scale = 1,
-                            .sums = sums,
-                            .d_hidden = d_hidden,
-                            .d_weight = d_weight,
-                            .d_bias = d_bias};
+    nm_softmax_loss_args loss = {.hidden = nm_mat_of(hidden, BIG, D),
+                                 .weight = nm_mat_of(weight, WORDS, D),
+                                 .targets = targets,
+                                 .eps = 0.1,
+                                 .grad_scale = 1,
+                                 .sums = sums,
+                                 .d_hidden = d_hidden,
+                                 .d_weight = d_weight,
+                                 .d_bias = d_bias};
     b->k.softmax_loss(b, &loss);
-    nm_token_norm spec = {
-        .kind = NM_TOKEN_CENTER, .groups = 2, .eps = 1e-5, .gain_length = D, .bias_length = D};
+    nm_token_norm spec = {.kind = NM_TOKEN_CENTER, .groups = 2, .eps = 1e-5, .weight_len = D, .bias_len = D};
     nm_mat x = nm_mat_of(d_hidden, BIG, D);
-    b->k.token_norm(b, &spec, x, weight, weight, nm_mat_of(y, BIG, D), stats, stats + 2 * BIG);
-    b->k.token_norm_grad(b, &spec, nm_mat_of(hidden, BIG, D), x, weight, stats, stats + 2 * BIG, false,
-                         nm_mat_of(dx, BIG, D), d_gain, d_gain + D);
+    NM_CALL(b, token_norm, .spec = &spec, .x = x, .weight = weight, .bias = weight, .y = nm_mat_of(y, BIG, D),
+            .shift = stats, .scale = stats + 2 * BIG);
+    NM_CALL(b, token_norm_grad, .spec = &spec, .dy = nm_mat_of(hidden, BIG, D), .x = x, .weight = weight,
+            .shift = stats, .scale = stats + 2 * BIG, .dx = nm_mat_of(dx, BIG, D), .d_weight = d_gain,
+            .d_bias = d_gain + D);
     nm_feature_norm feature = {0};
-    b->k.feature_moments(b, &feature, x, NULL, d_gain + 2 * D, d_gain + 2 * D, d_gain + 3 * D);
-    b->k.linear_grad_weight(b, x, nm_mat_of(y, BIG, D), nm_mat_of(z, D, D), NULL);
+    NM_CALL(b, feature_moments, .spec = &feature, .x = x, .center = d_gain + 2 * D, .mean = d_gain + 2 * D,
+            .square = d_gain + 3 * D);
+    NM_CALL(b, linear_grad_weight, .dy = x, .x = nm_mat_of(y, BIG, D), .dw = nm_mat_of(z, D, D));
     uint64_t hash = XXH3_64bits(out, floats * sizeof(float)) ^ XXH3_64bits(sums, 2 * sizeof *sums);
     nm_backend_free(b);
     return hash;
@@ -246,8 +254,8 @@ static void test_blocks(void **state)
             float *x = take(b, (size_t)MOST * DEPTH, 14), *weight = take(b, (size_t)COLS * DEPTH, 15);
             float *bias = take(b, COLS, 16), *y = take(b, (size_t)MOST * COLS, 0);
             for (int32_t rows = 1; rows <= MOST; rows += rows < 300 ? 1 : 31) {
-                b->k.linear(b, nm_mat_of(x, rows, DEPTH), nm_mat_of(weight, COLS, DEPTH), bias, NM_ACT_RELU,
-                            NULL, nm_mat_of(y, rows, COLS));
+                NM_CALL(b, linear, .x = nm_mat_of(x, rows, DEPTH), .weight = nm_mat_of(weight, COLS, DEPTH),
+                        .bias = bias, .act = NM_ACT_RELU, .y = nm_mat_of(y, rows, COLS));
                 uint64_t hash = XXH3_64bits(y, (size_t)rows * COLS * sizeof(float));
                 if (t == 0)
                     hashes[rows] = hash;
@@ -271,7 +279,8 @@ static void test_first_values(void **state)
         if (!b)
             continue;
         float *values = take(b, N, 0);
-        b->k.random_init(b, (nm_init){NM_INIT_NORMAL, 0.7}, 11, 3, N, values);
+        NM_CALL(b, random_init, .init = (nm_init){NM_INIT_NORMAL, 0.7}, .seed = 11, .site = 3, .n = N,
+                .out = values);
         uint64_t hash = XXH3_64bits(values, N * sizeof(float));
         if (wanted && hash != wanted)
             fail_msg("%s: other first values than at %s", cpu_levels[i], cpu_levels[0]);

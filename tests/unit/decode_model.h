@@ -46,7 +46,7 @@ static inline void sharpen(nm_model *model, uint64_t seed)
     nm_backend *b = model->backend;
     nm_seq2seq *s = nm_seq2seq_of(model);
     nm_mat weight = nm_tensor_mat(s->output_weight);
-    b->k.scale(b, 2, weight, weight);
+    NM_CALL(b, scale, .alpha = 2, .x = weight, .y = weight);
     if (!s->output_bias)
         return;
     size_t n = (size_t)s->output_bias->cols, unit = nm_dtype_bytes(b->dtype);
@@ -59,7 +59,7 @@ static inline void sharpen(nm_model *model, uint64_t seed)
         else
             ((float *)values)[i] = (float)value;
     }
-    b->k.upload(b, s->output_bias->data, values, n * unit);
+    nm_backend_upload(b, s->output_bias->data, values, n * unit);
     free(values);
 }
 
@@ -130,11 +130,12 @@ static inline double *teacher_forced(tiny *made, const nm_packing *source, const
     nm_tape_start(&made->tape, false, 0, 0);
     nm_model_output out = made->model->type->forward(made->model, &made->tape, &batch);
     nm_tensor *logits = nm_linear(&made->tape, out.hidden, out.weight, out.bias, NM_ACT_NONE, 0);
-    b->k.log_softmax(b, nm_tensor_mat(logits), made->model->allowed, nm_tensor_mat(logits));
+    NM_CALL(b, log_softmax, .x = nm_tensor_mat(logits), .allowed = made->model->allowed,
+            .y = nm_tensor_mat(logits));
     size_t n = (size_t)logits->rows * (size_t)logits->cols, unit = nm_dtype_bytes(b->dtype);
     double *values = nm_allocate(n * sizeof *values);
     void *raw = nm_allocate(n * unit);
-    b->k.download(b, raw, logits->data, n * unit);
+    nm_backend_download(b, raw, logits->data, n * unit);
     for (size_t i = 0; i < n; i++)
         values[i] = b->dtype == NM_F64 ? ((double *)raw)[i] : (double)((float *)raw)[i];
     free(raw);

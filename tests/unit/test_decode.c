@@ -382,7 +382,7 @@ static void test_refused(void **state)
     assert_int_equal(nm_decoder_create(&decoder, both, 2, decode_of(&made), &special, &err), NM_MISMATCH);
 
     nm_mat weight = nm_tensor_mat(nm_seq2seq_of(made.model)->output_weight);
-    backend->k.scale(backend, NAN, weight, weight);
+    NM_CALL(backend, scale, .alpha = NAN, .x = weight, .y = weight);
     assert_int_equal(nm_decoder_create(&decoder, &made.model, 1, decode_of(&made), &special, &err), NM_OK);
     assert_int_equal(nm_decode(decoder, sources, 3, out, &err), NM_DIVERGED);
     assert_null(out[1].list);
@@ -405,14 +405,14 @@ static void test_failing_beside(void **state)
     nm_mat weight = nm_tensor_mat(nm_seq2seq_of(made.model)->output_weight);
     nm_mat row = nm_mat_of((float *)weight.data + (size_t)EOS * (size_t)weight.cols, 1, weight.cols);
     float *kept = nm_allocate((size_t)weight.cols * sizeof *kept);
-    backend->k.download(backend, kept, row.data, (size_t)weight.cols * sizeof *kept);
-    backend->k.scale(backend, NAN, row, row);
+    nm_backend_download(backend, kept, row.data, (size_t)weight.cols * sizeof *kept);
+    NM_CALL(backend, scale, .alpha = NAN, .x = row, .y = row);
     assert_int_equal(nm_decoder_create(&decoder, &made.model, 1, decode_of(&made), &special, &err), NM_OK);
     assert_int_equal(nm_decode(decoder, text->list, SOURCES, out, &err), NM_DIVERGED);
     assert_non_null(strstr(err.text, "not finite"));
     for (size_t i = 0; i < SOURCES; i++)
         assert_null(out[i].list);
-    backend->k.upload(backend, row.data, kept, (size_t)weight.cols * sizeof *kept);
+    nm_backend_upload(backend, row.data, kept, (size_t)weight.cols * sizeof *kept);
     assert_int_equal(nm_decoder_refresh(decoder, &err), NM_OK);
     assert_int_equal(nm_decode(decoder, text->list, SOURCES, out, &err), NM_OK);
     assert_int_equal(out[0].n, 1);

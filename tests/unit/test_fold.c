@@ -34,9 +34,9 @@ static void write_numbers(nm_backend *b, void *device, const double *values, siz
     for (size_t i = 0; i < n; i++)
         narrow[i] = (float)values[i];
     if (b->dtype == NM_F64)
-        b->k.upload(b, device, values, n * sizeof *values);
+        nm_backend_upload(b, device, values, n * sizeof *values);
     else
-        b->k.upload(b, device, narrow, n * sizeof *narrow);
+        nm_backend_upload(b, device, narrow, n * sizeof *narrow);
     free(narrow);
 }
 
@@ -130,9 +130,9 @@ static double *scores(rig *r, size_t *n)
         size_t more = (size_t)logits[t]->rows * (size_t)logits[t]->cols;
         float *narrow = nm_allocate(more * sizeof *narrow);
         if (b->dtype == NM_F64)
-            b->k.download(b, values + *n, logits[t]->data, more * sizeof *values);
+            nm_backend_download(b, values + *n, logits[t]->data, more * sizeof *values);
         else
-            b->k.download(b, narrow, logits[t]->data, more * sizeof *narrow);
+            nm_backend_download(b, narrow, logits[t]->data, more * sizeof *narrow);
         for (size_t i = 0; i < more && b->dtype == NM_F32; i++)
             values[*n + i] = (double)narrow[i];
         free(narrow);

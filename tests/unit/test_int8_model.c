@@ -19,7 +19,7 @@ static double *numbers_of(const nm_model *model, const nm_tensor *tensor, size_t
     *n = (size_t)tensor->rows * (size_t)tensor->cols;
     float *narrow = nm_allocate(*n * sizeof *narrow);
     double *wide = nm_allocate(*n * sizeof *wide);
-    b->k.download(b, narrow, tensor->data, *n * sizeof *narrow);
+    nm_backend_download(b, narrow, tensor->data, *n * sizeof *narrow);
     for (size_t i = 0; i < *n; i++)
         wide[i] = (double)narrow[i];
     free(narrow);
@@ -243,7 +243,7 @@ static void test_files(void **state)
     assert_non_null(strstr(err.text, "int8 model cannot be averaged"));
     /* not finite: no file */
     float bad = NAN;
-    backend->k.upload(backend, read.model->params.list[0]->tensor.data, &bad, sizeof bad);
+    nm_backend_upload(backend, read.model->params.list[0]->tensor.data, &bad, sizeof bad);
     assert_int_equal(nm_safetensors_open(&file, path, &err), NM_OK);
     assert_int_equal(
         nm_checkpoint_rewrite("/tmp/norma-int8-none", read.model, &nm_task_translation, true, file, &err),

@@ -48,7 +48,7 @@ static void rig_open(rig *r, const char *const *settings)
     for (size_t i = 0; i < params->n; i++) { /* N(0, 0.02) predicts nearly the same whatever it sees */
         nm_mat all = nm_tensor_mat(&params->list[i]->tensor);
         if (!strstr(params->list[i]->tensor.name, "norm"))
-            r->backend->k.scale(r->backend, 12, all, all);
+            NM_CALL(r->backend, scale, .alpha = 12, .x = all, .y = all);
     }
     for (int32_t i = 0; i < TEXT; i++)
         r->text[i] =
@@ -152,7 +152,7 @@ static double score_one(rig *r, nm_tape *tape, int32_t at, int32_t seen)
                       .cols = hidden->cols};
     nm_loss_spec spec = {.targets = r->text + at};
     double sums[2];
-    r->backend->k.download(r->backend, sums, nm_lm_loss(r->model, tape, &last, &spec), sizeof sums);
+    nm_backend_download(r->backend, sums, nm_lm_loss(r->model, tape, &last, &spec), sizeof sums);
     return sums[1];
 }
 

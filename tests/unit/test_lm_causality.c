@@ -81,7 +81,8 @@ static void adam(rig *r, int64_t step)
                     .eps = 1e-8,
                     .grad_scale = 1.0 / TOKENS,
                     .step = step};
-    r->backend->k.adam(r->backend, &adam, params->n_elements, params->values, params->grads, r->m, r->v);
+    NM_CALL(r->backend, adam, .config = &adam, .n = params->n_elements, .p = params->values,
+            .g = params->grads, .m = r->m, .v = r->v);
 }
 
 /* Mean loss of one place of all segments. */
@@ -95,7 +96,7 @@ static double place_loss(rig *r, const nm_tensor *hidden, const int32_t *targets
                          .cols = hidden->cols};
         nm_loss_spec spec = {.targets = targets + at};
         double pair[2];
-        r->backend->k.download(r->backend, pair, nm_lm_loss(r->model, &r->tape, &row, &spec), sizeof pair);
+        nm_backend_download(r->backend, pair, nm_lm_loss(r->model, &r->tape, &row, &spec), sizeof pair);
         sum += pair[0] / SEGMENTS;
     }
     return sum;
@@ -139,12 +140,12 @@ static void train(rig *r)
             r->first += place_loss(r, hidden, out, 0) * 10 / MEASURED;
             r->last += place_loss(r, hidden, out, LENGTH - 1) * 10 / MEASURED;
         }
-        r->backend->k.zero(r->backend, params->grads, nm_params_bytes(params));
+        nm_backend_zero(r->backend, params->grads, nm_params_bytes(params));
         nm_tape_start(&r->tape, true, 1, (uint32_t)step);
         const double *sums = nm_lm_loss(r->model, &r->tape, nm_lm_hidden(r->model, &r->tape, &batch), &spec);
         assert_non_null(sums);
         check(nm_tape_backward(&r->tape, &err), &err);
-        r->backend->k.download(r->backend, pair, sums, sizeof pair);
+        nm_backend_download(r->backend, pair, sums, sizeof pair);
         if (step > UPDATES - MEASURED)
             r->sum += pair[0] / TOKENS / MEASURED;
         adam(r, step);

@@ -31,8 +31,8 @@ static nm_kernel_time time_of(const nm_backend *b, const char *kernel)
 static void run_linear(nm_backend *b, float *memory)
 {
     const nm_dropout none = {0};
-    b->k.linear(b, nm_mat_of(memory, 5, 7), nm_mat_of(memory + 100, 3, 7), NULL, NM_ACT_NONE, &none,
-                nm_mat_of(memory + 200, 5, 3));
+    NM_CALL(b, linear, .x = nm_mat_of(memory, 5, 7), .weight = nm_mat_of(memory + 100, 3, 7), .drop = &none,
+            .y = nm_mat_of(memory + 200, 5, 3));
 }
 
 static void counts_what_was_done(void **state)
@@ -48,7 +48,7 @@ static void counts_what_was_done(void **state)
         nm_backend_profile(b, true);
         run_linear(b, memory);
         run_linear(b, memory);
-        b->k.zero(b, memory, 400);
+        nm_backend_zero(b, memory, 400);
         nm_backend_dry_run(b, true);
         run_linear(b, memory);
         nm_backend_dry_run(b, false);
@@ -82,9 +82,11 @@ static void attention_counts_pairs_that_are_seen(void **state)
     float *values = (float *)memory + 64;
     nm_mat x = nm_mat_of(values, 5, 4), out = nm_mat_of(values + 64, 5, 4);
     nm_backend_profile(b, true);
-    b->k.attention(b, x, x, x, &packing, &packing, 2, false, 1, &none, out, NULL);
+    NM_CALL(b, attention, .q = x, .k = x, .v = x, .q_packing = &packing, .k_packing = &packing, .heads = 2,
+            .scale = 1, .drop = &none, .out = out);
     assert_true(time_of(b, "attention").flops == 4.0 * 4 * (2 * 2 + 3 * 3));
-    b->k.attention(b, x, x, x, &packing, &packing, 2, true, 1, &none, out, NULL);
+    NM_CALL(b, attention, .q = x, .k = x, .v = x, .q_packing = &packing, .k_packing = &packing, .heads = 2,
+            .causal = true, .scale = 1, .drop = &none, .out = out);
     assert_true(time_of(b, "attention").flops == 4.0 * 4 * (2 * 2 + 3 * 3 + 3 + 6));
     nm_backend_free(b);
 }

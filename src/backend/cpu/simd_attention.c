@@ -260,26 +260,27 @@ static void backward_pair(const attention *call, const pair *at, const room *r)
     }
 }
 
-static attention prepare(nm_mat q, nm_mat k, nm_mat v, const nm_packing *q_packing,
-                         const nm_packing *k_packing, int32_t heads, bool causal, double scale,
-                         const nm_dropout *drop, nm_mat out)
+static attention prepare(const nm_attention_args *args)
 {
+    const nm_mat q = args->q, k = args->k, v = args->v, out = args->out;
+    const int32_t heads = args->heads;
     NM_ASSERT(heads > 0 && q.cols % heads == 0 && v.cols % heads == 0 && q.cols == k.cols &&
               k.rows == v.rows);
-    NM_ASSERT(q_packing->n_seqs == k_packing->n_seqs && out.rows == q.rows && out.cols == v.cols);
-    NM_ASSERT(q_packing->n_tokens == q.rows && k_packing->n_tokens == k.rows);
+    NM_ASSERT(args->q_packing->n_seqs == args->k_packing->n_seqs && out.rows == q.rows && out.cols == v.cols);
+    NM_ASSERT(args->q_packing->n_tokens == q.rows && args->k_packing->n_tokens == k.rows);
     return (attention){.q = q,
                        .k = k,
                        .v = v,
                        .out = out,
-                       .q_packing = q_packing,
-                       .k_packing = k_packing,
+                       .q_packing = args->q_packing,
+                       .k_packing = args->k_packing,
                        .heads = heads,
                        .width = q.cols / heads,
                        .v_width = v.cols / heads,
-                       .causal = causal,
-                       .scale = (float)scale,
-                       .drop = nm_drop_of(drop)};
+                       .causal = args->causal,
+                       .scale = (float)args->scale,
+                       .drop = nm_drop_of(args->drop),
+                       .lse = args->lse};
 }
 
 static int32_t longest(const nm_packing *packing)
@@ -345,28 +346,21 @@ static void run_pairs(nm_backend *b, const attention *call, bool backward)
     }
 }
 
-static void attention_forward(nm_backend *b, nm_mat q, nm_mat k, nm_mat v, const nm_packing *q_packing,
-                              const nm_packing *k_packing, int32_t heads, bool causal, double scale,
-                              const nm_dropout *drop, nm_mat out, void *lse)
+static void attention_forward(nm_backend *b, const nm_attention_args *args)
 {
-    attention call = prepare(q, k, v, q_packing, k_packing, heads, causal, scale, drop, out);
-    call.lse = lse;
+    attention call = prepare(args);
     run_pairs(b, &call, false);
 }
 
-static void attention_grad(nm_backend *b, nm_mat q, nm_mat k, nm_mat v, const nm_packing *q_packing,
-                           const nm_packing *k_packing, int32_t heads, bool causal, double scale,
-                           const nm_dropout *drop, nm_mat out, const void *lse, nm_mat dout, nm_mat dq,
-                           nm_mat dk, nm_mat dv)
+static void attention_grad(nm_backend *b, const nm_attention_grad_args *args)
 {
-    NM_ASSERT(nm_same_shape(out, dout) && nm_same_shape(q, dq) && nm_same_shape(k, dk) &&
-              nm_same_shape(v, dv));
-    attention call = prepare(q, k, v, q_packing, k_packing, heads, causal, scale, drop, out);
-    call.lse = (float *)(uintptr_t)lse; /* only read */
-    call.dout = dout;
-    call.dq = dq;
-    call.dk = dk;
-    call.dv = dv;
+    attention call = prepare(&args->forward);
+    NM_ASSERT(nm_same_shape(call.out, args->dout) && nm_same_shape(call.q, args->dq) &&
+              nm_same_shape(call.k, args->dk) && nm_same_shape(call.v, args->dv));
+    call.dout = args->dout;
+    call.dq = args->dq;
+    call.dk = args->dk;
+    call.dv = args->dv;
     run_pairs(b, &call, true);
 }
 
@@ -491,12 +485,13 @@ static void mix_listed(const listed *call, int32_t query, int32_t head, int32_t 
 #undef MIX
 }
 
-static void attention_rows(nm_backend *b, nm_mat q, nm_mat k, nm_mat v, const int32_t *rows,
-                           const int32_t *offsets, int32_t heads, double scale, nm_mat out)
+static void attention_cached(nm_backend *b, const nm_attention_cached_args *args)
 {
+    const nm_mat q = args->q, k = args->k, v = args->v, out = args->out;
+    const int32_t *offsets = args->offsets, heads = args->heads;
     NM_ASSERT(heads > 0 && q.cols % heads == 0 && v.cols % heads == 0 && q.cols == k.cols);
     NM_ASSERT(out.rows == q.rows && out.cols == v.cols);
-    listed call = {q, k, v, out, q.cols / heads, v.cols / heads, (float)scale};
+    listed call = {q, k, v, out, q.cols / heads, v.cols / heads, (float)args->scale};
     int32_t together = heads_together(call.v_width, heads), groups = heads / together, most = 0;
     for (int32_t i = 0; i < q.rows; i++)
         most = offsets[i + 1] - offsets[i] > most ? offsets[i + 1] - offsets[i] : most;
@@ -507,7 +502,7 @@ static void attention_rows(nm_backend *b, nm_mat q, nm_mat k, nm_mat v, const in
     for (int32_t i = 0; i < q.rows * groups; i++) {
         float *weights = base + (size_t)omp_get_thread_num() * floats;
         int32_t query = i / groups, head = i % groups * together, n = offsets[query + 1] - offsets[query];
-        const int32_t *list = rows + offsets[query];
+        const int32_t *list = args->rows + offsets[query];
         for (int32_t h = 0; h < together; h++)
             score_listed(&call, query, head + h, list, n, weights + (size_t)h * stride);
         for (int32_t h = 0; h < together; h++)
@@ -520,6 +515,6 @@ void NM_SIMD(nm_cpu_attention)(nm_kernels *k)
 {
     k->attention = attention_forward;
     k->attention_grad = attention_grad;
-    k->attention_rows = attention_rows;
+    k->attention_cached = attention_cached;
     NM_SIMD(nm_cpu_relative)(k);
 }

@@ -13,7 +13,7 @@
 enum { B = NM_TILE_COLS, GROUP = 16 }; /* columns of a block; segments of a task of the forward pass */
 
 typedef struct term_call {
-    const nm_block_term *term;
+    const nm_block_term_args *term;
     int32_t h, d, length, blocks;
     int32_t wide;       /* h rounded up to columns of the tile */
     const float *a, *b; /* [tokens, h]: A and B */
@@ -154,7 +154,7 @@ static void pair_sums(const term_call *call, const room *r, const segment *s, in
 static void advance(const term_call *call, const room *r, const segment *s, int32_t i, const float *x,
                     const float *z, const float *y)
 {
-    const nm_block_term *t = call->term;
+    const nm_block_term_args *t = call->term;
     const float *k = nm_row(t->k, s->first + i), *v = nm_row(t->v, s->first + i),
                 *p = nm_row(t->positions, i);
     for (int32_t a = 0; a < call->h; a++)
@@ -287,7 +287,7 @@ static void scale_down(const term_call *call, const room *r, const float *f, con
 
 static void place_grads(const term_call *call, const room *r, const segment *s, int32_t i)
 {
-    const nm_block_term *t = call->term;
+    const nm_block_term_args *t = call->term;
     size_t block = (size_t)call->h * B, parts = 4 * (size_t)call->h;
     const float *k = nm_row(t->k, s->first + i), *v = nm_row(t->v, s->first + i),
                 *p = nm_row(t->positions, i);
@@ -406,7 +406,7 @@ static void mean_core(nm_mat core, float *g)
 }
 
 /* A = g (q + content), B = g (q + place); g stands in front of them. */
-static term_call prepare(nm_backend *b, const nm_block_term *term)
+static term_call prepare(nm_backend *b, const nm_block_term_args *term)
 {
     int32_t h = term->q.cols, tokens = term->q.rows;
     NM_ASSERT(term->k.cols == h && term->v.cols == h && term->core.cols == h);
@@ -417,7 +417,7 @@ static term_call prepare(nm_backend *b, const nm_block_term *term)
     size_t n = (size_t)tokens * (size_t)h;
     float *g = nm_backend_scratch(b, NM_CPU_BLOCK, (2 * n + (size_t)h) * sizeof(float)), *qa = g + h,
           *qb = qa + n;
-    const float *content = term->content, *place = term->place;
+    const float *content = term->content_bias, *place = term->position_bias;
     mean_core(term->core, g);
     for (int32_t i = 0; i < tokens; i++) {
         const float *q = nm_row(term->q, i);
@@ -436,11 +436,11 @@ static term_call prepare(nm_backend *b, const nm_block_term *term)
                        .b = qb};
 }
 
-static void block_term_forward(nm_backend *b, const nm_block_term *term, nm_mat out)
+static void block_term_forward(nm_backend *b, const nm_block_term_args *term)
 {
     term_call call = prepare(b, term);
-    NM_ASSERT(out.rows == term->q.rows && out.cols == call.d);
-    call.out = out;
+    NM_ASSERT(term->out.rows == term->q.rows && term->out.cols == call.d);
+    call.out = term->out;
     run_tasks(b, &call, false);
 }
 
@@ -469,11 +469,11 @@ static void store_places(const term_call *call, nm_mat dpositions)
 }
 
 /* dq = g (dA + dB), and the sums over tokens that core and biases get */
-static void store_tokens(const term_call *call, const float *g, const nm_block_term_grads *grads,
+static void store_tokens(const term_call *call, const float *g, const nm_block_term_grad_args *grads,
                          double *sums)
 {
-    const nm_block_term *t = call->term;
-    const float *content = t->content, *place = t->place;
+    const nm_block_term_args *t = call->term;
+    const float *content = t->content_bias, *place = t->position_bias;
     size_t h = (size_t)call->h;
     memset(sums, 0, 3 * h * sizeof *sums);
     for (int32_t i = 0; i < t->q.rows; i++)
@@ -487,30 +487,29 @@ static void store_tokens(const term_call *call, const float *g, const nm_block_t
             sums[2 * h + (size_t)a] += da * (q + (double)content[a]) + db * (q + (double)place[a]);
         }
     for (int32_t a = 0; a < call->h; a++) {
-        ((float *)grads->dcontent)[a] += (float)sums[a];
-        ((float *)grads->dplace)[a] += (float)sums[h + (size_t)a];
+        ((float *)grads->dcontent_bias)[a] += (float)sums[a];
+        ((float *)grads->dposition_bias)[a] += (float)sums[h + (size_t)a];
         for (int32_t r = 0; r < t->core.rows; r++)
             nm_row(grads->dcore, r)[a] += (float)(sums[2 * h + (size_t)a] / t->core.rows);
     }
 }
 
-static void block_term_backward(nm_backend *b, const nm_block_term *term, nm_mat dout,
-                                const nm_block_term_grads *grads)
+static void block_term_backward(nm_backend *b, const nm_block_term_grad_args *args)
 {
-    term_call call = prepare(b, term);
+    term_call call = prepare(b, &args->forward);
     const float *g = call.a - call.h;
     size_t h = (size_t)call.h, blocks = (size_t)call.blocks, places = blocks * (size_t)call.length * h;
-    size_t parts = blocks * (size_t)dout.rows * 4 * h;
+    size_t parts = blocks * (size_t)args->dout.rows * 4 * h;
     double *sums =
         nm_backend_scratch(b, NM_CPU_PARTIALS, (places + 3 * h) * sizeof(double) + parts * sizeof(float));
     call.dpositions = sums + 3 * h;
     call.parts = (float *)(void *)(call.dpositions + places);
-    call.dout = dout;
-    call.dweight = grads->dweight;
+    call.dout = args->dout;
+    call.dweight = args->dweight;
     memset(call.dpositions, 0, places * sizeof(double));
     run_tasks(b, &call, true);
-    store_places(&call, grads->dpositions);
-    store_tokens(&call, g, grads, sums);
+    store_places(&call, args->dpositions);
+    store_tokens(&call, g, args, sums);
 }
 
 void NM_SIMD(nm_cpu_block_term)(nm_kernels *k)

@@ -6,8 +6,9 @@ static size_t elements(nm_mat m)
     return (size_t)m.rows * (size_t)m.cols;
 }
 
-static void scale(nm_backend *b, double alpha, nm_mat x, nm_mat y)
+static void scale(nm_backend *b, const nm_scale_args *args)
 {
+    const nm_mat x = args->x, y = args->y;
     NM_ASSERT(nm_same_shape(x, y));
     int64_t parts = nm_parts(x);
     int32_t threads = nm_threads_for(b, elements(x));
@@ -18,12 +19,13 @@ static void scale(nm_backend *b, double alpha, nm_mat x, nm_mat y)
         float *to = nm_row(y, part.row) + part.col;
         for (int32_t j = 0; j < part.cols; j += NM_W)
             v_store_upto(to + j, part.cols - j,
-                         v_mul(v_set((float)alpha), v_load_upto(from + j, part.cols - j)));
+                         v_mul(v_set((float)args->alpha), v_load_upto(from + j, part.cols - j)));
     }
 }
 
-static void add(nm_backend *b, double alpha, nm_mat x, nm_mat y)
+static void add(nm_backend *b, const nm_add_args *args)
 {
+    const nm_mat x = args->x, y = args->y;
     NM_ASSERT(nm_same_shape(x, y));
     int64_t parts = nm_parts(x);
     int32_t threads = nm_threads_for(b, elements(x));
@@ -35,7 +37,7 @@ static void add(nm_backend *b, double alpha, nm_mat x, nm_mat y)
         for (int32_t j = 0; j < part.cols; j += NM_W) {
             int32_t n = part.cols - j;
             v_store_upto(to + j, n,
-                         v_fma(v_set((float)alpha), v_load_upto(from + j, n), v_load_upto(to + j, n)));
+                         v_fma(v_set((float)args->alpha), v_load_upto(from + j, n), v_load_upto(to + j, n)));
         }
     }
 }
@@ -73,14 +75,15 @@ static void drop_all(nm_backend *b, nm_mat x, nm_mat f, const nm_dropout *drop, 
     }
 }
 
-static void add_dropout(nm_backend *b, nm_mat x, nm_mat f, const nm_dropout *drop, nm_mat y)
+static void add_dropout(nm_backend *b, const nm_add_dropout_args *args)
 {
-    drop_all(b, x, f, drop, y);
+    drop_all(b, args->x, args->f, args->drop, args->y);
 }
 
-static void dropout(nm_backend *b, nm_mat x, const nm_dropout *drop, bool sum, nm_mat y)
+static void dropout(nm_backend *b, const nm_dropout_args *args)
 {
-    drop_all(b, sum ? y : (nm_mat){0}, x, drop, y);
+    const nm_mat y = args->y;
+    drop_all(b, args->add ? y : (nm_mat){0}, args->x, args->drop, y);
 }
 
 /* y = drop(scale word + place), one row */
@@ -103,18 +106,19 @@ static void embed_row(const float *word, const float *place, float factor, const
     }
 }
 
-static void embed(nm_backend *b, const int32_t *ids, const int32_t *pos, double factor, nm_mat table,
-                  nm_mat positions, const nm_dropout *drop, nm_mat out)
+static void embed(nm_backend *b, const nm_embed_args *args)
 {
+    const int32_t *ids = args->ids, *pos = args->pos;
+    const nm_mat table = args->table, positions = args->positions, out = args->out;
     NM_ASSERT(table.cols == out.cols && (!positions.data || positions.cols == out.cols));
-    nm_drop dropped = nm_drop_of(drop);
+    nm_drop dropped = nm_drop_of(args->drop);
     int32_t threads = nm_threads_for(b, elements(out));
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int32_t i = 0; i < out.rows; i++) {
         NM_ASSERT(ids[i] >= 0 && ids[i] < table.rows);
         NM_ASSERT(!positions.data || (pos[i] >= 0 && pos[i] < positions.rows));
-        embed_row(nm_row(table, ids[i]), positions.data ? nm_row(positions, pos[i]) : NULL, (float)factor,
-                  &dropped, (nm_part){i, 0, out.cols}, nm_row(out, i));
+        embed_row(nm_row(table, ids[i]), positions.data ? nm_row(positions, pos[i]) : NULL,
+                  (float)args->scale, &dropped, (nm_part){i, 0, out.cols}, nm_row(out, i));
     }
 }
 
@@ -142,20 +146,23 @@ static void embed_grad_block(const int32_t *ids, float factor, nm_mat dout, cons
     }
 }
 
-static void embed_grad(nm_backend *b, const int32_t *ids, double factor, nm_mat dout, const nm_dropout *drop,
-                       nm_mat dtable)
+static void embed_grad(nm_backend *b, const nm_embed_grad_args *args)
 {
+    const nm_mat dout = args->dout, dtable = args->dtable;
     NM_ASSERT(dtable.cols == dout.cols);
-    nm_drop dropped = nm_drop_of(drop);
+    nm_drop dropped = nm_drop_of(args->drop);
     int32_t threads = nm_threads_for(b, elements(dout)), blocks = nm_pieces(dout.cols, NM_DROP_COLS);
     int32_t shares = blocks ? nm_pieces(2 * threads, blocks) : 1;
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
     for (int32_t i = 0; i < blocks * shares; i++)
-        embed_grad_block(ids, (float)factor, dout, &dropped, dtable, i / shares, i % shares, shares);
+        embed_grad_block(args->ids, (float)args->scale, dout, &dropped, dtable, i / shares, i % shares,
+                         shares);
 }
 
-static void gather(nm_backend *b, const int32_t *rows, nm_mat x, nm_mat out)
+static void gather(nm_backend *b, const nm_gather_args *args)
 {
+    const int32_t *rows = args->rows;
+    const nm_mat x = args->x, out = args->out;
     NM_ASSERT(x.cols == out.cols);
     int32_t threads = nm_threads_for(b, elements(out));
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -167,8 +174,11 @@ static void gather(nm_backend *b, const int32_t *rows, nm_mat x, nm_mat out)
 
 enum { COPY_BYTES = 1 << 18 };
 
-static void copy(nm_backend *b, void *to, const void *from, size_t bytes)
+static void copy(nm_backend *b, const nm_copy_args *args)
 {
+    void *to = args->to;
+    const void *from = args->from;
+    const size_t bytes = args->bytes;
     const char *source = from;
     char *target = to;
     bool apart = target + bytes <= source || source + bytes <= target;
@@ -182,12 +192,13 @@ static void copy(nm_backend *b, void *to, const void *from, size_t bytes)
         memcpy(target + i, source + i, bytes - i < COPY_BYTES ? bytes - i : COPY_BYTES);
 }
 
-static void zero(nm_backend *b, void *data, size_t bytes)
+static void zero(nm_backend *b, const nm_zero_args *args)
 {
+    const size_t bytes = args->bytes;
     int32_t threads = nm_threads_for(b, bytes / sizeof(float));
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (size_t i = 0; i < bytes; i += COPY_BYTES)
-        memset((char *)data + i, 0, bytes - i < COPY_BYTES ? bytes - i : COPY_BYTES);
+        memset((char *)args->data + i, 0, bytes - i < COPY_BYTES ? bytes - i : COPY_BYTES);
 }
 
 void NM_SIMD(nm_cpu_elementwise)(nm_kernels *k)

@@ -360,10 +360,12 @@ static bool store_moments(const feature_call *call, const feature_room *room, bo
 
 /* With center == mean the variance is taken about a guess of the mean and corrected, in a second pass where
  * the guess was bad. */
-static void feature_moments(nm_backend *b, const nm_feature_norm *spec, nm_mat x, void *row_scale,
-                            const void *center, void *mean, void *square)
+static void feature_moments(nm_backend *b, const nm_feature_moments_args *args)
 {
-    feature_call call = prepare(spec, x, row_scale);
+    const nm_mat x = args->x;
+    const void *center = args->center;
+    void *mean = args->mean, *square = args->square;
+    feature_call call = prepare(args->spec, x, args->row_scale);
     feature_room room = take_room(b, x, 1);
     bool about_mean = center && center == mean;
     float *guess = room.vector;
@@ -386,20 +388,21 @@ static const float *scaled_vector(const float *vector, const float *scale, int32
     return made;
 }
 
-static void feature_norm(nm_backend *b, const nm_feature_norm *spec, nm_mat x, void *row_scale,
-                         const void *shift, const void *scale, const void *gain, const void *bias, nm_mat y,
-                         void *square)
+static void feature_norm(nm_backend *b, const nm_feature_norm_args *args)
 {
+    const nm_mat x = args->x, y = args->y;
+    const void *shift = args->shift;
+    void *square = args->square;
     NM_ASSERT(nm_same_shape(x, y));
-    feature_call call = prepare(spec, x, row_scale);
+    feature_call call = prepare(args->spec, x, args->row_scale);
     float *squares = square;
     feature_room room = take_room(b, x, 5);
     call.y = y;
     call.shift = whole(shift, x.cols, 0, &room.vector);
-    call.gain = whole(gain, x.cols, 1, &room.vector);
-    call.gain = scaled_vector(call.gain, whole(scale, x.cols, 1, &room.vector), x.cols, room.vector);
+    call.gain = whole(args->weight, x.cols, 1, &room.vector);
+    call.gain = scaled_vector(call.gain, whole(args->scale, x.cols, 1, &room.vector), x.cols, room.vector);
     room.vector += nm_padded(x.cols);
-    call.bias = whole(bias, x.cols, 0, &room.vector);
+    call.bias = whole(args->bias, x.cols, 0, &room.vector);
     call.stream = nm_streams(y) && call.width % NM_W == 0;
     call.plain = !shift;
     run_blocks(b, &call, square ? NORM_SQUARES : NORM, &room);
@@ -407,25 +410,25 @@ static void feature_norm(nm_backend *b, const nm_feature_norm *spec, nm_mat x, v
         squares[j] = (float)(room.second[j] / x.rows);
 }
 
-static void feature_norm_grad(nm_backend *b, const nm_feature_norm *spec, nm_mat dy, nm_mat x,
-                              const void *row_scale, const void *shift, const void *scale, const void *a,
-                              const void *c0, const void *c1, bool add, nm_mat dx, void *sum_dy,
-                              void *sum_dy_z)
+static void feature_norm_grad(nm_backend *b, const nm_feature_norm_grad_args *args)
 {
+    const nm_mat dy = args->dy, x = args->x, dx = args->dx;
+    const void *shift = args->shift, *c0 = args->c0;
+    void *sum_dy = args->sum_dy, *sum_dy_z = args->sum_dy_z;
     NM_ASSERT(nm_same_shape(x, dy) && (!dx.data || nm_same_shape(x, dx)));
-    feature_call call = prepare(spec, x, (float *)(uintptr_t)row_scale); /* only read */
+    feature_call call = prepare(args->spec, x, (float *)(uintptr_t)args->row_scale); /* only read */
     float *sums = sum_dy, *sums_z = sum_dy_z;
     feature_room room = take_room(b, x, 6);
     call.measured = true;
     call.dy = dy;
     call.y = dx;
     call.shift = whole(shift, x.cols, 0, &room.vector);
-    const float *whole_scale = whole(scale, x.cols, 1, &room.vector);
-    call.gain = whole(a, x.cols, 1, &room.vector);
+    const float *whole_scale = whole(args->scale, x.cols, 1, &room.vector);
+    call.gain = whole(args->a, x.cols, 1, &room.vector);
     call.bias = whole(c0, x.cols, 0, &room.vector);
-    call.c1 = scaled_vector(whole(c1, x.cols, 0, &room.vector), whole_scale, x.cols, room.vector);
+    call.c1 = scaled_vector(whole(args->c1, x.cols, 0, &room.vector), whole_scale, x.cols, room.vector);
     bool measure = sum_dy || sum_dy_z;
-    feature_work work = !dx.data ? SUMS : add ? (measure ? ADD_SUMS : ADD) : measure ? PUSH_SUMS : PUSH;
+    feature_work work = !dx.data ? SUMS : args->add ? (measure ? ADD_SUMS : ADD) : measure ? PUSH_SUMS : PUSH;
     call.stream = dx.data && nm_streams(dx) && call.width % NM_W == 0;
     call.plain = !shift && !c0;
     run_blocks(b, &call, work, &room);

@@ -89,7 +89,7 @@ NM_INLINE void sum_fixed(const int8_product *p, const int rows, const int panels
     const nm_int8 *w = p->weight;
     size_t fours = nm_int8_fours(w->cols), bytes = nm_int8_panel_bytes(w->cols), stride = p->stride;
     const dot_input *x = p->inputs + (size_t)at->row * stride;
-    const int8_t *panel = nm_int8_panel(w->form, w->rows, w->cols, (size_t)at->panel);
+    const int8_t *panel = nm_int8_panel(w->packed, w->rows, w->cols, (size_t)at->panel);
     dot_vector sum[DOT_ROWS][DOT_PANELS][DOT_VECTORS];
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++)
@@ -124,8 +124,8 @@ static void write_tile(const int8_product *p, const tile *at, const dot_vector *
         for (int32_t c = 0; c < at->panels; c++, sums += DOT_VECTORS) {
             int32_t first = (at->panel + c) * NM_INT8_PANEL;
             vf z[PANEL_FLOATS];
-            dot_finish(sums, nm_int8_sums(w->form, w->rows) + first, z);
-            write_panel(p, at->row + r, first - w->first, nm_int8_scales(w->form) + first, z);
+            dot_finish(sums, nm_int8_sums(w->packed, w->rows) + first, z);
+            write_panel(p, at->row + r, first - w->first, nm_int8_scales(w->packed) + first, z);
         }
 }
 
@@ -192,9 +192,10 @@ static void run_product(const int8_product *p, int32_t threads)
     }
 }
 
-static void linear_int8(nm_backend *b, nm_mat x, const nm_int8 *weight, const void *bias, nm_act act,
-                        nm_mat y)
+static void linear_int8(nm_backend *b, const nm_linear_int8_args *args)
 {
+    const nm_mat x = args->x, y = args->y;
+    const nm_int8 *weight = args->weight;
     NM_ASSERT(x.rows == y.rows && x.cols == weight->cols && weight->first + y.cols <= weight->rows);
     if (y.rows == 0 || y.cols == 0)
         return;
@@ -204,8 +205,8 @@ static void linear_int8(nm_backend *b, nm_mat x, const nm_int8 *weight, const vo
     int8_product p = {.x = x,
                       .y = y,
                       .weight = weight,
-                      .bias = bias,
-                      .act = act,
+                      .bias = args->bias,
+                      .act = args->act,
                       .inputs = (dot_input *)(void *)room,
                       .stride = stride,
                       .scales = (float *)(void *)(room + rows * stride * sizeof(dot_input))};

@@ -36,44 +36,44 @@ static nm_gemm product(bool ta, bool tb, nm_mat a, nm_mat b, bool add, nm_mat c)
                      .ldc = (size_t)c.stride};
 }
 
-static void gemm(nm_backend *b, bool ta, bool tb, double alpha, nm_mat a, nm_mat bm, double beta, nm_mat c)
+static void gemm(nm_backend *b, const nm_gemm_args *args)
 {
-    nm_gemm work = product(ta, tb, a, bm, beta != 0, c);
-    work.alpha = (float)alpha;
-    if (beta != 0 && beta != 1)
-        b->k.scale(b, beta, c, c);
+    nm_gemm work = product(args->ta, args->tb, args->a, args->b, args->beta != 0, args->c);
+    work.alpha = (float)args->alpha;
+    if (args->beta != 0 && args->beta != 1)
+        NM_CALL(b, scale, .alpha = args->beta, .x = args->c, .y = args->c);
     NM_SIMD(nm_gemm_run)(b, &work);
 }
 
-/* Rows of a held matrix can be read in their packed form when they begin where a panel does. */
+/* The panels of rows of a registered weight; NULL unless the first row begins a panel. */
 static const float *packed_rows(const nm_backend *b, nm_mat weight)
 {
     int32_t first = 0;
-    const nm_packed_weight *held = nm_backend_find_packed(b, weight, &first);
-    bool at_panel = held && first % NM_TILE_COLS == 0;
-    return at_panel ? (const float *)held->form + (size_t)first * (size_t)weight.cols : NULL;
+    const nm_packed_weight *entry = nm_backend_find_packed(b, weight, &first);
+    bool at_panel = entry && first % NM_TILE_COLS == 0;
+    return at_panel ? (const float *)entry->packed + (size_t)first * (size_t)weight.cols : NULL;
 }
 
-static void pack(nm_backend *b, nm_mat weight, void *form, size_t *bytes)
+static void pack(nm_backend *b, const nm_pack_args *args)
 {
+    const nm_mat weight = args->weight;
     nm_gemm all = {.tb = true,
                    .cols = weight.rows,
                    .depth = weight.cols,
                    .b = weight.data,
                    .ldb = (size_t)weight.stride};
-    *bytes = NM_SIMD(nm_gemm_pack)(b, &all, form);
+    *args->bytes = NM_SIMD(nm_gemm_pack)(b, &all, args->packed);
 }
 
-static void linear(nm_backend *b, nm_mat x, nm_mat weight, const void *bias, nm_act act,
-                   const nm_dropout *drop, nm_mat y)
+static void linear(nm_backend *b, const nm_linear_args *args)
 {
-    if (nm_backend_linear_int8(b, x, weight, bias, act, drop, y))
+    if (nm_backend_linear_int8(b, args))
         return;
-    nm_gemm work = product(false, true, x, weight, false, y);
-    work.packed = packed_rows(b, weight);
-    work.bias = bias;
-    work.relu = act == NM_ACT_RELU;
-    nm_drop dropped = nm_drop_of(drop);
+    nm_gemm work = product(false, true, args->x, args->weight, false, args->y);
+    work.packed = packed_rows(b, args->weight);
+    work.bias = args->bias;
+    work.relu = args->act == NM_ACT_RELU;
+    nm_drop dropped = nm_drop_of(args->drop);
     if (dropped.on) {
         work.finish = drop_block;
         work.context = &dropped;
@@ -101,29 +101,32 @@ static void act_grad_part(nm_act act, const nm_drop *drop, nm_part part, const f
     }
 }
 
-static void act_grad(nm_backend *b, nm_act act, const nm_dropout *drop, nm_mat y, nm_mat dy, nm_mat dz)
+static void act_grad(nm_backend *b, const nm_act_grad_args *args)
 {
+    const nm_mat y = args->y, dy = args->dy, dz = args->dz;
     NM_ASSERT(nm_same_shape(y, dy) && nm_same_shape(y, dz));
-    nm_drop dropped = nm_drop_of(drop);
+    nm_drop dropped = nm_drop_of(args->drop);
     int64_t parts = nm_parts(y);
     int32_t threads = nm_threads_for(b, (size_t)y.rows * (size_t)y.cols);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < parts; i++) {
         nm_part part = nm_part_at(y, i);
-        act_grad_part(act, &dropped, part, nm_row(y, part.row) + part.col, nm_row(dy, part.row) + part.col,
-                      nm_row(dz, part.row) + part.col);
+        act_grad_part(args->act, &dropped, part, nm_row(y, part.row) + part.col,
+                      nm_row(dy, part.row) + part.col, nm_row(dz, part.row) + part.col);
     }
 }
 
-static void linear_grad_input(nm_backend *b, nm_mat dy, nm_mat weight, bool add, nm_mat dx)
+static void linear_grad_input(nm_backend *b, const nm_linear_grad_input_args *args)
 {
-    nm_gemm work = product(false, false, dy, weight, add, dx);
+    nm_gemm work = product(false, false, args->dy, args->weight, args->add, args->dx);
     NM_SIMD(nm_gemm_run)(b, &work);
 }
 
-static void linear_grad_weight(nm_backend *b, nm_mat dy, nm_mat x, nm_mat dw, void *db)
+static void linear_grad_weight(nm_backend *b, const nm_linear_grad_weight_args *args)
 {
-    nm_gemm work = product(true, false, dy, x, true, dw);
+    const nm_mat dy = args->dy;
+    void *db = args->db;
+    nm_gemm work = product(true, false, dy, args->x, true, args->dw);
     NM_SIMD(nm_gemm_run)(b, &work);
     if (db)
         NM_SIMD(nm_add_column_sums)(b, dy, db);

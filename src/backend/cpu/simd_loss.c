@@ -14,7 +14,7 @@ enum {
 
 /* The target distribution: `base` for every allowed word, and `peak` more for the target. */
 typedef struct loss_call {
-    const nm_softmax_loss *loss;
+    const nm_softmax_loss_args *loss;
     const float *bias;
     const float *mask; /* 0, or -inf for words not allowed; NULL: all allowed */
     double base, peak;
@@ -147,7 +147,7 @@ typedef struct output_products {
 } output_products;
 
 /* With several blocks of rows the weight is packed once for all of them. */
-static output_products take_products(nm_backend *b, const nm_softmax_loss *loss, bool several)
+static output_products take_products(nm_backend *b, const nm_softmax_loss_args *loss, bool several)
 {
     int32_t words = loss->weight.rows, width = loss->weight.cols;
     const float *weight = loss->weight.data;
@@ -172,8 +172,8 @@ static output_products take_products(nm_backend *b, const nm_softmax_loss *loss,
 }
 
 /* Gradients of a block of rows from those of its logits. */
-static void push_block(nm_backend *b, const nm_softmax_loss *loss, nm_gemm down, int32_t first, int32_t rows,
-                       const float *logits)
+static void push_block(nm_backend *b, const nm_softmax_loss_args *loss, nm_gemm down, int32_t first,
+                       int32_t rows, const float *logits)
 {
     int32_t words = loss->weight.rows, width = loss->weight.cols;
     const float *hidden = nm_row(loss->hidden, first);
@@ -188,7 +188,7 @@ static void push_block(nm_backend *b, const nm_softmax_loss *loss, nm_gemm down,
         NM_SIMD(nm_add_column_sums)(b, nm_mat_of((void *)(uintptr_t)logits, rows, words), loss->d_bias);
 }
 
-static loss_call prepare(nm_backend *b, const nm_softmax_loss *loss)
+static loss_call prepare(nm_backend *b, const nm_softmax_loss_args *loss)
 {
     loss_call call = {.loss = loss, .bias = loss->bias, .words = loss->weight.rows};
     call.mask = mask_words(b, loss->allowed, call.words, &call.allowed);
@@ -203,7 +203,7 @@ static loss_call prepare(nm_backend *b, const nm_softmax_loss *loss)
     return call;
 }
 
-static void softmax_loss(nm_backend *b, const nm_softmax_loss *loss)
+static void softmax_loss(nm_backend *b, const nm_softmax_loss_args *loss)
 {
     int32_t tokens = loss->hidden.rows, width = loss->weight.cols;
     NM_ASSERT(loss->hidden.cols == width && loss->weight.rows > 0);
@@ -248,11 +248,12 @@ static void log_softmax_row(int32_t n, const float *x, const float *mask, float 
     }
 }
 
-static void log_softmax(nm_backend *b, nm_mat x, const uint8_t *allowed, nm_mat y)
+static void log_softmax(nm_backend *b, const nm_log_softmax_args *args)
 {
+    const nm_mat x = args->x, y = args->y;
     NM_ASSERT(nm_same_shape(x, y));
     int32_t count, threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
-    const float *mask = mask_words(b, allowed, x.cols, &count);
+    const float *mask = mask_words(b, args->allowed, x.cols, &count);
     size_t floats = (size_t)nm_round_up(x.cols, 16);
     float *work = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * floats * sizeof(float));
 #pragma omp parallel num_threads(threads)
@@ -332,10 +333,12 @@ static float *take_tops(nm_backend *b, int32_t threads, int32_t cols, size_t *st
     return nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * *stride * sizeof(float));
 }
 
-static void top_k(nm_backend *b, nm_mat x, int32_t k, void *values, int32_t *columns)
+static void top_k(nm_backend *b, const nm_top_k_args *args)
 {
+    const nm_mat x = args->x;
+    const int32_t k = args->k;
     NM_ASSERT(k >= 0 && k <= x.cols);
-    float *best = values;
+    float *best = args->values;
     size_t stride;
     int32_t threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
     float *scratch = take_tops(b, threads, x.cols, &stride);
@@ -346,31 +349,32 @@ static void top_k(nm_backend *b, nm_mat x, int32_t k, void *values, int32_t *col
         float *tops = scratch + (size_t)omp_get_thread_num() * stride;
         find_tops(x.cols, nm_row(x, i), tops);
         top_k_row(x.cols, nm_row(x, i), tops, k, best + (size_t)i * (size_t)k,
-                  columns + (size_t)i * (size_t)k);
+                  args->columns + (size_t)i * (size_t)k);
     }
 }
 
-static void log_top_k(nm_backend *b, nm_mat x, const uint8_t *allowed, int32_t k, void *values,
-                      int32_t *columns, int32_t also, void *also_values)
+static void log_top_k(nm_backend *b, const nm_log_top_k_args *args)
 {
+    const nm_mat x = args->x;
+    const int32_t k = args->k, also = args->also;
     NM_ASSERT(k > 0 && k <= x.cols && also >= 0 && also < x.cols);
     size_t stride;
     int32_t count, threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
     float *scratch = take_tops(b, threads, x.cols, &stride);
-    const float *mask = mask_words(b, allowed, x.cols, &count);
+    const float *mask = mask_words(b, args->allowed, x.cols, &count);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int32_t i = 0; i < x.rows; i++) {
-        float *row = nm_row(x, i), *best = (float *)values + (size_t)i * (size_t)k;
+        float *row = nm_row(x, i), *best = (float *)args->values + (size_t)i * (size_t)k;
         float *tops = scratch + (size_t)omp_get_thread_num() * stride;
         double all;
         if (mask)
             prepare_row(x.cols, NULL, mask, row, &all);
         float top = find_tops(x.cols, row, tops),
               lse = (float)((double)top + log(exp_row(x.cols, top, row, false)));
-        top_k_row(x.cols, row, tops, k, best, columns + (size_t)i * (size_t)k);
+        top_k_row(x.cols, row, tops, k, best, args->columns + (size_t)i * (size_t)k);
         for (int32_t j = 0; j < k; j++)
             best[j] -= lse;
-        ((float *)also_values)[i] = row[also] - lse;
+        ((float *)args->also_values)[i] = row[also] - lse;
     }
 }
 

@@ -43,11 +43,12 @@ static int32_t stretch_at(size_t n, size_t i)
     return n - i < STRETCH ? (int32_t)(n - i) : STRETCH;
 }
 
-static void adam(nm_backend *b, const nm_adam *step, size_t n, void *p, const void *g, void *m, void *v)
+static void adam(nm_backend *b, const nm_adam_args *args)
 {
-    adam_numbers numbers = prepare(step);
-    float *weight = p, *first = m, *second = v;
-    const float *grad = g;
+    const size_t n = args->n;
+    adam_numbers numbers = prepare(args->config);
+    float *weight = args->p, *first = args->m, *second = args->v;
+    const float *grad = args->g;
     int32_t threads = nm_threads_for(b, n);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (size_t i = 0; i < n; i += STRETCH)
@@ -67,16 +68,17 @@ static void sgd_stretch(float lr, float momentum, float grad_scale, float bound,
     }
 }
 
-static void sgd(nm_backend *b, double lr, double momentum, double grad_scale, double clip, size_t n, void *p,
-                const void *g, void *v)
+static void sgd(nm_backend *b, const nm_sgd_args *args)
 {
-    float *weight = p, *speed = v, bound = clip > 0 ? (float)clip : INFINITY;
-    const float *grad = g;
+    const double clip = args->clip;
+    const size_t n = args->n;
+    float *weight = args->p, *speed = args->v, bound = clip > 0 ? (float)clip : INFINITY;
+    const float *grad = args->g;
     int32_t threads = nm_threads_for(b, n);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (size_t i = 0; i < n; i += STRETCH)
-        sgd_stretch((float)lr, (float)momentum, (float)grad_scale, bound, stretch_at(n, i), weight + i,
-                    grad + i, speed + i);
+        sgd_stretch((float)args->lr, (float)args->momentum, (float)args->grad_scale, bound, stretch_at(n, i),
+                    weight + i, grad + i, speed + i);
 }
 
 static double dot_stretch(int32_t n, const float *a, const float *b)
@@ -90,9 +92,10 @@ static double dot_stretch(int32_t n, const float *a, const float *b)
     return vd_sum(vd_add(low, high));
 }
 
-static void dot(nm_backend *b, size_t n, const void *va, const void *vb, double *out)
+static void dot(nm_backend *b, const nm_dot_args *args)
 {
-    const float *a = va, *other = vb;
+    const size_t n = args->n;
+    const float *a = args->a, *other = args->b;
     size_t stretches = n / STRETCH + (n % STRETCH != 0);
     double *sums = nm_backend_scratch(b, NM_CPU_PARTIALS, (stretches + 1) * sizeof(double));
     int32_t threads = nm_threads_for(b, n);
@@ -102,7 +105,7 @@ static void dot(nm_backend *b, size_t n, const void *va, const void *vb, double 
     double sum = 0;
     for (size_t i = 0; i < stretches; i++)
         sum += sums[i];
-    *out = sum;
+    *args->out = sum;
 }
 
 void NM_SIMD(nm_cpu_optimizer)(nm_kernels *k)

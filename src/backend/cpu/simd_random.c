@@ -122,11 +122,14 @@ NM_INLINE vf values_of(nm_init init, const vu words[4])
     return v_narrow(value[0], value[1]);
 }
 
-static void random_init(nm_backend *b, nm_init init, uint64_t seed, uint32_t site, size_t n, void *out)
+static void random_init(nm_backend *b, const nm_random_init_args *args)
 {
+    const nm_init init = args->init;
+    const uint64_t seed = args->seed;
+    const size_t n = args->n;
     enum { PART = 1024 };
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    const uint32_t purpose = (uint32_t)NM_RANDOM_INIT << 24 | site;
+    const uint32_t purpose = (uint32_t)NM_RANDOM_INIT << 24 | args->site;
     const int64_t parts = (int64_t)((n + PART - 1) / PART);
     int32_t threads = nm_threads_for(b, n);
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -140,7 +143,7 @@ static void random_init(nm_backend *b, nm_init init, uint64_t seed, uint32_t sit
                 nm_philox_lanes(words, key);
                 values = values_of(init, words);
             }
-            v_store_upto((float *)out + i, end - i < NM_W ? (int32_t)(end - i) : NM_W, values);
+            v_store_upto((float *)args->out + i, end - i < NM_W ? (int32_t)(end - i) : NM_W, values);
         }
     }
 }

@@ -8,8 +8,8 @@
 #include "backend/cpu/kernel.h"
 
 typedef struct relative {
-    const nm_relative *call;
-    const nm_relative_grad *grad; /* NULL: forward */
+    const nm_relative_attention_args *call;
+    const nm_relative_attention_grad_args *grad; /* NULL: forward */
     nm_drop drop;
     int32_t width; /* columns of one head */
     float *lse;
@@ -113,8 +113,9 @@ static void mix(const relative *r, const pair *at, float *out)
 #undef MIX
 }
 
-static void forward_pair(const relative *r, const pair *at, nm_mat out)
+static void forward_pair(const relative *r, const pair *at)
 {
+    const nm_mat out = r->call->out;
     for (int32_t i = 0; i < at->m; i++) {
         score(r, at, i);
         float lse = soften(at->scores, at->n);
@@ -139,9 +140,9 @@ static float dot(int32_t n, const float *a, const float *b)
 /* In place of the scores of query i: ds_j = p_j (f_j dp_j - D); the weights f_j p_j go to dv at once. */
 static void grad_scores(const relative *r, const pair *at, int32_t i)
 {
-    const nm_relative_grad *g = r->grad;
+    const nm_relative_attention_grad_args *g = r->grad;
     const float *dout = head_row(g->dout, at->q0 + i, at->head, r->width), *factors = factors_of(r, at, i);
-    float total = dot(r->width, head_row(g->out, at->q0 + i, at->head, r->width), dout);
+    float total = dot(r->width, head_row(r->call->out, at->q0 + i, at->head, r->width), dout);
     vf lse = v_set(r->lse[(size_t)at->head * (size_t)r->call->q.rows + (size_t)(at->q0 + i)]);
     for (int32_t j = 0; j < at->n; j += NM_W)
         v_store(at->scores + j, v_exp(v_sub(v_load(at->scores + j), lse)));
@@ -170,7 +171,7 @@ static void widen(double *sums, int32_t n, vf x)
 /* dq_i = sum_j ds_j (k_j + R_j-i), whose two halves are the shares of the biases; dk_j += ds_j (q_i + a + R_i-j) */
 static void grad_products(const relative *r, const pair *at, int32_t i, double *biases)
 {
-    const nm_relative_grad *g = r->grad;
+    const nm_relative_attention_grad_args *g = r->grad;
     float *dq = head_row(g->dq, at->q0 + i, at->head, r->width);
 #define PRODUCTS(c, count)                                                                                   \
     do {                                                                                                     \
@@ -208,7 +209,7 @@ static void backward_pair(const relative *r, const pair *at, double *biases)
     }
 }
 
-static void check(const nm_relative *call)
+static void check(const nm_relative_attention_args *call)
 {
     int32_t longest = call->q_packing->longest > call->k_packing->longest ? call->q_packing->longest
                                                                           : call->k_packing->longest;
@@ -219,9 +220,9 @@ static void check(const nm_relative *call)
               call->zero_row + longest <= call->positions.rows);
 }
 
-static void run_pairs(nm_backend *b, const relative *r, nm_mat out)
+static void run_pairs(nm_backend *b, const relative *r)
 {
-    const nm_relative *call = r->call;
+    const nm_relative_attention_args *call = r->call;
     size_t width = (size_t)nm_round_up(r->width, 16),
            keys = (size_t)nm_round_up(call->k_packing->longest, 16);
     size_t floats = 2 * width + 2 * keys + 2 * NM_DROP_COLS;
@@ -244,23 +245,23 @@ static void run_pairs(nm_backend *b, const relative *r, nm_mat out)
         if (r->grad)
             backward_pair(r, &at, r->biases + 2 * (size_t)p * (size_t)r->width);
         else
-            forward_pair(r, &at, out);
+            forward_pair(r, &at);
     }
 }
 
-static void relative_attention(nm_backend *b, const nm_relative *call, nm_mat out, void *lse)
+static void relative_attention(nm_backend *b, const nm_relative_attention_args *call)
 {
     check(call);
-    NM_ASSERT(nm_same_shape(call->q, out));
+    NM_ASSERT(nm_same_shape(call->q, call->out));
     const relative r = {
-        .call = call, .drop = nm_drop_of(&call->drop), .width = call->q.cols / call->heads, .lse = lse};
-    run_pairs(b, &r, out);
+        .call = call, .drop = nm_drop_of(&call->drop), .width = call->q.cols / call->heads, .lse = call->lse};
+    run_pairs(b, &r);
 }
 
 /* The shares of all sequences, in their order. */
 static void add_biases(const relative *r, float *to, int32_t second)
 {
-    const nm_relative *call = r->call;
+    const nm_relative_attention_args *call = r->call;
     for (int32_t head = 0; head < call->heads; head++)
         for (int32_t c = 0; c < r->width; c++) {
             double sum = 0;
@@ -272,8 +273,9 @@ static void add_biases(const relative *r, float *to, int32_t second)
         }
 }
 
-static void relative_attention_grad(nm_backend *b, const nm_relative *call, const nm_relative_grad *grad)
+static void relative_attention_grad(nm_backend *b, const nm_relative_attention_grad_args *grad)
 {
+    const nm_relative_attention_args *call = &grad->forward;
     check(call);
     NM_ASSERT(nm_same_shape(call->q, grad->dout) && nm_same_shape(call->q, grad->dq) &&
               nm_same_shape(call->k, grad->dk) && nm_same_shape(call->v, grad->dv));
@@ -281,10 +283,10 @@ static void relative_attention_grad(nm_backend *b, const nm_relative *call, cons
                   .grad = grad,
                   .drop = nm_drop_of(&call->drop),
                   .width = call->q.cols / call->heads,
-                  .lse = (float *)(uintptr_t)grad->lse}; /* only read */
+                  .lse = call->lse};
     size_t doubles = 2 * (size_t)call->q_packing->n_seqs * (size_t)call->q.cols;
     r.biases = nm_backend_scratch(b, NM_CPU_PARTIALS, doubles * sizeof *r.biases);
-    run_pairs(b, &r, (nm_mat){0});
+    run_pairs(b, &r);
     add_biases(&r, grad->d_key_bias, 0);
     add_biases(&r, grad->d_distance_bias, 1);
 }

@@ -99,33 +99,33 @@ static void forward_group(const token_call *call, int32_t row, int32_t group)
 static token_call prepare(const nm_token_norm *spec, nm_mat x)
 {
     NM_ASSERT(spec->groups > 0 && x.cols % spec->groups == 0);
-    NM_ASSERT(spec->gain_length == 0 || spec->gain_length == 1 || spec->gain_length == x.cols);
-    NM_ASSERT(spec->bias_length == 0 || spec->bias_length == 1 || spec->bias_length == x.cols);
+    NM_ASSERT(spec->weight_len == 0 || spec->weight_len == 1 || spec->weight_len == x.cols);
+    NM_ASSERT(spec->bias_len == 0 || spec->bias_len == 1 || spec->bias_len == x.cols);
     return (token_call){.spec = spec,
                         .x = x,
                         .width = x.cols / spec->groups,
                         .centered = spec->kind == NM_TOKEN_CENTER || spec->kind == NM_TOKEN_CENTER_UNBIASED};
 }
 
-static void token_norm(nm_backend *b, const nm_token_norm *spec, nm_mat x, const void *gain, const void *bias,
-                       nm_mat y, void *shift, void *scale)
+static void token_norm(nm_backend *b, const nm_token_norm_args *args)
 {
-    token_call call = prepare(spec, x);
+    const nm_mat x = args->x, y = args->y;
+    token_call call = prepare(args->spec, x);
     NM_ASSERT(nm_same_shape(x, y));
     float *vectors = nm_backend_scratch(b, NM_CPU_PARTIALS, 2 * nm_padded(x.cols) * sizeof(float));
-    call.gain = nm_whole_vector(gain, spec->gain_length, x.cols, 1, vectors);
-    call.bias = nm_whole_vector(bias, spec->bias_length, x.cols, 0, vectors + nm_padded(x.cols));
+    call.gain = nm_whole_vector(args->weight, args->spec->weight_len, x.cols, 1, vectors);
+    call.bias = nm_whole_vector(args->bias, args->spec->bias_len, x.cols, 0, vectors + nm_padded(x.cols));
     call.y = y;
     call.stream = nm_streams(y) && call.width % NM_W == 0;
-    call.shift = shift;
-    call.scale = scale;
+    call.shift = args->shift;
+    call.scale = args->scale;
     int32_t threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
     int32_t blocks = nm_pieces(x.rows, NM_NORM_ROWS);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int32_t i = 0; i < blocks; i++) {
         int32_t end = nm_at_most(x.rows, (i + 1) * NM_NORM_ROWS);
         for (int32_t row = i * NM_NORM_ROWS; row < end; row++)
-            for (int32_t group = 0; group < spec->groups; group++)
+            for (int32_t group = 0; group < args->spec->groups; group++)
                 forward_group(&call, row, group);
         if (call.stream)
             v_stream_end();
@@ -260,32 +260,32 @@ static void run_grad(nm_backend *b, const token_call *call, int32_t blocks, floa
     }
 }
 
-static void token_norm_grad(nm_backend *b, const nm_token_norm *spec, nm_mat dy, nm_mat x, const void *gain,
-                            const void *shift, const void *scale, bool add, nm_mat dx, void *d_gain,
-                            void *d_bias)
+static void token_norm_grad(nm_backend *b, const nm_token_norm_grad_args *args)
 {
+    const nm_mat dy = args->dy, x = args->x, dx = args->dx;
+    void *d_weight = args->d_weight, *d_bias = args->d_bias;
     NM_ASSERT(nm_same_shape(x, dy) && nm_same_shape(x, dx));
-    token_call call = prepare(spec, x);
+    token_call call = prepare(args->spec, x);
     size_t padded = nm_padded(x.cols);
     int32_t blocks = nm_pieces(x.rows, NM_NORM_ROWS);
     double *sums =
         nm_backend_scratch(b, NM_CPU_PARTIALS,
                            2 * padded * sizeof(double) + ((size_t)(2 * blocks) + 1) * padded * sizeof(float));
     float *vector = (float *)(void *)(sums + 2 * padded), *partials = vector + padded;
-    call.gain = nm_whole_vector(gain, spec->gain_length, x.cols, 1, vector);
+    call.gain = nm_whole_vector(args->weight, args->spec->weight_len, x.cols, 1, vector);
     call.dy = dy;
     call.dx = dx;
-    call.shift = (float *)(uintptr_t)shift; /* only read */
-    call.scale = (float *)(uintptr_t)scale;
-    call.add = add;
+    call.shift = (float *)(uintptr_t)args->shift; /* only read */
+    call.scale = (float *)(uintptr_t)args->scale;
+    call.add = args->add;
     call.stream = nm_streams(dx) && call.width % NM_W == 0;
-    call.sums = (d_gain && spec->gain_length) || (d_bias && spec->bias_length);
+    call.sums = (d_weight && args->spec->weight_len) || (d_bias && args->spec->bias_len);
     run_grad(b, &call, blocks, partials);
     if (!call.sums)
         return;
     nm_join_blocks(b, partials, blocks, (int32_t)(2 * padded), sums);
-    add_sums(sums, x.cols, spec->gain_length, d_gain);
-    add_sums(sums + padded, x.cols, spec->bias_length, d_bias);
+    add_sums(sums, x.cols, args->spec->weight_len, d_weight);
+    add_sums(sums + padded, x.cols, args->spec->bias_len, d_bias);
 }
 
 void NM_SIMD(nm_cpu_token_norm)(nm_kernels *k)
