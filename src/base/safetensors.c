@@ -258,6 +258,27 @@ const char *nm_safetensors_metadata(const nm_safetensors *file, const char *key)
     return json_string_value(json_object_get(json_object_get(file->header, "__metadata__"), key));
 }
 
+static bool is_among(const char *key, const char *const *list)
+{
+    while (*list && strcmp(*list, key))
+        list++;
+    return *list != NULL;
+}
+
+const char *nm_safetensors_metadata_difference(const nm_safetensors *a, const nm_safetensors *b,
+                                               const char *const *ignored)
+{
+    json_t *maps[] = {json_object_get(a->header, "__metadata__"), json_object_get(b->header, "__metadata__")};
+    for (int k = 0; k < 2; k++)
+        for (void *at = json_object_iter(maps[k]); at; at = json_object_iter_next(maps[k], at)) {
+            const char *key = json_object_iter_key(at);
+            if (!is_among(key, ignored) &&
+                !json_equal(json_object_iter_value(at), json_object_get(maps[1 - k], key)))
+                return key;
+        }
+    return NULL;
+}
+
 const char *nm_safetensors_path(const nm_safetensors *file)
 {
     return file->path;

@@ -61,6 +61,10 @@ size_t nm_safetensors_count(const nm_safetensors *file);
 const nm_safetensor *nm_safetensors_at(const nm_safetensors *file, size_t index);
 /* A text of the metadata map, or NULL. */
 const char *nm_safetensors_metadata(const nm_safetensors *file, const char *key);
+/* A key whose text differs between two files or is in one of them only; NULL if there is
+ * none. ignored: keys that may differ, NULL-terminated. */
+const char *nm_safetensors_metadata_difference(const nm_safetensors *a, const nm_safetensors *b,
+                                               const char *const *ignored);
 const char *nm_safetensors_path(const nm_safetensors *file);
 
 /* Writing: begin, add tensors and metadata in any order, finish. Names and texts are copied; data must stay

@@ -5,7 +5,7 @@
 static int run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err = {0};
-    if (nm_cli_want(cli, argc, 2, 1 << 20, &err) != NM_OK ||
+    if (nm_cli_check_arguments(cli, argc, 2, 1 << 20, &err) != NM_OK ||
         nm_model_file_average((const char *const *)(argv + 1), argc - 1, argv[0], &err) != NM_OK)
         return nm_cli_fail(&err);
     fprintf(stderr, "%s: average of %d model%s\n", argv[0], argc - 1, argc == 2 ? "" : "s");

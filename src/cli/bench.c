@@ -48,7 +48,7 @@ static int run(nm_cli *cli, int argc, char **argv)
     (void)argv;
     nm_error err = {0};
     const bench_config *config = nm_options_find(cli->options, "bench");
-    if (nm_cli_want(cli, argc, 0, 0, &err) != NM_OK)
+    if (nm_cli_check_arguments(cli, argc, 0, 0, &err) != NM_OK)
         return nm_cli_fail(&err);
     char threads[16], *program = sibling();
     snprintf(threads, sizeof threads, "%d", (int)config->threads);

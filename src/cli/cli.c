@@ -5,7 +5,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/file.h"
 #include "base/memory.h"
 
 int nm_cli_fail(const nm_error *err)
@@ -14,7 +13,7 @@ int nm_cli_fail(const nm_error *err)
     return (int)err->status;
 }
 
-nm_status nm_cli_want(const nm_cli *cli, int argc, int least, int most, nm_error *err)
+nm_status nm_cli_check_arguments(const nm_cli *cli, int argc, int least, int most, nm_error *err)
 {
     if (argc >= least && argc <= most)
         return NM_OK;
@@ -33,15 +32,6 @@ nm_status nm_cli_apply(const nm_cli *cli, nm_options *options, nm_error *err)
         if (nm_options_row(options, cli->settings[i]))
             NM_TRY(nm_options_set(options, cli->settings[i], cli->settings[i + 1], NM_ORIGIN_COMMAND, err));
     return NM_OK;
-}
-
-nm_status nm_cli_close(FILE *output, const char *path, nm_status status, nm_error *err)
-{
-    nm_error late = {0};
-    if (!output || nm_file_close(output, path, &late) == NM_OK || status != NM_OK)
-        return status;
-    *err = late;
-    return late.status;
 }
 
 static char *joined_path(const char *section, size_t section_length, const char *name, size_t length)

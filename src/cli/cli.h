@@ -36,10 +36,7 @@ nm_status nm_cli_apply(const nm_cli *cli, nm_options *options, nm_error *err);
 /* Prints "norma: message" to stderr and returns the exit code. */
 int nm_cli_fail(const nm_error *err);
 /* NM_USAGE unless the number of arguments is within the limits. */
-nm_status nm_cli_want(const nm_cli *cli, int argc, int least, int most, nm_error *err);
-
-/* Closes what a command wrote (NULL: nothing); a failure of that counts only where nothing failed before. */
-nm_status nm_cli_close(FILE *output, const char *path, nm_status status, nm_error *err);
+nm_status nm_cli_check_arguments(const nm_cli *cli, int argc, int least, int most, nm_error *err);
 
 /* For main.c: runs a command with the arguments behind its name; answers --help and --manual itself. */
 int nm_cli_run(const nm_command *command, int argc, char **argv);

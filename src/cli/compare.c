@@ -120,7 +120,7 @@ extern const nm_command nm_command_train;
 static int compare_run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err;
-    if (nm_cli_want(cli, argc, 1, 1, &err) != NM_OK)
+    if (nm_cli_check_arguments(cli, argc, 1, 1, &err) != NM_OK)
         return nm_cli_fail(&err);
     const run_choice *run = nm_options_find(cli->options, "run");
     const compare_config *config = nm_options_find(cli->options, "compare");

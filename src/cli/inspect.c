@@ -214,7 +214,7 @@ static int inspect(nm_cli *cli, int argc, char **argv)
 {
     nm_error err;
     job self = {.config = nm_options_find(cli->options, "inspect")};
-    if (nm_cli_want(cli, argc, 1, 1000, &err) != NM_OK)
+    if (nm_cli_check_arguments(cli, argc, 1, 1000, &err) != NM_OK)
         return nm_cli_fail(&err);
     if (self.config->json)
         self.results = json_array();

@@ -185,7 +185,7 @@ static int perplexity_run(nm_cli *cli, int argc, char **argv)
     static char *standard_input[] = {"-"};
     nm_error err = {0};
     job self = {.cli = cli, .config = nm_options_find(cli->options, "perplexity")};
-    nm_status status = nm_cli_want(cli, argc, 1, 100000, &err);
+    nm_status status = nm_cli_check_arguments(cli, argc, 1, 100000, &err);
     if (status == NM_OK)
         status = job_open(&self, argv[0], &err);
     if (status == NM_OK)

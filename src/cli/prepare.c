@@ -60,7 +60,8 @@ static double now(void)
 static int run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err = {0};
-    if (nm_cli_want(cli, argc, 0, 1, &err) != NM_OK || (argc && nm_cli_read(cli, argv[0], &err) != NM_OK))
+    if (nm_cli_check_arguments(cli, argc, 0, 1, &err) != NM_OK ||
+        (argc && nm_cli_read(cli, argv[0], &err) != NM_OK))
         return nm_cli_fail(&err);
     nm_prepare_report report;
     double start = now();

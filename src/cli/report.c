@@ -65,7 +65,7 @@ static int run(nm_cli *cli, int argc, char **argv)
     nm_error err;
     nm_report report = {0};
     const report_config *config = nm_options_find(cli->options, "report");
-    nm_status status = nm_cli_want(cli, argc, 1, 1000, &err);
+    nm_status status = nm_cli_check_arguments(cli, argc, 1, 1000, &err);
     if (status == NM_OK)
         status = nm_report_open(&report, (const char *const *)argv, (size_t)argc, config->inspected, &err);
     if (status == NM_OK)

@@ -1,5 +1,5 @@
-/* norma score: BLEU and chrF of a file of translations, with bootstrap interval, paired test against a second system,
- * scores of single lines, as text or JSON. */
+/* norma score: BLEU and chrF of a file of translations, with bootstrap intervals, a paired test against a second system, and
+ * scores of single lines. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -10,8 +10,11 @@
 #include "cli.h"
 #include "metric/score_files.h"
 
+typedef enum metric_variant { VARIANT_MULTI_BLEU, VARIANT_SACREBLEU } metric_variant;
+
 typedef struct score_options {
-    const char *hypothesis, *reference, *against, *metric_variant;
+    const char *reference, *against;
+    metric_variant metric_variant;
     bool lowercase, split_compounds;
     int64_t char_order, word_order;
     double beta;
@@ -21,21 +24,20 @@ typedef struct score_options {
 
 /* clang-format off */
 static const nm_option score_rows[] = {
-    NM_OPTION(score_options, hypothesis, "-", 0, 0, "file of translations, one a line; - is standard input"),
-    NM_OPTION(score_options, reference, "", 0, 0, "file of references; several: separated by commas, or the option again"),
-    NM_OPTION(score_options, against, "", 0, 0, "file of another system's translations: paired bootstrap test"),
+    NM_OPTION(score_options, reference, "", 0, 0, "File of references; several: comma-separated, or the option repeated."),
+    NM_OPTION(score_options, against, "", 0, 0, "File of another system's translations for a paired bootstrap test."),
     NM_CHOICE(score_options, metric_variant, "multi-bleu", "multi-bleu|sacrebleu",
-              "bleu: words as they stand, as multi-bleu.perl; or mteval-v13a tokens and smoothing, as sacreBLEU"),
-    NM_OPTION(score_options, lowercase, "false", 0, 0, "compare in lower case"),
-    NM_OPTION(score_options, split_compounds, "false", 0, 0, "bleu: ##AT##-##AT## for hyphens inside words, on both sides"),
-    NM_OPTION(score_options, char_order, "6", 1, NM_CHRF_MAX_ORDER, "chrf: longest character n-gram"),
-    NM_OPTION(score_options, word_order, "0", 0, NM_CHRF_MAX_ORDER, "chrf: longest word n-gram; 2 is chrF++"),
-    NM_OPTION(score_options, beta, "2", 0.001, 1000, "chrf: weight of recall"),
-    NM_OPTION(score_options, bootstrap, "1000", 0, 10000000, "draws for interval and test; 0: no interval"),
-    NM_OPTION(score_options, seed, "1", 0, 9e15, "seed of the draws"),
-    NM_OPTION(score_options, centered, "false", 0, 0, "test by centered differences, as the Moses script, instead of Koehn's"),
-    NM_OPTION(score_options, sentence, "false", 0, 0, "print the score of every line instead of the corpus score"),
-    NM_OPTION(score_options, json, "false", 0, 0, "print one JSON object"),
+              "BLEU as multi-bleu.perl computes it, on the given tokens, or as sacreBLEU, with 13a tokenization and smoothing."),
+    NM_OPTION(score_options, lowercase, "false", 0, 0, "Compare in lower case."),
+    NM_OPTION(score_options, split_compounds, "false", 0, 0, "Split hyphenated words into WORD ##AT##-##AT## WORD on both sides (BLEU)."),
+    NM_OPTION(score_options, char_order, "6", 1, NM_CHRF_MAX_ORDER, "Order of the longest character n-grams (chrF)."),
+    NM_OPTION(score_options, word_order, "0", 0, NM_CHRF_MAX_ORDER, "Order of the longest word n-grams (chrF); 2 is chrF++."),
+    NM_OPTION(score_options, beta, "2", 0.001, 1000, "Weight of recall relative to precision (chrF)."),
+    NM_OPTION(score_options, bootstrap, "1000", 0, 10000000, "Number of bootstrap resamples for interval and test; 0: no interval."),
+    NM_OPTION(score_options, seed, "1", 0, 9e15, "Random seed of the bootstrap."),
+    NM_OPTION(score_options, centered, "false", 0, 0, "Test with centered differences, as the Moses script, instead of Koehn's test."),
+    NM_OPTION(score_options, sentence, "false", 0, 0, "Print the score of every line instead of the corpus score."),
+    NM_OPTION(score_options, json, "false", 0, 0, "Print one JSON object."),
     {0},
 };
 /* clang-format on */
@@ -48,9 +50,10 @@ static void add_options(nm_options *options)
 /* Everything one call works with. */
 typedef struct score_job {
     const score_options *options;
+    const char *hypothesis; /* path; "-" is standard input */
     nm_score_config config;
-    nm_bootstrap_config draws;
-    char *paths; /* the reference names, cut at the commas */
+    nm_bootstrap_config resampling;
+    char *paths; /* of the references, split at the commas */
     const char **references;
     int n_references, reference_capacity;
     nm_counts counts, other;
@@ -64,7 +67,7 @@ static void job_release(score_job *job)
     nm_score_counts_release(&job->other);
 }
 
-/* The option table keeps the last --reference only; all that were given count. */
+/* All occurrences of --reference; the option table has only the last one. */
 static nm_status find_references(const nm_cli *cli, score_job *job, nm_error *err)
 {
     for (size_t i = 0; i + 1 < cli->n_settings; i += 2) {
@@ -85,38 +88,37 @@ static nm_status find_references(const nm_cli *cli, score_job *job, nm_error *er
 static nm_status configure(const char *metric, score_job *job, nm_error *err)
 {
     const score_options *options = job->options;
-    if (strcmp(metric, "bleu") && strcmp(metric, "chrf"))
-        return nm_fail(err, NM_USAGE, "score: unknown score '%s'; known: bleu, chrf", metric);
+    bool bleu = !strcmp(metric, "bleu"), sacrebleu = options->metric_variant == VARIANT_SACREBLEU;
+    if (!bleu && strcmp(metric, "chrf"))
+        return nm_fail(err, NM_USAGE, "score: unknown metric '%s'; known: bleu, chrf", metric);
     if (*options->against && options->bootstrap == 0)
-        return nm_fail(err, NM_USAGE, "score: --against needs --bootstrap draws");
+        return nm_fail(err, NM_USAGE, "score: --against needs bootstrap resamples (--bootstrap)");
     if (*options->against && options->sentence)
         return nm_fail(err, NM_USAGE, "score: --against compares corpus scores, not those of --sentence");
-    job->config = (nm_score_config){
-        .kind = strcmp(metric, "bleu") ? NM_SCORE_CHRF : NM_SCORE_BLEU,
-        .bleu = {.variant = strcmp(options->metric_variant, "sacrebleu") ? NM_BLEU_MULTI : NM_BLEU_SACRE_13A,
-                 .lowercase = options->lowercase,
-                 .split_compounds = options->split_compounds,
-                 .effective_order = options->sentence && !strcmp(options->metric_variant, "sacrebleu")},
-        .chrf = {.char_order = (int)options->char_order,
-                 .word_order = (int)options->word_order,
-                 .beta = options->beta,
-                 .lowercase = options->lowercase}};
-    job->draws = nm_bootstrap_default();
-    job->draws.n_resamples = (int)options->bootstrap;
-    job->draws.seed = (uint64_t)options->seed;
-    job->draws.centered = options->centered;
+    job->config = (nm_score_config){.kind = bleu ? NM_SCORE_BLEU : NM_SCORE_CHRF,
+                                    .bleu = {.variant = sacrebleu ? NM_BLEU_SACRE_13A : NM_BLEU_MULTI,
+                                             .lowercase = options->lowercase,
+                                             .split_compounds = options->split_compounds,
+                                             .effective_order = options->sentence && sacrebleu},
+                                    .chrf = {.char_order = (int)options->char_order,
+                                             .word_order = (int)options->word_order,
+                                             .beta = options->beta,
+                                             .lowercase = options->lowercase}};
+    job->resampling = nm_bootstrap_default();
+    job->resampling.n_resamples = (int)options->bootstrap;
+    job->resampling.seed = (uint64_t)options->seed;
+    job->resampling.centered = options->centered;
     return NM_OK;
 }
 
-/* Standard input can be read once only; with --against the references are read twice. */
+/* Standard input can be read only once; with --against the references are read twice. */
 static nm_status check_standard_input(const score_job *job, nm_error *err)
 {
-    int n_hypotheses = !strcmp(job->options->hypothesis, "-") + !strcmp(job->options->against, "-"),
-        n_references = 0;
+    int n_hypotheses = !strcmp(job->hypothesis, "-") + !strcmp(job->options->against, "-"), n_references = 0;
     for (int i = 0; i < job->n_references; i++)
         n_references += !strcmp(job->references[i], "-");
     if (n_hypotheses + n_references > 1 || (n_references && *job->options->against))
-        return nm_fail(err, NM_USAGE, "score: standard input cannot be read twice; name a --hypothesis file");
+        return nm_fail(err, NM_USAGE, "score: standard input cannot be read twice; name a file");
     return NM_OK;
 }
 
@@ -124,7 +126,7 @@ static nm_status count_files(score_job *job, nm_error *err)
 {
     const score_options *options = job->options;
     NM_TRY(check_standard_input(job, err));
-    NM_TRY(nm_score_count_files(&job->config, options->hypothesis, job->references, job->n_references,
+    NM_TRY(nm_score_count_files(&job->config, job->hypothesis, job->references, job->n_references,
                                 &job->counts, err));
     if (!*options->against)
         return NM_OK;
@@ -142,8 +144,8 @@ static char *corpus_line(const score_job *job, nm_counts counts)
 
 static void print_interval(const score_job *job, nm_interval interval)
 {
-    printf("interval: %.2f to %.2f (95%% of %d draws, mean %.2f, seed %" PRIu64 ")\n", interval.low,
-           interval.high, job->draws.n_resamples, interval.mean, job->draws.seed);
+    printf("interval: %.2f to %.2f (95 %% of %d bootstrap resamples, mean %.2f, seed %" PRIu64 ")\n",
+           interval.low, interval.high, job->resampling.n_resamples, interval.mean, job->resampling.seed);
 }
 
 static void print_corpus(const score_job *job)
@@ -151,13 +153,13 @@ static void print_corpus(const score_job *job)
     char *line = corpus_line(job, job->counts);
     puts(line);
     free(line);
-    if (job->draws.n_resamples && !*job->options->against)
-        print_interval(job,
-                       nm_bootstrap_interval(job->counts, nm_score_of_config, &job->config, &job->draws));
+    if (job->resampling.n_resamples && !*job->options->against)
+        print_interval(
+            job, nm_bootstrap_interval(job->counts, nm_score_of_config, &job->config, &job->resampling));
     if (!*job->options->against)
         return;
     nm_paired paired =
-        nm_bootstrap_paired(job->counts, job->other, nm_score_of_config, &job->config, &job->draws);
+        nm_bootstrap_paired(job->counts, job->other, nm_score_of_config, &job->config, &job->resampling);
     print_interval(job, paired.a);
     line = corpus_line(job, job->other);
     printf("against %s\n%s\n", job->options->against, line);
@@ -165,7 +167,7 @@ static void print_corpus(const score_job *job)
     print_interval(job, paired.b);
     printf("difference: %+.2f (%.2f to %.2f), p = %.4f (paired bootstrap, %s)\n",
            paired.score_a - paired.score_b, paired.difference.low, paired.difference.high, paired.p,
-           job->draws.centered ? "centered" : "Koehn 2004");
+           job->resampling.centered ? "centered" : "Koehn 2004");
 }
 
 static double line_score(const score_job *job, size_t i)
@@ -187,26 +189,26 @@ static json_t *json_system(const score_job *job, nm_counts counts)
     return system;
 }
 
-static void json_add_draws(const score_job *job, json_t *root)
+static void json_add_bootstrap(const score_job *job, json_t *root)
 {
-    json_object_set_new(
-        root, "bootstrap",
-        json_pack("{s:i, s:I}", "draws", job->draws.n_resamples, "seed", (json_int_t)job->draws.seed));
+    json_object_set_new(root, "bootstrap",
+                        json_pack("{s:i, s:I}", "draws", job->resampling.n_resamples, "seed",
+                                  (json_int_t)job->resampling.seed));
     if (!*job->options->against) {
         nm_interval interval =
-            nm_bootstrap_interval(job->counts, nm_score_of_config, &job->config, &job->draws);
+            nm_bootstrap_interval(job->counts, nm_score_of_config, &job->config, &job->resampling);
         json_object_set_new(root, "interval", json_interval(interval));
         return;
     }
     nm_paired paired =
-        nm_bootstrap_paired(job->counts, job->other, nm_score_of_config, &job->config, &job->draws);
+        nm_bootstrap_paired(job->counts, job->other, nm_score_of_config, &job->config, &job->resampling);
     json_t *other = json_system(job, job->other);
     json_object_set_new(other, "interval", json_interval(paired.b));
     json_object_set_new(other, "file", json_string(job->options->against));
     json_object_set_new(root, "interval", json_interval(paired.a));
     json_object_set_new(root, "against", other);
     json_object_set_new(root, "difference", json_interval(paired.difference));
-    json_object_set_new(root, "test", json_string(job->draws.centered ? "centered" : "koehn"));
+    json_object_set_new(root, "test", json_string(job->resampling.centered ? "centered" : "koehn"));
     json_object_set_new(root, "p", json_real(paired.p));
 }
 
@@ -223,8 +225,8 @@ static void print_json(const score_job *job)
         for (size_t i = 0; i < job->counts.n_segments; i++)
             json_array_append_new(lines, json_real(line_score(job, i)));
         json_object_set_new(root, "line_scores", lines);
-    } else if (job->draws.n_resamples) {
-        json_add_draws(job, root);
+    } else if (job->resampling.n_resamples) {
+        json_add_bootstrap(job, root);
     }
     json_dumpf(root, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
     putchar('\n');
@@ -234,8 +236,9 @@ static void print_json(const score_job *job)
 static int run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err = {0};
-    score_job job = {.options = nm_options_find(cli->options, "score")};
-    nm_status status = nm_cli_want(cli, argc, 1, 1, &err);
+    score_job job = {.options = nm_options_find(cli->options, "score"),
+                     .hypothesis = argc > 1 ? argv[1] : "-"};
+    nm_status status = nm_cli_check_arguments(cli, argc, 1, 2, &err);
     if (status == NM_OK)
         status = configure(argv[0], &job, &err);
     if (status == NM_OK)
@@ -259,14 +262,14 @@ static int run(nm_cli *cli, int argc, char **argv)
 const nm_command nm_command_score = {
     .name = "score",
     .summary = "score translations by BLEU or chrF",
-    .usage = "bleu|chrf --reference FILE [--hypothesis FILE] [--against FILE] [OPTION ...]",
-    .details =
-        "Scores a file of translations, one a line, against one or several files of references. The figures "
-        "are "
-        "those of multi-bleu.perl and of sacreBLEU, whose signature is printed with them. The interval is "
-        "that "
-        "of a bootstrap over the lines. With --against the probability is printed that the better of two "
-        "systems owes its lead to chance (Koehn 2004).",
+    .usage = "bleu|chrf [FILE] --reference FILE [--against FILE] [OPTION ...]",
+    .details = "Scores translations, one per line, of FILE or standard input against one or several files of "
+               "references. The "
+               "scores are those of multi-bleu.perl and of sacreBLEU, and are printed with their signature. "
+               "The interval is a "
+               "bootstrap over the lines. With --against, p is that of a paired bootstrap test between the "
+               "two systems "
+               "(Koehn 2004).",
     .section = "score",
     .options = add_options,
     .run = run,

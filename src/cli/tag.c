@@ -1,32 +1,34 @@
-/* norma tag: tags for tokenized text or for files of columns, which keep what they have. */
+/* norma tag: tags tokenized text or files of columns; columns are kept and the predicted tag is appended. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "cli/open_model.h"
+#include "cli/model_command.h"
 #include "data/line_list.h"
 #include "metric/span_f1.h"
 #include "task/tagging.h"
 #include "text/words.h"
 
-/* So many sentences and tokens are read before any is tagged. */
-enum { SENTENCES_AT_ONCE = 512, TOKENS_AT_ONCE = 1 << 16 };
+/* Limits of the sentences that are read before they are tagged. */
+enum { BUFFER_SENTENCES = 512, BUFFER_TOKENS = 1 << 16 };
+
+typedef enum input_format { FORMAT_AUTO, FORMAT_COLUMNS, FORMAT_TEXT } input_format;
 
 typedef struct tag_config { /* section [tag] */
-    const char *output, *input_format, *scheme;
+    const char *output, *scheme;
+    input_format input_format;
     int64_t token_column, tag_column;
-    bool score;
+    bool evaluate;
 } tag_config;
 
 /* clang-format off */
 static const nm_option tag_rows[] = {
-    NM_OPTION(tag_config, output, "-", 0, 0, "file for the result; - is standard output"),
-    NM_CHOICE(tag_config, input_format, "auto", "auto|columns|text", "columns, a token a line; or text, a sentence of tokens a line. auto: columns when the first line has a tab, a single word, or a tag as its last word"),
-    NM_CHOICE(tag_config, scheme, "bio", NM_TAG_SCHEMES, "of the tags written"),
-    NM_OPTION(tag_config, token_column, "1", 1, NM_COLUMNS_MAX, "column of the tokens"),
-    NM_OPTION(tag_config, tag_column, "0", 0, NM_COLUMNS_MAX, "column of the right tags, for score; 0: the last"),
-    NM_OPTION(tag_config, score, "false", 0, 1, "compare with the right tags that the columns have, and say precision, recall and F1 on standard error"),
+    NM_OPTION(tag_config, output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
+    NM_CHOICE(tag_config, input_format, "auto", "auto|columns|text", "Format of the input: columns with one token per line, or text with one sentence of tokens per line. auto: columns if the first line has a tab, a single token, or a tag as its last token."),
+    NM_CHOICE(tag_config, scheme, "bio", NM_TAG_SCHEMES, "Scheme of the predicted tags."),
+    NM_OPTION(tag_config, token_column, "1", 1, NM_COLUMNS_MAX, "Column of the tokens, counted from 1."),
+    NM_OPTION(tag_config, tag_column, "0", 0, NM_COLUMNS_MAX, "Column of the gold tags for --evaluate, counted from 1; 0: the last column."),
+    NM_OPTION(tag_config, evaluate, "false", 0, 1, "Compare with the gold tags of the columns and print precision, recall and F1 to standard error."),
     {0}};
 /* clang-format on */
 
@@ -38,14 +40,14 @@ static void tag_options(nm_options *options)
 
 typedef struct job {
     const tag_config *config;
-    nm_backend *backend;
-    nm_loaded_model loaded;
-    FILE *input, *output;
+    nm_model_session *session;
+    nm_loaded_model *loaded;
+    FILE *input;
     nm_columns columns;
-    bool text;            /* input is a sentence a line */
-    nm_tag_corpus corpus; /* sentences at hand */
-    nm_line_list lines;   /* their lines as they stand, a token each */
-    bool *document;       /* [SENTENCES_AT_ONCE] a line like -DOCSTART- */
+    bool text;            /* the input has one sentence per line */
+    nm_tag_corpus corpus; /* the sentences in the buffer */
+    nm_line_list lines;   /* their lines or tokens, unchanged: one per token */
+    bool *document;       /* [BUFFER_SENTENCES] a line such as -DOCSTART- */
     const char **tokens, **gold;
     size_t tokens_capacity, gold_capacity;
     nm_span_counts counts;
@@ -54,12 +56,12 @@ typedef struct job {
 
 static nm_tagging_parts *parts_of(const job *self)
 {
-    return nm_tagging_parts_of(&self->loaded.task);
+    return nm_tagging_parts_of(&self->loaded->task);
 }
 
-/* ---- opening ---- */
+/* ---- input ---- */
 
-/* Whether the line looks like one of columns. */
+/* Whether the current line has a tab, a single token, or a tag as its last token. */
 static bool looks_like_columns(const nm_lines *lines)
 {
     const char *word, *last = NULL;
@@ -82,31 +84,21 @@ static bool looks_like_columns(const nm_lines *lines)
 static nm_status open_input(job *self, const char *path, nm_error *err)
 {
     NM_TRY(nm_file_open(&self->input, path, "rb", err));
-    nm_columns_init(&self->columns, self->input, strcmp(path, "-") ? path : "standard input");
-    self->text = !strcmp(self->config->input_format, "text");
-    if (!strcmp(self->config->input_format, "auto")) {
+    nm_columns_init(&self->columns, self->input, nm_cli_input_name(path));
+    self->text = self->config->input_format == FORMAT_TEXT;
+    if (self->config->input_format == FORMAT_AUTO) {
         bool more;
         NM_TRY(nm_columns_peek(&self->columns, &more, err));
         self->text = more && !looks_like_columns(&self->columns.lines);
     }
-    if (self->text && self->config->score)
-        return nm_fail(err, NM_USAGE, "tag.score needs columns with the right tags, not text");
-    return nm_file_open(&self->output, self->config->output, "wb", err);
+    if (self->text && self->config->evaluate)
+        return nm_fail(err, NM_USAGE, "tag.evaluate needs columns with gold tags, not text");
+    return NM_OK;
 }
 
-static nm_status job_open(job *self, const nm_cli *cli, int argc, char **argv, nm_error *err)
+static void release(void *state)
 {
-    self->document = nm_allocate(SENTENCES_AT_ONCE * sizeof *self->document);
-    NM_TRY(nm_cli_open_backend(cli, &self->backend, err));
-    NM_TRY(
-        nm_cli_open_model(cli, argv[0], &nm_task_tagging, "does not tag", self->backend, &self->loaded, err));
-    return open_input(self, argc > 1 ? argv[1] : "-", err);
-}
-
-static void job_release(job *self)
-{
-    nm_loaded_model_close(&self->loaded);
-    nm_backend_free(self->backend);
+    job *self = state;
     nm_columns_release(&self->columns);
     nm_tag_corpus_release(&self->corpus);
     nm_line_list_release(&self->lines);
@@ -117,33 +109,31 @@ static void job_release(job *self)
         fclose(self->input);
 }
 
-/* ---- reading ---- */
-
 static nm_status bad_line(const job *self, int64_t line, const char *what, nm_error *err)
 {
     return nm_fail(err, NM_FORMAT, "%s:%lld: %s", self->columns.lines.path, (long long)line, what);
 }
 
-/* The sentence in the reader becomes one of the corpus. */
+/* Adds the reader's sentence to the corpus. */
 static nm_status add_columns(job *self, nm_error *err)
 {
     const nm_columns *c = &self->columns;
     const tag_config *config = self->config;
     if (config->token_column > c->n_columns || config->tag_column > c->n_columns)
-        return bad_line(self, c->line, "fewer columns than tag.token_column or tag.tag_column says", err);
+        return bad_line(self, c->line, "fewer columns than tag.token_column or tag.tag_column", err);
     for (int32_t i = 0; i < c->n; i++) {
         NM_GROW(self->tokens, (size_t)i, self->tokens_capacity);
         NM_GROW(self->gold, (size_t)i, self->gold_capacity);
         self->tokens[i] = nm_columns_field(c, i, (int32_t)config->token_column - 1);
         self->gold[i] = nm_columns_field(c, i, (int32_t)config->tag_column - 1);
-        if (config->score && !nm_tag_valid(self->gold[i]))
-            return bad_line(self, c->line + i, "tag.score: the column of the right tags has something else",
+        if (config->evaluate && !nm_tag_valid(self->gold[i]))
+            return bad_line(self, c->line + i, "tag.evaluate: the column of the gold tags has something else",
                             err);
         const char *line = nm_columns_line(c, i);
         nm_line_list_add(&self->lines, line, strlen(line));
     }
     self->document[self->corpus.forms.n] = nm_columns_document(c);
-    nm_tagging_add(parts_of(self), &self->corpus, self->tokens, config->score ? self->gold : NULL, c->n);
+    nm_tagging_add(parts_of(self), &self->corpus, self->tokens, config->evaluate ? self->gold : NULL, c->n);
     return NM_OK;
 }
 
@@ -153,7 +143,7 @@ static nm_status read_columns(job *self, bool *more, nm_error *err)
     return *more ? add_columns(self, err) : NM_OK;
 }
 
-/* The next line that has words. Cuts the reader's copy of it. */
+/* The next line that is not blank. Splits the reader's copy of it into tokens. */
 static nm_status read_text(job *self, bool *more, nm_error *err)
 {
     nm_lines *lines = &self->columns.lines;
@@ -178,18 +168,18 @@ static nm_status read_text(job *self, bool *more, nm_error *err)
     return NM_OK;
 }
 
-static nm_status read_some(job *self, nm_error *err)
+static nm_status read_sentences(job *self, nm_error *err)
 {
-    int64_t most = isatty(fileno(self->input)) ? 1 : SENTENCES_AT_ONCE;
+    int64_t max_sentences = isatty(fileno(self->input)) ? 1 : BUFFER_SENTENCES;
     nm_tag_corpus_clear(&self->corpus);
     nm_tagging_forget_forms(parts_of(self));
     nm_line_list_clear(&self->lines);
-    for (bool more = true; more && self->corpus.forms.n < most && self->lines.n < TOKENS_AT_ONCE;)
+    for (bool more = true; more && self->corpus.forms.n < max_sentences && self->lines.n < BUFFER_TOKENS;)
         NM_TRY(self->text ? read_text(self, &more, err) : read_columns(self, &more, err));
     return NM_OK;
 }
 
-/* ---- writing ---- */
+/* ---- output ---- */
 
 static void count_spans(job *self, int64_t s, const char *const *found)
 {
@@ -208,6 +198,7 @@ static void count_spans(job *self, int64_t s, const char *const *found)
 static void write_sentence(job *self, int64_t s, const int32_t *tags)
 {
     const nm_tagging_parts *parts = parts_of(self);
+    FILE *output = self->session->output.stream;
     uint64_t first = self->corpus.offsets[s];
     int32_t n = (int32_t)(self->corpus.offsets[s + 1] - first);
     const char **found = self->tokens; /* no longer needed as tokens */
@@ -219,82 +210,88 @@ static void write_sentence(job *self, int64_t s, const int32_t *tags)
         size_t bytes;
         const char *line = nm_line_list_get(&self->lines, (size_t)first + (size_t)i, &bytes);
         bool blanks = !memchr(line, '\t', bytes) && memchr(line, ' ', bytes);
-        fprintf(self->output, "%.*s%c%s\n", (int)bytes, line, blanks ? ' ' : '\t', written[i]);
+        fprintf(output, "%.*s%c%s\n", (int)bytes, line, blanks ? ' ' : '\t', written[i]);
         free(written[i]);
     }
-    fputc('\n', self->output);
+    fputc('\n', output);
     free(written);
-    if (self->config->score)
+    if (self->config->evaluate)
         count_spans(self, s, found);
 }
 
-static nm_status tag_some(job *self, nm_error *err)
+static nm_status tag_sentences(job *self, nm_error *err)
 {
     int64_t n = self->corpus.forms.n;
     int32_t *tags;
-    nm_tagging_look_up(parts_of(self), nm_options_find(self->loaded.options, "data"));
-    NM_TRY(nm_tagging_predict(&self->loaded.task, self->loaded.model, &self->corpus, n, &tags, &self->n_cut,
+    nm_tagging_look_up(parts_of(self), nm_options_find(self->loaded->options, "data"));
+    NM_TRY(nm_tagging_predict(&self->loaded->task, self->loaded->model, &self->corpus, n, &tags, &self->n_cut,
                               err));
     for (int64_t s = 0; s < n; s++)
         write_sentence(self, s, tags);
     free(tags);
     self->sentences += n;
-    return nm_file_flush(self->output, self->config->output, err);
+    return nm_file_flush(self->session->output.stream, self->session->output.name, err);
 }
 
-static nm_status tag_all(job *self, nm_error *err)
+static void print_evaluation(const job *self)
 {
+    nm_span_score score = nm_span_compute(&self->counts);
+    fprintf(stderr, "precision %.2f  recall %.2f  F1 %.2f  (%lld gold spans, %lld predicted, %lld correct)\n",
+            100 * score.precision, 100 * score.recall, 100 * score.f1, (long long)self->counts.gold,
+            (long long)self->counts.predicted, (long long)self->counts.correct);
+    if (self->unknown)
+        fprintf(stderr, "norma: %lld gold tags are not among the model's tags; they count as missed\n",
+                (long long)self->unknown);
+}
+
+static nm_status tag(nm_model_session *session, void *state, nm_error *err)
+{
+    job *self = state;
+    self->session = session;
+    self->loaded = &session->models[0];
+    self->document = nm_allocate(BUFFER_SENTENCES * sizeof *self->document);
+    NM_TRY(open_input(self, session->inputs[0], err));
     do {
-        NM_TRY(read_some(self, err));
+        NM_TRY(read_sentences(self, err));
         if (self->corpus.forms.n)
-            NM_TRY(tag_some(self, err));
+            NM_TRY(tag_sentences(self, err));
     } while (self->corpus.forms.n);
-    return NM_OK;
-}
-
-static void say_what_was(const job *self)
-{
     if (self->n_cut)
         fprintf(stderr,
                 "norma: %lld of %lld sentences have more than %lld tokens and were tagged in pieces\n",
                 (long long)self->n_cut, (long long)self->sentences,
-                (long long)nm_tagger_config_of(self->loaded.model)->max_positions);
-    if (!self->config->score)
-        return;
-    nm_span_score score = nm_span_compute(&self->counts);
-    fprintf(stderr, "precision %.2f  recall %.2f  F1 %.2f  (%lld spans, %lld found, %lld of them right)\n",
-            100 * score.precision, 100 * score.recall, 100 * score.f1, (long long)self->counts.gold,
-            (long long)self->counts.predicted, (long long)self->counts.correct);
-    if (self->unknown)
-        fprintf(stderr, "norma: %lld tokens have a tag that the model does not know; they count as missed\n",
-                (long long)self->unknown);
+                (long long)nm_tagger_config_of(self->loaded->model)->max_positions);
+    if (self->config->evaluate)
+        print_evaluation(self);
+    return NM_OK;
 }
 
 static int tag_run(nm_cli *cli, int argc, char **argv)
 {
-    nm_error err = {0};
     job self = {.config = nm_options_find(cli->options, "tag")};
-    nm_status status = nm_cli_want(cli, argc, 1, 2, &err);
-    if (status == NM_OK)
-        status = job_open(&self, cli, argc, argv, &err);
-    if (status == NM_OK)
-        status = tag_all(&self, &err);
-    if (status == NM_OK)
-        say_what_was(&self);
-    status = nm_cli_close(self.output, self.config->output, status, &err);
-    job_release(&self);
-    return status == NM_OK ? NM_OK : nm_cli_fail(&err);
+    const nm_model_command command = {.task = &nm_task_tagging,
+                                      .refusal = "does not tag",
+                                      .max_inputs = 1,
+                                      .output = self.config->output,
+                                      .process = tag,
+                                      .release = release};
+    return nm_model_command_run(&command, cli, argc, argv, &self);
 }
 
 const nm_command nm_command_tag = {
     .name = "tag",
     .summary = "tag named entities in text or in files of columns",
-    .usage = "MODEL|RUN [FILE] [--tag.score true] [--section.key value ...]",
-    .details =
-        "Reads tokenized text, a sentence a line, or columns in CoNLL's form, a token a line and a blank "
-        "line\n"
-        "behind each sentence; FILE may be left out or be - for standard input. Writes columns: those that\n"
-        "the file has, as they stand, and the tag behind them.\n",
+    .usage = "MODEL [FILE] [--evaluate] [--output FILE] [OPTION ...]",
+    .details = "Reads tokenized text with one sentence per line, or CoNLL columns with one token per line "
+               "and a blank line "
+               "after each sentence, from FILE or standard input. Writes columns: those of the input, "
+               "unchanged, and the "
+               "predicted tag as the last one. MODEL is a model file or a run folder, of which the best "
+               "model is used, or "
+               "else the last one.\n\n"
+               "With --evaluate precision, recall and F1 of the spans are printed to standard error, "
+               "computed against the "
+               "gold tags in --tag-column.\n",
     .section = "tag,device",
     .options = tag_options,
     .run = tag_run,

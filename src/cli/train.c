@@ -248,7 +248,8 @@ static int train_run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err;
     const run_config *run = nm_options_find(cli->options, "run");
-    if (nm_cli_want(cli, argc, 1, 1, &err) != NM_OK || read_recipe(cli, run, argv[0], &err) != NM_OK)
+    if (nm_cli_check_arguments(cli, argc, 1, 1, &err) != NM_OK ||
+        read_recipe(cli, run, argv[0], &err) != NM_OK)
         return nm_cli_fail(&err);
     if (strcmp(run->task, cli->task->name)) {
         nm_fail(&err, NM_USAGE, "run.task = %.100s comes too late: set it on the command line", run->task);

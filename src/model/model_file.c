@@ -215,6 +215,42 @@ nm_status nm_model_file_load(const nm_safetensors *file, nm_model *model, nm_err
     return NM_OK;
 }
 
+/* Blocks are copied, because the data of other programs' files may be unaligned. */
+static bool is_finite_tensor(const nm_safetensor *tensor)
+{
+    enum { BLOCK = 1024 };
+    const char *data = tensor->data;
+    bool finite = true;
+    for (size_t first = 0; first < tensor->count && finite; first += BLOCK) {
+        size_t n = tensor->count - first < BLOCK ? tensor->count - first : BLOCK;
+        uint64_t f64[BLOCK], infinite = 0;
+        uint32_t f32[BLOCK];
+        if (tensor->type == NM_TENSOR_F64) {
+            memcpy(f64, data + first * sizeof *f64, n * sizeof *f64);
+            for (size_t i = 0; i < n; i++)
+                infinite |= (f64[i] & 0x7ff0000000000000) == 0x7ff0000000000000;
+        } else {
+            memcpy(f32, data + first * sizeof *f32, n * sizeof *f32);
+            for (size_t i = 0; i < n; i++)
+                infinite |= (f32[i] & 0x7f800000) == 0x7f800000;
+        }
+        finite = !infinite;
+    }
+    return finite;
+}
+
+nm_status nm_model_file_check_finite(const nm_safetensors *file, nm_error *err)
+{
+    for (size_t i = 0; i < nm_safetensors_count(file); i++) {
+        const nm_safetensor *tensor = nm_safetensors_at(file, i);
+        if ((tensor->type == NM_TENSOR_F32 || tensor->type == NM_TENSOR_F64) && !is_finite_tensor(tensor))
+            return nm_fail(err, NM_DIVERGED,
+                           "%s: tensor '%s' has values that are not finite (NaN or infinity)",
+                           nm_safetensors_path(file), tensor->name);
+    }
+    return NM_OK;
+}
+
 /* ---- averaging ---- */
 
 /* int8 values of different files have different scales. */
@@ -227,6 +263,20 @@ static nm_status check_float(const nm_safetensors *file, nm_error *err)
                 "%s: an int8 model cannot be averaged: average the float models, then export the mean",
                 nm_safetensors_path(file));
     return NM_OK;
+}
+
+/* Options, update, preparation and program version may differ between models that have a mean. */
+static nm_status check_same_texts(const nm_safetensors *first, const nm_safetensors *other, nm_error *err)
+{
+    static const char *const varying[] = {"config", "update", "norma", "data.ini", NULL};
+    const char *key = nm_safetensors_metadata_difference(first, other, varying);
+    if (!key)
+        return NM_OK;
+    return nm_fail(
+        err, NM_MISMATCH,
+        "%s: '%s' differs from that of %s: models of different tasks, dictionaries or codes have no "
+        "common mean",
+        nm_safetensors_path(other), key, nm_safetensors_path(first));
 }
 
 static nm_status check_same(const nm_safetensors *first, const nm_safetensors *other, nm_error *err)
@@ -323,6 +373,10 @@ nm_status nm_model_file_average(const char *const *paths, int n, const char *out
             status = check_float(files[f], err);
         if (status == NM_OK && f > 0)
             status = check_same(files[0], files[f], err);
+        if (status == NM_OK && f > 0)
+            status = check_same_texts(files[0], files[f], err);
+        if (status == NM_OK)
+            status = nm_model_file_check_finite(files[f], err);
         if (status == NM_OK && f > 0 && nm_safetensors_count(files[f]) != nm_safetensors_count(files[0]))
             status = nm_fail(err, NM_MISMATCH, "%s: has tensors that %s lacks", paths[f], paths[0]);
     }

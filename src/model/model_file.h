@@ -30,9 +30,13 @@ nm_status nm_model_file_add(nm_safetensors_writer *writer, const nm_model *model
  * that is missing or has another shape. */
 nm_status nm_model_file_load(const nm_safetensors *file, nm_model *model, nm_error *err);
 
+/* NM_DIVERGED names the first float tensor with a NaN or an infinity: such a model computes nonsense. */
+nm_status nm_model_file_check_finite(const nm_safetensors *file, nm_error *err);
+
 /* Writes the element-wise mean of n model files to out: every floating-point tensor, running statistics included. Counters
  * and metadata are those of the file with the highest update. NM_UNSUPPORTED for int8 files, NM_MISMATCH if the files
- * differ in names, types or shapes of tensors. */
+ * differ in names, types or shapes of tensors, in the task, or in its texts (dictionaries, codes, labels). NM_DIVERGED for
+ * values that are not finite. */
 nm_status nm_model_file_average(const char *const *paths, int n, const char *out, nm_error *err);
 
 #endif

@@ -49,6 +49,9 @@ static nm_status run_batch(finder *self, const int64_t *examples, int32_t n, dou
     if (nm_tape_exhausted(&self->tape))
         return nm_fail(err, NM_MEMORY, "%d tokens at once do not fit", batch.source.n_tokens);
     nm_backend_read(self->model->backend, probabilities, logits->data, (size_t)n * (size_t)self->classes);
+    for (int32_t i = 0; i < n * self->classes; i++)
+        if (!isfinite(probabilities[i]))
+            return nm_fail(err, NM_DIVERGED, "the model's logits are not finite");
     for (int32_t i = 0; i < n; i++) {
         double *row = probabilities + (size_t)i * (size_t)self->classes;
         softmax(row, self->classes, row);

@@ -85,6 +85,8 @@ nm_status nm_loaded_model_open(nm_loaded_model *loaded, const char *file_path, c
             status = build_loaded(loaded, file_path, backend, false, err);
         if (status == NM_OK)
             status = load_model(loaded, file, err);
+        if (status == NM_OK)
+            status = nm_model_file_check_finite(file, err);
         nm_safetensors_close(file);
     }
     if (status != NM_OK)

@@ -1,4 +1,5 @@
 /* Tagging in use: emissions of the model, the best legal path, and F1 of spans against the gold tags. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,7 +47,10 @@ static nm_status run_pieces(predictor *p, nm_error *err)
     size_t tags = (size_t)p->chain.tags;
     double *scores = nm_allocate((size_t)batch.tokens * tags * sizeof *scores);
     nm_backend_read(p->model->backend, scores, emissions->data, (size_t)batch.tokens * tags);
-    for (int32_t i = 0; i < p->n; i++) {
+    bool finite = true;
+    for (size_t i = 0; i < (size_t)batch.tokens * tags; i++)
+        finite = finite && isfinite(scores[i]);
+    for (int32_t i = 0; i < p->n && finite; i++) {
         const nm_tag_piece *piece = &p->pieces[i];
         nm_viterbi(&p->chain, scores + (size_t)batch.source.offsets[i] * tags, piece->n,
                    p->tags + p->corpus->offsets[piece->sentence] + piece->first);
@@ -54,7 +58,7 @@ static nm_status run_pieces(predictor *p, nm_error *err)
     free(scores);
     p->n = 0;
     p->tokens = 0;
-    return NM_OK;
+    return finite ? NM_OK : nm_fail(err, NM_DIVERGED, "the model's logits are not finite");
 }
 
 static nm_status predict_all(predictor *p, int64_t n_sentences, int64_t *n_cut, nm_error *err)

@@ -9,6 +9,7 @@
 
 /* Text as people write it; words as `norma prepare` leaves them before BPE; units as they are in the dictionary. */
 typedef enum nm_text_format { NM_FORMAT_RAW, NM_FORMAT_TOKENIZED, NM_FORMAT_SUBWORD } nm_text_format;
+#define NM_TEXT_FORMATS "raw|tokenized|subword"
 
 /* One line's translations, best first; none for an empty line and for one that is too long. */
 typedef struct nm_translated {

@@ -93,7 +93,7 @@ input=train.tsv accepts 'good' classify run
 : >empty
 input=empty try classify run
 if [ "$got" != 0 ] || [ -s out ] || [ -s err ]; then fail "an empty input gives code $got: $(cat out err)"; fi
-refuses 4 'no text in it' classify run empty --evaluate
+refuses 4 'no texts to evaluate' classify run empty --evaluate
 printf 'fine\nab\377\n' >bytes.txt
 refuses 4 'bytes.txt:2: not UTF-8: byte 0xff at position 3 of field 1' classify run bytes.txt
 printf 'fine\000\n' >bytes.txt
@@ -101,7 +101,7 @@ refuses 4 'bytes.txt:1: not text: holds a zero byte' classify run bytes.txt
 head -c 70000000 /dev/zero | tr '\0' y >long.txt
 refuses 4 'long.txt:1: a row of more than' classify run long.txt
 head -c 3000000 /dev/zero | tr '\0' '.' >long.txt
-accepts 'only their beginning was looked at' classify run long.txt
+accepts 'were truncated' classify run long.txt
 rm long.txt
 refuses 3 'nowhere.txt' classify run nowhere.txt
 refuses 5 'other.tsv:2: label "ugly" does not occur' classify run other.tsv --evaluate
@@ -135,4 +135,14 @@ model 4 'dict.txt:1' 's/"dict.txt":"/"dict.txt":"x x x\\n/'
 model 5 'embed.weight' 's/"dict.txt":"/"dict.txt":"zebra 7\\n/'
 model 4 'no task' 's/"classification"/"classifiction"/'
 model 2 'data.tokenizer = basic_' 's/tokenizer = basic_english/tokenizer = basic_/'
+model 8 'not finite' '$data = "\xff" x length($data)'
+model 8 'not finite' 'substr($data, 0, 4) = pack("f<", 9**9**9)'
+model 8 'not finite' '$data = pack("f<", 1e38) x (length($data) / 4)'
+cp test.tsv same.tsv
+refuses 2 'same.tsv: input and output are the same file' classify run same.tsv --output same.tsv
+cmp same.tsv test.tsv || fail "the input was overwritten"
+cut -f 2 test.tsv >texts.txt
+try classify run texts.txt --output labels
+[ "$got" = 0 ] && [ "$(wc -l <labels)" = 2 ] || fail "--output: $(cat err labels)"
+accepts 'good' classify run texts.txt
 hostile_end

@@ -112,16 +112,26 @@ refuses_model 4 'shorter than the header length'
 refuses 4 'malformed' translate recipe.ini
 refuses 4 'malformed' translate "$NORMA"
 refuses 2 'too few arguments' translate
-refuses 4 'malformed' translate $model m.safetensors
+refuses 4 'malformed' translate $model,m.safetensors
 refuses 2 'nearest known one is' translate $model --baem 3
 refuses 2 'outside' translate $model --decode.beam 0
 refuses 2 'outside' translate $model --decode.beam 1e9
 
-# Weights that are not numbers still give one line for each line, or a clear refusal.
-cp $model m.safetensors
-forge m.safetensors '$data = "\xff" x length($data)'
-input=test.xx try translate m.safetensors --threads 1
-[ "$got" = 0 ] || judge 8 'not finite' 'translate with weights that are no numbers'
+# Weights that are not finite, and weights so large that the logits overflow, are errors.
+# weights FLOAT COUNT: replaces the first COUNT weights (0: all), running statistics included.
+weights() {
+    cp $model m.safetensors
+    forge m.safetensors 'my $n = '"$2"' || length($data) / 4; substr($data, 0, 4 * $n) = pack("f<", '"$1"') x $n'
+}
+for value in '"NaN"' 9**9**9 -9**9**9; do
+    for count in 0 1; do
+        weights "$value" $count
+        refuses_model 8 'not finite'
+        refuses 8 'not finite' average mean $model m.safetensors
+    done
+done
+weights 1e38 0
+refuses_model 8 'not finite'
 
 # ---- averaging
 
@@ -141,6 +151,16 @@ for bytes in 0 1 8 100 $((header + 8)) $((size - 4)); do
     head -c "$bytes" $model >m.safetensors
     refuses 4 'm.safetensors: malformed' average mean $model m.safetensors
 done
+# Models of another task or of other data do not have a mean, even if their shapes agree.
+cp $model m.safetensors
+forge m.safetensors 's/"task":"translation"/"task":"translatoin"/ or die'
+refuses 5 "'task' differs" average mean $model m.safetensors
+cp $model m.safetensors
+forge m.safetensors 's/("dict.source.txt":"[^"]*?)the /$1teh / or die'
+refuses 5 'have no common mean' average mean $model m.safetensors
+cp $model m.safetensors
+forge m.safetensors 's/("codes.bpe":"[^"]*?)t h/$1t i/ or die'
+refuses 5 'have no common mean' average mean $model m.safetensors
 [ ! -e mean ] && ! ls mean.*.new >/dev/null 2>&1 || fail "an average that failed leaves a file"
 cp $model mean
 cases=$((cases + 1)) got=0
@@ -176,11 +196,11 @@ input=said try translate $model --threads 1 --beam 1
 head -c 10000000 /dev/zero | tr '\0' 'q' >said
 input=said try translate $model --threads 1 --beam 1
 { [ "$got" = 0 ] && grep -q '1 of 1 lines have more than' err; } || fail "a line of 10 MB: exit code $got: $(cat err)"
-refuses 3 'absent: No such file' translate $model --input absent
-refuses 3 'is a folder' translate $model --input .
-refuses 3 'recipe.ini/out: Not a directory' translate $model --input test.xx --output recipe.ini/out
+refuses 3 'absent: No such file' translate $model absent
+refuses 3 'is a folder' translate $model .
+refuses 3 'recipe.ini/out: Not a directory' translate $model test.xx --output recipe.ini/out
 if [ -w /dev/full ]; then
-    refuses 3 '/dev/full: writing failed: No space left' translate $model --input test.xx --output /dev/full --threads 1
+    refuses 3 '/dev/full: writing failed: No space left' translate $model test.xx --output /dev/full --threads 1
 fi
 
 # ---- data folders: train opens them

@@ -223,25 +223,25 @@ refuses_text 3 'absent: No such file' --dict-source absent
 printf 'a b\nc d\n' >two
 printf 'a b\nc d\ne\n' >three
 : >empty
-refuses 5 'two has 2 lines, three has 3' score bleu --reference three --hypothesis two
-refuses 4 'empty: ' score bleu --reference empty --hypothesis empty
+refuses 5 'two has 2 lines, three has 3' score bleu two --reference three
+refuses 4 'empty: ' score bleu empty --reference empty
 printf 'a\n\xfe\n' >broken
-refuses 4 'broken:2: not UTF-8' score chrf --reference two --hypothesis broken
+refuses 4 'broken:2: not UTF-8' score chrf broken --reference two
 printf '\0\nb\n' >broken
-refuses 4 'broken:1: ' score bleu --reference broken --hypothesis two
+refuses 4 'broken:1: ' score bleu two --reference broken
 input=two refuses 5 'has 2 lines' score bleu --reference three
 refuses 5 'standard input has 0 lines, two has 2' score bleu --reference two
-refuses 3 'absent: No such file' score bleu --reference absent --hypothesis two
-refuses 3 'is a folder' score bleu --reference two --hypothesis .
-refuses 2 'known: bleu, chrf' score rouge --reference two --hypothesis two
-refuses 2 'no --reference' score bleu --hypothesis two
-refuses 2 'outside' score chrf --char-order 99 --reference two --hypothesis two
-refuses 2 'outside' score bleu --bootstrap -5 --reference two --hypothesis two
+refuses 3 'absent: No such file' score bleu two --reference absent
+refuses 3 'is a folder' score bleu . --reference two
+refuses 2 'known: bleu, chrf' score rouge two --reference two
+refuses 2 'no --reference' score bleu two
+refuses 2 'outside' score chrf two --char-order 99 --reference two
+refuses 2 'outside' score bleu two --bootstrap -5 --reference two
 { cat long; printf '\n'; } >one
-accepts 'BLEU' score bleu --reference one --hypothesis one --bootstrap 0
+accepts 'BLEU' score bleu one --reference one --bootstrap 0
 printf '\n\n' >blank
-accepts 'BLEU = 0.00' score bleu --reference two --hypothesis blank --bootstrap 10
-accepts 'chrF' score chrf --reference blank --hypothesis two --bootstrap 10
+accepts 'BLEU = 0.00' score bleu blank --reference two --bootstrap 10
+accepts 'chrF' score chrf two --reference blank --bootstrap 10
 
 # ---- targets that cannot be written
 
@@ -292,7 +292,7 @@ ls full/*.new >/dev/null 2>&1 && fail "a failed preparation leaves files behind:
 
 if [ -w /dev/full ]; then
     for arguments in 'help' '--version' 'prepare --help' 'train --manual' \
-        'score bleu --reference two --hypothesis two' 'score chrf --reference two --hypothesis two --json'; do
+        'score bleu two --reference two' 'score chrf two --reference two --json'; do
         cases=$((cases + 1))
         got=0
         # shellcheck disable=SC2086
@@ -301,7 +301,7 @@ if [ -w /dev/full ]; then
     done
 fi
 cases=$((cases + 1)) got=0
-"$NORMA" score bleu --reference two --hypothesis two >&- 2>err || got=$?
+"$NORMA" score bleu two --reference two >&- 2>err || got=$?
 judge 3 'standard output: writing failed' 'score with stdout closed'
 cases=$((cases + 1)) got=0
 "$NORMA" score bleu --reference two 0<&- >out 2>err || got=$?

@@ -80,13 +80,13 @@ for attention in softmax block-term; do
     grep -q '^all files: perplexity' out || fail "two files have no sum"
     try perplexity $attention --json <test.txt
     printf 'the dog\n\nevery\n' >prompts
-    try generate $attention --input prompts --tokens 30 --seed 5 --top-k 9
+    try generate $attention prompts --tokens 30 --seed 5 --top-k 9
     cp out first
     for batch in 1 2; do
-        try generate $attention --input prompts --tokens 30 --seed 5 --top-k 9 --batch $batch
+        try generate $attention prompts --tokens 30 --seed 5 --top-k 9 --batch $batch
         cmp -s out first || fail "other text in batches of $batch with $attention"
     done
-    try generate $attention --input prompts --tokens 30 --seed 6 --top-k 9
+    try generate $attention prompts --tokens 30 --seed 6 --top-k 9
     cmp -s out first && fail "the seed does not matter"
     try generate $attention --prompt 'the dog' --temperature 0 --lines 1
     grep -qE '^the dog (runs|sings|sleeps|falls)( and [a-z]+ [a-z]+ [a-z]+)*$' out || fail "not of the grammar: $(cat out)"
@@ -100,7 +100,8 @@ below "$whole" "$untrained" "perplexity has not fallen"
 accepts 'done: 20 updates' train lm.ini --run.folder bpe --data.folder units --train.updates 20 --train.validate-every 100 \
     --model.positions learned --model.adaptive true --model.cutoffs 8,12 --data.order shuffled
 accepts 'per word' perplexity bpe test.txt
-accepts '' generate bpe --tokens 5
+try generate bpe --prompt '' --tokens 5
+[ "$got" = 0 ] || fail "exit code $got without a prompt: $(cat err)"
 
 # ---- stopped and continued: the same bits ----
 accepts 'done: 60 updates' train lm.ini --run.folder parts --train.updates 60 --schedule.updates 120
@@ -128,8 +129,11 @@ printf 'a \0 b\n' >zero.txt
 refuses 4 'zero.txt:1: not text: byte 0x00 at position 3' perplexity softmax zero.txt
 refuses 3 'nothere.txt' perplexity softmax nothere.txt
 refuses 2 'at most 8 tokens' perplexity softmax test.txt --context 9
-refuses 4 'broken.txt:2' generate softmax --input broken.txt
-refuses 2 'exclude each other' generate softmax --input prompts --prompt x
+refuses 4 'broken.txt:2' generate softmax broken.txt
+refuses 2 'exclude each other' generate softmax prompts --prompt x
+cp prompts same
+refuses 2 'same: input and output are the same file' generate softmax same --output same
+cmp same prompts || fail "the input was overwritten"
 refuses 2 'temperature' generate softmax --temperature -1
 refuses 3 'nothere' generate nothere
 head -c 3000 softmax/best.safetensors >short.safetensors

@@ -26,35 +26,35 @@ X
 tr '[:lower:]' '[:upper:]' <hyp >upper
 line='BLEU = 54.50, 90.6/71.4/50.0/35.0 (BP=0.939, ratio=0.941, hyp_len=32, ref_len=34)'
 
-wants "$line" bleu --reference ref --hypothesis hyp
-wants "$line" bleu --reference ref --hypothesis upper --lowercase
+wants "$line" bleu hyp --reference ref
+wants "$line" bleu upper --reference ref --lowercase
 "$NORMA" score bleu --reference ref --bootstrap 0 <hyp >out
 [ "$(cat out)" = "$line" ] || fail "more than the line without a bootstrap: $(cat out)"
 wants 'BLEU = 100.00, 100.0/100.0/100.0/100.0 (BP=1.000, ratio=1.000, hyp_len=32, ref_len=32)' \
-    bleu --reference ref --reference hyp --hypothesis hyp
+    bleu hyp --reference ref --reference hyp
 wants 'BLEU = 100.00, 100.0/100.0/100.0/100.0 (BP=1.000, ratio=1.000, hyp_len=32, ref_len=32)' \
-    bleu --reference ref,hyp --hypothesis hyp
+    bleu hyp --reference ref,hyp
 
 version=$("$NORMA" --version | tr -cd '0-9.\n' | head -n 1)
 printf '%s\n' "Cost: \$5.00 & 20% off." >cost.hyp
 printf '%s\n' "The cost: \$5.00 &amp; 20% off." >cost.ref
 wants "BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:norma-$version = 77.3 88.9/87.5/85.7/83.3 (BP = 0.895 ratio = 0.900 hyp_len = 9 ref_len = 10)" \
-    bleu --metric-variant sacrebleu --reference cost.ref --hypothesis cost.hyp
+    bleu cost.hyp --metric-variant sacrebleu --reference cost.ref
 printf 'abc\n' >abc
 printf 'abd\n' >abd
 wants "chrF2|nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:norma-$version = 38.9" \
-    chrf --reference abd --hypothesis abc
-"$NORMA" score bleu --metric-variant sacrebleu --sentence --reference ref --hypothesis hyp >out
+    chrf abc --reference abd
+"$NORMA" score bleu hyp --metric-variant sacrebleu --sentence --reference ref >out
 [ "$(wc -l <out)" = 4 ] || fail "not one score for each line"
 
 # The paired test: same seed, same result; a system does not beat itself; a clear winner wins every draw.
-"$NORMA" score chrf --reference ref --hypothesis ref --against hyp >first
-"$NORMA" score chrf --reference ref --hypothesis ref --against hyp >second
+"$NORMA" score chrf ref --reference ref --against hyp >first
+"$NORMA" score chrf ref --reference ref --against hyp >second
 cmp first second || fail "two runs with one seed differ"
 grep -q 'p = 0.0000 (paired bootstrap, Koehn 2004)' first || fail "no clear winner: $(cat first)"
-"$NORMA" score bleu --reference ref --hypothesis hyp --against hyp >out
+"$NORMA" score bleu hyp --reference ref --against hyp >out
 grep -q 'difference: +0.00 .*p = 1.0000' out || fail "a system beats itself: $(cat out)"
-"$NORMA" score bleu --reference ref --hypothesis hyp --against ref --centered --json >out
+"$NORMA" score bleu hyp --reference ref --against ref --centered --json >out
 grep -q '"test": "centered"' out || fail "JSON without the test: $(cat out)"
 grep -q '"score": 54.49994989793' out || fail "JSON without the score: $(cat out)"
 
@@ -63,21 +63,21 @@ printf 'a\nb\xff\n' >broken
 printf 'a\nb\0\n' >zero
 printf 'a\nb\n' >two
 : >empty
-refuses 5 'hyp has 4 lines, short has 3' score bleu --reference short --hypothesis hyp
-refuses 5 'short has 3 lines, ref has 4' score bleu --reference ref --hypothesis hyp --against short
-refuses 4 'broken:2: ' score bleu --reference two --hypothesis broken
-refuses 4 'broken:2: ' score chrf --reference two --reference broken --hypothesis two
-refuses 4 'zero:2: ' score bleu --reference two --hypothesis zero
-refuses 4 'empty: ' score bleu --reference empty --hypothesis empty
-refuses 3 'absent: ' score bleu --reference absent --hypothesis hyp
-refuses 3 ': is a folder' score bleu --reference . --hypothesis hyp
-refuses 2 'reference' score bleu --hypothesis hyp
-refuses 2 'known: bleu, chrf' score rouge --reference ref --hypothesis hyp
-refuses 2 'multi-bleu|sacrebleu' score bleu --metric-variant other --reference ref --hypothesis hyp
+refuses 5 'hyp has 4 lines, short has 3' score bleu hyp --reference short
+refuses 5 'short has 3 lines, ref has 4' score bleu hyp --reference ref --against short
+refuses 4 'broken:2: ' score bleu broken --reference two
+refuses 4 'broken:2: ' score chrf two --reference two --reference broken
+refuses 4 'zero:2: ' score bleu zero --reference two
+refuses 4 'empty: ' score bleu empty --reference empty
+refuses 3 'absent: ' score bleu hyp --reference absent
+refuses 3 ': is a folder' score bleu hyp --reference .
+refuses 2 'reference' score bleu hyp
+refuses 2 'known: bleu, chrf' score rouge hyp --reference ref
+refuses 2 'multi-bleu|sacrebleu' score bleu hyp --metric-variant other --reference ref
 refuses 2 'standard input' score bleu --reference -
-refuses 2 'bootstrap' score bleu --reference ref --hypothesis hyp --against hyp --bootstrap 0
+refuses 2 'bootstrap' score bleu hyp --reference ref --against hyp --bootstrap 0
 if [ -w /dev/full ]; then
     got=0
-    "$NORMA" score bleu --reference ref --hypothesis hyp >/dev/full 2>err || got=$?
+    "$NORMA" score bleu hyp --reference ref >/dev/full 2>err || got=$?
     [ "$got" = 3 ] || fail "full target: exit code $got"
 fi

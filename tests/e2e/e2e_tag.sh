@@ -58,7 +58,7 @@ same run/last.safetensors half/last.safetensors
 
 # ---- use ----
 
-accepts 'precision 100.00  recall 100.00  F1 100.00' tag run test.txt --score
+accepts 'precision 100.00  recall 100.00  F1 100.00' tag run test.txt --evaluate
 cut -d ' ' -f 1-3 <out >kept
 same kept test.txt
 has out '-DOCSTART- X O O'
@@ -90,8 +90,8 @@ for i in $(seq 600); do echo "w$i"; done >long
 input=long accepts 'were tagged in pieces' tag run
 [ "$(wc -l <out)" = 601 ] || fail "a long sentence lost lines: $(wc -l <out)"
 printf 'Anna X B-PER\nsees X O\nNile X B-RIVER\n' >unknown
-accepts 'does not know' tag run unknown --score
-has err '(2 spans,'
+accepts 'not among' tag run unknown --evaluate
+has err '(2 gold spans,'
 
 # ---- other forms of data and model ----
 
@@ -154,8 +154,8 @@ printf 'a b\xff c\n' >bad.txt
 refuses 4 'bad.txt:1: not UTF-8' tag run bad.txt
 input=bad.txt refuses 4 'standard input:1: not UTF-8' tag run
 printf 'a X what\n' >bad.txt
-refuses 4 'bad.txt:1: tag.score' tag run bad.txt --score --input-format columns
-refuses 2 'tag.score needs columns' tag run text --score
+refuses 4 'bad.txt:1: tag.evaluate' tag run bad.txt --evaluate --input-format columns
+refuses 2 'tag.evaluate needs columns' tag run text --evaluate
 refuses 4 'fewer columns' tag run valid.txt --token-column 5
 refuses 3 'absent' tag run absent
 refuses 3 'absent' tag absent text
@@ -171,6 +171,17 @@ forge 'B-LOC\\n' 'Q-LOC\\n'
 refuses 4 "'Q-LOC' is no tag of scheme bioes" tag forged.safetensors text
 forge 'B-LOC\\n' 'B-PER\\n'
 refuses 4 'one that stands there before' tag forged.safetensors text
+weights() { # BYTES REPEATED
+    perl -0777 -e 'open(F, "<:raw", "run/last.safetensors"); $_ = <F>; my $n = 8 + unpack("Q<", $_);
+        substr($_, $n) = $ARGV[0] x ((length($_) - $n) / 4); open(F, ">:raw", "forged.safetensors"); print F $_' "$1"
+}
+for value in "$(printf '\xff\xff\xff\x7f')" "$(printf '\x99\x76\x96\x7e')"; do # NaN, 1e38
+    weights "$value"
+    refuses 8 'not finite' tag forged.safetensors text
+done
+cp test.txt same.txt
+refuses 2 'same.txt: input and output are the same file' tag run same.txt --output same.txt
+cmp same.txt test.txt || fail "the input was overwritten"
 head -c 2000 run/last.safetensors >forged.safetensors
 refuses 4 'malformed' tag forged.safetensors text
 hostile_end

@@ -66,7 +66,7 @@ done
 if grep -q '@@\|</s>\|<pad>' lines; then fail "units in the text: $(cat lines)"; fi
 
 # ---- batches, order, threads and file names change nothing ----
-"$NORMA" translate run/best.safetensors --batch-tokens 1 --input in --output again
+"$NORMA" translate run/best.safetensors --batch-tokens 1 in --output again
 cmp lines again || fail "another batch size, another translation"
 tac in | "$NORMA" translate run --threads 2 --batch-tokens 9 | tac >again
 cmp lines again || fail "another order, another translation"
@@ -101,11 +101,11 @@ cmp first again || fail "the first of the n best is not the translation"
 refuses 2 'decode.nbest = 4' translate run --nbest 4 --beam 2
 
 # ---- ensembles ----
-"$NORMA" translate run run <in >again
+"$NORMA" translate run,run <in >again
 cmp lines again || fail "twice the same model is another model"
-"$NORMA" translate run second <in >mixed
+"$NORMA" translate run,second <in >mixed
 [ "$(wc -l <mixed)" = 7 ] || fail "the ensemble lost lines"
-refuses 5 'models 1 and 2 have different' translate run foreign
+refuses 5 'models 1 and 2 have different' translate run,foreign
 
 # ---- lines that are too long are left out and counted ----
 {
@@ -137,18 +137,40 @@ wait
 printf 'haus\nbl\xffau\n' >broken
 input=broken refuses 4 'standard input:2' translate run
 printf 'ha\0us\n' >zero
-refuses 4 'zero:1: not text: byte 0x00 at position 3' translate run --input zero
+refuses 4 'zero:1: not text: byte 0x00 at position 3' translate run zero
 refuses 2 'usage: norma translate' translate
 refuses 3 'nowhere' translate nowhere
-refuses 3 'nowhere' translate run --input nowhere
+refuses 3 'nowhere' translate run nowhere
 refuses 2 'decode.beam' translate run --beam 0
 refuses 2 'unknown option' translate run --beams 2
 head -c 3000 run/best.safetensors >cut.safetensors
 input=in refuses 4 'cut.safetensors' translate cut.safetensors
+
+# ---- the output file is complete or absent, and never the input ----
+cp in source
+ln source linked
+ln -s source symbolic
+for output in source ./source linked symbolic; do
+    refuses 2 'input and output are the same file' translate run source --output $output
+    input=source refuses 2 'input and output are the same file' translate run --output $output
+    cmp source in || fail "the input was overwritten"
+done
+echo earlier >out.txt
+refuses 4 'broken:2' translate run broken --buffer 1 --output out.txt
+[ "$(cat out.txt)" = earlier ] || fail "a failure changed the output file: $(cat out.txt)"
+refuses 4 'broken:2' translate run broken --buffer 1 --output never.txt
+[ -z "$(find . -name 'never*' -o -name 'out.txt?*')" ] || fail "a failure leaves files: $(ls)"
+"$NORMA" translate run source --output out.txt
+cmp out.txt lines || fail "the output file differs"
+mkfifo pipe
+cat pipe >piped &
+"$NORMA" translate run source --output pipe
+wait $!
+cmp piped lines || fail "the output to a pipe differs"
 : >empty
 "$NORMA" translate run <empty >again
 [ ! -s again ] || fail "output for no input"
 if [ -w /dev/full ]; then
-    refuses 3 'No space left' translate run --input in --output /dev/full
+    refuses 3 'No space left' translate run in --output /dev/full
 fi
 echo "e2e_translate: passed"

@@ -1,0 +1,113 @@
+#include "cli/model_command.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+
+const char *nm_cli_input_name(const char *path)
+{
+    return strcmp(path, "-") ? path : "standard input";
+}
+
+/* ---- output ---- */
+
+/* False if there is no such file. "-" is the standard descriptor. */
+static bool get_file_info(const char *path, int standard, struct stat *info)
+{
+    return !(strcmp(path, "-") ? stat(path, info) : fstat(standard, info));
+}
+
+static nm_status check_distinct(const char *input, const char *output, nm_error *err)
+{
+    struct stat in, out;
+    if (!input || !get_file_info(input, STDIN_FILENO, &in) || !get_file_info(output, STDOUT_FILENO, &out) ||
+        !S_ISREG(in.st_mode) || in.st_dev != out.st_dev || in.st_ino != out.st_ino)
+        return NM_OK;
+    return nm_fail(err, NM_USAGE, "%s: input and output are the same file",
+                   strcmp(output, "-") ? output : nm_cli_input_name(input));
+}
+
+nm_status nm_cli_output_open(nm_cli_output *output, const char *path, const char *input, nm_error *err)
+{
+    *output = (nm_cli_output){.name = strcmp(path, "-") ? path : "standard output"};
+    NM_TRY(check_distinct(input, path, err));
+    if (!strcmp(path, "-")) {
+        output->stream = stdout;
+        return NM_OK;
+    }
+    NM_TRY(nm_file_writer_open(&output->writer, path, err));
+    output->stream = output->writer.stream;
+    return NM_OK;
+}
+
+nm_status nm_cli_output_close(nm_cli_output *output, nm_status status, nm_error *err)
+{
+    nm_error late = {0};
+    nm_status closed = NM_OK;
+    if (output->writer.stream && status == NM_OK)
+        closed = nm_file_writer_commit(&output->writer, &late);
+    else if (output->writer.stream)
+        nm_file_writer_abort(&output->writer);
+    else if (output->stream)
+        closed = nm_file_close(output->stream, output->name, &late);
+    *output = (nm_cli_output){0};
+    if (status != NM_OK || closed == NM_OK)
+        return status;
+    *err = late;
+    return closed;
+}
+
+/* ---- models ---- */
+
+/* A path that exists is one model, even if its name contains a comma. */
+static nm_status open_models(nm_model_session *session, const nm_model_command *command, const char *paths,
+                             nm_error *err)
+{
+    bool several = command->ensemble && !nm_file_exists(paths);
+    char *copy = nm_duplicate(paths), *rest = copy;
+    size_t capacity = 0;
+    nm_status status = NM_OK;
+    for (char *path; status == NM_OK && rest;) {
+        path = several ? strsep(&rest, ",") : rest;
+        rest = several ? rest : NULL;
+        NM_GROW(session->models, (size_t)session->n_models, capacity);
+        status = nm_cli_open_model(session->cli, path, command->task, command->refusal, session->backend,
+                                   &session->models[session->n_models], err);
+        session->n_models += status == NM_OK;
+    }
+    free(copy);
+    return status;
+}
+
+static nm_status run(nm_model_session *session, const nm_model_command *command, int argc, char **argv,
+                     void *state, nm_error *err)
+{
+    static char *standard_input[] = {"-"};
+    NM_TRY(nm_cli_check_arguments(session->cli, argc, 1, 1 + command->max_inputs, err));
+    session->inputs = argc > 1 ? argv + 1 : standard_input;
+    session->n_inputs = argc > 1 ? argc - 1 : 1;
+    NM_TRY(nm_cli_open_backend(session->cli, &session->backend, err));
+    NM_TRY(open_models(session, command, argv[0], err));
+    bool reads = !command->uses_input || command->uses_input(state);
+    NM_TRY(nm_cli_output_open(&session->output, command->output, reads ? session->inputs[0] : NULL, err));
+    return command->process(session, state, err);
+}
+
+int nm_model_command_run(const nm_model_command *command, const nm_cli *cli, int argc, char **argv,
+                         void *state)
+{
+    nm_error err = {0};
+    nm_model_session session = {.cli = cli};
+    nm_status status = run(&session, command, argc, argv, state, &err);
+    status = nm_cli_output_close(&session.output, status, &err);
+    if (command->release)
+        command->release(state);
+    for (int32_t m = 0; m < session.n_models; m++)
+        nm_loaded_model_close(&session.models[m]);
+    free(session.models);
+    nm_backend_free(session.backend);
+    return status == NM_OK ? NM_OK : nm_cli_fail(&err);
+}
