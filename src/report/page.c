@@ -2,6 +2,7 @@
  * in one file that asks nothing of any network. */
 #include "report/page.h"
 
+#include <ctype.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -147,6 +148,13 @@ static void write_figure(const nm_report *report, const nm_figure *figure, const
           out);
 }
 
+/* "Inside the network" as "inside-the-network". */
+static void write_slug(const char *title, FILE *out)
+{
+    for (; *title; title++)
+        putc(*title == ' ' ? '-' : tolower((unsigned char)*title), out);
+}
+
 static void write_figures(const nm_report *report, const nm_drawing *drawings, char **svg, FILE *out)
 {
     const char *section = NULL;
@@ -155,7 +163,9 @@ static void write_figures(const nm_report *report, const nm_drawing *drawings, c
         if (!svg[i])
             continue;
         if (!section || strcmp(section, figure->section)) {
-            fprintf(out, "%s<section><h2>%s</h2>\n", section ? "</div></section>\n" : "", figure->section);
+            fputs(section ? "</div></section>\n<section id=\"" : "<section id=\"", out);
+            write_slug(figure->section, out);
+            fprintf(out, "\"><h2>%s</h2>\n", figure->section);
             nm_section_legend(report, "legend printed", out);
             fputs("<div class=\"figures\">\n", out);
             section = figure->section;
@@ -210,21 +220,48 @@ static void write_head(const nm_report *report, FILE *out)
             report->n, report->n == 1 ? "" : "s");
 }
 
-static void write_page(const nm_report *report, const nm_report_config *config, const nm_drawing *drawings,
-                       char **svg, FILE *out)
+/* Links to the sections of the body. Text from files cannot pose as a section: it is escaped. */
+static void write_contents(const char *body, FILE *out)
 {
-    write_head(report, out);
-    nm_section_runs(report, out);
-    nm_section_legend(report, "legend", out);
-    write_figures(report, drawings, svg, out);
-    write_missing(report, svg, out);
+    static const char start[] = "<section id=\"", middle[] = "\"><h2>";
+    fputs("<nav class=\"contents\" aria-label=\"contents\">", out);
+    for (const char *at = body; (at = strstr(at, start)) != NULL;) {
+        at += strlen(start);
+        size_t id = strcspn(at, "\"");
+        if (strncmp(at + id, middle, strlen(middle)))
+            continue;
+        const char *title = at + id + strlen(middle);
+        fprintf(out, "<a href=\"#%.*s\">%.*s</a>", (int)id, at, (int)strcspn(title, "<"), title);
+    }
+    fputs("</nav>\n", out);
+}
+
+static nm_status write_page(const nm_report *report, const nm_report_config *config,
+                            const nm_drawing *drawings, char **svg, FILE *out, nm_error *err)
+{
+    char *body = NULL;
+    size_t bytes;
+    FILE *memory = open_memstream(&body, &bytes);
+    if (!memory)
+        return nm_fail(err, NM_MEMORY, "no memory for the page");
+    nm_section_runs(report, memory);
+    nm_section_training(report, memory);
+    nm_section_legend(report, "legend", memory);
+    write_figures(report, drawings, svg, memory);
+    write_missing(report, svg, memory);
     if (config->samples)
-        nm_section_samples(report, out);
-    nm_section_settings(report, out);
-    nm_section_environment(report, out);
+        nm_section_samples(report, memory);
+    nm_section_settings(report, memory);
+    nm_section_environment(report, memory);
+    fclose(memory);
+    write_head(report, out);
+    write_contents(body, out);
+    fputs(body, out);
+    free(body);
     fputs("</main>\n<div id=\"hint\" hidden></div>\n", out);
     write_data(report, drawings, out);
     fprintf(out, "<script>\n%s</script>\n</body></html>\n", nm_page_js);
+    return NM_OK;
 }
 
 static size_t count_figures(void)
@@ -260,10 +297,10 @@ nm_status nm_report_page(const nm_report *report, const nm_report_config *config
     nm_status status = nm_plot_svg(report, drawings, path, svg, err);
     if (status == NM_OK)
         status = nm_file_writer_open(&writer, path, err);
-    if (status == NM_OK) {
-        write_page(report, config, drawings, svg, writer.stream);
+    if (status == NM_OK)
+        status = write_page(report, config, drawings, svg, writer.stream, err);
+    if (status == NM_OK)
         status = nm_file_writer_commit(&writer, err);
-    }
     for (size_t i = 0; i < count_figures(); i++)
         free(svg[i]);
     free(svg);

@@ -74,6 +74,25 @@
         return figure.scatter ? points.slice(0, 1) : points.slice(0, 8).sort((a, b) => a.py - b.py);
     };
 
+    // ---- sorting the table of runs ----
+    for (const button of document.querySelectorAll('button.sort')) {
+        button.addEventListener('click', () => {
+            const head = button.closest('th'), body = button.closest('table').tBodies[0];
+            const falling = head.getAttribute('aria-sort') === 'ascending';
+            for (const other of head.parentElement.cells) other.removeAttribute('aria-sort');
+            head.setAttribute('aria-sort', falling ? 'descending' : 'ascending');
+            const key = row => {
+                const cell = row.cells[head.cellIndex];
+                return head.cellIndex ? (cell.dataset.value === undefined ? NaN : Number(cell.dataset.value)) : cell.textContent;
+            };
+            const compare = (a, b) => typeof a === 'string' ? a.localeCompare(b) : a - b;
+            const rows = [...body.rows].map(row => ({ row, key: key(row) }));
+            // Runs without a value come last in both directions.
+            rows.sort((a, b) => Number.isNaN(a.key) - Number.isNaN(b.key) || (falling ? compare(b.key, a.key) : compare(a.key, b.key)) || 0);
+            body.append(...rows.map(entry => entry.row));
+        });
+    }
+
     // ---- hovering ----
     const clear = plot => {
         for (const mark of plot.querySelectorAll('.cursor, .dot')) mark.remove();

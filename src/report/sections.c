@@ -85,7 +85,10 @@ static double field(const summary *s, size_t offset)
 static void write_cell(FILE *out, const column *c, double value, bool best)
 {
     char text[NM_NUMBER_BYTES];
-    fputs(best ? "<td class=\"best\">" : "<td>", out);
+    fputs("<td", out);
+    if (isfinite(value))
+        fprintf(out, " data-value=\"%.9g\"", value);
+    fputs(best ? " class=\"best\">" : ">", out);
     if (!isfinite(value))
         fputs("–", out);
     else if (c->form == 'n')
@@ -228,21 +231,23 @@ void nm_section_runs(const nm_report *report, FILE *out)
     for (size_t i = 0; i < report->n; i++)
         all[i] = summarize(report, i);
     fputs("<section id=\"runs\"><h2>Runs</h2>\n<div class=\"scroll\"><table "
-          "class=\"numbers\"><thead><tr><th>run</th>",
+          "class=\"numbers\"><thead><tr><th><button type=\"button\" class=\"sort\">run</button></th>",
           out);
     for (int c = 0; c < N_COLUMNS; c++)
         if (column_shown(report, all, &columns[c])) {
-            fprintf(out, "<th title=\"%s\">%s", columns[c].hint, columns[c].title);
+            fprintf(out, "<th title=\"%s\"><button type=\"button\" class=\"sort\">%s", columns[c].hint,
+                    columns[c].title);
             if (columns[c].offset == FIELD(score) || columns[c].offset == FIELD(valid_score)) {
                 putc(' ', out);
                 nm_html_text(out, report->score_name);
             }
-            fputs("</th>", out);
+            fputs("</button></th>", out);
         }
     fputs("</tr></thead>\n<tbody>\n", out);
     for (size_t i = 0; i < report->n; i++)
         write_row(report, all, i, out);
-    fputs("</tbody></table></div>\n<p class=\"hint\">A run is hidden and shown in all figures by its name. ",
+    fputs("</tbody></table></div>\n<p class=\"hint\">The name of a run hides or shows it in all figures; a "
+          "column title sorts by it. ",
           out);
     if (!column_shown(report, all, &columns[0]))
         fputs("Test scores with intervals, p and TID come from <code>norma compare</code>. ", out);
@@ -258,6 +263,45 @@ void nm_section_runs(const nm_report *report, FILE *out)
     free(all);
 }
 
+/* ---- tables with a column per run ---- */
+
+static void write_names(const nm_report *report, const char *first, FILE *out)
+{
+    fprintf(out, "<div class=\"scroll\"><table><thead><tr><th>%s</th>", first);
+    for (size_t i = 0; i < report->n; i++) {
+        fputs("<th>", out);
+        nm_html_text(out, report->runs[i].name);
+        fputs("</th>", out);
+    }
+    fputs("</tr></thead>\n<tbody>\n", out);
+}
+
+/* values: one per run, NULL: unknown. With `shared` only the first is written. */
+static void write_values(const nm_report *report, const char *label, char *const *values, bool shared,
+                         FILE *out)
+{
+    fputs("<tr><th scope=\"row\">", out);
+    nm_html_text(out, label);
+    fputs("</th>", out);
+    for (size_t i = 0; i < (shared ? 1 : report->n); i++) {
+        fputs("<td>", out);
+        nm_html_text(out, values[i] && *values[i] ? values[i] : "–");
+        fputs("</td>", out);
+    }
+    fputs("</tr>\n", out);
+}
+
+static void write_setting(const nm_report *report, const char *key, FILE *out)
+{
+    char **values = nm_allocate((report->n + 1) * sizeof *values);
+    for (size_t i = 0; i < report->n; i++)
+        values[i] = nm_duplicate(nm_report_run_setting(&report->runs[i], key));
+    write_values(report, key, values, false, out);
+    for (size_t i = 0; i < report->n; i++)
+        free(values[i]);
+    free(values);
+}
+
 /* ---- settings ---- */
 
 static bool differs(const nm_report *report, const char *key)
@@ -271,8 +315,8 @@ static bool differs(const nm_report *report, const char *key)
     return false;
 }
 
-/* Keys in the order of the first run that has them. */
-static bool seen_before(const nm_report *report, size_t run, const char *key)
+/* Whether a run before this one has the key: each is written once, in the order of the first run that has it. */
+static bool has_earlier(const nm_report *report, size_t run, const char *key)
 {
     for (size_t i = 0; i < run; i++)
         if (nm_report_run_setting(&report->runs[i], key))
@@ -280,127 +324,122 @@ static bool seen_before(const nm_report *report, size_t run, const char *key)
     return false;
 }
 
-static void write_names(const nm_report *report, const char *first, FILE *out)
-{
-    fprintf(out, "<thead><tr><th>%s</th>", first);
-    for (size_t i = 0; i < report->n; i++) {
-        fputs("<th>", out);
-        nm_html_text(out, report->runs[i].name);
-        fputs("</th>", out);
-    }
-    fputs("</tr></thead>\n<tbody>\n", out);
-}
-
-typedef const char *(*get_text)(const nm_report_run *run, const char *key);
-
-static void write_value(const char *value, FILE *out)
-{
-    nm_html_text(out, value && *value ? value : "–");
-    fputs("</td>", out);
-}
-
-static void write_values(const nm_report *report, const char *label, const char *key, get_text get, FILE *out)
-{
-    fputs("<tr><th scope=\"row\">", out);
-    nm_html_text(out, label);
-    fputs("</th>", out);
-    for (size_t i = 0; i < report->n; i++) {
-        fputs("<td>", out);
-        write_value(get(&report->runs[i], key), out);
-    }
-    fputs("</tr>\n", out);
-}
-
 void nm_section_settings(const nm_report *report, FILE *out)
 {
     size_t rows = 0;
     if (report->n < 2)
         return;
-    fputs("<section id=\"settings\"><h2>Where the configurations differ</h2>\n<div class=\"scroll\"><table>",
-          out);
+    fputs("<section id=\"settings\"><h2>Where the configurations differ</h2>\n", out);
     write_names(report, "option", out);
     for (size_t r = 0; r < report->n; r++)
         for (size_t i = 0; i < report->runs[r].n_settings; i++) {
             const char *key = report->runs[r].settings[i].key;
-            if (!strcmp(key, "run.folder") || seen_before(report, r, key) || !differs(report, key))
+            if (!strcmp(key, "run.folder") || has_earlier(report, r, key) || !differs(report, key))
                 continue;
-            write_values(report, key, key, nm_report_run_setting, out);
+            write_setting(report, key, out);
             rows++;
         }
     fputs("</tbody></table></div>\n", out);
     if (!rows)
-        fputs("<p>They are equal but for their folders.</p>\n", out);
+        fputs("<p>They are equal except for their folders.</p>\n", out);
     fputs("</section>\n", out);
 }
 
-/* ---- environment ---- */
+/* ---- facts: what was trained, and where ---- */
 
-static const struct {
+typedef enum fact_source { FACT_SETTING, FACT_TEXT, FACT_COUNT } fact_source;
+
+typedef struct fact {
     const char *label, *key;
-    get_text get;
-} facts[] = {{"program", "start/norma", nm_report_run_text},
-             {"compiler", "start/compiler", nm_report_run_text},
-             {"device", "start/device", nm_report_run_text},
-             {"system", "start/system", nm_report_run_text},
-             {"backend", "device.backend", nm_report_run_setting},
-             {"threads", "device.threads", nm_report_run_setting},
-             {"seed", "train.seed", nm_report_run_setting}};
-enum { N_FACTS = sizeof facts / sizeof *facts };
+    fact_source source; /* of config.ini; a string of the log; a number of the log */
+} fact;
 
-static bool fact_known(const nm_report *report, size_t fact)
-{
-    for (size_t i = 0; i < report->n; i++)
-        if (facts[fact].get(&report->runs[i], facts[fact].key))
-            return true;
-    return false;
-}
+static const fact trained[] = {{"task", "run.task", FACT_SETTING},
+                               {"data folder", "data.folder", FACT_SETTING},
+                               {"training data", "data.train", FACT_SETTING},
+                               {"validation data", "data.valid", FACT_SETTING},
+                               {"test data", "data.test", FACT_SETTING},
+                               {"parameters", "start/parameters", FACT_COUNT},
+                               {"preset", "model.preset", FACT_SETTING},
+                               {"width", "model.width", FACT_SETTING},
+                               {"feed-forward width", "model.ff", FACT_SETTING},
+                               {"heads", "model.heads", FACT_SETTING},
+                               {"layers", "model.layers", FACT_SETTING},
+                               {"encoder layers", "model.encoder_layers", FACT_SETTING},
+                               {"decoder layers", "model.decoder_layers", FACT_SETTING},
+                               {"norm position", "model.norm_position", FACT_SETTING},
+                               {"tokens per batch", "train.max_tokens", FACT_SETTING},
+                               {"batches per update", "train.accumulate", FACT_SETTING},
+                               {"started (UTC)", "start/time", FACT_TEXT},
+                               {"host", "start/host", FACT_TEXT},
+                               {"command", "start/command", FACT_TEXT}};
+static const fact environment[] = {
+    {"program", "start/norma", FACT_TEXT},       {"compiler", "start/compiler", FACT_TEXT},
+    {"device", "start/device", FACT_TEXT},       {"system", "start/system", FACT_TEXT},
+    {"backend", "device.backend", FACT_SETTING}, {"threads", "device.threads", FACT_SETTING},
+    {"seed", "train.seed", FACT_SETTING}};
 
-static bool fact_differs(const nm_report *report, size_t fact)
+/* Heap; NULL when the run has no such fact. */
+static char *fact_of(const nm_report_run *run, const fact *f)
 {
-    const char *first = facts[fact].get(&report->runs[0], facts[fact].key);
-    for (size_t i = 1; i < report->n; i++) {
-        const char *other = facts[fact].get(&report->runs[i], facts[fact].key);
-        if (!first != !other || (first && strcmp(first, other)))
-            return true;
+    char count[NM_NUMBER_BYTES];
+    double number;
+    const char *text = NULL;
+    switch (f->source) {
+    case FACT_SETTING:
+        text = nm_report_run_setting(run, f->key);
+        break;
+    case FACT_TEXT:
+        text = nm_report_run_text(run, f->key);
+        break;
+    case FACT_COUNT:
+        number = nm_report_run_last(run, f->key);
+        text = isfinite(number) ? nm_count_show(count, number) : NULL;
     }
-    return false;
+    return text && *text ? nm_duplicate(text) : NULL;
 }
 
-/* What all runs share stands once. */
-static void write_shared_facts(const nm_report *report, FILE *out)
+/* What all runs share is written once, above a table of the other facts. */
+static void write_facts(const nm_report *report, const fact *facts, size_t n_facts, bool shared, FILE *out)
 {
-    fputs("<table><tbody>\n", out);
-    for (size_t f = 0; f < N_FACTS; f++)
-        if (fact_known(report, f) && !fact_differs(report, f)) {
-            fprintf(out, "<tr><th scope=\"row\">%s</th><td>", facts[f].label);
-            write_value(facts[f].get(&report->runs[0], facts[f].key), out);
-            fputs("</tr>\n", out);
-        }
-    fputs("</tbody></table>\n", out);
-}
-
-static void write_own_facts(const nm_report *report, FILE *out)
-{
+    char **values = nm_allocate((report->n + 1) * sizeof *values);
     bool any = false;
-    for (size_t f = 0; f < N_FACTS; f++) {
-        if (!fact_differs(report, f))
-            continue;
-        if (!any) {
-            fputs("<div class=\"scroll\"><table>", out);
-            write_names(report, "", out);
+    for (size_t f = 0; f < n_facts; f++) {
+        bool known = false, differ = false;
+        for (size_t i = 0; i < report->n; i++) {
+            values[i] = fact_of(&report->runs[i], &facts[f]);
+            known |= values[i] != NULL;
+            differ |= !values[i] != !values[0] || (values[i] && strcmp(values[i], values[0]));
         }
-        any = true;
-        write_values(report, facts[f].label, facts[f].key, facts[f].get, out);
+        if (known && differ != shared) {
+            if (!any && shared)
+                fputs("<table><tbody>\n", out);
+            else if (!any)
+                write_names(report, "", out);
+            any = true;
+            write_values(report, facts[f].label, values, shared, out);
+        }
+        for (size_t i = 0; i < report->n; i++)
+            free(values[i]);
     }
     if (any)
-        fputs("</tbody></table></div>\n", out);
+        fputs(shared ? "</tbody></table>\n" : "</tbody></table></div>\n", out);
+    free(values);
+}
+
+void nm_section_training(const nm_report *report, FILE *out)
+{
+    fputs("<section id=\"training\"><h2>What was trained</h2>\n", out);
+    write_facts(report, trained, sizeof trained / sizeof *trained, true, out);
+    write_facts(report, trained, sizeof trained / sizeof *trained, false, out);
+    fputs("</section>\n", out);
 }
 
 void nm_section_environment(const nm_report *report, FILE *out)
 {
     fputs("<section id=\"environment\"><h2>Environment</h2>\n", out);
-    write_shared_facts(report, out);
-    write_own_facts(report, out);
+    write_facts(report, environment, sizeof environment / sizeof *environment, true, out);
+    write_facts(report, environment, sizeof environment / sizeof *environment, false, out);
     fputs("<p class=\"hint\">Page written by norma " NORMA_VERSION
           "; figures drawn by gnuplot.</p></section>\n",
           out);

@@ -57,8 +57,14 @@ has page.html "is behind power-1 from the start"
 has page.html "a <mark>batch</mark> dog"
 has page.html "Worse than layer-1. Over 3 runs TID and gap have a correlation of 1.00; so few points prove little."
 has page.html '">p (Holm)<'
-has page.html "<td>0.090</td>"
+has page.html '<td data-value="0.09">0.090</td>'
 lacks page.html "p (uncorrected)"
+has page.html '<tr><th scope="row">parameters</th><td>1,234,567</td></tr>'
+has page.html '<tr><th scope="row">data folder</th><td>data/corpus</td></tr>'
+has page.html '<tr><th scope="row">host</th><td>&lt;b&gt;box&lt;/b&gt;</td></tr>'
+has page.html '<tr><th scope="row">started (UTC)</th><td>2026-03-01T10:00:00Z</td></tr>'
+has page.html '<a href="#training">What was trained</a>'
+has page.html '<figure id="valid-loss-end">'
 has page.html "BLEU: <code>nrefs:1</code>."
 has page.html "<h3>Validation BLEU against time</h3>"
 has page.html "3 lines of log.jsonl cannot be read, the first is line 146."

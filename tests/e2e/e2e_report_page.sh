@@ -69,6 +69,15 @@ run.click();
 say("hides", getComputedStyle(curve).display === "none" && legend[0].getAttribute("aria-pressed") === "false");
 run.click();
 say("shows", getComputedStyle(curve).display !== "none");
+// The column of the test score: ascending, descending, runs without a score last.
+const title = [...document.querySelectorAll("button.sort")].find(b => b.textContent.startsWith("test")), column = title.closest("th").cellIndex;
+const order = () => [...title.closest("table").tBodies[0].rows].map(r => r.cells[column].dataset.value ?? "-").join(" ");
+title.click();
+const rising = order();
+title.click();
+say("sorted", rising + " " + order());
+const links = [...document.querySelectorAll("nav.contents a")];
+say("contents", links.length > 6 && links.every(a => document.getElementById(a.getAttribute("href").slice(1))));
 say("wide", document.documentElement.scrollWidth <= innerWidth);
 say("requests", performance.getEntriesByType("resource").length);
 say("troubles", troubles.length + " " + troubles.join(" | "));
@@ -88,7 +97,7 @@ look() { # WIDTH
     }
     sed -n '/<pre>/,/<\/pre>/p' dom | sed 's/.*<pre>//; s/<\/pre>.*//' >told
     for line in "figures=$wanted" "drawn=$wanted" "read=$wanted" "hovered=$wanted" "saved=$((2 * wanted))" "svg=$wanted" \
-        "csv=$wanted" "row=layer-1,600,2.55495,," "legend=$(find runs -name log.jsonl | wc -l) true" theme=true back=true hides=true shows=true wide=true requests=0; do
+        "csv=$wanted" "row=layer-1,600,2.55495,," "legend=$(find runs -name log.jsonl | wc -l) true" "sorted=22.5 24.5 25.5 26.5 - - 26.5 25.5 24.5 22.5 - -" contents=true theme=true back=true hides=true shows=true wide=true requests=0; do
         grep -qxF "$line" told || fail "at width $1 not '$line' but '$(grep "^${line%%=*}=" told)'"
     done
     grep -q '^troubles=0 ' told || fail "at width $1 the page complains: $(grep '^troubles=' told)"
