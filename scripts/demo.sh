@@ -14,7 +14,7 @@ folder=data/demo-de-en
 scripts/demo_corpus.sh "$corpus"
 if ! [ "$folder/data.ini" -nt "$corpus/complete" ]; then
     "$program" prepare --train "$corpus/train" --valid "$corpus/valid" --test "$corpus/test" \
-        --source-lang de --target-lang en --bpe-merges 4000 --output "$folder"
+        --source-lang de --target-lang en --ratio 1.5 --bpe-merges 4000 --output "$folder"
 fi
 "$program" compare recipes/demo.ini --norms layer,scale+fix,batch,power,rbn --data.folder "$folder" \
     --train.seconds "$seconds" --compare.folder "runs/demo-$seconds"

@@ -176,8 +176,9 @@ nm_status nm_file_writer_open(nm_file_writer *writer, const char *path, nm_error
     } else {
         char *resolved = exists ? realpath(path, NULL) : NULL;
         writer->target = nm_duplicate(resolved ? resolved : path);
+        bool lost = exists && !resolved;
         free(resolved);
-        fd = create_temporary(writer);
+        fd = lost ? -1 : create_temporary(writer);
         if (fd >= 0 && exists)
             (void)!fchmod(fd, info.st_mode & 0777);
     }
@@ -340,6 +341,11 @@ nm_status nm_lines_next(nm_lines *lines, bool *more, nm_error *err)
     }
     *more = true;
     lines->number++;
+    static const char mark[] = "\xEF\xBB\xBF";
+    if (lines->number == 1 && !lines->keep_bom && length >= 3 && !memcmp(lines->text, mark, 3)) {
+        length -= 3;
+        memmove(lines->text, lines->text + 3, (size_t)length + 1);
+    }
     if (length && lines->text[length - 1] == '\n')
         length--;
     if (length && lines->text[length - 1] == '\r')

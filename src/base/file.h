@@ -58,13 +58,15 @@ nm_status nm_file_flush(FILE *stream, const char *path, nm_error *err);
 /* nm_file_flush, then fclose (except standard input and output). */
 nm_status nm_file_close(FILE *stream, const char *path, nm_error *err);
 
-/* Line reader: one line per call, without its line end ("\n" or "\r\n"), of any length that fits memory. */
+/* Line reader: one line per call, without its line end ("\n" or "\r\n"), of any length that fits memory. A byte order mark
+ * at the start of the file is skipped. */
 typedef struct nm_lines {
     FILE *stream;
     const char *path; /* for messages; not owned */
     char *text;       /* the current line, NUL-terminated; owned by the reader */
     size_t bytes, capacity;
     int64_t number; /* of the current line, from 1 */
+    bool keep_bom;  /* do not skip a byte order mark; set after nm_lines_init */
 } nm_lines;
 
 void nm_lines_init(nm_lines *lines, FILE *stream, const char *path);

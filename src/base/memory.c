@@ -1,5 +1,6 @@
 #include "base/memory.h"
 
+#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,10 +8,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The one end of the program inside the library: callers up to here hold what only memory could release. */
+/* The only exit of the process in the library, see memory.h. */
 static _Noreturn void run_out(size_t bytes)
 {
-    fprintf(stderr, "norma: out of memory (%zu bytes asked for)\n", bytes);
+    fprintf(stderr, "norma: out of memory (%zu bytes requested)\n", bytes);
     _exit(NM_MEMORY);
 }
 
@@ -37,7 +38,8 @@ char *nm_format(const char *format, ...)
     va_copy(again, args);
     int length = vsnprintf(NULL, 0, format, args);
     va_end(args);
-    NM_ASSERT(length >= 0);
+    if (length < 0) /* vsnprintf allocates for wide fields */
+        run_out(0);
     char *text = nm_allocate((size_t)length + 1);
     vsnprintf(text, (size_t)length + 1, format, again);
     va_end(again);
@@ -47,6 +49,30 @@ char *nm_format(const char *format, ...)
 char *nm_duplicate(const char *text)
 {
     return text ? nm_format("%s", text) : NULL;
+}
+
+FILE *nm_memory_stream(char **text, size_t *bytes)
+{
+    FILE *stream = open_memstream(text, bytes);
+    if (!stream)
+        run_out(0);
+    return stream;
+}
+
+void nm_memory_stream_close(FILE *stream)
+{
+    if (ferror(stream) | fclose(stream)) /* memory is the only resource of such a stream */
+        run_out(0);
+}
+
+static void *allocate_json(size_t bytes)
+{
+    return nm_reallocate(NULL, bytes);
+}
+
+void nm_memory_init_json(void)
+{
+    json_set_alloc_funcs(allocate_json, free);
 }
 
 nm_status nm_arena_init(nm_arena *arena, size_t bytes, nm_error *err)

@@ -1,16 +1,26 @@
-/* Heap helpers for host-side bookkeeping, and the arena: reserve once, bump, reset.
+/* Heap memory for host-side data, growable arrays, and the arena.
  *
- * nm_allocate and friends stop the program when the system has no memory left for small bookkeeping; whatever
- * is large (arenas, slabs, data files) is reserved by functions that return NM_MEMORY. */
+ * nm_allocate, nm_reallocate and everything built on them never return NULL: without memory they print "out of memory" and
+ * end the process with the exit code NM_MEMORY. Large blocks (arenas, mapped files, device memory) are reserved by
+ * functions that return NM_MEMORY. */
 #ifndef NM_MEMORY_H
 #define NM_MEMORY_H
 
+#include <stdio.h>
 #include "norma/status.h"
 
 void *nm_allocate(size_t bytes); /* zeroed */
+/* realloc; block may be NULL. New bytes are not zeroed. */
 void *nm_reallocate(void *block, size_t bytes);
-char *nm_format(const char *format, ...) __attribute__((format(printf, 1, 2))); /* heap string */
-char *nm_duplicate(const char *text);                                           /* NULL stays NULL */
+/* printf into a heap string; the caller frees. */
+char *nm_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+char *nm_duplicate(const char *text); /* NULL for NULL */
+/* open_memstream and its fclose: *text and *bytes are valid after the close; the caller frees *text. */
+FILE *nm_memory_stream(char **text, size_t *bytes);
+void nm_memory_stream_close(FILE *stream);
+/* Makes jansson allocate with nm_reallocate: it reports a failed allocation as malformed JSON or invalid UTF-8. Changes
+ * the state of jansson for the whole process, so the program calls it and the library does not. */
+void nm_memory_init_json(void);
 
 /* Growing array: items is a pointer variable, count and capacity are size_t or int lvalues. */
 #define NM_GROW(items, count, capacity)                                                                      \

@@ -46,7 +46,7 @@ static const demo_kind kinds[] = {
      .ends = {"source", "target"},
      .unit = DEMO_LINES,
      .prepare = "--train {}/train --valid {}/valid --test {}/test --source-lang source --target-lang target "
-                "--bpe-merges 4000 --output {}/data",
+                "--ratio 1.5 --bpe-merges 4000 --output {}/data",
      .data = "--data.folder {}/data",
      .wants =
          "norma demo translation SOURCE TARGET\n"

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/edit_distance.h"
 #include "cli.h"
 
@@ -147,6 +148,7 @@ int main(int argc, char **argv)
     hold_standard_descriptors();
     signal(SIGXFSZ, SIG_IGN); /* a file over the limit is a failed write like any other */
     start_with_short_spin(argv);
+    nm_memory_init_json();
     int code = run(argc, argv);
     nm_error err;
     /* Results that did not get through are a failure, even if the work went well. */

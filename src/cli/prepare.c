@@ -50,6 +50,35 @@ static void print_report(const nm_prepare_config *config, const nm_prepare_repor
             seconds);
 }
 
+/* Warns when the filters dropped more than WARN_PERCENT of the training pairs: a filter for other languages or another
+ * tokenization can drop most of a corpus. */
+static void warn_of_drops(const nm_prepare_report *report)
+{
+    enum { WARN_PERCENT = 5 };
+    const nm_prepare_split_report *train = &report->splits[0];
+    nm_drop most = 0;
+    for (int drop = 1; drop < NM_DROP_N; drop++)
+        if (train->dropped[drop] > train->dropped[most])
+            most = (nm_drop)drop;
+    if (100 * (train->pairs - train->kept) <= WARN_PERCENT * train->pairs)
+        return;
+    const char *option = nm_drop_option(most);
+    fprintf(stderr,
+            "norma: warning: %.1f %% of the training pairs were dropped, most of them as \"%s\"%s%s%s\n",
+            100.0 * (double)(train->pairs - train->kept) / (double)train->pairs, nm_drop_text(most),
+            *option ? "; the option --" : "", option, *option ? " changes this filter" : "");
+    for (int i = 0; i < train->n_examples[most]; i++) {
+        const nm_drop_example *example = &train->examples[most][i];
+        fprintf(stderr, "  line %lld:", (long long)example->line);
+        for (int side = 0; side < report->sides; side++) {
+            fputs(side ? " | " : " ", stderr);
+            for (const char *at = example->text[side]; *at; at++)
+                putc((unsigned char)*at < ' ' || *at == 0x7f ? '?' : *at, stderr);
+        }
+        putc('\n', stderr);
+    }
+}
+
 static double now(void)
 {
     struct timespec time;
@@ -65,10 +94,13 @@ static int run(nm_cli *cli, int argc, char **argv)
         return nm_cli_fail(&err);
     nm_prepare_report report;
     double start = now();
-    if (nm_prepare_run(cli->options, &report, &err) != NM_OK)
-        return nm_cli_fail(&err);
-    print_report(nm_options_find(cli->options, "prepare"), &report, now() - start);
-    return NM_OK;
+    nm_status status = nm_prepare_run(cli->options, &report, &err);
+    if (status == NM_OK) {
+        print_report(nm_options_find(cli->options, "prepare"), &report, now() - start);
+        warn_of_drops(&report);
+    }
+    nm_prepare_report_release(&report);
+    return status == NM_OK ? NM_OK : nm_cli_fail(&err);
 }
 
 const nm_command nm_command_prepare = {

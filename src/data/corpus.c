@@ -107,6 +107,8 @@ static void write_offset(nm_corpus_writer *writer)
 nm_status nm_corpus_writer_open(nm_corpus_writer *writer, const char *prefix, nm_error *err)
 {
     *writer = (nm_corpus_writer){.hash = XXH3_createState()};
+    if (!writer->hash)
+        return nm_fail(err, NM_MEMORY, "%s.ids: out of memory", prefix);
     XXH3_64bits_reset(writer->hash);
     nm_status status = open_writer(&writer->ids, prefix, "ids", err);
     if (status == NM_OK)

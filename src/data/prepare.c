@@ -41,7 +41,10 @@ const nm_option nm_prepare_options[] = {
               "numbers of the special symbols, see the dictionary format"),
     NM_OPTION(C, min_length, "1", 1, 1 << 30, "shortest training line in words before BPE"),
     NM_OPTION(C, max_length, "175", 0, 1 << 30, "longest training line in words before BPE; 0: no limit"),
-    NM_OPTION(C, ratio, "1.5", 0, 1e9, "largest ratio of the sides' lengths in training; 0: no limit"),
+    NM_OPTION(C, ratio, "9", 0, 1e9,
+              "Maximum ratio of the lengths of source and target of a training pair, in words, or in "
+              "characters for a "
+              "language without spaces (zh, ja, th, km, lo, my); 0 disables the filter."),
     NM_CHOICE(C, on_invalid, "error", "error|skip", "training pairs that are not UTF-8: stop, or leave out"),
     NM_OPTION(C, threads, "0", 0, 1024, "threads; 0: as many as the system offers"),
     {0}};
@@ -68,18 +71,32 @@ nm_status nm_prepare_open_split(nm_corpus *corpus, const char *folder, int split
     return status;
 }
 
+static const struct {
+    const char *text, *option;
+} drops[NM_DROP_N] = {
+#define D(name, text, option) {text, option},
+    NM_DROP_LIST(D)
+#undef D
+};
+
 const char *nm_drop_text(nm_drop drop)
 {
-    switch (drop) {
-#define D(name, text)                                                                                        \
-    case NM_DROP_##name:                                                                                     \
-        return text;
-        NM_DROP_LIST(D)
-#undef D
-    case NM_DROP_NONE:
-        break;
-    }
-    return "kept";
+    return drop < NM_DROP_N ? drops[drop].text : "kept";
+}
+
+const char *nm_drop_option(nm_drop drop)
+{
+    return drop < NM_DROP_N ? drops[drop].option : "";
+}
+
+void nm_prepare_report_release(nm_prepare_report *report)
+{
+    for (int split = 0; split < NM_PREPARE_SPLITS; split++)
+        for (int drop = 0; drop < NM_DROP_N; drop++)
+            for (int i = 0; i < report->splits[split].n_examples[drop]; i++)
+                for (int side = 0; side < NM_PREPARE_SIDES; side++)
+                    free(report->splits[split].examples[drop][i].text[side]);
+    *report = (nm_prepare_report){0};
 }
 
 const char *nm_prepare_prefix(const nm_prepare_config *config, int split)
@@ -300,8 +317,8 @@ nm_status nm_prepare_run(const nm_options *options, nm_prepare_report *report, n
 {
     const nm_prepare_config *config = nm_options_find(options, "prepare");
     NM_ASSERT(config);
-    NM_TRY(check_config(config, err));
     *report = (nm_prepare_report){0};
+    NM_TRY(check_config(config, err));
     nm_prepare self = {
         .options = options, .config = config, .report = report, .sides = is_text(config) ? 1 : 2};
     report->sides = self.sides;

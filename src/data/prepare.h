@@ -33,16 +33,16 @@ typedef struct nm_prepare_config {
 /* Section [prepare], also of data.ini. */
 extern const nm_option nm_prepare_options[];
 
-/* Why a pair of the training text was left out. */
+/* Why a pair of the training text was dropped: name, text, option that decides it ("" if none). */
 #define NM_DROP_LIST(D)                                                                                      \
-    D(EMPTY, "empty")                                                                                        \
-    D(SHORT, "too short")                                                                                    \
-    D(LONG, "too long")                                                                                      \
-    D(RATIO, "length ratio")                                                                                 \
-    D(INVALID, "invalid")
+    D(EMPTY, "empty", "")                                                                                    \
+    D(SHORT, "too short", "prepare.min_length")                                                              \
+    D(LONG, "too long", "prepare.max_length")                                                                \
+    D(RATIO, "length ratio", "prepare.ratio")                                                                \
+    D(INVALID, "invalid", "prepare.on_invalid")
 
 typedef enum nm_drop {
-#define D(name, text) NM_DROP_##name,
+#define D(name, text, option) NM_DROP_##name,
     NM_DROP_LIST(D)
 #undef D
         NM_DROP_N,
@@ -50,11 +50,22 @@ typedef enum nm_drop {
 } nm_drop;
 
 const char *nm_drop_text(nm_drop drop);
+/* Full name of the option that decides about this reason, "" if there is none. */
+const char *nm_drop_option(nm_drop drop);
 
-enum { NM_PREPARE_SPLITS = 3, NM_PREPARE_SIDES = 2 };
+enum { NM_PREPARE_SPLITS = 3, NM_PREPARE_SIDES = 2, NM_PREPARE_EXAMPLES = 3 };
+
+/* A dropped pair. Texts are cut to a length that fits a terminal. */
+typedef struct nm_drop_example {
+    int64_t line;                 /* from 1 */
+    char *text[NM_PREPARE_SIDES]; /* heap */
+} nm_drop_example;
 
 typedef struct nm_prepare_split_report {
     int64_t pairs, kept, dropped[NM_DROP_N];
+    /* The first pairs dropped for each reason. */
+    nm_drop_example examples[NM_DROP_N][NM_PREPARE_EXAMPLES];
+    int n_examples[NM_DROP_N];
     int64_t words[NM_PREPARE_SIDES];                             /* kept, before BPE */
     int64_t tokens[NM_PREPARE_SIDES], unknown[NM_PREPARE_SIDES]; /* after BPE, without </s> */
 } nm_prepare_split_report;
@@ -73,6 +84,9 @@ const char *nm_prepare_side_name(int sides, int side);
  * empty. */
 nm_status nm_prepare_open_split(nm_corpus *corpus, const char *folder, int split, int sides, int side,
                                 int32_t vocab_size, nm_error *err);
+
+/* Frees what nm_prepare_run allocated in the report, whether it failed or not. */
+void nm_prepare_report_release(nm_prepare_report *report);
 
 /* options holds the section [prepare] with config in it; all of it is written to data.ini.
  * NM_USAGE for options that do not go together, NM_FORMAT with file, line and byte for text that is not

@@ -1,11 +1,12 @@
-/* First step of preparing: check, tokenize, lowercase and filter lines, count words. The filter is that of
- * Moses' clean-corpus-n.perl: both sides within the lengths and no side longer than `ratio` times the other.
+/* First step of `norma prepare`: validate, tokenize, lowercase and filter lines, count words. The filter is that of
+ * Moses' clean-corpus-n.perl: both sides within the length limits, and neither longer than `ratio` times the other.
  *
- * Lines are worked on in chunks, by several threads, while one of them joins the chunks of the block before in
- * the order of the lines and reads the block behind. A chunk counts its words by itself, so each of them is
- * looked up among all words once for the chunk and not at every place. */
+ * A block of lines is split into chunks that several threads process, while one thread merges the chunks of the previous
+ * block in the order of the lines and reads the next block. Each chunk has a counter of its words, so that a word is
+ * looked up in the counter of the whole text once per chunk and not once per occurrence. */
 #include "data/prepare_private.h"
 
+#include <ctype.h>
 #include <omp.h>
 #include <stdlib.h>
 
@@ -15,15 +16,15 @@
 
 enum { CHUNK_LINES = 512, N_CHUNKS = NM_PREPARE_BLOCK_LINES / CHUNK_LINES, N_BLOCKS = 3 };
 
-typedef struct span { /* a word of a line */
-    const char *text;
+typedef struct word_view {
+    const char *text; /* in the tokenized line */
     size_t bytes;
-} span;
+} word_view;
 
 typedef struct line_worker { /* one per thread */
     nm_tokenizer tokenizers[NM_PREPARE_SIDES];
     nm_buffer plain, lines[NM_PREPARE_SIDES];
-    span *words[NM_PREPARE_SIDES];
+    word_view *words[NM_PREPARE_SIDES];
     size_t n_words[NM_PREPARE_SIDES], capacity[NM_PREPARE_SIDES];
 } line_worker;
 
@@ -32,12 +33,12 @@ typedef struct word_list { /* words by number, lines ended by NM_PREPARE_LINE_EN
     size_t n, capacity;
 } word_list;
 
-typedef struct chunk { /* what some lines of a block gave */
+typedef struct chunk { /* results of CHUNK_LINES lines of a block */
     nm_counter words[NM_PREPARE_SIDES];
-    word_list numbers[NM_PREPARE_SIDES]; /* in words */
-    nm_buffer text[NM_PREPARE_SIDES];    /* of valid and test */
-    nm_prepare_split_report report;
-    size_t invalid; /* first pair that is no text and stops everything, or SIZE_MAX */
+    word_list numbers[NM_PREPARE_SIDES]; /* indexes into words */
+    nm_buffer text[NM_PREPARE_SIDES];    /* tokenized lines, for valid and test */
+    nm_prepare_split_report report;      /* its examples have line numbers but no texts */
+    size_t invalid;                      /* first pair that is not text and stops the command, or SIZE_MAX */
 } chunk;
 
 typedef struct block {
@@ -50,9 +51,10 @@ typedef struct split_job {
     int split;
     nm_prepare_reader reader;
     line_worker *workers; /* [threads] */
-    block *blocks;        /* [N_BLOCKS]: one joined, one worked on, one read */
-    uint32_t *numbers;    /* of a chunk's words among all */
+    block *blocks;        /* [N_BLOCKS]: one is merged, one processed, one read */
+    uint32_t *numbers;    /* [words of a chunk]: their indexes in the counter of the whole text */
     size_t numbers_capacity;
+    bool in_characters[NM_PREPARE_SIDES]; /* unit of the length ratio */
 } split_job;
 
 static nm_status open_worker(line_worker *self, const nm_prepare *prepare, nm_error *err)
@@ -79,9 +81,21 @@ static nm_status open_writer(nm_file_writer *writer, const nm_prepare *prepare, 
     return status;
 }
 
+/* Languages that are written without spaces, by the ISO 639-1 code at the start of `language` ("zh", "zh_CN", "ja-raw"). */
+static bool has_no_spaces(const char *language)
+{
+    static const char *const codes[] = {"zh", "ja", "th", "km", "lo", "my"};
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        if (!strncmp(language, codes[i], 2) && !isalnum((unsigned char)language[2]))
+            return true;
+    return false;
+}
+
 static nm_status job_open(split_job *self, nm_error *err)
 {
     nm_prepare *prepare = self->prepare;
+    self->in_characters[PREPARE_SOURCE] = has_no_spaces(prepare->config->source_lang);
+    self->in_characters[PREPARE_TARGET] = has_no_spaces(prepare->config->target_lang);
     NM_TRY(nm_prepare_reader_open(&self->reader, prepare, self->split, err));
     for (int32_t i = 0; i < prepare->threads; i++)
         NM_TRY(open_worker(&self->workers[i], prepare, err));
@@ -127,7 +141,7 @@ static void job_close(split_job *self)
     free(self->numbers);
 }
 
-/* NM_FORMAT if line i of the block is no text; the message comes from the first side that is not. */
+/* NM_FORMAT with file, line and byte if a side of pair i of the block is not text. */
 static nm_status check_pair(const split_job *self, const nm_prepare_block *from, size_t i, nm_error *err)
 {
     for (int side = 0; side < self->prepare->sides; side++) {
@@ -145,22 +159,22 @@ static nm_status check_pair(const split_job *self, const nm_prepare_block *from,
     return NM_OK;
 }
 
-static nm_drop judge_text(const split_job *self, const nm_prepare_block *from, size_t i)
+static nm_drop check_text(const split_job *self, const nm_prepare_block *from, size_t i)
 {
-    nm_drop verdict = NM_DROP_NONE;
+    nm_drop drop = NM_DROP_NONE;
     for (int side = 0; side < self->prepare->sides; side++) {
         size_t bytes;
         const char *line = nm_line_list_get(&from->lines[side], i, &bytes);
         if (from->too_long[i] >> side & 1)
-            verdict = NM_DROP_LONG;
+            drop = NM_DROP_LONG;
         else if (bytes > NM_TEXT_MAX_LINE || memchr(line, 0, bytes) ||
                  nm_utf8_find_invalid(line, bytes) < bytes)
-            verdict = NM_DROP_INVALID;
+            drop = NM_DROP_INVALID;
     }
-    return verdict;
+    return drop;
 }
 
-/* Tokenizes a line and finds its words. */
+/* Tokenizes a line and splits it into words. */
 static void split_line(line_worker *self, int side, bool lowercase, const char *raw, size_t bytes)
 {
     nm_buffer *line = &self->lines[side];
@@ -172,7 +186,7 @@ static void split_line(line_worker *self, int side, bool lowercase, const char *
     } else {
         nm_tokenize(&self->tokenizers[side], raw, bytes, line);
     }
-    span word;
+    word_view word;
     size_t at = 0;
     self->n_words[side] = 0;
     while (nm_word_next(line->data, line->bytes, &at, &word.text, &word.bytes)) {
@@ -181,8 +195,22 @@ static void split_line(line_worker *self, int side, bool lowercase, const char *
     }
 }
 
-static nm_drop judge_lengths(const nm_prepare_config *config, const size_t n[NM_PREPARE_SIDES])
+/* Length of a tokenized line for the ratio: words, or code points without spaces. */
+static size_t ratio_length(const split_job *self, const line_worker *worker, int side)
 {
+    if (!self->in_characters[side])
+        return worker->n_words[side];
+    size_t n = 0;
+    for (size_t i = 0; i < worker->n_words[side]; i++)
+        for (size_t at = 0; at < worker->words[side][i].bytes; n++)
+            at += nm_utf8_length(worker->words[side][i].text[at]);
+    return n;
+}
+
+static nm_drop check_lengths(const split_job *self, const line_worker *worker)
+{
+    const nm_prepare_config *config = self->prepare->config;
+    const size_t *n = worker->n_words;
     int64_t shorter = (int64_t)(n[0] < n[1] ? n[0] : n[1]), longer = (int64_t)(n[0] < n[1] ? n[1] : n[0]);
     if (shorter == 0)
         return NM_DROP_EMPTY;
@@ -190,7 +218,8 @@ static nm_drop judge_lengths(const nm_prepare_config *config, const size_t n[NM_
         return NM_DROP_SHORT;
     if (config->max_length && longer > config->max_length)
         return NM_DROP_LONG;
-    if (config->ratio > 0 && (double)longer / (double)shorter > config->ratio)
+    double a = (double)ratio_length(self, worker, 0), b = (double)ratio_length(self, worker, 1);
+    if (config->ratio > 0 && (a > b ? a / b : b / a) > config->ratio)
         return NM_DROP_RATIO;
     return NM_DROP_NONE;
 }
@@ -199,13 +228,13 @@ static void keep_line(const line_worker *worker, int side, bool with_text, chunk
 {
     word_list *numbers = &out->numbers[side];
     size_t n = worker->n_words[side];
-    for (size_t i = 0; i <= n; i++) {
-        const span *word = &worker->words[side][i];
+    for (size_t i = 0; i < n; i++) {
+        const word_view *word = &worker->words[side][i];
         NM_GROW(numbers->data, numbers->n, numbers->capacity);
-        numbers->data[numbers->n++] =
-            i < n ? (uint32_t)nm_counter_add(&out->words[side], word->text, word->bytes, 1)
-                  : NM_PREPARE_LINE_END;
+        numbers->data[numbers->n++] = (uint32_t)nm_counter_add(&out->words[side], word->text, word->bytes, 1);
     }
+    NM_GROW(numbers->data, numbers->n, numbers->capacity);
+    numbers->data[numbers->n++] = NM_PREPARE_LINE_END;
     out->report.words[side] += (int64_t)n;
     if (with_text) {
         nm_buffer_append(&out->text[side], worker->lines[side].data, worker->lines[side].bytes);
@@ -213,25 +242,28 @@ static void keep_line(const line_worker *worker, int side, bool with_text, chunk
     }
 }
 
-/* Pair i of the block into the chunk; false if it is no text where all must be text. */
-static bool work_pair(const split_job *self, line_worker *worker, const nm_prepare_block *from, size_t i,
-                      chunk *out)
+/* Adds pair i of the block to the chunk. False if it is not text and such pairs are an error. */
+static bool process_pair(const split_job *self, line_worker *worker, const nm_prepare_block *from, size_t i,
+                         chunk *out)
 {
     const nm_prepare_config *config = self->prepare->config;
     bool train = self->split == PREPARE_TRAIN;
-    nm_drop verdict = judge_text(self, from, i);
-    if (verdict == NM_DROP_INVALID && (!train || strcmp(config->on_invalid, "skip")))
+    nm_drop drop = check_text(self, from, i);
+    if (drop == NM_DROP_INVALID && (!train || strcmp(config->on_invalid, "skip")))
         return false;
-    for (int side = 0; verdict == NM_DROP_NONE && side < self->prepare->sides; side++) {
+    for (int side = 0; drop == NM_DROP_NONE && side < self->prepare->sides; side++) {
         size_t bytes;
         const char *line = nm_line_list_get(&from->lines[side], i, &bytes);
         split_line(worker, side, config->lowercase, line, bytes);
     }
-    if (verdict == NM_DROP_NONE && train && self->prepare->sides == 2)
-        verdict = judge_lengths(config, worker->n_words);
+    if (drop == NM_DROP_NONE && train && self->prepare->sides == 2)
+        drop = check_lengths(self, worker);
     out->report.pairs++;
-    if (verdict != NM_DROP_NONE) {
-        out->report.dropped[verdict]++;
+    if (drop != NM_DROP_NONE) {
+        int *n = &out->report.n_examples[drop];
+        if (*n < NM_PREPARE_EXAMPLES)
+            out->report.examples[drop][(*n)++].line = from->first + (int64_t)i;
+        out->report.dropped[drop]++;
         return true;
     }
     out->report.kept++;
@@ -240,7 +272,7 @@ static bool work_pair(const split_job *self, line_worker *worker, const nm_prepa
     return true;
 }
 
-static void work_chunk(const split_job *self, line_worker *worker, block *from, size_t c)
+static void process_chunk(const split_job *self, line_worker *worker, block *from, size_t c)
 {
     chunk *out = &from->chunks[c];
     for (int side = 0; side < self->prepare->sides; side++) {
@@ -252,22 +284,43 @@ static void work_chunk(const split_job *self, line_worker *worker, block *from, 
     out->invalid = SIZE_MAX;
     size_t end = (c + 1) * CHUNK_LINES, n = from->raw.lines[PREPARE_SOURCE].n;
     for (size_t i = c * CHUNK_LINES; i < n && i < end && out->invalid == SIZE_MAX; i++)
-        if (!work_pair(self, worker, &from->raw, i, out))
+        if (!process_pair(self, worker, &from->raw, i, out))
             out->invalid = i;
 }
 
-static void add_report(nm_prepare_split_report *sum, const nm_prepare_split_report *more)
+/* The beginning of a line as heap string. */
+static char *cut_line(const nm_line_list *lines, size_t i)
 {
+    enum { EXAMPLE_BYTES = 60 };
+    size_t bytes;
+    const char *line = nm_line_list_get(lines, i, &bytes);
+    size_t end = bytes < EXAMPLE_BYTES ? bytes : EXAMPLE_BYTES;
+    while (end && end < bytes && ((unsigned char)line[end] & 0xC0) == 0x80) /* inside a code point */
+        end--;
+    return nm_format("%.*s%s", (int)end, line, end < bytes ? "..." : "");
+}
+
+static void add_report(const split_job *self, const nm_prepare_block *from,
+                       const nm_prepare_split_report *more)
+{
+    nm_prepare_split_report *sum = &self->prepare->report->splits[self->split];
     sum->pairs += more->pairs;
     sum->kept += more->kept;
-    for (int drop = 0; drop < NM_DROP_N; drop++)
+    for (int drop = 0; drop < NM_DROP_N; drop++) {
         sum->dropped[drop] += more->dropped[drop];
+        for (int i = 0; i < more->n_examples[drop] && sum->n_examples[drop] < NM_PREPARE_EXAMPLES; i++) {
+            nm_drop_example *example = &sum->examples[drop][sum->n_examples[drop]++];
+            example->line = more->examples[drop][i].line;
+            for (int side = 0; side < self->prepare->sides; side++)
+                example->text[side] = cut_line(&from->lines[side], (size_t)(example->line - from->first));
+        }
+    }
     for (int side = 0; side < NM_PREPARE_SIDES; side++)
         sum->words[side] += more->words[side];
 }
 
-/* Counts the chunk's words among all; words that only valid and test have get a number but no count. */
-static nm_status join_side(split_job *self, chunk *from, int side, nm_error *err)
+/* Adds the chunk's words to the counter of the whole text. Words that occur only in valid and test are added with count 0. */
+static nm_status merge_side(split_job *self, chunk *from, int side, nm_error *err)
 {
     nm_counter *words = &from->words[side];
     word_list *list = &from->numbers[side];
@@ -285,21 +338,21 @@ static nm_status join_side(split_job *self, chunk *from, int side, nm_error *err
                           from->text[side].bytes, err);
 }
 
-static nm_status join_block(split_job *self, block *from, nm_error *err)
+static nm_status merge_block(split_job *self, block *from, nm_error *err)
 {
     for (size_t c = 0; c < N_CHUNKS; c++) {
         chunk *part = &from->chunks[c];
         if (part->invalid != SIZE_MAX)
             return check_pair(self, &from->raw, part->invalid, err);
-        add_report(&self->prepare->report->splits[self->split], &part->report);
+        add_report(self, &from->raw, &part->report);
         for (int side = 0; side < self->prepare->sides; side++)
-            NM_TRY(join_side(self, part, side, err));
+            NM_TRY(merge_side(self, part, side, err));
     }
     return NM_OK;
 }
 
-/* Reading, working and joining walk through the three blocks one behind the other. */
-static nm_status work_blocks(split_job *self, nm_error *err)
+/* Pipeline over three blocks: block i is processed while block i - 1 is merged and block i + 1 is read. */
+static nm_status process_blocks(split_job *self, nm_error *err)
 {
     nm_status status = NM_OK;
     size_t at = 0;
@@ -311,16 +364,16 @@ static nm_status work_blocks(split_job *self, nm_error *err)
 #pragma omp single nowait
             {
                 if (at)
-                    status = join_block(self, &self->blocks[(at - 1) % N_BLOCKS], err);
+                    status = merge_block(self, &self->blocks[(at - 1) % N_BLOCKS], err);
                 nm_prepare_reader_next(&self->reader, &self->blocks[(at + 1) % N_BLOCKS].raw);
             }
 #pragma omp for schedule(dynamic)
             for (size_t c = 0; c < N_CHUNKS; c++)
-                work_chunk(self, &self->workers[omp_get_thread_num()], here, c);
+                process_chunk(self, &self->workers[omp_get_thread_num()], here, c);
         }
     }
     if (status == NM_OK && at)
-        status = join_block(self, &self->blocks[(at - 1) % N_BLOCKS], err);
+        status = merge_block(self, &self->blocks[(at - 1) % N_BLOCKS], err);
     if (status == NM_OK && self->reader.err.status != NM_OK) {
         *err = self->reader.err;
         status = err->status;
@@ -340,7 +393,7 @@ nm_status nm_prepare_words(nm_prepare *self, int split, nm_error *err)
     job.blocks = nm_allocate(N_BLOCKS * sizeof *job.blocks);
     nm_status status = job_open(&job, err);
     if (status == NM_OK)
-        status = work_blocks(&job, err);
+        status = process_blocks(&job, err);
     job_close(&job);
     for (int side = 0; status == NM_OK && side < self->sides; side++) {
         status = flush(&self->numbers[split][side], err);

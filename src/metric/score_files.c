@@ -37,7 +37,9 @@ static nm_status parallel_open(parallel *files, const char *hypothesis, const ch
         const char *path = i == 0 ? hypothesis : references[i - 1];
         FILE *stream;
         NM_TRY(nm_file_open(&stream, path, "rb", err));
-        nm_lines_init(&files->lines[files->n_files++], stream, strcmp(path, "-") ? path : "standard input");
+        nm_lines *lines = &files->lines[files->n_files++];
+        nm_lines_init(lines, stream, strcmp(path, "-") ? path : "standard input");
+        lines->keep_bom = true; /* as sacreBLEU and multi-bleu.perl */
     }
     return NM_OK;
 }

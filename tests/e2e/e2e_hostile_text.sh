@@ -125,7 +125,7 @@ text yy 'a\nb\n'
 refuses_text 5 't: no pair of lines is left to train on (2 read)'
 text xx 'a b\n\n   \nc'
 text yy 'a b\nx\ny\nc d'
-accepts_text 'train: 4 pairs read, 1 kept, 3 dropped: 2 empty, 1 length ratio'
+accepts_text 'train: 4 pairs read, 1 kept, 3 dropped: 2 empty, 1 length ratio' --ratio 1.5
 text xx 'a b\nc d\ne\n'
 text yy 'a b\nc d\n'
 refuses_text 5 't.xx has 3 lines but t.yy has 2'

@@ -6,7 +6,7 @@ set -euo pipefail
 . "${SOURCE:?}/tests/e2e/common.sh"
 
 prepare() {
-    "$NORMA" prepare --source-lang de --target-lang en "$@" >out 2>err || fail "exit code $?: $*: $(cat err)"
+    "$NORMA" prepare --source-lang de --target-lang en --ratio 1.5 "$@" >out 2>err || fail "exit code $?: $*: $(cat err)"
     [ ! -s out ] || fail "results on stdout: $*"
 }
 
@@ -229,6 +229,32 @@ done
 cp -r words kept # a failure in a used folder leaves what was there
 refuses 4 'bad.de:2' "${p[@]}" --train bad --output words
 diff -r words kept || fail 'a failure changed the folder'
+# --- length ratio and byte order marks -----------------------------------------------------------------------------
+# The default keeps pairs that differ up to 9 times. Lengths of a language without spaces are in characters.
+printf '%s\n' 'eins' 'das ist gut' 'ja' 'nein' >ratio.de
+printf '%s\n' 'one two three four five six seven eight nine' 'that is good' '1 2 3 4 5 6 7 8 9 10' 'no' >ratio.en
+ratio() { "$NORMA" prepare --train ratio --tokenizer none --bpe-merges 0 --output ratio "$@" 2>err || fail "$(cat err)"; }
+ratio --source-lang de --target-lang en
+says 'train: 4 pairs read, 3 kept, 1 dropped: 1 length ratio'
+says 'norma: warning: 25.0 % of the training pairs were dropped, most of them as "length ratio"; the option --prepare.ratio changes this filter'
+says '  line 3: ja | 1 2 3 4 5 6 7 8 9 10'
+ratio --source-lang de --target-lang en --ratio 0
+says 'train: 4 pairs read, 4 kept, 0 dropped'
+grep -q 'warning' err && fail 'a warning without dropped pairs'
+printf '%s\n' '我们昨天在公园里看见了一只很大的黑狗。' '谢谢' >ratio.zh
+printf '%s\n' 'We saw a very big black dog in the park yesterday .' 'Thank you very much indeed' >ratio.en
+ratio --source-lang zh --target-lang en
+says 'train: 2 pairs read, 2 kept, 0 dropped'
+cp ratio.zh ratio.xx
+ratio --source-lang xx --target-lang en
+says 'train: 2 pairs read, 1 kept, 1 dropped: 1 length ratio'
+printf '\xEF\xBB\xBFdas Haus\nein Haus\n' >mark.de
+printf 'the house\na house\n' >mark.en
+prepare --train mark --output mark --tokenizer none --bpe-merges 0 --joint false --dict-multiple 0
+printf '%s\n' 'Haus 2' 'das 1' 'ein 1' >wanted
+same mark/dict.source.txt wanted
+rm -r ratio ratio.* mark mark.*
+
 # A second process into the same folder: refused, and the folder stays as it was.
 exec 7>>words/.lock
 flock 7
