@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Quick checks of the sources: formatting, include order, shell scripts, spelling, language; with --deep also clang-tidy
-# and cppcheck (minutes; needs build/compile_commands.json).
+# Quick checks of the sources: formatting, include order, shell scripts, spelling, language, the numbers in
+# docs/reproduce.md; with --deep also clang-tidy and cppcheck (minutes; needs build/compile_commands.json).
 #     scripts/lint.sh [--deep]
 # Ends with a line "N passed, N failed". Exit code: 0 no check failed, 1 some did.
 set -uo pipefail
@@ -27,6 +27,7 @@ check clang-format clang-format --dry-run -Werror "${sources[@]}"
 check "include order" scripts/check_includes.sh
 check shellcheck shellcheck --severity=warning "${scripts[@]}"
 check codespell codespell --ignore-words scripts/spelling.txt "${texts[@]}"
+check "paper numbers" scripts/paper_numbers.pl --check
 if [ "${1:-}" = --deep ]; then
     # One file at a time: version 14 misses va_start in all files but the first.
     check clang-tidy xargs -n 1 clang-tidy -p build --quiet --warnings-as-errors='*' < <(git ls-files 'src/*.c')
