@@ -33,7 +33,8 @@ nm_status nm_norm_create(nm_norm **norm, nm_backend *backend, const char *type, 
                          const nm_norm_site *place, nm_error *err);
 void nm_norm_free(nm_norm *norm);
 
-/* y = norm(x), training: batch statistics where the type uses them; updates state. x, y: [rows, width] of the
+/* y = norm(x), training: batch statistics where the type uses them; updates state (that of the backward pass in
+ * nm_norm_backward). x, y: [rows, width] of the
  * backend's type, contiguous; x and y must stay unchanged until backward. max_rows memory is taken at the first call
  * of a larger batch. NM_MEMORY. */
 nm_status nm_norm_forward(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err);
@@ -67,7 +68,13 @@ enum nm_norm_traits {
     NM_HAS_PENALTY = 8
 };
 
-enum { NM_NORM_MAX_PARAMS = 2, NM_NORM_MAX_STATE = 4, NM_NORM_MAX_COUNTERS = 2, NM_NORM_MAX_STATS = 10 };
+enum {
+    NM_NORM_MAX_PARAMS = 2,
+    NM_NORM_MAX_STATE = 4,
+    NM_NORM_MAX_COUNTERS = 2,
+    NM_NORM_MAX_STATISTICS = 4,
+    NM_NORM_MAX_STATS = 12
+};
 
 typedef struct nm_norm_vector { /* one learned or running vector */
     const char *name;
@@ -78,8 +85,24 @@ typedef struct nm_norm_vector { /* one learned or running vector */
         of_gradients; /* a running vector of the backward pass, which can run away unseen: the trainer watches it */
 } nm_norm_vector;
 
+/* How the statistics of several micro-batches are combined, n_i rows each:
+ *     mean        sum(n_i m_i) / sum(n_i)
+ *     variance    that of the joined rows; the mean is the statistic before it
+ *     sum         sum(s_i) */
+typedef enum nm_norm_combination {
+    NM_STATISTIC_MEAN,
+    NM_STATISTIC_VARIANCE,
+    NM_STATISTIC_SUM
+} nm_norm_combination;
+
+typedef struct nm_norm_statistic { /* [width], from which update_state computes the new running state */
+    const char *name;
+    nm_norm_combination combination;
+} nm_norm_statistic;
+
 typedef struct nm_norm_shape { /* filled by a type's `shape` */
-    int n_params, n_state, n_counters;
+    int n_params, n_state, n_counters, n_statistics;
+    nm_norm_statistic statistics[NM_NORM_MAX_STATISTICS];
     nm_norm_vector params[NM_NORM_MAX_PARAMS], state[NM_NORM_MAX_STATE];
     const char *counters[NM_NORM_MAX_COUNTERS];
 } nm_norm_shape;
@@ -96,14 +119,16 @@ typedef struct nm_norm_call { /* one use of a layer in one step */
     nm_norm *norm;
     void *(*take)(void *from, size_t bytes); /* device memory that lives until backward is done */
     void *from;
-    nm_mat x, y;      /* set for forward; both stay valid until backward */
-    nm_mat dy, dx;    /* set for backward */
-    bool add;         /* backward: dx += instead of dx = */
-    double n_targets; /* of the batch: the loss is a sum over them, of which the update takes the mean */
-    bool
-        mean_loss; /* the task defines its loss as a mean: a penalty of scale auto is multiplied by n_targets */
+    nm_mat x, y;       /* set for forward; both stay valid until backward */
+    nm_mat dy, dx;     /* set for backward */
+    bool add;          /* backward: dx += instead of dx = */
+    double n_targets;  /* of the batch: the loss is a sum over them, of which the update takes the mean */
+    bool mean_loss;    /* the task's loss is a mean: a penalty of scale auto is multiplied by n_targets */
     double grad_scale; /* loss scale: upstream gradients carry it, penalties must too */
-    double *penalty;   /* device double, set by forward of types with NM_HAS_PENALTY; NULL otherwise */
+    /* train: this is the second forward pass of a recomputed segment, whose statistics are not collected again */
+    bool recomputed;
+    int64_t update;  /* number of this update, from 1; set by the train of types that count updates */
+    double *penalty; /* device double, set by forward of types with NM_HAS_PENALTY; NULL otherwise */
     nm_norm_stat stats[NM_NORM_MAX_STATS];
     int n_stats;
 } nm_norm_call;
@@ -120,6 +145,9 @@ typedef struct nm_norm_type {
     void (*train)(nm_norm_call *call);
     void (*infer)(nm_norm_call *call);
     void (*backward)(nm_norm_call *call); /* runs once per train, in reverse order of the calls */
+    /* Computes the new running state and counters from the statistics collected by train and backward since the last
+     * call. call: backend, norm and grad_scale only. NULL for types without state. */
+    void (*update_state)(nm_norm_call *call);
     /* Inference as one map per feature, y = scale x + shift, into host numbers [width]; false when with these settings it
      * is none. NULL: never. */
     bool (*affine)(const nm_norm *norm, nm_backend *backend, double *scale, double *shift);
@@ -133,6 +161,8 @@ struct nm_norm {
     void *params[NM_NORM_MAX_PARAMS], *param_grads[NM_NORM_MAX_PARAMS]; /* device; grads NULL when fixed */
     void *state[NM_NORM_MAX_STATE];                                     /* device */
     int64_t counters[NM_NORM_MAX_COUNTERS];                             /* host */
+    void *statistics[NM_NORM_MAX_STATISTICS];                           /* device; of the present update */
+    double collected_rows[NM_NORM_MAX_STATISTICS];                      /* rows in each of them */
     bool folded; /* the linear maps behind it do its work at inference: x passes through */
     void *alone; /* what a layer on its own owns besides; NULL inside a model */
 };
@@ -140,7 +170,7 @@ struct nm_norm {
 /* The registered types, NULL at the end; and one by name, or NULL. */
 extern const nm_norm_type *const nm_norm_types[];
 const nm_norm_type *nm_norm_type_find(const char *name);
-/* Registers the section [norm.NAME] of every type. */
+/* Registers the section [norm], and [norm.NAME] of every type. */
 void nm_norm_options_add(nm_options *options);
 
 /* Inside a model: fills type, config, place, shape; the caller then sets params, param_grads and state to device
@@ -148,6 +178,17 @@ void nm_norm_options_add(nm_options *options);
 nm_status nm_norm_prepare(nm_norm *norm, const char *type, const void *config, const nm_norm_site *place,
                           nm_error *err);
 void nm_norm_initialize(nm_norm *norm, nm_backend *backend);
+/* Updates running state and counters from the statistics of the micro-batches since the last call; without any, nothing
+ * changes. train and backward only read the state. grad_scale: that of the calls. */
+void nm_norm_update_state(nm_norm *norm, nm_backend *backend, double grad_scale);
+/* Discards the statistics collected since the last update of the state. */
+void nm_norm_discard_statistics(nm_norm *norm);
+
+/* Section [norm]: what holds for every type. */
+typedef struct nm_norm_config {
+    const char *at; /* norms of single sites, see nn/norm_assignment.h */
+    enum { NM_STATE_UPDATE, NM_STATE_MICRO_BATCH } state;
+} nm_norm_config;
 
 #ifdef __cplusplus
 }

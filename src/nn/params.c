@@ -23,14 +23,19 @@ void nm_params_release(nm_params *params)
         free((void *)(uintptr_t)params->norms[i]->place.name);
         free(params->norms[i]);
     }
-    void *slabs[] = {params->values, params->grads, params->state};
-    for (size_t i = 0; i < 3; i++)
+    void *slabs[] = {params->values, params->grads, params->state, params->statistics};
+    for (size_t i = 0; i < sizeof slabs / sizeof *slabs; i++)
         if (slabs[i])
             nm_backend_dealloc(params->backend, slabs[i]);
     free(params->list);
     free(params->norms);
     nm_norm_assignments_release(&params->assignments);
     *params = (nm_params){0};
+}
+
+static size_t aligned_elements(int32_t length)
+{
+    return ((size_t)length + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
 }
 
 static nm_param *add_named(nm_params *params, int32_t rows, int32_t cols, nm_init init, char *name)
@@ -86,10 +91,9 @@ nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_optio
                       nm_format("%s.%s", place->name, v->name));
         param->fixed = v->fixed;
     }
-    for (int i = 0; i < norm->shape.n_state; i++) {
-        size_t length = (size_t)norm->shape.state[i].length;
-        params->n_state += (length + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
-    }
+    for (int i = 0; i < norm->shape.n_state; i++)
+        params->n_state += aligned_elements(norm->shape.state[i].length);
+    params->n_statistics += (size_t)norm->shape.n_statistics * aligned_elements(norm->place.width);
     NM_GROW(params->norms, params->n_norms, params->norms_capacity);
     params->norms[params->n_norms++] = *out = norm;
     return NM_OK;
@@ -98,7 +102,7 @@ nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_optio
 static void bind_norms(nm_params *params)
 {
     size_t unit = nm_dtype_bytes(params->backend->dtype);
-    char *state = params->state;
+    char *state = params->state, *statistics = params->statistics;
     for (size_t n = 0; n < params->n_norms; n++) {
         nm_norm *norm = params->norms[n];
         for (int i = 0; i < norm->shape.n_params; i++) {
@@ -109,9 +113,12 @@ static void bind_norms(nm_params *params)
             norm->param_grads[i] = param->fixed ? NULL : param->tensor.grad;
         }
         for (int i = 0; i < norm->shape.n_state; i++) {
-            size_t length = (size_t)norm->shape.state[i].length;
             norm->state[i] = state;
-            state += (length + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS * unit;
+            state += aligned_elements(norm->shape.state[i].length) * unit;
+        }
+        for (int i = 0; i < norm->shape.n_statistics; i++) {
+            norm->statistics[i] = statistics;
+            statistics += aligned_elements(norm->place.width) * unit;
         }
     }
 }
@@ -124,6 +131,8 @@ nm_status nm_params_allocate(nm_params *params, bool with_grads, nm_error *err)
         NM_TRY(nm_backend_alloc(params->backend, params->n_elements * unit, &params->grads, err));
     if (params->n_state)
         NM_TRY(nm_backend_alloc(params->backend, params->n_state * unit, &params->state, err));
+    if (params->n_statistics)
+        NM_TRY(nm_backend_alloc(params->backend, params->n_statistics * unit, &params->statistics, err));
     for (size_t i = 0; i < params->n; i++) {
         nm_param *param = params->list[i];
         param->tensor.data = (char *)params->values + param->offset * unit;
@@ -174,6 +183,12 @@ static size_t state_bytes(const nm_params *params)
     return params->n_state * nm_dtype_bytes(params->backend->dtype);
 }
 
+void nm_params_update_norms(nm_params *params, double grad_scale)
+{
+    for (size_t n = 0; n < params->n_norms; n++)
+        nm_norm_update_state(params->norms[n], params->backend, grad_scale);
+}
+
 nm_norm_snapshot nm_norm_snapshot_save(const nm_params *params)
 {
     nm_norm_snapshot memory = {nm_allocate(state_bytes(params)),
@@ -193,6 +208,8 @@ void nm_norm_snapshot_restore(nm_norm_snapshot *memory, nm_params *params)
     for (size_t n = 0; n < params->n_norms; n++)
         memcpy(params->norms[n]->counters, memory->counters + n * NM_NORM_MAX_COUNTERS,
                sizeof params->norms[n]->counters);
+    for (size_t n = 0; n < params->n_norms; n++)
+        nm_norm_discard_statistics(params->norms[n]);
     free(memory->state);
     free(memory->counters);
     *memory = (nm_norm_snapshot){0};

@@ -22,11 +22,12 @@ typedef struct nm_params {
     nm_norm **norms;
     size_t n_norms, norms_capacity;
     nm_norm_assignments
-        assignments;              /* of norm.at; take precedence over the types given to nm_params_add_norm */
-    void *values, *grads, *state; /* device slabs */
-    size_t n_elements, n_state;   /* elements, counting the gaps that align each vector */
-    void *forms;                  /* device: the parameters' forms in int8 */
-    bool int8;                    /* nm_params_to_int8 has run */
+        assignments; /* of norm.at; take precedence over the types given to nm_params_add_norm */
+    void *values, *grads, *state,
+        *statistics;                          /* device slabs; statistics: of norms, for the present update */
+    size_t n_elements, n_state, n_statistics; /* elements, counting the gaps that align each vector */
+    void *forms;                              /* device: the parameters' forms in int8 */
+    bool int8;                                /* nm_params_to_int8 has run */
 } nm_params;
 
 void nm_params_init(nm_params *params, nm_backend *backend);
@@ -54,6 +55,9 @@ bool nm_param_is_int8(const nm_param *param);
 nm_status nm_params_to_int8(nm_params *params, nm_error *err);
 void nm_params_from_int8(nm_params *params);
 size_t nm_params_bytes(const nm_params *params); /* of the value slab */
+
+/* Updates the running state of all norms from the micro-batches since the last call, see nm_norm_update_state. */
+void nm_params_update_norms(nm_params *params, double grad_scale);
 
 /* What norms remember (running vectors and counters), set aside before something that must leave no trace, a dry run or
  * a measurement in training form, and put back afterwards. Put back frees; each is used once. */

@@ -1,119 +1,167 @@
-/* Normalization of each feature by the numbers of the batch, see batch_policy.h. */
 #include "norm/batch_policy.h"
 
 #include <math.h>
 
-void nm_batch_norm_shape(bool centered, const nm_norm_site *place, nm_norm_shape *shape)
+enum { STATISTIC_MEAN, STATISTIC_VARIANCE, STATISTIC_SQUARE = 0 };
+
+static const nm_batch_norm_policy *policy_of(const nm_norm *norm)
 {
-    nm_norm_shape_affine(NULL, place, shape);
-    if (centered)
-        nm_norm_shape_state(shape, "running_mean", place->width, 0);
-    nm_norm_shape_state(shape, "running_var", place->width, 1);
+    return norm->config;
 }
 
-static void inverse_root(nm_norm_call *call, const nm_batch_norm_policy *policy, const void *variance,
-                         void *scale)
+static bool is_centered(const nm_norm *norm)
 {
+    return norm->shape.n_state == 2;
+}
+
+static int32_t groups_of(const nm_norm *norm)
+{
+    return nm_norm_scaling_groups(policy_of(norm)->scaling, &norm->place);
+}
+
+nm_status nm_batch_norm_check(const void *policy, const nm_norm_site *site, nm_error *err)
+{
+    const nm_batch_norm_policy *p = policy;
+    return nm_norm_check_groups(nm_norm_scaling_groups(p->scaling, site), site, err);
+}
+
+void nm_batch_norm_shape_centered(const void *policy, const nm_norm_site *site, nm_norm_shape *shape)
+{
+    nm_norm_shape_affine(policy, site, shape);
+    nm_norm_shape_state(shape, "running_mean", site->width, 0);
+    nm_norm_shape_state(shape, "running_var", site->width, 1);
+    nm_norm_shape_statistic(shape, "mean", NM_STATISTIC_MEAN);
+    nm_norm_shape_statistic(shape, "variance", NM_STATISTIC_VARIANCE);
+}
+
+void nm_batch_norm_shape_uncentered(const void *policy, const nm_norm_site *site, nm_norm_shape *shape)
+{
+    nm_norm_shape_affine(policy, site, shape);
+    nm_norm_shape_state(shape, "running_var", site->width, 1);
+    nm_norm_shape_statistic(shape, "square", NM_STATISTIC_MEAN);
+}
+
+/* scale = 1/sqrt(variance + epsilon), or with the clamp */
+static void inverse_root(nm_norm_call *call, const void *variance, void *scale)
+{
+    const nm_batch_norm_policy *policy = policy_of(call->norm);
     nm_norm_vec(call, policy->clamp ? NM_VEC_RSQRT_CLAMP : NM_VEC_RSQRT, scale, variance, NULL, NULL,
                 policy->epsilon, 0);
 }
 
-static void update_running(nm_norm_call *call, const nm_batch_norm_policy *policy, const void *mean,
-                           const void *square)
+void nm_batch_norm_train(nm_norm_call *call)
 {
-    void *const *state = call->norm->state;
-    double rows = call->x.rows, fresh = 1 - policy->decay;
-    double correction = policy->unbiased_running && rows > 1 ? rows / (rows - 1) : 1;
-    if (policy->centered) {
-        nm_norm_vec(call, NM_VEC_COPY, nm_norm_find(call, "running_mean"), state[0], NULL, NULL, 0, 0);
-        nm_norm_average(call, state[0], policy->decay, mean, fresh);
-    }
-    void *running = state[policy->centered ? 1 : 0];
-    nm_norm_vec(call, NM_VEC_COPY, nm_norm_find(call, "running_var"), running, NULL, NULL, 0, 0);
-    nm_norm_average(call, running, policy->decay, square, fresh * correction);
-}
-
-bool nm_batch_norm_train(nm_norm_call *call, const nm_batch_norm_policy *policy)
-{
+    const nm_norm *norm = call->norm;
     nm_backend *b = call->backend;
-    int32_t width = call->norm->place.width;
+    int32_t width = norm->place.width;
+    bool centered = is_centered(norm);
     void *row_scale;
-    nm_feature_norm spec = nm_norm_row_scaling(call, policy->groups, policy->epsilon, &row_scale);
-    void *mean = policy->centered ? nm_norm_publish(call, "batch_mean", width) : NULL;
-    void *square = nm_norm_publish(call, policy->centered ? "batch_var" : "batch_square", width);
-    if (policy->centered)
-        nm_norm_publish(call, "running_mean", width);
-    nm_norm_publish(call, "running_var", width);
+    nm_feature_norm spec = nm_norm_row_scaling(call, groups_of(norm), policy_of(norm)->epsilon, &row_scale);
+    void *mean = centered ? nm_norm_publish(call, "batch_mean", width) : NULL;
+    void *square = nm_norm_publish(call, centered ? "batch_var" : "batch_square", width);
     void *scale = nm_norm_publish(call, "scale", width);
-    if (!scale)
-        return false;
-    NM_CALL(b, feature_moments, .spec = &spec, .x = call->x, .row_scale = row_scale, .center = mean,
-            .mean = mean, .square = square);
-    inverse_root(call, policy, square, scale);
-    spec.row_scale_ready = true;
-    NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale, .shift = mean,
-            .scale = scale, .weight = call->norm->params[0], .bias = call->norm->params[1], .y = call->y);
-    update_running(call, policy, mean, square);
-    return true;
-}
-
-void nm_batch_norm_infer(nm_norm_call *call, const nm_batch_norm_policy *policy)
-{
-    nm_backend *b = call->backend;
-    void *const *state = call->norm->state;
-    void *row_scale;
-    const nm_feature_norm spec = nm_norm_row_scaling(call, policy->groups, policy->epsilon, &row_scale);
-    void *scale = nm_norm_publish(call, "scale", call->norm->place.width);
+    for (int i = 0; i < norm->shape.n_state; i++)
+        nm_norm_publish_state(call, i);
     if (!scale)
         return;
-    inverse_root(call, policy, state[policy->centered ? 1 : 0], scale);
-    NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale,
-            .shift = policy->centered ? state[0] : NULL, .scale = scale, .weight = call->norm->params[0],
-            .bias = call->norm->params[1], .y = call->y);
+    NM_CALL(b, feature_moments, .spec = &spec, .x = call->x, .row_scale = row_scale, .center = mean,
+            .mean = mean, .square = square);
+    inverse_root(call, square, scale);
+    spec.row_scale_ready = true;
+    NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale, .shift = mean,
+            .scale = scale, .weight = norm->params[0], .bias = norm->params[1], .y = call->y);
+    if (centered)
+        nm_norm_collect_moments(call, STATISTIC_MEAN, mean, square);
+    else
+        nm_norm_collect(call, STATISTIC_SQUARE, square);
 }
 
-bool nm_batch_norm_affine(const nm_norm *norm, nm_backend *backend, const nm_batch_norm_policy *policy,
-                          double *scale, double *shift)
+void nm_batch_norm_infer(nm_norm_call *call)
 {
-    if (policy->groups)
-        return false;
-    nm_norm_numbers(norm, backend, norm->state[policy->centered ? 1 : 0], scale);
-    for (int32_t i = 0; i < norm->place.width; i++)
-        scale[i] = 1 / sqrt(policy->clamp ? fmax(scale[i], policy->epsilon) : scale[i] + policy->epsilon);
-    nm_norm_affine(norm, backend, policy->centered ? norm->state[0] : NULL, scale, shift);
-    return true;
-}
-
-void nm_batch_norm_backward(nm_norm_call *call, const nm_batch_norm_policy *policy, const void *extra_mean,
-                            const void *extra_z)
-{
+    const nm_norm *norm = call->norm;
     nm_backend *b = call->backend;
-    int32_t width = call->norm->place.width;
+    void *const *state = norm->state;
+    bool centered = is_centered(norm);
+    void *row_scale;
+    const nm_feature_norm spec =
+        nm_norm_row_scaling(call, groups_of(norm), policy_of(norm)->epsilon, &row_scale);
+    void *scale = nm_norm_publish(call, "scale", norm->place.width);
+    if (!scale)
+        return;
+    inverse_root(call, state[centered ? 1 : 0], scale);
+    NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale,
+            .shift = centered ? state[0] : NULL, .scale = scale, .weight = norm->params[0],
+            .bias = norm->params[1], .y = call->y);
+}
+
+void nm_batch_norm_next_state(nm_norm_call *call, int i, const void *statistic, double rows, void *out)
+{
+    const nm_batch_norm_policy *policy = policy_of(call->norm);
+    bool variance = i == call->norm->shape.n_state - 1;
+    double correction = variance && policy->unbiased_running && rows > 1 ? rows / (rows - 1) : 1;
+    nm_norm_vec(call, NM_VEC_LINEAR, out, call->norm->state[i], statistic, NULL, policy->decay,
+                (1 - policy->decay) * correction);
+}
+
+void nm_batch_norm_update_state(nm_norm_call *call)
+{
+    const nm_norm *norm = call->norm;
+    for (int i = 0; i < norm->shape.n_state && norm->collected_rows[i] > 0; i++)
+        nm_batch_norm_next_state(call, i, norm->statistics[i], norm->collected_rows[i], norm->state[i]);
+}
+
+void nm_batch_norm_backward(nm_norm_call *call)
+{
+    nm_batch_norm_backward_with(call, NULL, NULL);
+}
+
+void nm_batch_norm_backward_with(nm_norm_call *call, const void *extra_mean, const void *extra_z)
+{
+    const nm_norm *norm = call->norm;
+    const nm_batch_norm_policy *policy = policy_of(norm);
+    nm_backend *b = call->backend;
+    int32_t width = norm->place.width, groups = groups_of(norm);
+    bool centered = is_centered(norm);
     double inverse_rows = 1.0 / call->x.rows;
-    const void *mean = policy->centered ? nm_norm_find(call, "batch_mean") : NULL;
-    const void *square = nm_norm_find(call, policy->centered ? "batch_var" : "batch_square");
+    const void *mean = centered ? nm_norm_find(call, "batch_mean") : NULL;
+    const void *square = nm_norm_find(call, centered ? "batch_var" : "batch_square");
     const void *scale = nm_norm_find(call, "scale");
-    const void *row_scale = policy->groups ? nm_norm_find(call, "row_scale") : NULL;
-    const nm_feature_norm spec = {.groups = policy->groups, .eps = policy->epsilon, .row_scale_ready = true};
+    const void *row_scale = groups ? nm_norm_find(call, "row_scale") : NULL;
+    const nm_feature_norm spec = {.groups = groups, .eps = policy->epsilon, .row_scale_ready = true};
     void *sum_dy = nm_norm_publish(call, "grad_sum", width);
     void *sum_dy_z = nm_norm_publish(call, "grad_sum_z", width);
-    void *a = nm_norm_scratch(call, width), *c0 = nm_norm_scratch(call, width),
-         *c1 = nm_norm_scratch(call, width);
+    void *a = nm_norm_scratch(call, width);
+    void *c0 = nm_norm_scratch(call, width);
+    void *c1 = nm_norm_scratch(call, width);
     if (!c1)
         return;
     NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x, .row_scale = row_scale,
             .shift = mean, .scale = scale, .sum_dy = sum_dy, .sum_dy_z = sum_dy_z);
     nm_norm_add_grads(call, sum_dy_z, sum_dy);
-    nm_norm_vec(call, NM_VEC_MUL, a, call->norm->params[0], scale, NULL, 1, 0);
+    /* dh = a dy + c0 + c1 z:  a = weight/sigma,  c0 = -a mean(dy),  c1 = -a mean(dy z) */
+    nm_norm_vec(call, NM_VEC_MUL, a, norm->params[0], scale, NULL, 1, 0);
     nm_norm_vec(call, NM_VEC_MUL, c1, a, sum_dy_z, NULL, -inverse_rows, 0);
     if (policy->clamp)
         nm_norm_vec(call, NM_VEC_ABOVE, c1, square, c1, NULL, policy->epsilon, 0);
     if (extra_z)
         nm_norm_vec(call, NM_VEC_LINEAR, c1, c1, extra_z, NULL, 1, 1);
-    nm_norm_vec(call, NM_VEC_MUL, c0, a, sum_dy, NULL, policy->centered ? -inverse_rows : 0, 0);
+    nm_norm_vec(call, NM_VEC_MUL, c0, a, sum_dy, NULL, centered ? -inverse_rows : 0, 0);
     if (extra_mean)
         nm_norm_vec(call, NM_VEC_LINEAR, c0, c0, extra_mean, NULL, 1, 1);
     NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x, .row_scale = row_scale,
-            .shift = mean, .scale = scale, .a = a, .c0 = policy->centered || extra_mean ? c0 : NULL, .c1 = c1,
-            .add = call->add, .dx = call->dx);
+            .shift = mean, .scale = scale, .a = a, .c0 = centered ? c0 : NULL, .c1 = c1, .add = call->add,
+            .dx = call->dx);
+}
+
+bool nm_batch_norm_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift)
+{
+    const nm_batch_norm_policy *policy = policy_of(norm);
+    bool centered = is_centered(norm);
+    if (policy->scaling != NM_SCALING_NONE)
+        return false;
+    nm_norm_read_vector(norm, backend, norm->state[centered ? 1 : 0], scale);
+    for (int32_t i = 0; i < norm->place.width; i++)
+        scale[i] = 1 / sqrt(policy->clamp ? fmax(scale[i], policy->epsilon) : scale[i] + policy->epsilon);
+    nm_norm_affine(norm, backend, centered ? norm->state[0] : NULL, scale, shift);
+    return true;
 }

@@ -1,33 +1,62 @@
-/* Normalization of each feature by the numbers of the batch: what BatchNorm, PN-V and Regularized BatchNorm
- * share. centered:    z = (h - mean) / sqrt(variance + epsilon) otherwise:   z = h / sqrt(mean(h^2) +
- * epsilon) y = weight z + bias        dh = (q - [mean(q)] - z mean(q z)) / sqrt(... + epsilon), q = weight dy
- * with h = x scaled per row and group where groups > 0. With clamp the divisor is sqrt(max(variance,
- * epsilon)), and a clamped variance is a constant in the backward pass.
+/* Batch statistics of each feature: what BatchNorm, PN-V and Regularized BatchNorm have in common.
  *
- * State: "running_mean" when centered, then "running_var" (mean square when not centered); decay is the
- * weight of the old value. Published: batch_mean and batch_var, or batch_square; running_mean, running_var as
- * they were before this call; scale; grad_sum and grad_sum_z (sums over rows of dy and dy z). */
+ * clang-format off
+ *
+ * Definition, over the n rows (tokens) of the batch; h = x, or x scaled per row and group (option scaling):
+ *
+ *     centered (BatchNorm, RBN)                        not centered (PN-V)
+ *     mu     = mean(h)                 batch_mean
+ *     s2     = mean((h - mu)^2)        batch_var       p   = mean(h^2)               batch_square
+ *     sigma  = sqrt(s2 + epsilon)      1 / scale       psi = sqrt(p + epsilon)       1 / scale
+ *     z      = (h - mu) / sigma                        z   = h / psi
+ *
+ *     y      = weight z + bias
+ *
+ *     With clamp, sigma = sqrt(max(s2, epsilon)); where it is clamped it is a constant.
+ *
+ * Inference: running_mean and running_var take the places of mu and s2 (or p).
+ *
+ * Backward, q = weight dy:
+ *
+ *     dh      = (q - mean(q) - z mean(q z)) / sigma          dh = (q - z mean(q z)) / psi
+ *     dweight = sum(dy z)
+ *     dbias   = sum(dy)
+ *
+ * Running state, once per update; decay is the weight of the old value:
+ *
+ *     running_mean = decay running_mean + (1 - decay) mu
+ *     running_var  = decay running_var  + (1 - decay) s2 n/(n - 1)      (n/(n - 1): option unbiased_running)
+ *
+ * clang-format on
+ */
 #ifndef NM_BATCH_POLICY_H
 #define NM_BATCH_POLICY_H
 
 #include "norm/common.h"
 
+/* The first member of the options of every type that uses these functions. */
 typedef struct nm_batch_norm_policy {
-    bool centered, clamp;
-    bool unbiased_running; /* n/(n - 1) on the variance that goes into the running value */
-    int32_t groups;
     double decay, epsilon;
+    nm_norm_scaling scaling;
+    bool clamp, unbiased_running;
 } nm_batch_norm_policy;
 
-void nm_batch_norm_shape(bool centered, const nm_norm_site *place, nm_norm_shape *shape);
-/* False: out of memory, and nothing has changed. */
-bool nm_batch_norm_train(nm_norm_call *call, const nm_batch_norm_policy *policy);
-void nm_batch_norm_infer(nm_norm_call *call, const nm_batch_norm_policy *policy);
-/* False when rows are scaled first. */
-bool nm_batch_norm_affine(const nm_norm *norm, nm_backend *backend, const nm_batch_norm_policy *policy,
-                          double *scale, double *shift);
-/* extra_mean and extra_z, or NULL, are added to dh as extra_mean + extra_z z: gradients of a penalty. */
-void nm_batch_norm_backward(nm_norm_call *call, const nm_batch_norm_policy *policy, const void *extra_mean,
-                            const void *extra_z);
+nm_status nm_batch_norm_check(const void *policy, const nm_norm_site *site, nm_error *err);
+/* Parameters weight, bias; state running_mean, running_var; statistics of the mean and the variance. */
+void nm_batch_norm_shape_centered(const void *policy, const nm_norm_site *site, nm_norm_shape *shape);
+/* The same without the mean: running_var and its statistic are mean squares. */
+void nm_batch_norm_shape_uncentered(const void *policy, const nm_norm_site *site, nm_norm_shape *shape);
+/* Publishes batch_mean and batch_var, or batch_square; running_mean, running_var; scale. */
+void nm_batch_norm_train(nm_norm_call *call);
+void nm_batch_norm_infer(nm_norm_call *call);
+void nm_batch_norm_update_state(nm_norm_call *call);
+/* out = the running value that follows from the batch of this call alone; i: index of the state. */
+void nm_batch_norm_next_state(nm_norm_call *call, int i, const void *statistic, double rows, void *out);
+/* Publishes grad_sum, the sum of dy over rows, and grad_sum_z, that of dy z. */
+void nm_batch_norm_backward(nm_norm_call *call);
+/* The same, with the gradient of a penalty: dh += extra_mean + extra_z z; both [width]. */
+void nm_batch_norm_backward_with(nm_norm_call *call, const void *extra_mean, const void *extra_z);
+/* False if rows are scaled first. */
+bool nm_batch_norm_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift);
 
 #endif

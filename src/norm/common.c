@@ -19,6 +19,13 @@ void *nm_norm_publish(nm_norm_call *call, const char *name, int32_t length)
     return data;
 }
 
+void nm_norm_publish_state(nm_norm_call *call, int i)
+{
+    NM_ASSERT(call->n_stats < NM_NORM_MAX_STATS);
+    const nm_norm_vector *vector = &call->norm->shape.state[i];
+    call->stats[call->n_stats++] = (nm_norm_stat){vector->name, call->norm->state[i], vector->length};
+}
+
 void *nm_norm_find(const nm_norm_call *call, const char *name)
 {
     for (int i = 0; i < call->n_stats; i++)
@@ -39,6 +46,39 @@ void nm_norm_average(nm_norm_call *call, void *running, double old, const void *
     nm_norm_vec(call, NM_VEC_LINEAR, running, running, fresh, NULL, old, fresh_weight);
 }
 
+void nm_norm_collect(nm_norm_call *call, int i, const void *value)
+{
+    nm_norm *norm = call->norm;
+    double before = norm->collected_rows[i], total = before + call->x.rows;
+    if (call->recomputed)
+        return;
+    norm->collected_rows[i] = total;
+    if (before == 0)
+        nm_norm_vec(call, NM_VEC_COPY, norm->statistics[i], value, NULL, NULL, 0, 0);
+    else if (norm->shape.statistics[i].combination == NM_STATISTIC_SUM)
+        nm_norm_average(call, norm->statistics[i], 1, value, 1);
+    else
+        nm_norm_average(call, norm->statistics[i], before / total, value, call->x.rows / total);
+}
+
+/* With a share w of new rows, whose mean is mu and variance s2:
+ *     S2 = (1 - w) S2 + w s2 + w (1 - w) (mu - M)^2
+ *     M  = (1 - w) M  + w mu */
+void nm_norm_collect_moments(nm_norm_call *call, int i, const void *mean, const void *variance)
+{
+    nm_norm *norm = call->norm;
+    double w = call->x.rows / (norm->collected_rows[i] + call->x.rows);
+    bool first = norm->collected_rows[i] == 0;
+    void *difference = first || call->recomputed ? NULL : nm_norm_scratch(call, norm->place.width);
+    if (difference)
+        nm_norm_vec(call, NM_VEC_LINEAR, difference, mean, norm->statistics[i], NULL, 1, -1);
+    nm_norm_collect(call, i, mean);
+    nm_norm_collect(call, i + 1, variance);
+    if (difference)
+        nm_norm_vec(call, NM_VEC_MUL_ADD, norm->statistics[i + 1], difference, difference,
+                    norm->statistics[i + 1], w * (1 - w), 1);
+}
+
 void nm_norm_add_grads(nm_norm_call *call, const void *sum_dy_z, const void *sum_dy)
 {
     const void *const sums[] = {sum_dy_z, sum_dy};
@@ -49,7 +89,7 @@ void nm_norm_add_grads(nm_norm_call *call, const void *sum_dy_z, const void *sum
     }
 }
 
-void nm_norm_numbers(const nm_norm *norm, nm_backend *backend, const void *vector, double *out)
+void nm_norm_read_vector(const nm_norm *norm, nm_backend *backend, const void *vector, double *out)
 {
     nm_backend_read(backend, out, vector, (size_t)norm->place.width);
 }
@@ -58,10 +98,10 @@ void nm_norm_affine(const nm_norm *norm, nm_backend *backend, const void *mean, 
 {
     size_t n = (size_t)norm->place.width;
     double *weight = nm_allocate(2 * n * sizeof *weight), *center = weight + n;
-    nm_norm_numbers(norm, backend, norm->params[0], weight);
-    nm_norm_numbers(norm, backend, norm->params[1], shift);
+    nm_norm_read_vector(norm, backend, norm->params[0], weight);
+    nm_norm_read_vector(norm, backend, norm->params[1], shift);
     if (mean)
-        nm_norm_numbers(norm, backend, mean, center);
+        nm_norm_read_vector(norm, backend, mean, center);
     for (size_t i = 0; i < n; i++) {
         scale[i] *= weight[i];
         shift[i] -= center[i] * scale[i];
@@ -90,9 +130,15 @@ void nm_norm_shape_counter(nm_norm_shape *shape, const char *name)
     shape->counters[shape->n_counters++] = name;
 }
 
-int32_t nm_norm_scaling_groups(const char *scaling, const nm_norm_site *place)
+void nm_norm_shape_statistic(nm_norm_shape *shape, const char *name, nm_norm_combination combination)
 {
-    return !strcmp(scaling, "group") ? place->heads : !strcmp(scaling, "layer") ? 1 : 0;
+    NM_ASSERT(shape->n_statistics < NM_NORM_MAX_STATISTICS);
+    shape->statistics[shape->n_statistics++] = (nm_norm_statistic){name, combination};
+}
+
+int32_t nm_norm_scaling_groups(nm_norm_scaling scaling, const nm_norm_site *place)
+{
+    return scaling == NM_SCALING_GROUP ? place->heads : scaling == NM_SCALING_LAYER ? 1 : 0;
 }
 
 nm_status nm_norm_check_groups(int64_t groups, const nm_norm_site *place, nm_error *err)

@@ -7,14 +7,10 @@
 
 #include "norma/norm.h"
 
-typedef struct
-    nm_norm_config { /* section [norm]: options of all types; those of one type are in [norm.TYPE] */
-    const char *at;  /* norms of single sites, see nn/norm_assignment.h */
-} nm_norm_config;
-
-/* Takes a vector and publishes it under `name` (static text) for backward and instruments; NULL: out of
- * memory. */
+/* Allocates a vector and publishes it under `name` (static text) for backward and instruments; NULL: out of memory. */
 void *nm_norm_publish(nm_norm_call *call, const char *name, int32_t length);
+/* Publishes state vector i under its name: the values before the update. */
+void nm_norm_publish_state(nm_norm_call *call, int i);
 /* A vector published before; it must exist. */
 void *nm_norm_find(const nm_norm_call *call, const char *name);
 /* An unpublished vector; NULL: out of memory. */
@@ -25,23 +21,35 @@ void nm_norm_vec(nm_norm_call *call, nm_vec_op op, void *out, const void *a, con
                  double s, double t);
 /* running = old running + fresh_weight fresh */
 void nm_norm_average(nm_norm_call *call, void *running, double old, const void *fresh, double fresh_weight);
+/* Adds the statistic of this call, [width], to statistic i of the update: NM_STATISTIC_MEAN or NM_STATISTIC_SUM. */
+void nm_norm_collect(nm_norm_call *call, int i, const void *value);
+/* The same for statistics i, a mean, and i + 1, the variance. */
+void nm_norm_collect_moments(nm_norm_call *call, int i, const void *mean, const void *variance);
 /* Adds sum(dy z) and sum(dy) to the gradients of "weight" and "bias". */
 void nm_norm_add_grads(nm_norm_call *call, const void *sum_dy_z, const void *sum_dy);
 
-/* A device vector of the layer's width as host numbers. */
-void nm_norm_numbers(const nm_norm *norm, nm_backend *backend, const void *vector, double *out);
+/* Reads a device vector of the layer's width into host memory. */
+void nm_norm_read_vector(const nm_norm *norm, nm_backend *backend, const void *vector, double *out);
 /* For `affine` of z = (x - mean) scale, y = weight z + bias: makes shift, and scale the factor of x. mean: device, or NULL. */
 void nm_norm_affine(const nm_norm *norm, nm_backend *backend, const void *mean, double *scale, double *shift);
 
 /* `shape` of types with weight = 1 and bias = 0 and nothing else. */
 void nm_norm_shape_affine(const void *config, const nm_norm_site *place, nm_norm_shape *shape);
-/* Appends a running vector of n numbers, a counter. */
+/* Append a running vector, a counter, a statistic of the update. */
 void nm_norm_shape_state(nm_norm_shape *shape, const char *name, int32_t length, double initial);
 void nm_norm_shape_counter(nm_norm_shape *shape, const char *name);
+void nm_norm_shape_statistic(nm_norm_shape *shape, const char *name, nm_norm_combination combination);
 
-/* Groups of the row scaling: "none" 0, "layer" 1, "group" one per head. */
+/* Scaling of rows before the norm, without parameters: h = x / sqrt(mean(x^2) + epsilon), the mean over the row or
+ * over each of `heads` groups of features. */
+typedef enum nm_norm_scaling { NM_SCALING_NONE, NM_SCALING_LAYER, NM_SCALING_GROUP } nm_norm_scaling;
 #define NM_NORM_SCALINGS "none|layer|group"
-int32_t nm_norm_scaling_groups(const char *scaling, const nm_norm_site *place);
+#define NM_NORM_SCALING_HELP                                                                                 \
+    "Parameter-free scaling of each row before the norm: by its root mean square, or by that of each "       \
+    "head's group of "                                                                                       \
+    "features."
+/* Number of groups; 0 without scaling. */
+int32_t nm_norm_scaling_groups(nm_norm_scaling scaling, const nm_norm_site *place);
 /* NM_USAGE unless groups (0: no grouping) divides the width. */
 nm_status nm_norm_check_groups(int64_t groups, const nm_norm_site *place, nm_error *err);
 /* Feature norms over rows scaled in `groups`; *row_scale is taken from the call when groups > 0. */

@@ -1,42 +1,67 @@
-/* PowerNorm (Shen et al. 2020, Definition 3 and Algorithm 2; by default as in its released program).
+/* PowerNorm (Shen et al. 2020, Definition 3 and Algorithm 2), by default as in the released program.
  *
- * Call t of training, with h = x scaled per row and group, p = mean over rows of h^2, W the warm-up length:
- *     z = h / sqrt(p + epsilon) while t <= W, then z = h / sqrt(phi + epsilon), phi as it was before the call
- *     y = weight z + bias
- *     t < W:  phi = phi (t - 1)/t + p/t;       always, after that:  phi = decay_forward phi + (1 -
- * decay_forward) p Backward, with q = weight dy, e the accumulator and D = p (backward_divisor batch) or the
- * phi used forward (running): a = q - (1 - decay_backward) e z         e = e + mean(a z)         dh = a /
- * sqrt(D + epsilon) e is the paper's nu / (1 - decay_backward). mean(z^2) is p times the forward scale
- * squared, so after the warm-up one pass over the rows is enough in each direction. Inference: z = h /
- * sqrt(phi + epsilon).
+ * clang-format off
  *
- * Deliberately not the derivative: the running phi is a constant and e stands for the mean of q z over
- * batches. */
+ * Definition. Update t of n rows (tokens) has, with h = x scaled per row and group (option scaling):
+ *
+ *     p   = mean(h^2)                                              batch_square
+ *     phi = running mean of p                                      running_phi
+ *     nu  = (1 - decay_backward) e                                 nu; e is ema_gz
+ *
+ * Forward, W the length of the warm-up (option warmup):
+ *
+ *     z   = h / sqrt(p + epsilon)       while t <= W
+ *     z   = h / sqrt(phi + epsilon)     afterwards; phi as it was before the update
+ *     y   = weight z + bias
+ *
+ * Backward, q = weight dy, D = p (backward_divisor batch) or the value used forward (running):
+ *
+ *     a       = q - nu z
+ *     dh      = a / sqrt(D + epsilon)
+ *     dweight = sum(dy z)
+ *     dbias   = sum(dy)
+ *
+ * Running state, once per update:
+ *
+ *     phi = phi (t - 1)/t + p/t                                    only while t < W, before the next line
+ *     phi = decay_forward phi + (1 - decay_forward) p
+ *     e   = e + mean(a z) = e (1 - (1 - decay_backward) mean(z^2)) + weight mean(dy z)
+ *
+ *     mean(z^2) = p / (value used forward + epsilon), so no further pass over the rows is needed.
+ *
+ * Inference: y = weight h / sqrt(phi + epsilon) + bias.
+ *
+ * clang-format on
+ *
+ * The backward pass is deliberately not the derivative: phi is treated as a constant, and e replaces mean(q z) of the batch.
+ *
+ * Where the program differs from the paper: the scaling per attention head, the warm-up (the paper has one sentence on
+ * it), the backward divisor (the paper's is the value used forward) and the storage of e instead of nu. */
 #include <math.h>
-#include <string.h>
 
 #include "norm/types.h"
 
-enum {
-    ENCODER_FINAL_WARMUP = 1000
-}; /* the program builds this norm without the length and gets its own default */
+/* The program builds the encoder's final norm without the argument of the warm-up, which then has this default. */
+enum { ENCODER_FINAL_WARMUP = 1000 };
 
 typedef struct power_config {
-    const char *preset, *warmup, *backward_divisor, *scaling;
+    const char *preset, *warmup;
+    enum { DIVISOR_BATCH, DIVISOR_RUNNING } backward_divisor;
+    nm_norm_scaling scaling;
     double decay_forward, decay_backward, epsilon, clip;
 } power_config;
 
 /* clang-format off */
 static const nm_option power_options[] = {
-    NM_CHOICE(power_config, preset, "official", "official|paper", "as in the released program, or Algorithm 2 as printed"),
-    NM_OPTION(power_config, decay_forward, "0.9", 0, 1, "share of the old running mean square kept at each step"),
-    NM_OPTION(power_config, decay_backward, "0.9", 0, 1, "the same for the accumulator of the backward pass"),
-    NM_OPTION(power_config, epsilon, "1e-5", 0, 1, "added to mean squares"),
-    {"warmup", NM_TEXT, offsetof(power_config, warmup), "lr", 0, 0, NULL,
-     "training calls that use batch statistics: a number, or lr for the learning-rate warm-up (1000 in the encoder's final norm)"},
-    NM_CHOICE(power_config, backward_divisor, "batch", "batch|running", "whose mean square divides the gradient"),
-    NM_CHOICE(power_config, scaling, "group", NM_NORM_SCALINGS, "parameter-free scaling of each row first"),
-    NM_OPTION(power_config, clip, "0", 0, 1e30, "largest size of the accumulator's elements; 0: no limit"),
+    NM_CHOICE(power_config, preset, "official", "official|paper", "Variant of PowerNorm: the released program, or Algorithm 2 as printed."),
+    NM_OPTION(power_config, decay_forward, "0.9", 0, 1, "Weight of the old running mean square in its moving average."),
+    NM_OPTION(power_config, decay_backward, "0.9", 0, 1, "Weight of the old value in the moving average of the backward pass."),
+    NM_OPTION(power_config, epsilon, "1e-5", 0, 1, "Constant added to mean squares."),
+    NM_OPTION(power_config, warmup, "lr", 0, 0,
+              "Number of updates that use batch statistics; lr: the warm-up of the learning rate (1000 in the encoder's final norm)."),
+    NM_CHOICE(power_config, backward_divisor, "batch", "batch|running", "Mean square that divides the gradient: of the batch, or the one used forward."),
+    NM_CHOICE(power_config, scaling, "group", NM_NORM_SCALINGS, NM_NORM_SCALING_HELP),
+    NM_OPTION(power_config, clip, "0", 0, 1e30, "Limit of the absolute values of the backward statistic; 0: no limit."),
     {0}};
 
 static const nm_preset power_presets[] = {
@@ -45,76 +70,76 @@ static const nm_preset power_presets[] = {
     {0}};
 /* clang-format on */
 
-enum { PHI, ACCUMULATOR }; /* state */
-enum { ITERS };            /* counters */
+enum { PHI, E };                                                   /* state */
+enum { UPDATES };                                                  /* counters */
+enum { STATISTIC_SQUARE, STATISTIC_E_FACTOR, STATISTIC_SUM_DY_Z }; /* statistics of an update */
 
-static nm_status power_check(const void *settings, const nm_norm_site *place, nm_error *err)
+static int32_t groups_of(const nm_norm *norm)
+{
+    const power_config *config = norm->config;
+    return nm_norm_scaling_groups(config->scaling, &norm->place);
+}
+
+static nm_status power_check(const void *settings, const nm_norm_site *site, nm_error *err)
 {
     const power_config *config = settings;
-    NM_TRY(nm_norm_check_groups(nm_norm_scaling_groups(config->scaling, place), place, err));
+    NM_TRY(nm_norm_check_groups(nm_norm_scaling_groups(config->scaling, site), site, err));
     return nm_norm_check_warmup(config->warmup, err);
 }
 
-static void power_shape(const void *config, const nm_norm_site *place, nm_norm_shape *shape)
+static void power_shape(const void *config, const nm_norm_site *site, nm_norm_shape *shape)
 {
-    nm_norm_shape_affine(config, place, shape);
-    nm_norm_shape_state(shape, "running_phi", place->width, 1);
-    nm_norm_shape_state(shape, "ema_gz", place->width, 0);
+    nm_norm_shape_affine(config, site, shape);
+    nm_norm_shape_state(shape, "running_phi", site->width, 1);
+    nm_norm_shape_state(shape, "ema_gz", site->width, 0);
     shape->state[shape->n_state - 1].of_gradients = true;
     nm_norm_shape_counter(shape, "iters");
+    nm_norm_shape_statistic(shape, "square", NM_STATISTIC_MEAN);
+    nm_norm_shape_statistic(shape, "e_factor", NM_STATISTIC_MEAN);
+    nm_norm_shape_statistic(shape, "sum_dy_z", NM_STATISTIC_SUM);
 }
 
-static int64_t warmup_of(const nm_norm_call *call)
+static int64_t warmup_of(const nm_norm *norm)
 {
-    const power_config *config = call->norm->config;
-    const nm_norm_site *place = &call->norm->place;
-    return nm_norm_warmup(config->warmup, place->encoder_final ? ENCODER_FINAL_WARMUP : place->warmup_steps);
+    const power_config *config = norm->config;
+    const nm_norm_site *site = &norm->place;
+    return nm_norm_warmup(config->warmup, site->encoder_final ? ENCODER_FINAL_WARMUP : site->warmup_steps);
 }
 
-static void update_phi(nm_norm_call *call, const void *square, int64_t t, int64_t warmup)
-{
-    const power_config *config = call->norm->config;
-    void *phi = call->norm->state[PHI];
-    if (t < warmup)
-        nm_norm_average(call, phi, (double)(t - 1) / (double)t, square, 1 / (double)t);
-    nm_norm_average(call, phi, config->decay_forward, square, 1 - config->decay_forward);
-}
+/* ---- forward ---- */
 
 static void power_train(nm_norm_call *call)
 {
-    const power_config *config = call->norm->config;
     nm_norm *norm = call->norm;
+    const power_config *config = norm->config;
     nm_backend *b = call->backend;
     int32_t width = norm->place.width;
     void *row_scale;
-    nm_feature_norm spec = nm_norm_row_scaling(call, nm_norm_scaling_groups(config->scaling, &norm->place),
-                                               config->epsilon, &row_scale);
-    void *square = nm_norm_publish(call, "batch_square", width);
-    void *before = nm_norm_publish(call, "running_phi", width);
+    nm_feature_norm spec = nm_norm_row_scaling(call, groups_of(norm), config->epsilon, &row_scale);
+    void *p = nm_norm_publish(call, "batch_square", width);
     void *scale = nm_norm_publish(call, "scale", width);
+    nm_norm_publish_state(call, PHI);
     if (!scale)
         return;
-    int64_t t = ++norm->counters[ITERS], warmup = warmup_of(call);
-    nm_norm_vec(call, NM_VEC_COPY, before, norm->state[PHI], NULL, NULL, 0, 0);
-    if (t <= warmup) {
-        NM_CALL(b, feature_moments, .spec = &spec, .x = call->x, .row_scale = row_scale, .square = square);
+    bool warming_up = norm->counters[UPDATES] + 1 <= warmup_of(norm);
+    if (warming_up) {
+        NM_CALL(b, feature_moments, .spec = &spec, .x = call->x, .row_scale = row_scale, .square = p);
         spec.row_scale_ready = true;
     }
-    nm_norm_vec(call, NM_VEC_RSQRT, scale, t <= warmup ? square : before, NULL, NULL, config->epsilon, 0);
+    nm_norm_vec(call, NM_VEC_RSQRT, scale, warming_up ? p : norm->state[PHI], NULL, NULL, config->epsilon, 0);
     NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale, .scale = scale,
             .weight = norm->params[0], .bias = norm->params[1], .y = call->y,
-            .square = t <= warmup ? NULL : square);
-    update_phi(call, square, t, warmup);
+            .square = warming_up ? NULL : p);
+    nm_norm_collect(call, STATISTIC_SQUARE, p);
 }
 
 static void power_infer(nm_norm_call *call)
 {
-    const power_config *config = call->norm->config;
     const nm_norm *norm = call->norm;
+    const power_config *config = norm->config;
     nm_backend *b = call->backend;
     void *row_scale;
-    const nm_feature_norm spec = nm_norm_row_scaling(
-        call, nm_norm_scaling_groups(config->scaling, &norm->place), config->epsilon, &row_scale);
+    const nm_feature_norm spec = nm_norm_row_scaling(call, groups_of(norm), config->epsilon, &row_scale);
     void *scale = nm_norm_publish(call, "scale", norm->place.width);
     if (!scale)
         return;
@@ -123,64 +148,80 @@ static void power_infer(nm_norm_call *call)
             .weight = norm->params[0], .bias = norm->params[1], .y = call->y);
 }
 
-static bool power_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift)
-{
-    const power_config *config = norm->config;
-    if (nm_norm_scaling_groups(config->scaling, &norm->place))
-        return false;
-    nm_norm_numbers(norm, backend, norm->state[PHI], scale);
-    for (int32_t i = 0; i < norm->place.width; i++)
-        scale[i] = 1 / sqrt(scale[i] + config->epsilon);
-    nm_norm_affine(norm, backend, NULL, scale, shift);
-    return true;
-}
-
-/* e += weight sum(dy z)/n - (1 - decay) e mean(z^2), mean(z^2) = square scale^2. Gradients carry grad_scale,
- * e does not. */
-static void update_accumulator(nm_norm_call *call, const void *square, const void *scale,
-                               const void *sum_dy_z, void *scratch)
-{
-    const power_config *config = call->norm->config;
-    void *e = call->norm->state[ACCUMULATOR];
-    nm_norm_vec(call, NM_VEC_MUL, scratch, scale, scale, NULL, 1, 0);
-    nm_norm_vec(call, NM_VEC_MUL, scratch, scratch, square, NULL, -(1 - config->decay_backward), 1);
-    nm_norm_vec(call, NM_VEC_MUL, e, e, scratch, NULL, 1, 0);
-    nm_norm_vec(call, NM_VEC_MUL_ADD, e, call->norm->params[0], sum_dy_z, e,
-                1 / (call->grad_scale * call->x.rows), 1);
-    if (config->clip > 0)
-        nm_norm_vec(call, NM_VEC_CLIP, e, e, NULL, NULL, -config->clip, config->clip);
-}
+/* ---- backward ---- */
 
 static void power_backward(nm_norm_call *call)
 {
-    const power_config *config = call->norm->config;
-    const nm_norm *norm = call->norm;
+    nm_norm *norm = call->norm;
+    const power_config *config = norm->config;
     nm_backend *b = call->backend;
-    int32_t width = norm->place.width, groups = nm_norm_scaling_groups(config->scaling, &norm->place);
+    int32_t width = norm->place.width, groups = groups_of(norm);
+    double fresh = 1 - config->decay_backward;
     const nm_feature_norm spec = {.groups = groups, .eps = config->epsilon, .row_scale_ready = true};
-    const void *square = nm_norm_find(call, "batch_square"), *scale = nm_norm_find(call, "scale");
-    void *before = nm_norm_publish(call, "ema_gz", width);
-    void *nu = nm_norm_publish(call, "nu", width); /* the paper's: (1 - decay_backward) e */
+    const void *p = nm_norm_find(call, "batch_square"), *scale = nm_norm_find(call, "scale");
+    const void *e = norm->state[E];
+    nm_norm_publish_state(call, E);
+    void *nu = nm_norm_publish(call, "nu", width);
     void *sum_dy = nm_norm_publish(call, "grad_sum", width);
     void *sum_dy_z = nm_norm_publish(call, "grad_sum_z", width);
-    void *divisor = nm_norm_scratch(call, width), *a = nm_norm_scratch(call, width);
+    void *divisor = nm_norm_scratch(call, width);
+    void *a = nm_norm_scratch(call, width);
     void *c1 = nm_norm_scratch(call, width);
     if (!c1)
         return;
-    nm_norm_vec(call, NM_VEC_COPY, before, norm->state[ACCUMULATOR], NULL, NULL, 0, 0);
-    nm_norm_vec(call, NM_VEC_LINEAR, nu, before, NULL, NULL, 1 - config->decay_backward, 0);
-    if (strcmp(config->backward_divisor, "batch"))
+    nm_norm_vec(call, NM_VEC_LINEAR, nu, e, NULL, NULL, fresh, 0);
+    if (config->backward_divisor == DIVISOR_RUNNING)
         nm_norm_vec(call, NM_VEC_COPY, divisor, scale, NULL, NULL, 0, 0);
     else
-        nm_norm_vec(call, NM_VEC_RSQRT, divisor, square, NULL, NULL, config->epsilon, 0);
+        nm_norm_vec(call, NM_VEC_RSQRT, divisor, p, NULL, NULL, config->epsilon, 0);
+    /* dh = a dy + c1 z:  a = weight/sqrt(D + epsilon),  c1 = -nu/sqrt(D + epsilon); dy has the factor grad_scale, e not */
     nm_norm_vec(call, NM_VEC_MUL, a, norm->params[0], divisor, NULL, 1, 0);
-    nm_norm_vec(call, NM_VEC_MUL, c1, before, divisor, NULL, -(1 - config->decay_backward) * call->grad_scale,
-                0);
+    nm_norm_vec(call, NM_VEC_MUL, c1, e, divisor, NULL, -fresh * call->grad_scale, 0);
     NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x,
             .row_scale = groups ? nm_norm_find(call, "row_scale") : NULL, .scale = scale, .a = a, .c1 = c1,
             .add = call->add, .dx = call->dx, .sum_dy = sum_dy, .sum_dy_z = sum_dy_z);
     nm_norm_add_grads(call, sum_dy_z, sum_dy);
-    update_accumulator(call, square, scale, sum_dy_z, c1);
+    /* factor of e: 1 - (1 - decay_backward) mean(z^2) */
+    nm_norm_vec(call, NM_VEC_MUL, c1, scale, scale, NULL, 1, 0);
+    nm_norm_vec(call, NM_VEC_MUL, c1, c1, p, NULL, -fresh, 1);
+    nm_norm_collect(call, STATISTIC_E_FACTOR, c1);
+    nm_norm_collect(call, STATISTIC_SUM_DY_Z, sum_dy_z);
+}
+
+/* ---- running state ---- */
+
+static void power_update_state(nm_norm_call *call)
+{
+    nm_norm *norm = call->norm;
+    const power_config *config = norm->config;
+    void *phi = norm->state[PHI], *e = norm->state[E];
+    if (norm->collected_rows[STATISTIC_SQUARE] > 0) {
+        const void *p = norm->statistics[STATISTIC_SQUARE];
+        int64_t t = ++norm->counters[UPDATES];
+        if (t < warmup_of(norm))
+            nm_norm_average(call, phi, (double)(t - 1) / (double)t, p, 1 / (double)t);
+        nm_norm_average(call, phi, config->decay_forward, p, 1 - config->decay_forward);
+    }
+    if (norm->collected_rows[STATISTIC_SUM_DY_Z] > 0) {
+        double rows = norm->collected_rows[STATISTIC_SUM_DY_Z];
+        nm_norm_vec(call, NM_VEC_MUL, e, e, norm->statistics[STATISTIC_E_FACTOR], NULL, 1, 0);
+        nm_norm_vec(call, NM_VEC_MUL_ADD, e, norm->params[0], norm->statistics[STATISTIC_SUM_DY_Z], e,
+                    1 / (call->grad_scale * rows), 1);
+        if (config->clip > 0)
+            nm_norm_vec(call, NM_VEC_CLIP, e, e, NULL, NULL, -config->clip, config->clip);
+    }
+}
+
+static bool power_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift)
+{
+    const power_config *config = norm->config;
+    if (config->scaling != NM_SCALING_NONE)
+        return false;
+    nm_norm_read_vector(norm, backend, norm->state[PHI], scale);
+    for (int32_t i = 0; i < norm->place.width; i++)
+        scale[i] = 1 / sqrt(scale[i] + config->epsilon);
+    nm_norm_affine(norm, backend, NULL, scale, shift);
+    return true;
 }
 
 const nm_norm_type nm_norm_power = {
@@ -196,5 +237,6 @@ const nm_norm_type nm_norm_power = {
     .train = power_train,
     .infer = power_infer,
     .backward = power_backward,
+    .update_state = power_update_state,
     .affine = power_affine,
 };

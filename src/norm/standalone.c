@@ -105,6 +105,10 @@ static nm_status take_vectors(nm_norm *norm, nm_error *err)
         norm->state[i] = aligned_memory((size_t)shape->state[i].length * element);
         failed |= !norm->state[i];
     }
+    for (int i = 0; i < shape->n_statistics; i++) {
+        norm->statistics[i] = aligned_memory((size_t)norm->place.width * element);
+        failed |= !norm->statistics[i];
+    }
     return failed ? nm_fail(err, NM_MEMORY, "norm '%s': out of memory", norm->place.name) : NM_OK;
 }
 
@@ -145,6 +149,8 @@ void nm_norm_free(nm_norm *norm)
     }
     for (int i = 0; i < NM_NORM_MAX_STATE; i++)
         free(norm->state[i]);
+    for (int i = 0; i < NM_NORM_MAX_STATISTICS; i++)
+        free(norm->statistics[i]);
     for (int i = 0; i < MAX_BLOCKS; i++)
         free(owner->blocks[i].data);
     nm_options_free(owner->options);
@@ -188,6 +194,7 @@ nm_status nm_norm_forward(nm_norm *norm, int32_t rows, const void *x, void *y, n
     NM_TRY(start_call(norm, rows, x, y, err));
     norm->type->train(&owner->call);
     NM_TRY(end_call(norm, err));
+    nm_norm_update_state(norm, owner->backend, 1);
     owner->pending = true;
     return NM_OK;
 }
@@ -209,7 +216,9 @@ nm_status nm_norm_backward(nm_norm *norm, const void *dy, void *dx, nm_error *er
     owner->call.dy = nm_mat_of((void *)(uintptr_t)dy, owner->call.x.rows, norm->place.width);
     owner->call.dx = nm_mat_of(dx, owner->call.x.rows, norm->place.width);
     norm->type->backward(&owner->call);
-    return end_call(norm, err);
+    NM_TRY(end_call(norm, err));
+    nm_norm_update_state(norm, owner->backend, 1);
+    return NM_OK;
 }
 
 double nm_norm_penalty(const nm_norm *norm)

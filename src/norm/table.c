@@ -23,6 +23,9 @@ const nm_norm_type *nm_norm_type_find(const char *name)
 /* clang-format off */
 static const nm_option norm_options[] = {
     NM_OPTION(nm_norm_config, at, "", 0, 0, "Normalization of single sites, SITES=NORM, comma-separated, for example enc.0-2=batch,dec.1.self=rms; empty: none."),
+    NM_CHOICE(nm_norm_config, state, "update", "update|micro-batch",
+              "When running statistics, counters and warm-ups advance with train.accumulate > 1: once per update, with the statistics of "
+              "all its micro-batches, or with every micro-batch, as in the released programs."),
     {0}};
 /* clang-format on */
 
@@ -73,4 +76,18 @@ void nm_norm_initialize(nm_norm *norm, nm_backend *backend)
     for (int i = 0; i < shape->n_state; i++)
         fill(backend, norm->state[i], shape->state[i].length, shape->state[i].initial);
     memset(norm->counters, 0, sizeof norm->counters);
+    nm_norm_discard_statistics(norm);
+}
+
+void nm_norm_update_state(nm_norm *norm, nm_backend *backend, double grad_scale)
+{
+    nm_norm_call call = {.backend = backend, .norm = norm, .grad_scale = grad_scale};
+    if (norm->type->update_state)
+        norm->type->update_state(&call);
+    nm_norm_discard_statistics(norm);
+}
+
+void nm_norm_discard_statistics(nm_norm *norm)
+{
+    memset(norm->collected_rows, 0, sizeof norm->collected_rows);
 }

@@ -38,6 +38,7 @@ static nm_status walk(const nm_eval_pass *pass, const nm_batches *batches, int64
             nm_batch batch = pass->task->type->batch(pass->task, pass->split, batches, i, (uint32_t)i,
                                                      pass->kind == NM_EVAL_PASS_GRADIENTS, &host);
             status = walk_batch(pass, &tape, &batch, i, err);
+            nm_params_update_norms(&pass->model->params, tape.grad_scale);
         }
         nm_tape_release(&tape);
     }

@@ -15,6 +15,7 @@ static void normalize_backward(nm_tape *tape, nm_node *node)
     call->dx = nm_tensor_grad(tape, node->in[0], &call->add);
     if (!call->dx.data)
         return;
+    call->recomputed = false;
     call->norm->type->backward(call);
     if (tape->listen)
         tape->listen(tape->listener, call, true);
@@ -30,8 +31,9 @@ nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x)
     }
     nm_tensor *y = nm_tape_tensor(tape, x->rows, x->cols);
     nm_norm_call *call = nm_tape_host(tape, sizeof *call);
-    bool moves = tape->training || tape->batch_stats;
-    if (nm_tape_exhausted(tape) || (moves && !nm_segment_enters_norm(tape, norm)))
+    bool train = tape->training || tape->batch_stats;
+    bool recomputed = nm_segment_is_recomputed(tape);
+    if (nm_tape_exhausted(tape))
         return y;
     y->name = norm->place.name;
     *call = (nm_norm_call){.backend = tape->backend,
@@ -42,13 +44,12 @@ nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x)
                            .y = nm_tensor_mat(y),
                            .n_targets = tape->n_targets,
                            .mean_loss = tape->mean_loss,
-                           .grad_scale = tape->grad_scale};
-    (moves ? norm->type->train : norm->type->infer)(call);
-    nm_segment_leaves_norm(tape, norm);
-    bool again = nm_segment_is_recomputed(tape); /* then penalty and listeners had their turn */
-    if (call->penalty && !again && tape->n_penalties < NM_TAPE_MAX_PENALTIES)
+                           .grad_scale = tape->grad_scale,
+                           .recomputed = recomputed};
+    (train ? norm->type->train : norm->type->infer)(call);
+    if (call->penalty && !recomputed && tape->n_penalties < NM_TAPE_MAX_PENALTIES)
         tape->penalties[tape->n_penalties++] = call->penalty;
-    if (tape->listen && !again)
+    if (tape->listen && !recomputed)
         tape->listen(tape->listener, call, false);
     nm_tape_record(tape, &normalize_op, y, call)->in[0] = x;
     return y;

@@ -1,93 +1,21 @@
 /* Segments of a model that run twice (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"): forward keeps
  * a segment's result alone, and backward runs the segment again from its inputs before it walks through it.
  *
- * The second run gives the first one's bits. Dropout masks depend on their sites' numbers, which are set back; norms that
- * remember get, for that run, what they remembered at the first one, and afterwards their present memory again. A
- * segment's gradients are summed in the order of a tape that keeps everything, so they have its bits too.
+ * The second run gives the first one's bits. Dropout masks depend on their sites' numbers, which are set back; the running
+ * state of norms changes only after the backward pass, and statistics are collected in the first run. A segment's gradients
+ * are summed in the order of a tape that keeps everything, so they have its bits too.
  *
  * Where nothing is learned nothing runs twice, and a segment gives its memory back but for the result. */
 #include <string.h>
 
 #include "tape/tape.h"
 
-typedef struct norm_memory { /* of one norm: what it remembered before a run */
-    const nm_norm *norm;
-    void *state[NM_NORM_MAX_STATE]; /* device */
-    int64_t counters[NM_NORM_MAX_COUNTERS];
-    struct norm_memory *next;
-} norm_memory;
-
 struct nm_segment {
     nm_tensor *(*run)(nm_tape *tape, const void *context);
     const void *context;
     uint32_t site;
-    norm_memory *norms, **end; /* in the order of their calls; end: where the next one goes, or comes from */
-    norm_memory present;       /* of the norm at hand, during the second run */
     bool again;
 };
-
-static void copy_state(nm_tape *tape, const nm_norm *norm, void *const *to, void *const *from)
-{
-    nm_backend *b = tape->backend;
-    for (int i = 0; i < norm->shape.n_state; i++)
-        nm_backend_copy(b, to[i], from[i], (size_t)norm->shape.state[i].length * nm_dtype_bytes(b->dtype));
-}
-
-static bool keep(nm_tape *tape, const nm_norm *norm, norm_memory *memory)
-{
-    *memory = (norm_memory){.norm = norm};
-    for (int i = 0; i < norm->shape.n_state; i++)
-        memory->state[i] =
-            nm_tape_alloc(tape, (size_t)norm->shape.state[i].length * nm_dtype_bytes(tape->backend->dtype));
-    if (nm_tape_exhausted(tape))
-        return false;
-    copy_state(tape, norm, memory->state, norm->state);
-    for (int i = 0; i < norm->shape.n_counters; i++)
-        memory->counters[i] = norm->counters[i];
-    return true;
-}
-
-static void put_back(nm_tape *tape, nm_norm *norm, const norm_memory *memory)
-{
-    copy_state(tape, norm, norm->state, memory->state);
-    for (int i = 0; i < norm->shape.n_counters; i++)
-        norm->counters[i] = memory->counters[i];
-}
-
-static bool remembers(const nm_norm *norm)
-{
-    return norm->shape.n_state || norm->shape.n_counters;
-}
-
-bool nm_segment_enters_norm(nm_tape *tape, nm_norm *norm)
-{
-    nm_segment *s = tape->segment;
-    if (!s || !remembers(norm))
-        return !nm_tape_exhausted(tape);
-    if (!s->again) {
-        norm_memory *memory = nm_tape_host(tape, sizeof *memory);
-        if (!memory || !keep(tape, norm, memory))
-            return false;
-        *s->end = memory;
-        s->end = &memory->next;
-        return true;
-    }
-    const norm_memory *before = *s->end;
-    NM_ASSERT(before && before->norm == norm);
-    if (!keep(tape, norm, &s->present))
-        return false;
-    put_back(tape, norm, before);
-    return true;
-}
-
-void nm_segment_leaves_norm(nm_tape *tape, nm_norm *norm)
-{
-    nm_segment *s = tape->segment;
-    if (!s || !s->again || !remembers(norm))
-        return;
-    put_back(tape, norm, &s->present);
-    s->end = &(*s->end)->next;
-}
 
 bool nm_segment_is_recomputed(const nm_tape *tape)
 {
@@ -97,7 +25,6 @@ bool nm_segment_is_recomputed(const nm_tape *tape)
 static nm_tensor *run(nm_tape *tape, nm_segment *s, bool again)
 {
     s->again = again;
-    s->end = &s->norms;
     tape->segment = s;
     nm_tensor *out = s->run(tape, s->context);
     tape->segment = NULL;

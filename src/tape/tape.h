@@ -97,10 +97,7 @@ void nm_tape_forget(nm_tape *tape, int first, const nm_tensor *kept);
  * listens, and when the tape recomputes; then backward runs it a second time. The bytes at context are copied; what they point to must live until then: tensors of the tape, parameters. */
 nm_tensor *nm_recomputed_segment(nm_tape *tape, nm_tensor *(*segment)(nm_tape *tape, const void *context),
                                  const void *context, size_t bytes);
-/* Around a norm's `train`, for nm_normalize: a second run leaves no trace in what the norm remembers. False when memory
- * ran out. */
-bool nm_segment_enters_norm(nm_tape *tape, nm_norm *norm);
-void nm_segment_leaves_norm(nm_tape *tape, nm_norm *norm);
+/* Whether the segment at hand runs for the second time, in the backward pass. */
 bool nm_segment_is_recomputed(const nm_tape *tape);
 
 nm_mat nm_tensor_mat(const nm_tensor *tensor);

@@ -178,6 +178,7 @@ static nm_status update(nm_trainer *trainer, nm_progress *progress, nm_error *er
 {
     nm_backend *b = trainer->backend;
     nm_train_state *state = &trainer->state;
+    const nm_norm_config *norms = nm_options_find(trainer->options, "norm");
     sums total = {0};
     nm_backend_zero(b, trainer->model->params.grads, nm_params_bytes(&trainer->model->params));
     for (int64_t micro = 0; micro < trainer->config->accumulate; micro++) {
@@ -191,6 +192,8 @@ static nm_status update(nm_trainer *trainer, nm_progress *progress, nm_error *er
         NM_TRY(status);
         state->batch++;
         state->step++;
+        if (norms->state == NM_STATE_MICRO_BATCH || micro + 1 == trainer->config->accumulate)
+            nm_params_update_norms(&trainer->model->params, trainer->tape.grad_scale);
     }
     double units = (double)total.units, norm = gradient_norm(trainer) / units, loss = total.loss / units;
     double limit = trainer->config->divergence_factor * ignorance(trainer);

@@ -33,6 +33,8 @@ static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool 
                    trainer->task.type->loss(&trainer->task, trainer->model, &trainer->tape, &batch, true),
                pair[2];
         trainer->tape.batch_stats = false;
+        if (batch_stats)
+            nm_params_update_norms(&trainer->model->params, trainer->tape.grad_scale);
         if (!device_sums)
             return nm_fail(err, NM_MEMORY, "validation batch of %d tokens doesn't fit", batch.tokens);
         nm_backend_download(b, pair, device_sums, sizeof pair);

@@ -177,6 +177,7 @@ static void there_and_back(stage *s)
 {
     s->call.norm->type->train(&s->call);
     s->call.norm->type->backward(&s->call);
+    nm_norm_update_state(s->call.norm, ref, s->call.grad_scale);
 }
 
 static size_t state_bytes(const nm_norm *norm, int i)
@@ -246,6 +247,94 @@ static void loss_scale(void **unused)
     for_each_type(check_loss_scale);
 }
 
+/* ------------------------------------------------------------------ running state of several micro-batches */
+
+/* One update of rows first .. first + n - 1 of the input as a micro-batch: forward and backward, no update of the state. */
+static void micro_batch(stage *s, nm_norm *norm, int first, int n)
+{
+    start(s, norm, 64);
+    s->call.x = nm_mat_of(input + first * WIDTH, n, WIDTH);
+    s->call.dy = nm_mat_of(upstream + first * WIDTH, n, WIDTH);
+    s->call.y.rows = s->call.dx.rows = n;
+    norm->type->train(&s->call);
+    norm->type->backward(&s->call);
+    finish(s);
+}
+
+/* The state after two updates of 1, 3 and 2 rows is that after two updates of all six rows, and both count two updates. */
+static void check_state_of_joined_batch(const char *type, const char *settings)
+{
+    nm_norm *joined = create(type, settings), *split = create(type, settings);
+    stage s;
+    for (int update = 0; update < 2; update++) {
+        micro_batch(&s, joined, 0, ROWS);
+        micro_batch(&s, split, 0, 1);
+        micro_batch(&s, split, 1, 3);
+        micro_batch(&s, split, 4, 2);
+        nm_norm_update_state(joined, ref, 1);
+        nm_norm_update_state(split, ref, 1);
+        assert_same_state(split, joined, 1e-13);
+    }
+    nm_norm_free(joined);
+    nm_norm_free(split);
+}
+
+static void test_state_of_several_micro_batches(void **unused)
+{
+    (void)unused;
+    check_state_of_joined_batch("batch", NULL);
+    check_state_of_joined_batch("batch", "preset=pn");
+    check_state_of_joined_batch("batch", "preset=rbn");
+    check_state_of_joined_batch("pnv", NULL);
+    check_state_of_joined_batch("rbn", "unbiased_running=true");
+    check_state_of_joined_batch("renorm", NULL);
+    check_state_of_joined_batch("renorm", "eps_mode=added epsilon=1e-3");
+    /* without warm-up the rows of all micro-batches are divided by the same running value */
+    check_state_of_joined_batch("power", "warmup=0");
+    check_state_of_joined_batch("power", "warmup=0 scaling=none clip=0.3");
+}
+
+/* MABN's backward statistic depends on each micro-batch's own mean square, its forward statistics do not. */
+static void test_forward_state_of_mabn(void **unused)
+{
+    (void)unused;
+    nm_norm *joined = create("mabn", "window=2"), *split = create("mabn", "window=2");
+    stage s;
+    for (int update = 0; update < 4; update++) {
+        micro_batch(&s, joined, 0, ROWS - update);
+        micro_batch(&s, split, 0, 1);
+        micro_batch(&s, split, 1, ROWS - update - 1);
+        nm_norm_update_state(joined, ref, 1);
+        nm_norm_update_state(split, ref, 1);
+        for (int i = 0; i < WIDTH; i++)
+            assert_near(((double *)split->state[0])[i], ((double *)joined->state[0])[i], 1e-13);
+        for (int i = 0; i < 2 * WIDTH; i++)
+            assert_near(((double *)split->state[1])[i], ((double *)joined->state[1])[i], 1e-13);
+        assert_int_equal(split->counters[0], update + 1);
+    }
+    nm_norm_free(joined);
+    nm_norm_free(split);
+}
+
+/* All micro-batches of an update read the state as it was at its beginning: their order does not change their outputs. */
+static void check_micro_batches_read_the_same_state(const nm_norm_type *type)
+{
+    nm_norm *norm = create_trained(type);
+    stage first, second;
+    micro_batch(&first, norm, 2, 3);
+    micro_batch(&second, norm, 0, 2);
+    micro_batch(&second, norm, 2, 3);
+    assert_memory_equal(first.y, second.y, sizeof first.y);
+    assert_memory_equal(first.dx, second.dx, sizeof first.dx);
+    nm_norm_free(norm);
+}
+
+static void test_micro_batches_read_the_same_state(void **unused)
+{
+    (void)unused;
+    for_each_type(check_micro_batches_read_the_same_state);
+}
+
 static void check_memory_running_out(const nm_norm_type *type)
 {
     stage s;
@@ -257,6 +346,7 @@ static void check_memory_running_out(const nm_norm_type *type)
     for (int budget = 0; budget < needed; budget++) {
         start(&s, norm, budget);
         type->train(&s.call);
+        nm_norm_update_state(norm, ref, 1);
         assert_same_state(norm, untouched, 0);
         finish(&s);
     }
@@ -298,7 +388,8 @@ static void published_statistics(void **unused)
     (void)unused;
     stage s;
     start(&s, create("batch", NULL), 64);
-    there_and_back(&s);
+    s.call.norm->type->train(&s.call);
+    s.call.norm->type->backward(&s.call);
     const double *mean = NULL, *sum = NULL, *before = NULL;
     for (int i = 0; i < s.call.n_stats; i++) {
         const nm_norm_stat *stat = &s.call.stats[i];
@@ -473,6 +564,9 @@ int main(void)
         cmocka_unit_test(training_of_rows_alone),
         cmocka_unit_test(adding_to_a_gradient),
         cmocka_unit_test(loss_scale),
+        cmocka_unit_test(test_state_of_several_micro_batches),
+        cmocka_unit_test(test_forward_state_of_mabn),
+        cmocka_unit_test(test_micro_batches_read_the_same_state),
         cmocka_unit_test(memory_running_out),
         cmocka_unit_test(planning_touches_nothing),
         cmocka_unit_test(published_statistics),

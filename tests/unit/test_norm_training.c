@@ -81,6 +81,77 @@ static void test_norm_warmup_of_a_run_limited_by_epochs(void **state)
     tiny_data_remove(folder);
 }
 
+/* Counter of the first norm after three updates of four micro-batches each. */
+static int64_t updates_counted(const char *norm, const char *state)
+{
+    const char *const settings[] = {"model.norm", norm, "train.accumulate", "4", "norm.state", state, NULL};
+    char *folder = tiny_folder();
+    nm_options *options = tiny_options(settings);
+    nm_trainer *trainer = open_run(options, folder, false);
+    nm_progress progress;
+    nm_error err;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(nm_trainer_update(trainer, &progress, &err), NM_OK);
+    int64_t counted = nm_trainer_model(trainer)->params.norms[0]->counters[0];
+    nm_trainer_close(trainer);
+    nm_options_free(options);
+    tiny_data_remove(folder);
+    return counted;
+}
+
+static void test_warmup_counts_updates(void **state)
+{
+    (void)state;
+    static const char *const norms[] = {"power", "mabn", "renorm"};
+    for (size_t i = 0; i < sizeof norms / sizeof *norms; i++) {
+        assert_int_equal(updates_counted(norms[i], "update"), 3);
+        assert_int_equal(updates_counted(norms[i], "micro-batch"), 12);
+    }
+}
+
+static uint64_t hash_after(const char *const *settings, const char *folder, const char *updates, bool resume)
+{
+    nm_options *options = tiny_options(settings);
+    tiny_set(options, "train.updates", updates);
+    nm_trainer *trainer = open_run(options, folder, resume);
+    nm_error err;
+    if (nm_trainer_run(trainer, &err) != NM_OK)
+        fail_msg("%s", err.text);
+    uint64_t hash = nm_trainer_weights_hash(trainer);
+    nm_trainer_close(trainer);
+    nm_options_free(options);
+    return hash;
+}
+
+static void test_resume_is_exact_with_accumulation(void **state)
+{
+    (void)state;
+    static const char *const norms[] = {"batch", "mabn", "renorm"}, *const states[] = {"update",
+                                                                                       "micro-batch"};
+    for (size_t i = 0; i < sizeof norms / sizeof *norms; i++)
+        for (size_t k = 0; k < 2; k++) {
+            const char *const settings[] = {"model.norm",
+                                            norms[i],
+                                            "train.accumulate",
+                                            "3",
+                                            "norm.state",
+                                            states[k],
+                                            "norm.renorm.ramp_start",
+                                            "1",
+                                            "norm.mabn.window",
+                                            "3",
+                                            "norm.mabn.r_hold",
+                                            "2",
+                                            NULL};
+            char *whole = tiny_folder(), *part = tiny_folder();
+            uint64_t uninterrupted = hash_after(settings, whole, "9", false);
+            hash_after(settings, part, "5", false);
+            assert_true(hash_after(settings, part, "9", true) == uninterrupted);
+            tiny_data_remove(whole);
+            tiny_data_remove(part);
+        }
+}
+
 /* Penalty of the first update for a value of norm.rbn.scale. */
 static double first_penalty(const char *scale)
 {
@@ -110,6 +181,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_norm_warmup_is_that_of_the_schedule),
         cmocka_unit_test(test_norm_warmup_of_a_run_limited_by_epochs),
+        cmocka_unit_test(test_warmup_counts_updates),
+        cmocka_unit_test(test_resume_is_exact_with_accumulation),
         cmocka_unit_test(test_penalty_of_translation_is_added_to_the_sum),
     };
     return cmocka_run_group_tests(tests, make_data, drop_data);

@@ -196,8 +196,6 @@ static void record_norm(void *user, const nm_norm_call *call, bool backward)
         s->units = call->n_targets;
         s->x = copy_mat(call->backend, call->x);
         s->y = copy_mat(call->backend, call->y);
-        for (int k = 0; k < s->norm->shape.n_state; k++)
-            s->after[k] = copy_floats(call->backend, s->norm->state[k], (size_t)s->width);
     }
     record.watch->norm(record.watch->user, call, backward);
 }
@@ -206,6 +204,11 @@ static void record_gradients(void *user, const nm_model *model, double units)
 {
     (void)user;
     record.grads = copy_floats(model->backend, model->params.grads, model->params.n_elements);
+    for (int i = 0; i < record.n; i++) {
+        site *s = &record.sites[i];
+        for (int k = 0; k < s->norm->shape.n_state; k++)
+            s->after[k] = copy_floats(model->backend, s->norm->state[k], (size_t)s->width);
+    }
     record.units = units;
     record.watch->gradients(record.watch->user, model, units);
 }
