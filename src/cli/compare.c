@@ -15,6 +15,7 @@ typedef struct compare_config { /* section [compare] */
     const char *norms, *grid, *folder;
     nm_table_format format;
     int64_t seeds, jobs, tid_batches, average;
+    double margin;
     bool samples, score_grid;
 } compare_config;
 
@@ -28,6 +29,7 @@ static const nm_option compare_options[] = {
         "trained, and the one with the lowest validation loss is scored. norm.X.* applies to variants with norm X."),
     ROW(score_grid, "false", 0, 1, "Score all grid points on the test set, not only the selected ones."),
     ROW(seeds, "1", 1, 1000, "Number of runs of each variant, with seeds 1, 2, ..."),
+    ROW(margin, "0", 0, 1e6, "Margin of the equivalence tests, in units of the score (0.3 BLEU); 0: no equivalence tests."),
     ROW(average, "0", 0, 1000, "Number of last checkpoints whose averaged weights are scored; 0 scores the best checkpoint."),
     ROW(jobs, "0", 0, 1024, "Number of parallel runs, which share the CPU cores; 0 keeps all cores busy."),
     ROW(folder, "", 0, 0, "Folder of the run folders; empty: runs/NAME-compare, NAME being the recipe's."),
@@ -132,6 +134,7 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
                                   .jobs = config->jobs,
                                   .cores = core_count(),
                                   .measurement = {config->tid_batches, config->average},
+                                  .margin = config->margin,
                                   .score_grid = config->score_grid},
                        .folder = *config->folder ? nm_duplicate(config->folder)
                                                  : default_folder(argv[0], run->profile),

@@ -158,6 +158,7 @@ static nm_status load_results(nm_comparison *c, nm_error *err)
         if (status != NM_OK)
             break;
         c->table.perplexity = nm_task_has_perplexity(c->queue.task, options);
+        c->table.margin = c->config.margin;
         status = nm_run_key(job->key, c->queue.task, options, &c->config.measurement, &section, &data, err);
         nm_options_free(options);
         nm_run_result_load(&job->result, job->folder, job->key, &c->config.measurement);

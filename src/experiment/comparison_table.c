@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "metric/seed_test.h"
 #include "metric/summary.h"
 
 void nm_comparison_table_release(nm_comparison_table *table)
@@ -48,7 +49,9 @@ void nm_comparison_table_summarize_logs(nm_comparison_table *table)
         summary->tokens_per_second = summarize(summary, RESULT(tokens_per_second), false).mean;
         summary->step_mib = summarize(summary, RESULT(step_mib), false).mean;
         summary->value = summary->value_deviation = summary->low = summary->high = NAN;
-        summary->p = summary->p_holm = summary->tid_mean = summary->tid_variance = NAN;
+        summary->p = summary->p_holm = summary->p_equivalence = NAN;
+        summary->difference = summary->difference_low = summary->difference_high = NAN;
+        summary->tid_mean = summary->tid_variance = NAN;
     }
 }
 
@@ -85,29 +88,34 @@ static const nm_run_result *result_of_seed(const nm_variant_summary *summary, in
     return NULL;
 }
 
-typedef struct mean_score { /* mean over seeds, on the whole test set and on each bootstrap resample */
-    double value, *draws;
-    size_t n;
-} mean_score;
+/* The scored runs of a variant; with `other` those whose seeds it has, too. */
+typedef struct seed_scores {
+    nm_seed_scores group;
+    double *scores;
+    const double **resamples;
+} seed_scores;
 
-/* Over the seeds that `other` has, too; NULL: over all seeds. */
-static mean_score mean_of(const nm_variant_summary *summary, const nm_variant_summary *other)
+static seed_scores seed_scores_of(const nm_variant_summary *summary, const nm_variant_summary *other)
 {
-    size_t n_resamples = (size_t)nm_bootstrap_default().n_resamples;
-    mean_score mean = {.draws = nm_allocate(n_resamples * sizeof(double))};
+    seed_scores result = {.group.n_resamples = (size_t)nm_bootstrap_default().n_resamples,
+                          .scores = nm_allocate((summary->n + 1) * sizeof(double)),
+                          .resamples = nm_allocate((summary->n + 1) * sizeof(double *))};
     for (size_t i = 0; i < summary->n; i++) {
         const nm_run_result *run = summary->results[i];
         if (!run->measured || (other && !result_of_seed(other, run->seed)))
             continue;
-        mean.n++;
-        mean.value += run->value;
-        for (size_t k = 0; k < n_resamples; k++)
-            mean.draws[k] += run->draws[k];
+        result.scores[result.group.n] = run->value;
+        result.resamples[result.group.n++] = run->draws;
     }
-    for (size_t k = 0; k < n_resamples; k++)
-        mean.draws[k] /= (double)mean.n;
-    mean.value /= (double)mean.n;
-    return mean;
+    result.group.scores = result.scores;
+    result.group.resamples = result.resamples;
+    return result;
+}
+
+static void seed_scores_release(seed_scores *scores)
+{
+    free(scores->scores);
+    free(scores->resamples);
 }
 
 static bool same_test_set(const nm_variant_summary *a, const nm_variant_summary *b)
@@ -125,16 +133,34 @@ static bool same_test_set(const nm_variant_summary *a, const nm_variant_summary 
     return true;
 }
 
-static double paired_p(const nm_variant_summary *first, const nm_variant_summary *summary)
+/* With one seed of a variant only the two models of equal seed can be compared, on the segments. */
+static double model_p(const nm_variant_summary *first, const nm_variant_summary *summary)
 {
     const nm_bootstrap_config config = nm_bootstrap_default();
-    mean_score a = mean_of(first, summary), b = mean_of(summary, first);
-    double p = a.n && same_test_set(first, summary)
-                   ? nm_bootstrap_p(a.value, a.draws, b.value, b.draws, &config)
-                   : NAN;
-    free(a.draws);
-    free(b.draws);
+    seed_scores a = seed_scores_of(first, summary), b = seed_scores_of(summary, first);
+    double p = NAN;
+    if (a.group.n == 1 && b.group.n == 1)
+        p = nm_bootstrap_p(a.scores[0], a.resamples[0], b.scores[0], b.resamples[0], &config);
+    seed_scores_release(&a);
+    seed_scores_release(&b);
     return p;
+}
+
+static void test_variant(const nm_comparison_table *table, const nm_variant_summary *first,
+                         nm_variant_summary *summary)
+{
+    if (!same_test_set(first, summary))
+        return;
+    seed_scores a = seed_scores_of(summary, NULL), b = seed_scores_of(first, NULL);
+    nm_seed_difference d = nm_seed_test(&a.group, &b.group, nm_bootstrap_default().outside);
+    seed_scores_release(&a);
+    seed_scores_release(&b);
+    summary->difference = d.value;
+    summary->difference_low = d.low;
+    summary->difference_high = d.high;
+    summary->p = isfinite(d.p) ? d.p : model_p(first, summary);
+    if (table->margin > 0)
+        summary->p_equivalence = nm_seed_equivalence(&d, table->margin);
 }
 
 static void test_runs(const nm_variant_summary *first, nm_variant_summary *summary)
@@ -152,19 +178,18 @@ static void test_runs(const nm_variant_summary *first, nm_variant_summary *summa
 
 static void summarize_scores(nm_variant_summary *summary)
 {
-    const nm_bootstrap_config config = nm_bootstrap_default();
     nm_summary value = summarize(summary, RESULT(value), true);
     summary->value = value.mean;
     summary->value_deviation = value.deviation;
     summary->tid_mean = summarize(summary, RESULT(tid_mean), true).mean;
     summary->tid_variance = summarize(summary, RESULT(tid_variance), true).mean;
-    mean_score mean = mean_of(summary, NULL);
-    if (mean.n) {
-        nm_interval interval = nm_bootstrap_interval_of(mean.draws, &config);
+    seed_scores scores = seed_scores_of(summary, NULL);
+    if (scores.group.n) {
+        nm_interval interval = nm_seed_interval(&scores.group, nm_bootstrap_default().outside);
         summary->low = interval.low;
         summary->high = interval.high;
     }
-    free(mean.draws);
+    seed_scores_release(&scores);
 }
 
 static const nm_run_result *measured_run(const nm_variant_summary *summary)
@@ -207,7 +232,8 @@ void nm_comparison_table_test(nm_comparison_table *table)
         summarize_scores(summary);
         if (summary == first || !summary->selected)
             continue;
-        p[s] = summary->p = paired_p(first, summary);
+        test_variant(table, first, summary);
+        p[s] = summary->p;
         test_runs(first, summary);
     }
     nm_holm(p, table->n, p);
@@ -235,7 +261,11 @@ static const column columns[] = {
     {"±", SUMMARY(value_deviation), 2, 1},
     {"95 % from", SUMMARY(low), 1, 1},
     {"to", SUMMARY(high), 1, 1},
+    {"diff", SUMMARY(difference), 2, 1},
+    {"diff from", SUMMARY(difference_low), 2, 1},
+    {"diff to", SUMMARY(difference_high), 2, 1},
     {"p (Holm)", SUMMARY(p_holm), 3, 1},
+    {"p equiv", SUMMARY(p_equivalence), 3, 1},
     {"loss", SUMMARY(loss), 3, 1},
     {"loss ±", SUMMARY(loss_deviation), 3, 1},
     {"valid ppl", SUMMARY(perplexity), 2, 1},
@@ -381,11 +411,22 @@ static void print_footer(const nm_comparison_table *table, nm_table_format forma
     if (seeds)
         fprintf(out, "%sn: seeds; score, loss, speed, TID: means over seeds; ±: sample standard deviation\n",
                 line);
-    fprintf(out, "%s95 %%: bootstrap interval over the test set%s\n", line,
-            seeds ? ", of the mean over seeds" : "");
-    if (tested)
-        fprintf(out, "%sp: paired bootstrap test against the first row, Holm's correction over the rows\n",
-                line);
+    fprintf(out, "%s95 %%: confidence interval %s\n", line,
+            seeds ? "of the mean over seeds and test segments" : "over test segments (bootstrap)");
+    if (tested && seeds)
+        fprintf(
+            out,
+            "%sdiff: to the first row; p: t test over seeds and test segments, Holm's correction over the "
+            "rows\n",
+            line);
+    else if (tested)
+        fprintf(
+            out,
+            "%sp: paired bootstrap over test segments against the first row, Holm's correction. It compares "
+            "these models;\n%s   one seed is not enough to compare the norms (--seeds 3)\n",
+            line, line);
+    if (table->margin > 0 && seeds)
+        fprintf(out, "%sp equiv: two one-sided tests of a difference of at least %g\n", line, table->margin);
     fprintf(out,
             "%sloss: training objective at the best validation; MiB: of a training step; TID: last encoder "
             "layer\n",
@@ -421,8 +462,12 @@ static json_t *summary_json(const nm_variant_summary *summary)
                    {"score_deviation", summary->value_deviation},
                    {"interval_low", summary->low},
                    {"interval_high", summary->high},
+                   {"difference", summary->difference},
+                   {"difference_low", summary->difference_low},
+                   {"difference_high", summary->difference_high},
                    {"p", summary->p},
                    {"p_holm", summary->p_holm},
+                   {"p_equivalence", summary->p_equivalence},
                    {"valid_loss_mean", summary->loss},
                    {"valid_loss_deviation", summary->loss_deviation},
                    {"valid_nll_mean", summary->nll},

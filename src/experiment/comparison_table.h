@@ -13,7 +13,10 @@ typedef struct nm_variant_summary { /* the runs of one variant, or of one grid p
     size_t n;
     bool selected; /* listed in the main table; of a grid, the point with the lowest validation loss */
     /* Over the finished runs; means over seeds, NaN if unknown. */
-    double finished, value, value_deviation, low, high, p, p_holm;
+    double finished, value, value_deviation, low, high;
+    /* To the first row: difference with its confidence interval, p of the test over seeds and segments (with one seed: of the
+     * paired bootstrap over segments), p_holm with Holm's correction, p of a difference of at least the margin. */
+    double difference, difference_low, difference_high, p, p_holm, p_equivalence;
     double loss, loss_deviation, nll, perplexity, tokens_per_second, step_mib, tid_mean, tid_variance;
 } nm_variant_summary;
 
@@ -21,6 +24,7 @@ typedef struct nm_comparison_table {
     nm_variant_summary *summaries;
     size_t n;
     bool perplexity; /* exp(nll) is a perplexity for this task */
+    double margin;   /* of the equivalence tests, in units of the score; 0: none */
 } nm_comparison_table;
 
 /* Computes the means of what the logs contain. */
@@ -28,7 +32,7 @@ void nm_comparison_table_summarize_logs(nm_comparison_table *table);
 /* Selects, among the grid points of each variant, the one with the lowest mean of the best validation losses; a point with
  * an unfinished run only if there is no other. */
 void nm_comparison_table_select(nm_comparison_table *table);
-/* Scores: bootstrap intervals, paired tests against the first selected variant with Holm's correction over the selected
+/* Scores: intervals, tests against the first selected variant (metric/seed_test.h) with Holm's correction over the selected
  * ones, tests of single runs (stored in test.json), and runs of different variants with identical weights. */
 void nm_comparison_table_test(nm_comparison_table *table);
 /* The grid points with the selected ones marked; prints nothing without a grid, or as JSON. */

@@ -53,7 +53,8 @@ static const column columns[] = {
     {"from", "95 % bootstrap interval of the test score", FIELD(low), '1', 0},
     {"to", "95 % bootstrap interval of the test score", FIELD(high), '1', 0},
     {"p (Holm)",
-     "paired bootstrap of the mean over the seeds against the first variant, with Holm's correction over the "
+     "test against the first variant over seeds and test segments (with one seed: over test segments only), "
+     "with Holm's correction over the "
      "variants, as norma compare prints it",
      FIELD(p_holm), '3', 0},
     {"p (uncorrected)",

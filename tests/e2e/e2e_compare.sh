@@ -103,7 +103,11 @@ for format in text markdown latex csv json; do
 done
 cmp -s whole.csv table.csv || fail "the second table differs: $(diff whole.csv table.csv)"
 check_json table.json
-has table.text "Holm"
+has table.text "p: t test over seeds and test segments, Holm's correction"
+compare --norms layer,power --folder whole >one.text 2>err || fail "one seed: $(cat err)"
+has one.text "one seed is not enough to compare the norms"
+compare --norms $norms --seeds 2 --folder whole --margin 50 >margin.text 2>err || fail "--margin: $(cat err)"
+has margin.text "p equiv: two one-sided tests of a difference of at least 50"
 # The report reads Holm's p from test.json.
 perl -MJSON::PP -e '
     local $/;
@@ -114,7 +118,7 @@ perl -MJSON::PP -e '
 has table.markdown "| layer |"
 has table.latex '\begin{tabular}{lr'
 has table.latex '% ppl: '
-has table.csv 'norm,n,ppl,±,95 % from,to,p (Holm),loss,loss ±,valid ppl,tok/s,MiB,TID mean %,TID var %'
+has table.csv 'norm,n,ppl,±,95 % from,to,diff,diff from,diff to,p (Holm),loss,loss ±,valid ppl,tok/s,MiB,TID mean %,TID var %'
 [ "$(awk -F, '{ print NF }' table.csv | sort -u | wc -l)" = 1 ] || fail "lines of different length: $(cat table.csv)"
 [ "$(awk -F'|' '/^\|/ { print NF }' table.markdown | sort -u | wc -l)" = 1 ] || fail "rows of different length: $(cat table.markdown)"
 [ "$(awk -F' & ' '/ & / { print NF }' table.latex | sort -u | wc -l)" = 1 ] || fail "rows of different length: $(cat table.latex)"
@@ -154,7 +158,7 @@ again "the first test set again" 6
 # ---- killed ----
 
 # But for the speeds.
-plain() { awk -F, -v OFS=, '{ $11 = ""; print }' "$1"; }
+plain() { awk -F, -v OFS=, '{ $14 = ""; print }' "$1"; }
 # By its seconds a killed comparison is somewhere between its beginning and its end.
 start=$(date +%s%N)
 compare --norms $norms --seeds 2 --folder timed --format csv >timed.csv 2>err || fail "timed: $(cat err)"
