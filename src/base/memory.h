@@ -22,14 +22,18 @@ void nm_memory_stream_close(FILE *stream);
  * the state of jansson for the whole process, so the program calls it and the library does not. */
 void nm_memory_init_json(void);
 
-/* Growing array: items is a pointer variable, count and capacity are size_t or int lvalues. */
-#define NM_GROW(items, count, capacity)                                                                      \
+/* Growable array: a pointer variable `items`, its count and its capacity (size_t or int lvalues). NM_RESERVE makes room for
+ * `needed` items in all, NM_GROW for one more; the capacity at least doubles. New items are not initialized. */
+#define NM_RESERVE(items, needed, capacity)                                                                  \
     do {                                                                                                     \
-        if ((count) >= (capacity)) {                                                                         \
+        if ((needed) > (capacity)) {                                                                         \
             (capacity) = (capacity) ? 2 * (capacity) : 16;                                                   \
+            if ((needed) > (capacity))                                                                       \
+                (capacity) = (needed);                                                                       \
             (items) = nm_reallocate((items), (size_t)(capacity) * sizeof *(items));                          \
         }                                                                                                    \
     } while (0)
+#define NM_GROW(items, count, capacity) NM_RESERVE(items, (count) + 1, capacity)
 
 /* An arena hands out parts of one reserved region. The region is address space; pages are taken from the
  * system when first touched. Running out sticks: take returns NULL from then on until reset. */

@@ -1,4 +1,4 @@
-/* The tables behind n-gram counting: see ngram.h. */
+/* N-gram counts of one segment, see ngram.h. */
 #include "metric/ngram.h"
 
 #include <stdlib.h>
@@ -7,119 +7,54 @@
 
 #include "base/memory.h"
 
-static void slots_clear(nm_slot_table *table)
-{
-    if (++table->generation == 0) { /* after 2^32 segments old marks would look new */
-        if (table->slots)
-            memset(table->slots, 0, table->n_slots * sizeof *table->slots);
-        table->generation = 1;
-    }
-}
-
-/* Makes the table at least twice as large as n_entries; true if it was emptied and must be filled again. */
-static bool slots_reserve(nm_slot_table *table, size_t n_entries)
-{
-    if (2 * n_entries <= table->n_slots)
-        return false;
-    size_t n_slots = table->n_slots ? 4 * table->n_slots : 1024;
-    free(table->slots);
-    *table = (nm_slot_table){nm_allocate(n_slots * sizeof(nm_slot)), n_slots, 1};
-    return true;
-}
-
-static void slots_insert(nm_slot_table *table, uint64_t hash, uint32_t entry)
-{
-    size_t at = (size_t)hash & (table->n_slots - 1);
-    while (table->slots[at].generation == table->generation)
-        at = (at + 1) & (table->n_slots - 1);
-    table->slots[at] = (nm_slot){table->generation, entry};
-}
-
 void nm_segment_words_clear(nm_segment_words *words)
 {
-    words->n_words = words->text_bytes = 0;
-    slots_clear(&words->table);
-}
-
-static int32_t word_add(nm_segment_words *words, uint64_t hash, const char *word, size_t bytes)
-{
-    NM_ASSERT(words->n_words < INT32_MAX);
-    if (slots_reserve(&words->table, words->n_words + 1))
-        for (size_t i = 0; i < words->n_words; i++)
-            slots_insert(&words->table, words->words[i].hash, (uint32_t)i);
-    while (words->text_capacity - words->text_bytes < bytes) {
-        words->text_capacity = words->text_capacity ? 2 * words->text_capacity : 4096;
-        words->text = nm_reallocate(words->text, words->text_capacity);
-    }
-    memcpy(words->text + words->text_bytes, word, bytes);
-    NM_GROW(words->words, words->n_words, words->word_capacity);
-    words->words[words->n_words] = (nm_segment_word){hash, words->text_bytes, bytes};
-    words->text_bytes += bytes;
-    slots_insert(&words->table, hash, (uint32_t)words->n_words);
-    return (int32_t)words->n_words++;
+    words->n_words = 0;
+    nm_buffer_clear(&words->text);
+    nm_hash_map_clear(&words->map);
 }
 
 int32_t nm_segment_words_id(nm_segment_words *words, const char *word, size_t bytes)
 {
-    const nm_slot_table *table = &words->table;
-    uint64_t hash = XXH3_64bits(word, bytes);
-    if (table->n_slots) {
-        size_t at = (size_t)hash & (table->n_slots - 1);
-        for (; table->slots[at].generation == table->generation; at = (at + 1) & (table->n_slots - 1)) {
-            const nm_segment_word *known = &words->words[table->slots[at].entry];
-            if (known->hash == hash && known->bytes == bytes &&
-                !memcmp(words->text + known->offset, word, bytes))
-                return (int32_t)table->slots[at].entry;
-        }
+    uint32_t hash = (uint32_t)(XXH3_64bits(word, bytes) >> 32);
+    size_t probe = 0;
+    for (uint32_t id; (id = nm_hash_map_next(&words->map, hash, &probe)) != NM_HASH_NONE;) {
+        const nm_segment_word *item = &words->words[id];
+        if (item->bytes == bytes && !memcmp(words->text.data + item->offset, word, bytes))
+            return (int32_t)id;
     }
-    return word_add(words, hash, word, bytes);
+    nm_hash_map_add(&words->map, hash, (uint32_t)words->n_words);
+    NM_GROW(words->words, words->n_words, words->word_capacity);
+    words->words[words->n_words] = (nm_segment_word){words->text.bytes, bytes};
+    nm_buffer_append(&words->text, word, bytes);
+    return (int32_t)words->n_words++;
 }
 
 void nm_segment_words_release(nm_segment_words *words)
 {
-    free(words->table.slots);
+    nm_hash_map_release(&words->map);
+    nm_buffer_release(&words->text);
     free(words->words);
-    free(words->text);
     *words = (nm_segment_words){0};
 }
 
-/* The finishing steps of SplitMix64 (Steele et al. 2014): every bit of the key moves every bit of the result.
- */
-static uint64_t key_hash(uint64_t key)
+/* Nodes of the trie: 0 is the empty n-gram, i + 1 is items[i]. Returns the node of the n-gram that ends in `word` after the
+ * n-gram `node`, or 0 if the references do not contain it. */
+static uint32_t find_node(const nm_ngrams *ngrams, uint32_t node, int32_t word)
 {
-    key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9u;
-    key = (key ^ (key >> 27)) * 0x94d049bb133111ebu;
-    return key ^ (key >> 31);
-}
-
-/* Node 0 is the empty n-gram; node i + 1 is items[i]. */
-static uint64_t ngram_key(uint32_t node, int32_t word)
-{
-    return (uint64_t)node << 32 | (uint32_t)word;
-}
-
-/* The node of the n-gram, or 0 if the references do not have it. */
-static uint32_t ngram_find(const nm_ngrams *ngrams, uint64_t key)
-{
-    const nm_slot_table *table = &ngrams->table;
-    if (!table->n_slots)
-        return 0;
-    size_t at = (size_t)key_hash(key) & (table->n_slots - 1);
-    for (; table->slots[at].generation == table->generation; at = (at + 1) & (table->n_slots - 1))
-        if (ngrams->items[table->slots[at].entry].key == key)
-            return table->slots[at].entry + 1;
+    size_t probe = 0;
+    uint32_t hash = nm_hash_pair(node, (uint32_t)word);
+    for (uint32_t i; (i = nm_hash_map_next(&ngrams->map, hash, &probe)) != NM_HASH_NONE;)
+        if (ngrams->items[i].prefix == node && ngrams->items[i].word == word)
+            return i + 1;
     return 0;
 }
 
-static uint32_t ngram_add(nm_ngrams *ngrams, uint64_t key)
+static uint32_t add_node(nm_ngrams *ngrams, uint32_t node, int32_t word)
 {
-    NM_ASSERT(ngrams->n_items < UINT32_MAX - 1);
-    if (slots_reserve(&ngrams->table, ngrams->n_items + 1))
-        for (size_t i = 0; i < ngrams->n_items; i++)
-            slots_insert(&ngrams->table, key_hash(ngrams->items[i].key), (uint32_t)i);
+    nm_hash_map_add(&ngrams->map, nm_hash_pair(node, (uint32_t)word), (uint32_t)ngrams->n_items);
     NM_GROW(ngrams->items, ngrams->n_items, ngrams->capacity);
-    ngrams->items[ngrams->n_items] = (nm_ngram){.key = key};
-    slots_insert(&ngrams->table, key_hash(key), (uint32_t)ngrams->n_items);
+    ngrams->items[ngrams->n_items] = (nm_ngram){.prefix = node, .word = word};
     return (uint32_t)++ngrams->n_items;
 }
 
@@ -127,7 +62,7 @@ void nm_ngrams_clear(nm_ngrams *ngrams)
 {
     ngrams->n_items = 0;
     ngrams->n_references = 0;
-    slots_clear(&ngrams->table);
+    nm_hash_map_clear(&ngrams->map);
 }
 
 void nm_ngrams_add_reference(nm_ngrams *ngrams, const int32_t *words, size_t n_words, int order)
@@ -136,10 +71,8 @@ void nm_ngrams_add_reference(nm_ngrams *ngrams, const int32_t *words, size_t n_w
     for (size_t start = 0; start < n_words; start++) {
         uint32_t node = 0;
         for (size_t n = 0; n < (size_t)order && start + n < n_words; n++) {
-            uint64_t key = ngram_key(node, words[start + n]);
-            node = ngram_find(ngrams, key);
-            if (!node)
-                node = ngram_add(ngrams, key);
+            uint32_t longer = find_node(ngrams, node, words[start + n]);
+            node = longer ? longer : add_node(ngrams, node, words[start + n]);
             nm_ngram *item = &ngrams->items[node - 1];
             item->count = item->reference == reference ? item->count + 1 : 1;
             item->reference = reference;
@@ -154,9 +87,9 @@ void nm_ngrams_match(nm_ngrams *ngrams, const int32_t *words, size_t n_words, in
     for (size_t start = 0; start < n_words; start++) {
         uint32_t node = 0;
         for (size_t n = 0; n < (size_t)order && start + n < n_words; n++) {
-            node = ngram_find(ngrams, ngram_key(node, words[start + n]));
+            node = find_node(ngrams, node, words[start + n]);
             if (!node)
-                break; /* nor do the references have anything longer that begins so */
+                break; /* the references contain no longer n-gram with this prefix either */
             nm_ngram *item = &ngrams->items[node - 1];
             matches[n] += ++item->used <= item->allowed;
         }
@@ -165,7 +98,7 @@ void nm_ngrams_match(nm_ngrams *ngrams, const int32_t *words, size_t n_words, in
 
 void nm_ngrams_release(nm_ngrams *ngrams)
 {
-    free(ngrams->table.slots);
+    nm_hash_map_release(&ngrams->map);
     free(ngrams->items);
     *ngrams = (nm_ngrams){0};
 }

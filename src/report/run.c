@@ -23,36 +23,30 @@ typedef struct place { /* where a line's numbers go */
 
 /* ---- series ---- */
 
-static size_t slot_of(const nm_report_run *run, const char *tag)
+static uint32_t hash_tag(const char *tag)
 {
-    size_t slot = (size_t)XXH3_64bits(tag, strlen(tag)) & (run->n_slots - 1);
-    while (run->slots[slot] && strcmp(run->series[run->slots[slot] - 1].tag, tag))
-        slot = (slot + 1) & (run->n_slots - 1);
-    return slot;
+    return (uint32_t)(XXH3_64bits(tag, strlen(tag)) >> 32);
 }
 
-static void grow_slots(nm_report_run *run)
+static nm_series *find_series(const nm_report_run *run, const char *tag)
 {
-    free(run->slots);
-    run->n_slots = run->n_slots ? 2 * run->n_slots : 256;
-    run->slots = nm_allocate(run->n_slots * sizeof *run->slots);
-    for (size_t i = 0; i < run->n_series; i++)
-        run->slots[slot_of(run, run->series[i].tag)] = (uint32_t)i + 1;
+    size_t probe = 0;
+    for (uint32_t i; (i = nm_hash_map_next(&run->map, hash_tag(tag), &probe)) != NM_HASH_NONE;)
+        if (!strcmp(run->series[i].tag, tag))
+            return &run->series[i];
+    return NULL;
 }
 
+/* Series of the tag, which is added if it is new; NULL if there are too many. */
 static nm_series *series_of(nm_report_run *run, const char *tag)
 {
-    if (2 * run->n_series >= run->n_slots)
-        grow_slots(run);
-    size_t slot = slot_of(run, tag);
-    if (run->slots[slot])
-        return &run->series[run->slots[slot] - 1];
-    if (run->n_series >= MAX_SERIES)
-        return NULL;
+    nm_series *found = find_series(run, tag);
+    if (found || run->n_series >= MAX_SERIES)
+        return found;
+    nm_hash_map_add(&run->map, hash_tag(tag), (uint32_t)run->n_series);
     NM_GROW(run->series, run->n_series, run->series_capacity);
     run->series[run->n_series] = (nm_series){.tag = nm_duplicate(tag)};
-    run->slots[slot] = (uint32_t)++run->n_series;
-    return &run->series[run->n_series - 1];
+    return &run->series[run->n_series++];
 }
 
 static void add_number(const place *at, double value)
@@ -330,7 +324,7 @@ void nm_report_run_release(nm_report_run *run)
     release_texts(run->texts, run->n_texts);
     release_texts(run->settings, run->n_settings);
     free(run->series);
-    free(run->slots);
+    nm_hash_map_release(&run->map);
     free(run->vectors);
     free(run->folder);
     free(run->name);
@@ -341,8 +335,7 @@ void nm_report_run_release(nm_report_run *run)
 
 const nm_series *nm_report_run_find(const nm_report_run *run, const char *tag)
 {
-    uint32_t index = run->n_slots ? run->slots[slot_of(run, tag)] : 0;
-    return index ? &run->series[index - 1] : NULL;
+    return find_series(run, tag);
 }
 
 double nm_report_run_last(const nm_report_run *run, const char *tag)

@@ -7,6 +7,7 @@
 #ifndef NM_REPORT_RUN_H
 #define NM_REPORT_RUN_H
 
+#include "base/hash_map.h"
 #include "norma/status.h"
 
 typedef struct nm_series {
@@ -32,8 +33,7 @@ typedef struct nm_report_run {
     char *name; /* short, different for each run of a report */
     nm_series *series;
     size_t n_series, series_capacity;
-    uint32_t *slots; /* hash table of series: index + 1 */
-    size_t n_slots;
+    nm_hash_map map; /* tag -> index of series */
     nm_vector *vectors;
     size_t n_vectors, vectors_capacity;
     nm_text *texts; /* every other string of the log, by tag: "samples/text", "start/device" */

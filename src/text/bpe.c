@@ -19,7 +19,7 @@ void nm_bpe_free(nm_bpe *bpe)
     if (!bpe)
         return;
     nm_counter_release(&bpe->symbols);
-    nm_pair_map_release(&bpe->ranks);
+    nm_hash_map_release(&bpe->ranks);
     free(bpe->merges);
     free(bpe->undo);
     free(bpe);
@@ -39,22 +39,29 @@ void nm_bpe_add_merge(nm_bpe *bpe, const nm_count *left, const nm_count *right, 
     bpe->merges[bpe->n_merges++] = merge;
 }
 
-/* Where a pair stands twice, its first place is its rank. Where two pairs give the same symbol, that pair
- * undoes it whose last place comes first: the outcome of subword-nmt's dictionaries. */
+/* The rank of a pair that occurs twice is its first merge. A symbol that several pairs produce is undone into the pair whose
+ * last merge comes first: the result of subword-nmt's dictionaries. */
 void nm_bpe_finish(nm_bpe *bpe)
 {
-    nm_pair_map seen = {0};
     bpe->undo = nm_allocate(bpe->symbols.n * sizeof *bpe->undo);
     for (size_t i = 0; i < bpe->symbols.n; i++)
-        bpe->undo[i] = NM_PAIR_NONE;
-    for (size_t i = 0; i < bpe->n_merges; i++)
-        nm_pair_map_add(&bpe->ranks, bpe->merges[i].left, bpe->merges[i].right, (uint32_t)i);
+        bpe->undo[i] = NM_HASH_NONE;
+    uint32_t *last = nm_allocate(bpe->n_merges * sizeof *last); /* [first merge of a pair]: its last merge */
+    for (size_t i = 0; i < bpe->n_merges; i++) {
+        const nm_bpe_merge *merge = &bpe->merges[i];
+        uint32_t rank = nm_bpe_rank(bpe, merge->left, merge->right);
+        if (rank == NM_HASH_NONE) {
+            rank = (uint32_t)i;
+            nm_hash_map_add(&bpe->ranks, nm_hash_pair(merge->left, merge->right), rank);
+        }
+        last[rank] = (uint32_t)i;
+    }
     for (size_t i = bpe->n_merges; i-- > 0;) {
         const nm_bpe_merge *merge = &bpe->merges[i];
-        if (nm_pair_map_add(&seen, merge->left, merge->right, (uint32_t)i) == i)
+        if (last[nm_bpe_rank(bpe, merge->left, merge->right)] == i)
             bpe->undo[merge->joined] = (uint32_t)i;
     }
-    nm_pair_map_release(&seen);
+    free(last);
 }
 
 /* A codes file while it is read. */

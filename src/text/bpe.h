@@ -8,7 +8,6 @@
 
 #include "text/buffer.h"
 #include "text/counter.h"
-#include "text/pair_map.h"
 
 #define NM_BPE_SEPARATOR "@@"
 #define NM_BPE_WORD_END  "</w>"
@@ -34,8 +33,8 @@ typedef struct nm_bpe {
     nm_counter symbols; /* number = symbol */
     nm_bpe_merge *merges;
     size_t n_merges, capacity;
-    nm_pair_map ranks; /* (left, right) -> first merge of that pair */
-    uint32_t *undo;    /* [symbols.n] merge that made the symbol, or NM_PAIR_NONE */
+    nm_hash_map ranks; /* (left, right) -> index of the first merge of that pair */
+    uint32_t *undo;    /* [symbols.n] merge that made the symbol, or NM_HASH_NONE */
 } nm_bpe;
 
 typedef struct nm_bpe_learn_options {
@@ -67,6 +66,16 @@ nm_bpe *nm_bpe_create(nm_bpe_format format);
 void nm_bpe_add_merge(nm_bpe *bpe, const nm_count *left, const nm_count *right, int64_t count);
 /* Fills ranks and undo once all merges are there. */
 void nm_bpe_finish(nm_bpe *bpe);
+
+/* Index of the first merge of the pair of symbols, or NM_HASH_NONE. */
+static inline uint32_t nm_bpe_rank(const nm_bpe *bpe, uint32_t left, uint32_t right)
+{
+    size_t probe = 0;
+    for (uint32_t i; (i = nm_hash_map_next(&bpe->ranks, nm_hash_pair(left, right), &probe)) != NM_HASH_NONE;)
+        if (bpe->merges[i].left == left && bpe->merges[i].right == right)
+            return i;
+    return NM_HASH_NONE;
+}
 
 typedef struct nm_bpe_applier nm_bpe_applier;
 

@@ -15,8 +15,7 @@
 
 enum {
     CACHE_MAX_WORD = NM_BPE_CACHE_MAX_WORD,
-    CACHE_MAX_BYTES = 64 << 20, /* when full, the cache starts anew */
-    CACHE_FIRST_SLOTS = 1 << 12
+    CACHE_MAX_BYTES = 64 << 20 /* when full, the cache is cleared */
 };
 
 /* An entry of the cache: the word and its segmentation stand behind it, unaligned. */
@@ -24,21 +23,16 @@ typedef struct cached {
     uint16_t word_bytes, bytes;
 } cached;
 
-typedef struct cache_slot {
-    uint32_t hash, at_plus_1; /* where the entry begins; 0: free */
-} cache_slot;
-
 typedef struct cache {
     nm_buffer entries;
-    cache_slot *slots;
-    size_t n, n_slots; /* n_slots is a power of two or 0 */
+    nm_hash_map map; /* word -> offset of its entry */
 } cache;
 
 /* A unit of the word under work: its text is a part of the word. */
 typedef struct unit {
-    uint32_t symbol;         /* NM_PAIR_NONE for an unknown character */
+    uint32_t symbol;         /* NM_HASH_NONE for an unknown character */
     uint32_t start, bytes;   /* without the mark of the word's end */
-    uint32_t previous, next; /* NM_PAIR_NONE at the ends */
+    uint32_t previous, next; /* NM_HASH_NONE at the ends */
 } unit;
 
 typedef struct candidate {
@@ -65,7 +59,7 @@ static uint32_t find_symbol(nm_bpe_applier *self, const char *text, size_t bytes
     if (marked)
         nm_buffer_append(&self->key, NM_BPE_WORD_END, sizeof NM_BPE_WORD_END - 1);
     size_t number = nm_counter_find(&self->bpe->symbols, self->key.data, self->key.bytes);
-    return number == SIZE_MAX ? NM_PAIR_NONE : (uint32_t)number;
+    return number == SIZE_MAX ? NM_HASH_NONE : (uint32_t)number;
 }
 
 nm_bpe_applier *nm_bpe_applier_create(const nm_bpe *bpe, const nm_counter *vocabulary, int64_t threshold)
@@ -90,7 +84,7 @@ void nm_bpe_applier_free(nm_bpe_applier *self)
     if (!self)
         return;
     nm_buffer_release(&self->cache.entries);
-    free(self->cache.slots);
+    nm_hash_map_release(&self->cache.map);
     nm_buffer_release(&self->key);
     free(self->units);
     free(self->heap);
@@ -149,8 +143,8 @@ static uint32_t add_characters(nm_bpe_applier *self, const char *word, size_t by
         self->units[n++] = (unit){find_symbol(self, "", 0, true), (uint32_t)bytes, 0, 0, 0};
     }
     for (uint32_t i = 0; i < n; i++) {
-        self->units[i].previous = i ? i - 1 : NM_PAIR_NONE;
-        self->units[i].next = i + 1 < n ? i + 1 : NM_PAIR_NONE;
+        self->units[i].previous = i ? i - 1 : NM_HASH_NONE;
+        self->units[i].next = i + 1 < n ? i + 1 : NM_HASH_NONE;
     }
     return n;
 }
@@ -158,16 +152,16 @@ static uint32_t add_characters(nm_bpe_applier *self, const char *word, size_t by
 static uint32_t rank_at(const nm_bpe_applier *self, uint32_t at)
 {
     const unit *left = &self->units[at];
-    if (left->next == NM_PAIR_NONE || left->symbol == NM_PAIR_NONE)
-        return NM_PAIR_NONE;
+    if (left->next == NM_HASH_NONE || left->symbol == NM_HASH_NONE)
+        return NM_HASH_NONE;
     uint32_t right = self->units[left->next].symbol;
-    return right == NM_PAIR_NONE ? NM_PAIR_NONE : nm_pair_map_find(&self->bpe->ranks, left->symbol, right);
+    return right == NM_HASH_NONE ? NM_HASH_NONE : nm_bpe_rank(self->bpe, left->symbol, right);
 }
 
 static void note_pair(nm_bpe_applier *self, uint32_t at)
 {
-    uint32_t rank = at == NM_PAIR_NONE ? NM_PAIR_NONE : rank_at(self, at);
-    if (rank == NM_PAIR_NONE)
+    uint32_t rank = at == NM_HASH_NONE ? NM_HASH_NONE : rank_at(self, at);
+    if (rank == NM_HASH_NONE)
         return;
     NM_GROW(self->found, self->n_found, self->found_capacity);
     self->found[self->n_found++] = (candidate){rank, at};
@@ -177,15 +171,15 @@ static void note_pair(nm_bpe_applier *self, uint32_t at)
 static bool join_at(nm_bpe_applier *self, candidate at)
 {
     unit *left = &self->units[at.at];
-    if (left->symbol == NM_PAIR_NONE || rank_at(self, at.at) != at.rank)
+    if (left->symbol == NM_HASH_NONE || rank_at(self, at.at) != at.rank)
         return false;
     unit *right = &self->units[left->next];
     left->symbol = self->bpe->merges[at.rank].joined;
     left->bytes += right->bytes;
     left->next = right->next;
-    right->symbol = NM_PAIR_NONE;
-    right->next = NM_PAIR_NONE;
-    if (left->next != NM_PAIR_NONE)
+    right->symbol = NM_HASH_NONE;
+    right->next = NM_HASH_NONE;
+    if (left->next != NM_HASH_NONE)
         self->units[left->next].previous = at.at;
     return true;
 }
@@ -235,10 +229,10 @@ static bool is_known(nm_bpe_applier *self, const char *text, size_t bytes, bool 
  * the halves are found by length alone; the mark of the word's end belongs to no text. */
 static void write_restricted(nm_bpe_applier *self, const char *text, size_t bytes, bool last, nm_buffer *out)
 {
-    uint32_t symbol = is_known(self, text, bytes, last) ? NM_PAIR_NONE : find_symbol(self, text, bytes, last);
-    uint32_t undo = symbol == NM_PAIR_NONE ? NM_PAIR_NONE : self->bpe->undo[symbol];
+    uint32_t symbol = is_known(self, text, bytes, last) ? NM_HASH_NONE : find_symbol(self, text, bytes, last);
+    uint32_t undo = symbol == NM_HASH_NONE ? NM_HASH_NONE : self->bpe->undo[symbol];
     size_t left_bytes =
-        undo == NM_PAIR_NONE ? 0 : self->bpe->symbols.items[self->bpe->merges[undo].left].bytes;
+        undo == NM_HASH_NONE ? 0 : self->bpe->symbols.items[self->bpe->merges[undo].left].bytes;
     if (!left_bytes || left_bytes > bytes || !bytes) {
         write_unit(out, text, bytes, last);
         return;
@@ -254,9 +248,9 @@ static void segment_word(nm_bpe_applier *self, const char *word, size_t bytes, n
         return;
     }
     merge_units(self, add_characters(self, word, bytes));
-    for (uint32_t at = 0; at != NM_PAIR_NONE; at = self->units[at].next) {
+    for (uint32_t at = 0; at != NM_HASH_NONE; at = self->units[at].next) {
         const unit *here = &self->units[at];
-        if (here->next == NM_PAIR_NONE && !here->bytes)
+        if (here->next == NM_HASH_NONE && !here->bytes)
             break; /* the mark of the word's end alone, whose predecessor was written as the last unit */
         bool last = here->start + here->bytes == bytes;
         if (self->vocabulary)
@@ -268,33 +262,12 @@ static void segment_word(nm_bpe_applier *self, const char *word, size_t bytes, n
 
 /* The cache of words seen before */
 
-static void enter(cache *self, cache_slot entry)
-{
-    size_t slot = entry.hash & (self->n_slots - 1);
-    while (self->slots[slot].at_plus_1)
-        slot = (slot + 1) & (self->n_slots - 1);
-    self->slots[slot] = entry;
-}
-
-static void widen(cache *self)
-{
-    cache old = *self;
-    self->n_slots = old.n_slots ? 2 * old.n_slots : CACHE_FIRST_SLOTS;
-    self->slots = nm_allocate(self->n_slots * sizeof *self->slots);
-    for (size_t i = 0; i < old.n_slots; i++)
-        if (old.slots[i].at_plus_1)
-            enter(self, old.slots[i]);
-    free(old.slots);
-}
-
-/* The segmentation of the word, NULL if it is not there. */
+/* The segmentation of the word, NULL if it is not cached. */
 static const char *find_word(const cache *self, uint32_t hash, const char *word, size_t bytes, size_t *length)
 {
-    size_t mask = self->n_slots - 1;
-    for (size_t slot = hash & mask; self->n_slots && self->slots[slot].at_plus_1; slot = (slot + 1) & mask) {
-        if (self->slots[slot].hash != hash)
-            continue;
-        const char *entry = self->entries.data + self->slots[slot].at_plus_1 - 1;
+    size_t probe = 0;
+    for (uint32_t at; (at = nm_hash_map_next(&self->map, hash, &probe)) != NM_HASH_NONE;) {
+        const char *entry = self->entries.data + at;
         cached head;
         memcpy(&head, entry, sizeof head);
         *length = head.bytes;
@@ -311,11 +284,8 @@ static const char *keep_word(nm_bpe_applier *applier, uint32_t hash, const char 
     cache *self = &applier->cache;
     if (self->entries.bytes > CACHE_MAX_BYTES) {
         nm_buffer_clear(&self->entries);
-        memset(self->slots, 0, self->n_slots * sizeof *self->slots);
-        self->n = 0;
+        nm_hash_map_clear(&self->map);
     }
-    if (2 * (self->n + 1) > self->n_slots)
-        widen(self);
     size_t at = self->entries.bytes;
     cached head = {.word_bytes = (uint16_t)bytes};
     nm_buffer_append(&self->entries, (const char *)&head, sizeof head);
@@ -325,8 +295,7 @@ static const char *keep_word(nm_bpe_applier *applier, uint32_t hash, const char 
     NM_ASSERT(*length <= UINT16_MAX);
     head.bytes = (uint16_t)*length;
     memcpy(self->entries.data + at, &head, sizeof head);
-    enter(self, (cache_slot){hash, (uint32_t)at + 1});
-    self->n++;
+    nm_hash_map_add(&self->map, hash, (uint32_t)at);
     return self->entries.data + self->entries.bytes - *length;
 }
 

@@ -50,7 +50,7 @@ typedef struct learner {
     size_t n_words, words_capacity;
     pair *pairs;
     size_t n_pairs, pairs_capacity;
-    nm_pair_map numbers; /* (left, right) -> pair */
+    nm_hash_map numbers; /* (left, right) -> pair */
     uint32_t *sight;     /* pairs in sight */
     size_t n_sight, sight_capacity;
     uint32_t *raised; /* pairs whose count the present merge raised */
@@ -70,12 +70,15 @@ nm_bpe_learn_options nm_bpe_learn_options_default(void)
 
 static uint32_t find_pair(learner *self, uint32_t left, uint32_t right)
 {
-    uint32_t number = nm_pair_map_add(&self->numbers, left, right, (uint32_t)self->n_pairs);
-    if (number == self->n_pairs) {
-        NM_GROW(self->pairs, self->n_pairs, self->pairs_capacity);
-        self->pairs[self->n_pairs++] = (pair){.left = left, .right = right};
-    }
-    return number;
+    uint32_t hash = nm_hash_pair(left, right);
+    size_t probe = 0;
+    for (uint32_t i; (i = nm_hash_map_next(&self->numbers, hash, &probe)) != NM_HASH_NONE;)
+        if (self->pairs[i].left == left && self->pairs[i].right == right)
+            return i;
+    nm_hash_map_add(&self->numbers, hash, (uint32_t)self->n_pairs);
+    NM_GROW(self->pairs, self->n_pairs, self->pairs_capacity);
+    self->pairs[self->n_pairs] = (pair){.left = left, .right = right};
+    return (uint32_t)self->n_pairs++;
 }
 
 static void add_place(pair *at, uint32_t in_word, int32_t times)
@@ -173,7 +176,7 @@ static void rebuild_heap(learner *self)
         sift_down(self, i);
 }
 
-/* The best pair in sight, NM_PAIR_NONE if all counts are zero. It stays at the head of the heap. */
+/* The best pair in sight, NM_HASH_NONE if all counts are zero. It stays at the head of the heap. */
 static uint32_t find_best(learner *self)
 {
     while (self->n_heap) {
@@ -192,7 +195,7 @@ static uint32_t find_best(learner *self)
         if (self->n_heap)
             sift_down(self, 0);
     }
-    return NM_PAIR_NONE;
+    return NM_HASH_NONE;
 }
 
 /* Setting rare pairs aside */
@@ -382,7 +385,7 @@ static void release(learner *self)
     for (size_t i = 0; i < self->n_pairs; i++)
         free(self->pairs[i].places);
     nm_counter_release(&self->symbols);
-    nm_pair_map_release(&self->numbers);
+    nm_hash_map_release(&self->numbers);
     free(self->letters);
     free(self->words);
     free(self->pairs);
@@ -396,15 +399,15 @@ static void learn_merges(learner *self, int64_t n_merges, int64_t min_frequency,
 {
     rebuild_heap(self);
     uint32_t best = find_best(self);
-    double threshold = best == NM_PAIR_NONE ? 0 : (double)self->pairs[best].count / 10.0;
+    double threshold = best == NM_HASH_NONE ? 0 : (double)self->pairs[best].count / 10.0;
     for (int64_t i = 0; i < n_merges; i++) {
         best = find_best(self);
-        if (best == NM_PAIR_NONE || (i && (double)self->pairs[best].count < threshold)) {
+        if (best == NM_HASH_NONE || (i && (double)self->pairs[best].count < threshold)) {
             set_aside(self, threshold);
             bring_back(self);
             rebuild_heap(self);
             best = find_best(self);
-            if (best == NM_PAIR_NONE)
+            if (best == NM_HASH_NONE)
                 break;
             threshold = (double)self->pairs[best].count * (double)i / ((double)i + 10000.0);
             set_aside(self, threshold);

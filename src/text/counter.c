@@ -22,26 +22,18 @@ void nm_counter_release(nm_counter *counter)
         free(counter->chunks[i]);
     free(counter->chunks);
     free(counter->items);
-    free(counter->slots);
+    nm_hash_map_release(&counter->map);
     *counter = (nm_counter){0};
 }
 
 void nm_counter_clear(nm_counter *counter)
 {
-    nm_counter kept = {.items = counter->items,
-                       .capacity = counter->capacity,
-                       .slots = counter->slots,
-                       .n_slots = counter->n_slots};
-    if (16 * counter->n < counter->n_slots) { /* grown for another content: wiping would take longer */
-        nm_counter_release(counter);
-        return;
-    }
+    nm_counter kept = {.items = counter->items, .capacity = counter->capacity, .map = counter->map};
+    nm_hash_map_clear(&kept.map);
     counter->items = NULL;
-    counter->slots = NULL;
+    counter->map = (nm_hash_map){0};
     nm_counter_release(counter);
     *counter = kept;
-    if (kept.slots)
-        memset(kept.slots, 0, kept.n_slots * sizeof *kept.slots);
 }
 
 static uint32_t hash_text(const char *text, size_t bytes)
@@ -49,29 +41,16 @@ static uint32_t hash_text(const char *text, size_t bytes)
     return (uint32_t)(XXH3_64bits(text, bytes) >> 32);
 }
 
-/* The slot that holds the string, or the empty one where it belongs. */
-static size_t find_slot(const nm_counter *counter, const char *text, size_t bytes, uint32_t hash)
+/* Index of the string, or NM_HASH_NONE. */
+static uint32_t find_item(const nm_counter *counter, const char *text, size_t bytes, uint32_t hash)
 {
-    size_t mask = counter->n_slots - 1, slot = hash & mask;
-    for (; counter->slots[slot]; slot = (slot + 1) & mask) {
-        const nm_count *item = &counter->items[counter->slots[slot] - 1];
-        if (item->hash == hash && item->bytes == bytes && !memcmp(item->text, text, bytes))
-            break;
+    size_t probe = 0;
+    for (uint32_t i; (i = nm_hash_map_next(&counter->map, hash, &probe)) != NM_HASH_NONE;) {
+        const nm_count *item = &counter->items[i];
+        if (item->bytes == bytes && !memcmp(item->text, text, bytes))
+            return i;
     }
-    return slot;
-}
-
-static void rebuild_slots(nm_counter *counter, size_t n_slots)
-{
-    free(counter->slots);
-    counter->slots = nm_allocate(n_slots * sizeof *counter->slots);
-    counter->n_slots = n_slots;
-    for (size_t i = 0; i < counter->n; i++) {
-        size_t slot = counter->items[i].hash & (n_slots - 1);
-        while (counter->slots[slot])
-            slot = (slot + 1) & (n_slots - 1);
-        counter->slots[slot] = (uint32_t)(i + 1);
-    }
+    return NM_HASH_NONE;
 }
 
 static const char *store_text(nm_counter *counter, const char *text, size_t bytes)
@@ -91,19 +70,15 @@ static const char *store_text(nm_counter *counter, const char *text, size_t byte
 
 static size_t add_hashed(nm_counter *counter, const char *text, size_t bytes, uint32_t hash, int64_t count)
 {
-    if (2 * (counter->n + 1) > counter->n_slots)
-        rebuild_slots(counter, counter->n_slots ? 2 * counter->n_slots : 64);
-    size_t slot = find_slot(counter, text, bytes, hash);
-    if (counter->slots[slot]) {
-        size_t number = counter->slots[slot] - 1;
-        counter->items[number].count += count;
-        return number;
+    uint32_t found = find_item(counter, text, bytes, hash);
+    if (found != NM_HASH_NONE) {
+        counter->items[found].count += count;
+        return found;
     }
-    NM_ASSERT(counter->n < UINT32_MAX - 1);
     NM_GROW(counter->items, counter->n, counter->capacity);
     counter->items[counter->n] = (nm_count){store_text(counter, text, bytes), (uint32_t)bytes, hash, count};
-    counter->slots[slot] = (uint32_t)++counter->n;
-    return counter->n - 1;
+    nm_hash_map_add(&counter->map, hash, (uint32_t)counter->n);
+    return counter->n++;
 }
 
 size_t nm_counter_add(nm_counter *counter, const char *text, size_t bytes, int64_t count)
@@ -114,10 +89,8 @@ size_t nm_counter_add(nm_counter *counter, const char *text, size_t bytes, int64
 
 size_t nm_counter_find(const nm_counter *counter, const char *text, size_t bytes)
 {
-    if (!counter->n)
-        return SIZE_MAX;
-    uint32_t item = counter->slots[find_slot(counter, text, bytes, hash_text(text, bytes))];
-    return item ? item - 1 : SIZE_MAX;
+    uint32_t found = find_item(counter, text, bytes, hash_text(text, bytes));
+    return found == NM_HASH_NONE ? SIZE_MAX : found;
 }
 
 int64_t nm_counter_get(const nm_counter *counter, const char *text, size_t bytes)

@@ -7,6 +7,7 @@
 #define NM_COUNTER_H
 
 #include <stdio.h>
+#include "base/hash_map.h"
 #include "norma/status.h"
 
 typedef struct nm_count {
@@ -18,8 +19,7 @@ typedef struct nm_count {
 typedef struct nm_counter {
     nm_count *items; /* [n], in order of first appearance */
     size_t n, capacity;
-    uint32_t *slots; /* hash table of item number + 1 */
-    size_t n_slots;  /* a power of two */
+    nm_hash_map map; /* to indexes of items */
     char **chunks;   /* storage of the texts */
     size_t n_chunks, chunk_capacity, chunk_used, chunk_bytes;
 } nm_counter;

@@ -1,0 +1,63 @@
+/* Hash map from keys to numbers, by open addressing with linear probing.
+ *
+ * A key and its data are an item in an array of the caller; the map stores 32 bits of the key's hash and the index of the
+ * item. The caller compares keys, so that one map serves keys of any type:
+ *
+ *     size_t probe = 0;
+ *     for (uint32_t i; (i = nm_hash_map_next(&map, hash, &probe)) != NM_HASH_NONE;)
+ *         if (items[i] has the key)
+ *             return i;
+ *
+ * Entries are not removed one at a time. Concurrent reads are safe without a concurrent write. */
+#ifndef NM_HASH_MAP_H
+#define NM_HASH_MAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define NM_HASH_NONE UINT32_MAX
+/* Numbers are below this limit. */
+#define NM_HASH_MAX (UINT32_MAX / 2)
+
+typedef struct nm_hash_slot {
+    uint32_t hash;
+    uint32_t value; /* base + 1 + number; occupied if greater than base */
+} nm_hash_slot;
+
+/* {0} is an empty map. */
+typedef struct nm_hash_map {
+    nm_hash_slot *slots;
+    size_t n, n_slots;  /* entries; slots, a power of two or 0 */
+    uint32_t base, top; /* values up to base were cleared; the largest value stored */
+} nm_hash_map;
+
+/* The next number stored for the hash, or NM_HASH_NONE. *probe is 0 at the first call. */
+static inline uint32_t nm_hash_map_next(const nm_hash_map *map, uint32_t hash, size_t *probe)
+{
+    if (!map->n)
+        return NM_HASH_NONE;
+    for (;;) {
+        const nm_hash_slot *slot = &map->slots[(hash + (*probe)++) & (map->n_slots - 1)];
+        if (slot->value <= map->base)
+            return NM_HASH_NONE;
+        if (slot->hash == hash)
+            return slot->value - map->base - 1;
+    }
+}
+
+/* Adds a number below NM_HASH_MAX for a key that is not in the map. */
+void nm_hash_map_add(nm_hash_map *map, uint32_t hash, uint32_t number);
+/* Removes all entries in constant time (amortized); the memory is kept. */
+void nm_hash_map_clear(nm_hash_map *map);
+void nm_hash_map_release(nm_hash_map *map);
+
+/* Hash of two numbers: the finalizer of MurmurHash3 (Appleby), of which every input bit changes every output bit. */
+static inline uint32_t nm_hash_pair(uint32_t a, uint32_t b)
+{
+    uint64_t key = (uint64_t)a << 32 | b;
+    key = (key ^ key >> 33) * 0xFF51AFD7ED558CCDu;
+    key = (key ^ key >> 33) * 0xC4CEB9FE1A85EC53u;
+    return (uint32_t)(key ^ key >> 33);
+}
+
+#endif
