@@ -239,6 +239,43 @@ typedef struct nm_dropout_args {
     nm_mat y;
 } nm_dropout_args;
 
+/* Pointwise functions f(z) with Phi(z) = (1 + erf(z/sqrt(2)))/2. */
+typedef enum nm_map_op {
+    NM_MAP_RELU,     /* max(z, 0) */
+    NM_MAP_TANH,     /* tanh(z) */
+    NM_MAP_ERF,      /* erf(z) */
+    NM_MAP_SIGMOID,  /* 1/(1 + e^-z) */
+    NM_MAP_SILU,     /* z/(1 + e^-z) */
+    NM_MAP_GELU,     /* z Phi(z) */
+    NM_MAP_GELU_TANH /* z/2 (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3))) */
+} nm_map_op;
+
+/* z = alpha x + shift
+ * y = weight f(z) + bias
+ * alpha and shift are scalars, weight and bias vectors over the columns; NULL: 1, 0, 1, 0. */
+typedef struct nm_map_args {
+    nm_map_op op;
+    nm_mat x;
+    const void *alpha, *shift; /* [1] */
+    const void *weight, *bias; /* [cols] */
+    nm_mat y;                  /* =; may be x */
+} nm_map_args;
+
+/* q         = weight dy f'(z)
+ * dx        = alpha q
+ * d_alpha  += sum of q x over all elements
+ * d_shift  += sum of q over all elements
+ * d_weight += sum of dy f(z) over the rows
+ * d_bias   += sum of dy over the rows */
+typedef struct nm_map_grad_args {
+    nm_map_args forward; /* y is not read */
+    nm_mat dy;
+    bool add;                /* dx +=, otherwise dx = */
+    nm_mat dx;               /* may be dy */
+    void *d_alpha, *d_shift; /* [1] or NULL */
+    void *d_weight, *d_bias; /* [cols] or NULL */
+} nm_map_grad_args;
+
 /* Elementwise operations on vectors, with the numbers s and t. */
 typedef enum nm_vec_op {
     NM_VEC_FILL,        /* out = s */
@@ -589,7 +626,7 @@ typedef struct nm_sgd_args {
     K(gemm)                                                                                 \
     K(linear) K(pack) K(round_int8) K(pack_int8) K(linear_int8)                             \
     K(act_grad) K(linear_grad_input) K(linear_grad_weight)                                  \
-    K(scale) K(add) K(add_dropout) K(dropout)                                               \
+    K(scale) K(add) K(add_dropout) K(dropout) K(map) K(map_grad)                            \
     K(embed) K(embed_grad) K(gather)                                                        \
     K(attention) K(attention_grad) K(attention_cached)                                      \
     K(block_term) K(block_term_grad)                                                        \

@@ -153,6 +153,41 @@ static void test_elementwise(void **state)
     check_case("embed", &embed, embed_forward, embed_backward);
 }
 
+/* --- pointwise functions: x, (alpha, shift), weight, bias; variant: the function --- */
+
+static nm_map_args map_args_of(grad_case *c)
+{
+    return (nm_map_args){.op = (nm_map_op)c->variant,
+                         .x = nm_mat_of(c->in[0], ROWS, WIDTH),
+                         .alpha = c->in[1],
+                         .shift = c->in[1] + 1,
+                         .weight = c->in[2],
+                         .bias = c->in[3],
+                         .y = nm_mat_of(c->y, ROWS, WIDTH)};
+}
+
+static void map_forward(grad_case *c)
+{
+    const nm_map_args args = map_args_of(c);
+    c->b->k.map(c->b, &args);
+}
+
+static void map_backward(grad_case *c)
+{
+    NM_CALL(c->b, map_grad, .forward = map_args_of(c), .dy = nm_mat_of(c->dy, ROWS, WIDTH),
+            .dx = nm_mat_of(c->grad[0], ROWS, WIDTH), .d_alpha = c->grad[1], .d_shift = c->grad[1] + 1,
+            .d_weight = c->grad[2], .d_bias = c->grad[3]);
+}
+
+static void test_map(void **state)
+{
+    (void)state;
+    for (int op = NM_MAP_RELU; op <= NM_MAP_GELU_TANH; op++) {
+        grad_case c = {.variant = op, .n = {ROWS * WIDTH, 2, WIDTH, WIDTH}, .n_out = ROWS * WIDTH};
+        check_case("map", &c, map_forward, map_backward);
+    }
+}
+
 /* --- attention: q of 4 + 2 tokens, k and v of 5 + 3; variants: causal, dropout, both --- */
 
 static const int32_t q_offsets[] = {0, 4, ROWS}, k_offsets[] = {0, 5, WIDTH};
@@ -406,9 +441,9 @@ static void test_feature_norm(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_linear),      cmocka_unit_test(test_elementwise),
-                                       cmocka_unit_test(test_attention),   cmocka_unit_test(test_block_term),
-                                       cmocka_unit_test(test_loss),        cmocka_unit_test(test_token_norm),
-                                       cmocka_unit_test(test_feature_norm)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_linear),     cmocka_unit_test(test_elementwise), cmocka_unit_test(test_map),
+        cmocka_unit_test(test_attention),  cmocka_unit_test(test_block_term),  cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_token_norm), cmocka_unit_test(test_feature_norm)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

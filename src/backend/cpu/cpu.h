@@ -17,10 +17,11 @@ enum {
 };
 
 /* What every level has: each function overwrites its rows of the table. */
-enum { NM_CPU_N_GROUPS = 10 };
+enum { NM_CPU_N_GROUPS = 11 };
 #define NM_CPU_LEVEL(level)                                                                                  \
     void nm_cpu_linear_##level(nm_kernels *k);                                                               \
     void nm_cpu_elementwise_##level(nm_kernels *k);                                                          \
+    void nm_cpu_map_##level(nm_kernels *k);                                                                  \
     void nm_cpu_attention_##level(nm_kernels *k);                                                            \
     void nm_cpu_block_term_##level(nm_kernels *k);                                                           \
     void nm_cpu_loss_##level(nm_kernels *k);                                                                 \

@@ -1,4 +1,4 @@
-/* Sums, dropout, embeddings, copies: limited by memory. */
+/* Elementwise operations, dropout, embeddings, copies: limited by memory bandwidth. */
 #include "backend/cpu/kernel.h"
 
 static size_t elements(nm_mat m)
@@ -201,8 +201,70 @@ static void zero(nm_backend *b, const nm_zero_args *args)
         memset((char *)args->data + i, 0, bytes - i < COPY_BYTES ? bytes - i : COPY_BYTES);
 }
 
+/* ---- vectors: arithmetic in double, rounded once, bitwise identical to the reference kernel ---- */
+
+enum { VEC_CHUNK = 1024 };
+static const float vec_zeros[VEC_CHUNK]; /* in place of missing operands */
+
+static void vec_chunk(const nm_vec_args *v, int32_t n, const float *va, const float *vb, const float *vc,
+                      float *out)
+{
+    const double s = v->s, t = v->t;
+#define EACH(expression)                                                                                     \
+    do {                                                                                                     \
+        _Pragma("omp simd") for (int32_t i = 0; i < n; i++)                                                  \
+        {                                                                                                    \
+            const double a = (double)va[i], b = (double)vb[i], c = (double)vc[i];                            \
+            (void)a, (void)b, (void)c;                                                                       \
+            out[i] = (float)(expression);                                                                    \
+        }                                                                                                    \
+        return;                                                                                              \
+    } while (0)
+    switch (v->op) {
+    case NM_VEC_FILL:
+        EACH(s);
+    case NM_VEC_COPY:
+        EACH(a);
+    case NM_VEC_LINEAR:
+        EACH(s * a + t * b);
+    case NM_VEC_MUL:
+        EACH(s * a * b + t);
+    case NM_VEC_MUL_ADD:
+        EACH(s * a * b + t * c);
+    case NM_VEC_DIV:
+        EACH(s * a / b + t);
+    case NM_VEC_RSQRT:
+        EACH(1 / sqrt(a + s));
+    case NM_VEC_RSQRT_CLAMP:
+        EACH(1 / sqrt(a < s ? s : a));
+    case NM_VEC_SQRT:
+        EACH(sqrt(a + s));
+    case NM_VEC_CLIP:
+        EACH(a < s ? s : a > t ? t : a);
+    case NM_VEC_SIGN:
+        EACH(a > b ? s : a < b ? -s : 0);
+    case NM_VEC_ABOVE:
+        EACH(a > s ? b : t);
+    }
+#undef EACH
+    NM_ASSERT(false);
+}
+
+static void vec(nm_backend *b, const nm_vec_args *args)
+{
+    const float *va = args->a, *vb = args->b, *vc = args->c;
+    int32_t threads = nm_threads_for(b, (size_t)args->n), chunks = nm_pieces(args->n, VEC_CHUNK);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int32_t i = 0; i < chunks; i++) {
+        size_t first = (size_t)i * VEC_CHUNK;
+        vec_chunk(args, nm_at_most(args->n - i * VEC_CHUNK, VEC_CHUNK), va ? va + first : vec_zeros,
+                  vb ? vb + first : vec_zeros, vc ? vc + first : vec_zeros, (float *)args->out + first);
+    }
+}
+
 void NM_SIMD(nm_cpu_elementwise)(nm_kernels *k)
 {
+    k->vec = vec;
     k->scale = scale;
     k->add = add;
     k->add_dropout = add_dropout;

@@ -1,0 +1,327 @@
+/* Pointwise functions of a matrix, see nm_map_args; the derivatives are listed in ref/ref_map.inc. Values
+ * are within a few units in the last place of the reference kernel. */
+#include "backend/cpu/norm_parts.h"
+
+NM_INLINE vf absolute(vf x)
+{
+    return v_from_bits(vu_and(v_bits(x), vu_set(0x7FFFFFFFu)));
+}
+
+/* |magnitude| with the sign of x */
+NM_INLINE vf with_sign(vf magnitude, vf x)
+{
+    return v_from_bits(vu_xor(v_bits(magnitude), vu_and(v_bits(x), vu_set(0x80000000u))));
+}
+
+/* x < bound ? below : above; `above` for NaN */
+NM_INLINE vf select_below(vf x, vf bound, vf below, vf above)
+{
+    return v_add(v_zero_below(x, bound, above), v_keep_above(bound, x, below));
+}
+
+/* tanh x = x + x^3 p(x^2)               |x| < 0.625 (p: Cephes)
+ *        = 1 - 2/(e^(2x) + 1)           x >= 0.625 */
+NM_INLINE vf tanh_of(vf x)
+{
+    vf a = absolute(x), square = v_mul(x, x);
+    vf p = v_set(-5.70498872745e-3f);
+    p = v_fma(p, square, v_set(2.06390887954e-2f));
+    p = v_fma(p, square, v_set(-5.37397155531e-2f));
+    p = v_fma(p, square, v_set(1.33314422036e-1f));
+    p = v_fma(p, square, v_set(-3.33332819422e-1f));
+    vf near_zero = v_fma(v_mul(p, square), a, a);
+    vf e = v_exp(v_add(a, a));
+    vf far = v_sub(v_set(1), v_div(v_set(2), v_add(e, v_set(1))));
+    return with_sign(select_below(a, v_set(0.625f), near_zero, far), x);
+}
+
+/* x p(x^2), |x| < 1 (p: Cephes) */
+NM_INLINE vf erf_near(vf x)
+{
+    vf square = v_mul(x, x), p = v_set(7.853861353153693e-5f);
+    p = v_fma(p, square, v_set(-8.010193625184903e-4f));
+    p = v_fma(p, square, v_set(5.188327685732524e-3f));
+    p = v_fma(p, square, v_set(-2.685381193529856e-2f));
+    p = v_fma(p, square, v_set(1.128358514861418e-1f));
+    p = v_fma(p, square, v_set(-3.761262582423300e-1f));
+    p = v_fma(p, square, v_set(1.128379165726710f));
+    return v_mul(p, x);
+}
+
+/* 1 - erf a = e^(-a^2)/a p(1/a^2), a >= 1, with one polynomial p below 2 and one from 2 on (Cephes) */
+NM_INLINE vf erfc_far(vf a)
+{
+    vf inverse = v_div(v_set(1), a), x = v_mul(inverse, inverse);
+    vf p = v_set(2.326819970068386e-2f), r = v_set(-1.047766399936249e+1f);
+    p = v_fma(p, x, v_set(-1.387039388740657e-1f));
+    p = v_fma(p, x, v_set(3.687424674597105e-1f));
+    p = v_fma(p, x, v_set(-5.824733027278666e-1f));
+    p = v_fma(p, x, v_set(6.210004621745983e-1f));
+    p = v_fma(p, x, v_set(-4.944515323274145e-1f));
+    p = v_fma(p, x, v_set(3.404879937665872e-1f));
+    p = v_fma(p, x, v_set(-2.741127028184656e-1f));
+    p = v_fma(p, x, v_set(5.638259427386472e-1f));
+    r = v_fma(r, x, v_set(1.297719955372516e+1f));
+    r = v_fma(r, x, v_set(-7.495518717768503f));
+    r = v_fma(r, x, v_set(2.921019019210786f));
+    r = v_fma(r, x, v_set(-1.015265279202700f));
+    r = v_fma(r, x, v_set(4.218463358204948e-1f));
+    r = v_fma(r, x, v_set(-2.820767439740514e-1f));
+    r = v_fma(r, x, v_set(5.641895067754075e-1f));
+    vf e = v_exp(v_sub(v_set(0), v_mul(a, a)));
+    return v_mul(v_mul(e, inverse), select_below(a, v_set(2), p, r));
+}
+
+NM_INLINE vf erf_of(vf x)
+{
+    vf a = absolute(x), one = v_set(1), far = v_sub(one, erfc_far(v_max(one, a)));
+    return with_sign(select_below(a, one, erf_near(a), far), x);
+}
+
+/* Phi(z) = erfc(-z/sqrt(2))/2, without cancellation for negative z */
+NM_INLINE vf normal_cdf(vf z)
+{
+    vf u = v_mul(z, v_set(0.70710678f)), a = absolute(u), one = v_set(1), half = v_set(0.5f);
+    vf tail = v_mul(half, erfc_far(v_max(one, a)));
+    vf far = select_below(z, v_set(0), tail, v_sub(one, tail));
+    return select_below(a, one, v_fma(half, erf_near(u), half), far);
+}
+
+NM_INLINE vf sigmoid_of(vf z)
+{
+    return v_div(v_set(1), v_add(v_set(1), v_exp(v_sub(v_set(0), z))));
+}
+
+static const float sqrt_2_pi = 0.79788456f, cubic = 0.044715f;
+
+/* tanh(sqrt(2/pi) (z + 0.044715 z^3)) */
+NM_INLINE vf gelu_tanh(vf z)
+{
+    vf cube = v_mul(v_mul(z, z), z);
+    return tanh_of(v_mul(v_set(sqrt_2_pi), v_fma(v_set(cubic), cube, z)));
+}
+
+NM_INLINE vf map_value(const nm_map_op op, vf z)
+{
+    switch (op) {
+    case NM_MAP_RELU:
+        return v_max(v_set(0), z);
+    case NM_MAP_TANH:
+        return tanh_of(z);
+    case NM_MAP_ERF:
+        return erf_of(z);
+    case NM_MAP_SIGMOID:
+        return sigmoid_of(z);
+    case NM_MAP_SILU:
+        return v_mul(z, sigmoid_of(z));
+    case NM_MAP_GELU:
+        return v_mul(z, normal_cdf(z));
+    case NM_MAP_GELU_TANH:
+        return v_mul(v_mul(v_set(0.5f), z), v_add(v_set(1), gelu_tanh(z)));
+    }
+    NM_ASSERT(false);
+}
+
+NM_INLINE vf map_slope(const nm_map_op op, vf z)
+{
+    vf one = v_set(1), half = v_set(0.5f), square = v_mul(z, z), t;
+    switch (op) {
+    case NM_MAP_RELU:
+        return v_keep_above(z, v_set(0), one);
+    case NM_MAP_TANH:
+        t = tanh_of(z);
+        return v_sub(one, v_mul(t, t));
+    case NM_MAP_ERF:
+        return v_mul(v_set(1.12837917f), v_exp(v_sub(v_set(0), square)));
+    case NM_MAP_SIGMOID:
+        t = sigmoid_of(z);
+        return v_mul(t, v_sub(one, t));
+    case NM_MAP_SILU:
+        t = sigmoid_of(z);
+        return v_mul(t, v_fma(z, v_sub(one, t), one));
+    case NM_MAP_GELU:
+        t = v_mul(v_set(0.5f * sqrt_2_pi), v_exp(v_mul(v_set(-0.5f), square)));
+        return v_fma(z, t, normal_cdf(z));
+    case NM_MAP_GELU_TANH:
+        t = gelu_tanh(z);
+        return v_fma(v_mul(v_mul(half, z), v_sub(one, v_mul(t, t))),
+                     v_mul(v_set(sqrt_2_pi), v_fma(v_set(3 * cubic), square, one)),
+                     v_mul(half, v_add(one, t)));
+    }
+    NM_ASSERT(false);
+}
+
+typedef struct map_call {
+    nm_map_op op;
+    nm_mat x, y, dy, dx;
+    float alpha, shift;
+    const float *weight, *bias; /* padded vectors */
+    bool add, sums, scalars;    /* which sums are needed: of columns, of all elements */
+} map_call;
+
+/* A switch over constants: `body(op)` is compiled once per function. */
+#define FOR_OP(op, body)                                                                                     \
+    switch (op) {                                                                                            \
+    case NM_MAP_RELU:                                                                                        \
+        body(NM_MAP_RELU);                                                                                   \
+        break;                                                                                               \
+    case NM_MAP_TANH:                                                                                        \
+        body(NM_MAP_TANH);                                                                                   \
+        break;                                                                                               \
+    case NM_MAP_ERF:                                                                                         \
+        body(NM_MAP_ERF);                                                                                    \
+        break;                                                                                               \
+    case NM_MAP_SIGMOID:                                                                                     \
+        body(NM_MAP_SIGMOID);                                                                                \
+        break;                                                                                               \
+    case NM_MAP_SILU:                                                                                        \
+        body(NM_MAP_SILU);                                                                                   \
+        break;                                                                                               \
+    case NM_MAP_GELU:                                                                                        \
+        body(NM_MAP_GELU);                                                                                   \
+        break;                                                                                               \
+    case NM_MAP_GELU_TANH:                                                                                   \
+        body(NM_MAP_GELU_TANH);                                                                              \
+        break;                                                                                               \
+    }
+
+NM_INLINE void map_row(const map_call *call, const nm_map_op op, int32_t row)
+{
+    const float *x = nm_row(call->x, row);
+    float *y = nm_row(call->y, row);
+    vf alpha = v_set(call->alpha), shift = v_set(call->shift);
+#define STEP(j, count)                                                                                       \
+    v_store_upto(y + (j), count,                                                                             \
+                 v_fma(v_load(call->weight + (j)),                                                           \
+                       map_value(op, v_fma(alpha, v_load_upto(x + (j), count), shift)),                      \
+                       v_load(call->bias + (j))))
+    NM_COLUMNS(call->x.cols, STEP);
+#undef STEP
+}
+
+static void map_rows(const map_call *call, int32_t first, int32_t end)
+{
+#define ROWS(op)                                                                                             \
+    for (int32_t row = first; row < end; row++)                                                              \
+    map_row(call, op, row)
+    FOR_OP(call->op, ROWS)
+#undef ROWS
+}
+
+/* Scalars as floats, and vectors of the parameters with defaults for missing ones, in memory for two
+ * padded vectors. */
+static map_call prepare(const nm_map_args *args, float *vectors)
+{
+    const int32_t cols = args->x.cols;
+    map_call call = {.op = args->op,
+                     .x = args->x,
+                     .alpha = args->alpha ? *(const float *)args->alpha : 1,
+                     .shift = args->shift ? *(const float *)args->shift : 0};
+    call.weight = nm_whole_vector(args->weight, cols, cols, 1, vectors);
+    call.bias = nm_whole_vector(args->bias, cols, cols, 0, vectors + nm_padded(cols));
+    return call;
+}
+
+static void map(nm_backend *b, const nm_map_args *args)
+{
+    const nm_mat x = args->x;
+    NM_ASSERT(nm_same_shape(x, args->y));
+    map_call call =
+        prepare(args, nm_backend_scratch(b, NM_CPU_PARTIALS, 2 * nm_padded(x.cols) * sizeof(float)));
+    call.y = args->y;
+    int32_t threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int32_t first = 0; first < x.rows; first += NM_NORM_ROWS)
+        map_rows(&call, first, nm_at_most(x.rows, first + NM_NORM_ROWS));
+}
+
+/* One row; sums: [weight, bias] of the block of rows, padded; scalars: d_alpha, d_shift. */
+NM_INLINE void grad_row(const map_call *call, const nm_map_op op, int32_t row, float *sums, double scalars[2])
+{
+    const float *x = nm_row(call->x, row), *dy = nm_row(call->dy, row);
+    float *dx = nm_row(call->dx, row), *bias_sums = sums + nm_padded(call->x.cols);
+    vf alpha = v_set(call->alpha), shift = v_set(call->shift), sum_qx = v_set(0), sum_q = v_set(0);
+#define STEP(j, count)                                                                                       \
+    do {                                                                                                     \
+        vf x_ = v_load_upto(x + (j), count), up_ = v_load_upto(dy + (j), count);                             \
+        vf z_ = v_fma(alpha, x_, shift);                                                                     \
+        vf q_ = v_mul(v_mul(v_load(call->weight + (j)), up_), map_slope(op, z_)), down_ = v_mul(alpha, q_);  \
+        if (call->add)                                                                                       \
+            down_ = v_add(down_, v_load_upto(dx + (j), count));                                              \
+        v_store_upto(dx + (j), count, down_);                                                                \
+        if (call->sums) {                                                                                    \
+            nm_add_gemm_to(sums + (j), up_, map_value(op, z_));                                              \
+            nm_add_to(bias_sums + (j), up_);                                                                 \
+        }                                                                                                    \
+        if (call->scalars) {                                                                                 \
+            sum_qx = v_fma(q_, x_, sum_qx);                                                                  \
+            sum_q = v_add(q_, sum_q);                                                                        \
+        }                                                                                                    \
+    } while (0)
+    NM_COLUMNS(call->x.cols, STEP);
+#undef STEP
+    scalars[0] += v_sum(sum_qx);
+    scalars[1] += v_sum(sum_q);
+}
+
+static void grad_rows(const map_call *call, int32_t first, int32_t end, float *sums, double scalars[2])
+{
+#define ROWS(op)                                                                                             \
+    for (int32_t row = first; row < end; row++)                                                              \
+    grad_row(call, op, row, sums, scalars)
+    FOR_OP(call->op, ROWS)
+#undef ROWS
+}
+
+/* to[j] += sums[j], unless `to` is NULL */
+static void add_sums(const double *sums, int32_t n, float *to)
+{
+    for (int32_t j = 0; to && j < n; j++)
+        to[j] = (float)((double)to[j] + sums[j]);
+}
+
+static void map_grad(nm_backend *b, const nm_map_grad_args *args)
+{
+    const nm_mat x = args->forward.x;
+    const size_t padded = nm_padded(x.cols);
+    const int32_t blocks = nm_pieces(x.rows, NM_NORM_ROWS);
+    NM_ASSERT(nm_same_shape(x, args->dy) && nm_same_shape(x, args->dx));
+    /* doubles: column sums [2 padded], scalar sums [blocks][2]; floats: parameters [2 padded], column sums
+     * of blocks */
+    size_t doubles = 2 * padded + 2 * (size_t)blocks, floats = 2 * padded * ((size_t)blocks + 1);
+    double *sums = nm_backend_scratch(b, NM_CPU_PARTIALS, doubles * sizeof(double) + floats * sizeof(float));
+    double *scalars = sums + 2 * padded;
+    float *vectors = (float *)(void *)(sums + doubles), *partials = vectors + 2 * padded;
+    map_call call = prepare(&args->forward, vectors);
+    call.dy = args->dy;
+    call.dx = args->dx;
+    call.add = args->add;
+    call.sums = args->d_weight || args->d_bias;
+    call.scalars = args->d_alpha || args->d_shift;
+    int32_t threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int32_t i = 0; i < blocks; i++) {
+        float *block_sums = partials + (size_t)i * 2 * padded;
+        if (call.sums)
+            memset(block_sums, 0, 2 * padded * sizeof(float));
+        scalars[2 * i] = scalars[2 * i + 1] = 0;
+        grad_rows(&call, i * NM_NORM_ROWS, nm_at_most(x.rows, (i + 1) * NM_NORM_ROWS), block_sums,
+                  scalars + 2 * (size_t)i);
+    }
+    if (call.sums) {
+        nm_join_blocks(b, partials, blocks, (int32_t)(2 * padded), sums);
+        add_sums(sums, x.cols, args->d_weight);
+        add_sums(sums + padded, x.cols, args->d_bias);
+    }
+    double total[2] = {0, 0};
+    for (int32_t i = 0; i < 2 * blocks; i++)
+        total[i % 2] += scalars[i];
+    add_sums(total, 1, args->d_alpha);
+    add_sums(total + 1, 1, args->d_shift);
+}
+
+void NM_SIMD(nm_cpu_map)(nm_kernels *k)
+{
+    k->map = map;
+    k->map_grad = map_grad;
+}

@@ -1,0 +1,72 @@
+/* Pointwise functions and their gradients. */
+#include "kernel_checks.h"
+
+typedef struct map_inputs {
+    twin x, alpha, shift, weight, bias;
+    nm_map_args args[2];
+} map_inputs;
+
+/* Arguments z from about -15 to 15, so that both branches of tanh and erf and their limits are covered. */
+static double wide(pair *p, uint64_t index)
+{
+    return 5 * pair_normal(p, index);
+}
+
+static void map_init(pair *p, map_inputs *in, size z, nm_map_op op, bool affine)
+{
+    in->x = pair_make(p, z.rows, z.cols, z.gap, affine ? pair_normal : wide);
+    in->alpha = pair_make(p, 1, 1, 0, positive);
+    in->shift = random_vector(p, 1);
+    in->weight = random_vector(p, z.cols);
+    in->bias = random_vector(p, z.cols);
+    for (int s = SUBJECT; s <= JUDGE; s++) {
+        in->args[s] = (nm_map_args){.op = op, .x = in->x.m[s]};
+        if (!affine)
+            continue;
+        in->args[s].alpha = in->alpha.m[s].data;
+        in->args[s].shift = in->shift.m[s].data;
+        in->args[s].weight = in->weight.m[s].data;
+        in->args[s].bias = in->bias.m[s].data;
+    }
+}
+
+void check_map(pair *p, size z)
+{
+    for (int op = NM_MAP_RELU; op <= NM_MAP_GELU_TANH; op++)
+        for (int affine = 0; affine < 2; affine++) {
+            map_inputs in;
+            map_init(p, &in, z, (nm_map_op)op, affine);
+            twin y = affine && z.gap ? in.x : pair_random(p, z.rows, z.cols, z.gap);
+            for (int s = SUBJECT; s <= JUDGE; s++) {
+                in.args[s].y = y.m[s];
+                p->on[s]->k.map(p->on[s], &in.args[s]);
+            }
+            twin_compare(p, "y", y, 16, affine ? 1 : 0.1);
+            pair_close(p);
+        }
+}
+
+void check_map_grad(pair *p, size z)
+{
+    for (int op = NM_MAP_RELU; op <= NM_MAP_GELU_TANH; op++)
+        for (int affine = 0; affine < 2; affine++) {
+            map_inputs in;
+            map_init(p, &in, z, (nm_map_op)op, affine);
+            twin dy = pair_random(p, z.rows, z.cols, z.gap);
+            twin dx = affine && z.gap ? dy : pair_random(p, z.rows, z.cols, z.gap);
+            twin d_alpha = random_vector(p, 1), d_shift = random_vector(p, 1);
+            twin d_weight = random_vector(p, z.cols), d_bias = random_vector(p, z.cols);
+            BOTH(p, map_grad, .forward = in.args[s], .dy = dy.m[s], .add = z.gap && !affine, .dx = dx.m[s],
+                 .d_alpha = affine ? d_alpha.m[s].data : NULL, .d_shift = affine ? d_shift.m[s].data : NULL,
+                 .d_weight = affine ? d_weight.m[s].data : NULL, .d_bias = affine ? d_bias.m[s].data : NULL);
+            double rows = sqrt(z.rows), all = sqrt((double)z.rows * z.cols);
+            twin_compare(p, "dx", dx, 32, 1);
+            if (affine) {
+                twin_compare(p, "d_alpha", d_alpha, 32, all);
+                twin_compare(p, "d_shift", d_shift, 32, all);
+                twin_compare(p, "d_weight", d_weight, 32, rows);
+                twin_compare(p, "d_bias", d_bias, 32, rows);
+            }
+            pair_close(p);
+        }
+}
