@@ -1,5 +1,8 @@
 /* Golden cases of family "attention": multi-head attention with its four projections, forward and backward. Keys that
- * are padding are removed; padding queries stay, as the programs compute them too. Variants: "fairseq" ([time, batch,
+ * are padding are removed. Padding queries are kept, as in the programs, except in causal self-attention: there
+ *  - they are left out if their dy is zero, so that queries and keys are the same tokens,
+ *  - otherwise every query, padding included, is a sequence of one token with the keys that it attends to.
+ * A padding query without any key has no defined output and is left out. Variants: "fairseq" ([time, batch,
  * feature], four projections by name) and "tears" ([batch, time, feature], stacked projections). */
 #include <math.h>
 #include <stdlib.h>
@@ -10,16 +13,17 @@
 
 enum { Q, K, V, O, N_MAPS };
 
-typedef struct side { /* queries or keys: rows of all sequences, one after another */
+typedef struct side { /* queries or keys: rows of all sequences, concatenated */
     int32_t length;   /* positions per sequence in the file */
     nm_packing packing;
     int32_t *offsets; /* [batch + 1] */
-    size_t *place;    /* [rows] which row of the file */
+    size_t *index;    /* [rows] row of the file */
     void *x, *dx;
 } side;
 
 typedef struct problem {
-    bool tears, self;
+    bool tears, self, causal; /* causal: with the causal mask of the kernel */
+    golden_tensor padding;    /* [batch, keys], 1 at padding; or empty */
     int32_t batch, width, heads;
     side query, key;
     void *weight[N_MAPS], *bias[N_MAPS], *d_weight[N_MAPS], *d_bias[N_MAPS];
@@ -28,41 +32,84 @@ typedef struct problem {
 } problem;
 
 /* Row of the file for a position of a sequence. */
-static size_t place_of(const problem *p, int32_t length, int32_t sequence, int32_t position)
+static size_t file_row(const problem *p, int32_t length, int32_t sequence, int32_t position)
 {
     return p->tears ? (size_t)sequence * (size_t)length + (size_t)position
                     : (size_t)position * (size_t)p->batch + (size_t)sequence;
 }
 
-static void pack(const problem *p, side *s, const double *padding)
+static bool is_padding(const problem *p, int32_t sequence, int32_t position)
+{
+    return p->padding.data && p->padding.data[sequence * p->key.length + position] != 0;
+}
+
+/* All positions of a side, or those that are not padding. */
+static void pack(const problem *p, side *s, bool without_padding)
 {
     size_t all = (size_t)p->batch * (size_t)s->length, n = 0;
     s->offsets = nm_allocate(((size_t)p->batch + 1) * sizeof *s->offsets);
-    s->place = nm_allocate((all + 1) * sizeof *s->place);
+    s->index = nm_allocate((all + 1) * sizeof *s->index);
     for (int32_t b = 0; b < p->batch; b++) {
         for (int32_t t = 0; t < s->length; t++)
-            if (!padding || padding[(size_t)b * (size_t)s->length + (size_t)t] == 0)
-                s->place[n++] = place_of(p, s->length, b, t);
+            if (!without_padding || !is_padding(p, b, t))
+                s->index[n++] = file_row(p, s->length, b, t);
         s->offsets[b + 1] = (int32_t)n;
     }
     s->packing = (nm_packing){p->batch, (int32_t)n, s->length, s->offsets, s->offsets};
 }
 
-/* The rows of a side out of a tensor of the file. */
+/* One sequence per query: the query, and the keys up to its position that are not padding. */
+static void pack_single_queries(problem *p)
+{
+    side *q = &p->query, *k = &p->key;
+    size_t all = (size_t)p->batch * (size_t)q->length, n_queries = 0, n_keys = 0;
+    q->offsets = nm_allocate((all + 1) * sizeof *q->offsets);
+    k->offsets = nm_allocate((all + 1) * sizeof *k->offsets);
+    q->index = nm_allocate((all + 1) * sizeof *q->index);
+    k->index = nm_allocate((all * (size_t)k->length + 1) * sizeof *k->index);
+    for (int32_t b = 0; b < p->batch; b++)
+        for (int32_t t = 0; t < q->length; t++) {
+            size_t before = n_keys;
+            for (int32_t j = 0; j <= t; j++)
+                if (!is_padding(p, b, j))
+                    k->index[n_keys++] = file_row(p, k->length, b, j);
+            if (n_keys == before)
+                continue;
+            q->index[n_queries++] = file_row(p, q->length, b, t);
+            q->offsets[n_queries] = (int32_t)n_queries;
+            k->offsets[n_queries] = (int32_t)n_keys;
+        }
+    q->packing = (nm_packing){(int32_t)n_queries, (int32_t)n_queries, 1, q->offsets, q->offsets};
+    k->packing = (nm_packing){(int32_t)n_queries, (int32_t)n_keys, k->length, k->offsets, k->offsets};
+    p->causal = false;
+}
+
+static bool padding_queries_have_gradients(const problem *p, const golden_tensor *dy)
+{
+    for (int32_t b = 0; b < p->batch; b++)
+        for (int32_t t = 0; t < p->query.length; t++)
+            for (size_t i = 0; is_padding(p, b, t) && i < (size_t)p->width; i++)
+                if (dy->data[file_row(p, p->query.length, b, t) * (size_t)p->width + i] != 0)
+                    return true;
+    return false;
+}
+
+/* The rows of a side from a tensor of the file. */
 static void *gather(const golden_case *test, const problem *p, const side *s, const double *data)
 {
     size_t columns = (size_t)p->width, rows = (size_t)s->packing.n_tokens;
     double *packed = nm_allocate((rows * columns + 1) * sizeof *packed);
     for (size_t i = 0; i < rows; i++)
-        memcpy(packed + i * columns, data + s->place[i] * columns, columns * sizeof *packed);
+        memcpy(packed + i * columns, data + s->index[i] * columns, columns * sizeof *packed);
     void *reals = golden_reals(test, packed, rows * columns);
     free(packed);
     return reals;
 }
 
-static golden_result read_side(golden_case *test, problem *p, const char *name, const char *mask, side *s)
+/* Reads the shape of a side, and x unless NULL. */
+static golden_result read_side(golden_case *test, problem *p, const char *name, side *s, golden_tensor *input)
 {
-    golden_tensor x, padding = {0};
+    golden_tensor x;
     GOLDEN_TRY(golden_read(test, json_object_get(test->root, name), name, &x));
     golden_result result = GOLDEN_PASSED;
     int32_t batch = (int32_t)x.shape[p->tears ? 0 : 1];
@@ -70,19 +117,56 @@ static golden_result read_side(golden_case *test, problem *p, const char *name, 
     if (x.rank != 3 || x.shape[2] != p->width || !x.count || (p->batch && batch != p->batch))
         result = golden_fail(test, "%s: unexpected shape", name);
     p->batch = batch;
-    const json_t *given = mask ? json_object_get(test->root, mask) : NULL;
-    if (result == GOLDEN_PASSED && given && !json_is_null(given)) {
-        result = golden_read(test, given, mask, &padding);
-        if (result == GOLDEN_PASSED && padding.count != (size_t)p->batch * (size_t)s->length)
-            result = golden_fail(test, "%s: unexpected shape", mask);
+    *input = x;
+    return result;
+}
+
+static golden_result read_padding(golden_case *test, problem *p)
+{
+    const json_t *mask = json_object_get(test->root, "key_padding_mask");
+    if (!mask || json_is_null(mask))
+        return GOLDEN_PASSED;
+    GOLDEN_TRY(golden_read(test, mask, "key_padding_mask", &p->padding));
+    if (p->padding.count != (size_t)p->batch * (size_t)p->key.length)
+        return golden_fail(test, "key_padding_mask: unexpected shape");
+    return GOLDEN_PASSED;
+}
+
+static void pack_sides(problem *p, const golden_tensor *dy)
+{
+    bool padded_causal = p->self && p->causal && p->padding.data;
+    if (padded_causal && padding_queries_have_gradients(p, dy)) {
+        pack_single_queries(p);
+    } else {
+        pack(p, &p->query, padded_causal);
+        pack(p, &p->key, true);
     }
+}
+
+static golden_result read_sides(golden_case *test, problem *p)
+{
+    golden_tensor query = {0}, key = {0}, dy = {0};
+    const char *query_name = p->tears ? "x" : "query";
+    golden_result result = read_side(test, p, query_name, &p->query, &query);
+    if (result == GOLDEN_PASSED)
+        result = read_side(test, p, p->self ? query_name : "key_value", &p->key, &key);
+    if (result == GOLDEN_PASSED)
+        result = read_padding(test, p);
+    if (result == GOLDEN_PASSED)
+        result = golden_read(test, json_object_get(test->root, "dy"), "dy", &dy);
+    if (result == GOLDEN_PASSED && dy.count != query.count)
+        result = golden_fail(test, "dy: unexpected shape");
     if (result == GOLDEN_PASSED) {
-        pack(p, s, padding.data);
-        s->x = gather(test, p, s, x.data);
-        s->dx = golden_reals(test, NULL, (size_t)s->packing.n_tokens * (size_t)p->width);
+        pack_sides(p, &dy);
+        p->dy = gather(test, p, &p->query, dy.data);
+        p->query.x = gather(test, p, &p->query, query.data);
+        p->key.x = gather(test, p, &p->key, key.data);
+        p->query.dx = golden_reals(test, NULL, (size_t)p->query.packing.n_tokens * (size_t)p->width);
+        p->key.dx = golden_reals(test, NULL, (size_t)p->key.packing.n_tokens * (size_t)p->width);
     }
-    golden_release(&x);
-    golden_release(&padding);
+    golden_release(&query);
+    golden_release(&key);
+    golden_release(&dy);
     return result;
 }
 
@@ -117,12 +201,8 @@ static golden_result read_problem(golden_case *test, problem *p)
     p->width = (int32_t)width;
     p->heads = (int32_t)heads;
     p->self = p->tears || golden_flag(test, "self_attention");
-    GOLDEN_TRY(read_side(test, p, p->tears ? "x" : "query", NULL, &p->query));
-    GOLDEN_TRY(read_side(test, p,
-                         p->tears  ? "x"
-                         : p->self ? "query"
-                                   : "key_value",
-                         "key_padding_mask", &p->key));
+    p->causal = golden_flag(test, "causal");
+    GOLDEN_TRY(read_sides(test, p));
     const json_t *params = json_object_get(test->root, "params");
     for (int map = 0; map < N_MAPS; map++) {
         golden_tensor tensor;
@@ -158,7 +238,6 @@ static void compute(golden_case *test, problem *p)
     nm_backend *b = test->backend;
     const nm_dropout no_drop = {0};
     double scale = 1 / sqrt((double)p->width / p->heads);
-    bool causal = golden_flag(test, "causal");
     for (int map = 0; map < N_MAPS; map++) {
         size_t count = (size_t)side_of(p, map)->packing.n_tokens * (size_t)p->width;
         p->mapped[map] = golden_reals(test, NULL, count);
@@ -173,7 +252,7 @@ static void compute(golden_case *test, problem *p)
     nm_mat out = rows_of(p, O, p->mapped[O]), d_out = rows_of(p, O, p->d_mapped[O]),
            dy = rows_of(p, O, p->dy);
     NM_CALL(b, attention, .q = q, .k = k, .v = v, .q_packing = &p->query.packing,
-            .k_packing = &p->key.packing, .heads = p->heads, .causal = causal, .scale = scale,
+            .k_packing = &p->key.packing, .heads = p->heads, .causal = p->causal, .scale = scale,
             .drop = &no_drop, .out = out, .lse = p->lse);
     NM_CALL(b, linear, .x = out, .weight = square_of(p, p->weight[O]), .bias = p->bias[O], .act = NM_ACT_NONE,
             .drop = &no_drop, .y = rows_of(p, O, p->y));
@@ -187,7 +266,7 @@ static void compute(golden_case *test, problem *p)
                         .q_packing = &p->query.packing,
                         .k_packing = &p->key.packing,
                         .heads = p->heads,
-                        .causal = causal,
+                        .causal = p->causal,
                         .scale = scale,
                         .drop = &no_drop,
                         .out = out,
@@ -226,7 +305,7 @@ static void scatter(const golden_case *test, const problem *p, const side *s, do
     size_t columns = (size_t)p->width;
     for (size_t i = 0; i < (size_t)s->packing.n_tokens; i++)
         for (size_t c = 0; c < columns; c++)
-            to[s->place[i] * columns + c] += golden_real(test, s->dx, i * columns + c);
+            to[s->index[i] * columns + c] += golden_real(test, s->dx, i * columns + c);
 }
 
 static golden_result compare_input(golden_case *test, const problem *p, const char *name, const side *first,
@@ -269,27 +348,23 @@ static golden_result compare_all(golden_case *test, const problem *p, const gold
 
 static golden_result solve(golden_case *test, problem *p)
 {
-    golden_tensor y = {0}, dy = {0};
-    size_t count = (size_t)p->query.packing.n_tokens * (size_t)p->width;
+    golden_tensor y = {0};
+    size_t count = (size_t)p->batch * (size_t)p->query.length * (size_t)p->width;
     golden_result result = golden_read(test, json_object_get(test->root, "y"), "y", &y);
-    if (result == GOLDEN_PASSED)
-        result = golden_read(test, json_object_get(test->root, "dy"), "dy", &dy);
-    if (result == GOLDEN_PASSED && (y.count != count || dy.count != count))
-        result = golden_fail(test, "y and dy: unexpected shape");
+    if (result == GOLDEN_PASSED && y.count != count)
+        result = golden_fail(test, "y: unexpected shape");
     if (result == GOLDEN_PASSED) {
-        p->dy = gather(test, p, &p->query, dy.data);
         compute(test, p);
         result = compare_all(test, p, &y);
     }
     golden_release(&y);
-    golden_release(&dy);
     return result;
 }
 
 static void release_side(side *s)
 {
     free(s->offsets);
-    free(s->place);
+    free(s->index);
     free(s->x);
     free(s->dx);
 }
@@ -308,6 +383,7 @@ static golden_result run(golden_case *test)
         result = solve(test, &p);
     release_side(&p.query);
     release_side(&p.key);
+    golden_release(&p.padding);
     for (int map = 0; map < N_MAPS; map++) {
         void *const owned[] = {p.weight[map], p.bias[map],   p.d_weight[map],
                                p.d_bias[map], p.mapped[map], p.d_mapped[map]};
