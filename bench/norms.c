@@ -29,7 +29,7 @@ static pair time_norm(const bench *on, nm_backend *backend, const nm_norm_type *
 {
     nm_norm *norm;
     nm_error err;
-    const nm_norm_site place = {.name = "bench", .width = width, .heads = HEADS};
+    const nm_norm_site place = {.name = "bench", .width = width, .groups = HEADS};
     if (nm_norm_create(&norm, backend, type->name, settings_of(type), &place, &err) != NM_OK)
         bench_fail("%s", err.text);
     double times[MOST];

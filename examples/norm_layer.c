@@ -66,7 +66,8 @@ static nm_status infer(nm_norm *norm, const char *who, nm_error *err)
 int main(int argc, char **argv)
 {
     const char *path = argc > 1 ? argv[1] : "norm_layer.safetensors";
-    const nm_norm_site place = {.name = "encoder.0.norm", .width = WIDTH, .heads = 2, .warmup_steps = 2};
+    const nm_norm_site place = {
+        .name = "encoder.0.norm", .width = WIDTH, .groups = 2, .plan = {.warmup_updates = 2}};
     const nm_backend_options options = {.name = "cpu", .dtype = NM_F32, .isa = "auto", .threads = 1};
     nm_backend *backend = NULL;
     nm_norm *norm = NULL, *copy = NULL;

@@ -17,13 +17,22 @@ extern "C" {
 
 typedef struct nm_norm nm_norm;
 
+typedef struct nm_norm_plan { /* of the training run, in updates; 0: unknown or none */
+    int64_t updates, warmup_updates;
+} nm_norm_plan;
+
+typedef enum nm_norm_site_kind {
+    NM_SITE_SUBLAYER,
+    NM_SITE_ENCODER_FINAL, /* after the last layer of an encoder that feeds a decoder */
+    NM_SITE_BEFORE_OUTPUT  /* the last norm before the output projection of a decoder */
+} nm_norm_site_kind;
+
 typedef struct nm_norm_site { /* what a layer must know of where it stands */
     const char *name;         /* "enc.3.ffn.norm"; copied */
     int32_t width;            /* features */
-    int32_t heads;            /* groups where an option says "heads" */
-    int32_t warmup_steps;     /* warm-up length where an option says "lr"; the learning-rate warm-up */
-    bool encoder_final;       /* PowerNorm with warm-up "lr" takes 1000 steps at this place */
-    bool feeds_output; /* decoder's last norm: ScaleNorm keeps g learned here even with fixed g elsewhere */
+    int32_t groups; /* of features, for GroupNorm and group scaling: the number of attention heads */
+    nm_norm_plan plan;
+    nm_norm_site_kind kind;
 } nm_norm_site;
 
 /* Creates a layer of type `type` ("layer", "power", ...) with settings "key=value key=value" (may be NULL) of the
@@ -141,6 +150,8 @@ typedef struct nm_norm_type {
     size_t config_size;
     nm_status (*check)(const void *config, const nm_norm_site *place,
                        nm_error *err); /* NM_USAGE; may be NULL */
+    /* One line for the log of a training run: what follows from its planned updates. May be NULL. */
+    void (*note)(const nm_norm *norm, char *text, size_t size);
     void (*shape)(const void *config, const nm_norm_site *place, nm_norm_shape *shape);
     void (*train)(nm_norm_call *call);
     void (*infer)(nm_norm_call *call);
@@ -156,7 +167,7 @@ typedef struct nm_norm_type {
 struct nm_norm {
     const nm_norm_type *type;
     const void *config; /* the type's options, owned by whoever created the options */
-    nm_norm_site place;
+    nm_norm_site site;
     nm_norm_shape shape;
     void *params[NM_NORM_MAX_PARAMS], *param_grads[NM_NORM_MAX_PARAMS]; /* device; grads NULL when fixed */
     void *state[NM_NORM_MAX_STATE];                                     /* device */
@@ -188,6 +199,7 @@ void nm_norm_discard_statistics(nm_norm *norm);
 typedef struct nm_norm_config {
     const char *at; /* norms of single sites, see nn/norm_assignment.h */
     enum { NM_STATE_UPDATE, NM_STATE_MICRO_BATCH } state;
+    int64_t groups; /* 0: that of the site */
 } nm_norm_config;
 
 #ifdef __cplusplus

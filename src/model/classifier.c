@@ -51,7 +51,7 @@ typedef struct classifier {
 static nm_stack_config stack_config(const nm_model *model)
 {
     const nm_classifier_config *c = model->config;
-    nm_stack_config config = nm_stack_configure(&c->stack, model->warmup_steps, "enc");
+    nm_stack_config config = nm_stack_configure(&c->stack, model->plan, "enc");
     config.layers = (int32_t)c->layers;
     config.key_width = (int32_t)(c->key_size * c->heads);
     config.init = c->init;

@@ -69,7 +69,7 @@ static bool is_block_term(const nm_lm_config *c)
 static nm_stack_config stack_config(const nm_model *model)
 {
     const nm_lm_config *c = model->config;
-    nm_stack_config config = nm_stack_configure(&c->stack, model->warmup_steps, "lm");
+    nm_stack_config config = nm_stack_configure(&c->stack, model->plan, "lm");
     config.layers = (int32_t)c->layers;
     config.decoder = config.alone = true;
     config.cores = is_block_term(c) ? (int32_t)c->cores : 0;

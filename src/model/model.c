@@ -21,7 +21,7 @@ static nm_status build(nm_model *model, nm_error *err)
     NM_TRY(model->type->build(model, err));
     const char **sites = nm_allocate(params->n_norms * sizeof *sites);
     for (size_t i = 0; i < params->n_norms; i++)
-        sites[i] = params->norms[i]->place.name;
+        sites[i] = params->norms[i]->site.name;
     nm_status status = nm_norm_assignments_check(&params->assignments, sites, params->n_norms, err);
     free(sites);
     return status;
@@ -39,7 +39,7 @@ nm_status nm_model_create(nm_model **out, const nm_model_type *type, nm_backend 
                         .source_size = sizes->source,
                         .target_size = sizes->target,
                         .more_sizes = sizes->more,
-                        .warmup_steps = sizes->warmup_steps};
+                        .plan = sizes->plan};
     nm_params_init(&model->params, backend);
     nm_status status = build(model, err);
     if (status == NM_OK)

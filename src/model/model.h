@@ -39,7 +39,7 @@ struct nm_model {
     nm_params params;
     int32_t source_size, target_size; /* vocabularies */
     const void *more_sizes;           /* of nm_model_sizes */
-    int32_t warmup_steps;             /* of the learning rate: norms with "lr" warm-up take it */
+    nm_norm_plan plan;                /* of the training run */
     uint8_t *allowed;                 /* device [target_size]: words that may be output; NULL: all */
     void *parts;                      /* the type's own */
 };
@@ -48,8 +48,9 @@ struct nm_model {
 void nm_model_options_add(nm_options *options, const nm_model_type *type);
 
 typedef struct nm_model_sizes {
-    int32_t source, target, warmup_steps;
-    const void *more; /* further sizes, known to the task and its model alone; must outlive the model */
+    int32_t source, target;
+    nm_norm_plan plan; /* of the training run */
+    const void *more;  /* further sizes, known to the task and its model alone; must outlive the model */
 } nm_model_sizes;
 
 /* Builds with zero parameters; nm_params_initialize or a checkpoint fills them. Free with nm_model_free. */

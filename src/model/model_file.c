@@ -101,7 +101,7 @@ static nm_status add_params(nm_safetensors_writer *writer, const nm_params *para
 /* "enc.0.self.norm.running_mean" */
 static void slot_name(char *name, size_t bytes, const nm_norm *norm, const char *slot)
 {
-    snprintf(name, bytes, "%s.%s", norm->place.name, slot);
+    snprintf(name, bytes, "%s.%s", norm->site.name, slot);
 }
 
 static void add_norms(nm_safetensors_writer *writer, const nm_params *params, nm_host_copies *copies)

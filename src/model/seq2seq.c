@@ -63,7 +63,7 @@ static const char *decoder_default(const nm_seq2seq_config *c)
 static nm_stack_config stack_config(const nm_model *model, bool decoder)
 {
     const nm_seq2seq_config *c = model->config;
-    nm_stack_config config = nm_stack_configure(&c->stack, model->warmup_steps, decoder ? "dec" : "enc");
+    nm_stack_config config = nm_stack_configure(&c->stack, model->plan, decoder ? "dec" : "enc");
     config.decoder = decoder;
     config.feeds_decoder = !decoder;
     config.layers = (int32_t)(decoder ? c->decoder_layers : c->encoder_layers);

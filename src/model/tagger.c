@@ -82,7 +82,7 @@ static nm_status tagger_build(nm_model *model, nm_error *err)
     int32_t tags = model->target_size;
     NM_TRY(nm_stack_check_heads(&c->stack, err));
     build_inputs(model, t);
-    nm_stack_config stack = nm_stack_configure(&c->stack, model->warmup_steps, "enc");
+    nm_stack_config stack = nm_stack_configure(&c->stack, model->plan, "enc");
     stack.layers = (int32_t)c->layers;
     NM_TRY(nm_relative_encoder_build(&t->encoder, &stack, &model->params, model->options, err));
     build_linear(&model->params, "output", tags, c->width, &t->output_weight, &t->output_bias);

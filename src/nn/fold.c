@@ -9,7 +9,7 @@
 
 void nm_fold_add_site(nm_fold *fold, nm_norm *norm, const char *option)
 {
-    const nm_norm_assignment *assignment = nm_norm_assignments_find(fold->assignments, norm->place.name);
+    const nm_norm_assignment *assignment = nm_norm_assignments_find(fold->assignments, norm->site.name);
     NM_GROW(fold->sites, fold->n, fold->capacity);
     fold->sites[fold->n++] =
         (nm_fold_site){.norm = norm,
@@ -21,7 +21,7 @@ void nm_fold_add_reader(nm_fold *fold, nm_tensor *weight, nm_tensor *bias)
 {
     NM_ASSERT(fold->n);
     nm_fold_site *site = &fold->sites[fold->n - 1];
-    NM_ASSERT(weight->cols == site->norm->place.width);
+    NM_ASSERT(weight->cols == site->norm->site.width);
     NM_GROW(site->readers, site->n_readers, site->readers_capacity);
     site->readers[site->n_readers++] = (nm_fold_linear){weight, bias};
 }
@@ -30,7 +30,7 @@ void nm_fold_add_reader(nm_fold *fold, nm_tensor *weight, nm_tensor *bias)
 
 static bool has_shift(const nm_fold_site *site)
 {
-    for (int32_t i = 0; i < site->norm->place.width; i++)
+    for (int32_t i = 0; i < site->norm->site.width; i++)
         if (site->shift[i] != 0)
             return true;
     return false;
@@ -40,7 +40,7 @@ static bool has_shift(const nm_fold_site *site)
 static bool can_fold(nm_fold_site *site, nm_backend *backend)
 {
     const nm_norm *norm = site->norm;
-    size_t width = (size_t)norm->place.width;
+    size_t width = (size_t)norm->site.width;
     if (!site->n_readers || norm->folded || !norm->type->affine)
         return false;
     site->scale = nm_allocate(2 * width * sizeof(double));

@@ -20,7 +20,7 @@ void nm_params_release(nm_params *params)
         free(params->list[i]);
     }
     for (size_t i = 0; i < params->n_norms; i++) {
-        free((void *)(uintptr_t)params->norms[i]->place.name);
+        free((void *)(uintptr_t)params->norms[i]->site.name);
         free(params->norms[i]);
     }
     void *slabs[] = {params->values, params->grads, params->state, params->statistics};
@@ -77,13 +77,16 @@ nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_optio
     nm_norm *norm = nm_allocate(sizeof *norm);
     nm_norm_site here = *place;
     here.name = nm_duplicate(place->name);
+    const nm_norm_config *config = nm_options_find(options, "norm");
+    if (config && config->groups)
+        here.groups = (int32_t)config->groups;
     nm_status status = nm_norm_prepare(norm, type, nm_options_find(options, section), &here, err);
     if (status != NM_OK) {
         free((void *)(uintptr_t)here.name);
         free(norm);
         return assigned ? nm_while(err, "norm.at: %s=%s", assigned->sites, type) : status;
     }
-    norm->place.name = here.name;
+    norm->site.name = here.name;
     for (int i = 0; i < norm->shape.n_params; i++) {
         const nm_norm_vector *v = &norm->shape.params[i];
         nm_param *param =
@@ -93,7 +96,7 @@ nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_optio
     }
     for (int i = 0; i < norm->shape.n_state; i++)
         params->n_state += aligned_elements(norm->shape.state[i].length);
-    params->n_statistics += (size_t)norm->shape.n_statistics * aligned_elements(norm->place.width);
+    params->n_statistics += (size_t)norm->shape.n_statistics * aligned_elements(norm->site.width);
     NM_GROW(params->norms, params->n_norms, params->norms_capacity);
     params->norms[params->n_norms++] = *out = norm;
     return NM_OK;
@@ -107,7 +110,7 @@ static void bind_norms(nm_params *params)
         nm_norm *norm = params->norms[n];
         for (int i = 0; i < norm->shape.n_params; i++) {
             char name[160];
-            snprintf(name, sizeof name, "%s.%s", norm->place.name, norm->shape.params[i].name);
+            snprintf(name, sizeof name, "%s.%s", norm->site.name, norm->shape.params[i].name);
             nm_param *param = nm_params_find(params, name);
             norm->params[i] = param->tensor.data;
             norm->param_grads[i] = param->fixed ? NULL : param->tensor.grad;
@@ -118,7 +121,7 @@ static void bind_norms(nm_params *params)
         }
         for (int i = 0; i < norm->shape.n_statistics; i++) {
             norm->statistics[i] = statistics;
-            statistics += aligned_elements(norm->place.width) * unit;
+            statistics += aligned_elements(norm->site.width) * unit;
         }
     }
 }

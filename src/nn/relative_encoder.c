@@ -18,8 +18,7 @@ static nm_status add_norm(builder *to, const char *at, nm_norm **norm)
     const nm_stack_config *c = to->config;
     char name[96];
     snprintf(name, sizeof name, "%s.norm", at);
-    const nm_norm_site place = {
-        .name = name, .width = c->width, .heads = c->heads, .warmup_steps = c->warmup_steps};
+    const nm_norm_site place = {.name = name, .width = c->width, .groups = c->heads, .plan = c->plan};
     return nm_params_add_norm(to->params, c->norm, to->options, &place, norm, to->err);
 }
 

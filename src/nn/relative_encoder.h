@@ -21,7 +21,7 @@ typedef struct nm_relative_encoder {
 } nm_relative_encoder;
 
 /* Of the configuration width, ff, heads, layers, pre_norm, drop (behind the feed-forward layer), attention_drop,
- * relu_drop, norm, warmup_steps and prefix are used. Linear layers begin as U(+-1/sqrt(fan in)), as in the program. */
+ * relu_drop, norm, plan and prefix are used. Linear layers begin as U(+-1/sqrt(fan in)), as in the program. */
 nm_status nm_relative_encoder_build(nm_relative_encoder *encoder, const nm_stack_config *config,
                                     nm_params *params, const nm_options *options, nm_error *err);
 /* Makes the table of distances below `longest`; once memory is there. */

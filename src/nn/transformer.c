@@ -71,7 +71,7 @@ static nm_init ffn_bias_init(const nm_stack_config *c, double fan_in)
 
 /* ---- building ---- */
 
-nm_stack_config nm_stack_configure(const nm_stack_options *options, int32_t warmup_steps, const char *prefix)
+nm_stack_config nm_stack_configure(const nm_stack_options *options, nm_norm_plan plan, const char *prefix)
 {
     return (nm_stack_config){.width = (int32_t)options->width,
                              .ff = (int32_t)options->ff,
@@ -82,7 +82,7 @@ nm_stack_config nm_stack_configure(const nm_stack_options *options, int32_t warm
                              .relu_drop = options->relu_dropout,
                              .norm = options->norm,
                              .final_norm = options->norm,
-                             .warmup_steps = warmup_steps,
+                             .plan = plan,
                              .prefix = prefix};
 }
 
@@ -108,12 +108,11 @@ static nm_status add_norm(builder *to, const char *type, const char *place_name,
                           nm_norm **norm)
 {
     const nm_stack_config *c = to->config;
-    nm_norm_site place = {.name = place_name,
-                          .width = c->width,
-                          .heads = c->heads,
-                          .warmup_steps = c->warmup_steps,
-                          .encoder_final = final && c->feeds_decoder,
-                          .feeds_output = c->decoder && (final || last)};
+    nm_norm_site_kind kind = c->decoder && (final || last) ? NM_SITE_BEFORE_OUTPUT
+                             : final && c->feeds_decoder   ? NM_SITE_ENCODER_FINAL
+                                                           : NM_SITE_SUBLAYER;
+    nm_norm_site place = {
+        .name = place_name, .width = c->width, .groups = c->heads, .plan = c->plan, .kind = kind};
     return nm_params_add_norm(to->params, type, to->options, &place, norm, to->err);
 }
 

@@ -69,13 +69,13 @@ typedef struct nm_stack_config {
     nm_init_scheme init;
     double drop, attention_drop, relu_drop;
     const char *norm, *final_norm; /* types */
-    int32_t warmup_steps;
-    bool feeds_decoder; /* a translation encoder: its final norm is the site nm_norm_site.encoder_final */
+    nm_norm_plan plan;             /* of the training run */
+    bool feeds_decoder; /* a translation encoder: its final norm is the site NM_SITE_ENCODER_FINAL */
     const char *prefix; /* "enc" */
 } nm_stack_config;
 
 /* A stack as the options say it, its norms all of one type; the model adds what only it knows. */
-nm_stack_config nm_stack_configure(const nm_stack_options *options, int32_t warmup_steps, const char *prefix);
+nm_stack_config nm_stack_configure(const nm_stack_options *options, nm_norm_plan plan, const char *prefix);
 /* NM_USAGE where the heads of soft-max attention don't divide the width. */
 nm_status nm_stack_check_heads(const nm_stack_options *options, nm_error *err);
 

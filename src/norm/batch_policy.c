@@ -16,7 +16,7 @@ static bool is_centered(const nm_norm *norm)
 
 static int32_t groups_of(const nm_norm *norm)
 {
-    return nm_norm_scaling_groups(policy_of(norm)->scaling, &norm->place);
+    return nm_norm_scaling_groups(policy_of(norm)->scaling, &norm->site);
 }
 
 nm_status nm_batch_norm_check(const void *policy, const nm_norm_site *site, nm_error *err)
@@ -53,7 +53,7 @@ void nm_batch_norm_train(nm_norm_call *call)
 {
     const nm_norm *norm = call->norm;
     nm_backend *b = call->backend;
-    int32_t width = norm->place.width;
+    int32_t width = norm->site.width;
     bool centered = is_centered(norm);
     void *row_scale;
     nm_feature_norm spec = nm_norm_row_scaling(call, groups_of(norm), policy_of(norm)->epsilon, &row_scale);
@@ -85,7 +85,7 @@ void nm_batch_norm_infer(nm_norm_call *call)
     void *row_scale;
     const nm_feature_norm spec =
         nm_norm_row_scaling(call, groups_of(norm), policy_of(norm)->epsilon, &row_scale);
-    void *scale = nm_norm_publish(call, "scale", norm->place.width);
+    void *scale = nm_norm_publish(call, "scale", norm->site.width);
     if (!scale)
         return;
     inverse_root(call, state[centered ? 1 : 0], scale);
@@ -120,7 +120,7 @@ void nm_batch_norm_backward_with(nm_norm_call *call, const void *extra_mean, con
     const nm_norm *norm = call->norm;
     const nm_batch_norm_policy *policy = policy_of(norm);
     nm_backend *b = call->backend;
-    int32_t width = norm->place.width, groups = groups_of(norm);
+    int32_t width = norm->site.width, groups = groups_of(norm);
     bool centered = is_centered(norm);
     double inverse_rows = 1.0 / call->x.rows;
     const void *mean = centered ? nm_norm_find(call, "batch_mean") : NULL;
@@ -160,7 +160,7 @@ bool nm_batch_norm_affine(const nm_norm *norm, nm_backend *backend, double *scal
     if (policy->scaling != NM_SCALING_NONE)
         return false;
     nm_norm_read_vector(norm, backend, norm->state[centered ? 1 : 0], scale);
-    for (int32_t i = 0; i < norm->place.width; i++)
+    for (int32_t i = 0; i < norm->site.width; i++)
         scale[i] = 1 / sqrt(policy->clamp ? fmax(scale[i], policy->epsilon) : scale[i] + policy->epsilon);
     nm_norm_affine(norm, backend, centered ? norm->state[0] : NULL, scale, shift);
     return true;

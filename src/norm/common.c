@@ -37,7 +37,7 @@ void *nm_norm_find(const nm_norm_call *call, const char *name)
 void nm_norm_vec(nm_norm_call *call, nm_vec_op op, void *out, const void *a, const void *b, const void *c,
                  double s, double t)
 {
-    NM_CALL(call->backend, vec, .op = op, .n = call->norm->place.width, .out = out, .a = a, .b = b, .c = c,
+    NM_CALL(call->backend, vec, .op = op, .n = call->norm->site.width, .out = out, .a = a, .b = b, .c = c,
             .s = s, .t = t);
 }
 
@@ -69,7 +69,7 @@ void nm_norm_collect_moments(nm_norm_call *call, int i, const void *mean, const 
     nm_norm *norm = call->norm;
     double w = call->x.rows / (norm->collected_rows[i] + call->x.rows);
     bool first = norm->collected_rows[i] == 0;
-    void *difference = first || call->recomputed ? NULL : nm_norm_scratch(call, norm->place.width);
+    void *difference = first || call->recomputed ? NULL : nm_norm_scratch(call, norm->site.width);
     if (difference)
         nm_norm_vec(call, NM_VEC_LINEAR, difference, mean, norm->statistics[i], NULL, 1, -1);
     nm_norm_collect(call, i, mean);
@@ -91,12 +91,12 @@ void nm_norm_add_grads(nm_norm_call *call, const void *sum_dy_z, const void *sum
 
 void nm_norm_read_vector(const nm_norm *norm, nm_backend *backend, const void *vector, double *out)
 {
-    nm_backend_read(backend, out, vector, (size_t)norm->place.width);
+    nm_backend_read(backend, out, vector, (size_t)norm->site.width);
 }
 
 void nm_norm_affine(const nm_norm *norm, nm_backend *backend, const void *mean, double *scale, double *shift)
 {
-    size_t n = (size_t)norm->place.width;
+    size_t n = (size_t)norm->site.width;
     double *weight = nm_allocate(2 * n * sizeof *weight), *center = weight + n;
     nm_norm_read_vector(norm, backend, norm->params[0], weight);
     nm_norm_read_vector(norm, backend, norm->params[1], shift);
@@ -138,7 +138,7 @@ void nm_norm_shape_statistic(nm_norm_shape *shape, const char *name, nm_norm_com
 
 int32_t nm_norm_scaling_groups(nm_norm_scaling scaling, const nm_norm_site *place)
 {
-    return scaling == NM_SCALING_GROUP ? place->heads : scaling == NM_SCALING_LAYER ? 1 : 0;
+    return scaling == NM_SCALING_GROUP ? place->groups : scaling == NM_SCALING_LAYER ? 1 : 0;
 }
 
 nm_status nm_norm_check_groups(int64_t groups, const nm_norm_site *place, nm_error *err)

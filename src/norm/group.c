@@ -20,7 +20,7 @@ static const nm_option group_options[] = {
 
 static int64_t groups_of(const group_config *config, const nm_norm_site *place)
 {
-    return config->groups ? config->groups : place->heads;
+    return config->groups ? config->groups : place->groups;
 }
 
 static nm_status group_check(const void *settings, const nm_norm_site *place, nm_error *err)
@@ -31,7 +31,7 @@ static nm_status group_check(const void *settings, const nm_norm_site *place, nm
 static nm_token_norm group_spec(const nm_norm_call *call)
 {
     const group_config *config = call->norm->config;
-    const nm_norm_site *place = &call->norm->place;
+    const nm_norm_site *place = &call->norm->site;
     return (nm_token_norm){.kind = config->unbiased ? NM_TOKEN_CENTER_UNBIASED : NM_TOKEN_CENTER,
                            .groups = (int32_t)groups_of(config, place),
                            .eps = config->epsilon,

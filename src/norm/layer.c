@@ -20,7 +20,7 @@ static const nm_option layer_options[] = {
 static nm_token_norm layer_spec(const nm_norm_call *call)
 {
     const layer_config *config = call->norm->config;
-    int32_t width = call->norm->place.width;
+    int32_t width = call->norm->site.width;
     return (nm_token_norm){.kind = config->unbiased ? NM_TOKEN_CENTER_UNBIASED : NM_TOKEN_CENTER,
                            .groups = 1,
                            .eps = config->epsilon,

@@ -37,6 +37,7 @@
  * The backward pass is not the derivative once the rings are full. The program has no scaling of rows and also subtracts
  * from the weights of each convolution their mean over the inputs, which is not offered. */
 #include <math.h>
+#include <stdio.h>
 
 #include "norm/types.h"
 
@@ -66,7 +67,7 @@ enum { STATISTIC_SQUARE, STATISTIC_GRAD };    /* statistics of an update */
 static int32_t groups_of(const nm_norm *norm)
 {
     const mabn_config *config = norm->config;
-    return nm_norm_scaling_groups(config->scaling, &norm->place);
+    return nm_norm_scaling_groups(config->scaling, &norm->site);
 }
 
 static nm_status mabn_check(const void *settings, const nm_norm_site *site, nm_error *err)
@@ -96,7 +97,7 @@ static void mabn_shape(const void *settings, const nm_norm_site *site, nm_norm_s
 static int64_t warmup_of(const nm_norm *norm)
 {
     const mabn_config *config = norm->config;
-    return nm_norm_warmup(config->warmup, norm->place.warmup_steps);
+    return nm_norm_warmup(config->warmup, norm->site.plan.warmup_updates);
 }
 
 /* average = the moving average at update t that has `value` in slot t mod L. That slot holds the value of update t - L,
@@ -105,7 +106,7 @@ static void ring_average(nm_norm_call *call, void *ring, int64_t t, const void *
 {
     const mabn_config *config = call->norm->config;
     nm_backend *b = call->backend;
-    int32_t width = call->norm->place.width;
+    int32_t width = call->norm->site.width;
     size_t bytes = (size_t)width * nm_dtype_bytes(b->dtype);
     nm_backend_copy(b, (char *)ring + (size_t)((uint64_t)t % (uint64_t)config->window) * bytes, value, bytes);
     if (t > config->window && t >= warmup_of(call->norm))
@@ -113,6 +114,11 @@ static void ring_average(nm_norm_call *call, void *ring, int64_t t, const void *
                 .x = nm_mat_of(ring, (int32_t)config->window, width), .mean = average);
     else if (average != value)
         nm_norm_vec(call, NM_VEC_COPY, average, value, NULL, NULL, 0, 0);
+}
+
+static void mabn_note(const nm_norm *norm, char *text, size_t size)
+{
+    snprintf(text, size, "batch statistics during the first %lld updates", (long long)warmup_of(norm));
 }
 
 /* ---- forward ---- */
@@ -138,7 +144,7 @@ static void mabn_train(nm_norm_call *call)
     nm_norm *norm = call->norm;
     const mabn_config *config = norm->config;
     nm_backend *b = call->backend;
-    int32_t width = norm->place.width;
+    int32_t width = norm->site.width;
     int64_t t = call->update = norm->counters[UPDATES] + 1;
     void *row_scale;
     nm_feature_norm spec = nm_norm_row_scaling(call, groups_of(norm), config->epsilon, &row_scale);
@@ -167,7 +173,7 @@ static void mabn_infer(nm_norm_call *call)
     nm_backend *b = call->backend;
     void *row_scale;
     const nm_feature_norm spec = nm_norm_row_scaling(call, groups_of(norm), config->epsilon, &row_scale);
-    void *scale = nm_norm_publish(call, "scale", norm->place.width);
+    void *scale = nm_norm_publish(call, "scale", norm->site.width);
     if (!scale)
         return;
     nm_norm_vec(call, NM_VEC_RSQRT, scale, norm->state[RUNNING_VAR], NULL, NULL, config->epsilon, 0);
@@ -182,7 +188,7 @@ static void mabn_backward(nm_norm_call *call)
     nm_norm *norm = call->norm;
     const mabn_config *config = norm->config;
     nm_backend *b = call->backend;
-    int32_t width = norm->place.width, groups = groups_of(norm);
+    int32_t width = norm->site.width, groups = groups_of(norm);
     const nm_feature_norm spec = {.groups = groups, .eps = config->epsilon, .row_scale_ready = true};
     const void *row_scale = groups ? nm_norm_find(call, "row_scale") : NULL;
     const void *scale = nm_norm_find(call, "scale"), *gain = nm_norm_find(call, "gain");
@@ -230,7 +236,7 @@ static bool mabn_affine(const nm_norm *norm, nm_backend *backend, double *scale,
     if (config->scaling != NM_SCALING_NONE)
         return false;
     nm_norm_read_vector(norm, backend, norm->state[RUNNING_VAR], scale);
-    for (int32_t i = 0; i < norm->place.width; i++)
+    for (int32_t i = 0; i < norm->site.width; i++)
         scale[i] = 1 / sqrt(scale[i] + config->epsilon);
     nm_norm_affine(norm, backend, NULL, scale, shift);
     return true;
@@ -244,6 +250,7 @@ const nm_norm_type nm_norm_mabn = {
     .options = mabn_options,
     .config_size = sizeof(mabn_config),
     .check = mabn_check,
+    .note = mabn_note,
     .shape = mabn_shape,
     .train = mabn_train,
     .infer = mabn_infer,

@@ -24,7 +24,7 @@ static void none_backward(nm_norm_call *call)
 static bool none_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift)
 {
     (void)backend;
-    for (int32_t i = 0; i < norm->place.width; i++) {
+    for (int32_t i = 0; i < norm->site.width; i++) {
         scale[i] = 1;
         shift[i] = 0;
     }

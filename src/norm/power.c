@@ -38,6 +38,7 @@
  * Where the program differs from the paper: the scaling per attention head, the warm-up (the paper has one sentence on
  * it), the backward divisor (the paper's is the value used forward) and the storage of e instead of nu. */
 #include <math.h>
+#include <stdio.h>
 
 #include "norm/types.h"
 
@@ -77,7 +78,7 @@ enum { STATISTIC_SQUARE, STATISTIC_E_FACTOR, STATISTIC_SUM_DY_Z }; /* statistics
 static int32_t groups_of(const nm_norm *norm)
 {
     const power_config *config = norm->config;
-    return nm_norm_scaling_groups(config->scaling, &norm->place);
+    return nm_norm_scaling_groups(config->scaling, &norm->site);
 }
 
 static nm_status power_check(const void *settings, const nm_norm_site *site, nm_error *err)
@@ -102,8 +103,14 @@ static void power_shape(const void *config, const nm_norm_site *site, nm_norm_sh
 static int64_t warmup_of(const nm_norm *norm)
 {
     const power_config *config = norm->config;
-    const nm_norm_site *site = &norm->place;
-    return nm_norm_warmup(config->warmup, site->encoder_final ? ENCODER_FINAL_WARMUP : site->warmup_steps);
+    const nm_norm_site *site = &norm->site;
+    return nm_norm_warmup(config->warmup, site->kind == NM_SITE_ENCODER_FINAL ? ENCODER_FINAL_WARMUP
+                                                                              : site->plan.warmup_updates);
+}
+
+static void power_note(const nm_norm *norm, char *text, size_t size)
+{
+    snprintf(text, size, "batch statistics during the first %lld updates", (long long)warmup_of(norm));
 }
 
 /* ---- forward ---- */
@@ -113,7 +120,7 @@ static void power_train(nm_norm_call *call)
     nm_norm *norm = call->norm;
     const power_config *config = norm->config;
     nm_backend *b = call->backend;
-    int32_t width = norm->place.width;
+    int32_t width = norm->site.width;
     void *row_scale;
     nm_feature_norm spec = nm_norm_row_scaling(call, groups_of(norm), config->epsilon, &row_scale);
     void *p = nm_norm_publish(call, "batch_square", width);
@@ -140,7 +147,7 @@ static void power_infer(nm_norm_call *call)
     nm_backend *b = call->backend;
     void *row_scale;
     const nm_feature_norm spec = nm_norm_row_scaling(call, groups_of(norm), config->epsilon, &row_scale);
-    void *scale = nm_norm_publish(call, "scale", norm->place.width);
+    void *scale = nm_norm_publish(call, "scale", norm->site.width);
     if (!scale)
         return;
     nm_norm_vec(call, NM_VEC_RSQRT, scale, norm->state[PHI], NULL, NULL, config->epsilon, 0);
@@ -155,7 +162,7 @@ static void power_backward(nm_norm_call *call)
     nm_norm *norm = call->norm;
     const power_config *config = norm->config;
     nm_backend *b = call->backend;
-    int32_t width = norm->place.width, groups = groups_of(norm);
+    int32_t width = norm->site.width, groups = groups_of(norm);
     double fresh = 1 - config->decay_backward;
     const nm_feature_norm spec = {.groups = groups, .eps = config->epsilon, .row_scale_ready = true};
     const void *p = nm_norm_find(call, "batch_square"), *scale = nm_norm_find(call, "scale");
@@ -218,7 +225,7 @@ static bool power_affine(const nm_norm *norm, nm_backend *backend, double *scale
     if (config->scaling != NM_SCALING_NONE)
         return false;
     nm_norm_read_vector(norm, backend, norm->state[PHI], scale);
-    for (int32_t i = 0; i < norm->place.width; i++)
+    for (int32_t i = 0; i < norm->site.width; i++)
         scale[i] = 1 / sqrt(scale[i] + config->epsilon);
     nm_norm_affine(norm, backend, NULL, scale, shift);
     return true;
@@ -233,6 +240,7 @@ const nm_norm_type nm_norm_power = {
     .presets = power_presets,
     .config_size = sizeof(power_config),
     .check = power_check,
+    .note = power_note,
     .shape = power_shape,
     .train = power_train,
     .infer = power_infer,

@@ -63,7 +63,7 @@ static const double TINY = 1e-30; /* smaller variances count as zero, so that 1/
 static double inner_product(nm_norm_call *call, const void *a, const void *b)
 {
     double sum = 0;
-    NM_CALL(call->backend, dot, .n = (size_t)call->norm->place.width, .a = a, .b = b, .out = &sum);
+    NM_CALL(call->backend, dot, .n = (size_t)call->norm->site.width, .a = a, .b = b, .out = &sum);
     return sum;
 }
 
@@ -110,7 +110,7 @@ static void rbn_train(nm_norm_call *call)
 {
     const nm_norm *norm = call->norm;
     const rbn_config *config = norm->config;
-    int32_t width = norm->place.width;
+    int32_t width = norm->site.width;
     void *grad_mean = nm_norm_publish(call, "penalty_mean", width);
     void *grad_z = nm_norm_publish(call, "penalty_z", width);
     void *m = nm_norm_scratch(call, width);

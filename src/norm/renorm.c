@@ -34,8 +34,10 @@
  *
  * clang-format on
  *
- * eps_mode = added is a public implementation's sigma_B = sqrt(s2) + epsilon; the term z mean(q z) then has the factor
+ * In short runs the ramps are shorter (option shorten_ramp), which is not in the paper. eps_mode = added is a public implementation's sigma_B = sqrt(s2) + epsilon; the term z mean(q z) then has the factor
  * sigma_B / sqrt(s2). */
+#include <stdio.h>
+
 #include "norm/types.h"
 
 typedef struct renorm_config {
@@ -43,6 +45,7 @@ typedef struct renorm_config {
     nm_norm_scaling scaling;
     double decay, epsilon, r_max, d_max;
     int64_t ramp_start, r_ramp_end, d_ramp_end;
+    bool shorten_ramp;
 } renorm_config;
 
 /* clang-format off */
@@ -55,6 +58,8 @@ static const nm_option renorm_options[] = {
     NM_OPTION(renorm_config, ramp_start, "5000", 0, 1e15, "Number of updates that are plain BatchNorm."),
     NM_OPTION(renorm_config, r_ramp_end, "40000", 0, 1e15, "Number of updates until r_max is reached."),
     NM_OPTION(renorm_config, d_ramp_end, "25000", 0, 1e15, "Number of updates until d_max is reached."),
+    NM_OPTION(renorm_config, shorten_ramp, "true", 0, 0,
+              "Shorter ramps in short runs: the three numbers are scaled so that r_max is reached after half of the planned updates at the latest."),
     NM_CHOICE(renorm_config, scaling, "none", NM_NORM_SCALINGS, NM_NORM_SCALING_HELP),
     {0}};
 /* clang-format on */
@@ -68,7 +73,7 @@ static const double TINY = 1e-30; /* smaller variances count as zero */
 static int32_t groups_of(const nm_norm *norm)
 {
     const renorm_config *config = norm->config;
-    return nm_norm_scaling_groups(config->scaling, &norm->place);
+    return nm_norm_scaling_groups(config->scaling, &norm->site);
 }
 
 static nm_status renorm_check(const void *settings, const nm_norm_site *site, nm_error *err)
@@ -85,6 +90,31 @@ static void renorm_shape(const void *config, const nm_norm_site *site, nm_norm_s
     nm_norm_shape_counter(shape, "num_batches_tracked");
     nm_norm_shape_statistic(shape, "mean", NM_STATISTIC_MEAN);
     nm_norm_shape_statistic(shape, "variance", NM_STATISTIC_VARIANCE);
+}
+
+typedef struct ramps { /* in updates */
+    int64_t start, r_end, d_end;
+} ramps;
+
+/* The schedule of the paper is that of a run of more than 80,000 updates; in a run of fewer than 5,000 updates the norm would be
+ * BatchNorm throughout. */
+static ramps planned_ramps(const nm_norm *norm)
+{
+    const renorm_config *config = norm->config;
+    ramps r = {config->ramp_start, config->r_ramp_end, config->d_ramp_end};
+    double half = (double)norm->site.plan.updates / 2, share = half / (double)config->r_ramp_end;
+    if (!config->shorten_ramp || half == 0 || config->r_ramp_end == 0 || share >= 1)
+        return r;
+    return (ramps){(int64_t)(share * (double)r.start), (int64_t)half, (int64_t)(share * (double)r.d_end)};
+}
+
+static void renorm_note(const nm_norm *norm, char *text, size_t size)
+{
+    const ramps r = planned_ramps(norm);
+    snprintf(text, size,
+             "plain BatchNorm for %lld updates; the limit of r rises until update %lld, that of d until "
+             "update %lld",
+             (long long)r.start, (long long)r.r_end, (long long)r.d_end);
 }
 
 static double ramp(int64_t n, int64_t start, int64_t end, double from, double to)
@@ -111,7 +141,7 @@ static void renorm_train(nm_norm_call *call)
     nm_norm *norm = call->norm;
     const renorm_config *config = norm->config;
     nm_backend *b = call->backend;
-    int32_t width = norm->place.width;
+    int32_t width = norm->site.width;
     const void *m = norm->state[RUNNING_MEAN], *s = norm->state[RUNNING_STD];
     void *row_scale;
     nm_feature_norm spec = nm_norm_row_scaling(call, groups_of(norm), config->epsilon, &row_scale);
@@ -128,8 +158,9 @@ static void renorm_train(nm_norm_call *call)
     if (!bias)
         return;
     int64_t n = norm->counters[UPDATES];
-    double r_max = ramp(n, config->ramp_start, config->r_ramp_end, 1, config->r_max);
-    double d_max = ramp(n, config->ramp_start, config->d_ramp_end, 0, config->d_max);
+    const ramps planned = planned_ramps(norm);
+    double r_max = ramp(n, planned.start, planned.r_end, 1, config->r_max);
+    double d_max = ramp(n, planned.start, planned.d_end, 0, config->d_max);
     NM_CALL(b, feature_moments, .spec = &spec, .x = call->x, .row_scale = row_scale, .center = mean,
             .mean = mean, .square = variance);
     spec.row_scale_ready = true;
@@ -156,7 +187,7 @@ static void renorm_infer(nm_norm_call *call)
     nm_backend *b = call->backend;
     void *row_scale;
     const nm_feature_norm spec = nm_norm_row_scaling(call, groups_of(norm), config->epsilon, &row_scale);
-    void *scale = nm_norm_publish(call, "scale", norm->place.width);
+    void *scale = nm_norm_publish(call, "scale", norm->site.width);
     if (!scale)
         return;
     nm_norm_vec(call, NM_VEC_FILL, scale, NULL, NULL, NULL, 1, 0);
@@ -173,7 +204,7 @@ static void renorm_backward(nm_norm_call *call)
     const nm_norm *norm = call->norm;
     const renorm_config *config = norm->config;
     nm_backend *b = call->backend;
-    int32_t width = norm->place.width, groups = groups_of(norm);
+    int32_t width = norm->site.width, groups = groups_of(norm);
     double inverse_rows = 1.0 / call->x.rows;
     const nm_feature_norm spec = {.groups = groups, .eps = config->epsilon, .row_scale_ready = true};
     const void *row_scale = groups ? nm_norm_find(call, "row_scale") : NULL;
@@ -227,7 +258,7 @@ static bool renorm_affine(const nm_norm *norm, nm_backend *backend, double *scal
     if (config->scaling != NM_SCALING_NONE)
         return false;
     nm_norm_read_vector(norm, backend, norm->state[RUNNING_STD], scale);
-    for (int32_t i = 0; i < norm->place.width; i++)
+    for (int32_t i = 0; i < norm->site.width; i++)
         scale[i] = 1 / scale[i];
     nm_norm_affine(norm, backend, norm->state[RUNNING_MEAN], scale, shift);
     return true;
@@ -241,6 +272,7 @@ const nm_norm_type nm_norm_renorm = {
     .options = renorm_options,
     .config_size = sizeof(renorm_config),
     .check = renorm_check,
+    .note = renorm_note,
     .shape = renorm_shape,
     .train = renorm_train,
     .infer = renorm_infer,

@@ -39,7 +39,7 @@ static nm_token_norm rms_spec(const nm_norm_call *call)
     return (nm_token_norm){.kind = config->epsilon_inside ? NM_TOKEN_RMS : NM_TOKEN_RMS_OUTSIDE,
                            .groups = (int32_t)config->groups,
                            .eps = config->epsilon,
-                           .weight_len = config->gain ? call->norm->place.width : 0};
+                           .weight_len = config->gain ? call->norm->site.width : 0};
 }
 
 static void rms_forward(nm_norm_call *call)

@@ -25,7 +25,7 @@ static void scale_shape(const void *settings, const nm_norm_site *place, nm_norm
     shape->params[0] = (nm_norm_vector){.name = "scale",
                                         .length = 1,
                                         .initial = sqrt((double)place->width),
-                                        .fixed = !config->trainable && !place->feeds_output};
+                                        .fixed = !config->trainable && place->kind != NM_SITE_BEFORE_OUTPUT};
 }
 
 static nm_token_norm scale_spec(const nm_norm_call *call)

@@ -106,10 +106,10 @@ static nm_status take_vectors(nm_norm *norm, nm_error *err)
         failed |= !norm->state[i];
     }
     for (int i = 0; i < shape->n_statistics; i++) {
-        norm->statistics[i] = aligned_memory((size_t)norm->place.width * element);
+        norm->statistics[i] = aligned_memory((size_t)norm->site.width * element);
         failed |= !norm->statistics[i];
     }
-    return failed ? nm_fail(err, NM_MEMORY, "norm '%s': out of memory", norm->place.name) : NM_OK;
+    return failed ? nm_fail(err, NM_MEMORY, "norm '%s': out of memory", norm->site.name) : NM_OK;
 }
 
 nm_status nm_norm_create(nm_norm **made, nm_backend *backend, const char *type, const char *settings,
@@ -164,17 +164,17 @@ void nm_norm_free(nm_norm *norm)
 static nm_status start_call(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err)
 {
     alone *owner = norm->alone;
-    if (rows < 1 || rows > INT32_MAX / norm->place.width)
-        return nm_fail(err, NM_USAGE, "norm '%s': %d rows of %d features", norm->place.name, rows,
-                       norm->place.width);
+    if (rows < 1 || rows > INT32_MAX / norm->site.width)
+        return nm_fail(err, NM_USAGE, "norm '%s': %d rows of %d features", norm->site.name, rows,
+                       norm->site.width);
     owner->n_used = 0;
     owner->exhausted = owner->pending = false;
     owner->call = (nm_norm_call){.backend = owner->backend,
                                  .norm = norm,
                                  .take = take_block,
                                  .from = owner,
-                                 .x = nm_mat_of((void *)(uintptr_t)x, rows, norm->place.width),
-                                 .y = nm_mat_of(y, rows, norm->place.width),
+                                 .x = nm_mat_of((void *)(uintptr_t)x, rows, norm->site.width),
+                                 .y = nm_mat_of(y, rows, norm->site.width),
                                  .n_targets = 1,
                                  .grad_scale = 1};
     return NM_OK;
@@ -183,8 +183,8 @@ static nm_status start_call(nm_norm *norm, int32_t rows, const void *x, void *y,
 static nm_status end_call(const nm_norm *norm, nm_error *err)
 {
     const alone *owner = norm->alone;
-    return owner->exhausted ? nm_fail(err, NM_MEMORY, "norm '%s': out of memory for %d rows",
-                                      norm->place.name, owner->call.x.rows)
+    return owner->exhausted ? nm_fail(err, NM_MEMORY, "norm '%s': out of memory for %d rows", norm->site.name,
+                                      owner->call.x.rows)
                             : NM_OK;
 }
 
@@ -211,10 +211,10 @@ nm_status nm_norm_backward(nm_norm *norm, const void *dy, void *dx, nm_error *er
 {
     alone *owner = norm->alone;
     if (!owner->pending)
-        return nm_fail(err, NM_USAGE, "norm '%s': backward without a forward before it", norm->place.name);
+        return nm_fail(err, NM_USAGE, "norm '%s': backward without a forward before it", norm->site.name);
     owner->pending = false;
-    owner->call.dy = nm_mat_of((void *)(uintptr_t)dy, owner->call.x.rows, norm->place.width);
-    owner->call.dx = nm_mat_of(dx, owner->call.x.rows, norm->place.width);
+    owner->call.dy = nm_mat_of((void *)(uintptr_t)dy, owner->call.x.rows, norm->site.width);
+    owner->call.dx = nm_mat_of(dx, owner->call.x.rows, norm->site.width);
     norm->type->backward(&owner->call);
     NM_TRY(end_call(norm, err));
     nm_norm_update_state(norm, owner->backend, 1);
@@ -297,7 +297,7 @@ nm_status nm_norm_save(const nm_norm *norm, const char *path, nm_error *err)
     const nm_norm_shape *shape = &norm->shape;
     nm_safetensors_writer *writer = nm_safetensors_begin();
     char width[16];
-    snprintf(width, sizeof width, "%d", norm->place.width);
+    snprintf(width, sizeof width, "%d", norm->site.width);
     nm_safetensors_add_metadata(writer, "format", FORMAT_NAME);
     nm_safetensors_add_metadata(writer, "type", norm->type->name);
     nm_safetensors_add_metadata(writer, "width", width);
@@ -317,9 +317,9 @@ static nm_status check_metadata(const nm_norm *norm, const nm_safetensors *file,
     if (strcmp(type, norm->type->name))
         return nm_fail(err, NM_MISMATCH, "%s: holds a layer of type '%.100s', not '%s'", path, type,
                        norm->type->name);
-    if (strtoll(width, NULL, 10) != norm->place.width)
+    if (strtoll(width, NULL, 10) != norm->site.width)
         return nm_fail(err, NM_MISMATCH, "%s: holds a layer of %.20s features, not %d", path, width,
-                       norm->place.width);
+                       norm->site.width);
     return NM_OK;
 }
 

@@ -22,6 +22,7 @@ const nm_norm_type *nm_norm_type_find(const char *name)
 
 /* clang-format off */
 static const nm_option norm_options[] = {
+    NM_OPTION(nm_norm_config, groups, "0", 0, 65536, "Number of groups of features of GroupNorm and of group scaling; 0: the number of attention heads."),
     NM_OPTION(nm_norm_config, at, "", 0, 0, "Normalization of single sites, SITES=NORM, comma-separated, for example enc.0-2=batch,dec.1.self=rms; empty: none."),
     NM_CHOICE(nm_norm_config, state, "update", "update|micro-batch",
               "When running statistics, counters and warm-ups advance with train.accumulate > 1: once per update, with the statistics of "
@@ -52,7 +53,7 @@ static nm_status unknown_type(const char *name, nm_error *err)
 nm_status nm_norm_prepare(nm_norm *norm, const char *type, const void *config, const nm_norm_site *place,
                           nm_error *err)
 {
-    *norm = (nm_norm){.type = nm_norm_type_find(type), .config = config, .place = *place};
+    *norm = (nm_norm){.type = nm_norm_type_find(type), .config = config, .site = *place};
     if (!norm->type)
         return unknown_type(type, err);
     if (place->width < 1)

@@ -23,7 +23,7 @@ static void look_at_norm(nm_look *look, const nm_norm_call *call, bool backward)
     int n = backward ? 0 : nm_call_pairs(call, pairs);
     if (!n)
         return;
-    json_t *line = nm_look_line(look, call->norm->place.name);
+    json_t *line = nm_look_line(look, call->norm->site.name);
     for (int i = 0; i < n; i++)
         nm_line_number(line, pairs[i].quantity, distance(call->backend, &pairs[i], (size_t)call->x.cols));
 }

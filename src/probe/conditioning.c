@@ -42,7 +42,7 @@ static void add(listener *l, const nm_norm_call *call, const nm_site *site, nm_m
 static void listen(void *user, const nm_norm_call *call, bool backward)
 {
     listener *l = user;
-    nm_site site = nm_site_parse(call->norm->place.name);
+    nm_site site = nm_site_parse(call->norm->site.name);
     bool same_stack = !strcmp(site.stack, l->last.stack),
          new_layer = !same_stack || site.layer != l->last.layer;
     if (backward)

@@ -60,7 +60,7 @@ static void measure_norm(nm_look *look, const nm_norm_call *call, bool backward)
         if (strcmp(all[i].quantity, "mean"))
             scale = root_sum(all[i].running, width);
     }
-    json_t *line = nm_look_line(look, call->norm->place.name);
+    json_t *line = nm_look_line(look, call->norm->site.name);
     for (int i = 0; i < n; i++) {
         bool root = strcmp(all[i].quantity, "mean") != 0;
         nm_line_number(line, all[i].quantity, distance(all[i].batch, all[i].running, width, root) / scale);

@@ -47,7 +47,7 @@ static void look_at_norm(nm_look *look, const nm_norm_call *call, bool backward)
     double *ratio = nm_call_gain(call), *scale = nm_numbers_download(call->backend, divisor, width);
     for (size_t i = 0; i < width; i++)
         ratio[i] = fabs(ratio[i]) * scale[i];
-    tell(nm_look_line(look, call->norm->place.name), ratio, width);
+    tell(nm_look_line(look, call->norm->site.name), ratio, width);
     free(ratio);
     free(scale);
 }

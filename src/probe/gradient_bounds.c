@@ -175,7 +175,7 @@ static void check_lemma(listener *l, const nm_norm_call *call)
     columns c;
     columns_take(&c, call);
     size_t n = c.rows * c.width;
-    nm_lemma_site *site = find_lemma(l, call->norm->place.name);
+    nm_lemma_site *site = find_lemma(l, call->norm->site.name);
     double *dh = nm_allocate(n * sizeof *dh), *whole = nm_allocate(n * sizeof *whole);
     for (size_t i = 0; c.dx && i < c.width; i++)
         formula(&c, i, dh, whole);
@@ -200,7 +200,7 @@ static void check_lemma(listener *l, const nm_norm_call *call)
 static size_t find_theorem(listener *l, const nm_norm_call *call, const double *nu)
 {
     nm_gradient_bounds *bounds = l->bounds;
-    const char *name = call->norm->place.name;
+    const char *name = call->norm->site.name;
     for (size_t i = 0; i < bounds->n_theorem; i++)
         if (!strcmp(bounds->theorem[i].name, name))
             return i;

@@ -29,7 +29,7 @@ static void look_at_norm(nm_look *look, const nm_norm_call *call, bool backward)
     if (!backward || !sum || !sum_z || !divisor)
         return;
     double *gain = nm_call_gain(call), *scale = nm_numbers_download(call->backend, divisor, (size_t)width);
-    json_t *line = nm_look_line(look, call->norm->place.name);
+    json_t *line = nm_look_line(look, call->norm->site.name);
     if (nm_call_stat(call, "batch_mean", width)) {
         nm_line_number(line, "mu", part(call, gain, scale, sum));
         nm_line_number(line, "sigma2", part(call, gain, scale, sum_z));

@@ -8,8 +8,8 @@
 
 static void tell(nm_look *look, const nm_norm *norm, const double *gain, size_t n)
 {
-    json_t *line = nm_look_line(look, norm->place.name);
-    nm_site site = nm_site_parse(norm->place.name);
+    json_t *line = nm_look_line(look, norm->site.name);
+    nm_site site = nm_site_parse(norm->site.name);
     double least = gain[0], most = gain[0];
     for (size_t i = 1; i < n; i++) {
         least = fmin(least, gain[i]);

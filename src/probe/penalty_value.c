@@ -7,7 +7,7 @@ static void look_at_norm(nm_look *look, const nm_norm_call *call, bool backward)
     if (backward || !call->penalty)
         return;
     nm_backend_download(call->backend, &value, call->penalty, sizeof value);
-    nm_line_number(nm_look_line(look, call->norm->place.name), "value", value / call->n_targets);
+    nm_line_number(nm_look_line(look, call->norm->site.name), "value", value / call->n_targets);
 }
 
 const nm_instrument nm_instrument_penalty = {

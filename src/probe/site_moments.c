@@ -36,7 +36,7 @@ static void look_at_norm(nm_look *look, const nm_norm_call *call, bool backward)
 {
     if (backward)
         return;
-    json_t *line = nm_look_line(look, call->norm->place.name);
+    json_t *line = nm_look_line(look, call->norm->site.name);
     json_object_set_new(line, "input", moments(call, call->x));
     json_object_set_new(line, "output", moments(call, call->y));
     json_object_set_new(line, "rows", json_integer(call->x.rows));

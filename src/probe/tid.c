@@ -32,7 +32,7 @@ nm_tid_accumulator *nm_tid_accumulator_create(void)
 static site_sums *find_site(nm_tid_accumulator *acc, const nm_norm *norm, int32_t width)
 {
     for (size_t i = 0; i < acc->n; i++)
-        if (!strcmp(acc->sites[i].result.name, norm->place.name))
+        if (!strcmp(acc->sites[i].result.name, norm->site.name))
             return &acc->sites[i];
     NM_GROW(acc->sites, acc->n, acc->capacity);
     site_sums *site = &acc->sites[acc->n++];
@@ -41,7 +41,7 @@ static site_sums *find_site(nm_tid_accumulator *acc, const nm_norm *norm, int32_
                         .variance = nm_allocate((size_t)width * sizeof(double)),
                         .square = nm_allocate((size_t)width * sizeof(double)),
                         .result = {.uses_batch = (norm->type->traits & NM_USES_BATCH) != 0}};
-    snprintf(site->result.name, sizeof site->result.name, "%s", norm->place.name);
+    snprintf(site->result.name, sizeof site->result.name, "%s", norm->site.name);
     return site;
 }
 
@@ -88,7 +88,7 @@ static void add_batch(nm_tid_accumulator *acc, const nm_norm_call *call, const v
 void nm_tid_accumulate(void *accumulator, const nm_norm_call *call, bool backward)
 {
     nm_backend *b = call->backend;
-    int32_t heads = call->norm->place.heads, head_groups = heads > 0 && call->x.cols % heads == 0 ? heads : 1;
+    int32_t heads = call->norm->site.groups, head_groups = heads > 0 && call->x.cols % heads == 0 ? heads : 1;
     size_t unit = nm_dtype_bytes(b->dtype), bytes = (size_t)call->x.cols * unit;
     if (backward)
         return;

@@ -35,7 +35,7 @@ nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x)
     bool recomputed = nm_segment_is_recomputed(tape);
     if (nm_tape_exhausted(tape))
         return y;
-    y->name = norm->place.name;
+    y->name = norm->site.name;
     *call = (nm_norm_call){.backend = tape->backend,
                            .norm = norm,
                            .take = take_from_tape,

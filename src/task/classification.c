@@ -124,7 +124,7 @@ static nm_model_sizes classification_sizes(const nm_task *task)
     const nm_classification_parts *parts = nm_classification_parts_of(task);
     return (nm_model_sizes){.source = nm_vocab_size(parts->vocab),
                             .target = nm_classification_classes(parts),
-                            .warmup_steps = task->warmup_steps};
+                            .plan = task->plan};
 }
 
 static nm_status classification_prepare_model(nm_task *task, nm_model *model, nm_error *err)

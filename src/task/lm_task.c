@@ -107,7 +107,7 @@ static void lm_close(nm_task *task)
 static nm_model_sizes lm_sizes(const nm_task *task)
 {
     int32_t words = nm_vocab_size(parts_of(task)->vocab);
-    return (nm_model_sizes){.source = words, .target = words, .warmup_steps = task->warmup_steps};
+    return (nm_model_sizes){.source = words, .target = words, .plan = task->plan};
 }
 
 /* ---- batches ---- */

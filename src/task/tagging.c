@@ -76,7 +76,7 @@ static nm_model_sizes tagging_sizes(const nm_task *task)
     const nm_tagging_parts *parts = task->parts;
     return (nm_model_sizes){.source = (int32_t)parts->words.n + 1,
                             .target = parts->n_tags,
-                            .warmup_steps = task->warmup_steps,
+                            .plan = task->plan,
                             .more = &parts->sizes};
 }
 

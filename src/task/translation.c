@@ -144,7 +144,7 @@ static nm_model_sizes translation_sizes(const nm_task *task)
     const nm_translation_parts *parts = parts_of(task);
     return (nm_model_sizes){.source = nm_vocab_size(parts->source_vocab),
                             .target = nm_vocab_size(parts->target_vocab),
-                            .warmup_steps = task->warmup_steps};
+                            .plan = task->plan};
 }
 
 /* Words that the target side of the training data has, besides eos and unk (Tears' program). */

@@ -28,7 +28,7 @@ static double watch_backward_state(nm_trainer *trainer)
             NM_CALL(b, dot, .n = length, .a = norm->state[i], .b = norm->state[i], .out = &square);
             if (!(sqrt(square / (double)length) <= largest)) {
                 largest = sqrt(square / (double)length);
-                where = norm->place.name;
+                where = norm->site.name;
             }
         }
     }

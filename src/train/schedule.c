@@ -148,7 +148,7 @@ nm_status nm_schedule_of_task(nm_schedule *schedule, nm_task *task, nm_error *er
     char *width = nm_options_get(task->options, "model.width");
     nm_schedule_init(schedule, nm_options_find(task->options, "schedule"), width ? atoll(width) : 1, updates);
     free(width);
-    task->warmup_steps = (int32_t)fmin((double)nm_schedule_warmup(schedule), INT32_MAX);
+    task->plan = (nm_norm_plan){.updates = updates, .warmup_updates = nm_schedule_warmup(schedule)};
     return NM_OK;
 }
 

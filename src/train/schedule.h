@@ -43,7 +43,7 @@ typedef struct nm_schedule {
 void nm_schedule_init(nm_schedule *schedule, const nm_schedule_config *config, int64_t width,
                       int64_t total_updates);
 /* Initializes the schedule from the options of an open task. Where train.epochs is the only limit, the number of updates
- * is that of the first epoch times the epochs. Sets task->warmup_steps, which models read when they are created. */
+ * is that of the first epoch times the epochs. Sets task->plan, which models read when they are created. */
 nm_status nm_schedule_of_task(nm_schedule *schedule, nm_task *task, nm_error *err);
 double nm_schedule_lr(const nm_schedule *schedule, int64_t update);
 /* Length of the warm-up in updates; 0 if the schedule has none. Norms with warmup = lr use it. */

@@ -80,7 +80,7 @@ struct nm_task {
     const void *config;
     uint64_t seed;        /* of the run */
     int64_t max_tokens;   /* of a batch, per side */
-    int32_t warmup_steps; /* of the schedule */
+    nm_norm_plan plan;    /* of the training run */
     uint64_t fingerprint; /* of the training data: a resume checks it */
     void *parts;
 };

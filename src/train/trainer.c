@@ -212,6 +212,23 @@ static nm_status write_config(const nm_trainer *trainer, nm_error *err)
     return status;
 }
 
+/* Reports once per type what follows for its norms from the planned updates: warm-ups, ramps. */
+static void report_norms(const nm_trainer *trainer)
+{
+    const nm_params *params = &trainer->model->params;
+    for (size_t i = 0; i < params->n_norms; i++) {
+        const nm_norm *norm = params->norms[i];
+        bool first = true;
+        for (size_t k = 0; k < i; k++)
+            first &= params->norms[k]->type != norm->type;
+        char text[256];
+        if (!first || !norm->type->note)
+            continue;
+        norm->type->note(norm, text, sizeof text);
+        nm_trainer_message(trainer, "norm %s at %s: %s", norm->type->name, norm->site.name, text);
+    }
+}
+
 static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const char *folder, bool resume,
                             nm_error *err)
 {
@@ -226,6 +243,7 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     trainer->total_updates = trainer->config->updates;
     NM_TRY(nm_schedule_of_task(&trainer->schedule, &trainer->task, err));
     NM_TRY(open_model(trainer, err));
+    report_norms(trainer);
     NM_TRY(open_tape(trainer, err));
     NM_TRY(open_folder(trainer, folder, resume, err));
     trainer->state = (nm_train_state){.best_score = -INFINITY,

@@ -57,7 +57,7 @@ static nm_status name_bad_tensor(nm_trainer *trainer, double loss, nm_error *err
                     err, NM_DIVERGED,
                     "update %lld: loss %g; first bad tensor: running statistic %s.%s; the last "
                     "checkpoint is kept; try a lower schedule.lr, a longer warm-up or another norm here",
-                    (long long)trainer->state.update + 1, loss, params->norms[n]->place.name,
+                    (long long)trainer->state.update + 1, loss, params->norms[n]->site.name,
                     params->norms[n]->shape.state[i].name);
         }
     for (size_t i = 0; i < params->n; i++) {

@@ -40,7 +40,7 @@ static golden_result bench_open(golden_case *test, bench *b, const char *type, c
                                 int32_t width)
 {
     nm_error err;
-    const nm_norm_site place = {.name = "enc.0.ffn.norm", .width = width, .heads = 1};
+    const nm_norm_site place = {.name = "enc.0.ffn.norm", .width = width, .groups = 1};
     *b = (bench){.norm = NULL};
     if (nm_tape_init(&b->tape, test->backend, (size_t)1 << 24, &err) != NM_OK ||
         nm_norm_create(&b->norm, test->backend, type, settings, &place, &err) != NM_OK)

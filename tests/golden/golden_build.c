@@ -178,7 +178,7 @@ static nm_norm *norm_of(const golden_model *made, const char *module, size_t len
     for (size_t i = 0; i < made->n_places; i++)
         if (strlen(made->places[i].source) == length && !strncmp(made->places[i].source, module, length))
             for (size_t n = 0; n < made->model->params.n_norms; n++)
-                if (!strcmp(made->model->params.norms[n]->place.name, made->places[i].ours))
+                if (!strcmp(made->model->params.norms[n]->site.name, made->places[i].ours))
                     return made->model->params.norms[n];
     return NULL;
 }
@@ -235,7 +235,7 @@ static golden_result create(golden_case *test, golden_model *made)
     if (!(words >= 4 && words <= 1 << 20))
         return golden_fail(test, "config.vocab is missing or out of range");
     nm_model_sizes sizes = {
-        .source = (int32_t)words, .target = (int32_t)words, .warmup_steps = made->warmup_steps};
+        .source = (int32_t)words, .target = (int32_t)words, .plan = {.warmup_updates = made->warmup_steps}};
     if (nm_model_create(&made->model, &nm_model_seq2seq, test->backend, made->options, &sizes, true, &err) !=
         NM_OK)
         return golden_fail(test, "%s", err.text);

@@ -50,7 +50,7 @@ static void add_place(golden_model *made, const char *ours, const char *source)
     snprintf(place->source, sizeof place->source, "%s", source);
     for (size_t n = 0; n < made->model->params.n_norms; n++) {
         const nm_norm *norm = made->model->params.norms[n];
-        for (int i = 0; !strcmp(norm->place.name, ours) && i < norm->shape.n_params; i++) {
+        for (int i = 0; !strcmp(norm->site.name, ours) && i < norm->shape.n_params; i++) {
             char name[NAME];
             snprintf(name, sizeof name, "%s.%s", ours, norm->shape.params[i].name);
             add_piece(made, (range){0, 0, (size_t)norm->shape.params[i].length}, name, "%s.%s", source,
@@ -109,7 +109,7 @@ static void fairseq_stack(golden_model *made, const nm_stack *stack)
     for (int i = 0; i < stack->config.layers; i++)
         fairseq_layer(made, &stack->config, i);
     if (stack->final_norm)
-        add_place(made, stack->final_norm->place.name,
+        add_place(made, stack->final_norm->site.name,
                   stack->config.decoder ? "decoder.layer_norm" : "encoder.layer_norm");
 }
 
@@ -164,7 +164,7 @@ static void tears_stack(golden_model *made, const nm_stack *stack)
     for (int i = 0; i < c->layers; i++)
         tears_layer(made, c, i);
     if (stack->final_norm)
-        tears_place(made, stack->final_norm->place.name, c->decoder ? "decoder" : "encoder",
+        tears_place(made, stack->final_norm->site.name, c->decoder ? "decoder" : "encoder",
                     (2 + c->decoder) * c->layers);
 }
 

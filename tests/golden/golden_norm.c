@@ -56,7 +56,7 @@ static void set_epsilon(golden_case *test, layer *made, double otherwise)
 
 static void set_groups(golden_case *test, layer *made)
 {
-    made->place.heads = golden_whole(test, "groups", 1);
+    made->place.groups = golden_whole(test, "groups", 1);
 }
 
 static const char *scaling_of(const golden_case *test)
@@ -111,7 +111,7 @@ static golden_result choose_group(golden_case *test, layer *made)
     made->type = "group";
     set_epsilon(test, made, 1e-5);
     set_groups(test, made);
-    set(made, "groups=%d unbiased=%d", made->place.heads, contains(test->variant, "unbiased"));
+    set(made, "groups=%d unbiased=%d", made->place.groups, contains(test->variant, "unbiased"));
     return GOLDEN_PASSED;
 }
 
@@ -228,7 +228,7 @@ static golden_result choose(golden_case *test, layer *made)
     double width = golden_number(test, "d", 0);
     if (!(width >= 1 && width <= 65536))
         return golden_fail(test, "config.d is missing or out of range");
-    made->place = (nm_norm_site){.name = "golden", .width = (int32_t)width, .heads = 1};
+    made->place = (nm_norm_site){.name = "golden", .width = (int32_t)width, .groups = 1};
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         if (!strcmp(methods[i].method, test->method))
             return methods[i].choose(test, made);

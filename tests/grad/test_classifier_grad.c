@@ -29,7 +29,7 @@ static void rig_open(model_rig *r, const char *const *settings)
     static const char *const common[] = {
         "model.preset",        "tiny", "model.width",    "8", "model.ff", "12",
         "model.max_positions", "16",   "model.key_size", "3", NULL};
-    static const nm_model_sizes sizes = {.source = VOCAB, .target = CLASSES, .warmup_steps = 4};
+    static const nm_model_sizes sizes = {.source = VOCAB, .target = CLASSES, .plan = {.warmup_updates = 4}};
     model_rig_open(r, &nm_model_classifier, &sizes, common, settings);
 }
 

@@ -30,7 +30,7 @@ static void rig_open(model_rig *r, const char *const *settings)
     static const char *const common[] = {
         "model.preset", "tiny", "model.width",         "8",  "model.ff", "12",
         "model.heads",  "2",    "model.max_positions", "16", NULL};
-    static const nm_model_sizes sizes = {.source = VOCAB, .target = VOCAB, .warmup_steps = 4};
+    static const nm_model_sizes sizes = {.source = VOCAB, .target = VOCAB, .plan = {.warmup_updates = 4}};
     model_rig_open(r, &nm_model_seq2seq, &sizes, common, settings);
 }
 

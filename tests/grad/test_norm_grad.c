@@ -109,7 +109,8 @@ static void compare(const subject *s, const char *settings, const char *what, in
 
 static void create_subject(subject *s, nm_backend *backend, const char *type, const char *settings)
 {
-    const nm_norm_site place = {.name = "test", .width = WIDTH, .heads = HEADS, .warmup_steps = 4};
+    const nm_norm_site place = {
+        .name = "test", .width = WIDTH, .groups = HEADS, .plan = {.warmup_updates = 4}};
     nm_error err = {0};
     nm_status status = nm_norm_create(&s->norm, backend, type, settings, &place, &err);
     if (status != NM_OK)

@@ -89,7 +89,7 @@ static inline tiny tiny_create(nm_backend *backend, int32_t words, uint64_t seed
         set(made.options, common[i], common[i + 1]);
     for (int i = 0; settings && settings[i]; i += 2)
         set(made.options, settings[i], settings[i + 1]);
-    nm_model_sizes sizes = {.source = words, .target = words, .warmup_steps = 1};
+    nm_model_sizes sizes = {.source = words, .target = words, .plan = {.warmup_updates = 1}};
     if (nm_model_create(&made.model, &nm_model_seq2seq, backend, made.options, &sizes, false, &err) !=
             NM_OK ||
         nm_tape_init(&made.tape, backend, (size_t)64 << 20, &err) != NM_OK)

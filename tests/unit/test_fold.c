@@ -89,7 +89,7 @@ static rig rig_open(nm_backend *backend, const nm_model_type *type, const char *
         snprintf(path, sizeof path, "%s%s", strchr(one, '.') ? "" : "model.", one);
         set(r.options, path, value);
     }
-    const nm_model_sizes sizes = {.source = WORDS, .target = WORDS, .warmup_steps = 1};
+    const nm_model_sizes sizes = {.source = WORDS, .target = WORDS, .plan = {.warmup_updates = 1}};
     if (nm_model_create(&r.model, type, backend, r.options, &sizes, false, &err) != NM_OK ||
         nm_tape_init(&r.tape, backend, (size_t)16 << 20, &err) != NM_OK)
         fail_msg("%s: %s", settings, err.text);
@@ -234,7 +234,7 @@ static void maps_are_inference(void **state)
     nm_backend *backend = backend_of("ref", NM_F64, 1, false);
     int asked = 0;
     for (const nm_norm_type *const *type = nm_norm_types; *type; type++) {
-        const nm_norm_site place = {.name = "here", .width = WIDTH, .heads = 2};
+        const nm_norm_site place = {.name = "here", .width = WIDTH, .groups = 2};
         double x[ROWS * WIDTH], y[ROWS * WIDTH], scale[WIDTH], shift[WIDTH];
         nm_norm *norm;
         nm_error err;

@@ -118,7 +118,7 @@ typedef struct dump { /* the inputs or outputs of one site, batch after batch */
 static void dump_site(void *user, const nm_norm_call *call, bool backward)
 {
     dump *d = user;
-    if (backward || strcmp(call->norm->place.name, d->name))
+    if (backward || strcmp(call->norm->site.name, d->name))
         return;
     nm_mat m = d->output ? call->y : call->x;
     assert_true(d->n < BATCHES && m.cols == WIDTH && m.stride == WIDTH);

@@ -86,7 +86,7 @@ static void test_exact(void **state)
     nm_model *model;
     nm_error err = {0};
     const nm_tagger_sizes more = {.chars = 5};
-    const nm_model_sizes sizes = {.source = WORDS, .target = 4, .warmup_steps = 1, .more = &more};
+    const nm_model_sizes sizes = {.source = WORDS, .target = 4, .plan = {.warmup_updates = 1}, .more = &more};
     nm_model_options_add(options, &nm_model_tagger);
     set(options, "model.preset", "tiny");
     assert_int_equal(nm_model_create(&model, &nm_model_tagger, backend, options, &sizes, false, &err), NM_OK);

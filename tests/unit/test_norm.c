@@ -23,7 +23,8 @@ enum { ROWS = 6, WIDTH = 12, HEADS = 3, N = ROWS * WIDTH };
 static nm_backend *ref;
 static char path[64];
 static double input[N], upstream[N];
-static const nm_norm_site place = {.name = "test", .width = WIDTH, .heads = HEADS, .warmup_steps = 2};
+static const nm_norm_site place = {
+    .name = "test", .width = WIDTH, .groups = HEADS, .plan = {.warmup_updates = 2}};
 
 static int open_all(void **unused)
 {
@@ -329,6 +330,35 @@ static void check_micro_batches_read_the_same_state(const nm_norm_type *type)
     nm_norm_free(norm);
 }
 
+/* Output of update 12 of a planned number of updates, row 0. */
+static void renorm_output(int64_t planned, const char *settings, double *y)
+{
+    nm_norm *norm;
+    nm_error err;
+    nm_norm_site short_run = place;
+    double all[N];
+    short_run.plan.updates = planned;
+    assert_int_equal(nm_norm_create(&norm, ref, "renorm", settings, &short_run, &err), NM_OK);
+    for (int update = 0; update < 12; update++)
+        assert_int_equal(nm_norm_forward(norm, ROWS, input, all, &err), NM_OK);
+    memcpy(y, all, WIDTH * sizeof *y);
+    nm_norm_free(norm);
+}
+
+/* Halfway through a run the limits are the final ones; without the shorter ramp it is still BatchNorm. */
+static void test_renorm_ramp_of_a_short_run(void **unused)
+{
+    (void)unused;
+    double short_run[WIDTH], final_limits[WIDTH], long_run[WIDTH], batch_norm[WIDTH];
+    renorm_output(22, NULL, short_run);
+    renorm_output(0, "ramp_start=0 r_ramp_end=0 d_ramp_end=0", final_limits);
+    renorm_output(22, "shorten_ramp=false", long_run);
+    renorm_output(0, "r_max=1 d_max=0", batch_norm);
+    assert_memory_equal(short_run, final_limits, sizeof short_run);
+    assert_memory_equal(long_run, batch_norm, sizeof long_run);
+    assert_memory_not_equal(short_run, long_run, sizeof short_run);
+}
+
 static void test_micro_batches_read_the_same_state(void **unused)
 {
     (void)unused;
@@ -496,7 +526,7 @@ static void wrong_use(void **unused)
 {
     (void)unused;
     nm_norm_site odd = place, empty = place;
-    odd.heads = 5;
+    odd.groups = 5;
     empty.width = 0;
     create_fails("layers", NULL, &place, "unknown norm 'layers'");
     create_fails("layer", "epsilom=1", &place, "norm.layer.epsilon");
@@ -532,7 +562,7 @@ static void fixed_scale(void **unused)
     nm_norm_site final = place;
     nm_error err;
     int32_t length = 0;
-    final.feeds_output = true;
+    final.kind = NM_SITE_BEFORE_OUTPUT;
     assert_int_equal(nm_norm_create(&last, ref, "scale", "trainable=false", &final, &err), NM_OK);
     assert_near(*(double *)nm_norm_param(inner, "scale", &length), sqrt(WIDTH), 1e-15);
     assert_int_equal(length, 1);
@@ -567,6 +597,7 @@ int main(void)
         cmocka_unit_test(test_state_of_several_micro_batches),
         cmocka_unit_test(test_forward_state_of_mabn),
         cmocka_unit_test(test_micro_batches_read_the_same_state),
+        cmocka_unit_test(test_renorm_ramp_of_a_short_run),
         cmocka_unit_test(memory_running_out),
         cmocka_unit_test(planning_touches_nothing),
         cmocka_unit_test(published_statistics),

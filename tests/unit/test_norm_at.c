@@ -40,7 +40,8 @@ static nm_status rig_open(rig *r, const nm_model_type *type, const char *setting
 {
     static const char common[] = "model.preset=tiny model.width=16 model.ff=24 model.heads=2 ";
     static const nm_tagger_sizes more = {.chars = 7, .bigrams = 5};
-    static const nm_model_sizes sizes = {.source = VOCAB, .target = VOCAB, .warmup_steps = 7, .more = &more};
+    static const nm_model_sizes sizes = {
+        .source = VOCAB, .target = VOCAB, .plan = {.warmup_updates = 7}, .more = &more};
     static const nm_backend_options device = {.name = "ref", .dtype = NM_F64, .threads = 1};
     char text[512], *rest = text;
     snprintf(text, sizeof text, "%s%s", common, settings);
@@ -142,7 +143,7 @@ static void test_every_layer_equals_global(void **state)
 static const char *type_at(const rig *r, const char *site)
 {
     for (size_t i = 0; i < r->model->params.n_norms; i++)
-        if (!strcmp(r->model->params.norms[i]->place.name, site))
+        if (!strcmp(r->model->params.norms[i]->site.name, site))
             return r->model->params.norms[i]->type->name;
     fail_msg("no site %s", site);
     return NULL;
@@ -209,12 +210,12 @@ static void test_final_norm_of_a_classifier(void **state)
     assert_int_equal(rig_open(&r, &nm_model_classifier, "model.norm_position=pre model.norm=power", &err),
                      NM_OK);
     for (size_t i = 0; i < r.model->params.n_norms; i++) {
-        assert_false(r.model->params.norms[i]->place.encoder_final);
-        assert_int_equal(r.model->params.norms[i]->place.warmup_steps, 7);
+        assert_false(r.model->params.norms[i]->site.kind == NM_SITE_ENCODER_FINAL);
+        assert_int_equal(r.model->params.norms[i]->site.plan.warmup_updates, 7);
     }
     rig_close(&r);
     assert_int_equal(rig_open(&r, &nm_model_seq2seq, "model.norm=power", &err), NM_OK);
-    assert_true(r.model->params.norms[4]->place.encoder_final);
+    assert_true(r.model->params.norms[4]->site.kind == NM_SITE_ENCODER_FINAL);
     rig_close(&r);
 }
 

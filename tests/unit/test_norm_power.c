@@ -132,7 +132,8 @@ static void follow(recursion *r, const char *settings, const nm_norm_site *place
     nm_backend_free(backend);
 }
 
-static const nm_norm_site inner_place = {.name = "inner", .width = WIDTH, .heads = HEADS, .warmup_steps = 4};
+static const nm_norm_site inner_place = {
+    .name = "inner", .width = WIDTH, .groups = HEADS, .plan = {.warmup_updates = 4}};
 
 static void released_program(void **unused)
 {
@@ -155,7 +156,7 @@ static void final_norm_of_the_encoder(void **unused)
 {
     (void)unused;
     nm_norm_site final = inner_place;
-    final.encoder_final = true;
+    final.kind = NM_SITE_ENCODER_FINAL;
     follow(&(recursion){.warmup = 1000, .groups = HEADS, .forward = 0.9, .backward = 0.9}, NULL, &final);
     follow(&(recursion){.warmup = 3, .groups = HEADS, .forward = 0.9, .backward = 0.9}, "warmup=3", &final);
 }

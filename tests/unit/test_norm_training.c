@@ -21,7 +21,7 @@ static int64_t norm_warmup(const char *const *settings)
     char *folder = tiny_folder();
     nm_options *options = tiny_options(settings);
     nm_trainer *trainer = open_run(options, folder, false);
-    int64_t warmup = nm_trainer_model(trainer)->params.norms[0]->place.warmup_steps;
+    int64_t warmup = nm_trainer_model(trainer)->params.norms[0]->site.plan.warmup_updates;
     nm_trainer_close(trainer);
     nm_options_free(options);
     tiny_data_remove(folder);
@@ -75,7 +75,8 @@ static void test_norm_warmup_of_a_run_limited_by_epochs(void **state)
     nm_error err;
     assert_int_equal(nm_trainer_update(trainer, &progress, &err), NM_OK);
     assert_true(progress.batches > 1);
-    assert_int_equal(nm_trainer_model(trainer)->params.norms[0]->place.warmup_steps, 4 * progress.batches);
+    assert_int_equal(nm_trainer_model(trainer)->params.norms[0]->site.plan.warmup_updates,
+                     4 * progress.batches);
     nm_trainer_close(trainer);
     nm_options_free(options);
     tiny_data_remove(folder);
@@ -109,13 +110,20 @@ static void test_warmup_counts_updates(void **state)
     }
 }
 
-static uint64_t hash_after(const char *const *settings, const char *folder, const char *updates, bool resume)
+/* Weights of a run of nine updates at its end, or when it is stopped after `stop` updates. */
+static uint64_t hash_of_run(const char *const *settings, const char *folder, int64_t stop, bool resume)
 {
     nm_options *options = tiny_options(settings);
-    tiny_set(options, "train.updates", updates);
+    tiny_set(options, "train.updates", "9");
     nm_trainer *trainer = open_run(options, folder, resume);
     nm_error err;
-    if (nm_trainer_run(trainer, &err) != NM_OK)
+    nm_progress progress;
+    nm_status status = NM_OK;
+    while (status == NM_OK && nm_trainer_state(trainer)->update < stop)
+        status = nm_trainer_update(trainer, &progress, &err);
+    if (status == NM_OK)
+        status = nm_trainer_save(trainer, &err);
+    if (status != NM_OK)
         fail_msg("%s", err.text);
     uint64_t hash = nm_trainer_weights_hash(trainer);
     nm_trainer_close(trainer);
@@ -144,12 +152,44 @@ static void test_resume_is_exact_with_accumulation(void **state)
                                             "2",
                                             NULL};
             char *whole = tiny_folder(), *part = tiny_folder();
-            uint64_t uninterrupted = hash_after(settings, whole, "9", false);
-            hash_after(settings, part, "5", false);
-            assert_true(hash_after(settings, part, "9", true) == uninterrupted);
+            uint64_t uninterrupted = hash_of_run(settings, whole, 9, false);
+            hash_of_run(settings, part, 5, false);
+            assert_true(hash_of_run(settings, part, 9, true) == uninterrupted);
             tiny_data_remove(whole);
             tiny_data_remove(part);
         }
+}
+
+typedef struct message_log {
+    char text[2048];
+} message_log;
+
+static void append_message(void *user, const char *text)
+{
+    message_log *log = user;
+    strncat(log->text, text, sizeof log->text - strlen(log->text) - 2);
+    strcat(log->text, "\n");
+}
+
+/* In a run of 40 updates the limits of Batch Renormalization are reached after 20, and the run reports it. */
+static void test_renorm_ramp_of_a_short_run(void **state)
+{
+    (void)state;
+    const char *const settings[] = {"model.norm", "renorm", "train.updates", "40", NULL};
+    char *folder = tiny_folder();
+    nm_options *options = tiny_options(settings);
+    message_log log = {0};
+    const nm_train_listener listener = {.user = &log, .message = append_message};
+    nm_trainer *trainer;
+    nm_error err;
+    assert_int_equal(nm_trainer_open(&trainer, &nm_task_translation, options, folder, false, &listener, &err),
+                     NM_OK);
+    assert_non_null(strstr(
+        log.text,
+        "plain BatchNorm for 2 updates; the limit of r rises until update 20, that of d until update 12"));
+    nm_trainer_close(trainer);
+    nm_options_free(options);
+    tiny_data_remove(folder);
 }
 
 /* Penalty of the first update for a value of norm.rbn.scale. */
@@ -183,6 +223,7 @@ int main(void)
         cmocka_unit_test(test_norm_warmup_of_a_run_limited_by_epochs),
         cmocka_unit_test(test_warmup_counts_updates),
         cmocka_unit_test(test_resume_is_exact_with_accumulation),
+        cmocka_unit_test(test_renorm_ramp_of_a_short_run),
         cmocka_unit_test(test_penalty_of_translation_is_added_to_the_sum),
     };
     return cmocka_run_group_tests(tests, make_data, drop_data);

@@ -165,7 +165,7 @@ static bool record_wants(void *user, int64_t update, bool checkpoint)
     record.n = (int)params->n_norms;
     for (int i = 0; i < record.n; i++) {
         site *s = &record.sites[i];
-        *s = (site){.norm = params->norms[i], .width = params->norms[i]->place.width};
+        *s = (site){.norm = params->norms[i], .width = params->norms[i]->site.width};
         for (int k = 0; k < s->norm->shape.n_state; k++)
             s->before[k] = copy_floats(params->backend, s->norm->state[k], (size_t)s->width);
         if (s->norm->shape.n_params)
@@ -300,7 +300,7 @@ static void check_batch_norm(site *s, bool centered, bool used_running)
         z_part += pow(factor * t.sum_dy_x / root, 2);
         ratio[i] = fabs(s->gain[i]) / root;
     }
-    const char *name = s->norm->place.name;
+    const char *name = s->norm->site.name;
     const json_t *distance = line_of("distance", name), *parts = line_of("gradient_parts", name),
                  *relative = line_of("deviation", name);
     if (centered) {
@@ -340,7 +340,7 @@ static void check_moments(const site *s)
             mean += sides[k].values[i] / (double)n;
         for (size_t i = 0; i < n; i++)
             square += pow(sides[k].values[i] - mean, 2) / (double)n;
-        const json_t *object = json_object_get(line_of("moments", s->norm->place.name), sides[k].key);
+        const json_t *object = json_object_get(line_of("moments", s->norm->site.name), sides[k].key);
         assert_true(fabs(json_number_value(json_object_get(object, "mean")) - mean) < 1e-6);
         assert_true(fabs(json_number_value(json_object_get(object, "deviation")) - sqrt(square)) <
                     1e-5 * sqrt(square));
@@ -354,7 +354,7 @@ static void check_penalty(const site *s)
         statistics t = feature(s, i, true);
         value += 0.1 * pow(t.mean - s->after[0][i], 2) + 0.01 * fabs(t.variance - s->after[1][i]);
     }
-    same(line_of("penalty", s->norm->place.name), "value", value / s->units);
+    same(line_of("penalty", s->norm->site.name), "value", value / s->units);
 }
 
 static void check_parameters(const nm_model *model)
@@ -383,10 +383,10 @@ static void check_scale(const site *s)
     double square = 0;
     for (int32_t i = 0; i < n; i++)
         square += s->gain[i] * s->gain[i];
-    const json_t *line = line_of("scale", s->norm->place.name);
+    const json_t *line = line_of("scale", s->norm->site.name);
     same(line, "g", n == 1 ? s->gain[0] : sqrt(square / n) * sqrt(s->width));
     assert_string_equal(json_string_value(json_object_get(line, "stack")),
-                        strncmp(s->norm->place.name, "dec", 3) ? "enc" : "dec");
+                        strncmp(s->norm->site.name, "dec", 3) ? "enc" : "dec");
 }
 
 static void release_recording(void)
@@ -444,7 +444,7 @@ static void check_sites(bool centered, bool scaled, bool used_running, bool pena
         check_scale(s);
         check_moments(s);
         if (!(s->norm->type->traits & NM_USES_BATCH)) {
-            assert_null(line_of("distance", s->norm->place.name)); /* the decoder's LayerNorms */
+            assert_null(line_of("distance", s->norm->site.name)); /* the decoder's LayerNorms */
             continue;
         }
         if (penalized)
@@ -480,7 +480,7 @@ static void check_power(void)
         if (!(s->norm->type->traits & NM_USES_BATCH))
             continue;
         scale_rows(s);
-        check_batch_norm(s, false, strcmp(s->norm->place.name, "enc.final.norm") != 0);
+        check_batch_norm(s, false, strcmp(s->norm->site.name, "enc.final.norm") != 0);
     }
 }
 
@@ -489,7 +489,7 @@ static void check_scalenorm(void)
     for (int i = 0; i < record.n; i++) {
         check_scale(&record.sites[i]);
         check_moments(&record.sites[i]);
-        assert_null(line_of("gain", record.sites[i].norm->place.name));
+        assert_null(line_of("gain", record.sites[i].norm->site.name));
     }
 }
 

@@ -126,7 +126,7 @@ static void step_of_two(bool recompute, float *out)
     nm_norm_options_add(options);
     tiny_set(options, "norm.power.warmup", "0");
     const nm_backend_options plain = {.name = "ref"};
-    const nm_norm_site place = {.name = "shared", .width = WIDTH, .heads = 2};
+    const nm_norm_site place = {.name = "shared", .width = WIDTH, .groups = 2};
     assert_int_equal(nm_backend_create(&b, &plain, &err), NM_OK);
     nm_params_init(&params, b);
     nm_norm *norm;

@@ -100,9 +100,11 @@ static void check_resume(const char *norm, const char *first, const char *const 
 static void resume_is_exact_for_every_norm(void **state)
 {
     (void)state;
+    /* the stopped part plans 10 updates, not 24: ramps that follow the plan would differ */
+    static const char *const settings[] = {"norm.renorm.shorten_ramp", "false", NULL};
     for (const nm_norm_type *const *type = nm_norm_types; *type; type++)
         if (strcmp((*type)->name, "fix"))
-            check_resume((*type)->name, "10", NULL);
+            check_resume((*type)->name, "10", settings);
 }
 
 static void resume_is_exact_at_any_step(void **state)
