@@ -1,4 +1,4 @@
-# Installation: program, libraries, headers, recipes, manual pages, and the files with which other builds find the
+# Installation: program, libraries, headers, recipes, manual pages, shell completion, and the files with which other builds find the
 # library (pkg-config: norma; CMake: find_package(Norma), targets Norma::norma, Norma::shared).
 include(CMakePackageConfigHelpers)
 set(_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Norma)
@@ -46,6 +46,15 @@ if(TARGET norma_program AND NOT CMAKE_CROSSCOMPILING)
                      DEPENDS norma_program ${PROJECT_SOURCE_DIR}/scripts/manuals.sh
                      COMMENT "Manual pages" VERBATIM)
   add_custom_target(norma_manuals ALL DEPENDS ${PROJECT_BINARY_DIR}/man/norma.1)
+  set(_completions ${PROJECT_BINARY_DIR}/completions)
+  add_custom_command(OUTPUT ${_completions}/norma ${_completions}/_norma
+                     COMMAND ${CMAKE_COMMAND} -E make_directory ${_completions}
+                     COMMAND $<TARGET_FILE:norma_program> completion bash > ${_completions}/norma
+                     COMMAND $<TARGET_FILE:norma_program> completion zsh > ${_completions}/_norma
+                     DEPENDS norma_program COMMENT "Shell completion" VERBATIM)
+  add_custom_target(norma_completions ALL DEPENDS ${_completions}/norma)
+  install(FILES ${_completions}/norma DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${_completions}/_norma DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
   install(DIRECTORY ${PROJECT_BINARY_DIR}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1
           FILES_MATCHING PATTERN "*.1")
 endif()

@@ -69,6 +69,12 @@ if [ -x "$work/moved/bin/norma" ]; then
     if [ -x "$work/moved/bin/norma-bench" ]; then
         check "the benchmark runs" "$work/moved/bin/norma" bench --quick --parts norms --match scale
     fi
+    # shellcheck disable=SC2016 # $1 is the inner shell's
+    check "an installed recipe by name" bash -c 'cd / && "$1" recipes --paths | grep -q "^${1%/bin/norma}/share/norma/recipes/" &&
+        "$1" train multi30k-de-en --run.folder "$2" 2>&1 | grep -q "data/multi30k-de-en"' bash "$work/moved/bin/norma" "$work/run"
+    # shellcheck disable=SC2016
+    check "shell completion" bash -c '. "$1" && test -s "$2"' bash \
+        "$work/moved/share/bash-completion/completions/norma" "$work/moved/share/zsh/site-functions/_norma"
     check "manual pages" test -s "$work/moved/share/man/man1/norma.1"
 fi
 for example in "$source"/examples/*.c; do

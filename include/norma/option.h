@@ -100,10 +100,10 @@ nm_status nm_options_read_saved(nm_options *options, const char *name, const cha
 void nm_options_write(const nm_options *options, FILE *out);
 /* The same for those sections only that `like` has too. */
 void nm_options_write_like(const nm_options *options, const nm_options *like, FILE *out);
-/* Help text of every option, section by section. */
-void nm_options_help(const nm_options *options, FILE *out);
-/* Manual page fragment (roff) of every option. */
-void nm_options_manual(const nm_options *options, FILE *out);
+/* Section number index, in the order of registration; its rows and presets end with an element without a name, and are NULL
+ * if there are none. False past the last section. For help, manual pages and completion. */
+bool nm_options_section(const nm_options *options, size_t index, const char **name, const nm_option **rows,
+                        const nm_preset **presets);
 nm_origin nm_options_origin(const nm_options *options, const char *path);
 /* The row of "section.key", or NULL when unknown. */
 const nm_option *nm_options_row(const nm_options *options, const char *path);

@@ -478,46 +478,15 @@ void nm_options_write(const nm_options *options, FILE *out)
     nm_options_write_like(options, options, out);
 }
 
-static void write_range(const nm_option *row, FILE *out)
+bool nm_options_section(const nm_options *options, size_t index, const char **name, const nm_option **rows,
+                        const nm_preset **presets)
 {
-    if (row->choices)
-        fprintf(out, "one of %s", row->choices);
-    else if (row->kind == NM_BOOL)
-        fputs("true or false", out);
-    else if (row->kind == NM_TEXT)
-        fputs("text", out);
-    else
-        fprintf(out, "%.10g .. %.10g", row->min, row->max);
-}
-
-void nm_options_help(const nm_options *options, FILE *out)
-{
-    for (size_t s = 0; s < options->n_sections; s++) {
-        const section *part = &options->sections[s];
-        fprintf(out, "\n[%s]\n", part->name);
-        for (const nm_option *row = part->rows; row && row->name; row++) {
-            fprintf(out, "  --%s.%s  %s (default: %s; ", part->name, row->name, row->help,
-                    *row->initial ? row->initial : "empty");
-            write_range(row, out);
-            fputs(")\n", out);
-        }
-        for (const nm_preset *preset = part->presets; preset && preset->name; preset++)
-            fprintf(out, "    preset %s: %s (%s)\n", preset->name, preset->help, preset->settings);
-    }
-}
-
-void nm_options_manual(const nm_options *options, FILE *out)
-{
-    for (size_t s = 0; s < options->n_sections; s++) {
-        const section *part = &options->sections[s];
-        fprintf(out, ".SS [%s]\n", part->name);
-        for (const nm_option *row = part->rows; row && row->name; row++) {
-            fprintf(out, ".TP\n.B \\-\\-%s.%s\n%s (default: %s; ", part->name, row->name, row->help,
-                    *row->initial ? row->initial : "empty");
-            write_range(row, out);
-            fputs(")\n", out);
-        }
-    }
+    if (index >= options->n_sections)
+        return false;
+    *name = options->sections[index].name;
+    *rows = options->sections[index].rows;
+    *presets = options->sections[index].presets;
+    return true;
 }
 
 /* ---- INI files. inih, Debian's parser, cuts lines at 200 bytes, which a path reaches; these lines have no

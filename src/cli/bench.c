@@ -74,7 +74,7 @@ static int run(nm_cli *cli, int argc, char **argv)
 
 const nm_command nm_command_bench = {
     .name = "bench",
-    .summary = "measure kernels, norms, training steps and decoding against what the machine can do",
+    .summary = "measure kernels, norms, training steps and decoding",
     .usage = "[--quick] [--parts LIST] [--json FILE] [--profile]",
     .details = "Prints tables and judges nothing; docs/performance.md says what each part measures.\n"
                "norma-bench --help has further options.\n",

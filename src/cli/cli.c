@@ -1,6 +1,5 @@
-#include "cli.h"
+#include "cli/cli.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -152,15 +151,33 @@ static nm_status parse(nm_cli *cli, int argc, char **argv, int *n, nm_error *err
     return NM_OK;
 }
 
-static bool has_argument(int argc, char **argv, const char *text)
+char *nm_cli_option_name(const nm_command *command, const nm_options *options, const char *section,
+                         const char *key)
+{
+    for (const char *at = command->section; at && *at;) {
+        size_t length = strcspn(at, ",");
+        char *path = joined_path(at, length, key, strlen(key));
+        bool has = nm_options_row(options, path) != NULL;
+        free(path);
+        if (has && strlen(section) == length && !strncmp(section, at, length))
+            return nm_format("--%s", key);
+        if (has)
+            break;
+        at += length + (at[length] == ',');
+    }
+    return nm_format("--%s.%s", section, key);
+}
+
+/* The index of an argument before "--", or -1. */
+static int find_argument(int argc, char **argv, const char *text)
 {
     for (int i = 0; i < argc && strcmp(argv[i], "--"); i++)
         if (!strcmp(argv[i], text))
-            return true;
-    return false;
+            return i;
+    return -1;
 }
 
-static nm_status add_options(const nm_command *command, nm_options *options, int argc, char **argv,
+nm_status nm_cli_add_options(const nm_command *command, nm_options *options, int argc, char **argv,
                              const struct nm_task_type **task, nm_error *err)
 {
     if (command->options)
@@ -168,117 +185,39 @@ static nm_status add_options(const nm_command *command, nm_options *options, int
     return command->trains ? nm_cli_task_options(options, argc, argv, task, err) : NM_OK;
 }
 
+static int run(nm_cli *cli, int argc, char **argv)
+{
+    nm_error err = {0};
+    int n = 0;
+    char *recipe = NULL;
+    nm_status status = nm_cli_add_options(cli->command, cli->options, argc, argv, &cli->task, &err);
+    if (status == NM_OK)
+        status = parse(cli, argc, argv, &n, &err);
+    if (status == NM_OK && cli->command->trains && n)
+        status = nm_cli_find_recipe(argv[0], &recipe, &err);
+    if (recipe)
+        argv[0] = recipe;
+    int code = status == NM_OK ? cli->command->run(cli, n, argv) : nm_cli_fail(&err);
+    free(recipe);
+    return code;
+}
+
 int nm_cli_run(const nm_command *command, int argc, char **argv)
 {
-    if (has_argument(argc, argv, "--help") || has_argument(argc, argv, "-h")) {
-        nm_cli_help(command, argc, argv, stdout);
+    int at = find_argument(argc, argv, "--help");
+    if (at >= 0 || find_argument(argc, argv, "-h") >= 0) {
+        nm_cli_help(command, at >= 0 && at + 1 < argc ? argv[at + 1] : NULL, argc, argv, stdout);
         return NM_OK;
     }
-    if (has_argument(argc, argv, "--manual")) {
+    if (find_argument(argc, argv, "--manual") >= 0) {
         nm_cli_manual(command, stdout);
         return NM_OK;
     }
     nm_cli cli = {.command = command, .options = nm_options_create()};
-    nm_error err = {0};
-    int n = 0;
-    nm_status status = add_options(command, cli.options, argc, argv, &cli.task, &err);
-    if (status == NM_OK)
-        status = parse(&cli, argc, argv, &n, &err);
-    int code = status == NM_OK ? command->run(&cli, n, argv) : nm_cli_fail(&err);
+    int code = run(&cli, argc, argv);
     for (size_t i = 0; i < cli.n_settings; i++)
         free(cli.settings[i]);
     free(cli.settings);
     nm_options_free(cli.options);
     return code;
-}
-
-/* Fills lines of up to 78 columns; an empty line in the text parts paragraphs. */
-static void print_wrapped(const char *text, FILE *out)
-{
-    size_t column = 0;
-    while (*text) {
-        size_t space = strspn(text, " \n"), word = strcspn(text + space, " \n");
-        bool paragraph = space > 1 && !strncmp(text, "\n\n", 2);
-        text += space;
-        if (!word)
-            break;
-        if (column && (paragraph || column + 1 + word > 78)) {
-            fputs(paragraph ? "\n\n" : "\n", out);
-            column = 0;
-        }
-        fprintf(out, "%s%.*s", column ? " " : "", (int)word, text);
-        column += word + (column ? 1 : 0);
-        text += word;
-    }
-    putc('\n', out);
-}
-
-void nm_cli_help(const nm_command *command, int argc, char **argv, FILE *out)
-{
-    fprintf(out, "norma %s - %s\n\nusage: norma %s %s\n", command->name, command->summary, command->name,
-            command->usage);
-    if (command->details) {
-        putc('\n', out);
-        print_wrapped(command->details, out);
-    }
-    if (!command->options)
-        return;
-    if (command->section)
-        fprintf(out,
-                "\nOptions of [%s] may be written without their section; - and _ are the same in names.\n",
-                command->section);
-    nm_options *options = nm_options_create();
-    nm_error err;
-    const struct nm_task_type *task;
-    if (add_options(command, options, argc, argv, &task, &err) != NM_OK)
-        fprintf(out, "\n(%s)\n", err.text);
-    nm_options_help(options, out);
-    nm_options_free(options);
-}
-
-void nm_cli_write_roff(const char *text, FILE *out)
-{
-    bool start = true;
-    for (; *text; text++) {
-        if (start && *text == '\n') {
-            fputs(".PP\n", out);
-            continue;
-        }
-        if (start && (*text == '.' || *text == '\''))
-            fputs("\\&", out);
-        if (*text == '\\' || *text == '-')
-            putc('\\', out);
-        putc(*text == '\\' ? 'e' : *text, out);
-        start = *text == '\n';
-    }
-}
-
-void nm_cli_manual(const nm_command *command, FILE *out)
-{
-    fputs(".TH NORMA\\-", out);
-    for (const char *at = command->name; *at; at++)
-        putc(toupper((unsigned char)*at), out);
-    fprintf(out, " 1 \"\" \"norma " NORMA_VERSION "\"\n.SH NAME\nnorma\\-%s \\- ", command->name);
-    nm_cli_write_roff(command->summary, out);
-    fprintf(out, "\n.SH SYNOPSIS\n.B norma %s\n", command->name);
-    nm_cli_write_roff(command->usage, out);
-    if (command->details) {
-        fputs("\n.SH DESCRIPTION\n", out);
-        nm_cli_write_roff(command->details, out);
-    }
-    putc('\n', out);
-    if (command->options) {
-        fputs(".SH OPTIONS\n", out);
-        nm_options *options = nm_options_create();
-        nm_error err;
-        const struct nm_task_type *task;
-        add_options(command, options, 0, NULL, &task, &err);
-        nm_options_manual(options, out);
-        nm_options_free(options);
-    }
-    fputs(".SH EXIT STATUS\n", out);
-#define S(name, code, text) fprintf(out, ".TP\n.B %d\n%s\n", code, text);
-    NM_STATUS_LIST(S)
-#undef S
-    fputs(".SH SEE ALSO\n.BR norma (1)\n", out);
 }

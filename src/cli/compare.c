@@ -155,6 +155,13 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
     return status == NM_OK ? 0 : nm_cli_fail(&err);
 }
 
+static const char *const common_options[] = {
+    "compare.norms",    "compare.grid",   "compare.score_grid", "compare.seeds",  "compare.average",
+    "compare.jobs",     "compare.folder", "compare.samples",    "compare.format", "compare.tid_batches",
+    "run.profile",      "data.folder",    "data.train",         "data.valid",     "data.test",
+    "model.preset",     "train.updates",  "train.epochs",       "train.seconds",  "train.max_tokens",
+    "train.accumulate", "schedule.lr",    "schedule.warmup",    "device.threads", NULL};
+
 const nm_command nm_command_compare = {
     .name = "compare",
     .summary = "train variants of a recipe and print one table",
@@ -183,6 +190,7 @@ const nm_command nm_command_compare = {
         "N "
         "checkpoints instead of the best one.",
     .section = "compare,run",
+    .common = common_options,
     .options = compare_options_add,
     .trains = true,
     .run = compare_run,

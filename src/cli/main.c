@@ -15,6 +15,7 @@
 /* clang-format off */
 #define COMMANDS(C) \
     C(prepare) \
+    C(recipes) \
     C(train) \
     C(translate) \
     C(perplexity) \
@@ -28,13 +29,14 @@
     C(demo) \
     C(export) \
     C(average) \
-    C(bench)
+    C(bench) \
+    C(completion)
 
 #define C(name) extern const nm_command nm_command_##name;
 COMMANDS(C)
 #undef C
 
-static const nm_command *const commands[] = {
+const nm_command *const nm_commands[] = {
 #define C(name) &nm_command_##name,
     COMMANDS(C)
 #undef C
@@ -43,18 +45,18 @@ static const nm_command *const commands[] = {
 
 static const nm_command *find_command(const char *name)
 {
-    for (size_t i = 0; commands[i]; i++)
-        if (!strcmp(commands[i]->name, name))
-            return commands[i];
+    for (size_t i = 0; nm_commands[i]; i++)
+        if (!strcmp(nm_commands[i]->name, name))
+            return nm_commands[i];
     return NULL;
 }
 
 static int unknown_command(const char *name)
 {
-    const nm_command *nearest = commands[0];
-    for (size_t i = 1; commands[i]; i++)
-        if (nm_edit_distance(name, commands[i]->name) < nm_edit_distance(name, nearest->name))
-            nearest = commands[i];
+    const nm_command *nearest = nm_commands[0];
+    for (size_t i = 1; nm_commands[i]; i++)
+        if (nm_edit_distance(name, nm_commands[i]->name) < nm_edit_distance(name, nearest->name))
+            nearest = nm_commands[i];
     nm_error err;
     nm_fail(&err, NM_USAGE, "unknown command %.200s; the nearest known one is %s", name, nearest->name);
     return nm_cli_fail(&err);
@@ -65,8 +67,8 @@ static void print_help(FILE *out)
     fputs("norma - Transformers in which the normalization is a choice\n\n"
           "usage: norma COMMAND [--section.key value ...] [ARGUMENTS]\n\n",
           out);
-    for (size_t i = 0; commands[i]; i++)
-        fprintf(out, "  %-12s %s\n", commands[i]->name, commands[i]->summary);
+    for (size_t i = 0; nm_commands[i]; i++)
+        fprintf(out, "  %-12s %s\n", nm_commands[i]->name, nm_commands[i]->summary);
     fputs("\nnorma help COMMAND (or norma COMMAND --help) explains a command and lists its options,\n"
           "norma COMMAND --manual prints its manual page, norma --version the version.\n",
           out);
@@ -78,9 +80,9 @@ static void print_manual(FILE *out)
           "norma \\- Transformers in which the normalization is a choice\n"
           ".SH SYNOPSIS\n.B norma\n.I COMMAND\n[\\-\\-section.key value ...] [ARGUMENTS]\n.SH COMMANDS\n",
           out);
-    for (size_t i = 0; commands[i]; i++) {
-        fprintf(out, ".TP\n.BR norma\\-%s (1)\n", commands[i]->name);
-        nm_cli_write_roff(commands[i]->summary, out);
+    for (size_t i = 0; nm_commands[i]; i++) {
+        fprintf(out, ".TP\n.BR norma\\-%s (1)\n", nm_commands[i]->name);
+        nm_cli_write_roff(nm_commands[i]->summary, out);
         putc('\n', out);
     }
 }
@@ -93,14 +95,14 @@ static int run_help(int argc, char **argv)
         return NM_OK;
     }
     if (!strcmp(argv[0], "--list")) {
-        for (size_t i = 0; commands[i]; i++)
-            puts(commands[i]->name);
+        for (size_t i = 0; nm_commands[i]; i++)
+            puts(nm_commands[i]->name);
         return NM_OK;
     }
     const nm_command *command = find_command(argv[0]);
     if (!command)
         return unknown_command(argv[0]);
-    nm_cli_help(command, argc - 1, argv + 1, stdout);
+    nm_cli_help(command, argc > 1 ? argv[1] : NULL, argc - 1, argv + 1, stdout);
     return NM_OK;
 }
 

@@ -37,7 +37,12 @@ static char *recipe_task(int argc, char **argv)
         bool ini = length >= 4 && !strcmp(argv[i] + length - 4, ".ini");
         if ((!ini && i) || !strncmp(argv[i], "--", 2))
             continue;
-        if (nm_options_peek(argv[i], "run.task", &task, &ignored) == NM_OK && task)
+        char *path;
+        if (nm_cli_find_recipe(argv[i], &path, &ignored) != NM_OK)
+            continue;
+        nm_status status = nm_options_peek(path, "run.task", &task, &ignored);
+        free(path);
+        if (status == NM_OK && task)
             return task;
         free(task);
     }

@@ -289,11 +289,38 @@ static int train_run(nm_cli *cli, int argc, char **argv)
     return code;
 }
 
+/* For all tasks; those that a task does not have are left out. */
+static const char *const common_options[] = {"run.folder",           "run.profile",
+                                             "run.resume",           "run.quiet",
+                                             "data.folder",          "data.train",
+                                             "data.valid",           "data.test",
+                                             "model.preset",         "model.norm",
+                                             "model.norm_position",  "model.width",
+                                             "model.heads",          "model.layers",
+                                             "model.encoder_layers", "model.decoder_layers",
+                                             "model.dropout",        "model.context",
+                                             "train.updates",        "train.epochs",
+                                             "train.seconds",        "train.max_tokens",
+                                             "train.accumulate",     "train.seed",
+                                             "train.validate_every", "train.patience",
+                                             "optim.name",           "optim.weight_decay",
+                                             "schedule.name",        "schedule.lr",
+                                             "schedule.warmup",      "device.threads",
+                                             "probe.every",          NULL};
+
 const nm_command nm_command_train = {
     .name = "train",
     .summary = "train a model from a recipe",
-    .usage = "RECIPE.ini [--profile small] [--resume] [--run.folder FOLDER] [--section.key value ...]",
+    .usage = "RECIPE [--profile small] [--resume] [--run.folder FOLDER] [--section.key value ...]",
+    .details = "RECIPE is an INI file with [section] and key = value lines, or the name of a recipe that "
+               "comes with Norma "
+               "(norma recipes). Every option of a recipe can be overridden on the command line. An "
+               "interrupted run continues "
+               "with --resume. The task of the recipe (translation, lm, classification, tagging) determines "
+               "the options of "
+               "[data] and [model]; --run.task NAME --help shows those of another task.\n",
     .section = "run",
+    .common = common_options,
     .options = train_options,
     .trains = true,
     .run = train_run,

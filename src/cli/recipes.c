@@ -1,0 +1,187 @@
+/* norma recipes: lists the recipes that norma train and norma compare find by name. They are in share/norma/recipes of the
+ * installation, or in recipes/ of the source tree that the program was built in. */
+#include <fts.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/edit_distance.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "cli/cli.h"
+
+typedef struct recipes_config { /* section [recipes] */
+    bool names, paths;
+} recipes_config;
+
+/* clang-format off */
+static const nm_option recipes_rows[] = {
+    NM_OPTION(recipes_config, names, "false", 0, 1, "Print names only, one per line."),
+    NM_OPTION(recipes_config, paths, "false", 0, 1, "Print the paths of the files, one per line."),
+    {0}};
+/* clang-format on */
+
+static void recipes_options(nm_options *options)
+{
+    nm_options_add(options, "recipes", recipes_rows, NULL, sizeof(recipes_config));
+}
+
+typedef struct recipe_list {
+    char *folder, **names; /* names relative to the folder, without .ini: "pn/table1-iwslt-bn"; sorted */
+    size_t n, capacity;
+} recipe_list;
+
+/* The folder of the recipes, relative to the program's; heap, or NULL. */
+static char *recipe_folder(void)
+{
+    static const char *const candidates[] = {"/../share/norma/recipes", "/../recipes"};
+    char *program = realpath("/proc/self/exe", NULL), *slash = program ? strrchr(program, '/') : NULL;
+    char *found = NULL;
+    for (size_t i = 0; slash && !found && i < sizeof candidates / sizeof *candidates; i++) {
+        char *path = nm_format("%.*s%s", (int)(slash - program), program, candidates[i]);
+        found = realpath(path, NULL);
+        free(path);
+    }
+    free(program);
+    return found;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Files in the folder common/ are parts of recipes. */
+static recipe_list list_recipes(void)
+{
+    recipe_list list = {.folder = recipe_folder()};
+    char *roots[] = {list.folder, NULL};
+    FTS *tree = list.folder ? fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, NULL) : NULL;
+    for (FTSENT *entry; tree && (entry = fts_read(tree)) != NULL;) {
+        const char *name = entry->fts_path + strlen(list.folder) + 1;
+        size_t length = entry->fts_info == FTS_F ? strlen(name) : 0;
+        if (length <= 4 || strcmp(name + length - 4, ".ini") || !strncmp(name, "common/", 7))
+            continue;
+        NM_GROW(list.names, list.n, list.capacity);
+        list.names[list.n++] = nm_format("%.*s", (int)length - 4, name);
+    }
+    if (tree)
+        fts_close(tree);
+    if (list.n)
+        qsort(list.names, list.n, sizeof *list.names, compare_names);
+    return list;
+}
+
+static void release_recipes(recipe_list *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        free(list->names[i]);
+    free(list->names);
+    free(list->folder);
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return !stat(path, &info) && S_ISDIR(info.st_mode);
+}
+
+nm_status nm_cli_find_recipe(const char *name, char **path, nm_error *err)
+{
+    *path = NULL;
+    if (nm_file_exists(name) && !is_folder(name)) {
+        *path = nm_duplicate(name);
+        return NM_OK;
+    }
+    recipe_list list = list_recipes();
+    size_t length = strlen(name), nearest = 0;
+    if (length > 4 && !strcmp(name + length - 4, ".ini"))
+        length -= 4;
+    for (size_t i = 0; i < list.n && !*path; i++) {
+        if (strlen(list.names[i]) == length && !strncmp(list.names[i], name, length))
+            *path = nm_format("%s/%s.ini", list.folder, list.names[i]);
+        if (nm_edit_distance(name, list.names[i]) < nm_edit_distance(name, list.names[nearest]))
+            nearest = i;
+    }
+    nm_status status = NM_OK;
+    if (!*path && is_folder(name))
+        status = nm_fail(err, NM_IO, "%.300s: is a folder, not a recipe", name);
+    else if (!*path && list.n)
+        status =
+            nm_fail(err, NM_IO, "%.300s: No such file, and no recipe of this name; the nearest one is %s",
+                    name, list.names[nearest]);
+    else if (!*path)
+        status = nm_fail(err, NM_IO, "%.300s: No such file", name);
+    release_recipes(&list);
+    return status;
+}
+
+/* The first sentence of the comment at the top of the file; heap. */
+static char *describe(const char *path)
+{
+    char *text;
+    nm_error ignored;
+    if (nm_file_read(path, &text, NULL, &ignored) != NM_OK)
+        return nm_duplicate("");
+    const char *start = text;
+    while (*start == '#' || *start == ' ')
+        start++;
+    size_t length = *text == '#' ? strcspn(start, "\n") : 0;
+    const char *end = strstr(start, ". ");
+    if (end && (size_t)(end - start) < length)
+        length = (size_t)(end - start);
+    while (length && start[length - 1] == '.')
+        length--;
+    char *description = nm_format("%.*s", (int)length, start);
+    free(text);
+    return description;
+}
+
+static bool matches(const char *text, int n_words, char **words)
+{
+    for (int i = 0; i < n_words; i++)
+        if (!strcasestr(text, words[i]))
+            return false;
+    return true;
+}
+
+static int recipes_run(nm_cli *cli, int argc, char **argv)
+{
+    const recipes_config *config = nm_options_find(cli->options, "recipes");
+    recipe_list list = list_recipes();
+    for (size_t i = 0; i < list.n; i++) {
+        char *path = nm_format("%s/%s.ini", list.folder, list.names[i]), *description = describe(path);
+        char *text = nm_format("%s %s", list.names[i], description);
+        if (!matches(text, argc, argv))
+            ;
+        else if (config->names)
+            puts(list.names[i]);
+        else if (config->paths)
+            puts(path);
+        else
+            printf("%-32s  %s\n", list.names[i], description);
+        free(text);
+        free(path);
+        free(description);
+    }
+    size_t n = list.n;
+    release_recipes(&list);
+    nm_error err;
+    if (n)
+        return NM_OK;
+    nm_fail(&err, NM_IO,
+            "no recipes found: neither share/norma/recipes nor the source tree's recipes exists");
+    return nm_cli_fail(&err);
+}
+
+const nm_command nm_command_recipes = {
+    .name = "recipes",
+    .summary = "list the recipes that come with Norma",
+    .usage = "[WORD ...] [--names] [--paths]",
+    .details = "Lists the recipes whose name or description contains every WORD. norma train and norma "
+               "compare accept the "
+               "name of a recipe instead of a file: norma train multi30k-de-en.\n",
+    .section = "recipes",
+    .options = recipes_options,
+    .run = recipes_run,
+};

@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# Help, manual pages, shell completion and the list of recipes: generated from the option tables, complete, and within the
+# width of the terminal.
+set -uo pipefail
+# shellcheck source=tests/e2e/common.sh
+. "${SOURCE:?}/tests/e2e/common.sh"
+
+mapfile -t commands < <("$NORMA" help --list)
+[ "${#commands[@]}" -ge 15 ] || fail "commands: ${commands[*]}"
+
+# ---- help ----
+options_of() { # HELP: the options it lists
+    grep -oE '^  --[a-z][a-z_.0-9]*' "$1"
+}
+too_wide() { # HELP WIDTH: lines with several words that are wider
+    awk -v width="$2" 'length($0) > width && NF > 2' "$1"
+}
+for command in "${commands[@]}"; do
+    for width in 72 80 110; do
+        COLUMNS=$width "$NORMA" "$command" --help all >help 2>err || fail "norma $command --help"
+        [ -z "$(too_wide help $width)" ] || fail "norma $command --help at $width columns: $(too_wide help $width)"
+        cases=$((cases + 1))
+    done
+    "$NORMA" "$command" --manual >manual 2>err || fail "norma $command --manual"
+    has manual '.SH EXIT STATUS'
+    options_of help >options
+    [ "$(sort options | uniq -d | wc -l)" = 0 ] || fail "norma $command lists an option twice: $(sort options | uniq -d)"
+done
+
+# Common options: 20 to 35, all of them in the full list; one section alone.
+for task in translation lm classification tagging; do
+    "$NORMA" train --run.task $task --help >common
+    "$NORMA" train --run.task $task --help all >every
+    n=$(options_of common | wc -l)
+    { [ "$n" -ge 20 ] && [ "$n" -le 35 ]; } || fail "norma train --help lists $n options for $task"
+    [ -z "$(comm -23 <(options_of common | sort) <(options_of every | sort))" ] || fail "$task: not among all options"
+    has common '--model.norm TEXT'
+    has common '--schedule.lr'
+    has common '--help all'
+    lacks common '--norm.rbn.nu'
+    has every '--norm.rbn.nu'
+done
+"$NORMA" train --help norm.rbn >section
+has section '--norm.rbn.nu'
+lacks section '--train.updates'
+"$NORMA" help train norm.rbn >again
+same section again
+"$NORMA" train --help >help
+has help 'Presets of --model.preset'
+grep -qE '^ +width +[0-9]+ +[0-9]+' help || fail "no table of presets: $(cat help)"
+"$NORMA" train some.ini --help >again
+same help again
+
+# ---- recipes ----
+"$NORMA" recipes --names >names
+[ "$(wc -l <names)" -ge 280 ] || fail "$(wc -l <names) recipes"
+! grep -q '^common/' names || fail "parts of recipes are listed: $(grep '^common/' names)"
+"$NORMA" recipes --paths >paths
+[ "$(wc -l <names)" = "$(wc -l <paths)" ] || fail "not as many paths as names"
+while read -r path; do [ -f "$path" ] || fail "no such recipe: $path"; done <paths
+"$NORMA" recipes iwslt batchnorm >found
+has found 'pn/table1-iwslt-bn '
+lacks found 'pn/table1-iwslt-pn '
+# By name, in any folder; a file of that name takes precedence.
+refuses 3 'data/multi30k-de-en' train multi30k-de-en
+refuses 3 'data/multi30k-de-en' compare multi30k-de-en.ini --norms layer
+refuses 3 'multi30k-de-em: No such file, and no recipe of this name; the nearest one is multi30k-de-en' train multi30k-de-em
+printf '[run]\ntask = lm\n[data]\nfolder = of-this-file\n' >multi30k-de-en
+refuses 3 'of-this-file' train multi30k-de-en
+mkdir demo
+"$NORMA" train demo >out 2>err && fail "trained without data"
+lacks err 'is a folder'
+mkdir folder
+refuses 3 'folder: is a folder, not a recipe' train folder
+
+# ---- completion ----
+refuses 2 'known: bash, zsh' completion fish
+"$NORMA" completion bash >norma.bash
+bash -n norma.bash || fail "the bash script has a syntax error"
+# Completions of the last word.
+complete_words() {
+    printf '%q ' "$@" >line
+    bash -c '. ./norma.bash; eval "COMP_WORDS=($(cat line))"; COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _norma
+        printf "%s\n" "${COMPREPLY[@]}"'
+}
+completes() { # EXPECTED WORD...
+    local expected=$1
+    shift
+    cases=$((cases + 1))
+    [ "$(complete_words "$@" | sort | tr '\n' ' ')" = "$expected " ] || fail "completion of $*: $(complete_words "$@" | tr '\n' ' ')"
+}
+completes 'train translate' "$NORMA" tr
+completes '--model.norm --model.norm_position' "$NORMA" train x.ini --model.norm
+completes '--model.causal' "$NORMA" train x.ini --model.caus
+completes 'constant cosine' "$NORMA" train x.ini --schedule.name co
+completes '--beam' "$NORMA" translate run --bea
+completes 'rbn/conll-post-rbn' "$NORMA" train rbn/conll-post-rb
+completes 'bleu' "$NORMA" score b
+completes 'zsh' "$NORMA" completion z
+for command in "${commands[@]}"; do # every option of the help is completed
+    complete_words "$NORMA" "$command" x -- | sort >completed
+    "$NORMA" "$command" --help all | grep -oE '^  --[a-z][a-z_.0-9]*' | tr -d ' ' | sort >options
+    [ -z "$(comm -13 completed options)" ] || fail "not completed for $command: $(comm -13 completed options)"
+done
+"$NORMA" completion zsh >_norma
+head -n 1 _norma >first
+has first '#compdef norma'
+has _norma "'--model.norm:"
+if command -v zsh >/dev/null; then zsh -n _norma || fail "the zsh script has a syntax error"; fi
+echo "$cases cases"
