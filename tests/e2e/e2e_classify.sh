@@ -125,6 +125,6 @@ has err "data.test"
 
 # ---- help ----
 "$NORMA" classify --help >help || fail "help"
-has help "--classify.evaluate"
-"$NORMA" train --help --run.task classification >help || fail "help of the task"
+has help "--evaluate"
+"$NORMA" train --help all --run.task classification >help || fail "help of the task"
 has help "--data.valid_share"
