@@ -1,15 +1,24 @@
 #!/bin/bash
-# Every recipe: is read without complaint, trains an update when its sizes are made small, and every row of the
-# papers' tables has one. The recipes of the tables are what scripts/recipes.pl writes.
+# The recipe farm: recipes and the documented comparisons run on a small corpus that resembles real data (unseen words,
+# characters, subwords and tags; empty and very long lines; a label that occurs once). Each recipe is trained for a few
+# updates, validated, used, exported and inspected.
+#
+#     RECIPES=sample   a ninth of the recipes and three comparisons (default)
+#     RECIPES=all      every recipe, its reduced profile, and every `norma compare` line of the documentation
+#     JOBS=2           recipes at a time
+#
+# tests/unit/test_recipe_settings.c checks the resolved settings of all recipes.
 set -euo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
 
 export OMP_NUM_THREADS=1
+recipes=${RECIPES:-sample} jobs=${JOBS:-2}
+case $recipes in sample | all) ;; *) echo "RECIPES is sample or all" >&2 && exit 2 ;; esac
 
-# ---- the files are those of the tables ----
+# ---- there is one recipe for each row of the tables, written by scripts/recipes.pl ----
 
-names() {
+row_names() {
     local pair row
     for pair in gl-en sk-en en-vi en-he ar-en; do
         for row in table3-{1,2,3,4} table4-{nowarmup,invsqrt,valdecay,invsqrt-2x,valdecay-2x} \
@@ -25,156 +34,239 @@ names() {
     printf 'pn/%s\n' table3-{ptb,wt103}-{ln,bn,pnv,pn} table2-{ptb,wt103}-core{1,2} table4-ptb-{bn,brn,mabn,ln,gn,pnv,pn}
 }
 
-names | sort >wanted
-(cd "$SOURCE/recipes" && ls tears/*.ini pn/*.ini rbn/*.ini) | sed 's/\.ini$//' | sort >present
-diff wanted present || fail "recipes and the rows of the tables differ"
-cp -r "$SOURCE/recipes/common" .
-perl "$SOURCE/scripts/recipes.pl" made
+row_names | sort >expected.names
+(cd "$SOURCE/recipes" && ls tears/*.ini pn/*.ini rbn/*.ini) | sed 's/\.ini$//' | sort >actual.names
+diff expected.names actual.names || fail "the recipes differ from the rows of the tables"
+mkdir generated
+cp -r "$SOURCE/recipes/common" generated
+perl "$SOURCE/scripts/recipes.pl" generated
 for paper in tears pn rbn; do
-    diff -r "made/$paper" "$SOURCE/recipes/$paper" || fail "recipes/$paper is not what scripts/recipes.pl writes"
+    diff -r "generated/$paper" "$SOURCE/recipes/$paper" || fail "recipes/$paper differs from the output of scripts/recipes.pl"
 done
 
-# ---- they are read, they build a model and train ----
+# ---- the corpora, under the names that the recipes use ----
 
-for side in de en; do
-    for part in train valid test; do
-        printf '%s a b c\n' x y z u v w >"$part.$side"
-    done
+perl "$SOURCE/tests/support/make_corpus.pl" corpus
+ln -s "$SOURCE/recipes" recipes
+mkdir data runs logs
+prepare() { # FOLDER ARGUMENTS...
+    "$NORMA" prepare --tokenizer none --threads 1 --output "$@" 2>prepare.log || fail "prepare $1: $(cat prepare.log)"
+}
+prepare_pairs() { # FOLDER SPECIAL-IDS
+    prepare "$1" --train corpus/train --valid corpus/valid --test corpus/test --source-lang de --target-lang en \
+        --bpe-merges 300 --special-ids "$2"
+}
+prepare_pairs data/iwslt14-de-en fairseq
+prepare_pairs data/ted-gl-en tears
+prepare data/ptb --format text --train corpus/train.txt --valid corpus/valid.txt --test corpus/test.txt --bpe-merges 0
+for folder in wmt14-en-de wmt16-en-de multi30k-de-en demo-de-en mine; do ln -s iwslt14-de-en data/$folder; done
+for folder in ted-sk-en iwslt15-en-vi ted-en-he ted-ar-en; do ln -s ted-gl-en data/$folder; done
+for folder in wikitext-103 wikitext-2 demo-lm; do ln -s ptb data/$folder; done
+for folder in imdb sogou dbpedia yelp texts; do
+    mkdir data/$folder
+    ln -s ../../corpus/{train,test}.tsv data/$folder
 done
-for order in fairseq tears; do
-    "$NORMA" prepare --train train --valid valid --test test --source-lang de --target-lang en --bpe-merges 0 \
-        --tokenizer none --special-ids $order --output data-$order --threads 1 2>prepare.log || fail "$(cat prepare.log)"
+mkdir sst2
+ln -s ../corpus/{train,test}.tsv sst2
+ln -s ../corpus/test.tsv sst2/valid.tsv
+mkdir data/{conll2003,resume,demo-tag,entities}
+ln -s ../../corpus/eng.{train,testa,testb} data/conll2003
+ln -s ../../corpus/{train,dev,test}.char.bmes data/resume
+for folder in demo-tag entities; do
+    ln -s ../../corpus/eng.train data/$folder/train.txt
+    ln -s ../../corpus/eng.testa data/$folder/valid.txt
+    ln -s ../../corpus/eng.testb data/$folder/test.txt
 done
+ln -s ../corpus/words.100d.txt data/glove.6B.100d.txt
+ln -s ../corpus/chars.50d.txt data/gigaword_chn.all.a2b.uni.ite50.vec
+ln -s ../corpus/bigrams.50d.txt data/gigaword_chn.all.a2b.bi.ite50.vec
 
-"$NORMA" prepare --format text --train train.en --valid valid.en --test test.en --bpe-merges 0 --tokenizer none \
-    --output data-text --threads 1 2>prepare.log || fail "$(cat prepare.log)"
-# Labeled texts for the recipes of classification.
-printf '%s\tx y z\n' good bad good bad good bad good bad good bad >labeled.tsv
-is_text() { # RECIPE
-    grep -q '^include = .*common/rbn-text.ini' "$1"
+# ---- small sizes: depth, heads, norms, schedule and optimizer stay those of the recipe ----
+
+task_of() { # RECIPE
+    case $1 in
+        *-ptb-* | */ptb-* | *wt103* | demo-lm) echo lm ;;
+        classify | rbn/imdb-* | rbn/sogou-* | rbn/dbpedia-* | rbn/yelp-*) echo classification ;;
+        tag | demo-tag | rbn/conll-* | rbn/resume-*) echo tagging ;;
+        *) echo translation ;;
+    esac
 }
 
-# Tagged sentences for the recipes of tagging.
-printf '%s\n' 'x S-A' 'y O' '' 'z B-A' 'u E-A' '' >tagged.txt
-is_tagged() { # RECIPE
-    grep -qE '^task = tagging|^include = .*common/rbn-(conll|resume).ini' "$1"
+# Prints the arguments that make a recipe small, one on each line.
+small_sizes() { # RECIPE PROFILE
+    local sizes=(--train.updates 3 --train.validate-every 3 --device.threads 1)
+    case $(task_of "$1") in
+        translation)
+            sizes+=(--model.width 32 --model.ff 32 --train.max-tokens 480 --train.validate-examples 6
+                --decode.max-length-a 0 --decode.max-length-b 12)
+            case $1 in pn/figure5* | pn/table1-wmt* | rbn/wmt* | tears/*wmt) sizes+=(--train.accumulate 2) ;; esac
+            ;;
+        lm)
+            sizes+=(--model.width 8 --model.ff 8 --model.context 4 --train.max-tokens 64)
+            case $1 in *ptb* | *wt103*) sizes+=(--model.core-width 3) ;; esac
+            case $1+$2 in *wt103*+) sizes+=('--model.cutoffs=20,60,120') ;; esac
+            ;;
+        classification) sizes+=(--model.width 16 --model.ff 16 --train.max-tokens 1024) ;;
+        tagging)
+            case $1+$2 in
+                */conll*+) sizes+=(--model.width 56 --model.ff 16) ;;
+                *) sizes+=(--model.width 32 --model.ff 16) ;;
+            esac
+            ;;
+    esac
+    printf '%s\n' "${sizes[@]}"
 }
 
-# A missing data folder is the first thing found wrong: the recipe itself is read.
-wants_data() {
-    local code=0
-    "$NORMA" train "$1" --run.folder run >out 2>err || code=$?
-    [ $code = 3 ] || fail "exit code $code instead of 3: train $1: $(cat err)"
-    [ "$(wc -l <err)" = 1 ] || fail "not one line: train $1: $(cat err)"
-    grep -q 'data/.*: No such file' err || fail "the missing folder is not named: train $1: $(cat err)"
+# ---- one recipe ----
+
+run_norma() { # EXPECTED-TEXT ARGUMENTS...: success, and this text on stdout or stderr
+    local expected=$1 code=0
+    shift
+    "$NORMA" "$@" >"$log.out" 2>"$log.err" </dev/null || code=$?
+    [ $code = 0 ] || { echo "exit code $code: norma $*: $(tail -n 3 "$log.err")" >&2 && return 1; }
+    [ -z "$expected" ] || grep -qF -- "$expected" "$log.out" "$log.err" || { echo "no '$expected': norma $*: $(tail -n 3 "$log.err")" >&2 && return 1; }
 }
 
-# One update of a language model: its norms, placement and schedule; in its small form where the second argument says so.
-trains_lm() {
-    local settings=()
-    [ -z "${2:-}" ] || settings=(--profile small)
-    case $1 in *ptb* | *wt103*) settings+=(--model.core-width 3) ;; esac
-    case $1${2:+small} in *wt103*small) ;; *wt103*) settings+=(--model.cutoffs 5,6) ;; esac
-    rm -rf run
-    "$NORMA" train "$1" "${settings[@]}" --run.folder run --data.folder data-text --model.width 8 --model.ff 8 --model.layers 1 \
-        --model.context 4 --train.max-tokens 8 --train.updates 1 \
-        --device.threads 1 >out 2>err || fail "exit code $?: train $1: $(cat err)"
-    grep -q '^done: 1 updates' err || fail "no update: train $1: $(cat err)"
+# Losses of all updates and validations are finite, and so are gradient norms.
+check_log() { # RUN
+    perl -ne '
+        for my $key (qw(loss nll batch_loss batch_nll grad_norm penalty)) {
+            die "$key of line $.: $1\n" if /"$key": ?([^,}]*)/ and $1 !~ /^-?[0-9]/;
+        }
+        $valid++ if /"type": ?"valid"/ and /"loss": ?[0-9]/;
+        END { die "no validation\n" unless $valid; }' "$1/log.jsonl"
 }
 
-# One update of its norms and schedule on a small model (16 heads: the most a recipe has).
-trains() {
-    local order=fairseq
-    case $1 in *-ptb-* | */ptb-* | *wt103* | */demo-lm.ini) trains_lm "$@" && return ;; esac
-    case $1 in */tears/*) order=tears ;; esac
-    rm -rf run
-    "$NORMA" train "$1" --run.folder run --data.folder data-$order --data.max-length 32 --model.width 32 \
-        --model.ff 32 --model.encoder-layers 1 --model.decoder-layers 1 --model.max-positions 64 \
-        --train.max-tokens 32 --train.accumulate 2 --train.updates 1 --train.score false --device.threads 1 \
-        >out 2>err || fail "exit code $?: train $1: $(cat err)"
-    grep -q '^done: 1 updates' err || fail "no update: train $1: $(cat err)"
-}
-
-# The same of a recipe of classification, in its small form where the second argument says so.
-trains_text() {
-    local profile=()
-    [ -z "${2:-}" ] || profile=(--profile small)
-    rm -rf run
-    "$NORMA" train "$1" "${profile[@]}" --run.folder run --data.train labeled.tsv --data.test labeled.tsv --model.width 16 \
-        --model.ff 16 --data.max-length 16 --train.max-tokens 64 --train.updates 1 --device.threads 1 >out 2>err ||
-        fail "exit code $?: train $1: $(cat err)"
-    grep -q '^done: 1 updates' err || fail "no update: train $1: $(cat err)"
-}
-
-# The same of a recipe of tagging; word vectors are left out.
-trains_tags() {
-    local profile=()
-    [ -z "${2:-}" ] || profile=(--profile small)
-    rm -rf run
-    "$NORMA" train "$1" "${profile[@]}" --run.folder run --data.train tagged.txt --data.valid tagged.txt --data.test tagged.txt \
-        --data.vectors '' --data.bigram-vectors '' --model.width 56 --model.ff 16 --train.updates 1 --device.threads 1 \
-        >out 2>err || fail "exit code $?: train $1: $(cat err)"
-    grep -q '^done: 1 updates' err || fail "no update: train $1: $(cat err)"
-}
-
-# An update of any recipe; small or nothing
-updates() {
-    if is_text "$1"; then
-        trains_text "$1" "${2:-}"
-    elif is_tagged "$1"; then
-        trains_tags "$1" "${2:-}"
-    else
-        trains "$@"
+check_recipe() { # RECIPE [PROFILE]
+    local run task log profile=${2:-} arguments=()
+    task=$(task_of "$1")
+    run=runs/${1//\//_}${profile:+-$profile}
+    log=logs/${run#runs/}
+    mapfile -t arguments < <(small_sizes "$1" "$profile")
+    [ -z "$profile" ] || arguments+=(--profile "$profile")
+    run_norma "done: 3 updates" train "recipes/$1.ini" "${arguments[@]}" --run.folder "$run" || return 1
+    check_log "$run" || return 1
+    grep -q "^task = $task ;" "$run/config.ini" || { echo "task is not $task" >&2 && return 1; }
+    case $1 in
+        tears/*wmt) ;;
+        tears/*) grep -qE '"masked_targets": ?[1-9]' "$run/log.jsonl" || { echo "no masked targets" >&2 && return 1; } ;;
+    esac
+    if [ -n "$profile" ]; then # the same model as without the profile, smaller
+        rm -r "$run"
+        return
     fi
+    case $task in
+        translation)
+            run_norma "" translate "$run" --input corpus/test.de --input-format tokenized || return 1
+            [ "$(wc -l <"$log.out")" = "$(wc -l <corpus/test.de)" ] || { echo "lines are missing" >&2 && return 1; }
+            ;;
+        lm) run_norma "perplexity" perplexity "$run" corpus/test.txt || return 1 ;;
+        classification) run_norma "accuracy" classify "$run" corpus/test.tsv --evaluate || return 1 ;;
+        tagging)
+            case $1 in
+                */resume*) run_norma "F1" tag "$run" corpus/test.char.bmes --score || return 1 ;;
+                *) run_norma "F1" tag "$run" corpus/eng.testb --score || return 1 ;;
+            esac
+            ;;
+    esac
+    run_norma "" export "$run" --output "$run.safetensors" || return 1
+    [ -s "$run.safetensors" ] || { echo "no exported model" >&2 && return 1; }
+    run_norma '"run"' inspect "$run" --json --batches 1 --gradient-batches 1 || return 1
+    rm -r "$run" "$run.safetensors"
 }
 
-count=0
-for recipe in "$SOURCE"/recipes/*.ini "$SOURCE"/recipes/{tears,pn,rbn}/*.ini; do
-    head -n 1 "$recipe" | grep -q '^# ' || fail "$recipe does not begin with what it is"
+# Runs checks in parallel; each failure is one line in failed.
+check_in_background() { # NAME COMMAND...
+    local name=$1
+    shift
+    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done
+    { "$@" 2>"logs/${name//\//_}.failure" || echo "$name: $(cat "logs/${name//\//_}.failure")" >>failed; } &
+}
+
+: >failed
+names() {
+    (cd "$SOURCE/recipes" && find . -name '*.ini' ! -path './common/*') | sed 's/^\.\///; s/\.ini$//' | LC_ALL=C sort
+}
+n_recipes=0
+while read -r name; do
+    recipe=$SOURCE/recipes/$name.ini
+    head -n 1 "$recipe" | grep -q '^# ' || fail "$recipe does not begin with a description"
     grep -q '^# Data: ' "$recipe" || fail "$recipe does not name its data"
-    wants_data "$recipe"
-    updates "$recipe"
-    count=$((count + 1))
+    n_recipes=$((n_recipes + 1))
+    [ "$recipes" = all ] || [ $((n_recipes % 9)) = 4 ] || continue
+    check_in_background "$name" check_recipe "$name"
+    case $recipes+$(task_of "$name") in
+        all+translation) ;;
+        all+*) case $name in classify | tag | demo*) ;; *) check_in_background "$name --profile small" check_recipe "$name" small ;; esac ;;
+    esac
+done < <(names)
+[ $n_recipes = 288 ] || fail "$n_recipes recipes instead of 288"
+
+# Without its data, a recipe fails with one line that names the missing file.
+for name in tears/table3-1-gl-en rbn/conll-pre-bn pn/table3-wt103-pn rbn/imdb-post-rbn; do
+    code=0
+    (mkdir empty && cd empty && "$NORMA" train "$SOURCE/recipes/$name.ini" --run.folder run >../out 2>../err) || code=$?
+    rm -r empty
+    if [ $code != 3 ] || [ "$(wc -l <err)" != 1 ] || ! grep -q 'data/.*: No such file' err; then
+        fail "$name without data: exit code $code: $(cat err)"
+    fi
 done
-[ $count -ge 284 ] || fail "only $count recipes"
+wait
 
-# ---- settings that must reach the run (a row is more than a file that is read) ----
+# ---- variants of a comparison are different models ----
 
-# setting RECIPE SECTION KEY VALUE [small]: as in the config.ini of a run
-setting() {
-    updates "$SOURCE/recipes/$1.ini" "${5:-}"
-    sed -n "/^\[$2\]/,/^$/p" run/config.ini | grep -qx "$3 = $4 ; .*" || fail "$1: [$2] $3 is not $4"
+# Hash of the tensors of a model file without its metadata.
+weights_hash() {
+    perl -MDigest::MD5 -e 'binmode STDIN; read STDIN, my $n, 8; read STDIN, my $h, unpack "Q<", $n;
+        print Digest::MD5->new->addfile(*STDIN)->hexdigest, "\n"' <"$1"
 }
-setting tears/table2-xavier-post-16k-en-vi model init xavier-normal
-setting tears/table3-4-gl-en model dropout 0.4
-setting tears/table3-4-gl-en train validate_every 100
-setting tears/table7-fixed-g-valdecay-2x-ar-en schedule scale 2
-setting tears/table7-fixed-g-ar-en norm.scale trainable false
-setting tears/table5-post-5-layers-en-vi schedule lr 0.0003
-setting pn/table1-iwslt-bn norm.batch scaling layer
-setting pn/table1-wmt-pn norm.power scaling group
-setting rbn/iwslt-post-rbn norm.rbn lambda 60
-setting rbn/iwslt-pre-rbn schedule lr 0.0015
-setting rbn/iwslt-pre-pn-only norm.power scaling none
-setting rbn/wmt-pre-ln norm.layer unbiased true
-setting pn/table3-ptb-pn norm.power scaling group
-setting pn/table3-wt103-bn model adaptive true
-setting pn/table3-wt103-bn model adaptive false small
-setting pn/table2-ptb-core2 model cores 2
-setting pn/table3-ptb-ln train label_smoothing 0.1
-setting pn/table3-ptb-ln schedule lr 0.001 small
-setting rbn/wt103-pre-rbn norm.rbn lambda 0.1
-setting rbn/ptb-post-ln model norm_position post
-setting rbn/imdb-post-rbn norm.rbn scale mean
-setting rbn/yelp-pre-mabn model norm_position pre
-setting rbn/yelp-pre-mabn train epochs 10
-setting rbn/yelp-pre-mabn train epochs 3 small
-setting rbn/conll-post-rbn norm.rbn scale mean
-setting rbn/conll-pre-ln model norm_position pre
-setting rbn/conll-pre-ln model heads 14
-setting rbn/conll-pre-ln model heads 4 small
-setting rbn/resume-post-pn-only norm.power scaling none
-setting rbn/resume-post-bn train clip_value 5
-setting rbn/resume-post-bn data scheme bmeso
-setting rbn/resume-post-bn train epochs 20 small
-echo "e2e_recipes: $count recipes"
+
+check_compare() { # FOLDER ARGUMENTS of norma compare...
+    local folder=$1 log=logs/${1#runs/} name arguments=()
+    shift
+    name=${1#recipes/}
+    case " $* " in *" --profile small "*) mapfile -t arguments < <(small_sizes "${name%.ini}" small) ;;
+        *) mapfile -t arguments < <(small_sizes "${name%.ini}" "") ;; esac
+    run_norma "" compare "$@" "${arguments[@]}" --compare.folder "$folder" --compare.jobs 1 --compare.seeds 1 \
+        --compare.tid-batches 2 --compare.samples false || return 1
+    find "$folder" -name last.safetensors | while read -r model; do weights_hash "$model"; done | sort >"$log.hashes"
+    [ "$(wc -l <"$log.hashes")" -ge 2 ] || { echo "fewer than two models: norma compare $*" >&2 && return 1; }
+    [ -z "$(uniq -d "$log.hashes")" ] || { echo "variants have identical weights: norma compare $*" >&2 && return 1; }
+}
+
+# The `norma compare` lines in the code blocks of the documentation, with the variables that their block sets, in one
+# line each.
+documented_comparisons() {
+    local pages
+    mapfile -t pages < <(find "$SOURCE/docs" "$SOURCE/results" -name '*.md' | LC_ALL=C sort)
+    awk 'FNR == 1 { block = 0 } /^```/ { block = !block; line = ""; next } !block { next }
+        { sub(/[ \t]#.*/, "") }
+        line ~ /[^\\]$/ && line ~ /^[a-z]+="[^"]*$/ { line = line " " $0; if (/"[ \t]*$/) { print line; line = "" } next }
+        { line = line $0 } line ~ /\\$/ { sub(/\\$/, " ", line); next }
+        line ~ /^[a-z]+="[^"]*$/ { next }
+        line ~ /^[a-z]+="/ || line ~ /^norma compare / { print line }
+        { line = "" }' "$SOURCE/README.md" "${pages[@]}"
+}
+
+check_in_background compare-pn check_compare runs/compare-pn recipes/pn/table1-iwslt-ln.ini --norms layer,batch,pnv,power
+check_in_background compare-rbn check_compare runs/compare-rbn recipes/rbn/iwslt-post-ln.ini --norms layer,batch,rbn
+check_in_background compare-tears check_compare runs/compare-tears recipes/tears/table3-2-gl-en.ini --norms layer,scale+fix
+n_comparisons=3
+if [ "$recipes" = all ]; then
+    while read -r line; do
+        case $line in
+            norma\ *)
+                n_comparisons=$((n_comparisons + 1))
+                eval "arguments=(${line#norma compare })"
+                # shellcheck disable=SC2154
+                check_in_background "compare-$n_comparisons" check_compare "runs/compare-$n_comparisons" "${arguments[@]}"
+                ;;
+            *) eval "$line" ;;
+        esac
+    done < <(documented_comparisons)
+    [ $n_comparisons -ge 10 ] || fail "only $n_comparisons comparisons"
+fi
+wait
+if [ -s failed ]; then fail "$(wc -l <failed) of the runs failed:
+$(cat failed)"; fi
+echo "e2e_recipes: $(find logs -name '*.failure' | wc -l) runs of $n_recipes recipes, $n_comparisons comparisons"
