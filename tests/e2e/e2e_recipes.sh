@@ -137,6 +137,22 @@ check_log() { # RUN
         END { die "no validation\n" unless $valid; }' "$1/log.jsonl"
 }
 
+# Hash of the tensors of a model file without its metadata.
+weights_hash() {
+    perl -MDigest::MD5 -e 'binmode STDIN; read STDIN, my $n, 8; read STDIN, my $h, unpack "Q<", $n;
+        print Digest::MD5->new->addfile(*STDIN)->hexdigest, "\n"' <"$1"
+}
+
+# Running statistics advance once per update, also when gradients are accumulated.
+check_counters() { # RUN UPDATES
+    perl -e 'my $updates = shift; binmode STDIN; local $/; my $file = <STDIN>; my $n = unpack "Q<", $file;
+        my $header = substr $file, 8, $n;
+        while ($header =~ /"([^"]*\.iters)":\{"dtype":"I64","shape":\[\],"data_offsets":\[(\d+),/g) {
+            my $count = unpack "q<", substr $file, 8 + $n + $2, 8;
+            die "$1 is $count after $updates updates\n" if $count != $updates;
+        }' "$2" <"$1/last.safetensors"
+}
+
 check_recipe() { # RECIPE [PROFILE]
     local run task log profile=${2:-} arguments=()
     task=$(task_of "$1")
@@ -146,6 +162,7 @@ check_recipe() { # RECIPE [PROFILE]
     [ -z "$profile" ] || arguments+=(--profile "$profile")
     run_norma "done: 3 updates" train "recipes/$1.ini" "${arguments[@]}" --run.folder "$run" || return 1
     check_log "$run" || return 1
+    check_counters "$run" 3 || return 1
     grep -q "^task = $task ;" "$run/config.ini" || { echo "task is not $task" >&2 && return 1; }
     case $1 in
         tears/*wmt) ;;
@@ -157,15 +174,15 @@ check_recipe() { # RECIPE [PROFILE]
     fi
     case $task in
         translation)
-            run_norma "" translate "$run" --input corpus/test.de --input-format tokenized || return 1
+            run_norma "" translate "$run" corpus/test.de --input-format tokenized || return 1
             [ "$(wc -l <"$log.out")" = "$(wc -l <corpus/test.de)" ] || { echo "lines are missing" >&2 && return 1; }
             ;;
         lm) run_norma "perplexity" perplexity "$run" corpus/test.txt || return 1 ;;
         classification) run_norma "accuracy" classify "$run" corpus/test.tsv --evaluate || return 1 ;;
         tagging)
             case $1 in
-                */resume*) run_norma "F1" tag "$run" corpus/test.char.bmes --score || return 1 ;;
-                *) run_norma "F1" tag "$run" corpus/eng.testb --score || return 1 ;;
+                */resume*) run_norma "F1" tag "$run" corpus/test.char.bmes --evaluate || return 1 ;;
+                *) run_norma "F1" tag "$run" corpus/eng.testb --evaluate || return 1 ;;
             esac
             ;;
     esac
@@ -215,12 +232,6 @@ wait
 
 # ---- variants of a comparison are different models ----
 
-# Hash of the tensors of a model file without its metadata.
-weights_hash() {
-    perl -MDigest::MD5 -e 'binmode STDIN; read STDIN, my $n, 8; read STDIN, my $h, unpack "Q<", $n;
-        print Digest::MD5->new->addfile(*STDIN)->hexdigest, "\n"' <"$1"
-}
-
 check_compare() { # FOLDER ARGUMENTS of norma compare...
     local folder=$1 log=logs/${1#runs/} name arguments=()
     shift
@@ -248,6 +259,20 @@ documented_comparisons() {
         { line = "" }' "$SOURCE/README.md" "${pages[@]}"
 }
 
+# With the linear schedule, PowerNorm's warm-up is that of the schedule: half of six updates.
+check_linear_warmup() {
+    local warmup log=logs/linear-warmup arguments=()
+    mapfile -t arguments < <(small_sizes rbn/resume-pre-pn-ls "")
+    for warmup in lr 3 6; do
+        run_norma "done: 6 updates" train recipes/rbn/resume-pre-pn-ls.ini "${arguments[@]}" --train.updates 6 \
+            --schedule.warmup-fraction 0.5 --norm.power.warmup $warmup --run.folder runs/warmup-$warmup || return 1
+        weights_hash runs/warmup-$warmup/last.safetensors >"$log-$warmup"
+    done
+    cmp -s "$log-lr" "$log-3" || { echo "warm-up is not 3 updates" >&2 && return 1; }
+    ! cmp -s "$log-lr" "$log-6" || { echo "warm-up has no effect" >&2 && return 1; }
+}
+
+check_in_background linear-warmup check_linear_warmup
 check_in_background compare-pn check_compare runs/compare-pn recipes/pn/table1-iwslt-ln.ini --norms layer,batch,pnv,power
 check_in_background compare-rbn check_compare runs/compare-rbn recipes/rbn/iwslt-post-ln.ini --norms layer,batch,rbn
 check_in_background compare-tears check_compare runs/compare-tears recipes/tears/table3-2-gl-en.ini --norms layer,scale+fix
