@@ -15,6 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "norma/status.h"
+
 #define NM_HASH_NONE UINT32_MAX
 /* Numbers are below this limit. */
 #define NM_HASH_MAX (UINT32_MAX / 2)
@@ -45,8 +47,23 @@ static inline uint32_t nm_hash_map_next(const nm_hash_map *map, uint32_t hash, s
     }
 }
 
+/* Enlarges the slots; for nm_hash_map_add. */
+void nm_hash_map_grow(nm_hash_map *map);
+
 /* Adds a number below NM_HASH_MAX for a key that is not in the map. */
-void nm_hash_map_add(nm_hash_map *map, uint32_t hash, uint32_t number);
+static inline void nm_hash_map_add(nm_hash_map *map, uint32_t hash, uint32_t number)
+{
+    NM_ASSERT(number < NM_HASH_MAX);
+    if (2 * ++map->n > map->n_slots)
+        nm_hash_map_grow(map);
+    size_t at = hash & (map->n_slots - 1);
+    while (map->slots[at].value > map->base)
+        at = (at + 1) & (map->n_slots - 1);
+    uint32_t value = map->base + 1 + number;
+    map->slots[at] = (nm_hash_slot){hash, value};
+    map->top = value > map->top ? value : map->top;
+}
+
 /* Removes all entries in constant time (amortized); the memory is kept. */
 void nm_hash_map_clear(nm_hash_map *map);
 void nm_hash_map_release(nm_hash_map *map);

@@ -40,7 +40,7 @@ void nm_segment_words_release(nm_segment_words *words)
 
 /* Nodes of the trie: 0 is the empty n-gram, i + 1 is items[i]. Returns the node of the n-gram that ends in `word` after the
  * n-gram `node`, or 0 if the references do not contain it. */
-static uint32_t find_node(const nm_ngrams *ngrams, uint32_t node, int32_t word)
+static inline uint32_t find_node(const nm_ngrams *ngrams, uint32_t node, int32_t word)
 {
     size_t probe = 0;
     uint32_t hash = nm_hash_pair(node, (uint32_t)word);
