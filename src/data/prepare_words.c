@@ -324,10 +324,7 @@ static nm_status merge_side(split_job *self, chunk *from, int side, nm_error *er
 {
     nm_counter *words = &from->words[side];
     word_list *list = &from->numbers[side];
-    if (words->n > self->numbers_capacity) {
-        self->numbers_capacity = 2 * words->n;
-        self->numbers = nm_reallocate(self->numbers, self->numbers_capacity * sizeof *self->numbers);
-    }
+    NM_RESERVE(self->numbers, words->n, self->numbers_capacity);
     nm_counter_join(&self->prepare->words[side], words, self->split == PREPARE_TRAIN, self->numbers);
     for (size_t i = 0; i < list->n; i++)
         if (list->data[i] != NM_PREPARE_LINE_END)

@@ -72,10 +72,7 @@ static void list_ancestors(beam_search *s, int32_t last)
     size_t length = 0;
     for (int32_t node = last; node >= 0; node = s->nodes[node].parent)
         length++;
-    while (s->n_self + length > s->self_capacity) {
-        s->self_capacity = 2 * s->self_capacity + length;
-        s->self_rows = nm_reallocate(s->self_rows, s->self_capacity * sizeof *s->self_rows);
-    }
+    NM_RESERVE(s->self_rows, s->n_self + length, s->self_capacity);
     s->n_self += length;
     size_t at = s->n_self;
     for (int32_t node = last; node >= 0; node = s->nodes[node].parent)
@@ -94,12 +91,10 @@ static void feed(beam_search *s, int32_t sentence, const nm_beam_entry *entry)
 {
     NM_GROW(s->nodes, s->n_nodes, s->nodes_capacity);
     s->nodes[s->n_nodes++] = (beam_node){entry->node, entry->id, entry->token_score};
-    if (s->n_rows + 1 >= s->rows_capacity) {
-        s->rows_capacity = 2 * s->rows_capacity + 16;
-        s->ids = nm_reallocate(s->ids, s->rows_capacity * sizeof *s->ids);
-        s->self_offsets = nm_reallocate(s->self_offsets, s->rows_capacity * sizeof *s->self_offsets);
-        s->cross_offsets = nm_reallocate(s->cross_offsets, s->rows_capacity * sizeof *s->cross_offsets);
-    }
+    size_t capacity[2] = {s->rows_capacity, s->rows_capacity};
+    NM_GROW(s->ids, s->n_rows + 1, capacity[0]);
+    NM_GROW(s->self_offsets, s->n_rows + 1, capacity[1]);
+    NM_GROW(s->cross_offsets, s->n_rows + 1, s->rows_capacity);
     s->ids[s->n_rows++] = entry->id;
     list_ancestors(s, (int32_t)s->n_nodes - 1);
     list_source(s, sentence);

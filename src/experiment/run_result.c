@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "base/file.h"
+#include "base/sort.h"
 #include "probe/tid.h"
 #include "task/model_loader.h"
 #include "model/model_file.h"
@@ -193,12 +194,6 @@ static nm_status average_checkpoints(const char *folder, int64_t count, const ch
 
 /* ---- the log ---- */
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static double number_of(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
@@ -243,10 +238,7 @@ nm_status nm_run_result_read_log(nm_run_result *result, const char *folder, nm_e
         read_line(result, object, &all);
         json_decref(object);
     }
-    if (all.n) {
-        qsort(all.list, all.n, sizeof *all.list, compare_doubles);
-        result->tokens_per_second = all.list[all.n / 2];
-    }
+    result->tokens_per_second = nm_median(all.list, all.n);
     free(all.list);
     free(text);
     return NM_OK;

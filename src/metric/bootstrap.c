@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/random.h"
+#include "base/sort.h"
 
 nm_bootstrap_config nm_bootstrap_default(void)
 {
@@ -73,12 +74,6 @@ static void score_draws(const nm_counts *systems, int n_systems, nm_score_of_cou
     }
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Mean and bounds; sorts the values. The bounds are those of sacreBLEU and Moses: 25th from either end of
  * 1000. */
 static nm_interval interval_of(double *values, const nm_bootstrap_config *config)
@@ -86,7 +81,7 @@ static nm_interval interval_of(double *values, const nm_bootstrap_config *config
     double sum = 0;
     for (int k = 0; k < config->n_resamples; k++)
         sum += values[k];
-    qsort(values, (size_t)config->n_resamples, sizeof *values, compare_doubles);
+    nm_sort_doubles(values, (size_t)config->n_resamples);
     int cut = (int)((double)config->n_resamples * config->outside / 2);
     return (nm_interval){sum / config->n_resamples, values[cut], values[config->n_resamples - 1 - cut]};
 }

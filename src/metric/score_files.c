@@ -101,14 +101,6 @@ static void count_line(segment_counter *counter, const parallel *files, int64_t 
         nm_chrf_count(counter->chrf, hypothesis, references, files->n_files - 1, row);
 }
 
-static int64_t *rows_grow(int64_t *rows, size_t n, size_t *capacity, int n_counts)
-{
-    if (n < *capacity)
-        return rows;
-    *capacity = *capacity ? 2 * *capacity : 1024;
-    return nm_reallocate(rows, *capacity * (size_t)n_counts * sizeof *rows);
-}
-
 static nm_status count_lines(const nm_score_config *config, parallel *files, nm_counts *out, nm_error *err)
 {
     bool is_bleu = config->kind == NM_SCORE_BLEU;
@@ -120,7 +112,7 @@ static nm_status count_lines(const nm_score_config *config, parallel *files, nm_
     bool more = true;
     nm_status status;
     while ((status = parallel_next(files, &more, err)) == NM_OK && more) {
-        rows = rows_grow(rows, n, &capacity, n_counts);
+        NM_RESERVE(rows, (n + 1) * (size_t)n_counts, capacity);
         count_line(&counter, files, rows + n++ * (size_t)n_counts);
     }
     nm_bleu_free(counter.bleu);

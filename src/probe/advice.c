@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 #include "base/file.h"
+#include "base/sort.h"
 #include "probe/numbers.h"
 #include "train/trainer.h"
 
@@ -39,7 +40,7 @@ static void read_gradients(nm_findings *f, double *norms, const double *updates,
     f->early_gradient = early;
     if (!rest)
         return;
-    nm_numbers_sort(norms, rest);
+    nm_sort_doubles(norms, rest);
     f->later_gradient = nm_numbers_quantile(norms, rest, 0.5);
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "probe/instrument.h"
+#include "base/sort.h"
 
 enum { BINS = 20, TENTHS = 10 };
 
@@ -29,7 +30,7 @@ static void tell(json_t *line, double *ratio, size_t n)
     size_t above = 0;
     for (size_t i = 0; i < n; i++)
         above += ratio[i] > 1;
-    nm_numbers_sort(ratio, n);
+    nm_sort_doubles(ratio, n);
     json_t *quantiles = nm_line_array(line, "quantiles");
     for (int i = 0; i <= TENTHS; i++)
         nm_array_number(quantiles, nm_numbers_quantile(ratio, n, i / (double)TENTHS));

@@ -32,17 +32,6 @@ double nm_numbers_length(const double *values, size_t n)
     return sqrt(square);
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-void nm_numbers_sort(double *values, size_t n)
-{
-    qsort(values, n, sizeof *values, compare);
-}
-
 double nm_numbers_quantile(const double *sorted, size_t n, double q)
 {
     double place = q * (double)(n - 1);

@@ -10,8 +10,7 @@ double *nm_numbers_download(nm_backend *backend, const void *device, size_t n);
 double *nm_numbers_download_matrix(nm_backend *backend, nm_mat mat);
 
 double nm_numbers_length(const double *values, size_t n); /* 2-norm */
-/* Sorts values; the q-quantile (0 to 1) with linear interpolation of sorted ones. n > 0. */
-void nm_numbers_sort(double *values, size_t n);
+/* The q-quantile (0 to 1) of ascending values, with linear interpolation. n > 0. */
 double nm_numbers_quantile(const double *sorted, size_t n, double q);
 
 /* A statistic that the call's norm has published, of this length; NULL when it has none of that name. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/sort.h"
 #include "probe/numbers.h"
 
 void nm_gram_init(nm_gram *gram, int32_t d)
@@ -132,7 +133,7 @@ void nm_gram_singular(const nm_gram *gram, double *values)
         tridiagonal_eigenvalues(values, e, gram->d);
     for (size_t i = 0; i < d; i++)
         values[i] = !finite ? NAN : values[i] > 0 ? -sqrt(values[i]) : 0;
-    nm_numbers_sort(values, d); /* rising, so the largest singular value, now negative, is first */
+    nm_sort_doubles(values, d); /* rising, so the largest singular value, now negative, is first */
     for (size_t i = 0; i < d; i++)
         values[i] = finite ? fabs(values[i]) : NAN;
     free(a);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/sort.h"
 #include "report/figure.h"
 
 enum { MAX_POINTS = 400, MIN_POINTS = 60, ALL_POINTS = 6000, CROWD = 8 };
@@ -98,12 +99,10 @@ typedef struct sums { /* of one run, over the places that match, by look */
 
 static void insert_look(sums *s, size_t at, double x)
 {
-    if (s->n == s->capacity) {
-        s->capacity = s->capacity ? 2 * s->capacity : 64;
-        s->x = nm_reallocate(s->x, s->capacity * sizeof *s->x);
-        s->sum = nm_reallocate(s->sum, s->capacity * sizeof *s->sum);
-        s->count = nm_reallocate(s->count, s->capacity * sizeof *s->count);
-    }
+    size_t capacity[2] = {s->capacity, s->capacity};
+    NM_GROW(s->x, s->n, capacity[0]);
+    NM_GROW(s->sum, s->n, capacity[1]);
+    NM_GROW(s->count, s->n, s->capacity);
     memmove(s->x + at + 1, s->x + at, (s->n - at) * sizeof *s->x);
     memmove(s->sum + at + 1, s->sum + at, (s->n - at) * sizeof *s->sum);
     memmove(s->count + at + 1, s->count + at, (s->n - at) * sizeof *s->count);
@@ -256,12 +255,6 @@ static double tick_of(nm_drawing *drawing, const char *site, size_t length)
     NM_GROW(drawing->ticks, drawing->n_ticks, drawing->ticks_capacity);
     drawing->ticks[drawing->n_ticks] = name;
     return (double)drawing->n_ticks++;
-}
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
 }
 
 /* One value for a run: the median, or the last; of measurements of checkpoints that of the best model. */
@@ -512,7 +505,7 @@ static size_t all_values(const nm_drawing *drawing, double **values)
                 (*values)[n++] = curve->high[i];
         }
     NM_ASSERT(n > 0); /* curves without points are dropped before */
-    qsort(*values, n, sizeof **values, compare_doubles);
+    nm_sort_doubles(*values, n);
     return n;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/sort.h"
 #include "report/figure.h"
 
 enum {
@@ -251,22 +252,6 @@ void nm_say_last(const nm_report *report, const nm_figure *figure, const nm_draw
 
 /* ---- levels ---- */
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-static double median(const double *values, size_t n)
-{
-    double *copy = nm_allocate((n + 1) * sizeof *copy);
-    memcpy(copy, values, n * sizeof *copy);
-    qsort(copy, n, sizeof *copy, compare_doubles);
-    double middle = n ? copy[n / 2] : NAN;
-    free(copy);
-    return middle;
-}
-
 /* Lowest first, by the median of the second half. */
 static ranked *rank_median(const nm_drawing *drawing, bool second_half)
 {
@@ -274,7 +259,7 @@ static ranked *rank_median(const nm_drawing *drawing, bool second_half)
     for (size_t c = 0; c < drawing->n; c++) {
         const nm_curve *curve = &drawing->curves[c];
         size_t from = second_half ? curve->n / 2 : 0;
-        list[c] = (ranked){curve, median(curve->y + from, curve->n - from), 0};
+        list[c] = (ranked){curve, nm_median(curve->y + from, curve->n - from), 0};
     }
     qsort(list, drawing->n, sizeof *list, compare_ranked);
     return list;

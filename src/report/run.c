@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/sort.h"
 
 /* Beyond these a log is not one that Norma wrote; what is over the limit is left out. */
 enum { MAX_SERIES = 1 << 16, MAX_TAG = 240, MAX_DEPTH = 4, MAX_VECTOR = 1 << 16 };
@@ -54,12 +55,10 @@ static void add_number(const place *at, double value)
     nm_series *series = isfinite(value) && fabs(value) < max_value ? series_of(at->run, at->tag) : NULL;
     if (!series)
         return;
-    if (series->n == series->capacity) {
-        series->capacity = series->capacity ? 2 * series->capacity : 16;
-        series->update = nm_reallocate(series->update, series->capacity * sizeof(double));
-        series->seconds = nm_reallocate(series->seconds, series->capacity * sizeof(double));
-        series->value = nm_reallocate(series->value, series->capacity * sizeof(double));
-    }
+    size_t capacity[2] = {series->capacity, series->capacity};
+    NM_GROW(series->update, series->n, capacity[0]);
+    NM_GROW(series->seconds, series->n, capacity[1]);
+    NM_GROW(series->value, series->n, series->capacity);
     series->update[series->n] = at->update;
     series->seconds[series->n] = at->seconds;
     series->value[series->n++] = value;
@@ -362,22 +361,9 @@ double nm_series_at(const nm_series *series, double update)
     return NAN;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 double nm_series_median(const nm_series *series)
 {
-    if (!series || !series->n)
-        return NAN;
-    double *sorted = nm_allocate(series->n * sizeof *sorted);
-    memcpy(sorted, series->value, series->n * sizeof *sorted);
-    qsort(sorted, series->n, sizeof *sorted, compare_doubles);
-    double median = 0.5 * (sorted[(series->n - 1) / 2] + sorted[series->n / 2]);
-    free(sorted);
-    return median;
+    return series ? nm_median(series->value, series->n) : NAN;
 }
 
 double nm_report_run_best_update(const nm_report_run *run)

@@ -27,10 +27,7 @@ void nm_labeled_set_release(nm_labeled_set *set)
 
 static void end_text(nm_labeled_set *set)
 {
-    if (set->n + 2 > set->capacity) {
-        set->capacity = set->capacity ? 2 * set->capacity : 64;
-        set->offsets = nm_reallocate(set->offsets, set->capacity * sizeof *set->offsets);
-    }
+    NM_RESERVE(set->offsets, set->n + 2, set->capacity);
     if (!set->n)
         set->offsets[0] = 0;
     set->offsets[++set->n] = set->ids.n;

@@ -38,10 +38,7 @@ double nm_lm_perplexity_of_counts(const int64_t *counts, const void *context)
 
 static void add_unit(nm_lm_scored *scored, double nll, int64_t tokens)
 {
-    if (scored->n_units == scored->capacity) {
-        scored->capacity = scored->capacity ? 2 * scored->capacity : 256;
-        scored->counts = nm_reallocate(scored->counts, 2 * scored->capacity * sizeof *scored->counts);
-    }
+    NM_RESERVE(scored->counts, 2 * (scored->n_units + 1), scored->capacity);
     scored->counts[2 * scored->n_units] = llround(1e6 * nll);
     scored->counts[2 * scored->n_units++ + 1] = tokens;
     scored->nll += nll;

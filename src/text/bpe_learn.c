@@ -259,10 +259,7 @@ static uint32_t gather_places(place *places, uint32_t n)
 static uint32_t replace_in_word(learner *self, word *in, uint32_t left, uint32_t right, uint32_t joined)
 {
     uint32_t *symbols = self->letters + in->start, n = in->n, kept = 0;
-    if (n > self->old_capacity) {
-        self->old_capacity = 2 * (size_t)n;
-        self->old = nm_reallocate(self->old, self->old_capacity * sizeof *self->old);
-    }
+    NM_RESERVE(self->old, n, self->old_capacity);
     memcpy(self->old, symbols, n * sizeof *symbols);
     for (uint32_t i = 0; i < n; i++) {
         bool found = self->old[i] == left && i + 1 < n && self->old[i + 1] == right;

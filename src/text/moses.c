@@ -45,11 +45,7 @@ static bool is_alnum(uint32_t point)
 /* Where a step writes, with room for so many points; never NULL. */
 static uint32_t *begin_step(moses *self, size_t most)
 {
-    if (self->next.capacity <= most) {
-        free(self->next.data);
-        self->next.capacity = most + 1;
-        self->next.data = nm_reallocate(NULL, self->next.capacity * sizeof *self->next.data);
-    }
+    NM_RESERVE(self->next.data, most + 1, self->next.capacity);
     return self->next.data;
 }
 

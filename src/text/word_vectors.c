@@ -66,10 +66,7 @@ static nm_status add_line(nm_word_vectors *v, const nm_lines *lines, const nm_co
         nm_counter_find(&v->words, word, bytes) != SIZE_MAX)
         return NM_OK;
     size_t row = nm_counter_add(&v->words, word, bytes, 1), width = (size_t)v->width;
-    if (row >= v->capacity) {
-        v->capacity = v->capacity ? 2 * v->capacity : 1024;
-        v->values = nm_reallocate(v->values, v->capacity * width * sizeof *v->values);
-    }
+    NM_RESERVE(v->values, (row + 1) * width, v->capacity);
     return read_numbers(v, lines, at, v->values + row * width, err);
 }
 

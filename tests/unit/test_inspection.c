@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "probe/advice.h"
+#include "base/sort.h"
 #include "probe/numbers.h"
 #include "probe/eval_pass.h"
 #include "probe/spectrum.h"
@@ -319,7 +320,7 @@ static void jacobi(double *x, size_t rows, size_t d, double *values)
             values[i] += x[r * d + i] * x[r * d + i];
         values[i] = -sqrt(values[i]);
     }
-    nm_numbers_sort(values, d);
+    nm_sort_doubles(values, d);
     for (size_t i = 0; i < d; i++)
         values[i] = -values[i];
 }
