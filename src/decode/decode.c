@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "decode/beam.h"
-#include "model/seq2seq.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_decode_options, field, initial, min, max, help)
 #define PICK(field, initial, choices, help) NM_CHOICE(nm_decode_options, field, initial, choices, help)
@@ -67,7 +66,8 @@ static nm_status check_models(nm_model *const *models, int32_t n_models, const n
                               nm_error *err)
 {
     for (int32_t m = 0; m < n_models; m++) {
-        if (models[m]->type != &nm_model_seq2seq)
+        const nm_generator *generator = models[m]->type->generator;
+        if (!generator || !generator->encoder)
             return nm_fail(err, NM_UNSUPPORTED, "a model of type %s cannot translate", models[m]->type->name);
         if (models[m]->source_size != models[0]->source_size ||
             models[m]->target_size != models[0]->target_size)
@@ -93,7 +93,7 @@ nm_status nm_decoder_create(nm_decoder **out, nm_model *const *models, int32_t n
                             .rule = options->search == NM_SEARCH_TEARS ? &nm_beam_tears : &nm_beam_fairseq,
                             .max_positions = INT32_MAX};
     for (int32_t m = 0; m < n_models; m++) {
-        int32_t positions = (int32_t)nm_seq2seq_config_of(models[m])->max_positions;
+        int32_t positions = models[m]->type->generator->context(models[m]);
         decoder->max_positions = positions < decoder->max_positions ? positions : decoder->max_positions;
     }
     /* two more than the rule looks at: pad and a forbidden eos may stand among the best */

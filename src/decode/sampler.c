@@ -7,7 +7,6 @@
 
 #include "base/random.h"
 #include "decode/incremental.h"
-#include "model/lm.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_sample_options, field, initial, min, max, help)
 
@@ -38,11 +37,13 @@ struct nm_sampler {
     nm_model *model;
     const nm_sample_options *options;
     const nm_vocab *vocab;
-    nm_incremental *incremental; /* soft-max attention; NULL for block-term, whose prefix is computed again */
+    nm_incremental
+        *incremental;       /* NULL: no KV cache (block-term attention), the whole context is recomputed */
+    nm_model_output output; /* the output projection */
     nm_tape tape;
-    void *raw;         /* host: logits of a batch as they come */
-    double *log_p;     /* host, of one prompt */
-    candidate *sorted; /* host */
+    void *raw;         /* host: logits as downloaded */
+    double *log_p;     /* host: log probabilities of one prompt, [V + NM_MAX_CLUSTERS] */
+    candidate *sorted; /* host, [V] */
 };
 
 typedef struct growing { /* a prompt at work */
@@ -64,9 +65,10 @@ typedef struct batch {
 nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_options *options,
                             const nm_vocab *vocab, nm_error *err)
 {
-    if (model->type != &nm_model_lm)
+    const nm_generator *generator = model->type->generator;
+    if (!generator || generator->encoder)
         return nm_fail(err, NM_UNSUPPORTED, "a model of type %s is no language model", model->type->name);
-    if (!nm_lm_config_of(model)->causal)
+    if (generator->is_causal && !generator->is_causal(model))
         return nm_fail(err, NM_UNSUPPORTED,
                        "this model sees ahead (model.causal = false): it predicts words from themselves and "
                        "cannot write");
@@ -78,7 +80,7 @@ nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_o
     self->log_p = nm_allocate((words + NM_MAX_CLUSTERS) * sizeof *self->log_p);
     self->sorted = nm_allocate(words * sizeof *self->sorted);
     nm_status status = nm_tape_init(&self->tape, model->backend, machine, err);
-    if (status == NM_OK && !nm_lm_of(model)->stack.config.cores)
+    if (status == NM_OK && generator->decoder(model))
         status = nm_incremental_create(&self->incremental, model, err);
     if (status != NM_OK) {
         nm_sampler_free(self);
@@ -168,12 +170,12 @@ static const int32_t *input_ids(const nm_sampler *self, const growing *g, int64_
 /* Feeds input number `at` of every prompt, as place at - begin of its context. */
 static nm_status feed(nm_sampler *self, batch *b, int64_t at, nm_mat *hidden, nm_error *err)
 {
-    int32_t segment = (int32_t)nm_lm_config_of(self->model)->context, place = (int32_t)(at - b->begin);
+    int32_t context = self->model->type->generator->context(self->model), place = (int32_t)(at - b->begin);
     size_t n = (size_t)b->n;
     int32_t *ids = nm_allocate(n * sizeof *ids), *offsets = nm_allocate((n + 1) * sizeof *offsets);
     int32_t *rows = nm_allocate(n * (size_t)(place + 1) * sizeof *rows);
     for (int32_t i = 0; i < b->n; i++) {
-        int32_t *own = b->rows + (size_t)i * (size_t)segment;
+        int32_t *own = b->rows + (size_t)i * (size_t)context;
         input_ids(self, &b->live[i], at, &ids[i]);
         own[place] = place * b->n + i;
         memcpy(rows + (size_t)i * (size_t)(place + 1), own, (size_t)(place + 1) * sizeof *rows);
@@ -217,7 +219,8 @@ static nm_status recompute(nm_sampler *self, batch *b, int64_t at, nm_mat *hidde
                     .target_in = ids,
                     .target_out = ids,
                     .target_pos = pos};
-    nm_tensor *all = nm_lm_hidden(self->model, tape, &one), *rows = nm_tape_tensor(tape, b->n, all->cols);
+    self->output = self->model->type->forward(self->model, tape, &one);
+    nm_tensor *all = self->output.hidden, *rows = nm_tape_tensor(tape, b->n, all->cols);
     const int32_t *device_last = nm_tape_upload(tape, last, (size_t)b->n * sizeof *last);
     if (nm_tape_exhausted(tape))
         return nm_fail(err, NM_MEMORY, "no memory for a batch of %d tokens", tokens);
@@ -229,9 +232,9 @@ static nm_status recompute(nm_sampler *self, batch *b, int64_t at, nm_mat *hidde
 /* Hidden vectors that predict what follows input number `at`. A full context begins again with its second half. */
 static nm_status advance(nm_sampler *self, batch *b, int64_t at, nm_mat *hidden, nm_error *err)
 {
-    int64_t segment = nm_lm_config_of(self->model)->context, from = at;
-    if (at - b->begin >= segment)
-        from = b->begin = at - segment / 2 + 1;
+    int64_t context = self->model->type->generator->context(self->model), from = at;
+    if (at - b->begin >= context)
+        from = b->begin = at - context / 2 + 1;
     if (!self->incremental)
         return recompute(self, b, at, hidden, err);
     for (; from <= at; from++)
@@ -249,26 +252,28 @@ static void to_host(nm_sampler *self, const void *device, int32_t n, double *to)
         to[i] = nm_dtype_get(b->dtype, self->raw, (size_t)i);
 }
 
-/* Log probabilities of one row into self->log_p; memory: the tape's, for logits and clusters. */
-static nm_status row_probabilities(nm_sampler *self, nm_mat hidden, int32_t row, void *logits, void *clusters,
-                                   nm_error *err)
+/* Log probabilities of one row into self->log_p. logits, cluster_logits: device memory for one row. */
+static nm_status row_probabilities(nm_sampler *self, nm_mat hidden, int32_t row, void *logits,
+                                   void *cluster_logits, nm_error *err)
 {
+    static const nm_adaptive_clusters no_clusters;
     nm_backend *b = self->model->backend;
-    const nm_lm *lm = nm_lm_of(self->model);
+    const nm_model_output *out = &self->output;
+    const nm_adaptive_clusters *clusters = out->clusters ? out->clusters : &no_clusters;
     int32_t words = self->model->target_size;
     nm_dropout none = {0};
     hidden.data = (char *)hidden.data + (size_t)row * (size_t)hidden.stride * nm_dtype_bytes(b->dtype);
     hidden.rows = 1;
-    NM_CALL(b, linear, .x = hidden, .weight = nm_tensor_mat(lm->output_weight),
-            .bias = lm->output_bias ? lm->output_bias->data : NULL, .drop = &none,
-            .y = nm_mat_of(logits, 1, words));
+    NM_CALL(b, linear, .x = hidden, .weight = nm_tensor_mat(out->weight),
+            .bias = out->bias ? out->bias->data : NULL, .drop = &none, .y = nm_mat_of(logits, 1, words));
     to_host(self, logits, words, self->log_p);
-    if (lm->cluster_weight) {
-        NM_CALL(b, linear, .x = hidden, .weight = nm_tensor_mat(lm->cluster_weight),
-                .bias = lm->cluster_bias->data, .drop = &none, .y = nm_mat_of(clusters, 1, lm->bands.n));
-        to_host(self, clusters, lm->bands.n, self->log_p + words);
+    if (clusters->n) {
+        NM_CALL(b, linear, .x = hidden, .weight = nm_tensor_mat(out->cluster_weight),
+                .bias = out->cluster_bias->data, .drop = &none,
+                .y = nm_mat_of(cluster_logits, 1, clusters->n));
+        to_host(self, cluster_logits, clusters->n, self->log_p + words);
     }
-    nm_adaptive_log_probs(&lm->bands, words, self->log_p + words, self->log_p);
+    nm_adaptive_log_probs(clusters, words, self->log_p + words, self->log_p);
     for (int32_t i = 0; i < words; i++)
         if (isnan(self->log_p[i]))
             return nm_fail(err, NM_DIVERGED, "the model's log probabilities are not finite");
@@ -337,10 +342,12 @@ nm_status nm_sampler_run(nm_sampler *self, const nm_id_list *prompts, size_t n, 
                          nm_error *err)
 {
     int64_t most = self->options->batch;
-    size_t segment = (size_t)nm_lm_config_of(self->model)->context;
+    size_t context = (size_t)self->model->type->generator->context(self->model);
     batch b = {.live = nm_allocate((size_t)most * sizeof *b.live),
-               .rows = nm_allocate((size_t)most * segment * sizeof *b.rows)};
+               .rows = nm_allocate((size_t)most * context * sizeof *b.rows)};
     nm_status status = self->incremental ? nm_incremental_refresh(self->incremental, err) : NM_OK;
+    if (self->incremental && status == NM_OK)
+        self->output = *nm_incremental_output(self->incremental);
     for (size_t first = 0; first < n && status == NM_OK; first += (size_t)b.n) {
         b.n = (int32_t)(n - first < (size_t)most ? n - first : (size_t)most);
         b.begin = 0;
@@ -353,7 +360,7 @@ nm_status nm_sampler_run(nm_sampler *self, const nm_id_list *prompts, size_t n, 
             cut(self, b.live[i].out);
     }
     if (self->incremental)
-        nm_incremental_rest(self->incremental);
+        nm_incremental_release_weights(self->incremental);
     free(b.live);
     free(b.rows);
     return status;

@@ -108,13 +108,13 @@ static void reserve_results(nm_scorer *scorer, int32_t n)
 static nm_mat logits_of(nm_scorer *scorer, int32_t m, nm_mat hidden, int32_t first, int32_t rows)
 {
     nm_backend *b = scorer->backend;
-    const void *bias;
-    nm_mat weight = nm_incremental_output(scorer->models[m], &bias);
+    const nm_model_output *output = nm_incremental_output(scorer->models[m]);
     nm_mat logits = nm_mat_of(scorer->logits, rows, scorer->words);
     nm_dropout none = {0};
     hidden.data = (char *)hidden.data + (size_t)first * (size_t)hidden.stride * nm_dtype_bytes(b->dtype);
     hidden.rows = rows;
-    NM_CALL(b, linear, .x = hidden, .weight = weight, .bias = bias, .drop = &none, .y = logits);
+    NM_CALL(b, linear, .x = hidden, .weight = nm_tensor_mat(output->weight),
+            .bias = output->bias ? output->bias->data : NULL, .drop = &none, .y = logits);
     return logits;
 }
 

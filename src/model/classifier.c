@@ -1,7 +1,7 @@
 /* Text classification as in Wang et al. 2022, whose program is declare-lab's "identifiable transformers" (Bhardwaj et al.
- * 2021): token embeddings, few encoder layers, the first token's vector, one linear map to the classes. Differences to
- * that program: texts are packed, so that padding is neither attended to nor counted in a batch statistic (its mask is
- * built the wrong way round); the mean of all tokens is a choice beside the first one. */
+ * 2021): token embeddings, an encoder, the output at the first token, a linear layer to the classes.
+ * Differences: texts are packed, so that padding is neither attended to nor part of a batch statistic (that program masks
+ * real tokens instead of padding); mean pooling is an option. */
 #include "model/classifier.h"
 
 #include <math.h>
@@ -92,11 +92,11 @@ static void classifier_release(nm_model *model)
 {
     classifier *self = model->parts;
     nm_positions_dealloc(model->backend, &self->sinusoid);
-    nm_stack_release(&self->encoder);
+    nm_stack_release(&self->encoder, model->backend);
     free(self);
 }
 
-/* Pooling is a mean, which a map per feature can follow as well as precede. */
+/* The output layer reads the final norm through the pooling, which commutes with an affine map per feature. */
 static void classifier_fold(const nm_model *model, nm_fold *fold)
 {
     const classifier *self = model->parts;
@@ -104,7 +104,7 @@ static void classifier_fold(const nm_model *model, nm_fold *fold)
         nm_fold_add_reader(fold, self->output_weight, self->output_bias);
 }
 
-/* ---- running ---- */
+/* ---- forward ---- */
 
 static nm_tensor *embed(nm_model *model, nm_tape *tape, const nm_batch *batch)
 {

@@ -1,6 +1,5 @@
-/* Decoder-only Transformer and tensorized Transformer (Ma et al. 2019, in the form of their program, made causal): norm
- * at every site, pre- or post-norm, learned or sinusoidal positions, tied embeddings, adaptive soft-max (Grave et al.
- * 2017). */
+/* Decoder-only Transformer and tensorized Transformer (Ma et al. 2019, as in their program, with a causal mask by default):
+ * pre- or post-norm, learned or sinusoidal position embeddings, shared embeddings, adaptive softmax (Grave et al. 2017). */
 #include "model/lm.h"
 
 #include <math.h>
@@ -71,19 +70,20 @@ static nm_stack_config stack_config(const nm_model *model)
     const nm_lm_config *c = model->config;
     nm_stack_config config = nm_stack_configure(&c->stack, model->plan, "lm");
     config.layers = (int32_t)c->layers;
-    config.decoder = config.alone = true;
-    config.cores = is_block_term(c) ? (int32_t)c->cores : 0;
+    config.decoder = config.decoder_only = true;
+    config.attention = is_block_term(c) ? NM_BLOCK_TERM_ATTENTION : NM_SOFTMAX_ATTENTION;
+    config.cores = (int32_t)c->cores;
     config.core_width = (int32_t)c->core_width;
-    config.segment = (int32_t)c->context;
-    config.sees_ahead = !c->causal;
-    config.place_drop = c->embedding_dropout;
+    config.context = (int32_t)c->context;
+    config.noncausal = !c->causal;
+    config.position_drop = c->embedding_dropout;
     config.init = c->init;
     if (*c->final_norm)
         config.final_norm = c->final_norm;
     return config;
 }
 
-static nm_status read_bands(const nm_model *model, nm_adaptive_clusters *bands, nm_error *err)
+static nm_status parse_cutoffs(const nm_model *model, nm_adaptive_clusters *clusters, nm_error *err)
 {
     const char *text = nm_lm_config_of(model)->cutoffs, *at = text;
     int32_t words = model->target_size, last = 0;
@@ -91,16 +91,16 @@ static nm_status read_bands(const nm_model *model, nm_adaptive_clusters *bands, 
         char *end;
         long long cut = strtoll(at, &end, 10);
         if (end == at || (*end && *end != ','))
-            return nm_fail(err, NM_USAGE, "model.cutoffs = %.100s: numbers parted by commas are expected",
-                           text);
+            return nm_fail(err, NM_USAGE,
+                           "model.cutoffs = %.100s: a comma-separated list of token ids is expected", text);
         if (cut <= last || cut >= words)
-            return nm_fail(
-                err, NM_USAGE,
-                "model.cutoffs = %.100s: %lld does not lie between %d and the %d words of the dictionary",
-                text, cut, last, words);
-        if (bands->n == NM_MAX_CLUSTERS)
-            return nm_fail(err, NM_USAGE, "model.cutoffs = %.100s: at most %d bands", text, NM_MAX_CLUSTERS);
-        bands->first[bands->n++] = last = (int32_t)cut;
+            return nm_fail(err, NM_USAGE,
+                           "model.cutoffs = %.100s: %lld does not lie between %d and the vocabulary size %d",
+                           text, cut, last, words);
+        if (clusters->n == NM_MAX_CLUSTERS)
+            return nm_fail(err, NM_USAGE, "model.cutoffs = %.100s: at most %d clusters", text,
+                           NM_MAX_CLUSTERS);
+        clusters->first[clusters->n++] = last = (int32_t)cut;
         more = *end == ',';
         at = end + 1;
     }
@@ -124,14 +124,14 @@ static nm_status build_tables(nm_model *model, nm_lm *lm, nm_error *err)
         lm->position_table = nm_params_add(params, (int32_t)c->context, d, init, "position.weight");
     if (!c->adaptive)
         return NM_OK;
-    NM_TRY(read_bands(model, &lm->bands, err));
-    lm->cluster_weight = nm_params_add(params, lm->bands.n, d, init, "output.cluster.weight");
-    lm->cluster_bias = nm_params_add(params, 1, lm->bands.n, zeros, "output.cluster.bias");
+    NM_TRY(parse_cutoffs(model, &lm->clusters, err));
+    lm->cluster_weight = nm_params_add(params, lm->clusters.n, d, init, "output.cluster.weight");
+    lm->cluster_bias = nm_params_add(params, 1, lm->clusters.n, zeros, "output.cluster.bias");
     return NM_OK;
 }
 
-/* Transformer-XL's program draws the gains of norms from N(1, 0.02). */
-static void vary_gains(nm_params *params)
+/* Transformer-XL's program initializes the weights of norms with N(1, 0.02). */
+static void randomize_norm_weights(nm_params *params)
 {
     for (size_t i = 0; i < params->n; i++) {
         nm_param *param = params->list[i];
@@ -148,12 +148,13 @@ static nm_status lm_build(nm_model *model, nm_error *err)
     if (!is_block_term(c))
         NM_TRY(nm_stack_check_heads(&c->stack, err));
     if (!is_block_term(c) && !c->causal)
-        return nm_fail(err, NM_USAGE, "model.causal = false is for model.attention = block-term only");
+        return nm_fail(err, NM_USAGE,
+                       "model.causal = false is implemented for model.attention = block-term only");
     NM_TRY(build_tables(model, lm, err));
     nm_stack_config config = stack_config(model);
     NM_TRY(nm_stack_build(&lm->stack, &config, &model->params, model->options, err));
     if (config.init == NM_SCHEME_XL)
-        vary_gains(&model->params);
+        randomize_norm_weights(&model->params);
     return NM_OK;
 }
 
@@ -164,18 +165,14 @@ static nm_status lm_ready(nm_model *model, nm_error *err)
     int32_t rows = (int32_t)c->context, d = (int32_t)c->width;
     if (c->positions == NM_LM_SINUSOID)
         NM_TRY(nm_positions_alloc(model->backend, NM_POSITIONS_FAIRSEQ, rows, d, &lm->positions, err));
-    if (is_block_term(c))
-        NM_TRY(nm_positions_alloc(model->backend, NM_POSITIONS_REVERSED, rows, d, &lm->places, err));
-    lm->stack.places = lm->places;
-    return NM_OK;
+    return nm_stack_ready(&lm->stack, model->backend, rows, err);
 }
 
 static void lm_release(nm_model *model)
 {
     nm_lm *lm = model->parts;
     nm_positions_dealloc(model->backend, &lm->positions);
-    nm_positions_dealloc(model->backend, &lm->places);
-    nm_stack_release(&lm->stack);
+    nm_stack_release(&lm->stack, model->backend);
     free(lm);
 }
 
@@ -189,17 +186,19 @@ static void lm_fold(const nm_model *model, nm_fold *fold)
         nm_fold_add_reader(fold, lm->cluster_weight, lm->cluster_bias);
 }
 
-/* ---- running ---- */
+/* ---- forward ---- */
 
-nm_tensor *nm_lm_embed(nm_model *model, nm_tape *tape, const int32_t *ids, const int32_t *pos, int32_t n)
+/* Host ids and positions [n]. The table is that of the parameters: nm_generator.embed. */
+static nm_tensor *lm_embed(nm_model *model, nm_tape *tape, nm_tensor *table, const int32_t *ids,
+                           const int32_t *pos, int32_t n)
 {
     const nm_lm_config *c = model->config;
     nm_lm *lm = model->parts;
     double scale = sqrt((double)c->width);
-    const nm_mat *fixed = lm->positions.data ? &lm->positions : NULL;
+    const nm_mat *sinusoid = lm->positions.data ? &lm->positions : NULL;
     if (!lm->position_table)
-        return nm_embed(tape, lm->table, ids, pos, n, scale, fixed, c->embedding_dropout);
-    nm_tensor *x = nm_embed(tape, lm->table, ids, NULL, n, scale, NULL, 0);
+        return nm_embed(tape, table, ids, pos, n, scale, sinusoid, c->embedding_dropout);
+    nm_tensor *x = nm_embed(tape, table, ids, NULL, n, scale, NULL, 0);
     x = nm_residual(tape, x, nm_embed(tape, lm->position_table, pos, NULL, n, 1, NULL, 0), 0);
     return nm_dropped(tape, x, c->embedding_dropout);
 }
@@ -207,20 +206,25 @@ nm_tensor *nm_lm_embed(nm_model *model, nm_tape *tape, const int32_t *ids, const
 nm_tensor *nm_lm_hidden(nm_model *model, nm_tape *tape, const nm_batch *batch)
 {
     nm_packing packing = nm_tape_packing(tape, &batch->target);
-    nm_tensor *x = nm_lm_embed(model, tape, batch->target_in, batch->target_pos, packing.n_tokens);
+    nm_tensor *x =
+        lm_embed(model, tape, nm_lm_of(model)->table, batch->target_in, batch->target_pos, packing.n_tokens);
     x = nm_stack_forward(tape, &nm_lm_of(model)->stack, x, &packing, NULL, NULL);
     return nm_dropped(tape, x, nm_lm_config_of(model)->hidden_dropout);
 }
 
-static nm_model_output lm_forward(nm_model *model, nm_tape *tape, const nm_batch *batch)
+static nm_model_output output_of(const nm_lm *lm, nm_tensor *hidden)
 {
-    nm_lm *lm = model->parts;
-    return (nm_model_output){.hidden = nm_lm_hidden(model, tape, batch),
+    return (nm_model_output){.hidden = hidden,
                              .weight = lm->output_weight,
                              .bias = lm->output_bias,
                              .cluster_weight = lm->cluster_weight,
                              .cluster_bias = lm->cluster_bias,
-                             .clusters = lm->cluster_weight ? &lm->bands : NULL};
+                             .clusters = lm->cluster_weight ? &lm->clusters : NULL};
+}
+
+static nm_model_output lm_forward(nm_model *model, nm_tape *tape, const nm_batch *batch)
+{
+    return output_of(model->parts, nm_lm_hidden(model, tape, batch));
 }
 
 double *nm_lm_loss(nm_model *model, nm_tape *tape, nm_tensor *hidden, const nm_loss_spec *spec)
@@ -229,9 +233,40 @@ double *nm_lm_loss(nm_model *model, nm_tape *tape, nm_tensor *hidden, const nm_l
     if (!lm->cluster_weight)
         return nm_softmax_loss_of(tape, hidden, lm->output_weight, lm->output_bias, spec);
     nm_adaptive_maps maps = {lm->output_weight, lm->output_bias, lm->cluster_weight, lm->cluster_bias,
-                             lm->bands};
+                             lm->clusters};
     return nm_adaptive_loss_of(tape, hidden, &maps, spec->targets);
 }
+
+/* ---- generation ---- */
+
+static const nm_stack *lm_decoder(const nm_model *model)
+{
+    const nm_stack *stack = &nm_lm_of(model)->stack;
+    return stack->config.attention == NM_SOFTMAX_ATTENTION ? stack : NULL;
+}
+
+static int32_t lm_context(const nm_model *model)
+{
+    return (int32_t)nm_lm_config_of(model)->context;
+}
+
+static bool lm_is_causal(const nm_model *model)
+{
+    return nm_lm_config_of(model)->causal;
+}
+
+static nm_generator_tables lm_tables(nm_model *model, nm_tape *tape)
+{
+    (void)tape;
+    const nm_lm *lm = model->parts;
+    return (nm_generator_tables){.target = lm->table, .output = output_of(lm, NULL)};
+}
+
+static const nm_generator lm_generator = {.decoder = lm_decoder,
+                                          .context = lm_context,
+                                          .is_causal = lm_is_causal,
+                                          .tables = lm_tables,
+                                          .embed = lm_embed};
 
 const nm_model_type nm_model_lm = {
     .name = "lm",
@@ -244,4 +279,5 @@ const nm_model_type nm_model_lm = {
     .forward = lm_forward,
     .release = lm_release,
     .fold = lm_fold,
+    .generator = &lm_generator,
 };

@@ -1,5 +1,5 @@
-/* The language model: a decoder-only Transformer with soft-max attention (Vaswani et al. 2017) or block-term attention
- * (the tensorized Transformer, Ma et al. 2019); its parts, for losses, decoding and instruments. */
+/* The language model: a decoder-only Transformer with softmax attention (Vaswani et al. 2017) or block-term attention
+ * (the tensorized Transformer, Ma et al. 2019). */
 #ifndef NM_LM_H
 #define NM_LM_H
 
@@ -18,13 +18,14 @@ typedef struct nm_lm_config {
 } nm_lm_config;
 
 typedef struct nm_lm {
-    nm_tensor *table, *output_weight, *output_bias; /* tied: the same tensor; a bias or NULL */
-    nm_tensor *position_table;                      /* learned positions [context, d], or NULL */
-    nm_tensor *cluster_weight, *cluster_bias;       /* adaptive soft-max, else NULL */
-    nm_adaptive_clusters bands;
+    nm_tensor *table, *output_weight; /* [V, d] each; the same tensor if embeddings are shared */
+    nm_tensor *output_bias;           /* [1, V] or NULL */
+    nm_tensor *position_table;        /* learned position embeddings [context, d], or NULL */
+    nm_tensor *cluster_weight,
+        *cluster_bias; /* adaptive softmax: [clusters, d], [1, clusters]; otherwise NULL */
+    nm_adaptive_clusters clusters;
     nm_stack stack;
-    nm_mat positions; /* [context, d], device; no data when they are learned or there are none */
-    nm_mat places;    /* of block-term attention */
+    nm_mat positions; /* sinusoidal position embeddings [context, d], device; otherwise without data */
 } nm_lm;
 
 static inline const nm_lm_config *nm_lm_config_of(const nm_model *model)
@@ -37,11 +38,9 @@ static inline nm_lm *nm_lm_of(const nm_model *model)
     return model->parts;
 }
 
-/* The input vectors of tokens (host ids and positions in their segments). */
-nm_tensor *nm_lm_embed(nm_model *model, nm_tape *tape, const int32_t *ids, const int32_t *pos, int32_t n);
-/* Hidden vectors of a batch's target tokens, ready for the output map. */
+/* Hidden vectors of a batch's target tokens, [tokens, d], the input of the output projection. */
 nm_tensor *nm_lm_hidden(nm_model *model, nm_tape *tape, const nm_batch *batch);
-/* The loss sums of rows of hidden vectors, as nm_softmax_loss_of gives them; NULL if memory ran out. */
+/* The loss sums of rows of hidden vectors, as from nm_softmax_loss_of; NULL if memory ran out. */
 double *nm_lm_loss(nm_model *model, nm_tape *tape, nm_tensor *hidden, const nm_loss_spec *spec);
 
 #endif

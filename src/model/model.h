@@ -1,11 +1,12 @@
-/* A model turns a batch into hidden vectors and says which matrix maps them to the vocabulary. What kind it
- * is, is known to its own file alone (nm_model_type). */
+/* Models: a batch in, hidden vectors and the output projection out. Each kind of model is one file that defines an
+ * nm_model_type; no other code depends on the kind. */
 #ifndef NM_MODEL_H
 #define NM_MODEL_H
 
 #include "data/batch.h"
 #include "nn/fold.h"
 #include "nn/params.h"
+#include "nn/transformer.h"
 
 typedef struct nm_model nm_model;
 
@@ -17,53 +18,75 @@ typedef struct nm_model_output {
     const nm_adaptive_clusters *clusters;
 } nm_model_output;
 
+/* Matrices over the vocabulary as a generative model uses them: with FixNorm their rows are L2-normalized. */
+typedef struct nm_generator_tables {
+    nm_tensor *source, *target; /* embeddings; source NULL without an encoder */
+    nm_model_output output;     /* hidden is NULL */
+} nm_generator_tables;
+
+/* What decode/ needs from a model that generates text. */
+typedef struct nm_generator {
+    /* The stack that is run with a KV cache; NULL if this configuration has none (block-term attention). */
+    const nm_stack *(*decoder)(const nm_model *model);
+    const nm_stack *(*encoder)(const nm_model *model); /* NULL: decoder-only */
+    /* Maximum length of a source, of a target and of a language model's context, in tokens. */
+    int32_t (*context)(const nm_model *model);
+    bool (*is_causal)(const nm_model *model); /* NULL: always */
+    /* Tensors on the tape, or parameters. */
+    nm_generator_tables (*tables)(nm_model *model, nm_tape *tape);
+    /* Input of a stack, [n, d]: host ids and positions [n]; table: tables.source or tables.target. */
+    nm_tensor *(*embed)(nm_model *model, nm_tape *tape, nm_tensor *table, const int32_t *ids,
+                        const int32_t *pos, int32_t n);
+} nm_generator;
+
 typedef struct nm_model_type {
     const char *name;
     const nm_option *options; /* section [model] */
     const nm_preset *presets;
+    const nm_option_rule *rules; /* options without effect in some configurations; may be NULL */
     size_t config_size;
-    nm_status (*build)(nm_model *model, nm_error *err); /* registers parameters and norms by name */
-    nm_status (*ready)(nm_model *model, nm_error *err); /* after memory is there: tables; may be NULL */
+    nm_status (*build)(nm_model *model, nm_error *err); /* sets parts, registers parameters and norms */
+    nm_status (*ready)(nm_model *model, nm_error *err); /* after memory is allocated: tables; may be NULL */
     nm_model_output (*forward)(nm_model *model, nm_tape *tape, const nm_batch *batch);
     void (*release)(nm_model *model);
-    /* Lists the norms and what reads them (nn/fold.h); NULL: none of them joins anything. */
+    /* Adds the norms and their readers (nn/fold.h); NULL: no norm can be folded. */
     void (*fold)(const nm_model *model, nm_fold *fold);
-    const nm_option_rule *rules; /* options without effect in some configurations; may be NULL */
+    const nm_generator *generator; /* NULL: the model does not generate text */
 } nm_model_type;
 
 struct nm_model {
     const nm_model_type *type;
     nm_backend *backend;
-    const nm_options *options; /* [model], [norm.*]; must outlive the model */
+    const nm_options *options; /* [model], [norm], [norm.*]; must outlive the model */
     const void *config;
     nm_params params;
-    int32_t source_size, target_size; /* vocabularies */
-    const void *more_sizes;           /* of nm_model_sizes */
+    int32_t source_size, target_size; /* sizes of the vocabularies */
+    const void *more_sizes;           /* nm_model_sizes.more */
     nm_norm_plan plan;                /* of the training run */
-    uint8_t *allowed;                 /* device [target_size]: words that may be output; NULL: all */
-    void *parts;                      /* the type's own */
+    uint8_t *allowed;                 /* device [target_size]: tokens that may be output; NULL: all */
+    void *parts;                      /* of the type, owned */
 };
 
-/* Registers [model] of the type and [norm.*]. */
+/* Registers [model] of the type, [norm] and [norm.*]. */
 void nm_model_options_add(nm_options *options, const nm_model_type *type);
 
 typedef struct nm_model_sizes {
     int32_t source, target;
     nm_norm_plan plan; /* of the training run */
-    const void *more;  /* further sizes, known to the task and its model alone; must outlive the model */
+    const void *more;  /* further sizes that a task passes to its model type; must outlive the model */
 } nm_model_sizes;
 
-/* Builds with zero parameters; nm_params_initialize or a checkpoint fills them. Free with nm_model_free. */
+/* Builds a model with zero parameters; nm_params_initialize or nm_model_file_load sets them. Free it with nm_model_free. */
 nm_status nm_model_create(nm_model **model, const nm_model_type *type, nm_backend *backend,
                           const nm_options *options, const nm_model_sizes *sizes, bool with_grads,
                           nm_error *err);
 void nm_model_free(nm_model *model);
-/* Only these words (host [target_size], 1 or 0) may be output. */
+/* Restricts the output to tokens with 1 in allowed (host [target_size]). */
 nm_status nm_model_allow(nm_model *model, const uint8_t *allowed, nm_error *err);
 
-/* For inference alone: joins norms with the linear maps behind them where results stay the same but for rounding.
- * options, unless NULL, then say what the norms have become, for a file; they may be the model's own when it is not
- * built again. Returns how many norms are joined. */
+/* For inference only: folds norms into linear layers where outputs stay the same except for rounding. options, unless NULL,
+ * are set to the norms after folding, as needed for a model file; they may be the model's own if it is not built again.
+ * Returns the number of folded norms. */
 size_t nm_model_fold(nm_model *model, nm_options *options);
 
 extern const nm_model_type nm_model_seq2seq, nm_model_lm, nm_model_classifier, nm_model_tagger;

@@ -1,6 +1,5 @@
-/* The encoder-decoder Transformer (Vaswani et al. 2017) as the three papers vary it: norm per site, pre- or
- * post-norm, FixNorm, tied embeddings, the position tables and initializations of fairseq and of Nguyen and
- * Salazar 2019. */
+/* The encoder-decoder Transformer (Vaswani et al. 2017) with the variants of the three papers: norm by site, pre- or
+ * post-norm, FixNorm, shared embeddings, position tables and initializations of fairseq and of Nguyen and Salazar 2019. */
 #include "model/seq2seq.h"
 
 #include <math.h>
@@ -98,11 +97,12 @@ static nm_status seq2seq_build(nm_model *model, nm_error *err)
     nm_seq2seq *s = model->parts = nm_allocate(sizeof *s);
     NM_TRY(nm_stack_check_heads(&c->stack, err));
     if (c->share_embeddings == NM_SHARE_ALL && model->source_size != model->target_size)
-        return nm_fail(err, NM_MISMATCH,
-                       "model.share_embeddings = all needs one joint dictionary, but source has %d words and "
-                       "target %d: prepare "
-                       "with a joint dictionary or set model.share_embeddings = decoder",
-                       model->source_size, model->target_size);
+        return nm_fail(
+            err, NM_MISMATCH,
+            "model.share_embeddings = all needs a joint vocabulary, but the source vocabulary has %d "
+            "tokens and the target vocabulary %d: prepare the data with a joint vocabulary or set "
+            "model.share_embeddings = decoder",
+            model->source_size, model->target_size);
     build_tables(model, s);
     nm_stack_config encoder = stack_config(model, false), decoder = stack_config(model, true);
     NM_TRY(nm_stack_build(&s->encoder, &encoder, &model->params, model->options, err));
@@ -121,13 +121,13 @@ static void seq2seq_release(nm_model *model)
 {
     nm_seq2seq *s = model->parts;
     nm_positions_dealloc(model->backend, &s->positions);
-    nm_stack_release(&s->encoder);
-    nm_stack_release(&s->decoder);
+    nm_stack_release(&s->encoder, model->backend);
+    nm_stack_release(&s->decoder, model->backend);
     free(s);
 }
 
-/* The encoder's final norm feeds the keys and values of the decoder's layers. That of the decoder feeds the output
- * matrix, which may be one with an embedding, or be divided by the lengths of its rows: then nothing can be joined. */
+/* The keys and values of all decoder layers read the encoder's final norm. The output projection reads the decoder's; a
+ * norm cannot be folded into it if it is shared with an embedding or L2-normalized (FixNorm). */
 static void seq2seq_fold(const nm_model *model, nm_fold *fold)
 {
     const nm_seq2seq *s = model->parts;
@@ -141,49 +141,68 @@ static void seq2seq_fold(const nm_model *model, nm_fold *fold)
         nm_fold_add_reader(fold, s->output_weight, s->output_bias);
 }
 
-/* ---- running ---- */
+/* ---- forward ---- */
 
-nm_seq2seq_tables nm_seq2seq_tables_of(nm_model *model, nm_tape *tape)
+static nm_generator_tables seq2seq_tables(nm_model *model, nm_tape *tape)
 {
-    nm_seq2seq *s = model->parts;
-    nm_seq2seq_tables tables = {s->source_table, s->target_table, s->output_weight};
+    const nm_seq2seq *s = model->parts;
+    nm_generator_tables tables = {.source = s->source_table,
+                                  .target = s->target_table,
+                                  .output = {.weight = s->output_weight, .bias = s->output_bias}};
     if (!nm_seq2seq_config_of(model)->fixnorm)
         return tables;
     tables.source = nm_l2_normalize(tape, s->source_table);
     tables.target =
         s->target_table == s->source_table ? tables.source : nm_l2_normalize(tape, s->target_table);
-    tables.output =
+    tables.output.weight =
         s->output_weight == s->target_table ? tables.target : nm_l2_normalize(tape, s->output_weight);
     return tables;
 }
 
-nm_tensor *nm_seq2seq_embed(nm_model *model, nm_tape *tape, nm_tensor *table, const int32_t *ids,
-                            const int32_t *pos, int32_t n)
+static nm_tensor *seq2seq_embed(nm_model *model, nm_tape *tape, nm_tensor *table, const int32_t *ids,
+                                const int32_t *pos, int32_t n)
 {
     const nm_seq2seq_config *c = model->config;
     return nm_embed(tape, table, ids, pos, n, sqrt((double)c->width), &nm_seq2seq_of(model)->positions,
                     c->embedding_dropout);
 }
 
-nm_tensor *nm_seq2seq_encode(nm_model *model, nm_tape *tape, nm_tensor *table, const int32_t *ids,
-                             const int32_t *pos, const nm_packing *packing)
-{
-    nm_tensor *x = nm_seq2seq_embed(model, tape, table, ids, pos, packing->n_tokens);
-    return nm_stack_forward(tape, &nm_seq2seq_of(model)->encoder, x, packing, NULL, NULL);
-}
-
 static nm_model_output seq2seq_forward(nm_model *model, nm_tape *tape, const nm_batch *batch)
 {
     nm_seq2seq *s = model->parts;
     nm_packing source = nm_tape_packing(tape, &batch->source), target = nm_tape_packing(tape, &batch->target);
-    nm_seq2seq_tables tables = nm_seq2seq_tables_of(model, tape);
-    nm_tensor *memory =
-        nm_seq2seq_encode(model, tape, tables.source, batch->source_ids, batch->source_pos, &source);
+    nm_generator_tables tables = seq2seq_tables(model, tape);
+    nm_tensor *x =
+        seq2seq_embed(model, tape, tables.source, batch->source_ids, batch->source_pos, source.n_tokens);
+    nm_tensor *memory = nm_stack_forward(tape, &s->encoder, x, &source, NULL, NULL);
     nm_tensor *y =
-        nm_seq2seq_embed(model, tape, tables.target, batch->target_in, batch->target_pos, target.n_tokens);
-    y = nm_stack_forward(tape, &s->decoder, y, &target, memory, &source);
-    return (nm_model_output){.hidden = y, .weight = tables.output, .bias = s->output_bias};
+        seq2seq_embed(model, tape, tables.target, batch->target_in, batch->target_pos, target.n_tokens);
+    tables.output.hidden = nm_stack_forward(tape, &s->decoder, y, &target, memory, &source);
+    return tables.output;
 }
+
+/* ---- generation ---- */
+
+static const nm_stack *seq2seq_decoder(const nm_model *model)
+{
+    return &nm_seq2seq_of(model)->decoder;
+}
+
+static const nm_stack *seq2seq_encoder(const nm_model *model)
+{
+    return &nm_seq2seq_of(model)->encoder;
+}
+
+static int32_t seq2seq_context(const nm_model *model)
+{
+    return (int32_t)nm_seq2seq_config_of(model)->max_positions;
+}
+
+static const nm_generator seq2seq_generator = {.decoder = seq2seq_decoder,
+                                               .encoder = seq2seq_encoder,
+                                               .context = seq2seq_context,
+                                               .tables = seq2seq_tables,
+                                               .embed = seq2seq_embed};
 
 const nm_model_type nm_model_seq2seq = {
     .name = "seq2seq",
@@ -196,4 +215,5 @@ const nm_model_type nm_model_seq2seq = {
     .forward = seq2seq_forward,
     .release = seq2seq_release,
     .fold = seq2seq_fold,
+    .generator = &seq2seq_generator,
 };

@@ -1,4 +1,4 @@
-/* The encoder-decoder Transformer for translation: its parts, for decoding and instruments. */
+/* The encoder-decoder Transformer for translation. */
 #ifndef NM_SEQ2SEQ_H
 #define NM_SEQ2SEQ_H
 
@@ -16,7 +16,8 @@ typedef struct nm_seq2seq_config {
 } nm_seq2seq_config;
 
 typedef struct nm_seq2seq {
-    nm_tensor *source_table, *target_table, *output_weight, *output_bias; /* tied ones are the same tensor */
+    nm_tensor *source_table, *target_table, *output_weight; /* [V, d] each; shared ones are the same tensor */
+    nm_tensor *output_bias;                                 /* [1, V] or NULL */
     nm_stack encoder, decoder;
     nm_mat positions; /* [max_positions, width], device */
 } nm_seq2seq;
@@ -30,17 +31,5 @@ static inline nm_seq2seq *nm_seq2seq_of(const nm_model *model)
 {
     return model->parts;
 }
-
-/* The three maps of the vocabulary as they are used: with FixNorm their rows have length 1. */
-typedef struct nm_seq2seq_tables {
-    nm_tensor *source, *target, *output;
-} nm_seq2seq_tables;
-
-nm_seq2seq_tables nm_seq2seq_tables_of(nm_model *model, nm_tape *tape);
-nm_tensor *nm_seq2seq_embed(nm_model *model, nm_tape *tape, nm_tensor *table, const int32_t *ids,
-                            const int32_t *pos, int32_t n);
-/* Hidden vectors of the encoder for packed source tokens (device_offsets set). */
-nm_tensor *nm_seq2seq_encode(nm_model *model, nm_tape *tape, nm_tensor *table, const int32_t *ids,
-                             const int32_t *pos, const nm_packing *packing);
 
 #endif

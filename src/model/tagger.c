@@ -1,4 +1,4 @@
-/* Sizes, dropout and first values are those of the program, fastnlp/TENER. */
+/* Sizes, dropout rates and initialization are those of the program, fastnlp/TENER. */
 #include "model/tagger.h"
 
 #include <math.h>
@@ -42,7 +42,7 @@ static nm_init linear_init(int64_t fan_in)
     return (nm_init){NM_INIT_UNIFORM, 1 / sqrt((double)fan_in)};
 }
 
-/* Rows of length 1 on average. */
+/* Uniform with variance 1 / dim: the expected squared L2 norm of a row is 1. */
 static nm_init table_init(int64_t dim)
 {
     return (nm_init){NM_INIT_UNIFORM, sqrt(3 / (double)dim)};
@@ -84,7 +84,10 @@ static nm_status tagger_build(nm_model *model, nm_error *err)
     build_inputs(model, t);
     nm_stack_config stack = nm_stack_configure(&c->stack, model->plan, "enc");
     stack.layers = (int32_t)c->layers;
-    NM_TRY(nm_relative_encoder_build(&t->encoder, &stack, &model->params, model->options, err));
+    stack.attention = NM_RELATIVE_ATTENTION;
+    stack.init = NM_SCHEME_TORCH;
+    stack.final_norm = NULL;
+    NM_TRY(nm_stack_build(&t->encoder, &stack, &model->params, model->options, err));
     build_linear(&model->params, "output", tags, c->width, &t->output_weight, &t->output_bias);
     t->crf = (nm_crf_scores){nm_params_add(&model->params, tags, tags, normal, "crf.transitions"),
                              nm_params_add(&model->params, 1, tags, normal, "crf.start"),
@@ -95,19 +98,19 @@ static nm_status tagger_build(nm_model *model, nm_error *err)
 
 static nm_status tagger_ready(nm_model *model, nm_error *err)
 {
-    return nm_relative_encoder_ready(&nm_tagger_of(model)->encoder, model->backend,
-                                     (int32_t)nm_tagger_config_of(model)->max_positions, err);
+    return nm_stack_ready(&nm_tagger_of(model)->encoder, model->backend,
+                          (int32_t)nm_tagger_config_of(model)->max_positions, err);
 }
 
 static void tagger_release(nm_model *model)
 {
-    nm_relative_encoder_release(&nm_tagger_of(model)->encoder, model->backend);
+    nm_stack_release(&nm_tagger_of(model)->encoder, model->backend);
     free(model->parts);
 }
 
-/* ---- running ---- */
+/* ---- forward ---- */
 
-/* Every character with its neighbors, through one layer; the largest of each feature over the word; another layer. */
+/* A convolution of width 3 over the characters, max pooling over the word, a linear layer: [words, char_dim]. */
 static nm_tensor *encode_chars(nm_model *model, nm_tape *tape, const nm_tagger_inputs *in)
 {
     const nm_tagger *t = nm_tagger_of(model);
@@ -140,7 +143,7 @@ static nm_model_output tagger_forward(nm_model *model, nm_tape *tape, const nm_b
             nm_embed(tape, t->bigrams, in->bigrams, NULL, packing.n_tokens, 1, NULL, c->embedding_dropout);
     nm_tensor *x = nm_concat(tape, parts, n);
     x = nm_linear(tape, x, t->in_weight, t->in_bias, NM_ACT_NONE, 0);
-    x = nm_relative_encoder_forward(tape, &t->encoder, x, &packing);
+    x = nm_stack_forward(tape, &t->encoder, x, &packing, NULL, NULL);
     return (nm_model_output){
         .hidden = nm_dropped(tape, x, c->output_dropout), .weight = t->output_weight, .bias = t->output_bias};
 }

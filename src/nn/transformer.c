@@ -5,8 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- initialization: Nguyen and Salazar 2019, section 2.1 and table 2; fairseq; RBN's encoder feed-forward;
- * PyTorch's own layers as they come ---- */
+#include "nn/positions.h"
+#include "nn/sublayers.h"
+
+/* ---- initialization: Xavier normal and SmallInit (Nguyen and Salazar 2019, section 2.1 and table 2), fairseq,
+ * RBN's encoder feed-forward layers, PyTorch's defaults ---- */
 
 static const nm_init zeros = {NM_INIT_CONSTANT, 0}, xl_init = {NM_INIT_NORMAL, 0.02};
 
@@ -42,7 +45,7 @@ static nm_init attention_init(const nm_stack_config *c, bool output)
     }
 }
 
-/* fairseq leaves the q, k, v biases at its framework's default */
+/* fairseq keeps PyTorch's default for the biases of q, k and v. */
 static nm_init attention_bias_init(const nm_stack_config *c)
 {
     bool uniform = c->init == NM_SCHEME_FAIRSEQ || c->init == NM_SCHEME_RBN;
@@ -96,36 +99,36 @@ nm_status nm_stack_check_heads(const nm_stack_options *options, nm_error *err)
 
 typedef struct builder {
     nm_stack *stack;
-    const nm_stack_config *config;
     nm_params *params;
     const nm_options *options;
     nm_error *err;
-    int layer;
+    int32_t layer;
 } builder;
 
-/* final: the norm behind the last layer; last: in post-norm the last sublayer's norm plays that part */
-static nm_status add_norm(builder *to, const char *type, const char *place_name, bool final, bool last,
+static nm_status add_norm(const builder *to, const char *type, const char *name, bool is_final,
                           nm_norm **norm)
 {
-    const nm_stack_config *c = to->config;
-    nm_norm_site_kind kind = c->decoder && (final || last) ? NM_SITE_BEFORE_OUTPUT
-                             : final && c->feeds_decoder   ? NM_SITE_ENCODER_FINAL
-                                                           : NM_SITE_SUBLAYER;
-    nm_norm_site place = {
-        .name = place_name, .width = c->width, .groups = c->heads, .plan = c->plan, .kind = kind};
-    return nm_params_add_norm(to->params, type, to->options, &place, norm, to->err);
+    const nm_stack_config *c = &to->stack->config;
+    nm_norm_site_kind kind = is_final && c->decoder         ? NM_SITE_BEFORE_OUTPUT
+                             : is_final && c->feeds_decoder ? NM_SITE_ENCODER_FINAL
+                                                            : NM_SITE_SUBLAYER;
+    const nm_norm_site site = {
+        .name = name, .width = c->width, .groups = c->heads, .plan = c->plan, .kind = kind};
+    return nm_params_add_norm(to->params, type, to->options, &site, norm, to->err);
 }
 
-static nm_status build_attention(builder *to, const char *part, bool cross, nm_sublayer_attention *attention)
+static nm_status build_attention(const builder *to, const char *sublayer, bool cross,
+                                 nm_sublayer_attention *attention)
 {
-    const nm_stack_config *c = to->config;
+    const nm_stack_config *c = &to->stack->config;
     char at[64], name[96];
-    snprintf(at, sizeof at, "%s.%d.%s", c->prefix, to->layer, part);
+    snprintf(at, sizeof at, "%s.%d.%s", c->prefix, to->layer, sublayer);
     snprintf(name, sizeof name, "%s.norm", at);
     int32_t d = c->width;
-    NM_TRY(add_norm(to, c->norm, name, false, false, &attention->norm));
-    if (c->cores) {
-        nm_block_term_build(to->stack, to->layer, attention, to->params);
+    NM_TRY(add_norm(to, c->norm, name, false, &attention->norm));
+    if (c->attention == NM_BLOCK_TERM_ATTENTION || c->attention == NM_RELATIVE_ATTENTION) {
+        (c->attention == NM_RELATIVE_ATTENTION ? nm_relative_build
+                                               : nm_block_term_build)(to->stack, to->layer, to->params);
         return NM_OK;
     }
     int32_t rows = cross ? d : 2 * key_width(c) + d;
@@ -143,13 +146,14 @@ static nm_status build_attention(builder *to, const char *part, bool cross, nm_s
     return NM_OK;
 }
 
-static nm_status build_ffn(builder *to, nm_sublayer_ffn *ffn)
+static nm_status build_ffn(const builder *to, nm_sublayer_ffn *ffn)
 {
-    const nm_stack_config *c = to->config;
+    const nm_stack_config *c = &to->stack->config;
     char at[64], name[96];
     snprintf(at, sizeof at, "%s.%d.ffn", c->prefix, to->layer);
     snprintf(name, sizeof name, "%s.norm", at);
-    NM_TRY(add_norm(to, c->norm, name, false, !c->pre_norm && to->layer == c->layers - 1, &ffn->norm));
+    /* in post-norm the last sublayer's norm is the final one */
+    NM_TRY(add_norm(to, c->norm, name, !c->pre_norm && c->decoder && to->layer == c->layers - 1, &ffn->norm));
     int32_t d = c->width, ff = c->ff;
     ffn->in_weight = nm_params_add(to->params, ff, d, ffn_init(c, d, ff), "%s.in.weight", at);
     ffn->in_bias = nm_params_add(to->params, 1, ff, ffn_bias_init(c, d), "%s.in.bias", at);
@@ -162,31 +166,47 @@ nm_status nm_stack_build(nm_stack *stack, const nm_stack_config *config, nm_para
                          const nm_options *options, nm_error *err)
 {
     *stack = (nm_stack){.config = *config, .layers = nm_allocate((size_t)config->layers * sizeof(nm_layer))};
-    builder to = {stack, config, params, options, err, 0};
+    builder to = {stack, params, options, err, 0};
     for (; to.layer < config->layers; to.layer++) {
         nm_layer *layer = &stack->layers[to.layer];
         NM_TRY(build_attention(&to, "self", false, &layer->self));
-        if (config->decoder && !config->alone)
+        if (config->decoder && !config->decoder_only)
             NM_TRY(build_attention(&to, "cross", true, &layer->cross));
         NM_TRY(build_ffn(&to, &layer->ffn));
     }
+    if (!config->pre_norm || !config->final_norm)
+        return NM_OK;
     char name[64];
     snprintf(name, sizeof name, "%s.final.norm", config->prefix);
-    return config->pre_norm ? add_norm(&to, config->final_norm, name, true, false, &stack->final_norm)
-                            : NM_OK;
+    return add_norm(&to, config->final_norm, name, true, &stack->final_norm);
 }
 
-void nm_stack_release(nm_stack *stack)
+nm_status nm_stack_ready(nm_stack *stack, nm_backend *backend, int32_t longest, nm_error *err)
 {
+    const nm_stack_config *c = &stack->config;
+    if (c->attention == NM_BLOCK_TERM_ATTENTION)
+        return nm_positions_alloc(backend, NM_POSITIONS_REVERSED, c->context, c->width, &stack->positions,
+                                  err);
+    if (c->attention != NM_RELATIVE_ATTENTION)
+        return NM_OK;
+    stack->distances.zero_row = longest;
+    return nm_positions_alloc(backend, NM_POSITIONS_RELATIVE, 2 * longest, c->width / c->heads,
+                              &stack->distances.rows, err);
+}
+
+void nm_stack_release(nm_stack *stack, nm_backend *backend)
+{
+    nm_positions_dealloc(backend, &stack->positions);
+    nm_positions_dealloc(backend, &stack->distances.rows);
     free(stack->layers);
     *stack = (nm_stack){0};
 }
 
-/* ---- what reads a norm ---- */
+/* ---- folding ---- */
 
-/* In post-norm the residual sum reads it too. */
-static void list_site(const nm_stack *stack, nm_fold *fold, const char *option, nm_norm *norm,
-                      nm_tensor *weight, nm_tensor *bias)
+/* In post-norm the residual connection reads the norm too, so it has no readers to fold into. */
+static void fold_add_norm(const nm_stack *stack, nm_fold *fold, const char *option, nm_norm *norm,
+                          nm_tensor *weight, nm_tensor *bias)
 {
     nm_fold_add_site(fold, norm, option);
     if (stack->config.pre_norm)
@@ -199,47 +219,89 @@ bool nm_stack_fold(const nm_stack *stack, nm_fold *fold, const char *option, con
         const nm_layer *layer = &stack->layers[i];
         const nm_sublayer_attention *attention[] = {&layer->self, &layer->cross};
         for (int a = 0; a < 2 && attention[a]->norm; a++)
-            list_site(stack, fold, option, attention[a]->norm, attention[a]->in_weight,
-                      attention[a]->in_bias);
-        list_site(stack, fold, option, layer->ffn.norm, layer->ffn.in_weight, layer->ffn.in_bias);
+            fold_add_norm(stack, fold, option, attention[a]->norm, attention[a]->in_weight,
+                          attention[a]->in_bias);
+        fold_add_norm(stack, fold, option, layer->ffn.norm, layer->ffn.in_weight, layer->ffn.in_bias);
     }
     if (stack->final_norm)
         nm_fold_add_site(fold, stack->final_norm, final_option);
     return stack->final_norm != NULL;
 }
 
-/* ---- running ---- */
+/* ---- forward ---- */
 
-nm_tensor *nm_sublayer_before(nm_tape *tape, const nm_stack *stack, nm_norm *norm, nm_tensor *x)
+static nm_tensor *sublayer_input(nm_tape *tape, const nm_stack *stack, nm_norm *norm, nm_tensor *x)
 {
     return stack->config.pre_norm ? nm_normalize(tape, norm, x) : x;
 }
 
-nm_tensor *nm_sublayer_after(nm_tape *tape, const nm_stack *stack, nm_norm *norm, nm_tensor *x, nm_tensor *f)
+static nm_tensor *sublayer_output(nm_tape *tape, const nm_stack *stack, nm_norm *norm, nm_tensor *x,
+                                  nm_tensor *f, double drop)
 {
-    nm_tensor *sum = nm_residual(tape, x, f, stack->config.drop);
+    nm_tensor *sum = nm_residual(tape, x, f, drop);
     return stack->config.pre_norm ? sum : nm_normalize(tape, norm, sum);
 }
 
-nm_tensor *nm_ffn_forward(nm_tape *tape, const nm_stack *stack, const nm_sublayer_ffn *ffn, nm_tensor *x)
+typedef struct layer_call {
+    const nm_stack *stack;
+    int32_t layer;
+    nm_tensor *x;
+    nm_stack_attention attention;
+} layer_call;
+
+static nm_tensor *layer_forward(nm_tape *tape, const void *context)
 {
-    nm_tensor *h = nm_sublayer_before(tape, stack, ffn->norm, x);
-    h = nm_linear(tape, h, ffn->in_weight, ffn->in_bias, NM_ACT_RELU, stack->config.relu_drop);
+    const layer_call *call = context;
+    const nm_stack *stack = call->stack;
+    const nm_stack_config *c = &stack->config;
+    const nm_layer *layer = &stack->layers[call->layer];
+    const nm_sublayer_ffn *ffn = &layer->ffn;
+    nm_tensor *x = call->x;
+
+    /* TENER has no dropout on the output of attention */
+    double attention_drop = c->attention == NM_RELATIVE_ATTENTION ? 0 : c->drop;
+    nm_tensor *h = sublayer_input(tape, stack, layer->self.norm, x);
+    h = call->attention.self(tape, stack, call->layer, h, call->attention.context);
+    x = sublayer_output(tape, stack, layer->self.norm, x, h, attention_drop);
+
+    if (layer->cross.norm) {
+        h = sublayer_input(tape, stack, layer->cross.norm, x);
+        h = call->attention.cross(tape, stack, call->layer, h, call->attention.context);
+        x = sublayer_output(tape, stack, layer->cross.norm, x, h, c->drop);
+    }
+
+    h = sublayer_input(tape, stack, ffn->norm, x);
+    h = nm_linear(tape, h, ffn->in_weight, ffn->in_bias, NM_ACT_RELU, c->relu_drop);
     h = nm_linear(tape, h, ffn->out_weight, ffn->out_bias, NM_ACT_NONE, 0);
-    return nm_sublayer_after(tape, stack, ffn->norm, x, h);
+    return sublayer_output(tape, stack, ffn->norm, x, h, c->drop);
 }
 
-static nm_tensor *self_forward(nm_tape *tape, const nm_stack *stack, const nm_sublayer_attention *self,
-                               nm_tensor *x, const nm_packing *packing, nm_tensor *places)
+nm_tensor *nm_stack_forward_with(nm_tape *tape, const nm_stack *stack, nm_tensor *x,
+                                 const nm_stack_attention *attention)
 {
+    layer_call call = {.stack = stack, .x = x, .attention = *attention};
+    for (; call.layer < stack->config.layers; call.layer++)
+        call.x = nm_recomputed_segment(tape, layer_forward, &call, sizeof call);
+    return stack->final_norm ? nm_normalize(tape, stack->final_norm, call.x) : call.x;
+}
+
+typedef struct attention_inputs {
+    nm_packing packing, memory_packing;
+    nm_tensor *memory, *positions;
+} attention_inputs;
+
+static nm_tensor *self_attention(nm_tape *tape, const nm_stack *stack, int32_t layer, nm_tensor *h,
+                                 const void *context)
+{
+    const attention_inputs *in = context;
     const nm_stack_config *c = &stack->config;
-    nm_tensor *h = nm_sublayer_before(tape, stack, self->norm, x);
-    if (c->cores) {
-        h = nm_block_term_forward(tape, stack, self, h, places, packing);
-        return nm_sublayer_after(tape, stack, self->norm, x, h);
-    }
+    const nm_sublayer_attention *self = &stack->layers[layer].self;
+    if (c->attention == NM_BLOCK_TERM_ATTENTION)
+        return nm_block_term_forward(tape, stack, self, h, in->positions, &in->packing);
+    if (c->attention == NM_RELATIVE_ATTENTION)
+        return nm_relative_forward(tape, stack, self, h, &in->packing);
     nm_tensor *qkv = nm_linear(tape, h, self->in_weight, self->in_bias, NM_ACT_NONE, 0);
-    /* the scale is that of the values' heads, also where keys have another size (declare-lab's classifier) */
+    /* the scale is that of the values' heads even if keys have another width, as in declare-lab's classifier */
     const nm_attention_shape shape = {.key_width = key_width(c),
                                       .value_width = c->width,
                                       .k_first = key_width(c),
@@ -247,55 +309,33 @@ static nm_tensor *self_forward(nm_tape *tape, const nm_stack *stack, const nm_su
                                       .heads = c->heads,
                                       .causal = c->decoder,
                                       .scale = 1 / sqrt((double)c->width / c->heads)};
-    h = nm_attention_of(tape, qkv, qkv, &shape, packing, packing, c->attention_drop);
-    h = nm_linear(tape, h, self->out_weight, self->out_bias, NM_ACT_NONE, 0);
-    return nm_sublayer_after(tape, stack, self->norm, x, h);
+    h = nm_attention_of(tape, qkv, qkv, &shape, &in->packing, &in->packing, c->attention_drop);
+    return nm_linear(tape, h, self->out_weight, self->out_bias, NM_ACT_NONE, 0);
 }
 
-static nm_tensor *cross_forward(nm_tape *tape, const nm_stack *stack, const nm_sublayer_attention *cross,
-                                nm_tensor *x, const nm_packing *packing, nm_tensor *memory,
-                                const nm_packing *memory_packing)
+static nm_tensor *cross_attention(nm_tape *tape, const nm_stack *stack, int32_t layer, nm_tensor *h,
+                                  const void *context)
 {
+    const attention_inputs *in = context;
     const nm_stack_config *c = &stack->config;
-    nm_tensor *h = nm_sublayer_before(tape, stack, cross->norm, x);
+    const nm_sublayer_attention *cross = &stack->layers[layer].cross;
     nm_tensor *q = nm_linear(tape, h, cross->in_weight, cross->in_bias, NM_ACT_NONE, 0);
-    nm_tensor *kv = nm_linear(tape, memory, cross->kv_weight, cross->kv_bias, NM_ACT_NONE, 0);
-    h = nm_attention(tape, q, kv, c->width, 0, c->width, packing, memory_packing, c->heads, false,
+    nm_tensor *kv = nm_linear(tape, in->memory, cross->kv_weight, cross->kv_bias, NM_ACT_NONE, 0);
+    h = nm_attention(tape, q, kv, c->width, 0, c->width, &in->packing, &in->memory_packing, c->heads, false,
                      c->attention_drop);
-    h = nm_linear(tape, h, cross->out_weight, cross->out_bias, NM_ACT_NONE, 0);
-    return nm_sublayer_after(tape, stack, cross->norm, x, h);
-}
-
-typedef struct layer_call {
-    const nm_stack *stack;
-    const nm_layer *layer;
-    nm_tensor *x, *memory, *places;
-    nm_packing packing, memory_packing;
-} layer_call;
-
-static nm_tensor *layer_forward(nm_tape *tape, const void *context)
-{
-    const layer_call *c = context;
-    const nm_stack_config *config = &c->stack->config;
-    nm_tensor *x = self_forward(tape, c->stack, &c->layer->self, c->x, &c->packing, c->places);
-    if (config->decoder && !config->alone)
-        x = cross_forward(tape, c->stack, &c->layer->cross, x, &c->packing, c->memory, &c->memory_packing);
-    return nm_ffn_forward(tape, c->stack, &c->layer->ffn, x);
+    return nm_linear(tape, h, cross->out_weight, cross->out_bias, NM_ACT_NONE, 0);
 }
 
 nm_tensor *nm_stack_forward(nm_tape *tape, const nm_stack *stack, nm_tensor *x, const nm_packing *packing,
                             nm_tensor *memory, const nm_packing *memory_packing)
 {
-    layer_call call = {.stack = stack,
-                       .x = x,
-                       .memory = memory,
-                       .places = stack->config.cores ? nm_block_term_places(tape, stack) : NULL,
-                       .packing = *packing};
+    attention_inputs *in = nm_tape_host(tape, sizeof *in);
+    if (!in)
+        return x;
+    *in = (attention_inputs){.packing = *packing, .memory = memory};
     if (memory)
-        call.memory_packing = *memory_packing;
-    for (int32_t i = 0; i < stack->config.layers; i++) {
-        call.layer = &stack->layers[i];
-        call.x = nm_recomputed_segment(tape, layer_forward, &call, sizeof call);
-    }
-    return stack->final_norm ? nm_normalize(tape, stack->final_norm, call.x) : call.x;
+        in->memory_packing = *memory_packing;
+    if (stack->config.attention == NM_BLOCK_TERM_ATTENTION)
+        in->positions = nm_block_term_positions(tape, stack);
+    return nm_stack_forward_with(tape, stack, x, &(nm_stack_attention){self_attention, cross_attention, in});
 }

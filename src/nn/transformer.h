@@ -1,6 +1,8 @@
-/* The blocks of a Transformer (Vaswani et al. 2017) with the norm as a choice: projections, attention and
- * feed-forward sublayers, encoder and decoder stacks, pre- or post-norm. pre-norm:  x <- x +
- * drop(F(norm(x))), and a final norm behind the last layer post-norm: x <- norm(x + drop(F(x))) */
+/* Stacks of Transformer layers (Vaswani et al. 2017) in which the normalization is a choice.
+ *     pre-norm:   x <- x + drop(F(norm(x)))     and a final norm after the last layer
+ *     post-norm:  x <- norm(x + drop(F(x)))
+ * F is self-attention, cross-attention (decoders of encoder-decoder models) or the feed-forward layer
+ *     ffn(h) = W2 drop(relu(W1 h + b1)) + b2 */
 #ifndef NM_TRANSFORMER_H
 #define NM_TRANSFORMER_H
 
@@ -57,77 +59,93 @@ typedef struct nm_stack_options {
     NM_OPTION(T, embedding_dropout, embedding_, 0, 0.99, "Dropout rate on the sum of token and position embeddings.")
 /* clang-format on */
 
+typedef enum nm_attention_kind {
+    NM_SOFTMAX_ATTENTION,    /* scaled dot-product attention, queries, keys and values with biases */
+    NM_BLOCK_TERM_ATTENTION, /* of the tensorized Transformer (Ma et al. 2019), see nn/sublayers.h */
+    NM_RELATIVE_ATTENTION    /* of TENER (Yan et al. 2019), see nn/sublayers.h */
+} nm_attention_kind;
+
 typedef struct nm_stack_config {
     int32_t width, ff, heads, layers;
-    int32_t key_width;      /* of queries and keys of self-attention, all heads together; 0: as width */
-    bool pre_norm, decoder; /* decoder: causal, with attention to the encoder's output */
-    bool alone;             /* a decoder without an encoder: no attention to its output */
-    /* Block-term attention in place of soft-max attention (cores > 0), for segments of up to `segment` tokens. */
-    int32_t cores, core_width, segment;
-    bool sees_ahead;   /* of block-term attention: not causal */
-    double place_drop; /* of block-term attention: on the table of places */
+    int32_t key_width; /* of queries and keys of self-attention, all heads together; 0: width */
+    bool pre_norm;
+    bool decoder;                /* causal self-attention, and cross-attention unless decoder_only */
+    bool decoder_only;           /* no encoder, no cross-attention */
+    bool feeds_decoder;          /* a translation encoder: its final norm is the site NM_SITE_ENCODER_FINAL */
+    nm_attention_kind attention; /* of self-attention */
+    int32_t cores, core_width, context; /* block-term; context: longest sequence in tokens */
+    bool noncausal;                     /* block-term: no causal mask, as published */
+    double drop, attention_drop, relu_drop, position_drop; /* position_drop: on block-term's position table */
     nm_init_scheme init;
-    double drop, attention_drop, relu_drop;
-    const char *norm, *final_norm; /* types */
+    const char *norm, *final_norm; /* types; final_norm NULL: no final norm in pre-norm either */
     nm_norm_plan plan;             /* of the training run */
-    bool feeds_decoder; /* a translation encoder: its final norm is the site NM_SITE_ENCODER_FINAL */
-    const char *prefix; /* "enc" */
+    const char *prefix;            /* of parameter names: "enc" */
 } nm_stack_config;
 
-/* A stack as the options say it, its norms all of one type; the model adds what only it knows. */
+/* The configuration that the options describe, with the same norm at all sites; the caller sets the other fields. */
 nm_stack_config nm_stack_configure(const nm_stack_options *options, nm_norm_plan plan, const char *prefix);
-/* NM_USAGE where the heads of soft-max attention don't divide the width. */
+/* NM_USAGE if model.heads does not divide model.width. */
 nm_status nm_stack_check_heads(const nm_stack_options *options, nm_error *err);
 
 typedef struct nm_sublayer_attention {
     nm_norm *norm;
-    nm_tensor *in_weight, *in_bias;   /* self: q, k, v rows [2 key_width + d, d]; cross: q rows [d, d] */
-    nm_tensor *kv_weight, *kv_bias;   /* cross only: k, v rows [2d, d] */
-    nm_tensor *out_weight, *out_bias; /* [d, d] */
-    nm_tensor *core,
-        *place_weight; /* block-term: [cores, h], [h, d]; then in_weight is [3h, d] and out_weight
-                                         [segment^2, d], both without a bias */
+    /* Self-attention: rows of q, k, v, [2 key_width + d, d]; block-term [3h, d], relative [3d, d], both without bias.
+     * Cross-attention: rows of q, [d, d]. */
+    nm_tensor *in_weight, *in_bias;
+    nm_tensor *kv_weight, *kv_bias;      /* cross-attention: rows of k, v, [2d, d] */
+    nm_tensor *out_weight, *out_bias;    /* [d, d]; block-term [context^2, d] without bias; relative: none */
+    nm_tensor *core, *position_weight;   /* block-term: [cores, h], [h, d] */
+    nm_tensor *key_bias, *distance_bias; /* relative: [1, d] each, u and v of all heads */
 } nm_sublayer_attention;
 
 typedef struct nm_sublayer_ffn {
     nm_norm *norm;
-    nm_tensor *in_weight, *in_bias, *out_weight, *out_bias; /* [ff, d], [d, ff] */
+    nm_tensor *in_weight, *in_bias, *out_weight, *out_bias; /* [ff, d], [1, ff], [d, ff], [1, d] */
 } nm_sublayer_ffn;
 
 typedef struct nm_layer {
-    nm_sublayer_attention self, cross;
+    nm_sublayer_attention self, cross; /* cross.norm NULL: no cross-attention */
     nm_sublayer_ffn ffn;
 } nm_layer;
 
 typedef struct nm_stack {
     nm_stack_config config;
     nm_layer *layers;
-    nm_norm *final_norm;        /* NULL in post-norm */
-    nm_tensor *content, *place; /* block-term: the query's biases [1, h], shared by all layers */
-    nm_mat places;              /* block-term: [segment, d], device, of whoever built the stack */
+    nm_norm *final_norm;                     /* or NULL */
+    nm_tensor *content_bias, *position_bias; /* block-term: [1, h] each, shared by all layers */
+    nm_mat positions;                        /* block-term: [context, d], device, owned */
+    nm_relative_table distances;             /* relative: [2 longest, d / heads], device, owned */
 } nm_stack;
 
+/* Registers parameters and norms. On failure nm_stack_release frees what exists. */
 nm_status nm_stack_build(nm_stack *stack, const nm_stack_config *config, nm_params *params,
                          const nm_options *options, nm_error *err);
-void nm_stack_release(nm_stack *stack);
+/* Allocates the position tables of block-term and relative attention, for sequences of up to `longest` tokens; call it
+ * after nm_params_allocate. Other stacks do not need it. */
+nm_status nm_stack_ready(nm_stack *stack, nm_backend *backend, int32_t longest, nm_error *err);
+void nm_stack_release(nm_stack *stack, nm_backend *backend);
 
-/* Lists the norms and their readers; last, and still without readers, the final one, if there is one. The options name
- * the types of the sublayers' norms and of the final one. True when there is a final one. */
+/* Adds all norms with their readers to the fold, the final norm last and without readers. option, final_option: options that
+ * set the types of the sublayers' norms and of the final norm. Returns whether there is a final norm. */
 bool nm_stack_fold(const nm_stack *stack, nm_fold *fold, const char *option, const char *final_option);
 
-/* x: [tokens, d]. memory and its packing: the encoder's output, for a decoder; NULL for an encoder. */
+/* x: [tokens, d], packed sequences. memory [source tokens, d] and its packing: the encoder's output, for stacks with
+ * cross-attention; otherwise NULL. Returns [tokens, d]. */
 nm_tensor *nm_stack_forward(nm_tape *tape, const nm_stack *stack, nm_tensor *x, const nm_packing *packing,
                             nm_tensor *memory, const nm_packing *memory_packing);
 
-/* For transformer.c: the block-term sublayer's parameters, and its function F. places: the dropped table. */
-void nm_block_term_build(nm_stack *stack, int layer, nm_sublayer_attention *self, nm_params *params);
-nm_tensor *nm_block_term_places(nm_tape *tape, const nm_stack *stack);
-nm_tensor *nm_block_term_forward(nm_tape *tape, const nm_stack *stack, const nm_sublayer_attention *self,
-                                 nm_tensor *h, nm_tensor *places, const nm_packing *packing);
+/* The attention functions of a forward pass, F without residual connection and norm: h [tokens, d] -> [tokens, d]. context
+ * must live as long as the records of the tape. */
+typedef struct nm_stack_attention {
+    nm_tensor *(*self)(nm_tape *tape, const nm_stack *stack, int32_t layer, nm_tensor *h,
+                       const void *context);
+    nm_tensor *(*cross)(nm_tape *tape, const nm_stack *stack, int32_t layer, nm_tensor *h,
+                        const void *context);
+    const void *context;
+} nm_stack_attention;
 
-/* The two halves around a sublayer's function F, for whoever computes F otherwise (cached decoding). */
-nm_tensor *nm_sublayer_before(nm_tape *tape, const nm_stack *stack, nm_norm *norm, nm_tensor *x);
-nm_tensor *nm_sublayer_after(nm_tape *tape, const nm_stack *stack, nm_norm *norm, nm_tensor *x, nm_tensor *f);
-nm_tensor *nm_ffn_forward(nm_tape *tape, const nm_stack *stack, const nm_sublayer_ffn *ffn, nm_tensor *x);
+/* The forward pass with other attention functions, e.g. over a KV cache. */
+nm_tensor *nm_stack_forward_with(nm_tape *tape, const nm_stack *stack, nm_tensor *x,
+                                 const nm_stack_attention *attention);
 
 #endif

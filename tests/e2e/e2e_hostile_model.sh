@@ -97,7 +97,7 @@ forged 4 'include = /etc/passwd is not allowed' 's/"config":"/"config":"include 
 forged 4 'dict.source.txt' 's/"dict.source.txt":"/"dict.source.txt":"x y z\\n/'
 forged 4 'stands here a second time' 's/"dict.target.txt":"/"dict.target.txt":"q 1\\nq 1\\n/'
 forged 5 'embed.weight' 's/"dict.(source|target).txt":"/"dict.$1.txt":"q 1\\nr 1\\n/g'
-forged 5 'joint dictionary' 's/"dict.target.txt":"/"dict.target.txt":"q 1\\nr 1\\n/'
+forged 5 'joint vocabulary' 's/"dict.target.txt":"/"dict.target.txt":"q 1\\nr 1\\n/'
 forged 4 'has no dict.target.txt' 's/"dict.target.txt"/"dict.other.txt"/'
 forged 4 'codes.bpe:2: ' 's/"codes.bpe":"/"codes.bpe":"#version: 0.2\\na b c d\\n/'
 forged 4 'has no data.ini' 's/"data.ini"/"date.ini"/'

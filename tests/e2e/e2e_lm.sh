@@ -145,7 +145,7 @@ refuses 3 'nothere' train lm.ini --run.folder x --data.folder nothere
 refuses 2 'no multiple of model.heads' train lm.ini --run.folder x --model.heads 3
 refuses 2 'block-term only' train lm.ini --run.folder x --model.causal false
 refuses 2 'does not lie between' train lm.ini --run.folder x --model.adaptive true --model.cutoffs 5,5
-refuses 2 'numbers parted by commas' train lm.ini --run.folder x --model.adaptive true --model.cutoffs 5,x
+refuses 2 'a comma-separated list of token ids' train lm.ini --run.folder x --model.adaptive true --model.cutoffs 5,x
 refuses 2 'does not lie between' train lm.ini --run.folder x --model.adaptive true
 refuses 2 'label_smoothing' train lm.ini --run.folder x --model.adaptive true --model.cutoffs 8 --train.label-smoothing 0.1
 refuses 2 'has no' train lm.ini --run.folder x --train.max-tokens 200000
