@@ -7,7 +7,7 @@
 
 #include "base/memory.h"
 #include "base/random.h"
-#include "norma/norm.h"
+#include "norma/norm_type.h"
 
 enum { BENCH_BUFFERS = 8, BENCH_WORDS = 8000, BENCH_MAX_SETTINGS = 32 };
 

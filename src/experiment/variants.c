@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "norma/norm.h"
+#include "norma/norm_type.h"
 
 enum { MAX_POINTS = 10000 };
 

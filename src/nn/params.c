@@ -195,11 +195,11 @@ void nm_params_update_norms(nm_params *params, double grad_scale)
 nm_norm_snapshot nm_norm_snapshot_save(const nm_params *params)
 {
     nm_norm_snapshot memory = {nm_allocate(state_bytes(params)),
-                               nm_allocate(params->n_norms * NM_NORM_MAX_COUNTERS * sizeof(int64_t))};
+                               nm_allocate(params->n_norms * NM_NORM_CAPACITY * sizeof(int64_t))};
     if (params->n_state)
         nm_backend_download(params->backend, memory.state, params->state, state_bytes(params));
     for (size_t n = 0; n < params->n_norms; n++)
-        memcpy(memory.counters + n * NM_NORM_MAX_COUNTERS, params->norms[n]->counters,
+        memcpy(memory.counters + n * NM_NORM_CAPACITY, params->norms[n]->counters,
                sizeof params->norms[n]->counters);
     return memory;
 }
@@ -209,7 +209,7 @@ void nm_norm_snapshot_restore(nm_norm_snapshot *memory, nm_params *params)
     if (params->n_state)
         nm_backend_upload(params->backend, params->state, memory->state, state_bytes(params));
     for (size_t n = 0; n < params->n_norms; n++)
-        memcpy(params->norms[n]->counters, memory->counters + n * NM_NORM_MAX_COUNTERS,
+        memcpy(params->norms[n]->counters, memory->counters + n * NM_NORM_CAPACITY,
                sizeof params->norms[n]->counters);
     for (size_t n = 0; n < params->n_norms; n++)
         nm_norm_discard_statistics(params->norms[n]);

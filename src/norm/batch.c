@@ -34,6 +34,7 @@ static const nm_preset batch_presets[] = {
 const nm_norm_type nm_norm_batch = {
     .name = "batch",
     .title = "BatchNorm",
+    .formula = "z = (x - mu) / sqrt(s2 + eps), mu and s2 of the batch; y = weight z + bias",
     .source = "Ioffe and Szegedy 2015; Shen et al. 2020, Algorithm 1",
     .traits = NM_USES_BATCH | NM_HAS_STATE,
     .options = batch_options,

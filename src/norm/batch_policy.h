@@ -1,7 +1,5 @@
 /* Batch statistics of each feature: what BatchNorm, PN-V and Regularized BatchNorm have in common.
  *
- * clang-format off
- *
  * Definition, over the n rows (tokens) of the batch; h = x, or x scaled per row and group (option scaling):
  *
  *     centered (BatchNorm, RBN)                        not centered (PN-V)
@@ -26,8 +24,6 @@
  *
  *     running_mean = decay running_mean + (1 - decay) mu
  *     running_var  = decay running_var  + (1 - decay) s2 n/(n - 1)      (n/(n - 1): option unbiased_running)
- *
- * clang-format on
  */
 #ifndef NM_BATCH_POLICY_H
 #define NM_BATCH_POLICY_H

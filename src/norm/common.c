@@ -1,4 +1,3 @@
-/* What normalization types share, see common.h. */
 #include "norm/common.h"
 
 #include <stdlib.h>
@@ -8,29 +7,30 @@
 
 void *nm_norm_scratch(nm_norm_call *call, int32_t length)
 {
-    return call->take(call->from, (size_t)length * nm_dtype_bytes(call->backend->dtype));
+    return call->alloc(call->allocator, (size_t)length * nm_dtype_bytes(call->backend->dtype));
 }
 
 void *nm_norm_publish(nm_norm_call *call, const char *name, int32_t length)
 {
-    NM_ASSERT(call->n_stats < NM_NORM_MAX_STATS);
+    NM_ASSERT(call->n_published < NM_NORM_MAX_PUBLISHED);
     void *data = nm_norm_scratch(call, length);
-    call->stats[call->n_stats++] = (nm_norm_stat){name, data, length};
+    call->published[call->n_published++] = (nm_norm_published){name, data, length};
     return data;
 }
 
 void nm_norm_publish_state(nm_norm_call *call, int i)
 {
-    NM_ASSERT(call->n_stats < NM_NORM_MAX_STATS);
+    NM_ASSERT(call->n_published < NM_NORM_MAX_PUBLISHED);
     const nm_norm_vector *vector = &call->norm->shape.state[i];
-    call->stats[call->n_stats++] = (nm_norm_stat){vector->name, call->norm->state[i], vector->length};
+    call->published[call->n_published++] =
+        (nm_norm_published){vector->name, call->norm->state[i], vector->length};
 }
 
 void *nm_norm_find(const nm_norm_call *call, const char *name)
 {
-    for (int i = 0; i < call->n_stats; i++)
-        if (!strcmp(call->stats[i].name, name))
-            return call->stats[i].data;
+    for (int i = 0; i < call->n_published; i++)
+        if (!strcmp(call->published[i].name, name))
+            return call->published[i].data;
     nm_panic(__FILE__, __LINE__, name);
 }
 
@@ -109,43 +109,52 @@ void nm_norm_affine(const nm_norm *norm, nm_backend *backend, const void *mean, 
     free(weight);
 }
 
-void nm_norm_shape_affine(const void *config, const nm_norm_site *place, nm_norm_shape *shape)
+static nm_norm_vector *append(nm_norm_vector *list, int *n, const char *name, int32_t length, double initial)
 {
-    (void)config;
-    shape->n_params = 2;
-    shape->params[0] = (nm_norm_vector){.name = "weight", .length = place->width, .initial = 1};
-    shape->params[1] = (nm_norm_vector){.name = "bias", .length = place->width};
+    NM_ASSERT(*n < NM_NORM_CAPACITY);
+    list[*n] = (nm_norm_vector){.name = name, .length = length, .initial = initial};
+    return &list[(*n)++];
 }
 
-void nm_norm_shape_state(nm_norm_shape *shape, const char *name, int32_t length, double initial)
+nm_norm_vector *nm_norm_shape_param(nm_norm_shape *shape, const char *name, int32_t length, double initial)
 {
-    NM_ASSERT(shape->n_state < NM_NORM_MAX_STATE);
-    shape->state[shape->n_state++] =
-        (nm_norm_vector){.name = name, .length = length, .initial = initial, .fixed = true};
+    return append(shape->params, &shape->n_params, name, length, initial);
+}
+
+nm_norm_vector *nm_norm_shape_state(nm_norm_shape *shape, const char *name, int32_t length, double initial)
+{
+    return append(shape->state, &shape->n_state, name, length, initial);
 }
 
 void nm_norm_shape_counter(nm_norm_shape *shape, const char *name)
 {
-    NM_ASSERT(shape->n_counters < NM_NORM_MAX_COUNTERS);
+    NM_ASSERT(shape->n_counters < NM_NORM_CAPACITY);
     shape->counters[shape->n_counters++] = name;
 }
 
 void nm_norm_shape_statistic(nm_norm_shape *shape, const char *name, nm_norm_combination combination)
 {
-    NM_ASSERT(shape->n_statistics < NM_NORM_MAX_STATISTICS);
+    NM_ASSERT(shape->n_statistics < NM_NORM_CAPACITY);
     shape->statistics[shape->n_statistics++] = (nm_norm_statistic){name, combination};
 }
 
-int32_t nm_norm_scaling_groups(nm_norm_scaling scaling, const nm_norm_site *place)
+void nm_norm_shape_affine(const void *config, const nm_norm_site *site, nm_norm_shape *shape)
 {
-    return scaling == NM_SCALING_GROUP ? place->groups : scaling == NM_SCALING_LAYER ? 1 : 0;
+    (void)config;
+    nm_norm_shape_param(shape, "weight", site->width, 1);
+    nm_norm_shape_param(shape, "bias", site->width, 0);
 }
 
-nm_status nm_norm_check_groups(int64_t groups, const nm_norm_site *place, nm_error *err)
+int32_t nm_norm_scaling_groups(nm_norm_scaling scaling, const nm_norm_site *site)
 {
-    if (groups < 0 || groups > place->width || (groups > 0 && place->width % groups))
-        return nm_fail(err, NM_USAGE, "norm '%s': %lld groups do not divide %d features", place->name,
-                       (long long)groups, place->width);
+    return scaling == NM_SCALING_GROUP ? site->groups : scaling == NM_SCALING_LAYER ? 1 : 0;
+}
+
+nm_status nm_norm_check_groups(int64_t groups, const nm_norm_site *site, nm_error *err)
+{
+    if (groups < 0 || groups > site->width || (groups > 0 && site->width % groups))
+        return nm_fail(err, NM_USAGE, "norm '%s': %lld groups do not divide %d features", site->name,
+                       (long long)groups, site->width);
     return NM_OK;
 }
 
@@ -173,30 +182,31 @@ static const void *param_of(const nm_norm_call *call, int index, int32_t length)
     return length ? call->norm->params[index] : NULL;
 }
 
-static bool centers(const nm_token_norm *spec)
+static bool is_centered(const nm_token_norm *spec)
 {
     return spec->kind == NM_TOKEN_CENTER || spec->kind == NM_TOKEN_CENTER_UNBIASED;
 }
 
-void nm_norm_token_forward(nm_norm_call *call, const nm_token_norm *spec)
+void nm_norm_token_forward(nm_norm_call *call)
 {
-    nm_backend *b = call->backend;
-    int32_t count = call->x.rows * spec->groups;
-    void *shift = centers(spec) ? nm_norm_publish(call, "shift", count) : NULL;
+    const nm_token_norm spec = call->norm->type->token_spec(call->norm);
+    int32_t count = call->x.rows * spec.groups;
+    void *shift = is_centered(&spec) ? nm_norm_publish(call, "shift", count) : NULL;
     void *scale = nm_norm_publish(call, "scale", count);
     if (!scale)
         return;
-    NM_CALL(b, token_norm, .spec = spec, .x = call->x, .weight = param_of(call, 0, spec->weight_len),
-            .bias = param_of(call, 1, spec->bias_len), .y = call->y, .shift = shift, .scale = scale);
+    NM_CALL(call->backend, token_norm, .spec = &spec, .x = call->x,
+            .weight = param_of(call, 0, spec.weight_len), .bias = param_of(call, 1, spec.bias_len),
+            .y = call->y, .shift = shift, .scale = scale);
 }
 
-void nm_norm_token_backward(nm_norm_call *call, const nm_token_norm *spec)
+void nm_norm_token_backward(nm_norm_call *call)
 {
-    nm_backend *b = call->backend;
-    const void *shift = centers(spec) ? nm_norm_find(call, "shift") : NULL;
-    NM_CALL(b, token_norm_grad, .spec = spec, .dy = call->dy, .x = call->x,
-            .weight = param_of(call, 0, spec->weight_len), .shift = shift,
+    const nm_token_norm spec = call->norm->type->token_spec(call->norm);
+    NM_CALL(call->backend, token_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x,
+            .weight = param_of(call, 0, spec.weight_len),
+            .shift = is_centered(&spec) ? nm_norm_find(call, "shift") : NULL,
             .scale = nm_norm_find(call, "scale"), .add = call->add, .dx = call->dx,
-            .d_weight = spec->weight_len ? call->norm->param_grads[0] : NULL,
-            .d_bias = spec->bias_len ? call->norm->param_grads[1] : NULL);
+            .d_weight = spec.weight_len ? call->norm->param_grads[0] : NULL,
+            .d_bias = spec.bias_len ? call->norm->param_grads[1] : NULL);
 }

@@ -1,11 +1,11 @@
-/* What normalization types share: vectors of a call, running averages, per-token norms as a whole.
+/* What several normalization types use: vectors of a call, statistics of an update, scaling of rows, warm-ups, per-token norms.
  *
- * Memory from a call can run out; that sticks, so it is enough to test the last pointer taken, before any
- * state is touched. */
+ * Allocations of a call can fail, and after one failure all fail: it is enough to test the last pointer, before parameters'
+ * gradients or statistics change. */
 #ifndef NM_NORM_COMMON_H
 #define NM_NORM_COMMON_H
 
-#include "norma/norm.h"
+#include "norma/norm_type.h"
 
 /* Allocates a vector and publishes it under `name` (static text) for backward and instruments; NULL: out of memory. */
 void *nm_norm_publish(nm_norm_call *call, const char *name, int32_t length);
@@ -16,7 +16,7 @@ void *nm_norm_find(const nm_norm_call *call, const char *name);
 /* An unpublished vector; NULL: out of memory. */
 void *nm_norm_scratch(nm_norm_call *call, int32_t length);
 
-/* An element-by-element operation on vectors of the layer's width. */
+/* An elementwise operation on vectors of the layer's width; see nm_vec_op. */
 void nm_norm_vec(nm_norm_call *call, nm_vec_op op, void *out, const void *a, const void *b, const void *c,
                  double s, double t);
 /* running = old running + fresh_weight fresh */
@@ -33,13 +33,8 @@ void nm_norm_read_vector(const nm_norm *norm, nm_backend *backend, const void *v
 /* For `affine` of z = (x - mean) scale, y = weight z + bias: makes shift, and scale the factor of x. mean: device, or NULL. */
 void nm_norm_affine(const nm_norm *norm, nm_backend *backend, const void *mean, double *scale, double *shift);
 
-/* `shape` of types with weight = 1 and bias = 0 and nothing else. */
-void nm_norm_shape_affine(const void *config, const nm_norm_site *place, nm_norm_shape *shape);
-/* Append a running vector, a counter, a statistic of the update. */
-void nm_norm_shape_state(nm_norm_shape *shape, const char *name, int32_t length, double initial);
-void nm_norm_shape_counter(nm_norm_shape *shape, const char *name);
-void nm_norm_shape_statistic(nm_norm_shape *shape, const char *name, nm_norm_combination combination);
-
+/* `shape` of types whose parameters are weight (initially 1) and bias (0), without state. */
+void nm_norm_shape_affine(const void *config, const nm_norm_site *site, nm_norm_shape *shape);
 /* Scaling of rows before the norm, without parameters: h = x / sqrt(mean(x^2) + epsilon), the mean over the row or
  * over each of `heads` groups of features. */
 typedef enum nm_norm_scaling { NM_SCALING_NONE, NM_SCALING_LAYER, NM_SCALING_GROUP } nm_norm_scaling;
@@ -49,9 +44,9 @@ typedef enum nm_norm_scaling { NM_SCALING_NONE, NM_SCALING_LAYER, NM_SCALING_GRO
     "head's group of "                                                                                       \
     "features."
 /* Number of groups; 0 without scaling. */
-int32_t nm_norm_scaling_groups(nm_norm_scaling scaling, const nm_norm_site *place);
+int32_t nm_norm_scaling_groups(nm_norm_scaling scaling, const nm_norm_site *site);
 /* NM_USAGE unless groups (0: no grouping) divides the width. */
-nm_status nm_norm_check_groups(int64_t groups, const nm_norm_site *place, nm_error *err);
+nm_status nm_norm_check_groups(int64_t groups, const nm_norm_site *site, nm_error *err);
 /* Feature norms over rows scaled in `groups`; *row_scale is taken from the call when groups > 0. */
 nm_feature_norm nm_norm_row_scaling(nm_norm_call *call, int32_t groups, double epsilon, void **row_scale);
 
@@ -59,8 +54,8 @@ nm_feature_norm nm_norm_row_scaling(nm_norm_call *call, int32_t groups, double e
 nm_status nm_norm_check_warmup(const char *warmup, nm_error *err);
 int64_t nm_norm_warmup(const char *warmup, int64_t lr_steps);
 
-/* Whole per-token norms: gain is parameter 0 and bias parameter 1 where the spec has them. */
-void nm_norm_token_forward(nm_norm_call *call, const nm_token_norm *spec);
-void nm_norm_token_backward(nm_norm_call *call, const nm_token_norm *spec);
+/* train, infer and backward of types with a token_spec. Publish scale and, if centered, shift. */
+void nm_norm_token_forward(nm_norm_call *call);
+void nm_norm_token_backward(nm_norm_call *call);
 
 #endif

@@ -1,7 +1,20 @@
-/* GroupNorm over the features of one token (Wu and He 2018): LayerNorm within each of G groups of d/G
- * features, then weight and bias per feature. G is the number of attention heads unless said otherwise
- * (PowerNorm's Table 4: best). The Regularized BatchNorm program divides the squares by d/G - 1: `unbiased`.
- */
+/* GroupNorm over the features of one token (Wu and He 2018): LayerNorm within each of G groups of d/G features.
+ *
+ * Definition and forward, per row and group; means over the d/G features of the group:
+ *
+ *     mu      = mean(x)                                   shift
+ *     s2      = mean((x - mu)^2)
+ *     z       = (x - mu) / sqrt(s2 + epsilon)             scale = 1 / sqrt(s2 + epsilon)
+ *     y       = weight z + bias                           weight, bias: per feature
+ *
+ * Backward, q = weight dy, within each group:
+ *
+ *     dx      = (q - mean(q) - z mean(q z)) / sqrt(s2 + epsilon)
+ *     dweight = sum over rows of dy z
+ *     dbias   = sum over rows of dy
+ *
+ * The default G is the number of attention heads, the best in Shen et al. 2020, Table 4. The Regularized BatchNorm program
+ * uses the unbiased variance, divisor d/G - 1 (option unbiased). */
 #include "norm/types.h"
 
 typedef struct group_config {
@@ -12,54 +25,43 @@ typedef struct group_config {
 
 /* clang-format off */
 static const nm_option group_options[] = {
-    NM_OPTION(group_config, epsilon, "1e-5", 0, 1, "added to the variance"),
-    NM_OPTION(group_config, groups, "0", 0, 65536, "groups of features; 0: as many as attention heads"),
-    NM_OPTION(group_config, unbiased, "false", 0, 0, "divide the squares by one less, as the RBN program does"),
+    NM_OPTION(group_config, epsilon, "1e-5", 0, 1, "Constant added to the variance."),
+    NM_OPTION(group_config, groups, "0", 0, 65536, "Number of groups of features; 0: norm.groups."),
+    NM_OPTION(group_config, unbiased, "false", 0, 0, "Unbiased variance, divisor d/G - 1, as in the RBN program."),
     {0}};
 /* clang-format on */
 
-static int64_t groups_of(const group_config *config, const nm_norm_site *place)
+static int64_t groups_of(const group_config *config, const nm_norm_site *site)
 {
-    return config->groups ? config->groups : place->groups;
+    return config->groups ? config->groups : site->groups;
 }
 
-static nm_status group_check(const void *settings, const nm_norm_site *place, nm_error *err)
+static nm_status group_check(const void *config, const nm_norm_site *site, nm_error *err)
 {
-    return nm_norm_check_groups(groups_of(settings, place), place, err);
+    return nm_norm_check_groups(groups_of(config, site), site, err);
 }
 
-static nm_token_norm group_spec(const nm_norm_call *call)
+static nm_token_norm group_spec(const nm_norm *norm)
 {
-    const group_config *config = call->norm->config;
-    const nm_norm_site *place = &call->norm->site;
+    const group_config *config = norm->config;
     return (nm_token_norm){.kind = config->unbiased ? NM_TOKEN_CENTER_UNBIASED : NM_TOKEN_CENTER,
-                           .groups = (int32_t)groups_of(config, place),
+                           .groups = (int32_t)groups_of(config, &norm->site),
                            .eps = config->epsilon,
-                           .weight_len = place->width,
-                           .bias_len = place->width};
-}
-
-static void group_forward(nm_norm_call *call)
-{
-    const nm_token_norm spec = group_spec(call);
-    nm_norm_token_forward(call, &spec);
-}
-
-static void group_backward(nm_norm_call *call)
-{
-    const nm_token_norm spec = group_spec(call);
-    nm_norm_token_backward(call, &spec);
+                           .weight_len = norm->site.width,
+                           .bias_len = norm->site.width};
 }
 
 const nm_norm_type nm_norm_group = {
     .name = "group",
     .title = "GroupNorm",
-    .source = "Wu and He 2018; groups as in Shen et al. 2020, Table 4",
+    .formula = "LayerNorm within each of G groups of features",
+    .source = "Wu and He 2018; Shen et al. 2020, Table 4",
     .options = group_options,
     .config_size = sizeof(group_config),
     .check = group_check,
     .shape = nm_norm_shape_affine,
-    .train = group_forward,
-    .infer = group_forward,
-    .backward = group_backward,
+    .token_spec = group_spec,
+    .train = nm_norm_token_forward,
+    .infer = nm_norm_token_forward,
+    .backward = nm_norm_token_backward,
 };

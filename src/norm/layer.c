@@ -1,8 +1,20 @@
-/* LayerNorm (Ba, Kiros and Hinton 2016). Per row, with q = weight dy:
- *     z = (x - mean) / sqrt(variance + epsilon)        y = weight z + bias
- *     dx = (q - mean(q) - z mean(q z)) / sqrt(variance + epsilon)
- * The variance has the divisor d. The Regularized BatchNorm program divides by d - 1: `unbiased`; the last
- * term of dx then has that divisor too. */
+/* LayerNorm (Ba, Kiros and Hinton 2016).
+ *
+ * Definition and forward, per row; means over the d features:
+ *
+ *     mu      = mean(x)                                   shift
+ *     s2      = mean((x - mu)^2)
+ *     z       = (x - mu) / sqrt(s2 + epsilon)             scale = 1 / sqrt(s2 + epsilon)
+ *     y       = weight z + bias
+ *
+ * Backward, q = weight dy:
+ *
+ *     dx      = (q - mean(q) - z mean(q z)) / sqrt(s2 + epsilon)
+ *     dweight = sum over rows of dy z
+ *     dbias   = sum over rows of dy
+ *
+ * The Regularized BatchNorm program uses the unbiased variance, divisor d - 1 (option unbiased); the mean of q z then
+ * has that divisor too. */
 #include "norm/types.h"
 
 typedef struct layer_config {
@@ -12,42 +24,31 @@ typedef struct layer_config {
 
 /* clang-format off */
 static const nm_option layer_options[] = {
-    NM_OPTION(layer_config, epsilon, "1e-5", 0, 1, "added to the variance"),
-    NM_OPTION(layer_config, unbiased, "false", 0, 0, "divide the squares by d - 1, as the RBN program does"),
+    NM_OPTION(layer_config, epsilon, "1e-5", 0, 1, "Constant added to the variance."),
+    NM_OPTION(layer_config, unbiased, "false", 0, 0, "Unbiased variance, divisor d - 1, as in the RBN program."),
     {0}};
 /* clang-format on */
 
-static nm_token_norm layer_spec(const nm_norm_call *call)
+static nm_token_norm layer_spec(const nm_norm *norm)
 {
-    const layer_config *config = call->norm->config;
-    int32_t width = call->norm->site.width;
+    const layer_config *config = norm->config;
     return (nm_token_norm){.kind = config->unbiased ? NM_TOKEN_CENTER_UNBIASED : NM_TOKEN_CENTER,
                            .groups = 1,
                            .eps = config->epsilon,
-                           .weight_len = width,
-                           .bias_len = width};
-}
-
-static void layer_forward(nm_norm_call *call)
-{
-    const nm_token_norm spec = layer_spec(call);
-    nm_norm_token_forward(call, &spec);
-}
-
-static void layer_backward(nm_norm_call *call)
-{
-    const nm_token_norm spec = layer_spec(call);
-    nm_norm_token_backward(call, &spec);
+                           .weight_len = norm->site.width,
+                           .bias_len = norm->site.width};
 }
 
 const nm_norm_type nm_norm_layer = {
     .name = "layer",
     .title = "LayerNorm",
+    .formula = "z = (x - mean x) / sqrt(var x + eps), y = weight z + bias",
     .source = "Ba, Kiros and Hinton 2016",
     .options = layer_options,
     .config_size = sizeof(layer_config),
     .shape = nm_norm_shape_affine,
-    .train = layer_forward,
-    .infer = layer_forward,
-    .backward = layer_backward,
+    .token_spec = layer_spec,
+    .train = nm_norm_token_forward,
+    .infer = nm_norm_token_forward,
+    .backward = nm_norm_token_backward,
 };

@@ -1,7 +1,5 @@
 /* Moving Average Batch Normalization (Yan et al. 2020; github.com/megvii-model/MABN, its stand-alone program).
  *
- * clang-format off
- *
  * Definition. Update t of n rows (tokens) has, with h = x, or x scaled per row and group (option scaling), L = window and
  * W the length of the warm-up:
  *
@@ -31,8 +29,6 @@
  *     rv      = decay rv + (1 - decay) v
  *
  * Inference: y = weight h / sqrt(rv + epsilon) + bias.
- *
- * clang-format on
  *
  * The backward pass is not the derivative once the rings are full. The program has no scaling of rows and also subtracts
  * from the weights of each convolution their mean over the inputs, which is not offered. */
@@ -87,8 +83,7 @@ static void mabn_shape(const void *settings, const nm_norm_site *site, nm_norm_s
     nm_norm_shape_affine(settings, site, shape);
     nm_norm_shape_state(shape, "running_var", site->width, 1);
     nm_norm_shape_state(shape, "buffer_x2", ring, 0);
-    nm_norm_shape_state(shape, "buffer_gz", ring, 0);
-    shape->state[shape->n_state - 1].of_gradients = true;
+    nm_norm_shape_state(shape, "buffer_gz", ring, 0)->of_gradients = true;
     nm_norm_shape_counter(shape, "iters");
     nm_norm_shape_statistic(shape, "square", NM_STATISTIC_MEAN);
     nm_norm_shape_statistic(shape, "grad", NM_STATISTIC_MEAN);
@@ -245,7 +240,9 @@ static bool mabn_affine(const nm_norm *norm, nm_backend *backend, double *scale,
 const nm_norm_type nm_norm_mabn = {
     .name = "mabn",
     .title = "Moving Average BatchNorm",
+    .formula = "z = x / sqrt(v + eps), v = mean of the last 16 mean squares; y = weight r z + bias",
     .source = "Yan et al. 2020; github.com/megvii-model/MABN",
+    .remedy = "a lower learning rate, or a longer warm-up, norm.mabn.warmup",
     .traits = NM_USES_BATCH | NM_HAS_STATE | NM_APPROX_GRAD,
     .options = mabn_options,
     .config_size = sizeof(mabn_config),

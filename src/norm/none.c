@@ -1,12 +1,5 @@
-/* No normalization: y = x. */
+/* No normalization: y = x, dx = dy. */
 #include "norm/types.h"
-
-static void none_shape(const void *config, const nm_norm_site *place, nm_norm_shape *shape)
-{
-    (void)config;
-    (void)place;
-    shape->n_params = 0;
-}
 
 static void none_forward(nm_norm_call *call)
 {
@@ -36,9 +29,9 @@ static const nm_option none_options[] = {{0}};
 const nm_norm_type nm_norm_none = {
     .name = "none",
     .title = "no normalization",
+    .formula = "y = x",
     .source = "",
     .options = none_options,
-    .shape = none_shape,
     .train = none_forward,
     .infer = none_forward,
     .backward = none_backward,

@@ -29,6 +29,7 @@ static const nm_preset pnv_presets[] = {
 const nm_norm_type nm_norm_pnv = {
     .name = "pnv",
     .title = "PN-V",
+    .formula = "z = h / sqrt(p + eps), p = mean h^2 of the batch; y = weight z + bias",
     .source = "Shen et al. 2020, Definition 1",
     .traits = NM_USES_BATCH | NM_HAS_STATE,
     .options = pnv_options,

@@ -1,7 +1,5 @@
 /* PowerNorm (Shen et al. 2020, Definition 3 and Algorithm 2), by default as in the released program.
  *
- * clang-format off
- *
  * Definition. Update t of n rows (tokens) has, with h = x scaled per row and group (option scaling):
  *
  *     p   = mean(h^2)                                              batch_square
@@ -30,8 +28,6 @@
  *     mean(z^2) = p / (value used forward + epsilon), so no further pass over the rows is needed.
  *
  * Inference: y = weight h / sqrt(phi + epsilon) + bias.
- *
- * clang-format on
  *
  * The backward pass is deliberately not the derivative: phi is treated as a constant, and e replaces mean(q z) of the batch.
  *
@@ -92,8 +88,7 @@ static void power_shape(const void *config, const nm_norm_site *site, nm_norm_sh
 {
     nm_norm_shape_affine(config, site, shape);
     nm_norm_shape_state(shape, "running_phi", site->width, 1);
-    nm_norm_shape_state(shape, "ema_gz", site->width, 0);
-    shape->state[shape->n_state - 1].of_gradients = true;
+    nm_norm_shape_state(shape, "ema_gz", site->width, 0)->of_gradients = true;
     nm_norm_shape_counter(shape, "iters");
     nm_norm_shape_statistic(shape, "square", NM_STATISTIC_MEAN);
     nm_norm_shape_statistic(shape, "e_factor", NM_STATISTIC_MEAN);
@@ -234,7 +229,9 @@ static bool power_affine(const nm_norm *norm, nm_backend *backend, double *scale
 const nm_norm_type nm_norm_power = {
     .name = "power",
     .title = "PowerNorm",
+    .formula = "z = h / sqrt(phi + eps), phi = running mean of mean h^2; y = weight z + bias",
     .source = "Shen et al. 2020, Algorithm 2; github.com/sIncerass/powernorm",
+    .remedy = "a larger norm.power.decay_backward, or a limit, norm.power.clip",
     .traits = NM_USES_BATCH | NM_HAS_STATE | NM_APPROX_GRAD,
     .options = power_options,
     .presets = power_presets,

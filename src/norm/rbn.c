@@ -1,8 +1,6 @@
 /* Regularized BatchNorm (Wang et al. 2022, equation 6): BatchNorm (batch_policy.h) whose distance from its running values
  * is added to the loss.
  *
- * clang-format off
- *
  * Definition. With mu, sigma^2 of the batch and m, s^2 running (reference: after the update of this batch, or before it),
  * sums over features, sigma and s without epsilon:
  *
@@ -23,8 +21,6 @@
  *     reldiff              2 (mu - m) / s^2         (sigma - s) / (s^2 sigma)
  *
  *     dh += (lambda d d_mean/d mu) / n + (nu d d_variance/d sigma^2) 2 (h - mu) / n        n rows, h - mu = z / scale
- *
- * clang-format on
  *
  * The loss is a sum over target tokens, of which the trainer takes the mean. The program adds the penalty to that sum
  * (scale sum); scale mean multiplies the penalty by the number of targets, which adds it to the mean loss. */
@@ -116,7 +112,7 @@ static void rbn_train(nm_norm_call *call)
     void *m = nm_norm_scratch(call, width);
     void *s2 = nm_norm_scratch(call, width);
     void *scratch = nm_norm_scratch(call, width);
-    call->penalty = call->take(call->from, sizeof(double));
+    call->penalty = call->alloc(call->allocator, sizeof(double));
     nm_batch_norm_train(call);
     const void *scale = nm_norm_find(call, "scale");
     if (!scale)
@@ -148,6 +144,7 @@ static void rbn_backward(nm_norm_call *call)
 const nm_norm_type nm_norm_rbn = {
     .name = "rbn",
     .title = "Regularized BatchNorm",
+    .formula = "BatchNorm; lambda d(mu, running mu) + nu d(s2, running s2) is added to the loss",
     .source = "Wang et al. 2022, equation 6; github.com/wjxts/RegularizedBN",
     .traits = NM_USES_BATCH | NM_HAS_STATE | NM_HAS_PENALTY,
     .options = rbn_options,

@@ -1,7 +1,5 @@
 /* Batch Renormalization (Ioffe 2017, Algorithm 1).
  *
- * clang-format off
- *
  * Definition. Update n (counted from 0) has, with h = x, or x scaled per row and group (option scaling):
  *
  *     mu      = mean(h)                                        batch_mean
@@ -31,8 +29,6 @@
  *     s       = decay s + (1 - decay) sigma_B
  *
  * Inference: y = weight (h - m) / s + bias.
- *
- * clang-format on
  *
  * In short runs the ramps are shorter (option shorten_ramp), which is not in the paper. eps_mode = added is a public implementation's sigma_B = sqrt(s2) + epsilon; the term z mean(q z) then has the factor
  * sigma_B / sqrt(s2). */
@@ -267,6 +263,7 @@ static bool renorm_affine(const nm_norm *norm, nm_backend *backend, double *scal
 const nm_norm_type nm_norm_renorm = {
     .name = "renorm",
     .title = "Batch Renormalization",
+    .formula = "z = (x - mu) / sigma; y = weight (r z + d) + bias, r and d within limits that grow",
     .source = "Ioffe 2017, Algorithm 1",
     .traits = NM_USES_BATCH | NM_HAS_STATE,
     .options = renorm_options,

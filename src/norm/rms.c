@@ -1,8 +1,18 @@
-/* RMSNorm (Zhang and Sennrich 2019): a row is divided by the root of its mean square, r = sqrt(mean(x^2)):
- *     z = x / (r + epsilon)        y = scale z        dx = q/(r + epsilon) - x sum(q x) / (d r (r +
- * epsilon)^2) with q = scale dy. The authors add epsilon outside the root; `epsilon_inside` is sqrt(mean(x^2)
- * + epsilon). With groups the mean runs over each group of features; without gain it is PowerNorm's layer
- * scaling alone. */
+/* RMSNorm (Zhang and Sennrich 2019, equation 4).
+ *
+ * Definition and forward, per row; means over the d features, or over each group of features (option groups):
+ *
+ *     r      = sqrt(mean(x^2))
+ *     z      = x / (r + epsilon)                     scale (published) = 1 / (r + epsilon)
+ *     y      = g z                                   g: parameter "scale"
+ *
+ * Backward, q = g dy:
+ *
+ *     dx     = q / (r + epsilon) - x sum(q x) / (d r (r + epsilon)^2)
+ *     dg     = sum over rows of dy z
+ *
+ * epsilon is outside the root, as in the authors' program; epsilon_inside uses sqrt(mean(x^2) + epsilon), as other programs
+ * do. Without g (option gain) this is PowerNorm's layer or group scaling as a norm. */
 #include "norm/types.h"
 
 typedef struct rms_config {
@@ -13,56 +23,46 @@ typedef struct rms_config {
 
 /* clang-format off */
 static const nm_option rms_options[] = {
-    NM_OPTION(rms_config, epsilon, "1e-8", 0, 1, "keeps the divisor above zero"),
-    NM_OPTION(rms_config, epsilon_inside, "false", 0, 0, "add epsilon to the mean square rather than to its root"),
-    NM_OPTION(rms_config, groups, "1", 1, 65536, "groups of features with a mean square of their own"),
-    NM_OPTION(rms_config, gain, "true", 0, 0, "learn a factor per feature"),
+    NM_OPTION(rms_config, epsilon, "1e-8", 0, 1, "Constant added to the root mean square."),
+    NM_OPTION(rms_config, epsilon_inside, "false", 0, 0, "Constant epsilon added to the mean square instead of its root."),
+    NM_OPTION(rms_config, groups, "1", 1, 65536, "Number of groups of features with separate mean squares."),
+    NM_OPTION(rms_config, gain, "true", 0, 0, "Learned factor per feature."),
     {0}};
 /* clang-format on */
 
-static nm_status rms_check(const void *settings, const nm_norm_site *place, nm_error *err)
+static nm_status rms_check(const void *settings, const nm_norm_site *site, nm_error *err)
 {
     const rms_config *config = settings;
-    return nm_norm_check_groups(config->groups, place, err);
+    return nm_norm_check_groups(config->groups, site, err);
 }
 
-static void rms_shape(const void *settings, const nm_norm_site *place, nm_norm_shape *shape)
+static void rms_shape(const void *settings, const nm_norm_site *site, nm_norm_shape *shape)
 {
     const rms_config *config = settings;
-    shape->n_params = config->gain ? 1 : 0;
-    shape->params[0] = (nm_norm_vector){.name = "scale", .length = place->width, .initial = 1};
+    if (config->gain)
+        nm_norm_shape_param(shape, "scale", site->width, 1);
 }
 
-static nm_token_norm rms_spec(const nm_norm_call *call)
+static nm_token_norm rms_spec(const nm_norm *norm)
 {
-    const rms_config *config = call->norm->config;
+    const rms_config *config = norm->config;
     return (nm_token_norm){.kind = config->epsilon_inside ? NM_TOKEN_RMS : NM_TOKEN_RMS_OUTSIDE,
                            .groups = (int32_t)config->groups,
                            .eps = config->epsilon,
-                           .weight_len = config->gain ? call->norm->site.width : 0};
-}
-
-static void rms_forward(nm_norm_call *call)
-{
-    const nm_token_norm spec = rms_spec(call);
-    nm_norm_token_forward(call, &spec);
-}
-
-static void rms_backward(nm_norm_call *call)
-{
-    const nm_token_norm spec = rms_spec(call);
-    nm_norm_token_backward(call, &spec);
+                           .weight_len = config->gain ? norm->site.width : 0};
 }
 
 const nm_norm_type nm_norm_rms = {
     .name = "rms",
     .title = "RMSNorm",
+    .formula = "y = scale x / (sqrt(mean x^2) + eps)",
     .source = "Zhang and Sennrich 2019, equation 4",
     .options = rms_options,
     .config_size = sizeof(rms_config),
     .check = rms_check,
     .shape = rms_shape,
-    .train = rms_forward,
-    .infer = rms_forward,
-    .backward = rms_backward,
+    .token_spec = rms_spec,
+    .train = nm_norm_token_forward,
+    .infer = nm_norm_token_forward,
+    .backward = nm_norm_token_backward,
 };

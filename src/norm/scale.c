@@ -1,7 +1,18 @@
-/* ScaleNorm (Nguyen and Salazar 2019, equation 5): a row is brought to the learned length g,
- *     m = max(|x|, epsilon)        y = g x / m        dx = g/m (dy - x <dy, x> / m^2)        dg = sum of dy x
- * / m where |x| <= epsilon m is a constant: dx = g/epsilon dy. g starts at sqrt(d). With trainable = false it
- * stays there, except in the norm that feeds the output layer (their Table 7). */
+/* ScaleNorm (Nguyen and Salazar 2019, equation 5).
+ *
+ * Definition and forward, per row:
+ *
+ *     m  = max(|x|, epsilon)                 |x|: L2 norm
+ *     y  = g x / m                           g: parameter "scale", one number, initially sqrt(d)
+ *
+ * Backward:
+ *
+ *     dx = g/m (dy - x <dy, x> / m^2)        if |x| > epsilon
+ *     dx = g/epsilon dy                      otherwise: m is a constant
+ *     dg = sum over rows of <dy, x> / m
+ *
+ * The paper prints no epsilon; the clamp is that of its program. With trainable = false g stays sqrt(d), except in the norm
+ * before the output projection (Table 7, "fixed g"). */
 #include <math.h>
 
 #include "norm/types.h"
@@ -13,47 +24,34 @@ typedef struct scale_config {
 
 /* clang-format off */
 static const nm_option scale_options[] = {
-    NM_OPTION(scale_config, epsilon, "1e-5", 0, 1, "smallest length divided by"),
-    NM_OPTION(scale_config, trainable, "true", 0, 0, "learn g; when false only the norm before the output layer does"),
+    NM_OPTION(scale_config, epsilon, "1e-5", 0, 1, "Smallest L2 norm that divides a row."),
+    NM_OPTION(scale_config, trainable, "true", 0, 0, "Learned g in every norm; false: only in the norm before the output projection."),
     {0}};
 /* clang-format on */
 
-static void scale_shape(const void *settings, const nm_norm_site *place, nm_norm_shape *shape)
+static void scale_shape(const void *settings, const nm_norm_site *site, nm_norm_shape *shape)
 {
     const scale_config *config = settings;
-    shape->n_params = 1;
-    shape->params[0] = (nm_norm_vector){.name = "scale",
-                                        .length = 1,
-                                        .initial = sqrt((double)place->width),
-                                        .fixed = !config->trainable && place->kind != NM_SITE_BEFORE_OUTPUT};
+    nm_norm_shape_param(shape, "scale", 1, sqrt((double)site->width))->fixed =
+        !config->trainable && site->kind != NM_SITE_BEFORE_OUTPUT;
 }
 
-static nm_token_norm scale_spec(const nm_norm_call *call)
+static nm_token_norm scale_spec(const nm_norm *norm)
 {
-    const scale_config *config = call->norm->config;
+    const scale_config *config = norm->config;
     return (nm_token_norm){.kind = NM_TOKEN_LENGTH, .groups = 1, .eps = config->epsilon, .weight_len = 1};
-}
-
-static void scale_forward(nm_norm_call *call)
-{
-    const nm_token_norm spec = scale_spec(call);
-    nm_norm_token_forward(call, &spec);
-}
-
-static void scale_backward(nm_norm_call *call)
-{
-    const nm_token_norm spec = scale_spec(call);
-    nm_norm_token_backward(call, &spec);
 }
 
 const nm_norm_type nm_norm_scale = {
     .name = "scale",
     .title = "ScaleNorm",
+    .formula = "y = g x / max(|x|, eps)",
     .source = "Nguyen and Salazar 2019, equation 5",
     .options = scale_options,
     .config_size = sizeof(scale_config),
     .shape = scale_shape,
-    .train = scale_forward,
-    .infer = scale_forward,
-    .backward = scale_backward,
+    .token_spec = scale_spec,
+    .train = nm_norm_token_forward,
+    .infer = nm_norm_token_forward,
+    .backward = nm_norm_token_backward,
 };

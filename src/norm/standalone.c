@@ -10,7 +10,7 @@
 
 #include "base/memory.h"
 #include "base/safetensors.h"
-#include "norma/norm.h"
+#include "norma/norm_type.h"
 
 enum { ALIGNMENT = 64, MAX_BLOCKS = 64 };
 
@@ -92,7 +92,7 @@ static nm_status read_settings(alone *owner, const char *name, const char *setti
 
 static nm_status take_vectors(nm_norm *norm, nm_error *err)
 {
-    size_t element = nm_dtype_bytes(((alone *)norm->alone)->backend->dtype);
+    size_t element = nm_dtype_bytes(((alone *)norm->standalone)->backend->dtype);
     const nm_norm_shape *shape = &norm->shape;
     bool failed = false;
     for (int i = 0; i < shape->n_params; i++) {
@@ -113,19 +113,19 @@ static nm_status take_vectors(nm_norm *norm, nm_error *err)
 }
 
 nm_status nm_norm_create(nm_norm **made, nm_backend *backend, const char *type, const char *settings,
-                         const nm_norm_site *place, nm_error *err)
+                         const nm_norm_site *site, nm_error *err)
 {
     *made = NULL;
     nm_norm *norm = nm_allocate(sizeof *norm);
     alone *owner = nm_allocate(sizeof *owner);
-    nm_norm_site kept = *place;
+    nm_norm_site kept = *site;
     const void *config = NULL;
     owner->backend = backend;
-    kept.name = owner->name = nm_format("%s", place->name ? place->name : type);
+    kept.name = owner->name = nm_format("%s", site->name ? site->name : type);
     nm_status status = read_settings(owner, type, settings, &config, err);
     if (status == NM_OK)
         status = nm_norm_prepare(norm, type, config, &kept, err);
-    norm->alone = owner;
+    norm->standalone = owner;
     if (status == NM_OK)
         status = take_vectors(norm, err);
     if (status != NM_OK) {
@@ -142,14 +142,14 @@ void nm_norm_free(nm_norm *norm)
 {
     if (!norm)
         return;
-    alone *owner = norm->alone;
-    for (int i = 0; i < NM_NORM_MAX_PARAMS; i++) {
+    alone *owner = norm->standalone;
+    for (int i = 0; i < NM_NORM_CAPACITY; i++) {
         free(norm->params[i]);
         free(norm->param_grads[i]);
     }
-    for (int i = 0; i < NM_NORM_MAX_STATE; i++)
+    for (int i = 0; i < NM_NORM_CAPACITY; i++)
         free(norm->state[i]);
-    for (int i = 0; i < NM_NORM_MAX_STATISTICS; i++)
+    for (int i = 0; i < NM_NORM_CAPACITY; i++)
         free(norm->statistics[i]);
     for (int i = 0; i < MAX_BLOCKS; i++)
         free(owner->blocks[i].data);
@@ -163,7 +163,7 @@ void nm_norm_free(nm_norm *norm)
 
 static nm_status start_call(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err)
 {
-    alone *owner = norm->alone;
+    alone *owner = norm->standalone;
     if (rows < 1 || rows > INT32_MAX / norm->site.width)
         return nm_fail(err, NM_USAGE, "norm '%s': %d rows of %d features", norm->site.name, rows,
                        norm->site.width);
@@ -171,8 +171,8 @@ static nm_status start_call(nm_norm *norm, int32_t rows, const void *x, void *y,
     owner->exhausted = owner->pending = false;
     owner->call = (nm_norm_call){.backend = owner->backend,
                                  .norm = norm,
-                                 .take = take_block,
-                                 .from = owner,
+                                 .alloc = take_block,
+                                 .allocator = owner,
                                  .x = nm_mat_of((void *)(uintptr_t)x, rows, norm->site.width),
                                  .y = nm_mat_of(y, rows, norm->site.width),
                                  .n_targets = 1,
@@ -182,7 +182,7 @@ static nm_status start_call(nm_norm *norm, int32_t rows, const void *x, void *y,
 
 static nm_status end_call(const nm_norm *norm, nm_error *err)
 {
-    const alone *owner = norm->alone;
+    const alone *owner = norm->standalone;
     return owner->exhausted ? nm_fail(err, NM_MEMORY, "norm '%s': out of memory for %d rows", norm->site.name,
                                       owner->call.x.rows)
                             : NM_OK;
@@ -190,7 +190,7 @@ static nm_status end_call(const nm_norm *norm, nm_error *err)
 
 nm_status nm_norm_forward(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err)
 {
-    alone *owner = norm->alone;
+    alone *owner = norm->standalone;
     NM_TRY(start_call(norm, rows, x, y, err));
     norm->type->train(&owner->call);
     NM_TRY(end_call(norm, err));
@@ -201,7 +201,7 @@ nm_status nm_norm_forward(nm_norm *norm, int32_t rows, const void *x, void *y, n
 
 nm_status nm_norm_infer(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err)
 {
-    alone *owner = norm->alone;
+    alone *owner = norm->standalone;
     NM_TRY(start_call(norm, rows, x, y, err));
     norm->type->infer(&owner->call);
     return end_call(norm, err);
@@ -209,7 +209,7 @@ nm_status nm_norm_infer(nm_norm *norm, int32_t rows, const void *x, void *y, nm_
 
 nm_status nm_norm_backward(nm_norm *norm, const void *dy, void *dx, nm_error *err)
 {
-    alone *owner = norm->alone;
+    alone *owner = norm->standalone;
     if (!owner->pending)
         return nm_fail(err, NM_USAGE, "norm '%s': backward without a forward before it", norm->site.name);
     owner->pending = false;
@@ -223,7 +223,7 @@ nm_status nm_norm_backward(nm_norm *norm, const void *dy, void *dx, nm_error *er
 
 double nm_norm_penalty(const nm_norm *norm)
 {
-    const alone *owner = norm->alone;
+    const alone *owner = norm->standalone;
     double value = 0;
     if (owner->call.penalty)
         nm_backend_download(owner->backend, &value, owner->call.penalty, sizeof value);
@@ -232,7 +232,7 @@ double nm_norm_penalty(const nm_norm *norm)
 
 void nm_norm_zero_grads(nm_norm *norm)
 {
-    nm_backend *b = ((alone *)norm->alone)->backend;
+    nm_backend *b = ((alone *)norm->standalone)->backend;
     for (int i = 0; i < norm->shape.n_params; i++)
         if (norm->param_grads[i])
             nm_backend_zero(b, norm->param_grads[i],
@@ -282,7 +282,7 @@ static const char FORMAT_NAME[] = "norma-norm-1";
 
 static nm_tensor_type tensor_type(const nm_norm *norm)
 {
-    return ((const alone *)norm->alone)->backend->dtype == NM_F64 ? NM_TENSOR_F64 : NM_TENSOR_F32;
+    return ((const alone *)norm->standalone)->backend->dtype == NM_F64 ? NM_TENSOR_F64 : NM_TENSOR_F32;
 }
 
 static void add_vectors(nm_safetensors_writer *writer, nm_tensor_type type, const nm_norm_vector *vectors,
@@ -323,7 +323,7 @@ static nm_status check_metadata(const nm_norm *norm, const nm_safetensors *file,
     return NM_OK;
 }
 
-enum { MAX_PIECES = NM_NORM_MAX_PARAMS + NM_NORM_MAX_STATE + NM_NORM_MAX_COUNTERS };
+enum { MAX_PIECES = NM_NORM_CAPACITY + NM_NORM_CAPACITY + NM_NORM_CAPACITY };
 
 typedef struct piece { /* where a tensor of the file goes */
     void *to;

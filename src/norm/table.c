@@ -1,4 +1,4 @@
-/* The registered normalization types, and what holds for all of them: options, preparing, first values. */
+/* The registered normalization types; options, initialization and running state of all of them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,11 +6,9 @@
 #include "base/memory.h"
 #include "norm/types.h"
 
-const nm_norm_type *const nm_norm_types[] = {
-    &nm_norm_none,  &nm_norm_layer,  &nm_norm_rms, &nm_norm_scale, &nm_norm_fix,
-    &nm_norm_group, &nm_norm_batch,  &nm_norm_pnv, &nm_norm_power, &nm_norm_rbn,
-    &nm_norm_mabn,  &nm_norm_renorm, NULL,
-};
+#define TABLE_ENTRY(name) &nm_norm_##name,
+const nm_norm_type *const nm_norm_types[] = {NM_NORM_TYPES(TABLE_ENTRY) NULL};
+#undef TABLE_ENTRY
 
 const nm_norm_type *nm_norm_type_find(const char *name)
 {
@@ -50,17 +48,18 @@ static nm_status unknown_type(const char *name, nm_error *err)
     return nm_fail(err, NM_USAGE, "unknown norm '%.100s'; known are %s", name, known);
 }
 
-nm_status nm_norm_prepare(nm_norm *norm, const char *type, const void *config, const nm_norm_site *place,
+nm_status nm_norm_prepare(nm_norm *norm, const char *type, const void *config, const nm_norm_site *site,
                           nm_error *err)
 {
-    *norm = (nm_norm){.type = nm_norm_type_find(type), .config = config, .site = *place};
+    *norm = (nm_norm){.type = nm_norm_type_find(type), .config = config, .site = *site};
     if (!norm->type)
         return unknown_type(type, err);
-    if (place->width < 1)
-        return nm_fail(err, NM_USAGE, "norm '%s': %d features", place->name, place->width);
+    if (site->width < 1)
+        return nm_fail(err, NM_USAGE, "norm '%s': %d features", site->name, site->width);
     if (norm->type->check)
-        NM_TRY(norm->type->check(config, place, err));
-    norm->type->shape(config, place, &norm->shape);
+        NM_TRY(norm->type->check(config, site, err));
+    if (norm->type->shape)
+        norm->type->shape(config, site, &norm->shape);
     return NM_OK;
 }
 

@@ -1,10 +1,27 @@
-/* The descriptors of all normalization types; table.c lists them. */
+/* The registered normalization types, one line each, in the order of help texts and tables. */
 #ifndef NM_NORM_TYPES_H
 #define NM_NORM_TYPES_H
 
 #include "norm/common.h"
 
-extern const nm_norm_type nm_norm_none, nm_norm_layer, nm_norm_rms, nm_norm_scale, nm_norm_fix, nm_norm_group,
-    nm_norm_batch, nm_norm_pnv, nm_norm_power, nm_norm_rbn, nm_norm_mabn, nm_norm_renorm;
+/* clang-format off */
+#define NM_NORM_TYPES(T) \
+    T(none)              \
+    T(layer)             \
+    T(rms)               \
+    T(scale)             \
+    T(fix)               \
+    T(group)             \
+    T(batch)             \
+    T(pnv)               \
+    T(power)             \
+    T(rbn)               \
+    T(mabn)              \
+    T(renorm)
+/* clang-format on */
+
+#define NM_DECLARE_TYPE(name) extern const nm_norm_type nm_norm_##name;
+NM_NORM_TYPES(NM_DECLARE_TYPE)
+#undef NM_DECLARE_TYPE
 
 #endif

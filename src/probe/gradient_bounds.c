@@ -45,14 +45,16 @@ static double *take_dx(const nm_norm_call *call)
     size_t unit = nm_dtype_bytes(call->backend->dtype);
     for (int i = 0; i < shadow.shape.n_params; i++)
         if (shadow.param_grads[i])
-            shadow.param_grads[i] = call->take(call->from, (size_t)shadow.shape.params[i].length * unit);
+            shadow.param_grads[i] =
+                call->alloc(call->allocator, (size_t)shadow.shape.params[i].length * unit);
     again.norm = &shadow;
-    again.n_stats = 0;
-    for (int i = 0; i < call->n_stats; i++) /* backward publishes its own anew */
-        if (strncmp(call->stats[i].name, "grad_", 5))
-            again.stats[again.n_stats++] = call->stats[i];
+    again.n_published = 0;
+    for (int i = 0; i < call->n_published; i++) /* backward publishes its own anew */
+        if (strncmp(call->published[i].name, "grad_", 5))
+            again.published[again.n_published++] = call->published[i];
     again.add = false;
-    void *dx = call->take(call->from, (size_t)call->x.rows * (size_t)call->x.cols * unit);
+    again.recomputed = true;
+    void *dx = call->alloc(call->allocator, (size_t)call->x.rows * (size_t)call->x.cols * unit);
     if (!dx)
         return NULL;
     again.dx = nm_mat_of(dx, call->x.rows, call->x.cols);

@@ -44,19 +44,19 @@ double nm_numbers_quantile(const double *sorted, size_t n, double q)
 
 const void *nm_call_stat(const nm_norm_call *call, const char *name, int32_t length)
 {
-    for (int i = 0; i < call->n_stats; i++)
-        if (!strcmp(call->stats[i].name, name))
-            return call->stats[i].length == length ? call->stats[i].data : NULL;
+    for (int i = 0; i < call->n_published; i++)
+        if (!strcmp(call->published[i].name, name))
+            return call->published[i].length == length ? call->published[i].data : NULL;
     return NULL;
 }
 
 void *nm_call_row_scale(const nm_norm_call *call, int32_t *groups)
 {
     *groups = 0;
-    for (int i = 0; i < call->n_stats; i++)
-        if (!strcmp(call->stats[i].name, "row_scale") && call->x.rows > 0) {
-            *groups = call->stats[i].length / call->x.rows;
-            return call->stats[i].data;
+    for (int i = 0; i < call->n_published; i++)
+        if (!strcmp(call->published[i].name, "row_scale") && call->x.rows > 0) {
+            *groups = call->published[i].length / call->x.rows;
+            return call->published[i].data;
         }
     return NULL;
 }

@@ -9,7 +9,7 @@ static json_t *moments(const nm_norm_call *call, nm_mat x)
 {
     nm_backend *b = call->backend;
     size_t width = (size_t)x.cols, bytes = width * nm_dtype_bytes(b->dtype);
-    void *mean = call->take(call->from, bytes), *square = call->take(call->from, bytes);
+    void *mean = call->alloc(call->allocator, bytes), *square = call->alloc(call->allocator, bytes);
     if (!mean || !square)
         return json_null();
     const nm_feature_norm plain = {.groups = 0};

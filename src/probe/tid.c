@@ -92,9 +92,9 @@ void nm_tid_accumulate(void *accumulator, const nm_norm_call *call, bool backwar
     size_t unit = nm_dtype_bytes(b->dtype), bytes = (size_t)call->x.cols * unit;
     if (backward)
         return;
-    void *mean = call->take(call->from, bytes), *variance = call->take(call->from, bytes),
-         *square = call->take(call->from, bytes),
-         *head_scale = call->take(call->from, (size_t)call->x.rows * (size_t)head_groups * unit);
+    void *mean = call->alloc(call->allocator, bytes), *variance = call->alloc(call->allocator, bytes),
+         *square = call->alloc(call->allocator, bytes),
+         *head_scale = call->alloc(call->allocator, (size_t)call->x.rows * (size_t)head_groups * unit);
     if (!head_scale)
         return;
     int32_t own_groups;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "norma/norm.h"
+#include "norma/norm_type.h"
 
 /* ---- numbers for people ---- */
 

@@ -38,8 +38,8 @@ nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x)
     y->name = norm->site.name;
     *call = (nm_norm_call){.backend = tape->backend,
                            .norm = norm,
-                           .take = take_from_tape,
-                           .from = tape,
+                           .alloc = take_from_tape,
+                           .allocator = tape,
                            .x = nm_tensor_mat(x),
                            .y = nm_tensor_mat(y),
                            .n_targets = tape->n_targets,

@@ -9,7 +9,7 @@
 #ifndef NM_TAPE_H
 #define NM_TAPE_H
 
-#include "norma/norm.h"
+#include "norma/norm_type.h"
 #include "base/memory.h"
 
 typedef struct nm_tensor {

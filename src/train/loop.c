@@ -17,7 +17,7 @@ static double watch_backward_state(nm_trainer *trainer)
     nm_backend *b = trainer->backend;
     const nm_params *params = &trainer->model->params;
     double largest = 0;
-    const char *where = "";
+    const nm_norm *site = NULL;
     for (size_t n = 0; n < params->n_norms; n++) {
         const nm_norm *norm = params->norms[n];
         for (int i = 0; i < norm->shape.n_state; i++) {
@@ -28,16 +28,15 @@ static double watch_backward_state(nm_trainer *trainer)
             NM_CALL(b, dot, .n = length, .a = norm->state[i], .b = norm->state[i], .out = &square);
             if (!(sqrt(square / (double)length) <= largest)) {
                 largest = sqrt(square / (double)length);
-                where = norm->site.name;
+                site = norm;
             }
         }
     }
-    if (!(largest <= trainer->state.watch_level)) {
-        nm_trainer_message(
-            trainer,
-            "the running gradient statistic of %s has grown to %.3g (root mean square); if it goes on, raise "
-            "norm.power.decay_backward or set norm.power.clip",
-            where, largest);
+    if (site && !(largest <= trainer->state.watch_level)) {
+        nm_trainer_message(trainer,
+                           "the running gradient statistic of %s has grown to %.3g (root mean square); if it "
+                           "continues to grow, use %s",
+                           site->site.name, largest, site->type->remedy);
         trainer->state.watch_level = 10 * largest;
     }
     return largest;

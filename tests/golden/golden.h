@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "norma/norm.h"
+#include "norma/norm_type.h"
 
 typedef enum golden_result { GOLDEN_PASSED, GOLDEN_FAILED, GOLDEN_SKIPPED } golden_result;
 

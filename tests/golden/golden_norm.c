@@ -8,7 +8,7 @@
 
 #include "base/memory.h"
 #include "golden.h"
-#include "norma/norm.h"
+#include "norma/norm_type.h"
 
 typedef struct layer { /* how a case is run */
     const char *type;

@@ -17,7 +17,7 @@
 
 #include "base/memory.h"
 #include "base/random.h"
-#include "norma/norm.h"
+#include "norma/norm_type.h"
 
 enum { ROWS = 7, WIDTH = 12, HEADS = 3, N = ROWS * WIDTH, MAX_SETTINGS = 8 };
 
@@ -54,8 +54,8 @@ typedef struct subject {
     nm_norm *norm;
     double x[N], y[N], weights[N], dx[N];
     nm_norm_shape shape;
-    double *state[NM_NORM_MAX_STATE]; /* as before the call under test */
-    int64_t counters[NM_NORM_MAX_COUNTERS];
+    double *state[NM_NORM_CAPACITY]; /* as before the call under test */
+    int64_t counters[NM_NORM_CAPACITY];
 } subject;
 
 static void keep_state(subject *s)

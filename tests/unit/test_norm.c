@@ -16,7 +16,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/safetensors.h"
-#include "norma/norm.h"
+#include "norma/norm_type.h"
 
 enum { ROWS = 6, WIDTH = 12, HEADS = 3, N = ROWS * WIDTH };
 
@@ -146,8 +146,8 @@ static void start(stage *s, nm_norm *norm, int budget)
     *s = (stage){.budget = budget};
     s->call = (nm_norm_call){.backend = ref,
                              .norm = norm,
-                             .take = take,
-                             .from = s,
+                             .alloc = take,
+                             .allocator = s,
                              .x = nm_mat_of(input, ROWS, WIDTH),
                              .y = nm_mat_of(s->y, ROWS, WIDTH),
                              .dy = nm_mat_of(upstream, ROWS, WIDTH),
@@ -421,8 +421,8 @@ static void published_statistics(void **unused)
     s.call.norm->type->train(&s.call);
     s.call.norm->type->backward(&s.call);
     const double *mean = NULL, *sum = NULL, *before = NULL;
-    for (int i = 0; i < s.call.n_stats; i++) {
-        const nm_norm_stat *stat = &s.call.stats[i];
+    for (int i = 0; i < s.call.n_published; i++) {
+        const nm_norm_published *stat = &s.call.published[i];
         mean = strcmp(stat->name, "batch_mean") ? mean : stat->data;
         sum = strcmp(stat->name, "grad_sum") ? sum : stat->data;
         before = strcmp(stat->name, "running_mean") ? before : stat->data;

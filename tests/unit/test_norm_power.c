@@ -11,7 +11,7 @@
 
 #include "near.h"
 #include "base/random.h"
-#include "norma/norm.h"
+#include "norma/norm_type.h"
 
 enum { ROWS = 5, WIDTH = 8, HEADS = 2, N = ROWS * WIDTH, STEPS = 9 };
 

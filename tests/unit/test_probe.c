@@ -127,7 +127,7 @@ static void unknown_instruments_are_told(void **state)
 typedef struct site { /* one norm in the update looked at, as doubles */
     const nm_norm *norm;
     int32_t rows, width;
-    double *x, *y, *dy, *gain, *before[NM_NORM_MAX_STATE], *after[NM_NORM_MAX_STATE];
+    double *x, *y, *dy, *gain, *before[NM_NORM_CAPACITY], *after[NM_NORM_CAPACITY];
     double units;
 } site;
 
@@ -396,7 +396,7 @@ static void release_recording(void)
         double *all[] = {s->x, s->y, s->dy, s->gain};
         for (size_t k = 0; k < 4; k++)
             free(all[k]);
-        for (int k = 0; k < NM_NORM_MAX_STATE; k++) {
+        for (int k = 0; k < NM_NORM_CAPACITY; k++) {
             free(s->before[k]);
             free(s->after[k]);
         }

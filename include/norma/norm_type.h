@@ -1,0 +1,168 @@
+/* Interface of a normalization type, for authors of types and for models. A type is one file in src/norm that ends in a
+ * constant nm_norm_type, and one line in src/norm/types.h. */
+#ifndef NORMA_NORM_TYPE_H
+#define NORMA_NORM_TYPE_H
+
+#include "norma/norm.h"
+#include "norma/option.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum nm_norm_traits {
+    NM_USES_BATCH = 1, /* training uses statistics over rows */
+    NM_HAS_STATE = 2,
+    NM_APPROX_GRAD = 4, /* backward is deliberately not the derivative (PowerNorm, MABN) */
+    NM_HAS_PENALTY = 8
+};
+
+/* ---- parameters, state, statistics ---- */
+
+typedef struct nm_norm_vector { /* one parameter or running vector */
+    const char *name;
+    int32_t length;
+    double initial;
+    bool fixed;        /* a parameter that is not learned */
+    bool of_gradients; /* a running vector of the backward pass, which the trainer checks for divergence */
+} nm_norm_vector;
+
+/* How the statistics of several micro-batches of n_i rows are combined:
+ *     mean        sum(n_i m_i) / sum(n_i)
+ *     variance    that of the joined rows; the mean is the statistic before it
+ *     sum         sum(s_i) */
+typedef enum nm_norm_combination {
+    NM_STATISTIC_MEAN,
+    NM_STATISTIC_VARIANCE,
+    NM_STATISTIC_SUM
+} nm_norm_combination;
+
+typedef struct nm_norm_statistic { /* [width], from which update_state computes the new running state */
+    const char *name;
+    nm_norm_combination combination;
+} nm_norm_statistic;
+
+enum { NM_NORM_CAPACITY = 8, NM_NORM_MAX_PUBLISHED = 16 }; /* checked by the functions that append */
+
+/* What a layer consists of. Filled by the type's `shape` through the functions below, in the order in which the type
+ * indexes params, state, counters and statistics. If a type has weight and bias, they are parameters 0 and 1. */
+typedef struct nm_norm_shape {
+    int n_params, n_state, n_counters, n_statistics;
+    nm_norm_vector params[NM_NORM_CAPACITY], state[NM_NORM_CAPACITY];
+    const char *counters[NM_NORM_CAPACITY];
+    nm_norm_statistic statistics[NM_NORM_CAPACITY];
+} nm_norm_shape;
+
+/* Append a parameter, a running vector, a counter, a statistic. The vector may be changed further. name: static. */
+nm_norm_vector *nm_norm_shape_param(nm_norm_shape *shape, const char *name, int32_t length, double initial);
+nm_norm_vector *nm_norm_shape_state(nm_norm_shape *shape, const char *name, int32_t length, double initial);
+void nm_norm_shape_counter(nm_norm_shape *shape, const char *name);
+void nm_norm_shape_statistic(nm_norm_shape *shape, const char *name, nm_norm_combination combination);
+
+/* ---- one pass ---- */
+
+typedef struct nm_norm_published { /* a vector that instruments find by name */
+    const char *name;
+    void *data; /* device; valid until backward is done */
+    int32_t length;
+} nm_norm_published;
+
+typedef struct nm_norm_call { /* one forward pass of a layer and its backward pass */
+    nm_backend *backend;
+    nm_norm *norm;
+    /* Device memory that is valid until backward is done. NULL: out of memory; then all later calls return NULL too. */
+    void *(*alloc)(void *allocator, size_t bytes);
+    void *allocator;
+    nm_mat x, y;       /* [rows, width], contiguous; both stay valid and unchanged until backward */
+    nm_mat dy, dx;     /* backward: [rows, width] */
+    bool add;          /* backward: dx += instead of dx = */
+    double n_targets;  /* of the batch: the loss is a sum over them, of which the update takes the mean */
+    bool mean_loss;    /* the task's loss is a mean: a penalty of scale auto is multiplied by n_targets */
+    double grad_scale; /* loss scale, a factor of dy; gradients of penalties must have it too */
+    /* The pass repeats an earlier one (activation checkpointing): statistics are not collected again. */
+    bool recomputed;
+    int64_t update;  /* number of this update, from 1; set by the train of types that count updates */
+    double *penalty; /* device double, set by train of types with NM_HAS_PENALTY; NULL otherwise */
+    nm_norm_published published[NM_NORM_MAX_PUBLISHED];
+    int n_published;
+} nm_norm_call;
+
+/* ---- the type ---- */
+
+typedef struct nm_norm_type {
+    const char *name;    /* "rms", as in model.norm */
+    const char *title;   /* "RMSNorm" */
+    const char *formula; /* of training, one line */
+    const char *source;  /* paper and equation */
+    const char
+        *remedy; /* what helps if a running vector of the backward pass grows; NULL without such vectors */
+    unsigned traits;          /* of enum nm_norm_traits */
+    const nm_option *options; /* section [norm.NAME] */
+    const nm_preset *presets; /* may be NULL */
+    size_t config_size;       /* of the struct of the options */
+    /* NM_USAGE if the options do not fit the site; may be NULL. */
+    nm_status (*check)(const void *config, const nm_norm_site *site, nm_error *err);
+    /* Appends parameters, state, counters and statistics to an empty shape. NULL: the type has none. */
+    void (*shape)(const void *config, const nm_norm_site *site, nm_norm_shape *shape);
+    /* Types that normalize each token by its features: the specification of the kernel. Their train, infer and backward are
+     * nm_norm_token_forward and nm_norm_token_backward. NULL for others. */
+    nm_token_norm (*token_spec)(const nm_norm *norm);
+    /* One line for the log of a training run: what follows from its planned updates. May be NULL. */
+    void (*note)(const nm_norm *norm, char *text, size_t size);
+    void (*train)(nm_norm_call *call);
+    void (*infer)(nm_norm_call *call);
+    void (*backward)(nm_norm_call *call); /* once per train, in reverse order of the calls */
+    /* Computes the new running state and counters from the statistics collected by train and backward since the last
+     * call. call: backend, norm and grad_scale only. NULL for types without state. */
+    void (*update_state)(nm_norm_call *call);
+    /* Inference as y = scale x + shift per feature, into host arrays [width]; false: not affine with these options. NULL:
+     * never affine. */
+    bool (*affine)(const nm_norm *norm, nm_backend *backend, double *scale, double *shift);
+} nm_norm_type;
+
+struct nm_norm {
+    const nm_norm_type *type;
+    const void *config; /* the type's options; owned by the nm_options */
+    nm_norm_site site;
+    nm_norm_shape shape;
+    void *params[NM_NORM_CAPACITY], *param_grads[NM_NORM_CAPACITY]; /* device; grads NULL if fixed */
+    void *state[NM_NORM_CAPACITY];                                  /* device */
+    int64_t counters[NM_NORM_CAPACITY];                             /* host */
+    void *statistics[NM_NORM_CAPACITY];                             /* device; of the present update */
+    double collected_rows[NM_NORM_CAPACITY];                        /* rows in each of them */
+    bool folded;      /* the next linear layer contains it: x passes through at inference */
+    void *standalone; /* what a layer of nm_norm_create owns besides; NULL inside a model */
+};
+
+/* The registered types, NULL at the end; one by name, or NULL. */
+extern const nm_norm_type *const nm_norm_types[];
+const nm_norm_type *nm_norm_type_find(const char *name);
+
+/* Section [norm]: options of all types. */
+typedef struct nm_norm_config {
+    const char *at; /* norms of single sites, see nn/norm_assignment.h */
+    enum { NM_STATE_UPDATE, NM_STATE_MICRO_BATCH } state;
+    int64_t groups; /* 0: that of the site */
+} nm_norm_config;
+
+/* Registers the section [norm], and [norm.NAME] of every type. */
+void nm_norm_options_add(nm_options *options);
+
+/* ---- inside a model ---- */
+
+/* Sets type, config, site and shape. The caller then sets params, param_grads, state and statistics to device memory of the
+ * lengths in shape, and calls nm_norm_initialize. NM_USAGE: unknown type, or options that do not fit the site. */
+nm_status nm_norm_prepare(nm_norm *norm, const char *type, const void *config, const nm_norm_site *site,
+                          nm_error *err);
+/* Writes the initial values of parameters and state, and zeroes the counters. */
+void nm_norm_initialize(nm_norm *norm, nm_backend *backend);
+/* Updates running state and counters from the statistics of the micro-batches since the last call; without any, nothing
+ * changes. train and backward only read the state. grad_scale: that of the calls. */
+void nm_norm_update_state(nm_norm *norm, nm_backend *backend, double grad_scale);
+/* Discards the statistics collected since the last update of the state. */
+void nm_norm_discard_statistics(nm_norm *norm);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
