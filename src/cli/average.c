@@ -1,4 +1,4 @@
-/* norma average: one model out of several, element by element. */
+/* norma average: the element-wise mean of several models. */
 #include "cli.h"
 #include "model/model_file.h"
 
@@ -18,6 +18,7 @@ const nm_command nm_command_average = {
     .usage = "OUT.safetensors MODEL.safetensors ...",
     .details =
         "Every weight and running statistic of OUT is the mean over the models, which must have the same "
-        "tensors; counters, texts and options are those of the newest one.",
+        "tensors, task, dictionaries and codes, and no values that are not finite. Counters and options "
+        "are those of the newest model.",
     .run = run,
 };

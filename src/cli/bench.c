@@ -1,5 +1,4 @@
-/* norma bench: hands over to norma-bench, a program beside this one. It is one of its own because it links a BLAS, as a
- * yardstick, which nothing else needs. */
+/* norma bench: executes norma-bench, a separate program in the same folder, which links a BLAS as a baseline. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,13 +18,13 @@ typedef struct bench_config {
 
 /* clang-format off */
 static const nm_option bench_rows[] = {
-    ROW(quick, "false", 0, 1, "less than a minute: fewer repetitions, one training step"),
-    ROW(profile, "false", 0, 1, "where the time of a training step goes, by kernel"),
-    ROW(parts, "ceilings,kernels,norms,step,decode", 0, 0, "what is measured, by comma"),
-    ROW(match, "", 0, 0, "kernels and norms whose name contains these words, alone"),
-    ROW(json, "", 0, 0, "writes everything to this file as well; -: to standard output, and no tables"),
-    ROW(isa, "auto", 0, 0, "CPU level: auto, base, avx2, avx512, vnni"),
-    ROW(threads, "0", 0, 4096, "0: all cores"),
+    ROW(quick, "false", 0, 1, "Finish in less than a minute: fewer repetitions, one training step."),
+    ROW(profile, "false", 0, 1, "Print the time of a training step by kernel."),
+    ROW(parts, "ceilings,kernels,norms,step,decode", 0, 0, "Parts to measure, comma-separated."),
+    ROW(match, "", 0, 0, "Measure only kernels and norms whose name contains this text; empty: all."),
+    ROW(json, "", 0, 0, "File for all results as JSON; - writes JSON to standard output instead of tables; empty: none."),
+    ROW(isa, "auto", 0, 0, "CPU instruction set: auto, base, avx2, avx512 or vnni."),
+    ROW(threads, "0", 0, 4096, "Number of threads; 0: one per core."),
     {0}};
 /* clang-format on */
 
@@ -34,7 +33,7 @@ static void bench_options(nm_options *options)
     nm_options_add(options, "bench", bench_rows, NULL, sizeof(bench_config));
 }
 
-/* PATH of this program with the name of the other one; NULL: the system does not say it. */
+/* The path of norma-bench in the folder of this program, heap; NULL if that is unknown. */
 static char *sibling(void)
 {
     char *own = realpath("/proc/self/exe", NULL), *slash = own ? strrchr(own, '/') : NULL;
@@ -66,7 +65,7 @@ static int run(nm_cli *cli, int argc, char **argv)
     if (program)
         execv(program, (char **)(uintptr_t)list);
     nm_fail(&err, errno == ENOENT ? NM_UNSUPPORTED : NM_IO,
-            "cannot start %s: %s (norma-bench is built where the benchmarks are: cmake -D NORMA_BENCH=ON)",
+            "cannot start %s: %s (norma-bench is built with cmake -D NORMA_BENCH=ON)",
             program ? program : "norma-bench", strerror(errno));
     free(program);
     return nm_cli_fail(&err);
@@ -76,7 +75,7 @@ const nm_command nm_command_bench = {
     .name = "bench",
     .summary = "measure kernels, norms, training steps and decoding",
     .usage = "[--quick] [--parts LIST] [--json FILE] [--profile]",
-    .details = "Prints tables and judges nothing; docs/performance.md says what each part measures.\n"
+    .details = "Prints tables; docs/performance.md describes what each part measures.\n"
                "norma-bench --help has further options.\n",
     .section = "bench",
     .options = bench_options,

@@ -12,12 +12,12 @@ int nm_cli_fail(const nm_error *err)
     return (int)err->status;
 }
 
-nm_status nm_cli_check_arguments(const nm_cli *cli, int argc, int least, int most, nm_error *err)
+nm_status nm_cli_check_arguments(const nm_cli *cli, int argc, int min, int max, nm_error *err)
 {
-    if (argc >= least && argc <= most)
+    if (argc >= min && argc <= max)
         return NM_OK;
     return nm_fail(err, NM_USAGE, "%s: %s arguments; usage: norma %s %s", cli->command->name,
-                   argc < least ? "too few" : "too many", cli->command->name, cli->command->usage);
+                   argc < min ? "too few" : "too many", cli->command->name, cli->command->usage);
 }
 
 nm_status nm_cli_read(nm_cli *cli, const char *path, nm_error *err)
@@ -43,8 +43,8 @@ static char *joined_path(const char *section, size_t section_length, const char 
     return path;
 }
 
-/* "--source-lang" -> "prepare.source_lang", "--train.lr" -> "train.lr"; heap. The name ends at length. Without a section
- * it is looked for in those of the command; when none has it, the first is meant. */
+/* The option's path in the tables: "source-lang" -> "prepare.source_lang", "train.lr" -> "train.lr"; heap. A name without a
+ * section belongs to the first section of the command that has it, or to the first section if none has it. */
 static char *option_path(const nm_cli *cli, const char *name, size_t length)
 {
     const char *sections = cli->command->section;
@@ -62,22 +62,22 @@ static char *option_path(const nm_cli *cli, const char *name, size_t length)
     return joined_path(sections, first, name, length);
 }
 
-static bool is_truth(const char *word)
+static bool is_boolean(const char *text)
 {
     static const char *const words[] = {"true", "false", "yes", "no", "on", "off", "0", "1"};
-    for (size_t i = 0; word && i < sizeof words / sizeof *words; i++)
-        if (!strcasecmp(word, words[i]))
+    for (size_t i = 0; text && i < sizeof words / sizeof *words; i++)
+        if (!strcasecmp(text, words[i]))
             return true;
     return false;
 }
 
-/* The text behind an option: of "--key=value" what follows the sign, else the next argument; a boolean option
- * takes the next one only when it can be meant ("true", "off", ...). */
+/* The value of an option: the text after "=" in "--key=value", else the next argument. A boolean option uses the next argument
+ * only if it is a boolean ("true", "off", ...). */
 static const char *option_value(const nm_option *row, const char *equals, const char *next, int *i)
 {
     if (equals)
         return equals + 1;
-    if (row && row->kind == NM_BOOL && !is_truth(next))
+    if (row && row->kind == NM_BOOL && !is_boolean(next))
         return "true";
     if (!next || !strncmp(next, "--", 2))
         return NULL;
@@ -85,7 +85,7 @@ static const char *option_value(const nm_option *row, const char *equals, const 
     return next;
 }
 
-static void keep_setting(nm_cli *cli, const char *path, const char *value)
+static void add_setting(nm_cli *cli, const char *path, const char *value)
 {
     const char *parts[2] = {path, value};
     for (int k = 0; k < 2; k++) {
@@ -94,8 +94,8 @@ static void keep_setting(nm_cli *cli, const char *path, const char *value)
     }
 }
 
-/* "--no-samples" is "--samples=false" where there is an option "samples". */
-static bool is_off(const nm_cli *cli, const char *name, char **path, const nm_option **row)
+/* Whether the option is the negation of a boolean option: "--no-samples" is "--samples=false". */
+static bool is_negation(const nm_cli *cli, const char *name, char **path, const nm_option **row)
 {
     if (strncmp(name, "no-", 3))
         return false;
@@ -116,20 +116,20 @@ static nm_status set_option(nm_cli *cli, int argc, char **argv, int *i, nm_error
     const char *name = argv[*i] + 2, *equals = strchr(name, '='), *next = *i + 1 < argc ? argv[*i + 1] : NULL;
     char *path = option_path(cli, name, equals ? (size_t)(equals - name) : strlen(name));
     const nm_option *row = nm_options_row(cli->options, path);
-    bool off = !row && !equals && is_off(cli, name, &path, &row);
-    const char *value = off ? "false" : option_value(row, equals, next, i);
+    bool negated = !row && !equals && is_negation(cli, name, &path, &row);
+    const char *value = negated ? "false" : option_value(row, equals, next, i);
     nm_status status;
     if (row && !value)
         status = nm_fail(err, NM_USAGE, "option --%s needs a value", name);
     else
         status = nm_options_set(cli->options, path, value ? value : "", NM_ORIGIN_COMMAND, err);
     if (status == NM_OK)
-        keep_setting(cli, path, value);
+        add_setting(cli, path, value);
     free(path);
     return status;
 }
 
-/* Takes the options out of argv; *n arguments stay at its front. "--" ends the options. */
+/* Applies the options in argv and moves the other *n arguments to its front. "--" ends the options. */
 static nm_status parse(nm_cli *cli, int argc, char **argv, int *n, nm_error *err)
 {
     *n = 0;
@@ -139,7 +139,7 @@ static nm_status parse(nm_cli *cli, int argc, char **argv, int *n, nm_error *err
             argv[(*n)++] = argv[i];
         else if (!strcmp(argv[i], "--"))
             ended = true;
-        else if (!strcmp(argv[i], "-o")) { /* the one short name: what every program calls its output */
+        else if (!strcmp(argv[i], "-o")) { /* the only short name, common to many programs */
             argv[i] = "--output";
             NM_TRY(set_option(cli, argc, argv, &i, err));
         } else if (argv[i][1] != '-')

@@ -165,30 +165,23 @@ static const char *const common_options[] = {
 const nm_command nm_command_compare = {
     .name = "compare",
     .summary = "train variants of a recipe and print one table",
-    .usage = "RECIPE [--profile small] [--norms a,b,c] [--seeds N] [--grid key=v,w] "
-             "[--format text|markdown|latex|csv|json] [--section.key value ...]",
+    .usage = "RECIPE [--profile small] [--norms a,b,c] [--seeds N] [--grid key=v,w] [--format "
+             "text|markdown|latex|csv|json] [--section.key value ...]",
     .details =
         "Each variant and seed is trained in its own run folder. After an interruption, the same command "
-        "continues: unfinished runs are resumed, finished runs are not trained again, and scored runs are "
-        "not "
-        "scored again unless their model, data or settings changed.\n\n"
-        "A variant replaces the norm that the recipe varies: model.encoder_norm if the recipe sets it (the "
-        "decoder "
-        "then keeps its norm), else model.norm. Two variants with the same configuration are an error, and "
-        "variants "
-        "with identical weights after training are reported.\n\n"
-        "For each variant, the table has the mean of the task's score (BLEU, F1, accuracy, perplexity) on "
-        "the "
-        "test set, its standard deviation over the seeds, the 95 % bootstrap interval, the paired test "
-        "against the "
-        "first variant with Holm's correction, loss and perplexity at the best validation, throughput in "
-        "tokens/s, "
-        "memory of a training step, and TID of the last encoder layer.\n\n"
-        "With --grid every point is trained, and for each variant only the point with the lowest validation "
-        "loss "
-        "is scored on the test set; --score-grid scores all points. --average N scores the mean of the last "
-        "N "
-        "checkpoints instead of the best one.",
+        "continues: unfinished runs are resumed, finished runs are not trained again, and scored runs "
+        "are not scored again unless their model, data or settings changed.\n\n"
+        "A variant replaces the norm that the recipe varies: model.encoder_norm if the recipe sets it "
+        "(the decoder then keeps its norm), else model.norm. Two variants with the same configuration "
+        "are an error, and variants with identical weights after training are reported.\n\n"
+        "For each variant, the table has the mean of the task's score (BLEU, F1, accuracy, perplexity) "
+        "on the test set, its standard deviation over the seeds, the 95 % bootstrap interval, the paired "
+        "test against the first variant with Holm's correction, loss and perplexity at the best "
+        "validation, throughput in tokens/s, memory of a training step, and TID of the last encoder "
+        "layer.\n\n"
+        "With --grid every point is trained, and for each variant only the point with the lowest "
+        "validation loss is scored on the test set; --score-grid scores all points. --average N scores "
+        "the mean of the last N checkpoints instead of the best one.",
     .section = "compare,run",
     .common = common_options,
     .options = compare_options_add,

@@ -199,7 +199,6 @@ const nm_command nm_command_completion = {
     .summary = "print a script for shell completion",
     .usage = "bash|zsh",
     .details = "make install installs both scripts. Without an installation, for bash: source <(norma "
-               "completion bash); for "
-               "zsh: norma completion zsh >FOLDER/_norma, with FOLDER in $fpath.\n",
+               "completion bash); for zsh: norma completion zsh >FOLDER/_norma, with FOLDER in $fpath.\n",
     .run = run,
 };

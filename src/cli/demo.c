@@ -1,6 +1,5 @@
-/* norma demo: from a text to a table of variants in one command. What the text is like is a row of the table below; the work
- * is done by prepare, compare and generate as processes of their own, so that an interrupted demonstration goes on where
- * it stopped. */
+/* norma demo: compares variants on a user's text with one command. Each kind of text is a row of the table below. The work is
+ * done by prepare, compare and generate as processes, so that an interrupted demo continues where it stopped. */
 #include "cli/demo.h"
 
 #include <inttypes.h>
@@ -21,21 +20,21 @@ typedef struct demo_config { /* section [demo] */
 #define ROW(field, initial, min, max, help) NM_OPTION(demo_config, field, initial, min, max, help)
 /* clang-format off */
 static const nm_option demo_options[] = {
-    ROW(folder, "", 0, 0, "where everything goes; empty: demo-translation, demo-lm, demo-tag"),
-    ROW(norms, "", 0, 0, "variants, as for norma compare; empty: those of the kind"),
-    ROW(seconds, "120", 1, 1e9, "at most so long trains each variant"),
-    ROW(updates, "0", 0, 1e12, "at most so many updates; 0: as many as the recipe says"),
+    ROW(folder, "", 0, 0, "Folder for all files; empty: demo-translation, demo-lm or demo-tag."),
+    ROW(norms, "", 0, 0, "Variants, as for norma compare; empty: a selection for the kind of text."),
+    ROW(seconds, "120", 1, 1e9, "Maximum training time of each variant in seconds."),
+    ROW(updates, "0", 0, 1e12, "Maximum number of updates of each variant; 0: that of the recipe."),
     {0}};
 /* clang-format on */
 
 typedef struct demo_kind {
     const char *name, *recipe, *norms;
     int n_files;
-    const char *ends[2]; /* of the files of the parts */
+    const char *suffixes[2]; /* of the files of a split */
     demo_unit unit;
-    const char *prepare; /* arguments by blanks, {} is the folder; NULL: the text needs no preparation */
-    const char *data;    /* arguments of compare, the same */
-    const char *wants;   /* what file it wants, and where one is */
+    const char *prepare; /* arguments, {} is the folder; NULL: no preparation */
+    const char *data;    /* arguments of compare, {} is the folder */
+    const char *usage;   /* expected files, and where to get them */
 } demo_kind;
 
 static const demo_kind kinds[] = {
@@ -43,29 +42,29 @@ static const demo_kind kinds[] = {
      .recipe = demo_recipe,
      .norms = "layer,scale+fix,batch,power,rbn",
      .n_files = 2,
-     .ends = {"source", "target"},
+     .suffixes = {"source", "target"},
      .unit = DEMO_LINES,
      .prepare = "--train {}/train --valid {}/valid --test {}/test --source-lang source --target-lang target "
                 "--ratio 1.5 --bpe-merges 4000 --output {}/data",
      .data = "--data.folder {}/data",
-     .wants =
+     .usage =
          "norma demo translation SOURCE TARGET\n"
-         "  two texts, the same sentences line by line, some ten thousand of them. No Debian package holds "
-         "such\n"
-         "  a pair; in Norma's sources make demo builds one from the help pages of LibreOffice (packages\n"
-         "  libreoffice-help-de and libreoffice-help-en-us).\n"},
+         "  two parallel texts, one sentence per line, ten thousand lines or more. In Norma's source tree, "
+         "make\n"
+         "  demo builds such a pair from the help pages of LibreOffice (Debian packages libreoffice-help-de\n"
+         "  and libreoffice-help-en-us).\n"},
     {.name = "lm",
      .recipe = demo_lm_recipe,
      .norms = "layer,scale,batch,power",
      .n_files = 1,
-     .ends = {"txt"},
+     .suffixes = {"txt"},
      .unit = DEMO_LINES,
      .prepare = "--format text --train {}/train.txt --valid {}/valid.txt --test {}/test.txt --source-lang en "
                 "--escape false --bpe-merges 3000 --output {}/data",
      .data = "--data.folder {}/data",
-     .wants =
+     .usage =
          "norma demo lm TEXT\n"
-         "  any text in UTF-8, a sentence or paragraph a line, a megabyte or more. On Debian and Ubuntu:\n"
+         "  a text in UTF-8, one sentence or paragraph per line, a megabyte or more. On Debian and Ubuntu:\n"
          "    sudo apt-get install bible-kjv bible-kjv-text\n"
          "    bible -f Gen1:1-Rev22:21 | cut -d' ' -f2- >bible.txt\n"
          "    norma demo lm bible.txt\n"},
@@ -73,15 +72,15 @@ static const demo_kind kinds[] = {
      .recipe = demo_tag_recipe,
      .norms = "layer,batch,power,rbn",
      .n_files = 1,
-     .ends = {"txt"},
+     .suffixes = {"txt"},
      .unit = DEMO_PARAGRAPHS,
      .data = "--data.train {}/train.txt --data.valid {}/valid.txt --data.test {}/test.txt",
-     .wants = "norma demo tag COLUMNS\n"
-              "  tagged sentences as CoNLL has them: a token a line, its tag in the last column (B-PER, "
-              "I-PER, O),\n"
-              "  an empty line behind each sentence. No Debian package holds any; corpora of this form come "
-              "with the\n"
-              "  CoNLL shared tasks of 2002 and 2003, and tools for annotation write it.\n"}};
+     .usage = "norma demo tag COLUMNS\n"
+              "  tagged sentences in CoNLL columns: one token per line, its tag in the last column (B-PER, "
+              "I-PER,\n"
+              "  O), an empty line after each sentence. Corpora of this format come with the CoNLL shared "
+              "tasks of\n"
+              "  2002 and 2003, and annotation tools write it.\n"}};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 typedef struct demo {
@@ -93,27 +92,27 @@ typedef struct demo {
 
 /* ---- arguments ---- */
 
-enum { MOST_ARGUMENTS = 40 };
+enum { MAX_ARGUMENTS = 40 };
 
 typedef struct arguments {
-    char *list[MOST_ARGUMENTS + 1];
+    char *list[MAX_ARGUMENTS + 1];
     size_t n;
 } arguments;
 
 static void add(arguments *a, const char *text)
 {
-    NM_ASSERT(a->n < MOST_ARGUMENTS);
+    NM_ASSERT(a->n < MAX_ARGUMENTS);
     a->list[a->n++] = nm_duplicate(text);
 }
 
-/* Words of a row, {} replaced by the folder. */
+/* Adds blank-separated words, with {} replaced by the folder. */
 static void add_words(arguments *a, const char *words, const char *folder)
 {
     while (*words) {
         size_t length = strcspn(words, " ");
-        char *word = nm_format("%.*s", (int)length, words), *place = strstr(word, "{}");
-        char *whole =
-            place ? nm_format("%.*s%s%s", (int)(place - word), word, folder, place + 2) : nm_duplicate(word);
+        char *word = nm_format("%.*s", (int)length, words), *braces = strstr(word, "{}");
+        char *whole = braces ? nm_format("%.*s%s%s", (int)(braces - word), word, folder, braces + 2)
+                             : nm_duplicate(word);
         add(a, whole);
         free(whole);
         free(word);
@@ -131,7 +130,7 @@ static int run_and_release(arguments *a)
 
 /* ---- the text ---- */
 
-/* What the parts are made of; *key is the caller's, whatever comes of it. */
+/* Identifies the texts. *key is owned by the caller, on failure, too. */
 static nm_status texts_key(const demo *d, char **key, nm_error *err)
 {
     *key = nm_duplicate(d->kind->name);
@@ -153,7 +152,7 @@ static nm_status write_texts(const demo *d, nm_error *err)
 {
     int64_t units = 0;
     for (int i = 0; i < d->kind->n_files; i++)
-        NM_TRY(demo_split(d->files[i], d->kind->unit, d->folder, d->kind->ends[i], &units, err));
+        NM_TRY(demo_split(d->files[i], d->kind->unit, d->folder, d->kind->suffixes[i], &units, err));
     return NM_OK;
 }
 
@@ -167,23 +166,24 @@ static int prepare(const demo *d)
     return run_and_release(&a);
 }
 
-/* The file texts is written last: with it all before it is whole. *code: of norma prepare. */
+/* The file texts is written last: if it exists, the data is complete. *code: exit code of norma prepare. */
 static nm_status make_data(const demo *d, const char *key, int *code, nm_error *err)
 {
-    char *path = nm_path_join(d->folder, "texts"), *there = NULL;
+    char *path = nm_path_join(d->folder, "texts"), *present = NULL;
     bool known = nm_file_exists(path);
-    nm_status status = known ? nm_file_read(path, &there, NULL, err) : write_texts(d, err);
-    if (known && status == NM_OK && strcmp(key, there))
-        status = nm_fail(err, NM_USAGE,
-                         "%s holds a demonstration of another text; --folder names another place", d->folder);
+    nm_status status = known ? nm_file_read(path, &present, NULL, err) : write_texts(d, err);
+    if (known && status == NM_OK && strcmp(key, present))
+        status =
+            nm_fail(err, NM_USAGE,
+                    "%s contains the demo of another text; choose another folder with --folder", d->folder);
     if (status == NM_OK && !known && (*code = prepare(d)) == NM_OK)
         status = nm_file_write(path, key, strlen(key), err);
     free(path);
-    free(there);
+    free(present);
     return status;
 }
 
-/* ---- training and what came of it ---- */
+/* ---- training ---- */
 
 static int compare(const demo *d)
 {
@@ -222,13 +222,13 @@ static char *prompt_of(const demo *d)
     return prompt;
 }
 
-/* The first variant's model writes on. */
-static int write_on(const demo *d)
+/* Continues the beginning of the test text with the first variant's model. */
+static int generate(const demo *d)
 {
     const char *norms = *d->config->norms ? d->config->norms : d->kind->norms;
     char *run = nm_format("%s/%.*s-1", d->runs, (int)strcspn(norms, ","), norms), *prompt = prompt_of(d);
     arguments a = {0};
-    printf("\nWhat %s makes of the beginning of the test text:\n", run);
+    printf("\nContinuations of the beginning of the test text by %s:\n", run);
     add_words(&a, "norma generate", "");
     add(&a, run);
     add(&a, "--prompt");
@@ -251,13 +251,13 @@ static nm_status demonstrate(const demo *d, int *code, nm_error *err)
     NM_TRY(status);
     if (*code != NM_OK)
         return NM_OK;
-    if (!nm_file_exists(d->recipe)) /* one that was edited is another demonstration, and stays */
+    if (!nm_file_exists(d->recipe)) /* a recipe that the user has edited is kept */
         NM_TRY(nm_file_write(d->recipe, d->kind->recipe, strlen(d->kind->recipe), err));
     *code = compare(d);
     if (*code == NM_OK && d->kind->recipe == demo_lm_recipe)
-        *code = write_on(d);
+        *code = generate(d);
     if (*code == NM_OK)
-        fprintf(stderr, "norma: norma report %s/*/ draws what the runs were like\n", d->runs);
+        fprintf(stderr, "norma: for figures of the runs: norma report %s/*/\n", d->runs);
     return NM_OK;
 }
 
@@ -276,24 +276,23 @@ static const demo_kind *kind_named(const char *name)
     return NULL;
 }
 
-/* The demonstration that the arguments ask for; NULL: err says what is wrong. Without its texts a demonstration says which
- * it wants. */
-static const demo_kind *wanted_kind(int argc, char **argv, nm_error *err)
+/* The kind that the arguments name; NULL with an error if they are wrong. Without files, prints which ones are expected. */
+static const demo_kind *parse_kind(int argc, char **argv, nm_error *err)
 {
     const demo_kind *kind = argc ? kind_named(argv[0]) : NULL;
     int n = argc ? argc - 1 : 0;
     for (int i = 0; i < N_KINDS && n == 0; i++)
         if (!kind || kind == &kinds[i])
-            fputs(kinds[i].wants, stdout);
+            fputs(kinds[i].usage, stdout);
     if (kind && n == kind->n_files)
         return kind;
     if (kind)
-        nm_fail(err, NM_USAGE, "norma demo %s takes %d file%s, not %d", kind->name, kind->n_files,
+        nm_fail(err, NM_USAGE, "norma demo %s expects %d file%s, not %d", kind->name, kind->n_files,
                 kind->n_files == 1 ? "" : "s", n);
     else if (!argc || !*argv[0])
-        nm_fail(err, NM_USAGE, "a demonstration of what? There are translation, lm, tag");
+        nm_fail(err, NM_USAGE, "demo: no kind given; known: translation, lm, tag");
     else
-        nm_fail(err, NM_USAGE, "there is no demonstration %.60s; there are translation, lm, tag", argv[0]);
+        nm_fail(err, NM_USAGE, "demo: unknown kind %.60s; known: translation, lm, tag", argv[0]);
     return NULL;
 }
 
@@ -301,7 +300,7 @@ static int demo_start(nm_cli *cli, int argc, char **argv)
 {
     nm_error err;
     int code = NM_OK;
-    const demo_kind *kind = wanted_kind(argc, argv, &err);
+    const demo_kind *kind = parse_kind(argc, argv, &err);
     if (!kind)
         return nm_cli_fail(&err);
     demo d = {.kind = kind, .config = nm_options_find(cli->options, "demo"), .files = argv + 1};
@@ -317,17 +316,16 @@ static int demo_start(nm_cli *cli, int argc, char **argv)
 
 const nm_command nm_command_demo = {
     .name = "demo",
-    .summary = "compare variants on a text of yours, all in one command",
-    .usage =
-        "lm TEXT | tag COLUMNS | translation SOURCE TARGET [--folder FOLDER] [--seconds N] [--norms a,b,c]",
-    .details = "Divides the text into training, validation and test text (of every 20 blocks of lines or "
-               "sentences one "
-               "each for the latter two), prepares it, trains several variants of a small model for "
-               "--seconds each, and "
-               "prints the table of norma compare; a language model then writes on. Everything is in FOLDER, "
-               "with the "
-               "recipe to go on from: recipe.ini. Interrupted, the same command goes on where it was.\n\n"
-               "Without a text it says what file it wants and which Debian package holds one.",
+    .summary = "compare variants on your own text with one command",
+    .usage = "lm TEXT | tag COLUMNS | translation SOURCE TARGET [--folder FOLDER] [--seconds N] [--norms "
+             "a,b,c]",
+    .details =
+        "Splits the text into training, validation and test sets (of every 20 blocks of lines or "
+        "sentences, one each for the latter two), prepares it, trains several variants of a small model "
+        "for --seconds each, and prints the table of norma compare; a language model then generates "
+        "text. All files are in FOLDER, including the recipe, recipe.ini, for further experiments. After "
+        "an interruption, the same command continues.\n\n"
+        "Without a text it prints which files it expects and which Debian packages contain some.",
     .section = "demo",
     .options = demo_options_add,
     .run = demo_start,

@@ -1,4 +1,3 @@
-/* This program as a process of its own: see demo.h. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,8 +16,9 @@ static void on_signal(int number)
         kill(running, number);
 }
 
-/* Does not come back. A Ctrl-C comes to us, and we hand it on once; if we are killed, it is stopped in order. */
-static void become(char **arguments, pid_t parent, const sigset_t *mask)
+/* Does not return. The child is in its own process group: the parent forwards a Ctrl-C once. If the parent is killed, the
+ * child gets SIGTERM. */
+static void exec_self(char **arguments, pid_t parent, const sigset_t *mask)
 {
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
@@ -41,10 +41,10 @@ int demo_run(const char *const *arguments)
     sigaction(SIGTERM, &action, &old[1]);
     sigfillset(&all);
     fflush(NULL);
-    sigprocmask(SIG_SETMASK, &all, &before); /* none comes before we know whom to hand it to */
+    sigprocmask(SIG_SETMASK, &all, &before); /* no signal before `running` is set */
     pid_t process = fork();
     if (process == 0)
-        become((char **)(uintptr_t)arguments, parent, &before);
+        exec_self((char **)(uintptr_t)arguments, parent, &before);
     running = process;
     sigprocmask(SIG_SETMASK, &before, NULL);
     while (process > 0 && waitpid(process, &code, 0) < 0 && errno == EINTR)

@@ -1,4 +1,4 @@
-/* norma export: a model as one file for use; if wanted, norms joined with the linear maps behind them, matrices in int8. */
+/* norma export: writes a model file for inference, optionally with folded norms and int8 weights. */
 #include <stdlib.h>
 
 #include "base/file.h"
@@ -13,9 +13,9 @@ typedef struct export_config { /* section [export] */
 
 /* clang-format off */
 static const nm_option export_rows[] = {
-    NM_OPTION(export_config, output, "", 0, 0, "file to write"),
-    NM_OPTION(export_config, fold, "false", 0, 0, "join norms that are one map per feature with the linear maps behind them"),
-    NM_OPTION(export_config, int8, "false", 0, 0, "matrices in int8: little more than a quarter of the size"),
+    NM_OPTION(export_config, output, "", 0, 0, "Model file to write."),
+    NM_OPTION(export_config, fold, "false", 0, 0, "Fold norms that are affine per feature into the linear layers that follow them."),
+    NM_OPTION(export_config, int8, "false", 0, 0, "Quantize weight matrices to int8; the file has about a quarter of the size."),
     {0}};
 /* clang-format on */
 
@@ -45,11 +45,11 @@ static nm_status export_model(const export_config *config, nm_backend *backend, 
     NM_TRY(nm_loaded_model_options(path, &options, &task, &file, err));
     nm_status status = nm_loaded_model_open(&loaded, file, task, options, backend, false, false, err);
     if (status == NM_OK) {
-        size_t joined = config->fold ? nm_model_fold(loaded.model, options) : 0;
+        size_t folded = config->fold ? nm_model_fold(loaded.model, options) : 0;
         status = write_model(&loaded, file, config, err);
         if (status == NM_OK && config->fold)
-            fprintf(stderr, "%s: %zu of %zu norms joined with the linear maps behind them\n", config->output,
-                    joined, loaded.model->params.n_norms);
+            fprintf(stderr, "%s: %zu of %zu norms folded into linear layers\n", config->output, folded,
+                    loaded.model->params.n_norms);
         nm_loaded_model_close(&loaded);
     }
     free(file);
@@ -64,7 +64,7 @@ static int run(nm_cli *cli, int argc, char **argv)
     nm_error err = {0};
     nm_status status = nm_cli_check_arguments(cli, argc, 1, 1, &err);
     if (status == NM_OK && !*config->output)
-        status = nm_fail(&err, NM_USAGE, "export: no file to write to: -o FILE");
+        status = nm_fail(&err, NM_USAGE, "export: no output file: -o FILE");
     if (status == NM_OK)
         status = nm_backend_create(&backend, &plain, &err);
     if (status == NM_OK)
@@ -75,24 +75,22 @@ static int run(nm_cli *cli, int argc, char **argv)
 
 const nm_command nm_command_export = {
     .name = "export",
-    .summary = "write a model as one file for use",
-    .usage = "RUN|MODEL -o FILE [--fold] [--int8]",
+    .summary = "write a model file for inference",
+    .usage = "MODEL -o FILE [--fold] [--int8]",
     .details =
-        "A run folder stands for its best model, else its last one. The file is used as any other model.\n\n"
-        "With --fold norms that are one map per feature once trained (batch, rbn, renorm, mabn; pnv and "
-        "power "
-        "where they scale no rows first) join the linear maps that read them: the file's norms of these "
-        "sites are none, and its results those of the model but for rounding. That is so for pre-norm; in "
-        "post-norm the residual sum reads a norm too, and it stays. Such a file is for use, not for going on "
-        "with training. Other commands do the same whenever they load a model (--device.fold).\n\n"
-        "With --int8 matrices are kept as whole numbers from -127 to 127 and one scale for each row: a file "
-        "of "
-        "little more than a quarter of the size, whose results with --device.precision int8 are those of the "
-        "float model with --device.precision int8, to the last bit. Norms that can be joined should be "
-        "joined in "
-        "the same go, --fold --int8: joined when the file is loaded, numbers are rounded twice. Such a file "
-        "is for "
-        "use, not for training.",
+        "MODEL is a model file or a run folder, of which the best model is used, or else the last one. "
+        "The output is a model file like any other.\n\n"
+        "With --fold, norms that are affine per feature at inference (batch, rbn, renorm, mabn; pnv and "
+        "power without row scaling) are folded into the linear layers that read them: the norms of these "
+        "sites are none in the file, and its results equal the model's up to rounding. This applies to "
+        "pre-norm; in post-norm the residual connection reads the norm, too, and it is not folded. Such "
+        "a file is for inference, not for further training. Other commands fold when they load a model "
+        "(--device.fold).\n\n"
+        "With --int8, weight matrices are stored as int8 with one scale per row (symmetric per-row "
+        "quantization), about a quarter of the size. With --device.precision int8 the results are "
+        "bitwise identical to those of the float model with --device.precision int8. Fold and quantize "
+        "together (--fold --int8): norms that are folded when an int8 file is loaded are rounded twice. "
+        "Such a file is for inference, not for training.",
     .section = "export",
     .options = export_options,
     .run = run,

@@ -204,13 +204,12 @@ const nm_command nm_command_generate = {
     .name = "generate",
     .summary = "continue prompts with a language model",
     .usage = "MODEL [FILE] [--prompt TEXT] [--tokens N] [--temperature T] [--top-k K] [--top-p P] [--seed N]",
-    .details = "Samples one token after another until --tokens tokens or --lines lines have been generated. "
-               "Prompts are the "
-               "lines of FILE or of standard input, or --prompt. A continuation depends on its prompt, its "
-               "number and the "
-               "seed only, not on batches or threads. When the context (model.context) is full, its second "
-               "half becomes the "
-               "new context. A prompt is text as in training; its unknown tokens become <unk>.",
+    .details =
+        "Samples one token after another until --tokens tokens or --lines lines have been generated. "
+        "Prompts are the lines of FILE or of standard input, or --prompt. A continuation depends on its "
+        "prompt, its number and the seed only, not on batches or threads. When the context "
+        "(model.context) is full, its second half becomes the new context. A prompt is text as in "
+        "training; its unknown tokens become <unk>.",
     .section = "generate,sample,device",
     .options = generate_options,
     .run = generate_run,

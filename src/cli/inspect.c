@@ -1,5 +1,5 @@
-/* norma inspect: the papers' measurements on finished or running runs, for the best model of each or for every saved
- * checkpoint; a table or JSON; and which of the papers' remedies they point to. */
+/* norma inspect: the papers' measurements on trained models, for the best model of each run or for every saved checkpoint, as
+ * tables or JSON, and which of the papers' remedies they indicate. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +9,7 @@
 #include "cli/inspect_file.h"
 #include "cli/inspect_print.h"
 #include "cli/open_model.h"
+#include "experiment/variants.h"
 
 typedef struct inspect_config { /* section [inspect] */
     const char *measure, *data, *tid_sites;
@@ -19,15 +20,15 @@ typedef struct inspect_config { /* section [inspect] */
 #define ROW(field, initial, min, max, help) NM_OPTION(inspect_config, field, initial, min, max, help)
 /* clang-format off */
 static const nm_option inspect_rows[] = {
-    ROW(measure, "all", 0, 0, "by comma: tid, spectrum, condition, bounds, confidence; or all"),
-    ROW(batches, "50", 0, 1e12, "batches that each measurement takes; 0: all of the split"),
-    ROW(gradient_batches, "8", 0, 1e12, "the same for bounds, which need gradients"),
+    ROW(measure, "all", 0, 0, "Measurements, comma-separated: tid, spectrum, condition, bounds, confidence; or all."),
+    ROW(batches, "50", 0, 1e12, "Number of batches per measurement; 0: all of the split."),
+    ROW(gradient_batches, "8", 0, 1e12, "Number of batches for bounds, which needs gradients; 0: all of the split."),
     ROW(tid_sites, "auto", 0, 0, "Norm sites that TID is averaged over: auto (norms with batch statistics, otherwise the encoder), all, or comma-separated beginnings of names such as enc,dec.0.self."),
-    ROW(checkpoints, "false", 0, 1, "every model below RUN/checkpoints instead of the best one"),
-    ROW(data, "", 0, 0, "the data folder, if it has moved since the training"),
-    ROW(advise, "false", 0, 1, "say which of the papers' remedies the measurements point to"),
-    ROW(json, "false", 0, 1, "print one JSON array"),
-    ROW(save, "false", 0, 1, "keep the results in RUN/inspection.json, where norma report finds them"),
+    ROW(checkpoints, "false", 0, 1, "Inspect every checkpoint of the run instead of the best model."),
+    ROW(data, "", 0, 0, "Data folder, if it has moved since training; empty: that of the run."),
+    ROW(advise, "false", 0, 1, "Print which of the papers' remedies the measurements indicate."),
+    ROW(json, "false", 0, 1, "Print one JSON array."),
+    ROW(save, "false", 0, 1, "Save the results in RUN/inspection.json, which norma report reads."),
     {0}};
 /* clang-format on */
 
@@ -35,7 +36,7 @@ typedef struct job {
     const inspect_config *config;
     nm_inspection_plan plan;
     nm_backend *backend;
-    json_t *results; /* NULL: print for people */
+    json_t *results; /* NULL: print text */
 } job;
 
 static void inspect_options(nm_options *options)
@@ -44,7 +45,7 @@ static void inspect_options(nm_options *options)
     nm_device_options_add(options);
 }
 
-/* ---- which files ---- */
+/* ---- model files ---- */
 
 static int is_model(const struct dirent *entry)
 {
@@ -69,7 +70,7 @@ static nm_status list_checkpoints(const char *run, model_files *files, nm_error 
 {
     struct dirent **entries;
     char *folder = nm_path_join(run, "checkpoints");
-    int n = scandir(folder, &entries, is_model, alphasort); /* eight digits: in the order of updates */
+    int n = scandir(folder, &entries, is_model, alphasort); /* eight digits: increasing updates */
     *files = (model_files){.paths = nm_allocate((size_t)(n > 0 ? n : 1) * sizeof(char *))};
     for (int i = 0; i < n; i++) {
         files->paths[files->n++] = nm_path_join(folder, entries[i]->d_name);
@@ -107,8 +108,8 @@ static json_t *result_of(const char *run, const char *path, int64_t update, cons
     return object;
 }
 
-static nm_status tell(job *self, const char *run, const char *path, const nm_inspection *inspection,
-                      const nm_advice *advice, nm_error *err)
+static nm_status report_result(job *self, const char *run, const char *path, const nm_inspection *inspection,
+                               const nm_advice *advice, nm_error *err)
 {
     int64_t update = update_of(path);
     json_t *result = result_of(run, path, update, inspection, advice);
@@ -126,6 +127,19 @@ static nm_status tell(job *self, const char *run, const char *path, const nm_ins
     return status;
 }
 
+/* In a recipe that sets model.encoder_norm, that option is the one to change. */
+static void name_norm_option(const nm_options *options, nm_advice advice[NM_N_ADVICE])
+{
+    static const char *const names[][2] = {{"model.norm = rbn", "model.encoder_norm = rbn"},
+                                           {"model.norm = power", "model.encoder_norm = power"}};
+    if (!strcmp(nm_norm_option(options), "model.norm"))
+        return;
+    for (int i = 0; i < NM_N_ADVICE; i++)
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+            if (!strcmp(advice[i].setting, names[k][0]))
+                advice[i].setting = names[k][1];
+}
+
 static nm_status inspect_loaded(job *self, const char *run, const char *path, nm_loaded_model *loaded,
                                 nm_error *err)
 {
@@ -136,9 +150,10 @@ static nm_status inspect_loaded(job *self, const char *run, const char *path, nm
         char *log_path = nm_path_join(run, "log.jsonl");
         nm_findings findings = nm_findings_gather(&inspection, &loaded->task, loaded->model, log_path);
         nm_advise(&findings, advice);
+        name_norm_option(loaded->options, advice);
         free(log_path);
     }
-    nm_status status = tell(self, run, path, &inspection, self->config->advise ? advice : NULL, err);
+    nm_status status = report_result(self, run, path, &inspection, self->config->advise ? advice : NULL, err);
     nm_inspection_release(&inspection);
     return status;
 }
@@ -150,11 +165,11 @@ static nm_status open_run(job *self, const char *run, nm_loaded_model *loaded, c
     NM_TRY(nm_loaded_model_options(run, &options, &task, best, err));
     nm_status status = NM_OK;
     if (*self->config->data && !nm_options_row(options, "data.folder"))
-        status = nm_fail(
-            err, NM_USAGE,
-            "inspect.data: the data of %.300s are files, not a folder; start norma where the paths in its "
-            "config.ini hold",
-            run);
+        status = nm_fail(err, NM_USAGE,
+                         "inspect.data: the data of %.300s are files, not a folder; run norma in the folder "
+                         "to which the paths "
+                         "in its config.ini are relative",
+                         run);
     else if (*self->config->data)
         status = nm_options_set(options, "data.folder", self->config->data, NM_ORIGIN_COMMAND, err);
     if (status == NM_OK) {
@@ -232,11 +247,12 @@ const nm_command nm_command_inspect = {
     .summary = "measure what normalization does in trained models",
     .usage = "RUN... [--checkpoints] [--advise] [--json] [--save] [--measure tid,...] [--batches N]",
     .details =
-        "Measures on the data of the run, for the best model of each RUN (or a model file): tid, the "
+        "Measures on the data of the run, for the best model of each RUN (or for a model file): tid, the "
         "discrepancy of batch statistics between training and inference at each norm's input; spectrum, "
-        "the singular values of the embedding matrix; condition, the condition numbers of the inputs of "
-        "layers; bounds, Lemma 2 and Theorem 4 of the PowerNorm paper in numbers and the gradient of each "
-        "layer; confidence, how sure the model is of its words. docs/instruments.md explains each.",
+        "the singular values of the embedding matrix; condition, the condition numbers of the layers' "
+        "inputs; bounds, Lemma 2 and Theorem 4 of the PowerNorm paper evaluated on batches, and gradient "
+        "norms by layer; confidence, the calibration of the model's predictions. docs/instruments.md "
+        "describes each.",
     .section = "inspect,device",
     .options = inspect_options,
     .run = inspect,

@@ -1,4 +1,3 @@
-/* Keeping what was measured in the run: see inspect_file.h. */
 #include "cli/inspect_file.h"
 
 #include <stdlib.h>
@@ -10,9 +9,9 @@
 nm_status inspect_file_check(const char *run, nm_error *err)
 {
     struct stat about;
-    if (stat(run, &about) || S_ISDIR(about.st_mode)) /* what is not there is told by who reads the model */
+    if (stat(run, &about) || S_ISDIR(about.st_mode)) /* a missing file is reported when the model is read */
         return NM_OK;
-    return nm_fail(err, NM_USAGE, "inspect.save: %.400s is no run folder that could keep it", run);
+    return nm_fail(err, NM_USAGE, "inspect.save: %.400s is not a run folder", run);
 }
 
 static json_int_t update_of(const json_t *object)
@@ -29,15 +28,15 @@ static json_t *read_list(const char *path)
     return json_array();
 }
 
-/* In its place by update; into the object of the same update if there is one. */
+/* Inserts in the order of updates, or merges into the object of the same update. */
 static void put(json_t *list, json_t *result)
 {
     size_t at = 0;
     while (at < json_array_size(list) && update_of(json_array_get(list, at)) < update_of(result))
         at++;
-    json_t *there = json_array_get(list, at);
-    if (json_is_object(there) && update_of(there) == update_of(result))
-        json_object_update(there, result);
+    json_t *present = json_array_get(list, at);
+    if (json_is_object(present) && update_of(present) == update_of(result))
+        json_object_update(present, result);
     else
         json_array_insert(list, at, result);
 }

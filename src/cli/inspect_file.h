@@ -1,5 +1,5 @@
-/* RUN/inspection.json: what norma inspect --save has measured of a run, a JSON array as --json prints it, one object for
- * each update, the lowest first. norma report reads it. */
+/* RUN/inspection.json, the saved measurements of norma inspect --save: a JSON array in the format of --json, one object per
+ * update in increasing order. norma report reads it. */
 #ifndef NM_INSPECT_FILE_H
 #define NM_INSPECT_FILE_H
 
@@ -7,10 +7,10 @@
 
 #include "norma/status.h"
 
-/* NM_USAGE when run is no folder: a model file has no place for it. */
+/* NM_USAGE if run is a model file: measurements are saved in run folders only. */
 nm_status inspect_file_check(const char *run, nm_error *err);
-/* Puts a result ("update" and measurements) into the file. Measurements of the same update that it does not hold stay, a
- * file that cannot be read is replaced. */
+/* Adds a result ("update" and measurements). Other measurements of the same update are kept; a file that is not JSON is
+ * replaced. */
 nm_status inspect_file_add(const char *run, json_t *result, nm_error *err);
 
 #endif

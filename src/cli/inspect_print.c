@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- for people ---- */
+/* ---- text ---- */
 
 static void print_tid_line(const nm_tid_site *site, FILE *out)
 {
@@ -26,17 +26,17 @@ static void print_tid(const nm_tid *tid, FILE *out)
 
 static void print_spectrum(const nm_inspection *inspection, FILE *out)
 {
-    static const double places[] = {0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1};
+    static const double quantiles[] = {0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1};
     const double *s = inspection->singular;
-    int told = -1; /* a short list has fewer places */
+    int printed = -1; /* a short list has fewer distinct positions */
     if (!inspection->n_singular)
         return;
     fprintf(out, "singular values of %s, the largest (%.4g) is 1\n ", inspection->table, s[0]);
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        int at = (int)lround(places[i] * (inspection->n_singular - 1));
-        if (at > told)
+    for (size_t i = 0; i < sizeof quantiles / sizeof *quantiles; i++) {
+        int at = (int)lround(quantiles[i] * (inspection->n_singular - 1));
+        if (at > printed)
             fprintf(out, " %d: %.3f", at + 1, s[at] / s[0]);
-        told = at;
+        printed = at;
     }
     fputc('\n', out);
 }
@@ -86,8 +86,8 @@ static void print_confidence(const nm_confidence *c, FILE *out)
         "%.3f nats\n  probability of the right one %.3f",
         (long long)c->targets, c->largest, c->right, c->calibration, c->entropy, c->target);
     if (c->epsilon > 0)
-        fprintf(out, "; label smoothing %.2f asks for %.3f; perplexity %.3f, smoothed %.3f\n", c->epsilon,
-                c->ideal, exp(c->nll), exp(c->smoothed));
+        fprintf(out, "; label smoothing %.2f has its optimum at %.3f; perplexity %.3f, smoothed %.3f\n",
+                c->epsilon, c->ideal, exp(c->nll), exp(c->smoothed));
     else
         fprintf(out, "; no label smoothing; perplexity %.3f\n", exp(c->nll));
     if (c->masked)
@@ -112,7 +112,7 @@ void inspect_print_advice(const nm_advice *advice, int n, FILE *out)
                 advice[i].verdict == NM_INDICATED ? advice[i].setting : "");
 }
 
-/* ---- for machines ---- */
+/* ---- JSON ---- */
 
 static json_t *number(double value)
 {

@@ -1,4 +1,4 @@
-/* What norma inspect prints: a table for people, or JSON. */
+/* Output of norma inspect: text tables or JSON. */
 #ifndef NM_INSPECT_PRINT_H
 #define NM_INSPECT_PRINT_H
 

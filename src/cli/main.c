@@ -1,4 +1,4 @@
-/* norma: the table of commands, and what holds for all of them. */
+/* norma: the table of commands, and what all of them share. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -64,12 +64,12 @@ static int unknown_command(const char *name)
 
 static void print_help(FILE *out)
 {
-    fputs("norma - Transformers in which the normalization is a choice\n\n"
+    fputs("norma - train and run Transformers with a choice of normalizations\n\n"
           "usage: norma COMMAND [--section.key value ...] [ARGUMENTS]\n\n",
           out);
     for (size_t i = 0; nm_commands[i]; i++)
         fprintf(out, "  %-12s %s\n", nm_commands[i]->name, nm_commands[i]->summary);
-    fputs("\nnorma help COMMAND (or norma COMMAND --help) explains a command and lists its options,\n"
+    fputs("\nnorma help COMMAND (or norma COMMAND --help) describes a command and its options,\n"
           "norma COMMAND --manual prints its manual page, norma --version the version.\n",
           out);
 }
@@ -77,7 +77,7 @@ static void print_help(FILE *out)
 static void print_manual(FILE *out)
 {
     fputs(".TH NORMA 1 \"\" \"norma " NORMA_VERSION "\"\n.SH NAME\n"
-          "norma \\- Transformers in which the normalization is a choice\n"
+          "norma \\- train and run Transformers with a choice of normalizations\n"
           ".SH SYNOPSIS\n.B norma\n.I COMMAND\n[\\-\\-section.key value ...] [ARGUMENTS]\n.SH COMMANDS\n",
           out);
     for (size_t i = 0; nm_commands[i]; i++) {
@@ -87,7 +87,7 @@ static void print_manual(FILE *out)
     }
 }
 
-/* "norma help", "norma help COMMAND", "norma help --list" (names only, for scripts). */
+/* "norma help", "norma help COMMAND", "norma help --list" (names only). */
 static int run_help(int argc, char **argv)
 {
     if (argc < 1) {
@@ -127,18 +127,18 @@ static int run(int argc, char **argv)
     return command ? nm_cli_run(command, argc - 2, argv + 2) : unknown_command(name);
 }
 
-/* GCC's OpenMP lets waiting threads spin for milliseconds, which on a machine that others use too can make two
- * threads slower than one. It reads its environment before main begins, so the program starts itself once more with
- * a short spin; the variable being set is also what ends the repetition. */
+/* In GCC's OpenMP, waiting threads spin for milliseconds; on a machine with other load, two threads can then be slower than
+ * one. The runtime reads its environment before main, so the program executes itself again with a short spin count. The
+ * variable that is then set ends the recursion. */
 static void start_with_short_spin(char **argv)
 {
     if (!getenv("GOMP_SPINCOUNT") && !getenv("OMP_WAIT_POLICY") && !setenv("GOMP_SPINCOUNT", "30000", 0))
-        execv("/proc/self/exe", argv); /* comes back only when it failed: slower, still right */
+        execv("/proc/self/exe", argv); /* returns only on failure: slower, with the same results */
 }
 
-/* A standard descriptor that is closed would become that of the first file opened, and messages or results
- * would land in it. It is opened the wrong way round instead: using it fails. */
-static void hold_standard_descriptors(void)
+/* If a standard descriptor is closed, the first file that is opened would get its number, and messages or results would be
+ * written to that file. The descriptor is opened in the opposite direction instead, so that using it fails. */
+static void open_standard_descriptors(void)
 {
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd)
@@ -147,13 +147,13 @@ static void hold_standard_descriptors(void)
 
 int main(int argc, char **argv)
 {
-    hold_standard_descriptors();
-    signal(SIGXFSZ, SIG_IGN); /* a file over the limit is a failed write like any other */
+    open_standard_descriptors();
+    signal(SIGXFSZ, SIG_IGN); /* exceeding the file-size limit is a failed write */
     start_with_short_spin(argv);
     nm_memory_init_json();
     int code = run(argc, argv);
     nm_error err;
-    /* Results that did not get through are a failure, even if the work went well. */
+    /* Results that cannot be written are a failure. */
     if (nm_file_close(stdout, "standard output", &err) != NM_OK && code == NM_OK)
         code = nm_cli_fail(&err);
     return code;

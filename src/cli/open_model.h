@@ -1,5 +1,5 @@
-/* How a command opens a trained model to use it: the device of [device], the options inside the model's file, and what the
- * command line said over both. */
+/* Opening a trained model for inference: the device of [device], and the options inside the model file, overridden by the
+ * command line. */
 #ifndef NM_CLI_OPEN_MODEL_H
 #define NM_CLI_OPEN_MODEL_H
 
@@ -7,11 +7,10 @@
 #include "task/model_loader.h"
 #include "backend/device.h"
 
-/* The backend that [device] of the command line names. */
+/* The backend of [device]. */
 nm_status nm_cli_open_backend(const nm_cli *cli, nm_backend **backend, nm_error *err);
-/* Opens a model file or the model of a run folder on the backend. A model of another task is refused: "FILE: a model for TASK
- * REFUSAL". The model's own options hold where the command line says nothing; norms are folded, and linear maps
- * int8, where [device] says so. */
+/* Opens a model file or the model of a run folder. A model of another task is refused with "FILE: a model for TASK REFUSAL".
+ * Norms are folded and linear layers quantized to int8 if [device] is set so. */
 nm_status nm_cli_open_model(const nm_cli *cli, const char *path, const nm_task_type *task,
                             const char *refusal, nm_backend *backend, nm_loaded_model *loaded, nm_error *err);
 

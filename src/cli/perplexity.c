@@ -199,18 +199,15 @@ const nm_command nm_command_perplexity = {
     .name = "perplexity",
     .summary = "how well a language model predicts text",
     .usage = "RUN|MODEL [FILE ...] [--context N] [--json] [OPTION ...]",
-    .details = "Reads text as it is, UTF-8, a sentence or paragraph a line (standard input without a file); "
-               "tokenizer, BPE "
-               "and dictionary come from the model. Every line ends in </s>, which is scored as a word. By "
-               "default the text "
-               "is cut into segments as in training and a token sees those before it in its segment; with "
-               "--context N "
-               "windows slide over the text, and every token is scored once and sees at least the N tokens "
-               "before it, as far "
-               "as there are any (N up to model.context). With BPE the perplexity is per unit; the one per "
-               "word (and </s>) is "
-               "printed too, and is what compares with other vocabularies.\n\n"
-               "A model that sees ahead (model.causal = false) has no perplexity; what is printed says so.",
+    .details =
+        "Reads text as it is, UTF-8, a sentence or paragraph a line (standard input without a file); "
+        "tokenizer, BPE and dictionary come from the model. Every line ends in </s>, which is scored as "
+        "a word. By default the text is cut into segments as in training and a token sees those before "
+        "it in its segment; with --context N windows slide over the text, and every token is scored once "
+        "and sees at least the N tokens before it, as far as there are any (N up to model.context). With "
+        "BPE the perplexity is per unit; the one per word (and </s>) is printed too, and is what "
+        "compares with other vocabularies.\n\n"
+        "A model that sees ahead (model.causal = false) has no perplexity; what is printed says so.",
     .section = "perplexity,device",
     .options = perplexity_options,
     .run = perplexity_run,

@@ -1,4 +1,4 @@
-/* norma prepare: parallel text -> data folder. */
+/* norma prepare: parallel or plain text to a data folder. */
 #include "data/prepare.h"
 
 #include <stdlib.h>
@@ -79,7 +79,7 @@ static void warn_of_drops(const nm_prepare_report *report)
     }
 }
 
-static double now(void)
+static double monotonic_seconds(void)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -93,10 +93,10 @@ static int run(nm_cli *cli, int argc, char **argv)
         (argc && nm_cli_read(cli, argv[0], &err) != NM_OK))
         return nm_cli_fail(&err);
     nm_prepare_report report;
-    double start = now();
+    double start = monotonic_seconds();
     nm_status status = nm_prepare_run(cli->options, &report, &err);
     if (status == NM_OK) {
-        print_report(nm_options_find(cli->options, "prepare"), &report, now() - start);
+        print_report(nm_options_find(cli->options, "prepare"), &report, monotonic_seconds() - start);
         warn_of_drops(&report);
     }
     nm_prepare_report_release(&report);
@@ -106,16 +106,18 @@ static int run(nm_cli *cli, int argc, char **argv)
 const nm_command nm_command_prepare = {
     .name = "prepare",
     .summary = "turn parallel or plain text into a data folder for training",
-    .usage = "[RECIPE.ini] --train PREFIX --valid PREFIX --test PREFIX --source-lang LANG --target-lang LANG "
-             "--output FOLDER",
+    .usage =
+        "[OPTIONS.ini] --train PREFIX --valid PREFIX --test PREFIX --source-lang LANG --target-lang LANG "
+        "--output FOLDER",
     .details =
-        "Reads PREFIX.LANG of both languages, one sentence a line, UTF-8. Tokenizes, lowercases if asked to, "
-        "leaves out training pairs that are empty, too long or of very unequal length, learns a joint BPE, "
-        "builds dictionaries, and writes ids that training maps into memory. Validation and test keep all "
-        "their lines. Threads do not change the result. A data.ini of another folder may serve as RECIPE.\n\n"
-        "With --format text the splits are single files of plain text for a language model: every line is "
-        "kept, "
-        "empty ones too, and ends in </s>. Words as they are: --tokenizer none --bpe-merges 0.",
+        "Reads PREFIX.LANG of both languages, UTF-8, one sentence per line. Tokenizes, optionally "
+        "lowercases, removes training pairs that are empty, too long or of very different lengths, "
+        "learns a joint BPE, builds dictionaries, and writes token ids that training maps into memory. "
+        "Validation and test sets keep all lines. The result does not depend on the number of threads. "
+        "OPTIONS.ini has a section [prepare], like the data.ini of a data folder.\n\n"
+        "With --format text the splits are single files of plain text for a language model: all lines "
+        "are kept, including empty ones, and end in </s>. --tokenizer none --bpe-merges 0 keeps the "
+        "words unchanged.",
     .section = "prepare",
     .options = add_options,
     .run = run,

@@ -17,11 +17,11 @@ void nm_profile_print(const nm_profile *profile, FILE *out)
     const nm_profile *p = profile;
     if (!p->updates)
         return;
-    nm_kernel_time all = {.kernel = "all products"};
+    nm_kernel_time all = {.kernel = "all GEMM kernels"};
     double inside = 0, updates = (double)p->updates;
     fprintf(out, "profile of %lld updates, %.1f ms each, %.0f tokens/s\n%-24s %10s %10s %8s %8s\n",
             (long long)p->updates, 1e3 * p->seconds / updates, (double)p->tokens / p->seconds, "kernel",
-            "calls", "ms", "share", "rate");
+            "calls", "ms", "time", "rate");
     for (int i = 0; i < p->n_kernels; i++) {
         const nm_kernel_time *k = &p->kernels[i];
         print_line(p, k, out);
@@ -32,7 +32,7 @@ void nm_profile_print(const nm_profile *profile, FILE *out)
             all.flops += k->flops;
         }
     }
-    fprintf(out, "%-24s %10s %10.2f %6.1f %%\n", "outside of kernels", "",
-            1e3 * (p->seconds - inside) / updates, 100 * (1 - inside / p->seconds));
+    fprintf(out, "%-24s %10s %10.2f %6.1f %%\n", "outside kernels", "", 1e3 * (p->seconds - inside) / updates,
+            100 * (1 - inside / p->seconds));
     print_line(p, &all, out);
 }

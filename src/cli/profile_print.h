@@ -1,4 +1,4 @@
-/* The table of --device.profile: where the time of training went, by kernel. */
+/* The table of --device.profile: training time by kernel. */
 #ifndef NM_PROFILE_PRINT_H
 #define NM_PROFILE_PRINT_H
 
@@ -6,7 +6,7 @@
 
 #include "train/trainer.h"
 
-/* Nothing for an empty profile. */
+/* Prints nothing for an empty profile. */
 void nm_profile_print(const nm_profile *profile, FILE *out);
 
 #endif

@@ -178,9 +178,9 @@ const nm_command nm_command_recipes = {
     .name = "recipes",
     .summary = "list the recipes that come with Norma",
     .usage = "[WORD ...] [--names] [--paths]",
-    .details = "Lists the recipes whose name or description contains every WORD. norma train and norma "
-               "compare accept the "
-               "name of a recipe instead of a file: norma train multi30k-de-en.\n",
+    .details =
+        "Lists the recipes whose name or description contains every WORD. norma train and norma compare "
+        "accept the name of a recipe instead of a file: norma train multi30k-de-en.\n",
     .section = "recipes",
     .options = recipes_options,
     .run = recipes_run,

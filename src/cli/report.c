@@ -1,4 +1,4 @@
-/* norma report: run folders -> one page with every figure, pictures for papers, event files for TensorBoard. */
+/* norma report: run folders to one HTML page with all figures, PNG images, and event files for TensorBoard. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,16 +14,15 @@ typedef struct report_config { /* section [report] */
 } report_config;
 
 static const nm_option report_options[] = {
-    NM_OPTION(report_config, output, "report.html", 0, 0, "the page; empty: none"),
-    NM_OPTION(report_config, png, "", 0, 0, "folder for the figures as pictures; empty: none"),
-    NM_OPTION(report_config, png_width, "1536", 240, 10000, "of the pictures, in pixels"),
+    NM_OPTION(report_config, output, "report.html", 0, 0, "HTML page to write; empty: none."),
+    NM_OPTION(report_config, png, "", 0, 0, "Folder for the figures as PNG images; empty: none."),
+    NM_OPTION(report_config, png_width, "1536", 240, 10000, "Width of the images in pixels."),
     NM_OPTION(report_config, tensorboard, "", 0, 0,
-              "folder for TensorBoard's event files, one folder a run; empty: none"),
-    NM_OPTION(
-        report_config, inspected, "", 0, 0,
-        "file that norma inspect --json printed, read instead of the runs' inspection.json; empty: none"),
+              "Folder for TensorBoard event files, one subfolder per run; empty: none."),
+    NM_OPTION(report_config, inspected, "", 0, 0,
+              "Output file of norma inspect --json, used instead of the runs' inspection.json; empty: none."),
     NM_OPTION(report_config, samples, "true", 0, 1,
-              "show sample outputs; without, no sentence of the corpus is in the page"),
+              "Show sample outputs; without them the page contains no sentence of the corpus."),
     {0}};
 
 static void add_options(nm_options *options)
@@ -33,16 +32,15 @@ static void add_options(nm_options *options)
 
 static nm_status write_events(const nm_report_run *run, const char *folder, nm_error *err)
 {
-    char *own = nm_path_join(folder, run->name);
-    for (char *at = own + strlen(folder) + 1; *at;
-         at++) /* a name may be that of a folder above, or several */
+    char *events_folder = nm_path_join(folder, run->name);
+    for (char *at = events_folder + strlen(folder) + 1; *at; at++) /* no parent folders, no subfolders */
         *at = *at == '/' || (*at == '.' && at[-1] == '/') ? '_' : *at;
     nm_events *events;
-    nm_status status = nm_events_open(&events, run->folder, own, err);
+    nm_status status = nm_events_open(&events, run->folder, events_folder, err);
     if (status == NM_OK)
         status = nm_events_follow(events, err);
     nm_events_close(events);
-    free(own);
+    free(events_folder);
     return status;
 }
 
@@ -76,16 +74,15 @@ static int run(nm_cli *cli, int argc, char **argv)
 
 const nm_command nm_command_report = {
     .name = "report",
-    .summary = "make one page with every figure of several runs",
+    .summary = "write one page with all figures of several runs",
     .usage = "RUN ... [-o report.html] [--png FOLDER] [--tensorboard FOLDER] [--no-samples]",
     .details =
-        "Reads log.jsonl and config.ini of each RUN, and test.json and inspection.json where norma compare "
-        "and "
-        "norma inspect --save have left them, and writes a page that needs nothing beside it and no network: "
-        "the runs in a table, learning curves, the figures of the papers as far as the runs have recorded "
-        "their numbers, sample outputs, and where the configurations differ. Hovering shows values; each "
-        "figure is saved as SVG, its numbers as CSV. Runs that are still going on are welcome. gnuplot draws "
-        "the figures (Debian package gnuplot-nox).",
+        "Reads log.jsonl and config.ini of each RUN, and test.json and inspection.json if norma compare "
+        "and norma inspect --save have written them. Writes a self-contained HTML page: the runs in a "
+        "table, learning curves, the figures of the papers for which the runs have recorded data, sample "
+        "outputs, and the differences of the configurations. Values are shown on hover; each figure can "
+        "be saved as SVG, its data as CSV. Runs that are still training are included. The figures are "
+        "drawn by gnuplot (Debian package gnuplot-nox).",
     .section = "report",
     .options = add_options,
     .run = run,

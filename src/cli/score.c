@@ -264,12 +264,9 @@ const nm_command nm_command_score = {
     .summary = "score translations by BLEU or chrF",
     .usage = "bleu|chrf [FILE] --reference FILE [--against FILE] [OPTION ...]",
     .details = "Scores translations, one per line, of FILE or standard input against one or several files of "
-               "references. The "
-               "scores are those of multi-bleu.perl and of sacreBLEU, and are printed with their signature. "
-               "The interval is a "
-               "bootstrap over the lines. With --against, p is that of a paired bootstrap test between the "
-               "two systems "
-               "(Koehn 2004).",
+               "references. The scores are those of multi-bleu.perl and of sacreBLEU, and are printed with "
+               "their signature. The interval is a bootstrap over the lines. With --against, p is that of a "
+               "paired bootstrap test between the two systems (Koehn 2004).",
     .section = "score",
     .options = add_options,
     .run = run,

@@ -282,16 +282,13 @@ const nm_command nm_command_tag = {
     .name = "tag",
     .summary = "tag named entities in text or in files of columns",
     .usage = "MODEL [FILE] [--evaluate] [--output FILE] [OPTION ...]",
-    .details = "Reads tokenized text with one sentence per line, or CoNLL columns with one token per line "
-               "and a blank line "
-               "after each sentence, from FILE or standard input. Writes columns: those of the input, "
-               "unchanged, and the "
-               "predicted tag as the last one. MODEL is a model file or a run folder, of which the best "
-               "model is used, or "
-               "else the last one.\n\n"
-               "With --evaluate precision, recall and F1 of the spans are printed to standard error, "
-               "computed against the "
-               "gold tags in --tag-column.\n",
+    .details =
+        "Reads tokenized text with one sentence per line, or CoNLL columns with one token per line and a "
+        "blank line after each sentence, from FILE or standard input. Writes columns: those of the "
+        "input, unchanged, and the predicted tag as the last one. MODEL is a model file or a run folder, "
+        "of which the best model is used, or else the last one.\n\n"
+        "With --evaluate precision, recall and F1 of the spans are printed to standard error, computed "
+        "against the gold tags in --tag-column.\n",
     .section = "tag,device",
     .options = tag_options,
     .run = tag_run,

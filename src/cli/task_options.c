@@ -1,5 +1,5 @@
-/* Which task a command works on decides which sections of options there are, so it is looked for before anything is
- * parsed: on the command line, else in the recipe, else translation. */
+/* The task determines the sections of options, so it is found before the command line is parsed: on the command line, else in
+ * the recipe, else translation. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "task/tasks.h"
 #include "train/trainer.h"
 
-/* The text behind the last "--run.task" or "--task" of the command line, or NULL. */
+/* The value of the last "--run.task" or "--task" on the command line, or NULL. */
 static const char *named_task(int argc, char **argv)
 {
     static const char *const names[] = {"--run.task", "--task"};
@@ -27,7 +27,7 @@ static const char *named_task(int argc, char **argv)
     return task;
 }
 
-/* The recipe's word, heap, or NULL. A file that cannot be read is left for whoever reads it in earnest. */
+/* run.task of the recipe, heap, or NULL. A file that cannot be read is reported later, when it is read completely. */
 static char *recipe_task(int argc, char **argv)
 {
     for (int i = 0; i < argc; i++) {
@@ -57,7 +57,7 @@ static nm_status unknown_task(const char *name, nm_error *err)
         free(known);
         known = longer;
     }
-    nm_fail(err, NM_USAGE, "run.task = %.100s: no such task; there is %s", name, known);
+    nm_fail(err, NM_USAGE, "run.task = %.100s: no such task; known: %s", name, known);
     free(known);
     return err->status;
 }

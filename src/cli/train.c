@@ -1,4 +1,4 @@
-/* norma train: one run from a recipe, with a line that updates itself on a terminal and plain lines elsewhere. */
+/* norma train: trains one run from a recipe. Progress is one line that is redrawn on a terminal, and plain lines elsewhere. */
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -23,40 +23,41 @@ typedef struct run_config { /* section [run] */
 } run_config;
 
 static const nm_option run_options[] = {
-    NM_OPTION(run_config, folder, "", 0, 0, "where the run lives; empty: runs/NAME of the recipe"),
+    NM_OPTION(run_config, folder, "", 0, 0, "Run folder; empty: runs/NAME, NAME being the recipe's."),
     NM_OPTION(run_config, task, "translation", 0, 0,
-              "kind of work; decides which [data] and [model] options there are"),
+              "Task, if the recipe does not set it; determines the options of [data] and [model]."),
     NM_OPTION(run_config, profile, "", 0, 0,
               "Profile of the recipe to apply, such as small (section [profile.small]); empty: none."),
-    NM_OPTION(run_config, resume, "false", 0, 1, "continue from the newest complete checkpoint"),
-    NM_OPTION(run_config, quiet, "false", 0, 1, "no progress, only validations and warnings"),
-    NM_OPTION(run_config, tensorboard, "false", 0, 1,
-              "write what is logged to TensorBoard's event files too, in the run's folder tensorboard"),
+    NM_OPTION(run_config, resume, "false", 0, 1, "Continue from the newest complete checkpoint."),
+    NM_OPTION(run_config, quiet, "false", 0, 1, "Print validations and warnings only, no progress."),
+    NM_OPTION(
+        run_config, tensorboard, "false", 0, 1,
+        "Also write the log as TensorBoard event files, to the subfolder tensorboard of the run folder."),
     NM_OPTION(run_config, report_seconds, "30", 0.1, 1e6,
-              "seconds between progress lines where stderr is no terminal"),
+              "Seconds between progress lines if standard error is not a terminal."),
     {0}};
 
 static volatile sig_atomic_t stop_requested;
 
 static void on_signal(int number)
 {
-    if (stop_requested) { /* the second one means it: the last checkpoint stays as it is */
+    if (stop_requested) { /* the second signal ends the program at once */
         signal(number, SIG_DFL);
         raise(number);
     }
     stop_requested = 1;
 }
 
-typedef struct talk {
+typedef struct console {
     const run_config *run;
     const nm_task_type *task;
     const nm_options *options;
     bool terminal, line_open;
     double last;
-    nm_events *events; /* NULL: none are wanted, or no more can be written */
-} talk;
+    nm_events *events; /* NULL: no event files, or writing them has failed */
+} console;
 
-static void close_line(talk *t)
+static void close_line(console *t)
 {
     if (t->line_open)
         fputc('\n', stderr);
@@ -73,8 +74,8 @@ static void show_duration(char *text, size_t bytes, double seconds)
         snprintf(text, bytes, "%d:%02d:%02d", (int)seconds / 3600, (int)seconds / 60 % 60, (int)seconds % 60);
 }
 
-/* Training does not stop because its events cannot be written. */
-static void follow_log(talk *t)
+/* Training continues if the event files cannot be written. */
+static void follow_log(console *t)
 {
     nm_error err;
     if (!t->events || nm_events_follow(t->events, &err) == NM_OK)
@@ -87,7 +88,7 @@ static void follow_log(talk *t)
 
 static void on_progress(void *user, const nm_progress *p)
 {
-    talk *t = user;
+    console *t = user;
     follow_log(t);
     if (t->run->quiet || p->seconds - t->last < (t->terminal ? 0.2 : t->run->report_seconds))
         return;
@@ -106,7 +107,7 @@ static void on_progress(void *user, const nm_progress *p)
 
 static void on_validated(void *user, const nm_validation *v)
 {
-    talk *t = user;
+    console *t = user;
     close_line(t);
     fprintf(stderr, "validation at update %lld: loss %.4f", (long long)v->update, v->loss);
     if (isfinite(v->perplexity))
@@ -146,7 +147,7 @@ static char *run_folder(const run_config *run, const char *recipe)
     return folder;
 }
 
-static void introduce(const nm_trainer *trainer, const char *folder)
+static void print_header(const nm_trainer *trainer, const char *folder)
 {
     const nm_backend *backend = nm_trainer_backend(trainer);
     char text[256];
@@ -159,13 +160,13 @@ static void introduce(const nm_trainer *trainer, const char *folder)
             nm_trainer_peak_bytes(trainer) >> 20);
 }
 
-static int finish(nm_status status, const nm_error *err, talk *t, const nm_trainer *trainer,
+static int finish(nm_status status, const nm_error *err, console *t, const nm_trainer *trainer,
                   const char *recipe, const char *folder)
 {
     close_line(t);
     const nm_train_state *state = nm_trainer_state(trainer);
     if (status == NM_INTERRUPTED)
-        fprintf(stderr, "norma: %s\nto go on: norma train %s%s%s --run.folder %s --resume\n", err->text,
+        fprintf(stderr, "norma: %s\nto continue: norma train %s%s%s --run.folder %s --resume\n", err->text,
                 recipe, *t->run->profile ? " --profile " : "", t->run->profile, folder);
     else if (status != NM_OK)
         return nm_cli_fail(err);
@@ -176,7 +177,7 @@ static int finish(nm_status status, const nm_error *err, talk *t, const nm_train
     return (int)status;
 }
 
-static nm_status open_events(talk *t, const char *folder, nm_error *err)
+static nm_status open_events(console *t, const char *folder, nm_error *err)
 {
     if (!t->run->tensorboard)
         return NM_OK;
@@ -186,10 +187,10 @@ static nm_status open_events(talk *t, const char *folder, nm_error *err)
     return status;
 }
 
-static nm_status train(talk *t, nm_trainer *trainer, const char *folder, nm_error *err)
+static nm_status train(console *t, nm_trainer *trainer, const char *folder, nm_error *err)
 {
     NM_TRY(open_events(t, folder, err));
-    introduce(trainer, folder);
+    print_header(trainer, folder);
     nm_status status = nm_trainer_run(trainer, err);
     follow_log(t);
     nm_events_close(t->events);
@@ -252,15 +253,17 @@ static int train_run(nm_cli *cli, int argc, char **argv)
         read_recipe(cli, run, argv[0], &err) != NM_OK)
         return nm_cli_fail(&err);
     if (strcmp(run->task, cli->task->name)) {
-        nm_fail(&err, NM_USAGE, "run.task = %.100s comes too late: set it on the command line", run->task);
+        nm_fail(&err, NM_USAGE,
+                "run.task = %.100s cannot be set there: set it in the recipe itself or on the command line",
+                run->task);
         return nm_cli_fail(&err);
     }
     char *folder = run_folder(run, argv[0]);
-    talk t = {.run = run,
-              .task = cli->task,
-              .options = cli->options,
-              .terminal = isatty(STDERR_FILENO),
-              .last = -1e9};
+    console t = {.run = run,
+                 .task = cli->task,
+                 .options = cli->options,
+                 .terminal = isatty(STDERR_FILENO),
+                 .last = -1e9};
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
@@ -312,13 +315,12 @@ const nm_command nm_command_train = {
     .name = "train",
     .summary = "train a model from a recipe",
     .usage = "RECIPE [--profile small] [--resume] [--run.folder FOLDER] [--section.key value ...]",
-    .details = "RECIPE is an INI file with [section] and key = value lines, or the name of a recipe that "
-               "comes with Norma "
-               "(norma recipes). Every option of a recipe can be overridden on the command line. An "
-               "interrupted run continues "
-               "with --resume. The task of the recipe (translation, lm, classification, tagging) determines "
-               "the options of "
-               "[data] and [model]; --run.task NAME --help shows those of another task.\n",
+    .details =
+        "RECIPE is an INI file with [section] and key = value lines, or the name of a recipe that comes "
+        "with Norma (norma recipes). Every option of a recipe can be overridden on the command line. An "
+        "interrupted run continues with --resume. The task of the recipe (translation, lm, "
+        "classification, tagging) determines the options of [data] and [model]; --run.task NAME --help "
+        "shows those of another task.\n",
     .section = "run",
     .common = common_options,
     .options = train_options,

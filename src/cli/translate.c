@@ -159,18 +159,13 @@ const nm_command nm_command_translate = {
     .usage = "MODEL[,MODEL...] [FILE] [--output FILE] [--beam N] [OPTION ...]",
     .details =
         "Reads one sentence per line, UTF-8, from FILE or standard input, and writes one translation per "
-        "line. "
-        "MODEL is a model file or a run folder, of which the best model is used, or else the last one. "
-        "Dictionary, "
-        "BPE codes, tokenizer and the search options come from the (first) model file; the command line may "
-        "change "
-        "the search. Several models form an ensemble: their probabilities are averaged, and they must have "
-        "the same "
-        "dictionaries.\n\n"
-        "Empty lines stay empty, and so do lines with more tokens than the model has positions; these are "
-        "counted. "
-        "With --nbest N the output lines are NUMBER ||| TRANSLATION ||| SCORE, numbered from 0, best first. "
-        "The defaults of [decode] below apply if the model has no other value.\n",
+        "line. MODEL is a model file or a run folder, of which the best model is used, or else the last "
+        "one. Dictionary, BPE codes, tokenizer and the search options come from the (first) model file; "
+        "the command line may change the search. Several models form an ensemble: their probabilities "
+        "are averaged, and they must have the same dictionaries.\n\n"
+        "Empty lines stay empty, and so do lines with more tokens than the model has positions; these "
+        "are counted. With --nbest N the output lines are NUMBER ||| TRANSLATION ||| SCORE, numbered "
+        "from 0, best first. The defaults of [decode] below apply if the model has no other value.\n",
     .section = "translate,decode,device",
     .options = translate_options,
     .run = translate_run,

@@ -189,7 +189,7 @@ got=0
 wait $process || got=$?
 [ "$got" = 9 ] || fail "exit code $got after Ctrl-C: $(cat err)"
 has err 'the same command continues the runs'
-has stopped/layer-1.txt 'to go on'
+has stopped/layer-1.txt 'to continue'
 rm -r stopped/power-1.txt && mkdir stopped/power-1.txt
 got=0
 compare --norms $norms --folder stopped --train.updates 100000 --jobs 3 >out 2>err || got=$?

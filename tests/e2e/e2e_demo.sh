@@ -23,20 +23,20 @@ refuses() { # CODE MESSAGE ARGUMENT...
 }
 
 # ---- without a text it says which it wants ----
-refuses 2 "There are translation, lm, tag"
+refuses 2 "no kind given; known: translation, lm, tag"
 has out "norma demo translation SOURCE TARGET"
-refuses 2 "there is no demonstration classes" classes
-refuses 2 "takes 1 file, not 0" lm
+refuses 2 "unknown kind classes" classes
+refuses 2 "expects 1 file, not 0" lm
 has out "apt-get install bible-kjv"
-refuses 2 "takes 1 file, not 0" tag
-has out "No Debian package holds any"
-refuses 2 "takes 2 files, not 1" translation one.txt
+refuses 2 "expects 1 file, not 0" tag
+has out "CoNLL shared tasks"
+refuses 2 "expects 2 files, not 1" translation one.txt
 refuses 3 "nowhere.txt" lm nowhere.txt
 [ -e demo-lm ] && fail "a demonstration of no text has left a folder"
 
 # ---- texts that cannot be divided ----
 yes 'a line' | head -n 20 >short.txt
-refuses 4 "short.txt has 20 lines; a demonstration needs 100" lm short.txt
+refuses 4 "short.txt has 20 lines; the demo needs at least 100" lm short.txt
 (yes 'a line' | head -n 200; printf 'broken \xff line\n') >broken.txt
 refuses 4 "broken.txt:201: not UTF-8" lm broken.txt
 yes 'a line' | head -n 200 >one.txt
@@ -53,7 +53,7 @@ awk 'BEGIN {
 }' >text.txt
 "$NORMA" demo lm text.txt --norms layer,batch --updates 3 >out 2>err || fail "demo lm: $(tail -n 3 err)"
 grep -q '^layer .*ppl\|^layer' out || fail "no table: $(cat out)"
-has out "What demo-lm/runs/layer-1 makes of the beginning of the test text:"
+has out "Continuations of the beginning of the test text by demo-lm/runs/layer-1:"
 [ "$(cat demo-lm/{train,valid,test}.txt | sort -u | wc -l)" = 400 ] || fail "the three texts are not the whole"
 [ "$(wc -l <demo-lm/test.txt)" = 20 ] || fail "the test text has $(wc -l <demo-lm/test.txt) lines"
 head -n 1 demo-lm/test.txt | grep -q 'line190$' || fail "the test text does not begin with the 20th block"
@@ -64,7 +64,7 @@ stamp=$(stat -c %Y%i demo-lm/runs/layer-1/best.safetensors demo-lm/data/data.ini
 "$NORMA" demo lm text.txt --norms layer,batch --updates 3 >again 2>err || fail "demo lm again: $(tail -n 3 err)"
 [ "$stamp" = "$(stat -c %Y%i demo-lm/runs/layer-1/best.safetensors demo-lm/data/data.ini)" ] || fail "it was done again"
 cmp -s <(grep '^layer\|^batch' out) <(grep '^layer\|^batch' again) || fail "another table: $(diff out again)"
-refuses 2 "demo-lm holds a demonstration of another text" lm one.txt
+refuses 2 "demo-lm contains the demo of another text" lm one.txt
 
 # ---- stopped and gone on with ----
 "$NORMA" demo lm text.txt --norms layer --folder stopped --updates 100000 --seconds 600 >out 2>err &
@@ -77,7 +77,7 @@ kill -INT $demo
 wait $demo
 code=$?
 [ $code = 9 ] || fail "stopped, it gave exit code $code: $(tail -n 3 err)"
-has err "the same command goes on"
+has err "the same command continues"
 "$NORMA" demo lm text.txt --norms layer --folder stopped --updates 100000 --seconds 1 >out 2>err || fail "going on: $(tail -n 3 err)"
 grep -q '^layer' out || fail "gone on, no table: $(cat out)"
 

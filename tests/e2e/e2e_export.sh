@@ -75,7 +75,7 @@ cmp trained again || fail "a plain export translates differently"
 
 # ---- joined in the file ----
 "$NORMA" export run --fold --output folded.safetensors 2>err
-grep -qx 'folded.safetensors: 11 of 12 norms joined with the linear maps behind them' err || fail "$(cat err)"
+grep -qx 'folded.safetensors: 11 of 12 norms folded into linear layers' err || fail "$(cat err)"
 translate folded.safetensors again --no-fold
 close trained again
 translate folded.safetensors other
@@ -134,7 +134,7 @@ refuses 4 'cut.safetensors' export cut.safetensors -o x.safetensors
 
 # ---- bad input ----
 refuses 2 'usage: norma export' export
-refuses 2 'no file to write to' export run
+refuses 2 'no output file' export run
 refuses 2 'unknown option' export run -o x.safetensors --folded
 refuses 3 'nowhere' export nowhere -o x.safetensors
 refuses 3 'nowhere/x.safetensors' export run -o nowhere/x.safetensors

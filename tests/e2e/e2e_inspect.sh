@@ -85,7 +85,7 @@ has err "'decoder'"
 "$NORMA" inspect runs/small --advise --batches 4 --gradient-batches 2 >out 2>err || fail "inspect: $(cat err)"
 [ -s err ] && fail "inspect says: $(cat err)"
 for text in 'TID, % (4 training batches)' 'last layer: enc.1.ffn.norm' 'singular values of embed.weight' 'C_80' \
-    'Lemma 2 (2 batches)' 'gradient norm by layer' 'label smoothing 0.10 asks for' 'RBN penalty' 'pre-norm'; do
+    'Lemma 2 (2 batches)' 'gradient norm by layer' 'label smoothing 0.10 has its optimum at' 'RBN penalty' 'pre-norm'; do
     has out "$text"
 done
 "$NORMA" inspect runs/small some --json --checkpoints --measure tid,condition --batches 2 --advise >out 2>err ||

@@ -1,7 +1,7 @@
 #!/bin/bash
 # A run that is killed (SIGKILL) at random moments and in the middle of checkpoints, and continued each time ends
 # with the same weights, bit for bit, as one never stopped, and never loses more than the updates since the last
-# complete checkpoint. SIGINT and SIGTERM end it in order: exit code 9, and how to go on.
+# complete checkpoint. SIGINT and SIGTERM end it in order: exit code 9, and the command to continue.
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
@@ -102,7 +102,7 @@ for signal in INT TERM; do
     wait $process || got=$?
     [ "$got" = 9 ] || fail "exit code $got after SIG$signal: $(cat err)"
     grep -q '^norma: stopped after update [0-9]*; checkpoint written' err || fail "no word about the stop: $(cat err)"
-    grep -q '^to go on: norma train recipe.ini --run.folder stopped --resume' err || fail "no word on how to go on: $(cat err)"
+    grep -q '^to continue: norma train recipe.ini --run.folder stopped --resume' err || fail "no command to continue: $(cat err)"
     at=$(sed -n 's/^norma: stopped after update \([0-9]*\);.*/\1/p' err)
     [ "$(newest stopped)" = "${at:-none}" ] || fail "stopped at $at, but the newest checkpoint is $(newest stopped)"
     train stopped --resume 2>err || fail "cannot continue after SIG$signal: $(cat err)"
