@@ -1,4 +1,4 @@
-/* norma perplexity: how well a language model predicts text. */
+/* norma perplexity: of text under a language model; of the splits of its data folder under a translation model. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -8,21 +8,29 @@
 #include "cli/open_model.h"
 #include "metric/bootstrap.h"
 #include "task/lm_task.h"
+#include "task/split_loss.h"
+#include "task/translation.h"
 
 typedef struct perplexity_config { /* section [perplexity] */
     int64_t context, batch_tokens;
+    int split;
+    const char *data;
     bool json, drop_incomplete, interval;
 } perplexity_config;
+
+enum { ALL_SPLITS = NM_SPLIT_TEST + 1 }; /* perplexity.split; the others are nm_split */
 
 #define ROW(field, initial, min, max, help) NM_OPTION(perplexity_config, field, initial, min, max, help)
 
 /* clang-format off */
 static const nm_option perplexity_rows[] = {
-    ROW(context, "0", 0, 1024, "slide: every token sees at least so many before it, as far as the text has them; 0: segments as in training, whose first token sees one"),
-    ROW(drop_incomplete, "false", 0, 1, "leave out the last segment where it is shorter"),
-    ROW(batch_tokens, "2048", 1, 1 << 24, "tokens of a batch; the result doesn't depend on it"),
-    ROW(interval, "false", 0, 1, "the 95 % bootstrap interval over runs of tokens"),
-    ROW(json, "false", 0, 1, "one JSON object a file, and one for all"),
+    ROW(context, "0", 0, 1024, "Minimum number of preceding tokens in sliding windows, where the text has them; 0: segments as in training."),
+    ROW(drop_incomplete, "false", 0, 1, "Leave out the last segment if it is shorter than model.context."),
+    ROW(batch_tokens, "2048", 1, 1 << 24, "Number of tokens in a batch; the result does not depend on it."),
+    ROW(interval, "false", 0, 1, "Print the 95 % bootstrap interval over blocks of tokens."),
+    NM_CHOICE(perplexity_config, split, "all", "train|valid|test|all", "Split of a translation model's data folder to score."),
+    ROW(data, "", 0, 0, "Data folder of a translation model, if it has been moved since the training; empty: the folder of the run."),
+    ROW(json, "false", 0, 1, "Print one JSON object per file or split, and one for all files."),
     {0}};
 /* clang-format on */
 
@@ -180,34 +188,122 @@ static nm_status score_files(job *self, int n, char **paths, nm_error *err)
     return status;
 }
 
+/* ---- translation models ---- */
+
+static void print_split(const perplexity_config *config, const char *split, const nm_split_loss *loss)
+{
+    if (config->json) {
+        json_t *o = json_pack("{s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I}", "split", split, "perplexity",
+                              exp(loss->nll), "smoothed_perplexity", exp(loss->loss), "nll", loss->nll,
+                              "smoothed_loss", loss->loss, "tokens", (json_int_t)loss->targets, "masked",
+                              (json_int_t)loss->masked, "skipped", (json_int_t)loss->skipped);
+        json_dumpf(o, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER);
+        putchar('\n');
+        json_decref(o);
+        return;
+    }
+    printf("%s: perplexity %.4f  smoothed %.4f  nll %.6f  tokens %" PRId64, split, exp(loss->nll),
+           exp(loss->loss), loss->nll, loss->targets);
+    if (loss->masked)
+        printf("  masked %" PRId64, loss->masked);
+    if (loss->skipped)
+        printf("  skipped sequences %" PRId64, loss->skipped);
+    putchar('\n');
+}
+
+static nm_status score_splits(job *self, const char *path, nm_error *err)
+{
+    static const char *const names[] = {"train", "valid", "test"};
+    nm_options *options;
+    const nm_task_type *type;
+    char *file;
+    NM_TRY(nm_loaded_model_options(path, &options, &type, &file, err));
+    nm_status status = nm_cli_apply(self->cli, options, err);
+    if (status == NM_OK && *self->config->data)
+        status = nm_options_set(options, "data.folder", self->config->data, NM_ORIGIN_COMMAND, err);
+    if (status == NM_OK)
+        status = nm_loaded_model_open_run(&self->loaded, file, type, options, self->backend, false, err);
+    else
+        nm_options_free(options);
+    free(file);
+    NM_TRY(status);
+    for (int split = NM_SPLIT_TRAIN; split <= NM_SPLIT_TEST; split++) {
+        nm_split_loss loss;
+        const nm_translation_parts *parts = self->loaded.task.parts;
+        bool selected = self->config->split == split ||
+                        (self->config->split == ALL_SPLITS && parts->sides[split][0].n > 0);
+        if (!selected)
+            continue;
+        NM_TRY(nm_split_loss_measure(&self->loaded.task, self->loaded.model, (nm_split)split, &loss, err));
+        print_split(self->config, names[split], &loss);
+        fflush(stdout);
+    }
+    return NM_OK;
+}
+
+static nm_status is_translation_model(const char *path, bool *is_translation, nm_error *err)
+{
+    nm_options *options;
+    const nm_task_type *type;
+    char *file;
+    NM_TRY(nm_loaded_model_options(path, &options, &type, &file, err));
+    *is_translation = type == &nm_task_translation;
+    nm_options_free(options);
+    free(file);
+    return NM_OK;
+}
+
+static nm_status score_translation(job *self, int argc, char **argv, nm_error *err)
+{
+    if (argc > 1)
+        return nm_fail(
+            err, NM_USAGE,
+            "%s: a translation model is scored on the splits of its data folder, not on files: give "
+            "--split train, valid, test or all",
+            argv[0]);
+    NM_TRY(nm_cli_open_backend(self->cli, &self->backend, err));
+    return score_splits(self, argv[0], err);
+}
+
 static int perplexity_run(nm_cli *cli, int argc, char **argv)
 {
     static char *standard_input[] = {"-"};
     nm_error err = {0};
     job self = {.cli = cli, .config = nm_options_find(cli->options, "perplexity")};
     nm_status status = nm_cli_check_arguments(cli, argc, 1, 100000, &err);
+    bool is_translation = false;
     if (status == NM_OK)
+        status = is_translation_model(argv[0], &is_translation, &err);
+    if (status == NM_OK && is_translation) {
+        status = score_translation(&self, argc, argv, &err);
+    } else if (status == NM_OK) {
         status = job_open(&self, argv[0], &err);
-    if (status == NM_OK)
-        status = argc > 1 ? score_files(&self, argc - 1, argv + 1, &err)
-                          : score_files(&self, 1, standard_input, &err);
+        if (status == NM_OK)
+            status = argc > 1 ? score_files(&self, argc - 1, argv + 1, &err)
+                              : score_files(&self, 1, standard_input, &err);
+    }
     job_release(&self);
     return status == NM_OK ? NM_OK : nm_cli_fail(&err);
 }
 
 const nm_command nm_command_perplexity = {
     .name = "perplexity",
-    .summary = "how well a language model predicts text",
-    .usage = "RUN|MODEL [FILE ...] [--context N] [--json] [OPTION ...]",
+    .summary = "perplexity of text under a language model, or of the data of a translation model",
+    .usage = "RUN|MODEL [FILE ...] [--context N] [--split train|valid|test|all] [--json] [OPTION ...]",
     .details =
-        "Reads text as it is, UTF-8, a sentence or paragraph a line (standard input without a file); "
-        "tokenizer, BPE and dictionary come from the model. Every line ends in </s>, which is scored as "
-        "a word. By default the text is cut into segments as in training and a token sees those before "
-        "it in its segment; with --context N windows slide over the text, and every token is scored once "
-        "and sees at least the N tokens before it, as far as there are any (N up to model.context). With "
-        "BPE the perplexity is per unit; the one per word (and </s>) is printed too, and is what "
-        "compares with other vocabularies.\n\n"
-        "A model that sees ahead (model.causal = false) has no perplexity; what is printed says so.",
+        "Language models: reads raw text, UTF-8, one sentence or paragraph per line (standard input without "
+        "a file); tokenizer, BPE and dictionary come from the model. Every line ends in </s>, which is "
+        "scored "
+        "as a token. By default the text is cut into segments as in training, and a token has the earlier "
+        "tokens of its segment as context. With --context N windows slide over the text: every token is "
+        "scored once, with at least the N preceding tokens as context where the text has them (N up to "
+        "model.context). With BPE the perplexity is per subword; the perplexity per word (and </s>) is "
+        "printed too, and can be compared between vocabularies. A non-causal model (model.causal = false) "
+        "has no perplexity; the output is marked.\n\n"
+        "Translation models: scores the target side of the splits of the run's data folder, given the source "
+        "and the preceding reference tokens, per subword: exp of the mean negative log-likelihood, and exp "
+        "of the mean loss with the label smoothing of the training. Target tokens outside the output "
+        "vocabulary (data.mask_words) and sequences longer than data.max_length are not scored but counted.",
     .section = "perplexity,device",
     .options = perplexity_options,
     .run = perplexity_run,

@@ -16,7 +16,7 @@
 static const nm_option translation_options[] = {
     ROW(folder, "", 0, 0, "data folder written by norma prepare"),
     ROW(max_length, "256", 1, 1 << 20, "sequences of more tokens are left out of training and validation loss, and counted"),
-    NM_CHOICE(nm_translation_config, order, "length", "length|random", "which sentences share a batch: of similar length, or any"),
+    NM_CHOICE(nm_translation_config, order, "length", "length|random", "Sentences of a training batch: of similar length (sorted by target, then source length), or random."),
     ROW(word_dropout, "0", 0, 0.99, "share of source and target-input words replaced by <unk> in training"),
     ROW(mask_words, "false", 0, 1, "restrict the output vocabulary to the subwords of the training data's target side; other target tokens have no loss and are counted at each validation"),
     {0}};

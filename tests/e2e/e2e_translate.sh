@@ -53,6 +53,19 @@ X
 "$NORMA" train small.ini --run.folder second --run.quiet --train.seed 2 2>/dev/null
 "$NORMA" train small.ini --run.folder foreign --run.quiet --data.folder other --train.updates 1 2>/dev/null
 
+# ---- perplexity of the splits of the data folder, as at the validation ----
+logged=$(perl -ne 'print "$1\n" if /"type":"valid".*"best":true/ and /"perplexity":([0-9.]+)/' run/log.jsonl | tail -n 1)
+"$NORMA" perplexity run --split valid --json >scores 2>err || fail "perplexity: $(cat err)"
+perl -ne 'BEGIN { $logged = shift } /"perplexity":([0-9.]+).*"smoothed_perplexity":([0-9.]+)/ or exit 1;
+    exit(abs($1 / $logged - 1) < 1e-5 && $2 > 1 ? 0 : 1)' "$logged" scores || fail "perplexity is not $logged: $(cat scores)"
+"$NORMA" perplexity run >scores 2>err || fail "perplexity: $(cat err)"
+[ "$(cut -d: -f1 scores | xargs)" = "train valid" ] || fail "not the splits that the folder has: $(cat scores)"
+mv data moved
+"$NORMA" perplexity run --split valid --data moved >scores 2>err || fail "perplexity of moved data: $(cat err)"
+mv moved data
+refuses 2 'no test data' perplexity run --split test
+refuses 2 'splits of its data folder' perplexity run train.en
+
 # ---- lines in, lines out ----
 printf '%s\n' 'haus rot blau.' '' 'Der hund springt.' 'katze' 'grün läuft, baum singt rot blau haus.' '   ' \
     'unbekanntes Wörtchen' >in
