@@ -148,8 +148,9 @@ static nm_status inspect_loaded(job *self, const char *run, const char *path, nm
     NM_TRY(nm_inspection_measure(&inspection, &self->plan, &loaded->task, loaded->model, err));
     if (self->config->advise) {
         char *log_path = nm_path_join(run, "log.jsonl");
-        nm_findings findings = nm_findings_gather(&inspection, &loaded->task, loaded->model, log_path);
-        nm_advise(&findings, advice);
+        nm_advice_inputs inputs =
+            nm_advice_inputs_collect(&inspection, &loaded->task, loaded->model, log_path);
+        nm_advise(&inputs, advice);
         name_norm_option(loaded->options, advice);
         free(log_path);
     }
@@ -213,7 +214,7 @@ static nm_status inspect_all(job *self, const nm_cli *cli, int argc, char **argv
     self->plan = (nm_inspection_plan){.batches = config->batches,
                                       .gradient_batches = config->gradient_batches,
                                       .tid_sites = config->tid_sites};
-    NM_TRY(nm_inspection_choose(&self->plan, config->measure, err));
+    NM_TRY(nm_inspection_select(&self->plan, config->measure, err));
     NM_TRY(nm_device_require_float(nm_options_find(cli->options, "device"), "inspect", err));
     for (int i = 0; i < argc && config->save; i++)
         NM_TRY(inspect_file_check(argv[i], err));

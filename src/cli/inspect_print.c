@@ -50,7 +50,7 @@ static void print_conditioning(const nm_conditioning *c, FILE *out)
     for (size_t i = 0; i < c->n; i++)
         fprintf(out, "  %s.%-*d %8.3g %8.3g %8.3g %8lld\n", c->layers[i].stack,
                 (int)(19 - strlen(c->layers[i].stack)), c->layers[i].layer, c->layers[i].c50,
-                c->layers[i].c80, c->layers[i].largest, (long long)c->layers[i].rows);
+                c->layers[i].c80, c->layers[i].c_max, (long long)c->layers[i].rows);
 }
 
 static void print_bounds(const nm_gradient_bounds *b, FILE *out)
@@ -80,14 +80,14 @@ static void print_confidence(const nm_confidence *c, FILE *out)
 {
     if (!c->measured)
         return;
-    fprintf(
-        out,
-        "confidence (%lld targets): largest probability %.3f, right in %.3f, calibration error %.3f, entropy "
-        "%.3f nats\n  probability of the right one %.3f",
-        (long long)c->targets, c->largest, c->right, c->calibration, c->entropy, c->target);
+    fprintf(out,
+            "confidence (%lld targets): %.3f, accuracy %.3f, expected calibration error %.3f, entropy "
+            "%.3f nats\n  mean target probability %.3f",
+            (long long)c->targets, c->confidence, c->accuracy, c->calibration_error, c->entropy,
+            c->target_probability);
     if (c->epsilon > 0)
-        fprintf(out, "; label smoothing %.2f has its optimum at %.3f; perplexity %.3f, smoothed %.3f\n",
-                c->epsilon, c->ideal, exp(c->nll), exp(c->smoothed));
+        fprintf(out, "; with label smoothing %.2f the optimum is %.3f; perplexity %.3f, smoothed %.3f\n",
+                c->epsilon, c->smoothed_target, exp(c->nll), exp(c->smoothed_nll));
     else
         fprintf(out, "; no label smoothing; perplexity %.3f\n", exp(c->nll));
     if (c->masked)
@@ -108,8 +108,8 @@ void inspect_print_advice(const nm_advice *advice, int n, FILE *out)
     fputs("remedies\n", out);
     for (int i = 0; i < n; i++)
         fprintf(out, "  %-12s %-11s %s%s%s\n", advice[i].remedy, nm_verdict_text(advice[i].verdict),
-                advice[i].why, advice[i].verdict == NM_INDICATED ? "; try " : "",
-                advice[i].verdict == NM_INDICATED ? advice[i].setting : "");
+                advice[i].why, advice[i].verdict == NM_VERDICT_INDICATED ? "; try " : "",
+                advice[i].verdict == NM_VERDICT_INDICATED ? advice[i].setting : "");
 }
 
 /* ---- JSON ---- */
@@ -135,7 +135,7 @@ static json_t *json_conditioning(const nm_conditioning *c)
         json_array_append_new(layers,
                               json_pack("{s:s, s:i, s:o, s:o, s:o, s:I}", "stack", c->layers[i].stack,
                                         "layer", c->layers[i].layer, "c50", number(c->layers[i].c50), "c80",
-                                        number(c->layers[i].c80), "cmax", number(c->layers[i].largest),
+                                        number(c->layers[i].c80), "cmax", number(c->layers[i].c_max),
                                         "tokens", (json_int_t)c->layers[i].rows));
     return layers;
 }
@@ -180,15 +180,15 @@ static json_t *json_confidence(const nm_confidence *c)
     const struct {
         const char *key;
         double value;
-    } numbers[] = {{"largest", c->largest},
-                   {"right", c->right},
-                   {"target", c->target},
+    } numbers[] = {{"confidence", c->confidence},
+                   {"accuracy", c->accuracy},
+                   {"target_probability", c->target_probability},
                    {"entropy", c->entropy},
                    {"nll", c->nll},
-                   {"smoothed", c->smoothed},
-                   {"calibration", c->calibration},
+                   {"smoothed_nll", c->smoothed_nll},
+                   {"calibration_error", c->calibration_error},
                    {"label_smoothing", c->epsilon},
-                   {"ideal", c->ideal}};
+                   {"smoothed_target", c->smoothed_target}};
     json_t *object = json_object();
     json_object_set_new(object, "targets", json_integer(c->targets));
     json_object_set_new(object, "masked_targets", json_integer(c->masked));

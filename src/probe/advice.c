@@ -12,15 +12,18 @@
 #include "probe/numbers.h"
 #include "train/trainer.h"
 
-/* Limits. In Wang et al. 2022, table 1, post-norm, the tasks on which BatchNorm loses by 0.4 and more have a variance
- * TID of 9.5 % and more at the last layer, those on which it wins or ties at most 4.0 %, which is also the deviation that
- * section 3.1 gives for a ResNet. The loss gap is in nats per target. PowerNorm's argument (Shen et al. 2020, section 4.1) needs the quadratic mean to move clearly less
- * than the variance. Nguyen and Salazar 2019, figure 2, show gradients of several times the later ones where a run
- * without warm-up fails. A soft-max that starts far above ln V has logits too large, which small first values cure. */
-static const double TID_LIMIT = 0.04, GAP_LIMIT = 0.02, SQUARE_SHARE = 0.7, SPIKE_LIMIT = 5, DEPTH_LIMIT = 5,
-                    LOSS_LIMIT = 1.2, WARMUP_LEAST = 0.005;
+/* Limits and their sources.
+ * TID: Wang et al. 2022, table 1, post-norm: the tasks on which BatchNorm loses by 0.4 or more have a variance TID of 9.5 %
+ * or more at the last layer, those on which it wins or ties at most 4.0 %, the deviation that section 3.1 gives for ResNet.
+ * GAP: loss of running statistics over batch statistics, in nats per target.
+ * SQUARE: PowerNorm's argument (Shen et al. 2020, section 4.1) needs a quadratic mean that varies clearly less than the
+ * variance; this is the largest ratio of the two.
+ * SPIKE: Nguyen and Salazar 2019, figure 2: without warm-up, failing runs have early gradients several times the later ones.
+ * LOSS: a first loss far above ln V means logits that are too large, which a smaller initialization avoids. */
+static const double TID_LIMIT = 0.04, GAP_LIMIT = 0.02, SQUARE_LIMIT = 0.7, SPIKE_LIMIT = 5, DEPTH_LIMIT = 5,
+                    LOSS_LIMIT = 1.2, MIN_WARMUP = 0.005;
 
-/* ---- findings ---- */
+/* ---- inputs ---- */
 
 static double number_of(const json_t *object, const char *key)
 {
@@ -28,7 +31,8 @@ static double number_of(const json_t *object, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static void read_gradients(nm_findings *f, double *norms, const double *updates, size_t n)
+/* norms: gradient norms divided by the loss, [n], reordered. */
+static void read_gradients(nm_advice_inputs *f, double *norms, const double *updates, size_t n)
 {
     double last = updates[n - 1], early = NAN;
     size_t rest = 0;
@@ -41,10 +45,10 @@ static void read_gradients(nm_findings *f, double *norms, const double *updates,
     if (!rest)
         return;
     nm_sort_doubles(norms, rest);
-    f->later_gradient = nm_numbers_quantile(norms, rest, 0.5);
+    f->later_gradient = nm_quantile(norms, rest, 0.5);
 }
 
-static void read_log(nm_findings *f, const char *path)
+static void read_log(nm_advice_inputs *f, const char *path)
 {
     nm_error ignored;
     FILE *stream;
@@ -57,11 +61,11 @@ static void read_log(nm_findings *f, const char *path)
     for (bool more; nm_lines_next(&lines, &more, &ignored) == NM_OK && more;) {
         json_t *object = json_loadb(lines.text, lines.bytes, 0, NULL);
         const char *type = json_string_value(json_object_get(object, "type"));
-        double share = number_of(object, "grad_norm") / number_of(object, "nll");
-        if (type && !strcmp(type, "train") && isfinite(share)) {
+        double norm = number_of(object, "grad_norm") / number_of(object, "nll");
+        if (type && !strcmp(type, "train") && isfinite(norm)) {
             NM_GROW(norms, n, capacity);
             NM_GROW(updates, n, update_capacity);
-            norms[n] = share;
+            norms[n] = norm;
             updates[n] = number_of(object, "update");
             f->first_loss = n++ ? f->first_loss : number_of(object, "nll");
         } else if (type && json_is_true(json_object_get(object, "best"))) {
@@ -86,8 +90,8 @@ static bool setting_is(const nm_model *model, const char *path, const char *valu
     return is;
 }
 
-/* Lowest and highest layer of the first stack. */
-static void read_depth(nm_findings *f, const nm_gradient_bounds *bounds)
+/* The first and the last layer of the first stack. */
+static void read_depth(nm_advice_inputs *f, const nm_gradient_bounds *bounds)
 {
     char stack[32] = "";
     for (size_t i = 0; i < bounds->n_groups; i++) {
@@ -96,18 +100,18 @@ static void read_depth(nm_findings *f, const nm_gradient_bounds *bounds)
         if (site.layer < 0 || (*stack && strcmp(stack, site.stack)))
             continue;
         if (!*stack) {
-            snprintf(f->bottom, sizeof f->bottom, "%s", group->name);
-            f->bottom_gradient = group->norm;
+            snprintf(f->first_layer, sizeof f->first_layer, "%s", group->name);
+            f->first_layer_gradient = group->norm;
         }
         snprintf(stack, sizeof stack, "%s", site.stack);
-        snprintf(f->top, sizeof f->top, "%s", group->name);
-        f->top_gradient = group->norm;
+        snprintf(f->last_layer, sizeof f->last_layer, "%s", group->name);
+        f->last_layer_gradient = group->norm;
     }
-    if (!strcmp(f->top, f->bottom))
-        f->top_gradient = NAN; /* one layer tells nothing of depth */
+    if (!strcmp(f->last_layer, f->first_layer))
+        f->last_layer_gradient = NAN; /* a single layer */
 }
 
-static void read_norms(nm_findings *f, const nm_model *model)
+static void read_norms(nm_advice_inputs *f, const nm_model *model)
 {
     for (size_t i = 0; i < model->params.n_norms; i++) {
         const nm_norm *norm = model->params.norms[i];
@@ -116,11 +120,11 @@ static void read_norms(nm_findings *f, const nm_model *model)
         f->uses_batch = true;
         f->has_penalty |= (norm->type->traits & NM_HAS_PENALTY) != 0;
         for (int k = 0; k < norm->shape.n_state; k++)
-            f->takes_mean |= !strcmp(norm->shape.state[k].name, "running_mean");
+            f->centers |= !strcmp(norm->shape.state[k].name, "running_mean");
     }
 }
 
-static double warmup_share(const nm_model *model)
+static double warmup_fraction(const nm_model *model)
 {
     const nm_schedule_config *schedule = nm_options_find(model->options, "schedule");
     const nm_train_config *train = nm_options_find(model->options, "train");
@@ -131,26 +135,26 @@ static double warmup_share(const nm_model *model)
     double updates = (double)train->updates, warmup = (double)schedule->warmup;
     return updates > 0  ? fmin(warmup / updates, 1)
            : warmup > 0 ? 1
-                        : 0; /* without a limit any warm-up counts */
+                        : 0; /* without a limit of updates any warm-up counts */
 }
 
-nm_findings nm_findings_gather(const nm_inspection *inspection, const nm_task *task, const nm_model *model,
-                               const char *log_path)
+nm_advice_inputs nm_advice_inputs_collect(const nm_inspection *inspection, const nm_task *task,
+                                          const nm_model *model, const char *log_path)
 {
-    nm_findings f = {.tid_mean = NAN,
-                     .tid_variance = NAN,
-                     .tid_square = NAN,
-                     .loss = NAN,
-                     .batch_loss = NAN,
-                     .early_gradient = NAN,
-                     .later_gradient = NAN,
-                     .first_loss = NAN,
-                     .top_gradient = NAN,
-                     .bottom_gradient = NAN,
-                     .warmup_share = warmup_share(model),
-                     .pre_norm = setting_is(model, "model.norm_position", "pre"),
-                     .small_init = setting_is(model, "model.init", "small"),
-                     .ignorance = task->type->ignorance ? NAN : log((double)model->target_size)};
+    nm_advice_inputs f = {.tid_mean = NAN,
+                          .tid_variance = NAN,
+                          .tid_square = NAN,
+                          .loss = NAN,
+                          .batch_loss = NAN,
+                          .early_gradient = NAN,
+                          .later_gradient = NAN,
+                          .first_loss = NAN,
+                          .last_layer_gradient = NAN,
+                          .first_layer_gradient = NAN,
+                          .warmup_fraction = warmup_fraction(model),
+                          .pre_norm = setting_is(model, "model.norm_position", "pre"),
+                          .small_init = setting_is(model, "model.init", "small"),
+                          .chance_loss = task->type->ignorance ? NAN : log((double)model->target_size)};
     const nm_tid_site *last = nm_tid_last(&inspection->tid);
     if (last) {
         memcpy(f.tid_site, last->name, sizeof f.tid_site);
@@ -166,116 +170,117 @@ nm_findings nm_findings_gather(const nm_inspection *inspection, const nm_task *t
 
 /* ---- rules ---- */
 
-#define SAY(advice, what, ...)                                                                               \
+#define SET(advice, what, ...)                                                                               \
     ((advice)->verdict = (what), (void)snprintf((advice)->why, sizeof(advice)->why, __VA_ARGS__))
 
-static void advise_penalty(const nm_findings *f, nm_advice *a)
+static void advise_penalty(const nm_advice_inputs *f, nm_advice *a)
 {
     double gap = f->loss - f->batch_loss;
     bool discrepancy = f->tid_variance >= TID_LIMIT, worse = gap >= GAP_LIMIT;
-    char lost[120] = "";
+    char cost[120] = "";
     if (gap > 0)
-        snprintf(lost, sizeof lost,
-                 "; remembered statistics cost %.3f nats in the best validation (limit %.2f)", gap,
-                 GAP_LIMIT);
+        snprintf(cost, sizeof cost, "; running statistics cost %.3f nats in the best validation (limit %.2f)",
+                 gap, GAP_LIMIT);
     else if (isfinite(gap))
-        snprintf(lost, sizeof lost, "; remembered statistics cost nothing in the best validation (%.3f nats)",
+        snprintf(cost, sizeof cost, "; running statistics cost nothing in the best validation (%.3f nats)",
                  gap);
     if (f->has_penalty)
         a->setting = "larger norm.rbn.lambda and norm.rbn.nu";
-    if (!f->uses_batch || !f->takes_mean)
-        SAY(a, NM_NOT_NEEDED, "no norm of this model takes mean and variance from the batch");
+    if (!f->uses_batch || !f->centers)
+        SET(a, NM_VERDICT_NOT_NEEDED, "no norm of this model uses the mean and variance of the batch");
     else if (!isfinite(f->tid_variance))
-        SAY(a, NM_UNKNOWN, "TID was not measured");
+        SET(a, NM_VERDICT_UNKNOWN, "TID was not measured");
     else if (discrepancy || worse)
-        SAY(a, NM_INDICATED, "TID at %s: mean %.1f %%, variance %.1f %% (limit %.0f %%)%s%s", f->tid_site,
-            100 * f->tid_mean, 100 * f->tid_variance, 100 * TID_LIMIT, lost,
-            f->has_penalty ? "; the penalty in use is too weak" : "");
+        SET(a, NM_VERDICT_INDICATED, "TID at %s: mean %.1f %%, variance %.1f %% (limit %.0f %%)%s%s",
+            f->tid_site, 100 * f->tid_mean, 100 * f->tid_variance, 100 * TID_LIMIT, cost,
+            f->has_penalty ? "; the penalty is too weak" : "");
     else
-        SAY(a, f->has_penalty ? NM_IN_USE : NM_NOT_NEEDED,
+        SET(a, f->has_penalty ? NM_VERDICT_ENABLED : NM_VERDICT_NOT_NEEDED,
             "TID at %s: mean %.1f %%, variance %.1f %% (limit %.0f %%)%s", f->tid_site, 100 * f->tid_mean,
-            100 * f->tid_variance, 100 * TID_LIMIT, lost);
+            100 * f->tid_variance, 100 * TID_LIMIT, cost);
 }
 
-static void advise_power(const nm_findings *f, nm_advice *a)
+static void advise_power(const nm_advice_inputs *f, nm_advice *a)
 {
-    bool steadier = f->tid_variance >= TID_LIMIT && f->tid_square <= SQUARE_SHARE * f->tid_variance;
+    bool steadier = f->tid_variance >= TID_LIMIT && f->tid_square <= SQUARE_LIMIT * f->tid_variance;
     if (!isfinite(f->tid_variance))
-        SAY(a, f->uses_batch && !f->takes_mean ? NM_IN_USE : NM_UNKNOWN, "TID was not measured");
+        SET(a, f->uses_batch && !f->centers ? NM_VERDICT_ENABLED : NM_VERDICT_UNKNOWN,
+            "TID was not measured");
     else
-        SAY(a,
-            f->uses_batch && !f->takes_mean ? NM_IN_USE
-            : f->uses_batch && steadier     ? NM_INDICATED
-                                            : NM_NOT_NEEDED,
-            "%sat %s the variance varies by %.1f %% from batch to batch (limit %.0f %%), the quadratic mean "
-            "of scaled "
-            "rows by %.1f %%",
-            f->uses_batch ? "" : "no norm of this model depends on the batch; ", f->tid_site,
+        SET(a,
+            f->uses_batch && !f->centers ? NM_VERDICT_ENABLED
+            : f->uses_batch && steadier  ? NM_VERDICT_INDICATED
+                                         : NM_VERDICT_NOT_NEEDED,
+            "%sTID at %s: variance %.1f %% (limit %.0f %%), quadratic mean of scaled rows %.1f %%",
+            f->uses_batch ? "" : "no norm of this model uses batch statistics; ", f->tid_site,
             100 * f->tid_variance, 100 * TID_LIMIT, 100 * f->tid_square);
 }
 
-/* As the loss falls the gradients do: a share of the loss compares early and late ones. */
-static void advise_warmup(const nm_findings *f, nm_advice *a)
+/* Gradients shrink with the loss: divided by it, early and later ones are comparable. */
+static void advise_warmup(const nm_advice_inputs *f, nm_advice *a)
 {
     double spike = f->early_gradient / f->later_gradient;
     if (!isfinite(spike))
-        SAY(a, f->warmup_share >= WARMUP_LEAST ? NM_IN_USE : NM_UNKNOWN,
-            "warm-up is %.1f %% of the updates; the log has too few gradient norms", 100 * f->warmup_share);
-    else if (f->warmup_share >= WARMUP_LEAST && spike < SPIKE_LIMIT)
-        SAY(a, NM_IN_USE,
-            "%.1f %% of the updates; gradients in shares of the loss begin at %.2f times their later median",
-            100 * f->warmup_share, spike);
+        SET(a, f->warmup_fraction >= MIN_WARMUP ? NM_VERDICT_ENABLED : NM_VERDICT_UNKNOWN,
+            "warm-up is %.1f %% of the updates; the log has too few gradient norms",
+            100 * f->warmup_fraction);
+    else if (f->warmup_fraction >= MIN_WARMUP && spike < SPIKE_LIMIT)
+        SET(a, NM_VERDICT_ENABLED,
+            "%.1f %% of the updates; the gradient norm relative to the loss is at first %.2f times its later "
+            "median",
+            100 * f->warmup_fraction, spike);
     else if (spike >= SPIKE_LIMIT)
-        SAY(a, NM_INDICATED,
-            "gradient norm in shares of the loss: up to %.3g in the first twentieth, later in the median "
-            "%.3g, %.1f "
-            "times as much (limit %.0f); warm-up is %.1f %% of the updates",
-            f->early_gradient, f->later_gradient, spike, SPIKE_LIMIT, 100 * f->warmup_share);
+        SET(a, NM_VERDICT_INDICATED,
+            "gradient norm relative to the loss: maximum %.3g in the first 5 %% of the updates, later median "
+            "%.3g: %.1f "
+            "times as large (limit %.0f); warm-up is %.1f %% of the updates",
+            f->early_gradient, f->later_gradient, spike, SPIKE_LIMIT, 100 * f->warmup_fraction);
     else
-        SAY(a, f->pre_norm ? NM_NOT_NEEDED : NM_INDICATED,
-            "gradients in shares of the loss begin at %.2f times their later median (limit %.0f)%s", spike,
-            SPIKE_LIMIT,
+        SET(a, f->pre_norm ? NM_VERDICT_NOT_NEEDED : NM_VERDICT_INDICATED,
+            "the gradient norm relative to the loss is at first %.2f times its later median (limit %.0f)%s",
+            spike, SPIKE_LIMIT,
             f->pre_norm ? "" : ", but post-norm without warm-up is known to fail in deeper models");
 }
 
-static void advise_init(const nm_findings *f, nm_advice *a)
+static void advise_init(const nm_advice_inputs *f, nm_advice *a)
 {
-    double times = f->first_loss / f->ignorance;
+    double times = f->first_loss / f->chance_loss;
     if (!isfinite(times))
-        SAY(a, f->small_init ? NM_IN_USE : NM_UNKNOWN,
-            isfinite(f->first_loss) ? "the loss is of whole sentences and does not show single choices"
+        SET(a, f->small_init ? NM_VERDICT_ENABLED : NM_VERDICT_UNKNOWN,
+            isfinite(f->first_loss) ? "the loss is that of whole sequences and has no chance level"
                                     : "the log has no first loss");
     else
-        SAY(a,
-            f->small_init         ? NM_IN_USE
-            : times >= LOSS_LIMIT ? NM_INDICATED
-                                  : NM_NOT_NEEDED,
-            "the first loss of the log is %.2f, %.2f times that of a model that knows nothing (limit %.1f)",
-            f->first_loss, times, LOSS_LIMIT);
+        SET(a,
+            f->small_init         ? NM_VERDICT_ENABLED
+            : times >= LOSS_LIMIT ? NM_VERDICT_INDICATED
+                                  : NM_VERDICT_NOT_NEEDED,
+            "the first loss of the log is %.2f, %.2f times the chance-level loss (limit %.1f)", f->first_loss,
+            times, LOSS_LIMIT);
 }
 
-static void advise_norm_position(const nm_findings *f, nm_advice *a)
+static void advise_norm_position(const nm_advice_inputs *f, nm_advice *a)
 {
-    double ratio = f->top_gradient / f->bottom_gradient, spread = fmax(ratio, 1 / ratio);
-    char depth[160] = "the gradients of several layers were not measured";
+    double ratio = f->last_layer_gradient / f->first_layer_gradient, spread = fmax(ratio, 1 / ratio);
+    char depth[160] = "the gradients of two or more layers were not measured";
     if (isfinite(ratio))
         snprintf(depth, sizeof depth, "gradient norm of %.20s %.3g, of %.20s %.3g: %.1f times (limit %.0f)",
-                 f->top, f->top_gradient, f->bottom, f->bottom_gradient, ratio, DEPTH_LIMIT);
+                 f->last_layer, f->last_layer_gradient, f->first_layer, f->first_layer_gradient, ratio,
+                 DEPTH_LIMIT);
     if (f->pre_norm)
-        SAY(a, NM_IN_USE, "%s", depth);
+        SET(a, NM_VERDICT_ENABLED, "%s", depth);
     else
-        SAY(a,
-            !isfinite(ratio)        ? NM_UNKNOWN
-            : spread >= DEPTH_LIMIT ? NM_INDICATED
-                                    : NM_NOT_NEEDED,
+        SET(a,
+            !isfinite(ratio)        ? NM_VERDICT_UNKNOWN
+            : spread >= DEPTH_LIMIT ? NM_VERDICT_INDICATED
+                                    : NM_VERDICT_NOT_NEEDED,
             "%s", depth);
 }
 
-void nm_advise(const nm_findings *f, nm_advice advice[NM_N_ADVICE])
+void nm_advise(const nm_advice_inputs *f, nm_advice advice[NM_N_ADVICE])
 {
     static const struct {
         const char *remedy, *setting;
-        void (*rule)(const nm_findings *findings, nm_advice *advice);
+        void (*rule)(const nm_advice_inputs *inputs, nm_advice *advice);
     } rules[NM_N_ADVICE] = {{"RBN penalty", "model.norm = rbn", advise_penalty},
                             {"PowerNorm", "model.norm = power", advise_power},
                             {"warm-up", "schedule.warmup_fraction = 0.1", advise_warmup},
@@ -289,6 +294,6 @@ void nm_advise(const nm_findings *f, nm_advice advice[NM_N_ADVICE])
 
 const char *nm_verdict_text(nm_verdict verdict)
 {
-    static const char *const texts[] = {"not known", "not needed", "in use", "indicated"};
+    static const char *const texts[] = {"unknown", "not needed", "enabled", "indicated"};
     return texts[verdict];
 }

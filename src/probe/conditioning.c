@@ -8,16 +8,16 @@
 #include "probe/eval_pass.h"
 #include "probe/spectrum.h"
 
-typedef struct listener {
+typedef struct condition_pass {
     nm_conditioning *conditioning;
     nm_gram *grams; /* of the layers */
     size_t capacity, gram_capacity;
     bool pre_norm;
-    nm_site last; /* post-norm: the norm before, and what it gave */
-    nm_mat given;
-} listener;
+    nm_site last; /* post-norm: the norm before, and its output */
+    nm_mat last_output;
+} condition_pass;
 
-static size_t find_layer(listener *l, const char *stack, int layer, int32_t width)
+static size_t find_layer(condition_pass *l, const char *stack, int layer, int32_t width)
 {
     nm_conditioning *c = l->conditioning;
     for (size_t i = 0; i < c->n; i++)
@@ -31,41 +31,41 @@ static size_t find_layer(listener *l, const char *stack, int layer, int32_t widt
     return c->n++;
 }
 
-static void add(listener *l, const nm_norm_call *call, const nm_site *site, nm_mat input)
+static void add_input(condition_pass *l, const nm_norm_call *call, const nm_site *site, nm_mat input)
 {
-    double *x = nm_numbers_download_matrix(call->backend, input);
+    double *x = nm_download_matrix(call->backend, input);
     size_t at = find_layer(l, site->stack, site->layer, input.cols);
     nm_gram_add(&l->grams[at], x, input.rows);
     free(x);
 }
 
-static void listen(void *user, const nm_norm_call *call, bool backward)
+static void on_norm(void *user, const nm_norm_call *call, bool backward)
 {
-    listener *l = user;
+    condition_pass *l = user;
     nm_site site = nm_site_parse(call->norm->site.name);
     bool same_stack = !strcmp(site.stack, l->last.stack),
          new_layer = !same_stack || site.layer != l->last.layer;
     if (backward)
         return;
     if (site.layer >= 0 && new_layer && l->pre_norm)
-        add(l, call, &site, call->x);
-    else if (site.layer > 0 && new_layer && same_stack && l->given.data)
-        add(l, call, &site, l->given);
+        add_input(l, call, &site, call->x);
+    else if (site.layer > 0 && new_layer && same_stack && l->last_output.data)
+        add_input(l, call, &site, l->last_output);
     l->last = site;
-    l->given = call->y;
+    l->last_output = call->y;
 }
 
-static void begin_batch(void *user, nm_tape *tape, const nm_batch *batch, const nm_model_output *out)
+static void reset_batch(void *user, nm_tape *tape, const nm_batch *batch, const nm_model_output *out)
 {
-    listener *l = user;
+    condition_pass *l = user;
     (void)tape;
     (void)batch;
     (void)out;
-    l->last = (nm_site){.layer = -1}; /* of the next one */
-    l->given = (nm_mat){0};
+    l->last = (nm_site){.layer = -1};
+    l->last_output = (nm_mat){0};
 }
 
-static void finish(listener *l)
+static void finish(condition_pass *l)
 {
     nm_conditioning *c = l->conditioning;
     for (size_t i = 0; i < c->n; i++) {
@@ -75,7 +75,7 @@ static void finish(listener *l)
         c->layers[i].rows = gram->rows;
         c->layers[i].c50 = nm_condition(values, gram->d, 0.5);
         c->layers[i].c80 = nm_condition(values, gram->d, 0.8);
-        c->layers[i].largest = values[0];
+        c->layers[i].c_max = values[0];
         free(values);
         nm_gram_release(gram);
     }
@@ -87,17 +87,18 @@ nm_status nm_conditioning_measure(nm_conditioning *conditioning, nm_task *task, 
 {
     *conditioning = (nm_conditioning){0};
     char *norm_position = nm_options_get(model->options, "model.norm_position");
-    listener l = {.conditioning = conditioning, .pre_norm = norm_position && !strcmp(norm_position, "pre")};
+    condition_pass l = {.conditioning = conditioning,
+                        .pre_norm = norm_position && !strcmp(norm_position, "pre")};
     free(norm_position);
-    begin_batch(&l, NULL, NULL, NULL);
+    reset_batch(&l, NULL, NULL, NULL);
     const nm_eval_pass pass = {.task = task,
                                .model = model,
                                .split = split,
                                .kind = NM_EVAL_PASS_INFER,
                                .max_batches = max_batches,
                                .user = &l,
-                               .norm = listen,
-                               .batch = begin_batch};
+                               .norm = on_norm,
+                               .batch = reset_batch};
     nm_status status = nm_eval_pass_run(&pass, &conditioning->batches, err);
     finish(&l);
     if (status != NM_OK)

@@ -1,8 +1,9 @@
-/* How well conditioned the inputs of layers are (Wang et al. 2022, figures 6 and 7): singular values of X [tokens, d], the
- * input features of a layer, over the batches of a split, as in use (remembered statistics, no dropout):
- *     C_p = s_1 / s_ceil(p d), p = 0.5, 0.8        C_max = s_1
- * The input of a layer is what its first norm reads (pre-norm) or what the last norm of the layer before it gives
- * (post-norm); so in post-norm the first layer, whose input no norm has made, is left out. */
+/* Condition numbers of the inputs of layers (Wang et al. 2022, figures 6 and 7): X [tokens, d] is the input of a layer over
+ * the batches of a split at inference (running statistics, no dropout), s_1 >= s_2 >= ... are its singular values:
+ *     C_p   = s_1 / s_ceil(p d)        p = 0.5, 0.8
+ *     C_max = s_1
+ * In pre-norm models the input of a layer is the input of its first norm, in post-norm models the output of the last norm
+ * of the layer before. The first layer of a post-norm model, whose input is no norm's output, is left out. */
 #ifndef NM_CONDITIONING_H
 #define NM_CONDITIONING_H
 
@@ -12,7 +13,7 @@ typedef struct nm_layer_condition {
     char stack[32];
     int layer; /* from 0 */
     int64_t rows;
-    double c50, c80, largest;
+    double c50, c80, c_max;
 } nm_layer_condition;
 
 typedef struct nm_conditioning {

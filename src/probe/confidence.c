@@ -11,20 +11,20 @@
 enum { BLOCK_ROWS = 64, BINS = 10 };
 
 typedef struct bin {
-    double confidence, right, n;
+    double confidence, correct, n;
 } bin;
 
-typedef struct listener {
+typedef struct confidence_pass {
     nm_model *model;
     nm_confidence *sums;
     double epsilon;
-    bool others; /* smoothing over the other words */
+    bool others; /* the smoothing distributes epsilon over the other words only */
     bin bins[BINS];
-} listener;
+} confidence_pass;
 
 /* log_p: log-probabilities of the words or classes, -inf for those that are masked. A masked target has no probability
  * and is counted separately. */
-static void add_target(listener *l, const double *log_p, int32_t size, int32_t target)
+static void add_target(confidence_pass *l, const double *log_p, int32_t size, int32_t target)
 {
     nm_confidence *sums = l->sums;
     int32_t best = 0, allowed = 0;
@@ -47,16 +47,16 @@ static void add_target(listener *l, const double *log_p, int32_t size, int32_t t
            own = 1 - l->epsilon - (l->others ? share : 0);
     bin *b = &l->bins[confidence < 1 ? (int)(confidence * BINS) : BINS - 1];
     b->confidence += confidence;
-    b->right += best == target;
+    b->correct += best == target;
     b->n++;
     sums->targets++;
-    sums->largest += confidence;
-    sums->right += best == target;
-    sums->target += exp(log_p[target]);
+    sums->confidence += confidence;
+    sums->accuracy += best == target;
+    sums->target_probability += exp(log_p[target]);
     sums->entropy += entropy;
     sums->nll -= log_p[target];
-    sums->smoothed += own * -log_p[target] + share * all;
-    sums->ideal += 1 - l->epsilon + (l->others ? 0 : share);
+    sums->smoothed_nll += own * -log_p[target] + share * all;
+    sums->smoothed_target += 1 - l->epsilon + (l->others ? 0 : share);
 }
 
 typedef struct block { /* rows of the batch's hidden vectors; memory on the device for BLOCK_ROWS rows */
@@ -65,7 +65,7 @@ typedef struct block { /* rows of the batch's hidden vectors; memory on the devi
 } block;
 
 /* The loss head's log-probabilities of a block, [rows, V], heap. */
-static double *block_log_probs(const listener *l, const nm_model_output *out, const block *at)
+static double *block_log_probs(const confidence_pass *l, const nm_model_output *out, const block *at)
 {
     nm_backend *b = l->model->backend;
     nm_mat hidden = nm_tensor_mat(out->hidden), logits = nm_mat_of(at->logits, at->rows, out->weight->rows);
@@ -76,13 +76,12 @@ static double *block_log_probs(const listener *l, const nm_model_output *out, co
             .bias = out->bias ? out->bias->data : NULL, .drop = &none, .y = logits);
     if (!out->clusters) {
         NM_CALL(b, log_softmax, .x = logits, .allowed = l->model->allowed, .y = logits);
-        return nm_numbers_download_matrix(b, logits);
+        return nm_download_matrix(b, logits);
     }
     nm_mat cluster_logits = nm_mat_of(at->cluster_logits, at->rows, out->clusters->n);
     NM_CALL(b, linear, .x = hidden, .weight = nm_tensor_mat(out->cluster_weight),
             .bias = out->cluster_bias->data, .drop = &none, .y = cluster_logits);
-    double *log_p = nm_numbers_download_matrix(b, logits),
-           *clusters = nm_numbers_download_matrix(b, cluster_logits);
+    double *log_p = nm_download_matrix(b, logits), *clusters = nm_download_matrix(b, cluster_logits);
     for (int32_t r = 0; r < at->rows; r++)
         nm_adaptive_log_probs(out->clusters, logits.cols, clusters + r * out->clusters->n,
                               log_p + (size_t)r * (size_t)logits.cols);
@@ -105,7 +104,7 @@ static bool is_softmax(const nm_batch *batch, const nm_model_output *out)
 
 static void after_batch(void *user, nm_tape *tape, const nm_batch *batch, const nm_model_output *out)
 {
-    listener *l = user;
+    confidence_pass *l = user;
     if (!is_softmax(batch, out))
         return;
     const int32_t size = out->weight->rows, rows = out->hidden->rows;
@@ -122,13 +121,14 @@ static void after_batch(void *user, nm_tape *tape, const nm_batch *batch, const 
     }
 }
 
-static void average(listener *l)
+static void finish(confidence_pass *l)
 {
     nm_confidence *c = l->sums;
     double n = (double)c->targets;
     for (int i = 0; i < BINS; i++)
-        c->calibration += fabs(l->bins[i].confidence - l->bins[i].right) / n;
-    double *sums[] = {&c->largest, &c->right, &c->target, &c->entropy, &c->nll, &c->smoothed, &c->ideal};
+        c->calibration_error += fabs(l->bins[i].confidence - l->bins[i].correct) / n;
+    double *sums[] = {&c->confidence, &c->accuracy,     &c->target_probability, &c->entropy,
+                      &c->nll,        &c->smoothed_nll, &c->smoothed_target};
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
         *sums[i] /= n;
     c->epsilon = l->epsilon;
@@ -140,10 +140,10 @@ nm_status nm_confidence_measure(nm_confidence *confidence, nm_task *task, nm_mod
 {
     const nm_train_config *train = nm_options_find(model->options, "train");
     *confidence = (nm_confidence){0};
-    listener l = {.model = model,
-                  .sums = confidence,
-                  .epsilon = train->label_smoothing,
-                  .others = train->smoothing == NM_SMOOTH_OTHERS};
+    confidence_pass l = {.model = model,
+                         .sums = confidence,
+                         .epsilon = train->label_smoothing,
+                         .others = train->smoothing == NM_SMOOTH_OTHERS};
     const nm_eval_pass pass = {.task = task,
                                .model = model,
                                .split = split,
@@ -153,6 +153,6 @@ nm_status nm_confidence_measure(nm_confidence *confidence, nm_task *task, nm_mod
                                .batch = after_batch};
     NM_TRY(nm_eval_pass_run(&pass, &confidence->batches, err));
     if (confidence->targets)
-        average(&l);
+        finish(&l);
     return NM_OK;
 }

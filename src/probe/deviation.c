@@ -39,14 +39,14 @@ typedef struct statistic { /* of one name, [width]; heap */
 static statistic download(const nm_norm_call *call, const nm_call_pair *pair)
 {
     size_t width = (size_t)call->x.cols;
-    statistic s = {pair->quantity, nm_numbers_download(call->backend, pair->batch, width),
-                   nm_numbers_download(call->backend, pair->running, width)};
+    statistic s = {pair->quantity, nm_download_doubles(call->backend, pair->batch, width),
+                   nm_download_doubles(call->backend, pair->running, width)};
     for (size_t i = 0; i < width && pair->root; i++)
         s.running[i] *= s.running[i];
     return s;
 }
 
-static void measure_norm(nm_look *look, const nm_norm_call *call, bool backward)
+static void measure_norm(nm_probe_record *record, const nm_norm_call *call, bool backward)
 {
     nm_call_pair pairs[NM_CALL_MAX_PAIRS];
     statistic all[NM_CALL_MAX_PAIRS];
@@ -60,7 +60,7 @@ static void measure_norm(nm_look *look, const nm_norm_call *call, bool backward)
         if (strcmp(all[i].quantity, "mean"))
             scale = root_sum(all[i].running, width);
     }
-    json_t *line = nm_look_line(look, call->norm->site.name);
+    json_t *line = nm_probe_record_line(record, call->norm->site.name);
     for (int i = 0; i < n; i++) {
         bool root = strcmp(all[i].quantity, "mean") != 0;
         nm_line_number(line, all[i].quantity, distance(all[i].batch, all[i].running, width, root) / scale);

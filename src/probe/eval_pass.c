@@ -1,7 +1,7 @@
 #include "probe/eval_pass.h"
 
-static nm_status walk_batch(const nm_eval_pass *pass, nm_tape *tape, const nm_batch *batch, int64_t i,
-                            nm_error *err)
+static nm_status run_batch(const nm_eval_pass *pass, nm_tape *tape, const nm_batch *batch, int64_t i,
+                           nm_error *err)
 {
     nm_model *model = pass->model;
     nm_backend *b = model->backend;
@@ -18,14 +18,14 @@ static nm_status walk_batch(const nm_eval_pass *pass, nm_tape *tape, const nm_ba
     } else {
         out = model->type->forward(model, tape, batch);
         if (nm_tape_exhausted(tape))
-            return nm_fail(err, NM_MEMORY, "a batch of %d tokens doesn't fit", batch->tokens);
+            return nm_fail(err, NM_MEMORY, "not enough memory for a batch of %d tokens", batch->tokens);
     }
     if (pass->batch)
         pass->batch(pass->user, tape, batch, &out);
     return NM_OK;
 }
 
-static nm_status walk(const nm_eval_pass *pass, const nm_batches *batches, int64_t n, nm_error *err)
+static nm_status run_batches(const nm_eval_pass *pass, const nm_batches *batches, int64_t n, nm_error *err)
 {
     nm_arena host;
     nm_tape tape;
@@ -37,7 +37,7 @@ static nm_status walk(const nm_eval_pass *pass, const nm_batches *batches, int64
         for (int64_t i = 0; i < n && status == NM_OK; i++) {
             nm_batch batch = pass->task->type->batch(pass->task, pass->split, batches, i, (uint32_t)i,
                                                      pass->kind == NM_EVAL_PASS_GRADIENTS, &host);
-            status = walk_batch(pass, &tape, &batch, i, err);
+            status = run_batch(pass, &tape, &batch, i, err);
             nm_params_update_norms(&pass->model->params, tape.grad_scale);
         }
         nm_tape_release(&tape);
@@ -49,12 +49,13 @@ static nm_status walk(const nm_eval_pass *pass, const nm_batches *batches, int64
 nm_status nm_eval_pass_run(const nm_eval_pass *pass, int64_t *n_batches, nm_error *err)
 {
     nm_batches batches = {0};
-    bool shuffle = pass->split == NM_SPLIT_TRAIN; /* the first batches of a sorted corpus would tell little */
+    bool shuffle =
+        pass->split == NM_SPLIT_TRAIN; /* batches of a corpus sorted by length are not representative */
     NM_TRY(pass->task->type->epoch(pass->task, pass->split, 0, shuffle, &batches, err));
     int64_t n = pass->max_batches && pass->max_batches < batches.n ? pass->max_batches : batches.n;
-    nm_norm_snapshot memory = nm_norm_snapshot_save(&pass->model->params);
-    nm_status status = walk(pass, &batches, n, err);
-    nm_norm_snapshot_restore(&memory, &pass->model->params);
+    nm_norm_snapshot statistics = nm_norm_snapshot_save(&pass->model->params);
+    nm_status status = run_batches(pass, &batches, n, err);
+    nm_norm_snapshot_restore(&statistics, &pass->model->params);
     nm_batches_release(&batches);
     if (n_batches)
         *n_batches = n;

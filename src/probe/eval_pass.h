@@ -1,14 +1,14 @@
-/* Walking a model over batches of a split and listening, for measurements after the fact. The model is left as it was:
- * what norms remember is put back. */
+/* Runs a model over the batches of a split with callbacks, for measurements of a trained model. Parameters and running
+ * statistics are unchanged afterwards. */
 #ifndef NM_EVAL_PASS_H
 #define NM_EVAL_PASS_H
 
 #include "train/task.h"
 
 typedef enum nm_eval_pass_kind {
-    NM_EVAL_PASS_INFER,    /* as in use: remembered statistics, no dropout */
-    NM_EVAL_PASS_BATCH,    /* statistics of the batch, no dropout */
-    NM_EVAL_PASS_GRADIENTS /* as in training: dropout, statistics of the batch, backward; no update */
+    NM_EVAL_PASS_INFER,    /* inference: running statistics, no dropout */
+    NM_EVAL_PASS_BATCH,    /* batch statistics, no dropout */
+    NM_EVAL_PASS_GRADIENTS /* training without an update: batch statistics, dropout, backward */
 } nm_eval_pass_kind;
 
 typedef struct nm_eval_pass {
@@ -19,12 +19,12 @@ typedef struct nm_eval_pass {
     int64_t max_batches; /* 0: all */
     void *user;
     void (*norm)(void *user, const nm_norm_call *call, bool backward); /* nm_tape.listen; may be NULL */
-    /* After each batch; gradients are of this batch alone, summed over its units. out is empty for NM_EVAL_PASS_GRADIENTS.
-     * May be NULL. */
+    /* After each batch; gradients are those of this batch, of the loss summed over its targets. *out is empty for
+     * NM_EVAL_PASS_GRADIENTS. May be NULL. */
     void (*batch)(void *user, nm_tape *tape, const nm_batch *batch, const nm_model_output *out);
 } nm_eval_pass;
 
-/* *n_batches (may be NULL): how many there were. NM_USAGE: the split is empty; NM_MEMORY. */
+/* *n_batches (may be NULL): the number of batches. Training batches are shuffled. NM_USAGE: the split is empty; NM_MEMORY. */
 nm_status nm_eval_pass_run(const nm_eval_pass *pass, int64_t *n_batches, nm_error *err);
 
 #endif

@@ -8,85 +8,87 @@
 #include "probe/numbers.h"
 #include "probe/eval_pass.h"
 
-typedef struct nu_memory { /* of one site, per feature */
+typedef struct nu_history { /* of one site, [width] */
     double *start, *lambda, *gamma_least;
-} nu_memory;
+} nu_history;
 
-typedef struct listener {
+typedef struct bounds_pass {
     nm_gradient_bounds *bounds;
     const nm_model *model;
-    nu_memory *memories; /* of bounds->theorem */
-    size_t lemma_capacity, theorem_capacity, memory_capacity, group_capacity;
-} listener;
+    nu_history *histories; /* of bounds->theorem */
+    size_t lemma_capacity, theorem_capacity, history_capacity, group_capacity;
+} bounds_pass;
 
 /* ---- Lemma 2 ---- */
 
-typedef struct columns { /* what the lemma speaks of, as doubles; [rows, width] and [width] */
+typedef struct columns { /* a norm call as doubles */
     size_t rows, width, groups;
-    double *h, *z, *dy, *dx, *row_scale;
-    double *gain, *scale, *mean, *penalty_mean, *penalty_z; /* mean, penalties: zeros where there are none */
+    double *h, *z, *dy, *dx; /* [rows, width] */
+    double *row_scale;       /* [rows, groups]; NULL without row scaling */
+    double *weight, *scale, *mean, *penalty_mean,
+        *penalty_z; /* [width]; zeros for statistics that the norm lacks */
     bool centered, penalized;
 } columns;
 
-static double *take_or_zeros(const nm_norm_call *call, const char *name, bool *there)
+static double *stat_or_zeros(const nm_norm_call *call, const char *name, bool *found)
 {
     const void *stat = nm_call_stat(call, name, call->x.cols);
-    *there = stat != NULL;
-    return stat ? nm_numbers_download(call->backend, stat, (size_t)call->x.cols)
+    *found = stat != NULL;
+    return stat ? nm_download_doubles(call->backend, stat, (size_t)call->x.cols)
                 : nm_allocate((size_t)call->x.cols * sizeof(double));
 }
 
-/* The norm's backward once more, by itself: what the tape keeps may hold other gradients added to it, and the
- * gradients of the parameters must not count twice. */
-static double *take_dx(const nm_norm_call *call)
+/* dL/dx of this norm only, by a second call of its backward: the tape's dx may contain other gradients, and parameter
+ * gradients must not be added twice. */
+static double *backward_alone(const nm_norm_call *call)
 {
     nm_norm shadow = *call->norm;
     nm_norm_call again = *call;
-    size_t unit = nm_dtype_bytes(call->backend->dtype);
+    size_t element_bytes = nm_dtype_bytes(call->backend->dtype);
     for (int i = 0; i < shadow.shape.n_params; i++)
         if (shadow.param_grads[i])
             shadow.param_grads[i] =
-                call->alloc(call->allocator, (size_t)shadow.shape.params[i].length * unit);
+                call->alloc(call->allocator, (size_t)shadow.shape.params[i].length * element_bytes);
     again.norm = &shadow;
     again.n_published = 0;
-    for (int i = 0; i < call->n_published; i++) /* backward publishes its own anew */
+    for (int i = 0; i < call->n_published; i++) /* backward publishes these again */
         if (strncmp(call->published[i].name, "grad_", 5))
             again.published[again.n_published++] = call->published[i];
     again.add = false;
     again.recomputed = true;
-    void *dx = call->alloc(call->allocator, (size_t)call->x.rows * (size_t)call->x.cols * unit);
+    void *dx = call->alloc(call->allocator, (size_t)call->x.rows * (size_t)call->x.cols * element_bytes);
     if (!dx)
         return NULL;
     again.dx = nm_mat_of(dx, call->x.rows, call->x.cols);
     call->norm->type->backward(&again);
-    return nm_numbers_download_matrix(call->backend, again.dx);
+    return nm_download_matrix(call->backend, again.dx);
 }
 
 static void columns_release(columns *c)
 {
-    double *all[] = {c->h,    c->z,     c->dy,   c->dx,           c->row_scale,
-                     c->gain, c->scale, c->mean, c->penalty_mean, c->penalty_z};
+    double *all[] = {c->h,      c->z,     c->dy,   c->dx,           c->row_scale,
+                     c->weight, c->scale, c->mean, c->penalty_mean, c->penalty_z};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }
 
-static void columns_take(columns *c, const nm_norm_call *call)
+static void columns_download(columns *c, const nm_norm_call *call)
 {
     nm_backend *b = call->backend;
     bool unused;
     *c = (columns){.rows = (size_t)call->x.rows, .width = (size_t)call->x.cols};
-    c->h = nm_numbers_download_matrix(b, call->x);
-    c->dy = nm_numbers_download_matrix(b, call->dy);
-    c->dx = take_dx(call);
+    c->h = nm_download_matrix(b, call->x);
+    c->dy = nm_download_matrix(b, call->dy);
+    c->dx = backward_alone(call);
     int32_t groups;
     const void *row_scale = nm_call_row_scale(call, &groups);
     c->groups = (size_t)groups;
-    c->row_scale = row_scale ? nm_numbers_download(b, row_scale, c->rows * c->groups) : NULL;
-    c->gain = nm_call_gain(call);
-    c->scale = take_or_zeros(call, "scale", &unused);
-    c->mean = take_or_zeros(call, "batch_mean", &c->centered);
-    c->penalty_mean = take_or_zeros(call, "penalty_mean", &c->penalized);
-    c->penalty_z = take_or_zeros(call, "penalty_z", &unused);
+    c->row_scale = row_scale ? nm_download_doubles(b, row_scale, c->rows * c->groups) : NULL;
+    c->weight = nm_call_weight(call);
+    c->scale = stat_or_zeros(call, "scale", &unused);
+    c->mean = stat_or_zeros(call, "batch_mean", &c->centered);
+    c->penalty_mean = stat_or_zeros(call, "penalty_mean", &c->penalized);
+    c->penalty_z = stat_or_zeros(call, "penalty_z", &unused);
     c->z = nm_allocate(c->rows * c->width * sizeof *c->z);
     for (size_t r = 0; r < c->rows; r++)
         for (size_t i = 0; i < c->width; i++) {
@@ -97,8 +99,8 @@ static void columns_take(columns *c, const nm_norm_call *call)
         }
 }
 
-/* dh by the formula; the penalty's part is added to `whole` only. */
-static void formula(const columns *c, size_t i, double *dh, double *whole)
+/* dL/dh of feature i by the formula; `whole` includes the gradient of the penalty. */
+static void formula_dh(const columns *c, size_t i, double *dh, double *whole)
 {
     double sum = 0, sum_z = 0, rows = (double)c->rows;
     for (size_t r = 0; r < c->rows; r++) {
@@ -107,14 +109,14 @@ static void formula(const columns *c, size_t i, double *dh, double *whole)
     }
     for (size_t r = 0; r < c->rows; r++) {
         size_t at = r * c->width + i;
-        dh[at] =
-            c->gain[i] * c->scale[i] * (c->dy[at] - (c->centered ? sum / rows : 0) - c->z[at] * sum_z / rows);
+        dh[at] = c->weight[i] * c->scale[i] *
+                 (c->dy[at] - (c->centered ? sum / rows : 0) - c->z[at] * sum_z / rows);
         whole[at] = dh[at] + c->penalty_mean[i] + c->penalty_z[i] * c->z[at];
     }
 }
 
-/* Back through the scaling of rows, in place. */
-static void unscale_rows(const columns *c, double *dh)
+/* Backward through the row scaling, dL/dh to dL/dx in place. */
+static void row_scaling_backward(const columns *c, double *dh)
 {
     size_t size = c->groups ? c->width / c->groups : 0;
     for (size_t r = 0; r < c->rows && size; r++)
@@ -129,7 +131,8 @@ static void unscale_rows(const columns *c, double *dh)
         }
 }
 
-static double worst_difference(const double *a, const double *b, size_t n)
+/* Maximum of |a - b|, relative to the largest |a|. */
+static double relative_difference(const double *a, const double *b, size_t n)
 {
     double largest = 0, difference = 0;
     for (size_t i = 0; i < n; i++) {
@@ -139,7 +142,7 @@ static double worst_difference(const double *a, const double *b, size_t n)
     return largest > 0 ? difference / largest : difference;
 }
 
-/* Both sides of the lemma for feature i. */
+/* Both sides of the equation for feature i. */
 static void compare_sides(const columns *c, size_t i, const double *dh, nm_lemma_site *site)
 {
     double left = 0, square = 0, sum = 0, sum_z = 0, rows = (double)c->rows;
@@ -150,16 +153,16 @@ static void compare_sides(const columns *c, size_t i, const double *dh, nm_lemma
         sum += c->dy[at];
         sum_z += c->dy[at] * c->z[at];
     }
-    double factor = c->gain[i] * c->scale[i], share = factor * factor * square;
+    double factor = c->weight[i] * c->scale[i], bound = factor * factor * square;
     double right = factor * factor * (square - sum_z * sum_z / rows - (c->centered ? sum * sum / rows : 0));
     site->below_one += fabs(factor) <= 1 ? 1 / (double)c->width : 0;
-    if (!(share > 0))
+    if (!(bound > 0))
         return;
-    site->ratio = fmax(site->ratio, left / share);
-    site->equality = fmax(site->equality, fabs(left - right) / share);
+    site->ratio = fmax(site->ratio, left / bound);
+    site->equality = fmax(site->equality, fabs(left - right) / bound);
 }
 
-static nm_lemma_site *find_lemma(listener *l, const char *name)
+static nm_lemma_site *find_lemma(bounds_pass *l, const char *name)
 {
     nm_gradient_bounds *bounds = l->bounds;
     for (size_t i = 0; i < bounds->n_lemma; i++)
@@ -172,24 +175,24 @@ static nm_lemma_site *find_lemma(listener *l, const char *name)
     return site;
 }
 
-static void check_lemma(listener *l, const nm_norm_call *call)
+static void check_lemma(bounds_pass *l, const nm_norm_call *call)
 {
     columns c;
-    columns_take(&c, call);
+    columns_download(&c, call);
     size_t n = c.rows * c.width;
     nm_lemma_site *site = find_lemma(l, call->norm->site.name);
     double *dh = nm_allocate(n * sizeof *dh), *whole = nm_allocate(n * sizeof *whole);
     for (size_t i = 0; c.dx && i < c.width; i++)
-        formula(&c, i, dh, whole);
-    /* The norm's own numbers where they are what the lemma speaks of, otherwise the formula's, which they bear out. */
+        formula_dh(&c, i, dh, whole);
+    /* The norm's own dL/dx if it is dL/dh of the lemma, otherwise the formula's, which `backward` verifies. */
     const double *left = c.groups || c.penalized ? dh : c.dx;
     for (size_t i = 0; c.dx && i < c.width; i++)
         compare_sides(&c, i, left, site);
     if (c.dx) {
-        double length = nm_numbers_length(c.dy, n);
-        site->shrink += length > 0 ? nm_numbers_length(left, n) / length : 0;
-        unscale_rows(&c, whole);
-        site->backward = fmax(site->backward, worst_difference(c.dx, whole, n));
+        double norm = nm_l2_norm(c.dy, n);
+        site->shrink += norm > 0 ? nm_l2_norm(left, n) / norm : 0;
+        row_scaling_backward(&c, whole);
+        site->backward = fmax(site->backward, relative_difference(c.dx, whole, n));
         site->batches++;
     }
     free(dh);
@@ -199,7 +202,7 @@ static void check_lemma(listener *l, const nm_norm_call *call)
 
 /* ---- Theorem 4 ---- */
 
-static size_t find_theorem(listener *l, const nm_norm_call *call, const double *nu)
+static size_t find_theorem(bounds_pass *l, const nm_norm_call *call, const double *nu)
 {
     nm_gradient_bounds *bounds = l->bounds;
     const char *name = call->norm->site.name;
@@ -207,45 +210,45 @@ static size_t find_theorem(listener *l, const nm_norm_call *call, const double *
         if (!strcmp(bounds->theorem[i].name, name))
             return i;
     size_t width = (size_t)call->x.cols;
-    NM_GROW(l->memories, bounds->n_theorem, l->memory_capacity);
+    NM_GROW(l->histories, bounds->n_theorem, l->history_capacity);
     NM_GROW(bounds->theorem, bounds->n_theorem, l->theorem_capacity);
-    nu_memory *memory = &l->memories[bounds->n_theorem];
+    nu_history *history = &l->histories[bounds->n_theorem];
     nm_theorem_site *site = &bounds->theorem[bounds->n_theorem];
     *site = (nm_theorem_site){.gamma_least = INFINITY};
     snprintf(site->name, sizeof site->name, "%s", name);
-    *memory = (nu_memory){nm_allocate(width * sizeof(double)), nm_allocate(width * sizeof(double)),
-                          nm_allocate(width * sizeof(double))};
+    *history = (nu_history){nm_allocate(width * sizeof(double)), nm_allocate(width * sizeof(double)),
+                            nm_allocate(width * sizeof(double))};
     for (size_t i = 0; i < width; i++) {
-        memory->start[i] = fabs(nu[i]);
-        memory->gamma_least[i] = INFINITY;
+        history->start[i] = fabs(nu[i]);
+        history->gamma_least[i] = INFINITY;
     }
     return bounds->n_theorem++;
 }
 
-/* k = 1 - alpha, which the published nu = k e and e tell. */
-static double step_share(const double *nu, const double *e, size_t n)
+/* k = 1 - alpha, from the published vectors nu = k e and e. */
+static double step_size(const double *nu, const double *e, size_t n)
 {
-    double length = nm_numbers_length(e, n);
-    return length > 0 ? nm_numbers_length(nu, n) / length : NAN;
+    double norm = nm_l2_norm(e, n);
+    return norm > 0 ? nm_l2_norm(nu, n) / norm : NAN;
 }
 
-static void check_theorem(listener *l, const nm_norm_call *call, const void *published_nu)
+static void check_theorem(bounds_pass *l, const nm_norm_call *call, const void *published_nu)
 {
     nm_backend *b = call->backend;
     size_t width = (size_t)call->x.cols;
     static const char *const names[] = {"ema_gz", "batch_square", "scale", "grad_sum_z"};
-    double *v[4], *nu = nm_numbers_download(b, published_nu, width), *gain = nm_call_gain(call);
-    bool there;
+    double *v[4], *nu = nm_download_doubles(b, published_nu, width), *weight = nm_call_weight(call);
+    bool found;
     for (int k = 0; k < 4; k++)
-        v[k] = take_or_zeros(call, names[k], &there);
+        v[k] = stat_or_zeros(call, names[k], &found);
     size_t at = find_theorem(l, call, nu);
     nm_theorem_site *site = &l->bounds->theorem[at];
-    nu_memory *m = &l->memories[at];
-    double k = step_share(nu, v[0], width);
+    nu_history *m = &l->histories[at];
+    double k = step_size(nu, v[0], width);
     for (size_t i = 0; i < width; i++) {
         double bound = fmax(m->start[i], m->lambda[i] / m->gamma_least[i]);
         double gamma = v[1][i] * v[2][i] * v[2][i],
-               lambda = fabs(gain[i] * v[3][i]) / (call->x.rows * call->grad_scale);
+               lambda = fabs(weight[i] * v[3][i]) / (call->x.rows * call->grad_scale);
         if (site->batches && bound > 0)
             site->ratio = fmax(site->ratio, fabs(nu[i]) / bound);
         m->lambda[i] = fmax(m->lambda[i], lambda);
@@ -259,12 +262,12 @@ static void check_theorem(listener *l, const nm_norm_call *call, const void *pub
     for (int i = 0; i < 4; i++)
         free(v[i]);
     free(nu);
-    free(gain);
+    free(weight);
 }
 
-/* ---- walking ---- */
+/* ---- the pass over the batches ---- */
 
-static void listen(void *user, const nm_norm_call *call, bool backward)
+static void on_norm(void *user, const nm_norm_call *call, bool backward)
 {
     int32_t width = call->x.cols;
     const void *nu = nm_call_stat(call, "nu", width);
@@ -274,10 +277,10 @@ static void listen(void *user, const nm_norm_call *call, bool backward)
     if (nu)
         check_theorem(user, call, nu);
     else if (batch && !(call->norm->type->traits & NM_APPROX_GRAD) && !nm_call_stat(call, "r", width))
-        check_lemma(user, call); /* with a correction r the norm is not the lemma's */
+        check_lemma(user, call); /* a correction r is not covered by the lemma */
 }
 
-static void add_group(listener *l, const char *name, double square)
+static void add_group(bounds_pass *l, const char *name, double square)
 {
     nm_gradient_bounds *bounds = l->bounds;
     size_t i = 0;
@@ -291,7 +294,7 @@ static void add_group(listener *l, const char *name, double square)
     bounds->groups[i].norm += square;
 }
 
-/* Layers: "enc.0" of "enc.0.self.qkv.weight", "enc.final" of "enc.final.norm.weight", else the group. */
+/* "enc.0" for "enc.0.self.qkv.weight", "enc.final" for "enc.final.norm.weight", otherwise the group. */
 static void layer_name(const char *parameter, char *name, size_t bytes)
 {
     nm_group_name(parameter, name, bytes);
@@ -304,7 +307,7 @@ static void after_batch(void *user, nm_tape *tape, const nm_batch *batch, const 
 {
     (void)tape;
     (void)out;
-    listener *l = user;
+    bounds_pass *l = user;
     for (size_t i = 0; i < l->model->params.n; i++) {
         const nm_param *param = l->model->params.list[i];
         const nm_tensor *t = &param->tensor;
@@ -319,7 +322,7 @@ static void after_batch(void *user, nm_tape *tape, const nm_batch *batch, const 
     }
 }
 
-/* Backward visits the sites from the last to the first: puts them into the order of the forward pass. */
+/* The backward pass visits the sites in reverse: puts them into the order of the forward pass. */
 static void order_sites(nm_gradient_bounds *bounds)
 {
     for (size_t i = 0; i < bounds->n_lemma / 2; i++) {
@@ -351,22 +354,22 @@ nm_status nm_gradient_bounds_measure(nm_gradient_bounds *bounds, nm_task *task, 
 {
     NM_ASSERT(model->params.grads);
     *bounds = (nm_gradient_bounds){0};
-    listener l = {.bounds = bounds, .model = model};
+    bounds_pass l = {.bounds = bounds, .model = model};
     const nm_eval_pass pass = {.task = task,
                                .model = model,
                                .split = NM_SPLIT_TRAIN,
                                .kind = NM_EVAL_PASS_GRADIENTS,
                                .max_batches = max_batches,
                                .user = &l,
-                               .norm = listen,
+                               .norm = on_norm,
                                .batch = after_batch};
     nm_status status = nm_eval_pass_run(&pass, &bounds->batches, err);
     for (size_t i = 0; i < bounds->n_theorem; i++) {
-        free(l.memories[i].start);
-        free(l.memories[i].lambda);
-        free(l.memories[i].gamma_least);
+        free(l.histories[i].start);
+        free(l.histories[i].lambda);
+        free(l.histories[i].gamma_least);
     }
-    free(l.memories);
+    free(l.histories);
     order_sites(bounds);
     if (status == NM_OK)
         average(bounds);

@@ -1,10 +1,10 @@
-/* The length of the gradient over all parameters (Nguyen and Salazar 2019, figure 2) and over each group of them, of the
- * loss per target token, before clipping. */
+/* L2 norm of the gradient of the loss per target, before clipping: of all parameters (Nguyen and Salazar 2019, figure 2)
+ * and of each group. */
 #include <math.h>
 
 #include "probe/instrument.h"
 
-static void look_at_gradients(nm_look *look, const nm_model *model)
+static void measure_gradients(nm_probe_record *record, const nm_model *model)
 {
     nm_group_sums sums = {0};
     nm_backend *b = model->backend;
@@ -15,15 +15,16 @@ static void look_at_gradients(nm_look *look, const nm_model *model)
         if (param->fixed)
             continue;
         NM_CALL(b, dot, .n = (size_t)t->rows * (size_t)t->cols, .a = t->grad, .b = t->grad, .out = &square);
-        nm_groups_add(&sums, t->name, square, 0);
+        nm_group_sums_add(&sums, t->name, square, 0);
     }
     for (size_t i = 0; i < sums.n; i++)
-        nm_line_number(nm_look_line(look, sums.list[i].name), "norm", sqrt(sums.list[i].a) / look->units);
-    nm_groups_release(&sums);
+        nm_line_number(nm_probe_record_line(record, sums.list[i].name), "norm",
+                       sqrt(sums.list[i].a) / record->n_targets);
+    nm_group_sums_release(&sums);
 }
 
 const nm_instrument nm_instrument_gradient = {
     .name = "gradient",
-    .help = "length of the gradient, of all parameters and of each group",
-    .gradients = look_at_gradients,
+    .help = "L2 norm of the gradient, of all parameters and of each group",
+    .gradients = measure_gradients,
 };

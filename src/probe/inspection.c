@@ -8,11 +8,11 @@
 #include "probe/numbers.h"
 #include "probe/spectrum.h"
 
-nm_status nm_inspection_choose(nm_inspection_plan *plan, const char *names, nm_error *err)
+nm_status nm_inspection_select(nm_inspection_plan *plan, const char *names, nm_error *err)
 {
     const struct {
         const char *name;
-        bool *chosen;
+        bool *selected;
     } known[] = {{"tid", &plan->tid},
                  {"spectrum", &plan->spectrum},
                  {"condition", &plan->condition},
@@ -24,18 +24,18 @@ nm_status nm_inspection_choose(nm_inspection_plan *plan, const char *names, nm_e
         bool found = !*name;
         for (size_t i = 0; i < sizeof known / sizeof *known; i++)
             if (!strcmp(name, "all") || !strcmp(name, known[i].name))
-                *known[i].chosen = found = true;
+                *known[i].selected = found = true;
         if (!found)
             status = nm_fail(
                 err, NM_USAGE,
-                "unknown measurement %.64s; there are tid, spectrum, condition, bounds, confidence", name);
+                "unknown measurement %.64s; known are tid, spectrum, condition, bounds, confidence", name);
     }
     free(copy);
     return status;
 }
 
-/* The matrix of the source words, or of the only words there are. */
-static const nm_tensor *embedding(const nm_model *model)
+/* The embedding matrix of the source, or the only one. */
+static const nm_tensor *find_embedding(const nm_model *model)
 {
     static const char *const names[] = {"embed.weight", "enc.embed.weight", "dec.embed.weight"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -49,25 +49,25 @@ static const nm_tensor *embedding(const nm_model *model)
     return NULL;
 }
 
-/* With FixNorm the model uses the rows at length 1, whatever length is stored. */
-static void l2_normalize(double *x, int64_t rows, int32_t cols)
+/* FixNorm: the model normalizes the rows to unit length. */
+static void normalize_rows(double *x, int64_t rows, int32_t cols)
 {
     for (int64_t r = 0; r < rows; r++) {
-        double *row = x + (size_t)r * (size_t)cols, length = nm_numbers_length(row, (size_t)cols);
-        for (int32_t i = 0; i < cols && length > 0; i++)
-            row[i] /= length;
+        double *row = x + (size_t)r * (size_t)cols, norm = nm_l2_norm(row, (size_t)cols);
+        for (int32_t i = 0; i < cols && norm > 0; i++)
+            row[i] /= norm;
     }
 }
 
 static void measure_spectrum(nm_inspection *inspection, const nm_model *model)
 {
-    const nm_tensor *table = embedding(model);
+    const nm_tensor *table = find_embedding(model);
     if (!table)
         return;
     char *fixed = nm_options_get(model->options, "model.fixnorm");
-    double *x = nm_numbers_download(model->backend, table->data, (size_t)table->rows * (size_t)table->cols);
+    double *x = nm_download_doubles(model->backend, table->data, (size_t)table->rows * (size_t)table->cols);
     if (fixed && !strcmp(fixed, "true"))
-        l2_normalize(x, table->rows, table->cols);
+        normalize_rows(x, table->rows, table->cols);
     nm_gram gram;
     nm_gram_init(&gram, table->cols);
     nm_gram_add(&gram, x, table->rows);

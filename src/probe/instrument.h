@@ -1,40 +1,40 @@
-/* Live instruments: one file each, ending in a descriptor that the table of probe.c lists.
+/* Live instruments: one file each, ending in a descriptor that the table in probe.c lists.
  *
- * They are shown norms' calls, gradients and parameters of the updates that are looked at, and answer with lines for
- * log.jsonl (docs/formats.md). They know norms by what these publish, never by type. */
+ * At the selected updates they get the norm calls, the gradients and the parameters, and append records to log.jsonl
+ * (docs/formats.md). They read what a norm publishes by name and do not depend on its type. */
 #ifndef NM_INSTRUMENT_H
 #define NM_INSTRUMENT_H
 
 #include "probe/numbers.h"
 #include "train/hooks.h"
 
-typedef struct nm_look nm_look; /* one update that is looked at, by one instrument */
+typedef struct nm_probe_record nm_probe_record; /* of one instrument at one update */
 
 typedef struct nm_instrument { /* any function may be NULL */
     const char *name, *help;
-    void (*norm)(nm_look *look, const nm_norm_call *call, bool backward);
-    void (*gradients)(nm_look *look, const nm_model *model);
-    void (*updated)(nm_look *look, const nm_model *model);
-    void (*release)(nm_look *look);
+    void (*norm)(nm_probe_record *record, const nm_norm_call *call, bool backward);
+    void (*gradients)(nm_probe_record *record, const nm_model *model); /* before the optimizer step */
+    void (*updated)(nm_probe_record *record, const nm_model *model);   /* after it */
+    void (*release)(nm_probe_record *record);
 } nm_instrument;
 
-struct nm_look {
-    const nm_instrument *instrument;
+struct nm_probe_record {
+    const nm_instrument *instrument; /* NULL: not selected */
     int64_t update;
     double
-        units; /* target tokens or examples that the gradients are summed over; set for gradients and updated */
+        n_targets; /* target tokens or examples that the gradients are summed over; set for gradients and updated */
     json_t *lines;       /* array */
-    nm_backend *backend; /* set from the first look on */
-    void *own;           /* what the instrument keeps from look to look; freed by its release */
+    nm_backend *backend; /* NULL before the first norm call */
+    void *state;         /* the instrument's own, from one update to the next; freed by its release */
 };
 
 extern const nm_instrument *const nm_instruments[]; /* NULL at the end */
 
-/* A new line of the log; it belongs to the look. Numbers that are not finite become null. */
-json_t *nm_look_line(nm_look *look, const char *site);
+/* A new line of the log, owned by the record. Values that are not finite become null. */
+json_t *nm_probe_record_line(nm_probe_record *record, const char *site);
 void nm_line_number(json_t *line, const char *key, double value);
 void nm_line_text(json_t *line, const char *key, const char *value);
-json_t *nm_line_array(json_t *line, const char *key); /* an empty one */
+json_t *nm_line_array(json_t *line, const char *key); /* an empty array, owned by the line */
 void nm_array_number(json_t *array, double value);
 
 /* Sums over groups of parameters. */
@@ -43,11 +43,11 @@ typedef struct nm_group_sum {
     double a, b;
 } nm_group_sum;
 typedef struct nm_group_sums {
-    nm_group_sum *list; /* in the order of the parameters; the first is that of all, named "" */
+    nm_group_sum *list; /* in the order of the parameters; the first is the sum over all, named "" */
     size_t n, capacity;
 } nm_group_sums;
 /* Adds to a and b of the parameter's group and of all. */
-void nm_groups_add(nm_group_sums *sums, const char *parameter, double a, double b);
-void nm_groups_release(nm_group_sums *sums);
+void nm_group_sums_add(nm_group_sums *sums, const char *parameter, double a, double b);
+void nm_group_sums_release(nm_group_sums *sums);
 
 #endif

@@ -6,25 +6,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- numbers ---- */
-
-double *nm_numbers_download(nm_backend *backend, const void *device, size_t n)
+double *nm_download_doubles(nm_backend *backend, const void *device, size_t n)
 {
     double *out = nm_allocate((n ? n : 1) * sizeof *out);
     nm_backend_read(backend, out, device, n);
     return out;
 }
 
-double *nm_numbers_download_matrix(nm_backend *backend, nm_mat mat)
+double *nm_download_matrix(nm_backend *backend, nm_mat mat)
 {
-    size_t rows = (size_t)mat.rows, cols = (size_t)mat.cols, unit = nm_dtype_bytes(backend->dtype);
+    size_t rows = (size_t)mat.rows, cols = (size_t)mat.cols, element_bytes = nm_dtype_bytes(backend->dtype);
     double *out = nm_allocate((rows * cols + 1) * sizeof *out);
     for (size_t r = 0; r < rows; r++)
-        nm_backend_read(backend, out + r * cols, (char *)mat.data + r * (size_t)mat.stride * unit, cols);
+        nm_backend_read(backend, out + r * cols, (char *)mat.data + r * (size_t)mat.stride * element_bytes,
+                        cols);
     return out;
 }
 
-double nm_numbers_length(const double *values, size_t n)
+double nm_l2_norm(const double *values, size_t n)
 {
     double square = 0;
     for (size_t i = 0; i < n; i++)
@@ -32,15 +31,13 @@ double nm_numbers_length(const double *values, size_t n)
     return sqrt(square);
 }
 
-double nm_numbers_quantile(const double *sorted, size_t n, double q)
+double nm_quantile(const double *sorted, size_t n, double q)
 {
-    double place = q * (double)(n - 1);
-    size_t below = (size_t)place;
-    return below + 1 < n ? sorted[below] + (place - (double)below) * (sorted[below + 1] - sorted[below])
+    double position = q * (double)(n - 1);
+    size_t below = (size_t)position;
+    return below + 1 < n ? sorted[below] + (position - (double)below) * (sorted[below + 1] - sorted[below])
                          : sorted[n - 1];
 }
-
-/* ---- calls of norms ---- */
 
 const void *nm_call_stat(const nm_norm_call *call, const char *name, int32_t length)
 {
@@ -81,28 +78,26 @@ int nm_call_pairs(const nm_norm_call *call, nm_call_pair pairs[NM_CALL_MAX_PAIRS
     return n;
 }
 
-double *nm_call_gain(const nm_norm_call *call)
+double *nm_call_weight(const nm_norm_call *call)
 {
     nm_backend *b = call->backend;
     const nm_norm *norm = call->norm;
     int32_t width = call->x.cols;
-    const void *gain = nm_call_stat(call, "gain", width), *r = nm_call_stat(call, "r", width);
+    const void *weight = nm_call_stat(call, "gain", width), *r = nm_call_stat(call, "r", width);
     bool learned = norm->shape.n_params && norm->shape.params[0].length == width;
-    double *out = gain      ? nm_numbers_download(b, gain, (size_t)width)
-                  : learned ? nm_numbers_download(b, norm->params[0], (size_t)width)
+    double *out = weight    ? nm_download_doubles(b, weight, (size_t)width)
+                  : learned ? nm_download_doubles(b, norm->params[0], (size_t)width)
                             : nm_allocate((size_t)width * sizeof *out);
-    for (int32_t i = 0; i < width && !gain && !learned; i++)
+    for (int32_t i = 0; i < width && !weight && !learned; i++)
         out[i] = 1;
-    if (gain || !r)
+    if (weight || !r)
         return out;
-    double *factor = nm_numbers_download(b, r, (size_t)width);
+    double *factor = nm_download_doubles(b, r, (size_t)width);
     for (int32_t i = 0; i < width; i++)
         out[i] *= factor[i];
     free(factor);
     return out;
 }
-
-/* ---- names ---- */
 
 nm_site nm_site_parse(const char *name)
 {
@@ -126,7 +121,7 @@ nm_site nm_site_parse(const char *name)
 void nm_group_name(const char *parameter, char *group, size_t bytes)
 {
     snprintf(group, bytes, "%s", parameter);
-    for (int cut = 0; cut < 2; cut++) {
+    for (int part = 0; part < 2; part++) {
         char *dot = strrchr(group, '.');
         if (dot)
             *dot = 0;

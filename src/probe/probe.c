@@ -8,7 +8,7 @@
 #include "base/edit_distance.h"
 #include "probe/instrument.h"
 
-/* One line each, in the order of their lines in the log. */
+/* In the order of their lines in the log. */
 /* clang-format off */
 #define INSTRUMENTS(I) \
     I(distance) \
@@ -34,16 +34,16 @@ enum { N_INSTRUMENTS = sizeof nm_instruments / sizeof *nm_instruments - 1 };
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_probe_config, field, initial, min, max, help)
 static const nm_option probe_options[] = {
-    ROW(every, "0", 0, 1e12, "updates between looks of the instruments; 0: none by number"),
-    ROW(checkpoints, "false", 0, 1, "look at the updates that end in a checkpoint"),
+    ROW(every, "0", 0, 1e12, "Number of updates between measurements of the instruments; 0 disables them."),
+    ROW(checkpoints, "false", 0, 1, "Also measure at the updates that end in a checkpoint."),
     ROW(instruments, "all", 0, 0, "Comma-separated instruments: distance, deviation, gradient_parts, gain, gradient, scale, penalty, update_ratio, moments; or all."),
     {0}};
 /* clang-format on */
 
 struct nm_probe {
     nm_probe_config config;
-    nm_train_hooks watch;
-    nm_look looks[N_INSTRUMENTS]; /* instrument NULL: not asked for */
+    nm_train_hooks hooks;
+    nm_probe_record records[N_INSTRUMENTS];
 };
 
 void nm_probe_options_add(nm_options *options)
@@ -51,18 +51,18 @@ void nm_probe_options_add(nm_options *options)
     nm_options_add(options, "probe", probe_options, NULL, sizeof(nm_probe_config));
 }
 
-/* ---- what the trainer calls ---- */
+/* ---- hooks ---- */
 
-static bool wants(void *user, int64_t update, bool checkpoint)
+static bool is_due(void *user, int64_t update, bool checkpoint)
 {
     nm_probe *probe = user;
     if (!(probe->config.every && update % probe->config.every == 0) &&
         !(probe->config.checkpoints && checkpoint))
         return false;
     for (int i = 0; i < N_INSTRUMENTS; i++) {
-        json_decref(probe->looks[i].lines); /* of an update that failed half-way */
-        probe->looks[i].update = update;
-        probe->looks[i].lines = json_array();
+        json_decref(probe->records[i].lines); /* left by an update that failed */
+        probe->records[i].update = update;
+        probe->records[i].lines = json_array();
     }
     return true;
 }
@@ -71,10 +71,10 @@ static void on_norm(void *user, const nm_norm_call *call, bool backward)
 {
     nm_probe *probe = user;
     for (int i = 0; i < N_INSTRUMENTS; i++) {
-        nm_look *look = &probe->looks[i];
-        look->backend = call->backend;
-        if (look->instrument && look->instrument->norm)
-            look->instrument->norm(look, call, backward);
+        nm_probe_record *record = &probe->records[i];
+        record->backend = call->backend;
+        if (record->instrument && record->instrument->norm)
+            record->instrument->norm(record, call, backward);
     }
 }
 
@@ -82,11 +82,11 @@ static void on_gradients(void *user, const nm_model *model, double units)
 {
     nm_probe *probe = user;
     for (int i = 0; i < N_INSTRUMENTS; i++) {
-        nm_look *look = &probe->looks[i];
-        look->backend = model->backend;
-        look->units = units;
-        if (look->instrument && look->instrument->gradients)
-            look->instrument->gradients(look, model);
+        nm_probe_record *record = &probe->records[i];
+        record->backend = model->backend;
+        record->n_targets = units;
+        if (record->instrument && record->instrument->gradients)
+            record->instrument->gradients(record, model);
     }
 }
 
@@ -95,17 +95,15 @@ static json_t *on_updated(void *user, const nm_model *model)
     nm_probe *probe = user;
     json_t *all = json_array();
     for (int i = 0; i < N_INSTRUMENTS; i++) {
-        nm_look *look = &probe->looks[i];
-        if (look->instrument && look->instrument->updated)
-            look->instrument->updated(look, model);
-        json_array_extend(all, look->lines);
-        json_decref(look->lines);
-        look->lines = NULL;
+        nm_probe_record *record = &probe->records[i];
+        if (record->instrument && record->instrument->updated)
+            record->instrument->updated(record, model);
+        json_array_extend(all, record->lines);
+        json_decref(record->lines);
+        record->lines = NULL;
     }
     return all;
 }
-
-/* ---- life ---- */
 
 static nm_status unknown_instrument(const char *name, nm_error *err)
 {
@@ -113,11 +111,11 @@ static nm_status unknown_instrument(const char *name, nm_error *err)
     for (int i = 1; i < N_INSTRUMENTS; i++)
         if (nm_edit_distance(name, nm_instruments[i]->name) < nm_edit_distance(name, best))
             best = nm_instruments[i]->name;
-    return nm_fail(err, NM_USAGE, "probe.instruments: unknown instrument %.64s; the nearest known one is %s",
+    return nm_fail(err, NM_USAGE, "probe.instruments: unknown instrument %.64s; the closest known one is %s",
                    name, best);
 }
 
-static nm_status choose(nm_probe *probe, const char *names, nm_error *err)
+static nm_status select_instruments(nm_probe *probe, const char *names, nm_error *err)
 {
     char *copy = nm_duplicate(names), *rest = copy;
     nm_status status = NM_OK;
@@ -125,7 +123,7 @@ static nm_status choose(nm_probe *probe, const char *names, nm_error *err)
         bool found = !*name;
         for (int i = 0; i < N_INSTRUMENTS; i++)
             if (!strcmp(name, "all") || !strcmp(name, nm_instruments[i]->name)) {
-                probe->looks[i].instrument = nm_instruments[i];
+                probe->records[i].instrument = nm_instruments[i];
                 found = true;
             }
         if (!found)
@@ -141,8 +139,9 @@ nm_status nm_probe_create(nm_probe **out, const nm_options *options, nm_error *e
     *out = NULL;
     nm_probe *probe = nm_allocate(sizeof *probe);
     probe->config = *config;
-    probe->watch = (nm_train_hooks){probe, wants, on_norm, on_gradients, on_updated};
-    nm_status status = choose(probe, config->instruments, err); /* a wrong name is told even when off */
+    probe->hooks = (nm_train_hooks){probe, is_due, on_norm, on_gradients, on_updated};
+    nm_status status = select_instruments(probe, config->instruments,
+                                          err); /* also when disabled: a wrong name is an error */
     if (status == NM_OK && (config->every || config->checkpoints))
         *out = probe;
     else
@@ -152,7 +151,7 @@ nm_status nm_probe_create(nm_probe **out, const nm_options *options, nm_error *e
 
 const nm_train_hooks *nm_probe_hooks(const nm_probe *probe)
 {
-    return probe ? &probe->watch : NULL;
+    return probe ? &probe->hooks : NULL;
 }
 
 void nm_probe_free(nm_probe *probe)
@@ -160,24 +159,24 @@ void nm_probe_free(nm_probe *probe)
     if (!probe)
         return;
     for (int i = 0; i < N_INSTRUMENTS; i++) {
-        nm_look *look = &probe->looks[i];
-        if (look->instrument && look->instrument->release)
-            look->instrument->release(look);
-        json_decref(look->lines);
+        nm_probe_record *record = &probe->records[i];
+        if (record->instrument && record->instrument->release)
+            record->instrument->release(record);
+        json_decref(record->lines);
     }
     free(probe);
 }
 
-/* ---- for the instruments ---- */
+/* ---- log lines and sums for the instruments ---- */
 
-json_t *nm_look_line(nm_look *look, const char *site)
+json_t *nm_probe_record_line(nm_probe_record *record, const char *site)
 {
     json_t *line = json_object();
     nm_line_text(line, "type", "probe");
-    json_object_set_new(line, "update", json_integer(look->update));
-    nm_line_text(line, "instrument", look->instrument->name);
+    json_object_set_new(line, "update", json_integer(record->update));
+    nm_line_text(line, "instrument", record->instrument->name);
     nm_line_text(line, "site", site);
-    json_array_append_new(look->lines, line);
+    json_array_append_new(record->lines, line);
     return line;
 }
 
@@ -203,7 +202,7 @@ void nm_array_number(json_t *array, double value)
     json_array_append_new(array, isfinite(value) ? json_real(value) : json_null());
 }
 
-static void add_to(nm_group_sums *sums, const char *name, double a, double b)
+static void add_to_group(nm_group_sums *sums, const char *name, double a, double b)
 {
     size_t i = 0;
     while (i < sums->n && strcmp(sums->list[i].name, name))
@@ -217,15 +216,15 @@ static void add_to(nm_group_sums *sums, const char *name, double a, double b)
     sums->list[i].b += b;
 }
 
-void nm_groups_add(nm_group_sums *sums, const char *parameter, double a, double b)
+void nm_group_sums_add(nm_group_sums *sums, const char *parameter, double a, double b)
 {
     char group[96];
     nm_group_name(parameter, group, sizeof group);
-    add_to(sums, "", a, b);
-    add_to(sums, group, a, b);
+    add_to_group(sums, "", a, b);
+    add_to_group(sums, group, a, b);
 }
 
-void nm_groups_release(nm_group_sums *sums)
+void nm_group_sums_release(nm_group_sums *sums)
 {
     free(sums->list);
     *sums = (nm_group_sums){0};

@@ -1,4 +1,4 @@
-/* The live instruments of a run: section [probe], and what the trainer is told to look with. */
+/* The live instruments of a run: section [probe] and the hooks that the trainer calls. */
 #ifndef NM_PROBE_H
 #define NM_PROBE_H
 
@@ -14,8 +14,8 @@ typedef struct nm_probe_config { /* section [probe] */
 typedef struct nm_probe nm_probe;
 
 void nm_probe_options_add(nm_options *options);
-/* *probe is NULL when [probe] asks for nothing. NM_USAGE: an unknown instrument. The probe holds device memory of the
- * model it looked at: free it before the trainer. */
+/* *probe is NULL if [probe] enables no instrument. NM_USAGE: an unknown instrument. The probe owns device memory of the
+ * model's backend: free it before the trainer. */
 nm_status nm_probe_create(nm_probe **probe, const nm_options *options, nm_error *err);
 const nm_train_hooks *nm_probe_hooks(const nm_probe *probe); /* NULL for NULL */
 void nm_probe_free(nm_probe *probe);

@@ -1,5 +1,5 @@
-/* Mean and standard deviation of all numbers that go into a norm and come out of it, and the largest standard deviation
- * of a feature, which shows features that have run away from the others. */
+/* Mean and standard deviation over all elements of a norm's input and output, and the largest standard deviation of a
+ * feature, which shows features with outlier activations. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@ static json_t *moments(const nm_norm_call *call, nm_mat x)
         return json_null();
     const nm_feature_norm plain = {.groups = 0};
     NM_CALL(b, feature_moments, .spec = &plain, .x = x, .center = mean, .mean = mean, .square = square);
-    double *m = nm_numbers_download(b, mean, width), *v = nm_numbers_download(b, square, width);
+    double *m = nm_download_doubles(b, mean, width), *v = nm_download_doubles(b, square, width);
     double sum = 0, total = 0, largest = 0;
     for (size_t i = 0; i < width; i++)
         sum += m[i];
@@ -32,11 +32,11 @@ static json_t *moments(const nm_norm_call *call, nm_mat x)
     return object;
 }
 
-static void look_at_norm(nm_look *look, const nm_norm_call *call, bool backward)
+static void measure_norm(nm_probe_record *record, const nm_norm_call *call, bool backward)
 {
     if (backward)
         return;
-    json_t *line = nm_look_line(look, call->norm->site.name);
+    json_t *line = nm_probe_record_line(record, call->norm->site.name);
     json_object_set_new(line, "input", moments(call, call->x));
     json_object_set_new(line, "output", moments(call, call->y));
     json_object_set_new(line, "rows", json_integer(call->x.rows));
@@ -44,6 +44,6 @@ static void look_at_norm(nm_look *look, const nm_norm_call *call, bool backward)
 
 const nm_instrument nm_instrument_moments = {
     .name = "moments",
-    .help = "mean and deviation of what goes into each norm and comes out",
-    .norm = look_at_norm,
+    .help = "mean and standard deviation of the input and output of each norm",
+    .norm = measure_norm,
 };

@@ -19,7 +19,7 @@ void nm_gram_release(nm_gram *gram)
     *gram = (nm_gram){0};
 }
 
-/* Four rows at a time: the triangle, which may not fit into the cache, is walked through a quarter as often. */
+/* Four rows per pass: the triangle may exceed the cache and is read a quarter as often. */
 void nm_gram_add(nm_gram *gram, const double *x, int64_t rows)
 {
     const int32_t d = gram->d;
@@ -38,8 +38,8 @@ void nm_gram_add(nm_gram *gram, const double *x, int64_t rows)
     gram->rows += rows;
 }
 
-/* One Householder step on the leading n x n block of the symmetric a (row stride d): row n - 1 is brought to
- * (0, ..., 0, off, diagonal). scratch: n numbers. Returns the off-diagonal element. */
+/* One Householder step on the leading n x n block of the symmetric a (row stride d): row n - 1 becomes
+ * (0, ..., 0, off, diagonal). scratch [n]. Returns the off-diagonal element. */
 static double reduce_row(double *a, int32_t d, int32_t n, double *scratch)
 {
     double *u = a + (size_t)(n - 1) * (size_t)d, square = 0, inner = 0;
@@ -48,7 +48,7 @@ static double reduce_row(double *a, int32_t d, int32_t n, double *scratch)
         square += u[i] * u[i];
     if (m < 1 || square <= 0)
         return m < 1 ? 0 : u[m - 1];
-    double length = sqrt(square + u[m - 1] * u[m - 1]), off = u[m - 1] > 0 ? -length : length;
+    double norm = sqrt(square + u[m - 1] * u[m - 1]), off = u[m - 1] > 0 ? -norm : norm;
     u[m - 1] -= off;
     double h = square + u[m - 1] * u[m - 1]; /* |u|^2; the reflection is 1 - 2 u u^T / h */
     for (int32_t i = 0; i < m; i++) {
@@ -66,7 +66,7 @@ static double reduce_row(double *a, int32_t d, int32_t n, double *scratch)
     return off;
 }
 
-/* One implicit QL step with Wilkinson's shift on rows first .. last of the tridiagonal matrix (diagonal t, below it e). */
+/* One implicit QL step with Wilkinson's shift on rows first .. last of the tridiagonal matrix (diagonal t, subdiagonal e). */
 static void ql_step(double *t, double *e, int32_t first, int32_t last)
 {
     double g = (t[first + 1] - t[first]) / (2 * e[first]), r = hypot(g, 1), s = 1, c = 1, p = 0;
@@ -74,7 +74,7 @@ static void ql_step(double *t, double *e, int32_t first, int32_t last)
     for (int32_t i = last - 1; i >= first; i--) {
         double f = s * e[i], b = c * e[i];
         e[i + 1] = r = hypot(f, g);
-        if (r == 0) { /* splits here */
+        if (r == 0) { /* the matrix splits here */
             t[i + 1] -= p;
             e[last] = 0;
             return;
@@ -92,12 +92,12 @@ static void ql_step(double *t, double *e, int32_t first, int32_t last)
     e[last] = 0;
 }
 
-/* Eigenvalues of the tridiagonal matrix into t; e[i] stands between rows i and i + 1, e[d - 1] is scratch. */
+/* Eigenvalues of the tridiagonal matrix into t; e[i] couples rows i and i + 1, e[d - 1] is scratch. */
 static void tridiagonal_eigenvalues(double *t, double *e, int32_t d)
 {
-    enum { MOST_STEPS = 60 }; /* each converges in two or three */
+    enum { MAX_STEPS = 60 }; /* an eigenvalue converges in two or three */
     for (int32_t first = 0; first < d; first++)
-        for (int step = 0; step < MOST_STEPS; step++) {
+        for (int step = 0; step < MAX_STEPS; step++) {
             int32_t last = first;
             while (last < d - 1 && fabs(e[last]) > 0x1p-53 * (fabs(t[last]) + fabs(t[last + 1])))
                 last++;
@@ -133,7 +133,7 @@ void nm_gram_singular(const nm_gram *gram, double *values)
         tridiagonal_eigenvalues(values, e, gram->d);
     for (size_t i = 0; i < d; i++)
         values[i] = !finite ? NAN : values[i] > 0 ? -sqrt(values[i]) : 0;
-    nm_sort_doubles(values, d); /* rising, so the largest singular value, now negative, is first */
+    nm_sort_doubles(values, d); /* ascending negated values are descending singular values */
     for (size_t i = 0; i < d; i++)
         values[i] = finite ? fabs(values[i]) : NAN;
     free(a);

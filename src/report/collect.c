@@ -1,4 +1,4 @@
-/* Series -> curves: by update or time, by place in the network, thinned to what can be seen, and the frame around them. */
+/* Series to curves: by update or time or by site, reduced to the number of visible points, with the range of the axes. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "base/sort.h"
 #include "report/figure.h"
 
-enum { MAX_POINTS = 400, MIN_POINTS = 60, ALL_POINTS = 6000, CROWD = 8 };
+enum { MAX_POINTS = 400, MIN_POINTS = 60, ALL_POINTS = 6000, MANY_CURVES = 8 };
 
 typedef struct pattern {
     char text[160];
@@ -26,7 +26,7 @@ static bool has_any(const nm_report_run *run, const char *tag)
     return false;
 }
 
-/* The first of the figure's patterns that the run has numbers for, or the last one. */
+/* The first of the figure's patterns for which the run has values, or the last one. */
 static pattern pattern_of(const nm_figure *figure, const nm_report *report, const nm_report_run *run)
 {
     const char *at = strcmp(figure->tag, "@score") ? figure->tag : report->score_tag;
@@ -92,12 +92,12 @@ static void drop_empty(nm_drawing *drawing)
 
 /* ---- by update or time ---- */
 
-typedef struct sums { /* of one run, over the places that match, by look */
+typedef struct sums { /* of one run, over the matching sites, by update or time */
     double *x, *sum;
     size_t *count, n, capacity;
 } sums;
 
-static void insert_look(sums *s, size_t at, double x)
+static void insert_x(sums *s, size_t at, double x)
 {
     size_t capacity[2] = {s->capacity, s->capacity};
     NM_GROW(s->x, s->n, capacity[0]);
@@ -112,7 +112,7 @@ static void insert_look(sums *s, size_t at, double x)
     s->n++;
 }
 
-/* Places are looked at in the same updates; one that joins later finds its look by going on from the last one. */
+/* All sites are recorded at the same updates; a site that starts later is found by continuing from the last position. */
 static void add_series(sums *s, const nm_series *series, const nm_series *minus, bool seconds)
 {
     size_t at = 0, other = 0;
@@ -127,8 +127,8 @@ static void add_series(sums *s, const nm_series *series, const nm_series *minus,
         }
         while (at < s->n && s->x[at] < x)
             at++;
-        if (at == s->n || s->x[at] > x) /* a new look; at the end in all logs but forged ones */
-            insert_look(s, at, x);
+        if (at == s->n || s->x[at] > x) /* a new update, the last one unless the log is out of order */
+            insert_x(s, at, x);
         s->sum[at] += y;
         s->count[at]++;
     }
@@ -146,7 +146,7 @@ static double largest_time(const nm_report *report, const nm_figure *figure)
     return largest;
 }
 
-/* "enc.2.ffn.norm" is in layer 2 of stack enc; false for what is in no layer. */
+/* "enc.2.ffn.norm": layer 2 of the stack enc; false for a site outside of layers. */
 static bool layer_of(const char *site, size_t length, size_t *stack, long *layer)
 {
     const char *dot = memchr(site, '.', length);
@@ -157,8 +157,8 @@ static bool layer_of(const char *site, size_t length, size_t *stack, long *layer
     return true;
 }
 
-/* The series whose place is the last of the last layer of the first stack; NULL when no place is in a layer. */
-static const nm_series *top_series(const nm_report_run *run, const char *tag)
+/* The series of the last site in the last layer of the first stack; NULL if no site is in a layer. */
+static const nm_series *last_layer_series(const nm_report_run *run, const char *tag)
 {
     const nm_series *top = NULL;
     const char *first = NULL, *site;
@@ -180,19 +180,20 @@ static const nm_series *top_series(const nm_report_run *run, const char *tag)
     return top;
 }
 
-/* The series of a run that a figure is of, over the places it asks for. */
-static void add_places(sums *s, const nm_figure *figure, const nm_report_run *run, const char *tag)
+/* The series of a run at the sites of the figure. */
+static void add_sites(sums *s, const nm_figure *figure, const nm_report_run *run, const char *tag)
 {
     const nm_series *minus = figure->minus ? nm_report_run_find(run, figure->minus) : NULL;
-    const nm_series *top = figure->places == NM_PLACES_TOP ? top_series(run, tag) : NULL;
+    const nm_series *top = figure->sites == NM_SITES_LAST_LAYER ? last_layer_series(run, tag) : NULL;
     if (figure->minus && !minus)
         return;
     for (size_t i = 0; i < run->n_series; i++) {
         const nm_series *series = &run->series[i];
-        if (!nm_tag_match(tag, series->tag, NULL, NULL) || (figure->places == NM_PLACES_TOP && series != top))
+        if (!nm_tag_match(tag, series->tag, NULL, NULL) ||
+            (figure->sites == NM_SITES_LAST_LAYER && series != top))
             continue;
         add_series(s, series, minus, figure->x_seconds);
-        if (figure->places == NM_PLACES_FIRST)
+        if (figure->sites == NM_SITES_FIRST)
             break;
     }
 }
@@ -209,7 +210,7 @@ void nm_collect_history(const nm_report *report, const nm_figure *figure, nm_dra
         const nm_report_run *run = &report->runs[r];
         pattern tag = pattern_of(figure, report, run);
         sums s = {0};
-        add_places(&s, figure, run, tag.text);
+        add_sites(&s, figure, run, tag.text);
         nm_curve *curve = add_curve(drawing, r, s.n, false);
         for (size_t i = 0; i < s.n; i++)
             add_point(curve, s.x[i] / unit, s.sum[i] / (double)s.count[i]);
@@ -220,7 +221,7 @@ void nm_collect_history(const nm_report *report, const nm_figure *figure, nm_dra
     }
 }
 
-void nm_collect_besides_score(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
+void nm_collect_unless_score(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
 {
     if (strcmp(figure->tag, report->score_tag))
         nm_collect_history(report, figure, drawing);
@@ -240,7 +241,7 @@ void nm_collect_checkpoints(const nm_report *report, const nm_figure *figure, nm
     drawing->n = kept;
 }
 
-/* ---- by place ---- */
+/* ---- by site ---- */
 
 static double tick_of(nm_drawing *drawing, const char *site, size_t length)
 {
@@ -257,11 +258,11 @@ static double tick_of(nm_drawing *drawing, const char *site, size_t length)
     return (double)drawing->n_ticks++;
 }
 
-/* One value for a run: the median, or the last; of measurements of checkpoints that of the best model. */
+/* One value per run: the median or the last one; for measurements of checkpoints that of the best model. */
 static double summary_value(const nm_figure *figure, const nm_report_run *run, const nm_series *series)
 {
     if (figure->median)
-        return nm_series_median(series);
+        return nm_median(series->value, series->n);
     double best =
         strncmp(series->tag, "inspect/", 8) ? NAN : nm_series_at(series, nm_report_run_best_update(run));
     return isfinite(best) ? best : series->value[series->n - 1];
@@ -303,7 +304,7 @@ bool nm_tick_same_kind(const char *a, const char *b)
     }
 }
 
-/* Attention before feed-forward before the rest, as the two panels of the papers. */
+/* Attention, then feed-forward, then the others, as in the panels of the papers. */
 static int kind_rank(const char *tick)
 {
     static const char *const parts[] = {".self", ".cross", ".ffn"};
@@ -326,7 +327,7 @@ static void sort_points(nm_curve *curve)
         }
 }
 
-/* Where each place goes: kinds in the order of their ranks, else as they come; of a kind, by depth, as they come. */
+/* The new position of each site: by rank of its kind, then by first occurrence; within a kind by depth, as they occur. */
 static size_t *order_by_depth(char **ticks, size_t n)
 {
     size_t *key = nm_allocate((n + 1) * sizeof *key), *position = nm_allocate((n + 1) * sizeof *position);
@@ -362,7 +363,7 @@ void nm_collect_depth(const nm_report *report, const nm_figure *figure, nm_drawi
     free(ticks);
 }
 
-/* The last vector of each place: quantiles in equal steps from the least to the largest. */
+/* The last vector of each site: quantiles in equal steps from the minimum to the maximum. */
 void nm_collect_quantiles(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
 {
     const char *site;
@@ -416,7 +417,7 @@ size_t nm_figure_reference(const nm_report *report)
     return first;
 }
 
-/* Only runs whose norms use the batch have a discrepancy: those that also log the loss with statistics of the batch. */
+/* Only runs whose norms use batch statistics have a discrepancy: their logs contain the loss with batch statistics. */
 void nm_collect_score_gap(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
 {
     size_t reference = nm_figure_reference(report);
@@ -429,16 +430,16 @@ void nm_collect_score_gap(const nm_report *report, const nm_figure *figure, nm_d
                   (first - report->results[r].score) * (report->score_rises ? 1 : -1));
         drop_empty(drawing);
     }
-    while (drawing->n && drawing->n < 3) { /* two points are always on a line */
+    while (drawing->n && drawing->n < 3) { /* two points always lie on a line */
         drawing->curves[drawing->n - 1].n = 0;
         drop_empty(drawing);
     }
 }
 
-/* ---- thinning ---- */
+/* ---- fewer points ---- */
 
-/* The mean of each stretch: many noisy curves over each other are read by their courses. */
-static void thin_to_means(nm_curve *curve, size_t most)
+/* The mean of each segment: with many noisy curves only their trend is visible. */
+static void reduce_to_means(nm_curve *curve, size_t most)
 {
     for (size_t s = 0; s < most; s++) {
         size_t from = s * curve->n / most, to = (s + 1) * curve->n / most;
@@ -453,12 +454,12 @@ static void thin_to_means(nm_curve *curve, size_t most)
     curve->n = most;
 }
 
-/* Of each stretch its lowest and its highest point, in their order: spikes stay. */
-static void thin(nm_curve *curve, size_t most)
+/* The minimum and the maximum of each segment, in their order, so that spikes stay visible. */
+static void reduce_to_extremes(nm_curve *curve, size_t most)
 {
-    size_t stretches = most / 2, kept = 0;
-    for (size_t s = 0; s < stretches; s++) {
-        size_t from = s * curve->n / stretches, to = (s + 1) * curve->n / stretches, low = from, high = from;
+    size_t segments = most / 2, kept = 0;
+    for (size_t s = 0; s < segments; s++) {
+        size_t from = s * curve->n / segments, to = (s + 1) * curve->n / segments, low = from, high = from;
         for (size_t i = from; i < to; i++) {
             low = curve->y[i] < curve->y[low] ? i : low;
             high = curve->y[i] >= curve->y[high] ? i : high;
@@ -472,7 +473,7 @@ static void thin(nm_curve *curve, size_t most)
     curve->n = kept;
 }
 
-/* A logarithm knows no zero, and numbers that are all zero are numbers of nothing. */
+/* For a logarithmic axis. A curve of zeros disappears. */
 static void keep_positive(nm_curve *curve)
 {
     size_t kept = 0;
@@ -504,28 +505,28 @@ static size_t all_values(const nm_drawing *drawing, double **values)
             if (curve->high)
                 (*values)[n++] = curve->high[i];
         }
-    NM_ASSERT(n > 0); /* curves without points are dropped before */
+    NM_ASSERT(n > 0); /* curves without points have been removed */
     nm_sort_doubles(*values, n);
     return n;
 }
 
-/* Numbers that differ by rounding alone are one number, around which the frame has its own width. */
-static void widen(double *low, double *high, double share, bool logarithm)
+/* Values that differ only by rounding count as one value, around which the range has a fixed width. */
+static void widen(double *low, double *high, double fraction, bool logarithm)
 {
     bool one = *high - *low <= 1e-5 * fmax(fabs(*low), fabs(*high));
     if (logarithm) {
-        double factor = one ? 1.5 : pow(*high / *low, share);
+        double factor = one ? 1.5 : pow(*high / *low, fraction);
         *low /= factor;
         *high *= factor;
     } else {
-        double more = one ? fmax(0.05 * fabs(*high), 1e-6) : share * (*high - *low);
+        double more = one ? fmax(0.05 * fabs(*high), 1e-6) : fraction * (*high - *low);
         *low -= more;
         *high += more;
     }
 }
 
-/* The first losses of a run, or those of one that diverged, would press all others flat: a linear frame ends where
- * the lower 90 % of the numbers have room twice over. */
+/* The first losses of a run, or those of a diverged run, would leave no resolution for the others: a linear axis ends at
+ * twice the range of the lower 90 % of the values. */
 static void frame_y(nm_drawing *drawing, const nm_figure *figure)
 {
     double *values;
@@ -537,14 +538,14 @@ static void frame_y(nm_drawing *drawing, const nm_figure *figure)
         drawing->y_max = most > values[0] ? fmin(drawing->y_max, most) : drawing->y_max;
     }
     while (n && values[n - 1] > drawing->y_max) {
-        drawing->n_outside++;
+        drawing->n_above++;
         n--;
     }
     if (figure->line > 0) {
         drawing->y_min = fmin(drawing->y_min, figure->line);
         drawing->y_max = fmax(drawing->y_max, figure->line);
     }
-    /* A step size that ends at nothing would do the same to a logarithm. */
+    /* Values that end close to zero would do the same to a logarithmic axis. */
     if (figure->y_log && figure->collect == nm_collect_history && n >= 20 && values[0] < values[n / 10] / 100)
         drawing->y_min = values[n / 10] / 10;
     while (drawing->n_below < n && values[drawing->n_below] < drawing->y_min)
@@ -581,7 +582,7 @@ static void to_percent(nm_curve *curve, bool scatter)
         values[i] *= 100;
 }
 
-/* Keeps the points of the last part of the x axis; curves with less than three of them end before it. */
+/* Keeps the points in the last part of the x axis; curves with fewer than three of them are removed. */
 static void keep_tail(nm_drawing *drawing, double tail)
 {
     double end = 0;
@@ -614,7 +615,7 @@ void nm_drawing_make(nm_drawing *drawing, const nm_report *report, const nm_figu
         if (figure->y_log)
             keep_positive(&curve);
         if (curve.n > most && !curve.low)
-            (drawing->n > CROWD ? thin_to_means : thin)(&curve, most);
+            (drawing->n > MANY_CURVES ? reduce_to_means : reduce_to_extremes)(&curve, most);
         if (curve.n)
             drawing->curves[kept++] = curve;
         else

@@ -8,7 +8,7 @@
 
 #ifndef NORMA_PROTOBUF
 
-bool nm_event_code_there(void)
+bool nm_event_code_available(void)
 {
     return false;
 }
@@ -32,9 +32,9 @@ uint8_t *nm_event_code_line(const nm_report_run *line, double start, size_t *byt
 
 #include "event.pb-c.h"
 
-enum { STRINGS = 7 }; /* TensorFlow's number of this kind of tensor */
+enum { STRINGS = 7 }; /* TensorFlow's DT_STRING */
 
-bool nm_event_code_there(void)
+bool nm_event_code_available(void)
 {
     return true;
 }
@@ -57,7 +57,7 @@ uint8_t *nm_event_code_version(double time, size_t *bytes)
     return pack(&event, bytes);
 }
 
-typedef struct values { /* of one summary; each in heap memory with all it holds */
+typedef struct values { /* of one summary; heap, with everything they point to */
     Norma__Value **list;
     size_t n, capacity;
 } values;
@@ -79,7 +79,7 @@ static void add_scalar(values *v, const nm_series *series)
     value->simple_value = (float)series->value[series->n - 1];
 }
 
-static double last_beside(const nm_report_run *line, const char *tag, size_t stem, const char *end)
+static double sibling_value(const nm_report_run *line, const char *tag, size_t stem, const char *end)
 {
     char *name = nm_format("%.*s%s", (int)stem, tag, end);
     double value = nm_report_run_last(line, name);
@@ -87,12 +87,12 @@ static double last_beside(const nm_report_run *line, const char *tag, size_t ste
     return value;
 }
 
-/* Counts over equal stretches from low to high; sums are those of the stretches' middles. */
+/* Counts in bins of equal width from low to high; the sums use the centers of the bins. */
 static void add_histogram(values *v, const nm_report_run *line, const nm_vector *counts)
 {
     size_t stem = strlen(counts->tag) - strlen("counts");
-    double low = last_beside(line, counts->tag, stem, "low"),
-           high = last_beside(line, counts->tag, stem, "high");
+    double low = sibling_value(line, counts->tag, stem, "low"),
+           high = sibling_value(line, counts->tag, stem, "high");
     if (!isfinite(low) || !isfinite(high))
         return;
     Norma__Value *value = add_value(v, nm_format("%.*s", (int)stem - 1, counts->tag));
@@ -166,8 +166,8 @@ static bool ends_with(const char *text, const char *end)
     return length >= end_length && !strcmp(text + length - end_length, end);
 }
 
-/* Other texts of a log name what its numbers are of. */
-static bool is_told(const char *key)
+/* The other strings of a log are labels of its numbers. */
+static bool is_text_event(const char *key)
 {
     return !strncmp(key, "samples/", 8) || !strncmp(key, "start/", 6);
 }
@@ -184,7 +184,7 @@ uint8_t *nm_event_code_line(const nm_report_run *line, double start, size_t *byt
         if (ends_with(line->vectors[i].tag, ".counts"))
             add_histogram(&v, line, &line->vectors[i]);
     for (size_t i = 0; i < line->n_texts; i++) {
-        if (!is_told(line->texts[i].key))
+        if (!is_text_event(line->texts[i].key))
             continue;
         update = line->texts[i].update;
         add_text(&v, &line->texts[i]);

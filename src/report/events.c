@@ -1,5 +1,5 @@
-/* Event files are TFRecords: the length of a record, its checksum, the record, its checksum, all little-endian; a checksum
- * is CRC-32C (Castagnoli), turned and shifted so that one of bytes that hold checksums is no trivial value. */
+/* Event files are TFRecords: length, checksum of the length, data, checksum of the data; integers are little-endian. The
+ * checksum is CRC-32C (Castagnoli), rotated and offset so that the checksum of checksums is not trivial. */
 #include "report/events.h"
 
 #include <dirent.h>
@@ -14,13 +14,13 @@
 #include "base/memory.h"
 #include "report/event_code.h"
 
-static const char name_end[] = ".norma"; /* tells our event files from those of others */
+static const char name_end[] = ".norma"; /* distinguishes the event files of Norma from others */
 
 struct nm_events {
     char *log_path, *path;
     FILE *out;
-    long read;      /* bytes of the log that are written */
-    double start;   /* time of day at which the run's seconds began */
+    long read;      /* bytes of the log that have been written */
+    double start;   /* Unix time at which the run started */
     double seconds; /* of the last line */
 };
 
@@ -78,8 +78,8 @@ static nm_status write_lines(nm_events *events, const char *text, size_t bytes, 
     return NM_OK;
 }
 
-/* What is in the log behind the bytes already read, as far as its lines are whole; heap. */
-static char *read_more(const nm_events *events, size_t *bytes)
+/* The complete lines of the log after the bytes already read; heap. */
+static char *read_new_lines(const nm_events *events, size_t *bytes)
 {
     struct stat status;
     FILE *log = fopen(events->log_path, "rb");
@@ -100,7 +100,7 @@ static char *read_more(const nm_events *events, size_t *bytes)
 nm_status nm_events_follow(nm_events *events, nm_error *err)
 {
     size_t bytes;
-    char *text = read_more(events, &bytes);
+    char *text = read_new_lines(events, &bytes);
     nm_status status = bytes ? write_lines(events, text, bytes, err) : NM_OK;
     free(text);
     events->read += (long)bytes;
@@ -109,7 +109,7 @@ nm_status nm_events_follow(nm_events *events, nm_error *err)
 
 /* ---- the file ---- */
 
-static void remove_own(const char *folder)
+static void remove_old_events(const char *folder)
 {
     DIR *directory = opendir(folder);
     for (struct dirent *entry; directory && (entry = readdir(directory)) != NULL;) {
@@ -125,12 +125,12 @@ static void remove_own(const char *folder)
         closedir(directory);
 }
 
-/* The log was last written at its last line's seconds. */
+/* The log was modified last at the time of its last line. */
 static void find_start(nm_events *events)
 {
     struct stat status;
     size_t bytes;
-    char *text = read_more(events, &bytes);
+    char *text = read_new_lines(events, &bytes);
     nm_report_run all = {0};
     nm_report_run_add(&all, text, bytes);
     if (!stat(events->log_path, &status))
@@ -143,7 +143,7 @@ static nm_status open_file(nm_events *events, const char *folder, nm_error *err)
 {
     size_t bytes;
     NM_TRY(nm_folder_create(folder, err));
-    remove_own(folder);
+    remove_old_events(folder);
     find_start(events);
     events->path = nm_format("%s/events.out.tfevents.%010lld%s", folder, (long long)events->start, name_end);
     NM_TRY(nm_file_open(&events->out, events->path, "wb", err));
@@ -154,11 +154,10 @@ static nm_status open_file(nm_events *events, const char *folder, nm_error *err)
 nm_status nm_events_open(nm_events **out, const char *run_folder, const char *folder, nm_error *err)
 {
     *out = NULL;
-    if (!nm_event_code_there())
-        return nm_fail(
-            err, NM_UNSUPPORTED,
-            "this program was built without TensorBoard's event files; the Debian packages to build them "
-            "with are libprotobuf-c-dev and protobuf-c-compiler");
+    if (!nm_event_code_available())
+        return nm_fail(err, NM_UNSUPPORTED,
+                       "this program was built without TensorBoard event files; install the Debian packages "
+                       "libprotobuf-c-dev and protobuf-c-compiler and build again");
     nm_events *events = nm_allocate(sizeof *events);
     events->log_path = nm_path_join(run_folder, "log.jsonl");
     nm_status status = open_file(events, folder, err);

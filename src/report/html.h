@@ -1,11 +1,11 @@
-/* Text for a page: nothing that comes from a file or a path is ever markup. */
+/* Escaped text for the page: text from a file or a path never becomes markup. */
 #ifndef NM_HTML_H
 #define NM_HTML_H
 
 #include <stdio.h>
 #include "base/memory.h"
 
-/* The text with bytes that are no UTF-8, and control characters, as U+FFFD; heap. */
+/* The text with invalid UTF-8 and control characters replaced by U+FFFD; heap. */
 char *nm_text_clean(const char *text);
 /* Writes the text escaped for HTML, inside elements and quoted attributes. */
 void nm_html_text(FILE *out, const char *text);

@@ -1,5 +1,5 @@
-/* The page: sections, figures with a sentence each, the numbers behind them for hovering and saving, style and script, all
- * in one file that asks nothing of any network. */
+/* The page: sections, figures with descriptions, their data for tooltips and export, style and script, in one file that
+ * loads nothing from a network. */
 #include "report/page.h"
 
 #include <ctype.h>
@@ -13,7 +13,7 @@
 #include "report/plot.h"
 #include "report/sections.h"
 
-/* ---- numbers for the script ---- */
+/* ---- data for the script ---- */
 
 static json_t *number(double value)
 {
@@ -72,7 +72,7 @@ static json_t *figure_json(const nm_report *report, const nm_figure *figure, con
     return o;
 }
 
-/* In a script element only "</" and "<!--" would end or change it: no "<" leaves here. */
+/* "</" or "<!--" would end or change the script element: every "<" is escaped. */
 static void write_data(const nm_report *report, const nm_drawing *drawings, FILE *out)
 {
     json_t *root = json_object(), *runs = json_array(), *figures = json_object();
@@ -103,7 +103,7 @@ static void write_data(const nm_report *report, const nm_drawing *drawings, FILE
 
 /* ---- figures ---- */
 
-static void say_outside(size_t n, const char *where, double limit, FILE *out)
+static void write_outside(size_t n, const char *where, double limit, FILE *out)
 {
     char text[NM_NUMBER_BYTES];
     if (n)
@@ -111,19 +111,19 @@ static void say_outside(size_t n, const char *where, double limit, FILE *out)
                 nm_number_show(text, limit), n == 1 ? "lies" : "lie");
 }
 
-static void write_sentence(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
-                           FILE *out)
+static void write_description(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
+                              FILE *out)
 {
     char *text = NULL;
     size_t bytes;
     FILE *memory = open_memstream(&text, &bytes);
     if (!memory)
         return;
-    figure->sentence(report, figure, drawing, memory);
-    say_outside(drawing->n_outside, "above", drawing->y_max, memory);
-    say_outside(drawing->n_below, "below", drawing->y_min, memory);
+    figure->describe(report, figure, drawing, memory);
+    write_outside(drawing->n_above, "above", drawing->y_max, memory);
+    write_outside(drawing->n_below, "below", drawing->y_min, memory);
     fclose(memory);
-    fputs("<p class=\"reading\">", out);
+    fputs("<p class=\"description\">", out);
     nm_html_text(out, text);
     fputs("</p>", out);
     free(text);
@@ -132,7 +132,7 @@ static void write_sentence(const nm_report *report, const nm_figure *figure, con
 static void write_figure(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
                          const char *svg, FILE *out)
 {
-    char *title = nm_figure_text(figure->title, report); /* a score's name is from the log */
+    char *title = nm_figure_text(figure->title, report); /* the name of the score is from the log */
     fprintf(out, "<figure id=\"%s\"><figcaption><h3>", figure->name);
     nm_html_text(out, title);
     fputs("</h3>", out);
@@ -142,7 +142,7 @@ static void write_figure(const nm_report *report, const nm_figure *figure, const
     fputs("</figcaption>\n<div class=\"plot\">", out);
     fputs(svg, out);
     fputs("</div>\n", out);
-    write_sentence(report, figure, drawing, out);
+    write_description(report, figure, drawing, out);
     fputs("<p class=\"save\"><button type=\"button\" class=\"svg\">SVG</button><button type=\"button\" "
           "class=\"csv\">CSV</button></p></figure>\n",
           out);
@@ -176,7 +176,7 @@ static void write_figures(const nm_report *report, const nm_drawing *drawings, c
         fputs("</div></section>\n", out);
 }
 
-/* What a figure would show and how to get it, where no run has its numbers. */
+/* The figures for which no run has values, and how to record them. */
 static void write_missing(const nm_report *report, char **svg, FILE *out)
 {
     bool any = false;
@@ -184,8 +184,8 @@ static void write_missing(const nm_report *report, char **svg, FILE *out)
         if (svg[i])
             continue;
         if (!any)
-            fputs("<section id=\"missing\"><details><summary>Figures these runs have no numbers "
-                  "for</summary>\n<ul>\n",
+            fputs("<section id=\"missing\"><details><summary>Figures for which these runs have no "
+                  "values</summary>\n<ul>\n",
                   out);
         any = true;
         char *title = nm_figure_text(nm_figures[i].title, report);
@@ -198,7 +198,7 @@ static void write_missing(const nm_report *report, char **svg, FILE *out)
         fputs("</ul></details></section>\n", out);
 }
 
-/* ---- the whole ---- */
+/* ---- the page ---- */
 
 static void write_head(const nm_report *report, FILE *out)
 {
@@ -216,7 +216,7 @@ static void write_head(const nm_report *report, FILE *out)
             nm_page_css);
     fprintf(out,
             "<header><h1>Norma <small>%zu run%s</small></h1><button type=\"button\" id=\"theme\" "
-            "title=\"light, dark\">theme</button></header>\n<main>\n",
+            "title=\"switch between the light and the dark theme\">theme</button></header>\n<main>\n",
             report->n, report->n == 1 ? "" : "s");
 }
 

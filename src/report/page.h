@@ -1,7 +1,7 @@
-/* The page's own style sheet and script (page.css, page.js), put into the program when it is built. */
+/* Style sheet and script of the page (page.css, page.js), embedded at build time. */
 #ifndef NM_PAGE_H
 #define NM_PAGE_H
 
-extern const char nm_page_css[], nm_page_js[]; /* end with NUL */
+extern const char nm_page_css[], nm_page_js[]; /* NUL-terminated */
 
 #endif

@@ -1,4 +1,4 @@
-// Themes, hiding runs, values under the pointer, saving a figure as SVG and its numbers as CSV.
+// Theme, hiding runs, sorting, values under the pointer, export of a figure as SVG and its values as CSV.
 'use strict';
 (() => {
     const data = JSON.parse(document.getElementById('data').textContent);
@@ -13,7 +13,7 @@
         root.dataset.theme = dark ? 'light' : 'dark';
     });
 
-    // ---- numbers as the page writes them ----
+    // ---- formatted numbers ----
     const power = value => {
         const [factor, exponent] = value.toExponential(2).split('e');
         return `${factor}\u00d710${[...exponent.replace('+', '')].map(c => '\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079'[c] ?? '\u207b').join('')}`;
@@ -42,7 +42,7 @@
         });
     }
 
-    // ---- places ----
+    // ---- coordinates ----
     const placeX = (figure, x) => {
         const [left, , right] = figure.frame, [low, high] = figure.range;
         return left + (x - low) / (high - low) * (right - left);
@@ -52,7 +52,7 @@
         const share = figure.log ? Math.log(y / low) / Math.log(high / low) : (y - low) / (high - low);
         return bottom - share * (bottom - top);
     };
-    // Points of one place stand side by side, as they were drawn.
+    // Points at one site are drawn next to each other.
     const aside = (figure, c) => figure.ticks.length ? (c + 0.5) / figure.curves.length * 0.6 - 0.3 : 0;
 
     const nearest = (list, x) => {
@@ -93,7 +93,7 @@
         });
     }
 
-    // ---- hovering ----
+    // ---- values under the pointer ----
     const clear = plot => {
         for (const mark of plot.querySelectorAll('.cursor, .dot')) mark.remove();
         hint.hidden = true;
@@ -112,15 +112,15 @@
         box.style.cssText = `display:inline-block;width:10px;height:10px;border-radius:5px;background:${color}`;
         return box;
     };
-    const tell = (figure, points) => {
+    const showHint = (figure, points) => {
         const table = document.createElement('table');
         const at = points[0].curve.x[points[0].i];
         const where = figure.ticks.length ? figure.ticks[at] : figure.scatter ? `TID ${show(at)}`
             : figure.x === 'updates' ? `update ${show(at)}` : `${show(at)} ${figure.x}`;
         for (const { curve, i } of points) {
-            const own = figure.ticks.length || figure.scatter || curve.x[i] === at ? '' : ` at ${show(curve.x[i])}`;
+            const position = figure.ticks.length || figure.scatter || curve.x[i] === at ? '' : ` at ${show(curve.x[i])}`;
             const bars = curve.low ? ` (${show(curve.low[i])} to ${show(curve.high[i])})` : '';
-            row(table, [swatch(data.runs[curve.run].color), data.runs[curve.run].name + own, show(curve.y[i]) + bars]);
+            row(table, [swatch(data.runs[curve.run].color), data.runs[curve.run].name + position, show(curve.y[i]) + bars]);
         }
         const title = document.createElement('strong');
         title.textContent = where;
@@ -141,13 +141,13 @@
         for (const point of points)
             if (point.py >= top - 1 && point.py <= bottom + 1)
                 add(svg, 'circle', { class: 'dot', cx: point.px, cy: point.py, r: 5, fill: data.runs[point.curve.run].color });
-        tell(figure, points);
+        showHint(figure, points);
         const over = hint.getBoundingClientRect();
         hint.style.left = `${Math.max(4, Math.min(event.clientX + 16, innerWidth - over.width - 8))}px`;
         hint.style.top = `${Math.max(4, event.clientY + 16 + over.height > innerHeight ? event.clientY - over.height - 12 : event.clientY + 16)}px`;
     };
 
-    // ---- saving ----
+    // ---- export ----
     const save = (text, type, name) => {
         const link = document.createElement('a');
         link.href = URL.createObjectURL(new Blob([text], { type }));
@@ -157,7 +157,7 @@
     };
     const quote = text => /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
     const csv = figure => {
-        const lines = [`run,${quote(figure.ticks.length ? 'place' : figure.x || 'x')},${quote(figure.y)},low,high`];
+        const lines = [`run,${quote(figure.ticks.length ? 'site' : figure.x || 'x')},${quote(figure.y)},low,high`];
         for (const curve of figure.curves)
             curve.x.forEach((x, i) => lines.push([quote(data.runs[curve.run].name), quote(String(figure.ticks[x] ?? x)),
                 curve.y[i], curve.low?.[i] ?? '', curve.high?.[i] ?? ''].join(',')));
@@ -173,7 +173,7 @@
         });
         return height + 20 + Math.ceil(runs.length / 3) * 20;
     };
-    // A picture of its own: white behind it, hidden runs out of it, the legend below.
+    // A standalone picture: white background, without hidden runs, legend below.
     const standalone = (plot, figure) => {
         const svg = plot.querySelector('svg').cloneNode(true), [, , , , width, height] = figure.frame;
         for (const curve of svg.querySelectorAll('.off, .cursor, .dot')) curve.remove();

@@ -40,7 +40,7 @@ const char *nm_plot_dashes(nm_run_style style)
     return dashes[style.variant % N_DASHES].svg;
 }
 
-/* Circle, square, triangles, diamond, pentagon, as gnuplot numbers them: colors alone are not for all eyes. */
+/* Circle, square, triangles, diamond, pentagon with their gnuplot numbers: color is not the only distinction. */
 static const struct {
     const char *svg;
     int gnuplot;
@@ -62,17 +62,18 @@ const char *nm_plot_marker(nm_run_style style)
     return markers[marker_of(style)].svg;
 }
 
-/* Names of places stand upright where there are few of them. */
-static bool ticks_aslant(const nm_drawing *drawing)
+/* Site names are rotated if there are many. */
+static bool has_rotated_ticks(const nm_drawing *drawing)
 {
     return drawing->n_ticks > FEW_TICKS;
 }
 
 nm_plot_frame nm_plot_frame_of(const nm_drawing *drawing)
 {
-    double height = ticks_aslant(drawing) ? HEIGHT_SITES : HEIGHT;
-    return (nm_plot_frame){WIDTH,         height,       0.145 * WIDTH,
-                           0.04 * height, 0.97 * WIDTH, ticks_aslant(drawing) ? 0.7 * height : 0.82 * height};
+    double height = has_rotated_ticks(drawing) ? HEIGHT_SITES : HEIGHT;
+    return (nm_plot_frame){WIDTH,         height,
+                           0.145 * WIDTH, 0.04 * height,
+                           0.97 * WIDTH,  has_rotated_ticks(drawing) ? 0.7 * height : 0.82 * height};
 }
 
 /* ---- ticks ---- */
@@ -93,7 +94,7 @@ static void write_ticks_125(FILE *out, double low, double high)
     fputs(")\n", out);
 }
 
-/* gnuplot puts a logarithm's ticks at powers of ten, of which a short axis may hold one or none. */
+/* gnuplot places logarithmic ticks at powers of ten, of which a short axis contains one or none. */
 static void write_log_ticks(FILE *out, double low, double high)
 {
     double decades = log10(high / low);
@@ -115,10 +116,10 @@ static void write_log_ticks(FILE *out, double low, double high)
     }
 }
 
-/* Only what names of places are made of, and not much of it. */
+/* Site names, at most 24 characters; others than those of site names are replaced. */
 static void write_site_ticks(FILE *out, const nm_drawing *drawing)
 {
-    fprintf(out, "set xtics %s (", ticks_aslant(drawing) ? "rotate by 55 right" : "norotate");
+    fprintf(out, "set xtics %s (", has_rotated_ticks(drawing) ? "rotate by 55 right" : "norotate");
     for (size_t i = 0; i < drawing->n_ticks; i++) {
         fprintf(out, "%s'", i ? ", " : "");
         for (const char *at = drawing->ticks[i]; *at && at < drawing->ticks[i] + 24; at++)
@@ -130,8 +131,8 @@ static void write_site_ticks(FILE *out, const nm_drawing *drawing)
 
 /* ---- one figure ---- */
 
-/* Whether a curve by depth begins anew with this point. */
-static bool begins_kind(const nm_drawing *drawing, const nm_curve *curve, size_t i)
+/* Whether this point is the first of its kind of sublayer. */
+static bool starts_kind(const nm_drawing *drawing, const nm_curve *curve, size_t i)
 {
     return i &&
            !nm_tick_same_kind(drawing->ticks[(size_t)curve->x[i - 1]], drawing->ticks[(size_t)curve->x[i]]);
@@ -141,12 +142,12 @@ static void write_data(FILE *out, const nm_figure *figure, const nm_drawing *dra
 {
     for (size_t c = 0; c < drawing->n; c++) {
         const nm_curve *curve = &drawing->curves[c];
-        double aside = drawing->ticks ? ((double)c + 0.5) / (double)drawing->n * 0.6 - 0.3 : 0;
+        double shift = drawing->ticks ? ((double)c + 0.5) / (double)drawing->n * 0.6 - 0.3 : 0;
         fprintf(out, "$d%zu << EOD\n", c);
         for (size_t i = 0; i < curve->n; i++) {
-            if (figure->style == NM_FIGURE_DEPTH && begins_kind(drawing, curve, i))
+            if (figure->style == NM_FIGURE_DEPTH && starts_kind(drawing, curve, i))
                 putc('\n', out); /* ends the line */
-            fprintf(out, "%.7g %.7g", curve->x[i] + aside, curve->y[i]);
+            fprintf(out, "%.7g %.7g", curve->x[i] + shift, curve->y[i]);
             if (curve->low)
                 fprintf(out, " %.7g %.7g", curve->low[i], curve->high[i]);
             putc('\n', out);
@@ -155,7 +156,7 @@ static void write_data(FILE *out, const nm_figure *figure, const nm_drawing *dra
     }
 }
 
-/* Names come from the file system: what could end the quotes or the line goes. */
+/* Names come from the file system: quotes, control characters and non-ASCII bytes are replaced. */
 static void write_title(FILE *out, const char *name)
 {
     fputs(" title '", out);
@@ -191,14 +192,14 @@ static void write_curve(FILE *out, const nm_report *report, const nm_figure *fig
         fputs(" notitle", out);
 }
 
-/* A picture for a paper has its legend above the frame, where it can hide nothing. */
+/* A PNG has its legend above the frame, where it hides nothing. */
 static nm_plot_frame frame_with_legend(const nm_drawing *drawing, bool legend)
 {
     nm_plot_frame frame = nm_plot_frame_of(drawing);
-    double room = legend ? LEGEND_ROW * ceil((double)drawing->n / LEGEND_COLUMNS) : 0;
-    frame.height += room;
-    frame.top += room;
-    frame.bottom += room;
+    double legend_height = legend ? LEGEND_ROW * ceil((double)drawing->n / LEGEND_COLUMNS) : 0;
+    frame.height += legend_height;
+    frame.top += legend_height;
+    frame.bottom += legend_height;
     return frame;
 }
 
@@ -227,7 +228,7 @@ static void write_axes(FILE *out, const nm_report *report, const nm_figure *figu
     fprintf(out, "set xlabel '%s%s%s'\nset ylabel '", figure->x_label, drawing->x_unit ? ", " : "",
             drawing->x_unit ? drawing->x_unit : "");
     char *label = nm_figure_text(figure->y_label, report);
-    for (const char *at = label; *at; at++) /* a score's name is from the log */
+    for (const char *at = label; *at; at++) /* the name of the score is from the log */
         putc(*at == '\'' || (unsigned char)*at < ' ' || (unsigned char)*at >= 127 ? '_' : *at, out);
     free(label);
     fputs("'\nunset arrow\n", out);
@@ -284,11 +285,11 @@ static nm_status write_script(const nm_report *report, const nm_drawing *drawing
 
 /* ---- gnuplot ---- */
 
-static nm_status first_complaint(const char *folder, nm_error *err)
+static nm_status gnuplot_error(const char *folder, nm_error *err)
 {
-    char *path = nm_path_join(folder, "said"), *text = NULL;
+    char *path = nm_path_join(folder, "messages"), *text = NULL;
     nm_file_read(path, &text, NULL, NULL);
-    nm_fail(err, NM_UNSUPPORTED, "gnuplot failed: %.300s", text ? text : "it said nothing");
+    nm_fail(err, NM_UNSUPPORTED, "gnuplot failed: %.300s", text ? text : "without a message");
     free(text);
     free(path);
     return NM_UNSUPPORTED;
@@ -301,13 +302,14 @@ static nm_status start_gnuplot(const char *folder, pid_t *process, nm_error *err
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addchdir_np(&actions, folder);
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "said", O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "messages", O_WRONLY | O_CREAT | O_TRUNC, 0666);
     posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
     int failed = posix_spawnp(process, arguments[0], &actions, NULL, arguments, environ);
     posix_spawn_file_actions_destroy(&actions);
     if (failed == ENOENT)
-        return nm_fail(err, NM_UNSUPPORTED,
-                       "gnuplot is not there, which draws the figures; its Debian package is gnuplot-nox");
+        return nm_fail(
+            err, NM_UNSUPPORTED,
+            "gnuplot, which draws the figures, is not installed; its Debian package is gnuplot-nox");
     return failed ? nm_fail(err, NM_IO, "cannot start gnuplot: %s", strerror(failed)) : NM_OK;
 }
 
@@ -318,7 +320,7 @@ static nm_status run_gnuplot(const char *folder, nm_error *err)
     NM_TRY(start_gnuplot(folder, &process, err));
     while (waitpid(process, &code, 0) < 0 && errno == EINTR)
         continue;
-    return WIFEXITED(code) && WEXITSTATUS(code) == 0 ? NM_OK : first_complaint(folder, err);
+    return WIFEXITED(code) && WEXITSTATUS(code) == 0 ? NM_OK : gnuplot_error(folder, err);
 }
 
 static char *picture_path(const char *folder, const char *name, const char *end)
@@ -336,15 +338,14 @@ static void remove_scratch(const char *folder)
             free(path);
         }
     for (int k = 0; k < 2; k++) {
-        char *path = nm_path_join(folder, k ? "script" : "said");
+        char *path = nm_path_join(folder, k ? "script" : "messages");
         unlink(path);
         free(path);
     }
     rmdir(folder);
 }
 
-/* Takes the pictures out of the folder in which gnuplot left them. */
-static nm_status take_svg(const nm_drawing *drawings, const char *folder, char **svg, nm_error *err)
+static nm_status read_svg(const nm_drawing *drawings, const char *folder, char **svg, nm_error *err)
 {
     for (size_t i = 0; nm_figures[i].name; i++) {
         if (!drawings[i].n)
@@ -360,7 +361,7 @@ static nm_status take_svg(const nm_drawing *drawings, const char *folder, char *
     return NM_OK;
 }
 
-static nm_status take_png(const nm_drawing *drawings, const char *from, const char *to, nm_error *err)
+static nm_status move_png(const nm_drawing *drawings, const char *from, const char *to, nm_error *err)
 {
     nm_status status = NM_OK;
     for (size_t i = 0; nm_figures[i].name && status == NM_OK; i++) {
@@ -376,7 +377,7 @@ static nm_status take_png(const nm_drawing *drawings, const char *from, const ch
     return status;
 }
 
-static bool anything(const nm_drawing *drawings)
+static bool any_curves(const nm_drawing *drawings)
 {
     for (size_t i = 0; nm_figures[i].name; i++)
         if (drawings[i].n)
@@ -384,15 +385,15 @@ static bool anything(const nm_drawing *drawings)
     return false;
 }
 
-static nm_status draw(const nm_report *report, const nm_drawing *drawings, const char *beside, char **svg,
+static nm_status draw(const nm_report *report, const nm_drawing *drawings, const char *path, char **svg,
                       const char *png_folder, double png_width, nm_error *err)
 {
-    if (!anything(drawings))
+    if (!any_curves(drawings))
         return NM_OK;
-    char *folder = nm_format("%s.XXXXXX", beside);
+    char *folder = nm_format("%s.XXXXXX", path);
     if (!mkdtemp(folder)) {
         free(folder);
-        return nm_fail(err, NM_IO, "%s: no folder for the figures can be made beside it: %s", beside,
+        return nm_fail(err, NM_IO, "%s: cannot create a temporary folder next to it: %s", path,
                        strerror(errno));
     }
     char *script = nm_path_join(folder, "script");
@@ -400,7 +401,7 @@ static nm_status draw(const nm_report *report, const nm_drawing *drawings, const
     if (status == NM_OK)
         status = run_gnuplot(folder, err);
     if (status == NM_OK)
-        status = svg ? take_svg(drawings, folder, svg, err) : take_png(drawings, folder, png_folder, err);
+        status = svg ? read_svg(drawings, folder, svg, err) : move_png(drawings, folder, png_folder, err);
     remove_scratch(folder);
     free(script);
     free(folder);
@@ -417,8 +418,8 @@ nm_status nm_plot_png(const nm_report *report, const nm_drawing *drawings, const
                       nm_error *err)
 {
     NM_TRY(nm_folder_create(folder, err));
-    char *beside = nm_path_join(folder, "plots");
-    nm_status status = draw(report, drawings, beside, NULL, folder, width, err);
-    free(beside);
+    char *path = nm_path_join(folder, "plots");
+    nm_status status = draw(report, drawings, path, NULL, folder, width, err);
+    free(path);
     return status;
 }

@@ -1,13 +1,13 @@
-/* Drawing by gnuplot, a program of its own that need not be there: SVG for the page, PNG for papers.
+/* Drawing with gnuplot, an optional program: SVG for the page, PNG for papers.
  *
- * Nothing from a file reaches gnuplot but numbers and names reduced to harmless letters. It is started once, in a folder
- * of its own, without its user's settings, so that the same runs give the same bytes. */
+ * Only numbers and names reduced to safe characters reach gnuplot. It runs once, in a temporary folder and without the
+ * user's settings, so that the same runs give identical files. */
 #ifndef NM_PLOT_H
 #define NM_PLOT_H
 
 #include "report/figure.h"
 
-/* The frame of a figure within its SVG, in the units of the view box: what the page needs to find a value by its place. */
+/* The frame of the axes in the coordinates of the SVG view box, from which the script computes values under the pointer. */
 typedef struct nm_plot_frame {
     double width, height, left, top, right, bottom;
 } nm_plot_frame;
@@ -19,11 +19,11 @@ const char *nm_plot_color(nm_run_style style);
 const char *nm_plot_dashes(nm_run_style style);
 const char *nm_plot_marker(nm_run_style style);
 
-/* Draws the figures i with drawings[i].n > 0. With svg (as many strings as figures, NULL where not drawn; the caller
- * frees each) to memory, below scratch; with svg NULL to folder/NAME.png. */
+/* Draws the figures i with drawings[i].n > 0 into svg[i], heap; NULL for the others. Temporary files are in a new folder next
+ * to the path `scratch`. */
 nm_status nm_plot_svg(const nm_report *report, const nm_drawing *drawings, const char *scratch, char **svg,
                       nm_error *err);
-/* width: in pixels. */
+/* Draws to folder/NAME.png; width in pixels. */
 nm_status nm_plot_png(const nm_report *report, const nm_drawing *drawings, const char *folder, double width,
                       nm_error *err);
 

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "norma/norm_type.h"
 
-/* ---- numbers for people ---- */
+/* ---- formatted numbers ---- */
 
 const char *nm_count_show(char text[NM_NUMBER_BYTES], double value)
 {
@@ -28,8 +28,8 @@ const char *nm_count_show(char text[NM_NUMBER_BYTES], double value)
     return text;
 }
 
-/* "1.20e-07" as "1.20×10⁻⁷", which no line break can cut. */
-static const char *show_power(char text[NM_NUMBER_BYTES], double value)
+/* "1.20e-07" as "1.20×10⁻⁷", without a place for a line break. */
+static const char *format_power(char text[NM_NUMBER_BYTES], double value)
 {
     static const char *const digits[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
     char plain[NM_NUMBER_BYTES];
@@ -51,7 +51,7 @@ const char *nm_number_show(char text[NM_NUMBER_BYTES], double value)
     if (size >= 1000 && size < 1e6)
         return nm_count_show(text, value);
     if (size >= 1e6 || (size < 1e-4 && size > 0))
-        return show_power(text, value);
+        return format_power(text, value);
     snprintf(text, NM_NUMBER_BYTES, size < 1 ? "%.3g" : "%.4g", value);
     return text;
 }
@@ -87,7 +87,7 @@ static bool all_differ(char *const *names, size_t n)
     return true;
 }
 
-static bool name_taken(const nm_report *report, size_t before, const char *name)
+static bool name_exists(const nm_report *report, size_t before, const char *name)
 {
     for (size_t i = 0; i < before; i++)
         if (!strcmp(report->runs[i].name, name))
@@ -95,10 +95,10 @@ static bool name_taken(const nm_report *report, size_t before, const char *name)
     return false;
 }
 
-static void number_name(nm_report *report, size_t i)
+static void make_unique(nm_report *report, size_t i)
 {
     char *name = report->runs[i].name;
-    for (int number = 2; name_taken(report, i, report->runs[i].name); number++) {
+    for (int number = 2; name_exists(report, i, report->runs[i].name); number++) {
         if (report->runs[i].name != name)
             free(report->runs[i].name);
         report->runs[i].name = nm_format("%s (%d)", name, number);
@@ -107,7 +107,7 @@ static void number_name(nm_report *report, size_t i)
         free(name);
 }
 
-/* As many last parts of the paths as tell the runs apart, three at most; then numbers do. */
+/* The shortest ends of the paths that distinguish the runs, at most three parts; if they do not suffice, with numbers. */
 static void name_runs(nm_report *report)
 {
     char **names = nm_allocate((report->n + 1) * sizeof *names);
@@ -125,19 +125,19 @@ static void name_runs(nm_report *report)
     }
     for (size_t i = 0; i < report->n; i++) {
         report->runs[i].name = names[i];
-        number_name(report, i);
+        make_unique(report, i);
     }
     free(names);
 }
 
-/* "-1" of "layer-1"; "" when a name does not end in a number. */
+/* "-1" of "layer-1"; "" if a name does not end in a number. */
 static const char *seed_of(const char *name)
 {
     const char *dash = strrchr(name, '-');
     return dash && dash[1] && !dash[1 + strspn(dash + 1, "0123456789")] ? dash : name + strlen(name);
 }
 
-/* Of "rbn:norm.rbn.lambda=0.1-1", as norma compare names a variant's run, "rbn-1", or with the settings' own names:
+/* "rbn:norm.rbn.lambda=0.1-1", the name that norma compare gives to a run, as "rbn-1", or with settings as
  * "rbn lambda=0.1-1". */
 static char *short_name(const char *name, bool settings)
 {
@@ -161,25 +161,25 @@ static char *short_name(const char *name, bool settings)
     return whole;
 }
 
-/* Replaces the names by short ones if those tell the runs apart. */
-static bool take_short_names(nm_report *report, bool settings)
+/* Replaces the names with short ones if these are unique. */
+static bool use_short_names(nm_report *report, bool settings)
 {
     char **names = nm_allocate((report->n + 1) * sizeof *names);
     for (size_t i = 0; i < report->n; i++)
         names[i] = short_name(report->runs[i].name, settings);
-    bool taken = all_differ(names, report->n);
+    bool unique = all_differ(names, report->n);
     for (size_t i = 0; i < report->n; i++)
-        if (taken) {
+        if (unique) {
             free(report->runs[i].name);
             report->runs[i].name = names[i];
         } else {
             free(names[i]);
         }
     free(names);
-    return taken;
+    return unique;
 }
 
-/* A seed that all runs share tells nothing. */
+/* A seed that all runs share is left out of the names. */
 static void drop_common_seed(nm_report *report)
 {
     for (size_t i = 0; i < report->n; i++) {
@@ -191,17 +191,17 @@ static void drop_common_seed(nm_report *report)
         report->runs[i].name[seed_of(report->runs[i].name) - report->runs[i].name] = 0;
 }
 
-static bool is_own_setting(const char *key)
+static bool is_ignored_setting(const char *key)
 {
     return !strncmp(key, "run.", 4) || !strcmp(key, "train.seed") || !strncmp(key, "device.", 7) ||
            !strncmp(key, "probe.", 6);
 }
 
-static bool covers(const nm_report_run *a, const nm_report_run *b)
+static bool has_settings_of(const nm_report_run *a, const nm_report_run *b)
 {
     for (size_t i = 0; i < a->n_settings; i++) {
         const char *other = nm_report_run_setting(b, a->settings[i].key);
-        if (!is_own_setting(a->settings[i].key) && (!other || strcmp(other, a->settings[i].value)))
+        if (!is_ignored_setting(a->settings[i].key) && (!other || strcmp(other, a->settings[i].value)))
             return false;
     }
     return true;
@@ -209,7 +209,7 @@ static bool covers(const nm_report_run *a, const nm_report_run *b)
 
 static bool same_settings(const nm_report_run *a, const nm_report_run *b)
 {
-    return a->n_settings && a->n_settings == b->n_settings && covers(a, b);
+    return a->n_settings && a->n_settings == b->n_settings && has_settings_of(a, b);
 }
 
 /* The norm that a recipe varies: the encoder's if it has its own setting. */
@@ -310,8 +310,8 @@ nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n
                                                 .p_holm = nm_report_run_last(run, "test/p_holm")};
     }
     name_runs(report);
-    if (!take_short_names(report, false))
-        take_short_names(report, true);
+    if (!use_short_names(report, false))
+        use_short_names(report, true);
     drop_common_seed(report);
     find_score(report);
     report->speed_comparable = is_speed_comparable(report);

@@ -1,10 +1,10 @@
-/* norma report: run folders -> one self-contained page with figures, and the figures as pictures.
+/* norma report: run folders to one self-contained page with figures, and the figures as PNG files.
  *
  *     nm_report_open    reads the runs
  *     nm_report_page    writes the page          (figures drawn by gnuplot, report/plot.c)
- *     nm_report_png     writes a picture a figure
+ *     nm_report_png     writes one PNG per figure
  *
- * What comes from files is never trusted to be text for HTML, for gnuplot or for JavaScript: see page.h and plot.c. */
+ * Text from files is escaped or reduced to safe characters for HTML, JavaScript and gnuplot: see html.h, page.c, plot.c. */
 #ifndef NM_REPORT_H
 #define NM_REPORT_H
 
@@ -32,7 +32,7 @@ typedef struct nm_report {
     nm_run_style *styles;      /* of each run */
     size_t n;
     bool speed_comparable;        /* all runs had the same machine to themselves: no two at the same time */
-    char *score_tag, *score_name; /* "valid/bleu", "BLEU"; the perplexity when no run has a score */
+    char *score_tag, *score_name; /* "valid/bleu", "BLEU"; the perplexity if no run has a score */
     bool score_rises;             /* higher is better */
 } nm_report;
 
@@ -42,20 +42,20 @@ nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n
 void nm_report_close(nm_report *report);
 
 typedef struct nm_report_config {
-    bool samples; /* false: no sentence of a corpus */
+    bool samples; /* false: without sample outputs, so without text of the corpus */
 } nm_report_config;
 
-/* NM_UNSUPPORTED when there is no gnuplot: the message names its package. */
+/* NM_UNSUPPORTED if gnuplot is not installed; the message names its package. */
 nm_status nm_report_page(const nm_report *report, const nm_report_config *config, const char *path,
                          nm_error *err);
 nm_status nm_report_png(const nm_report *report, const char *folder, double width,
-                        nm_error *err); /* in pixels */
+                        nm_error *err); /* width in pixels */
 
-/* At most four digits that count, thousands apart from 10,000 on: "5,400", "0.0123", "2.676", "1.20×10⁻⁷"; "-" if not
- * finite. Returns text. */
+/* At most four significant digits, with thousands separators: "5,400", "0.0123", "2.676", "1.20×10⁻⁷"; "-" if not finite.
+ * Returns text. */
 enum { NM_NUMBER_BYTES = 32 };
 const char *nm_number_show(char text[NM_NUMBER_BYTES], double value);
-/* A whole number with commas: "5,400". */
+/* An integer with thousands separators: "5,400". */
 const char *nm_count_show(char text[NM_NUMBER_BYTES], double value);
 /* "42 s", "5.3 min", "2.1 h". */
 const char *nm_duration_show(char text[NM_NUMBER_BYTES], double seconds);

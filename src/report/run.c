@@ -10,17 +10,16 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/sort.h"
 
-/* Beyond these a log is not one that Norma wrote; what is over the limit is left out. */
+/* Limits that no log of Norma reaches; what exceeds them is ignored. */
 enum { MAX_SERIES = 1 << 16, MAX_TAG = 240, MAX_DEPTH = 4, MAX_VECTOR = 1 << 16 };
-static const double max_value = 1e30; /* larger ones are noise to a reader and poison to an axis */
+static const double max_value = 1e30; /* larger values would make every axis useless */
 
-typedef struct place { /* where a line's numbers go */
+typedef struct log_line { /* the context of the values of a line */
     nm_report_run *run;
     double update, seconds;
     char tag[MAX_TAG];
-} place;
+} log_line;
 
 /* ---- series ---- */
 
@@ -50,7 +49,7 @@ static nm_series *series_of(nm_report_run *run, const char *tag)
     return &run->series[run->n_series++];
 }
 
-static void add_number(const place *at, double value)
+static void add_number(const log_line *at, double value)
 {
     nm_series *series = isfinite(value) && fabs(value) < max_value ? series_of(at->run, at->tag) : NULL;
     if (!series)
@@ -64,7 +63,7 @@ static void add_number(const place *at, double value)
     series->value[series->n++] = value;
 }
 
-static void add_text(const place *at, const char *value)
+static void add_text(const log_line *at, const char *value)
 {
     nm_report_run *run = at->run;
     NM_GROW(run->texts, run->n_texts, run->texts_capacity);
@@ -72,7 +71,7 @@ static void add_text(const place *at, const char *value)
         (nm_text){nm_duplicate(at->tag), nm_duplicate(value), at->update, at->seconds};
 }
 
-static void add_vector(const place *at, const json_t *array)
+static void add_vector(const log_line *at, const json_t *array)
 {
     nm_report_run *run = at->run;
     size_t n = json_array_size(array);
@@ -91,16 +90,16 @@ static void add_vector(const place *at, const json_t *array)
 
 /* ---- one object ---- */
 
-static bool is_bookkeeping(const char *key)
+static bool is_label(const char *key)
 {
     return !strcmp(key, "type") || !strcmp(key, "stack") || !strcmp(key, "layer") ||
            !strcmp(key, "sublayer") || !strcmp(key, "instrument") || !strcmp(key, "site") ||
            !strcmp(key, "update");
 }
 
-static void add_object(place *at, json_t *object, char separator, int depth);
+static void add_object(log_line *at, json_t *object, char separator, int depth);
 
-static void add_value(place *at, json_t *value, int depth)
+static void add_value(log_line *at, json_t *value, int depth)
 {
     const json_t *first = json_array_get(value, 0);
     if (json_is_number(value))
@@ -111,14 +110,14 @@ static void add_value(place *at, json_t *value, int depth)
         add_text(at, json_string_value(value));
     else if (json_is_object(value) && depth < MAX_DEPTH)
         add_object(at, value, '.', depth + 1);
-    else if (json_is_object(first) && depth < MAX_DEPTH) /* rows: each is an object of its own */
+    else if (json_is_object(first) && depth < MAX_DEPTH) /* a list of objects */
         for (size_t i = 0; i < json_array_size(value); i++)
             add_object(at, json_array_get(value, i), '/', depth + 1);
     else if (first)
         add_vector(at, value);
 }
 
-/* What tells an object from others of its kind: "/enc.0.ffn.norm", "/enc.2", or nothing. */
+/* Appends the site of an object, "/enc.0.ffn.norm" or "/enc.2", or nothing; returns the new length. */
 static size_t append_site(char *tag, size_t length, const json_t *object)
 {
     const char *site = json_string_value(json_object_get(object, "site"));
@@ -132,8 +131,8 @@ static size_t append_site(char *tag, size_t length, const json_t *object)
     return length + strlen(at);
 }
 
-/* Puts the site behind the tag when the object has one, then each key. */
-static void add_object(place *at, json_t *object, char separator, int depth)
+/* Appends the site if the object has one, then each key. */
+static void add_object(log_line *at, json_t *object, char separator, int depth)
 {
     size_t before = strlen(at->tag), length = append_site(at->tag, before, object);
     const char *key;
@@ -142,7 +141,7 @@ static void add_object(place *at, json_t *object, char separator, int depth)
         separator = '/';
     json_object_foreach(object, key, value)
     {
-        if (is_bookkeeping(key) || length + strlen(key) + 2 > sizeof at->tag)
+        if (is_label(key) || length + strlen(key) + 2 > sizeof at->tag)
             continue;
         snprintf(at->tag + length, sizeof at->tag - length, "%c%s", separator, key);
         add_value(at, value, depth);
@@ -157,7 +156,7 @@ static double number_or(const json_t *object, const char *key, double otherwise)
     return fabs(number) < max_value ? number : otherwise;
 }
 
-static bool add_line(place *at, json_t *object, const char *type)
+static bool add_line(log_line *at, json_t *object, const char *type)
 {
     const char *own = json_string_value(json_object_get(object, "type"));
     const char *instrument = json_string_value(json_object_get(object, "instrument"));
@@ -177,7 +176,7 @@ static bool add_line(place *at, json_t *object, const char *type)
 
 void nm_report_run_add(nm_report_run *run, const char *text, size_t bytes)
 {
-    place at = {.run = run, .seconds = run->seconds};
+    log_line at = {.run = run, .seconds = run->seconds};
     const char *end = text + bytes;
     for (const char *line = text; line < end;) {
         const char *stop = memchr(line, '\n', (size_t)(end - line));
@@ -196,18 +195,18 @@ void nm_report_run_add(nm_report_run *run, const char *text, size_t bytes)
     run->seconds = at.seconds;
 }
 
-/* What compare measured is one object; a run may lack it. */
+/* The measurements of norma compare, one object; optional. */
 static void read_test(nm_report_run *run)
 {
     char *path = nm_path_join(run->folder, "test.json");
     json_t *object = json_load_file(path, 0, NULL);
-    place at = {.run = run};
+    log_line at = {.run = run};
     add_line(&at, object, "test");
     json_decref(object);
     free(path);
 }
 
-/* Paths are the same but for slashes at their ends. */
+/* Whether two paths are equal except for trailing slashes. */
 static bool same_folder(const char *a, const char *b)
 {
     size_t a_len = strlen(a), b_len = strlen(b);
@@ -218,23 +217,23 @@ static bool same_folder(const char *a, const char *b)
     return a_len == b_len && !memcmp(a, b, a_len);
 }
 
-/* folder: only what was measured of this run; NULL: all is of it. */
+/* folder: only the objects of this run; NULL: all. */
 static nm_status read_inspections(nm_report_run *run, const char *path, const char *folder, nm_error *err)
 {
-    json_error_t trouble;
+    json_error_t problem;
     char *text = NULL;
     NM_TRY(nm_file_read(path, &text, NULL, err));
-    json_t *list = json_loads(text, 0, &trouble);
+    json_t *list = json_loads(text, 0, &problem);
     free(text);
     if (!json_is_array(list)) {
         json_decref(list);
-        return nm_fail(err, NM_FORMAT, "%s:%d: %s", path, list ? 1 : trouble.line,
-                       list ? "no list, as norma inspect --json prints it" : trouble.text);
+        return nm_fail(err, NM_FORMAT, "%s:%d: %s", path, list ? 1 : problem.line,
+                       list ? "expected a list, as norma inspect --json prints it" : problem.text);
     }
     for (size_t i = 0; i < json_array_size(list); i++) {
         json_t *object = json_array_get(list, i);
         const char *of = json_string_value(json_object_get(object, "run"));
-        place at = {.run = run};
+        log_line at = {.run = run};
         if (!folder || (of && same_folder(of, folder)))
             add_line(&at, object, "inspect");
     }
@@ -330,7 +329,7 @@ void nm_report_run_release(nm_report_run *run)
     *run = (nm_report_run){0};
 }
 
-/* ---- looking up ---- */
+/* ---- queries ---- */
 
 const nm_series *nm_report_run_find(const nm_report_run *run, const char *tag)
 {
@@ -359,11 +358,6 @@ double nm_series_at(const nm_series *series, double update)
         if (series->update[i] == update)
             return series->value[i];
     return NAN;
-}
-
-double nm_series_median(const nm_series *series)
-{
-    return series ? nm_median(series->value, series->n) : NAN;
 }
 
 double nm_report_run_best_update(const nm_report_run *run)

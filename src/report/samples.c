@@ -1,5 +1,5 @@
-/* Sample outputs side by side: what the runs made of the same inputs, with the words marked that the reference does not
- * have there (those outside of a longest common subsequence). */
+/* Sample outputs: the outputs of all runs for the same inputs, with the words marked that differ from the reference (those
+ * outside of a longest common subsequence). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,14 +8,14 @@
 
 enum { MAX_WORDS = 400, MAX_EXAMPLES = 20, MAX_LINES = 8 };
 
-/* A task's samples are blocks of lines "label: text" with an empty line between two blocks. What is labeled "output"
- * or "found" is the run's own; the rest is that of the data. */
+/* The samples of a task are blocks of lines "label: text" separated by empty lines. The lines labeled "output", "found" or
+ * "predicted" are from the model, the others from the data. */
 typedef struct example {
     char *labels[MAX_LINES], *texts[MAX_LINES];
     int n;
 } example;
 
-typedef struct examples { /* of one run */
+typedef struct examples { /* of a run */
     char *text;
     example list[MAX_EXAMPLES];
     int n;
@@ -53,24 +53,24 @@ static void read_examples(examples *e, const nm_report_run *run)
         add_line(e, line, &open);
 }
 
-static bool is_own(const char *label)
+static bool is_output(const char *label)
 {
-    return !strcmp(label, "output") || !strcmp(label, "found");
+    return !strcmp(label, "output") || !strcmp(label, "found") || !strcmp(label, "predicted");
 }
 
-/* What the run made of it (own), or the first line of the data, by which two runs' examples are known to be the same. */
-static const char *first_text(const example *one, bool own)
+/* The model's output, or the first line of the data, by which the same example is found in other runs. */
+static const char *first_text(const example *one, bool output)
 {
     for (int i = 0; i < one->n; i++)
-        if (is_own(one->labels[i]) == own)
+        if (is_output(one->labels[i]) == output)
             return one->texts[i];
     return NULL;
 }
 
-static const char *wanted_text(const example *one)
+static const char *reference_text(const example *one)
 {
     for (int i = 0; i < one->n; i++)
-        if (!strcmp(one->labels[i], "wanted"))
+        if ((!strcmp(one->labels[i], "reference") || !strcmp(one->labels[i], "wanted")))
             return one->texts[i];
     return NULL;
 }
@@ -154,7 +154,7 @@ static void write_example(const nm_report *report, const examples *all, size_t f
     const example *one = &all[first].list[number];
     fputs("<table class=\"sample\"><tbody>\n", out);
     for (int i = 0; i < one->n; i++) {
-        if (is_own(one->labels[i]))
+        if (is_output(one->labels[i]))
             continue;
         write_line(out, one->labels[i], "given");
         nm_html_text(out, one->texts[i]);
@@ -166,9 +166,9 @@ static void write_example(const nm_report *report, const examples *all, size_t f
                    *given = other ? first_text(other, false) : NULL;
         const char *known = first_text(one, false);
         if (!output || !given || !known || strcmp(given, known))
-            continue; /* of other data */
+            continue; /* other data */
         write_line(out, report->runs[r].name, "made");
-        write_marked(out, output, wanted_text(other));
+        write_marked(out, output, reference_text(other));
         fputs("</td></tr>\n", out);
     }
     fputs("</tbody></table>\n", out);
@@ -183,9 +183,8 @@ void nm_section_samples(const nm_report *report, FILE *out)
         first = all[r].n ? r : first;
     }
     if (first < report->n) {
-        fputs("<section id=\"samples\"><h2>Samples</h2>\n<p class=\"hint\">Of the last validation. Marked: "
-              "words that "
-              "the reference does not have there.</p>\n",
+        fputs("<section id=\"samples\"><h2>Samples</h2>\n<p class=\"hint\">From the last validation. Marked: "
+              "words that differ from the reference.</p>\n",
               out);
         for (int i = 0; i < all[first].n; i++)
             write_example(report, all, first, i, out);

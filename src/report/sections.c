@@ -4,10 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sort.h"
 #include "report/html.h"
 #include "report/plot.h"
 
-/* ---- the comparison ---- */
+/* ---- the table of runs ---- */
 
 typedef struct summary {                  /* of one run */
     double score, low, high, p_holm, p;   /* of the test set */
@@ -19,7 +20,8 @@ static summary summarize(const nm_report *report, size_t i)
 {
     const nm_report_run *run = &report->runs[i];
     const nm_report_result *result = &report->results[i];
-    const nm_series *train = nm_report_run_find(run, "train/loss");
+    const nm_series *train = nm_report_run_find(run, "train/loss"),
+                    *speed = nm_report_run_find(run, "train/tokens_per_second");
     double best = nm_report_run_best_update(run);
     return (summary){
         .score = result->score,
@@ -33,18 +35,18 @@ static summary summarize(const nm_report *report, size_t i)
         .updates = nm_report_run_updates(run),
         .best_update = best,
         .seconds = train && train->n ? train->seconds[train->n - 1] : NAN,
-        .speed = nm_series_median(nm_report_run_find(run, "train/tokens_per_second")),
+        .speed = speed && speed->n ? nm_median(speed->value, speed->n) : NAN,
         .memory = nm_report_run_last(run, "start/step_mib"),
         .tid_mean = nm_report_run_tid(run, "mean"),
         .tid_variance = nm_report_run_tid(run, "variance"),
     };
 }
 
-typedef struct column { /* of the comparison; the number is a double of the summary */
+typedef struct column { /* its value is a double of the summary */
     const char *title, *hint;
     size_t offset;
-    char form;  /* digits behind the point, n: a count, t: a time, %: a share */
-    int better; /* -1 lower, 1 higher, 0 neither, 2 as the score */
+    char format; /* number of decimals; n: count, t: duration, %: ratio as percent */
+    int better;  /* -1 lower, 1 higher, 0 neither, 2 as the score */
 } column;
 
 #define FIELD(name) offsetof(summary, name)
@@ -65,10 +67,10 @@ static const column columns[] = {
     {"loss", "of the best validation, nats per token", FIELD(loss), '3', -1},
     {"perplexity", "of the best validation", FIELD(perplexity), '2', -1},
     {"best at", "update of the best validation", FIELD(best_update), 'n', 0},
-    {"updates", "done so far", FIELD(updates), 'n', 0},
-    {"time", "in training", FIELD(seconds), 't', 0},
-    {"tokens/s", "median of the run", FIELD(speed), 'n', 1},
-    {"MiB", "memory of the largest step", FIELD(memory), 'n', -1},
+    {"updates", "number of updates so far", FIELD(updates), 'n', 0},
+    {"time", "training time", FIELD(seconds), 't', 0},
+    {"tokens/s", "throughput, median of the run", FIELD(speed), 'n', 1},
+    {"MiB", "memory of the largest training step", FIELD(memory), 'n', -1},
     {"TID mean", "at the input of the last feed-forward norm of the encoder, or of the only stack",
      FIELD(tid_mean), '%', 0},
     {"TID var.", "at the input of the last feed-forward norm of the encoder, or of the only stack",
@@ -92,30 +94,30 @@ static void write_cell(FILE *out, const column *c, double value, bool best)
     fputs(best ? " class=\"best\">" : ">", out);
     if (!isfinite(value))
         fputs("–", out);
-    else if (c->form == 'n')
+    else if (c->format == 'n')
         fputs(nm_count_show(text, value), out);
-    else if (c->form == 't')
+    else if (c->format == 't')
         fputs(nm_duration_show(text, value), out);
     else if ((c->offset == FIELD(p) || c->offset == FIELD(p_holm)) && value < 0.0005)
         fputs("&lt;0.001", out);
     else if (fabs(value) >= 1e5)
         fputs(nm_number_show(text, value), out);
     else
-        fprintf(out, "%.*f", c->form == '%' ? 1 : c->form - '0', c->form == '%' ? 100 * value : value);
-    fputs(c->form == '%' && isfinite(value) ? "&nbsp;%</td>" : "</td>", out);
+        fprintf(out, "%.*f", c->format == '%' ? 1 : c->format - '0', c->format == '%' ? 100 * value : value);
+    fputs(c->format == '%' && isfinite(value) ? "&nbsp;%</td>" : "</td>", out);
 }
 
 static bool is_best(const summary *all, size_t n, size_t i, const column *c, int better)
 {
     double value = field(&all[i], c->offset);
-    size_t others = 0;
+    size_t n_worse = 0;
     for (size_t k = 0; k < n; k++) {
         double other = field(&all[k], c->offset);
         if (better * (other - value) > 0)
             return false;
-        others += k != i && isfinite(other);
+        n_worse += better * (other - value) < 0;
     }
-    return better && others && isfinite(value);
+    return n_worse > 0;
 }
 
 static void write_swatch(FILE *out, nm_run_style style)
@@ -176,7 +178,7 @@ static void write_row(const nm_report *report, const summary *all, size_t i, FIL
     fputs("</tr>\n", out);
 }
 
-static void write_troubles(const nm_report *report, FILE *out)
+static void write_problems(const nm_report *report, FILE *out)
 {
     char count[NM_NUMBER_BYTES];
     for (size_t i = 0; i < report->n; i++) {
@@ -190,14 +192,14 @@ static void write_troubles(const nm_report *report, FILE *out)
                     nm_count_show(count, (double)run->bad_lines));
             fprintf(out, "the first is line %s.", nm_count_show(count, (double)run->first_bad));
         } else if (run->open_end)
-            fputs(": the last line of log.jsonl has no end; the run is going on or was cut off.", out);
+            fputs(": the last line of log.jsonl is incomplete; the run is active or was cut off.", out);
         else
             fputs(": nothing has been logged yet.", out);
         fputs("</p>\n", out);
     }
 }
 
-/* The fields by which all signatures begin: what is behind them may be of one run alone. */
+/* The fields with which all signatures begin; later ones may be specific to a run. */
 static void write_signature(const nm_report *report, FILE *out)
 {
     const char *first = NULL;
@@ -259,7 +261,7 @@ void nm_section_runs(const nm_report *report, FILE *out)
               out);
     write_signature(report, out);
     fputs("</p>\n", out);
-    write_troubles(report, out);
+    write_problems(report, out);
     fputs("</section>\n", out);
     free(all);
 }

@@ -21,7 +21,7 @@ static void append_text(nm_buffer *out, const char *text)
     nm_buffer_append(out, text, strlen(text));
 }
 
-/* Symbols are called gpDot, gpPt6, ...: all figures share one page, so each gets its own. */
+/* Symbols have ids such as gpDot, which must be unique on the page: prefixes them with the name of the figure. */
 static void append_line(nm_buffer *out, const char *line, const char *end, const char *name)
 {
     while (line < end) {
@@ -35,7 +35,7 @@ static void append_line(nm_buffer *out, const char *line, const char *end, const
     }
 }
 
-static void open_curve(nm_buffer *out, const char *line, const nm_drawing *drawing)
+static void append_curve_start(nm_buffer *out, const char *line, const nm_drawing *drawing)
 {
     size_t number = strtoul(line + strlen("<g id=\"gnuplot_plot_"), NULL, 10) - 1;
     char *group = number < drawing->n
@@ -45,7 +45,7 @@ static void open_curve(nm_buffer *out, const char *line, const nm_drawing *drawi
     free(group);
 }
 
-/* Symbols stay where a figure has points; the filters behind them are of text boxes, which no figure has. */
+/* Symbols are kept if the figure has points; the filters that follow are for text boxes, which no figure has. */
 static const char *skip_symbols(const char *svg, const char *at)
 {
     const char *end = strstr(at, "</defs>");
@@ -70,7 +70,7 @@ char *nm_svg_trim(const char *svg, const nm_drawing *drawing, const char *name)
         } else if (starts(text, "<filter ") && skip_filter(at) != at) {
             at = skip_filter(at);
         } else if (starts(text, "<g id=\"gnuplot_plot_")) {
-            open_curve(&out, text, drawing);
+            append_curve_start(&out, text, drawing);
             at = next;
         } else if (starts(text, "<g fill=") && starts(next, "</g>\n")) {
             at = next + strlen("</g>\n");

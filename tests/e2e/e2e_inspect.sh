@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Instruments as a user meets them: [probe] while training, norma inspect on the run, its checkpoints and its files as a
-# table and as JSON, the advice, and what is said of things that cannot be measured.
+# Instruments: [probe] during training; norma inspect on a run, its checkpoints and its files, as a table and as JSON; the
+# advice; and the error messages.
 set -uo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
 
-wants() { # CODE WHAT: the last command's exit code, and one line that begins with norma:
+fails_with() { # CODE WHAT: checks the exit code of the last command and that it printed one line starting with norma:
     [ "$code" = "$1" ] || fail "$2 gave exit code $code: $(head -c 300 err)"
-    if [ "$(wc -l <err)" != 1 ] || ! grep -q '^norma: ' err; then fail "$2 is not told in one line: $(head -c 300 err)"; fi
+    if [ "$(wc -l <err)" != 1 ] || ! grep -q '^norma: ' err; then fail "$2 did not print one line: $(head -c 300 err)"; fi
 }
 
 make_pairs train 200 1
@@ -41,26 +41,26 @@ every = 10
 threads = 1
 X
 
-# ---- while training ----
+# ---- during training ----
 "$NORMA" train small.ini 2>err || fail "train: $(cat err)"
 log=runs/small/log.jsonl
 for instrument in distance deviation gradient_parts gain gradient scale update_ratio moments; do
     has $log "{\"type\":\"probe\",\"update\":30,\"instrument\":\"$instrument\",\"site\":\""
 done
-grep '"type":"probe"' $log | grep -v '"update":[123]0,' && fail "an instrument looked at another update"
+grep '"type":"probe"' $log | grep -v '"update":[123]0,' && fail "an instrument recorded another update"
 "$NORMA" train small.ini --run.folder some --probe.every 0 --probe.checkpoints --probe.instruments gain,penalty 2>err ||
     fail "train: $(cat err)"
 [ "$(grep '"type":"probe"' some/log.jsonl | cut -d, -f2,3 | sort -u | tr '\n' ' ')" = \
-    '"update":15,"instrument":"gain" "update":30,"instrument":"gain" ' ] || fail "not the gains of the checkpoints alone"
+    '"update":15,"instrument":"gain" "update":30,"instrument":"gain" ' ] || fail "expected only the gain instrument at the checkpoints"
 cmp -s <(tail -c 4000 some/last.safetensors) <(tail -c 4000 runs/small/last.safetensors) ||
     fail "the choice of instruments changed the weights"
 "$NORMA" train small.ini --run.folder none --probe.instruments ganz 2>err
 code=$?
-wants 2 "an unknown instrument"
+fails_with 2 "an unknown instrument"
 has err "gain"
-[ -e none ] && fail "an unknown instrument is told after the run has begun"
+[ -e none ] && fail "the run started in spite of an unknown instrument"
 
-UPDATES=60 "$SOURCE/scripts/probe_overhead.sh" "$NORMA" small.ini >out 2>err || fail "the price of a look: $(tail -n 2 err)"
+UPDATES=60 "$SOURCE/scripts/probe_overhead.sh" "$NORMA" small.ini >out 2>err || fail "probe_overhead.sh: $(tail -n 2 err)"
 has out "at every 100 updates: "
 
 # ---- a checkpoint of update 0 is kept and does not change the run ----
@@ -78,37 +78,37 @@ cmp -s <(tail -c 4000 initial/last.safetensors) <(tail -c 4000 runs/small/last.s
 [ "$(grep -A 6 '"site": "enc' out | grep -c '"averaged": true')" -ge 4 ] || fail "the average is not over the encoder's norms"
 "$NORMA" inspect runs/small --measure tid --batches 4 --tid-sites decoder >out 2>err
 code=$?
-wants 2 "an unknown norm site"
+fails_with 2 "an unknown norm site"
 has err "'decoder'"
 
-# ---- afterwards ----
+# ---- after training ----
 "$NORMA" inspect runs/small --advise --batches 4 --gradient-batches 2 >out 2>err || fail "inspect: $(cat err)"
-[ -s err ] && fail "inspect says: $(cat err)"
+[ -s err ] && fail "inspect printed: $(cat err)"
 for text in 'TID, % (4 training batches)' 'last layer: enc.1.ffn.norm' 'singular values of embed.weight' 'C_80' \
-    'Lemma 2 (2 batches)' 'gradient norm by layer' 'label smoothing 0.10 has its optimum at' 'RBN penalty' 'pre-norm'; do
+    'Lemma 2 (2 batches)' 'gradient norm by layer' 'with label smoothing 0.10 the optimum is' 'RBN penalty' 'pre-norm'; do
     has out "$text"
 done
 "$NORMA" inspect runs/small some --json --checkpoints --measure tid,condition --batches 2 --advise >out 2>err ||
     fail "inspect --json: $(cat err)"
-[ "$(grep -c '"model": ' out)" = 4 ] || fail "not two checkpoints of two runs: $(grep '"model"' out)"
-[ "$(grep -c '"verdict": ' out)" = 20 ] || fail "not five remedies for each"
+[ "$(grep -c '"model": ' out)" = 4 ] || fail "expected two checkpoints of two runs: $(grep '"model"' out)"
+[ "$(grep -c '"verdict": ' out)" = 20 ] || fail "expected five remedies for each"
 has out '"update": 15'
 has out '"quadratic_mean": '
-grep -q 'confidence\|lemma2' out && fail "more was measured than asked for"
+grep -q 'confidence\|lemma2' out && fail "more was measured than requested"
 "$NORMA" inspect runs/small/best.safetensors --measure spectrum >out 2>err || fail "inspect FILE: $(cat err)"
 has out "the largest"
 "$NORMA" inspect some --checkpoints --measure tid --batches 2 --save >out 2>err || fail "inspect --save: $(cat err)"
 has out "average"
 "$NORMA" inspect some --measure spectrum --save --json >out 2>err || fail "inspect --save again: $(cat err)"
-[ "$(grep -c '"update": ' some/inspection.json)" = 2 ] || fail "not an object for each update: $(grep update some/inspection.json)"
+[ "$(grep -c '"update": ' some/inspection.json)" = 2 ] || fail "expected one object per update: $(grep update some/inspection.json)"
 [ "$(grep -c '"tid": ' some/inspection.json)$(grep -c '"spectrum": ' some/inspection.json)" = 21 ] ||
-    fail "the second measurement is not beside the first: $(grep -n '": {' some/inspection.json)"
+    fail "the second measurement was not merged with the first: $(grep -n '": {' some/inspection.json)"
 echo 'no list' >some/inspection.json
 "$NORMA" inspect some --measure spectrum --save >out 2>err || fail "inspect --save over a broken file: $(cat err)"
 has some/inspection.json '"spectrum": '
 "$NORMA" inspect runs/small/best.safetensors --measure spectrum --save >out 2>err
 code=$?
-wants 2 "keeping what is of a file"
+fails_with 2 "--save for a model file"
 mv data moved
 "$NORMA" inspect some --measure tid --batches 2 --data moved >out 2>err || fail "inspect --data: $(cat err)"
 has out "average"
@@ -128,24 +128,24 @@ awk -v a="$nll" -v b="$(sed -n 's/ *"nll": \([0-9.]*\),*/\1/p' out)" 'BEGIN { d 
 # ---- what cannot be measured ----
 "$NORMA" inspect some --measure tid >out 2>err
 code=$?
-wants 3 "a data folder that is gone"
+fails_with 3 "a data folder that is gone"
 mv moved data
 "$NORMA" inspect nowhere >out 2>err
 code=$?
-wants 3 "a run that is not there"
+fails_with 3 "a run that is not there"
 "$NORMA" inspect runs/small/best.safetensors --checkpoints >out 2>err
 code=$?
-wants 3 "checkpoints of a file"
+fails_with 3 "checkpoints of a file"
 "$NORMA" inspect runs/small --measure tid,heat >out 2>err
 code=$?
-wants 2 "an unknown measurement"
+fails_with 2 "an unknown measurement"
 head -c 3000 runs/small/best.safetensors >broken.safetensors
 "$NORMA" inspect broken.safetensors >out 2>err
 code=$?
-wants 4 "half a model file"
+fails_with 4 "half a model file"
 printf '{"type":"train","grad_norm":"x"}\n\xff\xfe{\n[1,2\n{"type":3}\n' >runs/small/log.jsonl
 "$NORMA" inspect runs/small --measure tid --advise --batches 1 >out 2>err || fail "a broken log: $(cat err)"
 has out "too few gradient norms"
 "$NORMA" inspect runs/small --measure tid --batches 1 >/dev/full 2>err
 code=$?
-wants 3 "a full disk"
+fails_with 3 "a full disk"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# norma report on run folders made here: what is in the page, that nothing in it is anybody's markup, broken logs, the
-# pictures, the message where gnuplot is missing, TensorBoard's files.
+# norma report on generated run folders: contents of the page, escaping, damaged logs, PNG files, the message without
+# gnuplot, TensorBoard event files.
 set -uo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
@@ -9,15 +9,15 @@ set -uo pipefail
 . "$SOURCE/tests/e2e/report_runs.sh"
 make_runs
 
-# ---- without gnuplot: what is missing and its package; the rest of the program does without ----
+# ---- without gnuplot: the message names the package ----
 mkdir empty
 code=0
 PATH=$work/empty "$NORMA" report runs/layer-1 -o page.html 2>err || code=$?
 [ "$code" = 7 ] || fail "without gnuplot the exit code is $code"
 has err "gnuplot-nox"
-[ -e page.html ] && fail "a page was left without its figures"
+[ -e page.html ] && fail "a page without figures was written"
 
-# ---- what is no run ----
+# ---- not a run ----
 refuses 2 "too few arguments" report
 refuses 3 "runs/nowhere/log.jsonl" report runs/nowhere -o page.html
 mkdir -p runs/odd/log.jsonl
@@ -35,7 +35,7 @@ refuses 4 "inspected.json:1" report runs/layer-1 -o page.html --inspected inspec
 printf '[\n{"run":' >inspected.json
 refuses 4 "inspected.json:" report runs/layer-1 -o page.html --inspected inspected.json
 
-# ---- what was measured and kept in a run ----
+# ---- measurements stored in a run ----
 echo '[{"update":600,"spectrum":{"values":[1,0.4' >runs/layer-1/inspection.json
 refuses 4 "runs/layer-1/inspection.json:" report runs/layer-1 -o page.html
 echo '[{"run":"elsewhere","update":600,"spectrum":{"largest":7,"values":[1,0.4,0.1]}}]' >runs/layer-1/inspection.json
@@ -53,9 +53,9 @@ done
 lacks page.html '<figure id="penalty">' # all zero
 has page.html "Penalty of the norms: recorded for norms with a penalty"
 has page.html "power-1 has the lowest value, 2.455 at update 600"
-has page.html "is behind power-1 from the start"
+has page.html "is worse than power-1 from the start"
 has page.html "a <mark>batch</mark> dog"
-has page.html "Worse than layer-1. Over 3 runs TID and gap have a correlation of 1.00; so few points prove little."
+has page.html "Compared with layer-1. The correlation of TID and loss in score over 3 runs is 1.00; so few runs are weak evidence."
 has page.html '">p (Holm)<'
 has page.html '<td data-value="0.09">0.090</td>'
 lacks page.html "p (uncorrected)"
@@ -68,28 +68,28 @@ has page.html '<figure id="valid-loss-end">'
 has page.html "BLEU: <code>nrefs:1</code>."
 has page.html "<h3>Validation BLEU against time</h3>"
 has page.html "3 lines of log.jsonl cannot be read, the first is line 146."
-has page.html "cut: the last line of log.jsonl has no end"
+has page.html "cut: the last line of log.jsonl is incomplete"
 has page.html "<tr><th scope=\"row\">model.norm</th>"
 lacks page.html "<tr><th scope=\"row\">run.folder</th>"
 
-# ---- nobody's markup, no other place to load from ----
+# ---- escaped text, no external resources ----
 lacks page.html "<img"
 lacks page.html "<b>Hund"
 lacks page.html "<script>alert"
 has page.html "&lt;img src=x onerror=alert(1)&gt;"
 grep -oE '(src|href|url\()[=( "]*[^"# ]*' page.html | grep -vE "^xlink:href|^(src|href|url\()[=( ]*[\"']?$" | grep -E 'https?:|//' &&
-    fail "the page names another place"
-grep -oE 'https?://[^"'"'"' ]*' page.html | grep -vE '^http://www.w3.org/(2000/svg|1999/xlink)$' && fail "the page has an address"
+    fail "the page loads an external resource"
+grep -oE 'https?://[^"'"'"' ]*' page.html | grep -vE '^http://www.w3.org/(2000/svg|1999/xlink)$' && fail "the page contains a URL"
 
-# ---- the same runs, the same page; without the corpus' sentences ----
+# ---- identical pages from identical runs; without samples ----
 "$NORMA" report runs/* -o again.html --inspected inspected.json 2>err || fail "report again: $(cat err)"
 cmp -s page.html again.html || fail "two pages of the same runs differ"
 "$NORMA" report runs/* --no-samples -o bare.html 2>err || fail "report --no-samples: $(cat err)"
 lacks bare.html "Hund"
 lacks bare.html "id=\"samples\""
-ls ./*.html.* >/dev/null 2>&1 && fail "files were left beside the page: $(ls)"
+ls ./*.html.* >/dev/null 2>&1 && fail "temporary files were left: $(ls)"
 
-# ---- one run; one that has just begun; one that holds nothing of use ----
+# ---- one run; an empty log; a log of random bytes ----
 mkdir -p runs/new runs/noise
 : >runs/new/log.jsonl
 head -c 5000 /dev/urandom >runs/noise/log.jsonl
@@ -101,7 +101,7 @@ has one.html "cannot be read"
 "$NORMA" report runs/new -o one.html 2>err || fail "report of an empty log: $(cat err)"
 has one.html "nothing has been logged yet"
 
-# ---- names: short, and different ----
+# ---- names: short and unique ----
 mkdir -p long/a long/b
 cp -r runs/layer-1 'long/a/rbn:norm.rbn.lambda=0.1:norm.rbn.nu=1-1'
 cp -r runs/layer-1 'long/a/rbn:norm.rbn.lambda=1:norm.rbn.nu=1-1'
@@ -114,10 +114,10 @@ has one.html "<title>Norma: a/layer, b/layer</title>"
 "$NORMA" report runs/layer-1 runs/layer-1 -o one.html 2>err || fail "report of one run twice: $(cat err)"
 has one.html "layer-1 (2)"
 
-# ---- pictures ----
+# ---- PNG files ----
 "$NORMA" report runs/layer-1 runs/batch-1 --output= --png pictures 2>err || fail "report --png: $(cat err)"
 [ "$(head -c 4 pictures/valid-loss.png | tail -c 3)" = PNG ] || fail "valid-loss.png is no PNG"
-[ "$(find pictures -type f ! -name '*.png' | wc -l)" = 0 ] || fail "other files lie beside the pictures: $(ls pictures)"
+[ "$(find pictures -type f ! -name '*.png' | wc -l)" = 0 ] || fail "other files were left in pictures: $(ls pictures)"
 
 # Bytes 17 to 20 of a PNG are its width.
 width() { od -An -tu1 -j16 -N4 "$1" | awk '{ print (($1 * 256 + $2) * 256 + $3) * 256 + $4 }'; }
@@ -133,7 +133,7 @@ if "$NORMA" report runs/batch-1 --output= --tensorboard events 2>err; then
         grep -qaF "$tag" "$file" || fail "$tag is not in the event file"
     done
     "$NORMA" report runs/batch-1 --output= --tensorboard events 2>err
-    [ "$(find events -type f | wc -l)" = 1 ] || fail "the event file of the first time has stayed"
+    [ "$(find events -type f | wc -l)" = 1 ] || fail "the first event file was not removed"
 else
     has err "libprotobuf-c-dev"
 fi

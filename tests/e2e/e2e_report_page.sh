@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The report's page in a browser without a window: every figure is there and drawn, hovering tells values, runs can be
-# hidden, the theme changes, figures are saved; no word in the console, nothing asked of a network.
+# The page of norma report in a headless browser: figures are drawn, the pointer shows values, runs can be hidden and
+# sorted, the theme changes, figures are exported; no console messages, no network requests.
 set -uo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
@@ -20,24 +20,24 @@ make_runs
     exit 1
 }
 
-# The page with a first script that listens for trouble and a last one that does what a reader does and writes down what
-# came of it. Only in this copy may anything be added: the page's own policy stays.
-listen='<script>window.troubles = [];
-addEventListener("error", event => troubles.push(event.message));
-addEventListener("securitypolicyviolation", event => troubles.push("wants " + event.blockedURI));
-for (const kind of ["error", "warn"]) console[kind] = (...words) => troubles.push(words.join(" "));
+# A copy of the page with a first script that collects errors and a last one that operates the page and prints the results.
+# The content security policy of the page stays in force.
+listen='<script>window.errors = [];
+addEventListener("error", event => errors.push(event.message));
+addEventListener("securitypolicyviolation", event => errors.push("blocked " + event.blockedURI));
+for (const kind of ["error", "warn"]) console[kind] = (...words) => errors.push(words.join(" "));
 </script>'
 act='<script>
-const told = [], say = (name, value) => told.push(name + "=" + value), hint = document.getElementById("hint");
+const results = [], report = (name, value) => results.push(name + "=" + value), hint = document.getElementById("hint");
 const saved = [];
 HTMLAnchorElement.prototype.click = function () { saved.push(this.download); };
 const texts = [];
 const Plain = Blob;
 window.Blob = class extends Plain { constructor(parts, options) { super(parts, options); texts.push(parts.join("")); } };
 const figures = [...document.querySelectorAll("figure")];
-say("figures", figures.length);
-say("drawn", figures.filter(f => f.querySelectorAll("svg .curve").length > 0 && f.querySelector("svg").getBoundingClientRect().height > 100).length);
-say("read", figures.filter(f => f.querySelector(".reading").textContent.length > 20).length);
+report("figures", figures.length);
+report("drawn", figures.filter(f => f.querySelectorAll("svg .curve").length > 0 && f.querySelector("svg").getBoundingClientRect().height > 100).length);
+report("read", figures.filter(f => f.querySelector(".description").textContent.length > 20).length);
 let hovered = 0;
 for (const figure of figures) {
     const plot = figure.querySelector(".plot"), box = plot.querySelector("svg").getBoundingClientRect();
@@ -51,56 +51,56 @@ for (const figure of figures) {
     figure.querySelector("button.svg").click();
     figure.querySelector("button.csv").click();
 }
-say("hovered", hovered);
-say("saved", new Set(saved).size);
-say("svg", texts.filter(t => t.startsWith("<svg") && new DOMParser().parseFromString(t, "image/svg+xml").querySelector("parsererror") === null).length);
-say("csv", texts.filter(t => t.startsWith("run,") && t.trim().split("\n").length > 1).length);
+report("hovered", hovered);
+report("saved", new Set(saved).size);
+report("svg", texts.filter(t => t.startsWith("<svg") && new DOMParser().parseFromString(t, "image/svg+xml").querySelector("parsererror") === null).length);
+report("csv", texts.filter(t => t.startsWith("run,") && t.trim().split("\n").length > 1).length);
 const loss = texts.find(t => t.startsWith("run,updates"));
-say("row", loss.split("\n").find(l => l.startsWith("layer-1,600,")));
+report("row", loss.split("\n").find(l => l.startsWith("layer-1,600,")));
 const color = () => getComputedStyle(document.body).backgroundColor, before = color();
 document.getElementById("theme").click();
-say("theme", color() !== before);
+report("theme", color() !== before);
 document.getElementById("theme").click();
-say("back", color() === before);
+report("back", color() === before);
 const run = document.querySelector("button.run"), curve = document.querySelector(".curve[data-run=\"0\"]");
 const legend = document.querySelectorAll("main > nav.legend button.run");
-say("legend", legend.length + " " + (getComputedStyle(legend[0].parentElement).position === "sticky"));
+report("legend", legend.length + " " + (getComputedStyle(legend[0].parentElement).position === "sticky"));
 run.click();
-say("hides", getComputedStyle(curve).display === "none" && legend[0].getAttribute("aria-pressed") === "false");
+report("hides", getComputedStyle(curve).display === "none" && legend[0].getAttribute("aria-pressed") === "false");
 run.click();
-say("shows", getComputedStyle(curve).display !== "none");
+report("shows", getComputedStyle(curve).display !== "none");
 // The column of the test score: ascending, descending, runs without a score last.
 const title = [...document.querySelectorAll("button.sort")].find(b => b.textContent.startsWith("test")), column = title.closest("th").cellIndex;
 const order = () => [...title.closest("table").tBodies[0].rows].map(r => r.cells[column].dataset.value ?? "-").join(" ");
 title.click();
 const rising = order();
 title.click();
-say("sorted", rising + " " + order());
+report("sorted", rising + " " + order());
 const links = [...document.querySelectorAll("nav.contents a")];
-say("contents", links.length > 6 && links.every(a => document.getElementById(a.getAttribute("href").slice(1))));
-say("wide", document.documentElement.scrollWidth <= innerWidth);
-say("requests", performance.getEntriesByType("resource").length);
-say("troubles", troubles.length + " " + troubles.join(" | "));
-document.body.replaceChildren(Object.assign(document.createElement("pre"), { textContent: told.join("\n") }));
+report("contents", links.length > 6 && links.every(a => document.getElementById(a.getAttribute("href").slice(1))));
+report("wide", document.documentElement.scrollWidth <= innerWidth);
+report("requests", performance.getEntriesByType("resource").length);
+report("errors", errors.length + " " + errors.join(" | "));
+document.body.replaceChildren(Object.assign(document.createElement("pre"), { textContent: results.join("\n") }));
 </script>'
 page=$(cat page.html)
 page="${page%%<head>*}<head>$listen${page#*<head>}"
 printf '%s' "${page%</body>*}$act</body></html>" >acted.html
 
 wanted=$(grep -c '<figure id=' page.html)
-look() { # WIDTH
+check_page() { # WIDTH
     timeout 120 "$browser" --headless=new --no-sandbox --disable-gpu --user-data-dir="$work/profile" --no-first-run \
         --disable-background-networking --disable-component-update --window-size="$1",900 --dump-dom \
         "file://$work/acted.html" >dom 2>browser.log || {
         fail "the browser failed: $(tail -n 3 browser.log)"
         exit 1
     }
-    sed -n '/<pre>/,/<\/pre>/p' dom | sed 's/.*<pre>//; s/<\/pre>.*//' >told
+    sed -n '/<pre>/,/<\/pre>/p' dom | sed 's/.*<pre>//; s/<\/pre>.*//' >results
     for line in "figures=$wanted" "drawn=$wanted" "read=$wanted" "hovered=$wanted" "saved=$((2 * wanted))" "svg=$wanted" \
         "csv=$wanted" "row=layer-1,600,2.55495,," "legend=$(find runs -name log.jsonl | wc -l) true" "sorted=22.5 24.5 25.5 26.5 - - 26.5 25.5 24.5 22.5 - -" contents=true theme=true back=true hides=true shows=true wide=true requests=0; do
-        grep -qxF "$line" told || fail "at width $1 not '$line' but '$(grep "^${line%%=*}=" told)'"
+        grep -qxF "$line" results || fail "at width $1 not '$line' but '$(grep "^${line%%=*}=" results)'"
     done
-    grep -q '^troubles=0 ' told || fail "at width $1 the page complains: $(grep '^troubles=' told)"
+    grep -q '^errors=0 ' results || fail "at width $1 the page has errors: $(grep '^errors=' results)"
 }
-look 1400
-look 500
+check_page 1400
+check_page 500

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Run folders made by hand, for the report's tests: sourced with the current folder empty.
+# Generated run folders for the tests of norma report; source it in an empty folder.
 #
-# runs/layer-1, runs/batch-1, runs/power-1 and runs/rbn-1 with all that a log can hold; runs/cut, whose last line is cut off;
-# 'runs/<img src=x onerror=alert(1)>', a name that would be markup.
+# runs/layer-1, runs/batch-1, runs/power-1 and runs/rbn-1 with all kinds of log records; runs/cut with an incomplete last
+# line; 'runs/<img src=x onerror=alert(1)>' with a name that contains markup.
 make_log() { # NAME NORM OFFSET
     mkdir -p "runs/$1"
     printf '[run]\nfolder = runs/%s ; command line\ntask = translation ; default\n[data]\nfolder = data/corpus ; file\n[model]\nnorm = %s ; command line\n[train]\nseed = 1 ; default\n' "$1" "$2" >"runs/$1/config.ini"

@@ -80,21 +80,21 @@ static golden_result bench_backward(golden_case *test, bench *b, const golden_te
 
 static void listen(void *user, const nm_norm_call *call, bool backward)
 {
-    nm_look *look = user;
-    look->instrument->norm(look, call, backward);
+    nm_probe_record *record = user;
+    record->instrument->norm(record, call, backward);
 }
 
-static void bench_listen(bench *b, nm_look *look, const nm_instrument *instrument)
+static void bench_listen(bench *b, nm_probe_record *record, const nm_instrument *instrument)
 {
-    *look =
-        (nm_look){.instrument = instrument, .update = 1, .lines = json_array(), .backend = b->tape.backend};
+    *record = (nm_probe_record){
+        .instrument = instrument, .update = 1, .lines = json_array(), .backend = b->tape.backend};
     b->tape.listen = listen;
-    b->tape.listener = look;
+    b->tape.listener = record;
 }
 
-static double told(const nm_look *look, const char *key)
+static double told(const nm_probe_record *record, const char *key)
 {
-    const json_t *value = json_object_get(json_array_get(look->lines, 0), key);
+    const json_t *value = json_object_get(json_array_get(record->lines, 0), key);
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
@@ -129,14 +129,14 @@ static golden_result compare_gradient(golden_case *test, const parts *p, const n
 static golden_result run_part(golden_case *test, const parts *p, bool centered)
 {
     bench b;
-    nm_look look = {.lines = NULL};
+    nm_probe_record record = {.lines = NULL};
     char settings[64];
     snprintf(settings, sizeof settings, "scaling=none epsilon=%.17g", golden_number(test, "eps", 0));
     golden_result result = bench_open(test, &b, centered ? "batch" : "pnv", settings, (int32_t)p->x.shape[1]);
     double root = sqrt((double)p->x.shape[0]);
     if (result == GOLDEN_PASSED) {
         bench_set(test, b.norm->params[0], &p->gamma);
-        bench_listen(&b, &look, &nm_instrument_gradient_parts);
+        bench_listen(&b, &record, &nm_instrument_gradient_parts);
         bench_forward(test, &b, &p->x);
         result = bench_backward(test, &b, &p->dy);
     }
@@ -146,11 +146,11 @@ static golden_result run_part(golden_case *test, const parts *p, bool centered)
         {{"psi2", "norm_vector_g_psi2_over_d"}},
         {{"mu", "norm_vector_g_mu_over_d"}, {"sigma2", "norm_vector_g_sigma2_over_d"}}};
     for (int k = 0; k < 1 + centered && result == GOLDEN_PASSED; k++)
-        result = expect(test, keys[centered][k][1], told(&look, keys[centered][k][0]));
+        result = expect(test, keys[centered][k][1], told(&record, keys[centered][k][0]));
     if (centered &&
         result == GOLDEN_PASSED) /* every row has the same part; those with z differ by epsilon's share */
-        result = expect(test, "norm_g_mu_over_d", root * told(&look, "mu"));
-    json_decref(look.lines);
+        result = expect(test, "norm_g_mu_over_d", root * told(&record, "mu"));
+    json_decref(record.lines);
     bench_close(&b);
     return result;
 }
@@ -190,9 +190,9 @@ static golden_result walk(golden_case *test, const golden_tensor *batches, size_
                           const golden_tensor *mean, const golden_tensor *variance)
 {
     bench b;
-    nm_look look = {.lines = NULL};
+    nm_probe_record record = {.lines = NULL};
     GOLDEN_TRY(bench_open(test, &b, "batch", "scaling=none", (int32_t)mean->count));
-    bench_listen(&b, &look, &nm_instrument_distance);
+    bench_listen(&b, &record, &nm_instrument_distance);
     bench_set(test, nm_norm_state(b.norm, "running_mean", NULL), mean);
     bench_set(test, nm_norm_state(b.norm, "running_var", NULL), variance);
     bench_forward(test, &b, &batches[0]);
@@ -207,15 +207,15 @@ static golden_result walk(golden_case *test, const golden_tensor *batches, size_
     }
     nm_tid tid;
     nm_tid_accumulator_finish(sums, &tid);
-    golden_result result = expect(test, "dist_mean_first_batch", told(&look, "mean"));
+    golden_result result = expect(test, "dist_mean_first_batch", told(&record, "mean"));
     if (result == GOLDEN_PASSED)
-        result = expect(test, "dist_var_first_batch", told(&look, "variance"));
+        result = expect(test, "dist_var_first_batch", told(&record, "variance"));
     if (result == GOLDEN_PASSED)
         result = expect(test, "mean_tid", nm_tid_last(&tid)->mean);
     if (result == GOLDEN_PASSED)
         result = expect(test, "var_tid", nm_tid_last(&tid)->variance);
     nm_tid_release(&tid);
-    json_decref(look.lines);
+    json_decref(record.lines);
     bench_close(&b);
     return result;
 }

@@ -1,5 +1,5 @@
-/* Measurements on saved models: TID, condition numbers, Lemma 2, Theorem 4 and confidence against ones computed here in
- * double from copies of what flowed through the model; and what is advised from which findings. */
+/* Measurements of saved models: TID, condition numbers, Lemma 2, Theorem 4 and confidence against values computed here in
+ * double precision from copies of the activations; and the advice for given measurements. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ typedef struct trained {
     char *folder, *path;
     nm_backend *backend;
     nm_loaded_model loaded;
-    double valid_loss, valid_nll; /* of the trainer's own validation at the end */
+    double valid_loss, valid_nll; /* of the validation by the trainer at the end */
 } trained;
 
 /* more: one further pair of option and value, or NULL. */
@@ -108,7 +108,7 @@ static bool near(double a, double b, double tolerance)
 
 enum { BATCHES = 5, WIDTH = 16 };
 
-typedef struct dump { /* the inputs or outputs of one site, batch after batch */
+typedef struct dump { /* the inputs or outputs of one site, by batch */
     const char *name;
     bool output;
     double *x[BATCHES];
@@ -189,7 +189,7 @@ static void expected_tid(const dump *d, double *mean_tid, double *variance_tid, 
     }
 }
 
-/* Rows to unit mean square, as the norm's scaling "layer" does first. */
+/* Scales rows to unit mean square, as a norm with scaling "layer" does. */
 static void scale_rows(dump *d)
 {
     for (int b = 0; b < d->n; b++)
@@ -255,7 +255,7 @@ static void test_tid_after_layer_scaling(void **state)
     release(&t);
 }
 
-/* The mean of the variance TID over the sites whose names have this beginning. */
+/* The mean of the variance TID over the sites whose names start with `prefix`. */
 static double mean_over(const nm_tid *tid, const char *prefix)
 {
     double sum = 0, n = 0;
@@ -295,7 +295,7 @@ static void test_tid_average_sites(void **state)
 
 /* ---- singular values ---- */
 
-/* One-sided Jacobi: columns of x [rows, d] are turned until they are orthogonal; their lengths, the largest first. */
+/* One-sided Jacobi: rotates the columns of x [rows, d] until they are orthogonal; their norms, descending. */
 static void jacobi(double *x, size_t rows, size_t d, double *values)
 {
     for (int sweep = 0; sweep < 60; sweep++)
@@ -333,13 +333,12 @@ static void check_matrix(const double *x, int64_t rows, int32_t d)
     memcpy(copy, x, (size_t)rows * (size_t)d * sizeof *copy);
     jacobi(copy, (size_t)rows, (size_t)d, want);
     nm_gram_init(&gram, d);
-    nm_gram_add(&gram, x, rows / 3); /* in parts, of no special size */
+    nm_gram_add(&gram, x, rows / 3); /* in parts of odd size */
     nm_gram_add(&gram, x + rows / 3 * d, rows - rows / 3);
     nm_gram_singular(&gram, got);
     for (int32_t i = 0; i < d; i++)
         if (!(fabs(got[i] * got[i] - want[i] * want[i]) <= 1e-13 * want[0] * want[0]))
-            fail_msg("[%lld, %d]: value %d is %.12g, should be %.12g", (long long)rows, d, i, got[i],
-                     want[i]);
+            fail_msg("[%lld, %d]: value %d is %.12g, expected %.12g", (long long)rows, d, i, got[i], want[i]);
     assert_true(gram.rows == rows);
     nm_gram_release(&gram);
     free(copy);
@@ -347,7 +346,7 @@ static void check_matrix(const double *x, int64_t rows, int32_t d)
     free(got);
 }
 
-static void singular_values_equal_jacobis(void **state)
+static void test_singular_values_equal_jacobi(void **state)
 {
     (void)state;
     static const int sizes[][2] = {{40, 1}, {50, 2}, {31, 17}, {12, 20}, {90, 40}};
@@ -377,7 +376,7 @@ static void singular_values_equal_jacobis(void **state)
     assert_true(nm_condition(values, 4, 0.5) == 2 && nm_condition(values, 4, 0.8) == 8);
 }
 
-/* The input of the second layer: what its first norm reads, or what the first layer's last norm gives. */
+/* The input of the second layer: the input of its first norm, or the output of the last norm of the first layer. */
 static void check_condition(const char *norm_position)
 {
     trained t;
@@ -406,7 +405,7 @@ static void check_condition(const char *norm_position)
         rows += (size_t)d.rows[b];
     }
     jacobi(all, rows, WIDTH, want);
-    assert_true(layer->rows == (int64_t)rows && near(layer->largest, want[0], 1e-9));
+    assert_true(layer->rows == (int64_t)rows && near(layer->c_max, want[0], 1e-9));
     assert_true(near(layer->c50, want[0] / want[7], 1e-9) && near(layer->c80, want[0] / want[12], 1e-9));
     free(all);
     dump_release(&d);
@@ -414,7 +413,7 @@ static void check_condition(const char *norm_position)
     release(&t);
 }
 
-static void conditions_equal_what_the_inputs_say(void **state)
+static void test_condition_numbers_of_layer_inputs(void **state)
 {
     (void)state;
     check_condition("pre");
@@ -458,7 +457,7 @@ static void check_bounds(const char *norm, const char *norm_position, size_t n_l
     release(&t);
 }
 
-static void bounds_hold_and_the_backward_is_the_formulas(void **state)
+static void test_bounds_and_backward_formulas(void **state)
 {
     (void)state;
     check_bounds("pnv", "pre", 5, 0);
@@ -466,10 +465,10 @@ static void bounds_hold_and_the_backward_is_the_formulas(void **state)
     check_bounds("rbn", "pre", 5, 0);
     check_bounds("power", "pre", 0, 5);
     check_bounds("layer", "pre", 0, 0);
-    check_bounds("mabn", "pre", 0, 0); /* neither the lemma's gradient nor the theorem's nu */
+    check_bounds("mabn", "pre", 0, 0); /* neither the gradient of the lemma nor the nu of the theorem */
 }
 
-/* The gradients of a group, walked over once more. */
+/* The gradients of a group in a second pass. */
 static double squares;
 
 static void add_squares(void *user, nm_tape *tape, const nm_batch *batch, const nm_model_output *out)
@@ -484,7 +483,7 @@ static void add_squares(void *user, nm_tape *tape, const nm_batch *batch, const 
     }
 }
 
-static void checking_leaves_gradients_alone(void **state)
+static void test_bounds_do_not_change_gradients(void **state)
 {
     (void)state;
     trained t;
@@ -497,10 +496,10 @@ static void checking_leaves_gradients_alone(void **state)
     pass.batch = add_squares;
     squares = 0;
     walk(&pass);
-    double told = NAN;
+    double measured = NAN;
     for (size_t i = 0; i < bounds.n_groups; i++)
-        told = strcmp(bounds.groups[i].name, "enc.0") ? told : bounds.groups[i].norm;
-    assert_true(near(told, sqrt(squares / 3), 1e-6));
+        measured = strcmp(bounds.groups[i].name, "enc.0") ? measured : bounds.groups[i].norm;
+    assert_true(near(measured, sqrt(squares / 3), 1e-6));
     nm_gradient_bounds_release(&bounds);
     release(&t);
 }
@@ -537,7 +536,7 @@ static void add_words(void *user, nm_tape *tape, const nm_batch *batch, const nm
     }
 }
 
-static void confidence_equals_the_softmax(void **state)
+static void test_confidence_equals_softmax(void **state)
 {
     (void)state;
     trained t;
@@ -553,11 +552,11 @@ static void confidence_equals_the_softmax(void **state)
                      NM_OK);
     double n = (double)w.n;
     assert_true(c.measured && c.targets == w.n && n > 50);
-    assert_true(near(c.largest, w.largest / n, 1e-5) && near(c.right, w.right / n, 1e-12));
-    assert_true(near(c.target, w.target / n, 1e-5) && near(c.entropy, w.entropy / n, 1e-5));
-    assert_true(near(c.nll, t.valid_nll, 1e-5) && near(c.smoothed, t.valid_loss, 1e-5));
-    assert_true(near(c.ideal, 0.9 + 0.1 / 14, 1e-12)); /* ten words and four special ones */
-    assert_true(c.calibration >= 0 && c.calibration <= 1);
+    assert_true(near(c.confidence, w.largest / n, 1e-5) && near(c.accuracy, w.right / n, 1e-12));
+    assert_true(near(c.target_probability, w.target / n, 1e-5) && near(c.entropy, w.entropy / n, 1e-5));
+    assert_true(near(c.nll, t.valid_nll, 1e-5) && near(c.smoothed_nll, t.valid_loss, 1e-5));
+    assert_true(near(c.smoothed_target, 0.9 + 0.1 / 14, 1e-12)); /* ten words and four special ones */
+    assert_true(c.calibration_error >= 0 && c.calibration_error <= 1);
     release(&t);
 }
 
@@ -579,16 +578,16 @@ static void test_confidence_with_masked_targets(void **state)
     assert_int_equal(nm_model_allow(model, allowed, &err), NM_OK);
     assert_int_equal(nm_confidence_measure(&masked, &t.loaded.task, model, NM_SPLIT_VALID, 0, &err), NM_OK);
     assert_true(masked.masked > 0 && masked.targets + masked.masked == all.targets);
-    assert_true(isfinite(masked.nll) && isfinite(masked.smoothed) && isfinite(masked.entropy));
+    assert_true(isfinite(masked.nll) && isfinite(masked.smoothed_nll) && isfinite(masked.entropy));
     release(&t);
 }
 
 /* ---- advice ---- */
 
-static nm_verdict verdict(const nm_findings *f, const char *remedy, const char *number)
+static nm_verdict verdict(const nm_advice_inputs *inputs, const char *remedy, const char *number)
 {
     nm_advice advice[NM_N_ADVICE];
-    nm_advise(f, advice);
+    nm_advise(inputs, advice);
     for (int i = 0; i < NM_N_ADVICE; i++)
         if (!strcmp(advice[i].remedy, remedy)) {
             if (number && !strstr(advice[i].why, number))
@@ -596,55 +595,55 @@ static nm_verdict verdict(const nm_findings *f, const char *remedy, const char *
             return advice[i].verdict;
         }
     fail_msg("no advice about %s", remedy);
-    return NM_UNKNOWN;
+    return NM_VERDICT_UNKNOWN;
 }
 
-static void advice_follows_the_findings(void **state)
+static void test_advice_follows_inputs(void **state)
 {
     (void)state;
-    nm_findings f = {.uses_batch = true,
-                     .takes_mean = true,
-                     .tid_site = "enc.5.ffn.norm",
-                     .tid_mean = 0.015,
-                     .tid_variance = 0.106,
-                     .tid_square = 0.03,
-                     .loss = 2.5,
-                     .batch_loss = 2.49,
-                     .early_gradient = 9,
-                     .later_gradient = 1,
-                     .first_loss = 13,
-                     .ignorance = 9,
-                     .top = "enc.5",
-                     .bottom = "enc.0",
-                     .top_gradient = 2,
-                     .bottom_gradient = 0.2};
-    assert_int_equal(verdict(&f, "RBN penalty", "10.6 %"), NM_INDICATED);
-    assert_int_equal(verdict(&f, "PowerNorm", "3.0 %"), NM_INDICATED);
-    assert_int_equal(verdict(&f, "warm-up", "9.0 times"), NM_INDICATED);
-    assert_int_equal(verdict(&f, "SmallInit", "1.44"), NM_INDICATED);
-    assert_int_equal(verdict(&f, "pre-norm", "10.0 times"), NM_INDICATED);
+    nm_advice_inputs f = {.uses_batch = true,
+                          .centers = true,
+                          .tid_site = "enc.5.ffn.norm",
+                          .tid_mean = 0.015,
+                          .tid_variance = 0.106,
+                          .tid_square = 0.03,
+                          .loss = 2.5,
+                          .batch_loss = 2.49,
+                          .early_gradient = 9,
+                          .later_gradient = 1,
+                          .first_loss = 13,
+                          .chance_loss = 9,
+                          .last_layer = "enc.5",
+                          .first_layer = "enc.0",
+                          .last_layer_gradient = 2,
+                          .first_layer_gradient = 0.2};
+    assert_int_equal(verdict(&f, "RBN penalty", "10.6 %"), NM_VERDICT_INDICATED);
+    assert_int_equal(verdict(&f, "PowerNorm", "3.0 %"), NM_VERDICT_INDICATED);
+    assert_int_equal(verdict(&f, "warm-up", "9.0 times"), NM_VERDICT_INDICATED);
+    assert_int_equal(verdict(&f, "SmallInit", "1.44"), NM_VERDICT_INDICATED);
+    assert_int_equal(verdict(&f, "pre-norm", "10.0 times"), NM_VERDICT_INDICATED);
     f.tid_variance = 0.02;
     f.early_gradient = 2;
     f.first_loss = 9.1;
-    f.top_gradient = 0.3;
-    f.warmup_share = 0.1;
-    assert_int_equal(verdict(&f, "RBN penalty", "2.0 %"), NM_NOT_NEEDED);
-    assert_int_equal(verdict(&f, "PowerNorm", NULL), NM_NOT_NEEDED);
-    assert_int_equal(verdict(&f, "warm-up", "10.0 %"), NM_IN_USE);
-    assert_int_equal(verdict(&f, "SmallInit", NULL), NM_NOT_NEEDED);
-    assert_int_equal(verdict(&f, "pre-norm", NULL), NM_NOT_NEEDED);
-    f.batch_loss = 2.4; /* the loss suffers although TID is small */
+    f.last_layer_gradient = 0.3;
+    f.warmup_fraction = 0.1;
+    assert_int_equal(verdict(&f, "RBN penalty", "2.0 %"), NM_VERDICT_NOT_NEEDED);
+    assert_int_equal(verdict(&f, "PowerNorm", NULL), NM_VERDICT_NOT_NEEDED);
+    assert_int_equal(verdict(&f, "warm-up", "10.0 %"), NM_VERDICT_ENABLED);
+    assert_int_equal(verdict(&f, "SmallInit", NULL), NM_VERDICT_NOT_NEEDED);
+    assert_int_equal(verdict(&f, "pre-norm", NULL), NM_VERDICT_NOT_NEEDED);
+    f.batch_loss = 2.4; /* running statistics cost loss although TID is small */
     f.has_penalty = f.pre_norm = f.small_init = true;
-    assert_int_equal(verdict(&f, "RBN penalty", "0.100 nats"), NM_INDICATED);
-    assert_int_equal(verdict(&f, "pre-norm", NULL), NM_IN_USE);
-    assert_int_equal(verdict(&f, "SmallInit", NULL), NM_IN_USE);
+    assert_int_equal(verdict(&f, "RBN penalty", "0.100 nats"), NM_VERDICT_INDICATED);
+    assert_int_equal(verdict(&f, "pre-norm", NULL), NM_VERDICT_ENABLED);
+    assert_int_equal(verdict(&f, "SmallInit", NULL), NM_VERDICT_ENABLED);
     f.batch_loss = 2.5;
-    assert_int_equal(verdict(&f, "RBN penalty", NULL), NM_IN_USE);
+    assert_int_equal(verdict(&f, "RBN penalty", NULL), NM_VERDICT_ENABLED);
     f.tid_variance = f.early_gradient = NAN;
-    f.warmup_share = 0;
-    assert_int_equal(verdict(&f, "RBN penalty", NULL), NM_UNKNOWN);
-    assert_int_equal(verdict(&f, "PowerNorm", NULL), NM_UNKNOWN);
-    assert_int_equal(verdict(&f, "warm-up", NULL), NM_UNKNOWN);
+    f.warmup_fraction = 0;
+    assert_int_equal(verdict(&f, "RBN penalty", NULL), NM_VERDICT_UNKNOWN);
+    assert_int_equal(verdict(&f, "PowerNorm", NULL), NM_VERDICT_UNKNOWN);
+    assert_int_equal(verdict(&f, "warm-up", NULL), NM_VERDICT_UNKNOWN);
 }
 
 int main(void)
@@ -653,13 +652,13 @@ int main(void)
         cmocka_unit_test(test_tid_of_norm_inputs),
         cmocka_unit_test(test_tid_after_layer_scaling),
         cmocka_unit_test(test_tid_average_sites),
-        cmocka_unit_test(singular_values_equal_jacobis),
-        cmocka_unit_test(conditions_equal_what_the_inputs_say),
-        cmocka_unit_test(bounds_hold_and_the_backward_is_the_formulas),
-        cmocka_unit_test(checking_leaves_gradients_alone),
-        cmocka_unit_test(confidence_equals_the_softmax),
+        cmocka_unit_test(test_singular_values_equal_jacobi),
+        cmocka_unit_test(test_condition_numbers_of_layer_inputs),
+        cmocka_unit_test(test_bounds_and_backward_formulas),
+        cmocka_unit_test(test_bounds_do_not_change_gradients),
+        cmocka_unit_test(test_confidence_equals_softmax),
         cmocka_unit_test(test_confidence_with_masked_targets),
-        cmocka_unit_test(advice_follows_the_findings),
+        cmocka_unit_test(test_advice_follows_inputs),
     };
     return cmocka_run_group_tests(tests, make_data, drop_data);
 }

@@ -1,5 +1,5 @@
-/* Live instruments: training with them gives the same bits as without; every number they tell equals one computed here,
- * in double, from copies of what went into the norms, came out and came back. */
+/* Live instruments: training with them gives bitwise identical weights, and every logged value equals one computed here in
+ * double precision from copies of the inputs, outputs and gradients of the norms. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 enum { HEADS = 2, MAX_SITES = 16 };
 
-/* ---- the same bits, with and without ---- */
+/* ---- training with and without instruments ---- */
 
 static uint64_t train(const char *const *settings, const char *folder, bool resume, char **log)
 {
@@ -35,7 +35,7 @@ static uint64_t train(const char *const *settings, const char *folder, bool resu
     return hash;
 }
 
-/* The lines of instruments, or the others without their times; heap. */
+/* The lines of the instruments, or the other lines without measured times; heap. */
 static char *lines_of(const char *log, bool probes)
 {
     char *copy = nm_duplicate(log), *rest = copy, *out = nm_duplicate("");
@@ -54,7 +54,7 @@ static char *lines_of(const char *log, bool probes)
     return out;
 }
 
-static void looking_changes_nothing(void **state)
+static void test_instruments_do_not_change_weights(void **state)
 {
     (void)state;
     for (const nm_norm_type *const *type = nm_norm_types; *type; type++) {
@@ -84,14 +84,14 @@ static void looking_changes_nothing(void **state)
     }
 }
 
-static void a_resumed_run_tells_the_same(void **state)
+static void test_resumed_run_has_same_records(void **state)
 {
     (void)state;
     const char *settings[] = {
         "model.norm", "rbn", "train.updates", "16", "probe.every", "3", "probe.checkpoints", "true", NULL};
     char *whole_log, *first_log, *log, *whole_folder = tiny_folder(), *folder = tiny_folder();
     train(settings, whole_folder, false, &whole_log);
-    settings[3] = "8"; /* where a validation and so a checkpoint falls anyway */
+    settings[3] = "8"; /* an update with a validation and therefore a checkpoint */
     train(settings, folder, false, &first_log);
     settings[3] = "16";
     train(settings, folder, true, &log);
@@ -107,7 +107,7 @@ static void a_resumed_run_tells_the_same(void **state)
     tiny_data_remove(folder);
 }
 
-static void unknown_instruments_are_told(void **state)
+static void test_unknown_instrument_is_error(void **state)
 {
     (void)state;
     const char *settings[] = {"probe.instruments", "gain,distanze", NULL};
@@ -118,16 +118,16 @@ static void unknown_instruments_are_told(void **state)
     assert_non_null(strstr(err.text, "distance"));
     tiny_set(options, "probe.instruments", "gain");
     assert_int_equal(nm_probe_create(&probe, options, &err), NM_OK);
-    assert_null(probe); /* neither every nor checkpoints: off */
+    assert_null(probe); /* neither every nor checkpoints: disabled */
     nm_options_free(options);
 }
 
-/* ---- the same numbers, computed here ---- */
+/* ---- values against a reference in double ---- */
 
-typedef struct site { /* one norm in the update looked at, as doubles */
+typedef struct site { /* one norm in the measured update, as doubles */
     const nm_norm *norm;
     int32_t rows, width;
-    double *x, *y, *dy, *gain, *before[NM_NORM_CAPACITY], *after[NM_NORM_CAPACITY];
+    double *x, *y, *dy, *weight, *before[NM_NORM_CAPACITY], *after[NM_NORM_CAPACITY];
     double units;
 } site;
 
@@ -144,7 +144,7 @@ static double *copy_floats(const nm_backend *b, const void *device, size_t n)
 {
     double *out = nm_allocate((n + 1) * sizeof *out);
     assert_int_equal(b->dtype, NM_F32);
-    for (size_t i = 0; i < n; i++) /* this backend's memory is the host's */
+    for (size_t i = 0; i < n; i++) /* the memory of this backend is host memory */
         out[i] = (double)((const float *)device)[i];
     return out;
 }
@@ -155,7 +155,7 @@ static double *copy_mat(const nm_backend *b, nm_mat m)
     return copy_floats(b, m.data, (size_t)m.rows * (size_t)m.cols);
 }
 
-static bool record_wants(void *user, int64_t update, bool checkpoint)
+static bool record_is_due(void *user, int64_t update, bool checkpoint)
 {
     (void)user;
     if (!record.watch->wants(record.watch->user, update, checkpoint))
@@ -169,7 +169,7 @@ static bool record_wants(void *user, int64_t update, bool checkpoint)
         for (int k = 0; k < s->norm->shape.n_state; k++)
             s->before[k] = copy_floats(params->backend, s->norm->state[k], (size_t)s->width);
         if (s->norm->shape.n_params)
-            s->gain =
+            s->weight =
                 copy_floats(params->backend, s->norm->params[0], (size_t)s->norm->shape.params[0].length);
     }
     record.params = copy_floats(params->backend, params->values, params->n_elements);
@@ -181,7 +181,7 @@ static site *site_of(const nm_norm *norm)
     for (int i = 0; i < record.n; i++)
         if (record.sites[i].norm == norm)
             return &record.sites[i];
-    fail_msg("a norm that the model does not list");
+    fail_msg("a norm that is not in the list of the model");
     return NULL;
 }
 
@@ -231,17 +231,17 @@ static const json_t *line_of(const char *instrument, const char *name)
     return NULL;
 }
 
-static void same(const json_t *line, const char *key, double want)
+static void check_value(const json_t *line, const char *key, double expected)
 {
     const json_t *value = json_object_get(line, key);
     double got = json_is_number(value) ? json_number_value(value) : NAN;
-    if (!(fabs(got - want) <= 2e-5 * fabs(want) + 1e-8)) /* single precision; sums of differences */
-        fail_msg("%s of %s at '%s': told %.9g, is %.9g", key,
+    if (!(fabs(got - expected) <= 2e-5 * fabs(expected) + 1e-8)) /* single precision; sums of differences */
+        fail_msg("%s of %s at '%s': got %.9g, expected %.9g", key,
                  json_string_value(json_object_get(line, "instrument")),
-                 json_string_value(json_object_get(line, "site")), got, want);
+                 json_string_value(json_object_get(line, "site")), got, expected);
 }
 
-/* Rows divided by the root mean square of each head's features. */
+/* Divides rows by the root mean square of each head's features. */
 static void scale_rows(site *s)
 {
     int32_t size = s->width / HEADS;
@@ -281,8 +281,8 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Distances, gradient parts and gamma over the divisor of a norm with batch statistics. used_running: the forward pass
- * divides by what is remembered (PowerNorm after its warm-up). */
+/* Distances, gradient terms and gamma over the divisor of a norm with batch statistics. used_running: the forward pass
+ * divides by the running statistic (PowerNorm after its warm-up). */
 static void check_batch_norm(site *s, bool centered, bool used_running)
 {
     double mean = 0, variance = 0, roots = 0, sigma = 0, mu = 0, z_part = 0, ratio[64];
@@ -291,26 +291,26 @@ static void check_batch_norm(site *s, bool centered, bool used_running)
         const double *running = s->before[centered ? 1 : 0];
         double spread = centered ? t.variance : t.square,
                root = sqrt((used_running ? running[i] : spread) + 1e-5),
-               factor = s->gain[i] / (root * s->rows * s->units);
+               factor = s->weight[i] / (root * s->rows * s->units);
         mean += centered ? pow(t.mean - s->before[0][i], 2) : 0;
         variance += pow(spread - running[i], 2);
         roots += pow(sqrt(spread) - sqrt(running[i]), 2);
         sigma += running[i];
         mu += pow(factor * t.sum_dy, 2);
         z_part += pow(factor * t.sum_dy_x / root, 2);
-        ratio[i] = fabs(s->gain[i]) / root;
+        ratio[i] = fabs(s->weight[i]) / root;
     }
     const char *name = s->norm->site.name;
     const json_t *distance = line_of("distance", name), *parts = line_of("gradient_parts", name),
                  *relative = line_of("deviation", name);
     if (centered) {
-        same(distance, "mean", sqrt(mean) / s->width);
-        same(relative, "mean", sqrt(mean / sigma));
-        same(parts, "mu", sqrt(mu) / s->width);
+        check_value(distance, "mean", sqrt(mean) / s->width);
+        check_value(relative, "mean", sqrt(mean / sigma));
+        check_value(parts, "mu", sqrt(mu) / s->width);
     }
-    same(distance, centered ? "variance" : "quadratic_mean", sqrt(variance) / s->width);
-    same(relative, centered ? "variance" : "quadratic_mean", sqrt(roots / sigma));
-    same(parts, centered ? "sigma2" : "psi2", sqrt(z_part) / s->width);
+    check_value(distance, centered ? "variance" : "quadratic_mean", sqrt(variance) / s->width);
+    check_value(relative, centered ? "variance" : "quadratic_mean", sqrt(roots / sigma));
+    check_value(parts, centered ? "sigma2" : "psi2", sqrt(z_part) / s->width);
     qsort(ratio, (size_t)s->width, sizeof *ratio, compare);
     const json_t *quantiles = json_object_get(line_of("gain", name), "quantiles");
     assert_int_equal(json_array_size(quantiles), 11);
@@ -354,7 +354,7 @@ static void check_penalty(const site *s)
         statistics t = feature(s, i, true);
         value += 0.1 * pow(t.mean - s->after[0][i], 2) + 0.01 * fabs(t.variance - s->after[1][i]);
     }
-    same(line_of("penalty", s->norm->site.name), "value", value / s->units);
+    check_value(line_of("penalty", s->norm->site.name), "value", value / s->units);
 }
 
 static void check_parameters(const nm_model *model)
@@ -372,9 +372,9 @@ static void check_parameters(const nm_model *model)
             length += w * w;
         }
     }
-    same(line_of("gradient", ""), "norm", sqrt(gradient));
-    same(line_of("gradient", "enc.0.ffn"), "norm", sqrt(layer));
-    same(line_of("update_ratio", ""), "ratio", sqrt(moved / length));
+    check_value(line_of("gradient", ""), "norm", sqrt(gradient));
+    check_value(line_of("gradient", "enc.0.ffn"), "norm", sqrt(layer));
+    check_value(line_of("update_ratio", ""), "ratio", sqrt(moved / length));
 }
 
 static void check_scale(const site *s)
@@ -382,9 +382,9 @@ static void check_scale(const site *s)
     int32_t n = s->norm->shape.n_params ? s->norm->shape.params[0].length : 0;
     double square = 0;
     for (int32_t i = 0; i < n; i++)
-        square += s->gain[i] * s->gain[i];
+        square += s->weight[i] * s->weight[i];
     const json_t *line = line_of("scale", s->norm->site.name);
-    same(line, "g", n == 1 ? s->gain[0] : sqrt(square / n) * sqrt(s->width));
+    check_value(line, "g", n == 1 ? s->weight[0] : sqrt(square / n) * sqrt(s->width));
     assert_string_equal(json_string_value(json_object_get(line, "stack")),
                         strncmp(s->norm->site.name, "dec", 3) ? "enc" : "dec");
 }
@@ -393,7 +393,7 @@ static void release_recording(void)
 {
     for (int i = 0; i < record.n; i++) {
         site *s = &record.sites[i];
-        double *all[] = {s->x, s->y, s->dy, s->gain};
+        double *all[] = {s->x, s->y, s->dy, s->weight};
         for (size_t k = 0; k < 4; k++)
             free(all[k]);
         for (int k = 0; k < NM_NORM_CAPACITY; k++) {
@@ -407,7 +407,7 @@ static void release_recording(void)
     record = (struct recording){0};
 }
 
-/* Trains with `norm` for as many updates, looking at the last, which is recorded. */
+/* Trains with `norm` for `updates` updates and records the last one. */
 static void record_run(const char *norm, const char *updates, void (*check)(void))
 {
     const char *settings[] = {
@@ -418,7 +418,7 @@ static void record_run(const char *norm, const char *updates, void (*check)(void
     char *folder = tiny_folder();
     assert_int_equal(nm_probe_create(&probe, options, &err), NM_OK);
     record.watch = nm_probe_hooks(probe);
-    nm_train_hooks around = {NULL, record_wants, record_norm, record_gradients, record_updated};
+    nm_train_hooks around = {NULL, record_is_due, record_norm, record_gradients, record_updated};
     nm_train_listener listener = {.watch = &around};
     if (nm_trainer_open(&record.trainer, &nm_task_translation, options, folder, false, &listener, &err) !=
         NM_OK)
@@ -472,7 +472,7 @@ static void check_pnv(void)
     check_sites(false, true, false, false);
 }
 
-/* After the warm-up of 4 updates all but the final norm, whose own warm-up is longer, divide by what they remember. */
+/* After the warm-up of 4 updates all norms divide by running statistics, except the final one, whose warm-up is longer. */
 static void check_power(void)
 {
     for (int i = 0; i < record.n; i++) {
@@ -493,7 +493,7 @@ static void check_scalenorm(void)
     }
 }
 
-static void numbers_equal_those_computed_here(void **state)
+static void test_values_equal_reference(void **state)
 {
     (void)state;
     record_run("batch", "6", check_batch);
@@ -506,10 +506,10 @@ static void numbers_equal_those_computed_here(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(looking_changes_nothing),
-        cmocka_unit_test(a_resumed_run_tells_the_same),
-        cmocka_unit_test(unknown_instruments_are_told),
-        cmocka_unit_test(numbers_equal_those_computed_here),
+        cmocka_unit_test(test_instruments_do_not_change_weights),
+        cmocka_unit_test(test_resumed_run_has_same_records),
+        cmocka_unit_test(test_unknown_instrument_is_error),
+        cmocka_unit_test(test_values_equal_reference),
     };
     return cmocka_run_group_tests(tests, make_data, drop_data);
 }

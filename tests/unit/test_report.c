@@ -1,4 +1,4 @@
-/* The report's reading of runs, its sentences and numbers, and the records of event files. */
+/* The report: reading of logs, descriptions, formatted numbers, the table of runs, and the records of event files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -94,7 +94,7 @@ static void test_clean(void **state)
 }
 
 /* Two runs whose losses cross: b is lower up to update 300. */
-static void test_sentence(void **state)
+static void test_description(void **state)
 {
     (void)state;
     char *a = nm_duplicate(""), *b = nm_duplicate(""), *text = NULL;
@@ -125,11 +125,12 @@ static void test_sentence(void **state)
     assert_int_equal(drawing.n, 2);
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
-    nm_figures[0].sentence(&report, &nm_figures[0], &drawing, out);
+    nm_figures[0].describe(&report, &nm_figures[0], &drawing, out);
     fclose(out);
     assert_string_equal(
-        text, "LN has the lowest value, 1 at update 600; the best of the others: BN 2.25. BN falls behind LN "
-              "after update 200, when the variance of enc.5.ffn.norm is 0.2 from the remembered one.");
+        text,
+        "LN has the lowest value, 1 at update 600; the best of the others: BN 2.25. BN is worse than LN "
+        "after update 200; the distance between batch and running variance of enc.5.ffn.norm is then 0.2.");
     free(text);
     nm_drawing_release(&drawing);
     nm_report_run_release(&runs[0]);
@@ -217,16 +218,16 @@ static void test_runs_table(void **state)
     free(html);
     write_file(folder, "b", "test.json", "{\"value\":3,\"tid_mean\":0.042,\"p\":0.01,\"p_holm\":0.02}");
     html = runs_html(folder, names, 3, styles);
-    assert_non_null(strstr(html, "4.2&nbsp;%")); /* what norma compare printed */
+    assert_non_null(strstr(html, "4.2&nbsp;%")); /* as norma compare prints it */
     assert_non_null(strstr(html, ">0.020</td>"));
     assert_null(strstr(html, ">0.010<"));
     free(html);
     html = runs_html(folder, names + 1, 2, styles + 1);
     assert_non_null(strstr(html, " class=\"best\">3,000</td>"));
     free(html);
-    assert_int_equal(styles[1].color, styles[2].color); /* of one norm */
+    assert_int_equal(styles[1].color, styles[2].color); /* the same norm */
     assert_true(styles[0].color != styles[1].color);
-    html = runs_html(folder, names + 2, 1, alone); /* in a report of its own, too */
+    html = runs_html(folder, names + 2, 1, alone); /* also in a separate report */
     assert_int_equal(alone[0].color, styles[2].color);
     free(html);
     remove_folder(folder);
@@ -254,7 +255,7 @@ static uint32_t unmasked(uint32_t sum)
     return sum << 15 | sum >> 17;
 }
 
-/* Every record of the file, whole and with the right checksums. */
+/* Counts the records of a file and checks their lengths and checksums. */
 static int count_records(const char *data, size_t bytes)
 {
     int n = 0;
@@ -285,7 +286,7 @@ static void test_follow(void **state)
     nm_error err;
     nm_events *events;
     size_t bytes;
-    if (!nm_event_code_there())
+    if (!nm_event_code_available())
         skip();
     assert_non_null(mkdtemp(folder));
     append(folder, "{\"type\":\"train\",\"update\":1,\"loss\":2}\n{\"type\":\"train\",\"upda");
@@ -309,8 +310,8 @@ static void test_follow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tags),   cmocka_unit_test(test_patterns),   cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_clean),  cmocka_unit_test(test_sentence),   cmocka_unit_test(test_checksum),
+        cmocka_unit_test(test_tags),   cmocka_unit_test(test_patterns),    cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_clean),  cmocka_unit_test(test_description), cmocka_unit_test(test_checksum),
         cmocka_unit_test(test_follow), cmocka_unit_test(test_runs_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,60 @@
+/* Distribution over the features of gamma / psi_B, or gamma / sigma_B (Shen et al. 2020, figure 7). Lemma 2: where it is at
+ * most 1 the norm does not increase the norm of the gradient. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/sort.h"
+#include "probe/instrument.h"
+
+enum { BINS = 20, TENTHS = 10 };
+
+static void add_histogram(json_t *line, const double *sorted, size_t n)
+{
+    json_t *histogram = json_object(), *list;
+    double low = sorted[0], high = sorted[n - 1];
+    int64_t counts[BINS] = {0};
+    for (size_t i = 0; i < n; i++) {
+        double bin = high > low ? (sorted[i] - low) / (high - low) * BINS : 0;
+        counts[bin >= 0 && bin < BINS ? (int)bin : BINS - 1]++;
+    }
+    nm_line_number(histogram, "low", low);
+    nm_line_number(histogram, "high", high);
+    list = nm_line_array(histogram, "counts");
+    for (int i = 0; i < BINS; i++)
+        json_array_append_new(list, json_integer(counts[i]));
+    json_object_set_new(line, "histogram", histogram);
+}
+
+static void add_distribution(json_t *line, double *ratio, size_t n)
+{
+    size_t above = 0;
+    for (size_t i = 0; i < n; i++)
+        above += ratio[i] > 1;
+    nm_sort_doubles(ratio, n);
+    json_t *quantiles = nm_line_array(line, "quantiles");
+    for (int i = 0; i <= TENTHS; i++)
+        nm_array_number(quantiles, nm_quantile(ratio, n, i / (double)TENTHS));
+    nm_line_number(line, "above_one", (double)above / (double)n);
+    add_histogram(line, ratio, n);
+}
+
+static void measure_norm(nm_probe_record *record, const nm_norm_call *call, bool backward)
+{
+    size_t width = (size_t)call->x.cols;
+    const void *divisor = nm_call_stat(call, "scale", call->x.cols);
+    if (backward || !divisor ||
+        (!nm_call_stat(call, "batch_square", call->x.cols) && !nm_call_stat(call, "batch_var", call->x.cols)))
+        return; /* per-token norms may publish as many scales as there are features */
+    double *ratio = nm_call_weight(call), *scale = nm_download_doubles(call->backend, divisor, width);
+    for (size_t i = 0; i < width; i++)
+        ratio[i] = fabs(ratio[i]) * scale[i];
+    add_distribution(nm_probe_record_line(record, call->norm->site.name), ratio, width);
+    free(ratio);
+    free(scale);
+}
+
+const nm_instrument nm_instrument_gain = {
+    .name = "gain",
+    .help = "distribution of gamma / psi_B over the features",
+    .norm = measure_norm,
+};
