@@ -394,7 +394,7 @@ double nm_report_run_tid(const nm_report_run *run, const char *quantity)
 
 double nm_report_run_start(const nm_report_run *run)
 {
-    const char *text = nm_report_run_text(run, "start/time");
+    const char *text = nm_report_run_text(run, "start/started");
     struct tm time = {0};
     char *end = text ? strptime(text, "%Y-%m-%dT%H:%M:%SZ", &time) : NULL;
     return end && !*end ? (double)timegm(&time) : NAN;

@@ -373,7 +373,7 @@ static const fact trained[] = {{"task", "run.task", FACT_SETTING},
                                {"norm position", "model.norm_position", FACT_SETTING},
                                {"tokens per batch", "train.max_tokens", FACT_SETTING},
                                {"batches per update", "train.accumulate", FACT_SETTING},
-                               {"started (UTC)", "start/time", FACT_TEXT},
+                               {"started (UTC)", "start/started", FACT_TEXT},
                                {"host", "start/host", FACT_TEXT},
                                {"command", "start/command", FACT_TEXT}};
 static const fact environment[] = {

@@ -157,7 +157,7 @@ static void write_run(const char *folder, const char *run, const char *norm, con
                       int tokens_per_second)
 {
     char *log =
-        nm_format("{\"type\":\"start\",\"update\":0,\"host\":\"box\",\"time\":\"%s\"}\n"
+        nm_format("{\"type\":\"start\",\"update\":0,\"host\":\"box\",\"started\":\"%s\"}\n"
                   "{\"type\":\"valid\",\"update\":30,\"loss\":2,\"best\":true,\"seconds\":6}\n"
                   "{\"type\":\"train\",\"update\":50,\"loss\":2,\"tokens_per_second\":%d,\"seconds\":10}\n"
                   "{\"type\":\"valid\",\"update\":55,\"loss\":3,\"best\":false,\"seconds\":11}\n",
