@@ -25,8 +25,8 @@ typedef struct columns { /* a norm call as doubles */
     size_t rows, width, groups;
     double *h, *z, *dy, *dx; /* [rows, width] */
     double *row_scale;       /* [rows, groups]; NULL without row scaling */
-    double *weight, *scale, *mean, *penalty_mean,
-        *penalty_z; /* [width]; zeros for statistics that the norm lacks */
+    /* [width]; zeros for statistics that the norm lacks */
+    double *weight, *scale, *mean, *penalty_mean, *penalty_z;
     bool centered, penalized;
 } columns;
 

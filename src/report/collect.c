@@ -417,6 +417,57 @@ size_t nm_figure_reference(const nm_report *report)
     return first;
 }
 
+static bool same_style(nm_run_style a, nm_run_style b)
+{
+    return a.color == b.color && a.variant == b.variant;
+}
+
+/* Mean and range of the scores of the runs with the style of run r, all seeds of a variant; NaN if another run with that
+ * style comes first or none has a score. */
+static double variant_score(const nm_report *report, size_t r, double *low, double *high)
+{
+    double sum = 0, n = 0;
+    *low = INFINITY;
+    *high = -INFINITY;
+    for (size_t i = 0; i < report->n; i++) {
+        double score = report->results[i].score;
+        if (!same_style(report->styles[i], report->styles[r]))
+            continue;
+        if (i < r)
+            return NAN;
+        if (isnan(score))
+            continue;
+        sum += score;
+        n++;
+        *low = fmin(*low, score);
+        *high = fmax(*high, score);
+    }
+    if (n == 1) { /* its bootstrap interval, if it is known */
+        *low = fmin(*low, report->results[r].low);
+        *high = fmax(*high, report->results[r].high);
+    }
+    return n > 0 ? sum / n : NAN;
+}
+
+void nm_collect_test_scores(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
+{
+    (void)figure;
+    for (size_t r = 0; r < report->n; r++) {
+        double low, high, mean = variant_score(report, r, &low, &high);
+        if (isnan(mean))
+            continue;
+        const char *name = report->runs[r].name;
+        nm_curve *curve = add_curve(drawing, r, 1, true);
+        add_point(curve, tick_of(drawing, name, strlen(name) - strlen(nm_name_seed(name))), mean);
+        curve->low[0] = low;
+        curve->high[0] = high;
+    }
+    while (drawing->n == 1) { /* nothing to compare */
+        drawing->curves[0].n = 0;
+        drop_empty(drawing);
+    }
+}
+
 /* Only runs whose norms use batch statistics have a discrepancy: their logs contain the loss with batch statistics. */
 void nm_collect_score_gap(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
 {

@@ -227,6 +227,24 @@ void nm_describe_best(const nm_report *report, const nm_figure *figure, const nm
     free(list);
 }
 
+void nm_describe_scores(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
+                        FILE *out)
+{
+    ranked *list = rank_best(drawing, nm_figure_falls(figure, report));
+    for (size_t c = 0; c < drawing->n && c < 2 * FEW; c++) {
+        const nm_curve *curve = list[c].curve;
+        fprintf(out, "%s%s ", c ? ", " : "", drawing->ticks[(size_t)curve->x[0]]);
+        write_number(out, curve->y[0]);
+        fputs(" (", out);
+        write_number(out, curve->low[0]);
+        fputs(" to ", out);
+        write_number(out, curve->high[0]);
+        putc(')', out);
+    }
+    fputs(drawing->n > 2 * FEW ? ", ..." : ".", out);
+    free(list);
+}
+
 /* Best first. */
 void nm_describe_last(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out)
 {

@@ -85,11 +85,16 @@ void nm_collect_depth(const nm_report *report, const nm_figure *figure, nm_drawi
 void nm_collect_quantiles(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
 /* The last vector, by index. */
 void nm_collect_spectrum(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
+/* Test scores, one tick per variant: mean and range over the seeds; for a single run its bootstrap interval. */
+void nm_collect_test_scores(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
 /* x: TID of the figure's tag ("mean" or "variance"), y: loss in the test score against the reference. */
 void nm_collect_score_gap(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
 
 /* Descriptions: extremes, last values, medians, values by site, growth with depth, decay, correlation. */
 void nm_describe_best(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out);
+/* Values with their error bars, best first. */
+void nm_describe_scores(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
+                        FILE *out);
 void nm_describe_last(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out);
 void nm_describe_level(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
                        FILE *out);

@@ -130,8 +130,7 @@ static void name_runs(nm_report *report)
     free(names);
 }
 
-/* "-1" of "layer-1"; "" if a name does not end in a number. */
-static const char *seed_of(const char *name)
+const char *nm_name_seed(const char *name)
 {
     const char *dash = strrchr(name, '-');
     return dash && dash[1] && !dash[1 + strspn(dash + 1, "0123456789")] ? dash : name + strlen(name);
@@ -141,7 +140,7 @@ static const char *seed_of(const char *name)
  * "rbn lambda=0.1-1". */
 static char *short_name(const char *name, bool settings)
 {
-    const char *seed = seed_of(name);
+    const char *seed = nm_name_seed(name);
     size_t head = strcspn(name, ":");
     if (head >= (size_t)(seed - name))
         return nm_duplicate(name);
@@ -183,12 +182,12 @@ static bool use_short_names(nm_report *report, bool settings)
 static void drop_common_seed(nm_report *report)
 {
     for (size_t i = 0; i < report->n; i++) {
-        const char *name = report->runs[i].name, *seed = seed_of(name);
-        if (report->n < 2 || seed == name || strcmp(seed, seed_of(report->runs[0].name)))
+        const char *name = report->runs[i].name, *seed = nm_name_seed(name);
+        if (report->n < 2 || seed == name || strcmp(seed, nm_name_seed(report->runs[0].name)))
             return;
     }
     for (size_t i = 0; i < report->n; i++)
-        report->runs[i].name[seed_of(report->runs[i].name) - report->runs[i].name] = 0;
+        report->runs[i].name[nm_name_seed(report->runs[i].name) - report->runs[i].name] = 0;
 }
 
 static bool is_ignored_setting(const char *key)

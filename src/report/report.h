@@ -51,6 +51,9 @@ nm_status nm_report_page(const nm_report *report, const nm_report_config *config
 nm_status nm_report_png(const nm_report *report, const char *folder, double width,
                         nm_error *err); /* width in pixels */
 
+/* The suffix "-1" of "layer-1", as norma compare names the run with seed 1; "" if the name does not end in a number. */
+const char *nm_name_seed(const char *name);
+
 /* At most four significant digits, with thousands separators: "5,400", "0.0123", "2.676", "1.20×10⁻⁷"; "-" if not finite.
  * Returns text. */
 enum { NM_NUMBER_BYTES = 32 };

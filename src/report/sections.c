@@ -55,9 +55,8 @@ static const column columns[] = {
     {"from", "95 % bootstrap interval of the test score", FIELD(low), '1', 0},
     {"to", "95 % bootstrap interval of the test score", FIELD(high), '1', 0},
     {"p (Holm)",
-     "test against the first variant over seeds and test segments (with one seed: over test segments only), "
-     "with Holm's correction over the "
-     "variants, as norma compare prints it",
+     "test of the variant against the first one, with Holm's correction over the variants, as norma compare "
+     "prints it",
      FIELD(p_holm), '3', 0},
     {"p (uncorrected)",
      "paired bootstrap against the first variant's run with the same seed; not corrected for the number of "

@@ -65,6 +65,7 @@ has page.html '<tr><th scope="row">host</th><td>&lt;b&gt;box&lt;/b&gt;</td></tr>
 has page.html '<tr><th scope="row">started (UTC)</th><td>2026-03-01T10:00:00Z</td></tr>'
 has page.html '<a href="#training">What was trained</a>'
 has page.html '<figure id="valid-loss-end">'
+has page.html "power 26.5 (20 to 30), layer 25.5 (20 to 30), rbn 24.5 (20 to 30), batch 22.5 (20 to 30)."
 has page.html "BLEU: <code>nrefs:1</code>."
 has page.html "<h3>Validation BLEU against time</h3>"
 has page.html "3 lines of log.jsonl cannot be read, the first is line 146."
