@@ -462,6 +462,7 @@ void nm_collect_test_scores(const nm_report *report, const nm_figure *figure, nm
         curve->low[0] = low;
         curve->high[0] = high;
     }
+    drawing->aligned = true;
     while (drawing->n == 1) { /* nothing to compare */
         drawing->curves[0].n = 0;
         drop_empty(drawing);

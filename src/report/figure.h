@@ -17,6 +17,7 @@ typedef struct nm_drawing { /* the contents of one figure */
     size_t n, capacity;
     char **ticks; /* labels of x = 0, 1, ...; NULL if x is a number */
     size_t n_ticks, ticks_capacity;
+    bool aligned; /* marks are drawn at their ticks; otherwise those of different curves next to each other */
     const char *x_unit; /* "min", or NULL */
     double x_min, x_max, y_min, y_max;
     size_t n_above, n_below; /* points outside of the frame */

@@ -67,6 +67,7 @@ static json_t *figure_json(const nm_report *report, const nm_figure *figure, con
     json_object_set_new(o, "y", clean_string(label));
     free(label);
     json_object_set_new(o, "ticks", ticks);
+    json_object_set_new(o, "aligned", json_boolean(drawing->aligned));
     json_object_set_new(o, "scatter", json_boolean(figure->style == NM_FIGURE_SCATTER));
     json_object_set_new(o, "curves", curves);
     return o;

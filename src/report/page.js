@@ -53,7 +53,7 @@
         return bottom - share * (bottom - top);
     };
     // Points at one site are drawn next to each other.
-    const aside = (figure, c) => figure.ticks.length ? (c + 0.5) / figure.curves.length * 0.6 - 0.3 : 0;
+    const shift = (figure, c) => figure.ticks.length && !figure.aligned ? (c + 0.5) / figure.curves.length * 0.6 - 0.3 : 0;
 
     const nearest = (list, x) => {
         let best = 0;
@@ -67,7 +67,7 @@
             if (hidden.has(curve.run) || !curve.x.length) return;
             const i = nearest(curve.x, figure.ticks.length ? Math.round(x) : x);
             if (figure.ticks.length && curve.x[i] !== Math.round(x)) return;
-            const px = placeX(figure, curve.x[i] + aside(figure, c)), py = placeY(figure, curve.y[i]);
+            const px = placeX(figure, curve.x[i] + shift(figure, c)), py = placeY(figure, curve.y[i]);
             points.push({ curve, i, px, py, away: figure.scatter ? Math.hypot(px - placeX(figure, x), py - y) : Math.abs(py - y) });
         });
         points.sort((a, b) => a.away - b.away);

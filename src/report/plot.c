@@ -142,7 +142,8 @@ static void write_data(FILE *out, const nm_figure *figure, const nm_drawing *dra
 {
     for (size_t c = 0; c < drawing->n; c++) {
         const nm_curve *curve = &drawing->curves[c];
-        double shift = drawing->ticks ? ((double)c + 0.5) / (double)drawing->n * 0.6 - 0.3 : 0;
+        double shift =
+            drawing->ticks && !drawing->aligned ? ((double)c + 0.5) / (double)drawing->n * 0.6 - 0.3 : 0;
         fprintf(out, "$d%zu << EOD\n", c);
         for (size_t i = 0; i < curve->n; i++) {
             if (figure->style == NM_FIGURE_DEPTH && starts_kind(drawing, curve, i))
