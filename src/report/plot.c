@@ -386,41 +386,51 @@ static bool any_curves(const nm_drawing *drawings)
     return false;
 }
 
-static nm_status draw(const nm_report *report, const nm_drawing *drawings, const char *path, char **svg,
-                      const char *png_folder, double png_width, nm_error *err)
+/* Draws into a new folder next to `path`, which the caller removes with remove_scratch; *folder (heap) is NULL if there is
+ * nothing to draw. png_width 0: SVG. */
+static nm_status draw(const nm_report *report, const nm_drawing *drawings, const char *path, double png_width,
+                      char **folder, nm_error *err)
 {
+    *folder = NULL;
     if (!any_curves(drawings))
         return NM_OK;
-    char *folder = nm_format("%s.XXXXXX", path);
-    if (!mkdtemp(folder)) {
-        free(folder);
+    char *name = nm_format("%s.XXXXXX", path);
+    if (!mkdtemp(name)) {
+        free(name);
         return nm_fail(err, NM_IO, "%s: cannot create a temporary folder next to it: %s", path,
                        strerror(errno));
     }
-    char *script = nm_path_join(folder, "script");
+    *folder = name;
+    char *script = nm_path_join(name, "script");
     nm_status status = write_script(report, drawings, script, png_width, err);
-    if (status == NM_OK)
-        status = run_gnuplot(folder, err);
-    if (status == NM_OK)
-        status = svg ? read_svg(drawings, folder, svg, err) : move_png(drawings, folder, png_folder, err);
-    remove_scratch(folder);
     free(script);
-    free(folder);
-    return status;
+    return status == NM_OK ? run_gnuplot(name, err) : status;
 }
 
 nm_status nm_plot_svg(const nm_report *report, const nm_drawing *drawings, const char *scratch, char **svg,
                       nm_error *err)
 {
-    return draw(report, drawings, scratch, svg, NULL, 0, err);
+    char *made;
+    nm_status status = draw(report, drawings, scratch, 0, &made, err);
+    if (status == NM_OK && made)
+        status = read_svg(drawings, made, svg, err);
+    if (made)
+        remove_scratch(made);
+    free(made);
+    return status;
 }
 
 nm_status nm_plot_png(const nm_report *report, const nm_drawing *drawings, const char *folder, double width,
                       nm_error *err)
 {
     NM_TRY(nm_folder_create(folder, err));
-    char *path = nm_path_join(folder, "plots");
-    nm_status status = draw(report, drawings, path, NULL, folder, width, err);
+    char *path = nm_path_join(folder, "plots"), *made;
+    nm_status status = draw(report, drawings, path, width, &made, err);
+    if (status == NM_OK && made)
+        status = move_png(drawings, made, folder, err);
+    if (made)
+        remove_scratch(made);
+    free(made);
     free(path);
     return status;
 }
