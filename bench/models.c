@@ -247,7 +247,7 @@ static json_t *measure_decoding(const bench *on, const model_run *m, int beam, s
     how.max_length_a = 0;
     how.max_length_b = DECODED_TOKENS;
     how.min_length = DECODED_TOKENS;
-    const nm_decode_words words = {.first = EOS, .eos = EOS, .pad = 1};
+    const nm_special_tokens words = {.first = EOS, .eos = EOS, .pad = 1};
     decoding d = {.sources = make_sources(n), .n = n, .one_by_one = one_by_one};
     nm_error err;
     if (nm_decoder_create(&d.decoder, &model, 1, &how, &words, &err) != NM_OK)

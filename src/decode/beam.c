@@ -1,11 +1,11 @@
-/* The search: each step feeds the live entries of all unfinished sentences as rows, ranks what may follow, and lets
- * the rule choose. The nodes of the tree of fed words are the cache rows: both are numbered in the order of feeding. */
+/* Each step runs the decoder on the unfinished hypotheses of all sentences, ranks their successors, and applies the rule.
+ * Node i of the tree of decoder inputs is row i of the KV cache. */
 #include "decode/beam.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-typedef struct beam_node { /* a word that was fed */
+typedef struct beam_node { /* a decoder input */
     int32_t parent, id;
     double token_score;
 } beam_node;
@@ -14,14 +14,14 @@ typedef struct beam_search {
     nm_scorer *scorer;
     const nm_beam_rule *rule;
     const nm_decode_options *options;
-    const nm_decode_words *words;
+    const nm_special_tokens *special;
     const nm_packing *sources;
     nm_beam_sentence *sentences;
-    nm_beam_entry *entries; /* memory of all live and finals */
+    nm_beam_entry *entries; /* storage of all live and finals */
     nm_beam_candidate *candidates;
     beam_node *nodes;
     size_t n_nodes, nodes_capacity;
-    int32_t beam, position;                                               /* words fed before this step */
+    int32_t beam, position; /* position: number of decoder inputs before this step */
     int32_t *ids, *self_rows, *self_offsets, *cross_rows, *cross_offsets; /* of the step */
     size_t n_rows, rows_capacity, n_self, self_capacity, n_cross, cross_capacity;
 } beam_search;
@@ -29,29 +29,29 @@ typedef struct beam_search {
 /* ---- the rules ---- */
 
 static void fairseq_choose(nm_beam_sentence *sentence, const nm_beam_candidate *candidates, int32_t n,
-                           int32_t beam, int32_t n_words)
+                           int32_t beam, int32_t n_tokens)
 {
     sentence->n_live = 0;
     for (int32_t i = 0; i < n && i < 2 * beam; i++) {
         const nm_beam_entry *entry = &candidates[i].entry;
-        if (!entry->ended && sentence->n_live < beam)
+        if (!entry->finished && sentence->n_live < beam)
             sentence->live[sentence->n_live++] = *entry;
-        else if (entry->ended && i < beam && sentence->n_finals < beam)
+        else if (entry->finished && i < beam && sentence->n_finals < beam)
             sentence->finals[sentence->n_finals++] = *entry;
     }
-    sentence->done = sentence->n_finals == beam || n_words > sentence->limit || sentence->n_live == 0;
+    sentence->done = sentence->n_finals == beam || n_tokens > sentence->limit || sentence->n_live == 0;
 }
 
 static void tears_choose(nm_beam_sentence *sentence, const nm_beam_candidate *candidates, int32_t n,
-                         int32_t beam, int32_t n_words)
+                         int32_t beam, int32_t n_tokens)
 {
-    bool all_ended = true;
+    bool all_finished = true;
     sentence->n_live = n < beam ? n : beam;
     for (int32_t i = 0; i < sentence->n_live; i++) {
         sentence->live[i] = candidates[i].entry;
-        all_ended &= candidates[i].entry.ended;
+        all_finished &= candidates[i].entry.finished;
     }
-    sentence->done = all_ended || n_words >= sentence->limit;
+    sentence->done = all_finished || n_tokens >= sentence->limit;
     if (!sentence->done)
         return;
     sentence->n_finals = sentence->n_live;
@@ -62,11 +62,11 @@ static void tears_choose(nm_beam_sentence *sentence, const nm_beam_candidate *ca
 const nm_beam_rule nm_beam_fairseq = {
     .name = "fairseq", .candidates = 2, .forces_eos = true, .choose = fairseq_choose};
 const nm_beam_rule nm_beam_tears = {
-    .name = "tears", .candidates = 1, .keeps_ended = true, .ranks_by_score = true, .choose = tears_choose};
+    .name = "tears", .candidates = 1, .keeps_finished = true, .ranks_by_score = true, .choose = tears_choose};
 
-/* ---- feeding ---- */
+/* ---- decoder inputs ---- */
 
-/* The rows an entry of node `last` sees, oldest first. */
+/* Appends the cache rows that node `last` attends to, oldest first. */
 static void list_ancestors(beam_search *s, int32_t last)
 {
     size_t length = 0;
@@ -87,7 +87,7 @@ static void list_source(beam_search *s, int32_t sentence)
     }
 }
 
-static void feed(beam_search *s, int32_t sentence, const nm_beam_entry *entry)
+static void add_input(beam_search *s, int32_t sentence, const nm_beam_entry *entry)
 {
     NM_GROW(s->nodes, s->n_nodes, s->nodes_capacity);
     s->nodes[s->n_nodes++] = (beam_node){entry->node, entry->id, entry->token_score};
@@ -102,8 +102,8 @@ static void feed(beam_search *s, int32_t sentence, const nm_beam_entry *entry)
     s->cross_offsets[s->n_rows] = (int32_t)s->n_cross;
 }
 
-/* Lists the rows of the next step; first_node is the node, and cache row, of the first. */
-static int32_t feed_all(beam_search *s)
+/* Lists the decoder inputs of the next step; returns the node, which is the cache row, of the first. */
+static int32_t list_inputs(beam_search *s)
 {
     int32_t first_node = (int32_t)s->n_nodes;
     s->n_rows = s->n_self = s->n_cross = 0;
@@ -111,8 +111,8 @@ static int32_t feed_all(beam_search *s)
         nm_beam_sentence *sentence = &s->sentences[i];
         sentence->first_row = (int32_t)s->n_rows;
         for (int32_t e = 0; !sentence->done && e < sentence->n_live; e++)
-            if (!sentence->live[e].ended)
-                feed(s, i, &sentence->live[e]);
+            if (!sentence->live[e].finished)
+                add_input(s, i, &sentence->live[e]);
     }
     if (s->n_rows)
         s->self_offsets[0] = s->cross_offsets[0] = 0;
@@ -128,35 +128,35 @@ static int by_rank(const void *a, const void *b)
         return x->key > y->key ? -1 : 1;
     if (x->parent != y->parent)
         return x->parent < y->parent ? -1 : 1;
-    return (x->place > y->place) - (x->place < y->place);
+    return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
 static void add_candidate(beam_search *s, int32_t *n, const nm_beam_entry *entry, int32_t parent,
-                          int32_t place)
+                          int32_t rank)
 {
     s->candidates[(*n)++] =
-        (nm_beam_candidate){*entry, s->rule->ranks_by_score ? entry->score : entry->sum, parent, place};
+        (nm_beam_candidate){*entry, s->rule->ranks_by_score ? entry->score : entry->sum, parent, rank};
 }
 
-/* What may follow the entry at beam position `parent`, which was fed as this row. */
+/* Appends the successors of the hypothesis at index `parent` of the beam, which is this row of the step. */
 static void extend(beam_search *s, int32_t *n, const nm_beam_sentence *sentence, int32_t parent, int32_t row,
                    int32_t first_node)
 {
     const nm_scorer *scorer = s->scorer;
-    int32_t n_words = s->position + 1, wanted = s->rule->candidates * s->beam, taken = 0;
-    double before = sentence->live[parent].sum, penalty = nm_length_penalty(s->options, n_words);
+    int32_t n_tokens = s->position + 1, limit = s->rule->candidates * s->beam, added = 0;
+    double before = sentence->live[parent].sum, penalty = nm_length_penalty(s->options, n_tokens);
     bool forced = s->rule->forces_eos && s->position >= sentence->limit;
-    for (int32_t place = 0; place < (forced ? 1 : scorer->k) && taken < wanted; place++) {
-        size_t at = (size_t)row * (size_t)scorer->k + (size_t)place;
-        int32_t id = forced ? s->words->eos : scorer->columns[at];
+    for (int32_t rank = 0; rank < (forced ? 1 : scorer->k) && added < limit; rank++) {
+        size_t at = (size_t)row * (size_t)scorer->k + (size_t)rank;
+        int32_t id = forced ? s->special->eos : scorer->columns[at];
         double value = forced ? scorer->eos_values[row] : scorer->values[at];
-        bool ends = id == s->words->eos;
-        if (id == s->words->pad || !(value > -INFINITY) ||
+        bool ends = id == s->special->eos;
+        if (id == s->special->pad || !(value > -INFINITY) ||
             (ends && !forced && s->position < s->options->min_length))
             continue;
         nm_beam_entry entry = {first_node + row, id, value, before + value, (before + value) / penalty, ends};
-        add_candidate(s, n, &entry, parent, place);
-        taken++;
+        add_candidate(s, n, &entry, parent, rank);
+        added++;
     }
 }
 
@@ -164,9 +164,9 @@ static void advance(beam_search *s, nm_beam_sentence *sentence, int32_t first_no
 {
     int32_t n = 0, row = sentence->first_row;
     for (int32_t e = 0; e < sentence->n_live; e++) {
-        if (!sentence->live[e].ended)
+        if (!sentence->live[e].finished)
             extend(s, &n, sentence, e, row++, first_node);
-        else if (s->rule->keeps_ended)
+        else if (s->rule->keeps_finished)
             add_candidate(s, &n, &sentence->live[e], e, 0);
     }
     qsort(s->candidates, (size_t)n, sizeof *s->candidates, by_rank);
@@ -196,7 +196,7 @@ static nm_hypothesis hypothesis_of(const beam_search *s, const nm_beam_entry *en
 static void collect(const beam_search *s, const nm_beam_sentence *sentence, nm_translation *out)
 {
     int32_t nbest = (int32_t)s->options->nbest;
-    for (int32_t i = 1; i < sentence->n_finals; i++) { /* stable: earlier finals first among equals */
+    for (int32_t i = 1; i < sentence->n_finals; i++) { /* stable sort by score */
         nm_beam_entry entry = sentence->finals[i];
         int32_t at = i;
         for (; at > 0 && sentence->finals[at - 1].score < entry.score; at--)
@@ -209,7 +209,7 @@ static void collect(const beam_search *s, const nm_beam_sentence *sentence, nm_t
         out->list[i] = hypothesis_of(s, &sentence->finals[i]);
 }
 
-/* ---- the whole ---- */
+/* ---- search ---- */
 
 static void search_begin(beam_search *s, const int32_t *limits)
 {
@@ -223,7 +223,7 @@ static void search_begin(beam_search *s, const int32_t *limits)
                                        .finals = s->entries + (2 * i + 1) * beam,
                                        .n_live = 1,
                                        .limit = limits[i]};
-        sentence->live[0] = (nm_beam_entry){.node = -1, .id = s->words->first};
+        sentence->live[0] = (nm_beam_entry){.node = -1, .id = s->special->first};
     }
 }
 
@@ -237,7 +237,7 @@ static void search_end(beam_search *s)
 
 static nm_status search_step(beam_search *s, bool *more, nm_error *err)
 {
-    int32_t first_node = feed_all(s);
+    int32_t first_node = list_inputs(s);
     *more = s->n_rows > 0;
     if (!*more)
         return NM_OK;
@@ -258,13 +258,13 @@ static nm_status search_step(beam_search *s, bool *more, nm_error *err)
 }
 
 nm_status nm_beam_run(nm_scorer *scorer, const nm_beam_rule *rule, const nm_decode_options *options,
-                      const nm_decode_words *words, const nm_packing *sources, const int32_t *ids,
+                      const nm_special_tokens *special, const nm_packing *sources, const int32_t *ids,
                       const int32_t *limits, nm_translation *out, nm_error *err)
 {
     beam_search s = {.scorer = scorer,
                      .rule = rule,
                      .options = options,
-                     .words = words,
+                     .special = special,
                      .sources = sources,
                      .beam = (int32_t)options->beam};
     NM_TRY(nm_scorer_start(scorer, sources, ids, err));

@@ -1,4 +1,4 @@
-/* The decoder as its callers see it: options, batches by length, results in the order of the input. */
+/* The translation decoder: options, batches of sentences of similar length, results in the order of the input. */
 #include "decode/decode.h"
 
 #include <math.h>
@@ -26,16 +26,16 @@ static const nm_option decode_options[] = {
     {0}};
 
 static const nm_preset decode_presets[] = {
-    {"fairseq", "search=fairseq beam=5 length_penalty=power alpha=1 max_length_a=1 max_length_b=50", "IWSLT in the PN and RBN papers"},
-    {"wmt", "search=fairseq beam=4 length_penalty=power alpha=0.6 max_length_a=0 max_length_b=200", "WMT in the PN paper"},
-    {"tears", "search=tears beam=4 length_penalty=gnmt alpha=0.6 max_length_a=1 max_length_b=50", "Transformers without Tears"},
+    {"fairseq", "search=fairseq beam=5 length_penalty=power alpha=1 max_length_a=1 max_length_b=50", "IWSLT in the PN and RBN papers."},
+    {"wmt", "search=fairseq beam=4 length_penalty=power alpha=0.6 max_length_a=0 max_length_b=200", "WMT in the PN paper."},
+    {"tears", "search=tears beam=4 length_penalty=gnmt alpha=0.6 max_length_a=1 max_length_b=50", "Transformers without Tears."},
     {0}};
 /* clang-format on */
 
-/* With several threads batches are translated beside each other, one thread each: nobody waits within a step. Each thread
- * gets a few batches, so that little is idle at the end, but none for the sake of that of less than LEAST_WORK tokens,
- * sources and translations. */
-enum { BATCHES_EACH = 4, LEAST_WORK = 1024 };
+/* Inter-batch parallelism: with several threads, each batch is translated by one thread. Each thread gets up to
+ * BATCHES_PER_THREAD batches, so that threads finish at about the same time, of at least MIN_BATCH_TOKENS source and target
+ * tokens. */
+enum { BATCHES_PER_THREAD = 4, MIN_BATCH_TOKENS = 1024 };
 
 typedef struct decode_worker {
     nm_backend *backend;
@@ -43,13 +43,13 @@ typedef struct decode_worker {
 } decode_worker;
 
 struct nm_decoder {
-    nm_scorer scorer;       /* all threads on one batch, and what the workers read */
-    decode_worker *workers; /* as many as the backend has threads; the first n_workers are made */
+    nm_scorer scorer;       /* main scorer: its tables are shared by the workers */
+    decode_worker *workers; /* [threads of the backend], the first n_workers exist */
     int32_t n_workers;
     nm_decode_options options;
-    nm_decode_words words;
+    nm_special_tokens special;
     const nm_beam_rule *rule;
-    int32_t max_positions; /* of the shortest model of an ensemble */
+    int32_t max_positions; /* minimum over the ensemble */
 };
 
 nm_decode_options *nm_decode_options_add(nm_options *options)
@@ -62,7 +62,7 @@ double nm_length_penalty(const nm_decode_options *options, int32_t n)
     return pow(options->length_penalty == NM_PENALTY_GNMT ? (5.0 + n) / 6.0 : n, options->alpha);
 }
 
-static nm_status check_models(nm_model *const *models, int32_t n_models, const nm_decode_words *words,
+static nm_status check_models(nm_model *const *models, int32_t n_models, const nm_special_tokens *special,
                               nm_error *err)
 {
     for (int32_t m = 0; m < n_models; m++) {
@@ -73,32 +73,32 @@ static nm_status check_models(nm_model *const *models, int32_t n_models, const n
             models[m]->target_size != models[0]->target_size)
             return nm_fail(
                 err, NM_MISMATCH,
-                "models %d and 1 of the ensemble have different vocabularies: %d and %d source words, "
-                "%d and %d target words",
+                "models %d and 1 of the ensemble have different vocabularies: %d and %d source tokens, "
+                "%d and %d target tokens",
                 m + 1, models[m]->source_size, models[0]->source_size, models[m]->target_size,
                 models[0]->target_size);
     }
-    NM_ASSERT(words->eos >= 0 && words->eos < models[0]->target_size);
-    NM_ASSERT(words->first >= 0 && words->first < models[0]->target_size);
+    NM_ASSERT(special->eos >= 0 && special->eos < models[0]->target_size);
+    NM_ASSERT(special->first >= 0 && special->first < models[0]->target_size);
     return NM_OK;
 }
 
 nm_status nm_decoder_create(nm_decoder **out, nm_model *const *models, int32_t n_models,
-                            const nm_decode_options *options, const nm_decode_words *words, nm_error *err)
+                            const nm_decode_options *options, const nm_special_tokens *special, nm_error *err)
 {
-    NM_TRY(check_models(models, n_models, words, err));
+    NM_TRY(check_models(models, n_models, special, err));
     nm_decoder *decoder = nm_allocate(sizeof *decoder);
     *decoder = (nm_decoder){.options = *options,
-                            .words = *words,
+                            .special = *special,
                             .rule = options->search == NM_SEARCH_TEARS ? &nm_beam_tears : &nm_beam_fairseq,
                             .max_positions = INT32_MAX};
     for (int32_t m = 0; m < n_models; m++) {
         int32_t positions = models[m]->type->generator->context(models[m]);
         decoder->max_positions = positions < decoder->max_positions ? positions : decoder->max_positions;
     }
-    /* two more than the rule looks at: pad and a forbidden eos may stand among the best */
+    /* two more than the rule uses: pad and an eos before min_length may be among the best */
     int32_t k = decoder->rule->candidates * (int32_t)options->beam + 2;
-    nm_status status = nm_scorer_init(&decoder->scorer, models, n_models, words->eos, k, err);
+    nm_status status = nm_scorer_init(&decoder->scorer, models, n_models, special->eos, k, err);
     if (status == NM_OK)
         status = nm_decoder_refresh(decoder, err);
     if (status != NM_OK) {
@@ -142,7 +142,7 @@ void nm_translation_release(nm_translation *translation)
     *translation = (nm_translation){0};
 }
 
-int32_t nm_hypothesis_words(const nm_hypothesis *hypothesis, int32_t eos)
+int32_t nm_hypothesis_length(const nm_hypothesis *hypothesis, int32_t eos)
 {
     int32_t n = hypothesis->n;
     return n > 0 && hypothesis->ids[n - 1] == eos ? n - 1 : n;
@@ -150,7 +150,7 @@ int32_t nm_hypothesis_words(const nm_hypothesis *hypothesis, int32_t eos)
 
 /* ---- batches ---- */
 
-typedef struct ordered { /* sources by length, longest first; those that cannot be translated are left out */
+typedef struct ordered { /* sources by length, longest first, without those that cannot be translated */
     size_t index;
     int32_t length;
 } ordered;
@@ -165,9 +165,9 @@ static int longer_first(const void *a, const void *b)
 
 static int32_t limit_of(const nm_decoder *decoder, int32_t source_length)
 {
-    double wanted = decoder->options.max_length_a * source_length + (double)decoder->options.max_length_b;
+    double limit = decoder->options.max_length_a * source_length + (double)decoder->options.max_length_b;
     int32_t most = decoder->max_positions - 1;
-    return wanted < 1 ? 1 : wanted < most ? (int32_t)wanted : most;
+    return limit < 1 ? 1 : limit < most ? (int32_t)limit : most;
 }
 
 typedef struct batch { /* of the ordered sources */
@@ -201,7 +201,7 @@ static nm_status decode_batch(const decode_job *job, const batch *here, nm_score
         memcpy(ids + offsets[i], job->sources[order[i].index].ids, (size_t)order[i].length * sizeof *ids);
     nm_packing packing = {
         .n_seqs = n, .n_tokens = offsets[n], .longest = order[0].length, .offsets = offsets};
-    nm_status status = nm_beam_run(scorer, decoder->rule, &decoder->options, &decoder->words, &packing, ids,
+    nm_status status = nm_beam_run(scorer, decoder->rule, &decoder->options, &decoder->special, &packing, ids,
                                    limits, done, err);
     for (int32_t i = 0; i < n; i++)
         job->out[order[i].index] = done[i];
@@ -212,8 +212,7 @@ static nm_status decode_batch(const decode_job *job, const batch *here, nm_score
     return status;
 }
 
-/* How much work a source is likely to be: its tokens, and as many of the translation unless that is shorter or longer in
- * any case. */
+/* Estimated tokens of a source and its translation, which is assumed to be as long within the limits. */
 static int64_t work_of(const nm_decoder *decoder, int32_t length)
 {
     int64_t least = decoder->options.min_length + 1, most = limit_of(decoder, length);
@@ -221,7 +220,7 @@ static int64_t work_of(const nm_decoder *decoder, int32_t length)
     return length + (likely < most ? likely : most);
 }
 
-/* Leaves out what cannot be translated; returns the work of the rest. */
+/* Omits sources that cannot be translated; returns the estimated tokens of the others. */
 static int64_t order_sources(decode_job *job, size_t n)
 {
     int64_t work = 0;
@@ -237,15 +236,15 @@ static int64_t order_sources(decode_job *job, size_t n)
     return work;
 }
 
-/* share: of the work, for a batch. */
-static void cut_batches(decode_job *job, int64_t share)
+/* most_work: estimated tokens of a batch. */
+static void cut_batches(decode_job *job, int64_t most_work)
 {
     job->batches = nm_allocate(job->n_sources * sizeof *job->batches);
     int64_t tokens = 0, work = 0, most = job->decoder->options.batch_tokens;
     for (size_t i = 0; i < job->n_sources; i++) {
         int32_t length = job->order[i].length;
         tokens += length;
-        if (i == 0 || tokens > most || work >= share) {
+        if (i == 0 || tokens > most || work >= most_work) {
             job->batches[job->n_batches++] = (batch){i, 0};
             tokens = length;
             work = 0;
@@ -255,30 +254,30 @@ static void cut_batches(decode_job *job, int64_t share)
     }
 }
 
-/* How many workers translate so many sources; 1: the decoder itself. */
+/* The number of workers for n sources; 1: the main scorer. Creates missing workers. */
 static int32_t workers_for(nm_decoder *decoder, size_t n, nm_status *status, nm_error *err)
 {
-    int32_t threads = decoder->scorer.backend->threads, want = n < (size_t)threads ? (int32_t)n : threads;
-    if (want > 1 && !decoder->workers)
+    int32_t threads = decoder->scorer.backend->threads, workers = n < (size_t)threads ? (int32_t)n : threads;
+    if (workers > 1 && !decoder->workers)
         decoder->workers = nm_allocate((size_t)threads * sizeof *decoder->workers);
-    while (want > 1 && decoder->n_workers < want && *status == NM_OK) {
-        decode_worker *made = &decoder->workers[decoder->n_workers];
-        if (nm_backend_create_worker(&made->backend, decoder->scorer.backend, 1, err) != NM_OK)
-            return 1; /* a backend that has none */
+    while (workers > 1 && decoder->n_workers < workers && *status == NM_OK) {
+        decode_worker *worker = &decoder->workers[decoder->n_workers];
+        if (nm_backend_create_worker(&worker->backend, decoder->scorer.backend, 1, err) != NM_OK)
+            return 1; /* the backend has no workers */
         decoder->n_workers++;
-        *status = nm_scorer_init_worker(&made->scorer, &decoder->scorer, made->backend, err);
+        *status = nm_scorer_init_worker(&worker->scorer, &decoder->scorer, worker->backend, err);
     }
-    return want < 1 ? 1 : want;
+    return workers < 1 ? 1 : workers;
 }
 
-static int64_t share_of(int64_t work, int32_t workers)
+static int64_t work_per_batch(int64_t work, int32_t workers)
 {
-    int64_t each = (work + workers - 1) / workers, batches = each / LEAST_WORK;
-    batches = batches < 1 ? 1 : batches > BATCHES_EACH ? BATCHES_EACH : batches;
+    int64_t each = (work + workers - 1) / workers, batches = each / MIN_BATCH_TOKENS;
+    batches = batches < 1 ? 1 : batches > BATCHES_PER_THREAD ? BATCHES_PER_THREAD : batches;
     return workers > 1 ? (each + batches - 1) / batches : INT64_MAX;
 }
 
-static nm_status run_alone(decode_job *job, nm_scorer *scorer, nm_error *err)
+static nm_status run_serial(decode_job *job, nm_scorer *scorer, nm_error *err)
 {
     nm_status status = NM_OK;
     for (size_t i = 0; i < job->n_batches && status == NM_OK; i++)
@@ -286,25 +285,25 @@ static nm_status run_alone(decode_job *job, nm_scorer *scorer, nm_error *err)
     return status;
 }
 
-static nm_status run_beside(decode_job *job, decode_worker *workers, int32_t n, nm_error *err)
+static nm_status run_parallel(decode_job *job, decode_worker *workers, int32_t n, nm_error *err)
 {
     nm_status failed = NM_OK;
 #pragma omp parallel for num_threads(n) schedule(dynamic, 1)
     for (size_t i = 0; i < job->n_batches; i++) {
         nm_status before, status;
-        nm_error mine = {0};
+        nm_error local = {0};
 #pragma omp atomic read
         before = failed;
         if (before != NM_OK)
             continue;
-        status = decode_batch(job, &job->batches[i], &workers[omp_get_thread_num()].scorer, &mine);
+        status = decode_batch(job, &job->batches[i], &workers[omp_get_thread_num()].scorer, &local);
         if (status == NM_OK)
             continue;
 #pragma omp critical(nm_decode_failed)
         {
 #pragma omp atomic write
             failed = status;
-            *err = mine;
+            *err = local;
         }
     }
     return failed;
@@ -317,10 +316,10 @@ nm_status nm_decode(nm_decoder *decoder, const nm_id_list *sources, size_t n, nm
     int64_t work = order_sources(&job, n);
     nm_status status = NM_OK;
     int32_t workers = workers_for(decoder, job.n_sources, &status, err);
-    cut_batches(&job, share_of(work, workers));
+    cut_batches(&job, work_per_batch(work, workers));
     if (status == NM_OK)
-        status = workers > 1 ? run_beside(&job, decoder->workers, workers, err)
-                             : run_alone(&job, &decoder->scorer, err);
+        status = workers > 1 ? run_parallel(&job, decoder->workers, workers, err)
+                             : run_serial(&job, &decoder->scorer, err);
     for (size_t i = 0; i < n && status != NM_OK; i++)
         nm_translation_release(&out[i]);
     free(job.order);

@@ -1,7 +1,7 @@
-/* Translation of packed id sequences by greedy or beam search, under one model or an ensemble.
+/* Translation of token sequences by greedy or beam search, with one model or an ensemble.
  *
- * A sentence's result depends on nothing but the sentence: batches, their order and the number of threads leave it
- * the same to the last bit. */
+ * Deterministic: the translation of a sentence is bitwise independent of the batch, the order of sentences and the number
+ * of threads. */
 #ifndef NM_DECODE_H
 #define NM_DECODE_H
 
@@ -18,20 +18,19 @@ typedef struct nm_decode_options { /* section [decode] */
 /* Registers [decode]. */
 nm_decode_options *nm_decode_options_add(nm_options *options);
 
-/* Which ids are special. first: what the target input begins with; pad: never an output, -1 when there is none. */
-typedef struct nm_decode_words {
+/* Special token ids. first: first target input; pad: never output, -1 if there is none. */
+typedef struct nm_special_tokens {
     int32_t first, eos, pad;
-} nm_decode_words;
+} nm_special_tokens;
 
 typedef struct nm_hypothesis {
-    int32_t *ids; /* ends with eos unless the search was cut off */
+    int32_t *ids; /* ends with eos unless the length limit was reached */
     int32_t n;
     double score;         /* after the length penalty */
     double *token_scores; /* [n] log probabilities */
 } nm_hypothesis;
 
-/* The best hypotheses of one sentence, best first. Without any (n = 0) when the source was empty or longer than the
- * model's positions. */
+/* The best hypotheses of one sentence, best first; n = 0 if the source is empty or exceeds the model's positions. */
 typedef struct nm_translation {
     nm_hypothesis *list;
     int32_t n;
@@ -44,27 +43,28 @@ typedef struct nm_id_list { /* one source, ending with eos */
 
 typedef struct nm_decoder nm_decoder;
 
-/* Takes over the models' parameters as they are now: they must stay so until nm_decoder_refresh, and the models must outlive
- * the decoder. NM_MISMATCH: models of different vocabularies; NM_UNSUPPORTED: no translation models; NM_MEMORY. */
+/* The models must outlive the decoder, and their parameters must not change except before nm_decoder_refresh.
+ * NM_MISMATCH: the vocabularies of the models differ; NM_UNSUPPORTED: not a translation model; NM_MEMORY. */
 nm_status nm_decoder_create(nm_decoder **decoder, nm_model *const *models, int32_t n_models,
-                            const nm_decode_options *options, const nm_decode_words *words, nm_error *err);
+                            const nm_decode_options *options, const nm_special_tokens *special,
+                            nm_error *err);
 void nm_decoder_free(nm_decoder *decoder);
-/* After the parameters have changed. */
+/* Must be called after the parameters have changed. */
 nm_status nm_decoder_refresh(nm_decoder *decoder, nm_error *err);
 
-/* Most tokens of a source that can be translated, eos included. */
+/* Maximum length of a source in tokens, eos included. */
 int32_t nm_decoder_longest(const nm_decoder *decoder);
 
-/* Translates into out[0 .. n-1] (release each). NM_DIVERGED when the models'
- * outputs are not numbers, NM_MEMORY; then out holds nothing. */
+/* Translates n sources to out[0 .. n - 1]; the caller releases each. On failure out is empty: NM_DIVERGED if outputs of a
+ * model are not finite, NM_MEMORY. */
 nm_status nm_decode(nm_decoder *decoder, const nm_id_list *sources, size_t n, nm_translation *out,
                     nm_error *err);
 void nm_translation_release(nm_translation *translation);
 
-/* Length of a hypothesis without its eos. */
-int32_t nm_hypothesis_words(const nm_hypothesis *hypothesis, int32_t eos);
+/* Number of tokens without eos. */
+int32_t nm_hypothesis_length(const nm_hypothesis *hypothesis, int32_t eos);
 
-/* What n words, eos included, divide the sum of log probabilities by. */
+/* The divisor of the sum of log probabilities of n tokens, eos included. */
 double nm_length_penalty(const nm_decode_options *options, int32_t n);
 
 #endif

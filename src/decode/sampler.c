@@ -46,32 +46,31 @@ struct nm_sampler {
     candidate *sorted; /* host, [V] */
 };
 
-typedef struct growing { /* a prompt at work */
+typedef struct sequence { /* a prompt and its continuation */
     const nm_id_list *prompt;
     nm_ids *out;
     uint64_t number;
     int64_t lines;
-} growing;
+} sequence;
 
 typedef struct batch {
-    growing *live;
+    sequence *live;
     int32_t n;
-    int64_t step, begin; /* inputs fed so far, of which those from begin on are in the caches */
-    int32_t *rows;       /* [capacity][segment] cache rows of each prompt's inputs */
+    int64_t begin; /* first input of the current context */
+    int32_t *rows; /* [capacity][context] KV cache rows of each sequence's inputs */
 } batch;
 
-/* ---- opening ---- */
+/* ---- creation ---- */
 
 nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_options *options,
                             const nm_vocab *vocab, nm_error *err)
 {
     const nm_generator *generator = model->type->generator;
     if (!generator || generator->encoder)
-        return nm_fail(err, NM_UNSUPPORTED, "a model of type %s is no language model", model->type->name);
+        return nm_fail(err, NM_UNSUPPORTED, "a model of type %s is not a language model", model->type->name);
     if (generator->is_causal && !generator->is_causal(model))
         return nm_fail(err, NM_UNSUPPORTED,
-                       "this model sees ahead (model.causal = false): it predicts words from themselves and "
-                       "cannot write");
+                       "the model is not causal (model.causal = false): it cannot generate text");
     nm_sampler *self = nm_allocate(sizeof *self);
     *self = (nm_sampler){.model = model, .options = options, .vocab = vocab};
     size_t words = (size_t)model->target_size,
@@ -112,7 +111,8 @@ static int compare_candidates(const void *left, const void *right)
     return a->id < b->id ? -1 : a->id > b->id;
 }
 
-/* The candidates left by top_k and top_p, best first where that matters; *weights gets their sum. */
+/* Applies temperature, top_k and top_p: self->sorted[0 .. n - 1] are the candidates with their unnormalized probabilities in
+ * log_p; *weights is their sum. Returns n. */
 static int32_t shortlist(nm_sampler *self, double *weights)
 {
     const nm_sample_options *o = self->options;
@@ -142,7 +142,7 @@ static int32_t shortlist(nm_sampler *self, double *weights)
     return n;
 }
 
-static int32_t draw(nm_sampler *self, uint64_t number, int64_t step)
+static int32_t sample_token(nm_sampler *self, uint64_t number, int64_t step)
 {
     double total, sum = 0;
     int32_t n = shortlist(self, &total);
@@ -159,32 +159,32 @@ static int32_t draw(nm_sampler *self, uint64_t number, int64_t step)
 
 /* ---- hidden vectors ---- */
 
-static const int32_t *input_ids(const nm_sampler *self, const growing *g, int64_t at, int32_t *id)
+/* Input number `at` of a sequence: eos, the prompt, the generated tokens. */
+static int32_t input_id(const nm_sampler *self, const sequence *g, int64_t at)
 {
-    *id = at == 0              ? self->vocab->eos
-          : at <= g->prompt->n ? g->prompt->ids[at - 1]
-                               : g->out->data[(size_t)(at - 1 - g->prompt->n)];
-    return id;
+    return at == 0              ? self->vocab->eos
+           : at <= g->prompt->n ? g->prompt->ids[at - 1]
+                                : g->out->data[(size_t)(at - 1 - g->prompt->n)];
 }
 
-/* Feeds input number `at` of every prompt, as place at - begin of its context. */
-static nm_status feed(nm_sampler *self, batch *b, int64_t at, nm_mat *hidden, nm_error *err)
+/* Runs the decoder on input number `at` of every sequence, at position at - begin of its context. */
+static nm_status decode_step(nm_sampler *self, batch *b, int64_t at, nm_mat *hidden, nm_error *err)
 {
-    int32_t context = self->model->type->generator->context(self->model), place = (int32_t)(at - b->begin);
+    int32_t context = self->model->type->generator->context(self->model), position = (int32_t)(at - b->begin);
     size_t n = (size_t)b->n;
     int32_t *ids = nm_allocate(n * sizeof *ids), *offsets = nm_allocate((n + 1) * sizeof *offsets);
-    int32_t *rows = nm_allocate(n * (size_t)(place + 1) * sizeof *rows);
+    int32_t *rows = nm_allocate(n * (size_t)(position + 1) * sizeof *rows);
     for (int32_t i = 0; i < b->n; i++) {
         int32_t *own = b->rows + (size_t)i * (size_t)context;
-        input_ids(self, &b->live[i], at, &ids[i]);
-        own[place] = place * b->n + i;
-        memcpy(rows + (size_t)i * (size_t)(place + 1), own, (size_t)(place + 1) * sizeof *rows);
-        offsets[i + 1] = (i + 1) * (place + 1);
+        ids[i] = input_id(self, &b->live[i], at);
+        own[position] = position * b->n + i;
+        memcpy(rows + (size_t)i * (size_t)(position + 1), own, (size_t)(position + 1) * sizeof *rows);
+        offsets[i + 1] = (i + 1) * (position + 1);
     }
     nm_decode_step step = {.n = b->n,
-                           .position = place,
+                           .position = position,
                            .ids = ids,
-                           .first_row = place * b->n,
+                           .first_row = position * b->n,
                            .self_rows = rows,
                            .self_offsets = offsets};
     nm_status status = nm_incremental_step(self->incremental, &step, hidden, err);
@@ -194,7 +194,7 @@ static nm_status feed(nm_sampler *self, batch *b, int64_t at, nm_mat *hidden, nm
     return status;
 }
 
-/* The whole context of every prompt again; hidden: the last row of each. */
+/* Runs the model on the whole context of every sequence; hidden: the last row of each. */
 static nm_status recompute(nm_sampler *self, batch *b, int64_t at, nm_mat *hidden, nm_error *err)
 {
     int32_t length = (int32_t)(at - b->begin + 1), tokens = b->n * length;
@@ -210,7 +210,7 @@ static nm_status recompute(nm_sampler *self, batch *b, int64_t at, nm_mat *hidde
         offsets[i + 1] = (i + 1) * length;
         last[i] = offsets[i + 1] - 1;
         for (int32_t t = 0; t < length; t++) {
-            input_ids(self, &b->live[i], b->begin + t, &ids[i * length + t]);
+            ids[i * length + t] = input_id(self, &b->live[i], b->begin + t);
             pos[i * length + t] = t;
         }
     }
@@ -229,7 +229,7 @@ static nm_status recompute(nm_sampler *self, batch *b, int64_t at, nm_mat *hidde
     return NM_OK;
 }
 
-/* Hidden vectors that predict what follows input number `at`. A full context begins again with its second half. */
+/* Hidden vectors of input number `at`. When the context is full, its second half becomes the new context. */
 static nm_status advance(nm_sampler *self, batch *b, int64_t at, nm_mat *hidden, nm_error *err)
 {
     int64_t context = self->model->type->generator->context(self->model), from = at;
@@ -238,7 +238,7 @@ static nm_status advance(nm_sampler *self, batch *b, int64_t at, nm_mat *hidden,
     if (!self->incremental)
         return recompute(self, b, at, hidden, err);
     for (; from <= at; from++)
-        NM_TRY(feed(self, b, from, hidden, err));
+        NM_TRY(decode_step(self, b, from, hidden, err));
     return NM_OK;
 }
 
@@ -280,8 +280,8 @@ static nm_status row_probabilities(nm_sampler *self, nm_mat hidden, int32_t row,
     return NM_OK;
 }
 
-/* One more token for every prompt that has been fed. */
-static nm_status draw_tokens(nm_sampler *self, batch *b, int64_t at, nm_mat hidden, nm_error *err)
+/* Appends one token to every sequence whose prompt has been processed. */
+static nm_status sample_tokens(nm_sampler *self, batch *b, int64_t at, nm_mat hidden, nm_error *err)
 {
     void *logits, *clusters;
     nm_backend *backend = self->model->backend;
@@ -289,13 +289,13 @@ static nm_status draw_tokens(nm_sampler *self, batch *b, int64_t at, nm_mat hidd
     NM_TRY(nm_backend_alloc(backend, (size_t)self->model->target_size * unit, &logits, err));
     nm_status status = nm_backend_alloc(backend, NM_MAX_CLUSTERS * unit, &clusters, err);
     for (int32_t i = 0; i < b->n && status == NM_OK; i++) {
-        growing *g = &b->live[i];
+        sequence *g = &b->live[i];
         if (at < g->prompt->n)
             continue;
         status = row_probabilities(self, hidden, i, logits, clusters, err);
         if (status != NM_OK)
             break;
-        int32_t id = draw(self, g->number, (int64_t)g->out->n);
+        int32_t id = sample_token(self, g->number, (int64_t)g->out->n);
         nm_ids_append(g->out, id);
         g->lines += id == self->vocab->eos;
     }
@@ -305,7 +305,7 @@ static nm_status draw_tokens(nm_sampler *self, batch *b, int64_t at, nm_mat hidd
     return status;
 }
 
-static bool is_done(const nm_sampler *self, const growing *g)
+static bool is_done(const nm_sampler *self, const sequence *g)
 {
     const nm_sample_options *o = self->options;
     return (int64_t)g->out->n >= o->tokens || (o->lines && g->lines >= o->lines);
@@ -317,7 +317,7 @@ static nm_status run_batch(nm_sampler *self, batch *b, nm_error *err)
     for (int64_t at = 0; left; at++) {
         nm_mat hidden;
         NM_TRY(advance(self, b, at, &hidden, err));
-        NM_TRY(draw_tokens(self, b, at, hidden, err));
+        NM_TRY(sample_tokens(self, b, at, hidden, err));
         left = 0;
         for (int32_t i = 0; i < b->n; i++)
             left += !is_done(self, &b->live[i]);
@@ -325,8 +325,8 @@ static nm_status run_batch(nm_sampler *self, batch *b, nm_error *err)
     return NM_OK;
 }
 
-/* What was drawn after the last wanted line, while others still grew, is taken back. */
-static void cut(const nm_sampler *self, nm_ids *out)
+/* Removes tokens after the limits, sampled while other sequences of the batch were not done. */
+static void truncate_output(const nm_sampler *self, nm_ids *out)
 {
     int64_t lines = 0;
     if ((int64_t)out->n > self->options->tokens)
@@ -352,12 +352,12 @@ nm_status nm_sampler_run(nm_sampler *self, const nm_id_list *prompts, size_t n, 
         b.n = (int32_t)(n - first < (size_t)most ? n - first : (size_t)most);
         b.begin = 0;
         for (int32_t i = 0; i < b.n; i++)
-            b.live[i] = (growing){.prompt = prompts + first + (size_t)i,
-                                  .out = out + first + (size_t)i,
-                                  .number = number + first + (size_t)i};
+            b.live[i] = (sequence){.prompt = prompts + first + (size_t)i,
+                                   .out = out + first + (size_t)i,
+                                   .number = number + first + (size_t)i};
         status = run_batch(self, &b, err);
         for (int32_t i = 0; i < b.n && status == NM_OK; i++)
-            cut(self, b.live[i].out);
+            truncate_output(self, b.live[i].out);
     }
     if (self->incremental)
         nm_incremental_release_weights(self->incremental);

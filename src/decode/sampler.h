@@ -1,7 +1,7 @@
-/* Text from a language model, one token after the other: temperature, the k best, the nucleus (Holtzman et al. 2020).
+/* Text generation with a language model: temperature, top-k and nucleus sampling (Holtzman et al. 2020).
  *
- * What a prompt grows into depends on nothing but the prompt, its number and the seed: other prompts in the batch and
- * the number of threads leave it the same to the last bit. */
+ * Deterministic: the text depends on the prompt, its number and the seed only; it is bitwise independent of the other prompts
+ * of the batch and of the number of threads. */
 #ifndef NM_SAMPLER_H
 #define NM_SAMPLER_H
 
@@ -19,12 +19,12 @@ nm_sample_options *nm_sample_options_add(nm_options *options);
 
 typedef struct nm_sampler nm_sampler;
 
-/* vocab says which words are special; it and the model must outlive the sampler. NM_UNSUPPORTED for models that see
- * ahead or are no language models. */
+/* vocab: for its special tokens; it, the options and the model must outlive the sampler. NM_UNSUPPORTED for non-causal models
+ * and for models that are not language models. */
 nm_status nm_sampler_create(nm_sampler **sampler, nm_model *model, const nm_sample_options *options,
                             const nm_vocab *vocab, nm_error *err);
 void nm_sampler_free(nm_sampler *sampler);
-/* Continues n prompts, the first of which has the number `number`; appends what follows each to out[i]. */
+/* Continues n prompts, numbered from `number` on; appends the generated tokens of each to out[i]. */
 nm_status nm_sampler_run(nm_sampler *sampler, const nm_id_list *prompts, size_t n, uint64_t number,
                          nm_ids *out, nm_error *err);
 

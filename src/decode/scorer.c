@@ -1,5 +1,4 @@
-/* From hidden vectors to the best next words, in blocks of rows so that the log probabilities of a large batch never
- * exist as a whole. */
+/* Hidden vectors are processed in blocks of rows, so that the logits of a large batch are never stored as a whole. */
 #include "decode/scorer.h"
 
 #include <math.h>
@@ -12,30 +11,30 @@ static double number_at(const nm_scorer *scorer, const void *array, size_t i)
     return nm_dtype_get(scorer->backend->dtype, array, i);
 }
 
-static nm_status take_block(nm_scorer *scorer, nm_error *err)
+static nm_status alloc_block(nm_scorer *scorer, nm_error *err)
 {
     size_t unit = nm_dtype_bytes(scorer->backend->dtype), rows = BLOCK_ROWS;
-    size_t k = (size_t)scorer->k, words = (size_t)scorer->words;
+    size_t k = (size_t)scorer->k, vocab_size = (size_t)scorer->vocab_size;
     void *columns;
-    NM_TRY(nm_backend_alloc(scorer->backend, rows * words * unit, &scorer->logits, err));
+    NM_TRY(nm_backend_alloc(scorer->backend, rows * vocab_size * unit, &scorer->logits, err));
     NM_TRY(nm_backend_alloc(scorer->backend, rows * k * unit, &scorer->top, err));
     NM_TRY(nm_backend_alloc(scorer->backend, rows * unit, &scorer->eos_column, err));
     NM_TRY(nm_backend_alloc(scorer->backend, rows * k * sizeof(int32_t), &columns, err));
     scorer->top_columns = columns;
-    scorer->raw = nm_allocate(rows * (scorer->n_models > 1 ? words : k) * unit);
-    scorer->mixture = scorer->n_models > 1 ? nm_allocate(rows * words * sizeof(double)) : NULL;
+    scorer->raw = nm_allocate(rows * (scorer->n_models > 1 ? vocab_size : k) * unit);
+    scorer->mixture = scorer->n_models > 1 ? nm_allocate(rows * vocab_size * sizeof(double)) : NULL;
     return NM_OK;
 }
 
-static nm_scorer scorer_of(nm_backend *backend, int32_t n_models, int32_t words, int32_t eos, int32_t k)
+static nm_scorer scorer_of(nm_backend *backend, int32_t n_models, int32_t vocab_size, int32_t eos, int32_t k)
 {
     return (nm_scorer){.backend = backend,
                        .models = nm_allocate((size_t)n_models * sizeof(nm_incremental *)),
                        .of = nm_allocate((size_t)n_models * sizeof(nm_model *)),
                        .n_models = n_models,
-                       .words = words,
+                       .vocab_size = vocab_size,
                        .eos = eos,
-                       .k = k < words ? k : words};
+                       .k = k < vocab_size ? k : vocab_size};
 }
 
 nm_status nm_scorer_init(nm_scorer *scorer, nm_model *const *models, int32_t n_models, int32_t eos, int32_t k,
@@ -44,21 +43,21 @@ nm_status nm_scorer_init(nm_scorer *scorer, nm_model *const *models, int32_t n_m
     NM_ASSERT(n_models > 0);
     *scorer = scorer_of(models[0]->backend, n_models, models[0]->target_size, eos, k);
     for (int32_t m = 0; m < n_models; m++) {
-        NM_ASSERT(models[m]->backend == scorer->backend && models[m]->target_size == scorer->words);
+        NM_ASSERT(models[m]->backend == scorer->backend && models[m]->target_size == scorer->vocab_size);
         scorer->of[m] = models[m];
         NM_TRY(nm_incremental_create(&scorer->models[m], models[m], err));
     }
-    return take_block(scorer, err);
+    return alloc_block(scorer, err);
 }
 
 nm_status nm_scorer_init_worker(nm_scorer *scorer, const nm_scorer *main, nm_backend *worker, nm_error *err)
 {
-    *scorer = scorer_of(worker, main->n_models, main->words, main->eos, main->k);
+    *scorer = scorer_of(worker, main->n_models, main->vocab_size, main->eos, main->k);
     for (int32_t m = 0; m < main->n_models; m++) {
         scorer->of[m] = main->of[m];
         NM_TRY(nm_incremental_create_worker(&scorer->models[m], main->models[m], worker, err));
     }
-    return take_block(scorer, err);
+    return alloc_block(scorer, err);
 }
 
 void nm_scorer_release(nm_scorer *scorer)
@@ -104,12 +103,12 @@ static void reserve_results(nm_scorer *scorer, int32_t n)
     scorer->capacity = n;
 }
 
-/* The output layer of one model for rows of its hidden vectors, into scorer->logits. */
+/* Output projection of one model for some rows of its hidden vectors, in scorer->logits. */
 static nm_mat logits_of(nm_scorer *scorer, int32_t m, nm_mat hidden, int32_t first, int32_t rows)
 {
     nm_backend *b = scorer->backend;
     const nm_model_output *output = nm_incremental_output(scorer->models[m]);
-    nm_mat logits = nm_mat_of(scorer->logits, rows, scorer->words);
+    nm_mat logits = nm_mat_of(scorer->logits, rows, scorer->vocab_size);
     nm_dropout none = {0};
     hidden.data = (char *)hidden.data + (size_t)first * (size_t)hidden.stride * nm_dtype_bytes(b->dtype);
     hidden.rows = rows;
@@ -124,7 +123,7 @@ static double log_add(double a, double c)
     return high == -INFINITY ? high : high + log(exp(a - high) + exp(c - high));
 }
 
-/* mixture = log of the sum of the models' probabilities; no kernel adds logarithms, so this runs on the host */
+/* mixture = log(sum of the models' probabilities), on the host */
 static void mix(nm_scorer *scorer, int32_t m, nm_mat logits)
 {
     size_t n = (size_t)logits.rows * (size_t)logits.cols;
@@ -141,13 +140,13 @@ static void mixture_upload(nm_scorer *scorer, nm_mat logits)
 {
     nm_backend *b = scorer->backend;
     size_t n = (size_t)logits.rows * (size_t)logits.cols;
-    double share = log(scorer->n_models);
+    double log_models = log(scorer->n_models);
     for (size_t i = 0; i < n; i++)
-        nm_dtype_set(b->dtype, scorer->raw, i, scorer->mixture[i] - share);
+        nm_dtype_set(b->dtype, scorer->raw, i, scorer->mixture[i] - log_models);
     nm_backend_upload(b, logits.data, scorer->raw, n * nm_dtype_bytes(b->dtype));
 }
 
-/* The best of one model's logits, or of the mixture's log probabilities. */
+/* Top k of one model's log probabilities, or of the mixture's. */
 static void find_best(nm_scorer *scorer, nm_mat logits)
 {
     nm_backend *b = scorer->backend;

@@ -1,5 +1,5 @@
-/* Scores of the next word under one model or several: the probabilities of an ensemble are averaged (as fairseq
- * does). Only the best words of each hypothesis come to the host. */
+/* Log probabilities of the next token under one model or an ensemble, whose probabilities are averaged as in fairseq. Only
+ * the k best tokens of each hypothesis are copied to the host. */
 #ifndef NM_SCORER_H
 #define NM_SCORER_H
 
@@ -8,27 +8,27 @@
 typedef struct nm_scorer {
     nm_backend *backend;
     nm_incremental **models;
-    nm_model **of; /* the model behind each */
-    int32_t n_models, words, eos, k;
+    nm_model **of; /* the models of `models` */
+    int32_t n_models, vocab_size, eos, k;
     void *logits, *top, *eos_column; /* device, for a block of rows */
     int32_t *top_columns;
-    void *raw;                   /* host, what a download gives */
-    double *mixture;             /* host, for ensembles */
-    double *values, *eos_values; /* host results: [n, k] descending, [n] */
-    int32_t *columns;            /* [n, k] */
+    void *raw;                   /* host: downloaded numbers of the backend */
+    double *mixture;             /* host: log probabilities of the ensemble */
+    double *values, *eos_values; /* results, host: [n, k] in descending order, [n] */
+    int32_t *columns;            /* results, host: token ids, [n, k] */
     int32_t capacity;            /* rows of the results */
 } nm_scorer;
 
-/* k: how many words per hypothesis. Models must share backend and vocabulary (asserted). */
+/* k: number of tokens per hypothesis. All models have the same backend and vocabulary size (asserted). */
 nm_status nm_scorer_init(nm_scorer *scorer, nm_model *const *models, int32_t n_models, int32_t eos, int32_t k,
                          nm_error *err);
-/* The same models for a batch of its own, on a worker of main's backend; refreshing is main's. */
+/* The same models for another batch, on a worker of the main scorer's backend; only the main scorer is refreshed. */
 nm_status nm_scorer_init_worker(nm_scorer *scorer, const nm_scorer *main, nm_backend *worker, nm_error *err);
 void nm_scorer_release(nm_scorer *scorer);
 
 nm_status nm_scorer_refresh(nm_scorer *scorer, nm_error *err);
 nm_status nm_scorer_start(nm_scorer *scorer, const nm_packing *sources, const int32_t *ids, nm_error *err);
-/* Fills values, columns and eos_values with log probabilities. NM_DIVERGED when they are not numbers. */
+/* Fills values, columns and eos_values with log probabilities. NM_DIVERGED if they are not finite. */
 nm_status nm_scorer_step(nm_scorer *scorer, const nm_decode_step *step, nm_error *err);
 
 #endif

@@ -31,7 +31,7 @@ void nm_chain_forbid(nm_chain *chain, nm_tag_scheme scheme, const char *const *n
     }
 }
 
-/* The best way to each tag of one token; from: where it came from. */
+/* Scores of the best paths to each tag of one token; from: the previous tag on each. */
 static void step(const nm_chain *chain, const double *before, const double *emissions, double *now,
                  int32_t *from)
 {

@@ -1,4 +1,4 @@
-/* The best tag sequence of a linear chain (Viterbi 1967): scores in double on the host. */
+/* The tag sequence of a linear-chain CRF with the highest score (Viterbi 1967), in double on the host. */
 #ifndef NM_VITERBI_H
 #define NM_VITERBI_H
 
@@ -12,10 +12,11 @@ typedef struct nm_chain {
 /* All zero; nm_chain_release frees. */
 void nm_chain_init(nm_chain *chain, int32_t tags);
 void nm_chain_release(nm_chain *chain);
-/* Adds -10000 to every transition, start and end that the scheme forbids, as fastNLP does: a forbidden one is taken only
- * where there is no other way. names: [T] valid tags. */
+/* Adds -10000 to every transition, start and end that the tag scheme forbids, as fastNLP does; paths with forbidden steps are
+ * found only if there are no others. names: [T] valid tags. */
 void nm_chain_forbid(nm_chain *chain, nm_tag_scheme scheme, const char *const *names);
-/* Path of n tokens (n >= 1) with the highest score, which is returned; equal ones: the smaller tag, from the end. */
+/* Writes the path of n >= 1 tokens with the highest score and returns the score. Of equal scores, the smallest tag of the last
+ * token wins, then of the one before, etc. */
 double nm_viterbi(const nm_chain *chain, const double *emissions, int32_t n, int32_t *path);
 
 #endif

@@ -34,9 +34,9 @@ static const nm_option_rule classifier_rules[] = {
     {0}};
 
 static const nm_preset classifier_presets[] = {
-    {"reference", "width=32 ff=256 heads=4 key_size=16 layers=1 norm_position=post init=torch positions=none pooling=first dropout=0.1 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1", "the defaults of the program that the RBN paper used"},
-    {"small", "width=128 ff=256 heads=4 key_size=16 layers=1 norm_position=post init=torch positions=none pooling=first dropout=0.1 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1", "the same four times as wide"},
-    {"tiny", "width=16 ff=32 heads=2 key_size=0 layers=1 norm_position=post init=torch positions=none pooling=first dropout=0 attention_dropout=0 relu_dropout=0 embedding_dropout=0", "for tests"},
+    {"reference", "width=32 ff=256 heads=4 key_size=16 layers=1 norm_position=post init=torch positions=none pooling=first dropout=0.1 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1", "Defaults of the program of the RBN paper."},
+    {"small", "width=128 ff=256 heads=4 key_size=16 layers=1 norm_position=post init=torch positions=none pooling=first dropout=0.1 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1", "The reference model with four times the width."},
+    {"tiny", "width=16 ff=32 heads=2 key_size=0 layers=1 norm_position=post init=torch positions=none pooling=first dropout=0 attention_dropout=0 relu_dropout=0 embedding_dropout=0", "Tests."},
     {0}};
 /* clang-format on */
 

@@ -28,10 +28,10 @@ static const nm_option_rule tagger_rules[] = {
     {0}};
 
 static const nm_preset tagger_presets[] = {
-    {"tiny", "width=32 ff=64 heads=2 layers=1 word_dim=24 char_dim=8 dropout=0 attention_dropout=0 relu_dropout=0 embedding_dropout=0.1 char_dropout=0 output_dropout=0.1", "for tests"},
-    {"small", "width=128 ff=256 heads=4 layers=2 word_dim=100 char_dim=30 dropout=0.15 attention_dropout=0.15 relu_dropout=0.15 embedding_dropout=0.5 char_dropout=0.3 output_dropout=0.4", "an evening on two cores"},
-    {"conll", "width=1792 ff=3584 heads=14 layers=2 word_dim=100 char_dim=30 dropout=0.15 attention_dropout=0.15 relu_dropout=0.15 embedding_dropout=0.5 char_dropout=0.3 output_dropout=0.4", "CoNLL-2003 in TENER's program and the RBN paper"},
-    {"resume", "width=256 ff=512 heads=4 layers=2 word_dim=50 char_dim=0 bigram_dim=50 dropout=0.15 attention_dropout=0.15 relu_dropout=0.15 embedding_dropout=0.3 output_dropout=0.4", "Resume, a token a Chinese character"},
+    {"tiny", "width=32 ff=64 heads=2 layers=1 word_dim=24 char_dim=8 dropout=0 attention_dropout=0 relu_dropout=0 embedding_dropout=0.1 char_dropout=0 output_dropout=0.1", "Tests."},
+    {"small", "width=128 ff=256 heads=4 layers=2 word_dim=100 char_dim=30 dropout=0.15 attention_dropout=0.15 relu_dropout=0.15 embedding_dropout=0.5 char_dropout=0.3 output_dropout=0.4", "Several hours on two cores."},
+    {"conll", "width=1792 ff=3584 heads=14 layers=2 word_dim=100 char_dim=30 dropout=0.15 attention_dropout=0.15 relu_dropout=0.15 embedding_dropout=0.5 char_dropout=0.3 output_dropout=0.4", "CoNLL-2003 (TENER and RBN papers)."},
+    {"resume", "width=256 ff=512 heads=4 layers=2 word_dim=50 char_dim=0 bigram_dim=50 dropout=0.15 attention_dropout=0.15 relu_dropout=0.15 embedding_dropout=0.3 output_dropout=0.4", "Resume, tokens are Chinese characters."},
     {0}};
 /* clang-format on */
 

@@ -68,30 +68,30 @@ void nm_params_keep_exact(nm_tensor *matrix)
 }
 
 nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_options *options,
-                             const nm_norm_site *place, nm_norm **out, nm_error *err)
+                             const nm_norm_site *site, nm_norm **out, nm_error *err)
 {
     char section[64];
-    const nm_norm_assignment *assigned = nm_norm_assignments_apply(&params->assignments, place->name);
+    const nm_norm_assignment *assigned = nm_norm_assignments_apply(&params->assignments, site->name);
     type = assigned ? assigned->type : type;
     snprintf(section, sizeof section, "norm.%s", type);
     nm_norm *norm = nm_allocate(sizeof *norm);
-    nm_norm_site here = *place;
-    here.name = nm_duplicate(place->name);
+    nm_norm_site copy = *site;
+    copy.name = nm_duplicate(site->name);
     const nm_norm_config *config = nm_options_find(options, "norm");
     if (config && config->groups)
-        here.groups = (int32_t)config->groups;
-    nm_status status = nm_norm_prepare(norm, type, nm_options_find(options, section), &here, err);
+        copy.groups = (int32_t)config->groups;
+    nm_status status = nm_norm_prepare(norm, type, nm_options_find(options, section), &copy, err);
     if (status != NM_OK) {
-        free((void *)(uintptr_t)here.name);
+        free((void *)(uintptr_t)copy.name);
         free(norm);
         return assigned ? nm_while(err, "norm.at: %s=%s", assigned->sites, type) : status;
     }
-    norm->site.name = here.name;
+    norm->site.name = copy.name;
     for (int i = 0; i < norm->shape.n_params; i++) {
         const nm_norm_vector *v = &norm->shape.params[i];
         nm_param *param =
             add_named(params, 1, v->length, (nm_init){.kind = NM_INIT_CONSTANT, .scale = v->initial},
-                      nm_format("%s.%s", place->name, v->name));
+                      nm_format("%s.%s", site->name, v->name));
         param->fixed = v->fixed;
     }
     for (int i = 0; i < norm->shape.n_state; i++)
@@ -194,26 +194,26 @@ void nm_params_update_norms(nm_params *params, double grad_scale)
 
 nm_norm_snapshot nm_norm_snapshot_save(const nm_params *params)
 {
-    nm_norm_snapshot memory = {nm_allocate(state_bytes(params)),
-                               nm_allocate(params->n_norms * NM_NORM_CAPACITY * sizeof(int64_t))};
+    nm_norm_snapshot snapshot = {nm_allocate(state_bytes(params)),
+                                 nm_allocate(params->n_norms * NM_NORM_CAPACITY * sizeof(int64_t))};
     if (params->n_state)
-        nm_backend_download(params->backend, memory.state, params->state, state_bytes(params));
+        nm_backend_download(params->backend, snapshot.state, params->state, state_bytes(params));
     for (size_t n = 0; n < params->n_norms; n++)
-        memcpy(memory.counters + n * NM_NORM_CAPACITY, params->norms[n]->counters,
+        memcpy(snapshot.counters + n * NM_NORM_CAPACITY, params->norms[n]->counters,
                sizeof params->norms[n]->counters);
-    return memory;
+    return snapshot;
 }
 
-void nm_norm_snapshot_restore(nm_norm_snapshot *memory, nm_params *params)
+void nm_norm_snapshot_restore(nm_norm_snapshot *snapshot, nm_params *params)
 {
     if (params->n_state)
-        nm_backend_upload(params->backend, params->state, memory->state, state_bytes(params));
+        nm_backend_upload(params->backend, params->state, snapshot->state, state_bytes(params));
     for (size_t n = 0; n < params->n_norms; n++)
-        memcpy(params->norms[n]->counters, memory->counters + n * NM_NORM_CAPACITY,
+        memcpy(params->norms[n]->counters, snapshot->counters + n * NM_NORM_CAPACITY,
                sizeof params->norms[n]->counters);
     for (size_t n = 0; n < params->n_norms; n++)
         nm_norm_discard_statistics(params->norms[n]);
-    free(memory->state);
-    free(memory->counters);
-    *memory = (nm_norm_snapshot){0};
+    free(snapshot->state);
+    free(snapshot->counters);
+    *snapshot = (nm_norm_snapshot){0};
 }

@@ -5,12 +5,12 @@
 
 #include "base/memory.h"
 
-/* p counts tokens or is a distance */
+/* p: position or distance */
 static double halves_entry(int32_t p, int32_t feature, int32_t d)
 {
     int32_t half = d / 2;
     if (feature >= 2 * half)
-        return 0; /* an odd width has one feature without position */
+        return 0; /* the last feature of an odd width is 0 */
     int32_t k = feature % half;
     double angle = p * (half > 1 ? exp(-log(10000.0) * k / (half - 1)) : 1.0);
     return feature < half ? sin(angle) : cos(angle);
@@ -22,7 +22,7 @@ static double tears_entry(int32_t position, int32_t feature, int32_t d)
     return feature % 2 ? cos(angle) : sin(angle);
 }
 
-static double falling_entry(int32_t position, int32_t feature, int32_t length, int32_t d)
+static double reversed_entry(int32_t position, int32_t feature, int32_t length, int32_t d)
 {
     int32_t half = (d + 1) / 2, k = feature % half;
     double angle = (length - 1 - position) * exp(-log(10000.0) * 2 * k / d);
@@ -37,7 +37,7 @@ static double entry(nm_position_kind kind, int32_t row, int32_t length, int32_t 
     case NM_POSITIONS_RELATIVE:
         return halves_entry(row - length / 2, feature, d);
     case NM_POSITIONS_REVERSED:
-        return falling_entry(row, feature, length, d);
+        return reversed_entry(row, feature, length, d);
     default:
         return tears_entry(row, feature, d);
     }

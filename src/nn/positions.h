@@ -1,20 +1,24 @@
-/* Sinusoidal position tables [length, d], not learned. */
+/* Sinusoidal position tables [length, d], not learned.
+ *     fairseq    [sin(p w_k) | cos(p w_k)]     w_k = 10000^(-k / (d/2 - 1))     p = i + 2 for token i
+ *     tears      feature 2k:     sin(p w_k)    w_k = 10000^(-2k / d)            p = i
+ *                feature 2k + 1: cos(p w_k)
+ *     reversed   [sin(p w_k) | cos(p w_k)]     w_k = 10000^(-2k / d)            p = length - 1 - i
+ *     relative   as fairseq                                                     p = i - length / 2 */
 #ifndef NM_POSITIONS_H
 #define NM_POSITIONS_H
 
 #include "norma/backend.h"
 
 typedef enum nm_position_kind {
-    NM_POSITIONS_FAIRSEQ, /* [sin(p w_k) | cos(p w_k)], w_k = 10000^(-k/(d/2-1)), the first token has p = 2 */
-    NM_POSITIONS_TEARS,   /* feature 2k sin, 2k+1 cos of p 10000^(-2k/d), the first token has p = 0 */
-    NM_POSITIONS_REVERSED, /* [sin(p w_k) | cos(p w_k)], w_k = 10000^(-2k/d), p = length - 1 for the first token, falling
-                             to 0 (Transformer-XL's distances from the end of a segment) */
-    NM_POSITIONS_RELATIVE /* fairseq's form with p a signed distance; row length/2 has p = 0 (TENER) */
+    NM_POSITIONS_FAIRSEQ,
+    NM_POSITIONS_TEARS,    /* Nguyen and Salazar 2019 */
+    NM_POSITIONS_REVERSED, /* Transformer-XL: distance from the end of the segment */
+    NM_POSITIONS_RELATIVE  /* TENER: signed distance */
 } nm_position_kind;
 
-/* Writes the table into device memory of length * d numbers; row i is for the i-th token of a sequence. */
+/* Writes the table to device memory of length * d elements. Row i: position i of a sequence, or distance i - length / 2. */
 void nm_positions_fill(nm_backend *backend, nm_position_kind kind, int32_t length, int32_t d, void *device);
-/* The same in device memory of its own, which nm_positions_dealloc gives back (of an empty table: nothing). */
+/* Allocates and writes a table; nm_positions_dealloc frees it (and accepts {0}). */
 nm_status nm_positions_alloc(nm_backend *backend, nm_position_kind kind, int32_t length, int32_t d,
                              nm_mat *table, nm_error *err);
 void nm_positions_dealloc(nm_backend *backend, nm_mat *table);

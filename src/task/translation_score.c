@@ -109,7 +109,7 @@ static nm_status translate_split(nm_task *task, nm_model *model, nm_split split,
         inputs[i] =
             (nm_id_list){corpus->ids + corpus->offsets[i], (int32_t)nm_corpus_length(corpus, (int64_t)i)};
     const nm_vocab *vocab = parts->target_vocab;
-    const nm_decode_words words = {
+    const nm_special_tokens words = {
         .first = nm_translation_first_id(vocab), .eos = vocab->eos, .pad = vocab->pad};
     nm_decoder *decoder;
     nm_status status =

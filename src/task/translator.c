@@ -90,7 +90,7 @@ static nm_status open_decoder(nm_translator *self, const nm_loaded_model *models
                               const nm_decode_options *options, nm_error *err)
 {
     const nm_vocab *vocab = self->parts->target_vocab;
-    const nm_decode_words words = {nm_translation_first_id(vocab), vocab->eos, vocab->pad};
+    const nm_special_tokens words = {nm_translation_first_id(vocab), vocab->eos, vocab->pad};
     if (options->nbest > options->beam)
         return nm_fail(err, NM_USAGE, "decode.nbest = %lld is more than decode.beam = %lld",
                        (long long)options->nbest, (long long)options->beam);

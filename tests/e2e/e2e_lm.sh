@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Language modeling as a user runs it, on a text made here: prepare, train with both attentions, perplexity and
-# generate; a stop and going on; the form that sees ahead; hostile inputs of each reader.
+# generate; stop and resume; the non-causal model; malformed inputs of each reader.
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
@@ -108,13 +108,13 @@ accepts 'done: 60 updates' train lm.ini --run.folder parts --train.updates 60 --
 accepts 'done: 120 updates' train lm.ini --run.folder parts --resume --train.updates 120 --schedule.updates 120
 cmp -s <(tail -c 20000 parts/last.safetensors) <(tail -c 20000 softmax/last.safetensors) || fail "a resumed run has other weights"
 
-# ---- the form that sees ahead ----
+# ---- the non-causal model ----
 accepts 'non-causal, not a perplexity: ' train lm.ini --run.folder ahead --model.attention block-term --model.causal false
 accepts 'non-causal, not a perplexity: ' perplexity ahead test.txt
 accepts '"non_causal_not_a_perplexity":' perplexity ahead test.txt --json
-grep -q '"perplexity":[0-9]' ahead/log.jsonl && fail "the log has a perplexity for a model that sees ahead"
+grep -q '"perplexity":[0-9]' ahead/log.jsonl && fail "the log has a perplexity for a non-causal model"
 refuses 2 'complete segments only' perplexity ahead test.txt --context 4
-refuses 7 'cannot write' generate ahead
+refuses 7 'cannot generate text' generate ahead
 
 # ---- hostile ----
 refuses 3 'nothere.txt' prepare "${words[@]}" --train nothere.txt --output x

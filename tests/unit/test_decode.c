@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const nm_decode_words special = {.first = EOS, .eos = EOS, .pad = PAD};
+static const nm_special_tokens special = {.first = EOS, .eos = EOS, .pad = PAD};
 
 static nm_decode_options *decode_of(tiny *made)
 {
@@ -297,7 +297,7 @@ static void check_nbest(const char *search)
         assert_int_equal(out[s].n, 5);
         for (int32_t i = 0; i < 5; i++) {
             const nm_hypothesis *h = &out[s].list[i];
-            int32_t words = nm_hypothesis_words(h, EOS);
+            int32_t words = nm_hypothesis_length(h, EOS);
             assert_true(i == 0 || h->score <= out[s].list[i - 1].score);
             assert_in_range(words, 2, 7);
             for (int32_t w = 0; w < words; w++)
