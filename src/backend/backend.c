@@ -35,12 +35,13 @@ nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *opti
     *backend = NULL;
     const backend_row *row = find_row(options->name);
     if (!row)
-        return nm_fail(err, NM_USAGE, "unknown backend '%s' (there are: ref, cpu)",
+        return nm_fail(err, NM_USAGE, "unknown backend '%s' (available: ref, cpu)",
                        options->name ? options->name : "");
     if (options->fenced && row->init != nm_ref_backend_init)
-        return nm_fail(err, NM_UNSUPPORTED, "backend %s has no fenced mode (ref has)", row->name);
+        return nm_fail(err, NM_UNSUPPORTED, "backend %s has no fenced mode; use backend ref", row->name);
     if (options->threads < 0)
-        return nm_fail(err, NM_USAGE, "%d threads make no sense", (int)options->threads);
+        return nm_fail(err, NM_USAGE, "the number of threads is %d; it must be 0 (one per core) or more",
+                       (int)options->threads);
     nm_backend *made = nm_allocate(sizeof *made);
     nm_backend_private *inside = nm_allocate(sizeof *inside);
     made->private_data = inside;
@@ -66,7 +67,7 @@ nm_status nm_backend_create_worker(nm_backend **worker, const nm_backend *of, in
     NM_ASSERT(threads > 0 && !of->dry_run);
     if (main->fenced || main->profiling.on || main->device)
         return nm_fail(err, NM_UNSUPPORTED,
-                       "backend %s has no workers while it is fenced or its kernels are timed", of->name);
+                       "backend %s cannot have workers in fenced mode or while profiling is on", of->name);
     nm_backend *made = nm_allocate(sizeof *made);
     nm_backend_private *inside = nm_allocate(sizeof *inside);
     *made = *of;
@@ -150,7 +151,7 @@ nm_status nm_backend_alloc(nm_backend *backend, size_t bytes, void **memory, nm_
     int access = inside->fenced ? PROT_NONE : PROT_READ | PROT_WRITE;
     void *base = mmap(NULL, size, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
-        return nm_fail(err, NM_MEMORY, "the system has no %zu MiB for backend %s", bytes >> 20,
+        return nm_fail(err, NM_MEMORY, "out of memory: cannot allocate %zu MiB for backend %s", bytes >> 20,
                        backend->name);
     advise_huge_pages(base, size);
     NM_GROW(inside->regions, inside->n_regions, inside->regions_capacity);
@@ -176,7 +177,7 @@ nm_status nm_backend_realloc(nm_backend *backend, size_t bytes, void **memory, n
     NM_ASSERT(bytes >= region->bytes);
     void *base = mremap(region->base, region->bytes, bytes, MREMAP_MAYMOVE);
     if (base == MAP_FAILED)
-        return nm_fail(err, NM_MEMORY, "the system has no %zu MiB for backend %s", bytes >> 20,
+        return nm_fail(err, NM_MEMORY, "out of memory: cannot allocate %zu MiB for backend %s", bytes >> 20,
                        backend->name);
     advise_huge_pages(base, bytes);
     *region = (nm_region){base, bytes};
@@ -305,5 +306,5 @@ const char *nm_backend_warning(const nm_backend *backend)
 {
     if (backend->threads <= omp_get_num_procs())
         return "";
-    return "more threads than cores: they will wait for each other";
+    return "more threads than cores: expect lower throughput";
 }

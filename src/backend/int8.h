@@ -1,5 +1,4 @@
-/* What every backend's int8 shares: how a row of numbers becomes whole numbers and a scale
- * (norma/backend.h says why so), and the packed that pack_int8 writes. */
+/* Int8 quantization of rows (defined in norma/backend.h), and the packed layout that pack_int8 writes. */
 #ifndef NM_INT8_H
 #define NM_INT8_H
 
@@ -8,11 +7,11 @@
 
 #include "norma/backend.h"
 
-/* The packed: a scale and 128 times the sum for each row of the weight, then panels of NM_INT8_PANEL rows.
- * A panel is [columns / 4][NM_INT8_PANEL][4] numbers: four columns of each row side by side, as the
- * products of pairs and fours read them. Missing rows and columns are zeros; every part begins at a
- * multiple of 64 bytes. */
-enum { NM_INT8_PANEL = 16, NM_INT8_MOST = 127, NM_INT8_OFFSET = 128 };
+/* Packed layout: for each row of the weight its scale and 128 times the sum of its integers, then panels
+ * of NM_INT8_PANEL rows. A panel is [columns / 4][NM_INT8_PANEL][4] integers: four columns of each row are
+ * adjacent, as dot-product instructions read them. Missing rows and columns are zeros; every part begins
+ * at a multiple of 64 bytes. */
+enum { NM_INT8_PANEL = 16, NM_INT8_MAX = 127, NM_INT8_OFFSET = 128 };
 
 static inline size_t nm_int8_panels(int32_t rows)
 {
@@ -51,14 +50,14 @@ static inline int8_t *nm_int8_panel(const void *packed, int32_t rows, int32_t co
     return (int8_t *)end + panel * nm_int8_panel_bytes(cols);
 }
 
-/* Where column c of row r stands, from the begin of the row's panel. */
+/* Offset of column c of row r in the panel of the row. */
 static inline size_t nm_int8_at(int32_t r, int32_t c)
 {
     return ((size_t)(c / 4) * NM_INT8_PANEL + (size_t)(r % NM_INT8_PANEL)) * 4 + (size_t)(c % 4);
 }
 
-/* Largest absolute value of a row: 0 when all are below 2^-100, NaN when one is not finite. `bits` is the
- * largest of the values' bits without the sign, which orders them as their absolute values. */
+/* Largest absolute value of a row: 0 if all are below 2^-100, NaN if one is not finite. `bits` is the
+ * maximum of the bits of the values without their sign, which have the order of the absolute values. */
 static inline float nm_int8_largest(uint32_t bits)
 {
     float largest;
@@ -73,10 +72,10 @@ static inline uint32_t nm_int8_bits(float x)
     return bits & 0x7FFFFFFF;
 }
 
-/* The scale of a weight's row: a 127th of its largest value, rounded up to 17 bits. */
+/* Scale of a row of a weight: 1/127 of its largest value, rounded up to 17 significant bits. */
 static inline float nm_int8_weight_scale(float largest)
 {
-    float scale = largest / NM_INT8_MOST;
+    float scale = largest / NM_INT8_MAX;
     if (!(scale > 0))
         return scale;
     uint32_t bits = (nm_int8_bits(scale) + 127) & ~127u;
@@ -84,8 +83,8 @@ static inline float nm_int8_weight_scale(float largest)
     return scale;
 }
 
-/* Makes n numbers of a weight's row int8 and returns their scale, NaN (and zeros) when one of them is not
+/* Quantizes n elements of a row of a weight and returns their scale; NaN (and zeros) if one of them is not
  * finite. */
-float nm_int8_round_row(const float *row, int32_t n, int8_t *to);
+float nm_int8_quantize_row(const float *row, int32_t n, int8_t *to);
 
 #endif

@@ -64,7 +64,7 @@ static nm_status add_int8(nm_safetensors_writer *writer, const nm_params *params
     float *scales = alloc_block(copies, (size_t)tensor->rows * sizeof *scales);
     for (int32_t r = 0; r < tensor->rows; r++) {
         size_t at = (size_t)r * cols;
-        scales[r] = nm_int8_round_row(numbers + at, tensor->cols, quantized + at);
+        scales[r] = nm_int8_quantize_row(numbers + at, tensor->cols, quantized + at);
         if (!isfinite(scales[r]))
             return nm_fail(err, NM_DIVERGED, "row %d of '%s' is not finite and cannot be quantized to int8",
                            (int)r, tensor->name);

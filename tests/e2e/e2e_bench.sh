@@ -39,7 +39,7 @@ refuses "--threads wants a value" --threads
 refuses "--threads two" --threads two
 refuses "no part gpu" --parts gpu
 refuses "SECTION.KEY=VALUE" --set model.norm
-refuses "there are: auto, base" --isa none
+refuses "available: auto, base" --isa none
 refuses "model.nrom" --parts step --set model.nrom=layer
 [ -z "$(ls -d norma-bench-* 2>/dev/null)" ] || fail "a corpus was left behind"
 

@@ -1,4 +1,4 @@
-/* The CPU backend: picks the CPU level and puts its kernels into the table. */
+/* Selects the CPU level and installs its kernels. */
 #include "backend/cpu/cpu.h"
 
 #include <string.h>
@@ -62,13 +62,13 @@ static const cpu_level *find_level(const char *name)
 nm_status nm_cpu_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err)
 {
     if (options->dtype != NM_F32)
-        return nm_fail(err, NM_UNSUPPORTED, "backend cpu computes in float32 only");
+        return nm_fail(err, NM_UNSUPPORTED, "backend cpu supports float32 only; use backend ref for float64");
     const cpu_level *level = find_level(options->isa);
     if (!level)
-        return nm_fail(err, NM_USAGE, "unknown CPU level '%s' (there are: auto, base, avx2, avx512, vnni)",
+        return nm_fail(err, NM_USAGE, "unknown CPU level '%s' (available: auto, base, avx2, avx512, vnni)",
                        options->isa);
     if (!level->present())
-        return nm_fail(err, NM_UNSUPPORTED, "this CPU lacks level %s", level->name);
+        return nm_fail(err, NM_UNSUPPORTED, "this CPU does not support level %s; use auto", level->name);
     backend->isa = level->name;
     for (int i = 0; i < NM_CPU_N_GROUPS; i++)
         level->fill[i](&backend->k);

@@ -4,19 +4,19 @@
 
 #include "norma/backend.h"
 
-/* Overwrites the plain kernels in backend->k with those for the CPU level asked for and sets backend->isa. */
+/* Replaces the reference kernels in backend->k by those of the selected CPU level and sets backend->isa. */
 nm_status nm_cpu_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err);
 
-/* Which scratch block of the backend serves whom; a kernel may hold all of them at once. */
+/* Scratch slots of the backend; a kernel may use all of them at once. */
 enum {
-    NM_CPU_PANELS,   /* products: the right operand, packed */
-    NM_CPU_THREADS,  /* products, attention: one part per thread */
-    NM_CPU_BLOCK,    /* what a kernel keeps over products it calls */
+    NM_CPU_PANELS,   /* GEMM: packed panels of the right operand */
+    NM_CPU_THREADS,  /* GEMM, attention: one workspace per thread */
+    NM_CPU_BLOCK,    /* intermediate results that live across GEMM calls of a kernel */
     NM_CPU_PARTIALS, /* partial sums of row blocks */
-    NM_CPU_PACKED    /* weights that several products of a kernel read */
+    NM_CPU_PACKED    /* weights that several GEMM calls of a kernel read */
 };
 
-/* What every level has: each function overwrites its rows of the table. */
+/* Kernels of one CPU level: each function replaces its entries of the table. */
 enum { NM_CPU_N_GROUPS = 11 };
 #define NM_CPU_LEVEL(level)                                                                                  \
     void nm_cpu_linear_##level(nm_kernels *k);                                                               \
@@ -34,7 +34,7 @@ NM_CPU_LEVEL(base)
 #if defined(__x86_64__)
 NM_CPU_LEVEL(avx2)
 NM_CPU_LEVEL(avx512)
-void nm_cpu_int8_vnni(nm_kernels *k); /* all else of this level is that of avx512 */
+void nm_cpu_int8_vnni(nm_kernels *k); /* the other kernels of this level are those of avx512 */
 #endif
 
 #endif

@@ -1,9 +1,10 @@
-/* Products of int8 numbers on every CPU level, all exact: four columns of an input row with the same four of the
+/* Exact int8 dot products on every CPU level: four columns of an input row times the same four of the
  * NM_INT8_PANEL rows of a panel (backend/int8.h).
  *
- * `vnni` multiplies bytes without and with a sign, so its inputs are stored with 128 added, and 128 times the sum of each
- * weight's row is taken away in the end. Its instruction wraps; the one that saturates is not used. Without VNNI bytes are
- * widened to words first: AVX2's product of bytes adds pairs in 16 bits, which saturates. */
+ * VNNI multiplies unsigned by signed bytes: inputs are stored with an offset of 128, and 128 times the sum
+ * of the row of the weight is subtracted at the end. The wrapping instruction is used, not the saturating
+ * one. Without VNNI, bytes are first widened to 16 bits, because the byte multiplication of AVX2 saturates
+ * its 16-bit sums. */
 #ifndef NM_DOT_INT8_H
 #define NM_DOT_INT8_H
 
@@ -33,9 +34,9 @@ NM_INLINE void dot_finish(const dot_vector *sums, const int32_t *offset_sums, vf
     out[0] = _mm512_cvtepi32_ps(_mm512_sub_epi32(sums[0], _mm512_loadu_si512(offset_sums)));
 }
 
-NM_INLINE void dot_store_input(dot_input *to, vu whole) /* the low byte of each lane */
+NM_INLINE void dot_store_input(dot_input *to, vu quantized) /* the low byte of each lane */
 {
-    _mm_storeu_si128((__m128i *)(void *)to, _mm512_cvtepi32_epi8(vu_add(whole, vu_set(NM_INT8_OFFSET))));
+    _mm_storeu_si128((__m128i *)(void *)to, _mm512_cvtepi32_epi8(vu_add(quantized, vu_set(NM_INT8_OFFSET))));
 }
 
 #elif defined(NM_LEVEL_avx512)
@@ -66,9 +67,9 @@ NM_INLINE void dot_finish(const dot_vector *sums, const int32_t *offset_sums, vf
                                                  _mm512_permutex2var_epi32(sums[0], odd, sums[1])));
 }
 
-NM_INLINE void dot_store_input(dot_input *to, vu whole) /* the low half of each lane */
+NM_INLINE void dot_store_input(dot_input *to, vu quantized) /* the low half of each lane */
 {
-    _mm256_storeu_si256((__m256i *)(void *)to, _mm512_cvtepi32_epi16(whole));
+    _mm256_storeu_si256((__m256i *)(void *)to, _mm512_cvtepi32_epi16(quantized));
 }
 
 #elif defined(NM_LEVEL_avx2)
@@ -99,9 +100,9 @@ NM_INLINE void dot_finish(const dot_vector *sums, const int32_t *offset_sums, vf
     }
 }
 
-NM_INLINE void dot_store_input(dot_input *to, vu whole) /* the low half of each lane */
+NM_INLINE void dot_store_input(dot_input *to, vu quantized) /* the low half of each lane */
 {
-    __m256i words = _mm256_srai_epi32(_mm256_slli_epi32(whole, 16), 16);
+    __m256i words = _mm256_srai_epi32(_mm256_slli_epi32(quantized, 16), 16);
     words = _mm256_permute4x64_epi64(_mm256_packs_epi32(words, words), _MM_SHUFFLE(3, 1, 2, 0));
     _mm_storeu_si128((__m128i *)(void *)to, _mm256_castsi256_si128(words));
 }
@@ -132,10 +133,10 @@ NM_INLINE void dot_finish(const dot_vector *sums, const int32_t *offset_sums, vf
         out[i / NM_W][i % NM_W] = (float)sums[i];
 }
 
-NM_INLINE void dot_store_input(dot_input *to, vu whole) /* the low half of each lane */
+NM_INLINE void dot_store_input(dot_input *to, vu quantized) /* the low half of each lane */
 {
     for (int i = 0; i < NM_W; i++)
-        to[i] = (int16_t)(uint16_t)whole[i];
+        to[i] = (int16_t)(uint16_t)quantized[i];
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* What the kernels of a CPU level share: rows of matrices, pieces of work, dropout factors, column sums. */
+/* Helpers of the SIMD kernels: rows of matrices, partition of work, dropout factors, column sums. */
 #ifndef NM_KERNEL_H
 #define NM_KERNEL_H
 
@@ -17,23 +17,24 @@ NM_INLINE bool nm_same_shape(nm_mat a, nm_mat b)
     return a.rows == b.rows && a.cols == b.cols;
 }
 
-NM_INLINE int32_t nm_at_most(int32_t a, int32_t b)
+NM_INLINE int32_t nm_min_i32(int32_t a, int32_t b)
 {
     return a < b ? a : b;
 }
 
-NM_INLINE int32_t nm_pieces(int32_t n, int32_t size)
+NM_INLINE int32_t nm_ceil_div(int32_t n, int32_t size)
 {
     return n / size + (n % size != 0);
 }
 
 NM_INLINE int32_t nm_round_up(int32_t n, int32_t unit)
 {
-    return nm_pieces(n, unit) * unit;
+    return nm_ceil_div(n, unit) * unit;
 }
 
-/* step(j, count) for whole vectors of n columns with a constant count, then once for the rest: inlined, so
- * that only the rest pays for masks. `step` is a macro or an inline function of the caller's variables. */
+/* step(j, count) for whole vectors of n columns with a constant count, then once for the remaining
+ * columns: inlined, so that only the remainder pays for masks. `step` is a macro or an inline function of
+ * the caller's variables. */
 #define NM_COLUMNS(n, step)                                                                                  \
     do {                                                                                                     \
         int32_t at_ = 0;                                                                                     \
@@ -43,14 +44,14 @@ NM_INLINE int32_t nm_round_up(int32_t n, int32_t unit)
             step(at_, (n)-at_);                                                                              \
     } while (0)
 
-/* Threads worth waking for so many elements. */
+/* Number of threads for an operation on this many elements. */
 NM_INLINE int32_t nm_threads_for(const nm_backend *b, size_t elements)
 {
     return elements < 8192 ? 1 : b->threads;
 }
 
-/* A matrix cut into parts of rows: part i has nm_parts_cols columns from nm_part_col; all but the last of a
- * row have NM_PART columns, which dropout blocks divide. */
+/* Partition of a matrix into parts of at most NM_PART columns of a row; NM_PART is a multiple of the
+ * dropout blocks. */
 enum { NM_PART = 4096, NM_DROP_COLS = 128 };
 
 typedef struct nm_part {
@@ -59,17 +60,17 @@ typedef struct nm_part {
 
 NM_INLINE int64_t nm_parts(nm_mat m)
 {
-    return (int64_t)m.rows * nm_pieces(m.cols, NM_PART);
+    return (int64_t)m.rows * nm_ceil_div(m.cols, NM_PART);
 }
 
 NM_INLINE nm_part nm_part_at(nm_mat m, int64_t i)
 {
-    int32_t per_row = nm_pieces(m.cols, NM_PART);
+    int32_t per_row = nm_ceil_div(m.cols, NM_PART);
     int32_t row = (int32_t)(i / per_row), col = (int32_t)(i % per_row) * NM_PART;
-    return (nm_part){row, col, nm_at_most(m.cols - col, NM_PART)};
+    return (nm_part){row, col, nm_min_i32(m.cols - col, NM_PART)};
 }
 
-/* Dropout of one site, ready for use. Without dropout `on` is false and factors are not to be asked for. */
+/* Dropout of one site. If `on` is false there is no dropout, and factors must not be computed. */
 typedef struct nm_drop {
     bool on;
     uint32_t key[2], site, step, threshold;
@@ -90,7 +91,7 @@ NM_INLINE nm_drop nm_drop_of(const nm_dropout *drop)
     return out;
 }
 
-/* Philox4x32-10 with lanes as counters: c[0] differs, the rest is equal for all lanes at the start. */
+/* Philox4x32-10, one counter per lane: at the start c[0] differs between lanes, the other words are equal. */
 NM_INLINE void nm_philox_lanes(vu c[4], const uint32_t key[2])
 {
     uint32_t k0 = key[0], k1 = key[1];
@@ -108,7 +109,8 @@ NM_INLINE void nm_philox_lanes(vu c[4], const uint32_t key[2])
     }
 }
 
-/* The factors (0 or scale) of columns block * NM_DROP_COLS and following of a row: see base/random.h. */
+/* Dropout factors (0 or scale) of NM_DROP_COLS columns of a row, from column block * NM_DROP_COLS; see
+ * base/random.h. */
 NM_INLINE void nm_drop_factors(const nm_drop *drop, uint32_t row, uint32_t block, float factors[NM_DROP_COLS])
 {
     vu threshold = vu_set(drop->threshold), mask = vu_set(0xFFFF);
@@ -125,8 +127,8 @@ NM_INLINE void nm_drop_factors(const nm_drop *drop, uint32_t row, uint32_t block
     }
 }
 
-/* The factors of columns col .. col + cols - 1 of a row; col a multiple of 16. Room for NM_DROP_COLS more.
- * Returns where the factor of column col stands. */
+/* Dropout factors of columns col .. col + cols - 1 of a row; col is a multiple of 16. `factors` has memory
+ * for cols + 2 * NM_DROP_COLS floats. Returns the address of the factor of column col. */
 NM_INLINE const float *nm_drop_row(const nm_drop *drop, uint32_t row, int32_t col, int32_t cols,
                                    float *factors)
 {
@@ -136,14 +138,14 @@ NM_INLINE const float *nm_drop_row(const nm_drop *drop, uint32_t row, int32_t co
     return factors + col % NM_DROP_COLS;
 }
 
-/* Sums of columns col .. col + 4 NM_W - 1 over rows, each 8 rows in float, these in double; lanes past cols
+/* Sums of up to 4 NM_W columns over rows: 8 rows at a time in float, these sums in double. Lanes past cols
  * are 0. */
 NM_INLINE void nm_column_sums(const float *data, size_t stride, int32_t rows, int32_t cols, double *sums)
 {
     for (int32_t i = 0; i < 4 * NM_W; i++)
         sums[i] = 0;
     for (int32_t r = 0; r < rows; r += 8) {
-        int32_t end = nm_at_most(rows, r + 8);
+        int32_t end = nm_min_i32(rows, r + 8);
         for (int32_t j = 0; j < cols; j += NM_W) {
             vf sum = v_set(0);
             for (int32_t i = r; i < end; i++)

@@ -1,5 +1,5 @@
-/* What norms per token and per feature share: parameter vectors made whole, and sums over rows kept in double
- * per block of NM_NORM_ROWS rows and joined by the number of the block. */
+/* Shared by the norms: padded parameter vectors, and sums over rows that are accumulated per block of
+ * NM_NORM_ROWS rows and added in double in the order of the blocks. */
 #ifndef NM_NORM_PARTS_H
 #define NM_NORM_PARTS_H
 
@@ -7,15 +7,15 @@
 
 enum { NM_NORM_ROWS = 32 };
 
-/* Floats of a vector of d with room for a whole vector after its end. */
+/* Length of a vector of d floats padded so that whole vectors can be read from every column. */
 NM_INLINE size_t nm_padded(int32_t d)
 {
     return (size_t)nm_round_up(d, 16) + 16;
 }
 
-/* Copies a parameter of length d, repeats one of length 1, and fills in `otherwise` for a missing one. */
-NM_INLINE const float *nm_whole_vector(const float *given, int32_t length, int32_t d, float otherwise,
-                                       float *to)
+/* Copies a parameter of length d, broadcasts one of length 1, and fills a missing one with `otherwise`. */
+NM_INLINE const float *nm_padded_vector(const float *given, int32_t length, int32_t d, float otherwise,
+                                        float *to)
 {
     for (int32_t j = 0; j < d; j++)
         to[j] = !given || length == 0 ? otherwise : given[length == 1 ? 0 : j];
@@ -24,18 +24,19 @@ NM_INLINE const float *nm_whole_vector(const float *given, int32_t length, int32
     return to;
 }
 
-/* Results larger than what the last cache of a few cores holds go past the caches: a plain store would first read what
- * it overwrites, and nobody finds the beginning of such a result there any more. */
+/* Results that do not fit the last-level cache are written with non-temporal (streaming) stores: a normal
+ * store would first read the line, and the beginning of the result would be evicted before it is read
+ * again. */
 enum { NM_STREAM_BYTES = 24 << 20 };
 
-NM_INLINE bool nm_streams(nm_mat y)
+NM_INLINE bool nm_use_streaming(nm_mat y)
 {
     bool aligned = ((uintptr_t)y.data | (uintptr_t)y.stride * sizeof(float)) % (NM_W * sizeof(float)) == 0;
     return aligned && (size_t)y.rows * (size_t)y.cols * sizeof(float) >= NM_STREAM_BYTES;
 }
 
-/* Stores a vector, or its first lanes, past the caches where that was decided. */
-NM_INLINE void nm_put(float *to, int32_t count, const bool stream, vf x)
+/* Stores a vector, or its first `count` lanes; with streaming stores if `stream`. */
+NM_INLINE void nm_store(float *to, int32_t count, const bool stream, vf x)
 {
     if (stream && count >= NM_W)
         v_stream(to, x);
@@ -43,9 +44,9 @@ NM_INLINE void nm_put(float *to, int32_t count, const bool stream, vf x)
         v_store_upto(to, count, x);
 }
 
-enum { NM_LANES = 4 }; /* sums kept side by side, so that additions need not wait for each other */
+enum { NM_ACCUMULATORS = 4 }; /* independent accumulators of a sum, to hide the latency of additions */
 
-NM_INLINE vf nm_join_lanes(const vf sum[NM_LANES])
+NM_INLINE vf nm_sum_accumulators(const vf sum[NM_ACCUMULATORS])
 {
     /* cppcheck-suppress ctuArrayIndex ; it misreads initializers of vectors */
     return v_add(v_add(sum[0], sum[1]), v_add(sum[2], sum[3]));
@@ -53,18 +54,18 @@ NM_INLINE vf nm_join_lanes(const vf sum[NM_LANES])
 
 NM_INLINE double nm_sum_of_squares(int32_t n, const float *x)
 {
-    vf sum[NM_LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)};
-    int32_t whole = n / (NM_LANES * NM_W) * (NM_LANES * NM_W);
-    for (int32_t j = 0; j < whole; j += NM_LANES * NM_W)
-        for (int32_t i = 0; i < NM_LANES; i++) {
+    vf sum[NM_ACCUMULATORS] = {v_set(0), v_set(0), v_set(0), v_set(0)};
+    int32_t n_full = n / (NM_ACCUMULATORS * NM_W) * (NM_ACCUMULATORS * NM_W);
+    for (int32_t j = 0; j < n_full; j += NM_ACCUMULATORS * NM_W)
+        for (int32_t i = 0; i < NM_ACCUMULATORS; i++) {
             vf value = v_load(x + j + i * NM_W);
             sum[i] = v_fma(value, value, sum[i]);
         }
-    for (int32_t j = whole; j < n; j += NM_W) {
+    for (int32_t j = n_full; j < n; j += NM_W) {
         vf value = v_load_upto(x + j, n - j);
         sum[0] = v_fma(value, value, sum[0]);
     }
-    return v_sum(nm_join_lanes(sum));
+    return v_sum(nm_sum_accumulators(sum));
 }
 
 NM_INLINE void nm_add_to(float *sums, vf x)
@@ -72,19 +73,19 @@ NM_INLINE void nm_add_to(float *sums, vf x)
     v_store(sums, v_add(v_load(sums), x));
 }
 
-NM_INLINE void nm_add_gemm_to(float *sums, vf a, vf b)
+NM_INLINE void nm_fma_to(float *sums, vf a, vf b)
 {
     v_store(sums, v_fma(a, b, v_load(sums)));
 }
 
 /* sums[j] = sum over blocks of partials[block * n + j], n a multiple of 16 */
-NM_INLINE void nm_join_blocks(nm_backend *b, const float *partials, int32_t blocks, int32_t n, double *sums)
+NM_INLINE void nm_sum_blocks(nm_backend *b, const float *partials, int32_t blocks, int32_t n, double *sums)
 {
     int32_t threads = nm_threads_for(b, (size_t)blocks * (size_t)n);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int32_t j = 0; j < n; j += 4 * NM_W) {
         double part[4 * NM_W];
-        int32_t cols = nm_at_most(n - j, 4 * NM_W);
+        int32_t cols = nm_min_i32(n - j, 4 * NM_W);
         nm_column_sums(partials + j, (size_t)n, blocks, cols, part);
         memcpy(sums + j, part, (size_t)cols * sizeof(double));
     }

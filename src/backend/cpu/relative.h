@@ -1,4 +1,4 @@
-/* Attention with relative positions; part of the group of attention. */
+/* Attention with relative positions; registered with the attention kernels. */
 #ifndef NM_RELATIVE_H
 #define NM_RELATIVE_H
 

@@ -1,9 +1,10 @@
-/* A small vocabulary of vectors, so that a kernel is written once for every CPU level.
+/* Portable vectors: a kernel is written once for every CPU level.
  *
  * Files named simd_*.c are compiled once per level with NM_LEVEL set: `base` (vectors of 4 floats by the
- * compiler's own extension: any machine), `avx2` and `avx512`. What such a file exports carries the level in
- * its name: NM_SIMD(name). `vf` holds NM_W floats, `vd` half as many doubles, `vu` NM_W unsigned words.
- * Multiply-add is one rounding on avx2 and avx512 and two on base. Loads and stores need no alignment. */
+ * compiler's vector extension, for any machine), `avx2` and `avx512`. Names exported by such a file carry
+ * the level: NM_SIMD(name). `vf` holds NM_W floats, `vd` half as many doubles, `vu` NM_W unsigned 32-bit
+ * integers. Multiply-add rounds once on avx2 and avx512 and twice on base. Loads and stores need no
+ * alignment. */
 #ifndef NM_SIMD_H
 #define NM_SIMD_H
 
@@ -24,7 +25,7 @@
 #include "backend/cpu/vector_base.h"
 #endif
 
-/* Load and store of the n leading lanes, n from 0 to NM_W; a missing lane reads 0. */
+/* Load and store of the first n lanes, n from 0 to NM_W; missing lanes are 0. */
 NM_INLINE vf v_load_upto(const float *p, int32_t n)
 {
     return n >= NM_W ? v_load(p) : v_load_part(p, n);
@@ -45,14 +46,13 @@ NM_INLINE void v_accumulate(double *sums, vf x)
     vd_store(sums + NM_W / 2, vd_add(vd_load(sums + NM_W / 2), vd_high(x)));
 }
 
-/* The sum of all lanes, widened before adding. */
+/* Sum of all lanes in double. */
 NM_INLINE double v_sum(vf x)
 {
     return vd_sum(vd_add(vd_low(x), vd_high(x)));
 }
 
-/* e^x within 2 units of the last place; 0 below -87.3, clamped above 88; NaN stays NaN. Cephes' polynomial.
- */
+/* e^x within 2 ulp; 0 below -87.3, clamped above 88; NaN for NaN. Polynomial from Cephes. */
 NM_INLINE vf v_exp(vf x)
 {
     const float shifter = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer kept in the low bits */

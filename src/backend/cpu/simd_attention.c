@@ -1,7 +1,7 @@
-/* Scaled dot-product attention, fused per sequence and head (Vaswani et al. 2017; recomputation from the log
- * of the denominators as in Dao et al. 2022). One thread does a pair of sequence and head from beginning to
- * end with the register tile of products; scores live in its scratch and never in memory of the model.
- * Queries go in blocks of QUERIES rows, so scratch grows with the number of keys, not with its square. */
+/* Scaled dot-product attention, fused per sequence and head (Vaswani et al. 2017; backward recomputes the
+ * weights from the log of the softmax denominators as in Dao et al. 2022). One thread computes a pair of
+ * sequence and head with the register tile of GEMM; scores live in its workspace. Queries are processed in
+ * blocks of QUERIES rows, so that the workspace grows linearly with the number of keys. */
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/relative.h"
 #include "backend/cpu/small_gemm.h"
@@ -20,23 +20,24 @@ typedef struct attention {
     float *lse;
 } attention;
 
-/* What one thread works with; all blocks begin on whole vectors. keys: columns of score blocks, rounded up.
- */
-typedef struct room {
+/* Per-thread workspace; all blocks are padded to whole vectors. keys: columns of score blocks, rounded up. */
+typedef struct workspace {
     int32_t keys;
-    float *k_columns, *v_columns; /* k and v transposed in panels, for products over the width */
-    float *right[4]; /* copies with whole vectors per row of operands that lack them: q, k, v, dout */
-    float *scores, *kept, *grads; /* QUERIES x keys: weights, weights after dropout, gradients */
+    float *k_columns,
+        *v_columns;   /* k and v transposed into panels, for matrix multiplications over the width */
+    float *padded[4]; /* row-padded copies of operands whose rows are not whole vectors: q, k, v, dout */
+    float *scores, *dropped, *grads; /* [QUERIES][keys]: weights, weights after dropout, gradients */
     float *factors;
-} room;
+} workspace;
 
 /* One sequence and head. */
 typedef struct pair {
     int32_t head, q0, m, k0, n;
 } pair;
 
-/* The floats of one room; puts it at base unless that is NULL. */
-static size_t room_floats(const attention *call, int32_t longest_keys, bool backward, float *base, room *r)
+/* Number of floats of a workspace; assigns its pointers if base is not NULL. */
+static size_t workspace_floats(const attention *call, int32_t longest_keys, bool backward, float *base,
+                               workspace *r)
 {
     size_t keys = (size_t)nm_round_up(longest_keys, NM_TILE_COLS), used = 0;
     size_t width = (size_t)nm_round_up(call->width, NM_TILE_COLS),
@@ -51,8 +52,8 @@ static size_t room_floats(const attention *call, int32_t longest_keys, bool back
                       backward ? QUERIES * keys : 0,
                       backward ? QUERIES * keys : 0,
                       keys + 2 * NM_DROP_COLS};
-    float **parts[] = {&r->k_columns, &r->v_columns, &r->right[0], &r->right[1], &r->right[2],
-                       &r->right[3],  &r->scores,    &r->kept,     &r->grads,    &r->factors};
+    float **parts[] = {&r->k_columns, &r->v_columns, &r->padded[0], &r->padded[1], &r->padded[2],
+                       &r->padded[3], &r->scores,    &r->dropped,   &r->grads,     &r->factors};
     r->keys = (int32_t)keys;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (base)
@@ -67,19 +68,18 @@ static float *head_rows(nm_mat m, int32_t row, int32_t head, int32_t width)
     return nm_row(m, row) + (size_t)head * (size_t)width;
 }
 
-/* [n x width] transposed into panels of NM_TILE_COLS of the n */
+/* [n, width] transposed into panels of NM_TILE_COLS of the n */
 static void transpose_panels(const float *from, size_t stride, int32_t n, int32_t width, float *to)
 {
     for (int32_t j = 0; j < n; j += NM_W) {
         float *panel = to + (size_t)(j / NM_TILE_COLS) * NM_TILE_COLS * (size_t)width + j % NM_TILE_COLS;
-        nm_pack_transposed(from + (size_t)j * stride, stride, nm_at_most(n - j, NM_W), width, panel,
+        nm_pack_transposed(from + (size_t)j * stride, stride, nm_min_i32(n - j, NM_W), width, panel,
                            NM_TILE_COLS);
     }
 }
 
-/* The right operand of a product over rows: as it stands when its rows are whole vectors, otherwise a copy.
- */
-static operand right_operand(const float *from, size_t stride, int32_t n, int32_t width, float *copy)
+/* The operand itself if its rows are whole vectors, otherwise a padded copy. */
+static operand padded_operand(const float *from, size_t stride, int32_t n, int32_t width, float *copy)
 {
     if (width % NM_W == 0)
         return (operand){from, stride, 1};
@@ -90,21 +90,21 @@ static operand right_operand(const float *from, size_t stride, int32_t n, int32_
     return (operand){copy, step, 1};
 }
 
-static int32_t seen_keys(const attention *call, const pair *at, int32_t query)
+static int32_t attended_keys(const attention *call, const pair *at, int32_t query)
 {
-    int32_t seen = call->causal ? query + (at->n - at->m) + 1 : at->n;
-    return seen < 0 ? 0 : seen;
+    int32_t n_keys = call->causal ? query + (at->n - at->m) + 1 : at->n;
+    return n_keys < 0 ? 0 : n_keys;
 }
 
-static float *weights_row(const room *r, float *block, int32_t i)
+static float *weights_row(const workspace *r, float *block, int32_t i)
 {
     return block + (size_t)i * (size_t)r->keys;
 }
 
-/* Past its end a row of scores gets -inf, up to whole vectors of `keys`: exp makes it 0. */
-static void hide_rest(float *row, int32_t seen, int32_t keys)
+/* Masks the scores from n_keys up to whole vectors with -inf. */
+static void mask_tail(float *row, int32_t n_keys, int32_t keys)
 {
-    for (int32_t j = seen; j < keys; j++)
+    for (int32_t j = n_keys; j < keys; j++)
         row[j] = -INFINITY;
 }
 
@@ -116,11 +116,11 @@ static float row_max(const float *row, int32_t keys)
     return v_largest(top);
 }
 
-/* Scores to weights in place; returns the log of the denominator, -inf without keys. */
-static float softmax_row(float *row, int32_t seen, int32_t keys)
+/* Softmax in place; returns the log of the denominator, -inf without keys. */
+static float softmax_row(float *row, int32_t n_keys, int32_t keys)
 {
-    hide_rest(row, seen, keys);
-    float top = seen ? row_max(row, keys) : 0;
+    mask_tail(row, n_keys, keys);
+    float top = n_keys ? row_max(row, keys) : 0;
     vf sums = v_set(0);
     for (int32_t j = 0; j < keys; j += NM_W) {
         vf e = v_exp(v_sub(v_load(row + j), v_set(top)));
@@ -128,10 +128,10 @@ static float softmax_row(float *row, int32_t seen, int32_t keys)
         v_store(row + j, e);
     }
     double sum = v_sum(sums);
-    vf factor = v_set(seen ? (float)(1 / sum) : 0);
+    vf factor = v_set(n_keys ? (float)(1 / sum) : 0);
     for (int32_t j = 0; j < keys; j += NM_W)
         v_store(row + j, v_mul(factor, v_load(row + j)));
-    return seen ? (float)((double)top + log(sum)) : -INFINITY;
+    return n_keys ? (float)((double)top + log(sum)) : -INFINITY;
 }
 
 static const float *drop_row(const attention *call, const pair *at, int32_t query, int32_t keys,
@@ -142,7 +142,7 @@ static const float *drop_row(const attention *call, const pair *at, int32_t quer
 }
 
 /* Scores of queries first .. first + m - 1 with keys 0 .. keys - 1 */
-static void score(const attention *call, const pair *at, const room *r, int32_t first, int32_t m,
+static void score(const attention *call, const pair *at, const workspace *r, int32_t first, int32_t m,
                   int32_t keys)
 {
     operand q = {head_rows(call->q, at->q0 + first, at->head, call->width), (size_t)call->q.stride, 1};
@@ -150,20 +150,20 @@ static void score(const attention *call, const pair *at, const room *r, int32_t 
              call->scale, false, r->scores, (size_t)r->keys);
 }
 
-static void forward_queries(const attention *call, const pair *at, const room *r, operand v, int32_t first,
-                            int32_t m)
+static void forward_queries(const attention *call, const pair *at, const workspace *r, operand v,
+                            int32_t first, int32_t m)
 {
-    int32_t keys = seen_keys(call, at, first + m - 1), whole = nm_round_up(keys, NM_W);
+    int32_t keys = attended_keys(call, at, first + m - 1), padded_keys = nm_round_up(keys, NM_W);
     score(call, at, r, first, m, keys);
     for (int32_t i = 0; i < m; i++) {
         float *row = weights_row(r, r->scores, i);
-        float lse = softmax_row(row, seen_keys(call, at, first + i), whole);
+        float lse = softmax_row(row, attended_keys(call, at, first + i), padded_keys);
         if (call->lse)
             call->lse[(size_t)at->head * (size_t)call->q.rows + (size_t)(at->q0 + first + i)] = lse;
         if (!call->drop.on)
             continue;
         const float *factor = drop_row(call, at, first + i, keys, r->factors);
-        for (int32_t j = 0; j < whole; j += NM_W)
+        for (int32_t j = 0; j < padded_keys; j += NM_W)
             v_store(row + j, v_mul(v_load(row + j), v_load(factor + j)));
     }
     operand weights = {r->scores, (size_t)r->keys, 1};
@@ -171,14 +171,14 @@ static void forward_queries(const attention *call, const pair *at, const room *r
              head_rows(call->out, at->q0 + first, at->head, call->v_width), (size_t)call->out.stride);
 }
 
-static void forward_pair(const attention *call, const pair *at, const room *r)
+static void forward_pair(const attention *call, const pair *at, const workspace *r)
 {
     const float *k = head_rows(call->k, at->k0, at->head, call->width);
     const float *v = head_rows(call->v, at->k0, at->head, call->v_width);
     transpose_panels(k, (size_t)call->k.stride, at->n, call->width, r->k_columns);
-    operand values = right_operand(v, (size_t)call->v.stride, at->n, call->v_width, r->right[2]);
+    operand values = padded_operand(v, (size_t)call->v.stride, at->n, call->v_width, r->padded[2]);
     for (int32_t i = 0; i < at->m; i += QUERIES)
-        forward_queries(call, at, r, values, i, nm_at_most(at->m - i, QUERIES));
+        forward_queries(call, at, r, values, i, nm_min_i32(at->m - i, QUERIES));
 }
 
 static double dot_row(int32_t n, const float *a, const float *b)
@@ -189,33 +189,34 @@ static double dot_row(int32_t n, const float *a, const float *b)
     return v_sum(sum);
 }
 
-/* For one query, with D = out . dout, p from the scores s: weights after dropout f p, and
- *     ds = scale p (f dp - D)                                  in place of dp. */
-static void grad_row(const attention *call, const pair *at, const room *r, int32_t first, int32_t i,
+/* For one query, with D = out . dout and p from the scores:
+ *     weights after dropout:  f p
+ *     dp is replaced by:      ds = scale p (f dp - D) */
+static void grad_row(const attention *call, const pair *at, const workspace *r, int32_t first, int32_t i,
                      int32_t keys)
 {
-    int32_t query = first + i, row = at->q0 + query, seen = seen_keys(call, at, query);
-    float *scores = weights_row(r, r->scores, i), *kept = weights_row(r, r->kept, i),
+    int32_t query = first + i, row = at->q0 + query, n_keys = attended_keys(call, at, query);
+    float *scores = weights_row(r, r->scores, i), *dropped = weights_row(r, r->dropped, i),
           *ds = weights_row(r, r->grads, i);
     const float *factor = call->drop.on ? drop_row(call, at, query, keys, r->factors) : NULL;
     float lse = call->lse[(size_t)at->head * (size_t)call->q.rows + (size_t)row];
     vf total = v_set((float)dot_row(call->v_width, head_rows(call->out, row, at->head, call->v_width),
                                     head_rows(call->dout, row, at->head, call->v_width)));
-    hide_rest(scores, seen, nm_round_up(keys, NM_W));
+    mask_tail(scores, n_keys, nm_round_up(keys, NM_W));
     for (int32_t j = 0; j < keys; j += NM_W) {
-        vf p = j < seen ? v_exp(v_sub(v_load(scores + j), v_set(lse))) : v_set(0);
+        vf p = j < n_keys ? v_exp(v_sub(v_load(scores + j), v_set(lse))) : v_set(0);
         vf f = factor ? v_load(factor + j) : v_set(1),
-           dp = v_first(v_load(ds + j), nm_at_most(keys - j, NM_W));
-        v_store(kept + j, v_mul(p, f));
+           dp = v_first(v_load(ds + j), nm_min_i32(keys - j, NM_W));
+        v_store(dropped + j, v_mul(p, f));
         v_store(ds + j, v_mul(v_mul(v_set(call->scale), p), v_sub(v_mul(f, dp), total)));
     }
 }
 
-/* dq of some queries, and their share of dk and dv (+= when `add`, otherwise =). */
-static void backward_queries(const attention *call, const pair *at, const room *r, operand k, bool add,
+/* dq of a block of queries, and their contribution to dk and dv (+= if `add`, otherwise =). */
+static void backward_queries(const attention *call, const pair *at, const workspace *r, operand k, bool add,
                              int32_t first, int32_t m)
 {
-    int32_t keys = seen_keys(call, at, first + m - 1);
+    int32_t keys = attended_keys(call, at, first + m - 1);
     const float *q_rows = head_rows(call->q, at->q0 + first, at->head, call->width);
     const float *dout_rows = head_rows(call->dout, at->q0 + first, at->head, call->v_width);
     operand up = {dout_rows, (size_t)call->dout.stride, 1}, ds = {r->grads, (size_t)r->keys, 1};
@@ -226,9 +227,9 @@ static void backward_queries(const attention *call, const pair *at, const room *
         grad_row(call, at, r, first, i, keys);
     multiply(m, call->width, keys, ds, k.data, NM_TILE_COLS, k.row, 1, false,
              head_rows(call->dq, at->q0 + first, at->head, call->width), (size_t)call->dq.stride);
-    operand ds_columns = {r->grads, 1, (size_t)r->keys}, kept_columns = {r->kept, 1, (size_t)r->keys};
-    operand q = right_operand(q_rows, (size_t)call->q.stride, m, call->width, r->right[0]);
-    operand dout = right_operand(dout_rows, (size_t)call->dout.stride, m, call->v_width, r->right[3]);
+    operand ds_columns = {r->grads, 1, (size_t)r->keys}, kept_columns = {r->dropped, 1, (size_t)r->keys};
+    operand q = padded_operand(q_rows, (size_t)call->q.stride, m, call->width, r->padded[0]);
+    operand dout = padded_operand(dout_rows, (size_t)call->dout.stride, m, call->v_width, r->padded[3]);
     multiply(keys, call->width, m, ds_columns, q.data, NM_TILE_COLS, q.row, 1, add,
              head_rows(call->dk, at->k0, at->head, call->width), (size_t)call->dk.stride);
     multiply(keys, call->v_width, m, kept_columns, dout.data, NM_TILE_COLS, dout.row, 1, add,
@@ -241,21 +242,21 @@ static void zero_rows(nm_mat to, int32_t row, int32_t n, int32_t head, int32_t w
         memset(head_rows(to, row + i, head, width), 0, (size_t)width * sizeof(float));
 }
 
-static void backward_pair(const attention *call, const pair *at, const room *r)
+static void backward_pair(const attention *call, const pair *at, const workspace *r)
 {
     const float *k = head_rows(call->k, at->k0, at->head, call->width);
     const float *v = head_rows(call->v, at->k0, at->head, call->v_width);
     transpose_panels(k, (size_t)call->k.stride, at->n, call->width, r->k_columns);
     transpose_panels(v, (size_t)call->v.stride, at->n, call->v_width, r->v_columns);
-    operand keys = right_operand(k, (size_t)call->k.stride, at->n, call->width, r->right[1]);
-    /* A block of queries that sees all keys can begin dk and dv; otherwise they start from zero. */
-    bool add = at->m == 0 || seen_keys(call, at, nm_at_most(at->m, QUERIES) - 1) < at->n;
+    operand keys = padded_operand(k, (size_t)call->k.stride, at->n, call->width, r->padded[1]);
+    /* The first block initializes dk and dv if it attends to all keys; otherwise they start from zero. */
+    bool add = at->m == 0 || attended_keys(call, at, nm_min_i32(at->m, QUERIES) - 1) < at->n;
     if (add) {
         zero_rows(call->dk, at->k0, at->n, at->head, call->width);
         zero_rows(call->dv, at->k0, at->n, at->head, call->v_width);
     }
     for (int32_t i = 0; i < at->m; i += QUERIES) {
-        backward_queries(call, at, r, keys, add, i, nm_at_most(at->m - i, QUERIES));
+        backward_queries(call, at, r, keys, add, i, nm_min_i32(at->m - i, QUERIES));
         add = true;
     }
 }
@@ -293,8 +294,8 @@ static int32_t longest(const nm_packing *packing)
     return most;
 }
 
-/* Columns of some heads, in the order of memory: heads one by one would read it in strips too far apart for the
- * processor's own guesses. */
+/* Prefetches the columns of several heads in memory order: the stride between heads defeats the hardware
+ * prefetcher. */
 static void prefetch_rows(nm_mat m, int32_t row, int32_t n, int32_t col, int32_t cols)
 {
     for (int32_t i = 0; m.data && i < n; i++)
@@ -302,16 +303,16 @@ static void prefetch_rows(nm_mat m, int32_t row, int32_t n, int32_t col, int32_t
             __builtin_prefetch(nm_row(m, row + i) + col + j, 0, 2);
 }
 
-/* Heads first .. first + n - 1 of one sequence, done by one thread. */
-static void run_heads(const attention *call, const room *r, int32_t sequence, int32_t first, int32_t n,
+/* Heads first .. first + n - 1 of one sequence. */
+static void run_heads(const attention *call, const workspace *r, int32_t sequence, int32_t first, int32_t n,
                       bool backward)
 {
     const int32_t *q = call->q_packing->offsets + sequence, *k = call->k_packing->offsets + sequence;
     pair at = {first, q[0], q[1] - q[0], k[0], k[1] - k[0]};
-    int32_t width = call->width, v_width = call->v_width, rows = nm_at_most(at.m, QUERIES);
-    prefetch_rows(call->k, at.k0, nm_at_most(at.n, QUERIES), first * width, n * width);
+    int32_t width = call->width, v_width = call->v_width, rows = nm_min_i32(at.m, QUERIES);
+    prefetch_rows(call->k, at.k0, nm_min_i32(at.n, QUERIES), first * width, n * width);
     prefetch_rows(call->q, at.q0, rows, first * width, n * width);
-    prefetch_rows(call->v, at.k0, nm_at_most(at.n, QUERIES), first * v_width, n * v_width);
+    prefetch_rows(call->v, at.k0, nm_min_i32(at.n, QUERIES), first * v_width, n * v_width);
     if (backward) {
         prefetch_rows(call->dout, at.q0, rows, first * v_width, n * v_width);
         prefetch_rows(call->out, at.q0, rows, first * v_width, n * v_width);
@@ -328,20 +329,20 @@ static void run_pairs(nm_backend *b, const attention *call, bool backward)
 {
     int32_t keys = longest(call->k_packing), n_seqs = call->q_packing->n_seqs;
     int32_t threads = nm_threads_for(b, (size_t)call->q.rows * (size_t)call->q.cols);
-    /* A sequence is split by heads only where there are few sequences. */
-    int32_t split = n_seqs ? nm_at_most(nm_pieces(8 * threads, n_seqs), call->heads) : 1;
-    int32_t part = nm_pieces(call->heads, split);
-    room sizes;
-    size_t floats = room_floats(call, keys, backward, NULL, &sizes);
+    /* Heads of a sequence are split over threads only if there are few sequences. */
+    int32_t split = n_seqs ? nm_min_i32(nm_ceil_div(8 * threads, n_seqs), call->heads) : 1;
+    int32_t part = nm_ceil_div(call->heads, split);
+    workspace sizes;
+    size_t floats = workspace_floats(call, keys, backward, NULL, &sizes);
     float *base = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * floats * sizeof(float));
 #pragma omp parallel num_threads(threads)
     {
-        room mine;
-        room_floats(call, keys, backward, base + (size_t)omp_get_thread_num() * floats, &mine);
+        workspace local;
+        workspace_floats(call, keys, backward, base + (size_t)omp_get_thread_num() * floats, &local);
 #pragma omp for schedule(dynamic, 1)
         for (int32_t i = 0; i < n_seqs * split; i++) {
             int32_t first = i % split * part;
-            run_heads(call, &mine, i / split, first, nm_at_most(call->heads - first, part), backward);
+            run_heads(call, &local, i / split, first, nm_min_i32(call->heads - first, part), backward);
         }
     }
 }
@@ -364,40 +365,41 @@ static void attention_grad(nm_backend *b, const nm_attention_grad_args *args)
     run_pairs(b, &call, true);
 }
 
-/* Single queries over listed rows, the caches of a search. What fits the registers and hides the latency of a sum: */
-enum { KEYS_AT_ONCE = 4, MIX_VECTORS = 8 };
+/* Single queries over a gathered KV cache. Sizes that fit the registers and hide the latency of sums: */
+enum { KEYS_AT_ONCE = 4, SUM_VECTORS = 8 };
 
-typedef struct listed {
+typedef struct cached_attention {
     nm_mat q, k, v, out;
     int32_t width, v_width; /* of a head */
     float scale;
-} listed;
+} cached_attention;
 
-/* scores[i] = q . key i for KEYS_AT_ONCE keys; whole: the width is a multiple of NM_W */
-NM_INLINE void score_keys(const float *q, const float *const *keys, int32_t width, const bool whole,
+/* scores[i] = q . key i for KEYS_AT_ONCE keys; full: the width is a multiple of NM_W */
+NM_INLINE void score_keys(const float *q, const float *const *keys, int32_t width, const bool full,
                           float *scores)
 {
     vf sum[KEYS_AT_ONCE];
     for (int i = 0; i < KEYS_AT_ONCE; i++)
         sum[i] = v_set(0);
     for (int32_t c = 0; c < width; c += NM_W) {
-        vf part = whole ? v_load(q + c) : v_load_upto(q + c, width - c);
+        vf part = full ? v_load(q + c) : v_load_upto(q + c, width - c);
         for (int i = 0; i < KEYS_AT_ONCE; i++)
-            sum[i] = v_fma(part, whole ? v_load(keys[i] + c) : v_load_upto(keys[i] + c, width - c), sum[i]);
+            sum[i] = v_fma(part, full ? v_load(keys[i] + c) : v_load_upto(keys[i] + c, width - c), sum[i]);
     }
     v_sums(sum, scores);
 }
 
-/* Scores of a head's keys. Where keys do not come out even the last one stands in; those scores mean nothing. */
-static void score_listed(const listed *call, int32_t query, int32_t head, const int32_t *rows, int32_t n,
-                         float *scores)
+/* Scores of the keys of a head. The last key is repeated up to a multiple of KEYS_AT_ONCE; those scores
+ * are undefined. */
+static void score_cached(const cached_attention *call, int32_t query, int32_t head, const int32_t *rows,
+                         int32_t n, float *scores)
 {
     size_t first_col = (size_t)head * (size_t)call->width;
     const float *q = nm_row(call->q, query) + first_col;
     for (int32_t j = 0; j < n; j += KEYS_AT_ONCE) {
         const float *keys[KEYS_AT_ONCE];
         for (int32_t i = 0; i < KEYS_AT_ONCE; i++)
-            keys[i] = nm_row(call->k, rows[nm_at_most(j + i, n - 1)]) + first_col;
+            keys[i] = nm_row(call->k, rows[nm_min_i32(j + i, n - 1)]) + first_col;
         if (call->width % NM_W == 0)
             score_keys(q, keys, call->width, true, scores + j);
         else
@@ -405,20 +407,20 @@ static void score_listed(const listed *call, int32_t query, int32_t head, const 
     }
 }
 
-static void weigh_listed(float scale, float *scores, int32_t n)
+static void softmax_cached(float scale, float *scores, int32_t n)
 {
     for (int32_t j = 0; j < n; j += NM_W)
         v_store(scores + j, v_mul(v_set(scale), v_load(scores + j)));
     softmax_row(scores, n, nm_round_up(n, NM_W));
 }
 
-/* `count` vectors of out = sum_j weight_j v_j over listed rows, per_head of them with the same weights, those of the next
- * head `stride` on; the last vector has `last` columns */
-NM_INLINE void mix_vectors(const float *weights, size_t stride, const int per_head, nm_mat v,
-                           const int32_t *rows, int32_t n, size_t first_col, const int count, int32_t last,
-                           float *out)
+/* `count` vectors of out = sum_j weight_j v_j over the cached rows; per_head of them share the weights of
+ * a head, those of the next head begin `stride` later; the last vector has `last` columns. */
+NM_INLINE void weighted_sum_vectors(const float *weights, size_t stride, const int per_head, nm_mat v,
+                                    const int32_t *rows, int32_t n, size_t first_col, const int count,
+                                    int32_t last, float *out)
 {
-    vf sum[MIX_VECTORS];
+    vf sum[SUM_VECTORS];
     for (int i = 0; i < count; i++)
         sum[i] = v_set(0);
     for (int32_t j = 0; j < n; j++) {
@@ -435,18 +437,18 @@ NM_INLINE void mix_vectors(const float *weights, size_t stride, const int per_he
 }
 
 /* One head. */
-static void mix_head(const float *weights, nm_mat v, const int32_t *rows, int32_t n, size_t first_col,
-                     int32_t width, float *out)
+static void weighted_sum_head(const float *weights, nm_mat v, const int32_t *rows, int32_t n,
+                              size_t first_col, int32_t width, float *out)
 {
     for (int32_t c = 0, columns; c < width; c += columns) {
         int32_t left = width - c;
-        int vectors = left >= MIX_VECTORS * NM_W ? MIX_VECTORS : left >= 4 * NM_W ? 4 : left > NM_W ? 2 : 1;
-        columns = nm_at_most(left, vectors * NM_W);
+        int vectors = left >= SUM_VECTORS * NM_W ? SUM_VECTORS : left >= 4 * NM_W ? 4 : left > NM_W ? 2 : 1;
+        columns = nm_min_i32(left, vectors * NM_W);
         int32_t last = columns - (vectors - 1) * NM_W;
 #define MIX(count, rest)                                                                                     \
-    mix_vectors(weights, 0, MIX_VECTORS, v, rows, n, first_col + (size_t)c, count, rest, out + c)
-        if (vectors == MIX_VECTORS)
-            MIX(MIX_VECTORS, NM_W);
+    weighted_sum_vectors(weights, 0, SUM_VECTORS, v, rows, n, first_col + (size_t)c, count, rest, out + c)
+        if (vectors == SUM_VECTORS)
+            MIX(SUM_VECTORS, NM_W);
         else if (vectors == 4)
             MIX(4, NM_W);
         else if (vectors == 2)
@@ -457,31 +459,31 @@ static void mix_head(const float *weights, nm_mat v, const int32_t *rows, int32_
     }
 }
 
-/* Heads whose results fill MIX_VECTORS vectors together, or 1. */
-static int32_t heads_together(int32_t v_width, int32_t heads)
+/* Number of heads whose results fill SUM_VECTORS vectors, or 1. */
+static int32_t heads_per_task(int32_t v_width, int32_t heads)
 {
     static const int32_t vectors[] = {1, 2, 4};
     for (int i = 0; i < 3; i++)
-        if (v_width == vectors[i] * NM_W && heads % (MIX_VECTORS / vectors[i]) == 0)
-            return MIX_VECTORS / vectors[i];
+        if (v_width == vectors[i] * NM_W && heads % (SUM_VECTORS / vectors[i]) == 0)
+            return SUM_VECTORS / vectors[i];
     return 1;
 }
 
-static void mix_listed(const listed *call, int32_t query, int32_t head, int32_t together,
-                       const float *weights, size_t stride, const int32_t *rows, int32_t n)
+static void weighted_sum_heads(const cached_attention *call, int32_t query, int32_t head, int32_t n_heads,
+                               const float *weights, size_t stride, const int32_t *rows, int32_t n)
 {
     size_t first_col = (size_t)head * (size_t)call->v_width;
     float *out = nm_row(call->out, query) + first_col;
 #define MIX(per_head)                                                                                        \
-    mix_vectors(weights, stride, per_head, call->v, rows, n, first_col, MIX_VECTORS, NM_W, out)
-    if (together == MIX_VECTORS)
+    weighted_sum_vectors(weights, stride, per_head, call->v, rows, n, first_col, SUM_VECTORS, NM_W, out)
+    if (n_heads == SUM_VECTORS)
         MIX(1);
-    else if (together == MIX_VECTORS / 2)
+    else if (n_heads == SUM_VECTORS / 2)
         MIX(2);
-    else if (together == MIX_VECTORS / 4)
+    else if (n_heads == SUM_VECTORS / 4)
         MIX(4);
     else
-        mix_head(weights, call->v, rows, n, first_col, call->v_width, out);
+        weighted_sum_head(weights, call->v, rows, n, first_col, call->v_width, out);
 #undef MIX
 }
 
@@ -491,23 +493,23 @@ static void attention_cached(nm_backend *b, const nm_attention_cached_args *args
     const int32_t *offsets = args->offsets, heads = args->heads;
     NM_ASSERT(heads > 0 && q.cols % heads == 0 && v.cols % heads == 0 && q.cols == k.cols);
     NM_ASSERT(out.rows == q.rows && out.cols == v.cols);
-    listed call = {q, k, v, out, q.cols / heads, v.cols / heads, (float)args->scale};
-    int32_t together = heads_together(call.v_width, heads), groups = heads / together, most = 0;
+    cached_attention call = {q, k, v, out, q.cols / heads, v.cols / heads, (float)args->scale};
+    int32_t n_heads = heads_per_task(call.v_width, heads), groups = heads / n_heads, most = 0;
     for (int32_t i = 0; i < q.rows; i++)
         most = offsets[i + 1] - offsets[i] > most ? offsets[i + 1] - offsets[i] : most;
     int32_t threads = nm_threads_for(b, (size_t)(offsets[q.rows] - offsets[0]) * (size_t)q.cols);
-    size_t stride = (size_t)nm_round_up(most, 16) + 16, floats = stride * (size_t)together;
+    size_t stride = (size_t)nm_round_up(most, 16) + 16, floats = stride * (size_t)n_heads;
     float *base = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * floats * sizeof(float));
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
     for (int32_t i = 0; i < q.rows * groups; i++) {
         float *weights = base + (size_t)omp_get_thread_num() * floats;
-        int32_t query = i / groups, head = i % groups * together, n = offsets[query + 1] - offsets[query];
+        int32_t query = i / groups, head = i % groups * n_heads, n = offsets[query + 1] - offsets[query];
         const int32_t *list = args->rows + offsets[query];
-        for (int32_t h = 0; h < together; h++)
-            score_listed(&call, query, head + h, list, n, weights + (size_t)h * stride);
-        for (int32_t h = 0; h < together; h++)
-            weigh_listed(call.scale, weights + (size_t)h * stride, n);
-        mix_listed(&call, query, head, together, weights, stride, list, n);
+        for (int32_t h = 0; h < n_heads; h++)
+            score_cached(&call, query, head + h, list, n, weights + (size_t)h * stride);
+        for (int32_t h = 0; h < n_heads; h++)
+            softmax_cached(call.scale, weights + (size_t)h * stride, n);
+        weighted_sum_heads(&call, query, head, n_heads, weights, stride, list, n);
     }
 }
 

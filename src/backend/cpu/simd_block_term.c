@@ -1,11 +1,14 @@
-/* Block-term attention (Ma et al. 2019) without its L x L x L tensor. The sum over features a stays outermost:
- *     out_i = sum_a A_ia M_a + B_ia N_a        M_a = sum_jk k_ja v_ka weight_jk      N_a the same with p for k
- * M and N [h, d] do not depend on the query, or, causal, are running sums to which place i adds
- *     M_a += v_ia X_a + k_ia Z_a       X = sum_{j <= i} k_ja weight_ji      Z = sum_{k < i} v_ka weight_ik
- *     N_a += v_ia Y_a + p_ia Z_a       Y = sum_{j <= i} p_ja weight_ji, which all segments share
- * so a segment costs O(L^2 h d). Everything but the sums over d in the backward pass falls apart by the columns of d:
- * a block of columns is done by one thread from beginning to end, small enough for the near caches, and the partial
- * sums over d are joined in the order of the blocks. */
+/* Block-term attention (Ma et al. 2019) without its L x L x L tensor. The sum over features a is the
+ * outermost one:
+ *     out_i = sum_a A_ia M_a + B_ia N_a
+ *     M_a   = sum_jk k_ja v_ka weight_jk
+ *     N_a   = sum_jk p_ja v_ka weight_jk
+ * M and N [h, d] do not depend on the query. If causal, they are running sums to which position i adds
+ *     M_a  += v_ia X_a + k_ia Z_a    X_a = sum_{j <= i} k_ja weight_ji    Z_a = sum_{k < i} v_ka weight_ik
+ *     N_a  += v_ia Y_a + p_ia Z_a    Y_a = sum_{j <= i} p_ja weight_ji    (the same for all segments)
+ * A segment costs O(L^2 h d). Except for the sums over d in the backward pass, columns of d are
+ * independent: one thread computes a block of columns, which fits L2, and the partial sums over d are
+ * added in the order of the blocks. */
 #include "backend/cpu/small_gemm.h"
 
 #include <omp.h>
@@ -15,7 +18,7 @@ enum { B = NM_TILE_COLS, GROUP = 16 }; /* columns of a block; segments of a task
 typedef struct term_call {
     const nm_block_term_args *term;
     int32_t h, d, length, blocks;
-    int32_t wide;       /* h rounded up to columns of the tile */
+    int32_t padded_h;   /* h rounded up to columns of the tile */
     const float *a, *b; /* [tokens, h]: A and B */
     nm_mat out, dout;
     float *parts;       /* backward, [blocks][tokens][4 h]: dA, dB, dk, dv of a block */
@@ -23,16 +26,16 @@ typedef struct term_call {
     nm_mat dweight;
 } term_call;
 
-/* What one thread works with. [h][B] blocks unless said otherwise. */
-typedef struct room {
-    float *weight, *dweight; /* [pairs][B]: the block's columns, see pairs_x and pairs_z */
-    float *m, *n, *rm, *rn;  /* running sums: forward, and of the gradient */
-    float *x, *z, *y, *dy;   /* of every place, [length][h][B] */
-    float *down, *across;    /* a gradient, and its transpose [B][wide] */
-    float *place_grads;      /* [length][h] */
-} room;
+/* Per-thread workspace: [h][B] blocks unless stated otherwise. */
+typedef struct workspace {
+    float *weight, *dweight;       /* [pairs][B]: the block's columns, see pairs_x and pairs_z */
+    float *m, *n, *rm, *rn;        /* running sums: forward, and of the gradient */
+    float *x, *z, *y, *dy;         /* of every position, [length][h][B] */
+    float *down, *down_transposed; /* a gradient, and its transpose [B][padded_h] */
+    float *position_grads;         /* [length][h] */
+} workspace;
 
-static size_t room_floats(const term_call *call, bool backward, float *base, room *r)
+static size_t workspace_floats(const term_call *call, bool backward, float *base, workspace *r)
 {
     size_t length = (size_t)call->length, block = (size_t)call->h * B, all = length * block, used = 0;
     size_t pairs = length * length * B, keys = backward ? all : block;
@@ -47,10 +50,21 @@ static size_t room_floats(const term_call *call, bool backward, float *base, roo
                       all,
                       backward ? all : 0,
                       block,
-                      B * (size_t)call->wide,
+                      B * (size_t)call->padded_h,
                       length * (size_t)call->h};
-    float **parts[] = {&r->weight, &r->dweight, &r->m,  &r->n,    &r->rm,     &r->rn,         &r->x,
-                       &r->z,      &r->y,       &r->dy, &r->down, &r->across, &r->place_grads};
+    float **parts[] = {&r->weight,
+                       &r->dweight,
+                       &r->m,
+                       &r->n,
+                       &r->rm,
+                       &r->rn,
+                       &r->x,
+                       &r->z,
+                       &r->y,
+                       &r->dy,
+                       &r->down,
+                       &r->down_transposed,
+                       &r->position_grads};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (base)
             *parts[i] = base + used;
@@ -59,8 +73,8 @@ static size_t room_floats(const term_call *call, bool backward, float *base, roo
     return used + NM_W;
 }
 
-/* Pairs are kept in the order in which they are used: those (j, i) that X sums, place i after place i - 1, then those
- * (i, k) of Z. Counts and first pairs of place i: */
+/* Pairs are stored in the order of their use: the pairs (j, i) of X for every position i, then the pairs
+ * (i, k) of Z. Their counts and first indices for position i: */
 static int32_t reach(const term_call *call, int32_t i)
 {
     return call->term->causal ? i + 1 : call->length;
@@ -92,7 +106,7 @@ static void pack_row(const float *from, int32_t cols, float *to)
 static void pack_weight(const term_call *call, int32_t col, float *to)
 {
     nm_mat weight = call->term->weight;
-    int32_t cols = nm_at_most(call->d - col, B), length = call->length;
+    int32_t cols = nm_min_i32(call->d - col, B), length = call->length;
     for (int32_t i = 0; i < length; i++) {
         for (int32_t j = 0; j < reach(call, i); j++)
             pack_row(weight_row(weight, length, j, i, col), cols, to + (pairs_x(call, i) + (size_t)j) * B);
@@ -109,7 +123,7 @@ static void add_row(const float *from, int32_t cols, float *to)
 
 static void unpack_weight_grad(const term_call *call, int32_t col, const float *from)
 {
-    int32_t cols = nm_at_most(call->d - col, B), length = call->length;
+    int32_t cols = nm_min_i32(call->d - col, B), length = call->length;
     for (int32_t i = 0; i < length; i++) {
         for (int32_t j = 0; j < reach(call, i); j++)
             add_row(from + (pairs_x(call, i) + (size_t)j) * B, cols,
@@ -128,7 +142,7 @@ static void gather_pairs(const term_call *call, const float *rows, size_t stride
     multiply(call->h, B, n, left, pairs, B, B, 1, false, to, B);
 }
 
-static void place_sums(const term_call *call, const room *r)
+static void position_sums(const term_call *call, const workspace *r)
 {
     nm_mat p = call->term->positions;
     for (int32_t i = 0; i < call->length; i++)
@@ -140,19 +154,21 @@ typedef struct segment {
     int32_t first, n, col, cols;
 } segment;
 
-/* X and Z of place i, into the blocks x and z. */
-static void pair_sums(const term_call *call, const room *r, const segment *s, int32_t i, float *x, float *z)
+/* X and Z of position i. */
+static void pair_sums(const term_call *call, const workspace *r, const segment *s, int32_t i, float *x,
+                      float *z)
 {
     nm_mat k = call->term->k, v = call->term->v;
-    gather_pairs(call, nm_row(k, s->first), (size_t)k.stride, nm_at_most(reach(call, i), s->n),
+    gather_pairs(call, nm_row(k, s->first), (size_t)k.stride, nm_min_i32(reach(call, i), s->n),
                  r->weight + pairs_x(call, i) * B, x);
     if (call->term->causal)
         gather_pairs(call, nm_row(v, s->first), (size_t)v.stride, i, r->weight + pairs_z(call, i) * B, z);
 }
 
-/* M_a += v_ia X_a + k_ia Z_a, N_a += v_ia Y_a + p_ia Z_a */
-static void advance(const term_call *call, const room *r, const segment *s, int32_t i, const float *x,
-                    const float *z, const float *y)
+/* M_a += v_ia X_a + k_ia Z_a
+ * N_a += v_ia Y_a + p_ia Z_a */
+static void add_position(const term_call *call, const workspace *r, const segment *s, int32_t i,
+                         const float *x, const float *z, const float *y)
 {
     const nm_block_term_args *t = call->term;
     const float *k = nm_row(t->k, s->first + i), *v = nm_row(t->v, s->first + i),
@@ -171,7 +187,7 @@ static void advance(const term_call *call, const room *r, const segment *s, int3
 }
 
 /* out_i = sum_a A_ia M_a + B_ia N_a */
-static void read_out(const term_call *call, const room *r, const segment *s, int32_t i)
+static void write_output(const term_call *call, const workspace *r, const segment *s, int32_t i)
 {
     size_t row = (size_t)(s->first + i) * (size_t)call->h;
     const float *qa = call->a + row, *qb = call->b + row;
@@ -192,19 +208,19 @@ static void clear(float *block, size_t n)
     memset(block, 0, n * sizeof *block);
 }
 
-static void forward_segment(const term_call *call, const room *r, const segment *s)
+static void forward_segment(const term_call *call, const workspace *r, const segment *s)
 {
     size_t block = (size_t)call->h * B;
     clear(r->m, block);
     clear(r->n, block);
     for (int32_t i = 0; i < s->n; i++) {
         pair_sums(call, r, s, i, r->x, r->z);
-        advance(call, r, s, i, r->x, r->z, r->y + (size_t)i * block);
+        add_position(call, r, s, i, r->x, r->z, r->y + (size_t)i * block);
         if (call->term->causal)
-            read_out(call, r, s, i);
+            write_output(call, r, s, i);
     }
     for (int32_t i = 0; !call->term->causal && i < s->n; i++)
-        read_out(call, r, s, i);
+        write_output(call, r, s, i);
 }
 
 /* ---- backward ---- */
@@ -220,8 +236,9 @@ static float dot_block(const float *a, const float *b)
     return (float)v_sum(v_fma(v_load(a), v_load(b), v_mul(v_load(a + NM_W), v_load(b + NM_W))));
 }
 
-/* dA_ia = dout_i . M_a, dB_ia = dout_i . N_a */
-static void query_grads(const term_call *call, const room *r, const segment *s, int32_t i)
+/* dA_ia = dout_i . M_a
+ * dB_ia = dout_i . N_a */
+static void query_grads(const term_call *call, const workspace *r, const segment *s, int32_t i)
 {
     float dout[B], *to = part_row(call, s, i);
     pack_row(nm_row(call->dout, s->first + i) + s->col, s->cols, dout);
@@ -231,8 +248,10 @@ static void query_grads(const term_call *call, const room *r, const segment *s, 
     }
 }
 
-/* RM_a += A_ia dout_i, RN_a += B_ia dout_i: gradients of M and N as they stood at place i and later */
-static void retreat(const term_call *call, const room *r, const segment *s, int32_t i)
+/* RM_a += A_ia dout_i
+ * RN_a += B_ia dout_i
+ * Gradients of M and N at position i. */
+static void add_query_grads(const term_call *call, const workspace *r, const segment *s, int32_t i)
 {
     size_t row = (size_t)(s->first + i) * (size_t)call->h;
     const float *qa = call->a + row, *qb = call->b + row;
@@ -246,21 +265,24 @@ static void retreat(const term_call *call, const room *r, const segment *s, int3
         }
 }
 
-/* With down = the gradient of gather_pairs' result: drows += pairs down^T, dpairs += rows down. */
-static void spread_pairs(const term_call *call, const room *r, const float *rows, size_t stride, int32_t n,
-                         size_t pairs, float *drows, size_t drows_stride)
+/* With down = the gradient of the result of gather_pairs:
+ *     drows  += pairs down^T
+ *     dpairs += rows down */
+static void spread_pairs(const term_call *call, const workspace *r, const float *rows, size_t stride,
+                         int32_t n, size_t pairs, float *drows, size_t drows_stride)
 {
     for (int32_t a = 0; a < call->h; a += NM_W)
-        nm_pack_transposed(r->down + (size_t)a * B, B, nm_at_most(call->h - a, NM_W), B, r->across + a,
-                           (size_t)call->wide);
+        nm_pack_transposed(r->down + (size_t)a * B, B, nm_min_i32(call->h - a, NM_W), B,
+                           r->down_transposed + a, (size_t)call->padded_h);
     operand weight = {r->weight + pairs * B, B, 1}, left = {rows, stride, 1};
-    multiply(n, call->h, B, weight, r->across, B, (size_t)call->wide, 1, true, drows, drows_stride);
+    multiply(n, call->h, B, weight, r->down_transposed, B, (size_t)call->padded_h, 1, true, drows,
+             drows_stride);
     multiply(n, B, call->h, left, r->down, B, B, 1, true, r->dweight + pairs * B, B);
 }
 
-/* Gradients of the factors k, v and p of place i itself. */
-static void factor_grads(const term_call *call, const room *r, const segment *s, int32_t i, const float *x,
-                         const float *z, const float *y)
+/* Gradients of the factors k, v and p of position i. */
+static void factor_grads(const term_call *call, const workspace *r, const segment *s, int32_t i,
+                         const float *x, const float *z, const float *y)
 {
     float *dk = part_row(call, s, i) + 2 * call->h, *dv = dk + call->h;
     double *dp =
@@ -276,7 +298,7 @@ static void factor_grads(const term_call *call, const room *r, const segment *s,
 }
 
 /* down_a = f_a RM_a, or f_a RM_a + e_a RN_a */
-static void scale_down(const term_call *call, const room *r, const float *f, const float *e)
+static void scale_down(const term_call *call, const workspace *r, const float *f, const float *e)
 {
     for (int32_t a = 0; a < call->h; a++)
         for (size_t at = (size_t)a * B, end = at + B; at < end; at += NM_W) {
@@ -285,7 +307,7 @@ static void scale_down(const term_call *call, const room *r, const float *f, con
         }
 }
 
-static void place_grads(const term_call *call, const room *r, const segment *s, int32_t i)
+static void position_grads(const term_call *call, const workspace *r, const segment *s, int32_t i)
 {
     const nm_block_term_args *t = call->term;
     size_t block = (size_t)call->h * B, parts = 4 * (size_t)call->h;
@@ -294,7 +316,7 @@ static void place_grads(const term_call *call, const room *r, const segment *s, 
     float *dy = r->dy + (size_t)i * block, *dk = part_row(call, s, 0) + 2 * call->h;
     factor_grads(call, r, s, i, r->x + (size_t)i * block, r->z + (size_t)i * block, r->y + (size_t)i * block);
     scale_down(call, r, v, NULL);
-    spread_pairs(call, r, nm_row(t->k, s->first), (size_t)t->k.stride, nm_at_most(reach(call, i), s->n),
+    spread_pairs(call, r, nm_row(t->k, s->first), (size_t)t->k.stride, nm_min_i32(reach(call, i), s->n),
                  pairs_x(call, i), dk, parts);
     if (t->causal) {
         scale_down(call, r, k, p);
@@ -306,7 +328,7 @@ static void place_grads(const term_call *call, const room *r, const segment *s, 
             v_store(dy + at, v_fma(v_set(v[a]), v_load(r->rn + at), v_load(dy + at)));
 }
 
-static void backward_segment(const term_call *call, const room *r, const segment *s)
+static void backward_segment(const term_call *call, const workspace *r, const segment *s)
 {
     size_t block = (size_t)call->h * B;
     bool causal = call->term->causal;
@@ -317,47 +339,47 @@ static void backward_segment(const term_call *call, const room *r, const segment
     for (int32_t i = 0; i < s->n; i++) {
         float *x = r->x + (size_t)i * block, *z = r->z + (size_t)i * block;
         pair_sums(call, r, s, i, x, z);
-        advance(call, r, s, i, x, z, r->y + (size_t)i * block);
+        add_position(call, r, s, i, x, z, r->y + (size_t)i * block);
         if (causal)
             query_grads(call, r, s, i);
     }
     for (int32_t i = 0; !causal && i < s->n; i++) {
         query_grads(call, r, s, i);
-        retreat(call, r, s, i);
+        add_query_grads(call, r, s, i);
     }
     for (int32_t i = s->n - 1; i >= 0; i--) {
         if (causal)
-            retreat(call, r, s, i);
-        place_grads(call, r, s, i);
+            add_query_grads(call, r, s, i);
+        position_grads(call, r, s, i);
     }
 }
 
-/* What all segments together give to Y's operands. */
-static void finish_block(const term_call *call, const room *r, int32_t col)
+/* Gradients of the operands of Y, summed over all segments. */
+static void finish_block(const term_call *call, const workspace *r, int32_t col)
 {
     nm_mat p = call->term->positions;
     size_t block = (size_t)call->h * B, n = (size_t)call->length * (size_t)call->h;
     double *dp = call->dpositions + (size_t)(col / B) * n;
-    clear(r->place_grads, n);
+    clear(r->position_grads, n);
     for (int32_t i = 0; i < call->length; i++) {
         memcpy(r->down, r->dy + (size_t)i * block, block * sizeof(float));
-        spread_pairs(call, r, p.data, (size_t)p.stride, reach(call, i), pairs_x(call, i), r->place_grads,
+        spread_pairs(call, r, p.data, (size_t)p.stride, reach(call, i), pairs_x(call, i), r->position_grads,
                      (size_t)call->h);
     }
     for (size_t i = 0; i < n; i++)
-        dp[i] += (double)r->place_grads[i];
+        dp[i] += (double)r->position_grads[i];
     unpack_weight_grad(call, col, r->dweight);
 }
 
 /* ---- the kernels ---- */
 
-static void run_task(const term_call *call, const room *r, int32_t block, int32_t first, int32_t count,
+static void run_task(const term_call *call, const workspace *r, int32_t block, int32_t first, int32_t count,
                      bool backward)
 {
     const nm_packing *packing = call->term->packing;
-    segment s = {.col = block * B, .cols = nm_at_most(call->d - block * B, B)};
+    segment s = {.col = block * B, .cols = nm_min_i32(call->d - block * B, B)};
     pack_weight(call, s.col, r->weight);
-    place_sums(call, r);
+    position_sums(call, r);
     if (backward) {
         clear(r->dweight, (size_t)call->length * (size_t)call->length * B);
         clear(r->dy, (size_t)call->length * (size_t)call->h * B);
@@ -374,23 +396,23 @@ static void run_task(const term_call *call, const room *r, int32_t block, int32_
         finish_block(call, r, s.col);
 }
 
-/* A task is a block of columns and a group of segments; backward, all segments. */
+/* A task is a block of columns and a group of segments; in the backward pass all segments. */
 static void run_tasks(nm_backend *b, const term_call *call, bool backward)
 {
     int32_t n_seqs = call->term->packing->n_seqs, group = backward ? n_seqs : GROUP;
-    int32_t groups = nm_pieces(n_seqs, group < 1 ? 1 : group);
+    int32_t groups = nm_ceil_div(n_seqs, group < 1 ? 1 : group);
     int32_t threads = nm_threads_for(b, (size_t)call->term->q.rows * (size_t)call->length * (size_t)call->d);
-    room sizes;
-    size_t floats = room_floats(call, backward, NULL, &sizes);
+    workspace sizes;
+    size_t floats = workspace_floats(call, backward, NULL, &sizes);
     float *base = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * floats * sizeof(float));
 #pragma omp parallel num_threads(threads)
     {
-        room mine;
-        room_floats(call, backward, base + (size_t)omp_get_thread_num() * floats, &mine);
+        workspace local;
+        workspace_floats(call, backward, base + (size_t)omp_get_thread_num() * floats, &local);
 #pragma omp for schedule(dynamic, 1)
         for (int32_t i = 0; i < call->blocks * groups; i++) {
             int32_t first = i % groups * group;
-            run_task(call, &mine, i / groups, first, nm_at_most(n_seqs - first, group), backward);
+            run_task(call, &local, i / groups, first, nm_min_i32(n_seqs - first, group), backward);
         }
     }
 }
@@ -405,7 +427,9 @@ static void mean_core(nm_mat core, float *g)
     }
 }
 
-/* A = g (q + content), B = g (q + place); g stands in front of them. */
+/* A = g (q + content bias)
+ * B = g (q + position bias)
+ * In scratch memory: g [h], A, B. */
 static term_call prepare(nm_backend *b, const nm_block_term_args *term)
 {
     int32_t h = term->q.cols, tokens = term->q.rows;
@@ -417,21 +441,21 @@ static term_call prepare(nm_backend *b, const nm_block_term_args *term)
     size_t n = (size_t)tokens * (size_t)h;
     float *g = nm_backend_scratch(b, NM_CPU_BLOCK, (2 * n + (size_t)h) * sizeof(float)), *qa = g + h,
           *qb = qa + n;
-    const float *content = term->content_bias, *place = term->position_bias;
+    const float *content = term->content_bias, *position = term->position_bias;
     mean_core(term->core, g);
     for (int32_t i = 0; i < tokens; i++) {
         const float *q = nm_row(term->q, i);
         for (int32_t a = 0; a < h; a++) {
             qa[(size_t)i * (size_t)h + (size_t)a] = g[a] * (q[a] + content[a]);
-            qb[(size_t)i * (size_t)h + (size_t)a] = g[a] * (q[a] + place[a]);
+            qb[(size_t)i * (size_t)h + (size_t)a] = g[a] * (q[a] + position[a]);
         }
     }
     return (term_call){.term = term,
                        .h = h,
                        .d = term->weight.cols,
                        .length = term->length,
-                       .blocks = nm_pieces(term->weight.cols, B),
-                       .wide = nm_round_up(h, B),
+                       .blocks = nm_ceil_div(term->weight.cols, B),
+                       .padded_h = nm_round_up(h, B),
                        .a = qa,
                        .b = qb};
 }
@@ -444,8 +468,8 @@ static void block_term_forward(nm_backend *b, const nm_block_term_args *term)
     run_tasks(b, &call, false);
 }
 
-/* Part `which` of the gradients of one token, joined over the blocks. */
-static double joined(const term_call *call, int32_t token, int32_t which, int32_t a)
+/* Part `which` of the gradients of one token, summed over the blocks. */
+static double sum_blocks(const term_call *call, int32_t token, int32_t which, int32_t a)
 {
     double sum = 0;
     for (int32_t block = 0; block < call->blocks; block++)
@@ -456,7 +480,7 @@ static double joined(const term_call *call, int32_t token, int32_t which, int32_
     return sum;
 }
 
-static void store_places(const term_call *call, nm_mat dpositions)
+static void store_positions(const term_call *call, nm_mat dpositions)
 {
     for (int32_t i = 0; i < call->length; i++)
         for (int32_t a = 0; a < call->h; a++) {
@@ -468,23 +492,24 @@ static void store_places(const term_call *call, nm_mat dpositions)
         }
 }
 
-/* dq = g (dA + dB), and the sums over tokens that core and biases get */
+/* dq = g (dA + dB), and the sums over tokens for the core and the biases. */
 static void store_tokens(const term_call *call, const float *g, const nm_block_term_grad_args *grads,
                          double *sums)
 {
     const nm_block_term_args *t = call->term;
-    const float *content = t->content_bias, *place = t->position_bias;
+    const float *content = t->content_bias, *position = t->position_bias;
     size_t h = (size_t)call->h;
     memset(sums, 0, 3 * h * sizeof *sums);
     for (int32_t i = 0; i < t->q.rows; i++)
         for (int32_t a = 0; a < call->h; a++) {
-            double da = joined(call, i, 0, a), db = joined(call, i, 1, a), q = (double)nm_row(t->q, i)[a];
+            double da = sum_blocks(call, i, 0, a), db = sum_blocks(call, i, 1, a),
+                   q = (double)nm_row(t->q, i)[a];
             nm_row(grads->dq, i)[a] = (float)((double)g[a] * (da + db));
-            nm_row(grads->dk, i)[a] = (float)joined(call, i, 2, a);
-            nm_row(grads->dv, i)[a] = (float)joined(call, i, 3, a);
+            nm_row(grads->dk, i)[a] = (float)sum_blocks(call, i, 2, a);
+            nm_row(grads->dv, i)[a] = (float)sum_blocks(call, i, 3, a);
             sums[a] += (double)g[a] * da;
             sums[h + (size_t)a] += (double)g[a] * db;
-            sums[2 * h + (size_t)a] += da * (q + (double)content[a]) + db * (q + (double)place[a]);
+            sums[2 * h + (size_t)a] += da * (q + (double)content[a]) + db * (q + (double)position[a]);
         }
     for (int32_t a = 0; a < call->h; a++) {
         ((float *)grads->dcontent_bias)[a] += (float)sums[a];
@@ -498,17 +523,18 @@ static void block_term_backward(nm_backend *b, const nm_block_term_grad_args *ar
 {
     term_call call = prepare(b, &args->forward);
     const float *g = call.a - call.h;
-    size_t h = (size_t)call.h, blocks = (size_t)call.blocks, places = blocks * (size_t)call.length * h;
+    size_t h = (size_t)call.h, blocks = (size_t)call.blocks,
+           positions_size = blocks * (size_t)call.length * h;
     size_t parts = blocks * (size_t)args->dout.rows * 4 * h;
-    double *sums =
-        nm_backend_scratch(b, NM_CPU_PARTIALS, (places + 3 * h) * sizeof(double) + parts * sizeof(float));
+    double *sums = nm_backend_scratch(b, NM_CPU_PARTIALS,
+                                      (positions_size + 3 * h) * sizeof(double) + parts * sizeof(float));
     call.dpositions = sums + 3 * h;
-    call.parts = (float *)(void *)(call.dpositions + places);
+    call.parts = (float *)(void *)(call.dpositions + positions_size);
     call.dout = args->dout;
     call.dweight = args->dweight;
-    memset(call.dpositions, 0, places * sizeof(double));
+    memset(call.dpositions, 0, positions_size * sizeof(double));
     run_tasks(b, &call, true);
-    store_places(&call, args->dpositions);
+    store_positions(&call, args->dpositions);
     store_tokens(&call, g, args, sums);
 }
 

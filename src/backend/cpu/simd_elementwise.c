@@ -42,12 +42,12 @@ static void add(nm_backend *b, const nm_add_args *args)
     }
 }
 
-/* y = x + drop(f), or drop(f) where x is NULL */
+/* y = x + drop(f), or y = drop(f) if x is NULL */
 static void drop_part(const float *x, const float *f, const nm_drop *drop, nm_part part, float *y)
 {
     float factors[NM_DROP_COLS];
     for (int32_t j = 0; j < part.cols; j += NM_DROP_COLS) {
-        int32_t end = nm_at_most(part.cols, j + NM_DROP_COLS);
+        int32_t end = nm_min_i32(part.cols, j + NM_DROP_COLS);
         if (drop->on)
             nm_drop_factors(drop, (uint32_t)part.row, (uint32_t)((part.col + j) / NM_DROP_COLS), factors);
         for (int32_t c = j; c < end; c += NM_W) {
@@ -86,19 +86,19 @@ static void dropout(nm_backend *b, const nm_dropout_args *args)
     drop_all(b, args->add ? y : (nm_mat){0}, args->x, args->drop, y);
 }
 
-/* y = drop(scale word + place), one row */
-static void embed_row(const float *word, const float *place, float factor, const nm_drop *drop, nm_part part,
-                      float *y)
+/* y = drop(scale word + position), one row */
+static void embed_row(const float *word, const float *position, float factor, const nm_drop *drop,
+                      nm_part part, float *y)
 {
     float factors[NM_DROP_COLS];
     for (int32_t j = 0; j < part.cols; j += NM_DROP_COLS) {
-        int32_t end = nm_at_most(part.cols, j + NM_DROP_COLS);
+        int32_t end = nm_min_i32(part.cols, j + NM_DROP_COLS);
         if (drop->on)
             nm_drop_factors(drop, (uint32_t)part.row, (uint32_t)(j / NM_DROP_COLS), factors);
         for (int32_t c = j; c < end; c += NM_W) {
             vf value = v_mul(v_set(factor), v_load_upto(word + c, end - c));
-            if (place)
-                value = v_add(value, v_load_upto(place + c, end - c));
+            if (position)
+                value = v_add(value, v_load_upto(position + c, end - c));
             if (drop->on)
                 value = v_mul(value, v_load(factors + (c - j)));
             v_store_upto(y + c, end - c, value);
@@ -122,15 +122,15 @@ static void embed(nm_backend *b, const nm_embed_args *args)
     }
 }
 
-/* One block of NM_DROP_COLS columns; only words with id % shares == share, so that several threads can work
- * on it while every word sums in the order of i. */
+/* One block of NM_DROP_COLS columns, for the words with id % buckets == bucket: several threads bucket a
+ * block, and every word is summed in the order of i. */
 static void embed_grad_block(const int32_t *ids, float factor, nm_mat dout, const nm_drop *drop,
-                             nm_mat dtable, int32_t block, int32_t share, int32_t shares)
+                             nm_mat dtable, int32_t block, int32_t bucket, int32_t buckets)
 {
     float factors[NM_DROP_COLS];
-    int32_t col = block * NM_DROP_COLS, cols = nm_at_most(dout.cols - col, NM_DROP_COLS);
+    int32_t col = block * NM_DROP_COLS, cols = nm_min_i32(dout.cols - col, NM_DROP_COLS);
     for (int32_t i = 0; i < dout.rows; i++) {
-        if (ids[i] % shares != share)
+        if (ids[i] % buckets != bucket)
             continue;
         NM_ASSERT(ids[i] >= 0 && ids[i] < dtable.rows);
         const float *from = nm_row(dout, i) + col;
@@ -151,12 +151,12 @@ static void embed_grad(nm_backend *b, const nm_embed_grad_args *args)
     const nm_mat dout = args->dout, dtable = args->dtable;
     NM_ASSERT(dtable.cols == dout.cols);
     nm_drop dropped = nm_drop_of(args->drop);
-    int32_t threads = nm_threads_for(b, elements(dout)), blocks = nm_pieces(dout.cols, NM_DROP_COLS);
-    int32_t shares = blocks ? nm_pieces(2 * threads, blocks) : 1;
+    int32_t threads = nm_threads_for(b, elements(dout)), blocks = nm_ceil_div(dout.cols, NM_DROP_COLS);
+    int32_t buckets = blocks ? nm_ceil_div(2 * threads, blocks) : 1;
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-    for (int32_t i = 0; i < blocks * shares; i++)
-        embed_grad_block(args->ids, (float)args->scale, dout, &dropped, dtable, i / shares, i % shares,
-                         shares);
+    for (int32_t i = 0; i < blocks * buckets; i++)
+        embed_grad_block(args->ids, (float)args->scale, dout, &dropped, dtable, i / buckets, i % buckets,
+                         buckets);
 }
 
 static void gather(nm_backend *b, const nm_gather_args *args)
@@ -204,7 +204,7 @@ static void zero(nm_backend *b, const nm_zero_args *args)
 /* ---- vectors: arithmetic in double, rounded once, bitwise identical to the reference kernel ---- */
 
 enum { VEC_CHUNK = 1024 };
-static const float vec_zeros[VEC_CHUNK]; /* in place of missing operands */
+static const float vec_zeros[VEC_CHUNK]; /* in position of missing operands */
 
 static void vec_chunk(const nm_vec_args *v, int32_t n, const float *va, const float *vb, const float *vc,
                       float *out)
@@ -253,11 +253,11 @@ static void vec_chunk(const nm_vec_args *v, int32_t n, const float *va, const fl
 static void vec(nm_backend *b, const nm_vec_args *args)
 {
     const float *va = args->a, *vb = args->b, *vc = args->c;
-    int32_t threads = nm_threads_for(b, (size_t)args->n), chunks = nm_pieces(args->n, VEC_CHUNK);
+    int32_t threads = nm_threads_for(b, (size_t)args->n), chunks = nm_ceil_div(args->n, VEC_CHUNK);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int32_t i = 0; i < chunks; i++) {
         size_t first = (size_t)i * VEC_CHUNK;
-        vec_chunk(args, nm_at_most(args->n - i * VEC_CHUNK, VEC_CHUNK), va ? va + first : vec_zeros,
+        vec_chunk(args, nm_min_i32(args->n - i * VEC_CHUNK, VEC_CHUNK), va ? va + first : vec_zeros,
                   vb ? vb + first : vec_zeros, vc ? vc + first : vec_zeros, (float *)args->out + first);
     }
 }

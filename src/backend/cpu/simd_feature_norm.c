@@ -1,17 +1,20 @@
-/* Norms per feature: BatchNorm, PowerNorm and kin, see include/norma/backend.h:
- *     h = x row_scale     z = (h - shift) scale     y = gain z + bias
- * Row by row through all columns; sums over rows are kept per block of rows. */
+/* Normalization with statistics over the batch: BatchNorm, PowerNorm and related norms, see nm_feature_norm:
+ *     h = x row_scale
+ *     z = (h - shift) scale
+ *     y = weight z + bias
+ * Rows are processed in order; sums over rows are accumulated per block of rows. */
 #include "backend/cpu/norm_parts.h"
 
 typedef struct feature_call {
     const nm_feature_norm *spec;
     nm_mat x, y, dy; /* backward: y is dx */
     float *row_scale;
-    /* Whole vectors. The scale is in the gain, backward in c1, so that kernels see h - shift and never z. */
-    const float *shift, *gain, *bias; /* backward: gain is a, bias is c0 */
+    /* Padded vectors. `scale` is folded into the weight (backward: into c1): the loops use h - shift,
+     * never z. */
+    const float *shift, *weight, *bias; /* backward: weight is a, bias is c0 */
     const float *c1;
-    int32_t groups, width;                /* at least one group: all columns when there is no row scale */
-    bool scaled, measured, stream, plain; /* plain: no shift, and backward no c0 */
+    int32_t groups, width;                /* one group of all columns if there is no row scale */
+    bool scaled, measured, stream, plain; /* plain: no shift, and in the backward pass no c0 */
 } feature_call;
 
 static feature_call prepare(const nm_feature_norm *spec, nm_mat x, void *row_scale)
@@ -27,21 +30,23 @@ static feature_call prepare(const nm_feature_norm *spec, nm_mat x, void *row_sca
                           .measured = spec->row_scale_ready};
 }
 
-enum { GROUPS = 8 }; /* of a row at a time: their row scales and projections need not wait for each other */
+enum {
+    GROUPS = 8
+}; /* groups of a row computed together, to hide the latency of their square roots and projections */
 
-/* The sum of squares of each of n groups. Asks for the same columns of the row behind: processors look ahead by
- * themselves, but not while roots are waited for. */
+/* Sums of squares of n groups. Prefetches the same columns of the next row: the hardware prefetcher stalls
+ * while square roots are pending. */
 NM_INLINE void sums_of_squares(const feature_call *call, const float *x, int32_t n, double squares[GROUPS])
 {
-    const int32_t width = call->width, whole = width / NM_W * NM_W;
-    const float *ahead = x + call->x.stride;
-    for (int32_t i = 0; i < n; i++, x += width, ahead += width) {
+    const int32_t width = call->width, n_full = width / NM_W * NM_W;
+    const float *next_row = x + call->x.stride;
+    for (int32_t i = 0; i < n; i++, x += width, next_row += width) {
         vf even = v_set(0), odd = v_set(0);
         int32_t j = 0;
-        for (; j + NM_W < whole; j += 2 * NM_W) {
+        for (; j + NM_W < n_full; j += 2 * NM_W) {
             vf a = v_load(x + j), b = v_load(x + j + NM_W);
-            __builtin_prefetch(ahead + j);
-            __builtin_prefetch(ahead + j + NM_W);
+            __builtin_prefetch(next_row + j);
+            __builtin_prefetch(next_row + j + NM_W);
             even = v_fma(a, a, even);
             odd = v_fma(b, b, odd);
         }
@@ -53,8 +58,8 @@ NM_INLINE void sums_of_squares(const feature_call *call, const float *x, int32_t
     }
 }
 
-/* The row scales of groups first .. first + n - 1 of a row, measured first where that is still to be done. */
-NM_INLINE void take_row_scales(const feature_call *call, int32_t row, int32_t first, int32_t n,
+/* Row scales of groups first .. first + n - 1 of a row, computed first if not yet available. */
+NM_INLINE void load_row_scales(const feature_call *call, int32_t row, int32_t first, int32_t n,
                                float to[GROUPS])
 {
     float *at = call->row_scale + (size_t)row * (size_t)call->groups + (size_t)first;
@@ -65,17 +70,18 @@ NM_INLINE void take_row_scales(const feature_call *call, int32_t row, int32_t fi
         return;
     }
     sums_of_squares(call, nm_row(call->x, row) + (size_t)first * (size_t)call->width, n, squares);
-    for (int32_t i = 0; i < GROUPS; i++) /* all of them: whole vectors of roots */
+    for (int32_t i = 0; i < GROUPS; i++) /* all of them, so that whole vectors of roots are computed */
         to[i] = (float)(1 / sqrt(squares[i] * share + eps));
     for (int32_t i = 0; i < n; i++)
         at[i] = to[i];
 }
 
-/* A row, and the vectors that all rows share. Passed by value: a vector store may alias whatever has an address. */
+/* A row and the vectors shared by all rows. Passed by value: a vector store may alias any object with an
+ * address. */
 typedef struct row_view {
     const float *x, *dy;
     float *y; /* backward: dx */
-    const float *shift, *gain, *bias, *c1;
+    const float *shift, *weight, *bias, *c1;
     float *sums, *second;
 } row_view;
 
@@ -90,35 +96,36 @@ NM_INLINE vf away_of(const row_view v, const bool plain, vf h, int32_t j)
     return plain ? h : v_sub(h, v_load(v.shift + j));
 }
 
-/* Sums of h - shift and of (h - shift)^2; masked lanes of the shift are 0 as those of h are. */
+/* Sums of h - shift and of (h - shift)^2; masked lanes of h and of the shift are 0. */
 NM_INLINE void moments_columns(const row_view v, const bool scaled, vf row_scale, int32_t j, int32_t count)
 {
     vf away = v_sub(h_at(v, scaled, row_scale, j, count), v_load_upto(v.shift + j, count));
     nm_add_to(v.sums + j, away);
-    nm_add_gemm_to(v.second + j, away, away);
+    nm_fma_to(v.second + j, away, away);
 }
 
 NM_INLINE void norm_columns(const row_view v, const bool scaled, const bool plain, const bool squares,
                             const bool stream, vf row_scale, int32_t j, int32_t count)
 {
     vf h = h_at(v, scaled, row_scale, j, count);
-    nm_put(v.y + j, count, stream, v_fma(v_load(v.gain + j), away_of(v, plain, h, j), v_load(v.bias + j)));
+    nm_store(v.y + j, count, stream,
+             v_fma(v_load(v.weight + j), away_of(v, plain, h, j), v_load(v.bias + j)));
     if (squares)
-        nm_add_gemm_to(v.second + j, h, h);
+        nm_fma_to(v.second + j, h, h);
 }
 
 /* dh = a dy + c0 + c1 (h - shift) */
 NM_INLINE vf dh_of(const row_view v, const bool plain, vf up, vf away, int32_t j)
 {
     vf c1 = v_load(v.c1 + j), along = plain ? v_mul(c1, away) : v_fma(c1, away, v_load(v.bias + j));
-    return v_fma(v_load(v.gain + j), up, along);
+    return v_fma(v_load(v.weight + j), up, along);
 }
 
-/* Mean of dh h over a group that begins at column `first`: what the row scale's own dependence on x takes away. */
+/* Mean of dh h over a group from column `first` on: the term of the gradient through the row scale. */
 NM_INLINE float projection_of(const row_view v, const bool plain, vf row_scale, int32_t first, int32_t n)
 {
-    vf sum[NM_LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)};
-    int32_t whole = n / (NM_LANES * NM_W) * (NM_LANES * NM_W);
+    vf sum[NM_ACCUMULATORS] = {v_set(0), v_set(0), v_set(0), v_set(0)};
+    int32_t n_full = n / (NM_ACCUMULATORS * NM_W) * (NM_ACCUMULATORS * NM_W);
 #define STEP(lane, col, count)                                                                               \
     do {                                                                                                     \
         vf h = h_at(v, true, row_scale, first + (col), count);                                               \
@@ -126,16 +133,16 @@ NM_INLINE float projection_of(const row_view v, const bool plain, vf row_scale, 
         vf dh = dh_of(v, plain, up, away_of(v, plain, h, first + (col)), first + (col));                     \
         sum[lane] = v_fma(dh, h, sum[lane]);                                                                 \
     } while (0)
-    for (int32_t j = 0; j < whole; j += NM_LANES * NM_W)
-        for (int i = 0; i < NM_LANES; i++)
+    for (int32_t j = 0; j < n_full; j += NM_ACCUMULATORS * NM_W)
+        for (int i = 0; i < NM_ACCUMULATORS; i++)
             STEP(i, j + i * NM_W, NM_W);
-    for (int32_t j = whole; j < n; j += NM_W)
+    for (int32_t j = n_full; j < n; j += NM_W)
         STEP(0, j, n - j);
 #undef STEP
-    return (float)(v_sum(nm_join_lanes(sum)) / n);
+    return (float)(v_sum(nm_sum_accumulators(sum)) / n);
 }
 
-/* What a pass over the rows does; with the three choices below, a constant where it matters. */
+/* Operation of a pass over the rows; it and the three flags below are compile-time constants of the loops. */
 typedef enum feature_work {
     MOMENTS,
     NORM,
@@ -160,11 +167,11 @@ NM_INLINE void grad_columns(const row_view v, const feature_work work, const uns
             down = v_mul(row_scale, v_sub(down, v_mul(h, projection)));
         if (work == ADD || work == ADD_SUMS)
             down = v_add(v_load_upto(v.y + j, count), down);
-        nm_put(v.y + j, count, how & STREAM, down);
+        nm_store(v.y + j, count, how & STREAM, down);
     }
     if (work == SUMS || work == PUSH_SUMS || work == ADD_SUMS) {
         nm_add_to(v.sums + j, up);
-        nm_add_gemm_to(v.second + j, up, away);
+        nm_fma_to(v.second + j, up, away);
     }
 }
 
@@ -190,7 +197,7 @@ NM_INLINE void run_groups(const feature_call *call, const row_view v, const feat
 {
     float row_scales[GROUPS], projections[GROUPS] = {0};
     const int32_t width = call->width;
-    take_row_scales(call, row, first, n, row_scales);
+    load_row_scales(call, row, first, n, row_scales);
     if (work >= PUSH)
         for (int32_t i = 0; i < n; i++)
             projections[i] = projection_of(v, how & PLAIN, v_set(row_scales[i]), (first + i) * width, width);
@@ -204,7 +211,7 @@ NM_INLINE row_view view_row(const feature_call *call, const feature_work work, i
                       .dy = work >= SUMS ? nm_row(call->dy, row) : NULL,
                       .y = work == MOMENTS || work == SUMS ? NULL : nm_row(call->y, row),
                       .shift = call->shift,
-                      .gain = call->gain,
+                      .weight = call->weight,
                       .bias = call->bias,
                       .c1 = call->c1,
                       .sums = sums,
@@ -213,7 +220,7 @@ NM_INLINE row_view view_row(const feature_call *call, const feature_work work, i
 
 enum { ROWS = 4 };
 
-/* Sums alone, of ROWS rows at once: one load and one store of a sum for all of them, to the same bits. */
+/* Sums only, ROWS rows at a time: one load and one store of a sum for all of them. Bitwise identical. */
 NM_INLINE void sum_rows(const row_view v, const feature_work work, const unsigned how, ptrdiff_t x_stride,
                         ptrdiff_t dy_stride, int32_t j, int32_t count)
 {
@@ -246,11 +253,11 @@ NM_INLINE void run_rows(const feature_call *call, const feature_work work, const
             run_columns(v, work, how, v_set(1), v_set(0), 0, n);
         else
             for (int32_t first = 0; first < call->groups; first += GROUPS)
-                run_groups(call, v, work, how, row, first, nm_at_most(call->groups - first, GROUPS));
+                run_groups(call, v, work, how, row, first, nm_min_i32(call->groups - first, GROUPS));
     }
 }
 
-/* Work on rows begin .. end - 1, their sums added to sums[0 ..] and sums[padded ..]. */
+/* Processes rows begin .. end - 1; their sums are added to sums[0 ..] and sums[padded ..]. */
 typedef void rows_kernel(const feature_call *call, int32_t begin, int32_t end, float *sums);
 
 #define KERNEL(work, how)                                                                                    \
@@ -279,75 +286,78 @@ static rows_kernel *const kernels[N_WORKS][N_CHOICES] = {NAMES(MOMENTS), NAMES(N
                                                          NAMES(SUMS),    NAMES(PUSH),    NAMES(PUSH_SUMS),
                                                          NAMES(ADD),     NAMES(ADD_SUMS)};
 
-/* Scratch of a call: joined sums, first and second; parameter vectors; the sums of each block. */
-typedef struct feature_room {
+/* Workspace of a call: total sums, first and second; parameter vectors; sums of each block. */
+typedef struct feature_workspace {
     double *sums, *second;
     float *vector, *partials;
     int32_t blocks;
-} feature_room;
+} feature_workspace;
 
-static feature_room take_room(nm_backend *b, nm_mat x, int32_t vectors)
+static feature_workspace workspace_init(nm_backend *b, nm_mat x, int32_t vectors)
 {
     size_t padded = nm_padded(x.cols);
-    feature_room room = {.blocks = nm_pieces(x.rows, NM_NORM_ROWS)};
-    size_t floats = (size_t)(vectors + 2 * room.blocks) * padded;
-    room.sums = nm_backend_scratch(b, NM_CPU_PARTIALS, 2 * padded * sizeof(double) + floats * sizeof(float));
-    room.second = room.sums + padded;
-    room.vector = (float *)(void *)(room.second + padded);
-    room.partials = room.vector + (size_t)vectors * padded;
-    return room;
+    feature_workspace workspace = {.blocks = nm_ceil_div(x.rows, NM_NORM_ROWS)};
+    size_t floats = (size_t)(vectors + 2 * workspace.blocks) * padded;
+    workspace.sums =
+        nm_backend_scratch(b, NM_CPU_PARTIALS, 2 * padded * sizeof(double) + floats * sizeof(float));
+    workspace.second = workspace.sums + padded;
+    workspace.vector = (float *)(void *)(workspace.second + padded);
+    workspace.partials = workspace.vector + (size_t)vectors * padded;
+    return workspace;
 }
 
-static void run_blocks(nm_backend *b, const feature_call *call, feature_work work, const feature_room *room)
+static void run_blocks(nm_backend *b, const feature_call *call, feature_work work,
+                       const feature_workspace *workspace)
 {
     size_t size = 2 * nm_padded(call->x.cols);
-    unsigned how = (call->scaled ? SCALED : 0u) | (call->plain ? PLAIN : 0u) | (call->stream ? STREAM : 0u);
-    rows_kernel *run = kernels[work][how];
+    unsigned flags = (call->scaled ? SCALED : 0u) | (call->plain ? PLAIN : 0u) | (call->stream ? STREAM : 0u);
+    rows_kernel *run = kernels[work][flags];
     int32_t threads = nm_threads_for(b, (size_t)call->x.rows * (size_t)call->x.cols);
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int32_t i = 0; i < room->blocks; i++) {
-        float *sums = room->partials + (size_t)i * size;
+    for (int32_t i = 0; i < workspace->blocks; i++) {
+        float *sums = workspace->partials + (size_t)i * size;
         memset(sums, 0, size * sizeof(float));
-        run(call, i * NM_NORM_ROWS, nm_at_most(call->x.rows, (i + 1) * NM_NORM_ROWS), sums);
+        run(call, i * NM_NORM_ROWS, nm_min_i32(call->x.rows, (i + 1) * NM_NORM_ROWS), sums);
         if (call->stream)
             v_stream_end();
     }
     if (work != NORM && work != PUSH && work != ADD)
-        nm_join_blocks(b, room->partials, room->blocks, (int32_t)size, room->sums);
+        nm_sum_blocks(b, workspace->partials, workspace->blocks, (int32_t)size, workspace->sums);
 }
 
-static const float *whole(const void *given, int32_t d, float otherwise, float **vector)
+static const float *padded_vector(const void *given, int32_t d, float otherwise, float **vector)
 {
-    const float *made = nm_whole_vector(given, d, d, otherwise, *vector);
+    const float *padded = nm_padded_vector(given, d, d, otherwise, *vector);
     *vector += nm_padded(d);
-    return made;
+    return padded;
 }
 
-enum { GUESS_ROWS = 16, FAR = 64 };
+enum { ESTIMATE_ROWS = 16, FAR = 64 };
 
-/* A center near the mean: the mean of the first rows, so that one pass can give mean and variance. */
-static void guess_center(const feature_call *call, float *center)
+/* Estimate of the mean from the first rows, so that one pass gives mean and variance. */
+static void estimate_center(const feature_call *call, float *center)
 {
-    int32_t rows = nm_at_most(call->x.rows, GUESS_ROWS);
+    int32_t rows = nm_min_i32(call->x.rows, ESTIMATE_ROWS);
     for (int32_t group = 0; group < call->groups; group++)
         for (int32_t i = 0; i < rows; i++) {
             float scale[GROUPS] = {1};
             if (call->scaled)
-                take_row_scales(call, i, group, 1, scale);
+                load_row_scales(call, i, group, 1, scale);
             for (int32_t j = group * call->width; j < (group + 1) * call->width; j++)
                 center[j] += nm_row(call->x, i)[j] * *scale / (float)rows;
         }
 }
 
-/* mean = center + mean(h - center), and the mean square about the mean or about the center. Returns whether a
- * center was too far from the mean for a difference of squares, in standard deviations. */
-static bool store_moments(const feature_call *call, const feature_room *room, bool about_mean, float *mean,
-                          float *square)
+/* mean   = center + mean(h - center)
+ * square = mean square about the mean or about the center
+ * Returns whether a center was too far from the mean (in standard deviations) for a difference of squares. */
+static bool store_moments(const feature_call *call, const feature_workspace *workspace, bool about_mean,
+                          float *mean, float *square)
 {
     bool far = false;
     double n = call->x.rows;
     for (int32_t j = 0; j < call->x.cols; j++) {
-        double off = room->sums[j] / n, about_center = room->second[j] / n;
+        double off = workspace->sums[j] / n, about_center = workspace->second[j] / n;
         double own = about_mean ? about_center - off * off : about_center;
         far |= about_mean && off * off > FAR * own;
         if (mean)
@@ -358,34 +368,34 @@ static bool store_moments(const feature_call *call, const feature_room *room, bo
     return far;
 }
 
-/* With center == mean the variance is taken about a guess of the mean and corrected, in a second pass where
- * the guess was bad. */
+/* If center == mean the variance is computed about an estimate of the mean and corrected; if the estimate was
+ * too far from the mean, in a second pass. */
 static void feature_moments(nm_backend *b, const nm_feature_moments_args *args)
 {
     const nm_mat x = args->x;
     const void *center = args->center;
     void *mean = args->mean, *square = args->square;
     feature_call call = prepare(args->spec, x, args->row_scale);
-    feature_room room = take_room(b, x, 1);
+    feature_workspace workspace = workspace_init(b, x, 1);
     bool about_mean = center && center == mean;
-    float *guess = room.vector;
-    call.shift = whole(about_mean ? NULL : center, x.cols, 0, &room.vector);
+    float *estimate = workspace.vector;
+    call.shift = padded_vector(about_mean ? NULL : center, x.cols, 0, &workspace.vector);
     if (about_mean)
-        guess_center(&call, guess);
-    run_blocks(b, &call, MOMENTS, &room);
-    if (!store_moments(&call, &room, about_mean, mean, square) || !square)
+        estimate_center(&call, estimate);
+    run_blocks(b, &call, MOMENTS, &workspace);
+    if (!store_moments(&call, &workspace, about_mean, mean, square) || !square)
         return;
-    memcpy(guess, mean, (size_t)x.cols * sizeof(float));
-    call.measured = true; /* the first pass left the row scales */
-    run_blocks(b, &call, MOMENTS, &room);
-    store_moments(&call, &room, about_mean, mean, square);
+    memcpy(estimate, mean, (size_t)x.cols * sizeof(float));
+    call.measured = true; /* computed by the first pass */
+    run_blocks(b, &call, MOMENTS, &workspace);
+    store_moments(&call, &workspace, about_mean, mean, square);
 }
 
-static const float *scaled_vector(const float *vector, const float *scale, int32_t d, float *made)
+static const float *scaled_vector(const float *vector, const float *scale, int32_t d, float *product)
 {
     for (int32_t j = 0; j < (int32_t)nm_padded(d); j++)
-        made[j] = vector[j] * scale[j];
-    return made;
+        product[j] = vector[j] * scale[j];
+    return product;
 }
 
 static void feature_norm(nm_backend *b, const nm_feature_norm_args *args)
@@ -396,18 +406,19 @@ static void feature_norm(nm_backend *b, const nm_feature_norm_args *args)
     NM_ASSERT(nm_same_shape(x, y));
     feature_call call = prepare(args->spec, x, args->row_scale);
     float *squares = square;
-    feature_room room = take_room(b, x, 5);
+    feature_workspace workspace = workspace_init(b, x, 5);
     call.y = y;
-    call.shift = whole(shift, x.cols, 0, &room.vector);
-    call.gain = whole(args->weight, x.cols, 1, &room.vector);
-    call.gain = scaled_vector(call.gain, whole(args->scale, x.cols, 1, &room.vector), x.cols, room.vector);
-    room.vector += nm_padded(x.cols);
-    call.bias = whole(args->bias, x.cols, 0, &room.vector);
-    call.stream = nm_streams(y) && call.width % NM_W == 0;
+    call.shift = padded_vector(shift, x.cols, 0, &workspace.vector);
+    call.weight = padded_vector(args->weight, x.cols, 1, &workspace.vector);
+    call.weight = scaled_vector(call.weight, padded_vector(args->scale, x.cols, 1, &workspace.vector), x.cols,
+                                workspace.vector);
+    workspace.vector += nm_padded(x.cols);
+    call.bias = padded_vector(args->bias, x.cols, 0, &workspace.vector);
+    call.stream = nm_use_streaming(y) && call.width % NM_W == 0;
     call.plain = !shift;
-    run_blocks(b, &call, square ? NORM_SQUARES : NORM, &room);
+    run_blocks(b, &call, square ? NORM_SQUARES : NORM, &workspace);
     for (int32_t j = 0; square && j < x.cols; j++)
-        squares[j] = (float)(room.second[j] / x.rows);
+        squares[j] = (float)(workspace.second[j] / x.rows);
 }
 
 static void feature_norm_grad(nm_backend *b, const nm_feature_norm_grad_args *args)
@@ -418,25 +429,26 @@ static void feature_norm_grad(nm_backend *b, const nm_feature_norm_grad_args *ar
     NM_ASSERT(nm_same_shape(x, dy) && (!dx.data || nm_same_shape(x, dx)));
     feature_call call = prepare(args->spec, x, (float *)(uintptr_t)args->row_scale); /* only read */
     float *sums = sum_dy, *sums_z = sum_dy_z;
-    feature_room room = take_room(b, x, 6);
+    feature_workspace workspace = workspace_init(b, x, 6);
     call.measured = true;
     call.dy = dy;
     call.y = dx;
-    call.shift = whole(shift, x.cols, 0, &room.vector);
-    const float *whole_scale = whole(args->scale, x.cols, 1, &room.vector);
-    call.gain = whole(args->a, x.cols, 1, &room.vector);
-    call.bias = whole(c0, x.cols, 0, &room.vector);
-    call.c1 = scaled_vector(whole(args->c1, x.cols, 0, &room.vector), whole_scale, x.cols, room.vector);
+    call.shift = padded_vector(shift, x.cols, 0, &workspace.vector);
+    const float *whole_scale = padded_vector(args->scale, x.cols, 1, &workspace.vector);
+    call.weight = padded_vector(args->a, x.cols, 1, &workspace.vector);
+    call.bias = padded_vector(c0, x.cols, 0, &workspace.vector);
+    call.c1 = scaled_vector(padded_vector(args->c1, x.cols, 0, &workspace.vector), whole_scale, x.cols,
+                            workspace.vector);
     bool measure = sum_dy || sum_dy_z;
     feature_work work = !dx.data ? SUMS : args->add ? (measure ? ADD_SUMS : ADD) : measure ? PUSH_SUMS : PUSH;
-    call.stream = dx.data && nm_streams(dx) && call.width % NM_W == 0;
+    call.stream = dx.data && nm_use_streaming(dx) && call.width % NM_W == 0;
     call.plain = !shift && !c0;
-    run_blocks(b, &call, work, &room);
+    run_blocks(b, &call, work, &workspace);
     for (int32_t j = 0; measure && j < x.cols; j++) {
         if (sum_dy)
-            sums[j] = (float)room.sums[j];
+            sums[j] = (float)workspace.sums[j];
         if (sum_dy_z)
-            sums_z[j] = (float)(room.second[j] * (double)whole_scale[j]);
+            sums_z[j] = (float)(workspace.second[j] * (double)whole_scale[j]);
     }
 }
 

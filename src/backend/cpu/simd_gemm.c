@@ -1,4 +1,4 @@
-/* Matrix products: see gemm.h. */
+/* GEMM, see gemm.h. */
 #include "backend/cpu/gemm.h"
 
 #include "backend/cpu/kernel.h"
@@ -7,37 +7,38 @@
 #include <omp.h>
 
 enum {
-    DEPTH = 512,                   /* k in one chunk: a strip of a and a panel of b stay in L1 and L2 */
-    BLOCK_ROWS = 8 * NM_TILE_ROWS, /* rows of a packed at a time: stays in L2 */
-    SPILL_ROWS = 2 * NM_TILE_ROWS, /* so many more get no block: it would read all of b for them */
-    STRIPS = 10,                   /* of both together */
-    FEW_BLOCKS = 8,                /* of a thread: they are equal, and as many for each */
-    STRIP_FLOATS = DEPTH * NM_TILE_ROWS + 2 * NM_W,
+    DEPTH = 512,                   /* KC: a micro-panel of a and a panel of b stay in L1 and L2 */
+    BLOCK_ROWS = 8 * NM_TILE_ROWS, /* MC: packed rows of a stay in L2 */
+    EXTRA_ROWS = 2 * NM_TILE_ROWS, /* a remainder up to this size joins other blocks */
+    MICRO_PANELS = 10,             /* micro-panels of a block with additional rows */
+    MAX_EQUAL_BLOCKS = 8,          /* up to this many blocks per thread, blocks are of equal height */
+    MICRO_PANEL_FLOATS = DEPTH * NM_TILE_ROWS + 2 * NM_W,
     PANEL_FLOATS = DEPTH * NM_TILE_COLS,
-    SPAN_DEPTH = 4 * DEPTH, /* k of the shared panels: bounds their memory ... */
-    SPAN_FLOATS = 4 << 20,  /* ... to 16 MiB */
-    STRAIGHT_ROWS = 64,     /* rows of b that a thread packs at a time */
-    PREFETCH_ROWS = 16,     /* how far ahead strips of a transposed a are fetched */
-    SPARE = 2 * NM_W        /* packing stores whole vectors */
+    SPAN_DEPTH = 4 * DEPTH, /* k of the shared panels: bounds their memory */
+    SPAN_FLOATS = 4 << 20,  /* 16 MiB */
+    PACK_ROWS = 64,         /* rows of b that a thread packs at a time */
+    PREFETCH_ROWS = 16,     /* prefetch distance when a is transposed */
+    PADDING = 2 * NM_W      /* packing stores full vectors past the end */
 };
 
-/* Packs rows k0 .. k0 + depth - 1 and columns col .. col + cols - 1 of b: panels of [panel_depth][NM_TILE_COLS], missing
- * columns as zeros. A row is read from end to end, as memory likes it. */
-static void pack_straight(const nm_gemm *g, int32_t col, int32_t cols, int32_t k0, int32_t depth, float *to,
-                          int32_t panel_depth)
+/* Packs rows k0 .. k0 + depth - 1 and columns col .. col + cols - 1 of b into panels of
+ * [panel_depth][NM_TILE_COLS], padded with zero columns. Rows are read contiguously. */
+static void pack_b_rows(const nm_gemm *g, int32_t col, int32_t cols, int32_t k0, int32_t depth, float *to,
+                        int32_t panel_depth)
 {
-    int32_t whole = cols / NM_TILE_COLS * NM_TILE_COLS, rest = cols - whole;
+    int32_t full = cols / NM_TILE_COLS * NM_TILE_COLS, remainder = cols - full;
     size_t panel = (size_t)panel_depth * NM_TILE_COLS;
     for (int32_t k = 0; k < depth; k++, to += NM_TILE_COLS) {
         const float *from = g->b + (size_t)(k0 + k) * g->ldb + (size_t)col;
         float *at = to;
-        for (int32_t j = 0; j < whole; j += NM_TILE_COLS, at += panel) {
+        for (int32_t j = 0; j < full; j += NM_TILE_COLS, at += panel) {
             v_store(at, v_load(from + j));
             v_store(at + NM_W, v_load(from + j + NM_W));
         }
-        if (rest) {
-            v_store(at, v_load_upto(from + whole, rest));
-            v_store(at + NM_W, rest > NM_W ? v_load_upto(from + whole + NM_W, rest - NM_W) : v_set(0));
+        if (remainder) {
+            v_store(at, v_load_upto(from + full, remainder));
+            v_store(at + NM_W,
+                    remainder > NM_W ? v_load_upto(from + full + NM_W, remainder - NM_W) : v_set(0));
         }
     }
 }
@@ -46,65 +47,67 @@ static void pack_straight(const nm_gemm *g, int32_t col, int32_t cols, int32_t k
 static void pack_panel(const nm_gemm *g, int32_t col, int32_t cols, int32_t k0, int32_t depth, float *to)
 {
     if (!g->tb) {
-        pack_straight(g, col, cols, k0, depth, to, depth);
+        pack_b_rows(g, col, cols, k0, depth, to, depth);
         return;
     }
     for (int32_t half = 0; half < 2; half++) {
-        int32_t present = nm_at_most(cols - half * NM_W, NM_W);
+        int32_t present = nm_min_i32(cols - half * NM_W, NM_W);
         const float *from = g->b + (size_t)(col + (present > 0 ? half * NM_W : 0)) * g->ldb + (size_t)k0;
         nm_pack_transposed(from, g->ldb, present, depth, to + half * NM_W, NM_TILE_COLS);
     }
 }
 
-/* Strips of a block are of nearly equal height: a tile of one or two rows would take as long as one of five. */
-static int32_t strip_height(int32_t rows)
+/* Micro-panels of nearly equal height: a tile of one or two rows takes as long as one of five. */
+static int32_t micro_panel_rows(int32_t rows)
 {
-    return nm_pieces(rows, nm_pieces(rows, NM_TILE_ROWS));
+    return nm_ceil_div(rows, nm_ceil_div(rows, NM_TILE_ROWS));
 }
 
-/* Where strip i of a stands: strips leave room for a whole vector after them. */
-static size_t strip_at(int32_t i, int32_t depth)
+/* Offset of micro-panel i of a; each is followed by padding of a full vector. */
+static size_t micro_panel_offset(int32_t i, int32_t depth)
 {
-    return (size_t)i * ((size_t)depth * NM_TILE_ROWS + SPARE);
+    return (size_t)i * ((size_t)depth * NM_TILE_ROWS + PADDING);
 }
 
-/* Packs `rows` rows of a from (row, k0) as strips of [depth][NM_TILE_ROWS]; lanes beyond the rows are arbitrary. */
-static void pack_rows(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int32_t depth, float *to)
+/* Packs `rows` rows of a from (row, k0) into micro-panels of [depth][NM_TILE_ROWS]; lanes past the rows
+ * are undefined. */
+static void pack_a(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int32_t depth, float *to)
 {
-    int32_t height = strip_height(rows);
+    int32_t height = micro_panel_rows(rows);
     for (int32_t r = 0; !g->ta && r < rows; r += height) {
         const float *from = g->a + (size_t)(row + r) * g->lda + (size_t)k0;
-        nm_pack_transposed(from, g->lda, nm_at_most(rows - r, height), depth,
-                           to + strip_at(r / height, depth), NM_TILE_ROWS);
+        nm_pack_transposed(from, g->lda, nm_min_i32(rows - r, height), depth,
+                           to + micro_panel_offset(r / height, depth), NM_TILE_ROWS);
     }
     for (int32_t k = 0; g->ta && k < depth; k++) {
         const float *from = g->a + (size_t)(k0 + k) * g->lda + (size_t)row;
         for (int32_t r = 0; r < rows; r += 16)
             __builtin_prefetch(from + PREFETCH_ROWS * g->lda + r);
         for (int32_t r = 0; r < rows; r += height)
-            v_store(to + strip_at(r / height, depth) + (size_t)k * NM_TILE_ROWS,
+            v_store(to + micro_panel_offset(r / height, depth) + (size_t)k * NM_TILE_ROWS,
                     v_load_upto(from + r, rows - r));
     }
 }
 
-/* A part of c that one thread computes, over the depth k0 .. k0 + depth - 1. */
+/* A block of c computed by one thread, over k0 .. k0 + depth - 1. */
 typedef struct block {
     int32_t row, rows, col, cols, k0, depth;
 } block;
 
-/* panels: the shared packed panels from column first_col on, each of span_depth; NULL: packed here. */
+/* panels: shared packed panels from column first_col on, each of span_depth; NULL: each panel is packed
+ * here. */
 static void run_block(const nm_gemm *g, const block *part, const float *panels, int32_t first_col,
                       float *local)
 {
-    float *strips = local, *own = local + (size_t)STRIPS * STRIP_FLOATS;
-    int32_t height = strip_height(part->rows);
+    float *micro_panels = local, *own = local + (size_t)MICRO_PANELS * MICRO_PANEL_FLOATS;
+    int32_t height = micro_panel_rows(part->rows);
     for (int32_t k = 0; k < part->depth; k += DEPTH) {
-        int32_t depth = nm_at_most(part->depth - k, DEPTH);
+        int32_t depth = nm_min_i32(part->depth - k, DEPTH);
         bool add = g->add || part->k0 + k > 0, last = part->k0 + k + depth == g->depth;
-        pack_rows(g, part->row, part->rows, part->k0 + k, depth, strips);
+        pack_a(g, part->row, part->rows, part->k0 + k, depth, micro_panels);
         for (int32_t j = 0; j < part->cols; j += NM_TILE_COLS) {
-            int32_t col = part->col + j, cols = nm_at_most(part->cols - j, NM_TILE_COLS);
-            tile_end end = {last && g->bias ? g->bias + col : NULL, last && g->relu};
+            int32_t col = part->col + j, cols = nm_min_i32(part->cols - j, NM_TILE_COLS);
+            tile_epilogue epilogue = {last && g->bias ? g->bias + col : NULL, last && g->relu};
             const float *panel = own;
             if (g->packed)
                 panel = g->packed + (size_t)col * (size_t)g->depth + (size_t)(part->k0 + k) * NM_TILE_COLS;
@@ -114,8 +117,9 @@ static void run_block(const nm_gemm *g, const block *part, const float *panels, 
                 pack_panel(g, col, cols, part->k0 + k, depth, own);
             for (int32_t r = 0; r < part->rows; r += height) {
                 float *c = g->c + (size_t)(part->row + r) * g->ldc + (size_t)col;
-                nm_tile(nm_at_most(part->rows - r, height), cols, depth, strips + strip_at(r / height, depth),
-                        1, NM_TILE_ROWS, panel, NM_TILE_COLS, true, g->alpha, add, end, c, g->ldc);
+                nm_tile(nm_min_i32(part->rows - r, height), cols, depth,
+                        micro_panels + micro_panel_offset(r / height, depth), 1, NM_TILE_ROWS, panel,
+                        NM_TILE_COLS, true, g->alpha, add, epilogue, c, g->ldc);
             }
         }
     }
@@ -123,47 +127,47 @@ static void run_block(const nm_gemm *g, const block *part, const float *panels, 
         g->finish(g, part->row, part->col, part->rows, part->cols);
 }
 
-/* Rows of every block but the last, which has the rest. Results don't depend on it. */
+/* Number of rows of every block but the last, which has the remaining ones. Results do not depend on it. */
 static int32_t block_rows(int32_t rows, int32_t threads, int32_t *blocks)
 {
-    *blocks = rows > SPILL_ROWS ? nm_pieces(rows - SPILL_ROWS, BLOCK_ROWS) : 1;
-    if (*blocks > FEW_BLOCKS * threads)
+    *blocks = rows > EXTRA_ROWS ? nm_ceil_div(rows - EXTRA_ROWS, BLOCK_ROWS) : 1;
+    if (*blocks > MAX_EQUAL_BLOCKS * threads)
         return BLOCK_ROWS;
     int32_t even = nm_round_up(*blocks, threads),
-            height = nm_pieces(rows, even < 2 * *blocks ? even : *blocks);
-    *blocks = nm_pieces(rows, height);
+            height = nm_ceil_div(rows, even < 2 * *blocks ? even : *blocks);
+    *blocks = nm_ceil_div(rows, height);
     return height;
 }
 
-/* Columns of one block: as many as leave every one of several threads some blocks. Results don't depend on it. */
+/* Number of columns of a block, such that every thread gets several blocks. Results do not depend on it. */
 static int32_t block_cols(int32_t row_blocks, int32_t cols, int32_t threads)
 {
-    int32_t wanted = threads > 1 ? nm_pieces(4 * threads, row_blocks) : 1;
-    int32_t size = nm_pieces(nm_pieces(cols, wanted), 2 * NM_TILE_COLS) * 2 * NM_TILE_COLS;
-    return nm_at_most(size, NM_GEMM_COLS);
+    int32_t blocks = threads > 1 ? nm_ceil_div(4 * threads, row_blocks) : 1;
+    int32_t size = nm_ceil_div(nm_ceil_div(cols, blocks), 2 * NM_TILE_COLS) * 2 * NM_TILE_COLS;
+    return nm_min_i32(size, NM_GEMM_COLS);
 }
 
-typedef struct span { /* part of the columns and of the depth, packed together */
+typedef struct span { /* columns and depth that are packed together */
     int32_t col, cols, k0, depth;
 } span;
 
-/* Run by every thread of the team. */
+/* Executed by every thread of the team. */
 static void run_span(const nm_gemm *g, const span *part, float *panels, float *local, int32_t threads)
 {
     int32_t row_blocks, height = block_rows(g->rows, threads, &row_blocks);
     int32_t width = block_cols(row_blocks, part->cols, threads);
-    int32_t col_blocks = nm_pieces(part->cols, width), n_panels = nm_pieces(part->cols, NM_TILE_COLS);
+    int32_t col_blocks = nm_ceil_div(part->cols, width), n_panels = nm_ceil_div(part->cols, NM_TILE_COLS);
     bool shared = row_blocks > 1 && !g->packed;
     if (shared && !g->tb) {
 #pragma omp for schedule(static)
-        for (int32_t k = 0; k < part->depth; k += STRAIGHT_ROWS)
-            pack_straight(g, part->col, part->cols, part->k0 + k, nm_at_most(part->depth - k, STRAIGHT_ROWS),
-                          panels + (size_t)k * NM_TILE_COLS, part->depth);
+        for (int32_t k = 0; k < part->depth; k += PACK_ROWS)
+            pack_b_rows(g, part->col, part->cols, part->k0 + k, nm_min_i32(part->depth - k, PACK_ROWS),
+                        panels + (size_t)k * NM_TILE_COLS, part->depth);
     } else if (shared) {
 #pragma omp for schedule(dynamic, 1)
         for (int32_t p = 0; p < n_panels; p++)
             pack_panel(g, part->col + p * NM_TILE_COLS,
-                       nm_at_most(part->cols - p * NM_TILE_COLS, NM_TILE_COLS), part->k0, part->depth,
+                       nm_min_i32(part->cols - p * NM_TILE_COLS, NM_TILE_COLS), part->k0, part->depth,
                        panels + (size_t)p * NM_TILE_COLS * (size_t)part->depth);
     }
 #pragma omp for schedule(dynamic, 1)
@@ -172,7 +176,7 @@ static void run_span(const nm_gemm *g, const span *part, float *panels, float *l
         block one = {row,
                      i / col_blocks + 1 < row_blocks ? height : g->rows - row,
                      part->col + col,
-                     nm_at_most(part->cols - col, width),
+                     nm_min_i32(part->cols - col, width),
                      part->k0,
                      part->depth};
         run_block(g, &one, shared ? panels : NULL, part->col, local);
@@ -183,23 +187,23 @@ void NM_SIMD(nm_gemm_run)(nm_backend *backend, const nm_gemm *g)
 {
     if (g->rows == 0 || g->cols == 0)
         return;
-    size_t local_floats = (size_t)STRIPS * STRIP_FLOATS + PANEL_FLOATS + SPARE;
-    int32_t span_depth = nm_at_most(g->depth, SPAN_DEPTH);
+    size_t local_floats = (size_t)MICRO_PANELS * MICRO_PANEL_FLOATS + PANEL_FLOATS + PADDING;
+    int32_t span_depth = nm_min_i32(g->depth, SPAN_DEPTH);
     int32_t span_cols = SPAN_FLOATS / (span_depth ? span_depth : 1) / NM_TILE_COLS * NM_TILE_COLS;
-    span_cols = nm_at_most(span_cols, nm_pieces(g->cols, NM_TILE_COLS) * NM_TILE_COLS);
+    span_cols = nm_min_i32(span_cols, nm_ceil_div(g->cols, NM_TILE_COLS) * NM_TILE_COLS);
     double work = (double)g->rows * (double)g->cols * (double)g->depth;
     int32_t threads = work < 65536 ? 1 : backend->threads;
     float *locals =
         nm_backend_scratch(backend, NM_CPU_THREADS, (size_t)threads * local_floats * sizeof(float));
     float *panels = nm_backend_scratch(backend, NM_CPU_PANELS,
-                                       ((size_t)span_cols * (size_t)span_depth + SPARE) * sizeof(float));
+                                       ((size_t)span_cols * (size_t)span_depth + PADDING) * sizeof(float));
 #pragma omp parallel num_threads(threads)
     {
         float *local = locals + (size_t)omp_get_thread_num() * local_floats;
         for (int32_t col = 0; col < g->cols; col += span_cols)
             for (int32_t k = 0; k < g->depth || k == 0; k += SPAN_DEPTH) {
-                span part = {col, nm_at_most(g->cols - col, span_cols), k,
-                             nm_at_most(g->depth - k, SPAN_DEPTH)};
+                span part = {col, nm_min_i32(g->cols - col, span_cols), k,
+                             nm_min_i32(g->depth - k, SPAN_DEPTH)};
                 run_span(g, &part, panels, local, threads);
             }
     }
@@ -207,18 +211,18 @@ void NM_SIMD(nm_gemm_run)(nm_backend *backend, const nm_gemm *g)
 
 size_t NM_SIMD(nm_gemm_pack)(nm_backend *backend, const nm_gemm *g, float *to)
 {
-    int32_t n_panels = nm_pieces(g->cols, NM_TILE_COLS), threads = backend->threads;
+    int32_t n_panels = nm_ceil_div(g->cols, NM_TILE_COLS), threads = backend->threads;
     size_t panel = (size_t)g->depth * NM_TILE_COLS;
     if (to && !g->tb) {
 #pragma omp parallel for num_threads(threads) schedule(static)
-        for (int32_t k = 0; k < g->depth; k += STRAIGHT_ROWS)
-            pack_straight(g, 0, g->cols, k, nm_at_most(g->depth - k, STRAIGHT_ROWS),
-                          to + (size_t)k * NM_TILE_COLS, g->depth);
+        for (int32_t k = 0; k < g->depth; k += PACK_ROWS)
+            pack_b_rows(g, 0, g->cols, k, nm_min_i32(g->depth - k, PACK_ROWS), to + (size_t)k * NM_TILE_COLS,
+                        g->depth);
         return (size_t)n_panels * panel * sizeof(float);
     }
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int32_t p = 0; p < (to ? n_panels : 0); p++)
-        pack_panel(g, p * NM_TILE_COLS, nm_at_most(g->cols - p * NM_TILE_COLS, NM_TILE_COLS), 0, g->depth,
+        pack_panel(g, p * NM_TILE_COLS, nm_min_i32(g->cols - p * NM_TILE_COLS, NM_TILE_COLS), 0, g->depth,
                    to + (size_t)p * panel);
     return (size_t)n_panels * panel * sizeof(float);
 }

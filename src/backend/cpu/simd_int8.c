@@ -1,5 +1,5 @@
-/* Linear maps in int8: the definition in norma/backend.h. Sums are exact, and what follows them rounds step by step, so
- * every CPU level gives the bits of the plain kernel. */
+/* Int8 linear layers as defined in norma/backend.h. Sums are exact and every following step is rounded, so
+ * every CPU level is bitwise identical to the reference kernel. */
 #include "backend/cpu/dot_int8.h"
 #include "backend/cpu/kernel.h"
 
@@ -7,22 +7,22 @@
 
 enum {
     BLOCK_ROWS = 48,                     /* rows of x in one block */
-    GROUP = DOT_PANELS * NM_INT8_PANEL,  /* rows of the weight that a tile takes */
-    PANEL_FLOATS = NM_INT8_PANEL / NM_W, /* vectors of a panel's results */
-    ALONE = 1 << 18                      /* products that are not worth a second thread */
+    GROUP = DOT_PANELS * NM_INT8_PANEL,  /* rows of the weight in a tile */
+    PANEL_FLOATS = NM_INT8_PANEL / NM_W, /* vectors of the results of a panel */
+    SERIAL_WORK = 1 << 18                /* multiplications below which one thread is used */
 };
 
-typedef struct int8_product {
+typedef struct int8_gemm {
     nm_mat x, y;
     const nm_int8 *weight;
     const float *bias;
     nm_act act;
-    dot_input *inputs; /* [rows][stride], made int8 */
-    size_t stride;     /* whole vectors of floats, and fours */
-    float *scales;     /* [rows] of the inputs */
-} int8_product;
+    dot_input *inputs; /* [rows][stride], quantized */
+    size_t stride;     /* multiple of vectors and of 4 */
+    float *scales;     /* [rows] */
+} int8_gemm;
 
-/* ---- the input ---- */
+/* ---- activation quantization ---- */
 
 static float largest_of(const float *row, int32_t n)
 {
@@ -36,30 +36,30 @@ static float largest_of(const float *row, int32_t n)
     return nm_int8_largest(bits);
 }
 
-/* Adding 1.5 * 2^23 rounds to a whole number, which then stands in the low bits. */
-static void quantize_row(const int8_product *p, int32_t r)
+/* Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits. */
+static void quantize_row(const int8_gemm *p, int32_t r)
 {
     const float *row = nm_row(p->x, r);
     dot_input *to = p->inputs + (size_t)r * p->stride;
     int32_t n = p->x.cols;
     float largest = largest_of(row, n);
-    vf factor = v_set(largest > 0 ? NM_INT8_MOST / largest : 0), shifter = v_set(12582912.0f);
-    bool whole = largest > 0;
+    vf factor = v_set(largest > 0 ? NM_INT8_MAX / largest : 0), shifter = v_set(12582912.0f);
+    bool quantized = largest > 0;
     for (int32_t i = 0; i < (int32_t)p->stride; i += NM_W) {
-        vf x = whole && i < n ? v_load_upto(row + i, n - i) : v_set(0);
+        vf x = quantized && i < n ? v_load_upto(row + i, n - i) : v_set(0);
         dot_store_input(to + i, v_bits(v_add(v_mul(x, factor), shifter)));
     }
-    p->scales[r] = largest / NM_INT8_MOST;
+    p->scales[r] = largest / NM_INT8_MAX;
 }
 
-/* ---- the product ---- */
+/* ---- matrix multiplication ---- */
 
-/* What follows the sum, for the NM_INT8_PANEL rows of a weight that begin at `first` of y's columns: those from 0 on and
- * below y.cols are written. scales: of the weight's rows. */
-static void write_panel(const int8_product *p, int32_t row, int32_t first, const float *scales, vf *z)
+/* Scales, bias and activation of NM_INT8_PANEL rows of the weight that begin at column `first` of y (which
+ * may be negative); columns outside y are not written. scales: of the rows of the weight. */
+static void write_panel(const int8_gemm *p, int32_t row, int32_t first, const float *scales, vf *z)
 {
     float *y = nm_row(p->y, row), bias[NM_INT8_PANEL] = {0}, part[NM_INT8_PANEL];
-    int32_t from = first < 0 ? -first : 0, end = nm_at_most(NM_INT8_PANEL, p->y.cols - first);
+    int32_t from = first < 0 ? -first : 0, end = nm_min_i32(NM_INT8_PANEL, p->y.cols - first);
     bool all = from == 0 && end == NM_INT8_PANEL;
     if (p->bias && !all)
         memcpy(bias + from, p->bias + first + from, (size_t)(end - from) * sizeof *bias);
@@ -77,13 +77,13 @@ static void write_panel(const int8_product *p, int32_t row, int32_t first, const
         memcpy(y + first + from, part + from, (size_t)(end - from) * sizeof *part);
 }
 
-/* A part of y: rows of x with panels of the weight. */
+/* A part of y: rows of x times panels of the weight. */
 typedef struct tile {
     int32_t row, rows, panel, panels;
 } tile;
 
 /* sums: [rows][panels][DOT_VECTORS] */
-NM_INLINE void sum_fixed(const int8_product *p, const int rows, const int panels, const tile *at,
+NM_INLINE void sum_fixed(const int8_gemm *p, const int rows, const int panels, const tile *at,
                          dot_vector *sums)
 {
     const nm_int8 *w = p->weight;
@@ -117,7 +117,7 @@ NM_INLINE void sum_fixed(const int8_product *p, const int rows, const int panels
                 sums[(r * panels + c) * DOT_VECTORS + v] = sum[r][c][v];
 }
 
-static void write_tile(const int8_product *p, const tile *at, const dot_vector *sums)
+static void write_tile(const int8_gemm *p, const tile *at, const dot_vector *sums)
 {
     const nm_int8 *w = p->weight;
     for (int32_t r = 0; r < at->rows; r++)
@@ -138,7 +138,7 @@ static void write_tile(const int8_product *p, const tile *at, const dot_vector *
         break;
 
 /* panels: 1 or DOT_PANELS */
-static void run_tile(const int8_product *p, tile at)
+static void run_tile(const int8_gemm *p, tile at)
 {
     dot_vector sums[DOT_ROWS * DOT_PANELS * DOT_VECTORS];
     switch (at.rows) {
@@ -152,10 +152,10 @@ static void run_tile(const int8_product *p, tile at)
     write_tile(p, &at, sums);
 }
 
-/* Rows of x in tiles of nearly equal height, for each group of panels. */
-static void run_block(const int8_product *p, int32_t row, int32_t rows, int32_t panel, int32_t panels)
+/* Tiles of x of nearly equal height, for each group of panels. */
+static void run_block(const int8_gemm *p, int32_t row, int32_t rows, int32_t panel, int32_t panels)
 {
-    int32_t tiles = nm_pieces(rows, DOT_ROWS), step;
+    int32_t tiles = nm_ceil_div(rows, DOT_ROWS), step;
     for (int32_t g = 0; g < panels; g += step) {
         step = panels - g < DOT_PANELS ? 1 : DOT_PANELS;
         for (int32_t t = 0; t < tiles; t++) {
@@ -165,19 +165,20 @@ static void run_block(const int8_product *p, int32_t row, int32_t rows, int32_t 
     }
 }
 
-/* Panels of one block: as many as leave every thread several blocks. Results don't depend on it. */
+/* Number of panels of a block, such that every thread gets several blocks. Results do not depend on it. */
 static int32_t block_panels(int32_t row_blocks, int32_t panels, int32_t threads)
 {
-    int32_t wanted = nm_pieces(4 * threads, row_blocks);
-    return nm_round_up(nm_pieces(panels, wanted), DOT_PANELS);
+    int32_t blocks = nm_ceil_div(4 * threads, row_blocks);
+    return nm_round_up(nm_ceil_div(panels, blocks), DOT_PANELS);
 }
 
-static void run_product(const int8_product *p, int32_t threads)
+static void run_gemm(const int8_gemm *p, int32_t threads)
 {
     int32_t first = p->weight->first / NM_INT8_PANEL;
-    int32_t panels = nm_pieces(p->weight->first + p->y.cols, NM_INT8_PANEL) - first;
-    int32_t row_blocks = nm_pieces(p->x.rows, BLOCK_ROWS), width = block_panels(row_blocks, panels, threads);
-    int32_t col_blocks = nm_pieces(panels, width);
+    int32_t panels = nm_ceil_div(p->weight->first + p->y.cols, NM_INT8_PANEL) - first;
+    int32_t row_blocks = nm_ceil_div(p->x.rows, BLOCK_ROWS),
+            width = block_panels(row_blocks, panels, threads);
+    int32_t col_blocks = nm_ceil_div(panels, width);
 #pragma omp parallel num_threads(threads)
     {
 #pragma omp for schedule(static)
@@ -186,8 +187,8 @@ static void run_product(const int8_product *p, int32_t threads)
 #pragma omp for schedule(dynamic, 1)
         for (int32_t i = 0; i < row_blocks * col_blocks; i++) {
             int32_t row = i / col_blocks * BLOCK_ROWS, panel = i % col_blocks * width;
-            run_block(p, row, nm_at_most(p->x.rows - row, BLOCK_ROWS), first + panel,
-                      nm_at_most(panels - panel, width));
+            run_block(p, row, nm_min_i32(p->x.rows - row, BLOCK_ROWS), first + panel,
+                      nm_min_i32(panels - panel, width));
         }
     }
 }
@@ -200,17 +201,18 @@ static void linear_int8(nm_backend *b, const nm_linear_int8_args *args)
     if (y.rows == 0 || y.cols == 0)
         return;
     size_t stride = (size_t)nm_round_up(x.cols, 16), rows = (size_t)x.rows;
-    char *room = nm_backend_scratch(b, NM_CPU_PANELS, rows * (stride * sizeof(dot_input) + sizeof(float)));
+    char *workspace =
+        nm_backend_scratch(b, NM_CPU_PANELS, rows * (stride * sizeof(dot_input) + sizeof(float)));
     double work = (double)x.rows * (double)x.cols * (double)y.cols;
-    int8_product p = {.x = x,
-                      .y = y,
-                      .weight = weight,
-                      .bias = args->bias,
-                      .act = args->act,
-                      .inputs = (dot_input *)(void *)room,
-                      .stride = stride,
-                      .scales = (float *)(void *)(room + rows * stride * sizeof(dot_input))};
-    run_product(&p, work < ALONE ? 1 : b->threads);
+    int8_gemm p = {.x = x,
+                   .y = y,
+                   .weight = weight,
+                   .bias = args->bias,
+                   .act = args->act,
+                   .inputs = (dot_input *)(void *)workspace,
+                   .stride = stride,
+                   .scales = (float *)(void *)(workspace + rows * stride * sizeof(dot_input))};
+    run_gemm(&p, work < SERIAL_WORK ? 1 : b->threads);
 }
 
 void NM_SIMD(nm_cpu_int8)(nm_kernels *k)

@@ -1,4 +1,4 @@
-/* Linear layers over the products of gemm.h: bias and activation follow in registers, dropout while a block is in the
+/* Linear layers by the GEMM of gemm.h: bias and activation in registers, dropout while a block is in the
  * cache. */
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/kernel.h"
@@ -16,7 +16,7 @@ static void drop_block(const nm_gemm *gemm, int32_t row, int32_t col, int32_t ro
     }
 }
 
-static nm_gemm product(bool ta, bool tb, nm_mat a, nm_mat b, bool add, nm_mat c)
+static nm_gemm gemm_of(bool ta, bool tb, nm_mat a, nm_mat b, bool add, nm_mat c)
 {
     int32_t depth = ta ? a.rows : a.cols;
     NM_ASSERT((ta ? a.cols : a.rows) == c.rows && (tb ? b.rows : b.cols) == c.cols);
@@ -38,7 +38,7 @@ static nm_gemm product(bool ta, bool tb, nm_mat a, nm_mat b, bool add, nm_mat c)
 
 static void gemm(nm_backend *b, const nm_gemm_args *args)
 {
-    nm_gemm work = product(args->ta, args->tb, args->a, args->b, args->beta != 0, args->c);
+    nm_gemm work = gemm_of(args->ta, args->tb, args->a, args->b, args->beta != 0, args->c);
     work.alpha = (float)args->alpha;
     if (args->beta != 0 && args->beta != 1)
         NM_CALL(b, scale, .alpha = args->beta, .x = args->c, .y = args->c);
@@ -69,7 +69,7 @@ static void linear(nm_backend *b, const nm_linear_args *args)
 {
     if (nm_backend_linear_int8(b, args))
         return;
-    nm_gemm work = product(false, true, args->x, args->weight, false, args->y);
+    nm_gemm work = gemm_of(false, true, args->x, args->weight, false, args->y);
     work.packed = packed_rows(b, args->weight);
     work.bias = args->bias;
     work.relu = args->act == NM_ACT_RELU;
@@ -81,13 +81,14 @@ static void linear(nm_backend *b, const nm_linear_args *args)
     NM_SIMD(nm_gemm_run)(b, &work);
 }
 
-/* With relu a kept element is positive and a dropped one 0, so y alone decides; otherwise the mask does. */
+/* With relu an element that is not dropped is positive and a dropped one 0, so y suffices; otherwise the
+ * mask is needed. */
 static void act_grad_part(nm_act act, const nm_drop *drop, nm_part part, const float *y, const float *dy,
                           float *dz)
 {
     float kept = drop->on ? drop->scale : 1, factors[NM_DROP_COLS];
     for (int32_t j = 0; j < part.cols; j += NM_DROP_COLS) {
-        int32_t end = nm_at_most(part.cols, j + NM_DROP_COLS);
+        int32_t end = nm_min_i32(part.cols, j + NM_DROP_COLS);
         if (act != NM_ACT_RELU && drop->on)
             nm_drop_factors(drop, (uint32_t)part.row, (uint32_t)((part.col + j) / NM_DROP_COLS), factors);
         for (int32_t c = j; c < end; c += NM_W) {
@@ -118,7 +119,7 @@ static void act_grad(nm_backend *b, const nm_act_grad_args *args)
 
 static void linear_grad_input(nm_backend *b, const nm_linear_grad_input_args *args)
 {
-    nm_gemm work = product(false, false, args->dy, args->weight, args->add, args->dx);
+    nm_gemm work = gemm_of(false, false, args->dy, args->weight, args->add, args->dx);
     NM_SIMD(nm_gemm_run)(b, &work);
 }
 
@@ -126,7 +127,7 @@ static void linear_grad_weight(nm_backend *b, const nm_linear_grad_weight_args *
 {
     const nm_mat dy = args->dy;
     void *db = args->db;
-    nm_gemm work = product(true, false, dy, args->x, true, args->dw);
+    nm_gemm work = gemm_of(true, false, dy, args->x, true, args->dw);
     NM_SIMD(nm_gemm_run)(b, &work);
     if (db)
         NM_SIMD(nm_add_column_sums)(b, dy, db);
@@ -138,7 +139,7 @@ void NM_SIMD(nm_add_column_sums)(nm_backend *b, nm_mat x, float *to)
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int32_t col = 0; col < x.cols; col += 4 * NM_W) {
         double sums[4 * NM_W];
-        int32_t cols = nm_at_most(x.cols - col, 4 * NM_W);
+        int32_t cols = nm_min_i32(x.cols - col, 4 * NM_W);
         nm_column_sums(nm_row(x, 0) + col, (size_t)x.stride, x.rows, cols, sums);
         for (int32_t j = 0; j < cols; j++)
             to[col + j] = (float)((double)to[col + j] + sums[j]);

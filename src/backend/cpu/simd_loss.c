@@ -1,18 +1,18 @@
-/* Soft-max over the vocabulary: the smoothed loss with its gradients, log probabilities, the best words. The
- * loss goes through the tokens in blocks, so that the logits of a batch never exist as a whole. */
+/* Softmax over the vocabulary: label-smoothed cross-entropy with its gradients, log probabilities, top k.
+ * The loss is computed in blocks of tokens: the logits of a batch are never materialized. */
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/kernel.h"
 
 #include <omp.h>
 
 enum {
-    LOGIT_BYTES = 64 << 20, /* most memory for one block of logits */
-    LOSS_ROWS = 512,        /* rows of a block where that allows */
-    CHUNK = 32 * NM_W,      /* columns summed in float before they join a sum in double */
-    STRETCH = 4 * NM_W      /* columns whose largest is known before any of them is looked at */
+    LOGIT_BYTES = 64 << 20, /* memory limit of a block of logits */
+    LOSS_ROWS = 512,        /* largest number of rows of a block */
+    SUM_CHUNK = 32 * NM_W,  /* columns that are summed in float before they are added in double */
+    MAX_CHUNK = 4 * NM_W    /* columns of a chunk of which the maximum is computed first */
 };
 
-/* The target distribution: `base` for every allowed word, and `peak` more for the target. */
+/* Target distribution: `base` for every allowed word, plus `peak` for the target. */
 typedef struct loss_call {
     const nm_softmax_loss_args *loss;
     const float *bias;
@@ -36,13 +36,13 @@ static const float *mask_words(nm_backend *b, const uint8_t *allowed, int32_t wo
     return mask;
 }
 
-/* x += bias, -inf where masked. Returns the largest; *sum gets the sum of the allowed. */
+/* x += bias, -inf where masked. Returns the maximum; *sum: sum of the allowed values. */
 static float prepare_row(int32_t n, const float *bias, const float *mask, float *x, double *sum)
 {
     vf top = v_set(-INFINITY);
     *sum = 0;
-    for (int32_t first = 0; first < n; first += CHUNK) {
-        int32_t end = nm_at_most(n, first + CHUNK);
+    for (int32_t first = 0; first < n; first += SUM_CHUNK) {
+        int32_t end = nm_min_i32(n, first + SUM_CHUNK);
         vf part = v_set(0);
         for (int32_t j = first; j < end; j += NM_W) {
             vf z = v_load_upto(x + j, end - j);
@@ -70,12 +70,12 @@ static float prepare_row(int32_t n, const float *bias, const float *mask, float 
     return v_largest(top);
 }
 
-/* The sum of e^(x - top), which x becomes when it is kept. */
+/* Sum of e^(x - top); x is overwritten by the terms if `keep`. */
 NM_INLINE double exp_row(int32_t n, float top, float *x, const bool keep)
 {
     double sum = 0;
-    for (int32_t first = 0; first < n; first += CHUNK) {
-        int32_t end = nm_at_most(n, first + CHUNK);
+    for (int32_t first = 0; first < n; first += SUM_CHUNK) {
+        int32_t end = nm_min_i32(n, first + SUM_CHUNK);
         vf part = v_set(0);
         for (int32_t j = first; j < end; j += NM_W) {
             vf e = v_exp(v_sub(v_load_upto(x + j, end - j), v_set(top)));
@@ -101,9 +101,10 @@ static void grad_row(int32_t n, const float *mask, float factor, float base, flo
     }
 }
 
-/* The loss of one token, and its logits overwritten by their gradient:
- *     peak (-lp_t) + base sum_v (-lp_v)        grad_scale (softmax - base - peak [v = t]),  0 for words not
- * allowed and for ignored targets */
+/* Loss of one token; its logits are overwritten by their gradient. lp: log softmax, t: target.
+ *     loss      = peak (-lp_t) + base sum_v (-lp_v)
+ *     gradient  = grad_scale (softmax - base - peak [v = t])
+ * 0 for words that are not allowed and for ignored targets. */
 static void loss_row(const loss_call *call, int32_t target, float *x, double sums[2])
 {
     int32_t n = call->words;
@@ -124,13 +125,13 @@ static void loss_row(const loss_call *call, int32_t target, float *x, double sum
     x[target] -= (float)(scale * call->peak);
 }
 
-static nm_gemm product(bool ta, bool tb, const float *a, size_t lda, const float *bm, size_t ldb)
+static nm_gemm gemm_of(bool ta, bool tb, const float *a, size_t lda, const float *bm, size_t ldb)
 {
     return (nm_gemm){.ta = ta, .tb = tb, .alpha = 1, .a = a, .b = bm, .lda = lda, .ldb = ldb};
 }
 
-static void run_product(nm_backend *b, nm_gemm work, int32_t rows, int32_t cols, int32_t depth, bool add,
-                        float *c, int32_t ldc)
+static void run_gemm(nm_backend *b, nm_gemm work, int32_t rows, int32_t cols, int32_t depth, bool add,
+                     float *c, int32_t ldc)
 {
     work.rows = rows;
     work.cols = cols;
@@ -141,19 +142,20 @@ static void run_product(nm_backend *b, nm_gemm work, int32_t rows, int32_t cols,
     NM_SIMD(nm_gemm_run)(b, &work);
 }
 
-/* The products with the weight of the output layer: of hidden vectors to logits, and of the logits' gradients back. */
-typedef struct output_products {
+/* GEMMs with the weight of the output layer: hidden vectors to logits, and gradients of logits to hidden
+ * vectors. */
+typedef struct output_gemms {
     nm_gemm up, down;
-} output_products;
+} output_gemms;
 
 /* With several blocks of rows the weight is packed once for all of them. */
-static output_products take_products(nm_backend *b, const nm_softmax_loss_args *loss, bool several)
+static output_gemms prepare_gemms(nm_backend *b, const nm_softmax_loss_args *loss, bool several)
 {
     int32_t words = loss->weight.rows, width = loss->weight.cols;
     const float *weight = loss->weight.data;
     size_t stride = (size_t)loss->weight.stride;
-    output_products p = {product(false, true, NULL, (size_t)loss->hidden.stride, weight, stride),
-                         product(false, false, NULL, (size_t)words, weight, stride)};
+    output_gemms p = {gemm_of(false, true, NULL, (size_t)loss->hidden.stride, weight, stride),
+                      gemm_of(false, false, NULL, (size_t)words, weight, stride)};
     p.up.cols = p.down.depth = words;
     p.up.depth = p.down.cols = width;
     if (!several)
@@ -171,19 +173,19 @@ static output_products take_products(nm_backend *b, const nm_softmax_loss_args *
     return p;
 }
 
-/* Gradients of a block of rows from those of its logits. */
-static void push_block(nm_backend *b, const nm_softmax_loss_args *loss, nm_gemm down, int32_t first,
+/* Gradients of a block of rows from the gradients of its logits. */
+static void grad_block(nm_backend *b, const nm_softmax_loss_args *loss, nm_gemm down, int32_t first,
                        int32_t rows, const float *logits)
 {
     int32_t words = loss->weight.rows, width = loss->weight.cols;
     const float *hidden = nm_row(loss->hidden, first);
     down.a = logits;
-    nm_gemm across = product(true, false, logits, (size_t)words, hidden, (size_t)loss->hidden.stride);
+    nm_gemm across = gemm_of(true, false, logits, (size_t)words, hidden, (size_t)loss->hidden.stride);
     if (loss->d_hidden)
-        run_product(b, down, rows, width, words, false,
-                    (float *)loss->d_hidden + (size_t)first * (size_t)width, width);
+        run_gemm(b, down, rows, width, words, false, (float *)loss->d_hidden + (size_t)first * (size_t)width,
+                 width);
     if (loss->d_weight)
-        run_product(b, across, words, width, rows, true, loss->d_weight, width);
+        run_gemm(b, across, words, width, rows, true, loss->d_weight, width);
     if (loss->d_bias)
         NM_SIMD(nm_add_column_sums)(b, nm_mat_of((void *)(uintptr_t)logits, rows, words), loss->d_bias);
 }
@@ -209,24 +211,24 @@ static void softmax_loss(nm_backend *b, const nm_softmax_loss_args *loss)
     NM_ASSERT(loss->hidden.cols == width && loss->weight.rows > 0);
     loss_call call = prepare(b, loss);
     int32_t most = (int32_t)(LOGIT_BYTES / sizeof(float)) / call.words;
-    int32_t block = nm_at_most(LOSS_ROWS, most < 1 ? 1 : most);
-    block = nm_at_most(block, tokens > 0 ? tokens : 1);
+    int32_t block = nm_min_i32(LOSS_ROWS, most < 1 ? 1 : most);
+    block = nm_min_i32(block, tokens > 0 ? tokens : 1);
     size_t sum_bytes = (size_t)nm_round_up(block, 4) * 2 * sizeof(double);
     double *sums =
         nm_backend_scratch(b, NM_CPU_BLOCK, sum_bytes + (size_t)block * (size_t)call.words * sizeof(float));
     float *logits = (float *)(void *)(sums + sum_bytes / sizeof(double));
-    output_products products = take_products(b, loss, tokens > block);
+    output_gemms gemms = prepare_gemms(b, loss, tokens > block);
     double total[2] = {0, 0};
     for (int32_t first = 0; first < tokens; first += block) {
-        int32_t rows = nm_at_most(tokens - first, block);
-        products.up.a = nm_row(loss->hidden, first);
-        run_product(b, products.up, rows, call.words, width, false, logits, call.words);
+        int32_t rows = nm_min_i32(tokens - first, block);
+        gemms.up.a = nm_row(loss->hidden, first);
+        run_gemm(b, gemms.up, rows, call.words, width, false, logits, call.words);
 #pragma omp parallel for num_threads(b->threads) schedule(dynamic, 4)
         for (int32_t i = 0; i < rows; i++)
             loss_row(&call, loss->targets[first + i], logits + (size_t)i * (size_t)call.words, sums + 2 * i);
         for (int32_t i = 0; i < 2 * rows; i++)
             total[i % 2] += sums[i];
-        push_block(b, loss, products.down, first, rows, logits);
+        grad_block(b, loss, gemms.down, first, rows, logits);
     }
     loss->sums[0] = total[0];
     loss->sums[1] = total[1];
@@ -258,34 +260,35 @@ static void log_softmax(nm_backend *b, const nm_log_softmax_args *args)
     float *work = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * floats * sizeof(float));
 #pragma omp parallel num_threads(threads)
     {
-        float *mine = work + (size_t)omp_get_thread_num() * floats;
+        float *local = work + (size_t)omp_get_thread_num() * floats;
 #pragma omp for schedule(static)
         for (int32_t i = 0; i < x.rows; i++)
-            log_softmax_row(x.cols, nm_row(x, i), mask, nm_row(y, i), mine);
+            log_softmax_row(x.cols, nm_row(x, i), mask, nm_row(y, i), local);
     }
 }
 
-/* The largest of each STRETCH columns of a row, and of all. A NaN may be passed over. */
-static float find_tops(int32_t n, const float *x, float *tops)
+/* Maximum of each chunk of a row, and of the row. NaN may be ignored. */
+static float chunk_maxima(int32_t n, const float *x, float *maxima)
 {
     float largest = -INFINITY;
-    for (int32_t first = 0; first < n; first += STRETCH, tops++) {
-        if (first + STRETCH <= n) {
+    for (int32_t first = 0; first < n; first += MAX_CHUNK, maxima++) {
+        if (first + MAX_CHUNK <= n) {
             vf a = v_max(v_load(x + first), v_load(x + first + NM_W));
             vf b = v_max(v_load(x + first + 2 * NM_W), v_load(x + first + 3 * NM_W));
-            *tops = v_largest(v_max(a, b));
+            *maxima = v_largest(v_max(a, b));
         } else {
-            *tops = -INFINITY;
+            *maxima = -INFINITY;
             for (int32_t j = first; j < n; j++)
-                *tops = x[j] > *tops ? x[j] : *tops;
+                *maxima = x[j] > *maxima ? x[j] : *maxima;
         }
-        largest = *tops > largest ? *tops : largest;
+        largest = *maxima > largest ? *maxima : largest;
     }
     return largest;
 }
 
-/* A value and its column among the best found so far, behind those that are equal. */
-NM_INLINE void keep_best(float value, int32_t column, int32_t k, int32_t *found, float *best, int32_t *where)
+/* Inserts a value and its column into the best ones found so far, after equal ones. */
+NM_INLINE void insert_best(float value, int32_t column, int32_t k, int32_t *found, float *best,
+                           int32_t *where)
 {
     if (*found == k && !(value > best[k - 1]))
         return;
@@ -298,26 +301,26 @@ NM_INLINE void keep_best(float value, int32_t column, int32_t k, int32_t *found,
     where[at] = column;
 }
 
-/* The k largest in descending order, ties to the smaller column. The k-th largest of the stretches' tops is no more than
- * the k-th largest of all, so only what reaches it is looked at. */
-static void top_k_row(int32_t n, const float *x, const float *tops, int32_t k, float *best, int32_t *where)
+/* The k largest values in descending order, ties: the smaller column first. The k-th largest of the chunk
+ * maxima is a lower bound of the k-th largest value, so only values that reach it are compared. */
+static void top_k_row(int32_t n, const float *x, const float *maxima, int32_t k, float *best, int32_t *where)
 {
-    int32_t found = 0, stretches = nm_pieces(n, STRETCH);
-    for (int32_t i = 0; i < stretches; i++)
-        keep_best(tops[i], 0, k, &found, best, where);
+    int32_t found = 0, chunks = nm_ceil_div(n, MAX_CHUNK);
+    for (int32_t i = 0; i < chunks; i++)
+        insert_best(maxima[i], 0, k, &found, best, where);
     const float bound = found == k ? best[k - 1] : -INFINITY;
     found = 0;
-    for (int32_t i = 0; i < stretches; i++) {
-        int32_t first = i * STRETCH, end = nm_at_most(n, first + STRETCH);
-        if (!(tops[i] >= bound))
+    for (int32_t i = 0; i < chunks; i++) {
+        int32_t first = i * MAX_CHUNK, end = nm_min_i32(n, first + MAX_CHUNK);
+        if (!(maxima[i] >= bound))
             continue;
         for (int32_t j = first; j < end; j += NM_W) {
-            int32_t stop = nm_at_most(end, j + NM_W);
+            int32_t stop = nm_min_i32(end, j + NM_W);
             if (stop == j + NM_W && !v_any_from(v_load(x + j), v_set(bound)))
                 continue;
             for (int32_t c = j; c < stop; c++)
                 if (x[c] >= bound)
-                    keep_best(x[c], c, k, &found, best, where);
+                    insert_best(x[c], c, k, &found, best, where);
         }
     }
     for (; found < k; found++) { /* only with NaN */
@@ -326,10 +329,10 @@ static void top_k_row(int32_t n, const float *x, const float *tops, int32_t k, f
     }
 }
 
-/* Scratch for the tops of a row, per thread. */
-static float *take_tops(nm_backend *b, int32_t threads, int32_t cols, size_t *stride)
+/* Scratch for the chunk maxima of a row, per thread. */
+static float *maxima_scratch(nm_backend *b, int32_t threads, int32_t cols, size_t *stride)
 {
-    *stride = (size_t)nm_round_up(nm_pieces(cols, STRETCH), 16);
+    *stride = (size_t)nm_round_up(nm_ceil_div(cols, MAX_CHUNK), 16);
     return nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * *stride * sizeof(float));
 }
 
@@ -341,14 +344,14 @@ static void top_k(nm_backend *b, const nm_top_k_args *args)
     float *best = args->values;
     size_t stride;
     int32_t threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
-    float *scratch = take_tops(b, threads, x.cols, &stride);
+    float *scratch = maxima_scratch(b, threads, x.cols, &stride);
     if (k == 0)
         return;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int32_t i = 0; i < x.rows; i++) {
-        float *tops = scratch + (size_t)omp_get_thread_num() * stride;
-        find_tops(x.cols, nm_row(x, i), tops);
-        top_k_row(x.cols, nm_row(x, i), tops, k, best + (size_t)i * (size_t)k,
+        float *maxima = scratch + (size_t)omp_get_thread_num() * stride;
+        chunk_maxima(x.cols, nm_row(x, i), maxima);
+        top_k_row(x.cols, nm_row(x, i), maxima, k, best + (size_t)i * (size_t)k,
                   args->columns + (size_t)i * (size_t)k);
     }
 }
@@ -360,18 +363,18 @@ static void log_top_k(nm_backend *b, const nm_log_top_k_args *args)
     NM_ASSERT(k > 0 && k <= x.cols && also >= 0 && also < x.cols);
     size_t stride;
     int32_t count, threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
-    float *scratch = take_tops(b, threads, x.cols, &stride);
+    float *scratch = maxima_scratch(b, threads, x.cols, &stride);
     const float *mask = mask_words(b, args->allowed, x.cols, &count);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int32_t i = 0; i < x.rows; i++) {
         float *row = nm_row(x, i), *best = (float *)args->values + (size_t)i * (size_t)k;
-        float *tops = scratch + (size_t)omp_get_thread_num() * stride;
+        float *maxima = scratch + (size_t)omp_get_thread_num() * stride;
         double all;
         if (mask)
             prepare_row(x.cols, NULL, mask, row, &all);
-        float top = find_tops(x.cols, row, tops),
+        float top = chunk_maxima(x.cols, row, maxima),
               lse = (float)((double)top + log(exp_row(x.cols, top, row, false)));
-        top_k_row(x.cols, row, tops, k, best, args->columns + (size_t)i * (size_t)k);
+        top_k_row(x.cols, row, maxima, k, best, args->columns + (size_t)i * (size_t)k);
         for (int32_t j = 0; j < k; j++)
             best[j] -= lse;
         ((float *)args->also_values)[i] = row[also] - lse;

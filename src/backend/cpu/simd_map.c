@@ -217,8 +217,8 @@ static map_call prepare(const nm_map_args *args, float *vectors)
                      .x = args->x,
                      .alpha = args->alpha ? *(const float *)args->alpha : 1,
                      .shift = args->shift ? *(const float *)args->shift : 0};
-    call.weight = nm_whole_vector(args->weight, cols, cols, 1, vectors);
-    call.bias = nm_whole_vector(args->bias, cols, cols, 0, vectors + nm_padded(cols));
+    call.weight = nm_padded_vector(args->weight, cols, cols, 1, vectors);
+    call.bias = nm_padded_vector(args->bias, cols, cols, 0, vectors + nm_padded(cols));
     return call;
 }
 
@@ -232,7 +232,7 @@ static void map(nm_backend *b, const nm_map_args *args)
     int32_t threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int32_t first = 0; first < x.rows; first += NM_NORM_ROWS)
-        map_rows(&call, first, nm_at_most(x.rows, first + NM_NORM_ROWS));
+        map_rows(&call, first, nm_min_i32(x.rows, first + NM_NORM_ROWS));
 }
 
 /* One row; sums: [weight, bias] of the block of rows, padded; scalars: d_alpha, d_shift. */
@@ -250,7 +250,7 @@ NM_INLINE void grad_row(const map_call *call, const nm_map_op op, int32_t row, f
             down_ = v_add(down_, v_load_upto(dx + (j), count));                                              \
         v_store_upto(dx + (j), count, down_);                                                                \
         if (call->sums) {                                                                                    \
-            nm_add_gemm_to(sums + (j), up_, map_value(op, z_));                                              \
+            nm_fma_to(sums + (j), up_, map_value(op, z_));                                                   \
             nm_add_to(bias_sums + (j), up_);                                                                 \
         }                                                                                                    \
         if (call->scalars) {                                                                                 \
@@ -284,7 +284,7 @@ static void map_grad(nm_backend *b, const nm_map_grad_args *args)
 {
     const nm_mat x = args->forward.x;
     const size_t padded = nm_padded(x.cols);
-    const int32_t blocks = nm_pieces(x.rows, NM_NORM_ROWS);
+    const int32_t blocks = nm_ceil_div(x.rows, NM_NORM_ROWS);
     NM_ASSERT(nm_same_shape(x, args->dy) && nm_same_shape(x, args->dx));
     /* doubles: column sums [2 padded], scalar sums [blocks][2]; floats: parameters [2 padded], column sums
      * of blocks */
@@ -305,11 +305,11 @@ static void map_grad(nm_backend *b, const nm_map_grad_args *args)
         if (call.sums)
             memset(block_sums, 0, 2 * padded * sizeof(float));
         scalars[2 * i] = scalars[2 * i + 1] = 0;
-        grad_rows(&call, i * NM_NORM_ROWS, nm_at_most(x.rows, (i + 1) * NM_NORM_ROWS), block_sums,
+        grad_rows(&call, i * NM_NORM_ROWS, nm_min_i32(x.rows, (i + 1) * NM_NORM_ROWS), block_sums,
                   scalars + 2 * (size_t)i);
     }
     if (call.sums) {
-        nm_join_blocks(b, partials, blocks, (int32_t)(2 * padded), sums);
+        nm_sum_blocks(b, partials, blocks, (int32_t)(2 * padded), sums);
         add_sums(sums, x.cols, args->d_weight);
         add_sums(sums + padded, x.cols, args->d_bias);
     }

@@ -1,6 +1,6 @@
-/* First values of parameters: the plain kernel's numbers (ref_random_init.inc), a vector of counters at a time. Uniform ones are
- * the same to the bit. The logarithm and the cosine of normal ones are worked out here in double, within two units of its
- * last place, with no multiply-add, so that every CPU level draws the same floats. */
+/* Random initialization, as in ref/ref_random_init.inc, one vector of counters at a time. Uniform numbers
+ * are bitwise identical to the reference. For normal numbers, logarithm and cosine are computed here in
+ * double, within 2 ulp and without FMA, so that every CPU level gives the same floats. */
 #include "backend/cpu/kernel.h"
 #include "base/random.h"
 
@@ -13,9 +13,9 @@ NM_INLINE vd polynomial(int n, const double c[], vd x)
     return sum;
 }
 
-/* log(m 2^k), m within about [1/sqrt(2), sqrt(2)]: with s = f/(2 + f) and f = m - 1,
+/* log(m 2^k), m in about [1/sqrt(2), sqrt(2)]: with f = m - 1 and s = f/(2 + f),
  *     log m = log((1 + s)/(1 - s)) = 2s + s r(s^2) = f - (f^2/2 - s (f^2/2 + r(s^2)))
- * r in the coefficients that FreeBSD's libm has for it (e_log.c), ln 2 in two parts. */
+ * r has the coefficients of FreeBSD's libm (e_log.c); ln 2 is split into two parts. */
 NM_INLINE vd log_of(vd m, vd k)
 {
     static const double r[] = {6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01,
@@ -28,7 +28,7 @@ NM_INLINE vd log_of(vd m, vd k)
     return vd_sub(vd_mul(k, vd_set(6.93147180369123816490e-01)), vd_sub(vd_sub(half, tail), f));
 }
 
-/* Sine and cosine of pi/2 r, |r| <= 1/2: their Taylor series. */
+/* Sine and cosine of pi/2 r, |r| <= 1/2, by Taylor series. */
 NM_INLINE vd sine_of(vd x)
 {
     static const double c[] = {1,
@@ -56,18 +56,19 @@ NM_INLINE vd cosine_of(vd x)
     return polynomial(9, c, vd_mul(x, x));
 }
 
-enum { HALVES = 2 }; /* of a vector of floats, as doubles */
+enum { HALVES = 2 }; /* halves of a vector of floats, as doubles */
 
 /* A word w as (w + 1/2) / 2^32, in (0, 1). */
 NM_INLINE void unit_of(vu word, vd u[HALVES])
 {
-    vu moved = vu_xor(word, vu_set(0x80000000u)); /* as a signed number: w - 2^31 */
-    vd whole[HALVES] = {vd_low_signed(moved), vd_high_signed(moved)};
+    vu moved = vu_xor(word, vu_set(0x80000000u)); /* as a signed integer: w - 2^31 */
+    vd integer[HALVES] = {vd_low_signed(moved), vd_high_signed(moved)};
     for (int h = 0; h < HALVES; h++)
-        u[h] = vd_mul(vd_add(whole[h], vd_set(2147483648.5)), vd_set(1.0 / 4294967296.0));
+        u[h] = vd_mul(vd_add(integer[h], vd_set(2147483648.5)), vd_set(1.0 / 4294967296.0));
 }
 
-/* sqrt(-2 log u) of Box and Muller: u = m 2^k, k from the float next to u, so that m and k are exact. */
+/* sqrt(-2 log u) of the Box-Muller transform: u = m 2^k, k from the nearest float, so that m and k are
+ * exact. */
 NM_INLINE void radius_of(vu word, vd radius[HALVES])
 {
     const uint32_t one = 0x3F800000, root_half = 0x3F3504F3, exponent = 0x7F800000, two_to_23 = 0x4B000000;
@@ -83,7 +84,7 @@ NM_INLINE void radius_of(vu word, vd radius[HALVES])
         radius[h] = vd_sqrt(vd_mul(vd_set(-2), log_of(vd_mul(u[h], scales[h]), ks[h])));
 }
 
-/* cos(2 pi v), v as in unit_of: v = (q + r)/4 with a whole q and |r| <= 1/2, both exact. */
+/* cos(2 pi v), v as in unit_of: v = (q + r)/4 with an integer q and |r| <= 1/2, both exact. */
 NM_INLINE void cosine_of_turn(vu word, vd cosine[HALVES])
 {
     const uint32_t eighth = 1u << 29;
@@ -95,10 +96,10 @@ NM_INLINE void cosine_of_turn(vu word, vd cosine[HALVES])
     on_sine = v_add(on_sine, vu_zero_below(q, vu_set(1), v_set(-1)));
     on_sine = v_add(on_sine, vu_zero_below(q, vu_set(2), v_set(1)));
     on_sine = v_add(on_sine, vu_zero_below(q, vu_set(3), v_set(1)));
-    vd whole[HALVES] = {vd_low_signed(offset), vd_high_signed(offset)};
+    vd integer[HALVES] = {vd_low_signed(offset), vd_high_signed(offset)};
     vd c[HALVES] = {vd_low(on_cosine), vd_high(on_cosine)}, s[HALVES] = {vd_low(on_sine), vd_high(on_sine)};
     for (int h = 0; h < HALVES; h++) {
-        vd r = vd_mul(vd_add(whole[h], vd_set(0.5)), vd_set(1.0 / 1073741824.0));
+        vd r = vd_mul(vd_add(integer[h], vd_set(0.5)), vd_set(1.0 / 1073741824.0));
         vd x = vd_mul(r, vd_set(1.57079632679489661923));
         cosine[h] = vd_add(vd_mul(c[h], cosine_of(x)), vd_mul(s[h], sine_of(x)));
     }

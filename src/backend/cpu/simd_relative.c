@@ -1,6 +1,6 @@
-/* Attention with relative positions (TENER; the formula stands in ref/ref_relative.inc). One thread does a pair of
- * sequence and head, a query at a time: sentences of tags are short, and a row of scores, with the rows of keys and
- * distances that it needs, stays in the nearest cache. */
+/* Attention with relative positions (TENER), see nm_relative_attention_args. One thread computes a pair of
+ * sequence and head, one query at a time: sentences are short, and a row of scores with its keys and
+ * distances stays in L1. */
 #include "backend/cpu/relative.h"
 
 #include <omp.h>
@@ -13,11 +13,11 @@ typedef struct relative {
     nm_drop drop;
     int32_t width; /* columns of one head */
     float *lse;
-    double *
-        biases; /* backward: [pairs of sequence and head][2 * width], shares of d_key_bias and d_distance_bias */
+    /* backward: [pairs of sequence and head][2 * width]: sums for d_key_bias and d_distance_bias */
+    double *biases;
 } relative;
 
-/* One sequence and head, and what its thread works with: vectors of the head's width, rows of keys. */
+/* One sequence and head, and the workspace of its thread: vectors of the width of a head, rows of keys. */
 typedef struct pair {
     int32_t head, q0, m, k0, n;
     float *qa, *qb; /* q_i + a, q_i + b */
@@ -56,14 +56,14 @@ static void score(const relative *r, const pair *at, int32_t i)
     shift_query(r, at, i);
     for (int32_t j = 0; j < at->n; j++) {
         const float *k = head_row(r->call->k, at->k0 + j, at->head, r->width);
-        const float *there = distance_row(r, j - i), *back = distance_row(r, i - j);
+        const float *r_ji = distance_row(r, j - i), *r_ij = distance_row(r, i - j);
         vf sum = v_set(0), more = v_set(0);
 #define SCORE(c, count)                                                                                      \
     do {                                                                                                     \
         vf k_ = v_load_upto(k + (c), count);                                                                 \
         sum = v_fma(v_load_upto(at->qa + (c), count), k_, sum);                                              \
-        more = v_fma(v_load_upto(at->qb + (c), count), v_load_upto(there + (c), count), more);               \
-        sum = v_fma(k_, v_load_upto(back + (c), count), sum);                                                \
+        more = v_fma(v_load_upto(at->qb + (c), count), v_load_upto(r_ji + (c), count), more);                \
+        sum = v_fma(k_, v_load_upto(r_ij + (c), count), sum);                                                \
     } while (0)
         NM_COLUMNS(r->width, SCORE);
 #undef SCORE
@@ -73,8 +73,8 @@ static void score(const relative *r, const pair *at, int32_t i)
         at->scores[j] = -INFINITY;
 }
 
-/* Scores to weights in place; returns the log of the denominator, -inf without keys. */
-static float soften(float *scores, int32_t n)
+/* Softmax in place; returns the log of the denominator, -inf without keys. */
+static float softmax_row(float *scores, int32_t n)
 {
     vf top = v_set(-INFINITY), sums = v_set(0);
     for (int32_t j = 0; j < n; j += NM_W)
@@ -98,9 +98,9 @@ static const float *factors_of(const relative *r, const pair *at, int32_t i)
 }
 
 /* out = sum_j weights_j v_j */
-static void mix(const relative *r, const pair *at, float *out)
+static void weighted_sum(const relative *r, const pair *at, float *out)
 {
-#define MIX(c, count)                                                                                        \
+#define SUM(c, count)                                                                                        \
     do {                                                                                                     \
         vf sum_ = v_set(0);                                                                                  \
         for (int32_t j = 0; j < at->n; j++)                                                                  \
@@ -109,8 +109,8 @@ static void mix(const relative *r, const pair *at, float *out)
                       v_load_upto(head_row(r->call->v, at->k0 + j, at->head, r->width) + (c), count), sum_); \
         v_store_upto(out + (c), count, sum_);                                                                \
     } while (0)
-    NM_COLUMNS(r->width, MIX);
-#undef MIX
+    NM_COLUMNS(r->width, SUM);
+#undef SUM
 }
 
 static void forward_pair(const relative *r, const pair *at)
@@ -118,13 +118,13 @@ static void forward_pair(const relative *r, const pair *at)
     const nm_mat out = r->call->out;
     for (int32_t i = 0; i < at->m; i++) {
         score(r, at, i);
-        float lse = soften(at->scores, at->n);
+        float lse = softmax_row(at->scores, at->n);
         if (r->lse)
             r->lse[(size_t)at->head * (size_t)out.rows + (size_t)(at->q0 + i)] = lse;
         const float *factors = factors_of(r, at, i);
         for (int32_t j = 0; factors && j < at->n; j++)
             at->scores[j] *= factors[j];
-        mix(r, at, head_row(out, at->q0 + i, at->head, r->width));
+        weighted_sum(r, at, head_row(out, at->q0 + i, at->head, r->width));
     }
 }
 
@@ -137,7 +137,7 @@ static float dot(int32_t n, const float *a, const float *b)
     return (float)v_sum(sum);
 }
 
-/* In place of the scores of query i: ds_j = p_j (f_j dp_j - D); the weights f_j p_j go to dv at once. */
+/* Replaces the scores of query i by ds_j = p_j (f_j dp_j - D), and adds f_j p_j dout_i to dv_j. */
 static void grad_scores(const relative *r, const pair *at, int32_t i)
 {
     const nm_relative_attention_grad_args *g = r->grad;
@@ -159,8 +159,8 @@ static void grad_scores(const relative *r, const pair *at, int32_t i)
     }
 }
 
-/* sum of x, widened, into n doubles */
-static void widen(double *sums, int32_t n, vf x)
+/* sums += x, in double; n lanes */
+static void add_widened(double *sums, int32_t n, vf x)
 {
     float lanes[NM_W];
     v_store(lanes, x);
@@ -168,30 +168,31 @@ static void widen(double *sums, int32_t n, vf x)
         sums[i] += (double)lanes[i];
 }
 
-/* dq_i = sum_j ds_j (k_j + R_j-i), whose two halves are the shares of the biases; dk_j += ds_j (q_i + a + R_i-j) */
-static void grad_products(const relative *r, const pair *at, int32_t i, double *biases)
+/* dq_i  = sum_j ds_j (k_j + R_(j-i))        (both sums are also the contributions to the biases)
+ * dk_j += ds_j (q_i + a + R_(i-j)) */
+static void grad_query_keys(const relative *r, const pair *at, int32_t i, double *biases)
 {
     const nm_relative_attention_grad_args *g = r->grad;
     float *dq = head_row(g->dq, at->q0 + i, at->head, r->width);
-#define PRODUCTS(c, count)                                                                                   \
+#define SUMS(c, count)                                                                                       \
     do {                                                                                                     \
-        vf keys_ = v_set(0), places_ = v_set(0), qa_ = v_load_upto(at->qa + (c), count);                     \
+        vf keys_ = v_set(0), distances_ = v_set(0), qa_ = v_load_upto(at->qa + (c), count);                  \
         for (int32_t j = 0; j < at->n; j++) {                                                                \
             vf ds_ = v_set(at->scores[j]);                                                                   \
             float *dk_ = head_row(g->dk, at->k0 + j, at->head, r->width) + (c);                              \
             const float *k_ = head_row(r->call->k, at->k0 + j, at->head, r->width) + (c);                    \
             keys_ = v_fma(ds_, v_load_upto(k_, count), keys_);                                               \
-            places_ = v_fma(ds_, v_load_upto(distance_row(r, j - i) + (c), count), places_);                 \
+            distances_ = v_fma(ds_, v_load_upto(distance_row(r, j - i) + (c), count), distances_);           \
             v_store_upto(dk_, count,                                                                         \
                          v_fma(ds_, v_add(qa_, v_load_upto(distance_row(r, i - j) + (c), count)),            \
                                v_load_upto(dk_, count)));                                                    \
         }                                                                                                    \
-        v_store_upto(dq + (c), count, v_add(keys_, places_));                                                \
-        widen(biases + (c), count, keys_);                                                                   \
-        widen(biases + r->width + (c), count, places_);                                                      \
+        v_store_upto(dq + (c), count, v_add(keys_, distances_));                                             \
+        add_widened(biases + (c), count, keys_);                                                             \
+        add_widened(biases + r->width + (c), count, distances_);                                             \
     } while (0)
-    NM_COLUMNS(r->width, PRODUCTS);
-#undef PRODUCTS
+    NM_COLUMNS(r->width, SUMS);
+#undef SUMS
 }
 
 static void backward_pair(const relative *r, const pair *at, double *biases)
@@ -205,7 +206,7 @@ static void backward_pair(const relative *r, const pair *at, double *biases)
     for (int32_t i = 0; i < at->m; i++) {
         score(r, at, i);
         grad_scores(r, at, i);
-        grad_products(r, at, i, biases);
+        grad_query_keys(r, at, i, biases);
     }
 }
 
@@ -230,7 +231,7 @@ static void run_pairs(nm_backend *b, const relative *r)
     float *base = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * floats * sizeof(float));
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
     for (int32_t p = 0; p < call->q_packing->n_seqs * call->heads; p++) {
-        float *mine = base + (size_t)omp_get_thread_num() * floats;
+        float *local = base + (size_t)omp_get_thread_num() * floats;
         const int32_t *q = call->q_packing->offsets + p / call->heads,
                       *k = call->k_packing->offsets + p / call->heads;
         const pair at = {p % call->heads,
@@ -238,10 +239,10 @@ static void run_pairs(nm_backend *b, const relative *r)
                          q[1] - q[0],
                          k[0],
                          k[1] - k[0],
-                         mine,
-                         mine + width,
-                         mine + 2 * width,
-                         mine + 2 * width + keys};
+                         local,
+                         local + width,
+                         local + 2 * width,
+                         local + 2 * width + keys};
         if (r->grad)
             backward_pair(r, &at, r->biases + 2 * (size_t)p * (size_t)r->width);
         else
@@ -258,7 +259,7 @@ static void relative_attention(nm_backend *b, const nm_relative_attention_args *
     run_pairs(b, &r);
 }
 
-/* The shares of all sequences, in their order. */
+/* Adds the contributions of all sequences in order. */
 static void add_biases(const relative *r, float *to, int32_t second)
 {
     const nm_relative_attention_args *call = r->call;

@@ -1,12 +1,12 @@
-/* Norms per token and group of features: LayerNorm and kin, see include/norma/backend.h. A row stays in L1
- * between its statistics and its result. The sums for gain and bias are kept per block
- * of rows. The formulas of the backward pass stand in the plain kernels. */
+/* Normalization over the features of a token: LayerNorm and related norms, see nm_token_norm. A row stays
+ * in L1 between its statistics and its result. Sums for weight and bias are accumulated per block of rows.
+ * The formulas of the backward pass are in ref/ref_token_norm.inc. */
 #include "backend/cpu/norm_parts.h"
 
 typedef struct token_call {
     const nm_token_norm *spec;
     nm_mat x, y, dy, dx;
-    const float *gain, *bias; /* whole vectors */
+    const float *weight, *bias; /* padded vectors */
     float *shift, *scale;
     int32_t width; /* of a group */
     bool centered, add, sums, stream;
@@ -17,31 +17,31 @@ static double unbiased_divisor(int32_t n)
     return n > 1 ? n - 1 : 1;
 }
 
-/* Sums of x - center and of its square. */
+/* Sums of x - center and of its squares. */
 NM_INLINE void sums_about(int32_t n, const float *x, float center, double *sum, double *sum_square)
 {
-    vf away[NM_LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)},
-       square[NM_LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)};
-    int32_t whole = n / (NM_LANES * NM_W) * (NM_LANES * NM_W);
-    for (int32_t j = 0; j < whole; j += NM_LANES * NM_W)
-        for (int32_t i = 0; i < NM_LANES; i++) {
+    vf away[NM_ACCUMULATORS] = {v_set(0), v_set(0), v_set(0), v_set(0)},
+       square[NM_ACCUMULATORS] = {v_set(0), v_set(0), v_set(0), v_set(0)};
+    int32_t n_full = n / (NM_ACCUMULATORS * NM_W) * (NM_ACCUMULATORS * NM_W);
+    for (int32_t j = 0; j < n_full; j += NM_ACCUMULATORS * NM_W)
+        for (int32_t i = 0; i < NM_ACCUMULATORS; i++) {
             vf d = v_sub(v_load(x + j + i * NM_W), v_set(center));
             away[i] = v_add(away[i], d);
             square[i] = v_fma(d, d, square[i]);
         }
-    for (int32_t j = whole; j < n; j += NM_W) {
-        vf d = v_first(v_sub(v_load_upto(x + j, n - j), v_set(center)), nm_at_most(n - j, NM_W));
+    for (int32_t j = n_full; j < n; j += NM_W) {
+        vf d = v_first(v_sub(v_load_upto(x + j, n - j), v_set(center)), nm_min_i32(n - j, NM_W));
         away[0] = v_add(away[0], d);
         square[0] = v_fma(d, d, square[0]);
     }
-    *sum = v_sum(nm_join_lanes(away));
-    *sum_square = v_sum(nm_join_lanes(square));
+    *sum = v_sum(nm_sum_accumulators(away));
+    *sum_square = v_sum(nm_sum_accumulators(square));
 }
 
-enum { FAR = 4 }; /* squared mean, in variances, from which a difference of squares is not good enough */
+enum { FAR = 4 }; /* mean^2/variance above which a difference of squares is not accurate enough */
 
-/* Mean and variance (times n): one pass, and a second about the mean found where that is far from 0. No guess of the
- * mean from the row itself: all sums would wait for it, and with them the loads of the rows behind. */
+/* Mean, and n times the variance: one pass, and a second one about the mean if the mean is far from 0. The
+ * center is not estimated from the row first: all sums, and the loads of the next rows, would wait for it. */
 static double center_group(int32_t n, const float *x, double *mean)
 {
     double sum, square;
@@ -74,7 +74,7 @@ static double scale_of(const nm_token_norm *spec, int32_t n, double squares)
 static void forward_group(const token_call *call, int32_t row, int32_t group)
 {
     int32_t n = call->width, first = group * n;
-    const float *x = nm_row(call->x, row) + first, *gain = call->gain + first, *bias = call->bias + first;
+    const float *x = nm_row(call->x, row) + first, *weight = call->weight + first, *bias = call->bias + first;
     float *y = nm_row(call->y, row) + first;
     size_t at = (size_t)row * (size_t)call->spec->groups + (size_t)group;
     double mean = 0, squares = call->centered ? center_group(n, x, &mean) : nm_sum_of_squares(n, x);
@@ -85,8 +85,9 @@ static void forward_group(const token_call *call, int32_t row, int32_t group)
         call->scale[at] = (float)factor;
     vf shift = v_set((float)mean), scale = v_set((float)factor);
 #define STEP(j, count, stream)                                                                               \
-    nm_put(y + j, count, stream,                                                                             \
-           v_fma(v_load(gain + j), v_mul(v_sub(v_load_upto(x + j, count), shift), scale), v_load(bias + j)))
+    nm_store(                                                                                                \
+        y + j, count, stream,                                                                                \
+        v_fma(v_load(weight + j), v_mul(v_sub(v_load_upto(x + j, count), shift), scale), v_load(bias + j)))
 #define STREAM(j, count) STEP(j, count, true)
 #define STORE(j, count)  STEP(j, count, false)
     if (call->stream)
@@ -113,17 +114,17 @@ static void token_norm(nm_backend *b, const nm_token_norm_args *args)
     token_call call = prepare(args->spec, x);
     NM_ASSERT(nm_same_shape(x, y));
     float *vectors = nm_backend_scratch(b, NM_CPU_PARTIALS, 2 * nm_padded(x.cols) * sizeof(float));
-    call.gain = nm_whole_vector(args->weight, args->spec->weight_len, x.cols, 1, vectors);
-    call.bias = nm_whole_vector(args->bias, args->spec->bias_len, x.cols, 0, vectors + nm_padded(x.cols));
+    call.weight = nm_padded_vector(args->weight, args->spec->weight_len, x.cols, 1, vectors);
+    call.bias = nm_padded_vector(args->bias, args->spec->bias_len, x.cols, 0, vectors + nm_padded(x.cols));
     call.y = y;
-    call.stream = nm_streams(y) && call.width % NM_W == 0;
+    call.stream = nm_use_streaming(y) && call.width % NM_W == 0;
     call.shift = args->shift;
     call.scale = args->scale;
     int32_t threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
-    int32_t blocks = nm_pieces(x.rows, NM_NORM_ROWS);
+    int32_t blocks = nm_ceil_div(x.rows, NM_NORM_ROWS);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int32_t i = 0; i < blocks; i++) {
-        int32_t end = nm_at_most(x.rows, (i + 1) * NM_NORM_ROWS);
+        int32_t end = nm_min_i32(x.rows, (i + 1) * NM_NORM_ROWS);
         for (int32_t row = i * NM_NORM_ROWS; row < end; row++)
             for (int32_t group = 0; group < args->spec->groups; group++)
                 forward_group(&call, row, group);
@@ -132,7 +133,7 @@ static void token_norm(nm_backend *b, const nm_token_norm_args *args)
     }
 }
 
-/* The factor of xhat sum(q xhat) in dx. Below eps the scale of a length is 1/eps, a constant. */
+/* Factor of xhat sum(q xhat) in dx. Below eps the scale of an L2 norm is the constant 1/eps. */
 static double projection_weight(const nm_token_norm *spec, int32_t n, const float *x, float scale)
 {
     double root;
@@ -151,10 +152,11 @@ static double projection_weight(const nm_token_norm *spec, int32_t n, const floa
     NM_ASSERT(false);
 }
 
-/* One group of one row: dx = scale (q - mean(q) - xhat weight sum(q xhat)) = scale q + xhat along + offset. */
+/* One group of one row:
+ *     dx = scale (q - mean(q) - xhat weight sum(q xhat)) = scale q + xhat along + offset */
 typedef struct group_grad {
-    const float *x, *dy, *gain;
-    float *dx, *gain_sums, *bias_sums;
+    const float *x, *dy, *weight;
+    float *dx, *weight_sums, *bias_sums;
     vf shift, scale, offset, along;
 } group_grad;
 
@@ -163,44 +165,45 @@ NM_INLINE vf xhat_at(const group_grad *g, int32_t j, int32_t count)
     return v_mul(v_sub(v_load_upto(g->x + j, count), g->shift), g->scale);
 }
 
-static void measure_grad(const token_call *call, float scale, group_grad *g)
+static void group_sums(const token_call *call, float scale, group_grad *g)
 {
-    int32_t n = call->width, whole = n / (NM_LANES * NM_W) * (NM_LANES * NM_W);
-    vf sum_q[NM_LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)},
-       sum_q_xhat[NM_LANES] = {v_set(0), v_set(0), v_set(0), v_set(0)};
+    int32_t n = call->width, n_full = n / (NM_ACCUMULATORS * NM_W) * (NM_ACCUMULATORS * NM_W);
+    vf sum_q[NM_ACCUMULATORS] = {v_set(0), v_set(0), v_set(0), v_set(0)},
+       sum_q_xhat[NM_ACCUMULATORS] = {v_set(0), v_set(0), v_set(0), v_set(0)};
 #define STEP(lane, col, count)                                                                               \
     do {                                                                                                     \
-        vf q = v_mul(v_load(g->gain + (col)), v_load_upto(g->dy + (col), count));                            \
+        vf q = v_mul(v_load(g->weight + (col)), v_load_upto(g->dy + (col), count));                          \
         sum_q[lane] = v_add(sum_q[lane], q);                                                                 \
         sum_q_xhat[lane] = v_fma(q, xhat_at(g, col, count), sum_q_xhat[lane]);                               \
     } while (0)
-    for (int32_t j = 0; j < whole; j += NM_LANES * NM_W)
-        for (int i = 0; i < NM_LANES; i++)
+    for (int32_t j = 0; j < n_full; j += NM_ACCUMULATORS * NM_W)
+        for (int i = 0; i < NM_ACCUMULATORS; i++)
             STEP(i, j + i * NM_W, NM_W);
-    for (int32_t j = whole; j < n; j += NM_W)
+    for (int32_t j = n_full; j < n; j += NM_W)
         STEP(0, j, n - j);
 #undef STEP
-    double mean = call->centered ? v_sum(nm_join_lanes(sum_q)) / n : 0;
-    double projection = v_sum(nm_join_lanes(sum_q_xhat)) * projection_weight(call->spec, n, g->x, scale);
+    double mean = call->centered ? v_sum(nm_sum_accumulators(sum_q)) / n : 0;
+    double projection =
+        v_sum(nm_sum_accumulators(sum_q_xhat)) * projection_weight(call->spec, n, g->x, scale);
     g->offset = v_set((float)(-mean * (double)scale));
     g->along = v_set((float)(-projection * (double)scale));
 }
 
-NM_INLINE void push_columns(const group_grad *g, const bool add, const bool sums, const bool stream,
+NM_INLINE void grad_columns(const group_grad *g, const bool add, const bool sums, const bool stream,
                             int32_t j, int32_t count)
 {
     vf up = v_load_upto(g->dy + j, count), xhat = xhat_at(g, j, count);
-    vf q = v_mul(v_load(g->gain + j), up), down = v_fma(q, g->scale, v_fma(xhat, g->along, g->offset));
+    vf q = v_mul(v_load(g->weight + j), up), down = v_fma(q, g->scale, v_fma(xhat, g->along, g->offset));
     if (add)
         down = v_add(v_load_upto(g->dx + j, count), down);
-    nm_put(g->dx + j, count, stream, down);
+    nm_store(g->dx + j, count, stream, down);
     if (sums) {
-        nm_add_gemm_to(g->gain_sums + j, up, xhat);
+        nm_fma_to(g->weight_sums + j, up, xhat);
         nm_add_to(g->bias_sums + j, up);
     }
 }
 
-/* dx of one group of a row, and its share of the block's sums: [gain, bias], each a padded vector. */
+/* dx of one group of a row, and its contribution to the sums of the block: [weight, bias], padded vectors. */
 static void grad_group(const token_call *call, int32_t row, int32_t group, float *sums)
 {
     int32_t n = call->width, first = group * n;
@@ -208,16 +211,16 @@ static void grad_group(const token_call *call, int32_t row, int32_t group, float
     group_grad g = {.x = nm_row(call->x, row) + first,
                     .dy = nm_row(call->dy, row) + first,
                     .dx = nm_row(call->dx, row) + first,
-                    .gain = call->gain + first,
-                    .gain_sums = sums + first,
+                    .weight = call->weight + first,
+                    .weight_sums = sums + first,
                     .bias_sums = sums + nm_padded(call->x.cols) + first,
                     .shift = v_set(call->centered ? call->shift[at] : 0),
                     .scale = v_set(call->scale[at])};
-    measure_grad(call, call->scale[at], &g);
-#define WITH_SUMS(j, count)        push_columns(&g, false, true, false, j, count)
-#define STREAM_WITH_SUMS(j, count) push_columns(&g, false, true, true, j, count)
-#define ADD_WITH_SUMS(j, count)    push_columns(&g, true, true, false, j, count)
-#define WITHOUT(j, count)          push_columns(&g, call->add, false, false, j, count)
+    group_sums(call, call->scale[at], &g);
+#define WITH_SUMS(j, count)        grad_columns(&g, false, true, false, j, count)
+#define STREAM_WITH_SUMS(j, count) grad_columns(&g, false, true, true, j, count)
+#define ADD_WITH_SUMS(j, count)    grad_columns(&g, true, true, false, j, count)
+#define WITHOUT(j, count)          grad_columns(&g, call->add, false, false, j, count)
     if (!call->sums)
         NM_COLUMNS(n, WITHOUT);
     else if (call->add)
@@ -228,7 +231,7 @@ static void grad_group(const token_call *call, int32_t row, int32_t group, float
         NM_COLUMNS(n, WITH_SUMS);
 }
 
-/* to += sums; a parameter of length 1 gets the sum of all columns */
+/* to += sums; a parameter of length 1 gets the sum over all columns */
 static void add_sums(const double *sums, int32_t cols, int32_t length, float *to)
 {
     double all = 0;
@@ -250,7 +253,7 @@ static void run_grad(nm_backend *b, const token_call *call, int32_t blocks, floa
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int32_t i = 0; i < blocks; i++) {
         float *sums = partials + (size_t)i * size;
-        int32_t end = nm_at_most(call->x.rows, (i + 1) * NM_NORM_ROWS);
+        int32_t end = nm_min_i32(call->x.rows, (i + 1) * NM_NORM_ROWS);
         memset(sums, 0, size * sizeof(float));
         for (int32_t row = i * NM_NORM_ROWS; row < end; row++)
             for (int32_t group = 0; group < call->spec->groups; group++)
@@ -267,23 +270,23 @@ static void token_norm_grad(nm_backend *b, const nm_token_norm_grad_args *args)
     NM_ASSERT(nm_same_shape(x, dy) && nm_same_shape(x, dx));
     token_call call = prepare(args->spec, x);
     size_t padded = nm_padded(x.cols);
-    int32_t blocks = nm_pieces(x.rows, NM_NORM_ROWS);
+    int32_t blocks = nm_ceil_div(x.rows, NM_NORM_ROWS);
     double *sums =
         nm_backend_scratch(b, NM_CPU_PARTIALS,
                            2 * padded * sizeof(double) + ((size_t)(2 * blocks) + 1) * padded * sizeof(float));
     float *vector = (float *)(void *)(sums + 2 * padded), *partials = vector + padded;
-    call.gain = nm_whole_vector(args->weight, args->spec->weight_len, x.cols, 1, vector);
+    call.weight = nm_padded_vector(args->weight, args->spec->weight_len, x.cols, 1, vector);
     call.dy = dy;
     call.dx = dx;
     call.shift = (float *)(uintptr_t)args->shift; /* only read */
     call.scale = (float *)(uintptr_t)args->scale;
     call.add = args->add;
-    call.stream = nm_streams(dx) && call.width % NM_W == 0;
+    call.stream = nm_use_streaming(dx) && call.width % NM_W == 0;
     call.sums = (d_weight && args->spec->weight_len) || (d_bias && args->spec->bias_len);
     run_grad(b, &call, blocks, partials);
     if (!call.sums)
         return;
-    nm_join_blocks(b, partials, blocks, (int32_t)(2 * padded), sums);
+    nm_sum_blocks(b, partials, blocks, (int32_t)(2 * padded), sums);
     add_sums(sums, x.cols, args->spec->weight_len, d_weight);
     add_sums(sums + padded, x.cols, args->spec->bias_len, d_bias);
 }

@@ -1,4 +1,4 @@
-/* Products of two small matrices within one thread, by the register tile. */
+/* GEMM of small matrices within one thread, by the register tile. */
 #ifndef NM_SMALL_GEMM_H
 #define NM_SMALL_GEMM_H
 
@@ -6,28 +6,28 @@
 #include "backend/cpu/tile.h"
 
 enum {
-    STRIP =
-        NM_TILE_ROWS < 8 ? NM_TILE_ROWS : 7 /* rows of a tile whose left rows lie apart: one pointer each */
+    STRIP = NM_TILE_ROWS < 8 ? NM_TILE_ROWS
+                             : 7 /* rows of a tile if the rows of a are not adjacent: one pointer each */
 };
 
-/* The left one; see nm_tile. */
+/* Left operand; see nm_tile. */
 typedef struct operand {
     const float *data;
-    size_t row, step; /* distance of rows, and of columns: one of them is 1 */
+    size_t row, step; /* strides of rows and columns; one of them is 1 */
 } operand;
 
 static __attribute__((noinline)) void tile_rows(int32_t rows, int32_t cols, int32_t depth, const float *a,
                                                 size_t a_row, const float *b, size_t b_step, float alpha,
                                                 bool add, float *c, size_t ldc)
 {
-    nm_tile(rows, cols, depth, a, a_row, 1, b, b_step, false, alpha, add, (tile_end){0}, c, ldc);
+    nm_tile(rows, cols, depth, a, a_row, 1, b, b_step, false, alpha, add, (tile_epilogue){0}, c, ldc);
 }
 
 static __attribute__((noinline)) void tile_columns(int32_t rows, int32_t cols, int32_t depth, const float *a,
                                                    size_t a_step, const float *b, size_t b_step, float alpha,
                                                    bool add, float *c, size_t ldc)
 {
-    nm_tile(rows, cols, depth, a, 1, a_step, b, b_step, false, alpha, add, (tile_end){0}, c, ldc);
+    nm_tile(rows, cols, depth, a, 1, a_step, b, b_step, false, alpha, add, (tile_epilogue){0}, c, ldc);
 }
 
 /* c[m x n] = or += alpha a b; panel j of b (NM_TILE_COLS columns) begins at b + j * b_panel */
@@ -35,9 +35,9 @@ static void multiply(int32_t m, int32_t n, int32_t depth, operand a, const float
                      size_t b_step, float alpha, bool add, float *c, size_t ldc)
 {
     for (int32_t j = 0; j < n; j += NM_TILE_COLS, b += b_panel) {
-        int32_t cols = nm_at_most(n - j, NM_TILE_COLS);
+        int32_t cols = nm_min_i32(n - j, NM_TILE_COLS);
         for (int32_t i = 0, rows; i < m; i += rows) {
-            rows = nm_at_most(m - i, a.step == 1 ? STRIP : NM_TILE_ROWS);
+            rows = nm_min_i32(m - i, a.step == 1 ? STRIP : NM_TILE_ROWS);
             float *to = c + (size_t)i * ldc + j;
             if (a.step == 1)
                 tile_rows(rows, cols, depth, a.data + (size_t)i * a.row, a.row, b, b_step, alpha, add, to,

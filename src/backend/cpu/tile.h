@@ -1,5 +1,5 @@
-/* The register tile: up to NM_TILE_ROWS x NM_TILE_COLS elements of a product, summed over k in ascending
- * order from zero, one multiply-add after the other. */
+/* The register tile: up to NM_TILE_ROWS x NM_TILE_COLS elements of a GEMM, summed over k in ascending
+ * order from zero, one multiply-add per k. */
 #ifndef NM_TILE_H
 #define NM_TILE_H
 
@@ -10,20 +10,20 @@
 
 enum {
     NM_TILE_COLS = 2 * NM_W,
-    NM_LINE = 16,       /* floats of a cache line */
-    NM_TILE_AHEAD = 128 /* rows of b */
+    NM_LINE = 16,          /* floats of a cache line */
+    NM_TILE_PREFETCH = 128 /* prefetch distance in rows of b */
 };
 
-/* What follows a product: the bias of its columns, or NULL, and relu. */
-typedef struct tile_end {
+/* Epilogue of a GEMM: bias of the columns (or NULL), relu. */
+typedef struct tile_epilogue {
     const float *bias;
     bool relu;
-} tile_end;
+} tile_epilogue;
 
-/* c = sum, c += sum, with the end of the product. A branch for the whole tile: with one for each vector a tile of depth 256
- * takes three hundredths longer. */
-NM_INLINE void put_tile(const int rows, const int vectors, int32_t cols, vf sum[][2], float alpha,
-                        const bool add, const float *bias, const bool relu, float *c, size_t ldc)
+/* c = sum, or c += sum, followed by the epilogue. The branches are taken once per tile; taken per vector,
+ * a tile of depth 256 is 3 % slower. */
+NM_INLINE void store_tile(const int rows, const int vectors, int32_t cols, vf sum[][2], float alpha,
+                          const bool add, const float *bias, const bool relu, float *c, size_t ldc)
 {
     vf factor = v_set(alpha);
 #pragma GCC unroll 2
@@ -43,12 +43,12 @@ NM_INLINE void put_tile(const int rows, const int vectors, int32_t cols, vf sum[
     }
 }
 
-/* c = end(alpha a b), or end(c + alpha a b); (i, k) of a is a[i * a_row + k * a_step], row k of b begins at b + k *
- * b_step and can be read up to whole vectors; cols counts the columns that are written. stream: b goes on behind
- * itself and comes from far, so it is asked for ahead. */
+/* c = epilogue(alpha a b), or epilogue(c + alpha a b). Element (i, k) of a is a[i * a_row + k * a_step];
+ * row k of b begins at b + k * b_step and is readable up to whole vectors; cols columns are written.
+ * stream: b is read from memory and continues after this panel: prefetch the next rows. */
 NM_INLINE void tile_fixed(const int rows, const int vectors, int32_t cols, int32_t depth, const float *a,
                           size_t a_row, size_t a_step, const float *b, size_t b_step, const bool stream,
-                          float alpha, bool add, const tile_end end, float *c, size_t ldc)
+                          float alpha, bool add, const tile_epilogue epilogue, float *c, size_t ldc)
 {
     vf sum[NM_TILE_ROWS][2];
 #pragma GCC unroll 16
@@ -58,9 +58,9 @@ NM_INLINE void tile_fixed(const int rows, const int vectors, int32_t cols, int32
             sum[i][j] = v_set(0);
     for (int32_t k = 0; k < depth; k++) {
         vf right[2] = {v_load(b), vectors > 1 ? v_load(b + NM_W) : v_set(0)};
-        if (stream && rows < NM_TILE_ROWS) /* few rows mostly wait for b */
+        if (stream && rows < NM_TILE_ROWS) /* with few rows the tile is bound by the loads of b */
             for (int j = 0; j < vectors * NM_W; j += NM_LINE)
-                __builtin_prefetch(b + NM_TILE_AHEAD * b_step + j);
+                __builtin_prefetch(b + NM_TILE_PREFETCH * b_step + j);
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++) {
             vf left = v_set(a[(size_t)i * a_row]);
@@ -71,16 +71,16 @@ NM_INLINE void tile_fixed(const int rows, const int vectors, int32_t cols, int32
         a += a_step;
         b += b_step;
     }
-    if (end.bias && end.relu)
-        put_tile(rows, vectors, cols, sum, alpha, add, end.bias, true, c, ldc);
-    else if (end.bias)
-        put_tile(rows, vectors, cols, sum, alpha, add, end.bias, false, c, ldc);
-    else if (end.relu)
-        put_tile(rows, vectors, cols, sum, alpha, add, NULL, true, c, ldc);
+    if (epilogue.bias && epilogue.relu)
+        store_tile(rows, vectors, cols, sum, alpha, add, epilogue.bias, true, c, ldc);
+    else if (epilogue.bias)
+        store_tile(rows, vectors, cols, sum, alpha, add, epilogue.bias, false, c, ldc);
+    else if (epilogue.relu)
+        store_tile(rows, vectors, cols, sum, alpha, add, NULL, true, c, ldc);
     else if (add)
-        put_tile(rows, vectors, cols, sum, alpha, true, NULL, false, c, ldc);
+        store_tile(rows, vectors, cols, sum, alpha, true, NULL, false, c, ldc);
     else
-        put_tile(rows, vectors, cols, sum, alpha, false, NULL, false, c, ldc);
+        store_tile(rows, vectors, cols, sum, alpha, false, NULL, false, c, ldc);
 }
 
 #define NM_TILE_CASE(n)                                                                                      \
@@ -89,17 +89,16 @@ NM_INLINE void tile_fixed(const int rows, const int vectors, int32_t cols, int32
             return;                                                                                          \
         if (cols > NM_W)                                                                                     \
             tile_fixed(n > NM_TILE_ROWS ? 1 : n, 2, cols, depth, a, a_row, a_step, b, b_step, stream, alpha, \
-                       add, end, c, ldc);                                                                    \
+                       add, epilogue, c, ldc);                                                               \
         else                                                                                                 \
             tile_fixed(n > NM_TILE_ROWS ? 1 : n, 1, cols, depth, a, a_row, a_step, b, b_step, stream, alpha, \
-                       add, end, c, ldc);                                                                    \
+                       add, epilogue, c, ldc);                                                               \
         return;
 
-/* rows and cols from 1 to NM_TILE_ROWS and NM_TILE_COLS. a_row and a_step should be constants where inlined.
- */
+/* rows: 1 .. NM_TILE_ROWS, cols: 1 .. NM_TILE_COLS. a_row and a_step should be constants after inlining. */
 NM_INLINE void nm_tile(int32_t rows, int32_t cols, int32_t depth, const float *a, size_t a_row, size_t a_step,
                        const float *b, size_t b_step, const bool stream, float alpha, bool add,
-                       const tile_end end, float *c, size_t ldc)
+                       const tile_epilogue epilogue, float *c, size_t ldc)
 {
     switch (rows) {
         NM_TILE_CASE(1)
@@ -120,7 +119,7 @@ NM_INLINE void nm_tile(int32_t rows, int32_t cols, int32_t depth, const float *a
 }
 
 /* to[k * step + r] = from[r * stride + k] for k < depth and r < NM_W, zero for r >= rows. Writes whole
- * vectors: with a step below NM_W each overwrites the end of the one before. */
+ * vectors: with a step below NM_W each vector overwrites the end of the previous one. */
 NM_INLINE void nm_pack_transposed(const float *from, size_t stride, int32_t rows, int32_t depth, float *to,
                                   size_t step)
 {

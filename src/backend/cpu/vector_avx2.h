@@ -1,4 +1,4 @@
-/* The vocabulary of simd.h on AVX2 with FMA: 8 floats. */
+/* The vectors of simd.h on AVX2 with FMA: 8 floats. */
 #ifndef NM_VECTOR_AVX2_H
 #define NM_VECTOR_AVX2_H
 
@@ -30,7 +30,7 @@ NM_INLINE void v_stream(float *p, vf x)
     _mm256_stream_ps(p, x);
 }
 
-NM_INLINE void v_stream_end(void) /* before another thread reads what was streamed */
+NM_INLINE void v_stream_end(void) /* fence after streaming stores, before other threads read */
 {
     _mm_sfence();
 }
@@ -45,7 +45,7 @@ NM_INLINE void v_store_part(float *p, int32_t n, vf x)
     _mm256_maskstore_ps(p, v_mask(n), x);
 }
 
-NM_INLINE vf v_first(vf x, int32_t n) /* lanes from n on become 0; n up to NM_W */
+NM_INLINE vf v_first(vf x, int32_t n) /* lanes from n on are set to 0; n <= NM_W */
 {
     return _mm256_and_ps(_mm256_castsi256_ps(v_mask(n)), x);
 }
@@ -85,7 +85,7 @@ NM_INLINE vf v_sqrt(vf x)
     return _mm256_sqrt_ps(x);
 }
 
-NM_INLINE vf v_max(vf a, vf b) /* b when either is NaN */
+NM_INLINE vf v_max(vf a, vf b) /* b if either is NaN */
 {
     return _mm256_max_ps(a, b);
 }
@@ -182,7 +182,7 @@ NM_INLINE vd vd_sqrt(vd x)
     return _mm256_sqrt_pd(x);
 }
 
-NM_INLINE vd vd_low_signed(vu x) /* the words as signed numbers */
+NM_INLINE vd vd_low_signed(vu x) /* as signed integers */
 {
     return _mm256_cvtepi32_pd(_mm256_castsi256_si128(x));
 }
@@ -243,7 +243,7 @@ NM_INLINE vu vu_shift_right(vu a, int bits)
     return _mm256_srli_epi32(a, bits);
 }
 
-/* The 64-bit products of every lane with one word: high and low words. */
+/* 64-bit product of every lane and one word: high and low words. */
 NM_INLINE void vu_multiply(vu a, uint32_t word, vu *high, vu *low)
 {
     __m256i even = _mm256_mul_epu32(a, vu_set(word));
@@ -257,7 +257,7 @@ NM_INLINE vf vu_zero_below(vu x, vu bound, vf value) /* x < bound ? 0 : value, a
     return _mm256_and_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_max_epu32(x, bound), x)), value);
 }
 
-/* to[i] = the sum of all lanes of x[i] */
+/* to[i] = sum of all lanes of x[i] */
 NM_INLINE void v_sums(const vf x[4], float to[4])
 {
     vf ab = _mm256_add_ps(_mm256_unpacklo_ps(x[0], x[1]), _mm256_unpackhi_ps(x[0], x[1]));

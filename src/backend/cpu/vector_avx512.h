@@ -1,11 +1,11 @@
-/* The vocabulary of simd.h on AVX-512 (F, BW, DQ, VL): 16 floats. */
+/* The vectors of simd.h on AVX-512 (F, BW, DQ, VL): 16 floats. */
 #ifndef NM_VECTOR_AVX512_H
 #define NM_VECTOR_AVX512_H
 
 #include <immintrin.h>
 
 #define NM_W         16
-#define NM_TILE_ROWS 14 /* rows of the register tile of products: 14 x 2 vectors, 2 of b, 1 of a */
+#define NM_TILE_ROWS 14 /* rows of the register tile: 14 x 2 vectors, 2 of b, 1 of a */
 typedef __m512 vf;
 typedef __m512d vd;
 typedef __m512i vu;
@@ -25,12 +25,12 @@ NM_INLINE void v_store(float *p, vf x)
     _mm512_storeu_ps(p, x);
 }
 
-NM_INLINE void v_stream(float *p, vf x) /* past the caches; p aligned to a vector */
+NM_INLINE void v_stream(float *p, vf x) /* non-temporal store; p is aligned to a vector */
 {
     _mm512_stream_ps(p, x);
 }
 
-NM_INLINE void v_stream_end(void) /* before another thread reads what was streamed */
+NM_INLINE void v_stream_end(void) /* fence after streaming stores, before other threads read */
 {
     _mm_sfence();
 }
@@ -45,7 +45,7 @@ NM_INLINE void v_store_part(float *p, int32_t n, vf x)
     _mm512_mask_storeu_ps(p, v_mask(n), x);
 }
 
-NM_INLINE vf v_first(vf x, int32_t n) /* lanes from n on become 0; n up to NM_W */
+NM_INLINE vf v_first(vf x, int32_t n) /* lanes from n on are set to 0; n <= NM_W */
 {
     return _mm512_maskz_mov_ps(v_mask(n), x);
 }
@@ -85,7 +85,7 @@ NM_INLINE vf v_sqrt(vf x)
     return _mm512_sqrt_ps(x);
 }
 
-NM_INLINE vf v_max(vf a, vf b) /* b when either is NaN */
+NM_INLINE vf v_max(vf a, vf b) /* b if either is NaN */
 {
     return _mm512_max_ps(a, b);
 }
@@ -180,7 +180,7 @@ NM_INLINE vd vd_sqrt(vd x)
     return _mm512_sqrt_pd(x);
 }
 
-NM_INLINE vd vd_low_signed(vu x) /* the words as signed numbers */
+NM_INLINE vd vd_low_signed(vu x) /* as signed integers */
 {
     return _mm512_cvtepi32_pd(_mm512_castsi512_si256(x));
 }
@@ -240,7 +240,7 @@ NM_INLINE vu vu_shift_right(vu a, int bits)
     return _mm512_srli_epi32(a, (unsigned)bits);
 }
 
-/* The 64-bit products of every lane with one word: high and low words. */
+/* 64-bit product of every lane and one word: high and low words. */
 NM_INLINE void vu_multiply(vu a, uint32_t word, vu *high, vu *low)
 {
     __m512i even = _mm512_mul_epu32(a, vu_set(word));
@@ -254,7 +254,7 @@ NM_INLINE vf vu_zero_below(vu x, vu bound, vf value) /* x < bound ? 0 : value, a
     return _mm512_maskz_mov_ps(_mm512_cmpge_epu32_mask(x, bound), value);
 }
 
-/* to[i] = the sum of all lanes of x[i] */
+/* to[i] = sum of all lanes of x[i] */
 NM_INLINE void v_sums(const vf x[4], float to[4])
 {
     vf ab = _mm512_add_ps(_mm512_unpacklo_ps(x[0], x[1]), _mm512_unpackhi_ps(x[0], x[1]));

@@ -1,4 +1,4 @@
-/* The vocabulary of simd.h with the compiler's vector extension: 4 floats on any machine. */
+/* The vectors of simd.h with the compiler's vector extension: 4 floats on any machine. */
 #ifndef NM_VECTOR_BASE_H
 #define NM_VECTOR_BASE_H
 
@@ -42,7 +42,7 @@ NM_INLINE void v_store_part(float *p, int32_t n, vf x)
         p[i] = x[i];
 }
 
-NM_INLINE vf v_first(vf x, int32_t n) /* lanes from n on become 0; n up to NM_W */
+NM_INLINE vf v_first(vf x, int32_t n) /* lanes from n on are set to 0; n <= NM_W */
 {
     return (vf){n > 0 ? x[0] : 0, n > 1 ? x[1] : 0, n > 2 ? x[2] : 0, n > 3 ? x[3] : 0};
 }
@@ -97,7 +97,7 @@ NM_INLINE vf v_select(vi mask, vf yes, vf no)
     return v_from_bits(((vu)mask & v_bits(yes)) | (~(vu)mask & v_bits(no)));
 }
 
-NM_INLINE vf v_max(vf a, vf b) /* b when either is NaN */
+NM_INLINE vf v_max(vf a, vf b) /* b if either is NaN */
 {
     return v_select((vi)(a > b), a, b);
 }
@@ -185,7 +185,7 @@ NM_INLINE vd vd_sqrt(vd x)
     return (vd){sqrt(x[0]), sqrt(x[1])};
 }
 
-NM_INLINE vd vd_low_signed(vu x) /* the words as signed numbers */
+NM_INLINE vd vd_low_signed(vu x) /* as signed integers */
 {
     return (vd){(double)(int32_t)x[0], (double)(int32_t)x[1]};
 }
@@ -246,7 +246,7 @@ NM_INLINE vu vu_shift_right(vu a, int bits)
     return a >> vu_set((uint32_t)bits);
 }
 
-/* The 64-bit products of every lane with one word: high and low words. */
+/* 64-bit product of every lane and one word: high and low words. */
 NM_INLINE void vu_multiply(vu a, uint32_t word, vu *high, vu *low)
 {
     vu h = {0}, l = {0};
@@ -264,7 +264,7 @@ NM_INLINE vf vu_zero_below(vu x, vu bound, vf value) /* x < bound ? 0 : value, a
     return v_from_bits((vu)(x >= bound) & v_bits(value));
 }
 
-/* to[i] = the sum of all lanes of x[i] */
+/* to[i] = sum of all lanes of x[i] */
 NM_INLINE void v_sums(const vf x[4], float to[4])
 {
     for (int i = 0; i < 4; i++)

@@ -1,4 +1,4 @@
-/* The reference backend: plain kernels on one thread, the judge of all others. */
+/* The reference backend: plain C kernels on one thread. */
 #include "backend/ref/ref.h"
 
 #include "backend/backend_private.h"

@@ -1,4 +1,4 @@
-/* The plain kernels, in float and in double. */
+/* The reference kernels, in float and in double. */
 #ifndef NM_REF_H
 #define NM_REF_H
 

@@ -1,4 +1,4 @@
-/* The plain kernels in float. */
+/* The reference kernels in float. */
 #define real        float
 #define REF_KERNELS nm_ref_kernels_f32
 #include "backend/ref/ref_kernels.inc"
