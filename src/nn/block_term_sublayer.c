@@ -38,6 +38,6 @@ nm_tensor *nm_block_term_forward(nm_tape *tape, const nm_stack *stack, const nm_
 {
     nm_tensor *qkv = nm_linear(tape, h, self->in_weight, NULL, NM_ACT_NONE, 0);
     nm_tensor *p = nm_linear(tape, positions, self->position_weight, NULL, NM_ACT_NONE, 0);
-    nm_block_term_maps maps = {self->out_weight, self->core, stack->content_bias, stack->position_bias};
-    return nm_block_term_attention(tape, qkv, p, &maps, packing, !stack->config.noncausal);
+    nm_block_term_params params = {self->out_weight, self->core, stack->content_bias, stack->position_bias};
+    return nm_block_term_attention(tape, qkv, p, &params, packing, !stack->config.noncausal);
 }

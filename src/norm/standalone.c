@@ -1,8 +1,7 @@
-/* A normalization layer on its own: what nm_norm_create and friends in include/norma/norm.h promise.
+/* Standalone normalization layers: the functions of include/norma/norm.h.
  *
- * Everything the layer owns is plain host memory, and callers give plain host arrays: it works with backends
- * whose kernels reach host memory, which is ref and cpu. Vectors of one call come from a list of blocks that
- * is reused in the next call, so that training takes no memory once the largest batch has been seen. */
+ * The layer and its callers use host memory, so that the kernels of the backend must access host memory (ref and cpu do).
+ * Vectors of one call are blocks that the next call reuses: training allocates nothing after the largest batch. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,16 +18,16 @@ typedef struct block {
     size_t bytes;
 } block;
 
-typedef struct alone {
+typedef struct standalone {
     nm_backend *backend;
     nm_options *options;
     char *name;
     nm_norm_call call; /* the last one */
-    bool pending;      /* backward may run */
+    bool pending;      /* forward has run, backward has not */
     block blocks[MAX_BLOCKS];
     int n_used;
-    bool exhausted; /* sticks until the next call */
-} alone;
+    bool exhausted; /* an allocation of this call failed */
+} standalone;
 
 static void *aligned_memory(size_t bytes)
 {
@@ -36,10 +35,10 @@ static void *aligned_memory(size_t bytes)
     return rounded < bytes ? NULL : aligned_alloc(ALIGNMENT, rounded ? rounded : ALIGNMENT);
 }
 
-/* nm_norm_call.take */
-static void *take_block(void *from, size_t bytes)
+/* nm_norm_call.alloc */
+static void *alloc_block(void *allocator, size_t bytes)
 {
-    alone *owner = from;
+    standalone *owner = allocator;
     NM_ASSERT(owner->n_used < MAX_BLOCKS);
     block *next = &owner->blocks[owner->n_used++];
     if (!owner->exhausted && next->bytes < bytes) {
@@ -51,7 +50,7 @@ static void *take_block(void *from, size_t bytes)
     return owner->exhausted ? NULL : next->data;
 }
 
-/* ------------------------------------------------------------------ life */
+/* ---- create and free ---- */
 
 static nm_status apply_settings(nm_options *options, const char *section, const char *settings, nm_error *err)
 {
@@ -62,7 +61,7 @@ static nm_status apply_settings(nm_options *options, const char *section, const 
         if (!*word)
             continue;
         if (!equals) {
-            status = nm_fail(err, NM_USAGE, "%s: '%.100s' is not of the form key=value", section, word);
+            status = nm_fail(err, NM_USAGE, "%s: '%.100s' expected key=value", section, word);
             break;
         }
         *equals = 0;
@@ -74,9 +73,8 @@ static nm_status apply_settings(nm_options *options, const char *section, const 
     return status;
 }
 
-/* A section of options for this layer alone, or an empty one for an unknown type: nm_norm_prepare reports
- * that. */
-static nm_status read_settings(alone *owner, const char *name, const char *settings, const void **config,
+/* Options of this layer; none for an unknown type, which nm_norm_prepare reports. */
+static nm_status read_settings(standalone *owner, const char *name, const char *settings, const void **config,
                                nm_error *err)
 {
     const nm_norm_type *type = nm_norm_type_find(name);
@@ -90,9 +88,9 @@ static nm_status read_settings(alone *owner, const char *name, const char *setti
     return status;
 }
 
-static nm_status take_vectors(nm_norm *norm, nm_error *err)
+static nm_status alloc_vectors(nm_norm *norm, nm_error *err)
 {
-    size_t element = nm_dtype_bytes(((alone *)norm->standalone)->backend->dtype);
+    size_t element = nm_dtype_bytes(((standalone *)norm->standalone)->backend->dtype);
     const nm_norm_shape *shape = &norm->shape;
     bool failed = false;
     for (int i = 0; i < shape->n_params; i++) {
@@ -112,29 +110,29 @@ static nm_status take_vectors(nm_norm *norm, nm_error *err)
     return failed ? nm_fail(err, NM_MEMORY, "norm '%s': out of memory", norm->site.name) : NM_OK;
 }
 
-nm_status nm_norm_create(nm_norm **made, nm_backend *backend, const char *type, const char *settings,
+nm_status nm_norm_create(nm_norm **created, nm_backend *backend, const char *type, const char *settings,
                          const nm_norm_site *site, nm_error *err)
 {
-    *made = NULL;
+    *created = NULL;
     nm_norm *norm = nm_allocate(sizeof *norm);
-    alone *owner = nm_allocate(sizeof *owner);
-    nm_norm_site kept = *site;
+    standalone *owner = nm_allocate(sizeof *owner);
+    nm_norm_site own_site = *site;
     const void *config = NULL;
     owner->backend = backend;
-    kept.name = owner->name = nm_format("%s", site->name ? site->name : type);
+    own_site.name = owner->name = nm_format("%s", site->name ? site->name : type);
     nm_status status = read_settings(owner, type, settings, &config, err);
     if (status == NM_OK)
-        status = nm_norm_prepare(norm, type, config, &kept, err);
+        status = nm_norm_prepare(norm, type, config, &own_site, err);
     norm->standalone = owner;
     if (status == NM_OK)
-        status = take_vectors(norm, err);
+        status = alloc_vectors(norm, err);
     if (status != NM_OK) {
         nm_norm_free(norm);
         return status;
     }
     nm_norm_initialize(norm, backend);
     nm_norm_zero_grads(norm);
-    *made = norm;
+    *created = norm;
     return NM_OK;
 }
 
@@ -142,7 +140,7 @@ void nm_norm_free(nm_norm *norm)
 {
     if (!norm)
         return;
-    alone *owner = norm->standalone;
+    standalone *owner = norm->standalone;
     for (int i = 0; i < NM_NORM_CAPACITY; i++) {
         free(norm->params[i]);
         free(norm->param_grads[i]);
@@ -159,11 +157,11 @@ void nm_norm_free(nm_norm *norm)
     free(norm);
 }
 
-/* ------------------------------------------------------------------ work */
+/* ---- forward and backward ---- */
 
-static nm_status start_call(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err)
+static nm_status begin_call(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err)
 {
-    alone *owner = norm->standalone;
+    standalone *owner = norm->standalone;
     if (rows < 1 || rows > INT32_MAX / norm->site.width)
         return nm_fail(err, NM_USAGE, "norm '%s': %d rows of %d features", norm->site.name, rows,
                        norm->site.width);
@@ -171,7 +169,7 @@ static nm_status start_call(nm_norm *norm, int32_t rows, const void *x, void *y,
     owner->exhausted = owner->pending = false;
     owner->call = (nm_norm_call){.backend = owner->backend,
                                  .norm = norm,
-                                 .alloc = take_block,
+                                 .alloc = alloc_block,
                                  .allocator = owner,
                                  .x = nm_mat_of((void *)(uintptr_t)x, rows, norm->site.width),
                                  .y = nm_mat_of(y, rows, norm->site.width),
@@ -182,7 +180,7 @@ static nm_status start_call(nm_norm *norm, int32_t rows, const void *x, void *y,
 
 static nm_status end_call(const nm_norm *norm, nm_error *err)
 {
-    const alone *owner = norm->standalone;
+    const standalone *owner = norm->standalone;
     return owner->exhausted ? nm_fail(err, NM_MEMORY, "norm '%s': out of memory for %d rows", norm->site.name,
                                       owner->call.x.rows)
                             : NM_OK;
@@ -190,8 +188,8 @@ static nm_status end_call(const nm_norm *norm, nm_error *err)
 
 nm_status nm_norm_forward(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err)
 {
-    alone *owner = norm->standalone;
-    NM_TRY(start_call(norm, rows, x, y, err));
+    standalone *owner = norm->standalone;
+    NM_TRY(begin_call(norm, rows, x, y, err));
     norm->type->train(&owner->call);
     NM_TRY(end_call(norm, err));
     nm_norm_update_state(norm, owner->backend, 1);
@@ -201,15 +199,15 @@ nm_status nm_norm_forward(nm_norm *norm, int32_t rows, const void *x, void *y, n
 
 nm_status nm_norm_infer(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err)
 {
-    alone *owner = norm->standalone;
-    NM_TRY(start_call(norm, rows, x, y, err));
+    standalone *owner = norm->standalone;
+    NM_TRY(begin_call(norm, rows, x, y, err));
     norm->type->infer(&owner->call);
     return end_call(norm, err);
 }
 
 nm_status nm_norm_backward(nm_norm *norm, const void *dy, void *dx, nm_error *err)
 {
-    alone *owner = norm->standalone;
+    standalone *owner = norm->standalone;
     if (!owner->pending)
         return nm_fail(err, NM_USAGE, "norm '%s': backward without a forward before it", norm->site.name);
     owner->pending = false;
@@ -223,7 +221,7 @@ nm_status nm_norm_backward(nm_norm *norm, const void *dy, void *dx, nm_error *er
 
 double nm_norm_penalty(const nm_norm *norm)
 {
-    const alone *owner = norm->standalone;
+    const standalone *owner = norm->standalone;
     double value = 0;
     if (owner->call.penalty)
         nm_backend_download(owner->backend, &value, owner->call.penalty, sizeof value);
@@ -232,14 +230,14 @@ double nm_norm_penalty(const nm_norm *norm)
 
 void nm_norm_zero_grads(nm_norm *norm)
 {
-    nm_backend *b = ((alone *)norm->standalone)->backend;
+    nm_backend *b = ((standalone *)norm->standalone)->backend;
     for (int i = 0; i < norm->shape.n_params; i++)
         if (norm->param_grads[i])
             nm_backend_zero(b, norm->param_grads[i],
                             (size_t)norm->shape.params[i].length * nm_dtype_bytes(b->dtype));
 }
 
-/* ------------------------------------------------------------------ vectors by name */
+/* ---- vectors by name ---- */
 
 static void *find_vector(const nm_norm_vector *vectors, int count, void *const *memory, const char *name,
                          int32_t *length)
@@ -276,13 +274,13 @@ int64_t *nm_norm_counter(nm_norm *norm, const char *name)
     return NULL;
 }
 
-/* ------------------------------------------------------------------ files */
+/* ---- files ---- */
 
 static const char FORMAT_NAME[] = "norma-norm-1";
 
 static nm_tensor_type tensor_type(const nm_norm *norm)
 {
-    return ((const alone *)norm->standalone)->backend->dtype == NM_F64 ? NM_TENSOR_F64 : NM_TENSOR_F32;
+    return ((const standalone *)norm->standalone)->backend->dtype == NM_F64 ? NM_TENSOR_F64 : NM_TENSOR_F32;
 }
 
 static void add_vectors(nm_safetensors_writer *writer, nm_tensor_type type, const nm_norm_vector *vectors,
@@ -313,43 +311,43 @@ static nm_status check_metadata(const nm_norm *norm, const nm_safetensors *file,
     const char *path = nm_safetensors_path(file), *format = nm_safetensors_metadata(file, "format");
     const char *type = nm_safetensors_metadata(file, "type"), *width = nm_safetensors_metadata(file, "width");
     if (!format || strcmp(format, FORMAT_NAME) || !type || !width)
-        return nm_fail(err, NM_MISMATCH, "%s: does not hold a single normalization layer", path);
+        return nm_fail(err, NM_MISMATCH, "%s: not a file of a single normalization layer", path);
     if (strcmp(type, norm->type->name))
-        return nm_fail(err, NM_MISMATCH, "%s: holds a layer of type '%.100s', not '%s'", path, type,
+        return nm_fail(err, NM_MISMATCH, "%s: contains a layer of type '%.100s', not '%s'", path, type,
                        norm->type->name);
     if (strtoll(width, NULL, 10) != norm->site.width)
-        return nm_fail(err, NM_MISMATCH, "%s: holds a layer of %.20s features, not %d", path, width,
+        return nm_fail(err, NM_MISMATCH, "%s: contains a layer of %.20s features, not %d", path, width,
                        norm->site.width);
     return NM_OK;
 }
 
-enum { MAX_PIECES = NM_NORM_CAPACITY + NM_NORM_CAPACITY + NM_NORM_CAPACITY };
+enum { MAX_TENSORS = NM_NORM_CAPACITY + NM_NORM_CAPACITY + NM_NORM_CAPACITY };
 
-typedef struct piece { /* where a tensor of the file goes */
+typedef struct tensor_copy { /* a tensor of the file and its destination */
     void *to;
     const nm_safetensor *from;
-} piece;
+} tensor_copy;
 
-static nm_status find_pieces(nm_norm *norm, const nm_safetensors *file, piece *pieces, int *count,
-                             nm_error *err)
+static nm_status find_tensors(nm_norm *norm, const nm_safetensors *file, tensor_copy *copies, int *count,
+                              nm_error *err)
 {
     const nm_norm_shape *shape = &norm->shape;
     int n = 0;
     for (int i = 0; i < shape->n_params; i++, n++) {
-        pieces[n].to = norm->params[i];
+        copies[n].to = norm->params[i];
         NM_TRY(nm_safetensors_want(file, shape->params[i].name, tensor_type(norm),
-                                   (size_t)shape->params[i].length, &pieces[n].from, err));
+                                   (size_t)shape->params[i].length, &copies[n].from, err));
     }
     for (int i = 0; i < shape->n_state; i++, n++) {
-        pieces[n].to = norm->state[i];
+        copies[n].to = norm->state[i];
         NM_TRY(nm_safetensors_want(file, shape->state[i].name, tensor_type(norm),
-                                   (size_t)shape->state[i].length, &pieces[n].from, err));
+                                   (size_t)shape->state[i].length, &copies[n].from, err));
     }
     for (int i = 0; i < shape->n_counters; i++, n++) {
-        pieces[n].to = &norm->counters[i];
-        NM_TRY(nm_safetensors_want(file, shape->counters[i], NM_TENSOR_I64, 1, &pieces[n].from, err));
+        copies[n].to = &norm->counters[i];
+        NM_TRY(nm_safetensors_want(file, shape->counters[i], NM_TENSOR_I64, 1, &copies[n].from, err));
         int64_t value;
-        memcpy(&value, pieces[n].from->data, sizeof value);
+        memcpy(&value, copies[n].from->data, sizeof value);
         if (value < 0)
             return nm_fail(err, NM_FORMAT, "%s: counter '%s' is negative", nm_safetensors_path(file),
                            shape->counters[i]);
@@ -361,14 +359,14 @@ static nm_status find_pieces(nm_norm *norm, const nm_safetensors *file, piece *p
 nm_status nm_norm_load(nm_norm *norm, const char *path, nm_error *err)
 {
     nm_safetensors *file;
-    piece pieces[MAX_PIECES];
+    tensor_copy copies[MAX_TENSORS];
     int count = 0;
     NM_TRY(nm_safetensors_open(&file, path, err));
     nm_status status = check_metadata(norm, file, err);
     if (status == NM_OK)
-        status = find_pieces(norm, file, pieces, &count, err);
+        status = find_tensors(norm, file, copies, &count, err);
     for (int i = 0; i < count && status == NM_OK; i++)
-        memcpy(pieces[i].to, pieces[i].from->data, pieces[i].from->bytes);
+        memcpy(copies[i].to, copies[i].from->data, copies[i].from->bytes);
     nm_safetensors_close(file);
     return status;
 }

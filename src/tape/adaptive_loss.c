@@ -1,10 +1,10 @@
-/* Adaptive soft-max (Grave et al. 2017) with tables of full width, as Transformer-XL's program has it: the head is a
- * soft-max over the words of the first band and one entry for each further band; the tail of a band is a soft-max over
- * its words, for tokens whose target lies there alone:
- *     log p(word of the first band) = head(word)
- *     log p(word of band i)         = head(size of the head - i) + tail_i(word)        i = 1 .. n
- * Head and tails go through the soft-max loss kernel, so the logits of a batch never exist as a whole, and its gradients
- * are made in the same pass. */
+/* Adaptive softmax (Grave et al. 2017) with output embeddings of full width, as in Transformer-XL's program. The head is a softmax
+ * over the words of the first cluster and one entry per tail cluster; the tail of a cluster is a softmax over its words,
+ * computed only for the tokens whose target is in that cluster:
+ *     log p(word of the head)      = head(word)
+ *     log p(word of tail i)        = head(size of the head - i) + tail_i(word)        i = 1 .. n
+ * Head and tails use the softmax loss kernel, so that the logits of a batch are never stored and the gradients are computed in
+ * the same pass. */
 #include <math.h>
 
 #include "tape/tape.h"
@@ -23,29 +23,29 @@ static const nm_op adaptive_op = {"adaptive_loss", adaptive_backward};
 typedef struct adaptive {
     nm_tape *tape;
     nm_backend *b;
-    const nm_adaptive_maps *maps;
+    const nm_adaptive_params *params;
     nm_tensor *hidden;
     const int32_t *targets; /* host */
     void *d_hidden;         /* [tokens, d], or NULL */
 } adaptive;
 
-static size_t unit_of(const adaptive *a)
+static size_t element_bytes(const adaptive *a)
 {
     return nm_dtype_bytes(a->b->dtype);
 }
 
 static void *at_row(const adaptive *a, void *data, int32_t row, int32_t cols)
 {
-    return data ? (char *)data + (size_t)row * (size_t)cols * unit_of(a) : NULL;
+    return data ? (char *)data + (size_t)row * (size_t)cols * element_bytes(a) : NULL;
 }
 
-/* The band of a word: 0 for the head's own. */
-static int32_t band_of(const nm_adaptive_clusters *bands, int32_t word)
+/* Cluster of a word; 0: the head. */
+static int32_t cluster_of(const nm_adaptive_clusters *clusters, int32_t word)
 {
-    int32_t band = 0;
-    while (band < bands->n && word >= bands->first[band])
-        band++;
-    return band;
+    int32_t cluster = 0;
+    while (cluster < clusters->n && word >= clusters->first[cluster])
+        cluster++;
+    return cluster;
 }
 
 static double *run_loss(const adaptive *a, nm_softmax_loss_args loss, const int32_t *targets, int32_t n)
@@ -59,16 +59,20 @@ static double *run_loss(const adaptive *a, nm_softmax_loss_args loss, const int3
     return loss.sums;
 }
 
-/* Words of the first band and the clusters in one matrix: a copy, and its gradient on its way back. */
+/* Loss of the head. Its weight is a copy of the head's words and the cluster entries in one matrix, whose gradient is added to
+ * both. */
 static double *head_loss(const adaptive *a)
 {
-    const nm_adaptive_maps *m = a->maps;
-    int32_t own = m->bands.first[0], size = own + m->bands.n, d = a->hidden->cols, tokens = a->hidden->rows;
-    size_t bytes = (size_t)size * (size_t)d * unit_of(a), own_bytes = (size_t)own * (size_t)d * unit_of(a);
+    const nm_adaptive_params *m = a->params;
+    int32_t own = m->clusters.first[0], size = own + m->clusters.n, d = a->hidden->cols,
+            tokens = a->hidden->rows;
+    size_t bytes = (size_t)size * (size_t)d * element_bytes(a),
+           own_bytes = (size_t)own * (size_t)d * element_bytes(a);
     bool grads = a->d_hidden != NULL;
-    char *weight = nm_tape_alloc(a->tape, bytes), *bias = nm_tape_alloc(a->tape, (size_t)size * unit_of(a));
+    char *weight = nm_tape_alloc(a->tape, bytes),
+         *bias = nm_tape_alloc(a->tape, (size_t)size * element_bytes(a));
     char *d_weight = grads ? nm_tape_alloc(a->tape, bytes) : NULL,
-         *d_bias = grads ? nm_tape_alloc(a->tape, (size_t)size * unit_of(a)) : NULL;
+         *d_bias = grads ? nm_tape_alloc(a->tape, (size_t)size * element_bytes(a)) : NULL;
     int32_t *targets = nm_tape_host(a->tape, (size_t)tokens * sizeof *targets);
     if (nm_tape_exhausted(a->tape))
         return NULL;
@@ -76,17 +80,18 @@ static double *head_loss(const adaptive *a)
     nm_backend_copy(b, weight, m->weight->data, own_bytes);
     nm_backend_copy(b, weight + own_bytes, m->cluster_weight->data, bytes - own_bytes);
     if (m->bias)
-        nm_backend_copy(b, bias, m->bias->data, (size_t)own * unit_of(a));
+        nm_backend_copy(b, bias, m->bias->data, (size_t)own * element_bytes(a));
     else
-        nm_backend_zero(b, bias, (size_t)own * unit_of(a));
-    nm_backend_copy(b, at_row(a, bias, own, 1), m->cluster_bias->data, (size_t)m->bands.n * unit_of(a));
+        nm_backend_zero(b, bias, (size_t)own * element_bytes(a));
+    nm_backend_copy(b, at_row(a, bias, own, 1), m->cluster_bias->data,
+                    (size_t)m->clusters.n * element_bytes(a));
     if (grads) {
         nm_backend_zero(b, d_weight, bytes);
-        nm_backend_zero(b, d_bias, (size_t)size * unit_of(a));
+        nm_backend_zero(b, d_bias, (size_t)size * element_bytes(a));
     }
     for (int32_t i = 0; i < tokens; i++) {
-        int32_t band = band_of(&m->bands, a->targets[i]);
-        targets[i] = band ? size - band : a->targets[i];
+        int32_t cluster = cluster_of(&m->clusters, a->targets[i]);
+        targets[i] = cluster ? size - cluster : a->targets[i];
     }
     double *sums = run_loss(a,
                             (nm_softmax_loss_args){.hidden = nm_tensor_mat(a->hidden),
@@ -102,39 +107,40 @@ static double *head_loss(const adaptive *a)
                    nm_tensor_grad_sum(a->tape, m->cluster_bias)};
     to[0].rows = own;
     NM_CALL(b, add, .alpha = 1, .x = nm_mat_of(d_weight, own, d), .y = to[0]);
-    NM_CALL(b, add, .alpha = 1, .x = nm_mat_of(d_weight + own_bytes, m->bands.n, d), .y = to[1]);
-    NM_CALL(b, add, .alpha = 1, .x = nm_mat_of(at_row(a, d_bias, own, 1), 1, m->bands.n), .y = to[2]);
+    NM_CALL(b, add, .alpha = 1, .x = nm_mat_of(d_weight + own_bytes, m->clusters.n, d), .y = to[1]);
+    NM_CALL(b, add, .alpha = 1, .x = nm_mat_of(at_row(a, d_bias, own, 1), 1, m->clusters.n), .y = to[2]);
     if (m->bias)
         NM_CALL(b, add, .alpha = 1, .x = nm_mat_of(d_bias, 1, own),
                 .y = nm_mat_of(nm_tensor_grad_sum(a->tape, m->bias).data, 1, own));
     return sums;
 }
 
-/* The tokens whose target lies in a band: *rows gets which ones, *targets their words counted from its first. */
-static int32_t select_band(const adaptive *a, int32_t band, int32_t **rows, int32_t **targets)
+/* Tokens whose target is in a tail cluster: *rows = their rows, *targets = their words relative to the first of the cluster.
+ * Returns their number. */
+static int32_t select_cluster(const adaptive *a, int32_t cluster, int32_t **rows, int32_t **targets)
 {
     size_t bytes = (size_t)a->hidden->rows * sizeof **rows;
     int32_t n = 0;
     *rows = nm_tape_host(a->tape, bytes);
     *targets = nm_tape_host(a->tape, bytes);
     for (int32_t i = 0; *rows && *targets && i < a->hidden->rows; i++)
-        if (band_of(&a->maps->bands, a->targets[i]) == band) {
+        if (cluster_of(&a->params->clusters, a->targets[i]) == cluster) {
             (*rows)[n] = i;
-            (*targets)[n++] = a->targets[i] - a->maps->bands.first[band - 1];
+            (*targets)[n++] = a->targets[i] - a->params->clusters.first[cluster - 1];
         }
     return n;
 }
 
-static bool add_tail(const adaptive *a, int32_t band, double *sums)
+static bool add_tail(const adaptive *a, int32_t cluster, double *sums)
 {
-    const nm_adaptive_maps *m = a->maps;
-    int32_t first = m->bands.first[band - 1], d = a->hidden->cols, *rows, *targets;
-    int32_t end = band < m->bands.n ? m->bands.first[band] : m->weight->rows;
-    int32_t n = select_band(a, band, &rows, &targets);
+    const nm_adaptive_params *m = a->params;
+    int32_t first = m->clusters.first[cluster - 1], d = a->hidden->cols, *rows, *targets;
+    int32_t end = cluster < m->clusters.n ? m->clusters.first[cluster] : m->weight->rows;
+    int32_t n = select_cluster(a, cluster, &rows, &targets);
     if (!n)
         return !nm_tape_exhausted(a->tape);
     bool grads = a->d_hidden != NULL;
-    size_t bytes = (size_t)n * (size_t)d * unit_of(a);
+    size_t bytes = (size_t)n * (size_t)d * element_bytes(a);
     void *hidden = nm_tape_alloc(a->tape, bytes), *d_hidden = grads ? nm_tape_alloc(a->tape, bytes) : NULL;
     const int32_t *device_rows = nm_tape_upload(a->tape, rows, (size_t)n * sizeof *rows);
     if (nm_tape_exhausted(a->tape))
@@ -153,29 +159,29 @@ static bool add_tail(const adaptive *a, int32_t band, double *sums)
     if (!tail)
         return false;
     nm_dropout none = {0};
-    if (grads) /* rows are told apart by their tokens: this adds each to its own */
+    if (grads) /* d_hidden[rows[i]] += d_hidden_tail[i]; the rows are distinct */
         NM_CALL(b, embed_grad, .ids = device_rows, .scale = 1, .dout = nm_mat_of(d_hidden, n, d),
                 .drop = &none, .dtable = nm_mat_of(a->d_hidden, a->hidden->rows, d));
-    double own[2], more[2];
-    nm_backend_download(b, own, sums, sizeof own);
+    double total[2], more[2];
+    nm_backend_download(b, total, sums, sizeof total);
     nm_backend_download(b, more, tail, sizeof more);
-    own[0] += more[0];
-    own[1] += more[1];
-    nm_backend_upload(b, sums, own, sizeof own);
+    total[0] += more[0];
+    total[1] += more[1];
+    nm_backend_upload(b, sums, total, sizeof total);
     return true;
 }
 
-double *nm_adaptive_loss_of(nm_tape *tape, nm_tensor *hidden, const nm_adaptive_maps *maps,
+double *nm_adaptive_loss_of(nm_tape *tape, nm_tensor *hidden, const nm_adaptive_params *params,
                             const int32_t *targets)
 {
     size_t bytes = (size_t)hidden->rows * (size_t)hidden->cols * nm_dtype_bytes(tape->backend->dtype);
-    adaptive a = {tape,   tape->backend, maps,
+    adaptive a = {tape,   tape->backend, params,
                   hidden, targets,       tape->training ? nm_tape_alloc(tape, bytes) : NULL};
     if (nm_tape_exhausted(tape))
         return NULL;
     double *sums = head_loss(&a);
-    for (int32_t band = 1; sums && band <= maps->bands.n; band++)
-        if (!add_tail(&a, band, sums))
+    for (int32_t cluster = 1; sums && cluster <= params->clusters.n; cluster++)
+        if (!add_tail(&a, cluster, sums))
             return NULL;
     if (tape->training)
         nm_tape_record(tape, &adaptive_op, NULL, a.d_hidden)->in[0] = hidden;

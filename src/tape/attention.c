@@ -1,6 +1,6 @@
 /* Multi-head scaled dot-product attention over packed sequences (Vaswani et al. 2017, eq. 1): per head
- *     A = softmax(scale Q K^T), out = drop(A) V        scale = 1/sqrt(c) as a rule
- * The weights are recomputed in backward from the soft-max denominators; no [tokens, tokens] matrix is kept.
+ *     A = softmax(scale Q K^T), out = drop(A) V        usually scale = 1/sqrt(c)
+ * The weights are recomputed in backward from the softmax denominators; no [tokens, tokens] matrix is stored.
  */
 #include <math.h>
 
@@ -21,7 +21,8 @@ static void attention_backward(nm_tape *tape, nm_node *node)
     bool add_q, add_kv = false;
     nm_mat dq = nm_tensor_grad(tape, q, &add_q);
     nm_mat dkv = q == kv ? dq : nm_tensor_grad(tape, kv, &add_kv);
-    NM_ASSERT(!add_q && !add_kv); /* projections feed one attention each: their gradients are assigned here */
+    NM_ASSERT(!add_q &&
+              !add_kv); /* each projection is used by one attention: its gradient is assigned here */
     if (!dq.data || !dkv.data)
         return;
     const nm_attention_shape *a = &s->shape;

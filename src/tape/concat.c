@@ -1,4 +1,6 @@
-/* y = [x_0 | x_1 | ...]: up to four tensors side by side        dx_k = the columns of dy that are its own */
+/* Concatenation along features of up to four tensors:
+ *     y    = [x_0 | x_1 | ...]
+ *     dx_k = the columns of dy that x_k has in y */
 #include "tape/tape.h"
 
 static void concat_backward(nm_tape *tape, nm_node *node)

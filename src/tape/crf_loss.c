@@ -1,6 +1,6 @@
-/* The loss of a linear-chain conditional random field (src/backend/ref/ref_crf.inc), summed over sentences. The kernel
- * makes all gradients in the same pass; the record only hands d_emissions on. A log-softmax before it would change
- * nothing: it moves all paths of a sentence by the same amount. */
+/* Loss of a linear-chain conditional random field (src/backend/ref/ref_crf.inc), summed over sentences. The kernel
+ * computes all gradients in the same pass; the node only adds d_emissions. A log-softmax before it would have no effect: it
+ * shifts all paths of a sentence by the same amount. */
 #include "tape/tape.h"
 
 static void crf_backward(nm_tape *tape, nm_node *node)

@@ -1,4 +1,6 @@
-/* y = drop(x)        dx = drop(dy) with the same mask */
+/* Dropout:
+ *     y  = drop(x)
+ *     dx = drop(dy)        with the same mask */
 #include "tape/tape.h"
 
 static void dropout_backward(nm_tape *tape, nm_node *node)

@@ -1,4 +1,6 @@
-/* y_i = drop(scale E[id_i] + P[pos_i])        dE[id_i] += scale drop(dy_i), in the order of i */
+/* Embedding lookup with positional embeddings:
+ *     y_i       = drop(scale E[id_i] + P[pos_i])
+ *     dE[id_i] += scale drop(dy_i)                    in the order of i */
 #include "tape/tape.h"
 
 typedef struct embed_saved {

@@ -1,6 +1,6 @@
-/* FixNorm (Nguyen and Chiang 2018; Nguyen and Salazar 2019, section 2.2): every embedding has length 1,
+/* FixNorm (Nguyen and Chiang 2018; Nguyen and Salazar 2019, section 2.2): L2-normalized embeddings,
  *     W^_v = W_v / max(|W_v|, 1e-12)
- * The stored matrix is free; the division is part of the graph. */
+ * The parameter W is not constrained; the division is part of the graph. */
 #include "tape/tape.h"
 
 static const nm_token_norm unit_length = {.kind = NM_TOKEN_LENGTH, .groups = 1, .eps = 1e-12};

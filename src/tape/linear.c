@@ -1,4 +1,9 @@
-/* y = drop(act(x W^T + b))        dz = act'(.) drop(dy), dx = dz W, dW += dz^T x, db += column sums of dz */
+/* Linear layer with activation and dropout:
+ *     y   = drop(act(x W^T + b))
+ *     dz  = act'(x W^T + b) drop(dy)
+ *     dx  = dz W
+ *     dW += dz^T x
+ *     db += column sums of dz */
 #include "tape/tape.h"
 
 typedef struct linear_saved {

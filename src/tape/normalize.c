@@ -1,10 +1,9 @@
-/* A normalization layer at its place in a model: hands the work to the layer's type (src/norm) and tells
- * listeners. */
+/* A normalization layer of a model: runs the layer's type (src/norm) and calls the hooks of instruments. */
 #include "tape/tape.h"
 
-static void *take_from_tape(void *from, size_t bytes)
+static void *alloc_on_tape(void *tape, size_t bytes)
 {
-    return nm_tape_alloc(from, bytes);
+    return nm_tape_alloc(tape, bytes);
 }
 
 static void normalize_backward(nm_tape *tape, nm_node *node)
@@ -38,7 +37,7 @@ nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x)
     y->name = norm->site.name;
     *call = (nm_norm_call){.backend = tape->backend,
                            .norm = norm,
-                           .alloc = take_from_tape,
+                           .alloc = alloc_on_tape,
                            .allocator = tape,
                            .x = nm_tensor_mat(x),
                            .y = nm_tensor_mat(y),

@@ -1,23 +1,23 @@
-/* One vector for each sequence of a packed matrix:
- *     first   y_s = x_(first row of s)              dx_(first row of s) += dy_s
- *     mean    y_s = 1/n_s sum over rows i of s x_i    dx_i += dy_s / n_s
- * There is no padding, so the mean is over words and nothing has to be masked. */
+/* Pooling of a packed matrix: one vector per sequence s of n_s rows.
+ *     first   y_s = x_(first row of s)                 dx_(first row of s) += dy_s
+ *     mean    y_s = 1/n_s sum over rows i of s x_i     dx_i += dy_s / n_s
+ * There is no padding, so no mask is needed. */
 #include "tape/tape.h"
 
 typedef struct pool_saved {
     nm_pooling pooling;
     nm_packing packing;
     const int32_t *first; /* device [n_seqs] */
-    void *shares;         /* device: 1/n_s for every row, for mean */
+    void *weights;        /* device: 1/n_s for every row, for mean */
 } pool_saved;
 
-/* Columns of `shares` and rows of x that belong to sequence s. */
-static void sequence_of(nm_tape *tape, const pool_saved *saved, nm_mat x, int32_t s, nm_mat *shares,
+/* Columns of `weights` and rows of x of sequence s. */
+static void sequence_of(nm_tape *tape, const pool_saved *saved, nm_mat x, int32_t s, nm_mat *weights,
                         nm_mat *rows)
 {
     size_t unit = nm_dtype_bytes(tape->backend->dtype);
     int32_t begin = saved->packing.offsets[s], n = saved->packing.offsets[s + 1] - begin;
-    *shares = nm_mat_of((char *)saved->shares + (size_t)begin * unit, 1, n);
+    *weights = nm_mat_of((char *)saved->weights + (size_t)begin * unit, 1, n);
     *rows = x;
     rows->data = (char *)x.data + (size_t)begin * (size_t)x.stride * unit;
     rows->rows = n;
@@ -36,7 +36,7 @@ static void pool_backward(nm_tape *tape, nm_node *node)
     const pool_saved *saved = node->saved;
     const nm_dropout no_drop = {0};
     nm_mat dy = nm_mat_of(node->out->grad, node->out->rows, node->out->cols);
-    nm_mat dx = nm_tensor_grad_sum(tape, node->in[0]), shares, rows;
+    nm_mat dx = nm_tensor_grad_sum(tape, node->in[0]), weights, rows;
     if (!dx.data)
         return;
     if (saved->pooling == NM_POOL_FIRST) {
@@ -44,22 +44,23 @@ static void pool_backward(nm_tape *tape, nm_node *node)
         return;
     }
     for (int32_t s = 0; s < saved->packing.n_seqs; s++) {
-        sequence_of(tape, saved, dx, s, &shares, &rows);
-        NM_CALL(b, gemm, .ta = true, .alpha = 1, .a = shares, .b = row_of(tape, dy, s), .beta = 1, .c = rows);
+        sequence_of(tape, saved, dx, s, &weights, &rows);
+        NM_CALL(b, gemm, .ta = true, .alpha = 1, .a = weights, .b = row_of(tape, dy, s), .beta = 1,
+                .c = rows);
     }
 }
 
 static const nm_op pool_op = {"pool", pool_backward};
 
-static void *upload_shares(nm_tape *tape, const nm_packing *packing)
+static void *upload_row_weights(nm_tape *tape, const nm_packing *packing)
 {
     nm_dtype dtype = tape->backend->dtype;
     size_t bytes = (size_t)packing->n_tokens * nm_dtype_bytes(dtype);
     void *host = nm_tape_host(tape, bytes);
     for (int32_t s = 0; host && s < packing->n_seqs; s++) {
-        double share = 1.0 / (packing->offsets[s + 1] - packing->offsets[s]);
+        double weight = 1.0 / (packing->offsets[s + 1] - packing->offsets[s]);
         for (int32_t i = packing->offsets[s]; i < packing->offsets[s + 1]; i++)
-            nm_dtype_set(dtype, host, (size_t)i, share);
+            nm_dtype_set(dtype, host, (size_t)i, weight);
     }
     return host ? nm_tape_upload(tape, host, bytes) : NULL;
 }
@@ -70,11 +71,11 @@ nm_tensor *nm_pool(nm_tape *tape, nm_tensor *x, const nm_packing *packing, nm_po
     pool_saved *saved = nm_tape_host(tape, sizeof *saved);
     const int32_t *first =
         nm_tape_upload(tape, packing->offsets, (size_t)packing->n_seqs * sizeof *packing->offsets);
-    void *shares = pooling == NM_POOL_MEAN ? upload_shares(tape, packing) : NULL;
+    void *row_weights = pooling == NM_POOL_MEAN ? upload_row_weights(tape, packing) : NULL;
     if (nm_tape_exhausted(tape))
         return y;
     NM_ASSERT(x->rows == packing->n_tokens);
-    *saved = (pool_saved){pooling, *packing, first, shares};
+    *saved = (pool_saved){pooling, *packing, first, row_weights};
     nm_backend *b = tape->backend;
     if (pooling == NM_POOL_FIRST)
         NM_CALL(b, gather, .rows = first, .x = nm_tensor_mat(x), .out = nm_tensor_mat(y));

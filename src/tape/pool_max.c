@@ -1,4 +1,6 @@
-/* out_s = the largest row element of each column within sequence s        dx = dout where it stood, 0 elsewhere */
+/* Max pooling over the rows of each sequence s, per column:
+ *     out_s = max over rows i of s of x_i
+ *     dx_i  = dout_s at the maximum, 0 elsewhere */
 #include "tape/tape.h"
 
 static void pool_max_backward(nm_tape *tape, nm_node *node)

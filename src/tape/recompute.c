@@ -1,11 +1,11 @@
-/* Segments of a model that run twice (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"): forward keeps
- * a segment's result alone, and backward runs the segment again from its inputs before it walks through it.
+/* Activation checkpointing (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"): forward stores only the
+ * result of a segment, and backward runs the segment again from its inputs before its own backward pass.
  *
- * The second run gives the first one's bits. Dropout masks depend on their sites' numbers, which are set back; the running
- * state of norms changes only after the backward pass, and statistics are collected in the first run. A segment's gradients
- * are summed in the order of a tape that keeps everything, so they have its bits too.
+ * The gradients are bitwise identical to those without checkpointing. Dropout masks depend on the numbers of their sites,
+ * which are reset for the second run. The running state of norms is updated only after the backward pass, and statistics are
+ * collected in the first run. Gradients are summed in the same order.
  *
- * Where nothing is learned nothing runs twice, and a segment gives its memory back but for the result. */
+ * At inference a segment runs once, and the memory of its intermediates is freed. */
 #include <string.h>
 
 #include "tape/tape.h"
@@ -14,17 +14,17 @@ struct nm_segment {
     nm_tensor *(*run)(nm_tape *tape, const void *context);
     const void *context;
     uint32_t site;
-    bool again;
+    bool recomputed; /* running for the second time */
 };
 
 bool nm_segment_is_recomputed(const nm_tape *tape)
 {
-    return tape->segment && tape->segment->again;
+    return tape->segment && tape->segment->recomputed;
 }
 
-static nm_tensor *run(nm_tape *tape, nm_segment *s, bool again)
+static nm_tensor *run(nm_tape *tape, nm_segment *s, bool recomputed)
 {
-    s->again = again;
+    s->recomputed = recomputed;
     tape->segment = s;
     nm_tensor *out = s->run(tape, s->context);
     tape->segment = NULL;
@@ -39,23 +39,22 @@ static void recompute_backward(nm_tape *tape, nm_node *node)
     nm_segment *s = node->saved;
     tape->n_nodes = first;
     tape->site = s->site;
-    nm_tape_dealloc(tape,
-                    out); /* nobody behind the segment needs it any more, and the second run makes it anew */
-    nm_tensor *same = run(tape, s, true);
+    nm_tape_free_data(tape, out); /* later nodes have run, and the second run computes it again */
+    nm_tensor *recomputed = run(tape, s, true);
     tape->site = site;
     if (nm_tape_exhausted(tape))
         return;
-    same->grad = out->grad;
-    same->grad_started = true;
+    recomputed->grad = out->grad;
+    recomputed->grad_started = true;
     out->grad = NULL;
-    nm_tape_walk(tape, first);
+    nm_tape_backward_from(tape, first);
 }
 
 static const nm_op recompute_op = {"recompute", recompute_backward};
 
-/* The result moves to where the segment's memory begins, and the rest of that memory is free: what the next segment uses is
- * still in the caches. */
-static void settle(nm_tape *tape, size_t mark, nm_tensor *out)
+/* Moves the result to the beginning of the segment's memory and frees the rest, so that the next segment uses memory that
+ * is still in the CPU caches. */
+static void compact(nm_tape *tape, size_t mark, nm_tensor *out)
 {
     nm_backend *b = tape->backend;
     char *begin = tape->device.base + mark, *data = out->data;
@@ -63,11 +62,11 @@ static void settle(nm_tape *tape, size_t mark, nm_tensor *out)
     bool inside = data >= begin && data < begin + (tape->device.used - mark), moves = inside && data != begin;
     if (nm_tape_exhausted(tape) || (moves && (size_t)(data - begin) < bytes))
         return;
-    int kept = 0;
+    int n_kept = 0;
     for (int i = 0; i < tape->n_pool; i++)
         if ((char *)tape->pool[i].data < begin)
-            tape->pool[kept++] = tape->pool[i];
-    tape->n_pool = kept;
+            tape->pool[n_kept++] = tape->pool[i];
+    tape->n_pool = n_kept;
     if (moves) {
         nm_backend_copy(b, begin, data, bytes);
         out->data = begin;
@@ -77,7 +76,7 @@ static void settle(nm_tape *tape, size_t mark, nm_tensor *out)
         nm_arena_alloc(&tape->device, bytes);
 }
 
-static bool only_result_counts(const nm_tape *tape)
+static bool is_plain_inference(const nm_tape *tape)
 {
     return !tape->training && !tape->batch_stats && !tape->listen;
 }
@@ -85,24 +84,24 @@ static bool only_result_counts(const nm_tape *tape)
 nm_tensor *nm_recomputed_segment(nm_tape *tape, nm_tensor *(*segment)(nm_tape *tape, const void *context),
                                  const void *context, size_t bytes)
 {
-    if (only_result_counts(tape)) {
+    if (is_plain_inference(tape)) {
         size_t mark = tape->device.used;
         nm_tensor *out = segment(tape, context);
-        settle(tape, mark, out);
+        compact(tape, mark, out);
         return out;
     }
     if (!tape->recompute || !tape->training || tape->segment)
         return segment(tape, context);
     nm_segment *s = nm_tape_host(tape, sizeof *s);
-    void *kept = nm_tape_host(tape, bytes);
+    void *context_copy = nm_tape_host(tape, bytes);
     if (nm_tape_exhausted(tape))
         return nm_tape_tensor(tape, 0, 0);
-    memcpy(kept, context, bytes);
-    *s = (nm_segment){.run = segment, .context = kept, .site = tape->site};
+    memcpy(context_copy, context, bytes);
+    *s = (nm_segment){.run = segment, .context = context_copy, .site = tape->site};
     int first = tape->n_nodes;
     nm_tensor *out = run(tape, s, false);
     if (!nm_tape_exhausted(tape))
-        nm_tape_forget(tape, first, out);
+        nm_tape_truncate(tape, first, out);
     nm_tape_record(tape, &recompute_op, out, s);
     return out;
 }

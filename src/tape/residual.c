@@ -1,5 +1,7 @@
-/* y = x + drop(f)        df = drop(dy), dx = dy: the gradient's memory is handed on to x, not copied, when x
- * has none */
+/* Residual connection:
+ *     y  = x + drop(f)
+ *     df = drop(dy)
+ *     dx = dy              if x has no gradient yet, the memory of dy becomes that of dx without a copy */
 #include "tape/tape.h"
 
 static void residual_backward(nm_tape *tape, nm_node *node)

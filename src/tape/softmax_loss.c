@@ -1,5 +1,5 @@
-/* Label-smoothed cross-entropy over the vocabulary, logits = h W^T + b, never held as a whole. The kernel
- * makes the gradients while a block of logits is at hand; the record only hands d_hidden on. */
+/* Label-smoothed cross-entropy over the vocabulary, logits = h W^T + b, which are computed block by block and not stored. The
+ * kernel computes the gradients of each block in the same pass; the node only adds d_hidden. */
 #include "tape/tape.h"
 
 static void loss_backward(nm_tape *tape, nm_node *node)

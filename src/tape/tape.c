@@ -33,7 +33,7 @@ void nm_tape_start(nm_tape *tape, bool training, uint64_t seed, uint32_t step)
     tape->step = step;
     tape->site = 0;
     tape->segment = NULL;
-    tape->nothing = (nm_tensor){0};
+    tape->empty = (nm_tensor){0};
 }
 
 bool nm_tape_exhausted(const nm_tape *tape)
@@ -51,8 +51,8 @@ static size_t rounded(size_t bytes)
     return (bytes + 63) & ~(size_t)63;
 }
 
-/* From the pool when it holds a block of this size, otherwise from the arena. */
-static void *take_block(nm_tape *tape, size_t bytes)
+/* A block of the same size from the pool, otherwise new memory of the arena. */
+static void *alloc_block(nm_tape *tape, size_t bytes)
 {
     bytes = rounded(bytes);
     for (int i = tape->n_pool - 1; i >= 0; i--)
@@ -64,7 +64,7 @@ static void *take_block(nm_tape *tape, size_t bytes)
     return nm_arena_alloc(&tape->device, bytes);
 }
 
-static void give_block(nm_tape *tape, void *data, size_t bytes)
+static void free_block(nm_tape *tape, void *data, size_t bytes)
 {
     if (data && tape->n_pool < NM_TAPE_MAX_POOL)
         tape->pool[tape->n_pool++] = (struct nm_tape_block){data, rounded(bytes)};
@@ -98,19 +98,19 @@ void *nm_tape_upload(nm_tape *tape, const void *host, size_t bytes)
 
 nm_packing nm_tape_packing(nm_tape *tape, const nm_packing *packing)
 {
-    nm_packing there = *packing;
-    there.device_offsets =
+    nm_packing on_device = *packing;
+    on_device.device_offsets =
         nm_tape_upload(tape, packing->offsets, ((size_t)packing->n_seqs + 1) * sizeof(int32_t));
-    return there;
+    return on_device;
 }
 
 nm_tensor *nm_tape_tensor(nm_tape *tape, int32_t rows, int32_t cols)
 {
     nm_tensor *tensor = nm_tape_host(tape, sizeof *tensor);
     if (!tensor)
-        return &tape->nothing;
+        return &tape->empty;
     *tensor = (nm_tensor){.rows = rows, .cols = cols, .pooled = true};
-    tensor->data = nm_tape_exhausted(tape) ? NULL : take_block(tape, tensor_bytes(tape, tensor));
+    tensor->data = nm_tape_exhausted(tape) ? NULL : alloc_block(tape, tensor_bytes(tape, tensor));
     if (!tensor->data) {
         tape->device.exhausted = true;
         tensor->rows = 0;
@@ -121,30 +121,30 @@ nm_tensor *nm_tape_tensor(nm_tape *tape, int32_t rows, int32_t cols)
 nm_node *nm_tape_record(nm_tape *tape, const nm_op *op, nm_tensor *out, void *saved)
 {
     if (!tape->training || nm_tape_exhausted(tape))
-        return &tape->dropped;
+        return &tape->unrecorded;
     NM_ASSERT(tape->n_nodes < NM_TAPE_MAX_NODES);
     nm_node *node = &tape->nodes[tape->n_nodes++];
     *node = (nm_node){.op = op, .out = out, .saved = saved};
     return node;
 }
 
-void nm_tape_dealloc(nm_tape *tape, nm_tensor *tensor)
+void nm_tape_free_data(nm_tape *tape, nm_tensor *tensor)
 {
     if (!tensor->pooled)
         return;
-    give_block(tape, tensor->data, tensor_bytes(tape, tensor));
+    free_block(tape, tensor->data, tensor_bytes(tape, tensor));
     tensor->data = NULL;
 }
 
-void nm_tape_forget(nm_tape *tape, int first, const nm_tensor *kept)
+void nm_tape_truncate(nm_tape *tape, int first, const nm_tensor *kept)
 {
     for (int i = first; i < tape->n_nodes; i++)
         if (tape->nodes[i].out && tape->nodes[i].out != kept)
-            nm_tape_dealloc(tape, tape->nodes[i].out);
+            nm_tape_free_data(tape, tape->nodes[i].out);
     tape->n_nodes = first;
 }
 
-void nm_tape_walk(nm_tape *tape, int first)
+void nm_tape_backward_from(nm_tape *tape, int first)
 {
     for (int i = tape->n_nodes - 1; i >= first; i--) {
         nm_node *node = &tape->nodes[i];
@@ -153,9 +153,9 @@ void nm_tape_walk(nm_tape *tape, int first)
             continue;
         node->op->backward(tape, node);
         if (out && out->pooled) {
-            give_block(tape, out->grad, tensor_bytes(tape, out));
+            free_block(tape, out->grad, tensor_bytes(tape, out));
             out->grad = NULL;
-            nm_tape_dealloc(tape, out);
+            nm_tape_free_data(tape, out);
         }
     }
     tape->n_nodes = first;
@@ -164,7 +164,7 @@ void nm_tape_walk(nm_tape *tape, int first)
 static nm_status check_memory(const nm_tape *tape, nm_error *err)
 {
     if (nm_tape_exhausted(tape))
-        return nm_fail(err, NM_MEMORY, "the reserved %zu MiB do not hold this batch",
+        return nm_fail(err, NM_MEMORY, "this batch does not fit into the reserved %zu MiB",
                        tape->device.reserved >> 20);
     return NM_OK;
 }
@@ -172,7 +172,7 @@ static nm_status check_memory(const nm_tape *tape, nm_error *err)
 nm_status nm_tape_backward(nm_tape *tape, nm_error *err)
 {
     NM_TRY(check_memory(tape, err));
-    nm_tape_walk(tape, 0);
+    nm_tape_backward_from(tape, 0);
     return check_memory(tape, err);
 }
 
@@ -193,7 +193,7 @@ nm_mat nm_tensor_grad(nm_tape *tape, nm_tensor *tensor, bool *add)
 {
     *add = tensor->grad_started;
     if (!tensor->grad)
-        tensor->grad = take_block(tape, tensor_bytes(tape, tensor));
+        tensor->grad = alloc_block(tape, tensor_bytes(tape, tensor));
     tensor->grad_started = true;
     nm_mat mat = nm_mat_of(tensor->grad, tensor->rows, tensor->cols);
     if (!mat.data)
