@@ -223,6 +223,27 @@ static const struct {
     {"powernorm", choose_power}, {"mabn", choose_mabn},   {"batchrenorm", choose_renorm},
 };
 
+/* Types whose golden files use the type's name as the method and its options as the configuration need no function: settings
+ * are the entries of config that are options of the type. Entries that are neither (d, rows) are properties of the data. */
+static golden_result choose_by_name(golden_case *test, layer *made)
+{
+    const nm_norm_type *type = nm_norm_type_find(test->method);
+    if (!type)
+        return golden_skip(test, "method '%.60s' is unknown", test->method);
+    made->type = type->name;
+    made->place.groups = golden_whole(test, "groups", 1);
+    for (const nm_option *option = type->options; option->name; option++) {
+        const json_t *value = json_object_get(test->config, option->name);
+        if (json_is_number(value))
+            set(made, "%s=%.17g ", option->name, json_number_value(value));
+        else if (json_is_boolean(value))
+            set(made, "%s=%d ", option->name, json_is_true(value));
+        else if (json_is_string(value))
+            set(made, "%s=%s ", option->name, json_string_value(value));
+    }
+    return GOLDEN_PASSED;
+}
+
 static golden_result choose(golden_case *test, layer *made)
 {
     double width = golden_number(test, "d", 0);
@@ -232,7 +253,7 @@ static golden_result choose(golden_case *test, layer *made)
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         if (!strcmp(methods[i].method, test->method))
             return methods[i].choose(test, made);
-    return golden_skip(test, "method '%.60s' is unknown", test->method);
+    return choose_by_name(test, made);
 }
 
 /* ------------------------------------------------------------------ state by name */
