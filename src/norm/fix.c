@@ -28,7 +28,7 @@ static nm_token_norm fix_spec(const nm_norm *norm)
 const nm_norm_type nm_norm_fix = {
     .name = "fix",
     .title = "FixNorm",
-    .formula = "y = x / max(|x|, eps)",
+    .formula = "y = x / max(L2 norm of x, eps)",
     .source = "Nguyen and Chiang 2018; Nguyen and Salazar 2019, section 2.2",
     .options = fix_options,
     .config_size = sizeof(fix_config),

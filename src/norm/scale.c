@@ -45,7 +45,7 @@ static nm_token_norm scale_spec(const nm_norm *norm)
 const nm_norm_type nm_norm_scale = {
     .name = "scale",
     .title = "ScaleNorm",
-    .formula = "y = g x / max(|x|, eps)",
+    .formula = "y = g x / max(L2 norm of x, eps)",
     .source = "Nguyen and Salazar 2019, equation 5",
     .options = scale_options,
     .config_size = sizeof(scale_config),

@@ -12,13 +12,13 @@
     T(scale)             \
     T(fix)               \
     T(group)             \
-    T(dyt)               \
     T(batch)             \
     T(pnv)               \
     T(power)             \
     T(rbn)               \
     T(mabn)              \
-    T(renorm)
+    T(renorm)            \
+    T(dyt)
 /* clang-format on */
 
 #define NM_DECLARE_TYPE(name) extern const nm_norm_type nm_norm_##name;
