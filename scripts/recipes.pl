@@ -82,7 +82,7 @@ tears_pairs('table3-4', 'table 3, row (4): pre-norm, FixNorm, ScaleNorm', 'test'
 
 # Table 4: learning rates
 my $fix = 'pre-norm, FixNorm, ScaleNorm';
-my @no_warmup = ('schedule', 'name = no-warmup', 'lr = 3e-4');
+my @no_warmup = ('schedule', 'name = no-warmup', 'lr = 3e-4', 'warmup = 0');
 my @val_decay = ('schedule', 'name = val-decay');
 tears_pairs('table4-nowarmup', "table 4, NoWarmup: $fix", 'validation', '18.00 28.92 28.91 30.33 35.40',
     ['model', @fix_scale], [@no_warmup]);

@@ -65,6 +65,8 @@ typedef enum nm_origin {
 
 nm_options *nm_options_create(void);
 void nm_options_free(nm_options *options);
+/* The same sections and rules with default values. */
+nm_options *nm_options_create_like(const nm_options *options);
 
 /* Registers a section; the returned struct (config_size bytes, owned by options) already holds the defaults.
  * presets may be NULL; when given the table must have a text option named "preset". */
@@ -94,7 +96,8 @@ nm_status nm_options_read_profile(nm_options *options, const char *path, const c
 nm_status nm_options_peek(const char *path, const char *option, char **value, nm_error *err);
 /* Reads the same syntax from memory; name is for messages. Such a text may not include files. */
 nm_status nm_options_read_text(nm_options *options, const char *name, const char *text, nm_error *err);
-/* The same for what nm_options_write wrote, maybe for another command: sections not registered are passed over. */
+/* Reads text that nm_options_write wrote, possibly for another command: unregistered sections are ignored. Values that
+ * came from the command line or a profile keep that origin; all others have NM_ORIGIN_FILE. */
 nm_status nm_options_read_saved(nm_options *options, const char *name, const char *text, nm_error *err);
 /* Writes every value with its origin as a comment; reading that back gives the same structs. */
 void nm_options_write(const nm_options *options, FILE *out);
@@ -104,6 +107,8 @@ void nm_options_write_like(const nm_options *options, const nm_options *like, FI
  * if there are none. False past the last section. For help, manual pages and completion. */
 bool nm_options_section(const nm_options *options, size_t index, const char **name, const nm_option **rows,
                         const nm_preset **presets);
+/* "section.key" of the option with this index in the order of registration, heap, or NULL after the last one. */
+char *nm_options_path(const nm_options *options, size_t index);
 nm_origin nm_options_origin(const nm_options *options, const char *path);
 /* The row of "section.key", or NULL when unknown. */
 const nm_option *nm_options_row(const nm_options *options, const char *path);

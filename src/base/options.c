@@ -21,6 +21,7 @@ typedef struct section {
     const nm_option *rows;
     const nm_preset *presets;
     char *config;
+    size_t config_bytes;
     nm_origin *origins; /* per row */
 } section;
 
@@ -60,6 +61,8 @@ static const old_name old_names[] = {
     {"score.form", "score.metric_variant", NULL, NULL},
     {"score.centred", "score.centered", NULL, NULL},
     {"tag.input_form", "tag.input_format", NULL, NULL},
+    {"run.resume", "run.resume", "true", "yes"},
+    {"run.resume", "run.resume", "false", "no"},
     {"run.small", "run.profile", "true", "small"},
     {"run.small", "run.profile", "false", ""},
 };
@@ -95,6 +98,17 @@ void nm_options_free(nm_options *options)
     free(options->rules);
     free(options->texts);
     free(options);
+}
+
+nm_options *nm_options_create_like(const nm_options *options)
+{
+    nm_options *like = nm_options_create();
+    for (size_t i = 0; i < options->n_sections; i++)
+        nm_options_add(like, options->sections[i].name, options->sections[i].rows,
+                       options->sections[i].presets, options->sections[i].config_bytes);
+    for (size_t i = 0; i < options->n_rules; i++)
+        nm_options_add_rules(like, options->rules[i]);
+    return like;
 }
 
 static size_t row_count(const nm_option *rows)
@@ -274,8 +288,8 @@ void *nm_options_add(nm_options *options, const char *name, const nm_option *row
     NM_GROW(options->sections, options->n_sections, options->sections_capacity);
     section *part = &options->sections[options->n_sections++];
     size_t n = row_count(rows);
-    *part = (section){nm_duplicate(name), rows, presets, nm_allocate(config_size),
-                      nm_allocate(n * sizeof(nm_origin))};
+    *part = (section){nm_duplicate(name),       rows,        presets,
+                      nm_allocate(config_size), config_size, nm_allocate(n * sizeof(nm_origin))};
     nm_error err = {0};
     for (size_t i = 0; i < n; i++)
         if (set_row(options, part, i, rows[i].initial, NM_ORIGIN_DEFAULT, &err) != NM_OK)
@@ -309,6 +323,17 @@ nm_status nm_options_set(nm_options *options, const char *path, const char *valu
     if (!find_row(options, path, &part, &index))
         return unknown_option(options, path, err);
     return set_row(options, part, index, value, origin, err);
+}
+
+char *nm_options_path(const nm_options *options, size_t index)
+{
+    for (size_t s = 0; s < options->n_sections; s++) {
+        size_t n = row_count(options->sections[s].rows);
+        if (index < n)
+            return nm_format("%s.%s", options->sections[s].name, options->sections[s].rows[index].name);
+        index -= n;
+    }
+    return NULL;
 }
 
 nm_origin nm_options_origin(const nm_options *options, const char *path)
@@ -542,10 +567,25 @@ static void cut_comment(char *line)
         *line = 0;
 }
 
+/* The origin that nm_options_write appended to the line, such as " ; command line". Values of defaults and presets count as
+ * those of a file: they win over the presets of this version. */
+static nm_origin saved_origin(const char *line)
+{
+    const char *comment = NULL;
+    for (const char *at = line; (at = strstr(at, " ; ")) != NULL; at += 3)
+        comment = at + 3;
+    nm_origin origin = NM_ORIGIN_FILE;
+    for (int i = NM_ORIGIN_FILE; comment && i <= NM_ORIGIN_COMMAND; i++)
+        if (!strcmp(comment, origin_names[i]))
+            origin = (nm_origin)i;
+    return origin;
+}
+
 static nm_status read_line(nm_options *options, const char *path, char *line, char **part, int depth,
                            nm_error *err)
 {
     line = trim(line);
+    nm_origin origin = options->pass_over_unknown ? saved_origin(line) : NM_ORIGIN_FILE;
     cut_comment(line);
     line = trim(line);
     size_t length = strlen(line);
@@ -579,7 +619,7 @@ static nm_status read_line(nm_options *options, const char *path, char *line, ch
     }
     nm_status status = NM_OK;
     if (!options->wanted) {
-        status = nm_options_set(options, full, value, profile ? NM_ORIGIN_PROFILE : NM_ORIGIN_FILE, err);
+        status = nm_options_set(options, full, value, profile ? NM_ORIGIN_PROFILE : origin, err);
     } else if (!strcmp(full, options->wanted)) {
         free(options->found);
         options->found = nm_duplicate(value);

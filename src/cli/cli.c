@@ -71,14 +71,26 @@ static bool is_boolean(const char *text)
     return false;
 }
 
-/* The value of an option: the text after "=" in "--key=value", else the next argument. A boolean option uses the next argument
- * only if it is a boolean ("true", "off", ...). */
+static bool is_choice(const nm_option *row, const char *value)
+{
+    size_t length = value ? strlen(value) : 0;
+    for (const char *at = value ? row->choices : NULL; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
+        if (strcspn(at, "|") == length && !strncmp(at, value, length))
+            return true;
+    return false;
+}
+
+/* The value of an option: for "--key=value" the text after the equals sign, otherwise the next argument. For a boolean
+ * option, and for a choice that has a value "yes", the next argument is the value only if it is a valid one; the option
+ * alone means true or yes. */
 static const char *option_value(const nm_option *row, const char *equals, const char *next, int *i)
 {
     if (equals)
         return equals + 1;
     if (row && row->kind == NM_BOOL && !is_boolean(next))
         return "true";
+    if (row && row->choices && is_choice(row, "yes") && !is_choice(row, next))
+        return "yes";
     if (!next || !strncmp(next, "--", 2))
         return NULL;
     ++*i;
@@ -202,6 +214,21 @@ static int run(nm_cli *cli, int argc, char **argv)
     return code;
 }
 
+/* "norma train 'my recipe.ini' --resume"; heap. */
+static char *command_line(const nm_command *command, int argc, char **argv)
+{
+    char *text = nm_format("norma %s", command->name);
+    for (int i = 0; i < argc; i++) {
+        static const char plain[] =
+            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+        bool quoted = !*argv[i] || argv[i][strspn(argv[i], plain)];
+        char *longer = nm_format(quoted ? "%s '%s'" : "%s %s", text, argv[i]);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
 int nm_cli_run(const nm_command *command, int argc, char **argv)
 {
     int at = find_argument(argc, argv, "--help");
@@ -213,11 +240,14 @@ int nm_cli_run(const nm_command *command, int argc, char **argv)
         nm_cli_manual(command, stdout);
         return NM_OK;
     }
-    nm_cli cli = {.command = command, .options = nm_options_create()};
+    nm_cli cli = {.command = command,
+                  .options = nm_options_create(),
+                  .command_line = command_line(command, argc, argv)};
     int code = run(&cli, argc, argv);
     for (size_t i = 0; i < cli.n_settings; i++)
         free(cli.settings[i]);
     free(cli.settings);
+    free(cli.command_line);
     nm_options_free(cli.options);
     return code;
 }

@@ -29,6 +29,7 @@ struct nm_cli {
     const struct nm_task_type *task; /* of a command that trains */
     char **settings;                 /* "section.key", value, in the order of the command line */
     size_t n_settings, settings_capacity;
+    char *command_line; /* as a shell would take it */
 };
 
 /* All commands, in the order of the help; ends with NULL. */

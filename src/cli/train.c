@@ -14,11 +14,13 @@
 #include "probe/probe.h"
 #include "report/events.h"
 #include "task/tasks.h"
+#include "train/run_config.h"
 #include "train/trainer.h"
 
 typedef struct run_config { /* section [run] */
     const char *folder, *task, *profile;
-    bool resume, quiet, tensorboard;
+    nm_resume resume;
+    bool quiet, tensorboard;
     double report_seconds;
 } run_config;
 
@@ -28,7 +30,10 @@ static const nm_option run_options[] = {
               "Task, if the recipe does not set it; determines the options of [data] and [model]."),
     NM_OPTION(run_config, profile, "", 0, 0,
               "Profile of the recipe to apply, such as small (section [profile.small]); empty: none."),
-    NM_OPTION(run_config, resume, "false", 0, 1, "Continue from the newest complete checkpoint."),
+    NM_CHOICE(run_config, resume, "no", "no|yes|override",
+              "Continue from the newest checkpoint with the run's own configuration (yes, or the option "
+              "alone), or with "
+              "the options of the command line in place of the run's (override)."),
     NM_OPTION(run_config, quiet, "false", 0, 1, "Print validations and warnings only, no progress."),
     NM_OPTION(
         run_config, tensorboard, "false", 0, 1,
@@ -39,13 +44,27 @@ static const nm_option run_options[] = {
 
 static volatile sig_atomic_t stop_requested;
 
+/* Requests a checkpoint and an orderly end. A second SIGINT or SIGTERM ends the process at once. The other signals may
+ * repeat: SIGPIPE at every message, SIGHUP from the terminal and from the shell. */
 static void on_signal(int number)
 {
-    if (stop_requested) { /* the second signal ends the program at once */
+    bool interrupt = number == SIGINT || number == SIGTERM;
+    if (stop_requested == 2 && interrupt) {
         signal(number, SIG_DFL);
         raise(number);
     }
-    stop_requested = 1;
+    stop_requested = interrupt ? 2 : stop_requested ? stop_requested : 1;
+}
+
+/* Signals that the parent process ignores stay ignored, as nohup and background jobs of a script expect. */
+static void handle_signals(void)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, inherited;
+        if (!sigaction(numbers[i], NULL, &inherited) && inherited.sa_handler != SIG_IGN)
+            sigaction(numbers[i], &action, NULL);
+    }
 }
 
 typedef struct console {
@@ -93,13 +112,15 @@ static void on_progress(void *user, const nm_progress *p)
     if (t->run->quiet || p->seconds - t->last < (t->terminal ? 0.2 : t->run->report_seconds))
         return;
     t->last = p->seconds;
-    char left[32], perplexity[32] = "";
+    char left[32], perplexity[32] = "", percent[16] = "";
     show_duration(left, sizeof left, p->seconds_left);
     if (nm_task_has_perplexity(t->task, t->options))
         snprintf(perplexity, sizeof perplexity, "  ppl %.2f", exp(p->nll));
+    if (isfinite(p->fraction))
+        snprintf(percent, sizeof percent, "%.0f %%  ", floor(100 * p->fraction));
     fprintf(stderr,
-            "%sepoch %lld (%lld/%lld)  update %lld  loss %.3f%s  %.0f tok/s  lr %.2e  |g| %.2f  left %s%s",
-            t->terminal ? "\r\033[K" : "", (long long)p->epoch + 1, (long long)p->batch,
+            "%s%sepoch %lld (%lld/%lld)  update %lld  loss %.3f%s  %.0f tok/s  lr %.2e  |g| %.2f  left %s%s",
+            t->terminal ? "\r\033[K" : "", percent, (long long)p->epoch + 1, (long long)p->batch,
             (long long)p->batches, (long long)p->update, p->loss, perplexity, p->tokens_per_second, p->lr,
             p->grad_norm, left, t->terminal ? "" : "\n");
     t->line_open = t->terminal;
@@ -160,20 +181,33 @@ static void print_header(const nm_trainer *trainer, const char *folder)
             nm_trainer_peak_bytes(trainer) >> 20);
 }
 
+/* "done: 60 updates, 4821 target tokens; best at update 40: loss 2.3112, BLEU 23.10 (runs/a/best.safetensors)" */
+static void print_done(const nm_train_state *state, const char *folder)
+{
+    fprintf(stderr, "done: %lld updates, %lld target tokens; ", (long long)state->update,
+            (long long)state->tokens);
+    if (!state->best_update) {
+        fprintf(stderr, "no validation (%s/last.safetensors)\n", folder);
+        return;
+    }
+    fprintf(stderr, "best at update %lld: loss %.4f", (long long)state->best_update, state->best_loss);
+    if (isfinite(state->best_value))
+        fprintf(stderr, ", %s %.2f", state->score_title, state->best_value);
+    fprintf(stderr, " (%s/best.safetensors)\n", folder);
+}
+
 static int finish(nm_status status, const nm_error *err, console *t, const nm_trainer *trainer,
                   const char *recipe, const char *folder)
 {
     close_line(t);
-    const nm_train_state *state = nm_trainer_state(trainer);
-    if (status == NM_INTERRUPTED)
-        fprintf(stderr, "norma: %s\nto continue: norma train %s%s%s --run.folder %s --resume\n", err->text,
-                recipe, *t->run->profile ? " --profile " : "", t->run->profile, folder);
-    else if (status != NM_OK)
+    if (status == NM_OK) {
+        print_done(nm_trainer_state(trainer), folder);
+        return NM_OK;
+    }
+    if (status != NM_INTERRUPTED)
         return nm_cli_fail(err);
-    else
-        fprintf(stderr, "done: %lld updates, %lld target tokens, best loss %.4f at update %lld, in %s\n",
-                (long long)state->update, (long long)state->tokens, state->best_loss,
-                (long long)state->best_update, folder);
+    fprintf(stderr, "norma: %s\nto continue: norma train %s%s%s --run.folder %s --resume\n", err->text,
+            recipe, *t->run->profile ? " --profile " : "", t->run->profile, folder);
     return (int)status;
 }
 
@@ -245,6 +279,37 @@ static nm_status read_recipe(nm_cli *cli, const run_config *run, const char *rec
     return nm_options_read_profile(cli->options, recipe, run->profile, err);
 }
 
+/* NM_MISMATCH if config.ini of the folder names another task: its options would be unknown ones. */
+static nm_status check_task(const char *folder, const char *task, nm_error *err)
+{
+    char *path = nm_path_join(folder, "config.ini"), *run_task = NULL;
+    nm_status status = nm_file_exists(path) ? nm_options_peek(path, "run.task", &run_task, err) : NM_OK;
+    if (status == NM_OK && run_task && strcmp(run_task, task))
+        status =
+            nm_fail(err, NM_MISMATCH, "%s: the run has run.task = %s, the recipe %s", folder, run_task, task);
+    free(run_task);
+    free(path);
+    return status;
+}
+
+/* Replaces the options by those of the run in the folder, if it has any. */
+static nm_status use_run_config(nm_cli *cli, const char *folder, const run_config **run, nm_error *err)
+{
+    nm_options *options;
+    char *warning;
+    NM_TRY(check_task(folder, cli->task->name, err));
+    NM_TRY(nm_run_config_merge(&options, cli->options, folder, (*run)->resume, &warning, err));
+    if (!options)
+        return NM_OK;
+    if (warning)
+        fprintf(stderr, "norma: warning: %s\n", warning);
+    free(warning);
+    nm_options_free(cli->options);
+    cli->options = options;
+    *run = nm_options_find(options, "run");
+    return NM_OK;
+}
+
 static int train_run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err;
@@ -259,24 +324,32 @@ static int train_run(nm_cli *cli, int argc, char **argv)
         return nm_cli_fail(&err);
     }
     char *folder = run_folder(run, argv[0]);
+    if (run->resume != NM_RESUME_NO && use_run_config(cli, folder, &run, &err) != NM_OK) {
+        free(folder);
+        return nm_cli_fail(&err);
+    }
     console t = {.run = run,
                  .task = cli->task,
                  .options = cli->options,
                  .terminal = isatty(STDERR_FILENO),
                  .last = -1e9};
-    struct sigaction action = {.sa_handler = on_signal};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    handle_signals();
     nm_probe *probe;
     if (nm_probe_create(&probe, cli->options, &err) != NM_OK) {
         free(folder);
         return nm_cli_fail(&err);
     }
-    nm_train_listener listener = {&t,         on_progress,     on_validated,
-                                  on_message, &stop_requested, nm_probe_hooks(probe)};
+    const nm_train_listener listener = {.user = &t,
+                                        .command = cli->command_line,
+                                        .progress = on_progress,
+                                        .validated = on_validated,
+                                        .message = on_message,
+                                        .stop = &stop_requested,
+                                        .watch = nm_probe_hooks(probe)};
     nm_trainer *trainer;
     int code;
-    if (nm_trainer_open(&trainer, cli->task, cli->options, folder, run->resume, &listener, &err) != NM_OK) {
+    if (nm_trainer_open(&trainer, cli->task, cli->options, folder, run->resume != NM_RESUME_NO, &listener,
+                        &err) != NM_OK) {
         code = nm_cli_fail(&err);
     } else {
         nm_status status = train(&t, trainer, folder, &err);

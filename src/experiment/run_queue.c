@@ -94,7 +94,7 @@ static char **train_arguments(const nm_run_queue *queue, const nm_run_job *job)
     nm_settings_add(&all, "device.threads", number);
     nm_settings_add(&all, "run.folder", job->folder);
     nm_settings_add(&all, "run.report_seconds", "1");
-    nm_settings_add(&all, "run.resume", "true");
+    nm_settings_add(&all, "run.resume", "yes");
     char **list = nm_allocate((all.n + 4) * sizeof *list);
     size_t n = 0;
     list[n++] = nm_duplicate("norma");

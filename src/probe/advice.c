@@ -128,9 +128,9 @@ static double warmup_fraction(const nm_model *model)
 {
     const nm_schedule_config *schedule = nm_options_find(model->options, "schedule");
     const nm_train_config *train = nm_options_find(model->options, "train");
-    if (schedule->name == NM_SCHEDULE_NO_WARMUP)
+    if (schedule->name == NM_SCHEDULE_NO_WARMUP || schedule->name == NM_SCHEDULE_CONSTANT)
         return 0;
-    if (schedule->name == NM_SCHEDULE_LINEAR)
+    if (schedule->warmup_fraction > 0)
         return schedule->warmup_fraction;
     double updates = (double)train->updates, warmup = (double)schedule->warmup;
     return updates > 0  ? fmin(warmup / updates, 1)

@@ -1,10 +1,11 @@
-/* RUN/log.jsonl: one object per report; the source of every plot. On resume the file is cut where the checkpoint was
- * made, so that it reads as if the run had never stopped. */
+/* RUN/log.jsonl: one JSON object per line, the source of every plot. A resumed run truncates the file to its length at the
+ * checkpoint, so that it is the log of an uninterrupted run; only changes to the configuration are recorded. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -33,7 +34,21 @@ static nm_status write_line(nm_trainer *trainer, json_t *object, nm_error *err)
 #define COMPILER "GCC " __VERSION__
 #endif
 
-/* What the run stands on. Only at its very beginning: the log reads as if there had been no stop. */
+/* Where, when and by which command this session was started. */
+static void add_session(const nm_trainer *trainer, json_t *object)
+{
+    char host[256] = "", started[32];
+    time_t now = time(NULL);
+    struct tm utc;
+    gethostname(host, sizeof host - 1);
+    strftime(started, sizeof started, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    json_object_set_new(object, "host", json_string(host));
+    if (trainer->listener.command)
+        json_object_set_new(object, "command", json_string(trainer->listener.command));
+    json_object_set_new(object, "started", json_string(started));
+}
+
+/* Written once, at the beginning of the run. */
 static nm_status log_start(nm_trainer *trainer, nm_error *err)
 {
     char device[256];
@@ -47,19 +62,79 @@ static nm_status log_start(nm_trainer *trainer, nm_error *err)
     json_object_set_new(o, "parameters",
                         json_integer((json_int_t)nm_params_learned(&trainer->model->params)));
     json_object_set_new(o, "step_mib", json_integer((json_int_t)(nm_trainer_peak_bytes(trainer) >> 20)));
+    add_session(trainer, o);
     return write_line(trainer, o, err);
+}
+
+nm_status nm_log_resume(nm_trainer *trainer, json_t *changes, nm_error *err)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "type", json_string("resume"));
+    json_object_set_new(o, "update", json_integer(trainer->state.update));
+    json_object_set_new(o, "norma", json_string(NORMA_VERSION));
+    json_object_set_new(o, "changed", changes);
+    add_session(trainer, o);
+    return write_line(trainer, o, err);
+}
+
+nm_status nm_log_sync(nm_trainer *trainer, nm_error *err)
+{
+    if (!trainer->log || (!fflush(trainer->log) && !fsync(fileno(trainer->log))))
+        return NM_OK;
+    return nm_fail(err, NM_IO, "%s/log.jsonl: writing failed: %s", trainer->folder, strerror(errno));
+}
+
+/* The records that stay when the log is truncated to `length` bytes: those of resumed sessions, heap. A changed
+ * configuration stays changed even if its session wrote no checkpoint. */
+static char *kept_records(const char *log, size_t length)
+{
+    static const char prefix[] = "{\"type\":\"resume\"";
+    char *kept = nm_duplicate("");
+    const char *end;
+    for (const char *line = log + length; (end = strchr(line, '\n')) != NULL; line = end + 1)
+        if (!strncmp(line, prefix, strlen(prefix))) {
+            char *longer = nm_format("%s%.*s", kept, (int)(end + 1 - line), line);
+            free(kept);
+            kept = longer;
+        }
+    return kept;
+}
+
+/* Bytes of whole lines among the first `length` bytes. */
+static size_t whole_lines(const char *log, size_t length)
+{
+    while (length && log[length - 1] != '\n')
+        length--;
+    return length;
 }
 
 nm_status nm_log_open(nm_trainer *trainer, nm_error *err)
 {
-    char *path = nm_path_join(trainer->folder, "log.jsonl");
+    char *path = nm_path_join(trainer->folder, "log.jsonl"), *text = NULL, *kept = NULL;
     nm_status status = NM_OK;
-    trainer->log = fopen(path, nm_file_exists(path) ? "r+b" : "w+b");
-    if (!trainer->log || ftruncate(fileno(trainer->log), trainer->state.log_bytes) ||
-        fseek(trainer->log, 0, SEEK_END))
-        status = nm_fail(err, NM_IO, "%s: %s", path, strerror(errno));
+    size_t bytes = 0, length = 0;
+    if (nm_file_exists(path))
+        status = nm_file_read(path, &text, &bytes, err);
+    if (status == NM_OK && (int64_t)bytes < trainer->state.log_bytes)
+        nm_trainer_message(trainer, "warning: %s has %zu bytes, at the checkpoint it had %lld", path, bytes,
+                           (long long)trainer->state.log_bytes);
+    if (status == NM_OK && text) {
+        length = whole_lines(text, (size_t)fmin((double)bytes, (double)trainer->state.log_bytes));
+        kept = length ? kept_records(text, length) : NULL;
+    }
+    free(text);
+    if (status == NM_OK) {
+        trainer->log = fopen(path, bytes ? "r+b" : "w+b");
+        if (!trainer->log || ftruncate(fileno(trainer->log), (off_t)length) ||
+            fseek(trainer->log, 0, SEEK_END) || (kept && fputs(kept, trainer->log) < 0) ||
+            fflush(trainer->log))
+            status = nm_fail(err, NM_IO, "%s: %s", path, strerror(errno));
+        else
+            trainer->state.log_bytes = ftell(trainer->log);
+    }
+    free(kept);
     free(path);
-    return status == NM_OK && !trainer->state.log_bytes ? log_start(trainer, err) : status;
+    return status == NM_OK && !length ? log_start(trainer, err) : status;
 }
 
 nm_status nm_log_progress(nm_trainer *trainer, const nm_progress *p, nm_error *err)

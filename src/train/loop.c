@@ -72,14 +72,15 @@ static void time_progress(nm_trainer *trainer, nm_progress *p)
         trainer->report_clock = now;
         trainer->validating = 0;
     }
-    double share = trainer->config->seconds > 0 ? state->seconds / trainer->config->seconds : 0;
+    double by_seconds = trainer->config->seconds > 0 ? state->seconds / trainer->config->seconds : 0;
     double by_updates = trainer->total_updates ? (double)state->update / (double)trainer->total_updates : 0;
     double by_epochs = trainer->config->epochs
                            ? ((double)state->epoch + (double)state->batch / (double)trainer->batches.n) /
                                  (double)trainer->config->epochs
                            : 0;
-    share = fmax(share, fmax(by_updates, by_epochs));
-    p->seconds_left = share > 0 ? state->seconds * (1 / share - 1) : NAN;
+    double fraction = fmin(fmax(by_seconds, fmax(by_updates, by_epochs)), 1);
+    p->fraction = fraction > 0 ? fraction : NAN;
+    p->seconds_left = state->seconds * (1 / p->fraction - 1);
 }
 
 static nm_status check(nm_trainer *trainer, nm_error *err)
@@ -99,6 +100,8 @@ static nm_status check(nm_trainer *trainer, nm_error *err)
         state->best_score = merit;
         state->best_loss = v.loss;
         state->best_update = state->update;
+        state->best_value = v.score.name ? v.score.value : NAN;
+        snprintf(state->score_title, sizeof state->score_title, "%s", v.score.name ? v.score.title : "");
         state->bad_checks = 0;
     } else {
         state->bad_checks++;
@@ -141,7 +144,7 @@ static bool finished(const nm_trainer *trainer)
            (c->epochs && epochs_done(trainer) >= c->epochs) ||
            (c->seconds > 0 && state->seconds >= c->seconds) ||
            (c->patience && state->bad_checks >= c->patience) ||
-           (trainer->schedule.config.min_lr > 0 && state->update > trainer->schedule.config.warmup &&
+           (trainer->schedule.config.min_lr > 0 && state->update > nm_schedule_warmup(&trainer->schedule) &&
             nm_schedule_lr(&trainer->schedule, state->update + 1) < trainer->schedule.config.min_lr);
 }
 

@@ -127,7 +127,9 @@ nm_status nm_trainer_save(nm_trainer *trainer, nm_error *err)
     char *model = checkpoint_path(trainer, update, "safetensors"),
          *last = nm_path_join(trainer->folder, "last.safetensors");
     char *state = checkpoint_path(trainer, update, "state.safetensors");
-    nm_status status = write_state(trainer, state, err);
+    nm_status status = nm_log_sync(trainer, err);
+    if (status == NM_OK)
+        status = write_state(trainer, state, err);
     if (status == NM_OK)
         status = nm_checkpoint_write(model, trainer->model, &trainer->task, update, err);
     if (status == NM_OK)
@@ -154,7 +156,8 @@ static bool state_is_sound(const nm_train_state *s)
     return s->update >= 0 && s->epoch >= 0 && s->epoch <= UINT32_MAX && s->batch >= 0 && s->step >= 0 &&
            s->tokens >= 0 && s->bad_checks >= 0 && s->log_bytes >= 0 && s->sum_updates >= 0 &&
            s->sum_tokens >= 0 && s->seconds >= 0 && isfinite(s->seconds) && s->schedule.n_scores >= 0 &&
-           s->schedule.n_scores <= NM_SCHEDULE_MAX_PATIENCE && isfinite(s->schedule.factor);
+           s->schedule.n_scores <= NM_SCHEDULE_MAX_PATIENCE && isfinite(s->schedule.factor) &&
+           memchr(s->score_title, 0, sizeof s->score_title);
 }
 
 static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_error *err)
@@ -210,6 +213,16 @@ static nm_status load_pair(nm_trainer *trainer, int64_t update, nm_error *err)
     nm_safetensors_close(state);
     free(model_path);
     free(state_path);
+    return status;
+}
+
+nm_status nm_trainer_has_checkpoint(const nm_trainer *trainer, bool *has, nm_error *err)
+{
+    size_t n;
+    int64_t *updates;
+    nm_status status = list_checkpoints(trainer, &updates, &n, err);
+    free(updates);
+    *has = n > 0;
     return status;
 }
 

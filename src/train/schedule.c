@@ -1,6 +1,17 @@
-/* InvSqrtDecay, ValDecay, NoWarmup (Nguyen and Salazar 2019, eq. 7 and section 3.3, as their program has
- * them), fairseq's inverse_sqrt, cosine with linear warm-up (the tensorized language model's program), linear
- * up and down (fastNLP). */
+/* Learning-rate schedules. n: number of the update from 1; lr: schedule.lr; W: warm-up in updates; T: planned updates;
+ * f: schedule.scale (lambda of the paper); d: model.width; c: product of the decays so far.
+ *
+ *     name             rate of update n                                                   source
+ *     inverse-sqrt     init + (n-1)(lr-init)/W  for n <= W,  then  lr sqrt(W/(n-1))       fairseq
+ *     inv-sqrt-decay   f d^-0.5 min(n^-0.5, n W^-1.5)                                     Nguyen and Salazar 2019, eq. 7
+ *     val-decay        c f d^-0.5 min(n, W-1) W^-1.5                                      their section 3.3, as released
+ *     no-warmup        c lr                                                               their section 3.3
+ *     cosine           lr n/W                   for n <= W,  then  lr/2 (1 + cos(pi (n-W)/(T-W)))
+ *     cosine-ma2019    lr (n-1)/W               for n <= W,  then  lr/2 (1 + cos(pi (n-1)/T));  lr for n = 1
+ *                                                                                         program of Ma et al. 2019
+ *     linear           lr n/W                   for n <= W,  then  lr (T-n)/(T-W)         fastNLP
+ *     constant         lr
+ */
 #include "train/schedule.h"
 
 #include <math.h>
@@ -10,47 +21,57 @@
 #include "train/trainer.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_schedule_config, field, initial, min, max, help)
+#define RULE(field, names, reason)                                                                           \
+    {                                                                                                        \
+        "schedule." #field, "schedule.name", names, reason, NULL                                             \
+    }
 
 /* clang-format off */
 const nm_option nm_schedule_options[] = {
     NM_CHOICE(nm_schedule_config, name, "inverse-sqrt",
-              "inverse-sqrt|inv-sqrt-decay|val-decay|no-warmup|cosine|linear|constant", "how the rate moves"),
-    ROW(lr, "0.0005", 0, 100, "peak rate (inverse-sqrt, no-warmup, cosine, linear, constant)"),
-    ROW(init_lr, "0", 0, 100, "rate of the first update (inverse-sqrt)"),
-    ROW(warmup, "4000", 0, 1e12, "updates until the peak"),
-    ROW(warmup_fraction, "0.01", 0, 1, "share of all updates until the peak (linear)"),
-    ROW(scale, "1", 0, 1e6, "factor lambda of inv-sqrt-decay and val-decay"),
-    ROW(decay, "0.8", 0, 1, "factor at a decay (val-decay, no-warmup)"),
-    ROW(patience, "3", 1, NM_SCHEDULE_MAX_PATIENCE, "evaluations a new one is compared with (val-decay, no-warmup)"),
-    ROW(updates, "0", 0, 1e12, "length of cosine and linear; 0: as train.updates or train.epochs say"),
-    ROW(min_lr, "0", 0, 100, "training stops when the rate falls below"),
+              "inverse-sqrt|inv-sqrt-decay|val-decay|no-warmup|cosine|cosine-ma2019|linear|constant",
+              "Learning-rate schedule; val-decay and no-warmup decay by validation scores, cosine-ma2019 starts at the full rate."),
+    ROW(lr, "0.0005", 0, 100, "Peak learning rate of inverse-sqrt, no-warmup, cosine, linear and constant."),
+    ROW(init_lr, "0", 0, 100, "Learning rate of the first update (inverse-sqrt)."),
+    ROW(warmup, "4000", 0, 1e12, "Number of warm-up updates, in which the learning rate rises linearly to its peak; 0 disables warm-up."),
+    ROW(warmup_fraction, "0", 0, 1, "Warm-up as a fraction of the planned updates, in place of schedule.warmup; 0: schedule.warmup applies."),
+    ROW(scale, "1", 0, 1e6, "Factor of the learning rate (inv-sqrt-decay, val-decay)."),
+    ROW(decay, "0.8", 0, 1, "Factor of the learning rate at each decay (val-decay, no-warmup)."),
+    ROW(patience, "3", 1, NM_SCHEDULE_MAX_PATIENCE, "Number of previous validations that a score must be below to cause a decay (val-decay, no-warmup)."),
+    ROW(updates, "0", 0, 1e12, "Planned updates of cosine and linear; 0: those of train.updates or train.epochs."),
+    ROW(min_lr, "0", 0, 100, "Learning rate below which training stops after the warm-up; 0 disables the limit."),
     {0}};
-#define RULE(field, names, reason) {"schedule." #field, "schedule.name", names, reason, NULL}
 const nm_option_rule nm_schedule_rules[] = {
     RULE(lr, "!inv-sqrt-decay|val-decay", "the rate follows from schedule.scale, schedule.warmup and model.width"),
     RULE(init_lr, "inverse-sqrt", "only inverse-sqrt has an initial rate"),
-    RULE(warmup_fraction, "linear", "only linear has a warm-up that is a fraction of all updates"),
+    RULE(warmup, "!no-warmup|constant", "the schedule has no warm-up"),
+    {"schedule.warmup", "schedule.warmup_fraction", "0", "the warm-up is a fraction of the planned updates", NULL},
+    RULE(warmup_fraction, "!no-warmup|constant", "the schedule has no warm-up"),
     RULE(scale, "inv-sqrt-decay|val-decay", "the peak rate is schedule.lr"),
     RULE(decay, "val-decay|no-warmup", "the rate does not depend on validations"),
     RULE(patience, "val-decay|no-warmup", "the rate does not depend on validations"),
-    RULE(updates, "cosine|linear", "the rate does not depend on the number of updates of the run"),
+    RULE(updates, "cosine|cosine-ma2019|linear", "the rate does not depend on the number of updates of the run"),
     {0}};
 /* clang-format on */
 
-typedef double (*rate_function)(const nm_schedule *s, double n);
+/* W; may be fractional. */
+static double warmup_length(const nm_schedule *s)
+{
+    double fraction = s->config.warmup_fraction;
+    return fraction > 0 ? fmax(fraction * (double)s->config.updates, 1) : (double)s->config.warmup;
+}
 
-/* lambda d^-0.5 min(n^-0.5, n W^-1.5) */
 static double inv_sqrt_decay(const nm_schedule *s, double n)
 {
-    double w = (double)s->config.warmup, peak = s->config.scale / sqrt((double)s->width);
+    double w = warmup_length(s), peak = s->config.scale / sqrt((double)s->width);
     double rise = w > 0 ? n * pow(w, -1.5) : INFINITY, fall = 1 / sqrt(n);
     return peak * (rise < fall ? rise : fall);
 }
 
-/* the same rise for n < W; the program freezes the rate at n = W - 1 */
+/* The released program stops the warm-up at n = W - 1. */
 static double val_decay(const nm_schedule *s, double n)
 {
-    double w = (double)s->config.warmup, last = w > 1 ? w - 1 : 1;
+    double w = warmup_length(s), last = w > 1 ? w - 1 : 1;
     double rise = s->config.scale / sqrt((double)s->width) * (n < last ? n : last) * pow(w > 0 ? w : 1, -1.5);
     return rise * s->state.factor;
 }
@@ -61,35 +82,37 @@ static double no_warmup(const nm_schedule *s, double n)
     return s->config.lr * s->state.factor;
 }
 
-/* update n uses what stands after n - 1 updates */
 static double inverse_sqrt(const nm_schedule *s, double n)
 {
-    double done = n - 1, w = (double)s->config.warmup, lr = s->config.lr,
-           init = w > 0 ? s->config.init_lr : lr;
+    double done = n - 1, w = warmup_length(s), lr = s->config.lr, init = w > 0 ? s->config.init_lr : lr;
     if (done < w)
         return init + done * (lr - init) / w;
     return done > 0 ? lr * sqrt(w > 0 ? w : 1) / sqrt(done) : lr;
 }
 
+static double half_cosine(double lr, double done, double length)
+{
+    return done >= length ? 0 : 0.5 * lr * (1 + cos(3.14159265358979323846 * done / length));
+}
+
 static double cosine(const nm_schedule *s, double n)
 {
-    double done = n - 1, w = (double)s->config.warmup, total = (double)s->config.updates;
-    if (done == 0) /* the program sets the rate after each update, so the first one runs at the full rate */
-        return s->config.lr;
-    if (done < w)
-        return s->config.lr * done / w;
-    return done >= total ? 0 : 0.5 * s->config.lr * (1 + cos(3.14159265358979323846 * done / total));
+    double total = (double)s->config.updates, w = warmup_length(s);
+    return n < w ? s->config.lr * n / w : half_cosine(s->config.lr, n - w, total - w);
 }
 
-static double linear_warmup(const nm_schedule *s)
+/* The program sets the rate after each update, so the first update uses the full rate. */
+static double cosine_ma2019(const nm_schedule *s, double n)
 {
-    return fmax(s->config.warmup_fraction * (double)s->config.updates, 1);
+    double done = n - 1, w = warmup_length(s), total = (double)s->config.updates;
+    if (done == 0)
+        return s->config.lr;
+    return done < w ? s->config.lr * done / w : half_cosine(s->config.lr, done, total);
 }
 
-/* linear warm-up over the first fraction of all updates, then linear decay to 0 */
 static double linear(const nm_schedule *s, double n)
 {
-    double total = (double)s->config.updates, w = linear_warmup(s);
+    double total = (double)s->config.updates, w = fmax(warmup_length(s), 1);
     double factor = n <= w ? n / w : (total - n) / (total - w);
     return s->config.lr * (factor > 0 ? factor : 0);
 }
@@ -100,34 +123,31 @@ static double constant(const nm_schedule *s, double n)
     return s->config.lr;
 }
 
-static double configured_warmup(const nm_schedule *s)
-{
-    return (double)s->config.warmup;
-}
-
 static const struct {
-    rate_function rate;
-    double (*warmup)(const nm_schedule *s); /* in updates; NULL: no warm-up */
-    bool decays;                            /* by evaluations, after the warm-up */
+    double (*rate)(const nm_schedule *s, double n);
+    bool warms_up;
+    bool decays;     /* by validation scores, after the warm-up */
+    bool has_length; /* the rate depends on the planned updates */
 } schedules[] = {
-    [NM_SCHEDULE_INVERSE_SQRT] = {inverse_sqrt, configured_warmup, false},
-    [NM_SCHEDULE_INV_SQRT_DECAY] = {inv_sqrt_decay, configured_warmup, false},
-    [NM_SCHEDULE_VAL_DECAY] = {val_decay, configured_warmup, true},
-    [NM_SCHEDULE_NO_WARMUP] = {no_warmup, NULL, true},
-    [NM_SCHEDULE_COSINE] = {cosine, configured_warmup, false},
-    [NM_SCHEDULE_LINEAR] = {linear, linear_warmup, false},
-    [NM_SCHEDULE_CONSTANT] = {constant, NULL, false},
+    [NM_SCHEDULE_INVERSE_SQRT] = {inverse_sqrt, .warms_up = true},
+    [NM_SCHEDULE_INV_SQRT_DECAY] = {inv_sqrt_decay, .warms_up = true},
+    [NM_SCHEDULE_VAL_DECAY] = {val_decay, .warms_up = true, .decays = true},
+    [NM_SCHEDULE_NO_WARMUP] = {no_warmup, .decays = true},
+    [NM_SCHEDULE_COSINE] = {cosine, .warms_up = true, .has_length = true},
+    [NM_SCHEDULE_COSINE_MA2019] = {cosine_ma2019, .warms_up = true, .has_length = true},
+    [NM_SCHEDULE_LINEAR] = {linear, .warms_up = true, .has_length = true},
+    [NM_SCHEDULE_CONSTANT] = {constant},
 };
 
 void nm_schedule_init(nm_schedule *schedule, const nm_schedule_config *config, int64_t width,
-                      int64_t total_updates)
+                      int64_t planned_updates)
 {
     *schedule = (nm_schedule){.config = *config, .width = width, .state.factor = 1};
     if (!schedule->config.updates)
-        schedule->config.updates = total_updates;
+        schedule->config.updates = planned_updates;
 }
 
-/* Planned number of updates; 0: unknown. */
+/* 0: unknown. */
 static nm_status planned_updates(nm_task *task, int64_t *updates, nm_error *err)
 {
     const nm_train_config *config = nm_options_find(task->options, "train");
@@ -148,8 +168,22 @@ nm_status nm_schedule_of_task(nm_schedule *schedule, nm_task *task, nm_error *er
     char *width = nm_options_get(task->options, "model.width");
     nm_schedule_init(schedule, nm_options_find(task->options, "schedule"), width ? atoll(width) : 1, updates);
     free(width);
+    if (nm_schedule_has_length(&schedule->config) && !schedule->config.updates) {
+        char *name = nm_options_get(task->options, "schedule.name");
+        nm_fail(err, NM_USAGE,
+                "the schedule (schedule.name = %s, schedule.warmup_fraction = %g) needs the planned number of "
+                "updates: set train.updates, train.epochs or schedule.updates",
+                name, schedule->config.warmup_fraction);
+        free(name);
+        return NM_USAGE;
+    }
     task->plan = (nm_norm_plan){.updates = updates, .warmup_updates = nm_schedule_warmup(schedule)};
     return NM_OK;
+}
+
+bool nm_schedule_has_length(const nm_schedule_config *config)
+{
+    return schedules[config->name].has_length || config->warmup_fraction > 0;
 }
 
 double nm_schedule_lr(const nm_schedule *schedule, int64_t update)
@@ -159,8 +193,7 @@ double nm_schedule_lr(const nm_schedule *schedule, int64_t update)
 
 int64_t nm_schedule_warmup(const nm_schedule *schedule)
 {
-    double (*warmup)(const nm_schedule *s) = schedules[schedule->config.name].warmup;
-    return warmup ? (int64_t)warmup(schedule) : 0;
+    return schedules[schedule->config.name].warms_up ? (int64_t)warmup_length(schedule) : 0;
 }
 
 /* Decays if at least `patience` earlier scores exist and the new one is below all of the last `patience` of them. */

@@ -10,7 +10,7 @@
 
 #include "backend/device.h"
 #include "base/file.h"
-#include "text/words.h"
+#include "train/run_config.h"
 #include "train/trainer_private.h"
 
 #define TRAIN(field, initial, min, max, help) NM_OPTION(nm_train_config, field, initial, min, max, help)
@@ -179,36 +179,41 @@ static nm_status open_tape(nm_trainer *trainer, nm_error *err)
 static nm_status open_folder(nm_trainer *trainer, const char *folder, bool resume, nm_error *err)
 {
     trainer->folder = nm_duplicate(folder);
-    char *checkpoints = nm_path_join(folder, "checkpoints"), *log = nm_path_join(folder, "log.jsonl");
+    static const char *const files[] = {"log.jsonl", "best.safetensors", "last.safetensors"};
+    char *checkpoints = nm_path_join(folder, "checkpoints");
     nm_status status = nm_folder_create(checkpoints, err);
-    if (status == NM_OK && !resume && nm_file_exists(log))
-        status =
-            nm_fail(err, NM_USAGE,
-                    "%s holds a run already: continue it with --resume, or choose another folder", folder);
     free(checkpoints);
-    free(log);
+    bool has_run = false;
+    if (status == NM_OK)
+        status = nm_folder_lock_acquire(&trainer->lock, folder, err);
+    if (status == NM_OK)
+        status = nm_trainer_has_checkpoint(trainer, &has_run, err);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char *path = nm_path_join(folder, files[i]);
+        has_run |= nm_file_exists(path);
+        free(path);
+    }
+    if (status == NM_OK && has_run && !resume)
+        return nm_fail(err, NM_USAGE,
+                       "%s already contains a run: continue it with --resume or choose another folder",
+                       folder);
     return status;
 }
 
-static nm_status write_config(const nm_trainer *trainer, nm_error *err)
+/* Writes config.ini. Changes to the configuration of a resumed run are recorded in the log. */
+static nm_status open_log(nm_trainer *trainer, bool resumed, nm_error *err)
 {
-    char *path = nm_path_join(trainer->folder, "config.ini");
-    nm_file_writer writer;
-    nm_status status = nm_file_writer_open(&writer, path, err);
-    free(path);
-    NM_TRY(status);
-    char *text = NULL;
-    size_t bytes;
-    FILE *memory = open_memstream(&text, &bytes);
-    NM_ASSERT(memory);
-    nm_options_write(trainer->options, memory);
-    fclose(memory);
-    fwrite(text, 1, bytes, writer.stream);
-    status = nm_text_check(text, bytes, "the options", err); /* they go into the model's JSON too */
-    free(text);
+    json_t *changes = NULL;
+    if (resumed)
+        NM_TRY(nm_run_config_changes(trainer->options, trainer->folder, &changes, err));
+    nm_status status = NM_OK;
+    if (!resumed || changes)
+        status = nm_run_config_write(trainer->options, trainer->folder, err);
     if (status == NM_OK)
-        return nm_file_writer_commit(&writer, err);
-    nm_file_writer_abort(&writer);
+        status = nm_log_open(trainer, err);
+    if (status == NM_OK && changes)
+        return nm_log_resume(trainer, changes, err);
+    json_decref(changes);
     return status;
 }
 
@@ -258,8 +263,7 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
         nm_trainer_message(trainer, "resumed at update %" PRId64 ", epoch %" PRId64 ", batch %" PRId64,
                            trainer->state.update, trainer->state.epoch + 1, trainer->state.batch);
     trainer->seconds_before = trainer->state.seconds;
-    NM_TRY(write_config(trainer, err));
-    return nm_log_open(trainer, err);
+    return open_log(trainer, found, err);
 }
 
 nm_status nm_trainer_open(nm_trainer **out, const nm_task_type *task, const nm_options *options,
@@ -300,6 +304,7 @@ void nm_trainer_close(nm_trainer *trainer)
     if (trainer->task.type)
         trainer->task.type->close(&trainer->task);
     nm_backend_free(trainer->backend);
+    nm_folder_lock_release(&trainer->lock);
     free(trainer->spans);
     free(trainer->folder);
     free(trainer);

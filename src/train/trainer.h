@@ -41,7 +41,9 @@ typedef struct nm_train_state {
         step; /* done updates; epoch from 0; next batch in it; micro-batches so far */
     int64_t tokens, bad_checks, log_bytes, checked_epochs, checked_update;
     double best_loss, best_score, seconds; /* best_score: by train.best_by, higher is better */
-    int64_t best_update;
+    int64_t best_update;                   /* 0: no validation yet */
+    double best_value;                     /* score of the task at best_update; NaN: none was computed */
+    char score_title[16];                  /* of best_value: "BLEU" */
     int64_t best_by_score;     /* whether best_score is a score; otherwise it is the negative loss */
     int64_t schedule_by_score; /* the same for the scores in schedule */
     int64_t optimizer;         /* nm_optimizer_state_kind of the stored moments */
@@ -53,7 +55,8 @@ typedef struct nm_train_state {
 
 typedef struct nm_progress { /* told after every update */
     int64_t update, updates, epoch, batch, batches, tokens;
-    double loss, nll, penalty, lr, grad_norm, tokens_per_second, seconds, seconds_left;
+    double loss, nll, penalty, lr, grad_norm, tokens_per_second, seconds;
+    double fraction, seconds_left; /* of the whole run that is done; NaN: no limit is set */
     double
         backward_state; /* in the log: largest root mean square of PN's and MABN's running gradient vectors */
 } nm_progress;
@@ -71,6 +74,7 @@ typedef struct nm_validation {
 
 typedef struct nm_train_listener { /* any may be NULL */
     void *user;
+    const char *command; /* command line, for the log; NULL: unknown */
     void (*progress)(void *user, const nm_progress *progress);
     void (*validated)(void *user, const nm_validation *validation);
     void (*message)(void *user, const char *text);

@@ -4,6 +4,7 @@
 #define NM_TRAINER_PRIVATE_H
 
 #include "backend/device.h"
+#include "base/file.h"
 #include "train/checkpoint.h"
 #include "train/trainer.h"
 
@@ -18,6 +19,7 @@ struct nm_trainer {
     const nm_device_config *device;
     nm_train_listener listener;
     char *folder;
+    nm_folder_lock lock; /* of the folder; released at close */
     nm_backend *backend;
     nm_task task;
     nm_model *model;
@@ -52,12 +54,17 @@ double nm_clock(void); /* seconds, monotonic */
 void nm_trainer_message(const nm_trainer *trainer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-nm_status nm_trainer_dry_run(nm_trainer *trainer, nm_error *err);             /* update.c: measures memory */
-nm_status nm_trainer_ready_batches(nm_trainer *trainer, nm_error *err);       /* update.c */
-nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err); /* resume.c */
+nm_status nm_trainer_dry_run(nm_trainer *trainer, nm_error *err);       /* update.c: measures memory */
+nm_status nm_trainer_ready_batches(nm_trainer *trainer, nm_error *err); /* update.c */
+nm_status nm_trainer_has_checkpoint(const nm_trainer *trainer, bool *has, nm_error *err); /* resume.c */
+nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err);
 nm_status nm_trainer_save_best(nm_trainer *trainer, nm_error *err);
 
-nm_status nm_log_open(nm_trainer *trainer, nm_error *err); /* log.c: cuts log.jsonl at state.log_bytes */
+/* log.c: truncates log.jsonl to state.log_bytes; records of resumed sessions behind them stay. */
+nm_status nm_log_open(nm_trainer *trainer, nm_error *err);
+/* Records the changed options of nm_run_config_changes; releases them. */
+nm_status nm_log_resume(nm_trainer *trainer, json_t *changes, nm_error *err);
+nm_status nm_log_sync(nm_trainer *trainer, nm_error *err); /* before a checkpoint refers to its length */
 nm_status nm_log_progress(nm_trainer *trainer, const nm_progress *progress, nm_error *err);
 nm_status nm_log_objects(nm_trainer *trainer, json_t *objects, nm_error *err); /* of an array; releases it */
 nm_status nm_log_validation(nm_trainer *trainer, const nm_validation *validation, nm_error *err);

@@ -67,7 +67,8 @@ cmp -s <(grep '^layer\|^batch' out) <(grep '^layer\|^batch' again) || fail "anot
 refuses 2 "demo-lm contains the demo of another text" lm one.txt
 
 # ---- stopped and gone on with ----
-"$NORMA" demo lm text.txt --norms layer --folder stopped --updates 100000 --seconds 600 >out 2>err &
+# Without job control bash ignores SIGINT in background processes.
+perl -e '$SIG{INT} = "DEFAULT"; exec @ARGV' -- "$NORMA" demo lm text.txt --norms layer --folder stopped --updates 100000 --seconds 600 >out 2>err &
 demo=$!
 for _ in $(seq 300); do
     [ -s stopped/runs/layer-1/log.jsonl ] && break

@@ -304,7 +304,7 @@ recipe 6 'MiB' --model.width 65536 --model.ff 1048576 --model.encoder_layers 100
 recipe 6 'MiB' --train.max_tokens 16777216 --device.memory_mib 100
 recipe 3 'recipe.ini' --run.folder recipe.ini/run
 recipe 3 'recipe.ini' --run.folder recipe.ini
-recipe 2 'base holds a run already' --run.folder base
+recipe 2 'base already contains a run' --run.folder base
 recipe 4 'the options: not UTF-8' --data.folder data --schedule.name constant --run.folder "$(printf 'never\xff')"
 printf '[model]\nwidht = 3\n' >bad.ini
 refuses 2 'bad.ini:2: unknown option model.widht; the nearest known one is model.width' train bad.ini
@@ -397,14 +397,15 @@ for ((i = 0; i < 20; i++)); do
     case $got in 0 | 4 | 5 | 8) ;; *) fail "state word $i forged: exit code $got: $(tail -n 2 err)" ;; esac
 done
 fresh base run
-resume 5 "tensor '" --model.width 32
-resume 5 "has no tensor '" --model.norm power
+resume 2 'model.width = 32: the run in run uses 16; omit the option' --model.width 32
+resume 5 "tensor '" --model.width 32 --run.resume=override
+resume 5 "has no tensor '" --model.norm power --run.resume=override
 "$NORMA" prepare "${prepare_arguments[@]}" --train short --output data2 2>err || fail "$(cat err)"
 resume 5 'trained on other data' --data.folder data2
 fresh base run
 rm run/log.jsonl
 mkdir run/log.jsonl
-resume 3 'run/log.jsonl: Is a directory'
+resume 3 'run/log.jsonl: is a folder'
 
 # ---- a full disk while a checkpoint is written: the former one stays whole
 
@@ -416,6 +417,6 @@ judge 3 'writing failed: File too large' 'train under a file-size limit'
 [ "$before" = "$(cksum run/best.safetensors run/last.safetensors run/checkpoints/*)" ] ||
     fail "a checkpoint that could not be written changed another: $(ls -l run/checkpoints)"
 ls run/*.new run/checkpoints/*.new >/dev/null 2>&1 && fail "half files stay: $(ls run run/checkpoints)"
-resumes 'resumed at update 4'
+accepts 'resumed at update 4' train recipe.ini --run.folder run --resume --train.updates 4
 
 hostile_end

@@ -1,7 +1,8 @@
 #!/bin/bash
 # A run that is killed (SIGKILL) at random moments and in the middle of checkpoints, and continued each time ends
 # with the same weights, bit for bit, as one never stopped, and never loses more than the updates since the last
-# complete checkpoint. SIGINT and SIGTERM end it in order: exit code 9, and the command to continue.
+# complete checkpoint. SIGINT, SIGTERM, SIGHUP and SIGPIPE end it with a checkpoint and exit code 9, unless the parent
+# process ignores them. A second process in the run folder is refused.
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
@@ -15,8 +16,10 @@ sed -i 's/^norm = .*/norm = power\ndropout = 0.2/; s/^width = .*/width = 32/; s/
 train() { # FOLDER OPTIONS...
     "$NORMA" train recipe.ini --train.updates $updates --run.quiet --run.folder "$@"
 }
-start() { # the same behind the script's back, as process $process
-    "$NORMA" train recipe.ini --train.updates $updates --run.quiet --run.folder "$@" 2>err >out &
+# The same in the background, as process $process. Without job control bash ignores SIGINT in background processes.
+start() {
+    perl -e '$SIG{INT} = "DEFAULT"; exec @ARGV' -- \
+        "$NORMA" train recipe.ini --train.updates $updates --run.quiet --run.folder "$@" 2>err >out &
     process=$!
 }
 
@@ -89,24 +92,76 @@ ls killed/*.new killed/checkpoints/*.new >/dev/null 2>&1 && fail "unfinished fil
 [ "$(weights killed/last.safetensors)" = "$wanted" ] || fail "$kills kills changed the weights"
 [ "$(weights killed/best.safetensors)" = "$(weights whole/best.safetensors)" ] || fail "$kills kills changed the best weights"
 # The log reads as if the run had never stopped, but for the times.
-plain() { sed -E 's/"(seconds|tokens_per_second)":[^,}]*//g' "$1/log.jsonl"; }
+plain() { sed -E 's/"(seconds|tokens_per_second|started|command)":("[^"]*"|[^,}]*)//g' "$1/log.jsonl"; }
 [ "$(plain killed)" = "$(plain whole)" ] || fail "the log differs: $(diff <(plain killed) <(plain whole) | head -n 4)"
 
-# In order: SIGINT and SIGTERM.
-for signal in INT TERM; do
+# The named process has written a checkpoint of update 3 or later.
+await_checkpoint() { # FOLDER
+    while kill -0 $process 2>/dev/null && [ "$(newest "$1")" -lt 3 ]; do sleep 0.002; done
+}
+resumes_exactly() { # FOLDER WHAT
+    train "$1" --resume 2>err || fail "cannot continue after $2: $(cat err)"
+    [ "$(weights "$1"/last.safetensors)" = "$wanted" ] || fail "$2 changed the weights"
+}
+
+# Signals that end a run with a checkpoint.
+for signal in INT TERM HUP; do
     rm -rf stopped
     start stopped
-    while kill -0 $process 2>/dev/null && [ "$(newest stopped)" -lt 3 ]; do sleep 0.002; done
+    await_checkpoint stopped
     kill -$signal $process
     got=0 cases=$((cases + 1))
     wait $process || got=$?
     [ "$got" = 9 ] || fail "exit code $got after SIG$signal: $(cat err)"
-    grep -q '^norma: stopped after update [0-9]*; checkpoint written' err || fail "no word about the stop: $(cat err)"
-    grep -q '^to continue: norma train recipe.ini --run.folder stopped --resume' err || fail "no command to continue: $(cat err)"
+    grep -q '^norma: stopped after update [0-9]*; checkpoint written' err || fail "no message about the stop: $(cat err)"
+    grep -q '^to continue: norma train recipe.ini --run.folder stopped --resume' err || fail "no message on how to continue: $(cat err)"
     at=$(sed -n 's/^norma: stopped after update \([0-9]*\);.*/\1/p' err)
     [ "$(newest stopped)" = "${at:-none}" ] || fail "stopped at $at, but the newest checkpoint is $(newest stopped)"
-    train stopped --resume 2>err || fail "cannot continue after SIG$signal: $(cat err)"
-    [ "$(weights stopped/last.safetensors)" = "$wanted" ] || fail "SIG$signal changed the weights"
+    resumes_exactly stopped SIG$signal
 done
 
-echo "$kills kills (two of three in the middle of a file), one interrupt, one termination: the same weights"
+# SIGPIPE: the reader of the messages ends.
+rm -rf stopped
+mkfifo messages
+head -n 5 <messages >/dev/null &
+reader=$!
+"$NORMA" train recipe.ini --train.updates $updates --run.report_seconds 0.1 --run.folder stopped 2>messages >out &
+process=$!
+wait $reader
+got=0 cases=$((cases + 1))
+wait $process || got=$?
+[ "$got" = 9 ] || fail "exit code $got when the messages have no reader"
+[ "$(newest stopped)" -gt 0 ] || fail "no checkpoint when the messages have no reader"
+resumes_exactly stopped SIGPIPE
+
+# A signal that the parent ignores stays ignored.
+rm -rf stopped
+perl -e '$SIG{INT} = $SIG{HUP} = "IGNORE"; exec @ARGV' -- \
+    "$NORMA" train recipe.ini --train.updates $updates --run.quiet --run.folder stopped 2>err >out &
+process=$!
+await_checkpoint stopped
+kill -INT $process
+kill -HUP $process
+got=0 cases=$((cases + 1))
+wait $process || got=$?
+[ "$got" = 0 ] || fail "exit code $got after ignored signals: $(cat err)"
+[ "$(weights stopped/last.safetensors)" = "$wanted" ] || fail "ignored signals changed the weights"
+
+# One process per run folder.
+rm -rf stopped
+start stopped
+await_checkpoint stopped
+kill -STOP $process
+for option in '' --resume; do
+    got=0 cases=$((cases + 1))
+    # shellcheck disable=SC2086
+    train stopped $option 2>second || got=$?
+    [ "$got" = 3 ] || fail "a second process in the folder: exit code $got: $(cat second)"
+    grep -q "process $process" second || fail "the message does not name process $process: $(cat second)"
+done
+kill -CONT $process
+wait $process || fail "the first process failed: $(cat err)"
+[ "$(weights stopped/last.safetensors)" = "$wanted" ] || fail "a second process changed the weights"
+[ ! -e stopped/.lock ] || fail "the lock file remains"
+
+echo "$kills kills (two of three in the middle of a file), five signals, two processes in one folder: the same weights"

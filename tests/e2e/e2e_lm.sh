@@ -42,7 +42,7 @@ max_grad_norm = 0.25
 validate_every = 40
 score = false
 [schedule]
-name = cosine
+name = cosine-ma2019
 lr = 0.01
 warmup = 10
 [device]

@@ -44,6 +44,9 @@ has err "level"
 has err "MiB for a step"
 has err "validation at update 20"
 has err "done: 60 updates"
+grep -qE 'best at update [246]0: loss [0-9.]+, BLEU [0-9.]+ \(runs/small/best.safetensors\)' err || fail "no best checkpoint: $(tail -n 1 err)"
+"$NORMA" train small.ini --run.folder percent --train.updates 10 --run.report_seconds 0.1 2>err || fail "train: $(cat err)"
+has err '0 %  epoch 1 ('
 for file in config.ini log.jsonl best.safetensors last.safetensors checkpoints/00000060.safetensors; do
     [ -s runs/small/"$file" ] || fail "runs/small/$file is missing"
 done
@@ -55,7 +58,8 @@ done
 cmp -s <(tail -c 4000 runs/small/last.safetensors) <(tail -c 4000 again/last.safetensors) || fail "config.ini gave other weights"
 
 # ---- Ctrl-C, and on ----
-"$NORMA" train small.ini --run.folder stopped --train.updates 100000 2>err &
+# Without job control bash ignores SIGINT in background processes.
+perl -e '$SIG{INT} = "DEFAULT"; exec @ARGV' -- "$NORMA" train small.ini --run.folder stopped --train.updates 100000 2>err &
 for ((i = 0; i < 200; i++)); do
     grep -q '"update":20,' stopped/log.jsonl 2>/dev/null && break
     sleep 0.1
@@ -67,6 +71,50 @@ code=$?
 has err "--resume"
 "$NORMA" train small.ini --run.folder stopped --resume --train.updates 100000 --train.seconds 1 2>err || fail "resume: $(cat err)"
 has err "resumed at update"
+
+# ---- a resumed run uses its own configuration ----
+value() { sed -n "s/^$2 = \([^ ]*\) ;.*/\1/p" "$1/config.ini" | head -n 1; } # FOLDER OPTION, of a name that one section has
+"$NORMA" train small.ini --run.folder own --schedule.lr 0.007 --train.updates 20 2>err || fail "train: $(cat err)"
+"$NORMA" train small.ini --run.folder own --resume --train.updates 30 2>err || fail "resume: $(cat err)"
+[ "$(value own lr)" = 0.007 ] || fail "the resumed run has the recipe's learning rate: $(value own lr)"
+grep -q '"update":30,.*"lr":0.007,' own/log.jsonl || fail "update 30 has another learning rate: $(cat own/log.jsonl)"
+cp own/config.ini kept.ini
+"$NORMA" train small.ini --run.folder own --resume --schedule.lr 0.01 2>err
+code=$?
+[ "$code" = 2 ] || fail "another learning rate gave exit code $code"
+has err 'schedule.lr = 0.01: the run in own uses 0.007'
+has err '--resume=override'
+cmp -s kept.ini own/config.ini || fail "a refused resume changed config.ini"
+"$NORMA" train small.ini --run.folder own --resume override --schedule.lr 0.01 --train.updates 40 2>err || fail "override: $(cat err)"
+grep -q '"type":"resume","update":30,.*"schedule.lr":{"from":"0.007","to":"0.01"}' own/log.jsonl ||
+    fail "the change is not in the log: $(grep resume own/log.jsonl)"
+grep -q '"update":40,.*"lr":0.01,' own/log.jsonl || fail "update 40 has another learning rate"
+[ "$(value own lr)" = 0.01 ] || fail "config.ini has not the new learning rate"
+sed 's/^lr = .*/lr = 0.02/' small.ini >edited.ini
+cp -r runs/small recipe_edited
+"$NORMA" train edited.ini --run.folder recipe_edited --resume 2>err || fail "resume with an edited recipe: $(cat err)"
+has err 'schedule.lr = 0.02 (the run uses 0.003)'
+head -n 1 own/log.jsonl >first
+has first '"host":"'
+has first '"command":"norma train small.ini --run.folder own --schedule.lr 0.007 --train.updates 20"'
+has first '"started":"20'
+
+# ---- a run is present if there is a log or a checkpoint; a log that is too short is not padded ----
+cp -r runs/small nolog
+rm nolog/log.jsonl
+"$NORMA" train small.ini --run.folder nolog 2>err && fail "a fresh run started among the checkpoints of another"
+has err 'already contains a run'
+rm nolog/last.safetensors nolog/best.safetensors
+"$NORMA" train small.ini --run.folder nolog 2>err && fail "a fresh run started among the checkpoints of another"
+cp -r runs/small short
+head -c 700 runs/small/log.jsonl >short/log.jsonl
+"$NORMA" train small.ini --run.folder short --resume --train.updates 70 2>err || fail "resume with a short log: $(cat err)"
+has err 'short/log.jsonl has 700 bytes'
+grep -c '"update":70,' short/log.jsonl >/dev/null || fail "the log does not continue"
+[ "$(tr -d '\0' <short/log.jsonl | wc -c)" = "$(wc -c <short/log.jsonl)" ] || fail "the log contains NUL bytes"
+while IFS= read -r line; do
+    case $line in '{"type":'*'}') ;; *) fail "no JSON object: $line" ;; esac
+done <short/log.jsonl
 
 # ---- what the report and TensorBoard find ----
 head -n 1 runs/small/log.jsonl >first

@@ -85,7 +85,7 @@ static golden_result run(golden_case *test)
         if (golden_number(test, "eta_min", 0) != 0)
             return golden_skip(test, "a lowest rate is not offered");
         start(test, &s,
-              (nm_schedule_config){.name = NM_SCHEDULE_COSINE,
+              (nm_schedule_config){.name = NM_SCHEDULE_COSINE_MA2019,
                                    .warmup = golden_whole(test, "warmup_step", 0),
                                    .updates = golden_whole(test, "max_step", 0)});
         return compare_rates(test, &s, "iteration", "lr_used", 0);

@@ -82,7 +82,8 @@ static inline nm_options *tiny_options(const char *const *settings)
 /* The whole log of a run but for times and memory; heap. */
 static inline char *tiny_log(const char *folder)
 {
-    static const char *const measured[] = {"\"tokens_per_second\"", "\"seconds\"", "\"step_mib\""};
+    static const char *const measured[] = {"\"tokens_per_second\"", "\"seconds\"", "\"step_mib\"",
+                                           "\"host\""};
     char *path = nm_format("%s/log.jsonl", folder), *text, *out = nm_duplicate("");
     nm_error err;
     assert_int_equal(nm_file_read(path, &text, NULL, &err), NM_OK);

@@ -42,6 +42,7 @@ static char *lines_of(const char *log, bool probes)
     for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
         char *cut = strstr(line, ",\"tokens_per_second\"");
         cut = cut ? cut : strstr(line, ",\"seconds\"");
+        cut = cut ? cut : strstr(line, ",\"host\"");
         if (cut)
             *cut = 0;
         if (*line && (strstr(line, "\"type\":\"probe\"") != NULL) == probes) {

@@ -19,15 +19,8 @@ typedef struct job {
 
 static nm_options *options_of(const job *j)
 {
-    static const char *const settings[] = {"schedule.warmup",
-                                           "10",
-                                           "train.validate_every",
-                                           "15",
-                                           "train.score",
-                                           "true",
-                                           "decode.beam",
-                                           "2",
-                                           NULL};
+    static const char *const settings[] = {"train.validate_every", "15", "train.score", "true",
+                                           "decode.beam",          "2",  NULL};
     nm_options *options = tiny_options(settings);
     tiny_set(options, "model.norm", j->norm ? j->norm : "layer");
     tiny_set(options, "device.threads", j->threads ? j->threads : "1");
@@ -183,30 +176,6 @@ static void runs_do_not_overwrite_each_other(void **state)
     tiny_data_remove(j.folder);
 }
 
-/* The scores that a schedule keeps are bounded by schedule.patience, which may be smaller after a resume. */
-static void test_schedule_with_a_smaller_patience(void **state)
-{
-    (void)state;
-    nm_schedule_config config = {.name = NM_SCHEDULE_NO_WARMUP, .lr = 1, .decay = 0.5, .patience = 8};
-    nm_schedule resumed, fresh;
-    nm_schedule_init(&resumed, &config, 1, 0);
-    for (int64_t i = 0; i < 8; i++)
-        nm_schedule_evaluated(&resumed, (double)i, i);
-    config.patience = 2;
-    nm_schedule_init(&fresh, &config, 1, 0);
-    for (int64_t i = 6; i < 8; i++)
-        nm_schedule_evaluated(&fresh, (double)i, i);
-    resumed.config = config;
-    for (int64_t i = 0; i < 2 * NM_SCHEDULE_MAX_PATIENCE; i++) {
-        nm_schedule_evaluated(&resumed, (double)(i % 5), i);
-        nm_schedule_evaluated(&fresh, (double)(i % 5), i);
-        assert_int_equal(resumed.state.n_scores, 2);
-        assert_memory_equal(resumed.state.scores, fresh.state.scores, 2 * sizeof *fresh.state.scores);
-        assert_true(resumed.state.factor == fresh.state.factor);
-    }
-    assert_true(fresh.state.factor < 1);
-}
-
 static char *checkpoint_file(const char *folder, const char *name)
 {
     return nm_format("%s/checkpoints/%s", folder, name);
@@ -331,6 +300,21 @@ static void test_resume_with_another_selection_metric(void **state)
     tiny_data_remove(j.folder);
 }
 
+/* These schedules depend on the planned updates, which train.seconds does not determine. */
+static void test_schedule_without_a_length_is_refused(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"cosine", "cosine-ma2019", "linear"};
+    nm_error err;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *const settings[] = {"schedule.name", names[i], "train.seconds", "1", NULL};
+        job j = {.updates = "0", .folder = tiny_folder(), .settings = settings};
+        run(&j, NM_USAGE, &err);
+        assert_non_null(strstr(err.text, "schedule.updates"));
+        tiny_data_remove(j.folder);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,7 +324,7 @@ int main(void)
         cmocka_unit_test(loss_falls_and_reversal_is_learned),
         cmocka_unit_test(divergence_is_named_and_checkpoint_kept),
         cmocka_unit_test(runs_do_not_overwrite_each_other),
-        cmocka_unit_test(test_schedule_with_a_smaller_patience),
+        cmocka_unit_test(test_schedule_without_a_length_is_refused),
         cmocka_unit_test(test_unreadable_checkpoint_stays),
         cmocka_unit_test(test_damaged_checkpoint_is_renamed),
         cmocka_unit_test(test_resume_with_another_optimizer),

@@ -1,0 +1,186 @@
+#include "train/run_config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "text/words.h"
+#include "train/trainer.h"
+
+/* Sections ("run.") and options that a resumed run may change: they do not change its updates, only their number, what is
+ * logged and saved, and how validations are scored. */
+static const char *const changeable[] = {
+    "run.",
+    "probe.",
+    "decode.",
+    "train.updates",
+    "train.epochs",
+    "train.seconds",
+    "train.patience",
+    "train.log_every",
+    "train.save_every",
+    "train.keep_last",
+    "device.threads",
+    "device.profile",
+    "device.fold",
+    "device.memory_mib",
+    "data.folder",
+    "data.eval_streams",
+};
+
+static bool is_changeable(const char *path)
+{
+    for (size_t i = 0; i < sizeof changeable / sizeof *changeable; i++) {
+        size_t length = strlen(changeable[i]);
+        if (!strncmp(path, changeable[i], length) && (changeable[i][length - 1] == '.' || !path[length]))
+            return true;
+    }
+    return false;
+}
+
+/* The schedules that end with the run scale their decay to its planned length. */
+static bool sets_schedule_length(const nm_options *run, const char *path)
+{
+    const nm_schedule_config *schedule = nm_options_find(run, "schedule");
+    bool length = !strcmp(path, "train.updates") || !strcmp(path, "train.epochs");
+    return length && schedule && !schedule->updates && nm_schedule_has_length(schedule);
+}
+
+/* *run: the sections of `like` with the values of folder/config.ini; NULL if there is no such file. */
+static nm_status read_config(nm_options **run, const nm_options *like, const char *folder, nm_error *err)
+{
+    char *path = nm_path_join(folder, "config.ini"), *text = NULL;
+    nm_status status = NM_OK;
+    *run = NULL;
+    if (nm_file_exists(path)) {
+        status = nm_file_read(path, &text, NULL, err);
+        *run = nm_options_create_like(like);
+        if (status == NM_OK)
+            status = nm_options_read_saved(*run, path, text, err);
+    }
+    if (status != NM_OK) {
+        nm_options_free(*run);
+        *run = NULL;
+    }
+    free(text);
+    free(path);
+    return status;
+}
+
+static nm_status refuse(const nm_options *run, const char *path, const char *old, const char *new,
+                        const char *folder, nm_error *err)
+{
+    const char *reason = sets_schedule_length(run, path)
+                             ? " and scales the schedule to it (fix its length by schedule.updates)"
+                             : "";
+    return nm_fail(
+        err, NM_USAGE,
+        "%s = %.100s: the run in %s uses %.100s%s; omit the option, or continue with the new value "
+        "by --resume=override",
+        path, *new ? new : "(empty)", folder, *old ? old : "(empty)", reason);
+}
+
+/* Appends "path = value (the run uses old)" to the list of at most LISTED settings. */
+static void list_difference(char **text, int *n, const char *path, const char *old, const char *new)
+{
+    enum { LISTED = 4 };
+    if (++*n > LISTED + 1)
+        return;
+    char *longer = *n > LISTED ? nm_format("%s, ...", *text)
+                               : nm_format("%s%s%s = %.60s (the run uses %.60s)", *text ? *text : "",
+                                           *text ? ", " : "", path, new, *old ? old : "the empty value");
+    free(*text);
+    *text = longer;
+}
+
+static nm_status merge_option(nm_options *run, const nm_options *requested, const char *path,
+                              const char *folder, nm_resume resume, nm_error *err)
+{
+    char *old = nm_options_get(run, path), *new = nm_options_get(requested, path);
+    bool given = nm_options_origin(requested, path) == NM_ORIGIN_COMMAND || !strncmp(path, "run.", 4);
+    nm_status status = NM_OK;
+    if (given && strcmp(old, new)) {
+        bool allowed = is_changeable(path) && !sets_schedule_length(run, path);
+        status = allowed || resume == NM_RESUME_OVERRIDE
+                     ? nm_options_set(run, path, new, NM_ORIGIN_COMMAND, err)
+                     : refuse(run, path, old, new, folder, err);
+    }
+    free(old);
+    free(new);
+    return status;
+}
+
+nm_status nm_run_config_merge(nm_options **effective, const nm_options *requested, const char *folder,
+                              nm_resume resume, char **warning, nm_error *err)
+{
+    nm_options *run;
+    *effective = NULL;
+    *warning = NULL;
+    NM_TRY(read_config(&run, requested, folder, err));
+    if (!run)
+        return NM_OK;
+    nm_status status = NM_OK;
+    char *path, *differences = NULL;
+    int n = 0;
+    for (size_t i = 0; status == NM_OK && (path = nm_options_path(requested, i)) != NULL; i++) {
+        char *old = nm_options_get(run, path), *new = nm_options_get(requested, path);
+        if (nm_options_origin(requested, path) != NM_ORIGIN_COMMAND &&
+            nm_options_origin(run, path) != NM_ORIGIN_COMMAND && !is_changeable(path) && strcmp(old, new))
+            list_difference(&differences, &n, path, old, new);
+        free(old);
+        free(new);
+        status = merge_option(run, requested, path, folder, resume, err);
+        free(path);
+    }
+    if (status != NM_OK) {
+        nm_options_free(run);
+        free(differences);
+        return status;
+    }
+    if (differences)
+        *warning = nm_format("the recipe has changed since the run was started: %s", differences);
+    free(differences);
+    *effective = run;
+    return NM_OK;
+}
+
+nm_status nm_run_config_write(const nm_options *options, const char *folder, nm_error *err)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *memory = open_memstream(&text, &bytes);
+    if (!memory)
+        return nm_fail(err, NM_MEMORY, "no memory for the configuration");
+    nm_options_write(options, memory);
+    fclose(memory);
+    char *path = nm_path_join(folder, "config.ini");
+    nm_status status = nm_text_check(text, bytes, "the options", err); /* model files contain them as JSON */
+    if (status == NM_OK)
+        status = nm_file_write(path, text, bytes, err);
+    free(path);
+    free(text);
+    return status;
+}
+
+nm_status nm_run_config_changes(const nm_options *options, const char *folder, json_t **changes,
+                                nm_error *err)
+{
+    nm_options *run;
+    *changes = NULL;
+    NM_TRY(read_config(&run, options, folder, err));
+    char *path;
+    for (size_t i = 0; run && (path = nm_options_path(options, i)) != NULL; i++) {
+        char *old = nm_options_get(run, path), *new = nm_options_get(options, path);
+        if (strncmp(path, "run.", 4) && strcmp(old, new)) {
+            if (!*changes)
+                *changes = json_object();
+            json_object_set_new(*changes, path, json_pack("{s:s, s:s}", "from", old, "to", new));
+        }
+        free(old);
+        free(new);
+        free(path);
+    }
+    nm_options_free(run);
+    return NM_OK;
+}

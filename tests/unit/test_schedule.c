@@ -1,0 +1,119 @@
+/* Learning-rate schedules: the warm-up is the same in all of them. The rates of the papers' programs are golden cases. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "train/schedule.h"
+
+enum { WARMUP = 20, TOTAL = 200 };
+
+static nm_schedule create(nm_schedule_name name, double fraction)
+{
+    const nm_schedule_config config = {.name = name,
+                                       .lr = 0.001,
+                                       .scale = 1,
+                                       .decay = 0.5,
+                                       .patience = 1,
+                                       .warmup = fraction > 0 ? 0 : WARMUP,
+                                       .warmup_fraction = fraction};
+    nm_schedule schedule;
+    nm_schedule_init(&schedule, &config, 64, TOTAL);
+    return schedule;
+}
+
+static const nm_schedule_name with_warmup[] = {NM_SCHEDULE_INVERSE_SQRT, NM_SCHEDULE_INV_SQRT_DECAY,
+                                               NM_SCHEDULE_VAL_DECAY, NM_SCHEDULE_COSINE, NM_SCHEDULE_LINEAR};
+enum { N_WITH_WARMUP = sizeof with_warmup / sizeof *with_warmup };
+
+static void test_warmup_is_linear_and_ends_at_the_peak(void **state)
+{
+    (void)state;
+    for (int k = 0; k < N_WITH_WARMUP; k++) {
+        nm_schedule s = create(with_warmup[k], 0);
+        assert_int_equal(nm_schedule_warmup(&s), WARMUP);
+        double peak = 0, step = nm_schedule_lr(&s, 3) - nm_schedule_lr(&s, 2);
+        assert_true(step > 0);
+        for (int64_t n = 1; n <= TOTAL; n++) {
+            double rate = nm_schedule_lr(&s, n);
+            peak = fmax(peak, rate);
+            if (n > 1 && n < WARMUP)
+                assert_true(fabs(rate - nm_schedule_lr(&s, n - 1) - step) < 1e-12);
+            else if (n > WARMUP + 1)
+                assert_true(rate <= nm_schedule_lr(&s, n - 1));
+        }
+        /* Programs differ by one update in where the peak is. */
+        assert_true(nm_schedule_lr(&s, WARMUP) == peak || nm_schedule_lr(&s, WARMUP - 1) == peak ||
+                    nm_schedule_lr(&s, WARMUP + 1) == peak);
+    }
+}
+
+static void test_warmup_as_a_fraction(void **state)
+{
+    (void)state;
+    for (int k = 0; k < N_WITH_WARMUP; k++) {
+        nm_schedule updates = create(with_warmup[k], 0),
+                    fraction = create(with_warmup[k], (double)WARMUP / TOTAL);
+        assert_int_equal(nm_schedule_warmup(&fraction), WARMUP);
+        for (int64_t n = 1; n <= TOTAL; n++)
+            assert_true(nm_schedule_lr(&updates, n) == nm_schedule_lr(&fraction, n));
+    }
+}
+
+static void test_cosine_starts_low_and_ends_at_zero(void **state)
+{
+    (void)state;
+    nm_schedule s = create(NM_SCHEDULE_COSINE, 0);
+    assert_true(nm_schedule_lr(&s, 1) == 0.001 / WARMUP);
+    assert_true(nm_schedule_lr(&s, WARMUP) == 0.001);
+    assert_true(fabs(nm_schedule_lr(&s, (TOTAL + WARMUP) / 2) - 0.0005) < 1e-12);
+    assert_true(nm_schedule_lr(&s, TOTAL) == 0);
+    assert_true(nm_schedule_lr(&s, TOTAL + 1) == 0);
+}
+
+/* The released program of Ma et al. 2019 sets the rate after each update. */
+static void test_released_cosine_starts_at_the_full_rate(void **state)
+{
+    (void)state;
+    nm_schedule s = create(NM_SCHEDULE_COSINE_MA2019, 0);
+    assert_true(nm_schedule_lr(&s, 1) == 0.001);
+    assert_true(nm_schedule_lr(&s, 2) == 0.001 / WARMUP);
+}
+
+/* The scores that a schedule keeps are bounded by schedule.patience, which may be smaller after a resume. */
+static void test_resume_with_a_smaller_patience(void **state)
+{
+    (void)state;
+    nm_schedule_config config = {.name = NM_SCHEDULE_NO_WARMUP, .lr = 1, .decay = 0.5, .patience = 8};
+    nm_schedule resumed, fresh;
+    nm_schedule_init(&resumed, &config, 1, 0);
+    for (int64_t i = 0; i < 8; i++)
+        nm_schedule_evaluated(&resumed, (double)i, i);
+    config.patience = 2;
+    nm_schedule_init(&fresh, &config, 1, 0);
+    for (int64_t i = 6; i < 8; i++)
+        nm_schedule_evaluated(&fresh, (double)i, i);
+    resumed.config = config;
+    for (int64_t i = 0; i < 2 * NM_SCHEDULE_MAX_PATIENCE; i++) {
+        nm_schedule_evaluated(&resumed, (double)(i % 5), i);
+        nm_schedule_evaluated(&fresh, (double)(i % 5), i);
+        assert_int_equal(resumed.state.n_scores, 2);
+        assert_memory_equal(resumed.state.scores, fresh.state.scores, 2 * sizeof *fresh.state.scores);
+        assert_true(resumed.state.factor == fresh.state.factor);
+    }
+    assert_true(fresh.state.factor < 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_warmup_is_linear_and_ends_at_the_peak),
+        cmocka_unit_test(test_warmup_as_a_fraction),
+        cmocka_unit_test(test_cosine_starts_low_and_ends_at_zero),
+        cmocka_unit_test(test_released_cosine_starts_at_the_full_rate),
+        cmocka_unit_test(test_resume_with_a_smaller_patience),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
