@@ -128,7 +128,7 @@ static void set(nm_options *options, const char *key, const char *value)
 static nm_options *options_of(const bench *on, const model_case *c, const char *data)
 {
     nm_options *options = nm_options_create();
-    nm_trainer_options_add(options, &nm_task_translation);
+    nm_train_options_add(options, &nm_task_translation);
     char threads[16];
     snprintf(threads, sizeof threads, "%d", (int)on->cpu->threads);
     set(options, "data.folder", data);

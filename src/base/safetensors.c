@@ -67,7 +67,8 @@ static nm_status read_header(nm_safetensors *file, size_t *data_start, nm_error 
                        file->path, (unsigned long long)length, file->map.bytes);
     json_error_t cause;
     file->header = json_loadb(file->map.data + LENGTH_BYTES, (size_t)length, JSON_REJECT_DUPLICATES, &cause);
-    if (!file->header && json_error_code(&cause) == json_error_out_of_memory)
+    /* jansson reports a failed allocation by its code or without a text. */
+    if (!file->header && (json_error_code(&cause) == json_error_out_of_memory || !*cause.text))
         return nm_fail(err, NM_MEMORY, "%s: no memory for the header", file->path);
     if (!file->header)
         return nm_fail(err, NM_FORMAT, "%s: malformed safetensors file: header, byte %d: %s", file->path,

@@ -7,7 +7,7 @@
 #include "cli/cli.h"
 #include "probe/probe.h"
 #include "task/tasks.h"
-#include "train/trainer.h"
+#include "train/options.h"
 
 /* The value of the last "--run.task" or "--task" on the command line, or NULL. */
 static const char *named_task(int argc, char **argv)
@@ -69,7 +69,7 @@ nm_status nm_cli_task_options(nm_options *options, int argc, char **argv, const 
     char *name = named ? nm_duplicate(named) : recipe_task(argc, argv);
     const nm_task_type *type = name ? nm_task_type_find(name) : &nm_task_translation;
     *task = type ? type : &nm_task_translation;
-    nm_trainer_options_add(options, *task);
+    nm_train_options_add(options, *task);
     nm_probe_options_add(options);
     nm_status status = type ? NM_OK : unknown_task(name, err);
     free(name);

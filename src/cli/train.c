@@ -255,7 +255,7 @@ static nm_status replace_recipe_norm(nm_cli *cli, const run_config *run, const c
         return NM_OK;
     nm_options *options = nm_options_create();
     train_options(options);
-    nm_trainer_options_add(options, cli->task);
+    nm_train_options_add(options, cli->task);
     nm_probe_options_add(options);
     nm_status status = nm_options_read_profile(options, recipe, run->profile, err);
     if (status == NM_OK && strcmp(nm_norm_option(options), "model.norm")) {
@@ -339,16 +339,16 @@ static int train_run(nm_cli *cli, int argc, char **argv)
         free(folder);
         return nm_cli_fail(&err);
     }
-    const nm_train_listener listener = {.user = &t,
-                                        .command = cli->command_line,
-                                        .progress = on_progress,
-                                        .validated = on_validated,
-                                        .message = on_message,
-                                        .stop = &stop_requested,
-                                        .watch = nm_probe_hooks(probe)};
+    const nm_train_callbacks callbacks = {.user = &t,
+                                          .command = cli->command_line,
+                                          .progress = on_progress,
+                                          .validated = on_validated,
+                                          .message = on_message,
+                                          .stop = &stop_requested,
+                                          .hooks = nm_probe_hooks(probe)};
     nm_trainer *trainer;
     int code;
-    if (nm_trainer_open(&trainer, cli->task, cli->options, folder, run->resume != NM_RESUME_NO, &listener,
+    if (nm_trainer_open(&trainer, cli->task, cli->options, folder, run->resume != NM_RESUME_NO, &callbacks,
                         &err) != NM_OK) {
         code = nm_cli_fail(&err);
     } else {

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "backend/device.h"
 #include "base/memory.h"
-#include "train/trainer.h"
+#include "train/options.h"
 
 /* ---- variants ---- */
 
@@ -57,7 +57,7 @@ static nm_status check_distinct(const nm_comparison *c, nm_error *err)
     char **texts = nm_allocate((c->points.n + 1) * sizeof *texts);
     nm_status status = NM_OK;
     nm_options *like = nm_options_create();
-    nm_trainer_options_add(like, c->queue.task);
+    nm_train_options_add(like, c->queue.task);
     for (size_t i = 0; i < c->points.n && status == NM_OK; i++) {
         nm_options *options;
         status = nm_run_queue_options(&c->queue, &c->points.list[i], 1, &options, err);

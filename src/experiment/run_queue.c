@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "probe/probe.h"
-#include "train/trainer.h"
+#include "train/options.h"
 
 void nm_run_queue_release(nm_run_queue *queue)
 {
@@ -69,7 +69,7 @@ nm_status nm_run_queue_options(const nm_run_queue *queue, const nm_variant *vari
     nm_options *options = *out = nm_options_create();
     if (queue->add_options)
         queue->add_options(options);
-    nm_trainer_options_add(options, queue->task);
+    nm_train_options_add(options, queue->task);
     nm_probe_options_add(options);
     nm_settings all = run_settings(queue, variant, seed);
     nm_status status = NM_OK;

@@ -13,7 +13,7 @@
 #include "probe/tid.h"
 #include "task/model_loader.h"
 #include "model/model_file.h"
-#include "train/trainer.h"
+#include "train/options.h"
 
 void nm_run_result_release(nm_run_result *result)
 {
@@ -98,7 +98,7 @@ nm_status nm_run_key(char key[NM_RUN_KEY_BYTES], const nm_task_type *type, const
     if (!same)
         NM_TRY(hash_data(type, options, data, err));
     nm_options *like = nm_options_create();
-    nm_trainer_options_add(like, type);
+    nm_train_options_add(like, type);
     char *settings = options_text(options, like),
          *average = nm_format("average %lld\n", (long long)measurement->average);
     char *text =

@@ -10,7 +10,8 @@
 #include "base/file.h"
 #include "base/sort.h"
 #include "probe/numbers.h"
-#include "train/trainer.h"
+#include "train/options.h"
+#include "train/schedule.h"
 
 /* Limits and their sources.
  * TID: Wang et al. 2022, table 1, post-norm: the tasks on which BatchNorm loses by 0.4 or more have a variance TID of 9.5 %
@@ -154,7 +155,7 @@ nm_advice_inputs nm_advice_inputs_collect(const nm_inspection *inspection, const
                           .warmup_fraction = warmup_fraction(model),
                           .pre_norm = setting_is(model, "model.norm_position", "pre"),
                           .small_init = setting_is(model, "model.init", "small"),
-                          .chance_loss = task->type->ignorance ? NAN : log((double)model->target_size)};
+                          .chance_loss = task->type->chance_loss ? NAN : log((double)model->target_size)};
     const nm_tid_site *last = nm_tid_last(&inspection->tid);
     if (last) {
         memcpy(f.tid_site, last->name, sizeof f.tid_site);

@@ -9,7 +9,7 @@
 #include "data/prepare.h"
 #include "model/classifier.h"
 #include "task/model_texts.h"
-#include "train/trainer.h"
+#include "train/options.h"
 
 #define ROW(field, initial, min, max, help)                                                                  \
     NM_OPTION(nm_classification_config, field, initial, min, max, help)

@@ -9,7 +9,7 @@
 #include "text/bpe.h"
 #include "text/tokenizer.h"
 #include "text/vocab.h"
-#include "train/trainer.h"
+#include "train/options.h"
 
 enum { NM_LM_SETTINGS, NM_LM_DICTIONARY, NM_LM_CODES, NM_LM_UNITS, NM_LM_TEXTS };
 enum { NM_LM_SPLITS = 3 };

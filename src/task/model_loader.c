@@ -4,7 +4,8 @@
 
 #include "base/file.h"
 #include "model/model_file.h"
-#include "train/trainer.h"
+#include "train/options.h"
+#include "train/schedule.h"
 
 char *nm_model_path(const char *path)
 {
@@ -37,7 +38,7 @@ nm_status nm_loaded_model_options(const char *path, nm_options **options, const 
             nm_fail(err, NM_FORMAT, "%s: not a model of norma (no task or configuration inside)", chosen);
     } else {
         *options = nm_options_create();
-        nm_trainer_options_add(*options, *task);
+        nm_train_options_add(*options, *task);
         status = nm_options_read_saved(*options, chosen, config, err);
     }
     nm_safetensors_close(file);

@@ -4,7 +4,7 @@
 
 #include "task/tasks.h"
 #include "text/vocab.h"
-#include "train/trainer.h"
+#include "train/options.h"
 
 enum { NM_TEXT_SETTINGS, NM_TEXT_SOURCE, NM_TEXT_TARGET, NM_TEXT_CODES, NM_TEXT_UNITS, NM_TRANSLATION_TEXTS };
 enum { NM_TRANSLATION_SPLITS = 3 };

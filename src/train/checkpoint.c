@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "train/trainer.h"
+#include "train/options.h"
 
 static void add_config(nm_safetensors_writer *writer, const nm_options *options, const nm_task_type *task)
 {
@@ -12,8 +12,8 @@ static void add_config(nm_safetensors_writer *writer, const nm_options *options,
     size_t bytes;
     FILE *stream = open_memstream(&config, &bytes);
     NM_ASSERT(stream);
-    nm_options *like = nm_options_create(); /* what belongs to a model; not where the run lived */
-    nm_trainer_options_add(like, task);
+    nm_options *like = nm_options_create(); /* the sections of a model; not [run] */
+    nm_train_options_add(like, task);
     nm_options_write_like(options, like, stream);
     nm_options_free(like);
     fclose(stream);
@@ -33,7 +33,7 @@ static void add_texts(nm_safetensors_writer *writer, const nm_options *options, 
     task->type->save(task, writer);
 }
 
-/* Frees the writer. status: of what went into it. */
+/* Writes the file if status is NM_OK; frees the writer in every case. */
 static nm_status finish(nm_safetensors_writer *writer, nm_status status, const char *path, nm_error *err)
 {
     if (status == NM_OK)

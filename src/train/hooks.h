@@ -1,5 +1,5 @@
-/* Instruments: whoever wants to look at updates while a run trains fills this table (src/probe does); the trainer knows
- * no more of them than this. Nothing that is shown here may be changed. */
+/* Hooks of a training run: callbacks inside an update, for instruments such as those of src/probe. Hooks must not change
+ * what they receive. */
 #ifndef NM_HOOKS_H
 #define NM_HOOKS_H
 
@@ -8,16 +8,16 @@
 #include "model/model.h"
 
 typedef struct nm_train_hooks {
-    void *user;
-    /* Whether to look at this update (from 1); checkpoint: it will end in one, as far as can be known before. The
-     * functions below are called for such updates only. */
-    bool (*wants)(void *user, int64_t update, bool checkpoint);
-    /* Every norm of the update's first batch, forward and backward: nm_tape.listen. */
-    void (*norm)(void *user, const nm_norm_call *call, bool backward);
-    /* The gradients of the update are there, summed over `units` target tokens or examples; the optimizer has not run. */
-    void (*gradients)(void *user, const nm_model *model, double units);
-    /* The optimizer has run: objects for the log, an array that the caller releases; NULL: none. */
-    json_t *(*updated)(void *user, const nm_model *model);
+    void *user; /* first argument of every hook */
+    /* Whether the other hooks are called for this update (numbered from 1). checkpoint: the update ends with a checkpoint,
+     * if that can be predicted. */
+    bool (*is_due)(void *user, int64_t update, bool checkpoint);
+    /* For each norm of the first batch, after its forward pass and after its backward pass (nm_tape.listen). */
+    void (*on_norm)(void *user, const nm_norm_call *call, bool backward);
+    /* After the last backward pass, before the optimizer: gradients summed over n_targets target tokens or examples. */
+    void (*on_gradients)(void *user, const nm_model *model, double n_targets);
+    /* After the optimizer. Returns an array of records for the log, which the caller releases, or NULL. */
+    json_t *(*on_update)(void *user, const nm_model *model);
 } nm_train_hooks;
 
 #endif

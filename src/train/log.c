@@ -43,8 +43,8 @@ static void add_session(const nm_trainer *trainer, json_t *object)
     gethostname(host, sizeof host - 1);
     strftime(started, sizeof started, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     json_object_set_new(object, "host", json_string(host));
-    if (trainer->listener.command)
-        json_object_set_new(object, "command", json_string(trainer->listener.command));
+    if (trainer->callbacks.command)
+        json_object_set_new(object, "command", json_string(trainer->callbacks.command));
     json_object_set_new(object, "started", json_string(started));
 }
 

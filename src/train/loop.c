@@ -1,18 +1,20 @@
-/* The training loop: updates, reports, validations and checkpoints in their order, until one of the limits of [train]. */
+/* The training loop: updates, log records, validations and checkpoints, until a limit of [train] is reached. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "train/trainer_private.h"
 
-static int64_t epochs_done(const nm_trainer *trainer)
+/* Finished epochs, including the current one after its last batch. */
+static int64_t finished_epochs(const nm_trainer *trainer)
 {
     return trainer->state.epoch + (trainer->batches_ready && trainer->state.batch >= trainer->batches.n);
 }
 
-/* PN and MABN remember gradients from batch to batch; where that memory grows without bound, NaN follows thousands of
- * updates later. Returns the largest root mean square, and says a word whenever it has grown tenfold. */
-static double watch_backward_state(nm_trainer *trainer)
+/* PowerNorm and MABN have running statistics of gradients. If one grows without bound, values that are not finite follow
+ * thousands of updates later. Returns the largest root mean square of these statistics; warns each time it has grown by a
+ * factor of 10. */
+static double check_backward_state(nm_trainer *trainer)
 {
     nm_backend *b = trainer->backend;
     const nm_params *params = &trainer->model->params;
@@ -32,35 +34,35 @@ static double watch_backward_state(nm_trainer *trainer)
             }
         }
     }
-    if (site && !(largest <= trainer->state.watch_level)) {
+    if (site && !(largest <= trainer->state.warned_level)) {
         nm_trainer_message(trainer,
                            "the running gradient statistic of %s has grown to %.3g (root mean square); if it "
                            "continues to grow, use %s",
                            site->site.name, largest, site->type->remedy);
-        trainer->state.watch_level = 10 * largest;
+        trainer->state.warned_level = 10 * largest;
     }
     return largest;
 }
 
-static nm_status report(nm_trainer *trainer, const nm_progress *update, nm_error *err)
+static nm_status log_progress(nm_trainer *trainer, const nm_progress *update, nm_error *err)
 {
     nm_train_state *state = &trainer->state;
     if (state->update % trainer->config->log_every)
         return NM_OK;
     nm_progress p = *update;
-    double units = (double)state->sum_units;
-    p.loss = state->sum_loss / units;
-    p.nll = state->sum_nll / units;
-    p.penalty = state->sum_penalty / units;
+    double n_targets = (double)state->sum_targets;
+    p.loss = state->sum_loss / n_targets;
+    p.nll = state->sum_nll / n_targets;
+    p.penalty = state->sum_penalty / n_targets;
     p.grad_norm = state->sum_norm / (double)state->sum_updates;
     state->sum_loss = state->sum_nll = state->sum_penalty = state->sum_norm = 0;
-    state->sum_tokens = state->sum_units = state->sum_updates = 0;
-    p.backward_state = watch_backward_state(trainer);
+    state->sum_tokens = state->sum_targets = state->sum_updates = 0;
+    p.backward_state = check_backward_state(trainer);
     return nm_log_progress(trainer, &p, err);
 }
 
-/* Tokens per second since the last call of the listener, without validations. */
-static void time_progress(nm_trainer *trainer, nm_progress *p)
+/* Fills the times. The throughput is that since the last record of the log, without validations. */
+static void measure_progress(nm_trainer *trainer, nm_progress *p)
 {
     nm_train_state *state = &trainer->state;
     double now = nm_clock(), spent = now - trainer->report_clock - trainer->validating;
@@ -83,21 +85,22 @@ static void time_progress(nm_trainer *trainer, nm_progress *p)
     p->seconds_left = state->seconds * (1 / p->fraction - 1);
 }
 
-static nm_status check(nm_trainer *trainer, nm_error *err)
+/* Validates, selects the best checkpoint, informs the schedule, logs. */
+static nm_status validate(nm_trainer *trainer, nm_error *err)
 {
     nm_train_state *state = &trainer->state;
     nm_validation v;
     NM_TRY(nm_trainer_validate(trainer, &v, err));
     bool by_score = trainer->config->best_by == NM_BEST_BY_SCORE && v.score.name;
-    double score = v.score.lower_is_better ? -v.score.value : v.score.value,
-           merit = by_score ? score : -v.loss;
+    double score = v.score.lower_is_better ? -v.score.value : v.score.value;
+    double selection = by_score ? score : -v.loss;
     if (state->best_by_score != by_score) { /* a resumed run with another train.best_by or train.score */
         state->best_by_score = by_score;
         state->best_update = state->bad_checks = 0;
     }
-    v.best = merit > state->best_score || !state->best_update;
+    v.best = selection > state->best_score || !state->best_update;
     if (v.best) {
-        state->best_score = merit;
+        state->best_score = selection;
         state->best_loss = v.loss;
         state->best_update = state->update;
         state->best_value = v.score.name ? v.score.value : NAN;
@@ -112,42 +115,44 @@ static nm_status check(nm_trainer *trainer, nm_error *err)
     state->schedule_by_score = has_score;
     nm_schedule_evaluated(&trainer->schedule, has_score ? score : -v.loss, state->update);
     state->schedule = trainer->schedule.state;
-    state->checked_epochs = epochs_done(trainer);
+    state->checked_epochs = finished_epochs(trainer);
     state->checked_update = state->update;
     nm_status status = nm_log_validation(trainer, &v, err);
     if (status == NM_OK && v.best)
         status = nm_trainer_save_best(trainer, err);
-    if (trainer->listener.validated)
-        trainer->listener.validated(trainer->listener.user, &v);
+    if (trainer->callbacks.validated)
+        trainer->callbacks.validated(trainer->callbacks.user, &v);
     nm_task_score_release(&v.score);
     return status;
 }
 
-static nm_status report_watched(nm_trainer *trainer, nm_error *err)
+static nm_status log_hook_records(nm_trainer *trainer, nm_error *err)
 {
-    const nm_train_hooks *watch = trainer->listener.watch;
-    json_t *objects = trainer->watched ? watch->updated(watch->user, trainer->model) : NULL;
+    const nm_train_hooks *hooks = trainer->callbacks.hooks;
+    json_t *objects = trainer->hooks_due ? hooks->on_update(hooks->user, trainer->model) : NULL;
     return objects ? nm_log_objects(trainer, objects, err) : NM_OK;
 }
 
-static bool check_due(const nm_trainer *trainer)
+static bool validation_is_due(const nm_trainer *trainer)
 {
     int64_t every = trainer->config->validate_every;
-    return every ? trainer->state.update % every == 0 : epochs_done(trainer) > trainer->state.checked_epochs;
+    return every ? trainer->state.update % every == 0
+                 : finished_epochs(trainer) > trainer->state.checked_epochs;
 }
 
-static bool finished(const nm_trainer *trainer)
+static bool is_finished(const nm_trainer *trainer)
 {
     const nm_train_config *c = trainer->config;
     const nm_train_state *state = &trainer->state;
     return (trainer->total_updates && state->update >= trainer->total_updates) ||
-           (c->epochs && epochs_done(trainer) >= c->epochs) ||
+           (c->epochs && finished_epochs(trainer) >= c->epochs) ||
            (c->seconds > 0 && state->seconds >= c->seconds) ||
            (c->patience && state->bad_checks >= c->patience) ||
            (trainer->schedule.config.min_lr > 0 && state->update > nm_schedule_warmup(&trainer->schedule) &&
             nm_schedule_lr(&trainer->schedule, state->update + 1) < trainer->schedule.config.min_lr);
 }
 
+/* *has is false if the task has no validation data, which is reported as a message. */
 static nm_status has_validation(nm_trainer *trainer, bool *has, nm_error *err)
 {
     nm_batches batches;
@@ -158,8 +163,7 @@ static nm_status has_validation(nm_trainer *trainer, bool *has, nm_error *err)
         if (batches.skipped)
             nm_trainer_message(trainer,
                                "validation: %" PRId64
-                               " sentences are longer than data.max_length and left out of "
-                               "the loss",
+                               " sequences are longer than data.max_length and excluded from the loss",
                                batches.skipped);
         nm_batches_release(&batches);
         return NM_OK;
@@ -177,14 +181,14 @@ static nm_status step(nm_trainer *trainer, bool validates, nm_error *err)
     nm_train_state *state = &trainer->state;
     nm_progress progress = {0};
     NM_TRY(nm_trainer_update(trainer, &progress, err));
-    time_progress(trainer, &progress);
-    NM_TRY(report(trainer, &progress, err));
-    NM_TRY(report_watched(trainer, err));
-    if (trainer->listener.progress)
-        trainer->listener.progress(trainer->listener.user, &progress);
-    bool due = check_due(trainer);
+    measure_progress(trainer, &progress);
+    NM_TRY(log_progress(trainer, &progress, err));
+    NM_TRY(log_hook_records(trainer, err));
+    if (trainer->callbacks.progress)
+        trainer->callbacks.progress(trainer->callbacks.user, &progress);
+    bool due = validation_is_due(trainer);
     if (due && validates)
-        NM_TRY(check(trainer, err));
+        NM_TRY(validate(trainer, err));
     if (due || (trainer->config->save_every && state->update % trainer->config->save_every == 0))
         NM_TRY(nm_trainer_save(trainer, err));
     return NM_OK;
@@ -197,12 +201,12 @@ nm_status nm_trainer_run(nm_trainer *trainer, nm_error *err)
     NM_TRY(nm_trainer_ready_batches(trainer, err));
     if (trainer->batches.skipped)
         nm_trainer_message(
-            trainer, "training: %" PRId64 " sentences are empty or longer than data.max_length and skipped",
+            trainer, "training: %" PRId64 " sequences are empty or longer than data.max_length and skipped",
             trainer->batches.skipped);
     if (trainer->config->save_initial && !trainer->state.update)
         NM_TRY(nm_trainer_save(trainer, err));
-    while (!finished(trainer)) {
-        if (trainer->listener.stop && *trainer->listener.stop) {
+    while (!is_finished(trainer)) {
+        if (trainer->callbacks.stop && *trainer->callbacks.stop) {
             NM_TRY(nm_trainer_save(trainer, err));
             return nm_fail(err, NM_INTERRUPTED, "stopped after update %" PRId64 "; checkpoint written",
                            trainer->state.update);
@@ -210,6 +214,6 @@ nm_status nm_trainer_run(nm_trainer *trainer, nm_error *err)
         NM_TRY(step(trainer, validates, err));
     }
     if (validates && trainer->state.checked_update != trainer->state.update)
-        NM_TRY(check(trainer, err));
+        NM_TRY(validate(trainer, err));
     return nm_trainer_save(trainer, err);
 }

@@ -1,6 +1,6 @@
-/* Saving and resuming. A checkpoint is two files: checkpoints/N.state.safetensors (optimizer, position, best scores,
- * schedule; written first) and checkpoints/N.safetensors (the model; written last, so its presence says the pair is
- * complete). last.safetensors is a second name of the newest model. */
+/* Saving and resuming. A checkpoint has two files: checkpoints/N.state.safetensors (optimizer state and nm_train_state) is
+ * written first, checkpoints/N.safetensors (the model) last, so a model implies a complete pair. last.safetensors is a link
+ * to the newest model. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -74,7 +74,7 @@ static void remove_checkpoint(const nm_trainer *trainer, int64_t update)
 {
     char *model = checkpoint_path(trainer, update, "safetensors");
     char *state = checkpoint_path(trainer, update, "state.safetensors");
-    unlink(model); /* first, so that a pair is never taken for complete */
+    unlink(model); /* first: a pair without a model is not a checkpoint */
     unlink(state);
     free(model);
     free(state);
@@ -150,8 +150,8 @@ nm_status nm_trainer_save_best(nm_trainer *trainer, nm_error *err)
     return status;
 }
 
-/* The struct is stored as it lies in memory; what indexes something must make sense before it does. */
-static bool state_is_sound(const nm_train_state *s)
+/* The struct is stored as bytes: values that are used as an index or a length are checked. */
+static bool state_is_valid(const nm_train_state *s)
 {
     return s->update >= 0 && s->epoch >= 0 && s->epoch <= UINT32_MAX && s->batch >= 0 && s->step >= 0 &&
            s->tokens >= 0 && s->bad_checks >= 0 && s->log_bytes >= 0 && s->sum_updates >= 0 &&
@@ -177,8 +177,8 @@ static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_
                        nm_safetensors_path(file), data ? data : "none", text);
     nm_train_state loaded;
     memcpy(&loaded, state->data, sizeof loaded);
-    if (!state_is_sound(&loaded))
-        return nm_fail(err, NM_FORMAT, "%s: impossible training state", nm_safetensors_path(file));
+    if (!state_is_valid(&loaded))
+        return nm_fail(err, NM_FORMAT, "%s: invalid training state", nm_safetensors_path(file));
     int64_t optimizer = nm_optimizer_state_kind(trainer->optim);
     trainer->state = loaded;
     trainer->state.optimizer = optimizer;
@@ -237,6 +237,9 @@ nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err)
     size_t i = 0;
     for (; i < n && !*found && (status == NM_OK || status == NM_FORMAT); i++) {
         status = load_pair(trainer, updates[i], err);
+        if (status ==
+            NM_FORMAT) /* a failed allocation inside the parser can look like wrong contents: read them again */
+            status = load_pair(trainer, updates[i], err);
         *found = status == NM_OK;
         if (status == NM_FORMAT)
             nm_trainer_message(trainer, "checkpoint %" PRId64 " is damaged: %s", updates[i], err->text);

@@ -6,7 +6,8 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "text/words.h"
-#include "train/trainer.h"
+#include "train/options.h"
+#include "train/schedule.h"
 
 /* Sections ("run.") and options that a resumed run may change: they do not change its updates, only their number, what is
  * logged and saved, and how validations are scored. */
@@ -74,11 +75,10 @@ static nm_status refuse(const nm_options *run, const char *path, const char *old
     const char *reason = sets_schedule_length(run, path)
                              ? " and scales the schedule to it (fix its length by schedule.updates)"
                              : "";
-    return nm_fail(
-        err, NM_USAGE,
-        "%s = %.100s: the run in %s uses %.100s%s; omit the option, or continue with the new value "
-        "by --resume=override",
-        path, *new ? new : "(empty)", folder, *old ? old : "(empty)", reason);
+    return nm_fail(err, NM_USAGE,
+                   "%s = %.100s: the run in %s uses %.100s%s; omit the option, choose another folder, or "
+                   "continue with the new value by --resume=override",
+                   path, *new ? new : "(empty)", folder, *old ? old : "(empty)", reason);
 }
 
 /* Appends "path = value (the run uses old)" to the list of at most LISTED settings. */

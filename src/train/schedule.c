@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/trainer.h"
+#include "train/options.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_schedule_config, field, initial, min, max, help)
 #define RULE(field, names, reason)                                                                           \
@@ -170,10 +170,11 @@ nm_status nm_schedule_of_task(nm_schedule *schedule, nm_task *task, nm_error *er
     free(width);
     if (nm_schedule_has_length(&schedule->config) && !schedule->config.updates) {
         char *name = nm_options_get(task->options, "schedule.name");
-        nm_fail(err, NM_USAGE,
-                "the schedule (schedule.name = %s, schedule.warmup_fraction = %g) needs the planned number of "
-                "updates: set train.updates, train.epochs or schedule.updates",
-                name, schedule->config.warmup_fraction);
+        nm_fail(
+            err, NM_USAGE,
+            "the schedule (schedule.name = %s, schedule.warmup_fraction = %g) needs the planned number of "
+            "updates: set train.updates, train.epochs or schedule.updates",
+            name, schedule->config.warmup_fraction);
         free(name);
         return NM_USAGE;
     }

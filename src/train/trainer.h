@@ -1,119 +1,108 @@
-/* Training: batches -> loss -> gradients -> update -> checkpoint, for any task. A run lives in a folder:
- *     config.ini, log.jsonl, best.safetensors, last.safetensors, checkpoints/N.safetensors and N.state.safetensors
- * Everything that moves is in the checkpoint: a resumed run computes the same bits as one never stopped. */
+/* Training: batches -> loss -> gradients -> update -> checkpoint, for any task. The files of a run folder are documented in
+ * docs/formats.md. A checkpoint contains the complete training state: a resumed run is bitwise identical to one that was
+ * never interrupted. */
 #ifndef NM_TRAINER_H
 #define NM_TRAINER_H
 
 #include <signal.h>
 #include <stdio.h>
 
-#include "train/task.h"
-#include "train/schedule.h"
 #include "train/hooks.h"
+#include "train/options.h"
+#include "train/schedule.h"
 
-typedef enum nm_best_by { NM_BEST_BY_LOSS, NM_BEST_BY_SCORE } nm_best_by;
-typedef enum nm_checkpointing { NM_CHECKPOINTING_NONE, NM_CHECKPOINTING_LAYER } nm_checkpointing;
-/* The first three are those of nm_adam_variant. */
-typedef enum nm_optimizer { NM_OPTIM_ADAM, NM_OPTIM_ADAM_FAIRSEQ, NM_OPTIM_ADAMW, NM_OPTIM_SGD } nm_optimizer;
-
-typedef struct nm_train_config { /* section [train] */
-    nm_smoothing smoothing;
-    nm_checkpointing activation_checkpointing;
-    nm_best_by best_by;
-    double label_smoothing, max_grad_norm, clip_value, divergence_factor;
-    int64_t updates, epochs, max_tokens, accumulate, seed, log_every, validate_every, validate_examples,
-        patience, save_every, keep_last;
-    double seconds;
-    bool score, batch_loss, save_initial;
-} nm_train_config;
-
-typedef struct nm_optim_config { /* section [optim] */
-    nm_optimizer name;
-    double beta1, beta2, eps, weight_decay, momentum;
-} nm_optim_config;
-
-/* The soft-max loss that [train] asks for; smoothed: with its label smoothing. */
-nm_loss_spec nm_train_loss(const nm_options *options, const int32_t *targets, bool smoothed);
-
-/* What moves and isn't a tensor; all of it is saved. */
+/* The training state besides tensors; stored in checkpoints as bytes. */
 typedef struct nm_train_state {
-    int64_t update, epoch, batch,
-        step; /* done updates; epoch from 0; next batch in it; micro-batches so far */
-    int64_t tokens, bad_checks, log_bytes, checked_epochs, checked_update;
-    double best_loss, best_score, seconds; /* best_score: by train.best_by, higher is better */
-    int64_t best_update;                   /* 0: no validation yet */
-    double best_value;                     /* score of the task at best_update; NaN: none was computed */
-    char score_title[16];                  /* of best_value: "BLEU" */
-    int64_t best_by_score;     /* whether best_score is a score; otherwise it is the negative loss */
-    int64_t schedule_by_score; /* the same for the scores in schedule */
+    int64_t update;            /* number of finished updates */
+    int64_t epoch;             /* from 0 */
+    int64_t batch;             /* index of the next batch of the epoch */
+    int64_t step;              /* number of finished micro-batches */
+    int64_t tokens;            /* target tokens so far */
+    int64_t bad_checks;        /* consecutive validations without a new best */
+    int64_t log_bytes;         /* length of log.jsonl */
+    int64_t checked_epochs;    /* finished epochs at the last validation */
+    int64_t checked_update;    /* update of the last validation */
+    double best_loss;          /* validation loss at best_update */
+    double best_score;         /* by train.best_by: score or negative loss; higher is better */
+    double seconds;            /* training time */
+    int64_t best_update;       /* 0: no validation yet */
+    double best_value;         /* score of the task at best_update; NaN: none was computed */
+    char score_title[16];      /* of best_value: "BLEU" */
+    int64_t best_by_score;     /* whether best_score is a score */
+    int64_t schedule_by_score; /* whether schedule.scores are scores; otherwise negative losses */
     int64_t optimizer;         /* nm_optimizer_state_kind of the stored moments */
-    double sum_loss, sum_nll, sum_penalty, sum_norm; /* since the last report */
-    int64_t sum_tokens, sum_units, sum_updates;
-    double watch_level; /* a running vector of gradients with a larger root mean square is worth a word */
+    double sum_loss, sum_nll, sum_penalty, sum_norm; /* since the last record of the log */
+    int64_t sum_tokens, sum_targets, sum_updates;
+    double
+        warned_level; /* root mean square of running gradient statistics above which the next warning is given */
     nm_schedule_state schedule;
 } nm_train_state;
 
-typedef struct nm_progress { /* told after every update */
-    int64_t update, updates, epoch, batch, batches, tokens;
+/* Reported after every update. loss, nll and penalty are means per target token. */
+typedef struct nm_progress {
+    int64_t update, updates, epoch, batch, batches,
+        tokens; /* updates: limit, 0: none; batches: of the epoch */
     double loss, nll, penalty, lr, grad_norm, tokens_per_second, seconds;
     double fraction, seconds_left; /* of the whole run that is done; NaN: no limit is set */
     double
-        backward_state; /* in the log: largest root mean square of PN's and MABN's running gradient vectors */
+        backward_state; /* largest root mean square of a running gradient statistic (PowerNorm, MABN); in the log only */
 } nm_progress;
 
+/* Losses are means per target token. */
 typedef struct nm_validation {
     int64_t update, epoch;
-    double loss, nll, perplexity; /* per target token, running statistics; NaN where there is no perplexity */
-    double batch_loss,
-        batch_nll; /* the same with the statistics of each batch; NaN when no norm uses the batch */
+    double loss, nll, perplexity; /* with running statistics; perplexity NaN if the loss is none */
+    double batch_loss, batch_nll; /* with batch statistics; NaN if no norm uses them */
     nm_task_score score;
     int64_t masked; /* target tokens outside the output vocabulary (data.mask_words): not in the losses */
     bool best;
     double seconds;
 } nm_validation;
 
-typedef struct nm_train_listener { /* any may be NULL */
-    void *user;
-    const char *command; /* command line, for the log; NULL: unknown */
+/* Any member may be NULL. */
+typedef struct nm_train_callbacks {
+    void *user;          /* first argument of the callbacks */
+    const char *command; /* command line, for the log */
     void (*progress)(void *user, const nm_progress *progress);
     void (*validated)(void *user, const nm_validation *validation);
     void (*message)(void *user, const char *text);
     const volatile sig_atomic_t *stop; /* non-zero: finish the update, save, return NM_INTERRUPTED */
-    const nm_train_hooks *watch;       /* instruments */
-} nm_train_listener;
+    const nm_train_hooks *hooks;
+} nm_train_callbacks;
 
 typedef struct nm_trainer nm_trainer;
 
-/* Registers [data] and [model] of the task's kind, [norm.*], [train], [optim], [schedule], [decode], [device]. */
-void nm_trainer_options_add(nm_options *options, const nm_task_type *task);
-
-/* Opens data, builds the model, takes memory. folder is created; it must hold no run unless resume. With resume the
- * newest complete checkpoint is loaded (none: starts afresh). options must outlive the trainer. */
+/* Opens the data, builds the model, measures and allocates memory, creates and locks the folder. Without resume NM_USAGE if
+ * the folder contains a run. With resume the newest complete checkpoint is loaded; if there is none the run starts from the
+ * beginning. options and task must outlive the trainer; callbacks are copied and may be NULL. */
 nm_status nm_trainer_open(nm_trainer **trainer, const nm_task_type *task, const nm_options *options,
-                          const char *folder, bool resume, const nm_train_listener *listener, nm_error *err);
-/* Trains until updates, epochs, seconds, patience or the schedule says stop. NM_INTERRUPTED after a stop signal,
- * NM_DIVERGED when the loss or a gradient is not finite. */
+                          const char *folder, bool resume, const nm_train_callbacks *callbacks,
+                          nm_error *err);
+/* Trains until a limit of [train] or schedule.min_lr is reached. NM_INTERRUPTED after a stop request, NM_DIVERGED if the
+ * loss or the gradient norm is not finite or the loss exceeds the divergence threshold. */
 nm_status nm_trainer_run(nm_trainer *trainer, nm_error *err);
+/* NULL is accepted. */
 void nm_trainer_close(nm_trainer *trainer);
 
 const nm_backend *nm_trainer_backend(const nm_trainer *trainer);
 nm_model *nm_trainer_model(const nm_trainer *trainer);
 const nm_train_state *nm_trainer_state(const nm_trainer *trainer);
-/* Bytes a step needs at most: parameters, gradients, optimizer, activations; from the dry run. */
+/* Memory of an update in bytes at most: parameters, gradients, optimizer state, activations; measured by a dry run. */
 size_t nm_trainer_peak_bytes(const nm_trainer *trainer);
+/* XXH3-64 of the parameters. */
 uint64_t nm_trainer_weights_hash(const nm_trainer *trainer);
 
-typedef struct
-    nm_profile { /* where the time of the updates since opening went, but for the first, which takes the memory */
+/* Time per kernel over all updates except the first, which allocates memory. */
+typedef struct nm_profile {
     int64_t updates, tokens;
     double seconds;
-    nm_kernel_time kernels[NM_N_KERNELS]; /* longest first; their sum is less than `seconds` */
+    nm_kernel_time kernels[NM_N_KERNELS]; /* in descending order; their sum is less than `seconds` */
     int n_kernels;
 } nm_profile;
-/* Empty unless device.profile is set. */
+/* Zero unless device.profile is set. */
 nm_profile nm_trainer_profile(const nm_trainer *trainer);
 
-/* One update without logging or checkpoints: for tests and benchmarks. */
+/* One update without logging or checkpoints, for tests and benchmarks. */
 nm_status nm_trainer_update(nm_trainer *trainer, nm_progress *progress, nm_error *err);
 nm_status nm_trainer_validate(nm_trainer *trainer, nm_validation *validation, nm_error *err);
 nm_status nm_trainer_save(nm_trainer *trainer, nm_error *err);

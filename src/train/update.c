@@ -1,15 +1,16 @@
-/* One update: micro-batches forward and backward, the gradient's norm, clipping, the optimizer; and the dry run of the
- * largest batch that tells the memory before the first step. */
+/* One update: forward and backward passes of the micro-batches, gradient norm, clipping, optimizer; and the dry run of the
+ * largest batch, which measures memory before the first update. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "train/trainer_private.h"
 
-typedef struct sums {
+/* Over the micro-batches of an update. */
+typedef struct update_sums {
     double loss, nll, penalty;
-    int64_t tokens, units;
-} sums;
+    int64_t tokens, targets; /* targets: tokens or examples that the loss is computed on */
+} update_sums;
 
 nm_status nm_trainer_ready_batches(nm_trainer *trainer, nm_error *err)
 {
@@ -26,56 +27,62 @@ nm_status nm_trainer_ready_batches(nm_trainer *trainer, nm_error *err)
                                      &trainer->batches, err));
     trainer->batches_ready = true;
     if (state->batch > trainer->batches.n)
-        return nm_fail(err, NM_MISMATCH, "checkpoint stands at batch %lld of an epoch of %lld",
-                       (long long)state->batch, (long long)trainer->batches.n);
+        return nm_fail(
+            err, NM_MISMATCH,
+            "the checkpoint is at batch %lld, but the epoch has %lld batches: the options that form "
+            "batches, such as train.max_tokens, have changed",
+            (long long)state->batch, (long long)trainer->batches.n);
     return state->batch < trainer->batches.n ? NM_OK : nm_trainer_ready_batches(trainer, err);
 }
 
-/* The first tensor that is not finite, looked for where the trouble showed: outputs in the order they are computed,
- * then running statistics, then gradients. */
-static nm_status name_bad_tensor(nm_trainer *trainer, double loss, nm_error *err)
+static bool is_finite(nm_backend *b, size_t n, const void *values)
+{
+    double square;
+    NM_CALL(b, dot, .n = n, .a = values, .b = values, .out = &square);
+    return isfinite(square);
+}
+
+/* NM_DIVERGED with the first tensor that is not finite, in the order in which causes precede effects: parameters, running
+ * statistics, gradients, loss. */
+static nm_status report_divergence(nm_trainer *trainer, double loss, double threshold, nm_error *err)
 {
     nm_backend *b = trainer->backend;
     const nm_params *params = &trainer->model->params;
-    const char *what = "loss", *bad = "itself";
-    double square;
+    long long update = (long long)trainer->state.update + 1;
     for (size_t i = 0; i < params->n; i++) {
-        nm_tensor *t = &params->list[i]->tensor;
-        NM_CALL(b, dot, .n = (size_t)t->rows * (size_t)t->cols, .a = t->data, .b = t->data, .out = &square);
-        if (!isfinite(square))
-            return nm_fail(err, NM_DIVERGED,
-                           "update %lld: parameter %s is not finite; go back to an earlier checkpoint, "
-                           "lower schedule.lr or set train.max_grad_norm = 1",
-                           (long long)trainer->state.update + 1, t->name);
+        const nm_tensor *t = &params->list[i]->tensor;
+        if (!is_finite(b, (size_t)t->rows * (size_t)t->cols, t->data))
+            return nm_fail(
+                err, NM_DIVERGED,
+                "update %lld: parameter %s is not finite; continue from an earlier checkpoint with a lower "
+                "schedule.lr or train.max_grad_norm = 1",
+                update, t->name);
     }
     for (size_t n = 0; n < params->n_norms; n++)
-        for (int i = 0; i < params->norms[n]->shape.n_state; i++) {
-            NM_CALL(b, dot, .n = (size_t)params->norms[n]->shape.state[i].length,
-                    .a = params->norms[n]->state[i], .b = params->norms[n]->state[i], .out = &square);
-            if (!isfinite(square))
+        for (int i = 0; i < params->norms[n]->shape.n_state; i++)
+            if (!is_finite(b, (size_t)params->norms[n]->shape.state[i].length, params->norms[n]->state[i]))
                 return nm_fail(
                     err, NM_DIVERGED,
-                    "update %lld: loss %g; first bad tensor: running statistic %s.%s; the last "
-                    "checkpoint is kept; try a lower schedule.lr, a longer warm-up or another norm here",
-                    (long long)trainer->state.update + 1, loss, params->norms[n]->site.name,
-                    params->norms[n]->shape.state[i].name);
-        }
+                    "update %lld: loss %g; running statistic %s.%s is not finite; the last checkpoint is "
+                    "kept; try a lower schedule.lr, a longer warm-up or another norm at this site",
+                    update, loss, params->norms[n]->site.name, params->norms[n]->shape.state[i].name);
     for (size_t i = 0; i < params->n; i++) {
-        nm_tensor *t = &params->list[i]->tensor;
-        NM_CALL(b, dot, .n = (size_t)t->rows * (size_t)t->cols, .a = t->grad, .b = t->grad, .out = &square);
-        if (!isfinite(square)) {
-            what = "gradient of";
-            bad = t->name;
-            break;
-        }
+        const nm_tensor *t = &params->list[i]->tensor;
+        if (!is_finite(b, (size_t)t->rows * (size_t)t->cols, t->grad))
+            return nm_fail(
+                err, NM_DIVERGED,
+                "update %lld: loss %g; the gradient of %s is not finite; the last checkpoint is kept; try a "
+                "lower schedule.lr, a longer warm-up, train.max_grad_norm = 1 or pre-norm",
+                update, loss, t->name);
     }
-    return nm_fail(err, NM_DIVERGED,
-                   "update %lld: loss %g; first bad tensor: %s %s; the last checkpoint is kept; try a "
-                   "lower schedule.lr, a longer warm-up, train.max_grad_norm = 1 or pre-norm",
-                   (long long)trainer->state.update + 1, loss, what, bad);
+    return nm_fail(
+        err, NM_DIVERGED,
+        "update %lld: loss %g%s; the last checkpoint is kept; try a lower schedule.lr, a longer warm-up, "
+        "train.max_grad_norm = 1 or pre-norm",
+        update, loss, isfinite(loss) && loss > threshold ? " exceeds the divergence threshold" : "");
 }
 
-static nm_status micro_batch(nm_trainer *trainer, const nm_batch *batch, sums *total, nm_error *err)
+static nm_status micro_batch(nm_trainer *trainer, const nm_batch *batch, update_sums *total, nm_error *err)
 {
     nm_backend *b = trainer->backend;
     nm_tape *tape = &trainer->tape;
@@ -95,7 +102,7 @@ static nm_status micro_batch(nm_trainer *trainer, const nm_batch *batch, sums *t
     total->nll += pair[1];
     total->penalty += penalty;
     total->tokens += batch->tokens;
-    total->units += batch->units;
+    total->targets += batch->units;
     return NM_OK;
 }
 
@@ -132,8 +139,8 @@ static void optimize(nm_trainer *trainer, double lr, double grad_scale)
                     .grad_scale = grad_scale,
                     .step = trainer->state.update + 1,
                     .variant = (nm_adam_variant)o->name};
-    for (size_t s = 0; s < trainer->n_spans; s++) {
-        size_t at = trainer->spans[s].first * unit, n = trainer->spans[s].n;
+    for (size_t s = 0; s < trainer->n_ranges; s++) {
+        size_t at = trainer->ranges[s].first * unit, n = trainer->ranges[s].n;
         char *p = (char *)params->values + at, *g = (char *)params->grads + at;
         if (o->name == NM_OPTIM_SGD)
             NM_CALL(b, sgd, .lr = lr, .momentum = o->momentum, .grad_scale = grad_scale,
@@ -145,8 +152,8 @@ static void optimize(nm_trainer *trainer, double lr, double grad_scale)
     }
 }
 
-/* Whether the coming update ends in a checkpoint, as far as its number and place in the epoch tell. */
-static bool checkpoint_follows(const nm_trainer *trainer)
+/* Whether the next update ends with a checkpoint, predicted from its number and its position in the epoch. */
+static bool checkpoint_is_due(const nm_trainer *trainer)
 {
     const nm_train_config *c = trainer->config;
     const nm_train_state *state = &trainer->state;
@@ -157,21 +164,21 @@ static bool checkpoint_follows(const nm_trainer *trainer)
            (c->validate_every ? update % c->validate_every == 0 : ends_epoch);
 }
 
-static void start_watching(nm_trainer *trainer)
+static void start_hooks(nm_trainer *trainer)
 {
-    const nm_train_hooks *watch = trainer->listener.watch;
-    trainer->watched =
-        watch && watch->wants(watch->user, trainer->state.update + 1, checkpoint_follows(trainer));
-    if (trainer->watched) {
-        trainer->tape.listen = watch->norm;
-        trainer->tape.listener = watch->user;
+    const nm_train_hooks *hooks = trainer->callbacks.hooks;
+    trainer->hooks_due =
+        hooks && hooks->is_due(hooks->user, trainer->state.update + 1, checkpoint_is_due(trainer));
+    if (trainer->hooks_due) {
+        trainer->tape.listen = hooks->on_norm;
+        trainer->tape.listener = hooks->user;
     }
 }
 
-static double ignorance(const nm_trainer *trainer)
+static double chance_loss(const nm_trainer *trainer)
 {
     const nm_task *task = &trainer->task;
-    return task->type->ignorance ? task->type->ignorance(task) : log((double)trainer->model->target_size);
+    return task->type->chance_loss ? task->type->chance_loss(task) : log((double)trainer->model->target_size);
 }
 
 static nm_status update(nm_trainer *trainer, nm_progress *progress, nm_error *err)
@@ -179,12 +186,12 @@ static nm_status update(nm_trainer *trainer, nm_progress *progress, nm_error *er
     nm_backend *b = trainer->backend;
     nm_train_state *state = &trainer->state;
     const nm_norm_config *norms = nm_options_find(trainer->options, "norm");
-    sums total = {0};
+    update_sums total = {0};
     nm_backend_zero(b, trainer->model->params.grads, nm_params_bytes(&trainer->model->params));
     for (int64_t micro = 0; micro < trainer->config->accumulate; micro++) {
         NM_TRY(nm_trainer_ready_batches(trainer, err));
         if (!micro)
-            start_watching(trainer);
+            start_hooks(trainer);
         nm_batch batch = trainer->task.type->batch(&trainer->task, NM_SPLIT_TRAIN, &trainer->batches,
                                                    state->batch, (uint32_t)state->step, true, &trainer->host);
         nm_status status = micro_batch(trainer, &batch, &total, err);
@@ -195,15 +202,16 @@ static nm_status update(nm_trainer *trainer, nm_progress *progress, nm_error *er
         if (norms->state == NM_STATE_MICRO_BATCH || micro + 1 == trainer->config->accumulate)
             nm_params_update_norms(&trainer->model->params, trainer->tape.grad_scale);
     }
-    double units = (double)total.units, norm = gradient_norm(trainer) / units, loss = total.loss / units;
-    double limit = trainer->config->divergence_factor * ignorance(trainer);
-    if (!isfinite(loss) || !isfinite(norm) || !isfinite(total.penalty) || (limit > 0 && loss > limit))
-        return name_bad_tensor(trainer, loss, err);
-    double scale = 1 / units, lr = nm_schedule_lr(&trainer->schedule, state->update + 1);
+    double n_targets = (double)total.targets;
+    double norm = gradient_norm(trainer) / n_targets, loss = total.loss / n_targets;
+    double threshold = trainer->config->divergence_factor * chance_loss(trainer);
+    if (!isfinite(loss) || !isfinite(norm) || !isfinite(total.penalty) || (threshold > 0 && loss > threshold))
+        return report_divergence(trainer, loss, threshold, err);
+    double scale = 1 / n_targets, lr = nm_schedule_lr(&trainer->schedule, state->update + 1);
     if (trainer->config->max_grad_norm > 0 && norm > trainer->config->max_grad_norm)
         scale *= trainer->config->max_grad_norm / (norm + 1e-6);
-    if (trainer->watched)
-        trainer->listener.watch->gradients(trainer->listener.watch->user, trainer->model, units);
+    if (trainer->hooks_due)
+        trainer->callbacks.hooks->on_gradients(trainer->callbacks.hooks->user, trainer->model, n_targets);
     optimize(trainer, lr, scale);
     state->update++;
     state->tokens += total.tokens;
@@ -212,7 +220,7 @@ static nm_status update(nm_trainer *trainer, nm_progress *progress, nm_error *er
     state->sum_penalty += total.penalty;
     state->sum_norm += norm;
     state->sum_tokens += total.tokens;
-    state->sum_units += total.units;
+    state->sum_targets += total.targets;
     state->sum_updates++;
     *progress = (nm_progress){.update = state->update,
                               .updates = trainer->total_updates,
@@ -221,8 +229,8 @@ static nm_status update(nm_trainer *trainer, nm_progress *progress, nm_error *er
                               .batches = trainer->batches.n,
                               .tokens = state->tokens,
                               .loss = loss,
-                              .nll = total.nll / units,
-                              .penalty = total.penalty / units,
+                              .nll = total.nll / n_targets,
+                              .penalty = total.penalty / n_targets,
                               .lr = lr,
                               .grad_norm = norm};
     return NM_OK;
@@ -248,14 +256,14 @@ nm_status nm_trainer_update(nm_trainer *trainer, nm_progress *progress, nm_error
 nm_status nm_trainer_dry_run(nm_trainer *trainer, nm_error *err)
 {
     nm_params *params = &trainer->model->params;
-    nm_norm_snapshot memory = nm_norm_snapshot_save(params);
+    nm_norm_snapshot snapshot = nm_norm_snapshot_save(params);
     nm_backend_dry_run(trainer->backend, true);
     nm_batch batch = trainer->task.type->largest(&trainer->task, &trainer->host);
-    sums ignored = {0};
+    update_sums ignored = {0};
     nm_status status = micro_batch(trainer, &batch, &ignored, err);
     nm_backend_dry_run(trainer->backend, false);
-    nm_norm_snapshot_restore(&memory, params);
-    /* values, gradients, two moments; the soft-max's block of logits and scratch come on top and are small */
+    nm_norm_snapshot_restore(&snapshot, params);
+    /* Parameters, gradients and two moments. The logits of one block and temporary memory are small and not counted. */
     trainer->peak_bytes = 4 * nm_params_bytes(params) + nm_tape_peak(&trainer->tape);
     return status;
 }

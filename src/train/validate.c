@@ -1,5 +1,5 @@
-/* Validation: loss with running statistics, and for batch-type norms also with the statistics of each batch, whose gap
- * is what RBN is about; the task's own score. Nothing of it changes the training. */
+/* Validation: the loss with running statistics; for norms that use batch statistics also the loss with those of each batch
+ * (the gap that RBN reduces); the score of the task. The training state does not change. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -18,43 +18,45 @@ typedef struct validation_loss {
     int64_t ignored;  /* targets */
 } validation_loss;
 
+/* Mean losses over all batches, in training form without dropout if batch_stats. */
 static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool batch_stats,
                            validation_loss *mean, nm_error *err)
 {
     nm_backend *b = trainer->backend;
     double sums[2] = {0};
-    int64_t units = 0, ignored = 0;
+    int64_t n_targets = 0, ignored = 0;
     for (int64_t i = 0; i < batches->n; i++) {
         nm_batch batch =
             trainer->task.type->batch(&trainer->task, NM_SPLIT_VALID, batches, i, 0, false, &trainer->host);
         nm_tape_start(&trainer->tape, false, 0, 0);
         trainer->tape.batch_stats = batch_stats;
-        double *device_sums =
-                   trainer->task.type->loss(&trainer->task, trainer->model, &trainer->tape, &batch, true),
-               pair[2];
+        double pair[2], *device_sums = trainer->task.type->loss(&trainer->task, trainer->model,
+                                                                &trainer->tape, &batch, true);
         trainer->tape.batch_stats = false;
         if (batch_stats)
             nm_params_update_norms(&trainer->model->params, trainer->tape.grad_scale);
         if (!device_sums)
-            return nm_fail(err, NM_MEMORY, "validation batch of %d tokens doesn't fit", batch.tokens);
+            return nm_fail(err, NM_MEMORY,
+                           "no memory for a validation batch of %d tokens: lower train.max_tokens",
+                           batch.tokens);
         nm_backend_download(b, pair, device_sums, sizeof pair);
         sums[0] += pair[0];
         sums[1] += pair[1];
-        units += batch.units;
+        n_targets += batch.units;
         ignored += batch.ignored;
     }
-    *mean = (validation_loss){sums[0] / (double)units, sums[1] / (double)units, ignored};
+    *mean = (validation_loss){sums[0] / (double)n_targets, sums[1] / (double)n_targets, ignored};
     return NM_OK;
 }
 
-/* Norms move their running state when they see a batch in training form: it is put back afterwards. */
+/* A forward pass with batch statistics updates the running statistics; they are restored afterwards. */
 static nm_status batch_loss_over(nm_trainer *trainer, const nm_batches *batches, nm_validation *v,
                                  nm_error *err)
 {
-    nm_norm_snapshot memory = nm_norm_snapshot_save(&trainer->model->params);
+    nm_norm_snapshot snapshot = nm_norm_snapshot_save(&trainer->model->params);
     validation_loss mean;
     nm_status status = loss_over(trainer, batches, true, &mean, err);
-    nm_norm_snapshot_restore(&memory, &trainer->model->params);
+    nm_norm_snapshot_restore(&snapshot, &trainer->model->params);
     if (status == NM_OK) {
         v->batch_loss = mean.loss;
         v->batch_nll = mean.nll;

@@ -92,7 +92,7 @@ completes() { # EXPECTED WORD...
 completes 'train translate' "$NORMA" tr
 completes '--model.norm --model.norm_position' "$NORMA" train x.ini --model.norm
 completes '--model.causal' "$NORMA" train x.ini --model.caus
-completes 'constant cosine' "$NORMA" train x.ini --schedule.name co
+completes 'constant cosine cosine-ma2019' "$NORMA" train x.ini --schedule.name co
 completes '--beam' "$NORMA" translate run --bea
 completes 'rbn/conll-post-rbn' "$NORMA" train rbn/conll-post-rb
 completes 'bleu' "$NORMA" score b

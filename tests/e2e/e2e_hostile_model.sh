@@ -305,7 +305,7 @@ recipe 6 'MiB' --train.max_tokens 16777216 --device.memory_mib 100
 recipe 3 'recipe.ini' --run.folder recipe.ini/run
 recipe 3 'recipe.ini' --run.folder recipe.ini
 recipe 2 'base already contains a run' --run.folder base
-recipe 4 'the options: not UTF-8' --data.folder data --schedule.name constant --run.folder "$(printf 'never\xff')"
+recipe 4 'the options: not UTF-8' --data.folder data --run.folder "$(printf 'never\xff')"
 printf '[model]\nwidht = 3\n' >bad.ini
 refuses 2 'bad.ini:2: unknown option model.widht; the nearest known one is model.width' train bad.ini
 rm -rf never

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# norma train and norma compare as a user runs them, on a corpus made here: the run folder, the log, a stop by Ctrl-C and
-# going on, the configuration written back, the table in its three forms.
+# norma train and norma compare on a generated corpus: run folder, log, interruption and resume, saved configuration, and
+# the three formats of the table.
 set -uo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
@@ -38,7 +38,7 @@ beam = 2
 threads = 1
 X
 
-# ---- a run and its folder ----
+# ---- the run folder ----
 "$NORMA" train small.ini 2>err || fail "train: $(cat err)"
 has err "level"
 has err "MiB for a step"
@@ -53,11 +53,11 @@ done
 [ "$(grep -c '"type":"train"' runs/small/log.jsonl)" = 6 ] || fail "the log has not 6 training lines"
 [ "$(grep -c '"bleu"' runs/small/log.jsonl)" = 3 ] || fail "the log has not 3 scores"
 
-# ---- what a run wrote as its configuration gives the same run ----
+# ---- config.ini is a recipe of the same run ----
 "$NORMA" train runs/small/config.ini --run.folder again 2>err || fail "train again: $(cat err)"
 cmp -s <(tail -c 4000 runs/small/last.safetensors) <(tail -c 4000 again/last.safetensors) || fail "config.ini gave other weights"
 
-# ---- Ctrl-C, and on ----
+# ---- interruption and resume ----
 # Without job control bash ignores SIGINT in background processes.
 perl -e '$SIG{INT} = "DEFAULT"; exec @ARGV' -- "$NORMA" train small.ini --run.folder stopped --train.updates 100000 2>err &
 for ((i = 0; i < 200; i++)); do
@@ -116,7 +116,7 @@ while IFS= read -r line; do
     case $line in '{"type":'*'}') ;; *) fail "no JSON object: $line" ;; esac
 done <short/log.jsonl
 
-# ---- what the report and TensorBoard find ----
+# ---- log records and TensorBoard events ----
 head -n 1 runs/small/log.jsonl >first
 has first '"type":"start"'
 [ "$(grep -c '"type":"samples"' runs/small/log.jsonl)" = 3 ] || fail "the log has not 3 lines of samples"
@@ -145,9 +145,9 @@ code=$?
 [ "$code" = 2 ] || fail "an unknown norm gave exit code $code"
 has err "nonsense"
 
-# ---- the mean of two equal models is that model ----
+# ---- the average of two equal models ----
 "$NORMA" average mean.safetensors runs/small/last.safetensors again/last.safetensors 2>err || fail "average: $(cat err)"
-cmp -s <(tail -c 4000 mean.safetensors) <(tail -c 4000 again/last.safetensors) || fail "the mean of two equal models differs"
+cmp -s <(tail -c 4000 mean.safetensors) <(tail -c 4000 again/last.safetensors) || fail "the average of two equal models differs from them"
 
 # ---- a recipe that varies the encoder's norm: variants and --model.norm replace that norm ----
 printf 'include = small.ini\n[model]\nnorm = layer\nencoder_norm = power\nencoder_final_norm = layer\n' >encoder.ini

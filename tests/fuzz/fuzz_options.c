@@ -5,12 +5,12 @@
 
 #include "fuzz.h"
 #include "task/tasks.h"
-#include "train/trainer.h"
+#include "train/options.h"
 
 static nm_options *create(void)
 {
     nm_options *options = nm_options_create();
-    nm_trainer_options_add(options, &nm_task_translation);
+    nm_train_options_add(options, &nm_task_translation);
     return options;
 }
 

@@ -1,5 +1,5 @@
-/* Tiny translation runs on the corpus of tiny_data.h: its making and removal around a program's tests, and options. Include
- * behind cmocka.h. */
+/* Small translation runs on the corpus of tiny_data.h: setup and teardown of a test group, options, logs. Include after
+ * cmocka.h. */
 #ifndef NM_TINY_RUN_H
 #define NM_TINY_RUN_H
 
@@ -9,7 +9,7 @@
 #include "task/tasks.h"
 #include "train/trainer.h"
 
-/* The corpus of the program's tests; their group's set-up and tear-down. */
+/* Folder of the corpus; setup and teardown of the test group. */
 static char *data;
 
 static inline int make_data(void **state)
@@ -68,7 +68,7 @@ static inline nm_options *tiny_options(const char *const *settings)
                                          "512",
                                          NULL};
     nm_options *options = nm_options_create();
-    nm_trainer_options_add(options, &nm_task_translation);
+    nm_train_options_add(options, &nm_task_translation);
     nm_probe_options_add(options);
     tiny_set(options, "data.folder", data);
     nm_error err;
@@ -79,7 +79,7 @@ static inline nm_options *tiny_options(const char *const *settings)
     return options;
 }
 
-/* The whole log of a run but for times and memory; heap. */
+/* The log of a run without times, memory and host; heap. */
 static inline char *tiny_log(const char *folder)
 {
     static const char *const measured[] = {"\"tokens_per_second\"", "\"seconds\"", "\"step_mib\"",

@@ -86,7 +86,7 @@ static nm_options *options_with(const char *const *settings)
                                          "1",
                                          NULL};
     nm_options *options = nm_options_create();
-    nm_trainer_options_add(options, &nm_task_classification);
+    nm_train_options_add(options, &nm_task_classification);
     char *train = in_folder("train.tsv"), *test = in_folder("test.tsv");
     nm_error err;
     assert_int_equal(nm_options_set(options, "data.train", train, NM_ORIGIN_FILE, &err), NM_OK);

@@ -172,11 +172,11 @@ static void test_renorm_ramp_of_a_short_run(void **state)
     char *folder = tiny_folder();
     nm_options *options = tiny_options(settings);
     message_log log = {0};
-    const nm_train_listener listener = {.user = &log, .message = append_message};
+    const nm_train_callbacks callbacks = {.user = &log, .message = append_message};
     nm_trainer *trainer;
     nm_error err;
-    assert_int_equal(nm_trainer_open(&trainer, &nm_task_translation, options, folder, false, &listener, &err),
-                     NM_OK);
+    assert_int_equal(
+        nm_trainer_open(&trainer, &nm_task_translation, options, folder, false, &callbacks, &err), NM_OK);
     assert_non_null(strstr(
         log.text,
         "plain BatchNorm for 2 updates; the limit of r rises until update 20, that of d until update 12"));

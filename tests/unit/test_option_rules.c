@@ -8,13 +8,13 @@
 #include <string.h>
 
 #include "task/tasks.h"
-#include "train/trainer.h"
+#include "train/options.h"
 
 static nm_options *training_options(const char *recipe)
 {
     nm_options *options = nm_options_create();
     nm_error err;
-    nm_trainer_options_add(options, &nm_task_translation);
+    nm_train_options_add(options, &nm_task_translation);
     if (recipe && nm_options_read_text(options, "recipe.ini", recipe, &err) != NM_OK)
         fail_msg("%s", err.text);
     return options;

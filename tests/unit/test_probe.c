@@ -21,8 +21,8 @@ static uint64_t train(const char *const *settings, const char *folder, bool resu
     nm_probe *probe;
     nm_trainer *trainer;
     assert_int_equal(nm_probe_create(&probe, options, &err), NM_OK);
-    nm_train_listener listener = {.watch = nm_probe_hooks(probe)};
-    if (nm_trainer_open(&trainer, &nm_task_translation, options, folder, resume, &listener, &err) != NM_OK ||
+    nm_train_callbacks callbacks = {.hooks = nm_probe_hooks(probe)};
+    if (nm_trainer_open(&trainer, &nm_task_translation, options, folder, resume, &callbacks, &err) != NM_OK ||
         nm_trainer_run(trainer, &err) != NM_OK)
         fail_msg("%s", err.text);
     uint64_t hash = nm_trainer_weights_hash(trainer);
@@ -134,7 +134,7 @@ typedef struct site { /* one norm in the measured update, as doubles */
 
 static struct recording {
     nm_trainer *trainer;
-    const nm_train_hooks *watch;
+    const nm_train_hooks *hooks;
     site sites[MAX_SITES];
     int n;
     double *params, *grads, units;
@@ -159,7 +159,7 @@ static double *copy_mat(const nm_backend *b, nm_mat m)
 static bool record_is_due(void *user, int64_t update, bool checkpoint)
 {
     (void)user;
-    if (!record.watch->wants(record.watch->user, update, checkpoint))
+    if (!record.hooks->is_due(record.hooks->user, update, checkpoint))
         return false;
     const nm_params *params = &nm_trainer_model(record.trainer)->params;
     assert_true(params->n_norms <= MAX_SITES);
@@ -198,7 +198,7 @@ static void record_norm(void *user, const nm_norm_call *call, bool backward)
         s->x = copy_mat(call->backend, call->x);
         s->y = copy_mat(call->backend, call->y);
     }
-    record.watch->norm(record.watch->user, call, backward);
+    record.hooks->on_norm(record.hooks->user, call, backward);
 }
 
 static void record_gradients(void *user, const nm_model *model, double units)
@@ -211,13 +211,13 @@ static void record_gradients(void *user, const nm_model *model, double units)
             s->after[k] = copy_floats(model->backend, s->norm->state[k], (size_t)s->width);
     }
     record.units = units;
-    record.watch->gradients(record.watch->user, model, units);
+    record.hooks->on_gradients(record.hooks->user, model, units);
 }
 
 static json_t *record_updated(void *user, const nm_model *model)
 {
     (void)user;
-    record.lines = record.watch->updated(record.watch->user, model);
+    record.lines = record.hooks->on_update(record.hooks->user, model);
     return json_deep_copy(record.lines);
 }
 
@@ -418,10 +418,10 @@ static void record_run(const char *norm, const char *updates, void (*check)(void
     nm_probe *probe;
     char *folder = tiny_folder();
     assert_int_equal(nm_probe_create(&probe, options, &err), NM_OK);
-    record.watch = nm_probe_hooks(probe);
+    record.hooks = nm_probe_hooks(probe);
     nm_train_hooks around = {NULL, record_is_due, record_norm, record_gradients, record_updated};
-    nm_train_listener listener = {.watch = &around};
-    if (nm_trainer_open(&record.trainer, &nm_task_translation, options, folder, false, &listener, &err) !=
+    nm_train_callbacks callbacks = {.hooks = &around};
+    if (nm_trainer_open(&record.trainer, &nm_task_translation, options, folder, false, &callbacks, &err) !=
         NM_OK)
         fail_msg("%s", err.text);
     nm_trainer *trainer = record.trainer;

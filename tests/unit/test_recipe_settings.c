@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "probe/probe.h"
 #include "task/tasks.h"
-#include "train/trainer.h"
+#include "train/options.h"
 
 enum { RECIPES = 282, REDUCED_RECIPES = 131, LEAST_CHECKS = 7, LEAST_PROFILE_CHECKS = 3 };
 
@@ -36,7 +36,7 @@ static void resolve(recipe *r)
     nm_options_add(r->options, "run", run_rows, NULL, sizeof(run_options));
     if (nm_options_peek(r->path, "run.task", &task, &err) != NM_OK)
         fail_msg("%s", err.text);
-    nm_trainer_options_add(r->options, nm_task_type_find(task ? task : "translation"));
+    nm_train_options_add(r->options, nm_task_type_find(task ? task : "translation"));
     nm_probe_options_add(r->options);
     free(task);
     if (nm_options_read_profile(r->options, r->path, r->profile, &err) != NM_OK)

@@ -1,5 +1,5 @@
-/* train.activation_checkpointing = layer against none: for every norm and any number of threads the same weights, the same log, penalties,
- * running statistics and instruments included, in less memory. */
+/* train.activation_checkpointing = layer needs less memory than none and gives bitwise identical weights and logs (penalties,
+ * running statistics and instruments included), for every norm and any number of threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 typedef struct outcome {
     uint64_t hash;
     size_t bytes;
-    char *log; /* without times */
+    char *log; /* without times and memory */
     char *folder;
 } outcome;
 
@@ -21,10 +21,11 @@ static outcome run(const char *const *settings)
     nm_options *options = tiny_options(settings);
     nm_probe *probe;
     assert_int_equal(nm_probe_create(&probe, options, &err), NM_OK);
-    nm_train_listener listener = {.watch = nm_probe_hooks(probe)};
+    nm_train_callbacks callbacks = {.hooks = nm_probe_hooks(probe)};
     nm_trainer *trainer;
     outcome o = {.folder = tiny_folder()};
-    if (nm_trainer_open(&trainer, &nm_task_translation, options, o.folder, false, &listener, &err) != NM_OK ||
+    if (nm_trainer_open(&trainer, &nm_task_translation, options, o.folder, false, &callbacks, &err) !=
+            NM_OK ||
         nm_trainer_run(trainer, &err) != NM_OK)
         fail_msg("%s", err.text);
     o.hash = nm_trainer_weights_hash(trainer);
@@ -42,7 +43,7 @@ static void release(outcome *o)
     free(o->log);
 }
 
-static void check(const char *norm, const char *norm_position, const char *threads)
+static void assert_exact(const char *norm, const char *norm_position, const char *threads)
 {
     const char *settings[] = {"train.activation_checkpointing",
                               "none",
@@ -71,52 +72,52 @@ static void check(const char *norm, const char *norm_position, const char *threa
                               "probe.every",
                               "4",
                               NULL};
-    outcome kept = run(settings);
+    outcome stored = run(settings);
     settings[1] = "layer";
-    outcome again = run(settings);
-    if (kept.hash != again.hash)
-        fail_msg("%s, %s-norm, %s threads: other weights", norm, norm_position, threads);
-    assert_string_equal(kept.log, again.log);
-    assert_true(again.bytes < kept.bytes);
-    release(&kept);
-    release(&again);
+    outcome recomputed = run(settings);
+    if (stored.hash != recomputed.hash)
+        fail_msg("%s, %s-norm, %s threads: different weights", norm, norm_position, threads);
+    assert_string_equal(stored.log, recomputed.log);
+    assert_true(recomputed.bytes < stored.bytes);
+    release(&stored);
+    release(&recomputed);
 }
 
-static void every_norm_keeps_its_bits(void **state)
+static void test_every_norm_is_exact(void **state)
 {
     (void)state;
     for (const nm_norm_type *const *type = nm_norm_types; *type; type++)
         if (strcmp((*type)->name, "fix")) {
-            check((*type)->name, "pre", "2");
-            check((*type)->name, "post", "1");
+            assert_exact((*type)->name, "pre", "2");
+            assert_exact((*type)->name, "post", "1");
         }
 }
 
-static void any_number_of_threads_does(void **state)
+static void test_threads_are_exact(void **state)
 {
     (void)state;
-    check("power", "pre", "1");
-    check("power", "pre", "3");
-    check("layer", "pre", "3");
+    assert_exact("power", "pre", "1");
+    assert_exact("power", "pre", "3");
+    assert_exact("layer", "pre", "3");
 }
 
-/* ---- one norm at two places of a tape ---- */
+/* ---- one norm in two recomputed segments ---- */
 
 enum { ROWS = 6, WIDTH = 8 };
 
-typedef struct twice {
+typedef struct shared_norm {
     nm_norm *norm;
     nm_tensor *x;
-} twice;
+} shared_norm;
 
-static nm_tensor *normalize_twice_over(nm_tape *tape, const void *context)
+static nm_tensor *normalize_twice(nm_tape *tape, const void *context)
 {
-    const twice *t = context;
+    const shared_norm *t = context;
     return nm_normalize(tape, t->norm, nm_residual(tape, t->x, nm_normalize(tape, t->norm, t->x), 0.2));
 }
 
-/* All that moves in one step: the norm's gradients and memory, the gradient of what goes in. */
-static void step_of_two(bool recompute, float *out)
+/* out: gradient of the input, gradient of the weight, both running statistics. */
+static void step_with_two_segments(bool recompute, float *out)
 {
     nm_error err;
     nm_backend *b;
@@ -141,8 +142,8 @@ static void step_of_two(bool recompute, float *out)
         ((float *)x->data)[i] = (float)(i * 37 % 11) - 4;
     nm_tensor *y = x;
     for (int i = 0; i < 2; i++) {
-        const twice call = {norm, y};
-        y = nm_recomputed_segment(&tape, normalize_twice_over, &call, sizeof call);
+        const shared_norm call = {norm, y};
+        y = nm_recomputed_segment(&tape, normalize_twice, &call, sizeof call);
     }
     bool add;
     nm_mat dy = nm_tensor_grad(&tape, y, &add);
@@ -161,21 +162,21 @@ static void step_of_two(bool recompute, float *out)
     nm_options_free(options);
 }
 
-static void a_norm_shared_by_segments_remembers_right(void **state)
+static void test_shared_norm_has_exact_statistics(void **state)
 {
     (void)state;
-    float kept[(ROWS + 3) * WIDTH], again[(ROWS + 3) * WIDTH];
-    step_of_two(false, kept);
-    step_of_two(true, again);
-    assert_memory_equal(kept, again, sizeof kept);
+    float stored[(ROWS + 3) * WIDTH], recomputed[(ROWS + 3) * WIDTH];
+    step_with_two_segments(false, stored);
+    step_with_two_segments(true, recomputed);
+    assert_memory_equal(stored, recomputed, sizeof stored);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_norm_keeps_its_bits),
-        cmocka_unit_test(any_number_of_threads_does),
-        cmocka_unit_test(a_norm_shared_by_segments_remembers_right),
+        cmocka_unit_test(test_every_norm_is_exact),
+        cmocka_unit_test(test_threads_are_exact),
+        cmocka_unit_test(test_shared_norm_has_exact_statistics),
     };
     return cmocka_run_group_tests(tests, make_data, drop_data);
 }

@@ -12,7 +12,7 @@
 #include "support/tiny_data.h"
 #include "task/tasks.h"
 #include "train/run_config.h"
-#include "train/trainer.h"
+#include "train/options.h"
 
 static char *folder;
 
@@ -21,7 +21,7 @@ static nm_options *configure(const char *recipe, const char *const *command)
 {
     nm_options *options = nm_options_create();
     nm_error err;
-    nm_trainer_options_add(options, &nm_task_translation);
+    nm_train_options_add(options, &nm_task_translation);
     for (int i = 0; command && command[i]; i += 2)
         if (nm_options_set(options, command[i], command[i + 1], NM_ORIGIN_COMMAND, &err) != NM_OK)
             fail_msg("%s", err.text);

@@ -1,5 +1,5 @@
-/* Training as a whole on a made-up corpus: same bits for any number of threads and after a stop at any step, for every
- * norm; the loss falls; a run that goes wrong says so and keeps its last good checkpoint. */
+/* Training runs on a generated corpus: bitwise identical for any number of threads and after a resume, for every norm; the
+ * loss decreases; divergence is reported and keeps the last checkpoint; checkpoints survive errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,8 +30,8 @@ static nm_options *options_of(const job *j)
     return options;
 }
 
-/* Runs the job; the hash of the weights it ends with. */
-static uint64_t run(const job *j, nm_status wanted, nm_error *err)
+/* Runs the job; returns the hash of the final weights. */
+static uint64_t run(const job *j, nm_status expected, nm_error *err)
 {
     nm_options *options = options_of(j);
     nm_trainer *trainer;
@@ -43,13 +43,13 @@ static uint64_t run(const job *j, nm_status wanted, nm_error *err)
         hash = nm_trainer_weights_hash(trainer);
         nm_trainer_close(trainer);
     }
-    if (status != wanted)
-        fail_msg("status %d, wanted %d: %s", status, wanted, status ? err->text : "");
+    if (status != expected)
+        fail_msg("status %d, expected %d: %s", status, expected, status ? err->text : "");
     nm_options_free(options);
     return hash;
 }
 
-static void same_bits_for_any_threads(void **state)
+static void test_threads_are_exact(void **state)
 {
     (void)state;
     static const char *const threads[] = {"1", "2", "3"};
@@ -63,8 +63,8 @@ static void same_bits_for_any_threads(void **state)
     assert_true(hashes[0] == hashes[1] && hashes[0] == hashes[2]);
 }
 
-/* A run of 24 updates, validating at 15, against one stopped after `first` and resumed, to the same bits and log. */
-static void check_resume(const char *norm, const char *first, const char *const *settings)
+/* A run of 24 updates with a validation at 15, and one that stops after `first` updates and is resumed. */
+static void assert_resume_is_exact(const char *norm, const char *first, const char *const *settings)
 {
     nm_error err;
     job whole = {.norm = norm, .updates = "24", .folder = tiny_folder(), .settings = settings};
@@ -75,9 +75,8 @@ static void check_resume(const char *norm, const char *first, const char *const 
     part.resume = true;
     uint64_t resumed = run(&part, NM_OK, &err);
     if (unbroken != resumed)
-        fail_msg("%s stopped after %s updates went on to other bits", norm, first);
-    if (atoi(first) > 15 ||
-        !strcmp(first, "10")) { /* the end of the first part validates: only these have none more */
+        fail_msg("%s, resumed after %s updates: different weights", norm, first);
+    if (atoi(first) > 15 || !strcmp(first, "10")) { /* the others validate at the end of the first part */
         char *a = tiny_log(whole.folder), *b = tiny_log(part.folder);
         char *extra = strstr(b, "\"type\":\"valid\"");
         assert_non_null(extra);
@@ -90,17 +89,17 @@ static void check_resume(const char *norm, const char *first, const char *const 
     tiny_data_remove(part.folder);
 }
 
-static void resume_is_exact_for_every_norm(void **state)
+static void test_resume_is_exact_for_every_norm(void **state)
 {
     (void)state;
     /* the stopped part plans 10 updates, not 24: ramps that follow the plan would differ */
     static const char *const settings[] = {"norm.renorm.shorten_ramp", "false", NULL};
     for (const nm_norm_type *const *type = nm_norm_types; *type; type++)
         if (strcmp((*type)->name, "fix"))
-            check_resume((*type)->name, "10", settings);
+            assert_resume_is_exact((*type)->name, "10", settings);
 }
 
-static void resume_is_exact_at_any_step(void **state)
+static void test_resume_is_exact_at_any_update(void **state)
 {
     (void)state;
     static const char *const steps[] = {"1", "7", "15", "16", "23"};
@@ -116,10 +115,10 @@ static void resume_is_exact_at_any_step(void **state)
                                            "0.5",
                                            NULL};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
-        check_resume("power", steps[i], settings);
+        assert_resume_is_exact("power", steps[i], settings);
 }
 
-static void loss_falls_and_reversal_is_learned(void **state)
+static void test_reversal_is_learned(void **state)
 {
     (void)state;
     nm_error err;
@@ -140,12 +139,12 @@ static void loss_falls_and_reversal_is_learned(void **state)
     for (char *at = text; (at = strstr(at, "\"nll\":")) != NULL; at++)
         last = at;
     assert_non_null(last);
-    assert_true(atof(last + 6) < 0.7 * 2.3); /* ln 10 = 2.3 is what ten words cost who knows nothing */
+    assert_true(atof(last + 6) < 0.7 * 2.3); /* ln 10 = 2.3: chance level of ten words */
     free(text);
     tiny_data_remove(j.folder);
 }
 
-static void divergence_is_named_and_checkpoint_kept(void **state)
+static void test_divergence_keeps_the_checkpoint(void **state)
 {
     (void)state;
     nm_error err;
@@ -165,7 +164,7 @@ static void divergence_is_named_and_checkpoint_kept(void **state)
     tiny_data_remove(j.folder);
 }
 
-static void runs_do_not_overwrite_each_other(void **state)
+static void test_run_is_not_overwritten(void **state)
 {
     (void)state;
     nm_error err;
@@ -268,9 +267,9 @@ static void test_resume_with_another_optimizer(void **state)
     nm_trainer *trainer;
     nm_progress progress;
     char *messages = nm_duplicate("");
-    const nm_train_listener listener = {.user = &messages, .message = collect_message};
+    const nm_train_callbacks callbacks = {.user = &messages, .message = collect_message};
     assert_int_equal(
-        nm_trainer_open(&trainer, &nm_task_translation, options, j.folder, true, &listener, &err), NM_OK);
+        nm_trainer_open(&trainer, &nm_task_translation, options, j.folder, true, &callbacks, &err), NM_OK);
     assert_non_null(strstr(messages, "optim.name"));
     assert_int_equal(nm_trainer_update(trainer, &progress, &err), NM_OK);
     assert_true(nm_trainer_weights_hash(trainer) == adam); /* rate 0 */
@@ -318,12 +317,12 @@ static void test_schedule_without_a_length_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bits_for_any_threads),
-        cmocka_unit_test(resume_is_exact_for_every_norm),
-        cmocka_unit_test(resume_is_exact_at_any_step),
-        cmocka_unit_test(loss_falls_and_reversal_is_learned),
-        cmocka_unit_test(divergence_is_named_and_checkpoint_kept),
-        cmocka_unit_test(runs_do_not_overwrite_each_other),
+        cmocka_unit_test(test_threads_are_exact),
+        cmocka_unit_test(test_resume_is_exact_for_every_norm),
+        cmocka_unit_test(test_resume_is_exact_at_any_update),
+        cmocka_unit_test(test_reversal_is_learned),
+        cmocka_unit_test(test_divergence_keeps_the_checkpoint),
+        cmocka_unit_test(test_run_is_not_overwritten),
         cmocka_unit_test(test_schedule_without_a_length_is_refused),
         cmocka_unit_test(test_unreadable_checkpoint_stays),
         cmocka_unit_test(test_damaged_checkpoint_is_renamed),

@@ -10,7 +10,7 @@
 #include "experiment/core_share.h"
 #include "experiment/variants.h"
 #include "task/tasks.h"
-#include "train/trainer.h"
+#include "train/options.h"
 
 static void has_setting(const nm_variant *variant, size_t i, const char *key, const char *value)
 {
@@ -161,14 +161,14 @@ static void test_variant_replaces_the_norm_that_the_recipe_varies(void **state)
     (void)state;
     nm_error err;
     nm_options *options = nm_options_create();
-    nm_trainer_options_add(options, &nm_task_translation);
+    nm_train_options_add(options, &nm_task_translation);
     assert_string_equal(nm_norm_option(options), "model.norm");
     const char recipe[] = "[model]\nnorm = layer\nencoder_norm = power\n";
     assert_int_equal(nm_options_read_text(options, "recipe.ini", recipe, &err), NM_OK);
     assert_string_equal(nm_norm_option(options), "model.encoder_norm");
     nm_options_free(options);
     options = nm_options_create();
-    nm_trainer_options_add(options, &nm_task_lm); /* has no encoder_norm */
+    nm_train_options_add(options, &nm_task_lm); /* has no encoder_norm */
     assert_string_equal(nm_norm_option(options), "model.norm");
     nm_options_free(options);
 }
@@ -177,7 +177,7 @@ static char *configuration(const char *recipe, nm_origin origin, const char *key
 {
     nm_error err;
     nm_options *options = nm_options_create();
-    nm_trainer_options_add(options, &nm_task_translation);
+    nm_train_options_add(options, &nm_task_translation);
     assert_int_equal(nm_options_set(options, key, value, origin, &err), NM_OK);
     assert_int_equal(nm_options_read_text(options, "recipe.ini", recipe, &err), NM_OK);
     char *text = nm_configuration_text(options, options);

@@ -1,0 +1,82 @@
+#include "train/options.h"
+
+#include "backend/device.h"
+#include "train/schedule.h"
+
+#define TRAIN(field, initial, min, max, help) NM_OPTION(nm_train_config, field, initial, min, max, help)
+#define OPTIM(field, initial, min, max, help) NM_OPTION(nm_optim_config, field, initial, min, max, help)
+
+/* clang-format off */
+static const nm_option train_options[] = {
+    TRAIN(updates, "0", 0, 1e12, "Maximum number of updates; 0 disables the limit."),
+    TRAIN(epochs, "0", 0, 1e9, "Maximum number of epochs; 0 disables the limit."),
+    TRAIN(seconds, "0", 0, 1e9, "Maximum training time in seconds, including the time before a resume; 0 disables the limit."),
+    TRAIN(max_tokens, "4096", 1, 1 << 24, "Maximum number of tokens per batch and side, padding included; batch statistics are those of one batch."),
+    TRAIN(accumulate, "1", 1, 1 << 20, "Number of batches per update (gradient accumulation)."),
+    NM_CHOICE(nm_train_config, activation_checkpointing, "none", "none|layer", "Activation checkpointing: none, or recompute each layer in the backward pass, which needs less memory and more time and is bitwise identical."),
+    TRAIN(seed, "1", 0, 4294967295.0, "Random seed for initialization, dropout and data order."),
+    TRAIN(label_smoothing, "0.1", 0, 0.99, "Label smoothing; 0 disables it."),
+    NM_CHOICE(nm_train_config, smoothing, "uniform", "uniform|others", "Distribution of the label smoothing: uniform over the output vocabulary (with data.mask_words over the allowed tokens), or over all tokens except the target."),
+    TRAIN(max_grad_norm, "0", 0, 1e9, "Maximum norm of the gradient, which is scaled down to it; 0 disables clipping."),
+    TRAIN(clip_value, "0", 0, 1e9, "Maximum absolute value of each element of the gradient (SGD only); 0 disables clipping."),
+    TRAIN(divergence_factor, "4", 0, 1e9, "Divergence threshold: training stops if the loss exceeds the chance-level loss by this factor; 0: only if a value is not finite."),
+    TRAIN(log_every, "50", 1, 1e9, "Number of updates between two training records of the log."),
+    TRAIN(validate_every, "0", 0, 1e12, "Number of updates between two validations; 0: after every epoch."),
+    TRAIN(validate_examples, "0", 0, 1e12, "Number of validation examples that the score is computed on; 0: all."),
+    TRAIN(score, "true", 0, 1, "Compute the score of the task (BLEU, F1, accuracy) at each validation."),
+    TRAIN(batch_loss, "true", 0, 1, "Compute the validation loss with batch statistics, too, if the model has norms that use them."),
+    NM_CHOICE(nm_train_config, best_by, "loss", "loss|score", "Validation metric that selects the best checkpoint."),
+    TRAIN(patience, "0", 0, 1e9, "Early stopping: maximum number of consecutive validations without a new best; 0 disables it."),
+    TRAIN(save_every, "0", 0, 1e12, "Number of updates between two checkpoints; 0: only at validations."),
+    TRAIN(keep_last, "2", 1, 1e6, "Number of newest checkpoints to keep."),
+    TRAIN(save_initial, "false", 0, 1, "Write a checkpoint of update 0 before training and keep it, for norma inspect --checkpoints."),
+    {0}};
+static const nm_option optim_options[] = {
+    NM_CHOICE(nm_optim_config, name, "adam-fairseq", "adam|adam-fairseq|adamw|sgd", "Optimizer: Adam as in PyTorch, Adam as in fairseq (decoupled weight decay), AdamW as in PyTorch, or SGD with momentum."),
+    OPTIM(beta1, "0.9", 0, 0.999999, "Decay rate of the first moment (Adam)."),
+    OPTIM(beta2, "0.98", 0, 0.999999999, "Decay rate of the second moment (Adam)."),
+    OPTIM(eps, "1e-8", 0, 1, "Constant added to the denominator for numerical stability (Adam)."),
+    OPTIM(weight_decay, "0", 0, 1, "Weight decay of all parameters (Adam)."),
+    OPTIM(momentum, "0.9", 0, 1, "Momentum (SGD)."),
+    {0}};
+/* clang-format on */
+
+static bool best_by_applies(const nm_options *options)
+{
+    const nm_train_config *train = nm_options_find(options, "train");
+    return train->score || train->best_by != NM_BEST_BY_SCORE;
+}
+
+static const nm_option_rule rules[] = {
+    {"train.clip_value", "optim.name", "sgd",
+     "gradient values are clipped for SGD only; train.max_grad_norm clips the gradient norm", NULL},
+    {"train.smoothing", "train.label_smoothing", "!", "there is no label smoothing", NULL},
+    {"train.validate_examples", "train.score", "true", "validations compute no score", NULL},
+    {"train.best_by", NULL, NULL, "train.score = false, so validations compute no score", best_by_applies},
+    {"optim.momentum", "optim.name", "sgd", "only SGD has momentum; Adam has optim.beta1", NULL},
+    {"optim.beta1", "optim.name", "!sgd", "SGD has optim.momentum", NULL},
+    {"optim.beta2", "optim.name", "!sgd", "SGD has no second moment", NULL},
+    {"optim.eps", "optim.name", "!sgd", "SGD has no denominator", NULL},
+    {"optim.weight_decay", "optim.name", "!sgd", "weight decay is implemented for Adam only", NULL},
+    {0}};
+
+void nm_train_options_add(nm_options *options, const nm_task_type *task)
+{
+    nm_options_add(options, "data", task->options, NULL, task->config_size);
+    nm_model_options_add(options, task->model);
+    nm_options_add(options, "train", train_options, NULL, sizeof(nm_train_config));
+    nm_options_add(options, "optim", optim_options, NULL, sizeof(nm_optim_config));
+    nm_options_add(options, "schedule", nm_schedule_options, NULL, sizeof(nm_schedule_config));
+    if (task->add_options)
+        task->add_options(options);
+    nm_options_add_rules(options, rules);
+    nm_options_add_rules(options, nm_schedule_rules);
+    nm_device_options_add(options);
+}
+
+nm_loss_spec nm_train_loss(const nm_options *options, const int32_t *targets, bool smoothed)
+{
+    const nm_train_config *train = nm_options_find(options, "train");
+    return (nm_loss_spec){
+        .smoothing = train->smoothing, .eps = smoothed ? train->label_smoothing : 0, .targets = targets};
+}

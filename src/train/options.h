@@ -1,0 +1,36 @@
+/* Training options: the sections [train] and [optim], and the registration of all sections of a task. */
+#ifndef NM_TRAIN_OPTIONS_H
+#define NM_TRAIN_OPTIONS_H
+
+#include "train/task.h"
+
+typedef enum nm_best_by { NM_BEST_BY_LOSS, NM_BEST_BY_SCORE } nm_best_by;
+typedef enum nm_checkpointing { NM_CHECKPOINTING_NONE, NM_CHECKPOINTING_LAYER } nm_checkpointing;
+/* The first three have the order of nm_adam_variant. */
+typedef enum nm_optimizer { NM_OPTIM_ADAM, NM_OPTIM_ADAM_FAIRSEQ, NM_OPTIM_ADAMW, NM_OPTIM_SGD } nm_optimizer;
+
+/* Section [train]; the help texts in options.c describe the fields. */
+typedef struct nm_train_config {
+    nm_smoothing smoothing;
+    nm_checkpointing activation_checkpointing;
+    nm_best_by best_by;
+    double label_smoothing, max_grad_norm, clip_value, divergence_factor, seconds;
+    int64_t updates, epochs, max_tokens, accumulate, seed, log_every, validate_every, validate_examples,
+        patience, save_every, keep_last;
+    bool score, batch_loss, save_initial;
+} nm_train_config;
+
+/* Section [optim]. */
+typedef struct nm_optim_config {
+    nm_optimizer name;
+    double beta1, beta2, eps, weight_decay, momentum;
+} nm_optim_config;
+
+/* Registers [data] and [model] of the task, [norm.*], [train], [optim], [schedule], further sections of the task such as
+ * [decode], and [device], with their rules. */
+void nm_train_options_add(nm_options *options, const nm_task_type *task);
+
+/* The softmax loss of [train]. smoothed: with its label smoothing. targets must outlive the result. */
+nm_loss_spec nm_train_loss(const nm_options *options, const int32_t *targets, bool smoothed);
+
+#endif
