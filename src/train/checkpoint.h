@@ -1,5 +1,5 @@
-/* Self-contained model files: the tensors of model/model_file.h and, as metadata, the options and the texts of the task
- * (vocabulary, codes, tokenizer). */
+/* Self-contained model files: the tensors of model/model_file.h and, as metadata, the options and the
+ * texts of the task (vocabulary, codes, tokenizer). */
 #ifndef NM_CHECKPOINT_H
 #define NM_CHECKPOINT_H
 
@@ -9,8 +9,8 @@
 /* Writes model, texts of the task and options. update: stored as metadata "update". */
 nm_status nm_checkpoint_write(const char *path, const nm_model *model, const nm_task *task, int64_t update,
                               nm_error *err);
-/* Writes the model with its present options; all other metadata is copied from `like`. After nm_model_fold the options must
- * name `none` for the folded norms. int8 and errors: nm_model_file_add. */
+/* Writes the model with its present options; all other metadata is copied from `like`. After nm_model_fold
+ * the options must name `none` for the folded norms. int8 and errors: nm_model_file_add. */
 nm_status nm_checkpoint_rewrite(const char *path, const nm_model *model, const nm_task_type *task, bool int8,
                                 const nm_safetensors *like, nm_error *err);
 

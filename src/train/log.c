@@ -1,5 +1,6 @@
-/* RUN/log.jsonl: one JSON object per line, the source of every plot. A resumed run truncates the file to its length at the
- * checkpoint, so that it is the log of an uninterrupted run; only changes to the configuration are recorded. */
+/* RUN/log.jsonl: one JSON object per line, the source of every plot. A resumed run truncates the file to
+ * its length at the checkpoint, so that it is the log of an uninterrupted run; only changes to the
+ * configuration are recorded. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -84,8 +85,8 @@ nm_status nm_log_sync(nm_trainer *trainer, nm_error *err)
     return nm_fail(err, NM_IO, "%s/log.jsonl: writing failed: %s", trainer->folder, strerror(errno));
 }
 
-/* The records that stay when the log is truncated to `length` bytes: those of resumed sessions, heap. A changed
- * configuration stays changed even if its session wrote no checkpoint. */
+/* The records that stay when the log is truncated to `length` bytes: those of resumed sessions, heap. A
+ * changed configuration stays changed even if its session wrote no checkpoint. */
 static char *kept_records(const char *log, size_t length)
 {
     static const char prefix[] = "{\"type\":\"resume\"";

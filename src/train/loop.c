@@ -1,4 +1,5 @@
-/* The training loop: updates, log records, validations and checkpoints, until a limit of [train] is reached. */
+/* The training loop: updates, log records, validations and checkpoints, until a limit of [train] is
+ * reached. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -11,9 +12,9 @@ static int64_t finished_epochs(const nm_trainer *trainer)
     return trainer->state.epoch + (trainer->batches_ready && trainer->state.batch >= trainer->batches.n);
 }
 
-/* PowerNorm and MABN have running statistics of gradients. If one grows without bound, values that are not finite follow
- * thousands of updates later. Returns the largest root mean square of these statistics; warns each time it has grown by a
- * factor of 10. */
+/* PowerNorm and MABN have running statistics of gradients. If one grows without bound, values that are not
+ * finite follow thousands of updates later. Returns the largest root mean square of these statistics;
+ * warns each time it has grown by a factor of 10. */
 static double check_backward_state(nm_trainer *trainer)
 {
     nm_backend *b = trainer->backend;

@@ -26,8 +26,8 @@ typedef struct nm_optim_config {
     double beta1, beta2, eps, weight_decay, momentum;
 } nm_optim_config;
 
-/* Registers [data] and [model] of the task, [norm.*], [train], [optim], [schedule], further sections of the task such as
- * [decode], and [device], with their rules. */
+/* Registers [data] and [model] of the task, [norm.*], [train], [optim], [schedule], further sections of
+ * the task such as [decode], and [device], with their rules. */
 void nm_train_options_add(nm_options *options, const nm_task_type *task);
 
 /* The softmax loss of [train]. smoothed: with its label smoothing. targets must outlive the result. */

@@ -1,6 +1,6 @@
-/* Saving and resuming. A checkpoint has two files: checkpoints/N.state.safetensors (optimizer state and nm_train_state) is
- * written first, checkpoints/N.safetensors (the model) last, so a model implies a complete pair. last.safetensors is a link
- * to the newest model. */
+/* Saving and resuming. A checkpoint has two files: checkpoints/N.state.safetensors (optimizer state and
+ * nm_train_state) is written first, checkpoints/N.safetensors (the model) last, so a model implies a
+ * complete pair. last.safetensors is a link to the newest model. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -43,8 +43,8 @@ static int compare_descending(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Update numbers of the checkpoints, newest first; the caller frees *updates. NM_IO if the folder cannot be read: an
- * unreadable folder is not an empty one. */
+/* Update numbers of the checkpoints, newest first; the caller frees *updates. NM_IO if the folder cannot
+ * be read: an unreadable folder is not an empty one. */
 static nm_status list_checkpoints(const nm_trainer *trainer, int64_t **updates, size_t *n, nm_error *err)
 {
     size_t capacity = 0;
@@ -106,8 +106,9 @@ static void set_aside(const nm_trainer *trainer, int64_t update, const char *suf
     free(damaged);
 }
 
-/* Damaged checkpoints that are newer than the loaded one are renamed: otherwise they would count as the newest ones when
- * old checkpoints are removed, and their models could be paired with states that are written later. */
+/* Damaged checkpoints that are newer than the loaded one are renamed: otherwise they would count as the
+ * newest ones when old checkpoints are removed, and their models could be paired with states that are
+ * written later. */
 static void clean_up(const nm_trainer *trainer, const int64_t *updates, size_t n_damaged)
 {
     for (size_t i = 0; i < n_damaged; i++) {
@@ -226,8 +227,8 @@ nm_status nm_trainer_has_checkpoint(const nm_trainer *trainer, bool *has, nm_err
     return status;
 }
 
-/* Only wrong contents make a checkpoint damaged. After any other error (permissions, I/O, memory, file descriptors) the
- * newest checkpoint may be intact: the error is returned and no file is touched. */
+/* Only wrong contents make a checkpoint damaged. After any other error (permissions, I/O, memory, file
+ * descriptors) the newest checkpoint may be intact: the error is returned and no file is touched. */
 nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err)
 {
     size_t n;
@@ -237,8 +238,8 @@ nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err)
     size_t i = 0;
     for (; i < n && !*found && (status == NM_OK || status == NM_FORMAT); i++) {
         status = load_pair(trainer, updates[i], err);
-        if (status ==
-            NM_FORMAT) /* a failed allocation inside the parser can look like wrong contents: read them again */
+        /* A failed allocation inside the parser can look like wrong contents: they are read again. */
+        if (status == NM_FORMAT)
             status = load_pair(trainer, updates[i], err);
         *found = status == NM_OK;
         if (status == NM_FORMAT)

@@ -9,8 +9,8 @@
 #include "train/options.h"
 #include "train/schedule.h"
 
-/* Sections ("run.") and options that a resumed run may change: they do not change its updates, only their number, what is
- * logged and saved, and how validations are scored. */
+/* Sections ("run.") and options that a resumed run may change: they do not change its updates, only their
+ * number, what is logged and saved, and how validations are scored. */
 static const char *const changeable[] = {
     "run.",
     "probe.",

@@ -9,21 +9,21 @@
 /* In the order of the option run.resume. */
 typedef enum nm_resume { NM_RESUME_NO, NM_RESUME_YES, NM_RESUME_OVERRIDE } nm_resume;
 
-/* Options for resuming the run in folder: the run's configuration, in which the options that `requested` has from the
- * command line are set. NM_USAGE if one of them differs from the run's value, unless resume is NM_RESUME_OVERRIDE or the
- * option may differ: [run], [probe], [decode], limits of the run (updates, epochs, seconds, patience), logging and saving
- * intervals, threads, memory and the path of the data folder. The updates and epochs of a run whose schedule depends on
- * them may not.
- * *effective: *requested's sections with these values, heap; NULL if the folder has no config.ini.
- * *warning: heap text about recipe settings that the run does not use, or NULL. */
+/* Options for resuming the run in folder: the run's configuration, in which the options that `requested`
+ * has from the command line are set. NM_USAGE if one of them differs from the run's value, unless resume
+ * is NM_RESUME_OVERRIDE or the option may differ: [run], [probe], [decode], limits of the run (updates,
+ * epochs, seconds, patience), logging and saving intervals, threads, memory and the path of the data
+ * folder. The updates and epochs of a run whose schedule depends on them may not. *effective: *requested's
+ * sections with these values, heap; NULL if the folder has no config.ini. *warning: heap text about recipe
+ * settings that the run does not use, or NULL. */
 nm_status nm_run_config_merge(nm_options **effective, const nm_options *requested, const char *folder,
                               nm_resume resume, char **warning, nm_error *err);
 
 /* Writes folder/config.ini. */
 nm_status nm_run_config_write(const nm_options *options, const char *folder, nm_error *err);
 
-/* Options outside of [run] whose value differs from folder/config.ini: an object {"section.key": {"from": ..., "to": ...}},
- * or NULL if none differ or the folder has no config.ini. The caller releases it. */
+/* Options outside of [run] whose value differs from folder/config.ini: an object {"section.key": {"from":
+ * ..., "to": ...}}, or NULL if none differ or the folder has no config.ini. The caller releases it. */
 nm_status nm_run_config_changes(const nm_options *options, const char *folder, json_t **changes,
                                 nm_error *err);
 

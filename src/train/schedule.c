@@ -1,17 +1,24 @@
-/* Learning-rate schedules. n: number of the update from 1; lr: schedule.lr; W: warm-up in updates; T: planned updates;
- * f: schedule.scale (lambda of the paper); d: model.width; c: product of the decays so far.
+/* Learning-rate schedules.
  *
- *     name             rate of update n                                                   source
- *     inverse-sqrt     init + (n-1)(lr-init)/W  for n <= W,  then  lr sqrt(W/(n-1))       fairseq
- *     inv-sqrt-decay   f d^-0.5 min(n^-0.5, n W^-1.5)                                     Nguyen and Salazar 2019, eq. 7
- *     val-decay        c f d^-0.5 min(n, W-1) W^-1.5                                      their section 3.3, as released
- *     no-warmup        c lr                                                               their section 3.3
- *     cosine           lr n/W                   for n <= W,  then  lr/2 (1 + cos(pi (n-W)/(T-W)))
- *     cosine-ma2019    lr (n-1)/W               for n <= W,  then  lr/2 (1 + cos(pi (n-1)/T));  lr for n = 1
- *                                                                                         program of Ma et al. 2019
- *     linear           lr n/W                   for n <= W,  then  lr (T-n)/(T-W)         fastNLP
+ *     n     number of the update, from 1         W     warm-up in updates
+ *     lr    schedule.lr                          T     planned updates
+ *     f     schedule.scale (lambda)              d     model.width
+ *     init  schedule.init_lr                     c     product of the decays so far
+ *
+ *     name             rate of update n
+ *     inverse-sqrt     init + (n-1) (lr-init)/W   if n <= W,   lr sqrt(W/(n-1))                  otherwise
+ *     inv-sqrt-decay   f d^-0.5 min(n^-0.5, n W^-1.5)
+ *     val-decay        c f d^-0.5 min(n, W-1) W^-1.5
+ *     no-warmup        c lr
+ *     cosine           lr n/W                     if n < W,    lr/2 (1 + cos(pi (n-W)/(T-W)))    otherwise
+ *     cosine-ma2019    lr                         if n = 1,
+ *                      lr (n-1)/W                 if n <= W,   lr/2 (1 + cos(pi (n-1)/T))        otherwise
+ *     linear           lr n/W                     if n <= W,   lr (T-n)/(T-W)                    otherwise
  *     constant         lr
- */
+ *
+ * inverse-sqrt is that of fairseq; inv-sqrt-decay is eq. 7 of Nguyen and Salazar 2019, val-decay and no-warmup
+ * are those of their section 3.3, as released; cosine-ma2019 is that of the program of Ma et al. 2019; linear
+ * is that of fastNLP. */
 #include "train/schedule.h"
 
 #include <math.h>
@@ -30,7 +37,7 @@
 const nm_option nm_schedule_options[] = {
     NM_CHOICE(nm_schedule_config, name, "inverse-sqrt",
               "inverse-sqrt|inv-sqrt-decay|val-decay|no-warmup|cosine|cosine-ma2019|linear|constant",
-              "Learning-rate schedule; val-decay and no-warmup decay by validation scores, cosine-ma2019 starts at the full rate."),
+              "Learning-rate schedule; val-decay and no-warmup decay by validation scores."),
     ROW(lr, "0.0005", 0, 100, "Peak learning rate of inverse-sqrt, no-warmup, cosine, linear and constant."),
     ROW(init_lr, "0", 0, 100, "Learning rate of the first update (inverse-sqrt)."),
     ROW(warmup, "4000", 0, 1e12, "Number of warm-up updates, in which the learning rate rises linearly to its peak; 0 disables warm-up."),
@@ -197,7 +204,8 @@ int64_t nm_schedule_warmup(const nm_schedule *schedule)
     return schedules[schedule->config.name].warms_up ? (int64_t)warmup_length(schedule) : 0;
 }
 
-/* Decays if at least `patience` earlier scores exist and the new one is below all of the last `patience` of them. */
+/* Decays if at least `patience` earlier scores exist and the new one is below all of the last `patience`
+ * of them. */
 void nm_schedule_evaluated(nm_schedule *schedule, double score, int64_t update)
 {
     nm_schedule_state *state = &schedule->state;

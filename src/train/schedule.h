@@ -43,9 +43,10 @@ typedef struct nm_schedule {
 /* planned_updates applies if config->updates is 0; 0: unknown. */
 void nm_schedule_init(nm_schedule *schedule, const nm_schedule_config *config, int64_t width,
                       int64_t planned_updates);
-/* Initializes the schedule from the options of an open task. Where train.epochs is the only limit, the number of updates
- * is that of the first epoch times the epochs. Sets task->plan, which models read when they are created.
- * NM_USAGE if the schedule depends on the planned updates and neither updates nor epochs are limited. */
+/* Initializes the schedule from the options of an open task. Where train.epochs is the only limit, the
+ * number of updates is that of the first epoch times the epochs. Sets task->plan, which models read when
+ * they are created. NM_USAGE if the schedule depends on the planned updates and neither updates nor epochs
+ * are limited. */
 nm_status nm_schedule_of_task(nm_schedule *schedule, nm_task *task, nm_error *err);
 /* Whether the rates depend on the planned updates. */
 bool nm_schedule_has_length(const nm_schedule_config *config);
@@ -53,7 +54,8 @@ bool nm_schedule_has_length(const nm_schedule_config *config);
 double nm_schedule_lr(const nm_schedule *schedule, int64_t update);
 /* Length of the warm-up in updates; 0 if the schedule has none. Norms with warmup = lr use it. */
 int64_t nm_schedule_warmup(const nm_schedule *schedule);
-/* Records the score (higher is better) of a validation after `update` updates; val-decay and no-warmup may decay. */
+/* Records the score (higher is better) of a validation after `update` updates; val-decay and no-warmup may
+ * decay. */
 void nm_schedule_evaluated(nm_schedule *schedule, double score, int64_t update);
 
 #endif

@@ -1,5 +1,5 @@
-/* A task binds data, vocabulary, model, loss, prediction and metric. The training loop accesses a task only through this
- * table. */
+/* A task binds data, vocabulary, model, loss, prediction and metric. The training loop accesses a task
+ * only through this table. */
 #ifndef NM_TASK_H
 #define NM_TASK_H
 
@@ -35,10 +35,11 @@ typedef struct nm_task_type {
     /* Registers further sections, such as [decode]; may be NULL. */
     void (*add_options)(nm_options *options);
     bool perplexity; /* whether exp(loss per target) is a perplexity */
-    /* The task's loss is a mean over examples, not a sum over tokens: the default scale of penalties (norm.rbn.scale). */
+    /* The task's loss is a mean over examples, not a sum over tokens: the default scale of penalties
+     * (norm.rbn.scale). */
     bool mean_loss;
-    /* Whether a model with these options has access to the tokens that it predicts, so that its loss is no perplexity.
-     * NULL: never. */
+    /* Whether a model with these options has access to the tokens that it predicts, so that its loss is no
+     * perplexity. NULL: never. */
     bool (*is_noncausal)(const nm_options *options);
     /* Opens the data folder, for training; or the texts in the metadata of a model file, for inference. */
     nm_status (*open)(nm_task *task, nm_error *err);
@@ -46,25 +47,26 @@ typedef struct nm_task_type {
     nm_model_sizes (*sizes)(const nm_task *task);
     /* After the model is created, for example to set the output vocabulary; may be NULL. */
     nm_status (*prepare_model)(nm_task *task, nm_model *model, nm_error *err);
-    /* Initializes parameters that are not random, such as word vectors; not called if a checkpoint is loaded. May be
-     * NULL. */
+    /* Initializes parameters that are not random, such as word vectors; not called if a checkpoint is
+     * loaded. May be NULL. */
     nm_status (*init_params)(nm_task *task, nm_model *model, nm_error *err);
     /* The batches of one epoch. */
     nm_status (*epoch)(nm_task *task, nm_split split, uint32_t epoch, bool shuffle, nm_batches *batches,
                        nm_error *err);
-    /* Contents of batch i, allocated in the arena, which each call resets. step: number of the micro-batch, for random
-     * numbers. */
+    /* Contents of batch i, allocated in the arena, which each call resets. step: number of the
+     * micro-batch, for random numbers. */
     nm_batch (*batch)(nm_task *task, nm_split split, const nm_batches *batches, int64_t i, uint32_t step,
                       bool training, nm_arena *arena);
     /* The largest possible batch with arbitrary contents, for the dry run that measures memory. */
     nm_batch (*largest)(nm_task *task, nm_arena *arena);
-    /* Forward pass. Returns sums over the targets in device memory, doubles [2]: smoothed loss, negative log-likelihood;
-     * NULL if the tape has no memory left. */
+    /* Forward pass. Returns sums over the targets in device memory, doubles [2]: smoothed loss, negative
+     * log-likelihood; NULL if the tape has no memory left. */
     double *(*loss)(nm_task *task, nm_model *model, nm_tape *tape, const nm_batch *batch, bool smoothed);
     /* Score on the first examples of a split; examples 0: all. */
     nm_status (*score)(nm_task *task, nm_model *model, nm_split split, int64_t examples, nm_task_score *score,
                        nm_error *err);
-    /* Chance-level loss: loss per target of the uniform distribution. NULL: ln(number of classes of the output). */
+    /* Chance-level loss: loss per target of the uniform distribution. NULL: ln(number of classes of the
+     * output). */
     double (*chance_loss)(const nm_task *task);
     /* Adds the texts that inference needs to the metadata of a model file. */
     void (*save)(const nm_task *task, nm_safetensors_writer *writer);

@@ -1,6 +1,6 @@
-/* Training: batches -> loss -> gradients -> update -> checkpoint, for any task. The files of a run folder are documented in
- * docs/formats.md. A checkpoint contains the complete training state: a resumed run is bitwise identical to one that was
- * never interrupted. */
+/* Training: batches -> loss -> gradients -> update -> checkpoint, for any task. The files of a run folder
+ * are documented in docs/formats.md. A checkpoint contains the complete training state: a resumed run is
+ * bitwise identical to one that was never interrupted. */
 #ifndef NM_TRAINER_H
 #define NM_TRAINER_H
 
@@ -33,8 +33,8 @@ typedef struct nm_train_state {
     int64_t optimizer;         /* nm_optimizer_state_kind of the stored moments */
     double sum_loss, sum_nll, sum_penalty, sum_norm; /* since the last record of the log */
     int64_t sum_tokens, sum_targets, sum_updates;
-    double
-        warned_level; /* root mean square of running gradient statistics above which the next warning is given */
+    /* A warning is given if the root mean square of a running gradient statistic exceeds this level. */
+    double warned_level;
     nm_schedule_state schedule;
 } nm_train_state;
 
@@ -44,8 +44,8 @@ typedef struct nm_progress {
         tokens; /* updates: limit, 0: none; batches: of the epoch */
     double loss, nll, penalty, lr, grad_norm, tokens_per_second, seconds;
     double fraction, seconds_left; /* of the whole run that is done; NaN: no limit is set */
-    double
-        backward_state; /* largest root mean square of a running gradient statistic (PowerNorm, MABN); in the log only */
+    /* Largest root mean square of a running gradient statistic (PowerNorm, MABN); in the log only. */
+    double backward_state;
 } nm_progress;
 
 /* Losses are means per target token. */
@@ -72,14 +72,15 @@ typedef struct nm_train_callbacks {
 
 typedef struct nm_trainer nm_trainer;
 
-/* Opens the data, builds the model, measures and allocates memory, creates and locks the folder. Without resume NM_USAGE if
- * the folder contains a run. With resume the newest complete checkpoint is loaded; if there is none the run starts from the
- * beginning. options and task must outlive the trainer; callbacks are copied and may be NULL. */
+/* Opens the data, builds the model, measures and allocates memory, creates and locks the folder. Without
+ * resume NM_USAGE if the folder contains a run. With resume the newest complete checkpoint is loaded; if
+ * there is none the run starts from the beginning. options and task must outlive the trainer; callbacks
+ * are copied and may be NULL. */
 nm_status nm_trainer_open(nm_trainer **trainer, const nm_task_type *task, const nm_options *options,
                           const char *folder, bool resume, const nm_train_callbacks *callbacks,
                           nm_error *err);
-/* Trains until a limit of [train] or schedule.min_lr is reached. NM_INTERRUPTED after a stop request, NM_DIVERGED if the
- * loss or the gradient norm is not finite or the loss exceeds the divergence threshold. */
+/* Trains until a limit of [train] or schedule.min_lr is reached. NM_INTERRUPTED after a stop request,
+ * NM_DIVERGED if the loss or the gradient norm is not finite or the loss exceeds the divergence threshold. */
 nm_status nm_trainer_run(nm_trainer *trainer, nm_error *err);
 /* NULL is accepted. */
 void nm_trainer_close(nm_trainer *trainer);
@@ -87,7 +88,8 @@ void nm_trainer_close(nm_trainer *trainer);
 const nm_backend *nm_trainer_backend(const nm_trainer *trainer);
 nm_model *nm_trainer_model(const nm_trainer *trainer);
 const nm_train_state *nm_trainer_state(const nm_trainer *trainer);
-/* Memory of an update in bytes at most: parameters, gradients, optimizer state, activations; measured by a dry run. */
+/* Memory of an update in bytes at most: parameters, gradients, optimizer state, activations; measured by a
+ * dry run. */
 size_t nm_trainer_peak_bytes(const nm_trainer *trainer);
 /* XXH3-64 of the parameters. */
 uint64_t nm_trainer_weights_hash(const nm_trainer *trainer);

@@ -1,5 +1,5 @@
-/* Shared by the files of the trainer: opening (trainer.c), loop (loop.c), update (update.c), validation (validate.c),
- * checkpoints (resume.c), log (log.c). */
+/* Shared by the files of the trainer: opening (trainer.c), loop (loop.c), update (update.c), validation
+ * (validate.c), checkpoints (resume.c), log (log.c). */
 #ifndef NM_TRAINER_PRIVATE_H
 #define NM_TRAINER_PRIVATE_H
 

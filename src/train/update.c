@@ -1,5 +1,5 @@
-/* One update: forward and backward passes of the micro-batches, gradient norm, clipping, optimizer; and the dry run of the
- * largest batch, which measures memory before the first update. */
+/* One update: forward and backward passes of the micro-batches, gradient norm, clipping, optimizer; and
+ * the dry run of the largest batch, which measures memory before the first update. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,8 +42,8 @@ static bool is_finite(nm_backend *b, size_t n, const void *values)
     return isfinite(square);
 }
 
-/* NM_DIVERGED with the first tensor that is not finite, in the order in which causes precede effects: parameters, running
- * statistics, gradients, loss. */
+/* NM_DIVERGED with the first tensor that is not finite, in the order in which causes precede effects:
+ * parameters, running statistics, gradients, loss. */
 static nm_status report_divergence(nm_trainer *trainer, double loss, double threshold, nm_error *err)
 {
     nm_backend *b = trainer->backend;
@@ -263,7 +263,8 @@ nm_status nm_trainer_dry_run(nm_trainer *trainer, nm_error *err)
     nm_status status = micro_batch(trainer, &batch, &ignored, err);
     nm_backend_dry_run(trainer->backend, false);
     nm_norm_snapshot_restore(&snapshot, params);
-    /* Parameters, gradients and two moments. The logits of one block and temporary memory are small and not counted. */
+    /* Parameters, gradients and two moments. The logits of one block and temporary memory are small and
+     * not counted. */
     trainer->peak_bytes = 4 * nm_params_bytes(params) + nm_tape_peak(&trainer->tape);
     return status;
 }

@@ -1,5 +1,6 @@
-/* Validation: the loss with running statistics; for norms that use batch statistics also the loss with those of each batch
- * (the gap that RBN reduces); the score of the task. The training state does not change. */
+/* Validation: the loss with running statistics; for norms that use batch statistics also the loss with
+ * those of each batch (the gap that RBN reduces); the score of the task. The training state does not
+ * change. */
 #include <math.h>
 #include <stdlib.h>
 

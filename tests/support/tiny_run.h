@@ -1,5 +1,5 @@
-/* Small translation runs on the corpus of tiny_data.h: setup and teardown of a test group, options, logs. Include after
- * cmocka.h. */
+/* Small translation runs on the corpus of tiny_data.h: setup and teardown of a test group, options, logs.
+ * Include after cmocka.h. */
 #ifndef NM_TINY_RUN_H
 #define NM_TINY_RUN_H
 

@@ -1,5 +1,6 @@
-/* train.activation_checkpointing = layer needs less memory than none and gives bitwise identical weights and logs (penalties,
- * running statistics and instruments included), for every norm and any number of threads. */
+/* train.activation_checkpointing = layer needs less memory than none and gives bitwise identical weights
+ * and logs (penalties, running statistics and instruments included), for every norm and any number of
+ * threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -38,7 +38,8 @@ static void start_run(const char *recipe, const char *const *command)
     nm_options_free(options);
 }
 
-/* The value of an option after a resume with these options, heap; NULL: refused, and the message is in *err. */
+/* The value of an option after a resume with these options, heap; NULL: refused, and the message is in
+ * *err. */
 static char *resumed_value(const char *recipe, const char *const *command, nm_resume resume, const char *path,
                            char **warning, nm_error *err)
 {

@@ -1,4 +1,5 @@
-/* Learning-rate schedules: the warm-up is the same in all of them. The rates of the papers' programs are golden cases. */
+/* Learning-rate schedules: the warm-up is the same in all of them. The rates of the papers' programs are
+ * golden cases. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* Training runs on a generated corpus: bitwise identical for any number of threads and after a resume, for every norm; the
- * loss decreases; divergence is reported and keeps the last checkpoint; checkpoints survive errors. */
+/* Training runs on a generated corpus: bitwise identical for any number of threads and after a resume, for
+ * every norm; the loss decreases; divergence is reported and keeps the last checkpoint; checkpoints
+ * survive errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -180,7 +181,8 @@ static char *checkpoint_file(const char *folder, const char *name)
     return nm_format("%s/checkpoints/%s", folder, name);
 }
 
-/* A symbolic link to itself stands for any error of opening: no permission, no free descriptor, a failing disk. */
+/* A symbolic link to itself stands for any error of opening: no permission, no free descriptor, a failing
+ * disk. */
 static void test_unreadable_checkpoint_stays(void **state)
 {
     (void)state;
@@ -279,7 +281,8 @@ static void test_resume_with_another_optimizer(void **state)
     tiny_data_remove(j.folder);
 }
 
-/* A score of one kind is not compared with one of another kind: BLEU is positive, the negative loss is not. */
+/* A score of one kind is not compared with one of another kind: BLEU is positive, the negative loss is
+ * not. */
 static void test_resume_with_another_selection_metric(void **state)
 {
     (void)state;
