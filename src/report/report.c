@@ -243,8 +243,7 @@ static nm_run_style style_of(const nm_report *report, size_t i)
 
 static bool overlap(const nm_report_run *a, const nm_report_run *b)
 {
-    double start_a = nm_report_run_start(a), start_b = nm_report_run_start(b);
-    return start_a < start_b + b->seconds && start_b < start_a + a->seconds;
+    return nm_report_run_start(a) < nm_report_run_end(b) && nm_report_run_start(b) < nm_report_run_end(a);
 }
 
 /* Throughput is comparable when all runs were on one host, one after the other. Runs without a start time may have

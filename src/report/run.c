@@ -392,12 +392,24 @@ double nm_report_run_tid(const nm_report_run *run, const char *quantity)
     return isfinite(tested) ? tested : nm_report_run_match(run, pattern);
 }
 
-double nm_report_run_start(const nm_report_run *run)
+/* Unix time of an ISO 8601 string in the log; NaN without one. */
+static double time_of(const nm_report_run *run, const char *key)
 {
-    const char *text = nm_report_run_text(run, "start/started");
+    const char *text = nm_report_run_text(run, key);
     struct tm time = {0};
     char *end = text ? strptime(text, "%Y-%m-%dT%H:%M:%SZ", &time) : NULL;
     return end && !*end ? (double)timegm(&time) : NAN;
+}
+
+double nm_report_run_start(const nm_report_run *run)
+{
+    return time_of(run, "start/started");
+}
+
+double nm_report_run_end(const nm_report_run *run)
+{
+    double resumed = time_of(run, "resume/started");
+    return (isfinite(resumed) ? resumed : nm_report_run_start(run)) + run->seconds;
 }
 
 static const char *find_text(const nm_text *texts, size_t n, const char *key)

@@ -68,8 +68,10 @@ double nm_report_run_updates(const nm_report_run *run);
 /* TID of the last layer in the best model, as a ratio; quantity "mean" or "variance". From test.json (norma compare),
  * otherwise from the inspection of the best update, otherwise from the last inspection; NaN when it was not measured. */
 double nm_report_run_tid(const nm_report_run *run, const char *quantity);
-/* Seconds since 1970 at which the run started; NaN when the log has no start time. */
+/* Unix time at which the run started, and one at which it had ended, counted from the last resume; NaN without a start
+ * time in the log. */
 double nm_report_run_start(const nm_report_run *run);
+double nm_report_run_end(const nm_report_run *run);
 const char *nm_report_run_setting(const nm_report_run *run, const char *key);
 /* The last text with this key; NULL when there is none. */
 const char *nm_report_run_text(const nm_report_run *run, const char *key);

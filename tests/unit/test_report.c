@@ -172,6 +172,15 @@ static void write_run(const char *folder, const char *run, const char *norm, con
     free(log);
 }
 
+static void append_resume(const char *folder, const char *run, const char *started)
+{
+    char *path = nm_format("%s/%s/log.jsonl", folder, run);
+    FILE *log = fopen(path, "ab");
+    fprintf(log, "{\"type\":\"resume\",\"update\":55,\"started\":\"%s\"}\n", started);
+    fclose(log);
+    free(path);
+}
+
 static void remove_folder(const char *folder)
 {
     char *command = nm_format("rm -r %s", folder);
@@ -224,6 +233,10 @@ static void test_runs_table(void **state)
     free(html);
     html = runs_html(folder, names + 1, 2, styles + 1);
     assert_non_null(strstr(html, " class=\"best\">3,000</td>"));
+    free(html);
+    append_resume(folder, "b", "2026-03-01T11:59:55Z"); /* until c was running */
+    html = runs_html(folder, names + 1, 2, styles + 1);
+    assert_null(strstr(html, "\" class=\"best\">3,000</td>"));
     free(html);
     assert_int_equal(styles[1].color, styles[2].color); /* the same norm */
     assert_true(styles[0].color != styles[1].color);
