@@ -263,10 +263,11 @@ static json_t *site_json(const nm_tid_site *site)
 
 json_t *nm_tid_json(const nm_tid *tid)
 {
-    const nm_tid_site average = nm_tid_average(tid);
+    const nm_tid_site average = nm_tid_average(tid), *last = nm_tid_last(tid);
     json_t *sites = json_array();
     for (size_t i = 0; i < tid->n; i++)
         json_array_append_new(sites, site_json(&tid->sites[i]));
     return json_pack("{s:I, s:o, s:o, s:o}", "batches", (json_int_t)tid->batches, "last",
-                     site_json(nm_tid_last(tid)), "average", site_json(&average), "sites", sites);
+                     last ? site_json(last) : json_null(), "average",
+                     last ? site_json(&average) : json_null(), "sites", sites);
 }

@@ -44,7 +44,8 @@ nm_status nm_tid_select(nm_tid *tid, const char *sites, nm_error *err);
 const nm_tid_site *nm_tid_last(const nm_tid *tid);
 /* The mean over the selected sites, named "average". */
 nm_tid_site nm_tid_average(const nm_tid *tid);
-/* {batches, last, average, sites}; each site has site, mean, variance, quadratic_mean and averaged. n > 0. */
+/* {batches, last, average, sites}; each site has site, mean, variance, quadratic_mean and averaged. last and average are
+ * null for a model without norms. */
 json_t *nm_tid_json(const nm_tid *tid);
 
 /* The two passes, for callers with their own loop: create, add every norm call of every batch (nm_tid_accumulate is an

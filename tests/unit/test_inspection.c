@@ -291,6 +291,11 @@ static void test_tid_average_sites(void **state)
         nm_tid_release(&tid);
         release(&t);
     }
+    const nm_tid none = {.n = 0}; /* a model without norms */
+    json_t *json = nm_tid_json(&none);
+    assert_true(json_is_null(json_object_get(json, "last")) &&
+                json_is_null(json_object_get(json, "average")));
+    json_decref(json);
 }
 
 /* ---- singular values ---- */
