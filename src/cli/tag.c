@@ -172,7 +172,7 @@ static nm_status read_sentences(job *self, nm_error *err)
 {
     int64_t max_sentences = isatty(fileno(self->input)) ? 1 : BUFFER_SENTENCES;
     nm_tag_corpus_clear(&self->corpus);
-    nm_tagging_forget_forms(parts_of(self));
+    nm_tagging_clear_forms(parts_of(self));
     nm_line_list_clear(&self->lines);
     for (bool more = true; more && self->corpus.forms.n < max_sentences && self->lines.n < BUFFER_TOKENS;)
         NM_TRY(self->text ? read_text(self, &more, err) : read_columns(self, &more, err));

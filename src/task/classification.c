@@ -1,5 +1,5 @@
-/* Text classification: tables of labels and texts in, one class for each text, accuracy as the score. Part of the
- * training texts is held out for validation where no file for it is given, as in the program of the RBN paper. */
+/* Text classification: tables of labels and texts, one class per text, accuracy as the score. Without a validation file,
+ * a fraction of the training texts is held out, as in the program of the RBN paper. */
 #include "task/classification.h"
 
 #include <stdlib.h>
@@ -16,21 +16,21 @@
 
 /* clang-format off */
 static const nm_option classification_options[] = {
-    ROW(train, "", 0, 0, "table of labels and texts to learn from"),
-    ROW(valid, "", 0, 0, "the same for validation; empty: valid_share of the training texts"),
-    ROW(test, "", 0, 0, "the same for the comparison's table; may be empty"),
+    ROW(train, "", 0, 0, "Training table of labels and texts."),
+    ROW(valid, "", 0, 0, "Validation table; empty: the fraction data.valid_share of the training texts."),
+    ROW(test, "", 0, 0, "Test table; empty: none."),
     NM_LABELED_ROWS(nm_classification_config),
-    NM_CHOICE(nm_classification_config, tokenizer, "basic_english", "none|moses|basic_english", "none: words are parted by spaces already; basic_english: lower case, punctuation apart, as torchtext"),
-    ROW(language, "en", 0, 0, "of moses: code of two or three letters"),
-    ROW(lowercase, "false", 0, 1, "all in lower case (basic_english does so by itself)"),
-    ROW(codes, "", 0, 0, "file of BPE codes, as norma prepare writes them; empty: whole words"),
-    ROW(min_count, "1", 1, 1e9, "rarer words become <unk>"),
-    ROW(max_words, "100000", 1, NM_VOCAB_MAX_SIZE - NM_VOCAB_N_SPECIAL, "most words in the dictionary"),
-    ROW(max_length, "512", 3, 1 << 20, "longer texts are cut to so many tokens, the two that frame a text included"),
-    ROW(batch, "64", 1, 1 << 20, "texts of a batch, unless train.max_tokens ends it before"),
-    ROW(valid_share, "0.3", 0, 0.99, "share of the training texts held out for validation, without data.valid"),
-    ROW(valid_seed, "1", 0, 4294967295.0, "which texts are held out; apart from train.seed, so that seeds share them"),
-    ROW(word_dropout, "0", 0, 0.99, "share of words replaced by <unk> in training"),
+    NM_CHOICE(nm_classification_config, tokenizer, "basic_english", "none|moses|basic_english", "Tokenizer: none for text with words separated by spaces; Moses; or torchtext's basic_english, which lowercases and separates punctuation."),
+    ROW(language, "en", 0, 0, "Language of the Moses tokenizer: a code of two or three letters."),
+    ROW(lowercase, "false", 0, 1, "Lowercase the text (basic_english always does)."),
+    ROW(codes, "", 0, 0, "File of BPE codes as written by norma prepare; empty: whole words."),
+    ROW(min_count, "1", 1, 1e9, "Minimum count of a word in the training texts; rarer words become <unk>."),
+    ROW(max_words, "100000", 1, NM_VOCAB_MAX_SIZE - NM_VOCAB_N_SPECIAL, "Maximum number of words in the dictionary."),
+    ROW(max_length, "512", 3, 1 << 20, "Maximum length of a text in tokens, with <s> and </s>; longer texts are truncated."),
+    ROW(batch, "64", 1, 1 << 20, "Maximum number of texts in a batch, within train.max_tokens."),
+    ROW(valid_share, "0.3", 0, 0.99, "Fraction of the training texts held out for validation; unused if data.valid is set."),
+    ROW(valid_seed, "1", 0, 4294967295.0, "Random seed of the choice of held-out texts, independent of train.seed."),
+    ROW(word_dropout, "0", 0, 0.99, "Fraction of words replaced by <unk> in training."),
     {0}};
 /* clang-format on */
 
@@ -42,8 +42,12 @@ static nm_status open_coder(nm_task *task, const char *codes_name, nm_error *err
 {
     const nm_classification_config *config = task->config;
     nm_classification_parts *parts = task->parts;
-    nm_text_coder_config coder = {config->tokenizer, config->language, config->lowercase,
-                                  parts->texts[NM_CLASS_TEXT_CODES], codes_name};
+    nm_text_coder_config coder = {.tokenizer = config->tokenizer,
+                                  .options = nm_tokenizer_options_default(),
+                                  .lowercase = config->lowercase,
+                                  .codes = parts->texts[NM_CLASS_TEXT_CODES],
+                                  .codes_name = codes_name};
+    coder.options.language = config->language;
     return nm_text_coder_open(&parts->coder, &coder, err);
 }
 
@@ -148,7 +152,7 @@ static nm_status classification_epoch(nm_task *task, nm_split split, uint32_t ep
     return nm_batches_make(batches, &parts->batching[split], epoch, shuffle, err);
 }
 
-/* One place for each text, with its class as what to predict. */
+/* The target of each text is one position with its class. */
 static void add_classes(nm_batch *batch, const nm_ids *labels, nm_arena *arena)
 {
     int32_t n = batch->n;

@@ -1,5 +1,4 @@
-/* What the files of classification share, and what its commands need: texts and labels out of tables, classes by name,
- * probabilities of texts. */
+/* Text classification: texts and labels from tables, class names, class probabilities. */
 #ifndef NM_CLASSIFICATION_H
 #define NM_CLASSIFICATION_H
 
@@ -21,20 +20,20 @@ typedef struct nm_classification_config { /* section [data] */
     double valid_share, word_dropout;
 } nm_classification_config;
 
-typedef struct nm_labeled_set { /* texts as ids, framed by <s> and </s>, and their classes */
+typedef struct nm_labeled_set { /* texts as ids between <s> and </s>, and their classes */
     nm_ids ids, labels;
     uint64_t *offsets; /* [n + 1] */
     size_t n, capacity;
-    int64_t cut; /* texts longer than max_length, of which the beginning was kept */
+    int64_t cut; /* number of texts truncated to max_length */
 } nm_labeled_set;
 
 typedef struct nm_classification_parts {
-    char *texts[NM_CLASS_TEXTS]; /* dictionary, label names one a line, BPE codes or NULL */
+    char *texts[NM_CLASS_TEXTS]; /* dictionary, label names (one per line), BPE codes or NULL */
     nm_vocab *vocab;
-    nm_counter labels; /* number = class */
+    nm_counter labels; /* item i is class i */
     nm_text_coder coder;
     nm_labeled_set sets[NM_CLASS_SPLITS];
-    nm_corpus corpora[NM_CLASS_SPLITS]; /* views of the sets; empty where a model file was opened */
+    nm_corpus corpora[NM_CLASS_SPLITS]; /* views of the sets; empty after open_model */
     nm_batching batching[NM_CLASS_SPLITS];
 } nm_classification_parts;
 
@@ -43,18 +42,18 @@ static inline nm_classification_parts *nm_classification_parts_of(const nm_task 
     return task->parts;
 }
 
-/* classification_data.c: reads the files of [data] into sets, makes dictionary and classes. */
+/* classification_data.c: reads the files of [data] into sets, builds dictionary and classes. */
 nm_status nm_classification_read(nm_task *task, nm_error *err);
-/* The same settings for every reader of tables. */
+/* The settings of all readers of tables. */
 nm_labeled_config nm_classification_table(const nm_classification_config *config);
-/* Appends a text to a set: the ids of its first max_length - 2 units between <s> and </s>. */
+/* Appends a text to a set: the ids of its first max_length - 2 subwords between <s> and </s>. */
 void nm_classification_encode(nm_classification_parts *parts, int64_t max_length, const char *text,
                               size_t bytes, nm_labeled_set *set);
 void nm_labeled_set_clear(nm_labeled_set *set);
 void nm_labeled_set_release(nm_labeled_set *set);
 /* The set as a corpus that borrows its memory. */
 nm_corpus nm_labeled_set_corpus(const nm_labeled_set *set);
-/* Class of a name: NM_MISMATCH with the place and the known names when there is none. */
+/* The class of the label at the reader's position. NM_MISMATCH for an unknown label, with file, line and known labels. */
 nm_status nm_classification_find(const nm_classification_parts *parts, const nm_labeled *at, int32_t *label,
                                  nm_error *err);
 int32_t nm_classification_classes(const nm_classification_parts *parts);
@@ -63,7 +62,7 @@ const char *nm_classification_name(const nm_classification_parts *parts, int32_t
 /* classification_score.c: probabilities[text * classes + class] of every text. */
 nm_status nm_classification_probabilities(nm_task *task, nm_model *model, const nm_corpus *texts,
                                           double *probabilities, nm_error *err);
-/* The most probable class; of equal ones the first. */
+/* The most probable class; the first one of equally probable classes. */
 int32_t nm_classification_best(const double *probabilities, int32_t classes);
 nm_status nm_classification_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,
                                   nm_task_score *score, nm_error *err);

@@ -1,5 +1,5 @@
-/* Tables into ids. Every file is read once: words get numbers as they come, those of training texts are counted, and when
- * all is read the numbers become ids of the dictionary that the counts give. */
+/* Tables to ids. Every file is read once: words are numbered in order of occurrence and counted in training texts; after
+ * that the dictionary is built from the counts and the numbers are replaced by its ids. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,10 +41,10 @@ nm_corpus nm_labeled_set_corpus(const nm_labeled_set *set)
 void nm_classification_encode(nm_classification_parts *parts, int64_t max_length, const char *text,
                               size_t bytes, nm_labeled_set *set)
 {
-    nm_text_coder_run(&parts->coder, text, bytes);
+    nm_text_coder_run(&parts->coder, NM_FORMAT_RAW, text, bytes);
     size_t begin = set->ids.n, most = (size_t)max_length - 1;
     nm_ids_append(&set->ids, parts->vocab->bos);
-    nm_vocab_encode(parts->vocab, parts->coder.units.data, parts->coder.units.bytes, &set->ids);
+    nm_vocab_encode(parts->vocab, parts->coder.subwords.data, parts->coder.subwords.bytes, &set->ids);
     if (set->ids.n - begin > most) {
         set->ids.n = begin + most;
         set->cut++;
@@ -58,10 +58,10 @@ void nm_classification_encode(nm_classification_parts *parts, int64_t max_length
 typedef struct reading {
     const nm_classification_config *config;
     nm_classification_parts *parts;
-    nm_counter words; /* number of a word in the sets until there is a dictionary */
+    nm_counter words; /* items are the word numbers in the sets until the dictionary is built */
 } reading;
 
-enum { FIRST = -1, LAST = -2 }; /* in place of <s> and </s> meanwhile */
+enum { FIRST = -1, LAST = -2 }; /* <s> and </s> until the dictionary is built */
 
 nm_labeled_config nm_classification_table(const nm_classification_config *config)
 {
@@ -77,12 +77,12 @@ static void add_text(reading *at, const nm_labeled *texts, int32_t label, nm_spl
 {
     nm_text_coder *coder = &at->parts->coder;
     nm_labeled_set *set = &at->parts->sets[split];
-    nm_text_coder_run(coder, texts->text.data, texts->text.bytes);
+    nm_text_coder_run(coder, NM_FORMAT_RAW, texts->text.data, texts->text.bytes);
     size_t begin = set->ids.n, most = (size_t)at->config->max_length - 1, position = 0, bytes;
     const char *word;
     bool cut = false;
     nm_ids_append(&set->ids, FIRST);
-    while (nm_word_next(coder->units.data, coder->units.bytes, &position, &word, &bytes)) {
+    while (nm_word_next(coder->subwords.data, coder->subwords.bytes, &position, &word, &bytes)) {
         size_t number = nm_counter_add(&at->words, word, bytes, split == NM_SPLIT_TRAIN);
         cut = set->ids.n - begin >= most;
         if (!cut)
@@ -94,7 +94,7 @@ static void add_text(reading *at, const nm_labeled *texts, int32_t label, nm_spl
     nm_ids_append(&set->labels, label);
 }
 
-/* Drawn by its number, so that the same texts are held out whatever else is chosen. */
+/* Depends on the row number and the seed only, so that the same texts are held out with all other options. */
 static bool held_out(const nm_classification_config *config, int64_t row)
 {
     uint32_t word = nm_random4((uint64_t)config->valid_seed, NM_RANDOM_SHUFFLE, 2, 0, (uint64_t)row).w[0];
@@ -121,7 +121,7 @@ static nm_status read_rows(reading *at, nm_labeled *texts, nm_split split, nm_er
         int32_t label;
         NM_TRY(nm_labeled_next(texts, &more, err));
         if (!more)
-            return texts->row >= 0 ? NM_OK : nm_fail(err, NM_FORMAT, "%s: no text in it", texts->path);
+            return texts->row >= 0 ? NM_OK : nm_fail(err, NM_FORMAT, "%s: contains no text", texts->path);
         NM_TRY(label_of(at, texts, split, &label, err));
         bool out = split == NM_SPLIT_TRAIN && held_out(at->config, texts->row);
         add_text(at, texts, label, out ? NM_SPLIT_VALID : split);
@@ -153,7 +153,7 @@ static int compare_names(const void *left, const void *right)
     return strcmp(a, b);
 }
 
-/* Puts the classes in the order of their names and the sets' labels with them. */
+/* Sorts the classes by name and renumbers the labels of the sets. */
 static void sort_classes(nm_classification_parts *parts)
 {
     nm_counter sorted = {0};
@@ -251,7 +251,8 @@ static nm_status read_all(reading *at, nm_error *err)
     if (*config->test)
         NM_TRY(read_table(at, config->test, NM_SPLIT_TEST, err));
     if (!parts->sets[NM_SPLIT_TRAIN].n)
-        return nm_fail(err, NM_USAGE, "%s: data.valid_share leaves no text to train on", config->train);
+        return nm_fail(err, NM_USAGE, "%s: data.valid_share leaves no text for training: lower it",
+                       config->train);
     sort_classes(parts);
     parts->texts[NM_CLASS_TEXT_LABELS] = nm_model_text_of_names(&parts->labels);
     NM_TRY(make_dictionary(at, err));

@@ -1,5 +1,4 @@
-/* Classes of texts: probabilities by running statistics, so that no text's depends on another one; and the score of a
- * split, accuracy. */
+/* Class probabilities of texts with running statistics, independent of the other texts of a batch; accuracy of a split. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +6,7 @@
 #include "task/classification.h"
 #include "tape/tape.h"
 
-enum { LEAST_TOKENS = 4096 };                                                   /* of a batch */
+enum { BATCH_TOKENS = 4096 };                                                   /* of a batch */
 static const size_t tape_bytes = (size_t)1 << 36, host_bytes = (size_t)1 << 32; /* address space only */
 
 int32_t nm_classification_best(const double *probabilities, int32_t classes)
@@ -47,7 +46,8 @@ static nm_status run_batch(finder *self, const int64_t *examples, int32_t n, dou
     nm_model_output out = self->model->type->forward(self->model, &self->tape, &batch);
     nm_tensor *logits = nm_linear(&self->tape, out.hidden, out.weight, out.bias, NM_ACT_NONE, 0);
     if (nm_tape_exhausted(&self->tape))
-        return nm_fail(err, NM_MEMORY, "%d tokens at once do not fit", batch.source.n_tokens);
+        return nm_fail(err, NM_MEMORY, "a batch of %d tokens does not fit into memory",
+                       batch.source.n_tokens);
     nm_backend_read(self->model->backend, probabilities, logits->data, (size_t)n * (size_t)self->classes);
     for (int32_t i = 0; i < n * self->classes; i++)
         if (!isfinite(probabilities[i]))
@@ -70,7 +70,7 @@ static nm_status run_all(finder *self, double *probabilities, nm_error *err)
         int64_t tokens = nm_corpus_length(texts, first);
         for (next = first + 1; next < texts->n; next++) {
             tokens += nm_corpus_length(texts, next);
-            if (tokens > LEAST_TOKENS)
+            if (tokens > BATCH_TOKENS)
                 break;
         }
         status = run_batch(self, examples + first, (int32_t)(next - first),
@@ -102,10 +102,10 @@ static void count(const nm_classification_parts *parts, nm_split split, size_t n
     nm_confusion confusion = nm_confusion_create(classes);
     int64_t *rows = nm_allocate((n + 1) * NM_ACCURACY_COUNTS * sizeof *rows);
     for (size_t i = 0; i < n; i++) {
-        int32_t wanted = parts->sets[split].labels.data[i],
+        int32_t gold = parts->sets[split].labels.data[i],
                 found = nm_classification_best(probabilities + i * (size_t)classes, classes);
-        nm_confusion_add(&confusion, wanted, found);
-        rows[NM_ACCURACY_COUNTS * i] = wanted == found;
+        nm_confusion_add(&confusion, gold, found);
+        rows[NM_ACCURACY_COUNTS * i] = gold == found;
         rows[NM_ACCURACY_COUNTS * i + 1] = 1;
     }
     score->name = "accuracy";

@@ -1,6 +1,5 @@
-/* The negative log-likelihood of a text. Segments: as in training, a token sees those before it in its segment. Sliding
- * windows: windows overlap, and of each only the tokens are scored that see enough. How windows share batches doesn't
- * matter. */
+/* The negative log-likelihood of a text, in segments as in training, or in overlapping sliding windows, of which only the
+ * tokens with enough context are scored. The result does not depend on the batches. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,11 +7,11 @@
 
 #include "task/lm_task.h"
 
-enum { UNIT_TOKENS = 64 }; /* of a run whose count is kept: what the bootstrap draws */
+enum { BLOCK_TOKENS = 64 }; /* blocks of consecutive tokens are the units of the bootstrap */
 
 typedef struct window {
     int64_t begin;          /* first token that is predicted */
-    int32_t length, scored; /* its last `scored` are new */
+    int32_t length, scored; /* the last `scored` tokens are scored */
 } window;
 
 typedef struct scorer {
@@ -45,7 +44,7 @@ static void add_unit(nm_lm_scored *scored, double nll, int64_t tokens)
     scored->tokens += tokens;
 }
 
-/* The rows of hidden vectors that are scored, one window after the other. */
+/* The rows of hidden vectors that are scored, in the order of the windows. */
 static nm_tensor *scored_rows(scorer *self, nm_tensor *hidden, const window *windows, const nm_batch *batch,
                               int32_t scored)
 {
@@ -64,20 +63,20 @@ static nm_tensor *scored_rows(scorer *self, nm_tensor *hidden, const window *win
     return out;
 }
 
-/* Losses of rows whose targets stand at ids[first ...]: windows follow one another, so what they score does too. */
+/* Losses of rows with targets ids[first ...]; the scored tokens of consecutive windows are consecutive. */
 static nm_status score_rows(scorer *self, nm_tensor *rows, int64_t first, int32_t n, nm_error *err)
 {
     nm_backend *b = self->tape.backend;
     size_t row_bytes = (size_t)rows->cols * nm_dtype_bytes(b->dtype);
-    for (int32_t at = 0; at < n; at += UNIT_TOKENS) {
-        int32_t count = n - at < UNIT_TOKENS ? n - at : UNIT_TOKENS;
+    for (int32_t at = 0; at < n; at += BLOCK_TOKENS) {
+        int32_t count = n - at < BLOCK_TOKENS ? n - at : BLOCK_TOKENS;
         nm_tensor part = {
             .data = (char *)rows->data + (size_t)at * row_bytes, .rows = count, .cols = rows->cols};
         nm_loss_spec spec = {.targets = self->ids + first + at};
         const double *device = nm_lm_loss(self->model, &self->tape, &part, &spec);
         double sums[2];
         if (!device)
-            return nm_fail(err, NM_MEMORY, "a batch of %d tokens doesn't fit", n);
+            return nm_fail(err, NM_MEMORY, "a batch of %d tokens does not fit into memory", n);
         nm_backend_download(b, sums, device, sizeof sums);
         if (!isfinite(sums[1]))
             return nm_fail(err, NM_DIVERGED, "the model's log probabilities are not finite");
@@ -101,17 +100,17 @@ static nm_status score_batch(scorer *self, const window *windows, int32_t n, nm_
     nm_tensor *rows =
         scored_rows(self, nm_lm_hidden(self->model, &self->tape, &batch), windows, &batch, scored);
     if (nm_tape_exhausted(&self->tape))
-        return nm_fail(err, NM_MEMORY, "a batch of %d tokens doesn't fit", batch.tokens);
+        return nm_fail(err, NM_MEMORY, "a batch of %d tokens does not fit into memory", batch.tokens);
     return score_rows(self, rows, windows[0].begin + windows[0].length - windows[0].scored, scored, err);
 }
 
-/* Window number i of a text of n tokens; false behind the last. */
+/* Window i of a text of n tokens; false after the last window. */
 static bool window_at(const scorer *self, int64_t n, int64_t i, window *w)
 {
     int64_t length = nm_lm_config_of(self->model)->context, context = self->how->context;
     int64_t step = context ? length - context + 1 : length;
     w->begin = i * step;
-    int64_t done = i ? w->begin + length - step : 0; /* tokens before it that are scored */
+    int64_t done = i ? w->begin + length - step : 0; /* number of tokens scored by earlier windows */
     if (done >= n)
         return false;
     int64_t end = w->begin + length < n ? w->begin + length : n;
@@ -151,11 +150,11 @@ nm_status nm_lm_score_ids(nm_model *model, const int32_t *ids, int64_t n, const 
 {
     const nm_lm_config *config = nm_lm_config_of(model);
     if (how->context > config->context)
-        return nm_fail(err, NM_USAGE, "context = %lld: this model sees at most %lld tokens (model.context)",
+        return nm_fail(err, NM_USAGE, "context = %lld is more than model.context = %lld",
                        (long long)how->context, (long long)config->context);
     if (!config->causal && (how->context || !how->drop_incomplete))
         return nm_fail(err, NM_USAGE,
-                       "a model that sees ahead (model.causal = false) is scored by complete segments only");
+                       "a non-causal model (model.causal = false) is scored in complete segments only");
     scorer self = {.model = model, .ids = ids, .how = how, .out = scored};
     size_t machine = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
     nm_status status = nm_tape_init(&self.tape, model->backend, machine, err);
@@ -169,7 +168,7 @@ nm_status nm_lm_score_ids(nm_model *model, const int32_t *ids, int64_t n, const 
     return status;
 }
 
-/* ---- at validations and in comparisons ---- */
+/* ---- score of a split ---- */
 
 static nm_status score_streams(const nm_task *task, nm_model *model, const nm_corpus *corpus, int64_t tokens,
                                nm_lm_scored *scored, nm_error *err)

@@ -15,10 +15,10 @@
 
 /* clang-format off */
 static const nm_option lm_task_options[] = {
-    ROW(folder, "", 0, 0, "data folder written by norma prepare --format text"),
-    PICK(order, "streams", "streams|shuffled", "training: segments in the order of the text, a batch being one of each of train.max_tokens / model.context streams; or in any order"),
-    PICK(incomplete, "score", "score|drop", "the last segment of a stream where it is shorter: train and score it (every token counts), or drop it (as the tensorized Transformer's program)"),
-    ROW(eval_streams, "1", 1, 1e9, "contiguous streams that validation and test text are cut into, the remainder left out; 1: all of it"),
+    ROW(folder, "", 0, 0, "Data folder written by norma prepare --format text."),
+    PICK(order, "streams", "streams|shuffled", "Order of training segments: consecutive segments of train.max_tokens / model.context parallel streams, or shuffled."),
+    PICK(incomplete, "score", "score|drop", "Last, shorter segment of a stream: used in training and scored, or dropped as in the tensorized Transformer's program."),
+    ROW(eval_streams, "1", 1, 1e9, "Number of contiguous streams of the validation and test text, without the remainder; 1: the whole text."),
     {0}};
 /* clang-format on */
 
@@ -37,8 +37,8 @@ static nm_status parse_texts(nm_lm_parts *parts, const char *where, nm_error *er
     for (int i = 0; i < NM_LM_TEXTS; i++) {
         texts[i] = (nm_model_text){where, text_names[i], parts->texts[i]};
         if (!parts->texts[i] && i < NM_LM_CODES)
-            return nm_fail(err, NM_FORMAT, "%s: has no %s; is it for a language model?", where,
-                           text_names[i]);
+            return nm_fail(err, NM_FORMAT, "%s: has no %s: not the folder or model of a language model",
+                           where, text_names[i]);
     }
     nm_vocab_order order = NM_VOCAB_FAIRSEQ;
     NM_TRY(nm_model_text_order(&texts[NM_LM_SETTINGS], &order, err));
@@ -68,7 +68,8 @@ static nm_status lm_open(nm_task *task, nm_error *err)
     const nm_lm_task_config *config = task->config;
     nm_lm_parts *parts = task->parts = nm_allocate(sizeof *parts);
     if (!*config->folder)
-        return nm_fail(err, NM_USAGE, "no data folder given (data.folder)");
+        return nm_fail(err, NM_USAGE,
+                       "data.folder is not set: give a folder written by norma prepare --format text");
     NM_TRY(read_texts(parts, config->folder, err));
     NM_TRY(parse_texts(parts, config->folder, err));
     for (int split = 0; split < NM_LM_SPLITS; split++)
@@ -138,7 +139,7 @@ static nm_status segments_of(const nm_task *task, nm_split split, nm_lm_segments
                                (int32_t)model->context, incomplete, parts_of(task)->vocab->eos, err);
 }
 
-/* Fisher and Yates: the order depends on seed and epoch alone */
+/* Fisher-Yates shuffle: the order depends on seed and epoch only. */
 static void shuffle_segments(int64_t *order, int64_t n, uint64_t seed, uint32_t epoch)
 {
     for (int64_t i = n - 1; i > 0; i--) {
@@ -178,7 +179,7 @@ static nm_batch lm_batch(nm_task *task, nm_split split, const nm_batches *batche
     nm_lm_segments segments = {0};
     nm_error ignored;
     nm_status status = segments_of(task, split, &segments, &ignored);
-    NM_ASSERT(status == NM_OK); /* lm_epoch came this way */
+    NM_ASSERT(status == NM_OK); /* lm_epoch has called it with the same arguments */
     nm_arena_reset(arena);
     int64_t first = batches->starts[i];
     int32_t n = (int32_t)(batches->starts[i + 1] - first);

@@ -1,56 +1,25 @@
-/* Text to ids and back by what travels in a language model's file: tokenizer, case, BPE, dictionary. */
+/* Text to ids and back, with the tokenizer, case, BPE and dictionary of a language model's file. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
-#include "data/prepare.h"
 #include "task/lm_task.h"
-#include "text/utf8.h"
+#include "task/text_coder.h"
 #include "text/words.h"
 
 struct nm_lm_text {
     const nm_lm_parts *parts;
-    nm_options *settings; /* [prepare] */
-    bool lowercase;
-    nm_tokenizer tokenizer;
-    nm_bpe *bpe;
-    nm_bpe_applier *applier;
-    nm_buffer words, other;
+    nm_text_coder coder;
+    nm_buffer subwords, words; /* of a decoded line */
 };
-
-static nm_status open_bpe(nm_lm_text *self, const nm_prepare_config *config, nm_error *err)
-{
-    const char *codes = self->parts->texts[NM_LM_CODES];
-    if (!codes)
-        return NM_OK;
-    NM_TRY(nm_bpe_parse(codes, strlen(codes), "the model's BPE codes", &self->bpe, err));
-    int64_t threshold = config->bpe_vocabulary_threshold;
-    const nm_vocab *units = self->parts->units ? self->parts->units : self->parts->vocab;
-    self->applier = nm_bpe_applier_create(self->bpe, threshold ? &units->symbols : NULL, threshold);
-    return NM_OK;
-}
-
-static nm_status open_text(nm_lm_text *self, nm_error *err)
-{
-    const nm_prepare_config *config =
-        nm_options_add(self->settings, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
-    NM_TRY(nm_options_read_text(self->settings, "the model's data.ini", self->parts->texts[NM_LM_SETTINGS],
-                                err));
-    self->lowercase = config->lowercase;
-    nm_tokenizer_options options = nm_tokenizer_options_default();
-    options.aggressive = config->aggressive;
-    options.escape = config->escape;
-    if (strcmp(config->tokenizer, "none") && *config->source_lang)
-        options.language = config->source_lang;
-    NM_TRY(nm_tokenizer_open(&self->tokenizer, config->tokenizer, &options, err));
-    return open_bpe(self, config, err);
-}
 
 nm_status nm_lm_text_create(nm_lm_text **out, const nm_lm_parts *parts, nm_error *err)
 {
     nm_lm_text *self = nm_allocate(sizeof *self);
-    *self = (nm_lm_text){.parts = parts, .settings = nm_options_create()};
-    nm_status status = open_text(self, err);
+    self->parts = parts;
+    nm_status status = nm_text_coder_open_prepared(&self->coder, NULL, parts->texts[NM_LM_SETTINGS],
+                                                   parts->texts[NM_LM_CODES],
+                                                   parts->units ? parts->units : parts->vocab, err);
     if (status != NM_OK) {
         nm_lm_text_free(self);
         return status;
@@ -63,13 +32,9 @@ void nm_lm_text_free(nm_lm_text *self)
 {
     if (!self)
         return;
-    nm_bpe_applier_free(self->applier);
-    nm_bpe_free(self->bpe);
-    if (self->tokenizer.type)
-        nm_tokenizer_close(&self->tokenizer);
-    nm_options_free(self->settings);
+    nm_text_coder_close(&self->coder);
+    nm_buffer_release(&self->subwords);
     nm_buffer_release(&self->words);
-    nm_buffer_release(&self->other);
     free(self);
 }
 
@@ -85,29 +50,19 @@ static int64_t count_words(const nm_buffer *line)
 
 size_t nm_lm_encode(nm_lm_text *self, const char *line, size_t bytes, nm_ids *ids, int64_t *words)
 {
-    nm_buffer *units = &self->words, *other = &self->other;
-    nm_buffer_clear(units);
-    nm_buffer_clear(other);
-    nm_tokenize(&self->tokenizer, line, bytes, self->lowercase ? other : units);
-    if (self->lowercase)
-        nm_utf8_lowercase(other->data, other->bytes, units);
-    *words += count_words(units);
-    if (self->applier) {
-        nm_buffer_clear(other);
-        nm_bpe_apply_line(self->applier, units->data, units->bytes, other);
-        units = other;
-    }
-    return nm_vocab_encode(self->parts->vocab, units->data, units->bytes, ids);
+    nm_text_coder *coder = &self->coder;
+    nm_text_coder_run(coder, NM_FORMAT_RAW, line, bytes);
+    *words += count_words(&coder->words);
+    return nm_vocab_encode(self->parts->vocab, coder->subwords.data, coder->subwords.bytes, ids);
 }
 
 static void decode_line(nm_lm_text *self, const int32_t *ids, size_t n, nm_buffer *out)
 {
-    nm_buffer *units = &self->words, *words = &self->other;
-    nm_buffer_clear(units);
-    nm_buffer_clear(words);
-    nm_vocab_decode(self->parts->vocab, ids, n, units);
-    nm_bpe_remove(units->data, units->bytes, words);
-    nm_detokenize(&self->tokenizer, words->data, words->bytes, out);
+    nm_buffer_clear(&self->subwords);
+    nm_buffer_clear(&self->words);
+    nm_vocab_decode(self->parts->vocab, ids, n, &self->subwords);
+    nm_bpe_remove(self->subwords.data, self->subwords.bytes, &self->words);
+    nm_detokenize(&self->coder.tokenizer, self->words.data, self->words.bytes, out);
 }
 
 void nm_lm_decode(nm_lm_text *self, const int32_t *ids, size_t n, nm_buffer *out)

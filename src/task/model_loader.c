@@ -34,8 +34,7 @@ nm_status nm_loaded_model_options(const char *path, nm_options **options, const 
     *task = task_name ? nm_task_type_find(task_name) : NULL;
     *options = NULL;
     if (!*task || !config) {
-        status =
-            nm_fail(err, NM_FORMAT, "%s: not a model of norma (no task or configuration inside)", chosen);
+        status = nm_fail(err, NM_FORMAT, "%s: not a Norma model: task or configuration is missing", chosen);
     } else {
         *options = nm_options_create();
         nm_train_options_add(*options, *task);
@@ -81,7 +80,7 @@ nm_status nm_loaded_model_open(nm_loaded_model *loaded, const char *file_path, c
     nm_status status = nm_safetensors_open(&file, file_path, err);
     if (status == NM_OK) {
         status = task->open_model(&opened, file, err);
-        loaded->task = opened; /* also when it failed: to be closed */
+        loaded->task = opened; /* closed by the caller, also after an error */
         if (status == NM_OK)
             status = build_loaded(loaded, file_path, backend, false, err);
         if (status == NM_OK)

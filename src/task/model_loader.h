@@ -1,30 +1,30 @@
-/* Using a trained model: options, task and model out of one model file. */
+/* Loading a trained model: options, task and model from a model file. */
 #ifndef NM_MODEL_LOADER_H
 #define NM_MODEL_LOADER_H
 
 #include "task/tasks.h"
 
-/* A model ready to be used, from a model file or a run folder (its best, else last). */
+/* A loaded model, from a model file or a run folder (its best checkpoint, else its last). */
 typedef struct nm_loaded_model {
     nm_options *options;
     nm_task task;
     nm_model *model;
-    bool fold; /* norms join the linear maps behind them (nm_model_fold) */
-    bool int8; /* linear maps are int8 (nm_params_to_int8) */
+    bool fold; /* norms are folded into the following linear layers (nm_model_fold) */
+    bool int8; /* linear layers are int8 (nm_params_to_int8) */
 } nm_loaded_model;
 
 /* The model file of a path: best.safetensors of a run folder, else its last.safetensors; any other path is returned as it
  * is. Heap. */
 char *nm_model_path(const char *path);
-/* Reads the options out of the file (so that defaults come from the model), for the command line to override. */
+/* Reads the options from the file; the command line may override them. */
 nm_status nm_loaded_model_options(const char *path, nm_options **options, const nm_task_type **task,
                                   char **file_path, nm_error *err);
-/* Builds task and model with these options on the backend; takes ownership of options. fold, int8: for inference
- * alone, with nm_model_fold and then nm_params_to_int8. */
+/* Builds task and model with these options on the backend; takes ownership of options. fold, int8: apply nm_model_fold,
+ * then nm_params_to_int8; such a model is for inference only. */
 nm_status nm_loaded_model_open(nm_loaded_model *loaded, const char *file_path, const nm_task_type *task,
                                nm_options *options, nm_backend *backend, bool fold, bool int8, nm_error *err);
-/* The same with the data folder that the options name, for measuring on what the run was trained on; with_grads: the
- * model has gradients. */
+/* The same with the data of the run (data.folder or data.train of the options), for measurements; with_grads: allocate
+ * gradients. */
 nm_status nm_loaded_model_open_run(nm_loaded_model *loaded, const char *file_path, const nm_task_type *task,
                                    nm_options *options, nm_backend *backend, bool with_grads, nm_error *err);
 /* Loads another model file of the same run. */

@@ -13,7 +13,7 @@ nm_status nm_model_text_read(const char *path, char **text, nm_error *err)
     size_t bytes;
     NM_TRY(nm_file_read(path, text, &bytes, err));
     if (memchr(*text, 0, bytes))
-        return nm_fail(err, NM_FORMAT, "%s: not text: holds a zero byte", path);
+        return nm_fail(err, NM_FORMAT, "%s: not text: contains a zero byte", path);
     return nm_text_check(*text, bytes, path, err);
 }
 
@@ -89,8 +89,8 @@ nm_status nm_model_text_names(const nm_model_text *list, nm_counter *names, nm_e
     for (int64_t line = 1; *at; line++) {
         size_t bytes = strcspn(at, "\n");
         if (bytes > NM_TEXT_MAX_LINE || !bytes || nm_counter_find(names, at, bytes) != SIZE_MAX)
-            return nm_fail(err, NM_FORMAT, "%s: %s:%lld: an empty line or one that stands there before",
-                           list->where, list->name, (long long)line);
+            return nm_fail(err, NM_FORMAT, "%s: %s:%lld: an empty or duplicate line", list->where, list->name,
+                           (long long)line);
         nm_counter_add(names, at, bytes, 1);
         at += bytes + (at[bytes] == '\n');
     }

@@ -1,5 +1,5 @@
-/* The texts of a task that travel in its model's file: dictionary, settings, BPE codes, lists of names. They come from a data
- * folder or from the model, and what is wrong with them shows when they are opened, not when they are used. */
+/* The texts of a task that are stored in its model file: dictionary, settings, BPE codes, lists of names. They are read from a
+ * data folder or from the model file and checked when they are opened. */
 #ifndef NM_MODEL_TEXTS_H
 #define NM_MODEL_TEXTS_H
 
@@ -7,27 +7,27 @@
 #include "text/counter.h"
 #include "text/vocab.h"
 
-/* Reads a file that must be text: UTF-8 without zero bytes; heap, also when it fails. */
+/* Reads a text file, UTF-8 without zero bytes. *text is heap memory, also after an error. */
 nm_status nm_model_text_read(const char *path, char **text, nm_error *err);
 
-/* texts[n], heap or NULL, under their names in the model's metadata. */
+/* texts[n], heap or NULL; names are the keys in the metadata of the model file. */
 void nm_model_texts_load(char **texts, const char *const *names, int n, const nm_safetensors *file);
 void nm_model_texts_save(char *const *texts, const char *const *names, int n, nm_safetensors_writer *writer);
 void nm_model_texts_free(char **texts, int n);
 
-/* A text as messages name it: "WHERE: NAME", the file or folder and the text in it. */
+/* A text and its name in messages, "WHERE: NAME": file or folder, and the text in it. */
 typedef struct nm_model_text {
-    const char *where, *name, *text; /* text NULL: not there */
+    const char *where, *name, *text; /* text NULL: missing */
 } nm_model_text;
 
-/* The order of the special words, out of a data folder's settings. */
+/* The order of the special symbols, from the settings of a data folder. */
 nm_status nm_model_text_order(const nm_model_text *settings, nm_vocab_order *order, nm_error *err);
-/* The dictionary. */
+/* Parses the dictionary. */
 nm_status nm_model_text_vocab(const nm_model_text *dictionary, nm_vocab_order order, nm_vocab **vocab,
                               nm_error *err);
-/* Whether these are BPE codes; none are fine. */
+/* NM_FORMAT if the text is not BPE codes; a missing text is valid. */
 nm_status nm_model_text_check_codes(const nm_model_text *codes, nm_error *err);
-/* A name a line, none of them empty or twice, and back (heap). */
+/* One name per line, not empty and without duplicates; and the inverse, heap. */
 nm_status nm_model_text_names(const nm_model_text *list, nm_counter *names, nm_error *err);
 char *nm_model_text_of_names(const nm_counter *names);
 

@@ -1,5 +1,5 @@
-/* Tagging: column files read as they are, a conditional random field over tags, F1 of spans as the score. Vocabularies and
- * tags come from the training text and travel in the model. */
+/* Tagging: column files, a conditional random field over tags, F1 of spans as the score. Vocabularies and tags are those
+ * of the training text and are stored in the model file. */
 #include "task/tagging.h"
 
 #include <math.h>
@@ -11,26 +11,26 @@
 
 /* clang-format off */
 static const nm_option tagging_options[] = {
-    ROW(train, "", 0, 0, "file of columns: a token a line, a blank line behind each sentence"),
-    ROW(valid, "", 0, 0, "the same for validation"),
-    ROW(test, "", 0, 0, "the same for the test"),
-    ROW(token_column, "1", 1, NM_COLUMNS_MAX, "column of the tokens"),
-    ROW(tag_column, "0", 0, NM_COLUMNS_MAX, "column of the tags; 0: the last"),
-    PICK(file_scheme, "auto", "auto|" NM_TAG_SCHEMES, "of the tags in the files; auto: by the marks that occur"),
-    PICK(scheme, "bioes", NM_TAG_SCHEMES, "that the model learns; the files' tags are converted"),
-    ROW(repair, "false", 0, 1, "read sequences that are illegal in the scheme as conlleval does, instead of stopping"),
-    ROW(lowercase, "true", 0, 1, "look words up in lower case; characters keep theirs"),
-    ROW(zero_digits, "true", 0, 1, "look words and characters up with 0 for every digit"),
-    ROW(min_count, "1", 1, 1e9, "words and bigrams rarer than that in the training text are unknown"),
-    ROW(min_char_count, "2", 1, 1e9, "the same for characters"),
-    ROW(max_chars, "40", 1, 65536, "characters of a word that are looked at"),
-    ROW(vectors, "", 0, 0, "word vectors in the form of GloVe or word2vec's text form; their length becomes 1"),
-    ROW(bigram_vectors, "", 0, 0, "the same for bigrams, a token and its right neighbor written together"),
-    ROW(batch, "16", 1, 1 << 20, "sentences of a batch, within train.max_tokens"),
-    PICK(order, "length", "length|random", "which sentences share a batch: of similar length, or any"),
-    ROW(max_length, "512", 1, 1 << 16, "longer sentences are left out of training and validation loss"),
-    ROW(word_dropout, "0.02", 0, 0.99, "share of words replaced by the unknown one in training, with their characters"),
-    ROW(bigram_dropout, "0.02", 0, 0.99, "the same for bigrams"),
+    ROW(train, "", 0, 0, "Training file in columns: one token per line, a blank line after each sentence."),
+    ROW(valid, "", 0, 0, "Validation file in columns."),
+    ROW(test, "", 0, 0, "Test file in columns."),
+    ROW(token_column, "1", 1, NM_COLUMNS_MAX, "Column of the tokens, from 1."),
+    ROW(tag_column, "0", 0, NM_COLUMNS_MAX, "Column of the tags, from 1; 0: the last column."),
+    PICK(file_scheme, "auto", "auto|" NM_TAG_SCHEMES, "Tagging scheme of the files; auto: detected from the prefixes that occur."),
+    PICK(scheme, "bioes", NM_TAG_SCHEMES, "Tagging scheme of the model; tags of the files are converted."),
+    ROW(repair, "false", 0, 1, "Read tag sequences that are illegal in the scheme as conlleval does; false: they are an error."),
+    ROW(lowercase, "true", 0, 1, "Lowercase words for the vocabulary; characters keep their case."),
+    ROW(zero_digits, "true", 0, 1, "Replace every digit by 0 in words and characters."),
+    ROW(min_count, "1", 1, 1e9, "Minimum count of words and bigrams in the training text; rarer ones are unknown."),
+    ROW(min_char_count, "2", 1, 1e9, "Minimum count of characters in the training text; rarer ones are unknown."),
+    ROW(max_chars, "40", 1, 65536, "Maximum number of characters of a word that are used."),
+    ROW(vectors, "", 0, 0, "File of word vectors in the text format of GloVe or word2vec; vectors are L2-normalized. Empty: none."),
+    ROW(bigram_vectors, "", 0, 0, "File of vectors of bigrams, which are a token concatenated with the next token; empty: none."),
+    ROW(batch, "16", 1, 1 << 20, "Maximum number of sentences in a batch, within train.max_tokens."),
+    PICK(order, "length", "length|random", "Sentences of a training batch: of similar length, or random."),
+    ROW(max_length, "512", 1, 1 << 16, "Maximum length of a sentence in tokens; longer ones are left out of training and validation loss."),
+    ROW(word_dropout, "0.02", 0, 0.99, "Fraction of words that are replaced by the unknown word in training, with their characters."),
+    ROW(bigram_dropout, "0.02", 0, 0.99, "Fraction of bigrams that are replaced by the unknown bigram in training."),
     {0}};
 /* clang-format on */
 
@@ -90,15 +90,16 @@ static nm_status tagging_prepare_model(nm_task *task, nm_model *model, nm_error 
     return NM_OK;
 }
 
-/* Puts vectors of length 1 into the rows of the words that have one. */
-static nm_status take_vectors(nm_model *model, nm_tensor *table, const nm_counter *vocabulary,
-                              nm_word_vectors *vectors, const char *path, const char *option, nm_error *err)
+/* Initializes the rows of words that have a vector with the L2-normalized vector. */
+static nm_status init_from_vectors(nm_model *model, nm_tensor *table, const nm_counter *vocabulary,
+                                   nm_word_vectors *vectors, const char *path, const char *option,
+                                   nm_error *err)
 {
     nm_backend *b = model->backend;
     if (!vectors->width)
         return NM_OK;
     if (!table || vectors->width != table->cols)
-        return nm_fail(err, NM_MISMATCH, "%s: vectors of %d numbers, but %s is %d", path, vectors->width,
+        return nm_fail(err, NM_MISMATCH, "%s: vectors have dimension %d, but %s is %d", path, vectors->width,
                        option, table ? table->cols : 0);
     size_t width = (size_t)table->cols, unit = nm_dtype_bytes(b->dtype);
     void *row = nm_allocate(width * unit);
@@ -120,10 +121,10 @@ static nm_status tagging_init_params(nm_task *task, nm_model *model, nm_error *e
     nm_tagging_parts *parts = task->parts;
     const nm_tagging_config *config = task->config;
     const nm_tagger *t = nm_tagger_of(model);
-    NM_TRY(take_vectors(model, t->words, &parts->words, &parts->vectors, config->vectors, "model.word_dim",
-                        err));
-    return take_vectors(model, t->bigrams, &parts->bigrams, &parts->bigram_vectors, config->bigram_vectors,
-                        "model.bigram_dim", err);
+    NM_TRY(init_from_vectors(model, t->words, &parts->words, &parts->vectors, config->vectors,
+                             "model.word_dim", err));
+    return init_from_vectors(model, t->bigrams, &parts->bigrams, &parts->bigram_vectors,
+                             config->bigram_vectors, "model.bigram_dim", err);
 }
 
 static double *tagging_loss(nm_task *task, nm_model *model, nm_tape *tape, const nm_batch *batch,
@@ -136,8 +137,8 @@ static double *tagging_loss(nm_task *task, nm_model *model, nm_tape *tape, const
     return nm_crf_loss(tape, emissions, &nm_tagger_of(model)->crf, &packing, batch->target_out);
 }
 
-/* Every tag equally likely for every token of a sentence as long as the longest: sentences are long, and the random
- * transitions of the beginning cost more than knowing nothing. */
+/* The loss of uniform tag probabilities for a sentence of the maximum length: an upper bound, because the random initial
+ * transitions cost more than uniform ones. */
 static double tagging_chance_loss(const nm_task *task)
 {
     const nm_tagging_config *config = task->config;

@@ -1,4 +1,4 @@
-/* Tagging of sentences with spans (named entities): what the task's files and its command share. */
+/* Tagging of sentences with spans (named entity recognition). */
 #ifndef NM_TAGGING_H
 #define NM_TAGGING_H
 
@@ -17,28 +17,29 @@ typedef struct nm_tagging_config { /* section [data] */
     double word_dropout, bigram_dropout;
 } nm_tagging_config;
 
-typedef struct nm_tag_corpus { /* sentences: token t of sentence s stands at offsets[s] + t */
+typedef struct nm_tag_corpus { /* sentences: token t of sentence s is at index offsets[s] + t */
     nm_corpus forms; /* .ids: numbers of nm_tagging_parts.forms; not mapped, freed by nm_tag_corpus_clear */
-    int32_t *ids, *gold; /* what forms.ids points to; numbers of .gold_names, or -1: not known */
+    int32_t *ids, *gold; /* forms.ids; numbers of nm_tagging_parts.gold_names, -1: no gold tag */
     uint64_t *offsets;
     size_t ids_capacity, gold_capacity, offsets_capacity;
-    int64_t unknown_tags; /* tokens whose tag the model does not know */
+    int64_t unknown_tags; /* number of tokens whose tag is not in the training text */
 } nm_tag_corpus;
 
 typedef struct nm_tagging_parts {
     nm_tag_scheme scheme;
     nm_counter words, chars, bigrams; /* vocabularies: item i has number i + 1, or i + 2 for characters */
-    char **tags;                      /* [n_tags]: O, then each label with every mark of the scheme */
+    char **tags;                      /* [n_tags]: O, then each label with every prefix of the scheme */
     int32_t n_tags;
     nm_tagger_sizes sizes;
-    nm_counter forms;      /* different tokens of all splits, as the files have them */
-    nm_counter gold_names; /* different tags of all splits, in the model's scheme: first those of the model */
-    /* Of every form that was looked up: number of the word, and characters char_starts[f] .. char_starts[f + 1] - 1. */
+    nm_counter forms; /* distinct tokens of all splits, as in the files */
+    nm_counter
+        gold_names; /* distinct tags of all splits in the model's scheme; the tags of the model are first */
+    /* For every form: number of the word, and characters char_starts[f] .. char_starts[f + 1] - 1. */
     int32_t *format_words, *format_chars;
     size_t *char_starts;
     size_t n_forms, forms_capacity, starts_capacity, n_chars, chars_capacity;
     nm_tag_corpus splits[NM_TAGGING_SPLITS];
-    nm_word_vectors vectors, bigram_vectors; /* until the model has taken them */
+    nm_word_vectors vectors, bigram_vectors; /* released when the model is initialized */
 } nm_tagging_parts;
 
 enum { NM_WORD_UNKNOWN = 0, NM_CHAR_OUTSIDE = 0, NM_CHAR_UNKNOWN = 1, NM_CHAR_FIRST = 2 };
@@ -50,7 +51,7 @@ static inline nm_tagging_parts *nm_tagging_parts_of(const nm_task *task)
 
 /* ---- text (tagging_text.c) ---- */
 
-/* Reads the files of the splits, makes vocabularies and tags from the training text. */
+/* Reads the files of the splits, builds vocabularies and tags from the training text. */
 nm_status nm_tagging_read(nm_task *task, nm_error *err);
 /* The same from the texts of a model file; splits stay empty. */
 nm_status nm_tagging_parse(nm_task *task, const nm_safetensors *file, nm_error *err);
@@ -59,13 +60,13 @@ void nm_tagging_save(const nm_task *task, nm_safetensors_writer *writer);
 /* Appends a sentence; gold: n tags in any scheme, or NULL. */
 void nm_tagging_add(nm_tagging_parts *parts, nm_tag_corpus *corpus, const char *const *tokens,
                     const char *const *gold, int32_t n);
-/* Looks up words and characters of the forms that are new. */
+/* Computes words and characters of new forms. */
 void nm_tagging_look_up(nm_tagging_parts *parts, const nm_tagging_config *config);
-/* Forgets the sentences; capacity stays. And the forms, where nothing refers to them any more. */
+/* Removes the sentences but keeps the memory. nm_tagging_clear_forms: the forms, when no corpus refers to them. */
 void nm_tag_corpus_clear(nm_tag_corpus *corpus);
 void nm_tag_corpus_release(nm_tag_corpus *corpus);
-void nm_tagging_forget_forms(nm_tagging_parts *parts);
-/* The bigram of token i of sentence s as text: both tokens, or the last one and "<eos>". */
+void nm_tagging_clear_forms(nm_tagging_parts *parts);
+/* The bigram of token i of sentence s as text: tokens i and i + 1, or the last token and "<eos>". */
 void nm_tagging_bigram(const nm_tagging_parts *parts, const nm_tagging_config *config,
                        const nm_tag_corpus *corpus, int64_t s, int64_t i, nm_buffer *out);
 
@@ -76,7 +77,7 @@ typedef struct nm_tag_piece { /* tokens first .. first + n - 1 of a sentence */
     int32_t first, n;
 } nm_tag_piece;
 
-typedef struct nm_tag_dropout { /* of words and bigrams; NULL: none */
+typedef struct nm_tag_dropout { /* probabilities for words and bigrams */
     double words, bigrams;
     uint64_t seed;
     uint32_t step;
@@ -90,10 +91,10 @@ nm_batch nm_tagging_batch(nm_task *task, nm_split split, const nm_batches *batch
                           bool training, nm_arena *arena);
 nm_batch nm_tagging_largest(nm_task *task, nm_arena *arena);
 
-/* ---- use (tagging_score.c) ---- */
+/* ---- inference and score (tagging_score.c) ---- */
 
 /* Tags of all sentences: numbers of parts->tags for every token in heap memory *tags. Sentences longer than
- * model.max_positions are cut and their pieces tagged apart; *n_cut (or NULL) counts them. */
+ * model.max_positions are cut into pieces that are tagged separately; *n_cut (may be NULL) is their number. */
 nm_status nm_tagging_predict(const nm_task *task, nm_model *model, const nm_tag_corpus *corpus,
                              int64_t n_sentences, int32_t **tags, int64_t *n_cut, nm_error *err);
 nm_status nm_tagging_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,

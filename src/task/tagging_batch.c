@@ -1,4 +1,4 @@
-/* Tagging's batches: sentences packed one after another, with the characters of every word and the bigrams. */
+/* Batches of tagging: packed sentences with the characters of every word and the bigrams. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static bool dropped(const nm_tag_dropout *dropout, double rate, uint32_t site, i
     return nm_random_unit(word) < rate;
 }
 
-/* Numbers of the forms of all tokens, -1 where the word is dropped. */
+/* Form numbers of all tokens, -1 for dropped words. */
 static int32_t *list_forms(const nm_tag_corpus *corpus, const nm_tag_piece *pieces, int32_t n,
                            const nm_tag_dropout *dropout, nm_packing *packing, nm_arena *arena)
 {
@@ -38,7 +38,7 @@ static int32_t *list_forms(const nm_tag_corpus *corpus, const nm_tag_piece *piec
     return forms;
 }
 
-/* A dropped word has one character, the unknown one; so has a word without any. */
+/* Dropped words and words without characters have one character, the unknown one. */
 static void pack_chars(const nm_tagging_parts *parts, const int32_t *forms, int32_t n, nm_tagger_inputs *in,
                        nm_arena *arena)
 {
@@ -55,7 +55,7 @@ static void pack_chars(const nm_tagging_parts *parts, const int32_t *forms, int3
     in->chars.n_tokens = offsets[n];
     size_t bytes = (size_t)offsets[n] * sizeof(int32_t);
     int32_t *ids = nm_arena_alloc(arena, bytes), *before = nm_arena_alloc(arena, bytes),
-            *behind = nm_arena_alloc(arena, bytes);
+            *after = nm_arena_alloc(arena, bytes);
     for (int32_t i = 0; i < n; i++) {
         for (int32_t c = offsets[i]; c < offsets[i + 1]; c++) {
             size_t k = forms[i] < 0 ? SIZE_MAX : parts->char_starts[forms[i]] + (size_t)(c - offsets[i]);
@@ -64,12 +64,12 @@ static void pack_chars(const nm_tagging_parts *parts, const int32_t *forms, int3
         }
         for (int32_t c = offsets[i]; c < offsets[i + 1]; c++) {
             before[c] = c > offsets[i] ? ids[c - 1] : NM_CHAR_OUTSIDE;
-            behind[c] = c + 1 < offsets[i + 1] ? ids[c + 1] : NM_CHAR_OUTSIDE;
+            after[c] = c + 1 < offsets[i + 1] ? ids[c + 1] : NM_CHAR_OUTSIDE;
         }
     }
     in->char_ids = ids;
     in->char_before = before;
-    in->char_behind = behind;
+    in->char_behind = after;
 }
 
 static const int32_t *pack_bigrams(const nm_task *task, const nm_tag_corpus *corpus,
@@ -91,7 +91,7 @@ static const int32_t *pack_bigrams(const nm_task *task, const nm_tag_corpus *cor
     return bigrams;
 }
 
-/* Gold tags; one that the model does not know counts as O here, and as missed in the score. */
+/* Gold tags. A tag that is not in the training text is O in the loss and missed in the score. */
 static const int32_t *pack_gold(const nm_tagging_parts *parts, const nm_tag_corpus *corpus,
                                 const nm_tag_piece *pieces, const nm_packing *packing, nm_arena *arena)
 {
@@ -213,7 +213,7 @@ static bounds largest_sizes(const nm_task *task)
     return largest;
 }
 
-/* `total` rows in n sequences of equal length, but for the rounding. */
+/* `total` rows in n sequences of equal length, except for rounding. */
 static nm_packing even_packing(int64_t n, int64_t total, nm_arena *arena)
 {
     int32_t *offsets = nm_arena_alloc(arena, ((size_t)n + 1) * sizeof *offsets);

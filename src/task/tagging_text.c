@@ -1,4 +1,4 @@
-/* Tagging's text: column files to sentences, vocabularies and tags; and back from the texts of a model file. */
+/* Text of tagging: column files to sentences, vocabularies and tags; vocabularies and tags in model files. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,7 +61,7 @@ void nm_tagging_add(nm_tagging_parts *parts, nm_tag_corpus *corpus, const char *
     c->n++;
 }
 
-/* ---- what a token is looked up as ---- */
+/* ---- normalization of tokens ---- */
 
 static void zero_digits(const char *text, nm_buffer *out)
 {
@@ -69,7 +69,7 @@ static void zero_digits(const char *text, nm_buffer *out)
         nm_buffer_append_byte(out, *text >= '0' && *text <= '9' ? '0' : *text);
 }
 
-/* The form with digits as zeros, for characters and bigrams; and also in lower case, for words. */
+/* The form with digits replaced by 0, for characters and bigrams; lowercased, too, for words. */
 static void spell(const nm_tagging_config *config, const char *form, bool word, nm_buffer *out)
 {
     nm_buffer_clear(out);
@@ -136,7 +136,7 @@ void nm_tagging_look_up(nm_tagging_parts *parts, const nm_tagging_config *config
     nm_buffer_release(&text);
 }
 
-void nm_tagging_forget_forms(nm_tagging_parts *parts)
+void nm_tagging_clear_forms(nm_tagging_parts *parts)
 {
     nm_counter_release(&parts->forms);
     parts->n_forms = parts->n_chars = 0;
@@ -196,7 +196,7 @@ static nm_status check_legal(const reader *r, const nm_columns *c, nm_error *err
                    follows || !bad ? "" : r->tags[bad - 1]);
 }
 
-/* One pass over a file: to guess its scheme (corpus NULL), or to take its sentences. */
+/* One pass over a file: detects its scheme (corpus NULL), or appends its sentences. */
 static nm_status pass(reader *r, const char *path, nm_tag_guess *guess, nm_tag_corpus *corpus, nm_error *err)
 {
     FILE *stream;
@@ -240,7 +240,7 @@ static nm_status read_file(nm_tagging_parts *parts, const nm_tagging_config *con
     if (status == NM_OK)
         status = pass(&r, path, NULL, corpus, err);
     if (status == NM_OK && !corpus->forms.n)
-        status = nm_fail(err, NM_FORMAT, "%s: holds no sentence", path);
+        status = nm_fail(err, NM_FORMAT, "%s: contains no sentence", path);
     free(r.tokens);
     free(r.tags);
     return status;
@@ -248,7 +248,7 @@ static nm_status read_file(nm_tagging_parts *parts, const nm_tagging_config *con
 
 /* ---- vocabularies ---- */
 
-/* Items counted at least so often, the most frequent first. */
+/* Items with at least the minimum count, the most frequent first. */
 static void keep_frequent(const nm_counter *counted, int64_t least, nm_counter *kept)
 {
     uint32_t *order = nm_counter_sort(counted, NM_COUNT_THEN_BYTES);
@@ -282,7 +282,7 @@ static void count_split(const nm_tagging_parts *parts, const nm_tagging_config *
     nm_buffer_release(&text);
 }
 
-/* Words of the other splits that have a vector join the vocabulary: they cost nothing and are known. */
+/* Words of validation and test that have a vector are added to the vocabulary. */
 static void add_with_vectors(const nm_counter *seen, const nm_word_vectors *vectors, nm_counter *kept)
 {
     for (size_t i = 0; i < seen->n; i++)
@@ -330,7 +330,7 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* O, then every label of the training text, in the order of bytes, with every mark of the scheme. */
+/* O, then every label of the training text in byte order, with every prefix of the scheme. */
 static void make_tags(nm_tagging_parts *parts, const nm_counter *names)
 {
     const char **labels = nm_allocate((names->n + 1) * sizeof *labels);
@@ -350,7 +350,7 @@ static void make_tags(nm_tagging_parts *parts, const nm_counter *names)
     free(labels);
 }
 
-/* Tags of the model come first among all that the files have. */
+/* The first gold names are the tags of the model. */
 static void name_gold(nm_tagging_parts *parts)
 {
     for (int32_t t = 0; t < parts->n_tags; t++)
@@ -380,7 +380,7 @@ static uint64_t fingerprint(const nm_tagging_parts *parts)
     return hash;
 }
 
-/* Tags of validation and test that the training text lacks. */
+/* Counts tokens of each split whose tag is not in the training text. */
 static void count_unknown_tags(nm_tagging_parts *parts)
 {
     for (int split = 0; split < NM_TAGGING_SPLITS; split++) {
@@ -390,8 +390,8 @@ static void count_unknown_tags(nm_tagging_parts *parts)
     }
 }
 
-/* The tags are known once the training text has been read, and only then can gold tags be numbered after them; so it is
- * read twice: for its labels, and in earnest. */
+/* The tags of the model are the first gold names. They are known after the training text has been read, so its gold tags
+ * are renumbered. */
 static nm_status read_train(nm_task *task, nm_error *err)
 {
     nm_tagging_parts *parts = task->parts;
@@ -466,7 +466,7 @@ static nm_status parse_tags(nm_tagging_parts *parts, const nm_safetensors *file,
     for (size_t i = 0; i < names->n; i++) {
         const char *tag = names->items[i].text;
         if (!nm_tag_valid(tag) || (*tag != 'O' && !strchr(nm_tag_marks(parts->scheme), *tag)))
-            return nm_fail(err, NM_FORMAT, "%s: %s:%zu: '%.60s' is no tag of scheme %s",
+            return nm_fail(err, NM_FORMAT, "%s: %s:%zu: '%.60s' is not a tag of the scheme %s",
                            nm_safetensors_path(file), text_names[3], i + 1, tag,
                            nm_tag_scheme_name(parts->scheme));
         add_tag(parts, tag);

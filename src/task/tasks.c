@@ -1,4 +1,4 @@
-/* The registered tasks: one line each. */
+/* The table of tasks. */
 #include <string.h>
 
 #include "task/tasks.h"

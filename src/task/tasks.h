@@ -1,4 +1,4 @@
-/* The registered tasks. */
+/* The table of tasks. */
 #ifndef NM_TASKS_H
 #define NM_TASKS_H
 

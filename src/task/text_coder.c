@@ -1,35 +1,81 @@
 #include "task/text_coder.h"
 
+#include <string.h>
+
+#include "data/prepare.h"
 #include "text/utf8.h"
 
 nm_status nm_text_coder_open(nm_text_coder *coder, const nm_text_coder_config *config, nm_error *err)
 {
     *coder = (nm_text_coder){.lowercase = config->lowercase};
-    nm_tokenizer_options options = nm_tokenizer_options_default();
-    options.language = config->language;
-    NM_TRY(nm_tokenizer_open(&coder->tokenizer, config->tokenizer, &options, err));
+    NM_TRY(nm_tokenizer_open(&coder->tokenizer, config->tokenizer, &config->options, err));
     if (!config->codes)
         return NM_OK;
     NM_TRY(nm_bpe_parse(config->codes, strlen(config->codes), config->codes_name, &coder->bpe, err));
-    coder->applier = nm_bpe_applier_create(coder->bpe, NULL, 0);
+    coder->applier = nm_bpe_applier_create(coder->bpe, config->threshold ? &config->subwords->symbols : NULL,
+                                           config->threshold);
     return NM_OK;
 }
 
-void nm_text_coder_run(nm_text_coder *coder, const char *text, size_t bytes)
+/* Without a tokenizer, the suffixes of the files need not be languages. */
+static nm_tokenizer_options tokenizer_options(const nm_prepare_config *config, const char *language)
 {
-    nm_buffer *result = &coder->words;
+    nm_tokenizer_options options = nm_tokenizer_options_default();
+    options.aggressive = config->aggressive;
+    options.escape = config->escape;
+    if (strcmp(config->tokenizer, nm_tokenizer_none.name) && *language)
+        options.language = language;
+    return options;
+}
+
+static nm_status open_with_settings(nm_text_coder *coder, nm_tokenizer *target,
+                                    const nm_prepare_config *config, const char *codes,
+                                    const nm_vocab *subwords, nm_error *err)
+{
+    const nm_text_coder_config coder_config = {.tokenizer = config->tokenizer,
+                                               .options = tokenizer_options(config, config->source_lang),
+                                               .lowercase = config->lowercase,
+                                               .codes = codes,
+                                               .codes_name = "the model's BPE codes",
+                                               .subwords = subwords,
+                                               .threshold = config->bpe_vocabulary_threshold};
+    NM_TRY(nm_text_coder_open(coder, &coder_config, err));
+    if (!target)
+        return NM_OK;
+    const nm_tokenizer_options options = tokenizer_options(config, config->target_lang);
+    return nm_tokenizer_open(target, config->tokenizer, &options, err);
+}
+
+nm_status nm_text_coder_open_prepared(nm_text_coder *coder, nm_tokenizer *target, const char *settings,
+                                      const char *codes, const nm_vocab *subwords, nm_error *err)
+{
+    nm_options *options = nm_options_create();
+    const nm_prepare_config *config =
+        nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
+    nm_status status = nm_options_read_text(options, "the model's data.ini", settings, err);
+    if (status == NM_OK)
+        status = open_with_settings(coder, target, config, codes, subwords, err);
+    nm_options_free(options);
+    return status;
+}
+
+void nm_text_coder_run(nm_text_coder *coder, nm_text_format format, const char *text, size_t bytes)
+{
+    nm_buffer *tokens = coder->lowercase ? &coder->tokens : &coder->words;
+    nm_buffer_clear(&coder->tokens);
     nm_buffer_clear(&coder->words);
-    nm_tokenize(&coder->tokenizer, text, bytes, &coder->words);
-    if (coder->lowercase) {
-        nm_buffer_clear(&coder->lower);
-        nm_utf8_lowercase(result->data, result->bytes, &coder->lower);
-        result = &coder->lower;
+    nm_buffer_clear(&coder->subwords);
+    if (format == NM_FORMAT_RAW) {
+        nm_tokenize(&coder->tokenizer, text, bytes, tokens);
+        if (coder->lowercase)
+            nm_utf8_lowercase(tokens->data, tokens->bytes, &coder->words);
+    } else {
+        nm_buffer_append(&coder->words, text, bytes);
     }
-    nm_buffer_clear(&coder->units);
-    if (coder->applier)
-        nm_bpe_apply_line(coder->applier, result->data, result->bytes, &coder->units);
+    if (coder->applier && format != NM_FORMAT_SUBWORD)
+        nm_bpe_apply_line(coder->applier, coder->words.data, coder->words.bytes, &coder->subwords);
     else
-        nm_buffer_append(&coder->units, result->data, result->bytes);
+        nm_buffer_append(&coder->subwords, coder->words.data, coder->words.bytes);
 }
 
 void nm_text_coder_close(nm_text_coder *coder)
@@ -37,8 +83,8 @@ void nm_text_coder_close(nm_text_coder *coder)
     nm_bpe_applier_free(coder->applier);
     nm_bpe_free(coder->bpe);
     nm_tokenizer_close(&coder->tokenizer);
+    nm_buffer_release(&coder->tokens);
     nm_buffer_release(&coder->words);
-    nm_buffer_release(&coder->lower);
-    nm_buffer_release(&coder->units);
+    nm_buffer_release(&coder->subwords);
     *coder = (nm_text_coder){0};
 }

@@ -14,11 +14,11 @@
 
 /* clang-format off */
 static const nm_option translation_options[] = {
-    ROW(folder, "", 0, 0, "data folder written by norma prepare"),
-    ROW(max_length, "256", 1, 1 << 20, "sequences of more tokens are left out of training and validation loss, and counted"),
+    ROW(folder, "", 0, 0, "Data folder written by norma prepare."),
+    ROW(max_length, "256", 1, 1 << 20, "Maximum length of a sequence in tokens; longer ones are left out of training and validation loss, and counted."),
     NM_CHOICE(nm_translation_config, order, "length", "length|random", "Sentences of a training batch: of similar length (sorted by target, then source length), or random."),
-    ROW(word_dropout, "0", 0, 0.99, "share of source and target-input words replaced by <unk> in training"),
-    ROW(mask_words, "false", 0, 1, "restrict the output vocabulary to the subwords of the training data's target side; other target tokens have no loss and are counted at each validation"),
+    ROW(word_dropout, "0", 0, 0.99, "Fraction of source and target input tokens replaced by <unk> in training."),
+    ROW(mask_words, "false", 0, 1, "Restrict the output vocabulary to the subwords of the training data's target side; other target tokens have no loss and are counted at each validation."),
     {0}};
 /* clang-format on */
 
@@ -77,7 +77,7 @@ static nm_status translation_open(nm_task *task, nm_error *err)
     const nm_translation_config *config = task->config;
     nm_translation_parts *parts = task->parts = nm_allocate(sizeof *parts);
     if (!*config->folder)
-        return nm_fail(err, NM_USAGE, "data.folder is not set: give the folder that norma prepare wrote");
+        return nm_fail(err, NM_USAGE, "data.folder is not set: give a folder written by norma prepare");
     NM_TRY(read_texts(parts, config->folder, err));
     NM_TRY(parse_texts(parts, config->folder, err));
     for (int split = 0; split < NM_TRANSLATION_SPLITS; split++) {
@@ -103,7 +103,7 @@ static nm_status translation_open_model(nm_task *task, const nm_safetensors *fil
     nm_status status = parse_texts(parts, nm_safetensors_path(file), err);
     if (status == NM_OK && allowed) {
         if (allowed->type != NM_TENSOR_U8 || allowed->count != (size_t)nm_vocab_size(parts->target_vocab))
-            return nm_fail(err, NM_MISMATCH, "%s: target.allowed doesn't fit the dictionary",
+            return nm_fail(err, NM_MISMATCH, "%s: target.allowed does not have the size of the dictionary",
                            nm_safetensors_path(file));
         parts->allowed = nm_allocate(allowed->count);
         memcpy(parts->allowed, allowed->data, allowed->count);
@@ -147,7 +147,7 @@ static nm_model_sizes translation_sizes(const nm_task *task)
                             .plan = task->plan};
 }
 
-/* Words that the target side of the training data has, besides eos and unk (Tears' program). */
+/* The output vocabulary of data.mask_words: subwords of the target side of the training data, eos and unk (Tears). */
 static void find_allowed(nm_translation_parts *parts)
 {
     const nm_corpus *target = &parts->sides[NM_SPLIT_TRAIN][1];
@@ -192,8 +192,8 @@ static nm_batch_words batch_words(const nm_task *task, uint32_t step, bool train
                             .step = step};
 }
 
-/* A target token whose logit is masked has probability 0. It is an input of the next position, but has no loss and no
- * gradient; Tears' program gives it a logit of -1e9, so that one such token decides the mean. */
+/* A target token with a masked logit has probability 0. It is an input of the next position, but has no loss and no
+ * gradient. The program of Tears sets its logit to -1e9, and the mean loss is then dominated by one such token. */
 static void ignore_masked_targets(nm_batch *batch, const uint8_t *allowed, nm_arena *arena)
 {
     const int32_t *gold = batch->target_out;

@@ -1,4 +1,4 @@
-/* What translation's commands and the validation need of a translation task. */
+/* Translation: texts, data and batches of the task. */
 #ifndef NM_TRANSLATION_H
 #define NM_TRANSLATION_H
 
@@ -17,16 +17,16 @@ typedef struct nm_translation_config { /* section [data] */
 } nm_translation_config;
 
 typedef struct nm_translation_parts {
-    char *texts
-        [NM_TRANSLATION_TEXTS]; /* data.ini, dictionaries, codes (NULL: no BPE), the source's units or NULL */
+    /* data.ini, dictionaries, BPE codes (NULL: no BPE), subwords of the source (or NULL) */
+    char *texts[NM_TRANSLATION_TEXTS];
     nm_vocab *source_vocab, *target_vocab;
-    nm_vocab *source_units;                    /* that BPE may write; NULL: all */
-    nm_corpus sides[NM_TRANSLATION_SPLITS][2]; /* [split][target]; empty where a model file was opened */
+    nm_vocab *source_units;                    /* subwords that BPE may write; NULL: all */
+    nm_corpus sides[NM_TRANSLATION_SPLITS][2]; /* [split][target]; empty after open_model */
     nm_batching batching[NM_TRANSLATION_SPLITS];
     uint8_t *allowed; /* host [target size], or NULL */
 } nm_translation_parts;
 
-/* What stands before the first target word: eos in fairseq's order, bos in that of Tears. */
+/* Input of the first target position: eos in fairseq, bos in Tears. */
 static inline int32_t nm_translation_first_id(const nm_vocab *vocab)
 {
     return vocab->order == NM_VOCAB_TEARS ? vocab->bos : vocab->eos;

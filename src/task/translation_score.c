@@ -1,5 +1,5 @@
-/* Translation's validation: the split is translated and its words are compared with the reference words of the data
- * folder, before BPE: multi-bleu on the tokens as prepared, as the papers report it. */
+/* Score of translation: a split is translated and compared with the words of the data folder before BPE, by multi-bleu on
+ * the prepared tokens as in the papers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,7 +51,7 @@ static nm_status read_words(lines *list, const char *folder, const char *split, 
     return status;
 }
 
-/* ids -> units -> words */
+/* ids -> subwords -> words */
 static void words_of(const nm_translation_parts *parts, const nm_translation *translation, nm_buffer *units,
                      nm_buffer *words)
 {
