@@ -7,6 +7,10 @@
 #include "data/batch.h"
 #include "data/corpus.h"
 
+/* Order in which examples are put into the batches of training. */
+typedef enum nm_example_order { NM_ORDER_LENGTH, NM_ORDER_RANDOM } nm_example_order;
+#define NM_EXAMPLE_ORDERS "length|random"
+
 typedef struct nm_batching {
     const nm_corpus *source, *target; /* of equal n; target NULL for one-sided tasks */
     int64_t max_tokens;               /* per side and batch, counting real tokens */

@@ -178,7 +178,7 @@ static nm_status score_streams(const nm_task *task, nm_model *model, const nm_co
     nm_lm_scoring how = {.max_tokens = task->max_tokens,
                          .before = parts->vocab->eos,
                          .drop_incomplete =
-                             !strcmp(config->incomplete, "drop") || !nm_lm_config_of(model)->causal};
+                             config->incomplete == NM_LM_INCOMPLETE_DROP || !nm_lm_config_of(model)->causal};
     int64_t each = tokens / config->eval_streams;
     for (int64_t s = 0; s < config->eval_streams; s++)
         NM_TRY(nm_lm_score_ids(model, corpus->ids + s * each, each, &how, scored, err));

@@ -131,10 +131,10 @@ static nm_status segments_of(const nm_task *task, nm_split split, nm_lm_segments
     const nm_corpus *corpus = &parts_of(task)->splits[split];
     if (!corpus->n)
         return nm_fail(err, NM_USAGE, "the data folder has no %s data", nm_prepare_split_names[split]);
-    bool incomplete = !strcmp(config->incomplete, "score") && model->causal;
-    int64_t streams = split != NM_SPLIT_TRAIN             ? config->eval_streams
-                      : !strcmp(config->order, "streams") ? batch_segments(task)
-                                                          : 1;
+    bool incomplete = config->incomplete == NM_LM_INCOMPLETE_SCORE && model->causal;
+    int64_t streams = split != NM_SPLIT_TRAIN                ? config->eval_streams
+                      : config->order == NM_LM_ORDER_STREAMS ? batch_segments(task)
+                                                             : 1;
     return nm_lm_segments_make(segments, corpus->ids, (int64_t)corpus->offsets[corpus->n], streams,
                                (int32_t)model->context, incomplete, parts_of(task)->vocab->eos, err);
 }
@@ -166,7 +166,7 @@ static nm_status lm_epoch(nm_task *task, nm_split split, uint32_t epoch, bool sh
         batches->order[i] = i;
     for (int64_t i = 0; i <= batches->n; i++)
         batches->starts[i] = i * each < n ? i * each : n;
-    if (shuffle && !strcmp(config->order, "shuffled"))
+    if (shuffle && config->order == NM_LM_ORDER_SHUFFLED)
         shuffle_segments(batches->order, n, task->seed, epoch);
     return NM_OK;
 }
@@ -192,7 +192,7 @@ static nm_batch lm_batch(nm_task *task, nm_split split, const nm_batches *batche
     return batch;
 }
 
-/* All targets are the last word: of an adaptive soft-max's bands the last one needs the most memory. */
+/* All targets are the last word: the last cluster of an adaptive softmax needs the most memory. */
 static nm_batch lm_largest(nm_task *task, nm_arena *arena)
 {
     int32_t length = (int32_t)model_config(task)->context, n = (int32_t)batch_segments(task);
@@ -221,11 +221,10 @@ static nm_status lm_prepare_model(nm_task *task, nm_model *model, nm_error *err)
     (void)task;
     const nm_train_config *train = nm_options_find(model->options, "train");
     if (nm_lm_config_of(model)->adaptive && train->label_smoothing > 0)
-        return nm_fail(
-            err, NM_USAGE,
-            "train.label_smoothing = %g: an adaptive soft-max never has all words at hand to smooth over; "
-            "set it to 0",
-            train->label_smoothing);
+        return nm_fail(err, NM_USAGE,
+                       "train.label_smoothing = %g: label smoothing of an adaptive softmax is not supported; "
+                       "set it to 0",
+                       train->label_smoothing);
     return NM_OK;
 }
 

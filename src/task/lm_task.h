@@ -14,7 +14,9 @@ enum { NM_LM_SETTINGS, NM_LM_DICTIONARY, NM_LM_CODES, NM_LM_UNITS, NM_LM_TEXTS }
 enum { NM_LM_SPLITS = 3 };
 
 typedef struct nm_lm_task_config { /* section [data] */
-    const char *folder, *order, *incomplete;
+    const char *folder;
+    enum { NM_LM_ORDER_STREAMS, NM_LM_ORDER_SHUFFLED } order;
+    enum { NM_LM_INCOMPLETE_SCORE, NM_LM_INCOMPLETE_DROP } incomplete; /* last, shorter segments of streams */
     int64_t eval_streams;
 } nm_lm_task_config;
 

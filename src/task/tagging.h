@@ -8,10 +8,13 @@
 #include "text/tags.h"
 #include "text/word_vectors.h"
 
-enum { NM_TAGGING_SPLITS = 3 };
+enum { NM_TAGGING_SPLITS = 3, NM_FILE_SCHEME_AUTO = 0 };
 
 typedef struct nm_tagging_config { /* section [data] */
-    const char *train, *valid, *test, *scheme, *file_scheme, *order, *vectors, *bigram_vectors;
+    const char *train, *valid, *test, *vectors, *bigram_vectors;
+    nm_tag_scheme scheme;
+    int file_scheme; /* NM_FILE_SCHEME_AUTO, or 1 + nm_tag_scheme */
+    nm_example_order order;
     int64_t token_column, tag_column, batch, max_length, max_chars, min_count, min_char_count;
     bool lowercase, zero_digits, repair;
     double word_dropout, bigram_dropout;

@@ -139,7 +139,7 @@ nm_status nm_tagging_epoch(nm_task *task, nm_split split, uint32_t epoch, bool s
                                   .max_tokens = task->max_tokens,
                                   .max_length = config->max_length,
                                   .max_examples = config->batch,
-                                  .by_length = split != NM_SPLIT_TRAIN || !strcmp(config->order, "length"),
+                                  .by_length = split != NM_SPLIT_TRAIN || config->order == NM_ORDER_LENGTH,
                                   .seed = task->seed};
     return nm_batches_make(batches, &batching, epoch, shuffle, err);
 }

@@ -231,8 +231,8 @@ static nm_status read_file(nm_tagging_parts *parts, const nm_tagging_config *con
     nm_status status = NM_OK;
     if (!strcmp(path, "-"))
         return nm_fail(err, NM_USAGE, "training data comes from files, not from standard input");
-    if (strcmp(config->file_scheme, "auto")) {
-        r.scheme = nm_tag_scheme_find(config->file_scheme);
+    if (config->file_scheme != NM_FILE_SCHEME_AUTO) {
+        r.scheme = (nm_tag_scheme)(config->file_scheme - 1);
     } else {
         status = pass(&r, path, &guess, NULL, err);
         r.scheme = nm_tag_guess_scheme(&guess);
@@ -415,7 +415,7 @@ nm_status nm_tagging_read(nm_task *task, nm_error *err)
     nm_tagging_parts *parts = task->parts;
     const nm_tagging_config *config = task->config;
     const char *const paths[] = {config->train, config->valid, config->test};
-    parts->scheme = nm_tag_scheme_find(config->scheme);
+    parts->scheme = config->scheme;
     if (!*config->train)
         return nm_fail(err, NM_USAGE, "%s is not set: give a file of columns", split_keys[0]);
     NM_TRY(read_train(task, err));
@@ -481,7 +481,7 @@ nm_status nm_tagging_parse(nm_task *task, const nm_safetensors *file, nm_error *
     nm_tagging_parts *parts = task->parts;
     const nm_tagging_config *config = task->config;
     nm_counter *const counters[] = {&parts->words, &parts->chars, &parts->bigrams};
-    parts->scheme = nm_tag_scheme_find(config->scheme);
+    parts->scheme = config->scheme;
     for (int i = 0; i < 3; i++)
         NM_TRY(parse_names(file, text_names[i], counters[i], err));
     NM_TRY(parse_tags(parts, file, err));

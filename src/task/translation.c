@@ -16,7 +16,7 @@
 static const nm_option translation_options[] = {
     ROW(folder, "", 0, 0, "Data folder written by norma prepare."),
     ROW(max_length, "256", 1, 1 << 20, "Maximum length of a sequence in tokens; longer ones are left out of training and validation loss, and counted."),
-    NM_CHOICE(nm_translation_config, order, "length", "length|random", "Sentences of a training batch: of similar length (sorted by target, then source length), or random."),
+    NM_CHOICE(nm_translation_config, order, "length", NM_EXAMPLE_ORDERS, "Sentences of a training batch: of similar length (sorted by target, then source length), or random."),
     ROW(word_dropout, "0", 0, 0.99, "Fraction of source and target input tokens replaced by <unk> in training."),
     ROW(mask_words, "false", 0, 1, "Restrict the output vocabulary to the subwords of the training data's target side; other target tokens have no loss and are counted at each validation."),
     {0}};
@@ -68,7 +68,7 @@ static void set_batching(nm_task *task, int split)
                       .target = &parts->sides[split][1],
                       .max_tokens = task->max_tokens,
                       .max_length = config->max_length,
-                      .by_length = split != NM_SPLIT_TRAIN || !strcmp(config->order, "length"),
+                      .by_length = split != NM_SPLIT_TRAIN || config->order == NM_ORDER_LENGTH,
                       .seed = task->seed};
 }
 

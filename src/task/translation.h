@@ -10,7 +10,8 @@ enum { NM_TEXT_SETTINGS, NM_TEXT_SOURCE, NM_TEXT_TARGET, NM_TEXT_CODES, NM_TEXT_
 enum { NM_TRANSLATION_SPLITS = 3 };
 
 typedef struct nm_translation_config { /* section [data] */
-    const char *folder, *order;
+    const char *folder;
+    nm_example_order order;
     int64_t max_length;
     double word_dropout;
     bool mask_words;

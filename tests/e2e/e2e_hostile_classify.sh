@@ -36,9 +36,9 @@ train() { # train CODE TEXT CONTENT(printf) NAME ARGUMENTS...
     n=$((n + 1))
     refuses "$code" "$text" train recipe.ini --run.folder "run$n" --data.train "$name" "$@"
 }
-train 4 'bad.tsv: no text in it' '' bad.tsv
-train 4 'bad.tsv: no text in it' '\n\n\r\n' bad.tsv
-train 4 'bad.tsv: no text in it' 'label\ttext\n' bad.tsv
+train 4 'bad.tsv: contains no text' '' bad.tsv
+train 4 'bad.tsv: contains no text' '\n\n\r\n' bad.tsv
+train 4 'bad.tsv: contains no text' 'label\ttext\n' bad.tsv
 train 4 'there is nothing to learn' 'good\ta\ngood\tb\n' bad.tsv
 train 4 'bad.tsv:2: 1 field, the first row has 2' 'good\ta\nbad\n' bad.tsv
 train 4 'bad.tsv:3: 3 fields, the first row has 2' 'good\ta\n\nbad\tx\ty\n' bad.tsv

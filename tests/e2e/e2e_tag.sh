@@ -129,8 +129,8 @@ bad 4 'bad.txt:2: tag E-LOC is illegal in scheme bioes behind B-PER' 'a B-PER\nb
 bad 4 'bad.txt:2: not UTF-8: byte 0xff' 'a O\nb\xff O\n'
 bad 4 'bad.txt:1: not text: holds a zero byte' 'a\000 O\n'
 bad 4 'bad.txt:1: column 2 is empty' 'a\t\tO\n'
-bad 4 'bad.txt: holds no sentence' ''
-bad 4 'bad.txt: holds no sentence' '\n \n-DOCSTART- O\n\n'
+bad 4 'bad.txt: contains no sentence' ''
+bad 4 'bad.txt: contains no sentence' '\n \n-DOCSTART- O\n\n'
 bad 4 'bad.txt:1: 2 columns, but data.tag_column is 3' 'a O\n' --data.tag-column 3
 awk 'BEGIN { for (i = 0; i < 70000; i++) print "a O" }' >endless
 refuses 4 'endless:65537: a sentence of more than 65536 tokens' train tiny.ini --run.folder no --data.train endless
@@ -146,7 +146,7 @@ refuses 4 'narrow:2: 1 numbers, the lines before have 2' train tiny.ini --run.fo
 printf 'anna 1 x\n' >letters
 refuses 4 "letters:1: 'x' is no finite number" train tiny.ini --run.folder no --data.vectors letters
 printf 'anna 1 2\n' >two
-refuses 5 'two: vectors of 2 numbers, but model.word_dim is 24' train tiny.ini --run.folder no --data.vectors two
+refuses 5 'two: vectors have dimension 2, but model.word_dim is 24' train tiny.ini --run.folder no --data.vectors two
 accepts 'done: 1 updates' train tiny.ini --run.folder repaired --train.updates 1 --data.repair --data.train valid.txt
 
 # ---- hostile inputs and models of norma tag ----
@@ -172,7 +172,7 @@ forge() { # FROM TO: of equal length
     cmp -s forged.safetensors run/last.safetensors && fail "nothing to forge: $1"
 }
 forge 'B-LOC\\n' 'Q-LOC\\n'
-refuses 4 "'Q-LOC' is no tag of scheme bioes" tag forged.safetensors text
+refuses 4 "'Q-LOC' is not a tag of the scheme bioes" tag forged.safetensors text
 forge 'B-LOC\\n' 'B-PER\\n'
 refuses 4 'one that stands there before' tag forged.safetensors text
 weights() { # BYTES REPEATED
