@@ -128,7 +128,7 @@ model() { # model CODE TEXT PERL
 model 4 'has no labels.txt' 's/"labels.txt"/"lables.txt"/'
 model 4 'has no dict.txt' 's/"dict.txt"/"dict.tx_"/'
 model 4 'labels.txt: 1 labels' 's/bad\\ngood\\n/good\\n/'
-model 4 'labels.txt:2: an empty line or one that stands there before' 's/bad\\ngood\\n/bad\\nbad\\n/'
+model 4 'labels.txt:2: an empty or duplicate line' 's/bad\\ngood\\n/bad\\nbad\\n/'
 model 4 'labels.txt:2: an empty line' 's/bad\\ngood\\n/bad\\n\\ngood\\n/'
 model 5 'output.weight' 's/bad\\ngood\\n/bad\\ngood\\nugly\\n/'
 model 4 'dict.txt:1' 's/"dict.txt":"/"dict.txt":"x x x\\n/'

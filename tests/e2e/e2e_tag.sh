@@ -174,7 +174,7 @@ forge() { # FROM TO: of equal length
 forge 'B-LOC\\n' 'Q-LOC\\n'
 refuses 4 "'Q-LOC' is not a tag of the scheme bioes" tag forged.safetensors text
 forge 'B-LOC\\n' 'B-PER\\n'
-refuses 4 'one that stands there before' tag forged.safetensors text
+refuses 4 'an empty or duplicate line' tag forged.safetensors text
 weights() { # BYTES REPEATED
     perl -0777 -e 'open(F, "<:raw", "run/last.safetensors"); $_ = <F>; my $n = 8 + unpack("Q<", $_);
         substr($_, $n) = $ARGV[0] x ((length($_) - $n) / 4); open(F, ">:raw", "forged.safetensors"); print F $_' "$1"
