@@ -38,7 +38,7 @@ my %corpus = (
     'en-vi' => 'IWSLT15 English-Vietnamese, as data/iwslt15-en-vi',
     'en-he' => 'TED talks English-Hebrew, as data/ted-en-he',
     'ar-en' => 'TED talks Arabic-English, as data/ted-ar-en',
-    wmt     => 'WMT16 English-German in 32,000 units, as data/wmt16-en-de',
+    wmt     => 'WMT16 English-German in 32,000 subwords, as data/wmt16-en-de',
 );
 my @fix_scale = ('norm_position = pre', 'norm = scale', 'fixnorm = true');
 
@@ -49,24 +49,24 @@ sub tears {
          "Data: $corpus{$pair} (docs/reproduce.md)."], @sections);
 }
 
-# One recipe for each language pair; numbers stand in the order of @pairs.
+# One recipe for each language pair; numbers are in the order of @pairs.
 sub tears_pairs {
     my ($name, $title, $set, $numbers, @sections) = @_;
     my @numbers = split ' ', $numbers;
     tears($name, $pairs[$_], "$title, $pairs[$_]", "$numbers[$_] BLEU on the $set set", @sections) for 0 .. $#pairs;
 }
 
-# Table 2: initialization, placement, warm-up
+# Table 2: initialization, norm position, warm-up
 for my $row (['xavier', 'xavier-normal', 'post', 'Xavier normal, post-norm', 'fails', 'fails', '5.76'],
              ['xavier', 'xavier-normal', 'pre', 'Xavier normal, pre-norm', '28.52', '28.73', '28.32'],
              ['smallinit', 'small', 'post', 'SmallInit, post-norm', '28.17', '28.20', '28.62'],
              ['smallinit', 'small', 'pre', 'SmallInit, pre-norm', '28.26', '28.44', '28.33']) {
-    my ($short, $init, $placement, $title, @numbers) = @$row;
+    my ($short, $init, $position, $title, @numbers) = @$row;
     for my $i (0 .. 2) {
         my $k = (4, 8, 16)[$i];
         my $number = $numbers[$i] eq 'fails' ? 'training fails' : "$numbers[$i] BLEU on the validation set";
-        tears("table2-$short-$placement-${k}k", 'en-vi', "table 2, $title, warm-up ${k}k, en-vi", $number,
-            ['model', "norm_position = $placement", "init = $init"], ['schedule', "warmup = ${k}000"]);
+        tears("table2-$short-$position-${k}k", 'en-vi', "table 2, $title, warm-up ${k}k, en-vi", $number,
+            ['model', "norm_position = $position", "init = $init"], ['schedule', "warmup = ${k}000"]);
     }
 }
 
@@ -97,13 +97,13 @@ tears_pairs('table4-valdecay-2x', "table 4, ValDecay at twice the rate: $fix", '
 
 # Table 5: depth without warm-up
 for my $row (['post', '18.31', 'fails', 'fails'], ['pre', '28.33', '28.13', '28.32']) {
-    my ($placement, @numbers) = @$row;
+    my ($position, @numbers) = @$row;
     for my $i (0 .. 2) {
         my $layers = 4 + $i;
         my $number = $numbers[$i] eq 'fails' ? 'training fails' : "$numbers[$i] BLEU on the validation set";
-        tears("table5-$placement-$layers-layers", 'en-vi',
-            "table 5, $placement-norm, $layers layers, no warm-up, en-vi", $number,
-            ['model', "norm_position = $placement", "encoder_layers = $layers", "decoder_layers = $layers"],
+        tears("table5-$position-$layers-layers", 'en-vi',
+            "table 5, $position-norm, $layers layers, no warm-up, en-vi", $number,
+            ['model', "norm_position = $position", "encoder_layers = $layers", "decoder_layers = $layers"],
             [@no_warmup]);
     }
 }
@@ -134,7 +134,7 @@ tears_pairs('table7-fixed-g-valdecay-2x', 'table 7, fixed g, ValDecay at twice t
 my %data = (
     'iwslt14-de-en' => 'Data: IWSLT14 German-English, as data/iwslt14-de-en (docs/reproduce.md).',
     'wmt14-en-de'   => 'Data: WMT14 English-German, as data/wmt14-en-de (docs/reproduce.md).',
-    'wmt16-en-de'   => 'Data: WMT16 English-German in 32,000 units, as data/wmt16-en-de (docs/reproduce.md).',
+    'wmt16-en-de'   => 'Data: WMT16 English-German in 32,000 subwords, as data/wmt16-en-de (docs/reproduce.md).',
 );
 # name => [title, encoder norm, settings of the norm]
 my %norm = (
@@ -164,12 +164,12 @@ for my $row (['bn', '34.4'], ['brn', '34.7'], ['mabn', '34.9'], ['ln', '35.5'], 
     my ($norm, $number) = @$row;
     pn("table4-$norm", 'pn-iwslt', 'iwslt14-de-en', 'table 4, IWSLT14', "$number BLEU on the test set", $norm);
 }
-# Figure 5: statistics over fewer tokens, updates over 4096 as ever
+# Figure 5: statistics over 512 to 4096 tokens, updates over 4096
 for my $norm (qw(ln bn pnv pn)) {
     for my $tokens (512, 1024, 2048, 4096) {
         my $size = $tokens < 1024 ? $tokens : $tokens / 1024 . 'k';
         pn("figure5-$norm-$size", 'pn-iwslt', 'iwslt14-de-en', "figure 5, IWSLT14, statistics over $size tokens",
-            'only drawn; the axis runs from 34.6 to 35.8 BLEU', $norm,
+            'shown in the figure only, with an axis from 34.6 to 35.8 BLEU', $norm,
             ['train', "max_tokens = $tokens", 'accumulate = ' . 4096 / $tokens], ['norm', 'state = micro-batch']);
     }
 }
@@ -190,15 +190,15 @@ for my $row (@rows) {
     my ($file, $title, $type, $post_iwslt, $post_wmt, $pre_iwslt, $pre_wmt, @settings) = @$row;
     for my $case (['iwslt', 'post', $post_iwslt], ['wmt', 'post', $post_wmt], ['iwslt', 'pre', $pre_iwslt],
                   ['wmt', 'pre', $pre_wmt]) {
-        my ($set, $placement, $number) = @$case;
-        my @sections = $type eq 'rbn' ? (['norm.rbn', 'penalty = diff', @{$penalty{$placement}}]) : @settings;
-        my $says = $number eq '0' ? '0 BLEU (training fails)' : "$number BLEU";
-        my @comments = ("Regularized BatchNorm, " . uc($set) . ($set eq 'wmt' ? '16' : '14') . ", $placement-norm: $title.",
-            "The paper's number: $says on the test set.",
+        my ($set, $position, $number) = @$case;
+        my @sections = $type eq 'rbn' ? (['norm.rbn', 'penalty = diff', @{$penalty{$position}}]) : @settings;
+        my $result = $number eq '0' ? '0 BLEU (training fails)' : "$number BLEU";
+        my @comments = ("Regularized BatchNorm, " . uc($set) . ($set eq 'wmt' ? '16' : '14') . ", $position-norm: $title.",
+            "The paper's number: $result on the test set.",
             $data{$set eq 'wmt' ? 'wmt16-en-de' : 'iwslt14-de-en'});
-        push @comments, 'Penalty: the paper does not print that of WMT; these are the released values for IWSLT14.'
+        push @comments, 'Penalty: not stated in the paper for WMT; these are the released values for IWSLT14.'
             if $type eq 'rbn' && $set eq 'wmt';
-        recipe("rbn/$set-$placement-$file", "common/rbn-$set-$placement", \@comments,
+        recipe("rbn/$set-$position-$file", "common/rbn-$set-$position", \@comments,
             ['model', "encoder_norm = $type"], @sections);
     }
 }
@@ -206,10 +206,10 @@ for my $row (@rows) {
 # ---- language models: the PTB and WikiText-103 columns of PowerNorm and Regularized BatchNorm ----
 
 my %text = (
-    ptb   => ['Penn Treebank', 'Data: Penn Treebank in the form of Mikolov, as data/ptb (docs/reproduce.md).'],
+    ptb   => ['Penn Treebank', 'Data: Penn Treebank in the version of Mikolov, as data/ptb (docs/reproduce.md).'],
     wt103 => ['WikiText-103', 'Data: WikiText-103, as data/wikitext-103 (docs/reproduce.md); --profile small: data/wikitext-2.'],
 );
-my $warning = 'The public program behind such numbers sees the words it is to predict: compare norms, not with them (docs/causality.md).';
+my $warning = 'The public program has target leakage: compare norms, not absolute values (docs/causality.md).';
 
 sub lm {
     my ($path, $common, $set, $title, $number, @sections) = @_;
@@ -236,7 +236,7 @@ for my $row ([1, '55.4', '57.9', '23.6', '20.9'], [2, '54.3', '49.8', '19.7', '1
     my ($cores, @numbers) = @$row;
     for my $set (qw(ptb wt103)) {
         lm("pn/table2-$set-core$cores", "lm-$set", $set,
-            "PowerNorm, table 2, $text{$set}[0]: Tensor-Transformer, $cores core" . ($cores > 1 ? 's' : '') . ', as Ma et al. print it.',
+            "PowerNorm, table 2, $text{$set}[0]: Tensor-Transformer, $cores core" . ($cores > 1 ? 's' : '') . ', as printed by Ma et al..',
             validation_test($set eq 'ptb' ? @numbers[0, 1] : @numbers[2, 3]), ['model', "cores = $cores"]);
     }
 }
@@ -257,17 +257,17 @@ for my $row (@rows) {
     my @settings = @$row[7 .. $#$row];
     my @numbers = @{$rbn_lm{$file}};
     for my $case (['ptb', 'post'], ['wt103', 'post'], ['ptb', 'pre'], ['wt103', 'pre']) {
-        my ($set, $placement) = @$case;
+        my ($set, $position) = @$case;
         my $number = shift @numbers;
-        my @sections = $type eq 'rbn' ? (['norm.rbn', '; the paper does not print its penalty here; its grid for lambda and nu is 0, 0.01, 0.1, 1',
+        my @sections = $type eq 'rbn' ? (['norm.rbn', '; not stated in the paper for this task; its grid for lambda and nu is 0, 0.01, 0.1, 1',
             'penalty = diff', 'scale = mean', 'lambda = 0.1', 'nu = 0.01']) : @settings;
-        lm("rbn/$set-$placement-$file", "rbn-$set-$placement", $set,
-            "Regularized BatchNorm, $text{$set}[0], $placement-norm: $title.", "perplexity $number on the test set",
+        lm("rbn/$set-$position-$file", "rbn-$set-$position", $set,
+            "Regularized BatchNorm, $text{$set}[0], $position-norm: $title.", "perplexity $number on the test set",
             ['model', "norm = $type"], @sections);
     }
 }
 
-# Text classification: every norm of the model is the row's. Sizes and places are not printed in the paper.
+# Text classification: every norm of the model is the row's. Sizes and sites are not printed in the paper.
 my %texts = (
     imdb    => ['IMDB', 'the IMDB reviews, as data/imdb'],
     sogou   => ['Sogou', 'Sogou News, as data/sogou'],
@@ -287,24 +287,24 @@ my %title = map { $_->[0] => $_->[1] } @rows;
 for my $row (@text_rows) {
     my ($file, $type, $post, $pre, @settings) = @$row;
     for my $case (['post', $post], ['pre', $pre]) {
-        my ($placement, $numbers) = @$case;
+        my ($position, $numbers) = @$case;
         my @numbers = split ' ', $numbers;
         my @sections = $type eq 'rbn' ? (['norm.rbn', 'penalty = diff', 'scale = mean', 'lambda = 0.1', 'nu = 0.01']) : @settings;
         for my $set (qw(imdb sogou dbpedia yelp)) {
             my ($name, $data) = @{$texts{$set}};
-            my @comments = ("Regularized BatchNorm, $name, $placement-norm: $title{$file}.",
+            my @comments = ("Regularized BatchNorm, $name, $position-norm: $title{$file}.",
                 "The paper's number: " . shift(@numbers) . " % accuracy on the test set.",
                 "Data: $data (docs/reproduce.md).");
-            push @comments, 'Penalty: the paper does not print it for this task; its grid for lambda and nu is 0, 0.01, 0.1, 1.'
+            push @comments, 'Penalty: not stated in the paper for this task; its grid for lambda and nu is 0, 0.01, 0.1, 1.'
                 if $type eq 'rbn';
-            recipe("rbn/$set-$placement-$file", 'common/rbn-text', \@comments,
+            recipe("rbn/$set-$position-$file", 'common/rbn-text', \@comments,
                 ['data', "train = data/$set/train.tsv", "test = data/$set/test.tsv"],
-                ['model', "norm_position = $placement", "norm = $type"], @sections);
+                ['model', "norm_position = $position", "norm = $type"], @sections);
         }
     }
 }
 
-# Named entities: the norms of both sublayers of every layer; TENER has no other.
+# Named entities: the norms of both sublayers of every layer; TENER has no other norms.
 my %entities = (
     conll  => ['CoNLL-2003', 'CoNLL-2003 English as data/conll2003, and GloVe vectors'],
     resume => ['Resume', 'the Resume set as data/resume, and vectors of characters and bigrams'],
@@ -322,15 +322,15 @@ for my $row (@text_rows) {
     my ($file, $type, $post, $pre, @settings) = @$row;
     my @numbers = @{$entity_numbers{$file}};
     my @sections = $type eq 'rbn' ? (['norm.rbn', 'penalty = diff', 'scale = mean', 'lambda = 0.1', 'nu = 0.01']) : @settings;
-    for my $placement (qw(post pre)) {
+    for my $position (qw(post pre)) {
         for my $set (qw(resume conll)) {
             my ($name, $data) = @{$entities{$set}};
-            my @comments = ("Regularized BatchNorm, $name, $placement-norm: $title{$file}.",
+            my @comments = ("Regularized BatchNorm, $name, $position-norm: $title{$file}.",
                 "The paper's number: " . shift(@numbers) . " F1 on the test set.", "Data: $data (docs/reproduce.md).");
-            push @comments, 'Penalty: the paper does not print it for this task; its grid for lambda and nu is 0, 0.01, 0.1, 1.'
+            push @comments, 'Penalty: not stated in the paper for this task; its grid for lambda and nu is 0, 0.01, 0.1, 1.'
                 if $type eq 'rbn';
-            recipe("rbn/$set-$placement-$file", "common/rbn-$set", \@comments,
-                ['model', "norm_position = $placement", "norm = $type"], @sections);
+            recipe("rbn/$set-$position-$file", "common/rbn-$set", \@comments,
+                ['model', "norm_position = $position", "norm = $type"], @sections);
         }
     }
 }
