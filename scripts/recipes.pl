@@ -3,7 +3,7 @@
 #
 #     scripts/recipes.pl FOLDER
 #
-# makes FOLDER/tears, FOLDER/pn and FOLDER/rbn; recipes/common holds what rows share and is written by hand. The
+# makes FOLDER/tears, FOLDER/pn and FOLDER/rbn; recipes/common has the settings that rows share and is written manually. The
 # numbers are the papers': Nguyen and Salazar 2019 (tears), Shen et al. 2020 (pn), Wang et al. 2022 (rbn).
 use strict;
 use warnings;

@@ -56,7 +56,7 @@ train 2 'bad.csv:1: no column is named "stars", as the first row is no header' '
 train 2 'bad.csv:1: no column is named "review"' 'label,text\ngood,a\n' bad.csv --data.text text,review
 train 2 'no column of text is named' 'good,a\n' bad.csv --data.text ,
 train 2 'lines have no labels' 'good\n' bad.txt --data.format lines
-train 2 'data.valid_share leaves no text to train on' 'good\ta\nbad\tb\n' bad.tsv --data.valid '' --data.valid_share 0.99 --data.valid_seed 1
+train 2 'data.valid_share leaves no text for training' 'good\ta\nbad\tb\n' bad.tsv --data.valid '' --data.valid_share 0.99 --data.valid_seed 1
 awk 'BEGIN { for (i = 0; i < 5000; i++) print i "\ttext" }' >many.tsv
 refuses 4 'many.tsv:4097: more than 4096 different labels' train recipe.ini --run.folder many --data.train many.tsv
 { printf 'a,"'; head -c 70000000 /dev/zero | tr '\0' x; } >huge.csv
@@ -129,11 +129,11 @@ model 4 'has no labels.txt' 's/"labels.txt"/"lables.txt"/'
 model 4 'has no dict.txt' 's/"dict.txt"/"dict.tx_"/'
 model 4 'labels.txt: 1 labels' 's/bad\\ngood\\n/good\\n/'
 model 4 'labels.txt:2: an empty or duplicate line' 's/bad\\ngood\\n/bad\\nbad\\n/'
-model 4 'labels.txt:2: an empty line' 's/bad\\ngood\\n/bad\\n\\ngood\\n/'
+model 4 'labels.txt:2: an empty or duplicate line' 's/bad\\ngood\\n/bad\\n\\ngood\\n/'
 model 5 'output.weight' 's/bad\\ngood\\n/bad\\ngood\\nugly\\n/'
 model 4 'dict.txt:1' 's/"dict.txt":"/"dict.txt":"x x x\\n/'
 model 5 'embed.weight' 's/"dict.txt":"/"dict.txt":"zebra 7\\n/'
-model 4 'no task' 's/"classification"/"classifiction"/'
+model 4 'task or configuration is missing' 's/"classification"/"classifiction"/'
 model 2 'data.tokenizer = basic_' 's/tokenizer = basic_english/tokenizer = basic_/'
 model 8 'not finite' '$data = "\xff" x length($data)'
 model 8 'not finite' 'substr($data, 0, 4) = pack("f<", 9**9**9)'

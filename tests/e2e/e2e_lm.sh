@@ -128,7 +128,7 @@ refuses 5 'empty.txt: no text to score' perplexity softmax empty.txt
 printf 'a \0 b\n' >zero.txt
 refuses 4 'zero.txt:1: not text: byte 0x00 at position 3' perplexity softmax zero.txt
 refuses 3 'nothere.txt' perplexity softmax nothere.txt
-refuses 2 'at most 8 tokens' perplexity softmax test.txt --context 9
+refuses 2 'more than model.context = 8' perplexity softmax test.txt --context 9
 refuses 4 'broken.txt:2' generate softmax broken.txt
 refuses 2 'exclude each other' generate softmax prompts --prompt x
 cp prompts same
