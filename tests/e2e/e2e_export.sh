@@ -1,12 +1,11 @@
 #!/bin/bash
-# norma export: a model as one file, and with --fold without the norms that are one map per feature: the same translations
-# as before, whether they are joined in the file, when it is loaded, or not at all; with --int8 a smaller file with the
-# translations that the model has in int8 anyway; and one clear line for what cannot be.
+# norma export: a model as one file. --fold: translations do not change, whether norms are folded in the file, on loading, or
+# not at all. --int8: a smaller file with the translations of int8 inference. One message for what is not possible.
 set -euo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
 
-# ---- word for word, and the words in reverse: something to learn in a minute ----
+# ---- data: translation word by word in reverse order, learned within a minute ----
 awk 'BEGIN {
     srand(4)
     split("haus baum hund katze rot blau", from); split("house tree dog cat red blue", to)
@@ -63,7 +62,7 @@ translate() { # MODEL OUTPUT [OPTION ...]
 translate run trained --no-fold
 [ "$(cut -d '|' -f 4 trained | sort -u | wc -l)" -gt 8 ] || fail "the model learned nothing: $(cat trained)"
 
-# ---- joined when it is loaded ----
+# ---- folded on loading ----
 translate run loaded
 close trained loaded
 
@@ -73,28 +72,39 @@ close trained loaded
 translate plain.safetensors again --no-fold
 cmp trained again || fail "a plain export translates differently"
 
-# ---- joined in the file ----
+# ---- folded in the file ----
 "$NORMA" export run --fold --output folded.safetensors 2>err
 grep -qx 'folded.safetensors: 11 of 12 norms folded into linear layers' err || fail "$(cat err)"
 translate folded.safetensors again --no-fold
 close trained again
 translate folded.safetensors other
-cmp again other || fail "there was more to join in a folded model"
+cmp again other || fail "a folded model was folded again"
 translate folded.safetensors other --threads 2 --batch-tokens 20 --no-fold
 cmp again other || fail "threads and batches change a folded model"
-# the norm before the output matrix, which is also an embedding, is the only one left
+# only the norm before the output projection, which is shared with an embedding, is not folded
 grep -ao '[a-z0-9.]*norm\.running_mean' folded.safetensors >names
-[ "$(cat names)" = dec.final.norm.running_mean ] || fail "norms that are left: $(cat names)"
+[ "$(cat names)" = dec.final.norm.running_mean ] || fail "norms that are not folded: $(cat names)"
 "$NORMA" export folded.safetensors --fold -o folded.safetensors 2>/dev/null # over itself
 translate folded.safetensors other
 cmp again other || fail "a folded model was folded once more"
 
-# ---- norms that scale rows first, and those of a word, stay ----
+# ---- norms with row scaling and per-token norms cannot be folded ----
 "$NORMA" export scaled --fold -o stays.safetensors 2>err
 grep -q '^stays.safetensors: 0 of 12 norms' err || fail "$(cat err)"
 translate scaled trained --no-fold
 translate stays.safetensors again
-cmp trained again || fail "a model with nothing to join changed"
+cmp trained again || fail "a model without foldable norms changed"
+
+# ---- norms of single sites ----
+"$NORMA" train small.ini --run.folder sites --run.quiet --model.norm layer --model.decoder_norm layer \
+    --norm.at enc.0=batch,enc.final=rbn,dec.1.ffn=batch --train.updates 60 2>/dev/null
+"$NORMA" export sites --fold -o sites.safetensors 2>err
+grep -q '^sites.safetensors: 4 of 12 norms' err || fail "$(cat err)"
+grep -aqF 'at = enc.0=none,enc.final=none,dec.1.ffn=none ;' sites.safetensors || fail "norm.at of the folded model"
+translate sites trained --no-fold
+translate sites.safetensors again --no-fold
+close trained again
+refuses 2 "no site 'enc.2'" train small.ini --run.folder never --run.quiet --norm.at enc.2=batch
 
 # ---- int8 ----
 translate run whole --precision int8
@@ -116,7 +126,7 @@ cmp kept other || fail "a file in int8 is not the model in int8"
 cmp whole.safetensors again.safetensors || fail "a file in int8 changed when it was exported again"
 "$NORMA" export run --fold --int8 -o both.safetensors 2>/dev/null
 translate both.safetensors other --precision int8
-cmp whole other || fail "joined and in int8 in the file is not joined and in int8 when loaded"
+cmp whole other || fail "a folded int8 file differs from folding and int8 on loading"
 other_command() { # CODE TEXT COMMAND ...
     local code=$1 text=$2 got=0
     shift 2

@@ -40,7 +40,7 @@ static inline void set(nm_options *options, const char *path, const char *value)
         fail_msg("%s", err.text);
 }
 
-/* A random bias and larger output weights: else all words look alike, and every beam too. */
+/* A random bias and larger output weights; otherwise all tokens are nearly equally probable. */
 static inline void sharpen(nm_model *model, uint64_t seed)
 {
     nm_backend *b = model->backend;
@@ -106,8 +106,7 @@ static inline void tiny_release(tiny *made)
     nm_options_free(made->options);
 }
 
-/* Everything teacher-forced at once: log probabilities [target tokens, V] as doubles (free), given the packed sources,
- * and target inputs. */
+/* Log probabilities [target tokens, V] of a forward pass over packed sources and target inputs; the caller frees them. */
 static inline double *teacher_forced(tiny *made, const nm_packing *source, const int32_t *source_ids,
                                      const nm_packing *target, const int32_t *target_in)
 {

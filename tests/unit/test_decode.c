@@ -1,4 +1,4 @@
-/* The searches: greedy, against trying everything, and what no setting may change. */
+/* Decoding: greedy search, beam search against exhaustive search, results that do not depend on batches and threads. */
 #include "decode_model.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ static nm_decode_options *decode_of(tiny *made)
     return nm_options_find(made->options, "decode");
 }
 
-/* Translates with the present settings; out[n], released by the caller. */
+/* Translates n sources; the caller releases out[n]. */
 static void decode_all(nm_model *const *models, int32_t n_models, const nm_decode_options *options,
                        const nm_id_list *sources, size_t n, nm_translation *out)
 {
@@ -30,7 +30,7 @@ static void release_all(nm_translation *list, size_t n)
         nm_translation_release(&list[i]);
 }
 
-/* Log probabilities of what follows `prefix` (first word included). */
+/* Log probabilities of the next token after `prefix`, which includes the first target input. */
 static void next_words(tiny *made, const nm_id_list *source, const int32_t *prefix, int32_t n, double *out)
 {
     const int32_t source_offsets[] = {0, source->n}, target_offsets[] = {0, n};
@@ -64,7 +64,7 @@ static corpus *random_corpus(void)
     return made;
 }
 
-/* The best word by itself at each step, from the whole decoder every time. */
+/* Reference greedy search: the most probable token of each step, without a KV cache. */
 static int32_t greedy(tiny *made, const nm_id_list *source, int32_t limit, int32_t *ids)
 {
     int32_t prefix[64] = {EOS}, n = 0;
@@ -100,14 +100,14 @@ static void test_greedy(void **state)
         assert_memory_equal(out[s].list[0].ids, ids, (size_t)n * sizeof *ids);
         different += n != text->list[s].n + 5;
     }
-    assert_true(different > 0); /* some ended by themselves */
+    assert_true(different > 0); /* some end before the limit */
     release_all(out, SOURCES);
     free(text);
     tiny_release(&made);
     nm_backend_free(backend);
 }
 
-/* ---- against trying everything ---- */
+/* ---- exhaustive search ---- */
 
 enum { LETTERS = 3, LIMIT = 3 };
 
@@ -115,7 +115,7 @@ typedef struct exhaustive {
     tiny *made;
     const nm_id_list *source;
     const nm_decode_options *options;
-    bool unended; /* sequences of LIMIT words count without an end (tears) */
+    bool unfinished; /* sequences of LIMIT tokens without eos are candidates (tears) */
     double best;
     int32_t ids[LIMIT + 1], n;
 } exhaustive;
@@ -130,7 +130,7 @@ static void offer(exhaustive *e, const int32_t *prefix, int32_t n, double sum)
     }
 }
 
-/* prefix holds the first word and n words with this sum. */
+/* prefix: the first target input and n tokens with this sum of log probabilities. */
 static void try_all(exhaustive *e, int32_t *prefix, int32_t n, double sum)
 {
     double next[WORDS];
@@ -141,7 +141,7 @@ static void try_all(exhaustive *e, int32_t *prefix, int32_t n, double sum)
     }
     for (int32_t letter = FIRST_WORD; letter < FIRST_WORD + LETTERS && n < LIMIT; letter++) {
         prefix[n + 1] = letter;
-        if (!e->unended)
+        if (!e->unfinished)
             try_all(e, prefix, n + 1, sum + next[letter]);
         else if (n + 1 < LIMIT)
             try_all(e, prefix, n + 1, sum + next[letter]);
@@ -183,7 +183,7 @@ static void check_exhaustive(const char *search, const char *penalty, const char
     exhaustive e = {.made = &made,
                     .source = &source,
                     .options = decode_of(&made),
-                    .unended = !strcmp(search, "tears"),
+                    .unfinished = !strcmp(search, "tears"),
                     .best = -INFINITY};
     int32_t prefix[LIMIT + 2] = {EOS};
     try_all(&e, prefix, 0, 0);
@@ -212,7 +212,7 @@ static void test_exhaustive(void **state)
     }
 }
 
-/* ---- what may not matter ---- */
+/* ---- independence of batches, threads and order ---- */
 
 static void assert_same(const nm_translation *a, const nm_translation *b)
 {
@@ -226,7 +226,7 @@ static void assert_same(const nm_translation *a, const nm_translation *b)
     }
 }
 
-/* The translations with this batch size, these threads, the sources turned round by `turn`; in order of the corpus. */
+/* Translations with a batch size, a number of threads and the sources rotated by `turn`, in the order of the corpus. */
 static void decode_turned(const char *name, nm_dtype dtype, int32_t threads, const char *search,
                           const char *batch_tokens, size_t turn, nm_translation *out)
 {
@@ -358,7 +358,7 @@ static void test_ensemble(void **state)
     nm_backend_free(backend);
 }
 
-/* ---- what cannot be translated ---- */
+/* ---- sources that cannot be translated ---- */
 
 static void test_refused(void **state)
 {
@@ -371,7 +371,7 @@ static void test_refused(void **state)
     const nm_id_list sources[] = {{longest, 65}, {longest + 1, 64}, {longest, 0}};
     nm_translation out[3];
     decode_all(&made.model, 1, decode_of(&made), sources, 3, out);
-    assert_int_equal(out[0].n, 0); /* longer than the position table */
+    assert_int_equal(out[0].n, 0); /* exceeds the position table */
     assert_int_equal(out[1].n, 1);
     assert_int_equal(out[2].n, 0);
     release_all(out, 3);
@@ -392,8 +392,8 @@ static void test_refused(void **state)
     nm_backend_free(backend);
 }
 
-/* Several threads: one batch fails, the others are given back; then the decoder is of use again. */
-static void test_failing_beside(void **state)
+/* Several threads: one batch fails, the results of the others are released, and the decoder can be used again. */
+static void test_failing_batch(void **state)
 {
     (void)state;
     nm_backend *backend = backend_of("cpu", NM_F32, 3, false);
@@ -426,10 +426,9 @@ static void test_failing_beside(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_greedy),        cmocka_unit_test(test_exhaustive),
-        cmocka_unit_test(test_independence),  cmocka_unit_test(test_nbest),
-        cmocka_unit_test(test_ensemble),      cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_failing_beside)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_greedy),       cmocka_unit_test(test_exhaustive),
+                                       cmocka_unit_test(test_independence), cmocka_unit_test(test_nbest),
+                                       cmocka_unit_test(test_ensemble),     cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_failing_batch)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

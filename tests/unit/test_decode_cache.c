@@ -1,4 +1,4 @@
-/* Cached decoding gives what the whole decoder gives when it is fed everything at once. */
+/* Incremental decoding with a KV cache equals the forward pass over the whole target. */
 #include "decode_model.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ static const int32_t target_in[] = {EOS, 4, 5, 6, 3, 3, EOS, 8, 7, 8, 7, 3, EOS,
 
 static const nm_packing sources = {.n_seqs = N, .n_tokens = 10, .longest = 5, .offsets = source_offsets};
 
-/* One step of all sequences; in odd steps the rows stand in reverse order, so that lists are no plain ranges. */
+/* One step of all sequences; in odd steps in reverse order, so that the lists of cache rows are not ranges. */
 typedef struct feeder {
     int32_t seq[N], ids[N], row_of[N][STEPS]; /* row_of: cache row of each sequence's inputs */
     int32_t self_rows[N * STEPS], self_offsets[N + 1], cross_rows[10], cross_offsets[N + 1];
@@ -53,10 +53,11 @@ static void check_against_full(nm_backend *backend, const char *const *settings)
         nm_decode_step step = feed(&f, t);
         assert_int_equal(nm_scorer_step(&scorer, &step, &err), NM_OK);
         for (int32_t i = 0; i < N; i++) {
-            const double *want = full + (size_t)(f.seq[i] * STEPS + t) * WORDS;
+            const double *expected = full + (size_t)(f.seq[i] * STEPS + t) * WORDS;
             for (int32_t k = 0; k < WORDS; k++)
-                assert_true(fabs(scorer.values[i * WORDS + k] - want[scorer.columns[i * WORDS + k]]) < 1e-12);
-            assert_true(fabs(scorer.eos_values[i] - want[EOS]) < 1e-12);
+                assert_true(fabs(scorer.values[i * WORDS + k] - expected[scorer.columns[i * WORDS + k]]) <
+                            1e-12);
+            assert_true(fabs(scorer.eos_values[i] - expected[EOS]) < 1e-12);
         }
     }
     nm_scorer_release(&scorer);
@@ -81,7 +82,7 @@ static void test_variants(void **state)
     nm_backend_free(backend);
 }
 
-/* Host code that touched device memory would crash here. */
+/* Device memory is fenced: an access by host code crashes. */
 static void test_fenced(void **state)
 {
     (void)state;

@@ -1,5 +1,4 @@
-/* Norms joined with the linear maps behind them: the outputs stay, what others read stays, and what cannot be joined is left
- * alone. */
+/* Folding of norms into linear layers: outputs are unchanged except for rounding, and norms that cannot be folded stay. */
 #include "decode_model.h"
 
 #include <math.h>
@@ -40,7 +39,7 @@ static void write_numbers(nm_backend *b, void *device, const double *values, siz
     free(narrow);
 }
 
-/* A trained norm's numbers: means about 0, all else positive; none at its first value. */
+/* Random running statistics: means around 0, all others positive; none at its initial value. */
 static void vary_state(nm_norm *norm, nm_backend *b, uint32_t site)
 {
     for (int s = 0; s < norm->shape.n_state; s++) {
@@ -56,7 +55,7 @@ static void vary_state(nm_norm *norm, nm_backend *b, uint32_t site)
     }
 }
 
-/* Biases and gains too: at their first values a mistake there would not show. */
+/* Random biases and norm weights: initial values would hide errors. */
 static void vary(nm_model *model)
 {
     nm_params *params = &model->params;
@@ -75,7 +74,7 @@ static void vary(nm_model *model)
         vary_state(params->norms[i], model->backend, 1000 + 10 * (uint32_t)i);
 }
 
-/* settings: "model.norm=batch share_embeddings=none": names without a section are of the model. */
+/* settings: "model.norm=batch share_embeddings=none": names without a section are those of [model]. */
 static rig rig_open(nm_backend *backend, const nm_model_type *type, const char *settings)
 {
     rig r = {.options = nm_options_create()};
@@ -105,7 +104,7 @@ static void rig_close(rig *r)
     nm_options_free(r->options);
 }
 
-/* Scores of all words at all places, and those of clusters behind them; free. */
+/* Logits of all tokens at all positions, then those of the clusters; the caller frees them. */
 static double *scores(rig *r, size_t *n)
 {
     nm_backend *b = r->model->backend;
@@ -141,16 +140,16 @@ static double *scores(rig *r, size_t *n)
     return values;
 }
 
-static void check_fold(nm_backend *backend, const nm_model_type *type, const char *settings, size_t joined,
+static void check_fold(nm_backend *backend, const nm_model_type *type, const char *settings, size_t folded,
                        double tolerance)
 {
     rig r = rig_open(backend, type, settings);
     size_t n, again_n;
     double *before = scores(&r, &n), largest = 0;
     size_t count = nm_model_fold(r.model, NULL);
-    if (count != joined)
-        fail_msg("%s: %zu norms joined, not %zu", settings, count, joined);
-    assert_int_equal(nm_model_fold(r.model, NULL), joined); /* and not once more */
+    if (count != folded)
+        fail_msg("%s: %zu norms folded instead of %zu", settings, count, folded);
+    assert_int_equal(nm_model_fold(r.model, NULL), folded); /* folding again changes nothing */
     double *after = scores(&r, &again_n);
     assert_int_equal(n, again_n);
     for (size_t i = 0; i < n; i++)
@@ -166,7 +165,7 @@ static void check_fold(nm_backend *backend, const nm_model_type *type, const cha
 typedef struct fold_case {
     const nm_model_type *type;
     const char *settings;
-    size_t joined;
+    size_t folded;
 } fold_case;
 
 #define BOTH_SIDES(norm) "encoder_norm=" norm " decoder_norm=" norm " "
@@ -182,16 +181,16 @@ static const fold_case cases[] = {
     {&nm_model_seq2seq, BOTH_SIDES("mabn") OPEN " norm.mabn.window=2", 12},
     {&nm_model_seq2seq, BOTH_SIDES("renorm") OPEN, 12},
     {&nm_model_seq2seq, BOTH_SIDES("none") OPEN, 12},
-    /* the decoder's own default */
+    /* the decoder's default is layer */
     {&nm_model_seq2seq, "norm=batch", 5},
     {&nm_model_seq2seq, "norm=batch encoder_final_norm=layer", 4},
-    /* a matrix that is also an embedding, one of unit rows, one without a bias */
+    /* output projection shared with an embedding, L2-normalized, without bias */
     {&nm_model_seq2seq, BOTH_SIDES("batch") "share_embeddings=all output_bias=true", 11},
     {&nm_model_seq2seq, BOTH_SIDES("batch") "share_embeddings=decoder output_bias=true", 11},
     {&nm_model_seq2seq, BOTH_SIDES("batch") "fixnorm=true " OPEN, 11},
     {&nm_model_seq2seq, BOTH_SIDES("batch") "share_embeddings=none", 11},
     {&nm_model_seq2seq, BOTH_SIDES("none") "share_embeddings=none", 12},
-    /* rows scaled first; norms of a word; the residual sum reads the norm */
+    /* row scaling, per-token norms, norms with a residual connection as reader */
     {&nm_model_seq2seq, BOTH_SIDES("power") OPEN, 0},
     {&nm_model_seq2seq, BOTH_SIDES("batch") OPEN " norm.batch.scaling=layer", 0},
     {&nm_model_seq2seq, BOTH_SIDES("layer") OPEN, 0},
@@ -214,25 +213,25 @@ static const fold_case cases[] = {
     {&nm_model_classifier, "norm=rbn norm_position=pre layers=2 pooling=first", 5},
     {&nm_model_classifier, "norm=rbn norm_position=post layers=2", 0}};
 
-static void outputs_stay(void **state)
+static void test_outputs_are_unchanged(void **state)
 {
     (void)state;
     nm_backend *exact = backend_of("ref", NM_F64, 1, true), *fast = backend_of("cpu", NM_F32, 1, false);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        check_fold(exact, cases[i].type, cases[i].settings, cases[i].joined, 1e-12);
-        check_fold(fast, cases[i].type, cases[i].settings, cases[i].joined, 1e-5);
+        check_fold(exact, cases[i].type, cases[i].settings, cases[i].folded, 1e-12);
+        check_fold(fast, cases[i].type, cases[i].settings, cases[i].folded, 1e-5);
     }
     nm_backend_free(exact);
     nm_backend_free(fast);
 }
 
-/* What every type says of itself is what its inference does. */
-static void maps_are_inference(void **state)
+/* The affine map of every type equals its inference. */
+static void test_affine_equals_inference(void **state)
 {
     (void)state;
     enum { WIDTH = 8, ROWS = 3 };
     nm_backend *backend = backend_of("ref", NM_F64, 1, false);
-    int asked = 0;
+    int n_affine = 0;
     for (const nm_norm_type *const *type = nm_norm_types; *type; type++) {
         const nm_norm_site place = {.name = "here", .width = WIDTH, .groups = 2};
         double x[ROWS * WIDTH], y[ROWS * WIDTH], scale[WIDTH], shift[WIDTH];
@@ -247,13 +246,13 @@ static void maps_are_inference(void **state)
             x[i] = draw(99, i);
         assert_int_equal(nm_norm_infer(norm, ROWS, x, y, &err), NM_OK);
         if ((*type)->affine && (*type)->affine(norm, backend, scale, shift)) {
-            asked++;
+            n_affine++;
             for (int i = 0; i < ROWS * WIDTH; i++)
                 assert_true(fabs(y[i] - (scale[i % WIDTH] * x[i] + shift[i % WIDTH])) < 1e-12);
         }
         nm_norm_free(norm);
     }
-    assert_true(asked >= 5);
+    assert_true(n_affine >= 5);
     nm_backend_free(backend);
 }
 
@@ -268,8 +267,8 @@ static void write_plain(const nm_model *model, const char *path)
     nm_safetensors_close(like);
 }
 
-/* A model that is read anew is the one in the file, to the last bit, and can be folded again. */
-static void reading_unfolds(void **state)
+/* Loading a file into a folded model restores it bitwise; it can be folded again. */
+static void test_loading_unfolds(void **state)
 {
     (void)state;
     char path[] = "/tmp/norma-fold-XXXXXX";
@@ -297,7 +296,7 @@ static void reading_unfolds(void **state)
     nm_backend_free(backend);
 }
 
-static void same_translation(void **state)
+static void test_same_translation(void **state)
 {
     (void)state;
     static const char *const settings[] = {"model.norm", "batch", "model.decoder_norm", "batch", NULL};
@@ -332,7 +331,8 @@ static void same_translation(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(maps_are_inference), cmocka_unit_test(outputs_stay),
-                                       cmocka_unit_test(reading_unfolds), cmocka_unit_test(same_translation)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_affine_equals_inference), cmocka_unit_test(test_outputs_are_unchanged),
+        cmocka_unit_test(test_loading_unfolds), cmocka_unit_test(test_same_translation)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

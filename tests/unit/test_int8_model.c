@@ -1,5 +1,5 @@
-/* Models in int8: which parameters change and how, the same translations for any batch and number of threads, files that
- * hold int8, and files that only claim to. */
+/* int8 models: which parameters are quantized and how, translations that do not depend on batches and threads, int8 files
+ * and damaged int8 files. */
 #include "decode_model.h"
 
 #include <math.h>
@@ -33,7 +33,7 @@ static void to_int8(nm_model *model)
         fail_msg("%s", err.text);
 }
 
-/* Every number of a row is one of 255 multiples of a 127th of its largest. */
+/* Every element of a row is k / 127 of its largest absolute value, k = -127 .. 127. */
 static bool on_grid(const double *row, int32_t n)
 {
     double most = 0;
@@ -77,7 +77,7 @@ static void test_parameters(void **state)
     nm_backend_free(backend);
 }
 
-/* The numbers of a conditional random field are no map. */
+/* The transitions of a CRF are not quantized. */
 static void test_exact(void **state)
 {
     (void)state;
@@ -169,7 +169,7 @@ static void write_int8(const nm_model *model, const char *path)
     nm_safetensors_close(like);
 }
 
-/* Writes the file again with one tensor changed: another number of scales, a scale, or its type. */
+/* Copies the file with one tensor changed: the number of scales, a scale, or its type. */
 static void forge(const char *from, const char *to, const char *name, int64_t fewer, float first)
 {
     nm_safetensors *file;
@@ -241,7 +241,7 @@ static void test_files(void **state)
     const char *const both[] = {path, path};
     assert_int_equal(nm_model_file_average(both, 2, forged, &err), NM_UNSUPPORTED);
     assert_non_null(strstr(err.text, "int8 model cannot be averaged"));
-    /* not finite: no file */
+    /* not finite: no file is written */
     float bad = NAN;
     nm_backend_upload(backend, read.model->params.list[0]->tensor.data, &bad, sizeof bad);
     assert_int_equal(nm_safetensors_open(&file, path, &err), NM_OK);

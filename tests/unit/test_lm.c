@@ -1,5 +1,5 @@
-/* Language models at work: segments, scoring of a text, keys and values kept against the whole context, adaptive
- * soft-max as a distribution, sampling. */
+/* Language models: segments, scoring of a text, KV cache against the whole context, adaptive softmax as a distribution,
+ * sampling. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +45,7 @@ static void rig_open(rig *r, const char *const *settings)
     check(nm_model_create(&r->model, &nm_model_lm, r->backend, r->options, &sizes, false, &err), &err);
     nm_params_initialize(&r->model->params, 3);
     nm_params *params = &r->model->params;
-    for (size_t i = 0; i < params->n; i++) { /* N(0, 0.02) predicts nearly the same whatever it sees */
+    for (size_t i = 0; i < params->n; i++) { /* with N(0, 0.02) predictions hardly depend on the input */
         nm_mat all = nm_tensor_mat(&params->list[i]->tensor);
         if (!strstr(params->list[i]->tensor.name, "norm"))
             NM_CALL(r->backend, scale, .alpha = 12, .x = all, .y = all);
@@ -70,7 +70,7 @@ enum { N_KINDS = 3 };
 
 /* ---- segments ---- */
 
-static void segments_cover_the_text(void **state)
+static void test_segments_cover_the_text(void **state)
 {
     (void)state;
     static const int32_t ids[23] = {0};
@@ -98,7 +98,7 @@ static void segments_cover_the_text(void **state)
     assert_int_equal(nm_lm_segments_make(&s, ids, 2, 3, 5, true, 2, &err), NM_USAGE);
 }
 
-static void inputs_are_the_words_before(void **state)
+static void test_inputs_are_preceding_tokens(void **state)
 {
     (void)state;
     static const int32_t ids[] = {10, 11, 12, 13, 14, 15};
@@ -135,7 +135,7 @@ static double score(rig *r, int64_t n, int64_t context, int64_t max_tokens)
     return nll;
 }
 
-/* One token by itself, from the `seen` inputs before it. */
+/* Reference: the loss of one token given the `seen` inputs before it. */
 static double score_one(rig *r, nm_tape *tape, int32_t at, int32_t seen)
 {
     int32_t in[SEGMENT], pos[SEGMENT], offsets[] = {0, seen};
@@ -178,7 +178,7 @@ static void assert_near(double a, double b, double tolerance)
         fail_msg("%.10g is not %.10g", a, b);
 }
 
-static void scores_are_those_of_single_tokens(void **state)
+static void test_scores_equal_single_tokens(void **state)
 {
     (void)state;
     for (int kind = 0; kind < N_KINDS; kind++) {
@@ -190,7 +190,7 @@ static void scores_are_those_of_single_tokens(void **state)
     }
 }
 
-static void scores_do_not_depend_on_batches(void **state)
+static void test_scores_do_not_depend_on_batches(void **state)
 {
     (void)state;
     for (int kind = 0; kind < N_KINDS; kind++) {
@@ -206,7 +206,7 @@ static void scores_do_not_depend_on_batches(void **state)
     }
 }
 
-static void seeing_ahead_is_scored_by_whole_segments(void **state)
+static void test_noncausal_scores_whole_segments(void **state)
 {
     (void)state;
     static const char *const ahead[] = {"model.attention", "block-term", "model.causal", "false", NULL};
@@ -226,7 +226,7 @@ static void seeing_ahead_is_scored_by_whole_segments(void **state)
     rig_close(&r);
 }
 
-static void probabilities_sum_to_one(void **state)
+static void test_probabilities_sum_to_one(void **state)
 {
     (void)state;
     for (int kind = 0; kind < N_KINDS; kind++) {
@@ -246,7 +246,7 @@ static void probabilities_sum_to_one(void **state)
     }
 }
 
-/* ---- writing ---- */
+/* ---- generation ---- */
 
 static nm_vocab *numbered_words(void)
 {
@@ -279,7 +279,7 @@ static void write_on(rig *r, const nm_vocab *vocab, const nm_sample_options *opt
     nm_sampler_free(sampler);
 }
 
-/* Greedy choice must be the word that costs least given the same context; contexts begin again when they are full. */
+/* Greedy sampling returns the token with the lowest loss in the same context; a full context is replaced by its second half. */
 static void check_greedy(rig *r, const int32_t drawn[DRAWN])
 {
     nm_tape tape;
@@ -302,7 +302,7 @@ static void check_greedy(rig *r, const int32_t drawn[DRAWN])
     nm_tape_release(&tape);
 }
 
-static void greedy_words_are_the_most_probable(void **state)
+static void test_greedy_tokens_are_most_probable(void **state)
 {
     (void)state;
     nm_vocab *vocab = numbered_words();
@@ -318,7 +318,7 @@ static void greedy_words_are_the_most_probable(void **state)
     nm_vocab_free(vocab);
 }
 
-static void batches_do_not_change_a_draw(void **state)
+static void test_samples_do_not_depend_on_batches(void **state)
 {
     (void)state;
     nm_vocab *vocab = numbered_words();
@@ -345,7 +345,7 @@ static void batches_do_not_change_a_draw(void **state)
     nm_vocab_free(vocab);
 }
 
-static void one_candidate_is_greedy(void **state)
+static void test_top_1_is_greedy(void **state)
 {
     (void)state;
     nm_vocab *vocab = numbered_words();
@@ -366,14 +366,14 @@ static void one_candidate_is_greedy(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(segments_cover_the_text),
-                                       cmocka_unit_test(inputs_are_the_words_before),
-                                       cmocka_unit_test(scores_are_those_of_single_tokens),
-                                       cmocka_unit_test(scores_do_not_depend_on_batches),
-                                       cmocka_unit_test(seeing_ahead_is_scored_by_whole_segments),
-                                       cmocka_unit_test(probabilities_sum_to_one),
-                                       cmocka_unit_test(greedy_words_are_the_most_probable),
-                                       cmocka_unit_test(batches_do_not_change_a_draw),
-                                       cmocka_unit_test(one_candidate_is_greedy)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_segments_cover_the_text),
+                                       cmocka_unit_test(test_inputs_are_preceding_tokens),
+                                       cmocka_unit_test(test_scores_equal_single_tokens),
+                                       cmocka_unit_test(test_scores_do_not_depend_on_batches),
+                                       cmocka_unit_test(test_noncausal_scores_whole_segments),
+                                       cmocka_unit_test(test_probabilities_sum_to_one),
+                                       cmocka_unit_test(test_greedy_tokens_are_most_probable),
+                                       cmocka_unit_test(test_samples_do_not_depend_on_batches),
+                                       cmocka_unit_test(test_top_1_is_greedy)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
