@@ -1,4 +1,4 @@
-/* Soft-max attention over packed sequences, and over listed rows of a cache. */
+/* Softmax attention over packed sequences and over a gathered KV cache. */
 #include "kernel_checks.h"
 
 typedef struct attention_case {
@@ -10,11 +10,10 @@ static const attention_case attention_cases[] = {
     {false, false, NULL}, {false, true, &third}, {true, false, &third}, {true, true, &none}};
 enum { N_ATTENTION_CASES = 4 };
 
-/* Self-attention takes q, k, v as slices of one matrix, as the model does; cross-attention k, v of another
- * one. */
+/* Self-attention: q, k, v are slices of one matrix; cross-attention: k, v are slices of another one. */
 typedef struct attention_inputs {
     test_packing q_packing, k_packing;
-    twin q, k, v;
+    test_mat q, k, v;
     int32_t heads;
     double scale;
 } attention_inputs;
@@ -24,11 +23,11 @@ static void attention_init(pair *p, attention_inputs *in, const attention_case *
     int32_t n_seqs = z.rows < 4 ? 1 : 3, keys = c->cross ? z.rows + 5 * n_seqs : z.rows;
     packing_init(p, &in->q_packing, n_seqs, 1, z.rows);
     packing_init(p, &in->k_packing, n_seqs, c->cross ? 6 : 1, keys);
-    twin all = pair_random(p, z.rows, 3 * z.cols, z.gap);
-    in->q = twin_slice(p, all, 0, z.cols);
-    twin other = c->cross ? pair_random(p, keys, 2 * z.cols, 0) : twin_slice(p, all, z.cols, 2 * z.cols);
-    in->k = twin_slice(p, other, 0, z.cols);
-    in->v = twin_slice(p, other, z.cols, z.cols);
+    test_mat all = pair_random(p, z.rows, 3 * z.cols, z.gap);
+    in->q = mat_slice(p, all, 0, z.cols);
+    test_mat other = c->cross ? pair_random(p, keys, 2 * z.cols, 0) : mat_slice(p, all, z.cols, 2 * z.cols);
+    in->k = mat_slice(p, other, 0, z.cols);
+    in->v = mat_slice(p, other, z.cols, z.cols);
     in->heads = heads_for(z.cols);
     in->scale = 1 / sqrt(z.cols / in->heads);
 }
@@ -39,13 +38,13 @@ void check_attention(pair *p, size z)
         const attention_case *c = &attention_cases[i];
         attention_inputs in;
         attention_init(p, &in, c, z);
-        twin out = pair_random(p, z.rows, z.cols, z.gap), lse = random_vector(p, z.rows * in.heads);
+        test_mat out = pair_random(p, z.rows, z.cols, z.gap), lse = random_vector(p, z.rows * in.heads);
         BOTH(p, attention, .q = in.q.m[s], .k = in.k.m[s], .v = in.v.m[s], .q_packing = &in.q_packing.side[s],
              .k_packing = &in.k_packing.side[s], .heads = in.heads, .causal = c->causal, .scale = in.scale,
              .drop = c->drop, .out = out.m[s], .lse = i == 2 ? NULL : lse.m[s].data);
-        twin_compare(p, "out", out, 64, 1);
+        mat_compare(p, "out", out, 64, 1);
         if (i != 2)
-            twin_compare(p, "lse", lse, 32, 1);
+            mat_compare(p, "lse", lse, 32, 1);
     }
 }
 
@@ -56,8 +55,8 @@ void check_attention_grad(pair *p, size z)
         attention_inputs in, grads;
         attention_init(p, &in, c, z);
         attention_init(p, &grads, c, z);
-        twin out = pair_random(p, z.rows, z.cols, 0), dout = pair_random(p, z.rows, z.cols, z.gap);
-        twin lse = random_vector(p, z.rows * in.heads);
+        test_mat out = pair_random(p, z.rows, z.cols, 0), dout = pair_random(p, z.rows, z.cols, z.gap);
+        test_mat lse = random_vector(p, z.rows * in.heads);
         BOTH(p, attention, .q = in.q.m[s], .k = in.k.m[s], .v = in.v.m[s], .q_packing = &in.q_packing.side[s],
              .k_packing = &in.k_packing.side[s], .heads = in.heads, .causal = c->causal, .scale = in.scale,
              .drop = c->drop, .out = out.m[s], .lse = lse.m[s].data);
@@ -76,9 +75,9 @@ void check_attention_grad(pair *p, size z)
              .dout = dout.m[s], .dq = grads.q.m[s], .dk = grads.k.m[s], .dv = grads.v.m[s]);
         pair_mark(p, out);
         pair_mark(p, lse);
-        twin_compare(p, "dq", grads.q, 128, 2);
-        twin_compare(p, "dk", grads.k, 128, 2);
-        twin_compare(p, "dv", grads.v, 128, 2);
+        mat_compare(p, "dq", grads.q, 128, 2);
+        mat_compare(p, "dk", grads.k, 128, 2);
+        mat_compare(p, "dv", grads.v, 128, 2);
     }
 }
 
@@ -88,13 +87,13 @@ void check_attention_cached(pair *p, size z)
     int32_t *offsets = nm_allocate(((size_t)z.rows + 1) * sizeof *offsets);
     for (int32_t i = 0; i < z.rows; i++)
         offsets[i + 1] = offsets[i] + 1 + i * 7 % CACHE;
-    twin q = pair_random(p, z.rows, z.cols, z.gap), out = pair_random(p, z.rows, z.cols, z.gap);
-    twin kv = pair_random(p, CACHE, 2 * z.cols, 0);
-    twin k = twin_slice(p, kv, 0, z.cols), v = twin_slice(p, kv, z.cols, z.cols);
+    test_mat q = pair_random(p, z.rows, z.cols, z.gap), out = pair_random(p, z.rows, z.cols, z.gap);
+    test_mat kv = pair_random(p, CACHE, 2 * z.cols, 0);
+    test_mat k = mat_slice(p, kv, 0, z.cols), v = mat_slice(p, kv, z.cols, z.cols);
     pair_list rows = pair_ids(p, offsets[z.rows], CACHE);
     pair_list starts = pair_list_of(p, offsets, ((size_t)z.rows + 1) * sizeof *offsets);
     BOTH(p, attention_cached, .q = q.m[s], .k = k.m[s], .v = v.m[s], .rows = rows.memory[s],
          .offsets = starts.memory[s], .heads = heads_for(z.cols), .scale = 0.4, .out = out.m[s]);
-    twin_compare(p, "out", out, 64, 1);
+    mat_compare(p, "out", out, 64, 1);
     free(offsets);
 }

@@ -1,13 +1,13 @@
-/* Block-term attention, in both forms. */
+/* Block-term attention, causal and not. */
 #include "kernel_checks.h"
 
 typedef struct term_inputs {
     test_packing packing;
-    twin qkv, part[3], positions, weight, core, content, place;
+    test_mat qkv, part[3], positions, weight, core, content, position;
     nm_block_term_args side[2];
 } term_inputs;
 
-/* Segments of up to 5 tokens, the last one shorter where the form allows it. */
+/* Segments of up to 5 tokens; if causal, the last one is shorter. */
 static int32_t term_init(pair *p, term_inputs *in, size z, bool causal)
 {
     int32_t length = z.rows < 5 ? z.rows : 5, h = z.cols % 9 + 1, n_seqs = z.rows / length;
@@ -16,13 +16,13 @@ static int32_t term_init(pair *p, term_inputs *in, size z, bool causal)
     packing_init(p, &in->packing, n_seqs, length, tokens);
     in->qkv = pair_random(p, tokens, 3 * h, z.gap);
     for (int i = 0; i < 3; i++)
-        in->part[i] = twin_slice(p, in->qkv, i * h, h);
+        in->part[i] = mat_slice(p, in->qkv, i * h, h);
     in->positions = pair_random(p, length, h, 0);
     in->weight = pair_random(p, length * length, z.cols, z.gap);
     in->core = pair_random(p, 2, h, 0);
     in->content = random_vector(p, h);
-    in->place = random_vector(p, h);
-    for (int s = SUBJECT; s <= JUDGE; s++)
+    in->position = random_vector(p, h);
+    for (int s = ACTUAL; s <= EXPECTED; s++)
         in->side[s] = (nm_block_term_args){.q = in->part[0].m[s],
                                            .k = in->part[1].m[s],
                                            .v = in->part[2].m[s],
@@ -30,14 +30,14 @@ static int32_t term_init(pair *p, term_inputs *in, size z, bool causal)
                                            .weight = in->weight.m[s],
                                            .core = in->core.m[s],
                                            .content_bias = in->content.m[s].data,
-                                           .position_bias = in->place.m[s].data,
+                                           .position_bias = in->position.m[s].data,
                                            .packing = &in->packing.side[s],
                                            .length = length,
                                            .causal = causal};
     return tokens;
 }
 
-/* Sums of 25 pairs of 9 products of three and more: sizes cancel */
+/* Sums of 25 pairs times 9 features of products of three and more factors: large terms cancel. */
 enum { TERM_ULPS = 256, TERM_SIZE = 8 };
 
 void check_block_term(pair *p, size z)
@@ -45,12 +45,12 @@ void check_block_term(pair *p, size z)
     for (int causal = 0; causal < 2; causal++) {
         term_inputs in;
         int32_t tokens = term_init(p, &in, z, causal);
-        twin out = pair_random(p, tokens, z.cols, z.gap);
-        for (int s = SUBJECT; s <= JUDGE; s++) {
+        test_mat out = pair_random(p, tokens, z.cols, z.gap);
+        for (int s = ACTUAL; s <= EXPECTED; s++) {
             in.side[s].out = out.m[s];
             p->on[s]->k.block_term(p->on[s], &in.side[s]);
         }
-        twin_compare(p, "out", out, TERM_ULPS, TERM_SIZE);
+        mat_compare(p, "out", out, TERM_ULPS, TERM_SIZE);
     }
 }
 
@@ -60,17 +60,17 @@ void check_block_term_grad(pair *p, size z)
         term_inputs in, d;
         int32_t tokens = term_init(p, &in, z, causal);
         term_init(p, &d, z, causal);
-        twin dout = pair_random(p, tokens, z.cols, z.gap);
+        test_mat dout = pair_random(p, tokens, z.cols, z.gap);
         BOTH(p, block_term_grad, .forward = in.side[s], .dout = dout.m[s], .dq = d.part[0].m[s],
              .dk = d.part[1].m[s], .dv = d.part[2].m[s], .dpositions = d.positions.m[s],
              .dweight = d.weight.m[s], .dcore = d.core.m[s], .dcontent_bias = d.content.m[s].data,
-             .dposition_bias = d.place.m[s].data);
+             .dposition_bias = d.position.m[s].data);
         double wide = TERM_SIZE * sqrt((double)z.cols);
-        twin_compare(p, "dqkv", d.qkv, TERM_ULPS, wide);
-        twin_compare(p, "dpositions", d.positions, TERM_ULPS, wide);
-        twin_compare(p, "dweight", d.weight, TERM_ULPS, TERM_SIZE);
-        twin_compare(p, "dcore", d.core, TERM_ULPS, wide);
-        twin_compare(p, "dcontent", d.content, TERM_ULPS, wide);
-        twin_compare(p, "dplace", d.place, TERM_ULPS, wide);
+        mat_compare(p, "dqkv", d.qkv, TERM_ULPS, wide);
+        mat_compare(p, "dpositions", d.positions, TERM_ULPS, wide);
+        mat_compare(p, "dweight", d.weight, TERM_ULPS, TERM_SIZE);
+        mat_compare(p, "dcore", d.core, TERM_ULPS, wide);
+        mat_compare(p, "dcontent", d.content, TERM_ULPS, wide);
+        mat_compare(p, "dplace", d.position, TERM_ULPS, wide);
     }
 }

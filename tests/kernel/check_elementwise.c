@@ -1,102 +1,103 @@
-/* Kernels that copy and kernels that work element by element, look-ups in tables included. */
+/* Copies, elementwise kernels and embeddings. */
 #include "kernel_checks.h"
 
 void check_upload(pair *p, size z)
 {
-    twin x = pair_random(p, z.rows, z.cols, z.gap);
-    twin_compare(p, "what came back", x, 0, 0);
+    test_mat x = pair_random(p, z.rows, z.cols, z.gap);
+    mat_compare(p, "x", x, 0, 0);
 }
 
 void check_download(pair *p, size z)
 {
-    check_upload(p, z); /* there and back: one is nothing without the other */
+    check_upload(p, z); /* upload and download can only be checked together */
 }
 
 void check_copy(pair *p, size z)
 {
-    twin x = pair_random(p, z.rows, z.cols, 0), y = pair_random(p, z.rows, z.cols, 0);
-    for (int s = SUBJECT; s <= JUDGE; s++) {
+    test_mat x = pair_random(p, z.rows, z.cols, 0), y = pair_random(p, z.rows, z.cols, 0);
+    for (int s = ACTUAL; s <= EXPECTED; s++) {
         size_t bytes = (size_t)z.rows * (size_t)z.cols * nm_dtype_bytes(p->on[s]->dtype);
         nm_backend_copy(p->on[s], y.m[s].data, x.m[s].data, bytes);
     }
-    twin_compare(p, "copy", y, 0, 0);
+    mat_compare(p, "copy", y, 0, 0);
 }
 
 void check_zero(pair *p, size z)
 {
-    twin x = pair_random(p, z.rows, z.cols, 0);
-    for (int s = SUBJECT; s <= JUDGE; s++)
+    test_mat x = pair_random(p, z.rows, z.cols, 0);
+    for (int s = ACTUAL; s <= EXPECTED; s++)
         nm_backend_zero(p->on[s], x.m[s].data,
                         (size_t)z.rows * (size_t)z.cols * nm_dtype_bytes(p->on[s]->dtype));
-    twin_compare(p, "zeros", x, 0, 0);
+    mat_compare(p, "zeros", x, 0, 0);
 }
 
 void check_scale(pair *p, size z)
 {
-    twin x = pair_random(p, z.rows, z.cols, z.gap), y = pair_random(p, z.rows, z.cols, 0);
+    test_mat x = pair_random(p, z.rows, z.cols, z.gap), y = pair_random(p, z.rows, z.cols, 0);
     BOTH(p, scale, .alpha = -1.7, .x = x.m[s], .y = y.m[s]);
     BOTH(p, scale, .alpha = 0.3, .x = x.m[s], .y = x.m[s]);
-    twin_compare(p, "y", y, 2, 0);
-    twin_compare(p, "x in place", x, 2, 0);
+    mat_compare(p, "y", y, 2, 0);
+    mat_compare(p, "x in place", x, 2, 0);
 }
 
 void check_add(pair *p, size z)
 {
-    twin x = pair_random(p, z.rows, z.cols, z.gap), y = pair_random(p, z.rows, z.cols, 0);
+    test_mat x = pair_random(p, z.rows, z.cols, z.gap), y = pair_random(p, z.rows, z.cols, 0);
     BOTH(p, add, .alpha = 0.7, .x = x.m[s], .y = y.m[s]);
-    twin_compare(p, "y", y, 2, 1);
+    mat_compare(p, "y", y, 2, 1);
 }
 
 void check_add_dropout(pair *p, size z)
 {
-    for (int form = 0; form < N_DROPS; form++) {
-        twin x = pair_random(p, z.rows, z.cols, z.gap), f = pair_random(p, z.rows, z.cols, 0);
-        twin y = form == 1 ? x : pair_random(p, z.rows, z.cols, z.gap);
-        BOTH(p, add_dropout, .x = x.m[s], .f = f.m[s], .drop = drops[form], .y = y.m[s]);
-        twin_compare(p, "y", y, 4, 1);
+    for (int variant = 0; variant < N_DROPS; variant++) {
+        test_mat x = pair_random(p, z.rows, z.cols, z.gap), f = pair_random(p, z.rows, z.cols, 0);
+        test_mat y = variant == 1 ? x : pair_random(p, z.rows, z.cols, z.gap);
+        BOTH(p, add_dropout, .x = x.m[s], .f = f.m[s], .drop = drops[variant], .y = y.m[s]);
+        mat_compare(p, "y", y, 4, 1);
     }
 }
 
 void check_dropout(pair *p, size z)
 {
-    for (int form = 0; form < 2 * N_DROPS; form++) {
-        twin x = pair_random(p, z.rows, z.cols, z.gap), y = pair_random(p, z.rows, z.cols, z.gap);
-        BOTH(p, dropout, .x = x.m[s], .drop = drops[form % N_DROPS], .add = form < N_DROPS, .y = y.m[s]);
-        twin_compare(p, "y", y, 4, 1);
+    for (int variant = 0; variant < 2 * N_DROPS; variant++) {
+        test_mat x = pair_random(p, z.rows, z.cols, z.gap), y = pair_random(p, z.rows, z.cols, z.gap);
+        BOTH(p, dropout, .x = x.m[s], .drop = drops[variant % N_DROPS], .add = variant < N_DROPS,
+             .y = y.m[s]);
+        mat_compare(p, "y", y, 4, 1);
     }
 }
 
 void check_embed(pair *p, size z)
 {
-    enum { WORDS = 11, PLACES = 5 };
-    for (int form = 0; form < N_DROPS; form++) {
-        pair_list ids = pair_ids(p, z.rows, WORDS), pos = pair_ids(p, z.rows, PLACES);
-        twin table = pair_random(p, WORDS, z.cols, 0), places = pair_random(p, PLACES, z.cols, 0);
-        twin out = pair_random(p, z.rows, z.cols, z.gap);
-        nm_mat no_places = {NULL, 0, 0, 0};
-        BOTH(p, embed, .ids = ids.memory[s], .pos = form == 1 ? NULL : pos.memory[s], .scale = 3.25,
-             .table = table.m[s], .positions = form == 1 ? no_places : places.m[s], .drop = drops[form],
-             .out = out.m[s]);
-        twin_compare(p, "out", out, 4, 1);
+    enum { WORDS = 11, POSITIONS = 5 };
+    for (int variant = 0; variant < N_DROPS; variant++) {
+        pair_list ids = pair_ids(p, z.rows, WORDS), pos = pair_ids(p, z.rows, POSITIONS);
+        test_mat table = pair_random(p, WORDS, z.cols, 0), positions = pair_random(p, POSITIONS, z.cols, 0);
+        test_mat out = pair_random(p, z.rows, z.cols, z.gap);
+        nm_mat no_positions = {NULL, 0, 0, 0};
+        BOTH(p, embed, .ids = ids.memory[s], .pos = variant == 1 ? NULL : pos.memory[s], .scale = 3.25,
+             .table = table.m[s], .positions = variant == 1 ? no_positions : positions.m[s],
+             .drop = drops[variant], .out = out.m[s]);
+        mat_compare(p, "out", out, 4, 1);
     }
 }
 
 void check_embed_grad(pair *p, size z)
 {
     enum { WORDS = 11 };
-    for (int form = 0; form < N_DROPS; form++) {
-        pair_list ids = pair_ids(p, z.rows, form == 2 ? 1 : WORDS);
-        twin dout = pair_random(p, z.rows, z.cols, z.gap), dtable = pair_random(p, WORDS, z.cols, 0);
-        BOTH(p, embed_grad, .ids = ids.memory[s], .scale = 3.25, .dout = dout.m[s], .drop = drops[form],
+    for (int variant = 0; variant < N_DROPS; variant++) {
+        pair_list ids = pair_ids(p, z.rows, variant == 2 ? 1 : WORDS);
+        test_mat dout = pair_random(p, z.rows, z.cols, z.gap), dtable = pair_random(p, WORDS, z.cols, 0);
+        BOTH(p, embed_grad, .ids = ids.memory[s], .scale = 3.25, .dout = dout.m[s], .drop = drops[variant],
              .dtable = dtable.m[s]);
-        twin_compare(p, "dtable", dtable, sum_ulps(z.rows), 4);
+        mat_compare(p, "dtable", dtable, sum_ulps(z.rows), 4);
     }
 }
 
 void check_gather(pair *p, size z)
 {
-    twin x = pair_random(p, 9, z.cols, z.gap), out = pair_random(p, z.rows, z.cols, 0);
+    test_mat x = pair_random(p, 9, z.cols, z.gap), out = pair_random(p, z.rows, z.cols, 0);
     pair_list rows = pair_ids(p, z.rows, 9);
     BOTH(p, gather, .rows = rows.memory[s], .x = x.m[s], .out = out.m[s]);
-    twin_compare(p, "out", out, 0, 0);
+    mat_compare(p, "out", out, 0, 0);
 }

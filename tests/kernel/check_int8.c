@@ -1,70 +1,70 @@
-/* Linear maps in int8: the same bits in every backend. */
+/* Int8 linear layers: bitwise identical on every backend. */
 #include "kernel_checks.h"
 
 void check_round_int8(pair *p, size z)
 {
-    twin m = pair_random(p, z.rows, z.cols, z.gap);
+    test_mat m = pair_random(p, z.rows, z.cols, z.gap);
     BOTH(p, round_int8, .m = m.m[s]);
-    twin_compare(p, "m", m, 0, 0);
+    mat_compare(p, "m", m, 0, 0);
 }
 
 static void *take_int8(nm_backend *b, nm_mat weight)
 {
     size_t bytes = 0;
     nm_error err;
-    void *form;
+    void *variant;
     NM_CALL(b, pack_int8, .weight = weight, .bytes = &bytes);
-    assert_int_equal(nm_backend_alloc(b, bytes, &form, &err), NM_OK);
-    NM_CALL(b, pack_int8, .weight = weight, .packed = form, .bytes = &bytes);
-    return form;
+    assert_int_equal(nm_backend_alloc(b, bytes, &variant, &err), NM_OK);
+    NM_CALL(b, pack_int8, .weight = weight, .packed = variant, .bytes = &bytes);
+    return variant;
 }
 
-/* The form is the same in every backend. */
+/* The packed layout is the same on every backend. */
 void check_pack_int8(pair *p, size z)
 {
-    twin w = pair_random(p, z.rows, z.cols, 0);
+    test_mat w = pair_random(p, z.rows, z.cols, 0);
     size_t bytes[2];
     char *copy[2];
-    for (int s = SUBJECT; s <= JUDGE; s++) {
+    for (int s = ACTUAL; s <= EXPECTED; s++) {
         nm_backend *b = p->on[s];
-        void *form = take_int8(b, w.m[s]);
+        void *variant = take_int8(b, w.m[s]);
         NM_CALL(b, pack_int8, .weight = w.m[s], .bytes = &bytes[s]);
         copy[s] = nm_allocate(bytes[s]);
-        nm_backend_download(b, copy[s], form, bytes[s]);
-        nm_backend_dealloc(b, form);
+        nm_backend_download(b, copy[s], variant, bytes[s]);
+        nm_backend_dealloc(b, variant);
     }
-    assert_int_equal(bytes[SUBJECT], bytes[JUDGE]);
-    assert_memory_equal(copy[SUBJECT], copy[JUDGE], bytes[JUDGE]);
-    p->hash = XXH64(copy[SUBJECT], bytes[SUBJECT], p->hash);
-    free(copy[SUBJECT]);
-    free(copy[JUDGE]);
+    assert_int_equal(bytes[ACTUAL], bytes[EXPECTED]);
+    assert_memory_equal(copy[ACTUAL], copy[EXPECTED], bytes[EXPECTED]);
+    p->hash = XXH64(copy[ACTUAL], bytes[ACTUAL], p->hash);
+    free(copy[ACTUAL]);
+    free(copy[EXPECTED]);
 }
 
-/* All rows of a weight and some, by the kernel itself and by `linear` over a held weight. */
+/* All rows of a weight and some of them, by the kernel and by `linear` with a registered weight. */
 void check_linear_int8(pair *p, size z)
 {
     int32_t out = other_width(z.cols);
-    twin x = pair_random(p, z.rows, z.cols, z.gap), w = pair_random(p, out, z.cols, 0);
-    twin bias = random_vector(p, out);
-    void *forms[2] = {take_int8(p->on[SUBJECT], w.m[SUBJECT]), take_int8(p->on[JUDGE], w.m[JUDGE])};
-    for (int form = 0; form < 4; form++) {
-        int32_t first = form % 2 ? out / 3 : 0, rows = form % 2 ? (out - first + 1) / 2 : out;
-        twin y = pair_random(p, z.rows, rows, z.gap);
-        for (int s = SUBJECT; s <= JUDGE; s++) {
-            const nm_int8 weight = {forms[s], out, z.cols, first};
+    test_mat x = pair_random(p, z.rows, z.cols, z.gap), w = pair_random(p, out, z.cols, 0);
+    test_mat bias = random_vector(p, out);
+    void *packed[2] = {take_int8(p->on[ACTUAL], w.m[ACTUAL]), take_int8(p->on[EXPECTED], w.m[EXPECTED])};
+    for (int variant = 0; variant < 4; variant++) {
+        int32_t first = variant % 2 ? out / 3 : 0, rows = variant % 2 ? (out - first + 1) / 2 : out;
+        test_mat y = pair_random(p, z.rows, rows, z.gap);
+        for (int s = ACTUAL; s <= EXPECTED; s++) {
+            const nm_int8 weight = {packed[s], out, z.cols, first};
             NM_CALL(p->on[s], linear_int8, .x = x.m[s], .weight = &weight,
-                    .bias = form / 2 ? bias.m[s].data : NULL, .act = form == 3 ? NM_ACT_RELU : NM_ACT_NONE,
-                    .y = y.m[s]);
+                    .bias = variant / 2 ? bias.m[s].data : NULL,
+                    .act = variant == 3 ? NM_ACT_RELU : NM_ACT_NONE, .y = y.m[s]);
         }
-        twin_compare(p, "y", y, 0, 0);
+        mat_compare(p, "y", y, 0, 0);
     }
-    twin y = pair_random(p, z.rows, out, z.gap);
-    for (int s = SUBJECT; s <= JUDGE; s++)
-        nm_backend_register_weight_int8(p->on[s], w.m[s], forms[s]);
+    test_mat y = pair_random(p, z.rows, out, z.gap);
+    for (int s = ACTUAL; s <= EXPECTED; s++)
+        nm_backend_register_weight_int8(p->on[s], w.m[s], packed[s]);
     BOTH(p, linear, .x = x.m[s], .weight = w.m[s], .bias = bias.m[s].data, .drop = &none, .y = y.m[s]);
-    twin_compare(p, "y of linear", y, 0, 0);
-    for (int s = SUBJECT; s <= JUDGE; s++) {
-        nm_backend_unregister_weight(p->on[s], forms[s]);
-        nm_backend_dealloc(p->on[s], forms[s]);
+    mat_compare(p, "y of linear", y, 0, 0);
+    for (int s = ACTUAL; s <= EXPECTED; s++) {
+        nm_backend_unregister_weight(p->on[s], packed[s]);
+        nm_backend_dealloc(p->on[s], packed[s]);
     }
 }

@@ -1,7 +1,7 @@
-/* Soft-max: the loss with its gradients, logarithms, the largest of each row. */
+/* Softmax: loss with its gradients, log probabilities, top k. */
 #include "kernel_checks.h"
 
-/* Every third word is not allowed, and no target is one of them. */
+/* Every third word is excluded; no target is excluded. */
 static pair_list allowed_words(pair *p, int32_t words)
 {
     uint8_t *allowed = nm_allocate((size_t)words);
@@ -27,14 +27,16 @@ typedef struct loss_case {
     int32_t words;
     nm_smoothing smoothing;
     double eps;
-    bool bias, mask, hidden, weight; /* which gradients are wanted */
+    bool bias, mask, hidden, weight; /* which gradients are computed */
 } loss_case;
 
 static void check_loss_case(pair *p, size z, const loss_case *c)
 {
-    twin hidden = pair_random(p, z.rows, z.cols, z.gap), weight = pair_make(p, c->words, z.cols, 0, small);
-    twin bias = random_vector(p, c->words), d_hidden = pair_random(p, z.rows, z.cols, 0);
-    twin d_weight = pair_make(p, c->words, z.cols, 0, small), d_bias = pair_make(p, 1, c->words, 0, small);
+    test_mat hidden = pair_random(p, z.rows, z.cols, z.gap),
+             weight = pair_make(p, c->words, z.cols, 0, small);
+    test_mat bias = random_vector(p, c->words), d_hidden = pair_random(p, z.rows, z.cols, 0);
+    test_mat d_weight = pair_make(p, c->words, z.cols, 0, small),
+             d_bias = pair_make(p, 1, c->words, 0, small);
     pair_list targets = loss_targets(p, z.rows, c->words), allowed = allowed_words(p, c->words);
     pair_list sums = pair_list_of(p, (const double[]){77, 78}, 2 * sizeof(double));
     double grad_scale = 1.0 / z.rows;
@@ -44,13 +46,13 @@ static void check_loss_case(pair *p, size z, const loss_case *c)
          .grad_scale = grad_scale, .sums = sums.memory[s], .d_hidden = c->hidden ? d_hidden.m[s].data : NULL,
          .d_weight = c->weight ? d_weight.m[s].data : NULL,
          .d_bias = c->weight && c->bias ? d_bias.m[s].data : NULL);
-    pair_compare_sums(p, (double *const[]){sums.memory[SUBJECT], sums.memory[JUDGE]}, z.rows);
+    pair_compare_sums(p, (double *const[]){sums.memory[ACTUAL], sums.memory[EXPECTED]}, z.rows);
     if (c->hidden)
-        twin_compare(p, "d_hidden", d_hidden, 64, 0.1 * grad_scale);
+        mat_compare(p, "d_hidden", d_hidden, 64, 0.1 * grad_scale);
     if (c->weight)
-        twin_compare(p, "d_weight", d_weight, 64, grad_scale * sqrt(z.rows));
+        mat_compare(p, "d_weight", d_weight, 64, grad_scale * sqrt(z.rows));
     if (c->weight && c->bias)
-        twin_compare(p, "d_bias", d_bias, 64, grad_scale * sqrt(z.rows));
+        mat_compare(p, "d_bias", d_bias, 64, grad_scale * sqrt(z.rows));
 }
 
 void check_softmax_loss(pair *p, size z)
@@ -72,12 +74,12 @@ void check_softmax_loss(pair *p, size z)
 
 void check_log_softmax(pair *p, size z)
 {
-    twin x = pair_random(p, z.rows, z.cols, z.gap), y = pair_random(p, z.rows, z.cols, 0);
+    test_mat x = pair_random(p, z.rows, z.cols, z.gap), y = pair_random(p, z.rows, z.cols, 0);
     pair_list allowed = allowed_words(p, z.cols);
     BOTH(p, log_softmax, .x = x.m[s], .allowed = allowed.memory[s], .y = y.m[s]);
     BOTH(p, log_softmax, .x = x.m[s], .y = x.m[s]);
-    twin_compare(p, "y", y, 16, 1);
-    twin_compare(p, "x in place", x, 16, 1);
+    mat_compare(p, "y", y, 16, 1);
+    mat_compare(p, "x in place", x, 16, 1);
 }
 
 void check_top_k(pair *p, size z)
@@ -86,44 +88,44 @@ void check_top_k(pair *p, size z)
     for (int i = 0; i < 3; i++) {
         int32_t k = ks[i];
         size_t bytes = (size_t)z.rows * (size_t)k * sizeof(int32_t);
-        twin x = pair_make(p, z.rows, z.cols, z.gap, coarse), values = pair_random(p, z.rows, k, 0);
+        test_mat x = pair_make(p, z.rows, z.cols, z.gap, coarse), values = pair_random(p, z.rows, k, 0);
         if (z.rows > 2)
-            twin_fill_row(p, x, 1, -INFINITY);
+            mat_fill_row(p, x, 1, -INFINITY);
         int32_t *columns[2] = {nm_allocate(bytes), nm_allocate(bytes)};
         pair_list lists = pair_list_of(p, columns[0], bytes);
         BOTH(p, top_k, .x = x.m[s], .k = k, .values = values.m[s].data, .columns = lists.memory[s]);
-        for (int s = SUBJECT; s <= JUDGE; s++)
+        for (int s = ACTUAL; s <= EXPECTED; s++)
             nm_backend_download(p->on[s], columns[s], lists.memory[s], bytes);
-        twin_compare(p, "values", values, 0, 0);
-        if (memcmp(columns[SUBJECT], columns[JUDGE], bytes) != 0)
-            fail_msg("%s: other columns than the judge's (k = %d)", p->what, (int)k);
-        free(columns[SUBJECT]);
-        free(columns[JUDGE]);
+        mat_compare(p, "values", values, 0, 0);
+        if (memcmp(columns[ACTUAL], columns[EXPECTED], bytes) != 0)
+            fail_msg("%s: columns differ from the reference (k = %d)", p->what, (int)k);
+        free(columns[ACTUAL]);
+        free(columns[EXPECTED]);
     }
 }
 
-/* With ties, and with words that are not allowed. */
+/* With ties, and with excluded words. */
 void check_log_top_k(pair *p, size z)
 {
     for (int masked = 0; masked < 2; masked++) {
         int32_t k = z.cols < 9 ? 1 : masked ? 9 : 5, also = masked ? 0 : z.cols - 1;
         size_t bytes = (size_t)z.rows * (size_t)k * sizeof(int32_t);
-        twin x = pair_make(p, z.rows, z.cols, z.gap, masked ? pair_normal : coarse);
-        twin values = pair_random(p, z.rows, k, 0), also_values = pair_random(p, z.rows, 1, 0);
+        test_mat x = pair_make(p, z.rows, z.cols, z.gap, masked ? pair_normal : coarse);
+        test_mat values = pair_random(p, z.rows, k, 0), also_values = pair_random(p, z.rows, 1, 0);
         pair_list allowed = allowed_words(p, z.cols);
         int32_t *columns[2] = {nm_allocate(bytes), nm_allocate(bytes)};
         pair_list lists = pair_list_of(p, columns[0], bytes);
         BOTH(p, log_top_k, .x = x.m[s], .allowed = masked ? allowed.memory[s] : NULL, .k = k,
              .values = values.m[s].data, .columns = lists.memory[s], .also = also,
              .also_values = also_values.m[s].data);
-        for (int s = SUBJECT; s <= JUDGE; s++)
+        for (int s = ACTUAL; s <= EXPECTED; s++)
             nm_backend_download(p->on[s], columns[s], lists.memory[s], bytes);
-        twin_compare(p, "values", values, 16, 1);
-        twin_compare(p, "also", also_values, 16, 1);
+        mat_compare(p, "values", values, 16, 1);
+        mat_compare(p, "also", also_values, 16, 1);
         pair_mark(p, x);
-        if (memcmp(columns[SUBJECT], columns[JUDGE], bytes) != 0)
-            fail_msg("%s: other columns than the judge's", p->what);
-        free(columns[SUBJECT]);
-        free(columns[JUDGE]);
+        if (memcmp(columns[ACTUAL], columns[EXPECTED], bytes) != 0)
+            fail_msg("%s: columns differ from the reference", p->what);
+        free(columns[ACTUAL]);
+        free(columns[EXPECTED]);
     }
 }

@@ -2,7 +2,7 @@
 #include "kernel_checks.h"
 
 typedef struct map_inputs {
-    twin x, alpha, shift, weight, bias;
+    test_mat x, alpha, shift, weight, bias;
     nm_map_args args[2];
 } map_inputs;
 
@@ -19,7 +19,7 @@ static void map_init(pair *p, map_inputs *in, size z, nm_map_op op, bool affine)
     in->shift = random_vector(p, 1);
     in->weight = random_vector(p, z.cols);
     in->bias = random_vector(p, z.cols);
-    for (int s = SUBJECT; s <= JUDGE; s++) {
+    for (int s = ACTUAL; s <= EXPECTED; s++) {
         in->args[s] = (nm_map_args){.op = op, .x = in->x.m[s]};
         if (!affine)
             continue;
@@ -36,12 +36,12 @@ void check_map(pair *p, size z)
         for (int affine = 0; affine < 2; affine++) {
             map_inputs in;
             map_init(p, &in, z, (nm_map_op)op, affine);
-            twin y = affine && z.gap ? in.x : pair_random(p, z.rows, z.cols, z.gap);
-            for (int s = SUBJECT; s <= JUDGE; s++) {
+            test_mat y = affine && z.gap ? in.x : pair_random(p, z.rows, z.cols, z.gap);
+            for (int s = ACTUAL; s <= EXPECTED; s++) {
                 in.args[s].y = y.m[s];
                 p->on[s]->k.map(p->on[s], &in.args[s]);
             }
-            twin_compare(p, "y", y, 16, affine ? 1 : 0.1);
+            mat_compare(p, "y", y, 16, affine ? 1 : 0.1);
             pair_close(p);
         }
 }
@@ -52,20 +52,20 @@ void check_map_grad(pair *p, size z)
         for (int affine = 0; affine < 2; affine++) {
             map_inputs in;
             map_init(p, &in, z, (nm_map_op)op, affine);
-            twin dy = pair_random(p, z.rows, z.cols, z.gap);
-            twin dx = affine && z.gap ? dy : pair_random(p, z.rows, z.cols, z.gap);
-            twin d_alpha = random_vector(p, 1), d_shift = random_vector(p, 1);
-            twin d_weight = random_vector(p, z.cols), d_bias = random_vector(p, z.cols);
+            test_mat dy = pair_random(p, z.rows, z.cols, z.gap);
+            test_mat dx = affine && z.gap ? dy : pair_random(p, z.rows, z.cols, z.gap);
+            test_mat d_alpha = random_vector(p, 1), d_shift = random_vector(p, 1);
+            test_mat d_weight = random_vector(p, z.cols), d_bias = random_vector(p, z.cols);
             BOTH(p, map_grad, .forward = in.args[s], .dy = dy.m[s], .add = z.gap && !affine, .dx = dx.m[s],
                  .d_alpha = affine ? d_alpha.m[s].data : NULL, .d_shift = affine ? d_shift.m[s].data : NULL,
                  .d_weight = affine ? d_weight.m[s].data : NULL, .d_bias = affine ? d_bias.m[s].data : NULL);
             double rows = sqrt(z.rows), all = sqrt((double)z.rows * z.cols);
-            twin_compare(p, "dx", dx, 32, 1);
+            mat_compare(p, "dx", dx, 32, 1);
             if (affine) {
-                twin_compare(p, "d_alpha", d_alpha, 32, all);
-                twin_compare(p, "d_shift", d_shift, 32, all);
-                twin_compare(p, "d_weight", d_weight, 32, rows);
-                twin_compare(p, "d_bias", d_bias, 32, rows);
+                mat_compare(p, "d_alpha", d_alpha, 32, all);
+                mat_compare(p, "d_shift", d_shift, 32, all);
+                mat_compare(p, "d_weight", d_weight, 32, rows);
+                mat_compare(p, "d_bias", d_bias, 32, rows);
             }
             pair_close(p);
         }

@@ -1,28 +1,28 @@
-/* Norms over tokens and over features: values, statistics, gradients. */
+/* Norms of tokens and of features: values, statistics, gradients. */
 #include "kernel_checks.h"
 
-static const nm_token_norm_kind token_forms[] = {NM_TOKEN_CENTER, NM_TOKEN_CENTER_UNBIASED, NM_TOKEN_RMS,
+static const nm_token_norm_kind token_kinds[] = {NM_TOKEN_CENTER, NM_TOKEN_CENTER_UNBIASED, NM_TOKEN_RMS,
                                                  NM_TOKEN_RMS_OUTSIDE, NM_TOKEN_LENGTH};
-enum { N_TOKEN_FORMS = 5 };
+enum { N_TOKEN_KINDS = 5 };
 
 typedef struct token_inputs {
     nm_token_norm spec;
-    twin x, gain, bias, y, shift, scale;
+    test_mat x, weight, bias, y, shift, scale;
 } token_inputs;
 
-/* Variants 0 .. 2 N_TOKEN_FORMS - 1: every form with gains of length d, groups and no bias; with one gain and
- * bias. In matrices of three rows and more the second row is zero. */
+/* Variants 0 .. 2 N_TOKEN_KINDS - 1: every kind with weights of length d, groups and no bias; with a
+ * scalar weight and bias. In matrices of three rows and more the second row is zero. */
 static void token_init(pair *p, token_inputs *in, int variant, size z)
 {
-    bool single = variant >= N_TOKEN_FORMS;
-    nm_token_norm_kind form = token_forms[variant % N_TOKEN_FORMS];
+    bool single = variant >= N_TOKEN_KINDS;
+    nm_token_norm_kind kind = token_kinds[variant % N_TOKEN_KINDS];
     int32_t groups = single || z.cols < 14 || heads_for(z.cols) == 4 ? 1 : heads_for(z.cols);
-    double eps = single ? 0.1 : form == NM_TOKEN_RMS_OUTSIDE ? 1e-8 : 1e-5;
-    in->spec = (nm_token_norm){form, groups, eps, single ? 1 : z.cols, single ? 0 : z.cols};
+    double eps = single ? 0.1 : kind == NM_TOKEN_RMS_OUTSIDE ? 1e-8 : 1e-5;
+    in->spec = (nm_token_norm){kind, groups, eps, single ? 1 : z.cols, single ? 0 : z.cols};
     in->x = pair_make(p, z.rows, z.cols, z.gap, shifted);
     if (z.rows > 2)
-        twin_fill_row(p, in->x, 1, 0);
-    in->gain = random_vector(p, z.cols);
+        mat_fill_row(p, in->x, 1, 0);
+    in->weight = random_vector(p, z.cols);
     in->bias = random_vector(p, z.cols);
     in->y = pair_random(p, z.rows, z.cols, z.gap);
     in->shift = pair_random(p, z.rows, groups, 0);
@@ -36,30 +36,30 @@ static bool token_centered(const token_inputs *in)
 
 static void token_forward(pair *p, const token_inputs *in)
 {
-    BOTH(p, token_norm, .spec = &in->spec, .x = in->x.m[s], .weight = in->gain.m[s].data,
+    BOTH(p, token_norm, .spec = &in->spec, .x = in->x.m[s], .weight = in->weight.m[s].data,
          .bias = in->bias.m[s].data, .y = in->y.m[s],
          .shift = token_centered(in) ? in->shift.m[s].data : NULL, .scale = in->scale.m[s].data);
 }
 
 void check_token_norm(pair *p, size z)
 {
-    for (int variant = 0; variant < 2 * N_TOKEN_FORMS; variant++) {
+    for (int variant = 0; variant < 2 * N_TOKEN_KINDS; variant++) {
         token_inputs in;
         token_init(p, &in, variant, z);
         token_forward(p, &in);
-        twin_compare(p, "y", in.y, 64, 1);
-        twin_compare(p, "scale", in.scale, 64, 0);
+        mat_compare(p, "y", in.y, 64, 1);
+        mat_compare(p, "scale", in.scale, 64, 0);
         if (token_centered(&in))
-            twin_compare(p, "shift", in.shift, 32, 1);
+            mat_compare(p, "shift", in.shift, 32, 1);
         pair_close(p);
     }
 }
 
-/* The largest |scale| of every row: gradients are that size before terms cancel. */
+/* Largest |scale| of every row: the magnitude of the terms of the gradient before they cancel. */
 static double *row_scales(pair *p, const token_inputs *in)
 {
     int32_t rows = in->scale.m[0].rows, groups = in->scale.m[0].cols;
-    double *scales = twin_judged(p, in->scale), *largest = nm_allocate((size_t)rows * sizeof *largest);
+    double *scales = mat_expected(p, in->scale), *largest = nm_allocate((size_t)rows * sizeof *largest);
     for (int32_t i = 0; i < rows * groups; i++)
         largest[i / groups] = fmax(largest[i / groups], fabs(scales[i]));
     free(scales);
@@ -68,22 +68,23 @@ static double *row_scales(pair *p, const token_inputs *in)
 
 void check_token_norm_grad(pair *p, size z)
 {
-    for (int variant = 0; variant < 2 * N_TOKEN_FORMS; variant++) {
+    for (int variant = 0; variant < 2 * N_TOKEN_KINDS; variant++) {
         token_inputs in;
         token_init(p, &in, variant, z);
-        twin dy = pair_random(p, z.rows, z.cols, z.gap), dx = pair_random(p, z.rows, z.cols, z.gap);
-        twin d_gain = random_vector(p, in.spec.weight_len), d_bias = random_vector(p, z.cols);
+        test_mat dy = pair_random(p, z.rows, z.cols, z.gap), dx = pair_random(p, z.rows, z.cols, z.gap);
+        test_mat d_weight = random_vector(p, in.spec.weight_len), d_bias = random_vector(p, z.cols);
         token_forward(p, &in);
-        BOTH(p, token_norm_grad, .spec = &in.spec, .dy = dy.m[s], .x = in.x.m[s], .weight = in.gain.m[s].data,
-             .shift = token_centered(&in) ? in.shift.m[s].data : NULL, .scale = in.scale.m[s].data,
-             .add = variant % 2 == 1, .dx = dx.m[s], .d_weight = variant == 0 ? NULL : d_gain.m[s].data,
+        BOTH(p, token_norm_grad, .spec = &in.spec, .dy = dy.m[s], .x = in.x.m[s],
+             .weight = in.weight.m[s].data, .shift = token_centered(&in) ? in.shift.m[s].data : NULL,
+             .scale = in.scale.m[s].data, .add = variant % 2 == 1, .dx = dx.m[s],
+             .d_weight = variant == 0 ? NULL : d_weight.m[s].data,
              .d_bias = in.spec.bias_len ? d_bias.m[s].data : NULL);
         double *sizes = row_scales(p, &in);
-        twin_compare_sized(p, "dx", dx, 64, sizes);
+        mat_compare_sized(p, "dx", dx, 64, sizes);
         if (variant != 0)
-            twin_compare(p, "d_gain", d_gain, 32, sqrt(z.rows * (in.spec.weight_len == 1 ? z.cols : 1)));
+            mat_compare(p, "d_weight", d_weight, 32, sqrt(z.rows * (in.spec.weight_len == 1 ? z.cols : 1)));
         if (in.spec.bias_len)
-            twin_compare(p, "d_bias", d_bias, 8, sqrt(z.rows));
+            mat_compare(p, "d_bias", d_bias, 8, sqrt(z.rows));
         pair_mark(p, in.y);
         pair_mark(p, in.shift);
         pair_mark(p, in.scale);
@@ -92,7 +93,7 @@ void check_token_norm_grad(pair *p, size z)
     }
 }
 
-/* Feature norms come without groups, with one, and with as many as heads. */
+/* Feature norms without groups, with one group, and with as many groups as heads. */
 static int32_t group_choice(int i, int32_t cols)
 {
     return i == 0 ? 0 : i == 1 ? 1 : heads_for(cols);
@@ -102,9 +103,9 @@ void check_feature_moments(pair *p, size z)
 {
     for (int i = 0; i < 9; i++) {
         nm_feature_norm spec = {group_choice(i % 3, z.cols), 1e-5, false};
-        twin x = pair_make(p, z.rows, z.cols, z.gap, shifted), center = random_vector(p, z.cols);
-        twin row_scale = pair_random(p, z.rows, spec.groups ? spec.groups : 1, 0);
-        twin mean = random_vector(p, z.cols), square = random_vector(p, z.cols);
+        test_mat x = pair_make(p, z.rows, z.cols, z.gap, shifted), center = random_vector(p, z.cols);
+        test_mat row_scale = pair_random(p, z.rows, spec.groups ? spec.groups : 1, 0);
+        test_mat mean = random_vector(p, z.cols), square = random_vector(p, z.cols);
         bool about_mean = i / 3 == 0, no_mean = i / 3 == 1;
         BOTH(p, feature_moments, .spec = &spec, .x = x.m[s],
              .row_scale = spec.groups ? row_scale.m[s].data : NULL,
@@ -113,10 +114,10 @@ void check_feature_moments(pair *p, size z)
                                   : center.m[s].data,
              .mean = no_mean ? NULL : mean.m[s].data, .square = square.m[s].data);
         if (!no_mean)
-            twin_compare(p, "mean", mean, 16, 1);
-        twin_compare(p, "square", square, 32, 1);
+            mat_compare(p, "mean", mean, 16, 1);
+        mat_compare(p, "square", square, 32, 1);
         if (spec.groups)
-            twin_compare(p, "row_scale", row_scale, 32, 0);
+            mat_compare(p, "row_scale", row_scale, 32, 0);
         pair_close(p);
     }
 }
@@ -125,21 +126,21 @@ void check_feature_norm(pair *p, size z)
 {
     for (int i = 0; i < 6; i++) {
         nm_feature_norm spec = {group_choice(i % 3, z.cols), 1e-5, i >= 3};
-        twin x = pair_make(p, z.rows, z.cols, z.gap, shifted);
-        twin row_scale = pair_make(p, z.rows, spec.groups ? spec.groups : 1, 0, positive);
-        twin shift = random_vector(p, z.cols), scale = pair_make(p, 1, z.cols, 0, positive);
-        twin gain = random_vector(p, z.cols), bias = random_vector(p, z.cols),
-             square = random_vector(p, z.cols);
-        twin y = pair_random(p, z.rows, z.cols, z.gap);
+        test_mat x = pair_make(p, z.rows, z.cols, z.gap, shifted);
+        test_mat row_scale = pair_make(p, z.rows, spec.groups ? spec.groups : 1, 0, positive);
+        test_mat shift = random_vector(p, z.cols), scale = pair_make(p, 1, z.cols, 0, positive);
+        test_mat weight = random_vector(p, z.cols), bias = random_vector(p, z.cols),
+                 square = random_vector(p, z.cols);
+        test_mat y = pair_random(p, z.rows, z.cols, z.gap);
         BOTH(p, feature_norm, .spec = &spec, .x = x.m[s],
              .row_scale = spec.groups ? row_scale.m[s].data : NULL, .shift = i % 2 ? shift.m[s].data : NULL,
-             .scale = scale.m[s].data, .weight = i == 2 ? NULL : gain.m[s].data,
+             .scale = scale.m[s].data, .weight = i == 2 ? NULL : weight.m[s].data,
              .bias = i == 4 ? NULL : bias.m[s].data, .y = y.m[s], .square = i % 2 ? square.m[s].data : NULL);
-        twin_compare(p, "y", y, 64, 2);
+        mat_compare(p, "y", y, 64, 2);
         if (i % 2)
-            twin_compare(p, "square", square, 32, 1);
+            mat_compare(p, "square", square, 32, 1);
         if (spec.groups && !spec.row_scale_ready)
-            twin_compare(p, "row_scale", row_scale, 32, 0);
+            mat_compare(p, "row_scale", row_scale, 32, 0);
         pair_close(p);
     }
 }
@@ -149,12 +150,12 @@ void check_feature_norm_grad(pair *p, size z)
     for (int i = 0; i < 9; i++) {
         nm_feature_norm spec = {group_choice(i % 3, z.cols), 1e-5, true};
         bool only_sums = i / 3 == 0, only_dx = i / 3 == 1;
-        twin dy = pair_random(p, z.rows, z.cols, z.gap), x = pair_make(p, z.rows, z.cols, z.gap, shifted);
-        twin row_scale = pair_make(p, z.rows, spec.groups ? spec.groups : 1, 0, positive);
-        twin shift = random_vector(p, z.cols), scale = pair_make(p, 1, z.cols, 0, positive);
-        twin a = random_vector(p, z.cols), c0 = random_vector(p, z.cols), c1 = random_vector(p, z.cols);
-        twin sum_dy = random_vector(p, z.cols), sum_dy_z = random_vector(p, z.cols);
-        twin dx = pair_random(p, z.rows, z.cols, z.gap);
+        test_mat dy = pair_random(p, z.rows, z.cols, z.gap), x = pair_make(p, z.rows, z.cols, z.gap, shifted);
+        test_mat row_scale = pair_make(p, z.rows, spec.groups ? spec.groups : 1, 0, positive);
+        test_mat shift = random_vector(p, z.cols), scale = pair_make(p, 1, z.cols, 0, positive);
+        test_mat a = random_vector(p, z.cols), c0 = random_vector(p, z.cols), c1 = random_vector(p, z.cols);
+        test_mat sum_dy = random_vector(p, z.cols), sum_dy_z = random_vector(p, z.cols);
+        test_mat dx = pair_random(p, z.rows, z.cols, z.gap);
         nm_mat no_matrix = {NULL, 0, 0, 0};
         BOTH(p, feature_norm_grad, .spec = &spec, .dy = dy.m[s], .x = x.m[s],
              .row_scale = spec.groups ? row_scale.m[s].data : NULL, .shift = i == 4 ? NULL : shift.m[s].data,
@@ -162,10 +163,10 @@ void check_feature_norm_grad(pair *p, size z)
              .c1 = i % 2 ? c1.m[s].data : NULL, .add = i > 6, .dx = only_sums ? no_matrix : dx.m[s],
              .sum_dy = only_dx ? NULL : sum_dy.m[s].data, .sum_dy_z = only_dx ? NULL : sum_dy_z.m[s].data);
         if (!only_sums)
-            twin_compare(p, "dx", dx, 64, 8);
+            mat_compare(p, "dx", dx, 64, 8);
         if (!only_dx) {
-            twin_compare(p, "sum_dy", sum_dy, 8, sqrt(z.rows));
-            twin_compare(p, "sum_dy_z", sum_dy_z, 32, 2 * sqrt(z.rows));
+            mat_compare(p, "sum_dy", sum_dy, 8, sqrt(z.rows));
+            mat_compare(p, "sum_dy_z", sum_dy_z, 32, 2 * sqrt(z.rows));
         }
         pair_close(p);
     }

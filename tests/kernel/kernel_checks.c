@@ -1,4 +1,4 @@
-/* Inputs, sizes and tolerances that the checks of several families share. */
+/* Inputs, sizes and tolerances shared by the checks. */
 #include "kernel_checks.h"
 
 const nm_dropout third = {0.3, 7, 5, 9}, none = {0, 7, 5, 9};
@@ -43,7 +43,7 @@ double small(pair *p, uint64_t index)
     return 0.1 * pair_normal(p, index);
 }
 
-twin random_vector(pair *p, int32_t n)
+test_mat random_vector(pair *p, int32_t n)
 {
     return pair_random(p, 1, n, 0);
 }
@@ -55,7 +55,7 @@ void packing_init(pair *p, test_packing *packing, int32_t n_seqs, int32_t first_
         packing->offsets[s + 1] = s + 1 == n_seqs ? tokens : (s + 1) * first_length;
     pair_list list = pair_list_of(p, packing->offsets, ((size_t)n_seqs + 1) * sizeof(int32_t));
     int32_t last = tokens - (n_seqs - 1) * first_length;
-    for (int s = SUBJECT; s <= JUDGE; s++)
+    for (int s = ACTUAL; s <= EXPECTED; s++)
         packing->side[s] = (nm_packing){n_seqs, tokens, last > first_length ? last : first_length,
                                         packing->offsets, list.memory[s]};
 }

@@ -1,4 +1,5 @@
-/* Backends as such: creation and refusal, memory, the dry run, and that fenced memory is closed to the host. */
+/* Backends: creation and its errors, memory, packed weights, workers, dry run, fenced memory, device
+ * options. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +24,7 @@ static nm_backend *create(nm_backend_options options)
     return backend;
 }
 
-static void *take(nm_backend *backend, size_t bytes)
+static void *alloc_floats(nm_backend *backend, size_t bytes)
 {
     nm_error err;
     void *memory;
@@ -59,8 +60,9 @@ static void test_memory(void **state)
 {
     (void)state;
     nm_backend *backend = create((nm_backend_options){.name = "ref"});
-    char *a = take(backend, 1000), *empty = take(backend, 0);
-    char *large = take(backend, (size_t)1 << 36); /* far more than there is: only what is touched counts */
+    char *a = alloc_floats(backend, 1000), *empty = alloc_floats(backend, 0);
+    char *large =
+        alloc_floats(backend, (size_t)1 << 36); /* much more than the machine has: only touched pages count */
     assert_true((uintptr_t)a % 64 == 0 && (uintptr_t)large % 64 == 0 && empty != a);
     for (int i = 0; i < 1000; i++)
         assert_int_equal(a[i], 0);
@@ -72,14 +74,14 @@ static void test_memory(void **state)
     void *none;
     assert_int_equal(nm_backend_alloc(backend, SIZE_MAX / 2, &none, &err), NM_MEMORY);
     assert_null(none);
-    nm_backend_free(backend); /* and `large` with it */
+    nm_backend_free(backend); /* also frees `large` */
 }
 
 static void check_retaking(bool fenced)
 {
     nm_backend *backend = create((nm_backend_options){.name = "ref", .fenced = fenced});
     nm_error err;
-    void *memory = NULL, *other = take(backend, 100);
+    void *memory = NULL, *other = alloc_floats(backend, 100);
     enum { BYTES = 3 * 4096, MORE = 9 << 20 };
     unsigned char host[BYTES], *all = calloc(MORE, 1);
     for (int i = 0; i < BYTES; i++)
@@ -107,7 +109,8 @@ static void test_retaking(void **state)
     check_retaking(true);
 }
 
-/* A worker computes on the first one's memory and reads what that holds, with the same bits; a worker of a worker too. */
+/* A worker shares the memory and the packed weights of its backend, with bitwise identical results; so
+ * does a worker of a worker. */
 static void test_worker(void **state)
 {
     (void)state;
@@ -115,8 +118,9 @@ static void test_worker(void **state)
     nm_error err;
     nm_backend *main = create((nm_backend_options){.name = "cpu", .isa = "auto", .threads = 2}), *worker,
                *second;
-    float *x = take(main, ROWS * IN * sizeof *x), *weight = take(main, OUT * IN * sizeof *weight),
-          *y = take(main, ROWS * OUT * sizeof *y), first[ROWS * OUT], again[ROWS * OUT];
+    float *x = alloc_floats(main, ROWS * IN * sizeof *x),
+          *weight = alloc_floats(main, OUT * IN * sizeof *weight),
+          *y = alloc_floats(main, ROWS * OUT * sizeof *y), first[ROWS * OUT], again[ROWS * OUT];
     for (int i = 0; i < OUT * IN; i++)
         weight[i] = (float)(i % 17) / 7 - 1;
     for (int i = 0; i < ROWS * IN; i++)
@@ -124,7 +128,7 @@ static void test_worker(void **state)
     nm_mat w = nm_mat_of(weight, OUT, IN);
     size_t bytes = 0;
     NM_CALL(main, pack, .weight = w, .bytes = &bytes);
-    void *form = take(main, bytes);
+    void *form = alloc_floats(main, bytes);
     NM_CALL(main, pack, .weight = w, .packed = form, .bytes = &bytes);
     assert_int_equal(nm_backend_create_worker(&worker, main, 1, &err), NM_OK);
     assert_int_equal(nm_backend_create_worker(&second, worker, 1, &err), NM_OK);
@@ -136,7 +140,7 @@ static void test_worker(void **state)
     assert_false(nm_backend_has_packed(second, w));
     nm_backend_register_weight(main, w, form);
     assert_true(nm_backend_has_packed(worker, w) && nm_backend_has_packed(second, w));
-    memset(weight, 0, OUT * IN * sizeof *weight); /* so that the result shows which was read */
+    memset(weight, 0, OUT * IN * sizeof *weight); /* the result shows whether the packed weight was read */
     NM_CALL(second, linear, .x = nm_mat_of(x, ROWS, IN), .weight = w, .act = NM_ACT_NONE,
             .y = nm_mat_of(y, ROWS, OUT));
     memcpy(again, y, sizeof again);
@@ -156,7 +160,7 @@ static void test_plan(void **state)
 {
     (void)state;
     nm_backend *backend = create((nm_backend_options){.name = "ref"});
-    float *x = take(backend, 4 * sizeof *x), host[4] = {1, 2, 3, 4};
+    float *x = alloc_floats(backend, 4 * sizeof *x), host[4] = {1, 2, 3, 4};
     double dot = 5;
     nm_backend_upload(backend, x, host, sizeof host);
     nm_backend_dry_run(backend, true);
@@ -174,7 +178,7 @@ static void test_plan(void **state)
     nm_backend_free(backend);
 }
 
-/* What a child process dies of that reads (or writes) one number of device memory. */
+/* Signal that terminates a child process which reads (or writes) device memory. */
 static int death_by_touching(volatile float *memory, bool write)
 {
     pid_t child = fork();
@@ -194,7 +198,7 @@ static void test_fence(void **state)
     (void)state;
     nm_backend *open = create((nm_backend_options){.name = "ref"});
     nm_backend *fenced = create((nm_backend_options){.name = "ref", .fenced = true});
-    float *free_memory = take(open, 64), *memory = take(fenced, 64), host[2] = {3, 4};
+    float *free_memory = alloc_floats(open, 64), *memory = alloc_floats(fenced, 64), host[2] = {3, 4};
     assert_int_equal(death_by_touching(free_memory, true), 0);
     assert_int_equal(death_by_touching(memory, false), SIGSEGV);
     nm_backend_upload(fenced, memory, host, sizeof host);

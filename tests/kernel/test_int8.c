@@ -1,5 +1,5 @@
-/* Linear maps in int8: the same bits on every CPU level, for every company of a row, at extreme values; near what float gives,
- * by a bound that follows from the roundings; rounding that changes nothing the second time. */
+/* Int8 linear layers: bitwise identical on every CPU level, independent of the other rows, at extreme
+ * values; within a bound of the float result derived from the roundings; quantization is idempotent. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -34,16 +34,16 @@ static void fill(float *to, size_t n, uint32_t site)
         to[i] = draw(site, i);
 }
 
-/* A product of inputs and a weight, all in host memory. */
-typedef struct product {
+/* Operands of a linear layer in host memory. */
+typedef struct linear_case {
     int32_t rows, in, out;
     float *x, *weight, *bias, *y;
-} product;
+} linear_case;
 
-static product product_create(int32_t rows, int32_t in, int32_t out)
+static linear_case product_create(int32_t rows, int32_t in, int32_t out)
 {
     size_t n = (size_t)rows * (size_t)in, m = (size_t)out * (size_t)in;
-    product p = {.rows = rows, .in = in, .out = out};
+    linear_case p = {.rows = rows, .in = in, .out = out};
     p.x = nm_allocate((n + 1) * sizeof(float));
     p.weight = nm_allocate((m + 1) * sizeof(float));
     p.bias = nm_allocate((size_t)out * sizeof(float));
@@ -54,7 +54,7 @@ static product product_create(int32_t rows, int32_t in, int32_t out)
     return p;
 }
 
-static void product_release(product *p)
+static void product_release(linear_case *p)
 {
     free(p->x);
     free(p->weight);
@@ -84,7 +84,7 @@ static void *packed(nm_backend *b, const float *weight, int32_t out, int32_t in,
 }
 
 /* y of the rows first .. first + rows - 1 of x. */
-static void run(nm_backend *b, const product *p, int32_t first, int32_t rows, float *y)
+static void run(nm_backend *b, const linear_case *p, int32_t first, int32_t rows, float *y)
 {
     size_t bytes, n = (size_t)rows * (size_t)p->in, m = (size_t)rows * (size_t)p->out;
     void *form = packed(b, p->weight, p->out, p->in, &bytes);
@@ -100,17 +100,19 @@ static void run(nm_backend *b, const product *p, int32_t first, int32_t rows, fl
         nm_backend_dealloc(b, memory[i]);
 }
 
-/* Any NaN is as good as any other. */
-static void check_same(const float *got, const float *want, size_t n, const char *what, const char *level)
+/* NaNs are equal. */
+static void check_same(const float *actual, const float *expected, size_t n, const char *what,
+                       const char *level)
 {
     for (size_t i = 0; i < n; i++)
-        if (memcmp(&got[i], &want[i], sizeof *got) != 0 && !(isnan(got[i]) && isnan(want[i])))
-            fail_msg("%s, %s: number %zu is %.9g, should be %.9g", what, level, i, (double)got[i],
-                     (double)want[i]);
+        if (memcmp(&actual[i], &expected[i], sizeof *actual) != 0 &&
+            !(isnan(actual[i]) && isnan(expected[i])))
+            fail_msg("%s, %s: element %zu is %.9g, expected %.9g", what, level, i, (double)actual[i],
+                     (double)expected[i]);
 }
 
-/* ref's result in p->y; every level gives it too, for all rows at once and for the last one alone. */
-static void check_levels(const product *p, const char *what)
+/* Result of ref in p->y; every CPU level gives the same, for all rows at once and for the last row. */
+static void check_levels(const linear_case *p, const char *what)
 {
     nm_backend *ref = create("ref", "auto");
     size_t n = (size_t)p->rows * (size_t)p->out, last = n - (size_t)p->out;
@@ -136,7 +138,7 @@ static void test_sizes(void **state)
     static const int32_t ins[] = {1, 3, 4, 5, 63, 64, 65, 130}, outs[] = {1, 15, 16, 17, 33, 100};
     for (int i = 0; i < 8; i++)
         for (int32_t rows = 1 + i % 3; rows <= MOST_ROWS; rows += 3) {
-            product p = product_create(rows, ins[i], outs[(i + rows) % 6]);
+            linear_case p = product_create(rows, ins[i], outs[(i + rows) % 6]);
             check_levels(&p, "linear_int8");
             product_release(&p);
         }
@@ -154,9 +156,9 @@ static void test_extremes(void **state)
 {
     (void)state;
     enum { IN = 37, OUT = 19, ROWS = 9 };
-    product p = product_create(ROWS, IN, OUT);
+    linear_case p = product_create(ROWS, IN, OUT);
     fill_row(p.x, 0, IN, 0);
-    fill_row(p.x, 1, IN, 0x1p-101f); /* too small for a scale */
+    fill_row(p.x, 1, IN, 0x1p-101f); /* below the smallest scale */
     fill_row(p.x, 2, IN, -0.0f);
     p.x[3 * IN + 5] = NAN;
     p.x[4 * IN + 36] = -INFINITY;
@@ -170,8 +172,7 @@ static void test_extremes(void **state)
     fill_row(p.weight, 6, IN, -1.25f);
     check_levels(&p, "extreme values");
     for (int j = 0; j < OUT; j++) {
-        bool bad =
-            j == 3 || j == 4; /* rows of the weight that are not finite spoil their output and no other */
+        bool bad = j == 3 || j == 4; /* rows of the weight that are not finite affect their output only */
         for (int r = 0; r < ROWS; r++)
             assert_int_equal(isnan(p.y[r * OUT + j]), bad || r == 3 || r == 4);
         for (int r = 0; r < 3 && !bad; r++)
@@ -179,10 +180,10 @@ static void test_extremes(void **state)
         if (j == 2 || j == 5)
             assert_true(p.y[8 * OUT + j] == p.bias[j]);
     }
-    /* equal numbers are exact but for the scale of 17 bits and rounding to float */
+    /* equal values are exact up to the scale (17 bits) and the rounding to float */
     double equal = 3.5 * 1.25 * IN + (double)p.bias[6];
     assert_true(fabs((double)p.y[7 * OUT + 6] - equal) < 1.1 * 0x1p-16 * equal);
-    /* one huge number: what stands beside it is nothing */
+    /* with one very large value the other ones are quantized to 0 */
     double most = 0;
     for (int c = 0; c < IN; c++)
         most = fmax(most, fabs((double)p.weight[8 * IN + c]));
@@ -190,19 +191,19 @@ static void test_extremes(void **state)
     product_release(&p);
 }
 
-/* The largest sums that can occur, of either sign, do not wrap; a wider weight has no form. */
+/* The largest sums do not overflow; a wider weight has no packed layout. */
 static void test_widest(void **state)
 {
     (void)state;
-    product p = product_create(2, NM_INT8_COLS, 3);
+    linear_case p = product_create(2, NM_INT8_COLS, 3);
     fill_row(p.x, 0, NM_INT8_COLS, 2);
     fill_row(p.x, 1, NM_INT8_COLS, -2);
     fill_row(p.weight, 0, NM_INT8_COLS, 1);
     fill_row(p.weight, 1, NM_INT8_COLS, -1);
     check_levels(&p, "the widest weight");
     for (int i = 0; i < 4; i++) {
-        double want = ((i / 2 ^ i % 2) ? -2.0 : 2.0) * NM_INT8_COLS;
-        assert_true(fabs((double)p.y[i / 2 * 3 + i % 2] - want) < 1e-4 * fabs(want));
+        double expected = ((i / 2 ^ i % 2) ? -2.0 : 2.0) * NM_INT8_COLS;
+        assert_true(fabs((double)p.y[i / 2 * 3 + i % 2] - expected) < 1e-4 * fabs(expected));
     }
     product_release(&p);
     nm_backend *ref = create("ref", "auto");
@@ -213,13 +214,13 @@ static void test_widest(void **state)
     nm_backend_free(ref);
 }
 
-/* ---- how far from float ----
- * With w' = s q and x' = t p as they are multiplied, |w - w'| <= s/2 and |x - x'| <= t (1/2 + e): the quotient before the
- * rounding of x has two roundings of at most 127 2^-24 each, e = 2^-16 covers them. So
+/* ---- bound of the difference from float ----
+ * With w' = s q and x' = t p, |w - w'| <= s/2 and |x - x'| <= t (1/2 + e): the quotient before the rounding
+ * of x has two roundings of at most 127 2^-24 each, e = 2^-16 covers them. So
  *     |sum x w - sum x' w'| <= sum |x| |w - w'| + |x - x'| |w'| <= s/2 sum |x| + t (1/2 + e) sum |w'|
- * and the roundings after the sum (to float, two products, the bias) add 4 2^-24 of the largest of what they round. s is
- * max |w| / 127 rounded up by at most 2^-16 of itself. */
-static double bound_of(const product *p, int32_t r, int32_t j)
+ * and the roundings after the sum (to float, two multiplications, the bias) add 4 2^-24 of the largest
+ * value. s is max |w| / 127 rounded up by at most 2^-16 of itself. */
+static double bound_of(const linear_case *p, int32_t r, int32_t j)
 {
     const float *x = p->x + (size_t)r * (size_t)p->in, *w = p->weight + (size_t)j * (size_t)p->in;
     double sum_x = 0, sum_w = 0, most_x = 0, most_w = 0;
@@ -239,8 +240,8 @@ static void test_bound(void **state)
 {
     (void)state;
     enum { IN = 256, OUT = 301, ROWS = 15 };
-    product p = product_create(ROWS, IN, OUT);
-    p.x[7] *= 40; /* an outlier, as hidden vectors have them */
+    linear_case p = product_create(ROWS, IN, OUT);
+    p.x[7] *= 40; /* an outlier, as in hidden vectors of trained models */
     check_levels(&p, "bound");
     double worst = 0, share = 0, squares = 0, size = 0;
     for (int32_t r = 0; r < ROWS; r++)
@@ -257,7 +258,8 @@ static void test_bound(void **state)
     if (share > 1)
         fail_msg("an error of %.3g times the bound", share);
     assert_true(worst > 0);
-    /* roundings that are independent: s^2/12 sum x^2 + t^2/12 sum w^2 a number, some 2 % of y here; twice that is a mistake */
+    /* independent roundings: s^2/12 sum x^2 + t^2/12 sum w^2 per element, about 2 % of y here; twice that
+     * is an error */
     assert_true(sqrt(squares / size) < 0.04);
     product_release(&p);
 }

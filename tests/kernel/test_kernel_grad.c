@@ -1,5 +1,6 @@
-/* The backward kernels of `ref` in double against central differences of their forward kernels. The objective is
- * sum(weights * y), and every element of every input is moved. Memory of `ref` is host memory, so plain arrays do. */
+/* Backward kernels of `ref` in double against central differences of the forward kernels. The objective is
+ * sum(weights * y); every element of every input is varied. Memory of `ref` is host memory, so plain
+ * arrays are used. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +23,7 @@ typedef struct grad_case {
     int n[MAX_INPUTS], n_out; /* elements of inputs (0: none) and of y */
     double in[MAX_INPUTS][MAX_ELEMENTS], grad[MAX_INPUTS][MAX_ELEMENTS];
     double y[MAX_ELEMENTS], dy[MAX_ELEMENTS];
-    double saved[2][MAX_ELEMENTS]; /* what forward keeps for backward */
+    double saved[2][MAX_ELEMENTS]; /* saved by forward for backward */
 } grad_case;
 
 typedef void grad_step(grad_case *c);
@@ -64,8 +65,9 @@ static void check_case(const char *name, grad_case *c, grad_step *forward, grad_
             double below = objective(c, forward), slope = (above - below) / (2 * STEP);
             c->in[k][i] = here;
             if (!(fabs(slope - c->grad[k][i]) <= TOLERANCE * (1 + fabs(slope))))
-                fail_msg("%s, variant %d: gradient of input %d, element %d is %.12g, differences give %.12g",
-                         name, c->variant, k, i, c->grad[k][i], slope);
+                fail_msg(
+                    "%s, variant %d: gradient of input %d, element %d is %.12g, finite differences: %.12g",
+                    name, c->variant, k, i, c->grad[k][i], slope);
         }
     nm_backend_free(c->b);
 }
@@ -125,7 +127,7 @@ static void add_dropout_backward(grad_case *c)
     NM_CALL(c->b, dropout, .x = dy, .drop = &half, .add = true, .y = nm_mat_of(c->grad[1], ROWS, WIDTH));
 }
 
-/* --- embedding: table; a word may come twice --- */
+/* --- embedding: table; words occur repeatedly --- */
 
 static const int32_t ids[ROWS] = {3, 0, 3, 4, 1, 3}, places[ROWS] = {0, 1, 2, 0, 1, 2};
 
@@ -231,8 +233,8 @@ static void test_attention(void **state)
     }
 }
 
-/* --- block-term attention: segments of 3 and 2 tokens (not causal: 3 and 3), h = 2, two cores, d = 4; the two biases
- * are rows of one input --- */
+/* --- block-term attention: segments of 3 and 2 tokens (not causal: 3 and 3), h = 2, two cores, d = 4; the
+ * two biases are rows of one input --- */
 
 enum { TERM_H = 2, TERM_D = 4, TERM_LENGTH = 3 };
 
@@ -341,7 +343,7 @@ static void test_loss(void **state)
     }
 }
 
-/* --- norms per token: x, gain, bias; variants: form, then groups and the number of gains --- */
+/* --- norms of tokens: x, weight, bias; variants: kind, then groups and the lengths of weight and bias --- */
 
 static nm_token_norm token_spec(const grad_case *c)
 {
@@ -376,8 +378,9 @@ static void test_token_norm(void **state)
     }
 }
 
-/* --- norms per feature: x, gain, bias; the batch's own statistics or (variant 3 and up) fixed ones; groups 0, 1, 2.
- * With batch statistics dh = a (dy - mean(dy) - z mean(dy z)), a = gain * scale (Ioffe and Szegedy 2015). --- */
+/* --- norms of features: x, weight, bias; batch statistics or (variant 3 and up) fixed ones; groups 0, 1,
+ * 2. With batch statistics dh = a (dy - mean(dy) - z mean(dy z)), a = weight * scale (Ioffe and Szegedy
+ * 2015). --- */
 
 typedef struct feature_stats {
     double shift[WIDTH], scale[WIDTH], row_scale[2 * ROWS];

@@ -1,6 +1,6 @@
-/* Every kernel of every CPU level against the plain one in double, at odd sizes, with gaps between rows, with
- * guard zones, and with the same bits for every number of threads. Fenced `ref` in float is checked the same
- * way. */
+/* Every kernel on every CPU level against the reference kernel in double, at odd sizes, with gaps between
+ * rows and guard zones; bitwise identical for every number of threads. Fenced `ref` in float is checked in
+ * the same way. */
 #include "kernel_checks.h"
 #include "kernel_levels.h"
 
@@ -20,7 +20,7 @@ static void run_size(const check_row *row, pair *p, const char *level, size z)
 {
     char what[128];
     snprintf(what, sizeof what, "%s on %s, %d threads, %d x %d, gap %d", row->name, level,
-             (int)p->on[SUBJECT]->threads, (int)z.rows, (int)z.cols, (int)z.gap);
+             (int)p->on[ACTUAL]->threads, (int)z.rows, (int)z.cols, (int)z.gap);
     p->what = what;
     row->check(p, z);
     pair_close(p);
@@ -36,29 +36,29 @@ static void run_check(const check_row *row, pair *p, const char *level)
 
 static void check_level(nm_backend_options options, const char *level)
 {
-    nm_backend *subject = level_create(options);
-    if (!subject)
+    nm_backend *backend = level_create(options);
+    if (!backend)
         skip();
-    nm_backend *judge = level_create((nm_backend_options){.name = "ref", .dtype = NM_F64});
+    nm_backend *reference = level_create((nm_backend_options){.name = "ref", .dtype = NM_F64});
     for (int i = 0; i < N_CHECKS; i++) {
-        pair p = {.on = {subject, judge}, .seed = 1};
+        pair p = {.on = {backend, reference}, .seed = 1};
         run_check(&checks[i], &p, level);
     }
-    nm_backend_free(subject);
-    nm_backend_free(judge);
+    nm_backend_free(backend);
+    nm_backend_free(reference);
 }
 
-/* The same bits with one, two and three threads. */
+/* Bitwise identical with one, two and three threads. */
 static void test_threads(void **state)
 {
     (void)state;
     nm_backend_options options = {.name = "cpu", .isa = "auto"};
-    nm_backend *judge = level_create((nm_backend_options){.name = "ref", .dtype = NM_F64});
+    nm_backend *reference = level_create((nm_backend_options){.name = "ref", .dtype = NM_F64});
     uint64_t hashes[N_CHECKS];
     for (options.threads = 1; options.threads <= 3; options.threads++) {
-        nm_backend *subject = level_create(options);
+        nm_backend *backend = level_create(options);
         for (int i = 0; i < N_CHECKS; i++) {
-            pair p = {.on = {subject, judge}, .seed = 1};
+            pair p = {.on = {backend, reference}, .seed = 1};
             run_size(&checks[i], &p, "auto", (size){1, 7, 0});
             run_size(&checks[i], &p, "auto", (size){2, 16, 3});
             run_size(&checks[i], &p, "auto", (size){17, 129, 3});
@@ -66,12 +66,12 @@ static void test_threads(void **state)
             if (options.threads == 1)
                 hashes[i] = p.hash;
             else if (p.hash != hashes[i])
-                fail_msg("%s: other bits with %d threads than with one", checks[i].name,
+                fail_msg("%s: results with %d threads differ from those with one", checks[i].name,
                          (int)options.threads);
         }
-        nm_backend_free(subject);
+        nm_backend_free(backend);
     }
-    nm_backend_free(judge);
+    nm_backend_free(reference);
 }
 
 static void test_ref_float_fenced(void **state)

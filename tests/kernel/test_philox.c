@@ -1,4 +1,5 @@
-/* Philox4x32-10 against the published known answers (Random123, kat_vectors), and what is built on it. */
+/* Philox4x32-10 against the published known answers (Random123, kat_vectors), and the dropout masks
+ * derived from it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,8 +30,8 @@ static void test_known_answers(void **state)
     }
 }
 
-/* The rate is rounded to 1/65536, and the mask drops that share: within five standard deviations. */
-static void test_dropout_share(void **state)
+/* The rate is rounded to 1/65536; the mask drops that fraction within five standard deviations. */
+static void test_dropout_rate(void **state)
 {
     (void)state;
     enum { ROWS = 300, COLS = 300 };
@@ -46,7 +47,7 @@ static void test_dropout_share(void **state)
     assert_true(nm_dropout_scale(0) == 1 && nm_dropout_scale(0.5) == 2);
 }
 
-/* Other row, site, step or seed: another mask. */
+/* A different row, site, step or seed gives a different mask. */
 static void test_dropout_depends(void **state)
 {
     (void)state;
@@ -60,7 +61,7 @@ static void test_dropout_depends(void **state)
     }
 }
 
-/* No column of a block of 128 shares its 16-bit number with another: every half word is used once. */
+/* All 128 columns of a block have different 16-bit numbers: every half word is used once. */
 static void test_dropout_columns_differ(void **state)
 {
     (void)state;
@@ -86,7 +87,7 @@ static void test_below(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known_answers), cmocka_unit_test(test_dropout_share),
+        cmocka_unit_test(test_known_answers), cmocka_unit_test(test_dropout_rate),
         cmocka_unit_test(test_dropout_depends), cmocka_unit_test(test_dropout_columns_differ),
         cmocka_unit_test(test_below)};
     return cmocka_run_group_tests(tests, NULL, NULL);

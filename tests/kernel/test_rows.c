@@ -1,6 +1,6 @@
-/* A row's result must not depend on its company: products, attention and norms give the same bits whether a row, a query or
- * a sequence is computed alone or with others, on every CPU level; and at sizes where the work is spread over threads,
- * the same bits for one, two and three. */
+/* Results of a row do not depend on the other rows: GEMM, attention and norms are bitwise identical
+ * whether a row, a query or a sequence is computed alone or in a batch, on every CPU level; and at sizes
+ * that use several threads, for one, two and three threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ static nm_backend *create(const char *level, int32_t threads)
     return level_create((nm_backend_options){.name = "cpu", .isa = level, .threads = threads});
 }
 
-static float *take(nm_backend *backend, size_t floats, uint32_t site)
+static float *alloc_floats(nm_backend *backend, size_t floats, uint32_t site)
 {
     void *memory;
     nm_error err;
@@ -38,15 +38,16 @@ static void check_same(const float *a, const float *b, size_t n, const char *wha
                        int32_t rows)
 {
     if (memcmp(a, b, n * sizeof(float)) != 0)
-        fail_msg("%s, %s: other bits with %d rows", what, level, (int)rows);
+        fail_msg("%s, %s: results differ with %d rows", what, level, (int)rows);
 }
 
-/* Every row of x alone, and in pieces of several sizes, against all rows at once. */
+/* Every row of x alone, and ranges of several sizes, against all rows at once. */
 static void check_gemm_blocks(nm_backend *b, const char *level)
 {
     static const int32_t counts[] = {1, 2, 5, 20, 32, 33, 113, 250};
-    float *x = take(b, (size_t)ROWS * IN, 1), *weight = take(b, (size_t)OUT * IN, 2), *bias = take(b, OUT, 3);
-    float *all = take(b, (size_t)ROWS * OUT, 0), *some = take(b, (size_t)ROWS * OUT, 0);
+    float *x = alloc_floats(b, (size_t)ROWS * IN, 1), *weight = alloc_floats(b, (size_t)OUT * IN, 2),
+          *bias = alloc_floats(b, OUT, 3);
+    float *all = alloc_floats(b, (size_t)ROWS * OUT, 0), *some = alloc_floats(b, (size_t)ROWS * OUT, 0);
     nm_mat w = nm_mat_of(weight, OUT, IN);
     NM_CALL(b, linear, .x = nm_mat_of(x, ROWS, IN), .weight = w, .bias = bias, .act = NM_ACT_RELU,
             .y = nm_mat_of(all, ROWS, OUT));
@@ -58,18 +59,18 @@ static void check_gemm_blocks(nm_backend *b, const char *level)
         }
 }
 
-/* A held weight, whole and in ranges of rows that begin where a panel does or elsewhere, against the weight itself; and
- * the form is what is read, not the weight. */
-static void check_held(nm_backend *b, const char *level)
+/* A packed weight, whole and in ranges of rows that begin at a panel or elsewhere, against the weight
+ * itself; the packed weight is read, not the weight. */
+static void check_packed_weight(nm_backend *b, const char *level)
 {
     static const int32_t counts[] = {1, 5, 33, 250}, firsts[] = {0, 64, 70, 320};
-    float *x = take(b, (size_t)ROWS * IN, 7), *weight = take(b, (size_t)OUT * IN, 8);
-    float *plain = take(b, (size_t)ROWS * OUT, 0), *held = take(b, (size_t)ROWS * OUT, 0);
+    float *x = alloc_floats(b, (size_t)ROWS * IN, 7), *weight = alloc_floats(b, (size_t)OUT * IN, 8);
+    float *plain = alloc_floats(b, (size_t)ROWS * OUT, 0), *packed_y = alloc_floats(b, (size_t)ROWS * OUT, 0);
     size_t bytes = 0;
     NM_CALL(b, pack, .weight = nm_mat_of(weight, OUT, IN), .bytes = &bytes);
     assert_true(bytes >= (size_t)OUT * IN * sizeof(float));
-    float *form = take(b, bytes / sizeof(float), 0);
-    NM_CALL(b, pack, .weight = nm_mat_of(weight, OUT, IN), .packed = form, .bytes = &bytes);
+    float *packed = alloc_floats(b, bytes / sizeof(float), 0);
+    NM_CALL(b, pack, .weight = nm_mat_of(weight, OUT, IN), .packed = packed, .bytes = &bytes);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         for (size_t f = 0; f < sizeof firsts / sizeof *firsts; f++) {
             int32_t out = OUT - firsts[f];
@@ -77,33 +78,34 @@ static void check_held(nm_backend *b, const char *level)
             nm_mat w = nm_mat_of(weight + (size_t)firsts[f] * IN, out, IN);
             NM_CALL(b, linear, .x = few, .weight = w, .act = NM_ACT_NONE,
                     .y = nm_mat_of(plain, counts[i], out));
-            nm_backend_register_weight(b, nm_mat_of(weight, OUT, IN), form);
+            nm_backend_register_weight(b, nm_mat_of(weight, OUT, IN), packed);
             NM_CALL(b, linear, .x = few, .weight = w, .act = NM_ACT_NONE,
-                    .y = nm_mat_of(held, counts[i], out));
-            nm_backend_unregister_weight(b, form);
-            check_same(plain, held, (size_t)counts[i] * (size_t)out, "linear over a held weight", level,
+                    .y = nm_mat_of(packed_y, counts[i], out));
+            nm_backend_unregister_weight(b, packed);
+            check_same(plain, packed_y, (size_t)counts[i] * (size_t)out, "linear with a packed weight", level,
                        counts[i]);
         }
     nm_mat all = nm_mat_of(plain, 5, OUT), five = nm_mat_of(x, 5, IN), w = nm_mat_of(weight, OUT, IN);
-    memset(form, 0, bytes);
-    nm_backend_register_weight(b, w, form);
+    memset(packed, 0, bytes);
+    nm_backend_register_weight(b, w, packed);
     NM_CALL(b, linear, .x = five, .weight = w, .y = all);
     for (int32_t i = 0; i < 5 * OUT; i++)
         assert_true(plain[i] == 0);
-    nm_backend_unregister_weight(b, form);
+    nm_backend_unregister_weight(b, packed);
 }
 
-/* The last of some equally long sequences, alone and in company; and its queries one by one over listed rows. */
+/* The last of several sequences of equal length, alone and in a batch; single queries over a gathered KV
+ * cache. */
 static void check_attention(nm_backend *b, const char *level)
 {
     enum { SEQS = 5, COLS = HEADS * WIDTH, TOKENS = SEQS * LENGTH };
     static const int32_t offsets[] = {0, LENGTH, 2 * LENGTH, 3 * LENGTH, 4 * LENGTH, 5 * LENGTH};
     const nm_packing five = {SEQS, TOKENS, LENGTH, offsets, offsets},
                      one = {1, LENGTH, LENGTH, offsets, offsets};
-    float *x = take(b, (size_t)TOKENS * COLS, 4), *all = take(b, (size_t)TOKENS * COLS, 0);
-    float *some = take(b, (size_t)TOKENS * COLS, 0);
-    int32_t *rows = (int32_t *)(void *)take(b, TOKENS, 0),
-            *starts = (int32_t *)(void *)take(b, TOKENS + 1, 0);
+    float *x = alloc_floats(b, (size_t)TOKENS * COLS, 4), *all = alloc_floats(b, (size_t)TOKENS * COLS, 0);
+    float *some = alloc_floats(b, (size_t)TOKENS * COLS, 0);
+    int32_t *rows = (int32_t *)(void *)alloc_floats(b, TOKENS, 0),
+            *starts = (int32_t *)(void *)alloc_floats(b, TOKENS + 1, 0);
     size_t last = (size_t)(SEQS - 1) * LENGTH * COLS;
     nm_mat many = nm_mat_of(x, TOKENS, COLS), few = nm_mat_of(x + last, LENGTH, COLS);
     NM_CALL(b, attention, .q = many, .k = many, .v = many, .q_packing = &five, .k_packing = &five,
@@ -124,8 +126,8 @@ static void check_attention(nm_backend *b, const char *level)
     check_same(some, all + COLS, COLS, "attention_rows", level, 1);
 }
 
-/* Norms of so many rows that results go past the caches, against a few rows of them, to which nothing of the kind happens;
- * what backward is given is whatever forward made. */
+/* Norms of a matrix large enough for streaming stores against ranges of its rows; the upstream gradient is
+ * y. */
 enum { LARGE = 24 << 10, LARGE_COLS = 256, LARGE_GROUPS = 8, PIECE = 100 };
 
 typedef struct large {
@@ -156,9 +158,11 @@ static void run_norm(nm_backend *b, bool tokens, const large *m, int32_t first, 
 static void check_norms(nm_backend *b, const char *level)
 {
     const size_t floats = (size_t)LARGE * LARGE_COLS;
-    const large m = {take(b, floats, 12), take(b, 3 * LARGE_COLS, 13),
-                     take(b, (size_t)LARGE * LARGE_GROUPS, 0), take(b, floats, 0), take(b, floats, 0)};
-    float *y = take(b, (size_t)PIECE * LARGE_COLS, 0), *dx = take(b, (size_t)PIECE * LARGE_COLS, 0);
+    const large m = {alloc_floats(b, floats, 12), alloc_floats(b, 3 * LARGE_COLS, 13),
+                     alloc_floats(b, (size_t)LARGE * LARGE_GROUPS, 0), alloc_floats(b, floats, 0),
+                     alloc_floats(b, floats, 0)};
+    float *y = alloc_floats(b, (size_t)PIECE * LARGE_COLS, 0),
+          *dx = alloc_floats(b, (size_t)PIECE * LARGE_COLS, 0);
     for (int tokens = 0; tokens < 2; tokens++) {
         run_norm(b, tokens, &m, 0, LARGE, m.y, m.dx);
         for (int32_t first = 0; first + PIECE <= LARGE; first += 5 * PIECE) {
@@ -170,7 +174,7 @@ static void check_norms(nm_backend *b, const char *level)
     }
 }
 
-static void test_company(void **state)
+static void test_rows_are_independent(void **state)
 {
     (void)state;
     for (int i = 0; i < N_CPU_LEVELS; i++) {
@@ -178,30 +182,30 @@ static void test_company(void **state)
         if (!backend)
             continue;
         check_gemm_blocks(backend, cpu_levels[i]);
-        check_held(backend, cpu_levels[i]);
+        check_packed_weight(backend, cpu_levels[i]);
         check_attention(backend, cpu_levels[i]);
         check_norms(backend, cpu_levels[i]);
         nm_backend_free(backend);
     }
 }
 
-/* A loss with all its gradients, then norms over what came out. Returns a hash of all results. */
+/* Loss with all gradients, then norms of the result. Returns a hash of all results. */
 static uint64_t hash_of_step(const char *level, int32_t threads)
 {
     enum { D = 96, BIG = 700 };
     nm_backend *b = create(level, threads);
     if (!b)
         return 0;
-    float *hidden = take(b, (size_t)BIG * D, 5), *weight = take(b, (size_t)WORDS * D, 6);
-    float *out = take(b, (size_t)BIG * D * 4 + (size_t)WORDS * (D + 1) + 4 * D, 0);
+    float *hidden = alloc_floats(b, (size_t)BIG * D, 5), *weight = alloc_floats(b, (size_t)WORDS * D, 6);
+    float *out = alloc_floats(b, (size_t)BIG * D * 4 + (size_t)WORDS * (D + 1) + 4 * D, 0);
     size_t floats = (size_t)BIG * D * 4 + (size_t)WORDS * (D + 1) + 4 * D;
-    int32_t *targets = (int32_t *)(void *)take(b, BIG, 0);
+    int32_t *targets = (int32_t *)(void *)alloc_floats(b, BIG, 0);
     for (int32_t i = 0; i < BIG; i++)
         targets[i] = i * 31 % WORDS;
     float *d_hidden = out, *y = out + BIG * D, *dx = y + BIG * D, *z = dx + BIG * D, *d_weight = z + BIG * D;
     float *d_bias = d_weight + WORDS * D, *d_gain = d_bias + WORDS;
-    float *stats = take(b, 4 * BIG, 0);
-    double *sums = (double *)(void *)take(b, 4, 0);
+    float *stats = alloc_floats(b, 4 * BIG, 0);
+    double *sums = (double *)(void *)alloc_floats(b, 4, 0);
     nm_softmax_loss_args loss = {.hidden = nm_mat_of(hidden, BIG, D),
                                  .weight = nm_mat_of(weight, WORDS, D),
                                  .targets = targets,
@@ -235,11 +239,12 @@ static void test_threads(void **state)
         uint64_t one = hash_of_step(cpu_levels[i], 1);
         for (int32_t threads = 2; threads <= 3; threads++)
             if (hash_of_step(cpu_levels[i], threads) != one)
-                fail_msg("%s: other bits with %d threads than with one", cpu_levels[i], (int)threads);
+                fail_msg("%s: results with %d threads differ from those with one", cpu_levels[i],
+                         (int)threads);
     }
 }
 
-/* Every number of rows about which the cut into blocks changes, with more threads than blocks too. */
+/* All numbers of rows around which the partition into blocks changes, also with more threads than blocks. */
 static void test_blocks(void **state)
 {
     (void)state;
@@ -251,8 +256,9 @@ static void test_blocks(void **state)
             nm_backend *b = create(cpu_levels[i], threads[t]);
             if (!b)
                 break;
-            float *x = take(b, (size_t)MOST * DEPTH, 14), *weight = take(b, (size_t)COLS * DEPTH, 15);
-            float *bias = take(b, COLS, 16), *y = take(b, (size_t)MOST * COLS, 0);
+            float *x = alloc_floats(b, (size_t)MOST * DEPTH, 14),
+                  *weight = alloc_floats(b, (size_t)COLS * DEPTH, 15);
+            float *bias = alloc_floats(b, COLS, 16), *y = alloc_floats(b, (size_t)MOST * COLS, 0);
             for (int32_t rows = 1; rows <= MOST; rows += rows < 300 ? 1 : 31) {
                 NM_CALL(b, linear, .x = nm_mat_of(x, rows, DEPTH), .weight = nm_mat_of(weight, COLS, DEPTH),
                         .bias = bias, .act = NM_ACT_RELU, .y = nm_mat_of(y, rows, COLS));
@@ -260,38 +266,39 @@ static void test_blocks(void **state)
                 if (t == 0)
                     hashes[rows] = hash;
                 else if (hash != hashes[rows])
-                    fail_msg("%s: other bits of %d rows with %d threads than with one", cpu_levels[i],
-                             (int)rows, (int)threads[t]);
+                    fail_msg("%s: results of %d rows with %d threads differ from those with one",
+                             cpu_levels[i], (int)rows, (int)threads[t]);
             }
             nm_backend_free(b);
         }
     }
 }
 
-/* First values are the same at every CPU level, though those of ref may be the next float. */
-static void test_first_values(void **state)
+/* Random initialization is identical on every CPU level; ref may differ in the last bit. */
+static void test_random_init(void **state)
 {
     (void)state;
     enum { N = 100001 };
-    uint64_t wanted = 0;
+    uint64_t expected = 0;
     for (int i = 0; i < N_CPU_LEVELS; i++) {
         nm_backend *b = create(cpu_levels[i], 1 + i);
         if (!b)
             continue;
-        float *values = take(b, N, 0);
+        float *values = alloc_floats(b, N, 0);
         NM_CALL(b, random_init, .init = (nm_init){NM_INIT_NORMAL, 0.7}, .seed = 11, .site = 3, .n = N,
                 .out = values);
         uint64_t hash = XXH3_64bits(values, N * sizeof(float));
-        if (wanted && hash != wanted)
-            fail_msg("%s: other first values than at %s", cpu_levels[i], cpu_levels[0]);
-        wanted = hash;
+        if (expected && hash != expected)
+            fail_msg("%s: random initialization differs from level %s", cpu_levels[i], cpu_levels[0]);
+        expected = hash;
         nm_backend_free(b);
     }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_company), cmocka_unit_test(test_threads),
-                                       cmocka_unit_test(test_blocks), cmocka_unit_test(test_first_values)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows_are_independent),
+                                       cmocka_unit_test(test_threads), cmocka_unit_test(test_blocks),
+                                       cmocka_unit_test(test_random_init)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
