@@ -1,5 +1,5 @@
-/* norma-bench: what the machine can do, how near to it the kernels, the norms, a training step and decoding come, and how
- * far they are ahead of the plain kernels. The parts measure and give JSON; table.c prints it. */
+/* norma-bench: measures the ceilings of the machine, and kernels, norms, training steps and decoding
+ * relative to them and to the reference kernels. The parts return JSON; table.c prints it. */
 #ifndef BENCH_H
 #define BENCH_H
 
@@ -15,36 +15,37 @@ typedef struct bench_options {
     bool quick, profile;
     int32_t threads;
     const char *isa, *json, *parts, *match;
-    const char *settings[2 * BENCH_MAX_SETTINGS]; /* pairs, for training and decoding */
+    const char *settings[2 * BENCH_MAX_SETTINGS]; /* pairs of name and value, for training and decoding */
     int n_settings;
 } bench_options;
 
 typedef struct bench {
     const bench_options *options;
     nm_backend *cpu, *ref;
-    float *data[BENCH_BUFFERS]; /* of bench_floats each, numbers between 0 and 1 */
+    float *data[BENCH_BUFFERS]; /* bench_floats each, in [0, 1] */
     int32_t *ids, *offsets;
 } bench;
 
 enum { bench_floats = 16384 * 1024 };
 
 double bench_now(void); /* seconds */
-/* Median; sorts. */
+/* Median; sorts the values. */
 double bench_median(double *values, int n);
 _Noreturn void bench_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Calls f(context) at least `least` times and as often as fits into `budget` seconds; the median of the times. */
+/* Calls f(context) at least `least` times and until `budget` seconds have passed; returns the median time. */
 double bench_time(void (*f)(void *context), void *context, int least, double budget);
 
 /* ---- ceilings.c ---- */
 
-/* GFLOP/s over the products of a model's layers, weighted by their operations: our kernel's, CBLAS's, the larger. 0: no
- * CBLAS. */
+/* GFLOP/s over the GEMM shapes of a model, weighted by their operations: own kernel, CBLAS (0 if not
+ * available), the maximum of both. */
 typedef struct bench_gemm {
     double own, cblas, ceiling;
 } bench_gemm;
 bench_gemm bench_gemm_ceiling(const bench *on, bool quick);
-/* GB/s, reading and writing counted, of a copy that moves so many bytes: with plain stores, with stores past the caches. */
+/* GB/s of a copy of this many bytes, reads plus writes: with normal stores, with non-temporal stores, the
+ * maximum. */
 typedef struct bench_copy {
     double plain, streaming, ceiling;
 } bench_copy;
@@ -55,7 +56,7 @@ json_t *bench_ceilings(const bench *on);
 
 json_t *bench_kernels(const bench *on);
 json_t *bench_norms(const bench *on);
-/* Training steps, or decoding, of the presets on a made-up corpus. */
+/* Training steps, or decoding, of the presets on a synthetic corpus. */
 json_t *bench_models(const bench *on, bool train);
 
 void bench_table_ceilings(const json_t *ceilings);

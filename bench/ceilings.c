@@ -1,5 +1,5 @@
-/* What the machine can do in these minutes: products, and copies by size. Every ceiling is a median, as is what is compared
- * with it. */
+/* Ceilings of the machine at the time of the benchmark: GEMM rate, and copy rate by size. All values are
+ * medians. */
 #include <string.h>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -10,22 +10,22 @@
 
 #include "bench.h"
 
-/* ---- products ---- */
+/* ---- GEMM ---- */
 
-typedef struct shape { /* [rows, in] times [out, in] transposed */
+typedef struct shape { /* [rows, in] times the transpose of [out, in] */
     int32_t rows, out, in;
 } shape;
 
-/* Of a layer of the presets small and iwslt, and of their output layers. */
+/* Shapes of the layers of the presets small and iwslt, and of their output layers. */
 static const shape shapes[] = {{2048, 512, 512},  {2048, 1536, 512}, {2048, 1024, 512},
                                {2048, 512, 1024}, {2048, 768, 256},  {2048, 1024, 256},
                                {2048, 256, 1024}, {2048, 256, 256},  {512, BENCH_WORDS, 256}};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
-typedef struct product {
+typedef struct gemm_case {
     const bench *on;
     const shape *s;
-} product;
+} gemm_case;
 
 static double flops(const shape *s)
 {
@@ -34,7 +34,7 @@ static double flops(const shape *s)
 
 static void run_own(void *context)
 {
-    const product *p = context;
+    const gemm_case *p = context;
     const nm_dropout none = {0};
     float *const *data = p->on->data;
     NM_CALL(p->on->cpu, linear, .x = nm_mat_of(data[0], p->s->rows, p->s->in),
@@ -43,10 +43,10 @@ static void run_own(void *context)
 }
 
 #ifdef BENCH_CBLAS
-/* On blocks of 256 rows, one thread each: the cut that any user of a plain BLAS would make. */
+/* Blocks of 256 rows, one thread each, as with a single-threaded BLAS. */
 static void run_cblas(void *context)
 {
-    const product *p = context;
+    const gemm_case *p = context;
     float *const *data = p->on->data;
     const int32_t n = p->s->out, k = p->s->in;
 #pragma omp parallel for num_threads(p->on->cpu->threads) schedule(dynamic, 1)
@@ -56,10 +56,10 @@ static void run_cblas(void *context)
 }
 #endif
 
-/* Seconds of one product by our kernel and, unless NULL, by CBLAS, 0 without one. */
+/* Seconds of one GEMM by the own kernel and by CBLAS; 0 without CBLAS. */
 static void time_shape(const bench *on, const shape *s, double budget, double *own, double *cblas)
 {
-    product p = {on, s};
+    gemm_case p = {on, s};
     *own = bench_time(run_own, &p, 5, budget);
     *cblas = 0;
 #ifdef BENCH_CBLAS
@@ -114,7 +114,7 @@ static json_t *gemm_ceilings(const bench *on)
 
 typedef struct copying {
     const bench *on;
-    size_t bytes; /* of each side */
+    size_t bytes; /* of source and of destination */
 } copying;
 
 static void run_plain(void *context)
@@ -124,7 +124,7 @@ static void run_plain(void *context)
     nm_backend_copy(b, c->on->data[3], c->on->data[0], c->bytes);
 }
 
-/* Stores past the caches spare the reading of what is overwritten; where there are none, a plain copy. */
+/* Non-temporal stores avoid reading the destination; a normal copy where the machine has none. */
 static void run_streaming(void *context)
 {
 #if defined(__x86_64__)

@@ -1,14 +1,15 @@
-/* Every other kernel of the CPU backend beside the plain one: rate, time, how many times faster than `ref`, and the share
- * of the machine's ceiling taken just before: products against the rate of products, the rest against a copy of its size. */
+/* Kernels of the CPU backend: time, rate, speedup over `ref`, and fraction of the ceiling measured just
+ * before: the GEMM rate for matrix multiplications, the rate of a copy of the same size for the other
+ * kernels. */
 #include <string.h>
 
 #include "bench.h"
 
 typedef struct bench_case {
-    const char *kernel, *form;
-    int32_t rows, in, out; /* in: the width; out: another number, by kernel */
+    const char *kernel, *variant;
+    int32_t rows, in, out; /* in: width; out: depends on the kernel */
     void (*run)(const bench *on, const struct bench_case *c, int32_t rows);
-    double flops, floats; /* per row; of those, one is the measure */
+    double flops, floats; /* per row; one of them is 0 */
 } bench_case;
 
 static const nm_dropout third = {0.3, 1, 2, 3};
@@ -205,7 +206,7 @@ static void run_case(void *context)
     r->c->run(&r->on, r->c, r->rows);
 }
 
-/* With these rows on this backend, seconds. */
+/* Seconds for this number of rows on this backend. */
 static double time_case(const bench *on, nm_backend *backend, const bench_case *c, int32_t rows,
                         double budget)
 {
@@ -222,19 +223,19 @@ static void set_lengths(const bench *on, int32_t length)
 
 static json_t *measure(const bench *on, const bench_case *c, double gemm)
 {
-    bool products = c->flops > 0;
-    int32_t unit = strcmp(c->kernel, "attention") ? 1 : c->out, fewer = c->rows / (products ? 64 : 16);
+    bool has_flops = c->flops > 0;
+    int32_t unit = strcmp(c->kernel, "attention") ? 1 : c->out, fewer = c->rows / (has_flops ? 64 : 16);
     int32_t ref_rows = fewer / unit * unit < unit ? unit : fewer / unit * unit;
     if (unit > 1)
         set_lengths(on, c->out);
-    double amount = (products ? c->flops : c->floats * sizeof(float)) * c->rows;
-    double ceiling = products ? gemm : bench_copy_ceiling(on, amount).ceiling;
+    double amount = (has_flops ? c->flops : c->floats * sizeof(float)) * c->rows;
+    double ceiling = has_flops ? gemm : bench_copy_ceiling(on, amount).ceiling;
     double seconds = time_case(on, on->cpu, c, c->rows, on->options->quick ? 0.02 : 0.15);
     double plain = time_case(on, on->ref, c, ref_rows, 0) / ref_rows * c->rows;
     double rate = 1e-9 * amount / seconds;
-    return json_pack("{ss ss s[iii] sf sf ss sf sf sf}", "kernel", c->kernel, "form", c->form, "shape",
+    return json_pack("{ss ss s[iii] sf sf ss sf sf sf}", "kernel", c->kernel, "variant", c->variant, "shape",
                      c->rows, c->in, c->out, "microseconds", seconds * 1e6, "rate", rate, "unit",
-                     products ? "GFLOP/s" : "GB/s", "ceiling", ceiling, "of_ceiling", rate / ceiling,
+                     has_flops ? "GFLOP/s" : "GB/s", "ceiling", ceiling, "of_ceiling", rate / ceiling,
                      "times_ref", plain / seconds);
 }
 

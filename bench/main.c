@@ -1,5 +1,5 @@
-/* Arguments, the shared memory, and the order of the parts; see bench.h. Nothing here judges: the exit code is 0 whatever
- * was measured. */
+/* Arguments, shared memory and order of the parts; see bench.h. The exit code does not depend on the
+ * results. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,14 +11,15 @@
 static const char usage[] =
     "usage: norma-bench [--quick] [--json FILE] [--parts LIST] [--match WORDS] [--threads N] [--isa LEVEL]\n"
     "                   [--profile] [--set SECTION.KEY=VALUE ...]\n"
-    "Measures and prints tables; never judges.\n"
-    "  --quick     less than a minute: fewer repetitions, one training step\n"
-    "  --json      writes everything to FILE as well; -: to stdout, and no tables\n"
-    "  --parts     by comma: ceilings, kernels, norms, step, decode (all)\n"
-    "  --match     kernels and norms whose name contains these words, alone\n"
-    "  --threads   0: all cores      --isa  auto, base, avx2, avx512, vnni\n"
-    "  --profile   where the time of a training step goes, by kernel\n"
-    "  --set       an option of training or decoding, e.g. model.norm=power\n";
+    "Measures kernels, norms, training steps and decoding, and prints tables.\n"
+    "  --quick     Run less than a minute: fewer repetitions, one training step.\n"
+    "  --json      Also write the results to FILE; -: to standard output, without tables.\n"
+    "  --parts     Comma-separated parts: ceilings, kernels, norms, step, decode (default: all).\n"
+    "  --match     Only kernels and norms whose name contains this text.\n"
+    "  --threads   Number of threads; 0: one per core.\n"
+    "  --isa       CPU level: auto, base, avx2, avx512, vnni.\n"
+    "  --profile   Print the time of a training step by kernel.\n"
+    "  --set       Set an option of training or decoding, e.g. model.norm=power.\n";
 
 double bench_now(void)
 {
@@ -44,7 +45,7 @@ double bench_time(void (*f)(void *context), void *context, int least, double bud
     enum { MOST = 101 };
     double times[MOST], begin = bench_now();
     int n = 0;
-    f(context); /* takes memory, fills caches */
+    f(context); /* warm-up: allocates memory, fills caches */
     while (n < MOST && (n < least || bench_now() - begin < budget)) {
         double start = bench_now();
         f(context);
@@ -68,7 +69,7 @@ void bench_fail(const char *format, ...)
 
 static void read_setting(bench_options *options, const char *text)
 {
-    char *key = nm_duplicate(text), *equals = strchr(key, '='); /* lives as long as the program */
+    char *key = nm_duplicate(text), *equals = strchr(key, '='); /* lives until the program ends */
     if (!equals || options->n_settings == BENCH_MAX_SETTINGS)
         bench_fail("--set wants SECTION.KEY=VALUE, at most %d times: %s", BENCH_MAX_SETTINGS, text);
     *equals = 0;
@@ -81,7 +82,7 @@ static void read_threads(bench_options *options, const char *value)
     char *end;
     long threads = strtol(value, &end, 10);
     if (!*value || *end || threads < 0 || threads > 4096)
-        bench_fail("--threads %s: a number from 0 to 4096 was expected", value);
+        bench_fail("--threads %s: expected a number from 0 to 4096", value);
     options->threads = (int32_t)threads;
 }
 
@@ -100,7 +101,7 @@ static void read_value(bench_options *options, const char *name, const char *val
     if (i == n && !threads && !setting)
         bench_fail("unknown option %s; see --help", name);
     if (!value)
-        bench_fail("%s wants a value", name);
+        bench_fail("%s requires a value", name);
     if (threads)
         read_threads(options, value);
     else if (setting)
@@ -182,7 +183,7 @@ static bench open_bench(const bench_options *options)
     return made;
 }
 
-/* Kernels and norms work on these; training has memory of its own. */
+/* Buffers of kernels and norms; training allocates its own memory. */
 static void fill(const bench *on)
 {
     for (int i = 0; i < BENCH_BUFFERS; i++)
@@ -213,7 +214,7 @@ static void write_json(const json_t *all, const char *path)
     if (out && out != stdout)
         bad = fclose(out) || bad;
     if (bad)
-        bench_fail("%s cannot be written", path);
+        bench_fail("cannot write %s", path);
 }
 
 int main(int argc, char **argv)

@@ -1,6 +1,7 @@
-/* A training step and decoding of the presets `small` and `iwslt`, on a made-up corpus with lengths as translations have
- * them: through the trainer, so batches, clipping and the optimizer are in it. Steps count the operations of the model's
- * products over real tokens; decoding runs with the first, random weights to a fixed length. */
+/* Training steps and decoding of the presets `small` and `iwslt` on a synthetic corpus with the length
+ * distribution of translations. Steps run through the trainer, with batching, clipping and optimizer;
+ * their operations are those of the matrix multiplications over real tokens. Decoding uses randomly
+ * initialized weights and a fixed length. */
 #include <ftw.h>
 #include <math.h>
 #include <stdio.h>
@@ -24,7 +25,7 @@ typedef struct model_case {
 static const model_case model_cases[] = {
     {"small", "2048", true}, {"small", "4096", false}, {"iwslt", "2048", false}, {"iwslt", "4096", false}};
 
-/* ---- the corpus: log-normal lengths, about 20 tokens in the median; the other side about as long; Zipf's words ---- */
+/* ---- corpus: log-normal lengths, median about 20 tokens; targets of similar length; Zipf's law ---- */
 
 static double draw(uint32_t site, uint64_t index)
 {
@@ -71,11 +72,11 @@ static void write_dictionary(const char *folder, const char *name)
     for (int w = 0; file && w < BENCH_WORDS; w++)
         fprintf(file, "w%d %d\n", w, BENCH_WORDS - w);
     if (!file || fclose(file))
-        bench_fail("%s cannot be written", path);
+        bench_fail("cannot write %s", path);
     free(path);
 }
 
-static char *corpus; /* the folder while it is there */
+static char *corpus; /* folder of the corpus while it exists */
 
 static int remove_one(const char *path, const struct stat *about, int type, struct FTW *walk)
 {
@@ -96,13 +97,13 @@ static void write_corpus(void)
     const char *where = getenv("TMPDIR");
     char *folder = nm_format("%s/norma-bench-XXXXXX", where && *where ? where : "/tmp");
     if (!mkdtemp(folder))
-        bench_fail("%s cannot be created", folder);
+        bench_fail("cannot create %s", folder);
     corpus = folder;
-    atexit(remove_corpus); /* a measurement that fails ends the program */
+    atexit(remove_corpus); /* a failing measurement exits */
     char *about = nm_path_join(folder, "data.ini");
     FILE *file = fopen(about, "w");
     if (!file || fputs("[prepare]\n", file) < 0 || fclose(file))
-        bench_fail("%s cannot be written", about);
+        bench_fail("cannot write %s", about);
     free(about);
     write_dictionary(folder, "dict.source.txt");
     write_dictionary(folder, "dict.target.txt");
@@ -110,12 +111,12 @@ static void write_corpus(void)
     write_side(folder, 1);
 }
 
-/* ---- a trainer on it ---- */
+/* ---- training ---- */
 
 typedef struct model_run {
     nm_options *options;
     nm_trainer *trainer;
-    char *preset, *max_tokens; /* in force: --set may have changed the case's */
+    char *preset, *max_tokens; /* effective values: --set may override those of the case */
 } model_run;
 
 static void set(nm_options *options, const char *key, const char *value)
@@ -142,7 +143,7 @@ static nm_options *options_of(const bench *on, const model_case *c, const char *
     return options;
 }
 
-/* Of one update. */
+/* Kernel times of one update. */
 static json_t *kernel_list(const nm_profile *profile)
 {
     json_t *list = json_array();
@@ -170,7 +171,7 @@ static double flops_of(const nm_profile *profile)
     return sum;
 }
 
-/* Median rates of single updates; the first one takes memory and does not count. */
+/* Median rates of single updates; the first one allocates memory and is not counted. */
 static json_t *measure_step(const bench *on, const model_run *m)
 {
     double times[MOST_STEPS], rates[MOST_STEPS], begin = bench_now(), budget = on->options->quick ? 2 : 8;
@@ -300,7 +301,7 @@ json_t *bench_models(const bench *on, bool train)
     const char *done = "";
     for (size_t i = 0; i < sizeof model_cases / sizeof *model_cases; i++) {
         const model_case *c = &model_cases[i];
-        bool again = !train && !strcmp(done, c->preset); /* decoding knows no max_tokens */
+        bool again = !train && !strcmp(done, c->preset); /* decoding does not depend on max_tokens */
         if (again || (on->options->quick && !c->quick))
             continue;
         measure_model(on, c, corpus, train, out);

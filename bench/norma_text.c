@@ -1,9 +1,9 @@
-/* Text work by itself, end to end over files, so that other programs for the same work can be run in turn:
- *     norma-bench-text [--quick]                          all of it, on a made-up text
- *     norma-bench-text learn MERGES TEXT CODES            counts words, learns merges, writes fastBPE's format
+/* Text processing end to end over files, to compare with other programs in turn:
+ *     norma-bench-text [--quick]                          all of it, on a synthetic text
+ *     norma-bench-text learn MERGES TEXT CODES            counts words, learns merges, fastBPE format
  *     norma-bench-text apply CODES TEXT OUTPUT THREADS    segments every line
  *     norma-bench-text tokenize LANGUAGE TEXT OUTPUT THREADS
- * Prints one line of JSON: wall and processor seconds, megabytes a second, largest resident size. */
+ * Prints one line of JSON: wall and CPU seconds, MB/s, peak resident memory. */
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ enum { CHUNK_LINES = 512, N_CHUNKS = 16, N_BLOCKS = 3, MAX_THREADS = 64 };
 /* Appends the result for one line to out. */
 typedef void line_work(void *state, const char *line, size_t bytes, nm_buffer *out);
 
-typedef struct file_work { /* one function over all lines of a file */
+typedef struct file_work { /* a function applied to all lines of a file */
     line_work *work;
     void *states[MAX_THREADS];
     int32_t threads;
@@ -53,7 +53,7 @@ static void tokenize_line(void *state, const char *line, size_t bytes, nm_buffer
     nm_buffer_append_byte(out, '\n');
 }
 
-/* The next lines; none at the end. */
+/* Reads the next block of lines; empty at the end of the file. */
 static nm_status read_block(nm_lines *lines, block *to, nm_error *err)
 {
     nm_line_list_clear(&to->lines);
@@ -83,7 +83,7 @@ static void write_block(const block *from, FILE *out)
         fwrite(from->done[c].data, 1, from->done[c].bytes, out);
 }
 
-/* Writes the block before and reads the one behind while a block is worked on. */
+/* Pipeline: writes the previous block and reads the next one while a block is processed. */
 static nm_status work_stream(const file_work *job, nm_lines *lines, FILE *out, nm_error *err)
 {
     block blocks[N_BLOCKS] = {0};
@@ -203,7 +203,7 @@ static int report(const char *what, const char *path, int32_t threads, double wa
     return 0;
 }
 
-/* Words in about the shares of a language: the one of rank r stands about every 1/r-th time. */
+/* Words with a Zipf distribution: the word of rank r has frequency proportional to 1/r. */
 static void make_line(uint64_t *random, nm_buffer *out)
 {
     static const char *const syllables[] = {"ba", "di", "ko", "lu",       "me", "no", "pra", "que",

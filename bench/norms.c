@@ -1,6 +1,6 @@
-/* Every norm type forward and backward, as a layer on its own: its time, the fewest bytes it has to move (read x, write y;
- * read x and dy, write dx), the share of the rate of a copy of as many bytes, how many times faster than the plain kernels
- * it is, and its time in LayerNorms. */
+/* Forward and backward of every norm type as a standalone layer: time, least memory traffic (forward: read
+ * x, write y; backward: read x and dy, write dx), fraction of the rate of a copy of that size, speedup
+ * over the reference kernels, and time relative to LayerNorm. */
 #include <string.h>
 
 #include "bench.h"
@@ -11,7 +11,7 @@ static const struct {
     int32_t rows, width;
 } norm_shapes[] = {{4096, 512}, {4096, 1024}, {16384, 512}};
 
-/* Past the warm-up, where training spends its time. */
+/* Settings without warm-up, which is where most of training is. */
 static const char *settings_of(const nm_norm_type *type)
 {
     for (const nm_option *option = type->options; option && option->name; option++)
@@ -34,9 +34,9 @@ static pair time_norm(const bench *on, nm_backend *backend, const nm_norm_type *
         bench_fail("%s", err.text);
     double times[MOST];
     pair taken = {0};
-    for (int back = 0; back < 2; back++) { /* forward by itself; then backward, each behind a forward */
+    for (int back = 0; back < 2; back++) { /* forward alone; then backward, each after a forward */
         double begin = bench_now();
-        int n = -1; /* the first one takes memory */
+        int n = -1; /* the first call allocates memory */
         for (; n < MOST && (n < 5 || bench_now() - begin < budget / 2); n++) {
             double start = bench_now();
             nm_status status = nm_norm_forward(norm, rows, on->data[0], on->data[3], &err);
@@ -79,7 +79,7 @@ static json_t *measure(const bench *on, const nm_norm_type *type, int32_t rows, 
                      direction(taken->backward, 3 * bytes, &copy[1], plain.backward * FEWER, layer.backward));
 }
 
-/* LayerNorm first: the others are measured in it. */
+/* LayerNorm is measured first: the other times are relative to it. */
 static void measure_shape(const bench *on, int32_t rows, int32_t width, json_t *out)
 {
     double bytes = (double)rows * width * sizeof(float);

@@ -1,4 +1,4 @@
-/* What was measured, as tables for people. */
+/* Tables of the results. */
 #include <stdio.h>
 
 #include "bench.h"
@@ -19,18 +19,35 @@ static int at(const json_t *object, const char *key, size_t i)
     return (int)json_integer_value(json_array_get(json_object_get(object, key), i));
 }
 
+static void print_rate(const json_t *object, const char *key)
+{
+    if (json_object_get(object, key))
+        printf(" %8.1f", number(object, key));
+    else
+        printf(" %8s", "-");
+}
+
 void bench_table_ceilings(const json_t *ceilings)
 {
     const json_t *gemm = json_object_get(ceilings, "gemm"), *one;
     size_t i;
-    printf("\nproducts, GFLOP/s            own    CBLAS\n");
+    printf("\nGEMM, GFLOP/s                own    CBLAS\n");
     json_array_foreach(json_object_get(gemm, "shapes"), i, one)
-        printf("[%4d %4d] x [%4d %4d] %8.1f %8.1f\n", at(one, "shape", 0), at(one, "shape", 2),
-               at(one, "shape", 1), at(one, "shape", 2), number(one, "own"), number(one, "cblas"));
-    printf("all, by operations      %8.1f %8.1f\n\ncopy, GB/s    MiB moved    plain  past the caches\n",
-           number(gemm, "own"), number(gemm, "cblas"));
+    {
+        printf("[%4d %4d] x [%4d %4d]", at(one, "shape", 0), at(one, "shape", 2), at(one, "shape", 1),
+               at(one, "shape", 2));
+        print_rate(one, "own");
+        print_rate(one, "cblas");
+        putchar('\n');
+    }
+    printf("weighted mean          ");
+    print_rate(gemm, "own");
+    print_rate(gemm, "cblas");
+    if (!json_object_get(gemm, "cblas"))
+        printf("\nNo CBLAS: norma-bench was built without one. Install OpenBLAS or BLIS and build again.");
+    printf("\n\ncopy, GB/s          MiB   stores  non-temporal stores\n");
     json_array_foreach(json_object_get(ceilings, "copy"), i, one)
-        printf("%-10s %12.1f %8.1f %16.1f\n", text(one, "where"), number(one, "bytes") / (1 << 20),
+        printf("%-10s %12.1f %8.1f %20.1f\n", text(one, "where"), number(one, "bytes") / (1 << 20),
                number(one, "plain"), number(one, "streaming"));
 }
 
@@ -38,16 +55,15 @@ void bench_table_kernels(const json_t *kernels)
 {
     const json_t *one;
     size_t i;
-    printf("\n%-16s %-15s %-18s %10s %15s %6s %8s\n", "kernel", "", "shape", "us", "rate", "share",
-           "x plain");
+    printf("\n%-16s %-15s %-18s %10s %15s %6s %8s\n", "kernel", "", "shape", "us", "rate", "ceil", "x ref");
     json_array_foreach(kernels, i, one)
     {
         char shape[32];
         snprintf(shape, sizeof shape, "%d %d %d", at(one, "shape", 0), at(one, "shape", 1),
                  at(one, "shape", 2));
-        printf("%-16s %-15s %-18s %10.1f %7.1f %-7s %5.0f%% %8.1f\n", text(one, "kernel"), text(one, "form"),
-               shape, number(one, "microseconds"), number(one, "rate"), text(one, "unit"),
-               100 * number(one, "of_ceiling"), number(one, "times_ref"));
+        printf("%-16s %-15s %-18s %10.1f %7.1f %-7s %5.0f%% %8.1f\n", text(one, "kernel"),
+               text(one, "variant"), shape, number(one, "microseconds"), number(one, "rate"),
+               text(one, "unit"), 100 * number(one, "of_ceiling"), number(one, "times_ref"));
     }
 }
 
@@ -77,7 +93,7 @@ void bench_table_steps(const json_t *steps)
 {
     const json_t *one;
     size_t i;
-    printf("\ntraining step  tokens       ms   tokens/s  GFLOP/s  ceiling  share    MiB\n");
+    printf("\ntraining step  tokens       ms   tokens/s  GFLOP/s  ceiling   ceil    MiB\n");
     json_array_foreach(steps, i, one) printf(
         "%-14s %6.0f %8.1f %10.0f %8.1f %8.1f %5.0f%% %6.0f\n", text(one, "preset"),
         number(one, "max_tokens"), number(one, "milliseconds"), number(one, "tokens_per_second"),
@@ -90,7 +106,7 @@ void bench_table_profile(const json_t *steps)
     size_t i, k;
     json_array_foreach(steps, i, one)
     {
-        printf("\n%s, %s tokens, by kernel   calls       ms  share\n", text(one, "preset"),
+        printf("\n%s, %s tokens, by kernel   calls       ms   time\n", text(one, "preset"),
                text(one, "max_tokens"));
         json_array_foreach(json_object_get(one, "kernels"), k, kernel)
         {
@@ -107,7 +123,7 @@ void bench_table_decoding(const json_t *decoding)
 {
     const json_t *one;
     size_t i;
-    printf("\ndecoding       beam  sentences at once   tokens/s\n");
+    printf("\ndecoding       beam   batch size        tokens/s\n");
     json_array_foreach(decoding, i, one)
         printf("%-14s %4.0f %18.0f %10.0f\n", text(one, "preset"), number(one, "beam"), number(one, "batch"),
                number(one, "tokens_per_second"));

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Learning and applying BPE by fastBPE and by norma in turn, over the same text: user and wall seconds of each round
-# and the medians.
+# Learns and applies BPE by fastBPE and norma in turn on the same text: user and wall seconds of each round, and medians.
 #     bench/peers/compare_bpe.sh FASTBPE TEXT [MERGES [ROUNDS]]
 # FASTBPE is the program of https://github.com/glample/fastBPE, also in PyPI's source package fastBPE, built by
 #     g++ -std=c++11 -pthread -O3 fastBPE/main.cc -IfastBPE -o fast
-# It takes as many threads as it may use cores for applying, so one thread is taskset to one core. TEXT should have
-# single spaces between words: fastBPE keeps double ones, norma, like subword-nmt, does not.
+# It uses one thread per available core to apply, so one thread is measured with taskset. TEXT should have single spaces between
+# words: fastBPE keeps repeated spaces, norma and subword-nmt do not.
 # BENCH is norma-bench-text.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

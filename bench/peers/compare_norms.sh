@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# PyTorch's norms and norma's in turn, two threads: medians over the rounds, and their ratio.
+# Norms of PyTorch and of norma in turn, two threads: medians over the rounds, and their ratio.
 #     bench/peers/compare_norms.sh [ROUNDS]
-# PYTHON is an interpreter that has torch, BENCH the program norma-bench. PowerNorm has no counterpart among PyTorch's layers; with
-# POWERNORM=FILE, the authors' fairseq/modules/norms/mask_powernorm.py, it is measured beside that.
+# PYTHON: an interpreter with torch; BENCH: the program norma-bench. PyTorch has no PowerNorm; with POWERNORM=FILE, the authors'
+# fairseq/modules/norms/mask_powernorm.py, it is compared with that.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 rounds=${1:-5} bench=${BENCH:-$here/../../build/norma-bench} python=${PYTHON:-python3}

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Training steps of PyTorch and of norma in turn, on the same data folder: speed and peak memory of each round.
+# Training steps of PyTorch and of norma in turn, on the same data folder: throughput and peak memory of each round.
 #     bench/peers/compare_step.sh DATA_FOLDER PRESET MAX_TOKENS [ROUNDS [STEPS]]
-# PYTHON is the interpreter that has PyTorch, NORMA the program; threads: all cores for both. With MARIAN, an interpreter that has
-# pymarian, Marian's training takes its turn too.
+# PYTHON: an interpreter with PyTorch; NORMA: the program; both use all cores. MARIAN: an interpreter with pymarian, to include
+# Marian.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=$1 preset=$2 max_tokens=$3 rounds=${4:-5} steps=${5:-8}
 norma=${NORMA:-$here/../../build/norma} python=${PYTHON:-python3}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-# Training data alone: a run with validation data would end by validating.
+# Training data only: with validation data a run would end with a validation.
 mkdir "$scratch/data"
 for file in "$folder"/*; do
     case $file in *valid*) ;; *) ln -s "$(realpath "$file")" "$scratch/data/" ;; esac

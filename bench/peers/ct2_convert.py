@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes a translation model of norma as a model of CTranslate2, for comparing decoders with the same weights.
+"""Converts a translation model of norma to CTranslate2, to compare decoders with the same weights.
 
     ct2_convert.py RUN/best.safetensors FOLDER [int8]
 
-Pre- or post-norm models with LayerNorm, tied embeddings and fairseq's positions. Needs the packages ctranslate2 and numpy.
+Pre- or post-norm models with LayerNorm, shared embeddings and fairseq's sinusoidal positions. Needs the packages ctranslate2 and numpy.
 """
 import json
 import math

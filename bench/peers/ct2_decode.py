@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Translates lines of BPE units with CTranslate2 and says how fast, without loading.
+"""Translates lines of BPE subwords with CTranslate2 and prints the throughput without loading time.
 
-    ct2_decode.py MODEL_FOLDER UNITS_FILE OUTPUT_FILE [--beam N] [--batch SENTENCES] [--workers N] [--threads N] [--type float32|int8]
+    ct2_decode.py MODEL_FOLDER SUBWORD_FILE OUTPUT_FILE [--beam N] [--batch SENTENCES] [--workers N] [--threads N] [--type float32|int8]
                   [--length N]
 
-Batches are cut from the lines sorted by length, as norma does. Needs the package ctranslate2.
+Batches are made from lines sorted by length, as in norma. Needs the package ctranslate2.
 """
 import argparse
 import time

@@ -1,4 +1,4 @@
-"""What the rivals' programs share: norma's presets, and training data out of a data folder (docs/formats.md)."""
+"""Shared by the baseline programs: the presets of norma, and training data from a data folder (docs/formats.md)."""
 import array
 
 PRESETS = {  # width, feed-forward, heads, layers of either side, dropout: norma's presets of the same names
@@ -18,7 +18,7 @@ def read_numbers(path, kind):
 
 
 def read_side(folder, side):
-    """Sequences of token numbers, each with its end symbol."""
+    """Sequences of token numbers, each with its end-of-sentence token."""
     offsets = read_numbers(f"{folder}/train.{side}.off", "Q")
     ids = read_numbers(f"{folder}/train.{side}.ids", "i")
     return [ids[a:b] for a, b in zip(offsets, offsets[1:])]

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Speed of Marian's translation on the CPU (pymarian), for comparing with `norma translate`: trains the architecture of a preset for
---steps updates on a data folder of norma, then translates a file of BPE units. Time is without loading.
+"""Translation throughput of Marian on the CPU (pymarian), to compare with `norma translate`: trains the architecture of a preset
+for --steps updates on a data folder of norma, then translates a file of BPE subwords. Loading time is not included.
 
     python3 bench/peers/marian_decode.py data/multi30k-de-en test.units --preset small --max-tokens 2048 --steps 300
 
-Marian's own weights: no converter of ours writes its format. Tokens a second count what it wrote, so that a longer or shorter output
-than another's does not matter. With --keep FOLDER the model is trained once and found there the next time.
+The weights are trained by Marian, because norma does not write its format. Throughput counts output tokens, so it does not
+depend on the length of the output. With --keep FOLDER the model is trained once and reused.
 """
 import argparse
 import os

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Speed and memory of Marian's training on the CPU (pymarian) on a data folder of norma, for comparing with `norma train`.
+"""Training throughput and memory of Marian on the CPU (pymarian) on a data folder of norma, to compare with `norma train`.
 
 Pre-norm with a final LayerNorm, one embedding matrix for source, target and output, label smoothing, Adam; two workers, each with a
-batch of half of --max-tokens target words, joined at every update. Speed is what Marian reports, target words a second.
+batch of half of --max-tokens target words, synchronized at every update. The throughput is the one that Marian reports, in target words/s.
 
     python3 bench/peers/marian_step.py data/iwslt14-de-en --preset iwslt --max-tokens 4096 --steps 24
 """

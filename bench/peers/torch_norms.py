@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""PyTorch's norms as layers of their own, float32 on the CPU: median microseconds of forward, hot, and of backward behind a
-forward, one line each: NAME ROWS WIDTH FORWARD BACKWARD. RMSNorm and ScaleNorm are a line of PyTorch, as papers print them.
+"""PyTorch norms as standalone layers, float32 on the CPU: median microseconds of forward and of backward after a forward,
+one line each: NAME ROWS WIDTH FORWARD BACKWARD. RMSNorm and ScaleNorm are the PyTorch expressions of the papers.
 Threads: OMP_NUM_THREADS.
     torch_norms.py [POWERNORM_FILE]
-POWERNORM_FILE: the PowerNorm authors' mask_powernorm.py, measured past its warm-up on tensors [time, batch of 64, width]."""
+POWERNORM_FILE: the PowerNorm authors' mask_powernorm.py, measured after its warm-up on tensors [time, batch of 64, width]."""
 import importlib.util
 import statistics
 import sys

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Speed and memory of PyTorch's own Transformer on a data folder of norma, for comparing with `norma train`.
+"""Training throughput and memory of PyTorch's nn.Transformer on a data folder of norma, to compare with `norma train`.
 
 nn.Transformer (pre-norm, LayerNorm), one embedding matrix for source, target and output, label smoothing, Adam. Sentence pairs are
-sorted by length and padded, a batch has at most --max-tokens cells on either side, as fairseq makes them; speed counts target
-tokens without padding, as norma's does.
+sorted by length and padded, a batch has at most --max-tokens tokens per side including padding, as in fairseq; the
+throughput counts target tokens without padding, as in norma.
 
     OMP_NUM_THREADS=2 python3 bench/peers/torch_step.py data/iwslt14-de-en --preset iwslt --max-tokens 4096 --steps 8
 

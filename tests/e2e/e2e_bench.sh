@@ -1,6 +1,5 @@
 #!/bin/bash
-# norma-bench: the parts that were asked for, as tables and as JSON that a parser takes; wrong arguments in one line. What it
-# measures is judged nowhere.
+# norma-bench: selected parts as tables and as valid JSON; wrong arguments give one line of error. Results are not checked.
 set -euo pipefail
 bench=$BUILD/norma-bench
 [ -x "$bench" ] || { echo "skipped: built without the benchmarks"; exit 0; }
@@ -35,7 +34,7 @@ has "dot" table
 
 "$bench" --help | grep -q -- --quick
 refuses "unknown option --fast" --fast
-refuses "--threads wants a value" --threads
+refuses "--threads requires a value" --threads
 refuses "--threads two" --threads two
 refuses "no part gpu" --parts gpu
 refuses "SECTION.KEY=VALUE" --set model.norm
@@ -47,7 +46,12 @@ refuses "model.nrom" --parts step --set model.nrom=layer
 has '"kernel": "dot"' all.json
 has '"times_ref"' all.json
 has '"norms": []' all.json
-has x\ plain table
+has "x ref" table
+
+# A missing CBLAS is reported, not printed as a rate of 0.
+"$bench" --quick --threads 1 --parts ceilings --json all.json >table
+! grep -qE ' 0\.0( |$)' table || fail "a rate of 0: $(cat table)"
+grep -q '"cblas"' all.json || has "No CBLAS" table
 
 "$bench" --quick --threads 1 --parts step,decode --profile --json all.json --set model.preset=tiny --set model.width=16 \
     --set model.ff=32 --set train.max_tokens=150 >table
