@@ -1,6 +1,6 @@
 /* A resumed run when the n-th allocation or the n-th open fails, for many n: either the newest checkpoint
  * is loaded or the resume fails, and in both cases no file of a checkpoint is removed, renamed or changed.
- * Each try is a process of its own. */
+ * Each try runs in a separate process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
