@@ -1,11 +1,9 @@
-/* A normalization layer from libnorma in a program of one's own: create, train a few steps, save, load,
- * infer.
+/* A normalization layer of libnorma in your own program: create, train for a few steps, save, load, infer.
  *
  *     cc norm_layer.c -lnorma -o norm_layer        (or: cmake -DNORMA_EXAMPLES=ON, then examples/norm_layer)
  *
- * The layer here is PowerNorm (Shen et al. 2020). Any other is a matter of the two strings below: "layer",
- * "rms", "scale", "group", "batch", "pnv", "rbn", "mabn", "renorm", with settings as in `norma train --help`,
- * [norm.NAME]. */
+ * The layer is PowerNorm (Shen et al. 2020). Other types need other values of the two strings below: a name of the table in
+ * docs/norms.md ("layer", "rms", "batch", ...) and settings of [norm.NAME] in `norma train --help all`. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,18 +18,17 @@ enum { ROWS = 6, WIDTH = 8 }; /* tokens of a batch, features of a token */
 static int fail(const nm_error *err)
 {
     fprintf(stderr, "norm_layer: %s\n", err->text);
-    return (int)err->status; /* the status is an exit code, too */
+    return (int)err->status; /* a status is also an exit code */
 }
 
-/* Stands for the layers around: some input, and the gradient of some loss with respect to the output. */
+/* In place of the neighboring layers: an input, and a gradient of the loss with respect to the output. */
 static void fill(float *values, int step, double phase)
 {
     for (int i = 0; i < ROWS * WIDTH; i++)
         values[i] = (float)sin(phase + 0.7 * i + 1.3 * step);
 }
 
-/* Three training steps. The layer adds to its gradients; what an optimizer does with them is up to the
- * caller. */
+/* Three training steps. The layer adds to the gradients of its parameters; the optimizer is the caller's. */
 static nm_status train(nm_norm *norm, nm_error *err)
 {
     float x[ROWS * WIDTH], y[ROWS * WIDTH], dy[ROWS * WIDTH], dx[ROWS * WIDTH];
@@ -42,7 +39,7 @@ static nm_status train(nm_norm *norm, nm_error *err)
         fill(x, step, 0.0);
         fill(dy, step, 0.5);
         nm_norm_zero_grads(norm);
-        NM_TRY(nm_norm_forward(norm, ROWS, x, y, err)); /* y = norm(x); running state moves */
+        NM_TRY(nm_norm_forward(norm, ROWS, x, y, err)); /* y = norm(x); updates running state */
         NM_TRY(nm_norm_backward(norm, dy, dx, err));    /* dx, and gradients of the parameters */
         for (int32_t i = 0; i < length; i++)
             weight[i] -= 0.1f * weight_grad[i];
@@ -52,7 +49,7 @@ static nm_status train(nm_norm *norm, nm_error *err)
     return NM_OK;
 }
 
-/* One token through the trained layer: inference depends on no other row. */
+/* Inference of one token: it does not depend on other rows. */
 static nm_status infer(nm_norm *norm, const char *who, nm_error *err)
 {
     float x[WIDTH], y[WIDTH];

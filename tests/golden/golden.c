@@ -18,7 +18,7 @@ static const golden_family *const families[] = {
 
 enum { MAX_DEPTH = 32 };
 
-/* ------------------------------------------------------------------ for the families */
+/* ---- functions for the families ---- */
 
 golden_result golden_fail(golden_case *test, const char *format, ...)
 {
@@ -140,7 +140,7 @@ bool golden_flag(const golden_case *test, const char *key)
     return json_is_true(value) || (json_is_number(value) && json_number_value(value) != 0);
 }
 
-/* ------------------------------------------------------------------ one file */
+/* ---- one file ---- */
 
 typedef struct totals {
     int counts[3]; /* by golden_result */
@@ -207,7 +207,7 @@ static void run_file(const char *path, totals *all)
     json_decref(root);
 }
 
-/* ------------------------------------------------------------------ finding them */
+/* ---- search for the files ---- */
 
 static bool ends_in_json(const char *name)
 {

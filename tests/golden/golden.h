@@ -12,10 +12,10 @@ typedef enum golden_result { GOLDEN_PASSED, GOLDEN_FAILED, GOLDEN_SKIPPED } gold
 typedef struct golden_case {
     const char *path, *method, *variant; /* never NULL */
     const json_t *root, *config;
-    nm_backend *backend; /* in which precision to compute; NULL for families that do not compute */
+    nm_backend *backend; /* precision of the case; NULL for families that do not compute */
     bool single;
     double value_tolerance, gradient_tolerance; /* |a - b| <= tolerance (1 + |b|) */
-    char reason[512];                           /* why it failed or was skipped; set by the functions below */
+    char reason[512];                           /* of a failure or a skip; set by the functions below */
 } golden_case;
 
 typedef struct golden_family {
@@ -29,25 +29,25 @@ extern const golden_family golden_norm, golden_optim, golden_schedule, golden_lo
 extern const golden_family golden_bpe, golden_metric, golden_model_family, golden_decode, golden_analysis,
     golden_crf;
 
-/* Methods of families that have several, in files of their own. */
+/* Methods of families that have several, one file each. */
 golden_result golden_relative_attention(golden_case *test); /* of "attention" */
 golden_result golden_block_term(golden_case *test);         /* of "attention" */
 golden_result golden_span_f1(golden_case *test);            /* of "metric" */
 
-/* Numbers of one call of a layer without their padding rows, in the precision of the case: [rows, width] each. */
+/* Values of one call of a layer without padding rows, in the precision of the case: [rows, width] each. */
 typedef struct golden_rows {
     int32_t rows, width;
     const void *x, *dy;
     void *y, *dx; /* results */
 } golden_rows;
 
-/* A layer that counts its padding rows, and overwrites them by the mean of the real ones: behind `scaler`, which sees
- * real rows only, `norm` sees them all. */
+/* A layer after `scaler` whose statistics count the padding rows, which are overwritten with the mean of the real rows. scaler
+ * gets the real rows only. */
 golden_result golden_padded_train(golden_case *test, nm_norm *scaler, nm_norm *norm, const golden_rows *io,
                                   int32_t pads);
 golden_result golden_padded_infer(golden_case *test, nm_norm *scaler, nm_norm *norm, const golden_rows *io);
 
-/* Both keep the first reason given and return the result they are named after. */
+/* Both store the reason unless there is one, and return GOLDEN_FAILED or GOLDEN_SKIPPED. */
 golden_result golden_fail(golden_case *test, const char *format, ...) __attribute__((format(printf, 2, 3)));
 golden_result golden_skip(golden_case *test, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -58,7 +58,7 @@ golden_result golden_skip(golden_case *test, const char *format, ...) __attribut
             return result_;                                                                                  \
     } while (0)
 
-/* A tensor as doubles in heap memory (golden_tensor_release), count numbers. */
+/* A tensor as doubles in heap memory; free with golden_release. */
 typedef struct golden_tensor {
     double *data;
     size_t count;
@@ -66,20 +66,20 @@ typedef struct golden_tensor {
     int64_t shape[8];
 } golden_tensor;
 
-/* Fails when the value is no tensor, or shape and data disagree. `what` names it in messages. */
+/* Fails if the value is not a tensor, or if shape and data disagree. what: its name in messages. */
 golden_result golden_read(golden_case *test, const json_t *value, const char *what, golden_tensor *tensor);
 void golden_release(golden_tensor *tensor);
 
-/* Numbers in the precision of the case, 64-byte aligned heap memory (free). */
+/* Values in the precision of the case, in 64-byte aligned heap memory (free). */
 void *golden_reals(const golden_case *test, const double *values, size_t count);
 double golden_real(const golden_case *test, const void *values, size_t index);
-/* Compares computed numbers with expected ones; names the first that deviates. */
+/* Compares actual with expected values; fails with the first that deviates. */
 golden_result golden_compare(golden_case *test, const char *what, const void *got, const double *want,
                              size_t count, double tolerance);
 
 /* config[key], or a default when it is absent. */
 double golden_number(const golden_case *test, const char *key, double otherwise);
-/* The same as a whole number of at most 2^31 - 1 in size. */
+/* The same as an integer, absolute value at most 2^31 - 1. */
 int32_t golden_whole(const golden_case *test, const char *key, int32_t otherwise);
 const char *golden_text(const golden_case *test, const char *key, const char *otherwise);
 bool golden_flag(const golden_case *test, const char *key);

@@ -1,5 +1,5 @@
 /* Golden cases of family "attention", method "block_term_tensor_attention": the tensorized Transformer's attention sublayer
- * with its projections, residual and norm, before it or behind, as published (it sees ahead); forward and backward. */
+ * with its projections, residual and norm (pre- or post-norm), as published (non-causal); forward and backward. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ typedef struct problem {
     int32_t batch, length, width, h, tokens, *offsets;
     part parts[N_PARTS];
     void *value[N_PARTS], *grad[N_PARTS];
-    void *normed, *qkv, *places, *found, *sum, *shift, *scale; /* forward; sum: the residual's */
+    void *normed, *qkv, *positions, *found, *sum, *shift, *scale; /* forward; sum: the residual's */
     void *d_in, *d_qkv, *d_places, *d_sum;
 } problem;
 
@@ -28,7 +28,7 @@ static size_t count_of(const part *a)
     return (size_t)a->outer * (size_t)a->inner * (size_t)a->unit;
 }
 
-/* Numbers of the file in our order; the caller frees them. */
+/* Values of the file in Norma's order; free. */
 static golden_result read_part(golden_case *test, const json_t *from, const char *name, const part *a,
                                double **turned)
 {
@@ -108,14 +108,14 @@ static golden_result read_problem(golden_case *test, problem *p)
         *wide[i] = golden_reals(test, NULL, (size_t)p->tokens * (size_t)p->width);
     p->qkv = golden_reals(test, NULL, 3 * (size_t)p->tokens * (size_t)p->h);
     p->d_qkv = golden_reals(test, NULL, 3 * (size_t)p->tokens * (size_t)p->h);
-    p->places = golden_reals(test, NULL, (size_t)p->length * (size_t)p->h);
+    p->positions = golden_reals(test, NULL, (size_t)p->length * (size_t)p->h);
     p->d_places = golden_reals(test, NULL, (size_t)p->length * (size_t)p->h);
     p->shift = golden_reals(test, NULL, (size_t)p->tokens);
     p->scale = golden_reals(test, NULL, (size_t)p->tokens);
     return GOLDEN_PASSED;
 }
 
-/* A value or a gradient of a part, as a matrix of as many columns. */
+/* A value or a gradient of a part as a matrix of `cols` columns. */
 static nm_mat mat(const problem *p, void *const *of, int i, int32_t cols)
 {
     return nm_mat_of(of[i], (int32_t)count_of(&p->parts[i]) / cols, cols);
@@ -132,7 +132,7 @@ static nm_block_term_args term_of(const golden_case *test, const problem *p, con
     return (nm_block_term_args){.q = third(test, p, p->qkv, 0),
                                 .k = third(test, p, p->qkv, 1),
                                 .v = third(test, p, p->qkv, 2),
-                                .positions = nm_mat_of(p->places, p->length, p->h),
+                                .positions = nm_mat_of(p->positions, p->length, p->h),
                                 .weight = mat(p, p->value, OUT, p->width),
                                 .core = mat(p, p->value, CORE, p->h),
                                 .content_bias = p->value[CONTENT],
@@ -172,7 +172,7 @@ static nm_mat forward(const golden_case *test, const problem *p, const nm_packin
             .y = nm_mat_of(p->qkv, p->tokens, 3 * p->h));
     NM_CALL(b, linear, .x = mat(p, p->value, POSITIONS, p->width),
             .weight = mat(p, p->value, PLACE_NET, p->width), .act = NM_ACT_NONE,
-            .y = nm_mat_of(p->places, p->length, p->h));
+            .y = nm_mat_of(p->positions, p->length, p->h));
     nm_block_term_args term = term_of(test, p, packing);
     term.out = found;
     b->k.block_term(b, &term);
@@ -229,8 +229,8 @@ golden_result golden_block_term(golden_case *test)
 {
     problem p = {0};
     golden_result result = solve(test, &p);
-    void *const owned[] = {p.offsets, p.normed, p.qkv,  p.places, p.found,    p.sum,
-                           p.shift,   p.scale,  p.d_in, p.d_qkv,  p.d_places, p.d_sum};
+    void *const owned[] = {p.offsets, p.normed, p.qkv,  p.positions, p.found,    p.sum,
+                           p.shift,   p.scale,  p.d_in, p.d_qkv,     p.d_places, p.d_sum};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     for (int i = 0; i < N_PARTS; i++) {

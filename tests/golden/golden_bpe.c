@@ -92,7 +92,7 @@ static golden_result compare_segmented(golden_case *test, const nm_bpe *bpe, con
     return result;
 }
 
-/* Lines "unit count"; those below the threshold, which a file states beside its config, do not count. */
+/* Lines "subword count"; subwords below the threshold, an entry next to config, are ignored. */
 static golden_result read_vocabulary(golden_case *test, nm_counter *vocabulary)
 {
     const char *key =

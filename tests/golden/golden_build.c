@@ -93,8 +93,8 @@ static golden_result set_powernorm(golden_case *test, golden_model *made)
     return GOLDEN_PASSED;
 }
 
-/* The RBN program: "batch_1_1", "power" (which is PN-V there), or "batch_PENALTY_mean_var". Its LayerNorm divides by
- * d - 1, but not behind the decoder; a GroupNorm of one group is that other LayerNorm. */
+/* The RBN program: "batch_1_1", "power" (which is PN-V there), or "batch_PENALTY_mean_var". Its LayerNorm has the
+ * divisor d - 1, except after the decoder: a GroupNorm of one group there is the standard LayerNorm. */
 static golden_result set_regularized(golden_case *test, golden_model *made)
 {
     static const char *const common[][2] = {
@@ -239,7 +239,7 @@ static golden_result create(golden_case *test, golden_model *made)
     if (nm_model_create(&made->model, &nm_model_seq2seq, test->backend, made->options, &sizes, true, &err) !=
         NM_OK)
         return golden_fail(test, "%s", err.text);
-    nm_params_initialize(&made->model->params, 1); /* norms start from their own first values */
+    nm_params_initialize(&made->model->params, 1); /* norms: initial values of their types */
     golden_map_names(made);
     GOLDEN_TRY(load_params(test, made));
     return load_state(test, made);

@@ -1,5 +1,5 @@
 /* Golden cases of method "text_classifier" (family "model"): logits, mean loss and the gradient of every parameter of a
- * one-layer post-norm classifier with learned positions. Its program keeps q, k and v apart and as x W: here they are rows
+ * one-layer post-norm classifier with learned positions. Its program has separate q, k and v as x W: here they are rows
  * of one matrix. */
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 enum { MAX_TEXTS = 64 };
 
-/* A tensor of the source and the elements of ours that it fills, from `first` on. */
+/* A tensor of the source and the elements of Norma's parameter that it fills, beginning at `first`. */
 typedef struct place {
     const char *source, *ours;
     int thirds; /* first element in thirds of ours: q, k, v */
@@ -59,7 +59,7 @@ static void transpose(golden_tensor *tensor)
     tensor->data = turned;
 }
 
-/* The tensor of the file in our layout, and where in ours it begins. */
+/* The tensor of the file in Norma's layout, and its first element there. */
 static golden_result read_place(golden_case *test, const problem *p, const json_t *all, const place *at,
                                 golden_tensor *tensor, size_t *first, const nm_param **param)
 {
@@ -148,7 +148,7 @@ static golden_result configure(golden_case *test, problem *p)
                    : golden_fail(test, "%s", err.text));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         GOLDEN_TRY(set_number(test, p, numbers[i][0], numbers[i][1]));
-    /* fewer positions than the option's row allows: the case's table has as many as a text has tokens */
+    /* below the option's minimum: the table of the case has one position per token of a text */
     ((nm_classifier_config *)nm_options_find(p->options, "model"))->max_positions =
         golden_whole(test, "max_len", 0);
     return GOLDEN_PASSED;

@@ -1,5 +1,5 @@
 /* Golden cases of family "crf": loss of a linear chain by sentence, gradients of their sum, best paths under the tag
- * scheme with their scores, and which transitions the scheme allows. Padding is left out by packing. */
+ * scheme with their scores, and which transitions the scheme allows. Packing removes the padding. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static const char *const param_names[] = {NULL, "trans_m", "start_scores", "end_
 typedef struct problem {
     int32_t batch, length, tags, n_tokens;
     int32_t *offsets, *gold;
-    size_t *place;                /* [tokens] which position of the file */
+    size_t *position;             /* [tokens] position in the file */
     golden_tensor want[N_INPUTS]; /* values, then by `expect` gradients */
     nm_tensor inputs[N_INPUTS];
     nm_tape tape;
@@ -47,10 +47,10 @@ static golden_result read_sizes(golden_case *test, problem *p)
         result = golden_fail(test, "mask or target: unexpected shape");
     p->offsets = nm_allocate(((size_t)p->batch + 1) * sizeof *p->offsets);
     p->gold = nm_allocate(all * sizeof *p->gold);
-    p->place = nm_allocate(all * sizeof *p->place);
+    p->position = nm_allocate(all * sizeof *p->position);
     for (size_t i = 0; result == GOLDEN_PASSED && i < all; i++) {
         if (mask.data[i] != 0) {
-            p->place[p->n_tokens] = i;
+            p->position[p->n_tokens] = i;
             p->gold[p->n_tokens++] = (int32_t)target.data[i];
         }
         p->offsets[i / (size_t)p->length + 1] = p->n_tokens;
@@ -77,9 +77,9 @@ static void make_input(const golden_case *test, problem *p, int i)
     size_t count = (size_t)rows * tags;
     double *values = nm_allocate(count * sizeof *values);
     for (size_t k = 0; k < count; k++)
-        values[k] = p->want[i].data[i == EMISSIONS ? p->place[k / tags] * tags + k % tags : k];
+        values[k] = p->want[i].data[i == EMISSIONS ? p->position[k / tags] * tags + k % tags : k];
     p->inputs[i] = (nm_tensor){.data = golden_reals(test, values, count), .rows = rows, .cols = p->tags};
-    if (i == EMISSIONS) /* the operation makes this gradient itself */
+    if (i == EMISSIONS) /* the operation computes this gradient */
         p->inputs[i].pooled = true;
     else
         p->inputs[i].grad = golden_reals(test, NULL, count);
@@ -87,8 +87,8 @@ static void make_input(const golden_case *test, problem *p, int i)
     free(values);
 }
 
-/* The program's decoding adds the scores of the first tag, and what it forbids, to the emissions of the first token in
- * place, and the cases were written behind it: what the losses were computed from is got back. */
+/* The program's decoding adds the scores of the first tag and of forbidden transitions to the emissions of the first token in
+ * place, and the cases were written afterwards: the emissions of the loss are restored. */
 static void restore_emissions(problem *p)
 {
     size_t tags = (size_t)p->tags;
@@ -150,8 +150,9 @@ static golden_result compare_gradients(golden_case *test, problem *p)
         const char *what = i == EMISSIONS ? "demissions" : param_names[i];
         GOLDEN_TRY(golden_read(test, from, what, &want));
         size_t count = (size_t)p->inputs[i].rows * tags;
-        for (size_t k = 0; i == EMISSIONS && k < count; k++) /* places rise, so nothing is lost */
-            want.data[k] = want.data[p->place[k / tags] * tags + k % tags];
+        for (size_t k = 0; i == EMISSIONS && k < count;
+             k++) /* positions increase, so that nothing is overwritten before it is read */
+            want.data[k] = want.data[p->position[k / tags] * tags + k % tags];
         golden_result result =
             golden_compare(test, what, p->inputs[i].grad, want.data, count, test->gradient_tolerance);
         golden_release(&want);
@@ -248,13 +249,13 @@ static golden_result run(golden_case *test)
     for (int i = 0; i < N_INPUTS; i++) {
         golden_release(&p.want[i]);
         free(p.inputs[i].data);
-        if (i != EMISSIONS) /* that of the emissions is the tape's */
+        if (i != EMISSIONS) /* that of the emissions belongs to the tape */
             free(p.inputs[i].grad);
     }
     nm_tape_release(&p.tape);
     free(p.offsets);
     free(p.gold);
-    free(p.place);
+    free(p.position);
     free((void *)p.names);
     return result;
 }

@@ -1,5 +1,5 @@
 /* Golden cases of family "decode": beam search on a model case with one parameter changed. The source programs let a
- * sentence's length limit depend on its batch, ours does not: every sentence is decoded by itself under the limit it
+ * sentence's length limit depend on its batch, Norma does not: every sentence is decoded separately with the limit that it
  * had there. */
 #include "golden_model.h"
 
@@ -120,7 +120,7 @@ static golden_result read_limits(golden_case *test, search *s, int32_t columns)
         return golden_skip(test, "max_len '%.60s' is not understood", golden_text(test, "max_len", ""));
     for (size_t i = 0; i < s->n; i++)
         longest = s->sentences[i].n > longest ? s->sentences[i].n : longest;
-    for (size_t i = 0; i < s->n; i++) /* one word more than that, unless the batch ended */
+    for (size_t i = 0; i < s->n; i++) /* one token more, unless the batch ended */
         s->sentences[i].limit = (s->sentences[i].n < longest ? s->sentences[i].n + 1 : longest) + more;
     return GOLDEN_PASSED;
 }

@@ -1,5 +1,5 @@
-/* Golden cases of family "model", method "tensorized_lm": the tensorized Transformer as published (it sees ahead), with
- * plain and adaptive soft-max; losses of all tokens, and gradients of all parameters. */
+/* Golden cases of family "model", method "tensorized_lm": the tensorized Transformer as published (non-causal), with
+ * plain and adaptive softmax; losses of all tokens, and gradients of all parameters. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +74,7 @@ static golden_result build(golden_case *test, problem *p)
     return GOLDEN_PASSED;
 }
 
-/* The source's name of one of our parameters; false when there is none. */
+/* The source's name of one of Norma's parameters; false: none. */
 static bool source_name(const char *ours, char *source, size_t bytes)
 {
     static const char *const whole[][2] = {{"embed.weight", "word_emb.emb_layers.0.weight"},
@@ -106,7 +106,7 @@ static bool source_name(const char *ours, char *source, size_t bytes)
     return false;
 }
 
-/* The source's numbers for a parameter, in our order: its o_net maps pairs to features, ours is the transpose. */
+/* The source's values of a parameter in Norma's order: its o_net maps pairs to features, Norma's is the transpose. */
 static golden_result read_ours(golden_case *test, const char *group, const nm_tensor *param,
                                golden_tensor *tensor)
 {
@@ -149,7 +149,7 @@ static golden_result load(golden_case *test, problem *p)
     return GOLDEN_PASSED;
 }
 
-/* [time, batch] to one segment after another */
+/* [time, batch] to concatenated segments */
 static golden_result read_ids(golden_case *test, problem *p, const char *key, int32_t **ids)
 {
     golden_tensor tensor;
@@ -206,7 +206,7 @@ static golden_result compare_one(golden_case *test, const char *what, double got
     return result;
 }
 
-/* The loss of every token by itself. */
+/* The loss of every token separately. */
 static golden_result compare_tokens(golden_case *test, problem *p)
 {
     golden_tensor want;

@@ -1,5 +1,5 @@
-/* Golden cases of family "loss": label-smoothed cross entropy of given logits. The loss kernel makes the logits itself,
- * so it gets them as hidden values with the identity as weights; targets that are padding are removed first. */
+/* Golden cases of family "loss": label-smoothed cross entropy of given logits. The loss kernel computes the logits itself:
+ * the given logits are the hidden values, and the weight is the identity. Padding targets are removed. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Which parameter of the source programs is which of ours. We stack projections that see the same input: q, k, v of a
+/* Parameters of the source programs and of Norma. Norma stacks projections of the same input: q, k, v of a
  * self-attention, k and v of a cross-attention. */
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "golden_model.h"
 
-enum { SHORT = 64, NAME = 96 }; /* of a place; of a parameter there */
+enum { SHORT = 64, NAME = 96 }; /* of a module; of a parameter in it */
 
 typedef struct range { /* elements */
     size_t first, source_first, count;
@@ -28,12 +28,11 @@ static void add_piece(golden_model *made, range at, const char *ours, const char
     va_end(args);
 }
 
-/* Rows of a weight [., in] and of its bias. source: what stands before weight and bias there. */
+/* Rows of a weight [., in] and of its bias. source: the prefix of weight and bias there. */
 static void add_rows(golden_model *made, const char *ours, size_t first, const char *source,
                      size_t source_first, size_t rows, size_t in)
 {
-    bool plural =
-        made->tears && !strstr(source, "proj"); /* that program says "weights" of stacked projections */
+    bool plural = made->tears && !strstr(source, "proj"); /* stacked projections are called "weights" there */
     char name[NAME];
     snprintf(name, sizeof name, "%s.weight", ours);
     add_piece(made, (range){first * in, source_first * in, rows * in}, name, "%s.weight%s", source,
@@ -113,7 +112,7 @@ static void fairseq_stack(golden_model *made, const nm_stack *stack)
                   stack->config.decoder ? "decoder.layer_norm" : "encoder.layer_norm");
 }
 
-/* ---- Transformers without Tears: q, k, v, o stacked; norms numbered through ---- */
+/* ---- Transformers without Tears: q, k, v, o stacked; norms numbered consecutively ---- */
 
 static void tears_attention(golden_model *made, const char *ours, const char *source, bool cross, size_t d)
 {

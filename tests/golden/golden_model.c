@@ -1,5 +1,5 @@
 /* Golden cases of family "model": logits, losses, gradients of all parameters and running state of whole
- * encoder-decoders. Padding of the source programs is dropped: our batches are packed. */
+ * encoder-decoders. Padding of the source programs is removed: batches are packed. */
 #include "golden_model.h"
 
 #include <math.h>
@@ -10,9 +10,9 @@
 #include "base/memory.h"
 #include "data/batch.h"
 
-/* A padded matrix of ids [sentences, columns], packed by leaving out what `where` calls padding. */
+/* A padded matrix of ids [sentences, columns], packed without the positions that `where` marks as padding. */
 typedef struct packed {
-    int32_t *ids, *pos, *from; /* from: place in the padded matrix */
+    int32_t *ids, *pos, *from; /* from: position in the padded matrix */
     int32_t *offsets;
     nm_packing packing;
     bool padded;
@@ -108,7 +108,7 @@ static golden_result compare_number(golden_case *test, const step *now, const ch
     return GOLDEN_PASSED;
 }
 
-/* Rows of ours against the rows of the padded tensor they come from; words not allowed are passed over. */
+/* Compares packed rows with their rows of the padded tensor; words that are not allowed are skipped. */
 static golden_result compare_rows(golden_case *test, const step *now, const char *key, nm_mat ours,
                                   const uint8_t *allowed)
 {
@@ -275,7 +275,7 @@ static golden_result run_on_tape(golden_case *test, golden_model *made, nm_tape 
     nm_tape_start(tape, now->train, 1, 0);
     tape->grad_scale = made->tears ? 1.0 / now->gold.packing.n_tokens : 1;
     nm_model_output out = made->model->type->forward(made->model, tape, &batch);
-    if (now->train) { /* the loss writes gradients of the output table already */
+    if (now->train) { /* the loss has already written gradients of the output embedding */
         nm_params *params = &made->model->params;
         nm_backend_zero(test->backend, params->grads,
                         params->n_elements * nm_dtype_bytes(test->backend->dtype));

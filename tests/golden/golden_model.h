@@ -1,17 +1,17 @@
-/* Translation models of the golden cases: built from a case's config, parameters put into ours under our names. */
+/* Translation models of the golden cases: built from a case's config, with the parameters under Norma's names. */
 #ifndef GOLDEN_MODEL_H
 #define GOLDEN_MODEL_H
 
 #include "golden.h"
 #include "model/seq2seq.h"
 
-/* Elements first .. first + count - 1 of one of our parameters are those of the source from source_first on. */
+/* Elements first .. first + count - 1 of one of Norma's parameters are those of the source beginning at source_first. */
 typedef struct golden_piece {
     char ours[96], source[96];
     size_t first, source_first, count;
 } golden_piece;
 
-typedef struct golden_place { /* a norm: ours and the source's module */
+typedef struct golden_place { /* a norm: Norma's name and the source's module */
     char ours[96], source[96];
 } golden_place;
 
@@ -30,7 +30,7 @@ typedef struct golden_model {
 golden_result golden_model_build(golden_case *test, const json_t *root, golden_model *made);
 void golden_model_release(golden_model *made);
 
-/* Running state "MODULE.NAME" of the source: a device vector of ours, or a counter. Fails when there is none. */
+/* Running state "MODULE.NAME" of the source: a device vector, or a counter. Fails if there is none. */
 typedef struct golden_state {
     void *vector;
     int32_t length;

@@ -1,7 +1,7 @@
-/* Golden cases of family "norm": consecutive training and inference calls of one layer. Our layers see real
- * tokens only: rows with valid = 0 are removed before the call. Where the program counts its padding rows they are
- * given to the layer as such rows; where it counts them for one statistic of a layer and not for another (PowerNorm's nu
- * and psi), no set of rows says that, and the case is left out. */
+/* Golden cases of family "norm": consecutive training and inference calls of one layer. Layers get
+ * real tokens only: rows with valid = 0 are removed before the call. If the program counts padding rows, the layer gets
+ * them too; if it counts them for one statistic of a layer and not for another (PowerNorm's nu and psi), the case is
+ * skipped. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "golden.h"
 #include "norma/norm_type.h"
 
-typedef struct layer { /* how a case is run */
+typedef struct layer { /* of a case */
     const char *type;
     char settings[768];
     size_t used;
@@ -47,7 +47,7 @@ static bool has_padding(const golden_case *test)
     return false;
 }
 
-/* ------------------------------------------------------------------ which layer a case asks for */
+/* ---- the layer of a case ---- */
 
 static void set_epsilon(golden_case *test, layer *made, double otherwise)
 {
@@ -115,7 +115,7 @@ static golden_result choose_group(golden_case *test, layer *made)
     return GOLDEN_PASSED;
 }
 
-/* What BatchNorm, PN-V and RBN have in common. */
+/* Settings of BatchNorm, PN-V and RBN. */
 static golden_result set_batch(golden_case *test, layer *made)
 {
     made->counts_padding =
@@ -256,7 +256,7 @@ static golden_result choose(golden_case *test, layer *made)
     return choose_by_name(test, made);
 }
 
-/* ------------------------------------------------------------------ state by name */
+/* ---- state by name ---- */
 
 static const char *our_name(const char *name)
 {
@@ -366,13 +366,13 @@ static golden_result compare_grads(golden_case *test, layer *made, size_t index,
         if (!nm_norm_param(made->norm, name, &length))
             return golden_fail(test, "%s: the layer has none", what);
         const void *memory = nm_norm_param_grad(made->norm, name, &length);
-        if (memory) /* a fixed parameter has no gradient; the file says what it would be */
+        if (memory) /* a fixed parameter has no gradient, but the file contains one */
             GOLDEN_TRY(compare_vector(test, what, value, memory, length, 1, test->gradient_tolerance));
     }
     return GOLDEN_PASSED;
 }
 
-/* ------------------------------------------------------------------ steps */
+/* ---- steps ---- */
 
 typedef struct rows { /* one [rows, width] tensor of a step without its padding rows */
     golden_tensor tensor;

@@ -57,7 +57,7 @@ static golden_result choose(golden_case *test, optimizer *o)
     return GOLDEN_PASSED;
 }
 
-/* As in training: a factor on gradients whose norm is above the limit. */
+/* As in training: gradients whose norm is above the limit are scaled. */
 static golden_result clip_factor(golden_case *test, const optimizer *o, const void *g, const json_t *step,
                                  double *factor)
 {

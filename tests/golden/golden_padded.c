@@ -1,5 +1,5 @@
-/* Batch normalization of a padded tensor, as one published program does it, out of two of our layers: rows are scaled
- * to a mean square of one, padding rows are then overwritten by the mean of the real ones, and all are normalized. */
+/* BatchNorm of a padded tensor as in one published program, composed of two layers: rows are scaled to a mean square of one,
+ * padding rows are overwritten with the mean of the real rows, and all rows are normalized. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ typedef struct padded {
     double *mean;             /* [width] */
 } padded;
 
-/* Appends to the real rows of `values` the padding rows, every one being `last` (NULL: zero). */
+/* Appends to the real rows of `values` the padding rows, each equal to `last` (NULL: zero). */
 static void *extended(const golden_case *test, const padded *p, const void *values, const double *last)
 {
     size_t width = (size_t)p->width, real = (size_t)p->rows * width, count = (size_t)p->all * width;
@@ -33,7 +33,7 @@ static double *sums_over_real(const golden_case *test, const padded *p, const vo
     return sums;
 }
 
-/* The gradient of the real rows: their own, and as the mean's parts that of the padding rows. */
+/* The gradient of the real rows: theirs, and through the mean that of the padding rows. */
 static void *gathered(const golden_case *test, const padded *p, const void *d_all)
 {
     size_t count = (size_t)p->rows * (size_t)p->width;

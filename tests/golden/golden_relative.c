@@ -1,5 +1,5 @@
-/* Golden cases of family "attention", method "relative_multihead_attention": TENER's attention behind its one projection,
- * forward and backward. Keys that are padding are removed; padding queries stay, as the program computes them too. */
+/* Golden cases of family "attention", method "relative_multihead_attention": TENER's attention with its one projection,
+ * forward and backward. Padding keys are removed; padding queries are kept, as in the program. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 typedef struct problem {
     int32_t batch, length, width, heads, n_keys;
     int32_t *q_offsets, *k_offsets;
-    size_t *place; /* [keys] which row of the file */
+    size_t *position; /* [keys] row of the file */
     void *x, *weight, *a, *b, *positions, *dy;
     void *qkv, *d_qkv, *q, *kv, *dq, *dkv, *y, *lse, *dx, *d_weight, *d_a, *d_b;
 } problem;
@@ -46,12 +46,12 @@ static golden_result read_mask(golden_case *test, problem *p)
     GOLDEN_TRY(golden_read(test, json_object_get(test->root, "mask"), "mask", &mask));
     p->q_offsets = nm_allocate(((size_t)p->batch + 1) * sizeof *p->q_offsets);
     p->k_offsets = nm_allocate(((size_t)p->batch + 1) * sizeof *p->k_offsets);
-    p->place = nm_allocate(rows * sizeof *p->place);
+    p->position = nm_allocate(rows * sizeof *p->position);
     golden_result result = mask.count == rows ? GOLDEN_PASSED : golden_fail(test, "mask: unexpected shape");
     for (size_t i = 0; result == GOLDEN_PASSED && i < rows; i++) {
         size_t s = i / (size_t)p->length;
         if (mask.data[i] != 0)
-            p->place[p->n_keys++] = i;
+            p->position[p->n_keys++] = i;
         p->q_offsets[s + 1] = (int32_t)(i + 1);
         p->k_offsets[s + 1] = p->n_keys;
     }
@@ -96,7 +96,7 @@ static golden_result read_problem(golden_case *test, problem *p)
     return GOLDEN_PASSED;
 }
 
-/* The table of distances is ours; the case has the program's, from -L to L - 1. */
+/* The table of distances is Norma's; the case contains the program's, from -L to L - 1. */
 static golden_result make_positions(golden_case *test, problem *p)
 {
     int32_t size = p->width / p->heads;
@@ -112,14 +112,14 @@ static char *element(const golden_case *test, void *data, size_t index)
     return (char *)data + index * nm_dtype_bytes(test->backend->dtype);
 }
 
-/* Keys and values of the rows that are no padding; back: adds their gradients to those rows. */
+/* Keys and values of the rows without padding; back: adds their gradients to those rows. */
 static void move_keys(const golden_case *test, const problem *p, bool back)
 {
     nm_backend *b = test->backend;
     int32_t d = p->width;
     for (int32_t k = 0; k < p->n_keys; k++) {
         nm_mat all = nm_mat_of(
-            element(test, back ? p->d_qkv : p->qkv, p->place[k] * 3 * (size_t)d + (size_t)d), 1, 2 * d);
+            element(test, back ? p->d_qkv : p->qkv, p->position[k] * 3 * (size_t)d + (size_t)d), 1, 2 * d);
         nm_mat own = nm_mat_of(element(test, back ? p->dkv : p->kv, (size_t)k * 2 * (size_t)d), 1, 2 * d);
         NM_CALL(b, scale, .alpha = 1, .x = back ? own : all, .y = back ? all : own);
     }
@@ -185,9 +185,9 @@ golden_result golden_relative_attention(golden_case *test)
     if (strcmp(test->variant, "tener_unscaled"))
         return golden_skip(test, "variant '%.60s' is not offered", test->variant);
     golden_result result = solve(test, &p);
-    void *const owned[] = {p.q_offsets, p.k_offsets, p.place, p.x,     p.weight,   p.a,   p.b,
-                           p.positions, p.dy,        p.qkv,   p.d_qkv, p.q,        p.kv,  p.dq,
-                           p.dkv,       p.y,         p.lse,   p.dx,    p.d_weight, p.d_a, p.d_b};
+    void *const owned[] = {p.q_offsets, p.k_offsets, p.position, p.x,     p.weight,   p.a,   p.b,
+                           p.positions, p.dy,        p.qkv,      p.d_qkv, p.q,        p.kv,  p.dq,
+                           p.dkv,       p.y,         p.lse,      p.dx,    p.d_weight, p.d_a, p.d_b};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     return result;

@@ -1,4 +1,4 @@
-/* Golden cases of family "schedule": learning rates update by update. */
+/* Golden cases of family "schedule": learning rate of every update. */
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,4 @@
-/* A small model in double on the plain backend, its memory fenced, and its gradients against central differences of its
- * loss. Include behind cmocka.h. */
+/* A small model in double on the ref backend with fenced memory, and its gradients against central differences of its loss. */
 #ifndef MODEL_GRADIENTS_H
 #define MODEL_GRADIENTS_H
 
@@ -50,15 +49,15 @@ static inline void model_rig_close(model_rig *r)
     nm_backend_free(r->backend);
 }
 
-/* Whether backward is the derivative, pre- or post-norm. RBN's penalty is differentiated with its running values held,
- * which the second call of a forward pass would move; after a sum, none leaves nothing bounded. */
+/* Whether backward is the derivative. The running values of RBN's penalty are constants there, but move with the batch. In
+ * post-norm without a norm activations are not bounded. */
 static inline bool norm_is_differentiable(const nm_norm_type *type, bool post)
 {
     return !(type->traits & (NM_APPROX_GRAD | NM_HAS_PENALTY)) && strcmp(type->name, "renorm") &&
            strcmp(type->name, "fix") && !(post && !strcmp(type->name, "none"));
 }
 
-/* The loss of a model as it is; with training, gradients are added too. */
+/* The loss of a model; with training, gradients are added. */
 typedef double (*model_loss)(void *user, bool training);
 
 typedef struct model_slopes {
@@ -113,7 +112,7 @@ static inline double *model_gradients(nm_model *model, model_loss loss, void *us
     return grads;
 }
 
-/* Layers that run again in backward give the same bits. */
+/* Activation checkpointing gives bitwise identical gradients. */
 static inline void model_check_recomputed(nm_model *model, nm_tape *tape, model_loss loss, void *user)
 {
     double *kept = model_gradients(model, loss, user);
@@ -125,7 +124,7 @@ static inline void model_check_recomputed(nm_model *model, nm_tape *tape, model_
     free(again);
 }
 
-/* Every parameter. A kink (of relu, or of a maximum) may lie within the step; then it lies outside of a shorter one. */
+/* Every parameter. If a kink (of relu or of a maximum) is within the step, a shorter step is used. */
 static inline void model_check_gradients(nm_model *model, model_loss loss, void *user)
 {
     nm_params *params = &model->params;
@@ -144,7 +143,7 @@ static inline void model_check_gradients(nm_model *model, model_loss loss, void 
     free(grads);
 }
 
-/* All of it, and the end of the rig. */
+/* Checks all gradients, and releases the rig. */
 static inline void model_rig_check(model_rig *r, model_loss loss)
 {
     model_check_gradients(r->model, loss, r);
@@ -152,8 +151,8 @@ static inline void model_rig_check(model_rig *r, model_loss loss)
     model_rig_close(r);
 }
 
-/* For a model whose output is a soft-max over the targets of the rig's batch, a model_loss: the loss plus penalties.
- * State of the norms is what it was before. */
+/* A model_loss for models whose output is a softmax over the targets of the rig's batch: the loss plus penalties. The running
+ * state of norms is restored. */
 static inline double model_softmax_loss(void *user, bool training)
 {
     model_rig *r = user;

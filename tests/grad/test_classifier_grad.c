@@ -1,6 +1,6 @@
-/* Whole small classifiers in double on the plain backend, its memory fenced: gradients of all parameters against central
- * differences of the loss, for every norm whose backward is the derivative, both placements, poolings and positions; and
- * pooling on its own, with values known beforehand. */
+/* Small classifiers in double on the ref backend with fenced memory: gradients of all parameters against central differences of
+ * the loss, for every norm whose backward is the derivative, pre- and post-norm, all poolings and positions; and pooling
+ * against known values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,7 +41,7 @@ static void run(const char *const *settings)
     model_rig_check(&r, model_softmax_loss);
 }
 
-static void every_exact_norm(void **state)
+static void test_every_exact_norm(void **state)
 {
     (void)state;
     for (const nm_norm_type *const *type = nm_norm_types; *type; type++)
@@ -62,7 +62,7 @@ static void every_exact_norm(void **state)
         }
 }
 
-static void positions_and_poolings(void **state)
+static void test_positions_and_poolings(void **state)
 {
     (void)state;
     static const char *const names[] = {"none", "learned", "sinusoid"}, *const poolings[] = {"first", "mean"};
@@ -74,7 +74,7 @@ static void positions_and_poolings(void **state)
         }
 }
 
-static void pooled_values(void **state)
+static void test_pooled_values(void **state)
 {
     (void)state;
     static const int32_t ends[] = {0, 1, 3};
@@ -99,8 +99,8 @@ static void pooled_values(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_exact_norm),
-                                       cmocka_unit_test(positions_and_poolings),
-                                       cmocka_unit_test(pooled_values)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_exact_norm),
+                                       cmocka_unit_test(test_positions_and_poolings),
+                                       cmocka_unit_test(test_pooled_values)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Whole small language models in double on the plain backend, its memory fenced: gradients of all parameters against
- * central differences, for soft-max attention and both forms of block-term attention, with plain and adaptive soft-max. */
+/* Small language models in double on the ref backend with fenced memory: gradients of all parameters against central differences,
+ * for softmax attention, causal and non-causal block-term attention, plain and adaptive softmax. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ static void rig_open(model_rig *r, const char *const *settings)
     model_rig_open(r, &nm_model_lm, &sizes, common, settings);
 }
 
-/* N(0, 0.02) makes differences too small to see: everything is drawn ten times larger. */
+/* Differences are too small with N(0, 0.02): initial values are ten times larger. */
 static void rig_enlarge(model_rig *r)
 {
     nm_params *params = &r->model->params;
@@ -65,7 +65,7 @@ static void run(const char *const *settings)
     model_rig_check(&r, loss_of);
 }
 
-static void softmax_attention(void **state)
+static void test_softmax_attention(void **state)
 {
     (void)state;
     static const char *const pre[] = {"model.hidden_dropout", "0.2", "model.dropout", "0.2", NULL};
@@ -84,7 +84,7 @@ static void softmax_attention(void **state)
     run(batch);
 }
 
-static void block_term_attention(void **state)
+static void test_block_term_attention(void **state)
 {
     (void)state;
     for (int causal = 0; causal < 2; causal++)
@@ -108,7 +108,7 @@ static void block_term_attention(void **state)
         }
 }
 
-static void adaptive_softmax(void **state)
+static void test_adaptive_softmax(void **state)
 {
     (void)state;
     static const char *const three[] = {"model.adaptive", "true", "model.cutoffs", "3,6,11", NULL};
@@ -127,8 +127,8 @@ static void adaptive_softmax(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(softmax_attention),
-                                       cmocka_unit_test(block_term_attention),
-                                       cmocka_unit_test(adaptive_softmax)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_softmax_attention),
+                                       cmocka_unit_test(test_block_term_attention),
+                                       cmocka_unit_test(test_adaptive_softmax)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

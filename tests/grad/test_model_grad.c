@@ -1,5 +1,5 @@
-/* A whole small encoder-decoder in double on the plain backend, its memory fenced: gradients of all parameters against
- * central differences of the loss, pre- and post-norm, for every norm whose backward is the derivative. */
+/* A small encoder-decoder in double on the ref backend with fenced memory: gradients of all parameters against central
+ * differences of the loss, pre- and post-norm, for every norm whose backward is the derivative. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +42,7 @@ static void run(const char *const *settings)
     model_rig_check(&r, model_softmax_loss);
 }
 
-static void every_exact_norm(void **state)
+static void test_every_exact_norm(void **state)
 {
     (void)state;
     for (const nm_norm_type *const *type = nm_norm_types; *type; type++)
@@ -64,7 +64,7 @@ static void every_exact_norm(void **state)
         }
 }
 
-static void habits_of_the_papers(void **state)
+static void test_presets_of_the_papers(void **state)
 {
     (void)state;
     static const char *const tears[] = {
@@ -81,7 +81,7 @@ static void habits_of_the_papers(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_exact_norm),
-                                       cmocka_unit_test(habits_of_the_papers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_exact_norm),
+                                       cmocka_unit_test(test_presets_of_the_papers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,8 @@
-/* Every registered norm whose backward is a derivative is checked against central differences in double: dx
- * and the gradient of every learned parameter, in several settings per type. A new type is tested as soon as
- * it is registered.
+/* Gradients of every registered norm whose backward is the derivative, against central differences in double: dx and every
+ * learned parameter, with several settings per type. A new type is included when it is registered.
  *
- * The objective is sum(weights y) + penalty. What a type holds fixed in its backward pass is held fixed here:
- * state and counters are restored before every evaluation, and where constants depend on the batch a setting
- * makes them so. */
+ * The objective is sum(weights y) + penalty. Values that are constants in the backward pass are constant here: state and
+ * counters are restored before every evaluation, and settings make them independent of the batch. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,8 +21,8 @@ enum { ROWS = 7, WIDTH = 12, HEADS = 3, N = ROWS * WIDTH, MAX_SETTINGS = 8 };
 
 static const double STEP = 1e-5, TOLERANCE = 1e-6;
 
-/* Settings to test besides a type's defaults. The running values of "rbn" are compared before the update, as
- * the update itself moves with the batch; renorm's r and d sit at their limits, where they are constants. */
+/* Settings in addition to the defaults. RBN compares with the running values before the update, which do not depend on the
+ * batch; r and d of renorm are at their limits, where they are constants. */
 static const struct {
     const char *type, *settings[MAX_SETTINGS];
 } variants[] = {
@@ -54,7 +52,7 @@ typedef struct subject {
     nm_norm *norm;
     double x[N], y[N], weights[N], dx[N];
     nm_norm_shape shape;
-    double *state[NM_NORM_CAPACITY]; /* as before the call under test */
+    double *state[NM_NORM_CAPACITY]; /* before the tested call */
     int64_t counters[NM_NORM_CAPACITY];
 } subject;
 
@@ -159,7 +157,7 @@ static nm_backend *open_backend(void)
     return backend;
 }
 
-static void all_exact_types(void **unused)
+static void test_default_settings(void **unused)
 {
     (void)unused;
     nm_backend *backend = open_backend();
@@ -167,7 +165,7 @@ static void all_exact_types(void **unused)
     for (const nm_norm_type *const *type = nm_norm_types; *type; type++) {
         if ((*type)->traits & NM_APPROX_GRAD)
             continue;
-        /* the released form of RBN compares with values that move with the batch */
+        /* RBN's default compares with running values after the update, which depend on the batch */
         check(backend, (*type)->name, (*type)->traits & NM_HAS_PENALTY ? "lambda=0 nu=0" : NULL);
         checked++;
     }
@@ -175,7 +173,7 @@ static void all_exact_types(void **unused)
     nm_backend_free(backend);
 }
 
-static void settings_of_types(void **unused)
+static void test_further_settings(void **unused)
 {
     (void)unused;
     nm_backend *backend = open_backend();
@@ -185,8 +183,8 @@ static void settings_of_types(void **unused)
     nm_backend_free(backend);
 }
 
-/* Until MABN's windows are full it uses the numbers of the batch alone, and its backward is exact. */
-static void first_calls_of_mabn(void **unused)
+/* Until its windows are full MABN uses batch statistics only, and its backward is the derivative. */
+static void test_mabn_before_its_windows_are_full(void **unused)
 {
     (void)unused;
     nm_backend *backend = open_backend();
@@ -197,9 +195,9 @@ static void first_calls_of_mabn(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_exact_types),
-        cmocka_unit_test(settings_of_types),
-        cmocka_unit_test(first_calls_of_mabn),
+        cmocka_unit_test(test_default_settings),
+        cmocka_unit_test(test_further_settings),
+        cmocka_unit_test(test_mabn_before_its_windows_are_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

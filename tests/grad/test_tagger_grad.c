@@ -1,6 +1,6 @@
-/* A whole small tagger in double on the plain backend, its memory fenced: gradients of all parameters, those of the
- * conditional random field, of relative attention and of the character encoder among them, against central differences
- * of the loss, for every norm whose backward is the derivative, pre- and post-norm. */
+/* A small tagger in double on the ref backend with fenced memory: gradients of all parameters, including the conditional random
+ * field, relative attention and the character encoder, against central differences of the loss, for every norm whose
+ * backward is the derivative, pre- and post-norm. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,7 +69,7 @@ static void rig_open(model_rig *r, const char *norm, bool pre)
     model_rig_open(r, &nm_model_tagger, &sizes, settings, nothing);
 }
 
-/* The state of norms is put back, so every call sees the same. */
+/* The running state of norms is restored, so that every call reads the same. */
 static double loss_of(void *user, bool backward)
 {
     model_rig *r = user;
@@ -90,8 +90,8 @@ static double loss_of(void *user, bool backward)
     return sums[0];
 }
 
-/* RBN's penalty is no part of this loss, and PN, MABN and Batch Renormalization do not give the derivative. */
-static void every_exact_norm(void **state)
+/* This loss is without RBN's penalty, and the backward of PN, MABN and Batch Renormalization is not the derivative. */
+static void test_every_exact_norm(void **state)
 {
     (void)state;
     for (const nm_norm_type *const *type = nm_norm_types; *type; type++)
@@ -104,8 +104,8 @@ static void every_exact_norm(void **state)
         }
 }
 
-/* Nothing that the model computes for a sentence depends on its company. */
-static void sentences_are_alone(void **state)
+/* Results of a sentence do not depend on the other sentences of the batch. */
+static void test_sentences_are_independent(void **state)
 {
     (void)state;
     model_rig r;
@@ -133,7 +133,7 @@ static void sentences_are_alone(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_exact_norm),
-                                       cmocka_unit_test(sentences_are_alone)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_exact_norm),
+                                       cmocka_unit_test(test_sentences_are_independent)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

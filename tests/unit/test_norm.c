@@ -1,4 +1,4 @@
-/* What holds for every registered normalization, and the layer on its own: create, use, save, load, fail. */
+/* Properties of every registered normalization, and standalone layers: create, train, infer, save, load, errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +59,7 @@ static nm_norm *create(const char *type, const char *settings)
     return norm;
 }
 
-/* Parameters and state that are not the first values. */
+/* Parameters and state that differ from the initial values. */
 static nm_norm *create_trained(const nm_norm_type *type)
 {
     nm_norm *norm = create(type->name, NULL);
@@ -81,8 +81,8 @@ static void for_each_type(void (*check)(const nm_norm_type *type))
         check(*type);
 }
 
-/* Same bits: one row alone and the same row among others. */
-static void check_inference_of_rows_alone(const nm_norm_type *type)
+/* Bitwise identical: a single row and the same row of a batch. */
+static void check_inference_of_rows(const nm_norm_type *type)
 {
     nm_norm *norm = create_trained(type);
     double all[N], one[WIDTH];
@@ -95,13 +95,13 @@ static void check_inference_of_rows_alone(const nm_norm_type *type)
     nm_norm_free(norm);
 }
 
-static void inference_of_rows_alone(void **unused)
+static void test_inference_is_independent_of_other_rows(void **unused)
 {
     (void)unused;
-    for_each_type(check_inference_of_rows_alone);
+    for_each_type(check_inference_of_rows);
 }
 
-static void check_training_of_rows_alone(const nm_norm_type *type)
+static void check_training_of_rows(const nm_norm_type *type)
 {
     if (type->traits & NM_USES_BATCH)
         return;
@@ -119,26 +119,26 @@ static void check_training_of_rows_alone(const nm_norm_type *type)
     nm_norm_free(norm);
 }
 
-static void training_of_rows_alone(void **unused)
+static void test_per_token_training_is_independent_of_other_rows(void **unused)
 {
     (void)unused;
-    for_each_type(check_training_of_rows_alone);
+    for_each_type(check_training_of_rows);
 }
 
-/* ------------------------------------------------------------------ calls as a model makes them */
+/* ---- calls as in a model ---- */
 
-typedef struct stage { /* one call with memory that may run out */
+typedef struct stage { /* one call with limited memory */
     nm_norm_call call;
     void *blocks[64];
-    int taken, budget; /* blocks to hand out */
+    int n_allocated, budget; /* number of allocations; the limit */
     double y[N], dx[N];
 } stage;
 
-static void *take(void *from, size_t bytes)
+static void *alloc_limited(void *allocator, size_t bytes)
 {
-    stage *s = from;
-    assert_true(s->taken < 64);
-    return s->taken < s->budget ? s->blocks[s->taken++] = nm_allocate(bytes) : NULL;
+    stage *s = allocator;
+    assert_true(s->n_allocated < 64);
+    return s->n_allocated < s->budget ? s->blocks[s->n_allocated++] = nm_allocate(bytes) : NULL;
 }
 
 static void start(stage *s, nm_norm *norm, int budget)
@@ -146,7 +146,7 @@ static void start(stage *s, nm_norm *norm, int budget)
     *s = (stage){.budget = budget};
     s->call = (nm_norm_call){.backend = ref,
                              .norm = norm,
-                             .alloc = take,
+                             .alloc = alloc_limited,
                              .allocator = s,
                              .x = nm_mat_of(input, ROWS, WIDTH),
                              .y = nm_mat_of(s->y, ROWS, WIDTH),
@@ -158,11 +158,11 @@ static void start(stage *s, nm_norm *norm, int budget)
 
 static void finish(stage *s)
 {
-    for (int i = 0; i < s->taken; i++)
+    for (int i = 0; i < s->n_allocated; i++)
         free(s->blocks[i]);
 }
 
-/* A trained norm of its own, and all the memory it asks for. */
+/* A new trained norm, with sufficient memory. */
 static void open_trained(stage *s, const nm_norm_type *type)
 {
     start(s, create_trained(type), 64);
@@ -174,7 +174,7 @@ static void close_trained(stage *s)
     nm_norm_free(s->call.norm);
 }
 
-static void there_and_back(stage *s)
+static void forward_and_backward(stage *s)
 {
     s->call.norm->type->train(&s->call);
     s->call.norm->type->backward(&s->call);
@@ -202,21 +202,21 @@ static void check_adding_to_a_gradient(const nm_norm_type *type)
     added.call.add = true;
     for (int i = 0; i < N; i++)
         added.dx[i] = i;
-    there_and_back(&fresh);
-    there_and_back(&added);
+    forward_and_backward(&fresh);
+    forward_and_backward(&added);
     for (int i = 0; i < N; i++)
         assert_near(added.dx[i], fresh.dx[i] + i, 1e-12);
     close_trained(&fresh);
     close_trained(&added);
 }
 
-static void adding_to_a_gradient(void **unused)
+static void test_gradient_is_added(void **unused)
 {
     (void)unused;
     for_each_type(check_adding_to_a_gradient);
 }
 
-/* The loss scale multiplies gradients and nothing else. */
+/* The loss scale is a factor of gradients only. */
 static void check_loss_scale(const nm_norm_type *type)
 {
     stage plain, scaled;
@@ -230,8 +230,8 @@ static void check_loss_scale(const nm_norm_type *type)
     scaled.call.dy = nm_mat_of(up, ROWS, WIDTH);
     nm_norm_zero_grads(one);
     nm_norm_zero_grads(other);
-    there_and_back(&plain);
-    there_and_back(&scaled);
+    forward_and_backward(&plain);
+    forward_and_backward(&scaled);
     for (int i = 0; i < N; i++)
         assert_near(scaled.dx[i], 8 * plain.dx[i], 1e-12);
     for (int p = 0; p < one->shape.n_params; p++)
@@ -242,13 +242,13 @@ static void check_loss_scale(const nm_norm_type *type)
     close_trained(&scaled);
 }
 
-static void loss_scale(void **unused)
+static void test_loss_scale(void **unused)
 {
     (void)unused;
     for_each_type(check_loss_scale);
 }
 
-/* ------------------------------------------------------------------ running state of several micro-batches */
+/* ---- running state of several micro-batches ---- */
 
 /* One update of rows first .. first + n - 1 of the input as a micro-batch: forward and backward, no update of the state. */
 static void micro_batch(stage *s, nm_norm *norm, int first, int n)
@@ -365,12 +365,12 @@ static void test_micro_batches_read_the_same_state(void **unused)
     for_each_type(check_micro_batches_read_the_same_state);
 }
 
-static void check_memory_running_out(const nm_norm_type *type)
+static void check_memory_failure(const nm_norm_type *type)
 {
     stage s;
     open_trained(&s, type);
     type->train(&s.call);
-    int needed = s.taken;
+    int needed = s.n_allocated;
     close_trained(&s);
     nm_norm *norm = create_trained(type), *untouched = create_trained(type);
     for (int budget = 0; budget < needed; budget++) {
@@ -384,13 +384,13 @@ static void check_memory_running_out(const nm_norm_type *type)
     nm_norm_free(untouched);
 }
 
-static void memory_running_out(void **unused)
+static void test_memory_failure_leaves_the_state(void **unused)
 {
     (void)unused;
-    for_each_type(check_memory_running_out);
+    for_each_type(check_memory_failure);
 }
 
-static void check_planning_touches_nothing(const nm_norm_type *type)
+static void check_dry_run(const nm_norm_type *type)
 {
     nm_norm *untouched = create_trained(type);
     stage s;
@@ -407,13 +407,13 @@ static void check_planning_touches_nothing(const nm_norm_type *type)
     nm_norm_free(untouched);
 }
 
-static void planning_touches_nothing(void **unused)
+static void test_dry_run_leaves_the_state(void **unused)
 {
     (void)unused;
-    for_each_type(check_planning_touches_nothing);
+    for_each_type(check_dry_run);
 }
 
-static void published_statistics(void **unused)
+static void test_published_statistics(void **unused)
 {
     (void)unused;
     stage s;
@@ -441,7 +441,7 @@ static void published_statistics(void **unused)
     close_trained(&s);
 }
 
-/* ------------------------------------------------------------------ files */
+/* ---- files ---- */
 
 static void check_save_and_load(const nm_norm_type *type)
 {
@@ -450,7 +450,7 @@ static void check_save_and_load(const nm_norm_type *type)
     double a[N], b[N];
     assert_int_equal(nm_norm_save(saved, path, &err), NM_OK);
     assert_int_equal(nm_norm_load(loaded, path, &err), NM_OK);
-    for (int step = 0; step < 3; step++) { /* the same future, to the bit */
+    for (int step = 0; step < 3; step++) { /* bitwise identical further training */
         assert_int_equal(nm_norm_forward(saved, ROWS, input, a, &err), NM_OK);
         assert_int_equal(nm_norm_forward(loaded, ROWS, input, b, &err), NM_OK);
         assert_memory_equal(a, b, sizeof a);
@@ -463,7 +463,7 @@ static void check_save_and_load(const nm_norm_type *type)
     nm_norm_free(loaded);
 }
 
-static void save_and_load(void **unused)
+static void test_save_and_load(void **unused)
 {
     (void)unused;
     for_each_type(check_save_and_load);
@@ -478,7 +478,7 @@ static void load_fails(nm_norm *norm, nm_status expected, const char *word)
     assert_non_null(strstr(err.text, word));
 }
 
-static void files_that_do_not_fit(void **unused)
+static void test_files_that_do_not_fit(void **unused)
 {
     (void)unused;
     nm_norm *power = create("power", NULL), *layer = create("layer", NULL),
@@ -509,7 +509,7 @@ static void files_that_do_not_fit(void **unused)
     nm_norm_free(wide);
 }
 
-/* ------------------------------------------------------------------ wrong use */
+/* ---- errors ---- */
 
 static void create_fails(const char *type, const char *settings, const nm_norm_site *at, const char *word)
 {
@@ -522,7 +522,7 @@ static void create_fails(const char *type, const char *settings, const nm_norm_s
     assert_non_null(strstr(err.text, word));
 }
 
-static void wrong_use(void **unused)
+static void test_usage_errors(void **unused)
 {
     (void)unused;
     nm_norm_site odd = place, empty = place;
@@ -555,7 +555,7 @@ static void wrong_use(void **unused)
     nm_norm_free(NULL);
 }
 
-static void fixed_scale(void **unused)
+static void test_fixed_scale(void **unused)
 {
     (void)unused;
     nm_norm *inner = create("scale", "trainable=false"), *last = NULL;
@@ -572,7 +572,7 @@ static void fixed_scale(void **unused)
     nm_norm_free(last);
 }
 
-static void presets_of_batch(void **unused)
+static void test_presets_of_batch(void **unused)
 {
     (void)unused;
     double y[N], var[2];
@@ -590,22 +590,22 @@ static void presets_of_batch(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(inference_of_rows_alone),
-        cmocka_unit_test(training_of_rows_alone),
-        cmocka_unit_test(adding_to_a_gradient),
-        cmocka_unit_test(loss_scale),
+        cmocka_unit_test(test_inference_is_independent_of_other_rows),
+        cmocka_unit_test(test_per_token_training_is_independent_of_other_rows),
+        cmocka_unit_test(test_gradient_is_added),
+        cmocka_unit_test(test_loss_scale),
         cmocka_unit_test(test_state_of_several_micro_batches),
         cmocka_unit_test(test_forward_state_of_mabn),
         cmocka_unit_test(test_micro_batches_read_the_same_state),
         cmocka_unit_test(test_renorm_ramp_of_a_short_run),
-        cmocka_unit_test(memory_running_out),
-        cmocka_unit_test(planning_touches_nothing),
-        cmocka_unit_test(published_statistics),
-        cmocka_unit_test(save_and_load),
-        cmocka_unit_test(files_that_do_not_fit),
-        cmocka_unit_test(wrong_use),
-        cmocka_unit_test(fixed_scale),
-        cmocka_unit_test(presets_of_batch),
+        cmocka_unit_test(test_memory_failure_leaves_the_state),
+        cmocka_unit_test(test_dry_run_leaves_the_state),
+        cmocka_unit_test(test_published_statistics),
+        cmocka_unit_test(test_save_and_load),
+        cmocka_unit_test(test_files_that_do_not_fit),
+        cmocka_unit_test(test_usage_errors),
+        cmocka_unit_test(test_fixed_scale),
+        cmocka_unit_test(test_presets_of_batch),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

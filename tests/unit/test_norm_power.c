@@ -1,5 +1,5 @@
-/* PowerNorm against its recursion, written out here row by row: the released program's with warm-up and group
- * scaling, and Algorithm 2 as printed. */
+/* PowerNorm against a row-by-row reference implementation: the released program with warm-up and group scaling, and
+ * Algorithm 2 as printed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ typedef struct recursion {
     double h[N], s[ROWS][HEADS], z[N], y[N], dx[N], p[WIDTH], used[WIDTH];
 } recursion;
 
-static void draw(double *values, int count, uint32_t step, uint32_t site)
+static void random_values(double *values, int count, uint32_t step, uint32_t site)
 {
     for (int i = 0; i < count; i++) {
         nm_random_words words = nm_random4(3, NM_RANDOM_TEST, site, step, (uint64_t)i);
@@ -99,7 +99,7 @@ static void assert_close(const double *got, const double *want, int count)
         assert_near(got[i], want[i], 1e-11 * (1 + fabs(want[i])));
 }
 
-static void follow(recursion *r, const char *settings, const nm_norm_site *place)
+static void compare_with_reference(recursion *r, const char *settings, const nm_norm_site *place)
 {
     nm_backend *backend;
     nm_norm *norm;
@@ -109,15 +109,15 @@ static void follow(recursion *r, const char *settings, const nm_norm_site *place
                          &backend, &(nm_backend_options){.name = "ref", .dtype = NM_F64, .threads = 1}, &err),
                      NM_OK);
     assert_int_equal(nm_norm_create(&norm, backend, "power", settings, place, &err), NM_OK);
-    draw(r->gain, WIDTH, 0, 1);
-    draw(r->bias, WIDTH, 0, 2);
+    random_values(r->gain, WIDTH, 0, 1);
+    random_values(r->bias, WIDTH, 0, 2);
     memcpy(nm_norm_param(norm, "weight", NULL), r->gain, sizeof r->gain);
     memcpy(nm_norm_param(norm, "bias", NULL), r->bias, sizeof r->bias);
     for (int i = 0; i < WIDTH; i++)
         r->phi[i] = 1;
     for (uint32_t step = 0; step < STEPS; step++) {
-        draw(x, N, step, 3);
-        draw(dy, N, step, 4);
+        random_values(x, N, step, 3);
+        random_values(dy, N, step, 4);
         forward(r, x);
         backward(r, dy);
         assert_int_equal(nm_norm_forward(norm, ROWS, x, y, &err), NM_OK);
@@ -135,33 +135,36 @@ static void follow(recursion *r, const char *settings, const nm_norm_site *place
 static const nm_norm_site inner_place = {
     .name = "inner", .width = WIDTH, .groups = HEADS, .plan = {.warmup_updates = 4}};
 
-static void released_program(void **unused)
+static void test_released_program(void **unused)
 {
     (void)unused;
-    follow(&(recursion){.warmup = 4, .groups = HEADS, .forward = 0.9, .backward = 0.9}, NULL, &inner_place);
-    follow(&(recursion){.warmup = 2, .groups = 1, .forward = 0.8, .backward = 0.7},
-           "warmup=2 scaling=layer decay_forward=0.8 decay_backward=0.7", &inner_place);
+    compare_with_reference(&(recursion){.warmup = 4, .groups = HEADS, .forward = 0.9, .backward = 0.9}, NULL,
+                           &inner_place);
+    compare_with_reference(&(recursion){.warmup = 2, .groups = 1, .forward = 0.8, .backward = 0.7},
+                           "warmup=2 scaling=layer decay_forward=0.8 decay_backward=0.7", &inner_place);
 }
 
-static void printed_algorithm(void **unused)
+static void test_printed_algorithm(void **unused)
 {
     (void)unused;
-    follow(&(recursion){.paper = true, .forward = 0.9, .backward = 0.95}, "preset=paper decay_backward=0.95",
-           &inner_place);
+    compare_with_reference(&(recursion){.paper = true, .forward = 0.9, .backward = 0.95},
+                           "preset=paper decay_backward=0.95", &inner_place);
 }
 
 /* The encoder's final norm warms up for 1000 steps whatever the learning rate does; a number holds
  * everywhere. */
-static void final_norm_of_the_encoder(void **unused)
+static void test_final_norm_of_the_encoder(void **unused)
 {
     (void)unused;
     nm_norm_site final = inner_place;
     final.kind = NM_SITE_ENCODER_FINAL;
-    follow(&(recursion){.warmup = 1000, .groups = HEADS, .forward = 0.9, .backward = 0.9}, NULL, &final);
-    follow(&(recursion){.warmup = 3, .groups = HEADS, .forward = 0.9, .backward = 0.9}, "warmup=3", &final);
+    compare_with_reference(&(recursion){.warmup = 1000, .groups = HEADS, .forward = 0.9, .backward = 0.9},
+                           NULL, &final);
+    compare_with_reference(&(recursion){.warmup = 3, .groups = HEADS, .forward = 0.9, .backward = 0.9},
+                           "warmup=3", &final);
 }
 
-static void clipped_accumulator(void **unused)
+static void test_clipped_accumulator(void **unused)
 {
     (void)unused;
     nm_backend *backend;
@@ -172,7 +175,7 @@ static void clipped_accumulator(void **unused)
                          &backend, &(nm_backend_options){.name = "ref", .dtype = NM_F64, .threads = 1}, &err),
                      NM_OK);
     assert_int_equal(nm_norm_create(&norm, backend, "power", "clip=0.25", &inner_place, &err), NM_OK);
-    draw(x, N, 9, 3);
+    random_values(x, N, 9, 3);
     assert_int_equal(nm_norm_forward(norm, ROWS, x, y, &err), NM_OK);
     assert_int_equal(nm_norm_backward(norm, y, dx, &err), NM_OK); /* mean(z z) is 1 without the limit */
     for (int i = 0; i < WIDTH; i++)
@@ -184,10 +187,10 @@ static void clipped_accumulator(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(released_program),
-        cmocka_unit_test(printed_algorithm),
-        cmocka_unit_test(final_norm_of_the_encoder),
-        cmocka_unit_test(clipped_accumulator),
+        cmocka_unit_test(test_released_program),
+        cmocka_unit_test(test_printed_algorithm),
+        cmocka_unit_test(test_final_norm_of_the_encoder),
+        cmocka_unit_test(test_clipped_accumulator),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
