@@ -61,7 +61,7 @@ void nm_norm_collect(nm_norm_call *call, int i, const void *value)
         nm_norm_average(call, norm->statistics[i], before / total, value, call->x.rows / total);
 }
 
-/* With a share w of new rows, whose mean is mu and variance s2:
+/* w: fraction of the new rows, whose mean is mu and whose variance is s2:
  *     S2 = (1 - w) S2 + w s2 + w (1 - w) (mu - M)^2
  *     M  = (1 - w) M  + w mu */
 void nm_norm_collect_moments(nm_norm_call *call, int i, const void *mean, const void *variance)
@@ -168,13 +168,13 @@ nm_status nm_norm_check_warmup(const char *warmup, nm_error *err)
 {
     size_t length = strlen(warmup);
     if (strcmp(warmup, "lr") && (!length || length > 12 || strspn(warmup, "0123456789") != length))
-        return nm_fail(err, NM_USAGE, "warmup = %.100s: expected lr or a number of steps", warmup);
+        return nm_fail(err, NM_USAGE, "warmup = %.100s: expected lr or a number of updates", warmup);
     return NM_OK;
 }
 
-int64_t nm_norm_warmup(const char *warmup, int64_t lr_steps)
+int64_t nm_norm_warmup(const char *warmup, int64_t lr_updates)
 {
-    return strcmp(warmup, "lr") ? strtoll(warmup, NULL, 10) : lr_steps;
+    return strcmp(warmup, "lr") ? strtoll(warmup, NULL, 10) : lr_updates;
 }
 
 static const void *param_of(const nm_norm_call *call, int index, int32_t length)

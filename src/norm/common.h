@@ -30,29 +30,28 @@ void nm_norm_add_grads(nm_norm_call *call, const void *sum_dy_z, const void *sum
 
 /* Reads a device vector of the layer's width into host memory. */
 void nm_norm_read_vector(const nm_norm *norm, nm_backend *backend, const void *vector, double *out);
-/* For `affine` of z = (x - mean) scale, y = weight z + bias: makes shift, and scale the factor of x. mean: device, or NULL. */
+/* For `affine` of z = (x - mean) scale, y = weight z + bias: on input scale is that of z; on output y = scale x + shift.
+ * mean: device, or NULL. */
 void nm_norm_affine(const nm_norm *norm, nm_backend *backend, const void *mean, double *scale, double *shift);
 
 /* `shape` of types whose parameters are weight (initially 1) and bias (0), without state. */
 void nm_norm_shape_affine(const void *config, const nm_norm_site *site, nm_norm_shape *shape);
 /* Scaling of rows before the norm, without parameters: h = x / sqrt(mean(x^2) + epsilon), the mean over the row or
- * over each of `heads` groups of features. */
+ * over each of norm.groups groups of features. */
 typedef enum nm_norm_scaling { NM_SCALING_NONE, NM_SCALING_LAYER, NM_SCALING_GROUP } nm_norm_scaling;
 #define NM_NORM_SCALINGS "none|layer|group"
 #define NM_NORM_SCALING_HELP                                                                                 \
-    "Parameter-free scaling of each row before the norm: by its root mean square, or by that of each "       \
-    "head's group of "                                                                                       \
-    "features."
+    "Scaling of rows by their root mean square before the norm: none, over the row, or per group (head)."
 /* Number of groups; 0 without scaling. */
 int32_t nm_norm_scaling_groups(nm_norm_scaling scaling, const nm_norm_site *site);
-/* NM_USAGE unless groups (0: no grouping) divides the width. */
+/* NM_USAGE unless groups divides the width; 0: no groups. */
 nm_status nm_norm_check_groups(int64_t groups, const nm_norm_site *site, nm_error *err);
-/* Feature norms over rows scaled in `groups`; *row_scale is taken from the call when groups > 0. */
+/* Kernel specification for rows scaled in `groups` groups; *row_scale is allocated and published if groups > 0. */
 nm_feature_norm nm_norm_row_scaling(nm_norm_call *call, int32_t groups, double epsilon, void **row_scale);
 
-/* Warm-up lengths: "lr" (that of the learning rate) or a number of calls. Checked once, read later. */
+/* Warm-up: "lr" (lr_updates, that of the learning rate) or a number of updates; check: NM_USAGE for other texts. */
 nm_status nm_norm_check_warmup(const char *warmup, nm_error *err);
-int64_t nm_norm_warmup(const char *warmup, int64_t lr_steps);
+int64_t nm_norm_warmup(const char *warmup, int64_t lr_updates);
 
 /* train, infer and backward of types with a token_spec. Publish scale and, if centered, shift. */
 void nm_norm_token_forward(nm_norm_call *call);

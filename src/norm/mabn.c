@@ -30,8 +30,13 @@
  *
  * Inference: y = weight h / sqrt(rv + epsilon) + bias.
  *
- * The backward pass is not the derivative once the rings are full. The program has no scaling of rows and also subtracts
- * from the weights of each convolution their mean over the inputs, which is not offered. */
+ * The backward pass is not the derivative once the rings are full. The program has no scaling of rows. It also centers the
+ * weights of each convolution: W - mean of W over the inputs. For the linear layer after a norm (option center_weights)
+ *
+ *     (W - mean W) y = W (y - mean y)          means over the d features
+ *
+ * so that the rows of y are centered instead; in the backward pass dy is replaced by dy - mean dy. In post-norm this also
+ * centers the residual stream. */
 #include <math.h>
 #include <stdio.h>
 
@@ -42,6 +47,7 @@ typedef struct mabn_config {
     nm_norm_scaling scaling;
     double decay, epsilon, r_limit;
     int64_t window, r_hold;
+    bool center_weights;
 } mabn_config;
 
 /* clang-format off */
@@ -52,6 +58,8 @@ static const nm_option mabn_options[] = {
     NM_OPTION(mabn_config, epsilon, "1e-5", 0, 1, "Constant added to mean squares."),
     NM_OPTION(mabn_config, r_limit, "5", 1, 1e6, "Limit of the correction r, which stays between 1/r_limit and r_limit."),
     NM_OPTION(mabn_config, r_hold, "1000", 0, 1e15, "Number of updates without the correction r."),
+    NM_OPTION(mabn_config, center_weights, "false", 0, 0,
+              "Linear layer after the norm with centered weights (pre-norm), computed by centering the rows of the norm's output."),
     NM_CHOICE(mabn_config, scaling, "none", NM_NORM_SCALINGS, NM_NORM_SCALING_HELP),
     {0}};
 /* clang-format on */
@@ -118,6 +126,17 @@ static void mabn_note(const nm_norm *norm, char *text, size_t size)
 
 /* ---- forward ---- */
 
+/* m = m - row means of m */
+static void center_rows(nm_norm_call *call, nm_mat m, void *means, void *ones)
+{
+    nm_backend *b = call->backend;
+    nm_norm_vec(call, NM_VEC_FILL, ones, NULL, NULL, NULL, 1, 0);
+    const nm_mat column = nm_mat_of(ones, m.cols, 1), row = nm_mat_of(ones, 1, m.cols);
+    const nm_mat mean = nm_mat_of(means, m.rows, 1);
+    NM_CALL(b, gemm, .alpha = 1.0 / m.cols, .a = m, .b = column, .c = mean);
+    NM_CALL(b, gemm, .alpha = -1, .beta = 1, .a = mean, .b = row, .c = m);
+}
+
 /* r and gain = weight r */
 static void correction(nm_norm_call *call, int64_t t, const void *v, void *r, void *gain)
 {
@@ -149,7 +168,8 @@ static void mabn_train(nm_norm_call *call)
     void *r = nm_norm_publish(call, "r", width);
     void *gain = nm_norm_publish(call, "gain", width);
     nm_norm_publish_state(call, RUNNING_VAR);
-    if (!gain)
+    void *ones = nm_norm_scratch(call, width), *means = nm_norm_scratch(call, call->x.rows);
+    if (!means)
         return;
     NM_CALL(b, feature_moments, .spec = &spec, .x = call->x, .row_scale = row_scale, .square = p);
     spec.row_scale_ready = true;
@@ -158,6 +178,8 @@ static void mabn_train(nm_norm_call *call)
     correction(call, t, v, r, gain);
     NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale, .scale = scale,
             .weight = gain, .bias = norm->params[1], .y = call->y);
+    if (config->center_weights)
+        center_rows(call, call->y, means, ones);
     nm_norm_collect(call, STATISTIC_SQUARE, p);
 }
 
@@ -169,11 +191,14 @@ static void mabn_infer(nm_norm_call *call)
     void *row_scale;
     const nm_feature_norm spec = nm_norm_row_scaling(call, groups_of(norm), config->epsilon, &row_scale);
     void *scale = nm_norm_publish(call, "scale", norm->site.width);
-    if (!scale)
+    void *ones = nm_norm_scratch(call, norm->site.width), *means = nm_norm_scratch(call, call->x.rows);
+    if (!means)
         return;
     nm_norm_vec(call, NM_VEC_RSQRT, scale, norm->state[RUNNING_VAR], NULL, NULL, config->epsilon, 0);
     NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale, .scale = scale,
             .weight = norm->params[0], .bias = norm->params[1], .y = call->y);
+    if (config->center_weights)
+        center_rows(call, call->y, means, ones);
 }
 
 /* ---- backward ---- */
@@ -191,9 +216,17 @@ static void mabn_backward(nm_norm_call *call)
     void *sum_dy_z = nm_norm_publish(call, "grad_sum_z", width);
     void *a = nm_norm_scratch(call, width);
     void *c1 = nm_norm_scratch(call, width);
-    if (!c1)
+    void *ones = nm_norm_scratch(call, width), *means = nm_norm_scratch(call, call->x.rows);
+    nm_mat dy = call->dy;
+    if (config->center_weights)
+        dy = nm_mat_of(nm_norm_scratch(call, dy.rows * width), dy.rows, width);
+    if (!means || (config->center_weights && !dy.data))
         return;
-    NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x, .row_scale = row_scale,
+    if (config->center_weights) {
+        NM_CALL(b, scale, .alpha = 1, .x = call->dy, .y = dy);
+        center_rows(call, dy, means, ones);
+    }
+    NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = dy, .x = call->x, .row_scale = row_scale,
             .scale = scale, .sum_dy = sum_dy, .sum_dy_z = sum_dy_z);
     /* g; the ring holds gradients of the loss without grad_scale */
     nm_norm_vec(call, NM_VEC_MUL, a, gain, sum_dy_z, NULL, 1 / (call->grad_scale * call->x.rows), 0);
@@ -202,7 +235,7 @@ static void mabn_backward(nm_norm_call *call)
     /* dh = a dy + c1 z:  a = gain/sqrt(v + epsilon),  c1 = -gbar/sqrt(v + epsilon) */
     nm_norm_vec(call, NM_VEC_MUL, c1, c1, scale, NULL, -call->grad_scale, 0);
     nm_norm_vec(call, NM_VEC_MUL, a, gain, scale, NULL, 1, 0);
-    NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x, .row_scale = row_scale,
+    NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = dy, .x = call->x, .row_scale = row_scale,
             .scale = scale, .a = a, .c1 = c1, .add = call->add, .dx = call->dx);
     nm_norm_vec(call, NM_VEC_MUL, a, nm_norm_find(call, "r"), sum_dy_z, NULL, 1, 0);
     nm_norm_add_grads(call, a, sum_dy);
@@ -228,7 +261,7 @@ static void mabn_update_state(nm_norm_call *call)
 static bool mabn_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift)
 {
     const mabn_config *config = norm->config;
-    if (config->scaling != NM_SCALING_NONE)
+    if (config->scaling != NM_SCALING_NONE || config->center_weights)
         return false;
     nm_norm_read_vector(norm, backend, norm->state[RUNNING_VAR], scale);
     for (int32_t i = 0; i < norm->site.width; i++)

@@ -172,7 +172,7 @@ static golden_result read_sides(golden_case *test, problem *p)
 
 static const char *const projections[N_MAPS] = {"q_proj", "k_proj", "v_proj", "out_proj"};
 
-/* Parameters (or their gradients) of projection `map`: a slice of a stack, or a tensor of its own. */
+/* Parameters (or their gradients) of projection `map`: a slice of a stack, or a separate tensor. */
 static golden_result read_part(golden_case *test, const problem *p, const json_t *params, int map, bool bias,
                                golden_tensor *tensor)
 {

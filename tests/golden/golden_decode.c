@@ -39,7 +39,7 @@ static json_t *load_model_case(golden_case *test)
         if (root)
             return root;
     }
-    golden_skip(test, "the model case '%.60s' was not found in ../model or beside this file",
+    golden_skip(test, "the model case '%.60s' was not found in ../model or in the folder of this file",
                 name ? name : "");
     return NULL;
 }

@@ -38,7 +38,7 @@ static const struct {
       "reference=before penalty=diff2 nu=2 scaling=group", "reference=before clamp=false nu=1 penalty=diff2",
       "reference=before penalty=diff2 nu=1 epsilon=0.9"}},
     {"renorm",
-     {"r_max=1 d_max=0 ramp_start=0 r_ramp_end=0 d_ramp_end=0",
+     {"scaling=layer", "r_max=1 d_max=0 ramp_start=0 r_ramp_end=0 d_ramp_end=0",
       "r_max=1.0001 d_max=1e-3 ramp_start=0 r_ramp_end=0 d_ramp_end=0", "eps_mode=added epsilon=0.05"}},
 };
 
@@ -189,6 +189,8 @@ static void test_mabn_before_its_windows_are_full(void **unused)
     (void)unused;
     nm_backend *backend = open_backend();
     check(backend, "mabn", "window=20");
+    check(backend, "mabn", "window=20 scaling=group");
+    check(backend, "mabn", "window=20 center_weights=true");
     nm_backend_free(backend);
 }
 

@@ -572,6 +572,34 @@ static void test_fixed_scale(void **unused)
     nm_norm_free(last);
 }
 
+/* The linear layer with centered weights after the norm gives W_c y = W y_c, y_c the output with center_weights. */
+static void test_centered_weights_of_mabn(void **unused)
+{
+    (void)unused;
+    nm_norm *plain = create("mabn", NULL), *centered = create("mabn", "center_weights=true");
+    double y[N], y_c[N];
+    nm_error err;
+    for (int pass = 0; pass < 2; pass++) {
+        nm_status (*run)(nm_norm *, int32_t, const void *, void *, nm_error *) =
+            pass ? nm_norm_infer : nm_norm_forward;
+        assert_int_equal(run(plain, ROWS, input, y, &err), NM_OK);
+        assert_int_equal(run(centered, ROWS, input, y_c, &err), NM_OK);
+        for (int r = 0; r < ROWS; r++) {
+            const double *w = upstream; /* one output unit of a linear layer */
+            double mean_w = 0, expected = 0, actual = 0;
+            for (int i = 0; i < WIDTH; i++)
+                mean_w += w[i] / WIDTH;
+            for (int i = 0; i < WIDTH; i++) {
+                expected += (w[i] - mean_w) * y[r * WIDTH + i];
+                actual += w[i] * y_c[r * WIDTH + i];
+            }
+            assert_near(actual, expected, 1e-13);
+        }
+    }
+    nm_norm_free(plain);
+    nm_norm_free(centered);
+}
+
 static void test_presets_of_batch(void **unused)
 {
     (void)unused;
@@ -606,6 +634,7 @@ int main(void)
         cmocka_unit_test(test_usage_errors),
         cmocka_unit_test(test_fixed_scale),
         cmocka_unit_test(test_presets_of_batch),
+        cmocka_unit_test(test_centered_weights_of_mabn),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
