@@ -12,7 +12,7 @@
  *
  *     With clamp, sigma = sqrt(max(s2, epsilon)); where it is clamped it is a constant.
  *
- * Inference: running_mean and running_var take the places of mu and s2 (or p).
+ * Inference: running_mean and running_var replace mu and s2 (or p).
  *
  * Backward, q = weight dy:
  *
@@ -46,7 +46,7 @@ void nm_batch_norm_shape_uncentered(const void *policy, const nm_norm_site *site
 void nm_batch_norm_train(nm_norm_call *call);
 void nm_batch_norm_infer(nm_norm_call *call);
 void nm_batch_norm_update_state(nm_norm_call *call);
-/* out = the running value that follows from the batch of this call alone; i: index of the state. */
+/* out = the running value after an update by the batch of this call only; i: index of the state. */
 void nm_batch_norm_next_state(nm_norm_call *call, int i, const void *statistic, double rows, void *out);
 /* Publishes grad_sum, the sum of dy over rows, and grad_sum_z, that of dy z. */
 void nm_batch_norm_backward(nm_norm_call *call);

@@ -1,4 +1,4 @@
-/* Dynamic Tanh, DyT (Zhu et al. 2025, "Transformers without Normalization", equation 1): a pointwise function in the place of a
+/* Dynamic Tanh, DyT (Zhu et al. 2025, "Transformers without Normalization", equation 1): a pointwise function instead of a
  * norm.
  *
  * Definition and forward, per element; alpha: one learned number, initially alpha_init:

@@ -1,4 +1,4 @@
-/* Moving Average Batch Normalization (Yan et al. 2020; github.com/megvii-model/MABN, its stand-alone program).
+/* Moving Average Batch Normalization (Yan et al. 2020; github.com/megvii-model/MABN, its standalone program).
  *
  * Definition. Update t of n rows (tokens) has, with h = x, or x scaled per row and group (option scaling), L = window and
  * W the length of the warm-up:

@@ -98,10 +98,10 @@ static ramps planned_ramps(const nm_norm *norm)
 {
     const renorm_config *config = norm->config;
     ramps r = {config->ramp_start, config->r_ramp_end, config->d_ramp_end};
-    double half = (double)norm->site.plan.updates / 2, share = half / (double)config->r_ramp_end;
-    if (!config->shorten_ramp || half == 0 || config->r_ramp_end == 0 || share >= 1)
+    double half = (double)norm->site.plan.updates / 2, factor = half / (double)config->r_ramp_end;
+    if (!config->shorten_ramp || half == 0 || config->r_ramp_end == 0 || factor >= 1)
         return r;
-    return (ramps){(int64_t)(share * (double)r.start), (int64_t)half, (int64_t)(share * (double)r.d_end)};
+    return (ramps){(int64_t)(factor * (double)r.start), (int64_t)half, (int64_t)(factor * (double)r.d_end)};
 }
 
 static void renorm_note(const nm_norm *norm, char *text, size_t size)

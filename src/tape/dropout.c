@@ -17,14 +17,14 @@ static const nm_op dropout_op = {"dropout", dropout_backward};
 
 nm_tensor *nm_dropped(nm_tape *tape, nm_tensor *x, double rate)
 {
-    nm_dropout taken = nm_tape_dropout(tape, rate);
-    if (taken.rate <= 0)
+    nm_dropout next = nm_tape_dropout(tape, rate);
+    if (next.rate <= 0)
         return x;
     nm_tensor *y = nm_tape_tensor(tape, x->rows, x->cols);
     nm_dropout *drop = nm_tape_host(tape, sizeof *drop);
     if (nm_tape_exhausted(tape))
         return y;
-    *drop = taken;
+    *drop = next;
     NM_CALL(tape->backend, dropout, .x = nm_tensor_mat(x), .drop = drop, .y = nm_tensor_mat(y));
     nm_tape_record(tape, &dropout_op, y, drop)->in[0] = x;
     return y;

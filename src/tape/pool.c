@@ -15,11 +15,11 @@ typedef struct pool_saved {
 static void sequence_of(nm_tape *tape, const pool_saved *saved, nm_mat x, int32_t s, nm_mat *weights,
                         nm_mat *rows)
 {
-    size_t unit = nm_dtype_bytes(tape->backend->dtype);
+    size_t element = nm_dtype_bytes(tape->backend->dtype);
     int32_t begin = saved->packing.offsets[s], n = saved->packing.offsets[s + 1] - begin;
-    *weights = nm_mat_of((char *)saved->weights + (size_t)begin * unit, 1, n);
+    *weights = nm_mat_of((char *)saved->weights + (size_t)begin * element, 1, n);
     *rows = x;
-    rows->data = (char *)x.data + (size_t)begin * (size_t)x.stride * unit;
+    rows->data = (char *)x.data + (size_t)begin * (size_t)x.stride * element;
     rows->rows = n;
 }
 

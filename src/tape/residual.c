@@ -31,10 +31,10 @@ nm_tensor *nm_residual(nm_tape *tape, nm_tensor *x, nm_tensor *f, double drop_ra
 {
     nm_tensor *y = nm_tape_tensor(tape, x->rows, x->cols);
     nm_dropout *drop = nm_tape_host(tape, sizeof *drop);
-    nm_dropout taken = nm_tape_dropout(tape, drop_rate);
+    nm_dropout next = nm_tape_dropout(tape, drop_rate);
     if (nm_tape_exhausted(tape))
         return y;
-    *drop = taken;
+    *drop = next;
     NM_CALL(tape->backend, add_dropout, .x = nm_tensor_mat(x), .f = nm_tensor_mat(f), .drop = drop,
             .y = nm_tensor_mat(y));
     nm_node *node = nm_tape_record(tape, &residual_op, y, drop);
