@@ -1,23 +1,21 @@
-# What the scripts share: a folder of their own, small corpora, and the things a script can want of the program. Sourced
-# first. Every failure is printed and counted; a script that had one ends with an exit code that says so, whatever its
-# last command was.
+# Shared by all scripts, which source it first: a temporary folder, small corpora, and checks of the program. Every failure is
+# printed and counted; a script with a failure exits with a nonzero code, whatever its last command was.
 # shellcheck shell=bash
 export ASAN_OPTIONS="exitcode=99:allocator_may_return_null=1:detect_leaks=${DETECT_LEAKS:-1}"
 export UBSAN_OPTIONS=halt_on_error=1:exitcode=99
 cases=0 failures=0
-chatty='' # set: a refusal may have lines before its last one (a run says what it does before it fails)
+chatty='' # set: a failing command may print lines before its error message, as a run does
 
 leave() {
     local code=$?
     set +e
-    kill -9 "${process:-}" 2>/dev/null # what the script had started behind its back
+    kill -9 "${process:-}" 2>/dev/null # a background process of the script
     rm -rf "$work"
     [ "$code" != 0 ] || [ "$failures" = 0 ] || code=1
     exit "$code"
 }
 
-# In memory where the system offers that: files are synced when they are complete, and a thousand of them take minutes
-# on a busy disk.
+# In memory if possible: complete files are synced, and a thousand of them take minutes on a busy disk.
 shared=/dev/shm
 [ -d $shared ] && [ -w $shared ] || shared=${TMPDIR:-/tmp}
 work=$(mktemp -d -p $shared) || exit 1
@@ -37,13 +35,13 @@ lacks() { # FILE TEXT
     cases=$((cases + 1))
     ! grep -qF -- "$2" "$1" || fail "'$2' is in $1: $(head -c 1500 "$1")"
 }
-same() { # FILE FILE, or - for what stands on stdin
+same() { # FILE FILE; - is stdin
     local differences
     cases=$((cases + 1))
     differences=$(diff -- "$1" "$2" 2>&1) || fail "$1 and $2 differ: ${differences:0:600}"
 }
 
-# Runs the program with stdin from $input (else nothing); leaves the exit code in $got, its words in out and err.
+# Runs the program with stdin from $input (default: empty). Sets $got to the exit code; the output is in out and err.
 try() {
     got=0
     cases=$((cases + 1))
@@ -53,17 +51,17 @@ try() {
     fi
 }
 
-# refuses CODE TEXT ARGUMENTS...: this exit code, one line with this text, and no output.
+# refuses CODE TEXT ARGUMENTS...: the program must fail with this exit code, one line with this text, and no output.
 refuses() {
     local code=$1 text=$2
     shift 2
     try "$@"
-    judge "$code" "$text" "$*"
+    check_failure "$code" "$text" "$*"
     [ -n "$chatty" ] || [ ! -s out ] || fail "output in spite of a failure: norma $*: $(head -c 300 out)"
 }
 
-# After any other way of running the program: the same judgment.
-judge() {
+# check_failure CODE TEXT COMMAND: the same checks of $got and err after another way of running the program.
+check_failure() {
     local code=$1 text=$2 what=$3
     if [ "$got" != "$code" ]; then
         fail "exit code $got instead of $code: norma $what: $(head -c 600 err)"
@@ -76,7 +74,7 @@ judge() {
     fi
 }
 
-# accepts TEXT ARGUMENTS...: success, and this text in what it said.
+# accepts TEXT ARGUMENTS...: the program must succeed and print this text.
 accepts() {
     local text=$1
     shift
@@ -84,11 +82,11 @@ accepts() {
     if [ "$got" != 0 ]; then
         fail "exit code $got instead of 0: norma $*: $(head -c 600 err)"
     elif ! cat out err | grep -qF -- "$text"; then
-        fail "'$text' was not said: norma $*: $(head -c 600 err)"
+        fail "'$text' was not printed: norma $*: $(head -c 600 err)"
     fi
 }
 
-# Parallel text, PREFIX.de and PREFIX.en: the words of one language are those of the other, in the same order.
+# Parallel text, PREFIX.de and PREFIX.en, a word-by-word translation in the same order.
 make_pairs() { # PREFIX COUNT SEED
     awk -v n="$2" -v seed="$3" -v name="$1" 'BEGIN {
         srand(seed)
@@ -102,7 +100,7 @@ make_pairs() { # PREFIX COUNT SEED
     }'
 }
 
-# Sentences of a small grammar: after an article comes a noun, after a noun a verb.
+# Sentences of a small grammar: article, noun, verb.
 make_sentences() { # FILE COUNT SEED
     awk -v n="$2" -v seed="$3" 'BEGIN {
         srand(seed)

@@ -25,7 +25,7 @@ refuses() {
 
 has() { grep -qF -- "$1" "$2" || fail "'$1' is not in $2: $(cat "$2")"; }
 
-# norma bench starts the program beside it.
+# norma bench executes norma-bench in the same folder.
 got=0
 cp "$NORMA" alone && ./alone bench --quick >out 2>err || got=$? # norma-bench is not beside this copy
 [ "$got" = 7 ] && [ ! -s out ] && grep -q 'cannot start .*/norma-bench' err || fail "bench without its program ends with $got: $(cat err)"
@@ -40,7 +40,7 @@ refuses "no part gpu" --parts gpu
 refuses "SECTION.KEY=VALUE" --set model.norm
 refuses "available: auto, base" --isa none
 refuses "model.nrom" --parts step --set model.nrom=layer
-[ -z "$(ls -d norma-bench-* 2>/dev/null)" ] || fail "a corpus was left behind"
+[ -z "$(ls -d norma-bench-* 2>/dev/null)" ] || fail "a corpus was not removed"
 
 "$bench" --quick --threads 1 --parts kernels,norms --match dot --json all.json >table
 has '"kernel": "dot"' all.json
@@ -64,4 +64,4 @@ if command -v python3 >/dev/null; then
     python3 -c 'import json, sys; d = json.load(open("all.json")); sys.exit(d["threads"] != 1 or not d["quick"] or
         not 0 < sum(k["share"] for k in d["step"][0]["kernels"]) <= 1)' || fail "the JSON is wrong"
 fi
-[ -z "$(ls -d norma-bench-* 2>/dev/null)" ] || fail "a corpus was left behind"
+[ -z "$(ls -d norma-bench-* 2>/dev/null)" ] || fail "a corpus was not removed"

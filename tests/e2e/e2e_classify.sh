@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Classification as a user runs it: tables in both forms, training, labels and probabilities out, evaluation, comparison.
+# Classification: tables in both formats, training, labels and probabilities out, evaluation, comparison.
 set -uo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
 
-# Reviews in which one word decides; as TSV, and the same with a header as CSV, quoted, some over two lines.
+# Reviews whose label depends on one word; as TSV, and the same with a header as CSV, quoted, some over two lines.
 perl -e '
     srand 7;
     my %word = (good => [qw(great fine lovely)], bad => [qw(awful boring weak)], "so, so" => [qw(average usual plain)]);
@@ -117,11 +117,11 @@ grep -q "ppl" table.txt && fail "a perplexity in the table: $(cat table.txt)"
 has err "data.test"
 [ -e untested/layer-1 ] && fail "compare: trained though there is nothing to score"
 
-# ---- the small form ----
+# ---- reduced profile ----
 "$NORMA" train reviews.ini --profile small 2>err || fail "train --profile small: $(cat err)"
-[ "$(grep -c '"accuracy"' runs/reviews-small/log.jsonl)" = 1 ] || fail "the small form has not one epoch"
+[ "$(grep -c '"accuracy"' runs/reviews-small/log.jsonl)" = 1 ] || fail "the reduced profile does not train one epoch"
 "$NORMA" compare reviews.ini --profile small --norms layer --data.batch 64 >table.small 2>err || fail "compare --profile small: $(cat err)"
-[ "$(grep -c '"accuracy"' runs/reviews-small-compare/layer-1/log.jsonl)" = 1 ] || fail "compare: the small form has not one epoch"
+[ "$(grep -c '"accuracy"' runs/reviews-small-compare/layer-1/log.jsonl)" = 1 ] || fail "compare: the reduced profile does not train one epoch"
 
 # ---- help ----
 "$NORMA" classify --help >help || fail "help"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# norma compare: seeds and variants as a queue whose truth is in the runs' folders. Killed at random moments it ends with
-# the table of one never stopped; scored runs are scored again only when their model, settings or data changed; the
-# numbers are those of the runs; a grid picks by validation loss; and what cannot work is said before anything trains.
+# norma compare: seeds and variants are a queue whose state is in the run folders. After kills at random moments the table is
+# that of an uninterrupted comparison; scored runs are scored again only if their model, settings or data changed; the
+# numbers are those of the runs; a grid is selected by validation loss; errors in options are reported before training.
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
@@ -41,7 +41,7 @@ X
 compare() { # OPTIONS...
     "$NORMA" compare recipe.ini --tid-batches 2 "$@"
 }
-# A number of the runs and of the variants that JSON must agree on, and what a grid picks.
+# The numbers of variants and runs in the JSON agree, and the selected grid point is the best one.
 check_json() {
     perl -MJSON::PP -e '
         local $/; open(my $in, "<", $ARGV[0]) or die; my $o = decode_json(<$in>);
@@ -77,7 +77,7 @@ check_json() {
     cases=$((cases + 1))
 }
 
-# ---- said before anything is trained ----
+# ---- errors before training ----
 
 mkdir aside && mv data/test.* aside
 refuses 2 'a comparison needs a test set' compare recipe.ini --norms layer --folder early
@@ -92,7 +92,7 @@ refuses 2 'batch and layer:model.norm=batch have the same configuration' compare
 refuses 2 'layer is listed twice' compare recipe.ini --norms layer,layer --folder early
 [ -z "$(find early -mindepth 1 ! -name lock)" ] || fail "something was trained: $(ls early)"
 
-# ---- the table, and what a second call finds ----
+# ---- the table, and a second call ----
 
 norms=layer,batch,power
 compare --norms $norms --seeds 2 --folder whole --format csv >whole.csv 2>err || fail "compare: $(cat err)"
@@ -123,9 +123,9 @@ has table.csv 'norm,n,ppl,±,95 % from,to,diff,diff from,diff to,p (Holm),loss,l
 [ "$(awk -F'|' '/^\|/ { print NF }' table.markdown | sort -u | wc -l)" = 1 ] || fail "rows of different length: $(cat table.markdown)"
 [ "$(awk -F' & ' '/ & / { print NF }' table.latex | sort -u | wc -l)" = 1 ] || fail "rows of different length: $(cat table.latex)"
 
-# ---- what is trusted ----
+# ---- when runs are scored again ----
 
-again() { # WHAT COUNT OPTIONS...: so many runs are scored again, and the table stays
+again() { # WHAT COUNT OPTIONS...: COUNT runs are scored again, and the table is the same
     local what=$1 wanted=$2
     shift 2
     compare --norms $norms --seeds 2 --folder whole --format csv "$@" >again.csv 2>err || fail "$what: $(cat err)"
@@ -157,9 +157,9 @@ again "the first test set again" 6
 
 # ---- killed ----
 
-# But for the speeds.
+# Without the speeds.
 plain() { awk -F, -v OFS=, '{ $14 = ""; print }' "$1"; }
-# By its seconds a killed comparison is somewhere between its beginning and its end.
+# The duration, from which the moments of the kills are drawn.
 start=$(date +%s%N)
 compare --norms $norms --seeds 2 --folder timed --format csv >timed.csv 2>err || fail "timed: $(cat err)"
 milliseconds=$((($(date +%s%N) - start) / 1000000))
@@ -177,7 +177,7 @@ compare --norms $norms --seeds 2 --folder killed --format csv >killed.csv 2>err 
 [ "$(plain whole.csv)" = "$(plain killed.csv)" ] ||
     fail "$kills kills changed the table: $(diff <(plain whole.csv) <(plain killed.csv))"
 
-# ---- stopped in order, and by what cannot start ----
+# ---- interrupted, and a run that cannot start ----
 
 "$NORMA" compare recipe.ini --norms $norms --folder stopped --train.updates 100000 --jobs 3 >out 2>err &
 process=$!
@@ -195,9 +195,9 @@ got=0
 compare --norms $norms --folder stopped --train.updates 100000 --jobs 3 >out 2>err || got=$?
 [ "$got" = 3 ] || fail "exit code $got where a run cannot start: $(cat err)"
 has err 'power-1.txt'
-flock -n stopped/lock true || fail "a run goes on behind a comparison that ended"
+flock -n stopped/lock true || fail "a run continues after its comparison has ended"
 
-# No run outlives a comparison that was killed: it would write where the next one reads.
+# No run survives a killed comparison: it would write into the folder that the next one uses.
 "$NORMA" compare recipe.ini --norms layer --folder orphan --train.updates 100000 >out 2>err &
 process=$!
 disown
@@ -205,7 +205,7 @@ while kill -0 $process 2>/dev/null && ! grep -qs '"type":"train"' orphan/layer-1
 kill -9 $process
 flock -w 5 orphan/lock true || fail "a run outlived the comparison"
 
-# ---- a run that fails is a line ----
+# ---- a failed run is a line of the table ----
 
 compare --norms layer,none:schedule.lr=100:schedule.warmup=0:train.divergence_factor=1.01:train.updates=50 --folder failing \
     >table 2>err || fail "one of two fails: $(cat err)"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# norma demo on texts made here: what it says without one, a language model, a tagger, a stop and going on, and what it
-# refuses.
+# norma demo on generated texts: its output without a text, a language model, a tagger, an interruption and its
+# continuation, and errors.
 set -uo pipefail
 work=$(mktemp -d) && cd "$work" || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -18,11 +18,11 @@ refuses() { # CODE MESSAGE ARGUMENT...
     shift 2
     "$NORMA" demo "$@" >out 2>err || code=$?
     [ "$code" = "$want" ] || fail "demo $* gave exit code $code instead of $want: $(cat err)"
-    [ "$(wc -l <err)" = 1 ] || fail "demo $* said other than one line: $(cat err)"
+    [ "$(wc -l <err)" = 1 ] || fail "demo $* did not print one line: $(cat err)"
     has err "$message"
 }
 
-# ---- without a text it says which it wants ----
+# ---- without a text: the expected files ----
 refuses 2 "no kind given; known: translation, lm, tag"
 has out "norma demo translation SOURCE TARGET"
 refuses 2 "unknown kind classes" classes
@@ -34,7 +34,7 @@ refuses 2 "expects 2 files, not 1" translation one.txt
 refuses 3 "nowhere.txt" lm nowhere.txt
 [ -e demo-lm ] && fail "a demonstration of no text has left a folder"
 
-# ---- texts that cannot be divided ----
+# ---- texts that cannot be split ----
 yes 'a line' | head -n 20 >short.txt
 refuses 4 "short.txt has 20 lines; the demo needs at least 100" lm short.txt
 (yes 'a line' | head -n 200; printf 'broken \xff line\n') >broken.txt
@@ -59,14 +59,14 @@ has out "Continuations of the beginning of the test text by demo-lm/runs/layer-1
 head -n 1 demo-lm/test.txt | grep -q 'line190$' || fail "the test text does not begin with the 20th block"
 cmp -s demo-lm/recipe.ini "$SOURCE/recipes/demo-lm.ini" || fail "the recipe is not that of recipes/"
 
-# ---- again: nothing is trained twice; another text in the same place is refused ----
+# ---- again: nothing is trained twice; another text in the same folder is refused ----
 stamp=$(stat -c %Y%i demo-lm/runs/layer-1/best.safetensors demo-lm/data/data.ini)
 "$NORMA" demo lm text.txt --norms layer,batch --updates 3 >again 2>err || fail "demo lm again: $(tail -n 3 err)"
 [ "$stamp" = "$(stat -c %Y%i demo-lm/runs/layer-1/best.safetensors demo-lm/data/data.ini)" ] || fail "it was done again"
 cmp -s <(grep '^layer\|^batch' out) <(grep '^layer\|^batch' again) || fail "another table: $(diff out again)"
 refuses 2 "demo-lm contains the demo of another text" lm one.txt
 
-# ---- stopped and gone on with ----
+# ---- interrupted and continued ----
 # Without job control bash ignores SIGINT in background processes.
 perl -e '$SIG{INT} = "DEFAULT"; exec @ARGV' -- "$NORMA" demo lm text.txt --norms layer --folder stopped --updates 100000 --seconds 600 >out 2>err &
 demo=$!
@@ -79,7 +79,7 @@ wait $demo
 code=$?
 [ $code = 9 ] || fail "stopped, it gave exit code $code: $(tail -n 3 err)"
 has err "the same command continues"
-"$NORMA" demo lm text.txt --norms layer --folder stopped --updates 100000 --seconds 1 >out 2>err || fail "going on: $(tail -n 3 err)"
+"$NORMA" demo lm text.txt --norms layer --folder stopped --updates 100000 --seconds 1 >out 2>err || fail "continuation: $(tail -n 3 err)"
 grep -q '^layer' out || fail "gone on, no table: $(cat out)"
 
 # ---- a tagger ----

@@ -46,7 +46,7 @@ X
 "$NORMA" train small.ini --run.folder scaled --run.quiet --model.norm power --model.decoder_norm layer \
     --train.updates 2 2>/dev/null
 
-# Scores are printed with six places.
+# Scores are printed with six digits.
 close() { # FILE FILE
     paste -d '\t' "$1" "$2" | awk -F '\t' '{
         split($1, a, " [|][|][|] "); split($2, b, " [|][|][|] ")
@@ -68,7 +68,7 @@ close trained loaded
 
 # ---- a plain export is the model ----
 "$NORMA" export run -o plain.safetensors 2>err
-[ ! -s err ] || fail "talk on stderr: $(cat err)"
+[ ! -s err ] || fail "output on stderr: $(cat err)"
 translate plain.safetensors again --no-fold
 cmp trained again || fail "a plain export translates differently"
 
@@ -112,11 +112,11 @@ cmp -s loaded whole && fail "int8 changed nothing: not even a score"
 cut -d '|' -f 4 loaded >words.float
 cut -d '|' -f 4 whole >words.int8
 awk 'NR == FNR { line[NR] = $0; next } FNR % 2 { n++; same += line[FNR] == $0 } END { exit same < n * 0.8 }' \
-    words.float words.int8 || fail "int8 translates otherwise: $(diff words.float words.int8)"
+    words.float words.int8 || fail "int8 translates differently: $(diff words.float words.int8)"
 translate run other --precision int8 --threads 2 --batch-tokens 20
 cmp whole other || fail "threads and batches change a model in int8"
 "$NORMA" export run --int8 -o whole.safetensors 2>err
-[ ! -s err ] || fail "talk on stderr: $(cat err)"
+[ ! -s err ] || fail "output on stderr: $(cat err)"
 size() { stat -c %s "$1"; }
 [ "$(size whole.safetensors)" -lt "$(($(size plain.safetensors) * 7 / 10))" ] || fail "int8 is no smaller"
 translate run kept --precision int8 --no-fold

@@ -27,6 +27,17 @@ for command in "${commands[@]}"; do
     [ "$(sort options | uniq -d | wc -l)" = 0 ] || fail "norma $command lists an option twice: $(sort options | uniq -d)"
 done
 
+# The help of an option is a phrase that begins with a capital letter and ends with a period.
+for section in translate tag classify generate score compare run bench export report demo inspect recipes device decode; do
+    command=$section
+    case $section in run | device) command=train ;; decode) command=translate ;; esac
+    "$NORMA" $command --manual |
+        grep -A1 "^\.B .-.-$section\." | grep -v '^\.B\|^--$' >phrases
+    [ -s phrases ] || fail "no help of [$section]"
+    ! grep -vE '^[A-Z].*\.$' phrases >odd || fail "help of [$section] is not a phrase: $(cat odd)"
+    cases=$((cases + 1))
+done
+
 # Common options: 20 to 35, all of them in the full list; one section alone.
 for task in translation lm classification tagging; do
     "$NORMA" train --run.task $task --help >common

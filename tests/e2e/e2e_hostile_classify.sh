@@ -1,5 +1,5 @@
 #!/bin/bash
-# Hostile tables, columns, labels and models of classification: one clear line with file and line, and the exit code.
+# Hostile tables, columns, labels and models of classification: one line with file and line number, and the exit code.
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
@@ -26,7 +26,7 @@ threads = 1
 X
 "$NORMA" train recipe.ini --run.folder run 2>err || { cat err >&2; exit 1; }
 
-# ---- tables that are none
+# ---- malformed tables
 
 n=0
 train() { # train CODE TEXT CONTENT(printf) NAME ARGUMENTS...
@@ -113,7 +113,7 @@ if [ -c /dev/full ]; then
     got=0
     cases=$((cases + 1))
     "$NORMA" classify run test.tsv >/dev/full 2>err || got=$?
-    judge 3 'standard output' 'classify to a full disk'
+    check_failure 3 'standard output' 'classify to a full disk'
 fi
 
 # ---- models

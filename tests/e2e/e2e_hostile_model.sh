@@ -1,5 +1,5 @@
 #!/bin/bash
-# Hostile models, checkpoints and data folders: what norma train, --resume and norma translate refuse, and how.
+# Hostile models, checkpoints and data folders: errors of norma train, --resume and norma translate.
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
@@ -19,7 +19,7 @@ refuses_model() { # CODE TEXT: of m.safetensors
 size=$(stat -c %s $model)
 header=$(perl -e 'local $/; open(my $f, "<:raw", $ARGV[0]); print unpack("Q<", <$f>)' $model)
 
-# Cut at each of the first 64 bytes, then at some fifty places of the header and the data, and at the last byte.
+# Cut at each of the first 64 bytes, then at about fifty positions of the header and the data, and at the last byte.
 for ((at = 0; at < size; at += at < 64 ? 1 : (size - 64) / 48)); do
     head -c "$at" $model >m.safetensors
     refuses_model 4 'm.safetensors: malformed safetensors file'
@@ -31,7 +31,7 @@ refuses_model 4 'm.safetensors: malformed safetensors file'
 { cat $model; printf x; } >m.safetensors
 refuses_model 4 'bytes behind the last tensor'
 
-# Lengths of the header that lie.
+# Wrong header lengths.
 for length in '\0\0\0\0\0\0\0\0' '\1\0\0\0\0\0\0\0' '\2\0\0\0\0\0\0\0' '\377\377\377\377\377\377\377\377' \
     '\0\0\0\0\0\0\0\200' '\377\377\377\377\377\377\377\177' '\0\0\0\0\1\0\0\0' '\377\377\377\377\0\0\0\0' '\0\340\365\5\0\0\0\0'; do
     cp $model m.safetensors
@@ -39,7 +39,7 @@ for length in '\0\0\0\0\0\0\0\0' '\1\0\0\0\0\0\0\0' '\2\0\0\0\0\0\0\0' '\377\377
     refuses_model 4 'm.safetensors: malformed safetensors file'
 done
 
-# A byte of the header's structure turned into something else. (Inside of texts a change may be harmless.)
+# A changed byte in the header's structure. (Inside strings a change may be harmless.)
 for at in 8 9 10 $((header + 7)); do
     cp $model m.safetensors
     [ "$at" = $((header + 7)) ] && at=$((8 + $(head -c $((header + 8)) $model | tail -c +9 | sed 's/ *$//' | wc -c) - 1))
@@ -133,7 +133,7 @@ done
 weights 1e38 0
 refuses_model 8 'not finite'
 
-# ---- averaging
+# ---- average
 
 "$NORMA" train recipe.ini --run.folder wide --model.width 32 --train.updates 1 >out 2>err || fail "$(cat err)"
 "$NORMA" train recipe.ini --run.folder other --model.norm layer --train.updates 1 >out 2>err || fail "$(cat err)"
@@ -165,7 +165,7 @@ refuses 5 'have no common mean' average mean $model m.safetensors
 cp $model mean
 cases=$((cases + 1)) got=0
 (ulimit -f 4; exec "$NORMA" average mean $model $model) >out 2>err || got=$?
-judge 3 'mean: writing failed: File too large' 'average under a file-size limit'
+check_failure 3 'mean: writing failed: File too large' 'average under a file-size limit'
 cmp mean $model || fail "an average that failed changed the former file"
 
 # ---- text to translate
@@ -340,10 +340,10 @@ resume() { # CODE TEXT OPTIONS...: of run/
     shift 2
     chatty=1 refuses "$code" "$text" train recipe.ini --run.folder run --resume "$@"
 }
-resumes() { # TEXT: goes on in run/ and ends as it should
+resumes() { # TEXT: continues in run/ and ends as it should
     accepts "$1" train recipe.ini --run.folder run --resume
     grep -q '^done: 4 updates' err || fail "the resumed run did not finish: $(tail -n 1 err)"
-    ls run/*.new run/checkpoints/*.new >/dev/null 2>&1 && fail "unfinished files stay behind: $(ls run run/checkpoints)"
+    ls run/*.new run/checkpoints/*.new >/dev/null 2>&1 && fail "unfinished files are not removed: $(ls run run/checkpoints)"
     [ -s run/checkpoints/00000004.safetensors ] || fail "the last checkpoint is not there: $(ls run/checkpoints)"
 }
 fresh base run
@@ -367,7 +367,7 @@ printf half >run/checkpoints/00000005.state.safetensors.0123abcd.new
 printf half >run/last.safetensors.0123abcd.new
 printf half >run/config.ini.0123abcd.new
 resumes 'resumed at update 4'
-# With one checkpoint to keep, a damaged newer one must not push out the next good one.
+# With one checkpoint to keep, a damaged newer one must not replace the next good one.
 fresh base run
 truncate -s 100 run/checkpoints/00000004.safetensors
 cp run/checkpoints/00000004.safetensors run/checkpoints/00000009.safetensors
@@ -386,7 +386,7 @@ state_forged() { # CODE TEXT PERL
 state_forged 5 "has no tensor 'optimizer.m'" 's/optimizer.m/optimizer.x/'
 state_forged 5 "has no tensor 'state'" 's/"state"/"stage"/'
 state_forged 5 'trained on other data' 's/"data":"./"data":"x/'
-# The state itself: no byte of it, whatever it says, may break the program.
+# No value of any byte of the state may crash the program.
 for ((i = 0; i < 20; i++)); do
     fresh base run
     rm run/checkpoints/00000003*
@@ -407,13 +407,13 @@ rm run/log.jsonl
 mkdir run/log.jsonl
 resume 3 'run/log.jsonl: is a folder'
 
-# ---- a full disk while a checkpoint is written: the former one stays whole
+# ---- a full disk while a checkpoint is written: the former one stays complete
 
 fresh base run
 before=$(cksum run/best.safetensors run/last.safetensors run/checkpoints/*)
 cases=$((cases + 1)) got=0 chatty=1
 (ulimit -f 12; exec "$NORMA" train recipe.ini --run.folder run --resume --train.updates 9) >out 2>err || got=$?
-judge 3 'writing failed: File too large' 'train under a file-size limit'
+check_failure 3 'writing failed: File too large' 'train under a file-size limit'
 [ "$before" = "$(cksum run/best.safetensors run/last.safetensors run/checkpoints/*)" ] ||
     fail "a checkpoint that could not be written changed another: $(ls -l run/checkpoints)"
 ls run/*.new run/checkpoints/*.new >/dev/null 2>&1 && fail "half files stay: $(ls run run/checkpoints)"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Hostile text and options: what norma prepare, norma score and the configuration refuse, and how.
+# Hostile text and options: errors of norma prepare, norma score and the configuration.
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
@@ -48,7 +48,7 @@ refuses 2 'dictionaries must be given' prepare --valid valid --source-lang xx --
 
 # ---- configuration files
 
-ini() { # ini TEXT: as printf understands it
+ini() { # ini TEXT: printf syntax
     printf "$1" >bad.ini
 }
 ini '[prepare]\noutptu = x\n'
@@ -176,7 +176,7 @@ refuses_text 3 'absent.xx: No such file' --valid absent
 text xx 'a "b" & <c> [d] \xe2\x80\x9ce\xe2\x80\x9d ... 1,000.5 a@-@b\nc|d\n\xf0\x9f\x98\x80 \xcc\x81\n'
 accepts_text '3 kept' --tokenizer moses --ratio 0 --lowercase
 
-# ---- codes and dictionaries to use
+# ---- given codes and dictionaries
 
 text xx 'a b\nc d\n'
 text yy 'a b\nc d\n'
@@ -243,7 +243,7 @@ printf '\n\n' >blank
 accepts 'BLEU = 0.00' score bleu blank --reference two --bootstrap 10
 accepts 'chrF' score chrf two --reference blank --bootstrap 10
 
-# ---- targets that cannot be written
+# ---- outputs that cannot be written
 
 refuses 3 'recipe.ini/o: Not a directory' prepare "${prepare_arguments[@]}" --output recipe.ini/o
 refuses 3 'recipe.ini: ' prepare "${prepare_arguments[@]}" --output recipe.ini
@@ -256,39 +256,39 @@ refuses 3 'dict.source.txt: is a folder' prepare "${prepare_arguments[@]}" --out
 rmdir sealed/dict.source.txt
 printf 'left over' >sealed/codes.bpe
 accepts 'written' prepare "${prepare_arguments[@]}" --bpe-merges 0 --output sealed
-[ ! -e sealed/codes.bpe ] || fail "codes of another preparation stay behind"
+[ ! -e sealed/codes.bpe ] || fail "codes of another preparation are not removed"
 mkdir readonly
 cp -r data readonly/data
 chmod -R a-w readonly
 chmod 755 .
-powerless=() # root may write everywhere: such a case is run as nobody then
+powerless=() # root may write everywhere: these cases then run as the user nobody
 [ "$(id -u)" != 0 ] || powerless=(setpriv --reuid=65534 --regid=65534 --clear-groups)
 if "${powerless[@]}" "$NORMA" --version >out 2>&1; then
     for output in readonly/o readonly/data; do
         cases=$((cases + 1)) got=0
         "${powerless[@]}" "$NORMA" prepare "${prepare_arguments[@]}" --output $output >out 2>err || got=$?
-        judge 3 "$output" "prepare into $output, which is read-only"
-        grep -q 'Permission denied' err || fail "no word on permissions: $(cat err)"
+        check_failure 3 "$output" "prepare into $output, which is read-only"
+        grep -q 'Permission denied' err || fail "no message about permissions: $(cat err)"
     done
     cases=$((cases + 1)) got=0
     "${powerless[@]}" "$NORMA" train recipe.ini --run.folder readonly/run >out 2>err || got=$?
-    judge 3 'readonly/run: Permission denied' 'train into a read-only folder'
+    check_failure 3 'readonly/run: Permission denied' 'train into a read-only folder'
 else
     echo "no user without power: read-only folders are not tried"
 fi
 chmod -R u+w readonly
 refuses 3 '/proc/norma' prepare "${prepare_arguments[@]}" --output /proc/norma
 
-# A file-size limit stands for a full disk: nothing of the old folder changes.
+# A file-size limit simulates a full disk: the old folder does not change.
 fresh data full
 make_text many 3000 5
 cases=$((cases + 1))
 got=0
 (ulimit -f 8; exec "$NORMA" prepare --train many --source-lang xx --target-lang yy --tokenizer none \
     --bpe-merges 5 --threads 1 --output full) >out 2>err || got=$?
-judge 3 'writing failed: File too large' 'prepare under a file-size limit'
+check_failure 3 'writing failed: File too large' 'prepare under a file-size limit'
 diff -r data full >differences || fail "a preparation that failed changed the folder: $(head -n 5 differences)"
-ls full/*.new >/dev/null 2>&1 && fail "a failed preparation leaves files behind: $(ls full)"
+ls full/*.new >/dev/null 2>&1 && fail "a failed preparation leaves files: $(ls full)"
 
 if [ -w /dev/full ]; then
     for arguments in 'help' '--version' 'prepare --help' 'train --manual' \
@@ -297,15 +297,15 @@ if [ -w /dev/full ]; then
         got=0
         # shellcheck disable=SC2086
         "$NORMA" $arguments >/dev/full 2>err </dev/null || got=$?
-        judge 3 'standard output: writing failed: No space left on device' "$arguments to a full device"
+        check_failure 3 'standard output: writing failed: No space left on device' "$arguments to a full device"
     done
 fi
 cases=$((cases + 1)) got=0
 "$NORMA" score bleu two --reference two >&- 2>err || got=$?
-judge 3 'standard output: writing failed' 'score with stdout closed'
+check_failure 3 'standard output: writing failed' 'score with stdout closed'
 cases=$((cases + 1)) got=0
 "$NORMA" score bleu --reference two 0<&- >out 2>err || got=$?
-judge 3 'reading failed' 'score with stdin closed'
+check_failure 3 'reading failed' 'score with stdin closed'
 cases=$((cases + 1)) got=0
 "$NORMA" prepare "${prepare_arguments[@]}" --output closed 0<&- >&- 2>&- || got=$?
 [ "$got" = 3 ] || [ "$got" = 0 ] || fail "prepare with all descriptors closed: exit code $got"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Language modeling as a user runs it, on a text made here: prepare, train with both attentions, perplexity and
-# generate; stop and resume; the non-causal model; malformed inputs of each reader.
+# Language modeling on a generated text: prepare, train with both kinds of attention, perplexity and generate; an interruption
+# and its continuation; the non-causal model; hostile inputs of each reader.
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
@@ -13,12 +13,12 @@ make_sentences test.txt 60 3
 echo >>test.txt
 words=(--format text --tokenizer none --bpe-merges 0 --threads 1)
 
-# ---- prepare: every line and its end is there, the empty one too ----
+# ---- prepare: every line has its end symbol, including the empty one ----
 accepts '61 lines read, 61 kept' prepare "${words[@]}" --train train.txt --valid valid.txt --test test.txt --output data
 for file in data.ini dict.txt train.text.ids train.text.off valid.text.words test.text.ids; do
     [ -s data/$file ] || fail "data/$file is missing"
 done
-[ "$(wc -l <data/test.text.words)" = 61 ] || fail "test.text.words has not 61 lines"
+[ "$(wc -l <data/test.text.words)" = 61 ] || fail "test.text.words does not have 61 lines"
 accepts 'BPE merges: 12' prepare --format text --tokenizer none --bpe-merges 12 --threads 1 --train train.txt --output units
 accepts 'written' prepare "${words[@]}" --train train.txt --dict-source data/dict.txt --output given
 cmp -s given/dict.txt data/dict.txt || fail "a given dictionary is not the one written"
@@ -60,7 +60,7 @@ near() { # A B: to 1e-6
 }
 
 # ---- train, perplexity, generate with both attentions ----
-# 16 words and the end of a line: ln 17 for who knows nothing; the grammar leaves about 3.6 choices a word.
+# 16 words and the end of line: chance-level loss ln 17; the grammar has about 3.6 choices per word.
 for attention in softmax block-term; do
     accepts 'done: 120 updates' train lm.ini --run.folder $attention --model.attention $attention
     try perplexity $attention test.txt --json
@@ -96,14 +96,14 @@ done
 untrained=$(perl -ne 'print "$1\n" if /"perplexity":([0-9.]+)/' softmax/log.jsonl | head -n 1)
 below "$whole" "$untrained" "perplexity has not fallen"
 
-# ---- BPE, learned positions, adaptive soft-max; a word costs the same however it is counted ----
+# ---- BPE, learned positions, adaptive softmax; the loss of a word does not depend on the counting ----
 accepts 'done: 20 updates' train lm.ini --run.folder bpe --data.folder units --train.updates 20 --train.validate-every 100 \
     --model.positions learned --model.adaptive true --model.cutoffs 8,12 --data.order shuffled
 accepts 'per word' perplexity bpe test.txt
 try generate bpe --prompt '' --tokens 5
 [ "$got" = 0 ] || fail "exit code $got without a prompt: $(cat err)"
 
-# ---- stopped and continued: the same bits ----
+# ---- interrupted and continued: bitwise identical ----
 accepts 'done: 60 updates' train lm.ini --run.folder parts --train.updates 60 --schedule.updates 120
 accepts 'done: 120 updates' train lm.ini --run.folder parts --resume --train.updates 120 --schedule.updates 120
 cmp -s <(tail -c 20000 parts/last.safetensors) <(tail -c 20000 softmax/last.safetensors) || fail "a resumed run has other weights"

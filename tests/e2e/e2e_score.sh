@@ -1,10 +1,10 @@
 #!/bin/bash
-# norma score: the printed lines, the paired test, JSON, and one clear line with the right exit code for bad input.
+# norma score: the printed lines, the paired test, JSON, and one line with the documented exit code for bad input.
 set -euo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
 
-wants() {
+expect_line() {
     local wanted=$1
     shift
     "$NORMA" score "$@" >out || fail "exit code $?: score $*"
@@ -26,23 +26,23 @@ X
 tr '[:lower:]' '[:upper:]' <hyp >upper
 line='BLEU = 54.50, 90.6/71.4/50.0/35.0 (BP=0.939, ratio=0.941, hyp_len=32, ref_len=34)'
 
-wants "$line" bleu hyp --reference ref
-wants "$line" bleu upper --reference ref --lowercase
+expect_line "$line" bleu hyp --reference ref
+expect_line "$line" bleu upper --reference ref --lowercase
 "$NORMA" score bleu --reference ref --bootstrap 0 <hyp >out
 [ "$(cat out)" = "$line" ] || fail "more than the line without a bootstrap: $(cat out)"
-wants 'BLEU = 100.00, 100.0/100.0/100.0/100.0 (BP=1.000, ratio=1.000, hyp_len=32, ref_len=32)' \
+expect_line 'BLEU = 100.00, 100.0/100.0/100.0/100.0 (BP=1.000, ratio=1.000, hyp_len=32, ref_len=32)' \
     bleu hyp --reference ref --reference hyp
-wants 'BLEU = 100.00, 100.0/100.0/100.0/100.0 (BP=1.000, ratio=1.000, hyp_len=32, ref_len=32)' \
+expect_line 'BLEU = 100.00, 100.0/100.0/100.0/100.0 (BP=1.000, ratio=1.000, hyp_len=32, ref_len=32)' \
     bleu hyp --reference ref,hyp
 
 version=$("$NORMA" --version | tr -cd '0-9.\n' | head -n 1)
 printf '%s\n' "Cost: \$5.00 & 20% off." >cost.hyp
 printf '%s\n' "The cost: \$5.00 &amp; 20% off." >cost.ref
-wants "BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:norma-$version = 77.3 88.9/87.5/85.7/83.3 (BP = 0.895 ratio = 0.900 hyp_len = 9 ref_len = 10)" \
+expect_line "BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:norma-$version = 77.3 88.9/87.5/85.7/83.3 (BP = 0.895 ratio = 0.900 hyp_len = 9 ref_len = 10)" \
     bleu cost.hyp --metric-variant sacrebleu --reference cost.ref
 printf 'abc\n' >abc
 printf 'abd\n' >abd
-wants "chrF2|nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:norma-$version = 38.9" \
+expect_line "chrF2|nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:norma-$version = 38.9" \
     chrf abc --reference abd
 "$NORMA" score bleu hyp --metric-variant sacrebleu --sentence --reference ref >out
 [ "$(wc -l <out)" = 4 ] || fail "not one score for each line"

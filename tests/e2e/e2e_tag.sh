@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Tagging as a user does it: train on column files made here, the same run resumed, norma tag on columns and on text, its
-# score, schemes, word vectors, norma compare; and hostile inputs, each refused with one line.
+# Tagging: training on generated column files, the same run resumed, norma tag on columns and on text, its evaluation,
+# schemes, word vectors, norma compare; and hostile inputs, each refused with one line.
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
 
 export OMP_NUM_THREADS=1
-# Names are told from their context and from each other: "Anna Ek lives in Rom .", tags in the scheme asked for.
+# Names are recognizable by themselves and by their context: "Anna Ek lives in Rom .", with tags in the given scheme.
 sentences() { # COUNT SEED iob1|bio
     awk -v n="$1" -v seed="$2" -v scheme="$3" 'BEGIN {
         srand(seed); p = split("Anna Bernd Clara David Emil", given); l = split("Rom Bonn Wien Oslo", place)
@@ -60,7 +60,7 @@ tail -c 20000 run/last.safetensors >whole_tensors
 tail -c 20000 half/last.safetensors >resumed_tensors
 same whole_tensors resumed_tensors
 
-# ---- use ----
+# ---- inference ----
 
 accepts 'precision 100.00  recall 100.00  F1 100.00' tag run test.txt --evaluate
 cut -d ' ' -f 1-3 <out >kept
@@ -83,13 +83,13 @@ accepts $'Anna Emilson\tX\t' tag run tabbed
 : >empty
 try tag run empty
 [ "$got" = 0 ] && [ ! -s out ] || fail "an empty file: exit code $got"
-# Each sentence alone gives what all of them give.
+# A sentence has the same tags alone and in a batch.
 awk 'BEGIN { RS = ""; ORS = "\n\n" } { print > ("one." NR) }' valid.txt
 for file in one.{1,2,3}; do "$NORMA" tag run "$file"; done >alone 2>err
 cat one.{1,2,3} >three
 try tag run three
 same out alone
-# A long sentence is cut, and nothing of it is lost.
+# A long sentence is tagged in pieces, completely.
 for i in $(seq 600); do echo "w$i"; done >long
 input=long accepts 'were tagged in pieces' tag run
 [ "$(wc -l <out)" = 601 ] || fail "a long sentence lost lines: $(wc -l <out)"
@@ -97,7 +97,7 @@ printf 'Anna X B-PER\nsees X O\nNile X B-RIVER\n' >unknown
 accepts 'not among' tag run unknown --evaluate
 has err '(2 gold spans,'
 
-# ---- other forms of data and model ----
+# ---- other data formats and models ----
 
 accepts 'done: 2 updates' train tiny.ini --run.folder bm --train.updates 2 --data.scheme bmeso --model.norm_position pre \
     --model.norm power --model.bigram-dim 4 --model.char-dim 0 --data.order random
@@ -166,7 +166,7 @@ refuses 3 'absent' tag absent text
 refuses 4 'malformed' tag text text
 refuses 2 'tag.scheme' tag run text --scheme bilou
 if [ -w /dev/full ]; then refuses 3 '/dev/full' tag run test.txt --output /dev/full; fi
-# Texts of the model that do not fit it.
+# Labels in the model file that do not match the model.
 forge() { # FROM TO: of equal length
     LC_ALL=C sed "s/$1/$2/" run/last.safetensors >forged.safetensors
     cmp -s forged.safetensors run/last.safetensors && fail "nothing to forge: $1"

@@ -133,7 +133,7 @@ fi
     fail "compare: $(cat err)"
 [ "$(grep -c '"tid_variance"' table.json)" = 3 ] || fail "the JSON table has not three rows: $(cat table.json)"
 has runs/small-compare/power-1/test.json '"against": "layer"'
-[ "$(grep -c '"site"' runs/small-compare/layer-1/test.json)" -gt 3 ] || fail "test.json has no TID by place"
+[ "$(grep -c '"site"' runs/small-compare/layer-1/test.json)" -gt 3 ] || fail "test.json has no TID by site"
 cp -r runs/small-compare kept
 "$NORMA" compare small.ini --norms layer,power,scale+fix --train.updates 20 --format markdown >table.md 2>err ||
     fail "compare again: $(cat err)"

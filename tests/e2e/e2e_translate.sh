@@ -1,11 +1,11 @@
 #!/bin/bash
-# norma translate: a small model made here; lines in, lines out, whatever the batches; n-best, ensembles; and one clear
-# line with the right exit code for bad input.
+# norma translate with a small model: one output line per input line for any batches; n-best, ensembles; and one line with the
+# documented exit code for bad input.
 set -euo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
 
-# ---- a corpus: word for word, so that the model has something to learn ----
+# ---- a corpus of word-by-word translations ----
 from=(haus baum hund katze rot blau grün läuft springt singt)
 to=(house tree dog cat red blue green runs jumps sings)
 make_text() { # PREFIX SENTENCES SEED
@@ -70,7 +70,7 @@ refuses 2 'splits of its data folder' perplexity run train.en
 printf '%s\n' 'haus rot blau.' '' 'Der hund springt.' 'katze' 'grün läuft, baum singt rot blau haus.' '   ' \
     'unbekanntes Wörtchen' >in
 "$NORMA" translate run <in >lines 2>err
-[ ! -s err ] || fail "talk on stderr: $(cat err)"
+[ ! -s err ] || fail "output on stderr: $(cat err)"
 [ "$(wc -l <lines)" = 7 ] || fail "7 lines in, $(wc -l <lines) out"
 for line in 2 6; do
     [ -z "$(sed -n ${line}p lines)" ] || fail "an empty line got a translation: $(sed -n ${line}p lines)"
@@ -88,12 +88,12 @@ cmp lines again || fail "a missing line end changed something"
 sed 's/$/\r/' in | "$NORMA" translate run >again
 cmp lines again || fail "carriage returns changed something"
 
-# ---- forms ----
+# ---- formats ----
 "$NORMA" translate run <valid.de --output-format tokenized >prepared
 "$NORMA" translate run <data/valid.source.words --input-format tokenized --output-format tokenized >again
 cmp prepared again || fail "prepared words are translated differently"
 "$NORMA" translate run <valid.de --output-format subword | sed 's/@@ //g; s/@@$//' >again
-cmp prepared again || fail "units and words differ"
+cmp prepared again || fail "subwords and words differ"
 
 # ---- n-best ----
 "$NORMA" translate run --nbest 3 --beam 4 <in >best
@@ -120,7 +120,7 @@ cmp lines again || fail "twice the same model is another model"
 [ "$(wc -l <mixed)" = 7 ] || fail "the ensemble lost lines"
 refuses 5 'models 1 and 2 have different' translate run,foreign
 
-# ---- lines that are too long are left out and counted ----
+# ---- lines that are too long are not translated, and counted ----
 {
     head -n 1 in
     printf 'haus %.0s' {1..100}
@@ -131,11 +131,11 @@ refuses 5 'models 1 and 2 have different' translate run,foreign
 } >long
 "$NORMA" translate run <long >again 2>err
 [ "$(sed -n '1p' again)" = "$(sed -n '1p' lines)" ] || fail "the line before a long one changed"
-[ "$(sed -n '4p' again)" = "$(sed -n '1p' lines)" ] || fail "the line behind a long one changed"
+[ "$(sed -n '4p' again)" = "$(sed -n '1p' lines)" ] || fail "the line after a long one changed"
 [ -z "$(sed -n '2p;3p' again)" ] || fail "a line too long was translated"
 grep -q '2 of 4 lines have more than 64 tokens' err || fail "long lines were not counted: $(cat err)"
 
-# ---- a program that waits for each answer ----
+# ---- line-by-line use by another program ----
 coproc answers { "$NORMA" translate run --buffer 1; }
 # shellcheck disable=SC2154 # coproc sets it
 for i in 1 2; do

@@ -1,11 +1,11 @@
-# What the scripts with hostile inputs share besides common.sh: a small corpus, a recipe, ways to spoil files.
+# Shared by the scripts with hostile inputs, in addition to common.sh: a small corpus, a recipe, damaged files.
 # shellcheck shell=bash
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
 
 hostile_end() {
     [ "$failures" = 0 ] || { echo "$failures of $cases cases failed" >&2; exit 1; }
-    echo "$cases hostile inputs, each refused with one clear line and its exit code, or taken as it is"
+    echo "$cases hostile inputs, each refused with one line and its exit code, or accepted"
 }
 
 # Parallel text from a toy grammar: PREFIX.xx and PREFIX.yy of N lines.
@@ -61,13 +61,13 @@ threads = 1
 X
 }
 
-# Copies a folder as it is, without what a former case left in the target.
+# Copies a folder; an existing target is removed.
 fresh() {
     rm -rf "$2"
     cp -r "$1" "$2"
 }
 
-# forge FILE PERL: changes a safetensors file: $_ is its header (JSON text), $data the rest; the length is put right.
+# forge FILE PERL: changes a safetensors file: $_ is its header (JSON text), $data the rest; the header length is updated.
 forge() {
     perl -e '
         my ($path, $code) = @ARGV;
@@ -77,7 +77,7 @@ forge() {
         our $data = substr($all, 8 + $length);
         $_ = substr($all, 8, $length);
         eval $code; die $@ if $@;
-        unlink $path; # hard links keep the other name as it is
+        unlink $path; # the other names of a hard link stay unchanged
         open(my $out, ">:raw", $path); print $out pack("Q<", length($_)), $_, $data; close($out);
     ' "$1" "$2"
 }

@@ -1,0 +1,120 @@
+/* Tables of a comparison: output formats, the selected grid point, and runs with identical weights. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "experiment/comparison_table.h"
+
+static void check_output(nm_table_format format, const char *expected)
+{
+    static const char *const cells[] = {"norm", "BLEU", "\302\261", "note", "a|b,\"c\"", "31.5",
+                                        "-",    "",     "rbn_2",    "4.0",  "1.25",      "failed: 50 %"};
+    nm_text_table table = {.columns = 4};
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
+        nm_text_table_add(&table, nm_duplicate(cells[i]));
+    char *text = NULL;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    nm_text_table_print(&table, format, stream);
+    fclose(stream);
+    assert_string_equal(text, expected);
+    free(text);
+    nm_text_table_release(&table);
+}
+
+static void test_table_formats(void **state)
+{
+    (void)state;
+    check_output(NM_TABLE_TEXT, "norm     BLEU     \302\261  note\n"
+                                "a|b,\"c\"  31.5     -\n"
+                                "rbn_2     4.0  1.25  failed: 50 %\n");
+    check_output(NM_TABLE_MARKDOWN, "| norm | BLEU | \302\261 | note |\n|---|--:|--:|---|\n"
+                                    "| a\\|b,\"c\" | 31.5 | - |  |\n| rbn_2 | 4.0 | 1.25 | failed: 50 % |\n");
+    check_output(NM_TABLE_LATEX,
+                 "\\begin{tabular}{lrrl}\n\\hline\nnorm & BLEU & $\\pm$ & note \\\\\n\\hline\n"
+                 "a\\textbar{}b,\"c\" & 31.5 & - &  \\\\\n"
+                 "rbn\\_2 & 4.0 & 1.25 & failed: 50 \\% \\\\\n\\hline\n\\end{tabular}\n");
+    check_output(NM_TABLE_CSV,
+                 "norm,BLEU,\302\261,note\n\"a|b,\"\"c\"\"\",31.5,-,\nrbn_2,4.0,1.25,failed: 50 %\n");
+}
+
+enum { POINTS = 4, SEEDS = 2 };
+
+/* Two variants: layer, and three grid points of rbn, with two seeds. Losses and hashes of weights per run. */
+static nm_comparison_table make_table(nm_run_result results[POINTS][SEEDS], nm_variant variants[POINTS])
+{
+    static char *const names[POINTS] = {"layer", "rbn:a", "rbn:b", "rbn:c"};
+    static const double losses[POINTS][SEEDS] = {{4, 5}, {3, 3}, {2, 3.5}, {1, 1}};
+    static const uint64_t weights[POINTS][SEEDS] = {{7, 8}, {8, 7}, {9, 8}, {9, 0}};
+    nm_comparison_table table = {.summaries = nm_allocate(POINTS * sizeof *table.summaries), .n = POINTS};
+    for (size_t p = 0; p < POINTS; p++) {
+        variants[p] = (nm_variant){.name = names[p], .origin = p ? 1 : 0, .point = p > 0};
+        table.summaries[p] = (nm_variant_summary){.variant = &variants[p], .n = SEEDS};
+        table.summaries[p].results = nm_allocate(SEEDS * sizeof *table.summaries[p].results);
+        for (size_t s = 0; s < SEEDS; s++) {
+            results[p][s] = (nm_run_result){
+                .variant = names[p], .seed = (int64_t)s + 1, .loss = losses[p][s], .weights = weights[p][s]};
+            table.summaries[p].results[s] = &results[p][s];
+        }
+    }
+    return table;
+}
+
+/* The lowest mean loss is selected per variant; a point with a failed run only if there is no other. */
+static void test_best_finished_point_is_selected(void **state)
+{
+    (void)state;
+    nm_run_result results[POINTS][SEEDS];
+    nm_variant variants[POINTS];
+    nm_comparison_table table = make_table(results, variants);
+    results[3][1].exit_code = 8;
+    nm_comparison_table_summarize_logs(&table);
+    nm_comparison_table_select(&table);
+    assert_true(table.summaries[0].selected);
+    assert_false(table.summaries[1].selected);
+    assert_true(table.summaries[2].selected);
+    assert_false(table.summaries[3].selected);
+    assert_true(fabs(table.summaries[2].loss - 2.75) < 1e-12);
+    nm_comparison_table_release(&table);
+}
+
+/* Runs with the same seed are compared; 0 is an unknown hash. */
+static void test_identical_weights_are_found(void **state)
+{
+    (void)state;
+    nm_run_result results[POINTS][SEEDS];
+    nm_variant variants[POINTS];
+    nm_comparison_table table = make_table(results, variants);
+    double draws[2000] = {0};
+    nm_comparison_table_summarize_logs(&table);
+    nm_comparison_table_select(&table);
+    for (size_t p = 0; p < POINTS; p++)
+        for (size_t s = 0; s < SEEDS; s++) {
+            results[p][s].measured = true;
+            results[p][s].draws = draws;
+        }
+    nm_comparison_table_test(&table);
+    assert_null(results[1][0].same_weights);
+    assert_null(results[1][1].same_weights);
+    assert_null(results[2][0].same_weights);
+    assert_ptr_equal(results[2][1].same_weights, &results[0][1]);
+    assert_ptr_equal(results[3][0].same_weights, &results[2][0]);
+    assert_null(results[3][1].same_weights);
+    nm_comparison_table_release(&table);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table_formats),
+        cmocka_unit_test(test_best_finished_point_is_selected),
+        cmocka_unit_test(test_identical_weights_are_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
