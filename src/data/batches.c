@@ -239,7 +239,7 @@ nm_batch nm_batch_pack(const nm_batching *batching, const int64_t *examples, int
     drop_words(ids, batch.source.n_tokens, words, batching->seed, 0);
     batch.source_ids = ids;
     batch.source_pos = pos;
-    batch.units = batch.tokens = batch.source.n_tokens;
+    batch.n_targets = batch.tokens = batch.source.n_tokens;
     if (!batching->target)
         return batch;
     pack_side(batching->target, examples, n, &batch.target, &ids, &pos, arena);
@@ -250,7 +250,7 @@ nm_batch nm_batch_pack(const nm_batching *batching, const int64_t *examples, int
     batch.target_in = input;
     batch.target_out = ids;
     batch.target_pos = pos;
-    batch.units = batch.tokens = batch.target.n_tokens;
+    batch.n_targets = batch.tokens = batch.target.n_tokens;
     return batch;
 }
 

@@ -93,7 +93,7 @@ static double *block_log_probs(const confidence_pass *l, const nm_model_output *
 static bool is_softmax(const nm_batch *batch, const nm_model_output *out)
 {
     if (!out->hidden || !out->weight || !batch->target_out ||
-        out->hidden->rows != batch->units + batch->ignored)
+        out->hidden->rows != batch->n_targets + batch->n_ignored)
         return false;
     for (int32_t i = 0; i < out->hidden->rows; i++)
         if (batch->target_out[i] != NM_TARGET_IGNORED &&

@@ -9,7 +9,7 @@ static nm_status run_batch(const nm_eval_pass *pass, nm_tape *tape, const nm_bat
     bool gradients = pass->kind == NM_EVAL_PASS_GRADIENTS;
     nm_tape_start(tape, gradients, pass->task->seed, (uint32_t)i);
     tape->batch_stats = pass->kind == NM_EVAL_PASS_BATCH;
-    tape->n_targets = batch->units;
+    tape->n_targets = batch->n_targets;
     tape->mean_loss = pass->task->type->mean_loss;
     if (gradients) {
         nm_backend_zero(b, model->params.grads, nm_params_bytes(&model->params));

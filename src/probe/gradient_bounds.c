@@ -318,7 +318,7 @@ static void after_batch(void *user, nm_tape *tape, const nm_batch *batch, const 
         NM_CALL(l->model->backend, dot, .n = (size_t)t->rows * (size_t)t->cols, .a = t->grad, .b = t->grad,
                 .out = &square);
         layer_name(t->name, name, sizeof name);
-        add_group(l, name, square / ((double)batch->units * batch->units));
+        add_group(l, name, square / ((double)batch->n_targets * batch->n_targets));
     }
 }
 

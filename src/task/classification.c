@@ -165,7 +165,7 @@ static void add_classes(nm_batch *batch, const nm_ids *labels, nm_arena *arena)
     offsets[n] = n;
     batch->target = (nm_packing){.n_seqs = n, .n_tokens = n, .longest = 1, .offsets = offsets};
     batch->target_out = classes;
-    batch->units = n;
+    batch->n_targets = n;
     batch->tokens = batch->source.n_tokens;
 }
 

@@ -51,7 +51,7 @@ nm_batch nm_lm_pack(const int32_t *ids, int32_t before, const int64_t *begins, c
             pos[offsets[i] + t] = t;
         }
     return (nm_batch){.n = n,
-                      .units = offsets[n],
+                      .n_targets = offsets[n],
                       .tokens = offsets[n],
                       .target = {.n_seqs = n, .n_tokens = offsets[n], .longest = longest, .offsets = offsets},
                       .target_in = in,

@@ -23,8 +23,8 @@ static nm_status add_batches(evaluation *self, const nm_batches *batches, nm_spl
         nm_backend_download(self->model->backend, sums, device_sums, sizeof sums);
         total->loss += sums[0];
         total->nll += sums[1];
-        total->targets += batch.units;
-        total->masked += batch.ignored;
+        total->targets += batch.n_targets;
+        total->masked += batch.n_ignored;
     }
     return NM_OK;
 }

@@ -108,7 +108,7 @@ nm_batch nm_tagging_pack(const nm_task *task, const nm_tag_corpus *corpus, const
                          int32_t n, const nm_tag_dropout *dropout, nm_arena *arena)
 {
     const nm_tagging_parts *parts = task->parts;
-    nm_batch batch = {.n = n, .units = n};
+    nm_batch batch = {.n = n, .n_targets = n};
     int32_t *forms = list_forms(corpus, pieces, n, dropout, &batch.source, arena);
     nm_tagger_inputs *in = nm_arena_alloc(arena, sizeof *in);
     *in = (nm_tagger_inputs){0};
@@ -238,7 +238,7 @@ nm_batch nm_tagging_largest(nm_task *task, nm_arena *arena)
                              .bigrams = zeros};
     nm_packing packing = even_packing(largest.sentences, largest.tokens, arena);
     return (nm_batch){.n = packing.n_seqs,
-                      .units = packing.n_seqs,
+                      .n_targets = packing.n_seqs,
                       .tokens = packing.n_tokens,
                       .source = packing,
                       .target = packing,

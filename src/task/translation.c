@@ -206,8 +206,8 @@ static void ignore_masked_targets(nm_batch *batch, const uint8_t *allowed, nm_ar
     for (int32_t t = 0; t < n; t++)
         targets[t] = allowed[gold[t]] ? gold[t] : NM_TARGET_IGNORED;
     batch->target_out = targets;
-    batch->ignored = ignored;
-    batch->units -= ignored;
+    batch->n_ignored = ignored;
+    batch->n_targets -= ignored;
 }
 
 static nm_batch translation_batch(nm_task *task, nm_split split, const nm_batches *batches, int64_t i,
@@ -232,7 +232,7 @@ static nm_batch translation_largest(nm_task *task, nm_arena *arena)
     batch.source_pos = batch.source_ids;
     batch.target_pos = batch.target_out = batch.target_in;
     batch.n = batch.target.n_seqs;
-    batch.units = batch.tokens = tokens;
+    batch.n_targets = batch.tokens = tokens;
     return batch;
 }
 

@@ -87,7 +87,7 @@ static nm_status micro_batch(nm_trainer *trainer, const nm_batch *batch, update_
     nm_backend *b = trainer->backend;
     nm_tape *tape = &trainer->tape;
     nm_tape_start(tape, true, (uint64_t)trainer->config->seed, (uint32_t)trainer->state.step);
-    tape->n_targets = batch->units;
+    tape->n_targets = batch->n_targets;
     tape->mean_loss = trainer->task.type->mean_loss;
     double *device_sums = trainer->task.type->loss(&trainer->task, trainer->model, tape, batch, true);
     NM_TRY(nm_tape_backward(tape, err));
@@ -102,7 +102,7 @@ static nm_status micro_batch(nm_trainer *trainer, const nm_batch *batch, update_
     total->nll += pair[1];
     total->penalty += penalty;
     total->tokens += batch->tokens;
-    total->targets += batch->units;
+    total->targets += batch->n_targets;
     return NM_OK;
 }
 

@@ -43,8 +43,8 @@ static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool 
         nm_backend_download(b, pair, device_sums, sizeof pair);
         sums[0] += pair[0];
         sums[1] += pair[1];
-        n_targets += batch.units;
-        ignored += batch.ignored;
+        n_targets += batch.n_targets;
+        ignored += batch.n_ignored;
     }
     *mean = (validation_loss){sums[0] / (double)n_targets, sums[1] / (double)n_targets, ignored};
     return NM_OK;

@@ -223,7 +223,7 @@ static golden_result solve(golden_case *test, problem *p)
     nm_params *params = &p->model->params;
     nm_error err = {0};
     nm_batch batch = {.n = p->texts,
-                      .units = p->texts,
+                      .n_targets = p->texts,
                       .source = {p->texts, p->texts * p->length, p->length, p->offsets, NULL},
                       .target = {p->texts, p->texts, 1, p->target_offsets, NULL},
                       .source_ids = p->ids,

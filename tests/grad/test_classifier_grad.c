@@ -17,7 +17,7 @@ static const int32_t classes[] = {2, 0, 1, 2};
 
 static const nm_batch batch = {
     .n = TEXTS,
-    .units = TEXTS,
+    .n_targets = TEXTS,
     .source = {.n_seqs = TEXTS, .n_tokens = TOKENS, .longest = 5, .offsets = offsets},
     .target = {.n_seqs = TEXTS, .n_tokens = TEXTS, .longest = 1, .offsets = class_offsets},
     .source_ids = ids,

@@ -25,7 +25,7 @@ static const nm_tagger_inputs inputs = {
     .char_behind = behind,
     .bigrams = bigrams};
 static const nm_batch batch = {.n = 3,
-                               .units = 3,
+                               .n_targets = 3,
                                .tokens = TOKENS,
                                .source = {.n_seqs = 3, .n_tokens = TOKENS, .longest = 4, .offsets = offsets},
                                .source_ids = words,
@@ -78,7 +78,7 @@ static double loss_of(void *user, bool backward)
     nm_error err;
     double sums[2];
     nm_tape_start(&r->tape, true, 5, 3);
-    r->tape.n_targets = batch.units;
+    r->tape.n_targets = batch.n_targets;
     nm_packing packing = nm_tape_packing(&r->tape, &batch.source);
     nm_tensor *emissions = nm_tagger_emissions(r->model, &r->tape, &batch);
     const double *device = nm_crf_loss(&r->tape, emissions, &nm_tagger_of(r->model)->crf, &packing, gold);

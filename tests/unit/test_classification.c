@@ -315,12 +315,12 @@ static void largest_batch(void **state)
     assert_int_equal(nm_arena_init(&arena, (size_t)1 << 24, &err), NM_OK);
     nm_batch largest = task.type->largest(&task, &arena);
     int32_t tokens = largest.tokens;
-    assert_int_equal(largest.units, 3);
+    assert_int_equal(largest.n_targets, 3);
     assert_int_equal(task.type->epoch(&task, NM_SPLIT_TRAIN, 0, true, &batches, &err), NM_OK);
     int64_t seen = 0;
     for (int64_t i = 0; i < batches.n; i++) {
         nm_batch batch = task.type->batch(&task, NM_SPLIT_TRAIN, &batches, i, 0, true, &arena);
-        assert_true(batch.units <= 3 && batch.tokens <= tokens && batch.target.n_tokens == batch.n);
+        assert_true(batch.n_targets <= 3 && batch.tokens <= tokens && batch.target.n_tokens == batch.n);
         for (int32_t e = 0; e < batch.n; e++)
             assert_int_equal(
                 batch.target_out[e],

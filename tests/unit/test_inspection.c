@@ -484,7 +484,7 @@ static void add_squares(void *user, nm_tape *tape, const nm_batch *batch, const 
     for (size_t p = 0; p < model->params.n; p++) {
         const nm_tensor *tensor = &model->params.list[p]->tensor;
         for (int32_t i = 0; !strncmp(tensor->name, "enc.0.", 6) && i < tensor->rows * tensor->cols; i++)
-            squares += pow((double)((const float *)tensor->grad)[i] / batch->units, 2);
+            squares += pow((double)((const float *)tensor->grad)[i] / batch->n_targets, 2);
     }
 }
 

@@ -19,7 +19,7 @@ static const int32_t ids[] = {5, 4, 3, 7, 2, 8, 6, 4, 2, 9, 10, 2},
                      pos[] = {0, 1, 2, 3, 4, 0, 1, 2, 3, 0, 1, 2};
 static const nm_packing packing = {.n_seqs = SEQS, .n_tokens = TOKENS, .longest = 5, .offsets = offsets};
 static const nm_batch batch = {.n = SEQS,
-                               .units = TOKENS,
+                               .n_targets = TOKENS,
                                .source = packing,
                                .target = packing,
                                .source_ids = ids,
