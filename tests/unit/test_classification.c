@@ -1,5 +1,5 @@
-/* Classification as a task: what is read out of tables, that a text's class depends on nothing but itself, and that a
- * stopped run goes on to the same bits. */
+/* Classification: reading of tables; probabilities that do not depend on the other texts of a batch; a resumed run is bitwise
+ * identical. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,14 +13,14 @@
 #include "task/classification.h"
 #include "train/trainer.h"
 
-static char *folder; /* of the test's files */
+static char *folder; /* with the files of the test */
 
 static char *in_folder(const char *name)
 {
     return nm_path_join(folder, name);
 }
 
-/* Texts of a few words, some of which give the class away. */
+/* Texts of a few words, some of which determine the class. */
 static void write_table(const char *name, int n, uint32_t seed)
 {
     static const char *const words[2][3] = {{"good", "fine", "nice"}, {"bad", "poor", "dull"}};
@@ -112,7 +112,7 @@ static nm_task task_of(const nm_options *options)
 
 /* ---- reading ---- */
 
-static void what_is_read(void **state)
+static void test_reading(void **state)
 {
     (void)state;
     static const char *const settings[] = {
@@ -148,8 +148,8 @@ static void what_is_read(void **state)
     nm_options_free(options);
 }
 
-/* The dictionary counts training texts alone, so what is held out decides about it. */
-static void what_is_held_out(void **state)
+/* The dictionary counts training texts only, so it depends on the held-out texts. */
+static void test_held_out_texts(void **state)
 {
     (void)state;
     static const char *const seeds[] = {"1", "1", "2"};
@@ -168,7 +168,7 @@ static void what_is_held_out(void **state)
     assert_true(prints[0] != prints[2]);
 }
 
-static void class_order(void **state)
+static void test_class_order(void **state)
 {
     (void)state;
     char *path = in_folder("numbers.tsv");
@@ -190,10 +190,10 @@ static void class_order(void **state)
     free(path);
 }
 
-/* ---- using ---- */
+/* ---- inference and training ---- */
 
-/* Probabilities of all test texts at once and of each alone, after some training with the norm. */
-static void no_text_knows_another(void **state)
+/* Probabilities of all test texts in one call and in a call per text, after some training with the norm. */
+static void test_texts_are_independent(void **state)
 {
     (void)state;
     static const char *const norms[] = {"layer", "batch", "power", "rbn", "none"};
@@ -290,7 +290,7 @@ static outcome train(const char *name, const char *updates, const char *threads,
     return got;
 }
 
-static void learns_to_the_same_bits(void **state)
+static void test_resume_is_exact(void **state)
 {
     (void)state;
     outcome straight = train("straight", "60", "1", false), wide = train("wide", "60", "3", false);
@@ -301,8 +301,8 @@ static void learns_to_the_same_bits(void **state)
     assert_true(straight.accuracy > 90);
 }
 
-/* The most that a batch holds is what the dry run measured with. */
-static void largest_batch(void **state)
+/* No batch is larger than the batch of the dry run. */
+static void test_largest_batch(void **state)
 {
     (void)state;
     static const char *const settings[] = {"data.batch", "3", NULL};
@@ -336,12 +336,12 @@ static void largest_batch(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_read),
-                                       cmocka_unit_test(what_is_held_out),
-                                       cmocka_unit_test(class_order),
-                                       cmocka_unit_test(no_text_knows_another),
-                                       cmocka_unit_test(learns_to_the_same_bits),
-                                       cmocka_unit_test(largest_batch),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_reading),
+                                       cmocka_unit_test(test_held_out_texts),
+                                       cmocka_unit_test(test_class_order),
+                                       cmocka_unit_test(test_texts_are_independent),
+                                       cmocka_unit_test(test_resume_is_exact),
+                                       cmocka_unit_test(test_largest_batch),
                                        cmocka_unit_test(test_penalty_is_added_to_the_mean_loss)};
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }
