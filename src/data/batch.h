@@ -12,8 +12,8 @@ typedef struct nm_batch {
     const int64_t *index;      /* [n]: index of each example in the corpus */
     nm_packing source, target; /* host offsets only; target.n_seqs is 0 without a target */
     const int32_t *source_ids, *source_pos; /* [source.n_tokens]; pos counts from 0 within each sequence */
-    const int32_t *target_in, *target_out,
-        *target_pos;  /* [target.n_tokens]: decoder input, gold tokens, positions */
+    /* [target.n_tokens]: decoder input, gold tokens, positions */
+    const int32_t *target_in, *target_out, *target_pos;
     const void *more; /* further inputs of the task's model */
 } nm_batch;
 
