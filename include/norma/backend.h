@@ -2,7 +2,7 @@
  *
  * `ref` is plain C in float or double, the reference implementation; `cpu` is SIMD and OpenMP in float and is
  * tested against it. Matrices, vectors and index lists are in device memory (nm_backend_alloc), other
- * arguments in host memory, unless a comment says otherwise. Kernels cannot fail: a wrong shape is a
+ * arguments in host memory, unless a comment states the opposite. Kernels cannot fail: a wrong shape is a
  * programming error and aborts. Sums over rows are accumulated in double, in an order that does not depend on
  * the number of threads.
  *
@@ -261,12 +261,13 @@ typedef struct nm_map_args {
     nm_mat y;                  /* =; may be x */
 } nm_map_args;
 
-/* q         = weight dy f'(z)
- * dx        = alpha q
- * d_alpha  += sum of q x over all elements
- * d_shift  += sum of q over all elements
- * d_weight += sum of dy f(z) over the rows
- * d_bias   += sum of dy over the rows */
+/* The gradients of `map`:
+ *     q         = weight dy f'(z)
+ *     dx        = alpha q
+ *     d_alpha  += sum of q x over all elements
+ *     d_shift  += sum of q over all elements
+ *     d_weight += sum of dy f(z) over the rows
+ *     d_bias   += sum of dy over the rows */
 typedef struct nm_map_grad_args {
     nm_map_args forward; /* y is not read */
     nm_mat dy;
@@ -548,8 +549,9 @@ typedef struct nm_feature_norm {
     bool row_scale_ready; /* row_scale is an input; otherwise the kernel computes and stores it */
 } nm_feature_norm;
 
-/* mean   = mean of h over the rows
- * square = mean of (h - center)^2 over the rows
+/* Moments over the rows:
+ *     mean   = mean of h
+ *     square = mean of (h - center)^2
  * If center is the same pointer as mean, the mean is computed first and the square is about it. */
 typedef struct nm_feature_moments_args {
     const nm_feature_norm *spec;
@@ -568,10 +570,11 @@ typedef struct nm_feature_norm_args {
     void *square;                              /* [d], = mean of h^2, in the same pass; or NULL */
 } nm_feature_norm_args;
 
-/* sum_dy   = sum of dy over the rows
- * sum_dy_z = sum of dy z over the rows
- * dh       = a dy + c0 + c1 z
- * dx       = gradient of h = x row_scale applied to dh */
+/* Sums over the rows, and the gradient of x through h = x row_scale:
+ *     sum_dy   = sum of dy
+ *     sum_dy_z = sum of dy z
+ *     dh       = a dy + c0 + c1 z
+ *     dx       = row_scale (dh - h mean(dh h))        mean over the group; dh without groups */
 typedef struct nm_feature_norm_grad_args {
     const nm_feature_norm *spec;
     nm_mat dy, x;
@@ -608,8 +611,9 @@ typedef struct nm_adam_args {
     void *p, *m, *v; /* [n], updated in place */
 } nm_adam_args;
 
-/* v  = momentum v + grad_scale g        (grad_scale g clipped to [-clip, clip] if clip > 0)
- * p -= lr v */
+/* SGD with momentum; grad_scale g is clipped to [-clip, clip] if clip > 0:
+ *     v  = momentum v + grad_scale g
+ *     p -= lr v */
 typedef struct nm_sgd_args {
     double lr, momentum, grad_scale, clip;
     size_t n;

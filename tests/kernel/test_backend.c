@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backend/device.h"
 #include "norma/backend.h"
 
 static nm_backend *create(nm_backend_options options)
@@ -230,11 +231,36 @@ static void test_describe(void **state)
     nm_backend_free(cpu);
 }
 
+/* The options of [device]: defaults, an int8 precision that training rejects, the memory limit. */
+static void test_device_options(void **state)
+{
+    (void)state;
+    nm_error err;
+    nm_options *options = nm_options_create();
+    nm_device_options_add(options);
+    const nm_device_config *device = nm_options_find(options, "device");
+    assert_int_equal(device->precision, NM_PRECISION_FLOAT);
+    assert_true(nm_device_memory_bytes(device) > (size_t)1 << 20);
+    assert_int_equal(nm_options_set(options, "device.precision", "int8", NM_ORIGIN_COMMAND, &err), NM_OK);
+    assert_int_equal(nm_device_require_float(device, "training", &err), NM_USAGE);
+    assert_non_null(strstr(err.text, "training"));
+    assert_int_equal(nm_options_set(options, "device.memory_mib", "3", NM_ORIGIN_COMMAND, &err), NM_OK);
+    assert_int_equal(nm_device_memory_bytes(device), (size_t)3 << 20);
+    assert_int_equal(nm_options_set(options, "device.threads", "2", NM_ORIGIN_COMMAND, &err), NM_OK);
+    nm_backend *backend;
+    assert_int_equal(nm_device_open(device, &backend, &err), NM_OK);
+    assert_string_equal(backend->name, "cpu");
+    assert_int_equal(backend->threads, 2);
+    nm_backend_free(backend);
+    nm_options_free(options);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refusals), cmocka_unit_test(test_memory),
-                                       cmocka_unit_test(test_retaking), cmocka_unit_test(test_worker),
-                                       cmocka_unit_test(test_plan),     cmocka_unit_test(test_fence),
-                                       cmocka_unit_test(test_describe)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_retaking),       cmocka_unit_test(test_worker),
+        cmocka_unit_test(test_plan),           cmocka_unit_test(test_fence),
+        cmocka_unit_test(test_device_options), cmocka_unit_test(test_describe)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,11 +122,14 @@ static void embed(nm_backend *b, const nm_embed_args *args)
     }
 }
 
-/* One block of NM_DROP_COLS columns, for the words with id % buckets == bucket: several threads bucket a
+/* One block of NM_DROP_COLS columns, for the words with id % buckets == bucket: several threads process a
  * block, and every word is summed in the order of i. */
-static void embed_grad_block(const int32_t *ids, float factor, nm_mat dout, const nm_drop *drop,
-                             nm_mat dtable, int32_t block, int32_t bucket, int32_t buckets)
+static void embed_grad_block(const nm_embed_grad_args *args, const nm_drop *drop, int32_t block,
+                             int32_t bucket, int32_t buckets)
 {
+    const nm_mat dout = args->dout, dtable = args->dtable;
+    const int32_t *ids = args->ids;
+    const float factor = (float)args->scale;
     float factors[NM_DROP_COLS];
     int32_t col = block * NM_DROP_COLS, cols = nm_min_i32(dout.cols - col, NM_DROP_COLS);
     for (int32_t i = 0; i < dout.rows; i++) {
@@ -148,15 +151,14 @@ static void embed_grad_block(const int32_t *ids, float factor, nm_mat dout, cons
 
 static void embed_grad(nm_backend *b, const nm_embed_grad_args *args)
 {
-    const nm_mat dout = args->dout, dtable = args->dtable;
-    NM_ASSERT(dtable.cols == dout.cols);
+    const nm_mat dout = args->dout;
+    NM_ASSERT(args->dtable.cols == dout.cols);
     nm_drop dropped = nm_drop_of(args->drop);
     int32_t threads = nm_threads_for(b, elements(dout)), blocks = nm_ceil_div(dout.cols, NM_DROP_COLS);
     int32_t buckets = blocks ? nm_ceil_div(2 * threads, blocks) : 1;
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
     for (int32_t i = 0; i < blocks * buckets; i++)
-        embed_grad_block(args->ids, (float)args->scale, dout, &dropped, dtable, i / buckets, i % buckets,
-                         buckets);
+        embed_grad_block(args, &dropped, i / buckets, i % buckets, buckets);
 }
 
 static void gather(nm_backend *b, const nm_gather_args *args)

@@ -348,8 +348,9 @@ static void estimate_center(const feature_call *call, float *center)
         }
 }
 
-/* mean   = center + mean(h - center)
- * square = mean square about the mean or about the center
+/* Mean and mean square from sums about a center:
+ *     mean   = center + mean(h - center)
+ *     square = mean square about the mean or about the center
  * Returns whether a center was too far from the mean (in standard deviations) for a difference of squares. */
 static bool store_moments(const feature_call *call, const feature_workspace *workspace, bool about_mean,
                           float *mean, float *square)

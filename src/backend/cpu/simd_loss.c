@@ -130,15 +130,15 @@ static nm_gemm gemm_of(bool ta, bool tb, const float *a, size_t lda, const float
     return (nm_gemm){.ta = ta, .tb = tb, .alpha = 1, .a = a, .b = bm, .lda = lda, .ldb = ldb};
 }
 
-static void run_gemm(nm_backend *b, nm_gemm work, int32_t rows, int32_t cols, int32_t depth, bool add,
-                     float *c, int32_t ldc)
+/* c = or += the GEMM, over `depth` */
+static void run_gemm(nm_backend *b, nm_gemm work, int32_t depth, bool add, nm_mat c)
 {
-    work.rows = rows;
-    work.cols = cols;
+    work.rows = c.rows;
+    work.cols = c.cols;
     work.depth = depth;
     work.add = add;
-    work.c = c;
-    work.ldc = (size_t)ldc;
+    work.c = c.data;
+    work.ldc = (size_t)c.stride;
     NM_SIMD(nm_gemm_run)(b, &work);
 }
 
@@ -182,10 +182,10 @@ static void grad_block(nm_backend *b, const nm_softmax_loss_args *loss, nm_gemm 
     down.a = logits;
     nm_gemm across = gemm_of(true, false, logits, (size_t)words, hidden, (size_t)loss->hidden.stride);
     if (loss->d_hidden)
-        run_gemm(b, down, rows, width, words, false, (float *)loss->d_hidden + (size_t)first * (size_t)width,
-                 width);
+        run_gemm(b, down, words, false,
+                 nm_mat_of((float *)loss->d_hidden + (size_t)first * (size_t)width, rows, width));
     if (loss->d_weight)
-        run_gemm(b, across, words, width, rows, true, loss->d_weight, width);
+        run_gemm(b, across, rows, true, nm_mat_of(loss->d_weight, words, width));
     if (loss->d_bias)
         NM_SIMD(nm_add_column_sums)(b, nm_mat_of((void *)(uintptr_t)logits, rows, words), loss->d_bias);
 }
@@ -222,7 +222,7 @@ static void softmax_loss(nm_backend *b, const nm_softmax_loss_args *loss)
     for (int32_t first = 0; first < tokens; first += block) {
         int32_t rows = nm_min_i32(tokens - first, block);
         gemms.up.a = nm_row(loss->hidden, first);
-        run_gemm(b, gemms.up, rows, call.words, width, false, logits, call.words);
+        run_gemm(b, gemms.up, width, false, nm_mat_of(logits, rows, call.words));
 #pragma omp parallel for num_threads(b->threads) schedule(dynamic, 4)
         for (int32_t i = 0; i < rows; i++)
             loss_row(&call, loss->targets[first + i], logits + (size_t)i * (size_t)call.words, sums + 2 * i);

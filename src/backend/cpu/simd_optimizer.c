@@ -57,30 +57,28 @@ static void adam(nm_backend *b, const nm_adam_args *args)
         adam_chunk(&numbers, chunk_len(n, i), weight + i, grad + i, first + i, second + i);
 }
 
-static void sgd_chunk(float lr, float momentum, float grad_scale, float bound, int32_t n, float *p,
-                      const float *g, float *v)
+static void sgd_chunk(const nm_sgd_args *args, size_t first, int32_t n)
 {
+    float *p = (float *)args->p + first, *v = (float *)args->v + first;
+    const float *g = (const float *)args->g + first, bound = args->clip > 0 ? (float)args->clip : INFINITY;
+    const vf lr = v_set((float)args->lr), momentum = v_set((float)args->momentum),
+             grad_scale = v_set((float)args->grad_scale);
     for (int32_t i = 0; i < n; i += NM_W) {
         int32_t k = n - i;
-        vf grad = v_mul(v_set(grad_scale), v_load_upto(g + i, k));
+        vf grad = v_mul(grad_scale, v_load_upto(g + i, k));
         grad = v_min(v_set(bound), v_max(v_set(-bound), grad));
-        vf velocity = v_fma(v_set(momentum), v_load_upto(v + i, k), grad);
+        vf velocity = v_fma(momentum, v_load_upto(v + i, k), grad);
         v_store_upto(v + i, k, velocity);
-        v_store_upto(p + i, k, v_sub(v_load_upto(p + i, k), v_mul(v_set(lr), velocity)));
+        v_store_upto(p + i, k, v_sub(v_load_upto(p + i, k), v_mul(lr, velocity)));
     }
 }
 
 static void sgd(nm_backend *b, const nm_sgd_args *args)
 {
-    const double clip = args->clip;
-    const size_t n = args->n;
-    float *weight = args->p, *velocity = args->v, bound = clip > 0 ? (float)clip : INFINITY;
-    const float *grad = args->g;
-    int32_t threads = nm_threads_for(b, n);
+    int32_t threads = nm_threads_for(b, args->n);
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (size_t i = 0; i < n; i += CHUNK)
-        sgd_chunk((float)args->lr, (float)args->momentum, (float)args->grad_scale, bound, chunk_len(n, i),
-                  weight + i, grad + i, velocity + i);
+    for (size_t i = 0; i < args->n; i += CHUNK)
+        sgd_chunk(args, i, chunk_len(args->n, i));
 }
 
 static double dot_chunk(int32_t n, const float *a, const float *b)
