@@ -1,13 +1,14 @@
-/* Which elements a dropout site drops: derived from these numbers alone, never stored (src/base/random.h). */
+/* A dropout site. The mask is a function of these numbers and is never stored (src/base/random.h). */
 #ifndef NORMA_DROPOUT_H
 #define NORMA_DROPOUT_H
 
 #include <stdint.h>
 
 typedef struct nm_dropout {
-    double rate; /* share dropped, rounded to 1/65536; 0: nothing; kept values are scaled by 1/(1 - rate) */
+    /* Fraction of elements dropped, rounded to 1/65536; 0 disables dropout. Kept values are scaled by 1 / (1 - rate). */
+    double rate;
     uint64_t seed;
-    uint32_t site, step; /* which place in the model (< 2^24), which micro-batch */
+    uint32_t site, step; /* number of the site in the model, below 2^24; number of the micro-batch */
 } nm_dropout;
 
 #endif

@@ -1,5 +1,5 @@
-/* Options are data: one row gives name, type, default, range and help; the parser, --help, the manual page and the
- * saved run all read it. A row's type comes from the struct field, so struct and table cannot drift. */
+/* Option tables: one row has the name, type, default, range and help of an option. The parser, --help, the manual page and
+ * the saved configuration read the same row. The type of a row follows from the type of the struct field. */
 #ifndef NORMA_OPTION_H
 #define NORMA_OPTION_H
 
@@ -91,8 +91,8 @@ nm_status nm_options_read(nm_options *options, const char *path, nm_error *err);
 /* Reads the file and applies its section [profile.NAME], which holds full names ("train.epochs = 3") and takes precedence
  * over the other settings of all files that are read. profile "": none. NM_USAGE when no file has that profile. */
 nm_status nm_options_read_profile(nm_options *options, const char *path, const char *profile, nm_error *err);
-/* What an INI file says of one option, heap, or NULL when it says nothing; nothing else in the file is checked. For what
- * decides which sections there are. */
+/* The value of one option in an INI file, heap, or NULL if the file does not set it. The rest of the file is not checked.
+ * For options that determine which sections are registered. */
 nm_status nm_options_peek(const char *path, const char *option, char **value, nm_error *err);
 /* Reads the same syntax from memory; name is for messages. Such a text may not include files. */
 nm_status nm_options_read_text(nm_options *options, const char *name, const char *text, nm_error *err);
@@ -101,7 +101,7 @@ nm_status nm_options_read_text(nm_options *options, const char *name, const char
 nm_status nm_options_read_saved(nm_options *options, const char *name, const char *text, nm_error *err);
 /* Writes every value with its origin as a comment; reading that back gives the same structs. */
 void nm_options_write(const nm_options *options, FILE *out);
-/* The same for those sections only that `like` has too. */
+/* The same, restricted to the sections that `like` has, too. */
 void nm_options_write_like(const nm_options *options, const nm_options *like, FILE *out);
 /* Section number index, in the order of registration; its rows and presets end with an element without a name, and are NULL
  * if there are none. False past the last section. For help, manual pages and completion. */

@@ -1,9 +1,9 @@
 /* Status codes and error messages.
  *
- * Every function that can fail for an outside cause (a file, an option, memory) returns an nm_status and
- * fills an nm_error with one clear line: what went wrong and where. Callers may add context in front with
- * nm_while(). Our own mistakes (a wrong shape handed to a kernel) stop the program: see NM_ASSERT.
- * The library never prints and never exits otherwise. */
+ * Every function that can fail for an external cause (file, option, memory) returns an nm_status and fills an nm_error with
+ * one line: what failed, and where. Callers may prepend context with nm_while(). Programming errors (for example a wrong
+ * shape) abort, see NM_ASSERT. The library prints and exits only then, and when a small allocation fails
+ * (src/base/memory.h). */
 #ifndef NORMA_STATUS_H
 #define NORMA_STATUS_H
 
@@ -15,13 +15,13 @@
 extern "C" {
 #endif
 
-/* name, exit code of the program, text. 1 is left to crashes. */
+/* Name, exit code of the program, text. Exit code 1 is not used, so that it indicates a crash. */
 #define NM_STATUS_LIST(S)                                                                                    \
     S(OK, 0, "success")                                                                                      \
     S(USAGE, 2, "wrong option or argument")                                                                  \
     S(IO, 3, "reading or writing failed")                                                                    \
     S(FORMAT, 4, "malformed input")                                                                          \
-    S(MISMATCH, 5, "parts that do not belong together")                                                      \
+    S(MISMATCH, 5, "files or settings that do not match")                                                    \
     S(MEMORY, 6, "out of memory")                                                                            \
     S(UNSUPPORTED, 7, "not supported here")                                                                  \
     S(DIVERGED, 8, "the loss or a gradient is not finite")                                                   \
@@ -45,10 +45,10 @@ const char *nm_status_text(nm_status status);
 nm_status nm_fail(nm_error *err, nm_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Puts "context: " in front of the message of a failure under way and returns its status. */
+/* Prepends "context: " to the message and returns the status of the error. */
 nm_status nm_while(nm_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Stops the program with a message: for our own mistakes only. */
+/* Prints a message and aborts. For programming errors only. */
 void nm_panic(const char *file, int line, const char *what) __attribute__((noreturn));
 
 #define NM_ASSERT(condition)                                                                                 \

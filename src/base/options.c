@@ -1,6 +1,5 @@
-/* The option table at work: defaults, presets, INI files with `include =`, command-line settings, help, and
- * writing back what a run used. One setter serves every origin, so messages and ranges are the same
- * everywhere. */
+/* Options: defaults, presets, INI files with `include =`, settings on the command line, and writing of the configuration.
+ * All origins use the same setter, so that messages and ranges are the same. */
 #include "norma/option.h"
 
 #include <ctype.h>
@@ -13,7 +12,7 @@
 #include "base/memory.h"
 #include "base/edit_distance.h"
 
-/* A text that stands in another file (a model's metadata) may not name files to read. */
+/* A text that is stored in another file (metadata of a model) must not include files. */
 enum { MAX_INCLUDE_DEPTH = 8, NO_INCLUDES = MAX_INCLUDE_DEPTH + 1 };
 
 typedef struct section {
@@ -32,8 +31,8 @@ struct nm_options {
     size_t n_rules, rules_capacity;
     char **texts; /* every text value ever set; configs point into these */
     size_t n_texts, texts_capacity;
-    bool pass_over_unknown; /* sections nobody registered: while reading what another command saved */
-    const char *wanted;     /* only this option is looked for, while peeking; NULL: all are set */
+    bool pass_over_unknown; /* ignore unregistered sections, in a configuration saved by another command */
+    const char *wanted;     /* nm_options_peek: the only option to read; NULL: all options are set */
     char *found;
     const char *profile; /* settings of the section [profile.NAME] apply; NULL or "": none */
     bool profile_found;
@@ -202,7 +201,7 @@ static nm_status find_choice(const char *path, const nm_option *row, const char 
     return nm_fail(err, NM_USAGE, "%s = %.200s: expected one of %s", path, value, row->choices);
 }
 
-/* What a run used is written as a file: a text must come back from there as it is. */
+/* A configuration is saved as a file, so every text value must be readable from such a file without change. */
 static nm_status check_text(const char *path, const char *value, nm_error *err)
 {
     size_t length = strlen(value);
@@ -212,11 +211,11 @@ static nm_status check_text(const char *path, const char *value, nm_error *err)
         if (value[i] == '\n' || value[i] == '\r' ||
             (value[i] == ';' && (!i || isspace((unsigned char)value[i - 1]))))
             survives = false;
-    return survives
-               ? NM_OK
-               : nm_fail(err, NM_USAGE,
-                         "%s = %.200s: a value has no line end, no blank at its ends, no ; behind a blank",
-                         path, value);
+    return survives ? NM_OK
+                    : nm_fail(err, NM_USAGE,
+                              "%s = %.200s: a value must not contain a line end, start or end with a blank, "
+                              "or contain ; after a blank",
+                              path, value);
 }
 
 static nm_status set_row(nm_options *options, section *part, size_t index, const char *value,
@@ -514,8 +513,7 @@ bool nm_options_section(const nm_options *options, size_t index, const char **na
     return true;
 }
 
-/* ---- INI files. inih, Debian's parser, cuts lines at 200 bytes, which a path reaches; these lines have no
- * limit. ---- */
+/* ---- INI files. Not inih: it limits lines to 200 bytes, which is less than the length of a path. ---- */
 
 static nm_status read_text(nm_options *options, const char *path, const char *text, int depth, nm_error *err);
 
@@ -557,7 +555,7 @@ static char *trim(char *text)
     return text;
 }
 
-/* A comment begins with # or ; at the start of a line, or with ; behind a blank. */
+/* A comment starts with # or ; at the start of a line, or with ; after a blank. */
 static void cut_comment(char *line)
 {
     for (char *at = line; *at; at++)

@@ -1,5 +1,5 @@
-/* Counter-based random numbers: Philox4x32-10 (Salmon et al. 2011). No generator carries state: who asks with
- * the same numbers gets the same words, in any order, on any thread, after any resume. */
+/* Counter-based random numbers: Philox4x32-10 (Salmon et al. 2011). There is no generator state: equal counters and keys give
+ * equal words, in any order, on any thread, after any resume. */
 #ifndef NM_RANDOM_H
 #define NM_RANDOM_H
 

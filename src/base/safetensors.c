@@ -1,5 +1,5 @@
-/* Reading and writing of safetensors files, see safetensors.h. The reader trusts nothing: lengths, shapes,
- * offsets and names are checked against the size of the file before the first byte of data is reachable. */
+/* Safetensors files, see safetensors.h. Lengths, shapes, offsets and names are checked against the size of the file before
+ * any data is accessible. */
 #include "base/safetensors.h"
 
 #include <jansson.h>
@@ -40,7 +40,7 @@ size_t nm_tensor_type_bytes(nm_tensor_type type)
     return types[type].bytes;
 }
 
-/* ------------------------------------------------------------------ reading */
+/* ---- reading ---- */
 
 static nm_status malformed(const nm_safetensors *file, const char *what, nm_error *err)
 {
@@ -74,7 +74,7 @@ static nm_status read_header(nm_safetensors *file, size_t *data_start, nm_error 
         return nm_fail(err, NM_FORMAT, "%s: malformed safetensors file: header, byte %d: %s", file->path,
                        cause.position, cause.text);
     if (!json_is_object(file->header))
-        return malformed(file, "the header is no JSON object", err);
+        return malformed(file, "the header is not a JSON object", err);
     *data_start = LENGTH_BYTES + (size_t)length;
     return NM_OK;
 }
@@ -90,8 +90,8 @@ static bool read_type(const json_t *value, nm_tensor_type *type)
     return false;
 }
 
-/* Fills rank, shape and count; false for anything but an array of few non-negative integers with a product in
- * range. */
+/* Sets rank, shape and count. False unless value is an array of at most NM_TENSOR_MAX_RANK non-negative integers whose
+ * product fits size_t. */
 static bool read_shape(const json_t *value, nm_safetensor *tensor)
 {
     if (!json_is_array(value) || json_array_size(value) > NM_TENSOR_MAX_RANK)
@@ -127,11 +127,11 @@ static nm_status read_tensor(nm_safetensors *file, const char *name, const json_
     size_t begin, end;
     *tensor = (nm_safetensor){.name = name};
     if (!json_is_object(value) || json_object_size(value) != 3)
-        return malformed_tensor(file, name, "needs dtype, shape and data_offsets and nothing else", err);
+        return malformed_tensor(file, name, "expected exactly dtype, shape and data_offsets", err);
     if (!read_type(json_object_get(value, "dtype"), &tensor->type))
         return malformed_tensor(file, name, "unknown dtype", err);
     if (!read_shape(json_object_get(value, "shape"), tensor))
-        return malformed_tensor(file, name, "impossible shape", err);
+        return malformed_tensor(file, name, "invalid shape", err);
     if (!read_offsets(json_object_get(value, "data_offsets"), &begin, &end) ||
         end > file->map.bytes - data_start)
         return malformed_tensor(file, name, "data_offsets outside the file", err);
@@ -150,18 +150,19 @@ static int compare_places(const void *left, const void *right)
     return (a->bytes > b->bytes) - (a->bytes < b->bytes);
 }
 
-/* The data must lie end to end: no overlap, no hole, nothing behind. */
+/* The data of the tensors must be contiguous: no overlap, no gap, nothing after the last tensor. */
 static nm_status check_places(const nm_safetensors *file, size_t data_start, nm_error *err)
 {
     const char *at = file->map.data + data_start;
     for (size_t i = 0; i < file->count; i++) {
         const nm_safetensor *tensor = &file->tensors[i];
         if ((const char *)tensor->data != at)
-            return malformed_tensor(file, tensor->name, "its data overlaps another's or leaves a hole", err);
+            return malformed_tensor(file, tensor->name, "its data overlaps another tensor or follows a gap",
+                                    err);
         at += tensor->bytes;
     }
     if (at != file->map.data + file->map.bytes)
-        return malformed(file, "bytes behind the last tensor", err);
+        return malformed(file, "bytes after the last tensor", err);
     return NM_OK;
 }
 
@@ -170,9 +171,9 @@ static nm_status read_metadata(const nm_safetensors *file, json_t *map, nm_error
     const char *key;
     json_t *value;
     if (!json_is_object(map))
-        return malformed(file, "__metadata__ is no JSON object", err);
+        return malformed(file, "__metadata__ is not a JSON object", err);
     json_object_foreach(map, key, value) if (!json_is_string(value)) return malformed(
-        file, "__metadata__ holds something that is no text", err);
+        file, "__metadata__ contains a value that is not a string", err);
     return NM_OK;
 }
 
@@ -285,7 +286,7 @@ const char *nm_safetensors_path(const nm_safetensors *file)
     return file->path;
 }
 
-/* ------------------------------------------------------------------ writing */
+/* ---- writing ---- */
 
 typedef struct piece {
     char *name;
@@ -296,7 +297,7 @@ struct nm_safetensors_writer {
     piece *pieces;
     size_t count, capacity;
     json_t *metadata;
-    char *bad_text; /* the first key whose text isn't UTF-8 */
+    char *bad_text; /* the first key whose text is not UTF-8 */
 };
 
 nm_safetensors_writer *nm_safetensors_begin(void)
@@ -345,7 +346,7 @@ void nm_safetensors_abandon(nm_safetensors_writer *writer)
     free(writer);
 }
 
-/* Larger elements first; the order of adding otherwise. */
+/* Sorts by element size, largest first; otherwise keeps the order. */
 static void sort_pieces(nm_safetensors_writer *writer)
 {
     piece *sorted = nm_allocate((writer->count + 1) * sizeof *sorted);
@@ -359,7 +360,7 @@ static void sort_pieces(nm_safetensors_writer *writer)
     writer->pieces = sorted;
 }
 
-/* The JSON header as heap text (free), or NULL when a name isn't UTF-8. */
+/* The JSON header as heap string, or NULL if the name of a tensor is not UTF-8. */
 static char *format_header(const nm_safetensors_writer *writer)
 {
     json_t *header = json_object();

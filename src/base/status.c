@@ -17,8 +17,8 @@ const char *nm_status_text(nm_status status)
     return "unknown status";
 }
 
-/* Messages quote file names, options and files. A line end or an escape code in those must not reach a terminal
- * or make two lines of one. */
+/* Replaces control characters: a message quotes file names, options and files, and must stay one line without terminal
+ * escape sequences. */
 static void keep_one_line(char *text)
 {
     for (; *text; text++)
@@ -26,7 +26,7 @@ static void keep_one_line(char *text)
             *text = '?';
 }
 
-/* Of a message that is too long (a file name of a million bytes) the middle goes: its end says what was wrong. */
+/* A message that is too long (a file name of a million bytes) loses its middle: the end has the cause. */
 static void format_message(nm_error *err, const char *format, va_list args)
 {
     enum { TAIL = 200 };

@@ -107,7 +107,7 @@ static nm_status check_prompt(const char *text, size_t bytes, const char *where,
     if (bytes > LONGEST)
         return nm_fail(err, NM_FORMAT, "%s: a prompt of %zu bytes, the limit is %d", where, bytes, LONGEST);
     if (memchr(text, 0, bytes))
-        return nm_fail(err, NM_FORMAT, "%s: not text: holds a zero byte", where);
+        return nm_fail(err, NM_FORMAT, "%s: not text: contains a zero byte", where);
     return nm_text_check(text, bytes, where, err);
 }
 

@@ -6,14 +6,14 @@
 #include "base/random.h"
 
 typedef struct example {
-    int32_t source, target; /* lengths, 0 and 0 when the order is free */
+    int32_t source, target; /* lengths; both 0 without by_length */
     uint32_t chance;
     int64_t index;
 } example;
 
-/* ---- order: by target, then source length, then chance, then index ---- */
+/* ---- order: by target length, source length, random key, index ---- */
 
-/* Three digits of chance, two of each length. */
+/* Radix sort: three digits of the random key, two of each length. */
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, PASSES = 7 };
 
 static inline uint32_t digit_of(const example *e, const int pass)
@@ -46,7 +46,7 @@ static void move_pass(const example *from, example *to, int64_t n, int64_t *plac
 #undef MOVE
 }
 
-/* Counts become places; false when all have the same digit. */
+/* Converts counts to offsets. False if all examples have the same digit. */
 static bool place_digits(int64_t *counts, int64_t n)
 {
     int64_t at = 0;
@@ -60,7 +60,7 @@ static bool place_digits(int64_t *counts, int64_t n)
     return true;
 }
 
-/* Sorts by digits, the least one first; the examples come in the order of their indices. */
+/* Sorts by digits, the least significant one first. The examples must be in the order of their indexes. */
 static void sort_examples(example **examples, int64_t n)
 {
     int64_t(*counts)[DIGITS] = nm_allocate(PASSES * sizeof *counts);
@@ -122,7 +122,7 @@ static example *list_examples(const nm_batching *batching, uint32_t epoch, bool 
     return examples;
 }
 
-/* Fills batches in order: a batch is full when one more example would pass max_tokens on either side, or max_examples. */
+/* Fills batches in order. A batch is full if one more example would exceed max_tokens on either side, or max_examples. */
 static int64_t cut_batches(const nm_batching *batching, const example *examples, int64_t n, int64_t *starts)
 {
     int64_t batches = 0, source = 0, target = 0;
@@ -153,7 +153,7 @@ nm_status nm_batches_make(nm_batches *batches, const nm_batching *batching, uint
     batches->skipped = batching->source->n - n;
     if (!n) {
         free(examples);
-        return nm_fail(err, NM_USAGE, "no sequence of 1 to %lld tokens (max_length, max_tokens) is left",
+        return nm_fail(err, NM_USAGE, "no sequence has 1 to %lld tokens (max_length, max_tokens)",
                        (long long)batching->max_length);
     }
     int64_t *starts = nm_allocate(((size_t)n + 1) * sizeof *starts);

@@ -1,5 +1,5 @@
-/* From corpora to batches: which examples go together, in which order, from seed and epoch alone; so any
- * batch of any epoch is found again without walking through those before it. */
+/* Batches of an epoch. Their examples and order are a function of seed and epoch, so that training can resume at any batch of
+ * any epoch. */
 #ifndef NM_BATCHES_H
 #define NM_BATCHES_H
 
@@ -13,39 +13,39 @@ typedef enum nm_example_order { NM_ORDER_LENGTH, NM_ORDER_RANDOM } nm_example_or
 
 typedef struct nm_batching {
     const nm_corpus *source, *target; /* of equal n; target NULL for one-sided tasks */
-    int64_t max_tokens;               /* per side and batch, counting real tokens */
-    int64_t max_length;               /* longer sequences are left out */
-    int64_t max_examples;             /* per batch; 0: as many as max_tokens holds */
-    bool by_length;                   /* sequences of similar length together; otherwise any order */
+    int64_t max_tokens;               /* per side and batch */
+    int64_t max_length;               /* longer sequences are skipped */
+    int64_t max_examples;             /* per batch; 0: limited by max_tokens only */
+    bool by_length;                   /* batches of sequences of similar length; otherwise random */
     uint64_t seed;
 } nm_batching;
 
 typedef struct nm_batches { /* one epoch */
-    int64_t *order;         /* examples, batch after batch */
+    int64_t *order;         /* indexes of examples, batch after batch */
     int64_t *starts;        /* [n + 1] into order */
-    int64_t n, skipped;     /* batches; examples left out as too long or empty */
+    int64_t n, skipped;     /* batches; examples skipped because they are too long or empty */
 } nm_batches;
 
-/* Shuffled for training epoch `epoch` (from 0); with shuffle false: fixed order for evaluation. Fails with
- * NM_USAGE when nothing is left. Release with nm_batches_release. */
+/* Shuffled for training epoch `epoch` (from 0); shuffle false: fixed order, for evaluation. NM_USAGE if all examples are
+ * skipped. Release with nm_batches_release. */
 nm_status nm_batches_make(nm_batches *batches, const nm_batching *batching, uint32_t epoch, bool shuffle,
                           nm_error *err);
 void nm_batches_release(nm_batches *batches);
 
-typedef struct nm_batch_words { /* what frames a sequence */
+typedef struct nm_batch_words { /* special tokens and word dropout */
     int32_t
-        target_first; /* put before the target input: fairseq eos, Tears bos; stored sequences end in eos */
+        target_first; /* first token of the decoder input: eos (fairseq) or bos (Tears); stored sequences end with eos */
     int32_t unknown;
-    double word_dropout; /* share of source and target-input words replaced by unknown */
+    double word_dropout; /* fraction of source and decoder input tokens replaced by unknown */
     uint32_t step;       /* micro-batch number, for word dropout */
 } nm_batch_words;
 
-/* Packs batch i into memory of the arena (reset first). */
+/* Packs batch i into memory of the arena, which is reset first. */
 nm_batch nm_batches_get(const nm_batches *batches, const nm_batching *batching, int64_t i,
                         const nm_batch_words *words, nm_arena *arena);
-/* A made-up side of a batch: `tokens` zeros in sequences of `length`, the last of which may be shorter. */
+/* One side of a synthetic batch: `tokens` zeros in sequences of `length`; the last one may be shorter. */
 nm_packing nm_batch_fill(int32_t tokens, int32_t length, const int32_t **zeros, nm_arena *arena);
-/* Packs listed examples: for decoding and tests. */
+/* Packs the given examples, for decoding and tests. */
 nm_batch nm_batch_pack(const nm_batching *batching, const int64_t *examples, int32_t n,
                        const nm_batch_words *words, nm_arena *arena);
 

@@ -33,7 +33,7 @@ static nm_status open_part(nm_file_map *map, const char *prefix, const char *suf
         uint64_t elements = element_bytes == sizeof(int32_t) ? head->tokens : head->n + 1;
         if (head->n >= (uint64_t)1 << 40 || head->tokens >= (uint64_t)1 << 44 ||
             map->bytes != sizeof *head + elements * element_bytes)
-            status = nm_fail(err, NM_FORMAT, "%s: has %zu bytes, its header asks for another size", path,
+            status = nm_fail(err, NM_FORMAT, "%s: has %zu bytes, which does not match its header", path,
                              map->bytes);
     }
     free(path);
@@ -45,17 +45,17 @@ static nm_status check_corpus(const nm_corpus *corpus, const char *prefix, int32
     const header *ids = (const header *)corpus->ids_map.data,
                  *offsets = (const header *)corpus->offsets_map.data;
     if (ids->n != offsets->n || ids->tokens != offsets->tokens || ids->fingerprint != offsets->fingerprint)
-        return nm_fail(err, NM_MISMATCH, "%s.ids and %s.off do not belong together", prefix, prefix);
+        return nm_fail(err, NM_MISMATCH, "%s.ids and %s.off are from different corpora", prefix, prefix);
     for (uint64_t i = 0; i < ids->n; i++)
         if (corpus->offsets[i] > corpus->offsets[i + 1] ||
             corpus->offsets[i + 1] - corpus->offsets[i] > INT32_MAX)
-            return nm_fail(err, NM_FORMAT, "%s.off: sequence %llu has a bad offset", prefix,
+            return nm_fail(err, NM_FORMAT, "%s.off: sequence %llu has an invalid offset", prefix,
                            (unsigned long long)i);
     if (corpus->offsets[0] != 0 || corpus->offsets[ids->n] != ids->tokens)
         return nm_fail(err, NM_FORMAT, "%s.off: offsets do not span the tokens", prefix);
     for (uint64_t i = 0; i < ids->tokens; i++)
         if (corpus->ids[i] < 0 || corpus->ids[i] >= vocab_size)
-            return nm_fail(err, NM_MISMATCH, "%s.ids: token %llu is word %d, the dictionary has %d words",
+            return nm_fail(err, NM_MISMATCH, "%s.ids: token %llu has id %d, the dictionary has %d symbols",
                            prefix, (unsigned long long)i, corpus->ids[i], vocab_size);
     return NM_OK;
 }

@@ -1,7 +1,9 @@
-/* Token sequences on disk, mapped at training, not parsed. One side of one split is two files of a data
- * folder: SPLIT.SIDE.ids   header, then int32 ids, one sequence after another SPLIT.SIDE.off   header, then
- * uint64 offsets[n + 1] into the ids The header (64 bytes, little-endian) is described in docs/formats.md.
- * Writing streams: memory doesn't grow. */
+/* Token sequences in files that training maps into memory. One side of one split is two files of a data folder:
+ *
+ *     SPLIT.SIDE.ids   header, int32 ids of all sequences
+ *     SPLIT.SIDE.off   header, uint64 offsets[n + 1] into the ids
+ *
+ * The header (64 bytes, little-endian) is described in docs/formats.md. Writing needs constant memory. */
 #ifndef NM_CORPUS_H
 #define NM_CORPUS_H
 
@@ -12,11 +14,10 @@ typedef struct nm_corpus { /* one side, mapped */
     const int32_t *ids;
     const uint64_t *offsets;
     int64_t n;            /* sequences */
-    uint64_t fingerprint; /* of all ids and offsets, as written */
+    uint64_t fingerprint; /* hash of all ids and offsets, from the header */
 } nm_corpus;
 
-/* Opens PREFIX.ids and PREFIX.off and checks sizes, offsets and that every id is below vocab_size. NM_FORMAT.
- */
+/* Opens PREFIX.ids and PREFIX.off. NM_FORMAT if sizes or offsets are invalid; NM_MISMATCH if an id is not below vocab_size. */
 nm_status nm_corpus_open(nm_corpus *corpus, const char *prefix, int32_t vocab_size, nm_error *err);
 void nm_corpus_close(nm_corpus *corpus);
 
@@ -28,11 +29,11 @@ static inline int64_t nm_corpus_length(const nm_corpus *corpus, int64_t i)
 typedef struct nm_corpus_writer {
     nm_file_writer ids, offsets;
     uint64_t n, tokens;
-    void *hash; /* running fingerprint */
+    void *hash; /* XXH3 state of the fingerprint */
 } nm_corpus_writer;
 
 nm_status nm_corpus_writer_open(nm_corpus_writer *writer, const char *prefix, nm_error *err);
-/* Write errors show at commit. */
+/* Write errors are reported by commit. */
 void nm_corpus_writer_add(nm_corpus_writer *writer, const int32_t *ids, int32_t n);
 nm_status nm_corpus_writer_commit(nm_corpus_writer *writer, nm_error *err);
 void nm_corpus_writer_abort(nm_corpus_writer *writer);

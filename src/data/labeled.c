@@ -180,7 +180,7 @@ static nm_status next_row(nm_labeled *texts, bool *more, nm_error *err)
 {
     NM_TRY(nm_delimited_next(&texts->table, more, err));
     if (*more && texts->lines && texts->table.n_fields > 1)
-        return nm_fail(err, NM_FORMAT, "%s:%lld: not text: holds a zero byte", texts->path,
+        return nm_fail(err, NM_FORMAT, "%s:%lld: not text: contains a zero byte", texts->path,
                        (long long)texts->table.line);
     if (!*more || texts->lines)
         return NM_OK;

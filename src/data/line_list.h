@@ -1,10 +1,10 @@
-/* Lists of lines in memory, one text for all of them. A "line" is any byte string. */
+/* A list of lines, stored in one buffer. A line is any byte string. */
 #ifndef NM_LINE_LIST_H
 #define NM_LINE_LIST_H
 
 #include "text/buffer.h"
 
-/* {0} is a valid empty list. */
+/* {0} is an empty list. */
 typedef struct nm_line_list {
     nm_buffer text; /* all lines, one after another */
     size_t *ends;   /* [n], offsets into text */
@@ -14,7 +14,7 @@ typedef struct nm_line_list {
 void nm_line_list_clear(nm_line_list *list);
 void nm_line_list_release(nm_line_list *list);
 void nm_line_list_add(nm_line_list *list, const char *line, size_t bytes);
-/* Makes what was appended to text since the last line a line. */
+/* Ends a line: the bytes appended to text since the previous line become a line of the list. */
 void nm_line_list_end_line(nm_line_list *list);
 
 static inline const char *nm_line_list_get(const nm_line_list *list, size_t i, size_t *bytes)

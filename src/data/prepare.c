@@ -9,44 +9,52 @@
 
 #define C nm_prepare_config
 const nm_option nm_prepare_options[] = {
-    NM_CHOICE(
-        C, format, "parallel", "parallel|text",
-        "two languages line by line, or plain text for a language model: --train FILE, every line kept"),
+    NM_CHOICE(C, format, "parallel", "parallel|text",
+              "Format of the input: parallel text of two languages, or plain text for a language model, of "
+              "which all lines are kept."),
     NM_OPTION(C, train, "", 0, 0,
-              "training text: PREFIX of PREFIX.SOURCE_LANG and PREFIX.TARGET_LANG; plain text: the file"),
-    NM_OPTION(C, valid, "", 0, 0, "validation text, never filtered"),
-    NM_OPTION(C, test, "", 0, 0, "test text, never filtered"),
-    NM_OPTION(C, source_lang, "", 0, 0, "language translated from, also the suffix of its files"),
-    NM_OPTION(C, target_lang, "", 0, 0, "language translated to, also the suffix of its files"),
-    NM_OPTION(C, output, "", 0, 0, "folder to write"),
-    NM_CHOICE(
-        C, tokenizer, "moses", "none|moses|basic_english",
-        "none: the text is tokenized already; basic_english: lower case, punctuation apart, as torchtext"),
-    NM_OPTION(C, aggressive, "false", 0, 0, "moses: split words at hyphens (@-@)"),
-    NM_OPTION(C, escape, "true", 0, 0, "moses: write & | < > ' \" [ ] as entities"),
-    NM_OPTION(C, lowercase, "false", 0, 0, "lowercase after tokenization"),
-    NM_OPTION(C, bpe_merges, "10000", 0, 1 << 22, "BPE merges learned from both sides; 0: words stay whole"),
-    NM_OPTION(C, codes, "", 0, 0, "BPE codes to use instead of learning (subword-nmt or fastBPE)"),
+              "Training text: PREFIX of the files PREFIX.SOURCE_LANG and PREFIX.TARGET_LANG; the file itself "
+              "for plain text."),
+    NM_OPTION(C, valid, "", 0, 0, "Validation text, which is never filtered."),
+    NM_OPTION(C, test, "", 0, 0, "Test text, which is never filtered."),
+    NM_OPTION(C, source_lang, "", 0, 0, "Source language, also the suffix of its files."),
+    NM_OPTION(C, target_lang, "", 0, 0, "Target language, also the suffix of its files."),
+    NM_OPTION(C, output, "", 0, 0, "Data folder to write."),
+    NM_CHOICE(C, tokenizer, "moses", "none|moses|basic_english",
+              "Tokenizer: none for text that is tokenized already; basic_english lowercases and splits off "
+              "punctuation as torchtext."),
+    NM_OPTION(C, aggressive, "false", 0, 0, "Splitting of words at hyphens into @-@ by the Moses tokenizer."),
+    NM_OPTION(C, escape, "true", 0, 0, "Escaping of & | < > ' \" [ ] as entities by the Moses tokenizer."),
+    NM_OPTION(C, lowercase, "false", 0, 0, "Lowercasing after tokenization."),
+    NM_OPTION(C, bpe_merges, "10000", 0, 1 << 22,
+              "Number of BPE merges learned from both sides jointly; 0 disables BPE."),
+    NM_OPTION(C, codes, "", 0, 0, "File of BPE codes (subword-nmt or fastBPE) that replaces learning."),
     NM_OPTION(C, bpe_vocabulary_threshold, "0", 0, 1e12,
-              "units counted less often on a side are split again there; 0: none"),
-    NM_OPTION(C, joint, "true", 0, 0, "one dictionary for both sides"),
+              "Minimum count of a subword on its side; rarer ones are split into smaller subwords; 0 "
+              "disables the threshold."),
+    NM_OPTION(C, joint, "true", 0, 0, "One dictionary for source and target."),
     NM_OPTION(C, dict_source, "", 0, 0,
-              "source dictionary, or that of plain text, to use instead of building one"),
-    NM_OPTION(C, dict_target, "", 0, 0, "target dictionary to use instead of building one"),
-    NM_OPTION(C, min_count, "0", 0, 1e12, "rarer units become <unk>"),
+              "Existing dictionary of the source or of plain text, used instead of building one."),
+    NM_OPTION(C, dict_target, "", 0, 0, "Existing dictionary of the target, used instead of building one."),
+    NM_OPTION(C, min_count, "0", 0, 1e12,
+              "Minimum count of a symbol in the dictionary; rarer ones become <unk>."),
     NM_OPTION(C, max_words, "0", 0, NM_VOCAB_MAX_SIZE,
-              "largest dictionary, special symbols included; 0: no limit"),
-    NM_OPTION(C, dict_multiple, "8", 0, 1 << 16, "fill dictionaries up to a multiple of this; 0: not at all"),
-    NM_CHOICE(C, special_ids, "fairseq", "fairseq|tears",
-              "numbers of the special symbols, see the dictionary format"),
-    NM_OPTION(C, min_length, "1", 1, 1 << 30, "shortest training line in words before BPE"),
-    NM_OPTION(C, max_length, "175", 0, 1 << 30, "longest training line in words before BPE; 0: no limit"),
+              "Maximum size of a dictionary in symbols, including the special ones; 0 means no limit."),
+    NM_OPTION(C, dict_multiple, "8", 0, 1 << 16,
+              "Padding of dictionaries to a multiple of this size; 0 disables padding."),
+    NM_CHOICE(
+        C, special_ids, "fairseq", "fairseq|tears",
+        "Order of the special symbols: <s> <pad> </s> <unk> (fairseq) or <pad> <s> </s> <unk> (tears)."),
+    NM_OPTION(C, min_length, "1", 1, 1 << 30, "Minimum length of a training line in words before BPE."),
+    NM_OPTION(C, max_length, "175", 0, 1 << 30,
+              "Maximum length of a training line in words before BPE; 0 means no limit."),
     NM_OPTION(C, ratio, "9", 0, 1e9,
               "Maximum ratio of the lengths of source and target of a training pair, in words, or in "
-              "characters for a "
-              "language without spaces (zh, ja, th, km, lo, my); 0 disables the filter."),
-    NM_CHOICE(C, on_invalid, "error", "error|skip", "training pairs that are not UTF-8: stop, or leave out"),
-    NM_OPTION(C, threads, "0", 0, 1024, "threads; 0: as many as the system offers"),
+              "characters for a language "
+              "without spaces (zh, ja, th, km, lo, my); 0 disables the filter."),
+    NM_CHOICE(C, on_invalid, "error", "error|skip",
+              "Treatment of training pairs that are not UTF-8: stop with an error, or skip."),
+    NM_OPTION(C, threads, "0", 0, 1024, "Number of threads; 0 means all available ones."),
     {0}};
 #undef C
 
@@ -124,14 +132,13 @@ static nm_status check_config(const nm_prepare_config *config, nm_error *err)
         return nm_fail(err, NM_USAGE, "no output folder given (--output)");
     if (!is_text(config) &&
         (!*config->source_lang || !*config->target_lang || !strcmp(config->source_lang, config->target_lang)))
-        return nm_fail(err, NM_USAGE, "two different languages are needed (--source-lang, --target-lang)");
+        return nm_fail(err, NM_USAGE, "two different languages are required (--source-lang, --target-lang)");
     if (!*config->train && !*config->valid && !*config->test)
         return nm_fail(err, NM_USAGE, "no text given (--train, --valid, --test)");
     if (config->max_length && config->max_length < config->min_length)
         return nm_fail(err, NM_USAGE, "max_length is below min_length");
     if (config->ratio > 0 && config->ratio < 1)
-        return nm_fail(err, NM_USAGE, "ratio = %g: a longer side is never less than 1 times the shorter one",
-                       config->ratio);
+        return nm_fail(err, NM_USAGE, "ratio = %g: must be 0 or at least 1", config->ratio);
     bool dictionaries = *config->dict_source && *config->dict_target;
     if (config->joint)
         dictionaries = *config->dict_source || *config->dict_target;
@@ -140,14 +147,15 @@ static nm_status check_config(const nm_prepare_config *config, nm_error *err)
     if (*config->train)
         return NM_OK;
     if (!dictionaries)
-        return nm_fail(err, NM_USAGE, "without --train the dictionaries must be given");
+        return nm_fail(err, NM_USAGE,
+                       "without --train dictionaries are required (--dict-source, --dict-target)");
     if (config->bpe_vocabulary_threshold || (config->bpe_merges && !*config->codes))
         return nm_fail(err, NM_USAGE,
-                       "without --train BPE needs --codes (or --bpe-merges 0) and no threshold");
+                       "without --train BPE requires --codes (or --bpe-merges 0) and no threshold");
     return NM_OK;
 }
 
-/* A full disk shows here, before the first old file is replaced. */
+/* Reports a full disk before the first existing file is replaced. */
 static nm_status flush_ids(nm_prepare *self, nm_error *err)
 {
     for (int split = 0; split < NM_PREPARE_SPLITS; split++)
@@ -179,18 +187,18 @@ static nm_status write_text(const nm_prepare *self, const char *name, const nm_b
     return status;
 }
 
-/* Units that a side's BPE may write, when rare ones are split: a joint dictionary counts those of the other side too. */
-static nm_status write_units(const nm_prepare *self, int side, nm_buffer *text, nm_error *err)
+/* Subwords that BPE may produce on a side with a threshold. A joint dictionary also counts those of the other side. */
+static nm_status write_subwords(const nm_prepare *self, int side, nm_buffer *text, nm_error *err)
 {
     const char *name = self->sides == 1 ? "units.txt" : side ? "units.target.txt" : "units.source.txt";
     nm_vocab_options options = nm_vocab_options_default();
-    nm_vocab *units;
+    nm_vocab *subwords;
     options.threshold = self->config->bpe_vocabulary_threshold;
     options.multiple = 1;
-    NM_TRY(nm_vocab_build(&self->bpe_counts[side], &options, &units, err));
+    NM_TRY(nm_vocab_build(&self->bpe_counts[side], &options, &subwords, err));
     nm_buffer_clear(text);
-    nm_vocab_format(units, text);
-    nm_vocab_free(units);
+    nm_vocab_format(subwords, text);
+    nm_vocab_free(subwords);
     return write_text(self, name, text, err);
 }
 
@@ -204,7 +212,7 @@ static nm_status write_dictionaries(const nm_prepare *self, nm_error *err)
         nm_vocab_format(self->vocab[side], &text);
         status = write_text(self, name, &text, err);
         if (status == NM_OK && self->bpe_counts[side].n)
-            status = write_units(self, side, &text, err);
+            status = write_subwords(self, side, &text, err);
     }
     if (status == NM_OK && self->bpe) {
         nm_buffer_clear(&text);
@@ -248,12 +256,12 @@ static nm_status remove_split(const nm_prepare *self, int split, const char *sid
     return NM_OK;
 }
 
-/* Files of an earlier run in the same folder that this one has no successor for. */
+/* Removes files of an earlier preparation in the same folder that this one does not replace. */
 static nm_status remove_stale(const nm_prepare *self, nm_error *err)
 {
     static const struct {
         const char *side, *dictionary, *units;
-        int sides; /* of the format that has it */
+        int sides; /* of the format with this side */
     } all[] = {{"source", "dict.source.txt", "units.source.txt", 2},
                {"target", "dict.target.txt", "units.target.txt", 2},
                {"text", "dict.txt", "units.txt", 1}};
@@ -272,7 +280,7 @@ static nm_status remove_stale(const nm_prepare *self, nm_error *err)
     return NM_OK;
 }
 
-/* Puts everything in place. Without data.ini a folder is not complete: it goes first and comes last. */
+/* Puts all files in place. data.ini marks a folder as complete: it is removed first and written last. */
 static nm_status finish(nm_prepare *self, nm_error *err)
 {
     NM_TRY(flush_ids(self, err));
@@ -298,7 +306,7 @@ static void release(nm_prepare *self)
     for (int side = 0; side < NM_PREPARE_SIDES; side++) {
         nm_counter_release(&self->words[side]);
         nm_counter_release(&self->bpe_counts[side]);
-        nm_counter_release(&self->units[side]);
+        nm_counter_release(&self->subwords[side]);
         free(self->pieces[side].ends);
         free(self->pieces[side].numbers);
         if (self->vocab[side])
@@ -333,6 +341,6 @@ nm_status nm_prepare_run(const nm_options *options, nm_prepare_report *report, n
     release(&self);
     nm_folder_lock_release(&lock);
     if (status != NM_OK && !existed)
-        rmdir(config->output); /* leaves it when something is in it */
+        rmdir(config->output); /* fails if it is not empty */
     return status;
 }

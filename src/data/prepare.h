@@ -1,11 +1,11 @@
-/* From parallel text, or plain text, to a data folder: tokenize, lowercase, filter, learn and apply BPE, build dictionaries,
- * write ids. Memory grows with the vocabulary, not with the text: every step streams over files.
+/* Preparation of parallel text or plain text: tokenize, lowercase, filter, learn and apply BPE, build dictionaries, write ids.
+ * Memory grows with the vocabulary and not with the text, which is streamed.
  *
- * The folder has, for each split, SPLIT.source.ids/.off and SPLIT.target.ids/.off (see data/corpus.h; every
- * sequence ends with </s>); for valid and test the words before BPE, SPLIT.source.words and
- * SPLIT.target.words; dict.source.txt and dict.target.txt; codes.bpe unless BPE is off; and data.ini, the
- * options used. Of plain text (format = text) there is one side, "text", its dictionary dict.txt, and every line is kept.
- * Files appear only when all of them could be written; data.ini comes last. */
+ * The data folder has for each split SPLIT.source.ids/.off and SPLIT.target.ids/.off (see data/corpus.h; every sequence ends
+ * with </s>); for valid and test the tokenized text before BPE, SPLIT.source.words and SPLIT.target.words; dict.source.txt and
+ * dict.target.txt; codes.bpe unless BPE is disabled; and the options, data.ini. Plain text (format = text) has one side,
+ * "text", with the dictionary dict.txt, and all lines are kept. The folder is locked while it is written. Files are put in
+ * place after all of them have been written, data.ini last. */
 #ifndef NM_PREPARE_H
 #define NM_PREPARE_H
 
@@ -63,7 +63,7 @@ typedef struct nm_drop_example {
 
 typedef struct nm_prepare_split_report {
     int64_t pairs, kept, dropped[NM_DROP_N];
-    /* The first pairs dropped for each reason. */
+    /* The first dropped pairs for each reason. */
     nm_drop_example examples[NM_DROP_N][NM_PREPARE_EXAMPLES];
     int n_examples[NM_DROP_N];
     int64_t words[NM_PREPARE_SIDES];                             /* kept, before BPE */
@@ -80,17 +80,16 @@ typedef struct nm_prepare_report {
 /* "train", "valid", "test"; "source" and "target", or "text". */
 extern const char *const nm_prepare_split_names[NM_PREPARE_SPLITS];
 const char *nm_prepare_side_name(int sides, int side);
-/* Opens what was prepared of a split: its side `side` of `sides`. Only the training split must be there; what is not stays
- * empty. */
+/* Opens side `side` of `sides` of a split. Only the training split is required; a missing split leaves *corpus unchanged. */
 nm_status nm_prepare_open_split(nm_corpus *corpus, const char *folder, int split, int sides, int side,
                                 int32_t vocab_size, nm_error *err);
 
 /* Frees what nm_prepare_run allocated in the report, whether it failed or not. */
 void nm_prepare_report_release(nm_prepare_report *report);
 
-/* options holds the section [prepare] with config in it; all of it is written to data.ini.
- * NM_USAGE for options that do not go together, NM_FORMAT with file, line and byte for text that is not
- * UTF-8, NM_MISMATCH for sides of unequal length. */
+/* options has the section [prepare]; all of its values are written to data.ini. NM_USAGE for options that exclude each other;
+ * NM_FORMAT with file, line and byte for text that is not UTF-8; NM_MISMATCH for sides with different numbers of lines;
+ * NM_IO if another process is writing the folder. */
 nm_status nm_prepare_run(const nm_options *options, nm_prepare_report *report, nm_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* Third step of preparing: from the numbers of the words to ids, one file a thread. */
+/* Third step of `norma prepare`: from indexes of words to ids, one file per thread. */
 #include "data/prepare_private.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ static nm_status encode_side(nm_prepare *self, int split, int side, nm_error *er
         status = encode_stream(&work, stream, path, err);
     if (stream)
         fclose(stream);
-    nm_file_writer_abort(&self->numbers[split][side]); /* makes room on the disk */
+    nm_file_writer_abort(&self->numbers[split][side]); /* frees disk space */
     self->report->splits[split].tokens[side] = work.tokens;
     self->report->splits[split].unknown[side] = work.unknown;
     nm_ids_release(&work.line);

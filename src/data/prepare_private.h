@@ -11,7 +11,7 @@
 enum { PREPARE_TRAIN, PREPARE_VALID, PREPARE_TEST };
 enum { PREPARE_SOURCE, PREPARE_TARGET };
 
-/* Units of the words of a counter, those of one word together. */
+/* Subwords of the words of a counter, word after word. */
 typedef struct nm_word_subwords {
     size_t *ends; /* [words], into numbers */
     int32_t *numbers;
@@ -24,51 +24,53 @@ typedef struct nm_prepare {
     nm_prepare_report *report;
     int sides; /* 2, or 1 for plain text */
     int32_t threads;
-    nm_counter words[NM_PREPARE_SIDES]; /* of the kept training text; those of the other splits alone: 0 */
-    nm_counter bpe_counts[NM_PREPARE_SIDES];   /* units before the threshold; empty without one */
-    nm_counter units[NM_PREPARE_SIDES];        /* as they get into the ids */
-    nm_word_subwords pieces[NM_PREPARE_SIDES]; /* of all words: first numbers of units, in the end ids */
-    nm_bpe *bpe;                               /* NULL without BPE */
+    nm_counter
+        words[NM_PREPARE_SIDES]; /* of the kept training text; words that only valid and test have: count 0 */
+    nm_counter bpe_counts[NM_PREPARE_SIDES]; /* subwords before the threshold; empty without one */
+    nm_counter subwords[NM_PREPARE_SIDES];   /* subwords that the ids represent */
+    nm_word_subwords
+        pieces[NM_PREPARE_SIDES]; /* of all words: indexes of subwords, replaced by ids at the end */
+    nm_bpe *bpe;                  /* NULL without BPE */
     nm_vocab *vocab[NM_PREPARE_SIDES];
-    nm_file_writer text[NM_PREPARE_SPLITS][NM_PREPARE_SIDES]; /* words of valid and test, line by line */
-    /* The kept lines as uint32 numbers of words, each line ended by NM_PREPARE_LINE_END: scratch, never
-     * committed. */
+    nm_file_writer text[NM_PREPARE_SPLITS][NM_PREPARE_SIDES]; /* tokenized lines of valid and test */
+    /* The kept lines as uint32 indexes of words, each line followed by NM_PREPARE_LINE_END. Temporary, never committed. */
     nm_file_writer numbers[NM_PREPARE_SPLITS][NM_PREPARE_SIDES];
     nm_corpus_writer ids[NM_PREPARE_SPLITS][NM_PREPARE_SIDES];
 } nm_prepare;
 
 #define NM_PREPARE_LINE_END UINT32_MAX
 
-/* Prefix of a split's files, "" when it has none. */
+/* Prefix of the files of a split, "" if it is not given. */
 const char *nm_prepare_prefix(const nm_prepare_config *config, int split);
-/* A file of the output folder, heap. */
+/* Path of a file of the output folder, heap. */
 char *nm_prepare_path(const nm_prepare *self, int split, int side, const char *suffix);
 
-/* A block is at most so many lines or bytes (but always one whole line). */
+/* Maximum lines and bytes of a block, which has at least one complete line. */
 enum { NM_PREPARE_BLOCK_LINES = 8192, NM_PREPARE_BLOCK_BYTES = 8 << 20 };
 
-/* Lines of both sides as they stand in the files, not checked yet. */
+/* Lines of both sides as in the files, not validated. */
 typedef struct nm_prepare_block {
     nm_line_list lines[NM_PREPARE_SIDES];
-    unsigned char too_long[NM_PREPARE_BLOCK_LINES]; /* bit of each side whose line was not taken */
-    int64_t first;                                  /* number of the first line in the files */
+    unsigned char
+        too_long[NM_PREPARE_BLOCK_LINES]; /* bit mask of the sides whose line was too long to be stored */
+    int64_t first;                        /* number of the first line in the files */
 } nm_prepare_block;
 
-/* The files of a split, read in blocks. */
+/* Reads the files of a split in blocks. */
 typedef struct nm_prepare_reader {
     int sides;
-    bool cuts; /* lines too long to train on are not taken */
+    bool cuts; /* lines that are too long for training are not stored */
     char *paths[NM_PREPARE_SIDES];
     FILE *streams[NM_PREPARE_SIDES];
     nm_lines lines[NM_PREPARE_SIDES];
     bool ended;
-    nm_error err; /* why it ended; status NM_OK at the end of the files */
+    nm_error err; /* cause of the end; status NM_OK at the end of the files */
 } nm_prepare_reader;
 
 nm_status nm_prepare_reader_open(nm_prepare_reader *reader, const nm_prepare *prepare, int split,
                                  nm_error *err);
-/* The next block. A failure ends the reading: what stands before it is in the block all the same, and once
- * that is done with, reader->err tells. The block after the last one is empty. */
+/* Reads the next block. After an error the block has the lines before it, and reader->err is set. The block after the last one
+ * is empty. */
 void nm_prepare_reader_next(nm_prepare_reader *reader, nm_prepare_block *block);
 void nm_prepare_reader_close(nm_prepare_reader *reader);
 

@@ -1,16 +1,16 @@
-/* Reading the files of a split in blocks of lines, both sides together. */
+/* Reading of the files of a split in blocks of lines, both sides in parallel. */
 #include <stdlib.h>
 
 #include "data/prepare_private.h"
 
 enum { LONGEST_TRAIN_LINE = 1 << 20 };
 
-/* Packed text would only be called broken UTF-8. */
+/* Compressed text would be reported as invalid UTF-8. */
 static nm_status check_packed(FILE *stream, const char *path, nm_error *err)
 {
     unsigned char magic[4] = {0};
     size_t n = fread(magic, 1, sizeof magic, stream);
-    for (size_t i = n; i > 0; i--) /* glibc takes back what fits its buffer, also on a pipe */
+    for (size_t i = n; i > 0; i--) /* glibc accepts as many bytes as its buffer has, also for a pipe */
         ungetc(magic[i - 1], stream);
     static const char *const starts[] = {"\3757zX", "\37\213", "BZh",
                                          "\50\265\57\375"}; /* xz, gz, bz2, zst */
@@ -62,7 +62,7 @@ void nm_prepare_reader_close(nm_prepare_reader *self)
     }
 }
 
-/* One side ended before the other: counts both to the end. */
+/* One side ended before the other: reads both to their ends to report their numbers of lines. */
 static nm_status fail_unequal(nm_prepare_reader *self, nm_error *err)
 {
     for (int side = 0; side < self->sides; side++)
@@ -84,7 +84,7 @@ static nm_status read_pair(nm_prepare_reader *self, bool *ended, nm_error *err)
     return NM_OK;
 }
 
-/* Takes the current lines of all sides into the block; gives their bytes. */
+/* Adds the current lines of all sides to the block. Returns their bytes. */
 static size_t take_pair(const nm_prepare_reader *self, nm_prepare_block *block)
 {
     size_t taken = 0;

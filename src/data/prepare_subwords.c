@@ -1,5 +1,5 @@
-/* Second step of preparing: BPE and dictionaries. Everything is computed from the counted words: a word is
- * cut the same way wherever it stands, so the text itself need not be read again. */
+/* Second step of `norma prepare`: BPE and dictionaries, computed from the counted words. The segmentation of a word does not
+ * depend on its context, so the text is not read again. */
 #include "data/prepare_private.h"
 
 #include <stdlib.h>
@@ -23,15 +23,15 @@ static nm_status get_bpe(nm_prepare *self, nm_error *err)
     return NM_OK;
 }
 
-static void add_piece(nm_word_subwords *pieces, size_t unit)
+static void add_piece(nm_word_subwords *pieces, size_t subword)
 {
     NM_GROW(pieces->numbers, pieces->n, pieces->capacity);
-    pieces->numbers[pieces->n++] = (int32_t)unit;
+    pieces->numbers[pieces->n++] = (int32_t)subword;
 }
 
-/* Counts the units of counted words; pieces, if wanted, takes their numbers. */
-static void count_units(nm_bpe_applier *applier, const nm_counter *words, nm_counter *units,
-                        nm_word_subwords *pieces)
+/* Counts the subwords of counted words. pieces, unless NULL, receives their indexes. */
+static void count_subwords(nm_bpe_applier *applier, const nm_counter *words, nm_counter *subwords,
+                           nm_word_subwords *pieces)
 {
     nm_buffer line = {0};
     for (size_t i = 0; i < words->n; i++) {
@@ -44,9 +44,9 @@ static void count_units(nm_bpe_applier *applier, const nm_counter *words, nm_cou
         for (size_t at = 0; at < line.bytes;) {
             const char *space = memchr(line.data + at, ' ', line.bytes - at);
             size_t bytes = space ? (size_t)(space - line.data) - at : line.bytes - at;
-            size_t unit = nm_counter_add(units, line.data + at, bytes, word->count);
+            size_t subword = nm_counter_add(subwords, line.data + at, bytes, word->count);
             if (pieces)
-                add_piece(pieces, unit);
+                add_piece(pieces, subword);
             at += bytes + 1;
         }
         if (pieces) {
@@ -63,42 +63,42 @@ static void count_side(nm_prepare *self, int side)
     nm_counter *counts = &self->bpe_counts[side];
     if (self->bpe && threshold) {
         nm_bpe_applier *plain = nm_bpe_applier_create(self->bpe, NULL, 0);
-        count_units(plain, &self->words[side], counts, NULL);
+        count_subwords(plain, &self->words[side], counts, NULL);
         nm_bpe_applier_free(plain);
     }
     nm_bpe_applier *applier =
         self->bpe ? nm_bpe_applier_create(self->bpe, counts->n ? counts : NULL, threshold) : NULL;
-    count_units(applier, &self->words[side], &self->units[side], &self->pieces[side]);
+    count_subwords(applier, &self->words[side], &self->subwords[side], &self->pieces[side]);
     nm_bpe_applier_free(applier);
 }
 
-/* From numbers of units to ids. The counted words are done with. */
+/* Replaces indexes of subwords by ids. Releases the counters of words. */
 static void find_ids(nm_prepare *self, int side)
 {
-    const nm_counter *units = &self->units[side];
+    const nm_counter *subwords = &self->subwords[side];
     nm_word_subwords *pieces = &self->pieces[side];
-    int32_t *ids = nm_allocate(units->n * sizeof *ids);
-    for (size_t i = 0; i < units->n; i++)
-        ids[i] = nm_vocab_find(self->vocab[side], units->items[i].text, units->items[i].bytes);
+    int32_t *ids = nm_allocate(subwords->n * sizeof *ids);
+    for (size_t i = 0; i < subwords->n; i++)
+        ids[i] = nm_vocab_find(self->vocab[side], subwords->items[i].text, subwords->items[i].bytes);
     for (size_t i = 0; i < pieces->n; i++)
         pieces->numbers[i] = ids[pieces->numbers[i]];
     free(ids);
     nm_counter_release(&self->words[side]);
-    nm_counter_release(&self->units[side]);
+    nm_counter_release(&self->subwords[side]);
 }
 
-static nm_status build_vocab(nm_prepare *self, const nm_counter *units, nm_vocab **vocab, nm_error *err)
+static nm_status build_vocab(nm_prepare *self, const nm_counter *subwords, nm_vocab **vocab, nm_error *err)
 {
     const nm_prepare_config *config = self->config;
     nm_vocab_options options = nm_vocab_options_default();
     options.order = !strcmp(config->special_ids, "tears") ? NM_VOCAB_TEARS : NM_VOCAB_FAIRSEQ;
-    options.threshold = config->min_count > 1 ? config->min_count : 1; /* 0: not in the training text */
+    options.threshold = config->min_count > 1 ? config->min_count : 1; /* count 0: not in the training text */
     options.max_size = (int32_t)config->max_words;
     options.multiple = (int32_t)config->dict_multiple;
-    return nm_vocab_build(units, &options, vocab, err);
+    return nm_vocab_build(subwords, &options, vocab, err);
 }
 
-/* A copy, so that each side owns its dictionary whether they are the same or not. */
+/* A copy, so that each side owns its dictionary. */
 static nm_status copy_vocab(const nm_vocab *from, nm_vocab **to, nm_error *err)
 {
     nm_buffer text = {0};
@@ -124,13 +124,13 @@ static nm_status get_joint_vocab(nm_prepare *self, nm_error *err)
     if (vocab[PREPARE_SOURCE] && vocab[PREPARE_TARGET])
         return same_vocab(vocab[PREPARE_SOURCE], vocab[PREPARE_TARGET])
                    ? NM_OK
-                   : nm_fail(err, NM_MISMATCH, "%s and %s differ, but joint asks for one dictionary",
+                   : nm_fail(err, NM_MISMATCH, "%s and %s differ, but --joint requires one dictionary",
                              self->config->dict_source, self->config->dict_target);
     int have = vocab[PREPARE_TARGET] ? PREPARE_TARGET : PREPARE_SOURCE;
     if (!vocab[have]) {
         nm_counter all = {0};
-        nm_counter_merge(&all, &self->units[PREPARE_SOURCE]);
-        nm_counter_merge(&all, &self->units[PREPARE_TARGET]);
+        nm_counter_merge(&all, &self->subwords[PREPARE_SOURCE]);
+        nm_counter_merge(&all, &self->subwords[PREPARE_TARGET]);
         nm_status status = build_vocab(self, &all, &vocab[have], err);
         nm_counter_release(&all);
         NM_TRY(status);
@@ -151,7 +151,7 @@ static nm_status get_vocab(nm_prepare *self, nm_error *err)
         NM_TRY(get_joint_vocab(self, err));
     for (int side = 0; side < self->sides; side++) {
         if (!self->vocab[side])
-            NM_TRY(build_vocab(self, &self->units[side], &self->vocab[side], err));
+            NM_TRY(build_vocab(self, &self->subwords[side], &self->vocab[side], err));
         self->report->dict_size[side] = nm_vocab_size(self->vocab[side]);
     }
     return NM_OK;

@@ -28,7 +28,7 @@ typedef struct line_worker { /* one per thread */
     size_t n_words[NM_PREPARE_SIDES], capacity[NM_PREPARE_SIDES];
 } line_worker;
 
-typedef struct word_list { /* words by number, lines ended by NM_PREPARE_LINE_END */
+typedef struct word_list { /* indexes of words, lines followed by NM_PREPARE_LINE_END */
     uint32_t *data;
     size_t n, capacity;
 } word_list;
@@ -63,7 +63,7 @@ static nm_status open_worker(line_worker *self, const nm_prepare *prepare, nm_er
     for (int side = 0; side < prepare->sides; side++) {
         nm_tokenizer_options options = nm_tokenizer_options_default();
         const char *language = side == PREPARE_SOURCE ? config->source_lang : config->target_lang;
-        if (strcmp(config->tokenizer, "none") && *language) /* file suffixes need not be languages then */
+        if (strcmp(config->tokenizer, "none") && *language) /* without a tokenizer any suffix is accepted */
             options.language = language;
         options.aggressive = config->aggressive;
         options.escape = config->escape;
@@ -288,7 +288,7 @@ static void process_chunk(const split_job *self, line_worker *worker, block *fro
             out->invalid = i;
 }
 
-/* The beginning of a line as heap string. */
+/* The start of a line as heap string. */
 static char *cut_line(const nm_line_list *lines, size_t i)
 {
     enum { EXAMPLE_BYTES = 60 };
@@ -400,8 +400,8 @@ nm_status nm_prepare_words(nm_prepare *self, int split, nm_error *err)
             self->report->word_types[side] = (int64_t)self->words[side].n;
     }
     if (status == NM_OK && split == PREPARE_TRAIN && !self->report->splits[split].kept)
-        status = nm_fail(err, NM_MISMATCH, "%s: no %s is left to train on (%lld read)", self->config->train,
-                         self->sides == 1 ? "line" : "pair of lines",
+        status = nm_fail(err, NM_MISMATCH, "%s: the filters left no %s for training (%lld read)",
+                         self->config->train, self->sides == 1 ? "line" : "pair of lines",
                          (long long)self->report->splits[split].pairs);
     return status;
 }

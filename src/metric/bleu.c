@@ -1,6 +1,9 @@
-/* BLEU: see bleu.h. With m_n clipped matches and t_n n-grams of the hypothesis, c its length and r the
- * reference's, BLEU = min(1, exp(1 - r/c)) * (p_1 p_2 p_3 p_4)^(1/4),  p_n = m_n / t_n; exponential smoothing
- * makes the k-th order without a match 1 / (2^k t_n). */
+/* BLEU, see bleu.h. With m_n clipped matches and t_n n-grams of the hypothesis, c its length and r that of the reference:
+ *
+ *     p_n  = m_n / t_n
+ *     BLEU = min(1, exp(1 - r/c)) (p_1 p_2 p_3 p_4)^(1/4)
+ *
+ * Exponential smoothing: the k-th order without a match has p_n = 1 / (2^k t_n). */
 #include "metric/bleu.h"
 
 #include <inttypes.h>
@@ -46,8 +49,7 @@ void nm_bleu_free(nm_bleu *bleu)
     free(bleu);
 }
 
-/* Lower case, compounds, tokens, in this order; the result is text itself or lies in a buffer of the counter.
- */
+/* Lower case, compound splitting, tokenization, in this order. Returns text itself or a buffer of the counter. */
 static const char *prepare(nm_bleu *bleu, const char *text)
 {
     const nm_bleu_config *config = &bleu->config;
@@ -171,8 +173,8 @@ static double brevity_penalty(int64_t hyp_len, int64_t ref_len)
     return hyp_len > 0 ? exp(1 - (double)ref_len / (double)hyp_len) : 0;
 }
 
-/* Fills the precisions and returns how many orders there are n-grams for. Each variant rounds as its program
- * does: a printed 12.25 goes up or down with the last bit. */
+/* Sets the precisions and returns the number of orders with n-grams. Each variant rounds as its reference program: the last
+ * bit determines how 12.25 is printed. */
 static int fill_precisions(const nm_bleu_stats *sum, nm_bleu_variant variant, double *precisions)
 {
     double halved = 1;
@@ -195,7 +197,7 @@ nm_bleu_score nm_bleu_compute(const nm_bleu_config *config, const nm_bleu_stats 
     score.brevity_penalty = brevity_penalty(sum->hyp_len, sum->ref_len);
     score.ratio = sum->ref_len > 0 ? (double)sum->hyp_len / (double)sum->ref_len : 0;
     if (sum->matches[0] == 0)
-        return score; /* smoothing must not reward a hypothesis without one right word */
+        return score; /* no smoothing for a hypothesis without a single match */
     int n_orders = fill_precisions(sum, config->variant, score.precisions);
     int order = config->effective_order ? n_orders : NM_BLEU_ORDER;
     double log_sum = 0;
@@ -210,7 +212,7 @@ nm_bleu_score nm_bleu_compute(const nm_bleu_config *config, const nm_bleu_stats 
 
 double nm_bleu_of_counts(const int64_t *counts, const void *context)
 {
-    nm_bleu_stats sum; /* only int64_t inside, in the order of the row */
+    nm_bleu_stats sum; /* int64_t fields in the order of the row */
     memcpy(&sum, counts, sizeof sum);
     return nm_bleu_compute(context, &sum).bleu;
 }

@@ -1,11 +1,10 @@
-/* Corpus BLEU (Papineni et al. 2002) from statistics per segment, so that validation, bootstrap and paired
- * tests share them: count each segment, add what was counted, compute the score of the sum.
+/* Corpus BLEU (Papineni et al. 2002) from statistics per segment, which validation, bootstrap and paired tests share: count
+ * each segment, add the counts, compute the score of the sum.
  *
- * Three forms give the figures of the programs in use:
- *   multi-bleu     Moses' multi-bleu.perl: words between ASCII spaces, no smoothing, -lc for ASCII letters
- * only sacrebleu-13a  sacreBLEU 2.x with its defaults: mteval-v13a tokens, exponential smoothing, Unicode
- * lower case token ids      fairseq's own BLEU during training: an unknown word of the reference is never
- * matched */
+ * Three variants reproduce the figures of programs:
+ *     multi-bleu      Moses' multi-bleu.perl: words between ASCII spaces, no smoothing, -lc for ASCII letters only
+ *     sacrebleu-13a   sacreBLEU 2.x with its defaults: mteval-v13a tokens, exponential smoothing, Unicode lower case
+ *     token ids       fairseq's BLEU during training: an unknown token of the reference is never matched */
 #ifndef NM_BLEU_H
 #define NM_BLEU_H
 
@@ -15,17 +14,15 @@
 
 typedef enum nm_bleu_variant { NM_BLEU_MULTI, NM_BLEU_SACRE_13A } nm_bleu_variant;
 
-/* All zero is multi-bleu as it comes. */
+/* {0} is multi-bleu with its defaults. */
 typedef struct nm_bleu_config {
     nm_bleu_variant variant;
     bool lowercase;
-    bool split_compounds; /* " ##AT##-##AT## " for hyphens inside words, on both sides, before tokens are
-                             taken */
-    bool effective_order; /* leave out orders the hypothesis is too short for: for the score of a single
-                             segment */
+    bool split_compounds; /* " ##AT##-##AT## " for hyphens within words, on both sides, before tokenization */
+    bool effective_order; /* ignore orders without n-grams in the hypothesis; for scores of single segments */
 } nm_bleu_config;
 
-/* Only counts, so that a row of int64_t numbers and a sum of rows mean the same thing. */
+/* int64_t fields only, so that a row of counts and a sum of rows have this layout. */
 typedef struct nm_bleu_stats {
     int64_t matches[NM_BLEU_ORDER], totals[NM_BLEU_ORDER], hyp_len, ref_len;
 } nm_bleu_stats;
@@ -38,17 +35,17 @@ typedef struct nm_bleu_score {
     int64_t hyp_len, ref_len;
 } nm_bleu_score;
 
-/* A counter keeps the memory for one segment at a time; one for each thread. */
+/* Has a workspace for one segment: one per thread. */
 typedef struct nm_bleu nm_bleu;
 nm_bleu *nm_bleu_create(const nm_bleu_config *config);
 void nm_bleu_free(nm_bleu *bleu);
 
-/* Counts one segment; texts end with NUL. The reference length is the closest one, the shorter of two as
- * close. */
+/* Counts one segment. Texts are NUL-terminated. The reference length is that of the closest reference, the shorter one of two
+ * equally close ones. */
 void nm_bleu_count(nm_bleu *bleu, const char *hypothesis, const char *const *references, int n_references,
                    nm_bleu_stats *out);
 
-/* The same for words that are already numbers >= 0; pads before and pads and ends behind do not count. */
+/* The same for token ids >= 0; padding at the start and padding and eos at the end are ignored. */
 typedef struct nm_bleu_marks {
     int32_t pad, eos, unk;
 } nm_bleu_marks;
@@ -57,13 +54,13 @@ void nm_bleu_count_ids(nm_bleu *bleu, nm_bleu_marks marks, const int32_t *hypoth
 
 void nm_bleu_add(nm_bleu_stats *sum, const nm_bleu_stats *one);
 nm_bleu_score nm_bleu_compute(const nm_bleu_config *config, const nm_bleu_stats *sum);
-/* nm_bleu_compute(...).bleu of a row of counts; context is a const nm_bleu_config *. For nm_bootstrap_*. */
+/* nm_bleu_compute(...).bleu of a row of counts, for nm_bootstrap_*; context is a const nm_bleu_config *. */
 double nm_bleu_of_counts(const int64_t *counts, const void *context);
 
-/* The line the program of the variant prints, without a line end: "BLEU = 35.87, 69.5/..." or
- * "BLEU|nrefs:1|... = 35.9 69.5/... (BP = ...". In heap memory; the caller frees. */
+/* The line that the reference program prints, without a line end: "BLEU = 35.87, 69.5/..." or
+ * "BLEU|nrefs:1|... = 35.9 69.5/... (BP = ...". Heap; the caller frees. */
 char *nm_bleu_line(const nm_bleu_config *config, const nm_bleu_score *score, int n_references);
-/* "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:norma-X". In heap memory; the caller frees. */
+/* "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:norma-X". Heap; the caller frees. */
 char *nm_bleu_signature(const nm_bleu_config *config, int n_references);
 
 #endif

@@ -1,5 +1,5 @@
-/* Bootstrap: see bootstrap.h. Koehn, "Statistical Significance Tests for Machine Translation Evaluation"
- * (2004); the centered test follows Riezler and Maxwell (2005). */
+/* Bootstrap, see bootstrap.h. Koehn, "Statistical Significance Tests for Machine Translation Evaluation" (2004); the centered
+ * test follows Riezler and Maxwell (2005). */
 #include "metric/bootstrap.h"
 
 #include <math.h>
@@ -38,7 +38,7 @@ double nm_counts_score(nm_counts counts, nm_score_of_counts score, const void *c
     return value;
 }
 
-/* Sums one draw of n segments from one or two systems; the same segments for both. */
+/* Sums the segments of one resample for one or two systems: the same segments for both. */
 static void sum_draw(const nm_counts *systems, int n_systems, uint64_t seed, uint32_t draw, int64_t **sums)
 {
     uint32_t n = (uint32_t)systems[0].n_segments;
@@ -55,7 +55,7 @@ static void sum_draw(const nm_counts *systems, int n_systems, uint64_t seed, uin
     }
 }
 
-/* scores[s][k] is the score of system s in draw k. */
+/* scores[s][k] is the score of system s on resample k. */
 static void score_draws(const nm_counts *systems, int n_systems, nm_score_of_counts score,
                         const void *context, const nm_bootstrap_config *config, double **scores)
 {
@@ -74,8 +74,7 @@ static void score_draws(const nm_counts *systems, int n_systems, nm_score_of_cou
     }
 }
 
-/* Mean and bounds; sorts the values. The bounds are those of sacreBLEU and Moses: 25th from either end of
- * 1000. */
+/* Mean and bounds; sorts the values. The bounds are those of sacreBLEU and Moses: of 1000, the 25th from either end. */
 static nm_interval interval_of(double *values, const nm_bootstrap_config *config)
 {
     double sum = 0;

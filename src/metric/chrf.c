@@ -1,5 +1,6 @@
-/* chrF: see chrf.h. With precision P and recall R averaged over the orders that have n-grams on both sides,
- *     F = (1 + beta^2) P R / (beta^2 P + R). */
+/* chrF, see chrf.h. P and R are the precision and recall averaged over the orders that have n-grams on both sides:
+ *
+ *     F = (1 + beta^2) P R / (beta^2 P + R) */
 #include "metric/chrf.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@
 #include "metric/ngram.h"
 #include "metric/segment.h"
 
-/* One segment as numbers: its characters without spaces, and its words with outer punctuation apart. */
+/* Ids of one segment: its characters without spaces, and its words with outer punctuation split off. */
 typedef struct units {
     int32_t *chars, *words;
     size_t n_chars, char_capacity, n_words, word_capacity;
@@ -69,8 +70,7 @@ static void word_push(nm_chrf *chrf, const char *word, size_t bytes, units *out)
     out->words[out->n_words++] = nm_segment_words_id(&chrf->words, word, bytes);
 }
 
-/* One sign of ASCII punctuation goes off the end or else off the beginning, unless the word is a single
- * character. */
+/* Splits one ASCII punctuation character off the end, otherwise off the start, unless the word is a single character. */
 static void word_split(nm_chrf *chrf, const char *word, size_t bytes, size_t n_chars, units *out)
 {
     if (n_chars > 1 && is_punctuation(word[bytes - 1])) {
@@ -106,7 +106,7 @@ static void read_units(nm_chrf *chrf, const char *text, units *out)
     }
 }
 
-/* Fills order rows of three counts. */
+/* Fills `order` rows of three counts. */
 static void count_matches(nm_ngrams *ngrams, const int32_t *hypothesis, size_t hyp_len,
                           const int32_t *reference, size_t ref_len, int order, int64_t *counts)
 {
@@ -116,7 +116,7 @@ static void count_matches(nm_ngrams *ngrams, const int32_t *hypothesis, size_t h
     nm_ngrams_match(ngrams, hypothesis, hyp_len, order, matches);
     for (int n = 0; n < order; n++) {
         int64_t in_reference = nm_ngram_total(ref_len, n + 1);
-        /* n-grams that no reference could match are not held against the hypothesis */
+        /* orders without n-grams in the reference do not count against the hypothesis */
         counts[3 * n] = in_reference ? nm_ngram_total(hyp_len, n + 1) : 0;
         counts[3 * n + 1] = in_reference;
         counts[3 * n + 2] = matches[n];

@@ -1,6 +1,6 @@
-/* chrF (Popovic 2015) and chrF++ (Popovic 2017) with sacreBLEU 2.x's defaults: spaces removed, code points as
- * characters, orders without n-grams on one side left out of the average. A row of counts per segment, so
- * that corpus scores, bootstrap and paired tests share them. */
+/* chrF (Popovic 2015) and chrF++ (Popovic 2017) with the defaults of sacreBLEU 2.x: spaces removed, code points as characters,
+ * orders without n-grams on one side excluded from the average. One row of counts per segment, shared by corpus scores,
+ * bootstrap and paired tests. */
 #ifndef NM_CHRF_H
 #define NM_CHRF_H
 
@@ -9,23 +9,22 @@
 #define NM_CHRF_MAX_ORDER 8
 
 typedef struct nm_chrf_config {
-    int char_order, word_order; /* 6 and 0; word order 2 is chrF++. At most NM_CHRF_MAX_ORDER each. */
-    double beta;                /* 2: recall counts twice */
+    int char_order, word_order; /* default 6 and 0; word order 2 is chrF++. At most NM_CHRF_MAX_ORDER each. */
+    double beta;                /* default 2: weight of recall */
     bool lowercase;             /* by Unicode */
 } nm_chrf_config;
 nm_chrf_config nm_chrf_default(void);
 
-/* A row is, for every order, characters first: n-grams of the hypothesis, of the reference, clipped matches.
- */
+/* A row has, for every order, characters first: n-grams of the hypothesis, of the reference, clipped matches. */
 #define NM_CHRF_MAX_COUNTS (6 * NM_CHRF_MAX_ORDER)
 int nm_chrf_n_counts(const nm_chrf_config *config); /* 3 * (char_order + word_order) */
 
-/* A counter keeps the memory for one segment at a time; one for each thread. */
+/* Has a workspace for one segment: one per thread. */
 typedef struct nm_chrf nm_chrf;
 nm_chrf *nm_chrf_create(const nm_chrf_config *config);
 void nm_chrf_free(nm_chrf *chrf);
 
-/* Counts one segment against the reference with which it scores best; texts end with NUL. */
+/* Counts one segment against its best-scoring reference. Texts are NUL-terminated. */
 void nm_chrf_count(nm_chrf *chrf, const char *hypothesis, const char *const *references, int n_references,
                    int64_t *counts);
 
@@ -33,7 +32,7 @@ void nm_chrf_count(nm_chrf *chrf, const char *hypothesis, const char *const *ref
  */
 double nm_chrf_of_counts(const int64_t *counts, const void *context);
 
-/* "chrF2|nrefs:1|... = 57.3" as sacreBLEU prints it. In heap memory; the caller frees. */
+/* "chrF2|nrefs:1|... = 57.3" as printed by sacreBLEU. Heap; the caller frees. */
 char *nm_chrf_line(const nm_chrf_config *config, double score, int n_references);
 /* "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:norma-X". In heap memory; the caller frees. */
 char *nm_chrf_signature(const nm_chrf_config *config, int n_references);

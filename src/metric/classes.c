@@ -18,15 +18,15 @@ void nm_confusion_release(nm_confusion *confusion)
     *confusion = (nm_confusion){0};
 }
 
-static int64_t *cell(const nm_confusion *confusion, int32_t wanted, int32_t found)
+static int64_t *cell(const nm_confusion *confusion, int32_t gold, int32_t predicted)
 {
-    NM_ASSERT(wanted >= 0 && wanted < confusion->n && found >= 0 && found < confusion->n);
-    return &confusion->matrix[(size_t)wanted * (size_t)confusion->n + (size_t)found];
+    NM_ASSERT(gold >= 0 && gold < confusion->n && predicted >= 0 && predicted < confusion->n);
+    return &confusion->matrix[(size_t)gold * (size_t)confusion->n + (size_t)predicted];
 }
 
-void nm_confusion_add(nm_confusion *confusion, int32_t wanted, int32_t found)
+void nm_confusion_add(nm_confusion *confusion, int32_t gold, int32_t predicted)
 {
-    ++*cell(confusion, wanted, found);
+    ++*cell(confusion, gold, predicted);
 }
 
 static double share(int64_t part, int64_t whole)
@@ -36,24 +36,24 @@ static double share(int64_t part, int64_t whole)
 
 nm_class_score nm_confusion_class(const nm_confusion *confusion, int32_t k)
 {
-    nm_class_score score = {.right = *cell(confusion, k, k)};
+    nm_class_score score = {.correct = *cell(confusion, k, k)};
     for (int32_t other = 0; other < confusion->n; other++) {
-        score.wanted += *cell(confusion, k, other);
-        score.found += *cell(confusion, other, k);
+        score.gold += *cell(confusion, k, other);
+        score.predicted += *cell(confusion, other, k);
     }
-    score.precision = share(score.right, score.found);
-    score.recall = share(score.right, score.wanted);
-    score.f1 = share(2 * score.right, score.wanted + score.found);
+    score.precision = share(score.correct, score.predicted);
+    score.recall = share(score.correct, score.gold);
+    score.f1 = share(2 * score.correct, score.gold + score.predicted);
     return score;
 }
 
 double nm_confusion_accuracy(const nm_confusion *confusion)
 {
     int64_t sums[NM_ACCURACY_COUNTS] = {0};
-    for (int32_t wanted = 0; wanted < confusion->n; wanted++)
-        for (int32_t found = 0; found < confusion->n; found++) {
-            sums[0] += wanted == found ? *cell(confusion, wanted, found) : 0;
-            sums[1] += *cell(confusion, wanted, found);
+    for (int32_t gold = 0; gold < confusion->n; gold++)
+        for (int32_t predicted = 0; predicted < confusion->n; predicted++) {
+            sums[0] += gold == predicted ? *cell(confusion, gold, predicted) : 0;
+            sums[1] += *cell(confusion, gold, predicted);
         }
     return nm_accuracy_of_counts(sums, NULL);
 }
@@ -64,7 +64,7 @@ double nm_confusion_macro_f1(const nm_confusion *confusion)
     int32_t seen = 0;
     for (int32_t k = 0; k < confusion->n; k++) {
         nm_class_score score = nm_confusion_class(confusion, k);
-        seen += score.wanted || score.found;
+        seen += score.gold || score.predicted;
         sum += score.f1;
     }
     return seen ? 100 * sum / seen : 0;
@@ -76,10 +76,10 @@ double nm_accuracy_of_counts(const int64_t *counts, const void *context)
     return 100 * share(counts[0], counts[1]);
 }
 
-/* Longest name in bytes, within limits that keep a row on a line. */
+/* Width of the longest name in bytes, limited so that a row fits one line. */
 static int name_width(const nm_confusion *confusion, const char *const *names)
 {
-    size_t width = strlen("wanted");
+    size_t width = strlen("gold");
     for (int32_t k = 0; k < confusion->n; k++)
         width = strlen(names[k]) > width ? strlen(names[k]) : width;
     return width > 24 ? 24 : (int)width;
@@ -88,15 +88,15 @@ static int name_width(const nm_confusion *confusion, const char *const *names)
 void nm_confusion_print(const nm_confusion *confusion, const char *const *names, FILE *out)
 {
     int width = name_width(confusion, names);
-    fprintf(out, "%-*s", width, "wanted");
+    fprintf(out, "%-*s", width, "gold");
     for (int32_t k = 0; k < confusion->n; k++)
         fprintf(out, " %8.8s", names[k]);
     fprintf(out, "  precision  recall      F1\n");
-    for (int32_t wanted = 0; wanted < confusion->n; wanted++) {
-        fprintf(out, "%-*.*s", width, width, names[wanted]);
-        for (int32_t found = 0; found < confusion->n; found++)
-            fprintf(out, " %8" PRId64, *cell(confusion, wanted, found));
-        nm_class_score score = nm_confusion_class(confusion, wanted);
+    for (int32_t gold = 0; gold < confusion->n; gold++) {
+        fprintf(out, "%-*.*s", width, width, names[gold]);
+        for (int32_t predicted = 0; predicted < confusion->n; predicted++)
+            fprintf(out, " %8" PRId64, *cell(confusion, gold, predicted));
+        nm_class_score score = nm_confusion_class(confusion, gold);
         fprintf(out, "  %9.2f %7.2f %7.2f\n", 100 * score.precision, 100 * score.recall, 100 * score.f1);
     }
 }

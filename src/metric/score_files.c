@@ -1,4 +1,4 @@
-/* Files to rows of counts: see score_files.h. */
+/* Files to rows of counts, see score_files.h. */
 #include "metric/score_files.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "text/words.h"
 
-/* The files that are read together: the hypothesis first. */
+/* The files that are read in parallel: the hypothesis first. */
 typedef struct parallel {
     nm_lines *lines;
     const char **texts;
@@ -48,7 +48,7 @@ static nm_status line_check(const nm_lines *lines, nm_error *err)
 {
     NM_TRY(nm_line_check(lines, err));
     if (memchr(lines->text, 0, lines->bytes))
-        return nm_fail(err, NM_FORMAT, "%s:%" PRId64 ": zero byte in text", lines->path, lines->number);
+        return nm_fail(err, NM_FORMAT, "%s:%" PRId64 ": contains a zero byte", lines->path, lines->number);
     return NM_OK;
 }
 
@@ -60,7 +60,7 @@ static nm_status read_to_end(nm_lines *lines, nm_error *err)
     return NM_OK;
 }
 
-/* One file has ended and another has not: says how long both are. */
+/* Reports the numbers of lines of two files of unequal length. */
 static nm_status mismatch(parallel *files, int other, nm_error *err)
 {
     nm_lines *hypothesis = &files->lines[0], *reference = &files->lines[other];

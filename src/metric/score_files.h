@@ -23,7 +23,7 @@ char *nm_score_line(const nm_score_config *config, const int64_t *sum, int n_ref
 char *nm_score_signature(const nm_score_config *config, int n_references);
 
 /* Counts every line of hypothesis ("-" is standard input). NM_MISMATCH with both numbers of lines if a reference is
- * longer or shorter; NM_FORMAT with file and line for text that is not UTF-8 or holds a zero byte, and for files
+ * longer or shorter; NM_FORMAT with file and line for text that is not UTF-8 or contains a zero byte, and for files
  * without a line. The caller frees out->values (as it is declared const, by nm_score_counts_release). */
 nm_status nm_score_count_files(const nm_score_config *config, const char *hypothesis,
                                const char *const *references, int n_references, nm_counts *out,

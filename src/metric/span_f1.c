@@ -10,7 +10,7 @@ nm_span_counts nm_span_count(const char *const *predicted, const char *const *go
     nm_span *spans = nm_allocate((2 * (size_t)n + 1) * sizeof *spans), *wanted = spans + n;
     int32_t found = nm_tag_spans(predicted, n, spans), there = nm_tag_spans(gold, n, wanted), g = 0;
     nm_span_counts counts = {.predicted = found, .gold = there};
-    for (int32_t p = 0; p < found; p++) { /* both lists are in the order of the tokens, without overlaps */
+    for (int32_t p = 0; p < found; p++) { /* both lists are ordered and without overlaps */
         while (g < there && wanted[g].first < spans[p].first)
             g++;
         counts.correct += g < there && wanted[g].first == spans[p].first && wanted[g].end == spans[p].end &&

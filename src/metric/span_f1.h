@@ -1,5 +1,5 @@
-/* Precision, recall and F1 of spans, over all spans of all sentences together, as conlleval counts them (Tjong Kim Sang
- * and De Meulder 2003): a span is found when its first and last token and its label are right. */
+/* Precision, recall and F1 of spans over all sentences (micro average), as in conlleval (Tjong Kim Sang and De Meulder 2003): a
+ * span is correct if its first token, last token and label are correct. */
 #ifndef NM_SPAN_F1_H
 #define NM_SPAN_F1_H
 
@@ -12,14 +12,14 @@ typedef struct nm_span_counts {
 
 enum { NM_SPAN_COUNTS = sizeof(nm_span_counts) / sizeof(int64_t) };
 
-typedef struct nm_span_score { /* from 0 to 1; 0 where there is nothing to divide by */
+typedef struct nm_span_score { /* from 0 to 1; 0 where the denominator is 0 */
     double precision, recall, f1;
 } nm_span_score;
 
-/* Counts of one sentence of n valid tags, in any scheme each. */
+/* Counts of one sentence of n valid tags. The two sequences may have different schemes. */
 nm_span_counts nm_span_count(const char *const *predicted, const char *const *gold, int32_t n);
 nm_span_score nm_span_compute(const nm_span_counts *counts);
-/* 100 f1 of summed counts, for bootstraps; context isn't used. */
+/* 100 F1 of summed counts, for nm_bootstrap_*; context is not used. */
 double nm_span_f1_of_counts(const int64_t *counts, const void *context);
 
 #endif

@@ -1,4 +1,4 @@
-/* Mean, sample deviation, and Holm's correction: see spread.h. */
+/* Mean, sample standard deviation, and Holm's correction, see summary.h. */
 #include "metric/summary.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ nm_summary nm_summary_of(const double *values, size_t n)
         }
     if (s.n)
         s.mean = sum / (double)s.n;
-    for (size_t i = 0; i < n; i++) /* a second pass: squares of large values would leave no digits */
+    for (size_t i = 0; i < n; i++) /* two passes: the sum of squares of large values would lose all digits */
         if (isfinite(values[i]))
             squares += (values[i] - s.mean) * (values[i] - s.mean);
     if (s.n > 1)
@@ -25,31 +25,31 @@ nm_summary nm_summary_of(const double *values, size_t n)
     return s;
 }
 
-typedef struct place {
+typedef struct ranked_p {
     double p;
     size_t index;
-} place;
+} ranked_p;
 
-static int compare_places(const void *a, const void *b)
+static int compare_p(const void *a, const void *b)
 {
-    const place *x = a, *y = b;
+    const ranked_p *x = a, *y = b;
     return x->p != y->p ? (x->p < y->p ? -1 : 1) : (x->index > y->index) - (x->index < y->index);
 }
 
 void nm_holm(const double *p, size_t n, double *adjusted)
 {
-    place *rising = nm_allocate((n + 1) * sizeof *rising);
+    ranked_p *ascending = nm_allocate((n + 1) * sizeof *ascending);
     size_t m = 0;
     double largest = 0;
     for (size_t i = 0; i < n; i++)
         if (isfinite(p[i]))
-            rising[m++] = (place){p[i], i};
+            ascending[m++] = (ranked_p){p[i], i};
         else
             adjusted[i] = NAN;
-    qsort(rising, m, sizeof *rising, compare_places);
+    qsort(ascending, m, sizeof *ascending, compare_p);
     for (size_t k = 0; k < m; k++) {
-        largest = fmax(largest, fmin(1, (double)(m - k) * rising[k].p));
-        adjusted[rising[k].index] = largest;
+        largest = fmax(largest, fmin(1, (double)(m - k) * ascending[k].p));
+        adjusted[ascending[k].index] = largest;
     }
-    free(rising);
+    free(ascending);
 }

@@ -1,4 +1,4 @@
-/* Several runs of one kind in a few numbers, and several tests at once. NaN stands for what is not known. */
+/* Statistics over several runs, and correction for several tests. NaN represents an unknown value. */
 #ifndef NM_SUMMARY_H
 #define NM_SUMMARY_H
 
@@ -6,15 +6,18 @@
 
 typedef struct nm_summary {
     size_t n;         /* finite values */
-    double mean;      /* NaN without any */
-    double deviation; /* of the sample: the squares are divided by n - 1; NaN below two values */
+    double mean;      /* NaN if n is 0 */
+    double deviation; /* sample standard deviation (denominator n - 1); NaN if n is below 2 */
 } nm_summary;
 
 nm_summary nm_summary_of(const double *values, size_t n);
 
-/* Holm, "A Simple Sequentially Rejective Multiple Test Procedure" (1979): of m finite p in rising order, the k-th (from 1)
- * becomes the largest (m - j + 1) p_j of j <= k, at most 1. Rejecting what is below alpha keeps the chance of any false
- * rejection below alpha. NaN stays NaN and does not count. adjusted may be p. */
+/* Holm, "A Simple Sequentially Rejective Multiple Test Procedure" (1979). For the m finite p in ascending order:
+ *
+ *     adjusted_k = min(1, max over j <= k of (m - j + 1) p_j)
+ *
+ * Rejecting adjusted p below alpha bounds the probability of any false rejection by alpha. NaN stays NaN and does not count.
+ * adjusted may be p. */
 void nm_holm(const double *p, size_t n, double *adjusted);
 
 #endif

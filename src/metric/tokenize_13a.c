@@ -1,6 +1,5 @@
-/* mteval-v13a's rules, each a pass over the text from left to right without overlaps, as a global
- * substitution makes it; the order of the passes matters ("1..2"). All rules look at ASCII only, so bytes
- * will do. */
+/* The rules of mteval-v13a. Each rule is one pass over the text from left to right without overlaps, as a global substitution;
+ * the order of the passes matters ("1..2"). All rules concern ASCII only, so they work on bytes. */
 #include "metric/tokenize_13a.h"
 
 #include <string.h>
@@ -22,7 +21,7 @@ static bool is_mark(char byte)
            (byte >= '(' && byte <= '+') || (byte >= ':' && byte <= '@') || byte == '/';
 }
 
-/* In place: every occurrence of what becomes by, which is no longer. */
+/* Replaces every occurrence of `what` by `by`, which is not longer, in place. */
 static void replace_all(nm_buffer *text, const char *what, const char *by)
 {
     size_t what_bytes = strlen(what), by_bytes = strlen(by);
@@ -63,7 +62,7 @@ static void cut_marks(const nm_buffer *in, nm_buffer *out)
     }
 }
 
-/* A point or comma behind something that is no digit. */
+/* Splits off a period or comma after a character that is not a digit. */
 static void cut_points_after(const nm_buffer *in, nm_buffer *out)
 {
     for (const char *at = in->data; *at;) {
@@ -76,7 +75,7 @@ static void cut_points_after(const nm_buffer *in, nm_buffer *out)
     }
 }
 
-/* A point or comma before something that is no digit. */
+/* Splits off a period or comma before a character that is not a digit. */
 static void cut_points_before(const nm_buffer *in, nm_buffer *out)
 {
     for (const char *at = in->data; *at;) {

@@ -1,6 +1,6 @@
-/* basic_english, the tokenizer of torchtext's text classifiers (torchtext.data.utils, _basic_english_normalize): lower
- * case; ' . , ( ) ! ? become words of their own; double quotes go; <br />, ; and : become spaces. Other
- * control characters go too, as with every tokenizer here. What was there before can't be told from the words. */
+/* basic_english, the tokenizer of torchtext's text classifiers (torchtext.data.utils, _basic_english_normalize): lower case;
+ * ' . , ( ) ! ? become tokens; double quotes are removed; <br />, ; and : become spaces. Other control characters are
+ * removed, as by every tokenizer here. Detokenization cannot restore the text. */
 #include "text/tokenizer.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static void basic_free(void *state)
     free(state);
 }
 
-/* Python's str.split() also parts words at the four separators of ASCII. */
+/* Python's str.split() also splits at the four ASCII separators 0x1C to 0x1F. */
 static bool parts_words(uint32_t point)
 {
     return nm_unicode_is_space(point) || (point >= 0x1C && point <= 0x1F) || point == ';' || point == ':';
@@ -31,7 +31,7 @@ static bool is_word_alone(uint32_t point)
     return point < 0x80 && point && strchr("'.,()!?", (int)point);
 }
 
-/* The quotes go first, as there: <b"r /> is a line break too. */
+/* Quotes are removed first, as in torchtext: <b"r /> is a line break, too. */
 static void lower_without_quotes(const char *line, size_t bytes, nm_buffer *out)
 {
     nm_buffer_clear(out);
@@ -80,7 +80,7 @@ static void basic_detokenize(void *state, const char *line, size_t bytes, nm_buf
 
 const nm_tokenizer_type nm_tokenizer_basic_english = {
     .name = "basic_english",
-    .title = "lower case, punctuation apart: torchtext's",
+    .title = "lower case, punctuation split off, as torchtext's basic_english",
     .create = basic_create,
     .tokenize = basic_tokenize,
     .detokenize = basic_detokenize,

@@ -64,7 +64,7 @@ void nm_bpe_finish(nm_bpe *bpe)
     free(last);
 }
 
-/* A codes file while it is read. */
+/* A line of a codes file. */
 typedef struct codes_line {
     const char *name, *text;
     size_t bytes;
@@ -76,7 +76,7 @@ static nm_status bad_line(const codes_line *line, const char *why, nm_error *err
     return nm_fail(err, NM_FORMAT, "%s:%lld: %s", line->name, line->number, why);
 }
 
-/* Cuts at spaces into up to 3 fields; false if there are more, or an empty one. */
+/* Splits at spaces into up to 3 fields. False if there are more, or an empty one. */
 static bool split_fields(const codes_line *line, nm_count fields[3], int *n)
 {
     size_t at = 0;
@@ -105,7 +105,7 @@ static nm_status read_header(nm_bpe *bpe, const codes_line *line, bool *is_heade
     else if (end - version == 3 && !memcmp(version, "0.1", 3))
         bpe->format = NM_BPE_SUBWORD_NMT_0_1;
     else
-        return bad_line(line, "unknown version of BPE codes (0.1 and 0.2 are known)", err);
+        return bad_line(line, "unknown version of BPE codes; supported are 0.1 and 0.2", err);
     return NM_OK;
 }
 
@@ -117,9 +117,10 @@ static nm_status read_merge(nm_bpe *bpe, const codes_line *line, int n_wanted, n
     int64_t count = 0;
     if (!split_fields(line, fields, &n) || n != n_wanted)
         return bad_line(
-            line, n_wanted == 3 ? "expected \"left right count\"" : "expected two units and one space", err);
+            line, n_wanted == 3 ? "expected \"left right count\"" : "expected two symbols and one space",
+            err);
     if (n == 3 && !nm_count_parse(line->text, line->bytes, &bytes, &count))
-        return bad_line(line, "the third field is no count", err);
+        return bad_line(line, "the third field is not a count", err);
     nm_bpe_add_merge(bpe, &fields[0], &fields[1], count);
     return NM_OK;
 }
@@ -128,7 +129,7 @@ static nm_status check_line(const codes_line *line, nm_error *err)
 {
     if (nm_utf8_find_invalid(line->text, line->bytes) < line->bytes)
         return bad_line(line, "not UTF-8", err);
-    return memchr(line->text, 0, line->bytes) ? bad_line(line, "holds a zero byte", err) : NM_OK;
+    return memchr(line->text, 0, line->bytes) ? bad_line(line, "contains a zero byte", err) : NM_OK;
 }
 
 static void trim(codes_line *line)
@@ -141,7 +142,7 @@ static void trim(codes_line *line)
     }
 }
 
-/* The first line decides: a header, else three fields are fastBPE's codes and two those of version 0.1. */
+/* The first line determines the format: a header, else three fields are fastBPE and two fields version 0.1. */
 static nm_status read_lines(nm_bpe *bpe, const char *text, size_t bytes, const char *name, nm_error *err)
 {
     while (bytes && text[bytes - 1] == '\n')
@@ -165,7 +166,7 @@ static nm_status read_lines(nm_bpe *bpe, const char *text, size_t bytes, const c
         }
         NM_TRY(read_merge(bpe, &line, bpe->format == NM_BPE_FASTBPE ? 3 : 2, err));
     }
-    return bytes ? NM_OK : nm_fail(err, NM_FORMAT, "%s: empty: no BPE codes", name);
+    return bytes ? NM_OK : nm_fail(err, NM_FORMAT, "%s: empty: contains no BPE codes", name);
 }
 
 nm_status nm_bpe_parse(const char *text, size_t bytes, const char *name, nm_bpe **bpe, nm_error *err)

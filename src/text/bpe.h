@@ -1,8 +1,8 @@
-/* Byte-pair encoding of words (Sennrich, Haddow and Birch 2016) in subword-nmt's format and to its exact
- * output; also reads and writes fastBPE's codes.
+/* Byte-pair encoding (Sennrich, Haddow and Birch 2016) with the format and output of subword-nmt; reads and writes fastBPE's
+ * codes, too.
  *
- * A model is learned from counted words (nm_counter) or read from a codes file. It never changes afterwards:
- * threads share it and each holds an nm_bpe_applier of its own. Units that do not end a word carry "@@". */
+ * A model is learned from counted words (nm_counter) or read from a codes file. It is immutable afterwards: threads share it
+ * and each has its own nm_bpe_applier. Subwords that do not end a word have the suffix "@@". */
 #ifndef NM_BPE_H
 #define NM_BPE_H
 
@@ -13,8 +13,8 @@
 #define NM_BPE_WORD_END  "</w>"
 
 enum {
-    NM_BPE_MAX_SYMBOL = 1 << 16, /* bytes of a unit */
-    NM_BPE_CACHE_MAX_WORD = 256  /* words up to so many bytes are segmented once and kept */
+    NM_BPE_MAX_SYMBOL = 1 << 16, /* bytes of a symbol */
+    NM_BPE_CACHE_MAX_WORD = 256  /* bytes of the longest word whose segmentation is cached */
 };
 
 typedef enum nm_bpe_format {
@@ -24,13 +24,13 @@ typedef enum nm_bpe_format {
 } nm_bpe_format;
 
 typedef struct nm_bpe_merge {
-    uint32_t left, right, joined; /* symbol numbers */
-    int64_t count;                /* when learned or read with counts, else 0 */
+    uint32_t left, right, joined; /* indexes of symbols */
+    int64_t count;                /* when learned or read with counts, otherwise 0 */
 } nm_bpe_merge;
 
 typedef struct nm_bpe {
     nm_bpe_format format;
-    nm_counter symbols; /* number = symbol */
+    nm_counter symbols;
     nm_bpe_merge *merges;
     size_t n_merges, capacity;
     nm_hash_map ranks; /* (left, right) -> index of the first merge of that pair */
@@ -39,32 +39,32 @@ typedef struct nm_bpe {
 
 typedef struct nm_bpe_learn_options {
     int64_t n_merges;
-    int64_t min_frequency; /* stop when the best pair is rarer; at least 1 */
-    bool total_symbols;    /* n_merges counts the characters too (word-internal and word-final ones) */
-    size_t max_word_bytes; /* longer words, surely no words, are left out of learning */
+    int64_t min_frequency; /* stop when the most frequent pair is rarer; at least 1 */
+    bool total_symbols;    /* n_merges includes the characters (word-internal and word-final ones) */
+    size_t max_word_bytes; /* longer words are ignored */
 } nm_bpe_learn_options;
 
 /* 10000 merges, frequency at least 2, without total_symbols, words up to 4096 bytes. */
 nm_bpe_learn_options nm_bpe_learn_options_default(void);
 
-/* Learns from counted words, which must be UTF-8. Joint learning: count the words of all files into one
- * counter. Of equally frequent pairs the greatest is taken, by code points, left side first. May find fewer
- * merges than asked for. The caller frees with nm_bpe_free. */
+/* Learns from counted words, which must be UTF-8. For joint learning count the words of all files in one counter. Of equally
+ * frequent pairs the greatest by code points is merged, left side first. May find fewer merges than n_merges. The caller
+ * frees with nm_bpe_free. */
 nm_status nm_bpe_learn(const nm_counter *words, const nm_bpe_learn_options *options, nm_bpe **bpe,
                        nm_error *err);
 
-/* Codes from a file, or from a text in memory (name stands in messages). */
+/* Codes from a file, or from text in memory (name is for messages). */
 nm_status nm_bpe_read(const char *path, nm_bpe **bpe, nm_error *err);
 nm_status nm_bpe_parse(const char *text, size_t bytes, const char *name, nm_bpe **bpe, nm_error *err);
-/* The text of the codes file, appended, or written to a stream (whose errors show when it is closed). */
+/* The text of a codes file, appended to a buffer or written to a stream (whose close reports errors). */
 void nm_bpe_format_text(const nm_bpe *bpe, nm_bpe_format format, nm_buffer *out);
 void nm_bpe_write(const nm_bpe *bpe, nm_bpe_format format, FILE *stream);
 void nm_bpe_free(nm_bpe *bpe);
 
-/* For bpe_learn.c: an empty model, and its growth. */
+/* For bpe_learn.c: an empty model, and adding merges. */
 nm_bpe *nm_bpe_create(nm_bpe_format format);
 void nm_bpe_add_merge(nm_bpe *bpe, const nm_count *left, const nm_count *right, int64_t count);
-/* Fills ranks and undo once all merges are there. */
+/* Fills ranks and undo after the last merge. */
 void nm_bpe_finish(nm_bpe *bpe);
 
 /* Index of the first merge of the pair of symbols, or NM_HASH_NONE. */
@@ -79,15 +79,15 @@ static inline uint32_t nm_bpe_rank(const nm_bpe *bpe, uint32_t left, uint32_t ri
 
 typedef struct nm_bpe_applier nm_bpe_applier;
 
-/* vocabulary may be NULL: else units that it does not count at least threshold times ("x@@" inside a word,
- * "x" at its end) are taken apart again, as far as merges can be undone. An empty vocabulary restricts
- * nothing. Model and vocabulary must outlive the applier. */
+/* vocabulary may be NULL. Otherwise subwords with a count below threshold ("x@@" within a word, "x" at its end) are split
+ * into the parts of their merges until all parts are frequent or single characters. An empty vocabulary restricts nothing.
+ * Model and vocabulary must outlive the applier. */
 nm_bpe_applier *nm_bpe_applier_create(const nm_bpe *bpe, const nm_counter *vocabulary, int64_t threshold);
 void nm_bpe_applier_free(nm_bpe_applier *applier);
-/* Appends the segmented line. Spaces and line ends at both ends of the line stay, those between words become
- * one. The line must be UTF-8. */
+/* Appends the segmented line. Spaces and line ends at both ends of the line stay; those between words become one space.
+ * The line must be UTF-8. */
 void nm_bpe_apply_line(nm_bpe_applier *applier, const char *line, size_t bytes, nm_buffer *out);
-/* Appends the line with "@@ " taken out, and a "@@" at its end. */
+/* Appends the line without "@@ ", and without "@@" at its end. */
 void nm_bpe_remove(const char *line, size_t bytes, nm_buffer *out);
 
 #endif

@@ -1,8 +1,8 @@
-/* Applying BPE merges: the rules of subword-nmt's apply_bpe.py, to the same output.
+/* Applying BPE merges, with the output of subword-nmt's apply_bpe.py.
  *
- * A word begins as its characters. In each round the pair of lowest rank is joined everywhere it stands, from
- * left to right; only then are new pairs looked at. The characters are a linked list and the pairs a heap, so
- * that a word of n characters takes n log n steps however long it is. Words seen before come from a cache. */
+ * A word starts as its characters. Each round merges all occurrences of the pair of lowest rank from left to right; new
+ * pairs count from the next round on. Characters are a linked list and pairs a heap, so that a word of n characters takes
+ * O(n log n) steps. Segmentations of short words are cached. */
 #include "text/bpe.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ enum {
     CACHE_MAX_BYTES = 64 << 20 /* when full, the cache is cleared */
 };
 
-/* An entry of the cache: the word and its segmentation stand behind it, unaligned. */
+/* Header of a cache entry. The word and its segmentation follow, unaligned. */
 typedef struct cached {
     uint16_t word_bytes, bytes;
 } cached;
@@ -28,25 +28,25 @@ typedef struct cache {
     nm_hash_map map; /* word -> offset of its entry */
 } cache;
 
-/* A unit of the word under work: its text is a part of the word. */
-typedef struct unit {
+/* A symbol of the current word, a node of a linked list. */
+typedef struct node {
     uint32_t symbol;         /* NM_HASH_NONE for an unknown character */
-    uint32_t start, bytes;   /* without the mark of the word's end */
+    uint32_t start, bytes;   /* substring of the word, without the end-of-word marker */
     uint32_t previous, next; /* NM_HASH_NONE at the ends */
-} unit;
+} node;
 
 typedef struct candidate {
-    uint32_t rank, at; /* merge and its left unit */
+    uint32_t rank, at; /* index of the merge and of its left node */
 } candidate;
 
 struct nm_bpe_applier {
     const nm_bpe *bpe;
-    const nm_counter *vocabulary; /* NULL when nothing is restricted */
+    const nm_counter *vocabulary; /* NULL: no restriction */
     int64_t threshold;
     cache cache;
-    uint32_t ascii[2][128]; /* symbols of single characters: inside a word, at its end */
-    unit *units;
-    size_t units_capacity;
+    uint32_t ascii[2][128]; /* symbols of single characters: within a word, at its end */
+    node *nodes;
+    size_t nodes_capacity;
     candidate *heap, *found;
     size_t n_heap, heap_capacity, n_found, found_capacity;
     nm_buffer key;
@@ -86,13 +86,13 @@ void nm_bpe_applier_free(nm_bpe_applier *self)
     nm_buffer_release(&self->cache.entries);
     nm_hash_map_release(&self->cache.map);
     nm_buffer_release(&self->key);
-    free(self->units);
+    free(self->nodes);
     free(self->heap);
     free(self->found);
     free(self);
 }
 
-/* The heap of candidates: lowest rank first, then leftmost */
+/* Heap of candidates: lowest rank first, then leftmost. */
 
 static bool is_before(candidate a, candidate b)
 {
@@ -123,7 +123,7 @@ static candidate pop(nm_bpe_applier *self)
     return top;
 }
 
-/* From characters to units */
+/* Splits a word into characters. */
 
 static uint32_t add_characters(nm_bpe_applier *self, const char *word, size_t bytes)
 {
@@ -134,31 +134,31 @@ static uint32_t add_characters(nm_bpe_applier *self, const char *word, size_t by
         bool last = at + length == bytes;
         uint32_t symbol = length == 1 ? self->ascii[last][(int)word[at]]
                                       : find_symbol(self, word + at, length, last && !separate_end);
-        NM_GROW(self->units, n, self->units_capacity);
-        self->units[n] = (unit){symbol, (uint32_t)at, (uint32_t)length, 0, 0};
+        NM_GROW(self->nodes, n, self->nodes_capacity);
+        self->nodes[n] = (node){symbol, (uint32_t)at, (uint32_t)length, 0, 0};
         at += length;
     }
     if (separate_end) {
-        NM_GROW(self->units, n, self->units_capacity);
-        self->units[n++] = (unit){find_symbol(self, "", 0, true), (uint32_t)bytes, 0, 0, 0};
+        NM_GROW(self->nodes, n, self->nodes_capacity);
+        self->nodes[n++] = (node){find_symbol(self, "", 0, true), (uint32_t)bytes, 0, 0, 0};
     }
     for (uint32_t i = 0; i < n; i++) {
-        self->units[i].previous = i ? i - 1 : NM_HASH_NONE;
-        self->units[i].next = i + 1 < n ? i + 1 : NM_HASH_NONE;
+        self->nodes[i].previous = i ? i - 1 : NM_HASH_NONE;
+        self->nodes[i].next = i + 1 < n ? i + 1 : NM_HASH_NONE;
     }
     return n;
 }
 
 static uint32_t rank_at(const nm_bpe_applier *self, uint32_t at)
 {
-    const unit *left = &self->units[at];
+    const node *left = &self->nodes[at];
     if (left->next == NM_HASH_NONE || left->symbol == NM_HASH_NONE)
         return NM_HASH_NONE;
-    uint32_t right = self->units[left->next].symbol;
+    uint32_t right = self->nodes[left->next].symbol;
     return right == NM_HASH_NONE ? NM_HASH_NONE : nm_bpe_rank(self->bpe, left->symbol, right);
 }
 
-static void note_pair(nm_bpe_applier *self, uint32_t at)
+static void push_found_pair(nm_bpe_applier *self, uint32_t at)
 {
     uint32_t rank = at == NM_HASH_NONE ? NM_HASH_NONE : rank_at(self, at);
     if (rank == NM_HASH_NONE)
@@ -167,28 +167,28 @@ static void note_pair(nm_bpe_applier *self, uint32_t at)
     self->found[self->n_found++] = (candidate){rank, at};
 }
 
-/* Joins the unit with the next one; false if the pair is no longer there. */
+/* Merges the node with the next one. False if the pair is no longer there. */
 static bool join_at(nm_bpe_applier *self, candidate at)
 {
-    unit *left = &self->units[at.at];
+    node *left = &self->nodes[at.at];
     if (left->symbol == NM_HASH_NONE || rank_at(self, at.at) != at.rank)
         return false;
-    unit *right = &self->units[left->next];
+    node *right = &self->nodes[left->next];
     left->symbol = self->bpe->merges[at.rank].joined;
     left->bytes += right->bytes;
     left->next = right->next;
     right->symbol = NM_HASH_NONE;
     right->next = NM_HASH_NONE;
     if (left->next != NM_HASH_NONE)
-        self->units[left->next].previous = at.at;
+        self->nodes[left->next].previous = at.at;
     return true;
 }
 
-static void merge_units(nm_bpe_applier *self, uint32_t n)
+static void merge_nodes(nm_bpe_applier *self, uint32_t n)
 {
     self->n_heap = self->n_found = 0;
     for (uint32_t i = 0; i < n; i++)
-        note_pair(self, i);
+        push_found_pair(self, i);
     for (;;) {
         for (size_t i = 0; i < self->n_found; i++)
             push(self, self->found[i]);
@@ -200,15 +200,15 @@ static void merge_units(nm_bpe_applier *self, uint32_t n)
             candidate best = pop(self);
             if (!join_at(self, best))
                 continue;
-            note_pair(self, self->units[best.at].previous);
-            note_pair(self, best.at);
+            push_found_pair(self, self->nodes[best.at].previous);
+            push_found_pair(self, best.at);
         }
     }
 }
 
-/* Writing units, taking those apart that the vocabulary lacks */
+/* Writing of subwords. Those that the vocabulary lacks are split. */
 
-static void write_unit(nm_buffer *out, const char *text, size_t bytes, bool last)
+static void write_subword(nm_buffer *out, const char *text, size_t bytes, bool last)
 {
     nm_buffer_append(out, text, bytes);
     if (!last)
@@ -225,8 +225,8 @@ static bool is_known(nm_bpe_applier *self, const char *text, size_t bytes, bool 
     return number != SIZE_MAX && self->vocabulary->items[number].count >= self->threshold;
 }
 
-/* Undoes merges until every part is in the vocabulary or cannot be undone. The text is a part of the word, so
- * the halves are found by length alone; the mark of the word's end belongs to no text. */
+/* Undoes merges until every part is in the vocabulary or cannot be split. The text is a substring of the word, so lengths
+ * determine the halves; the end-of-word marker is not part of the text. */
 static void write_restricted(nm_bpe_applier *self, const char *text, size_t bytes, bool last, nm_buffer *out)
 {
     uint32_t symbol = is_known(self, text, bytes, last) ? NM_HASH_NONE : find_symbol(self, text, bytes, last);
@@ -234,7 +234,7 @@ static void write_restricted(nm_bpe_applier *self, const char *text, size_t byte
     size_t left_bytes =
         undo == NM_HASH_NONE ? 0 : self->bpe->symbols.items[self->bpe->merges[undo].left].bytes;
     if (!left_bytes || left_bytes > bytes || !bytes) {
-        write_unit(out, text, bytes, last);
+        write_subword(out, text, bytes, last);
         return;
     }
     write_restricted(self, text, left_bytes, false, out);
@@ -247,20 +247,20 @@ static void segment_word(nm_bpe_applier *self, const char *word, size_t bytes, n
         nm_buffer_append(out, word, bytes);
         return;
     }
-    merge_units(self, add_characters(self, word, bytes));
-    for (uint32_t at = 0; at != NM_HASH_NONE; at = self->units[at].next) {
-        const unit *here = &self->units[at];
+    merge_nodes(self, add_characters(self, word, bytes));
+    for (uint32_t at = 0; at != NM_HASH_NONE; at = self->nodes[at].next) {
+        const node *here = &self->nodes[at];
         if (here->next == NM_HASH_NONE && !here->bytes)
-            break; /* the mark of the word's end alone, whose predecessor was written as the last unit */
+            break; /* a separate end-of-word marker: the previous node was written as the last one */
         bool last = here->start + here->bytes == bytes;
         if (self->vocabulary)
             write_restricted(self, word + here->start, here->bytes, last, out);
         else
-            write_unit(out, word + here->start, here->bytes, last);
+            write_subword(out, word + here->start, here->bytes, last);
     }
 }
 
-/* The cache of words seen before */
+/* Cache of segmentations. */
 
 /* The segmentation of the word, NULL if it is not cached. */
 static const char *find_word(const cache *self, uint32_t hash, const char *word, size_t bytes, size_t *length)
@@ -277,9 +277,9 @@ static const char *find_word(const cache *self, uint32_t hash, const char *word,
     return NULL;
 }
 
-/* Segments the word into the cache; gives the segmentation. */
-static const char *keep_word(nm_bpe_applier *applier, uint32_t hash, const char *word, size_t bytes,
-                             size_t *length)
+/* Segments the word into the cache. Returns the segmentation. */
+static const char *cache_word(nm_bpe_applier *applier, uint32_t hash, const char *word, size_t bytes,
+                              size_t *length)
 {
     cache *self = &applier->cache;
     if (self->entries.bytes > CACHE_MAX_BYTES) {
@@ -309,7 +309,7 @@ static void apply_word(nm_bpe_applier *self, const char *word, size_t bytes, nm_
     uint32_t hash = (uint32_t)XXH3_64bits(word, bytes);
     const char *segmentation = find_word(&self->cache, hash, word, bytes, &length);
     if (!segmentation)
-        segmentation = keep_word(self, hash, word, bytes, &length);
+        segmentation = cache_word(self, hash, word, bytes, &length);
     nm_buffer_append(out, segmentation, length);
 }
 

@@ -1,13 +1,12 @@
-/* Learning BPE merges: the algorithm of subword-nmt's learn_bpe.py, to the same output.
+/* Learning of BPE merges, with the output of subword-nmt's learn_bpe.py.
  *
- * Every pair of neighboring symbols has a count over all words and a list of the words it stands in, so one
- * merge touches only the words it changes. The most frequent pair comes from a heap whose entries may be out
- * of date and are corrected when they surface.
+ * Every pair of adjacent symbols has a count over all words and a list of the words that contain it, so that a merge touches
+ * only the words it changes. The most frequent pair is the top of a heap whose entries may be out of date and are corrected
+ * when they reach the top.
  *
- * Exactness asks for two peculiarities. Counts of pairs within runs of one symbol, and around a symbol that
- * two different merges produce, are kept the way that program keeps them, though a recount would differ. And
- * its rare pairs are set aside ("pruned") below a threshold and come back when the best pair in sight falls
- * below it; what happens to a pair while it is set aside is not always added to what it had before. */
+ * Identical output requires two peculiarities of that program. Counts of pairs in runs of one symbol, and around a symbol
+ * that two different merges produce, differ from a recount. Rare pairs are pruned below a threshold and restored when the
+ * best remaining pair falls below it; changes to a pair while it is pruned are not always added to its earlier count. */
 #include "text/bpe.h"
 
 #include <stdlib.h>
@@ -15,20 +14,20 @@
 
 #include "text/utf8.h"
 
-/* Adds to how often a pair stands in a word; a word may have several entries. */
-typedef struct place {
+/* Change of the number of occurrences of a pair in a word. A word may have several entries. */
+typedef struct occurrence {
     uint32_t word;
     int32_t times;
-} place;
+} occurrence;
 
 typedef struct pair {
     uint32_t left, right;
-    bool in_sight;  /* not set aside */
-    int64_t count;  /* while in sight */
-    int64_t aside;  /* what was set aside last */
+    bool active;    /* not pruned */
+    int64_t count;  /* while not pruned */
+    int64_t pruned; /* count when it was pruned last */
     int64_t queued; /* count of its newest heap entry, 0 for none */
-    place *places;
-    uint32_t n_places, capacity;
+    occurrence *occurrences;
+    uint32_t n_occurrences, capacity;
 } pair;
 
 typedef struct word {
@@ -50,14 +49,14 @@ typedef struct learner {
     size_t n_words, words_capacity;
     pair *pairs;
     size_t n_pairs, pairs_capacity;
-    nm_hash_map numbers; /* (left, right) -> pair */
-    uint32_t *sight;     /* pairs in sight */
-    size_t n_sight, sight_capacity;
-    uint32_t *raised; /* pairs whose count the present merge raised */
+    nm_hash_map numbers;    /* (left, right) -> index of pairs */
+    uint32_t *active_pairs; /* pairs that are not pruned */
+    size_t n_active, active_capacity;
+    uint32_t *raised; /* pairs whose count the current merge increased */
     size_t n_raised, raised_capacity;
     heap_entry *heap;
     size_t n_heap, heap_capacity;
-    uint32_t *old; /* a word before the merge */
+    uint32_t *old; /* symbols of a word before the merge */
     size_t old_capacity;
 } learner;
 
@@ -66,7 +65,7 @@ nm_bpe_learn_options nm_bpe_learn_options_default(void)
     return (nm_bpe_learn_options){.n_merges = 10000, .min_frequency = 2, .max_word_bytes = 4096};
 }
 
-/* Pairs and their counts */
+/* Pairs and their counts. */
 
 static uint32_t find_pair(learner *self, uint32_t left, uint32_t right)
 {
@@ -81,39 +80,39 @@ static uint32_t find_pair(learner *self, uint32_t left, uint32_t right)
     return (uint32_t)self->n_pairs++;
 }
 
-static void add_place(pair *at, uint32_t in_word, int32_t times)
+static void add_occurrence(pair *at, uint32_t in_word, int32_t times)
 {
-    if (at->n_places && at->places[at->n_places - 1].word == in_word) {
-        at->places[at->n_places - 1].times += times;
+    if (at->n_occurrences && at->occurrences[at->n_occurrences - 1].word == in_word) {
+        at->occurrences[at->n_occurrences - 1].times += times;
         return;
     }
-    if (at->n_places == at->capacity) {
+    if (at->n_occurrences == at->capacity) {
         NM_ASSERT(at->capacity <= UINT32_MAX / 2);
         at->capacity = at->capacity ? 2 * at->capacity : 2;
-        at->places = nm_reallocate(at->places, at->capacity * sizeof *at->places);
+        at->occurrences = nm_reallocate(at->occurrences, at->capacity * sizeof *at->occurrences);
     }
-    at->places[at->n_places++] = (place){in_word, times};
+    at->occurrences[at->n_occurrences++] = (occurrence){in_word, times};
 }
 
 static void change_pair(learner *self, const uint32_t *symbols, uint32_t in_word, int32_t sign)
 {
     uint32_t number = find_pair(self, symbols[0], symbols[1]);
     pair *at = &self->pairs[number];
-    if (!at->in_sight) {
-        at->in_sight = true;
+    if (!at->active) {
+        at->active = true;
         at->count = 0;
-        NM_GROW(self->sight, self->n_sight, self->sight_capacity);
-        self->sight[self->n_sight++] = number;
+        NM_GROW(self->active_pairs, self->n_active, self->active_capacity);
+        self->active_pairs[self->n_active++] = number;
     }
     at->count += sign * self->words[in_word].count;
-    add_place(at, in_word, sign);
+    add_occurrence(at, in_word, sign);
     if (sign > 0) {
         NM_GROW(self->raised, self->n_raised, self->raised_capacity);
         self->raised[self->n_raised++] = number;
     }
 }
 
-/* The heap: largest count first, then the greatest pair by code points (UTF-8 keeps their order) */
+/* The heap: highest count first, then the greatest pair by code points (UTF-8 preserves their order). */
 
 static int compare_symbols(const learner *self, uint32_t a, uint32_t b)
 {
@@ -166,23 +165,23 @@ static void push_entry(learner *self, uint32_t number)
 static void rebuild_heap(learner *self)
 {
     self->n_heap = 0;
-    for (size_t i = 0; i < self->n_sight; i++) {
-        pair *at = &self->pairs[self->sight[i]];
+    for (size_t i = 0; i < self->n_active; i++) {
+        pair *at = &self->pairs[self->active_pairs[i]];
         at->queued = 0;
         if (at->count > 0)
-            append_entry(self, self->sight[i]);
+            append_entry(self, self->active_pairs[i]);
     }
     for (size_t i = self->n_heap / 2; i-- > 0;)
         sift_down(self, i);
 }
 
-/* The best pair in sight, NM_HASH_NONE if all counts are zero. It stays at the head of the heap. */
+/* The best pair that is not pruned, or NM_HASH_NONE if all counts are zero. It stays at the top of the heap. */
 static uint32_t find_best(learner *self)
 {
     while (self->n_heap) {
         heap_entry top = self->heap[0];
         pair *at = &self->pairs[top.pair];
-        bool newest = at->in_sight && at->queued == top.count;
+        bool newest = at->active && at->queued == top.count;
         if (newest && at->count == top.count)
             return top.pair;
         if (newest && at->count > 0) {
@@ -198,64 +197,63 @@ static uint32_t find_best(learner *self)
     return NM_HASH_NONE;
 }
 
-/* Setting rare pairs aside */
+/* Pruning of rare pairs. */
 
-static void set_aside(learner *self, double threshold)
+static void prune_pairs(learner *self, double threshold)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < self->n_sight; i++) {
-        pair *at = &self->pairs[self->sight[i]];
+    for (size_t i = 0; i < self->n_active; i++) {
+        pair *at = &self->pairs[self->active_pairs[i]];
         if ((double)at->count >= threshold) {
-            self->sight[kept++] = self->sight[i];
+            self->active_pairs[kept++] = self->active_pairs[i];
             continue;
         }
-        at->aside = at->count < 0 ? at->aside + at->count : at->count;
-        at->in_sight = false;
+        at->pruned = at->count < 0 ? at->pruned + at->count : at->count;
+        at->active = false;
         at->queued = 0;
     }
-    self->n_sight = kept;
+    self->n_active = kept;
 }
 
-static void bring_back(learner *self)
+static void restore_pairs(learner *self)
 {
-    self->n_sight = 0;
+    self->n_active = 0;
     for (size_t i = 0; i < self->n_pairs; i++) {
-        self->pairs[i].in_sight = true;
-        self->pairs[i].count = self->pairs[i].aside;
-        NM_GROW(self->sight, self->n_sight, self->sight_capacity);
-        self->sight[self->n_sight++] = (uint32_t)i;
+        self->pairs[i].active = true;
+        self->pairs[i].count = self->pairs[i].pruned;
+        NM_GROW(self->active_pairs, self->n_active, self->active_capacity);
+        self->active_pairs[self->n_active++] = (uint32_t)i;
     }
 }
 
-/* Merging */
+/* Merging. */
 
-static int compare_places(const void *left, const void *right)
+static int compare_occurrences(const void *left, const void *right)
 {
-    const place *a = left, *b = right;
+    const occurrence *a = left, *b = right;
     return a->word < b->word ? -1 : a->word > b->word;
 }
 
-/* Brings the entries of each word together; drops words in which the pair stands no more. */
-static uint32_t gather_places(place *places, uint32_t n)
+/* Adds up the entries of each word. Removes words that no longer contain the pair. Returns the number of words. */
+static uint32_t gather_occurrences(occurrence *occurrences, uint32_t n)
 {
     bool sorted = true;
     for (uint32_t i = 1; i < n && sorted; i++)
-        sorted = places[i - 1].word <= places[i].word;
+        sorted = occurrences[i - 1].word <= occurrences[i].word;
     if (!sorted)
-        qsort(places, n, sizeof *places, compare_places);
+        qsort(occurrences, n, sizeof *occurrences, compare_occurrences);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < n;) {
-        place sum = places[i++];
-        for (; i < n && places[i].word == sum.word; i++)
-            sum.times += places[i].times;
+        occurrence sum = occurrences[i++];
+        for (; i < n && occurrences[i].word == sum.word; i++)
+            sum.times += occurrences[i].times;
         if (sum.times > 0)
-            places[kept++] = sum;
+            occurrences[kept++] = sum;
     }
     return kept;
 }
 
-/* Joins the pair in the word, from left to right; the word before goes to self->old, its length is returned.
- */
+/* Merges the pair in the word from left to right. Saves the former symbols in self->old and returns their number. */
 static uint32_t replace_in_word(learner *self, word *in, uint32_t left, uint32_t right, uint32_t joined)
 {
     uint32_t *symbols = self->letters + in->start, n = in->n, kept = 0;
@@ -270,7 +268,7 @@ static uint32_t replace_in_word(learner *self, word *in, uint32_t left, uint32_t
     return n;
 }
 
-static void lower_old_pairs(learner *self, uint32_t in_word, uint32_t n, uint32_t left, uint32_t right)
+static void subtract_old_pairs(learner *self, uint32_t in_word, uint32_t n, uint32_t left, uint32_t right)
 {
     const uint32_t *old = self->old;
     for (uint32_t i = 0; i + 1 < n; i++) {
@@ -278,7 +276,7 @@ static void lower_old_pairs(learner *self, uint32_t in_word, uint32_t n, uint32_
             continue;
         if (i > 0)
             change_pair(self, old + i - 1, in_word, -1);
-        /* in A B A B the next occurrence lowers B A */
+        /* in A B A B the second occurrence decreases B A */
         bool again = i + 3 < n && old[i + 2] == left && old[i + 3] == right;
         if (i + 2 < n && !again)
             change_pair(self, old + i + 1, in_word, -1);
@@ -286,7 +284,7 @@ static void lower_old_pairs(learner *self, uint32_t in_word, uint32_t n, uint32_
     }
 }
 
-static void raise_new_pairs(learner *self, uint32_t in_word, uint32_t joined)
+static void add_new_pairs(learner *self, uint32_t in_word, uint32_t joined)
 {
     const uint32_t *symbols = self->letters + self->words[in_word].start;
     uint32_t n = self->words[in_word].n;
@@ -314,17 +312,17 @@ static void merge_pair(learner *self, uint32_t number)
 {
     pair *best = &self->pairs[number];
     uint32_t left = best->left, right = best->right, joined = join_symbols(self, left, right);
-    place *places = best->places;
-    uint32_t n = gather_places(places, best->n_places);
-    best->places = NULL;
-    best->n_places = best->capacity = 0;
+    occurrence *occurrences = best->occurrences;
+    uint32_t n = gather_occurrences(occurrences, best->n_occurrences);
+    best->occurrences = NULL;
+    best->n_occurrences = best->capacity = 0;
     self->n_raised = 0;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t n_old = replace_in_word(self, &self->words[places[i].word], left, right, joined);
-        lower_old_pairs(self, places[i].word, n_old, left, right);
-        raise_new_pairs(self, places[i].word, joined);
+        uint32_t n_old = replace_in_word(self, &self->words[occurrences[i].word], left, right, joined);
+        subtract_old_pairs(self, occurrences[i].word, n_old, left, right);
+        add_new_pairs(self, occurrences[i].word, joined);
     }
-    free(places);
+    free(occurrences);
     self->pairs[number].count = 0;
     for (size_t i = 0; i < self->n_raised; i++) {
         const pair *at = &self->pairs[self->raised[i]];
@@ -333,9 +331,9 @@ static void merge_pair(learner *self, uint32_t number)
     }
 }
 
-/* The words at the start */
+/* Initial symbols of the words. */
 
-static uint32_t first_symbol(learner *self, const char *text, size_t bytes, bool last)
+static uint32_t initial_symbol(learner *self, const char *text, size_t bytes, bool last)
 {
     char symbol[16];
     memcpy(symbol, text, bytes);
@@ -352,7 +350,7 @@ static void add_word(learner *self, const nm_count *item)
         size_t bytes = nm_utf8_length(item->text[at]);
         NM_GROW(self->letters, self->n_letters, self->letters_capacity);
         self->letters[self->n_letters++] =
-            first_symbol(self, item->text + at, bytes, at + bytes == item->bytes);
+            initial_symbol(self, item->text + at, bytes, at + bytes == item->bytes);
         at += bytes;
     }
     NM_GROW(self->words, self->n_words, self->words_capacity);
@@ -373,20 +371,20 @@ static nm_status add_words(learner *self, const nm_counter *words, size_t max_by
         add_word(self, item);
     }
     for (size_t i = 0; i < self->n_pairs; i++)
-        self->pairs[i].aside = self->pairs[i].count;
+        self->pairs[i].pruned = self->pairs[i].count;
     return NM_OK;
 }
 
 static void release(learner *self)
 {
     for (size_t i = 0; i < self->n_pairs; i++)
-        free(self->pairs[i].places);
+        free(self->pairs[i].occurrences);
     nm_counter_release(&self->symbols);
     nm_hash_map_release(&self->numbers);
     free(self->letters);
     free(self->words);
     free(self->pairs);
-    free(self->sight);
+    free(self->active_pairs);
     free(self->raised);
     free(self->heap);
     free(self->old);
@@ -400,14 +398,14 @@ static void learn_merges(learner *self, int64_t n_merges, int64_t min_frequency,
     for (int64_t i = 0; i < n_merges; i++) {
         best = find_best(self);
         if (best == NM_HASH_NONE || (i && (double)self->pairs[best].count < threshold)) {
-            set_aside(self, threshold);
-            bring_back(self);
+            prune_pairs(self, threshold);
+            restore_pairs(self);
             rebuild_heap(self);
             best = find_best(self);
             if (best == NM_HASH_NONE)
                 break;
             threshold = (double)self->pairs[best].count * (double)i / ((double)i + 10000.0);
-            set_aside(self, threshold);
+            prune_pairs(self, threshold);
         }
         const pair *chosen = &self->pairs[best];
         if (chosen->count < min_frequency)
@@ -416,7 +414,7 @@ static void learn_merges(learner *self, int64_t n_merges, int64_t min_frequency,
                          chosen->count);
         merge_pair(self, best);
         if (i % 100 == 0)
-            set_aside(self, threshold);
+            prune_pairs(self, threshold);
     }
 }
 
@@ -426,7 +424,7 @@ nm_status nm_bpe_learn(const nm_counter *words, const nm_bpe_learn_options *opti
     *bpe = NULL;
     if (options->n_merges < 0 || options->min_frequency < 1)
         return nm_fail(err, NM_USAGE,
-                       "BPE: the number of merges must not be negative, the frequency at least 1");
+                       "BPE: the number of merges must be at least 0 and the minimum frequency at least 1");
     learner self = {0};
     nm_status status = add_words(&self, words, options->max_word_bytes, err);
     if (status == NM_OK) {

@@ -1,4 +1,4 @@
-/* Growing byte string: doubles, so appending costs constant time on average. */
+/* Growable byte string: capacity doubles, so that appending takes constant amortized time. */
 #include "text/buffer.h"
 
 #include <stdlib.h>

@@ -1,11 +1,11 @@
-/* Growing byte string for results: clear it, let functions append to it, read data and bytes. */
+/* Growable byte string. */
 #ifndef NM_BUFFER_H
 #define NM_BUFFER_H
 
 #include <string.h>
 #include "base/memory.h"
 
-/* data has a NUL behind the last byte once anything was appended; {0} is a valid empty buffer. */
+/* data ends with a NUL after the first append; {0} is an empty buffer. */
 typedef struct nm_buffer {
     char *data;
     size_t bytes, capacity;
@@ -14,7 +14,7 @@ typedef struct nm_buffer {
 void nm_buffer_grow(nm_buffer *buffer, size_t more); /* for nm_buffer_reserve */
 void nm_buffer_release(nm_buffer *buffer);
 
-/* Makes room for so many more bytes and a NUL. */
+/* Reserves memory for `more` further bytes and a NUL. */
 static inline void nm_buffer_reserve(nm_buffer *buffer, size_t more)
 {
     if (more >= buffer->capacity - buffer->bytes)

@@ -35,7 +35,7 @@ static nm_status fail_here(const nm_columns *columns, nm_error *err, const char 
                    what);
 }
 
-/* Cuts the line into fields at tabs, or at runs of blanks; returns how many, at most NM_COLUMNS_MAX + 1. */
+/* Splits the line into fields at tabs, or at runs of blanks. Returns their number, at most NM_COLUMNS_MAX + 1. */
 static int32_t cut(char *line, size_t at, size_t *fields)
 {
     bool tabs = strchr(line, '\t') != NULL;
@@ -60,7 +60,7 @@ static nm_status add_line(nm_columns *c, nm_error *err)
     size_t found[NM_COLUMNS_MAX + 1];
     size_t at = c->text.bytes, bytes = c->lines.bytes;
     nm_buffer_append(&c->text, c->lines.text, bytes + 1);
-    nm_buffer_append(&c->text, c->lines.text, bytes + 1); /* this copy is cut */
+    nm_buffer_append(&c->text, c->lines.text, bytes + 1); /* this copy is split */
     int32_t n = cut(c->text.data + at + bytes + 1, at + bytes + 1, found);
     if (n > NM_COLUMNS_MAX)
         return fail_here(c, err, "more than %d columns", NM_COLUMNS_MAX);
@@ -69,7 +69,8 @@ static nm_status add_line(nm_columns *c, nm_error *err)
     if (n != c->n_columns)
         return fail_here(c, err, "%d columns, the lines before have %d", n, c->n_columns);
     if (c->n >= NM_SENTENCE_MAX)
-        return fail_here(c, err, "a sentence of more than %d tokens: blank lines part sentences",
+        return fail_here(c, err,
+                         "a sentence of more than %d tokens: sentences must be separated by blank lines",
                          NM_SENTENCE_MAX);
     NM_GROW(c->starts, (size_t)c->n, c->starts_capacity);
     c->starts[c->n] = at;
@@ -100,7 +101,7 @@ static nm_status next_line(nm_columns *c, bool *more, nm_error *err)
     if (!*more)
         return NM_OK;
     NM_TRY(nm_line_check(&c->lines, err));
-    return memchr(c->lines.text, 0, c->lines.bytes) ? fail_here(c, err, "not text: holds a zero byte")
+    return memchr(c->lines.text, 0, c->lines.bytes) ? fail_here(c, err, "not text: contains a zero byte")
                                                     : NM_OK;
 }
 

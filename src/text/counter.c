@@ -1,4 +1,4 @@
-/* Hash map from byte strings to counts: open addressing over item numbers, XXH3 as hash, texts in chunks. */
+/* Counts of byte strings: XXH3 as hash, strings stored in chunks. */
 #include "text/counter.h"
 
 #include <stdlib.h>
@@ -214,10 +214,10 @@ static nm_status add_count_line(nm_counter *counter, const nm_lines *lines, nm_e
     int64_t count;
     NM_TRY(nm_line_check(lines, err));
     if (!nm_count_parse(lines->text, lines->bytes, &bytes, &count))
-        return nm_fail(err, NM_FORMAT, "%s:%lld: expected \"word count\"", lines->path,
+        return nm_fail(err, NM_FORMAT, "%s:%lld: expected \"symbol count\"", lines->path,
                        (long long)lines->number);
     if (nm_counter_find(counter, lines->text, bytes) != SIZE_MAX)
-        return nm_fail(err, NM_FORMAT, "%s:%lld: \"%.*s\" stands here a second time", lines->path,
+        return nm_fail(err, NM_FORMAT, "%s:%lld: duplicate symbol \"%.*s\"", lines->path,
                        (long long)lines->number, bytes > 80 ? 80 : (int)bytes, lines->text);
     nm_counter_add(counter, lines->text, bytes, count);
     return NM_OK;

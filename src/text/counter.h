@@ -1,8 +1,7 @@
-/* A map from byte strings to counts, in order of first appearance; also gives strings dense numbers.
+/* A map from byte strings to counts and to consecutive indexes, in the order of first occurrence.
  *
- * Memory grows with the number of different strings, not with the text counted. Texts stay where they are
- * until release, so pointers to them may be kept. A counter that nobody changes may be read by many threads.
- */
+ * Memory grows with the number of distinct strings. Strings do not move until release or clear, so pointers to them stay
+ * valid. Concurrent reads are safe without a concurrent write. */
 #ifndef NM_COUNTER_H
 #define NM_COUNTER_H
 
@@ -17,52 +16,52 @@ typedef struct nm_count {
 } nm_count;
 
 typedef struct nm_counter {
-    nm_count *items; /* [n], in order of first appearance */
+    nm_count *items; /* [n], in the order of first occurrence */
     size_t n, capacity;
     nm_hash_map map; /* to indexes of items */
-    char **chunks;   /* storage of the texts */
+    char **chunks;   /* storage of the strings */
     size_t n_chunks, chunk_capacity, chunk_used, chunk_bytes;
 } nm_counter;
 
 typedef enum nm_count_order {
-    NM_COUNT_THEN_FIRST, /* by falling count, then by first appearance (subword-nmt's get-vocab) */
-    NM_COUNT_THEN_BYTES  /* by falling count, then by bytes = code points (fastBPE's getvocab, fairseq) */
+    NM_COUNT_THEN_FIRST, /* by descending count, then by first occurrence (subword-nmt's get-vocab) */
+    NM_COUNT_THEN_BYTES  /* by descending count, then by bytes = code points (fastBPE's getvocab, fairseq) */
 } nm_count_order;
 
-/* Longest string: the longest line there may be, and what lowercasing adds to it. */
+/* Longest string: the longest line plus the growth by lowercasing. */
 #define NM_COUNTER_MAX_BYTES ((size_t)1 << 30)
 
-/* {0} is an empty counter too. */
+/* {0} is an empty counter, too. */
 void nm_counter_init(nm_counter *counter);
 void nm_counter_release(nm_counter *counter);
-/* Empties it for strings of another text of about that size. */
+/* Removes all strings; most memory is kept. */
 void nm_counter_clear(nm_counter *counter);
 
-/* Adds count to the string's count, putting it in first if it is new; returns its number. */
+/* Adds count to the count of the string, which is added if it is new. Returns its index. */
 size_t nm_counter_add(nm_counter *counter, const char *text, size_t bytes, int64_t count);
-/* Number of the string, or SIZE_MAX. */
+/* Index of the string, or SIZE_MAX. */
 size_t nm_counter_find(const nm_counter *counter, const char *text, size_t bytes);
-/* Its count, 0 if it is unknown. */
+/* Count of the string, 0 if it is unknown. */
 int64_t nm_counter_get(const nm_counter *counter, const char *text, size_t bytes);
-/* Adds all counts of the other one. */
+/* Adds all counts of the other counter. */
 void nm_counter_merge(nm_counter *counter, const nm_counter *other);
-/* The same, so many times (0: strings alone); numbers[i], if wanted, is the number here of its string i. */
+/* Adds `times` times the counts of the other counter (0: only its strings). numbers[i], unless NULL, is the index here of its
+ * string i. */
 void nm_counter_join(nm_counter *counter, const nm_counter *other, int64_t times, uint32_t *numbers);
-/* Forgets strings counted less often than least. Numbers change. */
+/* Removes strings with a count below least. Indexes change. */
 void nm_counter_cut(nm_counter *counter, int64_t least);
 
-/* Counts the words of a line, or of a text file: line by line, each checked to be UTF-8. */
+/* Counts the words of a line, or of all lines of a text file. NM_FORMAT if the file is not UTF-8. */
 void nm_counter_add_line(nm_counter *counter, const char *line, size_t bytes);
 nm_status nm_counter_add_file(nm_counter *counter, const char *path, int64_t *n_lines, nm_error *err);
 
-/* Item numbers in the wanted order; the caller frees. */
+/* Indexes in the given order; the caller frees. */
 uint32_t *nm_counter_sort(const nm_counter *counter, nm_count_order order);
 
-/* Files of lines "string count" (subword-nmt's vocabulary files). Strings that stand twice are an error. */
+/* Files of lines "string count" (subword-nmt's vocabulary files). Duplicate strings are NM_FORMAT. */
 nm_status nm_counter_read(nm_counter *counter, const char *path, nm_error *err);
 void nm_counter_write(const nm_counter *counter, nm_count_order order, FILE *stream);
-/* Splits a line "string count" at its last space. False if it is not of that form or the count is no number
- * from 0 to 2^63 - 1. */
+/* Splits a line "string count" at its last space. False if the count is not a number from 0 to 2^63 - 1. */
 bool nm_count_parse(const char *line, size_t bytes, size_t *text_bytes, int64_t *count);
 
 #endif

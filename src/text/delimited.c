@@ -1,5 +1,5 @@
-/* Rows of delimited text, byte by byte: the grammar of RFC 4180, section 2, with the separator as a choice, and with LF
- * beside CRLF as the end of a row. */
+/* Rows of delimited text: the grammar of RFC 4180, section 2, with a choice of the separator and with LF as well as CRLF at
+ * the end of a row. */
 #include "text/delimited.h"
 
 #include <errno.h>
@@ -52,7 +52,7 @@ static void pass_byte_order_mark(nm_delimited *table)
         getc_unlocked(table->stream);
         seen++;
     }
-    /* A part of one is no mark: what was passed over is text, and as such not UTF-8. */
+    /* An incomplete mark is text, and as such not UTF-8. */
     if (seen < 3)
         nm_buffer_append(&table->text, (const char *)mark, (size_t)seen);
     table->begun = true;
@@ -79,14 +79,14 @@ static nm_status end_field(nm_delimited *table, nm_error *err)
     return NM_OK;
 }
 
-/* Behind the opening quote, up to and with the closing one. */
+/* Reads from after the opening quote up to and including the closing one. */
 static nm_status read_quoted(nm_delimited *table, nm_error *err)
 {
     int64_t begin = table->next_line;
     for (;;) {
         int byte = next_byte(table);
         if (byte == EOF && ferror(table->stream))
-            return NM_OK; /* the caller sees it */
+            return NM_OK; /* reported by the caller */
         if (byte == EOF)
             return nm_fail(err, NM_FORMAT, "%s:%lld: the quote that opens here is never closed", table->path,
                            (long long)begin);
@@ -108,7 +108,7 @@ static bool ends_row(nm_delimited *table, int byte)
     return byte == '\n' || byte == EOF;
 }
 
-/* Reads one field and its end; *last: the row ended with it. */
+/* Reads one field and its terminator. *last: the field ends the row. */
 static nm_status read_field(nm_delimited *table, bool *last, nm_error *err)
 {
     bool quoted = table->quotes && peek_byte(table) == '"';
@@ -123,10 +123,10 @@ static nm_status read_field(nm_delimited *table, bool *last, nm_error *err)
         if (*last || byte == table->separator)
             return end_field(table, err);
         if (quoted)
-            return nm_fail(err, NM_FORMAT, "%s:%lld: text behind a closing quote", table->path,
+            return nm_fail(err, NM_FORMAT, "%s:%lld: text after a closing quote", table->path,
                            (long long)line);
         if (byte == '"' && table->quotes)
-            return nm_fail(err, NM_FORMAT, "%s:%lld: a quote inside a field that doesn't begin with one",
+            return nm_fail(err, NM_FORMAT, "%s:%lld: a quote inside a field that does not start with one",
                            table->path, (long long)line);
         NM_TRY(put(table, byte, err));
     }
@@ -138,7 +138,7 @@ static nm_status check_text(const nm_delimited *table, nm_error *err)
         size_t bytes;
         const char *field = nm_delimited_field(table, i, &bytes);
         if (memchr(field, 0, bytes))
-            return nm_fail(err, NM_FORMAT, "%s:%lld: field %zu holds a zero byte", table->path,
+            return nm_fail(err, NM_FORMAT, "%s:%lld: field %zu contains a zero byte", table->path,
                            (long long)table->line, i + 1);
         size_t bad = nm_utf8_find_invalid(field, bytes);
         if (bad < bytes)

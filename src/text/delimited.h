@@ -1,13 +1,13 @@
-/* Tables as text: tab-separated values, and comma-separated values with the quoting of RFC 4180 (a quoted field may hold
- * commas, line ends and doubled quotes). One row at a time, whatever the size of the file; LF and CRLF end a row, a byte
- * order mark at the beginning is passed over, and so are empty lines unless asked for. */
+/* Delimited text: tab-separated values, and comma-separated values with the quoting of RFC 4180 (a quoted field may contain
+ * commas, line ends and doubled quotes). One row per call. LF and CRLF end a row; a byte order mark at the start and, unless
+ * keep_empty is set, empty lines are skipped. */
 #ifndef NM_DELIMITED_H
 #define NM_DELIMITED_H
 
 #include <stdio.h>
 #include "text/buffer.h"
 
-/* Bytes of a row that are taken at most; a quote that is never closed would swallow the rest of the file. */
+/* Maximum bytes of a row: a quote that is never closed would extend it to the end of the file. */
 #define NM_DELIMITED_MAX_ROW ((size_t)64 << 20)
 enum { NM_DELIMITED_MAX_FIELDS = 1 << 16 };
 
@@ -15,21 +15,21 @@ typedef struct nm_delimited {
     FILE *stream;
     const char *path; /* for messages; not owned */
     char separator;   /* '\t' or ',' */
-    bool quotes;      /* RFC 4180; otherwise a quote is a character like any other */
-    bool keep_empty;  /* hand out empty lines too, as a row of one empty field */
+    bool quotes;      /* RFC 4180; otherwise a quote is an ordinary character */
+    bool keep_empty;  /* return an empty line as a row of one empty field */
     int64_t line;     /* of the first byte of the current row, from 1 */
     size_t n_fields;
     int64_t next_line; /* of the next byte */
-    nm_buffer text;    /* the fields of the row, each with a NUL behind it */
+    nm_buffer text;    /* the fields of the row, each NUL-terminated */
     size_t *ends;
     size_t capacity;
     bool begun;
 } nm_delimited;
 
-/* The reader holds the stream but does not close it. */
+/* Does not own the stream. */
 void nm_delimited_init(nm_delimited *table, FILE *stream, const char *path, char separator, bool quotes);
-/* *more is false behind the last row. NM_FORMAT with file and line: broken quotes, text that is not UTF-8, a zero byte, a
- * row or a number of fields beyond the limits. NM_IO: reading failed. */
+/* *more is false after the last row. NM_FORMAT with file and line: invalid quotes, invalid UTF-8, a zero byte, a row or a
+ * number of fields that exceeds the limits. NM_IO: reading failed. */
 nm_status nm_delimited_next(nm_delimited *table, bool *more, nm_error *err);
 /* Field i < n_fields of the current row, NUL-terminated, until the next call of nm_delimited_next. */
 const char *nm_delimited_field(const nm_delimited *table, size_t i, size_t *bytes);

@@ -1,7 +1,6 @@
-/* The Moses tokenizer: what tokenizer.perl of mosesdecoder gives, for German, English and by general rules
- * for the other languages. That script is a chain of substitutions over the whole line, each seeing what the
- * one before it left; so is this, over an array of code points. A run of periods is kept apart as one word of
- * marks that count as letters (the script writes the word DOTMULTI for it). */
+/* The Moses tokenizer: the output of mosesdecoder's tokenizer.perl for German, English and, by its general rules, other
+ * languages. The script is a sequence of substitutions over the line; each function here is one of them, over an array of
+ * code points. A run of periods is kept as a token of characters that count as letters (the script substitutes DOTMULTI). */
 #include "text/tokenizer.h"
 
 #include <stdlib.h>
@@ -11,7 +10,7 @@
 #include "text/utf8.h"
 #include "text/words.h"
 
-/* One period of a run of periods; no Unicode code point. */
+/* One period of a run of periods; not a Unicode code point. */
 #define RUN_DOT 0x110000u
 
 enum { PREFIX_ALWAYS = 1, PREFIX_NUMERIC = 2, LONGEST_PREFIX = 64 };
@@ -21,14 +20,14 @@ typedef struct points {
     size_t n, capacity;
 } points;
 
-/* Marks that a line holds; a step that treats none of them is left out. */
+/* Characters that occur in a line. A substitution for which none occurs is skipped. */
 enum { SEEN_COMMA = 1, SEEN_HYPHEN = 2, SEEN_APOSTROPHE = 4, SEEN_PERIOD = 8, SEEN_PERIODS = 16 };
 
 typedef struct moses {
     const nm_moses_language *language;
     bool aggressive, escape;
     nm_counter prefixes;
-    points text, next; /* every step reads text and writes next, then they change places */
+    points text, next; /* every substitution reads text and writes next, then they are swapped */
     unsigned seen;
 } moses;
 
@@ -42,7 +41,7 @@ static bool is_alnum(uint32_t point)
     return point == RUN_DOT || nm_unicode_is_alnum(point);
 }
 
-/* Where a step writes, with room for so many points; never NULL. */
+/* Output of a substitution: memory for at least `most` points; never NULL. */
 static uint32_t *begin_step(moses *self, size_t most)
 {
     NM_RESERVE(self->next.data, most + 1, self->next.capacity);
@@ -66,10 +65,10 @@ static uint32_t *put_apart(uint32_t *to, uint32_t point)
     return to;
 }
 
-/* What the first step makes of a point. */
+/* Treatment of a code point by the first substitution. */
 typedef enum treatment { DROPPED, SPACE, KEPT, PARTED } treatment;
 
-/* ASCII by table: control characters, white space, letters and digits and the marks of later steps, the rest. */
+/* ASCII: control characters; white space; letters, digits and the marks of later substitutions; all others. */
 #define D DROPPED
 #define S SPACE
 #define K KEPT
@@ -115,11 +114,11 @@ static unsigned see(unsigned seen, uint32_t point)
     }
 }
 
-/* White space to single spaces, none at the ends; control characters go, which may leave two spaces meeting.
- * Marks are parted from the words, but for those that later steps look at. */
+/* Reduces white space to single spaces, none at the ends. Removes control characters, which may leave two adjacent spaces.
+ * Splits off punctuation except the marks that later substitutions treat. */
 static void read_line(moses *self, const char *line, size_t bytes)
 {
-    /* a mark gets three places, four behind a space, which has a byte of its own */
+    /* a mark becomes up to three points, four after a space, which has a byte in the input */
     uint32_t *const start = begin_step(self, 3 * bytes), *to = start;
     uint32_t inner = self->language->inner;
     bool pending = false;
@@ -143,7 +142,7 @@ static void read_line(moses *self, const char *line, size_t bytes)
     end_step(self, to);
 }
 
-/* A colon in Finnish, a raised dot in Catalan: part of the word only before a lower-case letter. */
+/* A colon in Finnish, a raised dot in Catalan: part of the token only before a lower-case letter. */
 static void part_inner_marks(moses *self)
 {
     const points *text = &self->text;
@@ -176,7 +175,7 @@ static void part_hyphens(moses *self)
 static void part_dot_runs(moses *self)
 {
     const points *text = &self->text;
-    uint32_t *to = begin_step(self, 2 * text->n); /* a run has two periods at least and gets two spaces */
+    uint32_t *to = begin_step(self, 2 * text->n); /* a run has at least two periods and gets two spaces */
     for (size_t i = 0; i < text->n;) {
         size_t end = i;
         while (end < text->n && text->data[end] == '.')
@@ -193,8 +192,8 @@ static void part_dot_runs(moses *self)
     end_step(self, to);
 }
 
-/* Commas leave a number's digits alone (5,300): first those with no number before, then those with none
- * behind, then one at the end of the line. */
+/* Commas between digits stay (5,300). Splits off first those without a digit before, then those without a digit after, then
+ * one at the end of the line. */
 static void part_commas(moses *self)
 {
     const points *text = &self->text;
@@ -225,7 +224,7 @@ static void part_commas(moses *self)
     end_step(self, to);
 }
 
-/* Apostrophes */
+/* Apostrophes. */
 
 static bool is_other(uint32_t point)
 {
@@ -242,8 +241,8 @@ static bool is_s(uint32_t point)
     return point == 's';
 }
 
-/* Where an apostrophe stands between a character of one class and one of another, parts it from the first,
- * the second or both. The three are used up by a match: the second cannot be the first of the next one. */
+/* Splits an apostrophe between a character of one class and one of another off the first, the second or both. A match
+ * consumes all three characters: the second class cannot be the first of the next match. */
 static void part_apostrophes(moses *self, bool (*before)(uint32_t), bool (*after)(uint32_t), bool from_first,
                              bool from_second)
 {
@@ -294,7 +293,7 @@ static void treat_apostrophes(moses *self)
         part_apostrophes(self, nm_unicode_is_number, is_s, true, false); /* the 1990's */
 }
 
-/* Periods at the ends of words */
+/* Periods at the ends of words. */
 
 static int64_t find_prefix(const moses *self, const uint32_t *word, size_t n)
 {
@@ -319,8 +318,7 @@ static bool is_abbreviation_with_dots(const uint32_t *word, size_t n)
     return dot && letter;
 }
 
-/* Does the period behind the word stay with it? following is the character after the space, 0 for a second
- * space. */
+/* Whether the period after the word stays attached. `following` is the character after the space, 0 for a second space. */
 static bool keeps_period(const moses *self, const uint32_t *word, size_t n, uint32_t following)
 {
     int64_t prefix = find_prefix(self, word, n);
@@ -333,7 +331,7 @@ static void part_periods(moses *self)
 {
     const uint32_t *text = self->text.data;
     size_t n = self->text.n;
-    uint32_t *to = begin_step(self, 2 * n + 1); /* a word that is parted has two characters at least */
+    uint32_t *to = begin_step(self, 2 * n + 1); /* a word that is split has at least two characters */
     while (n > 0 && text[n - 1] == ' ')
         n--;
     for (size_t start = 0; start < n;) {
@@ -355,8 +353,8 @@ static void part_periods(moses *self)
     end_step(self, to);
 }
 
-/* Single spaces, none at the ends; then a period and an apostrophe at the very end part, as the script has it
- * with a space behind. */
+/* Single spaces, none at the ends. Then splits off a period and an apostrophe at the end of the line, as the script does
+ * with a trailing space. */
 static void clean_spaces(moses *self)
 {
     const points *text = &self->text;
@@ -486,7 +484,7 @@ static void moses_free(void *state)
 
 const nm_tokenizer_type nm_tokenizer_moses = {
     .name = "moses",
-    .title = "words and punctuation as by the Moses scripts",
+    .title = "words and punctuation as Moses' tokenizer.perl",
     .create = moses_create,
     .tokenize = moses_tokenize,
     .detokenize = moses_detokenize,

@@ -1,6 +1,5 @@
-/* The way back: what detokenizer.perl of mosesdecoder gives, without its special cases for Czech and Finnish.
- * Escapes are undone, then every word decides whether a space goes before it and whether the next one gets
- * any. */
+/* Detokenization: the output of mosesdecoder's detokenizer.perl without its special cases for Czech and Finnish. Entities are
+ * replaced, then each token determines the spaces before and after it. */
 #include "text/moses_rules.h"
 
 #include <stdlib.h>
@@ -18,12 +17,12 @@ typedef struct joiner {
     piece *words;
     size_t n, capacity;
     nm_buffer text;
-    bool glue;         /* the next word follows without a space */
-    nm_counter quotes; /* how often each kind of quote was seen */
+    bool glue;         /* no space before the next token */
+    nm_counter quotes; /* number of quotes of each kind so far */
     nm_buffer *out;
 } joiner;
 
-/* Undoing escapes */
+/* Entities. */
 
 static const struct {
     const char *escape;
@@ -33,7 +32,7 @@ static const struct {
     {"&quot;", '"'}, {"&apos;", '\''}, {"&#91;", '['}, {"&#93;", ']'}, {"&amp;", '&'},
 };
 
-/* Hyphens that were split come together: the spaces around " @-@ " belong to it. */
+/* Joins hyphens that were split: the spaces around " @-@ " are removed, too. */
 static void join_hyphens(const char *line, size_t bytes, nm_buffer *out)
 {
     static const char mark[] = " @-@ ";
@@ -49,7 +48,7 @@ static void join_hyphens(const char *line, size_t bytes, nm_buffer *out)
     }
 }
 
-/* One pass is enough: no escape contains another, and only &amp; yields a character that begins one; it comes
+/* One pass suffices: no entity contains another one, and only &amp; yields a character that starts one, and it is replaced
  * last. */
 static void unescape(nm_buffer *text)
 {
@@ -71,7 +70,7 @@ static void unescape(nm_buffer *text)
     text->data[kept] = 0;
 }
 
-/* Empty words stand for second spaces, as in Perl's split: kept inside, dropped at the end. */
+/* Empty tokens represent second spaces, as in Perl's split: kept inside, removed at the end. */
 static void split_words(joiner *self)
 {
     const char *text = self->text.data;
@@ -87,7 +86,7 @@ static void split_words(joiner *self)
     }
 }
 
-/* Kinds of words */
+/* Classes of tokens. */
 
 static uint32_t first_point(piece word)
 {
@@ -167,7 +166,7 @@ static bool is_elision(const joiner *self, size_t i)
            nm_unicode_is_alpha(first_point(self->words[i + 1]));
 }
 
-/* Joining */
+/* Joining. */
 
 static void put(joiner *self, piece word, bool space_before, bool glue_next)
 {
@@ -177,7 +176,7 @@ static void put(joiner *self, piece word, bool space_before, bool glue_next)
     self->glue = glue_next;
 }
 
-/* Quotes open and close in turn, each kind for itself; the typographic ones count as the plain double one. */
+/* Quotes of each kind open and close alternately. Typographic quotes count as the plain double quote. */
 static void put_quote(joiner *self, size_t i)
 {
     piece word = self->words[i];

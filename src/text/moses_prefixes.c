@@ -1,6 +1,6 @@
-/* What differs between languages: the apostrophe, marks within words, and abbreviations whose period does not
- * end a sentence. Abbreviations that hold a period themselves (z.B., i.e.) need no entry: the rules see them.
- * Only single words of ASCII letters and digits stand here. */
+/* Language-specific data: the apostrophe, marks within words, and abbreviations whose period does not end a sentence.
+ * Abbreviations that contain a period (z.B., i.e.) need no entry: the rules cover them. Entries are single words of ASCII
+ * letters and digits. */
 #include "text/moses_rules.h"
 
 static const nm_moses_language languages[] = {

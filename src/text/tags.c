@@ -41,7 +41,7 @@ static bool same_label(const char *a, const char *b)
     return !strcmp(nm_tag_label(a), nm_tag_label(b));
 }
 
-/* Whether `tag` goes on with the span that `before` is in. */
+/* Whether `tag` continues the span of `before`. */
 static bool continues(const char *before, const char *tag)
 {
     return before && has_mark(before, "BIM") && has_mark(tag, "IME") && same_label(before, tag);
@@ -74,7 +74,7 @@ bool nm_tag_allowed(nm_tag_scheme scheme, const char *from, const char *to)
         return false;
     bool outside = !to || nm_tag_outside(to);
     switch (scheme) {
-    case NM_TAGS_IOB1: /* B needs a span of its label before it */
+    case NM_TAGS_IOB1: /* B requires a span of its label before it */
         return outside || *to == 'I' || (from && !nm_tag_outside(from) && same_label(from, to));
     case NM_TAGS_BIO:
         return outside || *to == 'B' || continues(from, to);

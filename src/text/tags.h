@@ -1,12 +1,12 @@
-/* Tags that mark spans: "B-PER", "I-PER", "O", in four schemes. A tag is a mark, and behind "-" the label of its span.
+/* Span tags such as "B-PER", "I-PER", "O" in four schemes. A tag is a mark, "-" and the label of its span, or "O".
  *
- *     iob1    I inside; B only where a span follows another one of the same label at once
+ *     iob1    I inside; B only directly after another span of the same label
  *     bio     B first, I inside
  *     bioes   B first, I inside, E last, S alone
  *     bmeso   B first, M inside, E last, S alone (also called BMES)
  *
- * Reading spans follows conlleval, which takes broken sequences too: B and S begin a span; I, M and E go on with the span
- * of the token before when that one is B, I or M of the same label, and begin one otherwise. */
+ * Spans are read as by conlleval, which accepts invalid sequences: B and S start a span; I, M and E continue the span of the
+ * previous token if its mark is B, I or M with the same label, and start a span otherwise. */
 #ifndef NM_TAGS_H
 #define NM_TAGS_H
 
@@ -22,13 +22,13 @@ typedef enum nm_tag_scheme {
 
 #define NM_TAG_SCHEMES "iob1|bio|bioes|bmeso"
 
-/* "bio"; and the scheme of a name, which must be one. */
+/* Name of a scheme ("bio"), and the scheme of a valid name. */
 const char *nm_tag_scheme_name(nm_tag_scheme scheme);
 nm_tag_scheme nm_tag_scheme_find(const char *name);
-/* The marks besides O: "BIES". */
+/* The marks other than O: "BIES". */
 const char *nm_tag_marks(nm_tag_scheme scheme);
 
-/* "O", or one of the marks of any scheme, a hyphen and a label. */
+/* Whether the tag is "O", or a mark of any scheme, a hyphen and a label. */
 bool nm_tag_valid(const char *tag);
 static inline bool nm_tag_outside(const char *tag)
 {
@@ -42,28 +42,27 @@ static inline const char *nm_tag_label(const char *tag)
 
 typedef struct nm_span {
     int32_t first, end; /* tokens first .. end - 1 */
-    const char *label;  /* within the tag of its first token */
+    const char *label;  /* part of the tag of its first token */
 } nm_span;
 
-/* Spans of n valid tags into spans[n]; returns how many. */
+/* Writes the spans of n valid tags to spans[n] and returns their number. */
 int32_t nm_tag_spans(const char *const *tags, int32_t n, nm_span *spans);
 
-/* Whether a valid tag may follow another one within a sentence; from NULL: the sentence begins; to NULL: it ends. A tag
- * with a mark that the scheme lacks may stand nowhere. */
+/* Whether the valid tag `to` may follow `from` within a sentence. from NULL: start of the sentence; to NULL: its end. A tag
+ * with a mark that the scheme lacks is never allowed. */
 bool nm_tag_allowed(nm_tag_scheme scheme, const char *from, const char *to);
-/* The first of n valid tags that is illegal behind those before it; n - 1 also when the sentence may not end there; n when
- * all is well. */
+/* Index of the first of n valid tags that may not follow the tags before it; n - 1 also if the sentence may not end there; n if
+ * all are valid. */
 int32_t nm_tags_check(nm_tag_scheme scheme, const char *const *tags, int32_t n);
 
-/* The tag of token i of a span, whose mark depends on where it stands; `joins`: the span before ends where this one
- * begins and has the same label. */
+/* Mark of token i of a span. `joins`: the previous span has the same label and ends where this one starts. */
 char nm_tag_mark(nm_tag_scheme scheme, const nm_span *span, int32_t i, bool joins);
-/* Tags of n tokens in another scheme, into tags[n]: heap strings, each to be freed. */
+/* Converts the tags of n tokens to another scheme; tags[n] are heap strings that the caller frees. */
 void nm_tags_convert(nm_tag_scheme scheme, const char *const *from, int32_t n, char **tags);
 
-/* Which scheme sentences are in, from the marks that occur and from where they stand. */
+/* Detects the scheme of sentences from the marks and their positions. */
 typedef struct nm_tag_guess {
-    bool middle, last, single, loose; /* M; E; S; I where no span goes on */
+    bool middle, last, single, loose; /* M; E; S; I that continues no span */
 } nm_tag_guess;
 void nm_tag_guess_add(nm_tag_guess *guess, const char *const *tags, int32_t n);
 nm_tag_scheme nm_tag_guess_scheme(const nm_tag_guess *guess);

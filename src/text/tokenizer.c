@@ -1,4 +1,4 @@
-/* The table of tokenizers, and the one that leaves words alone. */
+/* Table of tokenizers, and the tokenizer `none`. */
 #include "text/tokenizer.h"
 
 #include "text/utf8.h"
@@ -25,7 +25,8 @@ nm_status nm_tokenizer_open(nm_tokenizer *tokenizer, const char *name, const nm_
         tokenizer->type = *type;
         return (*type)->create(options, &tokenizer->state, err);
     }
-    return nm_fail(err, NM_USAGE, "tokenizer \"%.40s\": known are none, moses and basic_english", name);
+    return nm_fail(err, NM_USAGE, "unknown tokenizer \"%.40s\"; known are none, moses and basic_english",
+                   name);
 }
 
 void nm_tokenizer_close(nm_tokenizer *tokenizer)
@@ -45,8 +46,8 @@ void nm_detokenize(const nm_tokenizer *tokenizer, const char *line, size_t bytes
     tokenizer->type->detokenize(tokenizer->state, line, bytes, out);
 }
 
-/* none: the text is tokenized already. White space, also that
- * beyond ASCII, becomes single spaces; other control characters go. */
+/* none: the text is tokenized already. White space, including Unicode white space, becomes single spaces; other control
+ * characters are removed. */
 
 static nm_status none_create(const nm_tokenizer_options *options, void **state, nm_error *err)
 {
@@ -87,7 +88,7 @@ static void none_free(void *state)
 
 const nm_tokenizer_type nm_tokenizer_none = {
     .name = "none",
-    .title = "words are parted by white space already",
+    .title = "tokens separated by white space already",
     .create = none_create,
     .tokenize = none_tokenize,
     .detokenize = none_detokenize,

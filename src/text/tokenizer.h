@@ -1,4 +1,4 @@
-/* Tokenizers by name: text as people write it <-> words parted by single spaces. */
+/* Tokenizers by name: raw text <-> tokens separated by single spaces. */
 #ifndef NM_TOKENIZER_H
 #define NM_TOKENIZER_H
 
@@ -6,15 +6,15 @@
 #include "text/buffer.h"
 
 typedef struct nm_tokenizer_options {
-    const char *language; /* "de", "en", ...; decides on abbreviations and apostrophes */
+    const char *language; /* "de", "en", ...: abbreviations and apostrophes */
     bool aggressive;      /* "well-known" becomes "well @-@ known" */
     bool escape;          /* & | < > ' " [ ] become &amp; &#124; ... */
 } nm_tokenizer_options;
 
-/* English, hyphens stay, escaping on: as the Moses scripts. */
+/* English, without splitting of hyphens, with escaping: the defaults of the Moses scripts. */
 nm_tokenizer_options nm_tokenizer_options_default(void);
 
-/* One line at a time, valid UTF-8 without its end; results are appended. */
+/* One line per call, valid UTF-8 without its line end. Results are appended. */
 typedef struct nm_tokenizer_type {
     const char *name, *title;
     nm_status (*create)(const nm_tokenizer_options *options, void **state, nm_error *err);
@@ -24,16 +24,16 @@ typedef struct nm_tokenizer_type {
 } nm_tokenizer_type;
 
 extern const nm_tokenizer_type nm_tokenizer_none, nm_tokenizer_moses, nm_tokenizer_basic_english;
-/* All of them; the last entry is NULL. */
+/* All tokenizers; the last entry is NULL. */
 extern const nm_tokenizer_type *const nm_tokenizer_types[];
 
-/* A tokenizer at work. It holds scratch memory: every thread opens its own. */
+/* An open tokenizer. It has a workspace: every thread opens its own. */
 typedef struct nm_tokenizer {
     const nm_tokenizer_type *type;
     void *state;
 } nm_tokenizer;
 
-/* NM_USAGE for an unknown name or a language that is no code of letters. */
+/* NM_USAGE for an unknown name or a language that is not a code of letters. */
 nm_status nm_tokenizer_open(nm_tokenizer *tokenizer, const char *name, const nm_tokenizer_options *options,
                             nm_error *err);
 void nm_tokenizer_close(nm_tokenizer *tokenizer);

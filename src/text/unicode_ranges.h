@@ -1,4 +1,4 @@
-/* Two contributory properties of the Unicode character database that utf8proc does not offer. */
+/* Two properties of the Unicode character database that utf8proc lacks. */
 #ifndef NM_UNICODE_RANGES_H
 #define NM_UNICODE_RANGES_H
 

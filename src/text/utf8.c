@@ -1,5 +1,5 @@
-/* UTF-8 decoding and Unicode properties: categories and case from utf8proc, derived properties from
- * unicode_ranges.c. ASCII, which is most text, is decided here. */
+/* UTF-8 decoding and Unicode properties: categories and case from utf8proc, derived properties from unicode_ranges.c. ASCII has
+ * a fast path. */
 #include "text/utf8.h"
 
 #include <utf8proc.h>
@@ -31,7 +31,7 @@ static size_t valid_length(const char *text, size_t at, size_t bytes)
     return is_continuation(text, at + 3, bytes) ? 4 : 0;
 }
 
-/* The first byte beyond ASCII from `at` on, looked for eight at a time. */
+/* Offset of the first non-ASCII byte from `at` on; reads eight bytes per step. */
 static size_t skip_ascii(const char *text, size_t at, size_t bytes)
 {
     for (uint64_t eight; at + sizeof eight <= bytes; at += sizeof eight) {
@@ -66,7 +66,7 @@ void nm_utf8_append(nm_buffer *out, uint32_t point)
     nm_buffer_append(out, (const char *)bytes, (size_t)length);
 }
 
-/* Lower case is at most half as long again: two bytes may become three. */
+/* Lower case has at most 1.5 times the bytes: two bytes may become three. */
 void nm_utf8_lowercase(const char *text, size_t bytes, nm_buffer *out)
 {
     nm_buffer_reserve(out, bytes + bytes / 2 + 4);

@@ -1,26 +1,25 @@
 /* UTF-8 and the few Unicode properties that tokenization needs.
  *
- * Text is checked once, where it enters (nm_utf8_find_invalid); everything behind relies on it. Properties
- * are those of the Unicode character database as Perl's \p{...} classes name them, because the tokenizer is
- * defined by Perl scripts: alphabetic and lower case are the derived properties (with letter numbers, vowel
- * signs, ordinal signs), not just the general categories. */
+ * Text is validated once, when it is read (nm_utf8_find_invalid); the functions after that require valid text. Properties are
+ * those of the Unicode character database under the names of Perl's \p{...} classes, because Perl scripts define the
+ * tokenizer: alphabetic and lower case are the derived properties (with letter numbers, vowel signs, ordinal signs). */
 #ifndef NM_UTF8_H
 #define NM_UTF8_H
 
 #include "text/buffer.h"
 
-/* Offset of the first byte that does not begin or continue a valid code point (no overlong forms, no
- * surrogates, nothing beyond U+10FFFF); bytes itself if all is valid. A NUL byte is valid. */
+/* Offset of the first byte that does not start or continue a valid code point (no overlong forms, no surrogates, nothing above
+ * U+10FFFF), or bytes if all are valid. A NUL byte is valid. */
 size_t nm_utf8_find_invalid(const char *text, size_t bytes);
 
-/* Bytes of the code point that begins with this byte, 1 to 4; text must be valid. */
+/* Number of bytes of the code point that starts with this byte, 1 to 4. The text must be valid. */
 static inline size_t nm_utf8_length(char first)
 {
     unsigned char byte = (unsigned char)first;
     return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
-/* Code point at *at of valid text; moves *at behind it. */
+/* Code point at *at of valid text; advances *at. */
 static inline uint32_t nm_utf8_next(const char *text, size_t *at)
 {
     const unsigned char *byte = (const unsigned char *)text + *at;
@@ -36,7 +35,7 @@ static inline uint32_t nm_utf8_next(const char *text, size_t *at)
 
 void nm_utf8_append(nm_buffer *out, uint32_t point);
 
-/* Appends valid text in lower case: full mapping without context, as Perl's lc and Moses' lowercase.perl. */
+/* Appends valid text in lower case: full case mapping without context, as Perl's lc and Moses' lowercase.perl. */
 void nm_utf8_lowercase(const char *text, size_t bytes, nm_buffer *out);
 
 bool nm_unicode_is_alpha(uint32_t point);        /* \p{IsAlpha}: Alphabetic */

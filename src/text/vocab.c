@@ -1,5 +1,5 @@
-/* Vocabulary in fairseq's dictionary format; the order of ties, the threshold and the padding words are those
- * of fairseq's Dictionary.finalize. */
+/* Vocabulary in fairseq's dictionary format. The order of ties, the threshold and the padding symbols are those of fairseq's
+ * Dictionary.finalize. */
 #include "text/vocab.h"
 
 #include <stdlib.h>
@@ -90,7 +90,7 @@ static nm_status add_line(nm_vocab *vocab, const char *line, size_t bytes, const
         return nm_fail(err, NM_FORMAT, "%s:%lld: not UTF-8: byte 0x%02x at position %zu", name, number,
                        (unsigned)(unsigned char)line[bad], bad + 1);
     if (memchr(line, 0, bytes))
-        return nm_fail(err, NM_FORMAT, "%s:%lld: holds a zero byte", name, number);
+        return nm_fail(err, NM_FORMAT, "%s:%lld: contains a zero byte", name, number);
     if (!nm_count_parse(line, bytes, &symbol_bytes, &count))
         return nm_fail(err, NM_FORMAT, "%s:%lld: expected \"symbol count\", not \"%.*s\"", name, number,
                        bytes > 60 ? 60 : (int)bytes, line);
@@ -98,7 +98,7 @@ static nm_status add_line(nm_vocab *vocab, const char *line, size_t bytes, const
         return nm_fail(err, NM_FORMAT, "%s:%lld: symbol of %zu bytes, the limit is %d", name, number,
                        symbol_bytes, NM_VOCAB_MAX_SYMBOL);
     if (nm_counter_find(&vocab->symbols, line, symbol_bytes) != SIZE_MAX)
-        return nm_fail(err, NM_FORMAT, "%s:%lld: \"%.*s\" stands here a second time", name, number,
+        return nm_fail(err, NM_FORMAT, "%s:%lld: duplicate symbol \"%.*s\"", name, number,
                        symbol_bytes > 60 ? 60 : (int)symbol_bytes, line);
     if (vocab->symbols.n >= NM_VOCAB_MAX_SIZE)
         return nm_fail(err, NM_FORMAT, "%s:%lld: more than %d symbols", name, number, NM_VOCAB_MAX_SIZE);

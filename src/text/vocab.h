@@ -1,10 +1,9 @@
 /* Vocabulary: symbols <-> ids, in the text format of fairseq's dictionaries.
  *
- * A file has a line "symbol count" for every symbol but the four special ones, in the order of the ids. The
- * special ones are <s> 0, <pad> 1, </s> 2, <unk> 3 in fairseq's order; <pad> 0, <s> 1, </s> 2, <unk> 3 in
- * that of Nguyen and Salazar's program (Transformers without Tears). The file does not say which; whoever
- * keeps it does. Words of a text that look like <s>, <pad> or </s> become <unk>: text cannot forge structure.
- * A vocabulary never changes once made, so threads may share it. */
+ * A file has a line "symbol count" for every symbol except the four special ones, in the order of the ids. The special
+ * symbols are <s> 0, <pad> 1, </s> 2, <unk> 3 in fairseq's order; <pad> 0, <s> 1, </s> 2, <unk> 3 in the order of the
+ * program of Nguyen and Salazar (Transformers without Tears). The file does not record the order. Tokens of a text that equal
+ * <s>, <pad> or </s> become <unk>. A vocabulary is immutable, so threads may share it. */
 #ifndef NM_VOCAB_H
 #define NM_VOCAB_H
 
@@ -14,7 +13,7 @@
 typedef enum nm_vocab_order { NM_VOCAB_FAIRSEQ, NM_VOCAB_TEARS } nm_vocab_order;
 
 typedef struct nm_vocab {
-    nm_counter symbols; /* number = id; the special ones have count 0 */
+    nm_counter symbols; /* index = id; the special symbols have count 0 */
     int32_t bos, pad, eos, unk;
     nm_vocab_order order;
 } nm_vocab;
@@ -23,33 +22,33 @@ enum { NM_VOCAB_N_SPECIAL = 4, NM_VOCAB_MAX_SIZE = 1 << 24, NM_VOCAB_MAX_SYMBOL 
 
 typedef struct nm_vocab_options {
     nm_vocab_order order;
-    int64_t threshold; /* symbols counted less often are left out; below 1: none */
-    int32_t max_size;  /* with the special symbols, before padding; 0: no limit */
-    int32_t multiple;  /* filled with madeupword0000, ... up to a multiple of this; 0 or 1: not at all */
+    int64_t threshold; /* symbols with a lower count are left out; below 1: none */
+    int32_t max_size;  /* including the special symbols, before padding; 0: no limit */
+    int32_t multiple;  /* padded with madeupword0000, ... to a multiple of this; 0 or 1: no padding */
 } nm_vocab_options;
 
 /* fairseq's order, no threshold, no limit, multiple of 8. */
 nm_vocab_options nm_vocab_options_default(void);
 
-/* From counted symbols: by falling count, ties by bytes. The caller frees with nm_vocab_free. */
+/* From counted symbols: by descending count, ties by bytes. The caller frees with nm_vocab_free. */
 nm_status nm_vocab_build(const nm_counter *counts, const nm_vocab_options *options, nm_vocab **vocab,
                          nm_error *err);
-/* From a file or from a text in memory (name stands in messages). */
+/* From a file, or from text in memory (name is for messages). */
 nm_status nm_vocab_read(const char *path, nm_vocab_order order, nm_vocab **vocab, nm_error *err);
 nm_status nm_vocab_parse(const char *text, size_t bytes, const char *name, nm_vocab_order order,
                          nm_vocab **vocab, nm_error *err);
-/* The text of the file, appended; or written to a stream (whose errors show when it is closed). */
+/* The text of the file, appended to a buffer or written to a stream (whose close reports errors). */
 void nm_vocab_format(const nm_vocab *vocab, nm_buffer *out);
 void nm_vocab_write(const nm_vocab *vocab, FILE *stream);
 void nm_vocab_free(nm_vocab *vocab);
 
 int32_t nm_vocab_size(const nm_vocab *vocab);
-/* Id of a symbol of a text: unk for unknown ones and for bos, pad and eos. */
+/* Id of a symbol in a text: unk for unknown symbols and for bos, pad and eos. */
 int32_t nm_vocab_find(const nm_vocab *vocab, const char *symbol, size_t bytes);
 const char *nm_vocab_symbol(const nm_vocab *vocab, int32_t id);
 int64_t nm_vocab_count(const nm_vocab *vocab, int32_t id);
 
-/* Growing list of ids. */
+/* Growable list of ids. */
 typedef struct nm_ids {
     int32_t *data;
     size_t n, capacity;
@@ -57,9 +56,9 @@ typedef struct nm_ids {
 void nm_ids_append(nm_ids *ids, int32_t id);
 void nm_ids_release(nm_ids *ids);
 
-/* Appends the ids of a line's words (no bos or eos); returns how many of them are unk. */
+/* Appends the ids of the tokens of a line (without bos and eos). Returns how many of them are unk. */
 size_t nm_vocab_encode(const nm_vocab *vocab, const char *line, size_t bytes, nm_ids *ids);
-/* Appends the symbols parted by spaces, without bos, pad and eos. */
+/* Appends the symbols separated by spaces, without bos, pad and eos. */
 void nm_vocab_decode(const nm_vocab *vocab, const int32_t *ids, size_t n, nm_buffer *out);
 
 #endif

@@ -25,7 +25,7 @@ static int32_t count_words(const nm_lines *lines)
     return n;
 }
 
-/* "400000 100", the first line of word2vec's form */
+/* "400000 100", the first line of word2vec's format */
 static bool is_header(const nm_lines *lines)
 {
     return lines->number == 1 && count_words(lines) == 2 &&
@@ -41,7 +41,7 @@ static nm_status read_numbers(nm_word_vectors *v, const nm_lines *lines, size_t 
         NM_ASSERT(nm_word_next(lines->text, lines->bytes, &at, &word, &bytes));
         to[i] = strtof(word, &end);
         if (end != word + bytes || !isfinite(to[i]))
-            return nm_fail(err, NM_FORMAT, "%s:%lld: '%.*s' is no finite number", lines->path,
+            return nm_fail(err, NM_FORMAT, "%s:%lld: '%.*s' is not a finite number", lines->path,
                            (long long)lines->number, (int)(bytes < 40 ? bytes : 40), word);
     }
     return NM_OK;
@@ -75,10 +75,10 @@ static nm_status read_all(nm_word_vectors *v, nm_lines *lines, const nm_counter 
     for (bool more = true;;) {
         NM_TRY(nm_lines_next(lines, &more, err));
         if (!more)
-            return v->width ? NM_OK : nm_fail(err, NM_FORMAT, "%s: holds no vectors", lines->path);
+            return v->width ? NM_OK : nm_fail(err, NM_FORMAT, "%s: contains no vectors", lines->path);
         NM_TRY(nm_line_check(lines, err));
         if (memchr(lines->text, 0, lines->bytes))
-            return fail_here(lines, "not text: holds a zero byte", err);
+            return fail_here(lines, "not text: contains a zero byte", err);
         if (!is_header(lines))
             NM_TRY(add_line(v, lines, wanted, err));
     }

@@ -1,4 +1,4 @@
-/* Checking lines and cutting them into words. */
+/* Validation of lines and splitting into words. */
 #include "text/words.h"
 
 #include <string.h>

@@ -44,12 +44,12 @@ train 4 'bad.tsv:2: 1 field, the first row has 2' 'good\ta\nbad\n' bad.tsv
 train 4 'bad.tsv:3: 3 fields, the first row has 2' 'good\ta\n\nbad\tx\ty\n' bad.tsv
 train 2 'bad.tsv:1: no column 2: the first row has 1 field' 'good\n' bad.tsv
 train 4 'bad.tsv:2: not UTF-8: byte 0xff at position 3 of field 2' 'good\ta\nbad\tab\377\n' bad.tsv
-train 4 'bad.tsv:1: field 2 holds a zero byte' 'good\ta\000b\nbad\tb\n' bad.tsv
+train 4 'bad.tsv:1: field 2 contains a zero byte' 'good\ta\000b\nbad\tb\n' bad.tsv
 train 4 'bad.tsv:2: the label is empty' 'good\ta\n\tb\n' bad.tsv
 train 4 'bad.tsv:1: control character 0x1b in the label' '\033[2Jgood\ta\n' bad.tsv
 train 4 'bad.csv:2: the quote that opens here is never closed' 'good,a\nbad,"b\n\n' bad.csv
-train 4 'bad.csv:3: text behind a closing quote' 'good,a\nbad,"b\nc"d\n' bad.csv
-train 4 "bad.csv:1: a quote inside a field that doesn't begin with one" 'good,a "film"\n' bad.csv
+train 4 'bad.csv:3: text after a closing quote' 'good,a\nbad,"b\nc"d\n' bad.csv
+train 4 "bad.csv:1: a quote inside a field that does not start with one" 'good,a "film"\n' bad.csv
 train 4 'bad.txt:1: the quote that opens here is never closed' 'good\t"a\n' bad.txt --data.quotes yes
 train 2 'bad.csv:1: no column is named "stars"' 'label,text\ngood,a\n' bad.csv --data.label stars
 train 2 'bad.csv:1: no column is named "stars", as the first row is no header' 'label,text\ngood,a\n' bad.csv --data.label stars --data.header no
@@ -84,7 +84,7 @@ refuses 2 'recipe.ini: there is no profile small' train recipe.ini --profile sma
 { cat recipe.ini; printf '[profile.small]\ntrain.epohcs = 3\n'; } >small.ini
 refuses 2 'small.ini:18: unknown option train.epohcs; the nearest known one is train.epochs' train small.ini --profile small
 chatty=1
-refuses 2 'no sequence of 1 to 512 tokens (max_length, max_tokens) is left' train recipe.ini --run.folder none --train.max_tokens 2
+refuses 2 'no sequence has 1 to 512 tokens (max_length, max_tokens)' train recipe.ini --run.folder none --train.max_tokens 2
 chatty=''
 
 # ---- texts to classify
@@ -97,7 +97,7 @@ refuses 4 'no texts to evaluate' classify run empty --evaluate
 printf 'fine\nab\377\n' >bytes.txt
 refuses 4 'bytes.txt:2: not UTF-8: byte 0xff at position 3 of field 1' classify run bytes.txt
 printf 'fine\000\n' >bytes.txt
-refuses 4 'bytes.txt:1: not text: holds a zero byte' classify run bytes.txt
+refuses 4 'bytes.txt:1: not text: contains a zero byte' classify run bytes.txt
 head -c 70000000 /dev/zero | tr '\0' y >long.txt
 refuses 4 'long.txt:1: a row of more than' classify run long.txt
 head -c 3000000 /dev/zero | tr '\0' '.' >long.txt

@@ -29,7 +29,7 @@ refuses_model 4 'm.safetensors: malformed safetensors file'
 head -c $((size - 1)) $model >m.safetensors
 refuses_model 4 'm.safetensors: malformed safetensors file'
 { cat $model; printf x; } >m.safetensors
-refuses_model 4 'bytes behind the last tensor'
+refuses_model 4 'bytes after the last tensor'
 
 # Wrong header lengths.
 for length in '\0\0\0\0\0\0\0\0' '\1\0\0\0\0\0\0\0' '\2\0\0\0\0\0\0\0' '\377\377\377\377\377\377\377\377' \
@@ -62,18 +62,18 @@ forged 4 'malformed' '$_ = "[]"'
 forged 4 'malformed' '$_ = "[" x 100000'
 forged 4 'malformed' '$_ = "{\"a\":" x 5000'
 forged 4 'malformed' '$_ = "null"'
-forged 4 'bytes behind the last tensor' '$_ = "{}"'
+forged 4 'bytes after the last tensor' '$_ = "{}"'
 forged 4 'not a Norma model' '$_ = "{}"; $data = ""'
-forged 4 'no JSON object' 's/"__metadata__":/"__metadata__":[],"x":/'
+forged 4 'not a JSON object' 's/"__metadata__":/"__metadata__":[],"x":/'
 forged 4 'not a Norma model' 's/"task":"translation"/"task":"cooking"/'
 forged 4 'not a Norma model' 's/"config":/"konfig":/'
-forged 4 'needs dtype, shape and data_offsets' 's/"dtype":"F32",//'
+forged 4 'expected exactly dtype, shape and data_offsets' 's/"dtype":"F32",//'
 forged 4 'unknown dtype' 's/"dtype":"F32"/"dtype":"F31"/'
 forged 4 'unknown dtype' 's/"dtype":"F32"/"dtype":32/'
-forged 4 'impossible shape' 's/"shape":\[\d+/"shape":[-1/'
-forged 4 'impossible shape' 's/"shape":\[\d+/"shape":[1.5/'
-forged 4 'impossible shape' 's/"shape":\[\d+,\d+\]/"shape":[9223372036854775807,9223372036854775807]/'
-forged 4 'impossible shape' 's/"shape":\[\d+/"shape":[1,1,1,1,1,1,1,1,1,1,1,1/'
+forged 4 'invalid shape' 's/"shape":\[\d+/"shape":[-1/'
+forged 4 'invalid shape' 's/"shape":\[\d+/"shape":[1.5/'
+forged 4 'invalid shape' 's/"shape":\[\d+,\d+\]/"shape":[9223372036854775807,9223372036854775807]/'
+forged 4 'invalid shape' 's/"shape":\[\d+/"shape":[1,1,1,1,1,1,1,1,1,1,1,1/'
 forged 4 'malformed' 's/"shape":\[\d+/"shape":[99999999999999999999/'
 forged 4 'data_offsets and shape disagree' 's/"shape":\[(\d+)/"shape":[@{[$1+1]}/'
 forged 4 'data_offsets' 's/"data_offsets":\[\d+,\d+\]/"data_offsets":[0]/'
@@ -95,7 +95,7 @@ forged 2 'unknown option model.wdith' 's/width = 16/wdith = 16/'
 forged 4 'expected [section]' 's/"config":"/"config":"what\\n/'
 forged 4 'include = /etc/passwd is not allowed' 's/"config":"/"config":"include = \/etc\/passwd\\n/'
 forged 4 'dict.source.txt' 's/"dict.source.txt":"/"dict.source.txt":"x y z\\n/'
-forged 4 'stands here a second time' 's/"dict.target.txt":"/"dict.target.txt":"q 1\\nq 1\\n/'
+forged 4 'duplicate symbol' 's/"dict.target.txt":"/"dict.target.txt":"q 1\\nq 1\\n/'
 forged 5 'embed.weight' 's/"dict.(source|target).txt":"/"dict.$1.txt":"q 1\\nr 1\\n/g'
 forged 5 'joint vocabulary' 's/"dict.target.txt":"/"dict.target.txt":"q 1\\nr 1\\n/'
 forged 4 'has no dict.target.txt' 's/"dict.target.txt"/"dict.other.txt"/'
@@ -239,17 +239,17 @@ poked 4 'bad/train.source.ids: has ' train.source.ids 16 '\377\377\377\377\377\3
 poked 4 'bad/train.source.ids: has ' train.source.ids 24 '\377\377\377\377\377\377\377\377'
 poked 4 'bad/train.source.ids: has ' train.source.ids 24 '\0\0\0\0\0\0\0\100'
 poked 4 'bad/train.source.off: has ' train.source.off 16 '\377\377\377\377\377\377\377\177'
-poked 5 'do not belong together' train.source.ids 16 '\1'
-poked 5 'do not belong together' train.source.ids 32 '\1\2\3\4'
-poked 4 'bad/train.source.off: sequence 0 has a bad offset' train.source.off 64 '\377\377\377\377\377\377\377\377'
+poked 5 'are from different corpora' train.source.ids 16 '\1'
+poked 5 'are from different corpora' train.source.ids 32 '\1\2\3\4'
+poked 4 'bad/train.source.off: sequence 0 has an invalid offset' train.source.off 64 '\377\377\377\377\377\377\377\377'
 poked 4 'bad/train.source.off: ' train.source.off 64 '\1'
-poked 4 'bad/train.source.off: sequence 1 has a bad offset' train.source.off 80 '\0'
+poked 4 'bad/train.source.off: sequence 1 has an invalid offset' train.source.off 80 '\0'
 poked 4 'bad/train.source.off: sequence ' train.source.off 80 '\377\377\377\377\377\377\377\177'
-poked 5 'bad/train.source.ids: token 0 is word -1' train.source.ids 64 '\377\377\377\377'
-poked 5 'bad/train.source.ids: token 1 is word 1000' train.source.ids 68 '\350\3\0\0'
+poked 5 'bad/train.source.ids: token 0 has id -1' train.source.ids 64 '\377\377\377\377'
+poked 5 'bad/train.source.ids: token 1 has id 1000' train.source.ids 68 '\350\3\0\0'
 fresh data bad
 cp data/test.target.ids bad/train.target.ids
-refuses_data 5 'do not belong together'
+refuses_data 5 'are from different corpora'
 cp data/test.target.off bad/train.target.off
 refuses_data 5 'bad: train has 60 source and 6 target sequences'
 fresh data bad
@@ -266,7 +266,7 @@ written() { # CODE TEXT FILE CONTENTS
 written 4 'dict.source.txt:1: expected' dict.source.txt 'x\n'
 written 4 'dict.source.txt' dict.source.txt 'x\0 1\n'
 written 4 'dict.source.txt: not UTF-8' dict.source.txt '\xfe 1\n'
-written 4 'dict.target.txt:2: "a" stands here a second time' dict.target.txt 'a 1\na 1\n'
+written 4 'dict.target.txt:2: duplicate symbol "a"' dict.target.txt 'a 1\na 1\n'
 written 5 'train.source.ids: token' dict.source.txt ''
 written 4 'data.ini:1: expected' data.ini 'garbage\n'
 written 2 'data.ini:2: unknown option prepare.ordre' data.ini '[prepare]\nordre = tears\n'
@@ -296,7 +296,7 @@ recipe 2 'outside' --model.dropout 1.5
 recipe 2 'whole number' --train.updates 1.5
 recipe 2 'data.folder is not set' --data.folder ''
 recipe 3 'absent/data.ini: No such file' --data.folder absent
-chatty=1 recipe 2 'no sequence of 1 to' --train.max_tokens 1
+chatty=1 recipe 2 'no sequence has 1 to' --train.max_tokens 1
 rm -rf never
 recipe 2 'data.max_length = 256 is more than model.max_positions = 8' --model.max_positions 8
 recipe 2 'expected one of cpu|ref' --device.backend gpu

@@ -38,13 +38,13 @@ refuses 2 'ratio = 0.5' prepare "${prepare_arguments[@]}" --output o --ratio 0.5
 refuses 2 'true or false' prepare "${prepare_arguments[@]}" --output o --lowercase=perhaps
 refuses 2 'expected one of none|moses' prepare "${prepare_arguments[@]}" --output o --tokenizer mouse
 refuses 2 'max_length is below min_length' prepare "${prepare_arguments[@]}" --output o --min-length 9 --max-length 3
-refuses 2 'no line end' prepare "${prepare_arguments[@]}" --output "$(printf 'a\nb')"
-refuses 2 'no blank at its ends' prepare "${prepare_arguments[@]}" --output ' data'
-refuses 2 'no ; behind a blank' prepare "${prepare_arguments[@]}" --output 'a ;b'
+refuses 2 'must not contain a line end' prepare "${prepare_arguments[@]}" --output "$(printf 'a\nb')"
+refuses 2 'start or end with a blank' prepare "${prepare_arguments[@]}" --output ' data'
+refuses 2 'contain ; after a blank' prepare "${prepare_arguments[@]}" --output 'a ;b'
 refuses 2 'two different languages' prepare "${prepare_arguments[@]}" --output o --target-lang xx
 refuses 2 'no text given' prepare --source-lang xx --target-lang yy --output o
 refuses 2 'no output folder' prepare "${prepare_arguments[@]}"
-refuses 2 'dictionaries must be given' prepare --valid valid --source-lang xx --target-lang yy --output o
+refuses 2 'dictionaries are required' prepare --valid valid --source-lang xx --target-lang yy --output o
 
 # ---- configuration files
 
@@ -116,13 +116,13 @@ rmdir t.xx
 : >t.xx
 refuses_text 5 't.xx has 0 lines but t.yy has 2'
 : >t.yy
-refuses_text 5 't: no pair of lines is left to train on (0 read)'
+refuses_text 5 't: the filters left no pair of lines for training (0 read)'
 text xx '\n\n\n'
 text yy '\n\n\n'
-refuses_text 5 't: no pair of lines is left to train on (3 read)'
+refuses_text 5 't: the filters left no pair of lines for training (3 read)'
 text xx '   \n \n'
 text yy 'a\nb\n'
-refuses_text 5 't: no pair of lines is left to train on (2 read)'
+refuses_text 5 't: the filters left no pair of lines for training (2 read)'
 text xx 'a b\n\n   \nc'
 text yy 'a b\nx\ny\nc d'
 accepts_text 'train: 4 pairs read, 1 kept, 3 dropped: 2 empty, 1 length ratio' --ratio 1.5
@@ -186,13 +186,13 @@ codes() {
 }
 codes '' 'codes: empty'
 codes '#version: 0.3\na b\n' 'codes:1: unknown version'
-codes '#version: 0.2\na\n' 'codes:2: expected two units'
-codes '#version: 0.2\na b c d\n' 'codes:2: expected two units'
+codes '#version: 0.2\na\n' 'codes:2: expected two symbols'
+codes '#version: 0.2\na b c d\n' 'codes:2: expected two symbols'
 codes '#version: 0.2\na b\n\nc d\n' 'codes:3: '
 codes '#version: 0.2\na \xff\n' 'codes:2: not UTF-8'
-codes '#version: 0.2\na \0b\n' 'codes:2: holds a zero byte'
-codes 'a b 3\nc d x\n' 'codes:2: the third field is no count'
-codes 'a b 99999999999999999999\n' 'codes:1: the third field is no count'
+codes '#version: 0.2\na \0b\n' 'codes:2: contains a zero byte'
+codes 'a b 3\nc d x\n' 'codes:2: the third field is not a count'
+codes 'a b 99999999999999999999\n' 'codes:1: the third field is not a count'
 codes 'a b 3\nc d\n' 'codes:2: expected "left right count"'
 perl -e 'print "#version: 0.2\n", "a" x 70000, " b\n"' >codes
 refuses_text 4 'codes:2: ' --codes codes
@@ -209,10 +209,10 @@ dict 'a 1\nb -5\n' 'dict:2: expected'
 dict 'a 1\n b\n' 'dict:2: expected'
 dict 'a 1\n\nb 2\n' 'dict:2: expected'
 dict 'a 1\nb 99999999999999999999\n' 'dict:2: expected'
-dict 'a 1\nb 2\na 3\n' 'dict:3: "a" stands here a second time'
-dict 'a 1\n<unk> 5\n' 'dict:2: "<unk>" stands here a second time'
+dict 'a 1\nb 2\na 3\n' 'dict:3: duplicate symbol "a"'
+dict 'a 1\n<unk> 5\n' 'dict:2: duplicate symbol "<unk>"'
 dict 'a 1\n\xff 2\n' 'dict:2: not UTF-8'
-dict 'a 1\nb\0 2\n' 'dict:2: holds a zero byte'
+dict 'a 1\nb\0 2\n' 'dict:2: contains a zero byte'
 dict 'a 1\nb\033[2J\n' 'dict:2: expected'
 perl -e 'print "a" x 70000, " 1\n"' >dict
 refuses_text 4 'dict:1: symbol of 70000 bytes' --dict-source dict

@@ -121,7 +121,7 @@ refuses 3 'nothere.txt' prepare "${words[@]}" --train nothere.txt --output x
 printf 'a b\nc \xff d\n' >broken.txt
 refuses 4 'broken.txt:2: not UTF-8: byte 0xff at position 3' prepare "${words[@]}" --train broken.txt --output x
 : >empty.txt
-refuses 5 'empty.txt: no line is left to train on' prepare "${words[@]}" --train empty.txt --output x
+refuses 5 'empty.txt: the filters left no line for training' prepare "${words[@]}" --train empty.txt --output x
 refuses 2 'no text given' prepare "${words[@]}" --output x
 refuses 4 'broken.txt:2: not UTF-8' perplexity softmax broken.txt
 refuses 5 'empty.txt: no text to score' perplexity softmax empty.txt
@@ -152,5 +152,5 @@ refuses 2 'has no' train lm.ini --run.folder x --train.max-tokens 200000
 cp -r data forged && poke forged/train.text.ids 70 '\xff\x7f\xff\x7f'
 refuses 5 'the dictionary has' train lm.ini --run.folder x --data.folder forged
 cp -r data cut && head -c 100 data/train.text.ids >cut/train.text.ids
-refuses 4 'its header asks for another size' train lm.ini --run.folder x --data.folder cut
+refuses 4 'its header does not match its header' train lm.ini --run.folder x --data.folder cut
 hostile_end

@@ -194,7 +194,7 @@ printf 'a\nb\n' >uneven.en
 refuses 5 'uneven.de has 3 lines but uneven.en has 2' "${p[@]}" --train uneven
 : >empty.de
 : >empty.en
-refuses 5 'empty: no pair of lines is left' "${p[@]}" --train empty
+refuses 5 'empty: the filters left no pair of lines' "${p[@]}" --train empty
 prepare --train huge --valid empty --output odd
 says 'valid: 0 pairs read, 0 kept, 0 dropped'
 refuses 3 'missing.de: No such file' "${p[@]}" --train missing
@@ -209,11 +209,11 @@ refuses 3 'folder.de: is a folder' "${p[@]}" --train folder
 [ ! -e no ] || fail 'a failure left its folder behind'
 refuses 3 'wide.en: not a folder' "${p[@]}" --train huge --output wide.en
 refuses 3 '/proc/no' "${p[@]}" --train huge --output /proc/no
-refuses 5 'differ, but joint asks for one dictionary' "${p[@]}" --train long --dict-source words/dict.source.txt \
+refuses 5 'differ, but --joint requires one dictionary' "${p[@]}" --train long --dict-source words/dict.source.txt \
     --dict-target words/dict.target.txt
 refuses 4 'bad.de' "${p[@]}" --train long --codes bad.de
 refuses 2 'codes' "${p[@]}" --test long --dict-source words/dict.source.txt
-refuses 2 'dictionaries must be given' "${p[@]}" --test long
+refuses 2 'dictionaries are required' "${p[@]}" --test long
 refuses 2 'two different languages' prepare --train long --output no
 refuses 2 'no output folder' prepare --train long --source-lang de --target-lang en
 refuses 2 'no text given' "${p[@]}"

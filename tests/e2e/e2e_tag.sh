@@ -127,7 +127,7 @@ bad 4 'bad.txt:1: tag I-PER is illegal in scheme bio at the begin of a sentence'
 bad 4 'bad.txt:1: tag B-PER is illegal in scheme bioes at the end of a sentence' 'b B-PER\n\na S-PER\n'
 bad 4 'bad.txt:2: tag E-LOC is illegal in scheme bioes behind B-PER' 'a B-PER\nb E-LOC\n'
 bad 4 'bad.txt:2: not UTF-8: byte 0xff' 'a O\nb\xff O\n'
-bad 4 'bad.txt:1: not text: holds a zero byte' 'a\000 O\n'
+bad 4 'bad.txt:1: not text: contains a zero byte' 'a\000 O\n'
 bad 4 'bad.txt:1: column 2 is empty' 'a\t\tO\n'
 bad 4 'bad.txt: contains no sentence' ''
 bad 4 'bad.txt: contains no sentence' '\n \n-DOCSTART- O\n\n'
@@ -144,7 +144,7 @@ refuses 4 'huge:1' train tiny.ini --run.folder no --data.train huge
 printf 'anna 1 2\nrom 1\n' >narrow
 refuses 4 'narrow:2: 1 numbers, the lines before have 2' train tiny.ini --run.folder no --data.vectors narrow
 printf 'anna 1 x\n' >letters
-refuses 4 "letters:1: 'x' is no finite number" train tiny.ini --run.folder no --data.vectors letters
+refuses 4 "letters:1: 'x' is not a finite number" train tiny.ini --run.folder no --data.vectors letters
 printf 'anna 1 2\n' >two
 refuses 5 'two: vectors have dimension 2, but model.word_dim is 24' train tiny.ini --run.folder no --data.vectors two
 accepts 'done: 1 updates' train tiny.ini --run.folder repaired --train.updates 1 --data.repair --data.train valid.txt

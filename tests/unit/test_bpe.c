@@ -190,15 +190,15 @@ static void bad_codes_are_named(void **state)
         {"\n\n", 2, "c: empty"},
         {"#version: 0.3\na b\n", 18, "c:1: unknown version"},
         {"#version:\na b\n", 14, "c:1: unknown version"},
-        {"#version: 0.2\na b\nabc\n", 22, "c:3: expected two units"},
-        {"#version: 0.2\na b 5\n", 20, "c:2: expected two units"},
-        {"a b\na  b\n", 9, "c:2: expected two units"},
-        {"a b\n\nc d\n", 9, "c:2: expected two units"},
+        {"#version: 0.2\na b\nabc\n", 22, "c:3: expected two symbols"},
+        {"#version: 0.2\na b 5\n", 20, "c:2: expected two symbols"},
+        {"a b\na  b\n", 9, "c:2: expected two symbols"},
+        {"a b\n\nc d\n", 9, "c:2: expected two symbols"},
         {"a b 1\nc d\n", 10, "c:2: expected \"left right count\""},
-        {"a b 1\nc d x\n", 12, "c:2: the third field is no count"},
-        {"a b c d\n", 8, "c:1: expected two units"},
+        {"a b 1\nc d x\n", 12, "c:2: the third field is not a count"},
+        {"a b c d\n", 8, "c:1: expected two symbols"},
         {"a b\n\xC3 b\n", 8, "c:2: not UTF-8"},
-        {"a b\na\0 b\n", 9, "c:2: holds a zero byte"},
+        {"a b\na\0 b\n", 9, "c:2: contains a zero byte"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         nm_bpe *bpe;

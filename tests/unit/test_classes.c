@@ -38,9 +38,9 @@ static void figures(void **state)
     near(nm_confusion_class(&confusion, 1).f1, 0.8);
     near(c.precision, 0);
     near(c.f1, 0);
-    assert_int_equal(a.wanted, 4);
-    assert_int_equal(c.wanted, 1);
-    assert_int_equal(c.found, 0);
+    assert_int_equal(a.gold, 4);
+    assert_int_equal(c.gold, 1);
+    assert_int_equal(c.predicted, 0);
     near(nm_confusion_macro_f1(&confusion), 100 * (0.75 + 0.8 + 0) / 3); /* d doesn't count */
     nm_confusion_release(&confusion);
     nm_confusion empty = nm_confusion_create(2);
@@ -54,7 +54,7 @@ static void printed(void **state)
     (void)state;
     static const char *const names[] = {"a", "b", "somewhat longer", "d"};
     static const char wanted[] =
-        "wanted                 a        b somewhat        d  precision  recall      F1\n"
+        "gold                   a        b somewhat        d  precision  recall      F1\n"
         "a                      3        1        0        0      75.00   75.00   75.00\n"
         "b                      0        2        0        0      66.67  100.00   80.00\n"
         "somewhat longer        1        0        0        0       0.00    0.00    0.00\n"

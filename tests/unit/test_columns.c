@@ -90,7 +90,7 @@ static void refuses_broken_columns(void **state)
     BROKEN("a\t\tb\n", "file:1: column 2 is empty");
     BROKEN("a\tb\t\n", "file:1: column 3 is empty");
     BROKEN("a b\n\xff b\n", "file:2: not UTF-8: byte 0xff at position 1");
-    BROKEN("a\0b\n", "file:1: not text: holds a zero byte");
+    BROKEN("a\0b\n", "file:1: not text: contains a zero byte");
     char many[2 * (NM_COLUMNS_MAX + 2) + 1];
     for (size_t i = 0; i < sizeof many; i++)
         many[i] = i % 2 ? ' ' : 'a';
@@ -104,7 +104,9 @@ static void refuses_endless_sentences(void **state)
     char *text = malloc(bytes);
     for (size_t i = 0; i < bytes; i++)
         text[i] = i % 2 ? '\n' : 'a';
-    check_broken(text, bytes, "file:65537: a sentence of more than 65536 tokens: blank lines part sentences");
+    check_broken(
+        text, bytes,
+        "file:65537: a sentence of more than 65536 tokens: sentences must be separated by blank lines");
     free(text);
 }
 
@@ -170,15 +172,15 @@ static void refuses_broken_vectors(void **state)
     (void)state;
     BAD_VECTORS("a 1 2\nb 1\n", "2: 1 numbers, the lines before have 2");
     BAD_VECTORS("b 1 2\nb 1 2 3\n", "2: 3 numbers, the lines before have 2");
-    BAD_VECTORS("a 1 x\n", "1: 'x' is no finite number");
-    BAD_VECTORS("a 1 nan\n", "1: 'nan' is no finite number");
-    BAD_VECTORS("a 1 2e99\n", "1: '2e99' is no finite number");
+    BAD_VECTORS("a 1 x\n", "1: 'x' is not a finite number");
+    BAD_VECTORS("a 1 nan\n", "1: 'nan' is not a finite number");
+    BAD_VECTORS("a 1 2e99\n", "1: '2e99' is not a finite number");
     BAD_VECTORS("a\n", "1: a word without numbers");
     BAD_VECTORS("a 1\n\n", "2: an empty line");
     BAD_VECTORS("a 1\n\xfe 1\n", "2: not UTF-8: byte 0xfe at position 1");
-    BAD_VECTORS("a 1\n\0 1\n", "2: not text: holds a zero byte");
-    BAD_VECTORS("", " holds no vectors");
-    BAD_VECTORS("2 1\n", " holds no vectors");
+    BAD_VECTORS("a 1\n\0 1\n", "2: not text: contains a zero byte");
+    BAD_VECTORS("", " contains no vectors");
+    BAD_VECTORS("2 1\n", " contains no vectors");
 }
 
 int main(void)

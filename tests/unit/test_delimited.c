@@ -62,13 +62,13 @@ static void broken_tables(void **state)
 {
     (void)state;
     expect("a,b\n\"c,d\n", ',', true, "t:2: the quote that opens here is never closed");
-    expect("\"a\"b,c\n", ',', true, "t:1: text behind a closing quote");
-    expect("x\n\"a\n\nb\"c,c\n", ',', true, "t:4: text behind a closing quote");
-    expect("x\na\"b,c\n", ',', true, "t:2: a quote inside a field that doesn't begin with one");
+    expect("\"a\"b,c\n", ',', true, "t:1: text after a closing quote");
+    expect("x\n\"a\n\nb\"c,c\n", ',', true, "t:4: text after a closing quote");
+    expect("x\na\"b,c\n", ',', true, "t:2: a quote inside a field that does not start with one");
     expect("a,b\n\"\n\",b\xFF\n", ',', true, "t:2: not UTF-8: byte 0xff at position 2 of field 2");
     expect("\xEF\xBB", ',', true, "t:1: not UTF-8: byte 0xef at position 1 of field 1");
     char *got = rows_of("a\tb\0c\n", 6, '\t', false);
-    assert_string_equal(got, "t:1: field 2 holds a zero byte");
+    assert_string_equal(got, "t:1: field 2 contains a zero byte");
     free(got);
 }
 

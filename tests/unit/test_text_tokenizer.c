@@ -215,7 +215,7 @@ static void unknown_names_are_refused(void **state)
     nm_tokenizer_options options = nm_tokenizer_options_default();
     nm_error err;
     assert_int_equal(nm_tokenizer_open(&tokenizer, "mosse", &options, &err), NM_USAGE);
-    assert_string_equal(err.text, "tokenizer \"mosse\": known are none, moses and basic_english");
+    assert_string_equal(err.text, "unknown tokenizer \"mosse\"; known are none, moses and basic_english");
     static const char *const bad[] = {"", "d", "german", "DE", "d/", "e\n"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         options.language = bad[i];

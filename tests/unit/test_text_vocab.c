@@ -111,14 +111,14 @@ static void bad_files_are_refused(void **state)
         size_t bytes;
         const char *message;
     } cases[] = {
-        {"a 1\na 2\n", 8, "v:2: \"a\" stands here a second time"},
-        {"a 1\n<s> 2\n", 10, "v:2: \"<s>\" stands here a second time"},
+        {"a 1\na 2\n", 8, "v:2: duplicate symbol \"a\""},
+        {"a 1\n<s> 2\n", 10, "v:2: duplicate symbol \"<s>\""},
         {"a 1\nb\n", 6, "v:2: expected \"symbol count\""},
         {"a 1\nb 1e3\n", 10, "v:2: expected"},
         {"a 1\nb 99999999999999999999\n", 27, "v:2: expected"},
         {"a 1\n\nb 1\n", 9, "v:2: expected"},
         {"a 1\n\xFF 1\n", 8, "v:2: not UTF-8"},
-        {"a 1\nb\0c 1\n", 10, "v:2: holds a zero byte"},
+        {"a 1\nb\0c 1\n", 10, "v:2: contains a zero byte"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         nm_vocab *vocab;
