@@ -152,5 +152,5 @@ refuses 2 'has no' train lm.ini --run.folder x --train.max-tokens 200000
 cp -r data forged && poke forged/train.text.ids 70 '\xff\x7f\xff\x7f'
 refuses 5 'the dictionary has' train lm.ini --run.folder x --data.folder forged
 cp -r data cut && head -c 100 data/train.text.ids >cut/train.text.ids
-refuses 4 'its header does not match its header' train lm.ini --run.folder x --data.folder cut
+refuses 4 'which does not match its header' train lm.ini --run.folder x --data.folder cut
 hostile_end
