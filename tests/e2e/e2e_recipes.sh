@@ -202,7 +202,7 @@ check_in_background() { # NAME COMMAND...
     local name=$1
     shift
     while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done
-    { "$@" 2>"logs/${name//\//_}.failure" || echo "$name: $(cat "logs/${name//\//_}.failure")" >>failed; } &
+    { "$@" 2>"logs/${name//\//_}.failure" || echo "$name: $(tr '\n' ' ' <"logs/${name//\//_}.failure")" >>failed; } &
 }
 
 : >failed
