@@ -38,7 +38,7 @@ while (<$in>) {
 }
 close $in;
 my $british = qr/\b\w*(?:labell(?:ed|ing)|behaviour|colour|licence|\bcentre|centred|analyse|neighbour|favour|catalogue|modell(?:ed|ing)|cancelled|
-    judgement|initialis|normalis|optimis(?!t)|generalis|tokenis|summaris|recognis|organis|minimis|maximis|serialis|parallelis|regularis|artefact|whilst)\w*/xi;
+    judgement|initialis|normalis|optimis(?!t)|generalis|tokenis|summaris|recognis|organis|minimis|maximis|serialis|parallelis(?!m)|regularis|artefact|whilst)\w*/xi;
 
 # Lines added since the base, by file; undef: every line counts.
 my %added;
@@ -78,7 +78,7 @@ for my $file (@ARGV) {
         if ($file =~ /\.(?:[ch]|inc)$/) {
             $comment = 1 if $line =~ m{^\s*/\*};
             report($file, $., substr($line, 0, 60), 'one formula per line, indented')
-                if $comment and $line =~ m{^\s*(?:/\*+|\*)? ?\S.*\w[,.;]? {3,}\S} and $line !~ m{^\s*(?:/\*+|\*)? {2,}} and $line !~ m{\|} and $line !~ m{;\s*/\*};
+                if $comment and $line =~ m{^\s*(?:/\*+|\*)? ?\S.*\w[,.;]? {3,}\S} and $line !~ m{^\s*(?:/\*+|\*)? {2,}} and $line !~ m{\|} and $line !~ m{;\s*/\*} and $line !~ m{^\s*(?:/\*+|\*)? ?[^\s=]+\s*[-+*]?=\s};
             $comment = 0 if $line =~ m{\*/};
         }
     }
