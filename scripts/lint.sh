@@ -27,6 +27,7 @@ check clang-format clang-format --dry-run -Werror "${sources[@]}"
 check "include order" scripts/check_includes.sh
 check shellcheck shellcheck --severity=warning "${scripts[@]}"
 check codespell codespell --ignore-words scripts/spelling.txt "${texts[@]}"
+check language scripts/check_language.sh
 check "paper numbers" scripts/paper_numbers.pl --check
 if [ "${1:-}" = --deep ]; then
     # One file at a time: version 14 misses va_start in all files but the first.

@@ -45,7 +45,7 @@ typedef struct nm_arena {
 } nm_arena;
 
 nm_status nm_arena_init(nm_arena *arena, size_t bytes, nm_error *err); /* reserves address space */
-void nm_arena_wrap(nm_arena *arena, void *base, size_t bytes);         /* over memory of somebody else */
+void nm_arena_wrap(nm_arena *arena, void *base, size_t bytes);         /* over memory that the caller owns */
 void *nm_arena_alloc(nm_arena *arena, size_t bytes);                   /* aligned to 64 bytes, not zeroed */
 void nm_arena_reset(nm_arena *arena);
 void nm_arena_release(nm_arena *arena);

@@ -32,7 +32,7 @@ struct nm_options {
     char **texts; /* every text value ever set; configs point into these */
     size_t n_texts, texts_capacity;
     bool pass_over_unknown; /* ignore unregistered sections, in a configuration saved by another command */
-    const char *wanted;     /* nm_options_peek: the only option to read; NULL: all options are set */
+    const char *only;       /* nm_options_peek: the only option to read; NULL: all options are set */
     char *found;
     const char *profile; /* settings of the section [profile.NAME] apply; NULL or "": none */
     bool profile_found;
@@ -58,7 +58,7 @@ static const old_name old_names[] = {
     {"prepare.order", "prepare.special_ids", NULL, NULL},
     {"data.form", "data.format", NULL, NULL},
     {"score.form", "score.metric_variant", NULL, NULL},
-    {"score.centred", "score.centered", NULL, NULL},
+    {"score.centred", "score.centered", NULL, NULL}, /* language: exempt */
     {"tag.input_form", "tag.input_format", NULL, NULL},
     {"run.resume", "run.resume", "true", "yes"},
     {"run.resume", "run.resume", "false", "no"},
@@ -177,7 +177,8 @@ static nm_status parse_number(const char *path, const nm_option *row, const char
     double number = strtod(value, &end);
     bool whole = row->kind == NM_INT;
     if (end == value || *end || !isfinite(number) || (whole && number != floor(number)))
-        return nm_fail(err, NM_USAGE, "%s = %.200s: expected a%s number", path, value, whole ? " whole" : "");
+        return nm_fail(err, NM_USAGE, "%s = %.200s: expected %s", path, value,
+                       whole ? "an integer" : "a number");
     if (number < row->min || number > row->max)
         return nm_fail(err, NM_USAGE, "%s = %.200s: outside %.10g .. %.10g", path, value, row->min, row->max);
     if (whole)
@@ -616,9 +617,9 @@ static nm_status read_line(nm_options *options, const char *path, char *line, ch
         value = old->value ? old->value : value;
     }
     nm_status status = NM_OK;
-    if (!options->wanted) {
+    if (!options->only) {
         status = nm_options_set(options, full, value, profile ? NM_ORIGIN_PROFILE : origin, err);
-    } else if (!strcmp(full, options->wanted)) {
+    } else if (!strcmp(full, options->only)) {
         free(options->found);
         options->found = nm_duplicate(value);
     }
@@ -661,7 +662,7 @@ nm_status nm_options_read_profile(nm_options *options, const char *path, const c
 
 nm_status nm_options_peek(const char *path, const char *option, char **value, nm_error *err)
 {
-    nm_options options = {.wanted = option};
+    nm_options options = {.only = option};
     nm_status status = read_file(&options, path, 0, err);
     *value = options.found;
     return status;

@@ -70,7 +70,8 @@ static const char *first_text(const example *one, bool output)
 static const char *reference_text(const example *one)
 {
     for (int i = 0; i < one->n; i++)
-        if ((!strcmp(one->labels[i], "reference") || !strcmp(one->labels[i], "wanted")))
+        if (!strcmp(one->labels[i], "reference") || !strcmp(one->labels[i], "gold") ||
+            !strcmp(one->labels[i], "wanted"))
             return one->texts[i];
     return NULL;
 }

@@ -150,7 +150,7 @@ static void count_all(const nm_tagging_parts *parts, const nm_tag_corpus *corpus
             continue;
         fputs(s ? "\n  found:  " : "  found:  ", samples);
         write_spans(parts, corpus, s, found, samples);
-        fputs("  wanted: ", samples);
+        fputs("  gold: ", samples);
         write_spans(parts, corpus, s, gold, samples);
     }
     fclose(samples);

@@ -64,7 +64,7 @@ static void words_of(const nm_translation_parts *parts, const nm_translation *tr
 
 static char *sample_text(char *before, const char *source, const char *output, const char *reference)
 {
-    char *text = nm_format("%s%s  source: %s\n  output: %s\n  wanted: %s\n", before ? before : "",
+    char *text = nm_format("%s%s  source: %s\n  output: %s\n  reference: %s\n", before ? before : "",
                            before ? "\n" : "", source, output, reference);
     free(before);
     return text;

@@ -109,15 +109,15 @@ static nm_status read_header(nm_bpe *bpe, const codes_line *line, bool *is_heade
     return NM_OK;
 }
 
-static nm_status read_merge(nm_bpe *bpe, const codes_line *line, int n_wanted, nm_error *err)
+static nm_status read_merge(nm_bpe *bpe, const codes_line *line, int n_fields, nm_error *err)
 {
     nm_count fields[3];
     int n;
     size_t bytes;
     int64_t count = 0;
-    if (!split_fields(line, fields, &n) || n != n_wanted)
+    if (!split_fields(line, fields, &n) || n != n_fields)
         return bad_line(
-            line, n_wanted == 3 ? "expected \"left right count\"" : "expected two symbols and one space",
+            line, n_fields == 3 ? "expected \"left right count\"" : "expected two symbols and one space",
             err);
     if (n == 3 && !nm_count_parse(line->text, line->bytes, &bytes, &count))
         return bad_line(line, "the third field is not a count", err);

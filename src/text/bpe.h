@@ -18,7 +18,7 @@ enum {
 };
 
 typedef enum nm_bpe_format {
-    NM_BPE_SUBWORD_NMT_0_1, /* no header; "</w>" is a symbol of its own */
+    NM_BPE_SUBWORD_NMT_0_1, /* no header; "</w>" is a separate symbol */
     NM_BPE_SUBWORD_NMT_0_2, /* "#version: 0.2", then "left right"; "</w>" belongs to the last character */
     NM_BPE_FASTBPE          /* "left right count"; else as 0.2 */
 } nm_bpe_format;

@@ -47,7 +47,8 @@ static nm_status read_numbers(nm_word_vectors *v, const nm_lines *lines, size_t 
     return NM_OK;
 }
 
-static nm_status add_line(nm_word_vectors *v, const nm_lines *lines, const nm_counter *wanted, nm_error *err)
+static nm_status add_line(nm_word_vectors *v, const nm_lines *lines, const nm_counter *vocabulary,
+                          nm_error *err)
 {
     int32_t fields = count_words(lines);
     if (!fields)
@@ -62,7 +63,7 @@ static nm_status add_line(nm_word_vectors *v, const nm_lines *lines, const nm_co
     size_t at = 0, bytes;
     const char *word;
     nm_word_next(lines->text, lines->bytes, &at, &word, &bytes);
-    if (nm_counter_find(wanted, word, bytes) == SIZE_MAX ||
+    if (nm_counter_find(vocabulary, word, bytes) == SIZE_MAX ||
         nm_counter_find(&v->words, word, bytes) != SIZE_MAX)
         return NM_OK;
     size_t row = nm_counter_add(&v->words, word, bytes, 1), width = (size_t)v->width;
@@ -70,7 +71,7 @@ static nm_status add_line(nm_word_vectors *v, const nm_lines *lines, const nm_co
     return read_numbers(v, lines, at, v->values + row * width, err);
 }
 
-static nm_status read_all(nm_word_vectors *v, nm_lines *lines, const nm_counter *wanted, nm_error *err)
+static nm_status read_all(nm_word_vectors *v, nm_lines *lines, const nm_counter *vocabulary, nm_error *err)
 {
     for (bool more = true;;) {
         NM_TRY(nm_lines_next(lines, &more, err));
@@ -80,11 +81,11 @@ static nm_status read_all(nm_word_vectors *v, nm_lines *lines, const nm_counter 
         if (memchr(lines->text, 0, lines->bytes))
             return fail_here(lines, "not text: contains a zero byte", err);
         if (!is_header(lines))
-            NM_TRY(add_line(v, lines, wanted, err));
+            NM_TRY(add_line(v, lines, vocabulary, err));
     }
 }
 
-nm_status nm_word_vectors_read(nm_word_vectors *vectors, const char *path, const nm_counter *wanted,
+nm_status nm_word_vectors_read(nm_word_vectors *vectors, const char *path, const nm_counter *vocabulary,
                                nm_error *err)
 {
     *vectors = (nm_word_vectors){0};
@@ -92,7 +93,7 @@ nm_status nm_word_vectors_read(nm_word_vectors *vectors, const char *path, const
     NM_TRY(nm_file_open(&stream, path, "rb", err));
     nm_lines lines;
     nm_lines_init(&lines, stream, path);
-    nm_status status = read_all(vectors, &lines, wanted, err);
+    nm_status status = read_all(vectors, &lines, vocabulary, err);
     nm_lines_release(&lines);
     if (stream != stdin)
         fclose(stream);

@@ -12,9 +12,9 @@ typedef struct nm_word_vectors {
     size_t capacity;
 } nm_word_vectors;
 
-/* Reads the vectors of the words in `wanted`; of duplicate words the first counts. NM_FORMAT with file and line: a different
+/* Reads the vectors of the words in `vocabulary`; of duplicate words the first counts. NM_FORMAT with file and line: a different
  * width, invalid UTF-8, or a number of a kept vector that is not finite. Release also after a failure. */
-nm_status nm_word_vectors_read(nm_word_vectors *vectors, const char *path, const nm_counter *wanted,
+nm_status nm_word_vectors_read(nm_word_vectors *vectors, const char *path, const nm_counter *vocabulary,
                                nm_error *err);
 void nm_word_vectors_release(nm_word_vectors *vectors);
 /* The vector of a word, or NULL. */

@@ -27,7 +27,7 @@ has() { grep -qF -- "$1" "$2" || fail "'$1' is not in $2: $(cat "$2")"; }
 
 # norma bench executes norma-bench in the same folder.
 got=0
-cp "$NORMA" alone && ./alone bench --quick >out 2>err || got=$? # norma-bench is not beside this copy
+cp "$NORMA" alone && ./alone bench --quick >out 2>err || got=$? # norma-bench is not in the folder of this copy
 [ "$got" = 7 ] && [ ! -s out ] && grep -q 'cannot start .*/norma-bench' err || fail "bench without its program ends with $got: $(cat err)"
 "$NORMA" bench --quick --threads 1 --parts kernels --match dot >table
 has "dot" table

@@ -32,7 +32,7 @@ refuses 2 "expects 1 file, not 0" tag
 has out "CoNLL shared tasks"
 refuses 2 "expects 2 files, not 1" translation one.txt
 refuses 3 "nowhere.txt" lm nowhere.txt
-[ -e demo-lm ] && fail "a demonstration of no text has left a folder"
+[ -e demo-lm ] && fail "a demo without a text has left a folder"
 
 # ---- texts that cannot be split ----
 yes 'a line' | head -n 20 >short.txt

@@ -65,7 +65,7 @@ awk 'BEGIN {
     print "Gleich auf beiden Seiten\tGleich auf beiden Seiten"
     print "Eine Seite allein"
     print "Drei\tSpalten sind eine\tzu viel hier"
-    print "Ein kurzer Satz hier.\tThis one goes on and on and on and on and on."
+    print "Ein kurzer Satz hier.\tThis one runs on and on and on and on and on."
 }' >"$work/pairs.tsv"
 printf 'Kein \xff gutes Zeichen\tNo good character\n' >>"$work/pairs.tsv"
 

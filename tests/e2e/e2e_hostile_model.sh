@@ -293,7 +293,7 @@ recipe 2 'expected one of' --schedule.name never
 recipe 2 'expected one of' --optim.name adamantium
 recipe 2 'outside' --train.label_smoothing 1
 recipe 2 'outside' --model.dropout 1.5
-recipe 2 'whole number' --train.updates 1.5
+recipe 2 'expected an integer' --train.updates 1.5
 recipe 2 'data.folder is not set' --data.folder ''
 recipe 3 'absent/data.ini: No such file' --data.folder absent
 chatty=1 recipe 2 'no sequence has 1 to' --train.max_tokens 1

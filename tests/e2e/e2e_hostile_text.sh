@@ -26,7 +26,7 @@ refuses 2 'too few arguments' train
 refuses 2 'too many arguments' train recipe.ini other.ini
 refuses 2 'too few arguments' score
 refuses 2 'unknown command' help prepear
-refuses 2 'whole number' prepare "${prepare_arguments[@]}" --output o --bpe-merges 1.5
+refuses 2 'expected an integer' prepare "${prepare_arguments[@]}" --output o --bpe-merges 1.5
 refuses 2 'number' prepare "${prepare_arguments[@]}" --output o --bpe-merges many
 refuses 2 'number' prepare "${prepare_arguments[@]}" --output o --bpe-merges ''
 refuses 2 'number' prepare "${prepare_arguments[@]}" --output o --bpe-merges 99999999999999999999999999999e999
@@ -261,7 +261,7 @@ mkdir readonly
 cp -r data readonly/data
 chmod -R a-w readonly
 chmod 755 .
-powerless=() # root may write everywhere: these cases then run as the user nobody
+powerless=() # root may write everywhere: these cases then run without root rights
 [ "$(id -u)" != 0 ] || powerless=(setpriv --reuid=65534 --regid=65534 --clear-groups)
 if "${powerless[@]}" "$NORMA" --version >out 2>&1; then
     for output in readonly/o readonly/data; do

@@ -153,7 +153,7 @@ says 'valid: 9002 pairs read, 9002 kept, 0 dropped'
 for threads in 2 3; do
     diff -r -x data.ini many1 many$threads || fail "$threads threads give another folder of many blocks"
 done
-# The same words through given codes, as a text of its own: the ids of valid do not depend on what stood before.
+# The same words through given codes, as a separate text: the ids of valid do not depend on the preceding text.
 prepare --train "" --test news --codes many1/codes.bpe --dict-source many1/dict.source.txt --output news
 cmp news/test.source.ids many1/valid.source.ids
 cmp news/test.target.words many1/valid.target.words

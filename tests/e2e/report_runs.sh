@@ -22,7 +22,7 @@ make_log() { # NAME NORM OFFSET
             printf "{\"type\":\"valid\",\"update\":%d,\"epoch\":0,\"loss\":%.6f,\"nll\":%.6f,\"perplexity\":%.6f,", u, valid, valid - 1, exp(valid - 1)
             if (norm ~ /batch|power|rbn/) printf "\"batch_loss\":%.6f,\"batch_nll\":%.6f,", valid - 0.1, valid - 1.1
             printf "\"bleu\":%.4f,\"signature\":\"nrefs:1\",\"best\":true,\"seconds\":%.1f}\n", 30 - 10 * offset - 20 * exp(-u / 200), u / 2
-            printf "{\"type\":\"samples\",\"update\":%d,\"text\":\"  source: ein <b>Hund</b>\\n  output: a %s dog\\n  wanted: a dog\\n\"}\n", u, norm
+            printf "{\"type\":\"samples\",\"update\":%d,\"text\":\"  source: ein <b>Hund</b>\\n  output: a %s dog\\n  reference: a dog\\n\"}\n", u, norm
         }
     }' >"runs/$1/log.jsonl"
 }

@@ -18,7 +18,7 @@ static void apply(const nm_bpe *bpe, const char *line, size_t bytes)
     nm_bpe_apply_line(applier, line, bytes, &units);
     nm_bpe_applier_free(applier);
     nm_bpe_remove(units.data, units.bytes, &words);
-    /* All but spaces stays, unless the line has separators of its own. */
+    /* All but spaces stays, unless the line contains separators. */
     bool plain =
         !memmem(line, bytes, "@@", 2) && !memmem(line, bytes, "@ ", 2) && (!bytes || line[bytes - 1] != '@');
     size_t at = 0;

@@ -1,4 +1,4 @@
-/* Token files: the first two bytes say how much of the rest is PREFIX.ids; what follows is PREFIX.off. */
+/* Token files: the first two bytes are the length of PREFIX.ids; the rest is PREFIX.off. */
 #include <string.h>
 
 #include "data/corpus.h"

@@ -6,7 +6,7 @@
 #include "fuzz.h"
 #include "text/delimited.h"
 
-/* All fields of a table, each with a NUL behind it, rows parted by '\n'; or NULL when it is refused. */
+/* All fields of a table, each ending in NUL, rows separated by '\n'; NULL if the table is rejected. */
 static char *read_all(const char *text, size_t bytes, char separator, bool quotes, nm_buffer *quoted)
 {
     FILE *stream = fuzz_stream(text, bytes);

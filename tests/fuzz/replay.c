@@ -19,7 +19,7 @@ static void run_file(const char *path)
         fprintf(stderr, "%s\n", err.text);
         exit(1);
     }
-    uint8_t *exact = nm_allocate(bytes); /* no NUL behind it: reading too far is seen */
+    uint8_t *exact = nm_allocate(bytes); /* without NUL: a sanitizer reports reads past the end */
     memcpy(exact, text, bytes);
     free(text);
     LLVMFuzzerTestOneInput(exact, bytes);

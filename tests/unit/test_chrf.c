@@ -1,4 +1,4 @@
-/* chrF: small cases by hand, and empty, short and several references. */
+/* chrF: small cases computed manually, and empty, short and several references. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Accuracy, F1 of classes and the confusion matrix, against figures worked out by hand. */
+/* Accuracy, F1 of classes and the confusion matrix, against figures computed manually. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

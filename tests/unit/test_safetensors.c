@@ -120,7 +120,7 @@ static void truncated_anywhere(void **unused)
     assert_int_equal(nm_file_read(path, &content, &bytes, &err), NM_OK);
     for (size_t length = 0; length < bytes; length++)
         rejects(content, length, NULL);
-    content[bytes] = 0; /* the terminator behind the text: one byte too many */
+    content[bytes] = 0; /* the terminator after the text: one byte too many */
     rejects(content, bytes + 1, "bytes after the last tensor");
     free(content);
 }

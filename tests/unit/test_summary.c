@@ -1,4 +1,4 @@
-/* Mean, deviation and Holm's correction against values worked out by hand, and against their definitions. */
+/* Mean, deviation and Holm's correction against values computed manually, and against their definitions. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

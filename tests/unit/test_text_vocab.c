@@ -87,7 +87,7 @@ static void text_to_ids_and_back(void **state)
     nm_error err;
     assert_int_equal(nm_vocab_parse("x 1\ny 1\n", 8, "memory", NM_VOCAB_FAIRSEQ, &vocab, &err), NM_OK);
     nm_ids ids = {0};
-    static const char line[] = " x  y nobody </s> <pad> x\n";
+    static const char line[] = " x  y unseen </s> <pad> x\n";
     assert_int_equal(nm_vocab_encode(vocab, line, sizeof line - 1, &ids), 3);
     static const int32_t expected[] = {4, 5, 3, 3, 3, 4};
     assert_int_equal(ids.n, 6);
