@@ -32,8 +32,8 @@ refuses 2 'expected an integer' prepare "${prepare_arguments[@]}" --output o --b
 refuses 2 'expected an integer' prepare "${prepare_arguments[@]}" --output o --bpe-merges 99999999999999999999999999999e999
 refuses 2 'outside' prepare "${prepare_arguments[@]}" --output o --bpe-merges -1
 refuses 2 'outside' prepare "${prepare_arguments[@]}" --output o --bpe-merges 1e300
-refuses 2 'expected an integer' prepare "${prepare_arguments[@]}" --output o --ratio nan
-refuses 2 'expected an integer' prepare "${prepare_arguments[@]}" --output o --ratio inf
+refuses 2 'expected a number' prepare "${prepare_arguments[@]}" --output o --ratio nan
+refuses 2 'expected a number' prepare "${prepare_arguments[@]}" --output o --ratio inf
 refuses 2 'ratio = 0.5' prepare "${prepare_arguments[@]}" --output o --ratio 0.5
 refuses 2 'true or false' prepare "${prepare_arguments[@]}" --output o --lowercase=perhaps
 refuses 2 'expected one of none|moses' prepare "${prepare_arguments[@]}" --output o --tokenizer mouse
