@@ -224,7 +224,7 @@ check_json grid.json
 
 # ---- every grid point scored, and averaged checkpoints ----
 
-points=(--norms layer,rbn --grid "norm.rbn.lambda=0,0.1,10" --seeds 2)
+points=(--norms "layer,rbn" --grid "norm.rbn.lambda=0,0.1,10" --seeds 2)
 compare "${points[@]}" --folder grid --score-grid >table 2>err || fail "score-grid: $(cat err)"
 has err "scoring 4 runs"
 has table "ppl"

@@ -17,11 +17,14 @@ enum { VOCAB = 11, SEQS = 3, TOKENS = 12 };
 static const int32_t offsets[] = {0, 5, 9, TOKENS};
 static const int32_t ids[] = {5, 4, 3, 7, 2, 8, 6, 4, 2, 9, 10, 2},
                      pos[] = {0, 1, 2, 3, 4, 0, 1, 2, 3, 0, 1, 2};
-static const nm_packing packing = {.n_seqs = SEQS, .n_tokens = TOKENS, .longest = 5, .offsets = offsets};
+#define PACKING                                                                                              \
+    {                                                                                                        \
+        .n_seqs = SEQS, .n_tokens = TOKENS, .longest = 5, .offsets = offsets                                 \
+    }
 static const nm_batch batch = {.n = SEQS,
                                .n_targets = TOKENS,
-                               .source = packing,
-                               .target = packing,
+                               .source = PACKING,
+                               .target = PACKING,
                                .source_ids = ids,
                                .source_pos = pos,
                                .target_in = ids,
