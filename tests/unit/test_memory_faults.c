@@ -22,11 +22,9 @@
 #include "text/columns.h"
 #include "text/delimited.h"
 #include "text/vocab.h"
+#include "support/sanitizer.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define REPLACES_ALLOCATOR 0 /* the sanitizer does */
-#else
-#define REPLACES_ALLOCATOR 1
+#if REPLACES_ALLOCATOR
 
 /* The allocator of glibc under the names that remain when the usual ones are replaced. */
 void *__libc_malloc(size_t bytes);              /* NOLINT(bugprone-reserved-identifier) */

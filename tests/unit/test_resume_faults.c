@@ -17,6 +17,7 @@
 #include <xxhash.h>
 
 #include "support/tiny_run.h"
+#include "support/sanitizer.h"
 
 static long allocations_left = -1, opens_left = -1; /* until the call that fails; negative: none fails */
 static int open_error;
@@ -40,10 +41,7 @@ int open(const char *path, int flags, ...)
     return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define REPLACES_ALLOCATOR 0 /* the sanitizer does */
-#else
-#define REPLACES_ALLOCATOR 1
+#if REPLACES_ALLOCATOR
 
 /* The allocator of glibc under the names that remain when the usual ones are replaced. */
 void *__libc_malloc(size_t bytes);              /* NOLINT(bugprone-reserved-identifier) */
