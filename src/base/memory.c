@@ -51,20 +51,6 @@ char *nm_duplicate(const char *text)
     return text ? nm_format("%s", text) : NULL;
 }
 
-FILE *nm_memory_stream(char **text, size_t *bytes)
-{
-    FILE *stream = open_memstream(text, bytes);
-    if (!stream)
-        run_out(0);
-    return stream;
-}
-
-void nm_memory_stream_close(FILE *stream)
-{
-    if (ferror(stream) | fclose(stream)) /* memory is the only resource of such a stream */
-        run_out(0);
-}
-
 static void *allocate_json(size_t bytes)
 {
     return nm_reallocate(NULL, bytes);

@@ -15,9 +15,6 @@ void *nm_reallocate(void *block, size_t bytes);
 /* printf into a heap string; the caller frees. */
 char *nm_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 char *nm_duplicate(const char *text); /* NULL for NULL */
-/* open_memstream and its fclose: *text and *bytes are valid after the close; the caller frees *text. */
-FILE *nm_memory_stream(char **text, size_t *bytes);
-void nm_memory_stream_close(FILE *stream);
 /* Makes jansson allocate with nm_reallocate: it reports a failed allocation as malformed JSON or invalid UTF-8. Changes
  * the state of jansson for the whole process, so the program calls it and the library does not. */
 void nm_memory_init_json(void);

@@ -110,13 +110,14 @@ static double interaction_variance(const nm_seed_scores *g)
     return sum / (double)(g->n - 1);
 }
 
-/* s2/n, the variance of the mean over seeds, and the segments' part without the interaction. */
+/* s2/n: variance of the mean over seeds. */
 static double seed_variance(const nm_seed_scores *g)
 {
     double deviation = nm_summary_of(g->scores, g->n).deviation;
     return deviation * deviation / (double)g->n;
 }
 
+/* i2/n: the part of the variance over segments that seed_variance contains. */
 static double interaction_of_mean(const nm_seed_scores *g)
 {
     return interaction_variance(g) / (double)g->n;
