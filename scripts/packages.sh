@@ -25,6 +25,7 @@ build     libxxhash-dev                               module:libxxhash
 build     libprotobuf-c-dev                           module:libprotobuf-c
 build     protobuf-c-compiler                         command:protoc-c
 test      libcmocka-dev                               module:cmocka
+test      xz-utils                                    command:xz
 test      gnuplot-nox|gnuplot-qt|gnuplot-x11          command:gnuplot
 page      chromium                                    command:chromium
 bench     libopenblas-openmp-dev|libopenblas-serial-dev|libblis-openmp-dev  header:cblas.h,openblas/cblas.h,blis/cblas.h

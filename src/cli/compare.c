@@ -12,7 +12,7 @@
 #include "experiment/comparison.h"
 
 typedef struct compare_config { /* section [compare] */
-    const char *norms, *grid, *folder;
+    const char *norms, *grid, *folder, *results;
     nm_table_format format;
     int64_t seeds, jobs, tid_batches, average;
     double margin;
@@ -23,7 +23,8 @@ typedef struct compare_config { /* section [compare] */
 /* clang-format off */
 static const nm_option compare_options[] = {
     ROW(norms, "layer,scale+fix,batch,power,rbn", 0, 0,
-        "Variants, comma-separated: NORM, NORM+fix (with FixNorm), or NORM:key=value for further settings."),
+        "Variants, comma-separated: NORM, NORM+fix (with FixNorm), or NORM:key=value for further settings; LABEL=NORM... "
+        "names a variant."),
     ROW(grid, "", 0, 0,
         "Grid search, KEY=VALUE,VALUE,...: all combinations of the keys (separated by ; or given as repeated options) are "
         "trained, and the one with the lowest validation loss is scored. norm.X.* applies to variants with norm X."),
@@ -33,6 +34,8 @@ static const nm_option compare_options[] = {
     ROW(average, "0", 0, 1000, "Number of last checkpoints whose averaged weights are scored; 0 scores the best checkpoint."),
     ROW(jobs, "0", 0, 1024, "Number of parallel runs, which share the CPU cores; 0 keeps all cores busy."),
     ROW(folder, "", 0, 0, "Folder of the run folders; empty: runs/NAME-compare, NAME being the recipe's."),
+    ROW(results, "", 0, 0,
+        "Folder of a comparison whose table is printed again from its logs and results, without training; no recipe is given."),
     ROW(tid_batches, "50", 0, 1e9, "Number of training batches on which TID is measured; 0: one epoch."),
     ROW(samples, "true", 0, 1, "Print examples from the test set below the table."),
     NM_CHOICE(compare_config, format, "text", NM_TABLE_FORMATS, "Format of the table."),
@@ -111,6 +114,47 @@ static nm_status compare(nm_comparison *c, const compare_config *config, nm_erro
     return nm_file_close(stdout, "standard output", err);
 }
 
+/* The table of a comparison's folder, from comparison.json, the logs and the test.json files. */
+static nm_status print_results(nm_comparison *c, const compare_config *config, nm_error *err)
+{
+    NM_TRY(nm_comparison_open(c, err));
+    nm_comparison_select(c);
+    nm_comparison_test(c);
+    nm_comparison_table_print_grid(&c->table, config->format, stdout);
+    nm_comparison_table_print(&c->table, config->format, config->samples, stdout);
+    warn_same_weights(c);
+    NM_TRY(nm_comparison_check(c, err));
+    return nm_file_close(stdout, "standard output", err);
+}
+
+/* Options that would have no effect with --results. */
+static nm_status check_results_options(const nm_cli *cli, nm_error *err)
+{
+    static const char *const used[] = {"compare.results", "compare.format", "compare.margin",
+                                       "compare.samples"};
+    for (size_t i = 0; i < cli->n_settings; i += 2) {
+        bool known = false;
+        for (size_t k = 0; k < sizeof used / sizeof *used; k++)
+            known = known || !strcmp(cli->settings[i], used[k]);
+        if (!known)
+            return nm_fail(err, NM_USAGE, "--%s has no effect with --results, which trains nothing",
+                           cli->settings[i]);
+    }
+    return NM_OK;
+}
+
+static int results_run(nm_cli *cli, int argc, const compare_config *config)
+{
+    nm_error err;
+    nm_comparison c = {.config = {.margin = config->margin}, .folder = nm_duplicate(config->results)};
+    nm_status status =
+        argc ? nm_fail(&err, NM_USAGE, "--results takes no recipe") : check_results_options(cli, &err);
+    if (status == NM_OK)
+        status = print_results(&c, config, &err);
+    nm_comparison_release(&c);
+    return status == NM_OK ? 0 : nm_cli_fail(&err);
+}
+
 static void compare_options_add(nm_options *options)
 {
     nm_options_add(options, "compare", compare_options, NULL, sizeof(compare_config));
@@ -122,10 +166,12 @@ extern const nm_command nm_command_train;
 static int compare_run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err;
-    if (nm_cli_check_arguments(cli, argc, 1, 1, &err) != NM_OK)
-        return nm_cli_fail(&err);
     const run_choice *run = nm_options_find(cli->options, "run");
     const compare_config *config = nm_options_find(cli->options, "compare");
+    if (*config->results)
+        return results_run(cli, argc, config);
+    if (nm_cli_check_arguments(cli, argc, 1, 1, &err) != NM_OK)
+        return nm_cli_fail(&err);
     bool norms_given = nm_options_origin(cli->options, "compare.norms") != NM_ORIGIN_DEFAULT;
     const char **grids = nm_allocate((cli->n_settings + 1) * sizeof *grids);
     nm_comparison c = {.config = {.norms = norms_given ? config->norms : NULL,
@@ -155,12 +201,19 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
     return status == NM_OK ? 0 : nm_cli_fail(&err);
 }
 
-static const char *const common_options[] = {
-    "compare.norms",    "compare.grid",   "compare.score_grid", "compare.seeds",  "compare.average",
-    "compare.jobs",     "compare.folder", "compare.samples",    "compare.format", "compare.tid_batches",
-    "run.profile",      "data.folder",    "data.train",         "data.valid",     "data.test",
-    "model.preset",     "train.updates",  "train.epochs",       "train.seconds",  "train.max_tokens",
-    "train.accumulate", "schedule.lr",    "schedule.warmup",    "device.threads", NULL};
+static const char *const common_options[] = {"compare.norms",       "compare.grid",
+                                             "compare.score_grid",  "compare.seeds",
+                                             "compare.average",     "compare.jobs",
+                                             "compare.folder",      "compare.results",
+                                             "compare.samples",     "compare.format",
+                                             "compare.tid_batches", "run.profile",
+                                             "data.folder",         "data.train",
+                                             "data.valid",          "data.test",
+                                             "model.preset",        "train.updates",
+                                             "train.epochs",        "train.seconds",
+                                             "train.max_tokens",    "train.accumulate",
+                                             "schedule.lr",         "schedule.warmup",
+                                             "device.threads",      NULL};
 
 const nm_command nm_command_compare = {
     .name = "compare",
@@ -181,7 +234,10 @@ const nm_command nm_command_compare = {
         "layer.\n\n"
         "With --grid every point is trained, and for each variant only the point with the lowest "
         "validation loss is scored on the test set; --score-grid scores all points. --average N scores "
-        "the mean of the last N checkpoints instead of the best one.",
+        "the mean of the last N checkpoints instead of the best one.\n\n"
+        "norma compare --results FOLDER prints the table of a comparison again. It needs comparison.json, "
+        "and "
+        "log.jsonl and test.json of each run, but neither models nor data.",
     .section = "compare,run",
     .common = common_options,
     .options = compare_options_add,

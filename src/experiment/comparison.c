@@ -110,7 +110,22 @@ static char *run_folder(const char *folder, const char *variant, int64_t seed)
     return path;
 }
 
-static nm_status add_jobs(nm_comparison *c, nm_error *err)
+static void add_summaries(nm_comparison *c)
+{
+    size_t seeds = (size_t)c->config.seeds;
+    c->table.summaries = nm_allocate((c->points.n + 1) * sizeof *c->table.summaries);
+    c->table.n = c->points.n;
+    c->table.margin = c->config.margin;
+    for (size_t p = 0; p < c->points.n; p++) {
+        nm_variant_summary *summary = &c->table.summaries[p];
+        *summary = (nm_variant_summary){.variant = &c->points.list[p], .n = seeds};
+        summary->results = nm_allocate(seeds * sizeof *summary->results);
+        for (size_t i = 0; i < seeds; i++)
+            summary->results[i] = &c->queue.jobs[p * seeds + i].result;
+    }
+}
+
+nm_status nm_comparison_add_runs(nm_comparison *c, nm_error *err)
 {
     enum { MAX_RUNS = 10000 };
     nm_run_queue *queue = &c->queue;
@@ -128,21 +143,8 @@ static nm_status add_jobs(nm_comparison *c, nm_error *err)
                              .log_path = nm_format("%s.txt", folder),
                              .result = {.variant = variant->name, .seed = seed, .p = NAN}};
         }
+    add_summaries(c);
     return NM_OK;
-}
-
-static void add_summaries(nm_comparison *c)
-{
-    size_t seeds = (size_t)c->config.seeds;
-    c->table.summaries = nm_allocate((c->points.n + 1) * sizeof *c->table.summaries);
-    c->table.n = c->points.n;
-    for (size_t p = 0; p < c->points.n; p++) {
-        nm_variant_summary *summary = &c->table.summaries[p];
-        *summary = (nm_variant_summary){.variant = &c->points.list[p], .n = seeds};
-        summary->results = nm_allocate(seeds * sizeof *summary->results);
-        for (size_t i = 0; i < seeds; i++)
-            summary->results[i] = &c->queue.jobs[p * seeds + i].result;
-    }
 }
 
 /* Runs with valid saved results are not started. Wrong options and missing test data are found here, before training. */
@@ -158,7 +160,6 @@ static nm_status load_results(nm_comparison *c, nm_error *err)
         if (status != NM_OK)
             break;
         c->table.perplexity = nm_task_has_perplexity(c->queue.task, options);
-        c->table.margin = c->config.margin;
         status = nm_run_key(job->key, c->queue.task, options, &c->config.measurement, &section, &data, err);
         nm_options_free(options);
         nm_run_result_load(&job->result, job->folder, job->key, &c->config.measurement);
@@ -189,9 +190,9 @@ nm_status nm_comparison_plan(nm_comparison *c, nm_error *err)
     NM_TRY(keep_checkpoints(c, err));
     NM_TRY(nm_folder_create(c->folder, err));
     NM_TRY(nm_run_folder_lock(c->folder, err));
-    NM_TRY(add_jobs(c, err));
-    add_summaries(c);
+    NM_TRY(nm_comparison_add_runs(c, err));
     NM_TRY(load_results(c, err));
+    NM_TRY(nm_comparison_save(c, err));
     return share_cores(c, err);
 }
 
@@ -253,12 +254,17 @@ nm_status nm_comparison_score(nm_comparison *c, nm_error *err)
     for (size_t i = 0; i < c->queue.n; i++)
         if (is_listed(c, i) && !c->queue.jobs[i].result.measured)
             NM_TRY(score_run(c, &c->queue.jobs[i], err));
-    nm_comparison_table_test(&c->table);
+    nm_comparison_test(c);
     for (size_t i = 0; i < c->queue.n; i++) /* with the paired tests, which need all scores */
         if (is_listed(c, i) && c->queue.jobs[i].result.measured)
             NM_TRY(nm_run_result_save(&c->queue.jobs[i].result, c->queue.jobs[i].folder, c->queue.jobs[i].key,
                                       &c->config.measurement, err));
     return NM_OK;
+}
+
+void nm_comparison_test(nm_comparison *c)
+{
+    nm_comparison_table_test(&c->table);
 }
 
 nm_status nm_comparison_check(const nm_comparison *c, nm_error *err)

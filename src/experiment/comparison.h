@@ -6,7 +6,9 @@
  *     nm_comparison_select  logs; the best grid point of each variant
  *     nm_comparison_score   test set, tests between variants
  *
- * Finished work is reused: an interrupted comparison continues with the same call. */
+ * Finished work is reused: an interrupted comparison continues with the same call. A comparison whose folder has
+ * comparison.json is also read without recipe, data and models: nm_comparison_open, nm_comparison_select,
+ * nm_comparison_test. */
 #ifndef NM_COMPARISON_H
 #define NM_COMPARISON_H
 
@@ -44,6 +46,15 @@ size_t nm_comparison_unscored(const nm_comparison *comparison);
 nm_status nm_comparison_score(nm_comparison *comparison, nm_error *err);
 /* The error of the first run if no run was scored. */
 nm_status nm_comparison_check(const nm_comparison *comparison, nm_error *err);
+/* Writes comparison.json: the variants, settings and measurement. */
+nm_status nm_comparison_save(const nm_comparison *comparison, nm_error *err);
+/* Needs folder and config.margin. Reads comparison.json and the test.json of every run; runs without one have no score.
+ * NM_IO without comparison.json, NM_FORMAT if a file is not of this version's format. */
+nm_status nm_comparison_open(nm_comparison *comparison, nm_error *err);
+/* Adds the runs of all variants and seeds, and their lines of the table. */
+nm_status nm_comparison_add_runs(nm_comparison *comparison, nm_error *err);
+/* The tests between variants, of the scored runs. */
+void nm_comparison_test(nm_comparison *comparison);
 void nm_comparison_release(nm_comparison *comparison);
 
 #endif

@@ -417,3 +417,21 @@ void nm_run_result_load(nm_run_result *result, const char *folder, const char *k
     free(scored);
     json_decref(o);
 }
+
+nm_status nm_run_result_read(nm_run_result *result, const char *folder, nm_error *err)
+{
+    char *path = nm_path_join(folder, "test.json"), *text;
+    nm_status status = nm_file_read(path, &text, NULL, err);
+    if (status == NM_OK) {
+        json_t *o = json_loads(text, 0, NULL);
+        const char *weights = json_string_value(json_object_get(o, "weights"));
+        result->measured = read_measured(result, o);
+        result->weights = weights ? strtoull(weights, NULL, 16) : 0;
+        if (!result->measured)
+            status = nm_fail(err, NM_FORMAT, "%s: not a result of this version of norma compare", path);
+        json_decref(o);
+        free(text);
+    }
+    free(path);
+    return status;
+}

@@ -45,6 +45,8 @@ nm_status nm_run_result_read_log(nm_run_result *result, const char *folder, nm_e
 /* Reads the measurements from test.json if its key matches and the scored model file is unchanged. */
 void nm_run_result_load(nm_run_result *result, const char *folder, const char *key,
                         const nm_run_measurement *measurement);
+/* Reads the measurements from test.json whatever its key, and without the model file. */
+nm_status nm_run_result_read(nm_run_result *result, const char *folder, nm_error *err);
 /* Scores the run's model on the test set and measures TID. Takes ownership of options. With measurement->average, the mean of
  * the last checkpoints is written to average.safetensors first; NM_MISMATCH if there are fewer. */
 nm_status nm_run_result_measure(nm_run_result *result, const char *folder, const nm_task_type *type,

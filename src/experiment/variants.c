@@ -42,9 +42,23 @@ const char *nm_norm_option(const nm_options *options)
 
 /* ---- variants ---- */
 
+/* "PN=power:norm.power.scaling=group" has the label "PN": an equals sign before the first colon. */
+static nm_status parse_label(nm_variant *variant, char **text, nm_error *err)
+{
+    char *equals = *text + strcspn(*text, "=:");
+    if (*equals != '=')
+        return NM_OK;
+    if (equals == *text)
+        return nm_fail(err, NM_USAGE, "compare.norms: %.100s has an empty label", variant->name);
+    variant->name[equals - *text] = 0;
+    *text = equals + 1;
+    return NM_OK;
+}
+
 /* "scale+fix:norm.scale.trainable=false"; the text is modified. */
 static nm_status parse_variant(nm_variant *variant, char *text, nm_error *err)
 {
+    NM_TRY(parse_label(variant, &text, err));
     char *rest = text, *norm = strsep(&rest, ":"), *plus = strchr(norm, '+');
     if (plus) {
         *plus++ = 0;

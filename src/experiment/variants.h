@@ -17,7 +17,7 @@ typedef struct nm_settings { /* later settings override earlier ones */
 
 typedef struct nm_variant {
     char *
-        name; /* as given; the name of a grid point includes its settings. Names the run folder and the table row. */
+        name; /* label, or text as given; that of a grid point includes its settings. Names run folder and table row. */
     nm_settings settings;
     size_t origin; /* index of the variant that a grid point belongs to, or its own index */
     bool point;    /* one of several points of the grid */
@@ -46,8 +46,8 @@ void nm_settings_release(nm_settings *settings);
  * the encoder's norm and fixes the decoder's; else "model.norm". */
 const char *nm_norm_option(const nm_options *options);
 
-/* NORM[+fix][:key=value]..., comma-separated; NORM sets model.norm. NM_USAGE if the list is empty, or if a variant has no
- * norm, an unknown norm or an empty key. */
+/* [LABEL=]NORM[+fix][:key=value]..., comma-separated; NORM sets model.norm, LABEL replaces the whole text as the variant's
+ * name. NM_USAGE if the list is empty, or if a variant has an empty label, no norm, an unknown norm or an empty key. */
 nm_status nm_variants_parse(nm_variants *variants, const char *text, nm_error *err);
 /* Adds the axes of "key=value,value;key=value". NM_USAGE if the text is malformed. */
 nm_status nm_grid_parse(nm_grid *grid, const char *text, nm_error *err);

@@ -123,6 +123,29 @@ has table.csv 'norm,n,ppl,±,95 % from,to,diff,diff from,diff to,p (Holm),loss,l
 [ "$(awk -F'|' '/^\|/ { print NF }' table.markdown | sort -u | wc -l)" = 1 ] || fail "rows of different length: $(cat table.markdown)"
 [ "$(awk -F' & ' '/ & / { print NF }' table.latex | sort -u | wc -l)" = 1 ] || fail "rows of different length: $(cat table.latex)"
 
+# ---- the table again from the results alone ----
+
+compare --norms "LN=layer,B-PN=batch:norm.batch.preset=pn" --seeds 2 --folder named --format json >named.json 2>err ||
+    fail "labels: $(cat err)"
+has named.json '"norm": "B-PN"'
+[ -f named/B-PN-2/test.json ] || fail "the label does not name the run folder: $(ls named)"
+mkdir archive && cp named/comparison.json archive
+for run in named/*-[12]; do
+    mkdir "archive/${run##*/}" && cp "$run"/{log.jsonl,config.ini,test.json} "archive/${run##*/}"
+done
+"$NORMA" compare --results archive --format json >again.json 2>err || fail "--results: $(cat err)"
+cmp -s named.json again.json || fail "--results prints another table: $(diff named.json again.json)"
+rm archive/B-PN-2/test.json
+"$NORMA" compare --results archive >out 2>err || fail "--results without one result: $(cat err)"
+has out 'seed 2 failed: archive/B-PN-2/test.json'
+refuses 2 '--compare.seeds has no effect with --results' compare --results archive --seeds 3
+refuses 2 '--results takes no recipe' compare recipe.ini --results archive
+echo '{}' >archive/B-PN-2/test.json
+refuses 4 'archive/B-PN-2/test.json: not a result' compare --results archive
+sed -i 's/"origin": 1/"origin": 7/' archive/comparison.json
+refuses 4 'not the description of a comparison' compare --results archive
+refuses 3 'nothing/comparison.json' compare --results nothing
+
 # ---- when runs are scored again ----
 
 again() { # WHAT COUNT OPTIONS...: COUNT runs are scored again, and the table is the same

@@ -39,10 +39,30 @@ static void test_variants_are_settings(void **state)
     nm_variants_release(&v);
 }
 
+static void test_labels_name_variants(void **state)
+{
+    (void)state;
+    nm_variants v = {0};
+    nm_error err;
+    assert_int_equal(
+        nm_variants_parse(&v, "PN-LS=power:norm.power.scaling=group,fixed=scale+fix,rms:a=b", &err), NM_OK);
+    assert_int_equal(v.n, 3);
+    assert_string_equal(v.list[0].name, "PN-LS");
+    assert_int_equal(v.list[0].settings.n, 2);
+    has_setting(&v.list[0], 0, "model.norm", "power");
+    has_setting(&v.list[0], 1, "norm.power.scaling", "group");
+    assert_string_equal(v.list[1].name, "fixed");
+    has_setting(&v.list[1], 0, "model.fixnorm", "true");
+    has_setting(&v.list[1], 1, "model.norm", "scale");
+    assert_string_equal(v.list[2].name, "rms:a=b");
+    nm_variants_release(&v);
+}
+
 static void test_malformed_variants(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"", ",", "+fix", ":a=b", "layer:=3", "layer::a=b", "layre"};
+    static const char *const bad[] = {"",           ",",     "+fix",   ":a=b", "layer:=3",
+                                      "layer::a=b", "layre", "=layer", "x=",   "x=y=layer"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         nm_variants v = {0};
         nm_error err;
@@ -208,6 +228,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_variants_are_settings),
+        cmocka_unit_test(test_labels_name_variants),
         cmocka_unit_test(test_malformed_variants),
         cmocka_unit_test(test_malformed_grids),
         cmocka_unit_test(test_grid_points),

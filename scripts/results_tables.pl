@@ -1,0 +1,146 @@
+#!/usr/bin/perl
+# The tables of results/*.md are recomputed from the logs of the runs, results/logs/NAME.tar.xz. Each follows a line
+#     <!-- results: NAME [paper=RECIPES] -->
+# and has one row per variant of the comparison. paper=rbn/imdb-post adds the paper's numbers, from the recipes
+# rbn/imdb-post-VARIANT.ini.
+#
+#     scripts/results_tables.pl --check [NAME]         prints the tables that differ from the logs
+#     scripts/results_tables.pl --write [NAME]         writes them
+#     scripts/results_tables.pl --show NAME            prints what norma compare prints, in Markdown
+#     scripts/results_tables.pl --pack NAME FOLDER     archives a comparison: comparison.json, and log.jsonl, config.ini
+#                                                      and test.json of every run, without texts of the corpus
+#
+# NORMA is the program, default build/norma. Exit code: 0 no difference, 1 some, 2 wrong use or an error.
+use strict;
+use warnings;
+use utf8;
+use open qw(:std :encoding(UTF-8));
+use Cwd qw(abs_path);
+use File::Temp qw(tempdir);
+use JSON::PP;
+
+sub fail { print STDERR "results_tables: @_\n"; exit 2 }
+
+my $usage = "--check|--write [NAME], --show NAME, or --pack NAME FOLDER";
+my $mode = shift // '';
+fail $usage unless $mode =~ /^--(check|write|show|pack)$/ and @ARGV <= ($mode eq '--pack' ? 2 : 1);
+my ($only, $folder) = @ARGV;
+fail $usage if $mode eq '--show' && !defined $only or $mode eq '--pack' && !defined $folder;
+$folder = abs_path($folder) if defined $folder;
+chdir "$1/.." or fail $! if $0 =~ m{^(.*)/};
+my $norma = $ENV{NORMA} // 'build/norma';
+
+sub read_file { open my $in, '<', $_[0] or fail "$_[0]: $!"; local $/; return <$in> }
+sub write_file { open my $out, '>', $_[0] or fail "$_[0]: $!"; print $out $_[1]; close $out or fail "$_[0]: $!" }
+sub run { system(@_) == 0 or fail "@_ failed" }
+
+# ---- archives ----
+
+# Folders of the machine are not part of a result.
+sub without_folders { my $text = shift; $text =~ s{(?<![\w.])/(?:[\w.@+-]+/)+(?=recipes/|data/|runs/)}{}g; return $text }
+
+sub pack_comparison {
+    my ($name, $folder) = @_;
+    my $temporary = tempdir(CLEANUP => 1);
+    mkdir "$temporary/$name" or fail $!;
+    write_file("$temporary/$name/comparison.json", without_folders(read_file("$folder/comparison.json")));
+    opendir my $dir, $folder or fail "$folder: $!";
+    for my $run (sort grep { -e "$folder/$_/test.json" } readdir $dir) {
+        my $to = "$temporary/$name/$run";
+        mkdir $to or fail $!;
+        write_file("$to/config.ini", without_folders(read_file("$folder/$run/config.ini")));
+        my $log = join '', grep { !/^\{"type":"sample"/ } map { "$_\n" } split /\n/, read_file("$folder/$run/log.jsonl");
+        $log =~ s/"host":"[^"]*",//g;
+        write_file("$to/log.jsonl", without_folders($log));
+        (my $test = read_file("$folder/$run/test.json")) =~ s/^ "samples": .*\n//m;
+        write_file("$to/test.json", $test);
+    }
+    mkdir 'results/logs';
+    run(qw(tar --create --xz --sort=name --owner=0 --group=0 --mtime=2000-01-01), '--file', "results/logs/$name.tar.xz",
+        '--directory', $temporary, $name);
+}
+
+# Runs norma compare on the archived comparison; returns what it prints.
+sub table_of {
+    my ($name, $format) = @_;
+    my $archive = "results/logs/$name.tar.xz";
+    -e $archive or fail "$archive: no such archive";
+    my $temporary = tempdir(CLEANUP => 1);
+    run('tar', '--extract', '--xz', '--file', $archive, '--directory', $temporary);
+    open my $pipe, '-|', $norma, 'compare', '--results', "$temporary/$name", '--format', $format or fail "$norma: $!";
+    my $text = do { local $/; <$pipe> };
+    close $pipe or fail "$norma compare --results failed for $archive";
+    return $text;
+}
+
+# ---- tables ----
+
+# The paper's number for a variant, from the comment of its recipe; '' without that recipe.
+sub paper_number {
+    my ($recipes, $variant) = @_;
+    my $path = sprintf 'recipes/%s-%s.ini', $recipes, lc $variant;
+    -e $path or return '';
+    return $1 if read_file($path) =~ /^# The paper's number: (?:perplexity )?([0-9.]+|infinite|0 BLEU)/m;
+    fail "$path: no line with the paper's number";
+}
+
+sub number { my ($value, $digits) = @_; return defined $value ? sprintf("%.${digits}f", $value) : '' }
+
+sub interval {
+    my ($low, $high, $digits) = @_;
+    return defined $low ? sprintf("%.${digits}f to %.${digits}f", $low, $high) : '';
+}
+
+sub p_value { my $p = shift; return !defined $p ? '' : $p < 0.001 ? '< 0.001' : sprintf '%.3f', $p }
+
+sub markdown_table {
+    my ($name, $paper) = @_;
+    my $o = decode_json(Encode::encode('UTF-8', table_of($name, 'json')));
+    my @variants = @{$o->{variants}};
+    my $perplexity = $o->{score} =~ /perplexity/;
+    my @titles = ('norm', 'seeds', $o->{score}, '±', '95 %', 'difference', 'p (Holm)', 'TID mean %', 'TID variance %');
+    push @titles, 'paper' if defined $paper;
+    my @lines = ('| ' . join(' | ', @titles) . ' |', '|---|' . '--:|' x (@titles - 1));
+    for my $v (@variants) {
+        my @cells = ($v->{norm}, $v->{n}, number($v->{score_mean}, 2), number($v->{score_deviation}, 2),
+            interval($v->{interval_low}, $v->{interval_high}, 1),
+            defined $v->{difference}
+            ? sprintf('%+.2f (%s)', $v->{difference}, interval($v->{difference_low}, $v->{difference_high}, 2)) : '',
+            p_value($v->{p_holm}),
+            map { number(defined $_ ? 100 * $_ : undef, 1) } $v->{tid_mean_mean}, $v->{tid_variance_mean});
+        push @cells, paper_number($paper, $v->{norm}) if defined $paper;
+        push @lines, '| ' . join(' | ', @cells) . ' |';
+        $lines[-1] =~ s/ +\|/ |/g;
+    }
+    return join '', map { "$_\n" } @lines;
+}
+
+sub update_page {
+    my $page = shift;
+    my $differences = 0;
+    my $text = read_file($page);
+    my $replace = sub {
+        my ($marker, $name, $paper, $old) = @_;
+        return "$marker$old" if defined $only and $only ne $name;
+        my $new = markdown_table($name, $paper);
+        if ($new ne $old) {
+            print "$page: $name differs from its logs; it should be\n$new" if $mode eq '--check';
+            $differences++;
+        }
+        return "$marker$new" . ($old eq '' ? "\n" : '');
+    };
+    $text =~ s/^(<!-- results: (\S+)(?: paper=(\S+))? -->\n\n)((?:\|.*\n)*)/$replace->($1, $2, $3, $4)/gme;
+    write_file($page, $text) if $mode eq '--write' and $differences;
+    return $differences;
+}
+
+require Encode;
+if ($mode eq '--pack') {
+    pack_comparison($only, $folder);
+} elsif ($mode eq '--show') {
+    print table_of($only, 'markdown');
+} else {
+    my $differences = 0;
+    $differences += update_page($_) for sort glob 'results/*.md';
+    exit($mode eq '--check' && $differences ? 1 : 0);
+}

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# The tables of results/*.md agree with the archived logs of their runs (scripts/results_tables.pl), and a page with another
+# number is reported.
+set -uo pipefail
+# shellcheck source=tests/e2e/hostile_helper.sh
+. "${SOURCE:?}/tests/e2e/hostile_helper.sh"
+export NORMA
+
+tables="$SOURCE/scripts/results_tables.pl"
+"$tables" --check >out 2>err || fail "--check: $(cat out err)"
+mkdir -p copy/scripts copy/results && cp "$tables" copy/scripts
+cp -r "$SOURCE/results/logs" "$SOURCE"/results/*.md copy/results
+cp -r "$SOURCE/recipes" copy
+page=$(grep -l '^<!-- results: ' copy/results/*.md | head -n 1)
+[ -n "$page" ] || fail "no page has a table of archived logs"
+# The first number with two decimal places after the first marker.
+awk '/^<!-- results: / { found = 1 } found == 1 && /^\| [^n]/ && sub(/[0-9]\.[0-9][0-9] /, "9.99 ") { found = 2 } { print }' \
+    "$page" >changed && mv changed "$page"
+copy/scripts/results_tables.pl --check >out 2>err
+[ $? = 1 ] || fail "a changed number was not found: $(cat out err)"
+has out "differs from its logs"
+copy/scripts/results_tables.pl --write 2>err || fail "--write: $(cat err)"
+cmp -s "$page" "$SOURCE/results/${page##*/}" || fail "--write does not restore the page"
+echo "all tables agree with their logs"
