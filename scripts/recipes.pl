@@ -170,7 +170,7 @@ for my $norm (qw(ln bn pnv pn)) {
         my $size = $tokens < 1024 ? $tokens : $tokens / 1024 . 'k';
         pn("figure5-$norm-$size", 'pn-iwslt', 'iwslt14-de-en', "figure 5, IWSLT14, statistics over $size tokens",
             'shown in the figure only, with an axis from 34.6 to 35.8 BLEU', $norm,
-            ['train', "max_tokens = $tokens", 'accumulate = ' . 4096 / $tokens], ['norm', 'state = micro-batch']);
+            ['train', "max_tokens = $tokens", 'shards = ' . 4096 / $tokens], ['norm', 'state = micro-batch']);
     }
 }
 

@@ -27,7 +27,7 @@ typedef struct nm_norm_vector { /* one parameter or running vector */
     bool of_gradients; /* a running vector of the backward pass, which the trainer checks for divergence */
 } nm_norm_vector;
 
-/* How the statistics of several micro-batches of n_i rows are combined:
+/* How the statistics of several shards of n_i rows are combined:
  *     mean        sum(n_i m_i) / sum(n_i)
  *     variance    that of the joined rows; the mean is the statistic before it
  *     sum         sum(s_i) */
@@ -159,6 +159,9 @@ void nm_norm_initialize(nm_norm *norm, nm_backend *backend);
 /* Updates running state and counters from the statistics of the micro-batches since the last call; without any, nothing
  * changes. train and backward only read the state. grad_scale: that of the calls. */
 void nm_norm_update_state(nm_norm *norm, nm_backend *backend, double grad_scale);
+/* Combines statistics of earlier micro-batches, collected over `rows` rows each, with those of the norm, as if the earlier
+ * micro-batches had been collected before. earlier: device, [n_statistics][width]; overwritten. */
+void nm_norm_add_statistics(nm_norm *norm, nm_backend *backend, void *const *earlier, const double *rows);
 /* Discards the statistics collected since the last update of the state. */
 void nm_norm_discard_statistics(nm_norm *norm);
 

@@ -54,6 +54,7 @@ static const old_name old_names[] = {
     {"train.explode", "train.divergence_factor", NULL, NULL},
     {"train.keep", "train.keep_last", NULL, NULL},
     {"train.recompute", "train.activation_checkpointing", NULL, NULL},
+    {"train.accumulate", "train.shards", NULL, NULL},
     {"prepare.form", "prepare.format", NULL, NULL},
     {"prepare.order", "prepare.special_ids", NULL, NULL},
     {"data.form", "data.format", NULL, NULL},

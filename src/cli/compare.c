@@ -211,7 +211,7 @@ static const char *const common_options[] = {"compare.norms",       "compare.gri
                                              "data.valid",          "data.test",
                                              "model.preset",        "train.updates",
                                              "train.epochs",        "train.seconds",
-                                             "train.max_tokens",    "train.accumulate",
+                                             "train.max_tokens",    "train.shards",
                                              "schedule.lr",         "schedule.warmup",
                                              "device.threads",      NULL};
 

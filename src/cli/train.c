@@ -377,7 +377,7 @@ static const char *const common_options[] = {"run.folder",           "run.profil
                                              "model.dropout",        "model.context",
                                              "train.updates",        "train.epochs",
                                              "train.seconds",        "train.max_tokens",
-                                             "train.accumulate",     "train.seed",
+                                             "train.shards",         "train.seed",
                                              "train.validate_every", "train.patience",
                                              "optim.name",           "optim.weight_decay",
                                              "schedule.name",        "schedule.lr",

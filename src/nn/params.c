@@ -192,6 +192,17 @@ void nm_params_update_norms(nm_params *params, double grad_scale)
         nm_norm_update_state(params->norms[n], params->backend, grad_scale);
 }
 
+void nm_params_add_statistics(nm_params *params, void *statistics, const double *rows)
+{
+    for (size_t n = 0; n < params->n_norms; n++) {
+        nm_norm *norm = params->norms[n];
+        void *earlier[NM_NORM_CAPACITY];
+        for (int i = 0; i < norm->shape.n_statistics; i++)
+            earlier[i] = (char *)statistics + ((char *)norm->statistics[i] - (char *)params->statistics);
+        nm_norm_add_statistics(norm, params->backend, earlier, rows + n * NM_NORM_CAPACITY);
+    }
+}
+
 nm_norm_snapshot nm_norm_snapshot_save(const nm_params *params)
 {
     nm_norm_snapshot snapshot = {nm_allocate(state_bytes(params)),

@@ -59,6 +59,10 @@ size_t nm_params_bytes(const nm_params *params); /* bytes of the value slab */
 /* Updates the running state of all norms from the micro-batches since the last call, see nm_norm_update_state. */
 void nm_params_update_norms(nm_params *params, double grad_scale);
 
+/* Combines the statistics of earlier micro-batches with those of the norms, whose rows come second. statistics: device,
+ * with the layout of the slab; overwritten. rows: [n_norms][NM_NORM_CAPACITY], collected_rows of the norms. */
+void nm_params_add_statistics(nm_params *params, void *statistics, const double *rows);
+
 /* A snapshot of the running state of all norms, for forward passes in training mode that must not change it (dry runs,
  * instruments). Each snapshot is restored, and thereby freed, once. */
 typedef struct nm_norm_snapshot {

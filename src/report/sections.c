@@ -371,7 +371,7 @@ static const fact trained[] = {{"task", "run.task", FACT_SETTING},
                                {"decoder layers", "model.decoder_layers", FACT_SETTING},
                                {"norm position", "model.norm_position", FACT_SETTING},
                                {"tokens per batch", "train.max_tokens", FACT_SETTING},
-                               {"batches per update", "train.accumulate", FACT_SETTING},
+                               {"batches per update", "train.shards", FACT_SETTING},
                                {"started (UTC)", "start/started", FACT_TEXT},
                                {"host", "start/host", FACT_TEXT},
                                {"command", "start/command", FACT_TEXT}};

@@ -12,7 +12,7 @@ static const nm_option train_options[] = {
     TRAIN(epochs, "0", 0, 1e9, "Maximum number of epochs; 0 disables the limit."),
     TRAIN(seconds, "0", 0, 1e9, "Maximum training time in seconds, including the time before a resume; 0 disables the limit."),
     TRAIN(max_tokens, "4096", 1, 1 << 24, "Maximum number of tokens per batch and side, padding included; batch statistics are those of one batch."),
-    TRAIN(accumulate, "1", 1, 1 << 20, "Number of batches per update (gradient accumulation)."),
+    TRAIN(shards, "1", 1, 1 << 20, "Number of batches per update (gradient accumulation), each of at most train.max_tokens."),
     NM_CHOICE(nm_train_config, activation_checkpointing, "none", "none|layer", "Activation checkpointing: none, or recompute each layer in the backward pass, which needs less memory and more time and is bitwise identical."),
     TRAIN(seed, "1", 0, 4294967295.0, "Random seed for initialization, dropout and data order."),
     TRAIN(label_smoothing, "0.1", 0, 0.99, "Label smoothing; 0 disables it."),

@@ -15,8 +15,8 @@ typedef struct nm_train_config {
     nm_checkpointing activation_checkpointing;
     nm_best_by best_by;
     double label_smoothing, max_grad_norm, clip_value, divergence_factor, seconds;
-    int64_t updates, epochs, max_tokens, accumulate, seed, log_every, validate_every, validate_examples,
-        patience, save_every, keep_last;
+    int64_t updates, epochs, max_tokens, shards, seed, log_every, validate_every, validate_examples, patience,
+        save_every, keep_last;
     bool score, batch_loss, save_initial;
 } nm_train_config;
 

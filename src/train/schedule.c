@@ -163,7 +163,7 @@ static nm_status planned_updates(nm_task *task, int64_t *updates, nm_error *err)
         return NM_OK;
     nm_batches batches;
     NM_TRY(task->type->epoch(task, NM_SPLIT_TRAIN, 0, true, &batches, err));
-    *updates = (batches.n * config->epochs + config->accumulate - 1) / config->accumulate;
+    *updates = (batches.n * config->epochs + config->shards - 1) / config->shards;
     nm_batches_release(&batches);
     return NM_OK;
 }

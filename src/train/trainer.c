@@ -77,7 +77,7 @@ static nm_status open_model(nm_trainer *trainer, nm_error *err)
     NM_TRY(nm_backend_alloc(trainer->backend, bytes, &trainer->m, err));
     NM_TRY(nm_backend_alloc(trainer->backend, bytes, &trainer->v, err));
     find_trainable_ranges(trainer);
-    return NM_OK;
+    return nm_shard_tree_init(&trainer->shards, &trainer->model->params, trainer->config->shards, err);
 }
 
 static nm_status open_tape(nm_trainer *trainer, nm_error *err)
@@ -93,7 +93,7 @@ static nm_status open_tape(nm_trainer *trainer, nm_error *err)
         return nm_fail(
             err, NM_MEMORY,
             "an update needs up to %zu MiB of memory, %zu MiB are available: lower train.max_tokens (and "
-            "raise train.accumulate)",
+            "raise train.shards)",
             trainer->peak_bytes >> 20, available >> 20);
     return NM_OK;
 }
@@ -222,6 +222,7 @@ void nm_trainer_close(nm_trainer *trainer)
         nm_backend_dealloc(trainer->backend, trainer->m);
     if (trainer->v)
         nm_backend_dealloc(trainer->backend, trainer->v);
+    nm_shard_tree_release(&trainer->shards);
     nm_model_free(trainer->model);
     if (trainer->task.type)
         trainer->task.type->close(&trainer->task);

@@ -6,6 +6,7 @@
 #include "backend/device.h"
 #include "base/file.h"
 #include "train/checkpoint.h"
+#include "train/shards.h"
 #include "train/trainer.h"
 
 /* Consecutive trainable elements of the parameter memory. */
@@ -32,6 +33,7 @@ struct nm_trainer {
     bool batches_ready;
     int64_t total_updates; /* train.updates; 0: no limit */
     void *m, *v;           /* optimizer state in device memory, with the layout of the parameters */
+    nm_shard_tree shards;  /* sums of the current update */
     nm_param_range *ranges;
     size_t n_ranges;
     size_t peak_bytes;

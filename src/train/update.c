@@ -1,16 +1,10 @@
-/* One update: forward and backward passes of the micro-batches, gradient norm, clipping, optimizer; and
+/* One update: forward and backward passes of the shards, gradient norm, clipping, optimizer; and
  * the dry run of the largest batch, which measures memory before the first update. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "train/trainer_private.h"
-
-/* Over the micro-batches of an update. */
-typedef struct update_sums {
-    double loss, nll, penalty;
-    int64_t tokens, targets; /* targets: tokens or examples that the loss is computed on */
-} update_sums;
 
 nm_status nm_trainer_ready_batches(nm_trainer *trainer, nm_error *err)
 {
@@ -82,7 +76,8 @@ static nm_status report_divergence(nm_trainer *trainer, double loss, double thre
         update, loss, isfinite(loss) && loss > threshold ? " exceeds the divergence threshold" : "");
 }
 
-static nm_status micro_batch(nm_trainer *trainer, const nm_batch *batch, update_sums *total, nm_error *err)
+/* Forward and backward pass of one shard. */
+static nm_status pass(nm_trainer *trainer, const nm_batch *batch, nm_shard_sums *sums, nm_error *err)
 {
     nm_backend *b = trainer->backend;
     nm_tape *tape = &trainer->tape;
@@ -98,11 +93,7 @@ static nm_status micro_batch(nm_trainer *trainer, const nm_batch *batch, update_
         nm_backend_download(b, &one, tape->penalties[i], sizeof one);
         penalty += one;
     }
-    total->loss += pair[0];
-    total->nll += pair[1];
-    total->penalty += penalty;
-    total->tokens += batch->tokens;
-    total->targets += batch->n_targets;
+    *sums = (nm_shard_sums){pair[0], pair[1], penalty, batch->tokens, batch->n_targets};
     return NM_OK;
 }
 
@@ -158,7 +149,7 @@ static bool checkpoint_is_due(const nm_trainer *trainer)
     const nm_train_config *c = trainer->config;
     const nm_train_state *state = &trainer->state;
     int64_t update = state->update + 1;
-    bool ends_epoch = state->batch + c->accumulate >= trainer->batches.n;
+    bool ends_epoch = state->batch + c->shards >= trainer->batches.n;
     return (trainer->total_updates && update == trainer->total_updates) ||
            (c->save_every && update % c->save_every == 0) ||
            (c->validate_every ? update % c->validate_every == 0 : ends_epoch);
@@ -181,27 +172,39 @@ static double chance_loss(const nm_trainer *trainer)
     return task->type->chance_loss ? task->type->chance_loss(task) : log((double)trainer->model->target_size);
 }
 
-static nm_status update(nm_trainer *trainer, nm_progress *progress, nm_error *err)
+/* Computes the shards of the next update. Their sums are then the current node of the tree. */
+static nm_status compute_shards(nm_trainer *trainer, nm_error *err)
 {
-    nm_backend *b = trainer->backend;
     nm_train_state *state = &trainer->state;
+    nm_params *params = &trainer->model->params;
     const nm_norm_config *norms = nm_options_find(trainer->options, "norm");
-    update_sums total = {0};
-    nm_backend_zero(b, trainer->model->params.grads, nm_params_bytes(&trainer->model->params));
-    for (int64_t micro = 0; micro < trainer->config->accumulate; micro++) {
+    nm_shard_tree_start(&trainer->shards);
+    for (int64_t shard = 0; shard < trainer->config->shards; shard++) {
         NM_TRY(nm_trainer_ready_batches(trainer, err));
-        if (!micro)
+        if (!shard)
             start_hooks(trainer);
         nm_batch batch = trainer->task.type->batch(&trainer->task, NM_SPLIT_TRAIN, &trainer->batches,
                                                    state->batch, (uint32_t)state->step, true, &trainer->host);
-        nm_status status = micro_batch(trainer, &batch, &total, err);
+        nm_shard_sums sums;
+        nm_shard_tree_begin(&trainer->shards);
+        nm_status status = pass(trainer, &batch, &sums, err);
         trainer->tape.listen = NULL;
         NM_TRY(status);
         state->batch++;
         state->step++;
-        if (norms->state == NM_STATE_MICRO_BATCH || micro + 1 == trainer->config->accumulate)
-            nm_params_update_norms(&trainer->model->params, trainer->tape.grad_scale);
+        if (norms->state == NM_STATE_MICRO_BATCH)
+            nm_params_update_norms(params, trainer->tape.grad_scale);
+        nm_shard_tree_end(&trainer->shards, shard, &sums);
     }
+    nm_params_update_norms(params, trainer->tape.grad_scale);
+    return NM_OK;
+}
+
+static nm_status update(nm_trainer *trainer, nm_progress *progress, nm_error *err)
+{
+    nm_train_state *state = &trainer->state;
+    NM_TRY(compute_shards(trainer, err));
+    const nm_shard_sums total = trainer->shards.current.sums;
     double n_targets = (double)total.targets;
     double norm = gradient_norm(trainer) / n_targets, loss = total.loss / n_targets;
     double threshold = trainer->config->divergence_factor * chance_loss(trainer);
@@ -259,12 +262,13 @@ nm_status nm_trainer_dry_run(nm_trainer *trainer, nm_error *err)
     nm_norm_snapshot snapshot = nm_norm_snapshot_save(params);
     nm_backend_dry_run(trainer->backend, true);
     nm_batch batch = trainer->task.type->largest(&trainer->task, &trainer->host);
-    update_sums ignored = {0};
-    nm_status status = micro_batch(trainer, &batch, &ignored, err);
+    nm_shard_sums ignored;
+    nm_status status = pass(trainer, &batch, &ignored, err);
     nm_backend_dry_run(trainer->backend, false);
     nm_norm_snapshot_restore(&snapshot, params);
-    /* Parameters, gradients and two moments. The logits of one block and temporary memory are small and
+    /* Parameters, gradients, their copies and two moments. The logits of one block and temporary memory are small and
      * not counted. */
-    trainer->peak_bytes = 4 * nm_params_bytes(params) + nm_tape_peak(&trainer->tape);
+    size_t slabs = 4 + (size_t)nm_shard_tree_capacity(trainer->config->shards);
+    trainer->peak_bytes = slabs * nm_params_bytes(params) + nm_tape_peak(&trainer->tape);
     return status;
 }

@@ -11,7 +11,7 @@ make_data
 
 updates=300
 # Running statistics, dropout, accumulation and a schedule with state.
-sed -i 's/^norm = .*/norm = power\ndropout = 0.2/; s/^width = .*/width = 32/; s/^ff = .*/ff = 256/; s/^updates = .*/accumulate = 2/; s/^validate_every = .*/validate_every = 10/
+sed -i 's/^norm = .*/norm = power\ndropout = 0.2/; s/^width = .*/width = 32/; s/^ff = .*/ff = 256/; s/^updates = .*/shards = 2/; s/^validate_every = .*/validate_every = 10/
     s/^\[schedule\]/[schedule]\nname = val-decay\npatience = 1/' recipe.ini
 train() { # FOLDER OPTIONS...
     "$NORMA" train recipe.ini --train.updates $updates --run.quiet --run.folder "$@"

@@ -99,7 +99,7 @@ small_sizes() { # RECIPE PROFILE
         translation)
             sizes+=(--model.width 32 --model.ff 32 --train.max-tokens 480 --train.validate-examples 6
                 --decode.max-length-a 0 --decode.max-length-b 12)
-            case $1 in pn/figure5* | pn/table1-wmt* | rbn/wmt* | tears/*wmt) sizes+=(--train.accumulate 2) ;; esac
+            case $1 in pn/figure5* | pn/table1-wmt* | rbn/wmt* | tears/*wmt) sizes+=(--train.shards 2) ;; esac
             ;;
         lm)
             sizes+=(--model.width 8 --model.ff 8 --model.context 4 --train.max-tokens 64)

@@ -78,7 +78,7 @@ static void test_norm_warmup_of_a_run_limited_by_epochs(void **state)
 /* Counter of the first norm after three updates of four micro-batches each. */
 static int64_t updates_counted(const char *norm, const char *state)
 {
-    const char *const settings[] = {"model.norm", norm, "train.accumulate", "4", "norm.state", state, NULL};
+    const char *const settings[] = {"model.norm", norm, "train.shards", "4", "norm.state", state, NULL};
     char *folder = tiny_folder();
     nm_options *options = tiny_options(settings);
     nm_trainer *trainer = open_run(options, folder, false);
@@ -133,7 +133,7 @@ static void test_resume_is_exact_with_accumulation(void **state)
         for (size_t k = 0; k < 2; k++) {
             const char *const settings[] = {"model.norm",
                                             norms[i],
-                                            "train.accumulate",
+                                            "train.shards",
                                             "3",
                                             "norm.state",
                                             states[k],

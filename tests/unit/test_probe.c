@@ -62,7 +62,7 @@ static void test_instruments_do_not_change_weights(void **state)
         if (!strcmp((*type)->name, "fix"))
             continue;
         const char *settings[] = {
-            "model.norm", (*type)->name, "train.updates", "12", "train.accumulate", "2", "probe.every",
+            "model.norm", (*type)->name, "train.updates", "12", "train.shards", "2", "probe.every",
             "0",          NULL};
         char *logs[2], *folders[2] = {tiny_folder(), tiny_folder()};
         uint64_t without = train(settings, folders[0], false, &logs[0]);

@@ -66,7 +66,7 @@ static void assert_exact(const char *norm, const char *norm_position, const char
                               "0.1",
                               "train.divergence_factor",
                               "0",
-                              "train.accumulate",
+                              "train.shards",
                               "2",
                               "train.updates",
                               "12",

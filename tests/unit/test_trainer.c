@@ -104,7 +104,7 @@ static void test_resume_is_exact_at_any_update(void **state)
 {
     (void)state;
     static const char *const steps[] = {"1", "7", "15", "16", "23"};
-    static const char *const settings[] = {"train.accumulate",
+    static const char *const settings[] = {"train.shards",
                                            "2",
                                            "data.word_dropout",
                                            "0.1",

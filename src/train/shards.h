@@ -1,0 +1,55 @@
+/* Sums over the shards of an update, combined in a fixed binary tree.
+ *
+ * A shard is one batch: one forward and backward pass. Node (level, index) of the tree is the sum over the shards
+ * index 2^level to (index + 1) 2^level - 1, those that exist:
+ *
+ *     node(level, index) = node(level - 1, 2 index) + node(level - 1, 2 index + 1)
+ *
+ * or the first of the two if the second has no shards. Rounding therefore depends on the number of shards only, and not on
+ * the process that computes a shard.
+ *
+ * A node contains gradients, statistics of norms and the loss. The latest one, `current`, is in the memory of the
+ * parameters (nm_params), where the backward pass and the update of the norms use it; earlier ones that wait for their
+ * sibling are in copies: at most log2(number of shards). */
+#ifndef NM_SHARDS_H
+#define NM_SHARDS_H
+
+#include "nn/params.h"
+
+typedef struct nm_shard_sums {
+    double loss, nll, penalty;
+    int64_t tokens, targets; /* targets: tokens or examples that the loss is computed on */
+} nm_shard_sums;
+
+typedef struct nm_shard_node {
+    int32_t level;
+    int64_t index;
+    nm_shard_sums sums;
+    void *grads, *statistics; /* device, with the layouts of nm_params; of `current`: those of nm_params */
+    double *rows;             /* host, [n_norms][NM_NORM_CAPACITY]: collected_rows */
+} nm_shard_node;
+
+typedef struct nm_shard_tree {
+    nm_params *params;
+    int64_t n_shards;
+    nm_shard_node current;
+    bool has_current;
+    nm_shard_node *waiting; /* [capacity], in ascending order of shards */
+    int32_t n_waiting, capacity;
+} nm_shard_tree;
+
+/* Copies of nodes that are needed for n_shards shards. */
+int32_t nm_shard_tree_capacity(int64_t n_shards);
+/* Allocates the copies. NM_MEMORY; release in every case. */
+nm_status nm_shard_tree_init(nm_shard_tree *tree, nm_params *params, int64_t n_shards, nm_error *err);
+void nm_shard_tree_release(nm_shard_tree *tree);
+
+/* Before the first shard of an update. */
+void nm_shard_tree_start(nm_shard_tree *tree);
+/* Before the pass of a shard: stores the current node, zeroes the gradients and discards the statistics. */
+void nm_shard_tree_begin(nm_shard_tree *tree);
+/* After the pass of a shard: combines it with the nodes before it. After the last shard the current node is the sum of
+ * all. */
+void nm_shard_tree_end(nm_shard_tree *tree, int64_t shard, const nm_shard_sums *sums);
+
+#endif

@@ -1,0 +1,145 @@
+/* Sums over shards: the tree of every number of shards equals its recursive definition, bit for bit; statistics of norms are
+ * those of the joined rows. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "train/shards.h"
+
+enum { WIDTH = 5, MAX_SHARDS = 19, MAX_ROWS = 7 };
+
+typedef struct rig {
+    nm_backend *backend;
+    nm_options *options;
+    nm_params params;
+    nm_norm *norms[2];
+} rig;
+
+static void rig_open(rig *r)
+{
+    static const nm_backend_options device = {.name = "ref", .dtype = NM_F32, .threads = 1};
+    nm_error err;
+    *r = (rig){.options = nm_options_create()};
+    nm_norm_options_add(r->options);
+    assert_int_equal(nm_backend_create(&r->backend, &device, &err), NM_OK);
+    nm_params_init(&r->params, r->backend);
+    nm_params_add(&r->params, 3, WIDTH, (nm_init){.kind = NM_INIT_CONSTANT}, "weight");
+    const nm_norm_site first = {.name = "a", .width = WIDTH, .groups = 1},
+                       second = {.name = "b", .width = WIDTH, .groups = 1};
+    assert_int_equal(nm_params_add_norm(&r->params, "batch", r->options, &first, &r->norms[0], &err), NM_OK);
+    assert_int_equal(nm_params_add_norm(&r->params, "power", r->options, &second, &r->norms[1], &err), NM_OK);
+    assert_int_equal(nm_params_allocate(&r->params, true, &err), NM_OK);
+}
+
+static void rig_close(rig *r)
+{
+    nm_params_release(&r->params);
+    nm_backend_free(r->backend);
+    nm_options_free(r->options);
+}
+
+static float value_of(int64_t shard, size_t i)
+{
+    return (float)sin(1e3 * (double)shard + 7 * (double)i) * (float)(1 << shard % 5);
+}
+
+static int rows_of(int64_t shard)
+{
+    return shard == 3 ? 1 : 1 + (int)(shard * 5 % MAX_ROWS);
+}
+
+/* Sums of the values of element i over the shards [first, last) of `all`, by the recursive definition. */
+static float tree_sum(int64_t all, int level, int64_t index, size_t i)
+{
+    if (!level)
+        return value_of(index, i);
+    float left = tree_sum(all, level - 1, 2 * index, i);
+    bool has_right = (2 * index + 1) << (level - 1) < all;
+    return has_right ? left + tree_sum(all, level - 1, 2 * index + 1, i) : left;
+}
+
+/* What a pass of a shard leaves in the parameters: gradients; statistics of `rows` values per feature. */
+static void fill_shard(rig *r, int64_t shard)
+{
+    float *grads = r->params.grads;
+    for (size_t i = 0; i < r->params.n_elements; i++)
+        grads[i] += value_of(shard, i);
+    int rows = rows_of(shard);
+    float *mean = r->norms[0]->statistics[0], *variance = r->norms[0]->statistics[1];
+    for (int f = 0; f < WIDTH; f++) {
+        double sum = 0, square = 0;
+        for (int k = 0; k < rows; k++)
+            sum += value_of(shard, (size_t)(100 * k + f));
+        for (int k = 0; k < rows; k++)
+            square += pow(value_of(shard, (size_t)(100 * k + f)) - sum / rows, 2);
+        mean[f] = (float)(sum / rows);
+        variance[f] = (float)(square / rows);
+        ((float *)r->norms[1]->statistics[0])[f] = mean[f];
+        ((float *)r->norms[1]->statistics[2])[f] = (float)sum;
+    }
+    for (int i = 0; i < 2; i++)
+        r->norms[0]->collected_rows[i] = rows;
+    r->norms[1]->collected_rows[0] = r->norms[1]->collected_rows[2] = rows;
+}
+
+static void check_statistics(const rig *r, int64_t n_shards)
+{
+    for (int f = 0; f < WIDTH; f++) {
+        double sum = 0, square = 0;
+        int n = 0;
+        for (int64_t s = 0; s < n_shards; s++)
+            for (int k = 0; k < rows_of(s); k++, n++)
+                sum += value_of(s, (size_t)(100 * k + f));
+        for (int64_t s = 0; s < n_shards; s++)
+            for (int k = 0; k < rows_of(s); k++)
+                square += pow(value_of(s, (size_t)(100 * k + f)) - sum / n, 2);
+        assert_true(r->norms[0]->collected_rows[0] == n && r->norms[1]->collected_rows[2] == n);
+        assert_true(fabs(((float *)r->norms[0]->statistics[0])[f] - sum / n) < 1e-4);
+        assert_true(fabs(((float *)r->norms[0]->statistics[1])[f] - square / n) < 1e-3 * (1 + square / n));
+        assert_true(fabs(((float *)r->norms[1]->statistics[0])[f] - sum / n) < 1e-4);
+        assert_true(fabs(((float *)r->norms[1]->statistics[2])[f] - sum) < 1e-3);
+    }
+    assert_true(r->norms[1]->collected_rows[1] == 0); /* a statistic that no shard collects */
+}
+
+static void test_every_number_of_shards(void **state)
+{
+    (void)state;
+    for (int64_t n_shards = 1; n_shards <= MAX_SHARDS; n_shards++) {
+        rig r;
+        nm_shard_tree tree;
+        nm_error err;
+        rig_open(&r);
+        assert_int_equal(nm_shard_tree_init(&tree, &r.params, n_shards, &err), NM_OK);
+        for (int update = 0; update < 2; update++) { /* nothing of an update stays for the next one */
+            nm_shard_tree_start(&tree);
+            for (int64_t s = 0; s < n_shards; s++) {
+                nm_shard_tree_begin(&tree);
+                fill_shard(&r, s);
+                nm_shard_tree_end(&tree, s, &(nm_shard_sums){value_of(s, 1), 1, 0.5, s, 2});
+            }
+        }
+        int level = 0;
+        while (1 << level < n_shards)
+            level++;
+        for (size_t i = 0; i < r.params.n_elements; i++)
+            assert_true(((float *)r.params.grads)[i] == tree_sum(n_shards, level, 0, i));
+        assert_true(tree.current.sums.tokens == n_shards * (n_shards - 1) / 2);
+        assert_true(tree.current.sums.targets == 2 * n_shards && tree.current.sums.nll == (double)n_shards);
+        check_statistics(&r, n_shards);
+        nm_shard_tree_release(&tree);
+        rig_close(&r);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_number_of_shards)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
