@@ -21,26 +21,74 @@ static nm_status fail_errno(nm_error *err, const char *path, const char *action,
     return nm_fail(err, cause == ENOMEM ? NM_MEMORY : NM_IO, "%s: %s%s", path, action, strerror(cause));
 }
 
-nm_status nm_file_map_open(nm_file_map *map, const char *path, nm_error *err)
+/* Opens a regular file and sets *bytes to its size. */
+static nm_status open_regular(int *fd, size_t *bytes, const char *path, nm_error *err)
 {
-    *map = (nm_file_map){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: a FIFO is refused below */
-    if (fd < 0)
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: a FIFO is refused below */
+    if (*fd < 0)
         return fail_errno(err, path, "", errno);
     struct stat info;
     nm_status status = NM_OK;
-    if (fstat(fd, &info)) {
+    if (fstat(*fd, &info))
         status = fail_errno(err, path, "", errno);
-    } else if (!S_ISREG(info.st_mode)) {
+    else if (!S_ISREG(info.st_mode))
         status = nm_fail(err, NM_IO, "%s: not a regular file", path);
-    } else if (info.st_size > 0) {
-        void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (status != NM_OK)
+        close(*fd);
+    *bytes = (size_t)info.st_size;
+    return status;
+}
+
+nm_status nm_file_map_open(nm_file_map *map, const char *path, nm_error *err)
+{
+    *map = (nm_file_map){0};
+    int fd;
+    size_t bytes;
+    NM_TRY(open_regular(&fd, &bytes, path, err));
+    nm_status status = NM_OK;
+    if (bytes > 0) {
+        void *data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
         if (data == MAP_FAILED)
             status = fail_errno(err, path, "cannot map: ", errno);
         else
-            *map = (nm_file_map){data, (size_t)info.st_size};
+            *map = (nm_file_map){data, bytes};
     }
     close(fd);
+    return status;
+}
+
+static nm_status read_bytes(int fd, char *data, size_t bytes, const char *path, nm_error *err)
+{
+    for (size_t at = 0; at < bytes;) {
+        ssize_t n = read(fd, data + at, bytes - at);
+        if (n < 0 && errno != EINTR)
+            return fail_errno(err, path, "reading failed: ", errno);
+        if (n == 0)
+            return nm_fail(err, NM_IO, "%s: was truncated while it was read", path);
+        at += n > 0 ? (size_t)n : 0;
+    }
+    return NM_OK;
+}
+
+nm_status nm_file_map_copy(nm_file_map *map, const char *path, nm_error *err)
+{
+    *map = (nm_file_map){0};
+    int fd;
+    size_t bytes;
+    NM_TRY(open_regular(&fd, &bytes, path, err));
+    nm_status status = NM_OK;
+    if (bytes > 0) {
+        void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (data == MAP_FAILED) {
+            status = nm_fail(err, NM_MEMORY, "%s: no memory for %zu MiB", path, bytes >> 20);
+        } else {
+            *map = (nm_file_map){data, bytes};
+            status = read_bytes(fd, data, bytes, path, err);
+        }
+    }
+    close(fd);
+    if (status != NM_OK)
+        nm_file_unmap(map);
     return status;
 }
 

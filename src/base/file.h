@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include "norma/status.h"
 
-/* A file mapped read-only. data is NULL when the file is empty. Release with nm_file_unmap. */
+/* A file mapped read-only. data is NULL when the file is empty. Release with nm_file_unmap.
+ * Reading data after the file was truncated raises SIGBUS. The program handles that signal; the library does not. */
 typedef struct nm_file_map {
     const char *data;
     size_t bytes;
@@ -15,6 +16,8 @@ typedef struct nm_file_map {
 
 /* Maps a regular file; anything else (folder, FIFO, device) is NM_IO. Never blocks. */
 nm_status nm_file_map_open(nm_file_map *map, const char *path, nm_error *err);
+/* The same, with a private copy of the contents: the file may change afterwards. Costs memory of the size of the file. */
+nm_status nm_file_map_copy(nm_file_map *map, const char *path, nm_error *err);
 void nm_file_unmap(nm_file_map *map);
 
 /* Reads a whole file into heap memory and appends a NUL; the caller frees *text. bytes may be NULL. "-" is standard input.

@@ -2,9 +2,11 @@
  * any data is accessible. */
 #include "base/safetensors.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -38,6 +40,29 @@ const char *nm_tensor_type_text(nm_tensor_type type)
 size_t nm_tensor_type_bytes(nm_tensor_type type)
 {
     return types[type].bytes;
+}
+
+/* ---- checksums ---- */
+
+/* The metadata key "xxh3": XXH3-64 of the header and of the data of each tensor in the order of the data, as 16 hexadecimal
+ * digits each, separated by blanks. */
+static const char checksum_key[] = "xxh3";
+enum { CHECKSUM_DIGITS = 16 };
+
+static uint64_t data_checksum(const nm_safetensor *tensor)
+{
+    return XXH3_64bits(tensor->bytes ? tensor->data : "", tensor->bytes);
+}
+
+/* Of a header without the checksums: its metadata and the name, type, shape and offsets of each tensor. False without
+ * memory. */
+static bool header_checksum(const json_t *header, uint64_t *checksum)
+{
+    char *text = json_dumps(header, JSON_COMPACT | JSON_SORT_KEYS);
+    if (text)
+        *checksum = XXH3_64bits(text, strlen(text));
+    free(text);
+    return text != NULL;
 }
 
 /* ---- reading ---- */
@@ -177,6 +202,38 @@ static nm_status read_metadata(const nm_safetensors *file, json_t *map, nm_error
     return NM_OK;
 }
 
+static nm_status damaged(const nm_safetensors *file, const char *part, const char *name, nm_error *err)
+{
+    return nm_fail(err, NM_FORMAT, "%s: damaged file: %s%.200s%s does not match its checksum", file->path,
+                   part, name, *name ? "'" : "");
+}
+
+/* Files without checksums are not checked. The checksums are removed from the metadata: they describe this file only. */
+static nm_status verify_checksums(nm_safetensors *file, nm_error *err)
+{
+    json_t *metadata = json_object_get(file->header, "__metadata__"),
+           *list = json_incref(json_object_get(metadata, checksum_key));
+    if (!list)
+        return NM_OK;
+    json_object_del(metadata, checksum_key);
+    nm_status status = NM_OK;
+    uint64_t actual;
+    const char *expected = json_string_value(list);
+    if (json_string_length(list) != (file->count + 1) * (CHECKSUM_DIGITS + 1) - 1)
+        status = malformed(file, "the number of checksums is not that of the tensors", err);
+    else if (!header_checksum(file->header, &actual))
+        status = nm_fail(err, NM_MEMORY, "%s: no memory for the header", file->path);
+    else if (strtoull(expected, NULL, 16) != actual)
+        status = damaged(file, "the header", "", err);
+    for (size_t i = 0; i < file->count && status == NM_OK; i++) {
+        expected += CHECKSUM_DIGITS + 1;
+        if (strtoull(expected, NULL, 16) != data_checksum(&file->tensors[i]))
+            status = damaged(file, "tensor '", file->tensors[i].name, err);
+    }
+    json_decref(list);
+    return status;
+}
+
 static nm_status read_file(nm_safetensors *file, nm_error *err)
 {
     size_t data_start = 0;
@@ -193,7 +250,8 @@ static nm_status read_file(nm_safetensors *file, nm_error *err)
     }
     if (file->count > 1)
         qsort(file->tensors, file->count, sizeof *file->tensors, compare_places);
-    return check_places(file, data_start, err);
+    NM_TRY(check_places(file, data_start, err));
+    return verify_checksums(file, err);
 }
 
 nm_status nm_safetensors_open(nm_safetensors **file, const char *path, nm_error *err)
@@ -360,14 +418,29 @@ static void sort_pieces(nm_safetensors_writer *writer)
     writer->pieces = sorted;
 }
 
+/* The checksums of header and tensors; NULL without memory. */
+static json_t *format_checksums(const nm_safetensors_writer *writer, const json_t *header)
+{
+    size_t bytes = (writer->count + 1) * (CHECKSUM_DIGITS + 1);
+    char *text = nm_allocate(bytes + 1), *at = text;
+    uint64_t checksum;
+    json_t *list = NULL;
+    if (header_checksum(header, &checksum)) {
+        at += sprintf(at, "%016" PRIx64, checksum);
+        for (size_t i = 0; i < writer->count; i++)
+            at += sprintf(at, " %016" PRIx64, data_checksum(&writer->pieces[i].tensor));
+        list = json_string(text);
+    }
+    free(text);
+    return list;
+}
+
 /* The JSON header as heap string, or NULL if the name of a tensor is not UTF-8. */
 static char *format_header(const nm_safetensors_writer *writer)
 {
     json_t *header = json_object();
     size_t at = 0;
-    bool failed = false;
-    if (json_object_size(writer->metadata))
-        failed |= json_object_set(header, "__metadata__", writer->metadata) != 0;
+    bool failed = json_object_set(header, "__metadata__", writer->metadata) != 0;
     for (size_t i = 0; i < writer->count; i++) {
         const piece *here = &writer->pieces[i];
         NM_ASSERT(!json_object_get(header, here->name));
@@ -380,6 +453,8 @@ static char *format_header(const nm_safetensors_writer *writer)
         failed |= json_object_set_new(header, here->name, entry) != 0;
         at += here->tensor.bytes;
     }
+    failed =
+        failed || json_object_set_new(writer->metadata, checksum_key, format_checksums(writer, header)) != 0;
     char *text = failed ? NULL : json_dumps(header, JSON_COMPACT);
     json_decref(header);
     return text;

@@ -1,6 +1,7 @@
 /* Safetensors files: an eight-byte header length, a JSON header, raw little-endian data.
  * Format: https://huggingface.co/docs/safetensors. Reading maps the file and checks all of it before anything
- * is handed out; writing is complete or absent (nm_file_writer). */
+ * is handed out; writing is complete or absent (nm_file_writer). Written files contain checksums of the header and of every
+ * tensor; they are verified when a file is opened. Files without checksums are read as well. */
 #ifndef NM_SAFETENSORS_H
 #define NM_SAFETENSORS_H
 

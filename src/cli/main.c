@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/edit_distance.h"
 #include "cli.h"
+#include "map_fault.h"
 
 /* One line each, in the order of the help text. */
 /* clang-format off */
@@ -150,6 +151,7 @@ int main(int argc, char **argv)
     open_standard_descriptors();
     signal(SIGXFSZ, SIG_IGN); /* exceeding the file-size limit is a failed write */
     start_with_short_spin(argv);
+    nm_cli_handle_map_faults();
     nm_memory_init_json();
     int code = run(argc, argv);
     nm_error err;

@@ -23,7 +23,7 @@ static nm_status open_part(nm_file_map *map, const char *prefix, const char *suf
                            uint32_t element_bytes, nm_error *err)
 {
     char *path = nm_format("%s.%s", prefix, suffix);
-    nm_status status = nm_file_map_open(map, path, err);
+    nm_status status = nm_file_map_copy(map, path, err);
     const header *head = (const header *)map->data;
     if (status == NM_OK && (map->bytes < sizeof *head || memcmp(head->magic, magic, sizeof head->magic)))
         status = nm_fail(err, NM_FORMAT, "%s: not a token file of norma prepare", path);
@@ -40,10 +40,33 @@ static nm_status open_part(nm_file_map *map, const char *prefix, const char *suf
     return status;
 }
 
+/* Of offsets and ids in the order in which the writer adds them. */
+static nm_status verify_fingerprint(const nm_corpus *corpus, const char *prefix, nm_error *err)
+{
+    XXH3_state_t *hash = XXH3_createState();
+    if (!hash)
+        return nm_fail(err, NM_MEMORY, "%s.ids: out of memory", prefix);
+    XXH3_64bits_reset(hash);
+    XXH3_64bits_update(hash, corpus->offsets, sizeof *corpus->offsets);
+    for (int64_t i = 0; i < corpus->n; i++) {
+        XXH3_64bits_update(hash, corpus->ids + corpus->offsets[i],
+                           (size_t)nm_corpus_length(corpus, i) * sizeof *corpus->ids);
+        XXH3_64bits_update(hash, &corpus->offsets[i + 1], sizeof *corpus->offsets);
+    }
+    uint64_t actual = XXH3_64bits_digest(hash);
+    XXH3_freeState(hash);
+    if (actual != corpus->fingerprint)
+        return nm_fail(err, NM_FORMAT,
+                       "%s.ids, %s.off: damaged files: the contents do not match their fingerprint; prepare "
+                       "the folder again",
+                       prefix, prefix);
+    return NM_OK;
+}
+
 static nm_status check_corpus(const nm_corpus *corpus, const char *prefix, int32_t vocab_size, nm_error *err)
 {
-    const header *ids = (const header *)corpus->ids_map.data,
-                 *offsets = (const header *)corpus->offsets_map.data;
+    const header *ids = (const header *)corpus->ids_file.data,
+                 *offsets = (const header *)corpus->offsets_file.data;
     if (ids->n != offsets->n || ids->tokens != offsets->tokens || ids->fingerprint != offsets->fingerprint)
         return nm_fail(err, NM_MISMATCH, "%s.ids and %s.off are from different corpora", prefix, prefix);
     for (uint64_t i = 0; i < ids->n; i++)
@@ -57,19 +80,19 @@ static nm_status check_corpus(const nm_corpus *corpus, const char *prefix, int32
         if (corpus->ids[i] < 0 || corpus->ids[i] >= vocab_size)
             return nm_fail(err, NM_MISMATCH, "%s.ids: token %llu has id %d, the dictionary has %d symbols",
                            prefix, (unsigned long long)i, corpus->ids[i], vocab_size);
-    return NM_OK;
+    return verify_fingerprint(corpus, prefix, err);
 }
 
 nm_status nm_corpus_open(nm_corpus *corpus, const char *prefix, int32_t vocab_size, nm_error *err)
 {
     *corpus = (nm_corpus){0};
-    nm_status status = open_part(&corpus->ids_map, prefix, "ids", ids_magic, sizeof(int32_t), err);
+    nm_status status = open_part(&corpus->ids_file, prefix, "ids", ids_magic, sizeof(int32_t), err);
     if (status == NM_OK)
-        status = open_part(&corpus->offsets_map, prefix, "off", offsets_magic, sizeof(uint64_t), err);
+        status = open_part(&corpus->offsets_file, prefix, "off", offsets_magic, sizeof(uint64_t), err);
     if (status == NM_OK) {
-        const header *head = (const header *)corpus->ids_map.data;
+        const header *head = (const header *)corpus->ids_file.data;
         corpus->ids = (const int32_t *)(head + 1);
-        corpus->offsets = (const uint64_t *)((const header *)corpus->offsets_map.data + 1);
+        corpus->offsets = (const uint64_t *)((const header *)corpus->offsets_file.data + 1);
         corpus->n = (int64_t)head->n;
         corpus->fingerprint = head->fingerprint;
         status = check_corpus(corpus, prefix, vocab_size, err);
@@ -81,8 +104,8 @@ nm_status nm_corpus_open(nm_corpus *corpus, const char *prefix, int32_t vocab_si
 
 void nm_corpus_close(nm_corpus *corpus)
 {
-    nm_file_unmap(&corpus->ids_map);
-    nm_file_unmap(&corpus->offsets_map);
+    nm_file_unmap(&corpus->ids_file);
+    nm_file_unmap(&corpus->offsets_file);
     *corpus = (nm_corpus){0};
 }
 

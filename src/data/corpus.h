@@ -1,4 +1,4 @@
-/* Token sequences in files that training maps into memory. One side of one split is two files of a data folder:
+/* Token sequences in files. One side of one split is two files of a data folder:
  *
  *     SPLIT.SIDE.ids   header, int32 ids of all sequences
  *     SPLIT.SIDE.off   header, uint64 offsets[n + 1] into the ids
@@ -9,15 +9,16 @@
 
 #include "base/file.h"
 
-typedef struct nm_corpus { /* one side, mapped */
-    nm_file_map ids_map, offsets_map;
+typedef struct nm_corpus { /* one side, in memory */
+    nm_file_map ids_file, offsets_file;
     const int32_t *ids;
     const uint64_t *offsets;
     int64_t n;            /* sequences */
-    uint64_t fingerprint; /* hash of all ids and offsets, from the header */
+    uint64_t fingerprint; /* hash of all ids and offsets, verified */
 } nm_corpus;
 
-/* Opens PREFIX.ids and PREFIX.off. NM_FORMAT if sizes or offsets are invalid; NM_MISMATCH if an id is not below vocab_size. */
+/* Reads PREFIX.ids and PREFIX.off into memory: they may change afterwards. NM_FORMAT if sizes, offsets or the fingerprint are wrong;
+ * NM_MISMATCH if an id is not below vocab_size. */
 nm_status nm_corpus_open(nm_corpus *corpus, const char *prefix, int32_t vocab_size, nm_error *err);
 void nm_corpus_close(nm_corpus *corpus);
 

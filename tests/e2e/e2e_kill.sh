@@ -23,14 +23,6 @@ start() {
     process=$!
 }
 
-# Checksum of all tensors of a model, by name, without the metadata.
-weights() {
-    perl -e '
-        local $/; open(my $in, "<:raw", $ARGV[0]) or die "$ARGV[0]: $!"; my $all = <$in>;
-        my $length = unpack("Q<", $all); my $header = substr($all, 8, $length);
-        $header =~ s/"__metadata__":\{(?:[^"{}]|"(?:\\.|[^"\\])*")*\},?//;
-        print $header =~ s/ +$//r, "\n", substr($all, 8 + $length);' "$1" | cksum
-}
 # Update of the newest complete checkpoint; 0: none.
 newest() {
     local best=0 file

@@ -68,6 +68,7 @@ fresh() {
 }
 
 # forge FILE PERL: changes a safetensors file: $_ is its header (JSON text), $data the rest; the header length is updated.
+# The checksums are removed, as a program without them would write the file.
 forge() {
     perl -e '
         my ($path, $code) = @ARGV;
@@ -76,6 +77,7 @@ forge() {
         my $length = unpack("Q<", $all);
         our $data = substr($all, 8 + $length);
         $_ = substr($all, 8, $length);
+        s/,?"xxh3":"[0-9a-f ]*"//;
         eval $code; die $@ if $@;
         unlink $path; # the other names of a hard link stay unchanged
         open(my $out, ">:raw", $path); print $out pack("Q<", length($_)), $_, $data; close($out);
@@ -85,4 +87,13 @@ forge() {
 # poke FILE OFFSET BYTES: overwrites bytes (printf syntax) in the middle.
 poke() {
     printf "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
+}
+
+# Checksum of all tensors of a model, by name, without the metadata.
+weights() {
+    perl -e '
+        local $/; open(my $in, "<:raw", $ARGV[0]) or die "$ARGV[0]: $!"; my $all = <$in>;
+        my $length = unpack("Q<", $all); my $header = substr($all, 8, $length);
+        $header =~ s/"__metadata__":\{(?:[^"{}]|"(?:\\.|[^"\\])*")*\},?//;
+        print $header =~ s/ +$//r, "\n", substr($all, 8 + $length);' "$1" | cksum
 }

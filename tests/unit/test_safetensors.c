@@ -125,31 +125,83 @@ static void truncated_anywhere(void **unused)
     free(content);
 }
 
-/* Any byte of the header may be anything: accepted or refused, but never read outside (sanitizers watch). */
+static bool is_example(const nm_safetensors *file)
+{
+    static const float weight[6] = {1, -2, 3, -4, 5.5f, 6};
+    const nm_safetensor *tensor = nm_safetensors_find(file, "enc.weight");
+    const char *text = nm_safetensors_metadata(file, "made by");
+    return nm_safetensors_count(file) == 5 && tensor && tensor->rank == 2 && tensor->shape[0] == 2 &&
+           tensor->bytes == sizeof weight && !memcmp(tensor->data, weight, sizeof weight) && text &&
+           !strcmp(text, "a \"test\" of \xc3\xa9\n");
+}
+
+/* Every changed bit is refused, unless it has no meaning: the contents are then those of the intact file. */
 static void damaged_anywhere(void **unused)
 {
     (void)unused;
     write_example();
     char *content;
-    size_t bytes;
+    size_t bytes, accepted = 0;
     nm_error err;
     assert_int_equal(nm_file_read(path, &content, &bytes, &err), NM_OK);
-    size_t accepted = 0;
-    for (size_t at = 0; at < bytes; at++) {
-        char kept = content[at];
-        content[at] = (char)(kept ^ 0x15);
+    for (size_t bit = 0; bit < 8 * bytes;
+         bit += bit % 8 == 7 ? 1 : 7) { /* the lowest and the highest of each byte */
         nm_safetensors *file;
+        content[bit / 8] = (char)(content[bit / 8] ^ 1 << bit % 8);
         assert_int_equal(nm_file_write(path, content, bytes, &err), NM_OK);
-        if (nm_safetensors_open(&file, path, &err) == NM_OK) {
+        nm_status status = nm_safetensors_open(&file, path, &err);
+        if (status == NM_OK) {
             accepted++;
-            const nm_safetensor *last = nm_safetensors_at(file, nm_safetensors_count(file) - 1);
-            assert_true((const char *)last->data != NULL);
+            assert_true(is_example(file));
+        } else {
+            assert_int_equal(status, NM_FORMAT);
+            assert_non_null(strstr(err.text, path));
         }
         nm_safetensors_close(file);
-        content[at] = kept;
+        content[bit / 8] = (char)(content[bit / 8] ^ 1 << bit % 8);
     }
-    assert_true(accepted < bytes);
+    assert_true(accepted < 80); /* padding, name of the checksums */
     free(content);
+}
+
+static void replace_text(char *content, size_t bytes, const char *from, const char *to)
+{
+    char *found = memmem(content, bytes, from, strlen(from));
+    assert_non_null(found);
+    memcpy(found, to, strlen(to));
+}
+
+static void checksums(void **unused)
+{
+    (void)unused;
+    static const float weight[6] = {1, -2, 3, -4, 5.5f, 6};
+    write_example();
+    char *content;
+    size_t bytes;
+    nm_error err;
+    nm_safetensors *file;
+    assert_int_equal(nm_file_read(path, &content, &bytes, &err), NM_OK);
+    assert_non_null(memmem(content, bytes, "\"xxh3\":\"", 8));
+    char *data = memmem(content, bytes, weight, sizeof weight);
+    data[5] ^= 1;
+    rejects(content, bytes, "damaged file: tensor 'enc.weight' does not match its checksum");
+    /* Files of other programs have no checksums. */
+    replace_text(content, bytes, "\"xxh3\"", "\"none\"");
+    assert_int_equal(nm_file_write(path, content, bytes, &err), NM_OK);
+    assert_int_equal(nm_safetensors_open(&file, path, &err), NM_OK);
+    nm_safetensors_close(file);
+    replace_text(content, bytes, "\"none\"", "\"xxh3\"");
+    data[5] ^= 1;
+    replace_text(content, bytes, "\"a \\\"test", "\"b \\\"test");
+    rejects(content, bytes, "damaged file: the header does not match its checksum");
+    replace_text(content, bytes, "\"xxh3\":\"", "\"xxh3\":\"\",\"\":\"");
+    rejects(content, bytes, "the number of checksums is not that of the tensors");
+    free(content);
+    /* They are not part of the metadata that is copied to another file. */
+    write_example();
+    assert_int_equal(nm_safetensors_open(&file, path, &err), NM_OK);
+    assert_null(nm_safetensors_metadata(file, "xxh3"));
+    nm_safetensors_close(file);
 }
 
 /* A file of this header text and `data` bytes of zeros. */
@@ -232,13 +284,10 @@ static void failures_of_the_system(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip),
-        cmocka_unit_test(wanted_tensors),
-        cmocka_unit_test(truncated_anywhere),
-        cmocka_unit_test(damaged_anywhere),
-        cmocka_unit_test(forged_headers),
-        cmocka_unit_test(deep_nesting),
-        cmocka_unit_test(failures_of_the_system),
+        cmocka_unit_test(round_trip),         cmocka_unit_test(wanted_tensors),
+        cmocka_unit_test(truncated_anywhere), cmocka_unit_test(damaged_anywhere),
+        cmocka_unit_test(checksums),          cmocka_unit_test(forged_headers),
+        cmocka_unit_test(deep_nesting),       cmocka_unit_test(failures_of_the_system),
     };
     return cmocka_run_group_tests(tests, make_path, remove_path);
 }
