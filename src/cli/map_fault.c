@@ -74,7 +74,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     const char *path = mapped_path((uintptr_t)info->si_addr, buffer, sizeof buffer);
     write_text("norma: ");
     write_text(*path ? path : "a mapped file");
-    write_text(": was truncated while in use, or cannot be read\n");
+    write_text(": was truncated while it was read, or cannot be read\n");
     _exit(NM_IO);
 }
 
