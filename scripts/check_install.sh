@@ -24,6 +24,23 @@ check() { # name, command ...
     fi
 }
 
+# Small trained models for the examples that need one, in $work.
+make_models() (
+    export NORMA=$work/moved/bin/norma
+    # shellcheck source=tests/e2e/corpora.sh
+    . "$source/tests/e2e/corpora.sh"
+    # shellcheck source=tests/e2e/library_models.sh
+    . "$source/tests/e2e/library_models.sh"
+    cd "$work" && make_translation_run
+)
+
+run_example() { # program, its source
+    case $(basename "$2" .c) in
+        translate) "$1" "$work/run-translate" <"$work/train.de" >"$work/out" && grep -q . "$work/out" ;;
+        *) "$1" ;;
+    esac
+}
+
 with_pkg_config() { # example, "shared" or "static", program to write
     local flags
     if [ "$2" = shared ]; then
@@ -33,7 +50,7 @@ with_pkg_config() { # example, "shared" or "static", program to write
         flags=${flags/-lnorma/-l:libnorma.a}
     fi
     # shellcheck disable=SC2086 # flags are words
-    "$compiler" -std=c17 -Wall "$1" -o "$3" $flags -Wl,-rpath,"$libdir" -lm && "$3"
+    "$compiler" -std=gnu17 -Wall "$1" -o "$3" $flags -Wl,-rpath,"$libdir" -lm && run_example "$3" "$1"
 }
 
 with_cmake() { # example, target of the package
@@ -47,7 +64,7 @@ add_executable(example "$1")
 target_link_libraries(example PRIVATE $2 m)
 END
     cmake -S "$folder" -B "$folder/build" -DCMAKE_C_COMPILER="$compiler" \
-        -DCMAKE_PREFIX_PATH="$work/moved" && cmake --build "$folder/build" && "$folder/build/example"
+        -DCMAKE_PREFIX_PATH="$work/moved" && cmake --build "$folder/build" && run_example "$folder/build/example" "$1"
 }
 
 keeps_to_itself() { # no installed file looks for libraries in the build folder
@@ -77,6 +94,7 @@ if [ -x "$work/moved/bin/norma" ]; then
         "$work/moved/share/bash-completion/completions/norma" "$work/moved/share/zsh/site-functions/_norma"
     check "manual pages" test -s "$work/moved/share/man/man1/norma.1"
 fi
+check "models for the examples" make_models
 for example in "$source"/examples/*.c; do
     [ -e "$example" ] || continue
     name=$(basename "$example" .c)

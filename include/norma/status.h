@@ -15,6 +15,9 @@
 extern "C" {
 #endif
 
+/* Functions and tables of the public headers; the shared library exports no other symbols. */
+#define NM_API __attribute__((visibility("default")))
+
 /* Name, exit code of the program, text. Exit code 1 is not used, so that it indicates a crash. */
 #define NM_STATUS_LIST(S)                                                                                    \
     S(OK, 0, "success")                                                                                      \
@@ -38,8 +41,11 @@ typedef struct nm_error {
     char text[1024];
 } nm_error;
 
+/* The version of the library, "0.1.0". */
+NM_API const char *nm_version(void);
+
 /* Short English text of a status; never NULL. */
-const char *nm_status_text(nm_status status);
+NM_API const char *nm_status_text(nm_status status);
 
 /* Sets status and message (printf format) and returns status. err may be NULL. */
 nm_status nm_fail(nm_error *err, nm_status status, const char *format, ...)

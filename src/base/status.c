@@ -5,6 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *nm_version(void)
+{
+    return NORMA_VERSION;
+}
+
 const char *nm_status_text(nm_status status)
 {
     switch (status) {

@@ -245,7 +245,7 @@ static nm_status classify(nm_model_session *session, void *state, nm_error *err)
 {
     job *self = state;
     self->session = session;
-    self->loaded = &session->models[0];
+    self->loaded = &session->model;
     self->output = session->output.stream;
     NM_TRY(open_input(self, err));
     NM_TRY(classify_all(self, err));

@@ -158,7 +158,7 @@ static bool reads_prompts(const void *state)
 static nm_status generate(nm_model_session *session, void *state, nm_error *err)
 {
     job *self = state;
-    const nm_loaded_model *loaded = &session->models[0];
+    const nm_loaded_model *loaded = &session->model;
     const nm_lm_parts *parts = loaded->task.parts;
     self->session = session;
     NM_TRY(nm_lm_text_create(&self->text, parts, err));

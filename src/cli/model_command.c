@@ -62,24 +62,40 @@ nm_status nm_cli_output_close(nm_cli_output *output, nm_status status, nm_error 
 
 /* ---- models ---- */
 
-/* A path that exists is one model, even if its name contains a comma. */
-static nm_status open_models(nm_model_session *session, const nm_model_command *command, const char *paths,
-                             nm_error *err)
+/* Whether a comma-separated list has the text. */
+static bool is_listed(const char *list, const char *text)
 {
-    bool several = command->ensemble && !nm_file_exists(paths);
-    char *copy = nm_duplicate(paths), *rest = copy;
-    size_t capacity = 0;
-    nm_status status = NM_OK;
-    for (char *path; status == NM_OK && rest;) {
-        path = several ? strsep(&rest, ",") : rest;
-        rest = several ? rest : NULL;
-        NM_GROW(session->models, (size_t)session->n_models, capacity);
-        status = nm_cli_open_model(session->cli, path, command->task, command->refusal, session->backend,
-                                   &session->models[session->n_models], err);
-        session->n_models += status == NM_OK;
+    size_t length = strlen(text);
+    for (const char *at = list; *at;) {
+        size_t n = strcspn(at, ",");
+        if (n == length && !strncmp(at, text, n))
+            return true;
+        at += n + (at[n] == ',');
     }
-    free(copy);
-    return status;
+    return false;
+}
+
+const char **nm_cli_settings(const nm_cli *cli, const char *own)
+{
+    const char **settings = nm_allocate((cli->n_settings + 1) * sizeof *settings);
+    size_t n = 0;
+    for (size_t i = 0; i + 1 < cli->n_settings; i += 2) {
+        if (is_listed(own, cli->settings[i]))
+            continue;
+        settings[n++] = cli->settings[i];
+        settings[n++] = cli->settings[i + 1];
+    }
+    return settings;
+}
+
+static nm_status open_model(nm_model_session *session, const nm_model_command *command, const char *path,
+                            void *state, nm_error *err)
+{
+    if (command->open)
+        return command->open(session, state, path, err);
+    NM_TRY(nm_cli_open_backend(session->cli, &session->backend, err));
+    return nm_cli_open_model(session->cli, path, command->task, command->refusal, session->backend,
+                             &session->model, err);
 }
 
 static nm_status run(nm_model_session *session, const nm_model_command *command, int argc, char **argv,
@@ -89,8 +105,7 @@ static nm_status run(nm_model_session *session, const nm_model_command *command,
     NM_TRY(nm_cli_check_arguments(session->cli, argc, 1, 1 + command->max_inputs, err));
     session->inputs = argc > 1 ? argv + 1 : standard_input;
     session->n_inputs = argc > 1 ? argc - 1 : 1;
-    NM_TRY(nm_cli_open_backend(session->cli, &session->backend, err));
-    NM_TRY(open_models(session, command, argv[0], err));
+    NM_TRY(open_model(session, command, argv[0], state, err));
     bool reads = !command->uses_input || command->uses_input(state);
     NM_TRY(nm_cli_output_open(&session->output, command->output, reads ? session->inputs[0] : NULL, err));
     return command->process(session, state, err);
@@ -105,9 +120,7 @@ int nm_model_command_run(const nm_model_command *command, const nm_cli *cli, int
     status = nm_cli_output_close(&session.output, status, &err);
     if (command->release)
         command->release(state);
-    for (int32_t m = 0; m < session.n_models; m++)
-        nm_loaded_model_close(&session.models[m]);
-    free(session.models);
+    nm_loaded_model_close(&session.model);
     nm_backend_free(session.backend);
     return status == NM_OK ? NM_OK : nm_cli_fail(&err);
 }

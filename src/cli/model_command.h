@@ -1,5 +1,5 @@
 /* The common part of commands that open a model and map input to output: arguments MODEL [FILE ...], device, model, output file.
- * Such a command is an nm_model_command and a function that processes the input. */
+ * Such a command is an nm_model_command and functions that open the model and process the input. */
 #ifndef NM_CLI_MODEL_COMMAND_H
 #define NM_CLI_MODEL_COMMAND_H
 
@@ -22,18 +22,18 @@ nm_status nm_cli_output_close(nm_cli_output *output, nm_status status, nm_error 
 
 typedef struct nm_model_session {
     const nm_cli *cli;
-    nm_backend *backend;
-    nm_loaded_model *models; /* several: an ensemble */
-    int32_t n_models;
+    nm_backend *backend; /* NULL if the command opens the model itself */
+    nm_loaded_model model;
     char **inputs; /* paths, "-" is standard input; at least one */
     int n_inputs;
     nm_cli_output output;
 } nm_model_session;
 
 typedef struct nm_model_command {
-    const nm_task_type *task;
-    const char *refusal; /* of models of other tasks: "does not translate" */
-    bool ensemble;       /* the first argument may be several models, comma-separated */
+    /* Opens the model at path with a public header (include/norma). NULL: session->model is opened. */
+    nm_status (*open)(nm_model_session *session, void *state, const char *path, nm_error *err);
+    const nm_task_type *task; /* of session->model */
+    const char *refusal;      /* of models of other tasks: "does not translate" */
     int max_inputs;
     const char *output;                    /* path; "-" is standard output */
     bool (*uses_input)(const void *state); /* NULL: always */
@@ -44,6 +44,10 @@ typedef struct nm_model_command {
 /* Runs the command; returns the exit code. */
 int nm_model_command_run(const nm_model_command *command, const nm_cli *cli, int argc, char **argv,
                          void *state);
+
+/* The settings of the command line for the options of a public header: names and values in turn, NULL at the end; heap, the
+ * strings belong to cli. own: sections or options that only the command has, "translate.output,translate.buffer". */
+const char **nm_cli_settings(const nm_cli *cli, const char *own);
 
 /* "standard input" for "-". */
 const char *nm_cli_input_name(const char *path);

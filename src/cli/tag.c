@@ -248,7 +248,7 @@ static nm_status tag(nm_model_session *session, void *state, nm_error *err)
 {
     job *self = state;
     self->session = session;
-    self->loaded = &session->models[0];
+    self->loaded = &session->model;
     self->document = nm_allocate(BUFFER_SENTENCES * sizeof *self->document);
     NM_TRY(open_input(self, session->inputs[0], err));
     do {

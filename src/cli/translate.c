@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include "cli/model_command.h"
+#include "data/line_list.h"
 #include "decode/decode.h"
-#include "task/translator.h"
+#include "norma/translator.h"
+#include "task/text_coder.h"
 #include "text/words.h"
 
 static const size_t max_buffer_bytes = (size_t)16 << 20;
@@ -34,28 +36,24 @@ static void translate_options(nm_options *options)
 
 typedef struct job {
     const translate_config *config;
-    nm_decode_options decode;
     nm_translator *translator;
     nm_model_session *session;
     FILE *input;
     int64_t first_line, too_long;
 } job;
 
-/* The search options inside the first model, overridden by the command line. A preset on the command line replaces all of
- * them. batch_tokens does not change results and is never taken from the model. */
-static nm_decode_options decode_options(const nm_model_session *session)
+static nm_status open_translator(nm_model_session *session, void *state, const char *path, nm_error *err)
 {
-    const nm_decode_options *given = nm_options_find(session->cli->options, "decode");
-    nm_decode_options options =
-        *(const nm_decode_options *)nm_options_find(session->models[0].options, "decode");
-    if (nm_options_origin(session->cli->options, "decode.preset") == NM_ORIGIN_COMMAND)
-        options = *given;
-    options.batch_tokens = given->batch_tokens;
-    return options;
+    job *self = state;
+    const char **settings = nm_cli_settings(session->cli, "translate.output,translate.buffer");
+    nm_status status = nm_translator_open(&self->translator, path, settings, err);
+    free(settings);
+    return status;
 }
 
 /* ---- lines ---- */
 
+/* The lines end with NUL. */
 static nm_status read_lines(const job *self, nm_lines *reader, nm_line_list *lines, nm_error *err)
 {
     size_t max_lines = isatty(fileno(self->input)) ? 1 : (size_t)self->config->buffer, bytes = 0;
@@ -70,49 +68,51 @@ static nm_status read_lines(const job *self, nm_lines *reader, nm_line_list *lin
         if (nul)
             return nm_fail(err, NM_FORMAT, "%s:%lld: not text: byte 0x00 at position %zu", reader->path,
                            (long long)reader->number, (size_t)(nul - reader->text) + 1);
-        nm_line_list_add(lines, reader->text, reader->bytes);
+        nm_line_list_add(lines, reader->text, reader->bytes + 1);
         bytes += reader->bytes;
     }
     return NM_OK;
 }
 
-static void write_translated(FILE *output, int64_t number, const nm_translated *one, int64_t nbest)
+static void write_translations(job *self, const nm_translations *all)
 {
-    if (nbest == 1) {
-        fprintf(output, "%s\n", one->n ? one->list[0].text : "");
-        return;
+    FILE *output = self->session->output.stream;
+    for (size_t i = 0; i < nm_translations_n(all); i++) {
+        size_t n = nm_translations_count(all, i);
+        int64_t number = self->first_line++;
+        self->too_long += nm_translations_too_long(all, i);
+        if (nm_translator_nbest(self->translator) == 1) {
+            fprintf(output, "%s\n", n ? nm_translations_text(all, i, 0) : "");
+            continue;
+        }
+        for (size_t k = 0; k < n; k++)
+            fprintf(output, "%lld ||| %s ||| %.6f\n", (long long)number, nm_translations_text(all, i, k),
+                    nm_translations_score(all, i, k));
+        if (!n)
+            fprintf(output, "%lld |||  ||| 0\n", (long long)number);
     }
-    for (int32_t i = 0; i < one->n; i++)
-        fprintf(output, "%lld ||| %s ||| %.6f\n", (long long)number, one->list[i].text, one->list[i].score);
-    if (!one->n)
-        fprintf(output, "%lld |||  ||| 0\n", (long long)number);
 }
 
 static nm_status translate_lines(job *self, const nm_line_list *lines, nm_error *err)
 {
-    nm_translated *out = calloc(lines->n + 1, sizeof *out);
-    NM_ASSERT(out);
-    nm_status status = nm_translator_run(self->translator, lines, out, err);
-    for (size_t i = 0; i < lines->n && status == NM_OK; i++) {
-        write_translated(self->session->output.stream, self->first_line + (int64_t)i, &out[i],
-                         self->decode.nbest);
-        self->too_long += out[i].too_long;
-        nm_translated_release(&out[i]);
-    }
-    self->first_line += (int64_t)lines->n;
-    free(out);
+    const char **texts = nm_allocate(lines->n * sizeof *texts);
+    size_t bytes;
+    for (size_t i = 0; i < lines->n; i++)
+        texts[i] = nm_line_list_get(lines, i, &bytes);
+    nm_translations *translations;
+    nm_status status = nm_translator_run(self->translator, texts, lines->n, &translations, err);
+    free(texts);
+    NM_TRY(status);
+    write_translations(self, translations);
+    nm_translations_free(translations);
     const nm_cli_output *output = &self->session->output;
-    return status == NM_OK ? nm_file_flush(output->stream, output->name, err) : status;
+    return nm_file_flush(output->stream, output->name, err);
 }
 
 static nm_status translate(nm_model_session *session, void *state, nm_error *err)
 {
     job *self = state;
     self->session = session;
-    self->decode = decode_options(session);
-    const nm_translator_config config = {self->config->input_format, self->config->output_format,
-                                         &self->decode};
-    NM_TRY(nm_translator_create(&self->translator, session->models, session->n_models, &config, err));
     NM_TRY(nm_file_open(&self->input, session->inputs[0], "rb", err));
     nm_lines reader;
     nm_line_list lines = {0};
@@ -128,14 +128,14 @@ static nm_status translate(nm_model_session *session, void *state, nm_error *err
     if (status == NM_OK && self->too_long)
         fprintf(stderr, "norma: %lld of %lld lines have more than %d tokens and were not translated\n",
                 (long long)self->too_long, (long long)self->first_line,
-                nm_translator_longest(self->translator));
+                nm_translator_max_tokens(self->translator));
     return status;
 }
 
 static void release(void *state)
 {
     job *self = state;
-    nm_translator_free(self->translator);
+    nm_translator_close(self->translator);
     if (self->input && self->input != stdin)
         fclose(self->input);
 }
@@ -143,9 +143,7 @@ static void release(void *state)
 static int translate_run(nm_cli *cli, int argc, char **argv)
 {
     job self = {.config = nm_options_find(cli->options, "translate")};
-    const nm_model_command command = {.task = &nm_task_translation,
-                                      .refusal = "does not translate",
-                                      .ensemble = true,
+    const nm_model_command command = {.open = open_translator,
                                       .max_inputs = 1,
                                       .output = self.config->output,
                                       .process = translate,

@@ -44,6 +44,7 @@ typedef struct decode_worker {
 
 struct nm_decoder {
     nm_scorer scorer;       /* main scorer: its tables are shared by the workers */
+    nm_backend *backend;    /* of a decoder that shares the tables of another one; or NULL */
     decode_worker *workers; /* [threads of the backend], the first n_workers exist */
     int32_t n_workers;
     nm_decode_options options;
@@ -109,6 +110,26 @@ nm_status nm_decoder_create(nm_decoder **out, nm_model *const *models, int32_t n
     return NM_OK;
 }
 
+nm_status nm_decoder_create_worker(nm_decoder **out, const nm_decoder *main, nm_error *err)
+{
+    const nm_backend *shared = main->scorer.backend;
+    nm_backend *backend;
+    NM_TRY(nm_backend_create_worker(&backend, shared, shared->threads, err));
+    nm_decoder *decoder = nm_allocate(sizeof *decoder);
+    *decoder = (nm_decoder){.backend = backend,
+                            .options = main->options,
+                            .special = main->special,
+                            .rule = main->rule,
+                            .max_positions = main->max_positions};
+    nm_status status = nm_scorer_init_worker(&decoder->scorer, &main->scorer, backend, err);
+    if (status != NM_OK) {
+        nm_decoder_free(decoder);
+        return status;
+    }
+    *out = decoder;
+    return NM_OK;
+}
+
 void nm_decoder_free(nm_decoder *decoder)
 {
     if (!decoder)
@@ -119,6 +140,7 @@ void nm_decoder_free(nm_decoder *decoder)
     }
     free(decoder->workers);
     nm_scorer_release(&decoder->scorer);
+    nm_backend_free(decoder->backend);
     free(decoder);
 }
 

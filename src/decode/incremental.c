@@ -76,7 +76,7 @@ static nm_status create(nm_incremental **out, nm_model *model, nm_backend *backe
     *inc = (nm_incremental){.model = model,
                             .generator = generator,
                             .backend = backend,
-                            .main = main ? main : inc,
+                            .main = main ? main->main : inc,
                             .encoder = generator->encoder ? generator->encoder(model) : NULL,
                             .decoder = decoder,
                             .n_layers = decoder->config.layers,

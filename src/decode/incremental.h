@@ -23,7 +23,8 @@ typedef struct nm_decode_step {
 
 /* The model must outlive it. NM_UNSUPPORTED: the model does not generate text, or its attention has no KV cache; NM_MEMORY. */
 nm_status nm_incremental_create(nm_incremental **incremental, nm_model *model, nm_error *err);
-/* A second one for the same parameters and another batch, on a worker of the main one's backend. Only the main one is
+/* A second one for the same parameters and another batch, on a worker of the main one's backend; `main` may be such a second
+ * one itself. Only the main one is
  * refreshed and released with nm_incremental_release_weights. */
 nm_status nm_incremental_create_worker(nm_incremental **incremental, const nm_incremental *main,
                                        nm_backend *worker, nm_error *err);

@@ -86,30 +86,5 @@ accepts() {
     fi
 }
 
-# Parallel text, PREFIX.de and PREFIX.en, a word-by-word translation in the same order.
-make_pairs() { # PREFIX COUNT SEED
-    awk -v n="$2" -v seed="$3" -v name="$1" 'BEGIN {
-        srand(seed)
-        split("haus baum hund katze rot blau grün läuft springt singt", de)
-        split("house tree dog cat red blue green runs jumps sings", en)
-        for (i = 0; i < n; i++) {
-            a = b = ""
-            for (j = 0; j < 2 + i % 5; j++) { k = 1 + int(rand() * 10); a = a de[k] " "; b = b en[k] " " }
-            print a "." > (name ".de"); print b "." > (name ".en")
-        }
-    }'
-}
-
-# Sentences of a small grammar: article, noun, verb.
-make_sentences() { # FILE COUNT SEED
-    awk -v n="$2" -v seed="$3" 'BEGIN {
-        srand(seed)
-        split("the a every", det); split("dog cat house tree river", noun); split("runs sings sleeps falls", verb)
-        for (i = 0; i < n; i++) {
-            line = ""
-            for (j = 0; j < 1 + i % 3; j++)
-                line = line (j ? " and " : "") det[1 + int(rand() * 3)] " " noun[1 + int(rand() * 5)] " " verb[1 + int(rand() * 4)]
-            print line
-        }
-    }' >"$1"
-}
+# shellcheck source=tests/e2e/corpora.sh
+. "${SOURCE:?}/tests/e2e/corpora.sh"

@@ -1,0 +1,75 @@
+/* Translation of text with a trained model or an ensemble: tokenizer, BPE, dictionary, search and detokenization, all with the
+ * settings in the model file. examples/translate.c is a complete program.
+ *
+ * A translator may be used by any number of threads at the same time: they share the weights, and each call has its own
+ * workspace, which is kept for later calls. A translation depends on its text and the options only; it is bitwise
+ * independent of the other texts, of the number of threads and of concurrent calls. */
+#ifndef NORMA_TRANSLATOR_H
+#define NORMA_TRANSLATOR_H
+
+#include "norma/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct nm_translator nm_translator;
+typedef struct nm_translations nm_translations; /* of the texts of one call */
+
+/* Opens a model file or a run folder, of which the best model is used, or else the last one. Several paths, comma-separated,
+ * form an ensemble: the probabilities of the models are averaged.
+ *
+ * options: names and values in turn, NULL at the end; or NULL. Names are those of `norma translate --help`: options of
+ * [decode] and [device], translate.input_format and translate.output_format. The section may be omitted:
+ *     const char *const options[] = {"beam", "4", "nbest", "2", "device.threads", "1", NULL};
+ * Options of the search that are not set have the values of the (first) model file.
+ *
+ * device.threads is the number of threads of one call; 0: one per core. A program that calls from many threads sets it to 1.
+ *
+ * NM_USAGE: unknown option or value, NULL; NM_IO, NM_FORMAT: the file cannot be read or is malformed; NM_UNSUPPORTED: a model
+ * of another task; NM_MISMATCH: models with different dictionaries; NM_MEMORY. err may be NULL. */
+NM_API nm_status nm_translator_open(nm_translator **translator, const char *path, const char *const *options,
+                                    nm_error *err);
+/* No call may be in progress. Translations remain valid. NULL is accepted. */
+NM_API void nm_translator_close(nm_translator *translator);
+
+/* Maximum number of source tokens of a text, including the end symbol. */
+NM_API int32_t nm_translator_max_tokens(const nm_translator *translator);
+/* Number of translations per text: decode.nbest. */
+NM_API int32_t nm_translator_nbest(const nm_translator *translator);
+
+/* Translates n texts, UTF-8, one sentence each; a line end after a text is ignored. *translations is set on success only; free
+ * it with nm_translations_free. A batch of many texts is faster than many calls.
+ *
+ * NM_FORMAT with the index of the text (from 0): not UTF-8, or a line break within a text; NM_USAGE: NULL; NM_DIVERGED: the
+ * model's probabilities are not finite; NM_MEMORY. Texts that are too long are no error: they have no translation. */
+NM_API nm_status nm_translator_run(nm_translator *translator, const char *const *texts, size_t n,
+                                   nm_translations **translations, nm_error *err);
+/* NULL is accepted. */
+NM_API void nm_translations_free(nm_translations *translations);
+
+/* The accessors below return 0 or NULL for a text, rank or token that does not exist. What they return is valid until
+ * nm_translations_free. */
+
+/* Number of texts of the call. */
+NM_API size_t nm_translations_n(const nm_translations *translations);
+/* Number of translations of a text: at most decode.nbest; 0 for an empty text and for one that is too long. */
+NM_API size_t nm_translations_count(const nm_translations *translations, size_t text);
+/* Whether the text has more tokens than the model has positions, or more than 1 MiB, and was therefore not translated. */
+NM_API bool nm_translations_too_long(const nm_translations *translations, size_t text);
+/* The translation of a rank, best first from 0; UTF-8. */
+NM_API const char *nm_translations_text(const nm_translations *translations, size_t text, size_t rank);
+/* Sum of the log probabilities of the tokens, divided by the length penalty. */
+NM_API double nm_translations_score(const nm_translations *translations, size_t text, size_t rank);
+/* Target tokens of a translation as in the dictionary, the end symbol included unless the length limit was reached: their
+ * number, each token, and the log probabilities of all [number of tokens]. */
+NM_API size_t nm_translations_n_tokens(const nm_translations *translations, size_t text, size_t rank);
+NM_API const char *nm_translations_token(const nm_translations *translations, size_t text, size_t rank,
+                                         size_t token);
+NM_API const double *nm_translations_token_scores(const nm_translations *translations, size_t text,
+                                                  size_t rank);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,173 @@
+#include "api/inference.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/device.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "text/words.h"
+
+/* ---- options ---- */
+
+/* The path of an option in the tables, heap: a name without a section is that of the first section that has it, or of the
+ * first section if none has it. */
+static char *option_path(const nm_options *options, const char *sections, const char *name)
+{
+    if (strchr(name, '.'))
+        return nm_duplicate(name);
+    for (const char *at = sections; *at;) {
+        int length = (int)strcspn(at, ",");
+        char *path = nm_format("%.*s.%s", length, at, name);
+        if (nm_options_row(options, path))
+            return path;
+        free(path);
+        at += length + (at[length] == ',');
+    }
+    return nm_format("%.*s.%s", (int)strcspn(sections, ","), sections, name);
+}
+
+static nm_status set_options(const nm_inference *self, const nm_inference_type *type,
+                             const char *const *settings, nm_options *model_options, nm_error *err)
+{
+    for (size_t i = 0; settings && settings[i]; i += 2) {
+        if (!settings[i + 1])
+            return nm_fail(err, NM_USAGE, "option %s has no value", settings[i]);
+        char *path = option_path(self->options, type->sections, settings[i]);
+        nm_status status = NM_OK;
+        if (!model_options)
+            status = nm_options_set(self->options, path, settings[i + 1], NM_ORIGIN_COMMAND, err);
+        else if (nm_options_row(model_options, path))
+            status = nm_options_set(model_options, path, settings[i + 1], NM_ORIGIN_COMMAND, err);
+        free(path);
+        NM_TRY(status);
+    }
+    return NM_OK;
+}
+
+/* ---- models ---- */
+
+static nm_status open_model(nm_inference *self, const nm_inference_type *type, const char *path,
+                            const char *const *settings, nm_error *err)
+{
+    const nm_device_config *device = nm_options_find(self->options, "device");
+    nm_options *options;
+    const nm_task_type *found;
+    char *file;
+    NM_TRY(nm_loaded_model_options(path, &options, &found, &file, err));
+    nm_status status;
+    if (found != type->task)
+        status = nm_fail(err, NM_UNSUPPORTED, "%s: a model for %s %s", file, found->name, type->refusal);
+    else
+        status = set_options(self, type, settings, options, err);
+    if (status != NM_OK)
+        nm_options_free(options);
+    else
+        status = nm_loaded_model_open(&self->models[self->n_models], file, found, options, self->backend,
+                                      device->fold, device->precision == NM_PRECISION_INT8, err);
+    self->n_models += status == NM_OK;
+    free(file);
+    return status;
+}
+
+/* A path that exists is one model, even if its name contains a comma. */
+static nm_status open_models(nm_inference *self, const nm_inference_type *type, const char *paths,
+                             const char *const *settings, nm_error *err)
+{
+    bool several = type->ensemble && !nm_file_exists(paths);
+    char *copy = nm_duplicate(paths), *rest = copy;
+    size_t capacity = 0;
+    nm_status status = NM_OK;
+    while (status == NM_OK && rest) {
+        char *path = several ? strsep(&rest, ",") : rest;
+        rest = several ? rest : NULL;
+        NM_GROW(self->models, (size_t)self->n_models, capacity);
+        status = open_model(self, type, path, settings, err);
+    }
+    free(copy);
+    return status;
+}
+
+nm_status nm_inference_open(nm_inference *self, const nm_inference_type *type, const char *path,
+                            const char *const *settings, nm_error *err)
+{
+    *self = (nm_inference){.options = nm_options_create()};
+    type->add_options(self->options);
+    nm_device_options_add(self->options);
+    if (!path)
+        return nm_fail(err, NM_USAGE, "the path of the model is NULL");
+    NM_TRY(set_options(self, type, settings, NULL, err));
+    NM_TRY(nm_device_open(nm_options_find(self->options, "device"), &self->backend, err));
+    return open_models(self, type, path, settings, err);
+}
+
+void nm_inference_close(nm_inference *self)
+{
+    for (int32_t m = 0; m < self->n_models; m++)
+        nm_loaded_model_close(&self->models[m]);
+    free(self->models);
+    nm_backend_free(self->backend);
+    nm_options_free(self->options);
+    *self = (nm_inference){0};
+}
+
+/* ---- texts ---- */
+
+size_t nm_text_length(const char *text)
+{
+    size_t bytes = strlen(text);
+    if (!bytes || text[bytes - 1] != '\n')
+        return bytes;
+    return bytes - (bytes > 1 && text[bytes - 2] == '\r' ? 2 : 1);
+}
+
+nm_status nm_texts_check(const char *const *texts, size_t n, const char *name, nm_error *err)
+{
+    if (n && !texts)
+        return nm_fail(err, NM_USAGE, "the array of texts is NULL");
+    for (size_t i = 0; i < n; i++) {
+        char where[64];
+        snprintf(where, sizeof where, "%s %zu", name, i);
+        if (!texts[i])
+            return nm_fail(err, NM_USAGE, "%s is NULL", where);
+        size_t bytes = nm_text_length(texts[i]);
+        const char *line_end = memchr(texts[i], '\n', bytes);
+        if (line_end)
+            return nm_fail(err, NM_FORMAT, "%s: a line break at position %zu", where,
+                           (size_t)(line_end - texts[i]) + 1);
+        NM_TRY(nm_text_check(texts[i], bytes, where, err));
+    }
+    return NM_OK;
+}
+
+/* ---- pool ---- */
+
+void nm_workspaces_init(nm_workspaces *pool)
+{
+    *pool = (nm_workspaces){0};
+    pthread_mutex_init(&pool->mutex, NULL);
+}
+
+void *nm_workspaces_take(nm_workspaces *pool)
+{
+    pthread_mutex_lock(&pool->mutex);
+    void *workspace = pool->n_idle ? pool->idle[--pool->n_idle] : NULL;
+    pthread_mutex_unlock(&pool->mutex);
+    return workspace;
+}
+
+void nm_workspaces_give(nm_workspaces *pool, void *workspace)
+{
+    pthread_mutex_lock(&pool->mutex);
+    NM_GROW(pool->idle, pool->n_idle, pool->capacity);
+    pool->idle[pool->n_idle++] = workspace;
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+void nm_workspaces_release(nm_workspaces *pool, void (*free_one)(void *workspace))
+{
+    while (pool->n_idle)
+        free_one(pool->idle[--pool->n_idle]);
+    free(pool->idle);
+    pthread_mutex_destroy(&pool->mutex);
+}

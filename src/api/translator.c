@@ -1,0 +1,389 @@
+#include "norma/translator.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/inference.h"
+#include "decode/decode.h"
+#include "task/text_coder.h"
+#include "task/translation.h"
+
+enum { TEXT_BYTES_MAX = 1 << 20 }; /* longer texts are not sentences and are not tokenized */
+
+typedef struct format_config { /* section [translate] */
+    nm_text_format input_format, output_format;
+} format_config;
+
+/* clang-format off */
+static const nm_option format_rows[] = {
+    NM_CHOICE(format_config, input_format, "raw", NM_TEXT_FORMATS, "Format of the texts: raw text, tokenized text as norma prepare writes it, or subwords."),
+    NM_CHOICE(format_config, output_format, "raw", NM_TEXT_FORMATS, "Format of the translations: raw text, tokenized text, or subwords."),
+    {0}};
+/* clang-format on */
+
+/* What a call works with. */
+typedef struct workspace {
+    nm_decoder *decoder;
+    nm_text_coder source;
+    nm_tokenizer target;
+    nm_buffer subwords, words, text; /* of a hypothesis */
+} workspace;
+
+struct nm_translator {
+    nm_inference inference;
+    nm_decode_options search;
+    const format_config *formats;
+    const nm_translation_parts *parts; /* of the first model */
+    workspace *main;                   /* its decoder has the tables of all */
+    nm_workspaces pool;
+};
+
+typedef struct translated { /* one translation */
+    char *text;
+    double score, *token_scores;
+    char **tokens;
+    size_t n_tokens;
+} translated;
+
+struct nm_translations {
+    size_t n;
+    struct text_translations {
+        bool too_long;
+        size_t n;
+        translated *list;
+    } * texts;
+};
+
+/* ---- open and close ---- */
+
+static void add_options(nm_options *options)
+{
+    nm_options_add(options, "translate", format_rows, NULL, sizeof(format_config));
+    nm_decode_options_add(options);
+}
+
+static const nm_inference_type inference_type = {.task = &nm_task_translation,
+                                                 .refusal = "does not translate",
+                                                 .ensemble = true,
+                                                 .sections = "translate,decode,device",
+                                                 .add_options = add_options};
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && !strcmp(a, b));
+}
+
+static nm_status check_models(const nm_inference *inference, nm_error *err)
+{
+    static const int shared[] = {NM_TEXT_SOURCE, NM_TEXT_TARGET, NM_TEXT_CODES};
+    static const char *const names[] = {"source dictionaries", "target dictionaries", "BPE codes"};
+    for (int32_t m = 0; m < inference->n_models; m++) {
+        const nm_translation_parts *parts = inference->models[m].task.parts,
+                                   *first = inference->models[0].task.parts;
+        for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
+            if (!same_text(parts->texts[shared[i]], first->texts[shared[i]]))
+                return nm_fail(err, NM_MISMATCH, "models 1 and %d have different %s", m + 1, names[i]);
+    }
+    return NM_OK;
+}
+
+/* The search options inside the first model, overridden by the caller's. A preset of the caller replaces all of them.
+ * batch_tokens does not change results and is never taken from the model. */
+static nm_status choose_search(nm_translator *self, nm_error *err)
+{
+    const nm_decode_options *given = nm_options_find(self->inference.options, "decode");
+    self->search = *(const nm_decode_options *)nm_options_find(self->inference.models[0].options, "decode");
+    if (nm_options_origin(self->inference.options, "decode.preset") == NM_ORIGIN_COMMAND)
+        self->search = *given;
+    self->search.batch_tokens = given->batch_tokens;
+    if (self->search.nbest > self->search.beam)
+        return nm_fail(err, NM_USAGE, "decode.nbest = %lld is more than decode.beam = %lld",
+                       (long long)self->search.nbest, (long long)self->search.beam);
+    return NM_OK;
+}
+
+static nm_status open_decoder(const nm_translator *self, nm_decoder **decoder, nm_error *err)
+{
+    if (self->main)
+        return nm_decoder_create_worker(decoder, self->main->decoder, err);
+    const nm_inference *inference = &self->inference;
+    const nm_vocab *vocab = self->parts->target_vocab;
+    const nm_special_tokens words = {nm_translation_first_id(vocab), vocab->eos, vocab->pad};
+    nm_model **models = nm_allocate((size_t)inference->n_models * sizeof(nm_model *));
+    for (int32_t m = 0; m < inference->n_models; m++)
+        models[m] = inference->models[m].model;
+    nm_status status = nm_decoder_create(decoder, models, inference->n_models, &self->search, &words, err);
+    free(models);
+    return status;
+}
+
+static void workspace_free(void *space)
+{
+    workspace *w = space;
+    nm_decoder_free(w->decoder);
+    nm_text_coder_close(&w->source);
+    nm_tokenizer_close(&w->target);
+    nm_buffer_release(&w->subwords);
+    nm_buffer_release(&w->words);
+    nm_buffer_release(&w->text);
+    free(w);
+}
+
+static nm_status workspace_create(const nm_translator *self, workspace **out, nm_error *err)
+{
+    const nm_translation_parts *parts = self->parts;
+    workspace *w = nm_allocate(sizeof *w);
+    nm_status status = nm_text_coder_open_prepared(
+        &w->source, &w->target, parts->texts[NM_TEXT_SETTINGS], parts->texts[NM_TEXT_CODES],
+        parts->source_units ? parts->source_units : parts->source_vocab, err);
+    if (status == NM_OK)
+        status = open_decoder(self, &w->decoder, err);
+    if (status != NM_OK) {
+        workspace_free(w);
+        return status;
+    }
+    *out = w;
+    return NM_OK;
+}
+
+static nm_status open_translator(nm_translator *self, const char *path, const char *const *options,
+                                 nm_error *err)
+{
+    NM_TRY(nm_inference_open(&self->inference, &inference_type, path, options, err));
+    NM_TRY(check_models(&self->inference, err));
+    NM_TRY(choose_search(self, err));
+    self->parts = self->inference.models[0].task.parts;
+    self->formats = nm_options_find(self->inference.options, "translate");
+    if (!self->parts->texts[NM_TEXT_SETTINGS])
+        return nm_fail(err, NM_FORMAT, "the model has no data.ini: the preparation of its text is unknown");
+    workspace *main;
+    NM_TRY(workspace_create(self, &main, err));
+    self->main = main;
+    nm_workspaces_give(&self->pool, main);
+    return NM_OK;
+}
+
+nm_status nm_translator_open(nm_translator **translator, const char *path, const char *const *options,
+                             nm_error *err)
+{
+    nm_error ignored;
+    err = err ? err : &ignored;
+    if (!translator)
+        return nm_fail(err, NM_USAGE, "nm_translator_open: translator is NULL");
+    nm_translator *self = nm_allocate(sizeof *self);
+    nm_workspaces_init(&self->pool);
+    nm_status status = open_translator(self, path, options, err);
+    if (status != NM_OK) {
+        nm_translator_close(self);
+        return status;
+    }
+    *translator = self;
+    return NM_OK;
+}
+
+void nm_translator_close(nm_translator *self)
+{
+    if (!self)
+        return;
+    workspace *main = self->main;
+    for (size_t i = 0; i < self->pool.n_idle; i++) /* the main one is freed last */
+        if (self->pool.idle[i] == main)
+            self->pool.idle[i] = self->pool.idle[--self->pool.n_idle];
+    nm_workspaces_release(&self->pool, workspace_free);
+    if (main)
+        workspace_free(main);
+    nm_inference_close(&self->inference);
+    free(self);
+}
+
+int32_t nm_translator_max_tokens(const nm_translator *self)
+{
+    return nm_decoder_longest(self->main->decoder);
+}
+
+int32_t nm_translator_nbest(const nm_translator *self)
+{
+    return (int32_t)self->search.nbest;
+}
+
+/* ---- encoding and decoding of a text ---- */
+
+/* Appends the ids of a text and eos; only eos for a text without words. */
+static void encode(const nm_translator *self, workspace *w, const char *text, size_t bytes, nm_ids *ids)
+{
+    nm_text_coder_run(&w->source, self->formats->input_format, text, bytes);
+    nm_vocab_encode(self->parts->source_vocab, w->source.subwords.data, w->source.subwords.bytes, ids);
+    nm_ids_append(ids, self->parts->source_vocab->eos);
+}
+
+static char *hypothesis_text(const nm_translator *self, workspace *w, const nm_hypothesis *hypothesis)
+{
+    nm_buffer_clear(&w->subwords);
+    nm_buffer_clear(&w->words);
+    nm_buffer_clear(&w->text);
+    nm_vocab_decode(self->parts->target_vocab, hypothesis->ids, (size_t)hypothesis->n, &w->subwords);
+    if (self->formats->output_format == NM_FORMAT_SUBWORD)
+        return nm_duplicate(w->subwords.data);
+    nm_bpe_remove(w->subwords.data, w->subwords.bytes, &w->words);
+    if (self->formats->output_format == NM_FORMAT_TOKENIZED)
+        return nm_duplicate(w->words.data);
+    nm_detokenize(&w->target, w->words.data, w->words.bytes, &w->text);
+    return nm_duplicate(w->text.data);
+}
+
+static translated translated_of(const nm_translator *self, workspace *w, const nm_hypothesis *found)
+{
+    size_t n = (size_t)found->n;
+    translated out = {.text = hypothesis_text(self, w, found),
+                      .score = found->score,
+                      .token_scores = nm_allocate(n * sizeof *out.token_scores),
+                      .tokens = nm_allocate(n * sizeof *out.tokens),
+                      .n_tokens = n};
+    for (size_t i = 0; i < n; i++) {
+        out.token_scores[i] = found->token_scores[i];
+        out.tokens[i] = nm_duplicate(nm_vocab_symbol(self->parts->target_vocab, found->ids[i]));
+    }
+    return out;
+}
+
+/* ---- translation ---- */
+
+/* The decoder leaves out empty sources (n = 0). */
+static nm_status decode(const nm_translator *self, workspace *w, const nm_ids *ids, const size_t *begins,
+                        nm_translations *out, nm_error *err)
+{
+    nm_id_list *sources = nm_allocate(out->n * sizeof *sources);
+    nm_translation *found = nm_allocate(out->n * sizeof *found);
+    for (size_t i = 0; i < out->n; i++) {
+        size_t length = begins[i + 1] - begins[i];
+        out->texts[i].too_long |= length > (size_t)nm_translator_max_tokens(self);
+        if (length > 1 && !out->texts[i].too_long)
+            sources[i] = (nm_id_list){ids->data + begins[i], (int32_t)length};
+    }
+    nm_status status = nm_decode(w->decoder, sources, out->n, found, err);
+    for (size_t i = 0; i < out->n && status == NM_OK; i++) {
+        struct text_translations *text = &out->texts[i];
+        text->n = (size_t)found[i].n;
+        text->list = nm_allocate(text->n * sizeof *text->list);
+        for (size_t k = 0; k < text->n; k++)
+            text->list[k] = translated_of(self, w, &found[i].list[k]);
+        nm_translation_release(&found[i]);
+    }
+    free(sources);
+    free(found);
+    return status;
+}
+
+static nm_status translate(const nm_translator *self, workspace *w, const char *const *texts,
+                           nm_translations *out, nm_error *err)
+{
+    nm_ids ids = {0};
+    size_t *begins = nm_allocate((out->n + 1) * sizeof *begins);
+    for (size_t i = 0; i < out->n; i++) {
+        size_t bytes = nm_text_length(texts[i]);
+        out->texts[i].too_long = bytes > TEXT_BYTES_MAX;
+        if (!out->texts[i].too_long)
+            encode(self, w, texts[i], bytes, &ids);
+        begins[i + 1] = ids.n;
+    }
+    nm_status status = decode(self, w, &ids, begins, out, err);
+    nm_ids_release(&ids);
+    free(begins);
+    return status;
+}
+
+nm_status nm_translator_run(nm_translator *self, const char *const *texts, size_t n,
+                            nm_translations **translations, nm_error *err)
+{
+    nm_error ignored;
+    err = err ? err : &ignored;
+    if (!self || !translations)
+        return nm_fail(err, NM_USAGE, "nm_translator_run: %s is NULL", self ? "translations" : "translator");
+    NM_TRY(nm_texts_check(texts, n, "text", err));
+    workspace *w = nm_workspaces_take(&self->pool);
+    if (!w)
+        NM_TRY(workspace_create(self, &w, err));
+    nm_translations *out = nm_allocate(sizeof *out);
+    *out = (nm_translations){.n = n, .texts = nm_allocate(n * sizeof *out->texts)};
+    nm_status status = translate(self, w, texts, out, err);
+    nm_workspaces_give(&self->pool, w);
+    if (status == NM_OK)
+        *translations = out;
+    else
+        nm_translations_free(out);
+    return status;
+}
+
+/* ---- translations ---- */
+
+static void translated_release(translated *one)
+{
+    for (size_t i = 0; i < one->n_tokens; i++)
+        free(one->tokens[i]);
+    free(one->tokens);
+    free(one->token_scores);
+    free(one->text);
+}
+
+void nm_translations_free(nm_translations *self)
+{
+    if (!self)
+        return;
+    for (size_t i = 0; i < self->n; i++) {
+        for (size_t k = 0; k < self->texts[i].n; k++)
+            translated_release(&self->texts[i].list[k]);
+        free(self->texts[i].list);
+    }
+    free(self->texts);
+    free(self);
+}
+
+size_t nm_translations_n(const nm_translations *self)
+{
+    return self ? self->n : 0;
+}
+
+size_t nm_translations_count(const nm_translations *self, size_t text)
+{
+    return self && text < self->n ? self->texts[text].n : 0;
+}
+
+bool nm_translations_too_long(const nm_translations *self, size_t text)
+{
+    return self && text < self->n && self->texts[text].too_long;
+}
+
+static const translated *find(const nm_translations *self, size_t text, size_t rank)
+{
+    return rank < nm_translations_count(self, text) ? &self->texts[text].list[rank] : NULL;
+}
+
+const char *nm_translations_text(const nm_translations *self, size_t text, size_t rank)
+{
+    const translated *one = find(self, text, rank);
+    return one ? one->text : NULL;
+}
+
+double nm_translations_score(const nm_translations *self, size_t text, size_t rank)
+{
+    const translated *one = find(self, text, rank);
+    return one ? one->score : 0;
+}
+
+size_t nm_translations_n_tokens(const nm_translations *self, size_t text, size_t rank)
+{
+    const translated *one = find(self, text, rank);
+    return one ? one->n_tokens : 0;
+}
+
+const char *nm_translations_token(const nm_translations *self, size_t text, size_t rank, size_t token)
+{
+    const translated *one = find(self, text, rank);
+    return one && token < one->n_tokens ? one->tokens[token] : NULL;
+}
+
+const double *nm_translations_token_scores(const nm_translations *self, size_t text, size_t rank)
+{
+    const translated *one = find(self, text, rank);
+    return one ? one->token_scores : NULL;
+}

@@ -1,0 +1,328 @@
+/* include/norma/translator.h: results, options, errors, and one translator used by 16 threads. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <pthread.h>
+
+#include "norma/translator.h"
+#include "support/tiny_run.h"
+
+enum { N_TEXTS = 24, N_THREADS = 16 };
+
+static char *run; /* folder of the run */
+static char texts_memory[N_TEXTS][80];
+static const char *texts[N_TEXTS];
+
+static int setup(void **state)
+{
+    nm_error err;
+    nm_trainer *trainer;
+    const char *const settings[] = {"train.updates", "12", "decode.beam", "3", NULL};
+    make_data(state);
+    run = tiny_folder();
+    nm_options *options = tiny_options(settings);
+    if (nm_trainer_open(&trainer, &nm_task_translation, options, run, false, NULL, &err) != NM_OK ||
+        nm_trainer_run(trainer, &err) != NM_OK)
+        fail_msg("%s", err.text);
+    nm_trainer_close(trainer);
+    nm_options_free(options);
+    for (uint32_t i = 0; i < N_TEXTS; i++) { /* w10 and w11 are unknown */
+        char *at = texts_memory[i];
+        for (uint32_t t = 0; t < 1 + i % 7; t++)
+            at += sprintf(at, "w%u ", nm_random4(5, NM_RANDOM_TEST, 0, i, t).w[0] % 12);
+        texts[i] = texts_memory[i];
+    }
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    tiny_data_remove(run);
+    return drop_data(state);
+}
+
+static nm_translator *open_run(const char *const *options)
+{
+    nm_translator *translator = NULL;
+    nm_error err;
+    if (nm_translator_open(&translator, run, options, &err) != NM_OK)
+        fail_msg("%s", err.text);
+    return translator;
+}
+
+static nm_translations *translate(nm_translator *translator, const char *const *list, size_t n)
+{
+    nm_translations *translations = NULL;
+    nm_error err;
+    if (nm_translator_run(translator, list, n, &translations, &err) != NM_OK)
+        fail_msg("%s", err.text);
+    return translations;
+}
+
+/* Whether text i of a and text j of b have bitwise identical translations; without asserts, for threads. */
+static bool same(const nm_translations *a, size_t i, const nm_translations *b, size_t j)
+{
+    bool equal = nm_translations_count(a, i) == nm_translations_count(b, j);
+    for (size_t k = 0; equal && k < nm_translations_count(a, i); k++) {
+        size_t n = nm_translations_n_tokens(a, i, k);
+        equal = !strcmp(nm_translations_text(a, i, k), nm_translations_text(b, j, k)) &&
+                nm_translations_score(a, i, k) == nm_translations_score(b, j, k) &&
+                n == nm_translations_n_tokens(b, j, k) &&
+                !memcmp(nm_translations_token_scores(a, i, k), nm_translations_token_scores(b, j, k),
+                        n * sizeof(double));
+    }
+    return equal;
+}
+
+static void n_best_translations_have_scores_and_tokens(void **state)
+{
+    (void)state;
+    const char *const options[] = {"nbest", "3", "decode.alpha", "1", "device.threads", "1", NULL};
+    nm_translator *translator = open_run(options);
+    assert_int_equal(nm_translator_nbest(translator), 3);
+    assert_int_equal(nm_translator_max_tokens(translator), 32);
+    nm_translations *all = translate(translator, texts, N_TEXTS);
+    nm_translator_close(translator); /* the translations stay valid */
+    assert_int_equal(nm_translations_n(all), N_TEXTS);
+    for (size_t i = 0; i < N_TEXTS; i++) {
+        assert_int_equal(nm_translations_count(all, i), 3);
+        for (size_t k = 0; k < 3; k++) {
+            double sum = 0;
+            size_t n = nm_translations_n_tokens(all, i, k);
+            assert_true(n > 0 && *nm_translations_token(all, i, k, n - 1));
+            for (size_t t = 0; t < n; t++)
+                sum += nm_translations_token_scores(all, i, k)[t];
+            assert_true(fabs(sum / (double)n - nm_translations_score(all, i, k)) < 1e-9);
+            assert_true(!k || nm_translations_score(all, i, k) <= nm_translations_score(all, i, k - 1));
+        }
+    }
+    assert_null(nm_translations_text(all, N_TEXTS, 0));
+    assert_null(nm_translations_text(all, 0, 3));
+    assert_null(nm_translations_token(all, 0, 0, nm_translations_n_tokens(all, 0, 0)));
+    nm_translations_free(all);
+}
+
+static void a_translation_depends_on_its_text_only(void **state)
+{
+    (void)state;
+    const char *const one[] = {"threads", "1", NULL}, *const two[] = {"threads", "2", "batch_tokens", "9",
+                                                                      NULL};
+    nm_translator *first = open_run(one), *second = open_run(two);
+    nm_translations *all = translate(first, texts, N_TEXTS), *other = translate(second, texts, N_TEXTS);
+    for (size_t i = 0; i < N_TEXTS; i++) {
+        nm_translations *single = translate(first, &texts[i], 1);
+        assert_true(same(all, i, single, 0));
+        assert_true(same(all, i, other, i));
+        nm_translations_free(single);
+    }
+    nm_translations_free(all);
+    nm_translations_free(other);
+    nm_translator_close(first);
+    nm_translator_close(second);
+}
+
+static void line_ends_and_empty_texts(void **state)
+{
+    (void)state;
+    char longer[4 * 40 + 1] = "";
+    for (int i = 0; i < 40; i++)
+        strcat(longer, "w1 ");
+    char *huge = nm_allocate((2 << 20) + 1);
+    memset(huge, 'x', 2 << 20);
+    const char *const list[] = {"w1 w2", "w1 w2\n", "w1 w2\r\n",           "", "\n", "  ",
+                                longer,  huge,      "unbekanntes wörtchen"};
+    nm_translator *translator = open_run(NULL);
+    nm_translations *all = translate(translator, list, 9);
+    assert_true(same(all, 0, all, 1) && same(all, 0, all, 2));
+    for (size_t i = 3; i < 8; i++) {
+        assert_int_equal(nm_translations_count(all, i), 0);
+        assert_null(nm_translations_text(all, i, 0));
+        assert_int_equal(nm_translations_too_long(all, i), i >= 6);
+    }
+    assert_int_equal(nm_translations_count(all, 8), 1);
+    nm_translations_free(all);
+    all = translate(translator, NULL, 0);
+    assert_int_equal(nm_translations_n(all), 0);
+    nm_translations_free(all);
+    nm_translator_close(translator);
+    free(huge);
+}
+
+static void refused(const char *path, const char *const *options, nm_status status, const char *message)
+{
+    nm_translator *translator = NULL;
+    nm_error err = {NM_OK, ""};
+    assert_int_equal(nm_translator_open(&translator, path, options, &err), status);
+    assert_int_equal(err.status, status);
+    if (!strstr(err.text, message))
+        fail_msg("'%s' is not in '%s'", message, err.text);
+    assert_null(translator);
+    assert_int_equal(nm_translator_open(&translator, path, options, NULL), status);
+}
+
+static void options_by_name(void **state)
+{
+    (void)state;
+    refused(run, (const char *const[]){"beams", "3", NULL}, NM_USAGE, "beam");
+    refused(run, (const char *const[]){"train.updates", "3", NULL}, NM_USAGE, "train.updates");
+    refused(run, (const char *const[]){"beam", NULL}, NM_USAGE, "no value");
+    refused(run, (const char *const[]){"beam", "0", NULL}, NM_USAGE, "beam");
+    refused(run, (const char *const[]){"beam", "2", "nbest", "3", NULL}, NM_USAGE, "decode.nbest = 3");
+    refused(run, (const char *const[]){"device.backend", "gpu", NULL}, NM_USAGE, "backend");
+    nm_translator *translator =
+        open_run((const char *const[]){"output_format", "subword", "precision", "int8", NULL});
+    assert_int_equal(nm_translator_nbest(translator), 1);
+    nm_translator_close(translator);
+}
+
+/* The model file with other contents: its first `bytes` bytes; or a file of another task. */
+static char *changed_file(const char *name, size_t bytes)
+{
+    char *path = nm_path_join(run, name), *model = nm_path_join(run, "last.safetensors"), *text;
+    size_t all;
+    nm_error err;
+    if (bytes) {
+        assert_int_equal(nm_file_read(model, &text, &all, &err), NM_OK);
+        assert_int_equal(nm_file_write(path, text, bytes < all ? bytes : all - 100, &err), NM_OK);
+        free(text);
+    } else {
+        nm_safetensors_writer *writer = nm_safetensors_begin();
+        nm_safetensors_add_metadata(writer, "task", "lm");
+        nm_safetensors_add_metadata(writer, "config", "[model]\nwidth = 16\n");
+        assert_int_equal(nm_safetensors_finish(writer, path, &err), NM_OK);
+    }
+    free(model);
+    return path;
+}
+
+static void bad_files(void **state)
+{
+    (void)state;
+    static const size_t lengths[] = {1, 3000, SIZE_MAX};
+    refused(NULL, NULL, NM_USAGE, "NULL");
+    refused("/nowhere/model", NULL, NM_IO, "/nowhere/model");
+    for (size_t i = 0; i < 3; i++) {
+        char *path = changed_file("cut.safetensors", lengths[i]);
+        refused(path, NULL, NM_FORMAT, "cut.safetensors");
+        free(path);
+    }
+    char *path = changed_file("lm.safetensors", 0);
+    refused(path, NULL, NM_UNSUPPORTED, "does not translate");
+    free(path);
+    assert_int_equal(nm_translator_open(NULL, run, NULL, NULL), NM_USAGE);
+    nm_translator_close(NULL);
+}
+
+static void bad_texts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message;
+        nm_status status;
+    } cases[] = {{"w1 \xff", "text 1: not UTF-8: byte 0xff at position 4", NM_FORMAT},
+                 {"w1\nw2", "text 1: a line break at position 3", NM_FORMAT},
+                 {NULL, "text 1 is NULL", NM_USAGE}};
+    nm_translator *translator = open_run(NULL);
+    nm_translations *translations = NULL;
+    nm_error err;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *const list[] = {"w1", cases[i].text};
+        assert_int_equal(nm_translator_run(translator, list, 2, &translations, &err), cases[i].status);
+        assert_string_equal(err.text, cases[i].message);
+        assert_null(translations);
+    }
+    assert_int_equal(nm_translator_run(translator, NULL, 1, &translations, &err), NM_USAGE);
+    assert_int_equal(nm_translator_run(translator, texts, 1, NULL, &err), NM_USAGE);
+    assert_int_equal(nm_translator_run(NULL, texts, 1, &translations, &err), NM_USAGE);
+    nm_translations_free(NULL);
+    assert_int_equal(nm_translations_n(NULL), 0);
+    nm_translations_free(translate(translator, texts, 1)); /* still usable */
+    nm_translator_close(translator);
+}
+
+/* ---- threads ---- */
+
+typedef struct caller {
+    nm_translator *translator;
+    const nm_translations *expected;
+    pthread_t thread;
+    size_t first;
+    bool equal;
+} caller;
+
+/* Rounds of calls with other batches in each thread. */
+static void *call(void *argument)
+{
+    caller *self = argument;
+    self->equal = true;
+    for (size_t round = 0; round < 3; round++) {
+        size_t n = 1 + (self->first + 5 * round) % 7;
+        const char *list[7];
+        nm_translations *found;
+        for (size_t i = 0; i < n; i++)
+            list[i] = texts[(self->first + i) % N_TEXTS];
+        if (nm_translator_run(self->translator, list, n, &found, NULL) != NM_OK) {
+            self->equal = false;
+            break;
+        }
+        for (size_t i = 0; i < n; i++)
+            self->equal = self->equal && same(self->expected, (self->first + i) % N_TEXTS, found, i);
+        nm_translations_free(found);
+    }
+    return NULL;
+}
+
+static void check_threads(const char *const *options)
+{
+    nm_translator *translator = open_run(options);
+    nm_translations *expected = translate(translator, texts, N_TEXTS);
+    caller callers[N_THREADS];
+    for (size_t t = 0; t < N_THREADS; t++) {
+        callers[t] = (caller){.translator = translator, .expected = expected, .first = t};
+        assert_int_equal(pthread_create(&callers[t].thread, NULL, call, &callers[t]), 0);
+    }
+    bool equal = true;
+    for (size_t t = 0; t < N_THREADS; t++) {
+        pthread_join(callers[t].thread, NULL);
+        equal = equal && callers[t].equal;
+    }
+    assert_true(equal);
+    nm_translations_free(expected);
+    nm_translator_close(translator);
+}
+
+static void sixteen_threads_share_one_translator(void **state)
+{
+    (void)state;
+    check_threads((const char *const[]){"device.threads", "1", "nbest", "2", NULL});
+    check_threads((const char *const[]){"device.threads", "2", NULL});
+    check_threads((const char *const[]){"device.threads", "1", "device.precision", "int8", NULL});
+}
+
+static void sixteen_threads_share_one_ensemble(void **state)
+{
+    (void)state;
+    char *single = run;
+    run = nm_format("%s,%s", single, single);
+    check_threads((const char *const[]){"device.threads", "1", NULL});
+    free(run);
+    run = single;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(n_best_translations_have_scores_and_tokens),
+        cmocka_unit_test(a_translation_depends_on_its_text_only),
+        cmocka_unit_test(line_ends_and_empty_texts),
+        cmocka_unit_test(options_by_name),
+        cmocka_unit_test(bad_files),
+        cmocka_unit_test(bad_texts),
+        cmocka_unit_test(sixteen_threads_share_one_translator),
+        cmocka_unit_test(sixteen_threads_share_one_ensemble),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
