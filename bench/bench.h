@@ -14,7 +14,7 @@ enum { BENCH_BUFFERS = 8, BENCH_WORDS = 8000, BENCH_MAX_SETTINGS = 32 };
 typedef struct bench_options {
     bool quick, profile;
     int32_t threads;
-    const char *isa, *json, *parts, *match;
+    const char *isa, *precision, *json, *parts, *match;
     const char *settings[2 * BENCH_MAX_SETTINGS]; /* pairs of name and value, for training and decoding */
     int n_settings;
 } bench_options;

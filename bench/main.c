@@ -10,14 +10,15 @@
 
 static const char usage[] =
     "usage: norma-bench [--quick] [--json FILE] [--parts LIST] [--match WORDS] [--threads N] [--isa LEVEL]\n"
-    "                   [--profile] [--set SECTION.KEY=VALUE ...]\n"
+    "                   [--precision float|bf16] [--profile] [--set SECTION.KEY=VALUE ...]\n"
     "Measures kernels, norms, training steps and decoding, and prints tables.\n"
     "  --quick     Run less than a minute: fewer repetitions, one training step.\n"
     "  --json      Also write the results to FILE; -: to standard output, without tables.\n"
     "  --parts     Comma-separated parts: ceilings, kernels, norms, step, decode (default: all).\n"
     "  --match     Only kernels and norms whose name contains this text.\n"
     "  --threads   Number of threads; 0: one per core.\n"
-    "  --isa       CPU level: auto, base, avx2, avx512, vnni.\n"
+    "  --isa       CPU level: auto, base, avx2, avx512, vnni, avx512_bf16.\n"
+    "  --precision Precision of matrix multiplications.\n"
     "  --profile   Print the time of a training step by kernel.\n"
     "  --set       Set an option of training or decoding, e.g. model.norm=power.\n";
 
@@ -91,6 +92,7 @@ static void read_value(bench_options *options, const char *name, const char *val
     const struct {
         const char *name, **text;
     } texts[] = {{"--isa", &options->isa},
+                 {"--precision", &options->precision},
                  {"--json", &options->json},
                  {"--parts", &options->parts},
                  {"--match", &options->match}};
@@ -112,7 +114,7 @@ static void read_value(bench_options *options, const char *name, const char *val
 
 static bench_options read_arguments(int argc, char **argv)
 {
-    bench_options options = {.isa = "auto", .match = ""};
+    bench_options options = {.isa = "auto", .precision = "float", .match = ""};
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--help")) {
             fputs(usage, stdout);
@@ -171,7 +173,13 @@ static void *take(nm_backend *backend, size_t bytes)
 
 static bench open_bench(const bench_options *options)
 {
-    const nm_backend_options fast = {.name = "cpu", .threads = options->threads, .isa = options->isa},
+    const bool bf16 = !strcmp(options->precision, "bf16");
+    if (!bf16 && strcmp(options->precision, "float"))
+        bench_fail("--precision %s: expected float or bf16", options->precision);
+    const nm_backend_options fast = {.name = "cpu",
+                                     .threads = options->threads,
+                                     .isa = options->isa,
+                                     .bf16 = bf16},
                              plain = {.name = "ref"};
     bench made = {.options = options, .cpu = open_backend(&fast), .ref = open_backend(&plain)};
     for (int i = 0; i < BENCH_BUFFERS; i++)

@@ -137,6 +137,7 @@ static nm_options *options_of(const bench *on, const model_case *c, const char *
     set(options, "train.max_tokens", c->max_tokens);
     set(options, "device.threads", threads);
     set(options, "device.isa", on->options->isa);
+    set(options, "device.precision", on->options->precision);
     set(options, "device.profile", "true");
     for (int i = 0; i < on->options->n_settings; i++)
         set(options, on->options->settings[2 * i], on->options->settings[2 * i + 1]);

@@ -168,6 +168,18 @@ typedef struct nm_pack_args {
     void *packed;
 } nm_pack_args;
 
+/* ---- bf16 matrix multiplication ----
+ * On a backend that was created with `bf16`, `linear`, `linear_grad_input`, `linear_grad_weight` (not its
+ * db) and `softmax_loss` round the operands of their matrix multiplications to bf16 (8 bits of precision,
+ * the exponents of float), to nearest even. Matrices stay in float, and so do bias, activation, dropout,
+ * softmax, and all other kernels. An element of a result is summed in float, in chunks of 512 products:
+ *     s  = 0
+ *     s  = fma(x_1, y_1, s), fma(x_0, y_0, s), fma(x_3, y_3, s), fma(x_2, y_2, s), ...
+ *     c  = s for the first chunk, c + s for the others
+ * A product is exact in float; every step rounds once, to nearest even. Denormal numbers, inputs and
+ * results, become zero of the same sign. This is what the instruction vdpbf16ps computes. Except for
+ * softmax_loss, which contains exponentials, results are bitwise identical on all backends and CPU levels. */
+
 /* ---- int8 inference: symmetric per-row weight quantization, dynamic per-token activation quantization ----
  * A row w of a weight is integers q from -127 to 127 and a scale s:
  *     s = max |w| / 127, rounded up to 17 significant bits
@@ -661,7 +673,8 @@ enum {
 typedef struct nm_backend_options {
     const char *name; /* "ref" or "cpu" */
     nm_dtype dtype;   /* cpu: NM_F32 only */
-    const char *isa;  /* cpu: "auto", "base", "avx2", "avx512", "vnni" */
+    const char *isa;  /* cpu: "auto", "base", "avx2", "avx512", "vnni", "avx512_bf16" */
+    bool bf16;        /* matrix multiplications on bf16 operands; NM_F32 only */
     int32_t threads;  /* 0: one per core */
     bool fenced;      /* ref: memory is accessible only while a kernel runs (for tests) */
 } nm_backend_options;
@@ -671,6 +684,7 @@ struct nm_backend {
     nm_dtype dtype;
     int32_t threads;
     const char *name, *isa;
+    bool bf16;
     bool dry_run; /* kernels do nothing: only memory is measured */
     void *private_data;
 };

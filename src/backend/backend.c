@@ -42,14 +42,17 @@ nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *opti
     if (options->threads < 0)
         return nm_fail(err, NM_USAGE, "the number of threads is %d; it must be 0 (one per core) or more",
                        (int)options->threads);
+    if (options->bf16 && options->dtype != NM_F32)
+        return nm_fail(err, NM_UNSUPPORTED, "bf16 matrix multiplication requires float32");
     nm_backend *made = nm_allocate(sizeof *made);
     nm_backend_private *inside = nm_allocate(sizeof *inside);
     made->private_data = inside;
     made->name = row->name;
     made->isa = "base";
     made->dtype = options->dtype;
+    made->bf16 = options->bf16;
     made->threads = options->threads ? options->threads : omp_get_num_procs();
-    made->k = *nm_ref_kernels(options->dtype);
+    made->k = *nm_ref_kernels(options->dtype, options->bf16);
     nm_status status = row->init(made, options, err);
     if (status != NM_OK) {
         nm_backend_free(made);
@@ -292,7 +295,9 @@ void nm_backend_dry_run(nm_backend *backend, bool on)
 
 void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes)
 {
-    const char *number = backend->dtype == NM_F64 ? "float64" : "float32";
+    const char *number = backend->bf16              ? "bf16 and float32"
+                         : backend->dtype == NM_F64 ? "float64"
+                                                    : "float32";
     if (strcmp(backend->name, "ref") == 0) {
         snprintf(text, bytes, "backend ref, %s, plain C, 1 thread%s", number,
                  nm_backend_inside(backend)->fenced ? ", fenced memory" : "");

@@ -7,12 +7,12 @@
 /* clang-format off */
 static const nm_option device_options[] = {
     NM_CHOICE(nm_device_config, backend, "cpu", "cpu|ref", "Backend: optimized SIMD kernels (cpu) or plain C reference kernels (ref)."),
-    NM_CHOICE(nm_device_config, isa, "auto", "auto|base|avx2|avx512|vnni", "CPU instruction set of the cpu backend; auto: the best one that the CPU supports."),
+    NM_CHOICE(nm_device_config, isa, "auto", "auto|base|avx2|avx512|vnni|avx512_bf16", "CPU instruction set of the cpu backend; auto: the best one that the CPU supports."),
     DEVICE(threads, "0", 0, 4096, "Number of threads; 0: one per core."),
     DEVICE(memory_mib, "0", 0, 1e9, "Memory limit of a training step in MiB; 0: the machine's physical memory."),
     DEVICE(profile, "false", 0, 1, "Time every kernel during training and print a table at the end."),
     DEVICE(fold, "true", 0, 1, "At inference, fold norms that are affine per feature into the linear layers that follow them."),
-    NM_CHOICE(nm_device_config, precision, "float", "float|int8", "Precision of linear layers at inference: float32, or dynamic int8 quantization, which is faster and loses little quality."),
+    NM_CHOICE(nm_device_config, precision, "float", "float|bf16|int8", "Precision of linear layers and of the output layer: float32; bf16 operands with float sums, which are faster on CPUs with AVX512_BF16; at inference only, dynamic int8 quantization."),
     {0}};
 /* clang-format on */
 
@@ -21,18 +21,20 @@ void nm_device_options_add(nm_options *options)
     nm_options_add(options, "device", device_options, NULL, sizeof(nm_device_config));
 }
 
-nm_status nm_device_require_float(const nm_device_config *device, const char *activity, nm_error *err)
+nm_status nm_device_reject_int8(const nm_device_config *device, const char *activity, nm_error *err)
 {
-    if (device->precision == NM_PRECISION_FLOAT)
+    if (device->precision != NM_PRECISION_INT8)
         return NM_OK;
-    return nm_fail(err, NM_USAGE, "device.precision = int8 is for inference only; %s computes in float",
-                   activity);
+    return nm_fail(err, NM_USAGE,
+                   "device.precision = int8 is for inference only; %s computes in float or bf16", activity);
 }
 
 nm_status nm_device_open(const nm_device_config *device, nm_backend **backend, nm_error *err)
 {
-    const nm_backend_options options = {
-        .name = device->backend, .isa = device->isa, .threads = (int32_t)device->threads};
+    const nm_backend_options options = {.name = device->backend,
+                                        .isa = device->isa,
+                                        .bf16 = device->precision == NM_PRECISION_BF16,
+                                        .threads = (int32_t)device->threads};
     return nm_backend_create(backend, &options, err);
 }
 

@@ -6,11 +6,11 @@
 #include "norma/backend.h"
 #include "norma/option.h"
 
-typedef enum nm_precision { NM_PRECISION_FLOAT, NM_PRECISION_INT8 } nm_precision;
+typedef enum nm_precision { NM_PRECISION_FLOAT, NM_PRECISION_BF16, NM_PRECISION_INT8 } nm_precision;
 
 typedef struct nm_device_config {
     const char *backend, *isa;
-    nm_precision precision; /* of linear layers at inference */
+    nm_precision precision; /* of matrix multiplications; int8: of linear layers at inference */
     int64_t threads;        /* 0: all cores */
     int64_t memory_mib;     /* limit for a training step; 0: the machine's memory */
     bool fold;    /* fold norms that are affine per feature into the linear layers that follow them */
@@ -21,9 +21,9 @@ typedef struct nm_device_config {
 void nm_device_options_add(nm_options *options);
 
 /* NM_USAGE if the precision is for inference only; activity: "training", for the message. */
-nm_status nm_device_require_float(const nm_device_config *device, const char *activity, nm_error *err);
+nm_status nm_device_reject_int8(const nm_device_config *device, const char *activity, nm_error *err);
 
-/* Creates the configured backend in float32; free with nm_backend_free. */
+/* Creates the configured backend in float32, with bf16 matrix multiplications if configured; free with nm_backend_free. */
 nm_status nm_device_open(const nm_device_config *device, nm_backend **backend, nm_error *err);
 
 /* Bytes that a training step may use: memory_mib, or the machine's physical memory. */

@@ -10,7 +10,7 @@
 
 typedef struct bench_config {
     bool quick, profile;
-    const char *parts, *match, *json, *isa;
+    const char *parts, *match, *json, *isa, *precision;
     int64_t threads;
 } bench_config;
 
@@ -23,7 +23,8 @@ static const nm_option bench_rows[] = {
     ROW(parts, "ceilings,kernels,norms,step,decode", 0, 0, "Parts to measure, comma-separated."),
     ROW(match, "", 0, 0, "Measure only kernels and norms whose name contains this text; empty: all."),
     ROW(json, "", 0, 0, "File for all results as JSON; - writes JSON to standard output instead of tables; empty: none."),
-    ROW(isa, "auto", 0, 0, "CPU instruction set: auto, base, avx2, avx512 or vnni."),
+    ROW(isa, "auto", 0, 0, "CPU instruction set: auto, base, avx2, avx512, vnni or avx512_bf16."),
+    ROW(precision, "float", 0, 0, "Precision of matrix multiplications: float or bf16."),
     ROW(threads, "0", 0, 4096, "Number of threads; 0: one per core."),
     {0}};
 /* clang-format on */
@@ -51,9 +52,10 @@ static int run(nm_cli *cli, int argc, char **argv)
         return nm_cli_fail(&err);
     char threads[16], *program = sibling();
     snprintf(threads, sizeof threads, "%d", (int)config->threads);
-    const char *list[16] = {"norma-bench", "--parts",   config->parts, "--match", config->match,
-                            "--isa",       config->isa, "--threads",   threads};
-    int n = 9;
+    const char *list[16] = {"norma-bench", "--parts",     config->parts,    "--match",
+                            config->match, "--isa",       config->isa,      "--threads",
+                            threads,       "--precision", config->precision};
+    int n = 11;
     if (*config->json) {
         list[n++] = "--json";
         list[n++] = config->json;

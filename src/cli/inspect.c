@@ -215,7 +215,7 @@ static nm_status inspect_all(job *self, const nm_cli *cli, int argc, char **argv
                                       .gradient_batches = config->gradient_batches,
                                       .tid_sites = config->tid_sites};
     NM_TRY(nm_inspection_select(&self->plan, config->measure, err));
-    NM_TRY(nm_device_require_float(nm_options_find(cli->options, "device"), "inspect", err));
+    NM_TRY(nm_device_reject_int8(nm_options_find(cli->options, "device"), "inspect", err));
     for (int i = 0; i < argc && config->save; i++)
         NM_TRY(inspect_file_check(argv[i], err));
     NM_TRY(nm_cli_open_backend(cli, &self->backend, err));

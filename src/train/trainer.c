@@ -164,7 +164,7 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     if (warning)
         nm_trainer_message(trainer, "warning: %s", warning);
     free(warning);
-    NM_TRY(nm_device_require_float(trainer->device, "training", err));
+    NM_TRY(nm_device_reject_int8(trainer->device, "training", err));
     NM_TRY(nm_device_open(trainer->device, &trainer->backend, err));
     NM_TRY(open_task(trainer, task, err));
     trainer->total_updates = trainer->config->updates;

@@ -242,7 +242,7 @@ static void test_device_options(void **state)
     assert_int_equal(device->precision, NM_PRECISION_FLOAT);
     assert_true(nm_device_memory_bytes(device) > (size_t)1 << 20);
     assert_int_equal(nm_options_set(options, "device.precision", "int8", NM_ORIGIN_COMMAND, &err), NM_OK);
-    assert_int_equal(nm_device_require_float(device, "training", &err), NM_USAGE);
+    assert_int_equal(nm_device_reject_int8(device, "training", &err), NM_USAGE);
     assert_non_null(strstr(err.text, "training"));
     assert_int_equal(nm_options_set(options, "device.memory_mib", "3", NM_ORIGIN_COMMAND, &err), NM_OK);
     assert_int_equal(nm_device_memory_bytes(device), (size_t)3 << 20);

@@ -7,6 +7,7 @@ typedef struct cpu_level {
     const char *name;
     bool (*present)(void);
     void (*fill[NM_CPU_N_GROUPS])(nm_kernels *k);
+    void (*fill_bf16[NM_CPU_N_BF16_GROUPS])(nm_kernels *k);
 } cpu_level;
 
 #define FILL(level, int8)                                                                                    \
@@ -15,6 +16,10 @@ typedef struct cpu_level {
             nm_cpu_block_term_##level, nm_cpu_loss_##level, nm_cpu_token_norm_##level,                       \
             nm_cpu_feature_norm_##level, nm_cpu_optimizer_##level, nm_cpu_random_init_##level,               \
             nm_cpu_int8_##int8                                                                               \
+    }
+#define FILL_BF16(level)                                                                                     \
+    {                                                                                                        \
+        nm_cpu_linear_bf16_##level, nm_cpu_loss_bf16_##level                                                 \
     }
 
 static bool always(void)
@@ -38,16 +43,22 @@ static bool has_vnni(void)
 {
     return has_avx512() && __builtin_cpu_supports("avx512vnni");
 }
+
+static bool has_avx512_bf16(void)
+{
+    return has_vnni() && __builtin_cpu_supports("avx512bf16");
+}
 #endif
 
 /* Best first. */
 static const cpu_level levels[] = {
 #if defined(__x86_64__)
-    {"vnni", has_vnni, FILL(avx512, vnni)},
-    {"avx512", has_avx512, FILL(avx512, avx512)},
-    {"avx2", has_avx2, FILL(avx2, avx2)},
+    {"avx512_bf16", has_avx512_bf16, FILL(avx512, vnni), FILL_BF16(dot)},
+    {"vnni", has_vnni, FILL(avx512, vnni), FILL_BF16(avx512)},
+    {"avx512", has_avx512, FILL(avx512, avx512), FILL_BF16(avx512)},
+    {"avx2", has_avx2, FILL(avx2, avx2), FILL_BF16(avx2)},
 #endif
-    {"base", always, FILL(base, base)},
+    {"base", always, FILL(base, base), FILL_BF16(base)},
 };
 
 static const cpu_level *find_level(const char *name)
@@ -65,12 +76,15 @@ nm_status nm_cpu_backend_init(nm_backend *backend, const nm_backend_options *opt
         return nm_fail(err, NM_UNSUPPORTED, "backend cpu supports float32 only; use backend ref for float64");
     const cpu_level *level = find_level(options->isa);
     if (!level)
-        return nm_fail(err, NM_USAGE, "unknown CPU level '%s' (available: auto, base, avx2, avx512, vnni)",
+        return nm_fail(err, NM_USAGE,
+                       "unknown CPU level '%s' (available: auto, base, avx2, avx512, vnni, avx512_bf16)",
                        options->isa);
     if (!level->present())
         return nm_fail(err, NM_UNSUPPORTED, "this CPU does not support level %s; use auto", level->name);
     backend->isa = level->name;
     for (int i = 0; i < NM_CPU_N_GROUPS; i++)
         level->fill[i](&backend->k);
+    for (int i = 0; options->bf16 && i < NM_CPU_N_BF16_GROUPS; i++)
+        level->fill_bf16[i](&backend->k);
     return NM_OK;
 }

@@ -7,7 +7,7 @@
 #include <omp.h>
 
 enum {
-    DEPTH = 512,                   /* KC: a micro-panel of a and a panel of b stay in L1 and L2 */
+    DEPTH = 512,                   /* KC: a micro-panel of a and a panel of b stay in L1 and L2; even */
     BLOCK_ROWS = 8 * NM_TILE_ROWS, /* MC: packed rows of a stay in L2 */
     EXTRA_ROWS = 2 * NM_TILE_ROWS, /* a remainder up to this size joins other blocks */
     MICRO_PANELS = 10,             /* micro-panels of a block with additional rows */
@@ -20,25 +20,30 @@ enum {
     PREFETCH_ROWS = 16,     /* prefetch distance when a is transposed */
     PADDING = 2 * NM_W      /* packing stores full vectors past the end */
 };
+#if defined(NM_BF16)
+_Static_assert((int)DEPTH == (int)NM_BF16_CHUNK, "results depend on the depth of a chunk");
+#endif
 
 /* Packs rows k0 .. k0 + depth - 1 and columns col .. col + cols - 1 of b into panels of
- * [panel_depth][NM_TILE_COLS], padded with zero columns. Rows are read contiguously. */
+ * [panel_rows][NM_TILE_COLS], padded with zero columns. Rows are read contiguously. */
 static void pack_b_rows(const nm_gemm *g, int32_t col, int32_t cols, int32_t k0, int32_t depth, float *to,
-                        int32_t panel_depth)
+                        int32_t panel_rows)
 {
     int32_t full = cols / NM_TILE_COLS * NM_TILE_COLS, remainder = cols - full;
-    size_t panel = (size_t)panel_depth * NM_TILE_COLS;
-    for (int32_t k = 0; k < depth; k++, to += NM_TILE_COLS) {
+    size_t panel = (size_t)panel_rows * NM_TILE_COLS;
+    for (int32_t k = 0; k < depth; k += NM_PANEL_GROUP, to += NM_GROUP_ROWS * NM_TILE_COLS) {
         const float *from = g->b + (size_t)(k0 + k) * g->ldb + (size_t)col;
+        int32_t rows = depth - k;
         float *at = to;
         for (int32_t j = 0; j < full; j += NM_TILE_COLS, at += panel) {
-            v_store(at, v_load(from + j));
-            v_store(at + NM_W, v_load(from + j + NM_W));
+            nm_pack_group(from + j, g->ldb, rows, NM_W, at, NM_TILE_COLS);
+            nm_pack_group(from + j + NM_W, g->ldb, rows, NM_W, at + NM_W, NM_TILE_COLS);
         }
         if (remainder) {
-            v_store(at, v_load_upto(from + full, remainder));
-            v_store(at + NM_W,
-                    remainder > NM_W ? v_load_upto(from + full + NM_W, remainder - NM_W) : v_set(0));
+            int32_t second = remainder > NM_W ? NM_W : 0; /* without a second vector no column is read */
+            nm_pack_group(from + full, g->ldb, rows, remainder, at, NM_TILE_COLS);
+            nm_pack_group(from + full + second, g->ldb, rows, second ? remainder - NM_W : 0, at + NM_W,
+                          NM_TILE_COLS);
         }
     }
 }
@@ -47,7 +52,7 @@ static void pack_b_rows(const nm_gemm *g, int32_t col, int32_t cols, int32_t k0,
 static void pack_panel(const nm_gemm *g, int32_t col, int32_t cols, int32_t k0, int32_t depth, float *to)
 {
     if (!g->tb) {
-        pack_b_rows(g, col, cols, k0, depth, to, depth);
+        pack_b_rows(g, col, cols, k0, depth, to, nm_panel_rows(depth));
         return;
     }
     for (int32_t half = 0; half < 2; half++) {
@@ -66,10 +71,10 @@ static int32_t micro_panel_rows(int32_t rows)
 /* Offset of micro-panel i of a; each is followed by padding of a full vector. */
 static size_t micro_panel_offset(int32_t i, int32_t depth)
 {
-    return (size_t)i * ((size_t)depth * NM_TILE_ROWS + PADDING);
+    return (size_t)i * ((size_t)nm_panel_rows(depth) * NM_TILE_ROWS + PADDING);
 }
 
-/* Packs `rows` rows of a from (row, k0) into micro-panels of [depth][NM_TILE_ROWS]; lanes past the rows
+/* Packs `rows` rows of a from (row, k0) into micro-panels of [panel rows][NM_TILE_ROWS]; lanes past the rows
  * are undefined. */
 static void pack_a(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int32_t depth, float *to)
 {
@@ -79,13 +84,16 @@ static void pack_a(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int3
         nm_pack_transposed(from, g->lda, nm_min_i32(rows - r, height), depth,
                            to + micro_panel_offset(r / height, depth), NM_TILE_ROWS);
     }
-    for (int32_t k = 0; g->ta && k < depth; k++) {
+    for (int32_t k = 0; g->ta && k < depth; k += NM_PANEL_GROUP) {
         const float *from = g->a + (size_t)(k0 + k) * g->lda + (size_t)row;
-        for (int32_t r = 0; r < rows; r += 16)
-            __builtin_prefetch(from + PREFETCH_ROWS * g->lda + r);
+        for (int32_t ahead = PREFETCH_ROWS; ahead < PREFETCH_ROWS + NM_PANEL_GROUP; ahead++)
+            for (int32_t r = 0; r < rows; r += 16)
+                __builtin_prefetch(from + (size_t)ahead * g->lda + r);
         for (int32_t r = 0; r < rows; r += height)
-            v_store(to + micro_panel_offset(r / height, depth) + (size_t)k * NM_TILE_ROWS,
-                    v_load_upto(from + r, rows - r));
+            nm_pack_group(from + r, g->lda, depth - k, rows - r,
+                          to + micro_panel_offset(r / height, depth) +
+                              (size_t)nm_panel_rows(k) * NM_TILE_ROWS,
+                          NM_TILE_ROWS);
     }
 }
 
@@ -110,14 +118,16 @@ static void run_block(const nm_gemm *g, const block *part, const float *panels, 
             tile_epilogue epilogue = {last && g->bias ? g->bias + col : NULL, last && g->relu};
             const float *panel = own;
             if (g->packed)
-                panel = g->packed + (size_t)col * (size_t)g->depth + (size_t)(part->k0 + k) * NM_TILE_COLS;
+                panel = g->packed + (size_t)col * (size_t)nm_panel_rows(g->depth) +
+                        (size_t)nm_panel_rows(part->k0 + k) * NM_TILE_COLS;
             else if (panels)
-                panel = panels + (size_t)(col - first_col) * (size_t)part->depth + (size_t)k * NM_TILE_COLS;
+                panel = panels + (size_t)(col - first_col) * (size_t)nm_panel_rows(part->depth) +
+                        (size_t)nm_panel_rows(k) * NM_TILE_COLS;
             else
                 pack_panel(g, col, cols, part->k0 + k, depth, own);
             for (int32_t r = 0; r < part->rows; r += height) {
                 float *c = g->c + (size_t)(part->row + r) * g->ldc + (size_t)col;
-                nm_tile(nm_min_i32(part->rows - r, height), cols, depth,
+                nm_tile(nm_min_i32(part->rows - r, height), cols, nm_panel_rows(depth),
                         micro_panels + micro_panel_offset(r / height, depth), 1, NM_TILE_ROWS, panel,
                         NM_TILE_COLS, true, g->alpha, add, epilogue, c, g->ldc);
             }
@@ -162,13 +172,13 @@ static void run_span(const nm_gemm *g, const span *part, float *panels, float *l
 #pragma omp for schedule(static)
         for (int32_t k = 0; k < part->depth; k += PACK_ROWS)
             pack_b_rows(g, part->col, part->cols, part->k0 + k, nm_min_i32(part->depth - k, PACK_ROWS),
-                        panels + (size_t)k * NM_TILE_COLS, part->depth);
+                        panels + (size_t)nm_panel_rows(k) * NM_TILE_COLS, nm_panel_rows(part->depth));
     } else if (shared) {
 #pragma omp for schedule(dynamic, 1)
         for (int32_t p = 0; p < n_panels; p++)
             pack_panel(g, part->col + p * NM_TILE_COLS,
                        nm_min_i32(part->cols - p * NM_TILE_COLS, NM_TILE_COLS), part->k0, part->depth,
-                       panels + (size_t)p * NM_TILE_COLS * (size_t)part->depth);
+                       panels + (size_t)p * NM_TILE_COLS * (size_t)nm_panel_rows(part->depth));
     }
 #pragma omp for schedule(dynamic, 1)
     for (int32_t i = 0; i < row_blocks * col_blocks; i++) {
@@ -183,41 +193,48 @@ static void run_span(const nm_gemm *g, const span *part, float *panels, float *l
     }
 }
 
+/* Not inlined: no arithmetic is moved out of the mode in which denormal numbers are zero. */
+static __attribute__((noinline)) void run_spans(const nm_gemm *g, int32_t span_cols, float *panels,
+                                                float *local, int32_t threads)
+{
+    for (int32_t col = 0; col < g->cols; col += span_cols)
+        for (int32_t k = 0; k < g->depth || k == 0; k += SPAN_DEPTH) {
+            span part = {col, nm_min_i32(g->cols - col, span_cols), k, nm_min_i32(g->depth - k, SPAN_DEPTH)};
+            run_span(g, &part, panels, local, threads);
+        }
+}
+
 void NM_SIMD(nm_gemm_run)(nm_backend *backend, const nm_gemm *g)
 {
     if (g->rows == 0 || g->cols == 0)
         return;
     size_t local_floats = (size_t)MICRO_PANELS * MICRO_PANEL_FLOATS + PANEL_FLOATS + PADDING;
-    int32_t span_depth = nm_min_i32(g->depth, SPAN_DEPTH);
-    int32_t span_cols = SPAN_FLOATS / (span_depth ? span_depth : 1) / NM_TILE_COLS * NM_TILE_COLS;
+    int32_t span_rows = nm_panel_rows(nm_min_i32(g->depth, SPAN_DEPTH));
+    int32_t span_cols = SPAN_FLOATS / (span_rows ? span_rows : 1) / NM_TILE_COLS * NM_TILE_COLS;
     span_cols = nm_min_i32(span_cols, nm_ceil_div(g->cols, NM_TILE_COLS) * NM_TILE_COLS);
     double work = (double)g->rows * (double)g->cols * (double)g->depth;
     int32_t threads = work < 65536 ? 1 : backend->threads;
     float *locals =
         nm_backend_scratch(backend, NM_CPU_THREADS, (size_t)threads * local_floats * sizeof(float));
     float *panels = nm_backend_scratch(backend, NM_CPU_PANELS,
-                                       ((size_t)span_cols * (size_t)span_depth + PADDING) * sizeof(float));
+                                       ((size_t)span_cols * (size_t)span_rows + PADDING) * sizeof(float));
 #pragma omp parallel num_threads(threads)
     {
-        float *local = locals + (size_t)omp_get_thread_num() * local_floats;
-        for (int32_t col = 0; col < g->cols; col += span_cols)
-            for (int32_t k = 0; k < g->depth || k == 0; k += SPAN_DEPTH) {
-                span part = {col, nm_min_i32(g->cols - col, span_cols), k,
-                             nm_min_i32(g->depth - k, SPAN_DEPTH)};
-                run_span(g, &part, panels, local, threads);
-            }
+        const uint32_t mode = nm_flush_begin();
+        run_spans(g, span_cols, panels, locals + (size_t)omp_get_thread_num() * local_floats, threads);
+        nm_flush_end(mode);
     }
 }
 
 size_t NM_SIMD(nm_gemm_pack)(nm_backend *backend, const nm_gemm *g, float *to)
 {
     int32_t n_panels = nm_ceil_div(g->cols, NM_TILE_COLS), threads = backend->threads;
-    size_t panel = (size_t)g->depth * NM_TILE_COLS;
+    size_t panel = (size_t)nm_panel_rows(g->depth) * NM_TILE_COLS;
     if (to && !g->tb) {
 #pragma omp parallel for num_threads(threads) schedule(static)
         for (int32_t k = 0; k < g->depth; k += PACK_ROWS)
-            pack_b_rows(g, 0, g->cols, k, nm_min_i32(g->depth - k, PACK_ROWS), to + (size_t)k * NM_TILE_COLS,
-                        g->depth);
+            pack_b_rows(g, 0, g->cols, k, nm_min_i32(g->depth - k, PACK_ROWS),
+                        to + (size_t)nm_panel_rows(k) * NM_TILE_COLS, nm_panel_rows(g->depth));
         return (size_t)n_panels * panel * sizeof(float);
     }
 #pragma omp parallel for num_threads(threads) schedule(static)

@@ -12,7 +12,7 @@ static void drop_block(const nm_gemm *gemm, int32_t row, int32_t col, int32_t ro
         float *y = gemm->c + (size_t)i * gemm->ldc + (size_t)col;
         const float *factor = nm_drop_row(drop, (uint32_t)i, col, cols, factors);
         for (int32_t j = 0; j < cols; j += NM_W)
-            v_store_upto(y + j, cols - j, v_mul(v_load_upto(y + j, cols - j), v_load(factor + j)));
+            v_store_upto(y + j, cols - j, nm_flush(v_mul(v_load_upto(y + j, cols - j), v_load(factor + j))));
     }
 }
 
@@ -36,6 +36,7 @@ static nm_gemm gemm_of(bool ta, bool tb, nm_mat a, nm_mat b, bool add, nm_mat c)
                      .ldc = (size_t)c.stride};
 }
 
+#if !defined(NM_BF16) /* which computes weight standardization and attention pooling in float */
 static void gemm(nm_backend *b, const nm_gemm_args *args)
 {
     nm_gemm work = gemm_of(args->ta, args->tb, args->a, args->b, args->beta != 0, args->c);
@@ -44,6 +45,7 @@ static void gemm(nm_backend *b, const nm_gemm_args *args)
         NM_CALL(b, scale, .alpha = args->beta, .x = args->c, .y = args->c);
     NM_SIMD(nm_gemm_run)(b, &work);
 }
+#endif
 
 /* The panels of rows of a registered weight; NULL unless the first row begins a panel. */
 static const float *packed_rows(const nm_backend *b, nm_mat weight)
@@ -51,7 +53,8 @@ static const float *packed_rows(const nm_backend *b, nm_mat weight)
     int32_t first = 0;
     const nm_packed_weight *entry = nm_backend_find_packed(b, weight, &first);
     bool at_panel = entry && first % NM_TILE_COLS == 0;
-    return at_panel ? (const float *)entry->packed + (size_t)first * (size_t)weight.cols : NULL;
+    return at_panel ? (const float *)entry->packed + (size_t)first * (size_t)nm_panel_rows(weight.cols)
+                    : NULL;
 }
 
 static void pack(nm_backend *b, const nm_pack_args *args)
@@ -148,7 +151,9 @@ void NM_SIMD(nm_add_column_sums)(nm_backend *b, nm_mat x, float *to)
 
 void NM_SIMD(nm_cpu_linear)(nm_kernels *k)
 {
+#if !defined(NM_BF16)
     k->gemm = gemm;
+#endif
     k->linear = linear;
     k->pack = pack;
     k->act_grad = act_grad;

@@ -1,12 +1,11 @@
 /* The register tile: up to NM_TILE_ROWS x NM_TILE_COLS elements of a GEMM, summed over k in ascending
- * order from zero, one multiply-add per k. */
+ * order from zero, one multiply-add per panel row (panel.h). */
 #ifndef NM_TILE_H
 #define NM_TILE_H
 
-#include "backend/cpu/simd.h"
+#include "backend/cpu/panel.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 
 enum {
     NM_TILE_COLS = 2 * NM_W,
@@ -29,13 +28,19 @@ NM_INLINE void store_tile(const int rows, const int vectors, int32_t cols, vf su
 #pragma GCC unroll 2
     for (int j = 0; j < vectors; j++) {
         const int32_t n = cols - j * NM_W;
-        vf more = bias ? v_load_upto(bias + j * NM_W, n) : v_set(0);
+        vf more = bias ? nm_flush(v_load_upto(bias + j * NM_W, n)) : v_set(0);
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++) {
             float *to = c + (size_t)i * ldc + j * NM_W;
+#if defined(NM_BF16) /* without FMA, so that the result does not depend on the CPU level */
+            vf z = nm_flush(v_mul(factor, sum[i][j]));
+            if (add)
+                z = nm_flush(v_add(nm_flush(v_load_upto(to, n)), z));
+#else
             vf z = add ? v_fma(factor, sum[i][j], v_load_upto(to, n)) : v_mul(factor, sum[i][j]);
+#endif
             if (bias)
-                z = v_add(z, more);
+                z = nm_flush(v_add(z, more));
             if (relu)
                 z = v_max(v_set(0), z);
             v_store_upto(to, n, z);
@@ -43,8 +48,9 @@ NM_INLINE void store_tile(const int rows, const int vectors, int32_t cols, vf su
     }
 }
 
-/* c = epilogue(alpha a b), or epilogue(c + alpha a b). Element (i, k) of a is a[i * a_row + k * a_step];
- * row k of b begins at b + k * b_step and is readable up to whole vectors; cols columns are written.
+/* c = epilogue(alpha a b), or epilogue(c + alpha a b). Element i of panel row k of a is
+ * a[i * a_row + k * a_step]; panel row k of b begins at b + k * b_step and is readable up to whole vectors;
+ * depth: number of panel rows; cols columns are written.
  * stream: b is read from memory and continues after this panel: prefetch the next rows. */
 NM_INLINE void tile_fixed(const int rows, const int vectors, int32_t cols, int32_t depth, const float *a,
                           size_t a_row, size_t a_step, const float *b, size_t b_step, const bool stream,
@@ -66,7 +72,7 @@ NM_INLINE void tile_fixed(const int rows, const int vectors, int32_t cols, int32
             vf left = v_set(a[(size_t)i * a_row]);
 #pragma GCC unroll 2
             for (int j = 0; j < vectors; j++)
-                sum[i][j] = v_fma(left, right[j], sum[i][j]);
+                sum[i][j] = nm_multiply_add(left, right[j], sum[i][j]);
         }
         a += a_step;
         b += b_step;
@@ -115,22 +121,6 @@ NM_INLINE void nm_tile(int32_t rows, int32_t cols, int32_t depth, const float *a
         NM_TILE_CASE(12)
         NM_TILE_CASE(13)
         NM_TILE_CASE(14)
-    }
-}
-
-/* to[k * step + r] = from[r * stride + k] for k < depth and r < NM_W, zero for r >= rows. Writes whole
- * vectors: with a step below NM_W each vector overwrites the end of the previous one. */
-NM_INLINE void nm_pack_transposed(const float *from, size_t stride, int32_t rows, int32_t depth, float *to,
-                                  size_t step)
-{
-    for (int32_t k = 0; k < depth; k += NM_W) {
-        int32_t n = depth - k < NM_W ? depth - k : NM_W;
-        vf v[NM_W];
-        for (int r = 0; r < NM_W; r++)
-            v[r] = r < rows ? v_load_upto(from + (size_t)r * stride + k, n) : v_set(0);
-        v_transpose(v);
-        for (int32_t j = 0; j < n; j++)
-            v_store(to + (size_t)(k + j) * step, v[j]);
     }
 }
 

@@ -1,13 +1,15 @@
-/* The reference kernels, in float and in double. */
+/* The reference kernels: in float, in double, in float with bf16 matrix multiplications. */
 #ifndef NM_REF_H
 #define NM_REF_H
 
 #include "norma/backend.h"
 
-extern const nm_kernels nm_ref_kernels_f32, nm_ref_kernels_f64;
+extern const nm_kernels nm_ref_kernels_f32, nm_ref_kernels_f64, nm_ref_kernels_bf16;
 
-static inline const nm_kernels *nm_ref_kernels(nm_dtype dtype)
+static inline const nm_kernels *nm_ref_kernels(nm_dtype dtype, bool bf16)
 {
+    if (bf16)
+        return &nm_ref_kernels_bf16;
     return dtype == NM_F64 ? &nm_ref_kernels_f64 : &nm_ref_kernels_f32;
 }
 

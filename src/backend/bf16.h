@@ -1,0 +1,45 @@
+/* Arithmetic of bf16 matrix multiplication (norma/backend.h), one number at a time. */
+#ifndef NM_BF16_H
+#define NM_BF16_H
+
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { NM_BF16_CHUNK = 512 }; /* products that are summed from zero */
+
+/* Denormal numbers become zero of the same sign. */
+static inline float nm_bf16_flush(float x)
+{
+    return fabsf(x) < FLT_MIN ? copysignf(0, x) : x;
+}
+
+/* x rounded to bf16: to nearest even; denormal numbers become zero. */
+static inline float nm_bf16_round(float x)
+{
+    uint32_t bits;
+    if (isnan(x))
+        return x;
+    x = nm_bf16_flush(x);
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* c + x y, rounded once, for bf16 numbers x and y; a result that is below FLT_MIN after rounding to 24 bits
+ * becomes zero. The product is exact in float unless it is below FLT_MIN or above FLT_MAX. */
+static inline float nm_bf16_multiply_add(float x, float y, float c)
+{
+    float product = x * y;
+    if ((fabsf(product) >= FLT_MIN && fabsf(product) <= FLT_MAX) || x == 0 || y == 0)
+        return nm_bf16_flush(c + product);
+    float sum = fmaf(x, y, c);
+    /* FLT_MIN may be the result of a rounding to fewer than 24 bits. */
+    if (fabsf(sum) == FLT_MIN && fabsf(fmaf(x * 0x1p64f, y, c * 0x1p64f)) < FLT_MIN * 0x1p64f)
+        return copysignf(0, sum);
+    return nm_bf16_flush(sum);
+}
+
+#endif

@@ -1,0 +1,178 @@
+/* Panels of GEMM operands: vectors of rows or columns of an operand, for ascending k. A panel row is what
+ * one multiply-add of the register tile reads:
+ *     float                      the value of one k
+ *     bf16, vdpbf16ps            the pair of values k, k + 1 in 32 bits, k in the low half
+ *     bf16, other CPU levels     values rounded to bf16 but stored as float, the row of k + 1 before that of k
+ * so that bf16 sums have the order of norma/backend.h. For an odd depth the last pair has a zero. Emulated
+ * sums are exact: the product of two bf16 numbers is exact in float, and FMA in a mode in which denormal
+ * numbers are zero rounds as vdpbf16ps does. */
+#ifndef NM_PANEL_H
+#define NM_PANEL_H
+
+#include "backend/cpu/simd.h"
+
+#include <stddef.h>
+#if defined(NM_BF16)
+#include "backend/bf16.h"
+#endif
+
+#if defined(NM_BF16_DOT)
+enum { NM_PANEL_GROUP = 2, NM_GROUP_ROWS = 1 }; /* values of k that are stored together, in this many rows */
+#elif defined(NM_BF16)
+enum { NM_PANEL_GROUP = 2, NM_GROUP_ROWS = 2 };
+#else
+enum { NM_PANEL_GROUP = 1, NM_GROUP_ROWS = 1 };
+#endif
+
+/* Number of panel rows of `depth` values of k; exact multiples add up. */
+NM_INLINE int32_t nm_panel_rows(int32_t depth)
+{
+    return (depth + NM_PANEL_GROUP - 1) / NM_PANEL_GROUP * NM_GROUP_ROWS;
+}
+
+/* ---- zero for denormal numbers: results of nm_flush and, between nm_flush_begin and nm_flush_end, of all
+ * float arithmetic of the thread where the CPU has such a mode ---- */
+
+#if defined(NM_BF16) && !defined(NM_LEVEL_base)
+
+NM_INLINE uint32_t nm_flush_begin(void)
+{
+    const uint32_t flush_to_zero = 0x8000, denormals_are_zero = 0x40;
+    uint32_t mode = _mm_getcsr();
+    _mm_setcsr(mode | flush_to_zero | denormals_are_zero);
+    return mode;
+}
+
+NM_INLINE void nm_flush_end(uint32_t mode)
+{
+    _mm_setcsr(mode);
+}
+
+#else
+
+NM_INLINE uint32_t nm_flush_begin(void)
+{
+    return 0;
+}
+
+NM_INLINE void nm_flush_end(uint32_t mode)
+{
+    (void)mode;
+}
+
+#endif
+
+NM_INLINE vf nm_flush(vf x)
+{
+#if defined(NM_BF16) && defined(NM_LEVEL_base)
+    vu sign = vu_and(v_bits(x), vu_set(0x80000000)), size = vu_xor(v_bits(x), sign);
+    return v_from_bits(vu_xor(sign, v_bits(vu_zero_below(size, vu_set(0x00800000), v_from_bits(size)))));
+#else
+    return x;
+#endif
+}
+
+/* ---- multiply-add of panel rows ---- */
+
+NM_INLINE vf nm_multiply_add(vf a, vf b, vf sum)
+{
+#if defined(NM_BF16_DOT)
+    return _mm512_dpbf16_ps(sum, (__m512bh)v_bits(a), (__m512bh)v_bits(b));
+#elif defined(NM_BF16) && defined(NM_LEVEL_base)
+    const vf zero = v_set(0);
+    vf product = a * b, size = v_max(product, zero - product);
+    vi inexact = ((size < v_set(FLT_MIN)) | (size > v_set(FLT_MAX))) & (a != zero) & (b != zero);
+    vf out = nm_flush(sum + product);
+    if (inexact[0] | inexact[1] | inexact[2] | inexact[3])
+        for (int i = 0; i < NM_W; i++)
+            out[i] = nm_bf16_multiply_add(a[i], b[i], sum[i]);
+    return out;
+#else
+    return v_fma(a, b, sum);
+#endif
+}
+
+/* ---- packing ---- */
+
+#if defined(NM_BF16_DOT)
+
+/* [a0 b0 a1 b1 ..] as bf16 */
+NM_INLINE vf nm_bf16_pairs(vf a, vf b)
+{
+    const __m512i interleave = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8,
+                                                23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    return v_from_bits(_mm512_permutexvar_epi16(interleave, (__m512i)_mm512_cvtne2ps_pbh(b, a)));
+}
+
+#elif defined(NM_BF16)
+
+/* Rounded to bf16: to nearest even; denormal numbers become zero, a NaN the quiet NaN. */
+NM_INLINE vf nm_round_to_bf16(vf x)
+{
+    vu sign = vu_and(v_bits(x), vu_set(0x80000000)), size = vu_xor(v_bits(x), sign);
+    vu nan = v_bits(vu_zero_below(size, vu_set(0x7F800001), v_from_bits(vu_set(0xFFFFFFFF))));
+    vu half = vu_add(vu_set(0x7FFF), vu_and(vu_shift_right(size, 16), vu_set(1)));
+    vu rounded = vu_and(vu_add(size, half), vu_set(0xFFFF0000));
+    rounded = v_bits(vu_zero_below(size, vu_set(0x00800000), v_from_bits(rounded)));
+    rounded = vu_xor(rounded, vu_and(nan, vu_xor(rounded, vu_set(0x7FC00000))));
+    return v_from_bits(vu_xor(sign, rounded));
+}
+
+#endif
+
+/* Packs a vector of n columns of one group of rows of an operand; rows: number of rows that are left, at
+ * least 1. */
+NM_INLINE void nm_pack_group(const float *from, size_t stride, int32_t rows, int32_t n, float *to,
+                             size_t step)
+{
+    vf first = v_load_upto(from, n);
+#if defined(NM_BF16)
+    vf second = rows > 1 ? v_load_upto(from + stride, n) : v_set(0);
+#endif
+#if defined(NM_BF16_DOT)
+    v_store(to, nm_bf16_pairs(first, second));
+    (void)step;
+#elif defined(NM_BF16)
+    v_store(to, nm_round_to_bf16(second));
+    v_store(to + step, nm_round_to_bf16(first));
+#else
+    v_store(to, first);
+    (void)stride;
+    (void)rows;
+    (void)step;
+#endif
+}
+
+enum { NM_VECTOR_DEPTH = NM_W * NM_PANEL_GROUP / NM_GROUP_ROWS }; /* values of k in a vector */
+
+/* A vector of n <= NM_VECTOR_DEPTH consecutive values of k; the others are 0. */
+NM_INLINE vf nm_load_depth(const float *from, int32_t n)
+{
+#if defined(NM_BF16_DOT)
+    vf low = v_load_upto(from, n), high = n > NM_W ? v_load_upto(from + NM_W, n - NM_W) : v_set(0);
+    return v_from_bits((__m512i)_mm512_cvtne2ps_pbh(high, low));
+#elif defined(NM_BF16)
+    return nm_round_to_bf16(v_load_upto(from, n));
+#else
+    return v_load_upto(from, n);
+#endif
+}
+
+/* Packs an operand whose rows are along k: lane r of the panel row of k is from[r * stride + k], zero for
+ * r >= rows. Panel rows are `step` floats apart. Writes whole vectors: with a step below NM_W each vector
+ * overwrites the end of the previous one. */
+NM_INLINE void nm_pack_transposed(const float *from, size_t stride, int32_t rows, int32_t depth, float *to,
+                                  size_t step)
+{
+    for (int32_t k = 0; k < depth; k += NM_VECTOR_DEPTH) {
+        int32_t n = depth - k < NM_VECTOR_DEPTH ? depth - k : NM_VECTOR_DEPTH, first = nm_panel_rows(k);
+        vf v[NM_W];
+        for (int r = 0; r < NM_W; r++)
+            v[r] = r < rows ? nm_load_depth(from + (size_t)r * stride + k, n) : v_set(0);
+        v_transpose(v);
+        for (int32_t j = 0; j < nm_panel_rows(n); j++)
+            v_store(to + (size_t)(first + j) * step, v[j ^ (NM_GROUP_ROWS - 1)]);
+    }
+}
+
+#endif

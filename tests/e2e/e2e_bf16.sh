@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Training with bf16 matrix multiplications: the log and the configuration record the precision; bitwise identical for any
+# number of threads, and after stop and resume, which keeps the precision; inference in float and in bf16.
+set -uo pipefail
+# shellcheck source=tests/e2e/common.sh
+. "${SOURCE:?}/tests/e2e/common.sh"
+
+make_pairs train 300 1
+make_pairs valid 20 2
+make_pairs test 20 3
+"$NORMA" prepare --train train --valid valid --test test --source-lang de --target-lang en --bpe-merges 30 \
+    --output data 2>err || fail "prepare: $(cat err)"
+cat >small.ini <<'X'
+[data]
+folder = data
+max_length = 40
+[model]
+preset = tiny
+width = 32
+ff = 64
+heads = 2
+max_positions = 64
+norm = power
+[train]
+updates = 40
+max_tokens = 200
+log_every = 10
+validate_every = 20
+save_every = 20
+score = 0
+[schedule]
+name = constant
+lr = 0.003
+[device]
+precision = bf16
+X
+
+weights() { # FOLDER: checksum of the model of the last checkpoint
+    "$NORMA" average weights.safetensors "$1/last.safetensors" 2>err || fail "average: $(cat err)"
+    tail -c 4000 weights.safetensors | cksum
+}
+
+"$NORMA" train small.ini --run.folder two --device.threads 2 2>err || fail "train: $(cat err)"
+has err "bf16"
+grep -q '^precision = bf16' two/config.ini || fail "the configuration does not record the precision: $(cat two/config.ini)"
+grep -q 'bf16 and float32' two/log.jsonl || fail "the log does not record the precision: $(head -n 1 two/log.jsonl)"
+"$NORMA" train small.ini --run.folder one --device.threads 1 2>err || fail "train: $(cat err)"
+[ "$(weights one)" = "$(weights two)" ] || fail "one and two threads gave different weights"
+"$NORMA" train small.ini --run.folder float --device.precision float 2>err || fail "train: $(cat err)"
+[ "$(weights one)" != "$(weights float)" ] || fail "bf16 and float gave the same weights"
+
+# ---- resume ----
+"$NORMA" train small.ini --run.folder parts --train.updates 20 2>err || fail "train: $(cat err)"
+"$NORMA" train small.ini --run.folder parts --resume --train.updates 40 2>err || fail "resume: $(cat err)"
+[ "$(weights one)" = "$(weights parts)" ] || fail "a resumed run gave different weights"
+code=0
+"$NORMA" train small.ini --run.folder parts --resume --device.precision float 2>err || code=$?
+[ "$code" = 2 ] || fail "another precision on resume gave exit code $code: $(cat err)"
+has err "device.precision"
+code=0
+"$NORMA" train small.ini --run.folder bad --device.precision int8 2>err || code=$?
+[ "$code" = 2 ] || fail "training in int8 gave exit code $code: $(cat err)"
+has err "int8 is for inference only"
+
+# ---- inference ----
+for precision in float bf16 int8; do
+    "$NORMA" translate one --device.precision $precision test.de >"out.$precision" 2>err || fail "$precision: $(cat err)"
+    [ "$(wc -l <"out.$precision")" = 20 ] || fail "$precision: not 20 lines"
+done
+"$NORMA" translate one --device.precision bf16 --buffer 1 --device.threads 1 test.de >alone 2>err || fail "$(cat err)"
+same alone out.bf16
