@@ -18,6 +18,7 @@
     C(prepare) \
     C(recipes) \
     C(train) \
+    C(baseline) \
     C(translate) \
     C(perplexity) \
     C(generate) \

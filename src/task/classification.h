@@ -64,6 +64,9 @@ nm_status nm_classification_probabilities(nm_task *task, nm_model *model, const 
                                           double *probabilities, nm_error *err);
 /* The most probable class; the first one of equally probable classes. */
 int32_t nm_classification_best(const double *probabilities, int32_t classes);
+/* Fills the score of the first n texts of a split with these predicted classes. */
+void nm_classification_count(const nm_classification_parts *parts, nm_split split, const int32_t *predicted,
+                             size_t n, nm_task_score *score);
 nm_status nm_classification_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,
                                   nm_task_score *score, nm_error *err);
 

@@ -95,17 +95,16 @@ nm_status nm_classification_probabilities(nm_task *task, nm_model *model, const 
     return status;
 }
 
-static void count(const nm_classification_parts *parts, nm_split split, size_t n, const double *probabilities,
-                  nm_task_score *score)
+void nm_classification_count(const nm_classification_parts *parts, nm_split split, const int32_t *predicted,
+                             size_t n, nm_task_score *score)
 {
     int32_t classes = nm_classification_classes(parts);
     nm_confusion confusion = nm_confusion_create(classes);
     int64_t *rows = nm_allocate((n + 1) * NM_ACCURACY_COUNTS * sizeof *rows);
     for (size_t i = 0; i < n; i++) {
-        int32_t gold = parts->sets[split].labels.data[i],
-                found = nm_classification_best(probabilities + i * (size_t)classes, classes);
-        nm_confusion_add(&confusion, gold, found);
-        rows[NM_ACCURACY_COUNTS * i] = gold == found;
+        int32_t gold = parts->sets[split].labels.data[i];
+        nm_confusion_add(&confusion, gold, predicted[i]);
+        rows[NM_ACCURACY_COUNTS * i] = gold == predicted[i];
         rows[NM_ACCURACY_COUNTS * i + 1] = 1;
     }
     score->name = "accuracy";
@@ -132,8 +131,12 @@ nm_status nm_classification_score(nm_task *task, nm_model *model, nm_split split
     size_t n = (size_t)texts.n, classes = (size_t)nm_classification_classes(parts);
     double *probabilities = nm_allocate((n * classes + 1) * sizeof *probabilities);
     nm_status status = nm_classification_probabilities(task, model, &texts, probabilities, err);
+    int32_t *predicted = nm_allocate((n + 1) * sizeof *predicted);
+    for (size_t i = 0; i < n && status == NM_OK; i++)
+        predicted[i] = nm_classification_best(probabilities + i * classes, (int32_t)classes);
     if (status == NM_OK)
-        count(parts, split, n, probabilities, score);
+        nm_classification_count(parts, split, predicted, n, score);
+    free(predicted);
     free(probabilities);
     return status;
 }

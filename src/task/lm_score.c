@@ -7,8 +7,6 @@
 
 #include "task/lm_task.h"
 
-enum { BLOCK_TOKENS = 64 }; /* blocks of consecutive tokens are the units of the bootstrap */
-
 typedef struct window {
     int64_t begin;          /* first token that is predicted */
     int32_t length, scored; /* the last `scored` tokens are scored */
@@ -35,7 +33,7 @@ double nm_lm_perplexity_of_counts(const int64_t *counts, const void *context)
     return counts[1] ? exp(1e-6 * (double)counts[0] / (double)counts[1]) : NAN;
 }
 
-static void add_unit(nm_lm_scored *scored, double nll, int64_t tokens)
+void nm_lm_scored_add(nm_lm_scored *scored, double nll, int64_t tokens)
 {
     NM_RESERVE(scored->counts, 2 * (scored->n_units + 1), scored->capacity);
     scored->counts[2 * scored->n_units] = llround(1e6 * nll);
@@ -68,8 +66,8 @@ static nm_status score_rows(scorer *self, nm_tensor *rows, int64_t first, int32_
 {
     nm_backend *b = self->tape.backend;
     size_t row_bytes = (size_t)rows->cols * nm_dtype_bytes(b->dtype);
-    for (int32_t at = 0; at < n; at += BLOCK_TOKENS) {
-        int32_t count = n - at < BLOCK_TOKENS ? n - at : BLOCK_TOKENS;
+    for (int32_t at = 0; at < n; at += NM_LM_BLOCK_TOKENS) {
+        int32_t count = n - at < NM_LM_BLOCK_TOKENS ? n - at : NM_LM_BLOCK_TOKENS;
         nm_tensor part = {
             .data = (char *)rows->data + (size_t)at * row_bytes, .rows = count, .cols = rows->cols};
         nm_loss_spec spec = {.targets = self->ids + first + at};
@@ -80,7 +78,7 @@ static nm_status score_rows(scorer *self, nm_tensor *rows, int64_t first, int32_
         nm_backend_download(b, sums, device, sizeof sums);
         if (!isfinite(sums[1]))
             return nm_fail(err, NM_DIVERGED, "the model's log probabilities are not finite");
-        add_unit(self->out, sums[1], count);
+        nm_lm_scored_add(self->out, sums[1], count);
     }
     return NM_OK;
 }
@@ -170,6 +168,16 @@ nm_status nm_lm_score_ids(nm_model *model, const int32_t *ids, int64_t n, const 
 
 /* ---- score of a split ---- */
 
+void nm_lm_scored_fill(const nm_lm_scored *scored, nm_task_score *score)
+{
+    *score = (nm_task_score){.name = "perplexity",
+                             .title = "ppl",
+                             .lower_is_better = true,
+                             .value = exp(scored->nll / (double)scored->tokens),
+                             .counts = {scored->counts, scored->n_units, 2},
+                             .of_counts = nm_lm_perplexity_of_counts};
+}
+
 static nm_status score_streams(const nm_task *task, nm_model *model, const nm_corpus *corpus, int64_t tokens,
                                nm_lm_scored *scored, nm_error *err)
 {
@@ -203,12 +211,9 @@ nm_status nm_lm_task_score(nm_task *task, nm_model *model, nm_split split, int64
         nm_lm_scored_release(&scored);
         return status;
     }
+    nm_lm_scored_fill(&scored, score);
     score->name = config->causal ? "perplexity" : "noncausal";
     score->title = config->causal ? "ppl" : "non-causal, not a ppl";
-    score->lower_is_better = true;
-    score->value = exp(scored.nll / (double)scored.tokens);
-    score->counts = (nm_counts){scored.counts, scored.n_units, 2};
-    score->of_counts = nm_lm_perplexity_of_counts;
     snprintf(score->signature, sizeof score->signature, "%s|segments:%lld|tokens:%lld|left out:%lld",
              config->causal ? "perplexity" : "non-causal, not a perplexity", (long long)config->context,
              (long long)scored.tokens, (long long)(tokens - scored.tokens));

@@ -12,6 +12,7 @@
 
 enum { NM_LM_SETTINGS, NM_LM_DICTIONARY, NM_LM_CODES, NM_LM_UNITS, NM_LM_TEXTS };
 enum { NM_LM_SPLITS = 3 };
+enum { NM_LM_BLOCK_TOKENS = 64 }; /* blocks of consecutive tokens are the units of the bootstrap */
 
 typedef struct nm_lm_task_config { /* section [data] */
     const char *folder;
@@ -62,6 +63,10 @@ typedef struct nm_lm_scored {
     size_t n_units, capacity;
 } nm_lm_scored;
 
+/* Adds one block of at most NM_LM_BLOCK_TOKENS tokens. */
+void nm_lm_scored_add(nm_lm_scored *scored, double nll, int64_t tokens);
+/* The perplexity as a score, without signature; takes scored->counts. */
+void nm_lm_scored_fill(const nm_lm_scored *scored, nm_task_score *score);
 void nm_lm_scored_release(nm_lm_scored *scored);
 /* Scores n ids in windows of model.context. Adds to *scored, which is zero-initialized by the caller. */
 nm_status nm_lm_score_ids(nm_model *model, const int32_t *ids, int64_t n, const nm_lm_scoring *how,

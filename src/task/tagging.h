@@ -100,6 +100,9 @@ nm_batch nm_tagging_largest(nm_task *task, nm_arena *arena);
  * model.max_positions are cut into pieces that are tagged separately; *n_cut (may be NULL) is their number. */
 nm_status nm_tagging_predict(const nm_task *task, nm_model *model, const nm_tag_corpus *corpus,
                              int64_t n_sentences, int32_t **tags, int64_t *n_cut, nm_error *err);
+/* Fills the score of the first n sentences with these predicted tags, numbers of parts->tags for every token. */
+void nm_tagging_count(const nm_tagging_parts *parts, const nm_tag_corpus *corpus, int64_t n,
+                      const int32_t *tags, nm_task_score *score);
 nm_status nm_tagging_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,
                            nm_task_score *score, nm_error *err);
 

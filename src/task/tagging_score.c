@@ -131,7 +131,7 @@ static void name_tags(const nm_tagging_parts *parts, const nm_tag_corpus *corpus
         names[at - corpus->offsets[s]] = parts->gold_names.items[numbers[at]].text;
 }
 
-static void count_all(const nm_tagging_parts *parts, const nm_tag_corpus *corpus, int64_t n,
+void nm_tagging_count(const nm_tagging_parts *parts, const nm_tag_corpus *corpus, int64_t n,
                       const int32_t *tags, nm_task_score *score)
 {
     nm_span_counts *each = nm_allocate(((size_t)n + 1) * sizeof *each), sum = {0};
@@ -177,7 +177,7 @@ nm_status nm_tagging_score(nm_task *task, nm_model *model, nm_split split, int64
     n = examples && examples < n ? examples : n;
     int32_t *tags;
     NM_TRY(nm_tagging_predict(task, model, corpus, n, &tags, NULL, err));
-    count_all(parts, corpus, n, tags, score);
+    nm_tagging_count(parts, corpus, n, tags, score);
     free(tags);
     return NM_OK;
 }

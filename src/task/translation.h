@@ -2,6 +2,7 @@
 #ifndef NM_TRANSLATION_H
 #define NM_TRANSLATION_H
 
+#include "decode/decode.h"
 #include "task/tasks.h"
 #include "text/vocab.h"
 #include "train/options.h"
@@ -33,6 +34,9 @@ static inline int32_t nm_translation_first_id(const nm_vocab *vocab)
     return vocab->order == NM_VOCAB_TEARS ? vocab->bos : vocab->eos;
 }
 
+/* Fills the score of translations of the first n sentences of a split, ids without </s>, against the reference words. */
+nm_status nm_translation_count(const nm_task *task, nm_split split, const nm_id_list *found, size_t n,
+                               nm_task_score *score, nm_error *err);
 /* Translates the split and scores words against the reference words of the data folder (multi-bleu). */
 nm_status nm_translation_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,
                                nm_task_score *score, nm_error *err);

@@ -52,13 +52,12 @@ static nm_status read_words(lines *list, const char *folder, const char *split, 
 }
 
 /* ids -> subwords -> words */
-static void words_of(const nm_translation_parts *parts, const nm_translation *translation, nm_buffer *units,
+static void words_of(const nm_translation_parts *parts, nm_id_list translation, nm_buffer *units,
                      nm_buffer *words)
 {
     nm_buffer_clear(units);
     nm_buffer_clear(words);
-    if (translation->n)
-        nm_vocab_decode(parts->target_vocab, translation->list[0].ids, (size_t)translation->list[0].n, units);
+    nm_vocab_decode(parts->target_vocab, translation.ids, (size_t)translation.n, units);
     nm_bpe_remove(units->data, units->bytes, words);
 }
 
@@ -70,7 +69,7 @@ static char *sample_text(char *before, const char *source, const char *output, c
     return text;
 }
 
-static void count_all(const nm_translation_parts *parts, const nm_translation *found, size_t n,
+static void count_all(const nm_translation_parts *parts, const nm_id_list *found, size_t n,
                       const lines *sources, const lines *references, nm_task_score *score)
 {
     static const nm_bleu_config config = {.variant = NM_BLEU_MULTI};
@@ -78,7 +77,7 @@ static void count_all(const nm_translation_parts *parts, const nm_translation *f
     nm_bleu_stats sum = {0}, *each = nm_allocate((n + 1) * sizeof *each);
     nm_buffer units = {0}, words = {0};
     for (size_t i = 0; i < n; i++) {
-        words_of(parts, &found[i], &units, &words);
+        words_of(parts, found[i], &units, &words);
         const char *reference = references->text[i];
         nm_bleu_count(bleu, words.data, &reference, 1, &each[i]);
         nm_bleu_add(&sum, &each[i]);
@@ -122,30 +121,42 @@ static nm_status translate_split(nm_task *task, nm_model *model, nm_split split,
     return status;
 }
 
-nm_status nm_translation_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,
+nm_status nm_translation_count(const nm_task *task, nm_split split, const nm_id_list *found, size_t n,
                                nm_task_score *score, nm_error *err)
 {
-    const nm_translation_parts *parts = task->parts;
     const nm_translation_config *config = task->config;
-    *score = (nm_task_score){0};
-    size_t n = (size_t)parts->sides[split][0].n;
-    if (examples && (size_t)examples < n)
-        n = (size_t)examples;
-    lines sources = {0}, references = {0};
-    nm_translation *found = nm_allocate((n + 1) * sizeof *found);
     const char *name = nm_prepare_split_names[split];
+    lines sources = {0}, references = {0};
+    *score = (nm_task_score){0};
     nm_status status = read_words(&references, config->folder, name, "target", n, err);
     if (status == NM_OK)
         status = read_words(&sources, config->folder, name, "source", n, err);
     if (status == NM_OK)
-        status = translate_split(task, model, split, n, found, err);
-    if (status == NM_OK) {
-        count_all(parts, found, n, &sources, &references, score);
-        for (size_t i = 0; i < n; i++)
-            nm_translation_release(&found[i]);
-    }
-    free(found);
+        count_all(task->parts, found, n, &sources, &references, score);
     lines_release(&sources);
     lines_release(&references);
+    return status;
+}
+
+nm_status nm_translation_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,
+                               nm_task_score *score, nm_error *err)
+{
+    const nm_translation_parts *parts = task->parts;
+    *score = (nm_task_score){0};
+    size_t n = (size_t)parts->sides[split][0].n;
+    if (examples && (size_t)examples < n)
+        n = (size_t)examples;
+    nm_translation *found = nm_allocate((n + 1) * sizeof *found);
+    nm_id_list *best = nm_allocate((n + 1) * sizeof *best);
+    nm_status status = translate_split(task, model, split, n, found, err);
+    for (size_t i = 0; i < n && status == NM_OK; i++)
+        if (found[i].n)
+            best[i] = (nm_id_list){found[i].list[0].ids, found[i].list[0].n};
+    if (status == NM_OK)
+        status = nm_translation_count(task, split, best, n, score, err);
+    for (size_t i = 0; i < n; i++)
+        nm_translation_release(&found[i]);
+    free(best);
+    free(found);
     return status;
 }
