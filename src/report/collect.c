@@ -10,6 +10,7 @@
 #include "report/figure.h"
 
 enum { MAX_POINTS = 400, MIN_POINTS = 60, ALL_POINTS = 6000, MANY_CURVES = 8 };
+#define MARK_SPREAD 0.6 /* of the distance of two ticks */
 
 typedef struct pattern {
     char text[160];
@@ -52,7 +53,32 @@ bool nm_figure_falls(const nm_figure *figure, const nm_report *report)
     return strcmp(figure->tag, "@score") ? figure->falls : !report->score_rises;
 }
 
-static nm_curve *add_curve(nm_drawing *drawing, size_t run, size_t n, bool bars)
+char *nm_drawing_title(const nm_drawing *drawing, const nm_figure *figure, const nm_report *report)
+{
+    return nm_figure_text(drawing->title ? drawing->title : figure->title, report);
+}
+
+char *nm_drawing_x_label(const nm_drawing *drawing, const nm_figure *figure, const nm_report *report)
+{
+    return nm_figure_text(drawing->x_label ? drawing->x_label : figure->x_label, report);
+}
+
+char *nm_drawing_y_label(const nm_drawing *drawing, const nm_figure *figure, const nm_report *report)
+{
+    return nm_figure_text(drawing->y_label ? drawing->y_label : figure->y_label, report);
+}
+
+const char *nm_curve_name(const nm_report *report, const nm_curve *curve)
+{
+    return curve->name ? curve->name : report->runs[curve->run].name;
+}
+
+nm_run_style nm_curve_style(const nm_report *report, const nm_curve *curve)
+{
+    return curve->group ? curve->group->style : report->styles[curve->run];
+}
+
+nm_curve *nm_drawing_add(nm_drawing *drawing, size_t run, size_t n, bool bars)
 {
     NM_GROW(drawing->curves, drawing->n, drawing->capacity);
     nm_curve *curve = &drawing->curves[drawing->n++];
@@ -65,7 +91,7 @@ static nm_curve *add_curve(nm_drawing *drawing, size_t run, size_t n, bool bars)
     return curve;
 }
 
-static void add_point(nm_curve *curve, double x, double y)
+void nm_curve_add(nm_curve *curve, double x, double y)
 {
     if (!isfinite(x) || !isfinite(y))
         return;
@@ -79,9 +105,11 @@ static void curve_release(nm_curve *curve)
     free(curve->y);
     free(curve->low);
     free(curve->high);
+    free(curve->name);
+    free(curve->value);
 }
 
-static void drop_empty(nm_drawing *drawing)
+void nm_drawing_drop_empty(nm_drawing *drawing)
 {
     nm_curve *last = &drawing->curves[drawing->n - 1];
     if (last->n)
@@ -211,10 +239,10 @@ void nm_collect_history(const nm_report *report, const nm_figure *figure, nm_dra
         pattern tag = pattern_of(figure, report, run);
         sums s = {0};
         add_sites(&s, figure, run, tag.text);
-        nm_curve *curve = add_curve(drawing, r, s.n, false);
+        nm_curve *curve = nm_drawing_add(drawing, r, s.n, false);
         for (size_t i = 0; i < s.n; i++)
-            add_point(curve, s.x[i] / unit, s.sum[i] / (double)s.count[i]);
-        drop_empty(drawing);
+            nm_curve_add(curve, s.x[i] / unit, s.sum[i] / (double)s.count[i]);
+        nm_drawing_drop_empty(drawing);
         free(s.x);
         free(s.sum);
         free(s.count);
@@ -275,14 +303,15 @@ void nm_collect_sites(const nm_report *report, const nm_figure *figure, nm_drawi
     for (size_t r = 0; r < report->n; r++) {
         const nm_report_run *run = &report->runs[r];
         pattern tag = pattern_of(figure, report, run);
-        nm_curve *curve = add_curve(drawing, r, run->n_series, false);
+        nm_curve *curve = nm_drawing_add(drawing, r, run->n_series, false);
         for (size_t i = 0; i < run->n_series; i++) {
             const nm_series *series = &run->series[i];
             if (series->n && nm_tag_match(tag.text, series->tag, &site, &length))
-                add_point(curve, tick_of(drawing, site, length), summary_value(figure, run, series));
+                nm_curve_add(curve, tick_of(drawing, site, length), summary_value(figure, run, series));
         }
-        drop_empty(drawing);
+        nm_drawing_drop_empty(drawing);
     }
+    drawing->spread = MARK_SPREAD;
 }
 
 /* ---- by sublayer and depth ---- */
@@ -370,7 +399,7 @@ void nm_collect_quantiles(const nm_report *report, const nm_figure *figure, nm_d
     size_t length;
     for (size_t r = 0; r < report->n; r++) {
         const nm_report_run *run = &report->runs[r];
-        nm_curve *curve = add_curve(drawing, r, run->n_vectors, true);
+        nm_curve *curve = nm_drawing_add(drawing, r, run->n_vectors, true);
         for (size_t i = 0; i < run->n_vectors; i++) {
             const nm_vector *v = &run->vectors[i];
             if (v->n < 3 || !nm_tag_match(figure->tag, v->tag, &site, &length))
@@ -385,8 +414,9 @@ void nm_collect_quantiles(const nm_report *report, const nm_figure *figure, nm_d
             curve->low[at] = v->values[tenth];
             curve->high[at] = v->values[v->n - 1 - tenth];
         }
-        drop_empty(drawing);
+        nm_drawing_drop_empty(drawing);
     }
+    drawing->spread = MARK_SPREAD;
 }
 
 void nm_collect_spectrum(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
@@ -397,10 +427,10 @@ void nm_collect_spectrum(const nm_report *report, const nm_figure *figure, nm_dr
         for (size_t i = 0; i < run->n_vectors; i++)
             if (nm_tag_match(figure->tag, run->vectors[i].tag, NULL, NULL))
                 last = &run->vectors[i];
-        nm_curve *curve = add_curve(drawing, r, last ? last->n : 0, false);
+        nm_curve *curve = nm_drawing_add(drawing, r, last ? last->n : 0, false);
         for (size_t i = 0; last && i < last->n; i++)
-            add_point(curve, (double)(i + 1), last->values[i]);
-        drop_empty(drawing);
+            nm_curve_add(curve, (double)(i + 1), last->values[i]);
+        nm_drawing_drop_empty(drawing);
     }
 }
 
@@ -422,50 +452,47 @@ static bool same_style(nm_run_style a, nm_run_style b)
     return a.color == b.color && a.variant == b.variant;
 }
 
-/* Mean and range of the scores of the runs with the style of run r, all seeds of a variant; NaN if another run with that
- * style comes first or none has a score. */
-static double variant_score(const nm_report *report, size_t r, double *low, double *high)
+/* The runs with the style of run r, all seeds of a variant; none if another run with that style comes first. */
+static nm_run_set runs_like(const nm_report *report, size_t r)
 {
-    double sum = 0, n = 0;
-    *low = INFINITY;
-    *high = -INFINITY;
+    nm_run_set set = {0};
     for (size_t i = 0; i < report->n; i++) {
-        double score = report->results[i].score;
         if (!same_style(report->styles[i], report->styles[r]))
             continue;
         if (i < r)
-            return NAN;
-        if (isnan(score))
-            continue;
-        sum += score;
-        n++;
-        *low = fmin(*low, score);
-        *high = fmax(*high, score);
+            break;
+        NM_GROW(set.list, set.n, set.capacity);
+        set.list[set.n++] = i;
     }
-    if (n == 1) { /* its bootstrap interval, if it is known */
-        *low = fmin(*low, report->results[r].low);
-        *high = fmax(*high, report->results[r].high);
-    }
-    return n > 0 ? sum / n : NAN;
+    return set;
 }
 
 void nm_collect_test_scores(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
 {
+    static const char *const titles[] = {[NM_BAR_NONE] = "Test @",
+                                         [NM_BAR_INTERVAL] = "Test @, mean and 95 % interval",
+                                         [NM_BAR_RANGE] = "Test @, mean and range over the seeds"};
     (void)figure;
+    nm_run_set *sets = nm_allocate((report->n + 1) * sizeof *sets);
+    for (size_t r = 0; r < report->n; r++)
+        sets[r] = runs_like(report, r);
+    nm_score_bar bar = nm_report_bars(report, sets, report->n, true);
     for (size_t r = 0; r < report->n; r++) {
-        double low, high, mean = variant_score(report, r, &low, &high);
-        if (isnan(mean))
+        nm_mean_score score = nm_report_mean_score(report, &sets[r], true, bar);
+        free(sets[r].list);
+        if (!score.n)
             continue;
         const char *name = report->runs[r].name;
-        nm_curve *curve = add_curve(drawing, r, 1, true);
-        add_point(curve, tick_of(drawing, name, strlen(name) - strlen(nm_name_seed(name))), mean);
-        curve->low[0] = low;
-        curve->high[0] = high;
+        nm_curve *curve = nm_drawing_add(drawing, r, 1, true);
+        nm_curve_add(curve, tick_of(drawing, name, strlen(name) - strlen(nm_name_seed(name))), score.mean);
+        curve->low[0] = score.low;
+        curve->high[0] = score.high;
     }
-    drawing->aligned = true;
+    free(sets);
+    drawing->title = nm_duplicate(titles[bar]);
     while (drawing->n == 1) { /* nothing to compare */
         drawing->curves[0].n = 0;
-        drop_empty(drawing);
+        nm_drawing_drop_empty(drawing);
     }
 }
 
@@ -477,14 +504,14 @@ void nm_collect_score_gap(const nm_report *report, const nm_figure *figure, nm_d
     for (size_t r = 0; r < report->n; r++) {
         if (!nm_report_run_find(&report->runs[r], "valid/batch_nll"))
             continue;
-        nm_curve *curve = add_curve(drawing, r, 1, false);
-        add_point(curve, nm_report_run_tid(&report->runs[r], figure->tag),
-                  (first - report->results[r].score) * (report->score_rises ? 1 : -1));
-        drop_empty(drawing);
+        nm_curve *curve = nm_drawing_add(drawing, r, 1, false);
+        nm_curve_add(curve, nm_report_run_tid(&report->runs[r], figure->tag),
+                     (first - report->results[r].score) * (report->score_rises ? 1 : -1));
+        nm_drawing_drop_empty(drawing);
     }
     while (drawing->n && drawing->n < 3) { /* two points always lie on a line */
         drawing->curves[drawing->n - 1].n = 0;
-        drop_empty(drawing);
+        nm_drawing_drop_empty(drawing);
     }
 }
 
@@ -615,14 +642,18 @@ static void frame_x(nm_drawing *drawing, const nm_figure *figure)
             drawing->x_min = fmin(drawing->x_min, drawing->curves[c].x[i]);
             drawing->x_max = fmax(drawing->x_max, drawing->curves[c].x[i]);
         }
-    if (drawing->ticks) {
+    if (drawing->at) {
+        double first = drawing->at[0], last = drawing->at[drawing->n_ticks - 1];
+        double margin = last > first ? 0.06 * (last - first) : 0.5;
+        drawing->x_min = first - margin;
+        drawing->x_max = last + margin;
+    } else if (drawing->ticks) {
         drawing->x_min = -0.5;
         drawing->x_max = (double)drawing->n_ticks - 0.5;
     } else if (figure->style == NM_FIGURE_SCATTER ||
                drawing->x_max - drawing->x_min <= 1e-6 * fabs(drawing->x_max)) {
         widen(&drawing->x_min, &drawing->x_max, 0.08, false);
-    } else if (!figure->x_log && !(figure->tail > 0) && drawing->x_min > 0 &&
-               drawing->x_min < 0.5 * drawing->x_max) {
+    } else if (!(figure->tail > 0) && drawing->x_min > 0 && drawing->x_min < 0.5 * drawing->x_max) {
         drawing->x_min = 0;
     }
 }
@@ -674,7 +705,7 @@ void nm_drawing_make(nm_drawing *drawing, const nm_report *report, const nm_figu
             curve_release(&curve);
     }
     drawing->n = kept;
-    if (!drawing->n)
+    if (!drawing->n || drawing->framed)
         return;
     frame_x(drawing, figure);
     frame_y(drawing, figure);
@@ -686,7 +717,18 @@ void nm_drawing_release(nm_drawing *drawing)
         curve_release(&drawing->curves[c]);
     for (size_t i = 0; i < drawing->n_ticks; i++)
         free(drawing->ticks[i]);
+    for (size_t i = 0; i < drawing->n_rows; i++)
+        free(drawing->rows[i]);
+    for (size_t i = 0; i < drawing->n_labels; i++)
+        free(drawing->labels[i].text);
+    free(drawing->labels);
     free(drawing->ticks);
+    free(drawing->rows);
+    free(drawing->at);
+    free(drawing->title);
+    free(drawing->x_label);
+    free(drawing->y_label);
+    free(drawing->note);
     free(drawing->curves);
     *drawing = (nm_drawing){0};
 }

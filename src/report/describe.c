@@ -14,7 +14,7 @@ enum {
 
 static const char *name_of(const nm_report *report, const nm_curve *curve)
 {
-    return report->runs[curve->run].name;
+    return nm_curve_name(report, curve);
 }
 
 static void write_number(FILE *out, double value)

@@ -1,6 +1,7 @@
 /* The figures in the order of the page, one row each. */
 #include "report/figure.h"
 
+#define SETTINGS    "Settings and score"
 #define LEARNING    "Learning"
 #define BATCH       "Batch statistics"
 #define GRADIENTS   "Gradients and updates"
@@ -8,16 +9,27 @@
 #define UPDATES     "updates"
 #define TIME        "time in training"
 #define PROBE(name) "recorded with --probe.every N (instrument " name ")"
-#define TID         "measured by norma compare, or by norma inspect RUN --save"
-#define INSPECTED   "measured by norma inspect RUN --save"
-#define OVER_TIME   "measured by norma inspect RUN --checkpoints --save, for two checkpoints or more"
-#define GAP         "needs three or more runs whose norms use batch statistics, scored by norma compare"
-#define SHEN        "Shen et al. 2020, "
-#define TEARS       "Nguyen and Salazar 2019, "
-#define WANG        "Wang et al. 2022, "
+#define GRID(n)                                                                                              \
+    "needs runs of one norm that differ in " n ", as norma compare --grid --score-grid trains them"
+#define TID       "measured by norma compare, or by norma inspect RUN --save"
+#define INSPECTED "measured by norma inspect RUN --save"
+#define OVER_TIME "measured by norma inspect RUN --checkpoints --save, for two checkpoints or more"
+#define GAP       "needs three or more runs whose norms use batch statistics, scored by norma compare"
+#define SHEN      "Shen et al. 2020, "
+#define TEARS     "Nguyen and Salazar 2019, "
+#define WANG      "Wang et al. 2022, "
 
 /* clang-format off */
 const nm_figure nm_figures[] = {
+    {.name = "setting-score", .section = SETTINGS, .title = "@ against a setting", .source = SHEN "figure 5",
+     .tag = "@score", .x_label = "", .y_label = "@",
+     .collect = nm_collect_setting, .describe = nm_describe_grid, .record = GRID("one setting")},
+    {.name = "setting-heat-map", .section = SETTINGS, .title = "@ by two settings", .source = WANG "figure 5",
+     .tag = "@score", .x_label = "", .y_label = "", .style = NM_FIGURE_CELLS,
+     .collect = nm_collect_heat_map, .describe = nm_describe_grid, .record = GRID("two settings")},
+    {.name = "setting-parallel", .section = SETTINGS, .title = "@ by three or more settings",
+     .tag = "@score", .x_label = "", .y_label = "", .style = NM_FIGURE_PARALLEL,
+     .collect = nm_collect_parallel, .describe = nm_describe_grid, .record = GRID("three or more settings")},
     {.name = "valid-loss", .section = LEARNING, .title = "Validation loss", .source = WANG "figure 1",
      .tag = "valid/loss", .x_label = UPDATES, .y_label = "loss, nats", .falls = true,
      .collect = nm_collect_history, .describe = nm_describe_best, .record = "recorded at each validation (train.validate_every)"},
@@ -42,7 +54,7 @@ const nm_figure nm_figures[] = {
     {.name = "score-time", .section = LEARNING, .title = "Validation @ against time", .tag = "@score",
      .x_label = TIME, .x_seconds = true, .y_label = "@",
      .collect = nm_collect_history, .describe = nm_describe_best, .record = "recorded at each validation with train.score"},
-    {.name = "test-score", .section = LEARNING, .title = "Test @, mean and range over the seeds", .tag = "@score",
+    {.name = "test-score", .section = LEARNING, .title = "Test @", .tag = "@score",
      .x_label = "", .y_label = "test @", .style = NM_FIGURE_BARS,
      .collect = nm_collect_test_scores, .describe = nm_describe_scores, .record = "scored by norma compare, for two variants or more"},
     {.name = "perplexity", .section = LEARNING, .title = "Validation perplexity", .tag = "valid/perplexity",

@@ -40,6 +40,16 @@ static json_t *curve_json(const nm_curve *curve)
 {
     json_t *o = json_object();
     json_object_set_new(o, "run", json_integer((json_int_t)curve->run));
+    if (curve->runs) {
+        json_t *runs = json_array();
+        for (size_t i = 0; i < curve->runs->n; i++)
+            json_array_append_new(runs, json_integer((json_int_t)curve->runs->list[i]));
+        json_object_set_new(o, "runs", runs);
+    }
+    if (curve->name)
+        json_object_set_new(o, "name", clean_string(curve->name));
+    if (curve->value)
+        json_object_set_new(o, "value", numbers(curve->value, curve->n));
     json_object_set_new(o, "x", numbers(curve->x, curve->n));
     json_object_set_new(o, "y", numbers(curve->y, curve->n));
     if (curve->low) {
@@ -52,7 +62,7 @@ static json_t *curve_json(const nm_curve *curve)
 static json_t *figure_json(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing)
 {
     nm_plot_frame f = nm_plot_frame_of(drawing);
-    json_t *o = json_object(), *curves = json_array(), *ticks = json_array();
+    json_t *o = json_object(), *curves = json_array(), *ticks = json_array(), *rows = json_array();
     for (size_t c = 0; c < drawing->n; c++)
         json_array_append_new(curves, curve_json(&drawing->curves[c]));
     for (size_t i = 0; i < drawing->n_ticks; i++)
@@ -62,13 +72,22 @@ static json_t *figure_json(const nm_report *report, const nm_figure *figure, con
     json_object_set_new(o, "range",
                         json_pack("[ffff]", drawing->x_min, drawing->x_max, drawing->y_min, drawing->y_max));
     json_object_set_new(o, "log", json_boolean(figure->y_log));
-    json_object_set_new(o, "x", json_string(drawing->x_unit ? drawing->x_unit : figure->x_label));
-    char *label = nm_figure_text(figure->y_label, report);
-    json_object_set_new(o, "y", clean_string(label));
-    free(label);
+    char *x = nm_drawing_x_label(drawing, figure, report), *y = nm_drawing_y_label(drawing, figure, report);
+    for (size_t i = 0; i < drawing->n_rows; i++)
+        json_array_append_new(rows, clean_string(drawing->rows[i]));
+    json_object_set_new(o, "x", clean_string(drawing->x_unit ? drawing->x_unit : x));
+    json_object_set_new(o, "y", clean_string(y));
+    free(x);
+    free(y);
+    json_object_set_new(o, "score", clean_string(report->score_name));
     json_object_set_new(o, "ticks", ticks);
-    json_object_set_new(o, "aligned", json_boolean(drawing->aligned));
+    json_object_set_new(o, "rows", rows);
+    if (drawing->at)
+        json_object_set_new(o, "at", numbers(drawing->at, drawing->n_ticks));
+    json_object_set_new(o, "spread", json_real(drawing->spread));
+    json_object_set_new(o, "legend", json_boolean(drawing->legend || drawing->n_rows));
     json_object_set_new(o, "scatter", json_boolean(figure->style == NM_FIGURE_SCATTER));
+    json_object_set_new(o, "parallel", json_boolean(figure->style == NM_FIGURE_PARALLEL));
     json_object_set_new(o, "curves", curves);
     return o;
 }
@@ -133,7 +152,7 @@ static void write_description(const nm_report *report, const nm_figure *figure, 
 static void write_figure(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
                          const char *svg, FILE *out)
 {
-    char *title = nm_figure_text(figure->title, report); /* the name of the score is from the log */
+    char *title = nm_drawing_title(drawing, figure, report); /* the name of the score is from the log */
     fprintf(out, "<figure id=\"%s\"><figcaption><h3>", figure->name);
     nm_html_text(out, title);
     fputs("</h3>", out);

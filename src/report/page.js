@@ -28,14 +28,15 @@
     for (const button of document.querySelectorAll('button.run')) {
         const run = Number(button.dataset.run);
         const curves = () => document.querySelectorAll('.curve');
+        const runsOf = curve => curve.dataset.run.split(' ').map(Number);
         button.addEventListener('click', () => {
             hidden[hidden.has(run) ? 'delete' : 'add'](run);
             for (const same of document.querySelectorAll(`button.run[data-run="${run}"]`))
                 same.setAttribute('aria-pressed', String(!hidden.has(run)));
-            for (const curve of curves()) curve.classList.toggle('off', hidden.has(Number(curve.dataset.run)));
+            for (const curve of curves()) curve.classList.toggle('off', runsOf(curve).every(member => hidden.has(member)));
         });
         button.addEventListener('mouseenter', () => {
-            for (const curve of curves()) curve.classList.toggle('dim', Number(curve.dataset.run) !== run);
+            for (const curve of curves()) curve.classList.toggle('dim', !runsOf(curve).includes(run));
         });
         button.addEventListener('mouseleave', () => {
             for (const curve of curves()) curve.classList.remove('dim');
@@ -52,8 +53,12 @@
         const share = figure.log ? Math.log(y / low) / Math.log(high / low) : (y - low) / (high - low);
         return bottom - share * (bottom - top);
     };
-    // Points at one site are drawn next to each other.
-    const shift = (figure, c) => figure.ticks.length && !figure.aligned ? (c + 0.5) / figure.curves.length * 0.6 - 0.3 : 0;
+    // Points at one tick are drawn next to each other.
+    const position = (figure, curve, i, c) => (figure.at ? figure.at[curve.x[i]] : curve.x[i])
+        + ((c + 0.5) / figure.curves.length - 0.5) * figure.spread;
+    const isHidden = curve => (curve.runs ?? [curve.run]).every(run => hidden.has(run));
+    const nameOf = curve => curve.name ?? data.runs[curve.run].name;
+    const valueOf = (curve, i) => (curve.value ?? curve.y)[i];
 
     const nearest = (list, x) => {
         let best = 0;
@@ -61,13 +66,25 @@
         return best;
     };
 
-    const pick = (figure, x, y) => {
+    // The cell of a heat map at this place.
+    const pickCell = (figure, x, y) => {
         const points = [];
+        for (const curve of figure.curves)
+            curve.x.forEach((cx, i) => {
+                const px = placeX(figure, cx), py = placeY(figure, curve.y[i]);
+                if (!isHidden(curve) && Math.abs(cx - x) <= 0.5) points.push({ curve, i, px, py, away: Math.abs(py - y) });
+            });
+        return points.sort((a, b) => a.away - b.away).slice(0, 1);
+    };
+
+    const pick = (figure, x, y) => {
+        if (figure.rows.length) return pickCell(figure, x, y);
+        const points = [], tick = figure.at ? nearest(figure.at, x) : Math.round(x);
         figure.curves.forEach((curve, c) => {
-            if (hidden.has(curve.run) || !curve.x.length) return;
-            const i = nearest(curve.x, figure.ticks.length ? Math.round(x) : x);
-            if (figure.ticks.length && curve.x[i] !== Math.round(x)) return;
-            const px = placeX(figure, curve.x[i] + shift(figure, c)), py = placeY(figure, curve.y[i]);
+            if (isHidden(curve) || !curve.x.length) return;
+            const i = nearest(curve.x, figure.ticks.length ? tick : x);
+            if (figure.ticks.length && curve.x[i] !== tick) return;
+            const px = placeX(figure, position(figure, curve, i, c)), py = placeY(figure, curve.y[i]);
             points.push({ curve, i, px, py, away: figure.scatter ? Math.hypot(px - placeX(figure, x), py - y) : Math.abs(py - y) });
         });
         points.sort((a, b) => a.away - b.away);
@@ -115,12 +132,13 @@
     const showHint = (figure, points) => {
         const table = document.createElement('table');
         const at = points[0].curve.x[points[0].i];
-        const where = figure.ticks.length ? figure.ticks[at] : figure.scatter ? `TID ${show(at)}`
+        const where = figure.rows.length ? `${figure.x} ${figure.ticks[at]}, ${figure.y} ${figure.rows[points[0].curve.y[points[0].i]]}`
+            : figure.at ? `${figure.x} ${figure.ticks[at]}` : figure.ticks.length ? figure.ticks[at] : figure.scatter ? `TID ${show(at)}`
             : figure.x === 'updates' ? `update ${show(at)}` : `${show(at)} ${figure.x}`;
         for (const { curve, i } of points) {
             const position = figure.ticks.length || figure.scatter || curve.x[i] === at ? '' : ` at ${show(curve.x[i])}`;
             const bars = curve.low ? ` (${show(curve.low[i])} to ${show(curve.high[i])})` : '';
-            row(table, [swatch(data.runs[curve.run].color), data.runs[curve.run].name + position, show(curve.y[i]) + bars]);
+            row(table, [swatch(data.runs[curve.run].color), nameOf(curve) + position, show(valueOf(curve, i)) + bars]);
         }
         const title = document.createElement('strong');
         title.textContent = where;
@@ -156,12 +174,18 @@
         setTimeout(() => URL.revokeObjectURL(link.href), 1000);
     };
     const quote = text => /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    const tickOf = (figure, x) => String(figure.ticks[x] ?? x);
     const csv = figure => {
-        const lines = [`run,${quote(figure.ticks.length ? 'site' : figure.x || 'x')},${quote(figure.y)},low,high`];
+        if (figure.parallel)
+            return [['run', ...figure.ticks], ...figure.curves.map(curve => [nameOf(curve), ...curve.value])]
+                .map(line => line.map(cell => quote(String(cell))).join(',')).join('\n') + '\n';
+        const x = figure.ticks.length && !figure.x ? 'site' : figure.x || 'x';
+        const head = figure.rows.length ? [x, figure.y, figure.score] : [x, figure.y, 'low', 'high'];
+        const lines = [['run', ...head]];
         for (const curve of figure.curves)
-            curve.x.forEach((x, i) => lines.push([quote(data.runs[curve.run].name), quote(String(figure.ticks[x] ?? x)),
-                curve.y[i], curve.low?.[i] ?? '', curve.high?.[i] ?? ''].join(',')));
-        return lines.join('\n') + '\n';
+            curve.x.forEach((at, i) => lines.push([nameOf(curve), tickOf(figure, at), ...figure.rows.length
+                ? [figure.rows[curve.y[i]], curve.value[i]] : [curve.y[i], curve.low?.[i] ?? '', curve.high?.[i] ?? '']]));
+        return lines.map(line => line.map(cell => quote(String(cell))).join(',')).join('\n') + '\n';
     };
     const legend = (svg, figure, width, height) => {
         const runs = [...new Set(figure.curves.map(curve => curve.run))].filter(run => !hidden.has(run));
@@ -177,7 +201,7 @@
     const standalone = (plot, figure) => {
         const svg = plot.querySelector('svg').cloneNode(true), [, , , , width, height] = figure.frame;
         for (const curve of svg.querySelectorAll('.off, .cursor, .dot')) curve.remove();
-        const total = legend(svg, figure, width, height);
+        const total = figure.legend ? height : legend(svg, figure, width, height);
         svg.setAttribute('viewBox', `0 0 ${width} ${total}`);
         svg.setAttribute('width', width);
         svg.setAttribute('height', total);

@@ -17,6 +17,8 @@
 extern char **environ;
 
 enum { WIDTH = 480, HEIGHT = 310, HEIGHT_SITES = 380, FEW_TICKS = 6 };
+enum { MAX_LABEL = 60, CELL_BLACK = 0x111111, CELL_WHITE = 0xffffff };
+enum { MAX_LETTERS = 56, CELL_HEIGHT = 28 };
 enum { MAX_LEGEND = 24, LEGEND_COLUMNS = 3, LEGEND_ROW = 20 };
 
 /* By the index of the norm in nm_norm_types: none, layer, rms, scale, fix, group, batch, pnv, power, rbn, mabn, renorm,
@@ -62,18 +64,54 @@ const char *nm_plot_marker(nm_run_style style)
     return markers[marker_of(style)].svg;
 }
 
-/* Site names are rotated if there are many. */
+/* Whether no curve before this one is of the same group. */
+static bool starts_group(const nm_drawing *drawing, size_t c)
+{
+    for (size_t k = 0; k < c; k++)
+        if (drawing->curves[k].group == drawing->curves[c].group)
+            return false;
+    return true;
+}
+
+/* Site names are rotated if there are many; values of a setting are short. */
 static bool has_rotated_ticks(const nm_drawing *drawing)
 {
-    return drawing->n_ticks > FEW_TICKS;
+    size_t letters = 0;
+    for (size_t i = 0; i < drawing->n_ticks; i++)
+        letters += strlen(drawing->ticks[i]) + 2;
+    return drawing->at || drawing->n_rows ? letters > MAX_LETTERS : drawing->n_ticks > FEW_TICKS;
+}
+
+/* The curves whose names the legend lists: the first of each group. */
+static size_t count_legend(const nm_drawing *drawing)
+{
+    size_t n = 0;
+    for (size_t c = 0; c < drawing->n && drawing->legend; c++)
+        n += starts_group(drawing, c);
+    return n;
+}
+
+static nm_plot_frame with_legend(nm_plot_frame frame, size_t n)
+{
+    double height = n <= MAX_LEGEND ? LEGEND_ROW * ceil((double)n / LEGEND_COLUMNS) : 0;
+    frame.height += height;
+    frame.top += height;
+    frame.bottom += height;
+    return frame;
 }
 
 nm_plot_frame nm_plot_frame_of(const nm_drawing *drawing)
 {
-    double height = has_rotated_ticks(drawing) ? HEIGHT_SITES : HEIGHT;
-    return (nm_plot_frame){WIDTH,         height,
-                           0.145 * WIDTH, 0.04 * height,
-                           0.97 * WIDTH,  has_rotated_ticks(drawing) ? 0.7 * height : 0.82 * height};
+    double height = has_rotated_ticks(drawing) ? HEIGHT_SITES : HEIGHT, left = 0.145 * WIDTH;
+    nm_plot_frame frame = {WIDTH,        height,
+                           left,         0.04 * height,
+                           0.97 * WIDTH, has_rotated_ticks(drawing) ? 0.7 * height : 0.82 * height};
+    double cells = CELL_HEIGHT * (double)drawing->n_rows - (frame.bottom - frame.top);
+    if (cells > 0) {
+        frame.height += cells;
+        frame.bottom += cells;
+    }
+    return with_legend(frame, count_legend(drawing));
 }
 
 /* ---- ticks ---- */
@@ -124,7 +162,7 @@ static void write_site_ticks(FILE *out, const nm_drawing *drawing)
         fprintf(out, "%s'", i ? ", " : "");
         for (const char *at = drawing->ticks[i]; *at && at < drawing->ticks[i] + 24; at++)
             putc(isalnum((unsigned char)*at) || strchr("._+-", *at) ? *at : '_', out);
-        fprintf(out, "' %zu", i);
+        fprintf(out, "' %.9g", drawing->at ? drawing->at[i] : (double)i);
     }
     fprintf(out, ") font ',%d'\n", drawing->n_ticks > 24 ? 10 : 12);
 }
@@ -142,13 +180,13 @@ static void write_data(FILE *out, const nm_figure *figure, const nm_drawing *dra
 {
     for (size_t c = 0; c < drawing->n; c++) {
         const nm_curve *curve = &drawing->curves[c];
-        double shift =
-            drawing->ticks && !drawing->aligned ? ((double)c + 0.5) / (double)drawing->n * 0.6 - 0.3 : 0;
+        double shift = (((double)c + 0.5) / (double)drawing->n - 0.5) * drawing->spread;
         fprintf(out, "$d%zu << EOD\n", c);
         for (size_t i = 0; i < curve->n; i++) {
             if (figure->style == NM_FIGURE_DEPTH && starts_kind(drawing, curve, i))
                 putc('\n', out); /* ends the line */
-            fprintf(out, "%.7g %.7g", curve->x[i] + shift, curve->y[i]);
+            double x = drawing->at ? drawing->at[(size_t)curve->x[i]] : curve->x[i];
+            fprintf(out, "%.7g %.7g", x + shift, curve->y[i]);
             if (curve->low)
                 fprintf(out, " %.7g %.7g", curve->low[i], curve->high[i]);
             putc('\n', out);
@@ -157,30 +195,42 @@ static void write_data(FILE *out, const nm_figure *figure, const nm_drawing *dra
     }
 }
 
-/* Names come from the file system: quotes, control characters and non-ASCII bytes are replaced. */
-static void write_title(FILE *out, const char *name)
+/* Names come from the file system and from logs: quotes, control characters and non-ASCII bytes are replaced. */
+static void write_text(FILE *out, const char *text, size_t most)
 {
-    fputs(" title '", out);
-    for (size_t n = 0; n < 40 && name[n]; n++)
-        putc((unsigned char)name[n] < ' ' || name[n] == '\'' || (unsigned char)name[n] >= 127 ? '_' : name[n],
+    putc('\'', out);
+    for (size_t n = 0; n < most && text[n]; n++)
+        putc((unsigned char)text[n] < ' ' || text[n] == '\'' || (unsigned char)text[n] >= 127 ? '_' : text[n],
              out);
     putc('\'', out);
+}
+
+static void write_title(FILE *out, const char *name)
+{
+    fputs(" title ", out);
+    write_text(out, name, 40);
 }
 
 static void write_curve(FILE *out, const nm_report *report, const nm_figure *figure,
                         const nm_drawing *drawing, size_t c, bool titled)
 {
     const nm_curve *curve = &drawing->curves[c];
-    nm_run_style run_style = report->styles[curve->run];
+    nm_run_style run_style = nm_curve_style(report, curve);
+    bool line = figure->style == NM_FIGURE_LINES || figure->style == NM_FIGURE_DEPTH ||
+                figure->style == NM_FIGURE_PARALLEL;
     bool dots = figure->style != NM_FIGURE_LINES || curve->n <= 20;
-    const char *style = figure->style == NM_FIGURE_BARS    ? "yerrorbars"
-                        : figure->style == NM_FIGURE_DEPTH ? "linespoints"
-                        : figure->style != NM_FIGURE_LINES ? "points"
-                        : dots                             ? "linespoints"
-                                                           : "lines";
-    fprintf(out, "%s$d%zu with %s lc rgb '%s' lw %g", c ? ", " : "plot ", c, style, nm_plot_color(run_style),
-            drawing->n > 12 ? 1.2 : 2.0);
-    if (figure->style == NM_FIGURE_LINES || figure->style == NM_FIGURE_DEPTH)
+    const char *style = figure->style == NM_FIGURE_BARS ? "yerrorbars"
+                        : curve->low                    ? "yerrorlines"
+                        : !line                         ? "points"
+                        : dots                          ? "linespoints"
+                                                        : "lines";
+    bool faint = figure->style == NM_FIGURE_PARALLEL && !curve->emphasized;
+    fprintf(out, "%s$d%zu with %s lc rgb '#%s%s' lw %g", c ? ", " : "plot ", c, style, faint ? "90" : "",
+            nm_plot_color(run_style) + 1,
+            curve->emphasized ? 3.5
+            : drawing->n > 12 ? 1.2
+                              : 2.0);
+    if (line)
         fprintf(out, " dt %s", dashes[run_style.variant % N_DASHES].gnuplot);
     if (dots)
         fprintf(out, " pt %d ps %g", markers[marker_of(run_style)].gnuplot,
@@ -188,51 +238,157 @@ static void write_curve(FILE *out, const nm_report *report, const nm_figure *fig
                 : drawing->n > 12                ? 0.5
                                                  : 0.8);
     if (titled)
-        write_title(out, report->runs[curve->run].name);
+        write_title(out, nm_curve_name(report, curve));
     else
         fputs(" notitle", out);
 }
 
-/* A PNG has its legend above the frame, where it hides nothing. */
-static nm_plot_frame frame_with_legend(const nm_drawing *drawing, bool legend)
+/* ---- heat maps ---- */
+
+/* Nunez, Anderton and Renslow 2018, cividis: from dark blue to yellow, the same order for readers with a color vision
+ * deficiency and in grayscale. */
+static const uint8_t cividis[][3] = {
+    {0x00, 0x22, 0x4e}, {0x12, 0x35, 0x70}, {0x3b, 0x49, 0x6c}, {0x57, 0x5d, 0x6d}, {0x70, 0x71, 0x73},
+    {0x8a, 0x86, 0x78}, {0xa5, 0x9c, 0x74}, {0xc3, 0xb3, 0x69}, {0xe1, 0xcc, 0x55}, {0xfe, 0xe8, 0x38}};
+enum { N_CIVIDIS = sizeof cividis / sizeof *cividis };
+
+/* t from 0 to 1. */
+static void color_of(double t, int rgb[3])
 {
-    nm_plot_frame frame = nm_plot_frame_of(drawing);
-    double legend_height = legend ? LEGEND_ROW * ceil((double)drawing->n / LEGEND_COLUMNS) : 0;
-    frame.height += legend_height;
-    frame.top += legend_height;
-    frame.bottom += legend_height;
-    return frame;
+    int i = (int)fmin(t * (N_CIVIDIS - 1), N_CIVIDIS - 2);
+    double part = t * (N_CIVIDIS - 1) - i;
+    for (int c = 0; c < 3; c++)
+        rgb[c] = (int)lround((1 - part) * cividis[i][c] + part * cividis[i + 1][c]);
+}
+
+/* Whether black text has more contrast on this color than white text: relative luminance of WCAG 2. */
+static bool is_light(const int rgb[3])
+{
+    static const double weights[] = {0.2126, 0.7152, 0.0722};
+    double luminance = 0;
+    for (int c = 0; c < 3; c++)
+        luminance += weights[c] * pow(rgb[c] / 255.0, 2.2);
+    return luminance > 0.179;
+}
+
+/* Enough decimals to distinguish the values of the cells. */
+static int decimals_of(double range)
+{
+    return range >= 100 ? 0 : range >= 5 ? 1 : range >= 0.2 ? 2 : 3;
+}
+
+static void write_cells(FILE *out, const nm_report *report, const nm_drawing *drawing)
+{
+    double low = INFINITY, high = -INFINITY;
+    for (size_t c = 0; c < drawing->n; c++)
+        for (size_t i = 0; i < drawing->curves[c].n; i++) {
+            low = fmin(low, drawing->curves[c].value[i]);
+            high = fmax(high, drawing->curves[c].value[i]);
+        }
+    for (size_t c = 0; c < drawing->n; c++) {
+        const nm_curve *curve = &drawing->curves[c];
+        fprintf(out, "$d%zu << EOD\n", c);
+        for (size_t i = 0; i < curve->n; i++) {
+            double t = high > low ? (curve->value[i] - low) / (high - low) : 0.5, x = curve->x[i],
+                   y = curve->y[i];
+            int rgb[3];
+            color_of(report->score_rises ? t : 1 - t, rgb);
+            fprintf(out, "%g %g %g %g %g %g %d %.*f %d\n", x, y, x - 0.48, x + 0.48, y - 0.47, y + 0.47,
+                    rgb[0] << 16 | rgb[1] << 8 | rgb[2], decimals_of(high - low), curve->value[i],
+                    is_light(rgb) ? CELL_BLACK : CELL_WHITE);
+        }
+        fputs("EOD\n", out);
+    }
+    fputs("plot ", out);
+    for (size_t c = 0; c < drawing->n; c++)
+        fprintf(out,
+                "$d%zu using 1:2:3:4:5:6:7 with boxxyerror fs solid 1.0 noborder lc rgb variable notitle, ",
+                c);
+    for (size_t c = 0; c < drawing->n; c++)
+        fprintf(out, "%s$d%zu using 1:2:(stringcolumn(8)):9 with labels font ',%d' tc rgb variable notitle",
+                c ? ", " : "", c, drawing->n_ticks > 8 ? 10 : 13);
+}
+
+static void write_rows(FILE *out, const nm_drawing *drawing)
+{
+    fputs("unset border\nunset grid\nset ytics (", out);
+    for (size_t i = 0; i < drawing->n_rows; i++) {
+        fputs(i ? ", " : "", out);
+        write_text(out, drawing->rows[i], MAX_LABEL);
+        fprintf(out, " %zu", i);
+    }
+    fputs(") scale 0\nset xtics scale 0\n", out);
+}
+
+/* ---- axes ---- */
+
+/* The names of the groups, for a figure whose curves are not runs. */
+static void write_group_legend(FILE *out, const nm_report *report, const nm_drawing *drawing)
+{
+    size_t n = count_legend(drawing);
+    for (size_t c = 0; c < drawing->n && n <= MAX_LEGEND && n; c++) {
+        const nm_curve *curve = &drawing->curves[c];
+        nm_run_style style = nm_curve_style(report, curve);
+        if (!starts_group(drawing, c))
+            continue;
+        fprintf(out, ", keyentry with linespoints lc rgb '%s' lw 2 dt %s pt %d ps 0.8", nm_plot_color(style),
+                dashes[style.variant % N_DASHES].gnuplot, markers[marker_of(style)].gnuplot);
+        write_title(out, curve->group->name);
+    }
 }
 
 static void write_axes(FILE *out, const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
-                       nm_plot_frame frame)
+                       nm_plot_frame frame, bool png)
 {
+    bool parallel = figure->style == NM_FIGURE_PARALLEL;
     bool thousands = !drawing->ticks && !figure->x_seconds && drawing->x_max >= 10000;
     fprintf(out, "set lmargin at screen %.9g\nset rmargin at screen %.9g\n", frame.left / frame.width,
             frame.right / frame.width);
     fprintf(out, "set tmargin at screen %.9g\nset bmargin at screen %.9g\n", 1 - frame.top / frame.height,
             1 - frame.bottom / frame.height);
-    fprintf(out,
-            "unset logscale\nset xtics norotate autofreq font ',13'\nset ytics autofreq\nset format '%%g'\n");
+    fprintf(out, "unset logscale\nset xtics norotate autofreq scale 0.5 font ',13'\nset ytics autofreq scale "
+                 "0.5\nset format '%%g'\n");
     if (figure->y_log) {
         fputs("set logscale y\n", out);
         write_log_ticks(out, drawing->y_min, drawing->y_max);
     }
-    if (figure->x_log)
-        fputs("set logscale x\n", out);
     if (drawing->ticks)
         write_site_ticks(out, drawing);
     else if (thousands)
         fputs("set format x '%.0s%c'\n", out);
     fprintf(out, "set xrange [%.9g:%.9g]\nset yrange [%.9g:%.9g]\n", drawing->x_min, drawing->x_max,
             drawing->y_min, drawing->y_max);
-    fprintf(out, "set xlabel '%s%s%s'\nset ylabel '", figure->x_label, drawing->x_unit ? ", " : "",
-            drawing->x_unit ? drawing->x_unit : "");
-    char *label = nm_figure_text(figure->y_label, report);
-    for (const char *at = label; *at; at++) /* the name of the score is from the log */
-        putc(*at == '\'' || (unsigned char)*at < ' ' || (unsigned char)*at >= 127 ? '_' : *at, out);
-    free(label);
-    fputs("'\nunset arrow\n", out);
+    char *x_label = nm_drawing_x_label(drawing, figure, report),
+         *y_label = nm_drawing_y_label(drawing, figure, report);
+    char *with_unit =
+        nm_format("%s%s%s", x_label, drawing->x_unit ? ", " : "", drawing->x_unit ? drawing->x_unit : "");
+    fputs("set xlabel ", out);
+    write_text(out, with_unit, MAX_LABEL);
+    fputs("\nset ylabel ", out);
+    write_text(out, y_label, MAX_LABEL);
+    free(with_unit);
+    free(x_label);
+    free(y_label);
+    fputs("\nunset arrow\nunset label\nset border 3\nset grid ytics\n", out);
+    if (figure->style == NM_FIGURE_CELLS)
+        write_rows(out, drawing);
+    if (parallel) {
+        fputs("unset border\nunset grid\nunset ytics\n", out);
+        for (size_t i = 0; i < drawing->n_ticks; i++)
+            fprintf(out,
+                    "set arrow from first %zu, first 0 to first %zu, first 1 nohead back lc rgb '#80868f' lw "
+                    "1.2\n",
+                    i, i);
+    }
+    for (size_t i = 0; i < drawing->n_labels; i++) {
+        const nm_label *label = &drawing->labels[i];
+        fputs("set label ", out);
+        write_text(out, label->text, MAX_LABEL);
+        /* In SVG, the style sheet of the page surrounds the text with its background color. */
+        fprintf(out, " at first %.9g, first %.9g %s front font ',%d' textcolor rgb '#50565e'%s\n", label->x,
+                label->y, parallel ? "left offset char 0.6,0" : "center", parallel ? 11 : 13,
+                parallel && png ? " boxed" : "");
+    }
     if (figure->line > 0)
         fprintf(out,
                 "set arrow from graph 0, first %g to graph 1, first %g nohead lc rgb '#80868f' dt (4,4)\n",
@@ -243,8 +399,11 @@ static void write_figure(FILE *out, const nm_report *report, const nm_figure *fi
                          const nm_drawing *drawing, double png_width)
 {
     double scale = png_width / WIDTH;
-    bool png = scale > 0, legend = png && drawing->n <= MAX_LEGEND;
-    nm_plot_frame frame = frame_with_legend(drawing, legend);
+    bool png = scale > 0, named = figure->style != NM_FIGURE_CELLS && !drawing->legend;
+    bool legend = png && named && drawing->n <= MAX_LEGEND;
+    nm_plot_frame frame = nm_plot_frame_of(drawing);
+    if (legend) /* above the frame, where it hides nothing; the page has its own */
+        frame = with_legend(frame, drawing->n);
     if (png)
         fprintf(
             out,
@@ -255,10 +414,15 @@ static void write_figure(FILE *out, const nm_report *report, const nm_figure *fi
         fprintf(out, "set terminal svg size %.0f,%.0f dynamic noenhanced font 'sans-serif,13'\n", frame.width,
                 frame.height);
     fprintf(out, "set output '%s.%s'\n", figure->name, png ? "png" : "svg");
-    write_axes(out, report, figure, drawing, frame);
-    write_data(out, figure, drawing);
-    for (size_t c = 0; c < drawing->n; c++)
-        write_curve(out, report, figure, drawing, c, legend);
+    write_axes(out, report, figure, drawing, frame, png);
+    if (figure->style == NM_FIGURE_CELLS) {
+        write_cells(out, report, drawing);
+    } else {
+        write_data(out, figure, drawing);
+        for (size_t c = 0; c < drawing->n; c++)
+            write_curve(out, report, figure, drawing, c, legend);
+        write_group_legend(out, report, drawing);
+    }
     fputs("\nunset output\n", out);
 }
 
@@ -269,6 +433,7 @@ static const char head[] =
     "set xlabel textcolor rgb '#50565e'\nset ylabel textcolor rgb '#50565e' offset 0.5,0\n"
     "set grid ytics lc rgb '#c3c8cf' lw 0.6 lt 1 dt solid\n"
     "set errorbars 0\n"
+    "set style textbox opaque fillcolor rgb '#ffffff' noborder margins 0.3,0.3\n"
     "set key at graph 0, screen 0.99 left top horizontal Left reverse maxcols 3 samplen 2 "
     "textcolor rgb '#50565e'\n";
 

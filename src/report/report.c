@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "metric/seed_test.h"
+#include "metric/summary.h"
 #include "norma/norm_type.h"
 
 /* ---- formatted numbers ---- */
@@ -190,17 +192,11 @@ static void drop_common_seed(nm_report *report)
         report->runs[i].name[nm_name_seed(report->runs[i].name) - report->runs[i].name] = 0;
 }
 
-static bool is_ignored_setting(const char *key)
-{
-    return !strncmp(key, "run.", 4) || !strcmp(key, "train.seed") || !strncmp(key, "device.", 7) ||
-           !strncmp(key, "probe.", 6);
-}
-
 static bool has_settings_of(const nm_report_run *a, const nm_report_run *b)
 {
     for (size_t i = 0; i < a->n_settings; i++) {
         const char *other = nm_report_run_setting(b, a->settings[i].key);
-        if (!is_ignored_setting(a->settings[i].key) && (!other || strcmp(other, a->settings[i].value)))
+        if (!nm_setting_is_ignored(a->settings[i].key) && (!other || strcmp(other, a->settings[i].value)))
             return false;
     }
     return true;
@@ -209,14 +205,6 @@ static bool has_settings_of(const nm_report_run *a, const nm_report_run *b)
 static bool same_settings(const nm_report_run *a, const nm_report_run *b)
 {
     return a->n_settings && a->n_settings == b->n_settings && has_settings_of(a, b);
-}
-
-/* The norm that a recipe varies: the encoder's if it has its own setting. */
-static const char *norm_of(const nm_report_run *run)
-{
-    const char *encoder = nm_report_run_setting(run, "model.encoder_norm"),
-               *norm = nm_report_run_setting(run, "model.norm");
-    return encoder && *encoder ? encoder : norm ? norm : "";
 }
 
 static int norm_index(const char *name)
@@ -229,7 +217,7 @@ static int norm_index(const char *name)
 
 static nm_run_style style_of(const nm_report *report, size_t i)
 {
-    nm_run_style style = {.color = norm_index(norm_of(&report->runs[i]))};
+    nm_run_style style = {.color = norm_index(nm_report_run_norm(&report->runs[i]))};
     for (size_t k = 0; k < i; k++) {
         if (same_settings(&report->runs[i], &report->runs[k]))
             return report->styles[k];
@@ -291,6 +279,114 @@ static void find_score(nm_report *report)
         *at = (char)toupper((unsigned char)*at); /* abbreviations */
 }
 
+/* ---- means over seeds ---- */
+
+double nm_report_valid_score(const nm_report *report, size_t i)
+{
+    const nm_report_run *run = &report->runs[i];
+    return nm_series_at(nm_report_run_find(run, report->score_tag), nm_report_run_best_update(run));
+}
+
+bool nm_report_is_tested(const nm_report *report, const nm_run_set *sets, size_t n)
+{
+    size_t tested = 0;
+    for (size_t s = 0; s < n; s++)
+        for (size_t i = 0; i < sets[s].n; i++) {
+            bool known = isfinite(report->results[sets[s].list[i]].score);
+            if (!known && isfinite(nm_report_valid_score(report, sets[s].list[i])))
+                return false;
+            tested += known;
+        }
+    return tested > 0;
+}
+
+typedef struct seed_scores { /* the scored runs of a set */
+    double *scores;
+    const double **draws;
+    size_t n, n_draws, one; /* one: index of the last run */
+    bool resampled;         /* the resamples of all runs are known */
+} seed_scores;
+
+static seed_scores seed_scores_of(const nm_report *report, const nm_run_set *set, bool tested)
+{
+    seed_scores s = {.scores = nm_allocate((set->n + 1) * sizeof *s.scores),
+                     .draws = nm_allocate((set->n + 1) * sizeof *s.draws),
+                     .resampled = true};
+    for (size_t i = 0; i < set->n; i++) {
+        const nm_report_result *result = &report->results[set->list[i]];
+        double score = tested ? result->score : nm_report_valid_score(report, set->list[i]);
+        if (!isfinite(score))
+            continue;
+        s.resampled &= result->draws && (!s.n || result->n_draws == s.n_draws);
+        s.n_draws = result->n_draws;
+        s.one = set->list[i];
+        s.scores[s.n] = score;
+        s.draws[s.n++] = result->draws;
+    }
+    return s;
+}
+
+static void seed_scores_release(seed_scores *s)
+{
+    free(s->scores);
+    free(s->draws);
+}
+
+nm_score_bar nm_report_bars(const nm_report *report, const nm_run_set *sets, size_t n, bool tested)
+{
+    size_t most = 0;
+    bool interval = tested;
+    for (size_t i = 0; i < n; i++) {
+        seed_scores s = seed_scores_of(report, &sets[i], tested);
+        const nm_report_result *one = &report->results[s.one];
+        interval &=
+            s.n == 0 || (s.n == 1 && isfinite(one->low) && isfinite(one->high)) || (s.n > 2 && s.resampled);
+        most = s.n > most ? s.n : most;
+        seed_scores_release(&s);
+    }
+    return interval ? NM_BAR_INTERVAL : most > 1 ? NM_BAR_RANGE : NM_BAR_NONE;
+}
+
+nm_mean_score nm_report_mean_score(const nm_report *report, const nm_run_set *set, bool tested,
+                                   nm_score_bar bar)
+{
+    seed_scores s = seed_scores_of(report, set, tested);
+    nm_mean_score mean = {
+        .mean = nm_summary_of(s.scores, s.n).mean, .low = INFINITY, .high = -INFINITY, .n = s.n};
+    for (size_t i = 0; i < s.n; i++) {
+        mean.low = fmin(mean.low, s.scores[i]);
+        mean.high = fmax(mean.high, s.scores[i]);
+    }
+    if (bar == NM_BAR_INTERVAL && s.n == 1) {
+        mean.low = report->results[s.one].low;
+        mean.high = report->results[s.one].high;
+    } else if (bar == NM_BAR_INTERVAL && s.n) {
+        const nm_seed_scores group = {s.n, s.n_draws, s.scores, s.draws};
+        nm_interval interval = nm_seed_interval(&group, nm_bootstrap_default().outside);
+        mean.low = interval.low;
+        mean.high = interval.high;
+    }
+    seed_scores_release(&s);
+    return mean;
+}
+
+/* ---- a report ---- */
+
+static nm_report_result result_of(const nm_report_run *run)
+{
+    nm_report_result result = {.score = nm_report_run_last(run, "test/value"),
+                               .low = nm_report_run_last(run, "test/low"),
+                               .high = nm_report_run_last(run, "test/high"),
+                               .p = nm_report_run_last(run, "test/p"),
+                               .p_holm = nm_report_run_last(run, "test/p_holm")};
+    for (size_t i = 0; i < run->n_vectors; i++)
+        if (!strcmp(run->vectors[i].tag, "test/draws")) {
+            result.draws = run->vectors[i].values;
+            result.n_draws = run->vectors[i].n;
+        }
+    return result;
+}
+
 nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n, const char *inspected,
                          nm_error *err)
 {
@@ -301,11 +397,7 @@ nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n
         nm_report_run *run = &report->runs[report->n++];
         NM_TRY(nm_report_run_read(run, folders[i], inspected, err));
         report->styles[i] = style_of(report, i);
-        report->results[i] = (nm_report_result){.score = nm_report_run_last(run, "test/value"),
-                                                .low = nm_report_run_last(run, "test/low"),
-                                                .high = nm_report_run_last(run, "test/high"),
-                                                .p = nm_report_run_last(run, "test/p"),
-                                                .p_holm = nm_report_run_last(run, "test/p_holm")};
+        report->results[i] = result_of(run);
     }
     name_runs(report);
     if (!use_short_names(report, false))
@@ -313,6 +405,7 @@ nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n
     drop_common_seed(report);
     find_score(report);
     report->speed_comparable = is_speed_comparable(report);
+    nm_score_grid_make(&report->grid, report->runs, report->styles, report->n);
     return NM_OK;
 }
 
@@ -320,6 +413,7 @@ void nm_report_close(nm_report *report)
 {
     for (size_t i = 0; i < report->n; i++)
         nm_report_run_release(&report->runs[i]);
+    nm_score_grid_release(&report->grid);
     free(report->runs);
     free(report->results);
     free(report->styles);

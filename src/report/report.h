@@ -11,35 +11,55 @@
 #include <stdio.h>
 
 #include "report/run.h"
+#include "report/score_grid.h"
 
 typedef struct nm_report_result { /* of the test set, from test.json; NaN: unknown */
     double score, low, high;
     double p; /* paired test of this run against the first variant's run with the same seed, uncorrected */
     double
         p_holm; /* test of the variant's mean over the seeds, with Holm's correction, as norma compare prints it */
+    const double *draws; /* [n_draws], bootstrap resamples of the score; not owned, NULL: unknown */
+    size_t n_draws;
 } nm_report_result;
-
-/* How the curves of a run are drawn: one color per norm in every report; runs of the same norm that differ in other
- * settings have other dashes and markers, runs that differ only in the seed have the same style. */
-typedef struct nm_run_style {
-    int color;   /* index of the norm in nm_norm_types; after these for runs whose norm is unknown */
-    int variant; /* from 0, among the runs with this color */
-} nm_run_style;
 
 typedef struct nm_report {
     nm_report_run *runs;
     nm_report_result *results; /* of each run, on the test set */
     nm_run_style *styles;      /* of each run */
     size_t n;
+    nm_score_grid grid;
     bool speed_comparable;        /* all runs had the same machine to themselves: no two at the same time */
     char *score_tag, *score_name; /* "valid/bleu", "BLEU"; the perplexity if no run has a score */
     bool score_rises;             /* higher is better */
 } nm_report;
 
+/* Mean score of several runs, the seeds of one variant. */
+typedef struct nm_mean_score {
+    double mean, low, high; /* mean NaN if no run has a score */
+    size_t n;               /* runs with a score */
+} nm_mean_score;
+
+typedef enum nm_score_bar { /* what the error bars of a figure with mean scores are */
+                            NM_BAR_NONE,
+                            NM_BAR_INTERVAL, /* 95 % interval over seeds and test segments, as in norma compare */
+                            NM_BAR_RANGE     /* from the lowest to the highest seed */
+} nm_score_bar;
+
 /* inspected: see nm_report_run_read. */
 nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n, const char *inspected,
                          nm_error *err);
 void nm_report_close(nm_report *report);
+
+/* The score at the best validation of run i; NaN without one. */
+double nm_report_valid_score(const nm_report *report, size_t i);
+/* Whether every run of these sets that has a validation score has a test score, too. */
+bool nm_report_is_tested(const nm_report *report, const nm_run_set *sets, size_t n);
+/* Interval: every set has one run or three and more, and their resamples or intervals are known; with two seeds the interval
+ * has one degree of freedom, and the range is shown. */
+nm_score_bar nm_report_bars(const nm_report *report, const nm_run_set *sets, size_t n, bool tested);
+/* tested: of the test set, otherwise at the best validation. */
+nm_mean_score nm_report_mean_score(const nm_report *report, const nm_run_set *set, bool tested,
+                                   nm_score_bar bar);
 
 typedef struct nm_report_config {
     bool samples; /* false: without sample outputs, so without text of the corpus */

@@ -29,7 +29,7 @@ static summary summarize(const nm_report *report, size_t i)
         .high = result->high,
         .p = result->p,
         .p_holm = result->p_holm,
-        .valid_score = nm_series_at(nm_report_run_find(run, report->score_tag), best),
+        .valid_score = nm_report_valid_score(report, i),
         .loss = nm_series_at(nm_report_run_find(run, "valid/loss"), best),
         .perplexity = nm_series_at(nm_report_run_find(run, "valid/perplexity"), best),
         .updates = nm_report_run_updates(run),

@@ -35,14 +35,21 @@ static void append_line(nm_buffer *out, const char *line, const char *end, const
     }
 }
 
+/* The runs of a curve as "3" or "3 4 5". The labels of a heat map follow its curves in the same order; what follows
+ * then is the legend. */
 static void append_curve_start(nm_buffer *out, const char *line, const nm_drawing *drawing)
 {
     size_t number = strtoul(line + strlen("<g id=\"gnuplot_plot_"), NULL, 10) - 1;
-    char *group = number < drawing->n
-                      ? nm_format("<g class=\"curve\" data-run=\"%zu\">\n", drawing->curves[number].run)
-                      : nm_duplicate("<g>\n");
-    append_text(out, group);
-    free(group);
+    if (drawing->n_rows && number >= drawing->n)
+        number -= drawing->n;
+    const nm_curve *curve = number < drawing->n ? &drawing->curves[number] : NULL;
+    append_text(out, curve ? "<g class=\"curve\" data-run=\"" : "<g>\n");
+    for (size_t i = 0; curve && i < (curve->runs ? curve->runs->n : 1); i++) {
+        char *run = nm_format("%s%zu", i ? " " : "", curve->runs ? curve->runs->list[i] : curve->run);
+        append_text(out, run);
+        free(run);
+    }
+    append_text(out, curve ? "\">\n" : "");
 }
 
 /* Symbols are kept if the figure has points; the filters that follow are for text boxes, which no figure has. */

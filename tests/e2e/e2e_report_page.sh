@@ -15,10 +15,7 @@ if [ $browser = none ] || ! command -v gnuplot >/dev/null; then
     exit 77
 fi
 make_runs
-"$NORMA" report runs/* -o page.html 2>err || {
-    fail "report: $(cat err)"
-    exit 1
-}
+make_grid_runs
 
 # A copy of the page with a first script that collects errors and a last one that operates the page and prints the results.
 # The content security policy of the page stays in force.
@@ -57,6 +54,21 @@ report("svg", texts.filter(t => t.startsWith("<svg") && new DOMParser().parseFro
 report("csv", texts.filter(t => t.startsWith("run,") && t.trim().split("\n").length > 1).length);
 const loss = texts.find(t => t.startsWith("run,updates"));
 report("row", loss.split("\n").find(l => l.startsWith("layer-1,600,")));
+// Figures of grids: the values that the pointer shows and the rows of the CSV files.
+const shown = (name, x, y) => {
+    const plot = document.querySelector(`#${name} .plot`);
+    if (!plot) return "no figure";
+    hint.replaceChildren();
+    const box = plot.querySelector("svg").getBoundingClientRect();
+    plot.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + x * box.width, clientY: box.top + y * box.height, bubbles: true }));
+    const text = [...hint.querySelectorAll("strong, td")].map(e => e.textContent).filter(t => t).join("|");
+    plot.dispatchEvent(new PointerEvent("pointerleave"));
+    return text;
+};
+report("setting", shown("setting-score", 0.3, 0.5));
+report("cell", shown("setting-heat-map", 0.3, 0.6));
+report("axis", shown("setting-parallel", 0.83, 0.15).split("|").slice(0, 1));
+report("values", texts.filter(t => /^run,(max_tokens|train.max_tokens),/.test(t)).map(t => t.split("\n")[1]).join(" "));
 const color = () => getComputedStyle(document.body).backgroundColor, before = color();
 document.getElementById("theme").click();
 report("theme", color() !== before);
@@ -83,24 +95,32 @@ report("requests", performance.getEntriesByType("resource").length);
 report("errors", errors.length + " " + errors.join(" | "));
 document.body.replaceChildren(Object.assign(document.createElement("pre"), { textContent: results.join("\n") }));
 </script>'
-page=$(cat page.html)
-page="${page%%<head>*}<head>$listen${page#*<head>}"
-printf '%s' "${page%</body>*}$act</body></html>" >acted.html
-
-wanted=$(grep -c '<figure id=' page.html)
-check_page() { # WIDTH
+# check_page WIDTH RUNS LINE...: the page of these runs in a window of this width.
+check_page() {
+    local width=$1 folder=$2 page wanted line
+    shift 2
+    "$NORMA" report "$folder"/*/ -o page.html 2>err || fail "report: $(cat err)"
+    page=$(cat page.html)
+    page="${page%%<head>*}<head>$listen${page#*<head>}"
+    printf '%s' "${page%</body>*}$act</body></html>" >acted.html
+    wanted=$(grep -c '<figure id=' page.html)
     timeout 120 "$browser" --headless=new --no-sandbox --disable-gpu --user-data-dir="$work/profile" --no-first-run \
-        --disable-background-networking --disable-component-update --window-size="$1",900 --dump-dom \
+        --disable-background-networking --disable-component-update --window-size="$width",900 --dump-dom \
         "file://$work/acted.html" >dom 2>browser.log || {
         fail "the browser failed: $(tail -n 3 browser.log)"
         exit 1
     }
     sed -n '/<pre>/,/<\/pre>/p' dom | sed 's/.*<pre>//; s/<\/pre>.*//' >results
     for line in "figures=$wanted" "drawn=$wanted" "read=$wanted" "hovered=$wanted" "saved=$((2 * wanted))" "svg=$wanted" \
-        "csv=$wanted" "row=layer-1,600,2.55495,," "legend=$(find runs -name log.jsonl | wc -l) true" "sorted=22.5 24.5 25.5 26.5 - - 26.5 25.5 24.5 22.5 - -" contents=true theme=true back=true hides=true shows=true wide=true requests=0; do
-        grep -qxF "$line" results || fail "at width $1 not '$line' but '$(grep "^${line%%=*}=" results)'"
+        "csv=$wanted" "legend=$(find "$folder" -name log.jsonl | wc -l) true" contents=true theme=true back=true hides=true \
+        shows=true wide=true requests=0 "$@"; do
+        grep -qxF -- "$line" results || fail "$folder at width $width not '$line' but '$(grep "^${line%%=*}=" results)'"
     done
-    grep -q '^errors=0 ' results || fail "at width $1 the page has errors: $(grep '^errors=' results)"
+    grep -q '^errors=0 ' results || fail "$folder at width $width the page has errors: $(grep '^errors=' results)"
 }
-check_page 1400
-check_page 500
+for width in 1400 500; do
+    check_page $width runs "row=layer-1,600,2.55495,," "sorted=22.5 24.5 25.5 26.5 - - 26.5 25.5 24.5 22.5 - -"
+done
+check_page 1400 grid "setting=train.max_tokens 64|layer|35 (35 to 35)" \
+    "cell=train.max_tokens 64, train.lr'&lt;b&gt;x&lt;/b&gt; 0.1|batch|21.5" "axis=BLEU" \
+    "values=layer,64,35,35,35 batch,4096,0.1,29.5 rbn max_tokens=4096 lr'&lt;b&gt;x&lt;/b&gt;=0.1 lambda=0,4096,0.1,0,36"

@@ -3,9 +3,10 @@
 #
 # runs/layer-1, runs/batch-1, runs/power-1 and runs/rbn-1 with all kinds of log records; runs/cut with an incomplete last
 # line; 'runs/<img src=x onerror=alert(1)>' with a name that contains markup.
-make_log() { # NAME NORM OFFSET
+# grid/*: layer with one varied setting, batch with two and two seeds, rbn with three; a setting's name contains markup.
+make_log() { # NAME NORM OFFSET [SETTINGS]
     mkdir -p "runs/$1"
-    printf '[run]\nfolder = runs/%s ; command line\ntask = translation ; default\n[data]\nfolder = data/corpus ; file\n[model]\nnorm = %s ; command line\n[train]\nseed = 1 ; default\n' "$1" "$2" >"runs/$1/config.ini"
+    printf '[run]\nfolder = runs/%s ; command line\ntask = translation ; default\n[data]\nfolder = data/corpus ; file\n[model]\nnorm = %s ; command line\n[train]\nseed = 1 ; default\n%s' "$1" "$2" "${4:-}" >"runs/$1/config.ini"
     awk -v norm="$2" -v offset="$3" 'BEGIN {
         printf "{\"type\":\"start\",\"update\":0,\"norma\":\"0.1.0\",\"compiler\":\"GCC 12\",\"device\":\"cpu\",\"parameters\":1234567,\"step_mib\":9,\"host\":\"<b>box</b>\",\"started\":\"2026-03-01T10:00:00Z\",\"command\":\"norma train x.ini\"}\n"
         for (u = 10; u <= 600; u += 10) {
@@ -45,5 +46,27 @@ make_runs() {
         printf '{"score":"bleu","value":%s.5,"low":20,"high":30,%s"signature":"nrefs:1|value:%s","tid_mean":0.02,"tid_variance":0.%s,"tid":[{"site":"enc.0.ffn.norm","mean":0.01,"variance":0.03}]}\n' \
             "$value" "$p" "$value" "$((40 - value))" >"runs/$run/test.json"
         p='"p":0.03,"p_holm":0.09,"against":"layer",'
+    done
+}
+make_grid_runs() {
+    local size rate lambda seed value=20 key="lr'<b>x</b>"
+    for size in 64 512 4096; do
+        make_log "layer:size=$size-1" layer 0.1 "max_tokens = $size"$'\n'
+        for rate in 0.1 1; do
+            for seed in 1 2; do
+                value=$((value + 1))
+                make_log "batch:size=$size:rate=$rate-$seed" batch 0.2 "max_tokens = $size"$'\n'"$key = $rate"$'\n'
+                printf '{"score":"bleu","value":%s,"low":20,"high":40}\n' "$value" >"runs/batch:size=$size:rate=$rate-$seed/test.json"
+            done
+            for lambda in 0 0.01; do
+                make_log "rbn:size=$size:rate=$rate:lambda=$lambda-1" rbn 0.3 "max_tokens = $size"$'\n'"$key = $rate"$'\n'"[norm.rbn]"$'\n'"lambda = $lambda"$'\n'
+            done
+        done
+    done
+    mkdir grid
+    mv runs/*size=* grid
+    for run in grid/layer* grid/rbn*; do
+        value=$((value + 1))
+        printf '{"score":"bleu","value":%s,"low":20,"high":40}\n' "$value" >"$run/test.json"
     done
 }

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "metric/seed_test.h"
 #include "report/event_code.h"
 #include "report/events.h"
 #include "report/figure.h"
@@ -93,6 +94,15 @@ static void test_clean(void **state)
     free(clean);
 }
 
+static const nm_figure *figure_named(const char *name)
+{
+    const nm_figure *figure = nm_figures;
+    while (figure->name && strcmp(figure->name, name))
+        figure++;
+    assert_non_null(figure->name);
+    return figure;
+}
+
 /* Two runs whose losses cross: b is lower up to update 300. */
 static void test_description(void **state)
 {
@@ -114,18 +124,19 @@ static void test_description(void **state)
     nm_report_run runs[2] = {run_of(a), run_of(b)};
     runs[0].name = nm_duplicate("LN");
     runs[1].name = nm_duplicate("BN");
-    const nm_report_result unknown = {NAN, NAN, NAN, NAN, NAN};
+    const nm_report_result unknown = {NAN, NAN, NAN, NAN, NAN, NULL, 0};
     nm_report_result results[2] = {unknown, unknown};
     nm_run_style styles[2] = {{.color = 0}, {.color = 1}};
     char score[] = "valid/perplexity";
     nm_report report = {
         .runs = runs, .results = results, .styles = styles, .n = 2, .score_tag = score, .score_name = score};
     nm_drawing drawing;
-    nm_drawing_make(&drawing, &report, &nm_figures[0]);
+    const nm_figure *figure = figure_named("valid-loss");
+    nm_drawing_make(&drawing, &report, figure);
     assert_int_equal(drawing.n, 2);
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
-    nm_figures[0].describe(&report, &nm_figures[0], &drawing, out);
+    figure->describe(&report, figure, &drawing, out);
     fclose(out);
     assert_string_equal(
         text,
@@ -246,6 +257,131 @@ static void test_runs_table(void **state)
     remove_folder(folder);
 }
 
+/* ---- grids ---- */
+
+/* A run of a grid: settings of the sections [train] and [norm.rbn], and its test score with two resamples. */
+static void write_grid_run(const char *folder, const char *run, const char *norm, const char *train,
+                           const char *rbn, double score)
+{
+    char *config =
+        nm_format("[run]\nfolder = %s\n[model]\nnorm = %s\n[norm.rbn]\n%s[norm.power]\nepsilon = %g\n"
+                  "[train]\nseed = %g\n%s",
+                  run, norm, rbn, score, score, train);
+    char *test = nm_format("{\"value\":%.17g,\"low\":1,\"high\":99,\"draws\":[%.17g,%.17g,%.17g]}", score,
+                           score - 1, score, score + 2);
+    write_file(folder, run, "log.jsonl",
+               "{\"type\":\"valid\",\"update\":1,\"loss\":2,\"bleu\":7,\"best\":true}\n");
+    write_file(folder, run, "config.ini", config);
+    write_file(folder, run, "test.json", test);
+    free(config);
+    free(test);
+}
+
+static void open_runs(nm_report *report, const char *folder, const char *const *names, size_t n)
+{
+    char *paths[16];
+    nm_error err;
+    for (size_t i = 0; i < n; i++)
+        paths[i] = nm_path_join(folder, names[i]);
+    assert_int_equal(nm_report_open(report, (const char *const *)paths, n, "", &err), NM_OK);
+    for (size_t i = 0; i < n; i++)
+        free(paths[i]);
+}
+
+static nm_drawing drawing_of(const nm_report *report, const char *figure)
+{
+    nm_drawing drawing;
+    nm_drawing_make(&drawing, report, figure_named(figure));
+    return drawing;
+}
+
+/* Two norms with three batch sizes and three seeds; accumulate is coupled to the batch size, and options of norms that the
+ * models do not have are no settings of theirs. */
+static void test_one_setting(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "PN-LS:train.max_tokens=64-1",   "PN-LS:train.max_tokens=64-2",   "PN-LS:train.max_tokens=64-3",
+        "PN-LS:train.max_tokens=1024-1", "PN-LS:train.max_tokens=1024-2", "PN-LS:train.max_tokens=1024-3",
+        "batch:train.max_tokens=64-1",   "batch:train.max_tokens=64-2",   "batch:train.max_tokens=64-3"};
+    static const double scores[] = {20, 23, 26, 30, 30.5, 32, 10, 11, 12.5};
+    char folder[] = "/tmp/norma-report-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    for (size_t i = 0; i < 9; i++)
+        write_grid_run(folder, names[i], i < 6 ? "layer" : "batch",
+                       i < 3 || i > 5 ? "max_tokens = 64\naccumulate = 8\n"
+                                      : "max_tokens = 1024\naccumulate = 1\n",
+                       i % 2 ? "lambda = 1\n" : "lambda = 2\n", scores[i]);
+    nm_report report;
+    open_runs(&report, folder, names, 9);
+    assert_int_equal(report.grid.n_axes, 1);
+    assert_string_equal(report.grid.axes[0].key, "train.max_tokens");
+    assert_string_equal(report.grid.axes[0].coupled, "train.accumulate");
+    assert_int_equal(report.grid.n_groups, 2);
+    assert_string_equal(report.grid.groups[0].name, "PN-LS");
+    assert_string_equal(report.grid.groups[1].name, "batch");
+    assert_int_equal(report.grid.n_points, 3);
+    nm_drawing drawing = drawing_of(&report, "setting-score");
+    assert_int_equal(drawing.n, 2);
+    assert_int_equal(drawing.curves[0].n, 2);
+    assert_true(drawing.curves[0].y[0] == 23 && fabs(drawing.curves[0].y[1] - 92.5 / 3) < 1e-12);
+    assert_true(drawing.curves[1].n == 1 && drawing.curves[1].x[0] == 0);
+    assert_true(fabs(drawing.at[0] - log10(64)) < 1e-12 && fabs(drawing.at[1] - log10(1024)) < 1e-12);
+    const double *draws[] = {report.results[0].draws, report.results[1].draws, report.results[2].draws};
+    const nm_interval interval = nm_seed_interval(&(nm_seed_scores){3, 3, scores, draws}, 0.05);
+    assert_true(drawing.curves[0].low[0] == interval.low && drawing.curves[0].high[0] == interval.high);
+    assert_string_equal(drawing.title, "Test @ against train.max_tokens");
+    assert_string_equal(
+        drawing.note, "Best: PN-LS max_tokens=1024 30.83, batch 11.17. Each point is the mean over 3 seeds; "
+                      "intervals are 95 %. With train.max_tokens varies: train.accumulate.");
+    nm_drawing_release(&drawing);
+    drawing = drawing_of(&report, "setting-heat-map");
+    assert_int_equal(drawing.n, 0);
+    nm_drawing_release(&drawing);
+    nm_report_close(&report);
+    /* Without one of the test scores: validation scores, one value everywhere, and ranges. */
+    char *path = nm_format("%s/%s/test.json", folder, names[8]);
+    assert_int_equal(unlink(path), 0);
+    free(path);
+    open_runs(&report, folder, names, 9);
+    drawing = drawing_of(&report, "setting-score");
+    assert_true(drawing.curves[0].y[0] == 7 && drawing.curves[0].low[0] == 7);
+    assert_string_equal(drawing.title, "Best validation @ against train.max_tokens");
+    nm_drawing_release(&drawing);
+    nm_report_close(&report);
+    remove_folder(folder);
+}
+
+/* RBN with two settings, of which one point is missing, and BatchNorm without them. */
+static void test_two_settings(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"a", "b", "c", "d"};
+    static const char *const settings[] = {"lambda = 0\nnu = 0\n", "lambda = 0.1\nnu = 0\n",
+                                           "lambda = 0.1\nnu = 1e1\n", ""};
+    char folder[] = "/tmp/norma-report-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    for (size_t i = 0; i < 4; i++)
+        write_grid_run(folder, names[i], i < 3 ? "rbn" : "batch", "", settings[i], 20 + (double)i);
+    nm_report report;
+    open_runs(&report, folder, names, 4);
+    assert_int_equal(report.grid.n_axes, 2);
+    assert_string_equal(report.grid.groups[0].name, "rbn");
+    nm_drawing drawing = drawing_of(&report, "setting-heat-map");
+    assert_int_equal(drawing.n, 1);
+    assert_int_equal(drawing.curves[0].n, 3);
+    assert_int_equal(drawing.n_ticks, 2);
+    assert_string_equal(drawing.ticks[1], "0.1");
+    assert_string_equal(drawing.rows[1], "10");
+    assert_true(drawing.curves[0].x[2] == 1 && drawing.curves[0].y[2] == 1 &&
+                drawing.curves[0].value[2] == 22);
+    assert_non_null(strstr(drawing.note, "Best: rbn lambda=0.1 nu=10 22."));
+    assert_non_null(strstr(drawing.note, "Without d"));
+    nm_drawing_release(&drawing);
+    nm_report_close(&report);
+    remove_folder(folder);
+}
+
 static void test_checksum(void **state)
 {
     (void)state;
@@ -323,9 +459,11 @@ static void test_follow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tags),   cmocka_unit_test(test_patterns),    cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_clean),  cmocka_unit_test(test_description), cmocka_unit_test(test_checksum),
-        cmocka_unit_test(test_follow), cmocka_unit_test(test_runs_table),
+        cmocka_unit_test(test_tags),        cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_numbers),     cmocka_unit_test(test_clean),
+        cmocka_unit_test(test_description), cmocka_unit_test(test_checksum),
+        cmocka_unit_test(test_follow),      cmocka_unit_test(test_runs_table),
+        cmocka_unit_test(test_one_setting), cmocka_unit_test(test_two_settings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,527 @@
+/* Figures of scores against settings (report/score_grid.h):
+ *
+ *     one setting              a curve per group                    Shen et al. 2020, figure 5
+ *     two settings             a heat map per group                 Wang et al. 2022, figure 5
+ *     three or more settings   parallel coordinates, a line per point
+ *
+ * The scores are of the test set if every run was scored on it, otherwise of the best validation. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/sort.h"
+#include "report/figure.h"
+
+enum { MAX_COLUMNS = 12 }; /* of a row of panels */
+static const double log_from =
+    8; /* ratio of the largest and smallest value from which an axis is logarithmic */
+static const double curve_spread = 0.12; /* of the smallest distance of two ticks */
+
+typedef struct scores { /* of the points of the grid */
+    const nm_report *report;
+    const nm_score_grid *grid;
+    bool tested;
+    nm_score_bar bar;
+    nm_mean_score *list; /* [n_points] */
+} scores;
+
+static scores scores_of(const nm_report *report)
+{
+    const nm_score_grid *grid = &report->grid;
+    nm_run_set *sets = nm_allocate((grid->n_points + 1) * sizeof *sets);
+    for (size_t p = 0; p < grid->n_points; p++)
+        sets[p] = grid->points[p].runs;
+    scores s = {.report = report, .grid = grid, .tested = nm_report_is_tested(report, sets, grid->n_points)};
+    s.bar = nm_report_bars(report, sets, grid->n_points, s.tested);
+    s.list = nm_allocate((grid->n_points + 1) * sizeof *s.list);
+    for (size_t p = 0; p < grid->n_points; p++)
+        s.list[p] = nm_report_mean_score(report, &sets[p], s.tested, s.bar);
+    free(sets);
+    return s;
+}
+
+/* The distinct values of an axis in the points of the groups with include[group], ascending; heap. */
+static double *distinct_values(const scores *s, size_t axis, const bool *include, size_t *n)
+{
+    double *values = nm_allocate((s->grid->n_points + 1) * sizeof *values);
+    *n = 0;
+    for (size_t p = 0; p < s->grid->n_points; p++) {
+        const nm_score_point *point = &s->grid->points[p];
+        if (include[point->group] && s->list[p].n && isfinite(point->values[axis]))
+            values[(*n)++] = point->values[axis];
+    }
+    nm_sort_doubles(values, *n);
+    size_t kept = 0;
+    for (size_t i = 0; i < *n; i++)
+        if (!kept || values[i] != values[kept - 1])
+            values[kept++] = values[i];
+    *n = kept;
+    return values;
+}
+
+static size_t index_of(const double *values, size_t n, double value)
+{
+    size_t i = 0;
+    while (i + 1 < n && values[i] != value)
+        i++;
+    return i;
+}
+
+static void add_tick(nm_drawing *drawing, const char *text)
+{
+    NM_GROW(drawing->ticks, drawing->n_ticks, drawing->ticks_capacity);
+    drawing->ticks[drawing->n_ticks++] = nm_duplicate(text);
+}
+
+static void add_row(nm_drawing *drawing, const char *text)
+{
+    NM_GROW(drawing->rows, drawing->n_rows, drawing->rows_capacity);
+    drawing->rows[drawing->n_rows++] = nm_duplicate(text);
+}
+
+static void add_value_tick(nm_drawing *drawing, double value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%g", value);
+    add_tick(drawing, text);
+}
+
+static void add_text(nm_drawing *drawing, double x, double y, char *text)
+{
+    NM_GROW(drawing->labels, drawing->n_labels, drawing->labels_capacity);
+    drawing->labels[drawing->n_labels++] = (nm_label){x, y, text};
+}
+
+/* ---- the description ---- */
+
+static const char *score_kind(const scores *s)
+{
+    return s->tested ? "test" : "best validation";
+}
+
+static bool is_better(const scores *s, size_t a, size_t b)
+{
+    return s->report->score_rises ? s->list[a].mean > s->list[b].mean : s->list[a].mean < s->list[b].mean;
+}
+
+/* The best point of a group; n_points if none has a score. */
+static size_t best_point(const scores *s, size_t group)
+{
+    size_t best = s->grid->n_points;
+    for (size_t p = 0; p < s->grid->n_points; p++)
+        if (s->grid->points[p].group == group && s->list[p].n &&
+            (best == s->grid->n_points || is_better(s, p, best)))
+            best = p;
+    return best;
+}
+
+/* The best points, the meaning of the bars, coupled settings, and groups that are not in the figure. */
+static char *make_note(const scores *s, const bool *include, const char *before)
+{
+    const nm_score_grid *grid = s->grid;
+    char *text = NULL, number[NM_NUMBER_BYTES];
+    size_t bytes, fewest = SIZE_MAX, most = 0, n_left = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    NM_ASSERT(out);
+    fprintf(out, "%sBest: ", before);
+    for (size_t g = 0, listed = 0; g < grid->n_groups; g++) {
+        size_t best = best_point(s, g);
+        n_left += !include[g];
+        if (!include[g] || best == grid->n_points)
+            continue;
+        char *name = nm_score_point_name(grid, &grid->points[best]);
+        fprintf(out, "%s%s ", listed++ ? ", " : "", name);
+        fputs(nm_number_show(number, s->list[best].mean), out);
+        free(name);
+    }
+    for (size_t p = 0; p < grid->n_points; p++)
+        if (include[grid->points[p].group] && s->list[p].n) {
+            fewest = s->list[p].n < fewest ? s->list[p].n : fewest;
+            most = s->list[p].n > most ? s->list[p].n : most;
+        }
+    fputs(".", out);
+    if (most > 1 && fewest == most)
+        fprintf(out, " Each point is the mean over %zu seeds", most);
+    else if (most > 1)
+        fprintf(out, " Each point is the mean over %zu to %zu seeds", fewest, most);
+    else
+        fputs(" Each point is one run", out);
+    fputs(s->bar == NM_BAR_INTERVAL ? "; intervals are 95 %."
+          : s->bar == NM_BAR_RANGE  ? "; ranges are from the lowest to the highest seed."
+                                    : ".",
+          out);
+    for (size_t a = 0; a < grid->n_axes; a++)
+        if (*grid->axes[a].coupled)
+            fprintf(out, " With %s varies: %s.", grid->axes[a].key, grid->axes[a].coupled);
+    if (n_left) {
+        fputs(" Without ", out);
+        for (size_t g = 0, listed = 0; g < grid->n_groups; g++)
+            if (!include[g])
+                fprintf(out, "%s%s", listed++ ? ", " : "", grid->groups[g].name);
+        fputs(", whose runs do not vary these settings alone.", out);
+    }
+    fclose(out);
+    return text;
+}
+
+void nm_describe_grid(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out)
+{
+    (void)report;
+    (void)figure;
+    fputs(drawing->note ? drawing->note : "", out);
+}
+
+/* ---- one setting ---- */
+
+/* Positions of values on an axis: logarithmic if they span more than a factor of 8; zero is then one step below the smallest
+ * positive value. */
+static double *place_values(const double *values, size_t n)
+{
+    double *at = nm_allocate((n + 1) * sizeof *at);
+    size_t zeros = 0;
+    while (zeros < n && values[zeros] == 0)
+        zeros++;
+    bool logarithm = n > zeros && values[0] >= 0 && values[n - 1] > log_from * values[zeros];
+    double step = n - zeros > 1 ? log10(values[n - 1] / values[zeros]) / (double)(n - zeros - 1) : 1;
+    for (size_t i = 0; i < n; i++)
+        at[i] = !logarithm ? values[i] : values[i] > 0 ? log10(values[i]) : log10(values[zeros]) - step;
+    return at;
+}
+
+static double smallest_distance(const double *at, size_t n)
+{
+    double least = n > 1 ? INFINITY : 1;
+    for (size_t i = 1; i < n; i++)
+        least = fmin(least, at[i] - at[i - 1]);
+    return least;
+}
+
+/* The axis of the first group that varies exactly one; n_axes: none. */
+static size_t single_axis(const nm_score_grid *grid)
+{
+    for (size_t g = 0; g < grid->n_groups; g++)
+        for (size_t a = 0; a < grid->n_axes && grid->groups[g].n_varied == 1; a++)
+            if (grid->groups[g].varies[a])
+                return a;
+    return grid->n_axes;
+}
+
+/* Groups that vary this setting only, or that have one value of it. */
+static bool varies_only(const scores *s, size_t group, size_t axis)
+{
+    const nm_score_group *of = &s->grid->groups[group];
+    if (of->n_varied != of->varies[axis])
+        return false;
+    for (size_t p = 0; p < s->grid->n_points; p++)
+        if (s->grid->points[p].group == group && isfinite(s->grid->points[p].values[axis]))
+            return true;
+    return false;
+}
+
+static void sort_by_tick(nm_curve *curve)
+{
+    for (size_t i = 1; i < curve->n; i++)
+        for (size_t k = i; k > 0 && curve->x[k] < curve->x[k - 1]; k--) {
+            double *of[] = {curve->x, curve->y, curve->low, curve->high};
+            for (int j = 0; j < 4; j++) {
+                double swap = of[j][k];
+                of[j][k] = of[j][k - 1];
+                of[j][k - 1] = swap;
+            }
+        }
+}
+
+void nm_collect_setting(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
+{
+    const nm_score_grid *grid = &report->grid;
+    size_t axis = single_axis(grid), n;
+    (void)figure;
+    if (axis == grid->n_axes)
+        return;
+    scores s = scores_of(report);
+    bool *include = nm_allocate(grid->n_groups + 1);
+    for (size_t g = 0; g < grid->n_groups; g++)
+        include[g] = varies_only(&s, g, axis);
+    double *values = distinct_values(&s, axis, include, &n);
+    for (size_t g = 0; g < grid->n_groups && n > 1; g++) {
+        if (!include[g])
+            continue;
+        nm_curve *curve = nm_drawing_add(drawing, grid->groups[g].runs.list[0], grid->n_points, true);
+        curve->group = &grid->groups[g];
+        curve->runs = &grid->groups[g].runs;
+        curve->name = nm_duplicate(grid->groups[g].name);
+        for (size_t p = 0; p < grid->n_points; p++)
+            if (grid->points[p].group == g && s.list[p].n) {
+                curve->low[curve->n] = isfinite(s.list[p].low) ? s.list[p].low : s.list[p].mean;
+                curve->high[curve->n] = isfinite(s.list[p].high) ? s.list[p].high : s.list[p].mean;
+                nm_curve_add(curve, (double)index_of(values, n, grid->points[p].values[axis]),
+                             s.list[p].mean);
+            }
+        sort_by_tick(curve);
+        nm_drawing_drop_empty(drawing);
+    }
+    for (size_t i = 0; i < n && drawing->n; i++)
+        add_value_tick(drawing, values[i]);
+    if (drawing->n) {
+        drawing->at = place_values(values, n);
+        drawing->spread = drawing->n > 1 ? curve_spread * smallest_distance(drawing->at, n) : 0;
+        drawing->legend = true;
+        drawing->title =
+            nm_format("%s @ against %s", s.tested ? "Test" : "Best validation", grid->axes[axis].key);
+        drawing->x_label = nm_duplicate(grid->axes[axis].key);
+        drawing->y_label = nm_format("%s @", score_kind(&s));
+        drawing->note = make_note(&s, include, "");
+    }
+    free(values);
+    free(include);
+    free(s.list);
+}
+
+/* ---- two settings ---- */
+
+/* The first group that varies exactly two settings. */
+static const nm_score_group *first_pair(const nm_score_grid *grid, size_t axes[2])
+{
+    for (size_t g = 0; g < grid->n_groups; g++) {
+        size_t n = 0;
+        for (size_t a = 0; a < grid->n_axes && grid->groups[g].n_varied == 2; a++)
+            if (grid->groups[g].varies[a])
+                axes[n++] = a;
+        if (n == 2)
+            return &grid->groups[g];
+    }
+    return NULL;
+}
+
+typedef struct
+    panels { /* columns and rows of a heat map: a panel per group, with a gap or a title between two */
+    double *x, *y;
+    size_t n_x, n_y, n, across, down;
+} panels;
+
+static size_t panel_left(const panels *p, size_t panel)
+{
+    return panel % p->across * (p->n_x + 1);
+}
+
+/* The first panel is at the top; each has a row for its title above if there are several. */
+static size_t panel_bottom(const panels *p, size_t panel)
+{
+    return (p->down - 1 - panel / p->across) * (p->n_y + 1);
+}
+
+static void label_panels(nm_drawing *drawing, const panels *p)
+{
+    size_t across = p->n < p->across ? p->n : p->across;
+    for (size_t i = 0; i + 1 < across * (p->n_x + 1); i++)
+        if (i % (p->n_x + 1) < p->n_x)
+            add_value_tick(drawing, p->x[i % (p->n_x + 1)]);
+        else
+            add_tick(drawing, "");
+    for (size_t i = 0; i < p->down * (p->n_y + 1); i++) {
+        char text[32] = "";
+        if (i % (p->n_y + 1) < p->n_y)
+            snprintf(text, sizeof text, "%g", p->y[i % (p->n_y + 1)]);
+        add_row(drawing, text);
+    }
+}
+
+static void add_panel(nm_drawing *drawing, const scores *s, const size_t axes[2], size_t group,
+                      const panels *p, size_t panel)
+{
+    const nm_score_group *of = &s->grid->groups[group];
+    nm_curve *curve = nm_drawing_add(drawing, of->runs.list[0], s->grid->n_points, false);
+    curve->group = of;
+    curve->runs = &of->runs;
+    curve->name = nm_duplicate(of->name);
+    curve->value = nm_allocate((s->grid->n_points + 1) * sizeof *curve->value);
+    for (size_t i = 0; i < s->grid->n_points; i++) {
+        const nm_score_point *point = &s->grid->points[i];
+        if (point->group != group || !s->list[i].n)
+            continue;
+        curve->value[curve->n] = s->list[i].mean;
+        nm_curve_add(curve, (double)(panel_left(p, panel) + index_of(p->x, p->n_x, point->values[axes[0]])),
+                     (double)(panel_bottom(p, panel) + index_of(p->y, p->n_y, point->values[axes[1]])));
+    }
+    nm_drawing_drop_empty(drawing);
+    if (p->n > 1)
+        add_text(drawing, (double)panel_left(p, panel) + (double)(p->n_x - 1) / 2,
+                 (double)(panel_bottom(p, panel) + p->n_y), nm_duplicate(of->name));
+}
+
+void nm_collect_heat_map(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
+{
+    const nm_score_grid *grid = &report->grid;
+    size_t axes[2];
+    const nm_score_group *first = first_pair(grid, axes);
+    (void)figure;
+    if (!first)
+        return;
+    scores s = scores_of(report);
+    bool *include = nm_allocate(grid->n_groups + 1);
+    panels p = {0};
+    for (size_t g = 0; g < grid->n_groups; g++) {
+        const nm_score_group *group = &grid->groups[g];
+        include[g] = group->n_varied == 2 && group->varies[axes[0]] && group->varies[axes[1]];
+        p.n += include[g];
+    }
+    p.x = distinct_values(&s, axes[0], include, &p.n_x);
+    p.y = distinct_values(&s, axes[1], include, &p.n_y);
+    p.across = MAX_COLUMNS / (p.n_x + 1) ? MAX_COLUMNS / (p.n_x + 1) : 1;
+    p.down = (p.n + p.across - 1) / p.across;
+    for (size_t g = 0, panel = 0; g < grid->n_groups; g++)
+        if (include[g])
+            add_panel(drawing, &s, axes, g, &p, panel++);
+    if (drawing->n) {
+        label_panels(drawing, &p);
+        drawing->framed = true;
+        drawing->x_min = drawing->y_min = -0.5;
+        drawing->x_max = (double)drawing->n_ticks - 0.5;
+        drawing->y_max = (double)drawing->n_rows - (p.n > 1 ? 0.5 : 1.5);
+        drawing->title = nm_format("%s @ by %s and %s", s.tested ? "Test" : "Best validation",
+                                   grid->axes[axes[0]].key, grid->axes[axes[1]].key);
+        drawing->x_label = nm_duplicate(grid->axes[axes[0]].key);
+        drawing->y_label = nm_duplicate(grid->axes[axes[1]].key);
+        drawing->note = make_note(&s, include, "Lighter is better. ");
+    }
+    free(p.x);
+    free(p.y);
+    free(include);
+    free(s.list);
+}
+
+/* ---- three and more settings ---- */
+
+/* The group that varies most settings, if these are three or more. */
+static const nm_score_group *widest_group(const nm_score_grid *grid)
+{
+    const nm_score_group *widest = NULL;
+    for (size_t g = 0; g < grid->n_groups; g++)
+        if (grid->groups[g].n_varied > (widest ? widest->n_varied : 2))
+            widest = &grid->groups[g];
+    return widest;
+}
+
+typedef struct parallel {
+    size_t *axes, n; /* indices of the axes of the grid; the score is one more */
+    double **values; /* [n], ascending */
+    size_t *n_values;
+    double worst, best;
+} parallel;
+
+static bool has_all_axes(const scores *s, const parallel *p, size_t group)
+{
+    for (size_t i = 0; i < s->grid->n_points; i++)
+        for (size_t a = 0; a < p->n && s->grid->points[i].group == group; a++)
+            if (isnan(s->grid->points[i].values[p->axes[a]]))
+                return false;
+    return true;
+}
+
+/* Points with a score, worst first, so that the best lines are drawn last. */
+static size_t *rank_points(const scores *s, const bool *include, size_t *n)
+{
+    size_t *list = nm_allocate((s->grid->n_points + 1) * sizeof *list);
+    *n = 0;
+    for (size_t p = 0; p < s->grid->n_points; p++) {
+        if (!include[s->grid->points[p].group] || !s->list[p].n)
+            continue;
+        size_t k = (*n)++;
+        for (; k > 0 && is_better(s, list[k - 1], p); k--)
+            list[k] = list[k - 1];
+        list[k] = p;
+    }
+    return list;
+}
+
+/* Lines with a common value are drawn side by side, in the order of their scores. */
+static void add_line(nm_drawing *drawing, const scores *s, const parallel *p, size_t index, double offset)
+{
+    const nm_score_point *point = &s->grid->points[index];
+    nm_curve *curve = nm_drawing_add(drawing, point->runs.list[0], p->n + 1, false);
+    curve->group = &s->grid->groups[point->group];
+    curve->runs = &point->runs;
+    curve->name = nm_score_point_name(s->grid, point);
+    curve->value = nm_allocate((p->n + 2) * sizeof *curve->value);
+    curve->emphasized = index == best_point(s, point->group);
+    for (size_t a = 0; a < p->n; a++) {
+        double value = point->values[p->axes[a]];
+        size_t n = p->n_values[a];
+        double place = n > 1 ? (double)index_of(p->values[a], n, value) / (double)(n - 1) : 0.5;
+        curve->value[a] = value;
+        nm_curve_add(curve, (double)a, place + offset);
+    }
+    curve->value[p->n] = s->list[index].mean;
+    nm_curve_add(curve, (double)p->n,
+                 p->best != p->worst ? (s->list[index].mean - p->worst) / (p->best - p->worst) : 0.5);
+}
+
+/* The values of each axis, at most about eight of them, and five values on the axis of the score. */
+static void label_axes(nm_drawing *drawing, const parallel *p)
+{
+    enum { MOST = 8, SCORES = 5 };
+    char number[NM_NUMBER_BYTES];
+    for (size_t a = 0; a < p->n; a++)
+        for (size_t i = 0, n = p->n_values[a], step = (n + MOST - 1) / MOST; i < n; i += step)
+            add_text(drawing, (double)a, n > 1 ? (double)i / (double)(n - 1) : 0.5,
+                     nm_format("%g", p->values[a][i]));
+    for (size_t i = 0; i < SCORES; i++) {
+        double place = (double)i / (SCORES - 1);
+        if (p->best != p->worst || i == SCORES / 2)
+            add_text(drawing, (double)p->n, place,
+                     nm_duplicate(nm_number_show(number, p->worst + place * (p->best - p->worst))));
+    }
+}
+
+void nm_collect_parallel(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
+{
+    const nm_score_grid *grid = &report->grid;
+    const nm_score_group *widest = widest_group(grid);
+    size_t n_lines;
+    (void)figure;
+    if (!widest)
+        return;
+    scores s = scores_of(report);
+    parallel p = {.axes = nm_allocate((grid->n_axes + 1) * sizeof *p.axes),
+                  .values = nm_allocate((grid->n_axes + 1) * sizeof *p.values),
+                  .n_values = nm_allocate((grid->n_axes + 1) * sizeof *p.n_values)};
+    bool *include = nm_allocate(grid->n_groups + 1);
+    for (size_t a = 0; a < grid->n_axes; a++)
+        if (widest->varies[a])
+            p.axes[p.n++] = a;
+    for (size_t g = 0; g < grid->n_groups; g++)
+        include[g] = has_all_axes(&s, &p, g);
+    for (size_t a = 0; a < p.n; a++) {
+        p.values[a] = distinct_values(&s, p.axes[a], include, &p.n_values[a]);
+        add_tick(drawing, nm_score_axis_label(grid, p.axes[a]));
+    }
+    size_t *order = rank_points(&s, include, &n_lines);
+    if (n_lines) {
+        p.worst = s.list[order[0]].mean;
+        p.best = s.list[order[n_lines - 1]].mean;
+    }
+    for (size_t i = 0; i < n_lines; i++)
+        add_line(drawing, &s, &p, order[i], 0.06 * (((double)i + 0.5) / (double)n_lines - 0.5));
+    add_tick(drawing, report->score_name);
+    if (drawing->n) {
+        label_axes(drawing, &p);
+        drawing->framed = true;
+        drawing->legend = true;
+        drawing->x_min = -0.35;
+        drawing->x_max = (double)p.n + 0.45;
+        drawing->y_min = -0.06;
+        drawing->y_max = 1.06;
+        drawing->title = nm_format("%s @ by %zu settings", s.tested ? "Test" : "Best validation", p.n);
+        drawing->note = make_note(&s, include, "The best point of each group is drawn bold. ");
+    }
+    for (size_t a = 0; a < p.n; a++)
+        free(p.values[a]);
+    free(p.values);
+    free(p.n_values);
+    free(p.axes);
+    free(order);
+    free(include);
+    free(s.list);
+}

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# The figures of norma report for grids that norma compare has trained: one, two and three settings. Their values are the
+# means over seeds in the comparison's JSON.
+set -uo pipefail
+# shellcheck source=tests/e2e/hostile_helper.sh
+. "${SOURCE:?}/tests/e2e/hostile_helper.sh"
+
+if ! command -v gnuplot >/dev/null; then
+    echo "skipped: there is no gnuplot (Debian package gnuplot-nox) to draw figures with"
+    exit 77
+fi
+make_sentences train.txt 120 1
+make_sentences valid.txt 40 2
+make_sentences test.txt 90 3
+"$NORMA" prepare --format text --tokenizer none --bpe-merges 12 --threads 1 --train train.txt --valid valid.txt --test test.txt \
+    --output data 2>err || fail "prepare: $(cat err)"
+cat >recipe.ini <<'X'
+[run]
+task = lm
+[data]
+folder = data
+[model]
+preset = tiny
+width = 16
+ff = 32
+heads = 2
+layers = 1
+context = 32
+[train]
+updates = 6
+validate_every = 3
+[schedule]
+name = constant
+lr = 0.01
+[device]
+threads = 1
+X
+compare() { # NAME OPTIONS...
+    local name=$1
+    shift
+    "$NORMA" compare recipe.ini --folder "$name" --tid-batches 1 --score-grid --format json "$@" >"$name.json" 2>err ||
+        fail "compare $name: $(cat err)"
+    "$NORMA" report "$name"/*[0-9]/ -o "$name.html" --png "$name-pictures" 2>err || fail "report $name: $(cat err)"
+}
+
+# check_figure NAME FIGURE POINTS: each point of the figure has the mean of the JSON's grid point with the same settings.
+check_figure() {
+    cases=$((cases + 1))
+    [ -s "$1-pictures/$2.png" ] || fail "$1: there is no picture of $2"
+    sed -n 's/.*<script type="application\/json" id="data">//p' "$1.html" | sed 's/<\/script>.*//' >page.json
+    perl -MJSON::PP -e '
+        my ($json, $name, $wanted) = @ARGV;
+        my ($o, $page) = map { open(my $in, "<", $_) or die; local $/; decode_json(<$in>) } $json, "page.json";
+        my $f = $page->{figures}{$name} or die "no figure $name\n";
+        my (%mean, $n);
+        for my $point (@{$o->{grid}}) { # the sections of a configuration are in alphabetical order as far as these tests go
+            my $s = $point->{settings};
+            my @values = map { 0 + $s->{$_} } grep { $_ ne "model.norm" } sort keys %$s;
+            $mean{join " ", $s->{"model.norm"}, @values} = $point->{score_mean};
+        }
+        for my $c (@{$f->{curves}}) {
+            my ($group) = split / /, $c->{name};
+            my $last = $#{$c->{x}};
+            for my $i ($f->{parallel} ? $last : 0 .. $last) {
+                my @values = $f->{parallel} ? @{$c->{value}}[0 .. $last - 1]
+                    : ($f->{ticks}[$c->{x}[$i]], @{$f->{rows}} ? $f->{rows}[$c->{y}[$i]] : ());
+                my $key = join " ", $group, map { 0 + $_ } @values;
+                my $got = ($c->{value} // $c->{y})->[$i];
+                die "$key is not in the comparison\n" unless defined $mean{$key};
+                die "$key: $got, wanted $mean{$key}\n" if abs($got - $mean{$key}) > 1e-5 * abs $mean{$key};
+                $n++;
+            }
+        }
+        die "$n points, wanted $wanted\n" if $n != $wanted;
+    ' "$1.json" "$2" "$3" 2>problem || fail "$1, $2: $(cat problem)"
+}
+
+# ---- one setting, a curve per norm, two seeds: PowerNorm, figure 5 ----
+compare sizes --norms layer,batch --seeds 2 --grid train.max_tokens=32,64,512
+check_figure sizes setting-score 6
+has sizes.html "<h3>Test perplexity against train.max_tokens</h3>"
+has sizes.html "Each point is the mean over 2 seeds; ranges are from the lowest to the highest seed."
+lacks sizes.html '<figure id="setting-heat-map">'
+lacks sizes.html '<figure id="setting-parallel">'
+
+# ---- two settings: RBN, figure 5; a norm without them has no panel ----
+compare penalty --norms layer,rbn --grid norm.rbn.lambda=0,1 --grid norm.rbn.nu=0,0.5
+check_figure penalty setting-heat-map 4
+has penalty.html "<h3>Test perplexity by norm.rbn.lambda and norm.rbn.nu</h3>"
+has penalty.html "Without layer, whose runs do not vary these settings alone."
+lacks penalty.html '<figure id="setting-score">'
+
+# ---- three settings ----
+compare search --norms rbn --grid "model.dropout=0,0.1;norm.rbn.lambda=0,1;schedule.lr=0.003,0.01"
+check_figure search setting-parallel 8
+has search.html "<h3>Test perplexity by 3 settings</h3>"
+lacks search.html '<figure id="setting-heat-map">'
