@@ -53,7 +53,7 @@ check_figure() {
         my ($o, $page) = map { open(my $in, "<", $_) or die; local $/; decode_json(<$in>) } $json, "page.json";
         my $f = $page->{figures}{$name} or die "no figure $name\n";
         my (%mean, $n);
-        for my $point (@{$o->{grid}}) { # the sections of a configuration are in alphabetical order as far as these tests go
+        for my $point (@{$o->{grid}}) { # the settings of these tests are in the order of the configuration
             my $s = $point->{settings};
             my @values = map { 0 + $s->{$_} } grep { $_ ne "model.norm" } sort keys %$s;
             $mean{join " ", $s->{"model.norm"}, @values} = $point->{score_mean};
