@@ -3,7 +3,7 @@
 #     make            build into build/              make demo      train and compare five variants, 5 to 10 minutes
 #     make test       build, run the tests           make lint      formatting, includes, language, clang-tidy, cppcheck ...
 #     make demo-lm    the same for language models   make bench     run the benchmarks [QUICK=1]
-#     make format     reformat the sources
+#     make format     reformat the sources                       make bench-peers  compare with PyTorch and CTranslate2
 #     make install    [PREFIX=/usr/local] [DESTDIR=]
 BUILD  ?= build
 PREFIX ?= /usr/local
@@ -12,7 +12,7 @@ JOBS   ?= $(shell nproc)
 GENERATOR = $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
 SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
 
-.PHONY: all build quiet-build test demo demo-lm bench format lint install clean
+.PHONY: all build quiet-build test demo demo-lm bench bench-peers format lint install clean
 all: build
 
 build:
@@ -52,6 +52,18 @@ bench:
 format:
 	@scripts/packages.sh lint
 	@clang-format -i $(SOURCES)
+
+# Norma and the current PyTorch and CTranslate2 from PyPI in turn, on a quiet machine; half an hour to an hour.
+#     make bench-peers [WORKS=train,lm,decode,norms] [ROUNDS=5]
+bench-peers:
+	@scripts/packages.sh build bench
+	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_BENCH=ON
+	@cmake --build $(BUILD) -j $(JOBS)
+	@[ -x $(BUILD)/peers/bin/python ] || python3 -m venv $(BUILD)/peers
+	@$(BUILD)/peers/bin/pip install --quiet --upgrade torch numpy ctranslate2
+	@NORMA=$(BUILD)/norma BENCH=$(BUILD)/norma-bench $(BUILD)/peers/bin/python bench/peers/bench_peers.py \
+	    --works $(or $(WORKS),train,lm,decode,norms) --rounds $(or $(ROUNDS),5)
+	@$(BUILD)/peers/bin/python bench/peers/performance_page.py --write
 
 lint:
 	@scripts/packages.sh build test lint

@@ -23,9 +23,9 @@ run_norma() { # NAME [OPTION ...]: tokens, seconds
     local name=$1 start middle end
     shift
     start=$(now)
-    "$norma" translate "$run" "${search[@]}" "$@" --input /dev/null --output "$scratch/none" 2>/dev/null
+    "$norma" translate "$run" "${search[@]}" "$@" /dev/null --output "$scratch/none" 2>/dev/null
     middle=$(now)
-    "$norma" translate "$run" "${search[@]}" "$@" --input "$units" --output "$scratch/norma" 2>/dev/null
+    "$norma" translate "$run" "${search[@]}" "$@" "$units" --output "$scratch/norma" 2>/dev/null
     end=$(now)
     awk -v name="$name" -v load="$(echo "$middle - $start" | bc)" -v all="$(echo "$end - $middle" | bc)" \
         '{ n += NF + 1 } END { printf "%s: %d tokens, %.2f s, %.0f tokens/s\n", name, n, all - load, n / (all - load) }' "$scratch/norma"

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Training throughput and memory of PyTorch's nn.Transformer on a data folder of norma, to compare with `norma train`.
+"""Training throughput and memory of PyTorch on a data folder of norma, to compare with `norma train`.
 
-nn.Transformer (pre-norm, LayerNorm), one embedding matrix for source, target and output, label smoothing, Adam. Sentence pairs are
-sorted by length and padded, a batch has at most --max-tokens tokens per side including padding, as in fairseq; the
-throughput counts target tokens without padding, as in norma.
+--model module: nn.Transformer and Adam, as most scripts; --model written: a hand-written model with
+scaled_dot_product_attention and fused Adam (torch_models.py). Both: pre-norm, LayerNorm, one embedding matrix for source,
+target and output, label smoothing. Sentence pairs are sorted by length and padded, a batch has at most --max-tokens tokens per
+side including padding, as in fairseq; the throughput counts target tokens without padding, as in norma. --bf16: autocast to
+bfloat16; --compile: torch.compile with dynamic shapes, whose compilation is not measured.
 
     OMP_NUM_THREADS=2 python3 bench/peers/torch_step.py data/iwslt14-de-en --preset iwslt --max-tokens 4096 --steps 8
 
 """
 import argparse
-import math
 import random
 import resource
 import statistics
@@ -18,6 +19,7 @@ import time
 import torch
 from torch import nn
 
+import torch_models
 from data_folder import PRESETS, read_side
 
 PAD = 1
@@ -39,20 +41,17 @@ def make_batches(pairs, max_tokens, steps):
     random.Random(3).shuffle(groups)
     return [(padded([s for s, _ in g]), padded([t for _, t in g])) for g in groups[:steps]]
 
-class Model(nn.Module):
-    def __init__(self, preset, words):
+class ModuleModel(nn.Module):
+    def __init__(self, words, width, ff, heads, layers, drop):
         super().__init__()
-        self.width, ff, heads, layers, drop = PRESETS[preset]
+        self.width = width
         self.embed = nn.Embedding(words, self.width, padding_idx=PAD)
         nn.init.normal_(self.embed.weight, std=self.width**-0.5)
         self.core = nn.Transformer(
             self.width, heads, layers, layers, ff, drop, batch_first=True, norm_first=True
         )
         self.drop = nn.Dropout(drop)
-        angle = torch.arange(1024).unsqueeze(1) * torch.exp(
-            torch.arange(0, self.width, 2) * (-math.log(10000.0) / self.width)
-        )
-        self.register_buffer("positions", torch.cat([angle.sin(), angle.cos()], 1))
+        self.register_buffer("positions", torch_models.sinusoids(1024, width))
 
     def embedded(self, ids):
         return self.drop(self.embed(ids) * self.width**0.5 + self.positions[: ids.shape[1]])
@@ -72,27 +71,38 @@ def main():
     parser.add_argument("--preset", choices=PRESETS, default="iwslt")
     parser.add_argument("--max-tokens", type=int, default=4096)
     parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--model", choices=("module", "written"), default="module")
+    parser.add_argument("--bf16", action="store_true")
+    parser.add_argument("--compile", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(1)
     sides = [read_side(args.folder, side) for side in ("source", "target")]
     words = max(max(map(max, side)) for side in sides) + 1
-    model = Model(args.preset, words).train()
+    width, ff, heads, layers, drop = PRESETS[args.preset]
+    if args.model == "written":
+        model = torch_models.Seq2Seq(words, width, ff, heads, layers, drop, PAD).train()
+        optimizer = torch_models.adam(model)
+    else:
+        model = ModuleModel(words, width, ff, heads, layers, drop).train()
+        optimizer = torch.optim.Adam(model.parameters(), lr=5e-4, betas=(0.9, 0.98))
+    call = torch.compile(model, dynamic=True) if args.compile else model
     loss_of = nn.CrossEntropyLoss(ignore_index=PAD, label_smoothing=0.1, reduction="sum")
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-4, betas=(0.9, 0.98))
     speeds = []
-    for source, target in make_batches(list(zip(*sides)), args.max_tokens, args.steps):
+    warm = 3 if args.compile else 1
+    for source, target in make_batches(list(zip(*sides)), args.max_tokens, args.steps + warm):
         start = time.perf_counter()
         before = torch.cat([torch.full((len(target), 1), 2), target[:, :-1]], 1)
         tokens = int((target != PAD).sum())
-        logits = model(source, before)
-        loss = loss_of(logits.view(-1, words), target.view(-1)) / tokens
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.bf16):
+            logits = call(source, before)
+        loss = loss_of(logits.float().view(-1, words), target.view(-1)) / tokens
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         speeds.append(tokens / (time.perf_counter() - start))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads: median of {len(speeds) - 1} steps "
-          f"{statistics.median(speeds[1:]):.0f} target tokens/s, peak {peak} MiB")
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads: median of {len(speeds) - warm} steps "
+          f"{statistics.median(speeds[warm:]):.0f} target tokens/s, peak {peak} MiB")
 
 if __name__ == "__main__":
     main()

@@ -1,0 +1,382 @@
+#!/usr/bin/env python3
+"""Measures Norma and other toolkits in turn, each at its best setting, and writes results/performance/CPU.json.
+
+    bench/peers/bench_peers.py [--works train,lm,decode,norms] [--rounds 5] [--data FOLDER] [--output FOLDER] [--any-load]
+
+Run it by `make bench-peers`, which creates a virtual environment with the current PyTorch and CTranslate2 from PyPI. Each work
+is measured in rounds; in a round every side runs once, so that slow drifts of the machine affect all sides. Before each
+measurement the program waits until other processes use less than 8 % of the CPUs, and it records their share during the
+measurement. The JSON has every round. The table of docs/performance.md is generated from it by performance_page.py.
+
+Without --data a synthetic corpus is used: 30,000 sentence pairs of 5 to 60 words, 10,000 subwords.
+"""
+import argparse
+import datetime
+import json
+import os
+import platform
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+NORMA = os.environ.get("NORMA", f"{ROOT}/build/norma")
+BENCH = os.environ.get("BENCH", f"{ROOT}/build/norma-bench")
+CORES = len(os.sched_getaffinity(0))
+# Memory of freed tensors stays with the process: without this, PyTorch's figures contain page faults.
+KEPT_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "8589934592", "MALLOC_TOP_PAD_": "268435456"}
+LM_SHAPES = {  # width, feed-forward, heads, layers, words
+    "d256": (256, 1024, 4, 3, 10000),
+    "gpt2": (768, 3072, 12, 12, 50257),
+}
+
+
+def fail(text):
+    sys.exit(f"bench_peers: {text}")
+
+
+# ---- the machine ----
+
+def cpu_times():
+    """Seconds of CPU time of all processes, steal included, and of everything."""
+    with open("/proc/stat", encoding="ascii") as file:
+        values = [int(word) / os.sysconf("SC_CLK_TCK") for word in file.readline().split()[1:9]]
+    return sum(values) - values[3] - values[4], sum(values)
+
+
+def children_seconds():
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+class OtherShare:
+    """Share of the CPUs that other processes and the hypervisor took since the object was made."""
+
+    def __init__(self):
+        self.busy, self.all = cpu_times()
+        self.own = children_seconds()
+
+    def percent(self):
+        busy, everything = cpu_times()
+        return 100 * max(0.0, busy - self.busy - (children_seconds() - self.own)) / max(everything - self.all, 0.01)
+
+
+def wait_until_quiet(limit=8.0):
+    for attempt in range(900):
+        share = OtherShare()
+        time.sleep(1)
+        if share.percent() < limit:
+            return
+        if attempt == 5:
+            print("waiting until other processes use less than 8 % of the CPUs", file=sys.stderr)
+    fail("the machine is not quiet (--any-load measures anyway)")
+
+
+def cpu_model():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        text = file.read()
+    name = re.search(r"^model name\s*: (.*)$", text, re.M)
+    family = [re.search(rf"^{key}\s*: (\d+)$", text, re.M) for key in ("cpu family", "model")]
+    flags = re.search(r"^flags\s*: (.*)$", text, re.M)
+    known = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
+    numbers = f", family {family[0].group(1)}, model {family[1].group(1)}" if all(family) else ""
+    return ((name.group(1) if name else platform.machine()) + numbers,
+            [flag for flag in known if flags and flag in flags.group(1).split()])
+
+
+# ---- running both sides ----
+
+def run(command, environment=None, cwd=None):
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False,
+                          env={**os.environ, "OMP_NUM_THREADS": str(CORES), **(environment or {})})
+    if done.returncode:
+        fail(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def torch_speed(script, arguments):
+    out = run([sys.executable, f"{HERE}/{script}", *map(str, arguments)], KEPT_MEMORY)
+    found = re.search(r"([0-9]+) target tokens/s, peak ([0-9]+) MiB", out)
+    return {"value": float(found.group(1)), "mib": int(found.group(2))}
+
+
+def norma_speed(scratch, recipe, options):
+    """Median tokens/s of the updates after the first, and the peak of resident memory."""
+    folder = f"{scratch}/run"
+    shutil.rmtree(folder, ignore_errors=True)
+    process = subprocess.Popen([NORMA, "train", recipe, "--run.folder", folder, "--quiet", *options],
+                               stderr=subprocess.PIPE, text=True)
+    errors = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        fail(f"norma train: {errors}")
+    with open(f"{folder}/log.jsonl", encoding="utf-8") as file:
+        records = [json.loads(line) for line in file]
+    speeds = [record["tokens_per_second"] for record in records if record["type"] == "train"]
+    return {"value": statistics.median(speeds[1:]), "mib": usage.ru_maxrss >> 10}
+
+
+class Work:
+    """One comparison: sides in the order of the table, each a name and a function that measures once."""
+
+    def __init__(self, name, unit, sides, higher_is_better=True):
+        self.name, self.unit, self.sides, self.higher = name, unit, sides, higher_is_better
+
+    def measure(self, rounds, any_load):
+        kept = {name: [] for name, _ in self.sides}
+        for number in range(rounds):
+            for name, call in self.sides:
+                if not any_load:
+                    wait_until_quiet()
+                share = OtherShare()
+                result = call()
+                result["others_percent"] = round(share.percent(), 1)
+                kept[name].append(result)
+                print(f"{self.name}, round {number + 1}, {name}: {result['value']:.6g} {self.unit}, "
+                      f"others {result['others_percent']} %", file=sys.stderr)
+        sides = []
+        for name, _ in self.sides:
+            values = [result["value"] for result in kept[name]]
+            side = {"side": name, "median": statistics.median(values), "min": min(values), "max": max(values),
+                    "rounds": kept[name]}
+            if "mib" in kept[name][0]:
+                side["mib"] = statistics.median(result["mib"] for result in kept[name])
+            sides.append(side)
+        return {"work": self.name, "unit": self.unit, "higher_is_better": self.higher, "sides": sides}
+
+
+# ---- data ----
+
+def write_corpus(path, count, words, seed, longest=60):
+    """Lines of words whose frequencies follow Zipf's law."""
+    generator = random.Random(seed)
+    weights = [1 / (rank + 3) for rank in range(words)]
+    with open(path, "w", encoding="ascii") as file:
+        for _ in range(count):
+            length = min(longest, max(3, int(generator.lognormvariate(3.0, 0.55))))
+            file.write(" ".join(f"w{i:x}" for i in generator.choices(range(words), weights, k=length)) + "\n")
+
+
+def make_translation_data(scratch):
+    for name, count, seed in (("train", 30000, 1), ("valid", 200, 2), ("test", 1000, 3)):
+        for side, offset in (("de", 0), ("en", 10)):
+            write_corpus(f"{scratch}/{name}.{side}", count, 30000, seed + offset)
+    run([NORMA, "prepare", "--train", f"{scratch}/train", "--valid", f"{scratch}/valid", "--test", f"{scratch}/test",
+         "--source-lang", "de", "--target-lang", "en", "--tokenizer", "none", "--bpe-merges", "10000", "--ratio", "0",
+         "--output", f"{scratch}/data"])
+    return f"{scratch}/data"
+
+
+def without_validation(folder, scratch, name):
+    """A data folder of links without validation data, with which a run would end with a validation."""
+    copy = f"{scratch}/{name}"
+    os.mkdir(copy)
+    for file in os.listdir(folder):
+        if "valid" not in file:
+            os.symlink(os.path.realpath(f"{folder}/{file}"), f"{copy}/{file}")
+    return copy
+
+
+def write_recipe(path, **sections):
+    with open(path, "w", encoding="ascii") as file:
+        for section, values in sections.items():
+            file.write(f"[{section}]\n" + "".join(f"{key} = {value}\n" for key, value in values.items()))
+
+
+def has_bf16():
+    return "bf16" in re.sub(r"\s", "", run([NORMA, "train", "--help", "all"]).split("--device.precision")[1][:600])
+
+
+# ---- works ----
+
+def norma_sides(scratch, recipe):
+    sides = [("Norma, float", lambda: norma_speed(scratch, recipe, []))]
+    if has_bf16():
+        sides.append(("Norma, bf16", lambda: norma_speed(scratch, recipe, ["--device.precision", "bf16"])))
+    return sides
+
+
+def train_work(scratch, data, training, preset, tokens, steps):
+    recipe = f"{scratch}/{preset}.ini"
+    write_recipe(recipe, data={"folder": training}, model={"preset": preset},
+                 train={"max_tokens": tokens, "updates": steps + 1, "log_every": 1}, optim={"beta2": 0.98})
+    arguments = [data, "--preset", preset, "--max-tokens", tokens, "--steps", steps, "--model"]
+    return Work(f"training, {preset}, {tokens:,} tokens", "tokens/s", [
+        ("PyTorch, nn.Transformer, float", lambda: torch_speed("torch_step.py", arguments + ["module"])),
+        ("PyTorch, hand-written, float", lambda: torch_speed("torch_step.py", arguments + ["written"])),
+        ("PyTorch, hand-written, bf16", lambda: torch_speed("torch_step.py", arguments + ["written", "--bf16"])),
+        *norma_sides(scratch, recipe)])
+
+
+def lm_work(scratch, shape, length, tokens, steps):
+    width, ff, heads, layers, words = LM_SHAPES[shape]
+    folder = f"{scratch}/lm-{shape}"
+    if not os.path.exists(folder):
+        write_corpus(f"{folder}.txt", 40000, words, 5)
+        with open(f"{folder}.txt", "a", encoding="ascii") as file:  # every word occurs
+            file.write("".join(f"w{i:x}\n" for i in range(words)))
+        run([NORMA, "prepare", "--format", "text", "--tokenizer", "none", "--bpe-merges", "0", "--train", f"{folder}.txt",
+             "--output", folder])
+    recipe = f"{scratch}/{shape}-{length}.ini"
+    write_recipe(recipe, run={"task": "lm"}, data={"folder": folder},
+                 model={"width": width, "ff": ff, "heads": heads, "layers": layers, "context": length, "dropout": 0.1,
+                        "attention_dropout": 0.1, "share_embeddings": "true", "output_bias": "false", "norm_position": "pre",
+                        "positions": "learned"},
+                 train={"max_tokens": tokens, "updates": steps + 1, "log_every": 1})
+    arguments = ["--width", width, "--ff", ff, "--heads", heads, "--layers", layers, "--words", words, "--length", length,
+                 "--tokens", tokens, "--steps", steps]
+    name = {"d256": "d 256", "gpt2": "GPT-2 124M"}[shape]
+    return Work(f"language model, {name}, context {length:,}, {tokens:,} tokens", "tokens/s", [
+        ("PyTorch, hand-written, float", lambda: torch_speed("torch_lm_step.py", arguments)),
+        ("PyTorch, hand-written, bf16", lambda: torch_speed("torch_lm_step.py", arguments + ["--bf16"])),
+        *norma_sides(scratch, recipe)])
+
+
+def ct2_speed(model, units, out, kind, beam, length, batch, workers):
+    text = run([sys.executable, f"{HERE}/ct2_decode.py", model, units, out, "--type", kind, "--beam", str(beam), "--length",
+                str(length), "--batch", str(batch), "--workers", str(workers), "--threads", str(CORES // workers or 1)])
+    return {"value": float(re.search(r"([0-9]+) tokens/s", text).group(1)), "batch": batch, "workers": workers}
+
+
+def best_ct2(model, units, out, kind, beam, length):
+    """The batch size and number of workers with the highest throughput, from one run each."""
+    choices = [(batch, workers) for batch in (32, 64, 80, 128) for workers in sorted({1, CORES})]
+    return max(choices, key=lambda c: ct2_speed(model, units, out, kind, beam, length, *c)["value"])
+
+
+def norma_decode(run_folder, units, scratch, kind, beam, length):
+    """tokens/s without loading, which is measured with empty input."""
+    command = [NORMA, "translate", run_folder, "--decode.beam", str(beam), "--input-format", "subword", "--output-format",
+               "subword", "--decode.max_length_a", "0", "--decode.max_length_b", str(length), "--decode.min_length",
+               str(length), "--device.precision", {"float32": "float", "int8": "int8", "bfloat16": "bf16"}[kind],
+               "--output", f"{scratch}/norma.out"]
+    start = time.monotonic()
+    run(command + ["/dev/null"])
+    middle = time.monotonic()
+    run(command + [units])
+    seconds = time.monotonic() - middle - (middle - start)
+    with open(f"{scratch}/norma.out", encoding="utf-8") as file:
+        tokens = sum(len(line.split()) + 1 for line in file)
+    return {"value": tokens / seconds}
+
+
+def decode_works(scratch, data, preset):
+    recipe, folder, model, units = (f"{scratch}/{name}-{preset}" for name in ("decode.ini", "decode", "ct2", "units"))
+    write_recipe(recipe, data={"folder": data}, model={"preset": preset},
+                 train={"updates": 20, "max_tokens": 2048, "score": "false", "validate_every": 20})
+    run([NORMA, "train", recipe, "--run.folder", folder, "--quiet"])
+    os.mkdir(model)
+    run([sys.executable, f"{HERE}/ct2_convert.py", f"{folder}/best.safetensors", model])
+    # Subwords of the dictionary, with the lengths of sentences.
+    with open(f"{data}/dict.source.txt", encoding="utf-8") as file:
+        words = [line.split()[0] for line in file]
+    generator = random.Random(7)
+    with open(units, "w", encoding="utf-8") as file:
+        for _ in range(1000):
+            count = min(60, max(5, int(generator.lognormvariate(3.0, 0.5))))
+            file.write(" ".join(generator.choices(words[:3000], k=count)) + "\n")
+    works = []
+    for beam in (4, 1):
+        for kind, name in (("float32", "float"), ("int8", "int8"), ("bfloat16", "bf16")):
+            if kind == "bfloat16" and not has_bf16():
+                continue
+            batch, workers = best_ct2(model, units, f"{scratch}/ct2.out", kind, beam, 25)
+            works.append(Work(f"translation in batches, {preset}, beam {beam}, {name}", "tokens/s", [
+                (f"CTranslate2, {name}", lambda k=kind, b=beam, n=batch, w=workers:
+                 ct2_speed(model, units, f"{scratch}/ct2.out", k, b, 25, n, w)),
+                (f"Norma, {name}", lambda k=kind, b=beam: norma_decode(folder, units, scratch, k, b, 25))]))
+    return works
+
+
+def norm_rows(rounds, any_load):
+    """Microseconds of norms, forward and backward: PyTorch with memory kept, and norma-bench."""
+    times = {}
+    for _ in range(rounds):
+        if not any_load:
+            wait_until_quiet()
+        for line in run([sys.executable, f"{HERE}/torch_norms.py"], KEPT_MEMORY).splitlines():
+            name, rows, width, forward, backward = line.split()
+            for direction, value in (("forward", forward), ("backward", backward)):
+                times.setdefault((f"{name} [{rows}, {width}] {direction}", "PyTorch"), []).append(float(value))
+        for norm in json.loads(run([BENCH, "--threads", str(CORES), "--parts", "norms", "--json", "-"]))["norms"]:
+            for direction in ("forward", "backward"):
+                key = f"{norm['norm']} [{norm['shape'][0]}, {norm['shape'][1]}] {direction}"
+                times.setdefault((key, "Norma"), []).append(norm[direction]["microseconds"])
+    rows = []
+    for key in sorted({key for key, _ in times}):
+        sides = [{"side": side, "median": statistics.median(times[key, side]), "min": min(times[key, side]),
+                  "max": max(times[key, side])} for side in ("PyTorch", "Norma") if (key, side) in times]
+        if len(sides) == 2:
+            rows.append({"work": f"norm {key}", "unit": "us", "higher_is_better": False, "sides": sides})
+    return rows
+
+
+def versions():
+    found = {"norma": run([NORMA, "--version"]).split("\n")[0]}
+    for name in ("torch", "ctranslate2", "numpy"):
+        try:
+            module = __import__(name)
+        except ImportError:
+            continue
+        found[name] = module.__version__
+        if name == "torch":
+            found["torch libraries"] = ", ".join(re.findall(r"(?:MKL-DNN|oneDNN|Math Kernel Library Version|MKL) v?[0-9.]+", module.__config__.show()))
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--works", default="train,lm,decode,norms")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--data", help="a data folder of norma prepare")
+    parser.add_argument("--output", default=f"{ROOT}/results/performance")
+    parser.add_argument("--any-load", action="store_true", help="do not wait until the machine is quiet")
+    given = parser.parse_args()
+    chosen = given.works.split(",")
+    if not set(chosen) <= {"train", "lm", "decode", "norms"}:
+        parser.error("--works: train, lm, decode, norms")
+    model, flags = cpu_model()
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        if "train" in chosen or "decode" in chosen:
+            data = given.data or make_translation_data(scratch)
+        works = []
+        if "train" in chosen:
+            training = without_validation(data, scratch, "training")
+            works += [train_work(scratch, data, training, "small", 2048, given.steps),
+                      train_work(scratch, data, training, "iwslt", 4096, given.steps)]
+        if "lm" in chosen:
+            works += [lm_work(scratch, "d256", 64, 4096, given.steps), lm_work(scratch, "d256", 1024, 4096, given.steps),
+                      lm_work(scratch, "gpt2", 64, 1024, given.steps), lm_work(scratch, "gpt2", 1024, 1024, given.steps)]
+        if "decode" in chosen:
+            works += decode_works(scratch, data, "small") + decode_works(scratch, data, "iwslt")
+        for work in works:
+            rows.append(work.measure(given.rounds, given.any_load))
+        if "norms" in chosen:
+            rows += norm_rows(given.rounds, given.any_load)
+    os.makedirs(given.output, exist_ok=True)
+    path = f"{given.output}/{re.sub(r'[^A-Za-z0-9]+', '-', model).strip('-')}.json"
+    report = {"cpu": model, "cores": CORES, "instructions": flags, "date": datetime.date.today().isoformat(),
+              "versions": versions(), "rounds": given.rounds, "works": rows}
+    if os.path.exists(path):  # works that were not measured now stay
+        with open(path, encoding="utf-8") as file:
+            old = json.load(file)
+        if old["versions"] == report["versions"]:
+            names = {row["work"] for row in rows}
+            report["works"] = [row for row in old["works"] if row["work"] not in names] + rows
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(report, file, indent=1)
+        file.write("\n")
+    print(path)
+
+
+if __name__ == "__main__":
+    main()

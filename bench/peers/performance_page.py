@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""The tables of docs/performance.md between the marks `<!-- peers -->` and `<!-- end of peers -->`, from
+results/performance/*.json (bench_peers.py): one table per CPU class.
+
+    bench/peers/performance_page.py --write|--check
+
+Exit code: 0 no difference, 1 some.
+"""
+import glob
+import json
+import os
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PAGE = f"{ROOT}/docs/performance.md"
+START, END = "<!-- peers -->\n", "<!-- end of peers -->\n"
+
+
+def number(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def ratio(work, side, ours):
+    quotient = ours["median"] / side["median"]
+    return quotient if work["higher_is_better"] else 1 / quotient
+
+
+def memory(side):
+    return f"{side['mib']:,.0f}" if "mib" in side else ""
+
+
+def rows_of(work):
+    """One row per side; the ratios compare Norma's sides with it."""
+    ours = [side for side in work["sides"] if side["side"].startswith("Norma")]
+    for index, side in enumerate(work["sides"]):
+        ratios = "" if side in ours else ", ".join(
+            f"{ratio(work, side, other):.2f}" + (f" ({other['side'][7:]})" if len(ours) > 1 else "") for other in ours)
+        yield (f"| {work['work'] if index == 0 else ''} | {side['side']} | {number(side['median'])} | "
+               f"{number(side['min'])} to {number(side['max'])} | {memory(side)} | {ratios} |")
+
+
+def table(report):
+    names = ", ".join(f"{name} {version}" for name, version in report["versions"].items() if name != "norma")
+    lines = [f"### {report['cpu']}", "",
+             f"{report['cores']} cores; {', '.join(report['instructions'])}; measured {report['date']}, "
+             f"{report['rounds']} rounds. {names}.", "",
+             "| work | program | median | from, to | MiB | Norma is faster by |", "|---|---|--:|--:|--:|--:|"]
+    for work in report["works"]:
+        lines += [line.replace("|  |", "| |").replace("|  |", "| |") for line in rows_of(work)]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    if sys.argv[1:] not in (["--write"], ["--check"]):
+        sys.exit("usage: performance_page.py --write|--check")
+    tables = []
+    for path in sorted(glob.glob(f"{ROOT}/results/performance/*.json")):
+        with open(path, encoding="utf-8") as file:
+            tables.append(table(json.load(file)))
+    with open(PAGE, encoding="utf-8") as file:
+        text = file.read()
+    before, rest = text.split(START)
+    new = before + START + "\n" + "\n".join(tables) + "\n" + END + rest.split(END)[1]
+    if new != text and sys.argv[1] == "--write":
+        with open(PAGE, "w", encoding="utf-8") as file:
+            file.write(new)
+    elif new != text:
+        sys.exit(f"{PAGE}: the tables differ from results/performance; run bench/peers/performance_page.py --write")
+
+
+if __name__ == "__main__":
+    main()
