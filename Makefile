@@ -8,6 +8,8 @@
 BUILD  ?= build
 PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
+WORKS  ?= train,lm,decode,norms
+ROUNDS ?= 5
 # Ninja for a new build folder if it is installed; an existing folder keeps its generator.
 GENERATOR = $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
 SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
@@ -62,7 +64,7 @@ bench-peers:
 	@[ -x $(BUILD)/peers/bin/python ] || python3 -m venv $(BUILD)/peers
 	@$(BUILD)/peers/bin/pip install --quiet --upgrade torch numpy ctranslate2
 	@NORMA=$(BUILD)/norma BENCH=$(BUILD)/norma-bench $(BUILD)/peers/bin/python bench/peers/bench_peers.py \
-	    --works $(or $(WORKS),train,lm,decode,norms) --rounds $(or $(ROUNDS),5)
+	    --works $(WORKS) --rounds $(ROUNDS)
 	@$(BUILD)/peers/bin/python bench/peers/performance_page.py --write
 
 lint:
