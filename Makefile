@@ -4,6 +4,7 @@
 #     make test       build, run the tests           make lint      formatting, includes, language, clang-tidy, cppcheck ...
 #     make demo-lm    the same for language models   make bench     run the benchmarks [QUICK=1]
 #     make format     reformat the sources                       make bench-peers  compare with PyTorch and CTranslate2
+#     make test-python  the tests of the Python package with Debian's NumPy and PyTorch
 #     make install    [PREFIX=/usr/local] [DESTDIR=]
 BUILD  ?= build
 PREFIX ?= /usr/local
@@ -14,7 +15,7 @@ ROUNDS ?= 5
 GENERATOR = $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
 SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
 
-.PHONY: all build quiet-build test demo demo-lm bench bench-peers format lint install clean
+.PHONY: all build quiet-build test test-python demo demo-lm bench bench-peers format lint install clean
 all: build
 
 build:
@@ -35,6 +36,12 @@ test:
 	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_WERROR=ON -DNORMA_TESTS=ON -DNORMA_EXAMPLES=ON
 	@cmake --build $(BUILD) -j $(JOBS)
 	@scripts/test.sh $(BUILD)
+
+test-python:
+	@scripts/packages.sh build test python
+	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_TESTS=ON
+	@cmake --build $(BUILD) -j $(JOBS) --target norma_python norma_program
+	@scripts/test.sh $(BUILD) -R '^python$$'
 
 demo: quiet-build
 	@scripts/packages.sh demo

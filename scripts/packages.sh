@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian or Ubuntu packages that a make target needs, if they are missing.
 #
-#     scripts/packages.sh GROUP...                  groups: build test page bench demo lint sanitize
+#     scripts/packages.sh GROUP...                  groups: build test page python bench demo lint sanitize
 #     scripts/packages.sh --list GROUP...           only prints the names
 #     scripts/packages.sh --fetch FOLDER PACKAGE... downloads the package files without installing them
 #
@@ -28,6 +28,9 @@ test      libcmocka-dev                               module:cmocka
 test      xz-utils                                    command:xz
 test      gnuplot-nox|gnuplot-qt|gnuplot-x11          command:gnuplot
 page      chromium                                    command:chromium
+python    python3-pytest                              always
+python    python3-numpy                               always
+python    python3-torch                               always
 bench     libopenblas-openmp-dev|libopenblas-serial-dev|libblis-openmp-dev  header:cblas.h,openblas/cblas.h,blis/cblas.h
 demo      perl-base|perl                              command:perl
 lint      clang-format                                command:clang-format
@@ -43,7 +46,7 @@ sanitize  libclang-rt-dev|libclang-rt-14-dev|libclang-common-14-dev  always
 say() { echo "packages: $*" >&2; }
 
 usage() {
-    echo "usage: scripts/packages.sh [--list] GROUP... (build test page bench demo lint sanitize), or --fetch FOLDER PACKAGE..." >&2
+    echo "usage: scripts/packages.sh [--list] GROUP... (build test page python bench demo lint sanitize), or --fetch FOLDER PACKAGE..." >&2
     exit 2
 }
 

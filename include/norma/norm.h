@@ -13,6 +13,7 @@ extern "C" {
 #endif
 
 typedef struct nm_norm nm_norm;
+typedef struct nm_norm_pass nm_norm_pass;
 
 typedef struct nm_norm_plan { /* of the training run, in updates; 0: unknown or none */
     int64_t updates, warmup_updates;
@@ -51,6 +52,27 @@ nm_status nm_norm_infer(nm_norm *norm, int32_t rows, const void *x, void *y, nm_
 double nm_norm_penalty(const nm_norm *norm);
 void nm_norm_zero_grads(nm_norm *norm);
 
+/* A forward pass and its backward pass, for a layer that runs again before the backward pass of the first call (a layer
+ * that a model contains twice). A pass owns what its backward pass reads besides x, and may be used again afterwards.
+ * Free it with nm_norm_pass_free, before or after the layer. nm_norm_forward and nm_norm_backward use a pass of the layer. */
+nm_norm_pass *nm_norm_pass_create(nm_norm *norm);
+void nm_norm_pass_free(nm_norm_pass *pass); /* NULL: nothing happens */
+/* As nm_norm_forward. x may be moved and y changed before the backward pass. */
+nm_status nm_norm_pass_forward(nm_norm_pass *pass, int32_t rows, const void *x, void *y, nm_error *err);
+/* As nm_norm_infer; a backward pass may follow, for which the running statistics are constants. */
+nm_status nm_norm_pass_infer(nm_norm_pass *pass, int32_t rows, const void *x, void *y, nm_error *err);
+/* As nm_norm_backward, once or more after a forward pass; x: the values of the forward pass. penalty_grad: derivative of the loss with respect to
+ * nm_norm_pass_penalty, which dx includes: 1 as in nm_norm_backward, 0 without the penalty. NM_UNSUPPORTED: after
+ * nm_norm_pass_infer of a layer that centers its output (mabn.center_weights). */
+nm_status nm_norm_pass_backward(nm_norm_pass *pass, const void *x, const void *dy, double penalty_grad,
+                                void *dx, nm_error *err);
+/* Penalty of the last nm_norm_pass_forward; 0 for types without one. */
+double nm_norm_pass_penalty(const nm_norm_pass *pass);
+
+/* Name of parameter, state vector or counter i, counted from 0; NULL: there are no more. */
+const char *nm_norm_param_name(const nm_norm *norm, int32_t i);
+const char *nm_norm_state_name(const nm_norm *norm, int32_t i);
+const char *nm_norm_counter_name(const nm_norm *norm, int32_t i);
 /* Vectors by name: parameters ("weight", "bias", "scale"), their gradients, running state ("running_mean", "running_phi").
  * NULL: the type has none of that name, or the parameter is not learned. length may be NULL. Owned by the layer. */
 void *nm_norm_param(nm_norm *norm, const char *name, int32_t *length);

@@ -191,7 +191,8 @@ static void mabn_infer(nm_norm_call *call)
     void *row_scale;
     const nm_feature_norm spec = nm_norm_row_scaling(call, groups_of(norm), config->epsilon, &row_scale);
     void *scale = nm_norm_publish(call, "scale", norm->site.width);
-    void *ones = nm_norm_scratch(call, norm->site.width), *means = nm_norm_scratch(call, call->x.rows);
+    void *ones = nm_norm_scratch(call, norm->site.width);
+    void *means = config->center_weights ? nm_norm_publish(call, "output_mean", call->x.rows) : ones;
     if (!means)
         return;
     nm_norm_vec(call, NM_VEC_RSQRT, scale, norm->state[RUNNING_VAR], NULL, NULL, config->epsilon, 0);

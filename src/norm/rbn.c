@@ -130,15 +130,22 @@ static void rbn_train(nm_norm_call *call)
     value += config->nu * variance_distance(call, s2, grad_z, scratch);
     value *= weight;
     nm_backend_upload(call->backend, call->penalty, &value, sizeof value);
-    /* additions to dh: penalty_mean, and penalty_z times z */
-    double per_row = weight * call->grad_scale / call->x.rows;
+    /* additions to dh, without grad_scale: penalty_mean, and penalty_z times z */
+    double per_row = weight / call->x.rows;
     nm_norm_vec(call, NM_VEC_LINEAR, grad_mean, grad_mean, NULL, NULL, config->lambda * per_row, 0);
     nm_norm_vec(call, NM_VEC_DIV, grad_z, grad_z, scale, NULL, 2 * config->nu * per_row, 0);
 }
 
 static void rbn_backward(nm_norm_call *call)
 {
-    nm_batch_norm_backward_with(call, nm_norm_find(call, "penalty_mean"), nm_norm_find(call, "penalty_z"));
+    void *mean = nm_norm_scratch(call, call->norm->site.width);
+    void *z = nm_norm_scratch(call, call->norm->site.width);
+    if (!z)
+        return;
+    nm_norm_vec(call, NM_VEC_LINEAR, mean, nm_norm_find(call, "penalty_mean"), NULL, NULL, call->grad_scale,
+                0);
+    nm_norm_vec(call, NM_VEC_LINEAR, z, nm_norm_find(call, "penalty_z"), NULL, NULL, call->grad_scale, 0);
+    nm_batch_norm_backward_with(call, mean, z);
 }
 
 const nm_norm_type nm_norm_rbn = {

@@ -9,7 +9,7 @@
 
 #include "base/memory.h"
 #include "base/safetensors.h"
-#include "norma/norm_type.h"
+#include "norm/common.h"
 
 enum { ALIGNMENT = 64, MAX_BLOCKS = 64 };
 
@@ -18,15 +18,20 @@ typedef struct block {
     size_t bytes;
 } block;
 
+struct nm_norm_pass {
+    nm_norm_call call;                             /* the last one */
+    enum { NO_FORWARD, TRAINING, INFERENCE } mode; /* of the last forward pass */
+    block blocks[MAX_BLOCKS];
+    int n_used;
+    int n_used_forward, n_published_forward; /* where every backward pass of the call begins */
+    bool exhausted;                          /* an allocation of this call failed */
+};
+
 typedef struct standalone {
     nm_backend *backend;
     nm_options *options;
     char *name;
-    nm_norm_call call; /* the last one */
-    bool pending;      /* forward has run, backward has not */
-    block blocks[MAX_BLOCKS];
-    int n_used;
-    bool exhausted; /* an allocation of this call failed */
+    nm_norm_pass *pass; /* of nm_norm_forward, nm_norm_backward and nm_norm_infer */
 } standalone;
 
 static void *aligned_memory(size_t bytes)
@@ -38,16 +43,16 @@ static void *aligned_memory(size_t bytes)
 /* nm_norm_call.alloc */
 static void *alloc_block(void *allocator, size_t bytes)
 {
-    standalone *owner = allocator;
-    NM_ASSERT(owner->n_used < MAX_BLOCKS);
-    block *next = &owner->blocks[owner->n_used++];
-    if (!owner->exhausted && next->bytes < bytes) {
+    nm_norm_pass *pass = allocator;
+    NM_ASSERT(pass->n_used < MAX_BLOCKS);
+    block *next = &pass->blocks[pass->n_used++];
+    if (!pass->exhausted && next->bytes < bytes) {
         free(next->data);
         next->data = aligned_memory(bytes);
         next->bytes = next->data ? bytes : 0;
-        owner->exhausted = !next->data;
+        pass->exhausted = !next->data;
     }
-    return owner->exhausted ? NULL : next->data;
+    return pass->exhausted ? NULL : next->data;
 }
 
 /* ---- create and free ---- */
@@ -124,6 +129,7 @@ nm_status nm_norm_create(nm_norm **created, nm_backend *backend, const char *typ
     if (status == NM_OK)
         status = nm_norm_prepare(norm, type, config, &own_site, err);
     norm->standalone = owner;
+    owner->pass = nm_norm_pass_create(norm);
     if (status == NM_OK)
         status = alloc_vectors(norm, err);
     if (status != NM_OK) {
@@ -149,83 +155,178 @@ void nm_norm_free(nm_norm *norm)
         free(norm->state[i]);
     for (int i = 0; i < NM_NORM_CAPACITY; i++)
         free(norm->statistics[i]);
-    for (int i = 0; i < MAX_BLOCKS; i++)
-        free(owner->blocks[i].data);
+    nm_norm_pass_free(owner->pass);
     nm_options_free(owner->options);
     free(owner->name);
     free(owner);
     free(norm);
 }
 
+nm_norm_pass *nm_norm_pass_create(nm_norm *norm)
+{
+    nm_norm_pass *pass = nm_allocate(sizeof *pass);
+    pass->call.norm = norm;
+    return pass;
+}
+
+void nm_norm_pass_free(nm_norm_pass *pass)
+{
+    for (int i = 0; pass && i < MAX_BLOCKS; i++)
+        free(pass->blocks[i].data);
+    free(pass);
+}
+
 /* ---- forward and backward ---- */
 
-static nm_status begin_call(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err)
+static nm_status begin_call(nm_norm_pass *pass, int32_t rows, const void *x, void *y, nm_error *err)
 {
-    standalone *owner = norm->standalone;
+    nm_norm *norm = pass->call.norm;
     if (rows < 1 || rows > INT32_MAX / norm->site.width)
         return nm_fail(err, NM_USAGE, "norm '%s': %d rows of %d features", norm->site.name, rows,
                        norm->site.width);
-    owner->n_used = 0;
-    owner->exhausted = owner->pending = false;
-    owner->call = (nm_norm_call){.backend = owner->backend,
-                                 .norm = norm,
-                                 .alloc = alloc_block,
-                                 .allocator = owner,
-                                 .x = nm_mat_of((void *)(uintptr_t)x, rows, norm->site.width),
-                                 .y = nm_mat_of(y, rows, norm->site.width),
-                                 .n_targets = 1,
-                                 .grad_scale = 1};
+    pass->n_used = 0;
+    pass->exhausted = false;
+    pass->mode = NO_FORWARD;
+    pass->call = (nm_norm_call){.backend = ((standalone *)norm->standalone)->backend,
+                                .norm = norm,
+                                .alloc = alloc_block,
+                                .allocator = pass,
+                                .x = nm_mat_of((void *)(uintptr_t)x, rows, norm->site.width),
+                                .y = nm_mat_of(y, rows, norm->site.width),
+                                .n_targets = 1,
+                                .grad_scale = 1};
     return NM_OK;
 }
 
-static nm_status end_call(const nm_norm *norm, nm_error *err)
+/* A backward pass may follow. */
+static void end_forward(nm_norm_pass *pass, int mode)
 {
-    const standalone *owner = norm->standalone;
-    return owner->exhausted ? nm_fail(err, NM_MEMORY, "norm '%s': out of memory for %d rows", norm->site.name,
-                                      owner->call.x.rows)
-                            : NM_OK;
+    pass->mode = mode;
+    pass->n_used_forward = pass->n_used;
+    pass->n_published_forward = pass->call.n_published;
+}
+
+static nm_status end_call(const nm_norm_pass *pass, nm_error *err)
+{
+    return pass->exhausted ? nm_fail(err, NM_MEMORY, "norm '%s': out of memory for %d rows",
+                                     pass->call.norm->site.name, pass->call.x.rows)
+                           : NM_OK;
+}
+
+nm_status nm_norm_pass_forward(nm_norm_pass *pass, int32_t rows, const void *x, void *y, nm_error *err)
+{
+    NM_TRY(begin_call(pass, rows, x, y, err));
+    nm_norm *norm = pass->call.norm;
+    norm->type->train(&pass->call);
+    NM_TRY(end_call(pass, err));
+    nm_norm_update_state(norm, pass->call.backend, 1);
+    end_forward(pass, TRAINING);
+    return NM_OK;
+}
+
+static nm_status run_inference(nm_norm_pass *pass, int32_t rows, const void *x, void *y, nm_error *err)
+{
+    NM_TRY(begin_call(pass, rows, x, y, err));
+    pass->call.norm->type->infer(&pass->call);
+    return end_call(pass, err);
+}
+
+nm_status nm_norm_pass_infer(nm_norm_pass *pass, int32_t rows, const void *x, void *y, nm_error *err)
+{
+    const nm_norm_type *type = pass->call.norm->type;
+    if (!(type->traits & NM_USES_BATCH)) /* the same formula */
+        return nm_norm_pass_forward(pass, rows, x, y, err);
+    NM_TRY(run_inference(pass, rows, x, y, err));
+    end_forward(pass, INFERENCE);
+    return NM_OK;
+}
+
+static const nm_norm_published *find_published(const nm_norm_call *call, const char *name)
+{
+    for (int i = 0; i < call->n_published; i++)
+        if (!strcmp(call->published[i].name, name))
+            return &call->published[i];
+    return NULL;
+}
+
+/* Gradients of y = weight (h - running_mean) scale + bias, scale and running_mean constant, h = x row_scale. */
+static void inference_backward(nm_norm_call *call)
+{
+    nm_norm *norm = call->norm;
+    const nm_norm_published *row_scale = find_published(call, "row_scale");
+    const void *scale = find_published(call, "scale")->data,
+               *mean = nm_norm_state(norm, "running_mean", NULL);
+    const nm_feature_norm spec = {.groups = row_scale ? row_scale->length / call->x.rows : 0,
+                                  .row_scale_ready = true};
+    void *a = nm_norm_scratch(call, norm->site.width);
+    void *sum_dy = nm_norm_scratch(call, norm->site.width);
+    void *sum_dy_z = nm_norm_scratch(call, norm->site.width);
+    if (!sum_dy_z)
+        return;
+    nm_norm_vec(call, NM_VEC_MUL, a, norm->params[0], scale, NULL, 1, 0);
+    NM_CALL(call->backend, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x,
+            .row_scale = row_scale ? row_scale->data : NULL, .shift = mean, .scale = scale, .a = a,
+            .dx = call->dx, .sum_dy = sum_dy, .sum_dy_z = sum_dy_z);
+    nm_norm_add_grads(call, sum_dy_z, sum_dy);
+}
+
+nm_status nm_norm_pass_backward(nm_norm_pass *pass, const void *x, const void *dy, double penalty_grad,
+                                void *dx, nm_error *err)
+{
+    nm_norm_call *call = &pass->call;
+    nm_norm *norm = call->norm;
+    if (pass->mode == NO_FORWARD)
+        return nm_fail(err, NM_USAGE, "norm '%s': backward without a forward before it", norm->site.name);
+    pass->n_used = pass->n_used_forward;
+    call->n_published = pass->n_published_forward;
+    if (pass->mode == INFERENCE && find_published(call, "output_mean"))
+        return nm_fail(err, NM_UNSUPPORTED, "norm '%s': gradients at inference with center_weights",
+                       norm->site.name);
+    if (norm->type->traits & NM_HAS_PENALTY)
+        call->grad_scale = penalty_grad; /* in these types a factor of the penalty's gradient only */
+    call->x.data = (void *)(uintptr_t)x;
+    call->dy = nm_mat_of((void *)(uintptr_t)dy, call->x.rows, norm->site.width);
+    call->dx = nm_mat_of(dx, call->x.rows, norm->site.width);
+    (pass->mode == TRAINING ? norm->type->backward : inference_backward)(call);
+    NM_TRY(end_call(pass, err));
+    nm_norm_update_state(norm, call->backend, 1);
+    return NM_OK;
+}
+
+double nm_norm_pass_penalty(const nm_norm_pass *pass)
+{
+    double value = 0;
+    if (pass->call.penalty)
+        nm_backend_download(pass->call.backend, &value, pass->call.penalty, sizeof value);
+    return value;
+}
+
+static nm_norm_pass *own_pass(const nm_norm *norm)
+{
+    return ((const standalone *)norm->standalone)->pass;
 }
 
 nm_status nm_norm_forward(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err)
 {
-    standalone *owner = norm->standalone;
-    NM_TRY(begin_call(norm, rows, x, y, err));
-    norm->type->train(&owner->call);
-    NM_TRY(end_call(norm, err));
-    nm_norm_update_state(norm, owner->backend, 1);
-    owner->pending = true;
-    return NM_OK;
-}
-
-nm_status nm_norm_infer(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err)
-{
-    standalone *owner = norm->standalone;
-    NM_TRY(begin_call(norm, rows, x, y, err));
-    norm->type->infer(&owner->call);
-    return end_call(norm, err);
+    return nm_norm_pass_forward(own_pass(norm), rows, x, y, err);
 }
 
 nm_status nm_norm_backward(nm_norm *norm, const void *dy, void *dx, nm_error *err)
 {
-    standalone *owner = norm->standalone;
-    if (!owner->pending)
-        return nm_fail(err, NM_USAGE, "norm '%s': backward without a forward before it", norm->site.name);
-    owner->pending = false;
-    owner->call.dy = nm_mat_of((void *)(uintptr_t)dy, owner->call.x.rows, norm->site.width);
-    owner->call.dx = nm_mat_of(dx, owner->call.x.rows, norm->site.width);
-    norm->type->backward(&owner->call);
-    NM_TRY(end_call(norm, err));
-    nm_norm_update_state(norm, owner->backend, 1);
-    return NM_OK;
+    nm_norm_pass *pass = own_pass(norm);
+    nm_status status = nm_norm_pass_backward(pass, pass->call.x.data, dy, 1, dx, err);
+    pass->mode = NO_FORWARD;
+    return status;
 }
 
 double nm_norm_penalty(const nm_norm *norm)
 {
-    const standalone *owner = norm->standalone;
-    double value = 0;
-    if (owner->call.penalty)
-        nm_backend_download(owner->backend, &value, owner->call.penalty, sizeof value);
-    return value;
+    return nm_norm_pass_penalty(own_pass(norm));
+}
+
+nm_status nm_norm_infer(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err)
+{
+    return run_inference(own_pass(norm), rows, x, y, err);
 }
 
 void nm_norm_zero_grads(nm_norm *norm)
@@ -238,6 +339,21 @@ void nm_norm_zero_grads(nm_norm *norm)
 }
 
 /* ---- vectors by name ---- */
+
+const char *nm_norm_param_name(const nm_norm *norm, int32_t i)
+{
+    return i >= 0 && i < norm->shape.n_params ? norm->shape.params[i].name : NULL;
+}
+
+const char *nm_norm_state_name(const nm_norm *norm, int32_t i)
+{
+    return i >= 0 && i < norm->shape.n_state ? norm->shape.state[i].name : NULL;
+}
+
+const char *nm_norm_counter_name(const nm_norm *norm, int32_t i)
+{
+    return i >= 0 && i < norm->shape.n_counters ? norm->shape.counters[i] : NULL;
+}
 
 static void *find_vector(const nm_norm_vector *vectors, int count, void *const *memory, const char *name,
                          int32_t *length)

@@ -89,6 +89,10 @@ static void columns_download(columns *c, const nm_norm_call *call)
     c->mean = stat_or_zeros(call, "batch_mean", &c->centered);
     c->penalty_mean = stat_or_zeros(call, "penalty_mean", &c->penalized);
     c->penalty_z = stat_or_zeros(call, "penalty_z", &unused);
+    for (size_t i = 0; i < c->width; i++) {
+        c->penalty_mean[i] *= call->grad_scale;
+        c->penalty_z[i] *= call->grad_scale;
+    }
     c->z = nm_allocate(c->rows * c->width * sizeof *c->z);
     for (size_t r = 0; r < c->rows; r++)
         for (size_t i = 0; i < c->width; i++) {

@@ -615,6 +615,137 @@ static void test_presets_of_batch(void **unused)
     assert_near(var[1], var[0] * ROWS / (ROWS - 1), 1e-12);
 }
 
+/* Two pending passes: the results are those of consecutive passes, and x may be moved in between. Types whose backward pass
+ * reads running statistics depend on the order of the backward passes by definition. */
+static void check_pending_passes(const nm_norm_type *type)
+{
+    nm_norm *apart = create_trained(type), *norm = create_trained(type);
+    nm_norm_pass *first = nm_norm_pass_create(norm), *second = nm_norm_pass_create(norm);
+    double y[N], dx[N], y_first[N], y_second[N], dx_first[N], moved[N];
+    nm_error err;
+    assert_int_equal(nm_norm_pass_forward(first, ROWS, input, y_first, &err), NM_OK);
+    assert_int_equal(nm_norm_pass_forward(second, ROWS / 2, upstream, y_second, &err), NM_OK);
+    memcpy(moved, input, sizeof moved);
+    assert_int_equal(nm_norm_pass_backward(first, moved, upstream, 1, dx_first, &err), NM_OK);
+
+    assert_int_equal(nm_norm_forward(apart, ROWS, input, y, &err), NM_OK);
+    assert_memory_equal(y, y_first, sizeof y);
+    assert_near(nm_norm_pass_penalty(first), nm_norm_penalty(apart), 0);
+    assert_int_equal(nm_norm_backward(apart, upstream, dx, &err), NM_OK);
+    if (!(type->traits & NM_APPROX_GRAD))
+        assert_memory_equal(dx, dx_first, sizeof dx);
+    assert_int_equal(nm_norm_forward(apart, ROWS / 2, upstream, y, &err), NM_OK);
+    assert_memory_equal(y, y_second, sizeof y / 2);
+    if (!(type->traits & NM_APPROX_GRAD))
+        assert_same_state(norm, apart, 0);
+    if (!(type->traits & NM_APPROX_GRAD)) { /* a second backward pass */
+        assert_int_equal(nm_norm_pass_backward(first, moved, upstream, 1, dx, &err), NM_OK);
+        assert_memory_equal(dx, dx_first, sizeof dx);
+    }
+    assert_int_equal(nm_norm_backward(norm, upstream, dx, &err), NM_USAGE);
+    nm_norm_pass_free(second); /* without a backward pass */
+    nm_norm_pass_free(first);
+    nm_norm_free(norm);
+    nm_norm_free(apart);
+}
+
+static void test_pending_passes(void **unused)
+{
+    (void)unused;
+    for_each_type(check_pending_passes);
+    nm_norm_pass_free(NULL);
+}
+
+/* After nm_norm_pass_infer, dx and the gradients of the parameters are those of sum(upstream y) by finite differences. */
+static void check_gradient_at_inference(const nm_norm_type *type)
+{
+    nm_norm *norm = create_trained(type), *untouched = create_trained(type);
+    nm_norm_pass *pass = nm_norm_pass_create(norm);
+    const double step = 1e-5;
+    double x[N], y[N], dx[N];
+    nm_error err;
+    memcpy(x, input, sizeof x);
+    nm_norm_zero_grads(norm);
+    assert_int_equal(nm_norm_pass_infer(pass, ROWS, x, y, &err), NM_OK);
+    assert_int_equal(nm_norm_pass_backward(pass, x, upstream, 1, dx, &err), NM_OK);
+    assert_same_state(norm, untouched, 0);
+    for (int p = -1; p < norm->shape.n_params; p++) {
+        double *values = p < 0 ? x : norm->params[p], *grad = p < 0 ? dx : norm->param_grads[p];
+        for (int i = 0; grad && i < (p < 0 ? N : norm->shape.params[p].length); i++) {
+            double saved = values[i], sums[2] = {0, 0};
+            for (int side = 0; side < 2; side++) {
+                values[i] = saved + (side ? step : -step);
+                assert_int_equal(nm_norm_infer(norm, ROWS, x, y, &err), NM_OK);
+                for (int k = 0; k < N; k++)
+                    sums[side] += upstream[k] * y[k];
+            }
+            values[i] = saved;
+            assert_near(grad[i], (sums[1] - sums[0]) / (2 * step), 1e-7);
+        }
+    }
+    nm_norm_pass_free(pass);
+    nm_norm_free(norm);
+    nm_norm_free(untouched);
+}
+
+static void test_gradient_at_inference(void **unused)
+{
+    (void)unused;
+    for_each_type(check_gradient_at_inference);
+    nm_norm *norm = create("mabn", "center_weights=true");
+    nm_norm_pass *pass = nm_norm_pass_create(norm);
+    double y[N];
+    nm_error err;
+    assert_int_equal(nm_norm_pass_infer(pass, ROWS, input, y, &err), NM_OK);
+    assert_int_equal(nm_norm_pass_backward(pass, input, upstream, 1, y, &err), NM_UNSUPPORTED);
+    nm_norm_pass_free(pass);
+    nm_norm_free(norm);
+}
+
+/* dx is linear in the gradient of the penalty. */
+static void test_gradient_of_the_penalty(void **unused)
+{
+    (void)unused;
+    nm_norm *norm = create("rbn", "lambda=3 nu=2"), *batch = create("batch", "preset=rbn");
+    nm_norm_pass *pass = nm_norm_pass_create(norm);
+    double y[N], dx[3][N], plain[N], largest = 0;
+    nm_error err;
+    for (int factor = 0; factor < 3; factor++) {
+        assert_int_equal(nm_norm_pass_forward(pass, ROWS, input, y, &err), NM_OK);
+        assert_int_equal(nm_norm_pass_backward(pass, input, upstream, factor, dx[factor], &err), NM_OK);
+        memcpy(nm_norm_state(norm, "running_mean", NULL), nm_norm_state(batch, "running_mean", NULL),
+               WIDTH * sizeof(double));
+        memcpy(nm_norm_state(norm, "running_var", NULL), nm_norm_state(batch, "running_var", NULL),
+               WIDTH * sizeof(double));
+    }
+    assert_int_equal(nm_norm_forward(batch, ROWS, input, y, &err), NM_OK);
+    assert_int_equal(nm_norm_backward(batch, upstream, plain, &err), NM_OK);
+    for (int i = 0; i < N; i++) {
+        assert_near(dx[0][i], plain[i], 1e-13);
+        assert_near(dx[2][i] - dx[1][i], dx[1][i] - dx[0][i], 1e-13);
+        largest = fmax(largest, fabs(dx[1][i] - dx[0][i]));
+    }
+    assert_true(largest > 1e-3);
+    nm_norm_pass_free(pass);
+    nm_norm_free(norm);
+    nm_norm_free(batch);
+}
+
+static void test_names_of_vectors(void **unused)
+{
+    (void)unused;
+    nm_norm *norm = create("power", NULL);
+    assert_string_equal(nm_norm_param_name(norm, 1), "bias");
+    assert_null(nm_norm_param_name(norm, 2));
+    assert_string_equal(nm_norm_state_name(norm, 0), "running_phi");
+    assert_string_equal(nm_norm_state_name(norm, 1), "ema_gz");
+    assert_null(nm_norm_state_name(norm, 2));
+    assert_string_equal(nm_norm_counter_name(norm, 0), "iters");
+    assert_null(nm_norm_counter_name(norm, 1));
+    assert_null(nm_norm_param_name(norm, -1));
+    nm_norm_free(norm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -635,6 +766,10 @@ int main(void)
         cmocka_unit_test(test_fixed_scale),
         cmocka_unit_test(test_presets_of_batch),
         cmocka_unit_test(test_centered_weights_of_mabn),
+        cmocka_unit_test(test_pending_passes),
+        cmocka_unit_test(test_gradient_at_inference),
+        cmocka_unit_test(test_gradient_of_the_penalty),
+        cmocka_unit_test(test_names_of_vectors),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -1,0 +1,46 @@
+# The library of the Python package (python/): the same objects as libnorma.so in one file that needs the C library only.
+#
+# jansson, utf8proc, xxHash and protobuf-c are linked statically where their archives are installed (in Debian: in the -dev packages).
+# OpenMP is not linked: the package loads the library into a process that has the functions of GCC's runtime, such as that of PyTorch
+# (python/norma/_library.py).
+option(NORMA_PYTHON "Build the library of the Python package" ${NORMA_TESTS})
+if(NOT NORMA_PYTHON)
+  return()
+endif()
+
+set(_python_libraries)
+set(_python_shared "")
+set(_packages "JANSSON=jansson" "UTF8PROC=utf8proc" "XXHASH=xxhash")
+if(NORMA_PROTOBUF_REQUIRES)
+  list(APPEND _packages "PROTOBUF_C=protobuf-c")
+endif()
+foreach(_package IN LISTS _packages)
+  string(REGEX MATCH "^([^=]*)=(.*)$" _match "${_package}")
+  set(_name ${CMAKE_MATCH_1})
+  set(_library ${CMAKE_MATCH_2})
+  find_library(NORMA_${_name}_ARCHIVE lib${_library}.a HINTS ${${_name}_LIBDIR} ${${_name}_LIBRARY_DIRS})
+  if(NORMA_${_name}_ARCHIVE)
+    list(APPEND _python_libraries ${NORMA_${_name}_ARCHIVE})
+  else()
+    list(APPEND _python_libraries PkgConfig::${_name})
+    string(APPEND _python_shared " ${_library}")
+  endif()
+endforeach()
+if(_python_shared)
+  message(STATUS "Python package: linked dynamically, as there is no static archive:${_python_shared}")
+endif()
+
+add_library(norma_python SHARED $<TARGET_OBJECTS:norma_objects> ${NORMA_SIMD_OBJECTS} python/stdin.c)
+set_target_properties(norma_python PROPERTIES OUTPUT_NAME norma NO_SONAME ON
+                      LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/python)
+target_link_libraries(norma_python PRIVATE ${_python_libraries} m)
+# Symbols of the archives are not exported. Debian's archives are compiled for programs (PIE), which is sufficient except for the
+# address of the variable stdin in jansson.
+target_link_options(norma_python PRIVATE -Wl,--exclude-libs,ALL -Wl,--wrap=stdin -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
+if(NORMA_SANITIZE)
+  target_link_options(norma_python PRIVATE -fsanitize=${NORMA_SANITIZE})
+endif()
+if(NOT CMAKE_C_COMPILER_ID STREQUAL "GNU") # Clang's functions of OpenMP are not in GCC's runtime
+  target_link_libraries(norma_python PRIVATE OpenMP::OpenMP_C)
+endif()
+install(TARGETS norma_python LIBRARY DESTINATION . COMPONENT python EXCLUDE_FROM_ALL)

@@ -1,0 +1,250 @@
+"""The shared library: where it is, its OpenMP runtime, its functions, its errors.
+
+The bundled library names no OpenMP runtime: its GOMP functions are those of the runtime that the process has
+already loaded, as by PyTorch, otherwise of PyTorch's copy if PyTorch is installed, so that a later ``import
+torch`` uses the same one, otherwise of the system. A process therefore has one pool of threads.
+"""
+from __future__ import annotations
+
+import ctypes
+import glob
+import importlib.util
+import os
+import threading
+from ctypes import (POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
+                    c_uint, c_void_p)
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+__all__ = ["Error", "UsageError", "FileError", "FormatError", "MismatchError", "OutOfMemoryError",
+           "UnsupportedError", "DivergedError", "library", "check"]
+
+
+# ---- errors ----
+
+class Error(Exception):
+    """Base class. ``status`` is the status of ``norma/status.h``, which is also the program's exit code."""
+
+    status = 0
+
+
+class UsageError(Error, ValueError):
+    """A wrong option, value or shape."""
+    status = 2
+
+
+class FileError(Error, OSError):
+    """Reading or writing failed."""
+    status = 3
+
+
+class FormatError(Error, ValueError):
+    """Malformed input; the message has the file and the line."""
+    status = 4
+
+
+class MismatchError(Error, ValueError):
+    """Files or settings that do not match."""
+    status = 5
+
+
+class OutOfMemoryError(Error, MemoryError):
+    """Out of memory."""
+    status = 6
+
+
+class UnsupportedError(Error, NotImplementedError):
+    """Not supported on this machine or by this model."""
+    status = 7
+
+
+class DivergedError(Error, ArithmeticError):
+    """The loss, a gradient or a probability is not finite."""
+    status = 8
+
+
+_ERRORS = {kind.status: kind for kind in (UsageError, FileError, FormatError, MismatchError, OutOfMemoryError,
+                                          UnsupportedError, DivergedError)}
+
+
+class ErrorText(Structure):
+    """nm_error"""
+    _fields_ = [("status", c_int), ("text", c_char * 1024)]
+
+
+def error_of(status: int, text: str) -> Exception:
+    """The exception of a status, with the message of the library."""
+    if status == 9:
+        return KeyboardInterrupt(text)
+    error = _ERRORS.get(status, Error)(text)
+    error.status = status
+    return error
+
+
+def check(status: int, err: ErrorText) -> None:
+    """Raises the exception of a status other than NM_OK."""
+    if status:
+        raise error_of(status, err.text.decode("utf-8", "replace"))
+
+
+# ---- structures of the public headers ----
+
+class BackendOptions(Structure):
+    """nm_backend_options, norma/backend.h"""
+    _fields_ = [("name", c_char_p), ("dtype", c_int), ("isa", c_char_p), ("bf16", c_bool),
+                ("threads", c_int32), ("fenced", c_bool)]
+
+
+class Option(Structure):
+    """nm_option, norma/option.h"""
+    _fields_ = [("name", c_char_p), ("kind", c_int), ("offset", c_size_t), ("initial", c_char_p),
+                ("min", c_double), ("max", c_double), ("choices", c_char_p), ("help", c_char_p)]
+
+
+class NormTypeHead(Structure):
+    """The first members of nm_norm_type, norma/norm_type.h"""
+    _fields_ = [("name", c_char_p), ("title", c_char_p), ("formula", c_char_p), ("source", c_char_p),
+                ("remedy", c_char_p), ("traits", c_uint), ("options", POINTER(Option))]
+
+
+class NormSite(Structure):
+    """nm_norm_site, norma/norm.h"""
+    _fields_ = [("name", c_char_p), ("width", c_int32), ("groups", c_int32), ("updates", c_int64),
+                ("warmup_updates", c_int64), ("kind", c_int)]
+
+
+# ---- OpenMP ----
+
+_RUNTIMES = ("libgomp", "libomp", "libiomp5")
+
+
+def loaded_openmp() -> List[str]:
+    """Paths of the OpenMP runtimes that this process has loaded, PyTorch's first.
+
+    Runtimes of GCC, LLVM and Intel; the latter two also have the functions of the first. Empty on systems
+    without ``/proc``.
+    """
+    paths = []
+    try:
+        with open("/proc/self/maps") as maps:
+            for line in maps:
+                path = line.rstrip("\n").partition("/")[2]
+                name = os.path.basename(path)
+                if name.startswith(_RUNTIMES) and ".so" in name and "/" + path not in paths:
+                    paths.append("/" + path)
+    except OSError:
+        pass
+    return sorted(paths, key=lambda path: "/torch/" not in path)
+
+
+def _openmp_candidates() -> Iterator[str]:
+    yield from loaded_openmp()
+    torch = importlib.util.find_spec("torch")
+    for folder in (torch.submodule_search_locations or []) if torch else []:
+        yield from sorted(glob.glob(os.path.join(folder, "lib", "libgomp*.so*")))
+    yield "libgomp.so.1"
+
+
+def _load_openmp() -> str:
+    problems = []
+    for path in _openmp_candidates():
+        try:
+            ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+            return path
+        except OSError as problem:
+            problems.append(str(problem))
+    raise ImportError("norma: no OpenMP runtime (on Debian and Ubuntu: apt-get install libgomp1): " +
+                      "; ".join(problems))
+
+
+# ---- library ----
+
+_here = os.path.dirname(os.path.abspath(__file__))
+_text, _pointer, _status, _error = c_char_p, c_void_p, c_int, POINTER(ErrorText)
+
+# name: result, arguments
+_FUNCTIONS: Dict[str, Tuple] = {
+    "nm_backend_create": (_status, POINTER(_pointer), POINTER(BackendOptions), _error),
+    "nm_backend_free": (None, _pointer),
+    "nm_norm_create": (_status, POINTER(_pointer), _pointer, _text, _text, POINTER(NormSite), _error),
+    "nm_norm_free": (None, _pointer),
+    "nm_norm_infer": (_status, _pointer, c_int32, _pointer, _pointer, _error),
+    "nm_norm_pass_create": (_pointer, _pointer),
+    "nm_norm_pass_free": (None, _pointer),
+    "nm_norm_pass_forward": (_status, _pointer, c_int32, _pointer, _pointer, _error),
+    "nm_norm_pass_infer": (_status, _pointer, c_int32, _pointer, _pointer, _error),
+    "nm_norm_pass_backward": (_status, _pointer, _pointer, _pointer, c_double, _pointer, _error),
+    "nm_norm_pass_penalty": (c_double, _pointer),
+    "nm_norm_zero_grads": (None, _pointer),
+    "nm_norm_param_name": (_text, _pointer, c_int32),
+    "nm_norm_state_name": (_text, _pointer, c_int32),
+    "nm_norm_counter_name": (_text, _pointer, c_int32),
+    "nm_norm_param": (_pointer, _pointer, _text, POINTER(c_int32)),
+    "nm_norm_param_grad": (_pointer, _pointer, _text, POINTER(c_int32)),
+    "nm_norm_state": (_pointer, _pointer, _text, POINTER(c_int32)),
+    "nm_norm_counter": (POINTER(c_int64), _pointer, _text),
+    "nm_norm_save": (_status, _pointer, _text, _error),
+    "nm_norm_load": (_status, _pointer, _text, _error),
+}
+
+
+def library_path() -> str:
+    """The library of the package; the environment variable NORMA_LIBRARY replaces it."""
+    return os.environ.get("NORMA_LIBRARY") or os.path.join(_here, "libnorma.so")
+
+
+class Library:
+    """The declared functions by name; ctypes would call others with arguments of the wrong size."""
+
+    def __init__(self, path: str) -> None:
+        if not os.path.exists(path):
+            raise ImportError(f"norma: {path} does not exist; install the package, or set NORMA_LIBRARY")
+        _load_openmp()
+        self.loaded = ctypes.CDLL(path)
+        for name, (result, *arguments) in _FUNCTIONS.items():
+            function = getattr(self.loaded, name)
+            function.restype, function.argtypes = result, arguments
+            setattr(self, name, function)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"libnorma: {name} is not declared")
+
+
+_loaded: Optional[Library] = None
+_loading = threading.Lock()
+
+
+def library() -> Library:
+    """The library, loaded at the first call. Its functions run without the interpreter lock."""
+    global _loaded
+    with _loading:
+        if _loaded is None:
+            _loaded = Library(library_path())
+    return _loaded
+
+
+# ---- backends ----
+
+_backends: Dict[Tuple[str, int, int], "Backend"] = {}
+
+
+class Backend:
+    """A backend of a number of threads; one for all layers. Its calls hold ``lock``: they share a workspace."""
+
+    def __init__(self, name: str, dtype: int, threads: int) -> None:
+        err = ErrorText()
+        self.handle = c_void_p()
+        self.lock = threading.RLock()
+        options = BackendOptions(name.encode(), dtype, b"auto", False, threads, False)
+        check(library().nm_backend_create(ctypes.byref(self.handle), ctypes.byref(options), ctypes.byref(err)), err)
+
+
+def backend(double: bool, threads: int) -> Backend:
+    """``cpu`` in float32, or the reference implementation ``ref`` in float64; threads 0: one per core."""
+    key = ("ref", 1, 1) if double else ("cpu", 0, threads)
+    with _loading_backends:
+        if key not in _backends:
+            _backends[key] = Backend(*key)
+        return _backends[key]
+
+
+_loading_backends = threading.Lock()

@@ -1,0 +1,533 @@
+"""Normalization layers of Norma as modules of PyTorch, on CPU tensors.
+
+    import norma.torch
+    norm = norma.torch.PowerNorm(512, groups=8, warmup=4000)
+    norma.torch.replace_norms(model, "power", groups=8, warmup=4000)
+
+There is a class for every type of ``norma.norm_types()``, named after its title: ``LayerNorm``, ``RMSNorm``,
+``ScaleNorm``, ``FixNorm``, ``GroupNorm``, ``BatchNorm``, ``PNV``, ``PowerNorm``, ``RegularizedBatchNorm``,
+``MovingAverageBatchNorm``, ``BatchRenormalization``, ``DyT``. All are ``Norm`` with a fixed type.
+"""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from ctypes import c_int64
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Type
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from ._library import UnsupportedError, UsageError
+from ._norms import Layer, LayerSpec, NormType, Pass, Vector, norm_types
+
+__all__ = ["Norm", "padding", "penalty", "replace_norms", "tid", "SiteTID"]
+
+# Shapes of the tensors of the published modules, where they are not [length]; -1: the length, 0: the width.
+_SHAPES: Dict[str, Dict[str, Tuple[int, ...]]] = {
+    "power": {"running_phi": (1, -1, 1, 1), "ema_gz": (1, -1, 1, 1), "iters": (1,)},
+    "mabn": {"buffer_x2": (-1, 0), "buffer_gz": (-1, 0)},
+    "scale": {"scale": ()},
+}
+# Types without a counter, which get that of torch.nn.BatchNorm1d.
+_BATCH_COUNTER, _WITH_BATCH_COUNTER = "num_batches_tracked", ("batch", "rbn")
+
+
+def _shape(spec: LayerSpec, name: str, length: int) -> Tuple[int, ...]:
+    known = _SHAPES.get(spec.type.name, {}).get(name, (length,))
+    rows = length // spec.width if 0 in known else length
+    return tuple(rows if n == -1 else spec.width if n == 0 else n for n in known)
+
+
+def _contiguous(tensor: Tensor) -> Tensor:
+    return tensor.detach().contiguous()
+
+
+# torch.compile breaks the graph at these functions and continues after them. torch.compiler.disable would do the same,
+# but its import takes as long as that of PyTorch. Versions without the function break the graph on their own.
+_not_compiled = getattr(torch, "_disable_dynamo", lambda function: function)
+
+
+class _Lease:
+    """A pass of a layer, returned to it with the graph of a forward pass."""
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer, self.used = layer, layer.take_pass()
+
+    def __del__(self) -> None:
+        self.layer.give_back(self.used)
+
+
+class _Forward(torch.autograd.Function):
+    """y, or y and the penalty, of a forward pass that a backward pass may follow."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, module: "Norm", training: bool, *params: Tensor) -> Any:
+        ctx.module, ctx.lease = module, _Lease(module._layer(x))
+        layer, used = ctx.lease.layer, ctx.lease.used
+        y = module._run(layer, used, training, x)
+        ctx.save_for_backward(x, *params)
+        if not module.type.has_penalty:
+            return y
+        return y, x.new_tensor(used.penalty if training else 0.0)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor, d_penalty: Optional[Tensor] = None) -> Any:
+        x, *params = ctx.saved_tensors
+        module, layer, used = ctx.module, ctx.lease.layer, ctx.lease.used
+        dy = dy.contiguous()
+        dx = torch.empty_like(x)
+        grads: List[Optional[Tensor]] = []
+        with layer.backend.lock:
+            module._load(layer)
+            layer.zero_grads()
+            used.backward(x.data_ptr(), dy.data_ptr(), float(d_penalty) if d_penalty is not None else 0.0,
+                          dx.data_ptr())
+            module._store_state(layer)
+            for param, vector in zip(params, layer.params.values()):
+                grad = torch.empty_like(param, memory_format=torch.contiguous_format) if vector.grad else None
+                if grad is not None:
+                    ctypes.memmove(grad.data_ptr(), vector.grad, vector.length * layer.element)
+                grads.append(grad)
+        return (dx, None, None, *grads)
+
+
+class Norm(nn.Module):
+    """A normalization layer of any type: ``Norm("power", 512, groups=8, warmup=4000)``.
+
+    type: name of a type, ``norma.norm_types()``; width: number of features; groups: number of groups of features,
+    for GroupNorm and group scaling (usually the number of attention heads); dtype: ``torch.float32``, or
+    ``torch.float64`` for checks (slow); options: those of ``norma.norm_types()[type].options``.
+
+    Input and output are ``[..., width]``; every index but the last is a token. In training mode, types with batch
+    statistics compute them over all tokens of the call but the padding, and update the running statistics; in
+    evaluation mode they only read them, and a token's output does not depend on other tokens. Parameters and buffers
+    have the names and shapes of the published modules, so that their ``state_dict`` can be loaded and vice versa.
+    ``warmup`` of PowerNorm, in forward passes, should be the warm-up of the learning rate; its default is that of the
+    published module, 10000.
+
+    UsageError (a ValueError): unknown type, option or value, a width that the groups do not divide, a wrong shape.
+    UnsupportedError: a tensor that is not on the CPU, or not of the module's type.
+    """
+
+    def __init__(self, type: str, width: int, *, groups: int = 1, dtype: torch.dtype = torch.float32,
+                 **options: Any) -> None:
+        super().__init__()
+        if dtype not in (torch.float32, torch.float64):
+            raise UsageError(f"dtype {dtype}: expected torch.float32 or torch.float64")
+        self._spec = LayerSpec.of(type, width, groups, options)
+        self._padding_mask: Optional[Tensor] = None
+        self._forget()
+        layer = self._layer_of(dtype)
+        for name, vector in layer.params.items():
+            self.register_parameter(name, nn.Parameter(self._copy(layer, name, vector),
+                                                       requires_grad=bool(vector.grad)))
+        for name, vector in layer.state.items():
+            self.register_buffer(name, self._copy(layer, name, vector))
+        counters = list(layer.counters) or ([_BATCH_COUNTER] if type in _WITH_BATCH_COUNTER else [])
+        for name in counters:
+            self.register_buffer(name, torch.zeros(_SHAPES.get(type, {}).get(name, ()), dtype=torch.int64))
+
+    @property
+    def type(self) -> NormType:  # type: ignore[override]
+        """The type of the norm."""
+        return self._spec.type
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return self._spec.width
+
+    @property
+    def eps(self) -> float:
+        """Not a number. The fused kernels of torch.nn.TransformerEncoderLayer compute LayerNorm whatever the norms of a
+        layer are, unless these differ in ``eps``; NaN differs from every number, itself included."""
+        return float("nan")
+
+    @property
+    def penalty(self) -> Tensor:
+        """Penalty of the last forward pass in training mode, a scalar with gradient; 0 for types without one."""
+        return self._penalty if self._penalty is not None else torch.zeros(())
+
+    # ---- memory of the layer: parameters and state are the module's tensors, and are copied for each call ----
+
+    def _forget(self) -> None:
+        self._layers: Dict[Tuple[bool, int], Layer] = {}
+        self._penalty: Optional[Tensor] = None
+
+    def _layer_of(self, dtype: torch.dtype) -> Layer:
+        double = dtype == torch.float64
+        key = (double, 1 if double else torch.get_num_threads())
+        if key not in self._layers:
+            self._layers[key] = Layer(self._spec, *key)
+        return self._layers[key]
+
+    def _layer(self, x: Tensor) -> Layer:
+        for tensor in (*self._parameters.values(), *self._buffers.values()):
+            if tensor is not None and tensor.is_floating_point() and (tensor.dtype != x.dtype
+                                                                      or tensor.device.type != "cpu"):
+                raise UnsupportedError(f"norm '{self.type.name}': x is {x.dtype} on the {x.device.type}, the module "
+                                       f"{tensor.dtype} on the {tensor.device.type}")
+        return self._layer_of(x.dtype)
+
+    def _copy(self, layer: Layer, name: str, vector: Vector) -> Tensor:
+        memory = torch.frombuffer(layer.memory(vector.address, vector.length),
+                                  dtype=torch.float64 if layer.double else torch.float32)
+        return memory.reshape(_shape(self._spec, name, vector.length)).clone()
+
+    def _load(self, layer: Layer) -> None:
+        """Copies parameters, state and counters to the layer, whose lock the caller holds."""
+        for vectors, tensors in ((layer.params, self._parameters), (layer.state, self._buffers)):
+            for name, vector in vectors.items():
+                tensor = tensors[name]
+                if tensor is None or tensor.numel() != vector.length:
+                    raise UsageError(f"norm '{self.type.name}': {name} does not have {vector.length} elements")
+                source = _contiguous(tensor)
+                ctypes.memmove(vector.address, source.data_ptr(), vector.length * layer.element)
+        for name, address in layer.counters.items():
+            c_int64.from_address(address).value = int(self._buffers[name])  # type: ignore[arg-type]
+
+    def _store_state(self, layer: Layer) -> None:
+        for name, vector in layer.state.items():
+            self._buffers[name] = buffer = _contiguous(self._buffers[name])  # type: ignore[arg-type]
+            ctypes.memmove(buffer.data_ptr(), vector.address, vector.length * layer.element)
+        for name, address in layer.counters.items():
+            self._buffers[name].fill_(c_int64.from_address(address).value)  # type: ignore[union-attr]
+
+    def _run(self, layer: Layer, used: Pass, training: bool, x: Tensor) -> Tensor:
+        y = torch.empty_like(x)
+        with layer.backend.lock:
+            self._load(layer)
+            used.forward(training, x.numel() // self.width, x.data_ptr(), y.data_ptr())
+            if training:
+                self._store_state(layer)
+        counter = self._buffers.get(_BATCH_COUNTER)
+        if training and counter is not None and _BATCH_COUNTER not in layer.counters:
+            counter.add_(1)
+        return y
+
+    # ---- forward ----
+
+    def _check(self, x: Tensor) -> None:
+        if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64) or x.layout != torch.strided:
+            raise UnsupportedError(f"norm '{self.type.name}': x is {x.dtype} on the {x.device.type}; expected a dense "
+                                   "float32 tensor on the CPU (convert it: x.float())")
+        if x.dim() < 1 or x.shape[-1] != self.width:
+            raise UsageError(f"norm '{self.type.name}': x has the shape {list(x.shape)}, expected [..., {self.width}]")
+
+    def _normalize(self, x: Tensor) -> Tensor:
+        """y of tokens without padding."""
+        x = x.contiguous()
+        if not x.numel():
+            return x.clone()
+        params = [param for param in self._parameters.values() if param is not None]
+        if torch.is_grad_enabled() and (x.requires_grad or any(param.requires_grad for param in params)):
+            result = _Forward.apply(x, self, self.training, *params)
+            if not self.type.has_penalty:
+                return result
+            self._penalty = result[1] if self.training else None
+            return result[0]
+        lease = _Lease(self._layer(x))
+        y = self._run(lease.layer, lease.used, self.training, x)
+        if self.type.has_penalty:
+            self._penalty = x.new_tensor(lease.used.penalty) if self.training else None
+        return y
+
+    @_not_compiled
+    def forward(self, x: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
+        """y of the shape of x.
+
+        x: [..., width]. padding_mask: bool, the shape of x without the last axis, true at padding, as
+        ``key_padding_mask`` of PyTorch; default: that of ``norma.torch.padding``. Padding is not part of any statistic;
+        y and the gradient are 0 there. Types that normalize each token ignore it.
+        """
+        self._check(x)
+        mask = self._padding_mask if padding_mask is None else padding_mask
+        if mask is None or not self.type.uses_batch:
+            return self._normalize(x)
+        if mask.dtype != torch.bool or mask.shape != x.shape[:-1]:
+            raise UsageError(f"norm '{self.type.name}': padding_mask is {mask.dtype} {list(mask.shape)}, expected "
+                             f"torch.bool {list(x.shape[:-1])}")
+        kept = ~mask
+        return torch.zeros_like(x).masked_scatter(kept.unsqueeze(-1), self._normalize(x[kept]))
+
+    # ---- copies and state ----
+
+    def __getstate__(self) -> Dict[str, Any]:
+        state = self.__dict__.copy()
+        state.update(_layers={}, _penalty=None, _padding_mask=None,
+                     _spec=(self.type.name, *self._spec[1:]))
+        return state
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        name, *rest = state["_spec"]
+        super().__setstate__({**state, "_spec": LayerSpec(norm_types()[name], *rest)})
+
+    def _load_from_state_dict(self, state_dict: Dict[str, Any], prefix: str, *args: Any) -> None:
+        for name, tensor in (*self._parameters.items(), *self._buffers.items()):
+            given = state_dict.get(prefix + name)
+            if tensor is None:
+                continue
+            if isinstance(given, Tensor) and given.shape != tensor.shape and given.numel() == tensor.numel():
+                state_dict[prefix + name] = given.reshape(tensor.shape)
+            elif given is None and name == _BATCH_COUNTER:
+                state_dict[prefix + name] = tensor.detach().clone()
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def extra_repr(self) -> str:
+        own = "" if type(self) is not Norm else f"{self.type.name!r}, "
+        groups = f", groups={self._spec.groups}" if self._spec.groups != 1 else ""
+        settings = ", " + ", ".join(self._spec.settings.split()) if self._spec.settings else ""
+        return f"{own}{self.width}{groups}{settings}"
+
+
+# ---- a class for each type ----
+
+_CLASS_NAMES = {"none": "NoNorm", "renorm": "BatchRenormalization"}
+
+
+def _class_name(found: NormType) -> str:
+    return _CLASS_NAMES.get(found.name, found.title.replace(" ", "").replace("-", ""))
+
+
+def _class_of(found: NormType) -> Type[Norm]:
+    def __init__(self: Norm, width: int, *, groups: int = 1, dtype: torch.dtype = torch.float32,
+                 **options: Any) -> None:
+        Norm.__init__(self, found.name, width, groups=groups, dtype=dtype, **options)
+
+    rows = "\n".join(f"    {name} ({option.default}): {option.help}" for name, option in found.options.items())
+    text = f"{found.title}: {found.formula}.\n\n    Source: {found.source}.\n\n    Options:\n\n{rows}\n"
+    return type(_class_name(found), (Norm,), {"__init__": __init__, "__doc__": text, "__module__": __name__})
+
+
+def __getattr__(name: str) -> Type[Norm]:
+    for found in norm_types().values():
+        if _class_name(found) == name:
+            globals()[name] = _class_of(found)
+            return globals()[name]
+    raise AttributeError(f"module 'norma.torch' has no attribute {name!r}")
+
+
+def __dir__() -> List[str]:
+    return sorted(set(__all__) | {_class_name(found) for found in norm_types().values()})
+
+
+# ---- models ----
+
+def _norms(model: nn.Module) -> List[Norm]:
+    return [module for module in model.modules() if isinstance(module, Norm)]
+
+
+@contextlib.contextmanager
+def padding(model: nn.Module, padding_mask: Optional[Tensor]) -> Iterator[None]:
+    """Within the context, every norm of Norma in ``model`` uses this padding mask:
+
+        with norma.torch.padding(encoder, mask):
+            y = encoder(x, src_key_padding_mask=mask)
+
+    The mask has the shape of the norms' input without the last axis, and is true at padding. None: no mask. For an
+    encoder and a decoder, nest two contexts.
+    """
+    changed = [(norm, norm._padding_mask) for norm in _norms(model)]
+    for norm, _ in changed:
+        norm._padding_mask = padding_mask
+    try:
+        yield
+    finally:
+        for norm, before in changed:
+            norm._padding_mask = before
+
+
+def penalty(model: nn.Module) -> Tensor:
+    """Sum of the penalties of the last forward pass over all norms of ``model``; a scalar with gradient.
+
+    Regularized BatchNorm (Wang et al. 2022, equation 6) adds it to the loss, which in the released program is a
+    sum over tokens:
+
+        loss = cross_entropy_sum + norma.torch.penalty(model)
+    """
+    return sum((norm.penalty for norm in _norms(model)), torch.zeros(()))
+
+
+def _token_norms() -> Tuple[Type[nn.Module], ...]:
+    return tuple(kind for kind in (nn.LayerNorm, getattr(nn, "RMSNorm", None)) if kind is not None)
+
+
+def _width_of(name: str, module: nn.Module) -> int:
+    weight = getattr(module, "weight", None)
+    shape = getattr(module, "normalized_shape", None) or (weight.shape if weight is not None else ())
+    if isinstance(module, Norm):
+        return module.width
+    if len(shape) != 1:
+        raise UsageError(f"{name or 'the model'}: normalizes over the shape {tuple(shape)}, expected one axis")
+    return int(shape[0])
+
+
+def replace_norms(model: nn.Module, type: str, *, groups: int = 1, kinds: Optional[Iterable[Type[nn.Module]]] = None,
+                  where: Optional[Callable[[str, nn.Module], bool]] = None, **options: Any) -> List[str]:
+    """Replaces the normalization layers of a model, in place, by ``Norm(type, width, groups=groups, **options)``.
+
+    kinds: classes to replace, default LayerNorm and RMSNorm of PyTorch and every norm of Norma. where: called with the
+    name and the module, true for those to replace; default all. Weight and bias of a replaced layer are kept where the
+    new one has them, so is training mode. A layer that occurs several times stays one layer. Returns the names of the
+    replaced layers, in order.
+
+    UsageError: no layer to replace, one over more than one axis, or options of another type.
+    """
+    chosen = tuple(kinds) if kinds is not None else (*_token_norms(), Norm)
+    found = [(name, module) for name, module in model.named_modules(remove_duplicate=False)
+             if name and isinstance(module, chosen) and (where is None or where(name, module))]
+    made: Dict[nn.Module, Norm] = {}
+    for name, old in found:
+        if old not in made:
+            made[old] = _replacement(name, old, type, groups, options)
+    for name, old in found:
+        parent, _, key = name.rpartition(".")
+        model.get_submodule(parent)._modules[key] = made[old]
+    names = [name for name, _ in found]
+    if not names:
+        raise UsageError(f"no layer of the classes {', '.join(kind.__name__ for kind in chosen)} in the model")
+    return names
+
+
+def _replacement(name: str, old: nn.Module, type: str, groups: int, options: Dict[str, Any]) -> Norm:
+    dtype = next((param.dtype for param in old.parameters()), torch.float32)
+    new = Norm(type, _width_of(name, old), groups=groups, dtype=dtype, **options)
+    for key, param in new._parameters.items():
+        kept = old._parameters.get(key)
+        if kept is not None and param is not None and kept.shape == param.shape:
+            param.data.copy_(kept.data)
+    return new.train(old.training)
+
+
+# ---- training-inference discrepancy ----
+
+class SiteTID(NamedTuple):
+    """TID at the input of one norm: ratios, not percent."""
+    site: str
+    mean: float
+    variance: float
+    quadratic_mean: float
+
+
+class _Moments(NamedTuple):
+    mean: Tensor
+    variance: Tensor
+    square: Tensor
+
+
+_TINY, _ROW_EPSILON = 1e-12, 1e-5
+
+
+def _scaled(x: Tensor, groups: int) -> Tensor:
+    parts = x.reshape(len(x), groups, -1)
+    return (parts / (parts.square().mean(-1, keepdim=True) + _ROW_EPSILON).sqrt()).reshape(x.shape)
+
+
+def _moments(x: Tensor, groups: int) -> _Moments:
+    mean = x.mean(0)
+    return _Moments(mean, (x - mean).square().mean(0), _scaled(x, groups).square().mean(0))
+
+
+def _ratios(batch: _Moments, overall: _Moments) -> Tensor:
+    sigma, psi = overall.variance.sum().sqrt() + _TINY, overall.square.sum().sqrt() + _TINY
+    return torch.stack([(batch.mean - overall.mean).norm() / sigma,
+                        (batch.variance.sqrt() - overall.variance.sqrt()).norm() / sigma,
+                        (batch.square.sqrt() - overall.square.sqrt()).norm() / psi])
+
+
+def _call(model: nn.Module, batch: Any) -> None:
+    if isinstance(batch, dict):
+        model(**batch)
+    elif isinstance(batch, (tuple, list)):
+        model(*batch)
+    else:
+        model(batch)
+
+
+@contextlib.contextmanager
+def _measuring(model: nn.Module) -> Iterator[None]:
+    """Dropout off; norms of batch type use the statistics of the batch; the state of all modules is restored."""
+    modes = [(module, module.training) for module in model.modules()]
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    model.eval()
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) or (isinstance(module, Norm)
+                                                                  and module.type.uses_batch):
+            module.train()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+        for buffer, before in buffers:
+            buffer.copy_(before)
+
+
+def tid(model: nn.Module, loader: Iterable[Any], *, groups: int = 1, kinds: Optional[Iterable[Type[nn.Module]]] = None,
+        where: Optional[Callable[[str, nn.Module], bool]] = None, forward: Optional[Callable[[nn.Module, Any], Any]] = None,
+        padding_mask: Optional[Callable[[Any], Tensor]] = None) -> List[SiteTID]:
+    """Training-inference discrepancy of batch statistics (Wang et al. 2022, equation 5) at the input of every norm of
+    any PyTorch model, with fixed parameters, over all batches of ``loader``, which is traversed twice:
+
+        mean, sigma^2   average over the batches of the mean and the variance of each feature
+        mean TID        average over the batches of |batch mean - mean| / |sigma|
+        variance TID    average over the batches of |batch sigma - sigma| / |sigma|
+
+    and the same for the quadratic mean that PowerNorm divides by, of rows scaled to unit mean square per group.
+
+    loader: batches; a tuple or list is the model's positional arguments, a dict its keyword arguments; forward:
+    ``forward(model, batch)`` replaces that call. padding_mask: ``padding_mask(batch)`` is true at padding, in the shape
+    of the norms' input without the last axis; the norms of Norma use it, too. kinds, where: the layers, as in
+    ``replace_norms``; default: LayerNorm, RMSNorm, BatchNorm1d and the norms of Norma.
+
+    Returns one entry per layer in the order of the model. Parameters, running statistics and mode are unchanged.
+    UsageError: no such layer or no batch.
+    """
+    chosen = tuple(kinds) if kinds is not None else (*_token_norms(), nn.BatchNorm1d, Norm)
+    sites = {name: module for name, module in model.named_modules()
+             if isinstance(module, chosen) and (where is None or where(name, module))}
+    sums: Dict[str, List[Tensor]] = {}
+    ratios: Dict[str, Tensor] = {}
+    counts: Dict[str, int] = {}
+    overall: Dict[str, _Moments] = {}
+    mask: List[Optional[Tensor]] = [None]
+
+    def observe(name: str) -> Callable[[nn.Module, Any], None]:
+        def hook(module: nn.Module, inputs: Any) -> None:
+            x = inputs[0].detach()
+            if isinstance(module, nn.BatchNorm1d) and x.dim() == 3:
+                x = x.transpose(1, 2)
+            kept = None if mask[0] is None else ~mask[0]
+            rows = (x.reshape(-1, x.shape[-1]) if kept is None else x[kept]).double()
+            if not len(rows):
+                return
+            batch = _moments(rows, groups)
+            counts[name] = counts.get(name, 0) + 1
+            if overall:
+                ratios[name] = ratios.get(name, 0) + _ratios(batch, overall[name])
+            else:
+                sums[name] = [a + b for a, b in zip(sums[name], batch)] if name in sums else list(batch)
+        return hook
+
+    hooks = [module.register_forward_pre_hook(observe(name)) for name, module in sites.items()]
+    try:
+        with _measuring(model):
+            for _ in range(2):
+                counts.clear()
+                for batch in loader:
+                    mask[0] = padding_mask(batch) if padding_mask else None
+                    with padding(model, mask[0]):
+                        (forward or _call)(model, batch)
+                overall = {name: _Moments(*(total / counts[name] for total in values))
+                           for name, values in sums.items()}
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not ratios:
+        raise UsageError("no norm of the model was called: no batch, or no layer of the classes " +
+                         ", ".join(kind.__name__ for kind in chosen))
+    return [SiteTID(name, *(float(value) / counts[name] for value in ratios[name])) for name in sites if name in ratios]

@@ -1,0 +1,250 @@
+"""norma.Norm and the table of types, with numpy arrays."""
+import re
+import threading
+
+import numpy as np
+import pytest
+
+import norma
+from norma import _library
+
+TYPES = sorted(norma.norm_types())
+BATCH_TYPES = [name for name in TYPES if norma.norm_types()[name].uses_batch]
+RNG = np.random.default_rng(7)
+
+
+def random(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def trained(type, width=12, **options):
+    """A layer whose parameters and state differ from the initial values."""
+    norm = norma.Norm(type, width, groups=3, **options)
+    for values in norm.params.values():
+        values += np.linspace(0.1, 0.4, values.size, dtype=values.dtype)
+    for _ in range(3):
+        norm.forward(random(9, width).astype(norm.dtype) + norm.dtype.type(0.3))
+        norm.backward(random(9, width).astype(norm.dtype))
+    norm.zero_grads()
+    return norm
+
+
+def test_table_of_types():
+    power = norma.norm_types()["power"]
+    assert power.title == "PowerNorm" and power.uses_batch and power.approximate_gradient and not power.has_penalty
+    assert power.options["decay_forward"].default == "0.9"
+    assert power.options["scaling"].choices == "none|layer|group"
+    assert norma.norm_types()["rbn"].has_penalty
+    assert not norma.norm_types()["layer"].has_state
+
+
+@pytest.mark.parametrize("name, file, structure", [
+    ("nm_error", "status.h", _library.ErrorText),
+    ("nm_backend_options", "backend.h", _library.BackendOptions),
+    ("nm_option", "option.h", _library.Option),
+    ("nm_norm_site", "norm.h", _library.NormSite),
+    ("nm_norm_type", "norm_type.h", _library.NormTypeHead),
+])
+def test_structures_are_those_of_the_headers(header, name, file, structure):
+    """The members in their order; of nm_norm_type the first ones."""
+    text = header(file)
+    body = re.sub(r"/\*.*?\*/", "", text[text.index(f"typedef struct {name} {{"):], flags=re.S)
+    body = body[body.index("{") + 1:body.index("}")]
+    members = []
+    for declaration in body.split(";"):
+        members += [re.sub(r"[\[(].*", "", part).split()[-1].lstrip("*") for part in declaration.split(",")
+                    if declaration.strip()]
+    if name == "nm_norm_site":  # nm_norm_plan is two numbers
+        assert "int64_t updates, warmup_updates;" in text
+        members[members.index("plan"):members.index("plan") + 1] = ["updates", "warmup_updates"]
+    fields = [field[0] for field in structure._fields_]
+    assert fields == (members[:len(fields)] if name == "nm_norm_type" else members)
+
+
+def test_layer_norm():
+    x = random(5, 4, 12)
+    norm = norma.Norm("layer", 12)
+    norm.params["weight"][:] = 2
+    norm.params["bias"][:] = 1
+    expected = 2 * (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) + 1
+    np.testing.assert_allclose(norm.infer(x), expected, atol=2e-6)
+    assert norm.infer(x[:, ::2]).shape == (5, 2, 12)  # not contiguous
+    np.testing.assert_allclose(norm.infer(x[:, ::2]), expected[:, ::2], atol=2e-6)
+    assert norm.infer(x[0, 0]).shape == (12,)
+    assert norm.infer(x[:0]).shape == (0, 4, 12)
+
+
+def test_batch_norm_of_tokens_without_padding():
+    x = random(4, 6, 12)
+    mask = np.zeros((4, 6), bool)
+    mask[1, 3:] = mask[3, 1:] = True
+    packed, padded = norma.Norm("batch", 12), norma.Norm("batch", 12)
+    y, dx = packed.forward(x[~mask]), packed.backward(x[~mask] ** 2)
+    assert np.array_equal(padded.forward(x, mask)[~mask], y)
+    got = padded.backward(np.where(mask[..., None], 1e6, x ** 2).astype(np.float32))
+    assert np.array_equal(got[~mask], dx)
+    assert not got[mask].any() and not padded.forward(x, mask)[mask].any()
+    real = x[~mask].astype(np.float64)
+    np.testing.assert_allclose(packed.state["running_mean"], 0.05 * real.mean(0), atol=1e-6)
+    np.testing.assert_allclose(packed.state["running_var"], 0.95 + 0.05 * real.var(0, ddof=1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_gradient_by_finite_differences(type):
+    """In training, except where the gradient is approximate, and at inference."""
+    for training in (True, False):
+        # The running values of the penalty are constants for the gradient; after the update they depend on x.
+        norm = trained(type, dtype="float64", **({"reference": "before"} if type == "rbn" else {}))
+        if training and norm.type.approximate_gradient:
+            continue
+        state = {name: values.copy() for name, values in norm.state.items()}
+        counters = norm.counters
+        x, dy = RNG.standard_normal((7, 12)), RNG.standard_normal((7, 12))
+
+        def run(x):
+            for name, values in state.items():
+                norm.state[name][:] = values
+            for name, value in counters.items():
+                norm.set_counter(name, value)
+            y = norm.forward(x) if training else norm.infer(x)
+            return (y * dy).sum() + (2 * norm.penalty if training else 0)
+        run(x)
+        norm.zero_grads()
+        dx = norm.backward(dy, penalty_grad=2)
+        direction = RNG.standard_normal(x.shape)
+        slope = (run(x + 1e-6 * direction) - run(x - 1e-6 * direction)) / 2e-6
+        assert slope == pytest.approx((dx * direction).sum(), rel=1e-5, abs=1e-6), training
+        for name, grad in norm.grads.items():
+            values = norm.params[name]
+            direction = RNG.standard_normal(values.shape)
+            kept = values.copy()
+            values[:] = kept + 1e-6 * direction
+            above = run(x)
+            values[:] = kept - 1e-6 * direction
+            slope = (above - run(x)) / 2e-6
+            values[:] = kept
+            assert slope == pytest.approx((grad * direction).sum(), rel=1e-5, abs=1e-6), name
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_threads_do_not_change_results(type):
+    x, dy = random(700, 12), random(700, 12)
+    results = []
+    for threads in (1, 2, 3):
+        norm = norma.Norm(type, 12, groups=3, threads=threads)
+        results.append([norm.forward(x), norm.backward(dy), norm.infer(x), *norm.state.values()])
+    for other in results[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(results[0], other))
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_save_and_load(type, tmp_path):
+    norm, x = trained(type), random(5, 12)
+    norm.save(tmp_path / "norm.safetensors")
+    copy = norma.Norm(type, 12, groups=3)
+    copy.load(tmp_path / "norm.safetensors")
+    assert np.array_equal(norm.infer(x), copy.infer(x)) and norm.counters == copy.counters
+    with pytest.raises(norma.MismatchError, match="layer of 12 features, not 24"):
+        norma.Norm(type, 24, groups=3).load(tmp_path / "norm.safetensors")
+
+
+def test_vectors_outlive_the_layer():
+    weight = trained("power").params["weight"]
+    for _ in range(20):
+        norma.Norm("power", 12, groups=3)
+    np.testing.assert_allclose(weight, 1 + np.linspace(0.1, 0.4, 12), rtol=1e-6)
+
+
+def test_calls_from_several_threads():
+    x = random(300, 12)
+    norms = [trained("layer") for _ in range(4)]
+    expected = [norm.infer(x) for norm in norms]
+    wrong = []
+
+    def work(i):
+        for _ in range(50):
+            if not np.array_equal(norms[i].infer(x), expected[i]):
+                wrong.append(i)
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_errors():
+    for arguments, options, message in (
+            (("powr", 8), {}, "unknown norm 'powr'; one of none, layer"),
+            (("power", 0), {}, "width = 0"),
+            (("power", 8), {"groups": 3}, "does not divide|groups"),
+            (("power", 8), {"decay": 0.5}, "decay"),
+            (("power", 8), {"decay_forward": 1.5}, "decay_forward"),
+            (("power", 8), {"warmup": "soon later"}, "expected one word"),
+            (("layer", 8), {"dtype": "float16"}, "expected float32 or float64")):
+        with pytest.raises(norma.UsageError, match=message):
+            norma.Norm(*arguments, **options)
+    norm = norma.Norm("batch", 8)
+    with pytest.raises(norma.UsageError, match="float64, the layer computes in float32"):
+        norm.forward(np.zeros((2, 8)))
+    with pytest.raises(norma.UsageError, match=r"shape \(2, 7\), expected"):
+        norm.forward(random(2, 7))
+    with pytest.raises(norma.UsageError, match="without a forward"):
+        norm.backward(random(2, 8))
+    with pytest.raises(norma.UsageError, match="padding_mask"):
+        norm.forward(random(2, 8), np.zeros(3, bool))
+    norm.forward(random(2, 8))
+    with pytest.raises(norma.UsageError, match="dy: shape"):
+        norm.backward(random(3, 8))
+    with pytest.raises(norma.FileError, match="no-such-file"):
+        norm.load("/no-such-folder/no-such-file")
+    with pytest.raises(OSError):
+        norm.save("/no-such-folder/file")
+    with pytest.raises(norma.UnsupportedError, match="center_weights"):
+        centered = norma.Norm("mabn", 8, center_weights=True)
+        centered.infer(random(2, 8))
+        centered.backward(random(2, 8))
+    assert issubclass(norma.UsageError, ValueError)
+
+
+GOLDEN = {
+    "layernorm_b7_d8": ("layer", {}),
+    "rmsnorm_b7_d8": ("rms", {}),
+    "scalenorm_b7_d8": ("scale", {}),
+    "groupnorm_g2_b7_d8": ("group", {"groups": 2}),
+    "batchnorm_torch_b7_d8": ("batch", {"preset": "framework"}),
+    "dyt_b7_d8": ("dyt", {}),
+    "pn_noscale_w2_t7b1_d8": ("power", {"scaling": "none", "warmup": 2}),
+    "pn_official_g2_w3_packed_t5b3_d8": ("power", {"groups": 2, "warmup": 3}),
+}
+
+
+def tensor(value):
+    return np.array(value["data"], np.float64).reshape(value["shape"])
+
+
+@pytest.mark.parametrize("name", sorted(GOLDEN))
+def test_golden_case(golden, name):
+    """Values computed by the authors' programs."""
+    case = golden("norm/" + name)
+    type, options = GOLDEN[name]
+    norm = norma.Norm(type, case["config"]["d"], dtype="float64", **options)
+    for vectors, values in ((norm.params, case["init"]["params"]), (norm.state, case["init"]["state"])):
+        for key, value in values.items():
+            if isinstance(value, dict) and key in vectors:
+                vectors[key][:] = tensor(value).ravel()
+    for step in case["steps"]:
+        x = tensor(step["x"])
+        if step["mode"] == "eval":
+            np.testing.assert_allclose(norm.infer(x), tensor(step["y"]), rtol=1e-9, atol=1e-9)
+            continue
+        norm.zero_grads()
+        np.testing.assert_allclose(norm.forward(x), tensor(step["y"]), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(norm.backward(tensor(step["dy"])), tensor(step["dx"]), rtol=1e-9, atol=1e-9)
+        for key, value in step["dparams"].items():
+            np.testing.assert_allclose(norm.grads[key], tensor(value).ravel(), rtol=1e-9, atol=1e-9)
+        for key, value in step.get("state_after", {}).items():
+            if isinstance(value, dict):
+                np.testing.assert_allclose(norm.state[key], tensor(value).ravel(), rtol=1e-9, atol=1e-9)
+            else:
+                assert norm.counters[key] == value

@@ -1,0 +1,459 @@
+"""norma.torch: modules in PyTorch models."""
+import copy
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed (python3-torch)")
+
+import norma  # noqa: E402
+import norma._library  # noqa: E402
+import norma.torch as nt  # noqa: E402
+from torch import nn  # noqa: E402
+
+TYPES = sorted(norma.norm_types())
+BATCH_TYPES = [name for name in TYPES if norma.norm_types()[name].uses_batch]
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(3)
+
+
+def trained(type, width=12, **options):
+    """A module whose parameters and buffers differ from the initial values."""
+    norm = nt.Norm(type, width, groups=3, **options)
+    with torch.no_grad():
+        for param in norm.parameters():
+            param.add_(torch.linspace(0.1, 0.4, param.numel(), dtype=param.dtype).reshape(param.shape))
+    dtype = next(iter(norm.parameters()), torch.zeros(0)).dtype
+    for _ in range(3):
+        x = (torch.randn(9, width) + 0.3).to(dtype).requires_grad_()
+        norm(x).square().sum().backward()
+    norm.zero_grad()
+    return norm
+
+
+# ---- a re-derivation of PowerNorm from the equations (Shen et al. 2020, Algorithm 2 with the warm-up, the group
+# scaling and the backward divisor of the released program), in plain PyTorch ----
+
+class PlainPower(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, h, weight, bias, module):
+        p = h.square().mean(0)
+        module.t += 1
+        t, warmup = module.t, module.warmup
+        z = h / torch.sqrt((p if t <= warmup else module.phi) + 1e-5)
+        if t < warmup:
+            module.phi = module.phi * (t - 1) / t + p / t
+        module.phi = 0.9 * module.phi + 0.1 * p
+        ctx.save_for_backward(z, p, weight)
+        ctx.module = module
+        return weight * z + bias
+
+    @staticmethod
+    def backward(ctx, dy):
+        z, p, weight = ctx.saved_tensors
+        a = dy * weight - 0.1 * ctx.module.e * z
+        ctx.module.e = ctx.module.e + (a * z).mean(0)
+        return a / torch.sqrt(p + 1e-5), (dy * z).sum(0), dy.sum(0), None
+
+
+class PlainPowerNorm(nn.Module):
+    def __init__(self, width, groups, warmup):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+        self.groups, self.warmup, self.t = groups, warmup, 0
+        self.phi, self.e = torch.ones(width), torch.zeros(width)
+        self.eps = float("nan")  # no fused kernels of LayerNorm
+
+    def forward(self, x):
+        parts = x.reshape(-1, self.groups, x.shape[-1] // self.groups)
+        h = (parts / torch.sqrt(parts.square().mean(-1, keepdim=True) + 1e-5)).reshape(-1, x.shape[-1])
+        if self.training:
+            y = PlainPower.apply(h, self.weight, self.bias, self)
+        else:
+            y = self.weight * h / torch.sqrt(self.phi + 1e-5) + self.bias
+        return y.reshape(x.shape)
+
+
+def encoder(layers=2, width=32, heads=4):
+    layer = nn.TransformerEncoderLayer(width, heads, 64, dropout=0.0, batch_first=True, norm_first=True)
+    return nn.TransformerEncoder(layer, layers, norm=nn.LayerNorm(width))
+
+
+def train(model, updates, rate=0.02):
+    """Loss of each update: the encoder learns to reverse random sequences."""
+    generator = torch.Generator().manual_seed(5)
+    table = torch.randn(20, 32, generator=generator)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    losses = []
+    for _ in range(updates):
+        x = table[torch.randint(20, (8, 6), generator=generator)]
+        loss = (model(x) - x.flip(1)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss))
+    return losses, x
+
+
+def test_encoder_with_power_norm_follows_a_rederivation():
+    """20 updates, of which 8 warm-up: losses, weights, gradients and outputs agree to 1e-5."""
+    ours = encoder()
+    plain = copy.deepcopy(ours)
+    names = nt.replace_norms(ours, "power", groups=4, warmup=8)
+    assert names == ["layers.0.norm1", "layers.0.norm2", "layers.1.norm1", "layers.1.norm2", "norm"]
+    for name in names:
+        parent, _, key = name.rpartition(".")
+        setattr(plain.get_submodule(parent), key, PlainPowerNorm(32, 4, 8))
+    losses, x = train(ours, 20)
+    expected, _ = train(plain, 20)
+    assert losses == pytest.approx(expected, rel=1e-5)
+    assert losses[-1] < losses[0]
+    for (name, param), other in zip(ours.named_parameters(), plain.parameters()):
+        torch.testing.assert_close(param, other, atol=1e-5, rtol=1e-5, msg=name)
+    for name in names:
+        norm, other = ours.get_submodule(name), plain.get_submodule(name)
+        torch.testing.assert_close(norm.running_phi.flatten(), other.phi, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(norm.ema_gz.flatten(), other.e, atol=1e-5, rtol=1e-5)
+        assert int(norm.iters) == other.t == 20
+    ours.eval(), plain.eval()
+    with torch.no_grad():
+        torch.testing.assert_close(ours(x), plain(x), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name, type, options", [
+    ("batchnorm_torch_b7_d8", "batch", {"preset": "framework"}),
+    ("pn_official_g2_w3_packed_t5b3_d8", "power", {"groups": 2, "warmup": 3}),
+    ("mabn_renorm_b7_d8", "mabn", None),
+    ("rbn_diff2_mean_only_t5b3_d6", "rbn", None),
+])
+def test_golden_case(golden, name, type, options):
+    """Values computed by the authors' programs."""
+    case = golden("norm/" + name)
+    config = case["config"]
+    if type == "rbn":
+        options = {"penalty": "diff2", "lambda": config["penalty_mean"], "nu": config["penalty_var"]}
+    if type == "mabn":
+        options = {"window": config["buffer_size"], "warmup": config["warmup_iters"],
+                   "r_hold": config["r_forced_to_one_until"], "r_limit": config["r_clip"][1]}
+    norm = nt.Norm(type, config["d"], dtype=torch.float64, **options)
+
+    def tensor(value):
+        return torch.tensor(value["data"], dtype=torch.float64).reshape(value["shape"])
+
+    def close(a, b):
+        torch.testing.assert_close(a.double(), b.double().reshape(a.shape), rtol=1e-9, atol=1e-9)
+    state = {key: tensor(value) if isinstance(value, dict) else torch.tensor(value)
+             for part in ("params", "state") for key, value in case["init"][part].items()}
+    norm.load_state_dict(state)
+    for step in case["steps"]:
+        x = tensor(step["x"])
+        real = torch.ones(len(x), dtype=torch.bool)
+        if step.get("valid"):
+            real = tensor(step["valid"]) != 0
+        norm.train(step["mode"] == "train").zero_grad()
+        x.requires_grad_()
+        y = norm(x, ~real)
+        close(y[real], tensor(step["y"])[real])
+        if not norm.training:
+            continue
+        loss = (y * tensor(step["dy"])).sum() + nt.penalty(norm)
+        loss.backward()
+        close(x.grad[real], tensor(step["dx"])[real])
+        for key, value in step["dparams"].items():
+            close(getattr(norm, key).grad, tensor(value))
+        for key, value in step["state_after"].items():
+            close(getattr(norm, key), tensor(value) if isinstance(value, dict) else torch.tensor(value))
+        if "reg_loss" in step:
+            expected = step["reg_loss"]
+            close(nt.penalty(norm).detach(), tensor(expected) if isinstance(expected, dict) else
+                  torch.tensor(expected, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("training", [True, False])
+def test_gradcheck(type, training):
+    norm = trained(type, dtype=torch.float64, **({"reference": "before"} if type == "rbn" else {})).train(training)
+    if training and norm.type.approximate_gradient:
+        pytest.skip("the backward pass is not the derivative by definition")
+    buffers = {name: buffer.clone() for name, buffer in norm.named_buffers()}
+    x = torch.randn(2, 3, 12, dtype=torch.float64, requires_grad=True)
+    factor = torch.randn(2, 3, 12, dtype=torch.float64)
+
+    def loss(x, *params):
+        for name, buffer in norm.named_buffers():
+            buffer.copy_(buffers[name])
+        return (norm(x) * factor).sum() + 3 * nt.penalty(norm)
+    assert torch.autograd.gradcheck(loss, (x, *(p for p in norm.parameters() if p.requires_grad)))
+
+
+@pytest.mark.parametrize("type", BATCH_TYPES)
+def test_padding(type):
+    """Padding has no influence: results are those of the packed tokens, bitwise."""
+    packed, padded = trained(type), None
+    padded = copy.deepcopy(packed)
+    x = torch.randn(3, 5, 12)
+    mask = torch.zeros(3, 5, dtype=torch.bool)
+    mask[0, 2:] = mask[2, 4:] = True
+    real = x[~mask].clone().requires_grad_()
+    filled = torch.where(mask[..., None], torch.tensor(float("nan")), x).requires_grad_()
+    y = packed(real)
+    with nt.padding(padded, mask):
+        z = padded(filled)
+    assert torch.equal(z[~mask], y) and not z[mask].any()
+    (y.square().sum() + nt.penalty(packed)).backward()
+    (z.square().sum() + nt.penalty(padded)).backward()
+    assert torch.equal(filled.grad[~mask], real.grad) and not filled.grad[mask].any()
+    for a, b in zip(packed.state_dict().values(), padded.state_dict().values()):
+        assert torch.equal(a, b)
+    assert padded._padding_mask is None
+    assert not padded(x, torch.ones(3, 5, dtype=torch.bool)).any()  # only padding
+    for a, b in zip(packed.state_dict().values(), padded.state_dict().values()):
+        assert torch.equal(a, b)
+
+
+def test_layer_norm_is_that_of_pytorch():
+    ours, theirs = nt.LayerNorm(24), nn.LayerNorm(24)
+    theirs.weight.data.uniform_(), theirs.bias.data.uniform_()
+    ours.load_state_dict(theirs.state_dict())
+    x = torch.randn(4, 7, 24)
+    a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
+    (ours(a).sin().sum()).backward(), (theirs(b).sin().sum()).backward()
+    torch.testing.assert_close(a.grad, b.grad, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(ours.weight.grad, theirs.weight.grad, atol=1e-5, rtol=1e-5)
+
+
+def test_batch_norm_is_that_of_pytorch():
+    ours, theirs = nt.BatchNorm(24, preset="framework"), nn.BatchNorm1d(24)
+    for _ in range(3):
+        x = torch.randn(50, 24) * 3 + 1
+        a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
+        (ours(a).sin().sum()).backward(), (theirs(b).sin().sum()).backward()
+        torch.testing.assert_close(a.grad, b.grad, atol=1e-5, rtol=1e-5)
+    state = theirs.state_dict()
+    assert list(ours.state_dict()) == list(state)
+    for key, value in ours.state_dict().items():
+        torch.testing.assert_close(value, state[key], atol=1e-5, rtol=1e-5)
+    nn.BatchNorm1d(24).load_state_dict(ours.state_dict())  # both ways, strictly
+    ours.load_state_dict(state)
+    torch.testing.assert_close(ours.eval()(x), theirs.eval()(x), atol=1e-5, rtol=1e-5)
+
+
+def test_state_dict_of_published_modules():
+    shapes = {key: tuple(value.shape) for key, value in nt.PowerNorm(8, groups=2).state_dict().items()}
+    assert shapes == {"weight": (8,), "bias": (8,), "running_phi": (1, 8, 1, 1), "ema_gz": (1, 8, 1, 1), "iters": (1,)}
+    flat = {key: value.flatten() for key, value in trained("power").state_dict().items()}
+    norm = nt.PowerNorm(12, groups=3)
+    norm.load_state_dict(flat)
+    assert torch.equal(norm.running_phi.flatten(), flat["running_phi"]) and int(norm.iters) == 3
+    assert nt.ScaleNorm(8).scale.shape == () and nt.MovingAverageBatchNorm(8, window=4).buffer_x2.shape == (4, 8)
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        norm.load_state_dict({**flat, "running_phi": torch.ones(13)})
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_copies(type):
+    norm = trained(type)
+    x = torch.randn(5, 12)
+    expected = norm.eval()(x)
+    for other in (copy.deepcopy(norm), pickle.loads(pickle.dumps(norm))):
+        assert torch.equal(other(x), expected)
+        assert other.type == norm.type
+        other.train()(x)
+    assert torch.equal(norm(x), expected)  # the copies have their own state
+    named = getattr(nt, nt._class_name(norm.type))(12, groups=3)
+    assert isinstance(pickle.loads(pickle.dumps(named)), nt.Norm) and repr(named).startswith(nt._class_name(norm.type))
+
+
+@pytest.mark.parametrize("type", ["layer", "batch", "rbn", "power"])
+def test_layer_that_occurs_twice(type):
+    """Two forward passes before the backward passes, in place operations on the output, and a repeated backward pass."""
+    norm = trained(type)
+    twice = copy.deepcopy(norm)
+    x = torch.randn(7, 12)
+    y = twice(twice(x).mul_(2))
+    one = norm(x)
+    assert torch.equal(y, norm(one * 2))
+    a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
+    if not norm.type.approximate_gradient:
+        def run(norm, x):
+            return norm(norm(x).relu_()).square().sum()
+        shared, separate = copy.deepcopy(norm), nn.ModuleList([copy.deepcopy(norm), copy.deepcopy(norm)])
+        loss = run(shared, a)
+        loss.backward(retain_graph=True)
+        first = a.grad.clone()
+        loss.backward()
+        assert torch.equal(a.grad, 2 * first)
+        middle = separate[0](b).relu_()
+        separate[1].load_state_dict(separate[0].state_dict())
+        separate[1](middle).square().sum().backward()
+        assert torch.equal(first, b.grad)
+
+
+def test_evaluation_leaves_the_state():
+    norm = trained("power")
+    before = {key: value.clone() for key, value in norm.state_dict().items()}
+    norm.eval()
+    x = torch.randn(4, 12, requires_grad=True)
+    norm(x).sum().backward()
+    one = norm(x[:1])
+    assert torch.equal(one, norm(x)[:1])
+    for key, value in norm.state_dict().items():
+        assert torch.equal(value, before[key])
+
+
+def test_penalty():
+    model = nn.Sequential(nn.Linear(12, 12), nt.RegularizedBatchNorm(12, **{"lambda": 3.0}), nn.Linear(12, 12),
+                          nt.RegularizedBatchNorm(12, nu=2.0))
+    x = torch.randn(9, 12)
+    model(x)
+    total, parts = nt.penalty(model).detach(), [float(model[i].penalty.detach()) for i in (1, 3)]
+    assert float(total) == pytest.approx(sum(parts)) and min(parts) > 0
+    grads = []
+    for factor in (0.0, 1.0, 2.0):
+        fresh = copy.deepcopy(model)
+        loss = fresh(x).square().sum()
+        (loss + factor * nt.penalty(fresh) if factor else loss).backward()
+        grads.append(fresh[0].weight.grad)
+    torch.testing.assert_close(grads[2] - grads[1], grads[1] - grads[0], atol=1e-4, rtol=1e-3)
+    assert (grads[1] - grads[0]).abs().max() > 1e-3
+    assert float(nt.penalty(model.eval()).detach()) > 0  # of the last forward pass in training mode
+    model(x)
+    assert float(nt.penalty(model)) == 0 and float(nt.penalty(nn.Linear(2, 2))) == 0
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_replacement_in_an_encoder(type):
+    """Training and evaluation mode; the fused kernels of PyTorch, which compute LayerNorm, are not used."""
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(12, 3, 16, dropout=0.0, batch_first=True), 2)
+    model.layers[0].norm1.weight.data.uniform_(1, 2)
+    kept = model.layers[0].norm1.weight.clone()
+    names = nt.replace_norms(model, type, groups=3)
+    assert len(names) == 4 and all(isinstance(model.get_submodule(name), nt.Norm) for name in names)
+    if hasattr(model.layers[0].norm1, "weight"):
+        assert torch.equal(model.layers[0].norm1.weight, kept)
+    x = torch.randn(3, 5, 12)
+    mask = torch.zeros(3, 5, dtype=torch.bool)
+    mask[0, 3:] = True
+    with nt.padding(model, mask):
+        model(x, src_key_padding_mask=mask).sum().backward()
+        calls = []
+        model.layers[0].norm1.register_forward_hook(lambda *_: calls.append(1))
+        model.eval()
+        with torch.no_grad():
+            model(x, src_key_padding_mask=mask)
+        model(x, src_key_padding_mask=mask)
+    assert len(calls) == 2
+
+
+def test_replacement_of_some_layers():
+    shared = nn.LayerNorm(8)
+    model = nn.ModuleDict({"a": nn.Sequential(shared, nn.Linear(8, 8), shared), "b": nn.LayerNorm(8)}).eval()
+    assert nt.replace_norms(model, "batch", where=lambda name, _: name.startswith("a.")) == ["a.0", "a.2"]
+    assert model["a"][0] is model["a"][2] and isinstance(model["b"], nn.LayerNorm)
+    assert not model["a"][0].training
+    assert nt.replace_norms(model, "rms", kinds=[nt.Norm]) == ["a.0", "a.2"]
+    with pytest.raises(norma.UsageError, match="no layer of the classes"):
+        nt.replace_norms(nn.Linear(2, 2), "power")
+    with pytest.raises(norma.UsageError, match="shape"):
+        nt.replace_norms(nn.Sequential(nn.LayerNorm((2, 3))), "power")
+
+
+def test_tid_golden(golden):
+    case = golden("analysis/tid_d6_8batches")
+    batches = [torch.tensor(b["data"], dtype=torch.float64).reshape(b["shape"]) for b in case["batches"]]
+    (site,) = nt.tid(nn.Sequential(nn.LayerNorm(6, dtype=torch.float64)), batches)
+    assert site.site == "0"
+    assert site.mean == pytest.approx(case["mean_tid"], rel=1e-9)
+    assert site.variance == pytest.approx(case["var_tid"], rel=1e-9)
+
+
+def test_tid_of_a_model():
+    model = nn.Sequential(nn.Linear(6, 12), nt.PowerNorm(12, groups=3), nn.Dropout(0.5), nn.LayerNorm(12))
+    before = copy.deepcopy(model.state_dict())
+    batches = [(torch.randn(7, 6),) for _ in range(5)]
+    a, b = nt.tid(model, batches), nt.tid(model, batches, forward=lambda model, batch: model(batch[0]))
+    assert a == b and [site.site for site in a] == ["1", "3"]
+    assert all(0 < value < 2 for site in a for value in site[1:])
+    assert model.training and all(torch.equal(model.state_dict()[key], value) for key, value in before.items())
+    padded = [{"input": torch.cat([x, torch.full((2, 6), 1e3)])} for (x,) in batches]
+    c = nt.tid(model, padded, padding_mask=lambda batch: torch.arange(9) >= 7)
+    for site, other in zip(a, c):
+        assert site[1:] == pytest.approx(other[1:], rel=1e-5)
+    with pytest.raises(norma.UsageError, match="no norm of the model was called"):
+        nt.tid(model, [])
+
+
+def test_errors():
+    norm = nt.PowerNorm(12, groups=3)
+    for x, error, message in ((torch.zeros(2, 11), norma.UsageError, "expected \\[..., 12\\]"),
+                              (torch.zeros(2, 12, dtype=torch.bfloat16), norma.UnsupportedError, "bfloat16"),
+                              (torch.zeros(2, 12, dtype=torch.float64), norma.UnsupportedError, "the module"),
+                              (torch.zeros(2, 12, device="meta"), norma.UnsupportedError, "meta")):
+        with pytest.raises(error, match=message):
+            norm(x)
+    with pytest.raises(norma.UsageError, match="padding_mask is torch.bool \\[3\\], expected torch.bool \\[2\\]"):
+        norm(torch.zeros(2, 12), torch.zeros(3, dtype=torch.bool))
+    with pytest.raises(norma.UsageError, match="dtype"):
+        nt.Norm("layer", 8, dtype=torch.float16)
+    with pytest.raises(AttributeError, match="no attribute 'PowerNrom'"):
+        nt.PowerNrom
+    norm.weight = nn.Parameter(torch.ones(11))
+    with pytest.raises(norma.UsageError, match="weight does not have 12 elements"):
+        norm(torch.zeros(2, 12))
+
+
+def test_parameters_may_be_replaced():
+    norm = nt.LayerNorm(4)
+    norm.weight = nn.Parameter(torch.full((4,), 2.0))
+    norm.bias.data = torch.arange(8.0)[::2]
+    x = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
+    torch.testing.assert_close(norm(x), 2 * nn.functional.layer_norm(x, (4,)) + torch.arange(8.0)[::2])
+    double = norm.double()
+    assert double(x.double()).dtype == torch.float64
+    assert norm(x[:0].double()).shape == (0, 4)
+
+
+def test_checkpointing():
+    from torch.utils.checkpoint import checkpoint
+    norm, x = trained("batch"), torch.randn(6, 12)
+    a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
+    copy.deepcopy(norm)(a).square().sum().backward()
+    checkpoint(norm, b, use_reentrant=False).square().sum().backward()
+    assert torch.equal(a.grad, b.grad)
+
+
+@pytest.mark.skipif(not hasattr(torch, "compile"), reason="PyTorch before 2.0")
+def test_compile_falls_back():
+    model = nn.Sequential(nn.Linear(12, 12), nt.PowerNorm(12, groups=3, warmup=2), nn.ReLU())
+    eager = copy.deepcopy(model)
+    compiled = torch.compile(model, backend="aot_eager")
+    for _ in range(4):
+        x = torch.randn(5, 12)
+        a, b = compiled(x), eager(x)
+        torch.testing.assert_close(a, b)
+        a.sum().backward(), b.sum().backward()
+    torch.testing.assert_close(model[0].weight.grad, eager[0].weight.grad)
+    assert int(model[1].iters) == 4
+    for key, value in eager.state_dict().items():
+        torch.testing.assert_close(model.state_dict()[key], value)
+
+
+def test_one_openmp_runtime():
+    """In this process, and in one that uses the library before it imports PyTorch."""
+    program = """import sys, norma, norma._library
+norma.norm_types()
+assert "torch" not in sys.modules
+import torch, norma.torch
+torch.set_num_threads(2)
+x = torch.randn(4000, 512)
+norma.torch.LayerNorm(512)(x)
+torch.nn.Linear(512, 512)(x)
+print(len(norma._library.loaded_openmp()))"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1"]
+    assert len(norma._library.loaded_openmp()) == 1
