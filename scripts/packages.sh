@@ -26,6 +26,7 @@ build     libprotobuf-c-dev                           module:libprotobuf-c
 build     protobuf-c-compiler                         command:protoc-c
 test      libcmocka-dev                               module:cmocka
 test      xz-utils                                    command:xz
+test      sentencepiece                               command:spm_train
 test      gnuplot-nox|gnuplot-qt|gnuplot-x11          command:gnuplot
 page      chromium                                    command:chromium
 python    python3-pytest                              always

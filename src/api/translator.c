@@ -83,6 +83,9 @@ static nm_status check_models(const nm_inference *inference, nm_error *err)
         for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
             if (!same_text(parts->texts[shared[i]], first->texts[shared[i]]))
                 return nm_fail(err, NM_MISMATCH, "models 1 and %d have different %s", m + 1, names[i]);
+        if (!nm_model_spm_equal(&parts->spm[0], &first->spm[0]) ||
+            !nm_model_spm_equal(&parts->spm[1], &first->spm[1]))
+            return nm_fail(err, NM_MISMATCH, "models 1 and %d have different SentencePiece models", m + 1);
     }
     return NM_OK;
 }
@@ -133,9 +136,11 @@ static nm_status workspace_create(const nm_translator *self, workspace **out, nm
 {
     const nm_translation_parts *parts = self->parts;
     workspace *w = nm_allocate(sizeof *w);
-    nm_status status = nm_text_coder_open_prepared(
-        &w->source, &w->target, parts->texts[NM_TEXT_SETTINGS], parts->texts[NM_TEXT_CODES],
-        parts->source_units ? parts->source_units : parts->source_vocab, err);
+    const nm_subword_model subwords = {parts->texts[NM_TEXT_CODES],
+                                       parts->source_units ? parts->source_units : parts->source_vocab,
+                                       parts->spm[0].spm, parts->spm[1].spm};
+    nm_status status =
+        nm_text_coder_open_prepared(&w->source, &w->target, parts->texts[NM_TEXT_SETTINGS], &subwords, err);
     if (status == NM_OK)
         status = open_decoder(self, &w->decoder, err);
     if (status != NM_OK) {
@@ -224,6 +229,10 @@ static char *hypothesis_text(const nm_translator *self, workspace *w, const nm_h
     nm_vocab_decode(self->parts->target_vocab, hypothesis->ids, (size_t)hypothesis->n, &w->subwords);
     if (self->formats->output_format == NM_FORMAT_SUBWORD)
         return nm_duplicate(w->subwords.data);
+    if (w->target.type == &nm_tokenizer_sentencepiece) {
+        nm_detokenize(&w->target, w->subwords.data, w->subwords.bytes, &w->text);
+        return nm_duplicate(w->text.data);
+    }
     nm_bpe_remove(w->subwords.data, w->subwords.bytes, &w->words);
     if (self->formats->output_format == NM_FORMAT_TOKENIZED)
         return nm_duplicate(w->words.data);

@@ -9,6 +9,7 @@
 static void add_options(nm_options *options)
 {
     nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
+    nm_options_add_rules(options, nm_prepare_rules);
 }
 
 static void print_drops(const nm_prepare_split_report *split)
@@ -21,19 +22,22 @@ static void print_drops(const nm_prepare_split_report *split)
         }
 }
 
-static void print_split(int number, const nm_prepare_split_report *split, int sides)
+static void print_split(int number, const nm_prepare_split_report *split, int sides, bool words)
 {
     fprintf(stderr, "%s: %lld %s read, %lld kept, %lld dropped", nm_prepare_split_names[number],
             (long long)split->pairs, sides == 1 ? "lines" : "pairs", (long long)split->kept,
             (long long)(split->pairs - split->kept));
     print_drops(split);
     putc('\n', stderr);
-    for (int side = 0; side < sides; side++)
-        fprintf(stderr, "  %s: %lld words, %lld tokens, %lld unknown (%.3f %%)\n",
-                nm_prepare_side_name(sides, side), (long long)split->words[side],
-                (long long)split->tokens[side], (long long)split->unknown[side],
+    for (int side = 0; side < sides; side++) {
+        fprintf(stderr, "  %s: ", nm_prepare_side_name(sides, side));
+        if (words)
+            fprintf(stderr, "%lld words, ", (long long)split->words[side]);
+        fprintf(stderr, "%lld tokens, %lld unknown (%.3f %%)\n", (long long)split->tokens[side],
+                (long long)split->unknown[side],
                 split->tokens[side] ? 100.0 * (double)split->unknown[side] / (double)split->tokens[side]
                                     : 0.0);
+    }
 }
 
 static void print_report(const nm_prepare_config *config, const nm_prepare_report *report, double seconds)
@@ -41,7 +45,15 @@ static void print_report(const nm_prepare_config *config, const nm_prepare_repor
     const char *const prefixes[NM_PREPARE_SPLITS] = {config->train, config->valid, config->test};
     for (int i = 0; i < NM_PREPARE_SPLITS; i++)
         if (*prefixes[i])
-            print_split(i, &report->splits[i], report->sides);
+            print_split(i, &report->splits[i], report->sides, !report->pieces[0]);
+    for (int side = 0; report->pieces[0] && side < report->sides; side++)
+        fprintf(stderr, "%s: SentencePiece model of %lld pieces, dictionary of %lld\n",
+                nm_prepare_side_name(report->sides, side), (long long)report->pieces[side],
+                (long long)report->dict_size[side]);
+    if (report->pieces[0]) {
+        fprintf(stderr, "%s written in %.1f s\n", config->output, seconds);
+        return;
+    }
     for (int side = 0; side < report->sides; side++)
         fprintf(stderr, "%s: %lld word types, dictionary of %lld\n",
                 nm_prepare_side_name(report->sides, side), (long long)report->word_types[side],
@@ -92,6 +104,12 @@ static int run(nm_cli *cli, int argc, char **argv)
     if (nm_cli_check_arguments(cli, argc, 0, 1, &err) != NM_OK ||
         (argc && nm_cli_read(cli, argv[0], &err) != NM_OK))
         return nm_cli_fail(&err);
+    char *warning;
+    if (nm_options_check(cli->options, &warning, &err) != NM_OK)
+        return nm_cli_fail(&err);
+    if (warning)
+        fprintf(stderr, "norma: warning: %s\n", warning);
+    free(warning);
     nm_prepare_report report;
     double start = monotonic_seconds();
     nm_status status = nm_prepare_run(cli->options, &report, &err);

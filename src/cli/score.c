@@ -1,4 +1,4 @@
-/* norma score: BLEU and chrF of a file of translations, with bootstrap intervals, a paired test against a second system, and
+/* norma score: BLEU, chrF and TER of a file of translations, with bootstrap intervals, a paired test against a second system, and
  * scores of single lines. */
 #include <inttypes.h>
 #include <jansson.h>
@@ -15,10 +15,12 @@ typedef enum metric_variant { VARIANT_MULTI_BLEU, VARIANT_SACREBLEU } metric_var
 typedef struct score_options {
     const char *reference, *against;
     metric_variant metric_variant;
+    const char *tokenize, *spm_model, *mecab_dictionary;
     bool lowercase, split_compounds;
     int64_t char_order, word_order;
     double beta;
     int64_t bootstrap, seed;
+    bool ter_normalized, ter_no_punctuation, ter_asian, ter_case_sensitive;
     bool centered, sentence, json;
 } score_options;
 
@@ -28,11 +30,19 @@ static const nm_option score_rows[] = {
     NM_OPTION(score_options, against, "", 0, 0, "File of another system's translations for a paired bootstrap test."),
     NM_CHOICE(score_options, metric_variant, "multi-bleu", "multi-bleu|sacrebleu",
               "BLEU as multi-bleu.perl computes it, on the given tokens, or as sacreBLEU, with 13a tokenization and smoothing."),
-    NM_OPTION(score_options, lowercase, "false", 0, 0, "Compare in lower case."),
+    NM_CHOICE(score_options, tokenize, "13a", NM_METRIC_TOKENIZERS,
+              "Tokenizer of sacreBLEU, which it selects: intl for European text, zh for Chinese, ja-mecab for Japanese words, char for characters, none, or spm for a SentencePiece model."),
+    NM_OPTION(score_options, spm_model, "", 0, 0, "SentencePiece model of --tokenize spm, such as that of flores200."),
+    NM_OPTION(score_options, mecab_dictionary, "", 0, 0, "Folder of MeCab's IPA dictionary for --tokenize ja-mecab; empty: that of Debian's mecab-ipadic-utf8."),
+    NM_OPTION(score_options, lowercase, "false", 0, 0, "Compare in lower case (BLEU, chrF)."),
     NM_OPTION(score_options, split_compounds, "false", 0, 0, "Split hyphenated words into WORD ##AT##-##AT## WORD on both sides (BLEU)."),
     NM_OPTION(score_options, char_order, "6", 1, NM_CHRF_MAX_ORDER, "Order of the longest character n-grams (chrF)."),
     NM_OPTION(score_options, word_order, "0", 0, NM_CHRF_MAX_ORDER, "Order of the longest word n-grams (chrF); 2 is chrF++."),
     NM_OPTION(score_options, beta, "2", 0.001, 1000, "Weight of recall relative to precision (chrF)."),
+    NM_OPTION(score_options, ter_normalized, "false", 0, 0, "Split off punctuation (TER)."),
+    NM_OPTION(score_options, ter_no_punctuation, "false", 0, 0, "Remove punctuation (TER)."),
+    NM_OPTION(score_options, ter_asian, "false", 0, 0, "With --ter-normalized, split CJK characters; with --ter-no-punctuation, remove their punctuation (TER)."),
+    NM_OPTION(score_options, ter_case_sensitive, "false", 0, 0, "Distinguish upper and lower case (TER)."),
     NM_OPTION(score_options, bootstrap, "1000", 0, 10000000, "Number of bootstrap resamples for interval and test; 0: no interval."),
     NM_OPTION(score_options, seed, "1", 0, 9e15, "Random seed of the bootstrap."),
     NM_OPTION(score_options, centered, "false", 0, 0, "Test with centered differences, as the Moses script, instead of Koehn's test."),
@@ -42,16 +52,31 @@ static const nm_option score_rows[] = {
 };
 /* clang-format on */
 
+static bool uses_asian(const nm_options *options)
+{
+    const score_options *score = nm_options_find(options, "score");
+    return score->ter_normalized || score->ter_no_punctuation;
+}
+
+static const nm_option_rule score_rules[] = {
+    {"score.spm_model", "score.tokenize", "spm", "only that tokenizer has a model", NULL},
+    {"score.mecab_dictionary", "score.tokenize", "ja-mecab", "only that tokenizer has a dictionary", NULL},
+    {"score.ter_asian", NULL, NULL, "it needs ter_normalized or ter_no_punctuation", uses_asian},
+    {0}};
+
 static void add_options(nm_options *options)
 {
     nm_options_add(options, "score", score_rows, NULL, sizeof(score_options));
+    nm_options_add_rules(options, score_rules);
 }
 
 /* Everything one call works with. */
 typedef struct score_job {
     const score_options *options;
+    const char *metric;
     const char *hypothesis; /* path; "-" is standard input */
     nm_score_config config;
+    nm_metric_tokenizer tokenizer;
     nm_bootstrap_config resampling;
     char *paths; /* of the references, split at the commas */
     const char **references;
@@ -63,6 +88,7 @@ static void job_release(score_job *job)
 {
     free(job->paths);
     free(job->references);
+    nm_metric_tokenizer_close(&job->tokenizer);
     nm_score_counts_release(&job->counts);
     nm_score_counts_release(&job->other);
 }
@@ -85,25 +111,73 @@ static nm_status find_references(const nm_cli *cli, score_job *job, nm_error *er
     return job->n_references ? NM_OK : nm_fail(err, NM_USAGE, "score: no --reference given");
 }
 
-static nm_status configure(const char *metric, score_job *job, nm_error *err)
+/* Options of one metric are errors with another one. */
+static nm_status check_metric(const nm_cli *cli, nm_score_kind kind, nm_error *err)
+{
+    static const struct {
+        const char *prefix;
+        int kinds; /* bits */
+    } parts[] = {{"score.ter_", 1 << NM_SCORE_TER},
+                 {"score.tokenize", 1 << NM_SCORE_BLEU},
+                 {"score.spm_model", 1 << NM_SCORE_BLEU},
+                 {"score.mecab_dictionary", 1 << NM_SCORE_BLEU},
+                 {"score.lowercase", 1 << NM_SCORE_BLEU | 1 << NM_SCORE_CHRF}};
+    for (size_t i = 0; i + 1 < cli->n_settings; i += 2)
+        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+            if (!strncmp(cli->settings[i], parts[k].prefix, strlen(parts[k].prefix)) &&
+                !(parts[k].kinds >> kind & 1))
+                return nm_fail(err, NM_USAGE, "%s has no effect on this metric", cli->settings[i]);
+    char *warning = NULL;
+    nm_status status = nm_options_check(cli->options, &warning, err);
+    free(warning);
+    return status;
+}
+
+/* --tokenize selects sacreBLEU. */
+static nm_status open_tokenizer(const nm_cli *cli, score_job *job, bool *sacrebleu, nm_error *err)
 {
     const score_options *options = job->options;
-    bool bleu = !strcmp(metric, "bleu"), sacrebleu = options->metric_variant == VARIANT_SACREBLEU;
-    if (!bleu && strcmp(metric, "chrf"))
-        return nm_fail(err, NM_USAGE, "score: unknown metric '%s'; known: bleu, chrf", metric);
+    if (nm_options_origin(cli->options, "score.tokenize") == NM_ORIGIN_DEFAULT)
+        return NM_OK;
+    if (!*sacrebleu && nm_options_origin(cli->options, "score.metric_variant") != NM_ORIGIN_DEFAULT)
+        return nm_fail(err, NM_USAGE, "score: --tokenize is an option of sacreBLEU, not of multi-bleu");
+    *sacrebleu = true;
+    const nm_metric_tokenizer_config config = {options->tokenize, options->spm_model,
+                                               options->mecab_dictionary};
+    return nm_metric_tokenizer_open(&job->tokenizer, &config, err);
+}
+
+static nm_status configure(const nm_cli *cli, const char *metric, score_job *job, nm_error *err)
+{
+    const score_options *options = job->options;
+    static const char *const names[] = {
+        [NM_SCORE_BLEU] = "bleu", [NM_SCORE_CHRF] = "chrf", [NM_SCORE_TER] = "ter"};
+    bool sacrebleu = options->metric_variant == VARIANT_SACREBLEU;
+    int kind = 0;
+    while (kind <= NM_SCORE_TER && strcmp(metric, names[kind]))
+        kind++;
+    if (kind > NM_SCORE_TER)
+        return nm_fail(err, NM_USAGE, "score: unknown metric '%s'; known: bleu, chrf, ter", metric);
+    NM_TRY(check_metric(cli, (nm_score_kind)kind, err));
+    NM_TRY(open_tokenizer(cli, job, &sacrebleu, err));
     if (*options->against && options->bootstrap == 0)
         return nm_fail(err, NM_USAGE, "score: --against needs bootstrap resamples (--bootstrap)");
     if (*options->against && options->sentence)
         return nm_fail(err, NM_USAGE, "score: --against compares corpus scores, not those of --sentence");
-    job->config = (nm_score_config){.kind = bleu ? NM_SCORE_BLEU : NM_SCORE_CHRF,
+    job->config = (nm_score_config){.kind = (nm_score_kind)kind,
                                     .bleu = {.variant = sacrebleu ? NM_BLEU_SACRE_13A : NM_BLEU_MULTI,
                                              .lowercase = options->lowercase,
                                              .split_compounds = options->split_compounds,
+                                             .tokenizer = job->tokenizer.type ? &job->tokenizer : NULL,
                                              .effective_order = options->sentence && sacrebleu},
                                     .chrf = {.char_order = (int)options->char_order,
                                              .word_order = (int)options->word_order,
                                              .beta = options->beta,
-                                             .lowercase = options->lowercase}};
+                                             .lowercase = options->lowercase},
+                                    .ter = {.normalized = options->ter_normalized,
+                                            .no_punctuation = options->ter_no_punctuation,
+                                            .asian = options->ter_asian,
+                                            .case_sensitive = options->ter_case_sensitive}};
     job->resampling = nm_bootstrap_default();
     job->resampling.n_resamples = (int)options->bootstrap;
     job->resampling.seed = (uint64_t)options->seed;
@@ -217,7 +291,7 @@ static void print_json(const score_job *job)
     json_t *root = json_system(job, job->counts);
     char *signature = nm_score_signature(&job->config, job->n_references);
     json_object_set_new(root, "signature", json_string(signature));
-    json_object_set_new(root, "metric", json_string(job->config.kind == NM_SCORE_BLEU ? "bleu" : "chrf"));
+    json_object_set_new(root, "metric", json_string(job->metric));
     json_object_set_new(root, "lines", json_integer((json_int_t)job->counts.n_segments));
     free(signature);
     if (job->options->sentence) {
@@ -240,7 +314,7 @@ static int run(nm_cli *cli, int argc, char **argv)
                      .hypothesis = argc > 1 ? argv[1] : "-"};
     nm_status status = nm_cli_check_arguments(cli, argc, 1, 2, &err);
     if (status == NM_OK)
-        status = configure(argv[0], &job, &err);
+        status = configure(cli, job.metric = argv[0], &job, &err);
     if (status == NM_OK)
         status = find_references(cli, &job, &err);
     if (status == NM_OK)
@@ -261,8 +335,8 @@ static int run(nm_cli *cli, int argc, char **argv)
 
 const nm_command nm_command_score = {
     .name = "score",
-    .summary = "score translations by BLEU or chrF",
-    .usage = "bleu|chrf [FILE] --reference FILE [--against FILE] [OPTION ...]",
+    .summary = "score translations by BLEU, chrF or TER",
+    .usage = "bleu|chrf|ter [FILE] --reference FILE [--against FILE] [OPTION ...]",
     .details = "Scores translations, one per line, of FILE or standard input against one or several files of "
                "references. The scores are those of multi-bleu.perl and of sacreBLEU, and are printed with "
                "their signature. The interval is a bootstrap over the lines. With --against, p is that of a "

@@ -20,9 +20,10 @@ const nm_option nm_prepare_options[] = {
     NM_OPTION(C, source_lang, "", 0, 0, "Source language, also the suffix of its files."),
     NM_OPTION(C, target_lang, "", 0, 0, "Target language, also the suffix of its files."),
     NM_OPTION(C, output, "", 0, 0, "Data folder to write."),
-    NM_CHOICE(C, tokenizer, "moses", "none|moses|basic_english",
+    NM_CHOICE(C, tokenizer, "moses", "none|moses|basic_english|sentencepiece",
               "Tokenizer: none for text that is tokenized already; basic_english lowercases and splits off "
-              "punctuation as torchtext."),
+              "punctuation as torchtext; sentencepiece is tokenizer and subword model at once, for raw text "
+              "of any language."),
     NM_OPTION(C, aggressive, "false", 0, 0, "Splitting of words at hyphens into @-@ by the Moses tokenizer."),
     NM_OPTION(C, escape, "true", 0, 0, "Escaping of & | < > ' \" [ ] as entities by the Moses tokenizer."),
     NM_OPTION(C, lowercase, "false", 0, 0, "Lowercasing after tokenization."),
@@ -32,7 +33,23 @@ const nm_option nm_prepare_options[] = {
     NM_OPTION(C, bpe_vocabulary_threshold, "0", 0, 1e12,
               "Minimum count of a subword on its side; rarer ones are split into smaller subwords; 0 "
               "disables the threshold."),
-    NM_OPTION(C, joint, "true", 0, 0, "One dictionary for source and target."),
+    NM_CHOICE(C, spm_type, "unigram", "unigram|bpe|char", "Type of the SentencePiece model to learn."),
+    NM_OPTION(C, spm_vocab_size, "8000", 16, NM_VOCAB_MAX_SIZE,
+              "Number of pieces of the SentencePiece model to learn, an upper bound for a small text."),
+    NM_OPTION(C, spm_character_coverage, "0.9995", 0.98, 1,
+              "Fraction of the characters of the text that become pieces of the SentencePiece model; rarer "
+              "ones are unknown or bytes; 1 for languages with few characters."),
+    NM_OPTION(C, spm_byte_fallback, "true", 0, 0,
+              "Characters that are no pieces become UTF-8 bytes instead of <unk> (256 further pieces)."),
+    NM_CHOICE(C, spm_normalization, "nmt_nfkc", "nmt_nfkc|nfkc|nmt_nfkc_cf|nfkc_cf|identity",
+              "Unicode normalization of the SentencePiece model to learn; _cf also folds case."),
+    NM_OPTION(C, spm_model, "", 0, 0,
+              "Existing SentencePiece model (file.model), used instead of learning one: of both sides, or of "
+              "the source."),
+    NM_OPTION(C, spm_target_model, "", 0, 0,
+              "Existing SentencePiece model of the target, if it differs from that of the source "
+              "(--joint false)."),
+    NM_OPTION(C, joint, "true", 0, 0, "One dictionary for source and target, and one SentencePiece model."),
     NM_OPTION(C, dict_source, "", 0, 0,
               "Existing dictionary of the source or of plain text, used instead of building one."),
     NM_OPTION(C, dict_target, "", 0, 0, "Existing dictionary of the target, used instead of building one."),
@@ -57,6 +74,39 @@ const nm_option nm_prepare_options[] = {
     NM_OPTION(C, threads, "0", 0, 1024, "Number of threads; 0 means all available ones."),
     {0}};
 #undef C
+
+/* A given SentencePiece model is used as it is. */
+static bool learns_spm(const nm_options *options)
+{
+    const nm_prepare_config *config = nm_options_find(options, "prepare");
+    return !strcmp(config->tokenizer, "sentencepiece") && !*config->spm_model;
+}
+
+#define LEARNED(name)                                                                                        \
+    {                                                                                                        \
+        "prepare." #name, NULL, NULL, "only a SentencePiece model that is learned has it", learns_spm        \
+    }
+#define NOT_SPM(name)                                                                                        \
+    {                                                                                                        \
+        "prepare." #name, "prepare.tokenizer", "!sentencepiece",                                             \
+            "SentencePiece splits into subwords itself", NULL                                                \
+    }
+const nm_option_rule nm_prepare_rules[] = {
+    LEARNED(spm_type),
+    LEARNED(spm_vocab_size),
+    LEARNED(spm_character_coverage),
+    LEARNED(spm_normalization),
+    {"prepare.spm_model", "prepare.tokenizer", "sentencepiece", "only that tokenizer has a model", NULL},
+    {"prepare.spm_target_model", "prepare.tokenizer", "sentencepiece", "only that tokenizer has a model",
+     NULL},
+    NOT_SPM(bpe_merges),
+    NOT_SPM(codes),
+    NOT_SPM(bpe_vocabulary_threshold),
+    {"prepare.aggressive", "prepare.tokenizer", "!sentencepiece", "only the Moses tokenizer splits hyphens",
+     NULL},
+    {0}};
+#undef LEARNED
+#undef NOT_SPM
 
 const char *const nm_prepare_split_names[NM_PREPARE_SPLITS] = {"train", "valid", "test"};
 
@@ -149,6 +199,11 @@ static nm_status check_config(const nm_prepare_config *config, nm_error *err)
     if (!dictionaries)
         return nm_fail(err, NM_USAGE,
                        "without --train dictionaries are required (--dict-source, --dict-target)");
+    if (!strcmp(config->tokenizer, "sentencepiece"))
+        return *config->spm_model
+                   ? NM_OK
+                   : nm_fail(err, NM_USAGE,
+                             "without --train a SentencePiece model is required (--spm-model)");
     if (config->bpe_vocabulary_threshold || (config->bpe_merges && !*config->codes))
         return nm_fail(err, NM_USAGE,
                        "without --train BPE requires --codes (or --bpe-merges 0) and no threshold");
@@ -214,6 +269,11 @@ static nm_status write_dictionaries(const nm_prepare *self, nm_error *err)
         if (status == NM_OK && self->bpe_counts[side].n)
             status = write_subwords(self, side, &text, err);
     }
+    for (int side = 0; status == NM_OK && side < self->sides && self->spm[side]; side++) {
+        char *name = nm_prepare_spm_name(self->sides, side);
+        status = write_text(self, name, &self->spm_bytes[side], err);
+        free(name);
+    }
     if (status == NM_OK && self->bpe) {
         nm_buffer_clear(&text);
         nm_bpe_format_text(self->bpe, self->bpe->format, &text);
@@ -268,6 +328,13 @@ static nm_status remove_stale(const nm_prepare *self, nm_error *err)
     NM_TRY(remove_file(self, "data.ini", err));
     if (!self->bpe)
         NM_TRY(remove_file(self, "codes.bpe", err));
+    for (int sides = 1; sides <= 2; sides++)
+        for (int side = 0; side < sides; side++) {
+            char *name = nm_prepare_spm_name(sides, side);
+            nm_status status = remove_file(self, name, err);
+            free(name);
+            NM_TRY(status);
+        }
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         bool used = all[i].sides == self->sides;
         if (!used)
@@ -293,6 +360,8 @@ static nm_status finish(nm_prepare *self, nm_error *err)
 static nm_status run_steps(nm_prepare *self, nm_error *err)
 {
     nm_folder_remove_temporaries(self->config->output);
+    if (!strcmp(self->config->tokenizer, "sentencepiece"))
+        NM_TRY(nm_prepare_sentencepiece(self, err));
     for (int split = 0; split < NM_PREPARE_SPLITS; split++)
         if (*nm_prepare_prefix(self->config, split))
             NM_TRY(nm_prepare_words(self, split, err));
@@ -309,6 +378,9 @@ static void release(nm_prepare *self)
         nm_counter_release(&self->subwords[side]);
         free(self->pieces[side].ends);
         free(self->pieces[side].numbers);
+        nm_buffer_release(&self->spm_bytes[side]);
+        if (!side || self->spm[side] != self->spm[0])
+            nm_spm_free(self->spm[side]);
         if (self->vocab[side])
             nm_vocab_free(self->vocab[side]);
         for (int split = 0; split < NM_PREPARE_SPLITS; split++) {

@@ -3,8 +3,9 @@
  *
  * The data folder has for each split SPLIT.source.ids/.off and SPLIT.target.ids/.off (see data/corpus.h; every sequence ends
  * with </s>); for valid and test the tokenized text before BPE, SPLIT.source.words and SPLIT.target.words; dict.source.txt and
- * dict.target.txt; codes.bpe unless BPE is disabled; and the options, data.ini. Plain text (format = text) has one side,
- * "text", with the dictionary dict.txt, and all lines are kept. The folder is locked while it is written. Files are put in
+ * dict.target.txt; codes.bpe unless BPE is disabled; sentencepiece.source.model and sentencepiece.target.model with that
+ * tokenizer (.words are then the lines of text); and the options, data.ini. Plain text (format = text) has one side,
+ * "text", with the dictionary dict.txt and sentencepiece.model, and all lines are kept. The folder is locked while it is written. Files are put in
  * place after all of them have been written, data.ini last. */
 #ifndef NM_PREPARE_H
 #define NM_PREPARE_H
@@ -20,6 +21,11 @@ typedef struct nm_prepare_config {
     int64_t bpe_merges;
     const char *codes;
     int64_t bpe_vocabulary_threshold;
+    const char *spm_type;
+    int64_t spm_vocab_size;
+    double spm_character_coverage;
+    bool spm_byte_fallback;
+    const char *spm_normalization, *spm_model, *spm_target_model;
     bool joint;
     const char *dict_source, *dict_target;
     int64_t min_count, max_words, dict_multiple;
@@ -32,6 +38,7 @@ typedef struct nm_prepare_config {
 
 /* Section [prepare], also of data.ini. */
 extern const nm_option nm_prepare_options[];
+extern const nm_option_rule nm_prepare_rules[];
 
 /* Why a pair of the training text was dropped: name, text, option that decides it ("" if none). */
 #define NM_DROP_LIST(D)                                                                                      \
@@ -75,6 +82,7 @@ typedef struct nm_prepare_report {
     nm_prepare_split_report splits[NM_PREPARE_SPLITS]; /* train, valid, test */
     int64_t word_types[NM_PREPARE_SIDES];              /* of the training text */
     int64_t merges, dict_size[NM_PREPARE_SIDES];
+    int64_t pieces[NM_PREPARE_SIDES]; /* of the SentencePiece models; 0 without */
 } nm_prepare_report;
 
 /* "train", "valid", "test"; "source" and "target", or "text". */

@@ -6,6 +6,7 @@
 #include "data/line_list.h"
 #include "data/prepare.h"
 #include "text/bpe.h"
+#include "text/sentencepiece.h"
 #include "text/vocab.h"
 
 enum { PREPARE_TRAIN, PREPARE_VALID, PREPARE_TEST };
@@ -29,8 +30,10 @@ typedef struct nm_prepare {
     nm_counter bpe_counts[NM_PREPARE_SIDES]; /* subwords before the threshold; empty without one */
     nm_counter subwords[NM_PREPARE_SIDES];   /* subwords that the ids represent */
     nm_word_subwords
-        pieces[NM_PREPARE_SIDES]; /* of all words: indexes of subwords, replaced by ids at the end */
-    nm_bpe *bpe;                  /* NULL without BPE */
+        pieces[NM_PREPARE_SIDES];  /* of all words: indexes of subwords, replaced by ids at the end */
+    nm_bpe *bpe;                   /* NULL without BPE */
+    nm_spm *spm[NM_PREPARE_SIDES]; /* with the tokenizer sentencepiece; the same model twice if it is joint */
+    nm_buffer spm_bytes[NM_PREPARE_SIDES]; /* their files */
     nm_vocab *vocab[NM_PREPARE_SIDES];
     nm_file_writer text[NM_PREPARE_SPLITS][NM_PREPARE_SIDES]; /* tokenized lines of valid and test */
     /* The kept lines as uint32 indexes of words, each line followed by NM_PREPARE_LINE_END. Temporary, never committed. */
@@ -74,6 +77,10 @@ nm_status nm_prepare_reader_open(nm_prepare_reader *reader, const nm_prepare *pr
 void nm_prepare_reader_next(nm_prepare_reader *reader, nm_prepare_block *block);
 void nm_prepare_reader_close(nm_prepare_reader *reader);
 
+/* "sentencepiece.source.model", "sentencepiece.model" for plain text; heap. */
+char *nm_prepare_spm_name(int sides, int side);
+/* Reads or learns the SentencePiece models: fills self->spm and self->spm_bytes. */
+nm_status nm_prepare_sentencepiece(nm_prepare *self, nm_error *err);
 /* Tokenizes, filters and counts one split: fills self->text, self->numbers, self->words. */
 nm_status nm_prepare_words(nm_prepare *self, int split, nm_error *err);
 /* BPE, dictionaries and the ids of every word from the counted words: fills self->pieces. */

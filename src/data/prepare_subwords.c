@@ -7,6 +7,8 @@
 static nm_status get_bpe(nm_prepare *self, nm_error *err)
 {
     const nm_prepare_config *config = self->config;
+    if (self->spm[PREPARE_SOURCE])
+        return NM_OK;
     if (*config->codes) {
         NM_TRY(nm_bpe_read(config->codes, &self->bpe, err));
     } else if (config->bpe_merges) {
@@ -87,7 +89,10 @@ static void find_ids(nm_prepare *self, int side)
     nm_counter_release(&self->subwords[side]);
 }
 
-static nm_status build_vocab(nm_prepare *self, const nm_counter *subwords, nm_vocab **vocab, nm_error *err)
+/* The dictionary of a SentencePiece model has all of its pieces, so that bytes and characters that the training text lacks are
+ * not unknown. */
+static nm_status build_vocab(nm_prepare *self, const nm_counter *subwords, const nm_spm *spm,
+                             nm_vocab **vocab, nm_error *err)
 {
     const nm_prepare_config *config = self->config;
     nm_vocab_options options = nm_vocab_options_default();
@@ -95,7 +100,15 @@ static nm_status build_vocab(nm_prepare *self, const nm_counter *subwords, nm_vo
     options.threshold = config->min_count > 1 ? config->min_count : 1; /* count 0: not in the training text */
     options.max_size = (int32_t)config->max_words;
     options.multiple = (int32_t)config->dict_multiple;
-    return nm_vocab_build(subwords, &options, vocab, err);
+    if (!spm)
+        return nm_vocab_build(subwords, &options, vocab, err);
+    nm_counter all = {0};
+    nm_spm_add_pieces(spm, &all);
+    nm_counter_merge(&all, subwords);
+    options.threshold = config->min_count;
+    nm_status status = nm_vocab_build(&all, &options, vocab, err);
+    nm_counter_release(&all);
+    return status;
 }
 
 /* A copy, so that each side owns its dictionary. */
@@ -131,7 +144,7 @@ static nm_status get_joint_vocab(nm_prepare *self, nm_error *err)
         nm_counter all = {0};
         nm_counter_merge(&all, &self->subwords[PREPARE_SOURCE]);
         nm_counter_merge(&all, &self->subwords[PREPARE_TARGET]);
-        nm_status status = build_vocab(self, &all, &vocab[have], err);
+        nm_status status = build_vocab(self, &all, self->spm[PREPARE_SOURCE], &vocab[have], err);
         nm_counter_release(&all);
         NM_TRY(status);
     }
@@ -151,7 +164,7 @@ static nm_status get_vocab(nm_prepare *self, nm_error *err)
         NM_TRY(get_joint_vocab(self, err));
     for (int side = 0; side < self->sides; side++) {
         if (!self->vocab[side])
-            NM_TRY(build_vocab(self, &self->subwords[side], &self->vocab[side], err));
+            NM_TRY(build_vocab(self, &self->subwords[side], self->spm[side], &self->vocab[side], err));
         self->report->dict_size[side] = nm_vocab_size(self->vocab[side]);
     }
     return NM_OK;

@@ -6,7 +6,6 @@
  * looked up in the counter of the whole text once per chunk and not once per occurrence. */
 #include "data/prepare_private.h"
 
-#include <ctype.h>
 #include <omp.h>
 #include <stdlib.h>
 
@@ -23,7 +22,9 @@ typedef struct word_view {
 
 typedef struct line_worker { /* one per thread */
     nm_tokenizer tokenizers[NM_PREPARE_SIDES];
-    nm_buffer plain, lines[NM_PREPARE_SIDES];
+    nm_buffer plain,
+        texts[NM_PREPARE_SIDES]; /* before lowercasing; with SentencePiece: the text of the line */
+    nm_buffer lines[NM_PREPARE_SIDES];
     word_view *words[NM_PREPARE_SIDES];
     size_t n_words[NM_PREPARE_SIDES], capacity[NM_PREPARE_SIDES];
 } line_worker;
@@ -63,8 +64,9 @@ static nm_status open_worker(line_worker *self, const nm_prepare *prepare, nm_er
     for (int side = 0; side < prepare->sides; side++) {
         nm_tokenizer_options options = nm_tokenizer_options_default();
         const char *language = side == PREPARE_SOURCE ? config->source_lang : config->target_lang;
-        if (strcmp(config->tokenizer, "none") && *language) /* without a tokenizer any suffix is accepted */
+        if (nm_tokenizer_has_language(config->tokenizer) && *language) /* otherwise any suffix is accepted */
             options.language = language;
+        options.spm = prepare->spm[side];
         options.aggressive = config->aggressive;
         options.escape = config->escape;
         NM_TRY(nm_tokenizer_open(&self->tokenizers[side], config->tokenizer, &options, err));
@@ -81,21 +83,11 @@ static nm_status open_writer(nm_file_writer *writer, const nm_prepare *prepare, 
     return status;
 }
 
-/* Languages that are written without spaces, by the ISO 639-1 code at the start of `language` ("zh", "zh_CN", "ja-raw"). */
-static bool has_no_spaces(const char *language)
-{
-    static const char *const codes[] = {"zh", "ja", "th", "km", "lo", "my"};
-    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
-        if (!strncmp(language, codes[i], 2) && !isalnum((unsigned char)language[2]))
-            return true;
-    return false;
-}
-
 static nm_status job_open(split_job *self, nm_error *err)
 {
     nm_prepare *prepare = self->prepare;
-    self->in_characters[PREPARE_SOURCE] = has_no_spaces(prepare->config->source_lang);
-    self->in_characters[PREPARE_TARGET] = has_no_spaces(prepare->config->target_lang);
+    self->in_characters[PREPARE_SOURCE] = nm_language_has_no_spaces(prepare->config->source_lang);
+    self->in_characters[PREPARE_TARGET] = nm_language_has_no_spaces(prepare->config->target_lang);
     NM_TRY(nm_prepare_reader_open(&self->reader, prepare, self->split, err));
     for (int32_t i = 0; i < prepare->threads; i++)
         NM_TRY(open_worker(&self->workers[i], prepare, err));
@@ -112,6 +104,7 @@ static void release_worker(line_worker *self)
     nm_buffer_release(&self->plain);
     for (int side = 0; side < NM_PREPARE_SIDES; side++) {
         nm_tokenizer_close(&self->tokenizers[side]);
+        nm_buffer_release(&self->texts[side]);
         nm_buffer_release(&self->lines[side]);
         free(self->words[side]);
     }
@@ -174,12 +167,19 @@ static nm_drop check_text(const split_job *self, const nm_prepare_block *from, s
     return drop;
 }
 
-/* Tokenizes a line and splits it into words. */
+/* Tokenizes a line and splits it into words; SentencePiece segments the text in lower case. */
 static void split_line(line_worker *self, int side, bool lowercase, const char *raw, size_t bytes)
 {
-    nm_buffer *line = &self->lines[side];
+    nm_buffer *line = &self->lines[side], *text = &self->texts[side];
     nm_buffer_clear(line);
-    if (lowercase) {
+    if (self->tokenizers[side].type == &nm_tokenizer_sentencepiece) {
+        nm_buffer_clear(text);
+        if (lowercase)
+            nm_utf8_lowercase(raw, bytes, text);
+        else
+            nm_buffer_append(text, raw, bytes);
+        nm_tokenize(&self->tokenizers[side], text->data, text->bytes, line);
+    } else if (lowercase) {
         nm_buffer_clear(&self->plain);
         nm_tokenize(&self->tokenizers[side], raw, bytes, &self->plain);
         nm_utf8_lowercase(self->plain.data, self->plain.bytes, line);
@@ -237,7 +237,9 @@ static void keep_line(const line_worker *worker, int side, bool with_text, chunk
     numbers->data[numbers->n++] = NM_PREPARE_LINE_END;
     out->report.words[side] += (int64_t)n;
     if (with_text) {
-        nm_buffer_append(&out->text[side], worker->lines[side].data, worker->lines[side].bytes);
+        bool raw = worker->tokenizers[side].type == &nm_tokenizer_sentencepiece;
+        const nm_buffer *text = raw ? &worker->texts[side] : &worker->lines[side];
+        nm_buffer_append(&out->text[side], text->data, text->bytes);
         nm_buffer_append_byte(&out->text[side], '\n');
     }
 }

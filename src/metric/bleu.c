@@ -85,7 +85,10 @@ static void split_words(nm_bleu *bleu, const char *text, word_list *out)
     nm_buffer tokens = {0};
     if (bleu->config.variant == NM_BLEU_SACRE_13A) {
         space_length = nm_space_length;
-        nm_tokenize_13a(text, &bleu->scratch, &tokens);
+        if (bleu->config.tokenizer)
+            nm_metric_tokenize(bleu->config.tokenizer, text, &bleu->scratch, &tokens);
+        else
+            nm_tokenize_13a(text, &bleu->scratch, &tokens);
         text = tokens.data;
     }
     while (*text) {
@@ -220,9 +223,10 @@ double nm_bleu_of_counts(const int64_t *counts, const void *context)
 char *nm_bleu_signature(const nm_bleu_config *config, int n_references)
 {
     bool multi = config->variant == NM_BLEU_MULTI;
+    const char *tokenizer = multi ? "none" : config->tokenizer ? config->tokenizer->type->name : "13a";
     return nm_format("nrefs:%d|case:%s|eff:%s|tok:%s%s|smooth:%s|version:norma-%s", n_references,
                      config->lowercase ? "lc" : "mixed", config->effective_order ? "yes" : "no",
-                     config->split_compounds ? "atat+" : "", multi ? "none" : "13a", multi ? "none" : "exp",
+                     config->split_compounds ? "atat+" : "", tokenizer, multi ? "none" : "exp",
                      NORMA_VERSION);
 }
 

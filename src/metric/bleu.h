@@ -8,10 +8,11 @@
 #ifndef NM_BLEU_H
 #define NM_BLEU_H
 
-#include "norma/status.h"
+#include "metric/metric_tokenizer.h"
 
 #define NM_BLEU_ORDER 4
 
+/* NM_BLEU_SACRE_13A: sacreBLEU, with 13a unless another tokenizer is set. */
 typedef enum nm_bleu_variant { NM_BLEU_MULTI, NM_BLEU_SACRE_13A } nm_bleu_variant;
 
 /* {0} is multi-bleu with its defaults. */
@@ -19,6 +20,7 @@ typedef struct nm_bleu_config {
     nm_bleu_variant variant;
     bool lowercase;
     bool split_compounds; /* " ##AT##-##AT## " for hyphens within words, on both sides, before tokenization */
+    const nm_metric_tokenizer *tokenizer; /* of sacreBLEU; NULL: 13a; must outlive the counter */
     bool effective_order; /* ignore orders without n-grams in the hypothesis; for scores of single segments */
 } nm_bleu_config;
 

@@ -90,6 +90,7 @@ static nm_status parallel_next(parallel *files, bool *more, nm_error *err)
 typedef struct segment_counter {
     nm_bleu *bleu;
     nm_chrf *chrf;
+    nm_ter *ter;
 } segment_counter;
 
 static void count_line(segment_counter *counter, const parallel *files, int64_t *row)
@@ -97,16 +98,20 @@ static void count_line(segment_counter *counter, const parallel *files, int64_t 
     const char *hypothesis = files->texts[0], *const *references = files->texts + 1;
     if (counter->bleu)
         nm_bleu_count(counter->bleu, hypothesis, references, files->n_files - 1, (nm_bleu_stats *)row);
+    else if (counter->ter)
+        nm_ter_count(counter->ter, hypothesis, references, files->n_files - 1, row);
     else
         nm_chrf_count(counter->chrf, hypothesis, references, files->n_files - 1, row);
 }
 
 static nm_status count_lines(const nm_score_config *config, parallel *files, nm_counts *out, nm_error *err)
 {
-    bool is_bleu = config->kind == NM_SCORE_BLEU;
-    segment_counter counter = {is_bleu ? nm_bleu_create(&config->bleu) : NULL,
-                               is_bleu ? NULL : nm_chrf_create(&config->chrf)};
-    int n_counts = is_bleu ? NM_BLEU_COUNTS : nm_chrf_n_counts(&config->chrf);
+    segment_counter counter = {.bleu = config->kind == NM_SCORE_BLEU ? nm_bleu_create(&config->bleu) : NULL,
+                               .chrf = config->kind == NM_SCORE_CHRF ? nm_chrf_create(&config->chrf) : NULL,
+                               .ter = config->kind == NM_SCORE_TER ? nm_ter_create(&config->ter) : NULL};
+    int n_counts = counter.bleu   ? NM_BLEU_COUNTS
+                   : counter.chrf ? nm_chrf_n_counts(&config->chrf)
+                                  : NM_TER_COUNTS;
     int64_t *rows = NULL;
     size_t n = 0, capacity = 0;
     bool more = true;
@@ -117,6 +122,7 @@ static nm_status count_lines(const nm_score_config *config, parallel *files, nm_
     }
     nm_bleu_free(counter.bleu);
     nm_chrf_free(counter.chrf);
+    nm_ter_free(counter.ter);
     if (status == NM_OK && n == 0)
         status = nm_fail(err, NM_FORMAT, "%s: no lines to score", files->lines[0].path);
     if (status != NM_OK)
@@ -147,12 +153,16 @@ void nm_score_counts_release(nm_counts *counts)
 double nm_score_of_config(const int64_t *counts, const void *context)
 {
     const nm_score_config *config = context;
+    if (config->kind == NM_SCORE_TER)
+        return nm_ter_of_counts(counts, &config->ter);
     return config->kind == NM_SCORE_BLEU ? nm_bleu_of_counts(counts, &config->bleu)
                                          : nm_chrf_of_counts(counts, &config->chrf);
 }
 
 char *nm_score_line(const nm_score_config *config, const int64_t *sum, int n_references)
 {
+    if (config->kind == NM_SCORE_TER)
+        return nm_ter_line(&config->ter, nm_ter_of_counts(sum, &config->ter), n_references);
     if (config->kind == NM_SCORE_CHRF)
         return nm_chrf_line(&config->chrf, nm_chrf_of_counts(sum, &config->chrf), n_references);
     nm_bleu_stats stats;
@@ -163,6 +173,8 @@ char *nm_score_line(const nm_score_config *config, const int64_t *sum, int n_ref
 
 char *nm_score_signature(const nm_score_config *config, int n_references)
 {
+    if (config->kind == NM_SCORE_TER)
+        return nm_ter_signature(&config->ter, n_references);
     return config->kind == NM_SCORE_BLEU ? nm_bleu_signature(&config->bleu, n_references)
                                          : nm_chrf_signature(&config->chrf, n_references);
 }

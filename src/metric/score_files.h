@@ -6,14 +6,16 @@
 #include "metric/bleu.h"
 #include "metric/bootstrap.h"
 #include "metric/chrf.h"
+#include "metric/ter.h"
 
-typedef enum nm_score_kind { NM_SCORE_BLEU, NM_SCORE_CHRF } nm_score_kind;
+typedef enum nm_score_kind { NM_SCORE_BLEU, NM_SCORE_CHRF, NM_SCORE_TER } nm_score_kind;
 
 /* What to count; only the configuration of its kind is looked at. */
 typedef struct nm_score_config {
     nm_score_kind kind;
     nm_bleu_config bleu;
     nm_chrf_config chrf;
+    nm_ter_config ter;
 } nm_score_config;
 
 /* Score of a row of counts, for nm_counts_score and nm_bootstrap_*; context is a const nm_score_config *. */

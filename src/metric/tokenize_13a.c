@@ -41,7 +41,6 @@ static void replace_all(nm_buffer *text, const char *what, const char *by)
 
 static void resolve_entities(nm_buffer *text)
 {
-    replace_all(text, "<skipped>", "");
     replace_all(text, "-\n", "");
     replace_all(text, "\n", " ");
     if (!memchr(text->data, '&', text->bytes))
@@ -117,16 +116,32 @@ static void append_words(const nm_buffer *in, nm_buffer *out)
     }
 }
 
-void nm_tokenize_13a(const char *text, nm_buffer *scratch, nm_buffer *out)
+/* "'s " becomes " 's ". */
+static void cut_possessives(const nm_buffer *in, nm_buffer *out)
+{
+    for (const char *at = in->data; *at;) {
+        if (!strncmp(at, "'s ", 3)) {
+            nm_buffer_append(out, " 's ", 4);
+            at += 3;
+        } else {
+            nm_buffer_append(out, at++, 1);
+        }
+    }
+}
+
+/* Splits scratch, which is overwritten. */
+static void split(nm_buffer *scratch, bool possessives, nm_buffer *out)
 {
     nm_buffer other = {0};
-    nm_buffer_clear(scratch);
-    nm_buffer_append(scratch, " ", 1);
-    nm_buffer_append(scratch, text, strlen(text));
-    resolve_entities(scratch);
-    nm_buffer_append(scratch, " ", 1);
+    nm_buffer_clear(&other);
     cut_marks(scratch, &other);
     nm_buffer_clear(scratch);
+    if (possessives) {
+        cut_possessives(&other, scratch);
+        nm_buffer_clear(&other);
+        nm_buffer_append(&other, scratch->data, scratch->bytes);
+        nm_buffer_clear(scratch);
+    }
     cut_points_after(&other, scratch);
     nm_buffer_clear(&other);
     cut_points_before(scratch, &other);
@@ -134,4 +149,33 @@ void nm_tokenize_13a(const char *text, nm_buffer *scratch, nm_buffer *out)
     cut_hyphens(&other, scratch);
     append_words(scratch, out);
     nm_buffer_release(&other);
+}
+
+static void pad_and_split(const char *text, bool tercom, nm_buffer *scratch, nm_buffer *out)
+{
+    nm_buffer_clear(scratch);
+    nm_buffer_append(scratch, " ", 1);
+    nm_buffer_append(scratch, text, strlen(text));
+    if (!tercom)
+        replace_all(scratch, "<skipped>", "");
+    resolve_entities(scratch);
+    nm_buffer_append(scratch, " ", 1);
+    split(scratch, tercom, out);
+}
+
+void nm_tokenize_13a(const char *text, nm_buffer *scratch, nm_buffer *out)
+{
+    pad_and_split(text, false, scratch, out);
+}
+
+void nm_tokenize_tercom(const char *text, nm_buffer *scratch, nm_buffer *out)
+{
+    pad_and_split(text, true, scratch, out);
+}
+
+void nm_split_punctuation(const char *text, nm_buffer *scratch, nm_buffer *out)
+{
+    nm_buffer_clear(scratch);
+    nm_buffer_append(scratch, text, strlen(text));
+    split(scratch, false, out);
 }

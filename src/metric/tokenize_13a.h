@@ -7,5 +7,9 @@
 
 /* Appends the tokens of text to out, separated by single spaces. scratch is overwritten. */
 void nm_tokenize_13a(const char *text, nm_buffer *scratch, nm_buffer *out);
+/* The same without entities and without the spaces around the text, so that a period after a digit at its end stays. */
+void nm_split_punctuation(const char *text, nm_buffer *scratch, nm_buffer *out);
+/* As nm_tokenize_13a, and "'s" is split off: the normalization of Tercom. */
+void nm_tokenize_tercom(const char *text, nm_buffer *scratch, nm_buffer *out);
 
 #endif

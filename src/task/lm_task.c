@@ -23,6 +23,7 @@ static const nm_option lm_task_options[] = {
 /* clang-format on */
 
 static const char *const text_names[] = {"data.ini", "dict.txt", "codes.bpe", "units.txt"};
+static const char spm_name[] = "sentencepiece.model";
 
 static nm_lm_parts *parts_of(const nm_task *task)
 {
@@ -60,7 +61,10 @@ static nm_status read_texts(nm_lm_parts *parts, const char *folder, nm_error *er
         free(path);
         NM_TRY(status);
     }
-    return NM_OK;
+    char *path = nm_path_join(folder, spm_name);
+    nm_status status = nm_model_spm_read(&parts->spm, path, err);
+    free(path);
+    return status;
 }
 
 static nm_status lm_open(nm_task *task, nm_error *err)
@@ -83,12 +87,14 @@ static nm_status lm_open_model(nm_task *task, const nm_safetensors *file, nm_err
 {
     nm_lm_parts *parts = task->parts = nm_allocate(sizeof *parts);
     nm_model_texts_load(parts->texts, text_names, NM_LM_TEXTS, file);
+    NM_TRY(nm_model_spm_load(&parts->spm, spm_name, file, err));
     return parse_texts(parts, nm_safetensors_path(file), err);
 }
 
 static void lm_save(const nm_task *task, nm_safetensors_writer *writer)
 {
     nm_model_texts_save(parts_of(task)->texts, text_names, NM_LM_TEXTS, writer);
+    nm_model_spm_save(&parts_of(task)->spm, spm_name, writer);
 }
 
 static void lm_close(nm_task *task)
@@ -101,6 +107,7 @@ static void lm_close(nm_task *task)
         nm_corpus_close(&parts->splits[split]);
     nm_vocab_free(parts->vocab);
     nm_vocab_free(parts->units);
+    nm_model_spm_release(&parts->spm);
     free(parts);
     task->parts = NULL;
 }

@@ -4,6 +4,7 @@
 
 #include "data/line_list.h"
 #include "model/lm.h"
+#include "task/model_texts.h"
 #include "task/tasks.h"
 #include "text/bpe.h"
 #include "text/tokenizer.h"
@@ -24,6 +25,7 @@ typedef struct nm_lm_task_config { /* section [data] */
 typedef struct nm_lm_parts {
     char *texts[NM_LM_TEXTS];       /* data.ini, dict.txt, codes.bpe (NULL: no BPE), units.txt or NULL */
     nm_vocab *vocab, *units;        /* units: subwords that BPE may write; NULL: all */
+    nm_model_spm spm;               /* none without SentencePiece */
     nm_corpus splits[NM_LM_SPLITS]; /* empty after open_model */
 } nm_lm_parts;
 

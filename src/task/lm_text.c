@@ -17,9 +17,10 @@ nm_status nm_lm_text_create(nm_lm_text **out, const nm_lm_parts *parts, nm_error
 {
     nm_lm_text *self = nm_allocate(sizeof *self);
     self->parts = parts;
-    nm_status status = nm_text_coder_open_prepared(&self->coder, NULL, parts->texts[NM_LM_SETTINGS],
-                                                   parts->texts[NM_LM_CODES],
-                                                   parts->units ? parts->units : parts->vocab, err);
+    const nm_subword_model subwords = {parts->texts[NM_LM_CODES], parts->units ? parts->units : parts->vocab,
+                                       parts->spm.spm, NULL};
+    nm_status status =
+        nm_text_coder_open_prepared(&self->coder, NULL, parts->texts[NM_LM_SETTINGS], &subwords, err);
     if (status != NM_OK) {
         nm_lm_text_free(self);
         return status;
@@ -61,6 +62,10 @@ static void decode_line(nm_lm_text *self, const int32_t *ids, size_t n, nm_buffe
     nm_buffer_clear(&self->subwords);
     nm_buffer_clear(&self->words);
     nm_vocab_decode(self->parts->vocab, ids, n, &self->subwords);
+    if (self->coder.tokenizer.type == &nm_tokenizer_sentencepiece) {
+        nm_detokenize(&self->coder.tokenizer, self->subwords.data, self->subwords.bytes, out);
+        return;
+    }
     nm_bpe_remove(self->subwords.data, self->subwords.bytes, &self->words);
     nm_detokenize(&self->coder.tokenizer, self->words.data, self->words.bytes, out);
 }

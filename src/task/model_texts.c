@@ -107,3 +107,46 @@ char *nm_model_text_of_names(const nm_counter *names)
     }
     return text.data;
 }
+
+nm_status nm_model_spm_read(nm_model_spm *model, const char *path, nm_error *err)
+{
+    char *bytes = NULL;
+    if (!nm_file_exists(path))
+        return NM_OK;
+    nm_status status = nm_file_read(path, &bytes, &model->n_bytes, err);
+    model->bytes = bytes;
+    return status == NM_OK ? nm_spm_parse(model->bytes, model->n_bytes, path, &model->spm, err) : status;
+}
+
+nm_status nm_model_spm_load(nm_model_spm *model, const char *name, const nm_safetensors *file, nm_error *err)
+{
+    const nm_safetensor *tensor = nm_safetensors_find(file, name);
+    if (!tensor)
+        return NM_OK;
+    if (tensor->type != NM_TENSOR_U8)
+        return nm_fail(err, NM_FORMAT, "%s: %s is not bytes", nm_safetensors_path(file), name);
+    model->bytes = nm_allocate(tensor->bytes + 1);
+    model->n_bytes = tensor->bytes;
+    if (tensor->bytes)
+        memcpy(model->bytes, tensor->data, tensor->bytes);
+    return nm_spm_parse(model->bytes, model->n_bytes, nm_safetensors_path(file), &model->spm, err);
+}
+
+void nm_model_spm_save(const nm_model_spm *model, const char *name, nm_safetensors_writer *writer)
+{
+    const int64_t size = (int64_t)model->n_bytes;
+    if (model->bytes)
+        nm_safetensors_add(writer, name, NM_TENSOR_U8, 1, &size, model->bytes);
+}
+
+bool nm_model_spm_equal(const nm_model_spm *a, const nm_model_spm *b)
+{
+    return a->n_bytes == b->n_bytes && (!a->n_bytes || !memcmp(a->bytes, b->bytes, a->n_bytes));
+}
+
+void nm_model_spm_release(nm_model_spm *model)
+{
+    nm_spm_free(model->spm);
+    free(model->bytes);
+    *model = (nm_model_spm){0};
+}

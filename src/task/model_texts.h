@@ -5,6 +5,7 @@
 
 #include "base/safetensors.h"
 #include "text/counter.h"
+#include "text/sentencepiece.h"
 #include "text/vocab.h"
 
 /* Reads a text file, UTF-8 without zero bytes. *text is heap memory, also after an error. */
@@ -30,5 +31,20 @@ nm_status nm_model_text_check_codes(const nm_model_text *codes, nm_error *err);
 /* One name per line, not empty and without duplicates; and the inverse, heap. */
 nm_status nm_model_text_names(const nm_model_text *list, nm_counter *names, nm_error *err);
 char *nm_model_text_of_names(const nm_counter *names);
+
+/* A SentencePiece model with the bytes of its file; {0}: none. */
+typedef struct nm_model_spm {
+    void *bytes;
+    size_t n_bytes;
+    nm_spm *spm;
+} nm_model_spm;
+
+/* Reads the file if it exists. */
+nm_status nm_model_spm_read(nm_model_spm *model, const char *path, nm_error *err);
+/* From, and to, the U8 tensor `name` of a model file; no tensor: none. */
+nm_status nm_model_spm_load(nm_model_spm *model, const char *name, const nm_safetensors *file, nm_error *err);
+void nm_model_spm_save(const nm_model_spm *model, const char *name, nm_safetensors_writer *writer);
+bool nm_model_spm_equal(const nm_model_spm *a, const nm_model_spm *b);
+void nm_model_spm_release(nm_model_spm *model);
 
 #endif

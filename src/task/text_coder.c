@@ -18,45 +18,63 @@ nm_status nm_text_coder_open(nm_text_coder *coder, const nm_text_coder_config *c
 }
 
 /* Without a tokenizer, the suffixes of the files need not be languages. */
-static nm_tokenizer_options tokenizer_options(const nm_prepare_config *config, const char *language)
+static nm_tokenizer_options tokenizer_options(const nm_prepare_config *config, const char *language,
+                                              const nm_spm *spm)
 {
     nm_tokenizer_options options = nm_tokenizer_options_default();
     options.aggressive = config->aggressive;
     options.escape = config->escape;
-    if (strcmp(config->tokenizer, nm_tokenizer_none.name) && *language)
+    options.spm = spm;
+    if (nm_tokenizer_has_language(config->tokenizer) && *language)
         options.language = language;
     return options;
 }
 
 static nm_status open_with_settings(nm_text_coder *coder, nm_tokenizer *target,
-                                    const nm_prepare_config *config, const char *codes,
-                                    const nm_vocab *subwords, nm_error *err)
+                                    const nm_prepare_config *config, const nm_subword_model *subwords,
+                                    nm_error *err)
 {
-    const nm_text_coder_config coder_config = {.tokenizer = config->tokenizer,
-                                               .options = tokenizer_options(config, config->source_lang),
-                                               .lowercase = config->lowercase,
-                                               .codes = codes,
-                                               .codes_name = "the model's BPE codes",
-                                               .subwords = subwords,
-                                               .threshold = config->bpe_vocabulary_threshold};
+    const nm_text_coder_config coder_config = {
+        .tokenizer = config->tokenizer,
+        .options = tokenizer_options(config, config->source_lang, subwords->source_spm),
+        .lowercase = config->lowercase,
+        .codes = subwords->codes,
+        .codes_name = "the model's BPE codes",
+        .subwords = subwords->subwords,
+        .threshold = config->bpe_vocabulary_threshold};
     NM_TRY(nm_text_coder_open(coder, &coder_config, err));
     if (!target)
         return NM_OK;
-    const nm_tokenizer_options options = tokenizer_options(config, config->target_lang);
+    const nm_tokenizer_options options = tokenizer_options(config, config->target_lang, subwords->target_spm);
     return nm_tokenizer_open(target, config->tokenizer, &options, err);
 }
 
 nm_status nm_text_coder_open_prepared(nm_text_coder *coder, nm_tokenizer *target, const char *settings,
-                                      const char *codes, const nm_vocab *subwords, nm_error *err)
+                                      const nm_subword_model *subwords, nm_error *err)
 {
     nm_options *options = nm_options_create();
     const nm_prepare_config *config =
         nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
     nm_status status = nm_options_read_text(options, "the model's data.ini", settings, err);
     if (status == NM_OK)
-        status = open_with_settings(coder, target, config, codes, subwords, err);
+        status = open_with_settings(coder, target, config, subwords, err);
     nm_options_free(options);
     return status;
+}
+
+/* SentencePiece segments the text itself, in lower case if that is set. */
+static void run_sentencepiece(nm_text_coder *coder, nm_text_format format, const char *text, size_t bytes)
+{
+    if (format == NM_FORMAT_SUBWORD) {
+        nm_buffer_append(&coder->subwords, text, bytes);
+        nm_detokenize(&coder->tokenizer, text, bytes, &coder->words);
+        return;
+    }
+    if (coder->lowercase && format == NM_FORMAT_RAW)
+        nm_utf8_lowercase(text, bytes, &coder->words);
+    else
+        nm_buffer_append(&coder->words, text, bytes);
+    nm_tokenize(&coder->tokenizer, coder->words.data, coder->words.bytes, &coder->subwords);
 }
 
 void nm_text_coder_run(nm_text_coder *coder, nm_text_format format, const char *text, size_t bytes)
@@ -65,6 +83,10 @@ void nm_text_coder_run(nm_text_coder *coder, nm_text_format format, const char *
     nm_buffer_clear(&coder->tokens);
     nm_buffer_clear(&coder->words);
     nm_buffer_clear(&coder->subwords);
+    if (coder->tokenizer.type == &nm_tokenizer_sentencepiece) {
+        run_sentencepiece(coder, format, text, bytes);
+        return;
+    }
     if (format == NM_FORMAT_RAW) {
         nm_tokenize(&coder->tokenizer, text, bytes, tokens);
         if (coder->lowercase)

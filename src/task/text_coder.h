@@ -1,4 +1,4 @@
-/* Text to subwords: tokenization, lowercasing and BPE, the same in training and at inference. */
+/* Text to subwords: tokenization, lowercasing and BPE, or SentencePiece, the same in training and at inference. */
 #ifndef NM_TEXT_CODER_H
 #define NM_TEXT_CODER_H
 
@@ -6,7 +6,8 @@
 #include "text/tokenizer.h"
 #include "text/vocab.h"
 
-/* Raw text; words as `norma prepare` writes them before BPE; subwords as in the dictionary. */
+/* Raw text; words as `norma prepare` writes them before BPE (with SentencePiece: lines of text); subwords as in the
+ * dictionary. */
 typedef enum nm_text_format { NM_FORMAT_RAW, NM_FORMAT_TOKENIZED, NM_FORMAT_SUBWORD } nm_text_format;
 #define NM_TEXT_FORMATS "raw|tokenized|subword"
 
@@ -28,11 +29,18 @@ typedef struct nm_text_coder_config {
 } nm_text_coder_config;
 
 nm_status nm_text_coder_open(nm_text_coder *coder, const nm_text_coder_config *config, nm_error *err);
-/* The same with the settings of norma prepare. settings: data.ini; codes: codes.bpe or NULL; subwords: the dictionary, or
- * the subwords that BPE may write. target gets the tokenizer of the target language; may be NULL. After an error, coder
- * and target can be closed. */
+
+/* The subword model of a data folder. */
+typedef struct nm_subword_model {
+    const char *codes;                     /* codes.bpe or NULL */
+    const nm_vocab *subwords;              /* the dictionary, or the subwords that BPE may write */
+    const nm_spm *source_spm, *target_spm; /* with the tokenizer sentencepiece */
+} nm_subword_model;
+
+/* The same with the settings of norma prepare. settings: data.ini. target gets the tokenizer of the target language; may be
+ * NULL. After an error, coder and target can be closed. */
 nm_status nm_text_coder_open_prepared(nm_text_coder *coder, nm_tokenizer *target, const char *settings,
-                                      const char *codes, const nm_vocab *subwords, nm_error *err);
+                                      const nm_subword_model *subwords, nm_error *err);
 /* Sets coder->words and coder->subwords, separated by spaces and valid until the next call. The text is valid UTF-8
  * without a zero byte. */
 void nm_text_coder_run(nm_text_coder *coder, nm_text_format format, const char *text, size_t bytes);

@@ -24,6 +24,7 @@ static const nm_option translation_options[] = {
 
 static const char *const text_names[] = {"data.ini", "dict.source.txt", "dict.target.txt", "codes.bpe",
                                          "units.source.txt"};
+static const char *const spm_names[] = {"sentencepiece.source.model", "sentencepiece.target.model"};
 
 /* ---- opening ---- */
 
@@ -56,7 +57,33 @@ static nm_status read_texts(nm_translation_parts *parts, const char *folder, nm_
         free(path);
         NM_TRY(status);
     }
+    for (int target = 0; target < 2; target++) {
+        char *path = nm_path_join(folder, spm_names[target]);
+        nm_status status = nm_model_spm_read(&parts->spm[target], path, err);
+        free(path);
+        NM_TRY(status);
+    }
     return NM_OK;
+}
+
+/* With SentencePiece the score is that of detokenized text. */
+static nm_status open_scoring(nm_translation_parts *parts, nm_error *err)
+{
+    if (!parts->spm[1].spm)
+        return NM_OK;
+    nm_tokenizer_options options = nm_tokenizer_options_default();
+    options.spm = parts->spm[1].spm;
+    NM_TRY(nm_tokenizer_open(&parts->target_tokenizer, nm_tokenizer_sentencepiece.name, &options, err));
+    nm_options *settings = nm_options_create();
+    const nm_prepare_config *config =
+        nm_options_add(settings, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
+    nm_status status = nm_options_read_text(settings, "data.ini", parts->texts[NM_TEXT_SETTINGS], err);
+    const nm_metric_tokenizer_config tokenizer = {nm_metric_tokenizer_of_language(config->target_lang), NULL,
+                                                  NULL};
+    if (status == NM_OK)
+        status = nm_metric_tokenizer_open(&parts->bleu_tokenizer, &tokenizer, err);
+    nm_options_free(settings);
+    return status;
 }
 
 static void set_batching(nm_task *task, int split)
@@ -80,6 +107,7 @@ static nm_status translation_open(nm_task *task, nm_error *err)
         return nm_fail(err, NM_USAGE, "data.folder is not set: give a folder written by norma prepare");
     NM_TRY(read_texts(parts, config->folder, err));
     NM_TRY(parse_texts(parts, config->folder, err));
+    NM_TRY(open_scoring(parts, err));
     for (int split = 0; split < NM_TRANSLATION_SPLITS; split++) {
         for (int target = 0; target < 2; target++)
             NM_TRY(nm_prepare_open_split(&parts->sides[split][target], config->folder, split, 2, target,
@@ -101,6 +129,8 @@ static nm_status translation_open_model(nm_task *task, const nm_safetensors *fil
     nm_model_texts_load(parts->texts, text_names, NM_TRANSLATION_TEXTS, file);
     const nm_safetensor *allowed = nm_safetensors_find(file, "target.allowed");
     nm_status status = parse_texts(parts, nm_safetensors_path(file), err);
+    for (int target = 0; target < 2 && status == NM_OK; target++)
+        status = nm_model_spm_load(&parts->spm[target], spm_names[target], file, err);
     if (status == NM_OK && allowed) {
         if (allowed->type != NM_TENSOR_U8 || allowed->count != (size_t)nm_vocab_size(parts->target_vocab))
             return nm_fail(err, NM_MISMATCH, "%s: target.allowed does not have the size of the dictionary",
@@ -115,6 +145,8 @@ static void translation_save(const nm_task *task, nm_safetensors_writer *writer)
 {
     const nm_translation_parts *parts = parts_of(task);
     nm_model_texts_save(parts->texts, text_names, NM_TRANSLATION_TEXTS, writer);
+    for (int target = 0; target < 2; target++)
+        nm_model_spm_save(&parts->spm[target], spm_names[target], writer);
     const int64_t size = nm_vocab_size(parts->target_vocab);
     if (parts->allowed)
         nm_safetensors_add(writer, "target.allowed", NM_TENSOR_U8, 1, &size, parts->allowed);
@@ -129,6 +161,10 @@ static void translation_close(nm_task *task)
     for (int split = 0; split < NM_TRANSLATION_SPLITS; split++)
         for (int target = 0; target < 2; target++)
             nm_corpus_close(&parts->sides[split][target]);
+    for (int target = 0; target < 2; target++)
+        nm_model_spm_release(&parts->spm[target]);
+    nm_tokenizer_close(&parts->target_tokenizer);
+    nm_metric_tokenizer_close(&parts->bleu_tokenizer);
     nm_vocab_free(parts->source_vocab);
     nm_vocab_free(parts->source_units);
     nm_vocab_free(parts->target_vocab);

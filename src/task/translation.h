@@ -3,7 +3,10 @@
 #define NM_TRANSLATION_H
 
 #include "decode/decode.h"
+#include "metric/metric_tokenizer.h"
+#include "task/model_texts.h"
 #include "task/tasks.h"
+#include "text/tokenizer.h"
 #include "text/vocab.h"
 #include "train/options.h"
 
@@ -23,6 +26,9 @@ typedef struct nm_translation_parts {
     char *texts[NM_TRANSLATION_TEXTS];
     nm_vocab *source_vocab, *target_vocab;
     nm_vocab *source_units;                    /* subwords that BPE may write; NULL: all */
+    nm_model_spm spm[2];                       /* [target]; none without SentencePiece */
+    nm_tokenizer target_tokenizer;             /* with SentencePiece: decodes translations, for the score */
+    nm_metric_tokenizer bleu_tokenizer;        /* with SentencePiece: of the target language */
     nm_corpus sides[NM_TRANSLATION_SPLITS][2]; /* [split][target]; empty after open_model */
     nm_batching batching[NM_TRANSLATION_SPLITS];
     uint8_t *allowed; /* host [target size], or NULL */

@@ -1,5 +1,6 @@
 /* Score of translation: a split is translated and compared with the words of the data folder before BPE, by multi-bleu on
- * the prepared tokens as in the papers. */
+ * the prepared tokens as in the papers. With SentencePiece these are lines of text, and the score is that of sacreBLEU with the
+ * tokenizer of the target language. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +8,7 @@
 #include "data/prepare.h"
 #include "decode/decode.h"
 #include "metric/bleu.h"
+#include "metric/metric_tokenizer.h"
 #include "task/translation.h"
 #include "text/bpe.h"
 
@@ -51,14 +53,17 @@ static nm_status read_words(lines *list, const char *folder, const char *split, 
     return status;
 }
 
-/* ids -> subwords -> words */
+/* ids -> subwords -> words, or text of pieces */
 static void words_of(const nm_translation_parts *parts, nm_id_list translation, nm_buffer *units,
                      nm_buffer *words)
 {
     nm_buffer_clear(units);
     nm_buffer_clear(words);
     nm_vocab_decode(parts->target_vocab, translation.ids, (size_t)translation.n, units);
-    nm_bpe_remove(units->data, units->bytes, words);
+    if (parts->spm[1].spm)
+        nm_detokenize(&parts->target_tokenizer, units->data, units->bytes, words);
+    else
+        nm_bpe_remove(units->data, units->bytes, words);
 }
 
 static char *sample_text(char *before, const char *source, const char *output, const char *reference)
@@ -72,7 +77,12 @@ static char *sample_text(char *before, const char *source, const char *output, c
 static void count_all(const nm_translation_parts *parts, const nm_id_list *found, size_t n,
                       const lines *sources, const lines *references, nm_task_score *score)
 {
-    static const nm_bleu_config config = {.variant = NM_BLEU_MULTI};
+    static const nm_bleu_config of_words = {.variant = NM_BLEU_MULTI},
+                                of_text = {.variant = NM_BLEU_SACRE_13A};
+    const nm_bleu_config *scored = parts->spm[1].spm ? &of_text : &of_words;
+    nm_bleu_config config = *scored;
+    if (parts->spm[1].spm)
+        config.tokenizer = &parts->bleu_tokenizer;
     nm_bleu *bleu = nm_bleu_create(&config);
     nm_bleu_stats sum = {0}, *each = nm_allocate((n + 1) * sizeof *each);
     nm_buffer units = {0}, words = {0};
@@ -89,7 +99,7 @@ static void count_all(const nm_translation_parts *parts, const nm_id_list *found
     score->value = nm_bleu_compute(&config, &sum).bleu;
     score->counts = (nm_counts){(const int64_t *)each, n, NM_BLEU_COUNTS};
     score->of_counts = nm_bleu_of_counts;
-    score->context = &config;
+    score->context = scored;
     char *signature = nm_bleu_signature(&config, 1);
     snprintf(score->signature, sizeof score->signature, "%s", signature);
     free(signature);

@@ -3,12 +3,17 @@
 
 #include "text/utf8.h"
 
-const nm_tokenizer_type *const nm_tokenizer_types[] = {&nm_tokenizer_none, &nm_tokenizer_moses,
-                                                       &nm_tokenizer_basic_english, NULL};
+const nm_tokenizer_type *const nm_tokenizer_types[] = {
+    &nm_tokenizer_none, &nm_tokenizer_moses, &nm_tokenizer_basic_english, &nm_tokenizer_sentencepiece, NULL};
 
 nm_tokenizer_options nm_tokenizer_options_default(void)
 {
     return (nm_tokenizer_options){.language = "en", .escape = true};
+}
+
+bool nm_tokenizer_has_language(const char *name)
+{
+    return strcmp(name, nm_tokenizer_none.name) && strcmp(name, nm_tokenizer_sentencepiece.name);
 }
 
 nm_status nm_tokenizer_open(nm_tokenizer *tokenizer, const char *name, const nm_tokenizer_options *options,
@@ -25,7 +30,8 @@ nm_status nm_tokenizer_open(nm_tokenizer *tokenizer, const char *name, const nm_
         tokenizer->type = *type;
         return (*type)->create(options, &tokenizer->state, err);
     }
-    return nm_fail(err, NM_USAGE, "unknown tokenizer \"%.40s\"; known are none, moses and basic_english",
+    return nm_fail(err, NM_USAGE,
+                   "unknown tokenizer \"%.40s\"; known are none, moses, basic_english and sentencepiece",
                    name);
 }
 

@@ -4,11 +4,13 @@
 
 #include "norma/status.h"
 #include "text/buffer.h"
+#include "text/sentencepiece.h"
 
 typedef struct nm_tokenizer_options {
     const char *language; /* "de", "en", ...: abbreviations and apostrophes */
     bool aggressive;      /* "well-known" becomes "well @-@ known" */
     bool escape;          /* & | < > ' " [ ] become &amp; &#124; ... */
+    const nm_spm *spm;    /* of the tokenizer sentencepiece; must outlive it */
 } nm_tokenizer_options;
 
 /* English, without splitting of hyphens, with escaping: the defaults of the Moses scripts. */
@@ -23,9 +25,13 @@ typedef struct nm_tokenizer_type {
     void (*free)(void *state);
 } nm_tokenizer_type;
 
-extern const nm_tokenizer_type nm_tokenizer_none, nm_tokenizer_moses, nm_tokenizer_basic_english;
+extern const nm_tokenizer_type nm_tokenizer_none, nm_tokenizer_moses, nm_tokenizer_basic_english,
+    nm_tokenizer_sentencepiece;
 /* All tokenizers; the last entry is NULL. */
 extern const nm_tokenizer_type *const nm_tokenizer_types[];
+
+/* Whether the tokenizer of this name depends on the language, which must then be a code of letters. */
+bool nm_tokenizer_has_language(const char *name);
 
 /* An open tokenizer. It has a workspace: every thread opens its own. */
 typedef struct nm_tokenizer {
@@ -33,7 +39,7 @@ typedef struct nm_tokenizer {
     void *state;
 } nm_tokenizer;
 
-/* NM_USAGE for an unknown name or a language that is not a code of letters. */
+/* NM_USAGE for an unknown name, or for a language that is not a code of letters where the tokenizer depends on it. */
 nm_status nm_tokenizer_open(nm_tokenizer *tokenizer, const char *name, const nm_tokenizer_options *options,
                             nm_error *err);
 void nm_tokenizer_close(nm_tokenizer *tokenizer);

@@ -2,6 +2,7 @@
  * a fast path. */
 #include "text/utf8.h"
 
+#include <ctype.h>
 #include <utf8proc.h>
 
 #include "text/unicode_ranges.h"
@@ -154,4 +155,13 @@ bool nm_unicode_is_space(uint32_t point)
         return true;
     utf8proc_category_t kind = category(point);
     return kind >= UTF8PROC_CATEGORY_ZS && kind <= UTF8PROC_CATEGORY_ZP;
+}
+
+bool nm_language_has_no_spaces(const char *language)
+{
+    static const char *const codes[] = {"zh", "ja", "th", "km", "lo", "my"};
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        if (!strncmp(language, codes[i], 2) && !isalnum((unsigned char)language[2]))
+            return true;
+    return false;
 }

@@ -38,6 +38,9 @@ void nm_utf8_append(nm_buffer *out, uint32_t point);
 /* Appends valid text in lower case: full case mapping without context, as Perl's lc and Moses' lowercase.perl. */
 void nm_utf8_lowercase(const char *text, size_t bytes, nm_buffer *out);
 
+/* Whether a language is written without spaces, by the ISO 639-1 code at its start ("zh", "zh_CN", "ja-raw"). */
+bool nm_language_has_no_spaces(const char *language);
+
 bool nm_unicode_is_alpha(uint32_t point);        /* \p{IsAlpha}: Alphabetic */
 bool nm_unicode_is_alnum(uint32_t point);        /* \p{IsAlnum}: Alphabetic or decimal digit */
 bool nm_unicode_is_number(uint32_t point);       /* \p{IsN}: any number */

@@ -1,0 +1,33 @@
+# protobuf-c writes TensorBoard's event files (src/report) and reads SentencePiece models (src/text); nothing else needs it.
+#
+# NORMA_PROTOBUF_SOURCES: the generated files.
+pkg_check_modules(PROTOBUF_C IMPORTED_TARGET libprotobuf-c)
+find_program(NORMA_PROTOC_C protoc-c)
+set(NORMA_PROTOBUF_SOURCES)
+set(NORMA_PROTOBUF_REQUIRES "")
+set(NORMA_PROTOBUF_MODULE "")
+if(PROTOBUF_C_FOUND AND NORMA_PROTOC_C)
+  set(_folder ${CMAKE_CURRENT_BINARY_DIR}/protobuf)
+  file(MAKE_DIRECTORY ${_folder})
+  # The format, and the file that uses it.
+  function(norma_protobuf proto user)
+    get_filename_component(_name ${proto} NAME_WE)
+    get_filename_component(_source_folder ${CMAKE_CURRENT_SOURCE_DIR}/${proto} DIRECTORY)
+    add_custom_command(OUTPUT ${_folder}/${_name}.pb-c.c ${_folder}/${_name}.pb-c.h
+                       COMMAND ${NORMA_PROTOC_C} --c_out=${_folder} --proto_path=${_source_folder} ${_name}.proto
+                       DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${proto}
+                       COMMENT "Messages of ${_name}.proto" VERBATIM)
+    set_source_files_properties(${_folder}/${_name}.pb-c.c PROPERTIES COMPILE_OPTIONS "-w")
+    set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/${user} PROPERTIES
+                                COMPILE_DEFINITIONS NORMA_PROTOBUF OBJECT_DEPENDS ${_folder}/${_name}.pb-c.h
+                                INCLUDE_DIRECTORIES ${_folder})
+    set(NORMA_PROTOBUF_SOURCES ${NORMA_PROTOBUF_SOURCES} ${_folder}/${_name}.pb-c.c PARENT_SCOPE)
+  endfunction()
+  norma_protobuf(src/report/event.proto src/report/event_code.c)
+  norma_protobuf(src/text/sentencepiece.proto src/text/sentencepiece.c)
+  target_link_libraries(norma_settings INTERFACE PkgConfig::PROTOBUF_C)
+  set(NORMA_PROTOBUF_REQUIRES " libprotobuf-c")
+  set(NORMA_PROTOBUF_MODULE "PROTOBUF_C=libprotobuf-c")
+else()
+  message(STATUS "Without TensorBoard's event files and SentencePiece: libprotobuf-c-dev or protobuf-c-compiler is missing")
+endif()

@@ -1,0 +1,224 @@
+/* SentencePiece models of `norma prepare`: given, or learned from the training text by spm_train, SentencePiece's own program,
+ * which is not needed for anything else. */
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "data/prepare_private.h"
+#include "text/utf8.h"
+
+extern char **environ;
+
+/* Subfolder of the data folder while a model is learned, and its files. spm_train stores the names in the model, so they are
+ * relative and do not change from run to run. */
+static const char learn_folder[] = "sentencepiece.tmp";
+static const char *const learn_files[] = {"text", "messages", "sentencepiece.model", "sentencepiece.vocab"};
+enum { TEXT, MESSAGES, MODEL };
+
+char *nm_prepare_spm_name(int sides, int side)
+{
+    return sides == 1 ? nm_duplicate("sentencepiece.model")
+                      : nm_format("sentencepiece.%s.model", nm_prepare_side_name(sides, side));
+}
+
+/* ---- training text ---- */
+
+/* Writes the lines of the sides first .. last, in lower case if that is set; lines that are not text are left out here and
+ * reported later. */
+static void write_lines(const nm_prepare *self, const nm_prepare_block *block, int first, int last,
+                        nm_buffer *lower, FILE *out)
+{
+    for (size_t i = 0; i < block->lines[first].n; i++)
+        for (int side = first; side <= last; side++) {
+            size_t bytes;
+            const char *line = nm_line_list_get(&block->lines[side], i, &bytes);
+            if (!bytes || memchr(line, 0, bytes) || nm_utf8_find_invalid(line, bytes) < bytes)
+                continue;
+            if (self->config->lowercase) {
+                nm_buffer_clear(lower);
+                nm_utf8_lowercase(line, bytes, lower);
+                line = lower->data;
+                bytes = lower->bytes;
+            }
+            fwrite(line, 1, bytes, out);
+            putc('\n', out);
+        }
+}
+
+static nm_status write_text(const nm_prepare *self, const char *path, int first, int last, nm_error *err)
+{
+    nm_prepare_reader reader;
+    nm_prepare_block *block = nm_allocate(sizeof *block);
+    nm_buffer lower = {0};
+    FILE *out = NULL;
+    nm_status status = nm_prepare_reader_open(&reader, self, PREPARE_TRAIN, err);
+    if (status == NM_OK)
+        status = nm_file_open(&out, path, "wb", err);
+    if (status == NM_OK) {
+        do {
+            nm_prepare_reader_next(&reader, block);
+            write_lines(self, block, first, last, &lower, out);
+        } while (block->lines[PREPARE_SOURCE].n);
+        status = nm_file_close(out, path, err);
+        if (status == NM_OK && reader.err.status != NM_OK) {
+            *err = reader.err;
+            status = err->status;
+        }
+    }
+    nm_prepare_reader_close(&reader);
+    for (int side = 0; side < NM_PREPARE_SIDES; side++)
+        nm_line_list_release(&block->lines[side]);
+    nm_buffer_release(&lower);
+    free(block);
+    return status;
+}
+
+/* ---- spm_train ---- */
+
+/* The end of the messages, on one line. */
+static nm_status train_error(const char *path, nm_error *err)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    nm_file_read(path, &text, &bytes, NULL);
+    while (bytes && (unsigned char)text[bytes - 1] <= ' ')
+        text[--bytes] = 0;
+    const char *end = bytes > 400 ? text + bytes - 400 : text;
+    for (char *at = text; at && *at; at++)
+        if ((unsigned char)*at < ' ')
+            *at = ' ';
+    nm_fail(err, NM_MISMATCH, "spm_train failed: %s", bytes ? end : "without a message");
+    free(text);
+    return NM_MISMATCH;
+}
+
+/* The number of threads determines the order of sums, so it is fixed. */
+static nm_status start_training(const nm_prepare_config *config, const char *folder, pid_t *process,
+                                nm_error *err)
+{
+    char *type = nm_format("--model_type=%s", config->spm_type),
+         *size = nm_format("--vocab_size=%lld", (long long)config->spm_vocab_size),
+         *coverage = nm_format("--character_coverage=%.17g", config->spm_character_coverage),
+         *rules = nm_format("--normalization_rule_name=%s", config->spm_normalization);
+    char *const arguments[] = {"spm_train",
+                               "--input=text",
+                               "--model_prefix=sentencepiece",
+                               "--num_threads=16",
+                               "--minloglevel=1",
+                               "--hard_vocab_limit=false",
+                               type,
+                               size,
+                               coverage,
+                               rules,
+                               config->spm_byte_fallback ? "--byte_fallback=true" : "--byte_fallback=false",
+                               NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addchdir_np(&actions, folder);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, learn_files[MESSAGES],
+                                     O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+    int failed = posix_spawnp(process, arguments[0], &actions, NULL, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    free(type);
+    free(size);
+    free(coverage);
+    free(rules);
+    if (failed == ENOENT)
+        return nm_fail(
+            err, NM_UNSUPPORTED,
+            "spm_train, which learns SentencePiece models, is not installed; its Debian package is "
+            "sentencepiece. A model that exists needs no program (--spm-model)");
+    return failed ? nm_fail(err, NM_IO, "cannot start spm_train: %s", strerror(failed)) : NM_OK;
+}
+
+static nm_status learn_in(nm_prepare *self, const char *folder, int first, int last, nm_buffer *model,
+                          nm_error *err)
+{
+    char *paths[3], *bytes = NULL;
+    size_t n_bytes = 0;
+    pid_t process;
+    int code = 0;
+    for (int i = 0; i < 3; i++)
+        paths[i] = nm_path_join(folder, learn_files[i]);
+    nm_status status = write_text(self, paths[TEXT], first, last, err);
+    if (status == NM_OK)
+        status = start_training(self->config, folder, &process, err);
+    if (status == NM_OK) {
+        while (waitpid(process, &code, 0) < 0 && errno == EINTR)
+            continue;
+        status = WIFEXITED(code) && !WEXITSTATUS(code) ? nm_file_read(paths[MODEL], &bytes, &n_bytes, err)
+                                                       : train_error(paths[MESSAGES], err);
+    }
+    if (status == NM_OK)
+        nm_buffer_append(model, bytes, n_bytes);
+    free(bytes);
+    for (int i = 0; i < 3; i++)
+        free(paths[i]);
+    return status;
+}
+
+static nm_status learn(nm_prepare *self, int first, int last, nm_buffer *model, nm_error *err)
+{
+    char *folder = nm_path_join(self->config->output, learn_folder);
+    nm_status status = nm_folder_create(folder, err);
+    if (status == NM_OK)
+        status = learn_in(self, folder, first, last, model, err);
+    for (size_t i = 0; i < sizeof learn_files / sizeof *learn_files; i++) {
+        char *path = nm_path_join(folder, learn_files[i]);
+        unlink(path);
+        free(path);
+    }
+    rmdir(folder);
+    free(folder);
+    return status;
+}
+
+/* ---- models ---- */
+
+/* The model of the sides first .. last. */
+static nm_status get_model(nm_prepare *self, const char *given, int first, int last, nm_error *err)
+{
+    nm_buffer *model = &self->spm_bytes[first];
+    if (*given) {
+        char *bytes = NULL;
+        size_t n_bytes = 0;
+        nm_status status = nm_file_read(given, &bytes, &n_bytes, err);
+        if (status == NM_OK)
+            nm_buffer_append(model, bytes, n_bytes);
+        free(bytes);
+        NM_TRY(status);
+    } else {
+        NM_TRY(learn(self, first, last, model, err));
+    }
+    const char *name = *given ? given : "the learned model";
+    NM_TRY(nm_spm_parse(model->data, model->bytes, name, &self->spm[first], err));
+    self->report->pieces[first] = (int64_t)self->spm[first]->texts.n;
+    if (last > first) {
+        nm_buffer_append(&self->spm_bytes[last], model->data, model->bytes);
+        self->spm[last] = self->spm[first];
+        self->report->pieces[last] = self->report->pieces[first];
+    }
+    return NM_OK;
+}
+
+nm_status nm_prepare_sentencepiece(nm_prepare *self, nm_error *err)
+{
+    const nm_prepare_config *config = self->config;
+    if (self->sides == 1)
+        return get_model(self, config->spm_model, PREPARE_SOURCE, PREPARE_SOURCE, err);
+    if (config->joint && *config->spm_target_model)
+        return nm_fail(err, NM_USAGE, "two SentencePiece models need two dictionaries (--joint false)");
+    if (config->joint)
+        return get_model(self, config->spm_model, PREPARE_SOURCE, PREPARE_TARGET, err);
+    if (*config->spm_target_model && !*config->spm_model)
+        return nm_fail(err, NM_USAGE, "--spm-target-model needs --spm-model, the model of the source");
+    if (*config->spm_model && !*config->spm_target_model)
+        return get_model(self, config->spm_model, PREPARE_SOURCE, PREPARE_TARGET, err);
+    NM_TRY(get_model(self, config->spm_model, PREPARE_SOURCE, PREPARE_SOURCE, err));
+    return get_model(self, config->spm_target_model, PREPARE_TARGET, PREPARE_TARGET, err);
+}

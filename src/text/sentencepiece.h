@@ -1,0 +1,84 @@
+/* SentencePiece models (Kudo and Richardson 2018): tokenizer and subword model at once, for text of any language without
+ * earlier tokenization.
+ *
+ * A model is read from the file that SentencePiece writes; segmentation and decoding are identical to the library's
+ * (types unigram, bpe and char). The text is normalized by the rules of the model, its spaces become U+2581, and the result
+ * is segmented into pieces: by the unigram model with the highest likelihood (Viterbi; Kudo 2018), or by the merges of BPE.
+ * Pieces are concatenated and U+2581 is replaced by spaces to restore the normalized text.
+ *
+ * A model is immutable: threads share it and each has its own nm_spm_coder. Without protobuf-c at build time
+ * nm_spm_parse returns NM_UNSUPPORTED. */
+#ifndef NM_SENTENCEPIECE_H
+#define NM_SENTENCEPIECE_H
+
+#include "text/buffer.h"
+#include "text/counter.h"
+
+typedef enum nm_spm_type { NM_SPM_UNIGRAM = 1, NM_SPM_BPE, NM_SPM_WORD, NM_SPM_CHAR } nm_spm_type;
+
+typedef enum nm_spm_piece_type {
+    NM_SPM_NORMAL = 1,
+    NM_SPM_UNKNOWN,
+    NM_SPM_CONTROL,
+    NM_SPM_USER_DEFINED,
+    NM_SPM_UNUSED,
+    NM_SPM_BYTE
+} nm_spm_piece_type;
+
+typedef struct nm_spm_piece {
+    float score;
+    nm_spm_piece_type type;
+    uint8_t byte; /* of a byte piece "<0xE3>" */
+} nm_spm_piece;
+
+/* Node of the trie over the code points of the pieces that text can contain; node 0 is the root. */
+typedef struct nm_spm_node {
+    uint32_t parent, point;
+    int32_t piece;
+} nm_spm_node;
+
+/* Character rules: a double-array trie (Darts) from a sequence of bytes to the offset of its replacement. */
+typedef struct nm_spm_rules {
+    uint32_t *units;
+    size_t n_units;
+    char *replacements; /* NUL-terminated strings */
+    size_t replacement_bytes;
+} nm_spm_rules;
+
+typedef struct nm_spm {
+    nm_spm_type type;
+    nm_counter texts; /* of the pieces; index = id */
+    nm_spm_piece *pieces;
+    nm_spm_node *nodes;
+    size_t n_nodes, node_capacity;
+    nm_hash_map children; /* (node, code point) -> node */
+    nm_spm_rules rules;
+    bool add_dummy_prefix, remove_extra_spaces, space_is_suffix, byte_fallback, has_user_defined;
+    int32_t unknown;
+    int32_t bytes[256];     /* byte pieces; with byte_fallback */
+    float min_score, bonus; /* of normal pieces; of a byte of a user-defined piece */
+    char *unknown_surface;
+} nm_spm;
+
+/* From the bytes of a model file (name is for messages). NM_FORMAT if it is not a model; NM_UNSUPPORTED for models of type
+ * word, with a denormalizer or without escaped spaces. The caller frees with nm_spm_free. */
+nm_status nm_spm_parse(const void *data, size_t bytes, const char *name, nm_spm **spm, nm_error *err);
+void nm_spm_free(nm_spm *spm);
+
+/* Adds the pieces that segmentation can produce, except the unknown piece, to the counter with count 0. */
+void nm_spm_add_pieces(const nm_spm *spm, nm_counter *counter);
+
+typedef struct nm_spm_coder nm_spm_coder;
+nm_spm_coder *nm_spm_coder_create(const nm_spm *spm);
+void nm_spm_coder_free(nm_spm_coder *coder);
+
+/* Appends the pieces of a line of valid UTF-8, separated by spaces. Unknown characters become NM_SPM_UNKNOWN_TOKEN, or, with
+ * unknown_as_text, stay as they are after normalization, as SentencePiece prints them. */
+#define NM_SPM_UNKNOWN_TOKEN "<unk>"
+void nm_spm_encode(nm_spm_coder *coder, const char *line, size_t bytes, bool unknown_as_text, nm_buffer *out);
+/* Appends the normalized line, without U+2581. */
+void nm_spm_normalize(nm_spm_coder *coder, const char *line, size_t bytes, nm_buffer *out);
+/* Appends the text of pieces separated by spaces. */
+void nm_spm_decode(const nm_spm *spm, const char *pieces, size_t bytes, nm_buffer *out);
+
+#endif

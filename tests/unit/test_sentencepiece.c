@@ -1,0 +1,303 @@
+/* SentencePiece models: segmentation and decoding as SentencePiece 0.1.97 (spm_encode, spm_decode) with the same models, which
+ * the test builds, normalization rules, and damaged files. */
+#include "text/sentencepiece.h"
+
+#include <stdlib.h>
+
+#include "text/tokenizer.h"
+#include "text/utf8.h"
+#include "text_helper.h"
+
+/* ---- a model file ---- */
+
+static void put_number(nm_buffer *out, uint64_t value)
+{
+    for (; value >= 0x80; value >>= 7)
+        nm_buffer_append_byte(out, (char)(value | 0x80));
+    nm_buffer_append_byte(out, (char)value);
+}
+
+static void put_field(nm_buffer *out, int field, uint64_t value)
+{
+    put_number(out, (uint64_t)field << 3);
+    put_number(out, value);
+}
+
+static void put_bytes(nm_buffer *out, int field, const char *data, size_t bytes)
+{
+    put_number(out, (uint64_t)field << 3 | 2);
+    put_number(out, bytes);
+    nm_buffer_append(out, data, bytes);
+}
+
+static void put_piece(nm_buffer *out, const char *text, float score, nm_spm_piece_type type)
+{
+    nm_buffer piece = {0};
+    put_bytes(&piece, 1, text, strlen(text));
+    put_number(&piece, 2 << 3 | 5);
+    nm_buffer_append(&piece, (const char *)&score, sizeof score);
+    put_field(&piece, 3, type);
+    put_bytes(out, 1, piece.data, piece.bytes);
+    nm_buffer_release(&piece);
+}
+
+/* Rules as SentencePiece stores them: every node of the trie has a block of 256 units for its children. */
+enum { MAX_NODES = 16 };
+static void put_rules(nm_buffer *out, const char *const (*rules)[2], size_t n_rules)
+{
+    static uint32_t units[(MAX_NODES + 1) * 256];
+    uint32_t at[MAX_NODES] = {0}, n_nodes = 1;
+    nm_buffer replacements = {0};
+    memset(units, 0, sizeof units);
+    for (size_t i = 0; i < (MAX_NODES + 1) * 256; i++)
+        units[i] = i % 256 ? 0x80000000u : 0; /* no label: matches no byte */
+    units[0] = (256u ^ 0) << 10;
+    for (size_t r = 0; r < n_rules; r++) {
+        uint32_t node = 0;
+        for (const char *key = rules[r][0]; *key; key++) {
+            uint32_t child = ((node + 1) * 256) ^ (unsigned char)*key, next = 0;
+            for (uint32_t i = 1; i < n_nodes; i++)
+                if (at[i] == child)
+                    next = i;
+            if (!next) {
+                assert_true(n_nodes < MAX_NODES);
+                next = n_nodes++;
+                at[next] = child;
+                units[child] = (unsigned char)*key | (child ^ (next + 1) * 256) << 10;
+            }
+            node = next;
+        }
+        units[at[node]] |= 0x100;
+        units[(node + 1) * 256] = 0x80000000u | (uint32_t)replacements.bytes;
+        nm_buffer_append(&replacements, rules[r][1], strlen(rules[r][1]) + 1);
+    }
+    nm_buffer map = {0};
+    uint32_t bytes = sizeof units;
+    nm_buffer_append(&map, (const char *)&bytes, sizeof bytes);
+    nm_buffer_append(&map, (const char *)units, sizeof units);
+    nm_buffer_append(&map, replacements.data, replacements.bytes);
+    put_bytes(out, 2, map.data, map.bytes);
+    nm_buffer_release(&map);
+    nm_buffer_release(&replacements);
+}
+
+typedef struct model_spec {
+    nm_spm_type type;
+    bool byte_fallback, suffix, no_prefix, keeps_spaces, rules;
+} model_spec;
+
+static const struct {
+    const char *text;
+    float score;
+    nm_spm_piece_type type;
+} pieces[] = {
+    {"<unk>", 0, NM_SPM_UNKNOWN},      {"<s>", 0, NM_SPM_CONTROL},       {"</s>", 0, NM_SPM_CONTROL},
+    {"<sep>", 0, NM_SPM_USER_DEFINED}, {"京都", 0, NM_SPM_USER_DEFINED}, {"▁", -2.5f, NM_SPM_NORMAL},
+    {"th", -3.25f, NM_SPM_NORMAL},     {"▁th", -3.5f, NM_SPM_NORMAL},    {"▁the", -3.75f, NM_SPM_NORMAL},
+    {"the", -4.125f, NM_SPM_UNUSED},   {"▁▁", -4.25f, NM_SPM_NORMAL},    {"he", -4.5f, NM_SPM_NORMAL},
+    {"東京", -5, NM_SPM_NORMAL},       {"京", -5.25f, NM_SPM_NORMAL},    {"都", -5.5f, NM_SPM_NORMAL},
+    {"東", -5.75f, NM_SPM_NORMAL},     {"ガ", -6, NM_SPM_NORMAL},        {"ガラ", -6.5f, NM_SPM_NORMAL},
+    {"ラ", -6.75f, NM_SPM_NORMAL},     {"t", -7, NM_SPM_NORMAL},         {"h", -7.125f, NM_SPM_NORMAL},
+    {"e", -7.25f, NM_SPM_NORMAL},      {"A", -7.5f, NM_SPM_NORMAL},
+};
+
+static const char *const rules[][2] = {{"\xEF\xBC\xA1", "A"},                        /* fullwidth A */
+                                       {"\xEF\xBD\xB6", "\xE3\x82\xAB"},             /* halfwidth ka */
+                                       {"\xEF\xBD\xB6\xEF\xBE\x9E", "\xE3\x82\xAC"}, /* with its mark: ga */
+                                       {"\xE3\x80\x80", " "}};
+
+static void build(const model_spec *spec, nm_buffer *out)
+{
+    nm_buffer trainer = {0}, normalizer = {0};
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
+        put_piece(out, pieces[i].text, pieces[i].score, pieces[i].type);
+    for (int byte = 0; spec->byte_fallback && byte < 256; byte++) {
+        char text[8];
+        snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte);
+        put_piece(out, text, 0, NM_SPM_BYTE);
+    }
+    put_field(&trainer, 3, spec->type);
+    put_field(&trainer, 24, spec->suffix);
+    put_field(&trainer, 35, spec->byte_fallback);
+    put_bytes(out, 2, trainer.data, trainer.bytes);
+    if (spec->rules)
+        put_rules(&normalizer, rules, sizeof rules / sizeof *rules);
+    put_field(&normalizer, 3, !spec->no_prefix);
+    put_field(&normalizer, 4, !spec->keeps_spaces);
+    put_bytes(out, 3, normalizer.data, normalizer.bytes);
+    nm_buffer_release(&trainer);
+    nm_buffer_release(&normalizer);
+}
+
+static nm_spm *open_model(const model_spec *spec)
+{
+    nm_buffer file = {0};
+    nm_error err;
+    nm_spm *spm;
+    build(spec, &file);
+    if (nm_spm_parse(file.data, file.bytes, "model", &spm, &err) != NM_OK)
+        fail_msg("%s", err.text);
+    nm_buffer_release(&file);
+    return spm;
+}
+
+/* ---- segmentation ---- */
+
+static const char *const lines[] = {
+    "",
+    "   ",
+    "the the",
+    "  the  hethe ",
+    "東京都",
+    "京都の東京",
+    "ＡカｶﾞｶラＡ　the",
+    "thé<sep>the",
+    "the<s>▁<0x41>",
+};
+
+static const model_spec unigram = {.type = NM_SPM_UNIGRAM, .rules = true},
+                        unigram_bytes = {.type = NM_SPM_UNIGRAM, .byte_fallback = true, .rules = true},
+                        unigram_suffix = {.type = NM_SPM_UNIGRAM, .suffix = true},
+                        bpe = {.type = NM_SPM_BPE, .byte_fallback = true, .rules = true},
+                        bpe_spaces = {.type = NM_SPM_BPE, .no_prefix = true, .keeps_spaces = true},
+                        characters = {.type = NM_SPM_CHAR, .rules = true};
+
+#include "sentencepiece_expected.h"
+
+static void check_case(const model_spec *spec, const expected_line *expected)
+{
+    nm_spm *spm = open_model(spec);
+    nm_spm_coder *coder = nm_spm_coder_create(spm);
+    nm_buffer got = {0};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        nm_buffer_clear(&got);
+        nm_spm_encode(coder, lines[i], strlen(lines[i]), true, &got);
+        assert_string_equal(got.data, expected[i].pieces);
+        nm_buffer_clear(&got);
+        nm_spm_decode(spm, expected[i].pieces, strlen(expected[i].pieces), &got);
+        assert_string_equal(got.data, expected[i].text);
+    }
+    nm_buffer_release(&got);
+    nm_spm_coder_free(coder);
+    nm_spm_free(spm);
+}
+
+static void test_segmentation(void **state)
+{
+    (void)state;
+    check_case(&unigram, expected_unigram);
+    check_case(&unigram_bytes, expected_unigram_bytes);
+    check_case(&unigram_suffix, expected_unigram_suffix);
+    check_case(&bpe, expected_bpe);
+    check_case(&bpe_spaces, expected_bpe_spaces);
+    check_case(&characters, expected_characters);
+}
+
+/* As a tokenizer, unknown characters are one symbol, and a line stays one line. */
+static void test_tokenizer(void **state)
+{
+    (void)state;
+    nm_spm *plain = open_model(&unigram), *bytes = open_model(&unigram_bytes);
+    nm_tokenizer_options options = nm_tokenizer_options_default();
+    nm_tokenizer tokenizer;
+    nm_error err;
+    nm_buffer got = {0};
+    options.spm = plain;
+    assert_int_equal(nm_tokenizer_open(&tokenizer, "sentencepiece", &options, &err), NM_OK);
+    nm_tokenize(&tokenizer, "京の€東", strlen("京の€東"), &got);
+    assert_string_equal(got.data, "▁ 京 <unk> 東");
+    nm_buffer_clear(&got);
+    nm_detokenize(&tokenizer, "▁ 京 <unk> 東", strlen("▁ 京 <unk> 東"), &got);
+    assert_string_equal(got.data, "京 \xE2\x81\x87 東");
+    nm_tokenizer_close(&tokenizer);
+    options.spm = bytes;
+    assert_int_equal(nm_tokenizer_open(&tokenizer, "sentencepiece", &options, &err), NM_OK);
+    nm_buffer_clear(&got);
+    nm_detokenize(&tokenizer, "t <0x0A> <0xE6> <0x00> e", strlen("t <0x0A> <0xE6> <0x00> e"), &got);
+    assert_string_equal(got.data, "t \xEF\xBF\xBD e");
+    assert_int_equal(got.bytes, 7);
+    nm_tokenizer_close(&tokenizer);
+    options.spm = NULL;
+    assert_int_equal(nm_tokenizer_open(&tokenizer, "sentencepiece", &options, &err), NM_USAGE);
+    nm_buffer_release(&got);
+    nm_spm_free(plain);
+    nm_spm_free(bytes);
+}
+
+/* ---- damaged files ---- */
+
+static void use_model(const char *data, size_t bytes)
+{
+    nm_error err;
+    nm_spm *spm;
+    if (nm_spm_parse(data, bytes, "model", &spm, &err) != NM_OK) {
+        assert_null(spm);
+        return;
+    }
+    nm_spm_coder *coder = nm_spm_coder_create(spm);
+    nm_buffer got = {0};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        nm_buffer_clear(&got);
+        nm_spm_encode(coder, lines[i], strlen(lines[i]), false, &got);
+        assert_int_equal(nm_utf8_find_invalid(got.data, got.bytes), got.bytes);
+    }
+    nm_buffer_release(&got);
+    nm_spm_coder_free(coder);
+    nm_spm_free(spm);
+}
+
+static void test_damage(void **state)
+{
+    (void)state;
+    nm_buffer file = {0};
+    build(&unigram_bytes, &file);
+    for (size_t bytes = 0; bytes < file.bytes; bytes += bytes < 700 ? 1 : 97)
+        use_model(file.data, bytes);
+    uint32_t random = 1;
+    for (int i = 0; i < 3000; i++) {
+        random = random * 1664525 + 1013904223;
+        size_t at = (random >> 8) % file.bytes;
+        char before = file.data[at];
+        file.data[at] = (char)(random >> 3);
+        use_model(file.data, file.bytes);
+        file.data[at] = before;
+    }
+    nm_buffer_release(&file);
+}
+
+static void expect_refusal(const nm_buffer *file, nm_status status, const char *message)
+{
+    nm_error err;
+    nm_spm *spm;
+    assert_int_equal(nm_spm_parse(file->data, file->bytes, "m.model", &spm, &err), status);
+    if (!strstr(err.text, message))
+        fail_msg("'%s' is not in: %s", message, err.text);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    nm_buffer file = {0};
+    nm_buffer_append(&file, "just text\n", 10);
+    expect_refusal(&file, NM_FORMAT, "m.model: not a SentencePiece model");
+    nm_buffer_clear(&file);
+    build(&(const model_spec){.type = NM_SPM_WORD}, &file);
+    expect_refusal(&file, NM_UNSUPPORTED, "type word");
+    nm_buffer_clear(&file);
+    build(&unigram, &file);
+    put_piece(&file, "東京", 0, NM_SPM_NORMAL);
+    expect_refusal(&file, NM_FORMAT, "occurs twice");
+    nm_buffer_clear(&file);
+    put_piece(&file, "a", 0, NM_SPM_NORMAL);
+    expect_refusal(&file, NM_FORMAT, "no unknown piece");
+    put_piece(&file, "a b", 0, NM_SPM_NORMAL);
+    expect_refusal(&file, NM_FORMAT, "contains a space");
+    nm_buffer_release(&file);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_segmentation), cmocka_unit_test(test_tokenizer),
+                                       cmocka_unit_test(test_damage), cmocka_unit_test(test_refusals)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
