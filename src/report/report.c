@@ -234,28 +234,43 @@ static bool overlap(const nm_report_run *a, const nm_report_run *b)
     return nm_report_run_start(a) < nm_report_run_end(b) && nm_report_run_start(b) < nm_report_run_end(a);
 }
 
-/* Throughput is comparable when all runs were on one host, one after the other. Runs without a start time may have
- * shared the machine. */
-static bool is_speed_comparable(const nm_report *report)
+double nm_report_run_others(const nm_report_run *run)
 {
+    const nm_series *others = nm_report_run_find(run, "train/other_cores");
+    return others ? nm_summary_of(others->value, others->n).mean : NAN;
+}
+
+/* Throughput is comparable when all runs were on one host, one after the other, and the host had little other work. Runs
+ * without a start time may have shared the machine. */
+static const char *speed_problem_of(const nm_report *report)
+{
+    static const double busy = 0.5; /* cores */
     const char *first = nm_report_run_text(&report->runs[0], "start/host");
     for (size_t i = 0; i < report->n; i++) {
-        const char *host = nm_report_run_text(&report->runs[i], "start/host");
-        if (!host || !first || strcmp(host, first) || isnan(nm_report_run_start(&report->runs[i])))
-            return false;
+        const nm_report_run *run = &report->runs[i];
+        const char *host = nm_report_run_text(run, "start/host");
+        if (!host || !first || isnan(nm_report_run_start(run)))
+            return "a log has no host or start time";
+        if (strcmp(host, first))
+            return "the runs were on different machines";
         for (size_t k = 0; k < i; k++)
-            if (overlap(&report->runs[i], &report->runs[k]))
-                return false;
+            if (overlap(run, &report->runs[k]))
+                return "runs shared the machine";
     }
-    return true;
+    for (size_t i = 0; i < report->n; i++)
+        if (nm_report_run_others(&report->runs[i]) > busy)
+            return "other programs used more than half a core during a run";
+    return NULL;
 }
 
 /* ---- the score ---- */
 
 static bool is_score(const char *tag)
 {
-    static const char *const others[] = {"loss", "nll",   "perplexity", "batch_loss",       "batch_nll",
-                                         "best", "epoch", "seconds",    "batch_perplexity", "tokens"};
+    static const char *const others[] = {
+        "loss",           "nll",   "perplexity", "batch_loss",       "batch_nll",
+        "best",           "epoch", "seconds",    "batch_perplexity", "tokens",
+        "masked_targets", "load",  "other_cores"};
     if (strncmp(tag, "valid/", 6) || strchr(tag + 6, '/') || strchr(tag + 6, '.'))
         return false;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -404,7 +419,7 @@ nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n
         use_short_names(report, true);
     drop_common_seed(report);
     find_score(report);
-    report->speed_comparable = is_speed_comparable(report);
+    report->speed_problem = report->n ? speed_problem_of(report) : NULL;
     nm_score_grid_make(&report->grid, report->runs, report->styles, report->n);
     return NM_OK;
 }

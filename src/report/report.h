@@ -28,7 +28,8 @@ typedef struct nm_report {
     nm_run_style *styles;      /* of each run */
     size_t n;
     nm_score_grid grid;
-    bool speed_comparable;        /* all runs had the same machine to themselves: no two at the same time */
+    const char
+        *speed_problem; /* why throughputs cannot be compared: "runs shared the machine"; NULL: they can */
     char *score_tag, *score_name; /* "valid/bleu", "BLEU"; the perplexity if no run has a score */
     bool score_rises;             /* higher is better */
 } nm_report;
@@ -52,6 +53,8 @@ void nm_report_close(nm_report *report);
 
 /* The score at the best validation of run i; NaN without one. */
 double nm_report_valid_score(const nm_report *report, size_t i);
+/* Mean number of cores that other programs used while the run trained; NaN if its log does not have it. */
+double nm_report_run_others(const nm_report_run *run);
 /* Whether every run of these sets that has a validation score has a test score, too. */
 bool nm_report_is_tested(const nm_report *report, const nm_run_set *sets, size_t n);
 /* Interval: every set has one run or three and more, and their resamples or intervals are known; with two seeds the interval

@@ -13,7 +13,7 @@
 typedef struct summary {                  /* of one run */
     double score, low, high, p_holm, p;   /* of the test set */
     double valid_score, loss, perplexity; /* of the best validation */
-    double updates, best_update, seconds, speed, memory, tid_mean, tid_variance;
+    double updates, best_update, seconds, speed, others, memory, tid_mean, tid_variance;
 } summary;
 
 static summary summarize(const nm_report *report, size_t i)
@@ -36,6 +36,7 @@ static summary summarize(const nm_report *report, size_t i)
         .best_update = best,
         .seconds = train && train->n ? train->seconds[train->n - 1] : NAN,
         .speed = speed && speed->n ? nm_median(speed->value, speed->n) : NAN,
+        .others = nm_report_run_others(run),
         .memory = nm_report_run_last(run, "start/step_mib"),
         .tid_mean = nm_report_run_tid(run, "mean"),
         .tid_variance = nm_report_run_tid(run, "variance"),
@@ -69,6 +70,10 @@ static const column columns[] = {
     {"updates", "number of updates so far", FIELD(updates), 'n', 0},
     {"time", "training time", FIELD(seconds), 't', 0},
     {"tokens/s", "throughput, median of the run", FIELD(speed), 'n', 1},
+    {"other cores",
+     "mean number of cores that other programs used while the run trained; with them, the speed depends on "
+     "what else ran",
+     FIELD(others), '1', 0},
     {"MiB", "memory of the largest training step", FIELD(memory), 'n', -1},
     {"TID mean", "at the input of the last feed-forward norm of the encoder, or of the only stack",
      FIELD(tid_mean), '%', 0},
@@ -169,8 +174,8 @@ static void write_row(const nm_report *report, const summary *all, size_t i, FIL
     for (int c = 0; c < N_COLUMNS; c++)
         if (column_shown(report, all, &columns[c])) {
             int better = columns[c].better == 2 ? (report->score_rises ? 1 : -1)
-                         : columns[c].offset == FIELD(speed) && !report->speed_comparable ? 0
-                                                                                          : columns[c].better;
+                         : columns[c].offset == FIELD(speed) && report->speed_problem ? 0
+                                                                                      : columns[c].better;
             write_cell(out, &columns[c], field(&all[i], columns[c].offset),
                        is_best(all, report->n, i, &columns[c], better));
         }
@@ -253,11 +258,8 @@ void nm_section_runs(const nm_report *report, FILE *out)
           out);
     if (!column_shown(report, all, &columns[0]))
         fputs("Test scores with intervals, p and TID come from <code>norma compare</code>. ", out);
-    if (report->n > 1 && !report->speed_comparable)
-        fputs("The speed is not ranked: runs shared a machine, were on different ones, or their logs have no "
-              "start "
-              "time. ",
-              out);
+    if (report->n > 1 && report->speed_problem)
+        fprintf(out, "The speed is not ranked: %s. ", report->speed_problem);
     write_signature(report, out);
     fputs("</p>\n", out);
     write_problems(report, out);

@@ -138,6 +138,15 @@ nm_status nm_log_open(nm_trainer *trainer, nm_error *err)
     return status == NM_OK && !length ? log_start(trainer, err) : status;
 }
 
+/* The load of the machine since the last record. */
+static void add_load(nm_trainer *trainer, json_t *object)
+{
+    double others = nm_load_meter_read(&trainer->load);
+    json_object_set_new(object, "load", number(nm_load_average()));
+    if (isfinite(others))
+        json_object_set_new(object, "other_cores", json_real(round(1e3 * others) / 1e3));
+}
+
 nm_status nm_log_progress(nm_trainer *trainer, const nm_progress *p, nm_error *err)
 {
     json_t *o = json_object();
@@ -154,6 +163,7 @@ nm_status nm_log_progress(nm_trainer *trainer, const nm_progress *p, nm_error *e
     json_object_set_new(o, "tokens", json_integer(p->tokens));
     json_object_set_new(o, "tokens_per_second", number(p->tokens_per_second));
     json_object_set_new(o, "seconds", number(p->seconds));
+    add_load(trainer, o);
     return write_line(trainer, o, err);
 }
 
@@ -196,6 +206,7 @@ nm_status nm_log_validation(nm_trainer *trainer, const nm_validation *v, nm_erro
     }
     json_object_set_new(o, "best", json_boolean(v->best));
     json_object_set_new(o, "seconds", number(trainer->state.seconds));
+    add_load(trainer, o);
     NM_TRY(write_line(trainer, o, err));
     return v->score.samples ? log_samples(trainer, v->score.samples, err) : NM_OK;
 }

@@ -204,6 +204,7 @@ nm_status nm_trainer_open(nm_trainer **out, const nm_task_type *task, const nm_o
         return status;
     }
     trainer->started = trainer->report_clock = nm_clock();
+    nm_load_meter_read(&trainer->load);
     *out = trainer;
     return NM_OK;
 }

@@ -6,6 +6,7 @@
 #include "backend/device.h"
 #include "base/file.h"
 #include "train/checkpoint.h"
+#include "train/machine_load.h"
 #include "train/shards.h"
 #include "train/trainer.h"
 
@@ -42,6 +43,7 @@ struct nm_trainer {
     double seconds_before; /* training time of earlier sessions */
     double validating;     /* seconds of validations since the last record of the log */
     double report_clock;   /* nm_clock at the last record of the log */
+    nm_load_meter load;    /* read at each record of the log */
     struct {
         int64_t updates, tokens;
         double seconds;

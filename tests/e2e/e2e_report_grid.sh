@@ -83,6 +83,9 @@ has sizes.html "Each point is the mean over 2 seeds; ranges are from the lowest 
 lacks sizes.html '<figure id="setting-heat-map">'
 lacks sizes.html '<figure id="setting-parallel">'
 
+# The load of the machine is recorded; /proc/stat exists wherever these tests run.
+grep -qE '"load":[0-9.]+,"other_cores":[0-9.]+}$' sizes/layer*64-1/log.jsonl || fail "no load: $(tail -n 1 sizes/layer*64-1/log.jsonl)"
+
 # ---- two settings: RBN, figure 5; a norm without them has no panel ----
 compare penalty --norms layer,rbn --grid norm.rbn.lambda=0,1 --grid norm.rbn.nu=0,0.5
 check_figure penalty setting-heat-map 4

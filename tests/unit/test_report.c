@@ -183,13 +183,20 @@ static void write_run(const char *folder, const char *run, const char *norm, con
     free(log);
 }
 
-static void append_resume(const char *folder, const char *run, const char *started)
+static void append_log(const char *folder, const char *run, const char *line)
 {
     char *path = nm_format("%s/%s/log.jsonl", folder, run);
     FILE *log = fopen(path, "ab");
-    fprintf(log, "{\"type\":\"resume\",\"update\":55,\"started\":\"%s\"}\n", started);
+    fputs(line, log);
     fclose(log);
     free(path);
+}
+
+static void append_resume(const char *folder, const char *run, const char *started)
+{
+    char *line = nm_format("{\"type\":\"resume\",\"update\":55,\"started\":\"%s\"}\n", started);
+    append_log(folder, run, line);
+    free(line);
 }
 
 static void remove_folder(const char *folder)
@@ -245,9 +252,19 @@ static void test_runs_table(void **state)
     html = runs_html(folder, names + 1, 2, styles + 1);
     assert_non_null(strstr(html, " class=\"best\">3,000</td>"));
     free(html);
-    append_resume(folder, "b", "2026-03-01T11:59:55Z"); /* until c was running */
+    append_log(folder, "c", "{\"type\":\"train\",\"update\":60,\"other_cores\":0.4}\n");
+    html = runs_html(folder, names + 1, 2, styles + 1);
+    assert_non_null(strstr(html, " class=\"best\">3,000</td>"));
+    free(html);
+    append_log(folder, "c",
+               "{\"type\":\"train\",\"update\":61,\"other_cores\":0.9}\n"); /* the mean is 0.65 */
     html = runs_html(folder, names + 1, 2, styles + 1);
     assert_null(strstr(html, "\" class=\"best\">3,000</td>"));
+    assert_non_null(strstr(html, "not ranked: other programs used more than half a core"));
+    free(html);
+    append_resume(folder, "b", "2026-03-01T11:59:55Z"); /* until c was running */
+    html = runs_html(folder, names + 1, 2, styles + 1);
+    assert_non_null(strstr(html, "not ranked: runs shared the machine"));
     free(html);
     assert_int_equal(styles[1].color, styles[2].color); /* the same norm */
     assert_true(styles[0].color != styles[1].color);
@@ -270,7 +287,8 @@ static void write_grid_run(const char *folder, const char *run, const char *norm
     char *test = nm_format("{\"value\":%.17g,\"low\":1,\"high\":99,\"draws\":[%.17g,%.17g,%.17g]}", score,
                            score - 1, score, score + 2);
     write_file(folder, run, "log.jsonl",
-               "{\"type\":\"valid\",\"update\":1,\"loss\":2,\"bleu\":7,\"best\":true}\n");
+               "{\"type\":\"valid\",\"update\":1,\"loss\":2,\"masked_targets\":3,\"load\":1,\"bleu\":7,"
+               "\"best\":true}\n");
     write_file(folder, run, "config.ini", config);
     write_file(folder, run, "test.json", test);
     free(config);
