@@ -44,3 +44,20 @@ if(NOT CMAKE_C_COMPILER_ID STREQUAL "GNU") # Clang's functions of OpenMP are not
   target_link_libraries(norma_python PRIVATE OpenMP::OpenMP_C)
 endif()
 install(TARGETS norma_python LIBRARY DESTINATION . COMPONENT python EXCLUDE_FROM_ALL)
+
+# The program of the package with the same archives. It is a process without other libraries, so OpenMP is linked as well.
+execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libgomp.a OUTPUT_VARIABLE _openmp OUTPUT_STRIP_TRAILING_WHITESPACE)
+if(NOT CMAKE_C_COMPILER_ID STREQUAL "GNU" OR NOT EXISTS "${_openmp}")
+  set(_openmp OpenMP::OpenMP_C)
+endif()
+add_executable(norma_python_program EXCLUDE_FROM_ALL ${NORMA_PROGRAM_SOURCES} ${NORMA_DEMO_SOURCES}
+               $<TARGET_OBJECTS:norma_objects> ${NORMA_SIMD_OBJECTS})
+target_compile_definitions(norma_python_program PRIVATE $<TARGET_PROPERTY:norma_settings,INTERFACE_COMPILE_DEFINITIONS>)
+target_compile_options(norma_python_program PRIVATE $<TARGET_PROPERTY:norma_settings,INTERFACE_COMPILE_OPTIONS> ${OpenMP_C_FLAGS})
+target_include_directories(norma_python_program PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR}/src)
+target_link_options(norma_python_program PRIVATE -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
+target_link_libraries(norma_python_program PRIVATE ${_python_libraries} ${_openmp} pthread dl m)
+set_target_properties(norma_python_program PROPERTIES OUTPUT_NAME norma
+                      RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/python)
+install(TARGETS norma_python_program RUNTIME DESTINATION bin COMPONENT python EXCLUDE_FROM_ALL)
+install(DIRECTORY recipes DESTINATION share/norma COMPONENT python EXCLUDE_FROM_ALL FILES_MATCHING PATTERN "*.ini")

@@ -184,6 +184,20 @@ _FUNCTIONS: Dict[str, Tuple] = {
     "nm_norm_counter": (POINTER(c_int64), _pointer, _text),
     "nm_norm_save": (_status, _pointer, _text, _error),
     "nm_norm_load": (_status, _pointer, _text, _error),
+    "nm_version": (_text,),
+    "nm_translator_open": (_status, POINTER(_pointer), _text, POINTER(_text), _error),
+    "nm_translator_close": (None, _pointer),
+    "nm_translator_max_tokens": (c_int32, _pointer),
+    "nm_translator_nbest": (c_int32, _pointer),
+    "nm_translator_run": (_status, _pointer, POINTER(_text), c_size_t, POINTER(_pointer), _error),
+    "nm_translations_free": (None, _pointer),
+    "nm_translations_count": (c_size_t, _pointer, c_size_t),
+    "nm_translations_too_long": (c_bool, _pointer, c_size_t),
+    "nm_translations_text": (_text, _pointer, c_size_t, c_size_t),
+    "nm_translations_score": (c_double, _pointer, c_size_t, c_size_t),
+    "nm_translations_n_tokens": (c_size_t, _pointer, c_size_t, c_size_t),
+    "nm_translations_token": (_text, _pointer, c_size_t, c_size_t, c_size_t),
+    "nm_translations_token_scores": (POINTER(c_double), _pointer, c_size_t, c_size_t),
 }
 
 

@@ -1,0 +1,3 @@
+from ._runs import main
+
+main()
