@@ -170,15 +170,18 @@ typedef struct nm_pack_args {
 
 /* ---- bf16 matrix multiplication ----
  * On a backend that was created with `bf16`, `linear`, `linear_grad_input`, `linear_grad_weight` (not its
- * db) and `softmax_loss` round the operands of their matrix multiplications to bf16 (8 bits of precision,
- * the exponents of float), to nearest even. Matrices stay in float, and so do bias, activation, dropout,
- * softmax, and all other kernels. An element of a result is summed in float, in chunks of 512 products:
+ * db), `softmax_loss`, `attention` and `attention_grad` round the operands of their matrix multiplications to
+ * bf16 (8 bits of precision, the exponents of float), to nearest even; in attention these are also the softmax
+ * weights after dropout and the gradients of the scores. Matrices stay in float, and so do bias, activation,
+ * dropout, softmax, and all other kernels. An element of a result is summed in float, in chunks of 512
+ * products (attention: in one chunk):
  *     s  = 0
  *     s  = fma(x_1, y_1, s), fma(x_0, y_0, s), fma(x_3, y_3, s), fma(x_2, y_2, s), ...
  *     c  = s for the first chunk, c + s for the others
  * A product is exact in float; every step rounds once, to nearest even. Denormal numbers, inputs and
- * results, become zero of the same sign. This is what the instruction vdpbf16ps computes. Except for
- * softmax_loss, which contains exponentials, results are bitwise identical on all backends and CPU levels. */
+ * results, become zero of the same sign. This is what the instruction vdpbf16ps computes. Linear layers give
+ * bitwise identical results on all backends and CPU levels; the other kernels contain exponentials, which
+ * differ in the last bits. */
 
 /* ---- int8 inference: symmetric per-row weight quantization, dynamic per-token activation quantization ----
  * A row w of a weight is integers q from -127 to 127 and a scale s:

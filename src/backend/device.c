@@ -12,7 +12,7 @@ static const nm_option device_options[] = {
     DEVICE(memory_mib, "0", 0, 1e9, "Memory limit of a training step in MiB; 0: the machine's physical memory."),
     DEVICE(profile, "false", 0, 1, "Time every kernel during training and print a table at the end."),
     DEVICE(fold, "true", 0, 1, "At inference, fold norms that are affine per feature into the linear layers that follow them."),
-    NM_CHOICE(nm_device_config, precision, "float", "float|bf16|int8", "Precision of linear layers and of the output layer: float32; bf16 operands with float sums, which are faster on CPUs with AVX512_BF16; at inference only, dynamic int8 quantization."),
+    NM_CHOICE(nm_device_config, precision, "float", "float|bf16|int8", "Precision of linear layers, attention and output layer: float32; bf16 operands with float sums, which are faster on CPUs with AVX512_BF16; at inference only, dynamic int8 quantization."),
     {0}};
 /* clang-format on */
 

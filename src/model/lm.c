@@ -20,7 +20,7 @@ static const nm_option lm_options[] = {
                   "pre", "Position of the norms: before each sublayer, with a final norm after the last layer (pre), or after each residual addition (post).",
                   "0.1", "Dropout rate on the output of each sublayer.", "0", "0.1", "0.1"),
     ROW(layers, "2", 1, 1000, "Number of layers."),
-    ROW(context, "64", 2, 1024, "Context length in tokens (L): length of training segments and longest context at inference."),
+    ROW(context, "64", 2, 8192, "Context length in tokens (L): length of training segments and longest context at inference."),
     ROW(cores, "1", 1, 64, "Number of cores of block-term attention (core-1, core-2)."),
     ROW(core_width, "20", 1, 4096, "Width of a core of block-term attention (h)."),
     ROW(final_norm, "", 0, 0, "Normalization after the last layer, in pre-norm only; empty: as model.norm."),
@@ -59,6 +59,8 @@ static const nm_preset lm_presets[] = {
 /* clang-format on */
 
 /* ---- building ---- */
+
+enum { BLOCK_TERM_CONTEXT = 1024 }; /* largest context of block-term attention */
 
 static bool is_block_term(const nm_lm_config *c)
 {
@@ -147,6 +149,11 @@ static nm_status lm_build(nm_model *model, nm_error *err)
     nm_lm *lm = model->parts = nm_allocate(sizeof *lm);
     if (!is_block_term(c))
         NM_TRY(nm_stack_check_heads(&c->stack, err));
+    if (is_block_term(c) && c->context > BLOCK_TERM_CONTEXT)
+        return nm_fail(
+            err, NM_USAGE,
+            "model.context = %lld: block-term attention has weights of context^2 rows, and at most %d tokens",
+            (long long)c->context, (int)BLOCK_TERM_CONTEXT);
     if (!is_block_term(c) && !c->causal)
         return nm_fail(err, NM_USAGE,
                        "model.causal = false is implemented for model.attention = block-term only");

@@ -103,6 +103,17 @@ accepts 'per word' perplexity bpe test.txt
 try generate bpe --prompt '' --tokens 5
 [ "$got" = 0 ] || fail "exit code $got without a prompt: $(cat err)"
 
+# ---- a context above 1,024 tokens, in float and with bf16 matrix multiplications ----
+for precision in float bf16; do
+    accepts 'done: 3 updates' train lm.ini --run.folder long-$precision --model.context 1500 --train.max-tokens 1500 \
+        --train.updates 3 --device.precision $precision
+done
+try perplexity long-float test.txt --json
+whole=$(value perplexity)
+try perplexity long-float test.txt --json --device.precision bf16
+awk -v a="$(value perplexity)" -v b="$whole" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(d > 0 && d < 0.01 * b) }' ||
+    fail "the perplexity is $whole in float and $(value perplexity) in bf16"
+
 # ---- interrupted and continued: bitwise identical ----
 accepts 'done: 60 updates' train lm.ini --run.folder parts --train.updates 60 --schedule.updates 120
 accepts 'done: 120 updates' train lm.ini --run.folder parts --resume --train.updates 120 --schedule.updates 120
@@ -144,6 +155,7 @@ refuses 5 'prepare the folder with --format text' train lm.ini --run.folder x --
 refuses 3 'nothere' train lm.ini --run.folder x --data.folder nothere
 refuses 2 'no multiple of model.heads' train lm.ini --run.folder x --model.heads 3
 refuses 2 'block-term only' train lm.ini --run.folder x --model.causal false
+refuses 2 'at most 1024 tokens' train lm.ini --run.folder x --model.attention block-term --model.context 1500
 refuses 2 'does not lie between' train lm.ini --run.folder x --model.adaptive true --model.cutoffs 5,5
 refuses 2 'a comma-separated list of token ids' train lm.ini --run.folder x --model.adaptive true --model.cutoffs 5,x
 refuses 2 'does not lie between' train lm.ini --run.folder x --model.adaptive true

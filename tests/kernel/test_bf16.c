@@ -339,6 +339,110 @@ static void test_loss(void **state)
     nm_backend_free(plain);
 }
 
+/* ---- attention ---- */
+
+enum { MOST_ATTENTION = 6 * 200 * 60 };
+
+typedef struct attention_case {
+    int32_t heads, width, v_width; /* of a head */
+    int32_t queries[2], keys[2];   /* of two sequences */
+    bool causal;
+} attention_case;
+
+/* out, dq, dk, dv; returns their number. */
+static size_t run_attention(nm_backend *b, const attention_case *c, float *results)
+{
+    nm_error err;
+    const nm_dropout drop = {0.2, 7, 5, 9};
+    const int32_t q_offsets[] = {0, c->queries[0], c->queries[0] + c->queries[1]},
+                  k_offsets[] = {0, c->keys[0], c->keys[0] + c->keys[1]};
+    const int32_t m = q_offsets[2], n = k_offsets[2], cols = c->heads * c->width,
+                  v_cols = c->heads * c->v_width;
+    const nm_packing q_packing = {.n_seqs = 2, .n_tokens = m, .offsets = q_offsets},
+                     k_packing = {.n_seqs = 2, .n_tokens = n, .offsets = k_offsets};
+    const size_t sizes[] = {
+        (size_t)m * (size_t)cols,   (size_t)n * (size_t)cols,   (size_t)n * (size_t)v_cols,
+        (size_t)m * (size_t)v_cols, (size_t)m * (size_t)v_cols, (size_t)m * (size_t)cols,
+        (size_t)n * (size_t)cols,   (size_t)n * (size_t)v_cols, (size_t)m * (size_t)c->heads};
+    enum { Q, K, V, DOUT, OUT, DQ, DK, DV, LSE, PARTS };
+    float *at[PARTS];
+    void *memory;
+    size_t total = 0, first_result = 0;
+    for (int i = 0; i < PARTS; i++)
+        total += sizes[i];
+    assert_true(total < MOST_ATTENTION);
+    assert_int_equal(nm_backend_alloc(b, total * sizeof(float), &memory, &err), NM_OK);
+    at[0] = memory;
+    for (int i = 1; i < PARTS; i++)
+        at[i] = at[i - 1] + sizes[i - 1];
+    for (int i = 0; i < OUT; i++)
+        first_result += sizes[i];
+    for (size_t i = 0; i < first_result; i++)
+        results[i] = draw(6, i);
+    nm_backend_upload(b, memory, results, first_result * sizeof(float));
+    const nm_attention_args forward = {.q = nm_mat_of(at[Q], m, cols),
+                                       .k = nm_mat_of(at[K], n, cols),
+                                       .v = nm_mat_of(at[V], n, v_cols),
+                                       .q_packing = &q_packing,
+                                       .k_packing = &k_packing,
+                                       .heads = c->heads,
+                                       .causal = c->causal,
+                                       .scale = 0.3,
+                                       .drop = &drop,
+                                       .out = nm_mat_of(at[OUT], m, v_cols),
+                                       .lse = at[LSE]};
+    b->k.attention(b, &forward);
+    NM_CALL(b, attention_grad, .forward = forward, .dout = nm_mat_of(at[DOUT], m, v_cols),
+            .dq = nm_mat_of(at[DQ], m, cols), .dk = nm_mat_of(at[DK], n, cols),
+            .dv = nm_mat_of(at[DV], n, v_cols));
+    nm_backend_download(b, results, at[OUT], (total - first_result) * sizeof(float));
+    nm_backend_dealloc(b, memory);
+    return total - first_result;
+}
+
+/* Odd widths and lengths, several blocks of queries, a sequence without keys for its first queries. Levels
+ * agree with ref up to softmax weights that are rounded to the other neighbor; bitwise identical for any
+ * number of threads. */
+static void test_attention(void **state)
+{
+    (void)state;
+    static const attention_case cases[] = {
+        {1, 1, 1, {1, 2}, {1, 3}, false},     {2, 7, 5, {3, 9}, {3, 9}, true},
+        {3, 16, 33, {5, 60}, {7, 13}, false}, {2, 40, 17, {121, 2}, {121, 5}, true},
+        {1, 64, 64, {57, 1}, {71, 1}, true},  {2, 15, 16, {9, 4}, {4, 4}, true},
+    };
+    static float expected[MOST_ATTENTION], exact[MOST_ATTENTION], actual[MOST_ATTENTION],
+        threaded[MOST_ATTENTION];
+    nm_backend *ref = create("ref", "auto", 1), *plain = level_create((nm_backend_options){.name = "ref"});
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        size_t n = run_attention(ref, &cases[c], expected);
+        run_attention(plain, &cases[c], exact);
+        for (size_t i = 0; i < n; i++) /* the log of the denominator of no keys */
+            if (isinf(expected[i]) && expected[i] == exact[i])
+                expected[i] = exact[i] = 0;
+        double rounding = distance(expected, exact, n);
+        if (!(rounding > 0x1p-13 && rounding < 0x1p-6))
+            fail_msg("case %zu: bf16 differs from float by %.3g", c, rounding);
+        for (size_t i = 0; i < N_CPU_LEVELS; i++) {
+            nm_backend *b = create("cpu", cpu_levels[i], 1), *three = create("cpu", cpu_levels[i], 3);
+            if (!b)
+                continue;
+            run_attention(b, &cases[c], actual);
+            run_attention(three, &cases[c], threaded);
+            assert_memory_equal(actual, threaded, n * sizeof *actual);
+            for (size_t j = 0; j < n; j++)
+                actual[j] = isinf(actual[j]) ? 0 : actual[j];
+            double difference = distance(actual, expected, n);
+            if (!(difference < 0x1p-11))
+                fail_msg("case %zu, %s: differs from ref by %.3g", c, cpu_levels[i], difference);
+            nm_backend_free(b);
+            nm_backend_free(three);
+        }
+    }
+    nm_backend_free(ref);
+    nm_backend_free(plain);
+}
+
 static void test_float64_is_rejected(void **state)
 {
     (void)state;
@@ -361,6 +465,7 @@ int main(void)
                                        cmocka_unit_test(test_smallest_results),
                                        cmocka_unit_test(test_bound),
                                        cmocka_unit_test(test_loss),
+                                       cmocka_unit_test(test_attention),
                                        cmocka_unit_test(test_float64_is_rejected)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

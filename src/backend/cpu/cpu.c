@@ -19,7 +19,7 @@ typedef struct cpu_level {
     }
 #define FILL_BF16(level)                                                                                     \
     {                                                                                                        \
-        nm_cpu_linear_bf16_##level, nm_cpu_loss_bf16_##level                                                 \
+        nm_cpu_linear_bf16_##level, nm_cpu_attention_bf16_##level, nm_cpu_loss_bf16_##level                  \
     }
 
 static bool always(void)

@@ -38,9 +38,10 @@ void nm_cpu_int8_vnni(nm_kernels *k); /* the other kernels of this level are tho
 #endif
 
 /* Kernels with bf16 matrix multiplications, which replace those of the level on a bf16 backend. */
-enum { NM_CPU_N_BF16_GROUPS = 2 };
+enum { NM_CPU_N_BF16_GROUPS = 3 };
 #define NM_CPU_BF16(level)                                                                                   \
     void nm_cpu_linear_bf16_##level(nm_kernels *k);                                                          \
+    void nm_cpu_attention_bf16_##level(nm_kernels *k);                                                       \
     void nm_cpu_loss_bf16_##level(nm_kernels *k);
 NM_CPU_BF16(base)
 #if defined(__x86_64__)

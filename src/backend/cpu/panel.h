@@ -158,6 +158,26 @@ NM_INLINE vf nm_load_depth(const float *from, int32_t n)
 #endif
 }
 
+#if defined(NM_BF16)
+
+/* Panel rows of one row of n values of k, in place or not; writes whole vectors. */
+NM_INLINE void nm_pack_row(const float *from, int32_t n, float *to)
+{
+    for (int32_t k = 0; k < n; k += NM_VECTOR_DEPTH) {
+        vf packed = nm_load_depth(from + k, n - k < NM_VECTOR_DEPTH ? n - k : NM_VECTOR_DEPTH);
+#if defined(NM_BF16_DOT)
+        v_store(to + k / NM_PANEL_GROUP, packed);
+#else
+        float lanes[NM_W];
+        v_store(lanes, packed);
+        for (int i = 0; i < NM_W; i++)
+            to[k + i] = lanes[i ^ 1];
+#endif
+    }
+}
+
+#endif
+
 /* Packs an operand whose rows are along k: lane r of the panel row of k is from[r * stride + k], zero for
  * r >= rows. Panel rows are `step` floats apart. Writes whole vectors: with a step below NM_W each vector
  * overwrites the end of the previous one. */

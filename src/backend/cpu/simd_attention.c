@@ -1,14 +1,22 @@
 /* Scaled dot-product attention, fused per sequence and head (Vaswani et al. 2017; backward recomputes the
  * weights from the log of the softmax denominators as in Dao et al. 2022). One thread computes a pair of
  * sequence and head with the register tile of GEMM; scores live in its workspace. Queries are processed in
- * blocks of QUERIES rows, so that the workspace grows linearly with the number of keys. */
+ * blocks of QUERIES rows, so that the workspace grows linearly with the number of keys. With NM_BF16 the
+ * operands of every matrix multiplication are packed to bf16, softmax weights and their gradients included;
+ * scores, softmax and sums are float. */
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/relative.h"
 #include "backend/cpu/small_gemm.h"
 
 #include <omp.h>
 
-enum { QUERIES = 56 };
+enum { QUERIES = 56 }; /* even */
+
+#if defined(NM_BF16)
+enum { LEFT_ROWS = QUERIES };
+#else
+enum { LEFT_ROWS = 0 };
+#endif
 
 typedef struct attention {
     nm_mat q, k, v, out, dout, dq, dk, dv;
@@ -25,7 +33,9 @@ typedef struct workspace {
     int32_t keys;
     float *k_columns,
         *v_columns;   /* k and v transposed into panels, for matrix multiplications over the width */
-    float *padded[4]; /* row-padded copies of operands whose rows are not whole vectors: q, k, v, dout */
+    float *padded[4]; /* row-padded copies of right operands whose rows are not whole vectors, or with
+                         NM_BF16 their panel rows: q, k, v, dout */
+    float *left;      /* with NM_BF16: panel rows of q or dout as left operand */
     float *scores, *dropped, *grads; /* [QUERIES][keys]: weights, weights after dropout, gradients */
     float *factors;
 } workspace;
@@ -48,12 +58,14 @@ static size_t workspace_floats(const attention *call, int32_t longest_keys, bool
                       keys * width,
                       keys * v_width,
                       QUERIES * v_width,
+                      LEFT_ROWS * (width > v_width ? width : v_width),
                       QUERIES * keys,
                       backward ? QUERIES * keys : 0,
                       backward ? QUERIES * keys : 0,
                       keys + 2 * NM_DROP_COLS};
-    float **parts[] = {&r->k_columns, &r->v_columns, &r->padded[0], &r->padded[1], &r->padded[2],
-                       &r->padded[3], &r->scores,    &r->dropped,   &r->grads,     &r->factors};
+    float **parts[] = {&r->k_columns, &r->v_columns, &r->padded[0], &r->padded[1],
+                       &r->padded[2], &r->padded[3], &r->left,      &r->scores,
+                       &r->dropped,   &r->grads,     &r->factors};
     r->keys = (int32_t)keys;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (base)
@@ -68,26 +80,83 @@ static float *head_rows(nm_mat m, int32_t row, int32_t head, int32_t width)
     return nm_row(m, row) + (size_t)head * (size_t)width;
 }
 
+/* Floats of a panel of NM_TILE_COLS columns. */
+static size_t panel_floats(int32_t depth)
+{
+    return (size_t)nm_panel_rows(depth) * NM_TILE_COLS;
+}
+
 /* [n, width] transposed into panels of NM_TILE_COLS of the n */
 static void transpose_panels(const float *from, size_t stride, int32_t n, int32_t width, float *to)
 {
     for (int32_t j = 0; j < n; j += NM_W) {
-        float *panel = to + (size_t)(j / NM_TILE_COLS) * NM_TILE_COLS * (size_t)width + j % NM_TILE_COLS;
+        float *panel = to + (size_t)(j / NM_TILE_COLS) * panel_floats(width) + j % NM_TILE_COLS;
         nm_pack_transposed(from + (size_t)j * stride, stride, nm_min_i32(n - j, NM_W), width, panel,
                            NM_TILE_COLS);
     }
 }
 
-/* The operand itself if its rows are whole vectors, otherwise a padded copy. */
+/* A right operand: itself if its rows are whole vectors of float, otherwise a padded or packed copy. */
 static operand padded_operand(const float *from, size_t stride, int32_t n, int32_t width, float *copy)
 {
+#if !defined(NM_BF16)
     if (width % NM_W == 0)
         return (operand){from, stride, 1};
+#endif
     size_t step = (size_t)nm_round_up(width, NM_W);
-    for (int32_t i = 0; i < n; i++)
+    for (int32_t i = 0; i < n; i += NM_PANEL_GROUP)
         for (int32_t j = 0; j < width; j += NM_W)
-            v_store(copy + (size_t)i * step + j, v_load_upto(from + (size_t)i * stride + j, width - j));
+            nm_pack_group(from + (size_t)i * stride + j, stride, n - i, width - j,
+                          copy + (size_t)nm_panel_rows(i) * step + j, step);
     return (operand){copy, step, 1};
+}
+
+/* A left operand of m rows along the width of a head. */
+static operand left_operand(const float *from, size_t stride, int32_t m, int32_t width, float *copy)
+{
+#if defined(NM_BF16)
+    size_t step = (size_t)nm_round_up(width, NM_TILE_COLS);
+    for (int32_t i = 0; i < m; i++)
+        nm_pack_row(from + (size_t)i * stride, width, copy + (size_t)i * step);
+    return (operand){copy, step, 1};
+#else
+    (void)m;
+    (void)width;
+    (void)copy;
+    return (operand){from, stride, 1};
+#endif
+}
+
+/* A block of m rows of weights or gradients as left operand along its keys; packed in place. */
+static operand block_rows(const workspace *r, float *block, int32_t m, int32_t keys)
+{
+#if defined(NM_BF16)
+    for (int32_t i = 0; i < m; i++)
+        nm_pack_row(block + (size_t)i * (size_t)r->keys, keys, block + (size_t)i * (size_t)r->keys);
+#else
+    (void)m;
+    (void)keys;
+#endif
+    return (operand){block, (size_t)r->keys, 1};
+}
+
+/* The same block as left operand along its rows, for sums over the queries; packed to `to`, which may be the
+ * block. */
+static operand block_columns(const workspace *r, float *block, int32_t m, int32_t keys, float *to)
+{
+#if defined(NM_BF16)
+    const size_t step = (size_t)r->keys;
+    for (int32_t i = 0; i < m; i += NM_PANEL_GROUP)
+        for (int32_t j = 0; j < keys; j += NM_W)
+            nm_pack_group(block + (size_t)i * step + j, step, m - i, NM_W,
+                          to + (size_t)nm_panel_rows(i) * step + j, step);
+    return (operand){to, 1, step};
+#else
+    (void)m;
+    (void)keys;
+    (void)to;
+    return (operand){block, 1, (size_t)r->keys};
+#endif
 }
 
 static int32_t attended_keys(const attention *call, const pair *at, int32_t query)
@@ -145,9 +214,10 @@ static const float *drop_row(const attention *call, const pair *at, int32_t quer
 static void score(const attention *call, const pair *at, const workspace *r, int32_t first, int32_t m,
                   int32_t keys)
 {
-    operand q = {head_rows(call->q, at->q0 + first, at->head, call->width), (size_t)call->q.stride, 1};
-    multiply(m, keys, call->width, q, r->k_columns, (size_t)call->width * NM_TILE_COLS, NM_TILE_COLS,
-             call->scale, false, r->scores, (size_t)r->keys);
+    operand q = left_operand(head_rows(call->q, at->q0 + first, at->head, call->width),
+                             (size_t)call->q.stride, m, call->width, r->left);
+    multiply(m, keys, call->width, q, r->k_columns, panel_floats(call->width), NM_TILE_COLS, call->scale,
+             false, r->scores, (size_t)r->keys);
 }
 
 static void forward_queries(const attention *call, const pair *at, const workspace *r, operand v,
@@ -166,8 +236,7 @@ static void forward_queries(const attention *call, const pair *at, const workspa
         for (int32_t j = 0; j < padded_keys; j += NM_W)
             v_store(row + j, v_mul(v_load(row + j), v_load(factor + j)));
     }
-    operand weights = {r->scores, (size_t)r->keys, 1};
-    multiply(m, call->v_width, keys, weights, v.data, NM_TILE_COLS, v.row, 1, false,
+    multiply(m, call->v_width, keys, block_rows(r, r->scores, m, keys), v.data, NM_TILE_COLS, v.row, 1, false,
              head_rows(call->out, at->q0 + first, at->head, call->v_width), (size_t)call->out.stride);
 }
 
@@ -219,15 +288,16 @@ static void backward_queries(const attention *call, const pair *at, const worksp
     int32_t keys = attended_keys(call, at, first + m - 1);
     const float *q_rows = head_rows(call->q, at->q0 + first, at->head, call->width);
     const float *dout_rows = head_rows(call->dout, at->q0 + first, at->head, call->v_width);
-    operand up = {dout_rows, (size_t)call->dout.stride, 1}, ds = {r->grads, (size_t)r->keys, 1};
     score(call, at, r, first, m, keys);
-    multiply(m, keys, call->v_width, up, r->v_columns, (size_t)call->v_width * NM_TILE_COLS, NM_TILE_COLS, 1,
-             false, r->grads, (size_t)r->keys);
+    operand up = left_operand(dout_rows, (size_t)call->dout.stride, m, call->v_width, r->left);
+    multiply(m, keys, call->v_width, up, r->v_columns, panel_floats(call->v_width), NM_TILE_COLS, 1, false,
+             r->grads, (size_t)r->keys);
     for (int32_t i = 0; i < m; i++)
         grad_row(call, at, r, first, i, keys);
-    multiply(m, call->width, keys, ds, k.data, NM_TILE_COLS, k.row, 1, false,
+    operand ds_columns = block_columns(r, r->grads, m, keys, r->scores);
+    multiply(m, call->width, keys, block_rows(r, r->grads, m, keys), k.data, NM_TILE_COLS, k.row, 1, false,
              head_rows(call->dq, at->q0 + first, at->head, call->width), (size_t)call->dq.stride);
-    operand ds_columns = {r->grads, 1, (size_t)r->keys}, kept_columns = {r->dropped, 1, (size_t)r->keys};
+    operand kept_columns = block_columns(r, r->dropped, m, keys, r->dropped);
     operand q = padded_operand(q_rows, (size_t)call->q.stride, m, call->width, r->padded[0]);
     operand dout = padded_operand(dout_rows, (size_t)call->dout.stride, m, call->v_width, r->padded[3]);
     multiply(keys, call->width, m, ds_columns, q.data, NM_TILE_COLS, q.row, 1, add,
@@ -303,9 +373,9 @@ static void prefetch_rows(nm_mat m, int32_t row, int32_t n, int32_t col, int32_t
             __builtin_prefetch(nm_row(m, row + i) + col + j, 0, 2);
 }
 
-/* Heads first .. first + n - 1 of one sequence. */
-static void run_heads(const attention *call, const workspace *r, int32_t sequence, int32_t first, int32_t n,
-                      bool backward)
+/* Heads first .. first + n - 1 of one sequence. Not inlined: see nm_flush_begin. */
+static __attribute__((noinline)) void run_heads(const attention *call, const workspace *r, int32_t sequence,
+                                                int32_t first, int32_t n, bool backward)
 {
     const int32_t *q = call->q_packing->offsets + sequence, *k = call->k_packing->offsets + sequence;
     pair at = {first, q[0], q[1] - q[0], k[0], k[1] - k[0]};
@@ -339,11 +409,13 @@ static void run_pairs(nm_backend *b, const attention *call, bool backward)
     {
         workspace local;
         workspace_floats(call, keys, backward, base + (size_t)omp_get_thread_num() * floats, &local);
+        const uint32_t mode = nm_flush_begin();
 #pragma omp for schedule(dynamic, 1)
         for (int32_t i = 0; i < n_seqs * split; i++) {
             int32_t first = i % split * part;
             run_heads(call, &local, i / split, first, nm_min_i32(call->heads - first, part), backward);
         }
+        nm_flush_end(mode);
     }
 }
 
@@ -364,6 +436,8 @@ static void attention_grad(nm_backend *b, const nm_attention_grad_args *args)
     call.dv = args->dv;
     run_pairs(b, &call, true);
 }
+
+#if !defined(NM_BF16) /* which reads the cache in float */
 
 /* Single queries over a gathered KV cache. Sizes that fit the registers and hide the latency of sums: */
 enum { KEYS_AT_ONCE = 4, SUM_VECTORS = 8 };
@@ -513,10 +587,14 @@ static void attention_cached(nm_backend *b, const nm_attention_cached_args *args
     }
 }
 
+#endif
+
 void NM_SIMD(nm_cpu_attention)(nm_kernels *k)
 {
     k->attention = attention_forward;
     k->attention_grad = attention_grad;
+#if !defined(NM_BF16)
     k->attention_cached = attention_cached;
     NM_SIMD(nm_cpu_relative)(k);
+#endif
 }
