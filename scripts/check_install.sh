@@ -31,14 +31,20 @@ make_models() (
     . "$source/tests/e2e/corpora.sh"
     # shellcheck source=tests/e2e/library_models.sh
     . "$source/tests/e2e/library_models.sh"
-    cd "$work" && make_translation_run
+    cd "$work" && make_library_runs
 )
 
 run_example() { # program, its source
-    case $(basename "$2" .c) in
-        translate) "$1" "$work/run-translate" <"$work/train.de" >"$work/out" && grep -q . "$work/out" ;;
-        *) "$1" ;;
+    local name model text
+    name=$(basename "$2" .c)
+    case $name in
+        translate) model=run-translate text=train.de ;;
+        language_model) model=run-lm text=lm.txt ;;
+        tag) model=run-tag text=names.txt ;;
+        classify) model=run-classify text=reviews.txt ;;
+        *) "$1" && return ;;
     esac
+    "$1" "$work/$model" <"$work/$text" >"$work/out" && grep -q . "$work/out"
 }
 
 with_pkg_config() { # example, "shared" or "static", program to write

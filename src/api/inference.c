@@ -124,23 +124,30 @@ size_t nm_text_length(const char *text)
 nm_status nm_texts_check(const char *const *texts, size_t n, const char *name, nm_error *err)
 {
     if (n && !texts)
-        return nm_fail(err, NM_USAGE, "the array of texts is NULL");
+        return nm_fail(err, NM_USAGE, "the array of %ss is NULL", name);
     for (size_t i = 0; i < n; i++) {
         char where[64];
         snprintf(where, sizeof where, "%s %zu", name, i);
         if (!texts[i])
             return nm_fail(err, NM_USAGE, "%s is NULL", where);
-        size_t bytes = nm_text_length(texts[i]);
-        const char *line_end = memchr(texts[i], '\n', bytes);
-        if (line_end)
-            return nm_fail(err, NM_FORMAT, "%s: a line break at position %zu", where,
-                           (size_t)(line_end - texts[i]) + 1);
-        NM_TRY(nm_text_check(texts[i], bytes, where, err));
+        NM_TRY(nm_text_check(texts[i], strlen(texts[i]), where, err));
     }
     return NM_OK;
 }
 
-/* ---- pool ---- */
+nm_status nm_lines_check(const char *const *lines, size_t n, const char *name, nm_error *err)
+{
+    NM_TRY(nm_texts_check(lines, n, name, err));
+    for (size_t i = 0; i < n; i++) {
+        const char *line_end = memchr(lines[i], '\n', nm_text_length(lines[i]));
+        if (line_end)
+            return nm_fail(err, NM_FORMAT, "%s %zu: a line break at position %zu", name, i,
+                           (size_t)(line_end - lines[i]) + 1);
+    }
+    return NM_OK;
+}
+
+/* ---- workspaces ---- */
 
 void nm_workspaces_init(nm_workspaces *pool)
 {

@@ -28,9 +28,10 @@ nm_status nm_inference_open(nm_inference *inference, const nm_inference_type *ty
                             const char *const *settings, nm_error *err);
 void nm_inference_close(nm_inference *inference);
 
-/* Checks n texts: NM_FORMAT unless each is one line of UTF-8, with or without a line end; NM_USAGE for NULL. `name` is what
- * messages call one of them, which are numbered from 0. */
+/* Checks n texts: NM_FORMAT unless each is UTF-8; NM_USAGE for NULL. `name` is what messages call one of them, which are
+ * numbered from 0. nm_lines_check: also NM_FORMAT for a line break, except at the end. */
 nm_status nm_texts_check(const char *const *texts, size_t n, const char *name, nm_error *err);
+nm_status nm_lines_check(const char *const *lines, size_t n, const char *name, nm_error *err);
 /* Length of a text without its line end. */
 size_t nm_text_length(const char *text);
 

@@ -308,7 +308,7 @@ nm_status nm_translator_run(nm_translator *self, const char *const *texts, size_
     err = err ? err : &ignored;
     if (!self || !translations)
         return nm_fail(err, NM_USAGE, "nm_translator_run: %s is NULL", self ? "translations" : "translator");
-    NM_TRY(nm_texts_check(texts, n, "text", err));
+    NM_TRY(nm_lines_check(texts, n, "text", err));
     workspace *w = nm_workspaces_take(&self->pool);
     if (!w)
         NM_TRY(workspace_create(self, &w, err));

@@ -62,6 +62,16 @@ typedef struct batch {
 
 /* ---- creation ---- */
 
+static nm_status alloc_workspace(nm_sampler *self, nm_error *err)
+{
+    size_t words = (size_t)self->model->target_size,
+           machine = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    self->raw = nm_allocate((words + NM_MAX_CLUSTERS) * nm_dtype_bytes(self->model->backend->dtype));
+    self->log_p = nm_allocate((words + NM_MAX_CLUSTERS) * sizeof *self->log_p);
+    self->sorted = nm_allocate(words * sizeof *self->sorted);
+    return nm_tape_init(&self->tape, self->model->backend, machine, err);
+}
+
 nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_options *options,
                             const nm_vocab *vocab, nm_error *err)
 {
@@ -73,14 +83,26 @@ nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_o
                        "the model is not causal (model.causal = false): it cannot generate text");
     nm_sampler *self = nm_allocate(sizeof *self);
     *self = (nm_sampler){.model = model, .options = options, .vocab = vocab};
-    size_t words = (size_t)model->target_size,
-           machine = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-    self->raw = nm_allocate((words + NM_MAX_CLUSTERS) * nm_dtype_bytes(model->backend->dtype));
-    self->log_p = nm_allocate((words + NM_MAX_CLUSTERS) * sizeof *self->log_p);
-    self->sorted = nm_allocate(words * sizeof *self->sorted);
-    nm_status status = nm_tape_init(&self->tape, model->backend, machine, err);
+    nm_status status = alloc_workspace(self, err);
     if (status == NM_OK && generator->decoder(model))
         status = nm_incremental_create(&self->incremental, model, err);
+    if (status == NM_OK && self->incremental)
+        status = nm_incremental_refresh(self->incremental, err);
+    if (status != NM_OK) {
+        nm_sampler_free(self);
+        return status;
+    }
+    *out = self;
+    return NM_OK;
+}
+
+nm_status nm_sampler_create_worker(nm_sampler **out, const nm_sampler *main, nm_model *model, nm_error *err)
+{
+    nm_sampler *self = nm_allocate(sizeof *self);
+    *self = (nm_sampler){.model = model, .options = main->options, .vocab = main->vocab};
+    nm_status status = alloc_workspace(self, err);
+    if (status == NM_OK && main->incremental)
+        status = nm_incremental_create_worker(&self->incremental, main->incremental, model->backend, err);
     if (status != NM_OK) {
         nm_sampler_free(self);
         return status;
@@ -345,8 +367,8 @@ nm_status nm_sampler_run(nm_sampler *self, const nm_id_list *prompts, size_t n, 
     size_t context = (size_t)self->model->type->generator->context(self->model);
     batch b = {.live = nm_allocate((size_t)most * sizeof *b.live),
                .rows = nm_allocate((size_t)most * context * sizeof *b.rows)};
-    nm_status status = self->incremental ? nm_incremental_refresh(self->incremental, err) : NM_OK;
-    if (self->incremental && status == NM_OK)
+    nm_status status = NM_OK;
+    if (self->incremental)
         self->output = *nm_incremental_output(self->incremental);
     for (size_t first = 0; first < n && status == NM_OK; first += (size_t)b.n) {
         b.n = (int32_t)(n - first < (size_t)most ? n - first : (size_t)most);
@@ -359,8 +381,6 @@ nm_status nm_sampler_run(nm_sampler *self, const nm_id_list *prompts, size_t n, 
         for (int32_t i = 0; i < b.n && status == NM_OK; i++)
             truncate_output(self, b.live[i].out);
     }
-    if (self->incremental)
-        nm_incremental_release_weights(self->incremental);
     free(b.live);
     free(b.rows);
     return status;

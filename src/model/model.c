@@ -66,6 +66,25 @@ void nm_model_free(nm_model *model)
     free(model);
 }
 
+nm_status nm_model_create_worker(nm_model **out, const nm_model *main, nm_error *err)
+{
+    nm_backend *backend;
+    NM_TRY(nm_backend_create_worker(&backend, main->backend, main->backend->threads, err));
+    nm_model *worker = nm_allocate(sizeof *worker);
+    *worker = *main;
+    worker->backend = backend;
+    *out = worker;
+    return NM_OK;
+}
+
+void nm_model_free_worker(nm_model *worker)
+{
+    if (!worker)
+        return;
+    nm_backend_free(worker->backend);
+    free(worker);
+}
+
 nm_status nm_model_allow(nm_model *model, const uint8_t *allowed, nm_error *err)
 {
     void *device;

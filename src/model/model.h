@@ -81,6 +81,10 @@ nm_status nm_model_create(nm_model **model, const nm_model_type *type, nm_backen
                           const nm_options *options, const nm_model_sizes *sizes, bool with_grads,
                           nm_error *err);
 void nm_model_free(nm_model *model);
+/* The same model on a worker of its backend, for concurrent inference: parameters, tables and norms are shared and must not
+ * change meanwhile. `main` must outlive it. NM_UNSUPPORTED: see nm_backend_create_worker. */
+nm_status nm_model_create_worker(nm_model **worker, const nm_model *main, nm_error *err);
+void nm_model_free_worker(nm_model *worker);
 /* Restricts the output to tokens with 1 in allowed (host [target_size]). */
 nm_status nm_model_allow(nm_model *model, const uint8_t *allowed, nm_error *err);
 

@@ -55,7 +55,7 @@ static void build_linear(nm_params *params, const char *name, int64_t out, int64
     *bias = nm_params_add(params, 1, (int32_t)out, linear_init(in), "%s.bias", name);
 }
 
-static void build_inputs(nm_model *model, nm_tagger *t)
+static void build_inputs(nm_model *model, nm_tagger_layers *t)
 {
     const nm_tagger_config *c = model->config;
     const nm_tagger_sizes *sizes = model->more_sizes;
@@ -77,7 +77,7 @@ static void build_inputs(nm_model *model, nm_tagger *t)
 static nm_status tagger_build(nm_model *model, nm_error *err)
 {
     const nm_tagger_config *c = model->config;
-    nm_tagger *t = model->parts = nm_allocate(sizeof *t);
+    nm_tagger_layers *t = model->parts = nm_allocate(sizeof *t);
     const nm_init normal = {NM_INIT_NORMAL, 1};
     int32_t tags = model->target_size;
     NM_TRY(nm_stack_check_heads(&c->stack, err));
@@ -113,7 +113,7 @@ static void tagger_release(nm_model *model)
 /* A convolution of width 3 over the characters, max pooling over the word, a linear layer: [words, char_dim]. */
 static nm_tensor *encode_chars(nm_model *model, nm_tape *tape, const nm_tagger_inputs *in)
 {
-    const nm_tagger *t = nm_tagger_of(model);
+    const nm_tagger_layers *t = nm_tagger_of(model);
     double drop = nm_tagger_config_of(model)->char_dropout;
     const int32_t *ids[] = {in->char_before, in->char_ids, in->char_behind};
     nm_packing packing = nm_tape_packing(tape, &in->chars);
@@ -129,7 +129,7 @@ static nm_tensor *encode_chars(nm_model *model, nm_tape *tape, const nm_tagger_i
 static nm_model_output tagger_forward(nm_model *model, nm_tape *tape, const nm_batch *batch)
 {
     const nm_tagger_config *c = model->config;
-    const nm_tagger *t = nm_tagger_of(model);
+    const nm_tagger_layers *t = nm_tagger_of(model);
     const nm_tagger_inputs *in = batch->more;
     nm_packing packing = nm_tape_packing(tape, &batch->source);
     nm_tensor *parts[3];

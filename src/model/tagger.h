@@ -23,20 +23,20 @@ typedef struct nm_tagger_inputs { /* nm_batch.more; words and their packing are 
     const int32_t *bigrams; /* [tokens] */
 } nm_tagger_inputs;
 
-typedef struct nm_tagger {
+typedef struct nm_tagger_layers {
     nm_tensor *words, *chars, *bigrams; /* embeddings; the last two may be NULL */
     nm_tensor *conv_weight, *conv_bias, *char_weight, *char_bias;
     nm_tensor *in_weight, *in_bias, *output_weight, *output_bias;
     nm_stack encoder;
     nm_crf_scores crf;
-} nm_tagger;
+} nm_tagger_layers;
 
 static inline const nm_tagger_config *nm_tagger_config_of(const nm_model *model)
 {
     return model->config;
 }
 
-static inline nm_tagger *nm_tagger_of(const nm_model *model)
+static inline nm_tagger_layers *nm_tagger_of(const nm_model *model)
 {
     return model->parts;
 }

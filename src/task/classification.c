@@ -38,10 +38,9 @@ static const char *const text_names[] = {"dict.txt", "labels.txt", "codes.bpe"};
 
 /* ---- opening ---- */
 
-static nm_status open_coder(nm_task *task, const char *codes_name, nm_error *err)
+nm_status nm_classification_open_coder(nm_classification_parts *parts, const nm_classification_config *config,
+                                       const char *codes_name, nm_error *err)
 {
-    const nm_classification_config *config = task->config;
-    nm_classification_parts *parts = task->parts;
     nm_text_coder_config coder = {.tokenizer = config->tokenizer,
                                   .options = nm_tokenizer_options_default(),
                                   .lowercase = config->lowercase,
@@ -64,7 +63,7 @@ static nm_status classification_open(nm_task *task, nm_error *err)
     nm_classification_parts *parts = task->parts = nm_allocate(sizeof *parts);
     if (*config->codes)
         NM_TRY(nm_model_text_read(config->codes, &parts->texts[NM_CLASS_TEXT_CODES], err));
-    NM_TRY(open_coder(task, config->codes, err));
+    NM_TRY(nm_classification_open_coder(parts, config, config->codes, err));
     NM_TRY(nm_classification_read(task, err));
     for (int split = 0; split < NM_CLASS_SPLITS; split++) {
         parts->corpora[split] = nm_labeled_set_corpus(&parts->sets[split]);
@@ -96,7 +95,7 @@ static nm_status classification_open_model(nm_task *task, const nm_safetensors *
     NM_TRY(nm_model_text_vocab(&texts[NM_CLASS_TEXT_DICTIONARY], NM_VOCAB_FAIRSEQ, &parts->vocab, err));
     NM_TRY(parse_labels(parts, &texts[NM_CLASS_TEXT_LABELS], err));
     char *name = nm_format("%s: %s", nm_safetensors_path(file), text_names[NM_CLASS_TEXT_CODES]);
-    nm_status status = open_coder(task, name, err);
+    nm_status status = nm_classification_open_coder(parts, task->config, name, err);
     free(name);
     return status;
 }

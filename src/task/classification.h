@@ -56,6 +56,9 @@ nm_corpus nm_labeled_set_corpus(const nm_labeled_set *set);
 /* The class of the label at the reader's position. NM_MISMATCH for an unknown label, with file, line and known labels. */
 nm_status nm_classification_find(const nm_classification_parts *parts, const nm_labeled *at, int32_t *label,
                                  nm_error *err);
+/* Opens parts->coder with the codes in parts->texts; codes_name: their name in messages. */
+nm_status nm_classification_open_coder(nm_classification_parts *parts, const nm_classification_config *config,
+                                       const char *codes_name, nm_error *err);
 int32_t nm_classification_classes(const nm_classification_parts *parts);
 const char *nm_classification_name(const nm_classification_parts *parts, int32_t label);
 

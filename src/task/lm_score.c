@@ -19,6 +19,8 @@ typedef struct scorer {
     nm_lm_scored *out;
     nm_tape tape;
     nm_arena host;
+    size_t text;  /* the text of the next window */
+    int64_t next; /* its number in the text */
 } scorer;
 
 void nm_lm_scored_release(nm_lm_scored *scored)
@@ -66,8 +68,9 @@ static nm_status score_rows(scorer *self, nm_tensor *rows, int64_t first, int32_
 {
     nm_backend *b = self->tape.backend;
     size_t row_bytes = (size_t)rows->cols * nm_dtype_bytes(b->dtype);
-    for (int32_t at = 0; at < n; at += NM_LM_BLOCK_TOKENS) {
-        int32_t count = n - at < NM_LM_BLOCK_TOKENS ? n - at : NM_LM_BLOCK_TOKENS;
+    int32_t block = self->how->token_nll ? 1 : NM_LM_BLOCK_TOKENS;
+    for (int32_t at = 0; at < n; at += block) {
+        int32_t count = n - at < block ? n - at : block;
         nm_tensor part = {
             .data = (char *)rows->data + (size_t)at * row_bytes, .rows = count, .cols = rows->cols};
         nm_loss_spec spec = {.targets = self->ids + first + at};
@@ -79,6 +82,8 @@ static nm_status score_rows(scorer *self, nm_tensor *rows, int64_t first, int32_
         if (!isfinite(sums[1]))
             return nm_fail(err, NM_DIVERGED, "the model's log probabilities are not finite");
         nm_lm_scored_add(self->out, sums[1], count);
+        if (self->how->token_nll)
+            self->how->token_nll[first + at] = sums[1];
     }
     return NM_OK;
 }
@@ -102,42 +107,54 @@ static nm_status score_batch(scorer *self, const window *windows, int32_t n, nm_
     return score_rows(self, rows, windows[0].begin + windows[0].length - windows[0].scored, scored, err);
 }
 
-/* Window i of a text of n tokens; false after the last window. */
-static bool window_at(const scorer *self, int64_t n, int64_t i, window *w)
+/* The next window of a text that ends before token `end`; false after its last one. */
+static bool window_of_text(scorer *self, int64_t begin, int64_t end, window *w)
 {
     int64_t length = nm_lm_config_of(self->model)->context, context = self->how->context;
     int64_t step = context ? length - context + 1 : length;
-    w->begin = i * step;
-    int64_t done = i ? w->begin + length - step : 0; /* number of tokens scored by earlier windows */
-    if (done >= n)
+    w->begin = begin + self->next * step;
+    int64_t done = self->next ? w->begin + length - step : begin; /* scored by earlier windows */
+    if (done >= end)
         return false;
-    int64_t end = w->begin + length < n ? w->begin + length : n;
-    w->length = (int32_t)(end - w->begin);
-    w->scored = (int32_t)(end - done);
+    int64_t window_end = w->begin + length < end ? w->begin + length : end;
+    w->length = (int32_t)(window_end - w->begin);
+    w->scored = (int32_t)(window_end - done);
     if (w->length < length && self->how->drop_incomplete) {
         self->out->left_out += w->scored;
         return false;
     }
+    self->next++;
     return true;
+}
+
+/* The next window of n ids; false after the last one. */
+static bool window_next(scorer *self, int64_t n, window *w)
+{
+    const int64_t *ends = self->how->ends ? self->how->ends : &n;
+    size_t n_texts = self->how->ends ? self->how->n_ends : 1;
+    for (; self->text < n_texts; self->text++, self->next = 0)
+        if (window_of_text(self, self->text ? ends[self->text - 1] : 0, ends[self->text], w))
+            return true;
+    return false;
 }
 
 static nm_status score_windows(scorer *self, int64_t n, nm_error *err)
 {
-    int64_t most = self->how->max_tokens / nm_lm_config_of(self->model)->context;
-    most = most < 1 ? 1 : most > 1 << 20 ? 1 << 20 : most;
-    window *windows = nm_allocate((size_t)most * sizeof *windows);
+    int64_t longest = nm_lm_config_of(self->model)->context;
+    window *windows = NULL;
+    size_t capacity = 0;
     nm_status status = NM_OK;
-    for (int64_t i = 0; status == NM_OK;) {
+    for (bool more = true; more && status == NM_OK;) {
         int32_t count = 0;
-        while (count < most && window_at(self, n, i, &windows[count])) {
-            count++;
-            i++;
+        for (int64_t tokens = 0; !count || tokens + longest <= self->how->max_tokens;) {
+            NM_GROW(windows, (size_t)count, capacity);
+            more = window_next(self, n, &windows[count]);
+            if (!more)
+                break;
+            tokens += windows[count++].length;
         }
-        if (!count)
-            break;
-        status = score_batch(self, windows, count, err);
-        if (count < most)
-            break;
+        if (count)
+            status = score_batch(self, windows, count, err);
     }
     free(windows);
     return status;

@@ -56,6 +56,11 @@ typedef struct nm_lm_scoring {
     int64_t max_tokens; /* of a batch */
     bool drop_incomplete;
     int32_t before; /* input of the first token */
+    /* Ends of the texts in the ids, which are scored without the tokens of the others; NULL: the ids are one text. The token
+     * before a text must be `before`. */
+    const int64_t *ends;
+    size_t n_ends;
+    double *token_nll; /* [n], or NULL: of every token; slower, because every loss is downloaded */
 } nm_lm_scoring;
 
 typedef struct nm_lm_scored {

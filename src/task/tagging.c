@@ -120,7 +120,7 @@ static nm_status tagging_init_params(nm_task *task, nm_model *model, nm_error *e
 {
     nm_tagging_parts *parts = task->parts;
     const nm_tagging_config *config = task->config;
-    const nm_tagger *t = nm_tagger_of(model);
+    const nm_tagger_layers *t = nm_tagger_of(model);
     NM_TRY(init_from_vectors(model, t->words, &parts->words, &parts->vectors, config->vectors,
                              "model.word_dim", err));
     return init_from_vectors(model, t->bigrams, &parts->bigrams, &parts->bigram_vectors,

@@ -18,7 +18,7 @@ runs_example() {
 }
 
 # ---- translate ----
-make_translation_run
+make_library_runs || fail 'the models were not made'
 {
     cat train.de
     echo
@@ -35,9 +35,47 @@ runs_example 2 translate
 has err 'path of the model is NULL'
 runs_example 3 translate nowhere
 has err nowhere
-printf 'haus\nbl\xffau\n' >broken
+printf 'bl\xffau\n' >broken
 input=broken runs_example 4 translate run-translate
-has err 'text 1: not UTF-8: byte 0xff at position 3'
+has err 'text 0: not UTF-8: byte 0xff at position 3'
 [ "$(grep -cv '^ \*\|^/\*' "$SOURCE/examples/translate.c")" -le 40 ] || fail "the example has more than 40 lines"
+
+# ---- classify ----
+printf '%s\n' 'an unknown wörd' '' 'great' >>reviews.txt
+"$NORMA" classify run-classify reviews.txt --probabilities |
+    awk -F '\t' 'NR == 1 { for (i = 2; i <= NF; i++) at[$i] = i; next } { print $1 "\t" $at[$1] }' >expected
+[ "$(cut -f1 expected | sort -u | wc -l)" = 2 ] || fail "one class only"
+input=reviews.txt runs_example 0 classify run-classify
+same expected out
+runs_example 7 classify run-lm
+has err 'a model for lm does not classify'
+input=broken runs_example 4 classify run-classify
+has err 'text 0: not UTF-8: byte 0xff at position 3'
+
+# ---- tag ----
+printf '%s\n' 'Zoë lives in Ulm .' 'Anna' >>names.txt
+"$NORMA" tag run-tag names.txt --input-format text --scheme bioes |
+    awk 'BEGIN { n = 1 } !NF { n++; next } { mark = substr($2, 1, 1); label = substr($2, 3) }
+        mark == "B" { span = $1 } mark == "I" || mark == "E" { span = span " " $1 } mark == "S" { span = $1 }
+        mark == "S" || mark == "E" { print n "\t" label "\t" span }' >expected
+[ "$(wc -l <expected)" -gt 100 ] || fail "few spans: $(head expected)"
+grep -q '	PER	[A-Z][a-z]* Ek$' expected || fail "no span of two tokens: $(head expected)"
+input=names.txt runs_example 0 tag run-tag
+same expected out
+runs_example 7 tag run-classify
+has err 'a model for classification does not tag'
+
+# ---- language model ----
+head -n 20 lm.txt >lines
+printf '%s\n' '' 'unknown wörds here' >>lines
+input=lines runs_example 0 language_model run-lm
+"$NORMA" perplexity run-lm lines --json >scores
+perl -e 'open my $f, "<", "scores"; my ($ppl) = <$f> =~ /"perplexity": ?([0-9.]+)/; my ($found) = `cat out` =~ /perplexity ([0-9.]+)/;
+    exit(abs($found / $ppl - 1) < 1e-4 ? 0 : 1)' || fail "perplexity: $(cat scores) $(cat out)"
+"$NORMA" generate run-lm --prompt "$(head -n 1 lines)" --bare --tokens 12 --temperature 0.8 >expected
+sed '1,/^perplexity/d' out | sed '/^$/d' >continuation
+sed '/^$/d' expected | cmp - continuation || fail "continuation: $(cat continuation), not $(cat expected)"
+runs_example 7 language_model run-tag
+has err 'a model for tagging is no language model'
 
 echo "e2e_library: $cases checks"

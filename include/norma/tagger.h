@@ -1,0 +1,66 @@
+/* Tagging of sentences with spans, such as named entities, with a trained model. examples/tag.c is a complete program.
+ *
+ * A tagger may be used by any number of threads at the same time: they share the weights, and each call has its own workspace,
+ * which is kept for later calls. The tags of a sentence depend on the sentence only; they are independent of the other
+ * sentences, of the number of threads and of concurrent calls. */
+#ifndef NORMA_TAGGER_H
+#define NORMA_TAGGER_H
+
+#include "norma/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct nm_tagger nm_tagger;
+typedef struct nm_tagged nm_tagged; /* the sentences of one call */
+
+/* Opens a model file or a run folder, of which the best model is used, or else the last one. options: names and values in turn,
+ * NULL at the end, or NULL: tag.scheme (bio, iob1, bioes, bmeso) and those of [device], see norma/translator.h.
+ *
+ * NM_USAGE: unknown option or value, NULL; NM_IO, NM_FORMAT: the file cannot be read or is malformed; NM_UNSUPPORTED: a model
+ * of another task; NM_MEMORY. err may be NULL. */
+NM_API nm_status nm_tagger_open(nm_tagger **tagger, const char *path, const char *const *options,
+                                nm_error *err);
+/* No call may be in progress. Results remain valid. NULL is accepted. */
+NM_API void nm_tagger_close(nm_tagger *tagger);
+
+/* Number of tags of the model in its scheme, and each of them; NULL for one that does not exist. Valid until
+ * nm_tagger_close. */
+NM_API size_t nm_tagger_n_tags(const nm_tagger *tagger);
+NM_API const char *nm_tagger_tag(const nm_tagger *tagger, size_t index);
+
+/* Tags n sentences of tokens, UTF-8. tokens: those of all sentences, one after another; lengths [n]: their numbers. *tagged is
+ * set on success only; free it with nm_tagged_free.
+ *
+ * NM_FORMAT with the index of the token (from 0): not UTF-8, empty, or with a line break; NM_FORMAT: a sentence of more than
+ * 65536 tokens; NM_USAGE: NULL; NM_DIVERGED: the model's logits are not finite; NM_MEMORY. */
+NM_API nm_status nm_tagger_run(nm_tagger *tagger, const char *const *tokens, const size_t *lengths, size_t n,
+                               nm_tagged **tagged, nm_error *err);
+/* NULL is accepted. */
+NM_API void nm_tagged_free(nm_tagged *tagged);
+
+/* A span of tokens first .. end - 1 of a sentence. */
+typedef struct nm_tagged_span {
+    size_t first, end;
+    const char *label; /* "PER" */
+} nm_tagged_span;
+
+/* The accessors below return 0, NULL or false for a sentence, token or span that does not exist. What they return is valid
+ * until nm_tagged_free. */
+
+/* Number of sentences of the call, and of the tokens of a sentence. */
+NM_API size_t nm_tagged_n(const nm_tagged *tagged);
+NM_API size_t nm_tagged_length(const nm_tagged *tagged, size_t sentence);
+/* The tag of a token: "O", or a mark of tag.scheme, a hyphen and a label, as "B-PER". */
+NM_API const char *nm_tagged_tag(const nm_tagged *tagged, size_t sentence, size_t token);
+/* Number of spans of a sentence, and each of them. */
+NM_API size_t nm_tagged_n_spans(const nm_tagged *tagged, size_t sentence);
+NM_API bool nm_tagged_get_span(const nm_tagged *tagged, size_t sentence, size_t index, nm_tagged_span *span);
+/* Whether the sentence has more tokens than the model has positions and was therefore tagged in pieces. */
+NM_API bool nm_tagged_in_pieces(const nm_tagged *tagged, size_t sentence);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,206 @@
+#include "norma/classifier.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/inference.h"
+#include "task/classification.h"
+
+/* What a call works with: the task and the model of the classifier, with a coder and a backend of the call. */
+typedef struct workspace {
+    nm_classification_parts parts;
+    nm_task task;
+    nm_model *model;
+    nm_labeled_set set;
+    nm_buffer line;
+} workspace;
+
+struct nm_classifier {
+    nm_inference inference;
+    const nm_classification_parts *parts;
+    size_t n_classes;
+    nm_workspaces pool;
+};
+
+struct nm_classifications {
+    size_t n, n_classes;
+    double *probabilities; /* [n, n_classes] */
+    bool *truncated;
+    char **names; /* [n_classes] */
+};
+
+/* ---- open and close ---- */
+
+static void no_options(nm_options *options)
+{
+    (void)options;
+}
+
+static const nm_inference_type inference_type = {.task = &nm_task_classification,
+                                                 .refusal = "does not classify",
+                                                 .sections = "device",
+                                                 .add_options = no_options};
+
+static void workspace_free(void *space)
+{
+    workspace *w = space;
+    nm_text_coder_close(&w->parts.coder);
+    nm_model_free_worker(w->model);
+    nm_labeled_set_release(&w->set);
+    nm_buffer_release(&w->line);
+    free(w);
+}
+
+static nm_status workspace_create(const nm_classifier *self, workspace **out, nm_error *err)
+{
+    const nm_loaded_model *loaded = &self->inference.models[0];
+    workspace *w = nm_allocate(sizeof *w);
+    w->parts = *self->parts;
+    w->parts.coder = (nm_text_coder){0};
+    w->task = loaded->task;
+    w->task.parts = &w->parts;
+    nm_status status =
+        nm_classification_open_coder(&w->parts, loaded->task.config, "the model's BPE codes", err);
+    if (status == NM_OK)
+        status = nm_model_create_worker(&w->model, loaded->model, err);
+    if (status != NM_OK) {
+        workspace_free(w);
+        return status;
+    }
+    *out = w;
+    return NM_OK;
+}
+
+nm_status nm_classifier_open(nm_classifier **classifier, const char *path, const char *const *options,
+                             nm_error *err)
+{
+    nm_error ignored;
+    err = err ? err : &ignored;
+    if (!classifier)
+        return nm_fail(err, NM_USAGE, "nm_classifier_open: classifier is NULL");
+    nm_classifier *self = nm_allocate(sizeof *self);
+    nm_workspaces_init(&self->pool);
+    nm_status status = nm_inference_open(&self->inference, &inference_type, path, options, err);
+    if (status != NM_OK) {
+        nm_classifier_close(self);
+        return status;
+    }
+    self->parts = self->inference.models[0].task.parts;
+    self->n_classes = (size_t)nm_classification_classes(self->parts);
+    *classifier = self;
+    return NM_OK;
+}
+
+void nm_classifier_close(nm_classifier *self)
+{
+    if (!self)
+        return;
+    nm_workspaces_release(&self->pool, workspace_free);
+    nm_inference_close(&self->inference);
+    free(self);
+}
+
+size_t nm_classifier_n_classes(const nm_classifier *self)
+{
+    return self ? self->n_classes : 0;
+}
+
+const char *nm_classifier_class(const nm_classifier *self, size_t index)
+{
+    return index < nm_classifier_n_classes(self) ? nm_classification_name(self->parts, (int32_t)index) : NULL;
+}
+
+/* ---- classification ---- */
+
+static void encode(const nm_classifier *self, workspace *w, const char *text, bool *truncated)
+{
+    const nm_classification_config *config = self->inference.models[0].task.config;
+    int64_t cut = w->set.cut;
+    size_t bytes = nm_text_length(text);
+    nm_buffer_clear(&w->line);
+    nm_buffer_append(&w->line, text, bytes);
+    for (size_t i = 0; i < bytes; i++)
+        if (w->line.data[i] == '\n' || w->line.data[i] == '\r')
+            w->line.data[i] = ' ';
+    nm_classification_encode(&w->parts, config->max_length, w->line.data, bytes, &w->set);
+    *truncated = w->set.cut > cut;
+}
+
+static nm_status classify(const nm_classifier *self, workspace *w, const char *const *texts,
+                          nm_classifications *out, nm_error *err)
+{
+    nm_labeled_set_clear(&w->set);
+    for (size_t i = 0; i < out->n; i++)
+        encode(self, w, texts[i], &out->truncated[i]);
+    nm_corpus corpus = nm_labeled_set_corpus(&w->set);
+    return nm_classification_probabilities(&w->task, w->model, &corpus, out->probabilities, err);
+}
+
+nm_status nm_classifier_run(nm_classifier *self, const char *const *texts, size_t n,
+                            nm_classifications **results, nm_error *err)
+{
+    nm_error ignored;
+    err = err ? err : &ignored;
+    if (!self || !results)
+        return nm_fail(err, NM_USAGE, "nm_classifier_run: %s is NULL", self ? "results" : "classifier");
+    NM_TRY(nm_texts_check(texts, n, "text", err));
+    workspace *w = nm_workspaces_take(&self->pool);
+    if (!w)
+        NM_TRY(workspace_create(self, &w, err));
+    nm_classifications *out = nm_allocate(sizeof *out);
+    *out = (nm_classifications){.n = n,
+                                .n_classes = self->n_classes,
+                                .probabilities =
+                                    nm_allocate((n + 1) * self->n_classes * sizeof *out->probabilities),
+                                .truncated = nm_allocate(n * sizeof *out->truncated),
+                                .names = nm_allocate(self->n_classes * sizeof *out->names)};
+    for (size_t k = 0; k < self->n_classes; k++)
+        out->names[k] = nm_duplicate(nm_classifier_class(self, k));
+    nm_status status = n ? classify(self, w, texts, out, err) : NM_OK;
+    nm_workspaces_give(&self->pool, w);
+    if (status == NM_OK)
+        *results = out;
+    else
+        nm_classifications_free(out);
+    return status;
+}
+
+/* ---- results ---- */
+
+void nm_classifications_free(nm_classifications *self)
+{
+    if (!self)
+        return;
+    for (size_t k = 0; k < self->n_classes; k++)
+        free(self->names[k]);
+    free(self->names);
+    free(self->probabilities);
+    free(self->truncated);
+    free(self);
+}
+
+size_t nm_classifications_n(const nm_classifications *self)
+{
+    return self ? self->n : 0;
+}
+
+const double *nm_classifications_probabilities(const nm_classifications *self, size_t text)
+{
+    return text < nm_classifications_n(self) ? self->probabilities + text * self->n_classes : NULL;
+}
+
+size_t nm_classifications_best(const nm_classifications *self, size_t text)
+{
+    const double *probabilities = nm_classifications_probabilities(self, text);
+    return probabilities ? (size_t)nm_classification_best(probabilities, (int32_t)self->n_classes) : 0;
+}
+
+const char *nm_classifications_label(const nm_classifications *self, size_t text)
+{
+    return text < nm_classifications_n(self) ? self->names[nm_classifications_best(self, text)] : NULL;
+}
+
+bool nm_classifications_truncated(const nm_classifications *self, size_t text)
+{
+    return text < nm_classifications_n(self) && self->truncated[text];
+}

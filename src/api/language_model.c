@@ -1,0 +1,317 @@
+#include "norma/language_model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/inference.h"
+#include "decode/sampler.h"
+#include "task/lm_task.h"
+
+typedef struct scoring_config { /* section [perplexity] */
+    int64_t context, batch_tokens;
+} scoring_config;
+
+/* clang-format off */
+static const nm_option scoring_rows[] = {
+    NM_OPTION(scoring_config, context, "0", 0, 1024, "Minimum number of preceding tokens in sliding windows, where the text has them; 0: segments as in training."),
+    NM_OPTION(scoring_config, batch_tokens, "2048", 1, 1 << 24, "Number of tokens in a batch; the result does not depend on it."),
+    {0}};
+/* clang-format on */
+
+/* What a call works with. */
+typedef struct workspace {
+    nm_model *model;
+    nm_lm_text *text;
+    nm_sampler *sampler; /* NULL: a non-causal model */
+} workspace;
+
+struct nm_language_model {
+    nm_inference inference;
+    const nm_lm_parts *parts;
+    const scoring_config *scoring;
+    nm_sampler *sampler; /* its packed weights are those of all workspaces; NULL: a non-causal model */
+    nm_workspaces pool;
+};
+
+struct nm_lm_scores {
+    size_t n;
+    size_t *begins; /* [n + 1], of the lines in tokens */
+    char **tokens;
+    double *log_probs;
+};
+
+struct nm_lm_texts {
+    size_t n;
+    char **texts;
+};
+
+/* ---- open and close ---- */
+
+static void add_options(nm_options *options)
+{
+    nm_sample_options_add(options);
+    nm_options_add(options, "perplexity", scoring_rows, NULL, sizeof(scoring_config));
+}
+
+static const nm_inference_type inference_type = {.task = &nm_task_lm,
+                                                 .refusal = "is no language model",
+                                                 .sections = "sample,perplexity,device",
+                                                 .add_options = add_options};
+
+static void workspace_free(void *space)
+{
+    workspace *w = space;
+    nm_sampler_free(w->sampler);
+    nm_lm_text_free(w->text);
+    nm_model_free_worker(w->model);
+    free(w);
+}
+
+static nm_status workspace_create(const nm_language_model *self, workspace **out, nm_error *err)
+{
+    workspace *w = nm_allocate(sizeof *w);
+    nm_status status = nm_model_create_worker(&w->model, self->inference.models[0].model, err);
+    if (status == NM_OK)
+        status = nm_lm_text_create(&w->text, self->parts, err);
+    if (status == NM_OK && self->sampler)
+        status = nm_sampler_create_worker(&w->sampler, self->sampler, w->model, err);
+    if (status != NM_OK) {
+        workspace_free(w);
+        return status;
+    }
+    *out = w;
+    return NM_OK;
+}
+
+static nm_status open_model(nm_language_model *self, const char *path, const char *const *options,
+                            nm_error *err)
+{
+    NM_TRY(nm_inference_open(&self->inference, &inference_type, path, options, err));
+    nm_model *model = self->inference.models[0].model;
+    const nm_lm_config *config = nm_lm_config_of(model);
+    self->parts = self->inference.models[0].task.parts;
+    self->scoring = nm_options_find(self->inference.options, "perplexity");
+    if (self->scoring->context > config->context)
+        return nm_fail(err, NM_USAGE, "perplexity.context = %lld is more than model.context = %lld",
+                       (long long)self->scoring->context, (long long)config->context);
+    if (!config->causal)
+        return NM_OK;
+    return nm_sampler_create(&self->sampler, model, nm_options_find(self->inference.options, "sample"),
+                             self->parts->vocab, err);
+}
+
+nm_status nm_language_model_open(nm_language_model **model, const char *path, const char *const *options,
+                                 nm_error *err)
+{
+    nm_error ignored;
+    err = err ? err : &ignored;
+    if (!model)
+        return nm_fail(err, NM_USAGE, "nm_language_model_open: model is NULL");
+    nm_language_model *self = nm_allocate(sizeof *self);
+    nm_workspaces_init(&self->pool);
+    nm_status status = open_model(self, path, options, err);
+    if (status != NM_OK) {
+        nm_language_model_close(self);
+        return status;
+    }
+    *model = self;
+    return NM_OK;
+}
+
+void nm_language_model_close(nm_language_model *self)
+{
+    if (!self)
+        return;
+    nm_workspaces_release(&self->pool, workspace_free);
+    nm_sampler_free(self->sampler);
+    nm_inference_close(&self->inference);
+    free(self);
+}
+
+/* A workspace for a call with n lines; NM_USAGE, NM_FORMAT, NM_UNSUPPORTED: see the header. */
+static nm_status begin_call(nm_language_model *self, const char *const *lines, size_t n, const char *name,
+                            workspace **w, nm_error *err)
+{
+    NM_TRY(nm_lines_check(lines, n, name, err));
+    if (!self->sampler)
+        return nm_fail(err, NM_UNSUPPORTED,
+                       "the model is not causal (model.causal = false): it has no probabilities of text");
+    *w = nm_workspaces_take(&self->pool);
+    return *w ? NM_OK : workspace_create(self, w, err);
+}
+
+/* ---- log probabilities ---- */
+
+/* Ids of all lines, each with the end symbol; *ends [n] are their ends. */
+static void encode_lines(const nm_language_model *self, workspace *w, const char *const *lines, size_t n,
+                         nm_ids *ids, int64_t *ends)
+{
+    int64_t words = 0;
+    for (size_t i = 0; i < n; i++) {
+        nm_lm_encode(w->text, lines[i], nm_text_length(lines[i]), ids, &words);
+        nm_ids_append(ids, self->parts->vocab->eos);
+        ends[i] = (int64_t)ids->n;
+    }
+}
+
+static nm_lm_scores *scores_of(const nm_language_model *self, const nm_ids *ids, const int64_t *ends,
+                               size_t n, double *token_nll)
+{
+    nm_lm_scores *scores = nm_allocate(sizeof *scores);
+    *scores = (nm_lm_scores){.n = n,
+                             .begins = nm_allocate((n + 1) * sizeof *scores->begins),
+                             .tokens = nm_allocate(ids->n * sizeof *scores->tokens),
+                             .log_probs = token_nll};
+    for (size_t i = 0; i < n; i++)
+        scores->begins[i + 1] = (size_t)ends[i];
+    for (size_t t = 0; t < ids->n; t++) {
+        scores->tokens[t] = nm_duplicate(nm_vocab_symbol(self->parts->vocab, ids->data[t]));
+        token_nll[t] = -token_nll[t];
+    }
+    return scores;
+}
+
+nm_status nm_language_model_score(nm_language_model *self, const char *const *lines, size_t n,
+                                  nm_lm_context context, nm_lm_scores **scores, nm_error *err)
+{
+    nm_error ignored;
+    err = err ? err : &ignored;
+    if (!self || !scores)
+        return nm_fail(err, NM_USAGE, "nm_language_model_score: %s is NULL", self ? "scores" : "model");
+    workspace *w;
+    NM_TRY(begin_call(self, lines, n, "line", &w, err));
+    nm_ids ids = {0};
+    int64_t *ends = nm_allocate(n * sizeof *ends);
+    encode_lines(self, w, lines, n, &ids, ends);
+    double *token_nll = nm_allocate(ids.n * sizeof *token_nll);
+    nm_lm_scored scored = {0};
+    const nm_lm_scoring how = {.context = self->scoring->context,
+                               .max_tokens = self->scoring->batch_tokens,
+                               .before = self->parts->vocab->eos,
+                               .ends = context == NM_LM_LINES ? ends : NULL,
+                               .n_ends = n,
+                               .token_nll = token_nll};
+    nm_status status = n ? nm_lm_score_ids(w->model, ids.data, (int64_t)ids.n, &how, &scored, err) : NM_OK;
+    if (status == NM_OK)
+        *scores = scores_of(self, &ids, ends, n, token_nll);
+    else
+        free(token_nll);
+    nm_lm_scored_release(&scored);
+    nm_ids_release(&ids);
+    free(ends);
+    nm_workspaces_give(&self->pool, w);
+    return status;
+}
+
+void nm_lm_scores_free(nm_lm_scores *self)
+{
+    if (!self)
+        return;
+    for (size_t t = 0; t < self->begins[self->n]; t++)
+        free(self->tokens[t]);
+    free(self->begins);
+    free(self->tokens);
+    free(self->log_probs);
+    free(self);
+}
+
+size_t nm_lm_scores_n(const nm_lm_scores *self)
+{
+    return self ? self->n : 0;
+}
+
+size_t nm_lm_scores_n_tokens(const nm_lm_scores *self, size_t line)
+{
+    return line < nm_lm_scores_n(self) ? self->begins[line + 1] - self->begins[line] : 0;
+}
+
+const char *nm_lm_scores_token(const nm_lm_scores *self, size_t line, size_t token)
+{
+    return token < nm_lm_scores_n_tokens(self, line) ? self->tokens[self->begins[line] + token] : NULL;
+}
+
+const double *nm_lm_scores_tokens(const nm_lm_scores *self, size_t line)
+{
+    return line < nm_lm_scores_n(self) ? self->log_probs + self->begins[line] : NULL;
+}
+
+double nm_lm_scores_line(const nm_lm_scores *self, size_t line)
+{
+    double sum = 0;
+    const double *log_probs = nm_lm_scores_tokens(self, line);
+    for (size_t t = 0; t < nm_lm_scores_n_tokens(self, line); t++)
+        sum += log_probs[t];
+    return sum;
+}
+
+double nm_lm_scores_perplexity(const nm_lm_scores *self)
+{
+    double sum = 0;
+    size_t n = self ? self->begins[self->n] : 0;
+    for (size_t t = 0; t < n; t++)
+        sum += self->log_probs[t];
+    return n ? exp(-sum / (double)n) : NAN;
+}
+
+/* ---- generation ---- */
+
+nm_status nm_language_model_generate(nm_language_model *self, const char *const *prompts, size_t n,
+                                     uint64_t number, nm_lm_texts **texts, nm_error *err)
+{
+    nm_error ignored;
+    err = err ? err : &ignored;
+    if (!self || !texts)
+        return nm_fail(err, NM_USAGE, "nm_language_model_generate: %s is NULL", self ? "texts" : "model");
+    workspace *w;
+    NM_TRY(begin_call(self, prompts, n, "prompt", &w, err));
+    nm_ids *heads = nm_allocate(n * sizeof *heads), *found = nm_allocate(n * sizeof *found);
+    nm_id_list *lists = nm_allocate(n * sizeof *lists);
+    int64_t words = 0;
+    for (size_t i = 0; i < n; i++) {
+        nm_lm_encode(w->text, prompts[i], nm_text_length(prompts[i]), &heads[i], &words);
+        lists[i] = (nm_id_list){heads[i].data, (int32_t)heads[i].n};
+    }
+    nm_status status = nm_sampler_run(w->sampler, lists, n, number, found, err);
+    if (status == NM_OK) {
+        *texts = nm_allocate(sizeof **texts);
+        **texts = (nm_lm_texts){.n = n, .texts = nm_allocate(n * sizeof *(*texts)->texts)};
+    }
+    for (size_t i = 0; i < n; i++) {
+        nm_buffer text = {0};
+        nm_buffer_clear(&text);
+        if (status == NM_OK) {
+            nm_lm_decode(w->text, found[i].data, found[i].n, &text);
+            (*texts)->texts[i] = text.data;
+        } else {
+            nm_buffer_release(&text);
+        }
+        nm_ids_release(&heads[i]);
+        nm_ids_release(&found[i]);
+    }
+    free(heads);
+    free(found);
+    free(lists);
+    nm_workspaces_give(&self->pool, w);
+    return status;
+}
+
+void nm_lm_texts_free(nm_lm_texts *self)
+{
+    if (!self)
+        return;
+    for (size_t i = 0; i < self->n; i++)
+        free(self->texts[i]);
+    free(self->texts);
+    free(self);
+}
+
+size_t nm_lm_texts_n(const nm_lm_texts *self)
+{
+    return self ? self->n : 0;
+}
+
+const char *nm_lm_texts_get(const nm_lm_texts *self, size_t prompt)
+{
+    return prompt < nm_lm_texts_n(self) ? self->texts[prompt] : NULL;
+}

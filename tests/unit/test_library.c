@@ -1,0 +1,449 @@
+/* include/norma/classifier.h, tagger.h, language_model.h: results, errors, and one model used by 16 threads. Trained models and
+ * comparisons with the program: tests/e2e/e2e_library.sh. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <pthread.h>
+
+#include "norma/classifier.h"
+#include "norma/language_model.h"
+#include "norma/tagger.h"
+#include "support/tiny_run.h"
+
+enum { N_TEXTS = 20, N_THREADS = 16, ROUNDS = 3, LONGEST = 12 };
+
+static const char *const device[] = {"device.threads", "1", NULL};
+
+/* Texts of "w0" to "w11"; the training data has the first ten words. */
+static char memory[N_TEXTS][128];
+static const char *texts[N_TEXTS];
+static char *words[N_TEXTS * LONGEST];
+static size_t lengths[N_TEXTS], firsts[N_TEXTS];
+static char *lm_run, *tag_run, *class_run;
+
+static void make_texts(void)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < N_TEXTS; i++) {
+        char *at = memory[i];
+        lengths[i] = 1 + i % LONGEST;
+        firsts[i] = n;
+        for (uint32_t t = 0; t < lengths[i]; t++) {
+            words[n] = nm_format("w%u", nm_random4(5, NM_RANDOM_TEST, 0, i, t).w[0] % 12);
+            at += sprintf(at, "%s%s", t ? " " : "", words[n++]);
+        }
+        texts[i] = memory[i];
+    }
+}
+
+/* ---- runs ---- */
+
+static char *trained(const nm_task_type *task, const char *const *settings)
+{
+    char *folder = tiny_folder();
+    nm_options *options = nm_options_create();
+    nm_error err;
+    nm_trainer *trainer;
+    nm_train_options_add(options, task);
+    for (int i = 0; settings[i]; i += 2)
+        if (nm_options_set(options, settings[i], settings[i + 1], NM_ORIGIN_FILE, &err) != NM_OK)
+            fail_msg("%s", err.text);
+    if (nm_trainer_open(&trainer, task, options, folder, false, NULL, &err) != NM_OK ||
+        nm_trainer_run(trainer, &err) != NM_OK)
+        fail_msg("%s", err.text);
+    nm_trainer_close(trainer);
+    nm_options_free(options);
+    return folder;
+}
+
+/* The translation corpus has a dictionary and splits, which are also those of a text. */
+static void make_lm_data(const char *folder)
+{
+    char *from = nm_path_join(data, "dict.source.txt"), *to = nm_path_join(folder, "dict.txt"), *text;
+    nm_error err;
+    assert_int_equal(nm_file_read(from, &text, NULL, &err), NM_OK);
+    tiny_write_text(folder, "dict.txt", text);
+    tiny_write_text(folder, "data.ini", "[prepare]\nformat = text\n");
+    nm_corpus_writer writer;
+    char *prefix = nm_path_join(folder, "train.text");
+    assert_int_equal(nm_corpus_writer_open(&writer, prefix, &err), NM_OK);
+    for (uint32_t s = 0; s < 60; s++) {
+        int32_t ids[10], n = 2 + (int32_t)s % 8;
+        for (int32_t t = 0; t < n; t++)
+            ids[t] = TINY_SPECIAL + (int32_t)(nm_random4(1, NM_RANDOM_TEST, 0, s, (uint64_t)t).w[0] % 10);
+        ids[n] = TINY_EOS;
+        nm_corpus_writer_add(&writer, ids, n + 1);
+    }
+    assert_int_equal(nm_corpus_writer_commit(&writer, &err), NM_OK);
+    free(prefix);
+    free(text);
+    free(from);
+    free(to);
+}
+
+static int setup(void **state)
+{
+    make_data(state);
+    make_texts();
+    char *folder = tiny_folder();
+    make_lm_data(folder);
+    char *table = nm_duplicate(""), *columns = nm_duplicate("");
+    for (int i = 0; i < 40; i++) {
+        char *rows =
+            nm_format("%s%s\tw%d w%d w%d\n", table, i % 2 ? "good" : "bad", i % 2, 2 + i % 3, 5 + i % 5);
+        char *lines = nm_format("%sw%d B-PER\nw3 I-PER\nw%d O\nw9 B-LOC\n\n", columns, i % 3, 4 + i % 4);
+        free(table);
+        free(columns);
+        table = rows;
+        columns = lines;
+    }
+    tiny_write_text(folder, "table.tsv", table);
+    tiny_write_text(folder, "columns.txt", columns);
+    char *table_path = nm_path_join(folder, "table.tsv"), *columns_path = nm_path_join(folder, "columns.txt");
+    lm_run =
+        trained(&nm_task_lm, (const char *const[]){"data.folder", folder, "model.preset", "tiny",
+                                                   "model.width", "16", "model.heads", "2", "model.context",
+                                                   "8", "train.max_tokens", "64", "train.updates", "8",
+                                                   "train.score", "false", "device.threads", "1", NULL});
+    class_run =
+        trained(&nm_task_classification,
+                (const char *const[]){"data.train", table_path, "model.preset", "tiny", "data.max_length",
+                                      "9", "train.max_tokens", "64", "train.updates", "8", "train.score",
+                                      "false", "device.threads", "1", NULL});
+    tag_run =
+        trained(&nm_task_tagging,
+                (const char *const[]){"data.train", columns_path, "model.preset", "tiny",
+                                      "model.max_positions", "10", "data.max_length", "8", "train.updates",
+                                      "8", "train.score", "false", "device.threads", "1", NULL});
+    tiny_data_remove(folder);
+    free(table);
+    free(columns);
+    free(table_path);
+    free(columns_path);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    for (size_t i = 0; i < N_TEXTS; i++)
+        for (size_t t = 0; t < lengths[i]; t++)
+            free(words[firsts[i] + t]);
+    tiny_data_remove(lm_run);
+    tiny_data_remove(tag_run);
+    tiny_data_remove(class_run);
+    return drop_data(state);
+}
+
+/* ---- threads: every kind of call is a function from the first text and the number of texts to numbers ---- */
+
+enum { MOST_NUMBERS = 4096 };
+
+/* Runs `call` on texts first .. first + n - 1; appends what it returns for each to numbers, *ends [i] after text i. */
+typedef nm_status run_call(void *model, size_t first, size_t n, double *numbers, size_t *ends);
+
+typedef struct caller {
+    run_call *call;
+    void *model;
+    const double *expected;
+    const size_t *expected_ends;
+    pthread_t thread;
+    size_t first;
+    bool equal;
+} caller;
+
+static void *run_caller(void *argument)
+{
+    caller *self = argument;
+    double *numbers = nm_allocate(MOST_NUMBERS * sizeof *numbers);
+    size_t ends[N_TEXTS];
+    self->equal = true;
+    for (size_t round = 0; round < ROUNDS; round++) {
+        size_t first = (self->first + 3 * round) % N_TEXTS, n = 1 + (self->first + 2 * round) % 5;
+        n = first + n > N_TEXTS ? N_TEXTS - first : n;
+        self->equal = self->equal && self->call(self->model, first, n, numbers, ends) == NM_OK;
+        for (size_t i = 0; i < n && self->equal; i++) {
+            size_t at = i ? ends[i - 1] : 0, from = first + i ? self->expected_ends[first + i - 1] : 0;
+            self->equal = ends[i] - at == self->expected_ends[first + i] - from &&
+                          !memcmp(numbers + at, self->expected + from, (ends[i] - at) * sizeof *numbers);
+        }
+    }
+    free(numbers);
+    return NULL;
+}
+
+static void check_threads(run_call *call, void *model)
+{
+    double *expected = nm_allocate(MOST_NUMBERS * sizeof *expected);
+    size_t ends[N_TEXTS];
+    caller callers[N_THREADS];
+    assert_int_equal(call(model, 0, N_TEXTS, expected, ends), NM_OK);
+    assert_true(ends[N_TEXTS - 1] >= N_TEXTS);
+    for (size_t t = 0; t < N_THREADS; t++) {
+        callers[t] =
+            (caller){.call = call, .model = model, .expected = expected, .expected_ends = ends, .first = t};
+        assert_int_equal(pthread_create(&callers[t].thread, NULL, run_caller, &callers[t]), 0);
+    }
+    bool equal = true;
+    for (size_t t = 0; t < N_THREADS; t++) {
+        pthread_join(callers[t].thread, NULL);
+        equal = equal && callers[t].equal;
+    }
+    assert_true(equal);
+    free(expected);
+}
+
+/* ---- classifier ---- */
+
+static nm_status classify(void *model, size_t first, size_t n, double *numbers, size_t *ends)
+{
+    nm_classifications *found;
+    size_t at = 0, classes = nm_classifier_n_classes(model);
+    NM_TRY(nm_classifier_run(model, texts + first, n, &found, NULL));
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < classes; k++)
+            numbers[at++] = nm_classifications_probabilities(found, i)[k];
+        ends[i] = at;
+    }
+    nm_classifications_free(found);
+    return NM_OK;
+}
+
+static void classifier(void **state)
+{
+    (void)state;
+    nm_error err;
+    nm_classifier *model = NULL;
+    nm_classifications *found = NULL;
+    assert_int_equal(nm_classifier_open(&model, class_run, device, &err), NM_OK);
+    assert_int_equal(nm_classifier_n_classes(model), 2);
+    assert_string_equal(nm_classifier_class(model, 0), "bad");
+    assert_null(nm_classifier_class(model, 2));
+    const char *const list[] = {"w1 w2", "w1\nw2\r\n", "", "w1 w1 w1 w1 w1 w1 w1 w1 w1 w1 w1", "wörter"};
+    assert_int_equal(nm_classifier_run(model, list, 5, &found, &err), NM_OK);
+    for (size_t i = 0; i < 5; i++) {
+        const double *p = nm_classifications_probabilities(found, i);
+        assert_true(fabs(p[0] + p[1] - 1) < 1e-12);
+        assert_string_equal(nm_classifications_label(found, i), p[1] > p[0] ? "good" : "bad");
+        assert_int_equal(nm_classifications_best(found, i), p[1] > p[0]);
+        assert_int_equal(nm_classifications_truncated(found, i), i == 3);
+    }
+    assert_memory_equal(nm_classifications_probabilities(found, 0),
+                        nm_classifications_probabilities(found, 1), 2 * sizeof(double));
+    assert_null(nm_classifications_label(found, 5));
+    nm_classifications_free(found);
+    found = NULL;
+    assert_int_equal(nm_classifier_run(model, (const char *const[]){"w1", "\xc3("}, 2, &found, &err),
+                     NM_FORMAT);
+    assert_string_equal(err.text, "text 1: not UTF-8: byte 0xc3 at position 1");
+    assert_int_equal(nm_classifier_run(model, (const char *const[]){NULL}, 1, &found, &err), NM_USAGE);
+    assert_int_equal(nm_classifier_run(model, NULL, 1, &found, &err), NM_USAGE);
+    assert_int_equal(nm_classifier_run(NULL, list, 1, &found, &err), NM_USAGE);
+    assert_int_equal(nm_classifier_run(model, list, 1, NULL, &err), NM_USAGE);
+    assert_null(found);
+    assert_int_equal(nm_classifier_run(model, NULL, 0, &found, &err), NM_OK);
+    assert_int_equal(nm_classifications_n(found), 0);
+    nm_classifications_free(found);
+    check_threads(classify, model);
+    nm_classifier_close(model);
+    nm_classifier_close(NULL);
+}
+
+/* ---- tagger ---- */
+
+static nm_status tag(void *model, size_t first, size_t n, double *numbers, size_t *ends)
+{
+    nm_tagged *found;
+    size_t at = 0;
+    NM_TRY(
+        nm_tagger_run(model, (const char *const *)words + firsts[first], lengths + first, n, &found, NULL));
+    for (size_t i = 0; i < n; i++) {
+        for (size_t t = 0; t < lengths[first + i]; t++)
+            numbers[at++] = (double)nm_tagged_tag(found, i, t)[0] + 256.0 * nm_tagged_tag(found, i, t)[1];
+        numbers[at++] = (double)nm_tagged_n_spans(found, i);
+        ends[i] = at;
+    }
+    nm_tagged_free(found);
+    return NM_OK;
+}
+
+static void tagger(void **state)
+{
+    (void)state;
+    nm_error err;
+    nm_tagger *model = NULL;
+    nm_tagged *found = NULL;
+    const size_t counts[] = {4, 0, 12, 1}, too_many[] = {70000};
+    const char *tokens[17];
+    for (size_t i = 0; i < 17; i++)
+        tokens[i] = i % 4 == 1 ? "w3" : i % 4 == 3 ? "w9" : "w1";
+    assert_int_equal(nm_tagger_open(&model, tag_run, (const char *const[]){"scheme", "iob2", NULL}, &err),
+                     NM_USAGE);
+    assert_null(model);
+    assert_int_equal(nm_tagger_open(&model, tag_run, device, &err), NM_OK);
+    assert_true(nm_tagger_n_tags(model) >= 5);
+    assert_string_equal(nm_tagger_tag(model, 0), "O");
+    assert_null(nm_tagger_tag(model, nm_tagger_n_tags(model)));
+    assert_int_equal(nm_tagger_run(model, tokens, counts, 4, &found, &err), NM_OK);
+    assert_int_equal(nm_tagged_n(found), 4);
+    for (size_t s = 0; s < 4; s++) {
+        assert_int_equal(nm_tagged_length(found, s), counts[s]);
+        assert_int_equal(nm_tagged_in_pieces(found, s), s == 2);
+        assert_null(nm_tagged_tag(found, s, counts[s]));
+        size_t in_spans = 0, tagged = 0;
+        nm_tagged_span span;
+        for (size_t k = 0; nm_tagged_get_span(found, s, k, &span); k++) {
+            assert_true(span.first < span.end && span.end <= counts[s]);
+            assert_string_equal(nm_tagged_tag(found, s, span.first) + 2, span.label);
+            in_spans += span.end - span.first;
+        }
+        for (size_t t = 0; t < counts[s]; t++)
+            tagged += strcmp(nm_tagged_tag(found, s, t), "O") != 0;
+        assert_int_equal(in_spans, tagged);
+    }
+    nm_tagged_free(found);
+    found = NULL;
+    static const char *const bad[] = {"\xff", "", "a\nb"};
+    for (size_t i = 0; i < 3; i++) {
+        const char *const list[] = {"w1", bad[i]};
+        assert_int_equal(nm_tagger_run(model, list, (const size_t[]){2}, 1, &found, &err), NM_FORMAT);
+        assert_memory_equal(err.text, "token 1", 7);
+    }
+    assert_int_equal(nm_tagger_run(model, tokens, too_many, 1, &found, &err), NM_FORMAT);
+    assert_int_equal(nm_tagger_run(model, NULL, counts, 1, &found, &err), NM_USAGE);
+    assert_int_equal(nm_tagger_run(model, tokens, NULL, 1, &found, &err), NM_USAGE);
+    assert_int_equal(nm_tagger_run(NULL, tokens, counts, 1, &found, &err), NM_USAGE);
+    assert_int_equal(nm_tagger_run(model, tokens, counts, 1, NULL, &err), NM_USAGE);
+    assert_null(found);
+    check_threads(tag, model);
+    nm_tagger_close(model);
+}
+
+/* ---- language model ---- */
+
+static nm_status score(void *model, size_t first, size_t n, double *numbers, size_t *ends)
+{
+    nm_lm_scores *found;
+    size_t at = 0;
+    NM_TRY(nm_language_model_score(model, texts + first, n, NM_LM_LINES, &found, NULL));
+    for (size_t i = 0; i < n; i++) {
+        for (size_t t = 0; t < nm_lm_scores_n_tokens(found, i); t++)
+            numbers[at++] = nm_lm_scores_tokens(found, i)[t];
+        ends[i] = at;
+    }
+    nm_lm_scores_free(found);
+    return NM_OK;
+}
+
+static nm_status generate(void *model, size_t first, size_t n, double *numbers, size_t *ends)
+{
+    nm_lm_texts *found;
+    size_t at = 0;
+    NM_TRY(nm_language_model_generate(model, texts + first, n, first, &found, NULL));
+    for (size_t i = 0; i < n; i++) {
+        for (const char *c = nm_lm_texts_get(found, i); *c; c++)
+            numbers[at++] = *c;
+        ends[i] = at;
+    }
+    nm_lm_texts_free(found);
+    return NM_OK;
+}
+
+/* The lines as one text, with more context per token, have other probabilities than single lines. */
+static void language_model(void **state)
+{
+    (void)state;
+    nm_error err;
+    nm_language_model *model = NULL;
+    nm_lm_scores *lines = NULL, *text = NULL, *one = NULL;
+    const char *const options[] = {"device.threads",          "1",  "tokens", "9",
+                                   "perplexity.batch_tokens", "20", NULL};
+    assert_int_equal(nm_language_model_open(&model, lm_run, options, &err), NM_OK);
+    assert_int_equal(nm_language_model_score(model, texts, N_TEXTS, NM_LM_LINES, &lines, &err), NM_OK);
+    assert_int_equal(nm_language_model_score(model, texts, N_TEXTS, NM_LM_TEXT, &text, &err), NM_OK);
+    double sum = 0, n = 0;
+    for (size_t i = 0; i < N_TEXTS; i++) {
+        size_t tokens = nm_lm_scores_n_tokens(lines, i);
+        assert_int_equal(tokens, lengths[i] + 1);
+        assert_string_equal(nm_lm_scores_token(lines, i, tokens - 1), "</s>");
+        assert_null(nm_lm_scores_token(lines, i, tokens));
+        for (size_t t = 0; t < tokens; t++)
+            assert_true(nm_lm_scores_tokens(lines, i)[t] < 0);
+        sum += nm_lm_scores_line(lines, i);
+        n += (double)tokens;
+    }
+    assert_true(nm_lm_scores_tokens(lines, 0)[0] == nm_lm_scores_tokens(text, 0)[0]);
+    assert_true(fabs(nm_lm_scores_perplexity(lines) / exp(-sum / n) - 1) < 1e-12);
+    assert_true(fabs(nm_lm_scores_perplexity(text) / nm_lm_scores_perplexity(lines) - 1) > 1e-6);
+    assert_null(nm_lm_scores_tokens(lines, N_TEXTS));
+    nm_lm_scores_free(lines);
+    nm_lm_scores_free(text);
+    assert_int_equal(
+        nm_language_model_score(model, (const char *const[]){"", "w1\n", "w1"}, 3, NM_LM_LINES, &one, &err),
+        NM_OK);
+    assert_int_equal(nm_lm_scores_n_tokens(one, 0), 1);
+    assert_true(nm_lm_scores_line(one, 1) == nm_lm_scores_line(one, 2));
+    nm_lm_scores_free(one);
+    one = NULL;
+    assert_int_equal(
+        nm_language_model_score(model, (const char *const[]){"w1\nw2"}, 1, NM_LM_LINES, &one, &err),
+        NM_FORMAT);
+    assert_string_equal(err.text, "line 0: a line break at position 3");
+    nm_lm_texts *found = NULL;
+    assert_int_equal(nm_language_model_generate(model, (const char *const[]){"\xff"}, 1, 0, &found, &err),
+                     NM_FORMAT);
+    assert_string_equal(err.text, "prompt 0: not UTF-8: byte 0xff at position 1");
+    assert_int_equal(nm_language_model_generate(NULL, texts, 1, 0, &found, &err), NM_USAGE);
+    assert_int_equal(nm_language_model_generate(model, texts, 1, 0, NULL, &err), NM_USAGE);
+    assert_int_equal(nm_language_model_score(model, NULL, 1, NM_LM_LINES, &one, &err), NM_USAGE);
+    assert_int_equal(nm_language_model_score(NULL, texts, 1, NM_LM_LINES, &one, &err), NM_USAGE);
+    assert_true(!one && !found);
+    assert_true(isnan(nm_lm_scores_perplexity(NULL)));
+    check_threads(score, model);
+    check_threads(generate, model);
+    nm_language_model_close(model);
+    model = NULL;
+    assert_int_equal(
+        nm_language_model_open(&model, lm_run, (const char *const[]){"perplexity.context", "9", NULL}, &err),
+        NM_USAGE);
+    assert_null(model);
+}
+
+/* ---- files ---- */
+
+static void bad_files(void **state)
+{
+    (void)state;
+    nm_error err;
+    nm_classifier *c = NULL;
+    nm_tagger *t = NULL;
+    nm_language_model *m = NULL;
+    const char *const unknown[] = {"beam", "3", NULL};
+    assert_int_equal(nm_classifier_open(&c, tag_run, NULL, &err), NM_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "a model for tagging does not classify"));
+    assert_int_equal(nm_tagger_open(&t, lm_run, NULL, &err), NM_UNSUPPORTED);
+    assert_int_equal(nm_language_model_open(&m, class_run, NULL, &err), NM_UNSUPPORTED);
+    assert_int_equal(nm_classifier_open(&c, "/nowhere", NULL, &err), NM_IO);
+    assert_int_equal(nm_tagger_open(&t, NULL, NULL, &err), NM_USAGE);
+    assert_int_equal(nm_language_model_open(&m, NULL, NULL, NULL), NM_USAGE);
+    assert_int_equal(nm_classifier_open(&c, class_run, unknown, &err), NM_USAGE);
+    assert_int_equal(nm_tagger_open(&t, tag_run, unknown, &err), NM_USAGE);
+    assert_int_equal(nm_language_model_open(&m, lm_run, unknown, &err), NM_USAGE);
+    assert_int_equal(nm_classifier_open(NULL, class_run, NULL, NULL), NM_USAGE);
+    assert_int_equal(nm_tagger_open(NULL, tag_run, NULL, NULL), NM_USAGE);
+    assert_int_equal(nm_language_model_open(NULL, lm_run, NULL, NULL), NM_USAGE);
+    assert_true(!c && !t && !m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(classifier),
+        cmocka_unit_test(tagger),
+        cmocka_unit_test(language_model),
+        cmocka_unit_test(bad_files),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
