@@ -11,7 +11,8 @@ typedef struct nm_classifier_config {
     nm_init_scheme init;
     enum { NM_CLASSIFIER_NO_POSITIONS, NM_CLASSIFIER_LEARNED, NM_CLASSIFIER_SINUSOID } positions;
     enum { NM_CLASSIFIER_FIRST, NM_CLASSIFIER_MEAN } pooling;
-    int64_t key_size, layers, max_positions;
+    int64_t key_size, layers, max_positions, ngram_dim, ngram_buckets;
+    double embedding_init;
 } nm_classifier_config;
 
 static inline const nm_classifier_config *nm_classifier_config_of(const nm_model *model)

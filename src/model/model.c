@@ -42,6 +42,10 @@ nm_status nm_model_create(nm_model **out, const nm_model_type *type, nm_backend 
                         .plan = sizes->plan};
     nm_params_init(&model->params, backend);
     nm_status status = build(model, err);
+    if (status == NM_OK && with_grads) {
+        const nm_stack_options *stack = model->config; /* the first member of every configuration */
+        status = nm_params_freeze(&model->params, stack->freeze, err);
+    }
     if (status == NM_OK)
         status = nm_params_allocate(&model->params, with_grads, err);
     if (status == NM_OK && type->ready)

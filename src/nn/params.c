@@ -1,5 +1,6 @@
 #include "nn/params.h"
 
+#include <fnmatch.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,6 +158,44 @@ void nm_params_initialize(nm_params *params, uint64_t seed)
     }
     for (size_t n = 0; n < params->n_norms; n++)
         nm_norm_initialize(params->norms[n], b);
+}
+
+static bool matches(const char *pattern, const char *name)
+{
+    char longer[256];
+    snprintf(longer, sizeof longer, "%s.*", pattern);
+    return !fnmatch(pattern, name, 0) || !fnmatch(longer, name, 0);
+}
+
+static nm_status freeze_pattern(nm_params *params, const char *pattern, nm_error *err)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < params->n; i++)
+        if (matches(pattern, params->list[i]->tensor.name)) {
+            params->list[i]->fixed = true;
+            n++;
+        }
+    if (n)
+        return NM_OK;
+    const char *last = params->n ? params->list[params->n - 1]->tensor.name : "none";
+    return nm_fail(err, NM_USAGE, "model.freeze: no parameter matches '%.100s'; they are %s, ..., %s",
+                   pattern, params->n ? params->list[0]->tensor.name : "none", last);
+}
+
+nm_status nm_params_freeze(nm_params *params, const char *patterns, nm_error *err)
+{
+    nm_status status = NM_OK;
+    char *list = nm_duplicate(patterns), *rest = list;
+    for (char *pattern; status == NM_OK && (pattern = strsep(&rest, ",")) != NULL;) {
+        pattern += strspn(pattern, " ");
+        pattern[strcspn(pattern, " ")] = 0;
+        if (*pattern)
+            status = freeze_pattern(params, pattern, err);
+    }
+    free(list);
+    if (status == NM_OK && *patterns && !nm_params_learned(params))
+        return nm_fail(err, NM_USAGE, "model.freeze = %.200s leaves no parameter to train", patterns);
+    return status;
 }
 
 nm_param *nm_params_find(const nm_params *params, const char *name)

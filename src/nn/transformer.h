@@ -28,7 +28,7 @@ typedef enum nm_norm_position { NM_PRE_NORM, NM_POST_NORM } nm_norm_position;
  * contains NM_STACK_ROWS. */
 #define NM_STACK_FIELDS                                                                                      \
     nm_norm_position norm_position;                                                                          \
-    const char *norm;                                                                                        \
+    const char *norm, *init_from, *freeze;                                                                   \
     int64_t width, ff, heads;                                                                                \
     double dropout, attention_dropout, relu_dropout, embedding_dropout
 
@@ -53,6 +53,8 @@ typedef struct nm_stack_options {
     NM_OPTION(T, heads, heads_, 1, 1024, "Number of attention heads."),                                      \
     NM_CHOICE(T, norm_position, position_, "pre|post", position_help),                                       \
     NM_OPTION(T, norm, "layer", 0, 0, "Normalization of all sites that no other option names; norm.at sets single sites."),  \
+    NM_OPTION(T, init_from, "", 0, 0, "Run folder or model file whose tensors are the initial values where names and shapes match; rows of dictionaries are copied by word. Empty: random initialization."),  \
+    NM_OPTION(T, freeze, "", 0, 0, "Parameters that are not trained, comma-separated: names or their beginning (enc, enc.0, embed), * for any characters."),  \
     NM_OPTION(T, dropout, dropout_, 0, 0.99, dropout_help),                                                  \
     NM_OPTION(T, attention_dropout, attention_, 0, 0.99, "Dropout rate on attention weights."),              \
     NM_OPTION(T, relu_dropout, relu_, 0, 0.99, "Dropout rate after the activation of feed-forward layers."), \

@@ -140,6 +140,17 @@ static nm_status classification_prepare_model(nm_task *task, nm_model *model, nm
     return NM_OK;
 }
 
+static const char *classification_entry_name(const nm_task *task, const char *param, int axis, int32_t index)
+{
+    const nm_classification_parts *parts = nm_classification_parts_of(task);
+    bool of_words = !strcmp(param, "embed.weight") || !strcmp(param, "ngrams.words");
+    if (!axis && of_words)
+        return index < nm_vocab_size(parts->vocab) ? nm_vocab_symbol(parts->vocab, index) : NULL;
+    bool of_classes = axis ? !strcmp(param, "output.bias") : !strcmp(param, "output.weight");
+    return of_classes && index < nm_classification_classes(parts) ? nm_classification_name(parts, index)
+                                                                  : NULL;
+}
+
 /* ---- batches ---- */
 
 static nm_status classification_epoch(nm_task *task, nm_split split, uint32_t epoch, bool shuffle,
@@ -212,6 +223,7 @@ const nm_task_type nm_task_classification = {
     .open_model = classification_open_model,
     .sizes = classification_sizes,
     .prepare_model = classification_prepare_model,
+    .entry_name = classification_entry_name,
     .epoch = classification_epoch,
     .batch = classification_batch,
     .largest = classification_largest,

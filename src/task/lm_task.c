@@ -235,6 +235,14 @@ static nm_status lm_prepare_model(nm_task *task, nm_model *model, nm_error *err)
     return NM_OK;
 }
 
+static const char *lm_entry_name(const nm_task *task, const char *param, int axis, int32_t index)
+{
+    bool rows = !strcmp(param, "embed.weight") || !strcmp(param, "output.weight");
+    bool has_entries = axis ? !strcmp(param, "output.bias") : rows;
+    const nm_vocab *vocab = parts_of(task)->vocab;
+    return has_entries && index < nm_vocab_size(vocab) ? nm_vocab_symbol(vocab, index) : NULL;
+}
+
 static bool lm_is_noncausal(const nm_options *options)
 {
     const nm_lm_config *model = nm_options_find(options, "model");
@@ -252,6 +260,7 @@ const nm_task_type nm_task_lm = {
     .open_model = lm_open_model,
     .sizes = lm_sizes,
     .prepare_model = lm_prepare_model,
+    .entry_name = lm_entry_name,
     .epoch = lm_epoch,
     .batch = lm_batch,
     .largest = lm_largest,

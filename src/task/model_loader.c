@@ -7,18 +7,6 @@
 #include "train/options.h"
 #include "train/schedule.h"
 
-char *nm_model_path(const char *path)
-{
-    static const char *const candidates[] = {"best.safetensors", "last.safetensors"};
-    for (size_t i = 0; i < 2; i++) {
-        char *inside = nm_path_join(path, candidates[i]);
-        if (nm_file_exists(inside))
-            return inside;
-        free(inside);
-    }
-    return nm_duplicate(path);
-}
-
 nm_status nm_loaded_model_options(const char *path, nm_options **options, const nm_task_type **task,
                                   char **file_path, nm_error *err)
 {

@@ -3,6 +3,7 @@
 #define NM_MODEL_LOADER_H
 
 #include "task/tasks.h"
+#include "train/checkpoint.h"
 
 /* A loaded model, from a model file or a run folder (its best checkpoint, else its last). */
 typedef struct nm_loaded_model {
@@ -13,9 +14,6 @@ typedef struct nm_loaded_model {
     bool int8; /* linear layers are int8 (nm_params_to_int8) */
 } nm_loaded_model;
 
-/* The model file of a path: best.safetensors of a run folder, else its last.safetensors; any other path is returned as it
- * is. Heap. */
-char *nm_model_path(const char *path);
 /* Reads the options from the file; the command line may override them. */
 nm_status nm_loaded_model_options(const char *path, nm_options **options, const nm_task_type **task,
                                   char **file_path, nm_error *err);

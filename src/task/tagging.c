@@ -90,6 +90,31 @@ static nm_status tagging_prepare_model(nm_task *task, nm_model *model, nm_error 
     return NM_OK;
 }
 
+/* The unnamed first entries have names that no token has. */
+static const char *tagging_entry_name(const nm_task *task, const char *param, int axis, int32_t index)
+{
+    static const char *const unnamed[] = {" 0", " 1"};
+    const nm_tagging_parts *parts = task->parts;
+    const struct {
+        const char *param;
+        const nm_counter *entries;
+        int32_t first;
+    } tables[] = {{"embed.weight", &parts->words, 1},
+                  {"chars.embed.weight", &parts->chars, NM_CHAR_FIRST},
+                  {"bigrams.embed.weight", &parts->bigrams, 1}};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        size_t entry = (size_t)(index - tables[i].first);
+        if (axis || strcmp(param, tables[i].param))
+            continue;
+        if (index < tables[i].first)
+            return unnamed[index];
+        return entry < tables[i].entries->n ? tables[i].entries->items[entry].text : NULL;
+    }
+    bool both = !strcmp(param, "crf.transitions"), rows = !strcmp(param, "output.weight");
+    bool columns = !strcmp(param, "output.bias") || !strcmp(param, "crf.start") || !strcmp(param, "crf.end");
+    return (both || (axis ? columns : rows)) && index < parts->n_tags ? parts->tags[index] : NULL;
+}
+
 /* Initializes the rows of words that have a vector with the L2-normalized vector. */
 static nm_status init_from_vectors(nm_model *model, nm_tensor *table, const nm_counter *vocabulary,
                                    nm_word_vectors *vectors, const char *path, const char *option,
@@ -155,6 +180,7 @@ const nm_task_type nm_task_tagging = {
     .open_model = tagging_open_model,
     .sizes = tagging_sizes,
     .prepare_model = tagging_prepare_model,
+    .entry_name = tagging_entry_name,
     .init_params = tagging_init_params,
     .epoch = nm_tagging_epoch,
     .batch = nm_tagging_batch,

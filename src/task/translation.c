@@ -206,6 +206,19 @@ static nm_status translation_prepare_model(nm_task *task, nm_model *model, nm_er
     return parts->allowed ? nm_model_allow(model, parts->allowed, err) : NM_OK;
 }
 
+static const char *translation_entry_name(const nm_task *task, const char *param, int axis, int32_t index)
+{
+    const nm_translation_parts *parts = parts_of(task);
+    bool source = !strcmp(param, "embed.weight") || !strcmp(param, "enc.embed.weight");
+    bool target = !strcmp(param, "dec.embed.weight") || !strcmp(param, "output.weight");
+    const nm_vocab *vocab = NULL;
+    if (!axis && source)
+        vocab = parts->source_vocab;
+    if (axis ? !strcmp(param, "output.bias") : target)
+        vocab = parts->target_vocab;
+    return vocab && index < nm_vocab_size(vocab) ? nm_vocab_symbol(vocab, index) : NULL;
+}
+
 /* ---- batches ---- */
 
 static nm_status translation_epoch(nm_task *task, nm_split split, uint32_t epoch, bool shuffle,
@@ -298,6 +311,7 @@ const nm_task_type nm_task_translation = {
     .open_model = translation_open_model,
     .sizes = translation_sizes,
     .prepare_model = translation_prepare_model,
+    .entry_name = translation_entry_name,
     .epoch = translation_epoch,
     .batch = translation_batch,
     .largest = translation_largest,

@@ -4,7 +4,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "train/options.h"
+
+char *nm_model_path(const char *path)
+{
+    static const char *const candidates[] = {"best.safetensors", "last.safetensors"};
+    for (size_t i = 0; i < 2; i++) {
+        char *inside = nm_path_join(path, candidates[i]);
+        if (nm_file_exists(inside))
+            return inside;
+        free(inside);
+    }
+    return nm_duplicate(path);
+}
 
 static void add_config(nm_safetensors_writer *writer, const nm_options *options, const nm_task_type *task)
 {

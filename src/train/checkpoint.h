@@ -6,6 +6,10 @@
 #include "model/model_file.h"
 #include "train/task.h"
 
+/* The model file of a path: best.safetensors of a run folder, else its last.safetensors; any other path is returned as it
+ * is. Heap. */
+char *nm_model_path(const char *path);
+
 /* Writes model, texts of the task and options. update: stored as metadata "update". */
 nm_status nm_checkpoint_write(const char *path, const nm_model *model, const nm_task *task, int64_t update,
                               nm_error *err);

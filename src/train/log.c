@@ -63,6 +63,8 @@ static nm_status log_start(nm_trainer *trainer, nm_error *err)
     json_object_set_new(o, "parameters",
                         json_integer((json_int_t)nm_params_learned(&trainer->model->params)));
     json_object_set_new(o, "step_mib", json_integer((json_int_t)(nm_trainer_peak_bytes(trainer) >> 20)));
+    if (trainer->init_from)
+        json_object_set(o, "init_from", trainer->init_from);
     add_session(trainer, o);
     return write_line(trainer, o, err);
 }

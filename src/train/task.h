@@ -50,6 +50,10 @@ typedef struct nm_task_type {
     /* Initializes parameters that are not random, such as word vectors; not called if a checkpoint is
      * loaded. May be NULL. */
     nm_status (*init_params)(nm_task *task, nm_model *model, nm_error *err);
+    /* Name of row (axis 0) or column (axis 1) `index` of a parameter that has one for each entry of a dictionary, by which
+     * the entry is found in a model with another dictionary; NULL for other axes and parameters, and for an index
+     * past the last entry. May be NULL. */
+    const char *(*entry_name)(const nm_task *task, const char *param, int axis, int32_t index);
     /* The batches of one epoch. */
     nm_status (*epoch)(nm_task *task, nm_split split, uint32_t epoch, bool shuffle, nm_batches *batches,
                        nm_error *err);

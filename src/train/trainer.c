@@ -156,6 +156,20 @@ static void report_norms(const nm_trainer *trainer)
     }
 }
 
+/* Loads model.init_from. A resumed run has its own checkpoint and does not load it again. */
+static nm_status warm_start(nm_trainer *trainer, nm_error *err)
+{
+    const nm_stack_options *options = trainer->model->config;
+    char *summary;
+    if (!*options->init_from)
+        return NM_OK;
+    NM_TRY(nm_warm_start(trainer->model, &trainer->task, options->init_from, &trainer->init_from, &summary,
+                         err));
+    nm_trainer_message(trainer, "%s", summary);
+    free(summary);
+    return NM_OK;
+}
+
 static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const char *folder, bool resume,
                             nm_error *err)
 {
@@ -184,6 +198,8 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     if (found)
         nm_trainer_message(trainer, "resumed at update %" PRId64 ", epoch %" PRId64 ", batch %" PRId64,
                            trainer->state.update, trainer->state.epoch + 1, trainer->state.batch);
+    else
+        NM_TRY(warm_start(trainer, err));
     trainer->seconds_before = trainer->state.seconds;
     return open_log(trainer, found, err);
 }
@@ -215,6 +231,7 @@ void nm_trainer_close(nm_trainer *trainer)
         return;
     if (trainer->log)
         fclose(trainer->log);
+    json_decref(trainer->init_from);
     nm_batches_release(&trainer->batches);
     if (trainer->backend)
         nm_tape_release(&trainer->tape);

@@ -9,6 +9,7 @@
 #include "train/machine_load.h"
 #include "train/shards.h"
 #include "train/trainer.h"
+#include "train/warm_start.h"
 
 /* Consecutive trainable elements of the parameter memory. */
 typedef struct nm_param_range {
@@ -39,6 +40,7 @@ struct nm_trainer {
     size_t n_ranges;
     size_t peak_bytes;
     FILE *log;
+    json_t *init_from;     /* record of nm_warm_start for the log; NULL: none */
     double started;        /* nm_clock at open */
     double seconds_before; /* training time of earlier sessions */
     double validating;     /* seconds of validations since the last record of the log */

@@ -97,10 +97,22 @@ static nm_status pass(nm_trainer *trainer, const nm_batch *batch, nm_shard_sums 
     return NM_OK;
 }
 
+/* Fixed parameters get gradients from some operations. They are neither part of the norm nor clipped. */
+static void zero_fixed(const nm_params *params)
+{
+    for (size_t i = 0; i < params->n; i++) {
+        const nm_tensor *t = &params->list[i]->tensor;
+        if (params->list[i]->fixed)
+            nm_backend_zero(params->backend, t->grad,
+                            (size_t)t->rows * (size_t)t->cols * nm_dtype_bytes(params->backend->dtype));
+    }
+}
+
 static double gradient_norm(const nm_trainer *trainer)
 {
     nm_backend *b = trainer->backend;
     double square;
+    zero_fixed(&trainer->model->params);
     NM_CALL(b, dot, .n = trainer->model->params.n_elements, .a = trainer->model->params.grads,
             .b = trainer->model->params.grads, .out = &square);
     return sqrt(square);

@@ -74,6 +74,22 @@ static void test_positions_and_poolings(void **state)
         }
 }
 
+/* Two buckets: bigrams share them. */
+static void test_ngrams(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"model.ngram_dim",
+                                           "3",
+                                           "model.ngram_buckets",
+                                           "2",
+                                           "model.pooling",
+                                           "mean",
+                                           "model.embedding_dropout",
+                                           "0.2",
+                                           NULL};
+    run(settings);
+}
+
 static void test_pooled_values(void **state)
 {
     (void)state;
@@ -101,6 +117,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_exact_norm),
                                        cmocka_unit_test(test_positions_and_poolings),
-                                       cmocka_unit_test(test_pooled_values)};
+                                       cmocka_unit_test(test_ngrams), cmocka_unit_test(test_pooled_values)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -211,6 +211,7 @@ static const fold_case cases[] = {
     {&nm_model_lm, "norm=batch norm_position=pre attention=block-term layers=2 context=6 cores=2", 0},
     {&nm_model_classifier, "norm=rbn norm_position=pre layers=2 pooling=mean", 5},
     {&nm_model_classifier, "norm=rbn norm_position=pre layers=2 pooling=first", 5},
+    {&nm_model_classifier, "norm=rbn norm_position=pre layers=2 ngram_dim=3 ngram_buckets=7", 4},
     {&nm_model_classifier, "norm=rbn norm_position=post layers=2", 0}};
 
 static void test_outputs_are_unchanged(void **state)
