@@ -27,6 +27,8 @@ build     protobuf-c-compiler                         command:protoc-c
 test      libcmocka-dev                               module:cmocka
 test      xz-utils                                    command:xz
 test      sentencepiece                               command:spm_train
+test      libopenmpi-dev|libmpich-dev                 command:mpicc
+test      openmpi-bin|mpich                           command:mpiexec
 test      gnuplot-nox|gnuplot-qt|gnuplot-x11          command:gnuplot
 page      chromium                                    command:chromium
 python    python3-pytest                              always

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
+#include "cli/open_comm.h"
 #include "cli/profile_print.h"
 #include "experiment/variants.h"
 #include "probe/probe.h"
@@ -74,6 +75,7 @@ typedef struct console {
     bool terminal, line_open;
     double last;
     nm_events *events; /* NULL: no event files, or writing them has failed */
+    nm_comm *comm;
 } console;
 
 static void close_line(console *t)
@@ -168,12 +170,15 @@ static char *run_folder(const run_config *run, const char *recipe)
     return folder;
 }
 
-static void print_header(const nm_trainer *trainer, const char *folder)
+static void print_header(const nm_trainer *trainer, const char *folder, int32_t ranks)
 {
     const nm_backend *backend = nm_trainer_backend(trainer);
     char text[256];
     nm_backend_describe(backend, text, sizeof text);
-    fprintf(stderr, "norma " NORMA_VERSION ": %s\n", text);
+    fprintf(stderr, "norma " NORMA_VERSION ": %s", text);
+    if (ranks > 1)
+        fprintf(stderr, "; %d processes", ranks);
+    fputc('\n', stderr);
     if (*nm_backend_warning(backend))
         fprintf(stderr, "norma: warning: %s\n", nm_backend_warning(backend));
     fprintf(stderr, "run %s: %.2f M parameters, at most %zu MiB for a step\n", folder,
@@ -196,21 +201,6 @@ static void print_done(const nm_train_state *state, const char *folder)
     fprintf(stderr, " (%s/best.safetensors)\n", folder);
 }
 
-static int finish(nm_status status, const nm_error *err, console *t, const nm_trainer *trainer,
-                  const char *recipe, const char *folder)
-{
-    close_line(t);
-    if (status == NM_OK) {
-        print_done(nm_trainer_state(trainer), folder);
-        return NM_OK;
-    }
-    if (status != NM_INTERRUPTED)
-        return nm_cli_fail(err);
-    fprintf(stderr, "norma: %s\nto continue: norma train %s%s%s --run.folder %s --resume\n", err->text,
-            recipe, *t->run->profile ? " --profile " : "", t->run->profile, folder);
-    return (int)status;
-}
-
 static nm_status open_events(console *t, const char *folder, nm_error *err)
 {
     if (!t->run->tensorboard)
@@ -223,8 +213,10 @@ static nm_status open_events(console *t, const char *folder, nm_error *err)
 
 static nm_status train(console *t, nm_trainer *trainer, const char *folder, nm_error *err)
 {
-    NM_TRY(open_events(t, folder, err));
-    print_header(trainer, folder);
+    if (!t->comm->rank) {
+        NM_TRY(open_events(t, folder, err));
+        print_header(trainer, folder, t->comm->size);
+    }
     nm_status status = nm_trainer_run(trainer, err);
     follow_log(t);
     nm_events_close(t->events);
@@ -234,6 +226,7 @@ static nm_status train(console *t, nm_trainer *trainer, const char *folder, nm_e
 static void train_options(nm_options *options)
 {
     nm_options_add(options, "run", run_options, NULL, sizeof(run_config));
+    nm_comm_options_add(options);
 }
 
 /* The last setting of an option on the command line, or NULL. */
@@ -248,7 +241,8 @@ static const char *given_value(const nm_cli *cli, const char *option)
 
 /* In a recipe that sets model.encoder_norm, --model.norm would have no effect on the encoder. It replaces the norm that the
  * recipe varies, as in norma compare: encoder_norm; the recipe's model.norm stays. */
-static nm_status replace_recipe_norm(nm_cli *cli, const run_config *run, const char *recipe, nm_error *err)
+static nm_status replace_recipe_norm(nm_cli *cli, const run_config *run, const char *recipe, int32_t rank,
+                                     nm_error *err)
 {
     const char *norm = given_value(cli, "model.norm");
     if (!norm || given_value(cli, "model.encoder_norm"))
@@ -263,19 +257,21 @@ static nm_status replace_recipe_norm(nm_cli *cli, const run_config *run, const c
         status = nm_options_set(cli->options, "model.encoder_norm", norm, NM_ORIGIN_COMMAND, err);
         if (status == NM_OK)
             status = nm_options_set(cli->options, "model.norm", own, NM_ORIGIN_COMMAND, err);
-        fprintf(stderr,
-                "norma: this recipe varies model.encoder_norm: --model.norm %s replaces that one, "
-                "model.norm stays %s; for the decoder set model.decoder_norm\n",
-                norm, own);
+        if (!rank)
+            fprintf(stderr,
+                    "norma: this recipe varies model.encoder_norm: --model.norm %s replaces that one, "
+                    "model.norm stays %s; for the decoder set model.decoder_norm\n",
+                    norm, own);
         free(own);
     }
     nm_options_free(options);
     return status;
 }
 
-static nm_status read_recipe(nm_cli *cli, const run_config *run, const char *recipe, nm_error *err)
+static nm_status read_recipe(nm_cli *cli, const run_config *run, const char *recipe, int32_t rank,
+                             nm_error *err)
 {
-    NM_TRY(replace_recipe_norm(cli, run, recipe, err));
+    NM_TRY(replace_recipe_norm(cli, run, recipe, rank, err));
     return nm_options_read_profile(cli->options, recipe, run->profile, err);
 }
 
@@ -293,7 +289,8 @@ static nm_status check_task(const char *folder, const char *task, nm_error *err)
 }
 
 /* Replaces the options by those of the run in the folder, if it has any. */
-static nm_status use_run_config(nm_cli *cli, const char *folder, const run_config **run, nm_error *err)
+static nm_status use_run_config(nm_cli *cli, const char *folder, const run_config **run, int32_t rank,
+                                nm_error *err)
 {
     nm_options *options;
     char *warning;
@@ -301,7 +298,7 @@ static nm_status use_run_config(nm_cli *cli, const char *folder, const run_confi
     NM_TRY(nm_run_config_merge(&options, cli->options, folder, (*run)->resume, &warning, err));
     if (!options)
         return NM_OK;
-    if (warning)
+    if (warning && !rank)
         fprintf(stderr, "norma: warning: %s\n", warning);
     free(warning);
     nm_options_free(cli->options);
@@ -310,59 +307,90 @@ static nm_status use_run_config(nm_cli *cli, const char *folder, const run_confi
     return NM_OK;
 }
 
-static int train_run(nm_cli *cli, int argc, char **argv)
-{
-    nm_error err;
-    const run_config *run = nm_options_find(cli->options, "run");
-    if (nm_cli_check_arguments(cli, argc, 1, 1, &err) != NM_OK ||
-        read_recipe(cli, run, argv[0], &err) != NM_OK)
-        return nm_cli_fail(&err);
-    if (strcmp(run->task, cli->task->name)) {
-        nm_fail(&err, NM_USAGE,
-                "run.task = %.100s cannot be set there: set it in the recipe itself or on the command line",
-                run->task);
-        return nm_cli_fail(&err);
-    }
-    char *folder = run_folder(run, argv[0]);
-    if (run->resume != NM_RESUME_NO && use_run_config(cli, folder, &run, &err) != NM_OK) {
-        free(folder);
-        return nm_cli_fail(&err);
-    }
-    console t = {.run = run,
-                 .task = cli->task,
-                 .options = cli->options,
-                 .terminal = isatty(STDERR_FILENO),
-                 .last = -1e9};
-    handle_signals();
+typedef struct session {
+    console console;
+    char *folder;
     nm_probe *probe;
-    if (nm_probe_create(&probe, cli->options, &err) != NM_OK) {
-        free(folder);
-        return nm_cli_fail(&err);
-    }
-    const nm_train_callbacks callbacks = {.user = &t,
+    nm_trainer *trainer;
+} session;
+
+static nm_status check_recipe(const nm_cli *cli, const run_config *run, const nm_comm_config *given,
+                              nm_error *err)
+{
+    const nm_comm_config *comm = nm_options_find(cli->options, "comm");
+    if (strcmp(run->task, cli->task->name))
+        return nm_fail(
+            err, NM_USAGE,
+            "run.task = %.100s cannot be set there: set it in the recipe itself or on the command line",
+            run->task);
+    if (comm->backend != given->backend || comm->timeout != given->timeout)
+        return nm_fail(err, NM_USAGE, "the options of [comm] can be set on the command line only");
+    return NM_OK;
+}
+
+static nm_status run_session(session *s, nm_cli *cli, int argc, char **argv, nm_error *err)
+{
+    const run_config *run = nm_options_find(cli->options, "run");
+    const nm_comm_config comm = *(const nm_comm_config *)nm_options_find(cli->options, "comm");
+    console *t = &s->console;
+    NM_TRY(nm_cli_check_arguments(cli, argc, 1, 1, err));
+    NM_TRY(read_recipe(cli, run, argv[0], t->comm->rank, err));
+    NM_TRY(check_recipe(cli, run, &comm, err));
+    s->folder = run_folder(run, argv[0]);
+    if (run->resume != NM_RESUME_NO)
+        NM_TRY(use_run_config(cli, s->folder, &run, t->comm->rank, err));
+    t->run = run;
+    t->task = cli->task;
+    t->options = cli->options;
+    handle_signals();
+    NM_TRY(nm_probe_create(&s->probe, cli->options, err));
+    const nm_train_callbacks callbacks = {.user = t,
                                           .command = cli->command_line,
                                           .progress = on_progress,
                                           .validated = on_validated,
                                           .message = on_message,
                                           .stop = &stop_requested,
-                                          .hooks = nm_probe_hooks(probe)};
-    nm_trainer *trainer;
-    int code;
-    if (nm_trainer_open(&trainer, cli->task, cli->options, folder, run->resume != NM_RESUME_NO, &callbacks,
-                        &err) != NM_OK) {
-        code = nm_cli_fail(&err);
-    } else {
-        nm_status status = train(&t, trainer, folder, &err);
-        code = finish(status, &err, &t, trainer, argv[0], folder);
-        const nm_profile profile = nm_trainer_profile(trainer);
+                                          .hooks = nm_probe_hooks(s->probe),
+                                          .comm = t->comm};
+    NM_TRY(nm_trainer_open(&s->trainer, cli->task, cli->options, s->folder, run->resume != NM_RESUME_NO,
+                           &callbacks, err));
+    return train(t, s->trainer, s->folder, err);
+}
+
+/* What the run has come to, by one of the ranks. */
+static void report(session *s, nm_status status, const char *recipe, const nm_error *err)
+{
+    close_line(&s->console);
+    if (status == NM_OK)
+        print_done(nm_trainer_state(s->trainer), s->folder);
+    else if (status == NM_INTERRUPTED && s->trainer)
+        fprintf(stderr, "norma: %s\nto continue: norma train %s%s%s --run.folder %s --resume\n", err->text,
+                recipe, *s->console.run->profile ? " --profile " : "", s->console.run->profile, s->folder);
+    else
+        nm_cli_fail(err);
+    if (s->trainer) {
+        const nm_profile profile = nm_trainer_profile(s->trainer);
         nm_profile_print(&profile, stderr);
-        nm_probe_free(probe);
-        nm_trainer_close(trainer);
-        probe = NULL;
     }
-    nm_probe_free(probe);
-    free(folder);
-    return code;
+}
+
+static int train_run(nm_cli *cli, int argc, char **argv)
+{
+    nm_error err;
+    nm_comm *comm;
+    if (nm_cli_open_comm(&comm, nm_options_find(cli->options, "comm"), &err) != NM_OK)
+        return nm_cli_fail(&err);
+    session s = {.console = {.comm = comm, .terminal = isatty(STDERR_FILENO), .last = -1e9}};
+    bool reports;
+    nm_status status = run_session(&s, cli, argc, argv, &err);
+    status = nm_comm_finish(comm, status, &reports, &err);
+    if (reports)
+        report(&s, status, argv[0], &err);
+    nm_probe_free(s.probe);
+    nm_trainer_close(s.trainer);
+    nm_comm_free(comm);
+    free(s.folder);
+    return (int)status;
 }
 
 /* For all tasks; those that a task does not have are left out. */

@@ -19,6 +19,10 @@ static json_t *number(double value)
 
 static nm_status write_line(nm_trainer *trainer, json_t *object, nm_error *err)
 {
+    if (!trainer->log) { /* of rank 0 only */
+        json_decref(object);
+        return NM_OK;
+    }
     char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(object);
     int failed = !text || fprintf(trainer->log, "%s\n", text) < 0 || fflush(trainer->log);
@@ -65,6 +69,8 @@ static nm_status log_start(nm_trainer *trainer, nm_error *err)
     json_object_set_new(o, "step_mib", json_integer((json_int_t)(nm_trainer_peak_bytes(trainer) >> 20)));
     if (trainer->init_from)
         json_object_set(o, "init_from", trainer->init_from);
+    if (trainer->comm->size > 1)
+        json_object_set_new(o, "ranks", json_integer(trainer->comm->size));
     add_session(trainer, o);
     return write_line(trainer, o, err);
 }
@@ -151,6 +157,8 @@ static void add_load(nm_trainer *trainer, json_t *object)
 
 nm_status nm_log_progress(nm_trainer *trainer, const nm_progress *p, nm_error *err)
 {
+    if (!trainer->log) /* of rank 0 only */
+        return NM_OK;
     json_t *o = json_object();
     json_object_set_new(o, "type", json_string("train"));
     json_object_set_new(o, "update", json_integer(p->update));
@@ -166,6 +174,8 @@ nm_status nm_log_progress(nm_trainer *trainer, const nm_progress *p, nm_error *e
     json_object_set_new(o, "tokens_per_second", number(p->tokens_per_second));
     json_object_set_new(o, "seconds", number(p->seconds));
     add_load(trainer, o);
+    if (trainer->comm->size > 1)
+        json_object_set_new(o, "exchange_seconds", number(p->exchange_seconds));
     return write_line(trainer, o, err);
 }
 

@@ -59,6 +59,8 @@ static nm_status log_progress(nm_trainer *trainer, const nm_progress *update, nm
     state->sum_loss = state->sum_nll = state->sum_penalty = state->sum_norm = 0;
     state->sum_tokens = state->sum_targets = state->sum_updates = 0;
     p.backward_state = check_backward_state(trainer);
+    p.exchange_seconds = trainer->comm->wait_seconds - trainer->logged_wait;
+    trainer->logged_wait = trainer->comm->wait_seconds;
     return nm_log_progress(trainer, &p, err);
 }
 
@@ -67,7 +69,8 @@ static void measure_progress(nm_trainer *trainer, nm_progress *p)
 {
     nm_train_state *state = &trainer->state;
     double now = nm_clock(), spent = now - trainer->report_clock - trainer->validating;
-    state->seconds = trainer->seconds_before + now - trainer->started;
+    if (trainer->comm->size == 1)
+        state->seconds = trainer->seconds_before + now - trainer->started;
     p->seconds = state->seconds;
     if (spent > 0)
         p->tokens_per_second = (double)state->sum_tokens / spent;
@@ -87,7 +90,7 @@ static void measure_progress(nm_trainer *trainer, nm_progress *p)
 }
 
 /* Validates, selects the best checkpoint, informs the schedule, logs. */
-static nm_status validate(nm_trainer *trainer, nm_error *err)
+static nm_status validate_here(nm_trainer *trainer, nm_error *err)
 {
     nm_train_state *state = &trainer->state;
     nm_validation v;
@@ -125,6 +128,27 @@ static nm_status validate(nm_trainer *trainer, nm_error *err)
         trainer->callbacks.validated(trainer->callbacks.user, &v);
     nm_task_score_release(&v.score);
     return status;
+}
+
+static nm_status validate(nm_trainer *trainer, nm_error *err)
+{
+    if (!trainer->comm->rank)
+        NM_TRY(validate_here(trainer, err));
+    return nm_ranks_share_state(trainer, err);
+}
+
+/* Rank 0 writes the checkpoint. */
+static nm_status save(nm_trainer *trainer, nm_error *err)
+{
+    NM_TRY(nm_ranks_compare_weights(trainer, err));
+    return trainer->comm->rank ? NM_OK : nm_trainer_save(trainer, err);
+}
+
+static bool stop_is_requested(const nm_trainer *trainer)
+{
+    if (trainer->comm->size > 1)
+        return trainer->stop;
+    return trainer->callbacks.stop && *trainer->callbacks.stop;
 }
 
 static nm_status log_hook_records(nm_trainer *trainer, nm_error *err)
@@ -191,7 +215,7 @@ static nm_status step(nm_trainer *trainer, bool validates, nm_error *err)
     if (due && validates)
         NM_TRY(validate(trainer, err));
     if (due || (trainer->config->save_every && state->update % trainer->config->save_every == 0))
-        NM_TRY(nm_trainer_save(trainer, err));
+        NM_TRY(save(trainer, err));
     return NM_OK;
 }
 
@@ -205,10 +229,10 @@ nm_status nm_trainer_run(nm_trainer *trainer, nm_error *err)
             trainer, "training: %" PRId64 " sequences are empty or longer than data.max_length and skipped",
             trainer->batches.skipped);
     if (trainer->config->save_initial && !trainer->state.update)
-        NM_TRY(nm_trainer_save(trainer, err));
+        NM_TRY(save(trainer, err));
     while (!is_finished(trainer)) {
-        if (trainer->callbacks.stop && *trainer->callbacks.stop) {
-            NM_TRY(nm_trainer_save(trainer, err));
+        if (stop_is_requested(trainer)) {
+            NM_TRY(save(trainer, err));
             return nm_fail(err, NM_INTERRUPTED, "stopped after update %" PRId64 "; checkpoint written",
                            trainer->state.update);
         }
@@ -216,5 +240,5 @@ nm_status nm_trainer_run(nm_trainer *trainer, nm_error *err)
     }
     if (validates && trainer->state.checked_update != trainer->state.update)
         NM_TRY(validate(trainer, err));
-    return nm_trainer_save(trainer, err);
+    return save(trainer, err);
 }

@@ -9,10 +9,11 @@
 #include "train/options.h"
 #include "train/schedule.h"
 
-/* Sections ("run.") and options that a resumed run may change: they do not change its updates, only their
+/* Sections ("run.", ...) and options that a resumed run may change: they do not change its updates, only their
  * number, what is logged and saved, and how validations are scored. */
 static const char *const changeable[] = {
     "run.",
+    "comm.",
     "probe.",
     "decode.",
     "train.updates",

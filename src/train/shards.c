@@ -3,25 +3,99 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- the shape of the tree ---- */
+
+typedef struct place {
+    int32_t level;
+    int64_t index;
+} place;
+
+static bool is_root(place node, int64_t n_shards)
+{
+    return (int64_t)1 << node.level >= n_shards;
+}
+
 /* Whether the node's parent has no other child: the right one would begin at or after the last shard. */
-static bool is_only_child(const nm_shard_node *node, int64_t n_shards)
+static bool is_only_child(place node, int64_t n_shards)
 {
-    return node->index % 2 == 0 && (node->index + 1) << node->level >= n_shards;
+    return node.index % 2 == 0 && (node.index + 1) << node.level >= n_shards;
 }
 
-static bool is_root(const nm_shard_node *node, int64_t n_shards)
+static bool are_siblings(place left, place right)
 {
-    return (int64_t)1 << node->level >= n_shards;
+    return right.index % 2 && left.level == right.level && left.index == right.index - 1;
 }
 
-/* Before a shard with an odd number its sibling waits, and so on for every bit of the number that is set. */
-int32_t nm_shard_tree_capacity(int64_t n_shards)
+static place parent_of(place node)
 {
-    int32_t capacity = 0;
-    while ((int64_t)1 << capacity < n_shards)
-        capacity++;
-    return capacity;
+    return (place){node.level + 1, node.index / 2};
 }
+
+/* Adds a node after the n nodes before it and combines siblings. Returns their number. */
+static int32_t add_place(place *nodes, int32_t n, place node, int64_t n_shards)
+{
+    while (!is_root(node, n_shards)) {
+        if (n && are_siblings(nodes[n - 1], node))
+            n--;
+        else if (!is_only_child(node, n_shards))
+            break;
+        node = parent_of(node);
+    }
+    nodes[n] = node;
+    return n + 1;
+}
+
+enum { MAX_NODES = 128 }; /* of a range: two per level */
+
+/* The nodes that remain after the shards of a range; *most: the largest number after any of them. */
+static int32_t nodes_of_range(int64_t n_shards, nm_shard_range range, place *nodes, int32_t *most)
+{
+    int32_t n = 0;
+    *most = 0;
+    for (int64_t shard = range.first; shard < range.last; shard++) {
+        n = add_place(nodes, n, (place){0, shard}, n_shards);
+        *most = n > *most ? n : *most;
+    }
+    return n;
+}
+
+static nm_shard_range range_of_rank(int64_t n_shards, int32_t rank, int32_t size)
+{
+    return (nm_shard_range){n_shards * rank / size, n_shards * (rank + 1) / size};
+}
+
+nm_shard_range nm_shard_range_of(int64_t n_shards, const nm_comm *comm)
+{
+    return range_of_rank(n_shards, comm->rank, comm->size);
+}
+
+/* A process without others does not store the sum of all shards, the nodes of its range otherwise. */
+static int32_t capacity_of(int64_t n_shards, const nm_comm *comm)
+{
+    place nodes[MAX_NODES];
+    int32_t levels = 0, most;
+    nm_shard_range range = nm_shard_range_of(n_shards, comm);
+    while ((int64_t)1 << levels < n_shards)
+        levels++;
+    range.last -= comm->size == 1;
+    nodes_of_range(n_shards, range, nodes, &most);
+    return comm->size > 1 && levels > most ? levels : most;
+}
+
+/* ---- nodes of all processes ---- */
+
+/* A node without its gradients, as it is sent: nm_shard_sums, rows, statistics. */
+typedef struct nm_shard_inbox {
+    place *places;     /* [n], in ascending order of shards */
+    int32_t n, *first; /* first: [size + 1], nodes of each rank */
+    void *grads;       /* device, [n][n_elements of the part] */
+    char *rest;        /* host, [n][rest_bytes] */
+    size_t rest_bytes;
+    size_t *parts; /* [size + 1]: elements of the gradients that each rank completes */
+    nm_comm_message *messages;
+} nm_shard_inbox;
+
+enum { PART_ALIGNMENT = 16 };
 
 static size_t statistics_bytes(const nm_params *params)
 {
@@ -33,10 +107,70 @@ static size_t rows_bytes(const nm_params *params)
     return params->n_norms * NM_NORM_CAPACITY * sizeof(double);
 }
 
-nm_status nm_shard_tree_init(nm_shard_tree *tree, nm_params *params, int64_t n_shards, nm_error *err)
+static nm_status open_inbox(nm_shard_tree *tree, nm_error *err)
 {
-    int32_t capacity = nm_shard_tree_capacity(n_shards);
-    *tree = (nm_shard_tree){.params = params, .n_shards = n_shards};
+    const nm_params *params = tree->params;
+    const nm_comm *comm = tree->comm;
+    if (!nm_backend_view(params->backend, params->grads))
+        return nm_fail(err, NM_UNSUPPORTED, "several processes need memory that the host can read");
+    nm_shard_inbox *inbox = tree->inbox = nm_allocate(sizeof *inbox);
+    size_t size = (size_t)comm->size;
+    inbox->first = nm_allocate((size + 1) * sizeof *inbox->first);
+    inbox->parts = nm_allocate((size + 1) * sizeof *inbox->parts);
+    inbox->places = nm_allocate(((size_t)tree->n_shards + MAX_NODES) * sizeof *inbox->places);
+    for (int32_t rank = 0; rank < comm->size; rank++) {
+        int32_t most;
+        inbox->first[rank] = inbox->n;
+        inbox->n += nodes_of_range(tree->n_shards, range_of_rank(tree->n_shards, rank, comm->size),
+                                   inbox->places + inbox->n, &most);
+        inbox->parts[rank + 1] =
+            params->n_elements / PART_ALIGNMENT * (size_t)(rank + 1) / size * PART_ALIGNMENT;
+    }
+    inbox->first[comm->size] = inbox->n;
+    inbox->parts[comm->size] = params->n_elements;
+    inbox->rest_bytes = sizeof(nm_shard_sums) + rows_bytes(params) + statistics_bytes(params);
+    inbox->rest = nm_allocate((size_t)inbox->n * inbox->rest_bytes);
+    inbox->messages = nm_allocate(2 * ((size_t)inbox->n * size + size) * sizeof *inbox->messages);
+    size_t part = inbox->parts[comm->rank + 1] - inbox->parts[comm->rank];
+    return nm_backend_alloc(params->backend,
+                            (size_t)inbox->n * part * nm_dtype_bytes(params->backend->dtype) + 1,
+                            &inbox->grads, err);
+}
+
+static void close_inbox(nm_shard_tree *tree)
+{
+    nm_shard_inbox *inbox = tree->inbox;
+    if (!inbox)
+        return;
+    if (inbox->grads)
+        nm_backend_dealloc(tree->params->backend, inbox->grads);
+    free(inbox->places);
+    free(inbox->first);
+    free(inbox->parts);
+    free(inbox->rest);
+    free(inbox->messages);
+    free(inbox);
+}
+
+size_t nm_shard_tree_slabs(int64_t n_shards, const nm_comm *comm)
+{
+    place nodes[MAX_NODES];
+    int32_t most, n = 0;
+    for (int32_t rank = 0; comm->size > 1 && rank < comm->size; rank++)
+        n += nodes_of_range(n_shards, range_of_rank(n_shards, rank, comm->size), nodes, &most);
+    return (size_t)(capacity_of(n_shards, comm) + (n + comm->size - 1) / comm->size);
+}
+
+nm_status nm_shard_tree_init(nm_shard_tree *tree, nm_params *params, int64_t n_shards, nm_comm *comm,
+                             nm_error *err)
+{
+    *tree = (nm_shard_tree){
+        .params = params, .n_shards = n_shards, .comm = comm, .n_elements = params->n_elements};
+    if (comm->size > n_shards)
+        return nm_fail(err, NM_USAGE,
+                       "%d processes need at least as many shards per update; train.shards is %lld",
+                       comm->size, (long long)n_shards);
+    int32_t capacity = capacity_of(n_shards, comm);
     tree->waiting = nm_allocate(((size_t)capacity + 1) * sizeof *tree->waiting);
     for (; tree->capacity < capacity; tree->capacity++) {
         nm_shard_node *node = &tree->waiting[tree->capacity];
@@ -45,24 +179,25 @@ nm_status nm_shard_tree_init(nm_shard_tree *tree, nm_params *params, int64_t n_s
         if (params->n_statistics)
             NM_TRY(nm_backend_alloc(params->backend, statistics_bytes(params), &node->statistics, err));
     }
-    return NM_OK;
+    return comm->size > 1 ? open_inbox(tree, err) : NM_OK;
 }
 
 void nm_shard_tree_release(nm_shard_tree *tree)
 {
-    if (!tree->waiting)
-        return;
     /* capacity + 1: the last one may be incomplete after a failed allocation */
-    for (int32_t i = 0; i <= tree->capacity; i++) {
+    for (int32_t i = 0; tree->waiting && i <= tree->capacity; i++) {
         void *blocks[] = {tree->waiting[i].grads, tree->waiting[i].statistics};
         for (size_t k = 0; k < sizeof blocks / sizeof *blocks; k++)
             if (blocks[k])
                 nm_backend_dealloc(tree->params->backend, blocks[k]);
         free(tree->waiting[i].rows);
     }
+    close_inbox(tree);
     free(tree->waiting);
     *tree = (nm_shard_tree){0};
 }
+
+/* ---- combining ---- */
 
 void nm_shard_tree_start(nm_shard_tree *tree)
 {
@@ -70,20 +205,33 @@ void nm_shard_tree_start(nm_shard_tree *tree)
     tree->n_waiting = 0;
 }
 
+static size_t unit_of(const nm_shard_tree *tree)
+{
+    return nm_dtype_bytes(tree->params->backend->dtype);
+}
+
+static void read_rows(const nm_params *params, double *rows)
+{
+    for (size_t n = 0; n < params->n_norms; n++)
+        memcpy(rows + n * NM_NORM_CAPACITY, params->norms[n]->collected_rows,
+               sizeof params->norms[n]->collected_rows);
+}
+
 static void store_current(nm_shard_tree *tree)
 {
     nm_params *params = tree->params;
+    size_t at = tree->first_element * unit_of(tree);
     NM_ASSERT(tree->n_waiting < tree->capacity);
     nm_shard_node *node = &tree->waiting[tree->n_waiting++];
     node->level = tree->current.level;
     node->index = tree->current.index;
     node->sums = tree->current.sums;
-    nm_backend_copy(params->backend, node->grads, params->grads, nm_params_bytes(params));
+    nm_backend_copy(params->backend, (char *)node->grads + at, (char *)params->grads + at,
+                    tree->n_elements * unit_of(tree));
     if (params->n_statistics)
         nm_backend_copy(params->backend, node->statistics, params->statistics, statistics_bytes(params));
-    for (size_t n = 0; n < params->n_norms; n++)
-        memcpy(node->rows + n * NM_NORM_CAPACITY, params->norms[n]->collected_rows,
-               sizeof params->norms[n]->collected_rows);
+    read_rows(params, node->rows);
+    tree->has_current = false;
 }
 
 void nm_shard_tree_begin(nm_shard_tree *tree)
@@ -91,20 +239,19 @@ void nm_shard_tree_begin(nm_shard_tree *tree)
     nm_params *params = tree->params;
     if (tree->has_current)
         store_current(tree);
-    tree->has_current = false;
     nm_backend_zero(params->backend, params->grads, nm_params_bytes(params));
     for (size_t n = 0; n < params->n_norms; n++)
         nm_norm_discard_statistics(params->norms[n]);
 }
 
 /* grads = earlier + grads, in pieces whose length fits the kernel's argument */
-static void add_gradients(nm_params *params, const void *earlier)
+static void add_gradients(nm_shard_tree *tree, const void *earlier)
 {
-    const size_t piece = (size_t)1 << 30, unit = nm_dtype_bytes(params->backend->dtype);
-    for (size_t at = 0; at < params->n_elements; at += piece) {
-        size_t n = params->n_elements - at < piece ? params->n_elements - at : piece;
-        char *grads = (char *)params->grads + at * unit;
-        NM_CALL(params->backend, vec, .op = NM_VEC_LINEAR, .n = (int32_t)n,
+    const size_t piece = (size_t)1 << 30, unit = unit_of(tree), end = tree->first_element + tree->n_elements;
+    for (size_t at = tree->first_element; at < end; at += piece) {
+        size_t n = end - at < piece ? end - at : piece;
+        char *grads = (char *)tree->params->grads + at * unit;
+        NM_CALL(tree->params->backend, vec, .op = NM_VEC_LINEAR, .n = (int32_t)n,
                 .a = (const char *)earlier + at * unit, .b = grads, .s = 1, .t = 1, .out = grads);
     }
 }
@@ -112,33 +259,152 @@ static void add_gradients(nm_params *params, const void *earlier)
 /* current = earlier + current; the statistics of `earlier` are overwritten. */
 static void add_earlier(nm_shard_tree *tree, const nm_shard_node *earlier)
 {
-    nm_params *params = tree->params;
     nm_shard_sums *sums = &tree->current.sums;
     sums->loss = earlier->sums.loss + sums->loss;
     sums->nll = earlier->sums.nll + sums->nll;
     sums->penalty = earlier->sums.penalty + sums->penalty;
     sums->tokens += earlier->sums.tokens;
     sums->targets += earlier->sums.targets;
-    add_gradients(params, earlier->grads);
-    nm_params_add_statistics(params, earlier->statistics, earlier->rows);
+    sums->stop |= earlier->sums.stop;
+    sums->seconds = earlier->sums.seconds > sums->seconds ? earlier->sums.seconds : sums->seconds;
+    add_gradients(tree, earlier->grads);
+    nm_params_add_statistics(tree->params, earlier->statistics, earlier->rows);
+}
+
+static void combine(nm_shard_tree *tree, place node, const nm_shard_sums *sums)
+{
+    tree->current.sums = *sums;
+    while (!is_root(node, tree->n_shards)) {
+        const nm_shard_node *left = tree->n_waiting ? &tree->waiting[tree->n_waiting - 1] : NULL;
+        if (left && are_siblings((place){left->level, left->index}, node)) {
+            add_earlier(tree, left);
+            tree->n_waiting--;
+        } else if (!is_only_child(node, tree->n_shards)) {
+            break;
+        }
+        node = parent_of(node);
+    }
+    tree->current.level = node.level;
+    tree->current.index = node.index;
+    tree->has_current = true;
 }
 
 void nm_shard_tree_end(nm_shard_tree *tree, int64_t shard, const nm_shard_sums *sums)
 {
-    nm_shard_node *current = &tree->current;
-    *current = (nm_shard_node){.index = shard, .sums = *sums};
-    tree->has_current = true;
-    while (!is_root(current, tree->n_shards)) {
-        if (current->index % 2) {
-            const nm_shard_node *left = tree->n_waiting ? &tree->waiting[tree->n_waiting - 1] : NULL;
-            if (!left || left->level != current->level || left->index != current->index - 1)
-                return;
-            add_earlier(tree, left);
-            tree->n_waiting--;
-        } else if (!is_only_child(current, tree->n_shards)) {
-            return;
-        }
-        current->level++;
-        current->index /= 2;
+    combine(tree, (place){0, shard}, sums);
+}
+
+/* ---- exchange ---- */
+
+static size_t part_bytes(const nm_shard_tree *tree, int32_t rank)
+{
+    const size_t *parts = tree->inbox->parts;
+    return (parts[rank + 1] - parts[rank]) * unit_of(tree);
+}
+
+static char *inbox_grads(const nm_shard_tree *tree, int32_t node)
+{
+    return (char *)tree->inbox->grads + (size_t)node * part_bytes(tree, tree->comm->rank);
+}
+
+/* Sums, rows and statistics of this process's nodes, to be sent. */
+static void pack_rest(nm_shard_tree *tree)
+{
+    const nm_shard_inbox *inbox = tree->inbox;
+    for (int32_t i = 0; i < tree->n_waiting; i++) {
+        char *rest = inbox->rest + (size_t)(inbox->first[tree->comm->rank] + i) * inbox->rest_bytes;
+        const nm_shard_node *node = &tree->waiting[i];
+        memcpy(rest, &node->sums, sizeof node->sums);
+        memcpy(rest + sizeof node->sums, node->rows, rows_bytes(tree->params));
+        if (tree->params->n_statistics)
+            nm_backend_download(tree->params->backend, rest + sizeof node->sums + rows_bytes(tree->params),
+                                node->statistics, statistics_bytes(tree->params));
     }
+}
+
+/* Part `rank` of the gradients of every node, and the rest of every node. */
+static nm_status exchange_nodes(nm_shard_tree *tree, nm_error *err)
+{
+    nm_shard_inbox *inbox = tree->inbox;
+    const nm_comm *comm = tree->comm;
+    size_t n = 0;
+    for (int32_t rank = 0; rank < comm->size; rank++) {
+        int32_t first = inbox->first[rank], own = inbox->first[comm->rank];
+        if (rank == comm->rank)
+            continue;
+        for (int32_t node = first; node < inbox->first[rank + 1]; node++)
+            inbox->messages[n++] =
+                (nm_comm_message){rank, true, inbox_grads(tree, node), part_bytes(tree, comm->rank)};
+        inbox->messages[n++] =
+            (nm_comm_message){rank, true, inbox->rest + (size_t)first * inbox->rest_bytes,
+                              (size_t)(inbox->first[rank + 1] - first) * inbox->rest_bytes};
+        for (int32_t i = 0; i < tree->n_waiting; i++)
+            inbox->messages[n++] = (nm_comm_message){
+                rank, false, (char *)tree->waiting[i].grads + inbox->parts[rank] * unit_of(tree),
+                part_bytes(tree, rank)};
+        inbox->messages[n++] = (nm_comm_message){rank, false, inbox->rest + (size_t)own * inbox->rest_bytes,
+                                                 (size_t)tree->n_waiting * inbox->rest_bytes};
+    }
+    NM_TRY(nm_comm_exchange(tree->comm, inbox->messages, n, err));
+    for (int32_t i = 0; i < tree->n_waiting; i++)
+        nm_backend_copy(tree->params->backend, inbox_grads(tree, inbox->first[comm->rank] + i),
+                        (char *)tree->waiting[i].grads + inbox->parts[comm->rank] * unit_of(tree),
+                        part_bytes(tree, comm->rank));
+    return NM_OK;
+}
+
+/* Makes a node of the inbox the current one. */
+static void load_node(nm_shard_tree *tree, int32_t node)
+{
+    nm_params *params = tree->params;
+    const char *rest = tree->inbox->rest + (size_t)node * tree->inbox->rest_bytes;
+    nm_shard_sums sums;
+    memcpy(&sums, rest, sizeof sums);
+    for (size_t n = 0; n < params->n_norms; n++)
+        memcpy(params->norms[n]->collected_rows, rest + sizeof sums + n * NM_NORM_CAPACITY * sizeof(double),
+               sizeof params->norms[n]->collected_rows);
+    if (params->n_statistics)
+        nm_backend_upload(params->backend, params->statistics, rest + sizeof sums + rows_bytes(params),
+                          statistics_bytes(params));
+    nm_backend_copy(params->backend, (char *)params->grads + tree->first_element * unit_of(tree),
+                    inbox_grads(tree, node), part_bytes(tree, tree->comm->rank));
+    combine(tree, tree->inbox->places[node], &sums);
+}
+
+static nm_status gather_parts(nm_shard_tree *tree, nm_error *err)
+{
+    nm_shard_inbox *inbox = tree->inbox;
+    const nm_comm *comm = tree->comm;
+    char *grads = tree->params->grads;
+    size_t n = 0;
+    for (int32_t rank = 0; rank < comm->size; rank++) {
+        if (rank == comm->rank)
+            continue;
+        inbox->messages[n++] =
+            (nm_comm_message){rank, true, grads + inbox->parts[rank] * unit_of(tree), part_bytes(tree, rank)};
+        inbox->messages[n++] = (nm_comm_message){
+            rank, false, grads + inbox->parts[comm->rank] * unit_of(tree), part_bytes(tree, comm->rank)};
+    }
+    return nm_comm_exchange(tree->comm, inbox->messages, n, err);
+}
+
+nm_status nm_shard_tree_complete(nm_shard_tree *tree, nm_error *err)
+{
+    nm_shard_inbox *inbox = tree->inbox;
+    if (!inbox)
+        return NM_OK;
+    store_current(tree);
+    pack_rest(tree);
+    NM_TRY(exchange_nodes(tree, err));
+    tree->first_element = inbox->parts[tree->comm->rank];
+    tree->n_elements = inbox->parts[tree->comm->rank + 1] - tree->first_element;
+    nm_shard_tree_start(tree);
+    for (int32_t node = 0; node < inbox->n; node++) {
+        if (tree->has_current)
+            store_current(tree);
+        load_node(tree, node);
+    }
+    tree->first_element = 0;
+    tree->n_elements = tree->params->n_elements;
+    return gather_parts(tree, err);
 }

@@ -10,15 +10,22 @@
  *
  * A node contains gradients, statistics of norms and the loss. The latest one, `current`, is in the memory of the
  * parameters (nm_params), where the backward pass and the update of the norms use it; earlier ones that wait for their
- * sibling are in copies: at most log2(number of shards). */
+ * sibling are in copies: at most log2(number of shards).
+ *
+ * Several processes (nm_comm) compute contiguous ranges of shards, of which each combines the nodes that it can. Then each
+ * process gets from all others one part of the gradients of their nodes, with the statistics, completes the tree for this
+ * part, and the parts of the sum are gathered: each process sends and receives about twice the bytes of the gradients. */
 #ifndef NM_SHARDS_H
 #define NM_SHARDS_H
 
+#include "comm/comm.h"
 #include "nn/params.h"
 
 typedef struct nm_shard_sums {
     double loss, nll, penalty;
     int64_t tokens, targets; /* targets: tokens or examples that the loss is computed on */
+    int64_t stop;            /* non-zero: a process was requested to stop */
+    double seconds;          /* training time; of several shards the longest */
 } nm_shard_sums;
 
 typedef struct nm_shard_node {
@@ -36,20 +43,34 @@ typedef struct nm_shard_tree {
     bool has_current;
     nm_shard_node *waiting; /* [capacity], in ascending order of shards */
     int32_t n_waiting, capacity;
+    size_t first_element, n_elements; /* of the gradients that are combined */
+    nm_comm *comm;
+    struct nm_shard_inbox *inbox; /* nodes of all processes; NULL: a process without others */
 } nm_shard_tree;
 
-/* Copies of nodes that are needed for n_shards shards. */
-int32_t nm_shard_tree_capacity(int64_t n_shards);
-/* Allocates the copies. NM_MEMORY; release in every case. */
-nm_status nm_shard_tree_init(nm_shard_tree *tree, nm_params *params, int64_t n_shards, nm_error *err);
+/* Shards first to last - 1 are computed by this rank. */
+typedef struct nm_shard_range {
+    int64_t first, last;
+} nm_shard_range;
+nm_shard_range nm_shard_range_of(int64_t n_shards, const nm_comm *comm);
+
+/* Memory for copies of gradients, in multiples of nm_params_bytes, rounded up. */
+size_t nm_shard_tree_slabs(int64_t n_shards, const nm_comm *comm);
+/* Allocates the copies. comm must outlive the tree. NM_USAGE: more processes than shards; NM_MEMORY; release in every
+ * case. */
+nm_status nm_shard_tree_init(nm_shard_tree *tree, nm_params *params, int64_t n_shards, nm_comm *comm,
+                             nm_error *err);
 void nm_shard_tree_release(nm_shard_tree *tree);
 
 /* Before the first shard of an update. */
 void nm_shard_tree_start(nm_shard_tree *tree);
 /* Before the pass of a shard: stores the current node, zeroes the gradients and discards the statistics. */
 void nm_shard_tree_begin(nm_shard_tree *tree);
-/* After the pass of a shard: combines it with the nodes before it. After the last shard the current node is the sum of
- * all. */
+/* After the pass of a shard: combines it with the nodes before it. */
 void nm_shard_tree_end(nm_shard_tree *tree, int64_t shard, const nm_shard_sums *sums);
+
+/* After the last shard of this process: combines the nodes of all processes. The current node is then the sum of all
+ * shards. Errors of nm_comm_exchange. */
+nm_status nm_shard_tree_complete(nm_shard_tree *tree, nm_error *err);
 
 #endif

@@ -77,7 +77,8 @@ static nm_status open_model(nm_trainer *trainer, nm_error *err)
     NM_TRY(nm_backend_alloc(trainer->backend, bytes, &trainer->m, err));
     NM_TRY(nm_backend_alloc(trainer->backend, bytes, &trainer->v, err));
     find_trainable_ranges(trainer);
-    return nm_shard_tree_init(&trainer->shards, &trainer->model->params, trainer->config->shards, err);
+    return nm_shard_tree_init(&trainer->shards, &trainer->model->params, trainer->config->shards,
+                              trainer->comm, err);
 }
 
 static nm_status open_tape(nm_trainer *trainer, nm_error *err)
@@ -186,22 +187,27 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     NM_TRY(open_model(trainer, err));
     report_norms(trainer);
     NM_TRY(open_tape(trainer, err));
-    NM_TRY(open_folder(trainer, folder, resume, err));
+    NM_TRY(nm_ranks_compare_setup(trainer, err));
+    if (!trainer->comm->rank)
+        NM_TRY(open_folder(trainer, folder, resume, err));
     trainer->state = (nm_train_state){.best_score = -INFINITY,
                                       .best_loss = INFINITY,
                                       .warned_level = 1e3,
                                       .optimizer = nm_optimizer_state_kind(trainer->optim),
                                       .schedule = trainer->schedule.state};
     bool found = false;
-    if (resume)
+    if (resume && !trainer->comm->rank)
         NM_TRY(nm_trainer_resume(trainer, &found, err));
     if (found)
         nm_trainer_message(trainer, "resumed at update %" PRId64 ", epoch %" PRId64 ", batch %" PRId64,
                            trainer->state.update, trainer->state.epoch + 1, trainer->state.batch);
-    else
+    else if (!trainer->comm->rank)
         NM_TRY(warm_start(trainer, err));
+    if (!trainer->comm->rank)
+        NM_TRY(open_log(trainer, found, err));
+    NM_TRY(nm_ranks_share_checkpoint(trainer, err));
     trainer->seconds_before = trainer->state.seconds;
-    return open_log(trainer, found, err);
+    return NM_OK;
 }
 
 nm_status nm_trainer_open(nm_trainer **out, const nm_task_type *task, const nm_options *options,
@@ -214,6 +220,10 @@ nm_status nm_trainer_open(nm_trainer **out, const nm_task_type *task, const nm_o
                             .device = nm_options_find(options, "device")};
     if (callbacks)
         trainer->callbacks = *callbacks;
+    trainer->alone = (nm_comm){.type = &nm_comm_none, .size = 1};
+    trainer->comm = trainer->callbacks.comm ? trainer->callbacks.comm : &trainer->alone;
+    if (trainer->comm->rank)
+        trainer->callbacks = (nm_train_callbacks){.stop = trainer->callbacks.stop, .comm = trainer->comm};
     nm_status status = open_parts(trainer, task, folder, resume, err);
     if (status != NM_OK) {
         nm_trainer_close(trainer);

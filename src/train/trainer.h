@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "comm/comm.h"
 #include "train/hooks.h"
 #include "train/options.h"
 #include "train/schedule.h"
@@ -46,6 +47,8 @@ typedef struct nm_progress {
     double fraction, seconds_left; /* of the whole run that is done; NaN: no limit is set */
     /* Largest root mean square of a running gradient statistic (PowerNorm, MABN); in the log only. */
     double backward_state;
+    /* Time in which rank 0 sent, received and waited for other ranks since the last record of the log; in the log only. */
+    double exchange_seconds;
 } nm_progress;
 
 /* Losses are means per target token. */
@@ -68,6 +71,9 @@ typedef struct nm_train_callbacks {
     void (*message)(void *user, const char *text);
     const volatile sig_atomic_t *stop; /* non-zero: finish the update, save, return NM_INTERRUPTED */
     const nm_train_hooks *hooks;
+    /* The processes that train together, all with the same options; NULL: this one alone. Rank 0 writes the files and
+     * calls the callbacks; `stop` may be set in any process. After an error the caller ends comm by nm_comm_finish. */
+    nm_comm *comm;
 } nm_train_callbacks;
 
 typedef struct nm_trainer nm_trainer;

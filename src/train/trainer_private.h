@@ -35,7 +35,11 @@ struct nm_trainer {
     bool batches_ready;
     int64_t total_updates; /* train.updates; 0: no limit */
     void *m, *v;           /* optimizer state in device memory, with the layout of the parameters */
+    nm_comm *comm;         /* the processes of the run */
+    nm_comm alone;         /* if there are no others */
     nm_shard_tree shards;  /* sums of the current update */
+    bool stop;             /* a process was requested to stop, at the last update */
+    double logged_wait;    /* comm->wait_seconds at the last record of the log */
     nm_param_range *ranges;
     size_t n_ranges;
     size_t peak_bytes;
@@ -68,6 +72,15 @@ void nm_trainer_message(const nm_trainer *trainer, const char *format, ...)
 nm_status nm_trainer_dry_run(nm_trainer *trainer, nm_error *err);
 /* update.c: makes state.batch the index of an existing batch, if necessary of the next epoch. */
 nm_status nm_trainer_ready_batches(nm_trainer *trainer, nm_error *err);
+
+/* ranks.c, called by all ranks: NM_MISMATCH if they have different programs, options, data or devices. */
+nm_status nm_ranks_compare_setup(const nm_trainer *trainer, nm_error *err);
+/* NM_MISMATCH unless the parameters of all ranks are bitwise equal. */
+nm_status nm_ranks_compare_weights(const nm_trainer *trainer, nm_error *err);
+/* Copies the training state of rank 0 to all ranks; of a checkpoint also parameters, running statistics and optimizer
+ * state. */
+nm_status nm_ranks_share_state(nm_trainer *trainer, nm_error *err);
+nm_status nm_ranks_share_checkpoint(nm_trainer *trainer, nm_error *err);
 
 /* resume.c */
 nm_status nm_trainer_has_checkpoint(const nm_trainer *trainer, bool *has, nm_error *err);

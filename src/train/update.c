@@ -77,11 +77,12 @@ static nm_status report_divergence(nm_trainer *trainer, double loss, double thre
 }
 
 /* Forward and backward pass of one shard. */
-static nm_status pass(nm_trainer *trainer, const nm_batch *batch, nm_shard_sums *sums, nm_error *err)
+static nm_status pass(nm_trainer *trainer, const nm_batch *batch, int64_t step, nm_shard_sums *sums,
+                      nm_error *err)
 {
     nm_backend *b = trainer->backend;
     nm_tape *tape = &trainer->tape;
-    nm_tape_start(tape, true, (uint64_t)trainer->config->seed, (uint32_t)trainer->state.step);
+    nm_tape_start(tape, true, (uint64_t)trainer->config->seed, (uint32_t)step);
     tape->n_targets = batch->n_targets;
     tape->mean_loss = trainer->task.type->mean_loss;
     double *device_sums = trainer->task.type->loss(&trainer->task, trainer->model, tape, batch, true);
@@ -93,7 +94,13 @@ static nm_status pass(nm_trainer *trainer, const nm_batch *batch, nm_shard_sums 
         nm_backend_download(b, &one, tape->penalties[i], sizeof one);
         penalty += one;
     }
-    *sums = (nm_shard_sums){pair[0], pair[1], penalty, batch->tokens, batch->n_targets};
+    *sums = (nm_shard_sums){.loss = pair[0],
+                            .nll = pair[1],
+                            .penalty = penalty,
+                            .tokens = batch->tokens,
+                            .targets = batch->n_targets,
+                            .stop = trainer->callbacks.stop && *trainer->callbacks.stop,
+                            .seconds = trainer->seconds_before + nm_clock() - trainer->started};
     return NM_OK;
 }
 
@@ -184,31 +191,39 @@ static double chance_loss(const nm_trainer *trainer)
     return task->type->chance_loss ? task->type->chance_loss(task) : log((double)trainer->model->target_size);
 }
 
-/* Computes the shards of the next update. Their sums are then the current node of the tree. */
+/* Computes the shards of the next update, or those of this rank, and combines them with those of the other ranks. Their sums
+ * are then the current node of the tree. */
 static nm_status compute_shards(nm_trainer *trainer, nm_error *err)
 {
     nm_train_state *state = &trainer->state;
     nm_params *params = &trainer->model->params;
     const nm_norm_config *norms = nm_options_find(trainer->options, "norm");
+    const nm_shard_range own = nm_shard_range_of(trainer->config->shards, trainer->comm);
     nm_shard_tree_start(&trainer->shards);
     for (int64_t shard = 0; shard < trainer->config->shards; shard++) {
         NM_TRY(nm_trainer_ready_batches(trainer, err));
         if (!shard)
             start_hooks(trainer);
+        int64_t batch_index = state->batch++, step = state->step++;
+        if (shard < own.first || shard >= own.last)
+            continue;
         nm_batch batch = trainer->task.type->batch(&trainer->task, NM_SPLIT_TRAIN, &trainer->batches,
-                                                   state->batch, (uint32_t)state->step, true, &trainer->host);
+                                                   batch_index, (uint32_t)step, true, &trainer->host);
         nm_shard_sums sums;
         nm_shard_tree_begin(&trainer->shards);
-        nm_status status = pass(trainer, &batch, &sums, err);
+        nm_status status = pass(trainer, &batch, step, &sums, err);
         trainer->tape.listen = NULL;
         NM_TRY(status);
-        state->batch++;
-        state->step++;
         if (norms->state == NM_STATE_MICRO_BATCH)
             nm_params_update_norms(params, trainer->tape.grad_scale);
         nm_shard_tree_end(&trainer->shards, shard, &sums);
     }
+    NM_TRY(nm_shard_tree_complete(&trainer->shards, err));
     nm_params_update_norms(params, trainer->tape.grad_scale);
+    if (trainer->comm->size > 1) {
+        trainer->stop = trainer->shards.current.sums.stop;
+        state->seconds = trainer->shards.current.sums.seconds;
+    }
     return NM_OK;
 }
 
@@ -275,12 +290,12 @@ nm_status nm_trainer_dry_run(nm_trainer *trainer, nm_error *err)
     nm_backend_dry_run(trainer->backend, true);
     nm_batch batch = trainer->task.type->largest(&trainer->task, &trainer->host);
     nm_shard_sums ignored;
-    nm_status status = pass(trainer, &batch, &ignored, err);
+    nm_status status = pass(trainer, &batch, 0, &ignored, err);
     nm_backend_dry_run(trainer->backend, false);
     nm_norm_snapshot_restore(&snapshot, params);
     /* Parameters, gradients, their copies and two moments. The logits of one block and temporary memory are small and
      * not counted. */
-    size_t slabs = 4 + (size_t)nm_shard_tree_capacity(trainer->config->shards);
+    size_t slabs = 4 + nm_shard_tree_slabs(trainer->config->shards, trainer->comm);
     trainer->peak_bytes = slabs * nm_params_bytes(params) + nm_tape_peak(&trainer->tape);
     return status;
 }

@@ -1,5 +1,5 @@
-/* Sums over shards: the tree of every number of shards equals its recursive definition, bit for bit; statistics of norms are
- * those of the joined rows. */
+/* Sums over shards: the tree of every number of shards equals its recursive definition, bit for bit, on every number of
+ * processes (here threads); statistics of norms are those of the joined rows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "train/shards.h"
@@ -108,38 +109,185 @@ static void check_statistics(const rig *r, int64_t n_shards)
     assert_true(r->norms[1]->collected_rows[1] == 0); /* a statistic that no shard collects */
 }
 
+/* ---- ranks that are threads: a message is a copy into the queue of its pair of ranks ---- */
+
+enum { MAX_RANKS = 9, MAX_QUEUE = 64 };
+
+typedef struct queue {
+    struct {
+        void *data;
+        size_t bytes;
+    } items[MAX_QUEUE];
+    size_t sent, received;
+} queue;
+
+typedef struct hub {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    queue queues[MAX_RANKS][MAX_RANKS]; /* from, to */
+} hub;
+
+typedef struct thread_comm {
+    nm_comm base;
+    hub *hub;
+} thread_comm;
+
+static nm_status exchange_threads(nm_comm *comm, const nm_comm_message *messages, size_t n, nm_error *err)
+{
+    (void)err;
+    hub *h = ((thread_comm *)comm)->hub;
+    pthread_mutex_lock(&h->mutex);
+    for (size_t i = 0; i < n; i++) {
+        if (messages[i].receive)
+            continue;
+        queue *q = &h->queues[comm->rank][messages[i].rank];
+        NM_ASSERT(q->sent - q->received < MAX_QUEUE);
+        void *copy = malloc(messages[i].bytes + 1);
+        memcpy(copy, messages[i].data, messages[i].bytes);
+        q->items[q->sent % MAX_QUEUE].data = copy;
+        q->items[q->sent++ % MAX_QUEUE].bytes = messages[i].bytes;
+    }
+    pthread_cond_broadcast(&h->changed);
+    for (size_t i = 0; i < n; i++) {
+        if (!messages[i].receive)
+            continue;
+        queue *q = &h->queues[messages[i].rank][comm->rank];
+        while (q->sent == q->received)
+            pthread_cond_wait(&h->changed, &h->mutex);
+        size_t at = q->received++ % MAX_QUEUE;
+        NM_ASSERT(q->items[at].bytes == messages[i].bytes);
+        memcpy(messages[i].data, q->items[at].data, messages[i].bytes);
+        free(q->items[at].data);
+    }
+    pthread_mutex_unlock(&h->mutex);
+    return NM_OK;
+}
+
+static const nm_comm_type threads_type = {.name = "threads", .exchange = exchange_threads};
+
+typedef struct job { /* of one rank */
+    thread_comm comm;
+    int64_t n_shards;
+} job;
+
+/* Two updates; nothing of the first stays for the second. */
+static void *run_rank(void *argument)
+{
+    job *j = argument;
+    nm_comm *comm = &j->comm.base;
+    int64_t n_shards = j->n_shards;
+    rig r;
+    nm_shard_tree tree;
+    nm_error err;
+    rig_open(&r);
+    assert_int_equal(nm_shard_tree_init(&tree, &r.params, n_shards, comm, &err), NM_OK);
+    assert_true(comm->size == 1 || nm_shard_tree_slabs(n_shards, comm) >= 2);
+    nm_shard_range own = nm_shard_range_of(n_shards, comm);
+    for (int update = 0; update < 2; update++) {
+        nm_shard_tree_start(&tree);
+        for (int64_t s = own.first; s < own.last; s++) {
+            nm_shard_tree_begin(&tree);
+            fill_shard(&r, s);
+            const nm_shard_sums sums = {.loss = value_of(s, 1),
+                                        .nll = 1,
+                                        .penalty = 0.5,
+                                        .tokens = s,
+                                        .targets = 2,
+                                        .stop = s == 2,
+                                        .seconds = (double)(s % 5)};
+            nm_shard_tree_end(&tree, s, &sums);
+        }
+        assert_int_equal(nm_shard_tree_complete(&tree, &err), NM_OK);
+    }
+    int level = 0;
+    while (1 << level < n_shards)
+        level++;
+    for (size_t i = 0; i < r.params.n_elements; i++)
+        assert_true(((float *)r.params.grads)[i] == tree_sum(n_shards, level, 0, i));
+    const nm_shard_sums *sums = &tree.current.sums;
+    assert_true(sums->tokens == n_shards * (n_shards - 1) / 2);
+    assert_true(sums->targets == 2 * n_shards && sums->nll == (double)n_shards);
+    assert_true(sums->penalty == 0.5 * (double)n_shards && sums->stop == (n_shards > 2));
+    assert_true(sums->seconds == (n_shards > 4 ? 4 : (double)(n_shards - 1)));
+    check_statistics(&r, n_shards);
+    nm_shard_tree_release(&tree);
+    rig_close(&r);
+    return NULL;
+}
+
+static void run_ranks(void *(*function)(void *), int64_t n_shards, int32_t size)
+{
+    hub *h = calloc(1, sizeof *h);
+    job jobs[MAX_RANKS];
+    pthread_t threads[MAX_RANKS];
+    pthread_mutex_init(&h->mutex, NULL);
+    pthread_cond_init(&h->changed, NULL);
+    for (int32_t rank = 0; rank < size; rank++) {
+        jobs[rank] =
+            (job){{{.type = &threads_type, .rank = rank, .size = size}, .hub = h}, .n_shards = n_shards};
+        assert_int_equal(pthread_create(&threads[rank], NULL, function, &jobs[rank]), 0);
+    }
+    for (int32_t rank = 0; rank < size; rank++)
+        pthread_join(threads[rank], NULL);
+    free(h);
+}
+
 static void test_every_number_of_shards(void **state)
 {
     (void)state;
-    for (int64_t n_shards = 1; n_shards <= MAX_SHARDS; n_shards++) {
-        rig r;
-        nm_shard_tree tree;
-        nm_error err;
-        rig_open(&r);
-        assert_int_equal(nm_shard_tree_init(&tree, &r.params, n_shards, &err), NM_OK);
-        for (int update = 0; update < 2; update++) { /* nothing of an update stays for the next one */
-            nm_shard_tree_start(&tree);
-            for (int64_t s = 0; s < n_shards; s++) {
-                nm_shard_tree_begin(&tree);
-                fill_shard(&r, s);
-                nm_shard_tree_end(&tree, s, &(nm_shard_sums){value_of(s, 1), 1, 0.5, s, 2});
-            }
-        }
-        int level = 0;
-        while (1 << level < n_shards)
-            level++;
-        for (size_t i = 0; i < r.params.n_elements; i++)
-            assert_true(((float *)r.params.grads)[i] == tree_sum(n_shards, level, 0, i));
-        assert_true(tree.current.sums.tokens == n_shards * (n_shards - 1) / 2);
-        assert_true(tree.current.sums.targets == 2 * n_shards && tree.current.sums.nll == (double)n_shards);
-        check_statistics(&r, n_shards);
-        nm_shard_tree_release(&tree);
-        rig_close(&r);
-    }
+    for (int64_t n_shards = 1; n_shards <= MAX_SHARDS; n_shards++)
+        run_ranks(run_rank, n_shards, 1);
+}
+
+static void test_every_number_of_ranks(void **state)
+{
+    (void)state;
+    for (int64_t n_shards = 2; n_shards <= MAX_SHARDS; n_shards++)
+        for (int32_t size = 2; size <= MAX_RANKS && size <= n_shards; size++)
+            run_ranks(run_rank, n_shards, size);
+}
+
+static void test_more_ranks_than_shards(void **state)
+{
+    (void)state;
+    rig r;
+    nm_shard_tree tree;
+    nm_error err;
+    nm_comm comm = {.type = &threads_type, .size = 3};
+    rig_open(&r);
+    assert_int_equal(nm_shard_tree_init(&tree, &r.params, 2, &comm, &err), NM_USAGE);
+    assert_non_null(strstr(err.text, "train.shards is 2"));
+    nm_shard_tree_release(&tree);
+    rig_close(&r);
+}
+
+/* Every rank has the blocks of all, and the data of rank 0. */
+static void *run_gather(void *argument)
+{
+    job *j = argument;
+    nm_comm *comm = &j->comm.base;
+    nm_error err;
+    int64_t blocks[MAX_RANKS] = {0}, first = comm->rank ? 0 : 77;
+    blocks[comm->rank] = 10 + comm->rank;
+    assert_int_equal(nm_comm_gather(comm, blocks, sizeof *blocks, &err), NM_OK);
+    for (int32_t rank = 0; rank < comm->size; rank++)
+        assert_true(blocks[rank] == 10 + rank);
+    assert_int_equal(nm_comm_broadcast(comm, &first, sizeof first, &err), NM_OK);
+    assert_true(first == 77);
+    return NULL;
+}
+
+static void test_gather_and_broadcast(void **state)
+{
+    (void)state;
+    for (int32_t size = 1; size <= MAX_RANKS; size++)
+        run_ranks(run_gather, 1, size);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_number_of_shards)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_number_of_shards), cmocka_unit_test(test_every_number_of_ranks),
+        cmocka_unit_test(test_more_ranks_than_shards), cmocka_unit_test(test_gather_and_broadcast)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,17 @@
+# MPI is optional and part of the program only (src/comm/mpi): the libraries do not depend on it.
+set(NORMA_MPI AUTO CACHE STRING "Training by several processes over MPI: AUTO (if MPI is found), ON, OFF")
+set_property(CACHE NORMA_MPI PROPERTY STRINGS AUTO ON OFF)
+if(NORMA_MPI STREQUAL "ON")
+  find_package(MPI REQUIRED COMPONENTS C)
+elseif(NORMA_MPI)
+  find_package(MPI QUIET COMPONENTS C)
+endif()
+
+function(norma_add_mpi program)
+  if(NORMA_MPI AND MPI_C_FOUND)
+    find_package(Threads REQUIRED)
+    target_sources(${program} PRIVATE ${CMAKE_SOURCE_DIR}/src/comm/mpi/comm_mpi.c)
+    target_compile_definitions(${program} PRIVATE NORMA_HAVE_MPI)
+    target_link_libraries(${program} PRIVATE MPI::MPI_C Threads::Threads)
+  endif()
+endfunction()

@@ -1,0 +1,41 @@
+#include "cli/open_comm.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#ifdef NORMA_HAVE_MPI
+#include "comm/mpi/comm_mpi.h"
+#endif
+
+/* Number of processes that the launcher has started; 1: no launcher. Slurm's own variables are also set outside of srun,
+ * where there is no MPI. */
+static long launched_processes(void)
+{
+    static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        const char *value = getenv(variables[i]);
+        if (value)
+            return atol(value);
+    }
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
+    return getenv("PMIX_RANK") && tasks ? atol(tasks) : 1; /* srun --mpi=pmix */
+}
+
+nm_status nm_cli_open_comm(nm_comm **comm, const nm_comm_config *config, nm_error *err)
+{
+    bool several = launched_processes() > 1;
+    if (config->backend == NM_COMM_MPI || (config->backend == NM_COMM_AUTO && several)) {
+#ifdef NORMA_HAVE_MPI
+        return nm_comm_mpi_open(comm, config->timeout, err);
+#else
+        return nm_fail(
+            err, NM_UNSUPPORTED,
+            several ? "one of several processes of an MPI launcher, but this program was built without "
+                      "MPI (NORMA_MPI); comm.backend = none trains separate models"
+                    : "comm.backend = mpi: this program was built without MPI (NORMA_MPI)");
+#endif
+    }
+    *comm = nm_allocate(sizeof **comm);
+    **comm = (nm_comm){.type = &nm_comm_none, .size = 1};
+    return NM_OK;
+}

@@ -1,0 +1,12 @@
+/* The processes of a run, as the launcher has started them. */
+#ifndef NM_OPEN_COMM_H
+#define NM_OPEN_COMM_H
+
+#include "comm/comm.h"
+#include "comm/comm_options.h"
+
+/* Connects this process with the others that the same launcher has started, by [comm]; a process without others gets
+ * nm_comm_none. Free with nm_comm_free, after nm_comm_finish. NM_UNSUPPORTED if the program was built without MPI. */
+nm_status nm_cli_open_comm(nm_comm **comm, const nm_comm_config *config, nm_error *err);
+
+#endif

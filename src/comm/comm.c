@@ -1,0 +1,85 @@
+#include "comm/comm.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/memory.h"
+
+static nm_status exchange_none(nm_comm *comm, const nm_comm_message *messages, size_t n, nm_error *err)
+{
+    (void)comm, (void)messages, (void)n, (void)err;
+    NM_ASSERT(n == 0);
+    return NM_OK;
+}
+
+static nm_status finish_none(nm_comm *comm, nm_status status, bool *prints, nm_error *err)
+{
+    (void)comm, (void)err;
+    *prints = true;
+    return status;
+}
+
+static void free_none(nm_comm *comm)
+{
+    free(comm);
+}
+
+const nm_comm_type nm_comm_none = {
+    .name = "none", .exchange = exchange_none, .finish = finish_none, .free = free_none};
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+nm_status nm_comm_exchange(nm_comm *comm, const nm_comm_message *messages, size_t n, nm_error *err)
+{
+    double start = seconds_now();
+    nm_status status = comm->type->exchange(comm, messages, n, err);
+    comm->wait_seconds += seconds_now() - start;
+    for (size_t i = 0; i < n; i++)
+        comm->sent_bytes += messages[i].receive ? 0 : (int64_t)messages[i].bytes;
+    return status;
+}
+
+nm_status nm_comm_gather(nm_comm *comm, void *blocks, size_t bytes, nm_error *err)
+{
+    if (comm->size == 1)
+        return NM_OK;
+    nm_comm_message *messages = nm_allocate(2 * (size_t)comm->size * sizeof *messages);
+    size_t n = 0;
+    for (int32_t rank = 0; rank < comm->size; rank++) {
+        if (rank == comm->rank)
+            continue;
+        messages[n++] = (nm_comm_message){rank, true, (char *)blocks + (size_t)rank * bytes, bytes};
+        messages[n++] = (nm_comm_message){rank, false, (char *)blocks + (size_t)comm->rank * bytes, bytes};
+    }
+    nm_status status = nm_comm_exchange(comm, messages, n, err);
+    free(messages);
+    return status;
+}
+
+/* A binomial tree: in step 2^k, every rank below 2^k sends to the rank 2^k above it. */
+nm_status nm_comm_broadcast(nm_comm *comm, void *data, size_t bytes, nm_error *err)
+{
+    for (int32_t step = 1; step < comm->size; step *= 2) {
+        if (comm->rank < step && comm->rank + step < comm->size)
+            NM_TRY(nm_comm_exchange(comm, &(nm_comm_message){comm->rank + step, false, data, bytes}, 1, err));
+        else if (comm->rank >= step && comm->rank < 2 * step)
+            NM_TRY(nm_comm_exchange(comm, &(nm_comm_message){comm->rank - step, true, data, bytes}, 1, err));
+    }
+    return NM_OK;
+}
+
+nm_status nm_comm_finish(nm_comm *comm, nm_status status, bool *prints, nm_error *err)
+{
+    return comm->type->finish(comm, status, prints, err);
+}
+
+void nm_comm_free(nm_comm *comm)
+{
+    if (comm)
+        comm->type->free(comm);
+}

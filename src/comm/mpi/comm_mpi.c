@@ -1,0 +1,339 @@
+/* Point-to-point messages of MPI, and a thread for signs of life.
+ *
+ * Every wait polls, so that it can end: with a message about the failure of another rank, or because a rank is lost. The
+ * thread of each rank sends a sign of life to the next rank and expects one from the previous rank (in a ring), also during
+ * long computations. All calls of MPI are made under one mutex (MPI_THREAD_SERIALIZED). */
+#include "comm/mpi/comm_mpi.h"
+
+#include <mpi.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/memory.h"
+
+enum { PIECE = 1 << 30 }; /* bytes of a message of MPI at most: its lengths are int */
+enum { TAG_ALIVE, TAG_RESULT, TAG_END };
+
+typedef struct result { /* of a rank, sent when it finishes */
+    int32_t status;
+    int32_t lost; /* rank that does not respond; -1: none */
+    bool own;     /* not the consequence of another rank's failure */
+    char text[sizeof((nm_error *)0)->text];
+} result;
+
+typedef struct mpi_comm {
+    nm_comm base;
+    MPI_Comm data, control;
+    double timeout;
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+    bool thread_started, stopping;
+    double heard; /* last sign of life of the previous rank */
+    bool ended;   /* the previous rank sends no more of them */
+    char alive;
+    MPI_Request alive_request;
+    int32_t lost;    /* rank; -1: none */
+    result *results; /* [size] */
+    bool *finished;  /* [size]: whether the result has arrived */
+    bool failed;     /* a rank has failed or is lost */
+    bool told;       /* an exchange has returned the failure of another rank */
+    bool collective; /* all ranks have finished with the same status: MPI can be finalized */
+    int exit_code;
+    bool prints;
+} mpi_comm;
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* After a stop request all ranks finish one after another, the last one with a checkpoint: they wait for it. */
+static bool is_failure(int32_t status)
+{
+    return status != NM_OK && status != NM_INTERRUPTED;
+}
+
+/* ---- control messages; the mutex is held ---- */
+
+static void receive_control(mpi_comm *c)
+{
+    int found;
+    MPI_Status from;
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, c->control, &found, &from);
+    while (found) {
+        if (from.MPI_TAG == TAG_ALIVE) {
+            char alive;
+            MPI_Recv(&alive, 1, MPI_BYTE, from.MPI_SOURCE, TAG_ALIVE, c->control, MPI_STATUS_IGNORE);
+            c->heard = seconds_now();
+        } else if (from.MPI_TAG == TAG_END) {
+            MPI_Recv(NULL, 0, MPI_BYTE, from.MPI_SOURCE, TAG_END, c->control, MPI_STATUS_IGNORE);
+            c->ended = true;
+        } else {
+            result *r = &c->results[from.MPI_SOURCE];
+            MPI_Recv(r, (int)sizeof *r, MPI_BYTE, from.MPI_SOURCE, TAG_RESULT, c->control, MPI_STATUS_IGNORE);
+            c->finished[from.MPI_SOURCE] = true;
+            c->failed |= is_failure(r->status);
+            if (r->lost >= 0 && c->lost < 0)
+                c->lost = r->lost;
+        }
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, c->control, &found, &from);
+    }
+}
+
+static void send_sign_of_life(mpi_comm *c)
+{
+    int done = 1;
+    int32_t next = (c->base.rank + 1) % c->base.size;
+    if (c->alive_request != MPI_REQUEST_NULL)
+        MPI_Test(&c->alive_request, &done, MPI_STATUS_IGNORE);
+    if (done && !c->finished[next])
+        MPI_Isend(&c->alive, 1, MPI_BYTE, next, TAG_ALIVE, c->control, &c->alive_request);
+}
+
+static void *watch(void *argument)
+{
+    mpi_comm *c = argument;
+    int32_t previous = (c->base.rank + c->base.size - 1) % c->base.size;
+    pthread_mutex_lock(&c->mutex);
+    while (!c->stopping) {
+        receive_control(c);
+        send_sign_of_life(c);
+        if (c->lost < 0 && !c->finished[previous] && seconds_now() - c->heard > c->timeout) {
+            c->lost = previous;
+            c->failed = true;
+        }
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 500000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&c->wake, &c->mutex, &until);
+    }
+    pthread_mutex_unlock(&c->mutex);
+    return NULL;
+}
+
+static nm_status lost_rank(const mpi_comm *c, nm_error *err)
+{
+    return nm_fail(err, NM_IO, "rank %d has not responded for %g seconds", c->lost, c->timeout);
+}
+
+/* The failure of the lowest rank that failed by itself; NM_OK: none. */
+static nm_status first_failure(const mpi_comm *c, nm_error *err)
+{
+    for (int32_t rank = 0; rank < c->base.size; rank++) {
+        const result *r = &c->results[rank];
+        if (!c->finished[rank] || r->status == NM_OK || !r->own)
+            continue;
+        nm_fail(err, (nm_status)r->status, "%s", r->text);
+        return rank ? nm_while(err, "rank %d", rank) : (nm_status)r->status;
+    }
+    return NM_OK;
+}
+
+static nm_status failure(const mpi_comm *c, nm_error *err)
+{
+    nm_status status = first_failure(c, err);
+    return status == NM_OK ? lost_rank(c, err) : status;
+}
+
+/* ---- data ---- */
+
+/* Between two polls: a short wait, for hosts with fewer cores than ranks. */
+static void pause_polling(int64_t polls)
+{
+    if (polls < 200)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){.tv_nsec = polls < 2000 ? 20000 : 200000}, NULL);
+}
+
+/* Seconds that an exchange continues after the failure of another rank. If that rank has completed the same exchange, all of
+ * its messages are under way. */
+static const double GRACE = 1;
+
+static nm_status wait_for(mpi_comm *c, MPI_Request *requests, int n, nm_error *err)
+{
+    double failed_since = 0;
+    for (int64_t polls = 0;; polls++) {
+        int done;
+        pthread_mutex_lock(&c->mutex);
+        MPI_Testall(n, requests, &done, MPI_STATUSES_IGNORE);
+        if (!done)
+            receive_control(c);
+        bool failed = !done && c->failed;
+        pthread_mutex_unlock(&c->mutex);
+        if (done)
+            return NM_OK;
+        if (failed && !(failed_since > 0))
+            failed_since = seconds_now();
+        if (failed && seconds_now() - failed_since > GRACE) {
+            c->told = true;
+            return failure(c, err);
+        }
+        pause_polling(polls);
+    }
+}
+
+static nm_status mpi_exchange(nm_comm *comm, const nm_comm_message *messages, size_t n, nm_error *err)
+{
+    mpi_comm *c = (mpi_comm *)comm;
+    size_t pieces = 0;
+    for (size_t i = 0; i < n; i++)
+        pieces += (messages[i].bytes + PIECE - 1) / PIECE;
+    MPI_Request *requests = nm_allocate((pieces + 1) * sizeof *requests);
+    int posted = 0;
+    pthread_mutex_lock(&c->mutex);
+    for (size_t i = 0; i < n; i++)
+        for (size_t at = 0; at < messages[i].bytes; at += PIECE) {
+            size_t left = messages[i].bytes - at;
+            int bytes = left < PIECE ? (int)left : PIECE;
+            char *data = (char *)messages[i].data + at;
+            if (messages[i].receive)
+                MPI_Irecv(data, bytes, MPI_BYTE, messages[i].rank, 0, c->data, &requests[posted++]);
+            else
+                MPI_Isend(data, bytes, MPI_BYTE, messages[i].rank, 0, c->data, &requests[posted++]);
+        }
+    pthread_mutex_unlock(&c->mutex);
+    nm_status status = wait_for(c, requests, posted, err);
+    free(requests);
+    return status;
+}
+
+/* ---- end ---- */
+
+static bool all_finished(const mpi_comm *c)
+{
+    for (int32_t rank = 0; rank < c->base.size; rank++)
+        if (!c->finished[rank])
+            return false;
+    return true;
+}
+
+/* After a failure at most `timeout` seconds; otherwise until the last rank has finished or one is lost. */
+static void await_results(mpi_comm *c)
+{
+    double start = seconds_now();
+    for (int64_t polls = 0;; polls++) {
+        pthread_mutex_lock(&c->mutex);
+        receive_control(c);
+        bool ready = all_finished(c) || (c->failed && seconds_now() - start > c->timeout);
+        if (c->lost >= 0) { /* all others, if only one is lost */
+            int32_t missing = 0;
+            for (int32_t rank = 0; rank < c->base.size; rank++)
+                missing += !c->finished[rank];
+            ready |= missing <= 1;
+        }
+        pthread_mutex_unlock(&c->mutex);
+        if (ready)
+            return;
+        pause_polling(polls);
+    }
+}
+
+static nm_status mpi_finish(nm_comm *comm, nm_status status, bool *prints, nm_error *err)
+{
+    mpi_comm *c = (mpi_comm *)comm;
+    pthread_mutex_lock(&c->mutex);
+    result *mine = &c->results[comm->rank];
+    *mine = (result){.status = status, .lost = c->lost, .own = !c->told};
+    if (status != NM_OK)
+        snprintf(mine->text, sizeof mine->text, "%s", err->text);
+    c->finished[comm->rank] = true;
+    c->failed |= is_failure((int32_t)status);
+    MPI_Request *requests = nm_allocate((size_t)comm->size * sizeof *requests);
+    for (int32_t rank = 0; rank < comm->size; rank++) {
+        requests[rank] = MPI_REQUEST_NULL;
+        if (rank != comm->rank)
+            MPI_Isend(mine, (int)sizeof *mine, MPI_BYTE, rank, TAG_RESULT, c->control, &requests[rank]);
+    }
+    pthread_mutex_unlock(&c->mutex);
+    await_results(c);
+    pthread_mutex_lock(&c->mutex);
+    c->stopping = true;
+    pthread_cond_signal(&c->wake);
+    pthread_mutex_unlock(&c->mutex);
+    pthread_join(c->thread, NULL);
+    c->thread_started = false;
+    int32_t reporter = 0;
+    while (!c->finished[reporter])
+        reporter++;
+    c->collective = all_finished(c);
+    for (int32_t rank = 0; rank < comm->size; rank++)
+        c->collective &= c->results[rank].status == (int32_t)status && c->results[rank].own;
+    if (c->collective)
+        MPI_Waitall(comm->size, requests, MPI_STATUSES_IGNORE);
+    free(requests);
+    c->prints = *prints = reporter == comm->rank;
+    if (c->failed)
+        status = failure(c, err);
+    c->exit_code = (int)status;
+    return status;
+}
+
+/* After a failure of one rank, others may wait inside MPI: the program ends by MPI_Abort, which the rank that reports the
+ * failure calls first, after its message. */
+static void mpi_free(nm_comm *comm)
+{
+    mpi_comm *c = (mpi_comm *)comm;
+    if (c->collective) {
+        MPI_Request end;
+        MPI_Isend(NULL, 0, MPI_BYTE, (comm->rank + 1) % comm->size, TAG_END, c->control, &end);
+        while (!c->ended) /* signs of life precede it */
+            receive_control(c);
+        MPI_Wait(&c->alive_request, MPI_STATUS_IGNORE);
+        MPI_Wait(&end, MPI_STATUS_IGNORE);
+        MPI_Comm_free(&c->data);
+        MPI_Comm_free(&c->control);
+        MPI_Finalize();
+    } else {
+        if (!c->prints)
+            nanosleep(&(struct timespec){.tv_sec = 5}, NULL);
+        MPI_Abort(MPI_COMM_WORLD, c->exit_code);
+    }
+    pthread_mutex_destroy(&c->mutex);
+    pthread_cond_destroy(&c->wake);
+    free(c->results);
+    free(c->finished);
+    free(c);
+}
+
+static const nm_comm_type nm_comm_mpi = {
+    .name = "mpi", .exchange = mpi_exchange, .finish = mpi_finish, .free = mpi_free};
+
+nm_status nm_comm_mpi_open(nm_comm **out, double timeout, nm_error *err)
+{
+    int provided, rank, size;
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
+        return nm_fail(err, NM_UNSUPPORTED, "MPI cannot be initialized");
+    if (provided < MPI_THREAD_SERIALIZED) {
+        MPI_Finalize();
+        return nm_fail(err, NM_UNSUPPORTED,
+                       "the MPI library does not support threads (MPI_THREAD_SERIALIZED)");
+    }
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    mpi_comm *c = nm_allocate(sizeof *c);
+    *c = (mpi_comm){.base = {.type = &nm_comm_mpi, .rank = rank, .size = size},
+                    .timeout = timeout,
+                    .lost = -1,
+                    .alive_request = MPI_REQUEST_NULL};
+    c->results = nm_allocate((size_t)size * sizeof *c->results);
+    c->finished = nm_allocate((size_t)size * sizeof *c->finished);
+    MPI_Comm_dup(MPI_COMM_WORLD, &c->data);
+    MPI_Comm_dup(MPI_COMM_WORLD, &c->control);
+    pthread_mutex_init(&c->mutex, NULL);
+    pthread_cond_init(&c->wake, NULL);
+    c->heard = seconds_now();
+    if (pthread_create(&c->thread, NULL, watch, c))
+        nm_panic(__FILE__, __LINE__, "a thread cannot be started");
+    c->thread_started = true;
+    *out = &c->base;
+    return NM_OK;
+}

@@ -1,0 +1,116 @@
+/* What the ranks of a run agree on: the same program and options, one checkpoint, one training state. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "train/trainer_private.h"
+
+typedef struct setup { /* of one rank */
+    char version[32], device[256];
+    uint64_t options, data, elements;
+} setup;
+
+static uint64_t options_hash(const nm_options *options)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *memory = open_memstream(&text, &bytes);
+    NM_ASSERT(memory);
+    nm_options_write(options, memory);
+    fclose(memory);
+    uint64_t hash = XXH3_64bits(text, bytes);
+    free(text);
+    return hash;
+}
+
+static nm_status compare_setups(const setup *setups, int32_t size, nm_error *err)
+{
+    for (int32_t rank = 1; rank < size; rank++) {
+        const setup *s = &setups[rank], *first = &setups[0];
+        if (strcmp(s->version, first->version))
+            return nm_fail(err, NM_MISMATCH, "rank %d runs Norma %s, rank 0 %s", rank, s->version,
+                           first->version);
+        if (s->options != first->options)
+            return nm_fail(err, NM_MISMATCH,
+                           "rank %d has other options than rank 0: all need the same recipe and command line",
+                           rank);
+        if (s->data != first->data || s->elements != first->elements)
+            return nm_fail(err, NM_MISMATCH, "rank %d has other data than rank 0 in the data folder", rank);
+        if (strcmp(s->device, first->device))
+            return nm_fail(
+                err, NM_MISMATCH,
+                "rank %d computes with %s, rank 0 with %s: set device.isa to a level that all have and "
+                "device.threads to the same number",
+                rank, s->device, first->device);
+    }
+    return NM_OK;
+}
+
+nm_status nm_ranks_compare_setup(const nm_trainer *trainer, nm_error *err)
+{
+    nm_comm *comm = trainer->comm;
+    const nm_norm_config *norms = nm_options_find(trainer->options, "norm");
+    if (comm->size == 1)
+        return NM_OK;
+    if (norms->state == NM_STATE_MICRO_BATCH)
+        return nm_fail(
+            err, NM_USAGE,
+            "norm.state = micro-batch: running statistics that move from shard to shard need one process");
+    setup *setups = nm_allocate((size_t)comm->size * sizeof *setups);
+    setup *own = &setups[comm->rank];
+    snprintf(own->version, sizeof own->version, "%s", NORMA_VERSION);
+    nm_backend_describe(trainer->backend, own->device, sizeof own->device);
+    own->options = options_hash(trainer->options);
+    own->data = trainer->task.fingerprint;
+    own->elements = trainer->model->params.n_elements;
+    nm_status status = nm_comm_gather(comm, setups, sizeof *setups, err);
+    if (status == NM_OK)
+        status = compare_setups(setups, comm->size, err);
+    free(setups);
+    return status;
+}
+
+nm_status nm_ranks_compare_weights(const nm_trainer *trainer, nm_error *err)
+{
+    nm_comm *comm = trainer->comm;
+    if (comm->size == 1)
+        return NM_OK;
+    uint64_t *hashes = nm_allocate((size_t)comm->size * sizeof *hashes);
+    hashes[comm->rank] = nm_trainer_weights_hash(trainer);
+    nm_status status = nm_comm_gather(comm, hashes, sizeof *hashes, err);
+    for (int32_t rank = 1; status == NM_OK && rank < comm->size; rank++)
+        if (hashes[rank] != hashes[0])
+            status = nm_fail(
+                err, NM_MISMATCH,
+                "update %lld: the parameters of rank %d differ from those of rank 0: its machine computes "
+                "other results; no checkpoint is written",
+                (long long)trainer->state.update, rank);
+    free(hashes);
+    return status;
+}
+
+nm_status nm_ranks_share_state(nm_trainer *trainer, nm_error *err)
+{
+    NM_TRY(nm_comm_broadcast(trainer->comm, &trainer->state, sizeof trainer->state, err));
+    trainer->schedule.state = trainer->state.schedule;
+    return NM_OK;
+}
+
+nm_status nm_ranks_share_checkpoint(nm_trainer *trainer, nm_error *err)
+{
+    nm_params *params = &trainer->model->params;
+    nm_comm *comm = trainer->comm;
+    size_t unit = nm_dtype_bytes(trainer->backend->dtype), bytes = nm_params_bytes(params);
+    if (comm->size == 1)
+        return NM_OK;
+    /* CPU backends: device memory is memory of the host (checked by nm_shard_tree_init) */
+    NM_TRY(nm_comm_broadcast(comm, params->values, bytes, err));
+    NM_TRY(nm_comm_broadcast(comm, trainer->m, bytes, err));
+    NM_TRY(nm_comm_broadcast(comm, trainer->v, bytes, err));
+    if (params->n_state)
+        NM_TRY(nm_comm_broadcast(comm, params->state, params->n_state * unit, err));
+    for (size_t n = 0; n < params->n_norms; n++)
+        NM_TRY(nm_comm_broadcast(comm, params->norms[n]->counters, sizeof params->norms[n]->counters, err));
+    return nm_ranks_share_state(trainer, err);
+}

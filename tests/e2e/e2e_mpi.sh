@@ -1,0 +1,120 @@
+#!/bin/bash
+# Training by several processes over MPI: bitwise the model of one process for 2 and 3 ranks, after a stop and a resume with
+# another number of ranks; failures of one rank end all, with one message of Norma and its exit code.
+# Skipped without MPI: libopenmpi-dev and openmpi-bin, or libmpich-dev and mpich.
+set -uo pipefail
+# shellcheck source=tests/e2e/hostile_helper.sh
+. "${SOURCE:?}/tests/e2e/hostile_helper.sh"
+
+[ -n "${MPIEXEC:-}" ] || { echo "skipped: MPI is not installed (libopenmpi-dev)"; exit 77; }
+# Open MPI: as root, more processes than cores, not bound to cores. MPICH does not read these variables.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_rmaps_base_mapping_policy=
+
+make_data
+sed -i 's/^norm = .*/norm = power\ndropout = 0.2/; s/^updates = .*/updates = 12\nshards = 4/; s/^max_tokens = .*/max_tokens = 48/; s/^validate_every = .*/validate_every = 4\npatience = 20/
+    s/^save_every = .*/save_every = 3/; s/^\[schedule\]/[schedule]\nname = val-decay\npatience = 1/' recipe.ini
+
+# ranks N OPTIONS...: sets $got; the output is in out and err.
+ranks() {
+    local n=$1
+    shift
+    got=0
+    cases=$((cases + 1))
+    timeout 120 "$MPIEXEC" -n "$n" "$NORMA" train recipe.ini --run.quiet "$@" </dev/null >out 2>err || got=$?
+    ! grep -qE 'Sanitizer|runtime error' err || fail "sanitizer: $n ranks $*: $(head -c 1500 err)"
+}
+tensors() { # FILE: checksum of the tensors, without the metadata
+    perl -e '
+        local $/; open(my $in, "<:raw", $ARGV[0]) or die "$ARGV[0]: $!"; my $all = <$in>;
+        my $length = unpack("Q<", $all); my $header = substr($all, 8, $length);
+        $header =~ s/"__metadata__":\{(?:[^"{}]|"(?:\\.|[^"\\])*")*\},?//;
+        print $header =~ s/ +$//r, "\n", substr($all, 8 + $length);' "$1" | cksum
+}
+equal() { # FOLDER FOLDER: the same models, last and best
+    local file
+    for file in last best; do
+        cases=$((cases + 1))
+        [ "$(tensors "$1/$file.safetensors")" = "$(tensors "$2/$file.safetensors")" ] || fail "$file of $1 and $2 differ"
+    done
+}
+# The log without times and the number of ranks.
+plain() { sed -E 's/"(seconds|tokens_per_second|load|other_cores|started|command|ranks|exchange_seconds)":("[^"]*"|[^,}]*),?//g; s/,\}/}/' "$1/log.jsonl"; }
+
+"$NORMA" train recipe.ini --run.quiet --run.folder one 2>err || fail "one process: $(cat err)"
+for n in 2 3; do
+    ranks $n --run.folder "ranks$n"
+    [ "$got" = 0 ] || fail "$n ranks: exit code $got: $(cat err)"
+    equal one "ranks$n"
+    [ "$(plain one)" = "$(plain "ranks$n")" ] || fail "$n ranks: the log differs: $(diff <(plain one) <(plain "ranks$n") | head -n 4)"
+    [ "$(grep -c '^done: 12 updates' err)" = 1 ] || fail "$n ranks: not one report: $(cat err)"
+    has err "; $n processes"
+done
+# A norm with mean and variance, and a penalty.
+"$NORMA" train recipe.ini --model.norm rbn --run.quiet --run.folder rbn1 2>err || fail "rbn: $(cat err)"
+ranks 2 --model.norm rbn --run.folder rbn2
+equal rbn1 rbn2
+
+# Stopped with 2 ranks after 6 updates, continued with 3 until 9 and with one process until 12.
+ranks 2 --train.updates 6 --run.folder stopped
+[ "$got" = 0 ] || fail "2 ranks until update 6: $(cat err)"
+ranks 3 --train.updates 9 --run.folder stopped --resume
+has err 'resumed at update 6'
+"$NORMA" train recipe.ini --train.updates 12 --run.quiet --run.folder stopped --resume 2>err || fail "resume: $(cat err)"
+has err 'resumed at update 9'
+[ "$(tensors one/last.safetensors)" = "$(tensors stopped/last.safetensors)" ] || fail "the number of ranks changed at a resume, and the weights, too"
+
+# ends CODE TEXT: the last run has ended with the code, and Norma has printed one line with the text.
+ends() {
+    [ "$got" = "$1" ] || fail "exit code $got instead of $1 ('$2'): $(cat err)"
+    [ "$(grep -cF -- "$2" err)" = 1 ] || fail "not one line with '$2': $(cat err)"
+}
+ranks 3 --train.shards 2 --run.folder wrong
+ends 2 '3 processes need at least as many shards per update; train.shards is 2'
+ranks 2 --norm.state micro-batch --run.folder wrong
+ends 2 'norm.state = micro-batch'
+ranks 1 --run.folder wrong : -n 1 "$NORMA" train recipe.ini --run.quiet --run.folder wrong --train.seed 9
+ends 5 'rank 1 has other options than rank 0'
+ranks 2 --run.folder ranks2
+ends 2 'ranks2 already contains a run'
+# Only rank 1 fails: its address space is too small.
+ranks 1 --run.folder wrong : -n 1 bash -c "ulimit -v \$((\$(ulimit -v | sed s/unlimited/0/) + 3000000)); exec '$NORMA' train recipe.ini --run.quiet --run.folder wrong"
+ends 6 'norma: rank 1: '
+
+# Signals to one rank of a long run.
+start() { # FOLDER OPTIONS...
+    "$MPIEXEC" -n 3 "$NORMA" train recipe.ini --train.updates 100000 --train.save_every 1 --train.validate_every 100000 --run.quiet --run.folder "$@" </dev/null >out 2>err &
+    process=$!
+    local waited=0
+    while [ ! -e "$1/last.safetensors" ] && [ $((waited += 1)) -lt 6000 ]; do sleep 0.01; done
+    victim=
+    local pid
+    for pid in $(pgrep -f -- "--run.folder $1"); do
+        tr '\0' '\n' 2>/dev/null <"/proc/$pid/environ" | grep -qE '^(OMPI_COMM_WORLD_RANK|PMI_RANK)=1$' && victim=$pid
+    done
+    [ -n "$victim" ] || fail "rank 1 of $1 was not found: $(cat err)"
+}
+finish() {
+    got=0
+    cases=$((cases + 1))
+    wait "$process" 2>/dev/null || got=$?
+}
+start terminated
+kill -TERM "$victim"
+finish
+ends 9 'norma: stopped after update '
+start frozen --comm.timeout 2
+kill -STOP "$victim"
+finish
+ends 3 'norma: rank 1 has not responded for 2 seconds'
+start killed
+kill -9 "$victim"
+finish
+[ "$got" != 0 ] || fail "a rank was killed, but the exit code is 0"
+last=$(find killed/checkpoints -name "*[0-9].safetensors" | sed "s/.*\/0*//; s/\..*//" | sort -n | tail -n 1)
+ranks 2 --train.updates "$((last + 2))" --run.folder killed --resume
+[ "$got" = 0 ] || fail "no resume after a kill: $(cat err)"
+has err "resumed at update $last"
+
+[ "$failures" = 0 ] || { echo "$failures of $cases cases failed" >&2; exit 1; }
+echo "1, 2 and 3 ranks, a resume with other numbers of ranks: the same weights; failures of one rank end all ($cases cases)"
