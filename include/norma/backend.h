@@ -751,8 +751,11 @@ int nm_backend_times(const nm_backend *backend, nm_kernel_time times[NM_N_KERNEL
 
 /* One line of text: backend, CPU level, threads. */
 void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes);
-/* A warning if there are more threads than cores, otherwise "". */
+/* A warning if there are more threads than cores, or fewer than requested because the system cannot start them; otherwise
+ * "". */
 const char *nm_backend_warning(const nm_backend *backend);
+/* Whether the system could not start the requested number of threads: threads is then lower. */
+bool nm_backend_lacks_threads(const nm_backend *backend);
 
 #ifdef __cplusplus
 }

@@ -12,6 +12,7 @@
 #include "backend/ref/ref.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "base/threads.h"
 
 enum { HUGE_PAGE = 2 << 20, HUGE_MIN_BYTES = 2 * HUGE_PAGE };
 
@@ -51,7 +52,9 @@ nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *opti
     made->isa = "base";
     made->dtype = options->dtype;
     made->bf16 = options->bf16;
-    made->threads = options->threads ? options->threads : omp_get_num_procs();
+    int32_t requested = options->threads ? options->threads : omp_get_num_procs();
+    made->threads = nm_threads_available(requested);
+    inside->lacks_threads = made->threads < requested;
     made->k = *nm_ref_kernels(options->dtype, options->bf16);
     nm_status status = row->init(made, options, err);
     if (status != NM_OK) {
@@ -307,8 +310,15 @@ void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes)
              (int)backend->threads, backend->threads == 1 ? "" : "s");
 }
 
+bool nm_backend_lacks_threads(const nm_backend *backend)
+{
+    return nm_backend_inside(backend)->lacks_threads;
+}
+
 const char *nm_backend_warning(const nm_backend *backend)
 {
+    if (nm_backend_lacks_threads(backend))
+        return "the system cannot start as many threads as requested: fewer are used";
     if (backend->threads <= omp_get_num_procs())
         return "";
     return "more threads than cores: expect lower throughput";

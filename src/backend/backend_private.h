@@ -34,6 +34,7 @@ typedef struct nm_backend_private {
     nm_packed_weight *weights; /* registered */
     size_t n_weights, weights_capacity;
     const struct nm_backend_private *main; /* of a worker: the backend whose registered weights it reads */
+    bool lacks_threads;                    /* the system could not start as many as requested */
     bool fenced;
     nm_profiling profiling;
     void *device;                         /* data of the backend */

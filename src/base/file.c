@@ -132,18 +132,23 @@ nm_status nm_file_read(const char *path, char **text, size_t *bytes, nm_error *e
     if (strcmp(path, "-"))
         NM_TRY(open_with_writer(&stream, path, err));
     size_t length = 0, capacity = 1 << 16;
-    char *buffer = nm_allocate(capacity);
-    for (;;) {
+    char *buffer = malloc(capacity);
+    bool complete = false;
+    while (buffer && !complete) {
         length += fread(buffer + length, 1, capacity - 1 - length, stream);
-        if (length < capacity - 1)
-            break;
-        capacity *= 2;
-        buffer = nm_reallocate(buffer, capacity);
+        complete = length < capacity - 1;
+        capacity *= complete ? 1 : 2;
+        char *larger = complete ? buffer : realloc(buffer, capacity);
+        if (!larger)
+            free(buffer);
+        buffer = larger;
     }
-    bool failed = ferror(stream) != 0;
+    bool failed = buffer && ferror(stream) != 0;
     int cause = errno;
     if (stream != stdin)
         fclose(stream);
+    if (!buffer)
+        return nm_fail(err, NM_MEMORY, "%s: no memory for the file", path);
     if (failed) {
         free(buffer);
         return cause == EISDIR ? nm_fail(err, NM_IO, "%s: is a folder", path)

@@ -51,6 +51,22 @@ char *nm_duplicate(const char *text)
     return text ? nm_format("%s", text) : NULL;
 }
 
+FILE *nm_text_stream_open(char **text, size_t *bytes)
+{
+    FILE *stream = open_memstream(text, bytes);
+    if (!stream)
+        run_out(0);
+    return stream;
+}
+
+/* A stream that could not grow has lost a part of the text. */
+void nm_text_stream_close(FILE *stream)
+{
+    bool failed = ferror(stream) != 0;
+    if (fclose(stream) || failed)
+        run_out(0);
+}
+
 static void *allocate_json(size_t bytes)
 {
     return nm_reallocate(NULL, bytes);
@@ -61,15 +77,30 @@ void nm_memory_init_json(void)
     json_set_alloc_funcs(allocate_json, free);
 }
 
-nm_status nm_arena_init(nm_arena *arena, size_t bytes, nm_error *err)
+static void *alloc_region(void *user, size_t bytes)
 {
-    *arena = (nm_arena){0};
-    void *base =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    (void)user;
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
-        return nm_fail(err, NM_MEMORY, "cannot reserve %zu MiB", bytes >> 20);
-    *arena = (nm_arena){.base = base, .reserved = bytes, .owned = true};
-    return NM_OK;
+        run_out(bytes);
+    return base;
+}
+
+static void dealloc_region(void *user, void *region, size_t bytes)
+{
+    (void)user;
+    munmap(region, bytes);
+}
+
+void nm_arena_init(nm_arena *arena, size_t limit)
+{
+    static const nm_arena_source host = {alloc_region, dealloc_region, NULL};
+    nm_arena_init_source(arena, &host, limit);
+}
+
+void nm_arena_init_source(nm_arena *arena, const nm_arena_source *source, size_t limit)
+{
+    *arena = (nm_arena){.source = *source, .limit = limit};
 }
 
 void nm_arena_wrap(nm_arena *arena, void *base, size_t bytes)
@@ -77,29 +108,67 @@ void nm_arena_wrap(nm_arena *arena, void *base, size_t bytes)
     *arena = (nm_arena){.base = base, .reserved = bytes};
 }
 
+/* Makes a region of at least `bytes` the newest one. The sizes at least double, so few regions are needed. */
+static bool grow(nm_arena *arena, size_t bytes)
+{
+    enum { SMALLEST = 1 << 18 };
+    size_t total = arena->reserved;
+    for (int i = 0; i < arena->n_earlier; i++)
+        total += arena->earlier[i].reserved;
+    if (!arena->source.alloc || total > arena->limit || bytes > arena->limit - total ||
+        arena->n_earlier == NM_ARENA_MAX_REGIONS)
+        return false;
+    size_t wanted = total < SMALLEST / 2 ? SMALLEST : 2 * total;
+    wanted = wanted > arena->limit - total ? arena->limit - total : wanted;
+    wanted = wanted < bytes ? bytes : wanted;
+    char *base = arena->source.alloc(arena->source.user, wanted);
+    if (!base)
+        return false;
+    if (arena->base) {
+        arena->earlier[arena->n_earlier++] =
+            (struct nm_arena_region){arena->base, arena->reserved, arena->used};
+        arena->earlier_used += arena->used;
+    }
+    arena->base = base;
+    arena->reserved = wanted;
+    arena->used = 0;
+    return true;
+}
+
 void *nm_arena_alloc(nm_arena *arena, size_t bytes)
 {
     size_t rounded = (bytes + 63) & ~(size_t)63;
-    if (arena->exhausted || rounded < bytes || rounded > arena->reserved - arena->used) {
+    if (arena->exhausted || rounded < bytes ||
+        ((!arena->base || rounded > arena->reserved - arena->used) && !grow(arena, rounded))) {
         arena->exhausted = true;
         return NULL;
     }
     void *block = arena->base + arena->used;
     arena->used += rounded;
-    if (arena->used > arena->peak)
-        arena->peak = arena->used;
+    if (arena->earlier_used + arena->used > arena->peak)
+        arena->peak = arena->earlier_used + arena->used;
     return block;
+}
+
+static void dealloc_earlier(nm_arena *arena)
+{
+    for (int i = 0; i < arena->n_earlier; i++)
+        arena->source.dealloc(arena->source.user, arena->earlier[i].base, arena->earlier[i].reserved);
+    arena->n_earlier = 0;
+    arena->earlier_used = 0;
 }
 
 void nm_arena_reset(nm_arena *arena)
 {
+    dealloc_earlier(arena);
     arena->used = 0;
     arena->exhausted = false;
 }
 
 void nm_arena_release(nm_arena *arena)
 {
-    if (arena->owned && arena->base)
-        munmap(arena->base, arena->reserved);
+    dealloc_earlier(arena);
+    if (arena->source.alloc && arena->base)
+        arena->source.dealloc(arena->source.user, arena->base, arena->reserved);
     *arena = (nm_arena){0};
 }

@@ -132,8 +132,7 @@ static nm_status classify_texts(job *self, nm_error *err)
 {
     nm_corpus texts = nm_labeled_set_corpus(&self->set);
     size_t classes = (size_t)self->classes;
-    double *probabilities = calloc(self->set.n * classes, sizeof *probabilities);
-    NM_ASSERT(probabilities);
+    double *probabilities = nm_allocate(self->set.n * classes * sizeof *probabilities);
     nm_status status =
         nm_classification_probabilities(&self->loaded->task, self->loaded->model, &texts, probabilities, err);
     for (size_t i = 0; i < self->set.n && status == NM_OK; i++) {
@@ -172,8 +171,7 @@ static nm_interval interval_of(const job *self)
     nm_bootstrap_config resamples = nm_bootstrap_default();
     resamples.n_resamples = (int)self->config->bootstrap;
     resamples.seed = (uint64_t)self->config->seed;
-    int64_t *rows = calloc(self->correct.n + 1, NM_ACCURACY_COUNTS * sizeof *rows);
-    NM_ASSERT(rows);
+    int64_t *rows = nm_allocate((self->correct.n + 1) * NM_ACCURACY_COUNTS * sizeof *rows);
     for (size_t i = 0; i < self->correct.n; i++) {
         rows[NM_ACCURACY_COUNTS * i] = self->correct.data[i];
         rows[NM_ACCURACY_COUNTS * i + 1] = 1;
@@ -225,8 +223,7 @@ static nm_status print_evaluation(const job *self, nm_error *err)
         print_evaluation_json(self);
         return NM_OK;
     }
-    const char **names = calloc((size_t)self->classes, sizeof *names);
-    NM_ASSERT(names);
+    const char **names = nm_allocate((size_t)self->classes * sizeof *names);
     for (int32_t k = 0; k < self->classes; k++)
         names[k] = nm_classification_name(self->parts, k);
     fprintf(self->output, "accuracy %.2f", nm_confusion_accuracy(&self->confusion));

@@ -1,5 +1,6 @@
 #include "cli/open_model.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static const nm_device_config *device_of(const nm_cli *cli)
@@ -9,7 +10,10 @@ static const nm_device_config *device_of(const nm_cli *cli)
 
 nm_status nm_cli_open_backend(const nm_cli *cli, nm_backend **backend, nm_error *err)
 {
-    return nm_device_open(device_of(cli), backend, err);
+    NM_TRY(nm_device_open(device_of(cli), backend, err));
+    if (nm_backend_lacks_threads(*backend))
+        fprintf(stderr, "norma: warning: %s\n", nm_backend_warning(*backend));
+    return NM_OK;
 }
 
 nm_status nm_cli_open_model(const nm_cli *cli, const char *path, const nm_task_type *task,

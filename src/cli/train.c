@@ -161,13 +161,10 @@ static void on_message(void *user, const char *text)
 static char *run_folder(const run_config *run, const char *recipe)
 {
     if (*run->folder)
-        return strdup(run->folder);
+        return nm_duplicate(run->folder);
     const char *slash = strrchr(recipe, '/'), *name = slash ? slash + 1 : recipe, *dot = strrchr(name, '.');
-    char *folder = NULL;
-    if (asprintf(&folder, "runs/%.*s%s%s", (int)(dot ? dot - name : (long)strlen(name)), name,
-                 *run->profile ? "-" : "", run->profile) < 0)
-        abort();
-    return folder;
+    return nm_format("runs/%.*s%s%s", (int)(dot ? dot - name : (long)strlen(name)), name,
+                     *run->profile ? "-" : "", run->profile);
 }
 
 static void print_header(const nm_trainer *trainer, const char *folder, int32_t ranks)

@@ -7,6 +7,8 @@
 
 #include "data/prepare_private.h"
 
+#include "base/threads.h"
+
 #define C nm_prepare_config
 const nm_option nm_prepare_options[] = {
     NM_CHOICE(C, format, "parallel", "parallel|text",
@@ -402,7 +404,7 @@ nm_status nm_prepare_run(const nm_options *options, nm_prepare_report *report, n
     nm_prepare self = {
         .options = options, .config = config, .report = report, .sides = is_text(config) ? 1 : 2};
     report->sides = self.sides;
-    self.threads = config->threads ? (int32_t)config->threads : omp_get_max_threads();
+    self.threads = nm_threads_available(config->threads ? (int32_t)config->threads : omp_get_max_threads());
     bool existed = nm_file_exists(config->output);
     nm_folder_lock lock = {0};
     nm_status status = nm_folder_create(config->output, err);

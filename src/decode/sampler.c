@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/random.h"
 #include "decode/incremental.h"
@@ -62,14 +61,13 @@ typedef struct batch {
 
 /* ---- creation ---- */
 
-static nm_status alloc_workspace(nm_sampler *self, nm_error *err)
+static void alloc_workspace(nm_sampler *self)
 {
-    size_t words = (size_t)self->model->target_size,
-           machine = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    size_t words = (size_t)self->model->target_size;
     self->raw = nm_allocate((words + NM_MAX_CLUSTERS) * nm_dtype_bytes(self->model->backend->dtype));
     self->log_p = nm_allocate((words + NM_MAX_CLUSTERS) * sizeof *self->log_p);
     self->sorted = nm_allocate(words * sizeof *self->sorted);
-    return nm_tape_init(&self->tape, self->model->backend, machine, err);
+    nm_tape_init_growing(&self->tape, self->model->backend);
 }
 
 nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_options *options,
@@ -83,8 +81,9 @@ nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_o
                        "the model is not causal (model.causal = false): it cannot generate text");
     nm_sampler *self = nm_allocate(sizeof *self);
     *self = (nm_sampler){.model = model, .options = options, .vocab = vocab};
-    nm_status status = alloc_workspace(self, err);
-    if (status == NM_OK && generator->decoder(model))
+    nm_status status = NM_OK;
+    alloc_workspace(self);
+    if (generator->decoder(model))
         status = nm_incremental_create(&self->incremental, model, err);
     if (status == NM_OK && self->incremental)
         status = nm_incremental_refresh(self->incremental, err);
@@ -100,8 +99,9 @@ nm_status nm_sampler_create_worker(nm_sampler **out, const nm_sampler *main, nm_
 {
     nm_sampler *self = nm_allocate(sizeof *self);
     *self = (nm_sampler){.model = model, .options = main->options, .vocab = main->vocab};
-    nm_status status = alloc_workspace(self, err);
-    if (status == NM_OK && main->incremental)
+    nm_status status = NM_OK;
+    alloc_workspace(self);
+    if (main->incremental)
         status = nm_incremental_create_worker(&self->incremental, main->incremental, model->backend, err);
     if (status != NM_OK) {
         nm_sampler_free(self);

@@ -29,10 +29,9 @@ static char *options_text(const nm_options *options, const nm_options *like)
 {
     char *text = NULL;
     size_t bytes;
-    FILE *stream = open_memstream(&text, &bytes);
-    NM_ASSERT(stream);
+    FILE *stream = nm_text_stream_open(&text, &bytes);
     nm_options_write_like(options, like, stream);
-    fclose(stream);
+    nm_text_stream_close(stream);
     return text;
 }
 
@@ -62,14 +61,14 @@ static nm_status hash_test_set(nm_task *task, uint64_t *hash, nm_error *err)
     nm_arena arena = {0};
     if (task->type->epoch(task, NM_SPLIT_TEST, 0, false, &batches, err) != NM_OK)
         return nm_while(err, "a comparison needs a test set (data.test, or that of data.folder)");
-    nm_status status = nm_arena_init(&arena, (size_t)1 << 36, err);
-    for (int64_t i = 0; i < batches.n && status == NM_OK; i++) {
+    nm_arena_init(&arena, SIZE_MAX);
+    for (int64_t i = 0; i < batches.n; i++) {
         nm_batch batch = task->type->batch(task, NM_SPLIT_TEST, &batches, i, 0, false, &arena);
         *hash = hash_batch(&batch, *hash);
     }
     nm_arena_release(&arena);
     nm_batches_release(&batches);
-    return status;
+    return NM_OK;
 }
 
 static nm_status hash_data(const nm_task_type *type, const nm_options *options, uint64_t *hash, nm_error *err)

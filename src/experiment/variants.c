@@ -211,10 +211,9 @@ char *nm_configuration_text(const nm_options *options, const nm_options *like)
 {
     char *text = NULL, *model;
     size_t bytes;
-    FILE *stream = open_memstream(&text, &bytes);
-    NM_ASSERT(stream);
+    FILE *stream = nm_text_stream_open(&text, &bytes);
     nm_options_write_like(options, like, stream);
-    fclose(stream);
+    nm_text_stream_close(stream);
     char *out = text, *rest = nm_duplicate(text), *copy = rest;
     const char *start = strstr(text, "[model]\n"), *end = start ? strstr(start, "\n[") : NULL;
     model = start ? nm_format("%.*s", (int)(end ? end - start + 1 : (long)strlen(start)), start)

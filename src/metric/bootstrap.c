@@ -3,12 +3,14 @@
 #include "metric/bootstrap.h"
 
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/sort.h"
+#include "base/threads.h"
 
 nm_bootstrap_config nm_bootstrap_default(void)
 {
@@ -60,7 +62,8 @@ static void score_draws(const nm_counts *systems, int n_systems, nm_score_of_cou
                         const void *context, const nm_bootstrap_config *config, double **scores)
 {
     size_t row_bytes = (size_t)systems[0].n_counts * sizeof(int64_t);
-#pragma omp parallel
+    int threads = nm_threads_available(omp_get_max_threads());
+#pragma omp parallel num_threads(threads)
     {
         int64_t *sums[2] = {nm_allocate(row_bytes), nm_allocate(row_bytes)};
 #pragma omp for schedule(static)

@@ -29,19 +29,18 @@ static nm_status run_batches(const nm_eval_pass *pass, const nm_batches *batches
 {
     nm_arena host;
     nm_tape tape;
-    NM_TRY(nm_arena_init(&host, (size_t)1 << 34, err));
-    nm_status status = nm_tape_init(&tape, pass->model->backend, (size_t)1 << 36, err);
-    if (status == NM_OK) {
-        tape.listen = pass->norm;
-        tape.listener = pass->user;
-        for (int64_t i = 0; i < n && status == NM_OK; i++) {
-            nm_batch batch = pass->task->type->batch(pass->task, pass->split, batches, i, (uint32_t)i,
-                                                     pass->kind == NM_EVAL_PASS_GRADIENTS, &host);
-            status = run_batch(pass, &tape, &batch, i, err);
-            nm_params_update_norms(&pass->model->params, tape.grad_scale);
-        }
-        nm_tape_release(&tape);
+    nm_status status = NM_OK;
+    nm_arena_init(&host, SIZE_MAX);
+    nm_tape_init_growing(&tape, pass->model->backend);
+    tape.listen = pass->norm;
+    tape.listener = pass->user;
+    for (int64_t i = 0; i < n && status == NM_OK; i++) {
+        nm_batch batch = pass->task->type->batch(pass->task, pass->split, batches, i, (uint32_t)i,
+                                                 pass->kind == NM_EVAL_PASS_GRADIENTS, &host);
+        status = run_batch(pass, &tape, &batch, i, err);
+        nm_params_update_norms(&pass->model->params, tape.grad_scale);
     }
+    nm_tape_release(&tape);
     nm_arena_release(&host);
     return status;
 }

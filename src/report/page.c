@@ -136,13 +136,11 @@ static void write_description(const nm_report *report, const nm_figure *figure, 
 {
     char *text = NULL;
     size_t bytes;
-    FILE *memory = open_memstream(&text, &bytes);
-    if (!memory)
-        return;
+    FILE *memory = nm_text_stream_open(&text, &bytes);
     figure->describe(report, figure, drawing, memory);
     write_outside(drawing->n_above, "above", drawing->y_max, memory);
     write_outside(drawing->n_below, "below", drawing->y_min, memory);
-    fclose(memory);
+    nm_text_stream_close(memory);
     fputs("<p class=\"description\">", out);
     nm_html_text(out, text);
     fputs("</p>", out);
@@ -256,14 +254,12 @@ static void write_contents(const char *body, FILE *out)
     fputs("</nav>\n", out);
 }
 
-static nm_status write_page(const nm_report *report, const nm_report_config *config,
-                            const nm_drawing *drawings, char **svg, FILE *out, nm_error *err)
+static void write_page(const nm_report *report, const nm_report_config *config, const nm_drawing *drawings,
+                       char **svg, FILE *out)
 {
     char *body = NULL;
     size_t bytes;
-    FILE *memory = open_memstream(&body, &bytes);
-    if (!memory)
-        return nm_fail(err, NM_MEMORY, "no memory for the page");
+    FILE *memory = nm_text_stream_open(&body, &bytes);
     nm_section_runs(report, memory);
     nm_section_training(report, memory);
     nm_section_legend(report, "legend", memory);
@@ -273,7 +269,7 @@ static nm_status write_page(const nm_report *report, const nm_report_config *con
         nm_section_samples(report, memory);
     nm_section_settings(report, memory);
     nm_section_environment(report, memory);
-    fclose(memory);
+    nm_text_stream_close(memory);
     write_head(report, out);
     write_contents(body, out);
     fputs(body, out);
@@ -281,7 +277,6 @@ static nm_status write_page(const nm_report *report, const nm_report_config *con
     fputs("</main>\n<div id=\"hint\" hidden></div>\n", out);
     write_data(report, drawings, out);
     fprintf(out, "<script>\n%s</script>\n</body></html>\n", nm_page_js);
-    return NM_OK;
 }
 
 static size_t count_figures(void)
@@ -317,10 +312,10 @@ nm_status nm_report_page(const nm_report *report, const nm_report_config *config
     nm_status status = nm_plot_svg(report, drawings, path, svg, err);
     if (status == NM_OK)
         status = nm_file_writer_open(&writer, path, err);
-    if (status == NM_OK)
-        status = write_page(report, config, drawings, svg, writer.stream, err);
-    if (status == NM_OK)
+    if (status == NM_OK) {
+        write_page(report, config, drawings, svg, writer.stream);
         status = nm_file_writer_commit(&writer, err);
+    }
     for (size_t i = 0; i < count_figures(); i++)
         free(svg[i]);
     free(svg);

@@ -86,8 +86,10 @@ nm_tensor *nm_recomputed_segment(nm_tape *tape, nm_tensor *(*segment)(nm_tape *t
 {
     if (is_plain_inference(tape)) {
         size_t mark = tape->device.used;
+        const char *region = tape->device.base;
         nm_tensor *out = segment(tape, context);
-        compact(tape, mark, out);
+        if (tape->device.base == region) /* otherwise the segment's memory is not contiguous */
+            compact(tape, mark, out);
         return out;
     }
     if (!tape->recompute || !tape->training || tape->segment)

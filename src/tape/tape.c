@@ -2,22 +2,51 @@
 
 #include <string.h>
 
+enum { HOST_LIMIT = 1 << 30 };
+
 nm_status nm_tape_init(nm_tape *tape, nm_backend *backend, size_t device_bytes, nm_error *err)
 {
     *tape = (nm_tape){.backend = backend, .grad_scale = 1, .n_targets = 1};
+    NM_TRY(nm_backend_alloc(backend, device_bytes, &tape->memory, err));
+    nm_arena_wrap(&tape->device, tape->memory, device_bytes);
+    nm_arena_init(&tape->host, HOST_LIMIT);
+    return NM_OK;
+}
+
+static void *alloc_region(void *backend, size_t bytes)
+{
     void *memory;
-    NM_TRY(nm_backend_alloc(backend, device_bytes, &memory, err));
-    nm_arena_wrap(&tape->device, memory, device_bytes);
-    nm_status status = nm_arena_init(&tape->host, (size_t)1 << 30, err);
-    if (status != NM_OK)
-        nm_tape_release(tape);
-    return status;
+    nm_error ignored;
+    return nm_backend_alloc(backend, bytes, &memory, &ignored) == NM_OK ? memory : NULL;
+}
+
+static void dealloc_region(void *backend, void *region, size_t bytes)
+{
+    (void)bytes;
+    nm_backend_dealloc(backend, region);
+}
+
+void nm_tape_init_growing(nm_tape *tape, nm_backend *backend)
+{
+    const nm_arena_source source = {alloc_region, dealloc_region, backend};
+    *tape = (nm_tape){.backend = backend, .grad_scale = 1, .n_targets = 1};
+    nm_arena_init_source(&tape->device, &source, SIZE_MAX / 2);
+    nm_arena_init(&tape->host, HOST_LIMIT);
+}
+
+void nm_tape_init_dry(nm_tape *tape, nm_backend *backend)
+{
+    const uintptr_t first_address = 1 << 20; /* not NULL, which means no memory */
+    *tape = (nm_tape){.backend = backend, .grad_scale = 1, .n_targets = 1};
+    nm_arena_wrap(&tape->device, (void *)first_address, SIZE_MAX / 4);
+    nm_arena_init(&tape->host, HOST_LIMIT);
 }
 
 void nm_tape_release(nm_tape *tape)
 {
-    if (tape->device.base)
-        nm_backend_dealloc(tape->backend, tape->device.base);
+    nm_arena_release(&tape->device);
+    if (tape->memory)
+        nm_backend_dealloc(tape->backend, tape->memory);
     nm_arena_release(&tape->host);
     *tape = (nm_tape){0};
 }
@@ -164,8 +193,8 @@ void nm_tape_backward_from(nm_tape *tape, int first)
 static nm_status check_memory(const nm_tape *tape, nm_error *err)
 {
     if (nm_tape_exhausted(tape))
-        return nm_fail(err, NM_MEMORY, "this batch does not fit into the reserved %zu MiB",
-                       tape->device.reserved >> 20);
+        return nm_fail(err, NM_MEMORY, "this batch does not fit into memory (%zu MiB are allocated)",
+                       tape->device.peak >> 20);
     return NM_OK;
 }
 

@@ -39,6 +39,7 @@ enum { NM_TAPE_MAX_NODES = 1 << 14, NM_TAPE_MAX_POOL = 256, NM_TAPE_MAX_PENALTIE
 struct nm_tape {
     nm_backend *backend;
     nm_arena device, host;
+    void *memory; /* of the device arena; NULL if the arena grows */
     nm_node *nodes;
     int n_nodes;
     bool training;
@@ -66,6 +67,11 @@ struct nm_tape {
 
 /* device_bytes: address space to reserve; pages are allocated at the first access. */
 nm_status nm_tape_init(nm_tape *tape, nm_backend *backend, size_t device_bytes, nm_error *err);
+/* Allocates device memory when it is needed. */
+void nm_tape_init_growing(nm_tape *tape, nm_backend *backend);
+/* For a dry run, whose kernels do not access memory: device addresses without memory. The peak is then the memory that a
+ * tape needs. */
+void nm_tape_init_dry(nm_tape *tape, nm_backend *backend);
 void nm_tape_release(nm_tape *tape);
 
 /* Removes all nodes and frees all memory of the tape; the next operations belong to micro-batch `step`. */

@@ -6,8 +6,7 @@
 #include "task/classification.h"
 #include "tape/tape.h"
 
-enum { BATCH_TOKENS = 4096 };                                                   /* of a batch */
-static const size_t tape_bytes = (size_t)1 << 36, host_bytes = (size_t)1 << 32; /* address space only */
+enum { BATCH_TOKENS = 4096 }; /* of a batch */
 
 int32_t nm_classification_best(const double *probabilities, int32_t classes)
 {
@@ -86,10 +85,9 @@ nm_status nm_classification_probabilities(nm_task *task, nm_model *model, const 
     finder self = {.model = model,
                    .batching = {.source = texts},
                    .classes = nm_classification_classes(nm_classification_parts_of(task))};
-    NM_TRY(nm_tape_init(&self.tape, model->backend, tape_bytes, err));
-    nm_status status = nm_arena_init(&self.host, host_bytes, err);
-    if (status == NM_OK)
-        status = run_all(&self, probabilities, err);
+    nm_tape_init_growing(&self.tape, model->backend);
+    nm_arena_init(&self.host, SIZE_MAX);
+    nm_status status = run_all(&self, probabilities, err);
     nm_arena_release(&self.host);
     nm_tape_release(&self.tape);
     return status;

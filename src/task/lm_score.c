@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "task/lm_task.h"
 
@@ -171,13 +170,9 @@ nm_status nm_lm_score_ids(nm_model *model, const int32_t *ids, int64_t n, const 
         return nm_fail(err, NM_USAGE,
                        "a non-causal model (model.causal = false) is scored in complete segments only");
     scorer self = {.model = model, .ids = ids, .how = how, .out = scored};
-    size_t machine = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-    nm_status status = nm_tape_init(&self.tape, model->backend, machine, err);
-    if (status != NM_OK)
-        return status;
-    status = nm_arena_init(&self.host, (size_t)1 << 34, err);
-    if (status == NM_OK)
-        status = score_windows(&self, n, err);
+    nm_tape_init_growing(&self.tape, model->backend);
+    nm_arena_init(&self.host, SIZE_MAX);
+    nm_status status = score_windows(&self, n, err);
     nm_tape_release(&self.tape);
     nm_arena_release(&self.host);
     return status;

@@ -1,7 +1,5 @@
 #include "task/split_loss.h"
 
-static const size_t tape_bytes = (size_t)1 << 36, host_bytes = (size_t)1 << 34; /* address space only */
-
 typedef struct evaluation {
     nm_task *task;
     nm_model *model;
@@ -36,14 +34,11 @@ nm_status nm_split_loss_measure(nm_task *task, nm_model *model, nm_split split, 
     nm_batches batches;
     NM_TRY(task->type->epoch(task, split, 0, false, &batches, err));
     *loss = (nm_split_loss){.skipped = batches.skipped};
-    nm_status status = nm_tape_init(&self.tape, model->backend, tape_bytes, err);
-    if (status == NM_OK) {
-        status = nm_arena_init(&self.host, host_bytes, err);
-        if (status == NM_OK)
-            status = add_batches(&self, &batches, loss, err);
-        nm_arena_release(&self.host);
-        nm_tape_release(&self.tape);
-    }
+    nm_tape_init_growing(&self.tape, model->backend);
+    nm_arena_init(&self.host, SIZE_MAX);
+    nm_status status = add_batches(&self, &batches, loss, err);
+    nm_arena_release(&self.host);
+    nm_tape_release(&self.tape);
     nm_batches_release(&batches);
     loss->loss /= (double)loss->targets;
     loss->nll /= (double)loss->targets;

@@ -85,17 +85,13 @@ nm_status nm_tagging_predict(const nm_task *task, nm_model *model, const nm_tag_
     int64_t cut = 0;
     uint64_t tokens = n_sentences ? corpus->offsets[n_sentences] : 0;
     *tags = p.tags = nm_allocate((size_t)tokens * sizeof *p.tags + 1);
-    nm_status status = nm_tape_init(&p.tape, model->backend, (size_t)1 << 36, err);
-    if (status == NM_OK)
-        status = nm_arena_init(&p.arena, (size_t)1 << 34, err);
-    if (status == NM_OK) {
-        open_chain(&p);
-        status = predict_all(&p, n_sentences, &cut, err);
-    }
+    nm_tape_init_growing(&p.tape, model->backend);
+    nm_arena_init(&p.arena, SIZE_MAX);
+    open_chain(&p);
+    nm_status status = predict_all(&p, n_sentences, &cut, err);
     if (n_cut)
         *n_cut += cut;
-    if (p.tape.backend)
-        nm_tape_release(&p.tape);
+    nm_tape_release(&p.tape);
     nm_arena_release(&p.arena);
     nm_chain_release(&p.chain);
     if (status != NM_OK) {
@@ -137,8 +133,7 @@ void nm_tagging_count(const nm_tagging_parts *parts, const nm_tag_corpus *corpus
     nm_span_counts *each = nm_allocate(((size_t)n + 1) * sizeof *each), sum = {0};
     const char **found = nm_allocate(2 * NM_SENTENCE_MAX * sizeof *found), **gold = found + NM_SENTENCE_MAX;
     size_t bytes;
-    FILE *samples = open_memstream(&score->samples, &bytes);
-    NM_ASSERT(samples);
+    FILE *samples = nm_text_stream_open(&score->samples, &bytes);
     for (int64_t s = 0; s < n; s++) {
         name_tags(parts, corpus, s, tags, found);
         name_tags(parts, corpus, s, corpus->gold, gold);
@@ -153,7 +148,7 @@ void nm_tagging_count(const nm_tagging_parts *parts, const nm_tag_corpus *corpus
         fputs("  gold: ", samples);
         write_spans(parts, corpus, s, gold, samples);
     }
-    fclose(samples);
+    nm_text_stream_close(samples);
     nm_span_score total = nm_span_compute(&sum);
     score->name = "f1";
     score->title = "F1";

@@ -23,13 +23,12 @@ static void add_config(nm_safetensors_writer *writer, const nm_options *options,
 {
     char *config = NULL;
     size_t bytes;
-    FILE *stream = open_memstream(&config, &bytes);
-    NM_ASSERT(stream);
+    FILE *stream = nm_text_stream_open(&config, &bytes);
     nm_options *like = nm_options_create(); /* the sections of a model; not [run] */
     nm_train_options_add(like, task);
     nm_options_write_like(options, like, stream);
     nm_options_free(like);
-    fclose(stream);
+    nm_text_stream_close(stream);
     nm_safetensors_add_metadata(writer, "config", config);
     free(config);
 }

@@ -150,11 +150,9 @@ nm_status nm_run_config_write(const nm_options *options, const char *folder, nm_
 {
     char *text = NULL;
     size_t bytes;
-    FILE *memory = open_memstream(&text, &bytes);
-    if (!memory)
-        return nm_fail(err, NM_MEMORY, "no memory for the configuration");
+    FILE *memory = nm_text_stream_open(&text, &bytes);
     nm_options_write(options, memory);
-    fclose(memory);
+    nm_text_stream_close(memory);
     char *path = nm_path_join(folder, "config.ini");
     nm_status status = nm_text_check(text, bytes, "the options", err); /* model files contain them as JSON */
     if (status == NM_OK)

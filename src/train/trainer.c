@@ -83,12 +83,14 @@ static nm_status open_model(nm_trainer *trainer, nm_error *err)
 
 static nm_status open_tape(nm_trainer *trainer, nm_error *err)
 {
-    /* Address space only: the dry run compares the memory that is needed with the memory of the machine. */
-    enum { RESERVE_FACTOR = 4 };
+    /* Blocks are reused by size. Batches with sides of unequal length reuse less than the largest batch, whose sides are
+     * equal, and instruments allocate a little more. Untouched pages are address space only. */
+    enum { RESERVE_FACTOR = 2, RESERVE_EXTRA = 64 << 20 };
     size_t available = nm_device_memory_bytes(trainer->device);
-    NM_TRY(nm_tape_init(&trainer->tape, trainer->backend, available * RESERVE_FACTOR, err));
-    trainer->tape.recompute = trainer->config->activation_checkpointing == NM_CHECKPOINTING_LAYER;
-    NM_TRY(nm_arena_init(&trainer->host, (size_t)1 << 36, err));
+    bool recompute = trainer->config->activation_checkpointing == NM_CHECKPOINTING_LAYER;
+    nm_arena_init(&trainer->host, SIZE_MAX);
+    nm_tape_init_dry(&trainer->tape, trainer->backend);
+    trainer->tape.recompute = recompute;
     NM_TRY(nm_trainer_dry_run(trainer, err));
     if (trainer->peak_bytes > available)
         return nm_fail(
@@ -96,6 +98,10 @@ static nm_status open_tape(nm_trainer *trainer, nm_error *err)
             "an update needs up to %zu MiB of memory, %zu MiB are available: lower train.max_tokens (and "
             "raise train.shards)",
             trainer->peak_bytes >> 20, available >> 20);
+    size_t reserved = RESERVE_FACTOR * nm_tape_peak(&trainer->tape) + RESERVE_EXTRA;
+    nm_tape_release(&trainer->tape);
+    NM_TRY(nm_tape_init(&trainer->tape, trainer->backend, reserved, err));
+    trainer->tape.recompute = recompute;
     return NM_OK;
 }
 

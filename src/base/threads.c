@@ -1,0 +1,26 @@
+#include "base/threads.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+static void *wait_for_end(void *mutex)
+{
+    pthread_mutex_lock(mutex);
+    pthread_mutex_unlock(mutex);
+    return NULL;
+}
+
+int32_t nm_threads_available(int32_t wanted)
+{
+    pthread_t *started = wanted > 1 ? malloc(((size_t)wanted - 1) * sizeof *started) : NULL;
+    pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;
+    int32_t n = 0;
+    pthread_mutex_lock(&running);
+    while (started && n < wanted - 1 && !pthread_create(&started[n], NULL, wait_for_end, &running))
+        n++;
+    pthread_mutex_unlock(&running);
+    for (int32_t i = 0; i < n; i++)
+        pthread_join(started[i], NULL);
+    free(started);
+    return n < wanted - 1 ? 1 + n / 2 : wanted;
+}

@@ -1,0 +1,92 @@
+#!/bin/bash
+# Limits of the system: address space (ulimit -v) and threads that cannot be started. Training needs the address space that
+# the dry run measures; fewer threads than requested change no result.
+set -uo pipefail
+# shellcheck source=tests/e2e/hostile_helper.sh
+. "${SOURCE:?}/tests/e2e/hostile_helper.sh"
+
+make_data
+"$NORMA" train recipe.ini --run.folder base >out 2>err || { cat err >&2; exit 1; }
+base=$(weights base/last.safetensors)
+"$NORMA" translate base test.xx --threads 1 >expected 2>err || { cat err >&2; exit 1; }
+
+limited() { # KIB COMMAND...: like try, with limited address space
+    local limit=$1
+    shift
+    got=0
+    cases=$((cases + 1))
+    (ulimit -v "$limit"; exec "$NORMA" "$@") </dev/null >out 2>err || got=$?
+}
+
+# A shared library that lets only the first $THREADS threads start.
+cat >shim.c <<'X2'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+static atomic_int running;
+typedef struct { void *(*run)(void *); void *argument; } job;
+
+static void *run(void *argument)
+{
+    job work = *(job *)argument;
+    free(argument);
+    void *result = work.run(work.argument);
+    running--;
+    return result;
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument)
+{
+    int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = dlsym(RTLD_NEXT, "pthread_create");
+    if (++running > atoi(getenv("THREADS"))) {
+        running--;
+        return EAGAIN;
+    }
+    job *work = malloc(sizeof *work);
+    *work = (job){start, argument};
+    return create(thread, attributes, run, work);
+}
+X2
+sanitized=0
+grep -q 'NORMA_SANITIZE:STRING=.' "$BUILD/CMakeCache.txt" && sanitized=1
+# Sanitizers reserve terabytes of address space, and replace pthread_create themselves.
+if [ "$sanitized" = 0 ]; then
+    limited 300000 train recipe.ini --run.folder small
+    [ "$got" = 0 ] || fail "train in 300 MB of address space: exit code $got: $(tail -n 1 err)"
+    [ "$(weights small/last.safetensors)" = "$base" ] || fail "another model with limited address space"
+    limited 300000 translate base test.xx --threads 1
+    [ "$got" = 0 ] || fail "translate in 300 MB of address space: exit code $got: $(tail -n 1 err)"
+    same out expected
+    for limit in 40000 60000 80000; do
+        rm -rf tight
+        limited $limit train recipe.ini --run.folder tight
+        [ "$got" = 0 ] || [ "$got" = 6 ] || fail "train in $limit KiB: exit code $got: $(tail -n 1 err)"
+        limited $limit translate base test.xx --threads 1
+        [ "$got" = 0 ] || [ "$got" = 6 ] || fail "translate in $limit KiB: exit code $got: $(tail -n 1 err)"
+    done
+    limited 300000 train recipe.ini --run.folder large --model.width 2048 --model.heads 2 --model.ff 8192
+    check_failure 6 'out of memory' 'a model larger than the address space'
+
+    "${CC:-cc}" -shared -fPIC -o shim.so shim.c -ldl || fail "the shim does not compile"
+    for threads in 0 1 2 5; do
+        rm -rf few
+        THREADS=$threads LD_PRELOAD=$work/shim.so try train recipe.ini --run.folder few --device.threads 8
+        [ "$got" = 0 ] || fail "train with $threads threads to start: exit code $got: $(tail -n 1 err)"
+        has err 'warning: the system cannot start as many threads as requested'
+        has err ", $((threads / 2 + 1)) thread"
+        [ "$(weights few/last.safetensors)" = "$base" ] || fail "another model with $threads threads to start"
+        THREADS=$threads LD_PRELOAD=$work/shim.so try translate base test.xx --threads 8
+        [ "$got" = 0 ] || fail "translate with $threads threads to start: exit code $got: $(tail -n 1 err)"
+        same out expected
+        THREADS=$threads LD_PRELOAD=$work/shim.so try prepare "${prepare_arguments[@]}" --threads 8 --output few/data
+        [ "$got" = 0 ] || fail "prepare with $threads threads to start: exit code $got: $(tail -n 1 err)"
+        same few/data/dict.source.txt data/dict.source.txt
+        THREADS=$threads LD_PRELOAD=$work/shim.so OMP_NUM_THREADS=8 try score bleu expected --reference test.yy
+        [ "$got" = 0 ] || fail "score with $threads threads to start: exit code $got: $(tail -n 1 err)"
+    done
+fi
+hostile_end
