@@ -310,6 +310,15 @@ void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes)
              (int)backend->threads, backend->threads == 1 ? "" : "s");
 }
 
+const char *nm_backend_training_level(const nm_backend *backend)
+{
+    if (!strcmp(backend->name, "ref"))
+        return backend->name;
+    bool as_avx512 =
+        !strcmp(backend->isa, "vnni") || (!strcmp(backend->isa, "avx512_bf16") && !backend->bf16);
+    return as_avx512 ? "avx512" : backend->isa;
+}
+
 bool nm_backend_lacks_threads(const nm_backend *backend)
 {
     return nm_backend_inside(backend)->lacks_threads;

@@ -123,8 +123,7 @@ static char *make_note(const scores *s, const bool *include, const char *before)
     const nm_score_grid *grid = s->grid;
     char *text = NULL, number[NM_NUMBER_BYTES];
     size_t bytes, fewest = SIZE_MAX, most = 0, n_left = 0;
-    FILE *out = open_memstream(&text, &bytes);
-    NM_ASSERT(out);
+    FILE *out = nm_text_stream_open(&text, &bytes);
     fprintf(out, "%sBest: ", before);
     for (size_t g = 0, listed = 0; g < grid->n_groups; g++) {
         size_t best = best_point(s, g);
@@ -162,7 +161,7 @@ static char *make_note(const scores *s, const bool *include, const char *before)
                 fprintf(out, "%s%s", listed++ ? ", " : "", grid->groups[g].name);
         fputs(", whose runs do not vary these settings alone.", out);
     }
-    fclose(out);
+    nm_text_stream_close(out);
     return text;
 }
 

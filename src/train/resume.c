@@ -32,6 +32,7 @@ static nm_status write_state(nm_trainer *trainer, const char *path, nm_error *er
     char text[32];
     snprintf(text, sizeof text, "%016" PRIx64, trainer->task.fingerprint);
     nm_safetensors_add_metadata(writer, "data", text);
+    nm_safetensors_add_metadata(writer, "level", nm_backend_training_level(trainer->backend));
     nm_status status = nm_safetensors_finish(writer, path, err);
     nm_host_copies_release(&copies);
     return status;
@@ -176,6 +177,13 @@ static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_
         return nm_fail(err, NM_MISMATCH,
                        "%s: the run was trained on other data (fingerprint %s, the data folder has %s)",
                        nm_safetensors_path(file), data ? data : "none", text);
+    const char *level = nm_safetensors_metadata(file, "level"),
+               *current = nm_backend_training_level(trainer->backend);
+    if (level && strcmp(level, current))
+        nm_trainer_message(trainer,
+                           "warning: the checkpoint was computed at CPU level %s, this session computes at "
+                           "%s: weights will not be bitwise those of an uninterrupted run",
+                           level, current);
     nm_train_state loaded;
     memcpy(&loaded, state->data, sizeof loaded);
     if (!state_is_valid(&loaded))

@@ -145,6 +145,15 @@ code=$?
 [ "$code" = 2 ] || fail "an unknown norm gave exit code $code"
 has err "nonsense"
 
+# ---- a run that is resumed at another CPU level ----
+"$NORMA" train small.ini --run.folder level --train.updates 10 --device.isa base 2>err || fail "train: $(cat err)"
+cp -r level same-level
+"$NORMA" train small.ini --run.folder same-level --resume --train.updates 12 2>err || fail "resume: $(cat err)"
+lacks err "CPU level"
+"$NORMA" train small.ini --run.folder level --resume=override --device.backend ref --train.updates 12 2>err ||
+    fail "resume: $(cat err)"
+has err "warning: the checkpoint was computed at CPU level base, this session computes at ref"
+
 # ---- the average of two equal models ----
 "$NORMA" average mean.safetensors runs/small/last.safetensors again/last.safetensors 2>err || fail "average: $(cat err)"
 cmp -s <(tail -c 4000 mean.safetensors) <(tail -c 4000 again/last.safetensors) || fail "the average of two equal models differs from them"
