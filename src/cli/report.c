@@ -82,7 +82,12 @@ const nm_command nm_command_report = {
         "table, learning curves, the figures of the papers for which the runs have recorded data, sample "
         "outputs, and the differences of the configurations. Values are shown on hover; each figure can "
         "be saved as SVG, its data as CSV. Runs that are still training are included. The figures are "
-        "drawn by gnuplot (Debian package gnuplot-nox).",
+        "drawn by gnuplot (Debian package gnuplot-nox).\n\n"
+        "If the runs are a grid (norma compare --grid --score-grid), the page begins with the score "
+        "against the numeric settings in which runs of the same norm differ: a curve for one setting, a "
+        "heat map for two, parallel coordinates for three or more; each point is the mean over its seeds. "
+        "For runs that differ in norm.at it shows loss in score and TID against the number of layers with "
+        "batch statistics.",
     .section = "report",
     .options = add_options,
     .run = run,

@@ -139,9 +139,9 @@ static bool has_value(const char *model, const char *value, size_t length)
 
 bool nm_grid_axis_applies(const nm_grid_axis *axis, const nm_variant *variant, const char *model)
 {
-    if (strncmp(axis->key, "norm.", 5))
-        return true;
     const char *norm = axis->key + 5;
+    if (strncmp(axis->key, "norm.", 5) || !strchr(norm, '.')) /* norm.at, norm.state: of every norm */
+        return true;
     size_t length = strcspn(norm, ".");
     bool applies = has_value(model, norm, length);
     for (size_t i = 0; i < variant->settings.n && !applies; i++) {

@@ -75,7 +75,7 @@ const char *nm_curve_name(const nm_report *report, const nm_curve *curve)
 
 nm_run_style nm_curve_style(const nm_report *report, const nm_curve *curve)
 {
-    return curve->group ? curve->group->style : report->styles[curve->run];
+    return curve->family ? curve->style : report->styles[curve->run];
 }
 
 nm_curve *nm_drawing_add(nm_drawing *drawing, size_t run, size_t n, bool bars)
@@ -107,6 +107,7 @@ static void curve_release(nm_curve *curve)
     free(curve->high);
     free(curve->name);
     free(curve->value);
+    free(curve->runs.list);
 }
 
 void nm_drawing_drop_empty(nm_drawing *drawing)
@@ -660,9 +661,13 @@ static void frame_x(nm_drawing *drawing, const nm_figure *figure)
 
 static void to_percent(nm_curve *curve, bool scatter)
 {
-    double *values = scatter ? curve->x : curve->y;
-    for (size_t i = 0; i < curve->n; i++)
-        values[i] *= 100;
+    for (size_t i = 0; i < curve->n; i++) {
+        *(scatter ? &curve->x[i] : &curve->y[i]) *= 100;
+        if (curve->low) {
+            curve->low[i] *= 100;
+            curve->high[i] *= 100;
+        }
+    }
 }
 
 /* Keeps the points in the last part of the x axis; curves with fewer than three of them are removed. */

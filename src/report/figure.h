@@ -9,11 +9,13 @@ typedef struct nm_curve {
     size_t run; /* the first one, if it summarizes several */
     size_t n;
     double *x, *y;
-    double *low, *high;          /* ends of an error bar around y; NULL: none */
-    const nm_score_group *group; /* whose style the curve has; NULL: that of the run */
-    const nm_run_set *runs;      /* that it summarizes; NULL: the run alone */
-    char *name;                  /* NULL: the run's */
-    double *value;               /* what a point stands for if y is only its place in the figure; NULL: y */
+    double *low, *high; /* ends of an error bar around y; NULL: none */
+    const char *
+        family; /* its entry in the legend of the figure, drawn in this style; NULL: the run's style. Not owned */
+    nm_run_style style;
+    nm_run_set runs; /* that it summarizes; empty: the run alone */
+    char *name;      /* NULL: the run's */
+    double *value;   /* what a point stands for if y is only its place in the figure; NULL: y */
     bool emphasized;
 } nm_curve;
 
@@ -123,6 +125,9 @@ void nm_collect_score_gap(const nm_report *report, const nm_figure *figure, nm_d
 void nm_collect_setting(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
 void nm_collect_heat_map(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
 void nm_collect_parallel(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
+/* x: number of layers whose norms use batch statistics, in runs that differ in norm.at, with a curve for each such norm; y: the
+ * loss in score against the runs with fewest such layers, or TID of the last layer (figure->tag "mean" or "variance"). */
+void nm_collect_batch_layers(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
 
 /* For collectors: a curve with room for n points, low and high with `bars`; nm_drawing_drop_empty removes it if it got none. */
 nm_curve *nm_drawing_add(nm_drawing *drawing, size_t run, size_t n, bool bars);

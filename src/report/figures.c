@@ -11,6 +11,9 @@
 #define PROBE(name) "recorded with --probe.every N (instrument " name ")"
 #define GRID(n)                                                                                              \
     "needs runs of one norm that differ in " n ", as norma compare --grid --score-grid trains them"
+#define LAYERS                                                                                               \
+    "needs runs that differ in norm.at only, such as norma compare --norms "                                 \
+    "layer,layer:norm.at=enc.0=batch,batch"
 #define TID       "measured by norma compare, or by norma inspect RUN --save"
 #define INSPECTED "measured by norma inspect RUN --save"
 #define OVER_TIME "measured by norma inspect RUN --checkpoints --save, for two checkpoints or more"
@@ -30,6 +33,17 @@ const nm_figure nm_figures[] = {
     {.name = "setting-parallel", .section = SETTINGS, .title = "@ by three or more settings",
      .tag = "@score", .x_label = "", .y_label = "", .style = NM_FIGURE_PARALLEL,
      .collect = nm_collect_parallel, .describe = nm_describe_grid, .record = GRID("three or more settings")},
+    {.name = "batch-layers-score", .section = SETTINGS, .title = "Loss in @ by the number of layers with batch statistics",
+     .source = WANG "figure 3", .tag = "@score", .x_label = "layers with batch statistics", .y_label = "loss in @",
+     .collect = nm_collect_batch_layers, .describe = nm_describe_grid, .record = LAYERS},
+    {.name = "batch-layers-tid-mean", .section = SETTINGS,
+     .title = "TID of the mean, last layer, by the number of layers with batch statistics", .source = WANG "figure 3",
+     .tag = "mean", .percent = true, .x_label = "layers with batch statistics", .y_label = "TID of the mean, %", .falls = true,
+     .collect = nm_collect_batch_layers, .describe = nm_describe_grid, .record = LAYERS},
+    {.name = "batch-layers-tid", .section = SETTINGS,
+     .title = "TID of the variance, last layer, by the number of layers with batch statistics", .source = WANG "figure 3",
+     .tag = "variance", .percent = true, .x_label = "layers with batch statistics", .y_label = "TID of the variance, %", .falls = true,
+     .collect = nm_collect_batch_layers, .describe = nm_describe_grid, .record = LAYERS},
     {.name = "valid-loss", .section = LEARNING, .title = "Validation loss", .source = WANG "figure 1",
      .tag = "valid/loss", .x_label = UPDATES, .y_label = "loss, nats", .falls = true,
      .collect = nm_collect_history, .describe = nm_describe_best, .record = "recorded at each validation (train.validate_every)"},

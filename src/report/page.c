@@ -40,10 +40,10 @@ static json_t *curve_json(const nm_curve *curve)
 {
     json_t *o = json_object();
     json_object_set_new(o, "run", json_integer((json_int_t)curve->run));
-    if (curve->runs) {
+    if (curve->runs.n) {
         json_t *runs = json_array();
-        for (size_t i = 0; i < curve->runs->n; i++)
-            json_array_append_new(runs, json_integer((json_int_t)curve->runs->list[i]));
+        for (size_t i = 0; i < curve->runs.n; i++)
+            json_array_append_new(runs, json_integer((json_int_t)curve->runs.list[i]));
         json_object_set_new(o, "runs", runs);
     }
     if (curve->name)

@@ -64,11 +64,11 @@ const char *nm_plot_marker(nm_run_style style)
     return markers[marker_of(style)].svg;
 }
 
-/* Whether no curve before this one is of the same group. */
-static bool starts_group(const nm_drawing *drawing, size_t c)
+/* Whether no curve before this one has the same entry in the legend. */
+static bool starts_family(const nm_drawing *drawing, size_t c)
 {
     for (size_t k = 0; k < c; k++)
-        if (drawing->curves[k].group == drawing->curves[c].group)
+        if (!strcmp(drawing->curves[k].family, drawing->curves[c].family))
             return false;
     return true;
 }
@@ -87,7 +87,7 @@ static size_t count_legend(const nm_drawing *drawing)
 {
     size_t n = 0;
     for (size_t c = 0; c < drawing->n && drawing->legend; c++)
-        n += starts_group(drawing, c);
+        n += starts_family(drawing, c);
     return n;
 }
 
@@ -329,11 +329,11 @@ static void write_group_legend(FILE *out, const nm_report *report, const nm_draw
     for (size_t c = 0; c < drawing->n && n <= MAX_LEGEND && n; c++) {
         const nm_curve *curve = &drawing->curves[c];
         nm_run_style style = nm_curve_style(report, curve);
-        if (!starts_group(drawing, c))
+        if (!starts_family(drawing, c))
             continue;
         fprintf(out, ", keyentry with linespoints lc rgb '%s' lw 2 dt %s pt %d ps 0.8", nm_plot_color(style),
                 dashes[style.variant % N_DASHES].gnuplot, markers[marker_of(style)].gnuplot);
-        write_title(out, curve->group->name);
+        write_title(out, curve->family);
     }
 }
 

@@ -44,8 +44,8 @@ static void append_curve_start(nm_buffer *out, const char *line, const nm_drawin
         number -= drawing->n;
     const nm_curve *curve = number < drawing->n ? &drawing->curves[number] : NULL;
     append_text(out, curve ? "<g class=\"curve\" data-run=\"" : "<g>\n");
-    for (size_t i = 0; curve && i < (curve->runs ? curve->runs->n : 1); i++) {
-        char *run = nm_format("%s%zu", i ? " " : "", curve->runs ? curve->runs->list[i] : curve->run);
+    for (size_t i = 0; curve && i < (curve->runs.n ? curve->runs.n : 1); i++) {
+        char *run = nm_format("%s%zu", i ? " " : "", curve->runs.n ? curve->runs.list[i] : curve->run);
         append_text(out, run);
         free(run);
     }

@@ -53,6 +53,32 @@ static void add_session(const nm_trainer *trainer, json_t *object)
     json_object_set_new(object, "started", json_string(started));
 }
 
+/* The length of "enc.3" in "enc.3.ffn.norm"; 0 for a site outside of layers. */
+static size_t layer_prefix(const char *site)
+{
+    size_t stack = strcspn(site, ".");
+    size_t digits = site[stack] ? strspn(site + stack + 1, "0123456789") : 0;
+    return digits ? stack + 1 + digits : 0;
+}
+
+/* The number of layers with a norm, or with one that has these traits. */
+static int64_t count_layers(const nm_params *params, unsigned traits)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < params->n_norms; i++) {
+        const char *site = params->norms[i]->site.name;
+        size_t length = layer_prefix(site), k = 0;
+        if (!length || (params->norms[i]->type->traits & traits) != traits)
+            continue;
+        while (k < i && ((params->norms[k]->type->traits & traits) != traits ||
+                         layer_prefix(params->norms[k]->site.name) != length ||
+                         strncmp(params->norms[k]->site.name, site, length)))
+            k++;
+        n += k == i;
+    }
+    return n;
+}
+
 /* Written once, at the beginning of the run. */
 static nm_status log_start(nm_trainer *trainer, nm_error *err)
 {
@@ -66,6 +92,9 @@ static nm_status log_start(nm_trainer *trainer, nm_error *err)
     json_object_set_new(o, "device", json_string(device));
     json_object_set_new(o, "parameters",
                         json_integer((json_int_t)nm_params_learned(&trainer->model->params)));
+    json_object_set_new(o, "layers", json_integer(count_layers(&trainer->model->params, 0)));
+    json_object_set_new(o, "batch_layers",
+                        json_integer(count_layers(&trainer->model->params, NM_USES_BATCH)));
     json_object_set_new(o, "step_mib", json_integer((json_int_t)(nm_trainer_peak_bytes(trainer) >> 20)));
     if (trainer->init_from)
         json_object_set(o, "init_from", trainer->init_from);

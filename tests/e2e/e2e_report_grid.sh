@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The figures of norma report for grids that norma compare has trained: one, two and three settings. Their values are the
-# means over seeds in the comparison's JSON.
+# The figures of norma report for grids that norma compare has trained: one, two and three settings, and norm.at. Their values
+# are the means over seeds in the comparison's JSON.
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
@@ -98,3 +98,25 @@ compare search --norms rbn --grid "model.dropout=0,0.1;norm.rbn.lambda=0,1;sched
 check_figure search setting-parallel 8
 has search.html "<h3>Test perplexity by 3 settings</h3>"
 lacks search.html '<figure id="setting-heat-map">'
+
+# ---- the number of layers with BatchNorm: RBN, figure 3 ----
+compare layers --model.layers 2 --norms 'layer,first=layer:norm.at=lm.0=batch,batch' --seeds 2
+has layers.html "<h3>Loss in perplexity by the number of layers with batch statistics</h3>"
+has layers.html "Test score, compared with that of the runs with 0 such layers. Bars are ranges over the seeds."
+has layers/first-1/log.jsonl '"layers":2,"batch_layers":1,'
+sed -n 's/.*<script type="application\/json" id="data">//p' layers.html | sed 's/<\/script>.*//' >page.json
+cases=$((cases + 1))
+perl -MJSON::PP -e '
+    my ($o, $page) = map { open(my $in, "<", $_) or die; local $/; decode_json(<$in>) } @ARGV;
+    my @variants = @{$o->{variants}}; # with 0, 1 and 2 layers
+    my %wanted = ("batch-layers-score" => [map { $_->{score_mean} - $variants[0]{score_mean} } @variants],
+        "batch-layers-tid-mean" => [map { 100 * $_->{tid_mean_mean} } @variants],
+        "batch-layers-tid" => [map { 100 * $_->{tid_variance_mean} } @variants]);
+    for my $name (sort keys %wanted) {
+        my $curves = $page->{figures}{$name}{curves} or die "no figure $name\n";
+        die "$name: curves\n" unless @$curves == 1 and $curves->[0]{name} eq "batch" and "@{$curves->[0]{x}}" eq "0 1 2";
+        for my $i (0 .. 2) {
+            my ($got, $wanted) = ($curves->[0]{y}[$i], $wanted{$name}[$i]);
+            die "$name at $i: $got, wanted $wanted\n" if abs($got - $wanted) > 1e-4 * (0.01 + abs $wanted);
+        }
+    }' layers.json page.json 2>problem || fail "layers: $(cat problem)"

@@ -133,6 +133,13 @@ static void test_axes_apply_to_their_norm(void **state)
     assert_int_equal(p.n, 1);
     assert_false(p.list[0].point); /* a single value is set without being a grid */
     has_setting(&p.list[0], 1, "norm.rbn.lambda", "0");
+    nm_variants_release(&p);
+    nm_grid_release(&grid);
+    models[0] = plain; /* options of [norm] itself are no options of a norm */
+    assert_int_equal(nm_grid_parse(&grid, "norm.at=enc.0=batch,enc.0-1=batch", &err), NM_OK);
+    assert_int_equal(nm_grid_expand(&grid, &v, models, &p, &err), NM_OK);
+    assert_int_equal(p.n, 2);
+    has_setting(&p.list[1], 1, "norm.at", "enc.0-1=batch");
     nm_grid_release(&grid);
     nm_variants_release(&v);
     nm_variants_release(&p);
