@@ -1,4 +1,5 @@
 /* norma translate: translates lines of text with a model or an ensemble. */
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@ typedef struct translate_config { /* section [translate] */
     const char *output;
     nm_text_format input_format, output_format;
     int64_t buffer;
+    bool json;
 } translate_config;
 
 /* clang-format off */
@@ -24,6 +26,7 @@ static const nm_option translate_rows[] = {
     NM_CHOICE(translate_config, input_format, "raw", NM_TEXT_FORMATS, "Format of the input: raw text, tokenized text as norma prepare writes it, or subwords."),
     NM_CHOICE(translate_config, output_format, "raw", NM_TEXT_FORMATS, "Format of the translations: raw text, tokenized text, or subwords."),
     NM_OPTION(translate_config, buffer, "2000", 1, 1 << 24, "Number of lines read before translation starts: large values batch sentences of similar length, 1 answers each line immediately."),
+    NM_OPTION(translate_config, json, "false", 0, 1, "Write one JSON object per line of input: translations with scores, tokens and their log probabilities."),
     {0}};
 /* clang-format on */
 
@@ -45,7 +48,7 @@ typedef struct job {
 static nm_status open_translator(nm_model_session *session, void *state, const char *path, nm_error *err)
 {
     job *self = state;
-    const char **settings = nm_cli_settings(session->cli, "translate.output,translate.buffer");
+    const char **settings = nm_cli_settings(session->cli, "translate.output,translate.buffer,translate.json");
     nm_status status = nm_translator_open(&self->translator, path, settings, err);
     free(settings);
     return status;
@@ -74,13 +77,40 @@ static nm_status read_lines(const job *self, nm_lines *reader, nm_line_list *lin
     return NM_OK;
 }
 
-static void write_translations(job *self, const nm_translations *all)
+static json_t *translation_json(const nm_translations *all, size_t i, size_t rank)
+{
+    json_t *tokens = json_array(), *scores = json_array();
+    for (size_t k = 0; k < nm_translations_n_tokens(all, i, rank); k++) {
+        json_array_append_new(tokens, json_string(nm_translations_token(all, i, rank, k)));
+        json_array_append_new(scores, json_real(nm_translations_token_scores(all, i, rank)[k]));
+    }
+    return json_pack("{s:s, s:f, s:o, s:o}", "text", nm_translations_text(all, i, rank), "score",
+                     nm_translations_score(all, i, rank), "tokens", tokens, "token_scores", scores);
+}
+
+static void write_json(const nm_translations *all, size_t i, int64_t number, const char *source, FILE *output)
+{
+    json_t *translations = json_array();
+    for (size_t rank = 0; rank < nm_translations_count(all, i); rank++)
+        json_array_append_new(translations, translation_json(all, i, rank));
+    json_t *root = json_pack("{s:I, s:s, s:b, s:o}", "line", (json_int_t)number, "source", source, "too_long",
+                             (int)nm_translations_too_long(all, i), "translations", translations);
+    json_dumpf(root, output, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    putc('\n', output);
+    json_decref(root);
+}
+
+static void write_translations(job *self, const char *const *sources, const nm_translations *all)
 {
     FILE *output = self->session->output.stream;
     for (size_t i = 0; i < nm_translations_n(all); i++) {
         size_t n = nm_translations_count(all, i);
         int64_t number = self->first_line++;
         self->too_long += nm_translations_too_long(all, i);
+        if (self->config->json) {
+            write_json(all, i, number, sources[i], output);
+            continue;
+        }
         if (nm_translator_nbest(self->translator) == 1) {
             fprintf(output, "%s\n", n ? nm_translations_text(all, i, 0) : "");
             continue;
@@ -101,10 +131,12 @@ static nm_status translate_lines(job *self, const nm_line_list *lines, nm_error 
         texts[i] = nm_line_list_get(lines, i, &bytes);
     nm_translations *translations;
     nm_status status = nm_translator_run(self->translator, texts, lines->n, &translations, err);
+    if (status == NM_OK) {
+        write_translations(self, texts, translations);
+        nm_translations_free(translations);
+    }
     free(texts);
     NM_TRY(status);
-    write_translations(self, translations);
-    nm_translations_free(translations);
     const nm_cli_output *output = &self->session->output;
     return nm_file_flush(output->stream, output->name, err);
 }
@@ -154,7 +186,7 @@ static int translate_run(nm_cli *cli, int argc, char **argv)
 const nm_command nm_command_translate = {
     .name = "translate",
     .summary = "translate lines of text with a model or an ensemble",
-    .usage = "MODEL[,MODEL...] [FILE] [--output FILE] [--beam N] [OPTION ...]",
+    .usage = "MODEL[,MODEL...] [FILE] [--output FILE] [--beam N] [--nbest N] [--json] [OPTION ...]",
     .details =
         "Reads one sentence per line, UTF-8, from FILE or standard input, and writes one translation per "
         "line. MODEL is a model file or a run folder, of which the best model is used, or else the last "
@@ -163,7 +195,10 @@ const nm_command nm_command_translate = {
         "are averaged, and they must have the same dictionaries.\n\n"
         "Empty lines stay empty, and so do lines with more tokens than the model has positions; these "
         "are counted. With --nbest N the output lines are NUMBER ||| TRANSLATION ||| SCORE, numbered "
-        "from 0, best first. The defaults of [decode] below apply if the model has no other value.\n",
+        "from 0, best first. With --json every line is an object with the source line, its number, and the "
+        "translations with scores, tokens and log probabilities (docs/formats.md); with --buffer 1 it is "
+        "written before the next line is read, for programs that keep the model loaded. The defaults of "
+        "[decode] below apply if the model has no other value.\n",
     .section = "translate,decode,device",
     .options = translate_options,
     .run = translate_run,

@@ -146,6 +146,40 @@ done
 eval "exec ${answers[1]}>&-"
 wait
 
+# ---- JSON: the same translations, scores of tokens that add up to the score, one answer for each line ----
+cat >check.pl <<'X'
+use JSON::PP;
+my ($plain, $penalty) = @ARGV;
+open(my $in, "<", $plain);
+while (my $line = <STDIN>) {
+    my $o = decode_json($line);
+    chomp(my $text = <$in>);
+    my @found = @{$o->{translations}};
+    utf8::encode(my $best = @found ? $found[0]{text} : "");
+    die "line $o->{line}, not $n\n" if $o->{line} != $n++;
+    die "line $n: '$best' instead of '$text'\n" if $best ne $text;
+    for (@found) {
+        my $sum = 0;
+        $sum += $_ for @{$_->{token_scores}};
+        die "line $n: tokens\n" if @{$_->{tokens}} != @{$_->{token_scores}} || !@{$_->{tokens}};
+        die "line $n: score $_->{score}, sum $sum\n" if abs($sum - $_->{score}) > 1e-5 * (1 + abs $sum);
+    }
+    die "line $n: order\n" if grep { $found[$_]{score} > $found[$_ - 1]{score} } 1 .. $#found;
+}
+print "$n\n";
+X
+{
+    head -n 5 in
+    echo
+    sed -n '6,8p' in
+} >some
+"$NORMA" translate run some --beam 3 --nbest 2 --alpha 0 --json >json 2>err || fail "json: $(cat err)"
+"$NORMA" translate run some --beam 3 --alpha 0 >plain
+[ "$(perl check.pl plain <json 2>&1)" = "$(wc -l <some)" ] || fail "JSON: $(perl check.pl plain <json 2>&1): $(head -n 2 json)"
+[ "$(sed -n 6p json)" = '{"line":5,"source":"","too_long":false,"translations":[]}' ] || fail "an empty line: $(sed -n 6p json)"
+"$NORMA" translate run some --beam 3 --nbest 2 --alpha 0 --json --buffer 1 | cmp -s - json || fail "JSON line by line differs"
+"$NORMA" translate run long --json | sed -n 2p | grep -q '"too_long":true,"translations":\[\]' || fail "JSON of a long line"
+
 # ---- bad input ----
 printf 'haus\nbl\xffau\n' >broken
 input=broken refuses 4 'standard input:2' translate run
