@@ -12,7 +12,7 @@ import importlib.util
 import os
 import threading
 from ctypes import (POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
-                    c_uint, c_void_p)
+                    c_uint, c_uint64, c_void_p)
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 __all__ = ["Error", "UsageError", "FileError", "FormatError", "MismatchError", "OutOfMemoryError",
@@ -112,6 +112,11 @@ class NormSite(Structure):
                 ("warmup_updates", c_int64), ("kind", c_int)]
 
 
+class SpanStruct(Structure):
+    """nm_tagged_span, norma/tagger.h"""
+    _fields_ = [("first", c_size_t), ("end", c_size_t), ("label", c_char_p)]
+
+
 # ---- OpenMP ----
 
 _RUNTIMES = ("libgomp", "libomp", "libiomp5")
@@ -198,6 +203,38 @@ _FUNCTIONS: Dict[str, Tuple] = {
     "nm_translations_n_tokens": (c_size_t, _pointer, c_size_t, c_size_t),
     "nm_translations_token": (_text, _pointer, c_size_t, c_size_t, c_size_t),
     "nm_translations_token_scores": (POINTER(c_double), _pointer, c_size_t, c_size_t),
+    "nm_language_model_open": (_status, POINTER(_pointer), _text, POINTER(_text), _error),
+    "nm_language_model_close": (None, _pointer),
+    "nm_language_model_score": (_status, _pointer, POINTER(_text), c_size_t, c_int, POINTER(_pointer), _error),
+    "nm_language_model_generate": (_status, _pointer, POINTER(_text), c_size_t, c_uint64, POINTER(_pointer), _error),
+    "nm_lm_scores_free": (None, _pointer),
+    "nm_lm_scores_n_tokens": (c_size_t, _pointer, c_size_t),
+    "nm_lm_scores_token": (_text, _pointer, c_size_t, c_size_t),
+    "nm_lm_scores_tokens": (POINTER(c_double), _pointer, c_size_t),
+    "nm_lm_scores_line": (c_double, _pointer, c_size_t),
+    "nm_lm_scores_perplexity": (c_double, _pointer),
+    "nm_lm_texts_free": (None, _pointer),
+    "nm_lm_texts_get": (_text, _pointer, c_size_t),
+    "nm_tagger_open": (_status, POINTER(_pointer), _text, POINTER(_text), _error),
+    "nm_tagger_close": (None, _pointer),
+    "nm_tagger_n_tags": (c_size_t, _pointer),
+    "nm_tagger_tag": (_text, _pointer, c_size_t),
+    "nm_tagger_run": (_status, _pointer, POINTER(_text), POINTER(c_size_t), c_size_t, POINTER(_pointer), _error),
+    "nm_tagged_free": (None, _pointer),
+    "nm_tagged_length": (c_size_t, _pointer, c_size_t),
+    "nm_tagged_tag": (_text, _pointer, c_size_t, c_size_t),
+    "nm_tagged_n_spans": (c_size_t, _pointer, c_size_t),
+    "nm_tagged_get_span": (c_bool, _pointer, c_size_t, c_size_t, POINTER(SpanStruct)),
+    "nm_tagged_in_pieces": (c_bool, _pointer, c_size_t),
+    "nm_classifier_open": (_status, POINTER(_pointer), _text, POINTER(_text), _error),
+    "nm_classifier_close": (None, _pointer),
+    "nm_classifier_n_classes": (c_size_t, _pointer),
+    "nm_classifier_class": (_text, _pointer, c_size_t),
+    "nm_classifier_run": (_status, _pointer, POINTER(_text), c_size_t, POINTER(_pointer), _error),
+    "nm_classifications_free": (None, _pointer),
+    "nm_classifications_label": (_text, _pointer, c_size_t),
+    "nm_classifications_probabilities": (POINTER(c_double), _pointer, c_size_t),
+    "nm_classifications_truncated": (c_bool, _pointer, c_size_t),
 }
 
 

@@ -8,7 +8,7 @@ import weakref
 from ctypes import byref, c_char_p, c_size_t, c_void_p
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, overload
 
-from ._library import ErrorText, FormatError, UnsupportedError, UsageError, check, library
+from ._library import ErrorText, FormatError, SpanStruct, UnsupportedError, UsageError, check, library
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -165,3 +165,157 @@ class Translator(_Model):
             found.append(Translation(lib.nm_translations_text(result, text, rank).decode(),
                                      lib.nm_translations_score(result, text, rank), tokens, scores[:n] if n else []))
         return found
+
+
+# ---- language models ----
+
+class LineScore(NamedTuple):
+    """Log probabilities of a line, in nats."""
+    log_probability: float  # sum over the tokens
+    tokens: List[str]  # as in the dictionary, the end symbol last
+    token_scores: List[float]
+
+
+class LanguageModel(_Model):
+    """A language model. It may be used by any number of threads at the same time.
+
+    path: a model file, a run folder or ``norma.Run``. options: [sample] (temperature, top_k, top_p, tokens, seed, ...)
+    and [device] of ``norma generate --help``; ``{"perplexity.context": N}`` scores with sliding windows. Errors as
+    ``Translator``; UnsupportedError also in the calls of a non-causal model.
+    """
+
+    _name = "language_model"
+
+    def score(self, lines: Iterable[str], text: bool = False) -> List[LineScore]:
+        """Log probabilities of the tokens of each line, the end symbol included. text: the lines are one text, earlier
+        lines are context, as in ``norma perplexity``; otherwise every line is a text. FormatError: a line break."""
+        return self._score(lines, text)[0]
+
+    def perplexity(self, lines: Iterable[str], text: bool = True) -> float:
+        """exp of the mean negative log probability of all tokens; by default of one text, as ``norma perplexity``."""
+        return self._score(lines, text)[1]
+
+    def _score(self, lines: Iterable[str], text: bool) -> Tuple[List[LineScore], float]:
+        array, n = _texts("line", _list_of(lines))
+        lib, result = library(), self._call("nm_language_model_score", array, n, 1 if text else 0)
+        try:
+            scores = []
+            for line in range(n):
+                count = lib.nm_lm_scores_n_tokens(result, line)
+                tokens = [lib.nm_lm_scores_token(result, line, i).decode() for i in range(count)]
+                values = lib.nm_lm_scores_tokens(result, line)
+                scores.append(LineScore(lib.nm_lm_scores_line(result, line), tokens, values[:count] if count else []))
+            return scores, lib.nm_lm_scores_perplexity(result)
+        finally:
+            lib.nm_lm_scores_free(result)
+
+    def generate(self, prompts: Iterable[str], first: int = 0) -> List[str]:
+        """A continuation of each prompt, without the prompt, as ``norma generate``. first: number of the first prompt; a
+        continuation depends on its prompt, its number and the option seed only. FormatError: a line break."""
+        array, n = _texts("prompt", _list_of(prompts))
+        lib, result = library(), self._call("nm_language_model_generate", array, n, first)
+        try:
+            return [lib.nm_lm_texts_get(result, i).decode("utf-8", "replace") for i in range(n)]
+        finally:
+            lib.nm_lm_texts_free(result)
+
+
+# ---- tagging ----
+
+class Span(NamedTuple):
+    """Tokens first .. end - 1 of a sentence."""
+    first: int
+    end: int
+    label: str
+
+
+class Tagged(NamedTuple):
+    """A tagged sentence."""
+    tags: List[str]  # of each token, such as "B-PER"
+    spans: List[Span]
+    in_pieces: bool  # more tokens than the model has positions
+
+
+class Tagger(_Model):
+    """A tagging model. It may be used by any number of threads at the same time.
+
+    path: a model file, a run folder or ``norma.Run``. options: ``{"tag.scheme": "bio"}`` and [device]. Errors as
+    ``Translator``.
+    """
+
+    _name = "tagger"
+
+    @property
+    def tags(self) -> List[str]:
+        """The tags of the model in its scheme."""
+        lib = library()
+        return [lib.nm_tagger_tag(self._handle, i).decode() for i in range(lib.nm_tagger_n_tags(self._handle))]
+
+    def tag(self, sentences: Iterable[Sequence[str]]) -> List[Tagged]:
+        """Tags and spans of each sentence, a list of tokens. FormatError: an empty token or one with a line break, or a
+        sentence of more than 65536 tokens."""
+        lists = [_list_of(sentence) for sentence in sentences]
+        array, _ = _texts("token", (token for tokens in lists for token in tokens))
+        lengths = (c_size_t * max(len(lists), 1))(*map(len, lists))
+        lib, result = library(), self._call("nm_tagger_run", array, lengths, len(lists))
+        try:
+            return [self._read(lib, result, i) for i in range(len(lists))]
+        finally:
+            lib.nm_tagged_free(result)
+
+    @staticmethod
+    def _read(lib: Any, result: int, sentence: int) -> Tagged:
+        tags = [lib.nm_tagged_tag(result, sentence, i).decode() for i in range(lib.nm_tagged_length(result, sentence))]
+        spans, span = [], SpanStruct()
+        for i in range(lib.nm_tagged_n_spans(result, sentence)):
+            lib.nm_tagged_get_span(result, sentence, i, byref(span))
+            spans.append(Span(span.first, span.end, span.label.decode()))
+        return Tagged(tags, spans, lib.nm_tagged_in_pieces(result, sentence))
+
+
+# ---- classification ----
+
+class Classification(NamedTuple):
+    """The class of a text."""
+    label: str
+    probabilities: Dict[str, float]
+    truncated: bool  # more than data.max_length tokens
+
+
+class Classifier(_Model):
+    """A classification model. It may be used by any number of threads at the same time.
+
+    path: a model file, a run folder or ``norma.Run``. options: [device]. Errors as ``Translator``.
+    """
+
+    _name = "classifier"
+
+    @property
+    def labels(self) -> List[str]:
+        """The classes."""
+        lib = library()
+        return [lib.nm_classifier_class(self._handle, i).decode()
+                for i in range(lib.nm_classifier_n_classes(self._handle))]
+
+    def classify(self, texts: Iterable[str]) -> List[Classification]:
+        """The most probable class of each text and the probabilities of all. Line breaks count as spaces."""
+        array, n = _texts("text", _list_of(texts))
+        labels = self.labels
+        lib, result = library(), self._call("nm_classifier_run", array, n)
+        try:
+            return [Classification(lib.nm_classifications_label(result, i).decode(),
+                                   dict(zip(labels, lib.nm_classifications_probabilities(result, i)[:len(labels)])),
+                                   lib.nm_classifications_truncated(result, i)) for i in range(n)]
+        finally:
+            lib.nm_classifications_free(result)
+
+
+def load(path: Union[PathLike, Sequence[PathLike]], **options: Any) -> Any:
+    """The model of a path as the class of its task: ``norma.load("runs/x").translate([...])``. Errors as ``Translator``."""
+    problem: Optional[UnsupportedError] = None
+    for kind in (Translator, LanguageModel, Tagger, Classifier):
+        try:
+            return kind(path, **options)
+        except UnsupportedError as error:
+            problem = problem or error
+    raise problem  # type: ignore[misc]

@@ -135,6 +135,157 @@ def test_errors_of_models(folder, tmp_path):
         translator.run("haus")
 
 
+# ---- other tasks ----
+
+LM_RECIPE = """[run]
+task = lm
+[data]
+folder = {folder}/lm-data
+[model]
+preset = tiny
+width = 16
+ff = 32
+heads = 2
+context = 16
+[train]
+updates = 12
+max_tokens = 256
+score = false
+[device]
+threads = 1
+"""
+TAG_RECIPE = """[run]
+task = tagging
+[data]
+train = {folder}/tags.txt
+valid = {folder}/tags.txt
+[model]
+preset = tiny
+[train]
+epochs = 14
+[optim]
+name = sgd
+[schedule]
+name = linear
+lr = 0.02
+[device]
+threads = 1
+"""
+CLASSIFY_RECIPE = """[run]
+task = classification
+[data]
+train = {folder}/reviews.tsv
+batch = 16
+[model]
+preset = tiny
+[train]
+max_tokens = 512
+epochs = 2
+label_smoothing = 0
+[optim]
+name = adamw
+[schedule]
+name = constant
+lr = 0.01
+warmup = 0
+[device]
+threads = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def language_model(folder):
+    norma_program("prepare", "--format", "text", "--tokenizer", "moses", "--bpe-merges", 20, "--train",
+                  folder / "train.de", "--output", folder / "lm-data")
+    return norma.train(LM_RECIPE.format(folder=folder), folder / "run-lm")
+
+
+@pytest.fixture(scope="module")
+def tagger(folder):
+    rng = random.Random(4)
+    with open(folder / "tags.txt", "w", encoding="utf-8") as out:
+        for _ in range(120):
+            second = rng.choice(["Ek I-PER\n", ""])
+            out.write(f"{rng.choice(['Anna', 'Bernd', 'Zoë'])} B-PER\n{second}lives O\nin O\n"
+                      f"{rng.choice(['Rom', 'Bonn'])} B-LOC\n. O\n\n")
+    return norma.train(TAG_RECIPE.format(folder=folder), folder / "run-tag")
+
+
+@pytest.fixture(scope="module")
+def classifier(folder):
+    rng = random.Random(5)
+    with open(folder / "reviews.tsv", "w", encoding="utf-8") as out:
+        for _ in range(120):
+            word = rng.choice(["great", "fine", "awful", "boring"])
+            rest = " ".join(rng.choices("the film plot was quite and its cast".split(), k=rng.randint(2, 7)))
+            out.write(f"{'good' if word in ('great', 'fine') else 'bad'}\t{word} {rest}\n")
+    return norma.train(CLASSIFY_RECIPE.format(folder=folder), folder / "run-classify")
+
+
+def test_language_model(language_model, folder):
+    lines = (folder / "test.de").read_text(encoding="utf-8").splitlines() + ["", "unbekannte Wörter"]
+    (folder / "lines").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    model = norma.LanguageModel(language_model, tokens=12, temperature=0.8)
+    expected = json.loads(norma_program("perplexity", language_model.path, folder / "lines", "--json").stdout)
+    assert model.perplexity(lines) == pytest.approx(expected["perplexity"], rel=1e-5)
+    scores = model.score(lines)
+    for line in scores:
+        assert line.log_probability == pytest.approx(sum(line.token_scores)) and len(line.tokens) == len(line.token_scores)
+    assert model.score(lines[3:4]) == scores[3:4]  # every line is a text
+    assert model.score(lines, text=True)[0] == scores[0] and model.score(lines, text=True)[3] != scores[3]
+    expected = norma_program("generate", language_model.path, "--prompt", lines[0], "--bare", "--tokens", 12,
+                             "--temperature", 0.8).stdout
+    got = model.generate(lines[:3])
+    assert got[0].split() == expected.split() and len(got) == 3
+    assert model.generate(lines[2:3], first=2) == got[2:]
+    assert model.generate([]) == [] and model.score([]) == []
+
+
+def test_tagger(tagger, folder):
+    sentences = [line.split() for line in ("Zoë Ek lives in Rom .", "Anna", "Unknown lives in Bonn .")]
+    (folder / "names").write_text("".join(" ".join(tokens) + "\n" for tokens in sentences), encoding="utf-8")
+    output = norma_program("tag", tagger.path, folder / "names", "--input-format", "text", "--scheme", "bio").stdout
+    expected = [[line.split()[-1] for line in block.split("\n") if line] for block in output.strip().split("\n\n")]
+    model = norma.Tagger(tagger, {"tag.scheme": "bio"})
+    results = model.tag(sentences)
+    assert [one.tags for one in results] == expected
+    assert results[0].spans == [(0, 2, "PER"), (4, 5, "LOC")] and not results[0].in_pieces
+    assert {"O", "B-PER", "I-PER", "B-LOC"} <= set(model.tags)
+    assert model.tag([]) == []
+    with pytest.raises(norma.FormatError, match="token 1"):
+        model.tag([["a", ""]])
+    with pytest.raises(norma.UsageError, match="expected a list of texts"):
+        model.tag(["Anna"])
+
+
+def test_classifier(classifier, folder):
+    texts = ["great film", "boring plot and cast", "unknown wörd", "", "awful\nfilm"]
+    (folder / "texts").write_text("".join(text.replace("\n", " ") + "\n" for text in texts), encoding="utf-8")
+    output = norma_program("classify", classifier.path, folder / "texts", "--probabilities").stdout.splitlines()
+    names = output[0].split("\t")[1:]
+    rows = [line.split("\t") for line in output[1:]]
+    model = norma.Classifier(classifier)
+    results = model.classify(texts)
+    assert [one.label for one in results] == [row[0] for row in rows] and {"good", "bad"} == {*names} == {*model.labels}
+    for one, row in zip(results, rows):
+        assert [one.probabilities[name] for name in names] == pytest.approx([float(p) for p in row[1:]], abs=1e-5)
+        assert sum(one.probabilities.values()) == pytest.approx(1) and not one.truncated
+    assert model.classify([]) == []
+
+
+def test_load(folder, language_model, tagger, classifier):
+    kinds = {folder / "run": norma.Translator, language_model: norma.LanguageModel, tagger: norma.Tagger,
+             classifier: norma.Classifier}
+    for path, kind in kinds.items():
+        assert type(norma.load(path)) is kind
+        for other in kinds.values():
+            if other is not kind:
+                with pytest.raises(norma.UnsupportedError, match="model for|model of"):
+                    other(path)
+    with pytest.raises(norma.FileError):
+        norma.load(folder / "nowhere")
+
+
 def test_run_folder(folder):
     run = norma.Run(folder / "run")
     assert run.config["model"]["norm"] == "power" and run.config["data"]["folder"] == f"{folder}/data"

@@ -44,6 +44,7 @@ def test_table_of_types():
     ("nm_option", "option.h", _library.Option),
     ("nm_norm_site", "norm.h", _library.NormSite),
     ("nm_norm_type", "norm_type.h", _library.NormTypeHead),
+    ("nm_tagged_span", "tagger.h", _library.SpanStruct),
 ])
 def test_structures_are_those_of_the_headers(header, name, file, structure):
     """The members in their order; of nm_norm_type the first ones."""
