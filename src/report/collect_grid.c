@@ -141,8 +141,8 @@ static size_t best_point(const scores *s, size_t group)
     return best;
 }
 
-/* The best points, the meaning of the bars, coupled settings, and groups that are not in the figure. */
-static char *make_note(const scores *s, const bool *include, const char *before)
+/* The best points, the meaning of the bars if there are some, coupled settings, and groups that are not in the figure. */
+static char *make_note(const scores *s, const bool *include, bool bars, const char *before)
 {
     const nm_score_grid *grid = s->grid;
     char *text = NULL, number[NM_NUMBER_BYTES];
@@ -171,9 +171,9 @@ static char *make_note(const scores *s, const bool *include, const char *before)
         fprintf(out, " Each point is the mean over %zu to %zu seeds", fewest, most);
     else
         fputs(" Each point is one run", out);
-    fputs(s->bar == NM_BAR_INTERVAL ? "; intervals are 95 %."
-          : s->bar == NM_BAR_RANGE  ? "; ranges are from the lowest to the highest seed."
-                                    : ".",
+    fputs(bars && s->bar == NM_BAR_INTERVAL            ? "; intervals are 95 %."
+          : bars && s->bar == NM_BAR_RANGE && most > 1 ? "; ranges are from the lowest to the highest seed."
+                                                       : ".",
           out);
     for (size_t a = 0; a < grid->n_axes; a++)
         if (*grid->axes[a].coupled)
@@ -276,8 +276,8 @@ void nm_collect_setting(const nm_report *report, const nm_figure *figure, nm_dra
         curve->name = nm_duplicate(grid->groups[g].name);
         for (size_t p = 0; p < grid->n_points; p++)
             if (grid->points[p].group == g && s.list[p].n) {
-                curve->low[curve->n] = isfinite(s.list[p].low) ? s.list[p].low : s.list[p].mean;
-                curve->high[curve->n] = isfinite(s.list[p].high) ? s.list[p].high : s.list[p].mean;
+                curve->low[curve->n] = s.list[p].low;
+                curve->high[curve->n] = s.list[p].high;
                 nm_curve_add(curve, (double)index_of(values, n, grid->points[p].values[axis]),
                              s.list[p].mean);
             }
@@ -294,7 +294,7 @@ void nm_collect_setting(const nm_report *report, const nm_figure *figure, nm_dra
             nm_format("%s @ against %s", s.tested ? "Test" : "Best validation", grid->axes[axis].key);
         drawing->x_label = nm_duplicate(grid->axes[axis].key);
         drawing->y_label = nm_format("%s @", score_kind(&s));
-        drawing->note = make_note(&s, include, "");
+        drawing->note = make_note(&s, include, true, "");
     }
     free(values);
     free(include);
@@ -405,7 +405,7 @@ void nm_collect_heat_map(const nm_report *report, const nm_figure *figure, nm_dr
                                    grid->axes[axes[0]].key, grid->axes[axes[1]].key);
         drawing->x_label = nm_duplicate(grid->axes[axes[0]].key);
         drawing->y_label = nm_duplicate(grid->axes[axes[1]].key);
-        drawing->note = make_note(&s, include, "Lighter is better. ");
+        drawing->note = make_note(&s, include, false, "Lighter is better. ");
     }
     free(p.x);
     free(p.y);
@@ -534,7 +534,7 @@ void nm_collect_parallel(const nm_report *report, const nm_figure *figure, nm_dr
         drawing->y_min = -0.06;
         drawing->y_max = 1.06;
         drawing->title = nm_format("%s @ by %zu settings", s.tested ? "Test" : "Best validation", p.n);
-        drawing->note = make_note(&s, include, "The best point of each group is drawn bold. ");
+        drawing->note = make_note(&s, include, false, "The best point of each group is drawn bold. ");
     }
     for (size_t a = 0; a < p.n; a++)
         free(p.values[a]);
@@ -660,8 +660,8 @@ static void add_norm_curve(const nm_report *report, const nm_norm_type *type, co
         if (!v->values[g].n ||
             (v->layers[g] > 0 && batch_norm_of(&report->runs[group->runs.list[0]]) != type))
             continue;
-        curve->low[curve->n] = v->bar == NM_BAR_NONE ? v->values[g].mean : v->values[g].low;
-        curve->high[curve->n] = v->bar == NM_BAR_NONE ? v->values[g].mean : v->values[g].high;
+        curve->low[curve->n] = v->values[g].low;
+        curve->high[curve->n] = v->values[g].high;
         nm_curve_add(curve, (double)index_of(ticks, n_ticks, v->layers[g]), v->values[g].mean);
         add_runs(curve, &group->runs);
     }

@@ -274,7 +274,7 @@ static bool is_light(const int rgb[3])
 /* Enough decimals to distinguish the values of the cells. */
 static int decimals_of(double range)
 {
-    return range >= 100 ? 0 : range >= 5 ? 1 : range >= 0.2 ? 2 : 3;
+    return range >= 100 ? 0 : range >= 5 ? 1 : range >= 0.2 || range == 0 ? 2 : 3;
 }
 
 static void write_cells(FILE *out, const nm_report *report, const nm_drawing *drawing)

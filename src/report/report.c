@@ -381,6 +381,8 @@ nm_mean_score nm_report_mean_score(const nm_report *report, const nm_run_set *se
         mean.low = interval.low;
         mean.high = interval.high;
     }
+    if (s.n && (!isfinite(mean.low) || !isfinite(mean.high)))
+        mean.low = mean.high = mean.mean;
     seed_scores_release(&s);
     return mean;
 }

@@ -126,6 +126,20 @@ width() { od -An -tu1 -j16 -N4 "$1" | awk '{ print (($1 * 256 + $2) * 256 + $3) 
 "$NORMA" report runs/layer-1 --output= --png small --png-width 600 2>err || fail "report --png-width: $(cat err)"
 [ "$(width small/valid-loss.png)" = 600 ] || fail "a small picture is $(width small/valid-loss.png) wide"
 
+# ---- grids: names of groups and settings contain markup and gnuplot's quotes ----
+make_grid_runs
+for run in grid/rbn*; do mv "$run" "grid/x'\`touch pwned\`<b>\"\\${run#grid/rbn}"; done
+"$NORMA" report grid/* -o grid.html --png grid-pictures 2>err || fail "report of a grid: $(cat err)"
+"$NORMA" report grid/* -o again.html 2>err || fail "report of a grid again: $(cat err)"
+cmp -s grid.html again.html || fail "two pages of the same grid differ"
+for figure in setting-score setting-heat-map setting-parallel; do
+    has grid.html "<figure id=\"$figure\">"
+    [ -s grid-pictures/$figure.png ] || fail "there is no picture of $figure"
+done
+has grid.html "x&#39;\`touch pwned\`&lt;b&gt;&quot;\\ max_tokens=64"
+lacks grid.html "<b>"
+[ -z "$(find . -name pwned)" ] || fail "a name was executed"
+
 # ---- event files for TensorBoard ----
 if "$NORMA" report runs/batch-1 --output= --tensorboard events 2>err; then
     file=$(echo events/batch-1/events.out.tfevents.*.norma)
