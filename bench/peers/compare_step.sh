@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # Training steps of PyTorch and of norma in turn, on the same data folder: throughput and peak memory of each round.
 #     bench/peers/compare_step.sh DATA_FOLDER PRESET MAX_TOKENS [ROUNDS [STEPS]]
+# PRECISION=bf16: both in bf16, PyTorch with autocast. TORCH: further arguments of torch_step.py, such as "--model written".
 # PYTHON: an interpreter with PyTorch; NORMA: the program; both use all cores. MARIAN: an interpreter with pymarian, to include
 # Marian.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=$1 preset=$2 max_tokens=$3 rounds=${4:-5} steps=${5:-8}
-norma=${NORMA:-$here/../../build/norma} python=${PYTHON:-python3}
+norma=${NORMA:-$here/../../build/norma} python=${PYTHON:-python3} precision=${PRECISION:-float}
+read -ra torch <<<"${TORCH:-}"
+[ "$precision" = float ] || torch+=("--$precision")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 # Training data only: with validation data a run would end with a validation.
@@ -20,10 +23,10 @@ median() { sed -n 's/.*"tokens_per_second":\([0-9.]*\).*/\1/p' "$1" | tail -n +2
 peak() { awk '/VmHWM/ { print int($2 / 1024) }' "$1"; }
 for ((round = 1; round <= rounds; round++)); do
     OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)} "$python" "$here/torch_step.py" "$folder" --preset "$preset" \
-        --max-tokens "$max_tokens" --steps "$steps"
+        --max-tokens "$max_tokens" --steps "$steps" "${torch[@]}"
     [ -z "${MARIAN:-}" ] || "$MARIAN" "$here/marian_step.py" "$folder" --preset "$preset" --max-tokens "$max_tokens"
     rm -rf "$scratch/run"
-    "$norma" train "$scratch/recipe.ini" --run.folder "$scratch/run" --quiet 2>"$scratch/log" &
+    "$norma" train "$scratch/recipe.ini" --run.folder "$scratch/run" --device.precision "$precision" --quiet 2>"$scratch/log" &
     pid=$!
     while kill -0 $pid 2>/dev/null; do
         cp "/proc/$pid/status" "$scratch/status" 2>/dev/null || true
