@@ -5,6 +5,7 @@
 #     make demo-lm    the same for language models   make bench     run the benchmarks [QUICK=1]
 #     make format     reformat the sources                       make bench-peers  compare with PyTorch and CTranslate2
 #     make test-python  the tests of the Python package with Debian's NumPy and PyTorch
+#     make mutants    mutation tests: deliberate bugs that the tests must find [MUTANTS='--jobs 2 src/norm']
 #     make install    [PREFIX=/usr/local] [DESTDIR=]
 BUILD  ?= build
 PREFIX ?= /usr/local
@@ -15,7 +16,7 @@ ROUNDS ?= 5
 GENERATOR = $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
 SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
 
-.PHONY: all build quiet-build test test-python demo demo-lm bench bench-peers format lint install clean
+.PHONY: all build quiet-build test mutants test-python demo demo-lm bench bench-peers format lint install clean
 all: build
 
 build:
@@ -57,6 +58,10 @@ bench:
 	@cmake --build $(BUILD) -j $(JOBS)
 	@GOMP_SPINCOUNT=$${GOMP_SPINCOUNT:-30000} $(BUILD)/norma-bench $(if $(QUICK),--quick) --json $(BUILD)/bench.json $(BENCH)
 	@echo "JSON: $(BUILD)/bench.json"
+
+mutants:
+	@scripts/packages.sh build test
+	@nice scripts/mutants.pl $(MUTANTS)
 
 format:
 	@scripts/packages.sh lint

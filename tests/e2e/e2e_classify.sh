@@ -58,6 +58,10 @@ X
 has err "accuracy"
 has err "macro-F1"
 grep -q "ppl" err && fail "a perplexity of classes was printed"
+# The loss in the log is a mean over texts: that of an untrained model is about ln(classes).
+"$NORMA" train reviews.ini --run.folder untrained --train.epochs 1 --schedule.lr 0 --train.log_every 1 2>err || fail "train: $(cat err)"
+perl -ne 'if (/"type":"train"/ && /"loss":([0-9.]+)/) { exit !($1 > 0.3 && $1 < 3) }' untrained/log.jsonl ||
+    fail "loss of an untrained model: $(head -n 2 untrained/log.jsonl)"
 [ "$(grep -c '"accuracy"' runs/reviews/log.jsonl)" = 6 ] || fail "the log has not 6 scores"
 
 # ---- labels, probabilities, JSON ----

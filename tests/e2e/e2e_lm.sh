@@ -90,6 +90,13 @@ for attention in softmax block-term; do
     cmp -s out first && fail "the seed does not matter"
     try generate $attention --prompt 'the dog' --temperature 0 --lines 1
     grep -qE '^the dog (runs|sings|sleeps|falls)( and [a-z]+ [a-z]+ [a-z]+)*$' out || fail "not of the grammar: $(cat out)"
+    # Nucleus sampling: with a small mass only the most probable token remains, with 1 all of them.
+    try generate $attention prompts --tokens 30 --temperature 0
+    cp out first
+    try generate $attention prompts --tokens 30 --seed 5 --temperature 3 --top-p 0.000001
+    same out first
+    try generate $attention prompts --tokens 30 --seed 5 --temperature 3 --top-p 0.999
+    cmp -s out first && fail "top-p 0.999 is greedy"
     try generate $attention --prompt 'the dog' --temperature 0 --lines 1 --json
     grep -q '"prompt":"the dog"' out || fail "no JSON: $(cat out)"
 done

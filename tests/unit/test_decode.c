@@ -107,6 +107,19 @@ static void test_greedy(void **state)
     nm_backend_free(backend);
 }
 
+/* length^alpha, and ((5 + length)/6)^alpha (Wu et al. 2016). */
+static void test_length_penalties(void **state)
+{
+    (void)state;
+    const nm_decode_options power = {.length_penalty = NM_PENALTY_POWER, .alpha = 2},
+                            gnmt = {.length_penalty = NM_PENALTY_GNMT, .alpha = 2};
+    assert_true(nm_length_penalty(&power, 1) == 1);
+    assert_true(nm_length_penalty(&power, 7) == 49);
+    assert_true(nm_length_penalty(&gnmt, 1) == 1);
+    assert_true(nm_length_penalty(&gnmt, 7) == 4);
+    assert_true(nm_length_penalty(&gnmt, 13) == 9);
+}
+
 /* ---- exhaustive search ---- */
 
 enum { LETTERS = 3, LIMIT = 3 };
@@ -426,9 +439,10 @@ static void test_failing_batch(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_greedy),       cmocka_unit_test(test_exhaustive),
-                                       cmocka_unit_test(test_independence), cmocka_unit_test(test_nbest),
-                                       cmocka_unit_test(test_ensemble),     cmocka_unit_test(test_refused),
-                                       cmocka_unit_test(test_failing_batch)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_greedy),     cmocka_unit_test(test_length_penalties),
+        cmocka_unit_test(test_exhaustive), cmocka_unit_test(test_independence),
+        cmocka_unit_test(test_nbest),      cmocka_unit_test(test_ensemble),
+        cmocka_unit_test(test_refused),    cmocka_unit_test(test_failing_batch)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

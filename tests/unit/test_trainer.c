@@ -31,6 +31,8 @@ static nm_options *options_of(const job *j)
     return options;
 }
 
+static nm_train_state ended; /* state at the end of the last run */
+
 /* Runs the job; returns the hash of the final weights. */
 static uint64_t run(const job *j, nm_status expected, nm_error *err)
 {
@@ -42,6 +44,7 @@ static uint64_t run(const job *j, nm_status expected, nm_error *err)
     if (status == NM_OK) {
         status = nm_trainer_run(trainer, err);
         hash = nm_trainer_weights_hash(trainer);
+        ended = *nm_trainer_state(trainer);
         nm_trainer_close(trainer);
     }
     if (status != expected)
@@ -98,6 +101,73 @@ static void test_resume_is_exact_for_every_norm(void **state)
     for (const nm_norm_type *const *type = nm_norm_types; *type; type++)
         if (strcmp((*type)->name, "fix"))
             assert_resume_is_exact((*type)->name, "10", settings);
+}
+
+/* The decays of a schedule by validations continue: here the loss rises, so that there are some before the stop. */
+static void test_resume_keeps_the_decays_of_the_schedule(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"schedule.name",
+                                           "no-warmup",
+                                           "schedule.patience",
+                                           "1",
+                                           "schedule.decay",
+                                           "0.5",
+                                           "schedule.lr",
+                                           "0.2",
+                                           "train.divergence_factor",
+                                           "0",
+                                           "train.validate_every",
+                                           "3",
+                                           "train.score",
+                                           "false",
+                                           NULL};
+    nm_error err;
+    job whole = {.updates = "24", .folder = tiny_folder(), .settings = settings};
+    uint64_t unbroken = run(&whole, NM_OK, &err);
+    double factor = ended.schedule.factor;
+    job part = {.updates = "15", .folder = tiny_folder(), .settings = settings};
+    run(&part, NM_OK, &err);
+    assert_true(ended.schedule.factor < 1);
+    part.updates = "24";
+    part.resume = true;
+    assert_true(run(&part, NM_OK, &err) == unbroken);
+    assert_true(ended.schedule.factor == factor);
+    tiny_data_remove(whole.folder);
+    tiny_data_remove(part.folder);
+}
+
+/* Without learning the first validation stays the best: two more without a new best end the run. */
+static void test_early_stopping(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {
+        "schedule.name", "constant", "schedule.lr", "0", "train.patience", "2", "train.validate_every", "3",
+        "train.score",   "false",    NULL};
+    nm_error err;
+    job j = {.updates = "30", .folder = tiny_folder(), .settings = settings};
+    run(&j, NM_OK, &err);
+    assert_int_equal(ended.best_update, 3);
+    assert_int_equal(ended.update, 9);
+    tiny_data_remove(j.folder);
+}
+
+static void test_the_newest_checkpoints_are_kept(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {
+        "train.save_every", "2", "train.keep_last", "3", "train.score", "false", NULL};
+    nm_error err;
+    job j = {.updates = "12", .folder = tiny_folder(), .settings = settings};
+    run(&j, NM_OK, &err);
+    for (int update = 2; update <= 12; update += 2)
+        for (int part = 0; part < 2; part++) {
+            char *path =
+                nm_format("%s/checkpoints/%08d.%ssafetensors", j.folder, update, part ? "state." : "");
+            assert_true(nm_file_exists(path) == (update >= 8));
+            free(path);
+        }
+    tiny_data_remove(j.folder);
 }
 
 static void test_resume_is_exact_at_any_update(void **state)
@@ -322,6 +392,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads_are_exact),
         cmocka_unit_test(test_resume_is_exact_for_every_norm),
+        cmocka_unit_test(test_resume_keeps_the_decays_of_the_schedule),
+        cmocka_unit_test(test_early_stopping),
+        cmocka_unit_test(test_the_newest_checkpoints_are_kept),
         cmocka_unit_test(test_resume_is_exact_at_any_update),
         cmocka_unit_test(test_reversal_is_learned),
         cmocka_unit_test(test_divergence_keeps_the_checkpoint),
