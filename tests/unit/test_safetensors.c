@@ -128,10 +128,12 @@ static void truncated_anywhere(void **unused)
 static bool is_example(const nm_safetensors *file)
 {
     static const float weight[6] = {1, -2, 3, -4, 5.5f, 6};
-    const nm_safetensor *tensor = nm_safetensors_find(file, "enc.weight");
+    const nm_safetensor *tensor = nm_safetensors_find(file, "enc.weight"),
+                        *last = nm_safetensors_find(file, "flags");
     const char *text = nm_safetensors_metadata(file, "made by");
     return nm_safetensors_count(file) == 5 && tensor && tensor->rank == 2 && tensor->shape[0] == 2 &&
-           tensor->bytes == sizeof weight && !memcmp(tensor->data, weight, sizeof weight) && text &&
+           tensor->bytes == sizeof weight && !memcmp(tensor->data, weight, sizeof weight) && last &&
+           last->bytes == 3 && !memcmp(last->data, "\1\0\1", 3) && text &&
            !strcmp(text, "a \"test\" of \xc3\xa9\n");
 }
 
