@@ -42,7 +42,12 @@ run_example() { # program, its source
         language_model) model=run-lm text=lm.txt ;;
         tag) model=run-tag text=names.txt ;;
         classify) model=run-classify text=reviews.txt ;;
-        *) "$1" && return ;;
+        train)
+            (cd "$work" && "$1" classify.ini "$(mktemp -d)/run" train.updates 2)
+            return ;;
+        *)
+            "$1"
+            return ;;
     esac
     "$1" "$work/$model" <"$work/$text" >"$work/out" && grep -q . "$work/out"
 }

@@ -18,31 +18,6 @@
 #include "train/run_config.h"
 #include "train/trainer.h"
 
-typedef struct run_config { /* section [run] */
-    const char *folder, *task, *profile;
-    nm_resume resume;
-    bool quiet, tensorboard;
-    double report_seconds;
-} run_config;
-
-static const nm_option run_options[] = {
-    NM_OPTION(run_config, folder, "", 0, 0, "Run folder; empty: runs/NAME, NAME being the recipe's."),
-    NM_OPTION(run_config, task, "translation", 0, 0,
-              "Task, if the recipe does not set it; determines the options of [data] and [model]."),
-    NM_OPTION(run_config, profile, "", 0, 0,
-              "Profile of the recipe to apply, such as small (section [profile.small]); empty: none."),
-    NM_CHOICE(run_config, resume, "no", "no|yes|override",
-              "Continue from the newest checkpoint with the run's own configuration (yes, or the option "
-              "alone), or with "
-              "the options of the command line in place of the run's (override)."),
-    NM_OPTION(run_config, quiet, "false", 0, 1, "Print validations and warnings only, no progress."),
-    NM_OPTION(
-        run_config, tensorboard, "false", 0, 1,
-        "Also write the log as TensorBoard event files, to the subfolder tensorboard of the run folder."),
-    NM_OPTION(run_config, report_seconds, "30", 0.1, 1e6,
-              "Seconds between progress lines if standard error is not a terminal."),
-    {0}};
-
 static volatile sig_atomic_t stop_requested;
 
 /* Requests a checkpoint and an orderly end. A second SIGINT or SIGTERM ends the process at once. The other signals may
@@ -69,7 +44,7 @@ static void handle_signals(void)
 }
 
 typedef struct console {
-    const run_config *run;
+    const nm_run_options *run;
     const nm_task_type *task;
     const nm_options *options;
     bool terminal, line_open;
@@ -158,7 +133,7 @@ static void on_message(void *user, const char *text)
     fprintf(stderr, "norma: %s\n", text);
 }
 
-static char *run_folder(const run_config *run, const char *recipe)
+static char *run_folder(const nm_run_options *run, const char *recipe)
 {
     if (*run->folder)
         return nm_duplicate(run->folder);
@@ -222,7 +197,7 @@ static nm_status train(console *t, nm_trainer *trainer, const char *folder, nm_e
 
 static void train_options(nm_options *options)
 {
-    nm_options_add(options, "run", run_options, NULL, sizeof(run_config));
+    nm_run_options_add(options);
     nm_comm_options_add(options);
 }
 
@@ -238,7 +213,7 @@ static const char *given_value(const nm_cli *cli, const char *option)
 
 /* In a recipe that sets model.encoder_norm, --model.norm would have no effect on the encoder. It replaces the norm that the
  * recipe varies, as in norma compare: encoder_norm; the recipe's model.norm stays. */
-static nm_status replace_recipe_norm(nm_cli *cli, const run_config *run, const char *recipe, int32_t rank,
+static nm_status replace_recipe_norm(nm_cli *cli, const nm_run_options *run, const char *recipe, int32_t rank,
                                      nm_error *err)
 {
     const char *norm = given_value(cli, "model.norm");
@@ -265,7 +240,7 @@ static nm_status replace_recipe_norm(nm_cli *cli, const run_config *run, const c
     return status;
 }
 
-static nm_status read_recipe(nm_cli *cli, const run_config *run, const char *recipe, int32_t rank,
+static nm_status read_recipe(nm_cli *cli, const nm_run_options *run, const char *recipe, int32_t rank,
                              nm_error *err)
 {
     NM_TRY(replace_recipe_norm(cli, run, recipe, rank, err));
@@ -286,7 +261,7 @@ static nm_status check_task(const char *folder, const char *task, nm_error *err)
 }
 
 /* Replaces the options by those of the run in the folder, if it has any. */
-static nm_status use_run_config(nm_cli *cli, const char *folder, const run_config **run, int32_t rank,
+static nm_status use_run_config(nm_cli *cli, const char *folder, const nm_run_options **run, int32_t rank,
                                 nm_error *err)
 {
     nm_options *options;
@@ -311,7 +286,7 @@ typedef struct session {
     nm_trainer *trainer;
 } session;
 
-static nm_status check_recipe(const nm_cli *cli, const run_config *run, const nm_comm_config *given,
+static nm_status check_recipe(const nm_cli *cli, const nm_run_options *run, const nm_comm_config *given,
                               nm_error *err)
 {
     const nm_comm_config *comm = nm_options_find(cli->options, "comm");
@@ -327,7 +302,7 @@ static nm_status check_recipe(const nm_cli *cli, const run_config *run, const nm
 
 static nm_status run_session(session *s, nm_cli *cli, int argc, char **argv, nm_error *err)
 {
-    const run_config *run = nm_options_find(cli->options, "run");
+    const nm_run_options *run = nm_options_find(cli->options, "run");
     const nm_comm_config comm = *(const nm_comm_config *)nm_options_find(cli->options, "comm");
     console *t = &s->console;
     NM_TRY(nm_cli_check_arguments(cli, argc, 1, 1, err));

@@ -9,6 +9,29 @@
 #include "train/options.h"
 #include "train/schedule.h"
 
+static const nm_option run_options[] = {
+    NM_OPTION(nm_run_options, folder, "", 0, 0, "Run folder; empty: runs/NAME, NAME being the recipe's."),
+    NM_OPTION(nm_run_options, task, "translation", 0, 0,
+              "Task, if the recipe does not set it; determines the options of [data] and [model]."),
+    NM_OPTION(nm_run_options, profile, "", 0, 0,
+              "Profile of the recipe to apply, such as small (section [profile.small]); empty: none."),
+    NM_CHOICE(nm_run_options, resume, "no", "no|yes|override",
+              "Continue from the newest checkpoint with the run's own configuration (yes, or the option "
+              "alone), or with "
+              "the options of the command line in place of the run's (override)."),
+    NM_OPTION(nm_run_options, quiet, "false", 0, 1, "Print validations and warnings only, no progress."),
+    NM_OPTION(
+        nm_run_options, tensorboard, "false", 0, 1,
+        "Also write the log as TensorBoard event files, to the subfolder tensorboard of the run folder."),
+    NM_OPTION(nm_run_options, report_seconds, "30", 0.1, 1e6,
+              "Seconds between progress lines if standard error is not a terminal."),
+    {0}};
+
+nm_run_options *nm_run_options_add(nm_options *options)
+{
+    return nm_options_add(options, "run", run_options, NULL, sizeof(nm_run_options));
+}
+
 /* Sections ("run.", ...) and options that a resumed run may change: they do not change its updates, only their
  * number, what is logged and saved, and how validations are scored. */
 static const char *const changeable[] = {

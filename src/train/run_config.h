@@ -9,6 +9,16 @@
 /* In the order of the option run.resume. */
 typedef enum nm_resume { NM_RESUME_NO, NM_RESUME_YES, NM_RESUME_OVERRIDE } nm_resume;
 
+typedef struct nm_run_options { /* section [run] */
+    const char *folder, *task, *profile;
+    nm_resume resume;
+    bool quiet, tensorboard;
+    double report_seconds;
+} nm_run_options;
+
+/* Registers [run]. */
+nm_run_options *nm_run_options_add(nm_options *options);
+
 /* Options for resuming the run in folder: the run's configuration, in which the options that `requested`
  * has from the command line are set. NM_USAGE if one of them differs from the run's value, unless resume
  * is NM_RESUME_OVERRIDE or the option may differ: [run], [probe], [decode], limits of the run (updates,

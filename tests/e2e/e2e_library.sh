@@ -78,4 +78,18 @@ sed '/^$/d' expected | cmp - continuation || fail "continuation: $(cat continuat
 runs_example 7 language_model run-tag
 has err 'a model for tagging is no language model'
 
+# ---- train: the tensors of the program's run; a run that was stopped continues ----
+runs_example 0 train classify.ini run-example
+[ "$(grep -c '^update ' out)" = 3 ] || fail "not three validations: $(cat out)"
+same <(grep -o '"loss":[0-9.]*' run-classify/log.jsonl) <(grep -o '"loss":[0-9.]*' run-example/log.jsonl)
+same <(tail -c 2000 run-classify/last.safetensors) <(tail -c 2000 run-example/last.safetensors)
+runs_example 0 train classify.ini run-parts train.epochs 1
+runs_example 0 train classify.ini run-parts train.epochs 3
+has out '18 updates'
+same <(tail -c 2000 run-classify/last.safetensors) <(tail -c 2000 run-parts/last.safetensors)
+runs_example 2 train classify.ini run-other train.epoch 3
+has err 'train.epoch'
+runs_example 2 train classify.ini run-example model.heads 1
+runs_example 3 train nowhere.ini run-other
+
 echo "e2e_library: $cases checks"

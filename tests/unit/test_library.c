@@ -1,4 +1,4 @@
-/* include/norma/classifier.h, tagger.h, language_model.h: results, errors, and one model used by 16 threads. Trained models and
+/* include/norma/classifier.h, tagger.h, language_model.h, train.h: results, errors, and one model used by 16 threads. Trained models and
  * comparisons with the program: tests/e2e/e2e_library.sh. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +11,7 @@
 #include "norma/classifier.h"
 #include "norma/language_model.h"
 #include "norma/tagger.h"
+#include "norma/train.h"
 #include "support/tiny_run.h"
 
 enum { N_TEXTS = 20, N_THREADS = 16, ROUNDS = 3, LONGEST = 12 };
@@ -22,7 +23,7 @@ static char memory[N_TEXTS][128];
 static const char *texts[N_TEXTS];
 static char *words[N_TEXTS * LONGEST];
 static size_t lengths[N_TEXTS], firsts[N_TEXTS];
-static char *lm_run, *tag_run, *class_run;
+static char *lm_run, *tag_run, *class_run, *corpus; /* folders */
 
 static void make_texts(void)
 {
@@ -88,7 +89,7 @@ static int setup(void **state)
 {
     make_data(state);
     make_texts();
-    char *folder = tiny_folder();
+    char *folder = corpus = tiny_folder();
     make_lm_data(folder);
     char *table = nm_duplicate(""), *columns = nm_duplicate("");
     for (int i = 0; i < 40; i++) {
@@ -118,7 +119,6 @@ static int setup(void **state)
                 (const char *const[]){"data.train", columns_path, "model.preset", "tiny",
                                       "model.max_positions", "10", "data.max_length", "8", "train.updates",
                                       "8", "train.score", "false", "device.threads", "1", NULL});
-    tiny_data_remove(folder);
     free(table);
     free(columns);
     free(table_path);
@@ -131,6 +131,7 @@ static int teardown(void **state)
     for (size_t i = 0; i < N_TEXTS; i++)
         for (size_t t = 0; t < lengths[i]; t++)
             free(words[firsts[i] + t]);
+    tiny_data_remove(corpus);
     tiny_data_remove(lm_run);
     tiny_data_remove(tag_run);
     tiny_data_remove(class_run);
@@ -437,6 +438,123 @@ static void bad_files(void **state)
     assert_true(!c && !t && !m);
 }
 
+/* ---- training ---- */
+
+typedef struct observer {
+    nm_training *training;
+    int64_t stop_after; /* 0: never */
+    int progress, validations, best;
+} observer;
+
+static void count_progress(void *user, const nm_training_progress *progress)
+{
+    observer *self = user;
+    self->progress++;
+    assert_true(progress->update > 0 && isfinite(progress->loss) && progress->updates == 12);
+    if (progress->update == self->stop_after)
+        nm_training_stop(self->training);
+}
+
+static void count_validation(void *user, const nm_training_validation *validation)
+{
+    observer *self = user;
+    assert_true(validation->loss > 0 && isnan(validation->perplexity));
+    assert_string_equal(validation->score_name, "accuracy");
+    self->validations++;
+    self->best += validation->best;
+}
+
+static char *recipe_text(void)
+{
+    return nm_format("[run]\ntask = classification\n[data]\ntrain = %s/table.tsv\n[model]\npreset = tiny\n"
+                     "[train]\nmax_tokens = 64\nupdates = 12\nvalidate_every = 4\n[device]\nthreads = 1\n",
+                     corpus);
+}
+
+/* Trains in a new folder, in two parts if stop_after; the bytes of last.safetensors, heap. */
+static char *train_parts(int64_t stop_after, size_t *bytes)
+{
+    char *folder = tiny_folder(), *run = nm_path_join(folder, "run"), *recipe = recipe_text(), *file;
+    nm_error err;
+    observer seen = {.stop_after = stop_after};
+    const nm_training_events events = {&seen, count_progress, count_validation, NULL};
+    assert_int_equal(nm_training_open(&seen.training, recipe, run, NULL, NM_TRAINING_NEW, &events, &err),
+                     NM_OK);
+    assert_true(nm_training_parameters(seen.training) > 100 && nm_training_bytes(seen.training) > 1000);
+    assert_int_equal(nm_training_run(seen.training, &err), stop_after ? NM_INTERRUPTED : NM_OK);
+    assert_int_equal(nm_training_updates(seen.training), stop_after ? stop_after : 12);
+    nm_training_close(seen.training);
+    seen.stop_after = 0;
+    if (stop_after) {
+        assert_int_equal(nm_training_open(&seen.training, recipe, run, NULL, NM_TRAINING_NEW, &events, &err),
+                         NM_USAGE);
+        const char *const others[] = {"train.label_smoothing", "0.3", NULL};
+        assert_int_equal(
+            nm_training_open(&seen.training, recipe, run, others, NM_TRAINING_RESUME, &events, &err),
+            NM_USAGE);
+        assert_int_equal(
+            nm_training_open(&seen.training, recipe, run, NULL, NM_TRAINING_RESUME, &events, &err), NM_OK);
+        assert_int_equal(nm_training_run(seen.training, &err), NM_OK);
+        nm_training_close(seen.training);
+    }
+    assert_int_equal(seen.progress, 12);
+    assert_int_equal(seen.validations, 3);
+    assert_true(seen.best >= 1);
+    char *path = nm_path_join(run, "last.safetensors");
+    assert_int_equal(nm_file_read(path, &file, bytes, &err), NM_OK);
+    free(path);
+    free(recipe);
+    free(run);
+    tiny_data_remove(folder);
+    return file;
+}
+
+static void training_stops_and_resumes(void **state)
+{
+    (void)state;
+    size_t whole_bytes, parts_bytes, tail = 2000;
+    char *whole = train_parts(0, &whole_bytes), *parts = train_parts(5, &parts_bytes);
+    assert_true(whole_bytes > tail && parts_bytes > tail);
+    assert_memory_equal(whole + whole_bytes - tail, parts + parts_bytes - tail, tail);
+    free(whole);
+    free(parts);
+}
+
+static void bad_recipes(void **state)
+{
+    (void)state;
+    nm_error err;
+    nm_training *training = NULL;
+    char *run = nm_path_join(corpus, "run"), *recipe = recipe_text();
+    static const struct {
+        const char *recipe, *message;
+        nm_status status;
+    } cases[] = {{"/nowhere.ini", "/nowhere.ini", NM_IO},
+                 {"[run]\ntask = dancing\n", "dancing", NM_USAGE},
+                 {"[train]\nupdate = 3\n", "update", NM_USAGE},
+                 {"[train]\nupdates = many\n", "many", NM_USAGE},
+                 {NULL, "recipe is NULL", NM_USAGE}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(nm_training_open(&training, cases[i].recipe, run, NULL, NM_TRAINING_NEW, NULL, &err),
+                         cases[i].status);
+        if (!strstr(err.text, cases[i].message))
+            fail_msg("'%s' is not in '%s'", cases[i].message, err.text);
+        assert_null(training);
+    }
+    const char *const unknown[] = {"train.update", "3", NULL}, *const no_value[] = {"train.updates", NULL};
+    assert_int_equal(nm_training_open(&training, recipe, run, unknown, NM_TRAINING_NEW, NULL, &err),
+                     NM_USAGE);
+    assert_int_equal(nm_training_open(&training, recipe, run, no_value, NM_TRAINING_NEW, NULL, &err),
+                     NM_USAGE);
+    assert_int_equal(nm_training_open(&training, recipe, NULL, NULL, NM_TRAINING_NEW, NULL, NULL), NM_USAGE);
+    assert_int_equal(nm_training_open(NULL, recipe, run, NULL, NM_TRAINING_NEW, NULL, NULL), NM_USAGE);
+    assert_int_equal(nm_training_run(NULL, NULL), NM_USAGE);
+    nm_training_stop(NULL);
+    nm_training_close(NULL);
+    free(run);
+    free(recipe);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -444,6 +562,8 @@ int main(void)
         cmocka_unit_test(tagger),
         cmocka_unit_test(language_model),
         cmocka_unit_test(bad_files),
+        cmocka_unit_test(training_stops_and_resumes),
+        cmocka_unit_test(bad_recipes),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

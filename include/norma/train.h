@@ -1,0 +1,75 @@
+/* Training of models from recipes: progress and validations as callbacks, a request to stop, and resuming. A run folder has the
+ * files of docs/formats.md, and is the same as that of `norma train` with the same recipe and options, bitwise for its tensors.
+ * examples/train.c is a complete program. */
+#ifndef NORMA_TRAIN_H
+#define NORMA_TRAIN_H
+
+#include "norma/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct nm_training nm_training;
+
+/* After every update. Losses are means per target token (or per example, for classification and tagging). */
+typedef struct nm_training_progress {
+    int64_t update, updates; /* updates: the planned number; 0: not known */
+    int64_t epoch, tokens;   /* epoch from 0; target tokens so far */
+    double loss, nll, learning_rate, grad_norm, tokens_per_second, seconds;
+    double seconds_left; /* NaN: not known */
+} nm_training_progress;
+
+typedef struct nm_training_validation {
+    int64_t update, epoch;
+    double loss, perplexity; /* perplexity: NaN if the loss is none */
+    const char *score_name;  /* "bleu", "f1", "accuracy"; NULL: no score was computed */
+    double score;            /* NaN without one */
+    bool best;               /* the best validation so far, whose model is best.safetensors */
+    const char *samples;     /* a few inputs, outputs and references as text; or NULL */
+} nm_training_validation;
+
+/* Called from nm_training_open and nm_training_run, in the thread that called these; what they receive is valid during the
+ * call. Any function may be NULL. */
+typedef struct nm_training_events {
+    void *user; /* first argument of the functions */
+    void (*progress)(void *user, const nm_training_progress *progress);
+    void (*validated)(void *user, const nm_training_validation *validation);
+    void (*message)(void *user, const char *text); /* warnings, one line each */
+} nm_training_events;
+
+typedef enum nm_training_resume {
+    NM_TRAINING_NEW,              /* NM_USAGE if the folder contains a run */
+    NM_TRAINING_RESUME,           /* continue with the configuration of the run; see `norma train --help` */
+    NM_TRAINING_RESUME_OVERRIDING /* options that differ from those of the run replace them */
+} nm_training_resume;
+
+/* Opens the data, builds the model, creates and locks the run folder. recipe: the path of an INI file, or its text if that
+ * contains a line break. folder: of the run. options: names and values in turn, NULL at the end, or NULL; full names such as
+ * "train.updates", which take precedence over the recipe, and "run.profile". events: copied; may be NULL.
+ *
+ * NM_USAGE: unknown option or value, NULL, a folder with a run; NM_IO, NM_FORMAT: a file cannot be read or is malformed;
+ * NM_MISMATCH: a checkpoint of another configuration; NM_MEMORY. err may be NULL. */
+NM_API nm_status nm_training_open(nm_training **training, const char *recipe, const char *folder,
+                                  const char *const *options, nm_training_resume resume,
+                                  const nm_training_events *events, nm_error *err);
+/* Trains until a limit of [train] or schedule.min_lr is reached; the model is FOLDER/best.safetensors, or last.safetensors
+ * without validation data. NM_INTERRUPTED after nm_training_stop, with a checkpoint from which NM_TRAINING_RESUME continues
+ * bitwise identically; NM_DIVERGED: the loss is not finite or exceeds the divergence threshold. */
+NM_API nm_status nm_training_run(nm_training *training, nm_error *err);
+/* Requests the end of nm_training_run after the current update. May be called from a callback, another thread or a signal
+ * handler. */
+NM_API void nm_training_stop(nm_training *training);
+/* NULL is accepted. */
+NM_API void nm_training_close(nm_training *training);
+
+/* Number of finished updates; and of learned parameters. */
+NM_API int64_t nm_training_updates(const nm_training *training);
+NM_API size_t nm_training_parameters(const nm_training *training);
+/* Memory of an update in bytes at most: parameters, gradients, optimizer state, activations. */
+NM_API size_t nm_training_bytes(const nm_training *training);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
