@@ -10,6 +10,11 @@ target_link_libraries(norma PUBLIC $<INSTALL_INTERFACE:OpenMP::OpenMP_C>
 if(NORMA_PROTOBUF_REQUIRES)
   target_link_libraries(norma PUBLIC $<INSTALL_INTERFACE:PkgConfig::PROTOBUF_C>)
 endif()
+foreach(_library ZLIB LZMA ZSTD)
+  if(${_library}_FOUND)
+    target_link_libraries(norma PUBLIC $<INSTALL_INTERFACE:PkgConfig::${_library}>)
+  endif()
+endforeach()
 set_target_properties(norma_shared PROPERTIES EXPORT_NAME shared)
 
 set(_programs)

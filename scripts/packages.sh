@@ -24,6 +24,9 @@ build     libjansson-dev                              module:jansson
 build     libxxhash-dev                               module:libxxhash
 build     libprotobuf-c-dev                           module:libprotobuf-c
 build     protobuf-c-compiler                         command:protoc-c
+build     zlib1g-dev                                  module:zlib
+build     liblzma-dev                                 module:liblzma
+build     libzstd-dev                                 module:libzstd
 test      libcmocka-dev                               module:cmocka
 test      xz-utils                                    command:xz
 test      sentencepiece                               command:spm_train

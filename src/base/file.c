@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/text_input.h"
 
 static nm_status fail_errno(nm_error *err, const char *path, const char *action, int cause)
 {
@@ -383,11 +384,11 @@ nm_status nm_lines_next(nm_lines *lines, bool *more, nm_error *err)
 {
     errno = 0;
     ssize_t length = getline(&lines->text, &lines->capacity, lines->stream);
-    if (length < 0) {
+    if (length < 0 || ferror(lines->stream)) { /* getline returns what it read before an error */
         *more = false;
         if (ferror(lines->stream))
             return nm_fail(err, NM_IO, "%s:%lld: reading failed: %s", lines->path,
-                           (long long)lines->number + 1, strerror(errno));
+                           (long long)lines->number + 1, nm_input_error_text(errno));
         return errno == ENOMEM ? nm_fail(err, NM_MEMORY, "%s:%lld: line too long for memory", lines->path,
                                          (long long)lines->number + 1)
                                : NM_OK;

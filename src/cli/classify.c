@@ -64,6 +64,7 @@ static nm_status open_input(job *self, nm_error *err)
     self->max_length = data->max_length;
     self->confusion = nm_confusion_create(self->classes);
     nm_labeled_config table = nm_classification_table(data);
+    table.encoding = given->encoding;
     table.format = given->format;
     table.lines_by_default = !self->config->evaluate;
     table.with_label = self->config->evaluate;

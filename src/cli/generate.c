@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/model_command.h"
+#include "base/text_input.h"
 #include "decode/sampler.h"
 #include "task/lm_task.h"
 #include "text/words.h"
@@ -166,7 +167,7 @@ static nm_status generate(nm_model_session *session, void *state, nm_error *err)
     if (!self->reads_prompts)
         return continue_prompt(self, self->config->prompt, err);
     FILE *stream;
-    NM_TRY(nm_file_open(&stream, session->inputs[0], "rb", err));
+    NM_TRY(nm_text_open(&stream, session->inputs[0], NULL, err));
     nm_status status = continue_lines(self, nm_cli_input_name(session->inputs[0]), stream, err);
     if (stream != stdin)
         fclose(stream);

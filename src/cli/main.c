@@ -16,6 +16,10 @@
 /* clang-format off */
 #define COMMANDS(C) \
     C(prepare) \
+    C(tokenize) \
+    C(detokenize) \
+    C(subword) \
+    C(normalize) \
     C(recipes) \
     C(train) \
     C(baseline) \

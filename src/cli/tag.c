@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "cli/model_command.h"
+#include "base/text_input.h"
 #include "data/line_list.h"
 #include "metric/span_f1.h"
 #include "task/tagging.h"
@@ -83,7 +84,7 @@ static bool looks_like_columns(const nm_lines *lines)
 
 static nm_status open_input(job *self, const char *path, nm_error *err)
 {
-    NM_TRY(nm_file_open(&self->input, path, "rb", err));
+    NM_TRY(nm_text_open(&self->input, path, NULL, err));
     nm_columns_init(&self->columns, self->input, nm_cli_input_name(path));
     self->text = self->config->input_format == FORMAT_TEXT;
     if (self->config->input_format == FORMAT_AUTO) {

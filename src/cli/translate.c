@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/model_command.h"
+#include "base/text_input.h"
 #include "data/line_list.h"
 #include "decode/decode.h"
 #include "norma/translator.h"
@@ -145,7 +146,7 @@ static nm_status translate(nm_model_session *session, void *state, nm_error *err
 {
     job *self = state;
     self->session = session;
-    NM_TRY(nm_file_open(&self->input, session->inputs[0], "rb", err));
+    NM_TRY(nm_text_open(&self->input, session->inputs[0], NULL, err));
     nm_lines reader;
     nm_line_list lines = {0};
     nm_lines_init(&reader, self->input, nm_cli_input_name(session->inputs[0]));

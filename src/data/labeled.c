@@ -4,7 +4,9 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/file.h"
+#include <jansson.h>
+
+#include "base/text_input.h"
 
 /* ---- which columns ---- */
 
@@ -41,9 +43,15 @@ static nm_status find_column(const nm_labeled *texts, const char *name, bool hea
     if (!column_number(name, column))
         return nm_fail(err, NM_USAGE, "%s:%lld: no column is named \"%.60s\"%s", texts->path,
                        (long long)texts->table.line, name, header ? "" : ", as the first row is no header");
+    if (*column >= n && n == 1)
+        return nm_fail(
+            err, NM_USAGE,
+            "%s:%lld: no column %.60s: the first row has 1 field; \"label text\" is the format space "
+            "or fasttext",
+            texts->path, (long long)texts->table.line, name);
     if (*column >= n)
-        return nm_fail(err, NM_USAGE, "%s:%lld: no column %.60s: the first row has %zu field%s", texts->path,
-                       (long long)texts->table.line, name, n, n == 1 ? "" : "s");
+        return nm_fail(err, NM_USAGE, "%s:%lld: no column %.60s: the first row has %zu fields", texts->path,
+                       (long long)texts->table.line, name, n);
     return NM_OK;
 }
 
@@ -95,28 +103,48 @@ static bool ends_in(const char *path, const char *ending)
     return length >= n && !strcasecmp(path + length - n, ending);
 }
 
+/* The name ends so, or so before the suffix of a compressed file. */
+static bool has_ending(const char *path, const char *ending)
+{
+    static const char *const suffixes[] = {"", ".gz", ".xz", ".zst"};
+    bool found = false;
+    for (int i = 0; i < 4; i++) {
+        char *whole = nm_format("%s%s", ending, suffixes[i]);
+        found |= ends_in(path, whole);
+        free(whole);
+    }
+    return found;
+}
+
 nm_status nm_labeled_open(nm_labeled *texts, const char *path, const nm_labeled_config *config, nm_error *err)
 {
     *texts = (nm_labeled){.config = *config, .path = path, .row = -1, .label = ""};
     const char *format = config->format;
     if (!strcmp(format, "auto"))
-        format = ends_in(path, ".csv")      ? "csv"
-                 : ends_in(path, ".tsv")    ? "tsv"
-                 : config->lines_by_default ? "lines"
-                                            : "tsv";
-    texts->lines = !strcmp(format, "lines");
+        format = has_ending(path, ".csv")                                    ? "csv"
+                 : has_ending(path, ".tsv")                                  ? "tsv"
+                 : has_ending(path, ".jsonl") || has_ending(path, ".ndjson") ? "json"
+                 : config->lines_by_default                                  ? "lines"
+                                                                             : "tsv";
+    static const char *const kinds[] = {"lines", "space", "fasttext", "json"};
+    for (int kind = 0; kind < 4; kind++)
+        if (!strcmp(format, kinds[kind])) {
+            texts->lines = true;
+            texts->kind = (unsigned)kind;
+        }
     bool csv = !strcmp(format, "csv");
     bool quotes = !texts->lines && (strcmp(config->quotes, "auto") ? !strcmp(config->quotes, "yes") : csv);
-    if (texts->lines && config->with_label)
-        return nm_fail(err, NM_USAGE, "%s: lines have no labels: use the format tsv or csv", path);
+    if (texts->lines && texts->kind == NM_LABELED_PLAIN && config->with_label)
+        return nm_fail(err, NM_USAGE, "%s: lines have no labels: use another format, such as tsv or space",
+                       path);
     if (!texts->lines && !config->text[strspn(config->text, ",")])
         return nm_fail(err, NM_USAGE, "no column of text is named");
-    NM_TRY(nm_file_open(&texts->stream, path, "rb", err));
+    NM_TRY(nm_text_open(&texts->stream, path, config->encoding, err));
     if (texts->stream == stdin)
         texts->path = "standard input";
     /* Lines are tables of one column whose separator can't occur, for a zero byte is refused. */
     nm_delimited_init(&texts->table, texts->stream, texts->path, csv ? ',' : texts->lines ? 0 : '\t', quotes);
-    texts->table.keep_empty = texts->lines;
+    texts->table.keep_empty = texts->lines && texts->kind == NM_LABELED_PLAIN;
     return NM_OK;
 }
 
@@ -137,10 +165,8 @@ int64_t nm_labeled_line(const nm_labeled *texts)
 
 /* ---- reading ---- */
 
-static nm_status take_label(nm_labeled *texts, nm_error *err)
+static nm_status set_label(nm_labeled *texts, const char *field, size_t bytes, nm_error *err)
 {
-    size_t bytes;
-    const char *field = nm_delimited_field(&texts->table, texts->label_at, &bytes);
     for (; bytes && *field == ' '; bytes--)
         field++;
     while (bytes && field[bytes - 1] == ' ')
@@ -161,6 +187,99 @@ static nm_status take_label(nm_labeled *texts, nm_error *err)
     return NM_OK;
 }
 
+/* The name before the first space of the line, and the rest. Only fasttext marks labels, so only there a line may lack one. */
+static nm_status take_first_word(nm_labeled *texts, nm_error *err)
+{
+    static const char mark[] = "__label__";
+    enum { MARK = sizeof mark - 1 };
+    size_t bytes;
+    const char *line = nm_delimited_field(&texts->table, 0, &bytes);
+    size_t end = strcspn(line, " \t");
+    bool marked = !strncmp(line, mark, MARK), fasttext = texts->kind == NM_LABELED_FASTTEXT;
+    const char *rest = line + end + strspn(line + end, " \t");
+    if (fasttext && !marked && texts->config.with_label)
+        return nm_fail(err, NM_FORMAT, "%s:%lld: does not begin with %s (format fasttext)", texts->path,
+                       (long long)texts->table.line, mark);
+    if (fasttext && !strncmp(rest, mark, MARK))
+        return nm_fail(err, NM_FORMAT, "%s:%lld: more than one label; Norma classifies into one class",
+                       texts->path, (long long)texts->table.line);
+    if (fasttext && !marked)
+        rest = line;
+    if (texts->config.with_label)
+        NM_TRY(set_label(texts, line + (fasttext ? MARK : 0), end - (fasttext ? MARK : 0), err));
+    nm_buffer_clear(&texts->text);
+    nm_buffer_append(&texts->text, rest, strlen(rest));
+    return NM_OK;
+}
+
+/* Appends a string or a number of the object. NM_FORMAT if there is none. */
+static nm_status append_field(const nm_labeled *texts, const json_t *object, const char *name, nm_buffer *out,
+                              nm_error *err)
+{
+    const json_t *value = json_object_get(object, name);
+    char number[32];
+    if (json_is_string(value)) {
+        nm_buffer_append(out, json_string_value(value), json_string_length(value));
+        return NM_OK;
+    }
+    if (!json_is_number(value))
+        return nm_fail(
+            err, NM_FORMAT,
+            "%s:%lld: the object has no text \"%.60s\"; the options label and text name its fields",
+            texts->path, (long long)texts->table.line, name);
+    int n = json_is_integer(value)
+                ? snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value))
+                : snprintf(number, sizeof number, "%g", json_real_value(value));
+    nm_buffer_append(out, number, (size_t)n);
+    return NM_OK;
+}
+
+/* Columns by number have no meaning in an object: the defaults are the fields "label" and "text". */
+static nm_status take_fields(nm_labeled *texts, const json_t *object, nm_error *err)
+{
+    const nm_labeled_config *config = &texts->config;
+    nm_buffer label = {0};
+    nm_status status = NM_OK;
+    if (config->with_label) {
+        nm_buffer_clear(&label);
+        status =
+            append_field(texts, object, strcmp(config->label, "1") ? config->label : "label", &label, err);
+        if (status == NM_OK)
+            status = set_label(texts, label.data, label.bytes, err);
+        nm_buffer_release(&label);
+    }
+    char *copy = nm_duplicate(strcmp(config->text, "2") ? config->text : "text"), *rest = copy;
+    nm_buffer_clear(&texts->text);
+    for (char *name; status == NM_OK && (name = strtok_r(rest, ",", &rest));) {
+        if (texts->text.bytes)
+            nm_buffer_append_byte(&texts->text, ' ');
+        status = append_field(texts, object, name, &texts->text, err);
+    }
+    free(copy);
+    return status;
+}
+
+static nm_status take_object(nm_labeled *texts, nm_error *err)
+{
+    size_t bytes;
+    json_error_t why;
+    const char *line = nm_delimited_field(&texts->table, 0, &bytes);
+    json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &why);
+    nm_status status = json_is_object(object)
+                           ? take_fields(texts, object, err)
+                           : nm_fail(err, NM_FORMAT, "%s:%lld: not a JSON object: %.100s", texts->path,
+                                     (long long)texts->table.line, object ? "another value" : why.text);
+    json_decref(object);
+    return status;
+}
+
+static void end_lines(nm_buffer *text)
+{
+    for (size_t i = 0; i < text->bytes; i++)
+        if (text->data[i] == '\n' || text->data[i] == '\r')
+            text->data[i] = ' ';
+}
+
 static void take_text(nm_labeled *texts)
 {
     nm_buffer_clear(&texts->text);
@@ -171,9 +290,6 @@ static void take_text(nm_labeled *texts)
             nm_buffer_append_byte(&texts->text, ' ');
         nm_buffer_append(&texts->text, field, bytes);
     }
-    for (size_t i = 0; i < texts->text.bytes; i++)
-        if (texts->text.data[i] == '\n' || texts->text.data[i] == '\r')
-            texts->text.data[i] = ' ';
 }
 
 static nm_status next_row(nm_labeled *texts, bool *more, nm_error *err)
@@ -204,8 +320,18 @@ nm_status nm_labeled_next(nm_labeled *texts, bool *more, nm_error *err)
     texts->row++;
     if (texts->lines)
         texts->n_texts = 1; /* column 0, the line */
-    if (texts->config.with_label)
-        NM_TRY(take_label(texts, err));
-    take_text(texts);
+    if (texts->kind == NM_LABELED_JSON) {
+        NM_TRY(take_object(texts, err));
+    } else if (texts->kind != NM_LABELED_PLAIN) {
+        NM_TRY(take_first_word(texts, err));
+    } else {
+        if (texts->config.with_label) {
+            size_t bytes;
+            const char *field = nm_delimited_field(&texts->table, texts->label_at, &bytes);
+            NM_TRY(set_label(texts, field, bytes, err));
+        }
+        take_text(texts);
+    }
+    end_lines(&texts->text);
     return NM_OK;
 }

@@ -8,19 +8,22 @@
 enum { NM_LABELED_MAX_TEXTS = 64, NM_LABEL_MAX_BYTES = 1024 };
 
 /* Options of a table: fields and option rows for a section. */
-#define NM_LABELED_FIELDS const char *format, *quotes, *header, *label, *text
+#define NM_LABELED_FIELDS const char *encoding, *format, *quotes, *header, *label, *text
 #define NM_LABELED_ROWS(T)                                                                                   \
-    NM_CHOICE(T, format, "auto", "auto|lines|tsv|csv",                                                       \
-              "Format of a table: lines has one text without label per line; auto is csv or tsv by the "     \
-              "file name, otherwise tsv in "                                                                 \
-              "training and lines at inference."),                                                           \
+    NM_OPTION(T, encoding, "utf-8", 0, 0,                                                                    \
+              "Encoding of the tables, a name of iconv such as latin1 or utf-16."),                          \
+        NM_CHOICE(T, format, "auto", "auto|lines|tsv|csv|space|fasttext|json",                               \
+                  "Format of a table: lines has one text without label per line; space is a label, a "       \
+                  "space and the text; fasttext the same with __label__ before the label; json one object "  \
+                  "per line, whose fields are named by label and text; auto is csv, tsv or json by the "     \
+                  "file name, otherwise tsv in training and lines at inference."),                           \
         NM_CHOICE(T, quotes, "auto", "auto|yes|no",                                                          \
                   "Quoting of fields as in RFC 4180; auto is yes for csv and no for tsv."),                  \
         NM_CHOICE(T, header, "auto", "auto|yes|no",                                                          \
                   "Names of the columns in the first row; auto is yes if a column is chosen by name, or if " \
                   "the first row "                                                                           \
                   "has label or class in the column of the label."),                                         \
-        NM_OPTION(T, label, "1", 0, 0, "Column of the label: number from 1, or name."),                      \
+        NM_OPTION(T, label, "1", 0, 0, "Column of the label: number from 1, or name; of a field in json."),  \
         NM_OPTION(                                                                                           \
             T, text, "2", 0, 0,                                                                              \
             "Column of the text: number from 1, or name; several comma-separated columns are concatenated.")
@@ -36,7 +39,8 @@ typedef struct nm_labeled {
     nm_delimited table;
     FILE *stream;
     const char *path;
-    bool lines;      /* no table: one text per line */
+    bool lines; /* no table: one text per line, with a label in front or in an object */
+    enum { NM_LABELED_PLAIN, NM_LABELED_SPACE, NM_LABELED_FASTTEXT, NM_LABELED_JSON } kind; /* of lines */
     size_t n_fields; /* of every row; 0: not known yet */
     size_t label_at; /* index of the column from 0 */
     size_t text_at[NM_LABELED_MAX_TEXTS], n_texts;

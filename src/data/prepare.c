@@ -22,6 +22,9 @@ const nm_option nm_prepare_options[] = {
     NM_OPTION(C, source_lang, "", 0, 0, "Source language, also the suffix of its files."),
     NM_OPTION(C, target_lang, "", 0, 0, "Target language, also the suffix of its files."),
     NM_OPTION(C, output, "", 0, 0, "Data folder to write."),
+    NM_OPTION(C, encoding, "utf-8", 0, 0,
+              "Encoding of the text files, a name of iconv such as latin1, utf-16 or shift_jis. Files that "
+              "gzip, xz or zstd compressed are read as they are."),
     NM_CHOICE(C, tokenizer, "moses", "none|moses|basic_english|sentencepiece",
               "Tokenizer: none for text that is tokenized already; basic_english lowercases and splits off "
               "punctuation as torchtext; sentencepiece is tokenizer and subword model at once, for raw text "

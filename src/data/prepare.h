@@ -16,7 +16,7 @@
 typedef struct nm_prepare_config {
     const char *format;
     const char *train, *valid, *test, *source_lang, *target_lang, *output;
-    const char *tokenizer;
+    const char *encoding, *tokenizer;
     bool aggressive, escape, lowercase;
     int64_t bpe_merges;
     const char *codes;

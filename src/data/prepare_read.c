@@ -1,45 +1,36 @@
 /* Reading of the files of a split in blocks of lines, both sides in parallel. */
 #include <stdlib.h>
 
+#include "base/text_input.h"
 #include "data/prepare_private.h"
 
 enum { LONGEST_TRAIN_LINE = 1 << 20 };
 
-/* Compressed text would be reported as invalid UTF-8. */
-static nm_status check_packed(FILE *stream, const char *path, nm_error *err)
+/* PREFIX.LANG, or that name with the suffix of a compressed file; the file itself for plain text. Heap. */
+static char *find_file(const nm_prepare *prepare, int split, int side)
 {
-    unsigned char magic[4] = {0};
-    size_t n = fread(magic, 1, sizeof magic, stream);
-    for (size_t i = n; i > 0; i--) /* glibc accepts as many bytes as its buffer has, also for a pipe */
-        ungetc(magic[i - 1], stream);
-    static const char *const starts[] = {"\3757zX", "\37\213", "BZh",
-                                         "\50\265\57\375"}; /* xz, gz, bz2, zst */
-    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
-        if (n == sizeof magic && !memcmp(magic, starts[i], strlen(starts[i])))
-            return nm_fail(err, NM_FORMAT, "%s: compressed; unpack it first", path);
-    return NM_OK;
+    static const char *const suffixes[] = {".gz", ".xz", ".zst", ".bz2"};
+    const nm_prepare_config *config = prepare->config;
+    const char *prefix = nm_prepare_prefix(config, split);
+    const char *language = side == PREPARE_SOURCE ? config->source_lang : config->target_lang;
+    char *path = prepare->sides == 1 ? nm_duplicate(prefix) : nm_format("%s.%s", prefix, language);
+    for (size_t i = 0; !nm_file_exists(path) && i < sizeof suffixes / sizeof *suffixes; i++) {
+        char *packed = nm_format("%s%s", path, suffixes[i]);
+        if (nm_file_exists(packed)) {
+            free(path);
+            return packed;
+        }
+        free(packed);
+    }
+    return path;
 }
 
 static nm_status open_side(nm_prepare_reader *self, const nm_prepare *prepare, int split, int side,
                            nm_error *err)
 {
-    static const char *const packings[] = {"xz", "gz", "bz2", "zst"};
-    const nm_prepare_config *config = prepare->config;
-    const char *prefix = nm_prepare_prefix(config, split);
-    const char *language = side == PREPARE_SOURCE ? config->source_lang : config->target_lang;
-    const char *path = self->paths[side] =
-        self->sides == 1 ? nm_duplicate(prefix) : nm_format("%s.%s", prefix, language);
-    nm_status status = nm_file_open(&self->streams[side], path, "rb", err);
-    for (size_t i = 0; status != NM_OK && !nm_file_exists(path) && i < sizeof packings / sizeof *packings;
-         i++) {
-        char *packed = nm_format("%s.%s", path, packings[i]);
-        if (nm_file_exists(packed))
-            nm_fail(err, status, "%s: not found, but %s is there: unpack it first", path, packed);
-        free(packed);
-    }
-    if (status == NM_OK)
-        status = check_packed(self->streams[side], path, err);
-    nm_lines_init(&self->lines[side], self->streams[side], path);
+    self->paths[side] = find_file(prepare, split, side);
+    nm_status status = nm_text_open(&self->streams[side], self->paths[side], prepare->config->encoding, err);
+    nm_lines_init(&self->lines[side], self->streams[side], self->paths[side]);
     return status;
 }
 

@@ -147,7 +147,10 @@ static nm_status check_pair(const split_job *self, const nm_prepare_block *from,
         if (nul)
             return nm_fail(err, NM_FORMAT, "%s: not text: byte 0x00 at position %zu", where,
                            (size_t)(nul - line) + 1);
-        NM_TRY(nm_text_check(line, bytes, where, err));
+        if (nm_text_check(line, bytes, where, err) != NM_OK) {
+            const nm_error found = *err;
+            return nm_fail(err, found.status, "%.900s; --encoding names another encoding", found.text);
+        }
     }
     return NM_OK;
 }

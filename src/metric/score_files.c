@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/text_input.h"
 #include "base/memory.h"
 #include "text/words.h"
 
@@ -36,7 +37,7 @@ static nm_status parallel_open(parallel *files, const char *hypothesis, const ch
     for (int i = 0; i <= n_references; i++) {
         const char *path = i == 0 ? hypothesis : references[i - 1];
         FILE *stream;
-        NM_TRY(nm_file_open(&stream, path, "rb", err));
+        NM_TRY(nm_text_open(&stream, path, NULL, err));
         nm_lines *lines = &files->lines[files->n_files++];
         nm_lines_init(lines, stream, strcmp(path, "-") ? path : "standard input");
         lines->keep_bom = true; /* as sacreBLEU and multi-bleu.perl */

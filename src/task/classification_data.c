@@ -65,7 +65,8 @@ enum { FIRST = -1, LAST = -2 }; /* <s> and </s> until the dictionary is built */
 
 nm_labeled_config nm_classification_table(const nm_classification_config *config)
 {
-    return (nm_labeled_config){.format = config->format,
+    return (nm_labeled_config){.encoding = config->encoding,
+                               .format = config->format,
                                .quotes = config->quotes,
                                .header = config->header,
                                .label = config->label,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/text_input.h"
 #include "task/lm_task.h"
 #include "task/text_coder.h"
 #include "text/words.h"
@@ -107,7 +108,7 @@ nm_status nm_lm_encode_file(nm_lm_text *self, const char *path, nm_ids *ids, int
 {
     FILE *stream;
     nm_lines lines;
-    NM_TRY(nm_file_open(&stream, path, "rb", err));
+    NM_TRY(nm_text_open(&stream, path, NULL, err));
     nm_lines_init(&lines, stream, strcmp(path, "-") ? path : "standard input");
     nm_status status = encode_lines(self, &lines, ids, words, unknown, err);
     nm_lines_release(&lines);

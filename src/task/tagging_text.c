@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "task/model_texts.h"
+#include "base/text_input.h"
 #include "task/tagging.h"
 #include "text/utf8.h"
 #include "text/words.h"
@@ -200,7 +201,7 @@ static nm_status check_legal(const reader *r, const nm_columns *c, nm_error *err
 static nm_status pass(reader *r, const char *path, nm_tag_guess *guess, nm_tag_corpus *corpus, nm_error *err)
 {
     FILE *stream;
-    NM_TRY(nm_file_open(&stream, path, "rb", err));
+    NM_TRY(nm_text_open(&stream, path, NULL, err));
     nm_columns columns;
     nm_columns_init(&columns, stream, path);
     nm_status status = NM_OK;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text_input.h"
 #include "text/utf8.h"
 
 void nm_delimited_init(nm_delimited *table, FILE *stream, const char *path, char separator, bool quotes)
@@ -170,6 +171,6 @@ nm_status nm_delimited_next(nm_delimited *table, bool *more, nm_error *err)
     } while (is_empty_line(table) && !table->keep_empty);
     if (ferror(table->stream))
         return nm_fail(err, NM_IO, "%s:%lld: reading failed: %s", table->path, (long long)table->line,
-                       strerror(errno));
+                       nm_input_error_text(errno));
     return *more ? check_text(table, err) : NM_OK;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/text_input.h"
 #include "base/memory.h"
 #include "text/words.h"
 
@@ -90,7 +91,7 @@ nm_status nm_word_vectors_read(nm_word_vectors *vectors, const char *path, const
 {
     *vectors = (nm_word_vectors){0};
     FILE *stream;
-    NM_TRY(nm_file_open(&stream, path, "rb", err));
+    NM_TRY(nm_text_open(&stream, path, NULL, err));
     nm_lines lines;
     nm_lines_init(&lines, stream, path);
     nm_status status = read_all(vectors, &lines, vocabulary, err);

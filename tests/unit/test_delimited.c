@@ -153,7 +153,9 @@ static void wrong_columns(void **state)
     const wish numbers = {"tsv", "auto", "1", "2", true};
     expect_texts("a\tone\nb\n", numbers, ":2: 1 field, the first row has 2");
     expect_texts("a\tone\nb\tx\ty\n", numbers, ":2: 3 fields, the first row has 2");
-    expect_texts("a\n", numbers, ":1: no column 2: the first row has 1 field");
+    expect_texts(
+        "a\n", numbers,
+        ":1: no column 2: the first row has 1 field; \"label text\" is the format space or fasttext");
     expect_texts("a\tb\n", (wish){"tsv", "auto", "0", "2", true}, ":1: no column is named \"0\"");
     expect_texts("a\tb\n", (wish){"tsv", "auto", "mood", "2", true}, ":1: no column is named \"mood\"");
     expect_texts("a\tb\n", (wish){"tsv", "no", "mood", "2", true},
@@ -162,7 +164,7 @@ static void wrong_columns(void **state)
     expect_texts("a\tone\n  \ttwo\n", numbers, ":2: the label is empty");
     expect_texts("a\x01\tone\n", numbers, ":1: control character 0x01 in the label");
     expect_texts("a\tb\n", (wish){"lines", "no", "1", "2", true},
-                 ": lines have no labels: use the format tsv or csv");
+                 ": lines have no labels: use another format, such as tsv or space");
     char *much = nm_allocate(1200);
     memset(much, 'l', 1100);
     memcpy(much + 1100, "\tx\n", 4);

@@ -1,0 +1,341 @@
+/* Streams that decompress and convert, built with fopencookie: each reads from the stream below it. */
+#include "base/text_input.h"
+
+#include <errno.h>
+#include <iconv.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "base/memory.h"
+
+#ifdef NORMA_ZLIB
+#include <zlib.h>
+#endif
+#ifdef NORMA_LZMA
+#include <lzma.h>
+#endif
+#ifdef NORMA_ZSTD
+#include <zstd.h>
+#endif
+
+enum { CHUNK = 1 << 16 };
+
+/* Input of a codec: bytes of the stream below that have been read and not used. */
+typedef struct source {
+    FILE *stream;
+    unsigned char *bytes;
+    size_t at, n;
+    bool ended;
+} source;
+
+/* Writes up to n bytes to out. Returns their number, 0 at the end, -1 with errno after an error. */
+typedef ssize_t (*decode_function)(void *state, source *from, char *out, size_t n);
+
+typedef struct codec {
+    const char *name, *package; /* "gzip", "zlib1g-dev" */
+    const char *magic;          /* first bytes of a file */
+    void *(*open)(void);        /* NULL: not built in */
+    decode_function decode;
+    void (*close)(void *state);
+} codec;
+
+typedef struct layer { /* cookie of a stream */
+    source from;
+    decode_function decode;
+    void (*close)(void *state);
+    void *state;
+} layer;
+
+/* Reads more input if there is room. False with errno after an error. */
+static bool fill(source *from)
+{
+    if (from->at) {
+        memmove(from->bytes, from->bytes + from->at, from->n - from->at);
+        from->n -= from->at;
+        from->at = 0;
+    }
+    if (from->ended || from->n == CHUNK)
+        return true;
+    errno = 0;
+    size_t more = fread(from->bytes + from->n, 1, CHUNK - from->n, from->stream);
+    from->n += more;
+    from->ended = !more;
+    if (!more && ferror(from->stream)) {
+        errno = errno ? errno : EIO;
+        return false;
+    }
+    return true;
+}
+
+static ssize_t bad_data(void)
+{
+    errno = EBADMSG;
+    return -1;
+}
+
+/* ---- gzip ---- */
+
+#ifdef NORMA_ZLIB
+typedef struct gzip {
+    z_stream stream;
+    bool ended; /* at the end of a member */
+} gzip;
+
+static void *gzip_open(void)
+{
+    enum { GZIP = 16 };
+    gzip *self = nm_allocate(sizeof *self);
+    NM_ASSERT(inflateInit2(&self->stream, MAX_WBITS + GZIP) == Z_OK);
+    return self;
+}
+
+static ssize_t gzip_decode(void *state, source *from, char *out, size_t n)
+{
+    gzip *self = state;
+    for (;;) {
+        if (!fill(from))
+            return -1;
+        if (from->n == from->at)
+            return self->ended ? 0 : bad_data();
+        if (self->ended) /* another member follows */
+            inflateReset(&self->stream);
+        self->ended = false;
+        self->stream.next_in = from->bytes + from->at;
+        self->stream.avail_in = (uInt)(from->n - from->at);
+        self->stream.next_out = (Bytef *)out;
+        self->stream.avail_out = (uInt)n;
+        int result = inflate(&self->stream, Z_NO_FLUSH);
+        from->at = from->n - self->stream.avail_in;
+        if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR)
+            return bad_data();
+        self->ended = result == Z_STREAM_END;
+        if (n > self->stream.avail_out)
+            return (ssize_t)(n - self->stream.avail_out);
+    }
+}
+
+static void gzip_close(void *state)
+{
+    inflateEnd(&((gzip *)state)->stream);
+    free(state);
+}
+#define GZIP_FUNCTIONS gzip_open, gzip_decode, gzip_close
+#else
+#define GZIP_FUNCTIONS NULL, NULL, NULL
+#endif
+
+/* ---- xz ---- */
+
+#ifdef NORMA_LZMA
+static void *xz_open(void)
+{
+    lzma_stream *self = nm_allocate(sizeof *self);
+    *self = (lzma_stream)LZMA_STREAM_INIT;
+    NM_ASSERT(lzma_stream_decoder(self, UINT64_MAX, LZMA_CONCATENATED) == LZMA_OK);
+    return self;
+}
+
+static ssize_t xz_decode(void *state, source *from, char *out, size_t n)
+{
+    lzma_stream *self = state;
+    for (;;) {
+        if (!fill(from))
+            return -1;
+        self->next_in = from->bytes + from->at;
+        self->avail_in = from->n - from->at;
+        self->next_out = (uint8_t *)out;
+        self->avail_out = n;
+        lzma_ret result = lzma_code(self, from->ended ? LZMA_FINISH : LZMA_RUN);
+        from->at = from->n - self->avail_in;
+        if (result != LZMA_OK && result != LZMA_STREAM_END)
+            return bad_data();
+        if (n > self->avail_out || result == LZMA_STREAM_END)
+            return (ssize_t)(n - self->avail_out);
+    }
+}
+
+static void xz_close(void *state)
+{
+    lzma_end(state);
+    free(state);
+}
+#define XZ_FUNCTIONS xz_open, xz_decode, xz_close
+#else
+#define XZ_FUNCTIONS NULL, NULL, NULL
+#endif
+
+/* ---- zstd ---- */
+
+#ifdef NORMA_ZSTD
+typedef struct zstd {
+    ZSTD_DStream *stream;
+    bool inside; /* a frame */
+} zstd;
+
+static void *zstd_open(void)
+{
+    zstd *self = nm_allocate(sizeof *self);
+    self->stream = ZSTD_createDStream();
+    NM_ASSERT(self->stream);
+    return self;
+}
+
+static ssize_t zstd_decode(void *state, source *from, char *out, size_t n)
+{
+    zstd *self = state;
+    for (;;) {
+        if (!fill(from))
+            return -1;
+        ZSTD_inBuffer input = {from->bytes, from->n, from->at};
+        ZSTD_outBuffer output = {out, n, 0};
+        bool more_input = input.pos < input.size;
+        if (!more_input && !self->inside)
+            return 0;
+        size_t result = ZSTD_decompressStream(self->stream, &output, &input);
+        from->at = input.pos;
+        if (ZSTD_isError(result))
+            return bad_data();
+        self->inside = result != 0;
+        if (output.pos)
+            return (ssize_t)output.pos;
+        if (!more_input && self->inside)
+            return bad_data();
+    }
+}
+
+static void zstd_close(void *state)
+{
+    ZSTD_freeDStream(((zstd *)state)->stream);
+    free(state);
+}
+#define ZSTD_FUNCTIONS zstd_open, zstd_decode, zstd_close
+#else
+#define ZSTD_FUNCTIONS NULL, NULL, NULL
+#endif
+
+static const codec codecs[] = {{"gzip", "zlib1g-dev", "\37\213", GZIP_FUNCTIONS},
+                               {"xz", "liblzma-dev", "\3757zXZ", XZ_FUNCTIONS},
+                               {"zstd", "libzstd-dev", "\50\265\57\375", ZSTD_FUNCTIONS},
+                               {"bzip2", NULL, "BZh", NULL, NULL, NULL},
+                               {"zip", NULL, "PK\3\4", NULL, NULL, NULL}};
+
+/* ---- encodings ---- */
+
+static ssize_t convert(void *state, source *from, char *out, size_t n)
+{
+    char *to = out;
+    size_t room = n;
+    while (room == n) {
+        if (!fill(from))
+            return -1;
+        if (from->n == from->at)
+            return 0;
+        char *next = (char *)from->bytes + from->at;
+        size_t bytes = from->n - from->at;
+        size_t result = iconv(state, &next, &bytes, &to, &room);
+        int error = result == (size_t)-1 ? errno : 0;
+        from->at = from->n - bytes;
+        /* EINVAL: an incomplete character at the end of the input; E2BIG: the output is full */
+        if (room < n || error == E2BIG)
+            break;
+        if (error && !(error == EINVAL && !from->ended)) {
+            errno = EILSEQ;
+            return -1;
+        }
+    }
+    return (ssize_t)(n - room);
+}
+
+static void close_converter(void *state)
+{
+    iconv_close(state);
+}
+
+/* ---- layers ---- */
+
+static ssize_t layer_read(void *cookie, char *out, size_t n)
+{
+    layer *self = cookie;
+    return self->decode(self->state, &self->from, out, n);
+}
+
+static int layer_close(void *cookie)
+{
+    layer *self = cookie;
+    self->close(self->state);
+    int result = self->from.stream == stdin ? 0 : fclose(self->from.stream);
+    free(self->from.bytes);
+    free(self);
+    return result;
+}
+
+/* Replaces *stream by one that decodes it. */
+static void add_layer(FILE **stream, decode_function decode, void (*close)(void *), void *state)
+{
+    layer *self = nm_allocate(sizeof *self);
+    *self = (layer){{.stream = *stream, .bytes = nm_allocate(CHUNK)}, decode, close, state};
+    *stream = fopencookie(self, "r", (cookie_io_functions_t){.read = layer_read, .close = layer_close});
+    NM_ASSERT(*stream);
+    setvbuf(*stream, NULL, _IOFBF, CHUNK);
+}
+
+static nm_status decompress(FILE **stream, const char *path, nm_error *err)
+{
+    struct stat info;
+    if (fstat(fileno(*stream), &info) || !S_ISREG(info.st_mode)) /* a pipe may be interactive */
+        return NM_OK;
+    char start[5] = {0};
+    size_t n = fread(start, 1, sizeof start, *stream);
+    for (size_t i = n; i > 0; i--) /* glibc accepts as many bytes as its buffer has */
+        ungetc((unsigned char)start[i - 1], *stream);
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
+        const codec *type = &codecs[i];
+        size_t magic = strlen(type->magic);
+        if (n < magic || memcmp(start, type->magic, magic))
+            continue;
+        if (!type->package)
+            return nm_fail(err, NM_FORMAT, "%s: compressed by %s, which Norma does not read; unpack it first",
+                           path, type->name);
+        if (!type->open)
+            return nm_fail(err, NM_UNSUPPORTED,
+                           "%s: compressed by %s; unpack it first, or build Norma with the package %s", path,
+                           type->name, type->package);
+        add_layer(stream, type->decode, type->close, type->open());
+    }
+    return NM_OK;
+}
+
+static nm_status add_encoding(FILE **stream, const char *path, const char *encoding, nm_error *err)
+{
+    if (!encoding || !*encoding || !strcasecmp(encoding, "utf-8") || !strcasecmp(encoding, "utf8"))
+        return NM_OK;
+    iconv_t converter = iconv_open("UTF-8", encoding);
+    if (converter == (iconv_t)-1)
+        return nm_fail(err, NM_USAGE, "%s: unknown encoding \"%.40s\"; iconv --list prints the known ones",
+                       path, encoding);
+    add_layer(stream, convert, close_converter, converter);
+    return NM_OK;
+}
+
+nm_status nm_text_open(FILE **stream, const char *path, const char *encoding, nm_error *err)
+{
+    NM_TRY(nm_file_open(stream, path, "rb", err));
+    const char *name = strcmp(path, "-") ? path : "standard input";
+    nm_status status = decompress(stream, name, err);
+    if (status == NM_OK)
+        status = add_encoding(stream, name, encoding, err);
+    if (status != NM_OK && *stream != stdin) {
+        fclose(*stream);
+        *stream = NULL;
+    }
+    return status;
+}
+
+const char *nm_input_error_text(int error)
+{
+    if (error == EBADMSG)
+        return "the compressed data is damaged or truncated";
+    return error == EILSEQ ? "bytes that are not valid in the given encoding" : strerror(error);
+}

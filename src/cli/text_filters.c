@@ -1,0 +1,398 @@
+/* norma tokenize, detokenize, subword, normalize: the steps of text preparation as filters, so that their results can be seen
+ * and used in pipelines. The settings are those of a data folder or model (--like), or options. */
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "base/text_input.h"
+#include "cli/model_command.h"
+#include "data/prepare.h"
+#include "task/model_loader.h"
+#include "task/model_texts.h"
+#include "task/text_coder.h"
+#include "text/utf8.h"
+#include "text/words.h"
+
+typedef struct filter_config { /* section [text] */
+    const char *output, *like, *side, *tokenizer, *language, *codes, *spm_model, *format, *form, *encoding;
+    bool aggressive, escape, lowercase, undo;
+} filter_config;
+
+/* clang-format off */
+static const nm_option filter_rows[] = {
+    NM_OPTION(filter_config, output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
+    NM_OPTION(filter_config, like, "", 0, 0, "Data folder, model file or run folder, whose settings, BPE codes and SentencePiece model are used."),
+    NM_CHOICE(filter_config, side, "source", "source|target", "Side of the data folder or model of --like."),
+    NM_OPTION(filter_config, undo, "false", 0, 0, "Undo the step."),
+    NM_CHOICE(filter_config, tokenizer, "moses", "none|moses|basic_english|sentencepiece", "Tokenizer without --like."),
+    NM_OPTION(filter_config, language, "en", 0, 0, "Language of the Moses tokenizer, a code of two or three letters."),
+    NM_OPTION(filter_config, aggressive, "false", 0, 0, "Splitting of words at hyphens into @-@ by the Moses tokenizer."),
+    NM_OPTION(filter_config, escape, "true", 0, 0, "Escaping of & | < > ' \" [ ] as entities by the Moses tokenizer."),
+    NM_OPTION(filter_config, lowercase, "false", 0, 0, "Lowercasing."),
+    NM_OPTION(filter_config, codes, "", 0, 0, "File of BPE codes for subword."),
+    NM_OPTION(filter_config, spm_model, "", 0, 0, "SentencePiece model; selects the tokenizer sentencepiece."),
+    NM_CHOICE(filter_config, format, "raw", "raw|tokenized", "Format of the text that subword reads, or writes with --undo."),
+    NM_CHOICE(filter_config, form, "nfkc", "nfc|nfd|nfkc|nfkd", "Unicode normal form of normalize, without a SentencePiece model."),
+    NM_OPTION(filter_config, encoding, "utf-8", 0, 0, "Encoding of the input, a name of iconv such as latin1 or utf-16."),
+    {0}};
+/* clang-format on */
+
+typedef enum step { TOKENIZE, DETOKENIZE, SUBWORD, NORMALIZE } step;
+
+enum { SETTINGS, CODES, UNITS, DICTIONARY, TEXTS };
+
+typedef struct filter {
+    const filter_config *config;
+    step step;
+    char *texts[TEXTS];
+    nm_model_spm spm;
+    nm_vocab *subwords;
+    nm_spm_coder *normalizer;
+    nm_text_coder coder;
+    nm_buffer line, out;
+} filter;
+
+/* ---- settings ---- */
+
+/* Options of a single step are errors with --like and in other steps. */
+static nm_status check_options(const nm_cli *cli, const filter *self, nm_error *err)
+{
+    static const char *const fixed[] = {"tokenizer", "language", "aggressive", "escape",
+                                        "lowercase", "codes",    "spm_model"};
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
+        char *path = nm_format("text.%s", fixed[i]);
+        bool given = nm_options_origin(cli->options, path) != NM_ORIGIN_DEFAULT;
+        free(path);
+        if (given && *self->config->like)
+            return nm_fail(err, NM_USAGE, "--like has the settings; text.%s cannot be given with it",
+                           fixed[i]);
+    }
+    if (*self->config->codes && self->step != SUBWORD)
+        return nm_fail(err, NM_USAGE, "text.codes has no effect: only subword applies BPE");
+    if (self->step != SUBWORD && nm_options_origin(cli->options, "text.format") != NM_ORIGIN_DEFAULT)
+        return nm_fail(err, NM_USAGE, "text.format has no effect: it is the format of subword");
+    if (self->step != NORMALIZE && nm_options_origin(cli->options, "text.form") != NM_ORIGIN_DEFAULT)
+        return nm_fail(err, NM_USAGE, "text.form has no effect: it is the Unicode form of normalize");
+    if (self->step == NORMALIZE && self->config->undo)
+        return nm_fail(err, NM_USAGE, "normalization cannot be undone");
+    return NM_OK;
+}
+
+/* Names of the texts of a side; side NULL: of plain text. */
+static char *text_name(int text, const char *side)
+{
+    static const char *const names[] = {"data.ini", "codes.bpe", "units", "dict"};
+    if (text < UNITS)
+        return nm_duplicate(names[text]);
+    return side ? nm_format("%s.%s.txt", names[text], side) : nm_format("%s.txt", names[text]);
+}
+
+static char *spm_name(const char *side)
+{
+    return side ? nm_format("sentencepiece.%s.model", side) : nm_duplicate("sentencepiece.model");
+}
+
+static nm_status read_folder(filter *self, const char *side, nm_error *err)
+{
+    nm_status status = NM_OK;
+    for (int i = 0; i < TEXTS && status == NM_OK; i++) {
+        char *name = text_name(i, side), *path = nm_path_join(self->config->like, name);
+        if (nm_file_exists(path) && !self->texts[i])
+            status = nm_model_text_read(path, &self->texts[i], err);
+        free(path);
+        free(name);
+    }
+    char *name = spm_name(side), *path = nm_path_join(self->config->like, name);
+    if (status == NM_OK && !self->spm.spm)
+        status = nm_model_spm_read(&self->spm, path, err);
+    free(path);
+    free(name);
+    return status;
+}
+
+static nm_status read_model(filter *self, const nm_safetensors *file, const char *side, nm_error *err)
+{
+    for (int i = 0; i < TEXTS; i++) {
+        char *name = text_name(i, side);
+        if (!self->texts[i])
+            self->texts[i] = nm_duplicate(nm_safetensors_metadata(file, name));
+        free(name);
+    }
+    char *name = spm_name(side);
+    nm_status status = self->spm.spm ? NM_OK : nm_model_spm_load(&self->spm, name, file, err);
+    free(name);
+    return status;
+}
+
+/* The texts of the side or, in a language model, of its only side. */
+static nm_status read_like(filter *self, nm_error *err)
+{
+    const char *const sides[] = {self->config->side, NULL};
+    char *settings = nm_path_join(self->config->like, "data.ini");
+    bool folder = nm_file_exists(settings);
+    free(settings);
+    if (folder) {
+        for (int i = 0; i < 2; i++)
+            NM_TRY(read_folder(self, sides[i], err));
+    } else {
+        char *path = nm_model_path(self->config->like);
+        nm_safetensors *file;
+        nm_status status = nm_safetensors_open(&file, path, err);
+        free(path);
+        NM_TRY(status);
+        for (int i = 0; i < 2 && status == NM_OK; i++)
+            status = read_model(self, file, sides[i], err);
+        nm_safetensors_close(file);
+        NM_TRY(status);
+    }
+    if (self->texts[SETTINGS])
+        return NM_OK;
+    return nm_fail(err, NM_FORMAT,
+                   "%s: has no data.ini: not a data folder of norma prepare or a model with one",
+                   self->config->like);
+}
+
+static nm_status open_coder(filter *self, const nm_prepare_config *prepare, const char *language,
+                            nm_error *err)
+{
+    int64_t threshold = prepare->bpe_vocabulary_threshold;
+    const char *subwords = self->texts[UNITS] ? self->texts[UNITS] : self->texts[DICTIONARY];
+    if (threshold && subwords)
+        NM_TRY(
+            nm_vocab_parse(subwords, strlen(subwords), "dictionary", NM_VOCAB_FAIRSEQ, &self->subwords, err));
+    nm_text_coder_config config = {.tokenizer = prepare->tokenizer,
+                                   .options = nm_tokenizer_options_default(),
+                                   .lowercase = prepare->lowercase,
+                                   .codes = self->step == SUBWORD ? self->texts[CODES] : NULL,
+                                   .codes_name = "BPE codes",
+                                   .subwords = self->subwords,
+                                   .threshold = self->subwords ? threshold : 0};
+    config.options.aggressive = prepare->aggressive;
+    config.options.escape = prepare->escape;
+    config.options.spm = self->spm.spm;
+    if (nm_tokenizer_has_language(prepare->tokenizer) && *language)
+        config.options.language = language;
+    return nm_text_coder_open(&self->coder, &config, err);
+}
+
+static nm_status open_like(filter *self, nm_error *err)
+{
+    NM_TRY(read_like(self, err));
+    nm_options *options = nm_options_create();
+    const nm_prepare_config *prepare =
+        nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
+    nm_status status = nm_options_read_text(options, "data.ini", self->texts[SETTINGS], err);
+    if (status == NM_OK) {
+        bool source = !strcmp(self->config->side, "source");
+        status = open_coder(self, prepare, source ? prepare->source_lang : prepare->target_lang, err);
+    }
+    nm_options_free(options);
+    return status;
+}
+
+static nm_status open_given(filter *self, nm_error *err)
+{
+    const filter_config *config = self->config;
+    nm_prepare_config prepare = {.tokenizer = *config->spm_model ? "sentencepiece" : config->tokenizer,
+                                 .aggressive = config->aggressive,
+                                 .escape = config->escape,
+                                 .lowercase = config->lowercase};
+    if (*config->spm_model) {
+        if (!nm_file_exists(config->spm_model))
+            return nm_fail(err, NM_IO, "%s: No such file or directory", config->spm_model);
+        NM_TRY(nm_model_spm_read(&self->spm, config->spm_model, err));
+    }
+    if (*config->codes)
+        NM_TRY(nm_model_text_read(config->codes, &self->texts[CODES], err));
+    if (self->step == NORMALIZE && !self->spm.spm)
+        prepare.tokenizer = "none";
+    return open_coder(self, &prepare, config->language, err);
+}
+
+/* ---- lines ---- */
+
+static void normalize_unicode(const char *form, const char *line, nm_buffer *out)
+{
+    int options = UTF8PROC_NULLTERM | UTF8PROC_STABLE |
+                  (form[strlen(form) - 1] == 'c' ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
+                  (form[2] == 'k' ? UTF8PROC_COMPAT : 0);
+    utf8proc_uint8_t *text = NULL;
+    utf8proc_ssize_t bytes =
+        utf8proc_map((const utf8proc_uint8_t *)line, 0, &text, (utf8proc_option_t)options);
+    if (bytes >= 0)
+        nm_buffer_append(out, (const char *)text, (size_t)bytes);
+    free(text);
+}
+
+static void filter_line(filter *self, const char *line, size_t bytes)
+{
+    nm_text_coder *coder = &self->coder;
+    bool spm = coder->tokenizer.type == &nm_tokenizer_sentencepiece, undo = self->config->undo;
+    bool detokenizes = (self->step == DETOKENIZE) != (undo && self->step != SUBWORD);
+    nm_buffer *out = &self->out;
+    nm_buffer_clear(out);
+    nm_buffer_clear(&self->line);
+    if (self->step == NORMALIZE) {
+        if (coder->lowercase)
+            nm_utf8_lowercase(line, bytes, &self->line);
+        else
+            nm_buffer_append(&self->line, line, bytes);
+        if (spm)
+            nm_spm_normalize(self->normalizer, self->line.data, self->line.bytes, out);
+        else
+            normalize_unicode(self->config->form, self->line.data, out);
+    } else if (self->step == SUBWORD && undo) {
+        if (spm)
+            nm_buffer_append(&self->line, line, bytes);
+        else
+            nm_bpe_remove(line, bytes, &self->line);
+        if (spm || !strcmp(self->config->format, "raw"))
+            nm_detokenize(&coder->tokenizer, self->line.data, self->line.bytes, out);
+        else
+            nm_buffer_append(out, self->line.data, self->line.bytes);
+    } else if (detokenizes) {
+        nm_detokenize(&coder->tokenizer, line, bytes, out);
+    } else {
+        bool tokenized = self->step == SUBWORD && strcmp(self->config->format, "raw");
+        nm_text_coder_run(coder, tokenized ? NM_FORMAT_TOKENIZED : NM_FORMAT_RAW, line, bytes);
+        nm_buffer_append(out, coder->subwords.data, coder->subwords.bytes);
+    }
+    nm_buffer_append_byte(out, '\n');
+}
+
+static nm_status filter_lines(filter *self, nm_lines *lines, FILE *output, nm_error *err)
+{
+    for (;;) {
+        bool more;
+        NM_TRY(nm_lines_next(lines, &more, err));
+        if (!more)
+            return NM_OK;
+        NM_TRY(nm_line_check(lines, err));
+        const char *nul = memchr(lines->text, 0, lines->bytes);
+        if (nul)
+            return nm_fail(err, NM_FORMAT, "%s:%lld: not text: byte 0x00 at position %zu", lines->path,
+                           (long long)lines->number, (size_t)(nul - lines->text) + 1);
+        filter_line(self, lines->text, lines->bytes);
+        fwrite(self->out.data, 1, self->out.bytes, output);
+        if (ferror(output))
+            return NM_OK; /* reported when it is closed */
+    }
+}
+
+static nm_status run_filter(filter *self, const char *input, nm_error *err)
+{
+    NM_TRY(*self->config->like ? open_like(self, err) : open_given(self, err));
+    if (self->spm.spm)
+        self->normalizer = nm_spm_coder_create(self->spm.spm);
+    FILE *stream;
+    NM_TRY(nm_text_open(&stream, input, self->config->encoding, err));
+    nm_cli_output output;
+    nm_lines lines;
+    nm_lines_init(&lines, stream, nm_cli_input_name(input));
+    nm_status status = nm_cli_output_open(&output, self->config->output, input, err);
+    if (status == NM_OK) {
+        if (stream == stdin &&
+            output.stream == stdout) /* every line is answered before the next one is read */
+            setvbuf(stdout, NULL, _IOLBF, 0);
+        status = filter_lines(self, &lines, output.stream, err);
+        status = nm_cli_output_close(&output, status, err);
+    }
+    nm_lines_release(&lines);
+    if (stream != stdin)
+        fclose(stream);
+    return status;
+}
+
+static int run(nm_cli *cli, int argc, char **argv, step which)
+{
+    nm_error err = {0};
+    filter self = {.config = nm_options_find(cli->options, "text"), .step = which};
+    nm_status status = nm_cli_check_arguments(cli, argc, 0, 1, &err);
+    if (status == NM_OK)
+        status = check_options(cli, &self, &err);
+    if (status == NM_OK)
+        status = run_filter(&self, argc ? argv[0] : "-", &err);
+    nm_text_coder_close(&self.coder);
+    nm_spm_coder_free(self.normalizer);
+    nm_model_spm_release(&self.spm);
+    nm_model_texts_free(self.texts, TEXTS);
+    nm_vocab_free(self.subwords);
+    nm_buffer_release(&self.line);
+    nm_buffer_release(&self.out);
+    return status == NM_OK ? NM_OK : nm_cli_fail(&err);
+}
+
+static void add_options(nm_options *options)
+{
+    nm_options_add(options, "text", filter_rows, NULL, sizeof(filter_config));
+}
+
+static int run_tokenize(nm_cli *cli, int argc, char **argv)
+{
+    return run(cli, argc, argv, TOKENIZE);
+}
+
+static int run_detokenize(nm_cli *cli, int argc, char **argv)
+{
+    return run(cli, argc, argv, DETOKENIZE);
+}
+
+static int run_subword(nm_cli *cli, int argc, char **argv)
+{
+    return run(cli, argc, argv, SUBWORD);
+}
+
+static int run_normalize(nm_cli *cli, int argc, char **argv)
+{
+    return run(cli, argc, argv, NORMALIZE);
+}
+
+#define SETTINGS_HELP                                                                                        \
+    "Lines of FILE or standard input are read, and results are written to standard output. The settings "    \
+    "are those of a data folder or model (--like), or the options."
+
+const nm_command nm_command_tokenize = {
+    .name = "tokenize",
+    .summary = "tokenize lines of text as norma prepare does",
+    .usage = "[FILE] [--like DATA|MODEL] [--undo] [OPTION ...]",
+    .details = SETTINGS_HELP
+    " With --undo, tokens are joined to text again, as by norma detokenize. SentencePiece writes "
+    "pieces.",
+    .section = "text",
+    .options = add_options,
+    .run = run_tokenize,
+};
+
+const nm_command nm_command_detokenize = {
+    .name = "detokenize",
+    .summary = "join tokens to text as norma translate does",
+    .usage = "[FILE] [--like DATA|MODEL] [OPTION ...]",
+    .details = SETTINGS_HELP,
+    .section = "text",
+    .options = add_options,
+    .run = run_detokenize,
+};
+
+const nm_command nm_command_subword = {
+    .name = "subword",
+    .summary = "split text into the subwords that a model reads",
+    .usage = "[FILE] [--like DATA|MODEL] [--undo] [OPTION ...]",
+    .details = SETTINGS_HELP
+    " Text is tokenized, lowercased if that is set, and split by BPE or SentencePiece: the result "
+    "is what norma prepare turns into ids, except that symbols outside of the dictionary become "
+    "<unk> there. With --undo, subwords are joined and detokenized.",
+    .section = "text",
+    .options = add_options,
+    .run = run_subword,
+};
+
+const nm_command nm_command_normalize = {
+    .name = "normalize",
+    .summary = "normalize Unicode text as a SentencePiece model does",
+    .usage = "[FILE] [--like DATA|MODEL] [--form nfc|nfd|nfkc|nfkd]",
+    .details =
+        SETTINGS_HELP " With a SentencePiece model its rules are applied, otherwise a Unicode normal form.",
+    .section = "text",
+    .options = add_options,
+    .run = run_normalize,
+};

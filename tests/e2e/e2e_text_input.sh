@@ -1,0 +1,93 @@
+#!/bin/bash
+# Text files that are compressed or in other encodings, and the filters tokenize, detokenize, subword and normalize.
+set -euo pipefail
+# shellcheck source=tests/e2e/common.sh
+. "${SOURCE:?}/tests/e2e/common.sh"
+
+make_pairs train 300 1
+make_pairs valid 20 2
+common=(--source-lang de --target-lang en --bpe-merges 50)
+accepts written prepare --train train --valid valid "${common[@]}" --output plain
+
+# --- compressed: recognized by content, also after concatenation -----------------------------------------------------
+same_ids() { # FOLDER
+    cases=$((cases + 1))
+    cmp -s plain/train.source.ids "$1/train.source.ids" || fail "$1 has other ids"
+    cmp -s plain/train.target.ids "$1/train.target.ids" || fail "$1 has other ids"
+}
+for program in gzip xz zstd; do
+    command -v $program >/dev/null || continue
+    mkdir $program
+    case $program in gzip) end=gz ;; xz) end=xz ;; *) end=zst ;; esac
+    { head -n 100 train.de | $program -c && tail -n +101 train.de | $program -c; } >$program/train.de.$end
+    $program -c <train.en >$program/train.en
+    accepts written prepare --train $program/train "${common[@]}" --output ids_$program
+    same_ids ids_$program
+    head -c 700 $program/train.de.$end >$program/cut.de
+    cp train.en $program/cut.en
+    refuses 3 'the compressed data is damaged or truncated' prepare --train $program/cut "${common[@]}" --output x
+done
+printf 'BZh91AY' >packed.de
+refuses 4 'unpack it first' prepare --train packed "${common[@]}" --output x
+: >empty.de
+: >empty.en
+refuses 5 'no pair' prepare --train empty "${common[@]}" --output x
+gzip -c valid.en >reference.gz
+accepts 'BLEU = 100.00' score bleu valid.en --reference reference.gz
+
+# --- encodings -----------------------------------------------------------------------------------------------------------
+for encoding in latin1 utf-16; do
+    for side in de en; do
+        sed 's/grün/gruen/g' train.$side | iconv -f utf-8 -t $encoding >other.$side
+        sed 's/grün/gruen/g' train.$side >same.$side
+    done
+    accepts written prepare --train same "${common[@]}" --output plain
+    accepts written prepare --train other "${common[@]}" --encoding $encoding --output ids_other
+    same_ids ids_other
+done
+iconv -f utf-8 -t latin1 train.de >latin.de
+cp train.en latin.en
+refuses 4 'not UTF-8' prepare --train latin "${common[@]}" --output x
+has err '--encoding'
+refuses 3 'not valid in the given encoding' prepare --train train "${common[@]}" --encoding ascii --output x
+refuses 2 'unknown encoding "klingon"' prepare --train train "${common[@]}" --encoding klingon --output x
+
+# --- filters: what prepare does -------------------------------------------------------------------------------------------
+accepts written prepare --train train --valid valid "${common[@]}" --lowercase --output plain
+"$NORMA" tokenize --like plain <valid.de >got
+same got plain/valid.source.words
+"$NORMA" tokenize --like plain --side target valid.en >got
+same got plain/valid.target.words
+"$NORMA" subword --like plain <valid.de >subwords
+"$NORMA" subword --like plain --format tokenized plain/valid.source.words >got
+same got subwords
+od -An -v -t d4 -j 64 -w4 plain/valid.source.ids | awk 'NR == FNR { symbol[NR + 3] = $1; next }
+    $1 == 2 { print line; line = ""; next } { line = line (line == "" ? "" : " ") ($1 == 3 ? "?" : symbol[$1 + 0]) }' \
+    plain/dict.source.txt - >ids
+same ids subwords
+"$NORMA" subword --like plain --undo subwords >got
+"$NORMA" detokenize --like plain plain/valid.source.words >wanted
+same got wanted
+tr '[:upper:]' '[:lower:]' <valid.de | sed 's/ \.$/./' >wanted
+same got wanted
+"$NORMA" tokenize --like plain --undo plain/valid.source.words >got
+same got wanted
+"$NORMA" subword --codes plain/codes.bpe --lowercase --language de valid.de >got
+same got subwords
+printf 'ﬁ ＡＢ\xcc\x81 ½\n' >forms
+"$NORMA" normalize forms >got
+echo 'fi AB́ 1⁄2' >wanted
+same got wanted
+"$NORMA" normalize --form nfc forms >got
+printf 'ﬁ ＡＢ\xcc\x81 ½\n' >wanted
+same got wanted
+printf 'caf\351\n' >latin1
+"$NORMA" normalize --encoding latin1 latin1 >got
+echo café >wanted
+same got wanted
+refuses 2 'normalization cannot be undone' normalize --undo forms
+refuses 2 '--like has the settings' tokenize --like plain --lowercase forms
+refuses 2 'only subword applies BPE' tokenize --codes plain/codes.bpe forms
+refuses 3 'nowhere' tokenize --like nowhere forms
+printf 'a\0b\n' >zero
+refuses 4 'zero:1: not text: byte 0x00' subword zero

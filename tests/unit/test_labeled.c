@@ -1,0 +1,98 @@
+/* Labeled texts: lines with the label in front, fastText's marks, and JSON lines. */
+#include "data/labeled.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "text_helper.h"
+
+static nm_labeled_config config_of(const char *format, bool with_label)
+{
+    return (nm_labeled_config){.encoding = "utf-8",
+                               .format = format,
+                               .quotes = "auto",
+                               .header = "auto",
+                               .label = "1",
+                               .text = "2",
+                               .lines_by_default = !with_label,
+                               .with_label = with_label};
+}
+
+/* Reads content as a file; expected: "label|text;label|text;", or the message of an error. */
+static void check(const nm_labeled_config *config, const char *content, const char *expected)
+{
+    char *path = write_temporary(content, strlen(content));
+    nm_buffer got = {0};
+    nm_labeled texts;
+    nm_error err;
+    bool more = true;
+    nm_buffer_clear(&got);
+    nm_status status = nm_labeled_open(&texts, path, config, &err);
+    while (status == NM_OK && more) {
+        status = nm_labeled_next(&texts, &more, &err);
+        if (status == NM_OK && more) {
+            nm_buffer_append(&got, texts.label, strlen(texts.label));
+            nm_buffer_append_byte(&got, '|');
+            nm_buffer_append(&got, texts.text.data, texts.text.bytes);
+            nm_buffer_append_byte(&got, ';');
+        }
+    }
+    nm_labeled_close(&texts);
+    if (status == NM_OK)
+        assert_string_equal(got.data, expected);
+    else if (!strstr(err.text, expected))
+        fail_msg("'%s' is not in: %s", expected, err.text);
+    nm_buffer_release(&got);
+    remove_temporary(path);
+}
+
+static void label_in_front(void **state)
+{
+    (void)state;
+    const nm_labeled_config space = config_of("space", true), fasttext = config_of("fasttext", true),
+                            plain = config_of("fasttext", false), tsv = config_of("tsv", true);
+    check(&space, "good a  fine day\nbad\train\n\ngood\n", "good|a  fine day;bad|rain;good|;");
+    check(&space, " no label\n", ":1: the label is empty");
+    check(&fasttext, "__label__good a day\n__label__bad rain\n", "good|a day;bad|rain;");
+    check(&fasttext, "__label__good a day\nrain\n", ":2: does not begin with __label__");
+    check(&fasttext, "__label__good __label__bad a day\n", ":1: more than one label");
+    check(&plain, "__label__good a day\nplain words\n", "|a day;|plain words;");
+    check(&tsv, "good a day\n", "is the format space or fasttext");
+}
+
+static void json_lines(void **state)
+{
+    (void)state;
+    nm_labeled_config json = config_of("json", true);
+    check(&json,
+          "{\"label\": \"good\", \"text\": \"a\\nday\"}\n\n{\"text\": \"rain\", \"label\": 3, \"more\": "
+          "null}\n",
+          "good|a day;3|rain;");
+    check(&json, "{\"label\": \"good\"}\n", ":1: the object has no text \"text\"");
+    check(&json, "{\"label\": \"good\", \n", ":1: not a JSON object");
+    check(&json, "[1]\n", ":1: not a JSON object");
+    json.label = "stars";
+    json.text = "title,body";
+    check(&json, "{\"stars\": 5, \"title\": \"Good\", \"body\": \"day\"}\n", "5|Good day;");
+    json.with_label = false;
+    check(&json, "{\"title\": \"Good\", \"body\": \"day\"}\n", "|Good day;");
+}
+
+static void other_encodings(void **state)
+{
+    (void)state;
+    nm_labeled_config latin1 = config_of("tsv", true);
+    latin1.encoding = "latin1";
+    check(&latin1, "gut\tsch\xF6n\n", "gut|schön;");
+    latin1.encoding = "utf-8";
+    check(&latin1, "gut\tsch\xF6n\n", "not UTF-8");
+    latin1.encoding = "klingon";
+    check(&latin1, "gut\tsch\xF6n\n", "unknown encoding \"klingon\"");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(label_in_front), cmocka_unit_test(json_lines),
+                                       cmocka_unit_test(other_encodings)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
