@@ -4,7 +4,7 @@
 #     scripts/mutants.pl [--check] [--jobs N] [--build FOLDER] [--timeout SECONDS] [PATTERN]
 # PATTERN: a regular expression on file and text. --check: only tests that every text occurs exactly once in its file.
 # Results are kept in FOLDER/results (default build-mutants), so an interrupted run continues; a mutant is tested again
-# when its file or its entry has changed. Exit code: 0 no mutant survived, 1 some did, 2 a mutant cannot be applied.
+# when its file, its tests or its entry have changed. Exit code: 0 no mutant survived, 1 some did, 2 a mutant cannot be applied.
 #
 # tests/mutants/*.txt: entries of
 #     FILE TEST [TEST ...]         tests: programs (test_x), scripts (e2e_x), or golden
@@ -52,7 +52,7 @@ for my $m (@mutants) {
     $m->{new} = join "\n", @{$m->{to}};
     my $n = () = $source =~ /\Q$m->{text}\E/g;
     $m->{new} =~ s/^\s+//;
-    $m->{key} = md5_hex(join "\0", $source, $m->{text}, $m->{new}, @{$m->{tests}});
+    $m->{key} = md5_hex(join "\0", $source, $m->{text}, $m->{new}, map { $_, map { slurp($_) } grep { -e } glob("tests/{unit,kernel,grad}/$_.c tests/e2e/$_.sh") } @{$m->{tests}});
     next if $n == 1;
     print "$m->{at}: the text occurs $n times in $m->{file}\n";
     $broken++;

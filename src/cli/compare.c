@@ -57,7 +57,7 @@ static volatile sig_atomic_t stop_requested;
 
 static void on_signal(int number)
 {
-    if (stop_requested) { /* the second signal ends the program at once */
+    if (stop_requested && number != SIGHUP) { /* the second one ends the program at once; SIGHUP may repeat */
         signal(number, SIG_DFL);
         raise(number);
     }
@@ -94,6 +94,9 @@ static nm_status compare(nm_comparison *c, const compare_config *config, nm_erro
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    struct sigaction inherited;
+    if (!sigaction(SIGHUP, NULL, &inherited) && inherited.sa_handler != SIG_IGN) /* nohup ignores it */
+        sigaction(SIGHUP, &action, NULL);
     c->queue.on_finished = compare_progress_finished;
     c->queue.on_tick = compare_progress_tick;
     c->queue.user = &progress;

@@ -220,6 +220,16 @@ compare --norms $norms --folder stopped --train.updates 100000 --jobs 3 >out 2>e
 has err 'power-1.txt'
 flock -n stopped/lock true || fail "a run continues after its comparison has ended"
 
+# The terminal is closed: the runs end with a checkpoint.
+"$NORMA" compare recipe.ini --norms layer --folder hangup --train.updates 100000 >out 2>err &
+process=$!
+while kill -0 $process 2>/dev/null && ! grep -qs '"type":"train"' hangup/layer-1/log.jsonl; do sleep 0.02; done
+kill -HUP $process
+got=0
+wait $process || got=$?
+[ "$got" = 9 ] || fail "exit code $got after SIGHUP: $(cat err)"
+has hangup/layer-1.txt 'to continue'
+
 # No run survives a killed comparison: it would write into the folder that the next one uses.
 "$NORMA" compare recipe.ini --norms layer --folder orphan --train.updates 100000 >out 2>err &
 process=$!
