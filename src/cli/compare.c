@@ -12,7 +12,7 @@
 #include "experiment/comparison.h"
 
 typedef struct compare_config { /* section [compare] */
-    const char *norms, *grid, *folder, *results;
+    const char *norms, *grid, *folder, *results, *launch;
     nm_table_format format;
     int64_t seeds, jobs, tid_batches, average;
     double margin;
@@ -32,6 +32,7 @@ static const nm_option compare_options[] = {
     ROW(seeds, "1", 1, 1000, "Number of runs of each variant, with seeds 1, 2, ..."),
     ROW(margin, "0", 0, 1e6, "Margin of the equivalence tests, in units of the score (0.3 BLEU); 0: no equivalence tests."),
     ROW(average, "0", 0, 1000, "Number of last checkpoints whose averaged weights are scored; 0 scores the best checkpoint."),
+    ROW(launch, "", 0, 0, "Command that starts each run, words separated by spaces, for example srun -n4 or mpirun -n 2; empty: none."),
     ROW(jobs, "0", 0, 1024, "Number of parallel runs, which share the CPU cores; 0 keeps all cores busy."),
     ROW(folder, "", 0, 0, "Folder of the run folders; empty: runs/NAME-compare, NAME being the recipe's."),
     ROW(results, "", 0, 0,
@@ -176,6 +177,7 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
     if (nm_cli_check_arguments(cli, argc, 1, 1, &err) != NM_OK)
         return nm_cli_fail(&err);
     bool norms_given = nm_options_origin(cli->options, "compare.norms") != NM_ORIGIN_DEFAULT;
+    char *program = realpath("/proc/self/exe", NULL); /* a launcher may start it on another machine */
     const char **grids = nm_allocate((cli->n_settings + 1) * sizeof *grids);
     nm_comparison c = {.config = {.norms = norms_given ? config->norms : NULL,
                                   .grids = grids,
@@ -187,7 +189,8 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
                                   .score_grid = config->score_grid},
                        .folder = *config->folder ? nm_duplicate(config->folder)
                                                  : default_folder(argv[0], run->profile),
-                       .queue = {.program = "/proc/self/exe",
+                       .queue = {.program = program ? program : "norma",
+                                 .launch = config->launch,
                                  .recipe = argv[0],
                                  .profile = run->profile,
                                  .task = cli->task,
@@ -201,6 +204,7 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
     nm_status status = compare(&c, config, &err);
     nm_comparison_release(&c);
     free(grids);
+    free(program);
     return status == NM_OK ? 0 : nm_cli_fail(&err);
 }
 

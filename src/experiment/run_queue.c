@@ -85,7 +85,7 @@ nm_status nm_run_queue_options(const nm_run_queue *queue, const nm_variant *vari
     return status;
 }
 
-/* The argument list of norma train; heap, ends with NULL. */
+/* The argument list of norma train, after the words of the launcher; heap, ends with NULL. */
 static char **train_arguments(const nm_run_queue *queue, const nm_run_job *job)
 {
     nm_settings all = run_settings(queue, job->variant, job->result.seed);
@@ -95,13 +95,20 @@ static char **train_arguments(const nm_run_queue *queue, const nm_run_job *job)
     nm_settings_add(&all, "run.folder", job->folder);
     nm_settings_add(&all, "run.report_seconds", "1");
     nm_settings_add(&all, "run.resume", "yes");
-    char **list = nm_allocate((all.n + 4) * sizeof *list);
-    size_t n = 0;
-    list[n++] = nm_duplicate("norma");
+    char **list = NULL, *launch = nm_duplicate(queue->launch ? queue->launch : ""), *rest = launch, *word;
+    size_t n = 0, capacity = 0;
+    while ((word = strtok_r(rest, " ", &rest)) != NULL) {
+        NM_GROW(list, n, capacity);
+        list[n++] = nm_duplicate(word);
+    }
+    free(launch);
+    NM_RESERVE(list, n + all.n + 4, capacity);
+    list[n++] = nm_duplicate(queue->program);
     list[n++] = nm_duplicate("train");
     list[n++] = nm_duplicate(queue->recipe);
     for (size_t i = 0; i < all.n; i++)
         list[n++] = nm_format("--%s=%s", all.list[i].key, all.list[i].value);
+    list[n] = NULL;
     nm_settings_release(&all);
     return list;
 }
@@ -117,7 +124,7 @@ static void free_arguments(char **list)
 
 /* Does not return. The run is killed with its parent, however that dies: otherwise it would write into a folder that the
  * next comparison uses. It is in its own process group, because a Ctrl-C is forwarded by the parent once. */
-static void exec_run(const char *program, char **arguments, int log, pid_t parent, const sigset_t *mask)
+static void exec_run(char **arguments, int log, pid_t parent, const sigset_t *mask)
 {
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
@@ -126,8 +133,8 @@ static void exec_run(const char *program, char **arguments, int log, pid_t paren
     dup2(log, STDERR_FILENO);
     sigprocmask(SIG_SETMASK, mask, NULL);
     if (getppid() == parent)
-        execv(program, arguments);
-    dprintf(STDERR_FILENO, "norma: cannot start norma train: %s\n", strerror(errno));
+        execvp(arguments[0], arguments);
+    dprintf(STDERR_FILENO, "norma: cannot start %s: %s\n", arguments[0], strerror(errno));
     _exit(127);
 }
 
@@ -145,7 +152,7 @@ static nm_status start(const nm_run_queue *queue, nm_run_job *job, nm_error *err
     sigprocmask(SIG_SETMASK, &all, &before);
     job->process = fork();
     if (job->process == 0)
-        exec_run(queue->program, arguments, log, parent, &before);
+        exec_run(arguments, log, parent, &before);
     sigprocmask(SIG_SETMASK, &before, NULL);
     close(log);
     free_arguments(arguments);

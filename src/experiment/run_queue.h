@@ -25,6 +25,8 @@ typedef struct nm_run_job { /* one run */
 
 typedef struct nm_run_queue {
     const char *program, *recipe, *profile; /* profile "": none */
+    const char *
+        launch; /* command that starts each run, words separated by spaces: "mpirun -n 4"; "" or NULL: none */
     const nm_task_type *task;
     void (*add_options)(
         nm_options *options); /* registers what `norma train` has besides the trainer's sections */

@@ -117,5 +117,13 @@ ranks 2 --train.updates "$((last + 2))" --run.folder killed --resume
 [ "$got" = 0 ] || fail "no resume after a kill: $(cat err)"
 has err "resumed at update $last"
 
+# A comparison whose runs are started by a launcher equals one without.
+for launch in '' "$MPIEXEC -n 2"; do
+    "$NORMA" compare recipe.ini --norms layer --seeds 1 --jobs 1 --launch "$launch" --device.threads 1 \
+        --folder "compare${launch:+2}" --tid-batches 0 </dev/null >out 2>err || fail "compare --launch '$launch': $(cat err)"
+done
+has compare2/*/log.jsonl '"ranks":2'
+[ "$(tensors compare/*/last.safetensors)" = "$(tensors compare2/*/last.safetensors)" ] || fail "the launcher changed the weights"
+
 [ "$failures" = 0 ] || { echo "$failures of $cases cases failed" >&2; exit 1; }
 echo "1, 2 and 3 ranks, a resume with other numbers of ranks: the same weights; failures of one rank end all ($cases cases)"
