@@ -152,6 +152,36 @@ static void test_early_stopping(void **state)
     tiny_data_remove(j.folder);
 }
 
+/* A new best validation after worse ones begins the count again. The learning rate is so high that the loss goes up and down. */
+static void test_a_new_best_resets_the_patience(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"schedule.name",
+                                           "constant",
+                                           "schedule.lr",
+                                           "0.03",
+                                           "train.patience",
+                                           "100",
+                                           "train.validate_every",
+                                           "1",
+                                           "train.score",
+                                           "false",
+                                           NULL};
+    nm_error err;
+    job j = {.updates = "24", .folder = tiny_folder(), .settings = settings};
+    run(&j, NM_OK, &err);
+    char *log = tiny_log(j.folder);
+    int64_t worse_before = 0, validations = 0;
+    for (const char *at = log; (at = strstr(at, "\"type\":\"valid\"")) != NULL; at++) {
+        const char *end = at + strcspn(at, "\n"), *best = strstr(at, "\"best\":true");
+        worse_before += ++validations < ended.best_update && !(best && best < end);
+    }
+    assert_true(worse_before > 0);
+    assert_int_equal(ended.bad_checks, ended.update - ended.best_update);
+    free(log);
+    tiny_data_remove(j.folder);
+}
+
 static void test_the_newest_checkpoints_are_kept(void **state)
 {
     (void)state;
@@ -394,6 +424,7 @@ int main(void)
         cmocka_unit_test(test_resume_is_exact_for_every_norm),
         cmocka_unit_test(test_resume_keeps_the_decays_of_the_schedule),
         cmocka_unit_test(test_early_stopping),
+        cmocka_unit_test(test_a_new_best_resets_the_patience),
         cmocka_unit_test(test_the_newest_checkpoints_are_kept),
         cmocka_unit_test(test_resume_is_exact_at_any_update),
         cmocka_unit_test(test_reversal_is_learned),
