@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Measures Norma and other toolkits in turn, each at its best setting, and writes results/performance/CPU.json.
 
-    bench/peers/bench_peers.py [--works train,lm,decode,norms] [--rounds 5] [--data FOLDER] [--output FOLDER] [--any-load]
+    bench/peers/bench_peers.py [--works train,lm,decode,norms] [--match TEXT] [--rounds 5] [--data FOLDER] [--output FOLDER]
+                               [--any-load]
 
 Run it by `make bench-peers`, which creates a virtual environment with the current PyTorch and CTranslate2 from PyPI. Each work
 is measured in rounds; in a round every side runs once, so that slow drifts of the machine affect all sides. Before each
@@ -267,7 +268,12 @@ def norma_decode(run_folder, units, scratch, kind, beam, length):
     return {"value": tokens / seconds}
 
 
-def decode_works(scratch, data, preset):
+def decode_works(scratch, data, preset, is_chosen):
+    choices = [(beam, kind, name, f"translation in batches, {preset}, beam {beam}, {name}") for beam in (4, 1)
+               for kind, name in (("float32", "float"), ("int8", "int8"), ("bfloat16", "bf16"))]
+    choices = [choice for choice in choices if is_chosen(choice[3]) and (choice[1] != "bfloat16" or has_bf16())]
+    if not choices:
+        return []
     recipe, folder, model, units = (f"{scratch}/{name}-{preset}" for name in ("decode.ini", "decode", "ct2", "units"))
     write_recipe(recipe, data={"folder": data}, model={"preset": preset},
                  train={"updates": 20, "max_tokens": 2048, "score": "false", "validate_every": 20})
@@ -283,15 +289,12 @@ def decode_works(scratch, data, preset):
             count = min(60, max(5, int(generator.lognormvariate(3.0, 0.5))))
             file.write(" ".join(generator.choices(words[:3000], k=count)) + "\n")
     works = []
-    for beam in (4, 1):
-        for kind, name in (("float32", "float"), ("int8", "int8"), ("bfloat16", "bf16")):
-            if kind == "bfloat16" and not has_bf16():
-                continue
-            batch, workers = best_ct2(model, units, f"{scratch}/ct2.out", kind, beam, 25)
-            works.append(Work(f"translation in batches, {preset}, beam {beam}, {name}", "tokens/s", [
-                (f"CTranslate2, {name}", lambda k=kind, b=beam, n=batch, w=workers:
-                 ct2_speed(model, units, f"{scratch}/ct2.out", k, b, 25, n, w)),
-                (f"Norma, {name}", lambda k=kind, b=beam: norma_decode(folder, units, scratch, k, b, 25))]))
+    for beam, kind, name, title in choices:
+        batch, workers = best_ct2(model, units, f"{scratch}/ct2.out", kind, beam, 25)
+        works.append(Work(title, "tokens/s", [
+            (f"CTranslate2, {name}", lambda k=kind, b=beam, n=batch, w=workers:
+             ct2_speed(model, units, f"{scratch}/ct2.out", k, b, 25, n, w)),
+            (f"Norma, {name}", lambda k=kind, b=beam: norma_decode(folder, units, scratch, k, b, 25))]))
     return works
 
 
@@ -334,6 +337,7 @@ def versions():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--works", default="train,lm,decode,norms")
+    parser.add_argument("--match", default="", help="only works whose name contains this text")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--data", help="a data folder of norma prepare")
@@ -357,9 +361,11 @@ def main():
             works += [lm_work(scratch, "d256", 64, 4096, given.steps), lm_work(scratch, "d256", 1024, 4096, given.steps),
                       lm_work(scratch, "gpt2", 64, 1024, given.steps), lm_work(scratch, "gpt2", 1024, 1024, given.steps)]
         if "decode" in chosen:
-            works += decode_works(scratch, data, "small") + decode_works(scratch, data, "iwslt")
+            for preset in ("small", "iwslt"):
+                works += decode_works(scratch, data, preset, lambda name: given.match in name)
         for work in works:
-            rows.append(work.measure(given.rounds, given.any_load))
+            if given.match in work.name:
+                rows.append(work.measure(given.rounds, given.any_load))
         if "norms" in chosen:
             rows += norm_rows(given.rounds, given.any_load)
     os.makedirs(given.output, exist_ok=True)
