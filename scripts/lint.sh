@@ -30,6 +30,7 @@ check codespell codespell --ignore-words scripts/spelling.txt "${texts[@]}"
 check language scripts/check_language.sh
 check "paper numbers" scripts/paper_numbers.pl --check
 check "mutants" scripts/mutants.pl --check
+check "performance page" python3 bench/peers/performance_page.py --check
 if [ "${1:-}" = --deep ]; then
     # One file at a time: version 14 misses va_start in all files but the first.
     check clang-tidy xargs -n 1 clang-tidy -p build --quiet --warnings-as-errors='*' < <(git ls-files 'src/*.c')

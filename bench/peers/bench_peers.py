@@ -227,8 +227,9 @@ def lm_work(scratch, shape, length, tokens, steps):
              "--output", folder])
     recipe = f"{scratch}/{shape}-{length}.ini"
     write_recipe(recipe, run={"task": "lm"}, data={"folder": folder},
-                 model={"width": width, "ff": ff, "heads": heads, "layers": layers, "context": length, "dropout": 0.1,
-                        "attention_dropout": 0.1, "share_embeddings": "true", "output_bias": "false", "norm_position": "pre",
+                 model={"width": width, "ff": ff, "heads": heads, "layers": layers, "context": length, "dropout": 0,
+                        "attention_dropout": 0, "relu_dropout": 0, "embedding_dropout": 0, "hidden_dropout": 0,
+                        "share_embeddings": "true", "output_bias": "false", "norm_position": "pre",
                         "positions": "learned"},
                  train={"max_tokens": tokens, "updates": steps + 1, "log_every": 1})
     arguments = ["--width", width, "--ff", ff, "--heads", heads, "--layers", layers, "--words", words, "--length", length,

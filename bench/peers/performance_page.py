@@ -10,6 +10,7 @@ import glob
 import json
 import os
 import sys
+import textwrap
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PAGE = f"{ROOT}/docs/performance.md"
@@ -41,9 +42,9 @@ def rows_of(work):
 
 def table(report):
     names = ", ".join(f"{name} {version}" for name, version in report["versions"].items() if name != "norma")
-    lines = [f"### {report['cpu']}", "",
-             f"{report['cores']} cores; {', '.join(report['instructions'])}; measured {report['date']}, "
-             f"{report['rounds']} rounds. {names}.", "",
+    about = (f"{report['cores']} cores; {', '.join(report['instructions'])}; measured {report['date']}, "
+             f"{report['rounds']} rounds. {names}.")
+    lines = [f"### {report['cpu']}", "", *textwrap.wrap(about, 98), "",
              "| work | program | median | from, to | MiB | Norma is faster by |", "|---|---|--:|--:|--:|--:|"]
     for work in report["works"]:
         lines += [line.replace("|  |", "| |").replace("|  |", "| |") for line in rows_of(work)]
