@@ -57,7 +57,7 @@ def children_seconds():
 
 
 class OtherShare:
-    """Share of the CPUs that other processes and the hypervisor took since the object was made."""
+    """Fraction of the CPU time that other processes and the hypervisor took since the object was made."""
 
     def __init__(self):
         self.busy, self.all = cpu_times()

@@ -67,6 +67,8 @@ static nm_status check_options(const nm_cli *cli, const filter *self, nm_error *
             return nm_fail(err, NM_USAGE, "--like has the settings; text.%s cannot be given with it",
                            fixed[i]);
     }
+    if (!*self->config->like && nm_options_origin(cli->options, "text.side") != NM_ORIGIN_DEFAULT)
+        return nm_fail(err, NM_USAGE, "text.side has no effect without --like");
     if (*self->config->codes && self->step != SUBWORD)
         return nm_fail(err, NM_USAGE, "text.codes has no effect: only subword applies BPE");
     if (self->step != SUBWORD && nm_options_origin(cli->options, "text.format") != NM_ORIGIN_DEFAULT)
@@ -267,11 +269,7 @@ static nm_status filter_lines(filter *self, nm_lines *lines, FILE *output, nm_er
         NM_TRY(nm_lines_next(lines, &more, err));
         if (!more)
             return NM_OK;
-        NM_TRY(nm_line_check(lines, err));
-        const char *nul = memchr(lines->text, 0, lines->bytes);
-        if (nul)
-            return nm_fail(err, NM_FORMAT, "%s:%lld: not text: byte 0x00 at position %zu", lines->path,
-                           (long long)lines->number, (size_t)(nul - lines->text) + 1);
+        NM_TRY(nm_line_check_text(lines, err));
         filter_line(self, lines->text, lines->bytes);
         fwrite(self->out.data, 1, self->out.bytes, output);
         if (ferror(output))

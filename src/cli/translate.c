@@ -67,11 +67,7 @@ static nm_status read_lines(const job *self, nm_lines *reader, nm_line_list *lin
         NM_TRY(nm_lines_next(reader, &more, err));
         if (!more)
             break;
-        NM_TRY(nm_line_check(reader, err));
-        const char *nul = memchr(reader->text, 0, reader->bytes);
-        if (nul)
-            return nm_fail(err, NM_FORMAT, "%s:%lld: not text: byte 0x00 at position %zu", reader->path,
-                           (long long)reader->number, (size_t)(nul - reader->text) + 1);
+        NM_TRY(nm_line_check_text(reader, err));
         nm_line_list_add(lines, reader->text, reader->bytes + 1);
         bytes += reader->bytes;
     }

@@ -4,7 +4,7 @@
 static const nm_option comm_options[] = {
     NM_CHOICE(nm_comm_config, backend, "auto", "auto|none|mpi",
               "How the processes of a run communicate: by MPI if an MPI launcher such as mpirun or srun has started several (auto), not at all, or by MPI."),
-    NM_OPTION(nm_comm_config, timeout, "15", 1, 1e6, "Seconds without a sign of life after which a process counts as lost and the run ends."),
+    NM_OPTION(nm_comm_config, timeout, "15", 1, 1e6, "Seconds without a heartbeat after which a process counts as lost and the run ends."),
     {0}};
 /* clang-format on */
 

@@ -9,19 +9,11 @@
 #include "base/memory.h"
 #include "experiment/comparison.h"
 
-static json_t *settings_json(const nm_settings *settings)
-{
-    json_t *o = json_object();
-    for (size_t i = 0; i < settings->n; i++)
-        json_object_set_new(o, settings->list[i].key, json_string(settings->list[i].value));
-    return o;
-}
-
 static json_t *variant_json(const nm_variant *variant)
 {
     json_t *o = json_object();
     json_object_set_new(o, "name", json_string(variant->name));
-    json_object_set_new(o, "settings", settings_json(&variant->settings));
+    json_object_set_new(o, "settings", nm_settings_json(&variant->settings));
     json_object_set_new(o, "origin", json_integer((json_int_t)variant->origin));
     json_object_set_new(o, "grid_point", json_boolean(variant->point));
     return o;
@@ -37,7 +29,7 @@ nm_status nm_comparison_save(const nm_comparison *c, nm_error *err)
     json_object_set_new(o, "recipe", json_string(slash ? slash + 1 : c->queue.recipe));
     json_object_set_new(o, "profile", json_string(c->queue.profile));
     json_object_set_new(o, "task", json_string(c->queue.task->name));
-    json_object_set_new(o, "settings", settings_json(&c->queue.settings));
+    json_object_set_new(o, "settings", nm_settings_json(&c->queue.settings));
     json_object_set_new(o, "seeds", json_integer(c->config.seeds));
     json_object_set_new(o, "average", json_integer(c->config.measurement.average));
     json_object_set_new(o, "tid_batches", json_integer(c->config.measurement.tid_batches));
@@ -52,7 +44,6 @@ nm_status nm_comparison_save(const nm_comparison *c, nm_error *err)
     return status;
 }
 
-/* A name that came from a file must not leave the folder; nm_run_folder replaces '/'. */
 static bool read_variant(nm_variants *points, const json_t *o, size_t n)
 {
     const char *name = json_string_value(json_object_get(o, "name")), *key;

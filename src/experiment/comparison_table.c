@@ -484,14 +484,6 @@ static json_t *summary_json(const nm_variant_summary *summary)
     return o;
 }
 
-static json_t *settings_json(const nm_settings *settings)
-{
-    json_t *o = json_object();
-    for (size_t i = 0; i < settings->n; i++)
-        json_object_set_new(o, settings->list[i].key, json_string(settings->list[i].value));
-    return o;
-}
-
 static json_t *run_json(const nm_run_result *run)
 {
     json_t *o = json_object();
@@ -532,7 +524,7 @@ static void print_json(const nm_comparison_table *table, FILE *out)
         if (summary->variant->point) {
             json_t *point = summary_json(summary);
             json_object_set_new(point, "selected", json_boolean(summary->selected));
-            json_object_set_new(point, "settings", settings_json(&summary->variant->settings));
+            json_object_set_new(point, "settings", nm_settings_json(&summary->variant->settings));
             json_array_append_new(grid, point);
         }
         if (summary->selected)

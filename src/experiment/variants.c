@@ -24,6 +24,14 @@ void nm_settings_release(nm_settings *settings)
     *settings = (nm_settings){0};
 }
 
+json_t *nm_settings_json(const nm_settings *settings)
+{
+    json_t *o = json_object();
+    for (size_t i = 0; i < settings->n; i++)
+        json_object_set_new(o, settings->list[i].key, json_string(settings->list[i].value));
+    return o;
+}
+
 static nm_variant *add_variant(nm_variants *variants, const char *name, size_t origin)
 {
     NM_GROW(variants->list, variants->n, variants->capacity);

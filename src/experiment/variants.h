@@ -3,6 +3,8 @@
 #ifndef NM_VARIANTS_H
 #define NM_VARIANTS_H
 
+#include <jansson.h>
+
 #include "norma/option.h"
 #include "norma/status.h"
 
@@ -41,6 +43,8 @@ typedef struct nm_grid {
 /* Copies key and value. */
 void nm_settings_add(nm_settings *settings, const char *key, const char *value);
 void nm_settings_release(nm_settings *settings);
+/* An object of strings. */
+json_t *nm_settings_json(const nm_settings *settings);
 
 /* The option that replaces the norm of a recipe: "model.encoder_norm" if the options set it, because such a recipe varies
  * the encoder's norm and fixes the decoder's; else "model.norm". */

@@ -200,7 +200,7 @@ void nm_describe_grid(const nm_report *report, const nm_figure *figure, const nm
 
 /* Positions of values on an axis: logarithmic if they span more than a factor of 8; zero is then one step below the smallest
  * positive value. */
-static double *place_values(const double *values, size_t n)
+static double *axis_positions(const double *values, size_t n)
 {
     double *at = nm_allocate((n + 1) * sizeof *at);
     size_t zeros = 0;
@@ -287,7 +287,7 @@ void nm_collect_setting(const nm_report *report, const nm_figure *figure, nm_dra
     for (size_t i = 0; i < n && drawing->n; i++)
         add_value_tick(drawing, values[i]);
     if (drawing->n) {
-        drawing->at = place_values(values, n);
+        drawing->at = axis_positions(values, n);
         drawing->spread = drawing->n > 1 ? curve_spread * smallest_distance(drawing->at, n) : 0;
         drawing->legend = true;
         drawing->title =
@@ -469,9 +469,9 @@ static void add_line(nm_drawing *drawing, const scores *s, const parallel *p, si
     for (size_t a = 0; a < p->n; a++) {
         double value = point->values[p->axes[a]];
         size_t n = p->n_values[a];
-        double place = n > 1 ? (double)index_of(p->values[a], n, value) / (double)(n - 1) : 0.5;
+        double position = n > 1 ? (double)index_of(p->values[a], n, value) / (double)(n - 1) : 0.5;
         curve->value[a] = value;
-        nm_curve_add(curve, (double)a, place + offset);
+        nm_curve_add(curve, (double)a, position + offset);
     }
     curve->value[p->n] = s->list[index].mean;
     nm_curve_add(curve, (double)p->n,
@@ -488,10 +488,10 @@ static void label_axes(nm_drawing *drawing, const parallel *p)
             add_text(drawing, (double)a, n > 1 ? (double)i / (double)(n - 1) : 0.5,
                      nm_format("%g", p->values[a][i]));
     for (size_t i = 0; i < SCORES; i++) {
-        double place = (double)i / (SCORES - 1);
+        double position = (double)i / (SCORES - 1);
         if (p->best != p->worst || i == SCORES / 2)
-            add_text(drawing, (double)p->n, place,
-                     nm_duplicate(nm_number_show(number, p->worst + place * (p->best - p->worst))));
+            add_text(drawing, (double)p->n, position,
+                     nm_duplicate(nm_number_show(number, p->worst + position * (p->best - p->worst))));
     }
 }
 

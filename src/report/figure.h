@@ -132,6 +132,7 @@ void nm_collect_batch_layers(const nm_report *report, const nm_figure *figure, n
 /* For collectors: a curve with room for n points, low and high with `bars`; nm_drawing_drop_empty removes it if it got none. */
 nm_curve *nm_drawing_add(nm_drawing *drawing, size_t run, size_t n, bool bars);
 void nm_curve_add(nm_curve *curve, double x, double y); /* ignored unless finite */
+void nm_curve_release(nm_curve *curve);
 /* Removes the last curve if it has no points. */
 void nm_drawing_drop_empty(nm_drawing *drawing);
 

@@ -92,11 +92,7 @@ static nm_status encode_lines(nm_lm_text *self, nm_lines *lines, nm_ids *ids, in
         NM_TRY(nm_lines_next(lines, &more, err));
         if (!more)
             return NM_OK;
-        NM_TRY(nm_line_check(lines, err));
-        const char *nul = memchr(lines->text, 0, lines->bytes);
-        if (nul)
-            return nm_fail(err, NM_FORMAT, "%s:%lld: not text: byte 0x00 at position %zu", lines->path,
-                           (long long)lines->number, (size_t)(nul - lines->text) + 1);
+        NM_TRY(nm_line_check_text(lines, err));
         *unknown += (int64_t)nm_lm_encode(self, lines->text, lines->bytes, ids, words);
         nm_ids_append(ids, self->parts->vocab->eos);
         *words += 1;

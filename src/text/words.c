@@ -26,6 +26,16 @@ nm_status nm_line_check(const nm_lines *lines, nm_error *err)
     return nm_text_check(lines->text, lines->bytes, where, err);
 }
 
+nm_status nm_line_check_text(const nm_lines *lines, nm_error *err)
+{
+    NM_TRY(nm_line_check(lines, err));
+    const char *nul = memchr(lines->text, 0, lines->bytes);
+    if (!nul)
+        return NM_OK;
+    return nm_fail(err, NM_FORMAT, "%s:%lld: not text: byte 0x00 at position %zu", lines->path,
+                   (long long)lines->number, (size_t)(nul - lines->text) + 1);
+}
+
 bool nm_word_next(const char *line, size_t line_bytes, size_t *at, const char **word, size_t *bytes)
 {
     while (line_bytes && (line[line_bytes - 1] == '\n' || line[line_bytes - 1] == '\r'))

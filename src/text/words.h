@@ -10,6 +10,8 @@
 
 /* NM_FORMAT with file, line and byte if the reader's current line is not UTF-8 or too long. */
 nm_status nm_line_check(const nm_lines *lines, nm_error *err);
+/* The same, and if it contains a zero byte. */
+nm_status nm_line_check_text(const nm_lines *lines, nm_error *err);
 /* The same for text that is not a line of a file; `where` is its name in the message ("stdin:3"). */
 nm_status nm_text_check(const char *text, size_t bytes, const char *where, nm_error *err);
 

@@ -15,10 +15,9 @@ static uint64_t options_hash(const nm_options *options)
 {
     char *text = NULL;
     size_t bytes = 0;
-    FILE *memory = open_memstream(&text, &bytes);
-    NM_ASSERT(memory);
-    nm_options_write(options, memory);
-    fclose(memory);
+    FILE *stream = nm_text_stream_open(&text, &bytes);
+    nm_options_write(options, stream);
+    nm_text_stream_close(stream);
     uint64_t hash = XXH3_64bits(text, bytes);
     free(text);
     return hash;

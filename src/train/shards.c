@@ -5,34 +5,34 @@
 
 /* ---- the shape of the tree ---- */
 
-typedef struct place {
+typedef struct position {
     int32_t level;
     int64_t index;
-} place;
+} position;
 
-static bool is_root(place node, int64_t n_shards)
+static bool is_root(position node, int64_t n_shards)
 {
     return (int64_t)1 << node.level >= n_shards;
 }
 
 /* Whether the node's parent has no other child: the right one would begin at or after the last shard. */
-static bool is_only_child(place node, int64_t n_shards)
+static bool is_only_child(position node, int64_t n_shards)
 {
     return node.index % 2 == 0 && (node.index + 1) << node.level >= n_shards;
 }
 
-static bool are_siblings(place left, place right)
+static bool are_siblings(position left, position right)
 {
     return right.index % 2 && left.level == right.level && left.index == right.index - 1;
 }
 
-static place parent_of(place node)
+static position parent_of(position node)
 {
-    return (place){node.level + 1, node.index / 2};
+    return (position){node.level + 1, node.index / 2};
 }
 
 /* Adds a node after the n nodes before it and combines siblings. Returns their number. */
-static int32_t add_place(place *nodes, int32_t n, place node, int64_t n_shards)
+static int32_t add_position(position *nodes, int32_t n, position node, int64_t n_shards)
 {
     while (!is_root(node, n_shards)) {
         if (n && are_siblings(nodes[n - 1], node))
@@ -48,12 +48,12 @@ static int32_t add_place(place *nodes, int32_t n, place node, int64_t n_shards)
 enum { MAX_NODES = 128 }; /* of a range: two per level */
 
 /* The nodes that remain after the shards of a range; *most: the largest number after any of them. */
-static int32_t nodes_of_range(int64_t n_shards, nm_shard_range range, place *nodes, int32_t *most)
+static int32_t nodes_of_range(int64_t n_shards, nm_shard_range range, position *nodes, int32_t *most)
 {
     int32_t n = 0;
     *most = 0;
     for (int64_t shard = range.first; shard < range.last; shard++) {
-        n = add_place(nodes, n, (place){0, shard}, n_shards);
+        n = add_position(nodes, n, (position){0, shard}, n_shards);
         *most = n > *most ? n : *most;
     }
     return n;
@@ -72,7 +72,7 @@ nm_shard_range nm_shard_range_of(int64_t n_shards, const nm_comm *comm)
 /* A process without others does not store the sum of all shards, the nodes of its range otherwise. */
 static int32_t capacity_of(int64_t n_shards, const nm_comm *comm)
 {
-    place nodes[MAX_NODES];
+    position nodes[MAX_NODES];
     int32_t levels = 0, most;
     nm_shard_range range = nm_shard_range_of(n_shards, comm);
     while ((int64_t)1 << levels < n_shards)
@@ -86,10 +86,10 @@ static int32_t capacity_of(int64_t n_shards, const nm_comm *comm)
 
 /* A node without its gradients, as it is sent: nm_shard_sums, rows, statistics. */
 typedef struct nm_shard_inbox {
-    place *places;     /* [n], in ascending order of shards */
-    int32_t n, *first; /* first: [size + 1], nodes of each rank */
-    void *grads;       /* device, [n][n_elements of the part] */
-    char *rest;        /* host, [n][rest_bytes] */
+    position *positions; /* [n], in ascending order of shards */
+    int32_t n, *first;   /* first: [size + 1], nodes of each rank */
+    void *grads;         /* device, [n][n_elements of the part] */
+    char *rest;          /* host, [n][rest_bytes] */
     size_t rest_bytes;
     size_t *parts; /* [size + 1]: elements of the gradients that each rank completes */
     nm_comm_message *messages;
@@ -117,12 +117,12 @@ static nm_status open_inbox(nm_shard_tree *tree, nm_error *err)
     size_t size = (size_t)comm->size;
     inbox->first = nm_allocate((size + 1) * sizeof *inbox->first);
     inbox->parts = nm_allocate((size + 1) * sizeof *inbox->parts);
-    inbox->places = nm_allocate(((size_t)tree->n_shards + MAX_NODES) * sizeof *inbox->places);
+    inbox->positions = nm_allocate(((size_t)tree->n_shards + MAX_NODES) * sizeof *inbox->positions);
     for (int32_t rank = 0; rank < comm->size; rank++) {
         int32_t most;
         inbox->first[rank] = inbox->n;
         inbox->n += nodes_of_range(tree->n_shards, range_of_rank(tree->n_shards, rank, comm->size),
-                                   inbox->places + inbox->n, &most);
+                                   inbox->positions + inbox->n, &most);
         inbox->parts[rank + 1] =
             params->n_elements / PART_ALIGNMENT * (size_t)(rank + 1) / size * PART_ALIGNMENT;
     }
@@ -144,7 +144,7 @@ static void close_inbox(nm_shard_tree *tree)
         return;
     if (inbox->grads)
         nm_backend_dealloc(tree->params->backend, inbox->grads);
-    free(inbox->places);
+    free(inbox->positions);
     free(inbox->first);
     free(inbox->parts);
     free(inbox->rest);
@@ -154,7 +154,7 @@ static void close_inbox(nm_shard_tree *tree)
 
 size_t nm_shard_tree_slabs(int64_t n_shards, const nm_comm *comm)
 {
-    place nodes[MAX_NODES];
+    position nodes[MAX_NODES];
     int32_t most, n = 0;
     for (int32_t rank = 0; comm->size > 1 && rank < comm->size; rank++)
         n += nodes_of_range(n_shards, range_of_rank(n_shards, rank, comm->size), nodes, &most);
@@ -271,12 +271,12 @@ static void add_earlier(nm_shard_tree *tree, const nm_shard_node *earlier)
     nm_params_add_statistics(tree->params, earlier->statistics, earlier->rows);
 }
 
-static void combine(nm_shard_tree *tree, place node, const nm_shard_sums *sums)
+static void combine(nm_shard_tree *tree, position node, const nm_shard_sums *sums)
 {
     tree->current.sums = *sums;
     while (!is_root(node, tree->n_shards)) {
         const nm_shard_node *left = tree->n_waiting ? &tree->waiting[tree->n_waiting - 1] : NULL;
-        if (left && are_siblings((place){left->level, left->index}, node)) {
+        if (left && are_siblings((position){left->level, left->index}, node)) {
             add_earlier(tree, left);
             tree->n_waiting--;
         } else if (!is_only_child(node, tree->n_shards)) {
@@ -291,7 +291,7 @@ static void combine(nm_shard_tree *tree, place node, const nm_shard_sums *sums)
 
 void nm_shard_tree_end(nm_shard_tree *tree, int64_t shard, const nm_shard_sums *sums)
 {
-    combine(tree, (place){0, shard}, sums);
+    combine(tree, (position){0, shard}, sums);
 }
 
 /* ---- exchange ---- */
@@ -368,7 +368,7 @@ static void load_node(nm_shard_tree *tree, int32_t node)
                           statistics_bytes(params));
     nm_backend_copy(params->backend, (char *)params->grads + tree->first_element * unit_of(tree),
                     inbox_grads(tree, node), part_bytes(tree, tree->comm->rank));
-    combine(tree, tree->inbox->places[node], &sums);
+    combine(tree, tree->inbox->positions[node], &sums);
 }
 
 static nm_status gather_parts(nm_shard_tree *tree, nm_error *err)

@@ -90,4 +90,5 @@ refuses 2 '--like has the settings' tokenize --like plain --lowercase forms
 refuses 2 'only subword applies BPE' tokenize --codes plain/codes.bpe forms
 refuses 3 'nowhere' tokenize --like nowhere forms
 printf 'a\0b\n' >zero
+refuses 2 'text.side has no effect without --like' subword --side target --tokenizer none /dev/null
 refuses 4 'zero:1: not text: byte 0x00' subword zero

@@ -1,7 +1,7 @@
-/* Point-to-point messages of MPI, and a thread for signs of life.
+/* Point-to-point messages of MPI, and a thread for heartbeats.
  *
  * Every wait polls, so that it can end: with a message about the failure of another rank, or because a rank is lost. The
- * thread of each rank sends a sign of life to the next rank and expects one from the previous rank (in a ring), also during
+ * thread of each rank sends a heartbeat to the next rank and expects one from the previous rank (in a ring), also during
  * long computations. All calls of MPI are made under one mutex (MPI_THREAD_SERIALIZED). */
 #include "comm/mpi/comm_mpi.h"
 
@@ -15,7 +15,7 @@
 #include "base/memory.h"
 
 enum { PIECE = 1 << 30 }; /* bytes of a message of MPI at most: its lengths are int */
-enum { TAG_ALIVE, TAG_RESULT, TAG_END };
+enum { TAG_HEARTBEAT, TAG_RESULT, TAG_END };
 
 typedef struct result { /* of a rank, sent when it finishes */
     int32_t status;
@@ -32,16 +32,16 @@ typedef struct mpi_comm {
     pthread_mutex_t mutex;
     pthread_cond_t wake;
     bool thread_started, stopping;
-    double heard; /* last sign of life of the previous rank */
+    double heard; /* last heartbeat of the previous rank */
     bool ended;   /* the previous rank sends no more of them */
-    char alive;
-    MPI_Request alive_request;
-    int32_t lost;    /* rank; -1: none */
-    result *results; /* [size] */
-    bool *finished;  /* [size]: whether the result has arrived */
-    bool failed;     /* a rank has failed or is lost */
-    bool told;       /* an exchange has returned the failure of another rank */
-    bool collective; /* all ranks have finished with the same status: MPI can be finalized */
+    char heartbeat;
+    MPI_Request heartbeat_request;
+    int32_t lost;          /* rank; -1: none */
+    result *results;       /* [size] */
+    bool *finished;        /* [size]: whether the result has arrived */
+    bool failed;           /* a rank has failed or is lost */
+    bool failure_returned; /* an exchange has returned the failure of another rank */
+    bool collective;       /* all ranks have finished with the same status: MPI can be finalized */
     int exit_code;
     bool prints;
 } mpi_comm;
@@ -67,9 +67,9 @@ static void receive_control(mpi_comm *c)
     MPI_Status from;
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, c->control, &found, &from);
     while (found) {
-        if (from.MPI_TAG == TAG_ALIVE) {
-            char alive;
-            MPI_Recv(&alive, 1, MPI_BYTE, from.MPI_SOURCE, TAG_ALIVE, c->control, MPI_STATUS_IGNORE);
+        if (from.MPI_TAG == TAG_HEARTBEAT) {
+            char heartbeat;
+            MPI_Recv(&heartbeat, 1, MPI_BYTE, from.MPI_SOURCE, TAG_HEARTBEAT, c->control, MPI_STATUS_IGNORE);
             c->heard = seconds_now();
         } else if (from.MPI_TAG == TAG_END) {
             MPI_Recv(NULL, 0, MPI_BYTE, from.MPI_SOURCE, TAG_END, c->control, MPI_STATUS_IGNORE);
@@ -86,14 +86,14 @@ static void receive_control(mpi_comm *c)
     }
 }
 
-static void send_sign_of_life(mpi_comm *c)
+static void send_heartbeat(mpi_comm *c)
 {
     int done = 1;
     int32_t next = (c->base.rank + 1) % c->base.size;
-    if (c->alive_request != MPI_REQUEST_NULL)
-        MPI_Test(&c->alive_request, &done, MPI_STATUS_IGNORE);
+    if (c->heartbeat_request != MPI_REQUEST_NULL)
+        MPI_Test(&c->heartbeat_request, &done, MPI_STATUS_IGNORE);
     if (done && !c->finished[next])
-        MPI_Isend(&c->alive, 1, MPI_BYTE, next, TAG_ALIVE, c->control, &c->alive_request);
+        MPI_Isend(&c->heartbeat, 1, MPI_BYTE, next, TAG_HEARTBEAT, c->control, &c->heartbeat_request);
 }
 
 static void *watch(void *argument)
@@ -103,7 +103,7 @@ static void *watch(void *argument)
     pthread_mutex_lock(&c->mutex);
     while (!c->stopping) {
         receive_control(c);
-        send_sign_of_life(c);
+        send_heartbeat(c);
         if (c->lost < 0 && !c->finished[previous] && seconds_now() - c->heard > c->timeout) {
             c->lost = previous;
             c->failed = true;
@@ -174,7 +174,7 @@ static nm_status wait_for(mpi_comm *c, MPI_Request *requests, int n, nm_error *e
         if (failed && !(failed_since > 0))
             failed_since = seconds_now();
         if (failed && seconds_now() - failed_since > GRACE) {
-            c->told = true;
+            c->failure_returned = true;
             return failure(c, err);
         }
         pause_polling(polls);
@@ -242,7 +242,7 @@ static nm_status mpi_finish(nm_comm *comm, nm_status status, bool *prints, nm_er
     mpi_comm *c = (mpi_comm *)comm;
     pthread_mutex_lock(&c->mutex);
     result *mine = &c->results[comm->rank];
-    *mine = (result){.status = status, .lost = c->lost, .own = !c->told};
+    *mine = (result){.status = status, .lost = c->lost, .own = !c->failure_returned};
     if (status != NM_OK)
         snprintf(mine->text, sizeof mine->text, "%s", err->text);
     c->finished[comm->rank] = true;
@@ -285,9 +285,9 @@ static void mpi_free(nm_comm *comm)
     if (c->collective) {
         MPI_Request end;
         MPI_Isend(NULL, 0, MPI_BYTE, (comm->rank + 1) % comm->size, TAG_END, c->control, &end);
-        while (!c->ended) /* signs of life precede it */
+        while (!c->ended) /* heartbeats precede it */
             receive_control(c);
-        MPI_Wait(&c->alive_request, MPI_STATUS_IGNORE);
+        MPI_Wait(&c->heartbeat_request, MPI_STATUS_IGNORE);
         MPI_Wait(&end, MPI_STATUS_IGNORE);
         MPI_Comm_free(&c->data);
         MPI_Comm_free(&c->control);
@@ -323,7 +323,7 @@ nm_status nm_comm_mpi_open(nm_comm **out, double timeout, nm_error *err)
     *c = (mpi_comm){.base = {.type = &nm_comm_mpi, .rank = rank, .size = size},
                     .timeout = timeout,
                     .lost = -1,
-                    .alive_request = MPI_REQUEST_NULL};
+                    .heartbeat_request = MPI_REQUEST_NULL};
     c->results = nm_allocate((size_t)size * sizeof *c->results);
     c->finished = nm_allocate((size_t)size * sizeof *c->finished);
     MPI_Comm_dup(MPI_COMM_WORLD, &c->data);
