@@ -33,6 +33,7 @@ test      sentencepiece                               command:spm_train
 test      libopenmpi-dev|libmpich-dev                 command:mpicc
 test      openmpi-bin|mpich                           command:mpiexec
 test      gnuplot-nox|gnuplot-qt|gnuplot-x11          command:gnuplot
+test      zsh                                         command:zsh
 page      chromium                                    command:chromium
 python    python3-pytest                              always
 python    python3-numpy                               always

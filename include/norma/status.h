@@ -1,7 +1,7 @@
 /* Status codes and error messages.
  *
  * Every function that can fail for an external cause (file, option, memory) returns an nm_status and fills an nm_error with
- * one line: what failed, and where. Callers may prepend context with nm_while(). Programming errors (for example a wrong
+ * one line: what failed, and where. Callers may prepend context with nm_error_prefix(). Programming errors (for example a wrong
  * shape) abort, see NM_ASSERT. The library prints and exits only then, and when a small allocation fails
  * (src/base/memory.h). */
 #ifndef NORMA_STATUS_H
@@ -52,7 +52,7 @@ nm_status nm_fail(nm_error *err, nm_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Prepends "context: " to the message and returns the status of the error. */
-nm_status nm_while(nm_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+nm_status nm_error_prefix(nm_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Prints a message and aborts. For programming errors only. */
 void nm_panic(const char *file, int line, const char *what) __attribute__((noreturn));

@@ -637,7 +637,7 @@ static nm_status read_text(nm_options *options, const char *path, const char *te
         number++;
         status = read_line(options, path, line, &part, depth, err);
         if (status != NM_OK)
-            nm_while(err, "%s:%d", path, number);
+            nm_error_prefix(err, "%s:%d", path, number);
     }
     free(part);
     free(copy);

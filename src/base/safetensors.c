@@ -288,8 +288,8 @@ const nm_safetensor *nm_safetensors_find(const nm_safetensors *file, const char 
     return NULL;
 }
 
-nm_status nm_safetensors_want(const nm_safetensors *file, const char *name, nm_tensor_type type, size_t count,
-                              const nm_safetensor **found, nm_error *err)
+nm_status nm_safetensors_expect(const nm_safetensors *file, const char *name, nm_tensor_type type,
+                                size_t count, const nm_safetensor **found, nm_error *err)
 {
     const nm_safetensor *tensor = nm_safetensors_find(file, name);
     if (!tensor)

@@ -55,8 +55,8 @@ void nm_safetensors_close(
 /* By name, or NULL. */
 const nm_safetensor *nm_safetensors_find(const nm_safetensors *file, const char *name);
 /* By name, type and number of elements: the message of NM_MISMATCH names what the file contains. */
-nm_status nm_safetensors_want(const nm_safetensors *file, const char *name, nm_tensor_type type, size_t count,
-                              const nm_safetensor **found, nm_error *err);
+nm_status nm_safetensors_expect(const nm_safetensors *file, const char *name, nm_tensor_type type,
+                                size_t count, const nm_safetensor **found, nm_error *err);
 /* All of them, in the order of their data. */
 size_t nm_safetensors_count(const nm_safetensors *file);
 const nm_safetensor *nm_safetensors_at(const nm_safetensors *file, size_t index);

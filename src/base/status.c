@@ -61,7 +61,7 @@ nm_status nm_fail(nm_error *err, nm_status status, const char *format, ...)
     return status;
 }
 
-nm_status nm_while(nm_error *err, const char *format, ...)
+nm_status nm_error_prefix(nm_error *err, const char *format, ...)
 {
     if (!err)
         return NM_USAGE;

@@ -14,7 +14,8 @@
 #include "text/words.h"
 
 typedef struct filter_config { /* section [text] */
-    const char *output, *like, *side, *tokenizer, *language, *codes, *spm_model, *format, *form, *encoding;
+    const char *output, *like, *side, *tokenizer, *language, *codes, *spm_model, *form, *encoding;
+    nm_text_format format;
     bool aggressive, escape, lowercase, undo;
 } filter_config;
 
@@ -248,15 +249,14 @@ static void filter_line(filter *self, const char *line, size_t bytes)
             nm_buffer_append(&self->line, line, bytes);
         else
             nm_bpe_remove(line, bytes, &self->line);
-        if (spm || !strcmp(self->config->format, "raw"))
+        if (spm || self->config->format == NM_FORMAT_RAW)
             nm_detokenize(&coder->tokenizer, self->line.data, self->line.bytes, out);
         else
             nm_buffer_append(out, self->line.data, self->line.bytes);
     } else if (detokenizes) {
         nm_detokenize(&coder->tokenizer, line, bytes, out);
     } else {
-        bool tokenized = self->step == SUBWORD && strcmp(self->config->format, "raw");
-        nm_text_coder_run(coder, tokenized ? NM_FORMAT_TOKENIZED : NM_FORMAT_RAW, line, bytes);
+        nm_text_coder_run(coder, self->step == SUBWORD ? self->config->format : NM_FORMAT_RAW, line, bytes);
         nm_buffer_append(out, coder->subwords.data, coder->subwords.bytes);
     }
     nm_buffer_append_byte(out, '\n');

@@ -141,8 +141,8 @@ static int64_t cut_batches(const nm_batching *batching, const example *examples,
     return batches;
 }
 
-nm_status nm_batches_make(nm_batches *batches, const nm_batching *batching, uint32_t epoch, bool shuffle,
-                          nm_error *err)
+nm_status nm_batches_create(nm_batches *batches, const nm_batching *batching, uint32_t epoch, bool shuffle,
+                            nm_error *err)
 {
     *batches = (nm_batches){0};
     if (batching->target && batching->source->n != batching->target->n)

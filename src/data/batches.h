@@ -28,8 +28,8 @@ typedef struct nm_batches { /* one epoch */
 
 /* Shuffled for training epoch `epoch` (from 0); shuffle false: fixed order, for evaluation. NM_USAGE if all examples are
  * skipped. Release with nm_batches_release. */
-nm_status nm_batches_make(nm_batches *batches, const nm_batching *batching, uint32_t epoch, bool shuffle,
-                          nm_error *err);
+nm_status nm_batches_create(nm_batches *batches, const nm_batching *batching, uint32_t epoch, bool shuffle,
+                            nm_error *err);
 void nm_batches_release(nm_batches *batches);
 
 typedef struct nm_batch_words { /* special tokens and word dropout */

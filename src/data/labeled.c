@@ -73,8 +73,8 @@ static bool has_header(const nm_labeled *texts)
 {
     const nm_labeled_config *c = &texts->config;
     size_t column, bytes;
-    if (strcmp(c->header, "auto"))
-        return !strcmp(c->header, "yes");
+    if (c->header != NM_CHOICE_AUTO)
+        return c->header == NM_CHOICE_YES;
     bool numbered = column_number(c->label, &column);
     if (!all_numbers(c->text) || (c->with_label && !numbered))
         return true;
@@ -119,22 +119,17 @@ static bool has_ending(const char *path, const char *ending)
 nm_status nm_labeled_open(nm_labeled *texts, const char *path, const nm_labeled_config *config, nm_error *err)
 {
     *texts = (nm_labeled){.config = *config, .path = path, .row = -1, .label = ""};
-    const char *format = config->format;
-    if (!strcmp(format, "auto"))
-        format = has_ending(path, ".csv")                                    ? "csv"
-                 : has_ending(path, ".tsv")                                  ? "tsv"
-                 : has_ending(path, ".jsonl") || has_ending(path, ".ndjson") ? "json"
-                 : config->lines_by_default                                  ? "lines"
-                                                                             : "tsv";
-    static const char *const kinds[] = {"lines", "space", "fasttext", "json"};
-    for (int kind = 0; kind < 4; kind++)
-        if (!strcmp(format, kinds[kind])) {
-            texts->lines = true;
-            texts->kind = (unsigned)kind;
-        }
-    bool csv = !strcmp(format, "csv");
-    bool quotes = !texts->lines && (strcmp(config->quotes, "auto") ? !strcmp(config->quotes, "yes") : csv);
-    if (texts->lines && texts->kind == NM_LABELED_PLAIN && config->with_label)
+    nm_labeled_format format = config->format != NM_LABELED_AUTO                           ? config->format
+                               : has_ending(path, ".csv")                                  ? NM_LABELED_CSV
+                               : has_ending(path, ".tsv")                                  ? NM_LABELED_TSV
+                               : has_ending(path, ".jsonl") || has_ending(path, ".ndjson") ? NM_LABELED_JSON
+                               : config->lines_by_default                                  ? NM_LABELED_LINES
+                                                                                           : NM_LABELED_TSV;
+    bool csv = format == NM_LABELED_CSV;
+    bool quotes = csv ? config->quotes != NM_CHOICE_NO : config->quotes == NM_CHOICE_YES;
+    texts->format = format;
+    texts->lines = !csv && format != NM_LABELED_TSV;
+    if (format == NM_LABELED_LINES && config->with_label)
         return nm_fail(err, NM_USAGE, "%s: lines have no labels: use another format, such as tsv or space",
                        path);
     if (!texts->lines && !config->text[strspn(config->text, ",")])
@@ -143,8 +138,12 @@ nm_status nm_labeled_open(nm_labeled *texts, const char *path, const nm_labeled_
     if (texts->stream == stdin)
         texts->path = "standard input";
     /* Lines are tables of one column whose separator can't occur, for a zero byte is refused. */
-    nm_delimited_init(&texts->table, texts->stream, texts->path, csv ? ',' : texts->lines ? 0 : '\t', quotes);
-    texts->table.keep_empty = texts->lines && texts->kind == NM_LABELED_PLAIN;
+    nm_delimited_init(&texts->table, texts->stream, texts->path,
+                      csv            ? ','
+                      : texts->lines ? 0
+                                     : '\t',
+                      quotes && !texts->lines);
+    texts->table.keep_empty = format == NM_LABELED_LINES;
     return NM_OK;
 }
 
@@ -195,7 +194,7 @@ static nm_status take_first_word(nm_labeled *texts, nm_error *err)
     size_t bytes;
     const char *line = nm_delimited_field(&texts->table, 0, &bytes);
     size_t end = strcspn(line, " \t");
-    bool marked = !strncmp(line, mark, MARK), fasttext = texts->kind == NM_LABELED_FASTTEXT;
+    bool marked = !strncmp(line, mark, MARK), fasttext = texts->format == NM_LABELED_FASTTEXT;
     const char *rest = line + end + strspn(line + end, " \t");
     if (fasttext && !marked && texts->config.with_label)
         return nm_fail(err, NM_FORMAT, "%s:%lld: does not begin with %s (format fasttext)", texts->path,
@@ -320,9 +319,9 @@ nm_status nm_labeled_next(nm_labeled *texts, bool *more, nm_error *err)
     texts->row++;
     if (texts->lines)
         texts->n_texts = 1; /* column 0, the line */
-    if (texts->kind == NM_LABELED_JSON) {
+    if (texts->format == NM_LABELED_JSON) {
         NM_TRY(take_object(texts, err));
-    } else if (texts->kind != NM_LABELED_PLAIN) {
+    } else if (texts->format == NM_LABELED_SPACE || texts->format == NM_LABELED_FASTTEXT) {
         NM_TRY(take_first_word(texts, err));
     } else {
         if (texts->config.with_label) {

@@ -7,12 +7,28 @@
 
 enum { NM_LABELED_MAX_TEXTS = 64, NM_LABEL_MAX_BYTES = 1024 };
 
+typedef enum nm_labeled_format {
+    NM_LABELED_AUTO,
+    NM_LABELED_LINES, /* one text without label per line */
+    NM_LABELED_TSV,
+    NM_LABELED_CSV,
+    NM_LABELED_SPACE, /* a label, a space and the text */
+    NM_LABELED_FASTTEXT,
+    NM_LABELED_JSON
+} nm_labeled_format;
+#define NM_LABELED_FORMATS "auto|lines|tsv|csv|space|fasttext|json"
+
+typedef enum nm_labeled_choice { NM_CHOICE_AUTO, NM_CHOICE_YES, NM_CHOICE_NO } nm_labeled_choice;
+
 /* Options of a table: fields and option rows for a section. */
-#define NM_LABELED_FIELDS const char *encoding, *format, *quotes, *header, *label, *text
+#define NM_LABELED_FIELDS                                                                                    \
+    const char *encoding, *label, *text;                                                                     \
+    nm_labeled_format format;                                                                                \
+    nm_labeled_choice quotes, header
 #define NM_LABELED_ROWS(T)                                                                                   \
     NM_OPTION(T, encoding, "utf-8", 0, 0,                                                                    \
               "Encoding of the tables, a name of iconv such as latin1 or utf-16."),                          \
-        NM_CHOICE(T, format, "auto", "auto|lines|tsv|csv|space|fasttext|json",                               \
+        NM_CHOICE(T, format, "auto", NM_LABELED_FORMATS,                                                     \
                   "Format of a table: lines has one text without label per line; space is a label, a "       \
                   "space and the text; fasttext the same with __label__ before the label; json one object "  \
                   "per line, whose fields are named by label and text; auto is csv, tsv or json by the "     \
@@ -39,10 +55,10 @@ typedef struct nm_labeled {
     nm_delimited table;
     FILE *stream;
     const char *path;
-    bool lines; /* no table: one text per line, with a label in front or in an object */
-    enum { NM_LABELED_PLAIN, NM_LABELED_SPACE, NM_LABELED_FASTTEXT, NM_LABELED_JSON } kind; /* of lines */
-    size_t n_fields; /* of every row; 0: not known yet */
-    size_t label_at; /* index of the column from 0 */
+    nm_labeled_format format; /* not auto */
+    bool lines;               /* no table: one text per line, with a label in front or in an object */
+    size_t n_fields;          /* of every row; 0: not known yet */
+    size_t label_at;          /* index of the column from 0 */
     size_t text_at[NM_LABELED_MAX_TEXTS], n_texts;
     int64_t row;       /* index of the current text, from 0 */
     const char *label; /* of the current text, without surrounding spaces; "" without with_label */

@@ -178,7 +178,7 @@ char *nm_prepare_path(const nm_prepare *self, int split, int side, const char *s
 
 static bool is_text(const nm_prepare_config *config)
 {
-    return !strcmp(config->format, "text");
+    return config->format == NM_PREPARE_TEXT;
 }
 
 static nm_status check_config(const nm_prepare_config *config, nm_error *err)

@@ -12,9 +12,13 @@
 
 #include "data/corpus.h"
 #include "norma/option.h"
+#include "text/vocab.h"
+
+typedef enum nm_prepare_format { NM_PREPARE_PARALLEL, NM_PREPARE_TEXT } nm_prepare_format;
+typedef enum nm_invalid_pairs { NM_INVALID_IS_ERROR, NM_INVALID_IS_SKIPPED } nm_invalid_pairs;
 
 typedef struct nm_prepare_config {
-    const char *format;
+    nm_prepare_format format;
     const char *train, *valid, *test, *source_lang, *target_lang, *output;
     const char *encoding, *tokenizer;
     bool aggressive, escape, lowercase;
@@ -29,10 +33,10 @@ typedef struct nm_prepare_config {
     bool joint;
     const char *dict_source, *dict_target;
     int64_t min_count, max_words, dict_multiple;
-    const char *special_ids;
+    nm_vocab_order special_ids;
     int64_t min_length, max_length;
     double ratio;
-    const char *on_invalid;
+    nm_invalid_pairs on_invalid;
     int64_t threads;
 } nm_prepare_config;
 

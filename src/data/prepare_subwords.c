@@ -96,7 +96,7 @@ static nm_status build_vocab(nm_prepare *self, const nm_counter *subwords, const
 {
     const nm_prepare_config *config = self->config;
     nm_vocab_options options = nm_vocab_options_default();
-    options.order = !strcmp(config->special_ids, "tears") ? NM_VOCAB_TEARS : NM_VOCAB_FAIRSEQ;
+    options.order = config->special_ids;
     options.threshold = config->min_count > 1 ? config->min_count : 1; /* count 0: not in the training text */
     options.max_size = (int32_t)config->max_words;
     options.multiple = (int32_t)config->dict_multiple;
@@ -154,11 +154,10 @@ static nm_status get_joint_vocab(nm_prepare *self, nm_error *err)
 static nm_status get_vocab(nm_prepare *self, nm_error *err)
 {
     const nm_prepare_config *config = self->config;
-    nm_vocab_order order = !strcmp(config->special_ids, "tears") ? NM_VOCAB_TEARS : NM_VOCAB_FAIRSEQ;
     for (int side = 0; side < self->sides; side++) {
         const char *given = side == PREPARE_SOURCE ? config->dict_source : config->dict_target;
         if (*given)
-            NM_TRY(nm_vocab_read(given, order, &self->vocab[side], err));
+            NM_TRY(nm_vocab_read(given, config->special_ids, &self->vocab[side], err));
     }
     if (config->joint && self->sides == 2)
         NM_TRY(get_joint_vocab(self, err));

@@ -254,7 +254,7 @@ static bool process_pair(const split_job *self, line_worker *worker, const nm_pr
     const nm_prepare_config *config = self->prepare->config;
     bool train = self->split == PREPARE_TRAIN;
     nm_drop drop = check_text(self, from, i);
-    if (drop == NM_DROP_INVALID && (!train || strcmp(config->on_invalid, "skip")))
+    if (drop == NM_DROP_INVALID && (!train || config->on_invalid == NM_INVALID_IS_ERROR))
         return false;
     for (int side = 0; drop == NM_DROP_NONE && side < self->prepare->sides; side++) {
         size_t bytes;
@@ -330,7 +330,7 @@ static nm_status merge_side(split_job *self, chunk *from, int side, nm_error *er
     nm_counter *words = &from->words[side];
     word_list *list = &from->numbers[side];
     NM_RESERVE(self->numbers, words->n, self->numbers_capacity);
-    nm_counter_join(&self->prepare->words[side], words, self->split == PREPARE_TRAIN, self->numbers);
+    nm_counter_add_scaled(&self->prepare->words[side], words, self->split == PREPARE_TRAIN, self->numbers);
     for (size_t i = 0; i < list->n; i++)
         if (list->data[i] != NM_PREPARE_LINE_END)
             list->data[i] = self->numbers[list->data[i]];

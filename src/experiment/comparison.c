@@ -38,7 +38,7 @@ static nm_status expand_grid(nm_comparison *c, nm_error *err)
         nm_options *options;
         status = nm_run_queue_options(&c->queue, &c->variants.list[n], 1, &options, err);
         if (status != NM_OK)
-            nm_while(err, "%.100s", c->variants.list[n].name);
+            nm_error_prefix(err, "%.100s", c->variants.list[n].name);
         models[n] = status == NM_OK ? nm_options_section_text(options, "model") : NULL;
         nm_options_free(options);
     }

@@ -60,7 +60,7 @@ static nm_status hash_test_set(nm_task *task, uint64_t *hash, nm_error *err)
     nm_batches batches;
     nm_arena arena = {0};
     if (task->type->epoch(task, NM_SPLIT_TEST, 0, false, &batches, err) != NM_OK)
-        return nm_while(err, "a comparison needs a test set (data.test, or that of data.folder)");
+        return nm_error_prefix(err, "a comparison needs a test set (data.test, or that of data.folder)");
     nm_arena_init(&arena, SIZE_MAX);
     for (int64_t i = 0; i < batches.n; i++) {
         nm_batch batch = task->type->batch(task, NM_SPLIT_TEST, &batches, i, 0, false, &arena);

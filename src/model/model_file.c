@@ -140,7 +140,7 @@ static nm_status load_vector(const nm_safetensors *file, const char *name, nm_ba
                              size_t n, nm_error *err)
 {
     const nm_safetensor *found;
-    NM_TRY(nm_safetensors_want(file, name, nm_model_file_dtype(backend), n, &found, err));
+    NM_TRY(nm_safetensors_expect(file, name, nm_model_file_dtype(backend), n, &found, err));
     nm_backend_upload(backend, device, found->data, found->bytes);
     return NM_OK;
 }
@@ -154,8 +154,8 @@ static nm_status load_int8(const nm_safetensors *file, nm_backend *backend, cons
     const nm_safetensor *quantized, *scales;
     char name[192];
     scale_name(name, sizeof name, tensor->name);
-    NM_TRY(nm_safetensors_want(file, tensor->name, NM_TENSOR_I8, rows * cols, &quantized, err));
-    NM_TRY(nm_safetensors_want(file, name, NM_TENSOR_F32, rows, &scales, err));
+    NM_TRY(nm_safetensors_expect(file, tensor->name, NM_TENSOR_I8, rows * cols, &quantized, err));
+    NM_TRY(nm_safetensors_expect(file, name, NM_TENSOR_F32, rows, &scales, err));
     void *numbers = nm_allocate(rows * cols * unit);
     nm_status status = NM_OK;
     for (size_t r = 0; r < rows && status == NM_OK; r++) {
@@ -199,7 +199,7 @@ static nm_status load_norm(const nm_safetensors *file, nm_backend *backend, nm_n
     for (int i = 0; i < norm->shape.n_counters; i++) {
         const nm_safetensor *found;
         slot_name(name, sizeof name, norm, norm->shape.counters[i]);
-        NM_TRY(nm_safetensors_want(file, name, NM_TENSOR_I64, 1, &found, err));
+        NM_TRY(nm_safetensors_expect(file, name, NM_TENSOR_I64, 1, &found, err));
         memcpy(&norm->counters[i], found->data, sizeof norm->counters[i]);
     }
     return NM_OK;
@@ -283,7 +283,7 @@ static nm_status check_same(const nm_safetensors *first, const nm_safetensors *o
 {
     for (size_t i = 0; i < nm_safetensors_count(first); i++) {
         const nm_safetensor *tensor = nm_safetensors_at(first, i), *found;
-        NM_TRY(nm_safetensors_want(other, tensor->name, tensor->type, tensor->count, &found, err));
+        NM_TRY(nm_safetensors_expect(other, tensor->name, tensor->type, tensor->count, &found, err));
     }
     return NM_OK;
 }

@@ -85,7 +85,7 @@ nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_optio
     if (status != NM_OK) {
         free((void *)(uintptr_t)copy.name);
         free(norm);
-        return assigned ? nm_while(err, "norm.at: %s=%s", assigned->sites, type) : status;
+        return assigned ? nm_error_prefix(err, "norm.at: %s=%s", assigned->sites, type) : status;
     }
     norm->site.name = copy.name;
     for (int i = 0; i < norm->shape.n_params; i++) {

@@ -451,17 +451,17 @@ static nm_status find_tensors(nm_norm *norm, const nm_safetensors *file, tensor_
     int n = 0;
     for (int i = 0; i < shape->n_params; i++, n++) {
         copies[n].to = norm->params[i];
-        NM_TRY(nm_safetensors_want(file, shape->params[i].name, tensor_type(norm),
-                                   (size_t)shape->params[i].length, &copies[n].from, err));
+        NM_TRY(nm_safetensors_expect(file, shape->params[i].name, tensor_type(norm),
+                                     (size_t)shape->params[i].length, &copies[n].from, err));
     }
     for (int i = 0; i < shape->n_state; i++, n++) {
         copies[n].to = norm->state[i];
-        NM_TRY(nm_safetensors_want(file, shape->state[i].name, tensor_type(norm),
-                                   (size_t)shape->state[i].length, &copies[n].from, err));
+        NM_TRY(nm_safetensors_expect(file, shape->state[i].name, tensor_type(norm),
+                                     (size_t)shape->state[i].length, &copies[n].from, err));
     }
     for (int i = 0; i < shape->n_counters; i++, n++) {
         copies[n].to = &norm->counters[i];
-        NM_TRY(nm_safetensors_want(file, shape->counters[i], NM_TENSOR_I64, 1, &copies[n].from, err));
+        NM_TRY(nm_safetensors_expect(file, shape->counters[i], NM_TENSOR_I64, 1, &copies[n].from, err));
         int64_t value;
         memcpy(&value, copies[n].from->data, sizeof value);
         if (value < 0)

@@ -159,7 +159,7 @@ static nm_status classification_epoch(nm_task *task, nm_split split, uint32_t ep
     nm_classification_parts *parts = task->parts;
     if (!parts->sets[split].n)
         return nm_fail(err, NM_USAGE, "there are no %s texts", nm_prepare_split_names[split]);
-    return nm_batches_make(batches, &parts->batching[split], epoch, shuffle, err);
+    return nm_batches_create(batches, &parts->batching[split], epoch, shuffle, err);
 }
 
 /* The target of each text is one position with its class. */

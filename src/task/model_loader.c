@@ -47,7 +47,7 @@ static nm_status build_loaded(nm_loaded_model *loaded, const char *file_path, nm
         nm_model_create(&loaded->model, task->type->model, backend, loaded->options, &sizes, with_grads, err);
     if (status == NM_OK && task->type->prepare_model)
         status = task->type->prepare_model(task, loaded->model, err);
-    return status == NM_OK ? NM_OK : nm_while(err, "%s", file_path);
+    return status == NM_OK ? NM_OK : nm_error_prefix(err, "%s", file_path);
 }
 
 static nm_status load_model(nm_loaded_model *loaded, const nm_safetensors *file, nm_error *err)

@@ -54,7 +54,7 @@ nm_status nm_model_text_order(const nm_model_text *settings, nm_vocab_order *ord
     const nm_prepare_config *config =
         nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
     nm_status status = nm_options_read_text(options, name, settings->text, err);
-    *order = strcmp(config->special_ids, "tears") ? NM_VOCAB_FAIRSEQ : NM_VOCAB_TEARS;
+    *order = config->special_ids;
     nm_options_free(options);
     free(name);
     return status;

@@ -141,7 +141,7 @@ nm_status nm_tagging_epoch(nm_task *task, nm_split split, uint32_t epoch, bool s
                                   .max_examples = config->batch,
                                   .by_length = split != NM_SPLIT_TRAIN || config->order == NM_ORDER_LENGTH,
                                   .seed = task->seed};
-    return nm_batches_make(batches, &batching, epoch, shuffle, err);
+    return nm_batches_create(batches, &batching, epoch, shuffle, err);
 }
 
 nm_batch nm_tagging_batch(nm_task *task, nm_split split, const nm_batches *batches, int64_t i, uint32_t step,

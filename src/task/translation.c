@@ -227,7 +227,7 @@ static nm_status translation_epoch(nm_task *task, nm_split split, uint32_t epoch
     nm_translation_parts *parts = task->parts;
     if (!parts->sides[split][0].n)
         return nm_fail(err, NM_USAGE, "the data folder has no %s data", nm_prepare_split_names[split]);
-    return nm_batches_make(batches, &parts->batching[split], epoch, shuffle, err);
+    return nm_batches_create(batches, &parts->batching[split], epoch, shuffle, err);
 }
 
 static nm_batch_words batch_words(const nm_task *task, uint32_t step, bool training)

@@ -101,10 +101,10 @@ int64_t nm_counter_get(const nm_counter *counter, const char *text, size_t bytes
 
 void nm_counter_merge(nm_counter *counter, const nm_counter *other)
 {
-    nm_counter_join(counter, other, 1, NULL);
+    nm_counter_add_scaled(counter, other, 1, NULL);
 }
 
-void nm_counter_join(nm_counter *counter, const nm_counter *other, int64_t times, uint32_t *numbers)
+void nm_counter_add_scaled(nm_counter *counter, const nm_counter *other, int64_t times, uint32_t *numbers)
 {
     for (size_t i = 0; i < other->n; i++) {
         const nm_count *item = &other->items[i];
@@ -114,7 +114,7 @@ void nm_counter_join(nm_counter *counter, const nm_counter *other, int64_t times
     }
 }
 
-void nm_counter_cut(nm_counter *counter, int64_t least)
+void nm_counter_prune(nm_counter *counter, int64_t least)
 {
     nm_counter kept = {0};
     for (size_t i = 0; i < counter->n; i++) {

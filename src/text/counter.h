@@ -47,9 +47,9 @@ int64_t nm_counter_get(const nm_counter *counter, const char *text, size_t bytes
 void nm_counter_merge(nm_counter *counter, const nm_counter *other);
 /* Adds `times` times the counts of the other counter (0: only its strings). numbers[i], unless NULL, is the index here of its
  * string i. */
-void nm_counter_join(nm_counter *counter, const nm_counter *other, int64_t times, uint32_t *numbers);
+void nm_counter_add_scaled(nm_counter *counter, const nm_counter *other, int64_t times, uint32_t *numbers);
 /* Removes strings with a count below least. Indexes change. */
-void nm_counter_cut(nm_counter *counter, int64_t least);
+void nm_counter_prune(nm_counter *counter, int64_t least);
 
 /* Counts the words of a line, or of all lines of a text file. NM_FORMAT if the file is not UTF-8. */
 void nm_counter_add_line(nm_counter *counter, const char *line, size_t bytes);

@@ -51,7 +51,7 @@ static nm_status finish(nm_safetensors_writer *writer, nm_status status, const c
     if (status == NM_OK)
         return nm_safetensors_finish(writer, path, err);
     nm_safetensors_abandon(writer);
-    return nm_while(err, "%s", path);
+    return nm_error_prefix(err, "%s", path);
 }
 
 nm_status nm_checkpoint_write(const char *path, const nm_model *model, const nm_task *task, int64_t update,

@@ -167,9 +167,9 @@ static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_
     const nm_params *params = &trainer->model->params;
     nm_tensor_type type = nm_model_file_dtype(trainer->backend);
     const nm_safetensor *m, *v, *state;
-    NM_TRY(nm_safetensors_want(file, "optimizer.m", type, params->n_elements, &m, err));
-    NM_TRY(nm_safetensors_want(file, "optimizer.v", type, params->n_elements, &v, err));
-    NM_TRY(nm_safetensors_want(file, "state", NM_TENSOR_U8, sizeof trainer->state, &state, err));
+    NM_TRY(nm_safetensors_expect(file, "optimizer.m", type, params->n_elements, &m, err));
+    NM_TRY(nm_safetensors_expect(file, "optimizer.v", type, params->n_elements, &v, err));
+    NM_TRY(nm_safetensors_expect(file, "state", NM_TENSOR_U8, sizeof trainer->state, &state, err));
     char text[32];
     snprintf(text, sizeof text, "%016" PRIx64, trainer->task.fingerprint);
     const char *data = nm_safetensors_metadata(file, "data");

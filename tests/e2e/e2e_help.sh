@@ -107,6 +107,7 @@ completes 'constant cosine cosine-ma2019' "$NORMA" train x.ini --schedule.name c
 completes '--beam' "$NORMA" translate run --bea
 completes 'rbn/conll-post-rbn' "$NORMA" train rbn/conll-post-rb
 completes 'bleu' "$NORMA" score b
+completes 'ter' "$NORMA" score t
 completes 'zsh' "$NORMA" completion z
 for command in "${commands[@]}"; do # every option of the help is completed
     complete_words "$NORMA" "$command" x -- | sort >completed
@@ -117,5 +118,31 @@ done
 head -n 1 _norma >first
 has first '#compdef norma'
 has _norma "'--model.norm:"
-if command -v zsh >/dev/null; then zsh -n _norma || fail "the zsh script has a syntax error"; fi
+
+# The words that zsh completes in a command line, for which there is at least one.
+cat >complete.zsh <<'ZSH'
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "PS1= ; TERM=dumb; fpath=($PWD \$fpath); autoload -Uz compinit; compinit -u -D; bindkey '^I' complete-word"
+# A compadd that also prints the words that match.
+zpty -w shell 'compadd() { [[ " $* " == *" -"[OAD]" "* ]] || { typeset -a matching; builtin compadd -A matching "$@"; print -rl -- "word:"${^matching} "words en""d" }; builtin compadd "$@" }'
+zpty -w shell 'print -r re""ady'
+zpty -r shell text '*ready*'
+zpty -n -w shell "$1"$'\t'
+zpty -r shell text '*word:*words end*'
+zpty -d shell
+print -r -- "$text" | grep -ao 'word:[^[:cntrl:]]*' | cut -d: -f2- | sort -u
+ZSH
+completes_zsh() { # EXPECTED LINE
+    cases=$((cases + 1))
+    local words
+    words=$(PATH=$(dirname "$NORMA"):$PATH timeout 120 zsh -f complete.zsh "$2" | tr '\n' ' ')
+    [ "$words" = "$1 " ] || fail "completion of $2 in zsh: $words"
+}
+if command -v zsh >/dev/null; then
+    completes_zsh 'train translate' 'norma tra'
+    completes_zsh '--model.norm --model.norm_position' 'norma train x.ini --model.norm'
+    completes_zsh 'adam adam-fairseq adamw sgd' 'norma train x.ini --optim.name '
+    completes_zsh 'rbn/conll-post-rbn' 'norma train rbn/conll-post-rb'
+fi
 echo "$cases cases"

@@ -92,7 +92,9 @@ static void limits(void **state)
 /* ---- columns ---- */
 
 typedef struct wish {
-    const char *format, *header, *label, *text;
+    nm_labeled_format format;
+    nm_labeled_choice header;
+    const char *label, *text;
     bool with_label;
 } wish;
 
@@ -100,12 +102,8 @@ typedef struct wish {
 static void expect_texts(const char *content, wish w, const char *wanted)
 {
     char *path = write_temporary(content, strlen(content));
-    nm_labeled_config config = {.format = w.format,
-                                .quotes = "auto",
-                                .header = w.header,
-                                .label = w.label,
-                                .text = w.text,
-                                .with_label = w.with_label};
+    nm_labeled_config config = {
+        .format = w.format, .header = w.header, .label = w.label, .text = w.text, .with_label = w.with_label};
     nm_labeled texts;
     nm_error err;
     nm_buffer all = {0};
@@ -134,15 +132,17 @@ static void expect_texts(const char *content, wish w, const char *wanted)
 static void columns(void **state)
 {
     (void)state;
-    const wish numbers = {"tsv", "auto", "1", "2", true};
+    const wish numbers = {NM_LABELED_TSV, NM_CHOICE_AUTO, "1", "2", true};
     expect_texts("a\tone\nb\ttwo\n", numbers, "a: one\nb: two\n");
     expect_texts("Label\ttext\n b \ttwo\n", numbers, "b: two\n");
-    expect_texts("a\tone\nb\ttwo\n", (wish){"tsv", "yes", "1", "2", true}, "b: two\n");
-    expect_texts("label\tone\nb\ttwo\n", (wish){"tsv", "no", "1", "2", true}, "label: one\nb: two\n");
-    const wish names = {"csv", "auto", "stars", "title,body", true};
+    expect_texts("a\tone\nb\ttwo\n", (wish){NM_LABELED_TSV, NM_CHOICE_YES, "1", "2", true}, "b: two\n");
+    expect_texts("label\tone\nb\ttwo\n", (wish){NM_LABELED_TSV, NM_CHOICE_NO, "1", "2", true},
+                 "label: one\nb: two\n");
+    const wish names = {NM_LABELED_CSV, NM_CHOICE_AUTO, "stars", "title,body", true};
     expect_texts("title,stars,body\nGood,5,\"line\none\"\n", names, "5: Good line one\n");
-    expect_texts("title,body\nx,y\n", (wish){"csv", "auto", "stars", "title,2", false}, ": x y\n");
-    expect_texts("only a line\n\nlast", (wish){"lines", "auto", "1", "2", false},
+    expect_texts("title,body\nx,y\n", (wish){NM_LABELED_CSV, NM_CHOICE_AUTO, "stars", "title,2", false},
+                 ": x y\n");
+    expect_texts("only a line\n\nlast", (wish){NM_LABELED_LINES, NM_CHOICE_AUTO, "1", "2", false},
                  ": only a line\n: \n: last\n");
     expect_texts("", numbers, "");
 }
@@ -150,20 +150,23 @@ static void columns(void **state)
 static void wrong_columns(void **state)
 {
     (void)state;
-    const wish numbers = {"tsv", "auto", "1", "2", true};
+    const wish numbers = {NM_LABELED_TSV, NM_CHOICE_AUTO, "1", "2", true};
     expect_texts("a\tone\nb\n", numbers, ":2: 1 field, the first row has 2");
     expect_texts("a\tone\nb\tx\ty\n", numbers, ":2: 3 fields, the first row has 2");
     expect_texts(
         "a\n", numbers,
         ":1: no column 2: the first row has 1 field; \"label text\" is the format space or fasttext");
-    expect_texts("a\tb\n", (wish){"tsv", "auto", "0", "2", true}, ":1: no column is named \"0\"");
-    expect_texts("a\tb\n", (wish){"tsv", "auto", "mood", "2", true}, ":1: no column is named \"mood\"");
-    expect_texts("a\tb\n", (wish){"tsv", "no", "mood", "2", true},
+    expect_texts("a\tb\n", (wish){NM_LABELED_TSV, NM_CHOICE_AUTO, "0", "2", true},
+                 ":1: no column is named \"0\"");
+    expect_texts("a\tb\n", (wish){NM_LABELED_TSV, NM_CHOICE_AUTO, "mood", "2", true},
+                 ":1: no column is named \"mood\"");
+    expect_texts("a\tb\n", (wish){NM_LABELED_TSV, NM_CHOICE_NO, "mood", "2", true},
                  ":1: no column is named \"mood\", as the first row is no header");
-    expect_texts("a\tb\n", (wish){"tsv", "no", "1", ",", true}, "no column of text is named");
+    expect_texts("a\tb\n", (wish){NM_LABELED_TSV, NM_CHOICE_NO, "1", ",", true},
+                 "no column of text is named");
     expect_texts("a\tone\n  \ttwo\n", numbers, ":2: the label is empty");
     expect_texts("a\x01\tone\n", numbers, ":1: control character 0x01 in the label");
-    expect_texts("a\tb\n", (wish){"lines", "no", "1", "2", true},
+    expect_texts("a\tb\n", (wish){NM_LABELED_LINES, NM_CHOICE_NO, "1", "2", true},
                  ": lines have no labels: use another format, such as tsv or space");
     char *much = nm_allocate(1200);
     memset(much, 'l', 1100);

@@ -6,12 +6,10 @@
 
 #include "text_helper.h"
 
-static nm_labeled_config config_of(const char *format, bool with_label)
+static nm_labeled_config config_of(nm_labeled_format format, bool with_label)
 {
     return (nm_labeled_config){.encoding = "utf-8",
                                .format = format,
-                               .quotes = "auto",
-                               .header = "auto",
                                .label = "1",
                                .text = "2",
                                .lines_by_default = !with_label,
@@ -49,8 +47,10 @@ static void check(const nm_labeled_config *config, const char *content, const ch
 static void label_in_front(void **state)
 {
     (void)state;
-    const nm_labeled_config space = config_of("space", true), fasttext = config_of("fasttext", true),
-                            plain = config_of("fasttext", false), tsv = config_of("tsv", true);
+    const nm_labeled_config space = config_of(NM_LABELED_SPACE, true),
+                            fasttext = config_of(NM_LABELED_FASTTEXT, true),
+                            plain = config_of(NM_LABELED_FASTTEXT, false),
+                            tsv = config_of(NM_LABELED_TSV, true);
     check(&space, "good a  fine day\nbad\train\n\ngood\n", "good|a  fine day;bad|rain;good|;");
     check(&space, " no label\n", ":1: the label is empty");
     check(&fasttext, "__label__good a day\n__label__bad rain\n", "good|a day;bad|rain;");
@@ -63,7 +63,7 @@ static void label_in_front(void **state)
 static void json_lines(void **state)
 {
     (void)state;
-    nm_labeled_config json = config_of("json", true);
+    nm_labeled_config json = config_of(NM_LABELED_JSON, true);
     check(&json,
           "{\"label\": \"good\", \"text\": \"a\\nday\"}\n\n{\"text\": \"rain\", \"label\": 3, \"more\": "
           "null}\n",
@@ -81,7 +81,7 @@ static void json_lines(void **state)
 static void other_encodings(void **state)
 {
     (void)state;
-    nm_labeled_config latin1 = config_of("tsv", true);
+    nm_labeled_config latin1 = config_of(NM_LABELED_TSV, true);
     latin1.encoding = "latin1";
     check(&latin1, "gut\tsch\xF6n\n", "gut|schön;");
     latin1.encoding = "utf-8";

@@ -84,11 +84,11 @@ static void wanted_tensors(void **unused)
     const nm_safetensor *found = NULL;
     nm_error err;
     assert_int_equal(nm_safetensors_open(&file, path, &err), NM_OK);
-    assert_int_equal(nm_safetensors_want(file, "state", NM_TENSOR_F64, 3, &found, &err), NM_OK);
+    assert_int_equal(nm_safetensors_expect(file, "state", NM_TENSOR_F64, 3, &found, &err), NM_OK);
     assert_string_equal(found->name, "state");
-    assert_int_equal(nm_safetensors_want(file, "state", NM_TENSOR_F64, 4, &found, &err), NM_MISMATCH);
-    assert_int_equal(nm_safetensors_want(file, "state", NM_TENSOR_F32, 3, &found, &err), NM_MISMATCH);
-    assert_int_equal(nm_safetensors_want(file, "nothing", NM_TENSOR_F32, 3, &found, &err), NM_MISMATCH);
+    assert_int_equal(nm_safetensors_expect(file, "state", NM_TENSOR_F64, 4, &found, &err), NM_MISMATCH);
+    assert_int_equal(nm_safetensors_expect(file, "state", NM_TENSOR_F32, 3, &found, &err), NM_MISMATCH);
+    assert_int_equal(nm_safetensors_expect(file, "nothing", NM_TENSOR_F32, 3, &found, &err), NM_MISMATCH);
     assert_non_null(strstr(err.text, path));
     nm_safetensors_close(file);
 }

@@ -116,7 +116,7 @@ static void words_are_counted(void **state)
     static const uint32_t bytes[] = {1, 0, 3, 2};
     assert_memory_equal(order, bytes, sizeof bytes);
     free(order);
-    nm_counter_cut(&counter, 2);
+    nm_counter_prune(&counter, 2);
     assert_int_equal(counter.n, 3);
     assert_int_equal(nm_counter_get(&counter, "d\0e", 3), 2);
     nm_counter_release(&counter);
@@ -148,11 +148,11 @@ static void counters_join_by_number(void **state)
     uint32_t numbers[3];
     nm_counter_add_line(&all, "a b", 3);
     nm_counter_add_line(&part, "c b c d", 7);
-    nm_counter_join(&all, &part, 0, numbers);
+    nm_counter_add_scaled(&all, &part, 0, numbers);
     static const uint32_t expected[] = {2, 1, 3};
     assert_memory_equal(numbers, expected, sizeof expected);
     assert_int_equal(nm_counter_get(&all, "c", 1), 0);
-    nm_counter_join(&all, &part, 3, numbers);
+    nm_counter_add_scaled(&all, &part, 3, numbers);
     assert_memory_equal(numbers, expected, sizeof expected);
     assert_int_equal(nm_counter_get(&all, "c", 1), 6);
     assert_int_equal(nm_counter_get(&all, "b", 1), 4);

@@ -132,7 +132,7 @@ static nm_status first_failure(const mpi_comm *c, nm_error *err)
         if (!c->finished[rank] || r->status == NM_OK || !r->own)
             continue;
         nm_fail(err, (nm_status)r->status, "%s", r->text);
-        return rank ? nm_while(err, "rank %d", rank) : (nm_status)r->status;
+        return rank ? nm_error_prefix(err, "rank %d", rank) : (nm_status)r->status;
     }
     return NM_OK;
 }
