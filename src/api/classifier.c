@@ -5,6 +5,7 @@
 
 #include "api/inference.h"
 #include "task/classification.h"
+#include "text/words.h"
 
 /* What a call works with: the task and the model of the classifier, with a coder and a backend of the call. */
 typedef struct workspace {

@@ -27,17 +27,28 @@ static char *option_path(const nm_options *options, const char *sections, const 
     return nm_format("%.*s.%s", (int)strcspn(sections, ","), sections, name);
 }
 
-static nm_status set_options(const nm_inference *self, const nm_inference_type *type,
-                             const char *const *settings, nm_options *model_options, nm_error *err)
+nm_status nm_settings_apply(nm_options *options, const char *sections, const char *const *settings,
+                            nm_error *err)
 {
     for (size_t i = 0; settings && settings[i]; i += 2) {
         if (!settings[i + 1])
             return nm_fail(err, NM_USAGE, "option %s has no value", settings[i]);
+        char *path = option_path(options, sections, settings[i]);
+        nm_status status = nm_options_set(options, path, settings[i + 1], NM_ORIGIN_COMMAND, err);
+        free(path);
+        NM_TRY(status);
+    }
+    return NM_OK;
+}
+
+/* Replaces the values of a model file by those of the settings that it has, too. */
+static nm_status override(nm_options *model_options, const nm_inference *self, const nm_inference_type *type,
+                          const char *const *settings, nm_error *err)
+{
+    for (size_t i = 0; settings && settings[i]; i += 2) {
         char *path = option_path(self->options, type->sections, settings[i]);
         nm_status status = NM_OK;
-        if (!model_options)
-            status = nm_options_set(self->options, path, settings[i + 1], NM_ORIGIN_COMMAND, err);
-        else if (nm_options_row(model_options, path))
+        if (nm_options_row(model_options, path))
             status = nm_options_set(model_options, path, settings[i + 1], NM_ORIGIN_COMMAND, err);
         free(path);
         NM_TRY(status);
@@ -59,7 +70,7 @@ static nm_status open_model(nm_inference *self, const nm_inference_type *type, c
     if (found != type->task)
         status = nm_fail(err, NM_UNSUPPORTED, "%s: a model for %s %s", file, found->name, type->refusal);
     else
-        status = set_options(self, type, settings, options, err);
+        status = override(options, self, type, settings, err);
     if (status != NM_OK)
         nm_options_free(options);
     else
@@ -96,7 +107,7 @@ nm_status nm_inference_open(nm_inference *self, const nm_inference_type *type, c
     nm_device_options_add(self->options);
     if (!path)
         return nm_fail(err, NM_USAGE, "the path of the model is NULL");
-    NM_TRY(set_options(self, type, settings, NULL, err));
+    NM_TRY(nm_settings_apply(self->options, type->sections, settings, err));
     NM_TRY(nm_device_open(nm_options_find(self->options, "device"), &self->backend, err));
     return open_models(self, type, path, settings, err);
 }
@@ -112,14 +123,6 @@ void nm_inference_close(nm_inference *self)
 }
 
 /* ---- texts ---- */
-
-size_t nm_text_length(const char *text)
-{
-    size_t bytes = strlen(text);
-    if (!bytes || text[bytes - 1] != '\n')
-        return bytes;
-    return bytes - (bytes > 1 && text[bytes - 2] == '\r' ? 2 : 1);
-}
 
 nm_status nm_texts_check(const char *const *texts, size_t n, const char *name, nm_error *err)
 {

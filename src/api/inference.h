@@ -28,12 +28,15 @@ nm_status nm_inference_open(nm_inference *inference, const nm_inference_type *ty
                             const char *const *settings, nm_error *err);
 void nm_inference_close(nm_inference *inference);
 
+/* Sets options by names and values in turn, NULL at the end, or NULL. A name without a section is that of the first of the
+ * sections (comma-separated) that has it. NM_USAGE: an unknown name or value. */
+nm_status nm_settings_apply(nm_options *options, const char *sections, const char *const *settings,
+                            nm_error *err);
+
 /* Checks n texts: NM_FORMAT unless each is UTF-8; NM_USAGE for NULL. `name` is what messages call one of them, which are
  * numbered from 0. nm_lines_check: also NM_FORMAT for a line break, except at the end. */
 nm_status nm_texts_check(const char *const *texts, size_t n, const char *name, nm_error *err);
 nm_status nm_lines_check(const char *const *lines, size_t n, const char *name, nm_error *err);
-/* Length of a text without its line end. */
-size_t nm_text_length(const char *text);
 
 /* ---- workspaces that no call is using ---- */
 

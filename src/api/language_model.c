@@ -7,6 +7,7 @@
 #include "api/inference.h"
 #include "decode/sampler.h"
 #include "task/lm_task.h"
+#include "text/words.h"
 
 typedef struct scoring_config { /* section [perplexity] */
     int64_t context, batch_tokens;

@@ -7,6 +7,7 @@
 #include "decode/decode.h"
 #include "task/text_coder.h"
 #include "task/translation.h"
+#include "text/words.h"
 
 enum { TEXT_BYTES_MAX = 1 << 20 }; /* longer texts are not sentences and are not tokenized */
 

@@ -20,11 +20,6 @@ nm_status nm_cli_check_arguments(const nm_cli *cli, int argc, int min, int max, 
                    argc < min ? "too few" : "too many", cli->command->name, cli->command->usage);
 }
 
-nm_status nm_cli_read(nm_cli *cli, const char *path, nm_error *err)
-{
-    return nm_options_read(cli->options, path, err);
-}
-
 nm_status nm_cli_apply(const nm_cli *cli, nm_options *options, nm_error *err)
 {
     for (size_t i = 0; i < cli->n_settings; i += 2)

@@ -35,8 +35,6 @@ struct nm_cli {
 /* All commands, in the order of the help; ends with NULL. */
 extern const nm_command *const nm_commands[];
 
-/* Reads an INI file named on the command line; the command line takes precedence. */
-nm_status nm_cli_read(nm_cli *cli, const char *path, nm_error *err);
 /* Applies the settings of the command line to other options (those of a model file), if these have them. */
 nm_status nm_cli_apply(const nm_cli *cli, nm_options *options, nm_error *err);
 /* Prints "norma: message" to standard error and returns the exit code. */

@@ -1,10 +1,13 @@
 /* norma prepare: parallel or plain text to a data folder. */
-#include "data/prepare.h"
+#include "norma/prepare.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-#include "cli.h"
+#include "cli/model_command.h"
+#include "data/prepare.h"
+#include "text/buffer.h"
 
 static void add_options(nm_options *options)
 {
@@ -12,83 +15,47 @@ static void add_options(nm_options *options)
     nm_options_add_rules(options, nm_prepare_rules);
 }
 
-static void print_drops(const nm_prepare_split_report *split)
+static void print_split(const nm_prepared *prepared, int32_t number, bool words)
 {
-    const char *sign = ": ";
-    for (int drop = 0; drop < NM_DROP_N; drop++)
-        if (split->dropped[drop]) {
-            fprintf(stderr, "%s%lld %s", sign, (long long)split->dropped[drop], nm_drop_text((nm_drop)drop));
-            sign = ", ";
-        }
-}
-
-static void print_split(int number, const nm_prepare_split_report *split, int sides, bool words)
-{
-    fprintf(stderr, "%s: %lld %s read, %lld kept, %lld dropped", nm_prepare_split_names[number],
-            (long long)split->pairs, sides == 1 ? "lines" : "pairs", (long long)split->kept,
-            (long long)(split->pairs - split->kept));
-    print_drops(split);
+    nm_prepared_split split;
+    nm_prepared_side side;
+    nm_prepared_drop drop;
+    if (!nm_prepared_get_split(prepared, number, &split))
+        return;
+    fprintf(stderr, "%s: %lld %s read, %lld kept, %lld dropped", split.name, (long long)split.lines,
+            nm_prepared_n_sides(prepared) == 1 ? "lines" : "pairs", (long long)split.kept,
+            (long long)(split.lines - split.kept));
+    for (size_t i = 0; nm_prepared_get_drop(prepared, number, i, &drop); i++)
+        fprintf(stderr, "%s%lld %s", i ? ", " : ": ", (long long)drop.lines, drop.reason);
     putc('\n', stderr);
-    for (int side = 0; side < sides; side++) {
-        fprintf(stderr, "  %s: ", nm_prepare_side_name(sides, side));
+    for (int32_t i = 0; nm_prepared_get_side(prepared, i, &side); i++) {
+        fprintf(stderr, "  %s: ", side.name);
         if (words)
-            fprintf(stderr, "%lld words, ", (long long)split->words[side]);
-        fprintf(stderr, "%lld tokens, %lld unknown (%.3f %%)\n", (long long)split->tokens[side],
-                (long long)split->unknown[side],
-                split->tokens[side] ? 100.0 * (double)split->unknown[side] / (double)split->tokens[side]
-                                    : 0.0);
+            fprintf(stderr, "%lld words, ", (long long)split.words[i]);
+        fprintf(stderr, "%lld tokens, %lld unknown (%.3f %%)\n", (long long)split.tokens[i],
+                (long long)split.unknown[i],
+                split.tokens[i] ? 100.0 * (double)split.unknown[i] / (double)split.tokens[i] : 0.0);
     }
 }
 
-static void print_report(const nm_prepare_config *config, const nm_prepare_report *report, double seconds)
+static void print_report(const nm_prepared *prepared, double seconds)
 {
-    const char *const prefixes[NM_PREPARE_SPLITS] = {config->train, config->valid, config->test};
-    for (int i = 0; i < NM_PREPARE_SPLITS; i++)
-        if (*prefixes[i])
-            print_split(i, &report->splits[i], report->sides, !report->pieces[0]);
-    for (int side = 0; report->pieces[0] && side < report->sides; side++)
-        fprintf(stderr, "%s: SentencePiece model of %lld pieces, dictionary of %lld\n",
-                nm_prepare_side_name(report->sides, side), (long long)report->pieces[side],
-                (long long)report->dict_size[side]);
-    if (report->pieces[0]) {
-        fprintf(stderr, "%s written in %.1f s\n", config->output, seconds);
-        return;
+    enum { N_SPLITS = 3 };
+    nm_prepared_side side;
+    bool pieces = nm_prepared_get_side(prepared, 0, &side) && side.pieces;
+    for (int32_t i = 0; i < N_SPLITS; i++)
+        print_split(prepared, i, !pieces);
+    for (int32_t i = 0; nm_prepared_get_side(prepared, i, &side); i++) {
+        if (pieces)
+            fprintf(stderr, "%s: SentencePiece model of %lld pieces, dictionary of %lld\n", side.name,
+                    (long long)side.pieces, (long long)side.dictionary);
+        else
+            fprintf(stderr, "%s: %lld word types, dictionary of %lld\n", side.name,
+                    (long long)side.word_types, (long long)side.dictionary);
     }
-    for (int side = 0; side < report->sides; side++)
-        fprintf(stderr, "%s: %lld word types, dictionary of %lld\n",
-                nm_prepare_side_name(report->sides, side), (long long)report->word_types[side],
-                (long long)report->dict_size[side]);
-    fprintf(stderr, "BPE merges: %lld; %s written in %.1f s\n", (long long)report->merges, config->output,
-            seconds);
-}
-
-/* Warns when the filters dropped more than WARN_PERCENT of the training pairs: a filter for other languages or another
- * tokenization can drop most of a corpus. */
-static void warn_of_drops(const nm_prepare_report *report)
-{
-    enum { WARN_PERCENT = 5 };
-    const nm_prepare_split_report *train = &report->splits[0];
-    nm_drop most = 0;
-    for (int drop = 1; drop < NM_DROP_N; drop++)
-        if (train->dropped[drop] > train->dropped[most])
-            most = (nm_drop)drop;
-    if (100 * (train->pairs - train->kept) <= WARN_PERCENT * train->pairs)
-        return;
-    const char *option = nm_drop_option(most);
-    fprintf(stderr,
-            "norma: warning: %.1f %% of the training pairs were dropped, most of them as \"%s\"%s%s%s\n",
-            100.0 * (double)(train->pairs - train->kept) / (double)train->pairs, nm_drop_text(most),
-            *option ? "; the option --" : "", option, *option ? " changes this filter" : "");
-    for (int i = 0; i < train->n_examples[most]; i++) {
-        const nm_drop_example *example = &train->examples[most][i];
-        fprintf(stderr, "  line %lld:", (long long)example->line);
-        for (int side = 0; side < report->sides; side++) {
-            fputs(side ? " | " : " ", stderr);
-            for (const char *at = example->text[side]; *at; at++)
-                putc((unsigned char)*at < ' ' || *at == 0x7f ? '?' : *at, stderr);
-        }
-        putc('\n', stderr);
-    }
+    if (!pieces)
+        fprintf(stderr, "BPE merges: %lld; ", (long long)nm_prepared_merges(prepared));
+    fprintf(stderr, "%s written in %.1f s\n", nm_prepared_folder(prepared), seconds);
 }
 
 static double monotonic_seconds(void)
@@ -98,26 +65,49 @@ static double monotonic_seconds(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
+/* Warnings about the result follow the report. */
+typedef struct console {
+    bool started;
+    nm_buffer late;
+} console;
+
+static bool on_progress(void *user, const nm_prepare_progress *progress)
+{
+    (void)progress;
+    ((console *)user)->started = true;
+    return true;
+}
+
+static void on_message(void *user, const char *text)
+{
+    console *self = user;
+    char *line = nm_format("norma: warning: %s\n", text);
+    if (self->started)
+        nm_buffer_append(&self->late, line, strlen(line));
+    else
+        fputs(line, stderr);
+    free(line);
+}
+
 static int run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err = {0};
-    if (nm_cli_check_arguments(cli, argc, 0, 1, &err) != NM_OK ||
-        (argc && nm_cli_read(cli, argv[0], &err) != NM_OK))
+    nm_prepared *prepared;
+    console seen = {0};
+    const nm_prepare_events events = {.user = &seen, .progress = on_progress, .message = on_message};
+    if (nm_cli_check_arguments(cli, argc, 0, 1, &err) != NM_OK)
         return nm_cli_fail(&err);
-    char *warning;
-    if (nm_options_check(cli->options, &warning, &err) != NM_OK)
-        return nm_cli_fail(&err);
-    if (warning)
-        fprintf(stderr, "norma: warning: %s\n", warning);
-    free(warning);
-    nm_prepare_report report;
+    const char **settings = nm_cli_settings(cli, "");
     double start = monotonic_seconds();
-    nm_status status = nm_prepare_run(cli->options, &report, &err);
+    nm_status status = nm_prepare_folder(&prepared, argc ? argv[0] : NULL, settings, &events, &err);
+    free(settings);
     if (status == NM_OK) {
-        print_report(nm_options_find(cli->options, "prepare"), &report, monotonic_seconds() - start);
-        warn_of_drops(&report);
+        print_report(prepared, monotonic_seconds() - start);
+        if (seen.late.bytes)
+            fputs(seen.late.data, stderr);
+        nm_prepared_free(prepared);
     }
-    nm_prepare_report_release(&report);
+    nm_buffer_release(&seen.late);
     return status == NM_OK ? NM_OK : nm_cli_fail(&err);
 }
 

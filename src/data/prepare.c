@@ -362,15 +362,27 @@ static nm_status finish(nm_prepare *self, nm_error *err)
     return write_options(self, err);
 }
 
+nm_status nm_prepare_report_progress(const nm_prepare *self, const char *step, int64_t lines, nm_error *err)
+{
+    const nm_prepare_progress progress = {step, lines};
+    if (!self->events->progress || self->events->progress(self->events->user, &progress))
+        return NM_OK;
+    return nm_fail(err, NM_INTERRUPTED, "interrupted; %s is as before", self->config->output);
+}
+
 static nm_status run_steps(nm_prepare *self, nm_error *err)
 {
     nm_folder_remove_temporaries(self->config->output);
-    if (!strcmp(self->config->tokenizer, "sentencepiece"))
+    if (!strcmp(self->config->tokenizer, "sentencepiece")) {
+        NM_TRY(nm_prepare_report_progress(self, "sentencepiece", 0, err));
         NM_TRY(nm_prepare_sentencepiece(self, err));
+    }
     for (int split = 0; split < NM_PREPARE_SPLITS; split++)
         if (*nm_prepare_prefix(self->config, split))
             NM_TRY(nm_prepare_words(self, split, err));
+    NM_TRY(nm_prepare_report_progress(self, "subwords", 0, err));
     NM_TRY(nm_prepare_subwords(self, err));
+    NM_TRY(nm_prepare_report_progress(self, "ids", 0, err));
     NM_TRY(nm_prepare_ids(self, err));
     return finish(self, err);
 }
@@ -398,14 +410,18 @@ static void release(nm_prepare *self)
         nm_bpe_free(self->bpe);
 }
 
-nm_status nm_prepare_run(const nm_options *options, nm_prepare_report *report, nm_error *err)
+nm_status nm_prepare_run(const nm_options *options, const nm_prepare_events *events,
+                         nm_prepare_report *report, nm_error *err)
 {
     const nm_prepare_config *config = nm_options_find(options, "prepare");
     NM_ASSERT(config);
     *report = (nm_prepare_report){0};
     NM_TRY(check_config(config, err));
-    nm_prepare self = {
-        .options = options, .config = config, .report = report, .sides = is_text(config) ? 1 : 2};
+    nm_prepare self = {.options = options,
+                       .config = config,
+                       .events = events,
+                       .report = report,
+                       .sides = is_text(config) ? 1 : 2};
     report->sides = self.sides;
     self.threads = nm_threads_available(config->threads ? (int32_t)config->threads : omp_get_max_threads());
     bool existed = nm_file_exists(config->output);

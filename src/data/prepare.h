@@ -12,6 +12,7 @@
 
 #include "data/corpus.h"
 #include "norma/option.h"
+#include "norma/prepare.h"
 #include "text/vocab.h"
 
 typedef enum nm_prepare_format { NM_PREPARE_PARALLEL, NM_PREPARE_TEXT } nm_prepare_format;
@@ -99,9 +100,9 @@ nm_status nm_prepare_open_split(nm_corpus *corpus, const char *folder, int split
 /* Frees what nm_prepare_run allocated in the report, whether it failed or not. */
 void nm_prepare_report_release(nm_prepare_report *report);
 
-/* options has the section [prepare]; all of its values are written to data.ini. NM_USAGE for options that exclude each other;
- * NM_FORMAT with file, line and byte for text that is not UTF-8; NM_MISMATCH for sides with different numbers of lines;
- * NM_IO if another process is writing the folder. */
-nm_status nm_prepare_run(const nm_options *options, nm_prepare_report *report, nm_error *err);
+/* options has the section [prepare]; all of its values are written to data.ini. Errors: see nm_prepare_folder. Only the function
+ * `progress` of the events is called. */
+nm_status nm_prepare_run(const nm_options *options, const nm_prepare_events *events,
+                         nm_prepare_report *report, nm_error *err);
 
 #endif

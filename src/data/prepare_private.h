@@ -22,6 +22,7 @@ typedef struct nm_word_subwords {
 typedef struct nm_prepare {
     const nm_options *options;
     const nm_prepare_config *config;
+    const nm_prepare_events *events;
     nm_prepare_report *report;
     int sides; /* 2, or 1 for plain text */
     int32_t threads;
@@ -43,6 +44,8 @@ typedef struct nm_prepare {
 
 #define NM_PREPARE_LINE_END UINT32_MAX
 
+/* Reports a step; NM_INTERRUPTED if the caller ends the preparation. */
+nm_status nm_prepare_report_progress(const nm_prepare *self, const char *step, int64_t lines, nm_error *err);
 /* Prefix of the files of a split, "" if it is not given. */
 const char *nm_prepare_prefix(const nm_prepare_config *config, int split);
 /* Path of a file of the output folder, heap. */

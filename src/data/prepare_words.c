@@ -358,6 +358,9 @@ static nm_status process_blocks(split_job *self, nm_error *err)
 {
     nm_status status = NM_OK;
     size_t at = 0;
+    const char *step = nm_prepare_split_names[self->split];
+    const nm_prepare_split_report *report = &self->prepare->report->splits[self->split];
+    NM_TRY(nm_prepare_report_progress(self->prepare, step, 0, err));
     nm_prepare_reader_next(&self->reader, &self->blocks[0].raw);
     for (; status == NM_OK && self->blocks[at % N_BLOCKS].raw.lines[PREPARE_SOURCE].n; at++) {
         block *here = &self->blocks[at % N_BLOCKS];
@@ -373,6 +376,8 @@ static nm_status process_blocks(split_job *self, nm_error *err)
             for (size_t c = 0; c < N_CHUNKS; c++)
                 process_chunk(self, &self->workers[omp_get_thread_num()], here, c);
         }
+        if (status == NM_OK)
+            status = nm_prepare_report_progress(self->prepare, step, report->pairs, err);
     }
     if (status == NM_OK && at)
         status = merge_block(self, &self->blocks[(at - 1) % N_BLOCKS], err);
@@ -380,7 +385,7 @@ static nm_status process_blocks(split_job *self, nm_error *err)
         *err = self->reader.err;
         status = err->status;
     }
-    return status;
+    return status == NM_OK ? nm_prepare_report_progress(self->prepare, step, report->pairs, err) : status;
 }
 
 static nm_status flush(nm_file_writer *writer, nm_error *err)

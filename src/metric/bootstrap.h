@@ -6,7 +6,7 @@
 #ifndef NM_BOOTSTRAP_H
 #define NM_BOOTSTRAP_H
 
-#include "norma/status.h"
+#include "norma/score.h"
 
 /* Counts of all segments: values[segment * n_counts + i]. Not owned. */
 typedef struct nm_counts {
@@ -25,19 +25,6 @@ typedef struct nm_bootstrap_config {
     bool centered;   /* false: the test of Koehn; true: that of the Moses script, see nm_paired.p */
 } nm_bootstrap_config;
 nm_bootstrap_config nm_bootstrap_default(void);
-
-typedef struct nm_interval {
-    double mean, low, high; /* of the resamples */
-} nm_interval;
-
-/* Differences are a - b. */
-typedef struct nm_paired {
-    double score_a, score_b; /* on the whole test set */
-    nm_interval a, b, difference;
-    /* Koehn: fraction of resamples in which the system with the better score on the whole test set (a, if equal) does not win.
-     * Centered: fraction of resamples with |d_k| - mean |d| >= |d|, where d is the difference on the whole test set. */
-    double p;
-} nm_paired;
 
 /* Sum of all rows. Heap; the caller frees. */
 int64_t *nm_counts_sum(nm_counts counts);

@@ -45,14 +45,6 @@ static nm_status parallel_open(parallel *files, const char *hypothesis, const ch
     return NM_OK;
 }
 
-static nm_status line_check(const nm_lines *lines, nm_error *err)
-{
-    NM_TRY(nm_line_check(lines, err));
-    if (memchr(lines->text, 0, lines->bytes))
-        return nm_fail(err, NM_FORMAT, "%s:%" PRId64 ": contains a zero byte", lines->path, lines->number);
-    return NM_OK;
-}
-
 static nm_status read_to_end(nm_lines *lines, nm_error *err)
 {
     bool more = true;
@@ -82,55 +74,64 @@ static nm_status parallel_next(parallel *files, bool *more, nm_error *err)
             return mismatch(files, i, err);
     }
     for (int i = 0; *more && i < files->n_files; i++) {
-        NM_TRY(line_check(&files->lines[i], err));
+        NM_TRY(nm_line_check_text(&files->lines[i], err));
         files->texts[i] = files->lines[i].text;
     }
     return NM_OK;
 }
 
-typedef struct segment_counter {
-    nm_bleu *bleu;
-    nm_chrf *chrf;
-    nm_ter *ter;
-} segment_counter;
+/* Rows of counts that grow. */
+typedef struct count_rows {
+    const nm_score_config *config;
+    void *workspace;
+    int64_t *data;
+    size_t n, capacity, n_counts;
+} count_rows;
 
-static void count_line(segment_counter *counter, const parallel *files, int64_t *row)
+static count_rows rows_create(const nm_score_config *config)
 {
-    const char *hypothesis = files->texts[0], *const *references = files->texts + 1;
-    if (counter->bleu)
-        nm_bleu_count(counter->bleu, hypothesis, references, files->n_files - 1, (nm_bleu_stats *)row);
-    else if (counter->ter)
-        nm_ter_count(counter->ter, hypothesis, references, files->n_files - 1, row);
+    const nm_score_metric *metric = config->metric;
+    return (count_rows){.config = config,
+                        .workspace = metric->create ? metric->create(config) : NULL,
+                        .n_counts = (size_t)metric->n_counts(config)};
+}
+
+static nm_status rows_add(count_rows *rows, const char *hypothesis, const char *const *references,
+                          int n_references, nm_error *err)
+{
+    NM_RESERVE(rows->data, (rows->n + 1) * rows->n_counts, rows->capacity);
+    int64_t *row = rows->data + rows->n++ * rows->n_counts;
+    return rows->config->metric->count(rows->workspace, hypothesis, references, n_references, row, err);
+}
+
+/* Gives the rows to *out if status is NM_OK, else frees them. */
+static nm_status rows_finish(count_rows *rows, nm_status status, nm_counts *out)
+{
+    if (rows->config->metric->free)
+        rows->config->metric->free(rows->workspace);
+    if (status != NM_OK)
+        free(rows->data);
     else
-        nm_chrf_count(counter->chrf, hypothesis, references, files->n_files - 1, row);
+        *out = (nm_counts){rows->data, rows->n, (int)rows->n_counts};
+    return status;
 }
 
 static nm_status count_lines(const nm_score_config *config, parallel *files, nm_counts *out, nm_error *err)
 {
-    segment_counter counter = {.bleu = config->kind == NM_SCORE_BLEU ? nm_bleu_create(&config->bleu) : NULL,
-                               .chrf = config->kind == NM_SCORE_CHRF ? nm_chrf_create(&config->chrf) : NULL,
-                               .ter = config->kind == NM_SCORE_TER ? nm_ter_create(&config->ter) : NULL};
-    int n_counts = counter.bleu   ? NM_BLEU_COUNTS
-                   : counter.chrf ? nm_chrf_n_counts(&config->chrf)
-                                  : NM_TER_COUNTS;
-    int64_t *rows = NULL;
-    size_t n = 0, capacity = 0;
+    count_rows rows = rows_create(config);
+    const nm_lines *first = &files->lines[0];
     bool more = true;
     nm_status status;
     while ((status = parallel_next(files, &more, err)) == NM_OK && more) {
-        NM_RESERVE(rows, (n + 1) * (size_t)n_counts, capacity);
-        count_line(&counter, files, rows + n++ * (size_t)n_counts);
+        status = rows_add(&rows, files->texts[0], files->texts + 1, files->n_files - 1, err);
+        if (status != NM_OK) {
+            nm_error_prefix(err, "%s:%" PRId64, first->path, first->number);
+            break;
+        }
     }
-    nm_bleu_free(counter.bleu);
-    nm_chrf_free(counter.chrf);
-    nm_ter_free(counter.ter);
-    if (status == NM_OK && n == 0)
-        status = nm_fail(err, NM_FORMAT, "%s: no lines to score", files->lines[0].path);
-    if (status != NM_OK)
-        free(rows);
-    else
-        *out = (nm_counts){rows, n, n_counts};
-    return status;
+    if (status == NM_OK && rows.n == 0)
+        status = nm_fail(err, NM_FORMAT, "%s: no lines to score", first->path);
+    return rows_finish(&rows, status, out);
 }
 
 nm_status nm_score_count_files(const nm_score_config *config, const char *hypothesis,
@@ -145,37 +146,41 @@ nm_status nm_score_count_files(const nm_score_config *config, const char *hypoth
     return status;
 }
 
+static nm_status count_text(count_rows *rows, const char *const *hypotheses, size_t n,
+                            const char *const *references, int n_references, nm_buffer *copies,
+                            const char **texts, nm_error *err)
+{
+    size_t i = rows->n;
+    for (int r = 0; r <= n_references; r++) {
+        const char *text = r ? references[(size_t)(r - 1) * n + i] : hypotheses[i];
+        nm_buffer_clear(&copies[r]);
+        nm_buffer_append(&copies[r], text, nm_text_length(text));
+        texts[r] = copies[r].data;
+    }
+    nm_status status = rows_add(rows, texts[0], texts + 1, n_references, err);
+    return status == NM_OK ? NM_OK : nm_error_prefix(err, "hypothesis %zu", i);
+}
+
+nm_status nm_score_count_texts(const nm_score_config *config, const char *const *hypotheses, size_t n,
+                               const char *const *references, int n_references, nm_counts *out, nm_error *err)
+{
+    *out = (nm_counts){0};
+    count_rows rows = rows_create(config);
+    size_t n_texts = (size_t)n_references + 1;
+    nm_buffer *copies = nm_allocate(n_texts * sizeof *copies);
+    const char **texts = nm_allocate(n_texts * sizeof *texts);
+    nm_status status = NM_OK;
+    while (status == NM_OK && rows.n < n)
+        status = count_text(&rows, hypotheses, n, references, n_references, copies, texts, err);
+    for (size_t r = 0; r < n_texts; r++)
+        nm_buffer_release(&copies[r]);
+    free(copies);
+    free(texts);
+    return rows_finish(&rows, status, out);
+}
+
 void nm_score_counts_release(nm_counts *counts)
 {
     free((void *)(uintptr_t)counts->values);
     *counts = (nm_counts){0};
-}
-
-double nm_score_of_config(const int64_t *counts, const void *context)
-{
-    const nm_score_config *config = context;
-    if (config->kind == NM_SCORE_TER)
-        return nm_ter_of_counts(counts, &config->ter);
-    return config->kind == NM_SCORE_BLEU ? nm_bleu_of_counts(counts, &config->bleu)
-                                         : nm_chrf_of_counts(counts, &config->chrf);
-}
-
-char *nm_score_line(const nm_score_config *config, const int64_t *sum, int n_references)
-{
-    if (config->kind == NM_SCORE_TER)
-        return nm_ter_line(&config->ter, nm_ter_of_counts(sum, &config->ter), n_references);
-    if (config->kind == NM_SCORE_CHRF)
-        return nm_chrf_line(&config->chrf, nm_chrf_of_counts(sum, &config->chrf), n_references);
-    nm_bleu_stats stats;
-    memcpy(&stats, sum, sizeof stats);
-    nm_bleu_score score = nm_bleu_compute(&config->bleu, &stats);
-    return nm_bleu_line(&config->bleu, &score, n_references);
-}
-
-char *nm_score_signature(const nm_score_config *config, int n_references)
-{
-    if (config->kind == NM_SCORE_TER)
-        return nm_ter_signature(&config->ter, n_references);
-    return config->kind == NM_SCORE_BLEU ? nm_bleu_signature(&config->bleu, n_references)
-                                         : nm_chrf_signature(&config->chrf, n_references);
 }

@@ -50,3 +50,11 @@ bool nm_word_next(const char *line, size_t line_bytes, size_t *at, const char **
     *at += *bytes;
     return true;
 }
+
+size_t nm_text_length(const char *text)
+{
+    size_t bytes = strlen(text);
+    if (!bytes || text[bytes - 1] != '\n')
+        return bytes;
+    return bytes - (bytes > 1 && text[bytes - 2] == '\r' ? 2 : 1);
+}

@@ -19,4 +19,7 @@ nm_status nm_text_check(const char *text, size_t bytes, const char *where, nm_er
  * part of the last word. False if there is none. */
 bool nm_word_next(const char *line, size_t line_bytes, size_t *at, const char **word, size_t *bytes);
 
+/* Length of a text without the line end after it, "\n" or "\r\n". */
+size_t nm_text_length(const char *text);
+
 #endif

@@ -78,6 +78,33 @@ sed '/^$/d' expected | cmp - continuation || fail "continuation: $(cat continuat
 runs_example 7 language_model run-tag
 has err 'a model for tagging is no language model'
 
+# ---- score ----
+"$NORMA" translate run-translate valid.de --output hyp
+tr 'ae' 'ea' <valid.en >other
+for metric in bleu chrf ter; do
+    input=/dev/null runs_example 0 score $metric hyp valid.en other
+    "$NORMA" score $metric hyp --reference valid.en --against other >expected
+    grep -E '^(BLEU|chrF|TER)' expected >lines.expected
+    sed -n 's/^\(hyp\|other\): //p' out | cmp - lines.expected || fail "$metric: $(cat out), not $(cat expected)"
+    difference=$(sed -n 's/^difference: \([-+0-9.]*\) .*p = \([0-9.]*\) .*/difference \1, p = \2/p' expected)
+    has out "$difference"
+done
+runs_example 5 score bleu hyp train.en
+has err '8 lines'
+runs_example 2 score rouge hyp valid.en
+has err 'unknown metric'
+
+# ---- prepare: the folder of the program ----
+runs_example 0 prepare train train valid valid source_lang de target_lang en output example-data joint true \
+    tokenizer moses bpe_merges 40
+has out 'valid: 8 of 8 lines'
+for file in data/*; do
+    [ "$file" = data/data.ini ] || same "$file" "example-$file"
+done
+sed 's/example-data/data/' example-data/data.ini | same data/data.ini -
+runs_example 2 prepare train train output example-data bpe_merge 3
+has err 'bpe_merge'
+
 # ---- train: the tensors of the program's run; a run that was stopped continues ----
 runs_example 0 train classify.ini run-example
 [ "$(grep -c '^update ' out)" = 3 ] || fail "not three validations: $(cat out)"

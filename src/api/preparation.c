@@ -1,0 +1,181 @@
+#include "norma/prepare.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/inference.h"
+#include "data/prepare.h"
+#include "text/buffer.h"
+
+struct nm_prepared {
+    nm_options *options;
+    const nm_prepare_config *config;
+    nm_prepare_report report;
+};
+
+/* ---- warnings ---- */
+
+/* Appends the start of a line, which may contain control characters. */
+static void append_visible(nm_buffer *out, const char *text)
+{
+    for (; *text; text++)
+        nm_buffer_append_byte(out, *text == 0x7f || (unsigned char)*text < ' ' ? '?' : *text);
+}
+
+static void append_example(nm_buffer *out, const nm_drop_example *example, int sides)
+{
+    char *head = nm_format("\n  line %lld:", (long long)example->line);
+    nm_buffer_append(out, head, strlen(head));
+    free(head);
+    for (int side = 0; side < sides; side++) {
+        const char *separator = side ? " | " : " ";
+        nm_buffer_append(out, separator, strlen(separator));
+        append_visible(out, example->text[side]);
+    }
+}
+
+/* Warns when the filters dropped more than WARN_PERCENT of the training pairs: a filter for other languages or another
+ * tokenization can drop most of a corpus. */
+static void warn_of_drops(const nm_prepare_report *report, const nm_prepare_events *events)
+{
+    enum { WARN_PERCENT = 5 };
+    const nm_prepare_split_report *train = &report->splits[0];
+    nm_drop most = 0;
+    for (int drop = 1; drop < NM_DROP_N; drop++)
+        if (train->dropped[drop] > train->dropped[most])
+            most = (nm_drop)drop;
+    if (100 * (train->pairs - train->kept) <= WARN_PERCENT * train->pairs)
+        return;
+    const char *option = nm_drop_option(most);
+    char *first =
+        nm_format("%.1f %% of the training pairs were dropped, most of them as \"%s\"%s%s%s",
+                  100.0 * (double)(train->pairs - train->kept) / (double)train->pairs, nm_drop_text(most),
+                  *option ? "; the option --" : "", option, *option ? " changes this filter" : "");
+    nm_buffer text = {0};
+    nm_buffer_append(&text, first, strlen(first));
+    free(first);
+    for (int i = 0; i < train->n_examples[most]; i++)
+        append_example(&text, &train->examples[most][i], report->sides);
+    events->message(events->user, text.data);
+    nm_buffer_release(&text);
+}
+
+/* ---- preparation ---- */
+
+static nm_status read_settings(nm_options *options, const char *settings, nm_error *err)
+{
+    if (!settings)
+        return NM_OK;
+    return strchr(settings, '\n') ? nm_options_read_text(options, "the settings", settings, err)
+                                  : nm_options_read(options, settings, err);
+}
+
+static nm_status prepare(nm_prepared *self, const char *settings, const char *const *options,
+                         const nm_prepare_events *events, nm_error *err)
+{
+    char *warning;
+    NM_TRY(nm_settings_apply(self->options, "prepare", options, err));
+    NM_TRY(read_settings(self->options, settings, err));
+    NM_TRY(nm_options_check(self->options, &warning, err));
+    if (warning && events->message)
+        events->message(events->user, warning);
+    free(warning);
+    NM_TRY(nm_prepare_run(self->options, events, &self->report, err));
+    if (events->message)
+        warn_of_drops(&self->report, events);
+    return NM_OK;
+}
+
+nm_status nm_prepare_folder(nm_prepared **prepared, const char *settings, const char *const *options,
+                            const nm_prepare_events *events, nm_error *err)
+{
+    static const nm_prepare_events none;
+    nm_error ignored;
+    err = err ? err : &ignored;
+    nm_prepared *self = nm_allocate(sizeof *self);
+    self->options = nm_options_create();
+    self->config =
+        nm_options_add(self->options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
+    nm_options_add_rules(self->options, nm_prepare_rules);
+    nm_status status = prepare(self, settings, options, events ? events : &none, err);
+    if (status == NM_OK && prepared)
+        *prepared = self;
+    else
+        nm_prepared_free(self);
+    return status;
+}
+
+void nm_prepared_free(nm_prepared *self)
+{
+    if (!self)
+        return;
+    nm_prepare_report_release(&self->report);
+    nm_options_free(self->options);
+    free(self);
+}
+
+/* ---- report ---- */
+
+const char *nm_prepared_folder(const nm_prepared *self)
+{
+    return self ? self->config->output : NULL;
+}
+
+int32_t nm_prepared_n_sides(const nm_prepared *self)
+{
+    return self ? self->report.sides : 0;
+}
+
+int64_t nm_prepared_merges(const nm_prepared *self)
+{
+    return self ? self->report.merges : 0;
+}
+
+bool nm_prepared_get_side(const nm_prepared *self, int32_t side, nm_prepared_side *out)
+{
+    if (side < 0 || side >= nm_prepared_n_sides(self) || !out)
+        return false;
+    const nm_prepare_report *report = &self->report;
+    *out = (nm_prepared_side){.name = nm_prepare_side_name(report->sides, side),
+                              .word_types = report->word_types[side],
+                              .dictionary = report->dict_size[side],
+                              .pieces = report->pieces[side]};
+    return true;
+}
+
+/* NULL: no such split was given. */
+static const nm_prepare_split_report *find_split(const nm_prepared *self, int32_t split)
+{
+    if (!self || split < 0 || split >= NM_PREPARE_SPLITS)
+        return NULL;
+    const char *const prefixes[NM_PREPARE_SPLITS] = {self->config->train, self->config->valid,
+                                                     self->config->test};
+    return *prefixes[split] ? &self->report.splits[split] : NULL;
+}
+
+bool nm_prepared_get_split(const nm_prepared *self, int32_t split, nm_prepared_split *out)
+{
+    const nm_prepare_split_report *found = find_split(self, split);
+    if (!found || !out)
+        return false;
+    *out = (nm_prepared_split){
+        .name = nm_prepare_split_names[split], .lines = found->pairs, .kept = found->kept};
+    memcpy(out->words, found->words, sizeof out->words);
+    memcpy(out->tokens, found->tokens, sizeof out->tokens);
+    memcpy(out->unknown, found->unknown, sizeof out->unknown);
+    return true;
+}
+
+bool nm_prepared_get_drop(const nm_prepared *self, int32_t split, size_t index, nm_prepared_drop *out)
+{
+    const nm_prepare_split_report *found = find_split(self, split);
+    for (int drop = 0; found && out && drop < NM_DROP_N; drop++) {
+        if (!found->dropped[drop] || index--)
+            continue;
+        *out = (nm_prepared_drop){.reason = nm_drop_text((nm_drop)drop),
+                                  .option = nm_drop_option((nm_drop)drop),
+                                  .lines = found->dropped[drop]};
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,84 @@
+/* The metrics of norma score and norma/score.h: a table of functions over rows of counts, one row per segment, and their options.
+ * The files of the metrics have the definitions. */
+#ifndef NM_SCORE_METRIC_H
+#define NM_SCORE_METRIC_H
+
+#include "metric/bleu.h"
+#include "metric/bootstrap.h"
+#include "metric/chrf.h"
+#include "metric/ter.h"
+#include "norma/option.h"
+
+typedef struct nm_score_metric nm_score_metric;
+
+/* Only the configuration of the metric is read. */
+typedef struct nm_score_config {
+    const nm_score_metric *metric;
+    nm_bleu_config bleu;
+    nm_chrf_config chrf;
+    nm_ter_config ter;
+} nm_score_config;
+
+struct nm_score_metric {
+    const char *name;
+    bool one_reference;
+    const char *
+        options; /* prefixes of its options in [score] that not all metrics have, each with a space after it */
+    int (*n_counts)(const nm_score_config *config);
+    /* The workspace of one thread; NULL: none is needed. */
+    void *(*create)(const nm_score_config *config);
+    void (*free)(void *workspace);
+    /* Counts a segment. NM_FORMAT, NM_MISMATCH: it is none of this metric. */
+    nm_status (*count)(void *workspace, const char *hypothesis, const char *const *references,
+                       int n_references, int64_t *row, nm_error *err);
+    /* Score of a row or a sum of rows. */
+    double (*score)(const nm_score_config *config, const int64_t *counts);
+    /* The line of a score over these summed counts; and the signature. Heap. */
+    char *(*line)(const nm_score_config *config, const int64_t *sum, int n_references);
+    char *(*signature)(const nm_score_config *config, int n_references);
+};
+
+/* NULL if there is none. */
+const nm_score_metric *nm_score_metric_find(const char *name);
+/* "bleu, chrf, ter, ..." */
+#define NM_SCORE_METRICS "bleu, chrf, ter, accuracy, f1"
+
+/* metric->score, for nm_counts_score and nm_bootstrap_*; context is a const nm_score_config *. */
+double nm_score_of_config(const int64_t *counts, const void *context);
+
+/* Options of [score]: fields and option rows for a section. */
+#define NM_SCORE_FIELDS                                                                                      \
+    int metric_variant;                                                                                      \
+    const char *tokenize, *spm_model, *mecab_dictionary;                                                     \
+    bool lowercase, split_compounds;                                                                         \
+    int64_t char_order, word_order;                                                                          \
+    double beta;                                                                                             \
+    int64_t bootstrap, seed;                                                                                 \
+    bool ter_normalized, ter_no_punctuation, ter_asian, ter_case_sensitive, centered, sentence
+
+/* clang-format off */
+#define NM_SCORE_ROWS(T) \
+    NM_CHOICE(T, metric_variant, "multi-bleu", "multi-bleu|sacrebleu", \
+              "BLEU as multi-bleu.perl computes it, on the given tokens, or as sacreBLEU, with 13a tokenization and smoothing."), \
+    NM_CHOICE(T, tokenize, "13a", NM_METRIC_TOKENIZERS, \
+              "Tokenizer of sacreBLEU, which it selects: intl for European text, zh for Chinese, ja-mecab for Japanese words, char for characters, none, or spm for a SentencePiece model."), \
+    NM_OPTION(T, spm_model, "", 0, 0, "SentencePiece model of --tokenize spm, such as that of flores200."), \
+    NM_OPTION(T, mecab_dictionary, "", 0, 0, "Folder of MeCab's IPA dictionary for --tokenize ja-mecab; empty: that of Debian's mecab-ipadic-utf8."), \
+    NM_OPTION(T, lowercase, "false", 0, 0, "Compare in lower case (BLEU, chrF)."), \
+    NM_OPTION(T, split_compounds, "false", 0, 0, "Split hyphenated words into WORD ##AT##-##AT## WORD on both sides (BLEU)."), \
+    NM_OPTION(T, char_order, "6", 1, NM_CHRF_MAX_ORDER, "Order of the longest character n-grams (chrF)."), \
+    NM_OPTION(T, word_order, "0", 0, NM_CHRF_MAX_ORDER, "Order of the longest word n-grams (chrF); 2 is chrF++."), \
+    NM_OPTION(T, beta, "2", 0.001, 1000, "Weight of recall relative to precision (chrF)."), \
+    NM_OPTION(T, ter_normalized, "false", 0, 0, "Split off punctuation (TER)."), \
+    NM_OPTION(T, ter_no_punctuation, "false", 0, 0, "Remove punctuation (TER)."), \
+    NM_OPTION(T, ter_asian, "false", 0, 0, "With --ter-normalized, split CJK characters; with --ter-no-punctuation, remove their punctuation (TER)."), \
+    NM_OPTION(T, ter_case_sensitive, "false", 0, 0, "Distinguish upper and lower case (TER)."), \
+    NM_OPTION(T, bootstrap, "1000", 0, 10000000, "Number of bootstrap resamples for interval and test; 0: no interval."), \
+    NM_OPTION(T, seed, "1", 0, 9e15, "Random seed of the bootstrap."), \
+    NM_OPTION(T, centered, "false", 0, 0, "Test with centered differences, as the Moses script, instead of Koehn's test."), \
+    NM_OPTION(T, sentence, "false", 0, 0, "Print the score of every line instead of the corpus score.")
+/* clang-format on */
+
+extern const nm_option_rule nm_score_rules[];
+
+#endif
