@@ -9,7 +9,7 @@ cd "${1:-$(dirname "$0")/..}"
 mapfile -t files < <(find src include/norma -name '*.[ch]' -o -name '*.inc' | LC_ALL=C sort)
 awk '
     BEGIN {
-        n = split("base comm text metric data backend tape norm nn model train decode probe task baseline experiment report api cli", order)
+        n = split("base comm text metric data backend tape norm nn model train decode probe task convert baseline experiment report api cli", order)
         for (i = 1; i <= n; i++) rank[order[i]] = i
     }
     function complain(why) {

@@ -34,6 +34,7 @@
     C(report) \
     C(demo) \
     C(export) \
+    C(convert) \
     C(average) \
     C(bench) \
     C(completion)

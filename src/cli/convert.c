@@ -1,0 +1,58 @@
+/* norma convert: models to the formats of other programs. */
+#include <stdio.h>
+
+#include "cli.h"
+#include "convert/convert.h"
+
+typedef struct convert_config { /* section [convert] */
+    const char *to, *output;
+} convert_config;
+
+/* clang-format off */
+static const nm_option convert_rows[] = {
+    NM_OPTION(convert_config, to, "", 0, 0, "Format to write: ctranslate2 or huggingface."),
+    NM_OPTION(convert_config, output, "", 0, 0, "Folder to write."),
+    {0}};
+/* clang-format on */
+
+static void convert_options(nm_options *options)
+{
+    nm_options_add(options, "convert", convert_rows, NULL, sizeof(convert_config));
+}
+
+static int run(nm_cli *cli, int argc, char **argv)
+{
+    const convert_config *config = nm_options_find(cli->options, "convert");
+    const nm_foreign_format *format = NULL;
+    nm_error err = {0};
+    nm_status status = nm_cli_check_arguments(cli, argc, 1, 1, &err);
+    if (status == NM_OK)
+        status = nm_foreign_format_to(config->to, &format, &err);
+    if (status == NM_OK && !*config->output)
+        status = nm_fail(&err, NM_USAGE, "convert: no output: -o FOLDER");
+    if (status == NM_OK)
+        status = nm_convert_to(format, argv[0], config->output, &err);
+    if (status == NM_OK)
+        fprintf(stderr, "%s: %s of %s\n", config->output, format->title, argv[0]);
+    return status == NM_OK ? NM_OK : nm_cli_fail(&err);
+}
+
+const nm_command nm_command_convert = {
+    .name = "convert",
+    .summary = "convert a model to the format of another program",
+    .usage = "MODEL --to FORMAT -o FOLDER",
+    .details =
+        "MODEL is a model file or a run folder, of which the best model is used, or else the last one.\n\n"
+        "ctranslate2: a folder for CTranslate2, of a translation model or a language model. Norms that are "
+        "affine per feature at inference are converted, too, so that a model with batch norms keeps its "
+        "results.\n\n"
+        "huggingface: a folder for transformers, in the class that computes the same function: M2M100 for "
+        "pre-norm and Marian for post-norm translation models, GPT-2 for language models. All norms are "
+        "layer.\n\n"
+        "The other program reads subwords, as norma subword writes them (docs/interchange.md). A part of a "
+        "model "
+        "that it cannot compute is named with the reason.",
+    .section = "convert",
+    .options = convert_options,
+    .run = run,
+};

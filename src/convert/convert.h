@@ -1,0 +1,29 @@
+/* Conversion of models to and from the formats of other programs.
+ *
+ * A format is one file that defines an nm_foreign_format, and one line in formats.c. Nothing is guessed: a part of a model that
+ * the other program cannot compute, or that Norma cannot, is NM_UNSUPPORTED, and the message names the part and the reason. */
+#ifndef NM_CONVERT_H
+#define NM_CONVERT_H
+
+#include "task/model_loader.h"
+
+typedef struct nm_foreign_format {
+    const char *name;  /* "ctranslate2", as in --to and --from */
+    const char *title; /* "CTranslate2 folder" */
+    /* Writes the files of the model to a folder, which exists. The model is on the backend ref, in float. NULL: the
+     * format is not written. */
+    nm_status (*write)(const nm_loaded_model *loaded, const char *folder, nm_error *err);
+} nm_foreign_format;
+
+extern const nm_foreign_format nm_format_ctranslate2, nm_format_huggingface;
+
+/* All formats, NULL at the end. */
+extern const nm_foreign_format *const nm_foreign_formats[];
+/* NM_USAGE names the formats that are written. */
+nm_status nm_foreign_format_to(const char *name, const nm_foreign_format **format, nm_error *err);
+
+/* Loads the model (a file or a run folder) and writes it in this format to a folder, which is created. */
+nm_status nm_convert_to(const nm_foreign_format *format, const char *model, const char *folder,
+                        nm_error *err);
+
+#endif

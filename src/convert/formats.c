@@ -1,0 +1,72 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "convert/convert.h"
+
+const nm_foreign_format *const nm_foreign_formats[] = {
+    &nm_format_ctranslate2,
+    &nm_format_huggingface,
+    NULL,
+};
+
+static char *names_of_formats(void)
+{
+    char *names = nm_duplicate("");
+    for (size_t i = 0; nm_foreign_formats[i]; i++) {
+        char *longer = nm_format("%s%s%s", names, *names ? ", " : "", nm_foreign_formats[i]->name);
+        free(names);
+        names = longer;
+    }
+    return names;
+}
+
+nm_status nm_foreign_format_to(const char *name, const nm_foreign_format **format, nm_error *err)
+{
+    for (size_t i = 0; nm_foreign_formats[i]; i++)
+        if (!strcmp(nm_foreign_formats[i]->name, name)) {
+            *format = nm_foreign_formats[i];
+            return NM_OK;
+        }
+    char *names = names_of_formats();
+    nm_status status =
+        nm_fail(err, NM_USAGE, "models are not converted to '%.100s'; the formats are: %s", name, names);
+    free(names);
+    return status;
+}
+
+static nm_status write_loaded(const nm_foreign_format *format, const nm_loaded_model *loaded,
+                              const char *folder, nm_error *err)
+{
+    NM_TRY(nm_folder_create(folder, err));
+    nm_folder_lock lock = {0};
+    NM_TRY(nm_folder_lock_acquire(&lock, folder, err));
+    nm_status status = format->write(loaded, folder, err);
+    nm_folder_lock_release(&lock);
+    return status;
+}
+
+nm_status nm_convert_to(const nm_foreign_format *format, const char *model, const char *folder, nm_error *err)
+{
+    const nm_backend_options plain = {.name = "ref", .dtype = NM_F32, .threads = 1};
+    nm_loaded_model loaded = {0};
+    nm_options *options;
+    const nm_task_type *task;
+    char *file;
+    NM_TRY(nm_loaded_model_options(model, &options, &task, &file, err));
+    nm_backend *backend = NULL;
+    nm_status status = nm_backend_create(&backend, &plain, err);
+    if (status != NM_OK)
+        nm_options_free(options);
+    else
+        status = nm_loaded_model_open(&loaded, file, task, options, backend, false, false, err);
+    if (status == NM_OK) {
+        status = write_loaded(format, &loaded, folder, err);
+        if (status != NM_OK)
+            nm_error_prefix(err, "%s", file);
+        nm_loaded_model_close(&loaded);
+    }
+    nm_backend_free(backend);
+    free(file);
+    return status;
+}
