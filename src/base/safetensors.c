@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <xxhash.h>
 
 #include "base/file.h"
@@ -267,6 +268,12 @@ nm_status nm_safetensors_open(nm_safetensors **file, const char *path, nm_error 
     else
         nm_safetensors_close(opened);
     return status;
+}
+
+bool nm_safetensors_make_writable(nm_safetensors *file)
+{
+    return file->map.bytes &&
+           mprotect((void *)(uintptr_t)file->map.data, file->map.bytes, PROT_READ | PROT_WRITE) == 0;
 }
 
 void nm_safetensors_close(nm_safetensors *file)

@@ -5,6 +5,8 @@
 #ifndef NM_SAFETENSORS_H
 #define NM_SAFETENSORS_H
 
+#include <stdbool.h>
+
 #include "norma/status.h"
 
 /* enum name and name in the file, bytes of an element */
@@ -49,6 +51,9 @@ typedef struct nm_safetensors nm_safetensors; /* an open file */
 
 /* NM_IO when it can't be read; NM_FORMAT when anything in it is wrong: the message names file and cause. */
 nm_status nm_safetensors_open(nm_safetensors **file, const char *path, nm_error *err);
+/* Makes the data of all tensors writable: pages are copied when they are written, the file does not change. false: the
+ * system refused, and the data stays read-only. */
+bool nm_safetensors_make_writable(nm_safetensors *file);
 void nm_safetensors_close(
     nm_safetensors *file); /* ends the life of every name and data pointer; NULL is fine */
 

@@ -8,7 +8,7 @@
 
 typedef struct export_config { /* section [export] */
     const char *output;
-    bool fold, int8;
+    bool fold, int8, bf16;
 } export_config;
 
 /* clang-format off */
@@ -16,6 +16,7 @@ static const nm_option export_rows[] = {
     NM_OPTION(export_config, output, "", 0, 0, "Model file to write."),
     NM_OPTION(export_config, fold, "false", 0, 0, "Fold norms that are affine per feature into the linear layers that follow them."),
     NM_OPTION(export_config, int8, "false", 0, 0, "Quantize weight matrices to int8; the file has about a quarter of the size."),
+    NM_OPTION(export_config, bf16, "false", 0, 0, "Round weight matrices to bf16; the file has about half of the size."),
     {0}};
 /* clang-format on */
 
@@ -29,8 +30,11 @@ static nm_status write_model(const nm_loaded_model *loaded, const char *from, co
 {
     nm_safetensors *file;
     NM_TRY(nm_safetensors_open(&file, from, err));
+    nm_weight_format format = config->int8   ? NM_WEIGHTS_INT8
+                              : config->bf16 ? NM_WEIGHTS_BF16
+                                             : NM_WEIGHTS_FLOAT;
     nm_status status =
-        nm_checkpoint_rewrite(config->output, loaded->model, loaded->task.type, config->int8, file, err);
+        nm_checkpoint_rewrite(config->output, loaded->model, loaded->task.type, format, file, err);
     nm_safetensors_close(file);
     return status;
 }
@@ -65,6 +69,8 @@ static int run(nm_cli *cli, int argc, char **argv)
     nm_status status = nm_cli_check_arguments(cli, argc, 1, 1, &err);
     if (status == NM_OK && !*config->output)
         status = nm_fail(&err, NM_USAGE, "export: no output file: -o FILE");
+    if (status == NM_OK && config->int8 && config->bf16)
+        status = nm_fail(&err, NM_USAGE, "export: --int8 and --bf16 exclude each other");
     if (status == NM_OK)
         status = nm_backend_create(&backend, &plain, &err);
     if (status == NM_OK)
@@ -76,7 +82,7 @@ static int run(nm_cli *cli, int argc, char **argv)
 const nm_command nm_command_export = {
     .name = "export",
     .summary = "write a model file for inference",
-    .usage = "MODEL -o FILE [--fold] [--int8]",
+    .usage = "MODEL -o FILE [--fold] [--int8|--bf16]",
     .details =
         "MODEL is a model file or a run folder, of which the best model is used, or else the last one. "
         "The output is a model file like any other.\n\n"
@@ -90,6 +96,9 @@ const nm_command nm_command_export = {
         "quantization), about a quarter of the size. With --device.precision int8 the results are "
         "bitwise identical to those of the float model with --device.precision int8. Fold and quantize "
         "together (--fold --int8): norms that are folded when an int8 file is loaded are rounded twice. "
+        "Such a file is for inference, not for training.\n\n"
+        "With --bf16, the same matrices are rounded to bf16, about half of the size. Results with "
+        "--device.precision bf16 differ from those of the float model only by the rounding of embeddings. "
         "Such a file is for inference, not for training.",
     .section = "export",
     .options = export_options,

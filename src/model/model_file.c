@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/bf16.h"
 #include "backend/int8.h"
 
 /* ---- writing ---- */
@@ -76,7 +77,28 @@ static nm_status add_int8(nm_safetensors_writer *writer, const nm_params *params
     return NM_OK;
 }
 
-static nm_status add_params(nm_safetensors_writer *writer, const nm_params *params, bool int8,
+static nm_status add_bf16(nm_safetensors_writer *writer, const nm_params *params, const nm_tensor *tensor,
+                          nm_host_copies *copies, nm_error *err)
+{
+    const int64_t shape[2] = {tensor->rows, tensor->cols};
+    size_t n = (size_t)tensor->rows * (size_t)tensor->cols;
+    NM_ASSERT(params->backend->dtype == NM_F32);
+    const float *numbers = nm_host_copies_add(copies, params->backend, tensor->data, n * sizeof *numbers);
+    uint16_t *rounded = alloc_block(copies, n * sizeof *rounded);
+    for (size_t i = 0; i < n; i++) {
+        float number = nm_bf16_round(numbers[i]);
+        uint32_t bits;
+        if (!isfinite(number))
+            return nm_fail(err, NM_DIVERGED, "row %zu of '%s' is not finite in bf16",
+                           i / (size_t)tensor->cols, tensor->name);
+        memcpy(&bits, &number, sizeof bits);
+        rounded[i] = (uint16_t)(bits >> 16);
+    }
+    nm_safetensors_add(writer, tensor->name, NM_TENSOR_BF16, 2, shape, rounded);
+    return NM_OK;
+}
+
+static nm_status add_params(nm_safetensors_writer *writer, const nm_params *params, nm_weight_format format,
                             nm_host_copies *copies, nm_error *err)
 {
     size_t unit = nm_dtype_bytes(params->backend->dtype);
@@ -84,8 +106,8 @@ static nm_status add_params(nm_safetensors_writer *writer, const nm_params *para
         const nm_tensor *tensor = &params->list[i]->tensor;
         if (is_folded(params, tensor))
             continue;
-        if (int8 && nm_param_is_int8(params->list[i])) {
-            NM_TRY(add_int8(writer, params, tensor, copies, err));
+        if (format != NM_WEIGHTS_FLOAT && nm_param_is_int8(params->list[i])) {
+            NM_TRY((format == NM_WEIGHTS_INT8 ? add_int8 : add_bf16)(writer, params, tensor, copies, err));
             continue;
         }
         const int64_t shape[2] = {tensor->rows, tensor->cols};
@@ -126,10 +148,10 @@ static void add_norms(nm_safetensors_writer *writer, const nm_params *params, nm
     }
 }
 
-nm_status nm_model_file_add(nm_safetensors_writer *writer, const nm_model *model, bool int8,
+nm_status nm_model_file_add(nm_safetensors_writer *writer, const nm_model *model, nm_weight_format format,
                             nm_host_copies *copies, nm_error *err)
 {
-    NM_TRY(add_params(writer, &model->params, int8, copies, err));
+    NM_TRY(add_params(writer, &model->params, format, copies, err));
     add_norms(writer, &model->params, copies);
     return NM_OK;
 }
@@ -178,12 +200,50 @@ static nm_status load_int8(const nm_safetensors *file, nm_backend *backend, cons
     return status;
 }
 
-static nm_status load_param(const nm_safetensors *file, nm_backend *backend, const nm_tensor *tensor,
+static nm_status load_bf16(const nm_safetensors *file, nm_backend *backend, const nm_tensor *tensor,
+                           nm_error *err)
+{
+    size_t n = (size_t)tensor->rows * (size_t)tensor->cols, unit = nm_dtype_bytes(backend->dtype);
+    const nm_safetensor *found;
+    NM_TRY(nm_safetensors_want(file, tensor->name, NM_TENSOR_BF16, n, &found, err));
+    void *numbers = nm_allocate(n * unit);
+    for (size_t i = 0; i < n; i++) {
+        uint16_t half;
+        memcpy(&half, (const char *)found->data + i * sizeof half, sizeof half);
+        uint32_t bits = (uint32_t)half << 16;
+        float number;
+        memcpy(&number, &bits, sizeof number);
+        if (backend->dtype == NM_F64)
+            ((double *)numbers)[i] = (double)number;
+        else
+            ((float *)numbers)[i] = number;
+    }
+    nm_backend_upload(backend, tensor->data, numbers, n * unit);
+    free(numbers);
+    return NM_OK;
+}
+
+/* Whether a tensor can be used where it is, in the mapped file. */
+static bool can_stay(const nm_safetensor *found, nm_backend *backend, const nm_tensor *tensor)
+{
+    return found->type == nm_model_file_dtype(backend) &&
+           found->count == (size_t)tensor->rows * (size_t)tensor->cols &&
+           (uintptr_t)found->data % nm_dtype_bytes(backend->dtype) == 0 &&
+           nm_backend_view(backend, tensor->data) == tensor->data;
+}
+
+static nm_status load_param(const nm_safetensors *file, nm_backend *backend, nm_tensor *tensor, bool map,
                             nm_error *err)
 {
     const nm_safetensor *found = nm_safetensors_find(file, tensor->name);
     if (found && found->type == NM_TENSOR_I8)
         return load_int8(file, backend, tensor, err);
+    if (found && found->type == NM_TENSOR_BF16)
+        return load_bf16(file, backend, tensor, err);
+    if (map && found && can_stay(found, backend, tensor)) {
+        tensor->data = (void *)(uintptr_t)found->data;
+        return NM_OK;
+    }
     return load_vector(file, tensor->name, backend, tensor->data, (size_t)tensor->rows * (size_t)tensor->cols,
                        err);
 }
@@ -205,14 +265,27 @@ static nm_status load_norm(const nm_safetensors *file, nm_backend *backend, nm_n
     return NM_OK;
 }
 
-nm_status nm_model_file_load(const nm_safetensors *file, nm_model *model, nm_error *err)
+static nm_status load_model(const nm_safetensors *file, nm_model *model, bool map, nm_error *err)
 {
     nm_params *params = &model->params;
     for (size_t i = 0; i < params->n; i++)
-        NM_TRY(load_param(file, params->backend, &params->list[i]->tensor, err));
+        NM_TRY(load_param(file, params->backend, &params->list[i]->tensor, map, err));
+    if (map)
+        nm_params_bind_norms(params);
     for (size_t n = 0; n < params->n_norms; n++)
         NM_TRY(load_norm(file, params->backend, params->norms[n], err));
     return NM_OK;
+}
+
+nm_status nm_model_file_load(const nm_safetensors *file, nm_model *model, nm_error *err)
+{
+    return load_model(file, model, false, err);
+}
+
+nm_status nm_model_file_map(nm_safetensors *file, nm_model *model, nm_error *err)
+{
+    NM_ASSERT(!model->params.grads);
+    return load_model(file, model, nm_safetensors_make_writable(file), err);
 }
 
 /* Blocks are copied, because the data of other programs' files may be unaligned. */
@@ -225,7 +298,12 @@ static bool is_finite_tensor(const nm_safetensor *tensor)
         size_t n = tensor->count - first < BLOCK ? tensor->count - first : BLOCK;
         uint64_t f64[BLOCK], infinite = 0;
         uint32_t f32[BLOCK];
-        if (tensor->type == NM_TENSOR_F64) {
+        uint16_t bf16[BLOCK];
+        if (tensor->type == NM_TENSOR_BF16) {
+            memcpy(bf16, data + first * sizeof *bf16, n * sizeof *bf16);
+            for (size_t i = 0; i < n; i++)
+                infinite |= (bf16[i] & 0x7f80) == 0x7f80;
+        } else if (tensor->type == NM_TENSOR_F64) {
             memcpy(f64, data + first * sizeof *f64, n * sizeof *f64);
             for (size_t i = 0; i < n; i++)
                 infinite |= (f64[i] & 0x7ff0000000000000) == 0x7ff0000000000000;
@@ -243,7 +321,9 @@ nm_status nm_model_file_check_finite(const nm_safetensors *file, nm_error *err)
 {
     for (size_t i = 0; i < nm_safetensors_count(file); i++) {
         const nm_safetensor *tensor = nm_safetensors_at(file, i);
-        if ((tensor->type == NM_TENSOR_F32 || tensor->type == NM_TENSOR_F64) && !is_finite_tensor(tensor))
+        bool floating =
+            tensor->type == NM_TENSOR_F32 || tensor->type == NM_TENSOR_F64 || tensor->type == NM_TENSOR_BF16;
+        if (floating && !is_finite_tensor(tensor))
             return nm_fail(err, NM_DIVERGED,
                            "%s: tensor '%s' has values that are not finite (NaN or infinity)",
                            nm_safetensors_path(file), tensor->name);
@@ -253,15 +333,16 @@ nm_status nm_model_file_check_finite(const nm_safetensors *file, nm_error *err)
 
 /* ---- averaging ---- */
 
-/* int8 values of different files have different scales. */
+/* int8 values of different files have different scales; a mean of rounded weights is less exact. */
 static nm_status check_float(const nm_safetensors *file, nm_error *err)
 {
-    for (size_t i = 0; i < nm_safetensors_count(file); i++)
-        if (nm_safetensors_at(file, i)->type == NM_TENSOR_I8)
-            return nm_fail(
-                err, NM_UNSUPPORTED,
-                "%s: an int8 model cannot be averaged: average the float models, then export the mean",
-                nm_safetensors_path(file));
+    for (size_t i = 0; i < nm_safetensors_count(file); i++) {
+        nm_tensor_type type = nm_safetensors_at(file, i)->type;
+        if (type == NM_TENSOR_I8 || type == NM_TENSOR_BF16)
+            return nm_fail(err, NM_UNSUPPORTED,
+                           "%s: %s model cannot be averaged: average the float models, then export the mean",
+                           nm_safetensors_path(file), type == NM_TENSOR_I8 ? "an int8" : "a bf16");
+    }
     return NM_OK;
 }
 

@@ -16,25 +16,34 @@ typedef struct nm_host_copies {
 const void *nm_host_copies_add(nm_host_copies *copies, nm_backend *backend, const void *device, size_t bytes);
 void nm_host_copies_release(nm_host_copies *copies);
 
+/* Weight matrices in a model file. */
+typedef enum nm_weight_format { NM_WEIGHTS_FLOAT, NM_WEIGHTS_INT8, NM_WEIGHTS_BF16 } nm_weight_format;
+
 /* The safetensors type of the backend's floating-point numbers. */
 nm_tensor_type nm_model_file_dtype(const nm_backend *backend);
 
 /* Adds all tensors of the model to the writer. copies must live until the writer has finished.
  * Norms that are folded into linear layers (nm_model_fold) are left out.
- * int8: matrices are written as nm_params_to_int8 rounds them, as I8 NAME [rows, cols] and F32 NAME.scale [rows]; this
- * needs a float32 model. NM_DIVERGED: a matrix has a row that is not finite. */
-nm_status nm_model_file_add(nm_safetensors_writer *writer, const nm_model *model, bool int8,
+ * int8: matrices are written as nm_params_to_int8 rounds them, as I8 NAME [rows, cols] and F32 NAME.scale [rows].
+ * bf16: the same matrices are rounded to BF16, as operands of bf16 matrix multiplications are (norma/backend.h).
+ * Both need a float32 model. NM_DIVERGED: a matrix has a row that is not finite. */
+nm_status nm_model_file_add(nm_safetensors_writer *writer, const nm_model *model, nm_weight_format format,
                             nm_host_copies *copies, nm_error *err);
 
 /* Loads every parameter, running statistic and counter; int8 matrices are dequantized. NM_MISMATCH names the first tensor
  * that is missing or has another shape. */
 nm_status nm_model_file_load(const nm_safetensors *file, nm_model *model, nm_error *err);
 
+/* The same without a copy for inference: where host and backend share memory, parameters of the backend's type stay in the
+ * mapped file, which must stay open as long as the model. Parameters may still be written (pages are copied); not for models
+ * with gradients. */
+nm_status nm_model_file_map(nm_safetensors *file, nm_model *model, nm_error *err);
+
 /* NM_DIVERGED names the first float tensor with a NaN or an infinity: such a model computes nonsense. */
 nm_status nm_model_file_check_finite(const nm_safetensors *file, nm_error *err);
 
 /* Writes the element-wise mean of n model files to out: every floating-point tensor, running statistics included. Counters
- * and metadata are those of the file with the highest update. NM_UNSUPPORTED for int8 files, NM_MISMATCH if the files
+ * and metadata are those of the file with the highest update. NM_UNSUPPORTED for int8 and bf16 files, NM_MISMATCH if the files
  * differ in names, types or shapes of tensors, in the task, or in its texts (dictionaries, codes, labels). NM_DIVERGED for
  * values that are not finite. */
 nm_status nm_model_file_average(const char *const *paths, int n, const char *out, nm_error *err);

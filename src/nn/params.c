@@ -103,7 +103,7 @@ nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_optio
     return NM_OK;
 }
 
-static void bind_norms(nm_params *params)
+void nm_params_bind_norms(nm_params *params)
 {
     size_t unit = nm_dtype_bytes(params->backend->dtype);
     char *state = params->state, *statistics = params->statistics;
@@ -143,7 +143,7 @@ nm_status nm_params_allocate(nm_params *params, bool with_grads, nm_error *err)
         param->tensor.grad = with_grads ? (char *)params->grads + param->offset * unit : NULL;
         param->tensor.grad_started = true;
     }
-    bind_norms(params);
+    nm_params_bind_norms(params);
     return NM_OK;
 }
 

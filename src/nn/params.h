@@ -45,6 +45,8 @@ void nm_params_keep_exact(nm_tensor *matrix);
 nm_status nm_params_freeze(nm_params *params, const char *patterns, nm_error *err);
 /* Allocates the slabs and binds all tensors and norms to them. NM_MEMORY. */
 nm_status nm_params_allocate(nm_params *params, bool with_grads, nm_error *err);
+/* Binds the norms again, after the data of their parameters has moved. */
+void nm_params_bind_norms(nm_params *params);
 /* Random initialization: a function of the seed and of each parameter's index. */
 void nm_params_initialize(nm_params *params, uint64_t seed);
 

@@ -50,10 +50,12 @@ static nm_status build_loaded(nm_loaded_model *loaded, const char *file_path, nm
     return status == NM_OK ? NM_OK : nm_error_prefix(err, "%s", file_path);
 }
 
-static nm_status load_model(nm_loaded_model *loaded, const nm_safetensors *file, nm_error *err)
+/* map: matrices may stay in the mapped file. */
+static nm_status load_model(nm_loaded_model *loaded, nm_safetensors *file, bool map, nm_error *err)
 {
     nm_params_from_int8(&loaded->model->params);
-    NM_TRY(nm_model_file_load(file, loaded->model, err));
+    NM_TRY(
+        (map ? nm_model_file_map(file, loaded->model, err) : nm_model_file_load(file, loaded->model, err)));
     if (loaded->fold)
         nm_model_fold(loaded->model, NULL);
     return loaded->int8 ? nm_params_to_int8(&loaded->model->params, err) : NM_OK;
@@ -72,10 +74,10 @@ nm_status nm_loaded_model_open(nm_loaded_model *loaded, const char *file_path, c
         if (status == NM_OK)
             status = build_loaded(loaded, file_path, backend, false, err);
         if (status == NM_OK)
-            status = load_model(loaded, file, err);
+            status = load_model(loaded, file, !int8, err);
         if (status == NM_OK)
             status = nm_model_file_check_finite(file, err);
-        nm_safetensors_close(file);
+        loaded->file = file;
     }
     if (status != NM_OK)
         nm_loaded_model_close(loaded);
@@ -86,7 +88,7 @@ nm_status nm_loaded_model_change(nm_loaded_model *loaded, const char *file_path,
 {
     nm_safetensors *file;
     NM_TRY(nm_safetensors_open(&file, file_path, err));
-    nm_status status = load_model(loaded, file, err);
+    nm_status status = load_model(loaded, file, false, err);
     nm_safetensors_close(file);
     return status;
 }
@@ -120,5 +122,6 @@ void nm_loaded_model_close(nm_loaded_model *loaded)
     if (loaded->task.type)
         loaded->task.type->close(&loaded->task);
     nm_options_free(loaded->options);
+    nm_safetensors_close(loaded->file);
     *loaded = (nm_loaded_model){0};
 }

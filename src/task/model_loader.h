@@ -12,6 +12,8 @@ typedef struct nm_loaded_model {
     nm_model *model;
     bool fold; /* norms are folded into the following linear layers (nm_model_fold) */
     bool int8; /* linear layers are int8 (nm_params_to_int8) */
+    nm_safetensors
+        *file; /* the open file in which parameters of the model are (nm_model_file_map), or NULL */
 } nm_loaded_model;
 
 /* Reads the options from the file; the command line may override them. */

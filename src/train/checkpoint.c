@@ -59,19 +59,19 @@ nm_status nm_checkpoint_write(const char *path, const nm_model *model, const nm_
 {
     nm_safetensors_writer *writer = nm_safetensors_begin();
     nm_host_copies copies = {0};
-    nm_status status = nm_model_file_add(writer, model, false, &copies, err);
+    nm_status status = nm_model_file_add(writer, model, NM_WEIGHTS_FLOAT, &copies, err);
     add_texts(writer, model->options, task, update);
     status = finish(writer, status, path, err);
     nm_host_copies_release(&copies);
     return status;
 }
 
-nm_status nm_checkpoint_rewrite(const char *path, const nm_model *model, const nm_task_type *task, bool int8,
-                                const nm_safetensors *like, nm_error *err)
+nm_status nm_checkpoint_rewrite(const char *path, const nm_model *model, const nm_task_type *task,
+                                nm_weight_format format, const nm_safetensors *like, nm_error *err)
 {
     nm_safetensors_writer *writer = nm_safetensors_begin();
     nm_host_copies copies = {0};
-    nm_status status = nm_model_file_add(writer, model, int8, &copies, err);
+    nm_status status = nm_model_file_add(writer, model, format, &copies, err);
     nm_safetensors_copy_metadata(writer, like);
     add_config(writer, model->options, task);
     status = finish(writer, status, path, err);

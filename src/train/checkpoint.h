@@ -14,8 +14,8 @@ char *nm_model_path(const char *path);
 nm_status nm_checkpoint_write(const char *path, const nm_model *model, const nm_task *task, int64_t update,
                               nm_error *err);
 /* Writes the model with its present options; all other metadata is copied from `like`. After nm_model_fold
- * the options must name `none` for the folded norms. int8 and errors: nm_model_file_add. */
-nm_status nm_checkpoint_rewrite(const char *path, const nm_model *model, const nm_task_type *task, bool int8,
-                                const nm_safetensors *like, nm_error *err);
+ * the options must name `none` for the folded norms. format and errors: nm_model_file_add. */
+nm_status nm_checkpoint_rewrite(const char *path, const nm_model *model, const nm_task_type *task,
+                                nm_weight_format format, const nm_safetensors *like, nm_error *err);
 
 #endif

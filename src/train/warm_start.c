@@ -46,10 +46,12 @@ static nm_status open_source(warm_start *self, nm_error *err)
 static nm_status check_tensors(const nm_safetensors *file, nm_error *err)
 {
     for (size_t i = 0; i < nm_safetensors_count(file); i++)
-        if (nm_safetensors_at(file, i)->type == NM_TENSOR_I8)
-            return nm_fail(err, NM_UNSUPPORTED,
-                           "%s: training cannot start from an int8 model; use the model that was exported",
-                           nm_safetensors_path(file));
+        if (nm_safetensors_at(file, i)->type == NM_TENSOR_I8 ||
+            nm_safetensors_at(file, i)->type == NM_TENSOR_BF16)
+            return nm_fail(
+                err, NM_UNSUPPORTED,
+                "%s: training cannot start from an int8 or bf16 model; use the one that was exported",
+                nm_safetensors_path(file));
     return nm_model_file_check_finite(file, err);
 }
 

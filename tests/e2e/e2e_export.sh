@@ -127,6 +127,18 @@ cmp whole.safetensors again.safetensors || fail "a file in int8 changed when it 
 "$NORMA" export run --fold --int8 -o both.safetensors 2>/dev/null
 translate both.safetensors other --precision int8
 cmp whole other || fail "a folded int8 file differs from folding and int8 on loading"
+
+# ---- bf16 ----
+"$NORMA" export run --bf16 -o half.safetensors 2>err
+[ ! -s err ] || fail "output on stderr: $(cat err)"
+[ "$(size half.safetensors)" -lt "$(($(size plain.safetensors) * 8 / 10))" ] || fail "bf16 is no smaller"
+translate half.safetensors halved --precision bf16
+cut -d '|' -f 4 halved >words.bf16
+awk 'NR == FNR { line[NR] = $0; next } FNR % 2 { n++; same += line[FNR] == $0 } END { exit same < n * 0.8 }' \
+    words.float words.bf16 || fail "bf16 translates differently: $(diff words.float words.bf16)"
+"$NORMA" export half.safetensors --bf16 -o again.safetensors
+cmp half.safetensors again.safetensors || fail "a file in bf16 changed when it was exported again"
+
 other_command() { # CODE TEXT COMMAND ...
     local code=$1 text=$2 got=0
     shift 2
@@ -137,8 +149,10 @@ other_command() { # CODE TEXT COMMAND ...
 }
 other_command 2 'training computes in float' train small.ini --run.folder never --run.quiet --device.precision int8
 other_command 2 'inspect computes in float' inspect run --precision int8
-other_command 7 'int8 model cannot be averaged' average mean.safetensors whole.safetensors again.safetensors
+other_command 7 'int8 model cannot be averaged' average mean.safetensors whole.safetensors whole.safetensors
 other_command 2 'int4' translate run --precision int4
+other_command 7 'a bf16 model cannot be averaged' average mean.safetensors half.safetensors half.safetensors
+other_command 2 'exclude each other' export run --int8 --bf16 -o x.safetensors
 head -c 6000 whole.safetensors >cut.safetensors
 refuses 4 'cut.safetensors' export cut.safetensors -o x.safetensors
 

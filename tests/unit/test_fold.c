@@ -263,7 +263,7 @@ static void write_plain(const nm_model *model, const char *path)
     nm_safetensors *like = NULL;
     if (nm_safetensors_finish(nm_safetensors_begin(), path, &err) != NM_OK ||
         nm_safetensors_open(&like, path, &err) != NM_OK ||
-        nm_checkpoint_rewrite(path, model, &nm_task_translation, false, like, &err) != NM_OK)
+        nm_checkpoint_rewrite(path, model, &nm_task_translation, NM_WEIGHTS_FLOAT, like, &err) != NM_OK)
         fail_msg("%s", err.text);
     nm_safetensors_close(like);
 }

@@ -164,7 +164,7 @@ static void write_int8(const nm_model *model, const char *path)
     nm_safetensors *like = NULL;
     if (nm_safetensors_finish(nm_safetensors_begin(), path, &err) != NM_OK ||
         nm_safetensors_open(&like, path, &err) != NM_OK ||
-        nm_checkpoint_rewrite(path, model, &nm_task_translation, true, like, &err) != NM_OK)
+        nm_checkpoint_rewrite(path, model, &nm_task_translation, NM_WEIGHTS_INT8, like, &err) != NM_OK)
         fail_msg("%s", err.text);
     nm_safetensors_close(like);
 }
@@ -245,9 +245,9 @@ static void test_files(void **state)
     float bad = NAN;
     nm_backend_upload(backend, read.model->params.list[0]->tensor.data, &bad, sizeof bad);
     assert_int_equal(nm_safetensors_open(&file, path, &err), NM_OK);
-    assert_int_equal(
-        nm_checkpoint_rewrite("/tmp/norma-int8-none", read.model, &nm_task_translation, true, file, &err),
-        NM_DIVERGED);
+    assert_int_equal(nm_checkpoint_rewrite("/tmp/norma-int8-none", read.model, &nm_task_translation,
+                                           NM_WEIGHTS_INT8, file, &err),
+                     NM_DIVERGED);
     assert_int_not_equal(access("/tmp/norma-int8-none", F_OK), 0);
     nm_safetensors_close(file);
     unlink(path);

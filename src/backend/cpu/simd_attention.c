@@ -185,14 +185,14 @@ static float row_max(const float *row, int32_t keys)
     return v_largest(top);
 }
 
-/* Softmax in place; returns the log of the denominator, -inf without keys. */
-static float softmax_row(float *row, int32_t n_keys, int32_t keys)
+/* Softmax in place; *top: the largest score, 0 without keys. Returns the sum of e^(score - top). */
+static double softmax_in_place(float *row, int32_t n_keys, int32_t keys, float *top)
 {
     mask_tail(row, n_keys, keys);
-    float top = n_keys ? row_max(row, keys) : 0;
+    *top = n_keys ? row_max(row, keys) : 0;
     vf sums = v_set(0);
     for (int32_t j = 0; j < keys; j += NM_W) {
-        vf e = v_exp(v_sub(v_load(row + j), v_set(top)));
+        vf e = v_exp(v_sub(v_load(row + j), v_set(*top)));
         sums = v_add(sums, e);
         v_store(row + j, e);
     }
@@ -200,6 +200,14 @@ static float softmax_row(float *row, int32_t n_keys, int32_t keys)
     vf factor = v_set(n_keys ? (float)(1 / sum) : 0);
     for (int32_t j = 0; j < keys; j += NM_W)
         v_store(row + j, v_mul(factor, v_load(row + j)));
+    return sum;
+}
+
+/* Softmax in place; returns the log of the denominator, -inf without keys. */
+static float softmax_row(float *row, int32_t n_keys, int32_t keys)
+{
+    float top;
+    double sum = softmax_in_place(row, n_keys, keys, &top);
     return n_keys ? (float)((double)top + log(sum)) : -INFINITY;
 }
 
@@ -485,7 +493,8 @@ static void softmax_cached(float scale, float *scores, int32_t n)
 {
     for (int32_t j = 0; j < n; j += NM_W)
         v_store(scores + j, v_mul(v_set(scale), v_load(scores + j)));
-    softmax_row(scores, n, nm_round_up(n, NM_W));
+    float top;
+    softmax_in_place(scores, n, nm_round_up(n, NM_W), &top);
 }
 
 /* `count` vectors of out = sum_j weight_j v_j over the cached rows; per_head of them share the weights of
