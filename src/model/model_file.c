@@ -205,7 +205,7 @@ static nm_status load_bf16(const nm_safetensors *file, nm_backend *backend, cons
 {
     size_t n = (size_t)tensor->rows * (size_t)tensor->cols, unit = nm_dtype_bytes(backend->dtype);
     const nm_safetensor *found;
-    NM_TRY(nm_safetensors_want(file, tensor->name, NM_TENSOR_BF16, n, &found, err));
+    NM_TRY(nm_safetensors_expect(file, tensor->name, NM_TENSOR_BF16, n, &found, err));
     void *numbers = nm_allocate(n * unit);
     for (size_t i = 0; i < n; i++) {
         uint16_t half;
