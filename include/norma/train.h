@@ -35,7 +35,7 @@ typedef struct nm_training_events {
     void *user; /* first argument of the functions */
     void (*progress)(void *user, const nm_training_progress *progress);
     void (*validated)(void *user, const nm_training_validation *validation);
-    void (*message)(void *user, const char *text); /* warnings, one line each */
+    void (*message)(void *user, const char *text); /* notes and warnings, one line each */
 } nm_training_events;
 
 typedef enum nm_training_resume {

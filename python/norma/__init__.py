@@ -1,8 +1,9 @@
 """Norma: Transformers in which the normalization is a choice.
 
 ``norma.Norm`` is a normalization layer for numpy arrays, ``norma.torch`` has the same layers as modules of
-PyTorch. ``norma.Translator``, ``LanguageModel``, ``Tagger`` and ``Classifier`` use trained models, ``norma.train`` and
-``norma.compare`` train, ``norma.Run`` reads a run folder. Errors are subclasses of ``norma.Error``.
+PyTorch. ``norma.Translator``, ``LanguageModel``, ``Tagger`` and ``Classifier`` use trained models, ``norma.prepare``
+makes data folders, ``norma.train`` and ``norma.compare`` train, ``norma.score`` scores, ``norma.Run`` reads a run folder.
+Errors are subclasses of ``norma.Error``.
 """
 from ._library import (DivergedError, Error, FileError, FormatError, MismatchError, OutOfMemoryError,
                        UnsupportedError, UsageError)
@@ -10,9 +11,12 @@ from ._models import (Classification, Classifier, LanguageModel, LineScore, Span
                       Translations, Translator, load)
 from ._norms import NormOption, NormType, norm_types
 from ._numpy_norm import Norm
-from ._runs import Log, Run, compare, train
+from ._prepare import Prepared, PreparedSide, PreparedSplit, prepare
+from ._runs import Callbacks, Comparison, Log, Progress, Run, Validation, compare, train
+from ._scores import Interval, Paired, Scorer, Scores, score
 
-__all__ = ["Classification", "Classifier", "DivergedError", "Error", "FileError", "FormatError", "LanguageModel",
-           "LineScore", "Log", "MismatchError", "Norm", "NormOption", "NormType", "OutOfMemoryError", "Run", "Span",
-           "Tagged", "Tagger", "Translation", "Translations", "Translator", "UnsupportedError", "UsageError", "compare",
-           "load", "norm_types", "train"]
+__all__ = ["Callbacks", "Classification", "Classifier", "Comparison", "DivergedError", "Error", "FileError", "FormatError",
+           "Interval", "LanguageModel", "LineScore", "Log", "MismatchError", "Norm", "NormOption", "NormType",
+           "OutOfMemoryError", "Paired", "Prepared", "PreparedSide", "PreparedSplit", "Progress", "Run", "Scorer", "Scores",
+           "Span", "Tagged", "Tagger", "Translation", "Translations", "Translator", "UnsupportedError", "UsageError",
+           "Validation", "compare", "load", "norm_types", "prepare", "score", "train"]

@@ -11,7 +11,7 @@ import glob
 import importlib.util
 import os
 import threading
-from ctypes import (POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
+from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
                     c_uint, c_uint64, c_void_p)
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -115,6 +115,71 @@ class NormSite(Structure):
 class SpanStruct(Structure):
     """nm_tagged_span, norma/tagger.h"""
     _fields_ = [("first", c_size_t), ("end", c_size_t), ("label", c_char_p)]
+
+
+class IntervalStruct(Structure):
+    """nm_interval, norma/score.h"""
+    _fields_ = [("mean", c_double), ("low", c_double), ("high", c_double)]
+
+
+class PairedStruct(Structure):
+    """nm_paired, norma/score.h"""
+    _fields_ = [("score_a", c_double), ("score_b", c_double), ("a", IntervalStruct), ("b", IntervalStruct),
+                ("difference", IntervalStruct), ("p", c_double)]
+
+
+class PrepareProgress(Structure):
+    """nm_prepare_progress, norma/prepare.h"""
+    _fields_ = [("step", c_char_p), ("lines", c_int64)]
+
+
+prepare_progress = CFUNCTYPE(c_bool, c_void_p, POINTER(PrepareProgress))
+prepare_message = CFUNCTYPE(None, c_void_p, c_char_p)
+
+
+class PrepareEvents(Structure):
+    """nm_prepare_events, norma/prepare.h"""
+    _fields_ = [("user", c_void_p), ("progress", prepare_progress), ("message", prepare_message)]
+
+
+class PreparedSideStruct(Structure):
+    """nm_prepared_side, norma/prepare.h"""
+    _fields_ = [("name", c_char_p), ("word_types", c_int64), ("dictionary", c_int64), ("pieces", c_int64)]
+
+
+class PreparedSplitStruct(Structure):
+    """nm_prepared_split, norma/prepare.h"""
+    _fields_ = [("name", c_char_p), ("lines", c_int64), ("kept", c_int64), ("words", c_int64 * 2),
+                ("tokens", c_int64 * 2), ("unknown", c_int64 * 2)]
+
+
+class PreparedDropStruct(Structure):
+    """nm_prepared_drop, norma/prepare.h"""
+    _fields_ = [("reason", c_char_p), ("option", c_char_p), ("lines", c_int64)]
+
+
+class TrainingProgress(Structure):
+    """nm_training_progress, norma/train.h"""
+    _fields_ = [("update", c_int64), ("updates", c_int64), ("epoch", c_int64), ("tokens", c_int64),
+                ("loss", c_double), ("nll", c_double), ("learning_rate", c_double), ("grad_norm", c_double),
+                ("tokens_per_second", c_double), ("seconds", c_double), ("seconds_left", c_double)]
+
+
+class TrainingValidation(Structure):
+    """nm_training_validation, norma/train.h"""
+    _fields_ = [("update", c_int64), ("epoch", c_int64), ("loss", c_double), ("perplexity", c_double),
+                ("score_name", c_char_p), ("score", c_double), ("best", c_bool), ("samples", c_char_p)]
+
+
+training_progress = CFUNCTYPE(None, c_void_p, POINTER(TrainingProgress))
+training_validated = CFUNCTYPE(None, c_void_p, POINTER(TrainingValidation))
+training_message = CFUNCTYPE(None, c_void_p, c_char_p)
+
+
+class TrainingEvents(Structure):
+    """nm_training_events, norma/train.h"""
+    _fields_ = [("user", c_void_p), ("progress", training_progress), ("validated", training_validated),
+                ("message", training_message)]
 
 
 # ---- OpenMP ----
@@ -235,6 +300,30 @@ _FUNCTIONS: Dict[str, Tuple] = {
     "nm_classifications_label": (_text, _pointer, c_size_t),
     "nm_classifications_probabilities": (POINTER(c_double), _pointer, c_size_t),
     "nm_classifications_truncated": (c_bool, _pointer, c_size_t),
+    "nm_scorer_open": (_status, POINTER(_pointer), _text, POINTER(_text), _error),
+    "nm_scorer_close": (None, _pointer),
+    "nm_scorer_run": (_status, _pointer, POINTER(_text), c_size_t, POINTER(_text), c_size_t, POINTER(_pointer), _error),
+    "nm_scorer_run_files": (_status, _pointer, _text, POINTER(_text), c_size_t, POINTER(_pointer), _error),
+    "nm_scores_free": (None, _pointer),
+    "nm_scores_n": (c_size_t, _pointer),
+    "nm_scores_value": (c_double, _pointer),
+    "nm_scores_segment": (c_double, _pointer, c_size_t),
+    "nm_scores_line": (_text, _pointer),
+    "nm_scores_signature": (_text, _pointer),
+    "nm_scores_interval": (c_bool, _pointer, POINTER(IntervalStruct)),
+    "nm_scores_compare": (_status, _pointer, _pointer, POINTER(PairedStruct), _error),
+    "nm_prepare_folder": (_status, POINTER(_pointer), _text, POINTER(_text), POINTER(PrepareEvents), _error),
+    "nm_prepared_free": (None, _pointer),
+    "nm_prepared_folder": (_text, _pointer),
+    "nm_prepared_n_sides": (c_int32, _pointer),
+    "nm_prepared_merges": (c_int64, _pointer),
+    "nm_prepared_get_side": (c_bool, _pointer, c_int32, POINTER(PreparedSideStruct)),
+    "nm_prepared_get_split": (c_bool, _pointer, c_int32, POINTER(PreparedSplitStruct)),
+    "nm_prepared_get_drop": (c_bool, _pointer, c_int32, c_size_t, POINTER(PreparedDropStruct)),
+    "nm_training_open": (_status, POINTER(_pointer), _text, _text, POINTER(_text), c_int, POINTER(TrainingEvents), _error),
+    "nm_training_run": (_status, _pointer, _error),
+    "nm_training_stop": (None, _pointer),
+    "nm_training_close": (None, _pointer),
 }
 
 

@@ -45,6 +45,18 @@ def _list_of(texts: Any) -> List[str]:
     return list(texts)
 
 
+def _batches(items: Iterable[Any], size: int) -> Iterator[List[Any]]:
+    """Lists of up to size items."""
+    waiting: List[Any] = []
+    for item in items:
+        waiting.append(item)
+        if len(waiting) >= size:
+            yield waiting
+            waiting = []
+    if waiting:
+        yield waiting
+
+
 class _Model:
     """A handle that is opened from a path and closed with the object."""
 
@@ -137,13 +149,13 @@ class Translator(_Model):
 
     def stream(self, texts: Iterable[str], batch: int = 256) -> Iterator[str]:
         """The best translation of each text of an iterable, which is read ``batch`` texts ahead: for files."""
-        waiting: List[str] = []
-        for text in texts:
-            waiting.append(text)
-            if len(waiting) >= batch:
-                yield from self.translate(waiting)
-                waiting = []
-        yield from self.translate(waiting)
+        for some in _batches(texts, batch):
+            yield from self.translate(some)
+
+    def stream_run(self, texts: Iterable[str], batch: int = 256) -> Iterator[Translations]:
+        """``run`` of each text of an iterable, which is read ``batch`` texts ahead."""
+        for some in _batches(texts, batch):
+            yield from self.run(some)
 
     def run(self, texts: Iterable[str]) -> List[Translations]:
         """For each text its ``nbest`` translations with scores and tokens. Errors as ``translate``."""
@@ -190,6 +202,11 @@ class LanguageModel(_Model):
         """Log probabilities of the tokens of each line, the end symbol included. text: the lines are one text, earlier
         lines are context, as in ``norma perplexity``; otherwise every line is a text. FormatError: a line break."""
         return self._score(lines, text)[0]
+
+    def stream(self, lines: Iterable[str], batch: int = 256) -> Iterator[LineScore]:
+        """``score`` of each line of an iterable, every line a text, which is read ``batch`` lines ahead."""
+        for some in _batches(lines, batch):
+            yield from self.score(some)
 
     def perplexity(self, lines: Iterable[str], text: bool = True) -> float:
         """exp of the mean negative log probability of all tokens; by default of one text, as ``norma perplexity``."""
@@ -263,6 +280,11 @@ class Tagger(_Model):
         finally:
             lib.nm_tagged_free(result)
 
+    def stream(self, sentences: Iterable[Sequence[str]], batch: int = 256) -> Iterator[Tagged]:
+        """``tag`` of each sentence of an iterable, which is read ``batch`` sentences ahead."""
+        for some in _batches(sentences, batch):
+            yield from self.tag(some)
+
     @staticmethod
     def _read(lib: Any, result: int, sentence: int) -> Tagged:
         tags = [lib.nm_tagged_tag(result, sentence, i).decode() for i in range(lib.nm_tagged_length(result, sentence))]
@@ -308,6 +330,11 @@ class Classifier(_Model):
                                    lib.nm_classifications_truncated(result, i)) for i in range(n)]
         finally:
             lib.nm_classifications_free(result)
+
+    def stream(self, texts: Iterable[str], batch: int = 256) -> Iterator[Classification]:
+        """``classify`` of each text of an iterable, which is read ``batch`` texts ahead."""
+        for some in _batches(texts, batch):
+            yield from self.classify(some)
 
 
 def load(path: Union[PathLike, Sequence[PathLike]], **options: Any) -> Any:

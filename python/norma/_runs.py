@@ -1,4 +1,4 @@
-"""Run folders, and training and comparison through the program that the package contains."""
+"""Run folders, training, and comparison through the program that the package contains."""
 from __future__ import annotations
 
 import configparser
@@ -8,10 +8,15 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
+from ctypes import byref, c_void_p
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Union
 
-from ._library import FileError, FormatError, UsageError, error_of
+from ._interrupt import Interruptible
+from ._library import (ErrorText, FileError, FormatError, TrainingEvents, UsageError, check, error_of, library,
+                       training_message, training_progress, training_validated)
+from ._models import _option_list
 
 PathLike = Union[str, "os.PathLike[str]"]
 _here = os.path.dirname(os.path.abspath(__file__))
@@ -158,39 +163,153 @@ def _finish(process: "subprocess.Popen[bytes]", messages: Any) -> None:
         raise error_of(code, text[len("norma: "):] if text.startswith("norma: ") else text or f"norma ended with {code}")
 
 
-def train(recipe: PathLike, folder: PathLike, settings: Optional[Mapping[str, Any]] = None, *, resume: bool = False,
-          callback: Optional[Callable[[Dict[str, Any]], None]] = None, interval: float = 0.5) -> Run:
-    """Trains a model as ``norma train RECIPE --run.folder FOLDER``, and returns its run.
+class Progress(NamedTuple):
+    """After an update. Losses are means per target token, or per example for classification and tagging."""
+    update: int
+    updates: int  # planned number; 0: not known
+    epoch: int  # from 0
+    tokens: int  # target tokens so far
+    loss: float
+    nll: float
+    learning_rate: float
+    grad_norm: float
+    tokens_per_second: float
+    seconds: float
+    seconds_left: float  # NaN: not known
+
+
+class Validation(NamedTuple):
+    """After a validation."""
+    update: int
+    epoch: int
+    loss: float
+    perplexity: float  # NaN if the loss has none
+    score_name: Optional[str]  # "bleu", "f1", "accuracy"; None: no score was computed
+    score: float  # NaN without one
+    best: bool  # the best validation so far
+    samples: Optional[str]  # a few inputs, outputs and references as text
+
+
+class Callbacks(NamedTuple):
+    """Functions that ``norma.train`` calls, each optional. Without ``message`` warnings are those of ``warnings``."""
+    progress: Optional[Callable[[Progress], Any]] = None  # after every update
+    validated: Optional[Callable[[Validation], Any]] = None
+    message: Optional[Callable[[str], Any]] = None  # a warning
+
+
+_RESUME = {False: 0, True: 1, "override": 2}
+
+
+def train(recipe: PathLike, folder: PathLike, settings: Optional[Mapping[str, Any]] = None, *,
+          resume: Union[bool, str] = False, callbacks: Optional[Callbacks] = None,
+          callback: Optional[Callable[[Dict[str, Any]], None]] = None, process: bool = False,
+          interval: float = 0.5) -> Run:
+    """Trains a model as ``norma train RECIPE --run.folder FOLDER``, and returns its run; the tensors are bitwise those of the
+    program.
 
     recipe: path of a recipe, the name of one that comes with Norma, or the text of one. settings: options by name,
-    ``{"train.updates": 1000, "model.norm": "power"}``. resume: continue the run of the folder. callback: called with each
-    new record of ``log.jsonl``, a dict with ``type`` (``train``, ``valid``, ...), within ``interval`` seconds; an exception
-    in it stops the training. Ctrl-C and such an exception write a checkpoint first, from which ``resume`` continues.
+    ``{"train.updates": 1000, "model.norm": "power"}``. resume: continue the run of the folder; "override": settings replace
+    those of the run. callbacks: ``norma.Callbacks(progress=..., validated=..., message=...)``. callback: called with each
+    new record of ``log.jsonl``, a dict with ``type`` (``train``, ``valid``, ...).
 
-    The program runs in a separate process: a notebook and its training do not share memory and threads.
-    Errors are those of the program, by its exit code: UsageError, FormatError, DivergedError, ...
+    The training runs in this process, without the interpreter lock, and calls the functions in the thread that called
+    ``train``. process: run the program in a separate process instead, whose memory and threads are its own; ``callback`` is
+    then called within ``interval`` seconds, and ``callbacks`` are not available.
+
+    Ctrl-C, and an exception in a function, end the training after the current update with a checkpoint, from which ``resume``
+    continues bitwise identically; the exception is then raised. UsageError: unknown option or value, a folder with a run;
+    FileError, FormatError: a file; MismatchError: a checkpoint of another configuration; DivergedError: the loss is not finite.
     """
-    folder = Path(folder)
-    position = (folder / "log.jsonl").stat().st_size if resume and (folder / "log.jsonl").exists() else 0
+    if resume not in _RESUME:
+        raise UsageError(f"resume = {resume!r}: expected False, True or 'override'")
+    reader = _LogReader(Path(folder), callback, bool(resume))
+    if not process:
+        return _train_here(recipe, Path(folder), settings or {}, _RESUME[resume], callbacks or Callbacks(), reader)
+    if callbacks is not None:
+        raise UsageError("callbacks need a training in this process; callback also follows a separate one")
+    return _train_process(recipe, Path(folder), settings or {}, resume, reader, interval)
 
-    def forward(position: int) -> int:
-        if not callback:
-            return position
+
+class _LogReader:
+    """Passes new records of the log to a function."""
+
+    def __init__(self, folder: Path, callback: Optional[Callable[[Dict[str, Any]], None]], resume: bool) -> None:
+        self.path, self.callback = folder / "log.jsonl", callback
+        self.position = self.path.stat().st_size if resume and self.path.exists() else 0
+
+    def follow(self) -> None:
+        if not self.callback:
+            return
         try:
-            with open(folder / "log.jsonl", "rb") as log:
-                log.seek(position)
+            with open(self.path, "rb") as log:
+                log.seek(self.position)
                 text = log.read()
         except OSError:
-            return position
+            return
         complete = text[:text.rfind(b"\n") + 1]
-        for record in _records(folder / "log.jsonl", complete.decode("utf-8")):
-            callback(record)
-        return position + len(complete)
+        self.position += len(complete)
+        for record in _records(self.path, complete.decode("utf-8")):
+            self.callback(record)
 
+
+def _recipe_file(recipe: PathLike) -> str:
+    """A text, a file, or the file of a recipe that comes with Norma. A name that is none of these is returned as it is."""
+    name = os.fspath(recipe)
+    if "\n" in name or os.path.isfile(name) or os.sep in name:
+        return name
+    for folder in (os.path.join(_here, "share", "norma", "recipes"), os.path.join(_here, "..", "..", "recipes")):
+        path = os.path.join(folder, name if name.endswith(".ini") else name + ".ini")
+        if os.path.isfile(path):
+            return path
+    return name
+
+
+def _fields(kind: Any, struct: Any) -> Any:
+    values = {name: getattr(struct, name) for name in kind._fields}
+    return kind(**{name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+                   for name, value in values.items()})
+
+
+def _train_here(recipe: PathLike, folder: Path, settings: Mapping[str, Any], resume: int, callbacks: Callbacks,
+                log: _LogReader) -> Run:
+    lib, training, err = library(), c_void_p(), ErrorText()
+    with Interruptible(lambda: lib.nm_training_stop(training)) as calls:
+        def on_progress(_: Any, progress: Any) -> None:
+            calls.call(log.follow)
+            if callbacks.progress:
+                calls.call(callbacks.progress, _fields(Progress, progress.contents))
+
+        def on_validated(_: Any, validation: Any) -> None:
+            calls.call(log.follow)
+            if callbacks.validated:
+                calls.call(callbacks.validated, _fields(Validation, validation.contents))
+
+        def on_message(_: Any, text: bytes) -> None:
+            calls.call(callbacks.message or (lambda line: warnings.warn(line, stacklevel=6)),
+                       text.decode("utf-8", "replace"))
+
+        events = TrainingEvents(None, training_progress(on_progress), training_validated(on_validated),
+                                training_message(on_message))
+        status = lib.nm_training_open(byref(training), os.fsencode(_recipe_file(recipe)), os.fsencode(folder),
+                                      _option_list(settings), resume, byref(events), byref(err))
+        try:
+            if not status and calls.problem is None:
+                status = lib.nm_training_run(training, byref(err))
+        finally:
+            lib.nm_training_close(training)
+    if calls.problem is not None:
+        raise calls.problem
+    check(status, err)
+    log.follow()
+    return Run(folder)
+
+
+def _train_process(recipe: PathLike, folder: Path, settings: Mapping[str, Any], resume: Union[bool, str],
+                   log: _LogReader, interval: float) -> Run:
     with _Recipe(recipe) as path, tempfile.TemporaryFile() as messages:
-        words = [program_path(), "train", path, "--run.folder", str(folder), "--run.quiet", *_words(settings or {})]
+        words = [program_path(), "train", path, "--run.folder", str(folder), "--run.quiet", *_words(settings)]
         if resume:
-            words.append("--resume")
+            words.append("--resume" if resume is True else f"--resume={resume}")
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=messages,
                                    start_new_session=True)
         try:
@@ -199,24 +318,45 @@ def train(recipe: PathLike, folder: PathLike, settings: Optional[Mapping[str, An
                     process.wait(interval)
                 except subprocess.TimeoutExpired:
                     pass
-                position = forward(position)
+                log.follow()
         except BaseException:
             process.send_signal(signal.SIGINT)
             process.wait()
             raise
         _finish(process, messages)
-        forward(position)
+        log.follow()
     return Run(folder)
 
 
+class Comparison(Dict[str, Any]):
+    """The object of ``norma compare --format json``, which docs/formats.md describes: ``variants`` has one dict per row of the
+    table (``norm``, ``n``, ``score_mean``, ``interval_low``, ``p_holm``, ...), ``runs`` one per run."""
+
+    def _table(self, rows: List[Dict[str, Any]]) -> Any:
+        try:
+            import pandas
+        except ImportError:
+            return rows
+        return pandas.DataFrame(rows)
+
+    @property
+    def table(self) -> Any:
+        """The variants: a DataFrame if pandas is installed, otherwise a list of dicts."""
+        return self._table(self["variants"])
+
+    @property
+    def runs(self) -> Any:
+        """The runs: a DataFrame if pandas is installed, otherwise a list of dicts."""
+        return self._table(self["runs"])
+
+
 def compare(recipe: PathLike, folder: PathLike, norms: Union[str, Iterable[str]],
-            settings: Optional[Mapping[str, Any]] = None, *, seeds: int = 1) -> Dict[str, Any]:
+            settings: Optional[Mapping[str, Any]] = None, *, seeds: int = 1) -> Comparison:
     """Trains and scores variants as ``norma compare RECIPE --folder FOLDER --norms NORMS --seeds SEEDS --format json``.
 
-    norms: variants, ``["layer", "power", "scale+fix"]``. settings: further options, ``{"train.updates": 1000}``. Returns
-    the object that docs/formats.md describes: ``variants`` is a list with one dict per row of the table (``norm``, ``n``,
-    ``score_mean``, ``interval_low``, ``p_holm``, ...; ``pandas.DataFrame(result["variants"])``), ``runs`` one per run. After
-    an interruption the same call continues. Errors as ``train``.
+    norms: variants, ``["layer", "power", "scale+fix"]``. settings: further options, ``{"train.updates": 1000}``.
+    ``result.table`` is the table. The runs are processes of the program; after an interruption the same call continues.
+    Errors as ``train``.
     """
     chosen = norms if isinstance(norms, str) else ",".join(norms)
     with _Recipe(recipe) as path, tempfile.TemporaryFile() as messages, tempfile.TemporaryFile() as output:
@@ -235,7 +375,7 @@ def compare(recipe: PathLike, folder: PathLike, norms: Union[str, Iterable[str]]
         result = json.load(output)
     if not isinstance(result, dict) or "variants" not in result:
         raise FormatError("norma compare: no table in its output")
-    return result
+    return Comparison(result)
 
 
 def main() -> None:

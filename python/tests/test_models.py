@@ -1,6 +1,8 @@
 """Training, run folders and trained models: results are those of the program."""
 import json
+import os
 import random
+import signal
 import subprocess
 import threading
 
@@ -310,7 +312,37 @@ def test_incomplete_and_damaged_logs(tmp_path):
         run.config
 
 
-def test_training_stops_at_an_exception_and_resumes(folder, tmp_path):
+def tensors(run):
+    """Bytes of the tensors of the last model."""
+    data = (run.path / "last.safetensors").read_bytes()
+    return data[8 + int.from_bytes(data[:8], "little"):]
+
+
+def losses(run):
+    return [(record["type"], record["loss"]) for record in run.log.records if "loss" in record]
+
+
+def test_training_is_that_of_the_program(folder, tmp_path):
+    recipe = tmp_path / "recipe.ini"
+    recipe.write_text(RECIPE.format(folder=folder))
+    norma_program("train", recipe, "--run.folder", tmp_path / "program", "--run.quiet", "--train.seed", 3)
+    progress, validations, records = [], [], []
+    run = norma.train(recipe, tmp_path / "here", {"train.seed": 3}, callback=records.append,
+                      callbacks=norma.Callbacks(progress.append, validations.append))
+    program = norma.Run(tmp_path / "program")
+    assert tensors(run) == tensors(program) and losses(run) == losses(program)
+    assert [p.update for p in progress] == list(range(1, 13)) and progress[-1].updates == 12
+    assert [v.loss for v in validations] == pytest.approx(run.log["valid"]["loss"].tolist(), rel=1e-8)
+    assert validations[0].best and validations[0].score_name is None and np.isnan(validations[0].score)
+    assert records == run.log.records
+    other = norma.train(recipe, tmp_path / "process", {"train.seed": 3}, process=True)
+    assert tensors(other) == tensors(run)
+    with pytest.raises(norma.UsageError, match="process"):
+        norma.train(recipe, tmp_path / "x", process=True, callbacks=norma.Callbacks())
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_training_stops_at_an_exception_and_resumes(folder, tmp_path, process):
     recipe = RECIPE.format(folder=folder)
     seen = []
 
@@ -319,20 +351,134 @@ def test_training_stops_at_an_exception_and_resumes(folder, tmp_path):
         if record["type"] == "valid":
             raise RuntimeError("enough")
     with pytest.raises(RuntimeError, match="enough"):
-        norma.train(recipe, tmp_path / "stopped", {"train.updates": 100000}, callback=stop, interval=0.02)
+        norma.train(recipe, tmp_path / "stopped", {"train.updates": 100000}, callback=stop, interval=0.02, process=process)
     assert list((tmp_path / "stopped" / "checkpoints").glob("*.safetensors"))
     reached = norma.Run(tmp_path / "stopped").log["train"]["update"]
     resumed = []
     run = norma.train(recipe, tmp_path / "stopped", {"train.updates": 6 * (int(max(reached, default=0)) // 6 + 3)},
-                      resume=True, callback=resumed.append)
+                      resume=True, callback=resumed.append, process=process)
     assert run.log["valid"]["update"][-1] == 6 * (int(max(reached, default=0)) // 6 + 3)
+    whole = norma.train(recipe, tmp_path / "whole", {"train.updates": int(run.log["valid"]["update"][-1])})
+    assert tensors(run) == tensors(whole)
 
 
-def test_errors_of_training(folder, tmp_path):
+def test_interrupt_stops_the_training(folder, tmp_path):
+    """SIGINT in the main thread, after the first update; the handler of the process is restored."""
+    updates = []
+
+    def progress(update):
+        updates.append(update.update)
+        if len(updates) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        norma.train(RECIPE.format(folder=folder), tmp_path / "stopped", {"train.updates": 100000},
+                    callbacks=norma.Callbacks(progress))
+    assert 2 <= updates[-1] <= 3 and list((tmp_path / "stopped" / "checkpoints").glob("*.safetensors"))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_other_threads_run_during_a_training(folder, tmp_path):
+    """The interpreter lock is released: a thread counts while the main thread trains."""
+    counts, done = [0], threading.Event()
+
+    def count():
+        while not done.wait(0.001):
+            counts[0] += 1
+    thread = threading.Thread(target=count)
+    thread.start()
+    norma.train(RECIPE.format(folder=folder), tmp_path / "run", {"train.updates": 40, "train.validate_every": 1000})
+    done.set()
+    thread.join()
+    assert counts[0] > 5
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_errors_of_training(folder, tmp_path, process):
     with pytest.raises(norma.UsageError, match="train.updatse"):
-        norma.train(RECIPE.format(folder=folder), tmp_path / "x", {"train.updatse": 4})
+        norma.train(RECIPE.format(folder=folder), tmp_path / "x", {"train.updatse": 4}, process=process)
     with pytest.raises(norma.FileError, match="no-such-recipe"):
-        norma.train("no-such-recipe.ini", tmp_path / "x")
+        norma.train("no-such-recipe.ini", tmp_path / "x", process=process)
+    with pytest.raises(norma.UsageError, match="resume"):
+        norma.train("no-such-recipe.ini", tmp_path / "x", resume="yes", process=process)
+    with pytest.raises(norma.UsageError, match="run"):
+        norma.train(RECIPE.format(folder=folder), folder / "run", process=process)
+
+
+def test_recipes_by_name(folder, tmp_path):
+    with pytest.raises(norma.Error, match="nowhere"):  # the recipe is found, its data are not
+        norma.train("multi30k-de-en", tmp_path / "x", {"data.folder": tmp_path / "nowhere"})
+
+
+# ---- data folders and scores ----
+
+def test_data_folders_are_those_of_the_program(folder, tmp_path):
+    steps = []
+    prepared = norma.prepare(train=folder / "train", valid=folder / "valid", test=folder / "test", source_lang="de",
+                             target_lang="en", output=tmp_path / "data", joint=True, tokenizer="moses", bpe_merges=40,
+                             progress=lambda step, lines: steps.append((step, lines)))
+    files = sorted(path.name for path in (folder / "data").iterdir())
+    assert files == sorted(path.name for path in (tmp_path / "data").iterdir()) and len(files) > 10
+    for name in files:
+        expected = (folder / "data" / name).read_bytes().replace(b"%s/data" % bytes(folder), b"%s/data" % bytes(tmp_path))
+        assert (tmp_path / "data" / name).read_bytes() == expected, name
+    assert prepared.splits["train"].kept == 150 and prepared.splits["valid"].lines == 8 and prepared.merges == 40
+    assert [side.name for side in prepared.sides] == ["source", "target"] and prepared.folder == str(tmp_path / "data")
+    assert steps[0] == ("train", 0) and ("train", 150) in steps and steps[-1] == ("ids", 0)
+    again = norma.prepare(settings=tmp_path / "data" / "data.ini", output=tmp_path / "again")
+    assert again._replace(folder="") == prepared._replace(folder="")
+
+
+def test_preparation_ends_at_an_exception(folder, tmp_path):
+    options = {"train": folder / "train", "source_lang": "de", "target_lang": "en", "output": tmp_path / "data"}
+
+    def fail(step, lines):
+        raise RuntimeError(step)
+    with pytest.raises(RuntimeError, match="train"):
+        norma.prepare(options, progress=fail)
+    assert not (tmp_path / "data").exists()
+    with pytest.raises(KeyboardInterrupt):
+        norma.prepare(options, progress=lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.warns(UserWarning, match="% of the training pairs were dropped"):
+        norma.prepare(options, max_length=5)
+    with pytest.raises(norma.UsageError, match="bpe_merge"):
+        norma.prepare(options, bpe_merge=3)
+    with pytest.raises(norma.FileError, match="nowhere"):
+        norma.prepare(options, train=tmp_path / "nowhere")
+
+
+def test_scores_are_those_of_the_program(folder, tmp_path):
+    reference = (folder / "test.en").read_text(encoding="utf-8").splitlines()
+    hypotheses = [line.replace("a", "e") if i % 2 else line for i, line in enumerate(reference)]
+    (tmp_path / "hyp").write_text("".join(line + "\n" for line in hypotheses), encoding="utf-8")
+    for metric, options in (("bleu", {}), ("bleu", {"tokenize": "13a"}), ("chrf", {"word_order": 2}), ("ter", {})):
+        words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
+        expected = json.loads(norma_program("score", metric, tmp_path / "hyp", "--reference", folder / "test.en", "--json",
+                                            *words).stdout)
+        scores = norma.score(metric, hypotheses, reference, **options)
+        assert (scores.value, scores.line, scores.signature) == (expected["score"], expected["line"], expected["signature"])
+        assert scores.interval()._asdict() == expected["interval"] and len(scores) == len(scores.segments) == len(reference)
+        files = norma.score(metric, tmp_path / "hyp", folder / "test.en", **options)
+        assert files.segments == scores.segments and float(files) == scores.value
+        perfect = norma.Scorer(metric, options).score(reference, reference)
+        assert perfect.compare(scores).p < 0.5 and perfect.compare(perfect).p == 1
+
+
+def test_scores_of_labels_and_tags():
+    assert norma.score("accuracy", ["a", "b"], ["a", "c"], bootstrap=0).value == 50
+    assert norma.score("accuracy", ["a", "b"], ["a", "c"], bootstrap=0).interval() is None
+    f1 = norma.score("f1", ["B-PER I-PER O", "O"], ["B-PER I-PER O", "B-LOC"])
+    assert f1.segments == [100, 0] and "precision 100.00, recall 50.00" in f1.line
+    for problem, match, arguments in (
+            (norma.UsageError, "known: bleu", ("rouge", ["a"], ["a"])),
+            (norma.MismatchError, "1 hypotheses, 2 references", ("bleu", ["a"], ["a", "b"])),
+            (norma.UsageError, "all be files", ("bleu", ["a"], "file")),
+            (norma.UsageError, "0 references", ("bleu", ["a"])),
+            (norma.UsageError, "no segments", ("bleu", [], [])),
+            (norma.FormatError, 'hypothesis 0: "B" is not a tag', ("f1", ["B"], ["O"])),
+            (norma.FormatError, "reference 0: a line break", ("ter", ["B"], ["O\nO"])),
+            (norma.FileError, "nowhere", ("bleu", "/nowhere", "/nowhere"))):
+        with pytest.raises(problem, match=match):
+            norma.score(*arguments)
 
 
 def test_comparison(folder, tmp_path):
@@ -341,3 +487,4 @@ def test_comparison(folder, tmp_path):
     assert [row["norm"] for row in result["variants"]] == ["layer", "power"]
     assert all(row["n"] == 1 for row in result["variants"]) and len(result["runs"]) == 2
     json.dumps(result)
+    assert len(result.table) == 2 and len(result.runs) == 2

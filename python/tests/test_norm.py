@@ -45,12 +45,23 @@ def test_table_of_types():
     ("nm_norm_site", "norm.h", _library.NormSite),
     ("nm_norm_type", "norm_type.h", _library.NormTypeHead),
     ("nm_tagged_span", "tagger.h", _library.SpanStruct),
+    ("nm_interval", "score.h", _library.IntervalStruct),
+    ("nm_paired", "score.h", _library.PairedStruct),
+    ("nm_prepare_progress", "prepare.h", _library.PrepareProgress),
+    ("nm_prepare_events", "prepare.h", _library.PrepareEvents),
+    ("nm_prepared_side", "prepare.h", _library.PreparedSideStruct),
+    ("nm_prepared_split", "prepare.h", _library.PreparedSplitStruct),
+    ("nm_prepared_drop", "prepare.h", _library.PreparedDropStruct),
+    ("nm_training_progress", "train.h", _library.TrainingProgress),
+    ("nm_training_validation", "train.h", _library.TrainingValidation),
+    ("nm_training_events", "train.h", _library.TrainingEvents),
 ])
 def test_structures_are_those_of_the_headers(header, name, file, structure):
     """The members in their order; of nm_norm_type the first ones."""
     text = header(file)
     body = re.sub(r"/\*.*?\*/", "", text[text.index(f"typedef struct {name} {{"):], flags=re.S)
     body = body[body.index("{") + 1:body.index("}")]
+    body = re.sub(r"\(\*(\w+)\)\([^)]*\)", r"\1", body)  # pointers to functions
     members = []
     for declaration in body.split(";"):
         members += [re.sub(r"[\[(].*", "", part).split()[-1].lstrip("*") for part in declaration.split(",")

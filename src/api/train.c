@@ -6,8 +6,11 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/file.h"
 #include "comm/comm_options.h"
+#include "experiment/variants.h"
 #include "probe/probe.h"
+#include "report/events.h"
 #include "task/tasks.h"
 #include "train/run_config.h"
 #include "train/trainer.h"
@@ -17,13 +20,34 @@ struct nm_training {
     nm_probe *probe;
     nm_trainer *trainer;
     nm_training_events events;
+    nm_events *tensorboard; /* NULL: no event files, or writing them has failed */
     volatile sig_atomic_t stop;
 };
 
 /* ---- events ---- */
 
+static void on_message(void *user, const char *text)
+{
+    const nm_training_events *events = &((nm_training *)user)->events;
+    if (events->message)
+        events->message(events->user, text);
+}
+
+/* Training continues if the event files cannot be written. */
+static void follow_log(nm_training *self)
+{
+    nm_error err;
+    if (!self->tensorboard || nm_events_follow(self->tensorboard, &err) == NM_OK)
+        return;
+    nm_error_prefix(&err, "no more events for TensorBoard");
+    on_message(self, err.text);
+    nm_events_close(self->tensorboard);
+    self->tensorboard = NULL;
+}
+
 static void on_progress(void *user, const nm_progress *p)
 {
+    follow_log(user);
     const nm_training_events *events = &((nm_training *)user)->events;
     const nm_training_progress progress = {.update = p->update,
                                            .updates = p->updates,
@@ -55,13 +79,6 @@ static void on_validated(void *user, const nm_validation *v)
         events->validated(events->user, &validation);
 }
 
-static void on_message(void *user, const char *text)
-{
-    const nm_training_events *events = &((nm_training *)user)->events;
-    if (events->message)
-        events->message(events->user, text);
-}
-
 /* ---- options ---- */
 
 static nm_options *options_of(const nm_task_type *task)
@@ -81,7 +98,7 @@ static bool is_text(const char *recipe)
     return strchr(recipe, '\n') != NULL;
 }
 
-static nm_status read_recipe(nm_options *options, const char *recipe, nm_error *err)
+static nm_status read_file_or_text(nm_options *options, const char *recipe, nm_error *err)
 {
     const nm_run_options *run = nm_options_find(options, "run");
     if (!is_text(recipe))
@@ -89,6 +106,23 @@ static nm_status read_recipe(nm_options *options, const char *recipe, nm_error *
     if (*run->profile)
         return nm_fail(err, NM_USAGE, "run.profile applies to the file of a recipe, not to its text");
     return nm_options_read_text(options, "the recipe", recipe, err);
+}
+
+static nm_status read_recipe(nm_training *self, const char *recipe, nm_error *err)
+{
+    nm_options *own = nm_options_create_like(self->options);
+    char *message = NULL, *profile = nm_options_get(self->options, "run.profile");
+    nm_status status = nm_options_set(own, "run.profile", profile, NM_ORIGIN_COMMAND, err);
+    if (status == NM_OK)
+        status = read_file_or_text(own, recipe, err);
+    if (status == NM_OK)
+        status = nm_norm_option_replace(self->options, own, &message, err);
+    if (message)
+        on_message(self, message);
+    free(message);
+    free(profile);
+    nm_options_free(own);
+    return status == NM_OK ? read_file_or_text(self->options, recipe, err) : status;
 }
 
 /* run.task of the settings, else of the recipe, else translation. */
@@ -160,7 +194,7 @@ static nm_status open_training(nm_training *self, const char *recipe, const char
     NM_TRY(find_task(recipe, settings, &task, err));
     self->options = options_of(task);
     NM_TRY(set_options(self->options, settings, err));
-    NM_TRY(read_recipe(self->options, recipe, err));
+    NM_TRY(read_recipe(self, recipe, err));
     const nm_run_options *run = nm_options_find(self->options, "run");
     if (strcmp(run->task, task->name))
         return nm_fail(err, NM_USAGE, "run.task = %.100s cannot be set by a profile or an included file",
@@ -169,8 +203,15 @@ static nm_status open_training(nm_training *self, const char *recipe, const char
         NM_TRY(use_run_config(self, folder, (nm_resume)resume, err));
     NM_TRY(nm_probe_create(&self->probe, self->options, err));
     callbacks.hooks = nm_probe_hooks(self->probe);
-    return nm_trainer_open(&self->trainer, task, self->options, folder, resume != NM_TRAINING_NEW, &callbacks,
-                           err);
+    NM_TRY(nm_trainer_open(&self->trainer, task, self->options, folder, resume != NM_TRAINING_NEW, &callbacks,
+                           err));
+    run = nm_options_find(self->options, "run");
+    if (!run->tensorboard)
+        return NM_OK;
+    char *events = nm_path_join(folder, "tensorboard");
+    nm_status status = nm_events_open(&self->tensorboard, folder, events, err);
+    free(events);
+    return status;
 }
 
 nm_status nm_training_open(nm_training **training, const char *recipe, const char *folder,
@@ -186,7 +227,6 @@ nm_status nm_training_open(nm_training **training, const char *recipe, const cha
         self->events = *events;
     nm_status status = open_training(self, recipe, folder, options, resume, err);
     if (status != NM_OK) {
-        self->trainer = NULL;
         nm_training_close(self);
         return status;
     }
@@ -200,7 +240,9 @@ nm_status nm_training_run(nm_training *self, nm_error *err)
     err = err ? err : &ignored;
     if (!self)
         return nm_fail(err, NM_USAGE, "nm_training_run: training is NULL");
-    return nm_trainer_run(self->trainer, err);
+    nm_status status = nm_trainer_run(self->trainer, err);
+    follow_log(self);
+    return status;
 }
 
 void nm_training_stop(nm_training *self)
@@ -215,6 +257,7 @@ void nm_training_close(nm_training *self)
         return;
     nm_probe_free(self->probe); /* before the trainer, whose model it looks at */
     nm_trainer_close(self->trainer);
+    nm_events_close(self->tensorboard);
     nm_options_free(self->options);
     free(self);
 }

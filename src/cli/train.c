@@ -201,50 +201,19 @@ static void train_options(nm_options *options)
     nm_comm_options_add(options);
 }
 
-/* The last setting of an option on the command line, or NULL. */
-static const char *given_value(const nm_cli *cli, const char *option)
-{
-    const char *value = NULL;
-    for (size_t i = 0; i < cli->n_settings; i += 2)
-        if (!strcmp(cli->settings[i], option))
-            value = cli->settings[i + 1];
-    return value;
-}
-
-/* In a recipe that sets model.encoder_norm, --model.norm would have no effect on the encoder. It replaces the norm that the
- * recipe varies, as in norma compare: encoder_norm; the recipe's model.norm stays. */
-static nm_status replace_recipe_norm(nm_cli *cli, const nm_run_options *run, const char *recipe, int32_t rank,
-                                     nm_error *err)
-{
-    const char *norm = given_value(cli, "model.norm");
-    if (!norm || given_value(cli, "model.encoder_norm"))
-        return NM_OK;
-    nm_options *options = nm_options_create();
-    train_options(options);
-    nm_train_options_add(options, cli->task);
-    nm_probe_options_add(options);
-    nm_status status = nm_options_read_profile(options, recipe, run->profile, err);
-    if (status == NM_OK && strcmp(nm_norm_option(options), "model.norm")) {
-        char *own = nm_options_get(options, "model.norm");
-        status = nm_options_set(cli->options, "model.encoder_norm", norm, NM_ORIGIN_COMMAND, err);
-        if (status == NM_OK)
-            status = nm_options_set(cli->options, "model.norm", own, NM_ORIGIN_COMMAND, err);
-        if (!rank)
-            fprintf(stderr,
-                    "norma: this recipe varies model.encoder_norm: --model.norm %s replaces that one, "
-                    "model.norm stays %s; for the decoder set model.decoder_norm\n",
-                    norm, own);
-        free(own);
-    }
-    nm_options_free(options);
-    return status;
-}
-
 static nm_status read_recipe(nm_cli *cli, const nm_run_options *run, const char *recipe, int32_t rank,
                              nm_error *err)
 {
-    NM_TRY(replace_recipe_norm(cli, run, recipe, rank, err));
-    return nm_options_read_profile(cli->options, recipe, run->profile, err);
+    nm_options *own = nm_options_create_like(cli->options);
+    char *message = NULL;
+    nm_status status = nm_options_read_profile(own, recipe, run->profile, err);
+    if (status == NM_OK)
+        status = nm_norm_option_replace(cli->options, own, &message, err);
+    if (message && !rank)
+        fprintf(stderr, "norma: %s\n", message);
+    free(message);
+    nm_options_free(own);
+    return status == NM_OK ? nm_options_read_profile(cli->options, recipe, run->profile, err) : status;
 }
 
 /* NM_MISMATCH if config.ini of the folder names another task: its options would be unknown ones. */

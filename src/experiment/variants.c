@@ -48,6 +48,26 @@ const char *nm_norm_option(const nm_options *options)
     return option;
 }
 
+nm_status nm_norm_option_replace(nm_options *options, const nm_options *recipe, char **message, nm_error *err)
+{
+    *message = NULL;
+    if (nm_options_origin(options, "model.norm") != NM_ORIGIN_COMMAND ||
+        nm_options_origin(options, "model.encoder_norm") == NM_ORIGIN_COMMAND ||
+        !strcmp(nm_norm_option(recipe), "model.norm"))
+        return NM_OK;
+    char *norm = nm_options_get(options, "model.norm"), *own = nm_options_get(recipe, "model.norm");
+    nm_status status = nm_options_set(options, "model.encoder_norm", norm, NM_ORIGIN_COMMAND, err);
+    if (status == NM_OK)
+        status = nm_options_set(options, "model.norm", own, NM_ORIGIN_COMMAND, err);
+    *message =
+        nm_format("this recipe varies model.encoder_norm: --model.norm %s replaces that one, model.norm "
+                  "stays %s; for the decoder set model.decoder_norm",
+                  norm, own);
+    free(norm);
+    free(own);
+    return status;
+}
+
 /* ---- variants ---- */
 
 /* "PN=power:norm.power.scaling=group" has the label "PN": an equals sign before the first colon. */

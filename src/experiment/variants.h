@@ -49,6 +49,11 @@ json_t *nm_settings_json(const nm_settings *settings);
 /* The option that replaces the norm of a recipe: "model.encoder_norm" if the options set it, because such a recipe varies
  * the encoder's norm and fixes the decoder's; else "model.norm". */
 const char *nm_norm_option(const nm_options *options);
+/* In a recipe that sets model.encoder_norm, model.norm of the command line would have no effect on the encoder. It replaces the
+ * norm that the recipe varies, as in norma compare: encoder_norm; the recipe's model.norm stays. options: those of the command
+ * line, before the recipe is read; recipe: those of the recipe alone. *message: what was replaced, heap; NULL if nothing. */
+nm_status nm_norm_option_replace(nm_options *options, const nm_options *recipe, char **message,
+                                 nm_error *err);
 
 /* [LABEL=]NORM[+fix][:key=value]..., comma-separated; NORM sets model.norm, LABEL replaces the whole text as the variant's
  * name. NM_USAGE if the list is empty, or if a variant has an empty label, no norm, an unknown norm or an empty key. */

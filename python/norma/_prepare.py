@@ -1,0 +1,91 @@
+"""Data folders from raw text."""
+from __future__ import annotations
+
+import os
+import warnings
+from ctypes import byref, c_void_p
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+from ._interrupt import Interruptible
+from ._library import (ErrorText, PreparedDropStruct, PreparedSideStruct, PreparedSplitStruct, PrepareEvents, check,
+                       library, prepare_message, prepare_progress)
+from ._models import PathLike, _option_list
+
+
+class PreparedSplit(NamedTuple):
+    """A split of a data folder. Tuples have one number per side."""
+    lines: int  # lines, or pairs of lines
+    kept: int
+    dropped: Dict[str, int]  # by reason
+    words: Tuple[int, ...]  # of the kept lines, before BPE
+    tokens: Tuple[int, ...]  # after BPE, without the end symbol
+    unknown: Tuple[int, ...]
+
+
+class PreparedSide(NamedTuple):
+    """A side of the text."""
+    name: str  # "source", "target"; "text"
+    word_types: int
+    dictionary: int  # size
+    pieces: int  # of the SentencePiece model; 0 without one
+
+
+class Prepared(NamedTuple):
+    """What ``norma.prepare`` read and wrote."""
+    folder: str
+    splits: Dict[str, PreparedSplit]  # "train", "valid", "test", those that were given
+    sides: List[PreparedSide]
+    merges: int  # of BPE
+
+
+def prepare(options: Optional[Mapping[str, Any]] = None, *, settings: Optional[PathLike] = None,
+            progress: Optional[Callable[[str, int], Any]] = None, **more: Any) -> Prepared:
+    """Prepares a data folder as ``norma prepare``; its files are bitwise those of the program.
+
+    options: those of ``norma prepare --help``, as ``norma.prepare(train="corpus/train", valid="corpus/valid",
+    source_lang="de", target_lang="en", output="data/de-en", bpe_merges=8000)``. settings: the path of an INI file with a section
+    [prepare], such as data.ini of a data folder, or its text. progress: called with the name of the step and the number of
+    lines read. Warnings are those of ``warnings``.
+
+    Ctrl-C and an exception in ``progress`` end the preparation; the data folder is then as before. UsageError: unknown
+    option or value; FormatError with file, line and byte: text that is not UTF-8; MismatchError: files with different numbers
+    of lines, or filters that leave nothing; FileError: a file or folder; UnsupportedError: spm_train is missing.
+    """
+    prepared, err, lib = c_void_p(), ErrorText(), library()
+    ended: List[bool] = []
+    with Interruptible(lambda: ended.append(True)) as calls:
+        def on_progress(_: Any, step: Any) -> bool:
+            calls.call(progress, step.contents.step.decode(), step.contents.lines)
+            return not ended
+
+        def on_message(_: Any, text: bytes) -> None:
+            calls.call(lambda: warnings.warn(text.decode("utf-8", "replace"), stacklevel=5))
+
+        events = PrepareEvents(None, prepare_progress(on_progress), prepare_message(on_message))
+        status = lib.nm_prepare_folder(byref(prepared), os.fsencode(settings) if settings is not None else None,
+                                       _option_list({**(options or {}), **more}), byref(events), byref(err))
+    try:
+        if calls.problem is not None:
+            raise calls.problem
+        check(status, err)
+        return _read(lib, prepared.value)
+    finally:
+        lib.nm_prepared_free(prepared)
+
+
+def _read(lib: Any, handle: Any) -> Prepared:
+    n = lib.nm_prepared_n_sides(handle)
+    side, split, drop = PreparedSideStruct(), PreparedSplitStruct(), PreparedDropStruct()
+    sides, splits = [], {}
+    for i in range(n):
+        lib.nm_prepared_get_side(handle, i, byref(side))
+        sides.append(PreparedSide(side.name.decode(), side.word_types, side.dictionary, side.pieces))
+    for i in range(3):
+        if not lib.nm_prepared_get_split(handle, i, byref(split)):
+            continue
+        dropped: Dict[str, int] = {}
+        while lib.nm_prepared_get_drop(handle, i, len(dropped), byref(drop)):
+            dropped[drop.reason.decode()] = drop.lines
+        splits[split.name.decode()] = PreparedSplit(split.lines, split.kept, dropped, tuple(split.words[:n]),
+                                                    tuple(split.tokens[:n]), tuple(split.unknown[:n]))
+    return Prepared(os.fsdecode(lib.nm_prepared_folder(handle)), splits, sides, lib.nm_prepared_merges(handle))

@@ -1,0 +1,143 @@
+"""Scores of system outputs: BLEU, chrF, TER, accuracy, F1 of spans."""
+from __future__ import annotations
+
+import os
+import weakref
+from ctypes import byref, c_char_p, c_void_p
+from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
+
+from ._library import ErrorText, IntervalStruct, MismatchError, PairedStruct, UsageError, check, library
+from ._models import PathLike, _list_of, _option_list, _texts
+
+Segments = Union[PathLike, Iterable[str]]
+
+
+class Interval(NamedTuple):
+    """Mean and 95 % interval of the scores of bootstrap resamples."""
+    mean: float
+    low: float
+    high: float
+
+
+class Paired(NamedTuple):
+    """A paired bootstrap test of two systems; differences are a - b."""
+    score_a: float
+    score_b: float
+    a: Interval
+    b: Interval
+    difference: Interval
+    p: float
+
+
+def _interval(struct: Any) -> Interval:
+    return Interval(struct.mean, struct.low, struct.high)
+
+
+class Scores:
+    """The scores of one system on one test set."""
+
+    def __init__(self, handle: int) -> None:
+        lib = library()
+        self._handle = handle
+        weakref.finalize(self, lib.nm_scores_free, handle)
+        self.value: float = lib.nm_scores_value(handle)  #: of all segments together, in percent
+        self.line: str = lib.nm_scores_line(handle).decode()  #: as the reference program prints it
+        self.signature: str = lib.nm_scores_signature(handle).decode()  #: ``nrefs:1|case:mixed|...``
+
+    def __len__(self) -> int:
+        """Number of segments."""
+        return library().nm_scores_n(self._handle)
+
+    def __float__(self) -> float:
+        return self.value
+
+    @property
+    def segments(self) -> List[float]:
+        """The score of each segment; for sacreBLEU's sentence score set the option ``sentence``."""
+        lib = library()
+        return [lib.nm_scores_segment(self._handle, i) for i in range(len(self))]
+
+    def interval(self) -> Optional[Interval]:
+        """Bootstrap interval over the segments; None with ``bootstrap=0``."""
+        struct = IntervalStruct()
+        found = library().nm_scores_interval(self._handle, byref(struct))
+        return _interval(struct) if found else None
+
+    def compare(self, other: "Scores") -> Paired:
+        """Paired bootstrap test against another system, scored with the same options and references.
+
+        UsageError: other options, or ``bootstrap=0``; MismatchError: another number of segments.
+        """
+        if not isinstance(other, Scores):
+            raise UsageError(f"expected norma.Scores, got {type(other).__name__}")
+        struct, err = PairedStruct(), ErrorText()
+        check(library().nm_scores_compare(self._handle, other._handle, byref(struct), byref(err)), err)
+        return Paired(struct.score_a, struct.score_b, _interval(struct.a), _interval(struct.b),
+                      _interval(struct.difference), struct.p)
+
+    def __repr__(self) -> str:
+        return f"<norma.Scores {self.line}>"
+
+
+def _is_path(segments: Any) -> bool:
+    return isinstance(segments, (str, os.PathLike))
+
+
+class Scorer:
+    """A metric with its options. It may be used by any number of threads at the same time.
+
+    metric: ``bleu``, ``chrf``, ``ter``, ``accuracy`` (a segment is a label) or ``f1`` (a segment is a sentence of
+    space-separated tags such as ``B-PER``). options: those of ``norma score --help``:
+    ``Scorer("bleu", tokenize="13a")``, ``Scorer("chrf", word_order=2, bootstrap=0)``.
+
+    UsageError: unknown metric, option or value, or an option of another metric; UnsupportedError: MeCab is missing.
+    """
+
+    def __init__(self, metric: str, options: Optional[Mapping[str, Any]] = None, **more: Any) -> None:
+        handle, err = c_void_p(), ErrorText()
+        lib = library()
+        check(lib.nm_scorer_open(byref(handle), metric.encode(), _option_list({**(options or {}), **more}), byref(err)), err)
+        self.metric, self._handle = metric, handle.value
+        weakref.finalize(self, lib.nm_scorer_close, self._handle)
+
+    def score(self, hypotheses: Segments, *references: Segments) -> Scores:
+        """Scores of hypotheses against one or several references: each a list of segments, or the path of a file with one
+        segment per line, but not both in one call.
+
+        FormatError with the index of the segment or with file and line; MismatchError: different numbers of segments;
+        FileError: a file cannot be read.
+        """
+        kinds = {_is_path(segments) for segments in (hypotheses, *references)}
+        if len(kinds) > 1:
+            raise UsageError("hypotheses and references must all be files, or all be lists")
+        handle, err, lib = c_void_p(), ErrorText(), library()
+        if kinds == {True}:
+            paths = (c_char_p * max(len(references), 1))(*(os.fsencode(path) for path in references))  # type: ignore[arg-type]
+            status = lib.nm_scorer_run_files(self._handle, os.fsencode(hypotheses), paths,  # type: ignore[arg-type]
+                                             len(references), byref(handle), byref(err))
+        else:
+            lists: Sequence[List[str]] = [_list_of(segments) for segments in (hypotheses, *references)]
+            n = len(lists[0])
+            for one in lists:
+                if len(one) != n:
+                    raise MismatchError(f"{n} hypotheses, {len(one)} references")
+            texts, _ = _texts("hypothesis", lists[0])
+            gold, _ = _texts("reference", (text for one in lists[1:] for text in one))
+            status = lib.nm_scorer_run(self._handle, texts, n, gold, len(references), byref(handle), byref(err))
+        check(status, err)
+        return Scores(handle.value or 0)
+
+    def __repr__(self) -> str:
+        return f"norma.Scorer({self.metric!r})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Scorer cannot be copied or pickled; create it again")
+
+
+def score(metric: str, hypotheses: Segments, *references: Segments, options: Optional[Mapping[str, Any]] = None,
+          **more: Any) -> Scores:
+    """Scores of a system as ``norma score``: ``norma.score("bleu", outputs, references, tokenize="13a").value``.
+
+    Arguments and errors: ``Scorer``, ``Scorer.score``.
+    """
+    return Scorer(metric, options, **more).score(hypotheses, *references)
