@@ -504,15 +504,17 @@ typedef struct nm_top_k_args {
     int32_t *columns; /* [rows, k], = */
 } nm_top_k_args;
 
-/* log_softmax, then top_k for k > 0, and the log probability of the word `also`. Log probabilities that
- * are equal only after rounding are in the order of x. x may be overwritten. */
+/* log_softmax, then top_k for k > 0, the log probability of the word `also`, and of one given word per row. Log
+ * probabilities that are equal only after rounding are in the order of x. x may be overwritten. */
 typedef struct nm_log_top_k_args {
     nm_mat x;
     const uint8_t *allowed; /* [cols] or NULL */
     int32_t k, also;
-    void *values;      /* [rows, k], = */
-    int32_t *columns;  /* [rows, k], = */
-    void *also_values; /* [rows], = */
+    void *values;         /* [rows, k], = */
+    int32_t *columns;     /* [rows, k], = */
+    void *also_values;    /* [rows], = */
+    const int32_t *given; /* [rows]: words, or NM_TARGET_IGNORED; may be NULL */
+    void *given_values;   /* [rows], =; 0 for NM_TARGET_IGNORED; NULL without given */
 } nm_log_top_k_args;
 
 /* ---- normalization over the features of a token: LayerNorm, RMSNorm, ScaleNorm, FixNorm, GroupNorm ----

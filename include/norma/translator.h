@@ -45,6 +45,16 @@ NM_API int32_t nm_translator_nbest(const nm_translator *translator);
  * model's probabilities are not finite; NM_MEMORY. Texts that are too long are no error: they have no translation. */
 NM_API nm_status nm_translator_run(nm_translator *translator, const char *const *texts, size_t n,
                                    nm_translations **translations, nm_error *err);
+/* Log probabilities of n given translations (forced decoding): targets[i] of sources[i], UTF-8, prepared as the training text.
+ * Every pair has one translation, the target, whose score and token scores are bitwise identical to those that
+ * nm_translator_run gives a translation of the same tokens. A target without words consists of the end symbol; a source without
+ * words has no translation. nm_translations_too_long: source or target. The log probability of a token that the model
+ * may not output (data.mask_words) is -infinity. The format of the targets is translate.output_format.
+ *
+ * Errors as nm_translator_run. */
+NM_API nm_status nm_translator_score(nm_translator *translator, const char *const *sources,
+                                     const char *const *targets, size_t n, nm_translations **translations,
+                                     nm_error *err);
 /* NULL is accepted. */
 NM_API void nm_translations_free(nm_translations *translations);
 

@@ -260,6 +260,8 @@ _FUNCTIONS: Dict[str, Tuple] = {
     "nm_translator_max_tokens": (c_int32, _pointer),
     "nm_translator_nbest": (c_int32, _pointer),
     "nm_translator_run": (_status, _pointer, POINTER(_text), c_size_t, POINTER(_pointer), _error),
+    "nm_translator_score": (_status, _pointer, POINTER(_text), POINTER(_text), c_size_t, POINTER(_pointer),
+                            _error),
     "nm_translations_free": (None, _pointer),
     "nm_translations_count": (c_size_t, _pointer, c_size_t),
     "nm_translations_too_long": (c_bool, _pointer, c_size_t),

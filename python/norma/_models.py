@@ -166,6 +166,24 @@ class Translator(_Model):
         finally:
             lib.nm_translations_free(result)
 
+    def score(self, sources: Iterable[str], targets: Iterable[str]) -> List[Optional[Translation]]:
+        """Log probabilities of given translations, a target for each source (forced decoding): ``token_scores``, whose sum
+        is the log probability of the target. None for an empty source, and for a pair of which a side is too long. A token
+        that the model may not output has the score -inf.
+
+        UsageError: lists of different lengths; others as ``translate``.
+        """
+        array, n = _texts("source", _list_of(sources))
+        given, n_given = _texts("target", _list_of(targets))
+        if n != n_given:
+            raise UsageError(f"{n} sources and {n_given} targets")
+        lib, result = library(), self._call("nm_translator_score", array, given, n)
+        try:
+            read = [self._read(lib, result, text) for text in range(n)]
+            return [found[0] if found else None for found in read]
+        finally:
+            lib.nm_translations_free(result)
+
     @staticmethod
     def _read(lib: Any, result: int, text: int) -> Translations:
         found = Translations()

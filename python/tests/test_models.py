@@ -85,6 +85,17 @@ def test_translations_are_those_of_the_program(folder, texts):
     assert translator.max_tokens == 64 and translator.nbest == 1
 
 
+def test_scores_of_given_translations(folder, texts):
+    translator = norma.Translator(folder / "run")
+    found = translator.run(texts[:9])
+    scored = translator.score(texts[:9], [one[0].text for one in found])
+    same = [(a[0], b) for a, b in zip(found, scored) if a[0].tokens == b.tokens]
+    assert len(same) > 3 and all(a.token_scores == b.token_scores and a.score == b.score for a, b in same)
+    assert translator.score([""], ["x"]) == [None]
+    with pytest.raises(norma.UsageError, match="1 sources and 2 targets"):
+        translator.score(["a"], ["b", "c"])
+
+
 def test_nbest_and_ensembles(folder, texts):
     expected = norma_program("translate", folder / "run", "--nbest", 2, input="\n".join(texts[:9]) + "\n")
     translator = norma.Translator(norma.Run(folder / "run"), nbest=2)

@@ -27,6 +27,7 @@ typedef struct workspace {
     nm_decoder *decoder;
     nm_text_coder source;
     nm_tokenizer target;
+    nm_text_coder targets;           /* of given translations; opened when needed */
     nm_buffer subwords, words, text; /* of a hypothesis */
 } workspace;
 
@@ -127,19 +128,28 @@ static void workspace_free(void *space)
     nm_decoder_free(w->decoder);
     nm_text_coder_close(&w->source);
     nm_tokenizer_close(&w->target);
+    nm_text_coder_close(&w->targets);
     nm_buffer_release(&w->subwords);
     nm_buffer_release(&w->words);
     nm_buffer_release(&w->text);
     free(w);
 }
 
+static nm_subword_model subword_model(const nm_translation_parts *parts)
+{
+    return (nm_subword_model){.codes = parts->texts[NM_TEXT_CODES],
+                              .subwords = parts->source_units ? parts->source_units : parts->source_vocab,
+                              .target_subwords =
+                                  parts->target_units ? parts->target_units : parts->target_vocab,
+                              .source_spm = parts->spm[0].spm,
+                              .target_spm = parts->spm[1].spm};
+}
+
 static nm_status workspace_create(const nm_translator *self, workspace **out, nm_error *err)
 {
     const nm_translation_parts *parts = self->parts;
     workspace *w = nm_allocate(sizeof *w);
-    const nm_subword_model subwords = {parts->texts[NM_TEXT_CODES],
-                                       parts->source_units ? parts->source_units : parts->source_vocab,
-                                       parts->spm[0].spm, parts->spm[1].spm};
+    const nm_subword_model subwords = subword_model(parts);
     nm_status status =
         nm_text_coder_open_prepared(&w->source, &w->target, parts->texts[NM_TEXT_SETTINGS], &subwords, err);
     if (status == NM_OK)
@@ -150,6 +160,15 @@ static nm_status workspace_create(const nm_translator *self, workspace **out, nm
     }
     *out = w;
     return NM_OK;
+}
+
+/* Opens the coder of the target side, which scoring needs. */
+static nm_status open_targets(const nm_translator *self, workspace *w, nm_error *err)
+{
+    const nm_subword_model subwords = subword_model(self->parts);
+    if (w->targets.tokenizer.type)
+        return NM_OK;
+    return nm_text_coder_open_target(&w->targets, self->parts->texts[NM_TEXT_SETTINGS], &subwords, err);
 }
 
 static nm_status open_translator(nm_translator *self, const char *path, const char *const *options,
@@ -214,12 +233,46 @@ int32_t nm_translator_nbest(const nm_translator *self)
 
 /* ---- encoding and decoding of a text ---- */
 
-/* Appends the ids of a text and eos; only eos for a text without words. */
-static void encode(const nm_translator *self, workspace *w, const char *text, size_t bytes, nm_ids *ids)
+/* A list of texts as ids: text i is data[begins[i]] .. data[begins[i + 1] - 1], with eos; only eos for a text without words,
+ * nothing for one that is too long. */
+typedef struct encoded {
+    nm_ids ids;
+    size_t *begins;
+} encoded;
+
+/* Encodes the n texts of a side; marks those that are too long. */
+static encoded encode(const nm_translator *self, workspace *w, bool target, const char *const *texts,
+                      nm_translations *out)
 {
-    nm_text_coder_run(&w->source, self->formats->input_format, text, bytes);
-    nm_vocab_encode(self->parts->source_vocab, w->source.subwords.data, w->source.subwords.bytes, ids);
-    nm_ids_append(ids, self->parts->source_vocab->eos);
+    nm_text_coder *coder = target ? &w->targets : &w->source;
+    const nm_vocab *vocab = target ? self->parts->target_vocab : self->parts->source_vocab;
+    encoded side = {.begins = nm_allocate((out->n + 1) * sizeof *side.begins)};
+    for (size_t i = 0; i < out->n; i++) {
+        size_t bytes = nm_text_length(texts[i]);
+        if (bytes > TEXT_BYTES_MAX) {
+            out->texts[i].too_long = true;
+        } else {
+            nm_text_coder_run(coder, target ? self->formats->output_format : self->formats->input_format,
+                              texts[i], bytes);
+            nm_vocab_encode(vocab, coder->subwords.data, coder->subwords.bytes, &side.ids);
+            nm_ids_append(&side.ids, vocab->eos);
+        }
+        side.begins[i + 1] = side.ids.n;
+        out->texts[i].too_long |=
+            side.begins[i + 1] - side.begins[i] > (size_t)nm_translator_max_tokens(self);
+    }
+    return side;
+}
+
+static void encoded_release(encoded *side)
+{
+    nm_ids_release(&side->ids);
+    free(side->begins);
+}
+
+static nm_id_list encoded_text(const encoded *side, size_t i)
+{
+    return (nm_id_list){side->ids.data + side->begins[i], (int32_t)(side->begins[i + 1] - side->begins[i])};
 }
 
 static char *hypothesis_text(const nm_translator *self, workspace *w, const nm_hypothesis *hypothesis)
@@ -241,10 +294,11 @@ static char *hypothesis_text(const nm_translator *self, workspace *w, const nm_h
     return nm_duplicate(w->text.data);
 }
 
-static translated translated_of(const nm_translator *self, workspace *w, const nm_hypothesis *found)
+/* text: heap, owned by the result */
+static translated translated_of(const nm_translator *self, char *text, const nm_hypothesis *found)
 {
     size_t n = (size_t)found->n;
-    translated out = {.text = hypothesis_text(self, w, found),
+    translated out = {.text = text,
                       .score = found->score,
                       .token_scores = nm_allocate(n * sizeof *out.token_scores),
                       .tokens = nm_allocate(n * sizeof *out.tokens),
@@ -258,47 +312,65 @@ static translated translated_of(const nm_translator *self, workspace *w, const n
 
 /* ---- translation ---- */
 
-/* The decoder leaves out empty sources (n = 0). */
-static nm_status decode(const nm_translator *self, workspace *w, const nm_ids *ids, const size_t *begins,
-                        nm_translations *out, nm_error *err)
+/* Stores what the decoder has found for text i; target: its given translation, or NULL. */
+static void store(const nm_translator *self, workspace *w, const nm_translation *found, const char *target,
+                  struct text_translations *text)
 {
-    nm_id_list *sources = nm_allocate(out->n * sizeof *sources);
-    nm_translation *found = nm_allocate(out->n * sizeof *found);
-    for (size_t i = 0; i < out->n; i++) {
-        size_t length = begins[i + 1] - begins[i];
-        out->texts[i].too_long |= length > (size_t)nm_translator_max_tokens(self);
-        if (length > 1 && !out->texts[i].too_long)
-            sources[i] = (nm_id_list){ids->data + begins[i], (int32_t)length};
+    text->n = (size_t)found->n;
+    text->list = nm_allocate(text->n * sizeof *text->list);
+    for (size_t k = 0; k < text->n; k++) {
+        const nm_hypothesis *one = &found->list[k];
+        char *line =
+            target ? nm_format("%.*s", (int)nm_text_length(target), target) : hypothesis_text(self, w, one);
+        text->list[k] = translated_of(self, line, one);
     }
-    nm_status status = nm_decode(w->decoder, sources, out->n, found, err);
+}
+
+/* Translates the texts, or scores the targets unless they are NULL. */
+static nm_status decode(const nm_translator *self, workspace *w, const char *const *texts,
+                        const char *const *targets, nm_translations *out, nm_error *err)
+{
+    encoded sides[2] = {encode(self, w, false, texts, out)};
+    nm_id_list *lists[2] = {nm_allocate(out->n * sizeof(nm_id_list)), NULL};
+    nm_translation *found = nm_allocate(out->n * sizeof *found);
+    if (targets) {
+        sides[1] = encode(self, w, true, targets, out);
+        lists[1] = nm_allocate(out->n * sizeof(nm_id_list));
+    }
+    for (size_t i = 0; i < out->n; i++) /* the decoder leaves out empty lists */
+        for (int side = 0; side < 1 + (targets != NULL); side++)
+            if (!out->texts[i].too_long && encoded_text(&sides[side], i).n > (side ? 0 : 1))
+                lists[side][i] = encoded_text(&sides[side], i);
+    nm_status status = targets ? nm_decode_score(w->decoder, lists[0], lists[1], out->n, NULL, found, err)
+                               : nm_decode(w->decoder, lists[0], out->n, found, err);
     for (size_t i = 0; i < out->n && status == NM_OK; i++) {
-        struct text_translations *text = &out->texts[i];
-        text->n = (size_t)found[i].n;
-        text->list = nm_allocate(text->n * sizeof *text->list);
-        for (size_t k = 0; k < text->n; k++)
-            text->list[k] = translated_of(self, w, &found[i].list[k]);
+        store(self, w, &found[i], targets ? targets[i] : NULL, &out->texts[i]);
         nm_translation_release(&found[i]);
     }
-    free(sources);
+    for (int side = 0; side < 2; side++) {
+        encoded_release(&sides[side]);
+        free(lists[side]);
+    }
     free(found);
     return status;
 }
 
-static nm_status translate(const nm_translator *self, workspace *w, const char *const *texts,
-                           nm_translations *out, nm_error *err)
+static nm_status run(nm_translator *self, const char *const *texts, const char *const *targets, size_t n,
+                     nm_translations **translations, nm_error *err)
 {
-    nm_ids ids = {0};
-    size_t *begins = nm_allocate((out->n + 1) * sizeof *begins);
-    for (size_t i = 0; i < out->n; i++) {
-        size_t bytes = nm_text_length(texts[i]);
-        out->texts[i].too_long = bytes > TEXT_BYTES_MAX;
-        if (!out->texts[i].too_long)
-            encode(self, w, texts[i], bytes, &ids);
-        begins[i + 1] = ids.n;
-    }
-    nm_status status = decode(self, w, &ids, begins, out, err);
-    nm_ids_release(&ids);
-    free(begins);
+    workspace *w = nm_workspaces_take(&self->pool);
+    if (!w)
+        NM_TRY(workspace_create(self, &w, err));
+    nm_translations *out = nm_allocate(sizeof *out);
+    *out = (nm_translations){.n = n, .texts = nm_allocate(n * sizeof *out->texts)};
+    nm_status status = targets ? open_targets(self, w, err) : NM_OK;
+    if (status == NM_OK)
+        status = decode(self, w, texts, targets, out, err);
+    nm_workspaces_give(&self->pool, w);
+    if (status == NM_OK)
+        *translations = out;
+    else
+        nm_translations_free(out);
     return status;
 }
 
@@ -310,18 +382,20 @@ nm_status nm_translator_run(nm_translator *self, const char *const *texts, size_
     if (!self || !translations)
         return nm_fail(err, NM_USAGE, "nm_translator_run: %s is NULL", self ? "translations" : "translator");
     NM_TRY(nm_lines_check(texts, n, "text", err));
-    workspace *w = nm_workspaces_take(&self->pool);
-    if (!w)
-        NM_TRY(workspace_create(self, &w, err));
-    nm_translations *out = nm_allocate(sizeof *out);
-    *out = (nm_translations){.n = n, .texts = nm_allocate(n * sizeof *out->texts)};
-    nm_status status = translate(self, w, texts, out, err);
-    nm_workspaces_give(&self->pool, w);
-    if (status == NM_OK)
-        *translations = out;
-    else
-        nm_translations_free(out);
-    return status;
+    return run(self, texts, NULL, n, translations, err);
+}
+
+nm_status nm_translator_score(nm_translator *self, const char *const *sources, const char *const *targets,
+                              size_t n, nm_translations **translations, nm_error *err)
+{
+    nm_error ignored;
+    err = err ? err : &ignored;
+    if (!self || !translations)
+        return nm_fail(err, NM_USAGE, "nm_translator_score: %s is NULL",
+                       self ? "translations" : "translator");
+    NM_TRY(nm_lines_check(sources, n, "source", err));
+    NM_TRY(nm_lines_check(targets, n, "target", err));
+    return run(self, sources, targets, n, translations, err);
 }
 
 /* ---- translations ---- */

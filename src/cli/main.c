@@ -24,6 +24,7 @@
     C(train) \
     C(baseline) \
     C(translate) \
+    C(rescore) \
     C(perplexity) \
     C(generate) \
     C(classify) \

@@ -2,17 +2,12 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "cli/model_command.h"
+#include "cli/translation_lines.h"
 #include "base/text_input.h"
-#include "data/line_list.h"
 #include "decode/decode.h"
 #include "norma/translator.h"
 #include "task/text_coder.h"
-#include "text/words.h"
-
-static const size_t max_buffer_bytes = (size_t)16 << 20;
 
 typedef struct translate_config { /* section [translate] */
     const char *output;
@@ -57,39 +52,11 @@ static nm_status open_translator(nm_model_session *session, void *state, const c
 
 /* ---- lines ---- */
 
-/* The lines end with NUL. */
-static nm_status read_lines(const job *self, nm_lines *reader, nm_line_list *lines, nm_error *err)
-{
-    size_t max_lines = isatty(fileno(self->input)) ? 1 : (size_t)self->config->buffer, bytes = 0;
-    nm_line_list_clear(lines);
-    while (lines->n < max_lines && bytes < max_buffer_bytes) {
-        bool more;
-        NM_TRY(nm_lines_next(reader, &more, err));
-        if (!more)
-            break;
-        NM_TRY(nm_line_check_text(reader, err));
-        nm_line_list_add(lines, reader->text, reader->bytes + 1);
-        bytes += reader->bytes;
-    }
-    return NM_OK;
-}
-
-static json_t *translation_json(const nm_translations *all, size_t i, size_t rank)
-{
-    json_t *tokens = json_array(), *scores = json_array();
-    for (size_t k = 0; k < nm_translations_n_tokens(all, i, rank); k++) {
-        json_array_append_new(tokens, json_string(nm_translations_token(all, i, rank, k)));
-        json_array_append_new(scores, json_real(nm_translations_token_scores(all, i, rank)[k]));
-    }
-    return json_pack("{s:s, s:f, s:o, s:o}", "text", nm_translations_text(all, i, rank), "score",
-                     nm_translations_score(all, i, rank), "tokens", tokens, "token_scores", scores);
-}
-
 static void write_json(const nm_translations *all, size_t i, int64_t number, const char *source, FILE *output)
 {
     json_t *translations = json_array();
     for (size_t rank = 0; rank < nm_translations_count(all, i); rank++)
-        json_array_append_new(translations, translation_json(all, i, rank));
+        json_array_append_new(translations, nm_cli_translation_json(all, i, rank));
     json_t *root = json_pack("{s:I, s:s, s:b, s:o}", "line", (json_int_t)number, "source", source, "too_long",
                              (int)nm_translations_too_long(all, i), "translations", translations);
     json_dumpf(root, output, JSON_COMPACT | JSON_PRESERVE_ORDER);
@@ -122,10 +89,7 @@ static void write_translations(job *self, const char *const *sources, const nm_t
 
 static nm_status translate_lines(job *self, const nm_line_list *lines, nm_error *err)
 {
-    const char **texts = nm_allocate(lines->n * sizeof *texts);
-    size_t bytes;
-    for (size_t i = 0; i < lines->n; i++)
-        texts[i] = nm_line_list_get(lines, i, &bytes);
+    const char **texts = nm_cli_line_texts(lines);
     nm_translations *translations;
     nm_status status = nm_translator_run(self->translator, texts, lines->n, &translations, err);
     if (status == NM_OK) {
@@ -148,7 +112,7 @@ static nm_status translate(nm_model_session *session, void *state, nm_error *err
     nm_lines_init(&reader, self->input, nm_cli_input_name(session->inputs[0]));
     nm_status status;
     do {
-        status = read_lines(self, &reader, &lines, err);
+        status = nm_cli_read_lines(&reader, self->config->buffer, &lines, err);
         if (status == NM_OK && lines.n)
             status = translate_lines(self, &lines, err);
     } while (status == NM_OK && lines.n);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "decode/beam.h"
+#include "decode/forced.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_decode_options, field, initial, min, max, help)
 #define PICK(field, initial, choices, help) NM_CHOICE(nm_decode_options, field, initial, choices, help)
@@ -50,7 +51,7 @@ struct nm_decoder {
     nm_decode_options options;
     nm_special_tokens special;
     const nm_beam_rule *rule;
-    int32_t max_positions; /* minimum over the ensemble */
+    int32_t max_positions, layers, heads; /* minimum over the ensemble */
 };
 
 nm_decode_options *nm_decode_options_add(nm_options *options)
@@ -84,6 +85,11 @@ static nm_status check_models(nm_model *const *models, int32_t n_models, const n
     return NM_OK;
 }
 
+static int32_t least(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
 nm_status nm_decoder_create(nm_decoder **out, nm_model *const *models, int32_t n_models,
                             const nm_decode_options *options, const nm_special_tokens *special, nm_error *err)
 {
@@ -92,10 +98,15 @@ nm_status nm_decoder_create(nm_decoder **out, nm_model *const *models, int32_t n
     *decoder = (nm_decoder){.options = *options,
                             .special = *special,
                             .rule = options->search == NM_SEARCH_TEARS ? &nm_beam_tears : &nm_beam_fairseq,
-                            .max_positions = INT32_MAX};
+                            .max_positions = INT32_MAX,
+                            .layers = INT32_MAX,
+                            .heads = INT32_MAX};
     for (int32_t m = 0; m < n_models; m++) {
-        int32_t positions = models[m]->type->generator->context(models[m]);
-        decoder->max_positions = positions < decoder->max_positions ? positions : decoder->max_positions;
+        const nm_generator *generator = models[m]->type->generator;
+        const nm_stack_config *stack = &generator->decoder(models[m])->config;
+        decoder->max_positions = least(decoder->max_positions, generator->context(models[m]));
+        decoder->layers = least(decoder->layers, stack->layers);
+        decoder->heads = least(decoder->heads, stack->heads);
     }
     /* two more than the rule uses: pad and an eos before min_length may be among the best */
     int32_t k = decoder->rule->candidates * (int32_t)options->beam + 2;
@@ -120,7 +131,9 @@ nm_status nm_decoder_create_worker(nm_decoder **out, const nm_decoder *main, nm_
                             .options = main->options,
                             .special = main->special,
                             .rule = main->rule,
-                            .max_positions = main->max_positions};
+                            .max_positions = main->max_positions,
+                            .layers = main->layers,
+                            .heads = main->heads};
     nm_status status = nm_scorer_init_worker(&decoder->scorer, &main->scorer, backend, err);
     if (status != NM_OK) {
         nm_decoder_free(decoder);
@@ -154,10 +167,21 @@ int32_t nm_decoder_longest(const nm_decoder *decoder)
     return decoder->max_positions;
 }
 
+int32_t nm_decoder_layers(const nm_decoder *decoder)
+{
+    return decoder->layers;
+}
+
+int32_t nm_decoder_heads(const nm_decoder *decoder)
+{
+    return decoder->heads;
+}
+
 void nm_translation_release(nm_translation *translation)
 {
     for (int32_t i = 0; i < translation->n; i++) {
         free(translation->list[i].ids);
+        free(translation->list[i].attention);
         free(translation->list[i].token_scores);
     }
     free(translation->list);
@@ -199,12 +223,38 @@ typedef struct batch { /* of the ordered sources */
 
 typedef struct decode_job {
     const nm_decoder *decoder;
-    const nm_id_list *sources;
+    const nm_id_list *sources, *targets;  /* targets: NULL to search */
+    const nm_attention_choice *attention; /* with targets */
     ordered *order;
     size_t n_sources, n_batches;
     batch *batches;
     nm_translation *out;
 } decode_job;
+
+/* Scores the targets of a batch. */
+static nm_status score_batch(const decode_job *job, const ordered *order, const nm_packing *packing,
+                             const int32_t *ids, nm_scorer *scorer, nm_translation *done, nm_error *err)
+{
+    const nm_decoder *decoder = job->decoder;
+    int32_t n = packing->n_seqs;
+    nm_id_list *targets = nm_allocate((size_t)n * sizeof *targets);
+    nm_hypothesis *scored = nm_allocate((size_t)n * sizeof *scored);
+    for (int32_t i = 0; i < n; i++)
+        targets[i] = job->targets[order[i].index];
+    nm_status status =
+        nm_forced_run(scorer, &decoder->special, job->attention, packing, ids, targets, scored, err);
+    for (int32_t i = 0; i < n; i++) {
+        double sum = 0;
+        done[i] = (nm_translation){.list = nm_allocate(sizeof(nm_hypothesis)), .n = 1};
+        for (int32_t t = 0; status == NM_OK && t < scored[i].n; t++)
+            sum += scored[i].token_scores[t];
+        scored[i].score = sum / nm_length_penalty(&decoder->options, scored[i].n);
+        done[i].list[0] = scored[i];
+    }
+    free(targets);
+    free(scored);
+    return status;
+}
 
 static nm_status decode_batch(const decode_job *job, const batch *here, nm_scorer *scorer, nm_error *err)
 {
@@ -223,8 +273,9 @@ static nm_status decode_batch(const decode_job *job, const batch *here, nm_score
         memcpy(ids + offsets[i], job->sources[order[i].index].ids, (size_t)order[i].length * sizeof *ids);
     nm_packing packing = {
         .n_seqs = n, .n_tokens = offsets[n], .longest = order[0].length, .offsets = offsets};
-    nm_status status = nm_beam_run(scorer, decoder->rule, &decoder->options, &decoder->special, &packing, ids,
-                                   limits, done, err);
+    nm_status status = job->targets ? score_batch(job, order, &packing, ids, scorer, done, err)
+                                    : nm_beam_run(scorer, decoder->rule, &decoder->options, &decoder->special,
+                                                  &packing, ids, limits, done, err);
     for (int32_t i = 0; i < n; i++)
         job->out[order[i].index] = done[i];
     free(offsets);
@@ -235,11 +286,20 @@ static nm_status decode_batch(const decode_job *job, const batch *here, nm_score
 }
 
 /* Estimated tokens of a source and its translation, which is assumed to be as long within the limits. */
-static int64_t work_of(const nm_decoder *decoder, int32_t length)
+static int64_t work_of(const decode_job *job, const ordered *one)
 {
+    const nm_decoder *decoder = job->decoder;
+    int32_t length = one->length;
+    if (job->targets)
+        return length + job->targets[one->index].n;
     int64_t least = decoder->options.min_length + 1, most = limit_of(decoder, length);
     int64_t likely = length > least ? length : least;
     return length + (likely < most ? likely : most);
+}
+
+static bool fits(const decode_job *job, const nm_id_list *list)
+{
+    return list->n > 0 && list->n <= job->decoder->max_positions;
 }
 
 /* Omits sources that cannot be translated; returns the estimated tokens of the others. */
@@ -249,10 +309,10 @@ static int64_t order_sources(decode_job *job, size_t n)
     job->order = nm_allocate(n * sizeof *job->order);
     for (size_t i = 0; i < n; i++) {
         job->out[i] = (nm_translation){0};
-        if (job->sources[i].n <= 0 || job->sources[i].n > job->decoder->max_positions)
+        if (!fits(job, &job->sources[i]) || (job->targets && !fits(job, &job->targets[i])))
             continue;
-        job->order[job->n_sources++] = (ordered){i, job->sources[i].n};
-        work += work_of(job->decoder, job->sources[i].n);
+        job->order[job->n_sources] = (ordered){i, job->sources[i].n};
+        work += work_of(job, &job->order[job->n_sources++]);
     }
     qsort(job->order, job->n_sources, sizeof *job->order, longer_first);
     return work;
@@ -271,7 +331,7 @@ static void cut_batches(decode_job *job, int64_t most_work)
             tokens = length;
             work = 0;
         }
-        work += work_of(job->decoder, length);
+        work += work_of(job, &job->order[i]);
         job->batches[job->n_batches - 1].n++;
     }
 }
@@ -331,20 +391,38 @@ static nm_status run_parallel(decode_job *job, decode_worker *workers, int32_t n
     return failed;
 }
 
+static nm_status run_job(nm_decoder *decoder, decode_job *job, size_t n, nm_error *err)
+{
+    int64_t work = order_sources(job, n);
+    nm_status status = NM_OK;
+    int32_t workers = workers_for(decoder, job->n_sources, &status, err);
+    cut_batches(job, work_per_batch(work, workers));
+    if (status == NM_OK)
+        status = workers > 1 ? run_parallel(job, decoder->workers, workers, err)
+                             : run_serial(job, &decoder->scorer, err);
+    for (size_t i = 0; i < n && status != NM_OK; i++)
+        nm_translation_release(&job->out[i]);
+    free(job->order);
+    free(job->batches);
+    return status;
+}
+
 nm_status nm_decode(nm_decoder *decoder, const nm_id_list *sources, size_t n, nm_translation *out,
                     nm_error *err)
 {
-    decode_job job = {.decoder = decoder, .sources = sources, .out = out};
-    int64_t work = order_sources(&job, n);
-    nm_status status = NM_OK;
-    int32_t workers = workers_for(decoder, job.n_sources, &status, err);
-    cut_batches(&job, work_per_batch(work, workers));
-    if (status == NM_OK)
-        status = workers > 1 ? run_parallel(&job, decoder->workers, workers, err)
-                             : run_serial(&job, &decoder->scorer, err);
-    for (size_t i = 0; i < n && status != NM_OK; i++)
-        nm_translation_release(&out[i]);
-    free(job.order);
-    free(job.batches);
-    return status;
+    return run_job(decoder, &(decode_job){.decoder = decoder, .sources = sources, .out = out}, n, err);
+}
+
+nm_status nm_decode_score(nm_decoder *decoder, const nm_id_list *sources, const nm_id_list *targets, size_t n,
+                          const nm_attention_choice *attention, nm_translation *out, nm_error *err)
+{
+    if (attention && (attention->layer < 0 || attention->layer >= decoder->layers))
+        return nm_fail(err, NM_USAGE, "attention of layer %d: the decoder has layers 1 to %d",
+                       attention->layer + 1, decoder->layers);
+    if (attention && attention->head >= decoder->heads)
+        return nm_fail(err, NM_USAGE, "attention of head %d: a layer has heads 1 to %d", attention->head + 1,
+                       decoder->heads);
+    decode_job job = {
+        .decoder = decoder, .sources = sources, .targets = targets, .attention = attention, .out = out};
+    return run_job(decoder, &job, n, err);
 }

@@ -28,6 +28,7 @@ typedef struct nm_hypothesis {
     int32_t n;
     double score;         /* after the length penalty */
     double *token_scores; /* [n] log probabilities */
+    double *attention;    /* [n, source tokens] probabilities, if requested from nm_decode_score; or NULL */
 } nm_hypothesis;
 
 /* The best hypotheses of one sentence, best first; n = 0 if the source is empty or exceeds the model's positions. */
@@ -40,6 +41,11 @@ typedef struct nm_id_list { /* one source, ending with eos */
     const int32_t *ids;
     int32_t n;
 } nm_id_list;
+
+/* Which cross-attention: a decoder layer and a head, from 0; head -1: the mean of all heads. */
+typedef struct nm_attention_choice {
+    int32_t layer, head;
+} nm_attention_choice;
 
 typedef struct nm_decoder nm_decoder;
 
@@ -63,6 +69,16 @@ int32_t nm_decoder_longest(const nm_decoder *decoder);
 nm_status nm_decode(nm_decoder *decoder, const nm_id_list *sources, size_t n, nm_translation *out,
                     nm_error *err);
 void nm_translation_release(nm_translation *translation);
+
+/* Forced decoding: log probabilities of given targets, each ending with eos; that of a token that may not be output is
+ * -infinity. out[i] has one hypothesis, whose token scores and score are bitwise identical to those that the search gives the
+ * same translation; n = 0 if the source or the target is empty or exceeds the model's positions. attention: NULL, or the
+ * cross-attention to return: that of the step that predicts the token. Errors as nm_decode; NM_USAGE: no such layer or head. */
+nm_status nm_decode_score(nm_decoder *decoder, const nm_id_list *sources, const nm_id_list *targets, size_t n,
+                          const nm_attention_choice *attention, nm_translation *out, nm_error *err);
+/* Layers and heads of the decoder (the fewest of an ensemble). */
+int32_t nm_decoder_layers(const nm_decoder *decoder);
+int32_t nm_decoder_heads(const nm_decoder *decoder);
 
 /* Number of tokens without eos. */
 int32_t nm_hypothesis_length(const nm_hypothesis *hypothesis, int32_t eos);

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ENCODER_TOKENS: maximum number of source tokens per forward pass of the encoder, which bounds its memory. */
 enum { ENCODER_TOKENS = 1024, INITIAL_CACHE_ROWS = 1024 };
@@ -330,9 +331,61 @@ static row_lists upload_lists(nm_tape *tape, int32_t n, const int32_t *rows, con
                        nm_tape_upload(tape, offsets, ((size_t)n + 1) * sizeof *offsets)};
 }
 
-/* Queries of h over a cache, and the output projection: [n, d]. */
+static double *download(nm_backend *b, nm_mat rows)
+{
+    size_t n = (size_t)rows.rows * (size_t)rows.stride;
+    void *raw = nm_allocate(n * nm_dtype_bytes(b->dtype));
+    double *values = nm_allocate(n * sizeof *values);
+    nm_backend_download(b, raw, rows.data, n * nm_dtype_bytes(b->dtype));
+    for (size_t i = 0; i < n; i++)
+        values[i] = nm_dtype_get(b->dtype, raw, i);
+    free(raw);
+    return values;
+}
+
+/* share * softmax of q k^T / sqrt(d / heads) over the rows `rows` of kv [rows, 2d], for one head of d / heads columns, added
+ * to weights; scores: workspace. */
+static void add_head_weights(const double *q, const double *kv, const int32_t *rows, int32_t n, int32_t width,
+                             int32_t head_width, double share, double *scores, double *weights)
+{
+    double largest = -INFINITY, sum = 0;
+    for (int32_t i = 0; i < n; i++) {
+        double dot = 0;
+        for (int32_t c = 0; c < head_width; c++)
+            dot += q[c] * kv[(size_t)rows[i] * 2 * (size_t)width + (size_t)c];
+        scores[i] = dot / sqrt(head_width);
+        largest = scores[i] > largest ? scores[i] : largest;
+    }
+    for (int32_t i = 0; i < n; i++)
+        sum += scores[i] = exp(scores[i] - largest);
+    for (int32_t i = 0; i < n; i++)
+        weights[i] += share * scores[i] / sum;
+}
+
+/* The requested probabilities, computed on the host from the queries [n, d] of the layer. */
+static void attention_weights(const nm_incremental *inc, const nm_decode_step *step, nm_mat queries)
+{
+    const nm_attention_request *request = step->attention;
+    int32_t d = inc->width, heads = inc->decoder->config.heads, head_width = d / heads;
+    int32_t first = request->head < 0 ? 0 : request->head, end = request->head < 0 ? heads : first + 1;
+    double *q = download(inc->backend, queries);
+    double *kv = download(inc->backend, cache_rows(inc, &inc->cross[request->layer], 0, inc->source_tokens));
+    double *scores = nm_allocate((size_t)inc->source_tokens * sizeof *scores);
+    memset(request->weights, 0, (size_t)step->cross_offsets[step->n] * sizeof *request->weights);
+    for (int32_t i = 0; i < step->n; i++)
+        for (int32_t h = first; h < end; h++)
+            add_head_weights(q + (size_t)i * (size_t)queries.stride + (size_t)(h * head_width),
+                             kv + (size_t)(h * head_width), step->cross_rows + step->cross_offsets[i],
+                             step->cross_offsets[i + 1] - step->cross_offsets[i], d, head_width,
+                             1.0 / (end - first), scores, request->weights + step->cross_offsets[i]);
+    free(q);
+    free(kv);
+    free(scores);
+}
+
+/* Queries of h over a cache, and the output projection: [n, d]. observed: the step whose attention is requested, or NULL. */
 static nm_tensor *attend(nm_incremental *inc, const nm_sublayer_attention *attention, nm_tensor *h, nm_mat kv,
-                         row_lists lists)
+                         row_lists lists, const nm_decode_step *observed)
 {
     nm_tape *tape = &inc->tape;
     nm_backend *b = inc->backend;
@@ -340,6 +393,8 @@ static nm_tensor *attend(nm_incremental *inc, const nm_sublayer_attention *atten
     nm_tensor *q = nm_tape_tensor(tape, h->rows, d), *out = nm_tape_tensor(tape, h->rows, d);
     if (!nm_tape_exhausted(tape)) {
         project(inc, h, attention->in_weight, attention->in_bias, 0, nm_tensor_mat(q));
+        if (observed)
+            attention_weights(inc, observed, nm_tensor_mat(q));
         NM_CALL(b, attention_cached, .q = nm_tensor_mat(q), .k = nm_mat_columns(b, kv, 0, d),
                 .v = nm_mat_columns(b, kv, d, d), .rows = lists.rows, .offsets = lists.offsets,
                 .heads = heads, .scale = 1 / sqrt((double)d / heads), .out = nm_tensor_mat(out));
@@ -357,7 +412,7 @@ static nm_tensor *cached_self(nm_tape *tape, const nm_stack *stack, int32_t laye
     if (!nm_tape_exhausted(tape))
         project(inc, h, self->in_weight, self->in_bias, inc->width,
                 cache_rows(inc, cache, c->step->first_row, c->step->n));
-    return attend(inc, self, h, cache_rows(inc, cache, 0, c->step->first_row + c->step->n), c->self);
+    return attend(inc, self, h, cache_rows(inc, cache, 0, c->step->first_row + c->step->n), c->self, NULL);
 }
 
 static nm_tensor *cached_cross(nm_tape *tape, const nm_stack *stack, int32_t layer, nm_tensor *h,
@@ -366,8 +421,10 @@ static nm_tensor *cached_cross(nm_tape *tape, const nm_stack *stack, int32_t lay
     (void)tape;
     const cached_attention *c = context;
     nm_incremental *inc = c->inc;
+    bool observed = c->step->attention && c->step->attention->layer == layer;
     return attend(inc, &stack->layers[layer].cross, h,
-                  cache_rows(inc, &inc->cross[layer], 0, inc->source_tokens), c->cross);
+                  cache_rows(inc, &inc->cross[layer], 0, inc->source_tokens), c->cross,
+                  observed ? c->step : NULL);
 }
 
 static nm_tensor *run_step(nm_incremental *inc, const nm_decode_step *step)
@@ -376,7 +433,7 @@ static nm_tensor *run_step(nm_incremental *inc, const nm_decode_step *step)
     nm_tape_start(tape, false, 0, 0);
     int32_t *pos = nm_tape_host(tape, (size_t)step->n * sizeof *pos);
     for (int32_t i = 0; pos && i < step->n; i++)
-        pos[i] = step->position;
+        pos[i] = step->positions ? step->positions[i] : step->position;
     cached_attention context = {.inc = inc, .step = step};
     context.self = upload_lists(tape, step->n, step->self_rows, step->self_offsets);
     if (inc->encoder)

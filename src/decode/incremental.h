@@ -11,14 +11,25 @@
 
 typedef struct nm_incremental nm_incremental;
 
-/* One step of n hypotheses. Host arrays; lists are packed one after another, offsets have n + 1 numbers. */
+/* Cross-attention of a step: the probabilities of one layer, of a head or averaged over the heads. */
+typedef struct nm_attention_request {
+    int32_t layer, head; /* from 0; head -1: the mean of all */
+    double *weights;     /* host, =; one number per entry of cross_rows */
+} nm_attention_request;
+
+/* One step: n target inputs, of as many hypotheses, or several consecutive ones of a hypothesis (forced decoding). Host
+ * arrays; lists are packed one after another, offsets have n + 1 numbers. */
 typedef struct nm_decode_step {
-    int32_t n, position; /* position: number of preceding target inputs, the same for all hypotheses */
-    const int32_t *ids;  /* [n] target inputs; they become cache rows first_row .. first_row + n - 1 */
+    int32_t n, position;      /* position: number of preceding target inputs, the same for all */
+    const int32_t *positions; /* [n]: of each, instead of position; NULL: the same for all */
+    const int32_t *ids;       /* [n] target inputs; they become cache rows first_row .. first_row + n - 1 */
     int32_t first_row;
     const int32_t *self_rows,
         *self_offsets; /* cache rows of target inputs; each list ends with its own row */
     const int32_t *cross_rows, *cross_offsets; /* rows of the packed source */
+    const nm_attention_request *attention;     /* NULL: none */
+    /* For nm_scorer_step: [n] target tokens whose log probabilities are computed too, or NM_TARGET_IGNORED; NULL: none. */
+    const int32_t *given;
 } nm_decode_step;
 
 /* The model must outlive it. NM_UNSUPPORTED: the model does not generate text, or its attention has no KV cache; NM_MEMORY. */

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { BLOCK_ROWS = 128 };
 
@@ -15,12 +16,15 @@ static nm_status alloc_block(nm_scorer *scorer, nm_error *err)
 {
     size_t unit = nm_dtype_bytes(scorer->backend->dtype), rows = BLOCK_ROWS;
     size_t k = (size_t)scorer->k, vocab_size = (size_t)scorer->vocab_size;
-    void *columns;
+    void *columns, *given;
     NM_TRY(nm_backend_alloc(scorer->backend, rows * vocab_size * unit, &scorer->logits, err));
     NM_TRY(nm_backend_alloc(scorer->backend, rows * k * unit, &scorer->top, err));
     NM_TRY(nm_backend_alloc(scorer->backend, rows * unit, &scorer->eos_column, err));
+    NM_TRY(nm_backend_alloc(scorer->backend, rows * unit, &scorer->given_column, err));
     NM_TRY(nm_backend_alloc(scorer->backend, rows * k * sizeof(int32_t), &columns, err));
     scorer->top_columns = columns;
+    NM_TRY(nm_backend_alloc(scorer->backend, rows * sizeof(int32_t), &given, err));
+    scorer->given = given;
     scorer->raw = nm_allocate(rows * (scorer->n_models > 1 ? vocab_size : k) * unit);
     scorer->mixture = scorer->n_models > 1 ? nm_allocate(rows * vocab_size * sizeof(double)) : NULL;
     return NM_OK;
@@ -64,8 +68,9 @@ void nm_scorer_release(nm_scorer *scorer)
 {
     for (int32_t m = 0; m < scorer->n_models; m++)
         nm_incremental_free(scorer->models[m]);
-    void *device[] = {scorer->logits, scorer->top, scorer->eos_column, scorer->top_columns};
-    for (int i = 0; i < 4; i++)
+    void *device[] = {scorer->logits,       scorer->top,         scorer->eos_column,
+                      scorer->given_column, scorer->top_columns, scorer->given};
+    for (size_t i = 0; i < sizeof device / sizeof *device; i++)
         if (device[i])
             nm_backend_dealloc(scorer->backend, device[i]);
     free(scorer->models);
@@ -74,6 +79,7 @@ void nm_scorer_release(nm_scorer *scorer)
     free(scorer->mixture);
     free(scorer->values);
     free(scorer->eos_values);
+    free(scorer->given_values);
     free(scorer->columns);
     *scorer = (nm_scorer){0};
 }
@@ -100,6 +106,7 @@ static void reserve_results(nm_scorer *scorer, int32_t n)
     scorer->values = nm_reallocate(scorer->values, rows * k * sizeof *scorer->values);
     scorer->columns = nm_reallocate(scorer->columns, rows * k * sizeof *scorer->columns);
     scorer->eos_values = nm_reallocate(scorer->eos_values, rows * sizeof *scorer->eos_values);
+    scorer->given_values = nm_reallocate(scorer->given_values, rows * sizeof *scorer->given_values);
     scorer->capacity = n;
 }
 
@@ -146,14 +153,17 @@ static void mixture_upload(nm_scorer *scorer, nm_mat logits)
     nm_backend_upload(b, logits.data, scorer->raw, n * nm_dtype_bytes(b->dtype));
 }
 
-/* Top k of one model's log probabilities, or of the mixture's. */
-static void find_best(nm_scorer *scorer, nm_mat logits)
+/* Top k of one model's log probabilities, or of the mixture's. given: of the rows, host, or NULL. */
+static void find_best(nm_scorer *scorer, nm_mat logits, const int32_t *given)
 {
     nm_backend *b = scorer->backend;
     if (scorer->n_models == 1) {
+        if (given)
+            nm_backend_upload(b, scorer->given, given, (size_t)logits.rows * sizeof *given);
         NM_CALL(b, log_top_k, .x = logits, .allowed = scorer->of[0]->allowed, .k = scorer->k,
                 .values = scorer->top, .columns = scorer->top_columns, .also = scorer->eos,
-                .also_values = scorer->eos_column);
+                .also_values = scorer->eos_column, .given = given ? scorer->given : NULL,
+                .given_values = scorer->given_column);
         return;
     }
     mixture_upload(scorer, logits);
@@ -162,12 +172,28 @@ static void find_best(nm_scorer *scorer, nm_mat logits)
             .y = nm_mat_of(scorer->eos_column, logits.rows, 1));
 }
 
-static nm_status fetch(nm_scorer *scorer, nm_mat logits, int32_t first, nm_error *err)
+/* given_values of the rows from `first` on, with `given` not NULL. */
+static void fetch_given(nm_scorer *scorer, nm_mat logits, int32_t first, const int32_t *given)
+{
+    double *values = scorer->given_values + first;
+    size_t unit = nm_dtype_bytes(scorer->backend->dtype), rows = (size_t)logits.rows;
+    if (scorer->n_models == 1)
+        nm_backend_download(scorer->backend, scorer->raw, scorer->given_column, rows * unit);
+    for (size_t i = 0; i < rows; i++) /* mixture_upload leaves the log probabilities of all words in raw */
+        values[i] = given[i] == NM_TARGET_IGNORED ? 0
+                    : scorer->n_models == 1
+                        ? number_at(scorer, scorer->raw, i)
+                        : number_at(scorer, scorer->raw, i * (size_t)logits.cols + (size_t)given[i]);
+}
+
+static nm_status fetch(nm_scorer *scorer, nm_mat logits, int32_t first, const int32_t *given, nm_error *err)
 {
     nm_backend *b = scorer->backend;
     size_t unit = nm_dtype_bytes(b->dtype), k = (size_t)scorer->k, rows = (size_t)logits.rows;
     double *values = scorer->values + (size_t)first * k;
-    find_best(scorer, logits);
+    find_best(scorer, logits, given);
+    if (given)
+        fetch_given(scorer, logits, first, given);
     nm_backend_download(b, scorer->columns + (size_t)first * k, scorer->top_columns,
                         rows * k * sizeof(int32_t));
     nm_backend_download(b, scorer->raw, scorer->top, rows * k * unit);
@@ -182,12 +208,35 @@ static nm_status fetch(nm_scorer *scorer, nm_mat logits, int32_t first, nm_error
     return NM_OK;
 }
 
+/* The step of every model; attention: their mean. */
+static nm_status step_models(nm_scorer *scorer, const nm_decode_step *step, nm_mat *hidden, nm_error *err)
+{
+    if (!step->attention || scorer->n_models == 1) {
+        for (int32_t m = 0; m < scorer->n_models; m++)
+            NM_TRY(nm_incremental_step(scorer->models[m], step, &hidden[m], err));
+        return NM_OK;
+    }
+    size_t n = (size_t)step->cross_offsets[step->n];
+    double *mean = step->attention->weights;
+    nm_attention_request each = *step->attention;
+    each.weights = nm_allocate(n * sizeof *each.weights);
+    nm_decode_step own = *step;
+    own.attention = &each;
+    nm_status status = NM_OK;
+    memset(mean, 0, n * sizeof *mean);
+    for (int32_t m = 0; m < scorer->n_models && status == NM_OK; m++) {
+        status = nm_incremental_step(scorer->models[m], &own, &hidden[m], err);
+        for (size_t i = 0; i < n; i++)
+            mean[i] += each.weights[i] / scorer->n_models;
+    }
+    free(each.weights);
+    return status;
+}
+
 nm_status nm_scorer_step(nm_scorer *scorer, const nm_decode_step *step, nm_error *err)
 {
     nm_mat *hidden = nm_allocate((size_t)scorer->n_models * sizeof *hidden);
-    nm_status status = NM_OK;
-    for (int32_t m = 0; m < scorer->n_models && status == NM_OK; m++)
-        status = nm_incremental_step(scorer->models[m], step, &hidden[m], err);
+    nm_status status = step_models(scorer, step, hidden, err);
     reserve_results(scorer, step->n);
     for (int32_t first = 0; first < step->n && status == NM_OK; first += BLOCK_ROWS) {
         int32_t rows = step->n - first < BLOCK_ROWS ? step->n - first : BLOCK_ROWS;
@@ -197,7 +246,7 @@ nm_status nm_scorer_step(nm_scorer *scorer, const nm_decode_step *step, nm_error
             if (scorer->n_models > 1)
                 mix(scorer, m, logits);
         }
-        status = fetch(scorer, logits, first, err);
+        status = fetch(scorer, logits, first, step->given ? step->given + first : NULL, err);
     }
     free(hidden);
     return status;

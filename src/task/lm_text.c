@@ -18,8 +18,9 @@ nm_status nm_lm_text_create(nm_lm_text **out, const nm_lm_parts *parts, nm_error
 {
     nm_lm_text *self = nm_allocate(sizeof *self);
     self->parts = parts;
-    const nm_subword_model subwords = {parts->texts[NM_LM_CODES], parts->units ? parts->units : parts->vocab,
-                                       parts->spm.spm, NULL};
+    const nm_subword_model subwords = {.codes = parts->texts[NM_LM_CODES],
+                                       .subwords = parts->units ? parts->units : parts->vocab,
+                                       .source_spm = parts->spm.spm};
     nm_status status =
         nm_text_coder_open_prepared(&self->coder, NULL, parts->texts[NM_LM_SETTINGS], &subwords, err);
     if (status != NM_OK) {

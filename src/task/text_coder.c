@@ -30,34 +30,55 @@ static nm_tokenizer_options tokenizer_options(const nm_prepare_config *config, c
     return options;
 }
 
-static nm_status open_with_settings(nm_text_coder *coder, nm_tokenizer *target,
-                                    const nm_prepare_config *config, const nm_subword_model *subwords,
-                                    nm_error *err)
+static nm_status open_side(nm_text_coder *coder, bool target, const nm_prepare_config *config,
+                           const nm_subword_model *subwords, nm_error *err)
 {
     const nm_text_coder_config coder_config = {
         .tokenizer = config->tokenizer,
-        .options = tokenizer_options(config, config->source_lang, subwords->source_spm),
+        .options = tokenizer_options(config, target ? config->target_lang : config->source_lang,
+                                     target ? subwords->target_spm : subwords->source_spm),
         .lowercase = config->lowercase,
         .codes = subwords->codes,
         .codes_name = "the model's BPE codes",
-        .subwords = subwords->subwords,
+        .subwords = target ? subwords->target_subwords : subwords->subwords,
         .threshold = config->bpe_vocabulary_threshold};
-    NM_TRY(nm_text_coder_open(coder, &coder_config, err));
-    if (!target)
-        return NM_OK;
-    const nm_tokenizer_options options = tokenizer_options(config, config->target_lang, subwords->target_spm);
-    return nm_tokenizer_open(target, config->tokenizer, &options, err);
+    return nm_text_coder_open(coder, &coder_config, err);
+}
+
+/* The settings of norma prepare; the caller frees *options. */
+static nm_status read_settings(const char *settings, nm_options **options, const nm_prepare_config **config,
+                               nm_error *err)
+{
+    *options = nm_options_create();
+    *config = nm_options_add(*options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
+    return nm_options_read_text(*options, "the model's data.ini", settings, err);
 }
 
 nm_status nm_text_coder_open_prepared(nm_text_coder *coder, nm_tokenizer *target, const char *settings,
                                       const nm_subword_model *subwords, nm_error *err)
 {
-    nm_options *options = nm_options_create();
-    const nm_prepare_config *config =
-        nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
-    nm_status status = nm_options_read_text(options, "the model's data.ini", settings, err);
+    nm_options *options;
+    const nm_prepare_config *config;
+    nm_status status = read_settings(settings, &options, &config, err);
     if (status == NM_OK)
-        status = open_with_settings(coder, target, config, subwords, err);
+        status = open_side(coder, false, config, subwords, err);
+    if (status == NM_OK && target) {
+        const nm_tokenizer_options chosen =
+            tokenizer_options(config, config->target_lang, subwords->target_spm);
+        status = nm_tokenizer_open(target, config->tokenizer, &chosen, err);
+    }
+    nm_options_free(options);
+    return status;
+}
+
+nm_status nm_text_coder_open_target(nm_text_coder *coder, const char *settings,
+                                    const nm_subword_model *subwords, nm_error *err)
+{
+    nm_options *options;
+    const nm_prepare_config *config;
+    nm_status status = read_settings(settings, &options, &config, err);
+    if (status == NM_OK)
+        status = open_side(coder, true, config, subwords, err);
     nm_options_free(options);
     return status;
 }

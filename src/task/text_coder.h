@@ -34,6 +34,7 @@ nm_status nm_text_coder_open(nm_text_coder *coder, const nm_text_coder_config *c
 typedef struct nm_subword_model {
     const char *codes;                     /* codes.bpe or NULL */
     const nm_vocab *subwords;              /* the dictionary, or the subwords that BPE may write */
+    const nm_vocab *target_subwords;       /* the same of the target side; for nm_text_coder_open_target */
     const nm_spm *source_spm, *target_spm; /* with the tokenizer sentencepiece */
 } nm_subword_model;
 
@@ -41,6 +42,9 @@ typedef struct nm_subword_model {
  * NULL. After an error, coder and target can be closed. */
 nm_status nm_text_coder_open_prepared(nm_text_coder *coder, nm_tokenizer *target, const char *settings,
                                       const nm_subword_model *subwords, nm_error *err);
+/* A coder of the target language, for given translations. */
+nm_status nm_text_coder_open_target(nm_text_coder *coder, const char *settings,
+                                    const nm_subword_model *subwords, nm_error *err);
 /* Sets coder->words and coder->subwords, separated by spaces and valid until the next call. The text is valid UTF-8
  * without a zero byte. */
 void nm_text_coder_run(nm_text_coder *coder, nm_text_format format, const char *text, size_t bytes);

@@ -22,8 +22,8 @@ static const nm_option translation_options[] = {
     {0}};
 /* clang-format on */
 
-static const char *const text_names[] = {"data.ini", "dict.source.txt", "dict.target.txt", "codes.bpe",
-                                         "units.source.txt"};
+static const char *const text_names[] = {"data.ini",  "dict.source.txt",  "dict.target.txt",
+                                         "codes.bpe", "units.source.txt", "units.target.txt"};
 static const char *const spm_names[] = {"sentencepiece.source.model", "sentencepiece.target.model"};
 
 /* ---- opening ---- */
@@ -43,6 +43,9 @@ static nm_status parse_texts(nm_translation_parts *parts, const char *where, nm_
     NM_TRY(nm_model_text_check_codes(&texts[NM_TEXT_CODES], err));
     if (texts[NM_TEXT_UNITS].text)
         NM_TRY(nm_model_text_vocab(&texts[NM_TEXT_UNITS], NM_VOCAB_FAIRSEQ, &parts->source_units, err));
+    if (texts[NM_TEXT_TARGET_UNITS].text)
+        NM_TRY(
+            nm_model_text_vocab(&texts[NM_TEXT_TARGET_UNITS], NM_VOCAB_FAIRSEQ, &parts->target_units, err));
     NM_TRY(nm_model_text_vocab(&texts[NM_TEXT_SOURCE], order, &parts->source_vocab, err));
     return nm_model_text_vocab(&texts[NM_TEXT_TARGET], order, &parts->target_vocab, err);
 }
@@ -51,7 +54,7 @@ static nm_status read_texts(nm_translation_parts *parts, const char *folder, nm_
 {
     for (int i = 0; i < NM_TRANSLATION_TEXTS; i++) {
         char *path = nm_path_join(folder, text_names[i]);
-        bool optional = i == NM_TEXT_CODES || i == NM_TEXT_UNITS;
+        bool optional = i >= NM_TEXT_CODES;
         nm_status status =
             optional && !nm_file_exists(path) ? NM_OK : nm_model_text_read(path, &parts->texts[i], err);
         free(path);
@@ -167,6 +170,7 @@ static void translation_close(nm_task *task)
     nm_metric_tokenizer_close(&parts->bleu_tokenizer);
     nm_vocab_free(parts->source_vocab);
     nm_vocab_free(parts->source_units);
+    nm_vocab_free(parts->target_units);
     nm_vocab_free(parts->target_vocab);
     free(parts->allowed);
     free(parts);

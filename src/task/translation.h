@@ -10,7 +10,15 @@
 #include "text/vocab.h"
 #include "train/options.h"
 
-enum { NM_TEXT_SETTINGS, NM_TEXT_SOURCE, NM_TEXT_TARGET, NM_TEXT_CODES, NM_TEXT_UNITS, NM_TRANSLATION_TEXTS };
+enum {
+    NM_TEXT_SETTINGS,
+    NM_TEXT_SOURCE,
+    NM_TEXT_TARGET,
+    NM_TEXT_CODES,
+    NM_TEXT_UNITS,
+    NM_TEXT_TARGET_UNITS,
+    NM_TRANSLATION_TEXTS
+};
 enum { NM_TRANSLATION_SPLITS = 3 };
 
 typedef struct nm_translation_config { /* section [data] */
@@ -22,10 +30,10 @@ typedef struct nm_translation_config { /* section [data] */
 } nm_translation_config;
 
 typedef struct nm_translation_parts {
-    /* data.ini, dictionaries, BPE codes (NULL: no BPE), subwords of the source (or NULL) */
+    /* data.ini, dictionaries, BPE codes (NULL: no BPE), subwords of the source and of the target (or NULL) */
     char *texts[NM_TRANSLATION_TEXTS];
     nm_vocab *source_vocab, *target_vocab;
-    nm_vocab *source_units;                    /* subwords that BPE may write; NULL: all */
+    nm_vocab *source_units, *target_units;     /* subwords that BPE may write; NULL: all */
     nm_model_spm spm[2];                       /* [target]; none without SentencePiece */
     nm_tokenizer target_tokenizer;             /* with SentencePiece: decodes translations, for the score */
     nm_metric_tokenizer bleu_tokenizer;        /* with SentencePiece: of the target language */

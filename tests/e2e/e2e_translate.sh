@@ -180,10 +180,40 @@ X
 "$NORMA" translate run some --beam 3 --nbest 2 --alpha 0 --json --buffer 1 | cmp -s - json || fail "JSON line by line differs"
 "$NORMA" translate run long --json | sed -n 2p | grep -q '"too_long":true,"translations":\[\]' || fail "JSON of a long line"
 
+# ---- scores of given pairs: those of the search ----
+"$NORMA" translate run some --beam 3 --input-format subword --output-format subword --json >json
+perl -MJSON::PP -ne '$o = decode_json($_); $t = $o->{translations}[0]; $t = undef if $t && $t->{tokens}[-1] ne "</s>";
+    print join(" ", map { sprintf "%.17g", $_ } @{$t->{token_scores}}), "\n"' json >want
+[ "$(grep -c . want)" -ge 4 ] || fail "too few translations end: $(cat json)"
+"$NORMA" translate run some --beam 3 --input-format subword --output-format subword >found
+"$NORMA" rescore run some found --input-format subword >scores 2>err || fail "rescore: $(cat err)"
+[ "$(wc -l <scores)" = "$(wc -l <some)" ] && [ -z "$(sed -n 6p scores)" ] || fail "rescore: $(cat scores)"
+"$NORMA" rescore run - found --input-format subword --json --buffer 2 <some >pairs || fail "rescore with JSON"
+perl -MJSON::PP -e 'open my $w, "<", "want"; open my $p, "<", "pairs";
+    while (<$p>) {
+        my ($o, $sum) = (decode_json($_), 0);
+        chomp(my $want = <$w>);
+        $sum += $_ for @{$o->{token_scores}};
+        die "line $o->{line}: $sum\n" if defined $o->{log_prob} && $sum != $o->{log_prob};
+        my $got = join(" ", map { sprintf "%.17g", $_ } @{$o->{token_scores}});
+        die "line $o->{line}: $got\n$want\n" if $want ne "" && $got ne $want;
+    }' || fail "given translations have other scores than in the search"
+perl -MJSON::PP -ne '$p = decode_json($_)->{log_prob}; print defined $p ? sprintf("%.6f\n", $p) : "\n"' pairs |
+    cmp - scores || fail "rescore: text and JSON differ"
+grep -q '"line":5,"source":"","target":"","too_long":false,"log_prob":null}' pairs || fail "an empty pair: $(sed -n 6p pairs)"
+"$NORMA" rescore run,second some found --input-format subword | cmp -s - scores && fail "an ensemble has the scores of one model"
+"$NORMA" rescore run train.de train.en | awk '{ sum += $1 } END { exit(sum < 0 && NR == 200 ? 0 : 1) }' || fail "rescore of raw text"
+head -n 3 some >three
+refuses 5 'three ends after line 3, some does not' rescore run some three --buffer 2 --output scores
+refuses 5 'three ends after line 3, some does not' rescore run three some --output scores
+refuses 2 'two files are needed' rescore run some
+refuses 2 'cannot be read twice' rescore run - -
+
 # ---- bad input ----
 printf 'haus\nbl\xffau\n' >broken
 input=broken refuses 4 'standard input:2' translate run
 printf 'ha\0us\n' >zero
+refuses 4 'broken:2' rescore run three broken
 refuses 4 'zero:1: not text: byte 0x00 at position 3' translate run zero
 refuses 2 'usage: norma translate' translate
 refuses 3 'nowhere' translate nowhere

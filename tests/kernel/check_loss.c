@@ -104,7 +104,7 @@ void check_top_k(pair *p, size z)
     }
 }
 
-/* With ties, and with excluded words. */
+/* With ties, and with excluded words; the given words also. */
 void check_log_top_k(pair *p, size z)
 {
     for (int masked = 0; masked < 2; masked++) {
@@ -112,16 +112,24 @@ void check_log_top_k(pair *p, size z)
         size_t bytes = (size_t)z.rows * (size_t)k * sizeof(int32_t);
         test_mat x = pair_make(p, z.rows, z.cols, z.gap, masked ? pair_normal : coarse);
         test_mat values = pair_random(p, z.rows, k, 0), also_values = pair_random(p, z.rows, 1, 0);
+        test_mat given_values = pair_random(p, z.rows, 1, 0);
+        int32_t *words = nm_allocate((size_t)z.rows * sizeof *words);
+        for (int32_t i = 0; i < z.rows; i++)
+            words[i] = i % 5 == 4 ? NM_TARGET_IGNORED : i * 7 % z.cols;
+        pair_list given = pair_list_of(p, words, (size_t)z.rows * sizeof *words);
         pair_list allowed = allowed_words(p, z.cols);
         int32_t *columns[2] = {nm_allocate(bytes), nm_allocate(bytes)};
         pair_list lists = pair_list_of(p, columns[0], bytes);
         BOTH(p, log_top_k, .x = x.m[s], .allowed = masked ? allowed.memory[s] : NULL, .k = k,
              .values = values.m[s].data, .columns = lists.memory[s], .also = also,
-             .also_values = also_values.m[s].data);
+             .also_values = also_values.m[s].data, .given = masked ? given.memory[s] : NULL,
+             .given_values = given_values.m[s].data);
         for (int s = ACTUAL; s <= EXPECTED; s++)
             nm_backend_download(p->on[s], columns[s], lists.memory[s], bytes);
         mat_compare(p, "values", values, 16, 1);
         mat_compare(p, "also", also_values, 16, 1);
+        mat_compare(p, "given", given_values, 16, 1);
+        free(words);
         pair_mark(p, x);
         if (memcmp(columns[ACTUAL], columns[EXPECTED], bytes) != 0)
             fail_msg("%s: columns differ from the reference", p->what);

@@ -33,8 +33,14 @@ static nm_decode_step feed(feeder *f, int32_t t)
         f->self_offsets[i + 1] = n_self;
         f->cross_offsets[i + 1] = n_cross;
     }
-    return (nm_decode_step){
-        N, t, f->ids, t * N, f->self_rows, f->self_offsets, f->cross_rows, f->cross_offsets};
+    return (nm_decode_step){.n = N,
+                            .position = t,
+                            .ids = f->ids,
+                            .first_row = t * N,
+                            .self_rows = f->self_rows,
+                            .self_offsets = f->self_offsets,
+                            .cross_rows = f->cross_rows,
+                            .cross_offsets = f->cross_offsets};
 }
 
 static void check_against_full(nm_backend *backend, const char *const *settings)

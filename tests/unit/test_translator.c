@@ -105,6 +105,54 @@ static void n_best_translations_have_scores_and_tokens(void **state)
     nm_translations_free(all);
 }
 
+static void scores_of_translations_are_those_of_the_search(void **state)
+{
+    (void)state;
+    const char *const options[] = {"nbest", "2", NULL};
+    nm_translator *translator = open_run(options);
+    nm_translations *all = translate(translator, texts, N_TEXTS), *scored = NULL;
+    const char *targets[N_TEXTS];
+    nm_error err;
+    for (size_t k = 0; k < 2; k++) {
+        for (size_t i = 0; i < N_TEXTS; i++)
+            targets[i] = nm_translations_text(all, i, k);
+        if (nm_translator_score(translator, texts, targets, N_TEXTS, &scored, &err) != NM_OK)
+            fail_msg("%s", err.text);
+        for (size_t i = 0; i < N_TEXTS; i++) {
+            size_t n = nm_translations_n_tokens(all, i, k);
+            assert_int_equal(nm_translations_count(scored, i), 1);
+            assert_string_equal(nm_translations_text(scored, i, 0), targets[i]);
+            if (strcmp(nm_translations_token(all, i, k, n - 1), "</s>"))
+                continue; /* ended at the length limit */
+            assert_int_equal(nm_translations_n_tokens(scored, i, 0), n);
+            assert_true(nm_translations_score(scored, i, 0) == nm_translations_score(all, i, k));
+            assert_memory_equal(nm_translations_token_scores(scored, i, 0),
+                                nm_translations_token_scores(all, i, k), n * sizeof(double));
+        }
+        nm_translations_free(scored);
+    }
+    nm_translations_free(all);
+    /* no source; no target; a target that is too long; a line end */
+    char too_long[200] = "";
+    for (int i = 0; i < 40; i++)
+        strcat(too_long, "w1 ");
+    const char *const sources[] = {"", "w1", "w1", "w1\n"}, *const given[] = {"w2", "", too_long, "w2\n"};
+    assert_int_equal(nm_translator_score(translator, sources, given, 4, &scored, &err), NM_OK);
+    assert_int_equal(nm_translations_count(scored, 0), 0);
+    assert_false(nm_translations_too_long(scored, 0));
+    assert_int_equal(nm_translations_n_tokens(scored, 1, 0), 1);
+    assert_int_equal(nm_translations_count(scored, 2), 0);
+    assert_true(nm_translations_too_long(scored, 2));
+    assert_string_equal(nm_translations_text(scored, 3, 0), "w2");
+    nm_translations_free(scored);
+    const char *const broken[] = {"w1\nw2"};
+    assert_int_equal(nm_translator_score(translator, texts, broken, 1, &scored, &err), NM_FORMAT);
+    assert_non_null(strstr(err.text, "target 0: a line break"));
+    assert_int_equal(nm_translator_score(translator, texts, NULL, 1, &scored, &err), NM_USAGE);
+    assert_int_equal(nm_translator_score(translator, texts, texts, 1, NULL, &err), NM_USAGE);
+    nm_translator_close(translator);
+}
+
 static void a_translation_depends_on_its_text_only(void **state)
 {
     (void)state;
@@ -316,6 +364,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(n_best_translations_have_scores_and_tokens),
+        cmocka_unit_test(scores_of_translations_are_those_of_the_search),
         cmocka_unit_test(a_translation_depends_on_its_text_only),
         cmocka_unit_test(line_ends_and_empty_texts),
         cmocka_unit_test(options_by_name),

@@ -378,6 +378,9 @@ static void log_top_k(nm_backend *b, const nm_log_top_k_args *args)
         for (int32_t j = 0; j < k; j++)
             best[j] -= lse;
         ((float *)args->also_values)[i] = row[also] - lse;
+        if (args->given)
+            ((float *)args->given_values)[i] =
+                args->given[i] == NM_TARGET_IGNORED ? 0 : row[args->given[i]] - lse;
     }
 }
 

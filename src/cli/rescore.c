@@ -1,0 +1,222 @@
+/* norma rescore: log probabilities of given translations. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/translation_lines.h"
+#include "task/text_coder.h"
+
+typedef struct rescore_config { /* section [rescore] */
+    const char *output;
+    nm_text_format input_format;
+    int64_t buffer, batch_tokens;
+    bool json;
+} rescore_config;
+
+/* clang-format off */
+static const nm_option rescore_rows[] = {
+    NM_OPTION(rescore_config, output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
+    NM_CHOICE(rescore_config, input_format, "raw", NM_TEXT_FORMATS, "Format of both files: raw text, tokenized text as norma prepare writes it, or subwords."),
+    NM_OPTION(rescore_config, buffer, "2000", 1, 1 << 24, "Number of pairs read before scoring starts: large values batch sentences of similar length, 1 answers each pair immediately."),
+    NM_OPTION(rescore_config, batch_tokens, "1024", 1, 1 << 24, "Maximum number of source tokens in a batch of one thread; changes speed and memory, not results."),
+    NM_OPTION(rescore_config, json, "false", 0, 1, "Write one JSON object per pair: log probability, tokens and their log probabilities."),
+    {0}};
+/* clang-format on */
+
+static void rescore_options(nm_options *options)
+{
+    nm_options_add(options, "rescore", rescore_rows, NULL, sizeof(rescore_config));
+    nm_device_options_add(options);
+}
+
+typedef struct side {
+    const char *name; /* for messages */
+    FILE *stream;
+    nm_lines reader;
+    nm_line_list lines;
+} side;
+
+typedef struct job {
+    const rescore_config *config;
+    nm_translator *translator;
+    nm_model_session *session;
+    side sides[2]; /* source, target */
+    int64_t n_pairs, too_long;
+} job;
+
+static nm_status open_translator(nm_model_session *session, void *state, const char *path, nm_error *err)
+{
+    static const char *const formats[] = {"raw", "tokenized", "subword"};
+    job *self = state;
+    const nm_cli *cli = session->cli;
+    if (session->n_inputs != 2)
+        return nm_fail(err, NM_USAGE, "rescore: two files are needed, of sources and of targets");
+    if (!strcmp(session->inputs[0], "-") && !strcmp(session->inputs[1], "-"))
+        return nm_fail(err, NM_USAGE, "rescore: standard input cannot be read twice; name a file");
+    char *batch_tokens = nm_format("%lld", (long long)self->config->batch_tokens);
+    const char *format = formats[self->config->input_format];
+    const char **settings = nm_allocate((cli->n_settings + 7) * sizeof *settings);
+    size_t n = 0;
+    for (size_t i = 0; i + 1 < cli->n_settings; i += 2)
+        if (strncmp(cli->settings[i], "rescore.", strlen("rescore."))) {
+            settings[n++] = cli->settings[i];
+            settings[n++] = cli->settings[i + 1];
+        }
+    const char *const own[] = {"translate.input_format", format,      "translate.output_format", format,
+                               "decode.batch_tokens",    batch_tokens};
+    memcpy(settings + n, own, sizeof own);
+    nm_status status = nm_translator_open(&self->translator, path, settings, err);
+    free(settings);
+    free(batch_tokens);
+    return status;
+}
+
+/* ---- pairs ---- */
+
+static double log_probability(const nm_translations *scored, size_t i)
+{
+    double sum = 0;
+    for (size_t k = 0; k < nm_translations_n_tokens(scored, i, 0); k++)
+        sum += nm_translations_token_scores(scored, i, 0)[k];
+    return sum;
+}
+
+static void write_json(const nm_translations *scored, size_t i, int64_t number, const char *const *pair,
+                       FILE *output)
+{
+    bool found = nm_translations_count(scored, i) > 0;
+    json_t *root =
+        json_pack("{s:I, s:s, s:s, s:b, s:o}", "line", (json_int_t)number, "source", pair[0], "target",
+                  pair[1], "too_long", (int)nm_translations_too_long(scored, i), "log_prob",
+                  found ? nm_cli_json_number(log_probability(scored, i)) : json_null());
+    if (found) {
+        json_t *translation = nm_cli_translation_json(scored, i, 0);
+        json_object_del(translation, "text");
+        json_object_update(root, translation);
+        json_decref(translation);
+    }
+    json_dumpf(root, output, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    putc('\n', output);
+    json_decref(root);
+}
+
+static void write_scores(job *self, const char *const *const *texts, const nm_translations *scored)
+{
+    FILE *output = self->session->output.stream;
+    for (size_t i = 0; i < nm_translations_n(scored); i++) {
+        int64_t number = self->n_pairs++;
+        self->too_long += nm_translations_too_long(scored, i);
+        if (self->config->json)
+            write_json(scored, i, number, (const char *const[]){texts[0][i], texts[1][i]}, output);
+        else if (nm_translations_count(scored, i))
+            fprintf(output, "%.6f\n", log_probability(scored, i));
+        else
+            putc('\n', output);
+    }
+}
+
+static nm_status score_lines(job *self, nm_error *err)
+{
+    const char **texts[] = {nm_cli_line_texts(&self->sides[0].lines),
+                            nm_cli_line_texts(&self->sides[1].lines)};
+    nm_translations *scored;
+    nm_status status =
+        nm_translator_score(self->translator, texts[0], texts[1], self->sides[0].lines.n, &scored, err);
+    if (status == NM_OK) {
+        write_scores(self, (const char *const *const *)texts, scored);
+        nm_translations_free(scored);
+    }
+    free(texts[0]);
+    free(texts[1]);
+    NM_TRY(status);
+    return nm_file_flush(self->session->output.stream, self->session->output.name, err);
+}
+
+/* Reads as many targets as sources. */
+static nm_status read_pairs(job *self, nm_error *err)
+{
+    side *source = &self->sides[0], *target = &self->sides[1];
+    NM_TRY(nm_cli_read_lines(&source->reader, self->config->buffer, &source->lines, err));
+    nm_line_list_clear(&target->lines);
+    bool more = true;
+    while (target->lines.n < source->lines.n + (source->lines.n == 0) && more) {
+        NM_TRY(nm_lines_next(&target->reader, &more, err));
+        if (!more)
+            break;
+        NM_TRY(nm_line_check_text(&target->reader, err));
+        nm_line_list_add(&target->lines, target->reader.text, target->reader.bytes + 1);
+    }
+    if (target->lines.n == source->lines.n)
+        return NM_OK;
+    return nm_fail(err, NM_MISMATCH, "%s ends after line %lld, %s does not",
+                   more ? source->name : target->name,
+                   (long long)(self->n_pairs + (int64_t)(more ? source->lines.n : target->lines.n)),
+                   more ? target->name : source->name);
+}
+
+static nm_status rescore(nm_model_session *session, void *state, nm_error *err)
+{
+    job *self = state;
+    self->session = session;
+    for (int i = 0; i < 2; i++) {
+        side *one = &self->sides[i];
+        one->name = nm_cli_input_name(session->inputs[i]);
+        NM_TRY(nm_text_open(&one->stream, session->inputs[i], NULL, err));
+        nm_lines_init(&one->reader, one->stream, one->name);
+    }
+    do {
+        NM_TRY(read_pairs(self, err));
+        if (self->sides[0].lines.n)
+            NM_TRY(score_lines(self, err));
+    } while (self->sides[0].lines.n);
+    if (self->too_long)
+        fprintf(stderr, "norma: %lld of %lld pairs have a side of more than %d tokens and were not scored\n",
+                (long long)self->too_long, (long long)self->n_pairs,
+                nm_translator_max_tokens(self->translator));
+    return NM_OK;
+}
+
+static void release(void *state)
+{
+    job *self = state;
+    nm_translator_close(self->translator);
+    for (int i = 0; i < 2; i++) {
+        side *one = &self->sides[i];
+        nm_lines_release(&one->reader);
+        nm_line_list_release(&one->lines);
+        if (one->stream && one->stream != stdin)
+            fclose(one->stream);
+    }
+}
+
+static int rescore_run(nm_cli *cli, int argc, char **argv)
+{
+    job self = {.config = nm_options_find(cli->options, "rescore")};
+    const nm_model_command command = {.open = open_translator,
+                                      .max_inputs = 2,
+                                      .output = self.config->output,
+                                      .process = rescore,
+                                      .release = release};
+    return nm_model_command_run(&command, cli, argc, argv, &self);
+}
+
+const nm_command nm_command_rescore = {
+    .name = "rescore",
+    .summary = "log probabilities of given translations",
+    .usage = "MODEL[,MODEL...] SOURCE TARGET [--json] [--output FILE] [OPTION ...]",
+    .details =
+        "Scores given translations, such as n-best lists of another system or reference translations (forced "
+        "decoding). Reads two files of the same number of lines, UTF-8, one sentence per line; - is standard "
+        "input. Writes the log probability of every target given its source, in nats: the sum over the "
+        "subwords and the end symbol, for a translation of norma translate bitwise identical to the sum of "
+        "its token scores. Several models form an ensemble.\n\n"
+        "Pairs with an empty source have an empty line, and so have pairs with more tokens on a side than "
+        "the "
+        "model has positions; these are counted. The log probability of a token that the model may not "
+        "output "
+        "(data.mask_words) is -inf. With --json every line is an object with the pair, its number, the "
+        "log probability, the score with the length penalty of the model, the tokens and their log "
+        "probabilities; numbers that are not finite are null (docs/formats.md).\n",
+    .section = "rescore,device",
+    .options = rescore_options,
+    .run = rescore_run,
+};
