@@ -67,25 +67,39 @@ typedef struct nm_norm_published { /* a vector that instruments find by name */
     int32_t length;
 } nm_norm_published;
 
-typedef struct nm_norm_call { /* one forward pass of a layer and its backward pass */
+typedef struct nm_norm_call nm_norm_call;
+
+/* Combines statistics of a call with those of the same call of the other shards of an update (norm.statistics = update). */
+typedef struct nm_norm_joiner {
+    bool failed; /* set by a join that failed */
+    /* Replaces vectors[i], device, [width], over call->x.rows rows, by the combination of those of all shards, and sets
+     * call->joined_rows and n_targets. After a failure the vectors are unchanged and the pass ends with an error. */
+    void (*join)(struct nm_norm_joiner *joiner, nm_norm_call *call, int n, void *const *vectors,
+                 const nm_norm_combination *combinations);
+} nm_norm_joiner;
+
+struct nm_norm_call { /* one forward pass of a layer and its backward pass */
     nm_backend *backend;
     nm_norm *norm;
     /* Device memory that is valid until backward is done. NULL: out of memory; then all later calls return NULL too. */
     void *(*alloc)(void *allocator, size_t bytes);
     void *allocator;
-    nm_mat x, y;       /* [rows, width], contiguous; both stay valid and unchanged until backward */
-    nm_mat dy, dx;     /* backward: [rows, width] */
-    bool add;          /* backward: dx += instead of dx = */
-    double n_targets;  /* of the batch: the loss is a sum over them, of which the update takes the mean */
+    nm_mat x, y;   /* [rows, width], contiguous; both stay valid and unchanged until backward */
+    nm_mat dy, dx; /* backward: [rows, width] */
+    bool add;      /* backward: dx += instead of dx = */
+    double
+        n_targets; /* of the batch, or of all that are joined: the loss is a sum over them, of which the update takes the mean */
     bool mean_loss;    /* the task's loss is a mean: a penalty of scale auto is multiplied by n_targets */
     double grad_scale; /* loss scale, a factor of dy; gradients of penalties must have it too */
     /* The pass repeats an earlier one (activation checkpointing): statistics are not collected again. */
     bool recomputed;
-    int64_t update;  /* number of this update, from 1; set by the train of types that count updates */
-    double *penalty; /* device double, set by train of types with NM_HAS_PENALTY; NULL otherwise */
+    nm_norm_joiner *joiner; /* NULL: statistics are those of this call */
+    double joined_rows;     /* of all shards, set by the joiner; 0: none, see nm_norm_rows */
+    int64_t update;         /* number of this update, from 1; set by the train of types that count updates */
+    double *penalty;        /* device double, set by train of types with NM_HAS_PENALTY; NULL otherwise */
     nm_norm_published published[NM_NORM_MAX_PUBLISHED];
     int n_published;
-} nm_norm_call;
+};
 
 /* ---- the type ---- */
 
@@ -141,7 +155,8 @@ const nm_norm_type *nm_norm_type_find(const char *name);
 /* Section [norm]: options of all types. */
 typedef struct nm_norm_config {
     const char *at; /* norms of single sites, see nn/norm_assignment.h */
-    enum { NM_STATE_UPDATE, NM_STATE_MICRO_BATCH } state;
+    enum { NM_STATISTICS_SHARD, NM_STATISTICS_UPDATE } statistics;
+    enum { NM_STATE_UPDATE, NM_STATE_MICRO_BATCH, NM_STATE_WORKER } state;
     int64_t groups; /* 0: that of the site */
 } nm_norm_config;
 
@@ -162,6 +177,11 @@ void nm_norm_update_state(nm_norm *norm, nm_backend *backend, double grad_scale)
 /* Combines statistics of earlier micro-batches, collected over `rows` rows each, with those of the norm, as if the earlier
  * micro-batches had been collected before. earlier: device, [n_statistics][width]; overwritten. */
 void nm_norm_add_statistics(nm_norm *norm, nm_backend *backend, void *const *earlier, const double *rows);
+/* own = earlier combined with own, n vectors of the width over earlier_rows and own_rows rows each. A variance follows its
+ * mean. earlier is overwritten. */
+void nm_norm_combine(nm_backend *backend, int32_t width, int n, const nm_norm_combination *combinations,
+                     void *const *own, const double *own_rows, void *const *earlier,
+                     const double *earlier_rows);
 /* Discards the statistics collected since the last update of the state. */
 void nm_norm_discard_statistics(nm_norm *norm);
 

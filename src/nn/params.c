@@ -147,6 +147,23 @@ nm_status nm_params_allocate(nm_params *params, bool with_grads, nm_error *err)
     return NM_OK;
 }
 
+void nm_params_bind(nm_params *params, void *grads, void *statistics)
+{
+    size_t unit = nm_dtype_bytes(params->backend->dtype);
+    for (size_t i = 0; i < params->n; i++)
+        params->list[i]->tensor.grad = (char *)grads + params->list[i]->offset * unit;
+    for (size_t n = 0; n < params->n_norms; n++) {
+        nm_norm *norm = params->norms[n];
+        for (int i = 0; i < norm->shape.n_params; i++)
+            if (norm->param_grads[i])
+                norm->param_grads[i] = (char *)grads + ((char *)norm->params[i] - (char *)params->values);
+        for (int i = 0; i < norm->shape.n_statistics; i++) {
+            norm->statistics[i] = statistics;
+            statistics = (char *)statistics + aligned_elements(norm->site.width) * unit;
+        }
+    }
+}
+
 void nm_params_initialize(nm_params *params, uint64_t seed)
 {
     nm_backend *b = params->backend;
@@ -240,6 +257,20 @@ void nm_params_add_statistics(nm_params *params, void *statistics, const double 
             earlier[i] = (char *)statistics + ((char *)norm->statistics[i] - (char *)params->statistics);
         nm_norm_add_statistics(norm, params->backend, earlier, rows + n * NM_NORM_CAPACITY);
     }
+}
+
+void nm_params_get_rows(const nm_params *params, double *rows)
+{
+    for (size_t n = 0; n < params->n_norms; n++)
+        memcpy(rows + n * NM_NORM_CAPACITY, params->norms[n]->collected_rows,
+               sizeof params->norms[n]->collected_rows);
+}
+
+void nm_params_set_rows(nm_params *params, const double *rows)
+{
+    for (size_t n = 0; n < params->n_norms; n++)
+        memcpy(params->norms[n]->collected_rows, rows + n * NM_NORM_CAPACITY,
+               sizeof params->norms[n]->collected_rows);
 }
 
 nm_norm_snapshot nm_norm_snapshot_save(const nm_params *params)

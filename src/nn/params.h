@@ -47,6 +47,9 @@ nm_status nm_params_freeze(nm_params *params, const char *patterns, nm_error *er
 nm_status nm_params_allocate(nm_params *params, bool with_grads, nm_error *err);
 /* Binds the norms again, after the data of their parameters has moved. */
 void nm_params_bind_norms(nm_params *params);
+/* Binds all tensors and norms to other slabs of gradients and statistics, with the same layout: those of a pass that
+ * alternates with others. */
+void nm_params_bind(nm_params *params, void *grads, void *statistics);
 /* Random initialization: a function of the seed and of each parameter's index. */
 void nm_params_initialize(nm_params *params, uint64_t seed);
 
@@ -67,6 +70,10 @@ void nm_params_update_norms(nm_params *params, double grad_scale);
 /* Combines the statistics of earlier micro-batches with those of the norms, whose rows come second. statistics: device,
  * with the layout of the slab; overwritten. rows: [n_norms][NM_NORM_CAPACITY], collected_rows of the norms. */
 void nm_params_add_statistics(nm_params *params, void *statistics, const double *rows);
+
+/* rows: [n_norms][NM_NORM_CAPACITY], the collected_rows of all norms. */
+void nm_params_get_rows(const nm_params *params, double *rows);
+void nm_params_set_rows(nm_params *params, const double *rows);
 
 /* A snapshot of the running state of all norms, for forward passes in training mode that must not change it (dry runs,
  * instruments). Each snapshot is restored, and thereby freed, once. */

@@ -66,14 +66,18 @@ void nm_batch_norm_train(nm_norm_call *call)
         return;
     NM_CALL(b, feature_moments, .spec = &spec, .x = call->x, .row_scale = row_scale, .center = mean,
             .mean = mean, .square = square);
-    inverse_root(call, square, scale);
-    spec.row_scale_ready = true;
-    NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale, .shift = mean,
-            .scale = scale, .weight = norm->params[0], .bias = norm->params[1], .y = call->y);
     if (centered)
         nm_norm_collect_moments(call, STATISTIC_MEAN, mean, square);
     else
         nm_norm_collect(call, STATISTIC_SQUARE, square);
+    if (centered)
+        nm_norm_join_moments(call, mean, square);
+    else
+        nm_norm_join_one(call, square, NM_STATISTIC_MEAN);
+    inverse_root(call, square, scale);
+    spec.row_scale_ready = true;
+    NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale, .shift = mean,
+            .scale = scale, .weight = norm->params[0], .bias = norm->params[1], .y = call->y);
 }
 
 void nm_batch_norm_infer(nm_norm_call *call)
@@ -122,7 +126,7 @@ void nm_batch_norm_backward_with(nm_norm_call *call, const void *extra_mean, con
     nm_backend *b = call->backend;
     int32_t width = norm->site.width, groups = groups_of(norm);
     bool centered = is_centered(norm);
-    double inverse_rows = 1.0 / call->x.rows;
+    double inverse_rows = 1 / nm_norm_rows(call);
     const void *mean = centered ? nm_norm_find(call, "batch_mean") : NULL;
     const void *square = nm_norm_find(call, centered ? "batch_var" : "batch_square");
     const void *scale = nm_norm_find(call, "scale");
@@ -138,14 +142,18 @@ void nm_batch_norm_backward_with(nm_norm_call *call, const void *extra_mean, con
     NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x, .row_scale = row_scale,
             .shift = mean, .scale = scale, .sum_dy = sum_dy, .sum_dy_z = sum_dy_z);
     nm_norm_add_grads(call, sum_dy_z, sum_dy);
+    void *joined[2];
+    nm_norm_join_sums(call, 2, (void *const[]){sum_dy, sum_dy_z}, joined);
+    if (!joined[1])
+        return;
     /* dh = a dy + c0 + c1 z:  a = weight/sigma,  c0 = -a mean(dy),  c1 = -a mean(dy z) */
     nm_norm_vec(call, NM_VEC_MUL, a, norm->params[0], scale, NULL, 1, 0);
-    nm_norm_vec(call, NM_VEC_MUL, c1, a, sum_dy_z, NULL, -inverse_rows, 0);
+    nm_norm_vec(call, NM_VEC_MUL, c1, a, joined[1], NULL, -inverse_rows, 0);
     if (policy->clamp)
         nm_norm_vec(call, NM_VEC_ABOVE, c1, square, c1, NULL, policy->epsilon, 0);
     if (extra_z)
         nm_norm_vec(call, NM_VEC_LINEAR, c1, c1, extra_z, NULL, 1, 1);
-    nm_norm_vec(call, NM_VEC_MUL, c0, a, sum_dy, NULL, centered ? -inverse_rows : 0, 0);
+    nm_norm_vec(call, NM_VEC_MUL, c0, a, joined[0], NULL, centered ? -inverse_rows : 0, 0);
     if (extra_mean)
         nm_norm_vec(call, NM_VEC_LINEAR, c0, c0, extra_mean, NULL, 1, 1);
     NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x, .row_scale = row_scale,

@@ -79,6 +79,41 @@ void nm_norm_collect_moments(nm_norm_call *call, int i, const void *mean, const 
                     norm->statistics[i + 1], w * (1 - w), 1);
 }
 
+void nm_norm_join(nm_norm_call *call, int n, void *const *vectors, const nm_norm_combination *combinations)
+{
+    if (call->joiner)
+        call->joiner->join(call->joiner, call, n, vectors, combinations);
+}
+
+void nm_norm_join_one(nm_norm_call *call, void *vector, nm_norm_combination combination)
+{
+    nm_norm_join(call, 1, &vector, &combination);
+}
+
+void nm_norm_join_moments(nm_norm_call *call, void *mean, void *variance)
+{
+    nm_norm_join(call, 2, (void *const[]){mean, variance},
+                 (const nm_norm_combination[]){NM_STATISTIC_MEAN, NM_STATISTIC_VARIANCE});
+}
+
+void nm_norm_join_sums(nm_norm_call *call, int n, void *const *sums, void **out)
+{
+    static const nm_norm_combination combinations[NM_NORM_CAPACITY] = {
+        NM_STATISTIC_SUM, NM_STATISTIC_SUM, NM_STATISTIC_SUM, NM_STATISTIC_SUM,
+        NM_STATISTIC_SUM, NM_STATISTIC_SUM, NM_STATISTIC_SUM, NM_STATISTIC_SUM};
+    for (int i = 0; i < n; i++)
+        out[i] = call->joiner ? nm_norm_scratch(call, call->norm->site.width) : sums[i];
+    for (int i = 0; i < n && call->joiner && out[n - 1]; i++)
+        nm_norm_vec(call, NM_VEC_COPY, out[i], sums[i], NULL, NULL, 0, 0);
+    if (out[n - 1])
+        nm_norm_join(call, n, out, combinations);
+}
+
+double nm_norm_rows(const nm_norm_call *call)
+{
+    return call->joined_rows > 0 ? call->joined_rows : call->x.rows;
+}
+
 void nm_norm_add_grads(nm_norm_call *call, const void *sum_dy_z, const void *sum_dy)
 {
     const void *const sums[] = {sum_dy_z, sum_dy};

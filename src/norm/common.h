@@ -25,6 +25,17 @@ void nm_norm_average(nm_norm_call *call, void *running, double old, const void *
 void nm_norm_collect(nm_norm_call *call, int i, const void *value);
 /* The same for statistics i, a mean, and i + 1, the variance. */
 void nm_norm_collect_moments(nm_norm_call *call, int i, const void *mean, const void *variance);
+/* Replaces n vectors of this call by those of all shards of the update, if norm.statistics = update. Statistics are collected
+ * before: those are of this call. */
+void nm_norm_join(nm_norm_call *call, int n, void *const *vectors, const nm_norm_combination *combinations);
+void nm_norm_join_one(nm_norm_call *call, void *vector, nm_norm_combination combination);
+/* A mean and the variance. */
+void nm_norm_join_moments(nm_norm_call *call, void *mean, void *variance);
+/* Sums of the backward pass that this call also needs without the join: *out is a copy that is joined, or the vector itself
+ * without a joiner. NULL: out of memory. */
+void nm_norm_join_sums(nm_norm_call *call, int n, void *const *sums, void **out);
+/* Rows of the joined statistics: those of this call without a joiner. */
+double nm_norm_rows(const nm_norm_call *call);
 /* Adds sum(dy z) and sum(dy) to the gradients of "weight" and "bias". */
 void nm_norm_add_grads(nm_norm_call *call, const void *sum_dy_z, const void *sum_dy);
 

@@ -173,6 +173,8 @@ static void mabn_train(nm_norm_call *call)
         return;
     NM_CALL(b, feature_moments, .spec = &spec, .x = call->x, .row_scale = row_scale, .square = p);
     spec.row_scale_ready = true;
+    nm_norm_collect(call, STATISTIC_SQUARE, p);
+    nm_norm_join_one(call, p, NM_STATISTIC_MEAN);
     ring_average(call, norm->state[RING_SQUARE], t, p, v);
     nm_norm_vec(call, NM_VEC_RSQRT, scale, v, NULL, NULL, config->epsilon, 0);
     correction(call, t, v, r, gain);
@@ -180,7 +182,6 @@ static void mabn_train(nm_norm_call *call)
             .weight = gain, .bias = norm->params[1], .y = call->y);
     if (config->center_weights)
         center_rows(call, call->y, means, ones);
-    nm_norm_collect(call, STATISTIC_SQUARE, p);
 }
 
 static void mabn_infer(nm_norm_call *call)
@@ -231,8 +232,9 @@ static void mabn_backward(nm_norm_call *call)
             .scale = scale, .sum_dy = sum_dy, .sum_dy_z = sum_dy_z);
     /* g; the ring holds gradients of the loss without grad_scale */
     nm_norm_vec(call, NM_VEC_MUL, a, gain, sum_dy_z, NULL, 1 / (call->grad_scale * call->x.rows), 0);
-    ring_average(call, norm->state[RING_GRAD], call->update, a, c1);
     nm_norm_collect(call, STATISTIC_GRAD, a);
+    nm_norm_join_one(call, a, NM_STATISTIC_MEAN);
+    ring_average(call, norm->state[RING_GRAD], call->update, a, c1);
     /* dh = a dy + c1 z:  a = gain/sqrt(v + epsilon),  c1 = -gbar/sqrt(v + epsilon) */
     nm_norm_vec(call, NM_VEC_MUL, c1, c1, scale, NULL, -call->grad_scale, 0);
     nm_norm_vec(call, NM_VEC_MUL, a, gain, scale, NULL, 1, 0);

@@ -29,6 +29,10 @@
  *
  * Inference: y = weight h / sqrt(phi + epsilon) + bias.
  *
+ * With norm.statistics = update, p is the mean over all shards. After the warm-up the forward pass uses phi only, and e
+ * replaces the means of the backward pass: no statistic is exchanged between the shards before the end of the update, except
+ * p if the backward divisor is that of the batch.
+ *
  * The backward pass is deliberately not the derivative: phi is treated as a constant, and e replaces mean(q z) of the batch.
  *
  * Where the program differs from the paper: the scaling per attention head, the warm-up (the paper has one sentence on
@@ -123,16 +127,20 @@ static void power_train(nm_norm_call *call)
     nm_norm_publish_state(call, PHI);
     if (!scale)
         return;
-    bool warming_up = norm->counters[UPDATES] + 1 <= warmup_of(norm);
+    call->update = norm->counters[UPDATES] + 1;
+    bool warming_up = call->update <= warmup_of(norm);
     if (warming_up) {
         NM_CALL(b, feature_moments, .spec = &spec, .x = call->x, .row_scale = row_scale, .square = p);
         spec.row_scale_ready = true;
+        nm_norm_collect(call, STATISTIC_SQUARE, p);
+        nm_norm_join_one(call, p, NM_STATISTIC_MEAN);
     }
     nm_norm_vec(call, NM_VEC_RSQRT, scale, warming_up ? p : norm->state[PHI], NULL, NULL, config->epsilon, 0);
     NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale, .scale = scale,
             .weight = norm->params[0], .bias = norm->params[1], .y = call->y,
             .square = warming_up ? NULL : p);
-    nm_norm_collect(call, STATISTIC_SQUARE, p);
+    if (!warming_up)
+        nm_norm_collect(call, STATISTIC_SQUARE, p);
 }
 
 static void power_infer(nm_norm_call *call)
@@ -160,7 +168,8 @@ static void power_backward(nm_norm_call *call)
     int32_t width = norm->site.width, groups = groups_of(norm);
     double fresh = 1 - config->decay_backward;
     const nm_feature_norm spec = {.groups = groups, .eps = config->epsilon, .row_scale_ready = true};
-    const void *p = nm_norm_find(call, "batch_square"), *scale = nm_norm_find(call, "scale");
+    void *p = nm_norm_find(call, "batch_square");
+    const void *scale = nm_norm_find(call, "scale");
     const void *e = norm->state[E];
     nm_norm_publish_state(call, E);
     void *nu = nm_norm_publish(call, "nu", width);
@@ -171,6 +180,8 @@ static void power_backward(nm_norm_call *call)
     void *c1 = nm_norm_scratch(call, width);
     if (!c1)
         return;
+    if (config->backward_divisor == DIVISOR_BATCH && call->update > warmup_of(norm))
+        nm_norm_join_one(call, p, NM_STATISTIC_MEAN);
     nm_norm_vec(call, NM_VEC_LINEAR, nu, e, NULL, NULL, fresh, 0);
     if (config->backward_divisor == DIVISOR_RUNNING)
         nm_norm_vec(call, NM_VEC_COPY, divisor, scale, NULL, NULL, 0, 0);

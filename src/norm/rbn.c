@@ -22,6 +22,9 @@
  *
  *     dh += (lambda d d_mean/d mu) / n + (nu d d_variance/d sigma^2) 2 (h - mu) / n        n rows, h - mu = z / scale
  *
+ * With norm.statistics = update mu, sigma^2, n and the number of targets are those of all shards, and each shard adds the
+ * fraction of the penalty that its rows are of n.
+ *
  * The loss is a sum over target tokens, of which the trainer takes the mean. The program adds the penalty to that sum
  * (scale sum); scale mean multiplies the penalty by the number of targets, which adds it to the mean loss. */
 #include "norm/batch_policy.h"
@@ -118,8 +121,8 @@ static void rbn_train(nm_norm_call *call)
     if (!scale)
         return;
     if (config->reference == REFERENCE_AFTER) {
-        nm_batch_norm_next_state(call, RUNNING_MEAN, nm_norm_find(call, "batch_mean"), call->x.rows, m);
-        nm_batch_norm_next_state(call, RUNNING_VAR, nm_norm_find(call, "batch_var"), call->x.rows, s2);
+        nm_batch_norm_next_state(call, RUNNING_MEAN, nm_norm_find(call, "batch_mean"), nm_norm_rows(call), m);
+        nm_batch_norm_next_state(call, RUNNING_VAR, nm_norm_find(call, "batch_var"), nm_norm_rows(call), s2);
     } else {
         m = norm->state[RUNNING_MEAN];
         s2 = norm->state[RUNNING_VAR];
@@ -128,10 +131,10 @@ static void rbn_train(nm_norm_call *call)
     double weight = mean_loss ? call->n_targets : 1;
     double value = config->lambda * mean_distance(call, m, s2, grad_mean, scratch);
     value += config->nu * variance_distance(call, s2, grad_z, scratch);
-    value *= weight;
+    value *= weight * (call->x.rows / nm_norm_rows(call));
     nm_backend_upload(call->backend, call->penalty, &value, sizeof value);
     /* additions to dh, without grad_scale: penalty_mean, and penalty_z times z */
-    double per_row = weight / call->x.rows;
+    double per_row = weight / nm_norm_rows(call);
     nm_norm_vec(call, NM_VEC_LINEAR, grad_mean, grad_mean, NULL, NULL, config->lambda * per_row, 0);
     nm_norm_vec(call, NM_VEC_DIV, grad_z, grad_z, scale, NULL, 2 * config->nu * per_row, 0);
 }

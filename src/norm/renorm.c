@@ -159,6 +159,8 @@ static void renorm_train(nm_norm_call *call)
     double d_max = ramp(n, planned.start, planned.d_end, 0, config->d_max);
     NM_CALL(b, feature_moments, .spec = &spec, .x = call->x, .row_scale = row_scale, .center = mean,
             .mean = mean, .square = variance);
+    nm_norm_collect_moments(call, STATISTIC_MEAN, mean, variance);
+    nm_norm_join_moments(call, mean, variance);
     spec.row_scale_ready = true;
     nm_norm_vec(call, NM_VEC_FILL, scale, NULL, NULL, NULL, 1, 0);
     standard_deviation(call, variance, scale, sigma);
@@ -173,7 +175,6 @@ static void renorm_train(nm_norm_call *call)
     nm_norm_vec(call, NM_VEC_MUL_ADD, bias, norm->params[0], d, norm->params[1], 1, 1);
     NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale, .shift = mean,
             .scale = scale, .weight = gain, .bias = bias, .y = call->y);
-    nm_norm_collect_moments(call, STATISTIC_MEAN, mean, variance);
 }
 
 static void renorm_infer(nm_norm_call *call)
@@ -201,7 +202,7 @@ static void renorm_backward(nm_norm_call *call)
     const renorm_config *config = norm->config;
     nm_backend *b = call->backend;
     int32_t width = norm->site.width, groups = groups_of(norm);
-    double inverse_rows = 1.0 / call->x.rows;
+    double inverse_rows = 1 / nm_norm_rows(call);
     const nm_feature_norm spec = {.groups = groups, .eps = config->epsilon, .row_scale_ready = true};
     const void *row_scale = groups ? nm_norm_find(call, "row_scale") : NULL;
     const void *mean = nm_norm_find(call, "batch_mean"), *scale = nm_norm_find(call, "scale");
@@ -218,15 +219,19 @@ static void renorm_backward(nm_norm_call *call)
     nm_norm_vec(call, NM_VEC_MUL, c0, r, sum_dy_z, NULL, 1, 0);
     nm_norm_vec(call, NM_VEC_MUL_ADD, c0, nm_norm_find(call, "d"), sum_dy, c0, 1, 1);
     nm_norm_add_grads(call, c0, sum_dy);
+    void *joined[2];
+    nm_norm_join_sums(call, 2, (void *const[]){sum_dy, sum_dy_z}, joined);
+    if (!joined[1])
+        return;
     /* dh = a dy + c0 + c1 z:  a = weight r/sigma_B,  c0 = -a mean(dy),  c1 = -a mean(dy z) */
     nm_norm_vec(call, NM_VEC_MUL, a, norm->params[0], r, NULL, 1, 0);
     nm_norm_vec(call, NM_VEC_MUL, a, a, scale, NULL, 1, 0);
-    nm_norm_vec(call, NM_VEC_MUL, c1, a, sum_dy_z, NULL, -inverse_rows, 0);
+    nm_norm_vec(call, NM_VEC_MUL, c1, a, joined[1], NULL, -inverse_rows, 0);
     if (config->eps_mode == EPSILON_ADDED) {
         nm_norm_vec(call, NM_VEC_RSQRT_CLAMP, c0, nm_norm_find(call, "batch_var"), NULL, NULL, TINY, 0);
         nm_norm_vec(call, NM_VEC_MUL_ADD, c1, c1, c0, c1, config->epsilon, 1);
     }
-    nm_norm_vec(call, NM_VEC_MUL, c0, a, sum_dy, NULL, -inverse_rows, 0);
+    nm_norm_vec(call, NM_VEC_MUL, c0, a, joined[0], NULL, -inverse_rows, 0);
     NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x, .row_scale = row_scale,
             .shift = mean, .scale = scale, .a = a, .c0 = c0, .c1 = c1, .add = call->add, .dx = call->dx);
 }

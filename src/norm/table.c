@@ -22,9 +22,13 @@ const nm_norm_type *nm_norm_type_find(const char *name)
 static const nm_option norm_options[] = {
     NM_OPTION(nm_norm_config, groups, "0", 0, 65536, "Number of groups of features of GroupNorm and of group scaling; 0: the number of attention heads."),
     NM_OPTION(nm_norm_config, at, "", 0, 0, "Normalization of single sites, SITES=NORM, comma-separated, for example enc.0-2=batch,dec.1.self=rms; empty: none."),
-    NM_CHOICE(nm_norm_config, state, "update", "update|micro-batch",
+    NM_CHOICE(nm_norm_config, statistics, "shard", "shard|update",
+              "Rows that batch statistics are computed on with train.shards > 1: those of each shard, or of all shards of the update "
+              "(synchronized batch statistics)."),
+    NM_CHOICE(nm_norm_config, state, "update", "update|micro-batch|worker",
               "When running statistics, counters and warm-ups advance with train.shards > 1: once per update, with the statistics of "
-              "all its micro-batches, or with every micro-batch, as in the released programs."),
+              "all its shards; with every shard, one after another, as with accumulation in the released programs; or separately for "
+              "every shard number, as on the workers of the released programs (worker 0 is saved as the model)."),
     {0}};
 /* clang-format on */
 
@@ -88,33 +92,42 @@ void nm_norm_update_state(nm_norm *norm, nm_backend *backend, double grad_scale)
 }
 
 /* The formulas of nm_norm_collect and nm_norm_collect_moments. */
-void nm_norm_add_statistics(nm_norm *norm, nm_backend *backend, void *const *earlier, const double *rows)
+void nm_norm_combine(nm_backend *backend, int32_t width, int n, const nm_norm_combination *combinations,
+                     void *const *vectors, const double *vector_rows, void *const *earlier,
+                     const double *rows)
 {
-    const nm_norm_shape *shape = &norm->shape;
-    int32_t width = norm->site.width;
 #define VEC(operation, to, ...)                                                                              \
     NM_CALL(backend, vec, .op = NM_VEC_##operation, .n = width, .out = (to), __VA_ARGS__)
-    for (int i = shape->n_statistics - 1; i >= 0; i--) { /* a variance before its mean */
-        void *own = norm->statistics[i];
-        double own_rows = norm->collected_rows[i], total = rows[i] + own_rows, w = own_rows / total;
-        bool variance = shape->statistics[i].combination == NM_STATISTIC_VARIANCE;
-        norm->collected_rows[i] = total;
+    for (int i = n - 1; i >= 0; i--) { /* a variance before its mean */
+        void *own = vectors[i];
+        double own_rows = vector_rows[i], total = rows[i] + own_rows, w = own_rows / total;
         if (rows[i] == 0)
             continue;
         if (own_rows == 0) {
             VEC(COPY, own, .a = earlier[i]);
-        } else if (shape->statistics[i].combination == NM_STATISTIC_SUM) {
+        } else if (combinations[i] == NM_STATISTIC_SUM) {
             VEC(LINEAR, own, .a = earlier[i], .b = own, .s = 1, .t = 1);
         } else {
             VEC(LINEAR, own, .a = earlier[i], .b = own, .s = rows[i] / total, .t = w);
         }
-        if (variance && own_rows > 0) {
+        if (combinations[i] == NM_STATISTIC_VARIANCE && own_rows > 0) {
             void *difference = earlier[i]; /* no longer needed */
-            VEC(LINEAR, difference, .a = norm->statistics[i - 1], .b = earlier[i - 1], .s = 1, .t = -1);
+            VEC(LINEAR, difference, .a = vectors[i - 1], .b = earlier[i - 1], .s = 1, .t = -1);
             VEC(MUL_ADD, own, .a = difference, .b = difference, .c = own, .s = w * (1 - w), .t = 1);
         }
     }
 #undef VEC
+}
+
+void nm_norm_add_statistics(nm_norm *norm, nm_backend *backend, void *const *earlier, const double *rows)
+{
+    nm_norm_combination combinations[NM_NORM_CAPACITY];
+    for (int i = 0; i < norm->shape.n_statistics; i++)
+        combinations[i] = norm->shape.statistics[i].combination;
+    nm_norm_combine(backend, norm->site.width, norm->shape.n_statistics, combinations, norm->statistics,
+                    norm->collected_rows, earlier, rows);
+    for (int i = 0; i < norm->shape.n_statistics; i++)
+        norm->collected_rows[i] += rows[i];
 }
 
 void nm_norm_discard_statistics(nm_norm *norm)

@@ -6,6 +6,12 @@ static void *alloc_on_tape(void *tape, size_t bytes)
     return nm_tape_alloc(tape, bytes);
 }
 
+/* Without the statistics of the other shards the results of a pass are meaningless: it ends like one without memory. */
+static void end_failed_pass(nm_tape *tape, const nm_norm_call *call)
+{
+    tape->device.exhausted |= call->joiner && call->joiner->failed;
+}
+
 static void normalize_backward(nm_tape *tape, nm_node *node)
 {
     nm_norm_call *call = node->saved;
@@ -16,6 +22,7 @@ static void normalize_backward(nm_tape *tape, nm_node *node)
         return;
     call->recomputed = false;
     call->norm->type->backward(call);
+    end_failed_pass(tape, call);
     if (tape->listen)
         tape->listen(tape->listener, call, true);
 }
@@ -43,9 +50,11 @@ nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x)
                            .y = nm_tensor_mat(y),
                            .n_targets = tape->n_targets,
                            .mean_loss = tape->mean_loss,
+                           .joiner = tape->training ? tape->joiner : NULL,
                            .grad_scale = tape->grad_scale,
                            .recomputed = recomputed};
     (train ? norm->type->train : norm->type->infer)(call);
+    end_failed_pass(tape, call);
     if (call->penalty && !recomputed && tape->n_penalties < NM_TAPE_MAX_PENALTIES)
         tape->penalties[tape->n_penalties++] = call->penalty;
     if (tape->listen && !recomputed)

@@ -48,6 +48,7 @@ struct nm_tape {
     double grad_scale;                        /* gradients are of grad_scale times the loss */
     double n_targets;                         /* of this micro-batch: see nm_norm_call */
     bool mean_loss;                           /* of the task: see nm_norm_call */
+    nm_norm_joiner *joiner;                   /* of norms in training; NULL: none */
     double *penalties[NM_TAPE_MAX_PENALTIES]; /* device doubles, added to the loss */
     int n_penalties;
     struct nm_tape_block {

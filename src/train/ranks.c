@@ -52,7 +52,7 @@ nm_status nm_ranks_compare_setup(const nm_trainer *trainer, nm_error *err)
     const nm_norm_config *norms = nm_options_find(trainer->options, "norm");
     if (comm->size == 1)
         return NM_OK;
-    if (norms->state == NM_STATE_MICRO_BATCH)
+    if (norms->state == NM_STATE_MICRO_BATCH && trainer->config->shards > 1)
         return nm_fail(
             err, NM_USAGE,
             "norm.state = micro-batch: running statistics that move from shard to shard need one process");
@@ -111,5 +111,6 @@ nm_status nm_ranks_share_checkpoint(nm_trainer *trainer, nm_error *err)
         NM_TRY(nm_comm_broadcast(comm, params->state, params->n_state * unit, err));
     for (size_t n = 0; n < params->n_norms; n++)
         NM_TRY(nm_comm_broadcast(comm, params->norms[n]->counters, sizeof params->norms[n]->counters, err));
+    NM_TRY(nm_workers_share(&trainer->workers, comm, err));
     return nm_ranks_share_state(trainer, err);
 }

@@ -28,6 +28,7 @@ static nm_status write_state(nm_trainer *trainer, const char *path, nm_error *er
     const void *v = nm_host_copies_add(&copies, trainer->backend, trainer->v, nm_params_bytes(params));
     nm_safetensors_add(writer, "optimizer.m", type, 1, &n, m);
     nm_safetensors_add(writer, "optimizer.v", type, 1, &n, v);
+    nm_workers_write(&trainer->workers, writer, type);
     nm_safetensors_add(writer, "state", NM_TENSOR_U8, 1, &bytes, &trainer->state);
     char text[32];
     snprintf(text, sizeof text, "%016" PRIx64, trainer->task.fingerprint);
@@ -218,6 +219,9 @@ static nm_status load_pair(nm_trainer *trainer, int64_t update, nm_error *err)
         status = nm_model_file_load(model, trainer->model, err);
     if (status == NM_OK)
         status = load_state(trainer, state, err);
+    if (status == NM_OK)
+        status = nm_workers_read(&trainer->workers, &trainer->model->params, state,
+                                 nm_model_file_dtype(trainer->backend), err);
     nm_safetensors_close(model);
     nm_safetensors_close(state);
     free(model_path);

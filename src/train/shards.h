@@ -46,12 +46,14 @@ typedef struct nm_shard_tree {
     size_t first_element, n_elements; /* of the gradients that are combined */
     nm_comm *comm;
     struct nm_shard_inbox *inbox; /* nodes of all processes; NULL: a process without others */
+    struct nm_shard_join *join;   /* of nm_shard_tree_join; NULL until nm_shard_tree_open_join */
 } nm_shard_tree;
 
 /* Shards first to last - 1 are computed by this rank. */
 typedef struct nm_shard_range {
     int64_t first, last;
 } nm_shard_range;
+nm_shard_range nm_shard_range_of_rank(int64_t n_shards, int32_t rank, int32_t size);
 nm_shard_range nm_shard_range_of(int64_t n_shards, const nm_comm *comm);
 
 /* Memory for copies of gradients, in multiples of nm_params_bytes, rounded up. */
@@ -60,6 +62,8 @@ size_t nm_shard_tree_slabs(int64_t n_shards, const nm_comm *comm);
  * case. */
 nm_status nm_shard_tree_init(nm_shard_tree *tree, nm_params *params, int64_t n_shards, nm_comm *comm,
                              nm_error *err);
+/* Allocates the memory of nm_shard_tree_join. NM_MEMORY. */
+nm_status nm_shard_tree_open_join(nm_shard_tree *tree, nm_error *err);
 void nm_shard_tree_release(nm_shard_tree *tree);
 
 /* Before the first shard of an update. */
@@ -68,6 +72,19 @@ void nm_shard_tree_start(nm_shard_tree *tree);
 void nm_shard_tree_begin(nm_shard_tree *tree);
 /* After the pass of a shard: combines it with the nodes before it. */
 void nm_shard_tree_end(nm_shard_tree *tree, int64_t shard, const nm_shard_sums *sums);
+
+/* Statistics of a norm in the pass of one shard. */
+enum { NM_JOINED_VECTORS = 2 };
+typedef struct nm_shard_statistics {
+    const nm_norm *norm;
+    int n;
+    nm_norm_combination combinations[NM_JOINED_VECTORS];
+    void *vectors[NM_JOINED_VECTORS]; /* device, [width] */
+    double rows, targets;
+} nm_shard_statistics;
+/* Combines the statistics of the shards of all processes in the tree. statistics: of each shard of this process, the same
+ * norm in all of them; afterwards all have the result. Errors of nm_comm_exchange. */
+nm_status nm_shard_tree_join(nm_shard_tree *tree, nm_shard_statistics *statistics, nm_error *err);
 
 /* After the last shard of this process: combines the nodes of all processes. The current node is then the sum of all
  * shards. Errors of nm_comm_exchange. */

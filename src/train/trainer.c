@@ -63,8 +63,26 @@ static void find_trainable_ranges(nm_trainer *trainer)
     }
 }
 
+/* With one shard, and without norms that use batch statistics, norm.statistics = update has no effect. */
+static nm_status open_lockstep(nm_trainer *trainer, nm_error *err)
+{
+    const nm_norm_config *norms = nm_options_find(trainer->options, "norm");
+    if (norms->statistics != NM_STATISTICS_UPDATE || trainer->config->shards == 1 ||
+        !nm_trainer_uses_batch(trainer))
+        return NM_OK;
+    if (norms->state != NM_STATE_UPDATE)
+        return nm_fail(
+            err, NM_USAGE,
+            "norm.statistics = update: running statistics move once per update (norm.state = update)");
+    const nm_shard_range own = nm_shard_range_of(trainer->config->shards, trainer->comm);
+    trainer->n_lanes = (int32_t)(own.last - own.first);
+    trainer->lanes = nm_allocate((size_t)trainer->n_lanes * sizeof *trainer->lanes);
+    return nm_lockstep_create(&trainer->lockstep, &trainer->shards, err);
+}
+
 static nm_status open_model(nm_trainer *trainer, nm_error *err)
 {
+    const nm_norm_config *norms = nm_options_find(trainer->options, "norm");
     nm_model_sizes sizes = trainer->task.type->sizes(&trainer->task);
     NM_TRY(nm_model_create(&trainer->model, trainer->task.type->model, trainer->backend, trainer->options,
                            &sizes, true, err));
@@ -77,8 +95,12 @@ static nm_status open_model(nm_trainer *trainer, nm_error *err)
     NM_TRY(nm_backend_alloc(trainer->backend, bytes, &trainer->m, err));
     NM_TRY(nm_backend_alloc(trainer->backend, bytes, &trainer->v, err));
     find_trainable_ranges(trainer);
-    return nm_shard_tree_init(&trainer->shards, &trainer->model->params, trainer->config->shards,
-                              trainer->comm, err);
+    NM_TRY(nm_shard_tree_init(&trainer->shards, &trainer->model->params, trainer->config->shards,
+                              trainer->comm, err));
+    NM_TRY(open_lockstep(trainer, err));
+    if (norms->state == NM_STATE_WORKER)
+        nm_workers_init(&trainer->workers, &trainer->model->params, trainer->config->shards);
+    return NM_OK;
 }
 
 static nm_status open_tape(nm_trainer *trainer, nm_error *err)
@@ -102,6 +124,12 @@ static nm_status open_tape(nm_trainer *trainer, nm_error *err)
     nm_tape_release(&trainer->tape);
     NM_TRY(nm_tape_init(&trainer->tape, trainer->backend, reserved, err));
     trainer->tape.recompute = recompute;
+    for (int32_t i = 0; i < trainer->n_lanes; i++) {
+        nm_lane *lane = &trainer->lanes[i];
+        nm_arena_init(&lane->host, SIZE_MAX);
+        NM_TRY(nm_tape_init(&lane->tape, trainer->backend, reserved, err));
+        lane->tape.recompute = recompute;
+    }
     return NM_OK;
 }
 
@@ -209,6 +237,8 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
                            trainer->state.update, trainer->state.epoch + 1, trainer->state.batch);
     else if (!trainer->comm->rank)
         NM_TRY(warm_start(trainer, err));
+    if (!found)
+        nm_workers_reset(&trainer->workers, &trainer->model->params);
     if (!trainer->comm->rank)
         NM_TRY(open_log(trainer, found, err));
     NM_TRY(nm_ranks_share_checkpoint(trainer, err));
@@ -256,6 +286,13 @@ void nm_trainer_close(nm_trainer *trainer)
         nm_backend_dealloc(trainer->backend, trainer->m);
     if (trainer->v)
         nm_backend_dealloc(trainer->backend, trainer->v);
+    nm_lockstep_free(trainer->lockstep);
+    for (int32_t i = 0; i < trainer->n_lanes; i++) {
+        nm_tape_release(&trainer->lanes[i].tape);
+        nm_arena_release(&trainer->lanes[i].host);
+    }
+    free(trainer->lanes);
+    nm_workers_release(&trainer->workers);
     nm_shard_tree_release(&trainer->shards);
     nm_model_free(trainer->model);
     if (trainer->task.type)

@@ -7,9 +7,22 @@
 #include "base/file.h"
 #include "train/checkpoint.h"
 #include "train/machine_load.h"
+#include "train/lockstep.h"
 #include "train/shards.h"
 #include "train/trainer.h"
 #include "train/warm_start.h"
+#include "train/workers.h"
+
+/* The pass of one of the shards that run in lockstep. */
+typedef struct nm_lane {
+    nm_tape tape;
+    nm_arena host; /* contents of its batch */
+    nm_batch batch;
+    int64_t step;
+    nm_shard_sums sums;
+    nm_status status;
+    nm_error error;
+} nm_lane;
 
 /* Consecutive trainable elements of the parameter memory. */
 typedef struct nm_param_range {
@@ -38,8 +51,12 @@ struct nm_trainer {
     nm_comm *comm;         /* the processes of the run */
     nm_comm alone;         /* if there are no others */
     nm_shard_tree shards;  /* sums of the current update */
-    bool stop;             /* a process was requested to stop, at the last update */
-    double logged_wait;    /* comm->wait_seconds at the last record of the log */
+    nm_lockstep *lockstep; /* norm.statistics = update; NULL otherwise */
+    nm_lane *lanes;        /* [n_lanes]; with lockstep */
+    int32_t n_lanes;
+    nm_workers workers; /* norm.state = worker */
+    bool stop;          /* a process was requested to stop, at the last update */
+    double logged_wait; /* comm->wait_seconds at the last record of the log */
     nm_param_range *ranges;
     size_t n_ranges;
     size_t peak_bytes;
@@ -63,6 +80,9 @@ int64_t nm_optimizer_state_kind(const nm_optim_config *optim);
 
 /* Seconds of a monotonic clock. */
 double nm_clock(void);
+
+/* Whether a norm of the model uses batch statistics. */
+bool nm_trainer_uses_batch(const nm_trainer *trainer);
 
 /* Calls the message callback. */
 void nm_trainer_message(const nm_trainer *trainer, const char *format, ...)

@@ -77,11 +77,10 @@ static nm_status report_divergence(nm_trainer *trainer, double loss, double thre
 }
 
 /* Forward and backward pass of one shard. */
-static nm_status pass(nm_trainer *trainer, const nm_batch *batch, int64_t step, nm_shard_sums *sums,
-                      nm_error *err)
+static nm_status pass(nm_trainer *trainer, nm_tape *tape, const nm_batch *batch, int64_t step,
+                      nm_shard_sums *sums, nm_error *err)
 {
     nm_backend *b = trainer->backend;
-    nm_tape *tape = &trainer->tape;
     nm_tape_start(tape, true, (uint64_t)trainer->config->seed, (uint32_t)step);
     tape->n_targets = batch->n_targets;
     tape->mean_loss = trainer->task.type->mean_loss;
@@ -180,8 +179,9 @@ static void start_hooks(nm_trainer *trainer)
     trainer->hooks_due =
         hooks && hooks->is_due(hooks->user, trainer->state.update + 1, checkpoint_is_due(trainer));
     if (trainer->hooks_due) {
-        trainer->tape.listen = hooks->on_norm;
-        trainer->tape.listener = hooks->user;
+        nm_tape *first = trainer->lockstep ? &trainer->lanes[0].tape : &trainer->tape;
+        first->listen = hooks->on_norm;
+        first->listener = hooks->user;
     }
 }
 
@@ -191,35 +191,98 @@ static double chance_loss(const nm_trainer *trainer)
     return task->type->chance_loss ? task->type->chance_loss(task) : log((double)trainer->model->target_size);
 }
 
+/* The next shard of the training data. */
+static nm_status next_shard(nm_trainer *trainer, int64_t shard, int64_t *batch_index, int64_t *step,
+                            nm_error *err)
+{
+    NM_TRY(nm_trainer_ready_batches(trainer, err));
+    if (!shard)
+        start_hooks(trainer);
+    *batch_index = trainer->state.batch++;
+    *step = trainer->state.step++;
+    return NM_OK;
+}
+
+static nm_batch read_batch(nm_trainer *trainer, int64_t batch_index, int64_t step, nm_arena *host)
+{
+    return trainer->task.type->batch(&trainer->task, NM_SPLIT_TRAIN, &trainer->batches, batch_index,
+                                     (uint32_t)step, true, host);
+}
+
+static nm_status compute_separately(nm_trainer *trainer, nm_error *err)
+{
+    nm_params *params = &trainer->model->params;
+    const nm_norm_config *norms = nm_options_find(trainer->options, "norm");
+    const nm_shard_range own = nm_shard_range_of(trainer->config->shards, trainer->comm);
+    for (int64_t shard = 0; shard < trainer->config->shards; shard++) {
+        int64_t batch_index, step;
+        NM_TRY(next_shard(trainer, shard, &batch_index, &step, err));
+        if (shard < own.first || shard >= own.last)
+            continue;
+        nm_batch batch = read_batch(trainer, batch_index, step, &trainer->host);
+        nm_shard_sums sums;
+        nm_shard_tree_begin(&trainer->shards);
+        nm_workers_load(&trainer->workers, params, shard);
+        nm_status status = pass(trainer, &trainer->tape, &batch, step, &sums, err);
+        trainer->tape.listen = NULL;
+        NM_TRY(status);
+        if (norms->state != NM_STATE_UPDATE)
+            nm_params_update_norms(params, trainer->tape.grad_scale);
+        nm_workers_store(&trainer->workers, params, shard);
+        nm_shard_tree_end(&trainer->shards, shard, &sums);
+    }
+    return NM_OK;
+}
+
+static void run_lane(void *user, int32_t i, nm_norm_joiner *joiner)
+{
+    nm_trainer *trainer = user;
+    nm_lane *lane = &trainer->lanes[i];
+    lane->tape.joiner = joiner;
+    lane->status = pass(trainer, &lane->tape, &lane->batch, lane->step, &lane->sums, &lane->error);
+}
+
+static nm_status compute_in_lockstep(nm_trainer *trainer, nm_error *err)
+{
+    const nm_shard_range own = nm_shard_range_of(trainer->config->shards, trainer->comm);
+    for (int64_t shard = 0; shard < trainer->config->shards; shard++) {
+        int64_t batch_index, step;
+        NM_TRY(next_shard(trainer, shard, &batch_index, &step, err));
+        if (shard < own.first || shard >= own.last)
+            continue;
+        nm_lane *lane = &trainer->lanes[shard - own.first];
+        lane->step = step;
+        lane->batch = read_batch(trainer, batch_index, step, &lane->host);
+    }
+    nm_status status = nm_lockstep_run(trainer->lockstep, run_lane, trainer, err);
+    trainer->lanes[0].tape.listen = NULL;
+    for (int32_t i = 0; status == NM_OK && i < trainer->n_lanes; i++) {
+        nm_lane *lane = &trainer->lanes[i];
+        if (lane->status != NM_OK && !lane->tape.joiner->failed) {
+            *err = lane->error;
+            return lane->status;
+        }
+    }
+    NM_TRY(status);
+    for (int32_t i = 0; i < trainer->n_lanes; i++) {
+        nm_shard_tree_begin(&trainer->shards);
+        nm_lockstep_load(trainer->lockstep, i);
+        nm_shard_tree_end(&trainer->shards, own.first + i, &trainer->lanes[i].sums);
+    }
+    return NM_OK;
+}
+
 /* Computes the shards of the next update, or those of this rank, and combines them with those of the other ranks. Their sums
  * are then the current node of the tree. */
 static nm_status compute_shards(nm_trainer *trainer, nm_error *err)
 {
     nm_train_state *state = &trainer->state;
     nm_params *params = &trainer->model->params;
-    const nm_norm_config *norms = nm_options_find(trainer->options, "norm");
-    const nm_shard_range own = nm_shard_range_of(trainer->config->shards, trainer->comm);
     nm_shard_tree_start(&trainer->shards);
-    for (int64_t shard = 0; shard < trainer->config->shards; shard++) {
-        NM_TRY(nm_trainer_ready_batches(trainer, err));
-        if (!shard)
-            start_hooks(trainer);
-        int64_t batch_index = state->batch++, step = state->step++;
-        if (shard < own.first || shard >= own.last)
-            continue;
-        nm_batch batch = trainer->task.type->batch(&trainer->task, NM_SPLIT_TRAIN, &trainer->batches,
-                                                   batch_index, (uint32_t)step, true, &trainer->host);
-        nm_shard_sums sums;
-        nm_shard_tree_begin(&trainer->shards);
-        nm_status status = pass(trainer, &batch, step, &sums, err);
-        trainer->tape.listen = NULL;
-        NM_TRY(status);
-        if (norms->state == NM_STATE_MICRO_BATCH)
-            nm_params_update_norms(params, trainer->tape.grad_scale);
-        nm_shard_tree_end(&trainer->shards, shard, &sums);
-    }
+    NM_TRY(trainer->lockstep ? compute_in_lockstep(trainer, err) : compute_separately(trainer, err));
     NM_TRY(nm_shard_tree_complete(&trainer->shards, err));
     nm_params_update_norms(params, trainer->tape.grad_scale);
+    nm_workers_load(&trainer->workers, params, 0); /* the state of the model */
     if (trainer->comm->size > 1) {
         trainer->stop = trainer->shards.current.sums.stop;
         state->seconds = trainer->shards.current.sums.seconds;
@@ -290,12 +353,14 @@ nm_status nm_trainer_dry_run(nm_trainer *trainer, nm_error *err)
     nm_backend_dry_run(trainer->backend, true);
     nm_batch batch = trainer->task.type->largest(&trainer->task, &trainer->host);
     nm_shard_sums ignored;
-    nm_status status = pass(trainer, &batch, 0, &ignored, err);
+    nm_status status = pass(trainer, &trainer->tape, &batch, 0, &ignored, err);
     nm_backend_dry_run(trainer->backend, false);
     nm_norm_snapshot_restore(&snapshot, params);
     /* Parameters, gradients, their copies and two moments. The logits of one block and temporary memory are small and
      * not counted. */
     size_t slabs = 4 + nm_shard_tree_slabs(trainer->config->shards, trainer->comm);
-    trainer->peak_bytes = slabs * nm_params_bytes(params) + nm_tape_peak(&trainer->tape);
+    size_t n_lanes = (size_t)trainer->n_lanes; /* each with gradients and activations */
+    trainer->peak_bytes =
+        (slabs + n_lanes) * nm_params_bytes(params) + (n_lanes ? n_lanes : 1) * nm_tape_peak(&trainer->tape);
     return status;
 }

@@ -6,10 +6,11 @@
 
 #include "train/trainer_private.h"
 
-static bool uses_batch(const nm_model *model)
+bool nm_trainer_uses_batch(const nm_trainer *trainer)
 {
-    for (size_t i = 0; i < model->params.n_norms; i++)
-        if (model->params.norms[i]->type->traits & NM_USES_BATCH)
+    const nm_params *params = &trainer->model->params;
+    for (size_t i = 0; i < params->n_norms; i++)
+        if (params->norms[i]->type->traits & NM_USES_BATCH)
             return true;
     return false;
 }
@@ -77,7 +78,7 @@ nm_status nm_trainer_validate(nm_trainer *trainer, nm_validation *v, nm_error *e
     v->loss = mean.loss;
     v->nll = mean.nll;
     v->masked = mean.ignored;
-    if (status == NM_OK && trainer->config->batch_loss && uses_batch(trainer->model) &&
+    if (status == NM_OK && trainer->config->batch_loss && nm_trainer_uses_batch(trainer) &&
         trainer->model->params.n_state)
         status = batch_loss_over(trainer, &batches, v, err);
     nm_batches_release(&batches);

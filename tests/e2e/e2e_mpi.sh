@@ -33,6 +33,11 @@ tensors() { # FILE: checksum of the tensors, without the metadata
         $header =~ s/"__metadata__":\{(?:[^"{}]|"(?:\\.|[^"\\])*")*\},?//;
         print $header =~ s/ +$//r, "\n", substr($all, 8 + $length);' "$1" | cksum
 }
+# ends CODE TEXT: the last run has ended with the code, and Norma has printed one line with the text.
+ends() {
+    [ "$got" = "$1" ] || fail "exit code $got instead of $1 ('$2'): $(cat err)"
+    [ "$(grep -cF -- "$2" err)" = 1 ] || fail "not one line with '$2': $(cat err)"
+}
 equal() { # FOLDER FOLDER: the same models, last and best
     local file
     for file in last best; do
@@ -57,6 +62,31 @@ done
 ranks 2 --model.norm rbn --run.folder rbn2
 equal rbn1 rbn2
 
+# Batch statistics of the whole update, and running statistics of each worker (the shards).
+# same NAME OPTIONS...: one process and 3 ranks; stopped with 3 ranks, continued with 2.
+same() {
+    local name=$1
+    shift
+    "$NORMA" train recipe.ini "$@" --run.quiet --run.folder "$name-1" 2>err || fail "$name: $(cat err)"
+    ranks 3 "$@" --train.updates 6 --run.folder "$name-3"
+    [ "$got" = 0 ] || fail "$name, 3 ranks: $(cat err)"
+    ranks 2 "$@" --train.updates 12 --run.folder "$name-3" --resume
+    has err 'resumed at update 6'
+    [ "$(tensors "$name-1/last.safetensors")" = "$(tensors "$name-3/last.safetensors")" ] || fail "$name: one process and 3 ranks differ"
+}
+different() { # FOLDER FOLDER
+    cases=$((cases + 1))
+    [ "$(tensors "$1/last.safetensors")" != "$(tensors "$2/last.safetensors")" ] || fail "$1 and $2 have the same weights"
+}
+same update --model.norm rbn --norm.statistics update
+different update-1 rbn1
+same worker --norm.state worker
+different worker-1 one
+ranks 2 --model.norm batch --norm.statistics update --norm.state worker --run.folder wrong
+ends 2 'norm.statistics = update: running statistics move once per update'
+ranks 2 --norm.state worker --train.shards 2 --run.folder worker-3 --train.updates 14 --resume=override
+ends 5 'another number of workers'
+
 # Stopped with 2 ranks after 6 updates, continued with 3 until 9 and with one process until 12.
 ranks 2 --train.updates 6 --run.folder stopped
 [ "$got" = 0 ] || fail "2 ranks until update 6: $(cat err)"
@@ -66,11 +96,6 @@ has err 'resumed at update 6'
 has err 'resumed at update 9'
 [ "$(tensors one/last.safetensors)" = "$(tensors stopped/last.safetensors)" ] || fail "the number of ranks changed at a resume, and the weights, too"
 
-# ends CODE TEXT: the last run has ended with the code, and Norma has printed one line with the text.
-ends() {
-    [ "$got" = "$1" ] || fail "exit code $got instead of $1 ('$2'): $(cat err)"
-    [ "$(grep -cF -- "$2" err)" = 1 ] || fail "not one line with '$2': $(cat err)"
-}
 ranks 3 --train.shards 2 --run.folder wrong
 ends 2 '3 processes need at least as many shards per update; train.shards is 2'
 ranks 2 --norm.state micro-batch --run.folder wrong

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "train/shards.h"
+#include "thread_comm.h"
 
 enum { WIDTH = 5, MAX_SHARDS = 19, MAX_ROWS = 7 };
 
@@ -109,62 +110,6 @@ static void check_statistics(const rig *r, int64_t n_shards)
     assert_true(r->norms[1]->collected_rows[1] == 0); /* a statistic that no shard collects */
 }
 
-/* ---- ranks that are threads: a message is a copy into the queue of its pair of ranks ---- */
-
-enum { MAX_RANKS = 9, MAX_QUEUE = 64 };
-
-typedef struct queue {
-    struct {
-        void *data;
-        size_t bytes;
-    } items[MAX_QUEUE];
-    size_t sent, received;
-} queue;
-
-typedef struct hub {
-    pthread_mutex_t mutex;
-    pthread_cond_t changed;
-    queue queues[MAX_RANKS][MAX_RANKS]; /* from, to */
-} hub;
-
-typedef struct thread_comm {
-    nm_comm base;
-    hub *hub;
-} thread_comm;
-
-static nm_status exchange_threads(nm_comm *comm, const nm_comm_message *messages, size_t n, nm_error *err)
-{
-    (void)err;
-    hub *h = ((thread_comm *)comm)->hub;
-    pthread_mutex_lock(&h->mutex);
-    for (size_t i = 0; i < n; i++) {
-        if (messages[i].receive)
-            continue;
-        queue *q = &h->queues[comm->rank][messages[i].rank];
-        NM_ASSERT(q->sent - q->received < MAX_QUEUE);
-        void *copy = malloc(messages[i].bytes + 1);
-        memcpy(copy, messages[i].data, messages[i].bytes);
-        q->items[q->sent % MAX_QUEUE].data = copy;
-        q->items[q->sent++ % MAX_QUEUE].bytes = messages[i].bytes;
-    }
-    pthread_cond_broadcast(&h->changed);
-    for (size_t i = 0; i < n; i++) {
-        if (!messages[i].receive)
-            continue;
-        queue *q = &h->queues[messages[i].rank][comm->rank];
-        while (q->sent == q->received)
-            pthread_cond_wait(&h->changed, &h->mutex);
-        size_t at = q->received++ % MAX_QUEUE;
-        NM_ASSERT(q->items[at].bytes == messages[i].bytes);
-        memcpy(messages[i].data, q->items[at].data, messages[i].bytes);
-        free(q->items[at].data);
-    }
-    pthread_mutex_unlock(&h->mutex);
-    return NM_OK;
-}
-
-static const nm_comm_type threads_type = {.name = "threads", .exchange = exchange_threads};
-
 typedef struct job { /* of one rank */
     thread_comm comm;
     int64_t n_shards;
@@ -217,11 +162,9 @@ static void *run_rank(void *argument)
 
 static void run_ranks(void *(*function)(void *), int64_t n_shards, int32_t size)
 {
-    hub *h = calloc(1, sizeof *h);
+    hub *h = hub_create();
     job jobs[MAX_RANKS];
     pthread_t threads[MAX_RANKS];
-    pthread_mutex_init(&h->mutex, NULL);
-    pthread_cond_init(&h->changed, NULL);
     for (int32_t rank = 0; rank < size; rank++) {
         jobs[rank] =
             (job){{{.type = &threads_type, .rank = rank, .size = size}, .hub = h}, .n_shards = n_shards};
