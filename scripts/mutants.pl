@@ -7,7 +7,7 @@
 # when its file, its tests or its entry have changed. Exit code: 0 no mutant survived, 1 some did, 2 a mutant cannot be applied.
 #
 # tests/mutants/*.txt: entries of
-#     FILE TEST [TEST ...]         tests: programs (test_x), scripts (e2e_x), or golden
+#     FILE TEST [TEST ...]         tests: programs (test_x, or test_x:ARGUMENT), scripts (e2e_x), or golden
 #     - text                       one or more lines; the indentation of the first one is not part of the text
 #     + replacement                the same; none: the text is removed
 #     = reason                     the mutant is equivalent: it is listed, but not run
@@ -43,6 +43,12 @@ for my $list (sort glob 'tests/mutants/*.txt') {
     }
 }
 
+# The sources of a test, without which it is another test.
+sub sources_of {
+    my $name = $_[0] =~ s/:.*//r;
+    return map { slurp($_) } grep { -e } glob("tests/{unit,kernel,grad}/$name.c tests/e2e/$name.sh");
+}
+
 my %sources;
 my $broken = 0;
 for my $m (@mutants) {
@@ -52,7 +58,7 @@ for my $m (@mutants) {
     $m->{new} = join "\n", @{$m->{to}};
     my $n = () = $source =~ /\Q$m->{text}\E/g;
     $m->{new} =~ s/^\s+//;
-    $m->{key} = md5_hex(join "\0", $source, $m->{text}, $m->{new}, map { $_, map { slurp($_) } grep { -e } glob("tests/{unit,kernel,grad}/$_.c tests/e2e/$_.sh") } @{$m->{tests}});
+    $m->{key} = md5_hex(join "\0", $source, $m->{text}, $m->{new}, map { $_, sources_of($_) } @{$m->{tests}});
     next if $n == 1;
     print "$m->{at}: the text occurs $n times in $m->{file}\n";
     $broken++;
@@ -84,7 +90,7 @@ sub work {
         my ($from, $at) = ($sources{$m->{file}}, index($sources{$m->{file}}, $m->{text}));
         spew($log, '');
         spew("$copy/$m->{file}", substr($from, 0, $at) . $m->{new} . substr($from, $at + length $m->{text}));
-        my @targets = map { /^e2e/ ? 'norma_program' : $_ eq 'golden' ? 'norma-golden' : $_ } @{$m->{tests}};
+        my @targets = map { /^e2e/ ? 'norma_program' : $_ eq 'golden' ? 'norma-golden' : s/:.*//r } @{$m->{tests}};
         my $result = 'survived';
         if (!succeeds("cmake --build $build -j 1 --target @targets", $log)) {
             $result = 'uncompiled';
@@ -92,7 +98,7 @@ sub work {
         for my $test ($result eq 'survived' ? @{$m->{tests}} : ()) {
             my $command = $test eq 'golden' ? "$build/norma-golden $copy/tests/golden/cases"
                 : $test =~ /^e2e/ ? "NORMA=$build/norma SOURCE=$copy BUILD=$build bash $copy/tests/e2e/$test.sh"
-                : "cd $copy/tests && $build/tests/$test";
+                : "cd $copy/tests && $build/tests/" . $test =~ s/:/ /r;
             next if succeeds("(OMP_WAIT_POLICY=passive timeout $timeout sh -c '$command')", $log);
             $result = 'killed';
             last;

@@ -143,7 +143,7 @@ static int32_t shortlist(nm_sampler *self, double *weights)
     for (int32_t id = 0; id < words; id++)
         if (id != vocab->bos && id != vocab->pad && (id != vocab->unk || o->unknown))
             self->sorted[n++] = (candidate){self->log_p[id], id};
-    double temperature = o->temperature > 0 ? o->temperature : 1, total = 0;
+    double temperature = o->temperature > 0 ? o->temperature : 1, total = 0, top = -INFINITY;
     if (o->top_k || o->top_p < 1 || o->temperature <= 0)
         qsort(self->sorted, (size_t)n, sizeof *self->sorted, compare_candidates);
     if (o->temperature <= 0)
@@ -151,7 +151,10 @@ static int32_t shortlist(nm_sampler *self, double *weights)
     else if (o->top_k && o->top_k < n)
         n = (int32_t)o->top_k;
     for (int32_t i = 0; i < n; i++)
-        total += self->sorted[i].log_p = exp(self->sorted[i].log_p / temperature);
+        top = fmax(top, self->sorted[i].log_p);
+    for (int32_t i = 0; i < n;
+         i++) /* relative to the largest, as at low temperatures all others would be 0 */
+        total += self->sorted[i].log_p = exp((self->sorted[i].log_p - top) / temperature);
     double kept = 0;
     for (int32_t i = 0; o->top_p < 1 && i < n; i++) {
         kept += self->sorted[i].log_p;

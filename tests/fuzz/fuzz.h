@@ -12,8 +12,22 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
+/* libFuzzer's own mutations; for mutators. */
+size_t LLVMFuzzerMutate(uint8_t *data, size_t bytes, size_t max_bytes);
+
 /* Path of a file in memory with these contents, valid until the next call for the same slot (0 or 1). */
 const char *fuzz_file(int slot, const char *suffix, const uint8_t *data, size_t bytes);
+
+/* A folder of this process, in memory where the system has that; its contents are removed at exit. */
+const char *fuzz_folder(void);
+/* Removes everything in a folder below fuzz_folder(), and the folder. */
+void fuzz_remove_folder(const char *path);
+/* Takes a value in [0, n) from the start of the input; 0 when it is empty. */
+uint32_t fuzz_choice(const uint8_t **data, size_t *bytes, uint32_t n);
+/* The next part of the input, up to a NUL byte that is skipped; heap, NUL-terminated. */
+char *fuzz_part(const uint8_t **data, size_t *bytes);
+/* A failed call has a message of one line. */
+void fuzz_check_error(nm_status status, const nm_error *err);
 
 /* A stream over an input; close it. */
 FILE *fuzz_stream(const char *text, size_t bytes);

@@ -2,6 +2,7 @@
  * folder of this process, in memory where the system has that. */
 #include "fuzz.h"
 
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,15 +10,25 @@
 
 static char folder[64], paths[2][128];
 
-static void remove_files(void)
+static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *where)
 {
-    for (int slot = 0; slot < 2; slot++)
-        if (*paths[slot])
-            unlink(paths[slot]);
-    rmdir(folder);
+    (void)info;
+    (void)type;
+    (void)where;
+    return remove(path);
 }
 
-const char *fuzz_file(int slot, const char *suffix, const uint8_t *data, size_t bytes)
+void fuzz_remove_folder(const char *path)
+{
+    nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static void remove_files(void)
+{
+    fuzz_remove_folder(folder);
+}
+
+const char *fuzz_folder(void)
 {
     if (!*folder) {
         strcpy(folder, access("/dev/shm", W_OK) ? "/tmp/norma-fuzz-XXXXXX" : "/dev/shm/norma-fuzz-XXXXXX");
@@ -25,11 +36,42 @@ const char *fuzz_file(int slot, const char *suffix, const uint8_t *data, size_t 
             abort();
         atexit(remove_files);
     }
-    snprintf(paths[slot], sizeof paths[slot], "%s/input.%s", folder, suffix);
+    return folder;
+}
+
+const char *fuzz_file(int slot, const char *suffix, const uint8_t *data, size_t bytes)
+{
+    snprintf(paths[slot], sizeof paths[slot], "%s/input.%s", fuzz_folder(), suffix);
     FILE *stream = fopen(paths[slot], "wb");
     if (!stream || (bytes && fwrite(data, 1, bytes, stream) != bytes) || fclose(stream))
         abort();
     return paths[slot];
+}
+
+uint32_t fuzz_choice(const uint8_t **data, size_t *bytes, uint32_t n)
+{
+    if (!*bytes)
+        return 0;
+    (*bytes)--;
+    return *(*data)++ % n;
+}
+
+char *fuzz_part(const uint8_t **data, size_t *bytes)
+{
+    const uint8_t *end = *bytes ? memchr(*data, 0, *bytes) : NULL;
+    size_t length = end ? (size_t)(end - *data) : *bytes, skipped = length + (end != NULL);
+    char *part = nm_allocate(length + 1);
+    if (length)
+        memcpy(part, *data, length);
+    *data = skipped ? *data + skipped : *data;
+    *bytes -= skipped;
+    return part;
+}
+
+void fuzz_check_error(nm_status status, const nm_error *err)
+{
+    NM_ASSERT(status != NM_OK && err->status == status);
+    NM_ASSERT(*err->text && !strchr(err->text, '\n'));
 }
 
 FILE *fuzz_stream(const char *text, size_t bytes)

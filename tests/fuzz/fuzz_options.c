@@ -51,6 +51,25 @@ static void read_back(const nm_options *options)
     nm_options_free(again);
 }
 
+/* The same text as a recipe: a file with a profile, whose rules are checked. */
+static void check_recipe(const uint8_t *data, size_t bytes)
+{
+    const char *path = fuzz_file(0, "ini", data, bytes);
+    nm_options *options = create();
+    nm_error err;
+    char *warning = NULL, *task = NULL;
+    nm_status status = nm_options_peek(path, "run.task", &task, &err);
+    if (status == NM_OK)
+        status = nm_options_read_profile(options, path, bytes % 2 ? "small" : "", &err);
+    if (status == NM_OK)
+        status = nm_options_check(options, &warning, &err);
+    if (status != NM_OK)
+        fuzz_check_error(status, &err);
+    free(warning);
+    free(task);
+    nm_options_free(options);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     char *text = calloc(1, bytes + 1); /* data has no end mark */
@@ -64,6 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     else
         NM_ASSERT(!strchr(err.text, '\n'));
     nm_options_free(options);
+    check_recipe(data, bytes);
     free(text);
     return 0;
 }

@@ -16,6 +16,13 @@ static const check_row checks[] = {
 };
 enum { N_CHECKS = sizeof checks / sizeof *checks };
 
+static const char *only; /* the kernel to check; NULL: all */
+
+static bool is_chosen(const check_row *row)
+{
+    return !only || !strcmp(row->name, only);
+}
+
 static void run_size(const check_row *row, pair *p, const char *level, size z)
 {
     char what[128];
@@ -41,6 +48,8 @@ static void check_level(nm_backend_options options, const char *level)
         skip();
     nm_backend *reference = level_create((nm_backend_options){.name = "ref", .dtype = NM_F64});
     for (int i = 0; i < N_CHECKS; i++) {
+        if (!is_chosen(&checks[i]))
+            continue;
         pair p = {.on = {backend, reference}, .seed = 1};
         run_check(&checks[i], &p, level);
     }
@@ -58,6 +67,8 @@ static void test_threads(void **state)
     for (options.threads = 1; options.threads <= 3; options.threads++) {
         nm_backend *backend = level_create(options);
         for (int i = 0; i < N_CHECKS; i++) {
+            if (!is_chosen(&checks[i]))
+                continue;
             pair p = {.on = {backend, reference}, .seed = 1};
             run_size(&checks[i], &p, "auto", (size){1, 7, 0});
             run_size(&checks[i], &p, "auto", (size){2, 16, 3});
@@ -106,8 +117,10 @@ static void test_cpu_vnni(void **state)
 }
 #endif
 
-int main(void)
+/* test_kernels [KERNEL] */
+int main(int argc, char **argv)
 {
+    only = argc > 1 ? argv[1] : NULL;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ref_float_fenced),
         cmocka_unit_test(test_cpu_base),

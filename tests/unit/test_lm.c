@@ -317,6 +317,26 @@ static void test_greedy_tokens_are_most_probable(void **state)
     nm_vocab_free(vocab);
 }
 
+/* At temperatures at which the probability of all other tokens is 0 in double precision. */
+static void test_low_temperatures_are_greedy(void **state)
+{
+    (void)state;
+    static const double temperatures[] = {1e-6, 1e-9};
+    nm_vocab *vocab = numbered_words();
+    rig r;
+    int32_t greedy[PROMPTS][DRAWN], next[PROMPTS][DRAWN];
+    nm_sample_options options = {.temperature = 0, .top_p = 1, .tokens = DRAWN, .batch = 3, .seed = 2};
+    rig_open(&r, kinds[0]);
+    write_on(&r, vocab, &options, greedy);
+    for (size_t i = 0; i < sizeof temperatures / sizeof *temperatures; i++) {
+        options.temperature = temperatures[i];
+        write_on(&r, vocab, &options, next);
+        assert_memory_equal(greedy, next, sizeof greedy);
+    }
+    rig_close(&r);
+    nm_vocab_free(vocab);
+}
+
 static void test_samples_do_not_depend_on_batches(void **state)
 {
     (void)state;
@@ -372,6 +392,7 @@ int main(void)
                                        cmocka_unit_test(test_noncausal_scores_whole_segments),
                                        cmocka_unit_test(test_probabilities_sum_to_one),
                                        cmocka_unit_test(test_greedy_tokens_are_most_probable),
+                                       cmocka_unit_test(test_low_temperatures_are_greedy),
                                        cmocka_unit_test(test_samples_do_not_depend_on_batches),
                                        cmocka_unit_test(test_top_1_is_greedy)};
     return cmocka_run_group_tests(tests, NULL, NULL);
