@@ -79,6 +79,21 @@ NM_API const char *nm_translations_token(const nm_translations *translations, si
 NM_API const double *nm_translations_token_scores(const nm_translations *translations, size_t text,
                                                   size_t rank);
 
+/* A word of a translation, separated from others by white space. */
+typedef struct nm_translation_word {
+    size_t begin, end; /* bytes of the translation's text */
+    double score;      /* sum of the log probabilities of its tokens */
+    int32_t source;    /* the word of the source text with the greatest attention, from 0; -1: none */
+} nm_translation_word;
+
+/* The words of a translation, if the translator was opened with translate.alignment = true: their number, and the array. The
+ * attention is the cross-attention of decoder layer translate.alignment_layer (0: the last but one), averaged over its
+ * heads or of translate.alignment_head, in the steps that predict the tokens; that of a word is the sum over its
+ * tokens (Garg et al. 2019, section 4.1). The words of the source text are separated by white space, too. */
+NM_API size_t nm_translations_n_words(const nm_translations *translations, size_t text, size_t rank);
+NM_API const nm_translation_word *nm_translations_words(const nm_translations *translations, size_t text,
+                                                        size_t rank);
+
 #ifdef __cplusplus
 }
 #endif

@@ -6,6 +6,7 @@
 #include "api/inference.h"
 #include "decode/decode.h"
 #include "task/text_coder.h"
+#include "task/word_spans.h"
 #include "task/translation.h"
 #include "text/words.h"
 
@@ -13,12 +14,17 @@ enum { TEXT_BYTES_MAX = 1 << 20 }; /* longer texts are not sentences and are not
 
 typedef struct format_config { /* section [translate] */
     nm_text_format input_format, output_format;
+    bool alignment;
+    int64_t alignment_layer, alignment_head;
 } format_config;
 
 /* clang-format off */
 static const nm_option format_rows[] = {
     NM_CHOICE(format_config, input_format, "raw", NM_TEXT_FORMATS, "Format of the texts: raw text, tokenized text as norma prepare writes it, or subwords."),
     NM_CHOICE(format_config, output_format, "raw", NM_TEXT_FORMATS, "Format of the translations: raw text, tokenized text, or subwords."),
+    NM_OPTION(format_config, alignment, "false", 0, 1, "Align the words of translations to those of the source by attention."),
+    NM_OPTION(format_config, alignment_layer, "0", 0, 1000, "Decoder layer of the attention, from 1; 0: the last but one."),
+    NM_OPTION(format_config, alignment_head, "0", 0, 1000, "Head of the attention, from 1; 0: the mean of all heads."),
     {0}};
 /* clang-format on */
 
@@ -35,6 +41,7 @@ struct nm_translator {
     nm_inference inference;
     nm_decode_options search;
     const format_config *formats;
+    nm_attention_choice attention;     /* with translate.alignment */
     const nm_translation_parts *parts; /* of the first model */
     workspace *main;                   /* its decoder has the tables of all */
     nm_workspaces pool;
@@ -44,7 +51,8 @@ typedef struct translated { /* one translation */
     char *text;
     double score, *token_scores;
     char **tokens;
-    size_t n_tokens;
+    size_t n_tokens, n_words;
+    nm_translation_word *words; /* with translate.alignment */
 } translated;
 
 struct nm_translations {
@@ -171,6 +179,22 @@ static nm_status open_targets(const nm_translator *self, workspace *w, nm_error 
     return nm_text_coder_open_target(&w->targets, self->parts->texts[NM_TEXT_SETTINGS], &subwords, err);
 }
 
+static nm_status choose_attention(nm_translator *self, nm_error *err)
+{
+    const format_config *formats = self->formats;
+    int32_t layers = nm_decoder_layers(self->main->decoder), heads = nm_decoder_heads(self->main->decoder);
+    if (!formats->alignment && (formats->alignment_layer || formats->alignment_head))
+        return nm_fail(err, NM_USAGE, "%s has no effect without translate.alignment",
+                       formats->alignment_layer ? "translate.alignment_layer" : "translate.alignment_head");
+    if (formats->alignment_layer > layers || formats->alignment_head > heads)
+        return nm_fail(err, NM_USAGE, "the decoder has %d layers with %d heads", layers, heads);
+    self->attention.layer = formats->alignment_layer ? (int32_t)formats->alignment_layer - 1
+                            : layers > 1             ? layers - 2
+                                                     : 0;
+    self->attention.head = (int32_t)formats->alignment_head - 1;
+    return NM_OK;
+}
+
 static nm_status open_translator(nm_translator *self, const char *path, const char *const *options,
                                  nm_error *err)
 {
@@ -185,7 +209,7 @@ static nm_status open_translator(nm_translator *self, const char *path, const ch
     NM_TRY(workspace_create(self, &main, err));
     self->main = main;
     nm_workspaces_give(&self->pool, main);
-    return NM_OK;
+    return choose_attention(self, err);
 }
 
 nm_status nm_translator_open(nm_translator **translator, const char *path, const char *const *options,
@@ -312,6 +336,78 @@ static translated translated_of(const nm_translator *self, char *text, const nm_
 
 /* ---- translation ---- */
 
+/* The words of a translation. source: the text; attention: [tokens, source tokens]. Overwrites w->subwords and the result of
+ * w->source. */
+static void add_words(const nm_translator *self, workspace *w, const char *source, const nm_hypothesis *found,
+                      int32_t n_source, translated *out)
+{
+    nm_word_span *spans[2];
+    size_t source_bytes = nm_text_length(source), target_bytes = strlen(out->text);
+    size_t n_words[2] = {nm_word_spans(source, source_bytes, &spans[0]),
+                         nm_word_spans(out->text, target_bytes, &spans[1])};
+    int32_t n_tokens = nm_hypothesis_length(found, self->parts->target_vocab->eos);
+    int32_t *words[2] = {nm_allocate((size_t)n_source * sizeof(int32_t)),
+                         nm_allocate((size_t)(n_tokens + 1) * sizeof(int32_t))};
+    nm_text_coder_run(&w->source, self->formats->input_format, source, source_bytes);
+    nm_word_spans_of_subwords(source, spans[0], n_words[0], w->source.subwords.data, w->source.subwords.bytes,
+                              n_source - 1, words[0]);
+    nm_buffer_clear(&w->subwords);
+    nm_vocab_decode(self->parts->target_vocab, found->ids, (size_t)found->n, &w->subwords);
+    nm_word_spans_of_subwords(out->text, spans[1], n_words[1], w->subwords.data, w->subwords.bytes, n_tokens,
+                              words[1]);
+    double *sums = nm_allocate((n_words[1] + 1) * (n_words[0] + 1) * sizeof *sums);
+    out->n_words = n_words[1];
+    out->words = nm_allocate(n_words[1] * sizeof *out->words);
+    for (int32_t t = 0; t < n_tokens && n_words[1]; t++) {
+        out->words[words[1][t]].score += found->token_scores[t];
+        for (int32_t s = 0; s < n_source - 1 && n_words[0]; s++)
+            sums[(size_t)words[1][t] * n_words[0] + (size_t)words[0][s]] +=
+                found->attention[(size_t)t * (size_t)n_source + (size_t)s];
+    }
+    for (size_t i = 0; i < n_words[1]; i++) {
+        nm_translation_word *word = &out->words[i];
+        const double *weights = sums + i * n_words[0];
+        *word = (nm_translation_word){spans[1][i].begin, spans[1][i].end, word->score, -1};
+        for (size_t s = 0; s < n_words[0]; s++)
+            if (weights[s] > (word->source < 0 ? 0 : weights[word->source]))
+                word->source = (int32_t)s;
+    }
+    free(sums);
+    for (int side = 0; side < 2; side++) {
+        free(spans[side]);
+        free(words[side]);
+    }
+}
+
+/* Aligns the translations of all texts; lists: the sources. */
+static nm_status align(const nm_translator *self, workspace *w, const char *const *texts,
+                       const nm_id_list *lists, const nm_translation *found, nm_translations *out,
+                       nm_error *err)
+{
+    size_t n = 0, total = 0;
+    for (size_t i = 0; i < out->n; i++)
+        total += out->texts[i].n;
+    nm_id_list *pairs = nm_allocate(2 * total * sizeof *pairs);
+    nm_translation *scored = nm_allocate(total * sizeof *scored);
+    for (size_t i = 0; i < out->n; i++)
+        for (size_t k = 0; k < out->texts[i].n; k++, n++) {
+            pairs[n] = lists[i];
+            pairs[total + n] = (nm_id_list){found[i].list[k].ids, found[i].list[k].n};
+        }
+    nm_status status =
+        nm_decode_score(w->decoder, pairs, pairs + total, total, &self->attention, scored, err);
+    n = 0;
+    for (size_t i = 0; i < out->n && status == NM_OK; i++)
+        for (size_t k = 0; k < out->texts[i].n; k++, n++) {
+            if (scored[n].n)
+                add_words(self, w, texts[i], &scored[n].list[0], lists[i].n, &out->texts[i].list[k]);
+            nm_translation_release(&scored[n]);
+        }
+    free(pairs);
+    free(scored);
+    return status;
+}
+
 /* Stores what the decoder has found for text i; target: its given translation, or NULL. */
 static void store(const nm_translator *self, workspace *w, const nm_translation *found, const char *target,
                   struct text_translations *text)
@@ -343,10 +439,12 @@ static nm_status decode(const nm_translator *self, workspace *w, const char *con
                 lists[side][i] = encoded_text(&sides[side], i);
     nm_status status = targets ? nm_decode_score(w->decoder, lists[0], lists[1], out->n, NULL, found, err)
                                : nm_decode(w->decoder, lists[0], out->n, found, err);
-    for (size_t i = 0; i < out->n && status == NM_OK; i++) {
+    for (size_t i = 0; i < out->n && status == NM_OK; i++)
         store(self, w, &found[i], targets ? targets[i] : NULL, &out->texts[i]);
+    if (status == NM_OK && self->formats->alignment)
+        status = align(self, w, texts, lists[0], found, out, err);
+    for (size_t i = 0; i < out->n; i++)
         nm_translation_release(&found[i]);
-    }
     for (int side = 0; side < 2; side++) {
         encoded_release(&sides[side]);
         free(lists[side]);
@@ -406,6 +504,7 @@ static void translated_release(translated *one)
         free(one->tokens[i]);
     free(one->tokens);
     free(one->token_scores);
+    free(one->words);
     free(one->text);
 }
 
@@ -470,4 +569,16 @@ const double *nm_translations_token_scores(const nm_translations *self, size_t t
 {
     const translated *one = find(self, text, rank);
     return one ? one->token_scores : NULL;
+}
+
+size_t nm_translations_n_words(const nm_translations *self, size_t text, size_t rank)
+{
+    const translated *one = find(self, text, rank);
+    return one ? one->n_words : 0;
+}
+
+const nm_translation_word *nm_translations_words(const nm_translations *self, size_t text, size_t rank)
+{
+    const translated *one = find(self, text, rank);
+    return one ? one->words : NULL;
 }

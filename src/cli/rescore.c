@@ -8,8 +8,8 @@
 typedef struct rescore_config { /* section [rescore] */
     const char *output;
     nm_text_format input_format;
-    int64_t buffer, batch_tokens;
-    bool json;
+    int64_t buffer, batch_tokens, alignment_layer, alignment_head;
+    bool json, alignment;
 } rescore_config;
 
 /* clang-format off */
@@ -19,6 +19,7 @@ static const nm_option rescore_rows[] = {
     NM_OPTION(rescore_config, buffer, "2000", 1, 1 << 24, "Number of pairs read before scoring starts: large values batch sentences of similar length, 1 answers each pair immediately."),
     NM_OPTION(rescore_config, batch_tokens, "1024", 1, 1 << 24, "Maximum number of source tokens in a batch of one thread; changes speed and memory, not results."),
     NM_OPTION(rescore_config, json, "false", 0, 1, "Write one JSON object per pair: log probability, tokens and their log probabilities."),
+    NM_CLI_ALIGNMENT_OPTIONS(rescore_config),
     {0}};
 /* clang-format on */
 
@@ -52,21 +53,28 @@ static nm_status open_translator(nm_model_session *session, void *state, const c
         return nm_fail(err, NM_USAGE, "rescore: two files are needed, of sources and of targets");
     if (!strcmp(session->inputs[0], "-") && !strcmp(session->inputs[1], "-"))
         return nm_fail(err, NM_USAGE, "rescore: standard input cannot be read twice; name a file");
-    char *batch_tokens = nm_format("%lld", (long long)self->config->batch_tokens);
-    const char *format = formats[self->config->input_format];
-    const char **settings = nm_allocate((cli->n_settings + 7) * sizeof *settings);
+    const rescore_config *config = self->config;
+    char *numbers[] = {nm_format("%lld", (long long)config->batch_tokens),
+                       nm_format("%lld", (long long)config->alignment_layer),
+                       nm_format("%lld", (long long)config->alignment_head)};
+    const char *const own[] = {"translate.input_format",    formats[config->input_format],
+                               "translate.output_format",   formats[config->input_format],
+                               "translate.alignment",       config->alignment ? "true" : "false",
+                               "decode.batch_tokens",       numbers[0],
+                               "translate.alignment_layer", numbers[1],
+                               "translate.alignment_head",  numbers[2]};
+    const char **settings = nm_allocate((cli->n_settings + sizeof own / sizeof *own + 1) * sizeof *settings);
     size_t n = 0;
     for (size_t i = 0; i + 1 < cli->n_settings; i += 2)
         if (strncmp(cli->settings[i], "rescore.", strlen("rescore."))) {
             settings[n++] = cli->settings[i];
             settings[n++] = cli->settings[i + 1];
         }
-    const char *const own[] = {"translate.input_format", format,      "translate.output_format", format,
-                               "decode.batch_tokens",    batch_tokens};
     memcpy(settings + n, own, sizeof own);
     nm_status status = nm_translator_open(&self->translator, path, settings, err);
     free(settings);
-    free(batch_tokens);
+    for (int i = 0; i < 3; i++)
+        free(numbers[i]);
     return status;
 }
 
@@ -81,7 +89,7 @@ static double log_probability(const nm_translations *scored, size_t i)
 }
 
 static void write_json(const nm_translations *scored, size_t i, int64_t number, const char *const *pair,
-                       FILE *output)
+                       bool alignment, FILE *output)
 {
     bool found = nm_translations_count(scored, i) > 0;
     json_t *root =
@@ -89,7 +97,7 @@ static void write_json(const nm_translations *scored, size_t i, int64_t number, 
                   pair[1], "too_long", (int)nm_translations_too_long(scored, i), "log_prob",
                   found ? nm_cli_json_number(log_probability(scored, i)) : json_null());
     if (found) {
-        json_t *translation = nm_cli_translation_json(scored, i, 0);
+        json_t *translation = nm_cli_translation_json(scored, i, 0, alignment);
         json_object_del(translation, "text");
         json_object_update(root, translation);
         json_decref(translation);
@@ -99,6 +107,16 @@ static void write_json(const nm_translations *scored, size_t i, int64_t number, 
     json_decref(root);
 }
 
+static void write_line(const job *self, const nm_translations *scored, size_t i, FILE *output)
+{
+    if (nm_translations_count(scored, i)) {
+        fprintf(output, "%.6f", log_probability(scored, i));
+        if (self->config->alignment)
+            nm_cli_write_alignment(scored, i, 0, output);
+    }
+    putc('\n', output);
+}
+
 static void write_scores(job *self, const char *const *const *texts, const nm_translations *scored)
 {
     FILE *output = self->session->output.stream;
@@ -106,11 +124,10 @@ static void write_scores(job *self, const char *const *const *texts, const nm_tr
         int64_t number = self->n_pairs++;
         self->too_long += nm_translations_too_long(scored, i);
         if (self->config->json)
-            write_json(scored, i, number, (const char *const[]){texts[0][i], texts[1][i]}, output);
-        else if (nm_translations_count(scored, i))
-            fprintf(output, "%.6f\n", log_probability(scored, i));
+            write_json(scored, i, number, (const char *const[]){texts[0][i], texts[1][i]},
+                       self->config->alignment, output);
         else
-            putc('\n', output);
+            write_line(self, scored, i, output);
     }
 }
 
@@ -202,13 +219,15 @@ static int rescore_run(nm_cli *cli, int argc, char **argv)
 const nm_command nm_command_rescore = {
     .name = "rescore",
     .summary = "log probabilities of given translations",
-    .usage = "MODEL[,MODEL...] SOURCE TARGET [--json] [--output FILE] [OPTION ...]",
+    .usage = "MODEL[,MODEL...] SOURCE TARGET [--json] [--alignment] [--output FILE] [OPTION ...]",
     .details =
         "Scores given translations, such as n-best lists of another system or reference translations (forced "
         "decoding). Reads two files of the same number of lines, UTF-8, one sentence per line; - is standard "
         "input. Writes the log probability of every target given its source, in nats: the sum over the "
         "subwords and the end symbol, for a translation of norma translate bitwise identical to the sum of "
         "its token scores. Several models form an ensemble.\n\n"
+        "With --alignment every line continues with the word alignment in Pharaoh format, as in norma "
+        "translate.\n\n"
         "Pairs with an empty source have an empty line, and so have pairs with more tokens on a side than "
         "the "
         "model has positions; these are counted. The log probability of a token that the model may not "

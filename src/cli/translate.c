@@ -12,8 +12,8 @@
 typedef struct translate_config { /* section [translate] */
     const char *output;
     nm_text_format input_format, output_format;
-    int64_t buffer;
-    bool json;
+    int64_t buffer, alignment_layer, alignment_head;
+    bool json, alignment;
 } translate_config;
 
 /* clang-format off */
@@ -23,6 +23,7 @@ static const nm_option translate_rows[] = {
     NM_CHOICE(translate_config, output_format, "raw", NM_TEXT_FORMATS, "Format of the translations: raw text, tokenized text, or subwords."),
     NM_OPTION(translate_config, buffer, "2000", 1, 1 << 24, "Number of lines read before translation starts: large values batch sentences of similar length, 1 answers each line immediately."),
     NM_OPTION(translate_config, json, "false", 0, 1, "Write one JSON object per line of input: translations with scores, tokens and their log probabilities."),
+    NM_CLI_ALIGNMENT_OPTIONS(translate_config),
     {0}};
 /* clang-format on */
 
@@ -52,16 +53,24 @@ static nm_status open_translator(nm_model_session *session, void *state, const c
 
 /* ---- lines ---- */
 
-static void write_json(const nm_translations *all, size_t i, int64_t number, const char *source, FILE *output)
+static void write_json(const nm_translations *all, size_t i, int64_t number, const char *source,
+                       bool alignment, FILE *output)
 {
     json_t *translations = json_array();
     for (size_t rank = 0; rank < nm_translations_count(all, i); rank++)
-        json_array_append_new(translations, nm_cli_translation_json(all, i, rank));
+        json_array_append_new(translations, nm_cli_translation_json(all, i, rank, alignment));
     json_t *root = json_pack("{s:I, s:s, s:b, s:o}", "line", (json_int_t)number, "source", source, "too_long",
                              (int)nm_translations_too_long(all, i), "translations", translations);
     json_dumpf(root, output, JSON_COMPACT | JSON_PRESERVE_ORDER);
     putc('\n', output);
     json_decref(root);
+}
+
+static void end_line(const job *self, const nm_translations *all, size_t i, size_t rank, FILE *output)
+{
+    if (self->config->alignment)
+        nm_cli_write_alignment(all, i, rank, output);
+    putc('\n', output);
 }
 
 static void write_translations(job *self, const char *const *sources, const nm_translations *all)
@@ -72,16 +81,19 @@ static void write_translations(job *self, const char *const *sources, const nm_t
         int64_t number = self->first_line++;
         self->too_long += nm_translations_too_long(all, i);
         if (self->config->json) {
-            write_json(all, i, number, sources[i], output);
+            write_json(all, i, number, sources[i], self->config->alignment, output);
             continue;
         }
         if (nm_translator_nbest(self->translator) == 1) {
-            fprintf(output, "%s\n", n ? nm_translations_text(all, i, 0) : "");
+            fputs(n ? nm_translations_text(all, i, 0) : "", output);
+            end_line(self, all, i, 0, output);
             continue;
         }
-        for (size_t k = 0; k < n; k++)
-            fprintf(output, "%lld ||| %s ||| %.6f\n", (long long)number, nm_translations_text(all, i, k),
+        for (size_t k = 0; k < n; k++) {
+            fprintf(output, "%lld ||| %s ||| %.6f", (long long)number, nm_translations_text(all, i, k),
                     nm_translations_score(all, i, k));
+            end_line(self, all, i, k, output);
+        }
         if (!n)
             fprintf(output, "%lld |||  ||| 0\n", (long long)number);
     }
@@ -154,6 +166,11 @@ const nm_command nm_command_translate = {
         "one. Dictionary, BPE codes, tokenizer and the search options come from the (first) model file; "
         "the command line may change the search. Several models form an ensemble: their probabilities "
         "are averaged, and they must have the same dictionaries.\n\n"
+        "With --alignment every translation is followed by \" ||| \" and its word alignment in Pharaoh "
+        "format: "
+        "pairs SOURCE-TARGET of word numbers from 0, for words separated by white space. A word of the "
+        "translation is aligned to the source word with the greatest cross-attention (--alignment-layer, "
+        "--alignment-head).\n\n"
         "Empty lines stay empty, and so do lines with more tokens than the model has positions; these "
         "are counted. With --nbest N the output lines are NUMBER ||| TRANSLATION ||| SCORE, numbered "
         "from 0, best first. With --json every line is an object with the source line, its number, and the "

@@ -35,14 +35,49 @@ json_t *nm_cli_json_number(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-json_t *nm_cli_translation_json(const nm_translations *all, size_t text, size_t rank)
+void nm_cli_write_alignment(const nm_translations *all, size_t text, size_t rank, FILE *output)
+{
+    const nm_translation_word *words = nm_translations_words(all, text, rank);
+    fputs(" |||", output);
+    for (size_t i = 0; i < nm_translations_n_words(all, text, rank); i++)
+        if (words[i].source >= 0)
+            fprintf(output, " %d-%zu", words[i].source, i);
+}
+
+static size_t code_points(const char *text, size_t bytes)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < bytes; i++)
+        n += ((unsigned char)text[i] & 0xC0) != 0x80;
+    return n;
+}
+
+static json_t *words_json(const nm_translations *all, size_t text, size_t rank)
+{
+    const nm_translation_word *words = nm_translations_words(all, text, rank);
+    const char *line = nm_translations_text(all, text, rank);
+    json_t *list = json_array();
+    for (size_t i = 0; i < nm_translations_n_words(all, text, rank); i++) {
+        json_t *word = json_pack(
+            "{s:I, s:I, s:o, s:o}", "begin", (json_int_t)code_points(line, words[i].begin), "end",
+            (json_int_t)code_points(line, words[i].end), "score", nm_cli_json_number(words[i].score),
+            "source", words[i].source < 0 ? json_null() : json_integer(words[i].source));
+        json_array_append_new(list, word);
+    }
+    return list;
+}
+
+json_t *nm_cli_translation_json(const nm_translations *all, size_t text, size_t rank, bool alignment)
 {
     json_t *tokens = json_array(), *scores = json_array();
     for (size_t k = 0; k < nm_translations_n_tokens(all, text, rank); k++) {
         json_array_append_new(tokens, json_string(nm_translations_token(all, text, rank, k)));
         json_array_append_new(scores, nm_cli_json_number(nm_translations_token_scores(all, text, rank)[k]));
     }
-    return json_pack("{s:s, s:o, s:o, s:o}", "text", nm_translations_text(all, text, rank), "score",
-                     nm_cli_json_number(nm_translations_score(all, text, rank)), "tokens", tokens,
-                     "token_scores", scores);
+    json_t *found = json_pack("{s:s, s:o, s:o, s:o}", "text", nm_translations_text(all, text, rank), "score",
+                              nm_cli_json_number(nm_translations_score(all, text, rank)), "tokens", tokens,
+                              "token_scores", scores);
+    if (alignment)
+        json_object_set_new(found, "words", words_json(all, text, rank));
+    return found;
 }

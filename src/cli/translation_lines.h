@@ -14,8 +14,19 @@
 nm_status nm_cli_read_lines(nm_lines *reader, int64_t max_lines, nm_line_list *lines, nm_error *err);
 /* The lines as an array, heap; the lines belong to the list. */
 const char **nm_cli_line_texts(const nm_line_list *lines);
-/* Text, score, tokens and token scores; what is not finite is null. */
-json_t *nm_cli_translation_json(const nm_translations *all, size_t text, size_t rank);
+/* The options of alignment, rows of an option table; T has the fields alignment, alignment_layer, alignment_head. */
+/* clang-format off */
+#define NM_CLI_ALIGNMENT_OPTIONS(T)                                                                                      \
+    NM_OPTION(T, alignment, "false", 0, 1, "Align the words of the target to those of the source by attention, in Pharaoh format or as words in JSON."), \
+    NM_OPTION(T, alignment_layer, "0", 0, 1000, "Decoder layer of the attention, from 1; 0: the last but one."),             \
+    NM_OPTION(T, alignment_head, "0", 0, 1000, "Head of the attention, from 1; 0: the mean of all heads.")
+/* clang-format on */
+
+/* Writes the alignment as " ||| 0-0 1-2": source word and target word. */
+void nm_cli_write_alignment(const nm_translations *all, size_t text, size_t rank, FILE *output);
+/* Text, score, tokens and token scores, with alignment the words; what is not finite is null. alignment: whether it was
+ * requested. */
+json_t *nm_cli_translation_json(const nm_translations *all, size_t text, size_t rank, bool alignment);
 /* A number, or null if it is not finite. */
 json_t *nm_cli_json_number(double value);
 

@@ -209,6 +209,49 @@ refuses 5 'three ends after line 3, some does not' rescore run three some --outp
 refuses 2 'two files are needed' rescore run some
 refuses 2 'cannot be read twice' rescore run - -
 
+# ---- word alignments: translations in reversed order ----
+reversed() { awk '{ for (i = NF - 1; i > 0; i--) printf "%s ", $i; print $NF }'; }
+make_text more 2000 1
+mkdir turned
+for name in more valid; do
+    cp $name.de turned/
+    reversed <$name.en >turned/$name.en
+done
+"$NORMA" prepare --train turned/more --valid turned/valid --source-lang de --target-lang en --output turned/data --joint \
+    --tokenizer moses --bpe-merges 30 2>/dev/null
+"$NORMA" train small.ini --run.folder turned/run --run.quiet --data.folder turned/data --model.width 32 --model.norm layer \
+    --model.dropout 0 --model.embedding_dropout 0 --schedule.lr 0.005 --schedule.warmup 50 --train.updates 400 \
+    --train.max_tokens 1000 2>/dev/null
+sed -i 's/ \.$/./' turned/valid.de
+"$NORMA" translate turned/run turned/valid.de --alignment >aligned
+"$NORMA" translate turned/run turned/valid.de --alignment --json >json
+perl -MJSON::PP -e 'open my $plain, "<", "aligned";
+    while (<STDIN>) {
+        my $o = decode_json($_);
+        my $t = $o->{translations}[0];
+        my @source = split " ", $o->{source};
+        my (@links, $text, $sum);
+        for (@{$t->{words}}) {
+            push @links, "$_->{source}-" . @links if defined $_->{source};
+            $right += $_->{source} == @source - @links;
+            $text .= ($text ne "" ? " " : "") . substr($t->{text}, $_->{begin}, $_->{end} - $_->{begin});
+            $sum += $_->{score};
+            $n++;
+        }
+        die "words $text, text $t->{text}\n" if $text ne $t->{text};
+        die "scores of words\n" if abs($sum + $t->{token_scores}[-1] - eval(join "+", @{$t->{token_scores}})) > 1e-6;
+        utf8::encode(my $line = "$t->{text} ||| @links\n");
+        die "$line, not $want" if $line ne ($want = <$plain>);
+    }
+    die "$right of $n links are right\n" if $n < 20 || $right < 0.7 * $n' <json || fail "alignments: $(cat aligned)"
+cut -d '|' -f 1 aligned | sed 's/ $//' >targets
+"$NORMA" rescore turned/run turned/valid.de targets --alignment | sed 's/.*|||//' >again
+sed 's/.*|||//' aligned | cmp - again || fail "alignments of given translations differ"
+"$NORMA" translate turned/run turned/valid.de --nbest 2 --alignment | head -n 1 | grep -q '^0 ||| .* ||| -[0-9.]* ||| [0-9]*-0' ||
+    fail "n-best with alignments"
+refuses 2 'alignment_layer has no effect' translate run in --alignment-layer 1
+refuses 2 'the decoder has 1 layers with 2 heads' translate run in --alignment --alignment-head 3
+
 # ---- bad input ----
 printf 'haus\nbl\xffau\n' >broken
 input=broken refuses 4 'standard input:2' translate run
