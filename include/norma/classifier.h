@@ -25,6 +25,11 @@ NM_API nm_status nm_classifier_open(nm_classifier **classifier, const char *path
 /* No call may be in progress. Results remain valid. NULL is accepted. */
 NM_API void nm_classifier_close(nm_classifier *classifier);
 
+/* The value of an option of the model as text, such as "model.norm", with the changes of `options`; NULL: there is no such option.
+ * And a warning about the device, such as fewer threads than requested; NULL: none. Valid until nm_classifier_close. */
+NM_API const char *nm_classifier_option(const nm_classifier *classifier, const char *name);
+NM_API const char *nm_classifier_warning(const nm_classifier *classifier);
+
 /* Number of classes, and the name of each; NULL for a class that does not exist. Valid until nm_classifier_close. */
 NM_API size_t nm_classifier_n_classes(const nm_classifier *classifier);
 NM_API const char *nm_classifier_class(const nm_classifier *classifier, size_t index);

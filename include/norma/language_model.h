@@ -31,6 +31,11 @@ NM_API nm_status nm_language_model_open(nm_language_model **model, const char *p
 /* No call may be in progress. Results remain valid. NULL is accepted. */
 NM_API void nm_language_model_close(nm_language_model *model);
 
+/* The value of an option of the model as text, such as "model.norm", with the changes of `options`; NULL: there is no such option.
+ * And a warning about the device, such as fewer threads than requested; NULL: none. Valid until nm_language_model_close. */
+NM_API const char *nm_language_model_option(const nm_language_model *model, const char *name);
+NM_API const char *nm_language_model_warning(const nm_language_model *model);
+
 /* ---- log probabilities ---- */
 
 typedef enum nm_lm_context {

@@ -25,6 +25,11 @@ NM_API nm_status nm_tagger_open(nm_tagger **tagger, const char *path, const char
 /* No call may be in progress. Results remain valid. NULL is accepted. */
 NM_API void nm_tagger_close(nm_tagger *tagger);
 
+/* The value of an option of the model as text, such as "model.norm", with the changes of `options`; NULL: there is no such option.
+ * And a warning about the device, such as fewer threads than requested; NULL: none. Valid until nm_tagger_close. */
+NM_API const char *nm_tagger_option(const nm_tagger *tagger, const char *name);
+NM_API const char *nm_tagger_warning(const nm_tagger *tagger);
+
 /* Number of tags of the model in its scheme, and each of them; NULL for one that does not exist. Valid until
  * nm_tagger_close. */
 NM_API size_t nm_tagger_n_tags(const nm_tagger *tagger);

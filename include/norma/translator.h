@@ -33,6 +33,11 @@ NM_API nm_status nm_translator_open(nm_translator **translator, const char *path
 /* No call may be in progress. Translations remain valid. NULL is accepted. */
 NM_API void nm_translator_close(nm_translator *translator);
 
+/* The value of an option of the (first) model as text, such as "model.norm", with the changes of `options`; NULL: there is no such option.
+ * And a warning about the device, such as fewer threads than requested; NULL: none. Valid until nm_translator_close. */
+NM_API const char *nm_translator_option(const nm_translator *translator, const char *name);
+NM_API const char *nm_translator_warning(const nm_translator *translator);
+
 /* Maximum number of source tokens of a text, including the end symbol. */
 NM_API int32_t nm_translator_max_tokens(const nm_translator *translator);
 /* Number of translations per text: decode.nbest. */

@@ -72,6 +72,14 @@ class _Model:
                                                     _option_list({**(options or {}), **more}), byref(err)), err)
         self._handle = handle.value
         weakref.finalize(self, getattr(lib, f"nm_{self._name}_close"), self._handle)
+        warning = getattr(lib, f"nm_{self._name}_warning")(self._handle)
+        if warning:
+            warnings.warn(warning.decode(), stacklevel=2)
+
+    def option(self, name: str) -> Optional[str]:
+        """The value of an option of the (first) model as text, ``model.option("model.norm")``; None: there is no such option."""
+        value = getattr(library(), f"nm_{self._name}_option")(self._handle, name.encode())
+        return None if value is None else value.decode()
 
     def _call(self, function: str, *arguments: Any) -> int:
         """Address of the result of a call; the caller frees it."""

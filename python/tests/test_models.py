@@ -286,6 +286,19 @@ def test_classifier(classifier, folder):
     assert model.classify([]) == []
 
 
+def test_options_and_streams(folder, tagger, classifier, language_model):
+    translator = norma.Translator(folder / "run", nbest=2)
+    assert translator.option("model.norm") == "power" and translator.option("decode.nbest") == "2"
+    assert translator.option("model.nothing") is None
+    lines = ["haus rot", "baum läuft", "hund"]
+    assert list(translator.stream_run(lines, batch=2)) == translator.run(lines)
+    assert list(translator.stream(iter(lines), batch=1)) == translator.translate(lines)
+    for model, call, items in ((norma.Tagger(tagger), "tag", [["Anna", "x"], ["y"], ["z"]]),
+                               (norma.Classifier(classifier), "classify", ["a", "b c", "d"]),
+                               (norma.LanguageModel(language_model), "score", lines)):
+        assert list(model.stream(items, batch=2)) == getattr(model, call)(items)
+
+
 def test_load(folder, language_model, tagger, classifier):
     kinds = {folder / "run": norma.Translator, language_model: norma.LanguageModel, tagger: norma.Tagger,
              classifier: norma.Classifier}

@@ -101,6 +101,16 @@ void nm_classifier_close(nm_classifier *self)
     free(self);
 }
 
+const char *nm_classifier_option(const nm_classifier *self, const char *name)
+{
+    return self ? nm_inference_option(&self->inference, name) : NULL;
+}
+
+const char *nm_classifier_warning(const nm_classifier *self)
+{
+    return self ? nm_inference_warning(&self->inference) : NULL;
+}
+
 size_t nm_classifier_n_classes(const nm_classifier *self)
 {
     return self ? self->n_classes : 0;

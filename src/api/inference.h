@@ -20,6 +20,8 @@ typedef struct nm_inference {
     nm_backend *backend;
     nm_loaded_model *models;
     int32_t n_models;
+    char **values; /* of all options of the first model: "section.key", value, in turn */
+    size_t n_values, values_capacity;
 } nm_inference;
 
 /* settings: names and values in turn, NULL at the end, or NULL; they also override the options inside the model files. Close
@@ -27,6 +29,10 @@ typedef struct nm_inference {
 nm_status nm_inference_open(nm_inference *inference, const nm_inference_type *type, const char *path,
                             const char *const *settings, nm_error *err);
 void nm_inference_close(nm_inference *inference);
+/* The value of an option of the first model; NULL: it has no such option. Valid until nm_inference_close. */
+const char *nm_inference_option(const nm_inference *inference, const char *name);
+/* A warning about the device, or NULL. */
+const char *nm_inference_warning(const nm_inference *inference);
 
 /* Sets options by names and values in turn, NULL at the end, or NULL. A name without a section is that of the first of the
  * sections (comma-separated) that has it. NM_USAGE: an unknown name or value. */

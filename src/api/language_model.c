@@ -130,6 +130,16 @@ void nm_language_model_close(nm_language_model *self)
     free(self);
 }
 
+const char *nm_language_model_option(const nm_language_model *self, const char *name)
+{
+    return self ? nm_inference_option(&self->inference, name) : NULL;
+}
+
+const char *nm_language_model_warning(const nm_language_model *self)
+{
+    return self ? nm_inference_warning(&self->inference) : NULL;
+}
+
 /* A workspace for a call with n lines; NM_USAGE, NM_FORMAT, NM_UNSUPPORTED: see the header. */
 static nm_status begin_call(nm_language_model *self, const char *const *lines, size_t n, const char *name,
                             workspace **w, nm_error *err)

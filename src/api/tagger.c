@@ -116,6 +116,16 @@ void nm_tagger_close(nm_tagger *self)
     free(self);
 }
 
+const char *nm_tagger_option(const nm_tagger *self, const char *name)
+{
+    return self ? nm_inference_option(&self->inference, name) : NULL;
+}
+
+const char *nm_tagger_warning(const nm_tagger *self)
+{
+    return self ? nm_inference_warning(&self->inference) : NULL;
+}
+
 size_t nm_tagger_n_tags(const nm_tagger *self)
 {
     return self ? (size_t)self->parts->n_tags : 0;
@@ -141,7 +151,7 @@ static nm_status check_tokens(const char *const *tokens, const size_t *lengths, 
     }
     NM_TRY(nm_texts_check(tokens, total, "token", err));
     for (size_t i = 0; i < total; i++)
-        if (!*tokens[i] || strpbrk(tokens[i], "\n\r"))
+        if (!*tokens[i] || strchr(tokens[i], '\n'))
             return nm_fail(err, NM_FORMAT, "token %zu: %s", i, *tokens[i] ? "has a line break" : "is empty");
     return NM_OK;
 }

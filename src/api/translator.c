@@ -245,6 +245,16 @@ void nm_translator_close(nm_translator *self)
     free(self);
 }
 
+const char *nm_translator_option(const nm_translator *self, const char *name)
+{
+    return self ? nm_inference_option(&self->inference, name) : NULL;
+}
+
+const char *nm_translator_warning(const nm_translator *self)
+{
+    return self ? nm_inference_warning(&self->inference) : NULL;
+}
+
 int32_t nm_translator_max_tokens(const nm_translator *self)
 {
     return nm_decoder_longest(self->main->decoder);

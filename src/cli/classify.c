@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include "cli/model_command.h"
+#include "data/line_list.h"
+#include "norma/classifier.h"
 #include "task/classification.h"
 
 /* Limits of the texts that are read before they are classified. */
-enum { BUFFER_TEXTS = 2000, BUFFER_TOKENS = 1 << 20 };
+enum { BUFFER_TEXTS = 2000, BUFFER_BYTES = 4 << 20 };
 
 typedef struct classify_config { /* section [classify] */
     const char *output;
@@ -42,40 +44,61 @@ static void classify_options(nm_options *options)
 typedef struct job {
     const classify_config *config;
     nm_model_session *session;
-    nm_loaded_model *loaded;
+    nm_classifier *classifier;
     FILE *output;
-    nm_classification_parts *parts;
-    int32_t classes;
-    int64_t max_length;
+    nm_counter classes; /* item i is class i */
     nm_labeled texts;
-    nm_labeled_set set; /* the texts in the buffer */
+    nm_line_list lines; /* the texts in the buffer, NUL-terminated */
+    nm_ids labels;      /* evaluate: of the texts in the buffer */
     nm_confusion confusion;
     nm_ids correct; /* evaluate: 1 or 0 for every text */
     int64_t cut;
 } job;
 
+static nm_status open_classifier(nm_model_session *session, void *state, const char *path, nm_error *err)
+{
+    job *self = state;
+    const char **settings = nm_cli_settings(session->cli, "classify,data");
+    nm_status status = nm_classifier_open(&self->classifier, path, settings, err);
+    nm_cli_warn(nm_classifier_warning(self->classifier));
+    free(settings);
+    return status;
+}
+
 /* The columns are those of the model's training data unless the command line names others. */
 static nm_status open_input(job *self, nm_error *err)
 {
-    const nm_classification_config *data = self->loaded->task.config;
-    const columns_config *given = nm_options_find(self->session->cli->options, "data");
-    self->parts = nm_classification_parts_of(&self->loaded->task);
-    self->classes = nm_classification_classes(self->parts);
-    self->max_length = data->max_length;
-    self->confusion = nm_confusion_create(self->classes);
-    nm_labeled_config table = nm_classification_table(data);
-    table.encoding = given->encoding;
-    table.format = given->format;
-    table.lines_by_default = !self->config->evaluate;
-    table.with_label = self->config->evaluate;
+    static const char *const columns[] = {"data.quotes", "data.header", "data.label", "data.text"};
+    nm_options *options = self->session->cli->options;
+    const columns_config *data = nm_options_find(options, "data");
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+        if (nm_options_origin(options, columns[i]) != NM_ORIGIN_COMMAND)
+            NM_TRY(nm_options_set(options, columns[i], nm_classifier_option(self->classifier, columns[i]),
+                                  NM_ORIGIN_FILE, err));
+    for (size_t k = 0; k < nm_classifier_n_classes(self->classifier); k++) {
+        const char *name = nm_classifier_class(self->classifier, k);
+        nm_counter_add(&self->classes, name, strlen(name), 1);
+    }
+    self->confusion = nm_confusion_create((int32_t)self->classes.n);
+    const nm_labeled_config table = {.encoding = data->encoding,
+                                     .format = data->format,
+                                     .quotes = data->quotes,
+                                     .header = data->header,
+                                     .label = data->label,
+                                     .text = data->text,
+                                     .lines_by_default = !self->config->evaluate,
+                                     .with_label = self->config->evaluate};
     return nm_labeled_open(&self->texts, self->session->inputs[0], &table, err);
 }
 
 static void release(void *state)
 {
     job *self = state;
+    nm_classifier_close(self->classifier);
+    nm_counter_release(&self->classes);
     nm_labeled_close(&self->texts);
-    nm_labeled_set_release(&self->set);
+    nm_line_list_release(&self->lines);
+    nm_ids_release(&self->labels);
     nm_confusion_release(&self->confusion);
     nm_ids_release(&self->correct);
 }
@@ -84,32 +107,32 @@ static void release(void *state)
 
 static nm_status read_texts(job *self, nm_error *err)
 {
-    size_t max_texts = isatty(fileno(self->texts.stream)) ? 1 : BUFFER_TEXTS;
-    nm_labeled_set_clear(&self->set);
-    while (self->set.n < max_texts && self->set.ids.n < BUFFER_TOKENS) {
+    size_t max_texts = isatty(fileno(self->texts.stream)) ? 1 : BUFFER_TEXTS, bytes = 0;
+    nm_line_list_clear(&self->lines);
+    self->labels.n = 0;
+    while (self->lines.n < max_texts && bytes < BUFFER_BYTES) {
         bool more;
         int32_t label = 0;
         NM_TRY(nm_labeled_next(&self->texts, &more, err));
         if (!more)
             break;
         if (self->config->evaluate)
-            NM_TRY(nm_classification_find(self->parts, &self->texts, &label, err));
-        nm_classification_encode(self->parts, self->max_length, self->texts.text.data, self->texts.text.bytes,
-                                 &self->set);
-        nm_ids_append(&self->set.labels, label);
+            NM_TRY(nm_classification_find(&self->classes, &self->texts, &label, err));
+        nm_line_list_add(&self->lines, self->texts.text.data, self->texts.text.bytes + 1);
+        nm_ids_append(&self->labels, label);
+        bytes += self->texts.text.bytes;
     }
-    self->cut += self->set.cut;
     return NM_OK;
 }
 
-static void write_json(const job *self, int32_t best, const double *probabilities)
+static void write_json(const job *self, const char *label, const double *probabilities)
 {
     json_t *root = json_object();
-    json_object_set_new(root, "label", json_string(nm_classification_name(self->parts, best)));
+    json_object_set_new(root, "label", json_string(label));
     if (self->config->probabilities) {
         json_t *each = json_object();
-        for (int32_t k = 0; k < self->classes; k++)
-            json_object_set_new(each, nm_classification_name(self->parts, k), json_real(probabilities[k]));
+        for (size_t k = 0; k < self->classes.n; k++)
+            json_object_set_new(each, self->classes.items[k].text, json_real(probabilities[k]));
         json_object_set_new(root, "probabilities", each);
     }
     json_dumpf(root, self->output, JSON_COMPACT | JSON_PRESERVE_ORDER);
@@ -117,51 +140,56 @@ static void write_json(const job *self, int32_t best, const double *probabilitie
     json_decref(root);
 }
 
-static void write_one(const job *self, int32_t best, const double *probabilities)
+static void write_one(const job *self, const char *label, const double *probabilities)
 {
     if (self->config->json) {
-        write_json(self, best, probabilities);
+        write_json(self, label, probabilities);
         return;
     }
-    fputs(nm_classification_name(self->parts, best), self->output);
-    for (int32_t k = 0; self->config->probabilities && k < self->classes; k++)
+    fputs(label, self->output);
+    for (size_t k = 0; self->config->probabilities && k < self->classes.n; k++)
         fprintf(self->output, "\t%.6f", probabilities[k]);
     putc('\n', self->output);
 }
 
 static nm_status classify_texts(job *self, nm_error *err)
 {
-    nm_corpus texts = nm_labeled_set_corpus(&self->set);
-    size_t classes = (size_t)self->classes;
-    double *probabilities = nm_allocate(self->set.n * classes * sizeof *probabilities);
-    nm_status status =
-        nm_classification_probabilities(&self->loaded->task, self->loaded->model, &texts, probabilities, err);
-    for (size_t i = 0; i < self->set.n && status == NM_OK; i++) {
-        int32_t best = nm_classification_best(probabilities + i * classes, self->classes);
+    nm_classifications *results;
+    const char **texts = nm_allocate(self->lines.n * sizeof *texts);
+    size_t bytes;
+    for (size_t i = 0; i < self->lines.n; i++)
+        texts[i] = nm_line_list_get(&self->lines, i, &bytes);
+    nm_status status = nm_classifier_run(self->classifier, texts, self->lines.n, &results, err);
+    free(texts);
+    NM_TRY(status);
+    for (size_t i = 0; i < self->lines.n; i++) {
+        int32_t best = (int32_t)nm_classifications_best(results, i);
+        self->cut += nm_classifications_truncated(results, i);
         if (self->config->evaluate) {
-            nm_confusion_add(&self->confusion, self->set.labels.data[i], best);
-            nm_ids_append(&self->correct, self->set.labels.data[i] == best);
+            nm_confusion_add(&self->confusion, self->labels.data[i], best);
+            nm_ids_append(&self->correct, self->labels.data[i] == best);
         } else {
-            write_one(self, best, probabilities + i * classes);
+            write_one(self, nm_classifications_label(results, i),
+                      nm_classifications_probabilities(results, i));
         }
     }
-    free(probabilities);
-    return status == NM_OK ? nm_file_flush(self->output, self->session->output.name, err) : status;
+    nm_classifications_free(results);
+    return nm_file_flush(self->output, self->session->output.name, err);
 }
 
 static nm_status classify_all(job *self, nm_error *err)
 {
     if (self->config->probabilities && !self->config->json && !self->config->evaluate) {
         fputs("label", self->output);
-        for (int32_t k = 0; k < self->classes; k++)
-            fprintf(self->output, "\t%s", nm_classification_name(self->parts, k));
+        for (size_t k = 0; k < self->classes.n; k++)
+            fprintf(self->output, "\t%s", self->classes.items[k].text);
         putc('\n', self->output);
     }
     do {
         NM_TRY(read_texts(self, err));
-        if (self->set.n)
+        if (self->lines.n)
             NM_TRY(classify_texts(self, err));
-    } while (self->set.n);
+    } while (self->lines.n);
     return NM_OK;
 }
 
@@ -186,11 +214,11 @@ static nm_interval interval_of(const job *self)
 static json_t *matrix_json(const job *self)
 {
     json_t *rows = json_array();
-    for (int32_t gold = 0; gold < self->classes; gold++) {
+    for (size_t gold = 0; gold < self->classes.n; gold++) {
         json_t *row = json_array();
-        for (int32_t found = 0; found < self->classes; found++)
+        for (size_t found = 0; found < self->classes.n; found++)
             json_array_append_new(
-                row, json_integer((json_int_t)self->confusion.matrix[gold * self->classes + found]));
+                row, json_integer((json_int_t)self->confusion.matrix[gold * self->classes.n + found]));
         json_array_append_new(rows, row);
     }
     return rows;
@@ -199,8 +227,8 @@ static json_t *matrix_json(const job *self)
 static void print_evaluation_json(const job *self)
 {
     json_t *root = json_object(), *names = json_array();
-    for (int32_t k = 0; k < self->classes; k++)
-        json_array_append_new(names, json_string(nm_classification_name(self->parts, k)));
+    for (size_t k = 0; k < self->classes.n; k++)
+        json_array_append_new(names, json_string(self->classes.items[k].text));
     json_object_set_new(root, "accuracy", json_real(nm_confusion_accuracy(&self->confusion)));
     json_object_set_new(root, "macro_f1", json_real(nm_confusion_macro_f1(&self->confusion)));
     json_object_set_new(root, "texts", json_integer((json_int_t)self->correct.n));
@@ -224,9 +252,9 @@ static nm_status print_evaluation(const job *self, nm_error *err)
         print_evaluation_json(self);
         return NM_OK;
     }
-    const char **names = nm_allocate((size_t)self->classes * sizeof *names);
-    for (int32_t k = 0; k < self->classes; k++)
-        names[k] = nm_classification_name(self->parts, k);
+    const char **names = nm_allocate(self->classes.n * sizeof *names);
+    for (size_t k = 0; k < self->classes.n; k++)
+        names[k] = self->classes.items[k].text;
     fprintf(self->output, "accuracy %.2f", nm_confusion_accuracy(&self->confusion));
     if (self->config->bootstrap) {
         nm_interval interval = interval_of(self);
@@ -243,23 +271,21 @@ static nm_status classify(nm_model_session *session, void *state, nm_error *err)
 {
     job *self = state;
     self->session = session;
-    self->loaded = &session->model;
     self->output = session->output.stream;
     NM_TRY(open_input(self, err));
     NM_TRY(classify_all(self, err));
     if (self->config->evaluate)
         NM_TRY(print_evaluation(self, err));
     if (self->cut)
-        fprintf(stderr, "norma: %lld texts have more than %lld tokens and were truncated\n",
-                (long long)self->cut, (long long)self->max_length);
+        fprintf(stderr, "norma: %lld texts have more than %s tokens and were truncated\n",
+                (long long)self->cut, nm_classifier_option(self->classifier, "data.max_length"));
     return NM_OK;
 }
 
 static int classify_run(nm_cli *cli, int argc, char **argv)
 {
     job self = {.config = nm_options_find(cli->options, "classify")};
-    const nm_model_command command = {.task = &nm_task_classification,
-                                      .refusal = "does not classify",
+    const nm_model_command command = {.open = open_classifier,
                                       .max_inputs = 1,
                                       .output = self.config->output,
                                       .process = classify,

@@ -80,12 +80,21 @@ const char **nm_cli_settings(const nm_cli *cli, const char *own)
     const char **settings = nm_allocate((cli->n_settings + 1) * sizeof *settings);
     size_t n = 0;
     for (size_t i = 0; i + 1 < cli->n_settings; i += 2) {
-        if (is_listed(own, cli->settings[i]))
+        char *section = nm_format("%.*s", (int)strcspn(cli->settings[i], "."), cli->settings[i]);
+        bool left_out = is_listed(own, cli->settings[i]) || is_listed(own, section);
+        free(section);
+        if (left_out)
             continue;
         settings[n++] = cli->settings[i];
         settings[n++] = cli->settings[i + 1];
     }
     return settings;
+}
+
+void nm_cli_warn(const char *warning)
+{
+    if (warning)
+        fprintf(stderr, "norma: warning: %s\n", warning);
 }
 
 static nm_status open_model(nm_model_session *session, const nm_model_command *command, const char *path,

@@ -49,6 +49,9 @@ int nm_model_command_run(const nm_model_command *command, const nm_cli *cli, int
  * strings belong to cli. own: sections or options that only the command has, "translate.output,translate.buffer". */
 const char **nm_cli_settings(const nm_cli *cli, const char *own);
 
+/* Prints a warning; NULL: none. */
+void nm_cli_warn(const char *warning);
+
 /* "standard input" for "-". */
 const char *nm_cli_input_name(const char *path);
 

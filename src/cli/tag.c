@@ -7,7 +7,9 @@
 #include "base/text_input.h"
 #include "data/line_list.h"
 #include "metric/span_f1.h"
-#include "task/tagging.h"
+#include "norma/tagger.h"
+#include "text/columns.h"
+#include "text/tags.h"
 #include "text/words.h"
 
 /* Limits of the sentences that are read before they are tagged. */
@@ -42,22 +44,28 @@ static void tag_options(nm_options *options)
 typedef struct job {
     const tag_config *config;
     nm_model_session *session;
-    nm_loaded_model *loaded;
+    nm_tagger *tagger;
     FILE *input;
     nm_columns columns;
-    bool text;            /* the input has one sentence per line */
-    nm_tag_corpus corpus; /* the sentences in the buffer */
-    nm_line_list lines;   /* their lines or tokens, unchanged: one per token */
-    bool *document;       /* [BUFFER_SENTENCES] a line such as -DOCSTART- */
-    const char **tokens, **gold;
-    size_t tokens_capacity, gold_capacity;
+    bool text; /* the input has one sentence per line */
+    /* The sentences in the buffer: */
+    nm_line_list tokens, gold; /* NUL-terminated; gold tags with tag.evaluate */
+    nm_line_list lines;        /* of the columns, unchanged */
+    size_t n, *lengths;        /* [BUFFER_SENTENCES] */
+    bool *document;            /* [BUFFER_SENTENCES] a line such as -DOCSTART- */
     nm_span_counts counts;
     int64_t n_cut, sentences, unknown;
 } job;
 
-static nm_tagging_parts *parts_of(const job *self)
+static nm_status open_tagger(nm_model_session *session, void *state, const char *path, nm_error *err)
 {
-    return nm_tagging_parts_of(&self->loaded->task);
+    job *self = state;
+    const char **settings = nm_cli_settings(
+        session->cli, "tag.output,tag.input_format,tag.token_column,tag.tag_column,tag.evaluate");
+    nm_status status = nm_tagger_open(&self->tagger, path, settings, err);
+    nm_cli_warn(nm_tagger_warning(self->tagger));
+    free(settings);
+    return status;
 }
 
 /* ---- input ---- */
@@ -100,12 +108,13 @@ static nm_status open_input(job *self, const char *path, nm_error *err)
 static void release(void *state)
 {
     job *self = state;
+    nm_tagger_close(self->tagger);
     nm_columns_release(&self->columns);
-    nm_tag_corpus_release(&self->corpus);
+    nm_line_list_release(&self->tokens);
+    nm_line_list_release(&self->gold);
     nm_line_list_release(&self->lines);
+    free(self->lengths);
     free(self->document);
-    free(self->tokens);
-    free(self->gold);
     if (self->input && self->input != stdin)
         fclose(self->input);
 }
@@ -115,7 +124,12 @@ static nm_status bad_line(const job *self, int64_t line, const char *what, nm_er
     return nm_fail(err, NM_FORMAT, "%s:%lld: %s", self->columns.lines.path, (long long)line, what);
 }
 
-/* Adds the reader's sentence to the corpus. */
+static void add_text(nm_line_list *list, const char *text)
+{
+    nm_line_list_add(list, text, strlen(text) + 1);
+}
+
+/* Adds the reader's sentence to the buffer. */
 static nm_status add_columns(job *self, nm_error *err)
 {
     const nm_columns *c = &self->columns;
@@ -123,18 +137,16 @@ static nm_status add_columns(job *self, nm_error *err)
     if (config->token_column > c->n_columns || config->tag_column > c->n_columns)
         return bad_line(self, c->line, "fewer columns than tag.token_column or tag.tag_column", err);
     for (int32_t i = 0; i < c->n; i++) {
-        NM_GROW(self->tokens, (size_t)i, self->tokens_capacity);
-        NM_GROW(self->gold, (size_t)i, self->gold_capacity);
-        self->tokens[i] = nm_columns_field(c, i, (int32_t)config->token_column - 1);
-        self->gold[i] = nm_columns_field(c, i, (int32_t)config->tag_column - 1);
-        if (config->evaluate && !nm_tag_valid(self->gold[i]))
+        const char *gold = nm_columns_field(c, i, (int32_t)config->tag_column - 1);
+        if (config->evaluate && !nm_tag_valid(gold))
             return bad_line(self, c->line + i, "tag.evaluate: the column of the gold tags has something else",
                             err);
-        const char *line = nm_columns_line(c, i);
-        nm_line_list_add(&self->lines, line, strlen(line));
+        add_text(&self->tokens, nm_columns_field(c, i, (int32_t)config->token_column - 1));
+        add_text(&self->gold, gold);
+        add_text(&self->lines, nm_columns_line(c, i));
     }
-    self->document[self->corpus.forms.n] = nm_columns_document(c);
-    nm_tagging_add(parts_of(self), &self->corpus, self->tokens, config->evaluate ? self->gold : NULL, c->n);
+    self->document[self->n] = nm_columns_document(c);
+    self->lengths[self->n++] = (size_t)c->n;
     return NM_OK;
 }
 
@@ -152,85 +164,98 @@ static nm_status read_text(job *self, bool *more, nm_error *err)
     self->columns.peeked = false;
     if (!*more)
         return NM_OK;
-    size_t at = 0, bytes;
+    size_t at = 0, bytes, n = 0;
     const char *word;
-    int32_t n = 0;
     while (nm_word_next(lines->text, lines->bytes, &at, &word, &bytes)) {
-        if (n == NM_SENTENCE_MAX)
+        if (n++ == NM_SENTENCE_MAX)
             return bad_line(self, lines->number, "a sentence of more than 65536 tokens", err);
-        NM_GROW(self->tokens, (size_t)n, self->tokens_capacity);
-        self->tokens[n++] = word;
-        nm_line_list_add(&self->lines, word, bytes);
         lines->text[word - lines->text + (ptrdiff_t)bytes] = 0;
         at = (size_t)(word - lines->text) + bytes + 1;
+        add_text(&self->tokens, word);
     }
-    self->document[self->corpus.forms.n] = false;
-    nm_tagging_add(parts_of(self), &self->corpus, self->tokens, NULL, n);
+    self->document[self->n] = false;
+    self->lengths[self->n++] = n;
     return NM_OK;
 }
 
 static nm_status read_sentences(job *self, nm_error *err)
 {
-    int64_t max_sentences = isatty(fileno(self->input)) ? 1 : BUFFER_SENTENCES;
-    nm_tag_corpus_clear(&self->corpus);
-    nm_tagging_clear_forms(parts_of(self));
+    size_t max_sentences = isatty(fileno(self->input)) ? 1 : BUFFER_SENTENCES;
+    self->n = 0;
+    nm_line_list_clear(&self->tokens);
+    nm_line_list_clear(&self->gold);
     nm_line_list_clear(&self->lines);
-    for (bool more = true; more && self->corpus.forms.n < max_sentences && self->lines.n < BUFFER_TOKENS;)
+    for (bool more = true; more && self->n < max_sentences && self->tokens.n < BUFFER_TOKENS;)
         NM_TRY(self->text ? read_text(self, &more, err) : read_columns(self, &more, err));
     return NM_OK;
 }
 
 /* ---- output ---- */
 
-static void count_spans(job *self, int64_t s, const char *const *found)
+static bool is_tag_of_model(const job *self, const char *tag)
 {
-    const nm_tagging_parts *parts = parts_of(self);
-    uint64_t first = self->corpus.offsets[s], end = self->corpus.offsets[s + 1];
-    for (uint64_t at = first; at < end; at++) {
-        self->gold[at - first] = parts->gold_names.items[self->corpus.gold[at]].text;
-        self->unknown += self->corpus.gold[at] >= parts->n_tags;
+    for (size_t i = 0; i < nm_tagger_n_tags(self->tagger); i++)
+        if (!strcmp(nm_tagger_tag(self->tagger, i), tag))
+            return true;
+    return false;
+}
+
+/* first: the index of the sentence's first token. */
+static void count_spans(job *self, size_t first, const char *const *found, size_t n)
+{
+    const char **gold = nm_allocate(n * sizeof *gold);
+    char **converted = nm_allocate(n * sizeof *converted);
+    size_t bytes;
+    for (size_t i = 0; i < n; i++)
+        gold[i] = nm_line_list_get(&self->gold, first + i, &bytes);
+    nm_tags_convert(nm_tag_scheme_find(nm_tagger_option(self->tagger, "data.scheme")), gold, (int32_t)n,
+                    converted);
+    for (size_t i = 0; i < n; i++) {
+        self->unknown += !is_tag_of_model(self, converted[i]);
+        free(converted[i]);
     }
-    nm_span_counts one = nm_span_count(found, self->gold, (int32_t)(end - first));
+    nm_span_counts one = nm_span_count(found, gold, (int32_t)n);
     self->counts.correct += one.correct;
     self->counts.predicted += one.predicted;
     self->counts.gold += one.gold;
+    free(gold);
+    free(converted);
 }
 
-static void write_sentence(job *self, int64_t s, const int32_t *tags)
+static void write_sentence(job *self, size_t s, size_t first, const nm_tagged *tagged)
 {
-    const nm_tagging_parts *parts = parts_of(self);
     FILE *output = self->session->output.stream;
-    uint64_t first = self->corpus.offsets[s];
-    int32_t n = (int32_t)(self->corpus.offsets[s + 1] - first);
-    const char **found = self->tokens; /* no longer needed as tokens */
-    char **written = nm_allocate((size_t)n * sizeof *written);
-    for (int32_t i = 0; i < n; i++)
-        found[i] = self->document[s] ? "O" : parts->tags[tags[first + (uint64_t)i]];
-    nm_tags_convert(nm_tag_scheme_find(self->config->scheme), found, n, written);
-    for (int32_t i = 0; i < n; i++) {
-        size_t bytes;
-        const char *line = nm_line_list_get(&self->lines, (size_t)first + (size_t)i, &bytes);
-        bool blanks = !memchr(line, '\t', bytes) && memchr(line, ' ', bytes);
-        fprintf(output, "%.*s%c%s\n", (int)bytes, line, blanks ? ' ' : '\t', written[i]);
-        free(written[i]);
+    size_t n = self->lengths[s], bytes;
+    const char **found = nm_allocate(n * sizeof *found);
+    for (size_t i = 0; i < n; i++) {
+        const char *line = nm_line_list_get(self->text ? &self->tokens : &self->lines, first + i, &bytes);
+        bool blanks = !strchr(line, '\t') && strchr(line, ' ');
+        found[i] = self->document[s] ? "O" : nm_tagged_tag(tagged, s, i);
+        fprintf(output, "%s%c%s\n", line, blanks ? ' ' : '\t', found[i]);
     }
     fputc('\n', output);
-    free(written);
     if (self->config->evaluate)
-        count_spans(self, s, found);
+        count_spans(self, first, found, n);
+    free(found);
 }
 
 static nm_status tag_sentences(job *self, nm_error *err)
 {
-    int64_t n = self->corpus.forms.n;
-    int32_t *tags;
-    nm_tagging_look_up(parts_of(self), nm_options_find(self->loaded->options, "data"));
-    NM_TRY(nm_tagging_predict(&self->loaded->task, self->loaded->model, &self->corpus, n, &tags, &self->n_cut,
-                              err));
-    for (int64_t s = 0; s < n; s++)
-        write_sentence(self, s, tags);
-    free(tags);
-    self->sentences += n;
+    const char **tokens = nm_allocate(self->tokens.n * sizeof *tokens);
+    nm_tagged *tagged;
+    size_t bytes, first = 0;
+    for (size_t i = 0; i < self->tokens.n; i++)
+        tokens[i] = nm_line_list_get(&self->tokens, i, &bytes);
+    nm_status status = nm_tagger_run(self->tagger, tokens, self->lengths, self->n, &tagged, err);
+    free(tokens);
+    NM_TRY(status);
+    for (size_t s = 0; s < self->n; s++) {
+        write_sentence(self, s, first, tagged);
+        self->n_cut += nm_tagged_in_pieces(tagged, s);
+        first += self->lengths[s];
+    }
+    nm_tagged_free(tagged);
+    self->sentences += (int64_t)self->n;
     return nm_file_flush(self->session->output.stream, self->session->output.name, err);
 }
 
@@ -249,19 +274,18 @@ static nm_status tag(nm_model_session *session, void *state, nm_error *err)
 {
     job *self = state;
     self->session = session;
-    self->loaded = &session->model;
     self->document = nm_allocate(BUFFER_SENTENCES * sizeof *self->document);
+    self->lengths = nm_allocate(BUFFER_SENTENCES * sizeof *self->lengths);
     NM_TRY(open_input(self, session->inputs[0], err));
     do {
         NM_TRY(read_sentences(self, err));
-        if (self->corpus.forms.n)
+        if (self->n)
             NM_TRY(tag_sentences(self, err));
-    } while (self->corpus.forms.n);
+    } while (self->n);
     if (self->n_cut)
-        fprintf(stderr,
-                "norma: %lld of %lld sentences have more than %lld tokens and were tagged in pieces\n",
+        fprintf(stderr, "norma: %lld of %lld sentences have more than %s tokens and were tagged in pieces\n",
                 (long long)self->n_cut, (long long)self->sentences,
-                (long long)nm_tagger_config_of(self->loaded->model)->max_positions);
+                nm_tagger_option(self->tagger, "model.max_positions"));
     if (self->config->evaluate)
         print_evaluation(self);
     return NM_OK;
@@ -270,8 +294,7 @@ static nm_status tag(nm_model_session *session, void *state, nm_error *err)
 static int tag_run(nm_cli *cli, int argc, char **argv)
 {
     job self = {.config = nm_options_find(cli->options, "tag")};
-    const nm_model_command command = {.task = &nm_task_tagging,
-                                      .refusal = "does not tag",
+    const nm_model_command command = {.open = open_tagger,
                                       .max_inputs = 1,
                                       .output = self.config->output,
                                       .process = tag,

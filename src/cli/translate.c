@@ -47,6 +47,7 @@ static nm_status open_translator(nm_model_session *session, void *state, const c
     job *self = state;
     const char **settings = nm_cli_settings(session->cli, "translate.output,translate.buffer,translate.json");
     nm_status status = nm_translator_open(&self->translator, path, settings, err);
+    nm_cli_warn(nm_translator_warning(self->translator));
     free(settings);
     return status;
 }

@@ -53,8 +53,8 @@ void nm_labeled_set_clear(nm_labeled_set *set);
 void nm_labeled_set_release(nm_labeled_set *set);
 /* The set as a corpus that borrows its memory. */
 nm_corpus nm_labeled_set_corpus(const nm_labeled_set *set);
-/* The class of the label at the reader's position. NM_MISMATCH for an unknown label, with file, line and known labels. */
-nm_status nm_classification_find(const nm_classification_parts *parts, const nm_labeled *at, int32_t *label,
+/* The class of the label at the reader's position; item i of labels is class i. NM_MISMATCH for an unknown label, with file, line and known labels. */
+nm_status nm_classification_find(const nm_counter *labels, const nm_labeled *at, int32_t *label,
                                  nm_error *err);
 /* Opens parts->coder with the codes in parts->texts; codes_name: their name in messages. */
 nm_status nm_classification_open_coder(nm_classification_parts *parts, const nm_classification_config *config,

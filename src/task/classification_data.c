@@ -106,7 +106,7 @@ static nm_status label_of(reading *at, const nm_labeled *texts, nm_split split, 
 {
     nm_counter *labels = &at->parts->labels;
     if (split != NM_SPLIT_TRAIN)
-        return nm_classification_find(at->parts, texts, label, err);
+        return nm_classification_find(&at->parts->labels, texts, label, err);
     *label = (int32_t)nm_counter_add(labels, texts->label, strlen(texts->label), 1);
     if (labels->n > NM_CLASSES_MAX)
         return nm_fail(err, NM_FORMAT,
@@ -187,17 +187,17 @@ const char *nm_classification_name(const nm_classification_parts *parts, int32_t
     return parts->labels.items[label].text;
 }
 
-nm_status nm_classification_find(const nm_classification_parts *parts, const nm_labeled *at, int32_t *label,
+nm_status nm_classification_find(const nm_counter *labels, const nm_labeled *at, int32_t *label,
                                  nm_error *err)
 {
-    size_t number = nm_counter_find(&parts->labels, at->label, strlen(at->label));
+    size_t number = nm_counter_find(labels, at->label, strlen(at->label));
     char known[160] = "";
     *label = (int32_t)number;
     if (number != SIZE_MAX)
         return NM_OK;
-    for (size_t i = 0, used = 0; i < parts->labels.n && used < sizeof known; i++) {
-        int more = snprintf(known + used, sizeof known - used, "%s%.40s", i ? ", " : "",
-                            parts->labels.items[i].text);
+    for (size_t i = 0, used = 0; i < labels->n && used < sizeof known; i++) {
+        int more =
+            snprintf(known + used, sizeof known - used, "%s%.40s", i ? ", " : "", labels->items[i].text);
         used += more > 0 ? (size_t)more : 0;
     }
     return nm_fail(err, NM_MISMATCH,

@@ -222,6 +222,12 @@ static void classifier(void **state)
     assert_int_equal(nm_classifier_n_classes(model), 2);
     assert_string_equal(nm_classifier_class(model, 0), "bad");
     assert_null(nm_classifier_class(model, 2));
+    assert_string_equal(nm_classifier_option(model, "model.norm"), "layer");
+    assert_non_null(nm_classifier_option(model, "data.max_length"));
+    assert_null(nm_classifier_option(model, "data.unknown"));
+    assert_null(nm_classifier_option(model, NULL));
+    assert_null(nm_classifier_option(NULL, "model.norm"));
+    assert_null(nm_classifier_warning(model));
     const char *const list[] = {"w1 w2", "w1\nw2\r\n", "", "w1 w1 w1 w1 w1 w1 w1 w1 w1 w1 w1", "wörter"};
     assert_int_equal(nm_classifier_run(model, list, 5, &found, &err), NM_OK);
     for (size_t i = 0; i < 5; i++) {
