@@ -56,8 +56,10 @@ json_t *bench_ceilings(const bench *on);
 
 json_t *bench_kernels(const bench *on);
 json_t *bench_norms(const bench *on);
-/* Training steps, or decoding, of the presets on a synthetic corpus. */
-json_t *bench_models(const bench *on, bool train);
+/* Training steps, decoding, or training steps with 1, 2, 4, ... threads up to those of the backend: the presets on a
+ * synthetic corpus. */
+typedef enum bench_model_part { BENCH_STEP, BENCH_DECODING, BENCH_SCALING } bench_model_part;
+json_t *bench_models(const bench *on, bench_model_part part);
 
 void bench_table_ceilings(const json_t *ceilings);
 void bench_table_kernels(const json_t *kernels);
@@ -65,5 +67,6 @@ void bench_table_norms(const json_t *norms);
 void bench_table_steps(const json_t *steps);
 void bench_table_profile(const json_t *steps);
 void bench_table_decoding(const json_t *decoding);
+void bench_table_scaling(const json_t *scaling);
 
 #endif

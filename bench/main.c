@@ -14,7 +14,8 @@ static const char usage[] =
     "Measures kernels, norms, training steps and decoding, and prints tables.\n"
     "  --quick     Run less than a minute: fewer repetitions, one training step.\n"
     "  --json      Also write the results to FILE; -: to standard output, without tables.\n"
-    "  --parts     Comma-separated parts: ceilings, kernels, norms, step, decode (default: all).\n"
+    "  --parts     Comma-separated parts: ceilings, kernels, norms, step, decode (default: these), scaling.\n"
+    "  --scaling   Only training steps with 1, 2, 4, ... threads up to --threads: --parts scaling.\n"
     "  --match     Only kernels and norms whose name contains this text.\n"
     "  --threads   Number of threads; 0: one per core.\n"
     "  --isa       CPU level: auto, base, avx2, avx512, vnni, avx512_bf16.\n"
@@ -122,6 +123,8 @@ static bench_options read_arguments(int argc, char **argv)
         }
         if (!strcmp(argv[i], "--quick"))
             options.quick = true;
+        else if (!strcmp(argv[i], "--scaling"))
+            options.parts = "scaling";
         else if (!strcmp(argv[i], "--profile"))
             options.profile = true;
         else {
@@ -132,20 +135,21 @@ static bench_options read_arguments(int argc, char **argv)
     return options;
 }
 
-static const char *const part_names[] = {"ceilings", "kernels", "norms", "step", "decode"};
-enum { CEILINGS, KERNELS, NORMS, STEP, DECODE, N_PARTS };
+static const char *const part_names[] = {"ceilings", "kernels", "norms", "step", "decode", "scaling"};
+enum { CEILINGS, KERNELS, NORMS, STEP, DECODE, SCALING, N_PARTS };
 
 static void choose_parts(const char *list, bool wanted[N_PARTS])
 {
     for (int i = 0; i < N_PARTS; i++)
-        wanted[i] = !list;
+        wanted[i] = !list && i != SCALING;
     char *copy = nm_duplicate(list), *rest = copy;
     for (char *name; copy && (name = strsep(&rest, ",")) != NULL;) {
         int i = 0;
         while (i < N_PARTS && strcmp(part_names[i], name))
             i++;
         if (i == N_PARTS)
-            bench_fail("--parts: no part %s (there are: ceilings, kernels, norms, step, decode)", name);
+            bench_fail("--parts: no part %s (there are: ceilings, kernels, norms, step, decode, scaling)",
+                       name);
         wanted[i] = true;
     }
     free(copy);
@@ -233,8 +237,8 @@ int main(int argc, char **argv)
     bench on = open_bench(&options);
     json_t *all = describe(&on), *parts[N_PARTS] = {NULL};
     void (*const print[N_PARTS])(const json_t *) = {bench_table_ceilings, bench_table_kernels,
-                                                    bench_table_norms, bench_table_steps,
-                                                    bench_table_decoding};
+                                                    bench_table_norms,    bench_table_steps,
+                                                    bench_table_decoding, bench_table_scaling};
     if (tables)
         printf("norma " NORMA_VERSION ", %s, %s\n", json_string_value(json_object_get(all, "cpu")),
                json_string_value(json_object_get(all, "backend")));
@@ -246,7 +250,9 @@ int main(int argc, char **argv)
         parts[i] = i == CEILINGS  ? bench_ceilings(&on)
                    : i == KERNELS ? bench_kernels(&on)
                    : i == NORMS   ? bench_norms(&on)
-                                  : bench_models(&on, i == STEP);
+                                  : bench_models(&on, i == STEP     ? BENCH_STEP
+                                                      : i == DECODE ? BENCH_DECODING
+                                                                    : BENCH_SCALING);
         if (tables)
             print[i](parts[i]);
         if (tables && i == STEP && options.profile)

@@ -19,11 +19,13 @@ enum { SPECIAL = 4, EOS = 2, LONGEST = 120, SENTENCES = 4000, DECODED_TOKENS = 2
 
 typedef struct model_case {
     const char *preset, *max_tokens;
-    bool quick;
+    bool quick, scaling;
 } model_case;
 
-static const model_case model_cases[] = {
-    {"small", "2048", true}, {"small", "4096", false}, {"iwslt", "2048", false}, {"iwslt", "4096", false}};
+static const model_case model_cases[] = {{"small", "2048", true, true},
+                                         {"small", "4096", false, false},
+                                         {"iwslt", "2048", false, false},
+                                         {"iwslt", "4096", false, true}};
 
 /* ---- corpus: log-normal lengths, median about 20 tokens; targets of similar length; Zipf's law ---- */
 
@@ -126,12 +128,12 @@ static void set(nm_options *options, const char *key, const char *value)
         bench_fail("%s", err.text);
 }
 
-static nm_options *options_of(const bench *on, const model_case *c, const char *data)
+static nm_options *options_of(const bench *on, const model_case *c, const char *data, int32_t n_threads)
 {
     nm_options *options = nm_options_create();
     nm_train_options_add(options, &nm_task_translation);
     char threads[16];
-    snprintf(threads, sizeof threads, "%d", (int)on->cpu->threads);
+    snprintf(threads, sizeof threads, "%d", (int)n_threads);
     set(options, "data.folder", data);
     set(options, "model.preset", c->preset);
     set(options, "train.max_tokens", c->max_tokens);
@@ -172,11 +174,15 @@ static double flops_of(const nm_profile *profile)
     return sum;
 }
 
-/* Median rates of single updates; the first one allocates memory and is not counted. */
-static json_t *measure_step(const bench *on, const model_run *m)
+typedef struct step_rate {
+    double seconds, tokens_per_second;
+    int n;
+} step_rate;
+
+/* Medians of single updates; the first one allocates memory and is not counted. */
+static step_rate time_steps(const bench *on, const model_run *m)
 {
     double times[MOST_STEPS], rates[MOST_STEPS], begin = bench_now(), budget = on->options->quick ? 2 : 8;
-    double ceiling = bench_gemm_ceiling(on, on->options->quick).ceiling;
     int64_t tokens = 0;
     int n = -1;
     for (; n < MOST_STEPS && (n < 5 || bench_now() - begin < budget); n++) {
@@ -191,13 +197,20 @@ static json_t *measure_step(const bench *on, const model_run *m)
         }
         tokens = progress.tokens;
     }
+    return (step_rate){bench_median(times, n), bench_median(rates, n), n};
+}
+
+static json_t *measure_step(const bench *on, const model_run *m)
+{
+    double ceiling = bench_gemm_ceiling(on, on->options->quick).ceiling;
+    const step_rate rate = time_steps(on, m);
     const nm_profile profile = nm_trainer_profile(m->trainer);
     double gflops = 1e-9 * flops_of(&profile) / profile.seconds;
     return json_pack("{ss ss sf sf sf sf sf si sf so}", "preset", m->preset, "max_tokens", m->max_tokens,
-                     "milliseconds", 1e3 * bench_median(times, n), "tokens_per_second",
-                     bench_median(rates, n), "gflops", gflops, "ceiling", ceiling, "of_ceiling",
-                     gflops / ceiling, "steps", n, "mib", (double)(nm_trainer_peak_bytes(m->trainer) >> 20),
-                     "kernels", kernel_list(&profile));
+                     "milliseconds", 1e3 * rate.seconds, "tokens_per_second", rate.tokens_per_second,
+                     "gflops", gflops, "ceiling", ceiling, "of_ceiling", gflops / ceiling, "steps", rate.n,
+                     "mib", (double)(nm_trainer_peak_bytes(m->trainer) >> 20), "kernels",
+                     kernel_list(&profile));
 }
 
 /* ---- decoding ---- */
@@ -275,37 +288,82 @@ static void measure_decodings(const bench *on, const model_run *m, json_t *out)
 
 /* ---- */
 
-static void measure_model(const bench *on, const model_case *c, const char *data, bool train, json_t *out)
+static void open_run(const bench *on, const model_case *c, int32_t threads, model_run *m)
 {
     nm_error err;
-    model_run m = {.options = options_of(on, c, data)};
-    char *folder = nm_path_join(data, "run");
-    if (nm_trainer_open(&m.trainer, &nm_task_translation, m.options, folder, true, NULL, &err) != NM_OK)
+    char *folder = nm_path_join(corpus, "run");
+    m->options = options_of(on, c, corpus, threads);
+    if (nm_trainer_open(&m->trainer, &nm_task_translation, m->options, folder, true, NULL, &err) != NM_OK)
         bench_fail("%s", err.text);
-    m.preset = nm_options_get(m.options, "model.preset");
-    m.max_tokens = nm_options_get(m.options, "train.max_tokens");
-    if (train)
-        json_array_append_new(out, measure_step(on, &m));
-    else
-        measure_decodings(on, &m, out);
-    nm_trainer_close(m.trainer);
-    nm_options_free(m.options);
-    free(m.preset);
-    free(m.max_tokens);
+    m->preset = nm_options_get(m->options, "model.preset");
+    m->max_tokens = nm_options_get(m->options, "train.max_tokens");
     free(folder);
 }
 
-json_t *bench_models(const bench *on, bool train)
+static void close_run(model_run *m)
+{
+    nm_trainer_close(m->trainer);
+    nm_options_free(m->options);
+    free(m->preset);
+    free(m->max_tokens);
+}
+
+static void measure_model(const bench *on, const model_case *c, bench_model_part part, json_t *out)
+{
+    model_run m;
+    open_run(on, c, on->cpu->threads, &m);
+    if (part == BENCH_STEP)
+        json_array_append_new(out, measure_step(on, &m));
+    else
+        measure_decodings(on, &m, out);
+    close_run(&m);
+}
+
+/* Steps with 1, 2, 4, ... threads and with all; "enough": the smallest number of threads within 5 % of the highest rate. */
+static json_t *measure_scaling(const bench *on, const model_case *c)
+{
+    json_t *rows = json_array(), *row, *about = NULL;
+    double best = 0;
+    json_int_t enough = 0;
+    size_t i;
+    for (int32_t threads = 1, all = on->cpu->threads; threads <= all;
+         threads = threads < all && 2 * threads > all ? all : 2 * threads) {
+        model_run m;
+        open_run(on, c, threads, &m);
+        double rate = time_steps(on, &m).tokens_per_second;
+        double one = threads == 1
+                         ? rate
+                         : json_real_value(json_object_get(json_array_get(rows, 0), "tokens_per_second"));
+        json_array_append_new(rows, json_pack("{si sf sf sf}", "threads", threads, "tokens_per_second", rate,
+                                              "speedup", rate / one, "efficiency", rate / one / threads));
+        best = fmax(best, rate);
+        if (!about)
+            about = json_pack("{ss ss}", "preset", m.preset, "max_tokens", m.max_tokens);
+        close_run(&m);
+    }
+    json_array_foreach(rows, i, row) if (!enough && json_real_value(json_object_get(
+                                                        row, "tokens_per_second")) >= 0.95 * best) enough =
+        json_integer_value(json_object_get(row, "threads"));
+    json_object_set_new(about, "enough", json_integer(enough));
+    json_object_set_new(about, "rows", rows);
+    return about;
+}
+
+json_t *bench_models(const bench *on, bench_model_part part)
 {
     json_t *out = json_array();
     write_corpus();
     const char *done = "";
     for (size_t i = 0; i < sizeof model_cases / sizeof *model_cases; i++) {
         const model_case *c = &model_cases[i];
-        bool again = !train && !strcmp(done, c->preset); /* decoding does not depend on max_tokens */
-        if (again || (on->options->quick && !c->quick))
+        bool again =
+            part == BENCH_DECODING && !strcmp(done, c->preset); /* decoding does not depend on max_tokens */
+        if (again || (on->options->quick && !c->quick) || (part == BENCH_SCALING && !c->scaling))
             continue;
-        measure_model(on, c, corpus, train, out);
+        if (part == BENCH_SCALING)
+            json_array_append_new(out, measure_scaling(on, c));
+        else
+            measure_model(on, c, part, out);
         done = c->preset;
     }
     remove_corpus();

@@ -1,5 +1,6 @@
 /* Tables of the results. */
 #include <stdio.h>
+#include <string.h>
 
 #include "bench.h"
 
@@ -98,6 +99,23 @@ void bench_table_steps(const json_t *steps)
         "%-14s %6.0f %8.1f %10.0f %8.1f %8.1f %5.0f%% %6.0f\n", text(one, "preset"),
         number(one, "max_tokens"), number(one, "milliseconds"), number(one, "tokens_per_second"),
         number(one, "gflops"), number(one, "ceiling"), 100 * number(one, "of_ceiling"), number(one, "mib"));
+}
+
+void bench_table_scaling(const json_t *scaling)
+{
+    const json_t *one, *row;
+    size_t i, k;
+    json_array_foreach(scaling, i, one)
+    {
+        printf("\n%s, %s tokens   threads   tokens/s  speed-up  per thread\n", text(one, "preset"),
+               text(one, "max_tokens"));
+        json_array_foreach(json_object_get(one, "rows"), k, row)
+            printf("%*s %9.0f %10.0f %9.2f %10.0f%%\n",
+                   (int)(strlen(text(one, "preset")) + strlen(text(one, "max_tokens")) + 9), "",
+                   number(row, "threads"), number(row, "tokens_per_second"), number(row, "speedup"),
+                   100 * number(row, "efficiency"));
+        printf("--device.threads %.0f is within 5 %% of the highest throughput\n", number(one, "enough"));
+    }
 }
 
 void bench_table_profile(const json_t *steps)

@@ -2,7 +2,7 @@
 """Measures Norma and other toolkits in turn, each at its best setting, and writes results/performance/CPU.json.
 
     bench/peers/bench_peers.py [--works train,lm,decode,norms] [--match TEXT] [--rounds 5] [--data FOLDER] [--output FOLDER]
-                               [--any-load]
+                               [--any-load] [--compile]
 
 Run it by `make bench-peers`, which creates a virtual environment with the current PyTorch and CTranslate2 from PyPI. Each work
 is measured in rounds; in a round every side runs once, so that slow drifts of the machine affect all sides. Before each
@@ -32,6 +32,7 @@ BENCH = os.environ.get("BENCH", f"{ROOT}/build/norma-bench")
 CORES = len(os.sched_getaffinity(0))
 # Memory of freed tensors stays with the process: without this, PyTorch's figures contain page faults.
 KEPT_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "8589934592", "MALLOC_TOP_PAD_": "268435456"}
+COMPILED = {}  # the folder of torch.compile's results, which the rounds share
 LM_SHAPES = {  # width, feed-forward, heads, layers, words
     "d256": (256, 1024, 4, 3, 10000),
     "gpt2": (768, 3072, 12, 12, 50257),
@@ -102,7 +103,7 @@ def run(command, environment=None, cwd=None):
 
 
 def torch_speed(script, arguments):
-    out = run([sys.executable, f"{HERE}/{script}", *map(str, arguments)], KEPT_MEMORY)
+    out = run([sys.executable, f"{HERE}/{script}", *map(str, arguments)], {**KEPT_MEMORY, **COMPILED})
     found = re.search(r"([0-9]+) target tokens/s, peak ([0-9]+) MiB", out)
     return {"value": float(found.group(1)), "mib": int(found.group(2))}
 
@@ -204,19 +205,25 @@ def norma_sides(scratch, recipe):
     return sides
 
 
-def train_work(scratch, data, training, preset, tokens, steps):
+def torch_sides(script, arguments, compiled):
+    """The hand-written model in float and bf16, and compiled by torch.compile if that is measured."""
+    modes = [("float", []), ("bf16", ["--bf16"])]
+    if compiled:
+        modes.append(("bf16, compiled", ["--bf16", "--compile"]))
+    return [(f"PyTorch, hand-written, {name}", lambda more=more: torch_speed(script, arguments + more)) for name, more in modes]
+
+
+def train_work(scratch, data, training, preset, tokens, steps, compiled):
     recipe = f"{scratch}/{preset}.ini"
     write_recipe(recipe, data={"folder": training}, model={"preset": preset},
                  train={"max_tokens": tokens, "updates": steps + 1, "log_every": 1}, optim={"beta2": 0.98})
     arguments = [data, "--preset", preset, "--max-tokens", tokens, "--steps", steps, "--model"]
     return Work(f"training, {preset}, {tokens:,} tokens", "tokens/s", [
         ("PyTorch, nn.Transformer, float", lambda: torch_speed("torch_step.py", arguments + ["module"])),
-        ("PyTorch, hand-written, float", lambda: torch_speed("torch_step.py", arguments + ["written"])),
-        ("PyTorch, hand-written, bf16", lambda: torch_speed("torch_step.py", arguments + ["written", "--bf16"])),
-        *norma_sides(scratch, recipe)])
+        *torch_sides("torch_step.py", arguments + ["written"], compiled), *norma_sides(scratch, recipe)])
 
 
-def lm_work(scratch, shape, length, tokens, steps):
+def lm_work(scratch, shape, length, tokens, steps, compiled):
     width, ff, heads, layers, words = LM_SHAPES[shape]
     folder = f"{scratch}/lm-{shape}"
     if not os.path.exists(folder):
@@ -235,16 +242,19 @@ def lm_work(scratch, shape, length, tokens, steps):
     arguments = ["--width", width, "--ff", ff, "--heads", heads, "--layers", layers, "--words", words, "--length", length,
                  "--tokens", tokens, "--steps", steps]
     name = {"d256": "d 256", "gpt2": "GPT-2 124M"}[shape]
-    return Work(f"language model, {name}, context {length:,}, {tokens:,} tokens", "tokens/s", [
-        ("PyTorch, hand-written, float", lambda: torch_speed("torch_lm_step.py", arguments)),
-        ("PyTorch, hand-written, bf16", lambda: torch_speed("torch_lm_step.py", arguments + ["--bf16"])),
-        *norma_sides(scratch, recipe)])
+    return Work(f"language model, {name}, context {length:,}, {tokens:,} tokens", "tokens/s",
+                torch_sides("torch_lm_step.py", arguments, compiled) + norma_sides(scratch, recipe))
 
 
 def ct2_speed(model, units, out, kind, beam, length, batch, workers):
     text = run([sys.executable, f"{HERE}/ct2_decode.py", model, units, out, "--type", kind, "--beam", str(beam), "--length",
                 str(length), "--batch", str(batch), "--workers", str(workers), "--threads", str(CORES // workers or 1)])
     return {"value": float(re.search(r"([0-9]+) tokens/s", text).group(1)), "batch": batch, "workers": workers}
+
+
+def ct2_types():
+    """Compute types that CTranslate2 has on this CPU."""
+    return run([sys.executable, "-c", "import ctranslate2; print(*ctranslate2.get_supported_compute_types('cpu'))"]).split()
 
 
 def best_ct2(model, units, out, kind, beam, length):
@@ -289,11 +299,15 @@ def decode_works(scratch, data, preset, is_chosen):
         for _ in range(1000):
             count = min(60, max(5, int(generator.lognormvariate(3.0, 0.5))))
             file.write(" ".join(generator.choices(words[:3000], k=count)) + "\n")
-    works = []
+    works, supported, best = [], ct2_types(), {}
     for beam, kind, name, title in choices:
-        batch, workers = best_ct2(model, units, f"{scratch}/ct2.out", kind, beam, 25)
+        # Where CTranslate2 has no bf16, bf16 is compared with its float.
+        theirs, their_name = (kind, name) if kind in supported else ("float32", "float")
+        if (theirs, beam) not in best:
+            best[theirs, beam] = best_ct2(model, units, f"{scratch}/ct2.out", theirs, beam, 25)
+        batch, workers = best[theirs, beam]
         works.append(Work(title, "tokens/s", [
-            (f"CTranslate2, {name}", lambda k=kind, b=beam, n=batch, w=workers:
+            (f"CTranslate2, {their_name}", lambda k=theirs, b=beam, n=batch, w=workers:
              ct2_speed(model, units, f"{scratch}/ct2.out", k, b, 25, n, w)),
             (f"Norma, {name}", lambda k=kind, b=beam: norma_decode(folder, units, scratch, k, b, 25))]))
     return works
@@ -344,6 +358,7 @@ def main():
     parser.add_argument("--data", help="a data folder of norma prepare")
     parser.add_argument("--output", default=f"{ROOT}/results/performance")
     parser.add_argument("--any-load", action="store_true", help="do not wait until the machine is quiet")
+    parser.add_argument("--compile", action="store_true", help="also measure the PyTorch models with torch.compile")
     given = parser.parse_args()
     chosen = given.works.split(",")
     if not set(chosen) <= {"train", "lm", "decode", "norms"}:
@@ -351,16 +366,18 @@ def main():
     model, flags = cpu_model()
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
+        COMPILED["TORCHINDUCTOR_CACHE_DIR"] = f"{scratch}/compiled"
         if "train" in chosen or "decode" in chosen:
             data = given.data or make_translation_data(scratch)
         works = []
         if "train" in chosen:
             training = without_validation(data, scratch, "training")
-            works += [train_work(scratch, data, training, "small", 2048, given.steps),
-                      train_work(scratch, data, training, "iwslt", 4096, given.steps)]
+            works += [train_work(scratch, data, training, preset, tokens, given.steps, given.compile)
+                      for preset, tokens in (("small", 2048), ("iwslt", 4096))]
         if "lm" in chosen:
-            works += [lm_work(scratch, "d256", 64, 4096, given.steps), lm_work(scratch, "d256", 1024, 4096, given.steps),
-                      lm_work(scratch, "gpt2", 64, 1024, given.steps), lm_work(scratch, "gpt2", 1024, 1024, given.steps)]
+            works += [lm_work(scratch, shape, length, tokens, given.steps, given.compile)
+                      for shape, length, tokens in (("d256", 64, 4096), ("d256", 1024, 4096), ("gpt2", 64, 1024),
+                                                    ("gpt2", 1024, 1024))]
         if "decode" in chosen:
             for preset in ("small", "iwslt"):
                 works += decode_works(scratch, data, preset, lambda name: given.match in name)

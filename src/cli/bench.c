@@ -9,7 +9,7 @@
 #include "cli.h"
 
 typedef struct bench_config {
-    bool quick, profile;
+    bool quick, profile, scaling;
     const char *parts, *match, *json, *isa, *precision;
     int64_t threads;
 } bench_config;
@@ -20,7 +20,8 @@ typedef struct bench_config {
 static const nm_option bench_rows[] = {
     ROW(quick, "false", 0, 1, "Finish in less than a minute: fewer repetitions, one training step."),
     ROW(profile, "false", 0, 1, "Print the time of a training step by kernel."),
-    ROW(parts, "ceilings,kernels,norms,step,decode", 0, 0, "Parts to measure, comma-separated."),
+    ROW(scaling, "false", 0, 1, "Measure only training steps with 1, 2, 4, ... threads, up to bench.threads."),
+    ROW(parts, "ceilings,kernels,norms,step,decode", 0, 0, "Parts to measure, comma-separated; also: scaling."),
     ROW(match, "", 0, 0, "Measure only kernels and norms whose name contains this text; empty: all."),
     ROW(json, "", 0, 0, "File for all results as JSON; - writes JSON to standard output instead of tables; empty: none."),
     ROW(isa, "auto", 0, 0, "CPU instruction set: auto, base, avx2, avx512, vnni or avx512_bf16."),
@@ -52,9 +53,10 @@ static int run(nm_cli *cli, int argc, char **argv)
         return nm_cli_fail(&err);
     char threads[16], *program = sibling();
     snprintf(threads, sizeof threads, "%d", (int)config->threads);
-    const char *list[16] = {"norma-bench", "--parts",     config->parts,    "--match",
-                            config->match, "--isa",       config->isa,      "--threads",
-                            threads,       "--precision", config->precision};
+    const char *list[16] = {"norma-bench", "--parts",        config->scaling ? "scaling" : config->parts,
+                            "--match",     config->match,    "--isa",
+                            config->isa,   "--threads",      threads,
+                            "--precision", config->precision};
     int n = 11;
     if (*config->json) {
         list[n++] = "--json";
@@ -76,7 +78,7 @@ static int run(nm_cli *cli, int argc, char **argv)
 const nm_command nm_command_bench = {
     .name = "bench",
     .summary = "measure kernels, norms, training steps and decoding",
-    .usage = "[--quick] [--parts LIST] [--json FILE] [--profile]",
+    .usage = "[--quick] [--parts LIST] [--json FILE] [--profile] [--scaling]",
     .details = "Prints tables; docs/performance.md describes what each part measures.\n"
                "norma-bench --help has further options.\n",
     .section = "bench",

@@ -49,6 +49,13 @@ has '"times_ref"' all.json
 has '"norms": []' all.json
 has "x ref" table
 
+# Training steps with 1, 2 and 3 threads.
+"$bench" --quick --threads 3 --scaling --json all.json --set model.preset=tiny --set model.width=16 --set model.ff=32 \
+    --set train.max_tokens=150 >table
+[ "$(grep -c '"speedup"' all.json)" = 3 ] || fail "not 1, 2 and 3 threads: $(cat all.json)"
+has 'tiny, 150 tokens' table
+has 'of the highest throughput' table
+
 # A missing CBLAS is reported, not printed as a rate of 0.
 "$bench" --quick --threads 1 --parts ceilings --json all.json >table
 ! grep -qE ' 0\.0( |$)' table || fail "a rate of 0: $(cat table)"

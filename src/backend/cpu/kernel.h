@@ -44,10 +44,12 @@ NM_INLINE int32_t nm_round_up(int32_t n, int32_t unit)
             step(at_, (n)-at_);                                                                              \
     } while (0)
 
-/* Number of threads for an operation on this many elements. */
+/* Number of threads for an operation on this many elements: one, or all, because OpenMP ends and restarts threads if the
+ * number varies. All are started for at least 4,096 elements per thread, so that starting them takes no longer than the
+ * operation, and always from 65,536 elements on. */
 NM_INLINE int32_t nm_threads_for(const nm_backend *b, size_t elements)
 {
-    return elements < 8192 ? 1 : b->threads;
+    return elements < 65536 && elements < 4096 * (size_t)b->threads ? 1 : b->threads;
 }
 
 /* Partition of a matrix into parts of at most NM_PART columns of a row; NM_PART is a multiple of the

@@ -18,7 +18,8 @@ enum {
     SPAN_FLOATS = 4 << 20,  /* 16 MiB */
     PACK_ROWS = 64,         /* rows of b that a thread packs at a time */
     PREFETCH_ROWS = 16,     /* prefetch distance when a is transposed */
-    PADDING = 2 * NM_W      /* packing stores full vectors past the end */
+    PADDING = 2 * NM_W,     /* packing stores full vectors past the end */
+    THREAD_WORK = 32768 /* multiply-adds per thread for which threads are started: about 0.3 microseconds */
 };
 #if defined(NM_BF16)
 _Static_assert((int)DEPTH == (int)NM_BF16_CHUNK, "results depend on the depth of a chunk");
@@ -213,7 +214,7 @@ void NM_SIMD(nm_gemm_run)(nm_backend *backend, const nm_gemm *g)
     int32_t span_cols = SPAN_FLOATS / (span_rows ? span_rows : 1) / NM_TILE_COLS * NM_TILE_COLS;
     span_cols = nm_min_i32(span_cols, nm_ceil_div(g->cols, NM_TILE_COLS) * NM_TILE_COLS);
     double work = (double)g->rows * (double)g->cols * (double)g->depth;
-    int32_t threads = work < 65536 ? 1 : backend->threads;
+    int32_t threads = work < (double)THREAD_WORK * backend->threads ? 1 : backend->threads;
     float *locals =
         nm_backend_scratch(backend, NM_CPU_THREADS, (size_t)threads * local_floats * sizeof(float));
     float *panels = nm_backend_scratch(backend, NM_CPU_PANELS,
