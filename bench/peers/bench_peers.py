@@ -2,7 +2,7 @@
 """Measures Norma and other toolkits in turn, each at its best setting, and writes results/performance/CPU.json.
 
     bench/peers/bench_peers.py [--works train,lm,decode,norms] [--match TEXT] [--rounds 5] [--data FOLDER] [--output FOLDER]
-                               [--any-load] [--compile]
+                               [--any-load] [--compile] [--lines 1000]
 
 Run it by `make bench-peers`, which creates a virtual environment with the current PyTorch and CTranslate2 from PyPI. Each work
 is measured in rounds; in a round every side runs once, so that slow drifts of the machine affect all sides. Before each
@@ -279,7 +279,7 @@ def norma_decode(run_folder, units, scratch, kind, beam, length):
     return {"value": tokens / seconds}
 
 
-def decode_works(scratch, data, preset, is_chosen):
+def decode_works(scratch, data, preset, lines, is_chosen):
     choices = [(beam, kind, name, f"translation in batches, {preset}, beam {beam}, {name}") for beam in (4, 1)
                for kind, name in (("float32", "float"), ("int8", "int8"), ("bfloat16", "bf16"))]
     choices = [choice for choice in choices if is_chosen(choice[3]) and (choice[1] != "bfloat16" or has_bf16())]
@@ -296,7 +296,7 @@ def decode_works(scratch, data, preset, is_chosen):
         words = [line.split()[0] for line in file]
     generator = random.Random(7)
     with open(units, "w", encoding="utf-8") as file:
-        for _ in range(1000):
+        for _ in range(lines):
             count = min(60, max(5, int(generator.lognormvariate(3.0, 0.5))))
             file.write(" ".join(generator.choices(words[:3000], k=count)) + "\n")
     works, supported, best = [], ct2_types(), {}
@@ -355,6 +355,7 @@ def main():
     parser.add_argument("--match", default="", help="only works whose name contains this text")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--lines", type=int, default=1000, help="sentences to translate")
     parser.add_argument("--data", help="a data folder of norma prepare")
     parser.add_argument("--output", default=f"{ROOT}/results/performance")
     parser.add_argument("--any-load", action="store_true", help="do not wait until the machine is quiet")
@@ -380,7 +381,7 @@ def main():
                                                     ("gpt2", 1024, 1024))]
         if "decode" in chosen:
             for preset in ("small", "iwslt"):
-                works += decode_works(scratch, data, preset, lambda name: given.match in name)
+                works += decode_works(scratch, data, preset, given.lines, lambda name: given.match in name)
         for work in works:
             if given.match in work.name:
                 rows.append(work.measure(given.rounds, given.any_load))
