@@ -28,6 +28,7 @@ build     zlib1g-dev                                  module:zlib
 build     liblzma-dev                                 module:liblzma
 build     libzstd-dev                                 module:libzstd
 test      libcmocka-dev                               module:cmocka
+test      libarchive13|libarchive13t64                always
 test      xz-utils                                    command:xz
 test      sentencepiece                               command:spm_train
 test      libopenmpi-dev|libmpich-dev                 command:mpicc

@@ -64,6 +64,7 @@ NM_API bool nm_prepared_get_side(const nm_prepared *prepared, int32_t side, nm_p
 typedef struct nm_prepared_split {
     const char *name;
     int64_t lines, kept;           /* lines, or pairs of lines */
+    int64_t held_out;              /* of the training pairs: the validation set of valid_every */
     int64_t words[2];              /* of the kept lines, before BPE */
     int64_t tokens[2], unknown[2]; /* after BPE, without the end symbol */
 } nm_prepared_split;

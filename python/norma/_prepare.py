@@ -16,6 +16,7 @@ class PreparedSplit(NamedTuple):
     """A split of a data folder. Tuples have one number per side."""
     lines: int  # lines, or pairs of lines
     kept: int
+    held_out: int  # of the training pairs, for validation
     dropped: Dict[str, int]  # by reason
     words: Tuple[int, ...]  # of the kept lines, before BPE
     tokens: Tuple[int, ...]  # after BPE, without the end symbol
@@ -86,6 +87,6 @@ def _read(lib: Any, handle: Any) -> Prepared:
         dropped: Dict[str, int] = {}
         while lib.nm_prepared_get_drop(handle, i, len(dropped), byref(drop)):
             dropped[drop.reason.decode()] = drop.lines
-        splits[split.name.decode()] = PreparedSplit(split.lines, split.kept, dropped, tuple(split.words[:n]),
+        splits[split.name.decode()] = PreparedSplit(split.lines, split.kept, split.held_out, dropped, tuple(split.words[:n]),
                                                     tuple(split.tokens[:n]), tuple(split.unknown[:n]))
     return Prepared(os.fsdecode(lib.nm_prepared_folder(handle)), splits, sides, lib.nm_prepared_merges(handle))

@@ -24,7 +24,8 @@ static void append_visible(nm_buffer *out, const char *text)
 
 static void append_example(nm_buffer *out, const nm_drop_example *example, int sides)
 {
-    char *head = nm_format("\n  line %lld:", (long long)example->line);
+    const char *path = example->path ? example->path : "";
+    char *head = nm_format("\n  %s%sline %lld:", path, *path ? ", " : "", (long long)example->line);
     nm_buffer_append(out, head, strlen(head));
     free(head);
     for (int side = 0; side < sides; side++) {
@@ -44,13 +45,13 @@ static void warn_of_drops(const nm_prepare_report *report, const nm_prepare_even
     for (int drop = 1; drop < NM_DROP_N; drop++)
         if (train->dropped[drop] > train->dropped[most])
             most = (nm_drop)drop;
-    if (100 * (train->pairs - train->kept) <= WARN_PERCENT * train->pairs)
+    int64_t dropped = train->pairs - train->kept - train->held_out;
+    if (100 * dropped <= WARN_PERCENT * train->pairs)
         return;
     const char *option = nm_drop_option(most);
-    char *first =
-        nm_format("%.1f %% of the training pairs were dropped, most of them as \"%s\"%s%s%s",
-                  100.0 * (double)(train->pairs - train->kept) / (double)train->pairs, nm_drop_text(most),
-                  *option ? "; the option --" : "", option, *option ? " changes this filter" : "");
+    char *first = nm_format("%.1f %% of the training pairs were dropped, most of them as \"%s\"%s%s%s",
+                            100.0 * (double)dropped / (double)train->pairs, nm_drop_text(most),
+                            *option ? "; the option --" : "", option, *option ? " changes this filter" : "");
     nm_buffer text = {0};
     nm_buffer_append(&text, first, strlen(first));
     free(first);
@@ -150,7 +151,9 @@ static const nm_prepare_split_report *find_split(const nm_prepared *self, int32_
         return NULL;
     const char *const prefixes[NM_PREPARE_SPLITS] = {self->config->train, self->config->valid,
                                                      self->config->test};
-    return *prefixes[split] ? &self->report.splits[split] : NULL;
+    const nm_prepare_split_report *found = &self->report.splits[split];
+    return *prefixes[split] || found->pairs ? found
+                                            : NULL; /* held out from the training pairs: without a prefix */
 }
 
 bool nm_prepared_get_split(const nm_prepared *self, int32_t split, nm_prepared_split *out)
@@ -158,8 +161,10 @@ bool nm_prepared_get_split(const nm_prepared *self, int32_t split, nm_prepared_s
     const nm_prepare_split_report *found = find_split(self, split);
     if (!found || !out)
         return false;
-    *out = (nm_prepared_split){
-        .name = nm_prepare_split_names[split], .lines = found->pairs, .kept = found->kept};
+    *out = (nm_prepared_split){.name = nm_prepare_split_names[split],
+                               .lines = found->pairs,
+                               .kept = found->kept,
+                               .held_out = found->held_out};
     memcpy(out->words, found->words, sizeof out->words);
     memcpy(out->tokens, found->tokens, sizeof out->tokens);
     memcpy(out->unknown, found->unknown, sizeof out->unknown);

@@ -8,6 +8,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "base/archive.h"
 #include "base/memory.h"
 
 #ifdef NORMA_ZLIB
@@ -265,7 +266,8 @@ static int layer_close(void *cookie)
 {
     layer *self = cookie;
     self->close(self->state);
-    int result = self->from.stream == stdin ? 0 : fclose(self->from.stream);
+    bool closes = self->from.stream && self->from.stream != stdin;
+    int result = closes ? fclose(self->from.stream) : 0;
     free(self->from.bytes);
     free(self);
     return result;
@@ -279,6 +281,26 @@ static void add_layer(FILE **stream, decode_function decode, void (*close)(void 
     *stream = fopencookie(self, "r", (cookie_io_functions_t){.read = layer_read, .close = layer_close});
     NM_ASSERT(*stream);
     setvbuf(*stream, NULL, _IOFBF, CHUNK);
+}
+
+static ssize_t read_member(void *state, source *from, char *out, size_t n)
+{
+    (void)from;
+    return nm_archive_read(state, out, n);
+}
+
+static void close_member(void *state)
+{
+    nm_archive_close(state);
+}
+
+static nm_status open_member(FILE **stream, const char *path, nm_error *err)
+{
+    nm_archive *archive;
+    NM_TRY(nm_archive_open(&archive, path, err));
+    *stream = NULL;
+    add_layer(stream, read_member, close_member, archive);
+    return NM_OK;
 }
 
 static nm_status decompress(FILE **stream, const char *path, nm_error *err)
@@ -321,9 +343,10 @@ static nm_status add_encoding(FILE **stream, const char *path, const char *encod
 
 nm_status nm_text_open(FILE **stream, const char *path, const char *encoding, nm_error *err)
 {
-    NM_TRY(nm_file_open(stream, path, "rb", err));
+    bool member = nm_archive_prefix(path);
+    NM_TRY(member ? open_member(stream, path, err) : nm_file_open(stream, path, "rb", err));
     const char *name = strcmp(path, "-") ? path : "standard input";
-    nm_status status = decompress(stream, name, err);
+    nm_status status = member ? NM_OK : decompress(stream, name, err);
     if (status == NM_OK)
         status = add_encoding(stream, name, encoding, err);
     if (status != NM_OK && *stream != stdin) {

@@ -1,5 +1,5 @@
 /* Text files as streams of UTF-8: gzip, xz and zstd files are decompressed while they are read (each if Norma was built with
- * its library), and other encodings are converted (iconv). */
+ * its library), and other encodings are converted (iconv). A path may lead through an archive: "de-en.tgz/de-en/train.de". */
 #ifndef NM_TEXT_INPUT_H
 #define NM_TEXT_INPUT_H
 
@@ -8,7 +8,8 @@
 /* Opens a file for reading; "-" is standard input. Compression is recognized by the first bytes of a regular file, not by the
  * name. encoding: a name of iconv such as "latin1" or "utf-16"; "" and "utf-8": the bytes are not converted (the reader
  * checks them). The caller closes the stream with fclose unless it is stdin. NM_IO; NM_USAGE for an unknown encoding;
- * NM_UNSUPPORTED with the package for a compression that was not built in; NM_FORMAT for bzip2 and zip files.
+ * NM_UNSUPPORTED with the package for a compression that was not built in; NM_FORMAT for bzip2 and zip files;
+ * the errors of nm_archive_open.
  *
  * Reading the stream fails with errno EBADMSG for damaged or truncated compressed data, and with EILSEQ for bytes that are
  * not valid in the encoding; nm_input_error_text describes both. */

@@ -22,9 +22,11 @@ static void print_split(const nm_prepared *prepared, int32_t number, bool words)
     nm_prepared_drop drop;
     if (!nm_prepared_get_split(prepared, number, &split))
         return;
-    fprintf(stderr, "%s: %lld %s read, %lld kept, %lld dropped", split.name, (long long)split.lines,
-            nm_prepared_n_sides(prepared) == 1 ? "lines" : "pairs", (long long)split.kept,
-            (long long)(split.lines - split.kept));
+    fprintf(stderr, "%s: %lld %s read, %lld kept, ", split.name, (long long)split.lines,
+            nm_prepared_n_sides(prepared) == 1 ? "lines" : "pairs", (long long)split.kept);
+    if (split.held_out)
+        fprintf(stderr, "%lld held out for validation, ", (long long)split.held_out);
+    fprintf(stderr, "%lld dropped", (long long)(split.lines - split.kept - split.held_out));
     for (size_t i = 0; nm_prepared_get_drop(prepared, number, i, &drop); i++)
         fprintf(stderr, "%s%lld %s", i ? ", " : ": ", (long long)drop.lines, drop.reason);
     putc('\n', stderr);
@@ -97,10 +99,14 @@ static int run(nm_cli *cli, int argc, char **argv)
     const nm_prepare_events events = {.user = &seen, .progress = on_progress, .message = on_message};
     if (nm_cli_check_arguments(cli, argc, 0, 1, &err) != NM_OK)
         return nm_cli_fail(&err);
+    char *recipe = NULL;
+    if (argc && nm_cli_find_recipe(argv[0], &recipe, &err) != NM_OK)
+        return nm_cli_fail(&err);
     const char **settings = nm_cli_settings(cli, "");
     double start = monotonic_seconds();
-    nm_status status = nm_prepare_folder(&prepared, argc ? argv[0] : NULL, settings, &events, &err);
+    nm_status status = nm_prepare_folder(&prepared, recipe, settings, &events, &err);
     free(settings);
+    free(recipe);
     if (status == NM_OK) {
         print_report(prepared, monotonic_seconds() - start);
         if (seen.late.bytes)
@@ -114,15 +120,16 @@ static int run(nm_cli *cli, int argc, char **argv)
 const nm_command nm_command_prepare = {
     .name = "prepare",
     .summary = "turn parallel or plain text into a data folder for training",
-    .usage =
-        "[OPTIONS.ini] --train PREFIX --valid PREFIX --test PREFIX --source-lang LANG --target-lang LANG "
-        "--output FOLDER",
+    .usage = "[RECIPE] --train PREFIX --valid PREFIX --test PREFIX --source-lang LANG --target-lang LANG "
+             "--output FOLDER",
     .details =
         "Reads PREFIX.LANG of both languages, UTF-8, one sentence per line. Tokenizes, optionally "
         "lowercases, removes training pairs that are empty, too long or of very different lengths, "
         "learns a joint BPE, builds dictionaries, and writes token ids that training maps into memory. "
         "Validation and test sets keep all lines. The result does not depend on the number of threads. "
-        "OPTIONS.ini has a section [prepare], like the data.ini of a data folder.\n\n"
+        "RECIPE has a section [prepare], like the data.ini of a data folder; data/iwslt14-de-en and "
+        "data/wmt14-en-de read the published archives: norma prepare data/iwslt14-de-en --folder downloads "
+        "--output data/iwslt14-de-en.\n\n"
         "With --format text the splits are single files of plain text for a language model: all lines "
         "are kept, including empty ones, and end in </s>. --tokenizer none --bpe-merges 0 keeps the "
         "words unchanged.",

@@ -33,7 +33,7 @@ static const nm_option filter_rows[] = {
     NM_OPTION(filter_config, codes, "", 0, 0, "File of BPE codes for subword."),
     NM_OPTION(filter_config, spm_model, "", 0, 0, "SentencePiece model; selects the tokenizer sentencepiece."),
     NM_CHOICE(filter_config, format, "raw", "raw|tokenized", "Format of the text that subword reads, or writes with --undo."),
-    NM_CHOICE(filter_config, form, "nfkc", "nfc|nfd|nfkc|nfkd", "Unicode normal form of normalize, without a SentencePiece model."),
+    NM_CHOICE(filter_config, form, "nfkc", "nfc|nfd|nfkc|nfkd|punctuation|printable", "What normalize does without --like and SentencePiece model: a Unicode normal form; punctuation as Moses' normalize-punctuation.perl for the language; printable, non-printing characters become spaces."),
     NM_OPTION(filter_config, encoding, "utf-8", 0, 0, "Encoding of the input, a name of iconv such as latin1 or utf-16."),
     {0}};
 /* clang-format on */
@@ -165,6 +165,7 @@ static nm_status open_coder(filter *self, const nm_prepare_config *prepare, cons
             nm_vocab_parse(subwords, strlen(subwords), "dictionary", NM_VOCAB_FAIRSEQ, &self->subwords, err));
     nm_text_coder_config config = {.tokenizer = prepare->tokenizer,
                                    .options = nm_tokenizer_options_default(),
+                                   .clean = {prepare->punctuation, prepare->remove_non_printing, language},
                                    .lowercase = prepare->lowercase,
                                    .codes = self->step == SUBWORD ? self->texts[CODES] : NULL,
                                    .codes_name = "BPE codes",
@@ -207,8 +208,11 @@ static nm_status open_given(filter *self, nm_error *err)
     }
     if (*config->codes)
         NM_TRY(nm_model_text_read(config->codes, &self->texts[CODES], err));
-    if (self->step == NORMALIZE && !self->spm.spm)
+    if (self->step == NORMALIZE && !self->spm.spm) {
         prepare.tokenizer = "none";
+        prepare.punctuation = strcmp(config->form, "punctuation") ? "keep" : "moses";
+        prepare.remove_non_printing = !strcmp(config->form, "printable");
+    }
     return open_coder(self, &prepare, config->language, err);
 }
 
@@ -236,11 +240,19 @@ static void filter_line(filter *self, const char *line, size_t bytes)
     nm_buffer_clear(out);
     nm_buffer_clear(&self->line);
     if (self->step == NORMALIZE) {
+        bool cleans = nm_cleaner_is_active(&coder->cleaner);
+        if (cleans) {
+            const nm_buffer *clean = nm_clean(&coder->cleaner, line, bytes);
+            line = clean->data;
+            bytes = clean->bytes;
+        }
         if (coder->lowercase)
             nm_utf8_lowercase(line, bytes, &self->line);
         else
             nm_buffer_append(&self->line, line, bytes);
-        if (spm)
+        if (cleans && !spm)
+            nm_buffer_append(out, self->line.data, self->line.bytes);
+        else if (spm)
             nm_spm_normalize(self->normalizer, self->line.data, self->line.bytes, out);
         else
             normalize_unicode(self->config->form, self->line.data, out);
@@ -387,9 +399,10 @@ const nm_command nm_command_subword = {
 const nm_command nm_command_normalize = {
     .name = "normalize",
     .summary = "normalize Unicode text as a SentencePiece model does",
-    .usage = "[FILE] [--like DATA|MODEL] [--form nfc|nfd|nfkc|nfkd]",
-    .details =
-        SETTINGS_HELP " With a SentencePiece model its rules are applied, otherwise a Unicode normal form.",
+    .usage = "[FILE] [--like DATA|MODEL] [--form nfc|nfd|nfkc|nfkd|punctuation|printable]",
+    .details = SETTINGS_HELP " With a SentencePiece model its rules are applied, otherwise the steps of the "
+                             "data folder (--like), a Unicode "
+                             "normal form, or a script of Moses.",
     .section = "text",
     .options = add_options,
     .run = run_normalize,

@@ -14,10 +14,15 @@ const nm_option nm_prepare_options[] = {
     NM_CHOICE(C, format, "parallel", "parallel|text",
               "Format of the input: parallel text of two languages, or plain text for a language model, of "
               "which all lines are kept."),
+    NM_OPTION(C, folder, "", 0, 0, "Folder of the text files and archives; empty: the working directory."),
     NM_OPTION(C, train, "", 0, 0,
-              "Training text: PREFIX of the files PREFIX.SOURCE_LANG and PREFIX.TARGET_LANG; the file itself "
-              "for plain text."),
+              "Training text, one or several of, comma-separated: PREFIX of the files PREFIX.SOURCE_LANG and "
+              "PREFIX.TARGET_LANG; a name with {lang} for the language; SOURCE:TARGET; a table .tsv, .csv or "
+              ".jsonl with both sides; the file itself for plain text. A path may lead through an archive "
+              "(de-en.tgz/de-en/train)."),
     NM_OPTION(C, valid, "", 0, 0, "Validation text, which is never filtered."),
+    NM_OPTION(C, valid_every, "0", 0, 1 << 30,
+              "Every N-th of the training pairs that the filters keep becomes the validation set; 0: none."),
     NM_OPTION(C, test, "", 0, 0, "Test text, which is never filtered."),
     NM_OPTION(C, source_lang, "", 0, 0, "Source language, also the suffix of its files."),
     NM_OPTION(C, target_lang, "", 0, 0, "Target language, also the suffix of its files."),
@@ -25,6 +30,24 @@ const nm_option nm_prepare_options[] = {
     NM_OPTION(C, encoding, "utf-8", 0, 0,
               "Encoding of the text files, a name of iconv such as latin1, utf-16 or shift_jis. Files that "
               "gzip, xz or zstd compressed are read as they are."),
+    NM_CHOICE(
+        C, input_format, "auto", "auto|lines|tsv|csv|json",
+        "Format of the files: lines, or one table of pairs; auto is by the file name (.tsv, .csv, .jsonl, "
+        ".ndjson). Segments of .sgm and .xml files and the text of train.tags files are extracted."),
+    NM_OPTION(C, source_field, "", 0, 0,
+              "Field of the source in a table: number of the column from 1, name, or path of a JSON object "
+              "(translation.de); empty: the source language, otherwise column 1; \"text\" for plain text."),
+    NM_OPTION(C, target_field, "", 0, 0,
+              "Field of the target in a table; empty: the target language, otherwise column 2."),
+    NM_OPTION(C, decode_entities, "true", 0, 0,
+              "Decoding of &amp; and other entities in .sgm and .xml files."),
+    NM_CHOICE(
+        C, punctuation, "keep", NM_PUNCTUATIONS,
+        "Normalization of punctuation before tokenization: apostrophe replaces the typographic apostrophe "
+        "by the one of ASCII; moses also quotes, dashes and spaces, by language "
+        "(normalize-punctuation.perl)."),
+    NM_OPTION(C, remove_non_printing, "false", 0, 0,
+              "Replacement of non-printing characters by spaces, as Moses' remove-non-printing-char.perl."),
     NM_CHOICE(C, tokenizer, "moses", "none|moses|basic_english|sentencepiece",
               "Tokenizer: none for text that is tokenized already; basic_english lowercases and splits off "
               "punctuation as torchtext; sentencepiece is tokenizer and subword model at once, for raw text "
@@ -34,6 +57,10 @@ const nm_option nm_prepare_options[] = {
     NM_OPTION(C, lowercase, "false", 0, 0, "Lowercasing after tokenization."),
     NM_OPTION(C, bpe_merges, "10000", 0, 1 << 22,
               "Number of BPE merges learned from both sides jointly; 0 disables BPE."),
+    NM_OPTION(
+        C, bpe_vocabulary, "0", 0, 1 << 22,
+        "Size of the joint BPE vocabulary in symbols, instead of bpe_merges: characters within and at the "
+        "end of words, and merges (--total-symbols of subword-nmt); 0: by bpe_merges."),
     NM_OPTION(C, codes, "", 0, 0, "File of BPE codes (subword-nmt or fastBPE) that replaces learning."),
     NM_OPTION(C, bpe_vocabulary_threshold, "0", 0, 1e12,
               "Minimum count of a subword on its side; rarer ones are split into smaller subwords; 0 "
@@ -87,6 +114,27 @@ static bool learns_spm(const nm_options *options)
     return !strcmp(config->tokenizer, "sentencepiece") && !*config->spm_model;
 }
 
+/* A source that is a table by its name, or by the option. */
+static bool has_table(const nm_options *options)
+{
+    const nm_prepare_config *config = nm_options_find(options, "prepare");
+    if (strcmp(config->input_format, "auto"))
+        return strcmp(config->input_format, "lines");
+    const char *const lists[] = {config->train, config->valid, config->test};
+    static const char *const endings[] = {".tsv", ".csv", ".jsonl", ".ndjson"};
+    for (int i = 0; i < NM_PREPARE_SPLITS; i++)
+        for (int j = 0; j < 4; j++)
+            if (strcasestr(lists[i], endings[j]))
+                return true;
+    return false;
+}
+
+static bool learns_bpe(const nm_options *options)
+{
+    const nm_prepare_config *config = nm_options_find(options, "prepare");
+    return !*config->codes;
+}
+
 #define LEARNED(name)                                                                                        \
     {                                                                                                        \
         "prepare." #name, NULL, NULL, "only a SentencePiece model that is learned has it", learns_spm        \
@@ -105,6 +153,12 @@ const nm_option_rule nm_prepare_rules[] = {
     {"prepare.spm_target_model", "prepare.tokenizer", "sentencepiece", "only that tokenizer has a model",
      NULL},
     NOT_SPM(bpe_merges),
+    NOT_SPM(bpe_vocabulary),
+    {"prepare.bpe_merges", "prepare.bpe_vocabulary", "0", "bpe_vocabulary determines the number of merges",
+     NULL},
+    {"prepare.bpe_vocabulary", NULL, NULL, "the codes are given", learns_bpe},
+    {"prepare.source_field", NULL, NULL, "only a table has fields", has_table},
+    {"prepare.target_field", NULL, NULL, "only a table of pairs has fields", has_table},
     NOT_SPM(codes),
     NOT_SPM(bpe_vocabulary_threshold),
     {"prepare.aggressive", "prepare.tokenizer", "!sentencepiece", "only the Moses tokenizer splits hyphens",
@@ -114,6 +168,14 @@ const nm_option_rule nm_prepare_rules[] = {
 #undef NOT_SPM
 
 const char *const nm_prepare_split_names[NM_PREPARE_SPLITS] = {"train", "valid", "test"};
+
+void nm_prepare_cleaner_init(nm_cleaner *cleaner, const nm_prepare_config *config, int side)
+{
+    const nm_clean_options options = {.punctuation = config->punctuation,
+                                      .non_printing = config->remove_non_printing,
+                                      .language = side ? config->target_lang : config->source_lang};
+    nm_cleaner_init(cleaner, &options);
+}
 
 const char *nm_prepare_side_name(int sides, int side)
 {
@@ -156,15 +218,23 @@ void nm_prepare_report_release(nm_prepare_report *report)
 {
     for (int split = 0; split < NM_PREPARE_SPLITS; split++)
         for (int drop = 0; drop < NM_DROP_N; drop++)
-            for (int i = 0; i < report->splits[split].n_examples[drop]; i++)
+            for (int i = 0; i < report->splits[split].n_examples[drop]; i++) {
+                nm_drop_example *example = &report->splits[split].examples[drop][i];
+                free(example->path);
                 for (int side = 0; side < NM_PREPARE_SIDES; side++)
-                    free(report->splits[split].examples[drop][i].text[side]);
+                    free(example->text[side]);
+            }
     *report = (nm_prepare_report){0};
 }
 
 const char *nm_prepare_prefix(const nm_prepare_config *config, int split)
 {
     return split == PREPARE_TRAIN ? config->train : split == PREPARE_VALID ? config->valid : config->test;
+}
+
+bool nm_prepare_has_split(const nm_prepare_config *config, int split)
+{
+    return *nm_prepare_prefix(config, split) || (split == PREPARE_VALID && config->valid_every);
 }
 
 char *nm_prepare_path(const nm_prepare *self, int split, int side, const char *suffix)
@@ -190,6 +260,12 @@ static nm_status check_config(const nm_prepare_config *config, nm_error *err)
         return nm_fail(err, NM_USAGE, "two different languages are required (--source-lang, --target-lang)");
     if (!*config->train && !*config->valid && !*config->test)
         return nm_fail(err, NM_USAGE, "no text given (--train, --valid, --test)");
+    if (config->valid_every && (*config->valid || !*config->train || is_text(config)))
+        return nm_fail(
+            err, NM_USAGE,
+            "valid_every holds out training pairs: it needs --train of parallel text and no --valid");
+    if (config->valid_every == 1)
+        return nm_fail(err, NM_USAGE, "valid_every = 1 leaves no pair for training");
     if (config->max_length && config->max_length < config->min_length)
         return nm_fail(err, NM_USAGE, "max_length is below min_length");
     if (config->ratio > 0 && config->ratio < 1)
@@ -209,7 +285,8 @@ static nm_status check_config(const nm_prepare_config *config, nm_error *err)
                    ? NM_OK
                    : nm_fail(err, NM_USAGE,
                              "without --train a SentencePiece model is required (--spm-model)");
-    if (config->bpe_vocabulary_threshold || (config->bpe_merges && !*config->codes))
+    bool learns = (config->bpe_merges || config->bpe_vocabulary) && !*config->codes;
+    if (config->bpe_vocabulary_threshold || learns)
         return nm_fail(err, NM_USAGE,
                        "without --train BPE requires --codes (or --bpe-merges 0) and no threshold");
     return NM_OK;
@@ -231,7 +308,7 @@ static nm_status flush_ids(nm_prepare *self, nm_error *err)
 static nm_status commit_splits(nm_prepare *self, nm_error *err)
 {
     for (int split = 0; split < NM_PREPARE_SPLITS; split++)
-        for (int side = 0; *nm_prepare_prefix(self->config, split) && side < self->sides; side++) {
+        for (int side = 0; nm_prepare_has_split(self->config, split) && side < self->sides; side++) {
             if (split != PREPARE_TRAIN)
                 NM_TRY(nm_file_writer_commit(&self->text[split][side], err));
             NM_TRY(nm_corpus_writer_commit(&self->ids[split][side], err));
@@ -346,7 +423,7 @@ static nm_status remove_stale(const nm_prepare *self, nm_error *err)
             NM_TRY(remove_file(self, all[i].dictionary, err));
         NM_TRY(remove_file(self, all[i].units, err));
         for (int split = 0; split < NM_PREPARE_SPLITS; split++)
-            if (!used || !*nm_prepare_prefix(self->config, split))
+            if (!used || !nm_prepare_has_split(self->config, split))
                 NM_TRY(remove_split(self, split, all[i].side, err));
     }
     return NM_OK;

@@ -13,6 +13,7 @@
 #include "data/corpus.h"
 #include "norma/option.h"
 #include "norma/prepare.h"
+#include "text/clean.h"
 #include "text/vocab.h"
 
 typedef enum nm_prepare_format { NM_PREPARE_PARALLEL, NM_PREPARE_TEXT } nm_prepare_format;
@@ -20,10 +21,14 @@ typedef enum nm_invalid_pairs { NM_INVALID_IS_ERROR, NM_INVALID_IS_SKIPPED } nm_
 
 typedef struct nm_prepare_config {
     nm_prepare_format format;
-    const char *train, *valid, *test, *source_lang, *target_lang, *output;
-    const char *encoding, *tokenizer;
+    const char *folder, *train, *valid, *test, *source_lang, *target_lang, *output;
+    int64_t valid_every;
+    const char *encoding, *input_format, *source_field, *target_field;
+    const char *punctuation;
+    bool decode_entities, remove_non_printing;
+    const char *tokenizer;
     bool aggressive, escape, lowercase;
-    int64_t bpe_merges;
+    int64_t bpe_merges, bpe_vocabulary;
     const char *codes;
     int64_t bpe_vocabulary_threshold;
     const char *spm_type;
@@ -69,12 +74,13 @@ enum { NM_PREPARE_SPLITS = 3, NM_PREPARE_SIDES = 2, NM_PREPARE_EXAMPLES = 3 };
 
 /* A dropped pair. Texts are cut to a length that fits a terminal. */
 typedef struct nm_drop_example {
+    char *path;                   /* of the source, if the split has several; otherwise NULL; heap */
     int64_t line;                 /* from 1 */
     char *text[NM_PREPARE_SIDES]; /* heap */
 } nm_drop_example;
 
 typedef struct nm_prepare_split_report {
-    int64_t pairs, kept, dropped[NM_DROP_N];
+    int64_t pairs, kept, held_out, dropped[NM_DROP_N]; /* held_out: of the training pairs, for validation */
     /* The first dropped pairs for each reason. */
     nm_drop_example examples[NM_DROP_N][NM_PREPARE_EXAMPLES];
     int n_examples[NM_DROP_N];
@@ -89,6 +95,9 @@ typedef struct nm_prepare_report {
     int64_t merges, dict_size[NM_PREPARE_SIDES];
     int64_t pieces[NM_PREPARE_SIDES]; /* of the SentencePiece models; 0 without */
 } nm_prepare_report;
+
+/* The cleaning of raw text of a side, 0 source or 1 target. */
+void nm_prepare_cleaner_init(nm_cleaner *cleaner, const nm_prepare_config *config, int side);
 
 /* "train", "valid", "test"; "source" and "target", or "text". */
 extern const char *const nm_prepare_split_names[NM_PREPARE_SPLITS];

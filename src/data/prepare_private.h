@@ -4,6 +4,7 @@
 
 #include "data/corpus.h"
 #include "data/line_list.h"
+#include "data/pair_input.h"
 #include "data/prepare.h"
 #include "text/bpe.h"
 #include "text/sentencepiece.h"
@@ -46,30 +47,37 @@ typedef struct nm_prepare {
 
 /* Reports a step; NM_INTERRUPTED if the caller ends the preparation. */
 nm_status nm_prepare_report_progress(const nm_prepare *self, const char *step, int64_t lines, nm_error *err);
-/* Prefix of the files of a split, "" if it is not given. */
+/* Sources of a split, "" if it is not given. */
 const char *nm_prepare_prefix(const nm_prepare_config *config, int split);
+/* Whether the data folder has the split: given, or held out from the training text. */
+bool nm_prepare_has_split(const nm_prepare_config *config, int split);
 /* Path of a file of the output folder, heap. */
 char *nm_prepare_path(const nm_prepare *self, int split, int side, const char *suffix);
 
 /* Maximum lines and bytes of a block, which has at least one complete line. */
 enum { NM_PREPARE_BLOCK_LINES = 8192, NM_PREPARE_BLOCK_BYTES = 8 << 20 };
 
-/* Lines of both sides as in the files, not validated. */
+/* Pairs of one source, not validated. */
 typedef struct nm_prepare_block {
     nm_line_list lines[NM_PREPARE_SIDES];
+    int64_t numbers[NM_PREPARE_SIDES][NM_PREPARE_BLOCK_LINES]; /* of the lines in the files, from 1 */
     unsigned char
         too_long[NM_PREPARE_BLOCK_LINES]; /* bit mask of the sides whose line was too long to be stored */
-    int64_t first;                        /* number of the first line in the files */
+    size_t source;                        /* of the reader */
 } nm_prepare_block;
 
-/* Reads the files of a split in blocks. */
+typedef struct nm_prepare_source {
+    char *name, *paths[NM_PREPARE_SIDES]; /* paths: NULL until it is opened */
+} nm_prepare_source;
+
+/* Reads the sources of a split in blocks. */
 typedef struct nm_prepare_reader {
     int sides;
     bool cuts; /* lines that are too long for training are not stored */
-    char *paths[NM_PREPARE_SIDES];
-    FILE *streams[NM_PREPARE_SIDES];
-    nm_lines lines[NM_PREPARE_SIDES];
-    bool ended;
+    nm_pair_config config;
+    nm_prepare_source *sources;
+    size_t n_sources, capacity, at; /* at: the open one */
+    nm_pair_input input;
     nm_error err; /* cause of the end; status NM_OK at the end of the files */
 } nm_prepare_reader;
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "data/prepare_private.h"
+#include "text/clean.h"
 #include "text/utf8.h"
 
 extern char **environ;
@@ -26,10 +27,10 @@ char *nm_prepare_spm_name(int sides, int side)
 
 /* ---- training text ---- */
 
-/* Writes the lines of the sides first .. last, in lower case if that is set; lines that are not text are left out here and
+/* Writes the lines of the sides first .. last, cleaned, and in lower case if that is set; lines that are not text are left out here and
  * reported later. */
 static void write_lines(const nm_prepare *self, const nm_prepare_block *block, int first, int last,
-                        nm_buffer *lower, FILE *out)
+                        nm_cleaner *cleaners, nm_buffer *lower, FILE *out)
 {
     for (size_t i = 0; i < block->lines[first].n; i++)
         for (int side = first; side <= last; side++) {
@@ -37,6 +38,11 @@ static void write_lines(const nm_prepare *self, const nm_prepare_block *block, i
             const char *line = nm_line_list_get(&block->lines[side], i, &bytes);
             if (!bytes || memchr(line, 0, bytes) || nm_utf8_find_invalid(line, bytes) < bytes)
                 continue;
+            if (nm_cleaner_is_active(&cleaners[side])) {
+                const nm_buffer *clean = nm_clean(&cleaners[side], line, bytes);
+                line = clean->data;
+                bytes = clean->bytes;
+            }
             if (self->config->lowercase) {
                 nm_buffer_clear(lower);
                 nm_utf8_lowercase(line, bytes, lower);
@@ -53,6 +59,9 @@ static nm_status write_text(const nm_prepare *self, const char *path, int first,
     nm_prepare_reader reader;
     nm_prepare_block *block = nm_allocate(sizeof *block);
     nm_buffer lower = {0};
+    nm_cleaner cleaners[NM_PREPARE_SIDES];
+    for (int side = 0; side < NM_PREPARE_SIDES; side++)
+        nm_prepare_cleaner_init(&cleaners[side], self->config, side);
     FILE *out = NULL;
     nm_status status = nm_prepare_reader_open(&reader, self, PREPARE_TRAIN, err);
     if (status == NM_OK)
@@ -60,7 +69,7 @@ static nm_status write_text(const nm_prepare *self, const char *path, int first,
     if (status == NM_OK) {
         do {
             nm_prepare_reader_next(&reader, block);
-            write_lines(self, block, first, last, &lower, out);
+            write_lines(self, block, first, last, cleaners, &lower, out);
         } while (block->lines[PREPARE_SOURCE].n);
         status = nm_file_close(out, path, err);
         if (status == NM_OK && reader.err.status != NM_OK) {
@@ -69,8 +78,10 @@ static nm_status write_text(const nm_prepare *self, const char *path, int first,
         }
     }
     nm_prepare_reader_close(&reader);
-    for (int side = 0; side < NM_PREPARE_SIDES; side++)
+    for (int side = 0; side < NM_PREPARE_SIDES; side++) {
         nm_line_list_release(&block->lines[side]);
+        nm_cleaner_release(&cleaners[side]);
+    }
     nm_buffer_release(&lower);
     free(block);
     return status;

@@ -11,15 +11,20 @@ static nm_status get_bpe(nm_prepare *self, nm_error *err)
         return NM_OK;
     if (*config->codes) {
         NM_TRY(nm_bpe_read(config->codes, &self->bpe, err));
-    } else if (config->bpe_merges) {
+    } else if (config->bpe_merges || config->bpe_vocabulary) {
         nm_counter all = {0};
         nm_counter_merge(&all, &self->words[PREPARE_SOURCE]);
         nm_counter_merge(&all, &self->words[PREPARE_TARGET]);
         nm_bpe_learn_options options = nm_bpe_learn_options_default();
-        options.n_merges = config->bpe_merges;
+        options.total_symbols = config->bpe_vocabulary;
+        options.n_merges = config->bpe_vocabulary ? config->bpe_vocabulary : config->bpe_merges;
         nm_status status = nm_bpe_learn(&all, &options, &self->bpe, err);
         nm_counter_release(&all);
         NM_TRY(status);
+        if (config->bpe_vocabulary && !self->bpe->n_merges)
+            return nm_fail(err, NM_MISMATCH,
+                           "bpe_vocabulary = %lld: the training text already has more characters",
+                           (long long)config->bpe_vocabulary);
     }
     self->report->merges = self->bpe ? (int64_t)self->bpe->n_merges : 0;
     return NM_OK;

@@ -21,6 +21,7 @@ typedef struct word_view {
 } word_view;
 
 typedef struct line_worker { /* one per thread */
+    nm_cleaner cleaners[NM_PREPARE_SIDES];
     nm_tokenizer tokenizers[NM_PREPARE_SIDES];
     nm_buffer plain,
         texts[NM_PREPARE_SIDES]; /* before lowercasing; with SentencePiece: the text of the line */
@@ -38,7 +39,7 @@ typedef struct chunk { /* results of CHUNK_LINES lines of a block */
     nm_counter words[NM_PREPARE_SIDES];
     word_list numbers[NM_PREPARE_SIDES]; /* indexes into words */
     nm_buffer text[NM_PREPARE_SIDES];    /* tokenized lines, for valid and test */
-    nm_prepare_split_report report;      /* its examples have line numbers but no texts */
+    nm_prepare_split_report report;      /* its examples have the index in the block and no texts */
     size_t invalid;                      /* first pair that is not text and stops the command, or SIZE_MAX */
 } chunk;
 
@@ -56,6 +57,7 @@ typedef struct split_job {
     uint32_t *numbers;    /* [words of a chunk]: their indexes in the counter of the whole text */
     size_t numbers_capacity;
     bool in_characters[NM_PREPARE_SIDES]; /* unit of the length ratio */
+    int64_t n_kept; /* in the chunks before the current one: determines which pairs are held out */
 } split_job;
 
 static nm_status open_worker(line_worker *self, const nm_prepare *prepare, nm_error *err)
@@ -67,6 +69,7 @@ static nm_status open_worker(line_worker *self, const nm_prepare *prepare, nm_er
         if (nm_tokenizer_has_language(config->tokenizer) && *language) /* otherwise any suffix is accepted */
             options.language = language;
         options.spm = prepare->spm[side];
+        nm_prepare_cleaner_init(&self->cleaners[side], config, side);
         options.aggressive = config->aggressive;
         options.escape = config->escape;
         NM_TRY(nm_tokenizer_open(&self->tokenizers[side], config->tokenizer, &options, err));
@@ -91,11 +94,13 @@ static nm_status job_open(split_job *self, nm_error *err)
     NM_TRY(nm_prepare_reader_open(&self->reader, prepare, self->split, err));
     for (int32_t i = 0; i < prepare->threads; i++)
         NM_TRY(open_worker(&self->workers[i], prepare, err));
-    for (int side = 0; side < prepare->sides; side++) {
-        NM_TRY(open_writer(&prepare->numbers[self->split][side], prepare, self->split, side, "numbers", err));
-        if (self->split != PREPARE_TRAIN)
-            NM_TRY(open_writer(&prepare->text[self->split][side], prepare, self->split, side, "words", err));
-    }
+    bool holds_out = self->split == PREPARE_TRAIN && prepare->config->valid_every;
+    for (int split = self->split; split <= (holds_out ? PREPARE_VALID : self->split); split++)
+        for (int side = 0; side < prepare->sides; side++) {
+            NM_TRY(open_writer(&prepare->numbers[split][side], prepare, split, side, "numbers", err));
+            if (split != PREPARE_TRAIN)
+                NM_TRY(open_writer(&prepare->text[split][side], prepare, split, side, "words", err));
+        }
     return NM_OK;
 }
 
@@ -103,6 +108,7 @@ static void release_worker(line_worker *self)
 {
     nm_buffer_release(&self->plain);
     for (int side = 0; side < NM_PREPARE_SIDES; side++) {
+        nm_cleaner_release(&self->cleaners[side]);
         nm_tokenizer_close(&self->tokenizers[side]);
         nm_buffer_release(&self->texts[side]);
         nm_buffer_release(&self->lines[side]);
@@ -142,8 +148,8 @@ static nm_status check_pair(const split_job *self, const nm_prepare_block *from,
         char where[600];
         const char *line = nm_line_list_get(&from->lines[side], i, &bytes);
         const char *nul = memchr(line, 0, bytes);
-        snprintf(where, sizeof where, "%s:%lld", self->reader.paths[side],
-                 (long long)from->first + (long long)i);
+        snprintf(where, sizeof where, "%s:%lld", self->reader.sources[from->source].paths[side],
+                 (long long)from->numbers[side][i]);
         if (nul)
             return nm_fail(err, NM_FORMAT, "%s: not text: byte 0x00 at position %zu", where,
                            (size_t)(nul - line) + 1);
@@ -170,11 +176,16 @@ static nm_drop check_text(const split_job *self, const nm_prepare_block *from, s
     return drop;
 }
 
-/* Tokenizes a line and splits it into words; SentencePiece segments the text in lower case. */
+/* Cleans and tokenizes a line and splits it into words; SentencePiece segments the text in lower case. */
 static void split_line(line_worker *self, int side, bool lowercase, const char *raw, size_t bytes)
 {
     nm_buffer *line = &self->lines[side], *text = &self->texts[side];
     nm_buffer_clear(line);
+    if (nm_cleaner_is_active(&self->cleaners[side])) {
+        const nm_buffer *clean = nm_clean(&self->cleaners[side], raw, bytes);
+        raw = clean->data;
+        bytes = clean->bytes;
+    }
     if (self->tokenizers[side].type == &nm_tokenizer_sentencepiece) {
         nm_buffer_clear(text);
         if (lowercase)
@@ -267,13 +278,13 @@ static bool process_pair(const split_job *self, line_worker *worker, const nm_pr
     if (drop != NM_DROP_NONE) {
         int *n = &out->report.n_examples[drop];
         if (*n < NM_PREPARE_EXAMPLES)
-            out->report.examples[drop][(*n)++].line = from->first + (int64_t)i;
+            out->report.examples[drop][(*n)++].line = (int64_t)i;
         out->report.dropped[drop]++;
         return true;
     }
     out->report.kept++;
     for (int side = 0; side < self->prepare->sides; side++)
-        keep_line(worker, side, !train, out);
+        keep_line(worker, side, !train || config->valid_every, out);
     return true;
 }
 
@@ -315,13 +326,61 @@ static void add_report(const split_job *self, const nm_prepare_block *from,
         sum->dropped[drop] += more->dropped[drop];
         for (int i = 0; i < more->n_examples[drop] && sum->n_examples[drop] < NM_PREPARE_EXAMPLES; i++) {
             nm_drop_example *example = &sum->examples[drop][sum->n_examples[drop]++];
-            example->line = more->examples[drop][i].line;
+            size_t pair = (size_t)more->examples[drop][i].line;
+            example->line = from->numbers[PREPARE_SOURCE][pair];
+            if (self->reader.n_sources > 1)
+                example->path = nm_duplicate(self->reader.sources[from->source].paths[PREPARE_SOURCE]);
             for (int side = 0; side < self->prepare->sides; side++)
-                example->text[side] = cut_line(&from->lines[side], (size_t)(example->line - from->first));
+                example->text[side] = cut_line(&from->lines[side], pair);
         }
     }
     for (int side = 0; side < NM_PREPARE_SIDES; side++)
         sum->words[side] += more->words[side];
+}
+
+/* Whether kept pair `line` of the current chunk belongs to the validation set. */
+static bool is_held_out(const split_job *self, int64_t line)
+{
+    int64_t every = self->split == PREPARE_TRAIN ? self->prepare->config->valid_every : 0;
+    return every && (self->n_kept + line + 1) % every == 0;
+}
+
+/* Words of pairs that are held out are not words of the training text. Returns their number. */
+static int64_t uncount_held_out(const split_job *self, chunk *from, int side)
+{
+    const word_list *list = &from->numbers[side];
+    int64_t line = 0, words = 0;
+    for (size_t i = 0; i < list->n; i++) {
+        if (list->data[i] == NM_PREPARE_LINE_END) {
+            line++;
+        } else if (is_held_out(self, line)) {
+            from->words[side].items[list->data[i]].count--;
+            words++;
+        }
+    }
+    return words;
+}
+
+/* Writes the lines to the files of their split. */
+static nm_status write_lines(split_job *self, const chunk *from, int side, nm_error *err)
+{
+    const word_list *list = &from->numbers[side];
+    const char *text = from->text[side].data;
+    nm_prepare *prepare = self->prepare;
+    int64_t line = 0;
+    for (size_t start = 0, i = 0; i < list->n; i++) {
+        if (list->data[i] != NM_PREPARE_LINE_END)
+            continue;
+        bool held_out = is_held_out(self, line++);
+        int split = held_out ? PREPARE_VALID : self->split;
+        size_t bytes = strcspn(text, "\n") + 1;
+        NM_TRY(nm_file_append(&prepare->numbers[split][side], list->data + start,
+                              (i + 1 - start) * sizeof *list->data, err));
+        NM_TRY(nm_file_append(&prepare->text[split][side], text, held_out ? bytes : 0, err));
+        start = i + 1;
+        text += bytes;
+    }
+    return NM_OK;
 }
 
 /* Adds the chunk's words to the counter of the whole text. Words that occur only in valid and test are added with count 0. */
@@ -329,15 +388,38 @@ static nm_status merge_side(split_job *self, chunk *from, int side, nm_error *er
 {
     nm_counter *words = &from->words[side];
     word_list *list = &from->numbers[side];
+    bool holds_out = self->split == PREPARE_TRAIN && self->prepare->config->valid_every;
+    if (holds_out) {
+        nm_prepare_split_report *splits = self->prepare->report->splits;
+        int64_t held_out = uncount_held_out(self, from, side);
+        splits[PREPARE_TRAIN].words[side] -= held_out;
+        splits[PREPARE_VALID].words[side] += held_out;
+    }
     NM_RESERVE(self->numbers, words->n, self->numbers_capacity);
     nm_counter_add_scaled(&self->prepare->words[side], words, self->split == PREPARE_TRAIN, self->numbers);
     for (size_t i = 0; i < list->n; i++)
         if (list->data[i] != NM_PREPARE_LINE_END)
             list->data[i] = self->numbers[list->data[i]];
+    if (holds_out)
+        return write_lines(self, from, side, err);
     NM_TRY(nm_file_append(&self->prepare->numbers[self->split][side], list->data,
                           list->n * sizeof *list->data, err));
     return nm_file_append(&self->prepare->text[self->split][side], from->text[side].data,
                           from->text[side].bytes, err);
+}
+
+/* After the chunk is merged. */
+static void count_held_out(split_job *self, const chunk *from)
+{
+    nm_prepare_split_report *splits = self->prepare->report->splits;
+    for (int64_t line = 0; line < from->report.kept; line++)
+        if (is_held_out(self, line)) {
+            splits[PREPARE_TRAIN].kept--;
+            splits[PREPARE_TRAIN].held_out++;
+            splits[PREPARE_VALID].pairs++;
+            splits[PREPARE_VALID].kept++;
+        }
+    self->n_kept += from->report.kept;
 }
 
 static nm_status merge_block(split_job *self, block *from, nm_error *err)
@@ -349,6 +431,7 @@ static nm_status merge_block(split_job *self, block *from, nm_error *err)
         add_report(self, &from->raw, &part->report);
         for (int side = 0; side < self->prepare->sides; side++)
             NM_TRY(merge_side(self, part, side, err));
+        count_held_out(self, part);
     }
     return NM_OK;
 }
@@ -402,13 +485,13 @@ nm_status nm_prepare_words(nm_prepare *self, int split, nm_error *err)
     if (status == NM_OK)
         status = process_blocks(&job, err);
     job_close(&job);
-    for (int side = 0; status == NM_OK && side < self->sides; side++) {
-        status = flush(&self->numbers[split][side], err);
+    for (int file = 0; status == NM_OK && file < NM_PREPARE_SPLITS * self->sides; file++) {
+        status = flush(&self->numbers[file / self->sides][file % self->sides], err);
         if (status == NM_OK)
-            status = flush(&self->text[split][side], err);
-        if (split == PREPARE_TRAIN)
-            self->report->word_types[side] = (int64_t)self->words[side].n;
+            status = flush(&self->text[file / self->sides][file % self->sides], err);
     }
+    for (int side = 0; split == PREPARE_TRAIN && side < self->sides; side++)
+        self->report->word_types[side] = (int64_t)self->words[side].n;
     if (status == NM_OK && split == PREPARE_TRAIN && !self->report->splits[split].kept)
         status = nm_fail(err, NM_MISMATCH, "%s: the filters left no %s for training (%lld read)",
                          self->config->train, self->sides == 1 ? "line" : "pair of lines",

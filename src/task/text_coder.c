@@ -8,6 +8,7 @@
 nm_status nm_text_coder_open(nm_text_coder *coder, const nm_text_coder_config *config, nm_error *err)
 {
     *coder = (nm_text_coder){.lowercase = config->lowercase};
+    nm_cleaner_init(&coder->cleaner, &config->clean);
     NM_TRY(nm_tokenizer_open(&coder->tokenizer, config->tokenizer, &config->options, err));
     if (!config->codes)
         return NM_OK;
@@ -37,6 +38,8 @@ static nm_status open_side(nm_text_coder *coder, bool target, const nm_prepare_c
         .tokenizer = config->tokenizer,
         .options = tokenizer_options(config, target ? config->target_lang : config->source_lang,
                                      target ? subwords->target_spm : subwords->source_spm),
+        .clean = {config->punctuation, config->remove_non_printing,
+                  target ? config->target_lang : config->source_lang},
         .lowercase = config->lowercase,
         .codes = subwords->codes,
         .codes_name = "the model's BPE codes",
@@ -104,6 +107,11 @@ void nm_text_coder_run(nm_text_coder *coder, nm_text_format format, const char *
     nm_buffer_clear(&coder->tokens);
     nm_buffer_clear(&coder->words);
     nm_buffer_clear(&coder->subwords);
+    if (format == NM_FORMAT_RAW && nm_cleaner_is_active(&coder->cleaner)) {
+        const nm_buffer *clean = nm_clean(&coder->cleaner, text, bytes);
+        text = clean->data;
+        bytes = clean->bytes;
+    }
     if (coder->tokenizer.type == &nm_tokenizer_sentencepiece) {
         run_sentencepiece(coder, format, text, bytes);
         return;
@@ -125,6 +133,7 @@ void nm_text_coder_close(nm_text_coder *coder)
 {
     nm_bpe_applier_free(coder->applier);
     nm_bpe_free(coder->bpe);
+    nm_cleaner_release(&coder->cleaner);
     nm_tokenizer_close(&coder->tokenizer);
     nm_buffer_release(&coder->tokens);
     nm_buffer_release(&coder->words);

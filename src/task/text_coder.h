@@ -3,6 +3,7 @@
 #define NM_TEXT_CODER_H
 
 #include "text/bpe.h"
+#include "text/clean.h"
 #include "text/tokenizer.h"
 #include "text/vocab.h"
 
@@ -12,6 +13,7 @@ typedef enum nm_text_format { NM_FORMAT_RAW, NM_FORMAT_TOKENIZED, NM_FORMAT_SUBW
 #define NM_TEXT_FORMATS "raw|tokenized|subword"
 
 typedef struct nm_text_coder {
+    nm_cleaner cleaner; /* of raw text */
     nm_tokenizer tokenizer;
     bool lowercase;
     nm_bpe *bpe; /* NULL: subwords are words */
@@ -22,6 +24,7 @@ typedef struct nm_text_coder {
 typedef struct nm_text_coder_config {
     const char *tokenizer;
     nm_tokenizer_options options;
+    nm_clean_options clean;
     bool lowercase;
     const char *codes, *codes_name; /* text of BPE codes, or NULL; its name in messages */
     const nm_vocab *subwords; /* subwords rarer than threshold are split again; unused if threshold is 0 */

@@ -207,7 +207,7 @@ check_in_background() { # NAME COMMAND...
 
 : >failed
 names() {
-    (cd "$SOURCE/recipes" && find . -name '*.ini' ! -path './common/*') | sed 's/^\.\///; s/\.ini$//' | LC_ALL=C sort
+    (cd "$SOURCE/recipes" && find . -name '*.ini' ! -path './common/*' ! -path './data/*') | sed 's/^\.\///; s/\.ini$//' | LC_ALL=C sort
 }
 n_recipes=0
 while read -r name; do

@@ -1,0 +1,151 @@
+#include "base/archive.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/edit_distance.h"
+#include "base/memory.h"
+
+static const char library_name[] = "libarchive.so.13";
+
+/* The part of archive.h that is used. */
+typedef struct archive archive_stream;
+typedef struct archive_entry archive_entry;
+enum { ARCHIVE_WARN = -20, BLOCK = 1 << 16 };
+
+struct nm_archive {
+    void *library;
+    archive_stream *stream;
+    archive_stream *(*create)(void);
+    int (*all_filters)(archive_stream *), (*all_formats)(archive_stream *);
+    int (*open)(archive_stream *, const char *path, size_t block);
+    int (*next)(archive_stream *, archive_entry **entry);
+    const char *(*name)(archive_entry *);
+    ssize_t (*read)(archive_stream *, void *out, size_t n);
+    const char *(*message)(archive_stream *);
+    int (*release)(archive_stream *);
+};
+
+size_t nm_archive_prefix(const char *path)
+{
+    struct stat info;
+    if (!stat(path, &info))
+        return 0;
+    size_t found = 0;
+    char *copy = nm_duplicate(path);
+    for (char *slash = strrchr(copy, '/'); slash && slash > copy && !found; slash = strrchr(copy, '/')) {
+        *slash = 0;
+        if (!stat(copy, &info)) {
+            found = S_ISREG(info.st_mode) ? (size_t)(slash - copy) : 0;
+            break;
+        }
+    }
+    free(copy);
+    return found;
+}
+
+/* C has no conversion from an object pointer to a function pointer. */
+static bool load(nm_archive *self, const char *name, void *function)
+{
+    void *symbol = dlsym(self->library, name);
+    memcpy(function, &symbol, sizeof symbol);
+    return symbol;
+}
+
+static bool load_all(nm_archive *self)
+{
+    self->library = dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
+    return self->library && load(self, "archive_read_new", &self->create) &&
+           load(self, "archive_read_support_filter_all", &self->all_filters) &&
+           load(self, "archive_read_support_format_all", &self->all_formats) &&
+           load(self, "archive_read_open_filename", &self->open) &&
+           load(self, "archive_read_next_header", &self->next) &&
+           load(self, "archive_entry_pathname", &self->name) &&
+           load(self, "archive_read_data", &self->read) &&
+           load(self, "archive_error_string", &self->message) &&
+           load(self, "archive_read_free", &self->release);
+}
+
+/* Reads the headers up to that of the member. */
+static nm_status find_member(nm_archive *self, const char *file, const char *member, nm_error *err)
+{
+    archive_entry *entry;
+    char *nearest = NULL;
+    int result, distance = 0;
+    bool found = false;
+    while (!found && (result = self->next(self->stream, &entry)) >= ARCHIVE_WARN && result <= 0) {
+        const char *name = self->name(entry);
+        if (!name)
+            continue;
+        name += !strncmp(name, "./", 2) ? 2 : 0;
+        found = !strcmp(name, member);
+        int other = nm_edit_distance(name, member);
+        if (!nearest || other < distance) {
+            free(nearest);
+            nearest = nm_duplicate(name);
+            distance = other;
+        }
+    }
+    nm_status status = NM_OK;
+    if (!found && result < ARCHIVE_WARN)
+        status = nm_fail(err, NM_FORMAT, "%s: not an archive, or a damaged one: %s", file,
+                         self->message(self->stream) ? self->message(self->stream) : "unknown error");
+    else if (!found)
+        status = nm_fail(err, NM_IO, "%s: the archive has no file %s; the nearest name is %s", file, member,
+                         nearest ? nearest : "none: it is empty");
+    free(nearest);
+    return status;
+}
+
+static nm_status open_member(nm_archive *self, const char *file, const char *member, nm_error *err)
+{
+    if (!load_all(self))
+        return nm_fail(
+            err, NM_UNSUPPORTED,
+            "%s: reading archives needs libarchive (%s, Debian package libarchive13); or unpack it", file,
+            library_name);
+    self->stream = self->create();
+    NM_ASSERT(self->stream);
+    self->all_filters(self->stream);
+    self->all_formats(self->stream);
+    if (self->open(self->stream, file, BLOCK))
+        return nm_fail(err, NM_FORMAT, "%s: not an archive: %s", file,
+                       self->message(self->stream) ? self->message(self->stream) : "unknown error");
+    return find_member(self, file, member, err);
+}
+
+nm_status nm_archive_open(nm_archive **archive, const char *path, nm_error *err)
+{
+    size_t prefix = nm_archive_prefix(path);
+    NM_ASSERT(prefix);
+    char *file = nm_format("%.*s", (int)prefix, path);
+    *archive = nm_allocate(sizeof **archive);
+    nm_status status = open_member(*archive, file, path + prefix + 1, err);
+    free(file);
+    if (status != NM_OK) {
+        nm_archive_close(*archive);
+        *archive = NULL;
+    }
+    return status;
+}
+
+ssize_t nm_archive_read(nm_archive *self, char *out, size_t n)
+{
+    ssize_t bytes = self->read(self->stream, out, n);
+    if (bytes >= 0)
+        return bytes;
+    errno = EBADMSG;
+    return -1;
+}
+
+void nm_archive_close(nm_archive *self)
+{
+    if (self->stream)
+        self->release(self->stream);
+    if (self->library)
+        dlclose(self->library);
+    free(self);
+}

@@ -1,0 +1,362 @@
+#include "data/pair_input.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#include "base/archive.h"
+#include "base/text_input.h"
+
+static const char *const compressed[] = {"", ".gz", ".xz", ".zst", ".bz2"};
+enum { N_COMPRESSED = sizeof compressed / sizeof *compressed };
+
+/* ---- names ---- */
+
+static bool is_absolute(const char *name)
+{
+    return *name == '/' || !strcmp(name, "-");
+}
+
+static char *in_folder(const nm_pair_config *config, const char *name)
+{
+    return *config->folder && !is_absolute(name) ? nm_path_join(config->folder, name) : nm_duplicate(name);
+}
+
+static bool is_readable(const char *path)
+{
+    return nm_file_exists(path) || nm_archive_prefix(path);
+}
+
+/* The name, or the name with the suffix of a compressed or segmented file. Heap. */
+static char *find_file(const nm_pair_config *config, const char *name)
+{
+    static const char *const marked[] = {"", ".xml", ".sgm"};
+    char *path = in_folder(config, name);
+    for (int m = 0; m < 3 && !is_readable(path); m++)
+        for (int i = 0; i < N_COMPRESSED && !is_readable(path); i++) {
+            char *name_with = nm_format("%s%s%s", name, marked[m], compressed[i]);
+            char *other = in_folder(config, name_with);
+            free(name_with);
+            if (nm_file_exists(other)) {
+                free(path);
+                path = other;
+            } else {
+                free(other);
+            }
+        }
+    return path;
+}
+
+static char *replace_language(const char *name, const char *language)
+{
+    static const char mark[] = "{lang}";
+    nm_buffer out = {0};
+    for (const char *at = name; *at;) {
+        const char *next = strstr(at, mark);
+        nm_buffer_append(&out, at, next ? (size_t)(next - at) : strlen(at));
+        if (!next)
+            break;
+        nm_buffer_append(&out, language, strlen(language));
+        at = next + sizeof mark - 1;
+    }
+    return out.data ? out.data : nm_duplicate("");
+}
+
+/* Name of the file of a side by the form of the source. Heap. */
+static char *side_name(const nm_pair_config *config, const char *source, int side)
+{
+    const char *colon = strchr(source, ':');
+    if (config->sides == 1)
+        return nm_duplicate(source);
+    if (strstr(source, "{lang}"))
+        return replace_language(source, config->languages[side]);
+    if (colon)
+        return side ? nm_duplicate(colon + 1) : nm_format("%.*s", (int)(colon - source), source);
+    return nm_format("%s.%s", source, config->languages[side]);
+}
+
+static bool has_ending(const char *path, const char *ending)
+{
+    bool found = false;
+    for (int i = 0; i < N_COMPRESSED && !found; i++) {
+        char *whole = nm_format("%s%s", ending, compressed[i]);
+        size_t length = strlen(path), n = strlen(whole);
+        found = length > n && !strcasecmp(path + length - n, whole);
+        free(whole);
+    }
+    return found;
+}
+
+/* "tsv", "csv", "json", or "lines". */
+static const char *format_of(const nm_pair_config *config, const char *source)
+{
+    if (strcmp(config->format, "auto"))
+        return config->format;
+    if (has_ending(source, ".jsonl") || has_ending(source, ".ndjson"))
+        return "json";
+    if (config->sides == 1 || strchr(source, ':') || strstr(source, "{lang}"))
+        return "lines";
+    return has_ending(source, ".tsv") ? "tsv" : has_ending(source, ".csv") ? "csv" : "lines";
+}
+
+/* ---- opening ---- */
+
+static nm_status open_lines(nm_pair_input *self, const char *source, nm_error *err)
+{
+    const nm_pair_config *config = self->config;
+    for (int side = 0; side < config->sides; side++) {
+        char *name = side_name(config, source, side);
+        self->paths[side] = find_file(config, name);
+        free(name);
+        char *table = in_folder(config, source);
+        bool is_file = config->sides == 2 && nm_file_exists(table) && !is_readable(self->paths[side]);
+        free(table);
+        if (is_file)
+            return nm_fail(err, NM_IO,
+                           "%s: No such file, but %s exists: if it is a table with both languages, name its "
+                           "format (--input-format tsv, csv or json)",
+                           self->paths[side], source);
+        NM_TRY(nm_text_open(&self->streams[side], self->paths[side], config->encoding, err));
+        nm_markup_init(&self->lines[side], nm_markup_kind_of(self->paths[side]), self->streams[side],
+                       self->paths[side]);
+        self->lines[side].decode_entities = config->decode_entities;
+    }
+    return NM_OK;
+}
+
+/* Names of the fields of a header or object for a message; heap. */
+static char *join_columns(const nm_delimited *table)
+{
+    nm_buffer list = {0};
+    nm_buffer_clear(&list);
+    for (size_t i = 0, bytes; i < table->n_fields && list.bytes < 200; i++) {
+        const char *name = nm_delimited_field(table, i, &bytes);
+        nm_buffer_append(&list, i ? ", " : "", i ? 2 : 0);
+        nm_buffer_append(&list, name, bytes < 40 ? bytes : 40);
+    }
+    return list.data;
+}
+
+static bool column_number(const char *name, size_t *column)
+{
+    size_t length = strlen(name);
+    if (!length || length > 5 || strspn(name, "0123456789") != length || atoi(name) < 1)
+        return false;
+    *column = (size_t)atoi(name) - 1;
+    return true;
+}
+
+static const char *field_name(const nm_pair_config *config, int side)
+{
+    return *config->fields[side] ? config->fields[side]
+           : config->sides == 1  ? "text"
+                                 : config->languages[side];
+}
+
+/* Columns by number, by the names of the first row, or else the first two. *header: the first row has names. */
+static nm_status find_columns(nm_pair_input *self, bool *header, nm_error *err)
+{
+    const nm_delimited *table = &self->table;
+    *header = false;
+    bool found[NM_PAIR_SIDES] = {false};
+    for (int side = 0; side < NM_PAIR_SIDES; side++) {
+        const char *name = field_name(self->config, side);
+        found[side] = column_number(name, &self->columns[side]) && self->columns[side] < table->n_fields;
+        for (size_t i = 0, bytes; i < table->n_fields && !found[side]; i++)
+            if (!strcasecmp(nm_delimited_field(table, i, &bytes), name)) {
+                self->columns[side] = i;
+                found[side] = *header = true;
+            }
+        if (!found[side] && *self->config->fields[side]) {
+            char *columns = join_columns(table);
+            nm_status status = nm_fail(err, NM_USAGE, "%s: no column \"%.60s\"; the first row has %zu: %s",
+                                       self->paths[0], name, table->n_fields, columns);
+            free(columns);
+            return status;
+        }
+    }
+    if (found[0] && found[1])
+        return NM_OK;
+    *header = false;
+    self->columns[0] = 0;
+    self->columns[1] = 1;
+    if (table->n_fields < 2)
+        return nm_fail(err, NM_FORMAT,
+                       "%s:%lld: one column, but source and target are two; --input-format names another "
+                       "separator (tsv, csv), --source-field and --target-field name columns",
+                       self->paths[0], (long long)table->line);
+    return NM_OK;
+}
+
+static nm_status open_single(nm_pair_input *self, const char *source, const char *format, nm_error *err)
+{
+    for (int side = 0; side < self->config->sides; side++)
+        self->paths[side] = find_file(self->config, source);
+    NM_TRY(nm_text_open(&self->streams[0], self->paths[0], self->config->encoding, err));
+    bool csv = !strcmp(format, "csv");
+    self->kind = strcmp(format, "json") ? NM_PAIR_TABLE : NM_PAIR_JSON;
+    nm_markup_init(&self->lines[0], NM_MARKUP_NONE, self->streams[0], self->paths[0]);
+    if (self->kind == NM_PAIR_JSON)
+        return NM_OK;
+    nm_delimited_init(&self->table, self->streams[0], self->paths[0], csv ? ',' : '\t', csv);
+    self->columns[0] = SIZE_MAX; /* found in the first row */
+    return NM_OK;
+}
+
+nm_status nm_pair_input_open(nm_pair_input *self, const char *source, const nm_pair_config *config,
+                             nm_error *err)
+{
+    *self = (nm_pair_input){.config = config};
+    const char *format = format_of(config, source);
+    if (config->sides == 1 && (!strcmp(format, "tsv") || !strcmp(format, "csv")))
+        return nm_fail(err, NM_USAGE, "%s: plain text is lines or JSON lines, not a table", source);
+    return strcmp(format, "lines") ? open_single(self, source, format, err) : open_lines(self, source, err);
+}
+
+void nm_pair_input_close(nm_pair_input *self)
+{
+    nm_delimited_release(&self->table);
+    for (int side = 0; side < NM_PAIR_SIDES; side++) {
+        nm_markup_release(&self->lines[side]);
+        nm_buffer_release(&self->texts[side]);
+        if (self->streams[side] && self->streams[side] != stdin)
+            fclose(self->streams[side]);
+        free(self->paths[side]);
+    }
+    *self = (nm_pair_input){0};
+}
+
+/* ---- reading ---- */
+
+/* One side ended before the other: reads both to their ends to report their numbers of sentences. */
+static nm_status fail_unequal(nm_pair_input *self, nm_error *err)
+{
+    int64_t *n = self->n_read;
+    for (int side = 0; side < NM_PAIR_SIDES; side++)
+        for (bool more = true; more; n[side] += more)
+            NM_TRY(nm_markup_next(&self->lines[side], &more, err));
+    const char *unit = self->lines[0].kind == NM_MARKUP_NONE ? "lines" : "sentences";
+    return nm_fail(err, NM_MISMATCH, "%s has %lld %s but %s has %lld", self->paths[0], (long long)n[0], unit,
+                   self->paths[1], (long long)n[1]);
+}
+
+static nm_status next_lines(nm_pair_input *self, bool *more, nm_error *err)
+{
+    bool has[NM_PAIR_SIDES] = {false};
+    for (int side = 0; side < self->config->sides; side++) {
+        nm_markup *lines = &self->lines[side];
+        NM_TRY(nm_markup_next(lines, &has[side], err));
+        self->sentences[side] = lines->sentence;
+        self->bytes[side] = lines->bytes;
+        self->line[side] = lines->line;
+        self->n_read[side] += has[side];
+    }
+    *more = has[0];
+    return self->config->sides == 2 && has[0] != has[1] ? fail_unequal(self, err) : NM_OK;
+}
+
+/* Copies a field; its line ends become spaces. */
+static void set_text(nm_pair_input *self, int side, const char *text, size_t bytes, int64_t line)
+{
+    nm_buffer *out = &self->texts[side];
+    nm_buffer_clear(out);
+    nm_buffer_append(out, text, bytes);
+    for (size_t i = 0; i < bytes; i++)
+        if (out->data[i] == '\n' || out->data[i] == '\r')
+            out->data[i] = ' ';
+    self->sentences[side] = out->data;
+    self->bytes[side] = bytes;
+    self->line[side] = line;
+}
+
+static nm_status next_row(nm_pair_input *self, bool *more, nm_error *err)
+{
+    nm_delimited *table = &self->table;
+    NM_TRY(nm_delimited_next(table, more, err));
+    if (*more && self->columns[0] == SIZE_MAX) {
+        bool header;
+        NM_TRY(find_columns(self, &header, err));
+        if (header)
+            NM_TRY(nm_delimited_next(table, more, err));
+    }
+    for (int side = 0; *more && side < NM_PAIR_SIDES; side++) {
+        size_t bytes;
+        if (self->columns[side] >= table->n_fields)
+            return nm_fail(err, NM_FORMAT, "%s:%lld: %zu fields, but the %s is column %zu", self->paths[0],
+                           (long long)table->line, table->n_fields, side ? "target" : "source",
+                           self->columns[side] + 1);
+        const char *text = nm_delimited_field(table, self->columns[side], &bytes);
+        set_text(self, side, text, bytes, table->line);
+    }
+    return NM_OK;
+}
+
+/* The field of this name: a key, or keys separated by periods ("translation.de"). */
+static const json_t *find_field(const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+    const char *dot = strchr(name, '.');
+    if (value || !dot)
+        return value;
+    char *key = nm_format("%.*s", (int)(dot - name), name);
+    value = json_object_get(object, key);
+    free(key);
+    return value ? find_field(value, dot + 1) : NULL;
+}
+
+static nm_status take_field(nm_pair_input *self, json_t *object, int side, nm_error *err)
+{
+    const char *name = field_name(self->config, side);
+    int64_t line = self->lines[0].line;
+    const json_t *value = find_field(object, name);
+    if (!value && !*self->config->fields[side]) /* as in the data sets of WMT at Hugging Face */
+        value = find_field(json_object_get(object, "translation"), name);
+    if (json_is_string(value)) {
+        set_text(self, side, json_string_value(value), json_string_length(value), line);
+        return NM_OK;
+    }
+    nm_buffer list = {0};
+    nm_buffer_clear(&list);
+    const char *key;
+    json_t *other;
+    json_object_foreach(object, key, other)
+    {
+        nm_buffer_append(&list, list.bytes ? ", " : "", list.bytes ? 2 : 0);
+        nm_buffer_append(&list, key, strlen(key) < 40 ? strlen(key) : 40);
+        if (list.bytes > 200)
+            break;
+    }
+    nm_status status = nm_fail(err, NM_FORMAT, "%s:%lld: no text in field \"%.60s\"; the object has: %s (%s)",
+                               self->paths[0], (long long)line, name, list.data,
+                               self->config->sides == 1 ? "--source-field names the text"
+                                                        : "--source-field and --target-field name the texts");
+    nm_buffer_release(&list);
+    return status;
+}
+
+static nm_status next_object(nm_pair_input *self, bool *more, nm_error *err)
+{
+    nm_markup *lines = &self->lines[0];
+    do { /* empty lines between objects */
+        NM_TRY(nm_markup_next(lines, more, err));
+    } while (*more && strspn(lines->sentence, " \t") == lines->bytes);
+    if (!*more)
+        return NM_OK;
+    json_error_t why;
+    json_t *object = json_loadb(lines->sentence, lines->bytes, JSON_REJECT_DUPLICATES, &why);
+    nm_status status = NM_OK;
+    if (!json_is_object(object))
+        status = nm_fail(err, NM_FORMAT, "%s:%lld: not a JSON object on one line%s%s", self->paths[0],
+                         (long long)lines->line, object ? "" : ": ", object ? "" : why.text);
+    for (int side = 0; status == NM_OK && side < self->config->sides; side++)
+        status = take_field(self, object, side, err);
+    json_decref(object);
+    return status;
+}
+
+nm_status nm_pair_input_next(nm_pair_input *self, bool *more, nm_error *err)
+{
+    if (self->kind == NM_PAIR_LINES)
+        return next_lines(self, more, err);
+    return self->kind == NM_PAIR_TABLE ? next_row(self, more, err) : next_object(self, more, err);
+}

@@ -1,0 +1,43 @@
+/* Sentence pairs, or sentences of plain text, from the forms in which corpora are published: two files of lines, segments of
+ * SGML or XML, one table with both sides (TSV, CSV), or JSON lines; each may be compressed or a member of an archive. */
+#ifndef NM_PAIR_INPUT_H
+#define NM_PAIR_INPUT_H
+
+#include "text/delimited.h"
+#include "text/markup.h"
+
+enum { NM_PAIR_SIDES = 2 };
+
+typedef struct nm_pair_config {
+    int sides; /* 2, or 1 for plain text */
+    const char *folder, *encoding, *format;
+    const char *languages[NM_PAIR_SIDES];
+    const char *fields[NM_PAIR_SIDES]; /* "": the languages, and "text" for plain text */
+    bool decode_entities;
+} nm_pair_config;
+
+typedef struct nm_pair_input {
+    const nm_pair_config *config;
+    char *paths[NM_PAIR_SIDES]; /* the same path twice for one table */
+    FILE *streams[NM_PAIR_SIDES];
+    enum { NM_PAIR_LINES, NM_PAIR_TABLE, NM_PAIR_JSON } kind;
+    nm_markup lines[NM_PAIR_SIDES]; /* of JSON: the first */
+    nm_delimited table;
+    size_t columns[NM_PAIR_SIDES];
+    nm_buffer texts[NM_PAIR_SIDES];
+    const char *sentences[NM_PAIR_SIDES]; /* the current pair; not checked for UTF-8 in files of lines */
+    size_t bytes[NM_PAIR_SIDES];
+    int64_t line[NM_PAIR_SIDES];   /* in the files, from 1 */
+    int64_t n_read[NM_PAIR_SIDES]; /* sentences of files of lines */
+} nm_pair_input;
+
+/* source: the beginning PREFIX of the files PREFIX.de and PREFIX.en; a name with {lang} in place of the language; two names
+ * separated by a colon; or one table. config must outlive the input. NM_IO, NM_USAGE, and the errors of nm_text_open. After
+ * an error, too, the input is closed by nm_pair_input_close. */
+nm_status nm_pair_input_open(nm_pair_input *input, const char *source, const nm_pair_config *config,
+                             nm_error *err);
+/* NM_MISMATCH if the sides have different numbers of sentences; NM_FORMAT with file and line. */
+nm_status nm_pair_input_next(nm_pair_input *input, bool *more, nm_error *err);
+void nm_pair_input_close(nm_pair_input *input);
+
+#endif

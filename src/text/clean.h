@@ -1,0 +1,33 @@
+/* Cleaning of raw text before tokenization, as by the scripts of Moses for the WMT corpora. */
+#ifndef NM_CLEAN_H
+#define NM_CLEAN_H
+
+#include "text/buffer.h"
+
+#define NM_PUNCTUATIONS "keep|apostrophe|moses"
+
+typedef struct nm_clean_options {
+    /* keep; apostrophe: U+2019 becomes ', as in fairseq's scripts for test sets; moses: normalize-punctuation.perl, quotes,
+     * dashes and spaces around punctuation by language. NULL: keep. */
+    const char *punctuation;
+    bool non_printing; /* remove-non-printing-char.perl: characters of the Unicode category C become spaces */
+    const char *language; /* code such as "de"; copied */
+} nm_clean_options;
+
+typedef struct nm_cleaner {
+    bool apostrophe, moses, non_printing;
+    char language[8];
+    nm_buffer text, next; /* every substitution reads text and writes next, then they are swapped */
+} nm_cleaner;
+
+void nm_cleaner_init(nm_cleaner *cleaner, const nm_clean_options *options);
+void nm_cleaner_release(nm_cleaner *cleaner);
+/* Whether any step is enabled. */
+static inline bool nm_cleaner_is_active(const nm_cleaner *cleaner)
+{
+    return cleaner->apostrophe || cleaner->moses || cleaner->non_printing;
+}
+/* A line of valid UTF-8 without its line end and without a zero byte. The result is valid until the next call. */
+const nm_buffer *nm_clean(nm_cleaner *cleaner, const char *line, size_t bytes);
+
+#endif
