@@ -52,7 +52,9 @@ typedef struct job {
     nm_ids labels;      /* evaluate: of the texts in the buffer */
     nm_confusion confusion;
     nm_ids correct; /* evaluate: 1 or 0 for every text */
+    nm_ids pairs;   /* evaluate: label and prediction of the texts of this process since the last exchange */
     int64_t cut;
+    int64_t block; /* number of the buffer: rank `block` modulo their number classifies it */
 } job;
 
 static nm_status open_classifier(nm_model_session *session, void *state, const char *path, nm_error *err)
@@ -101,6 +103,7 @@ static void release(void *state)
     nm_ids_release(&self->labels);
     nm_confusion_release(&self->confusion);
     nm_ids_release(&self->correct);
+    nm_ids_release(&self->pairs);
 }
 
 /* ---- texts ---- */
@@ -166,20 +169,42 @@ static nm_status classify_texts(job *self, nm_error *err)
         int32_t best = (int32_t)nm_classifications_best(results, i);
         self->cut += nm_classifications_truncated(results, i);
         if (self->config->evaluate) {
-            nm_confusion_add(&self->confusion, self->labels.data[i], best);
-            nm_ids_append(&self->correct, self->labels.data[i] == best);
+            nm_ids_append(&self->pairs, self->labels.data[i]);
+            nm_ids_append(&self->pairs, best);
         } else {
             write_one(self, nm_classifications_label(results, i),
                       nm_classifications_probabilities(results, i));
         }
     }
     nm_classifications_free(results);
-    return nm_file_flush(self->output, self->session->output.name, err);
+    return NM_OK;
+}
+
+/* After one buffer of every process: their results, in the order of the texts. */
+static nm_status exchange_results(job *self, nm_error *err)
+{
+    nm_comm *comm = self->session->comm;
+    if (!self->config->evaluate)
+        return nm_model_session_flush(self->session, err);
+    char *all;
+    size_t *ends = nm_allocate((size_t)comm->size * sizeof *ends);
+    nm_status status = nm_comm_gather_bytes(comm, self->pairs.data, self->pairs.n * sizeof *self->pairs.data,
+                                            &all, ends, err);
+    const int32_t *pairs = (const int32_t *)(const void *)all;
+    for (size_t i = 0; status == NM_OK && i < ends[comm->size - 1] / sizeof *pairs; i += 2) {
+        nm_confusion_add(&self->confusion, pairs[i], pairs[i + 1]);
+        nm_ids_append(&self->correct, pairs[i] == pairs[i + 1]);
+    }
+    self->pairs.n = 0;
+    free(all);
+    free(ends);
+    return status;
 }
 
 static nm_status classify_all(job *self, nm_error *err)
 {
-    if (self->config->probabilities && !self->config->json && !self->config->evaluate) {
+    const nm_comm *comm = self->session->comm;
+    if (self->config->probabilities && !self->config->json && !self->config->evaluate && !comm->rank) {
         fputs("label", self->output);
         for (size_t k = 0; k < self->classes.n; k++)
             fprintf(self->output, "\t%s", self->classes.items[k].text);
@@ -187,8 +212,11 @@ static nm_status classify_all(job *self, nm_error *err)
     }
     do {
         NM_TRY(read_texts(self, err));
-        if (self->lines.n)
+        int32_t rank = (int32_t)(self->block++ % comm->size);
+        if (self->lines.n && rank == comm->rank)
             NM_TRY(classify_texts(self, err));
+        if (rank == comm->size - 1 || !self->lines.n)
+            NM_TRY(exchange_results(self, err));
     } while (self->lines.n);
     return NM_OK;
 }
@@ -274,6 +302,9 @@ static nm_status classify(nm_model_session *session, void *state, nm_error *err)
     self->output = session->output.stream;
     NM_TRY(open_input(self, err));
     NM_TRY(classify_all(self, err));
+    NM_TRY(nm_comm_sum(session->comm, &self->cut, 1, err));
+    if (session->comm->rank)
+        return NM_OK;
     if (self->config->evaluate)
         NM_TRY(print_evaluation(self, err));
     if (self->cut)
@@ -308,5 +339,6 @@ const nm_command nm_command_classify = {
         "predicted classes in columns.\n",
     .section = "classify,data,device",
     .options = classify_options,
+    .ranks = true,
     .run = classify_run,
 };

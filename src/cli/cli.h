@@ -18,6 +18,8 @@ typedef struct nm_command {
     const char *section;
     const char *const *common;            /* options that --help lists, ends with NULL; NULL: all options */
     void (*options)(nm_options *options); /* registers the sections; NULL: none */
+    bool
+        ranks; /* several processes of an MPI launcher divide the work; otherwise the first one does it alone */
     bool trains; /* the first argument is a recipe, whose run.task determines further sections */
     /* Gets the arguments that are not options; returns the exit code. */
     int (*run)(nm_cli *cli, int argc, char **argv);

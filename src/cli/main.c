@@ -11,6 +11,7 @@
 #include "base/edit_distance.h"
 #include "cli.h"
 #include "map_fault.h"
+#include "open_comm.h"
 
 /* One line each, in the order of the help text. */
 /* clang-format off */
@@ -132,6 +133,8 @@ static int run(int argc, char **argv)
         return NM_OK;
     }
     const nm_command *command = find_command(name);
+    if (!(command && command->ranks) && nm_cli_launched_rank() > 0)
+        return NM_OK;
     return command ? nm_cli_run(command, argc - 2, argv + 2) : unknown_command(name);
 }
 

@@ -93,7 +93,7 @@ const char **nm_cli_settings(const nm_cli *cli, const char *own)
 
 void nm_cli_warn(const char *warning)
 {
-    if (warning)
+    if (warning && !nm_cli_launched_rank())
         fprintf(stderr, "norma: warning: %s\n", warning);
 }
 
@@ -107,6 +107,38 @@ static nm_status open_model(nm_model_session *session, const nm_model_command *c
                              &session->model, err);
 }
 
+/* The output of rank 0 is that of the command, the others write to memory. */
+static nm_status open_output(nm_model_session *session, const char *path, const char *input, nm_error *err)
+{
+    if (!session->comm->rank)
+        return nm_cli_output_open(&session->output, path, input, err);
+    session->output =
+        (nm_cli_output){.name = "memory", .stream = open_memstream(&session->text, &session->bytes)};
+    return session->output.stream ? NM_OK : nm_fail(err, NM_MEMORY, "no memory for the output");
+}
+
+nm_status nm_model_session_flush(nm_model_session *session, nm_error *err)
+{
+    nm_comm *comm = session->comm;
+    const nm_cli_output *output = &session->output;
+    NM_TRY(nm_file_flush(output->stream, output->name, err));
+    if (comm->size == 1)
+        return NM_OK;
+    char *all;
+    size_t *ends = nm_allocate((size_t)comm->size * sizeof *ends);
+    nm_status status =
+        nm_comm_gather_bytes(comm, session->text, comm->rank ? session->bytes : 0, &all, ends, err);
+    if (status == NM_OK && comm->rank)
+        rewind(output->stream);
+    else if (status == NM_OK) {
+        fwrite(all, 1, ends[comm->size - 1], output->stream);
+        status = nm_file_flush(output->stream, output->name, err);
+    }
+    free(all);
+    free(ends);
+    return status;
+}
+
 static nm_status run(nm_model_session *session, const nm_model_command *command, int argc, char **argv,
                      void *state, nm_error *err)
 {
@@ -116,20 +148,36 @@ static nm_status run(nm_model_session *session, const nm_model_command *command,
     session->n_inputs = argc > 1 ? argc - 1 : 1;
     NM_TRY(open_model(session, command, argv[0], state, err));
     bool reads = !command->uses_input || command->uses_input(state);
-    NM_TRY(nm_cli_output_open(&session->output, command->output, reads ? session->inputs[0] : NULL, err));
+    NM_TRY(open_output(session, command->output, reads ? session->inputs[0] : NULL, err));
+    if (session->comm->size > 1 && reads && !strcmp(session->inputs[0], "-"))
+        return nm_fail(err, NM_USAGE,
+                       "several processes need an input file: standard input is that of one process");
     return command->process(session, state, err);
 }
 
 int nm_model_command_run(const nm_model_command *command, const nm_cli *cli, int argc, char **argv,
                          void *state)
 {
+    static const nm_comm_config alone = {.backend = NM_COMM_NONE},
+                                launched = {.backend = NM_COMM_AUTO, .timeout = 15};
     nm_error err = {0};
     nm_model_session session = {.cli = cli};
+    bool prints;
+    if (nm_cli_open_comm(&session.comm, cli->command->ranks ? &launched : &alone, &err) != NM_OK)
+        return nm_cli_fail(&err);
     nm_status status = run(&session, command, argc, argv, state, &err);
-    status = nm_cli_output_close(&session.output, status, &err);
+    if (!session.comm->rank)
+        status = nm_cli_output_close(&session.output, status, &err);
+    else if (session.output.stream)
+        fclose(session.output.stream);
+    free(session.text);
+    status = nm_comm_finish(session.comm, status, &prints, &err);
+    if (prints && status != NM_OK)
+        nm_cli_fail(&err);
     if (command->release)
         command->release(state);
     nm_loaded_model_close(&session.model);
     nm_backend_free(session.backend);
-    return status == NM_OK ? NM_OK : nm_cli_fail(&err);
+    nm_comm_free(session.comm);
+    return (int)status;
 }

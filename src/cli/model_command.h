@@ -4,6 +4,7 @@
 #define NM_CLI_MODEL_COMMAND_H
 
 #include "base/file.h"
+#include "cli/open_comm.h"
 #include "cli/open_model.h"
 
 /* The output of a command. A new or regular file is complete or absent: it is written to a temporary file, which replaces it
@@ -27,6 +28,9 @@ typedef struct nm_model_session {
     char **inputs; /* paths, "-" is standard input; at least one */
     int n_inputs;
     nm_cli_output output;
+    nm_comm *comm; /* processes that divide the input; the one alone has size 1 */
+    char *text;    /* output of a rank other than 0, until the next flush */
+    size_t bytes;
 } nm_model_session;
 
 typedef struct nm_model_command {
@@ -40,6 +44,10 @@ typedef struct nm_model_command {
     nm_status (*process)(nm_model_session *session, void *state, nm_error *err);
     void (*release)(void *state); /* may be NULL */
 } nm_model_command;
+
+/* Several processes read the same input and each computes and writes a part of it. By all of them, equally often: writes what
+ * they have written since the last call to the output of rank 0, in the order of ranks. */
+nm_status nm_model_session_flush(nm_model_session *session, nm_error *err);
 
 /* Runs the command; returns the exit code. */
 int nm_model_command_run(const nm_model_command *command, const nm_cli *cli, int argc, char **argv,

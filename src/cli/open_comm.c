@@ -21,6 +21,15 @@ static long launched_processes(void)
     return getenv("PMIX_RANK") && tasks ? atol(tasks) : 1; /* srun --mpi=pmix */
 }
 
+int32_t nm_cli_launched_rank(void)
+{
+    static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
+    for (size_t i = 0; launched_processes() > 1 && i < sizeof variables / sizeof *variables; i++)
+        if (getenv(variables[i]))
+            return (int32_t)atol(getenv(variables[i]));
+    return 0;
+}
+
 nm_status nm_cli_open_comm(nm_comm **comm, const nm_comm_config *config, nm_error *err)
 {
     bool several = launched_processes() > 1;

@@ -7,6 +7,8 @@
 
 /* Connects this process with the others that the same launcher has started, by [comm]; a process without others gets
  * nm_comm_none. Free with nm_comm_free, after nm_comm_finish. NM_UNSUPPORTED if the program was built without MPI. */
+/* Number of this process among those that the launcher has started; 0 without a launcher. */
+int32_t nm_cli_launched_rank(void);
 nm_status nm_cli_open_comm(nm_comm **comm, const nm_comm_config *config, nm_error *err);
 
 #endif

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cli/open_comm.h"
+
 static const nm_device_config *device_of(const nm_cli *cli)
 {
     return nm_options_find(cli->options, "device");
@@ -11,7 +13,7 @@ static const nm_device_config *device_of(const nm_cli *cli)
 nm_status nm_cli_open_backend(const nm_cli *cli, nm_backend **backend, nm_error *err)
 {
     NM_TRY(nm_device_open(device_of(cli), backend, err));
-    if (nm_backend_lacks_threads(*backend))
+    if (nm_backend_lacks_threads(*backend) && !nm_cli_launched_rank())
         fprintf(stderr, "norma: warning: %s\n", nm_backend_warning(*backend));
     return NM_OK;
 }

@@ -55,6 +55,7 @@ typedef struct job {
     bool *document;            /* [BUFFER_SENTENCES] a line such as -DOCSTART- */
     nm_span_counts counts;
     int64_t n_cut, sentences, unknown;
+    int64_t block; /* number of the buffer: rank `block` modulo their number tags it */
 } job;
 
 static nm_status open_tagger(nm_model_session *session, void *state, const char *path, nm_error *err)
@@ -256,7 +257,7 @@ static nm_status tag_sentences(job *self, nm_error *err)
     }
     nm_tagged_free(tagged);
     self->sentences += (int64_t)self->n;
-    return nm_file_flush(self->session->output.stream, self->session->output.name, err);
+    return NM_OK;
 }
 
 static void print_evaluation(const job *self)
@@ -277,11 +278,24 @@ static nm_status tag(nm_model_session *session, void *state, nm_error *err)
     self->document = nm_allocate(BUFFER_SENTENCES * sizeof *self->document);
     self->lengths = nm_allocate(BUFFER_SENTENCES * sizeof *self->lengths);
     NM_TRY(open_input(self, session->inputs[0], err));
+    nm_comm *comm = session->comm;
     do {
         NM_TRY(read_sentences(self, err));
-        if (self->n)
+        int32_t rank = (int32_t)(self->block++ % comm->size);
+        if (self->n && rank == comm->rank)
             NM_TRY(tag_sentences(self, err));
+        if (rank == comm->size - 1 || !self->n)
+            NM_TRY(nm_model_session_flush(session, err));
     } while (self->n);
+    int64_t sums[] = {self->n_cut,          self->sentences,        self->unknown,
+                      self->counts.correct, self->counts.predicted, self->counts.gold};
+    NM_TRY(nm_comm_sum(comm, sums, sizeof sums / sizeof *sums, err));
+    if (comm->rank)
+        return NM_OK;
+    self->n_cut = sums[0];
+    self->sentences = sums[1];
+    self->unknown = sums[2];
+    self->counts = (nm_span_counts){.correct = sums[3], .predicted = sums[4], .gold = sums[5]};
     if (self->n_cut)
         fprintf(stderr, "norma: %lld of %lld sentences have more than %s tokens and were tagged in pieces\n",
                 (long long)self->n_cut, (long long)self->sentences,
@@ -315,5 +329,6 @@ const nm_command nm_command_tag = {
         "against the gold tags in --tag-column.\n",
     .section = "tag,device",
     .options = tag_options,
+    .ranks = true,
     .run = tag_run,
 };

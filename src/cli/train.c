@@ -367,5 +367,6 @@ const nm_command nm_command_train = {
     .common = common_options,
     .options = train_options,
     .trains = true,
+    .ranks = true,
     .run = train_run,
 };

@@ -100,19 +100,37 @@ static void write_translations(job *self, const char *const *sources, const nm_t
     }
 }
 
+/* The lines of this process: a contiguous part with about the same number of bytes as the others'. */
+static void part_of_process(const nm_comm *comm, const nm_line_list *lines, size_t *first, size_t *last)
+{
+    size_t all = 0, done = 0, bytes;
+    for (size_t i = 0; i < lines->n; i++, all += bytes)
+        nm_line_list_get(lines, i, &bytes);
+    *first = *last = 0;
+    for (size_t i = 0; i < lines->n; i++, done += bytes) {
+        int32_t rank = (int32_t)(done * (size_t)comm->size / (all + 1));
+        nm_line_list_get(lines, i, &bytes);
+        *first += rank < comm->rank;
+        *last += rank <= comm->rank;
+    }
+}
+
 static nm_status translate_lines(job *self, const nm_line_list *lines, nm_error *err)
 {
+    size_t first, last;
+    part_of_process(self->session->comm, lines, &first, &last);
     const char **texts = nm_cli_line_texts(lines);
+    self->first_line += (int64_t)first;
     nm_translations *translations;
-    nm_status status = nm_translator_run(self->translator, texts, lines->n, &translations, err);
+    nm_status status = nm_translator_run(self->translator, texts + first, last - first, &translations, err);
     if (status == NM_OK) {
-        write_translations(self, texts, translations);
+        write_translations(self, texts + first, translations);
         nm_translations_free(translations);
     }
     free(texts);
     NM_TRY(status);
-    const nm_cli_output *output = &self->session->output;
-    return nm_file_flush(output->stream, output->name, err);
+    self->first_line += (int64_t)(lines->n - last);
+    return nm_model_session_flush(self->session, err);
 }
 
 static nm_status translate(nm_model_session *session, void *state, nm_error *err)
@@ -125,13 +143,15 @@ static nm_status translate(nm_model_session *session, void *state, nm_error *err
     nm_lines_init(&reader, self->input, nm_cli_input_name(session->inputs[0]));
     nm_status status;
     do {
-        status = nm_cli_read_lines(&reader, self->config->buffer, &lines, err);
+        status = nm_cli_read_lines(&reader, self->config->buffer * session->comm->size, &lines, err);
         if (status == NM_OK && lines.n)
             status = translate_lines(self, &lines, err);
     } while (status == NM_OK && lines.n);
     nm_lines_release(&reader);
     nm_line_list_release(&lines);
-    if (status == NM_OK && self->too_long)
+    if (status == NM_OK)
+        status = nm_comm_sum(session->comm, &self->too_long, 1, err);
+    if (status == NM_OK && self->too_long && !session->comm->rank)
         fprintf(stderr, "norma: %lld of %lld lines have more than %d tokens and were not translated\n",
                 (long long)self->too_long, (long long)self->first_line,
                 nm_translator_max_tokens(self->translator));
@@ -180,5 +200,6 @@ const nm_command nm_command_translate = {
         "[decode] below apply if the model has no other value.\n",
     .section = "translate,decode,device",
     .options = translate_options,
+    .ranks = true,
     .run = translate_run,
 };

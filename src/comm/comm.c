@@ -1,6 +1,7 @@
 #include "comm/comm.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/memory.h"
@@ -58,6 +59,46 @@ nm_status nm_comm_gather(nm_comm *comm, void *blocks, size_t bytes, nm_error *er
     }
     nm_status status = nm_comm_exchange(comm, messages, n, err);
     free(messages);
+    return status;
+}
+
+nm_status nm_comm_gather_bytes(nm_comm *comm, const void *own, size_t bytes, char **all, size_t *ends,
+                               nm_error *err)
+{
+    *all = NULL;
+    ends[comm->rank] = bytes;
+    NM_TRY(nm_comm_gather(comm, ends, sizeof *ends, err));
+    nm_comm_message *messages = nm_allocate(2 * (size_t)comm->size * sizeof *messages);
+    size_t n = 0, begin = 0;
+    for (int32_t rank = 0; rank < comm->size; rank++)
+        ends[rank] += rank ? ends[rank - 1] : 0;
+    *all = nm_allocate(ends[comm->size - 1] + 1);
+    for (int32_t rank = 0; rank < comm->size; begin = ends[rank++]) {
+        if (rank == comm->rank) {
+            memcpy(*all + begin, own, bytes);
+            continue;
+        }
+        messages[n++] = (nm_comm_message){rank, true, *all + begin, ends[rank] - begin};
+        messages[n++] = (nm_comm_message){rank, false, (void *)(uintptr_t)own, bytes};
+    }
+    nm_status status = nm_comm_exchange(comm, messages, n, err);
+    free(messages);
+    if (status != NM_OK) {
+        free(*all);
+        *all = NULL;
+    }
+    return status;
+}
+
+nm_status nm_comm_sum(nm_comm *comm, int64_t *values, size_t n, nm_error *err)
+{
+    int64_t *all = nm_allocate((size_t)comm->size * n * sizeof *all);
+    memcpy(all + (size_t)comm->rank * n, values, n * sizeof *values);
+    nm_status status = nm_comm_gather(comm, all, n * sizeof *all, err);
+    memset(values, 0, n * sizeof *values);
+    for (size_t i = 0; i < (size_t)comm->size * n; i++)
+        values[i % n] += all[i];
+    free(all);
     return status;
 }
 

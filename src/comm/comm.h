@@ -45,6 +45,11 @@ extern const nm_comm_type nm_comm_none;
 nm_status nm_comm_exchange(nm_comm *comm, const nm_comm_message *messages, size_t n, nm_error *err);
 /* blocks: [size][bytes]. Each rank has filled its block; afterwards every rank has all. */
 nm_status nm_comm_gather(nm_comm *comm, void *blocks, size_t bytes, nm_error *err);
+/* Concatenates the bytes of all ranks, in their order. *all: heap; ends: [size], where those of each rank end. */
+nm_status nm_comm_gather_bytes(nm_comm *comm, const void *own, size_t bytes, char **all, size_t *ends,
+                               nm_error *err);
+/* Replaces n values by their sums over all ranks. */
+nm_status nm_comm_sum(nm_comm *comm, int64_t *values, size_t n, nm_error *err);
 /* Copies the data of rank 0 to all ranks. */
 nm_status nm_comm_broadcast(nm_comm *comm, void *data, size_t bytes, nm_error *err);
 /* Every rank calls this once, last, with its result: status, and the message of err unless it is NM_OK. Returns the result

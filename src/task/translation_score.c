@@ -9,6 +9,7 @@
 #include "decode/decode.h"
 #include "metric/bleu.h"
 #include "metric/metric_tokenizer.h"
+#include "train/shards.h"
 #include "task/translation.h"
 #include "text/bpe.h"
 
@@ -108,15 +109,16 @@ static void count_all(const nm_translation_parts *parts, const nm_id_list *found
     nm_buffer_release(&words);
 }
 
-static nm_status translate_split(nm_task *task, nm_model *model, nm_split split, size_t n,
+/* Sentences first to first + n - 1. */
+static nm_status translate_split(nm_task *task, nm_model *model, nm_split split, size_t first, size_t n,
                                  nm_translation *found, nm_error *err)
 {
     const nm_translation_parts *parts = task->parts;
     const nm_corpus *corpus = &parts->sides[split][0];
     nm_id_list *inputs = nm_allocate((n + 1) * sizeof *inputs);
     for (size_t i = 0; i < n; i++)
-        inputs[i] =
-            (nm_id_list){corpus->ids + corpus->offsets[i], (int32_t)nm_corpus_length(corpus, (int64_t)i)};
+        inputs[i] = (nm_id_list){corpus->ids + corpus->offsets[first + i],
+                                 (int32_t)nm_corpus_length(corpus, (int64_t)(first + i))};
     const nm_vocab *vocab = parts->target_vocab;
     const nm_special_tokens words = {
         .first = nm_translation_first_id(vocab), .eos = vocab->eos, .pad = vocab->pad};
@@ -148,6 +150,31 @@ nm_status nm_translation_count(const nm_task *task, nm_split split, const nm_id_
     return status;
 }
 
+/* Gathers the best translations of all processes: lengths and ids of each one. best: [n of all], into *memory, heap. */
+static nm_status gather_best(nm_comm *comm, const nm_translation *found, size_t n, nm_id_list *best,
+                             char **memory, nm_error *err)
+{
+    size_t length = 0, k = 0, *ends = nm_allocate((size_t)comm->size * sizeof *ends);
+    for (size_t i = 0; i < n; i++)
+        length += 1 + (found[i].n ? (size_t)found[i].list[0].n : 0);
+    int32_t *own = nm_allocate((length + 1) * sizeof *own);
+    for (size_t i = 0; i < n; i++) {
+        int32_t ids = found[i].n ? found[i].list[0].n : 0;
+        own[k++] = ids;
+        if (ids)
+            memcpy(own + k, found[i].list[0].ids, (size_t)ids * sizeof *own);
+        k += (size_t)ids;
+    }
+    nm_status status = nm_comm_gather_bytes(comm, own, length * sizeof *own, memory, ends, err);
+    const int32_t *at = (const int32_t *)(const void *)*memory;
+    const int32_t *end = status == NM_OK ? at + ends[comm->size - 1] / sizeof *at : at;
+    for (size_t i = 0; at < end; at += 1 + *at)
+        best[i++] = (nm_id_list){at + 1, *at};
+    free(own);
+    free(ends);
+    return status;
+}
+
 nm_status nm_translation_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,
                                nm_task_score *score, nm_error *err)
 {
@@ -156,16 +183,20 @@ nm_status nm_translation_score(nm_task *task, nm_model *model, nm_split split, i
     size_t n = (size_t)parts->sides[split][0].n;
     if (examples && (size_t)examples < n)
         n = (size_t)examples;
-    nm_translation *found = nm_allocate((n + 1) * sizeof *found);
+    nm_comm alone = {.type = &nm_comm_none, .size = 1}, *comm = task->comm ? task->comm : &alone;
+    const nm_shard_range own = nm_shard_range_of((int64_t)n, comm);
+    size_t first = (size_t)own.first, n_own = (size_t)(own.last - own.first);
+    nm_translation *found = nm_allocate((n_own + 1) * sizeof *found);
     nm_id_list *best = nm_allocate((n + 1) * sizeof *best);
-    nm_status status = translate_split(task, model, split, n, found, err);
-    for (size_t i = 0; i < n && status == NM_OK; i++)
-        if (found[i].n)
-            best[i] = (nm_id_list){found[i].list[0].ids, found[i].list[0].n};
+    char *memory = NULL;
+    nm_status status = translate_split(task, model, split, first, n_own, found, err);
+    if (status == NM_OK)
+        status = gather_best(comm, found, n_own, best, &memory, err);
     if (status == NM_OK)
         status = nm_translation_count(task, split, best, n, score, err);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n_own; i++)
         nm_translation_release(&found[i]);
+    free(memory);
     free(best);
     free(found);
     return status;

@@ -50,6 +50,7 @@ static nm_status log_progress(nm_trainer *trainer, const nm_progress *update, nm
     nm_train_state *state = &trainer->state;
     if (state->update % trainer->config->log_every)
         return NM_OK;
+    NM_TRY(nm_ranks_share_messages(trainer, err));
     nm_progress p = *update;
     double n_targets = (double)state->sum_targets;
     p.loss = state->sum_loss / n_targets;
@@ -89,12 +90,11 @@ static void measure_progress(nm_trainer *trainer, nm_progress *p)
     p->seconds_left = state->seconds * (1 / p->fraction - 1);
 }
 
-/* Validates, selects the best checkpoint, informs the schedule, logs. */
-static nm_status validate_here(nm_trainer *trainer, nm_error *err)
+/* Selects the best checkpoint, informs the schedule, logs. Releases v->score. */
+static nm_status evaluate(nm_trainer *trainer, const nm_validation *validation, nm_error *err)
 {
     nm_train_state *state = &trainer->state;
-    nm_validation v;
-    NM_TRY(nm_trainer_validate(trainer, &v, err));
+    nm_validation v = *validation;
     bool by_score = trainer->config->best_by == NM_BEST_BY_SCORE && v.score.name;
     double score = v.score.lower_is_better ? -v.score.value : v.score.value;
     double selection = by_score ? score : -v.loss;
@@ -132,8 +132,13 @@ static nm_status validate_here(nm_trainer *trainer, nm_error *err)
 
 static nm_status validate(nm_trainer *trainer, nm_error *err)
 {
-    if (!trainer->comm->rank)
-        NM_TRY(validate_here(trainer, err));
+    nm_validation v;
+    NM_TRY(nm_workers_share_first(&trainer->workers, &trainer->model->params, trainer->comm, err));
+    NM_TRY(nm_trainer_validate(trainer, &v, err));
+    if (trainer->comm->rank)
+        nm_task_score_release(&v.score);
+    else
+        NM_TRY(evaluate(trainer, &v, err));
     return nm_ranks_share_state(trainer, err);
 }
 

@@ -114,3 +114,51 @@ nm_status nm_ranks_share_checkpoint(nm_trainer *trainer, nm_error *err)
     NM_TRY(nm_workers_share(&trainer->workers, comm, err));
     return nm_ranks_share_state(trainer, err);
 }
+
+void nm_ranks_keep_message(nm_trainer *trainer, const char *text)
+{
+    if (trainer->comm->size == 1)
+        return;
+    char *longer = nm_format("%s%s\n", trainer->messages ? trainer->messages : "", text);
+    free(trainer->messages);
+    trainer->messages = longer;
+}
+
+/* Whether the line is one of those of rank 0. */
+static bool is_known(const char *own, const char *line)
+{
+    size_t length = strlen(line);
+    for (const char *at = own; at && *at; at = strchr(at, '\n') + 1)
+        if (!strncmp(at, line, length) && at[length] == '\n')
+            return true;
+    return false;
+}
+
+static void report_lines(const nm_trainer *trainer, int32_t rank, char *lines)
+{
+    for (char *line; (line = strsep(&lines, "\n")) != NULL;) {
+        if (!*line || is_known(trainer->messages, line))
+            continue;
+        char *text = nm_format("rank %d: %s", rank, line);
+        trainer->callbacks.message(trainer->callbacks.user, text);
+        free(text);
+    }
+}
+
+nm_status nm_ranks_share_messages(nm_trainer *trainer, nm_error *err)
+{
+    nm_comm *comm = trainer->comm;
+    if (comm->size == 1)
+        return NM_OK;
+    const char *own = trainer->messages ? trainer->messages : "";
+    char *all;
+    size_t *ends = nm_allocate((size_t)comm->size * sizeof *ends);
+    nm_status status = nm_comm_gather_bytes(comm, own, strlen(own) + 1, &all, ends, err);
+    for (int32_t rank = 1; status == NM_OK && rank < comm->size && trainer->callbacks.message; rank++)
+        report_lines(trainer, rank, all + ends[rank - 1]);
+    free(trainer->messages);
+    trainer->messages = NULL;
+    free(all);
+    free(ends);
+    return status;
+}

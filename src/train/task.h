@@ -4,6 +4,7 @@
 #define NM_TASK_H
 
 #include "base/safetensors.h"
+#include "comm/comm.h"
 #include "data/batches.h"
 #include "metric/bootstrap.h"
 #include "model/model.h"
@@ -95,7 +96,8 @@ struct nm_task {
     int64_t max_tokens;   /* per batch and side */
     nm_norm_plan plan;    /* of the training run */
     uint64_t fingerprint; /* of the training data; checked when a run is resumed */
-    void *parts;          /* owned by the task type */
+    nm_comm *comm; /* processes that compute a score together, all of which call it; NULL: this one alone */
+    void *parts;   /* owned by the task type */
 };
 
 #endif

@@ -20,16 +20,16 @@ double nm_clock(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-void nm_trainer_message(const nm_trainer *trainer, const char *format, ...)
+void nm_trainer_message(nm_trainer *trainer, const char *format, ...)
 {
-    if (!trainer->callbacks.message)
-        return;
     char text[1024];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    trainer->callbacks.message(trainer->callbacks.user, text);
+    nm_ranks_keep_message(trainer, text);
+    if (trainer->callbacks.message)
+        trainer->callbacks.message(trainer->callbacks.user, text);
 }
 
 /* ---- opening ---- */
@@ -40,7 +40,8 @@ static nm_status open_task(nm_trainer *trainer, const nm_task_type *task, nm_err
                               .options = trainer->options,
                               .config = nm_options_find(trainer->options, "data"),
                               .seed = (uint64_t)trainer->config->seed,
-                              .max_tokens = trainer->config->max_tokens};
+                              .max_tokens = trainer->config->max_tokens,
+                              .comm = trainer->comm};
     return task->open(&trainer->task, err);
 }
 
@@ -175,7 +176,7 @@ static nm_status open_log(nm_trainer *trainer, bool resumed, nm_error *err)
 }
 
 /* Reports once per type what follows for its norms from the planned updates: warm-ups, ramps. */
-static void report_norms(const nm_trainer *trainer)
+static void report_norms(nm_trainer *trainer)
 {
     const nm_params *params = &trainer->model->params;
     for (size_t i = 0; i < params->n_norms; i++) {
@@ -242,6 +243,7 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     if (!trainer->comm->rank)
         NM_TRY(open_log(trainer, found, err));
     NM_TRY(nm_ranks_share_checkpoint(trainer, err));
+    NM_TRY(nm_ranks_share_messages(trainer, err));
     trainer->seconds_before = trainer->state.seconds;
     return NM_OK;
 }
@@ -299,6 +301,7 @@ void nm_trainer_close(nm_trainer *trainer)
         trainer->task.type->close(&trainer->task);
     nm_backend_free(trainer->backend);
     nm_folder_lock_release(&trainer->lock);
+    free(trainer->messages);
     free(trainer->ranges);
     free(trainer->folder);
     free(trainer);

@@ -56,6 +56,8 @@ struct nm_trainer {
     int32_t n_lanes;
     nm_workers workers; /* norm.state = worker */
     bool stop;          /* a process was requested to stop, at the last update */
+    char *
+        messages; /* of several processes: those of this one since they were shared, each ending with a newline */
     double logged_wait; /* comm->wait_seconds at the last record of the log */
     nm_param_range *ranges;
     size_t n_ranges;
@@ -85,8 +87,7 @@ double nm_clock(void);
 bool nm_trainer_uses_batch(const nm_trainer *trainer);
 
 /* Calls the message callback. */
-void nm_trainer_message(const nm_trainer *trainer, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+void nm_trainer_message(nm_trainer *trainer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* update.c: measures the memory of an update. */
 nm_status nm_trainer_dry_run(nm_trainer *trainer, nm_error *err);
@@ -100,6 +101,9 @@ nm_status nm_ranks_compare_weights(const nm_trainer *trainer, nm_error *err);
 /* Copies the training state of rank 0 to all ranks; of a checkpoint also parameters, running statistics and optimizer
  * state. */
 nm_status nm_ranks_share_state(nm_trainer *trainer, nm_error *err);
+/* Messages of all ranks: those that rank 0 does not have itself are passed to its callback as "rank N: ...". */
+void nm_ranks_keep_message(nm_trainer *trainer, const char *text);
+nm_status nm_ranks_share_messages(nm_trainer *trainer, nm_error *err);
 nm_status nm_ranks_share_checkpoint(nm_trainer *trainer, nm_error *err);
 
 /* resume.c */

@@ -20,20 +20,26 @@ typedef struct validation_loss {
     int64_t ignored;  /* targets */
 } validation_loss;
 
-/* Mean losses over all batches, in training form without dropout if batch_stats. */
-static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool batch_stats,
-                           validation_loss *mean, nm_error *err)
+typedef struct batch_loss {
+    double sums[2];
+    int64_t n_targets, n_ignored;
+} batch_loss;
+
+/* The batches of this process, in training form without dropout if batch_stats. */
+static nm_status compute_losses(nm_trainer *trainer, const nm_batches *batches, bool batch_stats,
+                                batch_loss *losses, nm_error *err)
 {
     nm_backend *b = trainer->backend;
-    double sums[2] = {0};
-    int64_t n_targets = 0, ignored = 0;
+    const nm_comm *comm = trainer->comm;
     for (int64_t i = 0; i < batches->n; i++) {
+        if (!batch_stats && i % comm->size != comm->rank)
+            continue;
         nm_batch batch =
             trainer->task.type->batch(&trainer->task, NM_SPLIT_VALID, batches, i, 0, false, &trainer->host);
         nm_tape_start(&trainer->tape, false, 0, 0);
         trainer->tape.batch_stats = batch_stats;
-        double pair[2], *device_sums = trainer->task.type->loss(&trainer->task, trainer->model,
-                                                                &trainer->tape, &batch, true);
+        double *device_sums =
+            trainer->task.type->loss(&trainer->task, trainer->model, &trainer->tape, &batch, true);
         trainer->tape.batch_stats = false;
         if (batch_stats)
             nm_params_update_norms(&trainer->model->params, trainer->tape.grad_scale);
@@ -41,14 +47,49 @@ static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool 
             return nm_fail(err, NM_MEMORY,
                            "no memory for a validation batch of %d tokens: lower train.max_tokens",
                            batch.tokens);
-        nm_backend_download(b, pair, device_sums, sizeof pair);
-        sums[0] += pair[0];
-        sums[1] += pair[1];
-        n_targets += batch.n_targets;
-        ignored += batch.n_ignored;
+        nm_backend_download(b, losses[i].sums, device_sums, sizeof losses[i].sums);
+        losses[i].n_targets = batch.n_targets;
+        losses[i].n_ignored = batch.n_ignored;
+    }
+    return NM_OK;
+}
+
+/* Every process gets the losses of all batches: batch i is computed by rank i modulo their number. */
+static nm_status share_losses(nm_comm *comm, batch_loss *losses, int64_t n, nm_error *err)
+{
+    if (comm->size == 1)
+        return NM_OK;
+    size_t each = ((size_t)n + (size_t)comm->size - 1) / (size_t)comm->size;
+    batch_loss *all = nm_allocate((size_t)comm->size * each * sizeof *all);
+    for (int64_t i = comm->rank; i < n; i += comm->size)
+        all[(size_t)comm->rank * each + (size_t)(i / comm->size)] = losses[i];
+    nm_status status = nm_comm_gather(comm, all, each * sizeof *all, err);
+    for (int64_t i = 0; i < n; i++)
+        losses[i] = all[(size_t)(i % comm->size) * each + (size_t)(i / comm->size)];
+    free(all);
+    return status;
+}
+
+/* Mean losses over all batches, summed in their order: the result does not depend on the number of processes. With
+ * batch_stats running statistics move from batch to batch, so every process computes all of them. */
+static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool batch_stats,
+                           validation_loss *mean, nm_error *err)
+{
+    batch_loss *losses = nm_allocate((size_t)batches->n * sizeof *losses);
+    nm_status status = compute_losses(trainer, batches, batch_stats, losses, err);
+    if (status == NM_OK && !batch_stats)
+        status = share_losses(trainer->comm, losses, batches->n, err);
+    double sums[2] = {0};
+    int64_t n_targets = 0, ignored = 0;
+    for (int64_t i = 0; i < batches->n; i++) {
+        sums[0] += losses[i].sums[0];
+        sums[1] += losses[i].sums[1];
+        n_targets += losses[i].n_targets;
+        ignored += losses[i].n_ignored;
     }
     *mean = (validation_loss){sums[0] / (double)n_targets, sums[1] / (double)n_targets, ignored};
-    return NM_OK;
+    free(losses);
+    return status;
 }
 
 /* A forward pass with batch statistics updates the running statistics; they are restored afterwards. */

@@ -89,6 +89,17 @@ nm_status nm_workers_share(nm_workers *workers, nm_comm *comm, nm_error *err)
                              (size_t)workers->n * workers->n_counters * sizeof *workers->counters, err);
 }
 
+nm_status nm_workers_share_first(nm_workers *workers, nm_params *params, nm_comm *comm, nm_error *err)
+{
+    if (!workers->n)
+        return NM_OK;
+    NM_TRY(nm_comm_broadcast(comm, state_of(workers, 0), workers->state_bytes, err));
+    NM_TRY(nm_comm_broadcast(comm, counters_of(workers, 0), workers->n_counters * sizeof *workers->counters,
+                             err));
+    nm_workers_load(workers, params, 0);
+    return NM_OK;
+}
+
 void nm_workers_write(const nm_workers *workers, nm_safetensors_writer *writer, nm_tensor_type type)
 {
     size_t unit = type == NM_TENSOR_F64 ? sizeof(double) : sizeof(float);

@@ -29,6 +29,8 @@ void nm_workers_store(nm_workers *workers, const nm_params *params, int64_t work
 /* By all ranks: rank 0 gets the states of all workers; all ranks get those of rank 0. */
 nm_status nm_workers_gather(nm_workers *workers, nm_comm *comm, nm_error *err);
 nm_status nm_workers_share(nm_workers *workers, nm_comm *comm, nm_error *err);
+/* By all ranks: the norms get the state of worker 0, the model's. */
+nm_status nm_workers_share_first(nm_workers *workers, nm_params *params, nm_comm *comm, nm_error *err);
 
 /* The tensors of a checkpoint; their memory must stay valid until the writer is finished. */
 void nm_workers_write(const nm_workers *workers, nm_safetensors_writer *writer, nm_tensor_type type);

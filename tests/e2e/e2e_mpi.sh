@@ -62,6 +62,27 @@ done
 ranks 2 --model.norm rbn --run.folder rbn2
 equal rbn1 rbn2
 
+# Translation: the lines are divided, and written in their order by rank 0.
+for i in 1 2 3 4 5; do cat test.xx valid.xx; done >lines.xx
+printf '\n' >>lines.xx
+"$NORMA" translate one lines.xx --buffer 7 --output one.yy 2>err || fail "translate: $(cat err)"
+[ -s one.yy ] || fail "no translations"
+for n in 2 3; do
+    got=0
+    cases=$((cases + 1))
+    timeout 120 "$MPIEXEC" -n "$n" "$NORMA" translate one lines.xx --buffer 7 --nbest 2 </dev/null >"out$n" 2>err || got=$?
+    [ "$got" = 0 ] || fail "translate, $n ranks: $(cat err)"
+    timeout 120 "$MPIEXEC" -n "$n" "$NORMA" translate one lines.xx --output "ranks$n.yy" </dev/null >out 2>err || fail "translate --output, $n ranks: $(cat err)"
+    cmp one.yy "ranks$n.yy" || fail "translate: $n ranks and one process differ"
+done
+"$NORMA" translate one lines.xx --nbest 2 >out1 2>err
+cmp out1 out2 && cmp out1 out3 || fail "translate --nbest: 2 or 3 ranks and one process differ"
+timeout 120 "$MPIEXEC" -n 2 "$NORMA" translate one <lines.xx >out 2>err && fail "2 ranks translated standard input"
+has err 'several processes need an input file'
+# Commands that do not divide their work run once.
+timeout 120 "$MPIEXEC" -n 3 "$NORMA" recipes </dev/null >out 2>err || fail "recipes: $(cat err)"
+"$NORMA" recipes | cmp - out || fail "recipes: printed more than once"
+
 # Batch statistics of the whole update, and running statistics of each worker (the shards).
 # same NAME OPTIONS...: one process and 3 ranks; stopped with 3 ranks, continued with 2.
 same() {
