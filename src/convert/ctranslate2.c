@@ -310,13 +310,16 @@ static nm_status add_final_norm(exporter *to, const nm_stack *stack, const char 
     return status == NM_OK ? add_norm(to, stack->final_norm, scale, 1, &output->shift, name) : status;
 }
 
+/* By nm_activation. */
+static const int activation_codes[] = {0, 3, 1, 2};
+
 static nm_status add_stack(exporter *to, const nm_stack *stack, const char *scope, double scale,
                            const stack_output *memory, stack_output *output)
 {
     double *carried = NULL;
     add_attribute(to, scope, "num_heads", TYPE_INT16, stack->config.heads);
     add_attribute(to, scope, "pre_norm", TYPE_INT8, stack->config.pre_norm);
-    add_attribute(to, scope, "activation", TYPE_INT8, 0); /* relu */
+    add_attribute(to, scope, "activation", TYPE_INT8, activation_codes[stack->config.activation]);
     add_attribute(to, scope, "scale_embeddings", TYPE_FLOAT32, sqrt(stack->config.width) * scale);
     nm_status status = add_layers(to, stack, scope, scale, &carried, memory);
     if (status == NM_OK)

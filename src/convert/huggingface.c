@@ -176,8 +176,7 @@ static nm_status check_seq2seq(const nm_model *model, bool pre_norm, nm_error *e
         return nm_fail(err, NM_UNSUPPORTED,
                        "model.fixnorm = true: the class has no L2-normalized embeddings");
     if (pre_norm && c->positions != NM_SEQ2SEQ_FAIRSEQ)
-        return nm_fail(err, NM_UNSUPPORTED,
-                       "model.positions = tears: the class M2M100 has fairseq's positions only");
+        return nm_fail(err, NM_UNSUPPORTED, "model.positions: the class M2M100 has fairseq's positions only");
     if (pre_norm && !is_zero(model, s->output_bias))
         return nm_fail(err, NM_UNSUPPORTED,
                        "model.output_bias = true: the class M2M100 has no bias of the output projection");
@@ -247,11 +246,8 @@ static nm_status write_tokenizer(const nm_vocab *vocab, bool ends, int64_t longe
                          folder, "tokenizer_config.json", err);
 }
 
-static const char *activation_of(const nm_stack *stack)
-{
-    (void)stack;
-    return "relu";
-}
+/* By nm_activation: names of transformers. */
+static const char *const activation_names[] = {"relu", "gelu", "gelu_new", "silu"};
 
 /* Tokens that a translation may not contain: <pad>, and those outside of the output vocabulary of data.mask_words. */
 static json_t *suppressed(const nm_translation_parts *parts)
@@ -281,9 +277,9 @@ static nm_status write_seq2seq_config(const nm_loaded_model *loaded, bool pre_no
         (json_int_t)c->encoder_layers, "decoder_layers", (json_int_t)c->decoder_layers,
         "encoder_attention_heads", (json_int_t)c->heads, "decoder_attention_heads", (json_int_t)c->heads,
         "encoder_ffn_dim", (json_int_t)c->ff, "decoder_ffn_dim", (json_int_t)c->ff, "max_position_embeddings",
-        (json_int_t)c->max_positions, "activation_function", activation_of(&s->encoder), "dropout",
-        c->dropout, "attention_dropout", c->attention_dropout, "activation_dropout", c->relu_dropout,
-        "encoder_layerdrop", 0.0, "decoder_layerdrop", 0.0, "scale_embedding", 1,
+        (json_int_t)c->max_positions, "activation_function", activation_names[s->encoder.config.activation],
+        "dropout", c->dropout, "attention_dropout", c->attention_dropout, "activation_dropout",
+        c->relu_dropout, "encoder_layerdrop", 0.0, "decoder_layerdrop", 0.0, "scale_embedding", 1,
         "share_encoder_decoder_embeddings", all, "tie_word_embeddings", all, "decoder_start_token_id",
         (int)nm_translation_first_id(vocab), "bos_token_id", (int)vocab->bos, "eos_token_id", (int)vocab->eos,
         "pad_token_id", (int)vocab->pad);
@@ -397,7 +393,7 @@ static nm_status write_gpt2(const nm_loaded_model *loaded, const char *folder, n
                   "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "dtype", "float32", "vocab_size",
                   (int)model->target_size, "n_embd", (json_int_t)c->width, "n_layer", (json_int_t)c->layers,
                   "n_head", (json_int_t)c->heads, "n_inner", (json_int_t)c->ff, "n_positions",
-                  (json_int_t)c->context, "activation_function", activation_of(&nm_lm_of(model)->stack),
+                  (json_int_t)c->context, "activation_function", activation_names[c->activation],
                   "layer_norm_epsilon", eps, "resid_pdrop", c->dropout, "embd_pdrop", c->embedding_dropout,
                   "attn_pdrop", c->attention_dropout, "tie_word_embeddings", 0, "bos_token_id",
                   (int)vocab->eos, "eos_token_id", (int)vocab->eos),

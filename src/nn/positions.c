@@ -22,10 +22,10 @@ static double tears_entry(int32_t position, int32_t feature, int32_t d)
     return feature % 2 ? cos(angle) : sin(angle);
 }
 
-static double reversed_entry(int32_t position, int32_t feature, int32_t length, int32_t d)
+static double marian_entry(int32_t position, int32_t feature, int32_t d)
 {
     int32_t half = (d + 1) / 2, k = feature % half;
-    double angle = (length - 1 - position) * exp(-log(10000.0) * 2 * k / d);
+    double angle = position * exp(-log(10000.0) * 2 * k / d);
     return feature < half ? sin(angle) : cos(angle);
 }
 
@@ -37,7 +37,9 @@ static double entry(nm_position_kind kind, int32_t row, int32_t length, int32_t 
     case NM_POSITIONS_RELATIVE:
         return halves_entry(row - length / 2, feature, d);
     case NM_POSITIONS_REVERSED:
-        return reversed_entry(row, feature, length, d);
+        return marian_entry(length - 1 - row, feature, d);
+    case NM_POSITIONS_MARIAN:
+        return marian_entry(row, feature, d);
     default:
         return tears_entry(row, feature, d);
     }

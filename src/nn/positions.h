@@ -2,6 +2,7 @@
  *     fairseq    [sin(p w_k) | cos(p w_k)]     w_k = 10000^(-k / (d/2 - 1))     p = i + 2 for token i
  *     tears      feature 2k:     sin(p w_k)    w_k = 10000^(-2k / d)            p = i
  *                feature 2k + 1: cos(p w_k)
+ *     marian     [sin(p w_k) | cos(p w_k)]     w_k = 10000^(-2k / d)            p = i
  *     reversed   [sin(p w_k) | cos(p w_k)]     w_k = 10000^(-2k / d)            p = length - 1 - i
  *     relative   as fairseq                                                     p = i - length / 2 */
 #ifndef NM_POSITIONS_H
@@ -12,6 +13,7 @@
 typedef enum nm_position_kind {
     NM_POSITIONS_FAIRSEQ,
     NM_POSITIONS_TEARS,    /* Nguyen and Salazar 2019 */
+    NM_POSITIONS_MARIAN,   /* the class MarianMTModel of transformers */
     NM_POSITIONS_REVERSED, /* Transformer-XL: distance from the end of the segment */
     NM_POSITIONS_RELATIVE  /* TENER: signed distance */
 } nm_position_kind;

@@ -83,6 +83,7 @@ nm_stack_config nm_stack_configure(const nm_stack_options *options, nm_norm_plan
                              .drop = options->dropout,
                              .attention_drop = options->attention_dropout,
                              .relu_drop = options->relu_dropout,
+                             .activation = options->activation,
                              .norm = options->norm,
                              .final_norm = options->norm,
                              .plan = plan,
@@ -249,6 +250,19 @@ typedef struct layer_call {
     nm_stack_attention attention;
 } layer_call;
 
+/* drop(f(W1 h + b1)); relu is part of the linear kernel. */
+static nm_tensor *activated_linear(nm_tape *tape, nm_tensor *h, const nm_sublayer_ffn *ffn,
+                                   const nm_stack_config *c)
+{
+    static const nm_map_op ops[] = {[NM_ACTIVATION_GELU] = NM_MAP_GELU,
+                                    [NM_ACTIVATION_GELU_TANH] = NM_MAP_GELU_TANH,
+                                    [NM_ACTIVATION_SILU] = NM_MAP_SILU};
+    if (c->activation == NM_ACTIVATION_RELU)
+        return nm_linear(tape, h, ffn->in_weight, ffn->in_bias, NM_ACT_RELU, c->relu_drop);
+    h = nm_linear(tape, h, ffn->in_weight, ffn->in_bias, NM_ACT_NONE, 0);
+    return nm_activated(tape, h, ops[c->activation], c->relu_drop);
+}
+
 static nm_tensor *layer_forward(nm_tape *tape, const void *context)
 {
     const layer_call *call = context;
@@ -271,7 +285,7 @@ static nm_tensor *layer_forward(nm_tape *tape, const void *context)
     }
 
     h = sublayer_input(tape, stack, ffn->norm, x);
-    h = nm_linear(tape, h, ffn->in_weight, ffn->in_bias, NM_ACT_RELU, c->relu_drop);
+    h = activated_linear(tape, h, ffn, c);
     h = nm_linear(tape, h, ffn->out_weight, ffn->out_bias, NM_ACT_NONE, 0);
     return sublayer_output(tape, stack, ffn->norm, x, h, c->drop);
 }

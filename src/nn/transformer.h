@@ -2,7 +2,8 @@
  *     pre-norm:   x <- x + drop(F(norm(x)))     and a final norm after the last layer
  *     post-norm:  x <- norm(x + drop(F(x)))
  * F is self-attention, cross-attention (decoders of encoder-decoder models) or the feed-forward layer
- *     ffn(h) = W2 drop(relu(W1 h + b1)) + b2 */
+ *     ffn(h) = W2 drop(f(W1 h + b1)) + b2
+ * with f = relu, or another activation. */
 #ifndef NM_TRANSFORMER_H
 #define NM_TRANSFORMER_H
 
@@ -24,10 +25,19 @@ typedef enum nm_init_scheme {
 /* Values of model.norm_position. */
 typedef enum nm_norm_position { NM_PRE_NORM, NM_POST_NORM } nm_norm_position;
 
+/* Values of model.activation. */
+typedef enum nm_activation {
+    NM_ACTIVATION_RELU,
+    NM_ACTIVATION_GELU,      /* Hendrycks and Gimpel 2016, with erf */
+    NM_ACTIVATION_GELU_TANH, /* their approximation with tanh, as in GPT-2 */
+    NM_ACTIVATION_SILU       /* z sigmoid(z); also called swish */
+} nm_activation;
+
 /* Options that the sections [model] of all models share. A config struct begins with NM_STACK_OPTIONS; its option table
  * contains NM_STACK_ROWS. */
 #define NM_STACK_FIELDS                                                                                      \
     nm_norm_position norm_position;                                                                          \
+    nm_activation activation;                                                                                \
     const char *norm, *init_from, *freeze;                                                                   \
     int64_t width, ff, heads;                                                                                \
     double dropout, attention_dropout, relu_dropout, embedding_dropout
@@ -52,6 +62,7 @@ typedef struct nm_stack_options {
     NM_OPTION(T, ff, ff_, 1, 1 << 20, "Inner width of the feed-forward layers."),                            \
     NM_OPTION(T, heads, heads_, 1, 1024, "Number of attention heads."),                                      \
     NM_CHOICE(T, norm_position, position_, "pre|post", position_help),                                       \
+    NM_CHOICE(T, activation, "relu", "relu|gelu|gelu-tanh|silu", "Activation of the feed-forward layers: relu, gelu with erf, its approximation with tanh, or silu (swish)."),  \
     NM_OPTION(T, norm, "layer", 0, 0, "Normalization of all sites that no other option names; norm.at sets single sites."),  \
     NM_OPTION(T, init_from, "", 0, 0, "Run folder or model file whose tensors are the initial values where names and shapes match; rows of dictionaries are copied by word. Empty: random initialization."),  \
     NM_OPTION(T, freeze, "", 0, 0, "Parameters that are not trained, comma-separated: names or their beginning (enc, enc.0, embed), * for any characters."),  \
@@ -78,6 +89,7 @@ typedef struct nm_stack_config {
     int32_t cores, core_width, context; /* block-term; context: longest sequence in tokens */
     bool noncausal;                     /* block-term: no causal mask, as published */
     double drop, attention_drop, relu_drop, position_drop; /* position_drop: on block-term's position table */
+    nm_activation activation;
     nm_init_scheme init;
     const char *norm, *final_norm; /* types; final_norm NULL: no final norm in pre-norm either */
     nm_norm_plan plan;             /* of the training run */

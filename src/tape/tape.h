@@ -121,6 +121,8 @@ nm_dropout nm_tape_dropout(nm_tape *tape, double rate); /* of the next dropout s
 /* y = drop(act(x weight^T + bias)); bias may be NULL */
 nm_tensor *nm_linear(nm_tape *tape, nm_tensor *x, nm_tensor *weight, nm_tensor *bias, nm_act act,
                      double drop_rate);
+/* drop(f(x)), f pointwise */
+nm_tensor *nm_activated(nm_tape *tape, nm_tensor *x, nm_map_op op, double drop_rate);
 /* x + drop(f) */
 nm_tensor *nm_residual(nm_tape *tape, nm_tensor *x, nm_tensor *f, double drop_rate);
 /* drop(x); x itself if the rate is 0 or the tape is not training */

@@ -79,9 +79,21 @@ static void test_presets_of_the_papers(void **state)
     run(half_tied);
 }
 
+static void test_activations(void **state)
+{
+    (void)state;
+    static const char *const activations[] = {"gelu", "gelu-tanh", "silu"};
+    for (int i = 0; i < 3; i++) {
+        const char *const settings[] = {"model.activation", activations[i], "model.relu_dropout", "0.2",
+                                        NULL};
+        run(settings);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_exact_norm),
-                                       cmocka_unit_test(test_presets_of_the_papers)};
+                                       cmocka_unit_test(test_presets_of_the_papers),
+                                       cmocka_unit_test(test_activations)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
