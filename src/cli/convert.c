@@ -1,17 +1,18 @@
-/* norma convert: models to the formats of other programs. */
+/* norma convert: models to and from the formats of other programs. */
 #include <stdio.h>
 
 #include "cli.h"
 #include "convert/convert.h"
 
 typedef struct convert_config { /* section [convert] */
-    const char *to, *output;
+    const char *to, *from, *output;
 } convert_config;
 
 /* clang-format off */
 static const nm_option convert_rows[] = {
     NM_OPTION(convert_config, to, "", 0, 0, "Format to write: ctranslate2 or huggingface."),
-    NM_OPTION(convert_config, output, "", 0, 0, "Folder to write."),
+    NM_OPTION(convert_config, from, "", 0, 0, "Format to read: huggingface."),
+    NM_OPTION(convert_config, output, "", 0, 0, "Folder to write; with --from, model file to write."),
     {0}};
 /* clang-format on */
 
@@ -26,21 +27,26 @@ static int run(nm_cli *cli, int argc, char **argv)
     const nm_foreign_format *format = NULL;
     nm_error err = {0};
     nm_status status = nm_cli_check_arguments(cli, argc, 1, 1, &err);
+    bool reads = *config->from != 0;
+    if (status == NM_OK && reads == (*config->to != 0))
+        status = nm_fail(&err, NM_USAGE, "convert: one of --to FORMAT and --from FORMAT is needed");
     if (status == NM_OK)
-        status = nm_foreign_format_to(config->to, &format, &err);
+        status = nm_foreign_format_find(reads ? config->from : config->to, &format, &err);
     if (status == NM_OK && !*config->output)
-        status = nm_fail(&err, NM_USAGE, "convert: no output: -o FOLDER");
+        status = nm_fail(&err, NM_USAGE, "convert: no output: -o %s", reads ? "FILE" : "FOLDER");
     if (status == NM_OK)
-        status = nm_convert_to(format, argv[0], config->output, &err);
+        status = reads ? nm_convert_from(format, argv[0], config->output, &err)
+                       : nm_convert_to(format, argv[0], config->output, &err);
     if (status == NM_OK)
-        fprintf(stderr, "%s: %s of %s\n", config->output, format->title, argv[0]);
+        fprintf(stderr, "%s: %s %s %s\n", config->output, reads ? "model from" : format->title,
+                reads ? format->title : "of", argv[0]);
     return status == NM_OK ? NM_OK : nm_cli_fail(&err);
 }
 
 const nm_command nm_command_convert = {
     .name = "convert",
-    .summary = "convert a model to the format of another program",
-    .usage = "MODEL --to FORMAT -o FOLDER",
+    .summary = "convert models to and from the formats of other programs",
+    .usage = "MODEL --to FORMAT -o FOLDER | PATH --from FORMAT -o FILE",
     .details =
         "MODEL is a model file or a run folder, of which the best model is used, or else the last one.\n\n"
         "ctranslate2: a folder for CTranslate2, of a translation model or a language model. Norms that are "

@@ -13,17 +13,22 @@ typedef struct nm_foreign_format {
     /* Writes the files of the model to a folder, which exists. The model is on the backend ref, in float. NULL: the
      * format is not written. */
     nm_status (*write)(const nm_loaded_model *loaded, const char *folder, nm_error *err);
+    /* Reads a file or folder and writes a model file. NULL: the format is not read. */
+    nm_status (*read)(const char *path, const char *output, nm_error *err);
 } nm_foreign_format;
 
 extern const nm_foreign_format nm_format_ctranslate2, nm_format_huggingface;
 
 /* All formats, NULL at the end. */
 extern const nm_foreign_format *const nm_foreign_formats[];
-/* NM_USAGE names the formats that are written. */
-nm_status nm_foreign_format_to(const char *name, const nm_foreign_format **format, nm_error *err);
+/* NM_USAGE names the formats. */
+nm_status nm_foreign_format_find(const char *name, const nm_foreign_format **format, nm_error *err);
 
 /* Loads the model (a file or a run folder) and writes it in this format to a folder, which is created. */
 nm_status nm_convert_to(const nm_foreign_format *format, const char *model, const char *folder,
                         nm_error *err);
+/* Reads a model of this format and writes it as a model file. */
+nm_status nm_convert_from(const nm_foreign_format *format, const char *path, const char *output,
+                          nm_error *err);
 
 #endif

@@ -3,6 +3,8 @@
 
 #include "base/file.h"
 #include "convert/convert.h"
+#include "task/lm_task.h"
+#include "task/translation.h"
 
 const nm_foreign_format *const nm_foreign_formats[] = {
     &nm_format_ctranslate2,
@@ -21,7 +23,7 @@ static char *names_of_formats(void)
     return names;
 }
 
-nm_status nm_foreign_format_to(const char *name, const nm_foreign_format **format, nm_error *err)
+nm_status nm_foreign_format_find(const char *name, const nm_foreign_format **format, nm_error *err)
 {
     for (size_t i = 0; nm_foreign_formats[i]; i++)
         if (!strcmp(nm_foreign_formats[i]->name, name)) {
@@ -30,9 +32,52 @@ nm_status nm_foreign_format_to(const char *name, const nm_foreign_format **forma
         }
     char *names = names_of_formats();
     nm_status status =
-        nm_fail(err, NM_USAGE, "models are not converted to '%.100s'; the formats are: %s", name, names);
+        nm_fail(err, NM_USAGE, "'%.100s' is no format of models; the formats are: %s", name, names);
     free(names);
     return status;
+}
+
+static nm_status write_text(const char *folder, const char *name, const void *data, size_t bytes,
+                            nm_error *err)
+{
+    if (!data)
+        return NM_OK;
+    char *path = nm_path_join(folder, name);
+    nm_status status = nm_file_write(path, data, bytes, err);
+    free(path);
+    return status;
+}
+
+static size_t length_of(const char *text)
+{
+    return text ? strlen(text) : 0;
+}
+
+/* What turns text into subwords: the other program ignores these files, and nm_import_texts reads them. */
+static nm_status write_texts(const nm_loaded_model *loaded, const char *folder, nm_error *err)
+{
+    if (loaded->task.type == &nm_task_translation) {
+        const nm_translation_parts *parts = loaded->task.parts;
+        static const struct {
+            int text;
+            const char *name;
+        } texts[] = {{NM_TEXT_SETTINGS, "data.ini"},
+                     {NM_TEXT_CODES, "codes.bpe"},
+                     {NM_TEXT_UNITS, "units.source.txt"}};
+        for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+            NM_TRY(write_text(folder, texts[i].name, parts->texts[texts[i].text],
+                              length_of(parts->texts[texts[i].text]), err));
+        NM_TRY(write_text(folder, "source.spm", parts->spm[0].bytes, parts->spm[0].n_bytes, err));
+        return write_text(folder, "target.spm", parts->spm[1].bytes, parts->spm[1].n_bytes, err);
+    }
+    const nm_lm_parts *parts = loaded->task.parts;
+    NM_TRY(write_text(folder, "data.ini", parts->texts[NM_LM_SETTINGS],
+                      length_of(parts->texts[NM_LM_SETTINGS]), err));
+    NM_TRY(write_text(folder, "codes.bpe", parts->texts[NM_LM_CODES], length_of(parts->texts[NM_LM_CODES]),
+                      err));
+    NM_TRY(write_text(folder, "units.txt", parts->texts[NM_LM_UNITS], length_of(parts->texts[NM_LM_UNITS]),
+                      err));
+    return write_text(folder, "sentencepiece.spm", parts->spm.bytes, parts->spm.n_bytes, err);
 }
 
 static nm_status write_loaded(const nm_foreign_format *format, const nm_loaded_model *loaded,
@@ -42,6 +87,8 @@ static nm_status write_loaded(const nm_foreign_format *format, const nm_loaded_m
     nm_folder_lock lock = {0};
     NM_TRY(nm_folder_lock_acquire(&lock, folder, err));
     nm_status status = format->write(loaded, folder, err);
+    if (status == NM_OK)
+        status = write_texts(loaded, folder, err);
     nm_folder_lock_release(&lock);
     return status;
 }
@@ -53,6 +100,8 @@ nm_status nm_convert_to(const nm_foreign_format *format, const char *model, cons
     nm_options *options;
     const nm_task_type *task;
     char *file;
+    if (!format->write)
+        return nm_fail(err, NM_UNSUPPORTED, "the format %s is read and not written", format->name);
     NM_TRY(nm_loaded_model_options(model, &options, &task, &file, err));
     nm_backend *backend = NULL;
     nm_status status = nm_backend_create(&backend, &plain, err);
@@ -69,4 +118,12 @@ nm_status nm_convert_to(const nm_foreign_format *format, const char *model, cons
     nm_backend_free(backend);
     free(file);
     return status;
+}
+
+nm_status nm_convert_from(const nm_foreign_format *format, const char *path, const char *output,
+                          nm_error *err)
+{
+    if (!format->read)
+        return nm_fail(err, NM_UNSUPPORTED, "the format %s is written and not read", format->name);
+    return format->read(path, output, err);
 }

@@ -113,8 +113,8 @@ static nm_status seq2seq_ready(nm_model *model, nm_error *err)
 {
     const nm_seq2seq_config *c = model->config;
     static const nm_position_kind kinds[] = {NM_POSITIONS_FAIRSEQ, NM_POSITIONS_TEARS, NM_POSITIONS_MARIAN};
-    return nm_positions_alloc(model->backend, kinds[c->positions], (int32_t)c->max_positions, (int32_t)c->width,
-                              &nm_seq2seq_of(model)->positions, err);
+    return nm_positions_alloc(model->backend, kinds[c->positions], (int32_t)c->max_positions,
+                              (int32_t)c->width, &nm_seq2seq_of(model)->positions, err);
 }
 
 static void seq2seq_release(nm_model *model)

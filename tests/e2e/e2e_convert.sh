@@ -107,11 +107,78 @@ has hf-text/config.json '"GPT2LMHeadModel"'
 grep -q '"transformer.h.0.attn.c_attn.weight":{"dtype":"F32","shape":\[32,96\]' hf-text/model.safetensors ||
     fail "c_attn is not transposed"
 
+# ---- Hugging Face folders are read: the same tensors and the same texts ----
+same_model() { # MODEL MODEL: bitwise the same translations with scores
+    "$NORMA" translate "$1" --threads 1 --nbest 2 --beam 2 <valid.de >first.txt
+    "$NORMA" translate "$2" --threads 1 --nbest 2 --beam 2 <valid.de >second.txt
+    same first.txt second.txt
+}
+for run in pre post; do
+    try convert hf-$run --from huggingface -o back-$run.safetensors
+    [ "$got" = 0 ] || fail "convert hf-$run: $(cat err)"
+    same_model $run back-$run.safetensors
+    try convert back-$run.safetensors --to huggingface -o again-$run
+    for file in config.json model.safetensors tokenizer.json generation_config.json; do
+        cmp -s hf-$run/$file again-$run/$file || [ $file = config.json ] || fail "hf-$run/$file changes on the way back"
+        cases=$((cases + 1))
+    done
+done
+train silu small.ini --model.activation silu
+try convert silu --to huggingface -o hf-silu
+has hf-silu/config.json '"activation_function": "silu"'
+try convert hf-silu --from huggingface -o back-silu.safetensors
+same_model silu back-silu.safetensors
+try convert hf-text --from huggingface -o back-text.safetensors
+[ "$got" = 0 ] || fail "convert hf-text: $(cat err)"
+"$NORMA" perplexity text-model valid.en --threads 1 2>/dev/null | sed 's/text-model//' >first.txt
+"$NORMA" perplexity back-text.safetensors valid.en --threads 1 2>/dev/null | sed 's/back-text.safetensors//' >second.txt
+same first.txt second.txt
+
+# ---- damaged and foreign folders ----
+changed() { # FILE SED: hf-bad is hf-pre with one file changed
+    rm -rf hf-bad
+    cp -r hf-pre hf-bad
+    sed -i "$2" "hf-bad/$1"
+}
+read_bad() { # CODE TEXT
+    refuses "$1" "$2" convert hf-bad --from huggingface -o no.safetensors
+    [ ! -e no.safetensors ] || fail "a file in spite of an error: $2"
+}
+changed config.json 's/"relu"/"mish"/'
+read_bad 7 "hf-bad/config.json: activation_function 'mish' is none that Norma has"
+changed config.json 's/"m2m_100"/"t5"/'
+read_bad 7 "model_type 't5'; read are: marian, m2m_100, gpt2"
+changed config.json 's/"encoder_layers": 1/"encoder_layers": 0/'
+read_bad 4 "'encoder_layers' is not an integer between 1 and 1000"
+changed config.json 's/"encoder_layers": 1/"encoder_layers": 2/'
+read_bad 5 "has no tensor 'model.encoder.layers.1.self_attn.q_proj.weight'"
+changed config.json 's/"decoder_layers": 1/"decoder_layers": 1, "normalize_embedding": true/'
+read_bad 7 "'normalize_embedding' is true, which Norma does not have"
+changed config.json 's/"d_model": 32/"d_model": 64/'
+read_bad 5 "is ["
+changed config.json 's/"decoder_ffn_dim": 64/"decoder_ffn_dim": 65/'
+read_bad 7 "'encoder_ffn_dim' and 'decoder_ffn_dim' differ"
+changed config.json 's/^}$//'
+read_bad 4 "hf-bad/config.json:"
+changed tokenizer.json 's/"WordLevel"/"BPE"/'
+read_bad 7 "only models of the type WordLevel are read"
+changed tokenizer.json 's/"katze": [0-9]*/"katze": 4000/'
+read_bad 5 "'katze' has the index 4000, but the model has"
+changed tokenizer.json 's/"katze": [0-9]*/"katze": 5/'
+read_bad 4 "have the same index"
+changed model.safetensors 's/encoder_attn.k_proj.bias/encoder_attn.k_proj.bean/'
+read_bad 4 "model.safetensors"
+rm hf-bad/model.safetensors
+touch hf-bad/pytorch_model.bin
+read_bad 7 "a pickle is not read"
+refuses 3 "no-such-folder/config.json" convert no-such-folder --from huggingface -o no.safetensors
+refuses 2 "one of --to FORMAT and --from FORMAT" convert pre --to huggingface --from huggingface -o no
+
 # ---- what the other programs lack is named ----
 refuses 7 "enc.0.self.norm is layer and enc.0.ffn.norm is rms: CTranslate2 has one epsilon" convert mixed --to ctranslate2 -o no
 refuses 7 "enc.0.self.norm is power: with row scaling it is not affine" convert power --to ctranslate2 -o no
 refuses 7 "enc.0.self.norm is rbn: the class has LayerNorm" convert folded --to huggingface -o no
-refuses 2 "models are not converted to 'onnx'; the formats are: ctranslate2, huggingface" convert pre --to onnx -o no
+refuses 2 "'onnx' is no format of models; the formats are: ctranslate2, huggingface" convert pre --to onnx -o no
 refuses 2 "no output" convert pre --to huggingface
 refuses 3 "missing" convert missing --to huggingface -o no
 [ ! -e no ] || [ -z "$(ls no)" ] || fail "files in spite of a failure: $(ls no)"

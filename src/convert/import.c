@@ -1,0 +1,248 @@
+#include "convert/import.h"
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "task/lm_task.h"
+#include "task/translation.h"
+#include "train/checkpoint.h"
+
+/* ---- vocabularies ---- */
+
+nm_status nm_foreign_vocab_read(nm_foreign_vocab *vocab, const void *object, int64_t size, const char *path,
+                                nm_error *err)
+{
+    const char *symbol;
+    json_t *index;
+    *vocab = (nm_foreign_vocab){.symbols = nm_allocate((size_t)size * sizeof(char *)),
+                                .n = (int32_t)size,
+                                .bos = -1,
+                                .pad = -1,
+                                .eos = -1,
+                                .unk = -1,
+                                .first = -1};
+    json_object_foreach((json_t *)(uintptr_t)object, symbol, index)
+    {
+        json_int_t i = json_integer_value(index);
+        if (!json_is_integer(index) || i < 0)
+            return nm_fail(err, NM_FORMAT, "%s: '%.100s' has no index", path, symbol);
+        if (i >= size)
+            return nm_fail(err, NM_MISMATCH, "%s: '%.100s' has the index %lld, but the model has %lld tokens",
+                           path, symbol, (long long)i, (long long)size);
+        if (vocab->symbols[i])
+            return nm_fail(err, NM_FORMAT, "%s: '%.100s' and '%.100s' have the same index", path,
+                           vocab->symbols[i], symbol);
+        vocab->symbols[i] = nm_duplicate(symbol);
+    }
+    return NM_OK;
+}
+
+void nm_foreign_vocab_release(nm_foreign_vocab *vocab)
+{
+    for (int32_t i = 0; vocab->symbols && i < vocab->n; i++)
+        free(vocab->symbols[i]);
+    free(vocab->symbols);
+    *vocab = (nm_foreign_vocab){0};
+}
+
+static bool is_translation(const nm_import *import)
+{
+    return import->task.type == &nm_task_translation;
+}
+
+/* One line of a dictionary; indexes without a symbol become unused entries, as padding does. */
+static nm_status add_symbol(nm_buffer *text, const char *symbol, int32_t index, const char *path,
+                            nm_error *err)
+{
+    char unused[32], count[4] = " 1\n";
+    snprintf(unused, sizeof unused, "madeupword%04d", index);
+    if (!symbol) {
+        symbol = unused;
+        count[1] = '0';
+    }
+    if (!*symbol || strpbrk(symbol, " \t\r\n\v\f"))
+        return nm_fail(err, NM_UNSUPPORTED,
+                       "%s: token %d is '%.50s': tokens with blanks have no place in a dictionary", path,
+                       index, symbol);
+    nm_buffer_append(text, symbol, strlen(symbol));
+    nm_buffer_append(text, count, 3);
+    return NM_OK;
+}
+
+nm_status nm_import_vocab(nm_import *import, const nm_foreign_vocab *vocab, bool target, const char *path)
+{
+    bool fairseq = vocab->first == vocab->eos;
+    const int32_t special[] = {fairseq ? vocab->bos : vocab->pad, fairseq ? vocab->pad : vocab->first,
+                               vocab->eos, vocab->unk};
+    int32_t *ids = import->ids[target] = nm_allocate((size_t)(vocab->n + NM_VOCAB_N_SPECIAL) * sizeof *ids);
+    int32_t n = 0;
+    nm_buffer text = {0};
+    nm_buffer_clear(&text);
+    for (; n < NM_VOCAB_N_SPECIAL; n++) {
+        if (special[n] >= vocab->n)
+            return nm_fail(import->err, NM_MISMATCH,
+                           "%s: the special token %d is not below %d, the number of tokens", path, special[n],
+                           vocab->n);
+        ids[n] = special[n];
+    }
+    nm_status status = NM_OK;
+    for (int32_t i = 0; i < vocab->n && status == NM_OK; i++)
+        if (i != special[0] && i != special[1] && i != special[2] && i != special[3]) {
+            status = add_symbol(&text, vocab->symbols[i], i, path, import->err);
+            ids[n++] = i;
+        }
+    nm_vocab *parsed = NULL;
+    nm_vocab_order order = fairseq ? NM_VOCAB_FAIRSEQ : NM_VOCAB_TEARS;
+    if (status == NM_OK)
+        status = nm_vocab_parse(text.data, text.bytes, path, order, &parsed, import->err);
+    if (is_translation(import)) {
+        nm_translation_parts *parts = import->task.parts;
+        parts->texts[target ? NM_TEXT_TARGET : NM_TEXT_SOURCE] = text.data;
+        *(target ? &parts->target_vocab : &parts->source_vocab) = parsed;
+    } else {
+        nm_lm_parts *parts = import->task.parts;
+        parts->texts[NM_LM_DICTIONARY] = text.data;
+        parts->vocab = parsed;
+    }
+    import->map_ids.ids[target ? NM_OF_TARGET_VOCAB : NM_OF_SOURCE_VOCAB] = ids;
+    import->map_ids.size[target ? NM_OF_TARGET_VOCAB : NM_OF_SOURCE_VOCAB] = vocab->n;
+    return status;
+}
+
+static const nm_vocab *target_vocab(const nm_import *import)
+{
+    return is_translation(import) ? ((const nm_translation_parts *)import->task.parts)->target_vocab
+                                  : ((const nm_lm_parts *)import->task.parts)->vocab;
+}
+
+/* The first input of tears is no output; tokens that the other program lacks have no logit. <pad> is never output. */
+static bool is_excluded(const nm_import *import, int32_t id)
+{
+    const nm_vocab *vocab = target_vocab(import);
+    if (vocab->order == NM_VOCAB_TEARS && id == vocab->bos)
+        return true;
+    return import->ids[1][id] < 0 && !(is_translation(import) && id == vocab->pad);
+}
+
+bool nm_import_excludes(const nm_import *import)
+{
+    for (int32_t id = 0; id < nm_vocab_size(target_vocab(import)); id++)
+        if (is_excluded(import, id))
+            return true;
+    return false;
+}
+
+/* ---- texts ---- */
+
+static nm_status read_text(const char *folder, const char *name, char **text, nm_error *err)
+{
+    char *path = nm_path_join(folder, name);
+    nm_status status = nm_file_exists(path) ? nm_model_text_read(path, text, err) : NM_OK;
+    free(path);
+    return status;
+}
+
+static nm_status read_spm(const char *folder, const char *name, nm_model_spm *spm, nm_error *err)
+{
+    char *path = nm_path_join(folder, name);
+    nm_status status = nm_model_spm_read(spm, path, err);
+    free(path);
+    return status;
+}
+
+static char *settings_of(const nm_import *import, bool sentencepiece)
+{
+    return nm_format("[prepare]\nformat = %s\ntokenizer = %s\nbpe_merges = 0\nspecial_ids = %s\n",
+                     is_translation(import) ? "parallel" : "text", sentencepiece ? "sentencepiece" : "none",
+                     target_vocab(import)->order == NM_VOCAB_FAIRSEQ ? "fairseq" : "tears");
+}
+
+nm_status nm_import_texts(nm_import *import, const char *folder)
+{
+    if (!is_translation(import)) {
+        nm_lm_parts *parts = import->task.parts;
+        NM_TRY(read_text(folder, "data.ini", &parts->texts[NM_LM_SETTINGS], import->err));
+        NM_TRY(read_text(folder, "codes.bpe", &parts->texts[NM_LM_CODES], import->err));
+        NM_TRY(read_text(folder, "units.txt", &parts->texts[NM_LM_UNITS], import->err));
+        NM_TRY(read_spm(folder, "sentencepiece.spm", &parts->spm, import->err));
+        if (!parts->texts[NM_LM_SETTINGS])
+            parts->texts[NM_LM_SETTINGS] = settings_of(import, parts->spm.spm != NULL);
+        return NM_OK;
+    }
+    nm_translation_parts *parts = import->task.parts;
+    NM_TRY(read_text(folder, "data.ini", &parts->texts[NM_TEXT_SETTINGS], import->err));
+    NM_TRY(read_text(folder, "codes.bpe", &parts->texts[NM_TEXT_CODES], import->err));
+    NM_TRY(read_text(folder, "units.source.txt", &parts->texts[NM_TEXT_UNITS], import->err));
+    NM_TRY(read_spm(folder, "source.spm", &parts->spm[0], import->err));
+    NM_TRY(read_spm(folder, "target.spm", &parts->spm[1], import->err));
+    if (!parts->spm[0].spm != !parts->spm[1].spm)
+        return nm_fail(import->err, NM_MISMATCH, "%s: has one of source.spm and target.spm", folder);
+    if (!parts->texts[NM_TEXT_SETTINGS])
+        parts->texts[NM_TEXT_SETTINGS] = settings_of(import, parts->spm[0].spm != NULL);
+    return NM_OK;
+}
+
+/* ---- model ---- */
+
+nm_status nm_import_begin(nm_import *import, const nm_task_type *task, nm_error *err)
+{
+    const nm_backend_options plain = {.name = "ref", .dtype = NM_F32, .threads = 1};
+    *import = (nm_import){.err = err, .options = nm_options_create()};
+    nm_train_options_add(import->options, task);
+    import->task = (nm_task){
+        .type = task, .options = import->options, .config = nm_options_find(import->options, "data")};
+    import->task.parts =
+        nm_allocate(task == &nm_task_translation ? sizeof(nm_translation_parts) : sizeof(nm_lm_parts));
+    return nm_backend_create(&import->backend, &plain, err);
+}
+
+nm_status nm_import_set(nm_import *import, const char *option, const char *format, ...)
+{
+    char value[128];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(value, sizeof value, format, args);
+    va_end(args);
+    return nm_options_set(import->options, option, value, NM_ORIGIN_COMMAND, import->err);
+}
+
+nm_status nm_import_build(nm_import *import)
+{
+    const nm_task_type *task = import->task.type;
+    nm_model_sizes sizes = task->sizes(&import->task);
+    return nm_model_create(&import->model, task->model, import->backend, import->options, &sizes, false,
+                           import->err);
+}
+
+/* Logit of excluded tokens; finite, so that no NaN can arise. */
+static const double EXCLUDED = -1e9;
+
+nm_status nm_import_finish(nm_import *import, const char *path)
+{
+    const nm_param *bias = nm_params_find(&import->model->params, "output.bias");
+    if (nm_import_excludes(import)) {
+        NM_ASSERT(bias);
+        double *values = nm_param_values(import->backend, &bias->tensor);
+        for (int32_t id = 0; id < bias->tensor.cols; id++)
+            if (is_excluded(import, id))
+                values[id] = EXCLUDED;
+        nm_backend_write(import->backend, bias->tensor.data, values, (size_t)bias->tensor.cols);
+        free(values);
+    }
+    return nm_checkpoint_write(path, import->model, &import->task, 0, import->err);
+}
+
+void nm_import_release(nm_import *import)
+{
+    nm_model_free(import->model);
+    if (import->task.type)
+        import->task.type->close(&import->task);
+    nm_backend_free(import->backend);
+    nm_options_free(import->options);
+    free(import->ids[0]);
+    free(import->ids[1]);
+    *import = (nm_import){0};
+}
