@@ -102,10 +102,12 @@ sub markdown_table {
     push @titles, 'paper' if defined $paper;
     my @lines = ('| ' . join(' | ', @titles) . ' |', '|---|' . '--:|' x (@titles - 1));
     for my $v (@variants) {
+        my $between = interval($v->{difference_low}, $v->{difference_high}, 2); # empty for one seed
+        my $difference = defined $v->{difference} ? sprintf('%+.2f', $v->{difference}) : '';
+        $difference .= " ($between)" if $between;
         my @cells = ($v->{norm}, $v->{n}, number($v->{score_mean}, 2), number($v->{score_deviation}, 2),
             interval($v->{interval_low}, $v->{interval_high}, 1),
-            defined $v->{difference}
-            ? sprintf('%+.2f (%s)', $v->{difference}, interval($v->{difference_low}, $v->{difference_high}, 2)) : '',
+            $difference,
             p_value($v->{p_holm}),
             map { number(defined $_ ? 100 * $_ : undef, 1) } $v->{tid_mean_mean}, $v->{tid_variance_mean});
         push @cells, paper_number($paper, $v->{norm}) if defined $paper;
