@@ -178,12 +178,12 @@ static double choose_c(fit *self, double fixed)
 {
     static const double grid[] = {0.25, 1, 4, 16, 64, 256};
     const nm_labeled_set *train = &self->parts->sets[NM_SPLIT_TRAIN];
-    bool choose = !fixed && self->x[NM_SPLIT_VALID].n;
+    bool choose = fixed == 0 && self->x[NM_SPLIT_VALID].n;
     double chosen = 0, best = -1;
     for (size_t i = 0, worse = 0; i < sizeof grid / sizeof *grid && worse < 2; i++) {
-        nm_logistic_config config = {.c = choose  ? grid[i]
-                                          : fixed ? fixed
-                                                  : 4,
+        nm_logistic_config config = {.c = choose       ? grid[i]
+                                          : fixed != 0 ? fixed
+                                                       : 4,
                                      .tolerance = 1e-4,
                                      .max_steps = 100,
                                      .threads = self->threads};

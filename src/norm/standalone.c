@@ -19,8 +19,8 @@ typedef struct block {
 } block;
 
 struct nm_norm_pass {
-    nm_norm_call call;                             /* the last one */
-    enum { NO_FORWARD, TRAINING, INFERENCE } mode; /* of the last forward pass */
+    nm_norm_call call;                                       /* the last one */
+    enum pass_mode { NO_FORWARD, TRAINING, INFERENCE } mode; /* of the last forward pass */
     block blocks[MAX_BLOCKS];
     int n_used;
     int n_used_forward, n_published_forward; /* where every backward pass of the call begins */
@@ -199,7 +199,7 @@ static nm_status begin_call(nm_norm_pass *pass, int32_t rows, const void *x, voi
 }
 
 /* A backward pass may follow. */
-static void end_forward(nm_norm_pass *pass, int mode)
+static void end_forward(nm_norm_pass *pass, enum pass_mode mode)
 {
     pass->mode = mode;
     pass->n_used_forward = pass->n_used;

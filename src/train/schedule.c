@@ -143,7 +143,7 @@ static const struct {
     [NM_SCHEDULE_COSINE] = {cosine, .warms_up = true, .has_length = true},
     [NM_SCHEDULE_COSINE_MA2019] = {cosine_ma2019, .warms_up = true, .has_length = true},
     [NM_SCHEDULE_LINEAR] = {linear, .warms_up = true, .has_length = true},
-    [NM_SCHEDULE_CONSTANT] = {constant},
+    [NM_SCHEDULE_CONSTANT] = {constant, .warms_up = false},
 };
 
 void nm_schedule_init(nm_schedule *schedule, const nm_schedule_config *config, int64_t width,

@@ -186,6 +186,7 @@ static void test_tears_search(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 6; seed++) {
+        check_tears_search("0", seed);
         check_tears_search("0.6", seed);
         check_tears_search("2", seed);
     }

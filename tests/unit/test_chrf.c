@@ -97,6 +97,22 @@ static void empty(void **state)
     assert_close(score_one(&config, "\xff\xc3", "\xff\xc3"), 100);
 }
 
+/* n-grams of a hypothesis whose reference is too short to have any of that order do not lower the precision of the corpus. */
+static void short_references(void **state)
+{
+    (void)state;
+    nm_chrf_config config = nm_chrf_default();
+    nm_chrf *chrf = nm_chrf_create(&config);
+    int64_t first[NM_CHRF_MAX_COUNTS], second[NM_CHRF_MAX_COUNTS];
+    nm_chrf_count(chrf, "abcdefgh", (const char *[]){"ab"}, 1, first);
+    nm_chrf_count(chrf, "abcdefgh", (const char *[]){"abcdefgh"}, 1, second);
+    for (int order = 3; order <= config.char_order; order++) {
+        assert_int_equal(first[3 * (order - 1)], 0);
+        assert_int_equal(second[3 * (order - 1)], 9 - order);
+    }
+    nm_chrf_free(chrf);
+}
+
 static void line(void **state)
 {
     (void)state;
@@ -111,9 +127,13 @@ static void line(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(characters), cmocka_unit_test(spaces_and_letters),
-        cmocka_unit_test(words),      cmocka_unit_test(references),
-        cmocka_unit_test(empty),      cmocka_unit_test(line),
+        cmocka_unit_test(characters),
+        cmocka_unit_test(spaces_and_letters),
+        cmocka_unit_test(words),
+        cmocka_unit_test(references),
+        cmocka_unit_test(empty),
+        cmocka_unit_test(line),
+        cmocka_unit_test(short_references),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

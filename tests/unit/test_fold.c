@@ -192,6 +192,7 @@ static const fold_case cases[] = {
     {&nm_model_seq2seq, BOTH_SIDES("none") "share_embeddings=none", 12},
     /* row scaling, per-token norms, norms with a residual connection as reader */
     {&nm_model_seq2seq, BOTH_SIDES("power") OPEN, 0},
+    {&nm_model_seq2seq, BOTH_SIDES("mabn") OPEN " norm.mabn.center_weights=true", 0},
     {&nm_model_seq2seq, BOTH_SIDES("batch") OPEN " norm.batch.scaling=layer", 0},
     {&nm_model_seq2seq, BOTH_SIDES("layer") OPEN, 0},
     {&nm_model_seq2seq, BOTH_SIDES("scale") OPEN, 0},

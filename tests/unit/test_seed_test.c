@@ -98,6 +98,49 @@ static void simulate(uint32_t comparison, double scores[2][N_SEEDS],
         }
 }
 
+static double variance_of(const double *values, int n)
+{
+    double mean = 0, sum = 0;
+    for (int i = 0; i < n; i++)
+        mean += values[i] / n;
+    for (int i = 0; i < n; i++)
+        sum += (values[i] - mean) * (values[i] - mean);
+    return sum / (n - 1);
+}
+
+/* The variance over segments without the part that the variance over seeds contains already: the interaction. */
+static void test_interaction_is_subtracted(void **state)
+{
+    (void)state;
+    enum { K = 4, SEEDS = 2 };
+    static const double resamples[2][SEEDS][K] = {{{1, 5, 2, 8}, {2, 9, 1, 7}}, {{3, 1, 6, 2}, {4, 1, 5, 1}}};
+    static const double scores[2][SEEDS] = {{4, 5}, {3, 2.5}};
+    double difference[K], variances[2], interaction = 0;
+    nm_seed_scores groups[2];
+    const double *rows[2][SEEDS];
+    for (int g = 0; g < 2; g++) {
+        for (int s = 0; s < SEEDS; s++)
+            rows[g][s] = resamples[g][s];
+        groups[g] = (nm_seed_scores){SEEDS, K, scores[g], rows[g]};
+        variances[g] = variance_of(scores[g], SEEDS) / SEEDS;
+    }
+    for (int k = 0; k < K; k++)
+        difference[k] =
+            (resamples[0][0][k] + resamples[0][1][k] - resamples[1][0][k] - resamples[1][1][k]) / 2;
+    for (int g = 0; g < 2;
+         g++) /* with two seeds both deviations from their mean are half of their difference */
+    {
+        double half[K];
+        for (int k = 0; k < K; k++)
+            half[k] = (resamples[g][0][k] - resamples[g][1][k]) / 2;
+        interaction += 2 * variance_of(half, K) / (SEEDS - 1) / SEEDS;
+    }
+    assert_true(interaction > 0.1 && variance_of(difference, K) > interaction);
+    double expected = variances[0] + variances[1] + variance_of(difference, K) - interaction;
+    nm_seed_difference d = nm_seed_test(&groups[0], &groups[1], 0.05);
+    assert_true(fabs(d.standard_error * d.standard_error - expected) < 1e-12);
+}
+
 static void test_identical_variants_differ_at_the_nominal_rate(void **state)
 {
     (void)state;
@@ -135,6 +178,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_student_equals_tables),
                                        cmocka_unit_test(test_one_case_by_arithmetic),
+                                       cmocka_unit_test(test_interaction_is_subtracted),
                                        cmocka_unit_test(test_identical_variants_differ_at_the_nominal_rate)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,66 @@
+/* The mean of model files: floating-point tensors element by element, counters and metadata of the newest file. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "model/model_file.h"
+
+static void write_model(const char *path, const char *update, float first, int64_t counter)
+{
+    const float weight[] = {first, 1};
+    const int64_t shape[] = {2};
+    nm_safetensors_writer *writer = nm_safetensors_begin();
+    nm_error err;
+    nm_safetensors_add(writer, "weight", NM_TENSOR_F32, 1, shape, weight);
+    nm_safetensors_add(writer, "iters", NM_TENSOR_I64, 0, NULL, &counter);
+    nm_safetensors_add_metadata(writer, "update", update);
+    assert_int_equal(nm_safetensors_finish(writer, path, &err), NM_OK);
+}
+
+static void check(const char *const *paths)
+{
+    char out[] = "/tmp/norma-average-out-XXXXXX";
+    nm_error err;
+    nm_safetensors *file;
+    float weight[2];
+    int64_t counter;
+    close(mkstemp(out));
+    assert_int_equal(nm_model_file_average(paths, 3, out, &err), NM_OK);
+    assert_int_equal(nm_safetensors_open(&file, out, &err), NM_OK);
+    memcpy(weight, nm_safetensors_find(file, "weight")->data, sizeof weight);
+    memcpy(&counter, nm_safetensors_find(file, "iters")->data, sizeof counter);
+    assert_true(weight[0] == 4 && weight[1] == 1);
+    assert_int_equal(counter, 120);
+    assert_string_equal(nm_safetensors_metadata(file, "update"), "12");
+    nm_safetensors_close(file);
+    unlink(out);
+}
+
+static void test_counters_of_newest(void **state)
+{
+    (void)state;
+    char names[3][32];
+    for (int i = 0; i < 3; i++) {
+        strcpy(names[i], "/tmp/norma-average-XXXXXX");
+        close(mkstemp(names[i]));
+    }
+    write_model(names[0], "9", 2, 90);
+    write_model(names[1], "12", 3, 120);
+    write_model(names[2], "3", 7, 30);
+    check((const char *const[]){names[0], names[1], names[2]});
+    check((const char *const[]){names[1], names[2], names[0]});
+    for (int i = 0; i < 3; i++)
+        unlink(names[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counters_of_newest)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

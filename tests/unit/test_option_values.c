@@ -1,0 +1,43 @@
+/* Values that an option refuses: outside of its range, no integer, not one of its choices. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "task/tasks.h"
+#include "train/options.h"
+
+static void test_refused_values(void **state)
+{
+    (void)state;
+    static const char *const refused[][2] = {{"train.updates", "1.5"},         {"train.updates", "-1"},
+                                             {"schedule.lr", "101"},           {"schedule.lr", "-0.1"},
+                                             {"schedule.lr", "nan"},           {"schedule.name", "lin"},
+                                             {"schedule.name", "linears"},     {"schedule.name", ""},
+                                             {"model.share_embeddings", "al"}, {"train.score", "maybe"}};
+    static const char *const accepted[][2] = {{"train.updates", "15"},     {"train.updates", "0"},
+                                              {"schedule.lr", "100"},      {"schedule.lr", "0"},
+                                              {"schedule.name", "linear"}, {"schedule.name", "constant"},
+                                              {"train.score", "off"}};
+    nm_options *options = nm_options_create();
+    nm_error err;
+    nm_train_options_add(options, &nm_task_translation);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        if (nm_options_set(options, refused[i][0], refused[i][1], NM_ORIGIN_COMMAND, &err) != NM_USAGE)
+            fail_msg("%s = %s is accepted", refused[i][0], refused[i][1]);
+        assert_non_null(strstr(err.text, refused[i][0]));
+    }
+    for (size_t i = 0; i < sizeof accepted / sizeof *accepted; i++)
+        if (nm_options_set(options, accepted[i][0], accepted[i][1], NM_ORIGIN_COMMAND, &err) != NM_OK)
+            fail_msg("%s", err.text);
+    nm_options_free(options);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refused_values)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
