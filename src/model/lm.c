@@ -241,7 +241,7 @@ double *nm_lm_loss(nm_model *model, nm_tape *tape, nm_tensor *hidden, const nm_l
         return nm_softmax_loss_of(tape, hidden, lm->output_weight, lm->output_bias, spec);
     nm_adaptive_params maps = {lm->output_weight, lm->output_bias, lm->cluster_weight, lm->cluster_bias,
                                lm->clusters};
-    return nm_adaptive_loss_of(tape, hidden, &maps, spec->targets);
+    return nm_adaptive_loss_of(tape, hidden, &maps, spec);
 }
 
 /* ---- generation ---- */

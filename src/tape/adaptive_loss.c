@@ -3,6 +3,8 @@
  * computed only for the tokens whose target is in that cluster:
  *     log p(word of the head)      = head(word)
  *     log p(word of tail i)        = head(size of the head - i) + tail_i(word)        i = 1 .. n
+ * Label smoothing smooths the target distribution of each of these softmaxes: of the head, and of the tail of the target's cluster.
+ * Smoothing over the whole vocabulary would need the tails of all clusters for every token.
  * Head and tails use the softmax loss kernel, so that the logits of a batch are never stored and the gradients are computed in
  * the same pass. */
 #include <math.h>
@@ -25,7 +27,8 @@ typedef struct adaptive {
     nm_backend *b;
     const nm_adaptive_params *params;
     nm_tensor *hidden;
-    const int32_t *targets; /* host */
+    const nm_loss_spec *spec;
+    const int32_t *targets; /* host: of the spec */
     void *d_hidden;         /* [tokens, d], or NULL */
 } adaptive;
 
@@ -53,6 +56,8 @@ static double *run_loss(const adaptive *a, nm_softmax_loss_args loss, const int3
     loss.sums = nm_tape_alloc(a->tape, 2 * sizeof *loss.sums);
     loss.targets = nm_tape_upload(a->tape, targets, (size_t)n * sizeof *targets);
     loss.grad_scale = a->tape->grad_scale;
+    loss.smoothing = a->spec->smoothing;
+    loss.eps = loss.weight.rows > 1 ? a->spec->eps : 0; /* a cluster of one word has nothing to smooth */
     if (nm_tape_exhausted(a->tape))
         return NULL;
     a->b->k.softmax_loss(a->b, &loss);
@@ -172,11 +177,16 @@ static bool add_tail(const adaptive *a, int32_t cluster, double *sums)
 }
 
 double *nm_adaptive_loss_of(nm_tape *tape, nm_tensor *hidden, const nm_adaptive_params *params,
-                            const int32_t *targets)
+                            const nm_loss_spec *spec)
 {
     size_t bytes = (size_t)hidden->rows * (size_t)hidden->cols * nm_dtype_bytes(tape->backend->dtype);
-    adaptive a = {tape,   tape->backend, params,
-                  hidden, targets,       tape->training ? nm_tape_alloc(tape, bytes) : NULL};
+    adaptive a = {.tape = tape,
+                  .b = tape->backend,
+                  .params = params,
+                  .hidden = hidden,
+                  .spec = spec,
+                  .targets = spec->targets,
+                  .d_hidden = tape->training ? nm_tape_alloc(tape, bytes) : NULL};
     if (nm_tape_exhausted(tape))
         return NULL;
     double *sums = head_loss(&a);

@@ -194,9 +194,9 @@ typedef struct nm_adaptive_params {
     nm_tensor *cluster_weight, *cluster_bias; /* [n, d], [1, n] */
     nm_adaptive_clusters clusters;
 } nm_adaptive_params;
-/* The same sums; without smoothing both are the negative log-likelihood. */
+/* The same sums; smoothing is within the head and within the cluster of the target. spec->allowed is not used. */
 double *nm_adaptive_loss_of(nm_tape *tape, nm_tensor *hidden, const nm_adaptive_params *params,
-                            const int32_t *targets);
+                            const nm_loss_spec *spec);
 /* The log-probabilities of all words, in place of their logits [n_words]; host memory. cluster_logits [clusters->n] are
  * those of the head's cluster entries, in the order of cluster_weight's rows. Without clusters this is log-softmax. */
 void nm_adaptive_log_probs(const nm_adaptive_clusters *clusters, int32_t n_words,

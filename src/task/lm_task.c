@@ -223,18 +223,6 @@ static double *lm_loss(nm_task *task, nm_model *model, nm_tape *tape, const nm_b
     return nm_lm_loss(model, tape, nm_lm_hidden(model, tape, batch), &spec);
 }
 
-static nm_status lm_prepare_model(nm_task *task, nm_model *model, nm_error *err)
-{
-    (void)task;
-    const nm_train_config *train = nm_options_find(model->options, "train");
-    if (nm_lm_config_of(model)->adaptive && train->label_smoothing > 0)
-        return nm_fail(err, NM_USAGE,
-                       "train.label_smoothing = %g: label smoothing of an adaptive softmax is not supported; "
-                       "set it to 0",
-                       train->label_smoothing);
-    return NM_OK;
-}
-
 static const char *lm_entry_name(const nm_task *task, const char *param, int axis, int32_t index)
 {
     bool rows = !strcmp(param, "embed.weight") || !strcmp(param, "output.weight");
@@ -259,7 +247,6 @@ const nm_task_type nm_task_lm = {
     .open = lm_open,
     .open_model = lm_open_model,
     .sizes = lm_sizes,
-    .prepare_model = lm_prepare_model,
     .entry_name = lm_entry_name,
     .epoch = lm_epoch,
     .batch = lm_batch,

@@ -166,10 +166,19 @@ refuses 2 'at most 1024 tokens' train lm.ini --run.folder x --model.attention bl
 refuses 2 'does not lie between' train lm.ini --run.folder x --model.adaptive true --model.cutoffs 5,5
 refuses 2 'a comma-separated list of token ids' train lm.ini --run.folder x --model.adaptive true --model.cutoffs 5,x
 refuses 2 'does not lie between' train lm.ini --run.folder x --model.adaptive true
-refuses 2 'label_smoothing' train lm.ini --run.folder x --model.adaptive true --model.cutoffs 8 --train.label-smoothing 0.1
 refuses 2 'has no' train lm.ini --run.folder x --train.max-tokens 200000
 cp -r data forged && poke forged/train.text.ids 70 '\xff\x7f\xff\x7f'
 refuses 5 'the dictionary has' train lm.ini --run.folder x --data.folder forged
 cp -r data cut && head -c 100 data/train.text.ids >cut/train.text.ids
 refuses 4 'which does not match its header' train lm.ini --run.folder x --data.folder cut
 hostile_end
+
+# Label smoothing of an adaptive softmax: the loss of the first update differs from the negative log-likelihood.
+adaptive=(train lm.ini --model.adaptive true --model.cutoffs 8 --train.updates 2 --train.validate_every 2 --train.log_every 1)
+accepts 'done: 2 updates' "${adaptive[@]}" --run.folder smoothed --train.label_smoothing 0.1
+accepts 'done: 2 updates' "${adaptive[@]}" --run.folder unsmoothed
+first_loss() { # FIELD RUN
+    perl -ne 'print $1 if /"update":1,/ && /"'"$1"'":([0-9.]+)/' "$2/log.jsonl" | head -n 1
+}
+below "$(first_loss nll smoothed)" "$(first_loss loss smoothed)" 'the loss is not smoothed'
+near "$(first_loss nll smoothed)" "$(first_loss nll unsmoothed)" 'the negative log-likelihood depends on the smoothing'

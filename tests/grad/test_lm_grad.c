@@ -47,7 +47,7 @@ static double loss_of(void *user, bool training)
     nm_norm_snapshot memory = nm_norm_snapshot_save(&r->model->params);
     nm_tape_start(&r->tape, true, 5, 0);
     r->tape.n_targets = offsets[2];
-    nm_loss_spec spec = {.eps = nm_lm_config_of(r->model)->adaptive ? 0 : 0.1, .targets = words + 1};
+    nm_loss_spec spec = {.eps = 0.1, .targets = words + 1};
     double pair[2], *sums = nm_lm_loss(r->model, &r->tape, nm_lm_hidden(r->model, &r->tape, &batch), &spec);
     assert_non_null(sums);
     nm_backend_download(r->backend, pair, sums, sizeof pair);
