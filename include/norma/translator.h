@@ -50,6 +50,12 @@ NM_API int32_t nm_translator_nbest(const nm_translator *translator);
  * model's probabilities are not finite; NM_MEMORY. Texts that are too long are no error: they have no translation. */
 NM_API nm_status nm_translator_run(nm_translator *translator, const char *const *texts, size_t n,
                                    nm_translations **translations, nm_error *err);
+/* The same with the beginning of each translation given: prefixes[i] of texts[i], UTF-8, whole words, prepared as the training
+ * text; an empty one leaves the translation free. The format is translate.output_format. The text, tokens and scores of a
+ * translation include the prefix. nm_translations_too_long: the text or its prefix. */
+NM_API nm_status nm_translator_run_prefixes(nm_translator *translator, const char *const *texts,
+                                            const char *const *prefixes, size_t n,
+                                            nm_translations **translations, nm_error *err);
 /* Log probabilities of n given translations (forced decoding): targets[i] of sources[i], UTF-8, prepared as the training text.
  * Every pair has one translation, the target, whose score and token scores are bitwise identical to those that
  * nm_translator_run gives a translation of the same tokens. A target without words consists of the end symbol; a source without

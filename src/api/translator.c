@@ -109,10 +109,11 @@ static nm_status choose_search(nm_translator *self, nm_error *err)
     if (nm_options_origin(self->inference.options, "decode.preset") == NM_ORIGIN_COMMAND)
         self->search = *given;
     self->search.batch_tokens = given->batch_tokens;
-    if (self->search.nbest > self->search.beam)
-        return nm_fail(err, NM_USAGE, "decode.nbest = %lld is more than decode.beam = %lld",
-                       (long long)self->search.nbest, (long long)self->search.beam);
-    return NM_OK;
+    NM_TRY(nm_decode_options_check(&self->search, err));
+    char *warning = NULL; /* about options inside the model file, which the model's training accepted */
+    nm_status status = nm_options_check(self->inference.models[0].options, &warning, err);
+    free(warning);
+    return status;
 }
 
 static nm_status open_decoder(const nm_translator *self, nm_decoder **decoder, nm_error *err)
@@ -432,8 +433,11 @@ static void store(const nm_translator *self, workspace *w, const nm_translation 
     }
 }
 
-/* Translates the texts, or scores the targets unless they are NULL. */
-static nm_status decode(const nm_translator *self, workspace *w, const char *const *texts,
+/* What the second list of texts of a call is. */
+typedef enum target_use { NO_TARGETS, PREFIXES, GIVEN_TRANSLATIONS } target_use;
+
+/* Translates the texts, or scores the targets. */
+static nm_status decode(const nm_translator *self, workspace *w, const char *const *texts, target_use use,
                         const char *const *targets, nm_translations *out, nm_error *err)
 {
     encoded sides[2] = {encode(self, w, false, texts, out)};
@@ -447,10 +451,14 @@ static nm_status decode(const nm_translator *self, workspace *w, const char *con
         for (int side = 0; side < 1 + (targets != NULL); side++)
             if (!out->texts[i].too_long && encoded_text(&sides[side], i).n > (side ? 0 : 1))
                 lists[side][i] = encoded_text(&sides[side], i);
-    nm_status status = targets ? nm_decode_score(w->decoder, lists[0], lists[1], out->n, NULL, found, err)
-                               : nm_decode(w->decoder, lists[0], out->n, found, err);
+    for (size_t i = 0; use == PREFIXES && i < out->n; i++)
+        lists[1][i].n -= lists[1][i].n > 0; /* without eos */
+    nm_status status =
+        use == GIVEN_TRANSLATIONS ? nm_decode_score(w->decoder, lists[0], lists[1], out->n, NULL, found, err)
+        : use == PREFIXES         ? nm_decode_prefixes(w->decoder, lists[0], lists[1], out->n, found, err)
+                                  : nm_decode(w->decoder, lists[0], out->n, found, err);
     for (size_t i = 0; i < out->n && status == NM_OK; i++)
-        store(self, w, &found[i], targets ? targets[i] : NULL, &out->texts[i]);
+        store(self, w, &found[i], use == GIVEN_TRANSLATIONS ? targets[i] : NULL, &out->texts[i]);
     if (status == NM_OK && self->formats->alignment)
         status = align(self, w, texts, lists[0], found, out, err);
     for (size_t i = 0; i < out->n; i++)
@@ -463,8 +471,8 @@ static nm_status decode(const nm_translator *self, workspace *w, const char *con
     return status;
 }
 
-static nm_status run(nm_translator *self, const char *const *texts, const char *const *targets, size_t n,
-                     nm_translations **translations, nm_error *err)
+static nm_status run(nm_translator *self, const char *const *texts, target_use use,
+                     const char *const *targets, size_t n, nm_translations **translations, nm_error *err)
 {
     workspace *w = nm_workspaces_take(&self->pool);
     if (!w)
@@ -473,7 +481,7 @@ static nm_status run(nm_translator *self, const char *const *texts, const char *
     *out = (nm_translations){.n = n, .texts = nm_allocate(n * sizeof *out->texts)};
     nm_status status = targets ? open_targets(self, w, err) : NM_OK;
     if (status == NM_OK)
-        status = decode(self, w, texts, targets, out, err);
+        status = decode(self, w, texts, use, targets, out, err);
     nm_workspaces_give(&self->pool, w);
     if (status == NM_OK)
         *translations = out;
@@ -490,7 +498,21 @@ nm_status nm_translator_run(nm_translator *self, const char *const *texts, size_
     if (!self || !translations)
         return nm_fail(err, NM_USAGE, "nm_translator_run: %s is NULL", self ? "translations" : "translator");
     NM_TRY(nm_lines_check(texts, n, "text", err));
-    return run(self, texts, NULL, n, translations, err);
+    return run(self, texts, NO_TARGETS, NULL, n, translations, err);
+}
+
+nm_status nm_translator_run_prefixes(nm_translator *self, const char *const *texts,
+                                     const char *const *prefixes, size_t n, nm_translations **translations,
+                                     nm_error *err)
+{
+    nm_error ignored;
+    err = err ? err : &ignored;
+    if (!self || !translations)
+        return nm_fail(err, NM_USAGE, "nm_translator_run_prefixes: %s is NULL",
+                       self ? "translations" : "translator");
+    NM_TRY(nm_lines_check(texts, n, "text", err));
+    NM_TRY(nm_lines_check(prefixes, n, "prefix", err));
+    return run(self, texts, PREFIXES, prefixes, n, translations, err);
 }
 
 nm_status nm_translator_score(nm_translator *self, const char *const *sources, const char *const *targets,
@@ -503,7 +525,7 @@ nm_status nm_translator_score(nm_translator *self, const char *const *sources, c
                        self ? "translations" : "translator");
     NM_TRY(nm_lines_check(sources, n, "source", err));
     NM_TRY(nm_lines_check(targets, n, "target", err));
-    return run(self, sources, targets, n, translations, err);
+    return run(self, sources, GIVEN_TRANSLATIONS, targets, n, translations, err);
 }
 
 /* ---- translations ---- */

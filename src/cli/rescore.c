@@ -148,28 +148,6 @@ static nm_status score_lines(job *self, nm_error *err)
     return nm_file_flush(self->session->output.stream, self->session->output.name, err);
 }
 
-/* Reads as many targets as sources. */
-static nm_status read_pairs(job *self, nm_error *err)
-{
-    side *source = &self->sides[0], *target = &self->sides[1];
-    NM_TRY(nm_cli_read_lines(&source->reader, self->config->buffer, &source->lines, err));
-    nm_line_list_clear(&target->lines);
-    bool more = true;
-    while (target->lines.n < source->lines.n + (source->lines.n == 0) && more) {
-        NM_TRY(nm_lines_next(&target->reader, &more, err));
-        if (!more)
-            break;
-        NM_TRY(nm_line_check_text(&target->reader, err));
-        nm_line_list_add(&target->lines, target->reader.text, target->reader.bytes + 1);
-    }
-    if (target->lines.n == source->lines.n)
-        return NM_OK;
-    return nm_fail(err, NM_MISMATCH, "%s ends after line %lld, %s does not",
-                   more ? source->name : target->name,
-                   (long long)(self->n_pairs + (int64_t)(more ? source->lines.n : target->lines.n)),
-                   more ? target->name : source->name);
-}
-
 static nm_status rescore(nm_model_session *session, void *state, nm_error *err)
 {
     job *self = state;
@@ -181,7 +159,9 @@ static nm_status rescore(nm_model_session *session, void *state, nm_error *err)
         nm_lines_init(&one->reader, one->stream, one->name);
     }
     do {
-        NM_TRY(read_pairs(self, err));
+        side *source = &self->sides[0], *target = &self->sides[1];
+        NM_TRY(nm_cli_read_lines(&source->reader, self->config->buffer, &source->lines, err));
+        NM_TRY(nm_cli_read_other(&target->reader, &source->reader, &source->lines, &target->lines, err));
         if (self->sides[0].lines.n)
             NM_TRY(score_lines(self, err));
     } while (self->sides[0].lines.n);

@@ -10,7 +10,7 @@
 #include "task/text_coder.h"
 
 typedef struct translate_config { /* section [translate] */
-    const char *output;
+    const char *output, *prefix;
     nm_text_format input_format, output_format;
     int64_t buffer, alignment_layer, alignment_head;
     bool json, alignment;
@@ -24,6 +24,7 @@ static const nm_option translate_rows[] = {
     NM_OPTION(translate_config, buffer, "2000", 1, 1 << 24, "Number of lines read before translation starts: large values batch sentences of similar length, 1 answers each line immediately."),
     NM_OPTION(translate_config, json, "false", 0, 1, "Write one JSON object per line of input: translations with scores, tokens and their log probabilities."),
     NM_CLI_ALIGNMENT_OPTIONS(translate_config),
+    NM_OPTION(translate_config, prefix, "", 0, 0, "File with the beginning of the translation of each line, whole words; an empty line leaves it free."),
     {0}};
 /* clang-format on */
 
@@ -38,14 +39,17 @@ typedef struct job {
     const translate_config *config;
     nm_translator *translator;
     nm_model_session *session;
-    FILE *input;
+    FILE *input, *prefixes; /* prefixes: NULL without translate.prefix */
+    nm_lines prefix_reader;
+    nm_line_list prefix_lines;
     int64_t first_line, too_long;
 } job;
 
 static nm_status open_translator(nm_model_session *session, void *state, const char *path, nm_error *err)
 {
     job *self = state;
-    const char **settings = nm_cli_settings(session->cli, "translate.output,translate.buffer,translate.json");
+    const char **settings =
+        nm_cli_settings(session->cli, "translate.output,translate.buffer,translate.json,translate.prefix");
     nm_status status = nm_translator_open(&self->translator, path, settings, err);
     nm_cli_warn(nm_translator_warning(self->translator));
     free(settings);
@@ -122,7 +126,12 @@ static nm_status translate_lines(job *self, const nm_line_list *lines, nm_error 
     const char **texts = nm_cli_line_texts(lines);
     self->first_line += (int64_t)first;
     nm_translations *translations;
-    nm_status status = nm_translator_run(self->translator, texts + first, last - first, &translations, err);
+    const char **prefixes = self->prefixes ? nm_cli_line_texts(&self->prefix_lines) : NULL;
+    nm_status status =
+        prefixes ? nm_translator_run_prefixes(self->translator, texts + first, prefixes + first, last - first,
+                                              &translations, err)
+                 : nm_translator_run(self->translator, texts + first, last - first, &translations, err);
+    free(prefixes);
     if (status == NM_OK) {
         write_translations(self, texts + first, translations);
         nm_translations_free(translations);
@@ -138,12 +147,18 @@ static nm_status translate(nm_model_session *session, void *state, nm_error *err
     job *self = state;
     self->session = session;
     NM_TRY(nm_text_open(&self->input, session->inputs[0], NULL, err));
+    if (*self->config->prefix) {
+        NM_TRY(nm_text_open(&self->prefixes, self->config->prefix, NULL, err));
+        nm_lines_init(&self->prefix_reader, self->prefixes, nm_cli_input_name(self->config->prefix));
+    }
     nm_lines reader;
     nm_line_list lines = {0};
     nm_lines_init(&reader, self->input, nm_cli_input_name(session->inputs[0]));
     nm_status status;
     do {
         status = nm_cli_read_lines(&reader, self->config->buffer * session->comm->size, &lines, err);
+        if (status == NM_OK && self->prefixes)
+            status = nm_cli_read_other(&self->prefix_reader, &reader, &lines, &self->prefix_lines, err);
         if (status == NM_OK && lines.n)
             status = translate_lines(self, &lines, err);
     } while (status == NM_OK && lines.n);
@@ -162,6 +177,10 @@ static void release(void *state)
 {
     job *self = state;
     nm_translator_close(self->translator);
+    nm_lines_release(&self->prefix_reader);
+    nm_line_list_release(&self->prefix_lines);
+    if (self->prefixes && self->prefixes != stdin)
+        fclose(self->prefixes);
     if (self->input && self->input != stdin)
         fclose(self->input);
 }
@@ -192,6 +211,9 @@ const nm_command nm_command_translate = {
         "pairs SOURCE-TARGET of word numbers from 0, for words separated by white space. A word of the "
         "translation is aligned to the source word with the greatest cross-attention (--alignment-layer, "
         "--alignment-head).\n\n"
+        "With --search sample the N translations of --nbest are samples; with --diverse-groups G the beam is "
+        "divided into groups that prefer different tokens (Vijayakumar et al. 2018). --prefix FILE gives the "
+        "beginning of each translation.\n\n"
         "Empty lines stay empty, and so do lines with more tokens than the model has positions; these "
         "are counted. With --nbest N the output lines are NUMBER ||| TRANSLATION ||| SCORE, numbered "
         "from 0, best first. With --json every line is an object with the source line, its number, and the "

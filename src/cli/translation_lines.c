@@ -21,6 +21,25 @@ nm_status nm_cli_read_lines(nm_lines *reader, int64_t max_lines, nm_line_list *l
     return NM_OK;
 }
 
+nm_status nm_cli_read_other(nm_lines *reader, const nm_lines *first, const nm_line_list *first_lines,
+                            nm_line_list *lines, nm_error *err)
+{
+    bool more = true;
+    nm_line_list_clear(lines);
+    while (lines->n < first_lines->n + (first_lines->n == 0) && more) {
+        NM_TRY(nm_lines_next(reader, &more, err));
+        if (!more)
+            break;
+        NM_TRY(nm_line_check_text(reader, err));
+        nm_line_list_add(lines, reader->text, reader->bytes + 1);
+    }
+    if (lines->n == first_lines->n)
+        return NM_OK;
+    return nm_fail(err, NM_MISMATCH, "%s ends after line %lld, %s does not",
+                   more ? first->path : reader->path, (long long)(more ? first->number : reader->number),
+                   more ? reader->path : first->path);
+}
+
 const char **nm_cli_line_texts(const nm_line_list *lines)
 {
     const char **texts = nm_allocate(lines->n * sizeof *texts);

@@ -12,6 +12,10 @@
 
 /* Reads up to max_lines lines, from a terminal one, in place of those of the list; none at the end. The lines end with NUL. */
 nm_status nm_cli_read_lines(nm_lines *reader, int64_t max_lines, nm_line_list *lines, nm_error *err);
+/* Reads a line of another file for each line that was read from `first`; at the end of `first` (no lines), none may follow.
+ * NM_MISMATCH if the files have different numbers of lines. */
+nm_status nm_cli_read_other(nm_lines *reader, const nm_lines *first, const nm_line_list *first_lines,
+                            nm_line_list *lines, nm_error *err);
 /* The lines as an array, heap; the lines belong to the list. */
 const char **nm_cli_line_texts(const nm_line_list *lines);
 /* The options of alignment, rows of an option table; T has the fields alignment, alignment_layer, alignment_head. */

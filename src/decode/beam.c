@@ -4,6 +4,9 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <xxhash.h>
+
+#include "decode/token_sampling.h"
 
 typedef struct beam_node { /* a decoder input */
     int32_t parent, id;
@@ -16,14 +19,18 @@ typedef struct beam_search {
     const nm_decode_options *options;
     const nm_special_tokens *special;
     const nm_packing *sources;
-    nm_beam_sentence *sentences;
-    nm_beam_entry *entries; /* storage of all live and finals */
+    const nm_id_list *prefixes;
+    uint64_t *hashes;            /* of the sources, for samples */
+    nm_beam_sentence *sentences; /* [sources][groups] */
+    nm_beam_entry *entries;      /* storage of all live and finals */
     nm_beam_candidate *candidates;
     beam_node *nodes;
     size_t n_nodes, nodes_capacity;
-    int32_t beam, position; /* position: number of decoder inputs before this step */
-    int32_t *ids, *self_rows, *self_offsets, *cross_rows, *cross_offsets; /* of the step */
-    size_t n_rows, rows_capacity, n_self, self_capacity, n_cross, cross_capacity;
+    nm_sample_candidate *sampled; /* [V] */
+    int32_t groups, beam,
+        position; /* beam: of a group; position: number of decoder inputs before this step */
+    int32_t *ids, *given, *self_rows, *self_offsets, *cross_rows, *cross_offsets; /* of the step */
+    size_t n_rows, rows_capacity, given_capacity, n_self, self_capacity, n_cross, cross_capacity;
 } beam_search;
 
 /* ---- the rules ---- */
@@ -87,6 +94,13 @@ static void list_source(beam_search *s, int32_t sentence)
     }
 }
 
+/* The given token of this step, or NM_TARGET_IGNORED. */
+static int32_t given_token(const beam_search *s, int32_t sentence)
+{
+    const nm_id_list *prefix = s->prefixes ? &s->prefixes[sentence / s->groups] : NULL;
+    return prefix && s->position < prefix->n ? prefix->ids[s->position] : NM_TARGET_IGNORED;
+}
+
 static void add_input(beam_search *s, int32_t sentence, const nm_beam_entry *entry)
 {
     NM_GROW(s->nodes, s->n_nodes, s->nodes_capacity);
@@ -95,9 +109,13 @@ static void add_input(beam_search *s, int32_t sentence, const nm_beam_entry *ent
     NM_GROW(s->ids, s->n_rows + 1, capacity[0]);
     NM_GROW(s->self_offsets, s->n_rows + 1, capacity[1]);
     NM_GROW(s->cross_offsets, s->n_rows + 1, s->rows_capacity);
+    if (s->prefixes) {
+        NM_GROW(s->given, s->n_rows, s->given_capacity);
+        s->given[s->n_rows] = given_token(s, sentence);
+    }
     s->ids[s->n_rows++] = entry->id;
     list_ancestors(s, (int32_t)s->n_nodes - 1);
-    list_source(s, sentence);
+    list_source(s, sentence / s->groups);
     s->self_offsets[s->n_rows] = (int32_t)s->n_self;
     s->cross_offsets[s->n_rows] = (int32_t)s->n_cross;
 }
@@ -107,7 +125,7 @@ static int32_t list_inputs(beam_search *s)
 {
     int32_t first_node = (int32_t)s->n_nodes;
     s->n_rows = s->n_self = s->n_cross = 0;
-    for (int32_t i = 0; i < s->sources->n_seqs; i++) {
+    for (int32_t i = 0; i < s->sources->n_seqs * s->groups; i++) {
         nm_beam_sentence *sentence = &s->sentences[i];
         sentence->first_row = (int32_t)s->n_rows;
         for (int32_t e = 0; !sentence->done && e < sentence->n_live; e++)
@@ -131,11 +149,30 @@ static int by_rank(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-static void add_candidate(beam_search *s, int32_t *n, const nm_beam_entry *entry, int32_t parent,
-                          int32_t rank)
+/* Number of hypotheses of earlier groups of the sentence that were extended by the token at this step. */
+static int32_t chosen_before(const beam_search *s, const nm_beam_sentence *sentence, int32_t id,
+                             int32_t first_node)
 {
-    s->candidates[(*n)++] =
-        (nm_beam_candidate){*entry, s->rule->ranks_by_score ? entry->score : entry->sum, parent, rank};
+    int32_t group = (int32_t)(sentence - s->sentences) % s->groups, n = 0;
+    for (const nm_beam_sentence *other = sentence - group; other < sentence; other++)
+        for (int32_t e = 0; e < other->n_live; e++)
+            n += other->live[e].node >= first_node && other->live[e].id == id;
+    return n;
+}
+
+static void add_candidate(beam_search *s, int32_t *n, const nm_beam_entry *entry, int32_t parent,
+                          int32_t rank, double diversity)
+{
+    double key = s->rule->ranks_by_score ? entry->score : entry->sum;
+    s->candidates[(*n)++] = (nm_beam_candidate){*entry, key - diversity, parent, rank};
+}
+
+static nm_beam_entry extended(const beam_search *s, const nm_beam_entry *entry, int32_t node, int32_t id,
+                              double value)
+{
+    double sum = entry->sum + value;
+    return (nm_beam_entry){
+        node, id, value, sum, sum / nm_length_penalty(s->options, s->position + 1), id == s->special->eos};
 }
 
 /* Appends the successors of the hypothesis at index `parent` of the beam, which is this row of the step. */
@@ -143,19 +180,33 @@ static void extend(beam_search *s, int32_t *n, const nm_beam_sentence *sentence,
                    int32_t first_node)
 {
     const nm_scorer *scorer = s->scorer;
-    int32_t n_tokens = s->position + 1, limit = s->rule->candidates * s->beam, added = 0;
-    double before = sentence->live[parent].sum, penalty = nm_length_penalty(s->options, n_tokens);
-    bool forced = s->rule->forces_eos && s->position >= sentence->limit;
-    for (int32_t rank = 0; rank < (forced ? 1 : scorer->k) && added < limit; rank++) {
+    const nm_beam_entry *entry = &sentence->live[parent];
+    int32_t given = given_token(s, (int32_t)(sentence - s->sentences));
+    if (given != NM_TARGET_IGNORED) {
+        const nm_beam_entry next = extended(s, entry, first_node + row, given, scorer->given_values[row]);
+        add_candidate(s, n, &next, parent, 0, 0);
+        return;
+    }
+    if (s->rule->forces_eos && s->position >= sentence->limit) {
+        const nm_beam_entry next =
+            extended(s, entry, first_node + row, s->special->eos, scorer->eos_values[row]);
+        if (scorer->eos_values[row] > -INFINITY)
+            add_candidate(s, n, &next, parent, 0, 0);
+        return;
+    }
+    bool diverse = s->groups > 1 && s->options->diverse_strength != 0;
+    int32_t limit = diverse ? scorer->k : s->rule->candidates * s->beam, added = 0;
+    for (int32_t rank = 0; rank < scorer->k && added < limit; rank++) {
         size_t at = (size_t)row * (size_t)scorer->k + (size_t)rank;
-        int32_t id = forced ? s->special->eos : scorer->columns[at];
-        double value = forced ? scorer->eos_values[row] : scorer->values[at];
-        bool ends = id == s->special->eos;
+        int32_t id = scorer->columns[at];
+        double value = scorer->values[at];
         if (id == s->special->pad || !(value > -INFINITY) ||
-            (ends && !forced && s->position < s->options->min_length))
+            (id == s->special->eos && s->position < s->options->min_length))
             continue;
-        nm_beam_entry entry = {first_node + row, id, value, before + value, (before + value) / penalty, ends};
-        add_candidate(s, n, &entry, parent, rank);
+        const nm_beam_entry next = extended(s, entry, first_node + row, id, value);
+        double lower =
+            diverse ? s->options->diverse_strength * chosen_before(s, sentence, id, first_node) : 0;
+        add_candidate(s, n, &next, parent, rank, lower);
         added++;
     }
 }
@@ -167,10 +218,38 @@ static void advance(beam_search *s, nm_beam_sentence *sentence, int32_t first_no
         if (!sentence->live[e].finished)
             extend(s, &n, sentence, e, row++, first_node);
         else if (s->rule->keeps_finished)
-            add_candidate(s, &n, &sentence->live[e], e, 0);
+            add_candidate(s, &n, &sentence->live[e], e, 0, 0);
     }
     qsort(s->candidates, (size_t)n, sizeof *s->candidates, by_rank);
     s->rule->choose(sentence, s->candidates, n, s->beam, s->position + 1);
+}
+
+/* ---- samples ---- */
+
+/* Draws the next token of a sample; eos is forced at the length limit. */
+static void draw(beam_search *s, nm_beam_sentence *sentence, int32_t first_node)
+{
+    const nm_decode_options *o = s->options;
+    int32_t number = (int32_t)(sentence - s->sentences), words = s->scorer->vocab_size, n = 0;
+    int32_t id = given_token(s, number);
+    const double *all = s->scorer->all + (size_t)sentence->first_row * (size_t)words;
+    if (id == NM_TARGET_IGNORED && s->position >= sentence->limit)
+        id = s->special->eos;
+    if (id == NM_TARGET_IGNORED) {
+        const nm_sampling how = {
+            .temperature = o->temperature, .top_p = o->top_p, .top_k = o->top_k, .seed = (uint64_t)o->seed};
+        for (int32_t v = 0; v < words; v++)
+            if (v != s->special->pad && all[v] > -INFINITY &&
+                (v != s->special->eos || s->position >= o->min_length))
+                s->sampled[n++] = (nm_sample_candidate){all[v], v};
+        const nm_sample_position at = {(uint32_t)(number % s->groups), (uint32_t)s->position,
+                                       s->hashes[number / s->groups]};
+        id = n ? nm_token_sample(&how, s->sampled, n, at) : s->special->eos;
+    }
+    sentence->live[0] = extended(s, &sentence->live[0], first_node + sentence->first_row, id, all[id]);
+    sentence->done = id == s->special->eos;
+    if (sentence->done)
+        sentence->finals[sentence->n_finals++] = sentence->live[0];
 }
 
 /* ---- results ---- */
@@ -193,44 +272,56 @@ static nm_hypothesis hypothesis_of(const beam_search *s, const nm_beam_entry *en
     return out;
 }
 
-static void collect(const beam_search *s, const nm_beam_sentence *sentence, nm_translation *out)
+/* The best finished hypotheses of all groups of a sentence. */
+static void collect(const beam_search *s, const nm_beam_sentence *groups, nm_translation *out)
 {
-    int32_t nbest = (int32_t)s->options->nbest;
-    for (int32_t i = 1; i < sentence->n_finals; i++) { /* stable sort by score */
-        nm_beam_entry entry = sentence->finals[i];
-        int32_t at = i;
-        for (; at > 0 && sentence->finals[at - 1].score < entry.score; at--)
-            sentence->finals[at] = sentence->finals[at - 1];
-        sentence->finals[at] = entry;
-    }
-    out->n = sentence->n_finals < nbest ? sentence->n_finals : nbest;
+    const nm_beam_entry **best =
+        nm_allocate((size_t)s->groups * (size_t)s->beam * sizeof(const nm_beam_entry *));
+    int32_t n = 0, nbest = (int32_t)s->options->nbest;
+    for (int32_t g = 0; g < s->groups; g++)
+        for (int32_t i = 0; i < groups[g].n_finals; i++) { /* stable sort by score */
+            int32_t at = n++;
+            for (; at > 0 && best[at - 1]->score < groups[g].finals[i].score; at--)
+                best[at] = best[at - 1];
+            best[at] = &groups[g].finals[i];
+        }
+    out->n = n < nbest ? n : nbest;
     out->list = nm_allocate((size_t)out->n * sizeof *out->list);
     for (int32_t i = 0; i < out->n; i++)
-        out->list[i] = hypothesis_of(s, &sentence->finals[i]);
+        out->list[i] = hypothesis_of(s, best[i]);
+    free(best);
 }
 
 /* ---- search ---- */
 
-static void search_begin(beam_search *s, const int32_t *limits)
+static void search_begin(beam_search *s, const nm_beam_batch *batch)
 {
-    size_t n = (size_t)s->sources->n_seqs, beam = (size_t)s->beam;
+    size_t n = (size_t)s->sources->n_seqs * (size_t)s->groups, beam = (size_t)s->beam;
     s->sentences = nm_allocate(n * sizeof *s->sentences);
     s->entries = nm_allocate(2 * n * beam * sizeof *s->entries);
-    s->candidates = nm_allocate(beam * ((size_t)s->rule->candidates * beam + 1) * sizeof *s->candidates);
+    s->candidates = nm_allocate(beam * ((size_t)s->scorer->k + 1) * sizeof *s->candidates);
     for (size_t i = 0; i < n; i++) {
         nm_beam_sentence *sentence = &s->sentences[i];
         *sentence = (nm_beam_sentence){.live = s->entries + 2 * i * beam,
                                        .finals = s->entries + (2 * i + 1) * beam,
                                        .n_live = 1,
-                                       .limit = limits[i]};
+                                       .limit = batch->limits[i / (size_t)s->groups]};
         sentence->live[0] = (nm_beam_entry){.node = -1, .id = s->special->first};
+    }
+    if (s->options->search != NM_SEARCH_SAMPLE)
+        return;
+    s->sampled = nm_allocate((size_t)s->scorer->vocab_size * sizeof *s->sampled);
+    s->hashes = nm_allocate((size_t)s->sources->n_seqs * sizeof *s->hashes);
+    for (int32_t i = 0; i < s->sources->n_seqs; i++) {
+        const int32_t *at = s->sources->offsets + i;
+        s->hashes[i] = XXH3_64bits(batch->ids + at[0], (size_t)(at[1] - at[0]) * sizeof *batch->ids);
     }
 }
 
 static void search_end(beam_search *s)
 {
-    void *blocks[] = {s->sentences, s->entries,      s->candidates, s->nodes,        s->ids,
-                      s->self_rows, s->self_offsets, s->cross_rows, s->cross_offsets};
+    void *blocks[] = {s->sentences,    s->entries,    s->candidates,    s->nodes, s->ids,     s->self_rows,
+                      s->self_offsets, s->cross_rows, s->cross_offsets, s->given, s->sampled, s->hashes};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         free(blocks[i]);
 }
@@ -248,33 +339,58 @@ static nm_status search_step(beam_search *s, bool *more, nm_error *err)
                            .self_rows = s->self_rows,
                            .self_offsets = s->self_offsets,
                            .cross_rows = s->cross_rows,
-                           .cross_offsets = s->cross_offsets};
+                           .cross_offsets = s->cross_offsets,
+                           .given = s->given};
     NM_TRY(nm_scorer_step(s->scorer, &step, err));
-    for (int32_t i = 0; i < s->sources->n_seqs; i++)
-        if (!s->sentences[i].done)
+    for (int32_t i = 0; i < s->sources->n_seqs * s->groups; i++) {
+        if (s->sentences[i].done)
+            continue;
+        if (s->options->search == NM_SEARCH_SAMPLE)
+            draw(s, &s->sentences[i], first_node);
+        else
             advance(s, &s->sentences[i], first_node);
+    }
     s->position++;
     return NM_OK;
 }
 
-nm_status nm_beam_run(nm_scorer *scorer, const nm_beam_rule *rule, const nm_decode_options *options,
-                      const nm_special_tokens *special, const nm_packing *sources, const int32_t *ids,
-                      const int32_t *limits, nm_translation *out, nm_error *err)
+int32_t nm_beam_groups(const nm_decode_options *options)
 {
+    int64_t groups = options->search == NM_SEARCH_SAMPLE ? options->nbest : options->diverse_groups;
+    return groups > 1 ? (int32_t)groups : 1;
+}
+
+int32_t nm_beam_tokens(const nm_beam_rule *rule, const nm_decode_options *options)
+{
+    /* two more than the rule uses: pad and an eos before min_length may be among the best; tokens of earlier groups may be
+     * ranked lower */
+    int64_t of_group = options->beam / nm_beam_groups(options);
+    if (options->search == NM_SEARCH_SAMPLE)
+        return 1;
+    return (int32_t)(rule->candidates * of_group + 2 + (options->beam - of_group));
+}
+
+nm_status nm_beam_run(nm_scorer *scorer, const nm_beam_rule *rule, const nm_decode_options *options,
+                      const nm_special_tokens *special, const nm_beam_batch *batch, nm_translation *out,
+                      nm_error *err)
+{
+    int32_t groups = nm_beam_groups(options);
     beam_search s = {.scorer = scorer,
                      .rule = rule,
                      .options = options,
                      .special = special,
-                     .sources = sources,
-                     .beam = (int32_t)options->beam};
-    NM_TRY(nm_scorer_start(scorer, sources, ids, err));
-    search_begin(&s, limits);
+                     .sources = batch->sources,
+                     .prefixes = batch->prefixes,
+                     .groups = groups,
+                     .beam = options->search == NM_SEARCH_SAMPLE ? 1 : (int32_t)options->beam / groups};
+    NM_TRY(nm_scorer_start(scorer, batch->sources, batch->ids, err));
+    search_begin(&s, batch);
     bool more = true;
     nm_status status = NM_OK;
     while (more && status == NM_OK)
         status = search_step(&s, &more, err);
-    for (int32_t i = 0; i < sources->n_seqs && status == NM_OK; i++)
-        collect(&s, &s.sentences[i], &out[i]);
+    for (int32_t i = 0; i < s.sources->n_seqs && status == NM_OK; i++)
+        collect(&s, &s.sentences[(size_t)i * (size_t)groups], &out[i]);
     search_end(&s);
     return status;
 }

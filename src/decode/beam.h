@@ -3,7 +3,12 @@
  *            finished; the first `beam` of the others stay active. A sentence is done with `beam` finished hypotheses; eos is
  *            forced at the length limit.
  *   tears    the best `beam` candidates by score, after the length penalty. Finished hypotheses stay in the beam with their
- *            score. A sentence is done if all are finished or at the length limit (Nguyen and Salazar 2019). */
+ *            score. A sentence is done if all are finished or at the length limit (Nguyen and Salazar 2019).
+ *
+ * Diverse beam search (Vijayakumar et al. 2018) divides the beam into groups, which are searched one after another at each step:
+ * a candidate ranks lower by diverse_strength for each hypothesis of an earlier group of the sentence that was extended
+ * by the same token at this step (Hamming diversity). Scores do not include that term. Samples are drawn as groups of one
+ * hypothesis each. */
 #ifndef NM_BEAM_H
 #define NM_BEAM_H
 
@@ -41,9 +46,21 @@ typedef struct nm_beam_rule {
 
 extern const nm_beam_rule nm_beam_fairseq, nm_beam_tears;
 
-/* Translates one batch. limits: maximum number of tokens before eos, per sentence. */
+/* The sentences of a batch. */
+typedef struct nm_beam_batch {
+    const nm_packing *sources;
+    const int32_t *ids;         /* of all sources */
+    const int32_t *limits;      /* maximum number of tokens before eos, at least the length of the prefix */
+    const nm_id_list *prefixes; /* NULL: none */
+} nm_beam_batch;
+
+/* Number of groups of the beam or, for samples, of samples; and the number of tokens per hypothesis that the scorer must find
+ * (its k). */
+int32_t nm_beam_groups(const nm_decode_options *options);
+int32_t nm_beam_tokens(const nm_beam_rule *rule, const nm_decode_options *options);
+/* Translates one batch. */
 nm_status nm_beam_run(nm_scorer *scorer, const nm_beam_rule *rule, const nm_decode_options *options,
-                      const nm_special_tokens *special, const nm_packing *sources, const int32_t *ids,
-                      const int32_t *limits, nm_translation *out, nm_error *err);
+                      const nm_special_tokens *special, const nm_beam_batch *batch, nm_translation *out,
+                      nm_error *err);
 
 #endif

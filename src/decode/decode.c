@@ -16,14 +16,29 @@
 static const nm_option decode_options[] = {
     PICK(preset, "fairseq", "fairseq|wmt|tears", "Defaults compatible with a known program."),
     ROW(beam, "5", 1, 1000, "Beam size; 1: greedy search."),
-    PICK(search, "fairseq", "fairseq|tears", "Finished hypotheses leave the beam (fairseq), or stay in it and keep their score (tears)."),
+    PICK(search, "fairseq", "fairseq|tears|sample", "Beam search in which finished hypotheses leave the beam (fairseq), or stay in it and keep their score (tears); or sampling of decode.nbest translations."),
     PICK(length_penalty, "power", "power|gnmt", "Divisor of the sum of log probabilities: length^alpha, or ((5 + length)/6)^alpha."),
     ROW(alpha, "1", -100, 100, "Exponent of the length penalty; 0: no length penalty."),
     ROW(max_length_a, "1", 0, 1000, "Maximum length of a translation, factor a of a * source length + b; lengths in tokens, with the end symbol."),
     ROW(max_length_b, "50", 0, 1 << 20, "Maximum length of a translation, constant b of a * source length + b."),
     ROW(min_length, "1", 0, 1 << 20, "Minimum length of a translation in tokens, without the end symbol."),
-    ROW(nbest, "1", 1, 1000, "Number of translations per sentence, at most decode.beam."),
+    ROW(nbest, "1", 1, 1000, "Number of translations per sentence, at most decode.beam; with sampling, the number of samples."),
     ROW(batch_tokens, "1024", 1, 1 << 24, "Maximum number of source tokens in a batch of one thread; changes speed and memory, not results."),
+    ROW(diverse_groups, "1", 1, 1000, "Number of groups of diverse beam search, a divisor of decode.beam; 1: beam search."),
+    ROW(diverse_strength, "0.5", 0, 1000, "Diverse beam search: reduction of the log probability of a token for each hypothesis of earlier groups that continues with it."),
+    ROW(temperature, "1", 0, 1e3, "Sampling: divisor of the log probabilities; 0: the most probable token."),
+    ROW(top_k, "0", 0, 1e9, "Sampling: number of most probable tokens to sample from; 0: all."),
+    ROW(top_p, "1", 0, 1, "Sampling: probability mass of the most probable tokens to sample from (nucleus sampling); 1: all."),
+    ROW(seed, "1", 0, 4294967295.0, "Sampling: random seed. The samples of a sentence depend on the seed and the sentence only."),
+    {0}};
+
+static const nm_option_rule decode_rules[] = {
+    {"decode.diverse_groups", "decode.search", "fairseq|tears", "samples have no groups", NULL},
+    {"decode.diverse_strength", "decode.diverse_groups", "!1", "it needs diverse_groups", NULL},
+    {"decode.temperature", "decode.search", "sample", "only sampling has a temperature (decode.search = sample)", NULL},
+    {"decode.top_k", "decode.search", "sample", "beam search is not limited to the most probable tokens (decode.search = sample)", NULL},
+    {"decode.top_p", "decode.search", "sample", "beam search is not limited to the most probable tokens (decode.search = sample)", NULL},
+    {"decode.seed", "decode.search", "sample", "beam search has no random numbers (decode.search = sample)", NULL},
     {0}};
 
 static const nm_preset decode_presets[] = {
@@ -56,7 +71,20 @@ struct nm_decoder {
 
 nm_decode_options *nm_decode_options_add(nm_options *options)
 {
+    nm_options_add_rules(options, decode_rules);
     return nm_options_add(options, "decode", decode_options, decode_presets, sizeof(nm_decode_options));
+}
+
+nm_status nm_decode_options_check(const nm_decode_options *options, nm_error *err)
+{
+    if (options->search != NM_SEARCH_SAMPLE && options->nbest > options->beam)
+        return nm_fail(err, NM_USAGE, "decode.nbest = %lld is more than decode.beam = %lld",
+                       (long long)options->nbest, (long long)options->beam);
+    if (options->search != NM_SEARCH_SAMPLE && options->diverse_groups > 1 &&
+        options->beam % options->diverse_groups)
+        return nm_fail(err, NM_USAGE, "decode.beam = %lld is not a multiple of decode.diverse_groups = %lld",
+                       (long long)options->beam, (long long)options->diverse_groups);
+    return NM_OK;
 }
 
 double nm_length_penalty(const nm_decode_options *options, int32_t n)
@@ -108,9 +136,9 @@ nm_status nm_decoder_create(nm_decoder **out, nm_model *const *models, int32_t n
         decoder->layers = least(decoder->layers, stack->layers);
         decoder->heads = least(decoder->heads, stack->heads);
     }
-    /* two more than the rule uses: pad and an eos before min_length may be among the best */
-    int32_t k = decoder->rule->candidates * (int32_t)options->beam + 2;
-    nm_status status = nm_scorer_init(&decoder->scorer, models, n_models, special->eos, k, err);
+    nm_status status = nm_scorer_init(&decoder->scorer, models, n_models, special->eos,
+                                      nm_beam_tokens(decoder->rule, options), err);
+    decoder->scorer.keeps_all = options->search == NM_SEARCH_SAMPLE;
     if (status == NM_OK)
         status = nm_decoder_refresh(decoder, err);
     if (status != NM_OK) {
@@ -224,6 +252,7 @@ typedef struct batch { /* of the ordered sources */
 typedef struct decode_job {
     const nm_decoder *decoder;
     const nm_id_list *sources, *targets;  /* targets: NULL to search */
+    const nm_id_list *prefixes;           /* of the translations; NULL: none */
     const nm_attention_choice *attention; /* with targets */
     ordered *order;
     size_t n_sources, n_batches;
@@ -263,22 +292,29 @@ static nm_status decode_batch(const decode_job *job, const batch *here, nm_score
     int32_t n = here->n;
     int32_t *offsets = nm_allocate(((size_t)n + 1) * sizeof *offsets);
     int32_t *limits = nm_allocate((size_t)n * sizeof *limits);
+    nm_id_list *prefixes = job->prefixes ? nm_allocate((size_t)n * sizeof *prefixes) : NULL;
     nm_translation *done = nm_allocate((size_t)n * sizeof *done);
     for (int32_t i = 0; i < n; i++) {
         offsets[i + 1] = offsets[i] + order[i].length;
         limits[i] = limit_of(decoder, order[i].length);
+        if (prefixes) {
+            prefixes[i] = job->prefixes[order[i].index];
+            limits[i] = limits[i] > prefixes[i].n ? limits[i] : prefixes[i].n;
+        }
     }
     int32_t *ids = nm_allocate((size_t)offsets[n] * sizeof *ids);
     for (int32_t i = 0; i < n; i++)
         memcpy(ids + offsets[i], job->sources[order[i].index].ids, (size_t)order[i].length * sizeof *ids);
     nm_packing packing = {
         .n_seqs = n, .n_tokens = offsets[n], .longest = order[0].length, .offsets = offsets};
+    const nm_beam_batch search = {.sources = &packing, .ids = ids, .limits = limits, .prefixes = prefixes};
     nm_status status = job->targets ? score_batch(job, order, &packing, ids, scorer, done, err)
                                     : nm_beam_run(scorer, decoder->rule, &decoder->options, &decoder->special,
-                                                  &packing, ids, limits, done, err);
+                                                  &search, done, err);
     for (int32_t i = 0; i < n; i++)
         job->out[order[i].index] = done[i];
     free(offsets);
+    free(prefixes);
     free(limits);
     free(ids);
     free(done);
@@ -310,6 +346,8 @@ static int64_t order_sources(decode_job *job, size_t n)
     for (size_t i = 0; i < n; i++) {
         job->out[i] = (nm_translation){0};
         if (!fits(job, &job->sources[i]) || (job->targets && !fits(job, &job->targets[i])))
+            continue;
+        if (job->prefixes && job->prefixes[i].n >= job->decoder->max_positions)
             continue;
         job->order[job->n_sources] = (ordered){i, job->sources[i].n};
         work += work_of(job, &job->order[job->n_sources++]);
@@ -411,6 +449,13 @@ nm_status nm_decode(nm_decoder *decoder, const nm_id_list *sources, size_t n, nm
                     nm_error *err)
 {
     return run_job(decoder, &(decode_job){.decoder = decoder, .sources = sources, .out = out}, n, err);
+}
+
+nm_status nm_decode_prefixes(nm_decoder *decoder, const nm_id_list *sources, const nm_id_list *prefixes,
+                             size_t n, nm_translation *out, nm_error *err)
+{
+    decode_job job = {.decoder = decoder, .sources = sources, .prefixes = prefixes, .out = out};
+    return run_job(decoder, &job, n, err);
 }
 
 nm_status nm_decode_score(nm_decoder *decoder, const nm_id_list *sources, const nm_id_list *targets, size_t n,

@@ -1,4 +1,5 @@
-/* Translation of token sequences by greedy or beam search, with one model or an ensemble.
+/* Translation of token sequences by greedy, beam or diverse beam search (Vijayakumar et al. 2018) or by sampling, with one model
+ * or an ensemble.
  *
  * Deterministic: the translation of a sentence is bitwise independent of the batch, the order of sentences and the number
  * of threads. */
@@ -9,14 +10,19 @@
 
 typedef struct nm_decode_options { /* section [decode] */
     const char *preset;
-    enum { NM_SEARCH_FAIRSEQ, NM_SEARCH_TEARS } search;
+    enum { NM_SEARCH_FAIRSEQ, NM_SEARCH_TEARS, NM_SEARCH_SAMPLE } search;
     enum { NM_PENALTY_POWER, NM_PENALTY_GNMT } length_penalty;
     double alpha, max_length_a;
     int64_t beam, max_length_b, min_length, nbest, batch_tokens;
+    int64_t diverse_groups; /* of the beam; below 2: plain beam search */
+    double diverse_strength, temperature, top_p;
+    int64_t top_k, seed;
 } nm_decode_options;
 
 /* Registers [decode]. */
 nm_decode_options *nm_decode_options_add(nm_options *options);
+/* NM_USAGE: options that contradict each other, such as more translations than the beam has. */
+nm_status nm_decode_options_check(const nm_decode_options *options, nm_error *err);
 
 /* Special token ids. first: first target input; pad: never output, -1 if there is none. */
 typedef struct nm_special_tokens {
@@ -68,6 +74,10 @@ int32_t nm_decoder_longest(const nm_decoder *decoder);
  * model are not finite, NM_MEMORY. */
 nm_status nm_decode(nm_decoder *decoder, const nm_id_list *sources, size_t n, nm_translation *out,
                     nm_error *err);
+/* The same with the first tokens of each translation given (n = 0: none), without eos. A prefix that is not shorter than the
+ * model's positions has no translation. The scores include those of the prefix. */
+nm_status nm_decode_prefixes(nm_decoder *decoder, const nm_id_list *sources, const nm_id_list *prefixes,
+                             size_t n, nm_translation *out, nm_error *err);
 void nm_translation_release(nm_translation *translation);
 
 /* Forced decoding: log probabilities of given targets, each ending with eos; that of a token that may not be output is

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/random.h"
 #include "decode/incremental.h"
+#include "decode/token_sampling.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_sample_options, field, initial, min, max, help)
 
@@ -27,11 +27,6 @@ nm_sample_options *nm_sample_options_add(nm_options *options)
     return nm_options_add(options, "sample", sample_options, NULL, sizeof(nm_sample_options));
 }
 
-typedef struct candidate {
-    double log_p;
-    int32_t id;
-} candidate;
-
 struct nm_sampler {
     nm_model *model;
     const nm_sample_options *options;
@@ -40,9 +35,9 @@ struct nm_sampler {
         *incremental;       /* NULL: no KV cache (block-term attention), the whole context is recomputed */
     nm_model_output output; /* the output projection */
     nm_tape tape;
-    void *raw;         /* host: logits as downloaded */
-    double *log_p;     /* host: log probabilities of one prompt, [V + NM_MAX_CLUSTERS] */
-    candidate *sorted; /* host, [V] */
+    void *raw;                       /* host: logits as downloaded */
+    double *log_p;                   /* host: log probabilities of one prompt, [V + NM_MAX_CLUSTERS] */
+    nm_sample_candidate *candidates; /* host, [V] */
 };
 
 typedef struct sequence { /* a prompt and its continuation */
@@ -66,7 +61,7 @@ static void alloc_workspace(nm_sampler *self)
     size_t words = (size_t)self->model->target_size;
     self->raw = nm_allocate((words + NM_MAX_CLUSTERS) * nm_dtype_bytes(self->model->backend->dtype));
     self->log_p = nm_allocate((words + NM_MAX_CLUSTERS) * sizeof *self->log_p);
-    self->sorted = nm_allocate(words * sizeof *self->sorted);
+    self->candidates = nm_allocate(words * sizeof *self->candidates);
     nm_tape_init_growing(&self->tape, self->model->backend);
 }
 
@@ -119,67 +114,23 @@ void nm_sampler_free(nm_sampler *self)
     nm_tape_release(&self->tape);
     free(self->raw);
     free(self->log_p);
-    free(self->sorted);
+    free(self->candidates);
     free(self);
 }
 
 /* ---- one token ---- */
 
-static int compare_candidates(const void *left, const void *right)
-{
-    const candidate *a = left, *b = right;
-    if (a->log_p != b->log_p)
-        return a->log_p > b->log_p ? -1 : 1;
-    return a->id < b->id ? -1 : a->id > b->id;
-}
-
-/* Applies temperature, top_k and top_p: self->sorted[0 .. n - 1] are the candidates with their unnormalized probabilities in
- * log_p; *weights is their sum. Returns n. */
-static int32_t shortlist(nm_sampler *self, double *weights)
+static int32_t sample_token(nm_sampler *self, uint64_t number, int64_t step)
 {
     const nm_sample_options *o = self->options;
     const nm_vocab *vocab = self->vocab;
     int32_t n = 0, words = self->model->target_size;
     for (int32_t id = 0; id < words; id++)
         if (id != vocab->bos && id != vocab->pad && (id != vocab->unk || o->unknown))
-            self->sorted[n++] = (candidate){self->log_p[id], id};
-    double temperature = o->temperature > 0 ? o->temperature : 1, total = 0, top = -INFINITY;
-    if (o->top_k || o->top_p < 1 || o->temperature <= 0)
-        qsort(self->sorted, (size_t)n, sizeof *self->sorted, compare_candidates);
-    if (o->temperature <= 0)
-        n = 1;
-    else if (o->top_k && o->top_k < n)
-        n = (int32_t)o->top_k;
-    for (int32_t i = 0; i < n; i++)
-        top = fmax(top, self->sorted[i].log_p);
-    for (int32_t i = 0; i < n;
-         i++) /* relative to the largest, as at low temperatures all others would be 0 */
-        total += self->sorted[i].log_p = exp((self->sorted[i].log_p - top) / temperature);
-    double kept = 0;
-    for (int32_t i = 0; o->top_p < 1 && i < n; i++) {
-        kept += self->sorted[i].log_p;
-        if (kept >= o->top_p * total) {
-            n = i + 1;
-            total = kept;
-        }
-    }
-    *weights = total;
-    return n;
-}
-
-static int32_t sample_token(nm_sampler *self, uint64_t number, int64_t step)
-{
-    double total, sum = 0;
-    int32_t n = shortlist(self, &total);
-    nm_random_words words =
-        nm_random4((uint64_t)self->options->seed, NM_RANDOM_SAMPLE, 0, (uint32_t)step, number);
-    double point = (nm_random_unit(words.w[0]) + (double)words.w[1] * 0x1p-64) * total;
-    for (int32_t i = 0; i < n; i++) {
-        sum += self->sorted[i].log_p;
-        if (point < sum)
-            return self->sorted[i].id;
-    }
-    return self->sorted[n - 1].id;
+            self->candidates[n++] = (nm_sample_candidate){self->log_p[id], id};
+    const nm_sampling how = {
+        .temperature = o->temperature, .top_p = o->top_p, .top_k = o->top_k, .seed = (uint64_t)o->seed};
+    return nm_token_sample(&how, self->candidates, n, (nm_sample_position){0, (uint32_t)step, number});
 }
 
 /* ---- hidden vectors ---- */

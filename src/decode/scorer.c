@@ -57,6 +57,7 @@ nm_status nm_scorer_init(nm_scorer *scorer, nm_model *const *models, int32_t n_m
 nm_status nm_scorer_init_worker(nm_scorer *scorer, const nm_scorer *main, nm_backend *worker, nm_error *err)
 {
     *scorer = scorer_of(worker, main->n_models, main->vocab_size, main->eos, main->k);
+    scorer->keeps_all = main->keeps_all;
     for (int32_t m = 0; m < main->n_models; m++) {
         scorer->of[m] = main->of[m];
         NM_TRY(nm_incremental_create_worker(&scorer->models[m], main->models[m], worker, err));
@@ -80,6 +81,7 @@ void nm_scorer_release(nm_scorer *scorer)
     free(scorer->values);
     free(scorer->eos_values);
     free(scorer->given_values);
+    free(scorer->all);
     free(scorer->columns);
     *scorer = (nm_scorer){0};
 }
@@ -100,9 +102,13 @@ nm_status nm_scorer_start(nm_scorer *scorer, const nm_packing *sources, const in
 
 static void reserve_results(nm_scorer *scorer, int32_t n)
 {
+    size_t rows = (size_t)n, k = (size_t)scorer->k;
+    if (scorer->keeps_all && n > scorer->all_capacity) {
+        scorer->all = nm_reallocate(scorer->all, rows * (size_t)scorer->vocab_size * sizeof *scorer->all);
+        scorer->all_capacity = n;
+    }
     if (n <= scorer->capacity)
         return;
-    size_t rows = (size_t)n, k = (size_t)scorer->k;
     scorer->values = nm_reallocate(scorer->values, rows * k * sizeof *scorer->values);
     scorer->columns = nm_reallocate(scorer->columns, rows * k * sizeof *scorer->columns);
     scorer->eos_values = nm_reallocate(scorer->eos_values, rows * sizeof *scorer->eos_values);
@@ -170,6 +176,30 @@ static void find_best(nm_scorer *scorer, nm_mat logits, const int32_t *given)
     NM_CALL(b, top_k, .x = logits, .k = scorer->k, .values = scorer->top, .columns = scorer->top_columns);
     NM_CALL(b, scale, .alpha = 1, .x = nm_mat_columns(b, logits, scorer->eos, 1),
             .y = nm_mat_of(scorer->eos_column, logits.rows, 1));
+}
+
+/* The log probabilities of all words, in raw and in scorer->all. */
+static nm_status fetch_all(nm_scorer *scorer, nm_mat logits, int32_t first, const int32_t *given,
+                           nm_error *err)
+{
+    nm_backend *b = scorer->backend;
+    size_t words = (size_t)logits.cols, n = (size_t)logits.rows * words;
+    double *all = scorer->all + (size_t)first * words;
+    if (scorer->n_models == 1)
+        NM_CALL(b, log_softmax, .x = logits, .allowed = scorer->of[0]->allowed, .y = logits);
+    else
+        mixture_upload(scorer, logits);
+    scorer->raw = nm_reallocate(scorer->raw, (size_t)BLOCK_ROWS * words * nm_dtype_bytes(b->dtype));
+    nm_backend_download(b, scorer->raw, logits.data, n * nm_dtype_bytes(b->dtype));
+    for (size_t i = 0; i < n; i++) {
+        all[i] = number_at(scorer, scorer->raw, i);
+        if (!(all[i] < INFINITY))
+            return nm_fail(err, NM_DIVERGED, "the model's log probabilities are not finite");
+    }
+    for (size_t i = 0; given && i < (size_t)logits.rows; i++)
+        scorer->given_values[(size_t)first + i] =
+            given[i] == NM_TARGET_IGNORED ? 0 : all[i * words + (size_t)given[i]];
+    return NM_OK;
 }
 
 /* given_values of the rows from `first` on, with `given` not NULL. */
@@ -246,7 +276,9 @@ nm_status nm_scorer_step(nm_scorer *scorer, const nm_decode_step *step, nm_error
             if (scorer->n_models > 1)
                 mix(scorer, m, logits);
         }
-        status = fetch(scorer, logits, first, step->given ? step->given + first : NULL, err);
+        status = scorer->keeps_all
+                     ? fetch_all(scorer, logits, first, step->given ? step->given + first : NULL, err)
+                     : fetch(scorer, logits, first, step->given ? step->given + first : NULL, err);
     }
     free(hidden);
     return status;

@@ -16,8 +16,11 @@ typedef struct nm_scorer {
     double *mixture;             /* host: log probabilities of the ensemble */
     double *values, *eos_values; /* results, host: [n, k] in descending order, [n] */
     double *given_values;        /* results, host: [n] */
-    int32_t *columns;            /* results, host: token ids, [n, k] */
-    int32_t capacity;            /* rows of the results */
+    double *all; /* results, host: [n, V], if keeps_all was set after the initialization; then without
+                                    values, columns and eos_values */
+    bool keeps_all;
+    int32_t *columns;               /* results, host: token ids, [n, k] */
+    int32_t capacity, all_capacity; /* rows of the results */
 } nm_scorer;
 
 /* k: number of tokens per hypothesis. All models have the same backend and vocabulary size (asserted). */

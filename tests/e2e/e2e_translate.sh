@@ -252,6 +252,27 @@ sed 's/.*|||//' aligned | cmp - again || fail "alignments of given translations 
 refuses 2 'alignment_layer has no effect' translate run in --alignment-layer 1
 refuses 2 'the decoder has 1 layers with 2 heads' translate run in --alignment --alignment-head 3
 
+# ---- samples, diverse beam search, prefixes ----
+"$NORMA" translate run in --search sample --nbest 4 --seed 3 >samples
+tac in | "$NORMA" translate run --search sample --nbest 4 --seed 3 --threads 2 --buffer 2 --json >json
+perl -MJSON::PP -e 'for (reverse <STDIN>) {
+    my $found = decode_json($_)->{translations};
+    my @lines = map { sprintf "%d ||| %s ||| %.6f\n", $n, $_->{text}, $_->{score} } @$found;
+    @lines = ("$n |||  ||| 0\n") if !@lines;
+    utf8::encode($_), print for @lines;
+    $n += 1 }' <json | sed 's/^ |||/0 |||/' >again
+cmp <(cut -d '|' -f 4- samples) <(cut -d '|' -f 4- again) || fail "samples depend on order or threads"
+"$NORMA" translate run in --search sample --nbest 4 --seed 4 | cmp -s - samples && fail "samples do not depend on the seed"
+"$NORMA" translate run in --nbest 4 --beam 4 --diverse-groups 4 --diverse-strength 5 >diverse
+cmp -s diverse best && fail "groups change nothing"
+printf '%s\n' cat '' 'house red' sings '' '' tree >prefixes
+"$NORMA" translate turned/run in --prefix prefixes --buffer 2 >found
+paste -d '|' prefixes found | awk -F '|' 'NR != 6 && index($2, $1) != 1 { exit 1 }' || fail "prefixes: $(cat found)"
+"$NORMA" translate turned/run in | sed -n '2p;5p' | cmp - <(sed -n '2p;5p' found) || fail "an empty prefix changes a translation"
+refuses 5 'three ends after line 3, in does not' translate run in --prefix three --output never.txt
+refuses 2 'only sampling has a temperature' translate run in --temperature 2
+refuses 2 'not a multiple of decode.diverse_groups' translate run in --beam 3 --diverse-groups 2
+
 # ---- bad input ----
 printf 'haus\nbl\xffau\n' >broken
 input=broken refuses 4 'standard input:2' translate run

@@ -1,0 +1,28 @@
+/* One token from a distribution: temperature, top-k and nucleus sampling (Fan et al. 2018, Holtzman et al. 2020). */
+#ifndef NM_TOKEN_SAMPLING_H
+#define NM_TOKEN_SAMPLING_H
+
+#include <stdint.h>
+
+typedef struct nm_sampling {
+    double temperature, top_p; /* temperature 0: the most probable token */
+    int64_t top_k;             /* 0: all */
+    uint64_t seed;
+} nm_sampling;
+
+typedef struct nm_sample_candidate {
+    double log_p;
+    int32_t id;
+} nm_sample_candidate;
+
+/* Position of a sample among the random numbers of a seed. site < 2^24 */
+typedef struct nm_sample_position {
+    uint32_t site, step;
+    uint64_t index;
+} nm_sample_position;
+
+/* Samples from n > 0 candidates, whose probabilities need not add up to 1, and overwrites them. Returns the id. */
+int32_t nm_token_sample(const nm_sampling *how, nm_sample_candidate *candidates, int32_t n,
+                        nm_sample_position at);
+
+#endif
