@@ -5,6 +5,7 @@
 #     make demo-lm    the same for language models   make bench     run the benchmarks [QUICK=1]
 #     make format     reformat the sources                       make bench-peers  compare with PyTorch and CTranslate2
 #     make test-python  the tests of the Python package with Debian's NumPy and PyTorch
+#     make test-interchange  norma convert against CTranslate2 and transformers from PyPI
 #     make mutants    mutation tests: deliberate bugs that the tests must find [MUTANTS='--jobs 2 src/norm']
 #     make install    [PREFIX=/usr/local] [DESTDIR=]
 BUILD  ?= build
@@ -16,7 +17,7 @@ ROUNDS ?= 5
 GENERATOR = $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
 SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
 
-.PHONY: all build quiet-build test mutants test-python demo demo-lm bench bench-peers format lint install clean
+.PHONY: all build quiet-build test mutants test-python test-interchange demo demo-lm bench bench-peers format lint install clean
 all: build
 
 build:
@@ -43,6 +44,11 @@ test-python:
 	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_TESTS=ON
 	@cmake --build $(BUILD) -j $(JOBS) --target norma_python norma_program
 	@scripts/test.sh $(BUILD) -R '^python$$'
+
+test-interchange: quiet-build
+	@python3 -m venv $(BUILD)/interchange-venv
+	@$(BUILD)/interchange-venv/bin/pip install -q ctranslate2 transformers sentencepiece torch
+	@$(BUILD)/interchange-venv/bin/python tests/interchange/check.py $(BUILD)/norma $(BUILD)/interchange
 
 demo: quiet-build
 	@scripts/packages.sh demo

@@ -6,13 +6,15 @@
 
 typedef struct convert_config { /* section [convert] */
     const char *to, *from, *output;
+    int64_t heads;
 } convert_config;
 
 /* clang-format off */
 static const nm_option convert_rows[] = {
     NM_OPTION(convert_config, to, "", 0, 0, "Format to write: ctranslate2 or huggingface."),
-    NM_OPTION(convert_config, from, "", 0, 0, "Format to read: huggingface."),
+    NM_OPTION(convert_config, from, "", 0, 0, "Format to read: huggingface or fairseq."),
     NM_OPTION(convert_config, output, "", 0, 0, "Folder to write; with --from, model file to write."),
+    NM_OPTION(convert_config, heads, "0", 0, 1024, "Number of attention heads of a fairseq model, which its files do not tell."),
     {0}};
 /* clang-format on */
 
@@ -32,10 +34,14 @@ static int run(nm_cli *cli, int argc, char **argv)
         status = nm_fail(&err, NM_USAGE, "convert: one of --to FORMAT and --from FORMAT is needed");
     if (status == NM_OK)
         status = nm_foreign_format_find(reads ? config->from : config->to, &format, &err);
+    if (status == NM_OK && config->heads && format != &nm_format_fairseq)
+        status = nm_fail(&err, NM_USAGE,
+                         "convert: --heads has no effect: the files of this format tell the number of heads");
     if (status == NM_OK && !*config->output)
         status = nm_fail(&err, NM_USAGE, "convert: no output: -o %s", reads ? "FILE" : "FOLDER");
     if (status == NM_OK)
-        status = reads ? nm_convert_from(format, argv[0], config->output, &err)
+        status = reads ? nm_convert_from(format, &(nm_convert_settings){config->heads}, argv[0],
+                                         config->output, &err)
                        : nm_convert_to(format, argv[0], config->output, &err);
     if (status == NM_OK)
         fprintf(stderr, "%s: %s %s %s\n", config->output, reads ? "model from" : format->title,

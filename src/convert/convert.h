@@ -7,6 +7,11 @@
 
 #include "task/model_loader.h"
 
+/* What the files of a format do not tell. */
+typedef struct nm_convert_settings {
+    int64_t heads; /* number of attention heads; 0: not given */
+} nm_convert_settings;
+
 typedef struct nm_foreign_format {
     const char *name;  /* "ctranslate2", as in --to and --from */
     const char *title; /* "CTranslate2 folder" */
@@ -14,10 +19,11 @@ typedef struct nm_foreign_format {
      * format is not written. */
     nm_status (*write)(const nm_loaded_model *loaded, const char *folder, nm_error *err);
     /* Reads a file or folder and writes a model file. NULL: the format is not read. */
-    nm_status (*read)(const char *path, const char *output, nm_error *err);
+    nm_status (*read)(const char *path, const nm_convert_settings *settings, const char *output,
+                      nm_error *err);
 } nm_foreign_format;
 
-extern const nm_foreign_format nm_format_ctranslate2, nm_format_huggingface;
+extern const nm_foreign_format nm_format_ctranslate2, nm_format_huggingface, nm_format_fairseq;
 
 /* All formats, NULL at the end. */
 extern const nm_foreign_format *const nm_foreign_formats[];
@@ -28,7 +34,7 @@ nm_status nm_foreign_format_find(const char *name, const nm_foreign_format **for
 nm_status nm_convert_to(const nm_foreign_format *format, const char *model, const char *folder,
                         nm_error *err);
 /* Reads a model of this format and writes it as a model file. */
-nm_status nm_convert_from(const nm_foreign_format *format, const char *path, const char *output,
-                          nm_error *err);
+nm_status nm_convert_from(const nm_foreign_format *format, const nm_convert_settings *settings,
+                          const char *path, const char *output, nm_error *err);
 
 #endif

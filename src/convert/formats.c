@@ -9,6 +9,7 @@
 const nm_foreign_format *const nm_foreign_formats[] = {
     &nm_format_ctranslate2,
     &nm_format_huggingface,
+    &nm_format_fairseq,
     NULL,
 };
 
@@ -120,10 +121,10 @@ nm_status nm_convert_to(const nm_foreign_format *format, const char *model, cons
     return status;
 }
 
-nm_status nm_convert_from(const nm_foreign_format *format, const char *path, const char *output,
-                          nm_error *err)
+nm_status nm_convert_from(const nm_foreign_format *format, const nm_convert_settings *settings,
+                          const char *path, const char *output, nm_error *err)
 {
     if (!format->read)
         return nm_fail(err, NM_UNSUPPORTED, "the format %s is written and not read", format->name);
-    return format->read(path, output, err);
+    return format->read(path, settings, output, err);
 }

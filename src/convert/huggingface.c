@@ -14,6 +14,7 @@
 #include "convert/json_file.h"
 #include "convert/norm_map.h"
 #include "convert/tensor_map.h"
+#include "convert/torch_layers.h"
 #include "model/lm.h"
 #include "model/seq2seq.h"
 #include "nn/positions.h"
@@ -24,65 +25,6 @@
 static const double LAYER_NORM_EPSILON = 1e-5;
 
 /* ---- tensors ---- */
-
-/* The parameters of a LayerNorm: NAME.weight, NAME.bias. */
-static void map_norm(nm_tensor_map *map, const nm_model *model, const nm_norm *norm, const char *name)
-{
-    static const char *const parts[] = {"weight", "bias"};
-    for (int i = 0; i < 2; i++) {
-        char param[160];
-        snprintf(param, sizeof param, "%s.%s", norm->site.name, parts[i]);
-        nm_tensor_map_add(map, &nm_params_find(&model->params, param)->tensor, "%s.%s", name, parts[i]);
-    }
-}
-
-static void map_linear(nm_tensor_map *map, nm_tensor *weight, nm_tensor *bias, int32_t part, int32_t parts,
-                       const char *name)
-{
-    nm_tensor_map_add_part(map, weight, part, parts, "%s.weight", name);
-    nm_tensor_map_add_part(map, bias, part, parts, "%s.bias", name);
-}
-
-static void map_attention(nm_tensor_map *map, const nm_sublayer_attention *attention, const char *name)
-{
-    static const char *const projections[] = {"q_proj", "k_proj", "v_proj"};
-    char at[128];
-    bool cross = attention->kv_weight != NULL;
-    for (int i = 0; i < 3; i++) {
-        snprintf(at, sizeof at, "%s.%s", name, projections[i]);
-        if (cross && i)
-            map_linear(map, attention->kv_weight, attention->kv_bias, i - 1, 2, at);
-        else
-            map_linear(map, attention->in_weight, attention->in_bias, cross ? 0 : i, cross ? 1 : 3, at);
-    }
-    snprintf(at, sizeof at, "%s.out_proj", name);
-    map_linear(map, attention->out_weight, attention->out_bias, 0, 1, at);
-}
-
-/* The layers of M2M100 and Marian; prefix: "model.encoder". */
-static void map_stack(nm_tensor_map *map, const nm_model *model, const nm_stack *stack, const char *prefix)
-{
-    char at[64], name[128];
-    for (int32_t i = 0; i < stack->config.layers; i++) {
-        const nm_layer *layer = &stack->layers[i];
-        snprintf(at, sizeof at, "%s.layers.%d", prefix, i);
-#define NAMED(part) (snprintf(name, sizeof name, "%s.%s", at, part), name)
-        map_attention(map, &layer->self, NAMED("self_attn"));
-        map_norm(map, model, layer->self.norm, NAMED("self_attn_layer_norm"));
-        if (layer->cross.norm) {
-            map_attention(map, &layer->cross, NAMED("encoder_attn"));
-            map_norm(map, model, layer->cross.norm, NAMED("encoder_attn_layer_norm"));
-        }
-        map_linear(map, layer->ffn.in_weight, layer->ffn.in_bias, 0, 1, NAMED("fc1"));
-        map_linear(map, layer->ffn.out_weight, layer->ffn.out_bias, 0, 1, NAMED("fc2"));
-        map_norm(map, model, layer->ffn.norm, NAMED("final_layer_norm"));
-#undef NAMED
-    }
-    if (stack->final_norm) {
-        snprintf(name, sizeof name, "%s.layer_norm", prefix);
-        map_norm(map, model, stack->final_norm, name);
-    }
-}
 
 /* With shared embeddings the file has one matrix, and the class ties the others to it. */
 static void map_seq2seq(nm_tensor_map *map, nm_model *model)
@@ -98,8 +40,8 @@ static void map_seq2seq(nm_tensor_map *map, nm_model *model)
     }
     if (s->output_weight != s->source_table)
         nm_tensor_map_add(map, s->output_weight, "lm_head.weight")->vocab = NM_OF_TARGET_VOCAB;
-    map_stack(map, model, &s->encoder, "model.encoder");
-    map_stack(map, model, &s->decoder, "model.decoder");
+    nm_torch_layers_add(map, model, &s->encoder, "model.encoder");
+    nm_torch_layers_add(map, model, &s->decoder, "model.decoder");
 }
 
 /* GPT-2's linear layers are transposed. */
@@ -119,16 +61,16 @@ static void map_gpt2(nm_tensor_map *map, nm_model *model, const char *prefix)
     for (int32_t i = 0; i < lm->stack.config.layers; i++) {
         const nm_layer *layer = &lm->stack.layers[i];
 #define NAMED(part) (snprintf(name, sizeof name, "%sh.%d.%s", prefix, i, part), name)
-        map_norm(map, model, layer->self.norm, NAMED("ln_1"));
+        nm_torch_norm_add(map, model, layer->self.norm, NAMED("ln_1"));
         map_transposed(map, layer->self.in_weight, layer->self.in_bias, NAMED("attn.c_attn"));
         map_transposed(map, layer->self.out_weight, layer->self.out_bias, NAMED("attn.c_proj"));
-        map_norm(map, model, layer->ffn.norm, NAMED("ln_2"));
+        nm_torch_norm_add(map, model, layer->ffn.norm, NAMED("ln_2"));
         map_transposed(map, layer->ffn.in_weight, layer->ffn.in_bias, NAMED("mlp.c_fc"));
         map_transposed(map, layer->ffn.out_weight, layer->ffn.out_bias, NAMED("mlp.c_proj"));
 #undef NAMED
     }
     snprintf(name, sizeof name, "%sln_f", prefix);
-    map_norm(map, model, lm->stack.final_norm, name);
+    nm_torch_norm_add(map, model, lm->stack.final_norm, name);
 }
 
 /* ---- what the classes cannot compute ---- */
@@ -796,8 +738,10 @@ static nm_status read_folder(reader *from, const char *output)
                    from->config_path, type ? type : "");
 }
 
-static nm_status read_huggingface(const char *path, const char *output, nm_error *err)
+static nm_status read_huggingface(const char *path, const nm_convert_settings *settings, const char *output,
+                                  nm_error *err)
 {
+    (void)settings;
     reader from = {.folder = path, .config_path = nm_path_join(path, "config.json"), .err = err};
     nm_status status = read_folder(&from, output);
     nm_import_release(&from.in);

@@ -137,6 +137,23 @@ bool nm_import_excludes(const nm_import *import)
 
 /* ---- texts ---- */
 
+nm_status nm_import_dictionary(nm_import *import, const char *folder, const char *name, bool target)
+{
+    nm_translation_parts *parts = import->task.parts;
+    char **text = &parts->texts[target ? NM_TEXT_TARGET : NM_TEXT_SOURCE], *path = nm_path_join(folder, name);
+    nm_vocab **vocab = target ? &parts->target_vocab : &parts->source_vocab;
+    nm_status status = nm_model_text_read(path, text, import->err);
+    if (status == NM_OK)
+        status = nm_vocab_parse(*text, strlen(*text), path, NM_VOCAB_FAIRSEQ, vocab, import->err);
+    for (int32_t id = 0; status == NM_OK && id < nm_vocab_size(*vocab); id++) {
+        if (!id)
+            import->ids[target] = nm_allocate((size_t)nm_vocab_size(*vocab) * sizeof **import->ids);
+        import->ids[target][id] = id;
+    }
+    free(path);
+    return status;
+}
+
 static nm_status read_text(const char *folder, const char *name, char **text, nm_error *err)
 {
     char *path = nm_path_join(folder, name);

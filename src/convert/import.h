@@ -38,6 +38,8 @@ nm_status nm_import_set(nm_import *import, const char *option, const char *forma
  * becomes </s> (fairseq) if it is that token, otherwise <s> (tears). A language model has one vocabulary, of the target.
  * path is for messages. */
 nm_status nm_import_vocab(nm_import *import, const nm_foreign_vocab *vocab, bool target, const char *path);
+/* Reads the dictionary FOLDER/NAME in fairseq's format and order, which are Norma's. */
+nm_status nm_import_dictionary(nm_import *import, const char *folder, const char *name, bool target);
 /* Whether tokens exist that must not be output, so that the model needs model.output_bias. */
 bool nm_import_excludes(const nm_import *import);
 /* The texts of the model: data.ini, codes.bpe, source.spm and target.spm of the folder if they exist; otherwise the model reads

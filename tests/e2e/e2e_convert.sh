@@ -134,6 +134,29 @@ try convert hf-text --from huggingface -o back-text.safetensors
 "$NORMA" perplexity back-text.safetensors valid.en --threads 1 2>/dev/null | sed 's/back-text.safetensors//' >second.txt
 same first.txt second.txt
 
+# ---- fairseq: the names of M2M100 without their prefix, and dictionaries ----
+train untied small.ini --model.share_embeddings none
+try convert untied --to huggingface -o hf-untied
+mkdir fairseq
+cp data/dict.source.txt data/dict.target.txt data/data.ini fairseq
+perl -e 'local $/; binmode STDIN; binmode STDOUT; my $file = <STDIN>; my $bytes = unpack("Q<", $file);
+    my $header = substr($file, 8, $bytes);
+    $header =~ s/model\.//g; $header =~ s/lm_head\.weight/decoder.output_projection.weight/; $header =~ s/"xxh3"/"sums"/;
+    print pack("Q<", length $header), $header, substr($file, 8 + $bytes)' \
+    <hf-untied/model.safetensors >fairseq/model.safetensors
+try convert fairseq --from fairseq --heads 2 -o back-fairseq.safetensors
+[ "$got" = 0 ] || fail "convert fairseq: $(cat err)"
+same_model untied back-fairseq.safetensors
+refuses 2 "do not determine the number of attention heads: --heads N" convert fairseq --from fairseq -o no.safetensors
+refuses 2 "model.width = 32 is no multiple of model.heads = 3" convert fairseq --from fairseq --heads 3 -o no.safetensors
+refuses 2 "--heads has no effect" convert hf-pre --from huggingface --heads 2 -o no.safetensors
+refuses 7 "the format fairseq is read and not written" convert pre --to fairseq -o no
+refuses 7 "the format ctranslate2 is written and not read" convert ct2-pre --from ctranslate2 -o no.safetensors
+sed -i '$d' fairseq/dict.target.txt
+refuses 5 "tensor 'decoder.embed_tokens.weight' is [" convert fairseq --from fairseq --heads 2 -o no.safetensors
+rm fairseq/dict.target.txt
+refuses 3 "fairseq/dict.target.txt" convert fairseq --from fairseq --heads 2 -o no.safetensors
+
 # ---- damaged and foreign folders ----
 changed() { # FILE SED: hf-bad is hf-pre with one file changed
     rm -rf hf-bad
@@ -178,7 +201,7 @@ refuses 2 "one of --to FORMAT and --from FORMAT" convert pre --to huggingface --
 refuses 7 "enc.0.self.norm is layer and enc.0.ffn.norm is rms: CTranslate2 has one epsilon" convert mixed --to ctranslate2 -o no
 refuses 7 "enc.0.self.norm is power: with row scaling it is not affine" convert power --to ctranslate2 -o no
 refuses 7 "enc.0.self.norm is rbn: the class has LayerNorm" convert folded --to huggingface -o no
-refuses 2 "'onnx' is no format of models; the formats are: ctranslate2, huggingface" convert pre --to onnx -o no
+refuses 2 "'onnx' is no format of models; the formats are: ctranslate2, huggingface, fairseq" convert pre --to onnx -o no
 refuses 2 "no output" convert pre --to huggingface
 refuses 3 "missing" convert missing --to huggingface -o no
 [ ! -e no ] || [ -z "$(ls no)" ] || fail "files in spite of a failure: $(ls no)"

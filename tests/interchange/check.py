@@ -1,0 +1,176 @@
+"""norma convert against the other programs: CTranslate2, transformers, sentencepiece and torch from PyPI.
+
+    check.py NORMA FOLDER
+
+Trains small models in FOLDER, converts them, and compares translations and log probabilities. Exit code 1: a difference.
+"""
+
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+
+import ctranslate2
+import sentencepiece
+import torch
+from transformers import (AutoModelForSeq2SeqLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, MarianConfig,
+                          MarianMTModel)
+
+TOLERANCE = 2e-5  # of a log probability in float
+failures = 0
+
+
+def norma(*arguments):
+    done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"norma {' '.join(arguments)}: {done.stderr}")
+    return done.stdout
+
+
+def check(name, passed, text):
+    global failures
+    failures += not passed
+    print(f"{'ok    ' if passed else 'FAILED'} {name}: {text}", flush=True)
+
+
+def write_corpus():
+    """Word-by-word translation in reverse order; the validation set has words that the training set lacks."""
+    random.seed(1)
+    german = "haus baum hund katze rot blau gross klein alt neu".split()
+    english = "house tree dog cat red blue big small old new".split()
+    sides = {"train": 1500, "valid": 40}
+    for split, n in sides.items():
+        with open(f"{split}.de", "w") as source, open(f"{split}.en", "w") as target:
+            for i in range(n):
+                words = [random.randrange(len(german)) for _ in range(random.randint(1, 8))]
+                extra = " unbekannt" if split == "valid" and i % 7 == 0 else ""
+                source.write(" ".join(german[w] for w in words) + extra + " .\n")
+                target.write(" ".join(english[w] for w in reversed(words)) + " .\n")
+    norma("prepare", "--train", "train", "--valid", "valid", "--source-lang", "de", "--target-lang", "en", "--output",
+          "data", "--joint", "--tokenizer", "none", "--bpe-merges", "20")
+
+
+def train(name, *options):
+    with open("recipe.ini", "w") as recipe:
+        recipe.write("[run]\ntask = translation\n")
+    norma("train", "recipe.ini", "--run.folder", name, "--data.folder", "data", "--model.preset", "tiny", "--model.width",
+          "64", "--model.ff", "128", "--model.dropout", "0", "--train.updates", "200", "--train.max_tokens", "800",
+          "--train.score", "false", "--schedule.lr", "3e-3", "--schedule.warmup", "40", *options)
+
+
+def translations(model, beam, lines):
+    with open("lines.txt", "w") as file:
+        file.write("\n".join(lines) + "\n")
+    out = norma("translate", model, "lines.txt", "--input_format", "subword", "--output_format", "subword", "--json",
+                "--decode.beam", str(beam), "--decode.alpha", "1", "--decode.max_length_a", "0", "--decode.max_length_b",
+                "60")
+    return [json.loads(line)["translations"][0] for line in out.splitlines()]
+
+
+def check_ctranslate2(model, lines):
+    norma("convert", model, "--to", "ctranslate2", "-o", f"{model}-ct2")
+    translator = ctranslate2.Translator(f"{model}-ct2")
+    sources = [line.split() for line in lines]
+    for beam in (1, 4):
+        ours = translations(model, beam, lines)
+        theirs = translator.translate_batch(sources, beam_size=beam, length_penalty=1, max_decoding_length=60)
+        same = sum(o["text"] == " ".join(t.hypotheses[0]) for o, t in zip(ours, theirs))
+        check(f"CTranslate2, {model}, beam {beam}", same == len(lines), f"{same} of {len(lines)} lines are the same")
+    words = [[token for token in o["tokens"] if token != "</s>"] for o in ours]
+    scored = translator.score_batch(sources, words)
+    largest = max(abs(a - b) for s, o in zip(scored, ours) for a, b in zip(s.log_probs, o["token_scores"]))
+    check(f"CTranslate2, {model}, scores", largest < TOLERANCE, f"largest difference {largest:.1e}")
+
+
+def check_transformers(model, lines):
+    norma("convert", model, "--to", "huggingface", "-o", f"{model}-hf")
+    tokenizer = AutoTokenizer.from_pretrained(f"{model}-hf")
+    theirs = AutoModelForSeq2SeqLM.from_pretrained(f"{model}-hf")
+    same = 0
+    for line, ours in zip(lines, translations(model, 1, lines)):
+        ids = theirs.generate(input_ids=tokenizer(line, return_tensors="pt").input_ids, max_length=62)[0]
+        same += tokenizer.decode(ids, skip_special_tokens=True) == ours["text"]
+    check(f"transformers, {model}, {type(theirs).__name__}", same == len(lines),
+          f"{same} of {len(lines)} greedy translations are the same")
+    norma("convert", f"{model}-hf", "--from", "huggingface", "-o", f"{model}-back.safetensors")
+    check(f"back from transformers, {model}",
+          translations(model, 4, lines) == translations(f"{model}-back.safetensors", 4, lines), "the same n-best scores")
+
+
+def check_marian():
+    """A folder like those of OPUS-MT: two SentencePiece models, swish, <pad> as the first input, biases."""
+    os.makedirs("opus", exist_ok=True)
+    vocabulary = {"</s>": 0, "<unk>": 1}
+    for side, language in (("source", "de"), ("target", "en")):
+        sentencepiece.SentencePieceTrainer.train(input=f"train.{language}", model_prefix=f"opus/{side}", vocab_size=40,
+                                                 hard_vocab_limit=False, minloglevel=2)
+        os.rename(f"opus/{side}.model", f"opus/{side}.spm")
+        pieces = sentencepiece.SentencePieceProcessor(f"opus/{side}.spm")
+        for i in range(pieces.get_piece_size()):
+            if pieces.id_to_piece(i) != "<s>":
+                vocabulary.setdefault(pieces.id_to_piece(i), len(vocabulary))
+    pad = vocabulary["<pad>"] = len(vocabulary)
+    with open("opus/vocab.json", "w") as file:
+        json.dump(vocabulary, file)
+    model = MarianMTModel(MarianConfig(
+        vocab_size=len(vocabulary), d_model=32, encoder_layers=2, decoder_layers=2, encoder_ffn_dim=64, decoder_ffn_dim=64,
+        encoder_attention_heads=4, decoder_attention_heads=4, activation_function="swish", scale_embedding=True,
+        max_position_embeddings=128, decoder_start_token_id=pad, pad_token_id=pad, eos_token_id=0, init_std=0.2)).eval()
+    with torch.no_grad():
+        model.final_logits_bias.copy_(torch.randn(1, len(vocabulary)))
+    model.save_pretrained("opus")
+    norma("convert", "opus", "--from", "huggingface", "-o", "opus.safetensors")
+    out = norma("translate", "opus.safetensors", "valid.de", "--json", "--beam", "1", "--decode.max_length_a", "0",
+                "--decode.max_length_b", "12")
+    pieces, largest = sentencepiece.SentencePieceProcessor("opus/source.spm"), 0
+    for line, result in zip(open("valid.de"), out.splitlines()):
+        ours = json.loads(result)["translations"][0]
+        source = [vocabulary.get(p, 1) for p in pieces.encode(line.strip(), out_type=str)] + [0]
+        ids = [vocabulary[token] for token in ours["tokens"]]
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([[pad] + ids[:-1]])).logits
+        theirs = torch.log_softmax(logits, -1)[0]
+        largest = max([largest] + [abs(float(theirs[i, t]) - s) for i, (t, s) in enumerate(zip(ids, ours["token_scores"]))])
+    check("MarianMTModel to Norma", largest < TOLERANCE, f"largest difference {largest:.1e}")
+
+
+def check_gpt2():
+    size = 300
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=size, n_positions=64, n_embd=48, n_layer=2, n_head=4, eos_token_id=size - 1,
+                                       bos_token_id=size - 1, initializer_range=0.2)).eval()
+    model.save_pretrained("gpt2")
+    with open("gpt2/vocab.json", "w") as file:
+        json.dump({f"w{i}" if i < size - 1 else "<|endoftext|>": i for i in range(size)}, file)
+    norma("convert", "gpt2", "--from", "huggingface", "-o", "gpt2.safetensors")
+    ids = [random.randrange(size - 1) for _ in range(50)]
+    with open("gpt2.txt", "w") as file:
+        file.write(" ".join(f"w{i}" for i in ids) + "\n")
+    words = norma("perplexity", "gpt2.safetensors", "gpt2.txt").split()
+    ours = float(words[words.index("nll") + 1])
+    with torch.no_grad():
+        theirs = torch.log_softmax(model(torch.tensor([[size - 1] + ids])).logits[0], -1)
+    expected = -sum(float(theirs[i, t]) for i, t in enumerate(ids + [size - 1])) / (len(ids) + 1)
+    check("GPT2LMHeadModel to Norma", math.isclose(ours, expected, abs_tol=TOLERANCE), f"nll {ours} and {expected:.6f}")
+
+
+if __name__ == "__main__":
+    PROGRAM = os.path.abspath(sys.argv[1])
+    os.makedirs(sys.argv[2], exist_ok=True)
+    os.chdir(sys.argv[2])
+    torch.manual_seed(1)
+    torch.set_num_threads(1)
+    write_corpus()
+    subwords = norma("subword", "valid.de", "--like", "data").splitlines()
+    MODELS = {"layer": [], "post": ["--model.norm_position", "post"], "gelu": ["--model.activation", "gelu"],
+              "scale": ["--model.norm", "scale"], "rms": ["--model.norm", "rms"], "rbn": ["--model.encoder_norm", "rbn"],
+              "batch": ["--model.norm", "batch", "--model.decoder_norm", "batch", "--model.norm_position", "post"]}
+    for run, settings in MODELS.items():
+        train(run, *settings)
+        check_ctranslate2(run, subwords)
+        if run in ("layer", "post", "gelu"):
+            check_transformers(run, subwords)
+    check_marian()
+    check_gpt2()
+    sys.exit(failures > 0)
