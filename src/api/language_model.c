@@ -6,6 +6,7 @@
 
 #include "api/inference.h"
 #include "decode/sampler.h"
+#include "model/lm.h"
 #include "task/lm_task.h"
 #include "text/words.h"
 
@@ -15,7 +16,7 @@ typedef struct scoring_config { /* section [perplexity] */
 
 /* clang-format off */
 static const nm_option scoring_rows[] = {
-    NM_OPTION(scoring_config, context, "0", 0, 1024, "Minimum number of preceding tokens in sliding windows, where the text has them; 0: segments as in training."),
+    NM_OPTION(scoring_config, context, "0", 0, NM_LM_MAX_CONTEXT, "Minimum number of preceding tokens in sliding windows, where the text has them; 0: segments as in training."),
     NM_OPTION(scoring_config, batch_tokens, "2048", 1, 1 << 24, "Number of tokens in a batch; the result does not depend on it."),
     {0}};
 /* clang-format on */

@@ -7,6 +7,7 @@
 
 #include "cli/open_model.h"
 #include "metric/bootstrap.h"
+#include "model/lm.h"
 #include "task/lm_task.h"
 #include "task/split_loss.h"
 #include "task/translation.h"
@@ -24,7 +25,7 @@ enum { ALL_SPLITS = NM_SPLIT_TEST + 1 }; /* perplexity.split; the others are nm_
 
 /* clang-format off */
 static const nm_option perplexity_rows[] = {
-    ROW(context, "0", 0, 8192, "Minimum number of preceding tokens in sliding windows, where the text has them; 0: segments as in training."),
+    ROW(context, "0", 0, NM_LM_MAX_CONTEXT, "Minimum number of preceding tokens in sliding windows, where the text has them; 0: segments as in training."),
     ROW(drop_incomplete, "false", 0, 1, "Leave out the last segment if it is shorter than model.context."),
     ROW(batch_tokens, "2048", 1, 1 << 24, "Number of tokens in a batch; the result does not depend on it."),
     ROW(interval, "false", 0, 1, "Print the 95 % bootstrap interval over blocks of tokens."),

@@ -696,7 +696,7 @@ static nm_status read_gpt2(reader *from, const char *output)
     NM_TRY(read_count(from, "n_embd", MAX_WIDTH, &width));
     NM_TRY(read_count(from, "n_layer", MAX_LAYERS, &layers));
     NM_TRY(read_count(from, "n_head", MAX_HEADS, &heads));
-    NM_TRY(read_count(from, "n_positions", 8192, &context));
+    NM_TRY(read_count(from, "n_positions", NM_LM_MAX_CONTEXT, &context));
     inner = nm_json_id(from->config, "n_inner", 4 * width);
     NM_TRY(set_activation(from));
     NM_TRY(nm_import_set(in, "model.norm_position", "pre"));

@@ -20,7 +20,7 @@ static const nm_option lm_options[] = {
                   "pre", "Position of the norms: before each sublayer, with a final norm after the last layer (pre), or after each residual addition (post).",
                   "0.1", "Dropout rate on the output of each sublayer.", "0", "0.1", "0.1"),
     ROW(layers, "2", 1, 1000, "Number of layers."),
-    ROW(context, "64", 2, 8192, "Context length in tokens (L): length of training segments and longest context at inference."),
+    ROW(context, "64", 2, NM_LM_MAX_CONTEXT, "Context length in tokens (L): length of training segments and longest context at inference."),
     ROW(cores, "1", 1, 64, "Number of cores of block-term attention (core-1, core-2)."),
     ROW(core_width, "20", 1, 4096, "Width of a core of block-term attention (h)."),
     ROW(final_norm, "", 0, 0, "Normalization after the last layer, in pre-norm only; empty: as model.norm."),

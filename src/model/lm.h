@@ -6,6 +6,8 @@
 #include "model/model.h"
 #include "nn/transformer.h"
 
+enum { NM_LM_MAX_CONTEXT = 8192 };
+
 typedef struct nm_lm_config {
     NM_STACK_OPTIONS;
     const char *preset, *final_norm, *cutoffs;
