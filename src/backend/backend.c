@@ -215,7 +215,8 @@ void *nm_backend_scratch(nm_backend *backend, int slot, size_t bytes)
         size_t page = huge ? HUGE_PAGE : 4096, rounded = (bytes + page - 1) / page * page;
         free(scratch->base);
         scratch->base = aligned_alloc(page, rounded);
-        NM_ASSERT(scratch->base != NULL);
+        if (!scratch->base)
+            nm_out_of_memory(rounded);
         if (huge)
             madvise(scratch->base, rounded, MADV_HUGEPAGE);
         scratch->bytes = rounded;

@@ -162,6 +162,14 @@ nm_status nm_file_read(const char *path, char **text, size_t *bytes, nm_error *e
     return NM_OK;
 }
 
+nm_status nm_file_read_optional(const char *path, char **text, nm_error *err)
+{
+    bool found;
+    *text = NULL;
+    NM_TRY(nm_file_find(path, &found, err));
+    return found ? nm_file_read(path, text, NULL, err) : NM_OK;
+}
+
 static const char temporary_suffix[] = ".new";
 enum { RANDOM_DIGITS = 8, TEMPORARY_TAIL = 1 + RANDOM_DIGITS + (int)sizeof temporary_suffix - 1 };
 
@@ -196,10 +204,32 @@ void nm_folder_remove_temporaries(const char *folder)
         closedir(entries);
 }
 
+/* The folder of a path, heap. */
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? nm_format("%.*s", (int)(slash - path + 1), path) : nm_format(".");
+}
+
+static void format_descriptor(char path[64], int fd)
+{
+    snprintf(path, 64, "/proc/self/fd/%d", fd);
+}
+
 /* Creates the temporary file of writer->target. Returns its descriptor, or -1 with errno. */
 static int create_temporary(nm_file_writer *writer)
 {
     enum { TRIES = 100 };
+    char *folder = folder_of(writer->target), name[64];
+    int unnamed = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+    free(folder);
+    format_descriptor(name, unnamed);
+    if (unnamed >= 0 && access(name, F_OK) == 0) {
+        writer->temporary = nm_duplicate("");
+        return unnamed;
+    }
+    if (unnamed >= 0) /* no /proc: it could not get a name */
+        close(unnamed);
     for (int i = 0; i < TRIES; i++) {
         free(writer->temporary);
         writer->temporary = format_temporary(writer->target);
@@ -242,10 +272,42 @@ nm_status nm_file_writer_open(nm_file_writer *writer, const char *path, nm_error
     nm_status status = fail_errno(err, path, "", errno);
     if (fd >= 0)
         close(fd);
-    if (fd >= 0 && writer->temporary)
+    if (fd >= 0 && writer->temporary && *writer->temporary)
         unlink(writer->temporary);
     nm_file_writer_abort(writer);
     return status;
+}
+
+char *nm_file_writer_readable(const nm_file_writer *writer)
+{
+    char descriptor[64];
+    if (writer->temporary && *writer->temporary)
+        return nm_duplicate(writer->temporary);
+    format_descriptor(descriptor, fileno(writer->stream));
+    return nm_duplicate(descriptor);
+}
+
+/* Gives the temporary file a name. False with errno. */
+static bool name_temporary(nm_file_writer *writer)
+{
+    enum { TRIES = 100 };
+    char descriptor[64];
+    format_descriptor(descriptor, fileno(writer->stream));
+    for (int i = 0; i < TRIES && !*writer->temporary; i++) {
+        char *name = format_temporary(writer->target);
+        bool linked = linkat(AT_FDCWD, descriptor, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0;
+        int cause = errno;
+        if (linked) {
+            free(writer->temporary);
+            writer->temporary = name;
+        } else {
+            free(name);
+            errno = cause;
+            if (cause != EEXIST)
+                break;
+        }
+    }
+    return *writer->temporary;
 }
 
 void nm_file_writer_abort(nm_file_writer *writer)
@@ -253,7 +315,7 @@ void nm_file_writer_abort(nm_file_writer *writer)
     if (writer->stream) {
         if (writer->stream != stdout)
             fclose(writer->stream);
-        if (writer->temporary)
+        if (writer->temporary && *writer->temporary)
             unlink(writer->temporary);
     }
     free(writer->path);
@@ -264,8 +326,7 @@ void nm_file_writer_abort(nm_file_writer *writer)
 
 static void sync_folder_of(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    char *folder = slash ? nm_format("%.*s", (int)(slash - path + 1), path) : nm_format(".");
+    char *folder = folder_of(path);
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0) {
         fsync(fd);
@@ -295,6 +356,8 @@ nm_status nm_file_writer_commit(nm_file_writer *writer, nm_error *err)
     nm_status status = nm_file_flush(writer->stream, writer->path, err);
     if (status == NM_OK && writer->temporary && fsync(fileno(writer->stream)))
         status = fail_errno(err, writer->path, "writing failed: ", errno);
+    if (status == NM_OK && writer->temporary && !name_temporary(writer))
+        status = fail_errno(err, writer->path, "cannot name the temporary file: ", errno);
     if (writer->stream != stdout && fclose(writer->stream) && status == NM_OK)
         status = fail_errno(err, writer->path, "writing failed: ", errno);
     writer->stream = NULL;
@@ -303,7 +366,7 @@ nm_status nm_file_writer_commit(nm_file_writer *writer, nm_error *err)
             status = fail_errno(err, writer->path, "", errno);
         if (status == NM_OK)
             sync_folder_of(writer->target);
-        else
+        else if (*writer->temporary)
             unlink(writer->temporary);
     }
     nm_file_writer_abort(writer);
@@ -387,7 +450,7 @@ nm_status nm_lines_next(nm_lines *lines, bool *more, nm_error *err)
     if (length < 0 || ferror(lines->stream)) { /* getline returns what it read before an error */
         *more = false;
         if (ferror(lines->stream))
-            return nm_fail(err, NM_IO, "%s:%lld: reading failed: %s", lines->path,
+            return nm_fail(err, nm_input_error_status(errno), "%s:%lld: reading failed: %s", lines->path,
                            (long long)lines->number + 1, nm_input_error_text(errno));
         return errno == ENOMEM ? nm_fail(err, NM_MEMORY, "%s:%lld: line too long for memory", lines->path,
                                          (long long)lines->number + 1)
@@ -431,7 +494,9 @@ nm_status nm_folder_create(const char *path, nm_error *err)
             break;
     }
     struct stat info;
-    if (status == NM_OK && (stat(path, &info) || !S_ISDIR(info.st_mode)))
+    if (status == NM_OK && stat(path, &info))
+        status = fail_errno(err, path, "", errno);
+    else if (status == NM_OK && !S_ISDIR(info.st_mode))
         status = nm_fail(err, NM_IO, "%s: not a folder", path);
     free(copy);
     return status;
@@ -440,6 +505,12 @@ nm_status nm_folder_create(const char *path, nm_error *err)
 bool nm_file_exists(const char *path)
 {
     return access(path, F_OK) == 0;
+}
+
+nm_status nm_file_find(const char *path, bool *found, nm_error *err)
+{
+    *found = nm_file_exists(path);
+    return *found || errno == ENOENT || errno == ENOTDIR ? NM_OK : fail_errno(err, path, "", errno);
 }
 
 char *nm_path_join(const char *folder, const char *name)

@@ -23,21 +23,27 @@ void nm_file_unmap(nm_file_map *map);
 /* Reads a whole file into heap memory and appends a NUL; the caller frees *text. bytes may be NULL. "-" is standard input.
  * A FIFO without a writer is NM_IO instead of a blocked call. */
 nm_status nm_file_read(const char *path, char **text, size_t *bytes, nm_error *err);
+/* The same; *text is NULL if there is no such file. A file that cannot be read is an error. */
+nm_status nm_file_read_optional(const char *path, char **text, nm_error *err);
 
-/* Atomic writing: open creates a temporary file "PATH.XXXXXXXX.new" (8 random hexadecimal digits, O_EXCL) in the folder of
- * PATH; commit flushes, syncs and renames it, then syncs the folder. Readers see the old file or the complete new one. The
- * permissions of an existing file are kept, and a symbolic link is followed.
+/* Atomic writing: open creates a temporary file without a name (O_TMPFILE) in the folder of PATH, so that nothing remains of
+ * a process that ends in the meantime. commit flushes and syncs it, gives it the name "PATH.XXXXXXXX.new" (8 random
+ * hexadecimal digits), renames that to PATH and syncs the folder. On file systems without such files it has that name from
+ * the beginning (O_EXCL). Readers see the old file or the complete new one. The permissions of an existing file are kept,
+ * and a symbolic link is followed.
  * "-" is standard output; it, devices and FIFOs are written directly. */
 typedef struct nm_file_writer {
     FILE *stream;    /* NULL when closed */
     char *path;      /* as in messages */
-    char *temporary; /* path of the temporary file; NULL when the target is written directly */
+    char *temporary; /* path of the temporary file, "" while it has no name; NULL when the target is written directly */
     char *target;    /* path that commit renames to: path without symbolic links */
 } nm_file_writer;
 
 nm_status nm_file_writer_open(nm_file_writer *writer, const char *path, nm_error *err);
 /* fwrite with a message. bytes 0 needs no open file. */
 nm_status nm_file_append(nm_file_writer *writer, const void *data, size_t bytes, nm_error *err);
+/* A path under which this process can read what has been written and flushed; heap. */
+char *nm_file_writer_readable(const nm_file_writer *writer);
 /* Closes the writer in every case; removes the temporary file on failure. */
 nm_status nm_file_writer_commit(nm_file_writer *writer, nm_error *err);
 /* Removes the temporary file. Does nothing to a closed writer. */
@@ -79,7 +85,10 @@ void nm_lines_release(nm_lines *lines);
 
 /* Creates a folder and its parents; an existing folder is not an error. */
 nm_status nm_folder_create(const char *path, nm_error *err);
+/* False, too, if the system cannot tell; nm_file_find distinguishes. */
 bool nm_file_exists(const char *path);
+/* Whether there is something at path. NM_IO if the system cannot tell, for example in a folder without permission. */
+nm_status nm_file_find(const char *path, bool *found, nm_error *err);
 /* "folder/name" as heap string; the caller frees. */
 char *nm_path_join(const char *folder, const char *name);
 

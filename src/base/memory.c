@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 /* The only exit of the process in the library, see memory.h. */
-static _Noreturn void run_out(size_t bytes)
+void nm_out_of_memory(size_t bytes)
 {
     fprintf(stderr, "norma: out of memory (%zu bytes requested)\n", bytes);
     _exit(NM_MEMORY);
@@ -19,7 +19,7 @@ void *nm_allocate(size_t bytes)
 {
     void *block = calloc(1, bytes ? bytes : 1);
     if (!block)
-        run_out(bytes);
+        nm_out_of_memory(bytes);
     return block;
 }
 
@@ -27,7 +27,7 @@ void *nm_reallocate(void *block, size_t bytes)
 {
     void *moved = realloc(block, bytes ? bytes : 1);
     if (!moved)
-        run_out(bytes);
+        nm_out_of_memory(bytes);
     return moved;
 }
 
@@ -39,7 +39,7 @@ char *nm_format(const char *format, ...)
     int length = vsnprintf(NULL, 0, format, args);
     va_end(args);
     if (length < 0) /* vsnprintf allocates for wide fields */
-        run_out(0);
+        nm_out_of_memory(0);
     char *text = nm_allocate((size_t)length + 1);
     vsnprintf(text, (size_t)length + 1, format, again);
     va_end(again);
@@ -55,7 +55,7 @@ FILE *nm_text_stream_open(char **text, size_t *bytes)
 {
     FILE *stream = open_memstream(text, bytes);
     if (!stream)
-        run_out(0);
+        nm_out_of_memory(0);
     return stream;
 }
 
@@ -64,7 +64,7 @@ void nm_text_stream_close(FILE *stream)
 {
     bool failed = ferror(stream) != 0;
     if (fclose(stream) || failed)
-        run_out(0);
+        nm_out_of_memory(0);
 }
 
 static void *allocate_json(size_t bytes)
@@ -82,7 +82,7 @@ static void *alloc_region(void *user, size_t bytes)
     (void)user;
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
-        run_out(bytes);
+        nm_out_of_memory(bytes);
     return base;
 }
 

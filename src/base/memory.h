@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include "norma/status.h"
 
+_Noreturn void nm_out_of_memory(size_t bytes);
 void *nm_allocate(size_t bytes); /* zeroed */
 /* realloc; block may be NULL. New bytes are not zeroed. */
 void *nm_reallocate(void *block, size_t bytes);

@@ -19,6 +19,7 @@
 #endif
 #ifdef NORMA_ZSTD
 #include <zstd.h>
+#include <zstd_errors.h>
 #endif
 
 enum { CHUNK = 1 << 16 };
@@ -37,7 +38,7 @@ typedef ssize_t (*decode_function)(void *state, source *from, char *out, size_t 
 typedef struct codec {
     const char *name, *package; /* "gzip", "zlib1g-dev" */
     const char *magic;          /* first bytes of a file */
-    void *(*open)(void);        /* NULL: not built in */
+    void *(*open)(void);        /* NULL: not built in. Returns NULL without memory */
     decode_function decode;
     void (*close)(void *state);
 } codec;
@@ -76,6 +77,14 @@ static ssize_t bad_data(void)
     return -1;
 }
 
+#if defined NORMA_ZLIB || defined NORMA_LZMA || defined NORMA_ZSTD
+static ssize_t no_memory(void)
+{
+    errno = ENOMEM;
+    return -1;
+}
+#endif
+
 /* ---- gzip ---- */
 
 #ifdef NORMA_ZLIB
@@ -88,8 +97,10 @@ static void *gzip_open(void)
 {
     enum { GZIP = 16 };
     gzip *self = nm_allocate(sizeof *self);
-    NM_ASSERT(inflateInit2(&self->stream, MAX_WBITS + GZIP) == Z_OK);
-    return self;
+    if (inflateInit2(&self->stream, MAX_WBITS + GZIP) == Z_OK)
+        return self;
+    free(self);
+    return NULL;
 }
 
 static ssize_t gzip_decode(void *state, source *from, char *out, size_t n)
@@ -109,6 +120,8 @@ static ssize_t gzip_decode(void *state, source *from, char *out, size_t n)
         self->stream.avail_out = (uInt)n;
         int result = inflate(&self->stream, Z_NO_FLUSH);
         from->at = from->n - self->stream.avail_in;
+        if (result == Z_MEM_ERROR)
+            return no_memory();
         if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR)
             return bad_data();
         self->ended = result == Z_STREAM_END;
@@ -134,8 +147,10 @@ static void *xz_open(void)
 {
     lzma_stream *self = nm_allocate(sizeof *self);
     *self = (lzma_stream)LZMA_STREAM_INIT;
-    NM_ASSERT(lzma_stream_decoder(self, UINT64_MAX, LZMA_CONCATENATED) == LZMA_OK);
-    return self;
+    if (lzma_stream_decoder(self, UINT64_MAX, LZMA_CONCATENATED) == LZMA_OK)
+        return self;
+    free(self);
+    return NULL;
 }
 
 static ssize_t xz_decode(void *state, source *from, char *out, size_t n)
@@ -150,6 +165,8 @@ static ssize_t xz_decode(void *state, source *from, char *out, size_t n)
         self->avail_out = n;
         lzma_ret result = lzma_code(self, from->ended ? LZMA_FINISH : LZMA_RUN);
         from->at = from->n - self->avail_in;
+        if (result == LZMA_MEM_ERROR)
+            return no_memory();
         if (result != LZMA_OK && result != LZMA_STREAM_END)
             return bad_data();
         if (n > self->avail_out || result == LZMA_STREAM_END)
@@ -179,8 +196,10 @@ static void *zstd_open(void)
 {
     zstd *self = nm_allocate(sizeof *self);
     self->stream = ZSTD_createDStream();
-    NM_ASSERT(self->stream);
-    return self;
+    if (self->stream)
+        return self;
+    free(self);
+    return NULL;
 }
 
 static ssize_t zstd_decode(void *state, source *from, char *out, size_t n)
@@ -197,7 +216,7 @@ static ssize_t zstd_decode(void *state, source *from, char *out, size_t n)
         size_t result = ZSTD_decompressStream(self->stream, &output, &input);
         from->at = input.pos;
         if (ZSTD_isError(result))
-            return bad_data();
+            return ZSTD_getErrorCode(result) == ZSTD_error_memory_allocation ? no_memory() : bad_data();
         self->inside = result != 0;
         if (output.pos)
             return (ssize_t)output.pos;
@@ -273,14 +292,24 @@ static int layer_close(void *cookie)
     return result;
 }
 
-/* Replaces *stream by one that decodes it. */
-static void add_layer(FILE **stream, decode_function decode, void (*close)(void *), void *state)
+/* Replaces *stream by one that decodes it, which owns the state. */
+static nm_status add_layer(FILE **stream, const char *path, decode_function decode, void (*close)(void *),
+                           void *state, nm_error *err)
 {
+    if (!state)
+        return nm_fail(err, NM_MEMORY, "%s: no memory to decode it", path);
     layer *self = nm_allocate(sizeof *self);
     *self = (layer){{.stream = *stream, .bytes = nm_allocate(CHUNK)}, decode, close, state};
-    *stream = fopencookie(self, "r", (cookie_io_functions_t){.read = layer_read, .close = layer_close});
-    NM_ASSERT(*stream);
-    setvbuf(*stream, NULL, _IOFBF, CHUNK);
+    FILE *decoded = fopencookie(self, "r", (cookie_io_functions_t){.read = layer_read, .close = layer_close});
+    if (!decoded) {
+        close(state);
+        free(self->from.bytes);
+        free(self);
+        return nm_fail(err, NM_MEMORY, "%s: no memory to decode it", path);
+    }
+    setvbuf(decoded, NULL, _IOFBF, CHUNK);
+    *stream = decoded;
+    return NM_OK;
 }
 
 static ssize_t read_member(void *state, source *from, char *out, size_t n)
@@ -306,7 +335,9 @@ static nm_status open_member(FILE **stream, const char *path, nm_error *err)
 static nm_status decompress(FILE **stream, const char *path, nm_error *err)
 {
     struct stat info;
-    if (fstat(fileno(*stream), &info) || !S_ISREG(info.st_mode)) /* a pipe may be interactive */
+    if (fstat(fileno(*stream), &info))
+        return nm_fail(err, NM_IO, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode)) /* a pipe may be interactive */
         return NM_OK;
     char start[5] = {0};
     size_t n = fread(start, 1, sizeof start, *stream);
@@ -324,7 +355,7 @@ static nm_status decompress(FILE **stream, const char *path, nm_error *err)
             return nm_fail(err, NM_UNSUPPORTED,
                            "%s: compressed by %s; unpack it first, or build Norma with the package %s", path,
                            type->name, type->package);
-        add_layer(stream, type->decode, type->close, type->open());
+        return add_layer(stream, path, type->decode, type->close, type->open(), err);
     }
     return NM_OK;
 }
@@ -334,11 +365,12 @@ static nm_status add_encoding(FILE **stream, const char *path, const char *encod
     if (!encoding || !*encoding || !strcasecmp(encoding, "utf-8") || !strcasecmp(encoding, "utf8"))
         return NM_OK;
     iconv_t converter = iconv_open("UTF-8", encoding);
+    if (converter == (iconv_t)-1 && errno == ENOMEM)
+        return nm_fail(err, NM_MEMORY, "%s: no memory to decode it", path);
     if (converter == (iconv_t)-1)
         return nm_fail(err, NM_USAGE, "%s: unknown encoding \"%.40s\"; iconv --list prints the known ones",
                        path, encoding);
-    add_layer(stream, convert, close_converter, converter);
-    return NM_OK;
+    return add_layer(stream, path, convert, close_converter, converter, err);
 }
 
 nm_status nm_text_open(FILE **stream, const char *path, const char *encoding, nm_error *err)
@@ -354,6 +386,11 @@ nm_status nm_text_open(FILE **stream, const char *path, const char *encoding, nm
         *stream = NULL;
     }
     return status;
+}
+
+nm_status nm_input_error_status(int error)
+{
+    return error == EBADMSG || error == EILSEQ ? NM_FORMAT : error == ENOMEM ? NM_MEMORY : NM_IO;
 }
 
 const char *nm_input_error_text(int error)

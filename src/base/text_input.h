@@ -14,6 +14,8 @@
  * Reading the stream fails with errno EBADMSG for damaged or truncated compressed data, and with EILSEQ for bytes that are
  * not valid in the encoding; nm_input_error_text describes both. */
 nm_status nm_text_open(FILE **stream, const char *path, const char *encoding, nm_error *err);
+/* NM_FORMAT for these two, NM_MEMORY for ENOMEM, otherwise NM_IO. */
+nm_status nm_input_error_status(int error);
 /* strerror, with the descriptions of these two. */
 const char *nm_input_error_text(int error);
 

@@ -82,16 +82,15 @@ static nm_status list_checkpoints(const char *run, model_files *files, nm_error 
     return n > 0 ? NM_OK : nm_fail(err, NM_IO, "%s: no run with saved checkpoints", run);
 }
 
-static int64_t update_of(const char *path)
+/* -1 for a model without this number. */
+static nm_status read_update(const char *path, int64_t *update, nm_error *err)
 {
     nm_safetensors *file;
-    nm_error ignored;
-    if (nm_safetensors_open(&file, path, &ignored) != NM_OK)
-        return -1;
+    NM_TRY(nm_safetensors_open(&file, path, err));
     const char *text = nm_safetensors_metadata(file, "update");
-    int64_t update = text ? strtoll(text, NULL, 10) : -1;
+    *update = text ? strtoll(text, NULL, 10) : -1;
     nm_safetensors_close(file);
-    return update;
+    return NM_OK;
 }
 
 /* ---- one model file ---- */
@@ -111,7 +110,8 @@ static json_t *result_of(const char *run, const char *path, int64_t update, cons
 static nm_status report_result(job *self, const char *run, const char *path, const nm_inspection *inspection,
                                const nm_advice *advice, nm_error *err)
 {
-    int64_t update = update_of(path);
+    int64_t update;
+    NM_TRY(read_update(path, &update, err));
     json_t *result = result_of(run, path, update, inspection, advice);
     nm_status status = self->config->save ? inspect_file_add(run, result, err) : NM_OK;
     if (self->results) {

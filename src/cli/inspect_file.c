@@ -19,13 +19,18 @@ static json_int_t update_of(const json_t *object)
     return json_integer_value(json_object_get(object, "update"));
 }
 
-static json_t *read_list(const char *path)
+/* The list in the file, an empty one if there is no file. */
+static nm_status read_list(const char *path, json_t **list, nm_error *err)
 {
-    json_t *list = json_load_file(path, 0, NULL);
-    if (json_is_array(list))
-        return list;
-    json_decref(list);
-    return json_array();
+    char *text;
+    NM_TRY(nm_file_read_optional(path, &text, err));
+    *list = text ? json_loads(text, 0, NULL) : json_array();
+    free(text);
+    if (json_is_array(*list))
+        return NM_OK;
+    json_decref(*list);
+    return nm_fail(err, NM_FORMAT,
+                   "%s: not a list of measurements; it is kept, so rename or remove it before --save", path);
 }
 
 /* Inserts in the order of updates, or merges into the object of the same update. */
@@ -44,12 +49,15 @@ static void put(json_t *list, json_t *result)
 nm_status inspect_file_add(const char *run, json_t *result, nm_error *err)
 {
     char *path = nm_path_join(run, "inspection.json");
-    json_t *list = read_list(path);
-    put(list, result);
-    char *text = json_dumps(list, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-    nm_status status = nm_file_write(path, text, strlen(text), err);
-    free(text);
-    json_decref(list);
+    json_t *list = NULL;
+    nm_status status = read_list(path, &list, err);
+    if (status == NM_OK) {
+        put(list, result);
+        char *text = json_dumps(list, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+        status = nm_file_write(path, text, strlen(text), err);
+        free(text);
+        json_decref(list);
+    }
     free(path);
     return status;
 }

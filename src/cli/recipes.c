@@ -1,5 +1,6 @@
 /* norma recipes: lists the recipes that norma train and norma compare find by name. They are in share/norma/recipes of the
  * installation, or in recipes/ of the source tree that the program was built in. */
+#include <errno.h>
 #include <fts.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,19 +32,29 @@ typedef struct recipe_list {
     size_t n, capacity;
 } recipe_list;
 
-/* The folder of the recipes, relative to the program's; heap, or NULL. */
-static char *recipe_folder(void)
+static nm_status fail_listing(const char *path, nm_error *err)
+{
+    return nm_fail(err, errno == ENOMEM ? NM_MEMORY : NM_IO, "cannot list the recipes: %s: %s", path,
+                   strerror(errno));
+}
+
+/* Sets *folder to that of the recipes, relative to the program's; heap, or NULL if there is none. */
+static nm_status find_recipe_folder(char **folder, nm_error *err)
 {
     static const char *const candidates[] = {"/../share/norma/recipes", "/../recipes"};
     char *program = realpath("/proc/self/exe", NULL), *slash = program ? strrchr(program, '/') : NULL;
-    char *found = NULL;
-    for (size_t i = 0; slash && !found && i < sizeof candidates / sizeof *candidates; i++) {
+    nm_status status = program ? NM_OK : fail_listing("/proc/self/exe", err);
+    *folder = NULL;
+    for (size_t i = 0; status == NM_OK && slash && !*folder && i < sizeof candidates / sizeof *candidates;
+         i++) {
         char *path = nm_format("%.*s%s", (int)(slash - program), program, candidates[i]);
-        found = realpath(path, NULL);
+        *folder = realpath(path, NULL);
+        if (!*folder && errno != ENOENT && errno != ENOTDIR)
+            status = fail_listing(path, err);
         free(path);
     }
     free(program);
-    return found;
+    return status;
 }
 
 static int compare_names(const void *a, const void *b)
@@ -52,24 +63,36 @@ static int compare_names(const void *a, const void *b)
 }
 
 /* Files in the folder common/ are parts of recipes. */
-static recipe_list list_recipes(void)
+static nm_status list_recipes(recipe_list *list, nm_error *err)
 {
-    recipe_list list = {.folder = recipe_folder()};
-    char *roots[] = {list.folder, NULL};
-    FTS *tree = list.folder ? fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, NULL) : NULL;
-    for (FTSENT *entry; tree && (entry = fts_read(tree)) != NULL;) {
-        const char *name = entry->fts_path + strlen(list.folder) + 1;
+    *list = (recipe_list){0};
+    NM_TRY(find_recipe_folder(&list->folder, err));
+    if (!list->folder)
+        return NM_OK;
+    char *roots[] = {list->folder, NULL};
+    nm_status status = NM_OK;
+    FTS *tree = fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, NULL);
+    errno = tree ? 0 : errno;
+    for (FTSENT *entry; status == NM_OK && tree && (entry = fts_read(tree)) != NULL; errno = 0) {
+        if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR || entry->fts_info == FTS_NS) {
+            errno = entry->fts_errno;
+            status = fail_listing(entry->fts_path, err);
+            break;
+        }
+        const char *name = entry->fts_path + strlen(list->folder) + 1;
         size_t length = entry->fts_info == FTS_F ? strlen(name) : 0;
         if (length <= 4 || strcmp(name + length - 4, ".ini") || !strncmp(name, "common/", 7))
             continue;
-        NM_GROW(list.names, list.n, list.capacity);
-        list.names[list.n++] = nm_format("%.*s", (int)length - 4, name);
+        NM_GROW(list->names, list->n, list->capacity);
+        list->names[list->n++] = nm_format("%.*s", (int)length - 4, name);
     }
+    if (status == NM_OK && errno) /* fts_read() ends with an error, too */
+        status = fail_listing(list->folder, err);
     if (tree)
         fts_close(tree);
-    if (list.n)
-        qsort(list.names, list.n, sizeof *list.names, compare_names);
-    return list;
+    if (list->n)
+        qsort(list->names, list->n, sizeof *list->names, compare_names);
+    return status;
 }
 
 static void release_recipes(recipe_list *list)
@@ -78,6 +101,7 @@ static void release_recipes(recipe_list *list)
         free(list->names[i]);
     free(list->names);
     free(list->folder);
+    *list = (recipe_list){0};
 }
 
 static bool is_folder(const char *path)
@@ -93,7 +117,8 @@ nm_status nm_cli_find_recipe(const char *name, char **path, nm_error *err)
         *path = nm_duplicate(name);
         return NM_OK;
     }
-    recipe_list list = list_recipes();
+    recipe_list list;
+    nm_status status = list_recipes(&list, err);
     size_t length = strlen(name), nearest = 0;
     if (length > 4 && !strcmp(name + length - 4, ".ini"))
         length -= 4;
@@ -103,8 +128,9 @@ nm_status nm_cli_find_recipe(const char *name, char **path, nm_error *err)
         if (nm_edit_distance(name, list.names[i]) < nm_edit_distance(name, list.names[nearest]))
             nearest = i;
     }
-    nm_status status = NM_OK;
-    if (!*path && is_folder(name))
+    if (status != NM_OK)
+        ;
+    else if (!*path && is_folder(name))
         status = nm_fail(err, NM_IO, "%.300s: is a folder, not a recipe", name);
     else if (!*path && list.n)
         status =
@@ -117,12 +143,10 @@ nm_status nm_cli_find_recipe(const char *name, char **path, nm_error *err)
 }
 
 /* The first sentence of the comment at the top of the file; heap. */
-static char *describe(const char *path)
+static nm_status describe(const char *path, char **description, nm_error *err)
 {
     char *text;
-    nm_error ignored;
-    if (nm_file_read(path, &text, NULL, &ignored) != NM_OK)
-        return nm_duplicate("");
+    NM_TRY(nm_file_read(path, &text, NULL, err));
     const char *start = text;
     while (*start == '#' || *start == ' ')
         start++;
@@ -132,9 +156,9 @@ static char *describe(const char *path)
         length = (size_t)(end - start);
     while (length && start[length - 1] == '.')
         length--;
-    char *description = nm_format("%.*s", (int)length, start);
+    *description = nm_format("%.*s", (int)length, start);
     free(text);
-    return description;
+    return NM_OK;
 }
 
 static bool matches(const char *text, int n_words, char **words)
@@ -148,11 +172,14 @@ static bool matches(const char *text, int n_words, char **words)
 static int recipes_run(nm_cli *cli, int argc, char **argv)
 {
     const recipes_config *config = nm_options_find(cli->options, "recipes");
-    recipe_list list = list_recipes();
-    for (size_t i = 0; i < list.n; i++) {
-        char *path = nm_format("%s/%s.ini", list.folder, list.names[i]), *description = describe(path);
-        char *text = nm_format("%s %s", list.names[i], description);
-        if (!matches(text, argc, argv))
+    recipe_list list;
+    nm_error err;
+    nm_status status = list_recipes(&list, &err);
+    for (size_t i = 0; i < list.n && status == NM_OK; i++) {
+        char *path = nm_format("%s/%s.ini", list.folder, list.names[i]), *description = NULL;
+        status = describe(path, &description, &err);
+        char *text = nm_format("%s %s", list.names[i], description ? description : "");
+        if (status != NM_OK || !matches(text, argc, argv))
             ;
         else if (config->names)
             puts(list.names[i]);
@@ -164,14 +191,12 @@ static int recipes_run(nm_cli *cli, int argc, char **argv)
         free(path);
         free(description);
     }
-    size_t n = list.n;
+    if (status == NM_OK && !list.n)
+        status =
+            nm_fail(&err, NM_IO,
+                    "no recipes found: neither share/norma/recipes nor the source tree's recipes exists");
     release_recipes(&list);
-    nm_error err;
-    if (n)
-        return NM_OK;
-    nm_fail(&err, NM_IO,
-            "no recipes found: neither share/norma/recipes nor the source tree's recipes exists");
-    return nm_cli_fail(&err);
+    return status == NM_OK ? NM_OK : nm_cli_fail(&err);
 }
 
 const nm_command nm_command_recipes = {

@@ -27,12 +27,13 @@ static const char *named_task(int argc, char **argv)
     return task;
 }
 
-/* run.task of the recipe, heap, or NULL. A file that cannot be read is reported later, when it is read completely. */
-static char *recipe_task(int argc, char **argv)
+/* run.task of the recipe into *task, heap, or NULL. A recipe that does not exist or is malformed is reported later, when it is
+ * read completely; one that cannot be read is reported here, because without its task its options would be unknown. */
+static nm_status find_recipe_task(int argc, char **argv, char **task, nm_error *err)
 {
+    *task = NULL;
     for (int i = 0; i < argc; i++) {
         size_t length = strlen(argv[i]);
-        char *task;
         nm_error ignored;
         bool ini = length >= 4 && !strcmp(argv[i] + length - 4, ".ini");
         if ((!ini && i) || !strncmp(argv[i], "--", 2))
@@ -40,13 +41,14 @@ static char *recipe_task(int argc, char **argv)
         char *path;
         if (nm_cli_find_recipe(argv[i], &path, &ignored) != NM_OK)
             continue;
-        nm_status status = nm_options_peek(path, "run.task", &task, &ignored);
+        nm_status status = nm_options_peek(path, "run.task", task, err);
         free(path);
-        if (status == NM_OK && task)
-            return task;
-        free(task);
+        if (status == NM_IO || status == NM_MEMORY || (status == NM_OK && *task))
+            return status;
+        free(*task);
+        *task = NULL;
     }
-    return NULL;
+    return NM_OK;
 }
 
 static nm_status unknown_task(const char *name, nm_error *err)
@@ -66,12 +68,13 @@ nm_status nm_cli_task_options(nm_options *options, int argc, char **argv, const 
                               nm_error *err)
 {
     const char *named = named_task(argc, argv);
-    char *name = named ? nm_duplicate(named) : recipe_task(argc, argv);
+    char *name = nm_duplicate(named);
+    nm_status found = named ? NM_OK : find_recipe_task(argc, argv, &name, err);
     const nm_task_type *type = name ? nm_task_type_find(name) : &nm_task_translation;
     *task = type ? type : &nm_task_translation;
     nm_train_options_add(options, *task);
     nm_probe_options_add(options);
-    nm_status status = type ? NM_OK : unknown_task(name, err);
+    nm_status status = found != NM_OK || type ? found : unknown_task(name, err);
     free(name);
     return status;
 }

@@ -218,7 +218,7 @@ static nm_status open_given(filter *self, nm_error *err)
 
 /* ---- lines ---- */
 
-static void normalize_unicode(const char *form, const char *line, nm_buffer *out)
+static nm_status normalize_unicode(const char *form, const char *line, nm_buffer *out, nm_error *err)
 {
     int options = UTF8PROC_NULLTERM | UTF8PROC_STABLE |
                   (form[strlen(form) - 1] == 'c' ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
@@ -226,12 +226,15 @@ static void normalize_unicode(const char *form, const char *line, nm_buffer *out
     utf8proc_uint8_t *text = NULL;
     utf8proc_ssize_t bytes =
         utf8proc_map((const utf8proc_uint8_t *)line, 0, &text, (utf8proc_option_t)options);
-    if (bytes >= 0)
-        nm_buffer_append(out, (const char *)text, (size_t)bytes);
+    if (bytes < 0)
+        return nm_fail(err, bytes == UTF8PROC_ERROR_NOMEM ? NM_MEMORY : NM_FORMAT,
+                       "the Unicode normal form: %s", utf8proc_errmsg(bytes));
+    nm_buffer_append(out, (const char *)text, (size_t)bytes);
     free(text);
+    return NM_OK;
 }
 
-static void filter_line(filter *self, const char *line, size_t bytes)
+static nm_status filter_line(filter *self, const char *line, size_t bytes, nm_error *err)
 {
     nm_text_coder *coder = &self->coder;
     bool spm = coder->tokenizer.type == &nm_tokenizer_sentencepiece, undo = self->config->undo;
@@ -255,7 +258,7 @@ static void filter_line(filter *self, const char *line, size_t bytes)
         else if (spm)
             nm_spm_normalize(self->normalizer, self->line.data, self->line.bytes, out);
         else
-            normalize_unicode(self->config->form, self->line.data, out);
+            NM_TRY(normalize_unicode(self->config->form, self->line.data, out, err));
     } else if (self->step == SUBWORD && undo) {
         if (spm)
             nm_buffer_append(&self->line, line, bytes);
@@ -272,6 +275,7 @@ static void filter_line(filter *self, const char *line, size_t bytes)
         nm_buffer_append(out, coder->subwords.data, coder->subwords.bytes);
     }
     nm_buffer_append_byte(out, '\n');
+    return NM_OK;
 }
 
 static nm_status filter_lines(filter *self, nm_lines *lines, FILE *output, nm_error *err)
@@ -282,7 +286,7 @@ static nm_status filter_lines(filter *self, nm_lines *lines, FILE *output, nm_er
         if (!more)
             return NM_OK;
         NM_TRY(nm_line_check_text(lines, err));
-        filter_line(self, lines->text, lines->bytes);
+        NM_TRY(filter_line(self, lines->text, lines->bytes, err));
         fwrite(self->out.data, 1, self->out.bytes, output);
         if (ferror(output))
             return NM_OK; /* reported when it is closed */

@@ -162,7 +162,8 @@ static nm_status load_results(nm_comparison *c, nm_error *err)
         c->table.perplexity = nm_task_has_perplexity(c->queue.task, options);
         status = nm_run_key(job->key, c->queue.task, options, &c->config.measurement, &section, &data, err);
         nm_options_free(options);
-        nm_run_result_load(&job->result, job->folder, job->key, &c->config.measurement);
+        if (status == NM_OK)
+            status = nm_run_result_load(&job->result, job->folder, job->key, &c->config.measurement, err);
         job->state = job->result.measured ? NM_RUN_FINISHED : NM_RUN_WAITING;
     }
     free(section);

@@ -97,8 +97,8 @@ nm_status nm_comparison_open(nm_comparison *c, nm_error *err)
         nm_error missing;
         job->state = NM_RUN_FINISHED;
         nm_status found = nm_run_result_read(&job->result, job->folder, &missing);
-        if (found == NM_FORMAT)
-            status = nm_fail(err, NM_FORMAT, "%s", missing.text);
+        if (found != NM_OK && found != NM_MISMATCH)
+            status = nm_fail(err, found, "%s", missing.text);
         else if (found != NM_OK && (!job->variant->point || c->config.score_grid)) {
             job->result.exit_code = (int)found;
             snprintf(job->result.failure, sizeof job->result.failure, "%.500s", missing.text);

@@ -404,23 +404,28 @@ static bool read_measured(nm_run_result *result, const json_t *o)
     return true;
 }
 
-void nm_run_result_load(nm_run_result *result, const char *folder, const char *key,
-                        const nm_run_measurement *measurement)
+nm_status nm_run_result_load(nm_run_result *result, const char *folder, const char *key,
+                             const nm_run_measurement *measurement, nm_error *err)
 {
-    char model[NM_RUN_KEY_BYTES], *path = nm_path_join(folder, "test.json"),
+    char model[NM_RUN_KEY_BYTES], *path = nm_path_join(folder, "test.json"), *text,
                                   *scored = scored_model(folder, measurement);
-    json_t *o = json_load_file(path, 0, NULL);
+    nm_status status = nm_file_read_optional(path, &text, err);
+    json_t *o = text ? json_loads(text, 0, NULL) : NULL;
     hash_model(scored, model, &result->weights);
     result->measured = has_text(o, "key", key) && has_text(o, "model", model) && read_measured(result, o);
+    free(text);
     free(path);
     free(scored);
     json_decref(o);
+    return status;
 }
 
 nm_status nm_run_result_read(nm_run_result *result, const char *folder, nm_error *err)
 {
     char *path = nm_path_join(folder, "test.json"), *text;
-    nm_status status = nm_file_read(path, &text, NULL, err);
+    nm_status status = nm_file_read_optional(path, &text, err);
+    if (status == NM_OK && !text)
+        status = nm_fail(err, NM_MISMATCH, "%s: No such file or directory", path);
     if (status == NM_OK) {
         json_t *o = json_loads(text, 0, NULL);
         const char *weights = json_string_value(json_object_get(o, "weights"));

@@ -42,10 +42,11 @@ char *nm_options_section_text(const nm_options *options, const char *section);
 
 /* Reads loss, speed and memory from the run's log. */
 nm_status nm_run_result_read_log(nm_run_result *result, const char *folder, nm_error *err);
-/* Reads the measurements from test.json if its key matches and the scored model file is unchanged. */
-void nm_run_result_load(nm_run_result *result, const char *folder, const char *key,
-                        const nm_run_measurement *measurement);
-/* Reads the measurements from test.json whatever its key, and without the model file. */
+/* Reads the measurements from test.json if it exists, its key matches and the scored model file is unchanged. NM_IO when a
+ * file cannot be read. */
+nm_status nm_run_result_load(nm_run_result *result, const char *folder, const char *key,
+                             const nm_run_measurement *measurement, nm_error *err);
+/* Reads the measurements from test.json whatever its key, and without the model file. NM_MISMATCH if there is none. */
 nm_status nm_run_result_read(nm_run_result *result, const char *folder, nm_error *err);
 /* Scores the run's model on the test set and measures TID. Takes ownership of options. With measurement->average, the mean of
  * the last checkpoints is written to average.safetensors first; NM_MISMATCH if there are fewer. */

@@ -78,30 +78,37 @@ static nm_status write_lines(nm_events *events, const char *text, size_t bytes, 
     return NM_OK;
 }
 
-/* The complete lines of the log after the bytes already read; heap. */
-static char *read_new_lines(const nm_events *events, size_t *bytes)
+/* The complete lines of the log after the bytes already read; heap, NULL for none. A log that does not exist is empty. */
+static nm_status read_new_lines(const nm_events *events, char **text, size_t *bytes, nm_error *err)
 {
-    struct stat status;
+    struct stat about;
     FILE *log = fopen(events->log_path, "rb");
-    char *text = NULL;
+    *text = NULL;
     *bytes = 0;
-    if (log && !fstat(fileno(log), &status) && status.st_size > events->read &&
-        !fseek(log, events->read, SEEK_SET)) {
-        text = nm_allocate((size_t)(status.st_size - events->read) + 1);
-        *bytes = fread(text, 1, (size_t)(status.st_size - events->read), log);
-        while (*bytes && text[*bytes - 1] != '\n')
+    if (!log && errno == ENOENT)
+        return NM_OK;
+    bool failed = !log || fstat(fileno(log), &about) || fseek(log, events->read, SEEK_SET);
+    if (!failed && about.st_size > events->read) {
+        *text = nm_allocate((size_t)(about.st_size - events->read) + 1);
+        *bytes = fread(*text, 1, (size_t)(about.st_size - events->read), log);
+        failed = ferror(log) != 0;
+        while (*bytes && (*text)[*bytes - 1] != '\n')
             --*bytes;
     }
+    nm_status status =
+        failed ? nm_fail(err, NM_IO, "%s: reading failed: %s", events->log_path, strerror(errno)) : NM_OK;
     if (log)
         fclose(log);
-    return text;
+    return status;
 }
 
 nm_status nm_events_follow(nm_events *events, nm_error *err)
 {
     size_t bytes;
-    char *text = read_new_lines(events, &bytes);
-    nm_status status = bytes ? write_lines(events, text, bytes, err) : NM_OK;
+    char *text;
+    nm_status status = read_new_lines(events, &text, &bytes, err);
+    if (status == NM_OK && bytes)
+        status = write_lines(events, text, bytes, err);
     free(text);
     events->read += (long)bytes;
     return status == NM_OK && bytes ? nm_file_flush(events->out, events->path, err) : status;
@@ -126,17 +133,20 @@ static void remove_old_events(const char *folder)
 }
 
 /* The log was modified last at the time of its last line. */
-static void find_start(nm_events *events)
+static nm_status find_start(nm_events *events, nm_error *err)
 {
-    struct stat status;
+    struct stat about;
     size_t bytes;
-    char *text = read_new_lines(events, &bytes);
+    char *text;
+    nm_status status = read_new_lines(events, &text, &bytes, err);
     nm_report_run all = {0};
-    nm_report_run_add(&all, text, bytes);
-    if (!stat(events->log_path, &status))
-        events->start = (double)status.st_mtime - all.seconds;
+    if (status == NM_OK)
+        nm_report_run_add(&all, text, bytes);
+    if (!stat(events->log_path, &about))
+        events->start = (double)about.st_mtime - all.seconds;
     nm_report_run_release(&all);
     free(text);
+    return status;
 }
 
 static nm_status open_file(nm_events *events, const char *folder, nm_error *err)
@@ -144,7 +154,7 @@ static nm_status open_file(nm_events *events, const char *folder, nm_error *err)
     size_t bytes;
     NM_TRY(nm_folder_create(folder, err));
     remove_old_events(folder);
-    find_start(events);
+    NM_TRY(find_start(events, err));
     events->path = nm_format("%s/events.out.tfevents.%010lld%s", folder, (long long)events->start, name_end);
     NM_TRY(nm_file_open(&events->out, events->path, "wb", err));
     uint8_t *version = nm_event_code_version(events->start, &bytes);

@@ -476,7 +476,9 @@ static nm_status start_gnuplot(const char *folder, pid_t *process, nm_error *err
         return nm_fail(
             err, NM_UNSUPPORTED,
             "gnuplot, which draws the figures, is not installed; its Debian package is gnuplot-nox");
-    return failed ? nm_fail(err, NM_IO, "cannot start gnuplot: %s", strerror(failed)) : NM_OK;
+    return failed ? nm_fail(err, failed == ENOMEM ? NM_MEMORY : NM_IO, "cannot start gnuplot: %s",
+                            strerror(failed))
+                  : NM_OK;
 }
 
 static nm_status run_gnuplot(const char *folder, nm_error *err)

@@ -196,14 +196,17 @@ void nm_report_run_add(nm_report_run *run, const char *text, size_t bytes)
 }
 
 /* The measurements of norma compare, one object; optional. */
-static void read_test(nm_report_run *run)
+static nm_status read_test(nm_report_run *run, nm_error *err)
 {
-    char *path = nm_path_join(run->folder, "test.json");
-    json_t *object = json_load_file(path, 0, NULL);
+    char *path = nm_path_join(run->folder, "test.json"), *text;
+    nm_status status = nm_file_read_optional(path, &text, err);
+    json_t *object = text ? json_loads(text, 0, NULL) : NULL;
     log_line at = {.run = run};
     add_line(&at, object, "test");
     json_decref(object);
+    free(text);
     free(path);
+    return status;
 }
 
 /* Whether two paths are equal except for trailing slashes. */
@@ -246,7 +249,10 @@ static nm_status read_inspected(nm_report_run *run, const char *inspected, nm_er
     if (*inspected)
         return read_inspections(run, inspected, run->folder, err);
     char *path = nm_path_join(run->folder, "inspection.json");
-    nm_status status = nm_file_exists(path) ? read_inspections(run, path, NULL, err) : NM_OK;
+    bool found;
+    nm_status status = nm_file_find(path, &found, err);
+    if (status == NM_OK && found)
+        status = read_inspections(run, path, NULL, err);
     free(path);
     return status;
 }
@@ -259,10 +265,11 @@ static void trim(char **text)
         (*text)[--length] = 0;
 }
 
-static void read_settings(nm_report_run *run)
+static nm_status read_settings(nm_report_run *run, nm_error *err)
 {
-    char *path = nm_path_join(run->folder, "config.ini"), *text = NULL, section[64] = "";
-    char *rest = nm_file_read(path, &text, NULL, NULL) == NM_OK ? text : NULL;
+    char *path = nm_path_join(run->folder, "config.ini"), *text, section[64] = "";
+    nm_status status = nm_file_read_optional(path, &text, err);
+    char *rest = text;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
         char *comment = strstr(line, " ;"), *equals = strchr(line, '=');
         if (comment)
@@ -281,6 +288,7 @@ static void read_settings(nm_report_run *run)
     }
     free(text);
     free(path);
+    return status;
 }
 
 nm_status nm_report_run_read(nm_report_run *run, const char *folder, const char *inspected, nm_error *err)
@@ -293,8 +301,8 @@ nm_status nm_report_run_read(nm_report_run *run, const char *folder, const char 
     NM_TRY(status);
     nm_report_run_add(run, text, bytes);
     free(text);
-    read_test(run);
-    read_settings(run);
+    NM_TRY(read_test(run, err));
+    NM_TRY(read_settings(run, err));
     return read_inspected(run, inspected, err);
 }
 

@@ -170,7 +170,7 @@ nm_status nm_delimited_next(nm_delimited *table, bool *more, nm_error *err)
             NM_TRY(read_field(table, &last, err));
     } while (is_empty_line(table) && !table->keep_empty);
     if (ferror(table->stream))
-        return nm_fail(err, NM_IO, "%s:%lld: reading failed: %s", table->path, (long long)table->line,
-                       nm_input_error_text(errno));
+        return nm_fail(err, nm_input_error_status(errno), "%s:%lld: reading failed: %s", table->path,
+                       (long long)table->line, nm_input_error_text(errno));
     return *more ? check_text(table, err) : NM_OK;
 }

@@ -25,7 +25,7 @@ for program in gzip xz zstd; do
     same_ids ids_$program
     head -c 700 $program/train.de.$end >$program/cut.de
     cp train.en $program/cut.en
-    refuses 3 'the compressed data is damaged or truncated' prepare --train $program/cut "${common[@]}" --output x
+    refuses 4 'the compressed data is damaged or truncated' prepare --train $program/cut "${common[@]}" --output x
 done
 printf 'BZh91AY' >packed.de
 refuses 4 'unpack it first' prepare --train packed "${common[@]}" --output x
@@ -49,7 +49,7 @@ iconv -f utf-8 -t latin1 train.de >latin.de
 cp train.en latin.en
 refuses 4 'not UTF-8' prepare --train latin "${common[@]}" --output x
 has err '--encoding'
-refuses 3 'not valid in the given encoding' prepare --train train "${common[@]}" --encoding ascii --output x
+refuses 4 'not valid in the given encoding' prepare --train train "${common[@]}" --encoding ascii --output x
 refuses 2 'unknown encoding "klingon"' prepare --train train "${common[@]}" --encoding klingon --output x
 
 # --- filters: what prepare does -------------------------------------------------------------------------------------------

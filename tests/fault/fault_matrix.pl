@@ -1,0 +1,331 @@
+#!/usr/bin/env perl
+# Fault injection: every command of norma, with every kind of fault at every point.
+#     fault_matrix.pl --norma PROGRAM --tools FOLDER [--sample N] [--commands REGEX] [--kinds REGEX] [--markdown FILE]
+# Run in a folder that holds the models and texts of make_library_runs (tests/e2e/library_models.sh).
+# FOLDER: fail_syscall and libfail_allocation.so. --sample N: at most N tries per command and kind, spread evenly.
+# --markdown: writes the table of tries.
+#
+# A try is one run of the program in which one call fails ("once"), or that call and all after it ("from there on"). Required:
+#     - a documented exit code, no signal, no hang; no report of a sanitizer
+#     - exit code 0: output and files are those of the run without a fault
+#     - otherwise: one line that begins with "norma: " and names the cause; the code belongs to the cause; output files are
+#       complete, as before, or absent; no temporary file remains; no other file has changed
+#     - training: the same command with --resume continues, and ends with the weights of the run without a fault
+# Exit code: 0 no try failed, 1 some did, 77 the system does not permit injection.
+use strict;
+use warnings;
+use Cwd 'getcwd';
+use Digest::MD5;
+use Errno ();
+use File::Copy 'copy';
+use File::Find 'find';
+use File::Path qw(make_path remove_tree);
+use Getopt::Long;
+use POSIX ();
+
+my ($norma, $tools, $sample, $commands, $kinds, $markdown, $verbose) = ('', '', 0, '.', '.', '', 0);
+GetOptions('norma=s' => \$norma, 'tools=s' => \$tools, 'sample=i' => \$sample, 'commands=s' => \$commands,
+    'kinds=s' => \$kinds, 'markdown=s' => \$markdown, 'verbose' => \$verbose) or exit 2;
+my $work = getcwd();
+$ENV{OMP_NUM_THREADS} = 1;
+$ENV{GOMP_SPINCOUNT} = 0;    # otherwise the program executes itself again, without the injection
+$ENV{LC_ALL} = 'C';
+
+# name, kind of system call (none: allocations), error, whether all later calls fail, too
+my @faults = (
+    ['memory once',    '',       'ENOMEM', 0],
+    ['memory from there on', '', 'ENOMEM', 1],
+    ['open: EMFILE',   'open',   'EMFILE', 0],
+    ['open: EACCES',   'open',   'EACCES', 0],
+    ['read: EIO',      'read',   'EIO',    0],
+    ['write: ENOSPC',  'write',  'ENOSPC', 0],
+    ['write: ENOSPC from there on', 'write', 'ENOSPC', 1],
+    ['sync: EIO',      'sync',   'EIO',    0],
+    ['rename: EIO',    'rename', 'EIO',    0],
+    ['rename: EPERM',  'rename', 'EPERM',  0],
+    ['map: ENOMEM',    'map',    'ENOMEM', 0],
+    ['map: ENOMEM from there on', 'map', 'ENOMEM', 1],
+    ['stat: EIO',      'stat',   'EIO',    0],
+    ['remove: EIO',    'remove', 'EIO',    0],
+    ['folder: EIO',    'folder', 'EIO',    0],
+    ['lock: ENOLCK',   'lock',   'ENOLCK', 0],
+    ['process: EAGAIN', 'process', 'EAGAIN', 1],
+);
+
+# copy: files and folders that a try gets as its own, as try/NAME. outputs: files that are complete or absent.
+# processes: number of processes that the command starts; the fault "process" is for these only, because the OpenMP runtime
+# ends the program itself when a thread cannot be started (tests/e2e/e2e_limits.sh has what Norma does before that).
+# resume: the command is repeated with --resume. stdin: standard input.
+my @prepare = qw(prepare --train train --valid valid --source-lang de --target-lang en --tokenizer moses --bpe-merges 20 --threads 1);
+my @all = (
+    {name => 'prepare', run => [@prepare, qw(--output try/data)], outputs => ['data/data.ini']},
+    {name => 'prepare text', run => [qw(prepare --format text --tokenizer none --bpe-merges 0 --train lm.txt --threads 1 --output try/data)],
+        outputs => ['data/data.ini']},
+    {name => 'train', run => [qw(train translate.ini --run.quiet --run.folder try/run)], resume => 1},
+    {name => 'train --resume', copy => ['run'], resume => 1,
+        run => [qw(train translate.ini --run.quiet --run.folder try/run --resume)]},
+    {name => 'train lm', run => [qw(train lm.ini --run.quiet --run.folder try/run)], resume => 1},
+    {name => 'train tag', run => [qw(train tag.ini --run.quiet --run.folder try/run)], resume => 1},
+    {name => 'train classify', run => [qw(train classify.ini --run.quiet --run.folder try/run)], resume => 1},
+    {name => 'translate', run => [qw(translate run-translate --beam 2)], stdin => 'few.de'},
+    {name => 'translate --output', run => [qw(translate run-translate few.de --output try/out)], copy => ['out'], outputs => ['out']},
+    {name => 'tag', run => [qw(tag run-tag names.few --input-format text --output try/out)], copy => ['out'], outputs => ['out']},
+    {name => 'tag --evaluate', run => [qw(tag run-tag tags.few --evaluate)]},
+    {name => 'classify', run => [qw(classify run-classify reviews.few --probabilities --output try/out)], copy => ['out'],
+        outputs => ['out']},
+    {name => 'classify --evaluate', run => [qw(classify run-classify reviews.tsv --evaluate --json)]},
+    {name => 'perplexity', run => [qw(perplexity run-lm lm.few --json)]},
+    {name => 'generate', run => [qw(generate run-lm --prompt), 'the dog', qw(--tokens 12 --temperature 0.8 --seed 3)]},
+    {name => 'score bleu', run => [qw(score bleu few.de --reference few.en --json)]},
+    {name => 'score chrf', run => [qw(score chrf few.de --reference few.en --against few.en)]},
+    {name => 'score ter', run => [qw(score ter few.de --reference few.en)]},
+    {name => 'inspect', run => [qw(inspect run-translate)]},
+    {name => 'inspect --save', run => [qw(inspect try/run --save --batches 2)], copy => ['run'], outputs => ['run/inspect.json']},
+    {name => 'average', run => [qw(average try/out run-translate/last.safetensors run-translate/best.safetensors)], copy => ['out'],
+        outputs => ['out']},
+    {name => 'export', run => [qw(export run-translate/last.safetensors -o try/out --int8)], copy => ['out'], outputs => ['out']},
+    {name => 'report', run => [qw(report run-translate run-lm --no-samples -o try/out)], copy => ['out'], outputs => ['out']},
+    {name => 'report --tensorboard', run => [qw(report run-translate --no-samples -o try/out --tensorboard try/events)]},
+    {name => 'baseline', run => [qw(baseline classify.ini --bootstrap 20)]},
+    {name => 'compare --results', run => [qw(compare --results runs)]},
+    {name => 'compare', run => [qw(compare classify.ini --norms layer,rms --compare.folder try/compare --train.epochs 1 --jobs 1 --data.test reviews.tsv)],
+        outputs => ['compare/comparison.json'], processes => 2},
+    {name => 'demo lm', run => [qw(demo lm lm.txt --folder try/demo --norms layer --updates 2)], processes => 3},
+    {name => 'tokenize', run => [qw(tokenize few.de --like run-translate)]},
+    {name => 'subword', run => [qw(subword few.de --like run-translate)]},
+    {name => 'normalize', run => [qw(normalize few.de --form nfkc)]},
+    {name => 'detokenize', run => [qw(detokenize few.de)]},
+    {name => 'compressed text', run => [qw(tokenize few.de.gz)]},
+    {name => 'recipes', run => ['recipes', 'lm']},
+    {name => 'help', run => [qw(help train all)]},
+    {name => 'completion', run => [qw(completion bash)]},
+);
+
+# ---- runs ----
+
+sub slurp { my ($path) = @_; local $/; open(my $in, '<:raw', $path) or return undef; my $text = <$in>; return $text // '' }
+sub spew { open(my $out, '>:raw', $_[0]) or die "$_[0]: $!\n"; print $out $_[1]; close $out or die "$_[0]: $!\n" }
+
+sub copy_tree {
+    my ($from, $to) = @_;
+    find({no_chdir => 1, wanted => sub {
+        (my $target = $File::Find::name) =~ s/^\Q$from\E/$to/;
+        if (-d) { make_path($target) } else { copy($_, $target) or die "$_: $!\n" }
+    }}, $from);
+}
+
+# Parts of a file that differ between equal runs: times, load, process ids.
+sub plain {
+    my ($path, $text) = @_;
+    return '' if $path =~ /\.state\.safetensors$|(?:compare|runs)\/[^\/]*\.txt$/;    # contain times
+    if ($path =~ /\.safetensors$/) {                   # the tensors; the metadata contains settings of a resumed run
+        my $length = unpack 'Q<', $text;
+        (my $header = substr $text, 8, $length) =~ s/"__metadata__":\{(?:[^"{}]|"(?:\\.|[^"\\])*")*\},?//;
+        return ($header =~ s/ +$//r) . substr $text, 8 + $length;
+    }
+    if ($path =~ /\.jsonl?$|\.html$|^out$/) {
+        $text =~ s/"(?:seconds|[a-z]*seconds|tokens_per_second|load|other_cores|started|command|date|host|step_mib|peak_mib)":\s*("[^"]*"|[^,}]*)//g;
+        $text =~ s/\d+(?:\.\d+)? (?:s|tokens\/s|MiB|min)\b//g;
+    }
+    $text =~ s/\b\d+(?:\.\d+)? ?(?:s|ms|tokens\/s|seconds)\b//g if $path eq 'stdout';
+    $text =~ s/^(seconds|started|command) = .*$//mg if $path =~ /\.ini$/;
+    return $text;
+}
+
+# path => digest of everything below try/
+sub snapshot {
+    my %files;
+    find({no_chdir => 1, wanted => sub {
+        return unless -f;
+        (my $name = $File::Find::name) =~ s/^try\///;
+        return if $name =~ /^events\/|(^|\/)\.lock$/;
+        $files{$name} = Digest::MD5::md5_hex(plain($name, slurp($_) // ''));
+    }}, 'try') if -d 'try';
+    return \%files;
+}
+
+sub fresh {
+    my ($command) = @_;
+    remove_tree('try');
+    make_path('try');
+    for my $name (@{$command->{copy} // []}) {
+        if ($name eq 'out') { spew('try/out', "the user's file\n") } else { copy_tree("fixture/$name", "try/$name") }
+    }
+}
+
+# Runs the command; fault: [name, kind, error, following] or undef. Returns the exit code (128 + signal), -1 after a hang.
+sub run {
+    my ($command, $fault, $at, @more) = @_;
+    unlink 'calls';
+    my @line = ($norma, @{$command->{run}}, @more);
+    if ($fault and $fault->[1]) {
+        no strict 'refs';
+        unshift @line, "$tools/fail_syscall", $fault->[1], &{"Errno::$fault->[2]"}(), $at, $fault->[3], 'calls';
+    }
+    my $child = fork();
+    if (!$child) {
+        POSIX::setpgid(0, 0);
+        open(STDIN, '<', $command->{stdin} // '/dev/null') or die;
+        open(STDOUT, '>', 'stdout') or die;
+        open(STDERR, '>', 'stderr') or die;
+        if ($fault and !$fault->[1]) {
+            $ENV{FAULT_AT} = $at;
+            $ENV{FAULT_FOLLOWING} = 1 if $fault->[3];
+            $ENV{FAULT_REPORT} = "$work/calls";
+            $ENV{LD_PRELOAD} = "$tools/libfail_allocation.so";
+        }
+        exec { $line[0] } @line or POSIX::_exit(127);
+    }
+    my $hung = 0;
+    local $SIG{ALRM} = sub { $hung = 1; kill 'KILL', -$child };
+    alarm 60;
+    waitpid($child, 0);
+    my $status = $?;
+    alarm 0;
+    kill 'KILL', -$child;    # what it left running
+    return $hung ? -1 : $status & 127 ? 128 + ($status & 127) : $status >> 8;
+}
+
+# Numbers of the calls to try: all system calls; of the allocations the first and the last one of each call stack.
+sub points {
+    my ($fault) = @_;
+    my ($total, @rest) = split /\n/, slurp('calls') // '0';
+    my @at = 1 .. $total;
+    if (!$fault->[1]) {
+        my %distinct = map { $_ => 1 } map { $fault->[3] ? (split / /)[0] : split / / } @rest;
+        @at = sort { $a <=> $b } keys %distinct;
+    }
+    @at = @at[map { int(($_ + 0.5) * @at / $sample) } 0 .. $sample - 1] if $sample and @at > $sample;
+    return ($total, @at);
+}
+
+# ---- checks ----
+
+# Codes and causes of a fault. A file that cannot be read may also be reported as missing by the reader of an optional file.
+sub names_cause {
+    my ($fault, $code, $message) = @_;
+    return $code == 6 && $message =~ /memory/i if $fault->[2] eq 'ENOMEM';
+    return $code == 3 || $code == 5 if $fault->[1] eq 'stat';    # also what follows from a file that seems absent
+    no strict 'refs';
+    local $! = &{"Errno::$fault->[2]"}();
+    return ($code == 3 || $code == 6 && $fault->[1] eq 'process') && ($message =~ /\Q$!\E/i || $message =~ /cannot|failed|no such file/i);
+}
+
+sub check {
+    my ($command, $fault, $code, $before, $reference) = @_;
+    my $stderr = slurp('stderr');
+    return 'hangs' if $code == -1;
+    return "sanitizer: $1" if $stderr =~ /((?:ERROR: \w*Sanitizer|runtime error).*)/;
+    return "exit code $code: " . substr($stderr, -300) unless $code == 0 or ($code >= 2 and $code <= 9);
+    my $after = snapshot();
+    my $stdout = plain('stdout', slurp('stdout'));
+    if ($code == 0) {
+        return "exit code 0 with another output" if $stdout ne $reference->{stdout};
+        for my $name (sort keys %{$reference->{files}}) {
+            return "exit code 0 without $name" unless $after->{$name};
+            return "exit code 0 with another $name" if $after->{$name} ne $reference->{files}{$name};
+        }
+        return '';
+    }
+    my ($last) = $stderr =~ /([^\n]*)\n?\z/;
+    return "no message: " . substr($stderr, -300) unless $last =~ /^norma: /;
+    return "another cause, exit code $code: $last" unless names_cause($fault, $code, $last);
+    for my $name (@{$command->{outputs} // []}) {
+        my $now = $after->{$name};
+        return "$name is neither complete nor as before"
+            unless ($now // '') eq ($before->{$name} // '') or $now eq ($reference->{files}{$name} // '');
+    }
+    if ($fault->[1] ne 'remove') {
+        my @temporary = grep { /\.new$/ } keys %$after;
+        return "a temporary file remains: @temporary" if @temporary and !$command->{resume};
+    }
+    unless ($command->{resume}) {
+        for my $name (sort keys %$before) {
+            next if grep { $_ eq $name } @{$command->{outputs} // []};
+            return "$name has changed" if ($after->{$name} // '') ne $before->{$name};
+        }
+    }
+    if ($command->{resume}) {
+        for my $name (grep { /damaged/ } keys %$after) {
+            return "an intact file was renamed to $name";
+        }
+        my $again = run($command, undef, 0, (grep { $_ eq '--resume' } @{$command->{run}}) ? () : '--resume');
+        return "does not continue: exit code $again: " . substr(slurp('stderr'), -300) if $again;
+        my $ended = snapshot();
+        for my $name (sort grep { /safetensors$/ } keys %{$reference->{files}}) {
+            return "continued with another $name" if ($ended->{$name} // '') ne $reference->{files}{$name};
+        }
+        my @temporary = grep { /\.new$/ } keys %$ended;
+        return "a temporary file remains after the continuation: @temporary" if @temporary;
+    }
+    return '';
+}
+
+# ---- the matrix ----
+
+make_path('fixture');
+if (!-d 'fixture/run') {
+    system("$norma train translate.ini --run.quiet --run.folder fixture/run --train.updates 6 >stdout 2>stderr") == 0
+        or die slurp('stderr');
+}
+sub head { my ($from, $to, $n) = @_; my @lines = split /^/, slurp($from); spew($to, join '', @lines[0 .. ($n < @lines ? $n - 1 : $#lines)]) }
+head('train.de', 'few.de', 8);
+head('train.en', 'few.en', 8);
+head('names.txt', 'names.few', 6);
+head('tags.txt', 'tags.few', 30);
+head('reviews.txt', 'reviews.few', 6);
+head('lm.txt', 'lm.few', 6);
+system('gzip -kf few.de');
+if (!-e 'runs/comparison.json') {
+    system("$norma compare classify.ini --norms layer,rms --compare.folder runs --train.epochs 1 --jobs 1 --data.test reviews.tsv >stdout 2>stderr") == 0
+        or die slurp('stderr');
+}
+
+my ($failures, $tries, $available, %row, @columns) = (0, 0, 0);
+for my $command (grep { $_->{name} =~ /$commands/ } @all) {
+    fresh($command);
+    my $before = snapshot();
+    my $code = run($command, undef, 0);
+    die "$command->{name}: exit code $code without a fault: ", slurp('stderr') if $code;
+    my $reference = {files => snapshot(), stdout => plain('stdout', slurp('stdout'))};
+    for my $fault (grep { $_->[0] =~ /$kinds/ } @faults) {
+        fresh($command);
+        $code = run($command, $fault, 0);
+        next if $code == 77 or !-e 'calls';    # not available here
+        $available = 1;
+        my ($total, @at) = points($fault);
+        @at = grep { $_ <= ($command->{processes} // 0) } @at if $fault->[1] eq 'process';
+        next unless @at;
+        my $failed = 0;
+        for my $at (@at) {
+            fresh($command);
+            $code = run($command, $fault, $at);
+            my $trouble = check($command, $fault, $code, $before, $reference);
+            $tries++;
+            next unless $trouble;
+            $failed++;
+            print "$command->{name}: $fault->[0], call $at of $total: $trouble\n";
+        }
+        $failures += $failed;
+        print "$command->{name}: $fault->[0]: $total calls, ", scalar @at, " tries, $failed failures\n" if $verbose;
+        $row{$command->{name}}{$fault->[0]} = [$total, scalar @at, $failed];
+    }
+}
+remove_tree('try');
+unlink qw(calls stdout stderr);
+if (!$available) {
+    print "the system does not permit fault injection (seccomp)\n";
+    exit 77;
+}
+if ($markdown) {
+    my @used = grep { my $f = $_; grep { $row{$_}{$f->[0]} } keys %row } @faults;
+    my $text = '| command | ' . join(' | ', map { $_->[0] } @used) . " |\n|---|" . '--:|' x @used . "\n";
+    for my $command (grep { $row{$_->{name}} } @all) {
+        $text .= "| $command->{name} | " . join(' | ', map {
+            my $cell = $row{$command->{name}}{$_->[0]};
+            !$cell ? '' : $cell->[2] ? "$cell->[1], $cell->[2] failed" : $cell->[1] } @used) . " |\n";
+    }
+    spew($markdown, $text);
+}
+print "$tries faults, $failures failures\n";
+exit($failures ? 1 : 0);
