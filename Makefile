@@ -6,6 +6,7 @@
 #     make format     reformat the sources                       make bench-peers  compare with PyTorch and CTranslate2
 #     make test-python  the tests of the Python package with Debian's NumPy and PyTorch
 #     make test-interchange  norma convert against CTranslate2 and transformers from PyPI
+#     make fault      fault injection: every command with every failing call [FAULTS_OPTIONS="--commands train"]
 #     make mutants    mutation tests: deliberate bugs that the tests must find [MUTANTS='--jobs 2 src/norm']
 #     make install    [PREFIX=/usr/local] [DESTDIR=]
 BUILD  ?= build
@@ -17,7 +18,7 @@ ROUNDS ?= 5
 GENERATOR = $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
 SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
 
-.PHONY: all build quiet-build test mutants test-python test-interchange demo demo-lm bench bench-peers format lint install clean
+.PHONY: all build quiet-build test fault mutants test-python test-interchange demo demo-lm bench bench-peers format lint install clean
 all: build
 
 build:
@@ -64,6 +65,13 @@ bench:
 	@cmake --build $(BUILD) -j $(JOBS)
 	@GOMP_SPINCOUNT=$${GOMP_SPINCOUNT:-30000} $(BUILD)/norma-bench $(if $(QUICK),--quick) --json $(BUILD)/bench.json $(BENCH)
 	@echo "JSON: $(BUILD)/bench.json"
+
+# Every fault of every command; the table of tries is $(BUILD)/fault-injection.md. A part: FAULTS_OPTIONS='--commands train'.
+fault:
+	@scripts/packages.sh build test
+	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_TESTS=ON
+	@cmake --build $(BUILD) -j $(JOBS) --target norma_program fail_syscall fail_allocation
+	@FAULTS=all NORMA=$(abspath $(BUILD))/norma SOURCE=$(CURDIR) BUILD=$(abspath $(BUILD)) nice bash tests/e2e/e2e_fault.sh
 
 mutants:
 	@scripts/packages.sh build test
