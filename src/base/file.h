@@ -33,10 +33,11 @@ nm_status nm_file_read_optional(const char *path, char **text, nm_error *err);
  * and a symbolic link is followed.
  * "-" is standard output; it, devices and FIFOs are written directly. */
 typedef struct nm_file_writer {
-    FILE *stream;    /* NULL when closed */
-    char *path;      /* as in messages */
-    char *temporary; /* path of the temporary file, "" while it has no name; NULL when the target is written directly */
-    char *target;    /* path that commit renames to: path without symbolic links */
+    FILE *stream; /* NULL when closed */
+    char *path;   /* as in messages */
+    char *
+        temporary; /* path of the temporary file, "" while it has no name; NULL when the target is written directly */
+    char *target; /* path that commit renames to: path without symbolic links */
 } nm_file_writer;
 
 nm_status nm_file_writer_open(nm_file_writer *writer, const char *path, nm_error *err);

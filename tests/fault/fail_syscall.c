@@ -66,7 +66,8 @@ static const struct kind {
     {"remove", {{SYS_unlink, 0, NO_PATH}, {SYS_unlinkat, 1, NO_PATH}, {SYS_rmdir, 0, NO_PATH}}},
     {"folder", {{SYS_mkdir, 0, NO_PATH}, {SYS_mkdirat, 1, NO_PATH}, {SYS_getdents64, NO_PATH, 0}}},
     {"lock", {{SYS_flock, NO_PATH, 0}, {SYS_ftruncate, NO_PATH, 0}}},
-    {"process", {{SYS_clone3, NO_PATH, NO_PATH}, {SYS_clone, NO_PATH, NO_PATH}, {SYS_vfork, NO_PATH, NO_PATH}}},
+    {"process",
+     {{SYS_clone3, NO_PATH, NO_PATH}, {SYS_clone, NO_PATH, NO_PATH}, {SYS_vfork, NO_PATH, NO_PATH}}},
 };
 
 static const struct kind *find_kind(const char *name)
