@@ -71,7 +71,7 @@ fault:
 	@scripts/packages.sh build test
 	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_TESTS=ON
 	@cmake --build $(BUILD) -j $(JOBS) --target norma_program fail_syscall fail_allocation
-	@FAULTS=all NORMA=$(abspath $(BUILD))/norma SOURCE=$(CURDIR) BUILD=$(abspath $(BUILD)) nice bash tests/e2e/e2e_fault.sh
+	@FAULTS=all NORMA=$(abspath $(BUILD))/norma SOURCE=$(CURDIR) BUILD=$(abspath $(BUILD)) nice bash tests/fault/run_faults.sh
 
 mutants:
 	@scripts/packages.sh build test

@@ -8,8 +8,8 @@
  *     FOLLOWING  1: all calls after it fail, too
  *     REPORT     file that gets the number of calls of this kind
  *
- * The kernel passes the system calls of the kind to this process (seccomp, user notification), which counts them and either
- * lets them run or returns the error. So calls that the C library makes itself, as in stdio, are included. Calls count from
+ * The kernel passes the system calls of the kind to this process (seccomp, user notification), which counts them, and either
+ * runs them or returns the error. So calls that the C library makes itself, as in stdio, are included. Calls count from
  * the first fcntl(0, F_GETFD), with which main() of norma begins. Not counted are calls of child processes, calls on shared
  * libraries, and writes to standard error.
  *

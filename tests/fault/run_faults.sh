@@ -1,5 +1,5 @@
 #!/bin/bash
-# Fault injection: a few of the faults of every command and kind; FAULTS=all: all of them (make fault, minutes to an hour).
+# Fault injection: one fault of every command and kind; FAULTS=all (make fault): all of them.
 set -uo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
