@@ -327,8 +327,9 @@ static nm_status open_member(FILE **stream, const char *path, nm_error *err)
 {
     nm_archive *archive;
     NM_TRY(nm_archive_open(&archive, path, err));
-    *stream = NULL;
-    add_layer(stream, read_member, close_member, archive);
+    FILE *member = NULL;
+    NM_TRY(add_layer(&member, path, read_member, close_member, archive, err));
+    *stream = member;
     return NM_OK;
 }
 
