@@ -104,8 +104,11 @@ has out "average"
 [ "$(grep -c '"tid": ' some/inspection.json)$(grep -c '"spectrum": ' some/inspection.json)" = 21 ] ||
     fail "the second measurement was not merged with the first: $(grep -n '": {' some/inspection.json)"
 echo 'no list' >some/inspection.json
-"$NORMA" inspect some --measure spectrum --save >out 2>err || fail "inspect --save over a broken file: $(cat err)"
-has some/inspection.json '"spectrum": '
+"$NORMA" inspect some --measure spectrum --save >out 2>err
+code=$?
+fails_with 4 "--save over a file that is no list"
+[ "$(cat some/inspection.json)" = 'no list' ] || fail "inspect --save replaced a file that it cannot read"
+rm some/inspection.json
 "$NORMA" inspect runs/small/best.safetensors --measure spectrum --save >out 2>err
 code=$?
 fails_with 2 "--save for a model file"
