@@ -8,6 +8,7 @@
 #     make test-interchange  norma convert against CTranslate2 and transformers from PyPI
 #     make fault      fault injection: every command with every failing call [FAULTS_OPTIONS="--commands train"]
 #     make mutants    mutation tests: deliberate bugs that the tests must find [MUTANTS='--jobs 2 src/norm']
+#     make fuzz       fuzz targets with Clang's sanitizers [SECONDS=60] each [TARGETS='model state']
 #     make install    [PREFIX=/usr/local] [DESTDIR=]
 BUILD  ?= build
 PREFIX ?= /usr/local
@@ -18,7 +19,7 @@ ROUNDS ?= 5
 GENERATOR = $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
 SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
 
-.PHONY: all build quiet-build test fault mutants test-python test-interchange demo demo-lm bench bench-peers format lint install clean
+.PHONY: all build quiet-build test fault mutants fuzz test-python test-interchange demo demo-lm bench bench-peers format lint install clean
 all: build
 
 build:
@@ -76,6 +77,11 @@ fault:
 mutants:
 	@scripts/packages.sh build test
 	@nice scripts/mutants.pl $(MUTANTS)
+
+SECONDS ?= 60
+fuzz:
+	@scripts/packages.sh build sanitize
+	@nice scripts/fuzz.sh $(SECONDS) $(TARGETS)
 
 format:
 	@scripts/packages.sh lint

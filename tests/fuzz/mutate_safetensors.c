@@ -217,8 +217,12 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t max_bytes, un
         if (!bytes)
             return LLVMFuzzerMutate(data, bytes, max_bytes);
     }
-    if (next(&random) % 8 == 0 || !read_archive(&a, data, bytes))
+    if (next(&random) % 8 == 0)
         return LLVMFuzzerMutate(data, bytes, max_bytes);
+    if (!read_archive(&a, data, bytes)) {
+        release(&a);
+        return LLVMFuzzerMutate(data, bytes, max_bytes);
+    }
     tensor *t = a.n ? &a.tensors[next(&random) % a.n] : NULL;
     switch (next(&random) % 8) {
     case 0:

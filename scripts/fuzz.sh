@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Fuzzing: runs every target of tests/fuzz under libFuzzer with Clang's address and undefined-behavior sanitizers.
+#     scripts/fuzz.sh [--build FOLDER] [--replay] SECONDS [TARGET...]
+# SECONDS is the time of each target; targets are names such as model (default: all). Seeds are the kept inputs (tests/fuzz/inputs)
+# and files that the program writes (tests/fuzz/seeds.sh). New inputs that reach further
+# code are added to FOLDER/corpus/TARGET (default build-fuzz), so the next run continues; findings are in FOLDER/findings.
+# --replay: only runs the existing inputs once.
+# Prints executions, coverage (edges) and findings of each target, and "N passed, N failed". Exit code: 0 no finding, 1 some.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+folder=build-fuzz replay=0
+while [[ ${1:-} == --* ]]; do
+    case $1 in
+    --build) folder=$2; shift 2 ;;
+    --replay) replay=1; shift ;;
+    *) echo "fuzz: unknown option $1" >&2; exit 2 ;;
+    esac
+done
+seconds=${1:-}
+[[ $seconds =~ ^[0-9]+$ ]] || { echo "usage: scripts/fuzz.sh [--build FOLDER] [--replay] SECONDS [TARGET...]" >&2; exit 2; }
+shift
+targets=("$@")
+if [ ${#targets[@]} -eq 0 ]; then
+    for source in tests/fuzz/fuzz_*.c; do
+        name=$(basename "$source" .c)
+        [ "$name" = fuzz_file ] || targets+=("${name#fuzz_}")
+    done
+fi
+
+generator=()
+[ -e "$folder/CMakeCache.txt" ] || generator=(-G Ninja)
+mkdir -p "$folder"
+if ! { cmake -S . -B "$folder" "${generator[@]}" -DCMAKE_C_COMPILER="${FUZZ_CC:-clang}" -DNORMA_FUZZ=ON \
+    -DNORMA_SANITIZE=address,undefined -DNORMA_TESTS=ON -DNORMA_BENCH=OFF -DNORMA_PYTHON=OFF -DNORMA_MPI=OFF &&
+    cmake --build "$folder" -j "${JOBS:-$(nproc)}" --target norma_program "${targets[@]/#/fuzz_}"; } >"$folder/build.log" 2>&1; then
+    tail -n 40 "$folder/build.log" >&2
+    exit 1
+fi
+
+# allocator_may_return_null: files can state any size; the readers must report that memory is missing.
+export ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=1:max_allocation_size_mb=3000:detect_leaks=1
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+export OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
+corpus=$folder/corpus findings=$folder/findings
+mkdir -p "$corpus" "$findings"
+if [ ! -e "$folder/seeds" ]; then
+    # The seeds are written by the sanitized program.
+    if ! ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 NORMA=$PWD/$folder/norma tests/fuzz/seeds.sh "$folder/seeds.new"; then
+        echo "fuzz: the program could not write the seeds" >&2
+        exit 1
+    fi
+    mv "$folder/seeds.new" "$folder/seeds"
+fi
+
+passed=0 failed=0
+for target in "${targets[@]}"; do
+    mkdir -p "$corpus/$target" "$findings/$target"
+    inputs=("$corpus/$target")
+    for seeds in "tests/fuzz/inputs/$target" "$folder/seeds/$target"; do
+        [ -d "$seeds" ] && inputs+=("$seeds")
+    done
+    log=$folder/$target.log
+    limit=(-max_total_time="$seconds")
+    [ "$replay" -eq 0 ] || limit=(-runs=0)
+    options=(-timeout=30 -rss_limit_mb=4096 -malloc_limit_mb=3500 -print_final_stats=1 -verbosity=1 -max_len=65536)
+    "$folder/tests/fuzz/fuzz_$target" "${options[@]}" "${limit[@]}" -artifact_prefix="$findings/$target/" "${inputs[@]}" >"$log" 2>&1
+    status=$?
+    runs=$(awk '/stat::number_of_executed_units/ { print $2 }' "$log")
+    edges=$(awk '/cov: / { for (i = 1; i < NF; i++) if ($i == "cov:") cov = $(i + 1) } END { print cov + 0 }' "$log")
+    if [ $status -eq 0 ]; then
+        passed=$((passed + 1))
+        echo "$target: ${runs:-0} executions, $edges edges, $(find "$corpus/$target" -type f | wc -l) inputs"
+    else
+        failed=$((failed + 1))
+        echo "$target: FINDING after ${runs:-?} executions ($log, $findings/$target):"
+        grep -m 3 -E 'ERROR: |runtime error|SUMMARY|assertion|fuzz_.*failed|panic|: [a-z_]*\(' "$log" | sed 's/^/    /'
+    fi
+done
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
