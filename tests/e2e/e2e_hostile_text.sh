@@ -163,7 +163,7 @@ refuses_text 5 't.xx has 3 lines but t.yy has 1'
 head -c 300000 "$NORMA" >t.yy
 refuses_text 4 't.yy:1: not text: byte 0x00'
 printf '\x1f\x8b\x08\x00abc\n' >t.yy
-refuses_text 3 't.yy:1: reading failed: the compressed data is damaged or truncated'
+refuses_text 4 't.yy:1: reading failed: the compressed data is damaged or truncated'
 rm t.yy
 : >t.yy.gz
 refuses_text 5 't.yy.gz has 0'

@@ -200,9 +200,9 @@ says 'valid: 0 pairs read, 0 kept, 0 dropped'
 refuses 3 'missing.de: No such file' "${p[@]}" --train missing
 echo x >zipped.en
 printf '\037\213\010\000more' >zipped.de
-refuses 3 'zipped.de:1: reading failed: the compressed data is damaged' "${p[@]}" --train zipped
+refuses 4 'zipped.de:1: reading failed: the compressed data is damaged' "${p[@]}" --train zipped
 printf '\3757zXZ\000more' >zipped.de
-refuses 3 'zipped.de:1: reading failed: the compressed data is damaged' "${p[@]}" --train zipped
+refuses 4 'zipped.de:1: reading failed: the compressed data is damaged' "${p[@]}" --train zipped
 mkdir folder.de
 refuses 3 'folder.de: is a folder' "${p[@]}" --train folder
 [ ! -e no ] || fail 'a failure left its folder behind'
