@@ -45,6 +45,12 @@ run_example() { # program, its source
         train)
             (cd "$work" && "$1" classify.ini "$(mktemp -d)/run" train.updates 2)
             return ;;
+        prepare)
+            (cd "$work" && "$1" train train source_lang de target_lang en output "$(mktemp -d)/data")
+            return ;;
+        score)
+            (cd "$work" && "$1" chrf train.de train.en)
+            return ;;
         *)
             "$1"
             return ;;
