@@ -111,7 +111,8 @@ static void read_state(const rig *r, results *out)
 {
     assert_true(r->params.n_elements <= 64 && r->params.n_state <= 256);
     memcpy(out->grads, r->params.grads, r->params.n_elements * sizeof(double));
-    memcpy(out->state, r->params.state, r->params.n_state * sizeof(double));
+    if (r->params.n_state)
+        memcpy(out->state, r->params.state, r->params.n_state * sizeof(double));
     out->counter = r->norm->counters[0];
 }
 
