@@ -75,7 +75,8 @@ nm_status nm_comm_gather_bytes(nm_comm *comm, const void *own, size_t bytes, cha
     *all = nm_allocate(ends[comm->size - 1] + 1);
     for (int32_t rank = 0; rank < comm->size; begin = ends[rank++]) {
         if (rank == comm->rank) {
-            memcpy(*all + begin, own, bytes);
+            if (bytes) /* own may be NULL */
+                memcpy(*all + begin, own, bytes);
             continue;
         }
         messages[n++] = (nm_comm_message){rank, true, *all + begin, ends[rank] - begin};
