@@ -7,6 +7,7 @@
 #     make test-python  the tests of the Python package with Debian's NumPy and PyTorch
 #     make test-interchange  norma convert against CTranslate2 and transformers from PyPI
 #     make fault      fault injection: every command with every failing call [FAULTS_OPTIONS="--commands train"]
+#     make soak       a training run that is killed KILLS=500 times and resumed each time
 #     make mutants    mutation tests: deliberate bugs that the tests must find [MUTANTS='--jobs 2 src/norm']
 #     make fuzz       fuzz targets with Clang's sanitizers [SECONDS=60] each [TARGETS='model state']
 #     make install    [PREFIX=/usr/local] [DESTDIR=]
@@ -19,7 +20,7 @@ ROUNDS ?= 5
 GENERATOR = $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
 SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
 
-.PHONY: all build quiet-build test fault mutants fuzz test-python test-interchange demo demo-lm bench bench-peers format lint install clean
+.PHONY: all build quiet-build test fault soak mutants fuzz test-python test-interchange demo demo-lm bench bench-peers format lint install clean
 all: build
 
 build:
@@ -73,6 +74,10 @@ fault:
 	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_TESTS=ON
 	@cmake --build $(BUILD) -j $(JOBS) --target norma_program fail_syscall fail_allocation
 	@FAULTS=all NORMA=$(abspath $(BUILD))/norma SOURCE=$(CURDIR) BUILD=$(abspath $(BUILD)) nice bash tests/fault/run_faults.sh
+
+# A run that is killed KILLS times, at random moments and while it writes, ends with the weights of one that is not.
+soak: build
+	@KILLS=$(or $(KILLS),500) NORMA=$(abspath $(BUILD))/norma SOURCE=$(CURDIR) BUILD=$(abspath $(BUILD)) nice bash tests/e2e/e2e_kill.sh
 
 mutants:
 	@scripts/packages.sh build test

@@ -10,6 +10,9 @@
 
 static volatile pid_t running;
 
+static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP};
+enum { N_FORWARDED = sizeof forwarded / sizeof *forwarded };
+
 static void on_signal(int number)
 {
     if (running > 0)
@@ -18,10 +21,11 @@ static void on_signal(int number)
 
 /* Does not return. The child is in its own process group: the parent forwards a Ctrl-C once. If the parent is killed, the
  * child gets SIGTERM. */
-static void exec_self(char **arguments, pid_t parent, const sigset_t *mask)
+static void exec_self(char **arguments, pid_t parent, const sigset_t *mask,
+                      const struct sigaction inherited[N_FORWARDED])
 {
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
+    for (int i = 0; i < N_FORWARDED; i++)
+        sigaction(forwarded[i], &inherited[i], NULL);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     sigprocmask(SIG_SETMASK, mask, NULL);
@@ -33,26 +37,32 @@ static void exec_self(char **arguments, pid_t parent, const sigset_t *mask)
 
 int demo_run(const char *const *arguments)
 {
-    struct sigaction action = {.sa_handler = on_signal}, old[2];
+    struct sigaction action = {.sa_handler = on_signal}, inherited[N_FORWARDED];
     sigset_t all, before;
     int code = 0;
     pid_t parent = getpid();
-    sigaction(SIGINT, &action, &old[0]);
-    sigaction(SIGTERM, &action, &old[1]);
+    for (int i = 0; i < N_FORWARDED; i++) {
+        sigaction(forwarded[i], NULL, &inherited[i]);
+        if (inherited[i].sa_handler != SIG_IGN) /* nohup ignores SIGHUP */
+            sigaction(forwarded[i], &action, NULL);
+    }
     sigfillset(&all);
     fflush(NULL);
     sigprocmask(SIG_SETMASK, &all, &before); /* no signal before `running` is set */
     pid_t process = fork();
     if (process == 0)
-        exec_self((char **)(uintptr_t)arguments, parent, &before);
+        exec_self((char **)(uintptr_t)arguments, parent, &before, inherited);
     running = process;
     sigprocmask(SIG_SETMASK, &before, NULL);
     while (process > 0 && waitpid(process, &code, 0) < 0 && errno == EINTR)
         continue;
     running = 0;
-    sigaction(SIGINT, &old[0], NULL);
-    sigaction(SIGTERM, &old[1], NULL);
+    for (int i = 0; i < N_FORWARDED; i++)
+        sigaction(forwarded[i], &inherited[i], NULL);
     if (process < 0)
         fprintf(stderr, "norma: cannot start a process: %s\n", strerror(errno));
+    for (int i = 0; i < N_FORWARDED; i++)
+        if (process > 0 && WIFSIGNALED(code) && WTERMSIG(code) == forwarded[i])
+            return NM_INTERRUPTED;
     return process > 0 && WIFEXITED(code) ? WEXITSTATUS(code) : NM_IO;
 }

@@ -67,18 +67,21 @@ cmp -s <(grep '^layer\|^batch' out) <(grep '^layer\|^batch' again) || fail "anot
 refuses 2 "demo-lm contains the demo of another text" lm one.txt
 
 # ---- interrupted and continued ----
-# Without job control bash ignores SIGINT in background processes.
-perl -e '$SIG{INT} = "DEFAULT"; exec @ARGV' -- "$NORMA" demo lm text.txt --norms layer --folder stopped --updates 100000 --seconds 600 >out 2>err &
-demo=$!
-for _ in $(seq 300); do
-    [ -s stopped/runs/layer-1/log.jsonl ] && break
-    sleep 0.2
+# Without job control bash ignores SIGINT in background processes. A terminal that is closed sends SIGHUP.
+for signal in HUP INT; do
+    rm -rf stopped
+    perl -e '$SIG{INT} = "DEFAULT"; exec @ARGV' -- "$NORMA" demo lm text.txt --norms layer --folder stopped --updates 100000 --seconds 600 >out 2>err &
+    demo=$!
+    for _ in $(seq 300); do
+        [ -s stopped/runs/layer-1/log.jsonl ] && break
+        sleep 0.2
+    done
+    kill -$signal $demo
+    wait $demo
+    code=$?
+    [ $code = 9 ] || fail "after SIG$signal it gave exit code $code: $(tail -n 3 err)"
+    has err "the same command continues"
 done
-kill -INT $demo
-wait $demo
-code=$?
-[ $code = 9 ] || fail "stopped, it gave exit code $code: $(tail -n 3 err)"
-has err "the same command continues"
 "$NORMA" demo lm text.txt --norms layer --folder stopped --updates 100000 --seconds 1 >out 2>err || fail "continuation: $(tail -n 3 err)"
 grep -q '^layer' out || fail "gone on, no table: $(cat out)"
 

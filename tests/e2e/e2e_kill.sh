@@ -9,7 +9,8 @@ set -uo pipefail
 
 make_data
 
-updates=300
+wanted_kills=${KILLS:-20} # make soak: 500
+updates=$((30 * wanted_kills))
 # Running statistics, dropout, accumulation and a schedule with state.
 sed -i 's/^norm = .*/norm = power\ndropout = 0.2/; s/^width = .*/width = 32/; s/^ff = .*/ff = 256/; s/^updates = .*/shards = 2/; s/^validate_every = .*/validate_every = 10/
     s/^\[schedule\]/[schedule]\nname = val-decay\npatience = 1/' recipe.ini
@@ -34,6 +35,9 @@ newest() {
 
 train whole 2>err || { cat err >&2; exit 1; }
 wanted=$(weights whole/last.safetensors)
+# The schedule decays at validations without improvement; decays must be among what the kills interrupt.
+decays=$(grep -o '"lr":[0-9.e-]*' whole/log.jsonl | sort -u | wc -l)
+[ "$decays" -ge 4 ] || fail "only $decays learning rates in the run that is killed"
 [ "$(train again 2>err; weights again/last.safetensors)" = "$wanted" ] || fail "two runs differ without any kill"
 
 # Kills the stopped process while it writes a file of a later update $1: the file is a FIFO, which is written directly and
@@ -54,7 +58,7 @@ kill_in_write() {
 # Each session is killed after it has written a newer checkpoint than the previous one, so the run finishes. The process is
 # stopped (SIGSTOP) while the update is chosen, so that this update is a later one on machines of any speed.
 kills=0 before=0
-while [ "$kills" -lt 10 ]; do
+while [ "$kills" -lt "$wanted_kills" ]; do
     start killed --resume
     disown # no messages of the shell about kills
     while kill -0 $process 2>/dev/null && [ "$(newest killed)" -le "$before" ]; do sleep 0.001; done
