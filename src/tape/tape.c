@@ -175,7 +175,8 @@ void nm_tape_truncate(nm_tape *tape, int first, const nm_tensor *kept)
 
 void nm_tape_backward_from(nm_tape *tape, int first)
 {
-    for (int i = tape->n_nodes - 1; i >= first; i--) {
+    /* Without memory a gradient is NULL: the nodes before cannot run. */
+    for (int i = tape->n_nodes - 1; i >= first && !nm_tape_exhausted(tape); i--) {
         nm_node *node = &tape->nodes[i];
         nm_tensor *out = node->out;
         if (out && !out->grad_started)
