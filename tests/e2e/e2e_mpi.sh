@@ -63,7 +63,7 @@ ranks 2 --model.norm rbn --run.folder rbn2
 equal rbn1 rbn2
 
 # Translation: the lines are divided, and written in their order by rank 0.
-for i in 1 2 3 4 5; do cat test.xx valid.xx; done >lines.xx
+for _ in 1 2 3 4 5; do cat test.xx valid.xx; done >lines.xx
 printf '\n' >>lines.xx
 "$NORMA" translate one lines.xx --buffer 7 --output one.yy 2>err || fail "translate: $(cat err)"
 [ -s one.yy ] || fail "no translations"
