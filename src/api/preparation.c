@@ -144,16 +144,11 @@ bool nm_prepared_get_side(const nm_prepared *self, int32_t side, nm_prepared_sid
     return true;
 }
 
-/* NULL: no such split was given. */
+/* NULL: the folder has no such split. */
 static const nm_prepare_split_report *find_split(const nm_prepared *self, int32_t split)
 {
-    if (!self || split < 0 || split >= NM_PREPARE_SPLITS)
-        return NULL;
-    const char *const prefixes[NM_PREPARE_SPLITS] = {self->config->train, self->config->valid,
-                                                     self->config->test};
-    const nm_prepare_split_report *found = &self->report.splits[split];
-    return *prefixes[split] || found->pairs ? found
-                                            : NULL; /* held out from the training pairs: without a prefix */
+    bool found = self && split >= 0 && split < NM_PREPARE_SPLITS && nm_prepare_has_split(self->config, split);
+    return found ? &self->report.splits[split] : NULL;
 }
 
 bool nm_prepared_get_split(const nm_prepared *self, int32_t split, nm_prepared_split *out)

@@ -28,6 +28,15 @@ static inline float nm_bf16_round(float x)
     return x;
 }
 
+/* The number with these bits. */
+static inline float nm_bf16_value(uint16_t bits)
+{
+    uint32_t wide = (uint32_t)bits << 16;
+    float x;
+    memcpy(&x, &wide, sizeof x);
+    return x;
+}
+
 /* c + x y, rounded once, for bf16 numbers x and y; a result that is below FLT_MIN after rounding to 24 bits
  * becomes zero. The product is exact in float unless it is below FLT_MIN or above FLT_MAX. */
 static inline float nm_bf16_multiply_add(float x, float y, float c)

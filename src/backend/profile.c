@@ -3,9 +3,9 @@
  * profiling is off, the backend has its own table and none of this runs. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "backend/backend_private.h"
+#include "base/clock.h"
 
 typedef struct work {
     double flops, bytes;
@@ -116,13 +116,6 @@ WORK(sgd,                     elements(b, 5.0 * (double)a->n))
 /* clang-format on */
 #undef WORK
 
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* Time and work of nested kernels count for the outermost one. */
 static void end_call(nm_backend *b, int kernel, double began, work done)
 {
@@ -130,7 +123,7 @@ static void end_call(nm_backend *b, int kernel, double began, work done)
     if (--profiling->depth)
         return;
     nm_kernel_time *time = &profiling->times[kernel];
-    time->seconds += seconds() - began;
+    time->seconds += nm_clock() - began;
     time->flops += done.flops;
     time->bytes += done.bytes;
     time->calls++;
@@ -142,7 +135,7 @@ static void end_call(nm_backend *b, int kernel, double began, work done)
         nm_profiling *profiling = &nm_backend_inside(b)->profiling;                                          \
         const work done = name##_work(b, args);                                                              \
         profiling->depth++;                                                                                  \
-        double began = seconds();                                                                            \
+        double began = nm_clock();                                                                           \
         profiling->untimed.name(b, args);                                                                    \
         end_call(b, NM_KERNEL_##name, began, done);                                                          \
     }

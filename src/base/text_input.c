@@ -389,6 +389,20 @@ nm_status nm_text_open(FILE **stream, const char *path, const char *encoding, nm
     return status;
 }
 
+const char *const nm_compressed_suffixes[] = {"", ".gz", ".xz", ".zst", ".bz2", NULL};
+
+bool nm_text_ends_in(const char *path, const char *ending)
+{
+    bool found = false;
+    for (size_t i = 0; nm_compressed_suffixes[i] && !found; i++) {
+        char *whole = nm_format("%s%s", ending, nm_compressed_suffixes[i]);
+        size_t length = strlen(path), n = strlen(whole);
+        found = length >= n && !strcasecmp(path + length - n, whole);
+        free(whole);
+    }
+    return found;
+}
+
 nm_status nm_input_error_status(int error)
 {
     return error == EBADMSG || error == EILSEQ ? NM_FORMAT : error == ENOMEM ? NM_MEMORY : NM_IO;

@@ -5,6 +5,11 @@
 
 #include "base/file.h"
 
+/* Suffixes of the names of compressed files; the first is "", and NULL is at the end. */
+extern const char *const nm_compressed_suffixes[];
+/* Whether the path ends so, or so before the suffix of a compressed file. Upper and lower case are equal. */
+bool nm_text_ends_in(const char *path, const char *ending);
+
 /* Opens a file for reading; "-" is standard input. Compression is recognized by the first bytes of a regular file, not by the
  * name. encoding: a name of iconv such as "latin1" or "utf-16"; "" and "utf-8": the bytes are not converted (the reader
  * checks them). The caller closes the stream with fclose unless it is stdin. NM_IO; NM_USAGE for an unknown encoding;

@@ -158,10 +158,7 @@ static void write_one(const job *self, const char *label, const double *probabil
 static nm_status classify_texts(job *self, nm_error *err)
 {
     nm_classifications *results;
-    const char **texts = nm_allocate(self->lines.n * sizeof *texts);
-    size_t bytes;
-    for (size_t i = 0; i < self->lines.n; i++)
-        texts[i] = nm_line_list_get(&self->lines, i, &bytes);
+    const char **texts = nm_line_list_texts(&self->lines);
     nm_status status = nm_classifier_run(self->classifier, texts, self->lines.n, &results, err);
     free(texts);
     NM_TRY(status);

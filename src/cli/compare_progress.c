@@ -3,22 +3,16 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { NAME_WIDTH = 32, TERMINAL_SECONDS_TENTHS = 5, FILE_SECONDS = 20 };
+#include "base/clock.h"
 
-static double monotonic_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+enum { NAME_WIDTH = 32, TERMINAL_SECONDS_TENTHS = 5, FILE_SECONDS = 20 };
 
 compare_progress compare_progress_begin(void)
 {
     compare_progress progress = {.terminal = isatty(STDERR_FILENO)};
-    progress.last = progress.terminal ? 0 : monotonic_seconds();
+    progress.last = progress.terminal ? 0 : nm_clock();
     return progress;
 }
 
@@ -83,8 +77,7 @@ static void draw_table(compare_progress *progress, const nm_run_queue *queue)
 void compare_progress_tick(void *user, const nm_run_queue *queue)
 {
     compare_progress *progress = user;
-    double time = monotonic_seconds(),
-           pause = progress->terminal ? TERMINAL_SECONDS_TENTHS / 10.0 : FILE_SECONDS;
+    double time = nm_clock(), pause = progress->terminal ? TERMINAL_SECONDS_TENTHS / 10.0 : FILE_SECONDS;
     bool all_finished = true;
     for (size_t i = 0; i < queue->n; i++)
         all_finished = all_finished && queue->jobs[i].state == NM_RUN_FINISHED;

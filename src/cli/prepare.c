@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "cli/model_command.h"
 #include "data/prepare.h"
 #include "text/buffer.h"
@@ -60,13 +60,6 @@ static void print_report(const nm_prepared *prepared, double seconds)
     fprintf(stderr, "%s written in %.1f s\n", nm_prepared_folder(prepared), seconds);
 }
 
-static double monotonic_seconds(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 /* Warnings about the result follow the report. */
 typedef struct console {
     bool started;
@@ -103,12 +96,12 @@ static int run(nm_cli *cli, int argc, char **argv)
     if (argc && nm_cli_find_recipe(argv[0], &recipe, &err) != NM_OK)
         return nm_cli_fail(&err);
     const char **settings = nm_cli_settings(cli, "");
-    double start = monotonic_seconds();
+    double start = nm_clock();
     nm_status status = nm_prepare_folder(&prepared, recipe, settings, &events, &err);
     free(settings);
     free(recipe);
     if (status == NM_OK) {
-        print_report(prepared, monotonic_seconds() - start);
+        print_report(prepared, nm_clock() - start);
         if (seen.late.bytes)
             fputs(seen.late.data, stderr);
         nm_prepared_free(prepared);

@@ -48,7 +48,6 @@ static nm_status open_translator(nm_model_session *session, void *state, const c
 {
     static const char *const formats[] = {"raw", "tokenized", "subword"};
     job *self = state;
-    const nm_cli *cli = session->cli;
     if (session->n_inputs != 2)
         return nm_fail(err, NM_USAGE, "rescore: two files are needed, of sources and of targets");
     if (!strcmp(session->inputs[0], "-") && !strcmp(session->inputs[1], "-"))
@@ -63,14 +62,13 @@ static nm_status open_translator(nm_model_session *session, void *state, const c
                                "decode.batch_tokens",       numbers[0],
                                "translate.alignment_layer", numbers[1],
                                "translate.alignment_head",  numbers[2]};
-    const char **settings = nm_allocate((cli->n_settings + sizeof own / sizeof *own + 1) * sizeof *settings);
+    const char **settings = nm_cli_settings(session->cli, "rescore");
     size_t n = 0;
-    for (size_t i = 0; i + 1 < cli->n_settings; i += 2)
-        if (strncmp(cli->settings[i], "rescore.", strlen("rescore."))) {
-            settings[n++] = cli->settings[i];
-            settings[n++] = cli->settings[i + 1];
-        }
+    while (settings[n])
+        n++;
+    settings = nm_reallocate(settings, (n + sizeof own / sizeof *own + 1) * sizeof *settings);
     memcpy(settings + n, own, sizeof own);
+    settings[n + sizeof own / sizeof *own] = NULL;
     nm_status status = nm_translator_open(&self->translator, path, settings, err);
     free(settings);
     for (int i = 0; i < 3; i++)
@@ -133,8 +131,8 @@ static void write_scores(job *self, const char *const *const *texts, const nm_tr
 
 static nm_status score_lines(job *self, nm_error *err)
 {
-    const char **texts[] = {nm_cli_line_texts(&self->sides[0].lines),
-                            nm_cli_line_texts(&self->sides[1].lines)};
+    const char **texts[] = {nm_line_list_texts(&self->sides[0].lines),
+                            nm_line_list_texts(&self->sides[1].lines)};
     nm_translations *scored;
     nm_status status =
         nm_translator_score(self->translator, texts[0], texts[1], self->sides[0].lines.n, &scored, err);

@@ -13,9 +13,19 @@
 #include "text/utf8.h"
 #include "text/words.h"
 
+typedef enum normal_form {
+    FORM_NFC,
+    FORM_NFD,
+    FORM_NFKC,
+    FORM_NFKD,
+    FORM_PUNCTUATION,
+    FORM_PRINTABLE
+} normal_form;
+
 typedef struct filter_config { /* section [text] */
-    const char *output, *like, *side, *tokenizer, *language, *codes, *spm_model, *form, *encoding;
+    const char *output, *like, *side, *tokenizer, *language, *codes, *spm_model, *encoding;
     nm_text_format format;
+    normal_form form;
     bool aggressive, escape, lowercase, undo;
 } filter_config;
 
@@ -210,19 +220,22 @@ static nm_status open_given(filter *self, nm_error *err)
         NM_TRY(nm_model_text_read(config->codes, &self->texts[CODES], err));
     if (self->step == NORMALIZE && !self->spm.spm) {
         prepare.tokenizer = "none";
-        prepare.punctuation = strcmp(config->form, "punctuation") ? "keep" : "moses";
-        prepare.remove_non_printing = !strcmp(config->form, "printable");
+        if (config->form == FORM_PUNCTUATION)
+            prepare.punctuation = NM_PUNCTUATION_MOSES;
+        prepare.remove_non_printing = config->form == FORM_PRINTABLE;
     }
     return open_coder(self, &prepare, config->language, err);
 }
 
 /* ---- lines ---- */
 
-static nm_status normalize_unicode(const char *form, const char *line, nm_buffer *out, nm_error *err)
+static nm_status normalize_unicode(normal_form form, const char *line, nm_buffer *out, nm_error *err)
 {
-    int options = UTF8PROC_NULLTERM | UTF8PROC_STABLE |
-                  (form[strlen(form) - 1] == 'c' ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
-                  (form[2] == 'k' ? UTF8PROC_COMPAT : 0);
+    static const int forms[] = {[FORM_NFC] = UTF8PROC_COMPOSE,
+                                [FORM_NFD] = UTF8PROC_DECOMPOSE,
+                                [FORM_NFKC] = UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
+                                [FORM_NFKD] = UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT};
+    int options = UTF8PROC_NULLTERM | UTF8PROC_STABLE | forms[form];
     utf8proc_uint8_t *text = NULL;
     utf8proc_ssize_t bytes =
         utf8proc_map((const utf8proc_uint8_t *)line, 0, &text, (utf8proc_option_t)options);

@@ -123,10 +123,10 @@ static nm_status translate_lines(job *self, const nm_line_list *lines, nm_error 
 {
     size_t first, last;
     part_of_process(self->session->comm, lines, &first, &last);
-    const char **texts = nm_cli_line_texts(lines);
+    const char **texts = nm_line_list_texts(lines);
     self->first_line += (int64_t)first;
     nm_translations *translations;
-    const char **prefixes = self->prefixes ? nm_cli_line_texts(&self->prefix_lines) : NULL;
+    const char **prefixes = self->prefixes ? nm_line_list_texts(&self->prefix_lines) : NULL;
     nm_status status =
         prefixes ? nm_translator_run_prefixes(self->translator, texts + first, prefixes + first, last - first,
                                               &translations, err)

@@ -40,15 +40,6 @@ nm_status nm_cli_read_other(nm_lines *reader, const nm_lines *first, const nm_li
                    more ? reader->path : first->path);
 }
 
-const char **nm_cli_line_texts(const nm_line_list *lines)
-{
-    const char **texts = nm_allocate(lines->n * sizeof *texts);
-    size_t bytes;
-    for (size_t i = 0; i < lines->n; i++)
-        texts[i] = nm_line_list_get(lines, i, &bytes);
-    return texts;
-}
-
 json_t *nm_cli_json_number(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
@@ -63,12 +54,12 @@ void nm_cli_write_alignment(const nm_translations *all, size_t text, size_t rank
             fprintf(output, " %d-%zu", words[i].source, i);
 }
 
-static size_t code_points(const char *text, size_t bytes)
+/* Number of code points before the byte `to`, given the number before *at <= to; moves *at there. */
+static size_t code_points(const char *text, size_t *at, size_t to, size_t before)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < bytes; i++)
-        n += ((unsigned char)text[i] & 0xC0) != 0x80;
-    return n;
+    for (; *at < to; ++*at)
+        before += ((unsigned char)text[*at] & 0xC0) != 0x80;
+    return before;
 }
 
 static json_t *words_json(const nm_translations *all, size_t text, size_t rank)
@@ -76,11 +67,13 @@ static json_t *words_json(const nm_translations *all, size_t text, size_t rank)
     const nm_translation_word *words = nm_translations_words(all, text, rank);
     const char *line = nm_translations_text(all, text, rank);
     json_t *list = json_array();
+    size_t at = 0, end = 0;
     for (size_t i = 0; i < nm_translations_n_words(all, text, rank); i++) {
-        json_t *word = json_pack(
-            "{s:I, s:I, s:o, s:o}", "begin", (json_int_t)code_points(line, words[i].begin), "end",
-            (json_int_t)code_points(line, words[i].end), "score", nm_cli_json_number(words[i].score),
-            "source", words[i].source < 0 ? json_null() : json_integer(words[i].source));
+        size_t begin = code_points(line, &at, words[i].begin, end);
+        end = code_points(line, &at, words[i].end, begin);
+        json_t *word = json_pack("{s:I, s:I, s:o, s:o}", "begin", (json_int_t)begin, "end", (json_int_t)end,
+                                 "score", nm_cli_json_number(words[i].score), "source",
+                                 words[i].source < 0 ? json_null() : json_integer(words[i].source));
         json_array_append_new(list, word);
     }
     return list;

@@ -16,8 +16,6 @@ nm_status nm_cli_read_lines(nm_lines *reader, int64_t max_lines, nm_line_list *l
  * NM_MISMATCH if the files have different numbers of lines. */
 nm_status nm_cli_read_other(nm_lines *reader, const nm_lines *first, const nm_line_list *first_lines,
                             nm_line_list *lines, nm_error *err);
-/* The lines as an array, heap; the lines belong to the list. */
-const char **nm_cli_line_texts(const nm_line_list *lines);
 /* The options of alignment, rows of an option table; T has the fields alignment, alignment_layer, alignment_head. */
 /* clang-format off */
 #define NM_CLI_ALIGNMENT_OPTIONS(T)                                                                                      \

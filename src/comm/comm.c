@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 
 static nm_status exchange_none(nm_comm *comm, const nm_comm_message *messages, size_t n, nm_error *err)
@@ -28,18 +28,11 @@ static void free_none(nm_comm *comm)
 const nm_comm_type nm_comm_none = {
     .name = "none", .exchange = exchange_none, .finish = finish_none, .free = free_none};
 
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 nm_status nm_comm_exchange(nm_comm *comm, const nm_comm_message *messages, size_t n, nm_error *err)
 {
-    double start = seconds_now();
+    double start = nm_clock();
     nm_status status = comm->type->exchange(comm, messages, n, err);
-    comm->wait_seconds += seconds_now() - start;
+    comm->wait_seconds += nm_clock() - start;
     for (size_t i = 0; i < n; i++)
         comm->sent_bytes += messages[i].receive ? 0 : (int64_t)messages[i].bytes;
     return status;

@@ -7,6 +7,9 @@
 
 #include "task/model_loader.h"
 
+/* Logit of tokens that the other program may not output; finite, so that no NaN can arise. */
+#define NM_EXCLUDED_LOGIT (-1e9)
+
 /* What the files of a format do not tell. */
 typedef struct nm_convert_settings {
     int64_t heads; /* number of attention heads; 0: not given */

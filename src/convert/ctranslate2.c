@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "convert/convert.h"
 #include "convert/json_file.h"
+#include "convert/lm_positions.h"
 #include "convert/norm_map.h"
 #include "convert/tensor_list.h"
 #include "model/lm.h"
@@ -362,9 +363,6 @@ typedef struct output_projection {
     const char *table;      /* name of the tensor that has the same matrix, or NULL */
 } output_projection;
 
-/* Log probability of tokens that may not be output; finite, so that no NaN can arise. */
-static const double EXCLUDED = -1e9;
-
 static void add_projection(exporter *to, const output_projection *from, const stack_output *hidden)
 {
     bool plain = hidden->scale == 1 && !hidden->gain && from->table;
@@ -374,7 +372,7 @@ static void add_projection(exporter *to, const output_projection *from, const st
     transform_input(&l, hidden->gain, 1 / hidden->scale, hidden->shift);
     for (int32_t r = 0; from->allowed && r < l.rows; r++)
         if (!from->allowed[r])
-            l.bias[r] = EXCLUDED;
+            l.bias[r] = NM_EXCLUDED_LOGIT;
     if (plain)
         nm_tensor_list_alias(&to->tensors, "decoder/projection/weight", from->table);
     else
@@ -418,9 +416,7 @@ static nm_status add_seq2seq(exporter *to, nm_model *model, const uint8_t *allow
         nm_tensor_list_alias(&to->tensors, "decoder/embeddings/weight", source);
     else
         target = add_table(to, s->target_table, c->fixnorm, "decoder/embeddings/weight");
-    size_t n = (size_t)s->positions.rows * (size_t)s->positions.cols;
-    double *positions = nm_allocate(n * sizeof *positions);
-    nm_backend_read(to->backend, positions, s->positions.data, n);
+    double *positions = nm_matrix_values(to->backend, s->positions);
     add_positions(to, "encoder", positions, s->positions.rows, s->positions.cols, encoder.scale);
     add_positions(to, "decoder", positions, s->positions.rows, s->positions.cols, decoder.scale);
     free(positions);
@@ -453,11 +449,7 @@ static nm_status add_lm(exporter *to, nm_model *model)
     if (!(to->eps > 0))
         to->eps = DEFAULT_EPSILON;
     const char *table = add_table(to, lm->table, false, "decoder/embeddings/weight");
-    size_t n = (size_t)c->context * (size_t)c->width;
-    double *positions = c->positions == NM_LM_LEARNED ? nm_param_values(to->backend, lm->position_table)
-                                                      : nm_allocate(n * sizeof *positions);
-    if (c->positions == NM_LM_SINUSOID)
-        nm_backend_read(to->backend, positions, lm->positions.data, n);
+    double *positions = nm_lm_position_values(model);
     add_positions(to, "decoder", positions, c->context, c->width, residual.scale);
     free(positions);
     nm_status status = add_stack(to, &lm->stack, "decoder", residual.scale, NULL, &hidden);

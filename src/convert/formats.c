@@ -3,8 +3,7 @@
 
 #include "base/file.h"
 #include "convert/convert.h"
-#include "task/lm_task.h"
-#include "task/translation.h"
+#include "convert/text_files.h"
 
 const nm_foreign_format *const nm_foreign_formats[] = {
     &nm_format_ctranslate2,
@@ -38,49 +37,6 @@ nm_status nm_foreign_format_find(const char *name, const nm_foreign_format **for
     return status;
 }
 
-static nm_status write_text(const char *folder, const char *name, const void *data, size_t bytes,
-                            nm_error *err)
-{
-    if (!data)
-        return NM_OK;
-    char *path = nm_path_join(folder, name);
-    nm_status status = nm_file_write(path, data, bytes, err);
-    free(path);
-    return status;
-}
-
-static size_t length_of(const char *text)
-{
-    return text ? strlen(text) : 0;
-}
-
-/* What turns text into subwords: the other program ignores these files, and nm_import_texts reads them. */
-static nm_status write_texts(const nm_loaded_model *loaded, const char *folder, nm_error *err)
-{
-    if (loaded->task.type == &nm_task_translation) {
-        const nm_translation_parts *parts = loaded->task.parts;
-        static const struct {
-            int text;
-            const char *name;
-        } texts[] = {{NM_TEXT_SETTINGS, "data.ini"},
-                     {NM_TEXT_CODES, "codes.bpe"},
-                     {NM_TEXT_UNITS, "units.source.txt"}};
-        for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-            NM_TRY(write_text(folder, texts[i].name, parts->texts[texts[i].text],
-                              length_of(parts->texts[texts[i].text]), err));
-        NM_TRY(write_text(folder, "source.spm", parts->spm[0].bytes, parts->spm[0].n_bytes, err));
-        return write_text(folder, "target.spm", parts->spm[1].bytes, parts->spm[1].n_bytes, err);
-    }
-    const nm_lm_parts *parts = loaded->task.parts;
-    NM_TRY(write_text(folder, "data.ini", parts->texts[NM_LM_SETTINGS],
-                      length_of(parts->texts[NM_LM_SETTINGS]), err));
-    NM_TRY(write_text(folder, "codes.bpe", parts->texts[NM_LM_CODES], length_of(parts->texts[NM_LM_CODES]),
-                      err));
-    NM_TRY(write_text(folder, "units.txt", parts->texts[NM_LM_UNITS], length_of(parts->texts[NM_LM_UNITS]),
-                      err));
-    return write_text(folder, "sentencepiece.spm", parts->spm.bytes, parts->spm.n_bytes, err);
-}
-
 static nm_status write_loaded(const nm_foreign_format *format, const nm_loaded_model *loaded,
                               const char *folder, nm_error *err)
 {
@@ -89,7 +45,7 @@ static nm_status write_loaded(const nm_foreign_format *format, const nm_loaded_m
     NM_TRY(nm_folder_lock_acquire(&lock, folder, err));
     nm_status status = format->write(loaded, folder, err);
     if (status == NM_OK)
-        status = write_texts(loaded, folder, err);
+        status = nm_text_files_write(&loaded->task, folder, err);
     nm_folder_lock_release(&lock);
     return status;
 }

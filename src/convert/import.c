@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "convert/convert.h"
+#include "convert/text_files.h"
 #include "task/lm_task.h"
 #include "task/translation.h"
 #include "train/checkpoint.h"
@@ -79,8 +81,6 @@ nm_status nm_import_vocab(nm_import *import, const nm_foreign_vocab *vocab, bool
                                vocab->eos, vocab->unk};
     int32_t *ids = import->ids[target] = nm_allocate((size_t)(vocab->n + NM_VOCAB_N_SPECIAL) * sizeof *ids);
     int32_t n = 0;
-    nm_buffer text = {0};
-    nm_buffer_clear(&text);
     for (; n < NM_VOCAB_N_SPECIAL; n++) {
         if (special[n] >= vocab->n)
             return nm_fail(import->err, NM_MISMATCH,
@@ -88,6 +88,8 @@ nm_status nm_import_vocab(nm_import *import, const nm_foreign_vocab *vocab, bool
                            vocab->n);
         ids[n] = special[n];
     }
+    nm_buffer text = {0};
+    nm_buffer_clear(&text);
     nm_status status = NM_OK;
     for (int32_t i = 0; i < vocab->n && status == NM_OK; i++)
         if (i != special[0] && i != special[1] && i != special[2] && i != special[3]) {
@@ -154,22 +156,6 @@ nm_status nm_import_dictionary(nm_import *import, const char *folder, const char
     return status;
 }
 
-static nm_status read_text(const char *folder, const char *name, char **text, nm_error *err)
-{
-    char *path = nm_path_join(folder, name);
-    nm_status status = nm_file_exists(path) ? nm_model_text_read(path, text, err) : NM_OK;
-    free(path);
-    return status;
-}
-
-static nm_status read_spm(const char *folder, const char *name, nm_model_spm *spm, nm_error *err)
-{
-    char *path = nm_path_join(folder, name);
-    nm_status status = nm_model_spm_read(spm, path, err);
-    free(path);
-    return status;
-}
-
 static char *settings_of(const nm_import *import, bool sentencepiece)
 {
     return nm_format("[prepare]\nformat = %s\ntokenizer = %s\nbpe_merges = 0\nspecial_ids = %s\n",
@@ -179,22 +165,14 @@ static char *settings_of(const nm_import *import, bool sentencepiece)
 
 nm_status nm_import_texts(nm_import *import, const char *folder)
 {
+    NM_TRY(nm_text_files_read(&import->task, folder, import->err));
     if (!is_translation(import)) {
         nm_lm_parts *parts = import->task.parts;
-        NM_TRY(read_text(folder, "data.ini", &parts->texts[NM_LM_SETTINGS], import->err));
-        NM_TRY(read_text(folder, "codes.bpe", &parts->texts[NM_LM_CODES], import->err));
-        NM_TRY(read_text(folder, "units.txt", &parts->texts[NM_LM_UNITS], import->err));
-        NM_TRY(read_spm(folder, "sentencepiece.spm", &parts->spm, import->err));
         if (!parts->texts[NM_LM_SETTINGS])
             parts->texts[NM_LM_SETTINGS] = settings_of(import, parts->spm.spm != NULL);
         return NM_OK;
     }
     nm_translation_parts *parts = import->task.parts;
-    NM_TRY(read_text(folder, "data.ini", &parts->texts[NM_TEXT_SETTINGS], import->err));
-    NM_TRY(read_text(folder, "codes.bpe", &parts->texts[NM_TEXT_CODES], import->err));
-    NM_TRY(read_text(folder, "units.source.txt", &parts->texts[NM_TEXT_UNITS], import->err));
-    NM_TRY(read_spm(folder, "source.spm", &parts->spm[0], import->err));
-    NM_TRY(read_spm(folder, "target.spm", &parts->spm[1], import->err));
     if (!parts->spm[0].spm != !parts->spm[1].spm)
         return nm_fail(import->err, NM_MISMATCH, "%s: has one of source.spm and target.spm", folder);
     if (!parts->texts[NM_TEXT_SETTINGS])
@@ -234,9 +212,6 @@ nm_status nm_import_build(nm_import *import)
                            import->err);
 }
 
-/* Logit of excluded tokens; finite, so that no NaN can arise. */
-static const double EXCLUDED = -1e9;
-
 nm_status nm_import_finish(nm_import *import, const char *path)
 {
     const nm_param *bias = nm_params_find(&import->model->params, "output.bias");
@@ -245,7 +220,7 @@ nm_status nm_import_finish(nm_import *import, const char *path)
         double *values = nm_param_values(import->backend, &bias->tensor);
         for (int32_t id = 0; id < bias->tensor.cols; id++)
             if (is_excluded(import, id))
-                values[id] = EXCLUDED;
+                values[id] = NM_EXCLUDED_LOGIT;
         nm_backend_write(import->backend, bias->tensor.data, values, (size_t)bias->tensor.cols);
         free(values);
     }

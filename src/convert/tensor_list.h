@@ -29,5 +29,7 @@ void nm_tensor_list_release(nm_tensor_list *list);
 
 /* Host copy of a parameter, in double; the caller frees it. NULL for NULL. */
 double *nm_param_values(nm_backend *backend, const nm_tensor *param);
+/* The same of a matrix without gaps between its rows. */
+double *nm_matrix_values(nm_backend *backend, nm_mat matrix);
 
 #endif

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/bf16.h"
+
 static nm_map_entry *add_entry(nm_tensor_map *map, const nm_map_entry *entry, const char *name_format,
                                va_list args)
 {
@@ -208,7 +210,6 @@ static double element(const nm_safetensor *tensor, size_t i)
     double f64;
     float f32;
     uint16_t bits16;
-    uint32_t bits32;
     switch (tensor->type) {
     case NM_TENSOR_F64:
         memcpy(&f64, at, sizeof f64);
@@ -221,9 +222,7 @@ static double element(const nm_safetensor *tensor, size_t i)
         return half_value(bits16);
     default:
         memcpy(&bits16, at, sizeof bits16);
-        bits32 = (uint32_t)bits16 << 16;
-        memcpy(&f32, &bits32, sizeof f32);
-        return (double)f32;
+        return (double)nm_bf16_value(bits16);
     }
 }
 

@@ -10,23 +10,13 @@
 
 /* ---- which columns ---- */
 
-/* "3" -> 2; false when the text is no number of a column. */
-static bool column_number(const char *name, size_t *column)
-{
-    size_t length = strlen(name);
-    if (!length || length > 5 || strspn(name, "0123456789") != length || atoi(name) < 1)
-        return false;
-    *column = (size_t)atoi(name) - 1;
-    return true;
-}
-
 static bool all_numbers(const char *list)
 {
     char *copy = nm_duplicate(list), *rest = copy;
     bool numbers = true;
     size_t column;
     for (char *name; (name = strtok_r(rest, ",", &rest));)
-        numbers &= column_number(name, &column);
+        numbers &= nm_delimited_column(name, &column);
     free(copy);
     return numbers;
 }
@@ -40,7 +30,7 @@ static nm_status find_column(const nm_labeled *texts, const char *name, bool hea
             *column = i;
             return NM_OK;
         }
-    if (!column_number(name, column))
+    if (!nm_delimited_column(name, column))
         return nm_fail(err, NM_USAGE, "%s:%lld: no column is named \"%.60s\"%s", texts->path,
                        (long long)texts->table.line, name, header ? "" : ", as the first row is no header");
     if (*column >= n && n == 1)
@@ -75,7 +65,7 @@ static bool has_header(const nm_labeled *texts)
     size_t column, bytes;
     if (c->header != NM_CHOICE_AUTO)
         return c->header == NM_CHOICE_YES;
-    bool numbered = column_number(c->label, &column);
+    bool numbered = nm_delimited_column(c->label, &column);
     if (!all_numbers(c->text) || (c->with_label && !numbered))
         return true;
     if (!numbered)
@@ -97,34 +87,16 @@ static nm_status begin(nm_labeled *texts, bool *header, nm_error *err)
 
 /* ---- opening ---- */
 
-static bool ends_in(const char *path, const char *ending)
-{
-    size_t length = strlen(path), n = strlen(ending);
-    return length >= n && !strcasecmp(path + length - n, ending);
-}
-
-/* The name ends so, or so before the suffix of a compressed file. */
-static bool has_ending(const char *path, const char *ending)
-{
-    static const char *const suffixes[] = {"", ".gz", ".xz", ".zst"};
-    bool found = false;
-    for (int i = 0; i < 4; i++) {
-        char *whole = nm_format("%s%s", ending, suffixes[i]);
-        found |= ends_in(path, whole);
-        free(whole);
-    }
-    return found;
-}
-
 nm_status nm_labeled_open(nm_labeled *texts, const char *path, const nm_labeled_config *config, nm_error *err)
 {
     *texts = (nm_labeled){.config = *config, .path = path, .row = -1, .label = ""};
-    nm_labeled_format format = config->format != NM_LABELED_AUTO                           ? config->format
-                               : has_ending(path, ".csv")                                  ? NM_LABELED_CSV
-                               : has_ending(path, ".tsv")                                  ? NM_LABELED_TSV
-                               : has_ending(path, ".jsonl") || has_ending(path, ".ndjson") ? NM_LABELED_JSON
-                               : config->lines_by_default                                  ? NM_LABELED_LINES
-                                                                                           : NM_LABELED_TSV;
+    nm_labeled_format format = config->format != NM_LABELED_AUTO ? config->format
+                               : nm_text_ends_in(path, ".csv")   ? NM_LABELED_CSV
+                               : nm_text_ends_in(path, ".tsv")   ? NM_LABELED_TSV
+                               : nm_text_ends_in(path, ".jsonl") || nm_text_ends_in(path, ".ndjson")
+                                   ? NM_LABELED_JSON
+                               : config->lines_by_default ? NM_LABELED_LINES
+                                                          : NM_LABELED_TSV;
     bool csv = format == NM_LABELED_CSV;
     bool quotes = csv ? config->quotes != NM_CHOICE_NO : config->quotes == NM_CHOICE_YES;
     texts->format = format;
@@ -272,13 +244,6 @@ static nm_status take_object(nm_labeled *texts, nm_error *err)
     return status;
 }
 
-static void end_lines(nm_buffer *text)
-{
-    for (size_t i = 0; i < text->bytes; i++)
-        if (text->data[i] == '\n' || text->data[i] == '\r')
-            text->data[i] = ' ';
-}
-
 static void take_text(nm_labeled *texts)
 {
     nm_buffer_clear(&texts->text);
@@ -331,6 +296,6 @@ nm_status nm_labeled_next(nm_labeled *texts, bool *more, nm_error *err)
         }
         take_text(texts);
     }
-    end_lines(&texts->text);
+    nm_buffer_join_lines(&texts->text);
     return NM_OK;
 }

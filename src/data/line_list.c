@@ -27,3 +27,12 @@ void nm_line_list_add(nm_line_list *list, const char *line, size_t bytes)
     nm_buffer_append(&list->text, line, bytes);
     nm_line_list_end_line(list);
 }
+
+const char **nm_line_list_texts(const nm_line_list *list)
+{
+    const char **texts = nm_allocate(list->n * sizeof *texts);
+    size_t bytes;
+    for (size_t i = 0; i < list->n; i++)
+        texts[i] = nm_line_list_get(list, i, &bytes);
+    return texts;
+}

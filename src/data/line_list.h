@@ -14,6 +14,8 @@ typedef struct nm_line_list {
 void nm_line_list_clear(nm_line_list *list);
 void nm_line_list_release(nm_line_list *list);
 void nm_line_list_add(nm_line_list *list, const char *line, size_t bytes);
+/* The lines, which must be NUL-terminated: [n], heap; valid until the list changes. */
+const char **nm_line_list_texts(const nm_line_list *list);
 /* Ends a line: the bytes appended to text since the previous line become a line of the list. */
 void nm_line_list_end_line(nm_line_list *list);
 

@@ -7,9 +7,6 @@
 #include "base/archive.h"
 #include "base/text_input.h"
 
-static const char *const compressed[] = {"", ".gz", ".xz", ".zst", ".bz2"};
-enum { N_COMPRESSED = sizeof compressed / sizeof *compressed };
-
 /* ---- names ---- */
 
 static bool is_absolute(const char *name)
@@ -33,8 +30,8 @@ static char *find_file(const nm_pair_config *config, const char *name)
     static const char *const marked[] = {"", ".xml", ".sgm"};
     char *path = in_folder(config, name);
     for (int m = 0; m < 3 && !is_readable(path); m++)
-        for (int i = 0; i < N_COMPRESSED && !is_readable(path); i++) {
-            char *name_with = nm_format("%s%s%s", name, marked[m], compressed[i]);
+        for (size_t i = 0; nm_compressed_suffixes[i] && !is_readable(path); i++) {
+            char *name_with = nm_format("%s%s%s", name, marked[m], nm_compressed_suffixes[i]);
             char *other = in_folder(config, name_with);
             free(name_with);
             if (nm_file_exists(other)) {
@@ -75,28 +72,18 @@ static char *side_name(const nm_pair_config *config, const char *source, int sid
     return nm_format("%s.%s", source, config->languages[side]);
 }
 
-static bool has_ending(const char *path, const char *ending)
+/* Not auto. */
+static nm_pair_format format_of(const nm_pair_config *config, const char *source)
 {
-    bool found = false;
-    for (int i = 0; i < N_COMPRESSED && !found; i++) {
-        char *whole = nm_format("%s%s", ending, compressed[i]);
-        size_t length = strlen(path), n = strlen(whole);
-        found = length > n && !strcasecmp(path + length - n, whole);
-        free(whole);
-    }
-    return found;
-}
-
-/* "tsv", "csv", "json", or "lines". */
-static const char *format_of(const nm_pair_config *config, const char *source)
-{
-    if (strcmp(config->format, "auto"))
+    if (config->format != NM_PAIR_AUTO)
         return config->format;
-    if (has_ending(source, ".jsonl") || has_ending(source, ".ndjson"))
-        return "json";
+    if (nm_text_ends_in(source, ".jsonl") || nm_text_ends_in(source, ".ndjson"))
+        return NM_PAIR_JSON;
     if (config->sides == 1 || strchr(source, ':') || strstr(source, "{lang}"))
-        return "lines";
-    return has_ending(source, ".tsv") ? "tsv" : has_ending(source, ".csv") ? "csv" : "lines";
+        return NM_PAIR_LINES;
+    return nm_text_ends_in(source, ".tsv")   ? NM_PAIR_TSV
+           : nm_text_ends_in(source, ".csv") ? NM_PAIR_CSV
+                                             : NM_PAIR_LINES;
 }
 
 /* ---- opening ---- */
@@ -137,15 +124,6 @@ static char *join_columns(const nm_delimited *table)
     return list.data;
 }
 
-static bool column_number(const char *name, size_t *column)
-{
-    size_t length = strlen(name);
-    if (!length || length > 5 || strspn(name, "0123456789") != length || atoi(name) < 1)
-        return false;
-    *column = (size_t)atoi(name) - 1;
-    return true;
-}
-
 static const char *field_name(const nm_pair_config *config, int side)
 {
     return *config->fields[side] ? config->fields[side]
@@ -161,7 +139,8 @@ static nm_status find_columns(nm_pair_input *self, bool *header, nm_error *err)
     bool found[NM_PAIR_SIDES] = {false};
     for (int side = 0; side < NM_PAIR_SIDES; side++) {
         const char *name = field_name(self->config, side);
-        found[side] = column_number(name, &self->columns[side]) && self->columns[side] < table->n_fields;
+        found[side] =
+            nm_delimited_column(name, &self->columns[side]) && self->columns[side] < table->n_fields;
         for (size_t i = 0, bytes; i < table->n_fields && !found[side]; i++)
             if (!strcasecmp(nm_delimited_field(table, i, &bytes), name)) {
                 self->columns[side] = i;
@@ -188,15 +167,14 @@ static nm_status find_columns(nm_pair_input *self, bool *header, nm_error *err)
     return NM_OK;
 }
 
-static nm_status open_single(nm_pair_input *self, const char *source, const char *format, nm_error *err)
+static nm_status open_single(nm_pair_input *self, const char *source, nm_error *err)
 {
     for (int side = 0; side < self->config->sides; side++)
         self->paths[side] = find_file(self->config, source);
     NM_TRY(nm_text_open(&self->streams[0], self->paths[0], self->config->encoding, err));
-    bool csv = !strcmp(format, "csv");
-    self->kind = strcmp(format, "json") ? NM_PAIR_TABLE : NM_PAIR_JSON;
+    bool csv = self->format == NM_PAIR_CSV;
     nm_markup_init(&self->lines[0], NM_MARKUP_NONE, self->streams[0], self->paths[0]);
-    if (self->kind == NM_PAIR_JSON)
+    if (self->format == NM_PAIR_JSON)
         return NM_OK;
     nm_delimited_init(&self->table, self->streams[0], self->paths[0], csv ? ',' : '\t', csv);
     self->columns[0] = SIZE_MAX; /* found in the first row */
@@ -206,11 +184,10 @@ static nm_status open_single(nm_pair_input *self, const char *source, const char
 nm_status nm_pair_input_open(nm_pair_input *self, const char *source, const nm_pair_config *config,
                              nm_error *err)
 {
-    *self = (nm_pair_input){.config = config};
-    const char *format = format_of(config, source);
-    if (config->sides == 1 && (!strcmp(format, "tsv") || !strcmp(format, "csv")))
+    *self = (nm_pair_input){.config = config, .format = format_of(config, source)};
+    if (config->sides == 1 && (self->format == NM_PAIR_TSV || self->format == NM_PAIR_CSV))
         return nm_fail(err, NM_USAGE, "%s: plain text is lines or JSON lines, not a table", source);
-    return strcmp(format, "lines") ? open_single(self, source, format, err) : open_lines(self, source, err);
+    return self->format == NM_PAIR_LINES ? open_lines(self, source, err) : open_single(self, source, err);
 }
 
 void nm_pair_input_close(nm_pair_input *self)
@@ -261,9 +238,7 @@ static void set_text(nm_pair_input *self, int side, const char *text, size_t byt
     nm_buffer *out = &self->texts[side];
     nm_buffer_clear(out);
     nm_buffer_append(out, text, bytes);
-    for (size_t i = 0; i < bytes; i++)
-        if (out->data[i] == '\n' || out->data[i] == '\r')
-            out->data[i] = ' ';
+    nm_buffer_join_lines(out);
     self->sentences[side] = out->data;
     self->bytes[side] = bytes;
     self->line[side] = line;
@@ -356,7 +331,7 @@ static nm_status next_object(nm_pair_input *self, bool *more, nm_error *err)
 
 nm_status nm_pair_input_next(nm_pair_input *self, bool *more, nm_error *err)
 {
-    if (self->kind == NM_PAIR_LINES)
+    if (self->format == NM_PAIR_LINES)
         return next_lines(self, more, err);
-    return self->kind == NM_PAIR_TABLE ? next_row(self, more, err) : next_object(self, more, err);
+    return self->format == NM_PAIR_JSON ? next_object(self, more, err) : next_row(self, more, err);
 }

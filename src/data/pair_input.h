@@ -8,9 +8,19 @@
 
 enum { NM_PAIR_SIDES = 2 };
 
+typedef enum nm_pair_format {
+    NM_PAIR_AUTO,
+    NM_PAIR_LINES,
+    NM_PAIR_TSV,
+    NM_PAIR_CSV,
+    NM_PAIR_JSON
+} nm_pair_format;
+#define NM_PAIR_FORMATS "auto|lines|tsv|csv|json"
+
 typedef struct nm_pair_config {
     int sides; /* 2, or 1 for plain text */
-    const char *folder, *encoding, *format;
+    const char *folder, *encoding;
+    nm_pair_format format;
     const char *languages[NM_PAIR_SIDES];
     const char *fields[NM_PAIR_SIDES]; /* "": the languages, and "text" for plain text */
     bool decode_entities;
@@ -20,7 +30,7 @@ typedef struct nm_pair_input {
     const nm_pair_config *config;
     char *paths[NM_PAIR_SIDES]; /* the same path twice for one table */
     FILE *streams[NM_PAIR_SIDES];
-    enum { NM_PAIR_LINES, NM_PAIR_TABLE, NM_PAIR_JSON } kind;
+    nm_pair_format format;          /* not auto */
     nm_markup lines[NM_PAIR_SIDES]; /* of JSON: the first */
     nm_delimited table;
     size_t columns[NM_PAIR_SIDES];

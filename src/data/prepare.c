@@ -31,7 +31,7 @@ const nm_option nm_prepare_options[] = {
               "Encoding of the text files, a name of iconv such as latin1, utf-16 or shift_jis. Files that "
               "gzip, xz or zstd compressed are read as they are."),
     NM_CHOICE(
-        C, input_format, "auto", "auto|lines|tsv|csv|json",
+        C, input_format, "auto", NM_PAIR_FORMATS,
         "Format of the files: lines, or one table of pairs; auto is by the file name (.tsv, .csv, .jsonl, "
         ".ndjson). Segments of .sgm and .xml files and the text of train.tags files are extracted."),
     NM_OPTION(C, source_field, "", 0, 0,
@@ -118,8 +118,8 @@ static bool learns_spm(const nm_options *options)
 static bool has_table(const nm_options *options)
 {
     const nm_prepare_config *config = nm_options_find(options, "prepare");
-    if (strcmp(config->input_format, "auto"))
-        return strcmp(config->input_format, "lines");
+    if (config->input_format != NM_PAIR_AUTO)
+        return config->input_format != NM_PAIR_LINES;
     const char *const lists[] = {config->train, config->valid, config->test};
     static const char *const endings[] = {".tsv", ".csv", ".jsonl", ".ndjson"};
     for (int i = 0; i < NM_PREPARE_SPLITS; i++)

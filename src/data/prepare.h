@@ -11,6 +11,7 @@
 #define NM_PREPARE_H
 
 #include "data/corpus.h"
+#include "data/pair_input.h"
 #include "norma/option.h"
 #include "norma/prepare.h"
 #include "text/clean.h"
@@ -23,8 +24,9 @@ typedef struct nm_prepare_config {
     nm_prepare_format format;
     const char *folder, *train, *valid, *test, *source_lang, *target_lang, *output;
     int64_t valid_every;
-    const char *encoding, *input_format, *source_field, *target_field;
-    const char *punctuation;
+    const char *encoding, *source_field, *target_field;
+    nm_pair_format input_format;
+    nm_punctuation punctuation;
     bool decode_entities, remove_non_printing;
     const char *tokenizer;
     bool aggressive, escape, lowercase;
@@ -49,6 +51,9 @@ typedef struct nm_prepare_config {
 /* Section [prepare], also of data.ini. */
 extern const nm_option nm_prepare_options[];
 extern const nm_option_rule nm_prepare_rules[];
+
+/* Whether the data folder has the split (0: train, 1: valid, 2: test): given, or held out from the training text. */
+bool nm_prepare_has_split(const nm_prepare_config *config, int split);
 
 /* Why a pair of the training text was dropped: name, text, option that decides it ("" if none). */
 #define NM_DROP_LIST(D)                                                                                      \

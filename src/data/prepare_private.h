@@ -49,8 +49,6 @@ typedef struct nm_prepare {
 nm_status nm_prepare_report_progress(const nm_prepare *self, const char *step, int64_t lines, nm_error *err);
 /* Sources of a split, "" if it is not given. */
 const char *nm_prepare_prefix(const nm_prepare_config *config, int split);
-/* Whether the data folder has the split: given, or held out from the training text. */
-bool nm_prepare_has_split(const nm_prepare_config *config, int split);
 /* Path of a file of the output folder, heap. */
 char *nm_prepare_path(const nm_prepare *self, int split, int side, const char *suffix);
 

@@ -104,7 +104,9 @@ static void reserve_results(nm_scorer *scorer, int32_t n)
 {
     size_t rows = (size_t)n, k = (size_t)scorer->k;
     if (scorer->keeps_all && n > scorer->all_capacity) {
-        scorer->all = nm_reallocate(scorer->all, rows * (size_t)scorer->vocab_size * sizeof *scorer->all);
+        size_t words = (size_t)scorer->vocab_size;
+        scorer->all = nm_reallocate(scorer->all, rows * words * sizeof *scorer->all);
+        scorer->raw = nm_reallocate(scorer->raw, BLOCK_ROWS * words * nm_dtype_bytes(scorer->backend->dtype));
         scorer->all_capacity = n;
     }
     if (n <= scorer->capacity)
@@ -189,7 +191,6 @@ static nm_status fetch_all(nm_scorer *scorer, nm_mat logits, int32_t first, cons
         NM_CALL(b, log_softmax, .x = logits, .allowed = scorer->of[0]->allowed, .y = logits);
     else
         mixture_upload(scorer, logits);
-    scorer->raw = nm_reallocate(scorer->raw, (size_t)BLOCK_ROWS * words * nm_dtype_bytes(b->dtype));
     nm_backend_download(b, scorer->raw, logits.data, n * nm_dtype_bytes(b->dtype));
     for (size_t i = 0; i < n; i++) {
         all[i] = number_at(scorer, scorer->raw, i);
@@ -276,9 +277,9 @@ nm_status nm_scorer_step(nm_scorer *scorer, const nm_decode_step *step, nm_error
             if (scorer->n_models > 1)
                 mix(scorer, m, logits);
         }
-        status = scorer->keeps_all
-                     ? fetch_all(scorer, logits, first, step->given ? step->given + first : NULL, err)
-                     : fetch(scorer, logits, first, step->given ? step->given + first : NULL, err);
+        const int32_t *given = step->given ? step->given + first : NULL;
+        status = scorer->keeps_all ? fetch_all(scorer, logits, first, given, err)
+                                   : fetch(scorer, logits, first, given, err);
     }
     free(hidden);
     return status;

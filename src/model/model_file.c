@@ -210,9 +210,7 @@ static nm_status load_bf16(const nm_safetensors *file, nm_backend *backend, cons
     for (size_t i = 0; i < n; i++) {
         uint16_t half;
         memcpy(&half, (const char *)found->data + i * sizeof half, sizeof half);
-        uint32_t bits = (uint32_t)half << 16;
-        float number;
-        memcpy(&number, &bits, sizeof number);
+        float number = nm_bf16_value(half);
         if (backend->dtype == NM_F64)
             ((double *)numbers)[i] = (double)number;
         else

@@ -3,7 +3,6 @@
  *     one setting              a curve per group                    Shen et al. 2020, figure 5
  *     two settings             a heat map per group                 Wang et al. 2022, figure 5
  *     three or more settings   parallel coordinates, a line per point
- *     norm.at                  loss in score and TID against the number of layers with batch norms: Wang et al. 2022, figure 3
  *
  * The scores are of the test set if every run was scored on it, otherwise of the best validation. */
 #include <math.h>
@@ -13,30 +12,20 @@
 
 #include "base/memory.h"
 #include "base/sort.h"
-#include "metric/summary.h"
-#include "norma/norm_type.h"
-#include "report/figure.h"
+#include "report/collect_grid.h"
 
 enum { MAX_COLUMNS = 12 }; /* of a row of panels */
 static const double log_from =
     8; /* ratio of the largest and smallest value from which an axis is logarithmic */
-static const double curve_spread = 0.12; /* of the smallest distance of two ticks */
 
-typedef struct scores { /* of the points of the grid */
-    const nm_report *report;
-    const nm_score_grid *grid;
-    bool tested;
-    nm_score_bar bar;
-    nm_mean_score *list; /* [n_points] */
-} scores;
-
-static scores scores_of(const nm_report *report)
+nm_grid_scores nm_grid_scores_of(const nm_report *report)
 {
     const nm_score_grid *grid = &report->grid;
     nm_run_set *sets = nm_allocate((grid->n_points + 1) * sizeof *sets);
     for (size_t p = 0; p < grid->n_points; p++)
         sets[p] = grid->points[p].runs;
-    scores s = {.report = report, .grid = grid, .tested = nm_report_is_tested(report, sets, grid->n_points)};
+    nm_grid_scores s = {
+        .report = report, .grid = grid, .tested = nm_report_is_tested(report, sets, grid->n_points)};
     s.bar = nm_report_bars(report, sets, grid->n_points, s.tested);
     s.list = nm_allocate((grid->n_points + 1) * sizeof *s.list);
     for (size_t p = 0; p < grid->n_points; p++)
@@ -45,8 +34,7 @@ static scores scores_of(const nm_report *report)
     return s;
 }
 
-/* Sorts and removes duplicates; returns the number that is left. */
-static size_t keep_distinct(double *values, size_t n)
+size_t nm_keep_distinct(double *values, size_t n)
 {
     size_t kept = 0;
     nm_sort_doubles(values, n);
@@ -57,7 +45,7 @@ static size_t keep_distinct(double *values, size_t n)
 }
 
 /* The distinct values of an axis in the points of the groups with include[group], ascending; heap. */
-static double *distinct_values(const scores *s, size_t axis, const bool *include, size_t *n)
+static double *distinct_values(const nm_grid_scores *s, size_t axis, const bool *include, size_t *n)
 {
     double *values = nm_allocate((s->grid->n_points + 1) * sizeof *values);
     *n = 0;
@@ -66,11 +54,11 @@ static double *distinct_values(const scores *s, size_t axis, const bool *include
         if (include[point->group] && s->list[p].n && isfinite(point->values[axis]))
             values[(*n)++] = point->values[axis];
     }
-    *n = keep_distinct(values, *n);
+    *n = nm_keep_distinct(values, *n);
     return values;
 }
 
-static size_t index_of(const double *values, size_t n, double value)
+size_t nm_grid_index(const double *values, size_t n, double value)
 {
     size_t i = 0;
     while (i + 1 < n && values[i] != value)
@@ -78,7 +66,7 @@ static size_t index_of(const double *values, size_t n, double value)
     return i;
 }
 
-static void add_runs(nm_curve *curve, const nm_run_set *runs)
+void nm_curve_add_runs(nm_curve *curve, const nm_run_set *runs)
 {
     for (size_t i = 0; i < runs->n; i++) {
         NM_GROW(curve->runs.list, curve->runs.n, curve->runs.capacity);
@@ -90,7 +78,7 @@ static void set_group(nm_curve *curve, const nm_score_group *group, const nm_run
 {
     curve->family = group->name;
     curve->style = group->style;
-    add_runs(curve, runs);
+    nm_curve_add_runs(curve, runs);
 }
 
 static void add_tick(nm_drawing *drawing, const char *text)
@@ -105,7 +93,7 @@ static void add_row(nm_drawing *drawing, const char *text)
     drawing->rows[drawing->n_rows++] = nm_duplicate(text);
 }
 
-static void add_value_tick(nm_drawing *drawing, double value)
+void nm_drawing_add_value(nm_drawing *drawing, double value)
 {
     char text[32];
     snprintf(text, sizeof text, "%g", value);
@@ -120,18 +108,18 @@ static void add_text(nm_drawing *drawing, double x, double y, char *text)
 
 /* ---- the description ---- */
 
-static const char *score_kind(const scores *s)
+static const char *score_kind(const nm_grid_scores *s)
 {
     return s->tested ? "test" : "best validation";
 }
 
-static bool is_better(const scores *s, size_t a, size_t b)
+static bool is_better(const nm_grid_scores *s, size_t a, size_t b)
 {
     return s->report->score_rises ? s->list[a].mean > s->list[b].mean : s->list[a].mean < s->list[b].mean;
 }
 
 /* The best point of a group; n_points if none has a score. */
-static size_t best_point(const scores *s, size_t group)
+static size_t best_point(const nm_grid_scores *s, size_t group)
 {
     size_t best = s->grid->n_points;
     for (size_t p = 0; p < s->grid->n_points; p++)
@@ -142,7 +130,7 @@ static size_t best_point(const scores *s, size_t group)
 }
 
 /* The best points, the meaning of the bars if there are some, coupled settings, and groups that are not in the figure. */
-static char *make_note(const scores *s, const bool *include, bool bars, const char *before)
+static char *make_note(const nm_grid_scores *s, const bool *include, bool bars, const char *before)
 {
     const nm_score_grid *grid = s->grid;
     char *text = NULL, number[NM_NUMBER_BYTES];
@@ -232,7 +220,7 @@ static size_t single_axis(const nm_score_grid *grid)
 }
 
 /* Groups that vary this setting only, or that have one value of it. */
-static bool varies_only(const scores *s, size_t group, size_t axis)
+static bool varies_only(const nm_grid_scores *s, size_t group, size_t axis)
 {
     const nm_score_group *of = &s->grid->groups[group];
     if (of->n_varied != of->varies[axis])
@@ -243,7 +231,7 @@ static bool varies_only(const scores *s, size_t group, size_t axis)
     return false;
 }
 
-static void sort_by_tick(nm_curve *curve)
+void nm_curve_sort(nm_curve *curve)
 {
     for (size_t i = 1; i < curve->n; i++)
         for (size_t k = i; k > 0 && curve->x[k] < curve->x[k - 1]; k--) {
@@ -263,7 +251,7 @@ void nm_collect_setting(const nm_report *report, const nm_figure *figure, nm_dra
     (void)figure;
     if (axis == grid->n_axes)
         return;
-    scores s = scores_of(report);
+    nm_grid_scores s = nm_grid_scores_of(report);
     bool *include = nm_allocate(grid->n_groups + 1);
     for (size_t g = 0; g < grid->n_groups; g++)
         include[g] = varies_only(&s, g, axis);
@@ -278,17 +266,17 @@ void nm_collect_setting(const nm_report *report, const nm_figure *figure, nm_dra
             if (grid->points[p].group == g && s.list[p].n) {
                 curve->low[curve->n] = s.list[p].low;
                 curve->high[curve->n] = s.list[p].high;
-                nm_curve_add(curve, (double)index_of(values, n, grid->points[p].values[axis]),
+                nm_curve_add(curve, (double)nm_grid_index(values, n, grid->points[p].values[axis]),
                              s.list[p].mean);
             }
-        sort_by_tick(curve);
+        nm_curve_sort(curve);
         nm_drawing_drop_empty(drawing);
     }
     for (size_t i = 0; i < n && drawing->n; i++)
-        add_value_tick(drawing, values[i]);
+        nm_drawing_add_value(drawing, values[i]);
     if (drawing->n) {
         drawing->at = axis_positions(values, n);
-        drawing->spread = drawing->n > 1 ? curve_spread * smallest_distance(drawing->at, n) : 0;
+        drawing->spread = drawing->n > 1 ? NM_GRID_SPREAD * smallest_distance(drawing->at, n) : 0;
         drawing->legend = true;
         drawing->title =
             nm_format("%s @ against %s", s.tested ? "Test" : "Best validation", grid->axes[axis].key);
@@ -339,7 +327,7 @@ static void label_panels(nm_drawing *drawing, const panels *p)
     size_t across = p->n < p->across ? p->n : p->across;
     for (size_t i = 0; i + 1 < across * (p->n_x + 1); i++)
         if (i % (p->n_x + 1) < p->n_x)
-            add_value_tick(drawing, p->x[i % (p->n_x + 1)]);
+            nm_drawing_add_value(drawing, p->x[i % (p->n_x + 1)]);
         else
             add_tick(drawing, "");
     for (size_t i = 0; i < p->down * (p->n_y + 1); i++) {
@@ -350,7 +338,7 @@ static void label_panels(nm_drawing *drawing, const panels *p)
     }
 }
 
-static void add_panel(nm_drawing *drawing, const scores *s, const size_t axes[2], size_t group,
+static void add_panel(nm_drawing *drawing, const nm_grid_scores *s, const size_t axes[2], size_t group,
                       const panels *p, size_t panel)
 {
     const nm_score_group *of = &s->grid->groups[group];
@@ -363,8 +351,9 @@ static void add_panel(nm_drawing *drawing, const scores *s, const size_t axes[2]
         if (point->group != group || !s->list[i].n)
             continue;
         curve->value[curve->n] = s->list[i].mean;
-        nm_curve_add(curve, (double)(panel_left(p, panel) + index_of(p->x, p->n_x, point->values[axes[0]])),
-                     (double)(panel_bottom(p, panel) + index_of(p->y, p->n_y, point->values[axes[1]])));
+        nm_curve_add(curve,
+                     (double)(panel_left(p, panel) + nm_grid_index(p->x, p->n_x, point->values[axes[0]])),
+                     (double)(panel_bottom(p, panel) + nm_grid_index(p->y, p->n_y, point->values[axes[1]])));
     }
     nm_drawing_drop_empty(drawing);
     if (p->n > 1)
@@ -380,7 +369,7 @@ void nm_collect_heat_map(const nm_report *report, const nm_figure *figure, nm_dr
     (void)figure;
     if (!first)
         return;
-    scores s = scores_of(report);
+    nm_grid_scores s = nm_grid_scores_of(report);
     bool *include = nm_allocate(grid->n_groups + 1);
     panels p = {0};
     for (size_t g = 0; g < grid->n_groups; g++) {
@@ -432,7 +421,7 @@ typedef struct parallel {
     double worst, best;
 } parallel;
 
-static bool has_all_axes(const scores *s, const parallel *p, size_t group)
+static bool has_all_axes(const nm_grid_scores *s, const parallel *p, size_t group)
 {
     for (size_t i = 0; i < s->grid->n_points; i++)
         for (size_t a = 0; a < p->n && s->grid->points[i].group == group; a++)
@@ -442,7 +431,7 @@ static bool has_all_axes(const scores *s, const parallel *p, size_t group)
 }
 
 /* Points with a score, worst first, so that the best lines are drawn last. */
-static size_t *rank_points(const scores *s, const bool *include, size_t *n)
+static size_t *rank_points(const nm_grid_scores *s, const bool *include, size_t *n)
 {
     size_t *list = nm_allocate((s->grid->n_points + 1) * sizeof *list);
     *n = 0;
@@ -458,7 +447,8 @@ static size_t *rank_points(const scores *s, const bool *include, size_t *n)
 }
 
 /* Lines with a common value are drawn side by side, in the order of their scores. */
-static void add_line(nm_drawing *drawing, const scores *s, const parallel *p, size_t index, double offset)
+static void add_line(nm_drawing *drawing, const nm_grid_scores *s, const parallel *p, size_t index,
+                     double offset)
 {
     const nm_score_point *point = &s->grid->points[index];
     nm_curve *curve = nm_drawing_add(drawing, point->runs.list[0], p->n + 1, false);
@@ -469,7 +459,7 @@ static void add_line(nm_drawing *drawing, const scores *s, const parallel *p, si
     for (size_t a = 0; a < p->n; a++) {
         double value = point->values[p->axes[a]];
         size_t n = p->n_values[a];
-        double position = n > 1 ? (double)index_of(p->values[a], n, value) / (double)(n - 1) : 0.5;
+        double position = n > 1 ? (double)nm_grid_index(p->values[a], n, value) / (double)(n - 1) : 0.5;
         curve->value[a] = value;
         nm_curve_add(curve, (double)a, position + offset);
     }
@@ -503,7 +493,7 @@ void nm_collect_parallel(const nm_report *report, const nm_figure *figure, nm_dr
     (void)figure;
     if (!widest)
         return;
-    scores s = scores_of(report);
+    nm_grid_scores s = nm_grid_scores_of(report);
     parallel p = {.axes = nm_allocate((grid->n_axes + 1) * sizeof *p.axes),
                   .values = nm_allocate((grid->n_axes + 1) * sizeof *p.values),
                   .n_values = nm_allocate((grid->n_axes + 1) * sizeof *p.n_values)};
@@ -544,174 +534,4 @@ void nm_collect_parallel(const nm_report *report, const nm_figure *figure, nm_dr
     free(order);
     free(include);
     free(s.list);
-}
-
-/* ---- the number of layers with batch norms ---- */
-
-static const nm_norm_type *batch_norm_named(const char *name, size_t length)
-{
-    for (int i = 0; nm_norm_types[i]; i++)
-        if (strlen(nm_norm_types[i]->name) == length && !strncmp(nm_norm_types[i]->name, name, length))
-            return nm_norm_types[i]->traits & NM_USES_BATCH ? nm_norm_types[i] : NULL;
-    return NULL;
-}
-
-/* The norm with batch statistics of a run: the one that the recipe varies, or the first one in norm.at; NULL: none. */
-static const nm_norm_type *batch_norm_of(const nm_report_run *run)
-{
-    const char *norm = nm_report_run_norm(run), *at = nm_report_run_setting(run, "norm.at");
-    const nm_norm_type *type = batch_norm_named(norm, strlen(norm));
-    while (!type && at && (at = strchr(at, '=')) != NULL) {
-        at++;
-        type = batch_norm_named(at, strcspn(at, ", "));
-    }
-    return type;
-}
-
-static double batch_layers_of(const nm_report *report, const nm_score_group *group)
-{
-    return nm_report_run_last(&report->runs[group->runs.list[0]], "start/batch_layers");
-}
-
-/* Runs that differ in norm.at; settings that vary in addition would make the number of layers ambiguous. */
-static bool varies_sites(const nm_report *report)
-{
-    bool any = false;
-    for (size_t g = 0; g < report->grid.n_groups; g++) {
-        const nm_report_run *run = &report->runs[report->grid.groups[g].runs.list[0]];
-        const char *at = nm_report_run_setting(run, "norm.at");
-        any |= at && *at && batch_norm_of(run);
-        if (isnan(nm_report_run_last(run, "start/batch_layers")))
-            return false;
-    }
-    return any && !report->grid.n_axes;
-}
-
-/* TID of the last layer, mean and range over the seeds. */
-static nm_mean_score mean_tid(const nm_report *report, const nm_run_set *set, const char *quantity)
-{
-    double *values = nm_allocate((set->n + 1) * sizeof *values);
-    nm_mean_score tid = {.low = INFINITY, .high = -INFINITY};
-    for (size_t i = 0; i < set->n; i++) {
-        values[i] = nm_report_run_tid(&report->runs[set->list[i]], quantity);
-        tid.low = fmin(tid.low, values[i]);
-        tid.high = fmax(tid.high, values[i]);
-    }
-    nm_summary summary = nm_summary_of(values, set->n);
-    tid.mean = summary.mean;
-    tid.n = summary.n;
-    free(values);
-    return tid;
-}
-
-typedef struct layer_values { /* of the groups of the grid, each a point */
-    double *layers, fewest;
-    nm_mean_score *values;
-    bool tested;
-    nm_score_bar bar;
-} layer_values;
-
-/* With the loss in score: the reference is the mean of the groups with fewest batch layers. */
-static layer_values layer_values_of(const nm_report *report, const char *quantity)
-{
-    const nm_score_grid *grid = &report->grid;
-    bool score = !strcmp(quantity, "@score");
-    layer_values v = {.layers = nm_allocate((grid->n_groups + 1) * sizeof *v.layers), .fewest = INFINITY};
-    scores s = scores_of(report); /* without axes, point g is group g */
-    v.tested = s.tested;
-    v.bar = score ? s.bar : NM_BAR_NONE;
-    v.values = s.list;
-    double sum = 0, n = 0;
-    for (size_t g = 0; g < grid->n_groups; g++) {
-        v.layers[g] = batch_layers_of(report, &grid->groups[g]);
-        if (!score)
-            v.values[g] = mean_tid(report, &grid->groups[g].runs, quantity);
-        if (!score && v.values[g].n > 1)
-            v.bar = NM_BAR_RANGE;
-        v.fewest = v.values[g].n ? fmin(v.fewest, v.layers[g]) : v.fewest;
-    }
-    for (size_t g = 0; g < grid->n_groups && score; g++)
-        if (v.layers[g] == v.fewest && v.values[g].n) {
-            sum += v.values[g].mean;
-            n++;
-        }
-    for (size_t g = 0; g < grid->n_groups && score; g++) {
-        nm_mean_score *at = &v.values[g];
-        double reference = sum / n, low = reference - at->high, high = reference - at->low;
-        at->mean = (report->score_rises ? 1 : -1) * (reference - at->mean);
-        at->low = report->score_rises ? low : -high;
-        at->high = report->score_rises ? high : -low;
-    }
-    return v;
-}
-
-/* The curve of a norm: the groups in which it is, and those without batch norms, which all curves share. */
-static void add_norm_curve(const nm_report *report, const nm_norm_type *type, const layer_values *v,
-                           const double *ticks, size_t n_ticks, nm_drawing *drawing)
-{
-    const nm_score_grid *grid = &report->grid;
-    nm_curve *curve = nm_drawing_add(drawing, grid->groups[0].runs.list[0], grid->n_groups, true);
-    curve->family = type->name;
-    curve->name = nm_duplicate(type->name);
-    while (nm_norm_types[curve->style.color] != type)
-        curve->style.color++;
-    for (size_t g = 0; g < grid->n_groups; g++) {
-        const nm_score_group *group = &grid->groups[g];
-        if (!v->values[g].n ||
-            (v->layers[g] > 0 && batch_norm_of(&report->runs[group->runs.list[0]]) != type))
-            continue;
-        curve->low[curve->n] = v->values[g].low;
-        curve->high[curve->n] = v->values[g].high;
-        nm_curve_add(curve, (double)index_of(ticks, n_ticks, v->layers[g]), v->values[g].mean);
-        add_runs(curve, &group->runs);
-    }
-    sort_by_tick(curve);
-    nm_drawing_drop_empty(drawing);
-}
-
-static char *layers_note(const layer_values *v, bool score)
-{
-    static const char *const bars[] = {[NM_BAR_NONE] = "",
-                                       [NM_BAR_INTERVAL] = " Bars are 95 % intervals of the score.",
-                                       [NM_BAR_RANGE] = " Bars are ranges over the seeds."};
-    return score ? nm_format("%s score, compared with that of the runs with %g such layers.%s",
-                             v->tested ? "Test" : "Best validation", v->fewest, bars[v->bar])
-                 : nm_format(
-                       "TID of the best model at the last layer, whose norm is measured whatever its type.%s",
-                       bars[v->bar]);
-}
-
-void nm_collect_batch_layers(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
-{
-    const nm_score_grid *grid = &report->grid;
-    if (!varies_sites(report))
-        return;
-    bool score = !strcmp(figure->tag, "@score");
-    layer_values v = layer_values_of(report, figure->tag);
-    double *ticks = nm_allocate((grid->n_groups + 1) * sizeof *ticks);
-    size_t n = 0;
-    for (size_t g = 0; g < grid->n_groups; g++)
-        if (v.values[g].n)
-            ticks[n++] = v.layers[g];
-    n = keep_distinct(ticks, n);
-    for (size_t g = 0; g < grid->n_groups && n > 1; g++) {
-        const nm_norm_type *type = batch_norm_of(&report->runs[grid->groups[g].runs.list[0]]);
-        size_t c = 0;
-        while (type && c < drawing->n && strcmp(drawing->curves[c].family, type->name))
-            c++;
-        if (type && c == drawing->n && v.layers[g] > 0)
-            add_norm_curve(report, type, &v, ticks, n, drawing);
-    }
-    if (drawing->n) {
-        for (size_t i = 0; i < n; i++)
-            add_value_tick(drawing, ticks[i]);
-        drawing->at = ticks;
-        drawing->spread = drawing->n > 1 ? curve_spread : 0;
-        drawing->legend = true;
-        drawing->note = layers_note(&v, score);
-    } else {
-        free(ticks);
-    }
-    free(v.layers);
-    free(v.values);
 }

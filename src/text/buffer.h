@@ -37,6 +37,14 @@ static inline void nm_buffer_append(nm_buffer *buffer, const char *text, size_t 
     buffer->data[buffer->bytes] = 0;
 }
 
+/* Line ends become spaces. */
+static inline void nm_buffer_join_lines(nm_buffer *buffer)
+{
+    for (size_t i = 0; i < buffer->bytes; i++)
+        if (buffer->data[i] == '\n' || buffer->data[i] == '\r')
+            buffer->data[i] = ' ';
+}
+
 static inline void nm_buffer_append_byte(nm_buffer *buffer, char byte)
 {
     nm_buffer_append(buffer, &byte, 1);

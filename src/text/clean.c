@@ -116,10 +116,7 @@ static const substitution apostrophe = {"’", "'", NULL, NULL};
 
 void nm_cleaner_init(nm_cleaner *self, const nm_clean_options *options)
 {
-    const char *punctuation = options->punctuation ? options->punctuation : "keep";
-    *self = (nm_cleaner){.apostrophe = !strcmp(punctuation, "apostrophe"),
-                         .moses = !strcmp(punctuation, "moses"),
-                         .non_printing = options->non_printing};
+    *self = (nm_cleaner){.punctuation = options->punctuation, .non_printing = options->non_printing};
     snprintf(self->language, sizeof self->language, "%s", options->language ? options->language : "");
 }
 
@@ -263,9 +260,10 @@ const nm_buffer *nm_clean(nm_cleaner *self, const char *line, size_t bytes)
 {
     nm_buffer_clear(&self->text);
     nm_buffer_append(&self->text, line, bytes);
-    if (self->apostrophe)
+    if (self->punctuation == NM_PUNCTUATION_APOSTROPHE)
         apply(self, &apostrophe);
-    for (size_t i = 0; self->moses && i < sizeof rules / sizeof *rules; i++)
+    bool moses = self->punctuation == NM_PUNCTUATION_MOSES;
+    for (size_t i = 0; moses && i < sizeof rules / sizeof *rules; i++)
         if (applies(&rules[i], self->language))
             apply(self, &rules[i]);
     if (self->non_printing)

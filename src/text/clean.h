@@ -4,18 +4,24 @@
 
 #include "text/buffer.h"
 
+typedef enum nm_punctuation {
+    NM_PUNCTUATION_KEEP,
+    NM_PUNCTUATION_APOSTROPHE,
+    NM_PUNCTUATION_MOSES
+} nm_punctuation;
 #define NM_PUNCTUATIONS "keep|apostrophe|moses"
 
 typedef struct nm_clean_options {
     /* keep; apostrophe: U+2019 becomes ', as in fairseq's scripts for test sets; moses: normalize-punctuation.perl, quotes,
-     * dashes and spaces around punctuation by language. NULL: keep. */
-    const char *punctuation;
+     * dashes and spaces around punctuation by language. */
+    nm_punctuation punctuation;
     bool non_printing; /* remove-non-printing-char.perl: characters of the Unicode category C become spaces */
     const char *language; /* code such as "de"; copied */
 } nm_clean_options;
 
 typedef struct nm_cleaner {
-    bool apostrophe, moses, non_printing;
+    nm_punctuation punctuation;
+    bool non_printing;
     char language[8];
     nm_buffer text, next; /* every substitution reads text and writes next, then they are swapped */
 } nm_cleaner;
@@ -25,7 +31,7 @@ void nm_cleaner_release(nm_cleaner *cleaner);
 /* Whether any step is enabled. */
 static inline bool nm_cleaner_is_active(const nm_cleaner *cleaner)
 {
-    return cleaner->apostrophe || cleaner->moses || cleaner->non_printing;
+    return cleaner->punctuation != NM_PUNCTUATION_KEEP || cleaner->non_printing;
 }
 /* A line of valid UTF-8 without its line end and without a zero byte. The result is valid until the next call. */
 const nm_buffer *nm_clean(nm_cleaner *cleaner, const char *line, size_t bytes);

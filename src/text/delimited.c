@@ -15,6 +15,15 @@ void nm_delimited_init(nm_delimited *table, FILE *stream, const char *path, char
         .stream = stream, .path = path, .separator = separator, .quotes = quotes, .next_line = 1};
 }
 
+bool nm_delimited_column(const char *number, size_t *column)
+{
+    size_t length = strlen(number);
+    if (!length || length > 5 || strspn(number, "0123456789") != length || atoi(number) < 1)
+        return false;
+    *column = (size_t)atoi(number) - 1;
+    return true;
+}
+
 void nm_delimited_release(nm_delimited *table)
 {
     nm_buffer_release(&table->text);

@@ -33,6 +33,8 @@ void nm_delimited_init(nm_delimited *table, FILE *stream, const char *path, char
 nm_status nm_delimited_next(nm_delimited *table, bool *more, nm_error *err);
 /* Field i < n_fields of the current row, NUL-terminated, until the next call of nm_delimited_next. */
 const char *nm_delimited_field(const nm_delimited *table, size_t i, size_t *bytes);
+/* The index of a column given by its number from 1: "3" is 2. False if the text is no number of a column. */
+bool nm_delimited_column(const char *number, size_t *column);
 void nm_delimited_release(nm_delimited *table);
 
 #endif

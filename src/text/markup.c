@@ -4,28 +4,14 @@
 #include <stdlib.h>
 #include <strings.h>
 
+#include "base/text_input.h"
 #include "text/utf8.h"
-
-static bool ends_in(const char *name, size_t length, const char *ending)
-{
-    size_t n = strlen(ending);
-    return length > n && !strncasecmp(name + length - n, ending, n);
-}
 
 nm_markup_kind nm_markup_kind_of(const char *path)
 {
-    static const char *const compressed[] = {".gz", ".xz", ".zst"}, *const segmented[] = {".sgm", ".sgml",
-                                                                                          ".xml"};
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    size_t length = strlen(name);
-    for (int i = 0; i < 3; i++)
-        if (ends_in(name, length, compressed[i])) {
-            length -= strlen(compressed[i]);
-            break;
-        }
-    for (int i = 0; i < 3; i++)
-        if (ends_in(name, length, segmented[i]))
-            return NM_MARKUP_SEGMENTS;
+    if (nm_text_ends_in(name, ".sgm") || nm_text_ends_in(name, ".sgml") || nm_text_ends_in(name, ".xml"))
+        return NM_MARKUP_SEGMENTS;
     return strncmp(name, "train.tags.", 11) ? NM_MARKUP_NONE : NM_MARKUP_TAGS;
 }
 

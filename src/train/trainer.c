@@ -5,20 +5,12 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <xxhash.h>
 
 #include "backend/device.h"
 #include "base/file.h"
 #include "train/run_config.h"
 #include "train/trainer_private.h"
-
-double nm_clock(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 void nm_trainer_message(nm_trainer *trainer, const char *format, ...)
 {

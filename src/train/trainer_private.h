@@ -4,6 +4,7 @@
 #define NM_TRAINER_PRIVATE_H
 
 #include "backend/device.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "train/checkpoint.h"
 #include "train/machine_load.h"
@@ -79,9 +80,6 @@ struct nm_trainer {
 
 /* Optimizers of one kind share the meaning of their state: 0: first and second moment; 1: SGD's momentum. */
 int64_t nm_optimizer_state_kind(const nm_optim_config *optim);
-
-/* Seconds of a monotonic clock. */
-double nm_clock(void);
 
 /* Whether a norm of the model uses batch statistics. */
 bool nm_trainer_uses_batch(const nm_trainer *trainer);

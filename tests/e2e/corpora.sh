@@ -15,6 +15,23 @@ make_pairs() { # PREFIX COUNT SEED
     }'
 }
 
+# train.de, train.en, valid.de, valid.en: translation word by word in reverse order, of one to three words.
+make_reversed_pairs() { # TRAIN VALID SEED: numbers of pairs
+    awk -v n="$1" -v valid="$2" -v seed="$3" 'BEGIN {
+        srand(seed)
+        split("haus baum hund katze rot blau", from); split("house tree dog cat red blue", to)
+        for (i = 0; i < n + valid; i++) {
+            a = b = ""
+            for (j = 0; j < 1 + i % 3; j++) {
+                k = 1 + int(rand() * 6)
+                a = a from[k] " "; b = to[k] " " b
+            }
+            name = i < n ? "train" : "valid"
+            print a "." >(name ".de"); print b "." >(name ".en")
+        }
+    }'
+}
+
 # Sentences of a small grammar: article, noun, verb.
 make_sentences() { # FILE COUNT SEED
     awk -v n="$2" -v seed="$3" 'BEGIN {

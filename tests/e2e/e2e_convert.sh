@@ -5,19 +5,7 @@ set -euo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
 
-awk 'BEGIN {
-    srand(5)
-    split("haus baum hund katze rot blau", from); split("house tree dog cat red blue", to)
-    for (i = 0; i < 120; i++) {
-        a = b = ""
-        for (j = 0; j < 1 + i % 3; j++) {
-            k = 1 + int(rand() * 6)
-            a = a from[k] " "; b = to[k] " " b
-        }
-        name = i < 100 ? "train" : "valid"
-        print a "." >(name ".de"); print b "." >(name ".en")
-    }
-}'
+make_reversed_pairs 100 20 5
 "$NORMA" prepare --train train --valid valid --source-lang de --target-lang en --output data --joint \
     --tokenizer none --bpe-merges 0 2>/dev/null
 "$NORMA" prepare --format text --train train.en --valid valid.en --output text --tokenizer none --bpe-merges 0 2>/dev/null

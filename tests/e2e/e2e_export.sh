@@ -6,19 +6,7 @@ set -euo pipefail
 . "${SOURCE:?}/tests/e2e/common.sh"
 
 # ---- data: translation word by word in reverse order, learned within a minute ----
-awk 'BEGIN {
-    srand(4)
-    split("haus baum hund katze rot blau", from); split("house tree dog cat red blue", to)
-    for (i = 0; i < 240; i++) {
-        a = b = ""
-        for (j = 0; j < 1 + i % 3; j++) {
-            k = 1 + int(rand() * 6)
-            a = a from[k] " "; b = to[k] " " b
-        }
-        name = i < 220 ? "train" : "valid"
-        print a "." >(name ".de"); print b "." >(name ".en")
-    }
-}'
+make_reversed_pairs 220 20 4
 "$NORMA" prepare --train train --valid valid --source-lang de --target-lang en --output data --joint \
     --tokenizer none --bpe-merges 0 2>/dev/null
 cat >small.ini <<'X'

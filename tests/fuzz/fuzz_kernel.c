@@ -4,17 +4,7 @@
 #include "kernel/kernel_checks.h"
 #include "kernel/kernel_levels.h"
 
-typedef struct check_row {
-    const char *name;
-    void (*check)(pair *p, size z);
-} check_row;
-
-static const check_row checks[] = {
-#define K(name) {#name, check_##name},
-    NM_KERNELS(K)
-#undef K
-};
-enum { N_CHECKS = sizeof checks / sizeof *checks, MAX_THREADS = 2, MAX_ROWS = 150, MAX_COLS = 150 };
+enum { MAX_THREADS = 2, MAX_ROWS = 150, MAX_COLS = 150 };
 
 /* NULL if this machine lacks the level. */
 static nm_backend *backend_of(uint32_t level, int32_t threads)
@@ -37,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     static pair p;
     if (!reference)
         reference = level_create((nm_backend_options){.name = "ref", .dtype = NM_F64});
-    const check_row *row = &checks[fuzz_choice(&data, &bytes, N_CHECKS)];
+    const kernel_check *row = &kernel_checks[fuzz_choice(&data, &bytes, N_KERNEL_CHECKS)];
     uint32_t level = fuzz_choice(&data, &bytes, N_CPU_LEVELS);
     int32_t threads = 1 + (int32_t)fuzz_choice(&data, &bytes, MAX_THREADS);
     size z = {1 + (int32_t)fuzz_choice(&data, &bytes, MAX_ROWS),

@@ -1,6 +1,12 @@
 /* Inputs, sizes and tolerances shared by the checks. */
 #include "kernel_checks.h"
 
+const kernel_check kernel_checks[N_KERNEL_CHECKS] = {
+#define K(name) {#name, check_##name},
+    NM_KERNELS(K)
+#undef K
+};
+
 const nm_dropout third = {0.3, 7, 5, 9}, none = {0, 7, 5, 9};
 const nm_dropout *const drops[N_DROPS] = {&third, NULL, &none};
 

@@ -14,6 +14,16 @@ typedef struct size {
 NM_KERNELS(K)
 #undef K
 
+typedef struct kernel_check {
+    const char *name;
+    void (*check)(pair *p, size z);
+} kernel_check;
+
+#define K(name) +1
+enum { N_KERNEL_CHECKS = 0 NM_KERNELS(K) };
+#undef K
+extern const kernel_check kernel_checks[N_KERNEL_CHECKS];
+
 extern const nm_dropout third, none;
 enum { N_DROPS = 3 };
 extern const nm_dropout *const drops[N_DROPS]; /* third, NULL, none */

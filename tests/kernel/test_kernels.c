@@ -4,26 +4,14 @@
 #include "kernel_checks.h"
 #include "kernel_levels.h"
 
-typedef struct check_row {
-    const char *name;
-    void (*check)(pair *p, size z);
-} check_row;
-
-static const check_row checks[] = {
-#define K(name) {#name, check_##name},
-    NM_KERNELS(K)
-#undef K
-};
-enum { N_CHECKS = sizeof checks / sizeof *checks };
-
 static const char *only; /* the kernel to check; NULL: all */
 
-static bool is_chosen(const check_row *row)
+static bool is_chosen(const kernel_check *row)
 {
     return !only || !strcmp(row->name, only);
 }
 
-static void run_size(const check_row *row, pair *p, const char *level, size z)
+static void run_size(const kernel_check *row, pair *p, const char *level, size z)
 {
     char what[128];
     snprintf(what, sizeof what, "%s on %s, %d threads, %d x %d, gap %d", row->name, level,
@@ -33,7 +21,7 @@ static void run_size(const check_row *row, pair *p, const char *level, size z)
     pair_close(p);
 }
 
-static void run_check(const check_row *row, pair *p, const char *level)
+static void run_check(const kernel_check *row, pair *p, const char *level)
 {
     static const int32_t rows[] = {1, 2, 3, 17, 130}, cols[] = {1, 7, 16, 64, 129, 512};
     for (int r = 0; r < 5; r++)
@@ -47,11 +35,11 @@ static void check_level(nm_backend_options options, const char *level)
     if (!backend)
         skip();
     nm_backend *reference = level_create((nm_backend_options){.name = "ref", .dtype = NM_F64});
-    for (int i = 0; i < N_CHECKS; i++) {
-        if (!is_chosen(&checks[i]))
+    for (int i = 0; i < N_KERNEL_CHECKS; i++) {
+        if (!is_chosen(&kernel_checks[i]))
             continue;
         pair p = {.on = {backend, reference}, .seed = 1};
-        run_check(&checks[i], &p, level);
+        run_check(&kernel_checks[i], &p, level);
     }
     nm_backend_free(backend);
     nm_backend_free(reference);
@@ -63,21 +51,21 @@ static void test_threads(void **state)
     (void)state;
     nm_backend_options options = {.name = "cpu", .isa = "auto"};
     nm_backend *reference = level_create((nm_backend_options){.name = "ref", .dtype = NM_F64});
-    uint64_t hashes[N_CHECKS];
+    uint64_t hashes[N_KERNEL_CHECKS];
     for (options.threads = 1; options.threads <= 3; options.threads++) {
         nm_backend *backend = level_create(options);
-        for (int i = 0; i < N_CHECKS; i++) {
-            if (!is_chosen(&checks[i]))
+        for (int i = 0; i < N_KERNEL_CHECKS; i++) {
+            if (!is_chosen(&kernel_checks[i]))
                 continue;
             pair p = {.on = {backend, reference}, .seed = 1};
-            run_size(&checks[i], &p, "auto", (size){1, 7, 0});
-            run_size(&checks[i], &p, "auto", (size){2, 16, 3});
-            run_size(&checks[i], &p, "auto", (size){17, 129, 3});
-            run_size(&checks[i], &p, "auto", (size){130, 64, 0});
+            run_size(&kernel_checks[i], &p, "auto", (size){1, 7, 0});
+            run_size(&kernel_checks[i], &p, "auto", (size){2, 16, 3});
+            run_size(&kernel_checks[i], &p, "auto", (size){17, 129, 3});
+            run_size(&kernel_checks[i], &p, "auto", (size){130, 64, 0});
             if (options.threads == 1)
                 hashes[i] = p.hash;
             else if (p.hash != hashes[i])
-                fail_msg("%s: results with %d threads differ from those with one", checks[i].name,
+                fail_msg("%s: results with %d threads differ from those with one", kernel_checks[i].name,
                          (int)options.threads);
         }
         nm_backend_free(backend);

@@ -30,7 +30,7 @@ static const line_case cases[] = {
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
-static void check(const char *punctuation, bool non_printing, const char *language, const char *raw,
+static void check(nm_punctuation punctuation, bool non_printing, const char *language, const char *raw,
                   const char *expected)
 {
     nm_cleaner cleaner;
@@ -44,22 +44,22 @@ static void test_punctuation(void **state)
 {
     (void)state;
     for (int i = 0; i < N_CASES; i++) {
-        check("moses", false, "en", cases[i].raw, cases[i].english);
-        check("moses", false, "de", cases[i].raw, cases[i].german);
-        check("moses", false, "cs", cases[i].raw, cases[i].czech);
-        check("keep", false, "de", cases[i].raw, cases[i].raw);
+        check(NM_PUNCTUATION_MOSES, false, "en", cases[i].raw, cases[i].english);
+        check(NM_PUNCTUATION_MOSES, false, "de", cases[i].raw, cases[i].german);
+        check(NM_PUNCTUATION_MOSES, false, "cs", cases[i].raw, cases[i].czech);
+        check(NM_PUNCTUATION_KEEP, false, "de", cases[i].raw, cases[i].raw);
     }
-    check("moses", false, "de", "1" NBSP "000", "1,000");
-    check("moses", false, "en", "1" NBSP "000", "1.000");
-    check("moses", false, "", "", "");
-    check("apostrophe", false, "en", "it’s “so”", "it's “so”");
+    check(NM_PUNCTUATION_MOSES, false, "de", "1" NBSP "000", "1,000");
+    check(NM_PUNCTUATION_MOSES, false, "en", "1" NBSP "000", "1.000");
+    check(NM_PUNCTUATION_MOSES, false, "", "", "");
+    check(NM_PUNCTUATION_APOSTROPHE, false, "en", "it’s “so”", "it's “so”");
 }
 
 static void test_non_printing(void **state)
 {
     (void)state;
-    check("keep", true, "en", "a\tb\u200bc\u00add\ue000e\u0378f 中", "a b c d e f 中");
-    check("moses", true, "en", "“a\u200b”", "\"a \"");
+    check(NM_PUNCTUATION_KEEP, true, "en", "a\tb\u200bc\u00add\ue000e\u0378f 中", "a b c d e f 中");
+    check(NM_PUNCTUATION_MOSES, true, "en", "“a\u200b”", "\"a \"");
 }
 
 int main(void)

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 
 enum { PIECE = 1 << 30 }; /* bytes of a message of MPI at most: its lengths are int */
@@ -46,13 +47,6 @@ typedef struct mpi_comm {
     bool prints;
 } mpi_comm;
 
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* After a stop request all ranks finish one after another, the last one with a checkpoint: they wait for it. */
 static bool is_failure(int32_t status)
 {
@@ -70,7 +64,7 @@ static void receive_control(mpi_comm *c)
         if (from.MPI_TAG == TAG_HEARTBEAT) {
             char heartbeat;
             MPI_Recv(&heartbeat, 1, MPI_BYTE, from.MPI_SOURCE, TAG_HEARTBEAT, c->control, MPI_STATUS_IGNORE);
-            c->heard = seconds_now();
+            c->heard = nm_clock();
         } else if (from.MPI_TAG == TAG_END) {
             MPI_Recv(NULL, 0, MPI_BYTE, from.MPI_SOURCE, TAG_END, c->control, MPI_STATUS_IGNORE);
             c->ended = true;
@@ -104,7 +98,7 @@ static void *watch(void *argument)
     while (!c->stopping) {
         receive_control(c);
         send_heartbeat(c);
-        if (c->lost < 0 && !c->finished[previous] && seconds_now() - c->heard > c->timeout) {
+        if (c->lost < 0 && !c->finished[previous] && nm_clock() - c->heard > c->timeout) {
             c->lost = previous;
             c->failed = true;
         }
@@ -172,8 +166,8 @@ static nm_status wait_for(mpi_comm *c, MPI_Request *requests, int n, nm_error *e
         if (done)
             return NM_OK;
         if (failed && !(failed_since > 0))
-            failed_since = seconds_now();
-        if (failed && seconds_now() - failed_since > GRACE) {
+            failed_since = nm_clock();
+        if (failed && nm_clock() - failed_since > GRACE) {
             c->failure_returned = true;
             return failure(c, err);
         }
@@ -219,11 +213,11 @@ static bool all_finished(const mpi_comm *c)
 /* After a failure at most `timeout` seconds; otherwise until the last rank has finished or one is lost. */
 static void await_results(mpi_comm *c)
 {
-    double start = seconds_now();
+    double start = nm_clock();
     for (int64_t polls = 0;; polls++) {
         pthread_mutex_lock(&c->mutex);
         receive_control(c);
-        bool ready = all_finished(c) || (c->failed && seconds_now() - start > c->timeout);
+        bool ready = all_finished(c) || (c->failed && nm_clock() - start > c->timeout);
         if (c->lost >= 0) { /* all others, if only one is lost */
             int32_t missing = 0;
             for (int32_t rank = 0; rank < c->base.size; rank++)
@@ -242,7 +236,7 @@ static nm_status mpi_finish(nm_comm *comm, nm_status status, bool *prints, nm_er
     mpi_comm *c = (mpi_comm *)comm;
     pthread_mutex_lock(&c->mutex);
     result *mine = &c->results[comm->rank];
-    *mine = (result){.status = status, .lost = c->lost, .own = !c->failure_returned};
+    *mine = (result){.status = (int32_t)status, .lost = c->lost, .own = !c->failure_returned};
     if (status != NM_OK)
         snprintf(mine->text, sizeof mine->text, "%s", err->text);
     c->finished[comm->rank] = true;
@@ -330,7 +324,7 @@ nm_status nm_comm_mpi_open(nm_comm **out, double timeout, nm_error *err)
     MPI_Comm_dup(MPI_COMM_WORLD, &c->control);
     pthread_mutex_init(&c->mutex, NULL);
     pthread_cond_init(&c->wake, NULL);
-    c->heard = seconds_now();
+    c->heard = nm_clock();
     if (pthread_create(&c->thread, NULL, watch, c))
         nm_panic(__FILE__, __LINE__, "a thread cannot be started");
     c->thread_started = true;

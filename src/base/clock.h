@@ -1,0 +1,15 @@
+/* Time since an arbitrary moment, for durations. */
+#ifndef NM_CLOCK_H
+#define NM_CLOCK_H
+
+#include <time.h>
+
+/* Seconds. Changes of the system's clock do not affect it. */
+static inline double nm_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+#endif

@@ -1,0 +1,405 @@
+/* Reading of Hugging Face folders. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "convert/huggingface.h"
+#include "convert/import.h"
+#include "convert/json_file.h"
+#include "model/lm.h"
+#include "model/seq2seq.h"
+#include "nn/positions.h"
+#include "task/lm_task.h"
+#include "task/translation.h"
+
+typedef struct reader {
+    const char *folder;
+    char *config_path;
+    json_t *config;
+    nm_safetensors *file;
+    nm_foreign_vocab vocab;
+    nm_import in;
+    nm_error *err;
+} reader;
+
+static nm_status open_tensors(reader *from)
+{
+    char *path = nm_path_join(from->folder, "model.safetensors"),
+         *pickle = nm_path_join(from->folder, "pytorch_model.bin");
+    nm_status status =
+        !nm_file_exists(path) && nm_file_exists(pickle)
+            ? nm_fail(from->err, NM_UNSUPPORTED,
+                      "%s: a pickle is not read; transformers writes model.safetensors (save_pretrained)",
+                      pickle)
+            : nm_safetensors_open(&from->file, path, from->err);
+    free(path);
+    free(pickle);
+    return status;
+}
+
+/* vocab.json, or the WordLevel model that this file writes. */
+static nm_status open_vocab(reader *from, int64_t size)
+{
+    char *path = nm_path_join(from->folder, "vocab.json");
+    json_t *file = NULL;
+    bool tokenizer = !nm_file_exists(path);
+    if (tokenizer) {
+        free(path);
+        path = nm_path_join(from->folder, "tokenizer.json");
+    }
+    nm_status status = nm_json_read(&file, path, from->err);
+    const json_t *symbols = file, *model = json_object_get(file, "model");
+    if (status == NM_OK && tokenizer) {
+        const char *type = json_string_value(json_object_get(model, "type"));
+        symbols = json_object_get(model, "vocab");
+        if (!type || strcmp(type, "WordLevel") || !json_is_object(symbols))
+            status = nm_fail(from->err, NM_UNSUPPORTED,
+                             "%s: only models of the type WordLevel are read; otherwise vocab.json is needed",
+                             path);
+    }
+    if (status == NM_OK)
+        status = nm_foreign_vocab_read(&from->vocab, symbols, size, path, from->err);
+    json_decref(file);
+    free(path);
+    return status;
+}
+
+static int32_t token_of(const reader *from, const char *key, int32_t otherwise)
+{
+    int64_t id = nm_json_id(from->config, key, otherwise);
+    return id >= 0 && id < INT32_MAX ? (int32_t)id : -1;
+}
+
+static int32_t index_of(const nm_foreign_vocab *vocab, const char *symbol)
+{
+    for (int32_t i = 0; i < vocab->n; i++)
+        if (vocab->symbols[i] && !strcmp(vocab->symbols[i], symbol))
+            return i;
+    return -1;
+}
+
+static nm_status set_activation(reader *from)
+{
+    static const struct {
+        const char *name, *activation;
+    } known[] = {{"relu", "relu"},          {"gelu", "gelu"},
+                 {"gelu_new", "gelu-tanh"}, {"gelu_pytorch_tanh", "gelu-tanh"},
+                 {"swish", "silu"},         {"silu", "silu"}};
+    const char *name = json_string_value(json_object_get(from->config, "activation_function"));
+    for (size_t i = 0; name && i < sizeof known / sizeof *known; i++)
+        if (!strcmp(known[i].name, name))
+            return nm_import_set(&from->in, "model.activation", "%s", known[i].activation);
+    return nm_fail(from->err, NM_UNSUPPORTED, "%s: activation_function '%.50s' is none that Norma has",
+                   from->config_path, name ? name : "");
+}
+
+/* Flags of a configuration that change the function that the class computes. */
+typedef struct flag {
+    const char *key;
+    bool expected;
+} flag;
+
+static nm_status check_flags(reader *from, const flag *flags)
+{
+    for (; flags->key; flags++)
+        if (nm_json_flag(from->config, flags->key, flags->expected) != flags->expected)
+            return nm_fail(from->err, NM_UNSUPPORTED, "%s: '%s' is %s, which Norma does not have",
+                           from->config_path, flags->key, flags->expected ? "false" : "true");
+    return NM_OK;
+}
+
+static nm_status read_count(reader *from, const char *key, int64_t max, int64_t *value)
+{
+    return nm_json_count(from->config, key, max, from->config_path, value, from->err);
+}
+
+/* A number that encoder and decoder must share. */
+static nm_status read_shared(reader *from, const char *what, int64_t max, int64_t *value)
+{
+    char encoder[64], decoder[64];
+    int64_t other;
+    snprintf(encoder, sizeof encoder, "encoder_%s", what);
+    snprintf(decoder, sizeof decoder, "decoder_%s", what);
+    NM_TRY(read_count(from, encoder, max, value));
+    NM_TRY(read_count(from, decoder, max, &other));
+    if (*value != other)
+        return nm_fail(from->err, NM_UNSUPPORTED, "%s: '%s' and '%s' differ, which Norma does not have",
+                       from->config_path, encoder, decoder);
+    return NM_OK;
+}
+
+enum { MAX_WIDTH = 65536, MAX_INNER = 1 << 20, MAX_LAYERS = 1000, MAX_HEADS = 1024 };
+
+/* Sets the sizes that both kinds of model have. */
+static nm_status set_seq2seq_options(reader *from, bool pre_norm)
+{
+    static const flag flags[] = {{"normalize_embedding", false},       {"add_bias_logits", false},
+                                 {"static_position_embeddings", true}, {"scale_embedding", true},
+                                 {"is_encoder_decoder", true},         {NULL, false}};
+    int64_t width, ff, heads, encoder, decoder, positions;
+    NM_TRY(check_flags(from, flags));
+    if (nm_json_flag(from->config, "normalize_before", pre_norm) != pre_norm ||
+        nm_json_flag(from->config, "add_final_layer_norm", pre_norm) != pre_norm)
+        return nm_fail(from->err, NM_UNSUPPORTED,
+                       "%s: 'normalize_before' or 'add_final_layer_norm' is not that of the class",
+                       from->config_path);
+    NM_TRY(read_count(from, "d_model", MAX_WIDTH, &width));
+    NM_TRY(read_shared(from, "ffn_dim", MAX_INNER, &ff));
+    NM_TRY(read_shared(from, "attention_heads", MAX_HEADS, &heads));
+    NM_TRY(read_count(from, "encoder_layers", MAX_LAYERS, &encoder));
+    NM_TRY(read_count(from, "decoder_layers", MAX_LAYERS, &decoder));
+    NM_TRY(read_count(from, "max_position_embeddings", 1 << 20, &positions));
+    NM_TRY(set_activation(from));
+    nm_import *in = &from->in;
+    NM_TRY(nm_import_set(in, "model.norm_position", "%s", pre_norm ? "pre" : "post"));
+    NM_TRY(nm_import_set(in, "model.norm", "layer"));
+    NM_TRY(nm_import_set(in, "norm.layer.epsilon", "1e-5"));
+    NM_TRY(nm_import_set(in, "model.width", "%lld", (long long)width));
+    NM_TRY(nm_import_set(in, "model.ff", "%lld", (long long)ff));
+    NM_TRY(nm_import_set(in, "model.heads", "%lld", (long long)heads));
+    NM_TRY(nm_import_set(in, "model.encoder_layers", "%lld", (long long)encoder));
+    NM_TRY(nm_import_set(in, "model.decoder_layers", "%lld", (long long)decoder));
+    NM_TRY(nm_import_set(in, "model.max_positions", "%lld", (long long)positions));
+    return nm_import_set(in, "data.max_length", "%lld", (long long)(positions < 256 ? positions : 256));
+}
+
+/* Whether the table [rows, d] is that of this kind. */
+static nm_status is_position_table(reader *from, nm_position_kind kind, const double *table, int64_t rows,
+                                   int64_t d, bool *found)
+{
+    nm_mat known;
+    nm_backend *backend = from->in.backend;
+    NM_TRY(nm_positions_alloc(backend, kind, (int32_t)rows, (int32_t)d, &known, from->err));
+    double *values = nm_matrix_values(backend, known);
+    *found = true;
+    for (int64_t i = 0; i < rows * d; i++)
+        *found &= fabs(values[i] - table[i]) < 1e-4;
+    free(values);
+    nm_positions_dealloc(backend, &known);
+    return NM_OK;
+}
+
+/* Marian models may have a stored table of positions, which must be one that Norma has. */
+static nm_status set_positions(reader *from, bool pre_norm)
+{
+    static const char table_name[] = "model.encoder.embed_positions.weight";
+    static const char *const names[] = {"marian", "fairseq", "tears"};
+    static const nm_position_kind kinds[] = {NM_POSITIONS_MARIAN, NM_POSITIONS_FAIRSEQ, NM_POSITIONS_TEARS};
+    const nm_tensor_source source = nm_tensor_source_safetensors(from->file);
+    int64_t shape[NM_TENSOR_MAX_RANK] = {0};
+    int rank = 0, kind = 0;
+    bool found = false;
+    double *table = pre_norm ? NULL : source.read(from->file, table_name, &rank, shape);
+    if (!table)
+        return nm_import_set(&from->in, "model.positions", "%s", pre_norm ? "fairseq" : "marian");
+    bool is_table =
+        rank == 2 && shape[0] > 0 && shape[0] < INT32_MAX && shape[1] > 0 && shape[1] <= MAX_WIDTH;
+    nm_status status = NM_OK;
+    for (; is_table && kind < 3 && !found && status == NM_OK; kind++)
+        status = is_position_table(from, kinds[kind], table, shape[0], shape[1], &found);
+    free(table);
+    NM_TRY(status);
+    return found ? nm_import_set(&from->in, "model.positions", "%s", names[kind - 1])
+                 : nm_fail(from->err, NM_UNSUPPORTED, "%s: %s is no table of positions that Norma has",
+                           from->folder, table_name);
+}
+
+static bool ignored_seq2seq(const char *name)
+{
+    static const char *const list[] = {"model.encoder.embed_positions.weight",
+                                       "model.decoder.embed_positions.weight",
+                                       "model.encoder.embed_positions.weights",
+                                       "model.decoder.embed_positions.weights",
+                                       "model.shared.weight",
+                                       "model.encoder.embed_tokens.weight",
+                                       "model.decoder.embed_tokens.weight",
+                                       "lm_head.weight",
+                                       "final_logits_bias"};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (!strcmp(list[i], name))
+            return true;
+    return false;
+}
+
+/* Whether the bias of the output projection exists and is not zero. */
+static bool has_output_bias(const reader *from)
+{
+    const nm_tensor_source source = nm_tensor_source_safetensors(from->file);
+    int64_t shape[NM_TENSOR_MAX_RANK];
+    int rank;
+    double *bias = source.read(from->file, "final_logits_bias", &rank, shape);
+    bool any = false;
+    for (int64_t i = 0; bias && rank > 0 && i < shape[rank - 1]; i++)
+        any |= bias[i] != 0;
+    free(bias);
+    return any;
+}
+
+/* The matrix that all embeddings share, under the name that this version of transformers has written. */
+static void name_shared_table(const reader *from, nm_tensor_map *map)
+{
+    static const char *const names[] = {"model.shared.weight", "model.encoder.embed_tokens.weight",
+                                        "model.decoder.embed_tokens.weight", "lm_head.weight"};
+    for (size_t i = 0; i < 4; i++)
+        if (nm_safetensors_find(from->file, names[i])) {
+            free(map->entries[0].name);
+            map->entries[0].name = nm_duplicate(names[i]);
+            return;
+        }
+}
+
+static nm_status load_seq2seq(reader *from, const char *output)
+{
+    nm_import *in = &from->in;
+    nm_tensor_map map = {0};
+    nm_tensor_source source = nm_tensor_source_safetensors(from->file);
+    source.ignored = ignored_seq2seq;
+    NM_TRY(nm_import_build(in));
+    nm_huggingface_map_seq2seq(&map, in->model);
+    const nm_seq2seq *s = nm_seq2seq_of(in->model);
+    if (s->source_table == s->target_table)
+        name_shared_table(from, &map);
+    if (s->output_bias) {
+        nm_map_entry *bias = nm_tensor_map_add(&map, s->output_bias, "final_logits_bias");
+        bias->vocab = NM_OF_TARGET_VOCAB;
+        bias->optional = true;
+    }
+    nm_status status = nm_tensor_map_read(&map, in->backend, &source, &in->map_ids, from->err);
+    nm_tensor_map_release(&map);
+    return status == NM_OK ? nm_import_finish(in, output) : status;
+}
+
+static nm_status read_seq2seq(reader *from, bool pre_norm, const char *output)
+{
+    nm_import *in = &from->in;
+    int64_t size;
+    NM_TRY(nm_import_begin(in, &nm_task_translation, from->err));
+    NM_TRY(read_count(from, "vocab_size", NM_VOCAB_MAX_SIZE, &size));
+    if (!pre_norm && nm_json_id(from->config, "decoder_vocab_size", size) != size)
+        return nm_fail(from->err, NM_UNSUPPORTED,
+                       "%s: separate vocabularies ('decoder_vocab_size') are not read", from->config_path);
+    NM_TRY(set_seq2seq_options(from, pre_norm));
+    NM_TRY(set_positions(from, pre_norm));
+    NM_TRY(open_vocab(from, size));
+    nm_foreign_vocab *vocab = &from->vocab;
+    vocab->bos = token_of(from, "bos_token_id", -1);
+    vocab->pad = token_of(from, "pad_token_id", -1);
+    vocab->eos = token_of(from, "eos_token_id", -1);
+    vocab->first = token_of(from, "decoder_start_token_id", -1);
+    vocab->unk = index_of(vocab, "<unk>");
+    if (vocab->eos < 0 || vocab->pad < 0 || vocab->first < 0 || vocab->unk < 0)
+        return nm_fail(from->err, NM_FORMAT,
+                       "%s: 'eos_token_id', 'pad_token_id' or 'decoder_start_token_id' is missing, or the "
+                       "vocabulary has no <unk>",
+                       from->config_path);
+    for (int target = 0; target < 2; target++)
+        NM_TRY(nm_import_vocab(in, vocab, target, from->folder));
+    bool tied = nm_json_flag(from->config, "tie_word_embeddings", true),
+         shared = tied && nm_json_flag(from->config, "share_encoder_decoder_embeddings", true);
+    NM_TRY(nm_import_set(in, "model.share_embeddings", "%s", shared ? "all" : tied ? "decoder" : "none"));
+    NM_TRY(nm_import_set(in, "model.output_bias", "%s",
+                         has_output_bias(from) || nm_import_excludes(in) ? "true" : "false"));
+    NM_TRY(nm_import_texts(in, from->folder));
+    return load_seq2seq(from, output);
+}
+
+/* Masks, which follow from the size of the model, and a copy of the embeddings. */
+static bool ignored_gpt2(const char *name)
+{
+    static const char mask[] = ".attn.bias";
+    size_t n = strlen(name), m = sizeof mask - 1;
+    return (n > m && !strcmp(name + n - m, mask)) || strstr(name, ".attn.masked_bias") ||
+           !strcmp(name, "lm_head.weight");
+}
+
+static nm_status load_gpt2(reader *from, const char *output)
+{
+    nm_import *in = &from->in;
+    nm_tensor_map map = {0};
+    nm_tensor_source source = nm_tensor_source_safetensors(from->file);
+    source.ignored = ignored_gpt2;
+    NM_TRY(nm_import_build(in));
+    const nm_lm *lm = nm_lm_of(in->model);
+    const char *prefix = nm_safetensors_find(from->file, "transformer.wte.weight") ? "transformer." : "";
+    nm_huggingface_map_gpt2(&map, in->model, prefix);
+    nm_tensor_map_add(&map, lm->position_table, "%swpe.weight", prefix);
+    bool untied = nm_safetensors_find(from->file, "lm_head.weight") &&
+                  !nm_json_flag(from->config, "tie_word_embeddings", true);
+    nm_tensor_map_add(&map, lm->output_weight, "%s%s", untied ? "" : prefix,
+                      untied ? "lm_head.weight" : "wte.weight")
+        ->vocab = NM_OF_TARGET_VOCAB;
+    nm_status status = nm_tensor_map_read(&map, in->backend, &source, &in->map_ids, from->err);
+    nm_tensor_map_release(&map);
+    return status == NM_OK ? nm_import_finish(in, output) : status;
+}
+
+static nm_status read_gpt2(reader *from, const char *output)
+{
+    static const flag flags[] = {{"add_cross_attention", false},
+                                 {"scale_attn_by_inverse_layer_idx", false},
+                                 {"scale_attn_weights", true},
+                                 {NULL, false}};
+    nm_import *in = &from->in;
+    int64_t size, width, layers, heads, context, inner;
+    NM_TRY(nm_import_begin(in, &nm_task_lm, from->err));
+    NM_TRY(check_flags(from, flags));
+    NM_TRY(read_count(from, "vocab_size", NM_VOCAB_MAX_SIZE, &size));
+    NM_TRY(read_count(from, "n_embd", MAX_WIDTH, &width));
+    NM_TRY(read_count(from, "n_layer", MAX_LAYERS, &layers));
+    NM_TRY(read_count(from, "n_head", MAX_HEADS, &heads));
+    NM_TRY(read_count(from, "n_positions", NM_LM_MAX_CONTEXT, &context));
+    inner = nm_json_id(from->config, "n_inner", 4 * width);
+    NM_TRY(set_activation(from));
+    NM_TRY(nm_import_set(in, "model.norm_position", "pre"));
+    NM_TRY(nm_import_set(in, "model.norm", "layer"));
+    NM_TRY(nm_import_set(in, "norm.layer.epsilon", "%.17g",
+                         nm_json_real(from->config, "layer_norm_epsilon", 1e-5)));
+    NM_TRY(nm_import_set(in, "model.width", "%lld", (long long)width));
+    NM_TRY(nm_import_set(in, "model.ff", "%lld", (long long)inner));
+    NM_TRY(nm_import_set(in, "model.heads", "%lld", (long long)heads));
+    NM_TRY(nm_import_set(in, "model.layers", "%lld", (long long)layers));
+    NM_TRY(nm_import_set(in, "model.context", "%lld", (long long)context));
+    NM_TRY(nm_import_set(in, "model.positions", "learned"));
+    NM_TRY(nm_import_set(in, "model.share_embeddings", "false"));
+    NM_TRY(open_vocab(from, size));
+    from->vocab.eos = from->vocab.first = token_of(from, "eos_token_id", -1);
+    from->vocab.bos = index_of(&from->vocab, "<s>");
+    from->vocab.pad = index_of(&from->vocab, "<pad>");
+    from->vocab.unk = index_of(&from->vocab, "<unk>");
+    if (from->vocab.eos < 0)
+        return nm_fail(from->err, NM_FORMAT, "%s: 'eos_token_id' is missing", from->config_path);
+    NM_TRY(nm_import_vocab(in, &from->vocab, true, from->folder));
+    NM_TRY(nm_import_set(in, "model.output_bias", "%s", nm_import_excludes(in) ? "true" : "false"));
+    NM_TRY(nm_import_texts(in, from->folder));
+    return load_gpt2(from, output);
+}
+
+static nm_status read_folder(reader *from, const char *output)
+{
+    NM_TRY(nm_json_read(&from->config, from->config_path, from->err));
+    NM_TRY(open_tensors(from));
+    const char *type = json_string_value(json_object_get(from->config, "model_type"));
+    if (type && !strcmp(type, "marian"))
+        return read_seq2seq(from, false, output);
+    if (type && !strcmp(type, "m2m_100"))
+        return read_seq2seq(from, true, output);
+    if (type && !strcmp(type, "gpt2"))
+        return read_gpt2(from, output);
+    return nm_fail(from->err, NM_UNSUPPORTED, "%s: model_type '%.50s'; read are: marian, m2m_100, gpt2",
+                   from->config_path, type ? type : "");
+}
+
+nm_status nm_huggingface_read(const char *path, const nm_convert_settings *settings, const char *output,
+                              nm_error *err)
+{
+    (void)settings;
+    reader from = {.folder = path, .config_path = nm_path_join(path, "config.json"), .err = err};
+    nm_status status = read_folder(&from, output);
+    nm_import_release(&from.in);
+    nm_foreign_vocab_release(&from.vocab);
+    nm_safetensors_close(from.file);
+    json_decref(from.config);
+    free(from.config_path);
+    return status;
+}

@@ -1,0 +1,298 @@
+/* Writing of Hugging Face folders. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "convert/huggingface.h"
+#include "convert/json_file.h"
+#include "convert/lm_positions.h"
+#include "convert/norm_map.h"
+#include "model/lm.h"
+#include "model/seq2seq.h"
+#include "task/lm_task.h"
+#include "task/translation.h"
+
+/* The classes M2M100 and Marian have nn.LayerNorm with its default. */
+static const double LAYER_NORM_EPSILON = 1e-5;
+
+/* ---- what the classes cannot compute ---- */
+
+static nm_status check_norm(const nm_norm *norm, nm_backend *backend, double *eps, nm_error *err)
+{
+    nm_norm_map map;
+    nm_status status = nm_norm_map_make(&map, norm, backend, err);
+    if (status == NM_OK && map.kind != NM_NORM_AS_LAYER)
+        status = nm_fail(err, NM_UNSUPPORTED, "%s is %s: the class has LayerNorm only", norm->site.name,
+                         norm->type->name);
+    if (status == NM_OK && norm->type->token_spec(norm).kind != NM_TOKEN_CENTER)
+        status = nm_fail(err, NM_UNSUPPORTED,
+                         "norm.layer.unbiased = true: the classes of transformers use the biased variance");
+    if (status == NM_OK && *eps > 0 && *eps != map.eps)
+        status = nm_fail(err, NM_UNSUPPORTED, "%s has epsilon %g: the class has %g", norm->site.name, map.eps,
+                         *eps);
+    *eps = map.eps;
+    nm_norm_map_release(&map);
+    return status;
+}
+
+static nm_status check_norms(const nm_model *model, double *eps, nm_error *err)
+{
+    for (size_t i = 0; i < model->params.n_norms; i++)
+        NM_TRY(check_norm(model->params.norms[i], model->backend, eps, err));
+    return NM_OK;
+}
+
+static bool is_zero(const nm_model *model, const nm_tensor *vector)
+{
+    double *values = nm_param_values(model->backend, vector);
+    bool zero = true;
+    for (int32_t i = 0; vector && i < vector->cols; i++)
+        zero &= values[i] == 0;
+    free(values);
+    return zero;
+}
+
+static nm_status check_seq2seq(const nm_model *model, bool pre_norm, nm_error *err)
+{
+    const nm_seq2seq_config *c = nm_seq2seq_config_of(model);
+    const nm_seq2seq *s = model->parts;
+    double eps = LAYER_NORM_EPSILON;
+    NM_TRY(check_norms(model, &eps, err));
+    if (c->fixnorm)
+        return nm_fail(err, NM_UNSUPPORTED,
+                       "model.fixnorm = true: the class has no L2-normalized embeddings");
+    if (pre_norm && c->positions != NM_SEQ2SEQ_FAIRSEQ)
+        return nm_fail(err, NM_UNSUPPORTED, "model.positions: the class M2M100 has fairseq's positions only");
+    if (pre_norm && !is_zero(model, s->output_bias))
+        return nm_fail(err, NM_UNSUPPORTED,
+                       "model.output_bias = true: the class M2M100 has no bias of the output projection");
+    if (model->source_size != model->target_size)
+        return nm_fail(
+            err, NM_UNSUPPORTED,
+            "the vocabularies have %d and %d tokens: the folder has one vocabulary (norma prepare --joint)",
+            model->source_size, model->target_size);
+    return NM_OK;
+}
+
+/* ---- files ---- */
+
+static nm_status write_tensors(const nm_tensor_list *list, const char *folder, nm_error *err)
+{
+    nm_safetensors_writer *writer = nm_safetensors_begin();
+    nm_safetensors_add_metadata(writer, "format", "pt");
+    for (size_t i = 0; i < list->n; i++)
+        nm_safetensors_add(writer, list->items[i].name, NM_TENSOR_F32, list->items[i].rank,
+                           list->items[i].shape, list->items[i].data);
+    char *path = nm_path_join(folder, "model.safetensors");
+    nm_status status = nm_safetensors_finish(writer, path, err);
+    free(path);
+    return status;
+}
+
+static json_t *special_token(const nm_vocab *vocab, int32_t id)
+{
+    return json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id", (int)id, "content",
+                     nm_vocab_symbol(vocab, id), "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0,
+                     "special", 1);
+}
+
+/* Words are separated by spaces; with ends, </s> is added to a text. */
+static json_t *tokenizer_of(const nm_vocab *vocab, bool ends)
+{
+    json_t *symbols = json_object(), *added = json_array(), *processor = json_null();
+    const int32_t special[] = {vocab->bos, vocab->pad, vocab->eos, vocab->unk};
+    for (int32_t i = 0; i < nm_vocab_size(vocab); i++)
+        json_object_set_new(symbols, nm_vocab_symbol(vocab, i), json_integer(i));
+    for (int i = 0; i < 4; i++)
+        json_array_append_new(added, special_token(vocab, special[i]));
+    const char *eos = nm_vocab_symbol(vocab, vocab->eos);
+    if (ends)
+        processor = json_pack("{s:s, s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}], s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}], "
+                              "s:{s:{s:s, s:[i], s:[s]}}}",
+                              "type", "TemplateProcessing", "single", "Sequence", "id", "A", "type_id", 0,
+                              "SpecialToken", "id", eos, "type_id", 0, "pair", "Sequence", "id", "A",
+                              "type_id", 0, "Sequence", "id", "B", "type_id", 0, "special_tokens", eos, "id",
+                              eos, "ids", (int)vocab->eos, "tokens", eos);
+    return json_pack("{s:s, s:n, s:n, s:o, s:n, s:{s:s}, s:o, s:n, s:{s:s, s:o, s:s}}", "version", "1.0",
+                     "truncation", "padding", "added_tokens", added, "normalizer", "pre_tokenizer", "type",
+                     "WhitespaceSplit", "post_processor", processor, "decoder", "model", "type", "WordLevel",
+                     "vocab", symbols, "unk_token", nm_vocab_symbol(vocab, vocab->unk));
+}
+
+static nm_status write_tokenizer(const nm_vocab *vocab, bool ends, int64_t longest, const char *folder,
+                                 nm_error *err)
+{
+    NM_TRY(nm_json_write(tokenizer_of(vocab, ends), folder, "tokenizer.json", err));
+    return nm_json_write(json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:b}", "tokenizer_class",
+                                   "PreTrainedTokenizerFast", "bos_token", nm_vocab_symbol(vocab, vocab->bos),
+                                   "eos_token", nm_vocab_symbol(vocab, vocab->eos), "pad_token",
+                                   nm_vocab_symbol(vocab, vocab->pad), "unk_token",
+                                   nm_vocab_symbol(vocab, vocab->unk), "model_max_length",
+                                   (json_int_t)longest, "clean_up_tokenization_spaces", 0),
+                         folder, "tokenizer_config.json", err);
+}
+
+/* By nm_activation: names of transformers. */
+static const char *const activation_names[] = {"relu", "gelu", "gelu_new", "silu"};
+
+/* Tokens that a translation may not contain: <pad>, and those outside of the output vocabulary of data.mask_words. */
+static json_t *suppressed(const nm_translation_parts *parts)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < nm_vocab_size(parts->target_vocab); i++)
+        if (i == parts->target_vocab->pad || (parts->allowed && !parts->allowed[i]))
+            json_array_append_new(list, json_integer(i));
+    return list;
+}
+
+static nm_status write_seq2seq_config(const nm_loaded_model *loaded, bool pre_norm, const char *folder,
+                                      nm_error *err)
+{
+    const nm_seq2seq_config *c = nm_seq2seq_config_of(loaded->model);
+    const nm_seq2seq *s = loaded->model->parts;
+    const nm_translation_parts *parts = loaded->task.parts;
+    const nm_vocab *vocab = parts->target_vocab;
+    bool all = c->share_embeddings == NM_SHARE_ALL;
+    json_t *config = json_pack(
+        "{s:[s], s:s, s:b, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:f, "
+        "s:b, s:b, "
+        "s:b, s:i, s:i, s:i, s:i}",
+        "architectures", pre_norm ? "M2M100ForConditionalGeneration" : "MarianMTModel", "model_type",
+        pre_norm ? "m2m_100" : "marian", "is_encoder_decoder", 1, "dtype", "float32", "vocab_size",
+        (int)loaded->model->target_size, "d_model", (json_int_t)c->width, "encoder_layers",
+        (json_int_t)c->encoder_layers, "decoder_layers", (json_int_t)c->decoder_layers,
+        "encoder_attention_heads", (json_int_t)c->heads, "decoder_attention_heads", (json_int_t)c->heads,
+        "encoder_ffn_dim", (json_int_t)c->ff, "decoder_ffn_dim", (json_int_t)c->ff, "max_position_embeddings",
+        (json_int_t)c->max_positions, "activation_function", activation_names[s->encoder.config.activation],
+        "dropout", c->dropout, "attention_dropout", c->attention_dropout, "activation_dropout",
+        c->relu_dropout, "encoder_layerdrop", 0.0, "decoder_layerdrop", 0.0, "scale_embedding", 1,
+        "share_encoder_decoder_embeddings", all, "tie_word_embeddings", all, "decoder_start_token_id",
+        (int)nm_translation_first_id(vocab), "bos_token_id", (int)vocab->bos, "eos_token_id", (int)vocab->eos,
+        "pad_token_id", (int)vocab->pad);
+    if (config && !pre_norm)
+        json_object_set_new(config, "forced_eos_token_id", json_null());
+    NM_TRY(nm_json_write(config, folder, "config.json", err));
+    json_t *generation = json_pack(
+        "{s:i, s:i, s:i, s:i, s:i, s:I, s:o}", "num_beams", 1, "decoder_start_token_id",
+        (int)nm_translation_first_id(vocab), "bos_token_id", (int)vocab->bos, "eos_token_id", (int)vocab->eos,
+        "pad_token_id", (int)vocab->pad, "max_length",
+        (json_int_t)(c->max_positions < 256 ? c->max_positions : 256), "suppress_tokens", suppressed(parts));
+    return nm_json_write(generation, folder, "generation_config.json", err);
+}
+
+/* The table of positions, which the class Marian stores; and the bias of the output projection, [1, V]. */
+static void add_marian_tensors(const nm_model *model, nm_tensor_list *list)
+{
+    const nm_seq2seq *s = model->parts;
+    int64_t rows = s->positions.rows, d = s->positions.cols;
+    double *table = nm_matrix_values(model->backend, s->positions);
+    nm_tensor_list_add(list, table, rows, d, "model.encoder.embed_positions.weight");
+    nm_tensor_list_add(list, table, rows, d, "model.decoder.embed_positions.weight");
+    free(table);
+    double *bias = s->output_bias ? nm_param_values(model->backend, s->output_bias)
+                                  : nm_allocate((size_t)model->target_size * sizeof *bias);
+    nm_tensor_list_add(list, bias, 1, model->target_size, "final_logits_bias");
+    free(bias);
+}
+
+static nm_status write_seq2seq(const nm_loaded_model *loaded, const char *folder, nm_error *err)
+{
+    nm_model *model = loaded->model;
+    const nm_translation_parts *parts = loaded->task.parts;
+    bool pre_norm = nm_seq2seq_config_of(model)->norm_position == NM_PRE_NORM;
+    nm_tensor_map map = {0};
+    nm_tensor_list list = {0};
+    NM_TRY(check_seq2seq(model, pre_norm, err));
+    if (strcmp(parts->texts[NM_TEXT_SOURCE], parts->texts[NM_TEXT_TARGET]))
+        return nm_fail(err, NM_UNSUPPORTED,
+                       "the dictionaries of source and target differ: the folder has one "
+                       "vocabulary (norma prepare --joint)");
+    if (pre_norm && parts->target_vocab->order != NM_VOCAB_FAIRSEQ)
+        return nm_fail(
+            err, NM_UNSUPPORTED,
+            "prepare.special_ids = tears: the positions of the class M2M100 depend on the id of <pad>");
+    nm_huggingface_map_seq2seq(&map, model);
+    nm_tensor_map_write(&map, model->backend, &list);
+    if (!pre_norm)
+        add_marian_tensors(model, &list);
+    nm_status status = write_tensors(&list, folder, err);
+    nm_tensor_list_release(&list);
+    nm_tensor_map_release(&map);
+    if (status == NM_OK)
+        status = write_seq2seq_config(loaded, pre_norm, folder, err);
+    return status == NM_OK ? write_tokenizer(parts->target_vocab, true,
+                                             nm_seq2seq_config_of(model)->max_positions, folder, err)
+                           : status;
+}
+
+static nm_status check_lm(const nm_model *model, double *eps, nm_error *err)
+{
+    const nm_lm_config *c = nm_lm_config_of(model);
+    const nm_lm *lm = model->parts;
+    if (c->attention != NM_LM_SOFTMAX)
+        return nm_fail(err, NM_UNSUPPORTED, "model.attention = block-term has no class in transformers");
+    if (c->adaptive)
+        return nm_fail(err, NM_UNSUPPORTED, "model.adaptive = true: the class GPT-2 has no adaptive softmax");
+    if (c->norm_position != NM_PRE_NORM)
+        return nm_fail(err, NM_UNSUPPORTED, "model.norm_position = post: the class GPT-2 is pre-norm");
+    if (!is_zero(model, lm->output_bias))
+        return nm_fail(err, NM_UNSUPPORTED,
+                       "model.output_bias = true: the class GPT-2 has no bias of the output projection");
+    return check_norms(model, eps, err);
+}
+
+static void add_gpt2_tensors(const nm_model *model, nm_tensor_list *list)
+{
+    const nm_lm *lm = model->parts;
+    const nm_lm_config *c = nm_lm_config_of(model);
+    double *output = nm_param_values(model->backend, lm->output_weight);
+    nm_tensor_list_add(list, output, model->target_size, c->width, "lm_head.weight");
+    free(output);
+    double *positions = nm_lm_position_values(model);
+    nm_tensor_list_add(list, positions, c->context, c->width, "transformer.wpe.weight");
+    free(positions);
+}
+
+static nm_status write_gpt2(const nm_loaded_model *loaded, const char *folder, nm_error *err)
+{
+    nm_model *model = loaded->model;
+    const nm_lm_parts *parts = loaded->task.parts;
+    const nm_vocab *vocab = parts->vocab;
+    nm_tensor_map map = {0};
+    nm_tensor_list list = {0};
+    double eps = 0;
+    NM_TRY(check_lm(model, &eps, err));
+    const nm_lm_config *c = nm_lm_config_of(model);
+    nm_huggingface_map_gpt2(&map, model, "transformer.");
+    nm_tensor_map_write(&map, model->backend, &list);
+    add_gpt2_tensors(model, &list);
+    nm_status status = write_tensors(&list, folder, err);
+    nm_tensor_list_release(&list);
+    nm_tensor_map_release(&map);
+    NM_TRY(status);
+    NM_TRY(nm_json_write(
+        json_pack("{s:[s], s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:b, s:i, s:i}",
+                  "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "dtype", "float32", "vocab_size",
+                  (int)model->target_size, "n_embd", (json_int_t)c->width, "n_layer", (json_int_t)c->layers,
+                  "n_head", (json_int_t)c->heads, "n_inner", (json_int_t)c->ff, "n_positions",
+                  (json_int_t)c->context, "activation_function", activation_names[c->activation],
+                  "layer_norm_epsilon", eps, "resid_pdrop", c->dropout, "embd_pdrop", c->embedding_dropout,
+                  "attn_pdrop", c->attention_dropout, "tie_word_embeddings", 0, "bos_token_id",
+                  (int)vocab->eos, "eos_token_id", (int)vocab->eos),
+        folder, "config.json", err));
+    NM_TRY(nm_json_write(json_pack("{s:i, s:i, s:i, s:I}", "bos_token_id", (int)vocab->eos, "eos_token_id",
+                                   (int)vocab->eos, "pad_token_id", (int)vocab->pad, "max_length",
+                                   (json_int_t)c->context),
+                         folder, "generation_config.json", err));
+    return write_tokenizer(vocab, false, c->context, folder, err);
+}
+
+nm_status nm_huggingface_write(const nm_loaded_model *loaded, const char *folder, nm_error *err)
+{
+    if (loaded->model->type == &nm_model_seq2seq)
+        return write_seq2seq(loaded, folder, err);
+    if (loaded->model->type == &nm_model_lm)
+        return write_gpt2(loaded, folder, err);
+    return nm_fail(err, NM_UNSUPPORTED, "a model of the task %s has no class in transformers",
+                   loaded->task.type->name);
+}

@@ -1,0 +1,83 @@
+#include "convert/text_files.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "task/lm_task.h"
+#include "task/translation.h"
+
+typedef struct text_file {
+    const char *name;
+    int text; /* index in the texts of the task */
+} text_file;
+
+/* The texts and SentencePiece models of a task with the names of their files. */
+typedef struct text_files {
+    const text_file *rows; /* name NULL at the end */
+    char **texts;
+    const char *const *spm_names; /* [n_spms] */
+    nm_model_spm *spms;
+    int n_spms;
+} text_files;
+
+static text_files files_of(const nm_task *task)
+{
+    static const text_file of_translation[] = {{"data.ini", NM_TEXT_SETTINGS},
+                                               {"codes.bpe", NM_TEXT_CODES},
+                                               {"units.source.txt", NM_TEXT_UNITS},
+                                               {"units.target.txt", NM_TEXT_TARGET_UNITS},
+                                               {NULL, 0}},
+                           of_lm[] = {{"data.ini", NM_LM_SETTINGS},
+                                      {"codes.bpe", NM_LM_CODES},
+                                      {"units.txt", NM_LM_UNITS},
+                                      {NULL, 0}};
+    static const char *const sides[] = {"source.spm", "target.spm"}, *const one[] = {"sentencepiece.spm"};
+    if (task->type == &nm_task_translation) {
+        nm_translation_parts *parts = task->parts;
+        return (text_files){of_translation, parts->texts, sides, parts->spm, 2};
+    }
+    nm_lm_parts *parts = task->parts;
+    return (text_files){of_lm, parts->texts, one, &parts->spm, 1};
+}
+
+static nm_status write_file(const char *folder, const char *name, const void *data, size_t bytes,
+                            nm_error *err)
+{
+    char *path = nm_path_join(folder, name);
+    nm_status status = nm_file_write(path, data, bytes, err);
+    free(path);
+    return status;
+}
+
+nm_status nm_text_files_write(const nm_task *task, const char *folder, nm_error *err)
+{
+    const text_files files = files_of(task);
+    for (const text_file *row = files.rows; row->name; row++) {
+        const char *text = files.texts[row->text];
+        if (text)
+            NM_TRY(write_file(folder, row->name, text, strlen(text), err));
+    }
+    for (int i = 0; i < files.n_spms; i++)
+        if (files.spms[i].bytes)
+            NM_TRY(write_file(folder, files.spm_names[i], files.spms[i].bytes, files.spms[i].n_bytes, err));
+    return NM_OK;
+}
+
+nm_status nm_text_files_read(nm_task *task, const char *folder, nm_error *err)
+{
+    const text_files files = files_of(task);
+    nm_status status = NM_OK;
+    for (const text_file *row = files.rows; row->name && status == NM_OK; row++) {
+        char *path = nm_path_join(folder, row->name);
+        if (nm_file_exists(path))
+            status = nm_model_text_read(path, &files.texts[row->text], err);
+        free(path);
+    }
+    for (int i = 0; i < files.n_spms && status == NM_OK; i++) {
+        char *path = nm_path_join(folder, files.spm_names[i]);
+        status = nm_model_spm_read(&files.spms[i], path, err);
+        free(path);
+    }
+    return status;
+}
