@@ -49,6 +49,11 @@ typedef struct console {
     const nm_options *options;
     bool terminal, line_open;
     double last;
+    struct { /* after the first update of this session; update 0: not yet */
+        int64_t update;
+        double seconds, fraction;
+        bool done; /* the duration has been printed */
+    } estimate;
     nm_events *events; /* NULL: no event files, or writing them has failed */
     nm_comm *comm;
 } console;
@@ -82,10 +87,38 @@ static void follow_log(console *t)
     t->events = NULL;
 }
 
+/* Prints once how long training will take, measured without the first update, which allocates memory. */
+static void print_estimate(console *t, const nm_progress *p)
+{
+    enum { MIN_UPDATES = 5 };
+    const nm_train_config *train = nm_options_find(t->options, "train");
+    if (!t->estimate.update) {
+        t->estimate.update = p->update;
+        t->estimate.seconds = p->seconds;
+        t->estimate.fraction = p->fraction;
+    }
+    int64_t measured = p->update - t->estimate.update;
+    double seconds = p->seconds - t->estimate.seconds, fraction = p->fraction - t->estimate.fraction;
+    if (t->estimate.done || measured < MIN_UPDATES || seconds < fmin(2, t->run->report_seconds) ||
+        !isfinite(fraction))
+        return;
+    char left[32];
+    show_duration(left, sizeof left, seconds * (1 - p->fraction) / fraction);
+    close_line(t);
+    fprintf(stderr,
+            "norma: training takes about %s more on this machine, without validations (measured over %lld "
+            "updates, %.0f ms each)%s\n",
+            left, (long long)measured, 1e3 * seconds / (double)measured,
+            train->patience ? "; early stopping may end it sooner" : "");
+    t->estimate.done = true;
+}
+
 static void on_progress(void *user, const nm_progress *p)
 {
     console *t = user;
     follow_log(t);
+    if (!t->run->quiet)
+        print_estimate(t, p);
     if (t->run->quiet || p->seconds - t->last < (t->terminal ? 0.2 : t->run->report_seconds))
         return;
     t->last = p->seconds;

@@ -196,6 +196,8 @@ nm_status nm_log_progress(nm_trainer *trainer, const nm_progress *p, nm_error *e
     json_object_set_new(o, "nll", number(p->nll));
     json_object_set_new(o, "penalty", number(p->penalty));
     json_object_set_new(o, "lr", number(p->lr));
+    if (isfinite(p->position))
+        json_object_set_new(o, "schedule_position", number(p->position));
     json_object_set_new(o, "grad_norm", number(p->grad_norm));
     if (p->backward_state > 0)
         json_object_set_new(o, "backward_state", number(p->backward_state));

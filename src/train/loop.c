@@ -65,6 +65,11 @@ static nm_status log_progress(nm_trainer *trainer, const nm_progress *update, nm
     return nm_log_progress(trainer, &p, err);
 }
 
+double nm_trainer_time_fraction(const nm_trainer *trainer)
+{
+    return trainer->config->seconds > 0 ? trainer->state.seconds / trainer->config->seconds : 0;
+}
+
 /* Fills the times. The throughput is that since the last record of the log, without validations. */
 static void measure_progress(nm_trainer *trainer, nm_progress *p)
 {
@@ -79,12 +84,15 @@ static void measure_progress(nm_trainer *trainer, nm_progress *p)
         trainer->report_clock = now;
         trainer->validating = 0;
     }
-    double by_seconds = trainer->config->seconds > 0 ? state->seconds / trainer->config->seconds : 0;
+    double by_seconds = nm_trainer_time_fraction(trainer);
     double by_updates = trainer->total_updates ? (double)state->update / (double)trainer->total_updates : 0;
     double by_epochs = trainer->config->epochs
                            ? ((double)state->epoch + (double)state->batch / (double)trainer->batches.n) /
                                  (double)trainer->config->epochs
                            : 0;
+    bool is_planned = isfinite(trainer->schedule.total) &&
+                      trainer->schedule.total != (double)trainer->schedule.config.updates;
+    p->position = is_planned ? (double)state->update / trainer->schedule.total : NAN;
     double fraction = fmin(fmax(by_seconds, fmax(by_updates, by_epochs)), 1);
     p->fraction = fraction > 0 ? fraction : NAN;
     p->seconds_left = state->seconds * (1 / p->fraction - 1);
@@ -118,6 +126,9 @@ static nm_status evaluate(nm_trainer *trainer, const nm_validation *validation, 
         trainer->schedule.state.n_scores = 0;
     state->schedule_by_score = has_score;
     nm_schedule_evaluated(&trainer->schedule, has_score ? score : -v.loss, state->update);
+    if (trainer->config->patience)
+        nm_schedule_skip(&trainer->schedule, state->update, nm_trainer_time_fraction(trainer),
+                         (double)state->bad_checks / (double)trainer->config->patience);
     state->schedule = trainer->schedule.state;
     state->checked_epochs = finished_epochs(trainer);
     state->checked_update = state->update;

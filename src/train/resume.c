@@ -160,7 +160,8 @@ static bool state_is_valid(const nm_train_state *s)
            s->tokens >= 0 && s->bad_checks >= 0 && s->log_bytes >= 0 && s->sum_updates >= 0 &&
            s->sum_tokens >= 0 && s->seconds >= 0 && isfinite(s->seconds) && s->schedule.n_scores >= 0 &&
            s->schedule.n_scores <= NM_SCHEDULE_MAX_PATIENCE && isfinite(s->schedule.factor) &&
-           memchr(s->score_title, 0, sizeof s->score_title);
+           s->schedule.skip_from >= 0 && s->schedule.skip_to >= 0 && s->schedule.skip_to <= 1 &&
+           s->schedule.best >= 0 && s->schedule.best <= 1 && memchr(s->score_title, 0, sizeof s->score_title);
 }
 
 static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_error *err)

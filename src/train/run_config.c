@@ -68,8 +68,11 @@ static bool is_changeable(const char *path)
 static bool sets_schedule_length(const nm_options *run, const char *path)
 {
     const nm_schedule_config *schedule = nm_options_find(run, "schedule");
-    bool length = !strcmp(path, "train.updates") || !strcmp(path, "train.epochs");
-    return length && schedule && !schedule->updates && nm_schedule_has_length(schedule);
+    if (!schedule || !nm_schedule_has_length(schedule))
+        return false;
+    bool by_updates = !strcmp(path, "train.updates") || !strcmp(path, "train.epochs");
+    return (by_updates && !schedule->updates) ||
+           (!strcmp(path, "train.patience") && schedule->early_stopping);
 }
 
 /* *run: the sections of `like` with the values of folder/config.ini; NULL if there is no such file. */
@@ -97,7 +100,7 @@ static nm_status refuse(const nm_options *run, const char *path, const char *old
                         const char *folder, nm_error *err)
 {
     const char *reason = sets_schedule_length(run, path)
-                             ? " and scales the schedule to it (fix its length by schedule.updates)"
+                             ? " and ends the schedule with it (schedule.updates fixes the length in updates)"
                              : "";
     return nm_fail(err, NM_USAGE,
                    "%s = %.100s: the run in %s uses %.100s%s; omit the option, choose another folder, or "

@@ -23,7 +23,7 @@ nm_run_options *nm_run_options_add(nm_options *options);
  * has from the command line are set. NM_USAGE if one of them differs from the run's value, unless resume
  * is NM_RESUME_OVERRIDE or the option may differ: [run], [probe], [decode], limits of the run (updates,
  * epochs, seconds, patience), logging and saving intervals, threads, memory and the path of the data
- * folder. The updates and epochs of a run whose schedule depends on them may not. *effective: *requested's
+ * folder. The updates and epochs of a run whose schedule depends on them may not, nor may patience with schedule.early_stopping. *effective: *requested's
  * sections with these values, heap; NULL if the folder has no config.ini. *warning: heap text about recipe
  * settings that the run does not use, or NULL. */
 nm_status nm_run_config_merge(nm_options **effective, const nm_options *requested, const char *folder,

@@ -1,7 +1,7 @@
 /* Learning-rate schedules.
  *
  *     n     number of the update, from 1         W     warm-up in updates
- *     lr    schedule.lr                          T     planned updates
+ *     lr    schedule.lr                          T     planned updates, estimated by nm_schedule_plan
  *     f     schedule.scale (lambda)              d     model.width
  *     init  schedule.init_lr                     c     product of the decays so far
  *
@@ -18,7 +18,17 @@
  *
  * inverse-sqrt is that of fairseq; inv-sqrt-decay is eq. 7 of Nguyen and Salazar 2019, val-decay and no-warmup
  * are those of their section 3.3, as released; cosine-ma2019 is that of the program of Ma et al. 2019; linear
- * is that of fastNLP. */
+ * is that of fastNLP.
+ *
+ * The schedules with T end when training ends. Before update n, of training limited to N updates and S seconds of which s are
+ * over,
+ *
+ *     b = max(n/N, s/S n/(n-1))          fraction of the limits
+ *     p = q + (1-q) (b-a)/(1-a)          position in the schedule
+ *     T = n/p
+ *
+ * a and q are 0 until schedule.early_stopping skips ahead: then a is b, and q the new position. Without a limit of time and
+ * without skips T is N. */
 #include "train/schedule.h"
 
 #include <math.h>
@@ -45,7 +55,8 @@ const nm_option nm_schedule_options[] = {
     ROW(scale, "1", 0, 1e6, "Factor of the learning rate (inv-sqrt-decay, val-decay)."),
     ROW(decay, "0.8", 0, 1, "Factor of the learning rate at each decay (val-decay, no-warmup)."),
     ROW(patience, "3", 1, NM_SCHEDULE_MAX_PATIENCE, "Number of previous validations that a score must be below to cause a decay (val-decay, no-warmup)."),
-    ROW(updates, "0", 0, 1e12, "Planned updates of cosine and linear; 0: those of train.updates or train.epochs."),
+    ROW(updates, "0", 0, 1e12, "Planned updates of cosine and linear; 0: those of train.updates or train.epochs. With train.seconds the rate follows the fraction of the updates or of the time, whichever is larger, and such a run is not bitwise reproducible."),
+    ROW(early_stopping, "false", 0, 1, "Shortening of cosine and linear by each validation without a new best, so that the rate is 0 when train.patience ends the training."),
     ROW(min_lr, "0", 0, 100, "Learning rate below which training stops after the warm-up; 0 disables the limit."),
     {0}};
 const nm_option_rule nm_schedule_rules[] = {
@@ -58,6 +69,8 @@ const nm_option_rule nm_schedule_rules[] = {
     RULE(decay, "val-decay|no-warmup", "the rate does not depend on validations"),
     RULE(patience, "val-decay|no-warmup", "the rate does not depend on validations"),
     RULE(updates, "cosine|cosine-ma2019|linear", "the rate does not depend on the number of updates of the run"),
+    RULE(early_stopping, "cosine|cosine-ma2019|linear", "the rate does not depend on the number of updates of the run"),
+    {"schedule.early_stopping", "train.patience", "!0", "early stopping is disabled", NULL},
     {0}};
 /* clang-format on */
 
@@ -65,7 +78,7 @@ const nm_option_rule nm_schedule_rules[] = {
 static double warmup_length(const nm_schedule *s)
 {
     double fraction = s->config.warmup_fraction;
-    return fraction > 0 ? fmax(fraction * (double)s->config.updates, 1) : (double)s->config.warmup;
+    return fraction > 0 ? fmax(fraction * s->total, 1) : (double)s->config.warmup;
 }
 
 static double inv_sqrt_decay(const nm_schedule *s, double n)
@@ -104,14 +117,14 @@ static double half_cosine(double lr, double done, double length)
 
 static double cosine(const nm_schedule *s, double n)
 {
-    double total = (double)s->config.updates, w = warmup_length(s);
+    double total = s->total, w = warmup_length(s);
     return n < w ? s->config.lr * n / w : half_cosine(s->config.lr, n - w, total - w);
 }
 
 /* The program sets the rate after each update, so the first update uses the full rate. */
 static double cosine_ma2019(const nm_schedule *s, double n)
 {
-    double done = n - 1, w = warmup_length(s), total = (double)s->config.updates;
+    double done = n - 1, w = warmup_length(s), total = s->total;
     if (done == 0)
         return s->config.lr;
     return done < w ? s->config.lr * done / w : half_cosine(s->config.lr, done, total);
@@ -119,8 +132,8 @@ static double cosine_ma2019(const nm_schedule *s, double n)
 
 static double linear(const nm_schedule *s, double n)
 {
-    double total = (double)s->config.updates, w = fmax(warmup_length(s), 1);
-    double factor = n <= w ? n / w : (total - n) / (total - w);
+    double total = s->total, w = fmax(warmup_length(s), 1);
+    double factor = n <= w ? n / w : isinf(total) ? 1 : (total - n) / (total - w);
     return s->config.lr * (factor > 0 ? factor : 0);
 }
 
@@ -152,6 +165,48 @@ void nm_schedule_init(nm_schedule *schedule, const nm_schedule_config *config, i
     *schedule = (nm_schedule){.config = *config, .width = width, .state.factor = 1};
     if (!schedule->config.updates)
         schedule->config.updates = planned_updates;
+    schedule->total = schedule->config.updates ? (double)schedule->config.updates : INFINITY;
+}
+
+/* b. */
+static double limit_fraction(const nm_schedule *s, double n, double time)
+{
+    double by_updates = s->config.updates ? n / (double)s->config.updates : 0;
+    return fmin(fmax(by_updates, time), 1);
+}
+
+/* p. */
+static double position(const nm_schedule *s, double b)
+{
+    double a = s->state.skip_from, q = s->state.skip_to;
+    return a < 1 ? q + (1 - q) * (b - a) / (1 - a) : 1;
+}
+
+void nm_schedule_plan(nm_schedule *s, int64_t update, double time)
+{
+    double n = (double)update, ends = update > 1 ? time * n / (n - 1) : 0;
+    s->total = s->config.updates ? (double)s->config.updates : INFINITY;
+    if (time <= 0 && s->state.skip_to <= 0)
+        return;
+    double p = position(s, limit_fraction(s, n, ends));
+    if (p > 0)
+        s->total = n / p;
+}
+
+void nm_schedule_skip(nm_schedule *s, int64_t update, double time, double patience)
+{
+    double b = limit_fraction(s, (double)update, time), p = position(s, b);
+    if (!s->config.early_stopping)
+        return;
+    if (patience <= 0) {
+        s->state.best = p;
+        return;
+    }
+    double to = s->state.best + (1 - s->state.best) * fmin(patience, 1);
+    if (to > p) {
+        s->state.skip_from = b;
+        s->state.skip_to = to;
+    }
 }
 
 /* 0: unknown. */
@@ -175,12 +230,15 @@ nm_status nm_schedule_of_task(nm_schedule *schedule, nm_task *task, nm_error *er
     char *width = nm_options_get(task->options, "model.width");
     nm_schedule_init(schedule, nm_options_find(task->options, "schedule"), width ? atoll(width) : 1, updates);
     free(width);
-    if (nm_schedule_has_length(&schedule->config) && !schedule->config.updates) {
+    const nm_train_config *train = nm_options_find(task->options, "train");
+    bool ends_by_time = train->seconds > 0 && schedule->config.warmup_fraction <= 0;
+    if (nm_schedule_has_length(&schedule->config) && !schedule->config.updates && !ends_by_time) {
         char *name = nm_options_get(task->options, "schedule.name");
         nm_fail(
             err, NM_USAGE,
             "the schedule (schedule.name = %s, schedule.warmup_fraction = %g) needs the planned number of "
-            "updates: set train.updates, train.epochs or schedule.updates",
+            "updates: set train.updates, train.epochs or schedule.updates, or train.seconds with "
+            "schedule.warmup",
             name, schedule->config.warmup_fraction);
         free(name);
         return NM_USAGE;

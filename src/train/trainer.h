@@ -45,6 +45,8 @@ typedef struct nm_progress {
         tokens; /* updates: limit, 0: none; batches: of the epoch */
     double loss, nll, penalty, lr, grad_norm, tokens_per_second, seconds;
     double fraction, seconds_left; /* of the whole run that is done; NaN: no limit is set */
+    double
+        position; /* in the schedule, 0 to 1, where it depends on the time or on early stopping; otherwise NaN */
     /* Largest root mean square of a running gradient statistic (PowerNorm, MABN); in the log only. */
     double backward_state;
     /* Time in which rank 0 sent, received and waited for other ranks since the last record of the log; in the log only. */

@@ -84,6 +84,8 @@ int64_t nm_optimizer_state_kind(const nm_optim_config *optim);
 /* Whether a norm of the model uses batch statistics. */
 bool nm_trainer_uses_batch(const nm_trainer *trainer);
 
+/* Fraction of train.seconds that is over; 0: no limit. */
+double nm_trainer_time_fraction(const nm_trainer *trainer);
 /* Calls the message callback. */
 void nm_trainer_message(nm_trainer *trainer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

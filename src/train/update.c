@@ -300,6 +300,7 @@ static nm_status update(nm_trainer *trainer, nm_progress *progress, nm_error *er
     double threshold = trainer->config->divergence_factor * chance_loss(trainer);
     if (!isfinite(loss) || !isfinite(norm) || !isfinite(total.penalty) || (threshold > 0 && loss > threshold))
         return report_divergence(trainer, loss, threshold, err);
+    nm_schedule_plan(&trainer->schedule, state->update + 1, nm_trainer_time_fraction(trainer));
     double scale = 1 / n_targets, lr = nm_schedule_lr(&trainer->schedule, state->update + 1);
     if (trainer->config->max_grad_norm > 0 && norm > trainer->config->max_grad_norm)
         scale *= trainer->config->max_grad_norm / (norm + 1e-6);

@@ -57,6 +57,12 @@ done
 "$NORMA" train runs/small/config.ini --run.folder again 2>err || fail "train again: $(cat err)"
 cmp -s <(tail -c 4000 runs/small/last.safetensors) <(tail -c 4000 again/last.safetensors) || fail "config.ini gave other weights"
 
+# ---- duration ----
+"$NORMA" train small.ini --run.folder duration --train.updates 100000 --train.seconds 2 --schedule.name cosine --schedule.warmup 20 \
+    --run.report_seconds 0.1 2>err || fail "train: $(cat err)"
+[ "$(grep -c 'training takes about 0:0[0-9] more on this machine' err)" = 1 ] || fail "no duration: $(cat err)"
+grep -q '"schedule_position":' duration/log.jsonl || fail "the schedule does not follow the time"
+
 # ---- interruption and resume ----
 # Without job control bash ignores SIGINT in background processes.
 perl -e '$SIG{INT} = "DEFAULT"; exec @ARGV' -- "$NORMA" train small.ini --run.folder stopped --train.updates 100000 2>err &

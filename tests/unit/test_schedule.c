@@ -83,6 +83,80 @@ static void test_released_cosine_starts_at_the_full_rate(void **state)
     assert_true(nm_schedule_lr(&s, 2) == 0.001 / WARMUP);
 }
 
+/* Updates of equal time: the estimate is the number of updates that the time allows. */
+static void test_a_limit_of_time_ends_the_schedule(void **state)
+{
+    (void)state;
+    static const nm_schedule_name names[] = {NM_SCHEDULE_COSINE, NM_SCHEDULE_COSINE_MA2019,
+                                             NM_SCHEDULE_LINEAR};
+    for (int k = 0; k < 3; k++) {
+        nm_schedule timed = create(names[k], 0), planned = create(names[k], 0);
+        timed.config.updates = 10 * TOTAL;
+        for (int64_t n = 2; n <= TOTAL; n++) {
+            nm_schedule_plan(&timed, n, (double)(n - 1) / TOTAL);
+            assert_true(fabs(timed.total - TOTAL) < 1e-9);
+            assert_true(fabs(nm_schedule_lr(&timed, n) - nm_schedule_lr(&planned, n)) < 1e-12);
+        }
+        timed.config.updates = 0;
+        nm_schedule_plan(&timed, 1, 0);
+        assert_true(nm_schedule_lr(&timed, 1) == nm_schedule_lr(&planned, 1));
+        nm_schedule_plan(&planned, 77, 0);
+        assert_true(planned.total == TOTAL);
+    }
+}
+
+/* The slower limit does not matter, and a machine that becomes slower does not raise the rate. */
+static void test_the_nearer_limit_counts(void **state)
+{
+    (void)state;
+    nm_schedule s = create(NM_SCHEDULE_LINEAR, 0);
+    nm_schedule_plan(&s, 100, 0.1);
+    assert_true(s.total == TOTAL);
+    double last = INFINITY;
+    for (int64_t n = WARMUP + 1; n <= TOTAL; n++) {
+        double time = fmin(1, 0.004 * (double)n + (n > 60 ? 0.01 * (double)(n - 60) : 0));
+        nm_schedule_plan(&s, n, time);
+        assert_true(nm_schedule_lr(&s, n) <= last);
+        last = nm_schedule_lr(&s, n);
+    }
+    assert_true(last == 0);
+}
+
+static void test_early_stopping_ends_the_schedule(void **state)
+{
+    (void)state;
+    nm_schedule s = create(NM_SCHEDULE_LINEAR, 0);
+    s.config.early_stopping = true;
+    nm_schedule_skip(&s, 50, 0, 0); /* a new best at one quarter */
+    nm_schedule_plan(&s, 51, 0);
+    assert_true(s.total == TOTAL);
+    nm_schedule_skip(&s, 60, 0, 0.5);
+    nm_schedule_plan(&s, 60, 0);
+    assert_true(fabs(60 / s.total - 0.625) < 1e-12); /* half of the rest after one quarter */
+    nm_schedule_skip(&s, 70, 0, 0);                  /* a new best does not return to an earlier position */
+    nm_schedule_plan(&s, 70, 0);
+    double at = 70 / s.total;
+    assert_true(fabs(at - (0.625 + 0.375 * (0.35 - 0.3) / 0.7)) < 1e-12);
+    nm_schedule_skip(&s, 80, 0, 1);
+    nm_schedule_plan(&s, 80, 0);
+    assert_true(fabs(s.total - 80) < 1e-9);
+    assert_true(fabs(nm_schedule_lr(&s, 80)) < 1e-15);
+    nm_schedule off = create(NM_SCHEDULE_LINEAR, 0);
+    nm_schedule_skip(&off, 80, 0, 1);
+    nm_schedule_plan(&off, 81, 0);
+    assert_true(off.total == TOTAL);
+}
+
+/* Without warm-up the first rate is the peak; with warm-up it is one step of it, in every schedule. */
+static void test_first_update(void **state)
+{
+    (void)state;
+    for (int k = 0; k < N_WITH_WARMUP; k++) {
+        nm_schedule s = create(with_warmup[k], 0);
+        assert_true(nm_schedule_lr(&s, 1) <= 1.001 * nm_schedule_lr(&s, WARMUP) / (WARMUP - 1));
+    }
+}
+
 /* The scores that a schedule keeps are bounded by schedule.patience, which may be smaller after a resume. */
 static void test_resume_with_a_smaller_patience(void **state)
 {
@@ -114,6 +188,10 @@ int main(void)
         cmocka_unit_test(test_warmup_as_a_fraction),
         cmocka_unit_test(test_cosine_starts_low_and_ends_at_zero),
         cmocka_unit_test(test_released_cosine_starts_at_the_full_rate),
+        cmocka_unit_test(test_a_limit_of_time_ends_the_schedule),
+        cmocka_unit_test(test_the_nearer_limit_counts),
+        cmocka_unit_test(test_early_stopping_ends_the_schedule),
+        cmocka_unit_test(test_first_update),
         cmocka_unit_test(test_resume_with_a_smaller_patience),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

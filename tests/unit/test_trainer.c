@@ -402,19 +402,104 @@ static void test_resume_with_another_selection_metric(void **state)
     tiny_data_remove(j.folder);
 }
 
-/* These schedules depend on the planned updates, which train.seconds does not determine. */
+/* These schedules depend on the planned updates; a limit of time determines them, but not a fraction of them in advance. */
 static void test_schedule_without_a_length_is_refused(void **state)
 {
     (void)state;
     static const char *const names[] = {"cosine", "cosine-ma2019", "linear"};
     nm_error err;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *const settings[] = {"schedule.name", names[i], "train.seconds", "1", NULL};
-        job j = {.updates = "0", .folder = tiny_folder(), .settings = settings};
+    for (size_t i = 0; i < 2 * sizeof names / sizeof *names; i++) {
+        const char *const unlimited[] = {"schedule.name", names[i / 2], "train.patience", "1", NULL};
+        const char *const fraction[] = {
+            "schedule.name", names[i / 2], "train.seconds", "1", "schedule.warmup_fraction", "0.1", NULL};
+        job j = {.updates = "0", .folder = tiny_folder(), .settings = i % 2 ? fraction : unlimited};
         run(&j, NM_USAGE, &err);
         assert_non_null(strstr(err.text, "schedule.updates"));
         tiny_data_remove(j.folder);
     }
+}
+
+/* The value of the last record of the log with the key. */
+static double last_value(const char *log, const char *key)
+{
+    const char *found = NULL;
+    for (const char *at = log; (at = strstr(at, key)) != NULL; at++)
+        found = at;
+    return found ? atof(found + strlen(key)) : NAN;
+}
+
+/* A limit of time ends the schedule, and a resumed run continues from the recorded position. */
+static void test_schedule_ends_with_the_time(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"schedule.name",
+                                           "linear",
+                                           "schedule.warmup",
+                                           "1",
+                                           "train.seconds",
+                                           "0.4",
+                                           "train.log_every",
+                                           "1",
+                                           NULL};
+    static const char *const longer[] = {"schedule.name",
+                                         "linear",
+                                         "schedule.warmup",
+                                         "1",
+                                         "train.seconds",
+                                         "0.8",
+                                         "train.log_every",
+                                         "1",
+                                         NULL};
+    nm_error err;
+    job j = {.updates = "1000000", .folder = tiny_folder(), .settings = settings};
+    run(&j, NM_OK, &err);
+    char *log = tiny_log(j.folder);
+    double end = last_value(log, "\"schedule_position\":");
+    free(log);
+    assert_true(end > 0 && end <= 1);
+    j.resume = true;
+    j.settings = longer;
+    run(&j, NM_OK, &err);
+    log = tiny_log(j.folder);
+    const char *resumed = strstr(log, "\"type\":\"resume\"");
+    assert_non_null(resumed);
+    const char *first = strstr(resumed, "\"schedule_position\":");
+    assert_non_null(first);
+    double begin = atof(first + strlen("\"schedule_position\":"));
+    assert_true(begin > 0.25); /* about half of the doubled time, not the beginning */
+    assert_true(last_value(log, "\"schedule_position\":") > begin);
+    free(log);
+    tiny_data_remove(j.folder);
+}
+
+/* Early stopping with a best validation that is never exceeded ends the schedule. */
+static void test_schedule_ends_with_early_stopping(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"schedule.name",
+                                           "linear",
+                                           "schedule.warmup",
+                                           "1",
+                                           "schedule.early_stopping",
+                                           "true",
+                                           "train.patience",
+                                           "3",
+                                           "train.validate_every",
+                                           "2",
+                                           "train.log_every",
+                                           "1",
+                                           "model.dropout",
+                                           "0.5",
+                                           NULL};
+    nm_error err;
+    job once = {.updates = "400", .folder = tiny_folder(), .settings = settings};
+    run(&once, NM_OK, &err);
+    char *log = tiny_log(once.folder);
+    double position = last_value(log, "\"schedule_position\":");
+    assert_true(position > 0.6);
+    assert_true(last_value(log, "\"update\":") < 400);
+    free(log);
+    tiny_data_remove(once.folder);
 }
 
 int main(void)
@@ -431,6 +516,8 @@ int main(void)
         cmocka_unit_test(test_divergence_keeps_the_checkpoint),
         cmocka_unit_test(test_run_is_not_overwritten),
         cmocka_unit_test(test_schedule_without_a_length_is_refused),
+        cmocka_unit_test(test_schedule_ends_with_the_time),
+        cmocka_unit_test(test_schedule_ends_with_early_stopping),
         cmocka_unit_test(test_unreadable_checkpoint_stays),
         cmocka_unit_test(test_damaged_checkpoint_is_renamed),
         cmocka_unit_test(test_resume_with_another_optimizer),
