@@ -335,6 +335,61 @@ static void test_a_pass_that_fails(void **unused)
     rig_close(&j.rig);
 }
 
+/* linear, linear, norm: a lost process fails the join of the norm's backward pass. */
+typedef struct lost_joiner {
+    nm_norm_joiner base;
+    int left; /* joins until the failure */
+} lost_joiner;
+
+static void join_until_lost(nm_norm_joiner *joiner, nm_norm_call *call, int n, void *const *vectors,
+                            const nm_norm_combination *combinations)
+{
+    (void)call, (void)n, (void)vectors, (void)combinations;
+    joiner->failed |= !((lost_joiner *)joiner)->left--;
+}
+
+static void test_a_join_that_fails_ends_the_backward_pass(void **unused)
+{
+    (void)unused;
+    static const nm_backend_options device = {.name = "ref", .dtype = NM_F64, .threads = 1};
+    const nm_norm_site site = {.name = "a", .width = WIDTH, .groups = 1};
+    nm_error err = {0};
+    nm_backend *backend;
+    nm_params params;
+    nm_norm *norm;
+    nm_tensor *weights[2];
+    nm_tape tape;
+    nm_options *options = nm_options_create();
+    nm_norm_options_add(options);
+    assert_int_equal(nm_backend_create(&backend, &device, &err), NM_OK);
+    nm_params_init(&params, backend);
+    /* another width in between: its gradient is new memory, which there is no more after the failure */
+    const nm_init init = {.kind = NM_INIT_NORMAL, .scale = 1};
+    weights[0] = nm_params_add(&params, WIDTH - 1, WIDTH, init, "first");
+    weights[1] = nm_params_add(&params, WIDTH, WIDTH - 1, init, "second");
+    assert_int_equal(nm_params_add_norm(&params, "batch", options, &site, &norm, &err), NM_OK);
+    assert_int_equal(nm_params_allocate(&params, true, &err), NM_OK);
+    nm_params_initialize(&params, 1);
+    assert_int_equal(nm_tape_init(&tape, backend, 1 << 20, &err), NM_OK);
+    for (int joins = 0; joins <= 2; joins++) { /* one in each pass: the first, the second or none fails */
+        lost_joiner joiner = {{.join = join_until_lost}, joins};
+        nm_tape_start(&tape, true, 1, 0);
+        tape.joiner = &joiner.base;
+        nm_tensor *y = nm_tape_tensor(&tape, ROWS, WIDTH);
+        nm_backend_upload(backend, y->data, input[0], sizeof input[0]);
+        for (int i = 0; i < 2; i++)
+            y = nm_linear(&tape, y, weights[i], NULL, NM_ACT_NONE, 0);
+        y = nm_normalize(&tape, norm, y);
+        if (!nm_tape_exhausted(&tape))
+            nm_tensor_grad_sum(&tape, y);
+        assert_int_equal(nm_tape_backward(&tape, &err), joins < 2 ? NM_MEMORY : NM_OK);
+    }
+    nm_tape_release(&tape);
+    nm_params_release(&params);
+    nm_backend_free(backend);
+    nm_options_free(options);
+}
+
 int main(void)
 {
     for (int u = 0; u < N_UPDATES; u++)
@@ -346,6 +401,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_equals_the_joined_batch),
                                        cmocka_unit_test(test_gradients_by_finite_differences),
                                        cmocka_unit_test(test_exchanged_bytes),
-                                       cmocka_unit_test(test_a_pass_that_fails)};
+                                       cmocka_unit_test(test_a_pass_that_fails),
+                                       cmocka_unit_test(test_a_join_that_fails_ends_the_backward_pass)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
