@@ -23,13 +23,6 @@ limit=30 timeout=3 updates=150
 make_data
 sed -i "s/^norm = .*/norm = batch/; s/^updates = .*/updates = $updates\nshards = 4/; s/^max_tokens = .*/max_tokens = 48/; s/^validate_every = .*/validate_every = 1/" recipe.ini
 
-tensors() { # FILE: checksum of the tensors, without the metadata
-    perl -e '
-        local $/; open(my $in, "<:raw", $ARGV[0]) or die "$ARGV[0]: $!"; my $all = <$in>;
-        my $length = unpack("Q<", $all); my $header = substr($all, 8, $length);
-        $header =~ s/"__metadata__":\{(?:[^"{}]|"(?:\\.|[^"\\])*")*\},?//;
-        print $header =~ s/ +$//r, "\n", substr($all, 8 + $length);' "$1" | cksum
-}
 process_of() { # FOLDER RANK
     local pid
     for pid in $(pgrep -f -- "--run.folder $1\$"); do
@@ -90,7 +83,7 @@ for ((i = 1; delivered < count; i++)); do
     cases=$((cases + 1))
     "$NORMA" train recipe.ini --norm.statistics "$statistics" --run.quiet --run.folder "$folder" --resume </dev/null >out 2>err ||
         fail "$i: no resume after SIG$signal of rank $rank: $(cat err)"
-    [ "$(tensors "whole-$statistics/last.safetensors")" = "$(tensors "$folder/last.safetensors")" ] ||
+    [ "$(weights "whole-$statistics/last.safetensors")" = "$(weights "$folder/last.safetensors")" ] ||
         fail "$i: other weights after SIG$signal of rank $rank of $ranks ($statistics)"
     rm -r "$folder"
 done

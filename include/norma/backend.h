@@ -316,11 +316,13 @@ typedef struct nm_vec_args {
     void *out; /* [n], =; may be an operand */
 } nm_vec_args;
 
-/* *out = sum of a_i b_i, in double */
+/* *out = sum of a_i b_i, in double: the sums of blocks of NM_DOT_BLOCK elements, added in order */
+enum { NM_DOT_BLOCK = 1024 };
 typedef struct nm_dot_args {
     size_t n;
     const void *a, *b;
-    double *out; /* host */
+    double *blocks; /* host, [n / NM_DOT_BLOCK, rounded up]: the sums of the blocks; NULL: not stored */
+    double *out;    /* host */
 } nm_dot_args;
 
 /* ---- embeddings ---- */

@@ -297,7 +297,8 @@ static nm_status check_recipe(const nm_cli *cli, const nm_run_options *run, cons
             err, NM_USAGE,
             "run.task = %.100s cannot be set there: set it in the recipe itself or on the command line",
             run->task);
-    if (comm->backend != given->backend || comm->timeout != given->timeout)
+    if (comm->backend != given->backend || comm->timeout != given->timeout ||
+        comm->shard_optimizer != given->shard_optimizer)
         return nm_fail(err, NM_USAGE, "the options of [comm] can be set on the command line only");
     return NM_OK;
 }
@@ -325,7 +326,8 @@ static nm_status run_session(session *s, nm_cli *cli, int argc, char **argv, nm_
                                           .message = on_message,
                                           .stop = &stop_requested,
                                           .hooks = nm_probe_hooks(s->probe),
-                                          .comm = t->comm};
+                                          .comm = t->comm,
+                                          .shard_optimizer = comm.shard_optimizer};
     NM_TRY(nm_trainer_open(&s->trainer, cli->task, cli->options, s->folder, run->resume != NM_RESUME_NO,
                            &callbacks, err));
     return train(t, s->trainer, s->folder, err);

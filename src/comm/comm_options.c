@@ -5,6 +5,7 @@ static const nm_option comm_options[] = {
     NM_CHOICE(nm_comm_config, backend, "auto", "auto|none|mpi",
               "How the processes of a run communicate: by MPI if an MPI launcher such as mpirun or srun has started several (auto), not at all, or by MPI."),
     NM_OPTION(nm_comm_config, timeout, "15", 1, 1e6, "Seconds without a heartbeat after which a process counts as lost and the run ends."),
+    NM_OPTION(nm_comm_config, shard_optimizer, "false", 0, 1, "Divide the optimizer state over the processes (ZeRO stage 1), which needs less memory and is bitwise identical."),
     {0}};
 /* clang-format on */
 

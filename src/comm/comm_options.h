@@ -7,6 +7,7 @@
 typedef struct nm_comm_config {
     enum { NM_COMM_AUTO, NM_COMM_NONE, NM_COMM_MPI } backend;
     double timeout; /* seconds */
+    bool shard_optimizer;
 } nm_comm_config;
 
 /* Registers [comm]; nm_options_find(options, "comm") returns its nm_comm_config. */

@@ -158,6 +158,7 @@ static nm_status save(nm_trainer *trainer, nm_error *err)
 {
     NM_TRY(nm_ranks_compare_weights(trainer, err));
     NM_TRY(nm_workers_gather(&trainer->workers, trainer->comm, err));
+    NM_TRY(nm_optimizer_collect(&trainer->optimizer, err));
     return trainer->comm->rank ? NM_OK : nm_trainer_save(trainer, err);
 }
 

@@ -7,7 +7,12 @@
 typedef enum nm_best_by { NM_BEST_BY_LOSS, NM_BEST_BY_SCORE } nm_best_by;
 typedef enum nm_checkpointing { NM_CHECKPOINTING_NONE, NM_CHECKPOINTING_LAYER } nm_checkpointing;
 /* The first three have the order of nm_adam_variant. */
-typedef enum nm_optimizer { NM_OPTIM_ADAM, NM_OPTIM_ADAM_FAIRSEQ, NM_OPTIM_ADAMW, NM_OPTIM_SGD } nm_optimizer;
+typedef enum nm_optimizer_name {
+    NM_OPTIM_ADAM,
+    NM_OPTIM_ADAM_FAIRSEQ,
+    NM_OPTIM_ADAMW,
+    NM_OPTIM_SGD
+} nm_optimizer_name;
 
 /* Section [train]; the help texts in options.c describe the fields. */
 typedef struct nm_train_config {
@@ -22,7 +27,7 @@ typedef struct nm_train_config {
 
 /* Section [optim]. */
 typedef struct nm_optim_config {
-    nm_optimizer name;
+    nm_optimizer_name name;
     double beta1, beta2, eps, weight_decay, momentum;
 } nm_optim_config;
 

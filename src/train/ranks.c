@@ -105,8 +105,12 @@ nm_status nm_ranks_share_checkpoint(nm_trainer *trainer, nm_error *err)
         return NM_OK;
     /* CPU backends: device memory is memory of the host (checked by nm_shard_tree_init) */
     NM_TRY(nm_comm_broadcast(comm, params->values, bytes, err));
-    NM_TRY(nm_comm_broadcast(comm, trainer->m, bytes, err));
-    NM_TRY(nm_comm_broadcast(comm, trainer->v, bytes, err));
+    if (trainer->shards.sharded) {
+        NM_TRY(nm_optimizer_distribute(&trainer->optimizer, err));
+    } else {
+        NM_TRY(nm_comm_broadcast(comm, trainer->optimizer.m, bytes, err));
+        NM_TRY(nm_comm_broadcast(comm, trainer->optimizer.v, bytes, err));
+    }
     if (params->n_state)
         NM_TRY(nm_comm_broadcast(comm, params->state, params->n_state * unit, err));
     for (size_t n = 0; n < params->n_norms; n++)

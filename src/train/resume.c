@@ -24,8 +24,10 @@ static nm_status write_state(nm_trainer *trainer, const char *path, nm_error *er
     nm_host_copies copies = {0};
     const int64_t n = (int64_t)params->n_elements, bytes = sizeof(nm_train_state);
     nm_tensor_type type = nm_model_file_dtype(trainer->backend);
-    const void *m = nm_host_copies_add(&copies, trainer->backend, trainer->m, nm_params_bytes(params));
-    const void *v = nm_host_copies_add(&copies, trainer->backend, trainer->v, nm_params_bytes(params));
+    const void *m =
+        nm_host_copies_add(&copies, trainer->backend, trainer->optimizer.whole_m, nm_params_bytes(params));
+    const void *v =
+        nm_host_copies_add(&copies, trainer->backend, trainer->optimizer.whole_v, nm_params_bytes(params));
     nm_safetensors_add(writer, "optimizer.m", type, 1, &n, m);
     nm_safetensors_add(writer, "optimizer.v", type, 1, &n, v);
     nm_workers_write(&trainer->workers, writer, type);
@@ -190,12 +192,12 @@ static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_
     memcpy(&loaded, state->data, sizeof loaded);
     if (!state_is_valid(&loaded))
         return nm_fail(err, NM_FORMAT, "%s: invalid training state", nm_safetensors_path(file));
-    int64_t optimizer = nm_optimizer_state_kind(trainer->optim);
+    int64_t optimizer = nm_optimizer_state_kind(trainer->optimizer.config);
     trainer->state = loaded;
     trainer->state.optimizer = optimizer;
     if (loaded.optimizer == optimizer) {
-        nm_backend_upload(trainer->backend, trainer->m, m->data, m->bytes);
-        nm_backend_upload(trainer->backend, trainer->v, v->data, v->bytes);
+        nm_backend_upload(trainer->backend, trainer->optimizer.whole_m, m->data, m->bytes);
+        nm_backend_upload(trainer->backend, trainer->optimizer.whole_v, v->data, v->bytes);
     } else {
         nm_trainer_message(trainer, "warning: optim.name has changed: the optimizer state starts from zero");
     }

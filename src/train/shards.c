@@ -95,7 +95,7 @@ typedef struct nm_shard_inbox {
     nm_comm_message *messages;
 } nm_shard_inbox;
 
-enum { PART_ALIGNMENT = 16 };
+enum { PART_ALIGNMENT = 16 }; /* NM_DOT_BLOCK if the tree is sharded */
 
 static size_t statistics_bytes(const nm_params *params)
 {
@@ -115,6 +115,7 @@ static nm_status open_inbox(nm_shard_tree *tree, nm_error *err)
         return nm_fail(err, NM_UNSUPPORTED, "several processes need memory that the host can read");
     nm_shard_inbox *inbox = tree->inbox = nm_allocate(sizeof *inbox);
     size_t size = (size_t)comm->size;
+    const size_t alignment = tree->sharded ? NM_DOT_BLOCK : PART_ALIGNMENT;
     inbox->first = nm_allocate((size + 1) * sizeof *inbox->first);
     inbox->parts = nm_allocate((size + 1) * sizeof *inbox->parts);
     inbox->positions = nm_allocate(((size_t)tree->n_shards + MAX_NODES) * sizeof *inbox->positions);
@@ -123,8 +124,7 @@ static nm_status open_inbox(nm_shard_tree *tree, nm_error *err)
         inbox->first[rank] = inbox->n;
         inbox->n += nodes_of_range(tree->n_shards, nm_shard_range_of_rank(tree->n_shards, rank, comm->size),
                                    inbox->positions + inbox->n, &most);
-        inbox->parts[rank + 1] =
-            params->n_elements / PART_ALIGNMENT * (size_t)(rank + 1) / size * PART_ALIGNMENT;
+        inbox->parts[rank + 1] = params->n_elements / alignment * (size_t)(rank + 1) / size * alignment;
     }
     inbox->first[comm->size] = inbox->n;
     inbox->parts[comm->size] = params->n_elements;
@@ -162,10 +162,16 @@ size_t nm_shard_tree_slabs(int64_t n_shards, const nm_comm *comm)
 }
 
 nm_status nm_shard_tree_init(nm_shard_tree *tree, nm_params *params, int64_t n_shards, nm_comm *comm,
-                             nm_error *err)
+                             bool sharded, nm_error *err)
 {
-    *tree = (nm_shard_tree){
-        .params = params, .n_shards = n_shards, .comm = comm, .n_elements = params->n_elements};
+    *tree = (nm_shard_tree){.params = params,
+                            .n_shards = n_shards,
+                            .comm = comm,
+                            .sharded = sharded,
+                            .n_elements = params->n_elements};
+    if (sharded && comm->size == 1)
+        return nm_fail(err, NM_USAGE,
+                       "comm.shard_optimizer: there is one process, which needs the state of all parameters");
     if (comm->size > n_shards)
         return nm_fail(err, NM_USAGE,
                        "%d processes need at least as many shards per update; train.shards is %lld",
@@ -318,6 +324,7 @@ static void add_earlier(nm_shard_tree *tree, const nm_shard_node *earlier)
     sums->tokens += earlier->sums.tokens;
     sums->targets += earlier->sums.targets;
     sums->stop |= earlier->sums.stop;
+    sums->whole_gradients |= earlier->sums.whole_gradients;
     sums->seconds = earlier->sums.seconds > sums->seconds ? earlier->sums.seconds : sums->seconds;
     add_gradients(tree, earlier->grads);
     nm_params_add_statistics(tree->params, earlier->statistics, earlier->rows);
@@ -421,21 +428,58 @@ static void load_node(nm_shard_tree *tree, int32_t node)
     combine(tree, tree->inbox->positions[node], &sums);
 }
 
-static nm_status gather_parts(nm_shard_tree *tree, nm_error *err)
+void nm_shard_tree_part(const nm_shard_tree *tree, size_t *first, size_t *n)
+{
+    const size_t *parts = tree->inbox->parts;
+    *first = parts[tree->comm->rank];
+    *n = parts[tree->comm->rank + 1] - *first;
+}
+
+nm_status nm_shard_tree_gather(nm_shard_tree *tree, void *data, size_t block, size_t bytes, nm_error *err)
 {
     nm_shard_inbox *inbox = tree->inbox;
     const nm_comm *comm = tree->comm;
-    char *grads = tree->params->grads;
     size_t n = 0;
     for (int32_t rank = 0; rank < comm->size; rank++) {
+        nm_comm_message of[2]; /* the part of `rank`, the own part */
         if (rank == comm->rank)
             continue;
-        inbox->messages[n++] =
-            (nm_comm_message){rank, true, grads + inbox->parts[rank] * unit_of(tree), part_bytes(tree, rank)};
-        inbox->messages[n++] = (nm_comm_message){
-            rank, false, grads + inbox->parts[comm->rank] * unit_of(tree), part_bytes(tree, comm->rank)};
+        for (int own = 0; own < 2; own++) {
+            const size_t *part = &inbox->parts[own ? comm->rank : rank];
+            size_t first = (part[0] + block - 1) / block, end = (part[1] + block - 1) / block;
+            of[own] = (nm_comm_message){rank, !own, (char *)data + first * bytes, (end - first) * bytes};
+        }
+        inbox->messages[n++] = of[0];
+        inbox->messages[n++] = of[1];
     }
     return nm_comm_exchange(tree->comm, inbox->messages, n, err);
+}
+
+/* Between the parts of all processes and the whole of rank 0. */
+static nm_status move_parts(nm_shard_tree *tree, void *part, void *whole, bool to_whole, nm_error *err)
+{
+    nm_shard_inbox *inbox = tree->inbox;
+    const nm_comm *comm = tree->comm;
+    size_t n = 0;
+    if (comm->rank)
+        return nm_comm_exchange(tree->comm,
+                                &(nm_comm_message){0, !to_whole, part, part_bytes(tree, comm->rank)}, 1, err);
+    for (int32_t rank = 1; rank < comm->size; rank++)
+        inbox->messages[n++] = (nm_comm_message){
+            rank, to_whole, (char *)whole + inbox->parts[rank] * unit_of(tree), part_bytes(tree, rank)};
+    nm_backend_copy(tree->params->backend, to_whole ? whole : part, to_whole ? part : whole,
+                    part_bytes(tree, 0));
+    return nm_comm_exchange(tree->comm, inbox->messages, n, err);
+}
+
+nm_status nm_shard_tree_collect(nm_shard_tree *tree, void *part, void *whole, nm_error *err)
+{
+    return move_parts(tree, part, whole, true, err);
+}
+
+nm_status nm_shard_tree_distribute(nm_shard_tree *tree, void *whole, void *part, nm_error *err)
+{
+    return move_parts(tree, part, whole, false, err);
 }
 
 nm_status nm_shard_tree_complete(nm_shard_tree *tree, nm_error *err)
@@ -456,7 +500,7 @@ nm_status nm_shard_tree_complete(nm_shard_tree *tree, nm_error *err)
     }
     tree->first_element = 0;
     tree->n_elements = tree->params->n_elements;
-    return gather_parts(tree, err);
+    return tree->sharded ? NM_OK : nm_shard_tree_gather(tree, tree->params->grads, 1, unit_of(tree), err);
 }
 
 /* ---- statistics of one norm ---- */

@@ -14,7 +14,8 @@
  *
  * Several processes (nm_comm) compute contiguous ranges of shards, of which each combines the nodes that it can. Then each
  * process gets from all others one part of the gradients of their nodes, with the statistics, completes the tree for this
- * part, and the parts of the sum are gathered: each process sends and receives about twice the bytes of the gradients. */
+ * part, and the parts of the sum are gathered: each process sends and receives about twice the bytes of the gradients. With
+ * `sharded` the parts stay where they are, for an optimizer that updates one part of the parameters (optimizer.h). */
 #ifndef NM_SHARDS_H
 #define NM_SHARDS_H
 
@@ -25,6 +26,7 @@ typedef struct nm_shard_sums {
     double loss, nll, penalty;
     int64_t tokens, targets; /* targets: tokens or examples that the loss is computed on */
     int64_t stop;            /* non-zero: a process was requested to stop */
+    int64_t whole_gradients; /* non-zero: a process reads the gradients of all parameters */
     double seconds;          /* training time; of several shards the longest */
 } nm_shard_sums;
 
@@ -45,6 +47,7 @@ typedef struct nm_shard_tree {
     int32_t n_waiting, capacity;
     size_t first_element, n_elements; /* of the gradients that are combined */
     nm_comm *comm;
+    bool sharded;                 /* the sum of the gradients is that of the own part only */
     struct nm_shard_inbox *inbox; /* nodes of all processes; NULL: a process without others */
     struct nm_shard_join *join;   /* of nm_shard_tree_join; NULL until nm_shard_tree_open_join */
 } nm_shard_tree;
@@ -58,10 +61,10 @@ nm_shard_range nm_shard_range_of(int64_t n_shards, const nm_comm *comm);
 
 /* Memory for copies of gradients, in multiples of nm_params_bytes, rounded up. */
 size_t nm_shard_tree_slabs(int64_t n_shards, const nm_comm *comm);
-/* Allocates the copies. comm must outlive the tree. NM_USAGE: more processes than shards; NM_MEMORY; release in every
- * case. */
+/* Allocates the copies. comm must outlive the tree. NM_USAGE: more processes than shards, or `sharded` with one
+ * process; NM_MEMORY; release in every case. */
 nm_status nm_shard_tree_init(nm_shard_tree *tree, nm_params *params, int64_t n_shards, nm_comm *comm,
-                             nm_error *err);
+                             bool sharded, nm_error *err);
 /* Allocates the memory of nm_shard_tree_join. NM_MEMORY. */
 nm_status nm_shard_tree_open_join(nm_shard_tree *tree, nm_error *err);
 void nm_shard_tree_release(nm_shard_tree *tree);
@@ -87,7 +90,18 @@ typedef struct nm_shard_statistics {
 nm_status nm_shard_tree_join(nm_shard_tree *tree, nm_shard_statistics *statistics, nm_error *err);
 
 /* After the last shard of this process: combines the nodes of all processes. The current node is then the sum of all
- * shards. Errors of nm_comm_exchange. */
+ * shards; with `sharded` its gradients are complete in the own part. Errors of nm_comm_exchange. */
 nm_status nm_shard_tree_complete(nm_shard_tree *tree, nm_error *err);
+
+/* ---- parts of the parameters, with several processes ---- */
+
+/* The part of this process: n elements from `first`, which is a multiple of NM_DOT_BLOCK if the tree is sharded. */
+void nm_shard_tree_part(const nm_shard_tree *tree, size_t *first, size_t *n);
+/* data: `bytes` for every `block` elements of the parameters, memory of the host. Every process has filled its part;
+ * afterwards all have the whole. Errors of nm_comm_exchange, as of the next two. */
+nm_status nm_shard_tree_gather(nm_shard_tree *tree, void *data, size_t block, size_t bytes, nm_error *err);
+/* part: of every process, the elements of its part; whole: of rank 0, all elements. To rank 0, or from it. */
+nm_status nm_shard_tree_collect(nm_shard_tree *tree, void *part, void *whole, nm_error *err);
+nm_status nm_shard_tree_distribute(nm_shard_tree *tree, void *whole, void *part, nm_error *err);
 
 #endif

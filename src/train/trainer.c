@@ -37,25 +37,6 @@ static nm_status open_task(nm_trainer *trainer, const nm_task_type *task, nm_err
     return task->open(&trainer->task, err);
 }
 
-/* Ranges of consecutive trainable parameters, for the optimizer. */
-static void find_trainable_ranges(nm_trainer *trainer)
-{
-    const nm_params *params = &trainer->model->params;
-    trainer->ranges = nm_allocate((params->n + 1) * sizeof *trainer->ranges);
-    for (size_t i = 0; i < params->n; i++) {
-        size_t end = i + 1 < params->n ? params->list[i + 1]->offset : params->n_elements;
-        if (params->list[i]->fixed)
-            continue;
-        nm_param_range *next = &trainer->ranges[trainer->n_ranges];
-        if (trainer->n_ranges && next[-1].first + next[-1].n == params->list[i]->offset) {
-            next[-1].n = end - next[-1].first;
-        } else {
-            *next = (nm_param_range){params->list[i]->offset, end - params->list[i]->offset};
-            trainer->n_ranges++;
-        }
-    }
-}
-
 /* With one shard, and without norms that use batch statistics, norm.statistics = update has no effect. */
 static nm_status open_lockstep(nm_trainer *trainer, nm_error *err)
 {
@@ -84,12 +65,10 @@ static nm_status open_model(nm_trainer *trainer, nm_error *err)
     nm_params_initialize(&trainer->model->params, (uint64_t)trainer->config->seed);
     if (trainer->task.type->init_params)
         NM_TRY(trainer->task.type->init_params(&trainer->task, trainer->model, err));
-    size_t bytes = nm_params_bytes(&trainer->model->params);
-    NM_TRY(nm_backend_alloc(trainer->backend, bytes, &trainer->m, err));
-    NM_TRY(nm_backend_alloc(trainer->backend, bytes, &trainer->v, err));
-    find_trainable_ranges(trainer);
     NM_TRY(nm_shard_tree_init(&trainer->shards, &trainer->model->params, trainer->config->shards,
-                              trainer->comm, err));
+                              trainer->comm, trainer->callbacks.shard_optimizer, err));
+    NM_TRY(nm_optimizer_init(&trainer->optimizer, nm_options_find(trainer->options, "optim"),
+                             trainer->config->clip_value, &trainer->shards, err));
     NM_TRY(open_lockstep(trainer, err));
     if (norms->state == NM_STATE_WORKER)
         nm_workers_init(&trainer->workers, &trainer->model->params, trainer->config->shards);
@@ -220,7 +199,7 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     trainer->state = (nm_train_state){.best_score = -INFINITY,
                                       .best_loss = INFINITY,
                                       .warned_level = 1e3,
-                                      .optimizer = nm_optimizer_state_kind(trainer->optim),
+                                      .optimizer = nm_optimizer_state_kind(trainer->optimizer.config),
                                       .schedule = trainer->schedule.state};
     bool found = false;
     if (resume && !trainer->comm->rank)
@@ -246,14 +225,15 @@ nm_status nm_trainer_open(nm_trainer **out, const nm_task_type *task, const nm_o
     nm_trainer *trainer = nm_allocate(sizeof *trainer);
     *trainer = (nm_trainer){.options = options,
                             .config = nm_options_find(options, "train"),
-                            .optim = nm_options_find(options, "optim"),
                             .device = nm_options_find(options, "device")};
     if (callbacks)
         trainer->callbacks = *callbacks;
     trainer->alone = (nm_comm){.type = &nm_comm_none, .size = 1};
     trainer->comm = trainer->callbacks.comm ? trainer->callbacks.comm : &trainer->alone;
     if (trainer->comm->rank)
-        trainer->callbacks = (nm_train_callbacks){.stop = trainer->callbacks.stop, .comm = trainer->comm};
+        trainer->callbacks = (nm_train_callbacks){.stop = trainer->callbacks.stop,
+                                                  .comm = trainer->comm,
+                                                  .shard_optimizer = trainer->callbacks.shard_optimizer};
     nm_status status = open_parts(trainer, task, folder, resume, err);
     if (status != NM_OK) {
         nm_trainer_close(trainer);
@@ -276,10 +256,7 @@ void nm_trainer_close(nm_trainer *trainer)
     if (trainer->backend)
         nm_tape_release(&trainer->tape);
     nm_arena_release(&trainer->host);
-    if (trainer->m)
-        nm_backend_dealloc(trainer->backend, trainer->m);
-    if (trainer->v)
-        nm_backend_dealloc(trainer->backend, trainer->v);
+    nm_optimizer_release(&trainer->optimizer);
     nm_lockstep_free(trainer->lockstep);
     for (int32_t i = 0; i < trainer->n_lanes; i++) {
         nm_tape_release(&trainer->lanes[i].tape);
@@ -294,7 +271,6 @@ void nm_trainer_close(nm_trainer *trainer)
     nm_backend_free(trainer->backend);
     nm_folder_lock_release(&trainer->lock);
     free(trainer->messages);
-    free(trainer->ranges);
     free(trainer->folder);
     free(trainer);
 }

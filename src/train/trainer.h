@@ -76,6 +76,7 @@ typedef struct nm_train_callbacks {
     /* The processes that train together, all with the same options; NULL: this one alone. Rank 0 writes the files and
      * calls the callbacks; `stop` may be set in any process. After an error the caller ends comm by nm_comm_finish. */
     nm_comm *comm;
+    bool shard_optimizer; /* each process has the optimizer state of a part of the parameters */
 } nm_train_callbacks;
 
 typedef struct nm_trainer nm_trainer;

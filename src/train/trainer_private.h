@@ -9,6 +9,7 @@
 #include "train/checkpoint.h"
 #include "train/machine_load.h"
 #include "train/lockstep.h"
+#include "train/optimizer.h"
 #include "train/shards.h"
 #include "train/trainer.h"
 #include "train/warm_start.h"
@@ -25,15 +26,9 @@ typedef struct nm_lane {
     nm_error error;
 } nm_lane;
 
-/* Consecutive trainable elements of the parameter memory. */
-typedef struct nm_param_range {
-    size_t first, n;
-} nm_param_range;
-
 struct nm_trainer {
     const nm_options *options;
     const nm_train_config *config;
-    const nm_optim_config *optim;
     const nm_device_config *device;
     nm_train_callbacks callbacks;
     char *folder;
@@ -48,7 +43,7 @@ struct nm_trainer {
     nm_batches batches; /* of the current epoch, if batches_ready */
     bool batches_ready;
     int64_t total_updates; /* train.updates; 0: no limit */
-    void *m, *v;           /* optimizer state in device memory, with the layout of the parameters */
+    nm_optimizer optimizer;
     nm_comm *comm;         /* the processes of the run */
     nm_comm alone;         /* if there are no others */
     nm_shard_tree shards;  /* sums of the current update */
@@ -60,8 +55,6 @@ struct nm_trainer {
     char *
         messages; /* of several processes: those of this one since they were shared, each ending with a newline */
     double logged_wait; /* comm->wait_seconds at the last record of the log */
-    nm_param_range *ranges;
-    size_t n_ranges;
     size_t peak_bytes;
     FILE *log;
     json_t *init_from;     /* record of nm_warm_start for the log; NULL: none */
@@ -77,9 +70,6 @@ struct nm_trainer {
     } profile;
     bool hooks_due; /* for the current update */
 };
-
-/* Optimizers of one kind share the meaning of their state: 0: first and second moment; 1: SGD's momentum. */
-int64_t nm_optimizer_state_kind(const nm_optim_config *optim);
 
 /* Whether a norm of the model uses batch statistics. */
 bool nm_trainer_uses_batch(const nm_trainer *trainer);

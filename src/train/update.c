@@ -99,66 +99,9 @@ static nm_status pass(nm_trainer *trainer, nm_tape *tape, const nm_batch *batch,
                             .tokens = batch->tokens,
                             .targets = batch->n_targets,
                             .stop = trainer->callbacks.stop && *trainer->callbacks.stop,
+                            .whole_gradients = trainer->hooks_due,
                             .seconds = trainer->seconds_before + nm_clock() - trainer->started};
     return NM_OK;
-}
-
-/* Fixed parameters get gradients from some operations. They are neither part of the norm nor clipped. */
-static void zero_fixed(const nm_params *params)
-{
-    for (size_t i = 0; i < params->n; i++) {
-        const nm_tensor *t = &params->list[i]->tensor;
-        if (params->list[i]->fixed)
-            nm_backend_zero(params->backend, t->grad,
-                            (size_t)t->rows * (size_t)t->cols * nm_dtype_bytes(params->backend->dtype));
-    }
-}
-
-static double gradient_norm(const nm_trainer *trainer)
-{
-    nm_backend *b = trainer->backend;
-    double square;
-    zero_fixed(&trainer->model->params);
-    NM_CALL(b, dot, .n = trainer->model->params.n_elements, .a = trainer->model->params.grads,
-            .b = trainer->model->params.grads, .out = &square);
-    return sqrt(square);
-}
-
-_Static_assert((int)NM_OPTIM_ADAM == (int)NM_ADAM_TORCH &&
-                   (int)NM_OPTIM_ADAM_FAIRSEQ == (int)NM_ADAM_FAIRSEQ &&
-                   (int)NM_OPTIM_ADAMW == (int)NM_ADAMW_TORCH,
-               "the Adam variants have the same order in options and backend");
-
-int64_t nm_optimizer_state_kind(const nm_optim_config *optim)
-{
-    return optim->name == NM_OPTIM_SGD;
-}
-
-static void optimize(nm_trainer *trainer, double lr, double grad_scale)
-{
-    nm_backend *b = trainer->backend;
-    const nm_optim_config *o = trainer->optim;
-    const nm_params *params = &trainer->model->params;
-    size_t unit = nm_dtype_bytes(b->dtype);
-    nm_adam adam = {.lr = lr,
-                    .beta1 = o->beta1,
-                    .beta2 = o->beta2,
-                    .eps = o->eps,
-                    .weight_decay = o->weight_decay,
-                    .grad_scale = grad_scale,
-                    .step = trainer->state.update + 1,
-                    .variant = (nm_adam_variant)o->name};
-    for (size_t s = 0; s < trainer->n_ranges; s++) {
-        size_t at = trainer->ranges[s].first * unit, n = trainer->ranges[s].n;
-        char *p = (char *)params->values + at, *g = (char *)params->grads + at;
-        if (o->name == NM_OPTIM_SGD)
-            NM_CALL(b, sgd, .lr = lr, .momentum = o->momentum, .grad_scale = grad_scale,
-                    .clip = trainer->config->clip_value, .n = n, .p = p, .g = g,
-                    .v = (char *)trainer->v + at);
-        else
-            NM_CALL(b, adam, .config = &adam, .n = n, .p = p, .g = g, .m = (char *)trainer->m + at,
-                    .v = (char *)trainer->v + at);
-    }
 }
 
 /* Whether the next update ends with a checkpoint, predicted from its number and its position in the epoch. */
@@ -296,9 +239,16 @@ static nm_status update(nm_trainer *trainer, nm_progress *progress, nm_error *er
     NM_TRY(compute_shards(trainer, err));
     const nm_shard_sums total = trainer->shards.current.sums;
     double n_targets = (double)total.targets;
-    double norm = gradient_norm(trainer) / n_targets, loss = total.loss / n_targets;
+    double norm, loss = total.loss / n_targets;
+    NM_TRY(nm_optimizer_gradient_norm(&trainer->optimizer, &norm, err));
+    norm /= n_targets;
     double threshold = trainer->config->divergence_factor * chance_loss(trainer);
-    if (!isfinite(loss) || !isfinite(norm) || !isfinite(total.penalty) || (threshold > 0 && loss > threshold))
+    bool diverged =
+        !isfinite(loss) || !isfinite(norm) || !isfinite(total.penalty) || (threshold > 0 && loss > threshold);
+    if (trainer->shards.sharded && (diverged || total.whole_gradients))
+        NM_TRY(nm_shard_tree_gather(&trainer->shards, trainer->model->params.grads, 1,
+                                    nm_dtype_bytes(trainer->backend->dtype), err));
+    if (diverged)
         return report_divergence(trainer, loss, threshold, err);
     nm_schedule_plan(&trainer->schedule, state->update + 1, nm_trainer_time_fraction(trainer));
     double scale = 1 / n_targets, lr = nm_schedule_lr(&trainer->schedule, state->update + 1);
@@ -306,7 +256,7 @@ static nm_status update(nm_trainer *trainer, nm_progress *progress, nm_error *er
         scale *= trainer->config->max_grad_norm / (norm + 1e-6);
     if (trainer->hooks_due)
         trainer->callbacks.hooks->on_gradients(trainer->callbacks.hooks->user, trainer->model, n_targets);
-    optimize(trainer, lr, scale);
+    NM_TRY(nm_optimizer_step(&trainer->optimizer, state->update + 1, lr, scale, err));
     state->update++;
     state->tokens += total.tokens;
     state->sum_loss += total.loss;
@@ -357,11 +307,12 @@ nm_status nm_trainer_dry_run(nm_trainer *trainer, nm_error *err)
     nm_status status = pass(trainer, &trainer->tape, &batch, 0, &ignored, err);
     nm_backend_dry_run(trainer->backend, false);
     nm_norm_snapshot_restore(&snapshot, params);
-    /* Parameters, gradients, their copies and two moments. The logits of one block and temporary memory are small and
-     * not counted. */
-    size_t slabs = 4 + nm_shard_tree_slabs(trainer->config->shards, trainer->comm);
+    /* Parameters, gradients, their copies and the optimizer state. The logits of one block and temporary memory are small
+     * and not counted. */
+    size_t slabs = 2 + nm_shard_tree_slabs(trainer->config->shards, trainer->comm);
     size_t n_lanes = (size_t)trainer->n_lanes; /* each with gradients and activations */
-    trainer->peak_bytes =
-        (slabs + n_lanes) * nm_params_bytes(params) + (n_lanes ? n_lanes : 1) * nm_tape_peak(&trainer->tape);
+    trainer->peak_bytes = (slabs + n_lanes) * nm_params_bytes(params) +
+                          nm_optimizer_bytes(&trainer->optimizer) +
+                          (n_lanes ? n_lanes : 1) * nm_tape_peak(&trainer->tape);
     return status;
 }

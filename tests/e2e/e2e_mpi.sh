@@ -3,50 +3,12 @@
 # another number of ranks; failures of one rank end all, with one message of Norma and its exit code.
 # Skipped without MPI: libopenmpi-dev and openmpi-bin, or libmpich-dev and mpich.
 set -uo pipefail
-# MPI libraries do not free all of their memory. Leaks of training are found by the tests with one process.
-export DETECT_LEAKS=0
-# shellcheck source=tests/e2e/hostile_helper.sh
-. "${SOURCE:?}/tests/e2e/hostile_helper.sh"
-
-[ -n "${MPIEXEC:-}" ] || { echo "skipped: MPI is not installed (libopenmpi-dev)"; exit 77; }
-# Open MPI: as root, more processes than cores, not bound to cores. MPICH does not read these variables.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_rmaps_base_mapping_policy=
+# shellcheck source=tests/e2e/ranks_helper.sh
+. "${SOURCE:?}/tests/e2e/ranks_helper.sh"
 
 make_data
 sed -i 's/^norm = .*/norm = power\ndropout = 0.2/; s/^updates = .*/updates = 12\nshards = 4/; s/^max_tokens = .*/max_tokens = 48/; s/^validate_every = .*/validate_every = 4\npatience = 20/
     s/^save_every = .*/save_every = 3/; s/^\[schedule\]/[schedule]\nname = val-decay\npatience = 1/' recipe.ini
-
-# ranks N OPTIONS...: sets $got; the output is in out and err.
-ranks() {
-    local n=$1
-    shift
-    got=0
-    cases=$((cases + 1))
-    timeout 120 "$MPIEXEC" -n "$n" "$NORMA" train recipe.ini --run.quiet "$@" </dev/null >out 2>err || got=$?
-    ! grep -qE 'Sanitizer|runtime error' err || fail "sanitizer: $n ranks $*: $(head -c 1500 err)"
-}
-tensors() { # FILE: checksum of the tensors, without the metadata
-    perl -e '
-        local $/; open(my $in, "<:raw", $ARGV[0]) or die "$ARGV[0]: $!"; my $all = <$in>;
-        my $length = unpack("Q<", $all); my $header = substr($all, 8, $length);
-        $header =~ s/"__metadata__":\{(?:[^"{}]|"(?:\\.|[^"\\])*")*\},?//;
-        print $header =~ s/ +$//r, "\n", substr($all, 8 + $length);' "$1" | cksum
-}
-# ends CODE TEXT: the last run has ended with the code, and Norma has printed one line with the text.
-ends() {
-    [ "$got" = "$1" ] || fail "exit code $got instead of $1 ('$2'): $(cat err)"
-    [ "$(grep -cF -- "$2" err)" = 1 ] || fail "not one line with '$2': $(cat err)"
-}
-equal() { # FOLDER FOLDER: the same models, last and best
-    local file
-    for file in last best; do
-        cases=$((cases + 1))
-        [ "$(tensors "$1/$file.safetensors")" = "$(tensors "$2/$file.safetensors")" ] || fail "$file of $1 and $2 differ"
-    done
-}
-# The log without times and the number of ranks.
-plain() { sed -E 's/"(seconds|tokens_per_second|load|other_cores|started|command|ranks|exchange_seconds)":("[^"]*"|[^,}]*),?//g; s/,\}/}/' "$1/log.jsonl"; }
 
 "$NORMA" train recipe.ini --run.quiet --run.folder one 2>err || fail "one process: $(cat err)"
 for n in 2 3; do
@@ -93,11 +55,11 @@ same() {
     [ "$got" = 0 ] || fail "$name, 3 ranks: $(cat err)"
     ranks 2 "$@" --train.updates 12 --run.folder "$name-3" --resume
     has err 'resumed at update 6'
-    [ "$(tensors "$name-1/last.safetensors")" = "$(tensors "$name-3/last.safetensors")" ] || fail "$name: one process and 3 ranks differ"
+    [ "$(weights "$name-1/last.safetensors")" = "$(weights "$name-3/last.safetensors")" ] || fail "$name: one process and 3 ranks differ"
 }
 different() { # FOLDER FOLDER
     cases=$((cases + 1))
-    [ "$(tensors "$1/last.safetensors")" != "$(tensors "$2/last.safetensors")" ] || fail "$1 and $2 have the same weights"
+    [ "$(weights "$1/last.safetensors")" != "$(weights "$2/last.safetensors")" ] || fail "$1 and $2 have the same weights"
 }
 same update --model.norm rbn --norm.statistics update
 different update-1 rbn1
@@ -115,7 +77,7 @@ ranks 3 --train.updates 9 --run.folder stopped --resume
 has err 'resumed at update 6'
 "$NORMA" train recipe.ini --train.updates 12 --run.quiet --run.folder stopped --resume 2>err || fail "resume: $(cat err)"
 has err 'resumed at update 9'
-[ "$(tensors one/last.safetensors)" = "$(tensors stopped/last.safetensors)" ] || fail "the number of ranks changed at a resume, and the weights, too"
+[ "$(weights one/last.safetensors)" = "$(weights stopped/last.safetensors)" ] || fail "the number of ranks changed at a resume, and the weights, too"
 
 ranks 3 --train.shards 2 --run.folder wrong
 ends 2 '3 processes need at least as many shards per update; train.shards is 2'
@@ -171,7 +133,7 @@ for launch in '' "$MPIEXEC -n 2"; do
         --folder "compare${launch:+2}" --tid-batches 0 </dev/null >out 2>err || fail "compare --launch '$launch': $(cat err)"
 done
 has compare2/*/log.jsonl '"ranks":2'
-[ "$(tensors compare/*/last.safetensors)" = "$(tensors compare2/*/last.safetensors)" ] || fail "the launcher changed the weights"
+[ "$(weights compare/*/last.safetensors)" = "$(weights compare2/*/last.safetensors)" ] || fail "the launcher changed the weights"
 
 [ "$failures" = 0 ] || { echo "$failures of $cases cases failed" >&2; exit 1; }
 echo "1, 2 and 3 ranks, a resume with other numbers of ranks: the same weights; failures of one rank end all ($cases cases)"

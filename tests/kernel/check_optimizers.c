@@ -20,8 +20,15 @@ void check_dot(pair *p, size z)
 {
     test_mat a = pair_random(p, z.rows, z.cols, 0), c = pair_random(p, z.rows, z.cols, 0);
     size_t n = (size_t)z.rows * (size_t)z.cols;
-    double results[2] = {7, 7};
-    BOTH(p, dot, .n = n, .a = a.m[s].data, .b = c.m[s].data, .out = &results[s]);
+    double results[2] = {7, 7}, sum = 0;
+    double *blocks = nm_allocate((n / NM_DOT_BLOCK + 1) * sizeof *blocks);
+    BOTH(p, dot, .n = n, .a = a.m[s].data, .b = c.m[s].data, .blocks = s == ACTUAL ? blocks : NULL,
+         .out = &results[s]);
+    for (size_t i = 0; i * NM_DOT_BLOCK < n; i++)
+        sum += blocks[i];
+    free(blocks);
+    if (sum != results[ACTUAL]) /* bitwise */
+        fail_msg("%s: blocks %.17g, sum %.17g", p->what, sum, results[ACTUAL]);
     if (!(fabs(results[ACTUAL] - results[EXPECTED]) <=
           1e-12 * sqrt((double)n) * (1 + fabs(results[EXPECTED]))))
         fail_msg("%s: %.17g, expected %.17g", p->what, results[ACTUAL], results[EXPECTED]);

@@ -159,7 +159,7 @@ static void *run_rank(void *argument)
     nm_lockstep *lockstep;
     nm_error err;
     rig_open(r, j->norm);
-    assert_int_equal(nm_shard_tree_init(&tree, &r->params, N_SHARDS, comm, &err), NM_OK);
+    assert_int_equal(nm_shard_tree_init(&tree, &r->params, N_SHARDS, comm, false, &err), NM_OK);
     assert_int_equal(nm_lockstep_create(&lockstep, &tree, &err), NM_OK);
     nm_shard_range own = nm_shard_range_of(N_SHARDS, comm);
     for (int update = 0; update < j->n_updates; update++) {
@@ -327,7 +327,7 @@ static void test_a_pass_that_fails(void **unused)
     nm_lockstep *lockstep;
     nm_error err;
     rig_open(&j.rig, j.norm);
-    assert_int_equal(nm_shard_tree_init(&tree, &j.rig.params, N_SHARDS, &j.comm.base, &err), NM_OK);
+    assert_int_equal(nm_shard_tree_init(&tree, &j.rig.params, N_SHARDS, &j.comm.base, false, &err), NM_OK);
     assert_int_equal(nm_lockstep_create(&lockstep, &tree, &err), NM_OK);
     assert_int_equal(nm_lockstep_run(lockstep, end_early, &j, &err), NM_OK);
     nm_lockstep_free(lockstep);

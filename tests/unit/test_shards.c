@@ -125,7 +125,7 @@ static void *run_rank(void *argument)
     nm_shard_tree tree;
     nm_error err;
     rig_open(&r);
-    assert_int_equal(nm_shard_tree_init(&tree, &r.params, n_shards, comm, &err), NM_OK);
+    assert_int_equal(nm_shard_tree_init(&tree, &r.params, n_shards, comm, false, &err), NM_OK);
     assert_true(comm->size == 1 || nm_shard_tree_slabs(n_shards, comm) >= 2);
     nm_shard_range own = nm_shard_range_of(n_shards, comm);
     for (int update = 0; update < 2; update++) {
@@ -198,7 +198,7 @@ static void test_more_ranks_than_shards(void **state)
     nm_error err;
     nm_comm comm = {.type = &threads_type, .size = 3};
     rig_open(&r);
-    assert_int_equal(nm_shard_tree_init(&tree, &r.params, 2, &comm, &err), NM_USAGE);
+    assert_int_equal(nm_shard_tree_init(&tree, &r.params, 2, &comm, false, &err), NM_USAGE);
     assert_non_null(strstr(err.text, "train.shards is 2"));
     nm_shard_tree_release(&tree);
     rig_close(&r);
@@ -227,10 +227,93 @@ static void test_gather_and_broadcast(void **state)
         run_ranks(run_gather, 1, size);
 }
 
+/* With `sharded` each rank has the sum of its part, and parts are gathered, collected and distributed. The part of the
+ * last rank ends with an incomplete block. */
+enum { LARGE = 7 * NM_DOT_BLOCK + 100 };
+
+static void *run_sharded(void *argument)
+{
+    job *j = argument;
+    nm_comm *comm = &j->comm.base;
+    static const nm_backend_options device = {.name = "ref", .dtype = NM_F32, .threads = 1};
+    nm_backend *backend;
+    nm_params params;
+    nm_shard_tree tree;
+    nm_error err;
+    assert_int_equal(nm_backend_create(&backend, &device, &err), NM_OK);
+    nm_params_init(&params, backend);
+    nm_params_add(&params, 1, LARGE, (nm_init){.kind = NM_INIT_CONSTANT}, "weight");
+    assert_int_equal(nm_params_allocate(&params, true, &err), NM_OK);
+    assert_int_equal(nm_shard_tree_init(&tree, &params, j->n_shards, comm, true, &err), NM_OK);
+    nm_shard_range own = nm_shard_range_of(j->n_shards, comm);
+    float *grads = params.grads;
+    nm_shard_tree_start(&tree);
+    for (int64_t s = own.first; s < own.last; s++) {
+        const nm_shard_sums sums = {.whole_gradients = s == 1};
+        nm_shard_tree_begin(&tree);
+        for (size_t i = 0; i < params.n_elements; i++)
+            grads[i] = value_of(s, i % 50);
+        nm_shard_tree_end(&tree, s, &sums);
+    }
+    assert_int_equal(nm_shard_tree_complete(&tree, &err), NM_OK);
+    assert_true(tree.current.sums.whole_gradients);
+    float expected[50], *part = nm_allocate(LARGE * sizeof *part),
+                        *whole = nm_allocate(2 * LARGE * sizeof *whole);
+    int level = 0;
+    while (1 << level < j->n_shards)
+        level++;
+    for (size_t i = 0; i < 50; i++)
+        expected[i] = tree_sum(j->n_shards, level, 0, i);
+    size_t first, n;
+    nm_shard_tree_part(&tree, &first, &n);
+    assert_true(first % NM_DOT_BLOCK == 0 &&
+                n <= (LARGE + (size_t)comm->size - 1) / (size_t)comm->size + NM_DOT_BLOCK);
+    for (size_t i = first; i < first + n; i++)
+        assert_true(grads[i] == expected[i % 50]);
+    memcpy(part, grads + first, n * sizeof *part);
+    assert_int_equal(nm_shard_tree_collect(&tree, part, whole, &err), NM_OK);
+    assert_int_equal(nm_shard_tree_gather(&tree, grads, 1, sizeof *grads, &err), NM_OK);
+    for (size_t i = 0; i < params.n_elements; i++)
+        assert_true(grads[i] == expected[i % 50] && (comm->rank || whole[i] == grads[i]));
+    memset(part, 0, n * sizeof *part);
+    assert_int_equal(nm_shard_tree_distribute(&tree, whole, part, &err), NM_OK);
+    assert_memory_equal(part, grads + first, n * sizeof *part);
+    double sums[LARGE / NM_DOT_BLOCK + 2] = {0}, total, all[LARGE / NM_DOT_BLOCK + 2] = {0};
+    NM_CALL(backend, dot, .n = params.n_elements, .a = grads, .b = grads, .blocks = all, .out = &total);
+    NM_CALL(backend, dot, .n = n, .a = grads + first, .b = grads + first,
+            .blocks = sums + first / NM_DOT_BLOCK, .out = &total);
+    assert_int_equal(nm_shard_tree_gather(&tree, sums, NM_DOT_BLOCK, sizeof *sums, &err), NM_OK);
+    assert_memory_equal(sums, all, sizeof sums);
+    free(part);
+    free(whole);
+    nm_shard_tree_release(&tree);
+    nm_params_release(&params);
+    nm_backend_free(backend);
+    return NULL;
+}
+
+static void test_sharded_optimizer(void **state)
+{
+    (void)state;
+    for (int64_t n_shards = 2; n_shards <= MAX_RANKS; n_shards += 3)
+        for (int32_t size = 2; size <= n_shards; size++)
+            run_ranks(run_sharded, n_shards, size);
+    rig r;
+    nm_shard_tree tree;
+    nm_error err;
+    nm_comm comm = {.type = &nm_comm_none, .size = 1};
+    rig_open(&r);
+    assert_int_equal(nm_shard_tree_init(&tree, &r.params, 2, &comm, true, &err), NM_USAGE);
+    assert_non_null(strstr(err.text, "there is one process"));
+    nm_shard_tree_release(&tree);
+    rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_number_of_shards), cmocka_unit_test(test_every_number_of_ranks),
-        cmocka_unit_test(test_more_ranks_than_shards), cmocka_unit_test(test_gather_and_broadcast)};
+        cmocka_unit_test(test_more_ranks_than_shards), cmocka_unit_test(test_sharded_optimizer),
+        cmocka_unit_test(test_gather_and_broadcast)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

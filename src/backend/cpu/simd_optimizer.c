@@ -1,7 +1,7 @@
 /* Optimizer steps, and the dot product for gradient norms: long vectors, limited by memory bandwidth. */
 #include "backend/cpu/kernel.h"
 
-enum { CHUNK = 16384 }; /* elements per chunk; chunk sums are added in order */
+enum { CHUNK = 16384 }; /* elements per chunk */
 
 typedef struct adam_numbers {
     float grad_scale, coupled_decay, beta1, one_minus_beta1, beta2, one_minus_beta2, decoupled_decay, rate,
@@ -81,7 +81,7 @@ static void sgd(nm_backend *b, const nm_sgd_args *args)
         sgd_chunk(args, i, chunk_len(args->n, i));
 }
 
-static double dot_chunk(int32_t n, const float *a, const float *b)
+static double dot_block(int32_t n, const float *a, const float *b)
 {
     vd low = vd_set(0), high = vd_set(0);
     for (int32_t i = 0; i < n; i += NM_W) {
@@ -96,14 +96,17 @@ static void dot(nm_backend *b, const nm_dot_args *args)
 {
     const size_t n = args->n;
     const float *a = args->a, *other = args->b;
-    size_t chunks = n / CHUNK + (n % CHUNK != 0);
-    double *sums = nm_backend_scratch(b, NM_CPU_PARTIALS, (chunks + 1) * sizeof(double));
+    size_t blocks = n / NM_DOT_BLOCK + (n % NM_DOT_BLOCK != 0);
+    double *sums =
+        args->blocks ? args->blocks : nm_backend_scratch(b, NM_CPU_PARTIALS, (blocks + 1) * sizeof(double));
     int32_t threads = nm_threads_for(b, n);
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (size_t i = 0; i < chunks; i++)
-        sums[i] = dot_chunk(chunk_len(n, i * CHUNK), a + i * CHUNK, other + i * CHUNK);
+    for (size_t i = 0; i < blocks; i++) {
+        size_t at = i * NM_DOT_BLOCK;
+        sums[i] = dot_block(n - at < NM_DOT_BLOCK ? (int32_t)(n - at) : NM_DOT_BLOCK, a + at, other + at);
+    }
     double sum = 0;
-    for (size_t i = 0; i < chunks; i++)
+    for (size_t i = 0; i < blocks; i++)
         sum += sums[i];
     *args->out = sum;
 }

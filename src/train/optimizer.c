@@ -1,0 +1,148 @@
+#include "train/optimizer.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+_Static_assert((int)NM_OPTIM_ADAM == (int)NM_ADAM_TORCH &&
+                   (int)NM_OPTIM_ADAM_FAIRSEQ == (int)NM_ADAM_FAIRSEQ &&
+                   (int)NM_OPTIM_ADAMW == (int)NM_ADAMW_TORCH,
+               "the Adam variants have the same order in options and backend");
+
+int64_t nm_optimizer_state_kind(const nm_optim_config *config)
+{
+    return config->name == NM_OPTIM_SGD;
+}
+
+static void find_trainable(nm_optimizer *optimizer)
+{
+    const nm_params *params = optimizer->tree->params;
+    const size_t part_end = optimizer->part.first + optimizer->part.n;
+    optimizer->trainable = nm_allocate((params->n + 1) * sizeof *optimizer->trainable);
+    for (size_t i = 0; i < params->n; i++) {
+        size_t first = params->list[i]->offset,
+               end = i + 1 < params->n ? params->list[i + 1]->offset : params->n_elements;
+        first = first > optimizer->part.first ? first : optimizer->part.first;
+        end = end < part_end ? end : part_end;
+        if (params->list[i]->fixed || first >= end)
+            continue;
+        nm_param_range *next = &optimizer->trainable[optimizer->n_trainable];
+        if (optimizer->n_trainable && next[-1].first + next[-1].n == first) {
+            next[-1].n = end - next[-1].first;
+        } else {
+            *next = (nm_param_range){first, end - first};
+            optimizer->n_trainable++;
+        }
+    }
+}
+
+nm_status nm_optimizer_init(nm_optimizer *optimizer, const nm_optim_config *config, double clip_value,
+                            nm_shard_tree *tree, nm_error *err)
+{
+    const nm_params *params = tree->params;
+    *optimizer = (nm_optimizer){.config = config, .clip_value = clip_value, .tree = tree};
+    optimizer->part.n = params->n_elements;
+    if (tree->sharded) {
+        nm_shard_tree_part(tree, &optimizer->part.first, &optimizer->part.n);
+        optimizer->block_sums =
+            nm_allocate((params->n_elements / NM_DOT_BLOCK + 1) * sizeof *optimizer->block_sums);
+    }
+    NM_TRY(nm_backend_alloc(params->backend, nm_optimizer_bytes(optimizer) / 2, &optimizer->m, err));
+    NM_TRY(nm_backend_alloc(params->backend, nm_optimizer_bytes(optimizer) / 2, &optimizer->v, err));
+    optimizer->whole_m = tree->sharded ? params->grads : optimizer->m;
+    optimizer->whole_v = tree->sharded ? tree->waiting[0].grads : optimizer->v;
+    find_trainable(optimizer);
+    return NM_OK;
+}
+
+void nm_optimizer_release(nm_optimizer *optimizer)
+{
+    if (optimizer->m)
+        nm_backend_dealloc(optimizer->tree->params->backend, optimizer->m);
+    if (optimizer->v)
+        nm_backend_dealloc(optimizer->tree->params->backend, optimizer->v);
+    free(optimizer->trainable);
+    free(optimizer->block_sums);
+    *optimizer = (nm_optimizer){0};
+}
+
+size_t nm_optimizer_bytes(const nm_optimizer *optimizer)
+{
+    return 2 * optimizer->part.n * nm_dtype_bytes(optimizer->tree->params->backend->dtype);
+}
+
+/* Fixed parameters get gradients from some operations. They are neither part of the norm nor clipped. */
+static void zero_fixed(const nm_params *params)
+{
+    for (size_t i = 0; i < params->n; i++) {
+        const nm_tensor *t = &params->list[i]->tensor;
+        if (params->list[i]->fixed)
+            nm_backend_zero(params->backend, t->grad,
+                            (size_t)t->rows * (size_t)t->cols * nm_dtype_bytes(params->backend->dtype));
+    }
+}
+
+nm_status nm_optimizer_gradient_norm(nm_optimizer *optimizer, double *norm, nm_error *err)
+{
+    const nm_params *params = optimizer->tree->params;
+    const nm_param_range part = optimizer->part;
+    const char *grads = (char *)params->grads + part.first * nm_dtype_bytes(params->backend->dtype);
+    double square, *sums = optimizer->block_sums;
+    zero_fixed(params);
+    NM_CALL(params->backend, dot, .n = part.n, .a = grads, .b = grads, .out = &square,
+            .blocks = sums ? sums + part.first / NM_DOT_BLOCK : NULL);
+    if (sums) {
+        NM_TRY(nm_shard_tree_gather(optimizer->tree, sums, NM_DOT_BLOCK, sizeof *sums, err));
+        square = 0;
+        for (size_t i = 0; i * NM_DOT_BLOCK < params->n_elements; i++)
+            square += sums[i];
+    }
+    *norm = sqrt(square);
+    return NM_OK;
+}
+
+nm_status nm_optimizer_step(nm_optimizer *optimizer, int64_t step, double lr, double grad_scale,
+                            nm_error *err)
+{
+    const nm_params *params = optimizer->tree->params;
+    nm_backend *b = params->backend;
+    const nm_optim_config *c = optimizer->config;
+    size_t unit = nm_dtype_bytes(b->dtype);
+    nm_adam adam = {.lr = lr,
+                    .beta1 = c->beta1,
+                    .beta2 = c->beta2,
+                    .eps = c->eps,
+                    .weight_decay = c->weight_decay,
+                    .grad_scale = grad_scale,
+                    .step = step,
+                    .variant = (nm_adam_variant)c->name};
+    for (size_t i = 0; i < optimizer->n_trainable; i++) {
+        const nm_param_range range = optimizer->trainable[i];
+        size_t at = range.first * unit, state = (range.first - optimizer->part.first) * unit;
+        char *p = (char *)params->values + at, *g = (char *)params->grads + at;
+        if (c->name == NM_OPTIM_SGD)
+            NM_CALL(b, sgd, .lr = lr, .momentum = c->momentum, .grad_scale = grad_scale,
+                    .clip = optimizer->clip_value, .n = range.n, .p = p, .g = g,
+                    .v = (char *)optimizer->v + state);
+        else
+            NM_CALL(b, adam, .config = &adam, .n = range.n, .p = p, .g = g, .m = (char *)optimizer->m + state,
+                    .v = (char *)optimizer->v + state);
+    }
+    return optimizer->tree->sharded ? nm_shard_tree_gather(optimizer->tree, params->values, 1, unit, err)
+                                    : NM_OK;
+}
+
+nm_status nm_optimizer_collect(nm_optimizer *optimizer, nm_error *err)
+{
+    if (!optimizer->tree->sharded)
+        return NM_OK;
+    NM_TRY(nm_shard_tree_collect(optimizer->tree, optimizer->m, optimizer->whole_m, err));
+    return nm_shard_tree_collect(optimizer->tree, optimizer->v, optimizer->whole_v, err);
+}
+
+nm_status nm_optimizer_distribute(nm_optimizer *optimizer, nm_error *err)
+{
+    if (!optimizer->tree->sharded)
+        return NM_OK;
+    NM_TRY(nm_shard_tree_distribute(optimizer->tree, optimizer->whole_m, optimizer->m, err));
+    return nm_shard_tree_distribute(optimizer->tree, optimizer->whole_v, optimizer->v, err);
+}

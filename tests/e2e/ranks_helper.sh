@@ -1,0 +1,36 @@
+# Shared by the scripts with several processes over MPI, in addition to hostile_helper.sh. Ends the test as skipped without
+# MPI: libopenmpi-dev and openmpi-bin, or libmpich-dev and mpich.
+# shellcheck shell=bash
+# MPI libraries do not free all of their memory. Leaks of training are found by the tests with one process.
+export DETECT_LEAKS=0
+# shellcheck source=tests/e2e/hostile_helper.sh
+. "${SOURCE:?}/tests/e2e/hostile_helper.sh"
+
+[ -n "${MPIEXEC:-}" ] || { echo "skipped: MPI is not installed (libopenmpi-dev)"; exit 77; }
+# Open MPI: as root, more processes than cores, not bound to cores. MPICH does not read these variables.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_rmaps_base_mapping_policy=
+
+# ranks N OPTIONS...: sets $got; the output is in out and err.
+ranks() {
+    local n=$1
+    shift
+    got=0
+    cases=$((cases + 1))
+    timeout 120 "$MPIEXEC" -n "$n" "$NORMA" train recipe.ini --run.quiet "$@" </dev/null >out 2>err || got=$?
+    ! grep -qE 'Sanitizer|runtime error' err || fail "sanitizer: $n ranks $*: $(head -c 1500 err)"
+}
+equal() { # FOLDER FOLDER: the same models, last and best
+    local file
+    for file in last best; do
+        cases=$((cases + 1))
+        [ "$(weights "$1/$file.safetensors")" = "$(weights "$2/$file.safetensors")" ] || fail "$file of $1 and $2 differ"
+    done
+}
+# The log without times and the number of ranks.
+plain() { sed -E 's/"(seconds|tokens_per_second|load|other_cores|started|command|ranks|exchange_seconds)":("[^"]*"|[^,}]*),?//g; s/,\}/}/' "$1/log.jsonl"; }
+# ends CODE TEXT: the last run has ended with the code, and Norma has printed one line with the text.
+ends() {
+    [ "$got" = "$1" ] || fail "exit code $got instead of $1 ('$2'): $(cat err)"
+    [ "$(grep -cF -- "$2" err)" = 1 ] || fail "not one line with '$2': $(cat err)"
+}
