@@ -43,8 +43,10 @@ int main(int argc, char **argv)
     if (status == NM_OK) {
         signal(SIGINT, on_interrupt);
         status = nm_training_run(training, &err);
-        printf("%lld updates of %zu parameters\n", (long long)nm_training_updates(training),
-               nm_training_parameters(training));
+        const nm_training_summary run = nm_training_summarize(training);
+        printf("%lld updates of %zu parameters; best validation at update %lld: loss %.4f\n",
+               (long long)run.updates, nm_training_parameters(training), (long long)run.best_update,
+               run.best_loss);
         signal(SIGINT, SIG_DFL);
     }
     nm_training_close(training);

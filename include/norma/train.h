@@ -1,6 +1,6 @@
-/* Training of models from recipes: progress and validations as callbacks, a request to stop, and resuming. A run folder has the
- * files of docs/formats.md, and is the same as that of `norma train` with the same recipe and options, bitwise for its tensors.
- * examples/train.c is a complete program. */
+/* Training of models from recipes: progress and validations as callbacks, a request to stop, and resuming. `norma train` is a
+ * program over this header: a run folder has the files of docs/formats.md, and its tensors are those of the program with the same
+ * recipe and options. examples/train.c is a complete program. */
 #ifndef NORMA_TRAIN_H
 #define NORMA_TRAIN_H
 
@@ -17,7 +17,10 @@ typedef struct nm_training_progress {
     int64_t update, updates; /* updates: the planned number; 0: not known */
     int64_t epoch, tokens;   /* epoch from 0; target tokens so far */
     double loss, nll, learning_rate, grad_norm, tokens_per_second, seconds;
-    double seconds_left; /* NaN: not known */
+    double seconds_left;    /* NaN: not known */
+    int64_t batch, batches; /* of the epoch: how many are done, and their number */
+    double perplexity;      /* exp(nll); NaN if the loss has none */
+    double fraction;        /* of the training that is done, 0 to 1; NaN: no limit is set */
 } nm_training_progress;
 
 typedef struct nm_training_validation {
@@ -27,6 +30,11 @@ typedef struct nm_training_validation {
     double score;            /* NaN without one */
     bool best;               /* the best validation so far, whose model is best.safetensors */
     const char *samples;     /* a few inputs, outputs and references as text; or NULL */
+    double nll, seconds;     /* loss without label smoothing; duration of the validation */
+    bool noncausal; /* the loss of a non-causal language model, of which exp(nll) is not a perplexity */
+    double batch_loss, batch_nll; /* with batch statistics instead of running ones; NaN if no norm has them */
+    int64_t masked; /* target tokens outside the output vocabulary (data.mask_words): not in the losses */
+    const char *score_title; /* "BLEU", "F1"; NULL: no score was computed */
 } nm_training_validation;
 
 /* Called from nm_training_open and nm_training_run, in the thread that called these; what they receive is valid during the
@@ -35,18 +43,20 @@ typedef struct nm_training_events {
     void *user; /* first argument of the functions */
     void (*progress)(void *user, const nm_training_progress *progress);
     void (*validated)(void *user, const nm_training_validation *validation);
-    void (*message)(void *user, const char *text); /* notes and warnings, one line each */
+    void (*message)(void *user, const char *text); /* notes, and warnings as "warning: ...", one line each */
+    const char *command; /* for the start record of the log; NULL: "nm_training_open" */
 } nm_training_events;
 
 typedef enum nm_training_resume {
-    NM_TRAINING_NEW,              /* NM_USAGE if the folder contains a run */
+    NM_TRAINING_NEW, /* what the option run.resume says; without it NM_USAGE if the folder contains a run */
     NM_TRAINING_RESUME,           /* continue with the configuration of the run; see `norma train --help` */
     NM_TRAINING_RESUME_OVERRIDING /* options that differ from those of the run replace them */
 } nm_training_resume;
 
 /* Opens the data, builds the model, creates and locks the run folder. recipe: the path of an INI file, or its text if that
- * contains a line break. folder: of the run. options: names and values in turn, NULL at the end, or NULL; full names such as
- * "train.updates", which take precedence over the recipe, and "run.profile". events: copied; may be NULL.
+ * contains a line break. folder: of the run; NULL: the option run.folder, or else "runs/NAME" with the name of the recipe's file.
+ * options: names and values in turn, NULL at the end, or NULL; full names such as "train.updates", which take precedence over the
+ * recipe, and "run.profile". events: copied, but not `command`; may be NULL.
  *
  * NM_USAGE: unknown option or value, NULL, a folder with a run; NM_IO, NM_FORMAT: a file cannot be read or is malformed;
  * NM_MISMATCH: a checkpoint of another configuration; NM_MEMORY. err may be NULL. */
@@ -63,11 +73,40 @@ NM_API void nm_training_stop(nm_training *training);
 /* NULL is accepted. */
 NM_API void nm_training_close(nm_training *training);
 
+/* The run folder. And the value of an option as text, such as "train.updates"; NULL: there is no such option. */
+NM_API const char *nm_training_folder(const nm_training *training);
+NM_API const char *nm_training_option(const nm_training *training, const char *name);
+/* The backend, its CPU level and threads in one line; and a warning about it, such as more threads than cores, or NULL. */
+NM_API const char *nm_training_device(const nm_training *training);
+NM_API const char *nm_training_warning(const nm_training *training);
+
 /* Number of finished updates; and of learned parameters. */
 NM_API int64_t nm_training_updates(const nm_training *training);
 NM_API size_t nm_training_parameters(const nm_training *training);
 /* Memory of an update in bytes at most: parameters, gradients, optimizer state, activations. */
 NM_API size_t nm_training_bytes(const nm_training *training);
+
+/* The state of a run. */
+typedef struct nm_training_summary {
+    int64_t updates, tokens; /* finished updates; target tokens */
+    int64_t best_update;     /* 0: no validation so far */
+    double best_loss;        /* validation loss at best_update */
+    const char *score_title; /* "BLEU"; NULL: no score was computed at best_update */
+    double best_score;       /* NaN without one */
+} nm_training_summary;
+/* Valid until the next call for this training. */
+NM_API nm_training_summary nm_training_summarize(const nm_training *training);
+
+/* Time per kernel over all updates except the first, which allocates memory. */
+typedef struct nm_training_profile {
+    int64_t updates, tokens; /* 0: the option device.profile is not set */
+    double seconds;
+    const struct nm_kernel_time
+        *kernels; /* [n_kernels], norma/backend.h; longest first, their sum is less than `seconds` */
+    int32_t n_kernels;
+} nm_training_profile;
+/* kernels are valid until nm_training_close. */
+NM_API nm_training_profile nm_training_get_profile(nm_training *training);
 
 #ifdef __cplusplus
 }

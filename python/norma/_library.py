@@ -122,6 +122,11 @@ class IntervalStruct(Structure):
     _fields_ = [("mean", c_double), ("low", c_double), ("high", c_double)]
 
 
+class PerplexitySums(Structure):
+    """nm_perplexity_sums, norma/language_model.h"""
+    _fields_ = [("nll", c_double), ("tokens", c_int64), ("words", c_int64), ("unknown", c_int64), ("left_out", c_int64)]
+
+
 class PairedStruct(Structure):
     """nm_paired, norma/score.h"""
     _fields_ = [("score_a", c_double), ("score_b", c_double), ("a", IntervalStruct), ("b", IntervalStruct),
@@ -162,13 +167,16 @@ class TrainingProgress(Structure):
     """nm_training_progress, norma/train.h"""
     _fields_ = [("update", c_int64), ("updates", c_int64), ("epoch", c_int64), ("tokens", c_int64),
                 ("loss", c_double), ("nll", c_double), ("learning_rate", c_double), ("grad_norm", c_double),
-                ("tokens_per_second", c_double), ("seconds", c_double), ("seconds_left", c_double)]
+                ("tokens_per_second", c_double), ("seconds", c_double), ("seconds_left", c_double),
+                ("batch", c_int64), ("batches", c_int64), ("perplexity", c_double), ("fraction", c_double)]
 
 
 class TrainingValidation(Structure):
     """nm_training_validation, norma/train.h"""
     _fields_ = [("update", c_int64), ("epoch", c_int64), ("loss", c_double), ("perplexity", c_double),
-                ("score_name", c_char_p), ("score", c_double), ("best", c_bool), ("samples", c_char_p)]
+                ("score_name", c_char_p), ("score", c_double), ("best", c_bool), ("samples", c_char_p),
+                ("nll", c_double), ("seconds", c_double), ("noncausal", c_bool), ("batch_loss", c_double),
+                ("batch_nll", c_double), ("masked", c_int64), ("score_title", c_char_p)]
 
 
 training_progress = CFUNCTYPE(None, c_void_p, POINTER(TrainingProgress))
@@ -179,7 +187,7 @@ training_message = CFUNCTYPE(None, c_void_p, c_char_p)
 class TrainingEvents(Structure):
     """nm_training_events, norma/train.h"""
     _fields_ = [("user", c_void_p), ("progress", training_progress), ("validated", training_validated),
-                ("message", training_message)]
+                ("message", training_message), ("command", c_char_p)]
 
 
 # ---- OpenMP ----
@@ -284,6 +292,10 @@ _FUNCTIONS: Dict[str, Tuple] = {
     "nm_lm_scores_tokens": (POINTER(c_double), _pointer, c_size_t),
     "nm_lm_scores_line": (c_double, _pointer, c_size_t),
     "nm_lm_scores_perplexity": (c_double, _pointer),
+    "nm_language_model_perplexity": (_status, _pointer, _text, POINTER(_pointer), _error),
+    "nm_perplexity_get_sums": (PerplexitySums, _pointer),
+    "nm_perplexity_interval": (IntervalStruct, _pointer),
+    "nm_perplexity_free": (None, _pointer),
     "nm_lm_texts_free": (None, _pointer),
     "nm_lm_texts_get": (_text, _pointer, c_size_t),
     "nm_tagger_open": (_status, POINTER(_pointer), _text, POINTER(_text), _error),

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import warnings
 import weakref
@@ -214,6 +215,19 @@ class LineScore(NamedTuple):
     token_scores: List[float]
 
 
+class Perplexity(NamedTuple):
+    """The perplexity of a text; of a non-causal model (option model.causal) it is none."""
+    perplexity: float  # exp(nll / tokens)
+    per_word: float  # exp(nll / words), which can be compared between vocabularies
+    low: float  # 95 % bootstrap interval over blocks of 64 tokens
+    high: float
+    nll: float  # sum of the negative log probabilities in nats
+    tokens: int  # scored, end symbols included
+    words: int  # words and end symbols
+    unknown: int  # tokens that are not in the dictionary
+    left_out: int  # tokens that were not scored: a last segment that is incomplete
+
+
 class LanguageModel(_Model):
     """A language model. It may be used by any number of threads at the same time.
 
@@ -238,6 +252,17 @@ class LanguageModel(_Model):
         """exp of the mean negative log probability of all tokens; by default of one text, as ``norma perplexity``."""
         return self._score(lines, text)[1]
 
+    def perplexity_of_file(self, path: PathLike) -> Perplexity:
+        """The perplexity of a text file as ``norma perplexity`` computes it, for texts of any size; the file may be compressed.
+        FileError; FormatError: not UTF-8; MismatchError: no text."""
+        lib, result = library(), self._call("nm_language_model_perplexity", os.fsencode(path))
+        try:
+            sums, interval = lib.nm_perplexity_get_sums(result), lib.nm_perplexity_interval(result)
+            return Perplexity(math.exp(sums.nll / sums.tokens), math.exp(sums.nll / sums.words), interval.low, interval.high,
+                              sums.nll, sums.tokens, sums.words, sums.unknown, sums.left_out)
+        finally:
+            lib.nm_perplexity_free(result)
+
     def _score(self, lines: Iterable[str], text: bool) -> Tuple[List[LineScore], float]:
         array, n = _texts("line", _list_of(lines))
         lib, result = library(), self._call("nm_language_model_score", array, n, 1 if text else 0)
@@ -253,8 +278,8 @@ class LanguageModel(_Model):
             lib.nm_lm_scores_free(result)
 
     def generate(self, prompts: Iterable[str], first: int = 0) -> List[str]:
-        """A continuation of each prompt, without the prompt, as ``norma generate``. first: number of the first prompt; a
-        continuation depends on its prompt, its number and the option seed only. FormatError: a line break."""
+        """A continuation of each prompt, without the prompt, as ``norma generate``. A prompt may have several lines. first: number
+        of the first prompt; a continuation depends on its prompt, its number and the option seed only."""
         array, n = _texts("prompt", _list_of(prompts))
         lib, result = library(), self._call("nm_language_model_generate", array, n, first)
         try:

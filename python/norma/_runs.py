@@ -176,6 +176,10 @@ class Progress(NamedTuple):
     tokens_per_second: float
     seconds: float
     seconds_left: float  # NaN: not known
+    batch: int  # of the epoch: how many are done
+    batches: int  # and their number
+    perplexity: float  # NaN if the loss has none
+    fraction: float  # of the training that is done, 0 to 1; NaN: no limit is set
 
 
 class Validation(NamedTuple):
@@ -188,6 +192,13 @@ class Validation(NamedTuple):
     score: float  # NaN without one
     best: bool  # the best validation so far
     samples: Optional[str]  # a few inputs, outputs and references as text
+    nll: float  # the loss without label smoothing
+    seconds: float  # duration of the validation
+    noncausal: bool  # the loss of a non-causal language model, of which exp(nll) is not a perplexity
+    batch_loss: float  # with batch statistics instead of running ones; NaN if no norm has them
+    batch_nll: float
+    masked: int  # target tokens outside the output vocabulary: not in the losses
+    score_title: Optional[str]  # "BLEU", "F1"; None: no score was computed
 
 
 class Callbacks(NamedTuple):
@@ -289,7 +300,7 @@ def _train_here(recipe: PathLike, folder: Path, settings: Mapping[str, Any], res
                        text.decode("utf-8", "replace"))
 
         events = TrainingEvents(None, training_progress(on_progress), training_validated(on_validated),
-                                training_message(on_message))
+                                training_message(on_message), b"norma.train")
         status = lib.nm_training_open(byref(training), os.fsencode(_recipe_file(recipe)), os.fsencode(folder),
                                       _option_list(settings), resume, byref(events), byref(err))
         try:

@@ -241,6 +241,13 @@ def test_language_model(language_model, folder):
     model = norma.LanguageModel(language_model, tokens=12, temperature=0.8)
     expected = json.loads(norma_program("perplexity", language_model.path, folder / "lines", "--json").stdout)
     assert model.perplexity(lines) == pytest.approx(expected["perplexity"], rel=1e-5)
+    expected = json.loads(norma_program("perplexity", language_model.path, folder / "lines", "--json", "--interval").stdout)
+    measured = model.perplexity_of_file(folder / "lines")
+    assert measured._asdict() == {**{key: expected[key] for key in ("perplexity", "per_word", "low", "high", "tokens", "words",
+                                                                    "unknown", "left_out")}, "nll": measured.nll}
+    assert measured.nll == pytest.approx(expected["nll"] * measured.tokens)
+    with pytest.raises(norma.FileError, match="nowhere"):
+        model.perplexity_of_file("nowhere")
     scores = model.score(lines)
     for line in scores:
         assert line.log_probability == pytest.approx(sum(line.token_scores)) and len(line.tokens) == len(line.token_scores)

@@ -99,18 +99,6 @@ static nm_status open_models(nm_inference *self, const nm_inference_type *type, 
     return status;
 }
 
-/* A table, so that concurrent calls can read it. */
-static void list_values(nm_inference *self)
-{
-    const nm_options *options = self->models[0].options;
-    char *path;
-    for (size_t i = 0; (path = nm_options_path(options, i)); i++) {
-        NM_RESERVE(self->values, self->n_values + 2, self->values_capacity);
-        self->values[self->n_values++] = path;
-        self->values[self->n_values++] = nm_options_get(options, path);
-    }
-}
-
 nm_status nm_inference_open(nm_inference *self, const nm_inference_type *type, const char *path,
                             const char *const *settings, nm_error *err)
 {
@@ -122,7 +110,7 @@ nm_status nm_inference_open(nm_inference *self, const nm_inference_type *type, c
     NM_TRY(nm_settings_apply(self->options, type->sections, settings, err));
     NM_TRY(nm_device_open(nm_options_find(self->options, "device"), &self->backend, err));
     NM_TRY(open_models(self, type, path, settings, err));
-    list_values(self);
+    nm_option_values_list(&self->values, self->models[0].options);
     return NM_OK;
 }
 
@@ -131,9 +119,7 @@ void nm_inference_close(nm_inference *self)
     for (int32_t m = 0; m < self->n_models; m++)
         nm_loaded_model_close(&self->models[m]);
     free(self->models);
-    for (size_t i = 0; i < self->n_values; i++)
-        free(self->values[i]);
-    free(self->values);
+    nm_option_values_release(&self->values);
     nm_backend_free(self->backend);
     nm_options_free(self->options);
     *self = (nm_inference){0};
@@ -141,10 +127,7 @@ void nm_inference_close(nm_inference *self)
 
 const char *nm_inference_option(const nm_inference *self, const char *name)
 {
-    for (size_t i = 0; name && i < self->n_values; i += 2)
-        if (!strcmp(self->values[i], name))
-            return self->values[i + 1];
-    return NULL;
+    return nm_option_values_find(&self->values, name);
 }
 
 const char *nm_inference_warning(const nm_inference *self)

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "api/option_values.h"
 #include "task/model_loader.h"
 
 typedef struct nm_inference_type {
@@ -20,8 +21,7 @@ typedef struct nm_inference {
     nm_backend *backend;
     nm_loaded_model *models;
     int32_t n_models;
-    char **values; /* of all options of the first model: "section.key", value, in turn */
-    size_t n_values, values_capacity;
+    nm_option_values values; /* of the first model */
 } nm_inference;
 
 /* settings: names and values in turn, NULL at the end, or NULL; they also override the options inside the model files. Close

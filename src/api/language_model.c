@@ -6,17 +6,20 @@
 
 #include "api/inference.h"
 #include "decode/sampler.h"
+#include "metric/bootstrap.h"
 #include "model/lm.h"
 #include "task/lm_task.h"
 #include "text/words.h"
 
 typedef struct scoring_config { /* section [perplexity] */
     int64_t context, batch_tokens;
+    bool drop_incomplete;
 } scoring_config;
 
 /* clang-format off */
 static const nm_option scoring_rows[] = {
     NM_OPTION(scoring_config, context, "0", 0, NM_LM_MAX_CONTEXT, "Minimum number of preceding tokens in sliding windows, where the text has them; 0: segments as in training."),
+    NM_OPTION(scoring_config, drop_incomplete, "false", 0, 1, "Leave out the last segment if it is shorter than model.context."),
     NM_OPTION(scoring_config, batch_tokens, "2048", 1, 1 << 24, "Number of tokens in a batch; the result does not depend on it."),
     {0}};
 /* clang-format on */
@@ -43,9 +46,14 @@ struct nm_lm_scores {
     double *log_probs;
 };
 
+struct nm_perplexity {
+    nm_lm_scored scored;
+    int64_t words, unknown;
+};
+
 struct nm_lm_texts {
     size_t n;
-    char **texts;
+    char **texts, **whole; /* [n] without and with the prompts */
 };
 
 /* ---- open and close ---- */
@@ -141,16 +149,18 @@ const char *nm_language_model_warning(const nm_language_model *self)
     return self ? nm_inference_warning(&self->inference) : NULL;
 }
 
-/* A workspace for a call with n lines; NM_USAGE, NM_FORMAT, NM_UNSUPPORTED: see the header. */
-static nm_status begin_call(nm_language_model *self, const char *const *lines, size_t n, const char *name,
-                            workspace **w, nm_error *err)
+static nm_status take_workspace(nm_language_model *self, workspace **w, nm_error *err)
 {
-    NM_TRY(nm_lines_check(lines, n, name, err));
-    if (!self->sampler)
-        return nm_fail(err, NM_UNSUPPORTED,
-                       "the model is not causal (model.causal = false): it has no probabilities of text");
     *w = nm_workspaces_take(&self->pool);
     return *w ? NM_OK : workspace_create(self, w, err);
+}
+
+/* A workspace for a call; NM_UNSUPPORTED: the model is not causal, so it `cannot`. */
+static nm_status begin_call(nm_language_model *self, const char *cannot, workspace **w, nm_error *err)
+{
+    if (!self->sampler)
+        return nm_fail(err, NM_UNSUPPORTED, "the model is not causal (model.causal = false): it %s", cannot);
+    return take_workspace(self, w, err);
 }
 
 /* ---- log probabilities ---- */
@@ -192,7 +202,8 @@ nm_status nm_language_model_score(nm_language_model *self, const char *const *li
     if (!self || !scores)
         return nm_fail(err, NM_USAGE, "nm_language_model_score: %s is NULL", self ? "scores" : "model");
     workspace *w;
-    NM_TRY(begin_call(self, lines, n, "line", &w, err));
+    NM_TRY(nm_lines_check(lines, n, "line", err));
+    NM_TRY(begin_call(self, "has no probabilities of text", &w, err));
     nm_ids ids = {0};
     int64_t *ends = nm_allocate(n * sizeof *ends);
     encode_lines(self, w, lines, n, &ids, ends);
@@ -266,7 +277,129 @@ double nm_lm_scores_perplexity(const nm_lm_scores *self)
     return n ? exp(-sum / (double)n) : NAN;
 }
 
+/* ---- perplexity of files ---- */
+
+static nm_status score_file(const nm_language_model *self, workspace *w, const char *path, nm_perplexity *out,
+                            nm_error *err)
+{
+    const nm_lm_scoring how = {.context = self->scoring->context,
+                               .max_tokens = self->scoring->batch_tokens,
+                               .drop_incomplete = self->scoring->drop_incomplete || !self->sampler,
+                               .before = self->parts->vocab->eos};
+    nm_ids ids = {0};
+    nm_status status = nm_lm_encode_file(w->text, path, &ids, &out->words, &out->unknown, err);
+    if (status == NM_OK && !ids.n)
+        status = nm_fail(err, NM_MISMATCH, "%s: no text to score", path);
+    if (status == NM_OK)
+        status = nm_lm_score_ids(w->model, ids.data, (int64_t)ids.n, &how, &out->scored, err);
+    if (status == NM_OK && !out->scored.tokens)
+        status = nm_fail(err, NM_MISMATCH, "%s: %zu tokens are no complete segment", path, ids.n);
+    nm_ids_release(&ids);
+    return status;
+}
+
+nm_status nm_language_model_perplexity(nm_language_model *self, const char *path, nm_perplexity **perplexity,
+                                       nm_error *err)
+{
+    nm_error ignored;
+    err = err ? err : &ignored;
+    if (!self || !path || !perplexity)
+        return nm_fail(err, NM_USAGE, "nm_language_model_perplexity: %s is NULL",
+                       !self   ? "model"
+                       : !path ? "path"
+                               : "perplexity");
+    workspace *w;
+    NM_TRY(take_workspace(self, &w, err));
+    nm_perplexity *out = nm_allocate(sizeof *out);
+    nm_status status = score_file(self, w, path, out, err);
+    nm_workspaces_give(&self->pool, w);
+    if (status == NM_OK)
+        *perplexity = out;
+    else
+        nm_perplexity_free(out);
+    return status;
+}
+
+void nm_perplexity_free(nm_perplexity *self)
+{
+    if (self)
+        nm_lm_scored_release(&self->scored);
+    free(self);
+}
+
+void nm_perplexity_add(nm_perplexity *total, const nm_perplexity *one)
+{
+    nm_lm_scored *to = &total->scored;
+    const nm_lm_scored *from = &one->scored;
+    NM_RESERVE(to->counts, 2 * (to->n_units + from->n_units), to->capacity);
+    memcpy(to->counts + 2 * to->n_units, from->counts, 2 * from->n_units * sizeof *to->counts);
+    to->n_units += from->n_units;
+    to->nll += from->nll;
+    to->tokens += from->tokens;
+    to->left_out += from->left_out;
+    total->words += one->words;
+    total->unknown += one->unknown;
+}
+
+nm_perplexity_sums nm_perplexity_get_sums(const nm_perplexity *self)
+{
+    return self ? (nm_perplexity_sums){.nll = self->scored.nll,
+                                       .tokens = self->scored.tokens,
+                                       .words = self->words,
+                                       .unknown = self->unknown,
+                                       .left_out = self->scored.left_out}
+                : (nm_perplexity_sums){0};
+}
+
+nm_interval nm_perplexity_interval(const nm_perplexity *self)
+{
+    if (!self)
+        return (nm_interval){NAN, NAN, NAN};
+    const nm_bootstrap_config config = nm_bootstrap_default();
+    return nm_bootstrap_interval((nm_counts){self->scored.counts, self->scored.n_units, 2},
+                                 nm_lm_perplexity_of_counts, NULL, &config);
+}
+
 /* ---- generation ---- */
+
+/* The lines of a prompt, with the end symbol between them, as in the training text. */
+static void encode_prompt(const nm_language_model *self, workspace *w, const char *prompt, nm_ids *ids)
+{
+    const char *end = prompt + nm_text_length(prompt);
+    int64_t words = 0;
+    for (const char *line = prompt;; line++) {
+        const char *line_end = memchr(line, '\n', (size_t)(end - line));
+        line_end = line_end ? line_end : end;
+        nm_lm_encode(w->text, line, (size_t)(line_end - line), ids, &words);
+        if (line_end == end)
+            break;
+        nm_ids_append(ids, self->parts->vocab->eos);
+        line = line_end;
+    }
+}
+
+static char *text_of(workspace *w, const nm_ids *ids)
+{
+    nm_buffer text = {0};
+    nm_buffer_clear(&text);
+    nm_lm_decode(w->text, ids->data, ids->n, &text);
+    return text.data;
+}
+
+static nm_lm_texts *texts_of(workspace *w, nm_ids *prompts, const nm_ids *found, size_t n)
+{
+    nm_lm_texts *texts = nm_allocate(sizeof *texts);
+    *texts = (nm_lm_texts){.n = n,
+                           .texts = nm_allocate(n * sizeof *texts->texts),
+                           .whole = nm_allocate(n * sizeof *texts->whole)};
+    for (size_t i = 0; i < n; i++) {
+        texts->texts[i] = text_of(w, &found[i]);
+        for (size_t k = 0; k < found[i].n; k++)
+            nm_ids_append(&prompts[i], found[i].data[k]);
+        texts->whole[i] = text_of(w, &prompts[i]);
+    }
+    return texts;
+}
 
 nm_status nm_language_model_generate(nm_language_model *self, const char *const *prompts, size_t n,
                                      uint64_t number, nm_lm_texts **texts, nm_error *err)
@@ -276,28 +409,18 @@ nm_status nm_language_model_generate(nm_language_model *self, const char *const 
     if (!self || !texts)
         return nm_fail(err, NM_USAGE, "nm_language_model_generate: %s is NULL", self ? "texts" : "model");
     workspace *w;
-    NM_TRY(begin_call(self, prompts, n, "prompt", &w, err));
+    NM_TRY(nm_texts_check(prompts, n, "prompt", err));
+    NM_TRY(begin_call(self, "cannot generate text", &w, err));
     nm_ids *heads = nm_allocate(n * sizeof *heads), *found = nm_allocate(n * sizeof *found);
     nm_id_list *lists = nm_allocate(n * sizeof *lists);
-    int64_t words = 0;
     for (size_t i = 0; i < n; i++) {
-        nm_lm_encode(w->text, prompts[i], nm_text_length(prompts[i]), &heads[i], &words);
+        encode_prompt(self, w, prompts[i], &heads[i]);
         lists[i] = (nm_id_list){heads[i].data, (int32_t)heads[i].n};
     }
     nm_status status = nm_sampler_run(w->sampler, lists, n, number, found, err);
-    if (status == NM_OK) {
-        *texts = nm_allocate(sizeof **texts);
-        **texts = (nm_lm_texts){.n = n, .texts = nm_allocate(n * sizeof *(*texts)->texts)};
-    }
+    if (status == NM_OK)
+        *texts = texts_of(w, heads, found, n);
     for (size_t i = 0; i < n; i++) {
-        nm_buffer text = {0};
-        nm_buffer_clear(&text);
-        if (status == NM_OK) {
-            nm_lm_decode(w->text, found[i].data, found[i].n, &text);
-            (*texts)->texts[i] = text.data;
-        } else {
-            nm_buffer_release(&text);
-        }
         nm_ids_release(&heads[i]);
         nm_ids_release(&found[i]);
     }
@@ -312,9 +435,12 @@ void nm_lm_texts_free(nm_lm_texts *self)
 {
     if (!self)
         return;
-    for (size_t i = 0; i < self->n; i++)
+    for (size_t i = 0; i < self->n; i++) {
         free(self->texts[i]);
+        free(self->whole[i]);
+    }
     free(self->texts);
+    free(self->whole);
     free(self);
 }
 
@@ -326,4 +452,9 @@ size_t nm_lm_texts_n(const nm_lm_texts *self)
 const char *nm_lm_texts_get(const nm_lm_texts *self, size_t prompt)
 {
     return prompt < nm_lm_texts_n(self) ? self->texts[prompt] : NULL;
+}
+
+const char *nm_lm_texts_with_prompt(const nm_lm_texts *self, size_t prompt)
+{
+    return prompt < nm_lm_texts_n(self) ? self->whole[prompt] : NULL;
 }

@@ -1,13 +1,12 @@
-#include "norma/train.h"
+#include "api/training.h"
 
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
+#include "api/option_values.h"
 #include "base/file.h"
-#include "comm/comm_options.h"
 #include "experiment/variants.h"
 #include "probe/probe.h"
 #include "report/events.h"
@@ -16,11 +15,16 @@
 #include "train/trainer.h"
 
 struct nm_training {
+    const nm_task_type *task;
     nm_options *options;
+    char *folder, *command, device[256];
+    nm_option_values values;
     nm_probe *probe;
     nm_trainer *trainer;
     nm_training_events events;
     nm_events *tensorboard; /* NULL: no event files, or writing them has failed */
+    bool silent;            /* one of several processes that does not write the run */
+    nm_profile profile;
     volatile sig_atomic_t stop;
 };
 
@@ -28,9 +32,16 @@ struct nm_training {
 
 static void on_message(void *user, const char *text)
 {
-    const nm_training_events *events = &((nm_training *)user)->events;
-    if (events->message)
-        events->message(events->user, text);
+    const nm_training *self = user;
+    if (self->events.message && !self->silent)
+        self->events.message(self->events.user, text);
+}
+
+static void warn(nm_training *self, const char *text)
+{
+    char *line = nm_format("warning: %s", text);
+    on_message(self, line);
+    free(line);
 }
 
 /* Training continues if the event files cannot be written. */
@@ -40,15 +51,17 @@ static void follow_log(nm_training *self)
     if (!self->tensorboard || nm_events_follow(self->tensorboard, &err) == NM_OK)
         return;
     nm_error_prefix(&err, "no more events for TensorBoard");
-    on_message(self, err.text);
+    warn(self, err.text);
     nm_events_close(self->tensorboard);
     self->tensorboard = NULL;
 }
 
 static void on_progress(void *user, const nm_progress *p)
 {
-    follow_log(user);
-    const nm_training_events *events = &((nm_training *)user)->events;
+    nm_training *self = user;
+    follow_log(self);
+    const nm_training_events *events = &self->events;
+    bool perplexity = nm_task_has_perplexity(self->task, self->options);
     const nm_training_progress progress = {.update = p->update,
                                            .updates = p->updates,
                                            .epoch = p->epoch,
@@ -59,14 +72,19 @@ static void on_progress(void *user, const nm_progress *p)
                                            .grad_norm = p->grad_norm,
                                            .tokens_per_second = p->tokens_per_second,
                                            .seconds = p->seconds,
-                                           .seconds_left = p->seconds_left};
+                                           .seconds_left = p->seconds_left,
+                                           .batch = p->batch,
+                                           .batches = p->batches,
+                                           .perplexity = perplexity ? exp(p->nll) : NAN,
+                                           .fraction = p->fraction};
     if (events->progress)
         events->progress(events->user, &progress);
 }
 
 static void on_validated(void *user, const nm_validation *v)
 {
-    const nm_training_events *events = &((nm_training *)user)->events;
+    const nm_training *self = user;
+    const nm_training_events *events = &self->events;
     const nm_training_validation validation = {.update = v->update,
                                                .epoch = v->epoch,
                                                .loss = v->loss,
@@ -74,7 +92,14 @@ static void on_validated(void *user, const nm_validation *v)
                                                .score_name = v->score.name,
                                                .score = v->score.name ? v->score.value : NAN,
                                                .best = v->best,
-                                               .samples = v->score.samples};
+                                               .samples = v->score.samples,
+                                               .nll = v->nll,
+                                               .seconds = v->seconds,
+                                               .noncausal = nm_task_is_noncausal(self->task, self->options),
+                                               .batch_loss = v->batch_loss,
+                                               .batch_nll = v->batch_nll,
+                                               .masked = v->masked,
+                                               .score_title = v->score.name ? v->score.title : NULL};
     if (events->validated)
         events->validated(events->user, &validation);
 }
@@ -161,15 +186,39 @@ static nm_status set_options(nm_options *options, const char *const *settings, n
     return NM_OK;
 }
 
+/* The option run.folder, or runs/NAME. */
+static char *run_folder(const nm_run_options *run, const char *recipe)
+{
+    if (*run->folder || is_text(recipe))
+        return *run->folder ? nm_duplicate(run->folder) : NULL;
+    const char *slash = strrchr(recipe, '/'), *name = slash ? slash + 1 : recipe, *dot = strrchr(name, '.');
+    return nm_format("runs/%.*s%s%s", (int)(dot ? dot - name : (long)strlen(name)), name,
+                     *run->profile ? "-" : "", run->profile);
+}
+
+/* NM_MISMATCH if config.ini of the folder names another task: its options would be unknown ones. */
+static nm_status check_task(const nm_training *self, nm_error *err)
+{
+    char *path = nm_path_join(self->folder, "config.ini"), *run_task = NULL;
+    nm_status status = nm_file_exists(path) ? nm_options_peek(path, "run.task", &run_task, err) : NM_OK;
+    if (status == NM_OK && run_task && strcmp(run_task, self->task->name))
+        status = nm_fail(err, NM_MISMATCH, "%s: the run has run.task = %s, the recipe %s", self->folder,
+                         run_task, self->task->name);
+    free(run_task);
+    free(path);
+    return status;
+}
+
 /* Replaces the options by those of the run in the folder, if it has any. */
-static nm_status use_run_config(nm_training *self, const char *folder, nm_resume resume, nm_error *err)
+static nm_status use_run_config(nm_training *self, nm_resume resume, nm_error *err)
 {
     nm_options *options;
     char *warning;
-    NM_TRY(nm_run_config_merge(&options, self->options, folder, resume, &warning, err));
+    NM_TRY(check_task(self, err));
+    NM_TRY(nm_run_config_merge(&options, self->options, self->folder, resume, &warning, err));
     if (options) {
         if (warning)
-            on_message(self, warning);
+            warn(self, warning);
         free(warning);
         nm_options_free(self->options);
         self->options = options;
@@ -179,39 +228,85 @@ static nm_status use_run_config(nm_training *self, const char *folder, nm_resume
 
 /* ---- open, run and close ---- */
 
-static nm_status open_training(nm_training *self, const char *recipe, const char *folder,
-                               const char *const *settings, nm_training_resume resume, nm_error *err)
+/* What is known before the recipe has been read. */
+static nm_status check_recipe(const nm_training *self, const nm_training_ranks *ranks, nm_error *err)
 {
-    const nm_task_type *task;
+    const nm_run_options *run = nm_options_find(self->options, "run");
+    const nm_comm_config *comm = nm_options_find(self->options, "comm");
+    if (strcmp(run->task, self->task->name))
+        return nm_fail(
+            err, NM_USAGE,
+            "run.task = %.100s cannot be set there: set it in the recipe itself or on the command line",
+            run->task);
+    if (ranks && (comm->backend != ranks->config->backend || comm->timeout != ranks->config->timeout ||
+                  comm->shard_optimizer != ranks->config->shard_optimizer))
+        return nm_fail(err, NM_USAGE, "the options of [comm] can be set on the command line only");
+    return NM_OK;
+}
+
+static nm_status open_events(nm_training *self, nm_error *err)
+{
+    const nm_run_options *run = nm_options_find(self->options, "run");
+    if (!run->tensorboard || self->silent)
+        return NM_OK;
+    char *events = nm_path_join(self->folder, "tensorboard");
+    nm_status status = nm_events_open(&self->tensorboard, self->folder, events, err);
+    free(events);
+    return status;
+}
+
+static nm_status open_training(nm_training *self, const char *recipe, const char *folder,
+                               const char *const *settings, nm_resume resume, const nm_training_ranks *ranks,
+                               nm_error *err)
+{
     nm_train_callbacks callbacks = {.user = self,
-                                    .command = "nm_training_open",
+                                    .command = self->command,
                                     .progress = on_progress,
                                     .validated = on_validated,
                                     .message = on_message,
-                                    .stop = &self->stop};
-    if (!recipe || !folder)
-        return nm_fail(err, NM_USAGE, "nm_training_open: %s is NULL", recipe ? "folder" : "recipe");
-    NM_TRY(find_task(recipe, settings, &task, err));
-    self->options = options_of(task);
+                                    .stop = &self->stop,
+                                    .comm = ranks ? ranks->comm : NULL,
+                                    .shard_optimizer = ranks && ranks->config->shard_optimizer};
+    if (!recipe)
+        return nm_fail(err, NM_USAGE, "nm_training_open: recipe is NULL");
+    NM_TRY(find_task(recipe, settings, &self->task, err));
+    self->options = options_of(self->task);
     NM_TRY(set_options(self->options, settings, err));
     NM_TRY(read_recipe(self, recipe, err));
+    NM_TRY(check_recipe(self, ranks, err));
     const nm_run_options *run = nm_options_find(self->options, "run");
-    if (strcmp(run->task, task->name))
-        return nm_fail(err, NM_USAGE, "run.task = %.100s cannot be set by a profile or an included file",
-                       run->task);
-    if (resume != NM_TRAINING_NEW)
-        NM_TRY(use_run_config(self, folder, (nm_resume)resume, err));
+    self->folder = folder ? nm_duplicate(folder) : run_folder(run, recipe);
+    if (!self->folder)
+        return nm_fail(err, NM_USAGE, "nm_training_open: the text of a recipe needs a folder");
+    resume = resume == NM_RESUME_NO ? run->resume : resume;
+    if (resume != NM_RESUME_NO)
+        NM_TRY(use_run_config(self, resume, err));
     NM_TRY(nm_probe_create(&self->probe, self->options, err));
     callbacks.hooks = nm_probe_hooks(self->probe);
-    NM_TRY(nm_trainer_open(&self->trainer, task, self->options, folder, resume != NM_TRAINING_NEW, &callbacks,
-                           err));
-    run = nm_options_find(self->options, "run");
-    if (!run->tensorboard)
-        return NM_OK;
-    char *events = nm_path_join(folder, "tensorboard");
-    nm_status status = nm_events_open(&self->tensorboard, folder, events, err);
-    free(events);
-    return status;
+    NM_TRY(nm_trainer_open(&self->trainer, self->task, self->options, self->folder, resume != NM_RESUME_NO,
+                           &callbacks, err));
+    nm_option_values_list(&self->values, self->options);
+    nm_backend_describe(nm_trainer_backend(self->trainer), self->device, sizeof self->device);
+    return open_events(self, err);
+}
+
+nm_status nm_training_open_ranks(nm_training **training, const char *recipe, const char *folder,
+                                 const char *const *options, nm_training_resume resume,
+                                 const nm_training_events *events, const nm_training_ranks *ranks,
+                                 nm_error *err)
+{
+    nm_training *self = nm_allocate(sizeof *self);
+    if (events)
+        self->events = *events;
+    self->command = nm_duplicate(events && events->command ? events->command : "nm_training_open");
+    self->silent = ranks && ranks->comm->rank;
+    nm_status status = open_training(self, recipe, folder, options, (nm_resume)resume, ranks, err);
+    if (status != NM_OK) {
+        nm_training_close(self);
+        return status;
+    }
+    *training = self;
+    return NM_OK;
 }
 
 nm_status nm_training_open(nm_training **training, const char *recipe, const char *folder,
@@ -222,16 +317,7 @@ nm_status nm_training_open(nm_training **training, const char *recipe, const cha
     err = err ? err : &ignored;
     if (!training)
         return nm_fail(err, NM_USAGE, "nm_training_open: training is NULL");
-    nm_training *self = nm_allocate(sizeof *self);
-    if (events)
-        self->events = *events;
-    nm_status status = open_training(self, recipe, folder, options, resume, err);
-    if (status != NM_OK) {
-        nm_training_close(self);
-        return status;
-    }
-    *training = self;
-    return NM_OK;
+    return nm_training_open_ranks(training, recipe, folder, options, resume, events, NULL, err);
 }
 
 nm_status nm_training_run(nm_training *self, nm_error *err)
@@ -259,6 +345,9 @@ void nm_training_close(nm_training *self)
     nm_trainer_close(self->trainer);
     nm_events_close(self->tensorboard);
     nm_options_free(self->options);
+    nm_option_values_release(&self->values);
+    free(self->folder);
+    free(self->command);
     free(self);
 }
 
@@ -275,4 +364,51 @@ size_t nm_training_parameters(const nm_training *self)
 size_t nm_training_bytes(const nm_training *self)
 {
     return self ? nm_trainer_peak_bytes(self->trainer) : 0;
+}
+
+const char *nm_training_folder(const nm_training *self)
+{
+    return self ? self->folder : NULL;
+}
+
+const char *nm_training_option(const nm_training *self, const char *name)
+{
+    return self ? nm_option_values_find(&self->values, name) : NULL;
+}
+
+const char *nm_training_device(const nm_training *self)
+{
+    return self ? self->device : NULL;
+}
+
+const char *nm_training_warning(const nm_training *self)
+{
+    const char *warning = self ? nm_backend_warning(nm_trainer_backend(self->trainer)) : "";
+    return *warning ? warning : NULL;
+}
+
+nm_training_summary nm_training_summarize(const nm_training *self)
+{
+    if (!self)
+        return (nm_training_summary){.best_score = NAN};
+    const nm_train_state *state = nm_trainer_state(self->trainer);
+    bool scored = state->best_update && isfinite(state->best_value);
+    return (nm_training_summary){.updates = state->update,
+                                 .tokens = state->tokens,
+                                 .best_update = state->best_update,
+                                 .best_loss = state->best_loss,
+                                 .score_title = scored ? state->score_title : NULL,
+                                 .best_score = scored ? state->best_value : NAN};
+}
+
+nm_training_profile nm_training_get_profile(nm_training *self)
+{
+    if (!self)
+        return (nm_training_profile){0};
+    self->profile = nm_trainer_profile(self->trainer);
+    return (nm_training_profile){.updates = self->profile.updates,
+                                 .tokens = self->profile.tokens,
+                                 .seconds = self->profile.seconds,
+                                 .kernels = self->profile.kernels,
+                                 .n_kernels = self->profile.n_kernels};
 }

@@ -5,8 +5,9 @@
 
 #include "cli/model_command.h"
 #include "base/text_input.h"
+#include "data/line_list.h"
 #include "decode/sampler.h"
-#include "task/lm_task.h"
+#include "norma/language_model.h"
 #include "text/words.h"
 
 typedef struct generate_config { /* section [generate] */
@@ -36,70 +37,55 @@ static void generate_options(nm_options *options)
 
 typedef struct job {
     const generate_config *config;
-    const nm_sample_options *sample;
     nm_model_session *session;
-    nm_lm_text *text;
-    nm_sampler *sampler;
+    nm_language_model *model;
     bool reads_prompts; /* prompts are lines of a file; false: --prompt */
     uint64_t number;    /* of the next continuation */
 } job;
 
-static void write_one(job *self, const char *prompt, const nm_ids *head, const nm_ids *found)
+static nm_status open_language_model(nm_model_session *session, void *state, const char *path, nm_error *err)
 {
-    nm_ids all = {0};
-    nm_buffer out = {0};
-    nm_buffer_clear(&out);
+    job *self = state;
+    const char **settings = nm_cli_settings(session->cli, "generate");
+    nm_status status = nm_language_model_open(&self->model, path, settings, err);
+    nm_cli_warn(nm_language_model_warning(self->model));
+    free(settings);
+    return status;
+}
+
+static void write_one(const job *self, const char *prompt, const nm_lm_texts *texts, size_t i)
+{
     FILE *output = self->session->output.stream;
-    bool bare = self->config->bare || self->config->json;
-    for (size_t i = 0; !bare && i < head->n; i++)
-        nm_ids_append(&all, head->data[i]);
-    for (size_t i = 0; i < found->n; i++)
-        nm_ids_append(&all, found->data[i]);
-    nm_lm_decode(self->text, all.data, all.n, &out);
     if (self->config->json) {
-        json_t *o = json_pack("{s:s, s:s%}", "prompt", prompt, "text", out.data, out.bytes);
+        json_t *o = json_pack("{s:s, s:s}", "prompt", prompt, "text", nm_lm_texts_get(texts, i));
         json_dumpf(o, output, JSON_COMPACT | JSON_PRESERVE_ORDER);
-        json_decref(o);
-    } else {
-        fwrite(out.data, 1, out.bytes, output);
-    }
-    if (self->config->json || !out.bytes || out.data[out.bytes - 1] != '\n')
         putc('\n', output);
-    nm_buffer_release(&out);
-    nm_ids_release(&all);
+        json_decref(o);
+        return;
+    }
+    const char *text = self->config->bare ? nm_lm_texts_get(texts, i) : nm_lm_texts_with_prompt(texts, i);
+    size_t bytes = strlen(text);
+    fputs(text, output);
+    if (!bytes || text[bytes - 1] != '\n')
+        putc('\n', output);
 }
 
 static nm_status continue_prompts(job *self, const nm_line_list *lines, nm_error *err)
 {
     size_t samples = (size_t)self->config->samples, n = lines->n * samples;
-    nm_ids *heads = nm_allocate(lines->n * sizeof *heads), *out = nm_allocate(n * sizeof *out);
-    nm_id_list *prompts = nm_allocate(n * sizeof *prompts);
-    int64_t words = 0;
-    for (size_t i = 0; i < n; i++) {
-        size_t bytes;
-        const char *line = nm_line_list_get(lines, i / samples, &bytes);
-        if (i % samples == 0)
-            nm_lm_encode(self->text, line, bytes, &heads[i / samples], &words);
-        prompts[i] = (nm_id_list){heads[i / samples].data, (int32_t)heads[i / samples].n};
-    }
-    nm_status status = nm_sampler_run(self->sampler, prompts, n, self->number, out, err);
-    for (size_t i = 0; i < n; i++) {
-        size_t bytes;
-        const char *line = nm_line_list_get(lines, i / samples, &bytes);
-        char *prompt = nm_format("%.*s", (int)bytes, line);
-        if (status == NM_OK)
-            write_one(self, prompt, &heads[i / samples], &out[i]);
-        free(prompt);
-        nm_ids_release(&out[i]);
-    }
-    for (size_t i = 0; i < lines->n; i++)
-        nm_ids_release(&heads[i]);
-    self->number += n;
-    free(heads);
-    free(out);
+    const char **prompts = nm_allocate(n * sizeof *prompts);
+    nm_lm_texts *texts;
+    size_t bytes;
+    for (size_t i = 0; i < n; i++)
+        prompts[i] = nm_line_list_get(lines, i / samples, &bytes);
+    nm_status status = nm_language_model_generate(self->model, prompts, n, self->number, &texts, err);
+    for (size_t i = 0; i < n && status == NM_OK; i++)
+        write_one(self, prompts[i], texts, i);
     free(prompts);
-    const nm_cli_output *output = &self->session->output;
-    return status == NM_OK ? nm_file_flush(output->stream, output->name, err) : status;
+    self->number += n;
+    NM_TRY(status);
+    nm_lm_texts_free(texts);
+    return nm_file_flush(self->session->output.stream, self->session->output.name, err);
 }
 
 static nm_status check_prompt(const char *text, size_t bytes, const char *where, nm_error *err)
@@ -130,7 +116,7 @@ static nm_status continue_lines(job *self, const char *name, FILE *stream, nm_er
             free(where);
             if (status != NM_OK)
                 break;
-            nm_line_list_add(&lines, reader.text, reader.bytes);
+            nm_line_list_add(&lines, reader.text, reader.bytes + 1);
         }
         if (status == NM_OK && lines.n)
             status = continue_prompts(self, &lines, err);
@@ -144,7 +130,7 @@ static nm_status continue_prompt(job *self, const char *prompt, nm_error *err)
 {
     nm_line_list one = {0};
     nm_status status = check_prompt(prompt, strlen(prompt), "--prompt", err);
-    nm_line_list_add(&one, prompt, strlen(prompt));
+    nm_line_list_add(&one, prompt, strlen(prompt) + 1);
     if (status == NM_OK)
         status = continue_prompts(self, &one, err);
     nm_line_list_release(&one);
@@ -159,11 +145,9 @@ static bool reads_prompts(const void *state)
 static nm_status generate(nm_model_session *session, void *state, nm_error *err)
 {
     job *self = state;
-    const nm_loaded_model *loaded = &session->model;
-    const nm_lm_parts *parts = loaded->task.parts;
     self->session = session;
-    NM_TRY(nm_lm_text_create(&self->text, parts, err));
-    NM_TRY(nm_sampler_create(&self->sampler, loaded->model, self->sample, parts->vocab, err));
+    /* Without prompts: a model that cannot generate is reported before the input is read. */
+    NM_TRY(continue_prompts(self, &(nm_line_list){0}, err));
     if (!self->reads_prompts)
         return continue_prompt(self, self->config->prompt, err);
     FILE *stream;
@@ -176,19 +160,15 @@ static nm_status generate(nm_model_session *session, void *state, nm_error *err)
 
 static void release(void *state)
 {
-    job *self = state;
-    nm_sampler_free(self->sampler);
-    nm_lm_text_free(self->text);
+    nm_language_model_close(((job *)state)->model);
 }
 
 static int generate_run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err;
     job self = {.config = nm_options_find(cli->options, "generate"),
-                .sample = nm_options_find(cli->options, "sample"),
                 .reads_prompts = nm_options_origin(cli->options, "generate.prompt") != NM_ORIGIN_COMMAND};
-    const nm_model_command command = {.task = &nm_task_lm,
-                                      .refusal = "is no language model",
+    const nm_model_command command = {.open = open_language_model,
                                       .max_inputs = 1,
                                       .output = self.config->output,
                                       .uses_input = reads_prompts,

@@ -8,7 +8,8 @@
 #include "base/file.h"
 #include "cli/inspect_file.h"
 #include "cli/inspect_print.h"
-#include "cli/open_model.h"
+#include "cli/open_backend.h"
+#include "task/model_loader.h"
 #include "experiment/variants.h"
 
 typedef struct inspect_config { /* section [inspect] */

@@ -97,16 +97,6 @@ void nm_cli_warn(const char *warning)
         fprintf(stderr, "norma: warning: %s\n", warning);
 }
 
-static nm_status open_model(nm_model_session *session, const nm_model_command *command, const char *path,
-                            void *state, nm_error *err)
-{
-    if (command->open)
-        return command->open(session, state, path, err);
-    NM_TRY(nm_cli_open_backend(session->cli, &session->backend, err));
-    return nm_cli_open_model(session->cli, path, command->task, command->refusal, session->backend,
-                             &session->model, err);
-}
-
 /* The output of rank 0 is that of the command, the others write to memory. */
 static nm_status open_output(nm_model_session *session, const char *path, const char *input, nm_error *err)
 {
@@ -146,7 +136,7 @@ static nm_status run(nm_model_session *session, const nm_model_command *command,
     NM_TRY(nm_cli_check_arguments(session->cli, argc, 1, 1 + command->max_inputs, err));
     session->inputs = argc > 1 ? argv + 1 : standard_input;
     session->n_inputs = argc > 1 ? argc - 1 : 1;
-    NM_TRY(open_model(session, command, argv[0], state, err));
+    NM_TRY(command->open(session, state, argv[0], err));
     bool reads = !command->uses_input || command->uses_input(state);
     NM_TRY(open_output(session, command->output, reads ? session->inputs[0] : NULL, err));
     if (session->comm->size > 1 && reads && !strcmp(session->inputs[0], "-"))
@@ -176,8 +166,6 @@ int nm_model_command_run(const nm_model_command *command, const nm_cli *cli, int
         nm_cli_fail(&err);
     if (command->release)
         command->release(state);
-    nm_loaded_model_close(&session.model);
-    nm_backend_free(session.backend);
     nm_comm_free(session.comm);
     return (int)status;
 }

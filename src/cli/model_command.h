@@ -3,9 +3,10 @@
 #ifndef NM_CLI_MODEL_COMMAND_H
 #define NM_CLI_MODEL_COMMAND_H
 
+#include "backend/device.h"
 #include "base/file.h"
+#include "cli/cli.h"
 #include "cli/open_comm.h"
-#include "cli/open_model.h"
 
 /* The output of a command. A new or regular file is complete or absent: it is written to a temporary file, which replaces it
  * when the command succeeds. Devices and pipes are written directly. */
@@ -23,8 +24,6 @@ nm_status nm_cli_output_close(nm_cli_output *output, nm_status status, nm_error 
 
 typedef struct nm_model_session {
     const nm_cli *cli;
-    nm_backend *backend; /* NULL if the command opens the model itself */
-    nm_loaded_model model;
     char **inputs; /* paths, "-" is standard input; at least one */
     int n_inputs;
     nm_cli_output output;
@@ -34,10 +33,8 @@ typedef struct nm_model_session {
 } nm_model_session;
 
 typedef struct nm_model_command {
-    /* Opens the model at path with a public header (include/norma). NULL: session->model is opened. */
+    /* Opens the model at path with a public header (include/norma). */
     nm_status (*open)(nm_model_session *session, void *state, const char *path, nm_error *err);
-    const nm_task_type *task; /* of session->model */
-    const char *refusal;      /* of models of other tasks: "does not translate" */
     int max_inputs;
     const char *output;                    /* path; "-" is standard output */
     bool (*uses_input)(const void *state); /* NULL: always */

@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/open_model.h"
-#include "metric/bootstrap.h"
+#include "cli/model_command.h"
+#include "cli/open_backend.h"
+#include "task/model_loader.h"
 #include "model/lm.h"
-#include "task/lm_task.h"
+#include "norma/language_model.h"
 #include "task/split_loss.h"
 #include "task/translation.h"
 
@@ -44,53 +45,31 @@ static void perplexity_options(nm_options *options)
 typedef struct job {
     const nm_cli *cli;
     const perplexity_config *config;
-    nm_backend *backend;
+    nm_language_model *model;
+    nm_backend *backend; /* of a translation model */
     nm_loaded_model loaded;
-    nm_lm_text *text;
 } job;
-
-typedef struct result {
-    nm_lm_scored scored;
-    int64_t words, unknown;
-} result;
 
 static nm_status job_open(job *self, const char *path, nm_error *err)
 {
-    NM_TRY(nm_cli_open_backend(self->cli, &self->backend, err));
-    NM_TRY(nm_cli_open_model(self->cli, path, &nm_task_lm, "is no language model", self->backend,
-                             &self->loaded, err));
-    return nm_lm_text_create(&self->text, self->loaded.task.parts, err);
+    const char **settings =
+        nm_cli_settings(self->cli, "perplexity.interval,perplexity.split,perplexity.data,perplexity.json");
+    nm_status status = nm_language_model_open(&self->model, path, settings, err);
+    nm_cli_warn(nm_language_model_warning(self->model));
+    free(settings);
+    return status;
 }
 
 static void job_release(job *self)
 {
-    nm_lm_text_free(self->text);
+    nm_language_model_close(self->model);
     nm_loaded_model_close(&self->loaded);
     nm_backend_free(self->backend);
 }
 
 static bool is_causal(const job *self)
 {
-    return nm_lm_config_of(self->loaded.model)->causal;
-}
-
-static nm_status score_file(job *self, const char *path, result *out, nm_error *err)
-{
-    const nm_lm_parts *parts = self->loaded.task.parts;
-    nm_lm_scoring how = {.context = self->config->context,
-                         .max_tokens = self->config->batch_tokens,
-                         .drop_incomplete = self->config->drop_incomplete || !is_causal(self),
-                         .before = parts->vocab->eos};
-    nm_ids ids = {0};
-    nm_status status = nm_lm_encode_file(self->text, path, &ids, &out->words, &out->unknown, err);
-    if (status == NM_OK && !ids.n)
-        status = nm_fail(err, NM_MISMATCH, "%s: no text to score", path);
-    if (status == NM_OK)
-        status = nm_lm_score_ids(self->loaded.model, ids.data, (int64_t)ids.n, &how, &out->scored, err);
-    if (status == NM_OK && !out->scored.tokens)
-        status = nm_fail(err, NM_MISMATCH, "%s: %zu tokens are no complete segment", path, ids.n);
-    nm_ids_release(&ids);
-    return status;
+    return !strcmp(nm_language_model_option(self->model, "model.causal"), "true");
 }
 
 static const char *title(const job *self)
@@ -98,32 +77,26 @@ static const char *title(const job *self)
     return is_causal(self) ? "perplexity" : "non-causal, not a perplexity:";
 }
 
-static nm_interval interval_of(const nm_lm_scored *scored)
+static void print_json(const job *self, const char *name, const nm_perplexity *result)
 {
-    nm_bootstrap_config config = nm_bootstrap_default();
-    nm_counts counts = {scored->counts, scored->n_units, 2};
-    return nm_bootstrap_interval(counts, nm_lm_perplexity_of_counts, NULL, &config);
-}
-
-static void print_json(const job *self, const char *name, const result *r)
-{
-    const nm_lm_scored *s = &r->scored;
+    const nm_perplexity_sums s = nm_perplexity_get_sums(result);
     json_t *o = json_object();
     json_object_set_new(o, "file", json_string(name));
     json_object_set_new(o, "causal", json_boolean(is_causal(self)));
     json_object_set_new(o, is_causal(self) ? "perplexity" : "non_causal_not_a_perplexity",
-                        json_real(exp(s->nll / (double)s->tokens)));
-    json_object_set_new(o, "nll", json_real(s->nll / (double)s->tokens));
-    json_object_set_new(o, "tokens", json_integer(s->tokens));
-    json_object_set_new(o, "left_out", json_integer(s->left_out));
-    json_object_set_new(o, "unknown", json_integer(r->unknown));
-    json_object_set_new(o, "words", json_integer(r->words));
+                        json_real(exp(s.nll / (double)s.tokens)));
+    json_object_set_new(o, "nll", json_real(s.nll / (double)s.tokens));
+    json_object_set_new(o, "tokens", json_integer(s.tokens));
+    json_object_set_new(o, "left_out", json_integer(s.left_out));
+    json_object_set_new(o, "unknown", json_integer(s.unknown));
+    json_object_set_new(o, "words", json_integer(s.words));
     json_object_set_new(o, "context", json_integer(self->config->context));
-    json_object_set_new(o, "segment", json_integer(nm_lm_config_of(self->loaded.model)->context));
-    if (!s->left_out)
-        json_object_set_new(o, "per_word", json_real(exp(s->nll / (double)r->words)));
+    json_object_set_new(o, "segment",
+                        json_integer(atoll(nm_language_model_option(self->model, "model.context"))));
+    if (!s.left_out)
+        json_object_set_new(o, "per_word", json_real(exp(s.nll / (double)s.words)));
     if (self->config->interval) {
-        nm_interval interval = interval_of(s);
+        nm_interval interval = nm_perplexity_interval(result);
         json_object_set_new(o, "low", json_real(interval.low));
         json_object_set_new(o, "high", json_real(interval.high));
     }
@@ -132,60 +105,49 @@ static void print_json(const job *self, const char *name, const result *r)
     json_decref(o);
 }
 
-static void print_text(const job *self, const char *name, const result *r)
+static void print_text(const job *self, const char *name, const nm_perplexity *result)
 {
-    const nm_lm_scored *s = &r->scored;
-    printf("%s: %s %.4f", name, title(self), exp(s->nll / (double)s->tokens));
+    const nm_perplexity_sums s = nm_perplexity_get_sums(result);
+    printf("%s: %s %.4f", name, title(self), exp(s.nll / (double)s.tokens));
     if (self->config->interval) {
-        nm_interval interval = interval_of(s);
+        nm_interval interval = nm_perplexity_interval(result);
         printf(" [%.4f, %.4f]", interval.low, interval.high);
     }
-    printf("  nll %.6f  tokens %" PRId64, s->nll / (double)s->tokens, s->tokens);
-    if (s->left_out)
-        printf("  left out %" PRId64, s->left_out);
-    else if (r->words != s->tokens)
-        printf("  per word %.4f", exp(s->nll / (double)r->words));
-    printf("  unknown %" PRId64 "\n", r->unknown);
+    printf("  nll %.6f  tokens %" PRId64, s.nll / (double)s.tokens, s.tokens);
+    if (s.left_out)
+        printf("  left out %" PRId64, s.left_out);
+    else if (s.words != s.tokens)
+        printf("  per word %.4f", exp(s.nll / (double)s.words));
+    printf("  unknown %" PRId64 "\n", s.unknown);
 }
 
-static void print_result(const job *self, const char *name, const result *r)
+static void print_result(const job *self, const char *name, const nm_perplexity *result)
 {
     if (self->config->json)
-        print_json(self, name, r);
+        print_json(self, name, result);
     else
-        print_text(self, name, r);
-}
-
-static void add_result(result *total, const result *one)
-{
-    nm_lm_scored *to = &total->scored;
-    size_t n = to->n_units + one->scored.n_units;
-    to->counts = nm_reallocate(to->counts, 2 * n * sizeof *to->counts);
-    memcpy(to->counts + 2 * to->n_units, one->scored.counts, 2 * one->scored.n_units * sizeof *to->counts);
-    to->n_units = n;
-    to->nll += one->scored.nll;
-    to->tokens += one->scored.tokens;
-    to->left_out += one->scored.left_out;
-    total->words += one->words;
-    total->unknown += one->unknown;
+        print_text(self, name, result);
 }
 
 static nm_status score_files(job *self, int n, char **paths, nm_error *err)
 {
-    result total = {0};
+    nm_perplexity *total = NULL;
     nm_status status = NM_OK;
     for (int i = 0; i < n && status == NM_OK; i++) {
-        result one = {0};
-        status = score_file(self, paths[i], &one, err);
-        if (status == NM_OK) {
-            print_result(self, strcmp(paths[i], "-") ? paths[i] : "standard input", &one);
-            add_result(&total, &one);
+        nm_perplexity *one = NULL;
+        status = nm_language_model_perplexity(self->model, paths[i], &one, err);
+        if (status == NM_OK)
+            print_result(self, nm_cli_input_name(paths[i]), one);
+        if (total && one) {
+            nm_perplexity_add(total, one);
+            nm_perplexity_free(one);
+        } else if (one) {
+            total = one;
         }
-        nm_lm_scored_release(&one.scored);
     }
     if (status == NM_OK && n > 1)
-        print_result(self, "all files", &total);
-    nm_lm_scored_release(&total.scored);
+        print_result(self, "all files", total);
+    nm_perplexity_free(total);
     return status;
 }
 

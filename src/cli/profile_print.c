@@ -1,6 +1,8 @@
 #include "cli/profile_print.h"
 
-static void print_line(const nm_profile *p, const nm_kernel_time *k, FILE *out)
+#include "norma/backend.h"
+
+static void print_line(const nm_training_profile *p, const nm_kernel_time *k, FILE *out)
 {
     double updates = (double)p->updates;
     fprintf(out, "%-24s %10.1f %10.2f %6.1f %%", k->kernel, (double)k->calls / updates,
@@ -12,9 +14,9 @@ static void print_line(const nm_profile *p, const nm_kernel_time *k, FILE *out)
     fputc('\n', out);
 }
 
-void nm_profile_print(const nm_profile *profile, FILE *out)
+void nm_profile_print(const nm_training_profile *profile, FILE *out)
 {
-    const nm_profile *p = profile;
+    const nm_training_profile *p = profile;
     if (!p->updates)
         return;
     nm_kernel_time all = {.kernel = "all GEMM kernels"};
@@ -22,7 +24,7 @@ void nm_profile_print(const nm_profile *profile, FILE *out)
     fprintf(out, "profile of %lld updates, %.1f ms each, %.0f tokens/s\n%-24s %10s %10s %8s %8s\n",
             (long long)p->updates, 1e3 * p->seconds / updates, (double)p->tokens / p->seconds, "kernel",
             "calls", "ms", "time", "rate");
-    for (int i = 0; i < p->n_kernels; i++) {
+    for (int32_t i = 0; i < p->n_kernels; i++) {
         const nm_kernel_time *k = &p->kernels[i];
         print_line(p, k, out);
         inside += k->seconds;

@@ -4,9 +4,9 @@
 
 #include <stdio.h>
 
-#include "train/trainer.h"
+#include "norma/train.h"
 
 /* Prints nothing for an empty profile. */
-void nm_profile_print(const nm_profile *profile, FILE *out);
+void nm_profile_print(const nm_training_profile *profile, FILE *out);
 
 #endif

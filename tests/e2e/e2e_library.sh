@@ -75,6 +75,10 @@ perl -e 'open my $f, "<", "scores"; my ($ppl) = <$f> =~ /"perplexity": ?([0-9.]+
 "$NORMA" generate run-lm --prompt "$(head -n 1 lines)" --bare --tokens 12 --temperature 0.8 >expected
 sed '1,/^perplexity/d' out | sed '/^$/d' >continuation
 sed '/^$/d' expected | cmp - continuation || fail "continuation: $(cat continuation), not $(cat expected)"
+"$NORMA" perplexity run-lm lines train.de --interval | sed -n 's/^\(.*: perplexity [0-9.]* \[.*\]\) .*/\1/p' >expected
+runs_example 0 language_model run-lm lines train.de
+same <(head -n 2 expected) out
+runs_example 3 language_model run-lm nowhere
 runs_example 7 language_model run-tag
 has err 'a model for tagging is no language model'
 
@@ -107,6 +111,8 @@ has err 'bpe_merge'
 
 # ---- train: the tensors of the program's run; a run that was stopped continues ----
 runs_example 0 train classify.ini run-example
+"$NORMA" train classify.ini --run.folder run-again 2>again
+has out "$(sed -n 's/^done: .*best at \(update [0-9]*: loss [0-9.]*\),.*/\1/p' again)"
 [ "$(grep -c '^update ' out)" = 3 ] || fail "not three validations: $(cat out)"
 same <(grep -o '"loss":[0-9.]*' run-classify/log.jsonl) <(grep -o '"loss":[0-9.]*' run-example/log.jsonl)
 same <(tail -c 2000 run-classify/last.safetensors) <(tail -c 2000 run-example/last.safetensors)

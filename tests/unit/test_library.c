@@ -358,6 +358,75 @@ static nm_status generate(void *model, size_t first, size_t n, double *numbers, 
     return NM_OK;
 }
 
+/* A line break in a prompt is an end symbol, and a prompt that is repeated has several continuations. */
+static void check_prompt_lines(nm_language_model *model)
+{
+    const char *const prompts[] = {"w1 w2\nw3", "w1 w2\nw3\n", "w1 w2 w3", "w1 w2\nw3"};
+    nm_error err;
+    nm_lm_texts *all, *second;
+    assert_int_equal(nm_language_model_generate(model, prompts, 4, 0, &all, &err), NM_OK);
+    assert_int_equal(nm_language_model_generate(model, prompts + 3, 1, 3, &second, &err), NM_OK);
+    for (size_t i = 0; i < 4; i++) {
+        char *whole = nm_format("%s%s", i == 2 ? "w1 w2 w3 " : "w1 w2\nw3 ", nm_lm_texts_get(all, i));
+        assert_string_equal(nm_lm_texts_with_prompt(all, i), whole);
+        free(whole);
+    }
+    assert_string_not_equal(nm_lm_texts_get(all, 0), nm_lm_texts_get(all, 3));
+    assert_string_equal(nm_lm_texts_get(second, 0), nm_lm_texts_get(all, 3));
+    assert_null(nm_lm_texts_with_prompt(all, 4));
+    nm_lm_texts_free(all);
+    nm_lm_texts_free(second);
+}
+
+/* The perplexity of a file is that of its lines as one text. */
+static void check_perplexity(nm_language_model *model)
+{
+    char *text = nm_duplicate(""), *path = nm_path_join(lm_run, "lines.txt");
+    size_t tokens = 0;
+    for (size_t i = 0; i < N_TEXTS; i++) {
+        char *longer = nm_format("%s%s\n", text, texts[i]);
+        free(text);
+        text = longer;
+        tokens += lengths[i] + 1;
+    }
+    tiny_write_text(lm_run, "lines.txt", text);
+    nm_error err;
+    nm_lm_scores *scores;
+    nm_perplexity *one = NULL, *total;
+    assert_int_equal(nm_language_model_score(model, texts, N_TEXTS, NM_LM_TEXT, &scores, &err), NM_OK);
+    assert_int_equal(nm_language_model_perplexity(model, path, &one, &err), NM_OK);
+    assert_int_equal(nm_language_model_perplexity(model, path, &total, &err), NM_OK);
+    nm_perplexity_sums sums = nm_perplexity_get_sums(one);
+    assert_int_equal(sums.tokens, tokens);
+    assert_int_equal(sums.words, tokens);
+    assert_int_equal(sums.left_out, 0);
+    assert_true(sums.unknown > 0 && sums.unknown < sums.tokens);
+    double perplexity = exp(sums.nll / (double)sums.tokens);
+    assert_true(fabs(perplexity / nm_lm_scores_perplexity(scores) - 1) < 1e-9);
+    const nm_interval narrow = nm_perplexity_interval(one);
+    assert_true(narrow.low < perplexity && perplexity < narrow.high);
+    nm_perplexity_add(total, one);
+    const nm_perplexity_sums both = nm_perplexity_get_sums(total);
+    assert_true(both.tokens == 2 * sums.tokens && both.words == 2 * sums.words && both.nll == 2 * sums.nll);
+    assert_int_equal(both.unknown, 2 * sums.unknown);
+    const nm_interval wide = nm_perplexity_interval(total);
+    assert_true(wide.high - wide.low < narrow.high - narrow.low);
+    nm_perplexity_free(one);
+    nm_perplexity_free(total);
+    nm_lm_scores_free(scores);
+    one = NULL;
+    tiny_write_text(lm_run, "lines.txt", "");
+    assert_int_equal(nm_language_model_perplexity(model, path, &one, &err), NM_MISMATCH);
+    tiny_write_text(lm_run, "lines.txt", "w1\nw\xff\n");
+    assert_int_equal(nm_language_model_perplexity(model, path, &one, &err), NM_FORMAT);
+    assert_non_null(strstr(err.text, "lines.txt:2: "));
+    assert_int_equal(nm_language_model_perplexity(model, NULL, &one, &err), NM_USAGE);
+    assert_int_equal(nm_language_model_perplexity(NULL, path, &one, &err), NM_USAGE);
+    assert_null(one);
+    free(path);
+    free(text);
+}
+
 /* The lines as one text, with more context per token, have other probabilities than single lines. */
 static void language_model(void **state)
 {
@@ -408,6 +477,8 @@ static void language_model(void **state)
     assert_int_equal(nm_language_model_score(NULL, texts, 1, NM_LM_LINES, &one, &err), NM_USAGE);
     assert_true(!one && !found);
     assert_true(isnan(nm_lm_scores_perplexity(NULL)));
+    check_prompt_lines(model);
+    check_perplexity(model);
     check_threads(score, model);
     check_threads(generate, model);
     nm_language_model_close(model);
@@ -450,6 +521,8 @@ typedef struct observer {
     nm_training *training;
     int64_t stop_after; /* 0: never */
     int progress, validations, best;
+    int64_t best_update;
+    double best_loss;
 } observer;
 
 static void count_progress(void *user, const nm_training_progress *progress)
@@ -457,6 +530,8 @@ static void count_progress(void *user, const nm_training_progress *progress)
     observer *self = user;
     self->progress++;
     assert_true(progress->update > 0 && isfinite(progress->loss) && progress->updates == 12);
+    assert_true(isnan(progress->perplexity) && progress->batch >= 1 && progress->batch <= progress->batches);
+    assert_true(fabs(progress->fraction - (double)progress->update / 12) < 1e-9);
     if (progress->update == self->stop_after)
         nm_training_stop(self->training);
 }
@@ -465,9 +540,16 @@ static void count_validation(void *user, const nm_training_validation *validatio
 {
     observer *self = user;
     assert_true(validation->loss > 0 && isnan(validation->perplexity));
+    assert_true(validation->nll > 0 && validation->seconds > 0 && !validation->noncausal);
+    assert_true(isnan(validation->batch_nll) && isnan(validation->batch_loss) && !validation->masked);
     assert_string_equal(validation->score_name, "accuracy");
+    assert_string_equal(validation->score_title, "accuracy");
     self->validations++;
     self->best += validation->best;
+    if (validation->best) {
+        self->best_update = validation->update;
+        self->best_loss = validation->loss;
+    }
 }
 
 static char *recipe_text(void)
@@ -483,24 +565,40 @@ static char *train_parts(int64_t stop_after, size_t *bytes)
     char *folder = tiny_folder(), *run = nm_path_join(folder, "run"), *recipe = recipe_text(), *file;
     nm_error err;
     observer seen = {.stop_after = stop_after};
-    const nm_training_events events = {&seen, count_progress, count_validation, NULL};
+    const nm_training_events events = {
+        .user = &seen, .progress = count_progress, .validated = count_validation};
     assert_int_equal(nm_training_open(&seen.training, recipe, run, NULL, NM_TRAINING_NEW, &events, &err),
                      NM_OK);
     assert_true(nm_training_parameters(seen.training) > 100 && nm_training_bytes(seen.training) > 1000);
     assert_int_equal(nm_training_run(seen.training, &err), stop_after ? NM_INTERRUPTED : NM_OK);
     assert_int_equal(nm_training_updates(seen.training), stop_after ? stop_after : 12);
+    assert_string_equal(nm_training_folder(seen.training), run);
+    assert_string_equal(nm_training_option(seen.training, "train.max_tokens"), "64");
+    assert_null(nm_training_option(seen.training, "train.max_token"));
+    assert_non_null(strstr(nm_training_device(seen.training), "1 thread"));
+    const nm_training_summary summary = nm_training_summarize(seen.training);
+    assert_int_equal(summary.updates, stop_after ? stop_after : 12);
+    assert_int_equal(summary.best_update, seen.best_update);
+    assert_true(summary.best_loss == seen.best_loss && summary.tokens > 0);
+    assert_string_equal(summary.score_title, "accuracy");
+    assert_int_equal(nm_training_get_profile(seen.training).updates, 0);
     nm_training_close(seen.training);
     seen.stop_after = 0;
     if (stop_after) {
         assert_int_equal(nm_training_open(&seen.training, recipe, run, NULL, NM_TRAINING_NEW, &events, &err),
                          NM_USAGE);
         const char *const others[] = {"train.label_smoothing", "0.3", NULL};
+        const char *const same_run[] = {"run.resume",     "yes",  "run.folder", run,
+                                        "device.profile", "true", NULL};
         assert_int_equal(
             nm_training_open(&seen.training, recipe, run, others, NM_TRAINING_RESUME, &events, &err),
             NM_USAGE);
         assert_int_equal(
-            nm_training_open(&seen.training, recipe, run, NULL, NM_TRAINING_RESUME, &events, &err), NM_OK);
+            nm_training_open(&seen.training, recipe, NULL, same_run, NM_TRAINING_NEW, &events, &err), NM_OK);
         assert_int_equal(nm_training_run(seen.training, &err), NM_OK);
+        const nm_training_profile profile = nm_training_get_profile(seen.training);
+        assert_int_equal(profile.updates, 12 - stop_after - 1);
+        assert_true(profile.n_kernels > 5 && profile.kernels[0].seconds >= profile.kernels[1].seconds);
         nm_training_close(seen.training);
     }
     assert_int_equal(seen.progress, 12);
