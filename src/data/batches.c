@@ -144,7 +144,7 @@ static int64_t cut_batches(const nm_batching *batching, const example *examples,
 nm_status nm_batches_create(nm_batches *batches, const nm_batching *batching, uint32_t epoch, bool shuffle,
                             nm_error *err)
 {
-    *batches = (nm_batches){0};
+    *batches = (nm_batches){.batching = *batching};
     if (batching->target && batching->source->n != batching->target->n)
         return nm_fail(err, NM_MISMATCH, "source has %lld sequences, target %lld",
                        (long long)batching->source->n, (long long)batching->target->n);

@@ -24,6 +24,7 @@ typedef struct nm_batches { /* one epoch */
     int64_t *order;         /* indexes of examples, batch after batch */
     int64_t *starts;        /* [n + 1] into order */
     int64_t n, skipped;     /* batches; examples skipped because they are too long or empty */
+    nm_batching batching;   /* of nm_batches_create; source NULL for batches of another origin */
 } nm_batches;
 
 /* Shuffled for training epoch `epoch` (from 0); shuffle false: fixed order, for evaluation. NM_USAGE if all examples are
@@ -31,6 +32,12 @@ typedef struct nm_batches { /* one epoch */
 nm_status nm_batches_create(nm_batches *batches, const nm_batching *batching, uint32_t epoch, bool shuffle,
                             nm_error *err);
 void nm_batches_release(nm_batches *batches);
+/* Redistributes the sentences of batches first .. first + n - 1 so that their costs are nearly equal: any two differ by at
+ * most the cost of the longest sentence, unless a batch is full. Within a batch the order stays. Nothing is changed if a
+ * sentence would fit into no batch. batches->batching.source must be set. */
+void nm_batches_balance(nm_batches *batches, int64_t first, int64_t n);
+/* The cost of a sentence pair in tokens: s + t + (s^2 + t^2 + s t) / 1024, for linear layers and attention. */
+double nm_batches_cost(const nm_batching *batching, int64_t example);
 
 typedef struct nm_batch_words { /* special tokens and word dropout */
     int32_t

@@ -205,8 +205,10 @@ nm_status nm_log_progress(nm_trainer *trainer, const nm_progress *p, nm_error *e
     json_object_set_new(o, "tokens_per_second", number(p->tokens_per_second));
     json_object_set_new(o, "seconds", number(p->seconds));
     add_load(trainer, o);
-    if (trainer->comm->size > 1)
+    if (trainer->comm->size > 1) {
         json_object_set_new(o, "exchange_seconds", number(p->exchange_seconds));
+        json_object_set_new(o, "exchange_bytes", json_integer(p->exchange_bytes));
+    }
     return write_line(trainer, o, err);
 }
 

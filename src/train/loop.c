@@ -62,6 +62,8 @@ static nm_status log_progress(nm_trainer *trainer, const nm_progress *update, nm
     p.backward_state = check_backward_state(trainer);
     p.exchange_seconds = trainer->comm->wait_seconds - trainer->logged_wait;
     trainer->logged_wait = trainer->comm->wait_seconds;
+    p.exchange_bytes = trainer->comm->sent_bytes - trainer->logged_bytes;
+    trainer->logged_bytes = trainer->comm->sent_bytes;
     return nm_log_progress(trainer, &p, err);
 }
 
@@ -241,7 +243,7 @@ nm_status nm_trainer_run(nm_trainer *trainer, nm_error *err)
 {
     bool validates;
     NM_TRY(has_validation(trainer, &validates, err));
-    NM_TRY(nm_trainer_ready_batches(trainer, err));
+    NM_TRY(nm_trainer_ready_batches(trainer, 0, err));
     if (trainer->batches.skipped)
         nm_trainer_message(
             trainer, "training: %" PRId64 " sequences are empty or longer than data.max_length and skipped",

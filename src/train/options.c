@@ -13,6 +13,7 @@ static const nm_option train_options[] = {
     TRAIN(seconds, "0", 0, 1e9, "Maximum training time in seconds, including the time before a resume; 0 disables the limit."),
     TRAIN(max_tokens, "4096", 1, 1 << 24, "Maximum number of tokens per batch and side, padding included; batch statistics are those of one batch."),
     TRAIN(shards, "1", 1, 1 << 20, "Number of batches per update (gradient accumulation), each of at most train.max_tokens."),
+    TRAIN(balance_shards, "false", 0, 1, "Distribute the sentences of an update over its shards so that all have nearly the same cost; otherwise a shard has sentences in the order of data.order."),
     NM_CHOICE(nm_train_config, activation_checkpointing, "none", "none|layer", "Activation checkpointing: none, or recompute each layer in the backward pass, which needs less memory and more time and is bitwise identical."),
     TRAIN(seed, "1", 0, 4294967295.0, "Random seed for initialization, dropout and data order."),
     TRAIN(label_smoothing, "0.1", 0, 0.99, "Label smoothing; 0 disables it."),
@@ -48,6 +49,7 @@ static bool best_by_applies(const nm_options *options)
 }
 
 static const nm_option_rule rules[] = {
+    {"train.balance_shards", "train.shards", "!1", "there is one shard per update", NULL},
     {"train.clip_value", "optim.name", "sgd",
      "gradient values are clipped for SGD only; train.max_grad_norm clips the gradient norm", NULL},
     {"train.smoothing", "train.label_smoothing", "!", "there is no label smoothing", NULL},

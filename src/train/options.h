@@ -22,7 +22,7 @@ typedef struct nm_train_config {
     double label_smoothing, max_grad_norm, clip_value, divergence_factor, seconds;
     int64_t updates, epochs, max_tokens, shards, seed, log_every, validate_every, validate_examples, patience,
         save_every, keep_last;
-    bool score, batch_loss, save_initial;
+    bool balance_shards, score, batch_loss, save_initial;
 } nm_train_config;
 
 /* Section [optim]. */

@@ -51,6 +51,7 @@ typedef struct nm_progress {
     double backward_state;
     /* Time in which rank 0 sent, received and waited for other ranks since the last record of the log; in the log only. */
     double exchange_seconds;
+    int64_t exchange_bytes; /* that rank 0 sent since then; in the log only */
 } nm_progress;
 
 /* Losses are means per target token. */

@@ -54,7 +54,8 @@ struct nm_trainer {
     bool stop;          /* a process was requested to stop, at the last update */
     char *
         messages; /* of several processes: those of this one since they were shared, each ending with a newline */
-    double logged_wait; /* comm->wait_seconds at the last record of the log */
+    double logged_wait;   /* comm->wait_seconds at the last record of the log */
+    int64_t logged_bytes; /* comm->sent_bytes then */
     size_t peak_bytes;
     FILE *log;
     json_t *init_from;     /* record of nm_warm_start for the log; NULL: none */
@@ -81,8 +82,9 @@ void nm_trainer_message(nm_trainer *trainer, const char *format, ...) __attribut
 
 /* update.c: measures the memory of an update. */
 nm_status nm_trainer_dry_run(nm_trainer *trainer, nm_error *err);
-/* update.c: makes state.batch the index of an existing batch, if necessary of the next epoch. */
-nm_status nm_trainer_ready_batches(nm_trainer *trainer, nm_error *err);
+/* update.c: makes state.batch the index of an existing batch, if necessary of the next epoch. shard: its number in the
+ * update. */
+nm_status nm_trainer_ready_batches(nm_trainer *trainer, int64_t shard, nm_error *err);
 
 /* ranks.c, called by all ranks: NM_MISMATCH if they have different programs, options, data or devices. */
 nm_status nm_ranks_compare_setup(const nm_trainer *trainer, nm_error *err);

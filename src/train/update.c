@@ -6,7 +6,25 @@
 
 #include "train/trainer_private.h"
 
-nm_status nm_trainer_ready_batches(nm_trainer *trainer, nm_error *err)
+/* train.balance_shards: the batches of every update from state.batch on, which is shard `shard`, to the end of the epoch.
+ * The shards of an update that are in two epochs are balanced within each of them. */
+static nm_status balance_shards(nm_trainer *trainer, int64_t shard, nm_error *err)
+{
+    const int64_t n_shards = trainer->config->shards;
+    nm_batches *batches = &trainer->batches;
+    if (!trainer->config->balance_shards || n_shards == 1)
+        return NM_OK;
+    if (!batches->batching.source)
+        return nm_fail(err, NM_USAGE,
+                       "train.balance_shards has no effect: the shards of this task have equal lengths");
+    for (int64_t n, at = trainer->state.batch; at < batches->n; at += n, shard = 0) {
+        n = n_shards - shard < batches->n - at ? n_shards - shard : batches->n - at;
+        nm_batches_balance(batches, at, n);
+    }
+    return NM_OK;
+}
+
+nm_status nm_trainer_ready_batches(nm_trainer *trainer, int64_t shard, nm_error *err)
 {
     nm_train_state *state = &trainer->state;
     if (trainer->batches_ready && state->batch < trainer->batches.n)
@@ -26,7 +44,8 @@ nm_status nm_trainer_ready_batches(nm_trainer *trainer, nm_error *err)
             "the checkpoint is at batch %lld, but the epoch has %lld batches: the options that form "
             "batches, such as train.max_tokens, have changed",
             (long long)state->batch, (long long)trainer->batches.n);
-    return state->batch < trainer->batches.n ? NM_OK : nm_trainer_ready_batches(trainer, err);
+    return state->batch < trainer->batches.n ? balance_shards(trainer, shard, err)
+                                             : nm_trainer_ready_batches(trainer, shard, err);
 }
 
 static bool is_finite(nm_backend *b, size_t n, const void *values)
@@ -138,7 +157,7 @@ static double chance_loss(const nm_trainer *trainer)
 static nm_status next_shard(nm_trainer *trainer, int64_t shard, int64_t *batch_index, int64_t *step,
                             nm_error *err)
 {
-    NM_TRY(nm_trainer_ready_batches(trainer, err));
+    NM_TRY(nm_trainer_ready_batches(trainer, shard, err));
     if (!shard)
         start_hooks(trainer);
     *batch_index = trainer->state.batch++;

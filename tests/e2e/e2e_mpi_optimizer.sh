@@ -1,6 +1,6 @@
 #!/bin/bash
-# comm.shard_optimizer: bitwise the model and the log of one process, with Adam and SGD, clipping, fixed parameters and
-# instruments; checkpoints contain the whole state, so that every number of ranks continues them, with or without sharding.
+# comm.shard_optimizer: bitwise the model and the log of one process, with Adam and SGD, clipping, fixed parameters, balanced
+# shards and instruments; checkpoints contain the whole state, so that every number of ranks continues them, with or without sharding.
 # Skipped without MPI: libopenmpi-dev and openmpi-bin, or libmpich-dev and mpich.
 set -uo pipefail
 # shellcheck source=tests/e2e/ranks_helper.sh
@@ -31,7 +31,7 @@ as_one() { # NAME OPTIONS...: 2 and 3 ranks with sharding equal one process
         [ "$(plain "$name")" = "$(plain "$name-$n")" ] || fail "$name, $n ranks: the log differs: $(diff <(plain "$name") <(plain "$name-$n") | head -n 4)"
     done
 }
-adam=(--train.max_grad_norm 0.05 --probe.every 2 --optim.weight_decay 0.1 --model.freeze 'enc.*')
+adam=(--train.max_grad_norm 0.05 --probe.every 2 --optim.weight_decay 0.1 --model.freeze 'enc.*' --train.balance_shards)
 as_one adam "${adam[@]}"
 grep -q '"type":"probe"' adam/log.jsonl || fail "no instruments: $(head -c 2000 adam/log.jsonl)"
 as_one sgd --optim.name sgd --device.backend ref --norm.statistics update
@@ -60,7 +60,12 @@ has err 'the optimizer state starts from zero'
 ranks 2 --schedule.lr 100 --schedule.warmup 0 --comm.shard_optimizer --run.folder diverged2
 ends 8 "$(grep -o 'update [0-9]*: .*' one)"
 
+# Balanced shards are other shards. Those of language models are equal.
+"$NORMA" train recipe.ini --train.max_grad_norm 0.05 --optim.weight_decay 0.1 --model.freeze 'enc.*' --run.quiet --run.folder unbalanced 2>err || fail "unbalanced: $(cat err)"
+[ "$(weights adam/last.safetensors)" != "$(weights unbalanced/last.safetensors)" ] || fail "train.balance_shards did not change the shards"
 # Without effect.
+"$NORMA" train recipe.ini --train.balance_shards --train.shards 1 --run.folder alone 2>err && fail "one shard was balanced"
+has err 'train.balance_shards = true has no effect'
 "$NORMA" train recipe.ini --comm.shard_optimizer --run.folder alone 2>err && fail "one process divided its optimizer state"
 has err 'comm.shard_optimizer: there is one process'
 

@@ -28,7 +28,7 @@ equal() { # FOLDER FOLDER: the same models, last and best
     done
 }
 # The log without times and the number of ranks.
-plain() { sed -E 's/"(seconds|tokens_per_second|load|other_cores|started|command|ranks|exchange_seconds)":("[^"]*"|[^,}]*),?//g; s/,\}/}/' "$1/log.jsonl"; }
+plain() { sed -E 's/"(seconds|tokens_per_second|load|other_cores|started|command|ranks|exchange_seconds|exchange_bytes)":("[^"]*"|[^,}]*),?//g; s/,\}/}/' "$1/log.jsonl"; }
 # ends CODE TEXT: the last run has ended with the code, and Norma has printed one line with the text.
 ends() {
     [ "$got" = "$1" ] || fail "exit code $got instead of $1 ('$2'): $(cat err)"
