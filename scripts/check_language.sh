@@ -34,11 +34,13 @@ while (<$in>) {
     next if /^#/ or !/\S/;
     my ($pattern, $term) = split /\t/;
     die "$list:$.: expected a pattern, a tab and a term\n" unless defined $term;
-    push @phrases, [qr/$pattern/i, $term];
+    push @phrases, [qr/($pattern)/i, $term];
 }
 close $in;
-my $british = qr/\b\w*(?:labell(?:ed|ing)|behaviour|colour|licence|\bcentre|centred|analyse|neighbour|favour|catalogue|modell(?:ed|ing)|cancelled|
-    judgement|initialis|normalis|optimis(?!t)|generalis|tokenis|summaris|recognis|organis|minimis|maximis|serialis|parallelis(?!m)|regularis|artefact|whilst)\w*/xi;
+my $any = join '|', map { "$_->[0]" } @phrases;
+$any = qr/$any/;
+my $british = qr/(\b\w*(?:labell(?:ed|ing)|behaviour|colour|licence|\bcentre|centred|analyse|neighbour|favour|catalogue|modell(?:ed|ing)|cancelled|
+    judgement|initialis|normalis|optimis(?!t)|generalis|tokenis|summaris|recognis|organis|minimis|maximis|serialis|parallelis(?!m)|regularis|artefact|whilst)\w*)/xi;
 
 # Lines added since the base, by file; undef: every line counts.
 my %added;
@@ -66,10 +68,10 @@ for my $file (@ARGV) {
     my ($code, $comment) = (0, 0);
     while (my $line = <$text>) {
         chomp $line;
-        for (@phrases) {
-            report($file, $., $1, $_->[1]) if $line =~ /($_->[0])/ and $line !~ /language: exempt/;
+        for ($line =~ $any ? @phrases : ()) {
+            report($file, $., $1, $_->[1]) if $line =~ $_->[0] and $line !~ /language: exempt/;
         }
-        report($file, $., $1, 'American spelling') if $line =~ /($british)/ and $line !~ /language: exempt/;
+        report($file, $., $1, 'American spelling') if $line =~ $british and $line !~ /language: exempt/;
         if ($file =~ /\.md$/) {
             $code = !$code if $line =~ /^\s*```/;
             report($file, $., length($line) . ' columns', 'at most 100 in prose')
