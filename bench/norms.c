@@ -9,7 +9,7 @@ enum { HEADS = 8, MOST = 41 };
 
 static const struct {
     int32_t rows, width;
-} norm_shapes[] = {{4096, 512}, {4096, 1024}, {16384, 512}};
+} norm_shapes[] = {{4096, 512}, {2048, 256}, {4096, 1024}, {16384, 512}, {16384, 1024}};
 
 /* Settings without warm-up, which is where most of training is. */
 static const char *settings_of(const nm_norm_type *type)

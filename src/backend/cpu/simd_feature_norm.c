@@ -96,11 +96,13 @@ NM_INLINE vf away_of(const row_view v, const bool plain, vf h, int32_t j)
     return plain ? h : v_sub(h, v_load(v.shift + j));
 }
 
-/* Sums of h - shift and of (h - shift)^2; masked lanes of h and of the shift are 0. */
-NM_INLINE void moments_columns(const row_view v, const bool scaled, vf row_scale, int32_t j, int32_t count)
+/* Sums of h - shift, if `mean`, and of (h - shift)^2; masked lanes of h and of the shift are 0. */
+NM_INLINE void moments_columns(const row_view v, const bool scaled, const bool plain, const bool mean,
+                               vf row_scale, int32_t j, int32_t count)
 {
-    vf away = v_sub(h_at(v, scaled, row_scale, j, count), v_load_upto(v.shift + j, count));
-    nm_add_to(v.sums + j, away);
+    vf h = h_at(v, scaled, row_scale, j, count), away = plain ? h : v_sub(h, v_load_upto(v.shift + j, count));
+    if (mean)
+        nm_add_to(v.sums + j, away);
     nm_fma_to(v.second + j, away, away);
 }
 
@@ -144,6 +146,7 @@ NM_INLINE float projection_of(const row_view v, const bool plain, vf row_scale, 
 
 /* Operation of a pass over the rows; it and the three flags below are compile-time constants of the loops. */
 typedef enum feature_work {
+    SQUARES,
     MOMENTS,
     NORM,
     NORM_SQUARES,
@@ -178,12 +181,13 @@ NM_INLINE void grad_columns(const row_view v, const feature_work work, const uns
 NM_INLINE void run_columns(const row_view v, const feature_work work, const unsigned how, vf row_scale,
                            vf projection, int32_t first, int32_t n)
 {
-#define MOMENTS_STEP(j, count) moments_columns(v, how &SCALED, row_scale, first + (j), count)
+#define MOMENTS_STEP(j, count)                                                                               \
+    moments_columns(v, how &SCALED, how &PLAIN, work == MOMENTS, row_scale, first + (j), count)
 #define NORM_STEP(j, count)                                                                                  \
     norm_columns(v, how &SCALED, how &PLAIN, work == NORM_SQUARES, how & STREAM, row_scale, first + (j),     \
                  count)
 #define GRAD_STEP(j, count) grad_columns(v, work, how, row_scale, projection, first + (j), count)
-    if (work == MOMENTS)
+    if (work == SQUARES || work == MOMENTS)
         NM_COLUMNS(n, MOMENTS_STEP);
     else if (work == NORM || work == NORM_SQUARES)
         NM_COLUMNS(n, NORM_STEP);
@@ -209,7 +213,7 @@ NM_INLINE row_view view_row(const feature_call *call, const feature_work work, i
 {
     return (row_view){.x = nm_row(call->x, row),
                       .dy = work >= SUMS ? nm_row(call->dy, row) : NULL,
-                      .y = work == MOMENTS || work == SUMS ? NULL : nm_row(call->y, row),
+                      .y = work <= MOMENTS || work == SUMS ? NULL : nm_row(call->y, row),
                       .shift = call->shift,
                       .weight = call->weight,
                       .bias = call->bias,
@@ -224,11 +228,13 @@ enum { ROWS = 4 };
 NM_INLINE void sum_rows(const row_view v, const feature_work work, const unsigned how, ptrdiff_t x_stride,
                         ptrdiff_t dy_stride, int32_t j, int32_t count)
 {
-    vf sum = v_load(v.sums + j), second = v_load(v.second + j), shift = v_load_upto(v.shift + j, count);
+    vf sum = v_load(v.sums + j), second = v_load(v.second + j);
+    const vf shift = how & PLAIN ? v_set(0) : v_load_upto(v.shift + j, count);
     for (ptrdiff_t r = 0; r < ROWS; r++) {
         vf x = v_load_upto(v.x + r * x_stride + j, count), away = how & PLAIN ? x : v_sub(x, shift);
         vf up = work == SUMS ? v_load_upto(v.dy + r * dy_stride + j, count) : away;
-        sum = v_add(sum, up);
+        if (work != SQUARES)
+            sum = v_add(sum, up);
         second = v_fma(up, away, second);
     }
     v_store(v.sums + j, sum);
@@ -240,7 +246,7 @@ NM_INLINE void run_rows(const feature_call *call, const feature_work work, const
 {
     int32_t row = begin;
     const int32_t n = call->x.cols;
-    if (!(how & SCALED) && (work == MOMENTS || work == SUMS))
+    if (!(how & SCALED) && (work <= MOMENTS || work == SUMS))
         for (; row + ROWS <= end; row += ROWS) {
             const row_view v = view_row(call, work, row, sums);
             const ptrdiff_t x_stride = call->x.stride, dy_stride = call->dy.stride;
@@ -273,6 +279,7 @@ typedef void rows_kernel(const feature_call *call, int32_t begin, int32_t end, f
     {                                                                                                        \
         work##_0, work##_1, work##_2, work##_3, work##_4, work##_5, work##_6, work##_7                       \
     }
+KERNELS(SQUARES)
 KERNELS(MOMENTS)
 KERNELS(NORM)
 KERNELS(NORM_SQUARES)
@@ -282,9 +289,9 @@ KERNELS(PUSH_SUMS)
 KERNELS(ADD)
 KERNELS(ADD_SUMS)
 
-static rows_kernel *const kernels[N_WORKS][N_CHOICES] = {NAMES(MOMENTS), NAMES(NORM),    NAMES(NORM_SQUARES),
-                                                         NAMES(SUMS),    NAMES(PUSH),    NAMES(PUSH_SUMS),
-                                                         NAMES(ADD),     NAMES(ADD_SUMS)};
+static rows_kernel *const kernels[N_WORKS][N_CHOICES] = {
+    NAMES(SQUARES), NAMES(MOMENTS),   NAMES(NORM), NAMES(NORM_SQUARES), NAMES(SUMS),
+    NAMES(PUSH),    NAMES(PUSH_SUMS), NAMES(ADD),  NAMES(ADD_SUMS)};
 
 /* Workspace of a call: total sums, first and second; parameter vectors; sums of each block. */
 typedef struct feature_workspace {
@@ -381,9 +388,10 @@ static void feature_moments(nm_backend *b, const nm_feature_moments_args *args)
     bool about_mean = center && center == mean;
     float *estimate = workspace.vector;
     call.shift = padded_vector(about_mean ? NULL : center, x.cols, 0, &workspace.vector);
+    call.plain = !center;
     if (about_mean)
         estimate_center(&call, estimate);
-    run_blocks(b, &call, MOMENTS, &workspace);
+    run_blocks(b, &call, mean ? MOMENTS : SQUARES, &workspace);
     if (!store_moments(&call, &workspace, about_mean, mean, square) || !square)
         return;
     memcpy(estimate, mean, (size_t)x.cols * sizeof(float));
