@@ -15,7 +15,8 @@ typedef enum nm_random_purpose {
     NM_RANDOM_SHUFFLE,
     NM_RANDOM_BOOTSTRAP,
     NM_RANDOM_SAMPLE,
-    NM_RANDOM_TEST
+    NM_RANDOM_TEST,
+    NM_RANDOM_SUBWORDS
 } nm_random_purpose;
 
 typedef struct nm_random_words {
@@ -52,6 +53,34 @@ static inline nm_random_words nm_random4(uint64_t seed, nm_random_purpose purpos
 static inline double nm_random_unit(uint32_t word)
 {
     return ((double)word + 0.5) * (1.0 / 4294967296.0);
+}
+
+/* A sequence of words: those of the indexes from `index` on, of which at most 2^NM_RANDOM_STREAM_BITS belong to it. */
+enum { NM_RANDOM_STREAM_BITS = 24 };
+typedef struct nm_random_stream {
+    uint64_t seed, index;
+    nm_random_purpose purpose;
+    uint32_t site, step;
+    int used; /* of the current words */
+    nm_random_words words;
+} nm_random_stream;
+
+static inline nm_random_stream nm_random_stream_at(uint64_t seed, nm_random_purpose purpose, uint32_t site,
+                                                   uint32_t step, uint64_t index)
+{
+    return (nm_random_stream){
+        .seed = seed, .index = index, .purpose = purpose, .site = site, .step = step, .used = 4};
+}
+
+/* The next number, uniform in (0, 1). */
+static inline double nm_random_next(nm_random_stream *stream)
+{
+    if (stream->used == 4) {
+        stream->words =
+            nm_random4(stream->seed, stream->purpose, stream->site, stream->step, stream->index++);
+        stream->used = 0;
+    }
+    return nm_random_unit(stream->words.w[stream->used++]);
 }
 
 /* Uniform integer below n (n < 2^32), without bias worth speaking of: 64-bit multiply. */

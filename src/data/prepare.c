@@ -65,6 +65,9 @@ const nm_option nm_prepare_options[] = {
     NM_OPTION(C, bpe_vocabulary_threshold, "0", 0, 1e12,
               "Minimum count of a subword on its side; rarer ones are split into smaller subwords; 0 "
               "disables the threshold."),
+    NM_OPTION(C, subword_sampling, "false", 0, 0,
+              "Dictionary with every subword that BPE-dropout can draw in training (data.subword_dropout); "
+              "SentencePiece models have all of them."),
     NM_CHOICE(C, spm_type, "unigram", "unigram|bpe|char", "Type of the SentencePiece model to learn."),
     NM_OPTION(C, spm_vocab_size, "8000", 16, NM_VOCAB_MAX_SIZE,
               "Number of pieces of the SentencePiece model to learn, an upper bound for a small text."),
@@ -129,6 +132,15 @@ static bool has_table(const nm_options *options)
     return false;
 }
 
+/* The dictionary of BPE must be complete. */
+static bool has_all_subwords(const nm_options *options)
+{
+    const nm_prepare_config *config = nm_options_find(options, "prepare");
+    return (*config->codes || config->bpe_merges || config->bpe_vocabulary) && config->min_count <= 1 &&
+           !config->max_words && !config->bpe_vocabulary_threshold && !*config->dict_source &&
+           !*config->dict_target;
+}
+
 static bool learns_bpe(const nm_options *options)
 {
     const nm_prepare_config *config = nm_options_find(options, "prepare");
@@ -161,6 +173,11 @@ const nm_option_rule nm_prepare_rules[] = {
     {"prepare.target_field", NULL, NULL, "only a table of pairs has fields", has_table},
     NOT_SPM(codes),
     NOT_SPM(bpe_vocabulary_threshold),
+    NOT_SPM(subword_sampling),
+    {"prepare.subword_sampling", NULL, NULL,
+     "without BPE, or with bpe_vocabulary_threshold, min_count, max_words or a given dictionary, the "
+     "dictionary does not have every subword",
+     has_all_subwords},
     {"prepare.aggressive", "prepare.tokenizer", "!sentencepiece", "only the Moses tokenizer splits hyphens",
      NULL},
     {0}};

@@ -33,6 +33,7 @@ typedef struct nm_prepare_config {
     int64_t bpe_merges, bpe_vocabulary;
     const char *codes;
     int64_t bpe_vocabulary_threshold;
+    bool subword_sampling;
     const char *spm_type;
     int64_t spm_vocab_size;
     double spm_character_coverage;

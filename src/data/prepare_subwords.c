@@ -3,6 +3,9 @@
 #include "data/prepare_private.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#include "text/utf8.h"
 
 static nm_status get_bpe(nm_prepare *self, nm_error *err)
 {
@@ -64,6 +67,39 @@ static void count_subwords(nm_bpe_applier *applier, const nm_counter *words, nm_
     nm_buffer_release(&line);
 }
 
+/* Counts the subword once if the text does not have it. */
+static void add_possible(nm_counter *subwords, const char *text, size_t bytes, bool last, nm_buffer *key)
+{
+    nm_buffer_clear(key);
+    nm_buffer_append(key, text, bytes);
+    if (!last)
+        nm_buffer_append(key, NM_BPE_SEPARATOR, strlen(NM_BPE_SEPARATOR));
+    size_t i = nm_counter_add(subwords, key->data, key->bytes, 0);
+    if (!subwords->items[i].count)
+        subwords->items[i].count = 1;
+}
+
+/* Adds the subwords that BPE-dropout can draw for the words of the training text: their characters, and their substrings that
+ * are symbols of the model. */
+static void add_possible_subwords(const nm_bpe *bpe, const nm_counter *words, nm_counter *subwords)
+{
+    nm_buffer key = {0};
+    size_t longest = 0;
+    for (size_t i = 0; i < bpe->symbols.n; i++)
+        longest = bpe->symbols.items[i].bytes > longest ? bpe->symbols.items[i].bytes : longest;
+    for (size_t i = 0; i < words->n; i++) {
+        const nm_count *word = &words->items[i];
+        for (size_t start = 0; word->count && start < word->bytes; start += nm_utf8_length(word->text[start]))
+            for (size_t end = start; end < word->bytes && end - start < longest;) {
+                end += nm_utf8_length(word->text[end]);
+                bool last = end == word->bytes, single = end == start + nm_utf8_length(word->text[start]);
+                if (single || nm_bpe_has_symbol(bpe, word->text + start, end - start, last))
+                    add_possible(subwords, word->text + start, end - start, last, &key);
+            }
+    }
+    nm_buffer_release(&key);
+}
+
 static void count_side(nm_prepare *self, int side)
 {
     int64_t threshold = self->config->bpe_vocabulary_threshold;
@@ -77,6 +113,8 @@ static void count_side(nm_prepare *self, int side)
         self->bpe ? nm_bpe_applier_create(self->bpe, counts->n ? counts : NULL, threshold) : NULL;
     count_subwords(applier, &self->words[side], &self->subwords[side], &self->pieces[side]);
     nm_bpe_applier_free(applier);
+    if (self->bpe && self->config->subword_sampling)
+        add_possible_subwords(self->bpe, &self->words[side], &self->subwords[side]);
 }
 
 /* Replaces indexes of subwords by ids. Releases the counters of words. */

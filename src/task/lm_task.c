@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/device.h"
 #include "base/file.h"
 #include "base/random.h"
 #include "data/prepare.h"
@@ -19,6 +20,7 @@ static const nm_option lm_task_options[] = {
     PICK(order, "streams", "streams|shuffled", "Order of training segments: consecutive segments of train.max_tokens / model.context parallel streams, or shuffled."),
     PICK(incomplete, "score", "score|drop", "Last, shorter segment of a stream: used in training and scored, or dropped as in the tensorized Transformer's program."),
     ROW(eval_streams, "1", 1, 1e9, "Number of contiguous streams of the validation and test text, without the remainder; 1: the whole text."),
+    NM_SUBWORD_SAMPLING_OPTIONS(nm_lm_task_config),
     {0}};
 /* clang-format on */
 
@@ -80,7 +82,15 @@ static nm_status lm_open(nm_task *task, nm_error *err)
         NM_TRY(nm_prepare_open_split(&parts->splits[split], config->folder, split, 1, 0,
                                      nm_vocab_size(parts->vocab), err));
     task->fingerprint = parts->splits[NM_SPLIT_TRAIN].fingerprint;
-    return NM_OK;
+    const nm_device_config *device = nm_options_find(task->options, "device");
+    const nm_subword_source source = {.corpus = &parts->splits[NM_SPLIT_TRAIN],
+                                      .vocab = parts->vocab,
+                                      .settings = parts->texts[NM_LM_SETTINGS],
+                                      .codes = parts->texts[NM_LM_CODES],
+                                      .spm = parts->spm.spm,
+                                      .seed = task->seed,
+                                      .threads = (int32_t)device->threads};
+    return nm_subword_sampler_create(&parts->sampler, &config->sampling, &source, err);
 }
 
 static nm_status lm_open_model(nm_task *task, const nm_safetensors *file, nm_error *err)
@@ -107,6 +117,7 @@ static void lm_close(nm_task *task)
         nm_corpus_close(&parts->splits[split]);
     nm_vocab_free(parts->vocab);
     nm_vocab_free(parts->units);
+    nm_subword_sampler_free(parts->sampler);
     nm_model_spm_release(&parts->spm);
     free(parts);
     task->parts = NULL;
@@ -135,7 +146,8 @@ static nm_status segments_of(const nm_task *task, nm_split split, nm_lm_segments
 {
     const nm_lm_task_config *config = task->config;
     const nm_lm_config *model = model_config(task);
-    const nm_corpus *corpus = &parts_of(task)->splits[split];
+    const nm_corpus *drawn = split == NM_SPLIT_TRAIN ? parts_of(task)->drawn : NULL,
+                    *corpus = drawn ? drawn : &parts_of(task)->splits[split];
     if (!corpus->n)
         return nm_fail(err, NM_USAGE, "the data folder has no %s data", nm_prepare_split_names[split]);
     bool incomplete = config->incomplete == NM_LM_INCOMPLETE_SCORE && model->causal;
@@ -163,7 +175,10 @@ static nm_status lm_epoch(nm_task *task, nm_split split, uint32_t epoch, bool sh
 {
     const nm_lm_task_config *config = task->config;
     nm_lm_segments segments = {0};
+    nm_lm_parts *parts = task->parts;
     *batches = (nm_batches){0};
+    if (split == NM_SPLIT_TRAIN && parts->sampler)
+        parts->drawn = shuffle ? nm_subword_sampler_draw(parts->sampler, epoch) : NULL;
     NM_TRY(segments_of(task, split, &segments, err));
     int64_t n = segments.streams * segments.per_stream, each = batch_segments(task);
     batches->n = (n + each - 1) / each;
@@ -237,11 +252,17 @@ static bool lm_is_noncausal(const nm_options *options)
     return !model->causal;
 }
 
+static void add_sampling_rules(nm_options *options)
+{
+    nm_options_add_rules(options, nm_subword_sampling_rules);
+}
+
 const nm_task_type nm_task_lm = {
     .name = "lm",
     .model = &nm_model_lm,
     .options = lm_task_options,
     .config_size = sizeof(nm_lm_task_config),
+    .add_options = add_sampling_rules,
     .perplexity = true,
     .is_noncausal = lm_is_noncausal,
     .open = lm_open,

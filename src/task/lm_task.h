@@ -3,6 +3,7 @@
 #define NM_TASK_LM_H
 
 #include "data/line_list.h"
+#include "data/subword_sampler.h"
 #include "model/lm.h"
 #include "task/model_texts.h"
 #include "task/tasks.h"
@@ -20,6 +21,7 @@ typedef struct nm_lm_task_config { /* section [data] */
     enum { NM_LM_ORDER_STREAMS, NM_LM_ORDER_SHUFFLED } order;
     enum { NM_LM_INCOMPLETE_SCORE, NM_LM_INCOMPLETE_DROP } incomplete; /* last, shorter segments of streams */
     int64_t eval_streams;
+    nm_subword_sampling sampling;
 } nm_lm_task_config;
 
 typedef struct nm_lm_parts {
@@ -27,6 +29,8 @@ typedef struct nm_lm_parts {
     nm_vocab *vocab, *units;        /* units: subwords that BPE may write; NULL: all */
     nm_model_spm spm;               /* none without SentencePiece */
     nm_corpus splits[NM_LM_SPLITS]; /* empty after open_model */
+    nm_subword_sampler *sampler;    /* of the training text; NULL: none */
+    const nm_corpus *drawn;         /* its segmentation in the current epoch; NULL: the stored one */
 } nm_lm_parts;
 
 /* ---- segments: src/task/lm_segments.c ---- */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/device.h"
 #include "base/file.h"
 #include "decode/decode.h"
 #include "data/prepare.h"
@@ -19,6 +20,7 @@ static const nm_option translation_options[] = {
     NM_CHOICE(nm_translation_config, order, "length", NM_EXAMPLE_ORDERS, "Sentences of a training batch: of similar length (sorted by target, then source length), or random."),
     ROW(word_dropout, "0", 0, 0.99, "Fraction of source and target input tokens replaced by <unk> in training."),
     ROW(mask_words, "false", 0, 1, "Restrict the output vocabulary to the subwords of the training data's target side; other target tokens have no loss and are counted at each validation."),
+    NM_SUBWORD_SAMPLING_OPTIONS(nm_translation_config),
     {0}};
 /* clang-format on */
 
@@ -102,6 +104,31 @@ static void set_batching(nm_task *task, int split)
                       .seed = task->seed};
 }
 
+static nm_status open_samplers(nm_task *task, nm_error *err)
+{
+    const nm_translation_config *config = task->config;
+    nm_translation_parts *parts = task->parts;
+    const nm_device_config *device = nm_options_find(task->options, "device");
+    int64_t limit = config->max_length < task->max_tokens ? config->max_length : task->max_tokens;
+    for (int target = 0; target < 2; target++) {
+        const nm_subword_source source = {.corpus = &parts->sides[NM_SPLIT_TRAIN][target],
+                                          .vocab = target ? parts->target_vocab : parts->source_vocab,
+                                          .settings = parts->texts[NM_TEXT_SETTINGS],
+                                          .codes = parts->texts[NM_TEXT_CODES],
+                                          .spm = parts->spm[target].spm,
+                                          .max_length = limit,
+                                          .seed = task->seed,
+                                          .side = (uint32_t)target,
+                                          .threads = (int32_t)device->threads};
+        NM_TRY(nm_subword_sampler_create(&parts->samplers[target], &config->sampling, &source, err));
+    }
+    if (parts->samplers[0] && config->mask_words)
+        return nm_fail(err, NM_USAGE,
+                       "data.mask_words removes target subwords that the prepared text does not have, which "
+                       "data.subword_dropout and data.subword_sampling draw");
+    return NM_OK;
+}
+
 static nm_status translation_open(nm_task *task, nm_error *err)
 {
     const nm_translation_config *config = task->config;
@@ -122,6 +149,7 @@ static nm_status translation_open(nm_task *task, nm_error *err)
                            (long long)parts->sides[split][1].n);
         set_batching(task, split);
     }
+    NM_TRY(open_samplers(task, err));
     task->fingerprint = parts->sides[0][0].fingerprint ^ (parts->sides[0][1].fingerprint << 1);
     return NM_OK;
 }
@@ -164,8 +192,10 @@ static void translation_close(nm_task *task)
     for (int split = 0; split < NM_TRANSLATION_SPLITS; split++)
         for (int target = 0; target < 2; target++)
             nm_corpus_close(&parts->sides[split][target]);
-    for (int target = 0; target < 2; target++)
+    for (int target = 0; target < 2; target++) {
+        nm_subword_sampler_free(parts->samplers[target]);
         nm_model_spm_release(&parts->spm[target]);
+    }
     nm_tokenizer_close(&parts->target_tokenizer);
     nm_metric_tokenizer_close(&parts->bleu_tokenizer);
     nm_vocab_free(parts->source_vocab);
@@ -231,6 +261,13 @@ static nm_status translation_epoch(nm_task *task, nm_split split, uint32_t epoch
     nm_translation_parts *parts = task->parts;
     if (!parts->sides[split][0].n)
         return nm_fail(err, NM_USAGE, "the data folder has no %s data", nm_prepare_split_names[split]);
+    if (split == NM_SPLIT_TRAIN && parts->samplers[0]) {
+        nm_batching *batching = &parts->batching[split];
+        batching->source =
+            shuffle ? nm_subword_sampler_draw(parts->samplers[0], epoch) : &parts->sides[split][0];
+        batching->target =
+            shuffle ? nm_subword_sampler_draw(parts->samplers[1], epoch) : &parts->sides[split][1];
+    }
     return nm_batches_create(batches, &parts->batching[split], epoch, shuffle, err);
 }
 
@@ -302,6 +339,7 @@ static double *translation_loss(nm_task *task, nm_model *model, nm_tape *tape, c
 static void add_decode_options(nm_options *options)
 {
     nm_decode_options_add(options);
+    nm_options_add_rules(options, nm_subword_sampling_rules);
 }
 
 const nm_task_type nm_task_translation = {

@@ -2,6 +2,7 @@
 #ifndef NM_TRANSLATION_H
 #define NM_TRANSLATION_H
 
+#include "data/subword_sampler.h"
 #include "decode/decode.h"
 #include "metric/metric_tokenizer.h"
 #include "task/model_texts.h"
@@ -27,6 +28,7 @@ typedef struct nm_translation_config { /* section [data] */
     int64_t max_length;
     double word_dropout;
     bool mask_words;
+    nm_subword_sampling sampling;
 } nm_translation_config;
 
 typedef struct nm_translation_parts {
@@ -38,6 +40,7 @@ typedef struct nm_translation_parts {
     nm_tokenizer target_tokenizer;             /* with SentencePiece: decodes translations, for the score */
     nm_metric_tokenizer bleu_tokenizer;        /* with SentencePiece: of the target language */
     nm_corpus sides[NM_TRANSLATION_SPLITS][2]; /* [split][target]; empty after open_model */
+    nm_subword_sampler *samplers[2];           /* of the training text; NULL: none */
     nm_batching batching[NM_TRANSLATION_SPLITS];
     uint8_t *allowed; /* host [target size], or NULL */
 } nm_translation_parts;

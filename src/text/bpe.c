@@ -221,3 +221,17 @@ void nm_bpe_write(const nm_bpe *bpe, nm_bpe_format format, FILE *stream)
     fwrite(text.data, 1, text.bytes, stream);
     nm_buffer_release(&text);
 }
+
+bool nm_bpe_has_symbol(const nm_bpe *bpe, const char *text, size_t bytes, bool last)
+{
+    char marked[NM_BPE_SAMPLE_MAX_WORD + sizeof NM_BPE_WORD_END];
+    size_t mark = strlen(NM_BPE_WORD_END);
+    bool separate_end = bpe->format == NM_BPE_SUBWORD_NMT_0_1;
+    if (last && bytes <= NM_BPE_SAMPLE_MAX_WORD) {
+        memcpy(marked, text, bytes);
+        memcpy(marked + bytes, NM_BPE_WORD_END, mark);
+        if (nm_counter_find(&bpe->symbols, marked, bytes + mark) != SIZE_MAX)
+            return true;
+    }
+    return (!last || separate_end) && nm_counter_find(&bpe->symbols, text, bytes) != SIZE_MAX;
+}

@@ -6,6 +6,7 @@
 #ifndef NM_BPE_H
 #define NM_BPE_H
 
+#include "base/random.h"
 #include "text/buffer.h"
 #include "text/counter.h"
 
@@ -14,7 +15,9 @@
 
 enum {
     NM_BPE_MAX_SYMBOL = 1 << 16, /* bytes of a symbol */
-    NM_BPE_CACHE_MAX_WORD = 256  /* bytes of the longest word whose segmentation is cached */
+    NM_BPE_CACHE_MAX_WORD = 256, /* bytes of the longest word whose segmentation is cached */
+    NM_BPE_SAMPLE_MAX_WORD =
+        1024 /* bytes of the longest word for nm_bpe_sample_word, whose time is quadratic */
 };
 
 typedef enum nm_bpe_format {
@@ -77,6 +80,9 @@ static inline uint32_t nm_bpe_rank(const nm_bpe *bpe, uint32_t left, uint32_t ri
     return NM_HASH_NONE;
 }
 
+/* Whether merges can make the substring of a word, whose last character it has with `last`. */
+bool nm_bpe_has_symbol(const nm_bpe *bpe, const char *text, size_t bytes, bool last);
+
 typedef struct nm_bpe_applier nm_bpe_applier;
 
 /* vocabulary may be NULL. Otherwise subwords with a count below threshold ("x@@" within a word, "x" at its end) are split
@@ -87,6 +93,11 @@ void nm_bpe_applier_free(nm_bpe_applier *applier);
 /* Appends the segmented line. Spaces and line ends at both ends of the line stay; those between words become one space.
  * The line must be UTF-8. */
 void nm_bpe_apply_line(nm_bpe_applier *applier, const char *line, size_t bytes, nm_buffer *out);
+/* BPE-dropout (Provilkov et al. 2020), as apply_bpe.py --dropout of subword-nmt. In each round every pair that a merge applies to
+ * is left out with probability `dropout`; the merge of lowest rank among the other pairs is applied to these of its pairs; the
+ * last round is that without a pair. Appends the segmented word, which is UTF-8 without spaces. */
+void nm_bpe_sample_word(nm_bpe_applier *applier, const char *word, size_t bytes, double dropout,
+                        nm_random_stream *random, nm_buffer *out);
 /* Appends the line without "@@ ", and without "@@" at its end. */
 void nm_bpe_remove(const char *line, size_t bytes, nm_buffer *out);
 

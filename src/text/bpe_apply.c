@@ -241,13 +241,36 @@ static void write_restricted(nm_bpe_applier *self, const char *text, size_t byte
     write_restricted(self, text + left_bytes, bytes - left_bytes, last, out);
 }
 
-static void segment_word(nm_bpe_applier *self, const char *word, size_t bytes, nm_buffer *out)
+/* One round of BPE-dropout. False if no pair was left. */
+static bool merge_sampled(nm_bpe_applier *self, uint32_t *n, double dropout, nm_random_stream *random)
 {
-    if (nm_utf8_length(word[0]) == bytes) {
-        nm_buffer_append(out, word, bytes);
-        return;
+    node *nodes = self->nodes;
+    uint32_t best = NM_HASH_NONE, kept = 0;
+    for (uint32_t i = 0; i < *n; i++)
+        nodes[i].next = i + 1 < *n ? i + 1 : NM_HASH_NONE;
+    for (uint32_t i = 0; i < *n; i++) {
+        uint32_t rank = rank_at(self, i);
+        bool left_out = rank != NM_HASH_NONE && nm_random_next(random) < dropout;
+        nodes[i].previous = left_out ? NM_HASH_NONE : rank; /* links are not used here */
+        if (!left_out && rank < best)
+            best = rank;
     }
-    merge_nodes(self, add_characters(self, word, bytes));
+    if (best == NM_HASH_NONE)
+        return false;
+    for (uint32_t i = 0; i < *n; i++, kept++) {
+        bool merges = nodes[i].previous == best;
+        nodes[kept] = nodes[i];
+        if (merges) {
+            nodes[kept].symbol = self->bpe->merges[best].joined;
+            nodes[kept].bytes += nodes[++i].bytes;
+        }
+    }
+    *n = kept;
+    return true;
+}
+
+static void write_nodes(nm_bpe_applier *self, const char *word, size_t bytes, nm_buffer *out)
+{
     for (uint32_t at = 0; at != NM_HASH_NONE; at = self->nodes[at].next) {
         const node *here = &self->nodes[at];
         if (here->next == NM_HASH_NONE && !here->bytes)
@@ -258,6 +281,29 @@ static void segment_word(nm_bpe_applier *self, const char *word, size_t bytes, n
         else
             write_subword(out, word + here->start, here->bytes, last);
     }
+}
+
+static void segment_word(nm_bpe_applier *self, const char *word, size_t bytes, nm_buffer *out)
+{
+    if (nm_utf8_length(word[0]) == bytes) {
+        nm_buffer_append(out, word, bytes);
+        return;
+    }
+    merge_nodes(self, add_characters(self, word, bytes));
+    write_nodes(self, word, bytes, out);
+}
+
+void nm_bpe_sample_word(nm_bpe_applier *self, const char *word, size_t bytes, double dropout,
+                        nm_random_stream *random, nm_buffer *out)
+{
+    if (nm_utf8_length(word[0]) == bytes) {
+        nm_buffer_append(out, word, bytes);
+        return;
+    }
+    uint32_t n = add_characters(self, word, bytes);
+    while (merge_sampled(self, &n, dropout, random))
+        continue;
+    write_nodes(self, word, bytes, out);
 }
 
 /* Cache of segmentations. */

@@ -11,6 +11,7 @@
 #ifndef NM_SENTENCEPIECE_H
 #define NM_SENTENCEPIECE_H
 
+#include "base/random.h"
 #include "text/buffer.h"
 #include "text/counter.h"
 
@@ -76,6 +77,14 @@ void nm_spm_coder_free(nm_spm_coder *coder);
  * unknown_as_text, stay as they are after normalization, as SentencePiece prints them. */
 #define NM_SPM_UNKNOWN_TOKEN "<unk>"
 void nm_spm_encode(nm_spm_coder *coder, const char *line, size_t bytes, bool unknown_as_text, nm_buffer *out);
+/* Appends a segmentation of normalized text (with U+2581) that is drawn from a unigram model (Kudo 2018), as the library's
+ * SampleEncode: with probability proportional to P(segmentation)^alpha among all segmentations, or among the nbest of highest
+ * probability. */
+void nm_spm_sample(nm_spm_coder *coder, const char *text, size_t bytes, double alpha, int64_t nbest,
+                   nm_random_stream *random, nm_buffer *out);
+/* The same of a BPE model: each merge is skipped with probability `dropout` when its turn comes. */
+void nm_spm_sample_merges(nm_spm_coder *coder, const char *text, size_t bytes, double dropout,
+                          nm_random_stream *random, nm_buffer *out);
 /* Appends the normalized line, without U+2581. */
 void nm_spm_normalize(nm_spm_coder *coder, const char *line, size_t bytes, nm_buffer *out);
 /* Appends the text of pieces separated by spaces. */

@@ -2,6 +2,7 @@
  * the test builds, normalization rules, and damaged files. */
 #include "text/sentencepiece.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "text/tokenizer.h"
@@ -295,9 +296,150 @@ static void test_refusals(void **state)
     nm_buffer_release(&file);
 }
 
+/* ---- sampling ---- */
+
+enum { MAX_SEGMENTATIONS = 512 };
+
+typedef struct segmentations { /* of a text, enumerated: pieces and logarithm of the probability */
+    nm_buffer pieces[MAX_SEGMENTATIONS];
+    double score[MAX_SEGMENTATIONS];
+    int n;
+} segmentations;
+
+/* Extends the segmentation of the text before it by every normal piece at its start, and by an unknown one for a character that
+ * is no piece. */
+static void enumerate(segmentations *all, const char *text, const char *before, double score,
+                      bool after_unknown)
+{
+    if (!*text) {
+        assert_true(all->n < MAX_SEGMENTATIONS);
+        nm_buffer_append(&all->pieces[all->n], before, strlen(before) + 1);
+        all->score[all->n++] = score;
+        return;
+    }
+    bool single = false;
+    size_t first = nm_utf8_length(*text);
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        size_t bytes = strlen(pieces[i].text);
+        if (pieces[i].type != NM_SPM_NORMAL || strncmp(text, pieces[i].text, bytes))
+            continue;
+        char *more = nm_format("%s%s%s", before, *before ? " " : "", pieces[i].text);
+        enumerate(all, text + bytes, more, score + (double)pieces[i].score, false);
+        free(more);
+        single |= bytes == first;
+    }
+    if (!single) {
+        char *more = after_unknown ? nm_duplicate(before)
+                                   : nm_format("%s%s" NM_SPM_UNKNOWN_TOKEN, before, *before ? " " : "");
+        enumerate(all, text + first, more, score + (double)(-7.5f - 10.0f), true);
+        free(more);
+    }
+}
+
+static int by_score(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* Frequencies of the draws against P^alpha / sum of P^alpha, over all segmentations or the nbest best ones. */
+static void check_sampling(const char *text, double alpha, int64_t nbest)
+{
+    enum { DRAWS = 50000 };
+    static segmentations all;
+    all = (segmentations){0};
+    double sum = 0, sorted[MAX_SEGMENTATIONS];
+    int64_t found[MAX_SEGMENTATIONS] = {0};
+    enumerate(&all, text, "", 0, false);
+    memcpy(sorted, all.score, sizeof sorted);
+    qsort(sorted, (size_t)all.n, sizeof *sorted, by_score);
+    while (nbest && nbest < all.n &&
+           sorted[nbest - 1] - sorted[nbest] < 1e-9) /* no equal ones at the limit */
+        nbest++;
+    double worst = nbest && nbest < all.n ? sorted[nbest - 1] : -INFINITY;
+    for (int i = 0; i < all.n; i++)
+        sum += all.score[i] >= worst - 1e-9 ? exp(alpha * all.score[i]) : 0;
+    nm_spm *spm = open_model(&(model_spec){.type = NM_SPM_UNIGRAM});
+    nm_spm_coder *coder = nm_spm_coder_create(spm);
+    nm_random_stream random = nm_random_stream_at(5, NM_RANDOM_TEST, 0, 0, 0);
+    nm_buffer out = {0};
+    for (int d = 0; d < DRAWS; d++) {
+        nm_buffer_clear(&out);
+        nm_spm_sample(coder, text, strlen(text), alpha, nbest, &random, &out);
+        int i = 0;
+        while (i < all.n &&
+               (all.pieces[i].bytes != out.bytes + 1 || memcmp(all.pieces[i].data, out.data, out.bytes)))
+            i++;
+        if (i == all.n)
+            fail_msg("%s: %.*s is not a segmentation", text, (int)out.bytes, out.data);
+        found[i]++;
+    }
+    for (int i = 0; i < all.n; i++) { /* within 5 standard deviations of a binomial distribution */
+        double p = all.score[i] >= worst - 1e-9 ? exp(alpha * all.score[i]) / sum : 0;
+        if (fabs((double)found[i] / DRAWS - p) > 5 * sqrt(p * (1 - p) / DRAWS) + 1e-12)
+            fail_msg("%s, alpha %g, nbest %d, %s: %.5f instead of %.5f", text, alpha, (int)nbest,
+                     all.pieces[i].data, (double)found[i] / DRAWS, p);
+        nm_buffer_release(&all.pieces[i]);
+    }
+    nm_buffer_release(&out);
+    nm_spm_coder_free(coder);
+    nm_spm_free(spm);
+}
+
+static void test_sampling_has_the_probabilities_of_the_lattice(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"\xE2\x96\x81the", "\xE2\x96\x81theh\xE2\x96\x81the",
+                                        "\xE6\x9D\xB1\xE4\xBA\xAC"
+                                        "A",
+                                        "tzhe"};
+    static const double alphas[] = {0.1, 0.5, 1};
+    for (size_t t = 0; t < sizeof texts / sizeof *texts; t++)
+        for (size_t a = 0; a < 3; a++) {
+            check_sampling(texts[t], alphas[a], 0);
+            check_sampling(texts[t], alphas[a], 1);
+            check_sampling(texts[t], alphas[a], 4);
+            check_sampling(texts[t], alphas[a], 300);
+        }
+}
+
+/* Without dropout the merges are those of the segmentation; with dropout 1 there are only characters. */
+static void test_dropout_of_merges(void **state)
+{
+    (void)state;
+    nm_spm *spm = open_model(&(model_spec){.type = NM_SPM_BPE});
+    nm_spm_coder *coder = nm_spm_coder_create(spm);
+    nm_random_stream random = nm_random_stream_at(5, NM_RANDOM_TEST, 0, 0, 0);
+    nm_buffer out = {0}, merged = {0};
+    static const char text[] = "\xE2\x96\x81the";
+    nm_spm_encode(coder, "the", 3, false, &merged);
+    nm_buffer_append_byte(&merged, 0);
+    nm_spm_sample_merges(coder, text, strlen(text), 0, &random, &out);
+    assert_buffer(&out, merged.data);
+    nm_spm_sample_merges(coder, text, strlen(text), 1, &random, &out);
+    assert_buffer(&out, "\xE2\x96\x81 t h e");
+    int changed = 0;
+    for (int i = 0; i < 1000; i++) {
+        nm_spm_sample_merges(coder, text, strlen(text), 0.1, &random, &out);
+        changed += out.bytes + 1 != merged.bytes || memcmp(out.data, merged.data, out.bytes);
+        nm_buffer_clear(&out);
+    }
+    assert_true(changed > 50 && changed < 600);
+    nm_spm_encode(coder, "the", 3, false, &out); /* the next line has all merges again */
+    assert_buffer(&out, merged.data);
+    nm_buffer_release(&out);
+    nm_buffer_release(&merged);
+    nm_spm_coder_free(coder);
+    nm_spm_free(spm);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_segmentation), cmocka_unit_test(test_tokenizer),
-                                       cmocka_unit_test(test_damage), cmocka_unit_test(test_refusals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_segmentation),
+                                       cmocka_unit_test(test_tokenizer),
+                                       cmocka_unit_test(test_damage),
+                                       cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_sampling_has_the_probabilities_of_the_lattice),
+                                       cmocka_unit_test(test_dropout_of_merges)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
