@@ -8,6 +8,7 @@
 #     make test-interchange  norma convert against CTranslate2 and transformers from PyPI
 #     make fault      fault injection: every command with every failing call [FAULTS_OPTIONS="--commands train"]
 #     make soak       a training run that is killed KILLS=500 times and resumed each time
+#     make test-slurm  norma compare --slurm with Slurm, which is started for the test (slurm-wlm, munge; as root)
 #     make mutants    mutation tests: deliberate bugs that the tests must find [MUTANTS='--jobs 2 src/norm']
 #     make fuzz       fuzz targets with Clang's sanitizers [SECONDS=60] each [TARGETS='model state']
 #     make install    [PREFIX=/usr/local] [DESTDIR=]
@@ -20,7 +21,7 @@ ROUNDS ?= 5
 GENERATOR = $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
 SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
 
-.PHONY: all build quiet-build test fault soak mutants fuzz test-python test-interchange demo demo-lm bench bench-peers format lint install clean
+.PHONY: all build quiet-build test test-slurm fault soak mutants fuzz test-python test-interchange demo demo-lm bench bench-peers format lint install clean
 all: build
 
 build:
@@ -35,6 +36,9 @@ quiet-build:
 	@mkdir -p $(BUILD)
 	@{ cmake -S . -B $(BUILD) $(GENERATOR) $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DNORMA_TESTS=OFF) && \
 	    cmake --build $(BUILD) -j $(JOBS); } > $(BUILD)/build.log 2>&1 || { tail -n 40 $(BUILD)/build.log >&2; exit 1; }
+
+test-slurm: build
+	@NORMA=$(BUILD)/norma SOURCE=. bash tests/slurm/real_slurm.sh
 
 test:
 	@scripts/packages.sh build test

@@ -39,7 +39,8 @@ while (<$in>) {
 close $in;
 my $any = join '|', map { "$_->[0]" } @phrases;
 $any = qr/$any/;
-my $british = qr/(\b\w*(?:labell(?:ed|ing)|behaviour|colour|licence|\bcentre|centred|analyse|neighbour|favour|catalogue|modell(?:ed|ing)|cancelled|
+# CANCELLED is a state of Slurm.
+my $british = qr/(\b(?-i:(?!CANCELLED\b))\w*(?:labell(?:ed|ing)|behaviour|colour|licence|\bcentre|centred|analyse|neighbour|favour|catalogue|modell(?:ed|ing)|cancelled|
     judgement|initialis|normalis|optimis(?!t)|generalis|tokenis|summaris|recognis|organis|minimis|maximis|serialis|parallelis(?!m)|regularis|artefact|whilst)\w*)/xi;
 
 # Lines added since the base, by file; undef: every line counts.

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "base/memory.h"
+#include "cli/open_comm.h"
 
 int nm_cli_fail(const nm_error *err)
 {
@@ -77,8 +78,9 @@ static bool is_choice(const nm_option *row, const char *value)
 
 /* The value of an option: for "--key=value" the text after the equals sign, otherwise the next argument. For a boolean
  * option, and for a choice that has a value "yes", the next argument is the value only if it is a valid one; the option
- * alone means true or yes. */
-static const char *option_value(const nm_option *row, const char *equals, const char *next, int *i)
+ * alone means true or yes. verbatim: the next argument may begin with "--". */
+static const char *option_value(const nm_option *row, bool verbatim, const char *equals, const char *next,
+                                int *i)
 {
     if (equals)
         return equals + 1;
@@ -86,7 +88,7 @@ static const char *option_value(const nm_option *row, const char *equals, const 
         return "true";
     if (row && row->choices && is_choice(row, "yes") && !is_choice(row, next))
         return "yes";
-    if (!next || !strncmp(next, "--", 2))
+    if (!next || (!verbatim && !strncmp(next, "--", 2)))
         return NULL;
     ++*i;
     return next;
@@ -124,7 +126,8 @@ static nm_status set_option(nm_cli *cli, int argc, char **argv, int *i, nm_error
     char *path = option_path(cli, name, equals ? (size_t)(equals - name) : strlen(name));
     const nm_option *row = nm_options_row(cli->options, path);
     bool negated = !row && !equals && is_negation(cli, name, &path, &row);
-    const char *value = negated ? "false" : option_value(row, equals, next, i);
+    bool verbatim = cli->command->takes_options && !strcmp(path, cli->command->takes_options);
+    const char *value = negated ? "false" : option_value(row, verbatim, equals, next, i);
     nm_status status;
     if (row && !value)
         status = nm_fail(err, NM_USAGE, "option --%s needs a value", name);
@@ -204,7 +207,9 @@ static int run(nm_cli *cli, int argc, char **argv)
         status = nm_cli_find_recipe(argv[0], &recipe, &err);
     if (recipe)
         argv[0] = recipe;
-    int code = status == NM_OK ? cli->command->run(cli, n, argv) : nm_cli_fail(&err);
+    int code = status == NM_OK       ? cli->command->run(cli, n, argv)
+               : cli->command->ranks ? nm_cli_fail_once(&err)
+                                     : nm_cli_fail(&err);
     free(recipe);
     return code;
 }
@@ -227,12 +232,15 @@ static char *command_line(const nm_command *command, int argc, char **argv)
 int nm_cli_run(const nm_command *command, int argc, char **argv)
 {
     int at = find_argument(argc, argv, "--help");
+    bool prints = nm_cli_launched_rank() == 0;
     if (at >= 0 || find_argument(argc, argv, "-h") >= 0) {
-        nm_cli_help(command, at >= 0 && at + 1 < argc ? argv[at + 1] : NULL, argc, argv, stdout);
+        if (prints)
+            nm_cli_help(command, at >= 0 && at + 1 < argc ? argv[at + 1] : NULL, argc, argv, stdout);
         return NM_OK;
     }
     if (find_argument(argc, argv, "--manual") >= 0) {
-        nm_cli_manual(command, stdout);
+        if (prints)
+            nm_cli_manual(command, stdout);
         return NM_OK;
     }
     nm_cli cli = {.command = command,

@@ -17,6 +17,7 @@ typedef struct nm_command {
      * is meant. NULL: none. */
     const char *section;
     const char *const *common;            /* options that --help lists, ends with NULL; NULL: all options */
+    const char *takes_options;            /* path of the option whose value may begin with "--"; NULL: none */
     void (*options)(nm_options *options); /* registers the sections; NULL: none */
     bool
         ranks; /* several processes of an MPI launcher divide the work; otherwise the first one does it alone */

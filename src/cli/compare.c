@@ -12,7 +12,7 @@
 #include "experiment/comparison.h"
 
 typedef struct compare_config { /* section [compare] */
-    const char *norms, *grid, *folder, *results, *launch;
+    const char *norms, *grid, *folder, *results, *launch, *slurm;
     nm_table_format format;
     int64_t seeds, jobs, tid_batches, average;
     double margin;
@@ -33,7 +33,10 @@ static const nm_option compare_options[] = {
     ROW(margin, "0", 0, 1e6, "Margin of the equivalence tests, in units of the score (0.3 BLEU); 0: no equivalence tests."),
     ROW(average, "0", 0, 1000, "Number of last checkpoints whose averaged weights are scored; 0 scores the best checkpoint."),
     ROW(launch, "", 0, 0, "Command that starts each run, words separated by spaces, for example srun -n4 or mpirun -n 2; empty: none."),
-    ROW(jobs, "0", 0, 1024, "Number of parallel runs, which share the CPU cores; 0 keeps all cores busy."),
+    ROW(slurm, "", 0, 0,
+        "Options of sbatch, words separated by spaces, for example --time=2:00:00 --mem=4G: Slurm trains the runs that have no "
+        "result yet, as tasks of one job array; empty: no Slurm."),
+    ROW(jobs, "0", 0, 1024, "Number of parallel runs, which share the CPU cores; 0 keeps all cores busy. With Slurm: number of parallel tasks; 0: no limit."),
     ROW(folder, "", 0, 0, "Folder of the run folders; empty: runs/NAME-compare, NAME being the recipe's."),
     ROW(results, "", 0, 0,
         "Folder of a comparison whose table is printed again from its logs and results, without training; no recipe is given."),
@@ -100,6 +103,7 @@ static nm_status compare(nm_comparison *c, const compare_config *config, nm_erro
         sigaction(SIGHUP, &action, NULL);
     c->queue.on_finished = compare_progress_finished;
     c->queue.on_tick = compare_progress_tick;
+    c->queue.on_message = compare_progress_message;
     c->queue.user = &progress;
     NM_TRY(nm_comparison_train(c, err));
     nm_comparison_select(c);
@@ -184,6 +188,7 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
                                   .seeds = config->seeds,
                                   .jobs = config->jobs,
                                   .cores = core_count(),
+                                  .slurm = config->slurm,
                                   .measurement = {config->tid_batches, config->average},
                                   .margin = config->margin,
                                   .score_grid = config->score_grid},
@@ -208,19 +213,15 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
     return status == NM_OK ? 0 : nm_cli_fail(&err);
 }
 
-static const char *const common_options[] = {"compare.norms",       "compare.grid",
-                                             "compare.score_grid",  "compare.seeds",
-                                             "compare.average",     "compare.jobs",
-                                             "compare.folder",      "compare.results",
-                                             "compare.samples",     "compare.format",
-                                             "compare.tid_batches", "run.profile",
-                                             "data.folder",         "data.train",
-                                             "data.valid",          "data.test",
-                                             "model.preset",        "train.updates",
-                                             "train.epochs",        "train.seconds",
-                                             "train.max_tokens",    "train.shards",
-                                             "schedule.lr",         "schedule.warmup",
-                                             "device.threads",      NULL};
+static const char *const common_options[] = {"compare.norms",    "compare.grid",    "compare.score_grid",
+                                             "compare.seeds",    "compare.average", "compare.jobs",
+                                             "compare.slurm",    "compare.folder",  "compare.results",
+                                             "compare.samples",  "compare.format",  "compare.tid_batches",
+                                             "run.profile",      "data.folder",     "data.train",
+                                             "data.valid",       "data.test",       "model.preset",
+                                             "train.updates",    "train.epochs",    "train.seconds",
+                                             "train.max_tokens", "train.shards",    "schedule.lr",
+                                             "schedule.warmup",  "device.threads",  NULL};
 
 const nm_command nm_command_compare = {
     .name = "compare",
@@ -242,11 +243,15 @@ const nm_command nm_command_compare = {
         "With --grid every point is trained, and for each variant only the point with the lowest "
         "validation loss is scored on the test set; --score-grid scores all points. --average N scores "
         "the mean of the last N checkpoints instead of the best one.\n\n"
+        "--slurm OPTIONS submits the runs to Slurm and waits for them (docs/cluster.md). After an "
+        "interruption, the same command waits for the runs in Slurm's queue and submits only those that are "
+        "missing.\n\n"
         "norma compare --results FOLDER prints the table of a comparison again. It needs comparison.json, "
         "and "
         "log.jsonl and test.json of each run, but neither models nor data.",
     .section = "compare,run",
     .common = common_options,
+    .takes_options = "compare.slurm",
     .options = compare_options_add,
     .trains = true,
     .run = compare_run,

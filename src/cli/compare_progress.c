@@ -29,7 +29,7 @@ static int name_width(const nm_run_queue *queue)
 static void describe_job(const nm_run_job *job, char *text, size_t bytes)
 {
     if (job->state == NM_RUN_WAITING)
-        snprintf(text, bytes, "waiting");
+        snprintf(text, bytes, "waiting%s%.200s", *job->last_line ? ": " : "", job->last_line);
     else if (job->state == NM_RUN_RUNNING)
         nm_last_line(job->log_path, text, bytes);
     else if (job->result.measured)
@@ -89,13 +89,27 @@ void compare_progress_tick(void *user, const nm_run_queue *queue)
         return;
     }
     char line[256];
+    size_t waiting = 0;
+    const char *reason = "";
     for (size_t i = 0; i < queue->n; i++) {
         const nm_run_job *job = &queue->jobs[i];
+        waiting += job->state == NM_RUN_WAITING;
+        if (job->state == NM_RUN_WAITING && *job->last_line)
+            reason = job->last_line;
         if (job->state != NM_RUN_RUNNING)
             continue;
         nm_last_line(job->log_path, line, sizeof line);
         fprintf(stderr, "%s, seed %lld: %s\n", job->variant->name, (long long)job->result.seed, line);
     }
+    if (*reason)
+        fprintf(stderr, "%zu runs waiting: %s\n", waiting, reason);
+}
+
+void compare_progress_message(void *user, const char *text)
+{
+    compare_progress *progress = user;
+    progress->drawn = 0; /* the table is drawn again below the message */
+    fprintf(stderr, "norma: %s\n", text);
 }
 
 void compare_progress_finished(void *user, const nm_run_job *job)

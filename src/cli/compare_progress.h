@@ -15,5 +15,6 @@ compare_progress compare_progress_begin(void);
 /* Callbacks of nm_run_queue; user is a compare_progress. */
 void compare_progress_tick(void *user, const nm_run_queue *queue);
 void compare_progress_finished(void *user, const nm_run_job *job);
+void compare_progress_message(void *user, const char *text);
 
 #endif

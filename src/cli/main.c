@@ -117,6 +117,9 @@ static int run_help(int argc, char **argv)
 
 static int run(int argc, char **argv)
 {
+    const nm_command *command = argc > 1 ? find_command(argv[1]) : NULL;
+    if (!(command && command->ranks) && nm_cli_launched_rank() > 0)
+        return NM_OK; /* the first process does it alone */
     if (argc < 2) {
         print_help(stderr);
         return NM_USAGE;
@@ -132,9 +135,6 @@ static int run(int argc, char **argv)
         puts("norma " NORMA_VERSION);
         return NM_OK;
     }
-    const nm_command *command = find_command(name);
-    if (!(command && command->ranks) && nm_cli_launched_rank() > 0)
-        return NM_OK;
     return command ? nm_cli_run(command, argc - 2, argv + 2) : unknown_command(name);
 }
 

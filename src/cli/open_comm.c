@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "cli/cli.h"
 #ifdef NORMA_HAVE_MPI
 #include "comm/mpi/comm_mpi.h"
 #endif
@@ -47,4 +48,19 @@ nm_status nm_cli_open_comm(nm_comm **comm, const nm_comm_config *config, nm_erro
     *comm = nm_allocate(sizeof **comm);
     **comm = (nm_comm){.type = &nm_comm_none, .size = 1};
     return NM_OK;
+}
+
+int nm_cli_fail_once(nm_error *err)
+{
+    static const nm_comm_config launched = {.backend = NM_COMM_AUTO, .timeout = 15};
+    nm_error no_comm;
+    nm_comm *comm;
+    bool prints;
+    if (nm_cli_open_comm(&comm, &launched, &no_comm) != NM_OK)
+        return nm_cli_fail(err);
+    nm_status status = nm_comm_finish(comm, err->status, &prints, err);
+    if (prints)
+        nm_cli_fail(err);
+    nm_comm_free(comm);
+    return (int)status;
 }

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "backend/device.h"
 #include "base/memory.h"
+#include "experiment/slurm_array.h"
 #include "train/options.h"
 
 /* ---- variants ---- */
@@ -170,6 +171,11 @@ static nm_status load_results(nm_comparison *c, nm_error *err)
     return status;
 }
 
+static bool by_slurm(const nm_comparison *c)
+{
+    return c->config.slurm && *c->config.slurm;
+}
+
 static nm_status share_cores(nm_comparison *c, nm_error *err)
 {
     nm_options *options;
@@ -178,7 +184,10 @@ static nm_status share_cores(nm_comparison *c, nm_error *err)
         waiting += c->queue.jobs[i].state == NM_RUN_WAITING;
     NM_TRY(nm_run_queue_options(&c->queue, &c->points.list[0], 1, &options, err));
     const nm_device_config *device = nm_options_find(options, "device");
-    c->queue.share = nm_core_share_of(waiting, c->config.jobs, device->threads, c->config.cores);
+    if (by_slurm(c))
+        c->queue.share = (nm_core_share){c->config.jobs ? c->config.jobs : waiting, device->threads};
+    else
+        c->queue.share = nm_core_share_of(waiting, c->config.jobs, device->threads, c->config.cores);
     nm_options_free(options);
     return NM_OK;
 }
@@ -199,7 +208,8 @@ nm_status nm_comparison_plan(nm_comparison *c, nm_error *err)
 
 nm_status nm_comparison_train(nm_comparison *c, nm_error *err)
 {
-    return nm_run_queue_train(&c->queue, err);
+    return by_slurm(c) ? nm_slurm_array_train(&c->queue, c->folder, c->config.slurm, err)
+                       : nm_run_queue_train(&c->queue, err);
 }
 
 /* ---- results ---- */

@@ -21,6 +21,7 @@ typedef struct nm_comparison_config {
     size_t n_grids;
     int64_t seeds;       /* runs of each variant, with seeds 1, 2, ... */
     int64_t jobs, cores; /* parallel runs, 0: as many as keep all cores busy; CPU cores */
+    const char *slurm; /* options of sbatch, by which the runs are submitted to Slurm; "" or NULL: no Slurm */
     nm_run_measurement measurement;
     double margin;   /* of the equivalence tests, in units of the score; 0: none */
     bool score_grid; /* score all grid points, not only the selected ones */

@@ -85,13 +85,13 @@ nm_status nm_run_queue_options(const nm_run_queue *queue, const nm_variant *vari
     return status;
 }
 
-/* The argument list of norma train, after the words of the launcher; heap, ends with NULL. */
-static char **train_arguments(const nm_run_queue *queue, const nm_run_job *job)
+char **nm_run_queue_arguments(const nm_run_queue *queue, const nm_run_job *job)
 {
     nm_settings all = run_settings(queue, job->variant, job->result.seed);
     char number[32];
     snprintf(number, sizeof number, "%lld", (long long)queue->share.threads);
-    nm_settings_add(&all, "device.threads", number);
+    if (queue->share.threads)
+        nm_settings_add(&all, "device.threads", number);
     nm_settings_add(&all, "run.folder", job->folder);
     nm_settings_add(&all, "run.report_seconds", "1");
     nm_settings_add(&all, "run.resume", "yes");
@@ -113,7 +113,7 @@ static char **train_arguments(const nm_run_queue *queue, const nm_run_job *job)
     return list;
 }
 
-static void free_arguments(char **list)
+void nm_run_arguments_free(char **list)
 {
     for (size_t i = 0; list[i]; i++)
         free(list[i]);
@@ -143,7 +143,7 @@ static nm_status start(const nm_run_queue *queue, nm_run_job *job, nm_error *err
     int log = open(job->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (log < 0)
         return nm_fail(err, NM_IO, "%s: %s", job->log_path, strerror(errno));
-    char **arguments = train_arguments(queue, job);
+    char **arguments = nm_run_queue_arguments(queue, job);
     sigset_t all, before;
     sigfillset(&all);
     fflush(NULL);
@@ -155,25 +155,25 @@ static nm_status start(const nm_run_queue *queue, nm_run_job *job, nm_error *err
         exec_run(arguments, log, parent, &before);
     sigprocmask(SIG_SETMASK, &before, NULL);
     close(log);
-    free_arguments(arguments);
+    nm_run_arguments_free(arguments);
     if (job->process < 0)
         return nm_fail(err, NM_MEMORY, "cannot start a process: %s", strerror(errno));
     job->state = NM_RUN_RUNNING;
     return NM_OK;
 }
 
-static void finish(nm_run_job *job, int wait_status)
+void nm_run_job_finish(nm_run_job *job, int exit_code)
 {
     static const char prefix[] = "norma: ";
     nm_run_result *result = &job->result;
     job->state = NM_RUN_FINISHED;
     nm_last_line(job->log_path, job->last_line, sizeof job->last_line);
-    result->exit_code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+    result->exit_code = exit_code;
     const char *message = job->last_line;
     message += strncmp(message, prefix, strlen(prefix)) ? 0 : strlen(prefix);
-    if (WIFSIGNALED(wait_status))
-        snprintf(result->failure, sizeof result->failure, "terminated by signal %d", WTERMSIG(wait_status));
-    else if (result->exit_code)
+    if (exit_code > 128)
+        snprintf(result->failure, sizeof result->failure, "terminated by signal %d", exit_code - 128);
+    else if (exit_code)
         snprintf(result->failure, sizeof result->failure, "%s", message);
 }
 
@@ -192,7 +192,8 @@ static void reap(nm_run_queue *queue)
         nm_run_job *job = &queue->jobs[i];
         if (job->state != NM_RUN_RUNNING || waitpid(job->process, &wait_status, WNOHANG) != job->process)
             continue;
-        finish(job, wait_status);
+        nm_run_job_finish(job,
+                          WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status));
         if (queue->on_finished)
             queue->on_finished(queue->user, job);
     }

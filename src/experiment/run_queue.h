@@ -17,7 +17,7 @@ typedef struct nm_run_job { /* one run */
     const nm_variant *variant;
     char *folder, *log_path; /* log_path: standard error of the process */
     char key[NM_RUN_KEY_BYTES];
-    char last_line[256]; /* of log_path, once the run is finished */
+    char last_line[256]; /* of log_path, once the run is finished; before: what the run waits for, or "" */
     nm_run_result result;
     nm_run_state state; /* NM_RUN_FINISHED from the start if its test.json is valid */
     pid_t process;
@@ -39,12 +39,19 @@ typedef struct nm_run_queue {
     /* Both may be NULL. tick is called about ten times per second while runs are training. */
     void (*on_finished)(void *user, const nm_run_job *job);
     void (*on_tick)(void *user, const struct nm_run_queue *queue);
+    void (*on_message)(void *user, const char *text); /* such as the number of a Slurm job; may be NULL */
     void *user;
 } nm_run_queue;
 
 /* The options of a run: recipe and profile, overridden by the queue's settings, the variant's settings and the seed. */
 nm_status nm_run_queue_options(const nm_run_queue *queue, const nm_variant *variant, int64_t seed,
                                nm_options **options, nm_error *err);
+/* The command that trains a run: launcher, program, arguments. Without --device.threads if share.threads is 0. Heap, ends with
+ * NULL. */
+char **nm_run_queue_arguments(const nm_run_queue *queue, const nm_run_job *job);
+void nm_run_arguments_free(char **arguments);
+/* Result and last line of a run that has ended; exit_code: 128 + N for signal N. */
+void nm_run_job_finish(nm_run_job *job, int exit_code);
 /* Locks the folder against other comparisons, and against runs of a killed comparison, until the program exits. */
 nm_status nm_run_folder_lock(const char *folder, nm_error *err);
 /* Trains all waiting runs. A run that fails is reported in its result. On NM_INTERRUPTED and on any other failure, all

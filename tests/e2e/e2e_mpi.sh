@@ -44,6 +44,22 @@ has err 'several processes need an input file'
 # Commands that do not divide their work run once.
 timeout 120 "$MPIEXEC" -n 3 "$NORMA" recipes </dev/null >out 2>err || fail "recipes: $(cat err)"
 "$NORMA" recipes | cmp - out || fail "recipes: printed more than once"
+# Help, version and errors of the command line are printed once.
+for arguments in 'train --help' 'train --manual' 'translate --help' --version 'help train' --help; do
+    # shellcheck disable=SC2086
+    timeout 120 "$MPIEXEC" -n 3 "$NORMA" $arguments </dev/null >out 2>err || fail "norma $arguments: $(cat err)"
+    # shellcheck disable=SC2086
+    "$NORMA" $arguments >one.txt
+    same one.txt out
+done
+ranks 3 --train.nonsense red
+ends 2 'unknown option train.nonsense'
+ranks 3 --train.updates many
+ends 2 'train.updates = many'
+ranks 1 : -n 1 "$NORMA" train missing.ini
+ends 3 'missing.ini'
+ranks 1 : -n 1 "$NORMA" train recipe.ini --train.updates few
+ends 2 'norma: rank 1: train.updates = few'
 
 # Batch statistics of the whole update, and running statistics of each worker (the shards).
 # same NAME OPTIONS...: one process and 3 ranks; stopped with 3 ranks, continued with 2.
