@@ -5,7 +5,7 @@
 #     make demo-lm    the same for language models   make bench     run the benchmarks [QUICK=1]
 #     make format     reformat the sources                       make bench-peers  compare with PyTorch and CTranslate2
 #     make test-python  the tests of the Python package with Debian's NumPy and PyTorch
-#     make test-interchange  norma convert against CTranslate2 and transformers from PyPI
+#     make test-interchange  norma convert against CTranslate2, transformers and Marian from PyPI
 #     make fault      fault injection: every command with every failing call [FAULTS_OPTIONS="--commands train"]
 #     make soak       a training run that is killed KILLS=500 times and resumed each time
 #     make test-slurm  norma compare --slurm with Slurm, which is started for the test (slurm-wlm, munge; as root)
@@ -55,6 +55,7 @@ test-python:
 test-interchange: quiet-build
 	@python3 -m venv $(BUILD)/interchange-venv
 	@$(BUILD)/interchange-venv/bin/pip install -q ctranslate2 transformers sentencepiece torch
+	@$(BUILD)/interchange-venv/bin/pip install -q pymarian || echo 'without pymarian: it has no wheel for this Python'
 	@$(BUILD)/interchange-venv/bin/python tests/interchange/check.py $(BUILD)/norma $(BUILD)/interchange
 
 demo: quiet-build

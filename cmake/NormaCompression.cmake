@@ -1,8 +1,9 @@
-# Compressed text files (src/base/text_input.c): each format is read if its library is installed.
+# Libraries of file formats: compressed text (src/base/text_input.c), YAML (src/convert/yaml_file.c). Each is read if its library is
+# installed.
 set(NORMA_COMPRESSION_REQUIRES "")
 set(NORMA_COMPRESSION_MODULES "")
 set(_definitions)
-foreach(_row ZLIB=zlib LZMA=liblzma ZSTD=libzstd)
+foreach(_row ZLIB=zlib LZMA=liblzma ZSTD=libzstd YAML=yaml-0.1)
   string(REPLACE "=" ";" _row ${_row})
   list(GET _row 0 _name)
   list(GET _row 1 _module)
@@ -13,8 +14,8 @@ foreach(_row ZLIB=zlib LZMA=liblzma ZSTD=libzstd)
     string(APPEND NORMA_COMPRESSION_REQUIRES " ${_module}")
     string(APPEND NORMA_COMPRESSION_MODULES " ${_name}=${_module}")
   else()
-    message(STATUS "Without files compressed by ${_module}: its development package is missing")
+    message(STATUS "Without files of ${_module}: its development package is missing")
   endif()
 endforeach()
-set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/src/base/text_input.c PROPERTIES
-                            COMPILE_DEFINITIONS "${_definitions}")
+set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/src/base/text_input.c
+                            ${CMAKE_CURRENT_SOURCE_DIR}/src/convert/yaml_file.c PROPERTIES COMPILE_DEFINITIONS "${_definitions}")

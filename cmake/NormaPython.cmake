@@ -1,6 +1,6 @@
 # The library of the Python package (python/): the same objects as libnorma.so in one file that needs the C library only.
 #
-# jansson, utf8proc, xxHash, protobuf-c, zlib, liblzma and libzstd are linked statically where their archives are installed (in Debian: in the -dev packages).
+# jansson, utf8proc, xxHash, protobuf-c, zlib, liblzma, libzstd and libyaml are linked statically where their archives are installed (in Debian: in the -dev packages).
 # OpenMP is not linked: the package loads the library into a process that has the functions of GCC's runtime, such as that of PyTorch
 # (python/norma/_library.py).
 option(NORMA_PYTHON "Build the library of the Python package" ${NORMA_TESTS})
@@ -14,7 +14,7 @@ set(_packages "JANSSON=jansson" "UTF8PROC=utf8proc" "XXHASH=xxhash")
 if(NORMA_PROTOBUF_REQUIRES)
   list(APPEND _packages "PROTOBUF_C=protobuf-c")
 endif()
-foreach(_package ZLIB=z LZMA=lzma ZSTD=zstd)
+foreach(_package ZLIB=z LZMA=lzma ZSTD=zstd YAML=yaml)
   string(REGEX REPLACE "=.*" "" _name ${_package})
   if(${_name}_FOUND)
     list(APPEND _packages ${_package})

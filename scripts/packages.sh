@@ -27,6 +27,7 @@ build     protobuf-c-compiler                         command:protoc-c
 build     zlib1g-dev                                  module:zlib
 build     liblzma-dev                                 module:liblzma
 build     libzstd-dev                                 module:libzstd
+build     libyaml-dev                                 module:yaml-0.1
 test      libcmocka-dev                               module:cmocka
 test      libarchive13|libarchive13t64                always
 test      xz-utils                                    command:xz

@@ -17,6 +17,7 @@ typedef struct archive_entry archive_entry;
 enum { ARCHIVE_WARN = -20, BLOCK = 1 << 16 };
 
 struct nm_archive {
+    char *file;
     void *library;
     archive_stream *stream;
     archive_stream *(*create)(void);
@@ -69,19 +70,40 @@ static bool load_all(nm_archive *self)
            load(self, "archive_read_free", &self->release);
 }
 
-/* Reads the headers up to that of the member. */
-static nm_status find_member(nm_archive *self, const char *file, const char *member, nm_error *err)
+static const char *message(const nm_archive *self)
+{
+    const char *text = self->message(self->stream);
+    return text ? text : "unknown error";
+}
+
+nm_status nm_archive_next(nm_archive *self, const char **name, nm_error *err)
 {
     archive_entry *entry;
+    for (*name = NULL; !*name;) {
+        int result = self->next(self->stream, &entry);
+        if (result < ARCHIVE_WARN)
+            return nm_fail(err, NM_FORMAT, "%s: not an archive, or a damaged one: %s", self->file,
+                           message(self));
+        if (result > 0)
+            return NM_OK;
+        *name = self->name(entry);
+    }
+    *name += !strncmp(*name, "./", 2) ? 2 : 0;
+    return NM_OK;
+}
+
+/* Reads the headers up to that of the member. */
+static nm_status find_member(nm_archive *self, const char *member, nm_error *err)
+{
+    const char *name;
     char *nearest = NULL;
-    int result, distance = 0;
+    int distance = 0;
     bool found = false;
-    while (!found && (result = self->next(self->stream, &entry)) >= ARCHIVE_WARN && result <= 0) {
-        const char *name = self->name(entry);
-        if (!name)
-            continue;
-        name += !strncmp(name, "./", 2) ? 2 : 0;
+    nm_status status;
+    while ((status = nm_archive_next(self, &name, err)) == NM_OK && name) {
         found = !strcmp(name, member);
+        if (found)
+            break;
         int other = nm_edit_distance(name, member);
         if (!nearest || other < distance) {
             free(nearest);
@@ -89,47 +111,57 @@ static nm_status find_member(nm_archive *self, const char *file, const char *mem
             distance = other;
         }
     }
-    nm_status status = NM_OK;
-    if (!found && result < ARCHIVE_WARN)
-        status = nm_fail(err, NM_FORMAT, "%s: not an archive, or a damaged one: %s", file,
-                         self->message(self->stream) ? self->message(self->stream) : "unknown error");
-    else if (!found)
-        status = nm_fail(err, NM_IO, "%s: the archive has no file %s; the nearest name is %s", file, member,
-                         nearest ? nearest : "none: it is empty");
+    if (status == NM_OK && !found)
+        status = nm_fail(err, NM_IO, "%s: the archive has no file %s; the nearest name is %s", self->file,
+                         member, nearest ? nearest : "none: it is empty");
     free(nearest);
     return status;
 }
 
-static nm_status open_member(nm_archive *self, const char *file, const char *member, nm_error *err)
+static nm_status open_archive(nm_archive *self, nm_error *err)
 {
     if (!load_all(self))
         return nm_fail(
             err, NM_UNSUPPORTED,
-            "%s: reading archives needs libarchive (%s, Debian package libarchive13); or unpack it", file,
-            library_name);
+            "%s: reading archives needs libarchive (%s, Debian package libarchive13); or unpack it",
+            self->file, library_name);
     self->stream = self->create();
     NM_ASSERT(self->stream);
     self->all_filters(self->stream);
     self->all_formats(self->stream);
-    if (self->open(self->stream, file, BLOCK))
-        return nm_fail(err, NM_FORMAT, "%s: not an archive: %s", file,
-                       self->message(self->stream) ? self->message(self->stream) : "unknown error");
-    return find_member(self, file, member, err);
+    if (self->open(self->stream, self->file, BLOCK))
+        return nm_fail(err, NM_FORMAT, "%s: not an archive: %s", self->file, message(self));
+    return NM_OK;
+}
+
+/* Takes the file's name; member NULL: none is searched. */
+static nm_status create_archive(nm_archive **archive, char *file, const char *member, nm_error *err)
+{
+    *archive = nm_allocate(sizeof **archive);
+    (*archive)->file = file;
+    nm_status status = open_archive(*archive, err);
+    if (status == NM_OK && member)
+        status = find_member(*archive, member, err);
+    if (status != NM_OK) {
+        nm_archive_close(*archive);
+        *archive = NULL;
+    }
+    return status;
 }
 
 nm_status nm_archive_open(nm_archive **archive, const char *path, nm_error *err)
 {
     size_t prefix = nm_archive_prefix(path);
     NM_ASSERT(prefix);
-    char *file = nm_format("%.*s", (int)prefix, path);
-    *archive = nm_allocate(sizeof **archive);
-    nm_status status = open_member(*archive, file, path + prefix + 1, err);
-    free(file);
-    if (status != NM_OK) {
-        nm_archive_close(*archive);
-        *archive = NULL;
-    }
-    return status;
+    return create_archive(archive, nm_format("%.*s", (int)prefix, path), path + prefix + 1, err);
+}
+
+nm_status nm_archive_open_all(nm_archive **archive, const char *file, nm_error *err)
+{
+    struct stat info;
+    if (stat(file, &info))
+        return nm_fail(err, NM_IO, "%s: %s", file, strerror(errno));
+    return create_archive(archive, nm_duplicate(file), NULL, err);
 }
 
 ssize_t nm_archive_read(nm_archive *self, char *out, size_t n)
@@ -147,5 +179,6 @@ void nm_archive_close(nm_archive *self)
         self->release(self->stream);
     if (self->library)
         dlclose(self->library);
+    free(self->file);
     free(self);
 }

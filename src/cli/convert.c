@@ -5,16 +5,17 @@
 #include "convert/convert.h"
 
 typedef struct convert_config { /* section [convert] */
-    const char *to, *from, *output;
+    const char *to, *from, *output, *vocabs;
     int64_t heads;
 } convert_config;
 
 /* clang-format off */
 static const nm_option convert_rows[] = {
     NM_OPTION(convert_config, to, "", 0, 0, "Format to write: ctranslate2 or huggingface."),
-    NM_OPTION(convert_config, from, "", 0, 0, "Format to read: huggingface or fairseq."),
+    NM_OPTION(convert_config, from, "", 0, 0, "Format to read: huggingface, fairseq or marian."),
     NM_OPTION(convert_config, output, "", 0, 0, "Folder to write; with --from, model file to write."),
     NM_OPTION(convert_config, heads, "0", 0, 1024, "Number of attention heads of a fairseq model, which its files do not tell."),
+    NM_OPTION(convert_config, vocabs, "", 0, 0, "Vocabularies of a Marian model: SOURCE,TARGET, YAML files or SentencePiece models (.spm)."),
     {0}};
 /* clang-format on */
 
@@ -37,11 +38,14 @@ static int run(nm_cli *cli, int argc, char **argv)
     if (status == NM_OK && config->heads && format != &nm_format_fairseq)
         status = nm_fail(&err, NM_USAGE,
                          "convert: --heads has no effect: the files of this format tell the number of heads");
+    if (status == NM_OK && *config->vocabs && format != &nm_format_marian)
+        status = nm_fail(&err, NM_USAGE,
+                         "convert: --vocabs has no effect: the folders of this format have the vocabularies");
     if (status == NM_OK && !*config->output)
         status = nm_fail(&err, NM_USAGE, "convert: no output: -o %s", reads ? "FILE" : "FOLDER");
     if (status == NM_OK)
-        status = reads ? nm_convert_from(format, &(nm_convert_settings){config->heads}, argv[0],
-                                         config->output, &err)
+        status = reads ? nm_convert_from(format, &(nm_convert_settings){config->heads, config->vocabs},
+                                         argv[0], config->output, &err)
                        : nm_convert_to(format, argv[0], config->output, &err);
     if (status == NM_OK)
         fprintf(stderr, "%s: %s %s %s\n", config->output, reads ? "model from" : format->title,
@@ -61,6 +65,7 @@ const nm_command nm_command_convert = {
         "huggingface: a folder for transformers, in the class that computes the same function: M2M100 for "
         "pre-norm and Marian for post-norm translation models, GPT-2 for language models. All norms are "
         "layer.\n\n"
+        "marian: an npz file of Marian with its vocabularies (--vocabs).\n\n"
         "The other program reads subwords, as norma subword writes them (docs/interchange.md). A part of a "
         "model "
         "that it cannot compute is named with the reason.",

@@ -12,7 +12,8 @@
 
 /* What the files of a format do not tell. */
 typedef struct nm_convert_settings {
-    int64_t heads; /* number of attention heads; 0: not given */
+    int64_t heads;      /* number of attention heads; 0: not given */
+    const char *vocabs; /* files of the vocabularies, "SOURCE,TARGET"; "": not given */
 } nm_convert_settings;
 
 typedef struct nm_foreign_format {
@@ -26,7 +27,8 @@ typedef struct nm_foreign_format {
                       nm_error *err);
 } nm_foreign_format;
 
-extern const nm_foreign_format nm_format_ctranslate2, nm_format_huggingface, nm_format_fairseq;
+extern const nm_foreign_format nm_format_ctranslate2, nm_format_huggingface, nm_format_fairseq,
+    nm_format_marian;
 
 /* All formats, NULL at the end. */
 extern const nm_foreign_format *const nm_foreign_formats[];

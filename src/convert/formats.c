@@ -6,10 +6,7 @@
 #include "convert/text_files.h"
 
 const nm_foreign_format *const nm_foreign_formats[] = {
-    &nm_format_ctranslate2,
-    &nm_format_huggingface,
-    &nm_format_fairseq,
-    NULL,
+    &nm_format_ctranslate2, &nm_format_huggingface, &nm_format_fairseq, &nm_format_marian, NULL,
 };
 
 static char *names_of_formats(void)

@@ -120,13 +120,13 @@ static const nm_vocab *target_vocab(const nm_import *import)
                                   : ((const nm_lm_parts *)import->task.parts)->vocab;
 }
 
-/* The first input of tears is no output; tokens that the other program lacks have no logit. <pad> is never output. */
+/* The first input of tears is no output; tokens that the other program lacks have no logit, and no part of its softmax. */
 static bool is_excluded(const nm_import *import, int32_t id)
 {
     const nm_vocab *vocab = target_vocab(import);
     if (vocab->order == NM_VOCAB_TEARS && id == vocab->bos)
         return true;
-    return import->ids[1][id] < 0 && !(is_translation(import) && id == vocab->pad);
+    return import->ids[1][id] < 0;
 }
 
 bool nm_import_excludes(const nm_import *import)
@@ -163,20 +163,25 @@ static char *settings_of(const nm_import *import, bool sentencepiece)
                      target_vocab(import)->order == NM_VOCAB_FAIRSEQ ? "fairseq" : "tears");
 }
 
+void nm_import_settings(nm_import *import)
+{
+    bool translation = is_translation(import);
+    nm_translation_parts *parts = import->task.parts;
+    nm_lm_parts *lm_parts = import->task.parts;
+    char **text = translation ? &parts->texts[NM_TEXT_SETTINGS] : &lm_parts->texts[NM_LM_SETTINGS];
+    if (!*text)
+        *text = settings_of(import, (translation ? parts->spm[0].spm : lm_parts->spm.spm) != NULL);
+}
+
 nm_status nm_import_texts(nm_import *import, const char *folder)
 {
     NM_TRY(nm_text_files_read(&import->task, folder, import->err));
-    if (!is_translation(import)) {
-        nm_lm_parts *parts = import->task.parts;
-        if (!parts->texts[NM_LM_SETTINGS])
-            parts->texts[NM_LM_SETTINGS] = settings_of(import, parts->spm.spm != NULL);
-        return NM_OK;
+    if (is_translation(import)) {
+        const nm_translation_parts *parts = import->task.parts;
+        if (!parts->spm[0].spm != !parts->spm[1].spm)
+            return nm_fail(import->err, NM_MISMATCH, "%s: has one of source.spm and target.spm", folder);
     }
-    nm_translation_parts *parts = import->task.parts;
-    if (!parts->spm[0].spm != !parts->spm[1].spm)
-        return nm_fail(import->err, NM_MISMATCH, "%s: has one of source.spm and target.spm", folder);
-    if (!parts->texts[NM_TEXT_SETTINGS])
-        parts->texts[NM_TEXT_SETTINGS] = settings_of(import, parts->spm[0].spm != NULL);
+    nm_import_settings(import);
     return NM_OK;
 }
 

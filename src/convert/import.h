@@ -45,6 +45,8 @@ bool nm_import_excludes(const nm_import *import);
 /* The texts of the model: data.ini, codes.bpe, source.spm and target.spm of the folder if they exist; otherwise the model reads
  * subwords. */
 nm_status nm_import_texts(nm_import *import, const char *folder);
+/* data.ini of a model that is not given the settings of its text. */
+void nm_import_settings(nm_import *import);
 /* Builds the model with zero parameters. */
 nm_status nm_import_build(nm_import *import);
 /* Excludes tokens that the other program does not output, and writes the model file. */

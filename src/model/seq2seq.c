@@ -27,7 +27,7 @@ static const nm_option seq2seq_options[] = {
     PICK(init, "fairseq", NM_INIT_SCHEMES, "Initialization of linear layers: Xavier normal, SmallInit, fairseq's, RBN's, PyTorch's defaults or Transformer-XL's N(0, 0.02)."),
     PICK(share_embeddings, "all", "all|decoder|none", "Sharing of matrices: source, target and output (all), target and output (decoder), or none."),
     ROW(output_bias, "false", 0, 1, "Bias of the output projection."),
-    PICK(positions, "fairseq", "fairseq|tears|marian", "Sinusoidal position table: fairseq's, that of Transformers without Tears, or that of Marian models in transformers."),
+    PICK(positions, "fairseq", "fairseq|tears|marian|tensor2tensor", "Sinusoidal position table: fairseq's, that of Transformers without Tears, that of Marian models in transformers, or that of tensor2tensor and Marian."),
     ROW(max_positions, "1024", 8, 1 << 20, "Maximum length of a sequence in tokens."),
     {0}};
 
@@ -112,7 +112,8 @@ static nm_status seq2seq_build(nm_model *model, nm_error *err)
 static nm_status seq2seq_ready(nm_model *model, nm_error *err)
 {
     const nm_seq2seq_config *c = model->config;
-    static const nm_position_kind kinds[] = {NM_POSITIONS_FAIRSEQ, NM_POSITIONS_TEARS, NM_POSITIONS_MARIAN};
+    static const nm_position_kind kinds[] = {NM_POSITIONS_FAIRSEQ, NM_POSITIONS_TEARS, NM_POSITIONS_MARIAN,
+                                             NM_POSITIONS_TENSOR2TENSOR};
     return nm_positions_alloc(model->backend, kinds[c->positions], (int32_t)c->max_positions,
                               (int32_t)c->width, &nm_seq2seq_of(model)->positions, err);
 }

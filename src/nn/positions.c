@@ -34,6 +34,8 @@ static double entry(nm_position_kind kind, int32_t row, int32_t length, int32_t 
     switch (kind) {
     case NM_POSITIONS_FAIRSEQ:
         return halves_entry(row + 2, feature, d);
+    case NM_POSITIONS_TENSOR2TENSOR:
+        return halves_entry(row, feature, d);
     case NM_POSITIONS_RELATIVE:
         return halves_entry(row - length / 2, feature, d);
     case NM_POSITIONS_REVERSED:

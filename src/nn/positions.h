@@ -1,5 +1,6 @@
 /* Sinusoidal position tables [length, d], not learned.
  *     fairseq    [sin(p w_k) | cos(p w_k)]     w_k = 10000^(-k / (d/2 - 1))     p = i + 2 for token i
+ *     tensor2tensor  as fairseq                                                 p = i
  *     tears      feature 2k:     sin(p w_k)    w_k = 10000^(-2k / d)            p = i
  *                feature 2k + 1: cos(p w_k)
  *     marian     [sin(p w_k) | cos(p w_k)]     w_k = 10000^(-2k / d)            p = i
@@ -12,10 +13,11 @@
 
 typedef enum nm_position_kind {
     NM_POSITIONS_FAIRSEQ,
-    NM_POSITIONS_TEARS,    /* Nguyen and Salazar 2019 */
-    NM_POSITIONS_MARIAN,   /* the class MarianMTModel of transformers */
-    NM_POSITIONS_REVERSED, /* Transformer-XL: distance from the end of the segment */
-    NM_POSITIONS_RELATIVE  /* TENER: signed distance */
+    NM_POSITIONS_TEARS,        /* Nguyen and Salazar 2019 */
+    NM_POSITIONS_MARIAN,       /* the class MarianMTModel of transformers */
+    NM_POSITIONS_REVERSED,     /* Transformer-XL: distance from the end of the segment */
+    NM_POSITIONS_RELATIVE,     /* TENER: signed distance */
+    NM_POSITIONS_TENSOR2TENSOR /* Vaswani et al. 2018; Marian */
 } nm_position_kind;
 
 /* Writes the table to device memory of length * d elements. Row i: position i of a sequence, or distance i - length / 2. */

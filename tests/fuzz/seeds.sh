@@ -71,6 +71,8 @@ if command -v spm_train >/dev/null; then
             put sentencepiece $type
     done
 fi
+put npz post <"$root/tests/interchange/marian/post.npz"
+put yaml vocabulary <"$root/tests/interchange/marian/source.yml"
 for i in 0 17 33 99; do
     { printf '%b' "\\x$(printf %02x $i)"; head -n 1 train.en; printf '\0'; sed -n 2p train.en; printf '\0'; sed -n 3p train.en; } |
         tr -d '\n' | put metric line-$i

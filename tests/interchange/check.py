@@ -1,10 +1,12 @@
-"""norma convert against the other programs: CTranslate2, transformers, sentencepiece and torch from PyPI.
+"""norma convert against the other programs: CTranslate2, transformers, sentencepiece and torch from PyPI, and pymarian, which is
+left out where it has no wheel.
 
     check.py NORMA FOLDER
 
 Trains small models in FOLDER, converts them, and compares translations and log probabilities. Exit code 1: a difference.
 """
 
+import importlib.util
 import json
 import math
 import os
@@ -136,6 +138,40 @@ def check_marian():
     check("MarianMTModel to Norma", largest < TOLERANCE, f"largest difference {largest:.1e}")
 
 
+def pymarian(*arguments):
+    done = subprocess.run([sys.executable, "-m", "pymarian", *arguments, "--cpu-threads", "1", "--workspace", "200", "--quiet"],
+                          capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"pymarian {' '.join(arguments)}: {done.stderr[-2000:]}")
+    return done.stdout
+
+
+def check_pymarian():
+    """Models that Marian trains for a few updates: its own log probabilities of the validation set."""
+    if not importlib.util.find_spec("pymarian"):
+        print("skipped pymarian: not installed", flush=True)
+        return
+    variants = {"post": [], "tied": ["--tied-embeddings-all", "--dim-vocabs", "32", "32"],
+                "pre": ["--transformer-preprocess", "n", "--transformer-postprocess", "da", "--transformer-postprocess-top", "n",
+                        "--transformer-ffn-activation", "relu"]}
+    for name, options in variants.items():
+        suffix = "spm" if name == "tied" else "yml"
+        vocabs = ["joint.spm"] * 2 if name == "tied" else ["marian.de.yml", "marian.en.yml"]
+        pymarian("train", "--model", f"marian-{name}.npz", "--train-sets", "train.de", "train.en", "--vocabs", *vocabs, "--type",
+                 "transformer", "--dim-emb", "32", "--transformer-heads", "4", "--enc-depth", "2", "--dec-depth", "2",
+                 "--transformer-dim-ffn", "64", "--after-batches", "40", "--mini-batch", "32", "--seed", "1", "--learn-rate",
+                 "0.01", "--overwrite", *options)
+        theirs = pymarian("score", "-m", f"marian-{name}.npz", "-t", "valid.de", "valid.en", "--vocabs", *vocabs, "--mini-batch",
+                          "1").split()
+        norma("convert", f"marian-{name}.npz", "--from", "marian", "--vocabs", ",".join(vocabs), "-o",
+              f"marian-{name}.safetensors")
+        ours = norma("rescore", f"marian-{name}.safetensors", "valid.de", "valid.en", "--rescore.input_format",
+                     "raw" if suffix == "spm" else "tokenized").split()
+        largest = max(abs(float(a) - float(b)) for a, b in zip(ours, theirs))
+        check(f"Marian to Norma, {name}, {suffix}", len(ours) == len(theirs) == 40 and largest < 1e-4,
+              f"largest difference of {len(ours)} log probabilities {largest:.1e}")
+
+
 def check_gpt2():
     size = 300
     model = GPT2LMHeadModel(GPT2Config(vocab_size=size, n_positions=64, n_embd=48, n_layer=2, n_head=4, eos_token_id=size - 1,
@@ -172,5 +208,6 @@ if __name__ == "__main__":
         if run in ("layer", "post", "gelu"):
             check_transformers(run, subwords)
     check_marian()
+    check_pymarian()
     check_gpt2()
     sys.exit(failures > 0)

@@ -1,0 +1,34 @@
+/* Files of NumPy arrays (npz): a zip archive of npy files
+ * (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html). The archive is read by libarchive. */
+#ifndef NM_NPZ_H
+#define NM_NPZ_H
+
+#include "norma/status.h"
+
+enum { NM_NPZ_MAX_RANK = 8 };
+
+typedef struct nm_npz_array {
+    char *name;     /* of the npy file, without ".npy" */
+    char kind;      /* 'f', 'i' or 'u' */
+    int item_bytes; /* of an element, which is little-endian */
+    int rank;
+    int64_t shape[NM_NPZ_MAX_RANK];
+    size_t count, bytes; /* elements; bytes of data */
+    void *data;          /* in C order */
+} nm_npz_array;
+
+/* {0} is empty. */
+typedef struct nm_npz {
+    char *path;
+    nm_npz_array *arrays;
+    size_t n, capacity;
+} nm_npz;
+
+/* Reads all arrays. NM_IO; NM_FORMAT: not an npz file, or a damaged one; NM_UNSUPPORTED names an array of another type or in
+ * Fortran order, or libarchive is missing. The caller releases the file, also after an error. */
+nm_status nm_npz_read(nm_npz *npz, const char *path, nm_error *err);
+/* NULL: there is none. */
+const nm_npz_array *nm_npz_find(const nm_npz *npz, const char *name);
+void nm_npz_release(nm_npz *npz);
+
+#endif
