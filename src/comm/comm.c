@@ -6,6 +6,17 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
+static void post_none(nm_comm *comm, const nm_comm_message *messages, size_t n)
+{
+    (void)comm, (void)messages;
+    NM_ASSERT(n == 0);
+}
+
+static void progress_none(nm_comm *comm)
+{
+    (void)comm;
+}
+
 static nm_status exchange_none(nm_comm *comm, const nm_comm_message *messages, size_t n, nm_error *err)
 {
     (void)comm, (void)messages, (void)n, (void)err;
@@ -25,16 +36,40 @@ static void free_none(nm_comm *comm)
     free(comm);
 }
 
-const nm_comm_type nm_comm_none = {
-    .name = "none", .exchange = exchange_none, .finish = finish_none, .free = free_none};
+const nm_comm_type nm_comm_none = {.name = "none",
+                                   .post = post_none,
+                                   .progress = progress_none,
+                                   .exchange = exchange_none,
+                                   .finish = finish_none,
+                                   .free = free_none};
+
+static void count_sent(nm_comm *comm, const nm_comm_message *messages, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        comm->sent_bytes += messages[i].receive ? 0 : (int64_t)messages[i].bytes;
+}
+
+void nm_comm_post(nm_comm *comm, const nm_comm_message *messages, size_t n)
+{
+    double start = nm_clock();
+    comm->type->post(comm, messages, n);
+    comm->wait_seconds += nm_clock() - start;
+    count_sent(comm, messages, n);
+}
+
+void nm_comm_progress(nm_comm *comm)
+{
+    double start = nm_clock();
+    comm->type->progress(comm);
+    comm->wait_seconds += nm_clock() - start;
+}
 
 nm_status nm_comm_exchange(nm_comm *comm, const nm_comm_message *messages, size_t n, nm_error *err)
 {
     double start = nm_clock();
     nm_status status = comm->type->exchange(comm, messages, n, err);
     comm->wait_seconds += nm_clock() - start;
-    for (size_t i = 0; i < n; i++)
-        comm->sent_bytes += messages[i].receive ? 0 : (int64_t)messages[i].bytes;
+    count_sent(comm, messages, n);
     return status;
 }
 

@@ -24,8 +24,12 @@ typedef struct nm_comm_message {
 
 typedef struct nm_comm_type {
     const char *name; /* "none", "mpi" */
-    /* Sends and receives all messages and returns when they are complete. The k-th message from one rank to another is
-     * received by the k-th receive. */
+    /* Begins to send and receive messages; their data must stay until the next exchange, which completes them. The k-th message
+     * from one rank to another is received by the k-th receive. */
+    void (*post)(nm_comm *comm, const nm_comm_message *messages, size_t n);
+    /* Continues the messages of `post` without waiting. */
+    void (*progress)(nm_comm *comm);
+    /* Sends and receives all messages and returns when they, and those of `post`, are complete. */
     nm_status (*exchange)(nm_comm *comm, const nm_comm_message *messages, size_t n, nm_error *err);
     /* See nm_comm_finish. */
     nm_status (*finish)(nm_comm *comm, nm_status status, bool *prints, nm_error *err);
@@ -35,13 +39,15 @@ typedef struct nm_comm_type {
 struct nm_comm {
     const nm_comm_type *type;
     int32_t rank, size;
-    double wait_seconds; /* time in nm_comm_exchange so far */
+    double wait_seconds; /* time in nm_comm_post, nm_comm_progress and nm_comm_exchange so far */
     int64_t sent_bytes;  /* so far */
 };
 
 /* A process without others. */
 extern const nm_comm_type nm_comm_none;
 
+void nm_comm_post(nm_comm *comm, const nm_comm_message *messages, size_t n);
+void nm_comm_progress(nm_comm *comm);
 nm_status nm_comm_exchange(nm_comm *comm, const nm_comm_message *messages, size_t n, nm_error *err);
 /* blocks: [size][bytes]. Each rank has filled its block; afterwards every rank has all. */
 nm_status nm_comm_gather(nm_comm *comm, void *blocks, size_t bytes, nm_error *err);

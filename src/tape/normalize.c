@@ -20,6 +20,8 @@ static void normalize_backward(nm_tape *tape, nm_node *node)
     call->dx = nm_tensor_grad(tape, node->in[0], &call->add);
     if (!call->dx.data)
         return;
+    for (int i = 0; i < call->norm->shape.n_params; i++)
+        nm_tape_gradient_written(tape, call->norm->param_grads[i]);
     call->recomputed = false;
     call->norm->type->backward(call);
     end_failed_pass(tape, call);

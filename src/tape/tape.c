@@ -179,14 +179,16 @@ void nm_tape_backward_from(nm_tape *tape, int first)
     for (int i = tape->n_nodes - 1; i >= first && !nm_tape_exhausted(tape); i--) {
         nm_node *node = &tape->nodes[i];
         nm_tensor *out = node->out;
-        if (out && !out->grad_started)
-            continue;
-        node->op->backward(tape, node);
-        if (out && out->pooled) {
+        bool has_grad = !out || out->grad_started;
+        if (has_grad)
+            node->op->backward(tape, node);
+        if (has_grad && out && out->pooled) {
             free_block(tape, out->grad, tensor_bytes(tape, out));
             out->grad = NULL;
             nm_tape_free_data(tape, out);
         }
+        if (tape->observer && !nm_tape_exhausted(tape))
+            tape->observer->node_finished(tape->observer);
     }
     tape->n_nodes = first;
 }
@@ -219,8 +221,16 @@ nm_mat nm_mat_columns(const nm_backend *backend, nm_mat mat, int32_t first, int3
                     mat.stride};
 }
 
+void nm_tape_gradient_written(nm_tape *tape, const void *grad)
+{
+    if (tape->observer)
+        tape->observer->written(tape->observer, grad);
+}
+
 nm_mat nm_tensor_grad(nm_tape *tape, nm_tensor *tensor, bool *add)
 {
+    if (!tensor->pooled)
+        nm_tape_gradient_written(tape, tensor->grad);
     *add = tensor->grad_started;
     if (!tensor->grad)
         tensor->grad = alloc_block(tape, tensor_bytes(tape, tensor));

@@ -34,6 +34,15 @@ struct nm_node {
     void *saved; /* host memory of the tape */
 };
 
+/* Follows the gradients of parameters through a pass. */
+typedef struct nm_gradient_observer {
+    /* Called before an operation adds to the gradient of a parameter: by nodes of the backward pass, and by a loss in the
+     * forward pass. */
+    void (*written)(struct nm_gradient_observer *observer, const void *grad);
+    /* Called after each node of the backward pass. */
+    void (*node_finished)(struct nm_gradient_observer *observer);
+} nm_gradient_observer;
+
 enum { NM_TAPE_MAX_NODES = 1 << 14, NM_TAPE_MAX_POOL = 256, NM_TAPE_MAX_PENALTIES = 256 };
 
 struct nm_tape {
@@ -62,8 +71,9 @@ struct nm_tape {
         batch_stats; /* norms use batch statistics (their train) although the tape is not training: for instruments */
     void (*listen)(void *listener, const nm_norm_call *call, bool backward); /* instruments; or NULL */
     void *listener;
-    nm_node unrecorded; /* result of nm_tape_record if nothing is recorded */
-    nm_tensor empty;    /* result of an exhausted tape: no rows, so that kernels do nothing */
+    nm_gradient_observer *observer; /* or NULL */
+    nm_node unrecorded;             /* result of nm_tape_record if nothing is recorded */
+    nm_tensor empty;                /* result of an exhausted tape: no rows, so that kernels do nothing */
 };
 
 /* device_bytes: address space to reserve; pages are allocated at the first access. */
@@ -110,6 +120,8 @@ bool nm_segment_is_recomputed(const nm_tape *tape);
 nm_mat nm_tensor_mat(const nm_tensor *tensor);
 /* Columns first .. first + cols - 1. */
 nm_mat nm_mat_columns(const nm_backend *backend, nm_mat mat, int32_t first, int32_t cols);
+/* For operations whose parameters are no tensors: before a node adds to the gradient. */
+void nm_tape_gradient_written(nm_tape *tape, const void *grad);
 /* The gradient to write; *add: whether it must be added to. */
 nm_mat nm_tensor_grad(nm_tape *tape, nm_tensor *tensor, bool *add);
 /* The gradient for kernels that only add: zeroed before the first. */

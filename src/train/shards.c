@@ -137,6 +137,32 @@ static nm_status open_inbox(nm_shard_tree *tree, nm_error *err)
                             &inbox->grads, err);
 }
 
+/* A range of the gradients, which is complete when the backward pass has finished `ready` nodes. */
+typedef struct bucket {
+    size_t first, n;
+    int64_t ready;
+} bucket;
+
+enum { N_BUCKETS = 16 };
+
+typedef struct nm_shard_overlap {
+    nm_gradient_observer observer; /* first member: the observer of a call is its overlap */
+    nm_shard_tree *tree;
+    int64_t
+        *last; /* [params->n]: nodes that had finished at the last write to the gradient, in the dry run */
+    bucket buckets[N_BUCKETS]; /* in ascending order of ready */
+    int32_t n_buckets;
+    int32_t n_sent; /* of the current pass */
+    int64_t finished, shard;
+    bool planned;
+    bool sent; /* the gradients of the current update are sent during the pass */
+} nm_shard_overlap;
+
+static bool sends_during_pass(const nm_shard_tree *tree)
+{
+    return tree->overlap && tree->overlap->sent;
+}
+
 static void close_inbox(nm_shard_tree *tree)
 {
     nm_shard_inbox *inbox = tree->inbox;
@@ -258,6 +284,9 @@ void nm_shard_tree_release(nm_shard_tree *tree)
     }
     close_inbox(tree);
     close_join(tree);
+    if (tree->overlap)
+        free(tree->overlap->last);
+    free(tree->overlap);
     free(tree->waiting);
     *tree = (nm_shard_tree){0};
 }
@@ -268,6 +297,8 @@ void nm_shard_tree_start(nm_shard_tree *tree)
 {
     tree->has_current = false;
     tree->n_waiting = 0;
+    if (tree->overlap)
+        tree->overlap->sent = false;
 }
 
 static size_t unit_of(const nm_shard_tree *tree)
@@ -284,8 +315,9 @@ static void store_current(nm_shard_tree *tree)
     node->level = tree->current.level;
     node->index = tree->current.index;
     node->sums = tree->current.sums;
-    nm_backend_copy(params->backend, (char *)node->grads + at, (char *)params->grads + at,
-                    tree->n_elements * unit_of(tree));
+    if (!sends_during_pass(tree))
+        nm_backend_copy(params->backend, (char *)node->grads + at, (char *)params->grads + at,
+                        tree->n_elements * unit_of(tree));
     if (params->n_statistics)
         nm_backend_copy(params->backend, node->statistics, params->statistics, statistics_bytes(params));
     nm_params_get_rows(params, node->rows);
@@ -302,11 +334,11 @@ void nm_shard_tree_begin(nm_shard_tree *tree)
         nm_norm_discard_statistics(params->norms[n]);
 }
 
-/* grads = earlier + grads, in pieces whose length fits the kernel's argument */
-static void add_gradients(nm_shard_tree *tree, const void *earlier)
+/* grads = earlier + grads for n elements, in pieces whose length fits the kernel's argument */
+static void add_gradients(nm_shard_tree *tree, const void *earlier, size_t first, size_t n_elements)
 {
-    const size_t piece = (size_t)1 << 30, unit = unit_of(tree), end = tree->first_element + tree->n_elements;
-    for (size_t at = tree->first_element; at < end; at += piece) {
+    const size_t piece = (size_t)1 << 30, unit = unit_of(tree), end = first + n_elements;
+    for (size_t at = first; at < end; at += piece) {
         size_t n = end - at < piece ? end - at : piece;
         char *grads = (char *)tree->params->grads + at * unit;
         NM_CALL(tree->params->backend, vec, .op = NM_VEC_LINEAR, .n = (int32_t)n,
@@ -326,7 +358,8 @@ static void add_earlier(nm_shard_tree *tree, const nm_shard_node *earlier)
     sums->stop |= earlier->sums.stop;
     sums->whole_gradients |= earlier->sums.whole_gradients;
     sums->seconds = earlier->sums.seconds > sums->seconds ? earlier->sums.seconds : sums->seconds;
-    add_gradients(tree, earlier->grads);
+    if (!sends_during_pass(tree)) /* otherwise added bucket by bucket */
+        add_gradients(tree, earlier->grads, tree->first_element, tree->n_elements);
     nm_params_add_statistics(tree->params, earlier->statistics, earlier->rows);
 }
 
@@ -348,8 +381,14 @@ static void combine(nm_shard_tree *tree, position node, const nm_shard_sums *sum
     tree->has_current = true;
 }
 
+static void send_buckets(nm_shard_overlap *o);
+
 void nm_shard_tree_end(nm_shard_tree *tree, int64_t shard, const nm_shard_sums *sums)
 {
+    if (sends_during_pass(tree)) {
+        tree->overlap->finished = INT64_MAX;
+        send_buckets(tree->overlap);
+    }
     combine(tree, (position){0, shard}, sums);
 }
 
@@ -364,6 +403,153 @@ static size_t part_bytes(const nm_shard_tree *tree, int32_t rank)
 static char *inbox_grads(const nm_shard_tree *tree, int32_t node)
 {
     return (char *)tree->inbox->grads + (size_t)node * part_bytes(tree, tree->comm->rank);
+}
+
+/* ---- exchange during the last backward pass ---- */
+
+static void written_in_dry_run(nm_gradient_observer *observer, const void *grad)
+{
+    nm_shard_overlap *o = (nm_shard_overlap *)observer;
+    const nm_params *params = o->tree->params;
+    for (size_t i = 0; i < params->n; i++)
+        if (params->list[i]->tensor.grad == grad)
+            o->last[i] = o->finished;
+}
+
+static void node_of_dry_run(nm_gradient_observer *observer)
+{
+    ((nm_shard_overlap *)observer)->finished++;
+}
+
+nm_gradient_observer *nm_shard_tree_plan(nm_shard_tree *tree)
+{
+    if (!tree->inbox)
+        return NULL;
+    nm_shard_overlap *o = tree->overlap = nm_allocate(sizeof *o);
+    o->observer = (nm_gradient_observer){written_in_dry_run, node_of_dry_run};
+    o->tree = tree;
+    o->last = nm_allocate(tree->params->n * sizeof *o->last);
+    return &o->observer;
+}
+
+static int compare_buckets(const void *a, const void *b)
+{
+    const bucket *x = a, *y = b;
+    if (x->ready != y->ready)
+        return x->ready < y->ready ? -1 : 1;
+    return x->first < y->first ? -1 : 1;
+}
+
+/* Consecutive parameters of about 1/16 of the elements. */
+static void make_buckets(nm_shard_overlap *o)
+{
+    const nm_params *params = o->tree->params;
+    const size_t size = params->n_elements / N_BUCKETS + 1;
+    bucket *last = NULL;
+    for (size_t i = 0; i < params->n; i++) {
+        size_t first = params->list[i]->offset,
+               end = i + 1 < params->n ? params->list[i + 1]->offset : params->n_elements;
+        if (!last || (last->n >= size && o->n_buckets < N_BUCKETS)) {
+            last = &o->buckets[o->n_buckets++];
+            *last = (bucket){.first = first};
+        }
+        last->n = end - last->first;
+        last->ready = o->last[i] + 1 > last->ready ? o->last[i] + 1 : last->ready;
+    }
+    qsort(o->buckets, (size_t)o->n_buckets, sizeof *o->buckets, compare_buckets);
+    o->planned = true;
+}
+
+/* Adds the nodes before the last shard to this range of its gradients, as `combine` does. Returns the number of nodes of
+ * this process that remain before it. */
+static int32_t combine_range(nm_shard_tree *tree, int64_t shard, size_t first, size_t n)
+{
+    int32_t n_left = tree->n_waiting;
+    for (position node = {0, shard}; !is_root(node, tree->n_shards); node = parent_of(node)) {
+        const nm_shard_node *left = n_left ? &tree->waiting[n_left - 1] : NULL;
+        if (left && are_siblings((position){left->level, left->index}, node)) {
+            add_gradients(tree, left->grads, first, n);
+            n_left--;
+        } else if (!is_only_child(node, tree->n_shards)) {
+            break;
+        }
+    }
+    return n_left;
+}
+
+/* The elements that are in the bucket and in the part of a rank. */
+static bucket intersect(const nm_shard_tree *tree, const bucket *b, int32_t rank)
+{
+    const size_t *part = &tree->inbox->parts[rank];
+    size_t first = b->first > part[0] ? b->first : part[0],
+           end = b->first + b->n < part[1] ? b->first + b->n : part[1];
+    return (bucket){.first = first, .n = end > first ? end - first : 0};
+}
+
+static void send_bucket(nm_shard_overlap *o, const bucket *b)
+{
+    nm_shard_tree *tree = o->tree;
+    nm_shard_inbox *inbox = tree->inbox;
+    const nm_comm *comm = tree->comm;
+    const size_t unit = unit_of(tree);
+    const bucket own = intersect(tree, b, comm->rank);
+    int32_t n_left = combine_range(tree, o->shard, b->first, b->n);
+    size_t n = 0;
+    for (int32_t rank = 0; rank < comm->size; rank++) {
+        const bucket theirs = intersect(tree, b, rank);
+        if (rank == comm->rank)
+            continue;
+        for (int32_t node = inbox->first[rank]; node < inbox->first[rank + 1]; node++)
+            inbox->messages[n++] = (nm_comm_message){
+                rank, true, inbox_grads(tree, node) + (own.first - inbox->parts[comm->rank]) * unit,
+                own.n * unit};
+        for (int32_t i = 0; i <= n_left; i++) {
+            char *grads = i < n_left ? tree->waiting[i].grads : tree->params->grads;
+            inbox->messages[n++] =
+                (nm_comm_message){rank, false, grads + theirs.first * unit, theirs.n * unit};
+        }
+    }
+    nm_comm_post(tree->comm, inbox->messages, n);
+}
+
+static void send_buckets(nm_shard_overlap *o)
+{
+    for (; o->n_sent < o->n_buckets && o->buckets[o->n_sent].ready <= o->finished; o->n_sent++)
+        send_bucket(o, &o->buckets[o->n_sent]);
+}
+
+static void written_in_pass(nm_gradient_observer *observer, const void *grad)
+{
+    const nm_shard_overlap *o = (const nm_shard_overlap *)observer;
+    const char *grads = o->tree->params->grads;
+    for (int32_t i = 0; i < o->n_sent; i++) {
+        const bucket *b = &o->buckets[i];
+        NM_ASSERT((const char *)grad < grads + b->first * unit_of(o->tree) ||
+                  (const char *)grad >= grads + (b->first + b->n) * unit_of(o->tree));
+    }
+}
+
+static void node_of_pass(nm_gradient_observer *observer)
+{
+    nm_shard_overlap *o = (nm_shard_overlap *)observer;
+    o->finished++;
+    send_buckets(o);
+    nm_comm_progress(o->tree->comm);
+}
+
+nm_gradient_observer *nm_shard_tree_send_during(nm_shard_tree *tree, int64_t shard)
+{
+    nm_shard_overlap *o = tree->overlap;
+    if (!o)
+        return NULL;
+    if (!o->planned)
+        make_buckets(o);
+    o->observer = (nm_gradient_observer){written_in_pass, node_of_pass};
+    o->shard = shard;
+    o->n_sent = 0;
+    o->finished = 0;
+    o->sent = true;
+    return &o->observer;
 }
 
 /* Sums, rows and statistics of this process's nodes, to be sent. */
@@ -381,23 +567,30 @@ static void pack_rest(nm_shard_tree *tree)
     }
 }
 
-/* Part `rank` of the gradients of every node, and the rest of every node. */
+/* Of node i of this process. The last one was not stored if it was sent during the pass. */
+static char *own_gradients(const nm_shard_tree *tree, int32_t i)
+{
+    return sends_during_pass(tree) && i == tree->n_waiting - 1 ? tree->params->grads : tree->waiting[i].grads;
+}
+
+/* Part `rank` of the gradients of every node, unless they were sent during the pass, and the rest of every node. */
 static nm_status exchange_nodes(nm_shard_tree *tree, nm_error *err)
 {
     nm_shard_inbox *inbox = tree->inbox;
     const nm_comm *comm = tree->comm;
+    const bool sent = sends_during_pass(tree);
     size_t n = 0;
     for (int32_t rank = 0; rank < comm->size; rank++) {
         int32_t first = inbox->first[rank], own = inbox->first[comm->rank];
         if (rank == comm->rank)
             continue;
-        for (int32_t node = first; node < inbox->first[rank + 1]; node++)
+        for (int32_t node = first; !sent && node < inbox->first[rank + 1]; node++)
             inbox->messages[n++] =
                 (nm_comm_message){rank, true, inbox_grads(tree, node), part_bytes(tree, comm->rank)};
         inbox->messages[n++] =
             (nm_comm_message){rank, true, inbox->rest + (size_t)first * inbox->rest_bytes,
                               (size_t)(inbox->first[rank + 1] - first) * inbox->rest_bytes};
-        for (int32_t i = 0; i < tree->n_waiting; i++)
+        for (int32_t i = 0; !sent && i < tree->n_waiting; i++)
             inbox->messages[n++] = (nm_comm_message){
                 rank, false, (char *)tree->waiting[i].grads + inbox->parts[rank] * unit_of(tree),
                 part_bytes(tree, rank)};
@@ -407,7 +600,7 @@ static nm_status exchange_nodes(nm_shard_tree *tree, nm_error *err)
     NM_TRY(nm_comm_exchange(tree->comm, inbox->messages, n, err));
     for (int32_t i = 0; i < tree->n_waiting; i++)
         nm_backend_copy(tree->params->backend, inbox_grads(tree, inbox->first[comm->rank] + i),
-                        (char *)tree->waiting[i].grads + inbox->parts[comm->rank] * unit_of(tree),
+                        own_gradients(tree, i) + inbox->parts[comm->rank] * unit_of(tree),
                         part_bytes(tree, comm->rank));
     return NM_OK;
 }

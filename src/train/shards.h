@@ -47,9 +47,10 @@ typedef struct nm_shard_tree {
     int32_t n_waiting, capacity;
     size_t first_element, n_elements; /* of the gradients that are combined */
     nm_comm *comm;
-    bool sharded;                 /* the sum of the gradients is that of the own part only */
-    struct nm_shard_inbox *inbox; /* nodes of all processes; NULL: a process without others */
-    struct nm_shard_join *join;   /* of nm_shard_tree_join; NULL until nm_shard_tree_open_join */
+    bool sharded;                     /* the sum of the gradients is that of the own part only */
+    struct nm_shard_inbox *inbox;     /* nodes of all processes; NULL: a process without others */
+    struct nm_shard_overlap *overlap; /* of nm_shard_tree_send_during; NULL until nm_shard_tree_plan */
+    struct nm_shard_join *join;       /* of nm_shard_tree_join; NULL until nm_shard_tree_open_join */
 } nm_shard_tree;
 
 /* Shards first to last - 1 are computed by this rank. */
@@ -75,6 +76,18 @@ void nm_shard_tree_start(nm_shard_tree *tree);
 void nm_shard_tree_begin(nm_shard_tree *tree);
 /* After the pass of a shard: combines it with the nodes before it. */
 void nm_shard_tree_end(nm_shard_tree *tree, int64_t shard, const nm_shard_sums *sums);
+
+/* ---- exchange during the last backward pass of this process ---- */
+
+/* Gradients are exchanged in buckets, ranges of the parameters. A bucket is sent when the backward pass has finished the last
+ * node that adds to it, which is a function of the model and is observed once, in a dry run. The pass itself is a programming
+ * error if it adds to a bucket that was sent. With several processes: the observer of the dry run, valid until
+ * nm_shard_tree_release; otherwise NULL. */
+nm_gradient_observer *nm_shard_tree_plan(nm_shard_tree *tree);
+/* After nm_shard_tree_begin of the last shard of this process: the observer of its pass. NULL without a plan. */
+nm_gradient_observer *nm_shard_tree_send_during(nm_shard_tree *tree, int64_t shard);
+
+/* ---- statistics of one norm ---- */
 
 /* Statistics of a norm in the pass of one shard. */
 enum { NM_JOINED_VECTORS = 2 };

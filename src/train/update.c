@@ -185,8 +185,11 @@ static nm_status compute_separately(nm_trainer *trainer, nm_error *err)
         nm_shard_sums sums;
         nm_shard_tree_begin(&trainer->shards);
         nm_workers_load(&trainer->workers, params, shard);
+        if (shard == own.last - 1)
+            trainer->tape.observer = nm_shard_tree_send_during(&trainer->shards, shard);
         nm_status status = pass(trainer, &trainer->tape, &batch, step, &sums, err);
         trainer->tape.listen = NULL;
+        trainer->tape.observer = NULL;
         NM_TRY(status);
         if (norms->state != NM_STATE_UPDATE)
             nm_params_update_norms(params, trainer->tape.grad_scale);
@@ -323,7 +326,10 @@ nm_status nm_trainer_dry_run(nm_trainer *trainer, nm_error *err)
     nm_backend_dry_run(trainer->backend, true);
     nm_batch batch = trainer->task.type->largest(&trainer->task, &trainer->host);
     nm_shard_sums ignored;
+    if (!trainer->lockstep)
+        trainer->tape.observer = nm_shard_tree_plan(&trainer->shards);
     nm_status status = pass(trainer, &trainer->tape, &batch, 0, &ignored, err);
+    trainer->tape.observer = NULL;
     nm_backend_dry_run(trainer->backend, false);
     nm_norm_snapshot_restore(&snapshot, params);
     /* Parameters, gradients, their copies and the optimizer state. The logits of one block and temporary memory are small

@@ -189,10 +189,10 @@ static void *run_rank(void *argument)
 static int64_t compute_sharded(const setting *norm, int32_t size, int n_updates, results *out)
 {
     hub *h = hub_create();
-    job jobs[MAX_RANKS];
+    static job jobs[MAX_RANKS];
     pthread_t threads[MAX_RANKS];
     for (int32_t rank = 0; rank < size; rank++) {
-        jobs[rank] = (job){.comm = {{.type = &threads_type, .rank = rank, .size = size}, .hub = h},
+        jobs[rank] = (job){.comm = {.base = {.type = &threads_type, .rank = rank, .size = size}, .hub = h},
                            .norm = norm,
                            .n_updates = n_updates,
                            .out = out};
@@ -322,7 +322,8 @@ static void test_a_pass_that_fails(void **unused)
 {
     (void)unused;
     static results out[1];
-    job j = {.comm = {{.type = &nm_comm_none, .size = 1}, NULL}, .norm = &settings[0], .out = out};
+    static job j;
+    j = (job){.comm = {.base = {.type = &nm_comm_none, .size = 1}}, .norm = &settings[0], .out = out};
     nm_shard_tree tree;
     nm_lockstep *lockstep;
     nm_error err;

@@ -163,7 +163,7 @@ static void *run_rank(void *argument)
 static void run_ranks(void *(*function)(void *), int64_t n_shards, int32_t size)
 {
     hub *h = hub_create();
-    job jobs[MAX_RANKS];
+    static job jobs[MAX_RANKS];
     pthread_t threads[MAX_RANKS];
     for (int32_t rank = 0; rank < size; rank++) {
         jobs[rank] =
@@ -292,6 +292,79 @@ static void *run_sharded(void *argument)
     return NULL;
 }
 
+/* The gradients of the last shard of each rank are sent while its pass runs, in the order that a dry run has observed: here
+ * from the last parameter to the first, except that the second one, an embedding, is written to once more at the end. */
+enum { N_PARAMS = 40, PARAM_WIDTH = 40 };
+
+static void run_pass(rig *r, nm_gradient_observer *observer, int64_t shard)
+{
+    for (int i = N_PARAMS; i >= 0; i--) {
+        const nm_param *param = r->params.list[i ? i - 1 : 1];
+        float *grad = param->tensor.grad;
+        if (observer)
+            observer->written(observer, grad);
+        for (size_t k = 0; shard >= 0 && k < PARAM_WIDTH; k++)
+            grad[k] += i == 2 ? 1000 : value_of(shard, param->offset + k) - (i ? 0 : 1000);
+        if (observer)
+            observer->node_finished(observer);
+    }
+}
+
+static void *run_overlap(void *argument)
+{
+    job *j = argument;
+    nm_comm *comm = &j->comm.base;
+    static const nm_backend_options device = {.name = "ref", .dtype = NM_F32, .threads = 1};
+    nm_error err;
+    rig r = {0};
+    nm_shard_tree tree;
+    assert_int_equal(nm_backend_create(&r.backend, &device, &err), NM_OK);
+    nm_params_init(&r.params, r.backend);
+    for (int i = 0; i < N_PARAMS; i++)
+        nm_params_add(&r.params, 1, PARAM_WIDTH, (nm_init){.kind = NM_INIT_CONSTANT}, "p%d", i);
+    assert_int_equal(nm_params_allocate(&r.params, true, &err), NM_OK);
+    assert_int_equal(nm_shard_tree_init(&tree, &r.params, j->n_shards, comm, false, &err), NM_OK);
+    run_pass(&r, nm_shard_tree_plan(&tree), -1);
+    nm_shard_range own = nm_shard_range_of(j->n_shards, comm);
+    int level = 0;
+    while (1 << level < j->n_shards)
+        level++;
+    for (int update = 0; update < 2; update++) {
+        nm_shard_tree_start(&tree);
+        for (int64_t s = own.first; s < own.last; s++) {
+            const nm_shard_sums sums = {.tokens = s};
+            int64_t before = comm->sent_bytes;
+            nm_shard_tree_begin(&tree);
+            bool last = s == own.last - 1;
+            run_pass(&r, last ? nm_shard_tree_send_during(&tree, s) : NULL, s);
+            assert_true((comm->sent_bytes > before) == last);
+            nm_shard_tree_end(&tree, s, &sums);
+        }
+        assert_int_equal(nm_shard_tree_complete(&tree, &err), NM_OK);
+        assert_true(tree.current.sums.tokens == j->n_shards * (j->n_shards - 1) / 2);
+        for (int i = 0; i < N_PARAMS; i++)
+            for (size_t k = 0; k < PARAM_WIDTH && i != 1; k++)
+                assert_true(((float *)r.params.list[i]->tensor.grad)[k] ==
+                            tree_sum(j->n_shards, level, 0, r.params.list[i]->offset + k));
+        const float *twice = r.params.list[1]->tensor.grad; /* written to at the beginning and at the end */
+        for (size_t k = 0; k < PARAM_WIDTH; k++)
+            assert_true(fabs((double)twice[k] -
+                             (double)tree_sum(j->n_shards, level, 0, r.params.list[1]->offset + k)) < 0.1);
+    }
+    nm_shard_tree_release(&tree);
+    nm_params_release(&r.params);
+    nm_backend_free(r.backend);
+    return NULL;
+}
+
+static void test_exchange_during_the_pass(void **state)
+{
+    (void)state;
+    for (int64_t n_shards = 2; n_shards <= 11; n_shards++)
+        for (int32_t size = 2; size <= MAX_RANKS && size <= n_shards; size++)
+            run_ranks(run_overlap, n_shards, size);
+}
+
 static void test_sharded_optimizer(void **state)
 {
     (void)state;
@@ -312,8 +385,8 @@ static void test_sharded_optimizer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_number_of_shards), cmocka_unit_test(test_every_number_of_ranks),
-        cmocka_unit_test(test_more_ranks_than_shards), cmocka_unit_test(test_sharded_optimizer),
-        cmocka_unit_test(test_gather_and_broadcast)};
+        cmocka_unit_test(test_every_number_of_shards),   cmocka_unit_test(test_every_number_of_ranks),
+        cmocka_unit_test(test_more_ranks_than_shards),   cmocka_unit_test(test_sharded_optimizer),
+        cmocka_unit_test(test_exchange_during_the_pass), cmocka_unit_test(test_gather_and_broadcast)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "comm/comm.h"
 
-enum { MAX_RANKS = 9, MAX_QUEUE = 64 };
+enum { MAX_RANKS = 9, MAX_QUEUE = 256, MAX_POSTED = 4096 };
 
 typedef struct queue {
     struct {
@@ -28,16 +28,22 @@ typedef struct hub {
 typedef struct thread_comm {
     nm_comm base;
     hub *hub;
+    nm_comm_message posted[MAX_POSTED]; /* receives that are not complete */
+    size_t n_posted;
 } thread_comm;
 
-static nm_status exchange_threads(nm_comm *comm, const nm_comm_message *messages, size_t n, nm_error *err)
+/* Sends at once; receives wait for the exchange. */
+static void post_threads(nm_comm *comm, const nm_comm_message *messages, size_t n)
 {
-    (void)err;
-    hub *h = ((thread_comm *)comm)->hub;
+    thread_comm *c = (thread_comm *)comm;
+    hub *h = c->hub;
     pthread_mutex_lock(&h->mutex);
     for (size_t i = 0; i < n; i++) {
-        if (messages[i].receive)
+        if (messages[i].receive) {
+            NM_ASSERT(c->n_posted < MAX_POSTED);
+            c->posted[c->n_posted++] = messages[i];
             continue;
+        }
         queue *q = &h->queues[comm->rank][messages[i].rank];
         NM_ASSERT(q->sent - q->received < MAX_QUEUE);
         void *copy = malloc(messages[i].bytes + 1);
@@ -46,22 +52,37 @@ static nm_status exchange_threads(nm_comm *comm, const nm_comm_message *messages
         q->items[q->sent++ % MAX_QUEUE].bytes = messages[i].bytes;
     }
     pthread_cond_broadcast(&h->changed);
-    for (size_t i = 0; i < n; i++) {
-        if (!messages[i].receive)
-            continue;
-        queue *q = &h->queues[messages[i].rank][comm->rank];
+    pthread_mutex_unlock(&h->mutex);
+}
+
+static void progress_threads(nm_comm *comm)
+{
+    (void)comm;
+}
+
+static nm_status exchange_threads(nm_comm *comm, const nm_comm_message *messages, size_t n, nm_error *err)
+{
+    (void)err;
+    thread_comm *c = (thread_comm *)comm;
+    hub *h = c->hub;
+    post_threads(comm, messages, n);
+    pthread_mutex_lock(&h->mutex);
+    for (size_t i = 0; i < c->n_posted; i++) {
+        queue *q = &h->queues[c->posted[i].rank][comm->rank];
         while (q->sent == q->received)
             pthread_cond_wait(&h->changed, &h->mutex);
         size_t at = q->received++ % MAX_QUEUE;
-        NM_ASSERT(q->items[at].bytes == messages[i].bytes);
-        memcpy(messages[i].data, q->items[at].data, messages[i].bytes);
+        NM_ASSERT(q->items[at].bytes == c->posted[i].bytes);
+        memcpy(c->posted[i].data, q->items[at].data, c->posted[i].bytes);
         free(q->items[at].data);
     }
+    c->n_posted = 0;
     pthread_mutex_unlock(&h->mutex);
     return NM_OK;
 }
 
-static const nm_comm_type threads_type = {.name = "threads", .exchange = exchange_threads};
+static const nm_comm_type threads_type = {
+    .name = "threads", .post = post_threads, .progress = progress_threads, .exchange = exchange_threads};
 
 /* Free with free. */
 static inline hub *hub_create(void)

@@ -33,6 +33,8 @@ typedef struct mpi_comm {
     pthread_mutex_t mutex;
     pthread_cond_t wake;
     bool thread_started, stopping;
+    MPI_Request *pending; /* of the messages that are not complete */
+    size_t n_pending, pending_capacity;
     double heard; /* last heartbeat of the previous rank */
     bool ended;   /* the previous rank sends no more of them */
     char heartbeat;
@@ -175,29 +177,45 @@ static nm_status wait_for(mpi_comm *c, MPI_Request *requests, int n, nm_error *e
     }
 }
 
-static nm_status mpi_exchange(nm_comm *comm, const nm_comm_message *messages, size_t n, nm_error *err)
+static void mpi_post(nm_comm *comm, const nm_comm_message *messages, size_t n)
 {
     mpi_comm *c = (mpi_comm *)comm;
-    size_t pieces = 0;
-    for (size_t i = 0; i < n; i++)
-        pieces += (messages[i].bytes + PIECE - 1) / PIECE;
-    MPI_Request *requests = nm_allocate((pieces + 1) * sizeof *requests);
-    int posted = 0;
     pthread_mutex_lock(&c->mutex);
     for (size_t i = 0; i < n; i++)
         for (size_t at = 0; at < messages[i].bytes; at += PIECE) {
             size_t left = messages[i].bytes - at;
             int bytes = left < PIECE ? (int)left : PIECE;
             char *data = (char *)messages[i].data + at;
+            NM_GROW(c->pending, c->n_pending, c->pending_capacity);
+            MPI_Request *request = &c->pending[c->n_pending++];
             if (messages[i].receive)
-                MPI_Irecv(data, bytes, MPI_BYTE, messages[i].rank, 0, c->data, &requests[posted++]);
+                MPI_Irecv(data, bytes, MPI_BYTE, messages[i].rank, 0, c->data, request);
             else
-                MPI_Isend(data, bytes, MPI_BYTE, messages[i].rank, 0, c->data, &requests[posted++]);
+                MPI_Isend(data, bytes, MPI_BYTE, messages[i].rank, 0, c->data, request);
         }
     pthread_mutex_unlock(&c->mutex);
-    nm_status status = wait_for(c, requests, posted, err);
-    free(requests);
-    return status;
+}
+
+/* Large messages continue inside calls of MPI only. */
+static void mpi_progress(nm_comm *comm)
+{
+    mpi_comm *c = (mpi_comm *)comm;
+    int done = 1;
+    pthread_mutex_lock(&c->mutex);
+    if (c->n_pending)
+        MPI_Testall((int)c->n_pending, c->pending, &done, MPI_STATUSES_IGNORE);
+    if (done)
+        c->n_pending = 0;
+    pthread_mutex_unlock(&c->mutex);
+}
+
+static nm_status mpi_exchange(nm_comm *comm, const nm_comm_message *messages, size_t n, nm_error *err)
+{
+    mpi_comm *c = (mpi_comm *)comm;
+    mpi_post(comm, messages, n);
+    NM_TRY(wait_for(c, c->pending, (int)c->n_pending, err));
+    c->n_pending = 0;
+    return NM_OK;
 }
 
 /* ---- end ---- */
@@ -293,13 +311,18 @@ static void mpi_free(nm_comm *comm)
     }
     pthread_mutex_destroy(&c->mutex);
     pthread_cond_destroy(&c->wake);
+    free(c->pending);
     free(c->results);
     free(c->finished);
     free(c);
 }
 
-static const nm_comm_type nm_comm_mpi = {
-    .name = "mpi", .exchange = mpi_exchange, .finish = mpi_finish, .free = mpi_free};
+static const nm_comm_type nm_comm_mpi = {.name = "mpi",
+                                         .post = mpi_post,
+                                         .progress = mpi_progress,
+                                         .exchange = mpi_exchange,
+                                         .finish = mpi_finish,
+                                         .free = mpi_free};
 
 nm_status nm_comm_mpi_open(nm_comm **out, double timeout, nm_error *err)
 {
