@@ -210,7 +210,7 @@ static nm_status damaged(const nm_safetensors *file, const char *part, const cha
 }
 
 /* Files without checksums are not checked. The checksums are removed from the metadata: they describe this file only. */
-static nm_status verify_checksums(nm_safetensors *file, nm_error *err)
+static nm_status verify_checksums(nm_safetensors *file, bool of_data, nm_error *err)
 {
     json_t *metadata = json_object_get(file->header, "__metadata__"),
            *list = json_incref(json_object_get(metadata, checksum_key));
@@ -226,7 +226,7 @@ static nm_status verify_checksums(nm_safetensors *file, nm_error *err)
         status = nm_fail(err, NM_MEMORY, "%s: no memory for the header", file->path);
     else if (strtoull(expected, NULL, 16) != actual)
         status = damaged(file, "the header", "", err);
-    for (size_t i = 0; i < file->count && status == NM_OK; i++) {
+    for (size_t i = 0; of_data && i < file->count && status == NM_OK; i++) {
         expected += CHECKSUM_DIGITS + 1;
         if (strtoull(expected, NULL, 16) != data_checksum(&file->tensors[i]))
             status = damaged(file, "tensor '", file->tensors[i].name, err);
@@ -235,7 +235,7 @@ static nm_status verify_checksums(nm_safetensors *file, nm_error *err)
     return status;
 }
 
-static nm_status read_file(nm_safetensors *file, nm_error *err)
+static nm_status read_file(nm_safetensors *file, bool verifies_data, nm_error *err)
 {
     size_t data_start = 0;
     NM_TRY(read_header(file, &data_start, err));
@@ -252,22 +252,32 @@ static nm_status read_file(nm_safetensors *file, nm_error *err)
     if (file->count > 1)
         qsort(file->tensors, file->count, sizeof *file->tensors, compare_places);
     NM_TRY(check_places(file, data_start, err));
-    return verify_checksums(file, err);
+    return verify_checksums(file, verifies_data, err);
 }
 
-nm_status nm_safetensors_open(nm_safetensors **file, const char *path, nm_error *err)
+static nm_status open_file(nm_safetensors **file, const char *path, bool verifies_data, nm_error *err)
 {
     *file = NULL;
     nm_safetensors *opened = nm_allocate(sizeof *opened);
     opened->path = nm_duplicate(path);
     nm_status status = nm_file_map_open(&opened->map, path, err);
     if (status == NM_OK)
-        status = read_file(opened, err);
+        status = read_file(opened, verifies_data, err);
     if (status == NM_OK)
         *file = opened;
     else
         nm_safetensors_close(opened);
     return status;
+}
+
+nm_status nm_safetensors_open(nm_safetensors **file, const char *path, nm_error *err)
+{
+    return open_file(file, path, true, err);
+}
+
+nm_status nm_safetensors_open_metadata(nm_safetensors **file, const char *path, nm_error *err)
+{
+    return open_file(file, path, false, err);
 }
 
 bool nm_safetensors_make_writable(nm_safetensors *file)

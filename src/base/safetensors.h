@@ -51,6 +51,8 @@ typedef struct nm_safetensors nm_safetensors; /* an open file */
 
 /* NM_IO when it can't be read; NM_FORMAT when anything in it is wrong: the message names file and cause. */
 nm_status nm_safetensors_open(nm_safetensors **file, const char *path, nm_error *err);
+/* The same for the metadata, names and shapes alone: the data is neither read nor verified. */
+nm_status nm_safetensors_open_metadata(nm_safetensors **file, const char *path, nm_error *err);
 /* Makes the data of all tensors writable: pages are copied when they are written, the file does not change. false: the
  * system refused, and the data stays read-only. */
 bool nm_safetensors_make_writable(nm_safetensors *file);

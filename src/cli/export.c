@@ -29,7 +29,7 @@ static nm_status write_model(const nm_loaded_model *loaded, const char *from, co
                              nm_error *err)
 {
     nm_safetensors *file;
-    NM_TRY(nm_safetensors_open(&file, from, err));
+    NM_TRY(nm_safetensors_open_metadata(&file, from, err));
     nm_weight_format format = config->int8   ? NM_WEIGHTS_INT8
                               : config->bf16 ? NM_WEIGHTS_BF16
                                              : NM_WEIGHTS_FLOAT;

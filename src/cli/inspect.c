@@ -87,7 +87,7 @@ static nm_status list_checkpoints(const char *run, model_files *files, nm_error 
 static nm_status read_update(const char *path, int64_t *update, nm_error *err)
 {
     nm_safetensors *file;
-    NM_TRY(nm_safetensors_open(&file, path, err));
+    NM_TRY(nm_safetensors_open_metadata(&file, path, err));
     const char *text = nm_safetensors_metadata(file, "update");
     *update = text ? strtoll(text, NULL, 10) : -1;
     nm_safetensors_close(file);

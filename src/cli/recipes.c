@@ -1,7 +1,7 @@
 /* norma recipes: lists the recipes that norma train and norma compare find by name. They are in share/norma/recipes of the
  * installation, or in recipes/ of the source tree that the program was built in. */
+#include <dirent.h>
 #include <errno.h>
-#include <fts.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -62,34 +62,55 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Files in the folder common/ are parts of recipes. */
+static nm_status list_folder(recipe_list *list, const char *prefix, nm_error *err);
+
+/* A recipe, or a folder with recipes; name: relative to the folder of all recipes. Files in common/ are parts of recipes. */
+static nm_status add_entry(recipe_list *list, const char *name, nm_error *err)
+{
+    struct stat info;
+    size_t length = strlen(name);
+    char *path = nm_path_join(list->folder, name);
+    bool found = !stat(path, &info), dangling = !found && errno == ENOENT;
+    nm_status status = found || dangling ? NM_OK : fail_listing(path, err);
+    free(path);
+    if (!found)
+        return status;
+    if (S_ISDIR(info.st_mode))
+        return strcmp(name, "common") ? list_folder(list, name, err) : NM_OK;
+    if (!S_ISREG(info.st_mode) || length <= 4 || strcmp(name + length - 4, ".ini"))
+        return NM_OK;
+    NM_GROW(list->names, list->n, list->capacity);
+    list->names[list->n++] = nm_format("%.*s", (int)length - 4, name);
+    return NM_OK;
+}
+
+/* Adds the recipes of the folder `prefix` of the folder of all recipes, "" for this one, and of the folders in it. */
+static nm_status list_folder(recipe_list *list, const char *prefix, nm_error *err)
+{
+    char *path = nm_path_join(list->folder, prefix);
+    DIR *dir = opendir(path);
+    nm_status status = dir ? NM_OK : fail_listing(path, err);
+    struct dirent *entry;
+    while (status == NM_OK && (errno = 0, entry = readdir(dir)) != NULL) {
+        if (*entry->d_name == '.')
+            continue;
+        char *name = nm_format("%s%s%s", prefix, *prefix ? "/" : "", entry->d_name);
+        status = add_entry(list, name, err);
+        free(name);
+    }
+    if (status == NM_OK && errno)
+        status = fail_listing(path, err);
+    if (dir)
+        closedir(dir);
+    free(path);
+    return status;
+}
+
 static nm_status list_recipes(recipe_list *list, nm_error *err)
 {
     *list = (recipe_list){0};
     NM_TRY(find_recipe_folder(&list->folder, err));
-    if (!list->folder)
-        return NM_OK;
-    char *roots[] = {list->folder, NULL};
-    nm_status status = NM_OK;
-    FTS *tree = fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, NULL);
-    errno = tree ? 0 : errno;
-    for (FTSENT *entry; status == NM_OK && tree && (entry = fts_read(tree)) != NULL; errno = 0) {
-        if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR || entry->fts_info == FTS_NS) {
-            errno = entry->fts_errno;
-            status = fail_listing(entry->fts_path, err);
-            break;
-        }
-        const char *name = entry->fts_path + strlen(list->folder) + 1;
-        size_t length = entry->fts_info == FTS_F ? strlen(name) : 0;
-        if (length <= 4 || strcmp(name + length - 4, ".ini") || !strncmp(name, "common/", 7))
-            continue;
-        NM_GROW(list->names, list->n, list->capacity);
-        list->names[list->n++] = nm_format("%.*s", (int)length - 4, name);
-    }
-    if (status == NM_OK && errno) /* fts_read() ends with an error, too */
-        status = fail_listing(list->folder, err);
-    if (tree)
-        fts_close(tree);
+    nm_status status = list->folder ? list_folder(list, "", err) : NM_OK;
     if (list->n)
         qsort(list->names, list->n, sizeof *list->names, compare_names);
     return status;

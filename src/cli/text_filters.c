@@ -6,6 +6,7 @@
 
 #include "base/text_input.h"
 #include "cli/model_command.h"
+#include "data/checksums.h"
 #include "data/prepare.h"
 #include "task/model_loader.h"
 #include "task/model_texts.h"
@@ -147,6 +148,7 @@ static nm_status read_like(filter *self, nm_error *err)
     if (folder) {
         for (int i = 0; i < 2; i++)
             NM_TRY(read_folder(self, sides[i], err));
+        NM_TRY(nm_checksums_verify(self->config->like, err));
     } else {
         char *path = nm_model_path(self->config->like);
         nm_safetensors *file;

@@ -322,27 +322,49 @@ static nm_status flush_ids(nm_prepare *self, nm_error *err)
     return NM_OK;
 }
 
+/* Puts a file of lines in place. */
+static nm_status commit_words(nm_prepare *self, int split, int side, nm_error *err)
+{
+    NM_TRY(nm_file_writer_commit(&self->text[split][side], err));
+    char *path = nm_prepare_path(self, split, side, "words");
+    nm_file_map map;
+    nm_status status = nm_file_map_open(&map, path, err);
+    if (status == NM_OK) {
+        nm_checksums_add(&self->checksums, strrchr(path, '/') + 1, map.data, map.bytes);
+        nm_file_unmap(&map);
+    }
+    free(path);
+    return status;
+}
+
 static nm_status commit_splits(nm_prepare *self, nm_error *err)
 {
     for (int split = 0; split < NM_PREPARE_SPLITS; split++)
         for (int side = 0; nm_prepare_has_split(self->config, split) && side < self->sides; side++) {
             if (split != PREPARE_TRAIN)
-                NM_TRY(nm_file_writer_commit(&self->text[split][side], err));
+                NM_TRY(commit_words(self, split, side, err));
             NM_TRY(nm_corpus_writer_commit(&self->ids[split][side], err));
         }
     return NM_OK;
 }
 
-static nm_status write_text(const nm_prepare *self, const char *name, const nm_buffer *text, nm_error *err)
+static nm_status write_file(const nm_prepare *self, const char *name, const char *bytes, size_t n,
+                            nm_error *err)
 {
     char *path = nm_path_join(self->config->output, name);
-    nm_status status = nm_file_write(path, text->data, text->bytes, err);
+    nm_status status = nm_file_write(path, bytes, n, err);
     free(path);
     return status;
 }
 
+static nm_status write_text(nm_prepare *self, const char *name, const nm_buffer *text, nm_error *err)
+{
+    nm_checksums_add(&self->checksums, name, text->data, text->bytes);
+    return write_file(self, name, text->data, text->bytes, err);
+}
+
 /* Subwords that BPE may produce on a side with a threshold. A joint dictionary also counts those of the other side. */
-static nm_status write_subwords(const nm_prepare *self, int side, nm_buffer *text, nm_error *err)
+static nm_status write_subwords(nm_prepare *self, int side, nm_buffer *text, nm_error *err)
 {
     const char *name = self->sides == 1 ? "units.txt" : side ? "units.target.txt" : "units.source.txt";
     nm_vocab_options options = nm_vocab_options_default();
@@ -356,7 +378,7 @@ static nm_status write_subwords(const nm_prepare *self, int side, nm_buffer *tex
     return write_text(self, name, text, err);
 }
 
-static nm_status write_dictionaries(const nm_prepare *self, nm_error *err)
+static nm_status write_dictionaries(nm_prepare *self, nm_error *err)
 {
     nm_buffer text = {0};
     nm_status status = NM_OK;
@@ -382,15 +404,20 @@ static nm_status write_dictionaries(const nm_prepare *self, nm_error *err)
     return status;
 }
 
-static nm_status write_options(const nm_prepare *self, nm_error *err)
+/* The checksums of all files, then data.ini. */
+static nm_status write_options(nm_prepare *self, nm_error *err)
 {
-    nm_file_writer writer;
-    char *path = nm_path_join(self->config->output, "data.ini");
-    nm_status status = nm_file_writer_open(&writer, path, err);
-    free(path);
-    NM_TRY(status);
-    nm_options_write(self->options, writer.stream);
-    return nm_file_writer_commit(&writer, err);
+    char *settings;
+    size_t bytes;
+    FILE *stream = nm_text_stream_open(&settings, &bytes);
+    nm_options_write(self->options, stream);
+    nm_text_stream_close(stream);
+    nm_checksums_add(&self->checksums, "data.ini", settings, bytes);
+    nm_status status = write_file(self, NM_CHECKSUMS_NAME, self->checksums.data, self->checksums.bytes, err);
+    if (status == NM_OK)
+        status = write_file(self, "data.ini", settings, bytes, err);
+    free(settings);
+    return status;
 }
 
 static nm_status remove_file(const nm_prepare *self, const char *name, nm_error *err)
@@ -425,6 +452,7 @@ static nm_status remove_stale(const nm_prepare *self, nm_error *err)
                {"target", "dict.target.txt", "units.target.txt", 2},
                {"text", "dict.txt", "units.txt", 1}};
     NM_TRY(remove_file(self, "data.ini", err));
+    NM_TRY(remove_file(self, NM_CHECKSUMS_NAME, err));
     if (!self->bpe)
         NM_TRY(remove_file(self, "codes.bpe", err));
     for (int sides = 1; sides <= 2; sides++)
@@ -502,6 +530,7 @@ static void release(nm_prepare *self)
     }
     if (self->bpe)
         nm_bpe_free(self->bpe);
+    nm_buffer_release(&self->checksums);
 }
 
 nm_status nm_prepare_run(const nm_options *options, const nm_prepare_events *events,

@@ -2,6 +2,7 @@
 #ifndef NM_PREPARE_PRIVATE_H
 #define NM_PREPARE_PRIVATE_H
 
+#include "data/checksums.h"
 #include "data/corpus.h"
 #include "data/line_list.h"
 #include "data/pair_input.h"
@@ -41,6 +42,7 @@ typedef struct nm_prepare {
     /* The kept lines as uint32 indexes of words, each line followed by NM_PREPARE_LINE_END. Temporary, never committed. */
     nm_file_writer numbers[NM_PREPARE_SPLITS][NM_PREPARE_SIDES];
     nm_corpus_writer ids[NM_PREPARE_SPLITS][NM_PREPARE_SIDES];
+    nm_buffer checksums; /* of the files that have been written */
 } nm_prepare;
 
 #define NM_PREPARE_LINE_END UINT32_MAX

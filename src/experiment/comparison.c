@@ -214,14 +214,20 @@ nm_status nm_comparison_train(nm_comparison *c, nm_error *err)
 
 /* ---- results ---- */
 
-/* A run whose log cannot be read has failed. */
+/* A run without a log was not trained. One whose log cannot be read is shown as failed, and the comparison ends with its
+ * error after the table. */
 static void read_logs(nm_comparison *c)
 {
     for (size_t i = 0; i < c->queue.n; i++) {
         nm_run_job *job = &c->queue.jobs[i];
-        nm_error err;
+        nm_error err, ignored;
         if (job->result.exit_code || nm_run_result_read_log(&job->result, job->folder, &err) == NM_OK)
             continue;
+        char *log = nm_path_join(job->folder, "log.jsonl");
+        bool found;
+        if (!c->unreadable.status && (nm_file_find(log, &found, &ignored) != NM_OK || found))
+            c->unreadable = err;
+        free(log);
         job->result.exit_code = (int)err.status;
         snprintf(job->result.failure, sizeof job->result.failure, "%.500s", err.text);
     }
@@ -280,6 +286,8 @@ void nm_comparison_test(nm_comparison *c)
 
 nm_status nm_comparison_check(const nm_comparison *c, nm_error *err)
 {
+    if (c->unreadable.status)
+        return nm_fail(err, c->unreadable.status, "%s", c->unreadable.text);
     for (size_t i = 0; i < c->queue.n; i++)
         if (is_listed(c, i) && c->queue.jobs[i].result.measured)
             return NM_OK;

@@ -33,6 +33,7 @@ typedef struct nm_comparison {
     nm_run_queue queue;
     nm_variants variants, points; /* as named; with the grid */
     nm_comparison_table table;
+    nm_error unreadable; /* of the first log that exists and cannot be read; status NM_OK: none */
 } nm_comparison;
 
 /* Needs config, folder and the first fields of queue, up to settings. Creates and locks the folder. NM_USAGE for wrong
@@ -45,7 +46,8 @@ void nm_comparison_select(nm_comparison *comparison);
 size_t nm_comparison_unscored(const nm_comparison *comparison);
 /* Scores the runs and stores the results. NM_INTERRUPTED as for the queue. */
 nm_status nm_comparison_score(nm_comparison *comparison, nm_error *err);
-/* The error of the first run if no run was scored. */
+/* The error of the first run if no run was scored, or of the first log that exists and could not be read: the table is
+ * incomplete then. */
 nm_status nm_comparison_check(const nm_comparison *comparison, nm_error *err);
 /* Writes comparison.json: the variants, settings and measurement. */
 nm_status nm_comparison_save(const nm_comparison *comparison, nm_error *err);

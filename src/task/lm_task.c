@@ -8,6 +8,7 @@
 #include "backend/device.h"
 #include "base/file.h"
 #include "base/random.h"
+#include "data/checksums.h"
 #include "data/prepare.h"
 #include "task/model_texts.h"
 
@@ -77,6 +78,7 @@ static nm_status lm_open(nm_task *task, nm_error *err)
         return nm_fail(err, NM_USAGE,
                        "data.folder is not set: give a folder written by norma prepare --format text");
     NM_TRY(read_texts(parts, config->folder, err));
+    NM_TRY(nm_checksums_verify(config->folder, err));
     NM_TRY(parse_texts(parts, config->folder, err));
     for (int split = 0; split < NM_LM_SPLITS; split++)
         NM_TRY(nm_prepare_open_split(&parts->splits[split], config->folder, split, 1, 0,

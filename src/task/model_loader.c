@@ -12,7 +12,8 @@ nm_status nm_loaded_model_options(const char *path, nm_options **options, const 
 {
     char *chosen = nm_model_path(path);
     nm_safetensors *file;
-    nm_status status = nm_safetensors_open(&file, chosen, err);
+    /* The data is verified when the model is opened. */
+    nm_status status = nm_safetensors_open_metadata(&file, chosen, err);
     if (status != NM_OK) {
         free(chosen);
         return status;

@@ -7,6 +7,7 @@
 #include "backend/device.h"
 #include "base/file.h"
 #include "decode/decode.h"
+#include "data/checksums.h"
 #include "data/prepare.h"
 #include "model/seq2seq.h"
 #include "task/model_texts.h"
@@ -136,6 +137,7 @@ static nm_status translation_open(nm_task *task, nm_error *err)
     if (!*config->folder)
         return nm_fail(err, NM_USAGE, "data.folder is not set: give a folder written by norma prepare");
     NM_TRY(read_texts(parts, config->folder, err));
+    NM_TRY(nm_checksums_verify(config->folder, err));
     NM_TRY(parse_texts(parts, config->folder, err));
     NM_TRY(open_scoring(parts, err));
     for (int split = 0; split < NM_TRANSLATION_SPLITS; split++) {

@@ -79,7 +79,7 @@ check_json() {
 
 # ---- errors before training ----
 
-mkdir aside && mv data/test.* aside
+mkdir aside && mv data/test.* data/checksums.xxh128 aside
 refuses 2 'a comparison needs a test set' compare recipe.ini --norms layer --folder early
 mv aside/* data
 refuses 2 'unknown option norm.layer.widht' compare recipe.ini --norms batch,layer:norm.layer.widht=3 --folder early
@@ -138,6 +138,14 @@ cmp -s named.json again.json || fail "--results prints another table: $(diff nam
 rm archive/B-PN-2/test.json
 "$NORMA" compare --results archive >out 2>err || fail "--results without one result: $(cat err)"
 has out 'seed 2 failed: archive/B-PN-2/test.json'
+# A log that cannot be read: the table is printed, and the command fails. A run without a log was not trained.
+mv archive/LN-1/log.jsonl log.kept
+mkdir archive/LN-1/log.jsonl
+chatty=yes refuses 3 'archive/LN-1/log.jsonl: is a folder' compare --results archive
+has out 'seed 1 failed: archive/LN-1/log.jsonl: is a folder'
+rmdir archive/LN-1/log.jsonl
+"$NORMA" compare --results archive >out 2>err || fail "--results without one log: $(cat err)"
+mv log.kept archive/LN-1/log.jsonl
 refuses 2 '--compare.seeds has no effect with --results' compare --results archive --seeds 3
 refuses 2 '--results takes no recipe' compare recipe.ini --results archive
 echo '{}' >archive/B-PN-2/test.json

@@ -70,6 +70,44 @@ fresh data bad
 flip bad/train.source.ids 64
 chatty=yes refuses 4 'bad/train.source.ids, bad/train.source.off: damaged files' train recipe.ini --run.folder x --data.folder bad
 
+# The text files of a data folder, of translation and of language models; a folder of an earlier version has no checksums.
+"$NORMA" prepare --format text --tokenizer none --bpe-merges 0 --train train.yy --output lm-data 2>err || fail "$(cat err)"
+cat >lm.ini <<'X'
+[run]
+task = lm
+[model]
+preset = tiny
+width = 16
+context = 16
+[train]
+updates = 2
+max_tokens = 64
+[device]
+threads = 1
+X
+damaged() { # DATA FILE RECIPE: every one of 12 flipped bits is noticed
+    local size at
+    size=$(stat -c %s "$1/$2")
+    for ((at = 1; at < size; at += size / 12 + 1)); do
+        fresh "$1" bad
+        flip "bad/$2" "$at"
+        rm -rf x
+        try train "$3" --run.folder x --run.quiet --data.folder bad
+        refused "bad" "$at" || fail "a flipped bit at $at of $2 is not noticed"
+    done
+}
+for file in data.ini dict.source.txt dict.target.txt valid.target.words checksums.xxh128; do damaged data $file recipe.ini; done
+for file in data.ini dict.txt checksums.xxh128; do damaged lm-data $file lm.ini; done
+fresh data bad
+sed -i '1s/ [0-9]*$/ 123456/' bad/dict.target.txt
+chatty=yes refuses 4 'bad/dict.target.txt: damaged or changed since norma prepare wrote it' train recipe.ini --run.folder x --data.folder bad
+refuses 4 'bad/dict.target.txt: damaged or changed' tokenize test.xx --like bad
+rm bad/checksums.xxh128
+"$NORMA" train recipe.ini --run.folder x --run.quiet --data.folder bad >out 2>err || fail "a folder without checksums: $(cat err)"
+fresh data bad
+rm bad/valid.target.words
+refuses 4 'bad/valid.target.words: missing' train recipe.ini --run.folder x --run.quiet --data.folder bad
+
 # Files that change while training reads them have no effect.
 fresh data bad
 rm -rf x

@@ -309,6 +309,6 @@ check_failure 3 'reading failed' 'score with stdin closed'
 cases=$((cases + 1)) got=0
 "$NORMA" prepare "${prepare_arguments[@]}" --output closed 0<&- >&- 2>&- || got=$?
 [ "$got" = 3 ] || [ "$got" = 0 ] || fail "prepare with all descriptors closed: exit code $got"
-diff -r -x data.ini data closed >differences || fail "messages in the data: $(head -n 5 differences)"
+diff -r -x data.ini -x checksums.xxh128 data closed >differences || fail "messages in the data: $(head -n 5 differences)"
 
 hostile_end

@@ -731,6 +731,30 @@ static void test_gradient_of_the_penalty(void **unused)
     nm_norm_free(batch);
 }
 
+/* With norm.rbn.scale = mean the penalty is added to the mean loss: its value, and its gradient in that of the sum over the
+ * targets, are multiplied by their number. */
+static void test_penalty_of_a_mean_loss(void **unused)
+{
+    (void)unused;
+    enum { TARGETS = 5 };
+    static const char *const settings[] = {"scale=mean lambda=3 nu=2", "lambda=0 nu=0",
+                                           "scale=mean lambda=3 nu=2"};
+    double dx[3][N], penalty[3];
+    for (int k = 0; k < 3; k++) {
+        stage s;
+        start(&s, create("rbn", settings[k]), 64);
+        s.call.n_targets = k ? TARGETS : 1;
+        forward_and_backward(&s);
+        memcpy(dx[k], s.dx, sizeof dx[k]);
+        memcpy(&penalty[k], s.call.penalty, sizeof penalty[k]);
+        close_trained(&s);
+    }
+    assert_true(penalty[0] > 1e-3 && penalty[1] == 0);
+    assert_near(penalty[2], TARGETS * penalty[0], 1e-12);
+    for (int i = 0; i < N; i++)
+        assert_near(dx[2][i] - dx[1][i], TARGETS * (dx[0][i] - dx[1][i]), 1e-12);
+}
+
 static void test_names_of_vectors(void **unused)
 {
     (void)unused;
@@ -769,6 +793,7 @@ int main(void)
         cmocka_unit_test(test_pending_passes),
         cmocka_unit_test(test_gradient_at_inference),
         cmocka_unit_test(test_gradient_of_the_penalty),
+        cmocka_unit_test(test_penalty_of_a_mean_loss),
         cmocka_unit_test(test_names_of_vectors),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);

@@ -193,9 +193,14 @@ static void checksums(void **unused)
     assert_int_equal(nm_safetensors_open(&file, path, &err), NM_OK);
     nm_safetensors_close(file);
     replace_text(content, bytes, "\"none\"", "\"xxh3\"");
+    /* The metadata alone is read without the data. */
+    assert_int_equal(nm_file_write(path, content, bytes, &err), NM_OK);
+    assert_int_equal(nm_safetensors_open_metadata(&file, path, &err), NM_OK);
+    nm_safetensors_close(file);
     data[5] ^= 1;
     replace_text(content, bytes, "\"a \\\"test", "\"b \\\"test");
     rejects(content, bytes, "damaged file: the header does not match its checksum");
+    assert_int_equal(nm_safetensors_open_metadata(&file, path, &err), NM_FORMAT);
     replace_text(content, bytes, "\"xxh3\":\"", "\"xxh3\":\"\",\"\":\"");
     rejects(content, bytes, "the number of checksums is not that of the tensors");
     free(content);

@@ -181,6 +181,50 @@ static void test_resume_with_a_smaller_patience(void **state)
     assert_true(fresh.state.factor < 1);
 }
 
+/* Factor of the rate after the validations with these scores, the last of them after `update`. */
+static double decayed(int64_t warmup, int64_t update, const double *scores, int n)
+{
+    const nm_schedule_config config = {
+        .name = NM_SCHEDULE_VAL_DECAY, .lr = 1, .scale = 1, .decay = 0.5, .patience = 2, .warmup = warmup};
+    nm_schedule schedule;
+    nm_schedule_init(&schedule, &config, 64, 0);
+    for (int i = 0; i < n; i++)
+        nm_schedule_evaluated(&schedule, scores[i], update - n + 1 + i);
+    return schedule.state.factor;
+}
+
+/* Below all of the last `patience` scores. */
+static void test_a_low_score_causes_a_decay(void **state)
+{
+    (void)state;
+    static const double below[] = {1, 5, 0.5}, between[] = {1, 5, 3}, equal[] = {1, 5, 1},
+                        after[] = {0, 4, 5, 3};
+    assert_true(decayed(0, 10, below, 3) == 0.5);
+    assert_true(decayed(0, 10, between, 3) == 1);
+    assert_true(decayed(0, 10, equal, 3) == 1);
+    assert_true(decayed(0, 10, after, 4) == 0.5);
+    assert_true(decayed(0, 10, below, 2) == 1);
+}
+
+static void test_no_decay_in_the_warmup(void **state)
+{
+    (void)state;
+    static const double falling[] = {3, 2, 1};
+    assert_true(decayed(10, 9, falling, 3) == 1);
+    assert_true(decayed(10, 10, falling, 3) == 0.5);
+}
+
+static void test_schedules_that_need_the_planned_updates(void **state)
+{
+    (void)state;
+    nm_schedule_config config = {.name = NM_SCHEDULE_INVERSE_SQRT};
+    assert_false(nm_schedule_has_length(&config));
+    config.warmup_fraction = 0.1;
+    assert_true(nm_schedule_has_length(&config));
+    config = (nm_schedule_config){.name = NM_SCHEDULE_LINEAR};
+    assert_true(nm_schedule_has_length(&config));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +237,9 @@ int main(void)
         cmocka_unit_test(test_early_stopping_ends_the_schedule),
         cmocka_unit_test(test_first_update),
         cmocka_unit_test(test_resume_with_a_smaller_patience),
+        cmocka_unit_test(test_a_low_score_causes_a_decay),
+        cmocka_unit_test(test_no_decay_in_the_warmup),
+        cmocka_unit_test(test_schedules_that_need_the_planned_updates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -502,6 +502,189 @@ static void test_schedule_ends_with_early_stopping(void **state)
     tiny_data_remove(once.folder);
 }
 
+static void test_the_initial_checkpoint_is_kept(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"train.save_initial",
+                                           "true",
+                                           "train.save_every",
+                                           "2",
+                                           "train.keep_last",
+                                           "1",
+                                           "train.score",
+                                           "false",
+                                           NULL};
+    nm_error err;
+    job j = {.updates = "6", .folder = tiny_folder(), .settings = settings};
+    run(&j, NM_OK, &err);
+    for (int update = 0; update <= 6; update += 2) {
+        char *name = nm_format("%08d.safetensors", update), *path = checkpoint_file(j.folder, name);
+        assert_true(nm_file_exists(path) == (update % 6 == 0));
+        free(name);
+        free(path);
+    }
+    tiny_data_remove(j.folder);
+}
+
+/* The rate of inverse-sqrt after 4 updates of warm-up is lr sqrt(4/(n - 1)): below lr/2 from update 18 on. */
+static void test_the_lowest_learning_rate_ends_the_run(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"schedule.min_lr", "0.0015", "train.score", "false", NULL};
+    nm_error err;
+    job j = {.updates = "30", .folder = tiny_folder(), .settings = settings};
+    run(&j, NM_OK, &err);
+    assert_int_equal(ended.update, 17);
+    tiny_data_remove(j.folder);
+}
+
+/* Whatever train.validate_every is. The schedule gets negative losses where no score is computed: higher is better. */
+static void test_a_run_ends_with_a_validation(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"train.score", "false", NULL};
+    nm_error err;
+    job j = {.updates = "20", .folder = tiny_folder(), .settings = settings};
+    run(&j, NM_OK, &err);
+    assert_int_equal(ended.checked_update, 20);
+    assert_int_equal(ended.schedule.n_scores, 2);
+    for (int i = 0; i < 2; i++)
+        assert_true(ended.schedule.scores[i] < -1);
+    assert_true(ended.schedule.scores[1] == -ended.best_loss || ended.best_update == 15);
+    tiny_data_remove(j.folder);
+}
+
+static void test_other_training_data_are_refused(void **state)
+{
+    (void)state;
+    nm_error err;
+    job j = {.updates = "4", .folder = tiny_folder()};
+    run(&j, NM_OK, &err);
+    char *other = tiny_data_create(150, 10);
+    const char *const settings[] = {"data.folder", other, NULL};
+    j.settings = settings;
+    j.resume = true;
+    j.updates = "8";
+    run(&j, NM_MISMATCH, &err);
+    assert_non_null(strstr(err.text, "other data"));
+    tiny_data_remove(other);
+    tiny_data_remove(j.folder);
+}
+
+/* Writes the training state at path again, with a length in it that no run has; its checksums are right. */
+static void forge_state(const char *path)
+{
+    nm_safetensors *file;
+    nm_error err;
+    assert_int_equal(nm_safetensors_open(&file, path, &err), NM_OK);
+    nm_safetensors_writer *writer = nm_safetensors_begin();
+    nm_safetensors_copy_metadata(writer, file);
+    nm_train_state forged;
+    for (size_t i = 0; i < nm_safetensors_count(file); i++) {
+        const nm_safetensor *tensor = nm_safetensors_at(file, i);
+        const void *bytes = tensor->data;
+        if (!strcmp(tensor->name, "state")) {
+            memcpy(&forged, tensor->data, sizeof forged);
+            forged.schedule.n_scores = NM_SCHEDULE_MAX_PATIENCE + 1;
+            bytes = &forged;
+        }
+        nm_safetensors_add(writer, tensor->name, tensor->type, tensor->rank, tensor->shape, bytes);
+    }
+    assert_int_equal(nm_safetensors_finish(writer, path, &err), NM_OK);
+    nm_safetensors_close(file);
+}
+
+static void test_an_invalid_state_is_damage(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"train.save_every", "1", NULL};
+    nm_error err;
+    job whole = {.updates = "8", .folder = tiny_folder(), .settings = settings};
+    uint64_t unbroken = run(&whole, NM_OK, &err);
+    job j = {.updates = "6", .folder = tiny_folder(), .settings = settings};
+    run(&j, NM_OK, &err);
+    char *path = checkpoint_file(j.folder, "00000006.state.safetensors"),
+         *damaged = checkpoint_file(j.folder, "00000006.state.safetensors.damaged");
+    forge_state(path);
+    j.resume = true;
+    j.updates = "8";
+    assert_true(run(&j, NM_OK, &err) == unbroken);
+    assert_true(nm_file_exists(damaged));
+    free(path);
+    free(damaged);
+    tiny_data_remove(j.folder);
+    tiny_data_remove(whole.folder);
+}
+
+static void write_text_corpus(const char *folder, const char *split, int sentences)
+{
+    char *prefix = nm_format("%s/%s.text", folder, split);
+    nm_corpus_writer writer;
+    nm_error err;
+    assert_int_equal(nm_corpus_writer_open(&writer, prefix, &err), NM_OK);
+    for (int s = 0; s < sentences; s++) {
+        int32_t ids[6];
+        for (int t = 0; t < 5; t++) /* each word determines the next one */
+            ids[t] = TINY_SPECIAL + (s + t) % 8;
+        ids[5] = TINY_EOS;
+        nm_corpus_writer_add(&writer, ids, 6);
+    }
+    assert_int_equal(nm_corpus_writer_commit(&writer, &err), NM_OK);
+    free(prefix);
+}
+
+/* Perplexity, which the schedule and train.best_by = score get with the opposite sign. */
+static void test_a_lower_perplexity_is_better(void **state)
+{
+    (void)state;
+    char *text = tiny_folder(), *folder = tiny_folder();
+    tiny_write_text(text, "data.ini", "[prepare]\nformat = text\n");
+    tiny_write_text(text, "dict.txt", "a 8\nb 7\nc 6\nd 5\ne 4\nf 3\ng 2\nh 1\n");
+    write_text_corpus(text, "train", 60);
+    write_text_corpus(text, "valid", 9);
+    const char *const settings[] = {"data.folder",
+                                    text,
+                                    "model.preset",
+                                    "tiny",
+                                    "model.width",
+                                    "16",
+                                    "model.context",
+                                    "8",
+                                    "train.max_tokens",
+                                    "64",
+                                    "train.best_by",
+                                    "score",
+                                    "train.validate_every",
+                                    "20",
+                                    "train.updates",
+                                    "60",
+                                    "schedule.name",
+                                    "constant",
+                                    "schedule.lr",
+                                    "0.003",
+                                    "device.threads",
+                                    "1",
+                                    NULL};
+    nm_options *options = nm_options_create();
+    nm_error err;
+    nm_train_options_add(options, &nm_task_lm);
+    nm_probe_options_add(options);
+    for (int i = 0; settings[i]; i += 2)
+        if (nm_options_set(options, settings[i], settings[i + 1], NM_ORIGIN_FILE, &err) != NM_OK)
+            fail_msg("%s", err.text);
+    nm_trainer *trainer;
+    if (nm_trainer_open(&trainer, &nm_task_lm, options, folder, false, NULL, &err) != NM_OK ||
+        nm_trainer_run(trainer, &err) != NM_OK)
+        fail_msg("%s", err.text);
+    const nm_train_state *s = nm_trainer_state(trainer);
+    assert_int_equal(s->best_update, 60);
+    assert_true(s->best_value > 1 && s->best_score == -s->best_value);
+    nm_trainer_close(trainer);
+    nm_options_free(options);
+    tiny_data_remove(text);
+    tiny_data_remove(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -522,6 +705,12 @@ int main(void)
         cmocka_unit_test(test_damaged_checkpoint_is_renamed),
         cmocka_unit_test(test_resume_with_another_optimizer),
         cmocka_unit_test(test_resume_with_another_selection_metric),
+        cmocka_unit_test(test_the_initial_checkpoint_is_kept),
+        cmocka_unit_test(test_the_lowest_learning_rate_ends_the_run),
+        cmocka_unit_test(test_a_run_ends_with_a_validation),
+        cmocka_unit_test(test_other_training_data_are_refused),
+        cmocka_unit_test(test_an_invalid_state_is_damage),
+        cmocka_unit_test(test_a_lower_perplexity_is_better),
     };
     return cmocka_run_group_tests(tests, make_data, drop_data);
 }
