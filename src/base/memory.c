@@ -59,11 +59,12 @@ FILE *nm_text_stream_open(char **text, size_t *bytes)
     return stream;
 }
 
-/* A stream that could not grow has lost a part of the text. */
-void nm_text_stream_close(FILE *stream)
+/* A stream that could not grow has lost a part of the text. glibc reallocates the text once more when the stream is closed,
+ * and sets it to NULL without an error if that fails. */
+void nm_text_stream_close(FILE *stream, char *const *text)
 {
     bool failed = ferror(stream) != 0;
-    if (fclose(stream) || failed)
+    if (fclose(stream) || failed || !*text)
         nm_out_of_memory(0);
 }
 

@@ -16,9 +16,10 @@ void *nm_reallocate(void *block, size_t bytes);
 /* printf into a heap string; the caller frees. */
 char *nm_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 char *nm_duplicate(const char *text); /* NULL for NULL */
-/* open_memstream: what is written becomes *text, which the caller frees after nm_text_stream_close. Never NULL. */
+/* open_memstream: what is written becomes *text, which the caller frees after nm_text_stream_close. Never NULL. The text must
+ * be that of the call that opened the stream. */
 FILE *nm_text_stream_open(char **text, size_t *bytes);
-void nm_text_stream_close(FILE *stream);
+void nm_text_stream_close(FILE *stream, char *const *text);
 /* Makes jansson allocate with nm_reallocate: it reports a failed allocation as malformed JSON or invalid UTF-8. Changes
  * the state of jansson for the whole process, so the program calls it and the library does not. */
 void nm_memory_init_json(void);

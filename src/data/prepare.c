@@ -411,7 +411,7 @@ static nm_status write_options(nm_prepare *self, nm_error *err)
     size_t bytes;
     FILE *stream = nm_text_stream_open(&settings, &bytes);
     nm_options_write(self->options, stream);
-    nm_text_stream_close(stream);
+    nm_text_stream_close(stream, &settings);
     nm_checksums_add(&self->checksums, "data.ini", settings, bytes);
     nm_status status = write_file(self, NM_CHECKSUMS_NAME, self->checksums.data, self->checksums.bytes, err);
     if (status == NM_OK)

@@ -31,7 +31,7 @@ static char *options_text(const nm_options *options, const nm_options *like)
     size_t bytes;
     FILE *stream = nm_text_stream_open(&text, &bytes);
     nm_options_write_like(options, like, stream);
-    nm_text_stream_close(stream);
+    nm_text_stream_close(stream, &text);
     return text;
 }
 

@@ -241,7 +241,7 @@ char *nm_configuration_text(const nm_options *options, const nm_options *like)
     size_t bytes;
     FILE *stream = nm_text_stream_open(&text, &bytes);
     nm_options_write_like(options, like, stream);
-    nm_text_stream_close(stream);
+    nm_text_stream_close(stream, &text);
     char *out = text, *rest = nm_duplicate(text), *copy = rest;
     const char *start = strstr(text, "[model]\n"), *end = start ? strstr(start, "\n[") : NULL;
     model = start ? nm_format("%.*s", (int)(end ? end - start + 1 : (long)strlen(start)), start)

@@ -173,7 +173,7 @@ static char *make_note(const nm_grid_scores *s, const bool *include, bool bars, 
                 fprintf(out, "%s%s", listed++ ? ", " : "", grid->groups[g].name);
         fputs(", whose runs do not vary these settings alone.", out);
     }
-    nm_text_stream_close(out);
+    nm_text_stream_close(out, &text);
     return text;
 }
 

@@ -140,7 +140,7 @@ static void write_description(const nm_report *report, const nm_figure *figure, 
     figure->describe(report, figure, drawing, memory);
     write_outside(drawing->n_above, "above", drawing->y_max, memory);
     write_outside(drawing->n_below, "below", drawing->y_min, memory);
-    nm_text_stream_close(memory);
+    nm_text_stream_close(memory, &text);
     fputs("<p class=\"description\">", out);
     nm_html_text(out, text);
     fputs("</p>", out);
@@ -269,7 +269,7 @@ static void write_page(const nm_report *report, const nm_report_config *config, 
         nm_section_samples(report, memory);
     nm_section_settings(report, memory);
     nm_section_environment(report, memory);
-    nm_text_stream_close(memory);
+    nm_text_stream_close(memory, &body);
     write_head(report, out);
     write_contents(body, out);
     fputs(body, out);

@@ -148,7 +148,7 @@ void nm_tagging_count(const nm_tagging_parts *parts, const nm_tag_corpus *corpus
         fputs("  gold: ", samples);
         write_spans(parts, corpus, s, gold, samples);
     }
-    nm_text_stream_close(samples);
+    nm_text_stream_close(samples, &score->samples);
     nm_span_score total = nm_span_compute(&sum);
     score->name = "f1";
     score->title = "F1";

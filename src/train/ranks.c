@@ -17,7 +17,7 @@ static uint64_t options_hash(const nm_options *options)
     size_t bytes = 0;
     FILE *stream = nm_text_stream_open(&text, &bytes);
     nm_options_write(options, stream);
-    nm_text_stream_close(stream);
+    nm_text_stream_close(stream, &text);
     uint64_t hash = XXH3_64bits(text, bytes);
     free(text);
     return hash;

@@ -178,7 +178,7 @@ nm_status nm_run_config_write(const nm_options *options, const char *folder, nm_
     size_t bytes;
     FILE *memory = nm_text_stream_open(&text, &bytes);
     nm_options_write(options, memory);
-    nm_text_stream_close(memory);
+    nm_text_stream_close(memory, &text);
     char *path = nm_path_join(folder, "config.ini");
     nm_status status = nm_text_check(text, bytes, "the options", err); /* model files contain them as JSON */
     if (status == NM_OK)
