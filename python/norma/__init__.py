@@ -8,7 +8,7 @@ Errors are subclasses of ``norma.Error``.
 from ._library import (DivergedError, Error, FileError, FormatError, MismatchError, OutOfMemoryError,
                        UnsupportedError, UsageError)
 from ._models import (Classification, Classifier, LanguageModel, LineScore, Perplexity, Span, Tagged, Tagger,
-                      Translation, Translations, Translator, load)
+                      Translation, Translations, Translator, Word, load)
 from ._norms import NormOption, NormType, norm_types
 from ._numpy_norm import Norm
 from ._prepare import Prepared, PreparedSide, PreparedSplit, prepare
@@ -19,4 +19,4 @@ __all__ = ["Callbacks", "Classification", "Classifier", "Comparison", "DivergedE
            "Interval", "LanguageModel", "LineScore", "Log", "MismatchError", "Norm", "NormOption", "NormType",
            "OutOfMemoryError", "Paired", "Perplexity", "Prepared", "PreparedSide", "PreparedSplit", "Progress", "Run",
            "Scorer", "Scores", "Span", "Tagged", "Tagger", "Translation", "Translations", "Translator", "UnsupportedError",
-           "UsageError", "Validation", "compare", "load", "norm_types", "prepare", "score", "train"]
+           "UsageError", "Validation", "Word", "compare", "load", "norm_types", "prepare", "score", "train"]

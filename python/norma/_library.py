@@ -112,6 +112,10 @@ class NormSite(Structure):
                 ("warmup_updates", c_int64), ("kind", c_int)]
 
 
+class WordStruct(Structure):
+    _fields_ = [("begin", c_size_t), ("end", c_size_t), ("score", c_double), ("source", c_int32)]
+
+
 class SpanStruct(Structure):
     """nm_tagged_span, norma/tagger.h"""
     _fields_ = [("first", c_size_t), ("end", c_size_t), ("label", c_char_p)]
@@ -270,6 +274,8 @@ _FUNCTIONS: Dict[str, Tuple] = {
     "nm_translator_max_tokens": (c_int32, _pointer),
     "nm_translator_nbest": (c_int32, _pointer),
     "nm_translator_run": (_status, _pointer, POINTER(_text), c_size_t, POINTER(_pointer), _error),
+    "nm_translator_run_prefixes": (_status, _pointer, POINTER(_text), POINTER(_text), c_size_t, POINTER(_pointer),
+                                   _error),
     "nm_translator_score": (_status, _pointer, POINTER(_text), POINTER(_text), c_size_t, POINTER(_pointer),
                             _error),
     "nm_translations_free": (None, _pointer),
@@ -280,6 +286,8 @@ _FUNCTIONS: Dict[str, Tuple] = {
     "nm_translations_n_tokens": (c_size_t, _pointer, c_size_t, c_size_t),
     "nm_translations_token": (_text, _pointer, c_size_t, c_size_t, c_size_t),
     "nm_translations_token_scores": (POINTER(c_double), _pointer, c_size_t, c_size_t),
+    "nm_translations_n_words": (c_size_t, _pointer, c_size_t, c_size_t),
+    "nm_translations_words": (POINTER(WordStruct), _pointer, c_size_t, c_size_t),
     "nm_language_model_open": (_status, POINTER(_pointer), _text, POINTER(_text), _error),
     "nm_language_model_close": (None, _pointer),
     "nm_language_model_option": (_text, _pointer, _text),

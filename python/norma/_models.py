@@ -97,12 +97,22 @@ class _Model:
 
 # ---- translation ----
 
+class Word(NamedTuple):
+    """A word of a translation, separated from others by white space."""
+    text: str
+    begin: int  # characters of the translation, text[begin:end]
+    end: int
+    score: float  # sum of the log probabilities of its tokens
+    source: Optional[int]  # the word of the source text with the greatest attention, from 0; None: none
+
+
 class Translation(NamedTuple):
     """One translation of a text."""
     text: str
     score: float  # sum of the log probabilities of the tokens, divided by the length penalty
     tokens: List[str]  # as in the dictionary, the end symbol included unless the length limit was reached
     token_scores: List[float]  # log probability of each token
+    words: Sequence[Word] = ()  # with the option alignment=True
 
 
 class Translations(List[Translation]):
@@ -118,7 +128,8 @@ class Translator(_Model):
     path: a model file, a run folder or ``norma.Run``, or a list of them, whose probabilities are averaged. options: those
     of ``norma translate --help`` in [decode] and [device], as ``Translator("runs/x", beam=4, nbest=2)`` or
     ``Translator("runs/x", {"device.threads": 1})``. device.threads is the number of threads of one call, 0 (default)
-    one per core.
+    one per core. ``alignment=True`` adds the words of each translation, aligned to those of the source by attention;
+    ``search="sample"`` draws ``nbest`` translations at random.
 
     UsageError: unknown option or value; FileError, FormatError: the file; UnsupportedError: a model of another task;
     MismatchError: models with different dictionaries.
@@ -166,10 +177,21 @@ class Translator(_Model):
         for some in _batches(texts, batch):
             yield from self.run(some)
 
-    def run(self, texts: Iterable[str]) -> List[Translations]:
-        """For each text its ``nbest`` translations with scores and tokens. Errors as ``translate``."""
+    def run(self, texts: Iterable[str], prefixes: Optional[Iterable[str]] = None) -> List[Translations]:
+        """For each text its ``nbest`` translations with scores and tokens. prefixes: the beginning of each translation,
+        whole words; an empty one leaves the translation free. Text, tokens and scores include it.
+
+        UsageError: lists of different lengths; others as ``translate``.
+        """
         array, n = _texts("text", _list_of(texts))
-        lib, result = library(), self._call("nm_translator_run", array, n)
+        lib = library()
+        if prefixes is None:
+            result = self._call("nm_translator_run", array, n)
+        else:
+            given, n_given = _texts("prefix", _list_of(prefixes))
+            if n != n_given:
+                raise UsageError(f"{n} texts and {n_given} prefixes")
+            result = self._call("nm_translator_run_prefixes", array, given, n)
         try:
             return [self._read(lib, result, text) for text in range(n)]
         finally:
@@ -194,7 +216,19 @@ class Translator(_Model):
             lib.nm_translations_free(result)
 
     @staticmethod
-    def _read(lib: Any, result: int, text: int) -> Translations:
+    def _words(lib: Any, result: int, text: int, rank: int) -> List[Word]:
+        line = lib.nm_translations_text(result, text, rank)
+        found, at, end = [], 0, 0  # at: bytes, end: characters
+        words = lib.nm_translations_words(result, text, rank)
+        for word in words[:lib.nm_translations_n_words(result, text, rank)] if words else []:
+            begin = end + len(line[at:word.begin].decode())
+            chars = line[word.begin:word.end].decode()
+            at, end = word.end, begin + len(chars)
+            found.append(Word(chars, begin, end, word.score, None if word.source < 0 else word.source))
+        return found
+
+    @classmethod
+    def _read(cls, lib: Any, result: int, text: int) -> Translations:
         found = Translations()
         found.too_long = lib.nm_translations_too_long(result, text)
         for rank in range(lib.nm_translations_count(result, text)):
@@ -202,7 +236,8 @@ class Translator(_Model):
             tokens = [lib.nm_translations_token(result, text, rank, i).decode() for i in range(n)]
             scores = lib.nm_translations_token_scores(result, text, rank)
             found.append(Translation(lib.nm_translations_text(result, text, rank).decode(),
-                                     lib.nm_translations_score(result, text, rank), tokens, scores[:n] if n else []))
+                                     lib.nm_translations_score(result, text, rank), tokens, scores[:n] if n else [],
+                                     cls._words(lib, result, text, rank)))
         return found
 
 

@@ -96,6 +96,34 @@ def test_scores_of_given_translations(folder, texts):
         translator.score(["a"], ["b", "c"])
 
 
+def test_prefixes_and_alignments(folder, texts, tmp_path):
+    lines, prefixes = texts[:9], ["cat", "", "house cat", *["dog"] * 6]
+    (tmp_path / "prefixes").write_text("".join(line + "\n" for line in prefixes))
+    program = norma_program("translate", folder / "run", "--prefix", tmp_path / "prefixes", "--json", "--alignment",
+                            input="\n".join(lines) + "\n").stdout
+    expected = [json.loads(line)["translations"][0] for line in program.splitlines()]
+    translator = norma.Translator(folder / "run", alignment=True)
+    found = [one[0] for one in translator.run(lines, prefixes)]
+    assert [one.text for one in found] == [one["text"] for one in expected]
+    assert all(one.text.startswith(prefix) for one, prefix in zip(found, prefixes))
+    for one, other in zip(found, expected):
+        assert [(w.begin, w.end, w.source) for w in one.words] == [(w["begin"], w["end"], w["source"]) for w in other["words"]]
+        assert [w.text for w in one.words] == one.text.split() and all(one.text[w.begin:w.end] == w.text for w in one.words)
+    scored = translator.score(["Ein Haus ."], ["A hoüse ☃ x"])[0]
+    assert [(w.text, w.begin) for w in scored.words] == [("A", 0), ("hoüse", 2), ("☃", 8), ("x", 10)]
+    assert norma.Translator(folder / "run").run(lines)[0][0].words == []
+    assert translator.run(lines[:1], [""])[0][0] == translator.run(lines[:1])[0][0]
+    with pytest.raises(norma.UsageError, match="1 texts and 2 prefixes"):
+        translator.run(["a"], ["b", "c"])
+
+
+def test_sampled_translations(folder, texts):
+    options = {"search": "sample", "nbest": 3, "seed": 5}
+    first, again = (norma.Translator(folder / "run", options).run(texts[:9]) for _ in range(2))
+    other = norma.Translator(folder / "run", {**options, "seed": 6}).run(texts[:9])
+    assert first == again and first != other and all(len(found) == 3 for found in first)
+
+
 def test_nbest_and_ensembles(folder, texts):
     expected = norma_program("translate", folder / "run", "--nbest", 2, input="\n".join(texts[:9]) + "\n")
     translator = norma.Translator(norma.Run(folder / "run"), nbest=2)

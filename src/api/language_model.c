@@ -1,4 +1,4 @@
-#include "norma/language_model.h"
+#include "api/language_model_comm.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -35,6 +35,7 @@ struct nm_language_model {
     nm_inference inference;
     const nm_lm_parts *parts;
     const scoring_config *scoring;
+    nm_comm *comm;       /* nm_language_model_set_comm */
     nm_sampler *sampler; /* its packed weights are those of all workspaces; NULL: a non-causal model */
     nm_workspaces pool;
 };
@@ -285,7 +286,8 @@ static nm_status score_file(const nm_language_model *self, workspace *w, const c
     const nm_lm_scoring how = {.context = self->scoring->context,
                                .max_tokens = self->scoring->batch_tokens,
                                .drop_incomplete = self->scoring->drop_incomplete || !self->sampler,
-                               .before = self->parts->vocab->eos};
+                               .before = self->parts->vocab->eos,
+                               .comm = self->comm};
     nm_ids ids = {0};
     nm_status status = nm_lm_encode_file(w->text, path, &ids, &out->words, &out->unknown, err);
     if (status == NM_OK && !ids.n)
@@ -318,6 +320,11 @@ nm_status nm_language_model_perplexity(nm_language_model *self, const char *path
     else
         nm_perplexity_free(out);
     return status;
+}
+
+void nm_language_model_set_comm(nm_language_model *self, nm_comm *comm)
+{
+    self->comm = comm;
 }
 
 void nm_perplexity_free(nm_perplexity *self)

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "cli/inspect_file.h"
 #include "cli/inspect_print.h"
+#include "cli/open_comm.h"
 #include "cli/open_backend.h"
 #include "task/model_loader.h"
 #include "experiment/variants.h"
@@ -38,6 +39,9 @@ typedef struct job {
     nm_inspection_plan plan;
     nm_backend *backend;
     json_t *results; /* NULL: print text */
+    nm_comm *comm;   /* processes that divide the model files; the first one prints */
+    int64_t n_files; /* so far */
+    char *own;       /* the result of this process, one line of JSON, until the next exchange; NULL: none */
 } job;
 
 static void inspect_options(nm_options *options)
@@ -108,23 +112,64 @@ static json_t *result_of(const char *run, const char *path, int64_t update, cons
     return object;
 }
 
-static nm_status report_result(job *self, const char *run, const char *path, const nm_inspection *inspection,
-                               const nm_advice *advice, nm_error *err)
+/* Keeps a result, as text and as JSON, for the exchange. */
+static nm_status keep_result(job *self, const char *run, const char *path, const nm_inspection *inspection,
+                             const nm_advice *advice, nm_error *err)
 {
     int64_t update;
+    char *text;
+    size_t bytes;
     NM_TRY(read_update(path, &update, err));
-    json_t *result = result_of(run, path, update, inspection, advice);
-    nm_status status = self->config->save ? inspect_file_add(run, result, err) : NM_OK;
+    FILE *out = nm_text_stream_open(&text, &bytes);
+    fprintf(out, "%s (update %lld)\n", path, (long long)update);
+    inspect_print(inspection, out);
+    if (advice)
+        inspect_print_advice(advice, NM_N_ADVICE, out);
+    nm_text_stream_close(out, &text);
+    json_t *all = json_pack("{s:s, s:s, s:o}", "run", run, "text", text, "result",
+                            result_of(run, path, update, inspection, advice));
+    char *line = json_dumps(all, JSON_COMPACT);
+    self->own = nm_format("%s\n", line);
+    free(line);
+    free(text);
+    json_decref(all);
+    return NM_OK;
+}
+
+static nm_status report_result(job *self, const char *line, size_t bytes, nm_error *err)
+{
+    json_t *all = json_loadb(line, bytes, 0, NULL), *result = json_object_get(all, "result");
+    NM_ASSERT(result);
+    nm_status status = self->config->save
+                           ? inspect_file_add(json_string_value(json_object_get(all, "run")), result, err)
+                           : NM_OK;
     if (self->results) {
         json_array_append(self->results, result);
     } else {
-        printf("%s (update %lld)\n", path, (long long)update);
-        inspect_print(inspection, stdout);
-        if (advice)
-            inspect_print_advice(advice, NM_N_ADVICE, stdout);
+        fputs(json_string_value(json_object_get(all, "text")), stdout);
         fflush(stdout);
     }
-    json_decref(result);
+    json_decref(all);
+    return status;
+}
+
+/* After a model file of every process: rank 0 reports the results, in the order of the files. */
+static nm_status exchange_results(job *self, nm_error *err)
+{
+    char *all;
+    size_t *ends = nm_allocate((size_t)self->comm->size * sizeof *ends);
+    nm_status status =
+        nm_comm_gather_bytes(self->comm, self->own, self->own ? strlen(self->own) : 0, &all, ends, err);
+    free(self->own);
+    self->own = NULL;
+    const char *at = all, *end = status == NM_OK ? all + ends[self->comm->size - 1] : all;
+    while (status == NM_OK && !self->comm->rank && at < end) {
+        const char *next = (const char *)memchr(at, '\n', (size_t)(end - at)) + 1;
+        status = report_result(self, at, (size_t)(next - at), err);
+        at = next;
+    }
+    free(all);
+    free(ends);
     return status;
 }
 
@@ -155,7 +200,7 @@ static nm_status inspect_loaded(job *self, const char *run, const char *path, nm
         name_norm_option(loaded->options, advice);
         free(log_path);
     }
-    nm_status status = report_result(self, run, path, &inspection, self->config->advise ? advice : NULL, err);
+    nm_status status = keep_result(self, run, path, &inspection, self->config->advise ? advice : NULL, err);
     nm_inspection_release(&inspection);
     return status;
 }
@@ -185,6 +230,19 @@ static nm_status open_run(job *self, const char *run, nm_loaded_model *loaded, c
     return status;
 }
 
+/* A model file, if it is one of this process; the model of the run is loaded. */
+static nm_status inspect_model(job *self, const char *run, const char *path, nm_loaded_model *loaded,
+                               nm_error *err)
+{
+    int32_t rank = (int32_t)(self->n_files++ % self->comm->size);
+    if (rank == self->comm->rank) {
+        if (self->config->checkpoints)
+            NM_TRY(nm_loaded_model_change(loaded, path, err));
+        NM_TRY(inspect_loaded(self, run, path, loaded, err));
+    }
+    return rank == self->comm->size - 1 ? exchange_results(self, err) : NM_OK;
+}
+
 static nm_status inspect_run(job *self, const char *run, nm_error *err)
 {
     nm_loaded_model loaded;
@@ -193,14 +251,11 @@ static nm_status inspect_run(job *self, const char *run, nm_error *err)
     NM_TRY(open_run(self, run, &loaded, &best, err));
     nm_status status = NM_OK;
     if (!self->config->checkpoints)
-        status = inspect_loaded(self, run, best, &loaded, err);
+        status = inspect_model(self, run, best, &loaded, err);
     else
         status = list_checkpoints(run, &files, err);
-    for (int i = 0; i < files.n && status == NM_OK; i++) {
-        status = nm_loaded_model_change(&loaded, files.paths[i], err);
-        if (status == NM_OK)
-            status = inspect_loaded(self, run, files.paths[i], &loaded, err);
-    }
+    for (int i = 0; i < files.n && status == NM_OK; i++)
+        status = inspect_model(self, run, files.paths[i], &loaded, err);
     model_files_release(&files);
     nm_loaded_model_close(&loaded);
     free(best);
@@ -215,6 +270,7 @@ static nm_status inspect_all(job *self, const nm_cli *cli, int argc, char **argv
     self->plan = (nm_inspection_plan){.batches = config->batches,
                                       .gradient_batches = config->gradient_batches,
                                       .tid_sites = config->tid_sites};
+    NM_TRY(nm_cli_check_arguments(cli, argc, 1, 1000, err));
     NM_TRY(nm_inspection_select(&self->plan, config->measure, err));
     NM_TRY(nm_device_reject_int8(nm_options_find(cli->options, "device"), "inspect", err));
     for (int i = 0; i < argc && config->save; i++)
@@ -223,6 +279,8 @@ static nm_status inspect_all(job *self, const nm_cli *cli, int argc, char **argv
     nm_status status = NM_OK;
     for (int i = 0; i < argc && status == NM_OK; i++)
         status = inspect_run(self, argv[i], err);
+    if (status == NM_OK)
+        status = exchange_results(self, err);
     nm_backend_free(self->backend);
     return status;
 }
@@ -231,17 +289,22 @@ static int inspect(nm_cli *cli, int argc, char **argv)
 {
     nm_error err;
     job self = {.config = nm_options_find(cli->options, "inspect")};
-    if (nm_cli_check_arguments(cli, argc, 1, 1000, &err) != NM_OK)
+    bool prints;
+    if (nm_cli_join_ranks(&self.comm, cli->command, &err) != NM_OK)
         return nm_cli_fail(&err);
     if (self.config->json)
         self.results = json_array();
-    nm_status status = inspect_all(&self, cli, argc, argv, &err);
-    if (status == NM_OK && self.results) {
+    nm_status status = nm_comm_finish(self.comm, inspect_all(&self, cli, argc, argv, &err), &prints, &err);
+    if (status == NM_OK && self.results && !self.comm->rank) {
         json_dumpf(self.results, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
         putchar('\n');
     }
+    if (prints && status != NM_OK)
+        nm_cli_fail(&err);
     json_decref(self.results);
-    return status == NM_OK ? NM_OK : nm_cli_fail(&err);
+    free(self.own);
+    nm_comm_free(self.comm);
+    return (int)status;
 }
 
 const nm_command nm_command_inspect = {
@@ -257,5 +320,6 @@ const nm_command nm_command_inspect = {
         "describes each.",
     .section = "inspect,device",
     .options = inspect_options,
+    .ranks = true,
     .run = inspect,
 };

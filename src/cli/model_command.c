@@ -129,6 +129,12 @@ nm_status nm_model_session_flush(nm_model_session *session, nm_error *err)
     return status;
 }
 
+nm_status nm_cli_fail_standard_input(nm_error *err)
+{
+    return nm_fail(err, NM_USAGE,
+                   "several processes need an input file: standard input is that of one process");
+}
+
 static nm_status run(nm_model_session *session, const nm_model_command *command, int argc, char **argv,
                      void *state, nm_error *err)
 {
@@ -140,20 +146,17 @@ static nm_status run(nm_model_session *session, const nm_model_command *command,
     bool reads = !command->uses_input || command->uses_input(state);
     NM_TRY(open_output(session, command->output, reads ? session->inputs[0] : NULL, err));
     if (session->comm->size > 1 && reads && !strcmp(session->inputs[0], "-"))
-        return nm_fail(err, NM_USAGE,
-                       "several processes need an input file: standard input is that of one process");
+        return nm_cli_fail_standard_input(err);
     return command->process(session, state, err);
 }
 
 int nm_model_command_run(const nm_model_command *command, const nm_cli *cli, int argc, char **argv,
                          void *state)
 {
-    static const nm_comm_config alone = {.backend = NM_COMM_NONE},
-                                launched = {.backend = NM_COMM_AUTO, .timeout = 15};
     nm_error err = {0};
     nm_model_session session = {.cli = cli};
     bool prints;
-    if (nm_cli_open_comm(&session.comm, cli->command->ranks ? &launched : &alone, &err) != NM_OK)
+    if (nm_cli_join_ranks(&session.comm, cli->command, &err) != NM_OK)
         return nm_cli_fail(&err);
     nm_status status = run(&session, command, argc, argv, state, &err);
     if (!session.comm->rank)

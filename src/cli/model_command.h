@@ -57,6 +57,8 @@ const char **nm_cli_settings(const nm_cli *cli, const char *own);
 /* Prints a warning; NULL: none. */
 void nm_cli_warn(const char *warning);
 
+/* NM_USAGE: several processes cannot divide standard input. */
+nm_status nm_cli_fail_standard_input(nm_error *err);
 /* "standard input" for "-". */
 const char *nm_cli_input_name(const char *path);
 

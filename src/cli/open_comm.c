@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "cli/cli.h"
 #ifdef NORMA_HAVE_MPI
 #include "comm/mpi/comm_mpi.h"
 #endif
@@ -50,9 +49,16 @@ nm_status nm_cli_open_comm(nm_comm **comm, const nm_comm_config *config, nm_erro
     return NM_OK;
 }
 
+static const nm_comm_config launched = {.backend = NM_COMM_AUTO, .timeout = 15};
+
+nm_status nm_cli_join_ranks(nm_comm **comm, const nm_command *command, nm_error *err)
+{
+    static const nm_comm_config alone = {.backend = NM_COMM_NONE};
+    return nm_cli_open_comm(comm, command->ranks ? &launched : &alone, err);
+}
+
 int nm_cli_fail_once(nm_error *err)
 {
-    static const nm_comm_config launched = {.backend = NM_COMM_AUTO, .timeout = 15};
     nm_error no_comm;
     nm_comm *comm;
     bool prints;

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/language_model_comm.h"
 #include "cli/model_command.h"
 #include "cli/open_backend.h"
 #include "task/model_loader.h"
 #include "model/lm.h"
-#include "norma/language_model.h"
 #include "task/split_loss.h"
 #include "task/translation.h"
 
@@ -45,6 +45,7 @@ static void perplexity_options(nm_options *options)
 typedef struct job {
     const nm_cli *cli;
     const perplexity_config *config;
+    nm_comm *comm; /* processes that divide the text; the first one prints */
     nm_language_model *model;
     nm_backend *backend; /* of a translation model */
     nm_loaded_model loaded;
@@ -57,6 +58,8 @@ static nm_status job_open(job *self, const char *path, nm_error *err)
     nm_status status = nm_language_model_open(&self->model, path, settings, err);
     nm_cli_warn(nm_language_model_warning(self->model));
     free(settings);
+    if (status == NM_OK)
+        nm_language_model_set_comm(self->model, self->comm);
     return status;
 }
 
@@ -123,6 +126,8 @@ static void print_text(const job *self, const char *name, const nm_perplexity *r
 
 static void print_result(const job *self, const char *name, const nm_perplexity *result)
 {
+    if (self->comm->rank)
+        return;
     if (self->config->json)
         print_json(self, name, result);
     else
@@ -190,6 +195,7 @@ static nm_status score_splits(job *self, const char *path, nm_error *err)
         nm_options_free(options);
     free(file);
     NM_TRY(status);
+    self->loaded.task.comm = self->comm;
     for (int split = NM_SPLIT_TRAIN; split <= NM_SPLIT_TEST; split++) {
         nm_split_loss loss;
         const nm_translation_parts *parts = self->loaded.task.parts;
@@ -198,7 +204,8 @@ static nm_status score_splits(job *self, const char *path, nm_error *err)
         if (!selected)
             continue;
         NM_TRY(nm_split_loss_measure(&self->loaded.task, self->loaded.model, (nm_split)split, &loss, err));
-        print_split(self->config, names[split], &loss);
+        if (!self->comm->rank)
+            print_split(self->config, names[split], &loss);
         fflush(stdout);
     }
     return NM_OK;
@@ -228,25 +235,36 @@ static nm_status score_translation(job *self, int argc, char **argv, nm_error *e
     return score_splits(self, argv[0], err);
 }
 
-static int perplexity_run(nm_cli *cli, int argc, char **argv)
+static nm_status score(job *self, int argc, char **argv, nm_error *err)
 {
     static char *standard_input[] = {"-"};
+    char **files = argc > 1 ? argv + 1 : standard_input;
+    int n = argc > 1 ? argc - 1 : 1;
+    bool is_translation;
+    NM_TRY(nm_cli_check_arguments(self->cli, argc, 1, 100000, err));
+    NM_TRY(is_translation_model(argv[0], &is_translation, err));
+    if (is_translation)
+        return score_translation(self, argc, argv, err);
+    for (int i = 0; i < n && self->comm->size > 1; i++)
+        if (!strcmp(files[i], "-"))
+            return nm_cli_fail_standard_input(err);
+    NM_TRY(job_open(self, argv[0], err));
+    return score_files(self, n, files, err);
+}
+
+static int perplexity_run(nm_cli *cli, int argc, char **argv)
+{
     nm_error err = {0};
     job self = {.cli = cli, .config = nm_options_find(cli->options, "perplexity")};
-    nm_status status = nm_cli_check_arguments(cli, argc, 1, 100000, &err);
-    bool is_translation = false;
-    if (status == NM_OK)
-        status = is_translation_model(argv[0], &is_translation, &err);
-    if (status == NM_OK && is_translation) {
-        status = score_translation(&self, argc, argv, &err);
-    } else if (status == NM_OK) {
-        status = job_open(&self, argv[0], &err);
-        if (status == NM_OK)
-            status = argc > 1 ? score_files(&self, argc - 1, argv + 1, &err)
-                              : score_files(&self, 1, standard_input, &err);
-    }
+    bool prints;
+    if (nm_cli_join_ranks(&self.comm, cli->command, &err) != NM_OK)
+        return nm_cli_fail(&err);
+    nm_status status = nm_comm_finish(self.comm, score(&self, argc, argv, &err), &prints, &err);
+    if (prints && status != NM_OK)
+        nm_cli_fail(&err);
     job_release(&self);
-    return status == NM_OK ? NM_OK : nm_cli_fail(&err);
+    nm_comm_free(self.comm);
+    return (int)status;
 }
 
 const nm_command nm_command_perplexity = {
@@ -269,5 +287,6 @@ const nm_command nm_command_perplexity = {
         "vocabulary (data.mask_words) and sequences longer than data.max_length are not scored but counted.",
     .section = "perplexity,device",
     .options = perplexity_options,
+    .ranks = true,
     .run = perplexity_run,
 };

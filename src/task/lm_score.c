@@ -11,6 +11,11 @@ typedef struct window {
     int32_t length, scored; /* the last `scored` tokens are scored */
 } window;
 
+typedef struct scored_block { /* of one batch */
+    double nll;
+    int64_t batch, tokens;
+} scored_block;
+
 typedef struct scorer {
     nm_model *model;
     const int32_t *ids;
@@ -18,6 +23,9 @@ typedef struct scorer {
     nm_lm_scored *out;
     nm_tape tape;
     nm_arena host;
+    scored_block *blocks; /* of the batches of this process */
+    size_t n_blocks, blocks_capacity;
+    int64_t batch;
     size_t text;  /* the text of the next window */
     int64_t next; /* its number in the text */
 } scorer;
@@ -80,7 +88,8 @@ static nm_status score_rows(scorer *self, nm_tensor *rows, int64_t first, int32_
         nm_backend_download(b, sums, device, sizeof sums);
         if (!isfinite(sums[1]))
             return nm_fail(err, NM_DIVERGED, "the model's log probabilities are not finite");
-        nm_lm_scored_add(self->out, sums[1], count);
+        NM_GROW(self->blocks, self->n_blocks, self->blocks_capacity);
+        self->blocks[self->n_blocks++] = (scored_block){sums[1], self->batch, count};
         if (self->how->token_nll)
             self->how->token_nll[first + at] = sums[1];
     }
@@ -137,8 +146,31 @@ static bool window_next(scorer *self, int64_t n, window *w)
     return false;
 }
 
+/* The batches of one process after those of another; the sums are those of one process. */
+static nm_status add_blocks(scorer *self, nm_comm *comm, nm_error *err)
+{
+    char *all;
+    size_t *ends = nm_allocate((size_t)comm->size * sizeof *ends),
+           *next = nm_allocate((size_t)comm->size * sizeof *next);
+    nm_status status =
+        nm_comm_gather_bytes(comm, self->blocks, self->n_blocks * sizeof *self->blocks, &all, ends, err);
+    const scored_block *blocks = (const scored_block *)(const void *)all;
+    for (int32_t rank = 1; rank < comm->size && status == NM_OK; rank++)
+        next[rank] = ends[rank - 1] / sizeof *blocks;
+    for (int64_t batch = 0; batch < self->batch && status == NM_OK; batch++) {
+        int32_t rank = (int32_t)(batch % comm->size);
+        for (; next[rank] < ends[rank] / sizeof *blocks && blocks[next[rank]].batch == batch; next[rank]++)
+            nm_lm_scored_add(self->out, blocks[next[rank]].nll, blocks[next[rank]].tokens);
+    }
+    free(all);
+    free(next);
+    free(ends);
+    return status;
+}
+
 static nm_status score_windows(scorer *self, int64_t n, nm_error *err)
 {
+    nm_comm alone = {.type = &nm_comm_none, .size = 1}, *comm = self->how->comm ? self->how->comm : &alone;
     int64_t longest = nm_lm_config_of(self->model)->context;
     window *windows = NULL;
     size_t capacity = 0;
@@ -152,10 +184,14 @@ static nm_status score_windows(scorer *self, int64_t n, nm_error *err)
                 break;
             tokens += windows[count++].length;
         }
-        if (count)
+        if (count && self->batch % comm->size == comm->rank)
             status = score_batch(self, windows, count, err);
+        self->batch += count > 0;
     }
     free(windows);
+    if (status == NM_OK)
+        status = add_blocks(self, comm, err);
+    free(self->blocks);
     return status;
 }
 

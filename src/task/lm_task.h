@@ -65,6 +65,8 @@ typedef struct nm_lm_scoring {
     const int64_t *ends;
     size_t n_ends;
     double *token_nll; /* [n], or NULL: of every token; slower, because every loss is downloaded */
+    nm_comm *
+        comm; /* processes that divide the batches, all of which call; without token_nll. NULL: this one alone */
 } nm_lm_scoring;
 
 typedef struct nm_lm_scored {

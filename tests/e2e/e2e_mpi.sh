@@ -41,6 +41,32 @@ done
 cmp out1 out2 && cmp out1 out3 || fail "translate --nbest: 2 or 3 ranks and one process differ"
 timeout 120 "$MPIEXEC" -n 2 "$NORMA" translate one <lines.xx >out 2>err && fail "2 ranks translated standard input"
 has err 'several processes need an input file'
+# Perplexity and measurements: the sums are those of one process.
+make_sentences lm_train.txt 60 1
+make_sentences lm_valid.txt 20 2
+make_sentences lm_test.txt 90 3
+"$NORMA" prepare --format text --tokenizer none --bpe-merges 12 --train lm_train.txt --valid lm_valid.txt --output lm_data 2>err || fail "prepare: $(cat err)"
+sed 's/^folder = .*/folder = lm_data/; s/^\[data\]/[run]\ntask = lm\n[data]/; /^encoder_layers\|^beam\|^validate_examples/d; s/^decoder_layers = 1/layers = 1\ncontext = 16/; s/^\[decode\]//' recipe.ini >lm.ini
+"$NORMA" train lm.ini --run.quiet --run.folder lm 2>err || fail "lm: $(cat err)"
+check_divided() { # ARGUMENTS...: one process, 2 and 3 ranks print the same
+    local n
+    "$NORMA" "$@" >one.txt 2>err || fail "norma $*: $(cat err)"
+    for n in 2 3; do
+        timeout 120 "$MPIEXEC" -n "$n" "$NORMA" "$@" </dev/null >out 2>err || fail "norma $*, $n ranks: $(cat err)"
+        cases=$((cases + 1))
+        cmp one.txt out || fail "norma $*: $n ranks and one process differ: $(diff one.txt out | head -n 5)"
+    done
+}
+check_divided perplexity lm lm_test.txt lm_valid.txt --batch_tokens 64 --interval --json
+check_divided perplexity lm lm_test.txt --context 8 --batch_tokens 64 --json
+check_divided perplexity lm lm_valid.txt --batch_tokens 100000
+check_divided perplexity one --json
+check_divided inspect one --checkpoints --batches 2 --gradient_batches 1 --json
+check_divided inspect one rbn1 ranks2 lm --batches 2 --gradient_batches 1 --advise
+timeout 120 "$MPIEXEC" -n 2 "$NORMA" inspect one missing rbn1 </dev/null >out 2>err && fail "inspect: a missing run was accepted"
+[ "$(grep -c '^norma: .*missing' err)" = 1 ] || fail "inspect: not one line for a missing run: $(cat err)"
+timeout 120 "$MPIEXEC" -n 2 "$NORMA" perplexity lm <lm_test.txt >out 2>err && fail "2 ranks scored standard input"
+has err 'several processes need an input file'
 # Commands that do not divide their work run once.
 timeout 120 "$MPIEXEC" -n 3 "$NORMA" recipes </dev/null >out 2>err || fail "recipes: $(cat err)"
 "$NORMA" recipes | cmp - out || fail "recipes: printed more than once"
