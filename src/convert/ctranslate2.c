@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "convert/convert.h"
+#include "convert/ctranslate2.h"
 #include "convert/json_file.h"
 #include "convert/lm_positions.h"
 #include "convert/norm_map.h"
@@ -24,8 +24,7 @@
 #include "task/lm_task.h"
 #include "task/translation.h"
 
-enum { BINARY_VERSION = 6, SEQ2SEQ_REVISION = 7, LM_REVISION = 8 };
-enum { TYPE_FLOAT32, TYPE_INT8, TYPE_INT16 }; /* of a variable */
+enum { LM_REVISION = 8 };
 
 typedef struct attribute { /* a scalar variable */
     const char *stack, *name;
@@ -311,17 +310,16 @@ static nm_status add_final_norm(exporter *to, const nm_stack *stack, const char 
     return status == NM_OK ? add_norm(to, stack->final_norm, scale, 1, &output->shift, name) : status;
 }
 
-/* By nm_activation. */
-static const int activation_codes[] = {0, 3, 1, 2};
+const int nm_ct2_activations[] = {0, 3, 1, 2};
 
 static nm_status add_stack(exporter *to, const nm_stack *stack, const char *scope, double scale,
                            const stack_output *memory, stack_output *output)
 {
     double *carried = NULL;
-    add_attribute(to, scope, "num_heads", TYPE_INT16, stack->config.heads);
-    add_attribute(to, scope, "pre_norm", TYPE_INT8, stack->config.pre_norm);
-    add_attribute(to, scope, "activation", TYPE_INT8, activation_codes[stack->config.activation]);
-    add_attribute(to, scope, "scale_embeddings", TYPE_FLOAT32, sqrt(stack->config.width) * scale);
+    add_attribute(to, scope, "num_heads", NM_CT2_INT16, stack->config.heads);
+    add_attribute(to, scope, "pre_norm", NM_CT2_INT8, stack->config.pre_norm);
+    add_attribute(to, scope, "activation", NM_CT2_INT8, nm_ct2_activations[stack->config.activation]);
+    add_attribute(to, scope, "scale_embeddings", NM_CT2_FLOAT32, sqrt(stack->config.width) * scale);
     nm_status status = add_layers(to, stack, scope, scale, &carried, memory);
     if (status == NM_OK)
         status = add_final_norm(to, stack, scope, scale, output);
@@ -420,7 +418,7 @@ static nm_status add_seq2seq(exporter *to, nm_model *model, const uint8_t *allow
     add_positions(to, "encoder", positions, s->positions.rows, s->positions.cols, encoder.scale);
     add_positions(to, "decoder", positions, s->positions.rows, s->positions.cols, decoder.scale);
     free(positions);
-    add_attribute(to, "encoder", "embeddings_merge", TYPE_INT8, 0);
+    add_attribute(to, "encoder", "embeddings_merge", NM_CT2_INT8, 0);
     nm_status status = add_stack(to, &s->encoder, "encoder", encoder.scale, NULL, &memory);
     if (status == NM_OK)
         status = add_stack(to, &s->decoder, "decoder", decoder.scale, &memory, &hidden);
@@ -497,7 +495,7 @@ static void put_attribute(FILE *out, const attribute *a)
     put_number(out, (uint64_t)a->type, 1);
     put_number(out, (uint64_t)bytes[a->type], 4);
     float value = (float)a->value;
-    if (a->type == TYPE_FLOAT32)
+    if (a->type == NM_CT2_FLOAT32)
         put_floats(out, &value, 1);
     else
         put_number(out, (uint64_t)(int64_t)a->value, bytes[a->type]);
@@ -512,7 +510,7 @@ static void put_tensor(FILE *out, const nm_named_tensor *tensor)
         put_number(out, (uint64_t)tensor->shape[i], 4);
         n *= (size_t)tensor->shape[i];
     }
-    put_number(out, TYPE_FLOAT32, 1);
+    put_number(out, NM_CT2_FLOAT32, 1);
     put_number(out, n * sizeof(float), 4);
     put_floats(out, tensor->data, n);
 }
@@ -522,7 +520,7 @@ static void put_model(FILE *out, const exporter *from, const char *spec, int rev
     size_t n = from->n_attributes, aliases = 0;
     for (size_t i = 0; i < from->tensors.n; i++)
         *(from->tensors.items[i].data ? &n : &aliases) += 1;
-    put_number(out, BINARY_VERSION, 4);
+    put_number(out, NM_CT2_BINARY_VERSION, 4);
     put_text(out, spec);
     put_number(out, (uint64_t)revision, 4);
     put_number(out, n, 4);
@@ -552,8 +550,8 @@ static nm_status write_model(const exporter *from, const char *folder, bool lm)
     char *path = nm_path_join(folder, "model.bin");
     nm_status status = nm_file_writer_open(&writer, path, from->err);
     if (status == NM_OK) {
-        put_model(writer.stream, from, lm ? "TransformerDecoderSpec" : "TransformerSpec",
-                  lm ? LM_REVISION : SEQ2SEQ_REVISION);
+        put_model(writer.stream, from, lm ? "TransformerDecoderSpec" : NM_CT2_SEQ2SEQ_SPEC,
+                  lm ? LM_REVISION : NM_CT2_SEQ2SEQ_REVISION);
         status = nm_file_writer_commit(&writer, from->err);
     }
     free(path);
@@ -616,7 +614,7 @@ static nm_status write_ctranslate2(const nm_loaded_model *loaded, const char *fo
         if (status == NM_OK)
             status = write_translation(&to, parts, folder);
     } else if (model->type == &nm_model_lm) {
-        add_attribute(&to, "decoder", "start_from_zero_embedding", TYPE_INT8, 0);
+        add_attribute(&to, "decoder", "start_from_zero_embedding", NM_CT2_INT8, 0);
         status = add_lm(&to, model);
         if (status == NM_OK)
             status = write_lm(&to, loaded->task.parts, folder);
@@ -633,4 +631,5 @@ const nm_foreign_format nm_format_ctranslate2 = {
     .name = "ctranslate2",
     .title = "CTranslate2 folder",
     .write = write_ctranslate2,
+    .read = nm_ctranslate2_read,
 };

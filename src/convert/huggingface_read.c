@@ -9,7 +9,6 @@
 #include "convert/json_file.h"
 #include "model/lm.h"
 #include "model/seq2seq.h"
-#include "nn/positions.h"
 #include "task/lm_task.h"
 #include "task/translation.h"
 
@@ -69,14 +68,6 @@ static int32_t token_of(const reader *from, const char *key, int32_t otherwise)
 {
     int64_t id = nm_json_id(from->config, key, otherwise);
     return id >= 0 && id < INT32_MAX ? (int32_t)id : -1;
-}
-
-static int32_t index_of(const nm_foreign_vocab *vocab, const char *symbol)
-{
-    for (int32_t i = 0; i < vocab->n; i++)
-        if (vocab->symbols[i] && !strcmp(vocab->symbols[i], symbol))
-            return i;
-    return -1;
 }
 
 static nm_status set_activation(reader *from)
@@ -164,45 +155,14 @@ static nm_status set_seq2seq_options(reader *from, bool pre_norm)
     return nm_import_set(in, "data.max_length", "%lld", (long long)(positions < 256 ? positions : 256));
 }
 
-/* Whether the table [rows, d] is that of this kind. */
-static nm_status is_position_table(reader *from, nm_position_kind kind, const double *table, int64_t rows,
-                                   int64_t d, bool *found)
-{
-    nm_mat known;
-    nm_backend *backend = from->in.backend;
-    NM_TRY(nm_positions_alloc(backend, kind, (int32_t)rows, (int32_t)d, &known, from->err));
-    double *values = nm_matrix_values(backend, known);
-    *found = true;
-    for (int64_t i = 0; i < rows * d; i++)
-        *found &= fabs(values[i] - table[i]) < 1e-4;
-    free(values);
-    nm_positions_dealloc(backend, &known);
-    return NM_OK;
-}
-
 /* Marian models may have a stored table of positions, which must be one that Norma has. */
 static nm_status set_positions(reader *from, bool pre_norm)
 {
     static const char table_name[] = "model.encoder.embed_positions.weight";
-    static const char *const names[] = {"marian", "fairseq", "tears"};
-    static const nm_position_kind kinds[] = {NM_POSITIONS_MARIAN, NM_POSITIONS_FAIRSEQ, NM_POSITIONS_TEARS};
     const nm_tensor_source source = nm_tensor_source_safetensors(from->file);
-    int64_t shape[NM_TENSOR_MAX_RANK] = {0};
-    int rank = 0, kind = 0;
-    bool found = false;
-    double *table = pre_norm ? NULL : source.read(from->file, table_name, &rank, shape);
-    if (!table)
+    if (pre_norm || !nm_safetensors_find(from->file, table_name))
         return nm_import_set(&from->in, "model.positions", "%s", pre_norm ? "fairseq" : "marian");
-    bool is_table =
-        rank == 2 && shape[0] > 0 && shape[0] < INT32_MAX && shape[1] > 0 && shape[1] <= MAX_WIDTH;
-    nm_status status = NM_OK;
-    for (; is_table && kind < 3 && !found && status == NM_OK; kind++)
-        status = is_position_table(from, kinds[kind], table, shape[0], shape[1], &found);
-    free(table);
-    NM_TRY(status);
-    return found ? nm_import_set(&from->in, "model.positions", "%s", names[kind - 1])
-                 : nm_fail(from->err, NM_UNSUPPORTED, "%s: %s is no table of positions that Norma has",
-                           from->folder, table_name);
+    return nm_import_positions(&from->in, &source, table_name, 1e-4);
 }
 
 static bool ignored_seq2seq(const char *name)
@@ -287,7 +247,7 @@ static nm_status read_seq2seq(reader *from, bool pre_norm, const char *output)
     vocab->pad = token_of(from, "pad_token_id", -1);
     vocab->eos = token_of(from, "eos_token_id", -1);
     vocab->first = token_of(from, "decoder_start_token_id", -1);
-    vocab->unk = index_of(vocab, "<unk>");
+    vocab->unk = nm_foreign_vocab_find(vocab, "<unk>");
     if (vocab->eos < 0 || vocab->pad < 0 || vocab->first < 0 || vocab->unk < 0)
         return nm_fail(from->err, NM_FORMAT,
                        "%s: 'eos_token_id', 'pad_token_id' or 'decoder_start_token_id' is missing, or the "
@@ -364,9 +324,9 @@ static nm_status read_gpt2(reader *from, const char *output)
     NM_TRY(nm_import_set(in, "model.share_embeddings", "false"));
     NM_TRY(open_vocab(from, size));
     from->vocab.eos = from->vocab.first = token_of(from, "eos_token_id", -1);
-    from->vocab.bos = index_of(&from->vocab, "<s>");
-    from->vocab.pad = index_of(&from->vocab, "<pad>");
-    from->vocab.unk = index_of(&from->vocab, "<unk>");
+    from->vocab.bos = nm_foreign_vocab_find(&from->vocab, "<s>");
+    from->vocab.pad = nm_foreign_vocab_find(&from->vocab, "<pad>");
+    from->vocab.unk = nm_foreign_vocab_find(&from->vocab, "<unk>");
     if (from->vocab.eos < 0)
         return nm_fail(from->err, NM_FORMAT, "%s: 'eos_token_id' is missing", from->config_path);
     NM_TRY(nm_import_vocab(in, &from->vocab, true, from->folder));

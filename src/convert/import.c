@@ -1,6 +1,7 @@
 #include "convert/import.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "base/file.h"
 #include "convert/convert.h"
 #include "convert/text_files.h"
+#include "nn/positions.h"
 #include "task/lm_task.h"
 #include "task/translation.h"
 #include "train/checkpoint.h"
@@ -40,6 +42,14 @@ nm_status nm_foreign_vocab_read(nm_foreign_vocab *vocab, const void *object, int
         vocab->symbols[i] = nm_duplicate(symbol);
     }
     return NM_OK;
+}
+
+int32_t nm_foreign_vocab_find(const nm_foreign_vocab *vocab, const char *symbol)
+{
+    for (int32_t i = 0; i < vocab->n; i++)
+        if (vocab->symbols[i] && !strcmp(vocab->symbols[i], symbol))
+            return i;
+    return -1;
 }
 
 void nm_foreign_vocab_release(nm_foreign_vocab *vocab)
@@ -207,6 +217,49 @@ nm_status nm_import_set(nm_import *import, const char *option, const char *forma
     vsnprintf(value, sizeof value, format, args);
     va_end(args);
     return nm_options_set(import->options, option, value, NM_ORIGIN_COMMAND, import->err);
+}
+
+/* Whether the table [rows, d] is that of this kind. */
+static nm_status is_position_table(nm_import *import, nm_position_kind kind, const double *table,
+                                   int64_t rows, int64_t d, double tolerance, bool *found)
+{
+    nm_mat known;
+    NM_TRY(nm_positions_alloc(import->backend, kind, (int32_t)rows, (int32_t)d, &known, import->err));
+    double *values = nm_matrix_values(import->backend, known);
+    *found = true;
+    for (int64_t i = 0; i < rows * d; i++)
+        *found &= fabs(values[i] - table[i]) < tolerance;
+    free(values);
+    nm_positions_dealloc(import->backend, &known);
+    return NM_OK;
+}
+
+nm_status nm_import_positions(nm_import *import, const nm_tensor_source *source, const char *name,
+                              double tolerance)
+{
+    static const struct {
+        const char *name;
+        nm_position_kind kind;
+    } kinds[] = {{"marian", NM_POSITIONS_MARIAN},
+                 {"fairseq", NM_POSITIONS_FAIRSEQ},
+                 {"tears", NM_POSITIONS_TEARS},
+                 {"tensor2tensor", NM_POSITIONS_TENSOR2TENSOR}};
+    enum { MAX_WIDTH = 65536, N_KINDS = sizeof kinds / sizeof *kinds };
+    int64_t shape[NM_TENSOR_MAX_RANK] = {0};
+    int rank = 0;
+    double *table = source->read(source->file, name, &rank, shape);
+    bool is_table = table && rank == 2 && shape[0] > 0 && shape[0] < INT32_MAX && shape[1] > 0 &&
+                    shape[1] <= MAX_WIDTH,
+         found = false;
+    nm_status status = NM_OK;
+    size_t i = 0;
+    for (; is_table && i < N_KINDS && !found && status == NM_OK; i++)
+        status = is_position_table(import, kinds[i].kind, table, shape[0], shape[1], tolerance, &found);
+    free(table);
+    NM_TRY(status);
+    return found ? nm_import_set(import, "model.positions", "%s", kinds[i - 1].name)
+                 : nm_fail(import->err, NM_UNSUPPORTED, "%s: %s is no table of positions that Norma has",
+                           source->path, name);
 }
 
 nm_status nm_import_build(nm_import *import)

@@ -17,6 +17,8 @@ typedef struct nm_foreign_vocab {
  * not below size. path is for messages. */
 nm_status nm_foreign_vocab_read(nm_foreign_vocab *vocab, const void *json_object, int64_t size,
                                 const char *path, nm_error *err);
+/* The index of a symbol, or -1. */
+int32_t nm_foreign_vocab_find(const nm_foreign_vocab *vocab, const char *symbol);
 void nm_foreign_vocab_release(nm_foreign_vocab *vocab);
 
 typedef struct nm_import {
@@ -34,6 +36,10 @@ nm_status nm_import_begin(nm_import *import, const nm_task_type *task, nm_error 
 /* Sets an option to the formatted value. */
 nm_status nm_import_set(nm_import *import, const char *option, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* Sets model.positions to the table whose values are those of the tensor `name` up to the tolerance. NM_UNSUPPORTED: Norma has no
+ * such table. */
+nm_status nm_import_positions(nm_import *import, const nm_tensor_source *source, const char *name,
+                              double tolerance);
 /* Translates a vocabulary: the special tokens get Norma's first ids, the others follow in their order. The first input
  * becomes </s> (fairseq) if it is that token, otherwise <s> (tears). A language model has one vocabulary, of the target.
  * path is for messages. */

@@ -177,14 +177,6 @@ static bool is_sentencepiece(const char *path)
     return n > 4 && !strcmp(path + n - 4, ".spm");
 }
 
-static int32_t index_of(const nm_foreign_vocab *vocab, const char *symbol)
-{
-    for (int32_t i = 0; i < vocab->n; i++)
-        if (vocab->symbols[i] && !strcmp(vocab->symbols[i], symbol))
-            return i;
-    return -1;
-}
-
 /* The pieces of a SentencePiece model as an object of symbols and indexes. */
 static nm_status read_pieces(reader *from, int side, const char *path, json_t **symbols)
 {
@@ -214,8 +206,8 @@ static nm_status read_vocab(reader *from, int side, const char *path)
         status = nm_foreign_vocab_read(vocab, symbols, n, path, from->err);
     json_decref(symbols);
     NM_TRY(status);
-    vocab->eos = index_of(vocab, "</s>");
-    vocab->unk = index_of(vocab, "<unk>");
+    vocab->eos = nm_foreign_vocab_find(vocab, "</s>");
+    vocab->unk = nm_foreign_vocab_find(vocab, "<unk>");
     if (vocab->eos < 0 || vocab->unk < 0)
         return nm_fail(from->err, NM_FORMAT, "%s: the vocabulary has no </s> or no <unk>", path);
     return nm_import_vocab(&from->in, vocab, side, path);

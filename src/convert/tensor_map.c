@@ -194,8 +194,7 @@ nm_status nm_tensor_map_read(const nm_tensor_map *map, nm_backend *backend, cons
 
 /* ---- safetensors ---- */
 
-/* IEEE 754 binary16. */
-static double half_value(uint16_t bits)
+double nm_half_value(uint16_t bits)
 {
     int exponent = bits >> 10 & 31, fraction = bits & 1023;
     double sign = bits & 0x8000 ? -1 : 1;
@@ -219,7 +218,7 @@ static double element(const nm_safetensor *tensor, size_t i)
         return (double)f32;
     case NM_TENSOR_F16:
         memcpy(&bits16, at, sizeof bits16);
-        return half_value(bits16);
+        return nm_half_value(bits16);
     default:
         memcpy(&bits16, at, sizeof bits16);
         return (double)nm_bf16_value(bits16);

@@ -58,6 +58,9 @@ typedef struct nm_map_ids {
 nm_status nm_tensor_map_read(const nm_tensor_map *map, nm_backend *backend, const nm_tensor_source *source,
                              const nm_map_ids *ids, nm_error *err);
 
+/* The value of an IEEE 754 binary16. */
+double nm_half_value(uint16_t bits);
+
 /* A safetensors file; F32, F64, F16 and BF16. */
 nm_tensor_source nm_tensor_source_safetensors(const nm_safetensors *file);
 

@@ -139,11 +139,85 @@ refuses 2 "do not determine the number of attention heads: --heads N" convert fa
 refuses 2 "model.width = 32 is no multiple of model.heads = 3" convert fairseq --from fairseq --heads 3 -o no.safetensors
 refuses 2 "--heads has no effect" convert hf-pre --from huggingface --heads 2 -o no.safetensors
 refuses 7 "the format fairseq is read and not written" convert pre --to fairseq -o no
-refuses 7 "the format ctranslate2 is written and not read" convert ct2-pre --from ctranslate2 -o no.safetensors
 sed -i '$d' fairseq/dict.target.txt
 refuses 5 "tensor 'decoder.embed_tokens.weight' is [" convert fairseq --from fairseq --heads 2 -o no.safetensors
 rm fairseq/dict.target.txt
 refuses 3 "fairseq/dict.target.txt" convert fairseq --from fairseq --heads 2 -o no.safetensors
+
+# ---- CTranslate2 folders are read: the same weights, bitwise ----
+try convert untied --to ctranslate2 -o ct2-untied
+for run in pre post untied; do
+    try convert ct2-$run --from ctranslate2 -o back-$run.safetensors
+    [ "$got" = 0 ] || fail "convert ct2-$run: $(cat err)"
+    same_model $run back-$run.safetensors
+    try convert back-$run.safetensors --to ctranslate2 -o ct2-again
+    cmp -s ct2-$run/model.bin ct2-again/model.bin || fail "ct2-$run: other weights on the way back"
+done
+# int8 weights with scales of rows, the rest in float16, written by CTranslate2 4.8.5 from Marian's model; its log probabilities
+# differ by the rounding of the positions to 2^-12
+cp -r "$SOURCE"/tests/interchange/ctranslate2 quantized
+try convert quantized --from ctranslate2 -o quantized.safetensors
+[ "$got" = 0 ] || fail "convert quantized: $(cat err)"
+"$NORMA" rescore quantized.safetensors "$SOURCE"/tests/interchange/marian/source.txt \
+    "$SOURCE"/tests/interchange/marian/target.txt --rescore.input_format tokenized --threads 1 >ours
+paste ours quantized/scores | awk '{ d = $1 - $2; if (d > 5e-3 || d < -5e-3) { print; bad = 1 } } END { exit bad || NR != 10 }' ||
+    fail "quantized: not the log probabilities of CTranslate2"
+
+read_ct2() { # CODE TEXT
+    refuses "$1" "$2" convert ct2-bad --from ctranslate2 -o no.safetensors
+    [ ! -e no.safetensors ] || fail "a file in spite of an error: $2"
+}
+change_ct2() { # FROM TO: of the same length, bytes in Perl's syntax
+    rm -rf ct2-bad
+    cp -r ct2-pre ct2-bad
+    perl -0777 -pe 'BEGIN { ($from, $to) = (eval("\"$ARGV[0]\""), eval("\"$ARGV[1]\"")); splice @ARGV, 0, 2 } s/\Q$from\E/$to/g' \
+        "$1" "$2" ct2-pre/model.bin >ct2-bad/model.bin
+}
+read_ct2_parts() {
+    local bytes part
+    bytes=$(stat -c %s ct2-pre/model.bin)
+    for part in 0 3 4 9 30 60 300 $((bytes / 2)) $((bytes - 80)) $((bytes - 1)); do
+        head -c "$part" ct2-pre/model.bin >ct2-bad/model.bin
+        read_ct2 4 'ct2-bad/model.bin: '
+    done
+}
+change_ct2 nothing nothing
+read_ct2_parts
+{ cat ct2-pre/model.bin; echo; } >ct2-bad/model.bin
+read_ct2 4 'there is more after its end'
+change_ct2 '\x06\0\0\0\x10' '\x05\0\0\0\x10'
+read_ct2 7 "not version 6 of CTranslate2's binary format but 5"
+change_ct2 TransformerSpec TransformerSpeck
+read_ct2 4 'a name is malformed'
+change_ct2 TransformerSpec WhisperrrrrSpec
+read_ct2 7 'WhisperrrrrSpec in revision 7; read is TransformerSpec in revision 7'
+change_ct2 encoder/layer_0/ffn/linear_1/bias encoder/layer_0/ffn/linear_1/bean
+read_ct2 7 "tensor 'encoder/layer_0/ffn/linear_1/bean' belongs to no part of the model that Norma has"
+change_ct2 decoder/layer_0/attention/linear_1/weight decoder/layer_0/attention/linear_1/weighs
+read_ct2 7 "tensor 'decoder/layer_0/attention/linear_1/weighs'"
+change_ct2 encoder/layer_0/self_attention/linear_1/weight encoder/layer_0/self_attention/linear_0/weight
+read_ct2 4 'a name occurs twice'
+change_ct2 'encoder/num_heads\0\0\x02\x02\0\0\0\x02' 'encoder/num_heads\0\0\x02\x02\0\0\0\x04'
+read_ct2 7 "'num_heads' is 4 in the encoder and 2 in the decoder"
+change_ct2 'num_heads\0\0\x02\x02\0\0\0\x02' 'num_heads\0\0\x02\x02\0\0\0\x03'
+read_ct2 2 'model.width = 32 is no multiple of model.heads = 3'
+change_ct2 'linear_0/weight\0\x02\x40\0\0\0\x20\0\0\0' 'linear_0/weight\0\x02\x20\0\0\0\x40\0\0\0'
+read_ct2 5 'do not fit embeddings of width 32'
+change_ct2 'linear_0/weight\0\x02\x40\0\0\0' 'linear_0/weight\0\x02\xff\xff\xff\xff'
+read_ct2 4 'a variable is larger than the file'
+change_ct2 'activation\0\0\x01\x01\0\0\0\0' 'activation\0\0\x01\x01\0\0\0\x07'
+read_ct2 7 'activation 7 is none that Norma has'
+change_ct2 nothing nothing
+sed -i 's/"add_source_bos": false/"add_source_bos": true/' ct2-bad/config.json
+read_ct2 7 'ct2-bad/config.json: a source of Norma ends with the end symbol'
+cp ct2-pre/config.json ct2-bad
+sed -i 's/"katze"/"hund"/' ct2-bad/shared_vocabulary.json
+read_ct2 4 'is no text or occurs twice'
+rm ct2-bad/shared_vocabulary.json
+read_ct2 3 'ct2-bad/source_vocabulary.json'
+refuses 7 "and not the root of the width: norms other than LayerNorm are not read" \
+    convert ct2-folded --from ctranslate2 -o no.safetensors
+refuses 7 'TransformerDecoderSpec in revision 8; read is' convert ct2-text --from ctranslate2 -o no.safetensors
 
 # ---- damaged and foreign folders ----
 changed() { # FILE SED: hf-bad is hf-pre with one file changed
@@ -189,7 +263,7 @@ refuses 2 "one of --to FORMAT and --from FORMAT" convert pre --to huggingface --
 refuses 7 "enc.0.self.norm is layer and enc.0.ffn.norm is rms: CTranslate2 has one epsilon" convert mixed --to ctranslate2 -o no
 refuses 7 "enc.0.self.norm is power: with row scaling it is not affine" convert power --to ctranslate2 -o no
 refuses 7 "enc.0.self.norm is rbn: the class has LayerNorm" convert folded --to huggingface -o no
-refuses 2 "'onnx' is no format of models; the formats are: ctranslate2, huggingface, fairseq" convert pre --to onnx -o no
+refuses 2 "'onnx' is no format of models; the formats are: ctranslate2, huggingface, fairseq, marian" convert pre --to onnx -o no
 refuses 2 "no output" convert pre --to huggingface
 refuses 3 "missing" convert missing --to huggingface -o no
 [ ! -e no ] || [ -z "$(ls no)" ] || fail "files in spite of a failure: $(ls no)"

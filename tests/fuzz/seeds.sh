@@ -72,6 +72,8 @@ if command -v spm_train >/dev/null; then
     done
 fi
 put npz post <"$root/tests/interchange/marian/post.npz"
+put ctranslate2 quantized <"$root/tests/interchange/ctranslate2/model.bin"
+"$NORMA" convert run-translate --to ctranslate2 -o ct2 >/dev/null 2>&1 && put ctranslate2 norma <ct2/model.bin
 put yaml vocabulary <"$root/tests/interchange/marian/source.yml"
 for i in 0 17 33 99; do
     { printf '%b' "\\x$(printf %02x $i)"; head -n 1 train.en; printf '\0'; sed -n 2p train.en; printf '\0'; sed -n 3p train.en; } |

@@ -1,0 +1,27 @@
+/* What reading and writing of CTranslate2 folders share. */
+#ifndef NM_CTRANSLATE2_H
+#define NM_CTRANSLATE2_H
+
+#include "convert/convert.h"
+
+/* Of model.bin, and of its specification of translation models. */
+enum { NM_CT2_BINARY_VERSION = 6, NM_CT2_SEQ2SEQ_REVISION = 7 };
+/* Types of variables. */
+enum {
+    NM_CT2_FLOAT32,
+    NM_CT2_INT8,
+    NM_CT2_INT16,
+    NM_CT2_INT32,
+    NM_CT2_FLOAT16,
+    NM_CT2_BFLOAT16,
+    NM_CT2_N_TYPES
+};
+#define NM_CT2_SEQ2SEQ_SPEC "TransformerSpec"
+
+/* Values of the attribute "activation" by nm_activation. */
+extern const int nm_ct2_activations[4];
+
+nm_status nm_ctranslate2_read(const char *path, const nm_convert_settings *settings, const char *output,
+                              nm_error *err);
+
+#endif

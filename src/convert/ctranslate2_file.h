@@ -1,0 +1,38 @@
+/* model.bin of CTranslate2, version 6: named variables and aliases of them. */
+#ifndef NM_CTRANSLATE2_FILE_H
+#define NM_CTRANSLATE2_FILE_H
+
+#include "convert/tensor_map.h"
+#include "text/counter.h"
+
+enum { NM_CT2_MAX_RANK = 8 };
+
+typedef struct nm_ct2_variable {
+    int type, rank; /* rank 0: a scalar */
+    int64_t shape[NM_CT2_MAX_RANK];
+    size_t count;
+    const char *data; /* in the file's memory; not aligned */
+} nm_ct2_variable;
+
+/* {0} is empty. */
+typedef struct nm_ct2_file {
+    char *path, *bytes, *spec; /* spec: "TransformerSpec" */
+    int64_t revision;
+    nm_counter names; /* of the variables, then of the aliases; index = id */
+    nm_ct2_variable *variables;
+    size_t *aliased; /* the variable of each alias */
+    size_t n, n_aliases, capacity, alias_capacity;
+} nm_ct2_file;
+
+/* NM_IO; NM_FORMAT: not such a file, or a damaged one; NM_UNSUPPORTED: of another version. The caller releases it, also after an
+ * error. */
+nm_status nm_ct2_file_read(nm_ct2_file *file, const char *path, nm_error *err);
+void nm_ct2_file_release(nm_ct2_file *file);
+/* The variable of a name or alias; NULL: there is none. */
+const nm_ct2_variable *nm_ct2_file_find(const nm_ct2_file *file, const char *name);
+/* A scalar; false: there is none. */
+bool nm_ct2_file_scalar(const nm_ct2_file *file, const char *name, double *value);
+/* All variables and aliases. An int8 or int16 variable "NAME" is divided by "NAME_scale", one value or one for each row. */
+nm_tensor_source nm_ct2_file_source(const nm_ct2_file *file);
+
+#endif
