@@ -539,8 +539,24 @@ typedef struct nm_token_norm {
     int32_t weight_len, bias_len; /* 0 (none), 1 (a scalar), or d */
 } nm_token_norm;
 
+/* A residual connection whose result a norm reads. The norm's kernel computes it row by row while a row is in the cache,
+ * bitwise as add_dropout and dropout do, so that x is not read from memory again:
+ *     x  = stream + drop(f)          in the forward kernel, which then writes x; no part of x is in stream or f
+ *     df = drop(dx)                  in the backward kernel, or df += drop(dx) if add */
+typedef struct nm_residual_sum {
+    nm_mat stream, f;
+    const nm_dropout *drop;
+} nm_residual_sum;
+
+typedef struct nm_residual_grad {
+    nm_mat df; /* not dx */
+    const nm_dropout *drop;
+    bool add;
+} nm_residual_grad;
+
 typedef struct nm_token_norm_args {
     const nm_token_norm *spec;
+    const nm_residual_sum *sum; /* NULL: x is given */
     nm_mat x;
     const void *weight, *bias;
     nm_mat y;            /* = */
@@ -553,7 +569,8 @@ typedef struct nm_token_norm_grad_args {
     const void *weight, *shift, *scale;
     bool add; /* dx +=, otherwise dx = */
     nm_mat dx;
-    void *d_weight, *d_bias; /* +=, or NULL */
+    void *d_weight, *d_bias;          /* +=, or NULL */
+    const nm_residual_grad *residual; /* or NULL */
 } nm_token_norm_grad_args;
 
 /* ---- normalization of features with statistics over the batch: BatchNorm, PowerNorm and related norms ----
@@ -565,7 +582,8 @@ typedef struct nm_token_norm_grad_args {
 typedef struct nm_feature_norm {
     int32_t groups;
     double eps;
-    bool row_scale_ready; /* row_scale is an input; otherwise the kernel computes and stores it */
+    bool row_scale_ready; /* row_scale and x are inputs; otherwise the kernel computes and stores row_scale */
+    const nm_residual_sum *sum; /* forward, unless row_scale_ready: x is computed first; NULL: x is given */
 } nm_feature_norm;
 
 /* Moments over the rows:
@@ -598,10 +616,11 @@ typedef struct nm_feature_norm_grad_args {
     const nm_feature_norm *spec;
     nm_mat dy, x;
     const void *row_scale, *shift, *scale;
-    const void *a, *c0, *c1; /* [d]; c0, c1 may be NULL: 0 */
-    bool add;                /* dx +=, otherwise dx = */
-    nm_mat dx;               /* data NULL: only the sums are computed */
-    void *sum_dy, *sum_dy_z; /* [d], =; NULL: only dx is computed */
+    const void *a, *c0, *c1;          /* [d]; c0, c1 may be NULL: 0 */
+    bool add;                         /* dx +=, otherwise dx = */
+    nm_mat dx;                        /* data NULL: only the sums are computed */
+    void *sum_dy, *sum_dy_z;          /* [d], =; NULL: only dx is computed */
+    const nm_residual_grad *residual; /* or NULL; only with dx */
 } nm_feature_norm_grad_args;
 
 /* ---- optimizers ---- */

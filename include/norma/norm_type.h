@@ -14,7 +14,8 @@ enum nm_norm_traits {
     NM_USES_BATCH = 1, /* training uses statistics over rows */
     NM_HAS_STATE = 2,
     NM_APPROX_GRAD = 4, /* backward is deliberately not the derivative (PowerNorm, MABN) */
-    NM_HAS_PENALTY = 8
+    NM_HAS_PENALTY = 8,
+    NM_SUMS_RESIDUAL = 16 /* passes the residual connection of a call on to the first and the last kernel */
 };
 
 /* ---- parameters, state, statistics ---- */
@@ -84,7 +85,11 @@ struct nm_norm_call { /* one forward pass of a layer and its backward pass */
     /* Device memory that is valid until backward is done. NULL: out of memory; then all later calls return NULL too. */
     void *(*alloc)(void *allocator, size_t bytes);
     void *allocator;
-    nm_mat x, y;   /* [rows, width], contiguous; both stay valid and unchanged until backward */
+    nm_mat x, y; /* [rows, width], contiguous; both stay valid and unchanged until backward */
+    /* Types with NM_SUMS_RESIDUAL. Forward: the first kernel that reads x computes it from sum; backward: the kernel that
+     * writes dx also writes the gradient of the residual. NULL: neither. */
+    const nm_residual_sum *sum;
+    const nm_residual_grad *residual;
     nm_mat dy, dx; /* backward: [rows, width] */
     bool add;      /* backward: dx += instead of dx = */
     double

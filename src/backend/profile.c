@@ -32,6 +32,17 @@ static double size(nm_mat m)
     return (double)m.rows * m.cols;
 }
 
+static bool sums_residual(const nm_feature_norm *spec)
+{
+    return spec->sum && !spec->row_scale_ready;
+}
+
+/* Passes over the gradient of a residual connection. */
+static int residual_grad(const nm_residual_grad *residual)
+{
+    return !residual ? 0 : residual->add ? 2 : 1;
+}
+
 /* Number of pairs of a query and a key that it attends to. */
 static double attention_pairs(const nm_packing *q, const nm_packing *k, bool causal)
 {
@@ -104,11 +115,11 @@ WORK(softmax_loss,            flops((a->d_hidden ? 6 : 2) * size(a->hidden) * a-
 WORK(log_softmax,             elements(b, 2 * size(a->x)))
 WORK(top_k,                   elements(b, size(a->x)))
 WORK(log_top_k,               elements(b, size(a->x)))
-WORK(token_norm,              elements(b, 2 * size(a->x)))
-WORK(token_norm_grad,         elements(b, (a->add ? 4 : 3) * size(a->x)))
-WORK(feature_moments,         elements(b, size(a->x)))
-WORK(feature_norm,            elements(b, 2 * size(a->x)))
-WORK(feature_norm_grad,       elements(b, (!a->dx.data ? 2 : a->add ? 4 : 3) * size(a->x)))
+WORK(token_norm,              elements(b, (a->sum ? 4 : 2) * size(a->x)))
+WORK(token_norm_grad,         elements(b, ((a->add ? 4 : 3) + residual_grad(a->residual)) * size(a->x)))
+WORK(feature_moments,         elements(b, (sums_residual(a->spec) ? 3 : 1) * size(a->x)))
+WORK(feature_norm,            elements(b, (sums_residual(a->spec) ? 4 : 2) * size(a->x)))
+WORK(feature_norm_grad,       elements(b, ((!a->dx.data ? 2 : a->add ? 4 : 3) + residual_grad(a->residual)) * size(a->x)))
 WORK(vec,                     unknown)
 WORK(dot,                     elements(b, (a->a == a->b ? 1.0 : 2.0) * (double)a->n))
 WORK(adam,                    elements(b, 7.0 * (double)a->n))

@@ -236,11 +236,24 @@ static nm_tensor *sublayer_input(nm_tape *tape, const nm_stack *stack, nm_norm *
     return stack->config.pre_norm ? nm_normalize(tape, norm, x) : x;
 }
 
-static nm_tensor *sublayer_output(nm_tape *tape, const nm_stack *stack, nm_norm *norm, nm_tensor *x,
-                                  nm_tensor *f, double drop)
+/* f: output of the sublayer with this norm and the input *x. Sets *x to the input of the next sublayer's residual connection
+ * and returns the input of that sublayer, whose norm is `next`. */
+static nm_tensor *next_input(nm_tape *tape, const nm_stack *stack, nm_norm *norm, nm_norm *next,
+                             nm_tensor **x, nm_tensor *f, double drop)
 {
-    nm_tensor *sum = nm_residual(tape, x, f, drop);
-    return stack->config.pre_norm ? sum : nm_normalize(tape, norm, sum);
+    nm_tensor *sum;
+    nm_tensor *h = nm_residual_normalize(tape, stack->config.pre_norm ? next : norm, *x, f, drop, &sum);
+    *x = stack->config.pre_norm ? sum : h;
+    return h;
+}
+
+/* The same for the last sublayer of a layer: returns the output of the layer. */
+static nm_tensor *layer_output(nm_tape *tape, const nm_stack *stack, nm_norm *norm, nm_tensor *x,
+                               nm_tensor *f, double drop)
+{
+    nm_tensor *sum;
+    return stack->config.pre_norm ? nm_residual(tape, x, f, drop)
+                                  : nm_residual_normalize(tape, norm, x, f, drop, &sum);
 }
 
 typedef struct layer_call {
@@ -276,18 +289,17 @@ static nm_tensor *layer_forward(nm_tape *tape, const void *context)
     double attention_drop = c->attention == NM_RELATIVE_ATTENTION ? 0 : c->drop;
     nm_tensor *h = sublayer_input(tape, stack, layer->self.norm, x);
     h = call->attention.self(tape, stack, call->layer, h, call->attention.context);
-    x = sublayer_output(tape, stack, layer->self.norm, x, h, attention_drop);
+    h = next_input(tape, stack, layer->self.norm, layer->cross.norm ? layer->cross.norm : ffn->norm, &x, h,
+                   attention_drop);
 
     if (layer->cross.norm) {
-        h = sublayer_input(tape, stack, layer->cross.norm, x);
         h = call->attention.cross(tape, stack, call->layer, h, call->attention.context);
-        x = sublayer_output(tape, stack, layer->cross.norm, x, h, c->drop);
+        h = next_input(tape, stack, layer->cross.norm, ffn->norm, &x, h, c->drop);
     }
 
-    h = sublayer_input(tape, stack, ffn->norm, x);
     h = activated_linear(tape, h, ffn, c);
     h = nm_linear(tape, h, ffn->out_weight, ffn->out_bias, NM_ACT_NONE, 0);
-    return sublayer_output(tape, stack, ffn->norm, x, h, c->drop);
+    return layer_output(tape, stack, ffn->norm, x, h, c->drop);
 }
 
 nm_tensor *nm_stack_forward_with(nm_tape *tape, const nm_stack *stack, nm_tensor *x,

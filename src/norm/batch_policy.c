@@ -158,7 +158,7 @@ void nm_batch_norm_backward_with(nm_norm_call *call, const void *extra_mean, con
         nm_norm_vec(call, NM_VEC_LINEAR, c0, c0, extra_mean, NULL, 1, 1);
     NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x, .row_scale = row_scale,
             .shift = mean, .scale = scale, .a = a, .c0 = centered ? c0 : NULL, .c1 = c1, .add = call->add,
-            .dx = call->dx);
+            .dx = call->dx, .residual = call->residual);
 }
 
 bool nm_batch_norm_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift)

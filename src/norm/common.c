@@ -196,7 +196,7 @@ nm_status nm_norm_check_groups(int64_t groups, const nm_norm_site *site, nm_erro
 nm_feature_norm nm_norm_row_scaling(nm_norm_call *call, int32_t groups, double epsilon, void **row_scale)
 {
     *row_scale = groups > 0 ? nm_norm_publish(call, "row_scale", call->x.rows * groups) : NULL;
-    return (nm_feature_norm){.groups = groups, .eps = epsilon};
+    return (nm_feature_norm){.groups = groups, .eps = epsilon, .sum = call->sum};
 }
 
 nm_status nm_norm_check_warmup(const char *warmup, nm_error *err)
@@ -230,7 +230,7 @@ void nm_norm_token_forward(nm_norm_call *call)
     void *scale = nm_norm_publish(call, "scale", count);
     if (!scale)
         return;
-    NM_CALL(call->backend, token_norm, .spec = &spec, .x = call->x,
+    NM_CALL(call->backend, token_norm, .spec = &spec, .sum = call->sum, .x = call->x,
             .weight = param_of(call, 0, spec.weight_len), .bias = param_of(call, 1, spec.bias_len),
             .y = call->y, .shift = shift, .scale = scale);
 }
@@ -242,6 +242,6 @@ void nm_norm_token_backward(nm_norm_call *call)
             .weight = param_of(call, 0, spec.weight_len),
             .shift = is_centered(&spec) ? nm_norm_find(call, "shift") : NULL,
             .scale = nm_norm_find(call, "scale"), .add = call->add, .dx = call->dx,
-            .d_weight = spec.weight_len ? call->norm->param_grads[0] : NULL,
+            .residual = call->residual, .d_weight = spec.weight_len ? call->norm->param_grads[0] : NULL,
             .d_bias = spec.bias_len ? call->norm->param_grads[1] : NULL);
 }

@@ -56,6 +56,7 @@ const nm_norm_type nm_norm_group = {
     .title = "GroupNorm",
     .formula = "LayerNorm within each of G groups of features",
     .source = "Wu and He 2018; Shen et al. 2020, Table 4",
+    .traits = NM_SUMS_RESIDUAL,
     .options = group_options,
     .config_size = sizeof(group_config),
     .check = group_check,

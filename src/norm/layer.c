@@ -44,6 +44,7 @@ const nm_norm_type nm_norm_layer = {
     .title = "LayerNorm",
     .formula = "z = (x - mean x) / sqrt(var x + eps), y = weight z + bias",
     .source = "Ba, Kiros and Hinton 2016",
+    .traits = NM_SUMS_RESIDUAL,
     .options = layer_options,
     .config_size = sizeof(layer_config),
     .shape = nm_norm_shape_affine,

@@ -239,7 +239,7 @@ static void mabn_backward(nm_norm_call *call)
     nm_norm_vec(call, NM_VEC_MUL, c1, c1, scale, NULL, -call->grad_scale, 0);
     nm_norm_vec(call, NM_VEC_MUL, a, gain, scale, NULL, 1, 0);
     NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = dy, .x = call->x, .row_scale = row_scale,
-            .scale = scale, .a = a, .c1 = c1, .add = call->add, .dx = call->dx);
+            .scale = scale, .a = a, .c1 = c1, .add = call->add, .dx = call->dx, .residual = call->residual);
     nm_norm_vec(call, NM_VEC_MUL, a, nm_norm_find(call, "r"), sum_dy_z, NULL, 1, 0);
     nm_norm_add_grads(call, a, sum_dy);
 }
@@ -279,7 +279,7 @@ const nm_norm_type nm_norm_mabn = {
     .formula = "z = x / sqrt(v + eps), v = mean of the last 16 mean squares; y = weight r z + bias",
     .source = "Yan et al. 2020; github.com/megvii-model/MABN",
     .remedy = "a lower learning rate, or a longer warm-up, norm.mabn.warmup",
-    .traits = NM_USES_BATCH | NM_HAS_STATE | NM_APPROX_GRAD,
+    .traits = NM_SUMS_RESIDUAL | NM_USES_BATCH | NM_HAS_STATE | NM_APPROX_GRAD,
     .options = mabn_options,
     .config_size = sizeof(mabn_config),
     .check = mabn_check,

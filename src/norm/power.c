@@ -192,7 +192,8 @@ static void power_backward(nm_norm_call *call)
     nm_norm_vec(call, NM_VEC_MUL, c1, e, divisor, NULL, -fresh * call->grad_scale, 0);
     NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x,
             .row_scale = groups ? nm_norm_find(call, "row_scale") : NULL, .scale = scale, .a = a, .c1 = c1,
-            .add = call->add, .dx = call->dx, .sum_dy = sum_dy, .sum_dy_z = sum_dy_z);
+            .add = call->add, .dx = call->dx, .residual = call->residual, .sum_dy = sum_dy,
+            .sum_dy_z = sum_dy_z);
     nm_norm_add_grads(call, sum_dy_z, sum_dy);
     /* factor of e: 1 - (1 - decay_backward) mean(z^2) */
     nm_norm_vec(call, NM_VEC_MUL, c1, scale, scale, NULL, 1, 0);
@@ -243,7 +244,7 @@ const nm_norm_type nm_norm_power = {
     .formula = "z = h / sqrt(phi + eps), phi = running mean of mean h^2; y = weight z + bias",
     .source = "Shen et al. 2020, Algorithm 2; github.com/sIncerass/powernorm",
     .remedy = "a larger norm.power.decay_backward, or a limit, norm.power.clip",
-    .traits = NM_USES_BATCH | NM_HAS_STATE | NM_APPROX_GRAD,
+    .traits = NM_SUMS_RESIDUAL | NM_USES_BATCH | NM_HAS_STATE | NM_APPROX_GRAD,
     .options = power_options,
     .presets = power_presets,
     .config_size = sizeof(power_config),

@@ -233,7 +233,8 @@ static void renorm_backward(nm_norm_call *call)
     }
     nm_norm_vec(call, NM_VEC_MUL, c0, a, joined[0], NULL, -inverse_rows, 0);
     NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x, .row_scale = row_scale,
-            .shift = mean, .scale = scale, .a = a, .c0 = c0, .c1 = c1, .add = call->add, .dx = call->dx);
+            .shift = mean, .scale = scale, .a = a, .c0 = c0, .c1 = c1, .add = call->add, .dx = call->dx,
+            .residual = call->residual);
 }
 
 /* ---- running state ---- */
@@ -270,7 +271,7 @@ const nm_norm_type nm_norm_renorm = {
     .title = "Batch Renormalization",
     .formula = "z = (x - mu) / sigma; y = weight (r z + d) + bias, r and d within limits that grow",
     .source = "Ioffe 2017, Algorithm 1",
-    .traits = NM_USES_BATCH | NM_HAS_STATE,
+    .traits = NM_SUMS_RESIDUAL | NM_USES_BATCH | NM_HAS_STATE,
     .options = renorm_options,
     .config_size = sizeof(renorm_config),
     .check = renorm_check,

@@ -57,6 +57,7 @@ const nm_norm_type nm_norm_rms = {
     .title = "RMSNorm",
     .formula = "y = scale x / (sqrt(mean x^2) + eps)",
     .source = "Zhang and Sennrich 2019, equation 4",
+    .traits = NM_SUMS_RESIDUAL,
     .options = rms_options,
     .config_size = sizeof(rms_config),
     .check = rms_check,

@@ -47,6 +47,7 @@ const nm_norm_type nm_norm_scale = {
     .title = "ScaleNorm",
     .formula = "y = g x / max(L2 norm of x, eps)",
     .source = "Nguyen and Salazar 2019, equation 5",
+    .traits = NM_SUMS_RESIDUAL,
     .options = scale_options,
     .config_size = sizeof(scale_config),
     .shape = scale_shape,

@@ -1,5 +1,5 @@
 /* A normalization layer of a model: runs the layer's type (src/norm) and calls the hooks of instruments. */
-#include "tape/tape.h"
+#include "tape/residual.h"
 
 static void *alloc_on_tape(void *tape, size_t bytes)
 {
@@ -12,18 +12,27 @@ static void end_failed_pass(nm_tape *tape, const nm_norm_call *call)
     tape->device.exhausted |= call->joiner && call->joiner->failed;
 }
 
+typedef struct normalization {
+    nm_norm_call call;
+    nm_node *residual; /* whose result is x, recorded just before; NULL: none, or not computed by the norm */
+} normalization;
+
 static void normalize_backward(nm_tape *tape, nm_node *node)
 {
-    nm_norm_call *call = node->saved;
+    normalization *saved = node->saved;
+    nm_norm_call *call = &saved->call;
     nm_tensor *y = node->out;
+    nm_residual_grad residual;
     call->dy = nm_mat_of(y->grad, y->rows, y->cols);
     call->dx = nm_tensor_grad(tape, node->in[0], &call->add);
-    if (!call->dx.data)
+    if (!call->dx.data || (saved->residual && !nm_residual_grad_of(tape, saved->residual, &residual).data))
         return;
     for (int i = 0; i < call->norm->shape.n_params; i++)
         nm_tape_gradient_written(tape, call->norm->param_grads[i]);
+    call->residual = saved->residual ? &residual : NULL;
     call->recomputed = false;
     call->norm->type->backward(call);
+    call->residual = NULL; /* instruments may call backward again */
     end_failed_pass(tape, call);
     if (tape->listen)
         tape->listen(tape->listener, call, true);
@@ -31,24 +40,32 @@ static void normalize_backward(nm_tape *tape, nm_node *node)
 
 static const nm_op normalize_op = {"norm", normalize_backward};
 
-nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x)
+/* y = norm(x). residual: of which x is the result, not yet computed; or NULL. */
+static nm_tensor *normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x, nm_node *residual)
 {
+    const bool fused = residual && norm->type->traits & NM_SUMS_RESIDUAL && !norm->folded;
+    if (residual && !fused)
+        nm_residual_compute(tape, residual, x);
     if (norm->folded) {
         NM_ASSERT(!tape->training && !tape->batch_stats);
         return x;
     }
+    const nm_residual_saved *connection = fused ? residual->saved : NULL;
     nm_tensor *y = nm_tape_tensor(tape, x->rows, x->cols);
-    nm_norm_call *call = nm_tape_host(tape, sizeof *call);
+    normalization *saved = nm_tape_host(tape, sizeof *saved);
     bool train = tape->training || tape->batch_stats;
     bool recomputed = nm_segment_is_recomputed(tape);
     if (nm_tape_exhausted(tape))
         return y;
+    nm_norm_call *call = &saved->call;
+    saved->residual = fused ? residual : NULL;
     y->name = norm->site.name;
     *call = (nm_norm_call){.backend = tape->backend,
                            .norm = norm,
                            .alloc = alloc_on_tape,
                            .allocator = tape,
                            .x = nm_tensor_mat(x),
+                           .sum = connection ? &connection->sum : NULL,
                            .y = nm_tensor_mat(y),
                            .n_targets = tape->n_targets,
                            .mean_loss = tape->mean_loss,
@@ -56,11 +73,24 @@ nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x)
                            .grad_scale = tape->grad_scale,
                            .recomputed = recomputed};
     (train ? norm->type->train : norm->type->infer)(call);
+    call->sum = NULL; /* x is computed */
     end_failed_pass(tape, call);
     if (call->penalty && !recomputed && tape->n_penalties < NM_TAPE_MAX_PENALTIES)
         tape->penalties[tape->n_penalties++] = call->penalty;
     if (tape->listen && !recomputed)
         tape->listen(tape->listener, call, false);
-    nm_tape_record(tape, &normalize_op, y, call)->in[0] = x;
+    nm_tape_record(tape, &normalize_op, y, saved)->in[0] = x;
     return y;
+}
+
+nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x)
+{
+    return normalize(tape, norm, x, NULL);
+}
+
+nm_tensor *nm_residual_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x, nm_tensor *f, double drop_rate,
+                                 nm_tensor **sum)
+{
+    nm_node *residual = nm_residual_record(tape, x, f, drop_rate, sum);
+    return normalize(tape, norm, *sum, residual);
 }

@@ -1,19 +1,30 @@
 /* Residual connection:
  *     y  = x + drop(f)
  *     df = drop(dy)
- *     dx = dy              if x has no gradient yet, the memory of dy becomes that of dx without a copy */
-#include "tape/tape.h"
+ *     dx = dy              if x has no gradient yet, the memory of dy becomes that of dx without a copy
+ *
+ * A norm that reads y right after it computes both in one pass over memory (nm_residual_normalize, normalize.c). */
+#include "tape/residual.h"
+
+nm_mat nm_residual_grad_of(nm_tape *tape, nm_node *residual, nm_residual_grad *grad)
+{
+    nm_residual_saved *saved = residual->saved;
+    nm_tensor *f = residual->in[1];
+    *grad = (nm_residual_grad){.drop = &saved->drop};
+    grad->df = nm_tensor_grad(tape, f, &grad->add);
+    saved->has_df = true;
+    return grad->df;
+}
 
 static void residual_backward(nm_tape *tape, nm_node *node)
 {
     nm_backend *b = tape->backend;
-    const nm_dropout *drop = node->saved;
-    nm_tensor *x = node->in[0], *f = node->in[1], *y = node->out;
+    const nm_residual_saved *saved = node->saved;
+    nm_tensor *x = node->in[0], *y = node->out;
     nm_mat dy = nm_mat_of(y->grad, y->rows, y->cols);
-    bool add;
-    nm_mat df = nm_tensor_grad(tape, f, &add);
-    if (df.data)
-        NM_CALL(b, dropout, .x = dy, .drop = drop, .add = add, .y = df);
+    nm_residual_grad grad;
+    if (!saved->has_df && nm_residual_grad_of(tape, node, &grad).data)
+        NM_CALL(b, dropout, .x = dy, .drop = grad.drop, .add = grad.add, .y = grad.df);
     if (!x->grad && x->pooled) {
         x->grad = y->grad;
         x->grad_started = true;
@@ -27,18 +38,35 @@ static void residual_backward(nm_tape *tape, nm_node *node)
 
 static const nm_op residual_op = {"residual", residual_backward};
 
-nm_tensor *nm_residual(nm_tape *tape, nm_tensor *x, nm_tensor *f, double drop_rate)
+nm_node *nm_residual_record(nm_tape *tape, nm_tensor *x, nm_tensor *f, double drop_rate, nm_tensor **out)
 {
     nm_tensor *y = nm_tape_tensor(tape, x->rows, x->cols);
-    nm_dropout *drop = nm_tape_host(tape, sizeof *drop);
+    nm_residual_saved *saved = nm_tape_host(tape, sizeof *saved);
     nm_dropout next = nm_tape_dropout(tape, drop_rate);
+    *out = y;
     if (nm_tape_exhausted(tape))
-        return y;
-    *drop = next;
-    NM_CALL(tape->backend, add_dropout, .x = nm_tensor_mat(x), .f = nm_tensor_mat(f), .drop = drop,
-            .y = nm_tensor_mat(y));
-    nm_node *node = nm_tape_record(tape, &residual_op, y, drop);
+        return NULL;
+    saved->drop = next;
+    saved->sum = (nm_residual_sum){nm_tensor_mat(x), nm_tensor_mat(f), &saved->drop};
+    nm_node *node = nm_tape_record(tape, &residual_op, y, saved);
+    node->saved = saved; /* also if nothing is recorded */
     node->in[0] = x;
     node->in[1] = f;
+    return node;
+}
+
+void nm_residual_compute(nm_tape *tape, const nm_node *residual, nm_tensor *y)
+{
+    const nm_residual_saved *saved = residual->saved;
+    NM_CALL(tape->backend, add_dropout, .x = saved->sum.stream, .f = saved->sum.f, .drop = &saved->drop,
+            .y = nm_tensor_mat(y));
+}
+
+nm_tensor *nm_residual(nm_tape *tape, nm_tensor *x, nm_tensor *f, double drop_rate)
+{
+    nm_tensor *y;
+    const nm_node *node = nm_residual_record(tape, x, f, drop_rate, &y);
+    if (node)
+        nm_residual_compute(tape, node, y);
     return y;
 }

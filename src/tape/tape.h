@@ -182,6 +182,10 @@ nm_tensor *nm_pool_max(nm_tape *tape, nm_tensor *x, const nm_packing *packing);
 /* y = norm(x). With statistics of the batch if the tape is training or has batch_stats: then statistics are collected, and
  * nm_params_update_norms updates the running state. */
 nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x);
+/* *sum = x + drop(f); returns norm(*sum). Bitwise identical to nm_residual and nm_normalize, with a pass over memory less
+ * in each direction. */
+nm_tensor *nm_residual_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x, nm_tensor *f, double drop_rate,
+                                 nm_tensor **sum);
 /* FixNorm: every row divided by its L2 norm */
 nm_tensor *nm_l2_normalize(nm_tape *tape, nm_tensor *table);
 

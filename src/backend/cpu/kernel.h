@@ -140,6 +140,25 @@ NM_INLINE const float *nm_drop_row(const nm_drop *drop, uint32_t row, int32_t co
     return factors + col % NM_DROP_COLS;
 }
 
+/* y = x + drop(f), or y = drop(f) if x is NULL */
+NM_INLINE void nm_drop_part(const float *x, const float *f, const nm_drop *drop, nm_part part, float *y)
+{
+    float factors[NM_DROP_COLS];
+    for (int32_t j = 0; j < part.cols; j += NM_DROP_COLS) {
+        int32_t end = nm_min_i32(part.cols, j + NM_DROP_COLS);
+        if (drop->on)
+            nm_drop_factors(drop, (uint32_t)part.row, (uint32_t)((part.col + j) / NM_DROP_COLS), factors);
+        for (int32_t c = j; c < end; c += NM_W) {
+            vf value = v_load_upto(f + c, end - c);
+            if (drop->on)
+                value = v_mul(value, v_load(factors + (c - j)));
+            if (x)
+                value = v_add(v_load_upto(x + c, end - c), value);
+            v_store_upto(y + c, end - c, value);
+        }
+    }
+}
+
 /* Sums of up to 4 NM_W columns over rows: 8 rows at a time in float, these sums in double. Lanes past cols
  * are 0. */
 NM_INLINE void nm_column_sums(const float *data, size_t stride, int32_t rows, int32_t cols, double *sums)

@@ -91,4 +91,44 @@ NM_INLINE void nm_sum_blocks(nm_backend *b, const float *partials, int32_t block
     }
 }
 
+/* Residual connection of a norm (nm_residual_sum, nm_residual_grad); without one `on` is false. */
+typedef struct nm_norm_residual {
+    bool on, add;
+    nm_mat stream, f, df;
+    nm_drop drop;
+} nm_norm_residual;
+
+NM_INLINE nm_norm_residual nm_residual_of_sum(const nm_residual_sum *sum, nm_mat x)
+{
+    if (!sum)
+        return (nm_norm_residual){0};
+    NM_ASSERT(nm_same_shape(sum->stream, x) && nm_same_shape(sum->f, x));
+    return (nm_norm_residual){.on = true, .stream = sum->stream, .f = sum->f, .drop = nm_drop_of(sum->drop)};
+}
+
+NM_INLINE nm_norm_residual nm_residual_of_grad(const nm_residual_grad *grad, nm_mat dx)
+{
+    if (!grad)
+        return (nm_norm_residual){0};
+    NM_ASSERT(nm_same_shape(grad->df, dx));
+    return (nm_norm_residual){.on = true, .add = grad->add, .df = grad->df, .drop = nm_drop_of(grad->drop)};
+}
+
+/* x = stream + drop(f) in rows begin .. end - 1. Not inlined: the norms' loops need the registers. */
+static __attribute__((noinline, unused)) void nm_residual_rows(const nm_norm_residual *r, nm_mat x,
+                                                               int32_t begin, int32_t end)
+{
+    for (int32_t i = begin; r->on && i < end; i++)
+        nm_drop_part(nm_row(r->stream, i), nm_row(r->f, i), &r->drop, (nm_part){i, 0, x.cols}, nm_row(x, i));
+}
+
+/* df = drop(dx), or +=, in rows begin .. end - 1. */
+static __attribute__((noinline, unused)) void nm_residual_grad_rows(const nm_norm_residual *r, nm_mat dx,
+                                                                    int32_t begin, int32_t end)
+{
+    for (int32_t i = begin; r->on && i < end; i++)
+        nm_drop_part(r->add ? nm_row(r->df, i) : NULL, nm_row(dx, i), &r->drop, (nm_part){i, 0, dx.cols},
+                     nm_row(r->df, i));
+}
+
 #endif

@@ -42,25 +42,6 @@ static void add(nm_backend *b, const nm_add_args *args)
     }
 }
 
-/* y = x + drop(f), or y = drop(f) if x is NULL */
-static void drop_part(const float *x, const float *f, const nm_drop *drop, nm_part part, float *y)
-{
-    float factors[NM_DROP_COLS];
-    for (int32_t j = 0; j < part.cols; j += NM_DROP_COLS) {
-        int32_t end = nm_min_i32(part.cols, j + NM_DROP_COLS);
-        if (drop->on)
-            nm_drop_factors(drop, (uint32_t)part.row, (uint32_t)((part.col + j) / NM_DROP_COLS), factors);
-        for (int32_t c = j; c < end; c += NM_W) {
-            vf value = v_load_upto(f + c, end - c);
-            if (drop->on)
-                value = v_mul(value, v_load(factors + (c - j)));
-            if (x)
-                value = v_add(v_load_upto(x + c, end - c), value);
-            v_store_upto(y + c, end - c, value);
-        }
-    }
-}
-
 static void drop_all(nm_backend *b, nm_mat x, nm_mat f, const nm_dropout *drop, nm_mat y)
 {
     NM_ASSERT((!x.data || nm_same_shape(x, y)) && nm_same_shape(f, y));
@@ -70,8 +51,8 @@ static void drop_all(nm_backend *b, nm_mat x, nm_mat f, const nm_dropout *drop, 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < parts; i++) {
         nm_part part = nm_part_at(y, i);
-        drop_part(x.data ? nm_row(x, part.row) + part.col : NULL, nm_row(f, part.row) + part.col, &dropped,
-                  part, nm_row(y, part.row) + part.col);
+        nm_drop_part(x.data ? nm_row(x, part.row) + part.col : NULL, nm_row(f, part.row) + part.col, &dropped,
+                     part, nm_row(y, part.row) + part.col);
     }
 }
 

@@ -15,6 +15,8 @@ typedef struct feature_call {
     const float *c1;
     int32_t groups, width;                /* one group of all columns if there is no row scale */
     bool scaled, measured, stream, plain; /* plain: no shift, and in the backward pass no c0 */
+    nm_norm_residual residual;
+    int32_t n_summed; /* rows of x that are already computed */
 } feature_call;
 
 static feature_call prepare(const nm_feature_norm *spec, nm_mat x, void *row_scale)
@@ -27,7 +29,8 @@ static feature_call prepare(const nm_feature_norm *spec, nm_mat x, void *row_sca
                           .groups = groups,
                           .width = x.cols / groups,
                           .scaled = spec->groups > 0,
-                          .measured = spec->row_scale_ready};
+                          .measured = spec->row_scale_ready,
+                          .residual = nm_residual_of_sum(spec->row_scale_ready ? NULL : spec->sum, x)};
 }
 
 enum {
@@ -324,7 +327,12 @@ static void run_blocks(nm_backend *b, const feature_call *call, feature_work wor
     for (int32_t i = 0; i < workspace->blocks; i++) {
         float *sums = workspace->partials + (size_t)i * size;
         memset(sums, 0, size * sizeof(float));
-        run(call, i * NM_NORM_ROWS, nm_min_i32(call->x.rows, (i + 1) * NM_NORM_ROWS), sums);
+        const int32_t begin = i * NM_NORM_ROWS, end = nm_min_i32(call->x.rows, begin + NM_NORM_ROWS);
+        if (call->residual.on && work < SUMS)
+            nm_residual_rows(&call->residual, call->x, begin < call->n_summed ? call->n_summed : begin, end);
+        run(call, begin, end, sums);
+        if (call->residual.on && work >= PUSH)
+            nm_residual_grad_rows(&call->residual, call->y, begin, end);
         if (call->stream)
             v_stream_end();
     }
@@ -389,13 +397,17 @@ static void feature_moments(nm_backend *b, const nm_feature_moments_args *args)
     float *estimate = workspace.vector;
     call.shift = padded_vector(about_mean ? NULL : center, x.cols, 0, &workspace.vector);
     call.plain = !center;
-    if (about_mean)
+    if (about_mean) {
+        call.n_summed = nm_min_i32(x.rows, ESTIMATE_ROWS);
+        nm_residual_rows(&call.residual, x, 0, call.n_summed);
         estimate_center(&call, estimate);
+    }
     run_blocks(b, &call, mean ? MOMENTS : SQUARES, &workspace);
     if (!store_moments(&call, &workspace, about_mean, mean, square) || !square)
         return;
     memcpy(estimate, mean, (size_t)x.cols * sizeof(float));
-    call.measured = true; /* computed by the first pass */
+    call.measured = true; /* computed by the first pass, as x */
+    call.residual.on = false;
     run_blocks(b, &call, MOMENTS, &workspace);
     store_moments(&call, &workspace, about_mean, mean, square);
 }
@@ -450,7 +462,9 @@ static void feature_norm_grad(nm_backend *b, const nm_feature_norm_grad_args *ar
                             workspace.vector);
     bool measure = sum_dy || sum_dy_z;
     feature_work work = !dx.data ? SUMS : args->add ? (measure ? ADD_SUMS : ADD) : measure ? PUSH_SUMS : PUSH;
-    call.stream = dx.data && nm_use_streaming(dx) && call.width % NM_W == 0;
+    NM_ASSERT(dx.data || !args->residual);
+    call.residual = nm_residual_of_grad(args->residual, dx);
+    call.stream = dx.data && nm_use_streaming(dx) && call.width % NM_W == 0 && !call.residual.on;
     call.plain = !shift && !c0;
     run_blocks(b, &call, work, &workspace);
     for (int32_t j = 0; measure && j < x.cols; j++) {

@@ -10,6 +10,7 @@ typedef struct token_call {
     float *shift, *scale;
     int32_t width; /* of a group */
     bool centered, add, sums, stream;
+    nm_norm_residual residual;
 } token_call;
 
 static double unbiased_divisor(int32_t n)
@@ -120,14 +121,18 @@ static void token_norm(nm_backend *b, const nm_token_norm_args *args)
     call.stream = nm_use_streaming(y) && call.width % NM_W == 0;
     call.shift = args->shift;
     call.scale = args->scale;
+    call.residual = nm_residual_of_sum(args->sum, x);
     int32_t threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
     int32_t blocks = nm_ceil_div(x.rows, NM_NORM_ROWS);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int32_t i = 0; i < blocks; i++) {
         int32_t end = nm_min_i32(x.rows, (i + 1) * NM_NORM_ROWS);
-        for (int32_t row = i * NM_NORM_ROWS; row < end; row++)
+        for (int32_t row = i * NM_NORM_ROWS; row < end; row++) {
+            if (call.residual.on)
+                nm_residual_rows(&call.residual, x, row, row + 1);
             for (int32_t group = 0; group < args->spec->groups; group++)
                 forward_group(&call, row, group);
+        }
         if (call.stream)
             v_stream_end();
     }
@@ -255,9 +260,12 @@ static void run_grad(nm_backend *b, const token_call *call, int32_t blocks, floa
         float *sums = partials + (size_t)i * size;
         int32_t end = nm_min_i32(call->x.rows, (i + 1) * NM_NORM_ROWS);
         memset(sums, 0, size * sizeof(float));
-        for (int32_t row = i * NM_NORM_ROWS; row < end; row++)
+        for (int32_t row = i * NM_NORM_ROWS; row < end; row++) {
             for (int32_t group = 0; group < call->spec->groups; group++)
                 grad_group(call, row, group, sums);
+            if (call->residual.on)
+                nm_residual_grad_rows(&call->residual, call->dx, row, row + 1);
+        }
         if (call->stream)
             v_stream_end();
     }
@@ -281,7 +289,8 @@ static void token_norm_grad(nm_backend *b, const nm_token_norm_grad_args *args)
     call.shift = (float *)(uintptr_t)args->shift; /* only read */
     call.scale = (float *)(uintptr_t)args->scale;
     call.add = args->add;
-    call.stream = nm_use_streaming(dx) && call.width % NM_W == 0;
+    call.residual = nm_residual_of_grad(args->residual, dx);
+    call.stream = nm_use_streaming(dx) && call.width % NM_W == 0 && !call.residual.on;
     call.sums = (d_weight && args->spec->weight_len) || (d_bias && args->spec->bias_len);
     run_grad(b, &call, blocks, partials);
     if (!call.sums)
