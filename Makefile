@@ -5,6 +5,8 @@
 #     make demo-lm    the same for language models   make bench     run the benchmarks [QUICK=1]
 #     make format     reformat the sources                       make bench-peers  compare with PyTorch and CTranslate2
 #     make test-python  the tests of the Python package with Debian's NumPy and PyTorch
+#     make test-python-latest  the same and norma convert with the newest packages of PyPI
+#     make python-docs  Sphinx pages of the Python package in build/python-docs
 #     make test-interchange  norma convert against CTranslate2, transformers and Marian from PyPI
 #     make fault      fault injection: every command with every failing call [FAULTS_OPTIONS="--commands train"]
 #     make soak       a training run that is killed KILLS=500 times and resumed each time
@@ -21,7 +23,7 @@ ROUNDS ?= 5
 GENERATOR = $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
 SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
 
-.PHONY: all build quiet-build test test-slurm fault soak mutants fuzz test-python test-interchange demo demo-lm bench bench-peers format lint install clean
+.PHONY: all build quiet-build test test-slurm fault soak mutants fuzz test-python test-python-latest python-docs test-interchange demo demo-lm bench bench-peers format lint install clean
 all: build
 
 build:
@@ -51,6 +53,25 @@ test-python:
 	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_TESTS=ON
 	@cmake --build $(BUILD) -j $(JOBS) --target norma_python norma_program
 	@scripts/test.sh $(BUILD) -R '^python$$'
+
+# Packages from PyPI, torch for CPUs, in a virtual environment of the build folder. The package is installed from its wheel.
+test-python-latest: quiet-build
+	@python3 -m venv $(BUILD)/latest-venv
+	@$(BUILD)/latest-venv/bin/pip install -q --upgrade numpy torch transformers ctranslate2 sentencepiece pandas pytest \
+	    --extra-index-url https://download.pytorch.org/whl/cpu
+	@$(BUILD)/latest-venv/bin/pip install -q --force-reinstall --no-deps .
+	@$(BUILD)/latest-venv/bin/pip list 2>/dev/null | grep -iE '^(ctranslate2|norma|numpy|pandas|sentencepiece|torch|transformers) '
+	@cd $(BUILD) && latest-venv/bin/python -m pytest -q -p no:cacheprovider $(CURDIR)/python/tests
+	@$(BUILD)/latest-venv/bin/python tests/interchange/check.py $(BUILD)/norma $(BUILD)/interchange
+
+# Debian's python3-sphinx, python3-numpy, python3-torch. Warnings are errors.
+python-docs:
+	@scripts/packages.sh build python docs
+	@cmake -S . -B $(BUILD) $(GENERATOR)
+	@cmake --build $(BUILD) -j $(JOBS) --target norma_python norma_program
+	@NORMA_LIBRARY=$(abspath $(BUILD))/python/libnorma.so NORMA_PROGRAM=$(abspath $(BUILD))/norma PYTHONDONTWRITEBYTECODE=1 \
+	    sphinx-build -q -W --keep-going -b html python/docs $(BUILD)/python-docs
+	@echo "$(BUILD)/python-docs/index.html"
 
 test-interchange: quiet-build
 	@python3 -m venv $(BUILD)/interchange-venv

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian or Ubuntu packages that a make target needs, if they are missing.
 #
-#     scripts/packages.sh GROUP...                  groups: build test page python bench demo lint sanitize
+#     scripts/packages.sh GROUP...                  groups: build test page python docs bench demo lint sanitize
 #     scripts/packages.sh --list GROUP...           only prints the names
 #     scripts/packages.sh --fetch FOLDER PACKAGE... downloads the package files without installing them
 #
@@ -40,6 +40,7 @@ page      chromium                                    command:chromium
 python    python3-pytest                              always
 python    python3-numpy                               always
 python    python3-torch                               always
+docs      python3-sphinx                              command:sphinx-build
 bench     libopenblas-openmp-dev|libopenblas-serial-dev|libblis-openmp-dev  header:cblas.h,openblas/cblas.h,blis/cblas.h
 demo      perl-base|perl                              command:perl
 lint      clang-format                                command:clang-format
@@ -55,7 +56,7 @@ sanitize  libclang-rt-dev|libclang-rt-14-dev|libclang-common-14-dev  always
 say() { echo "packages: $*" >&2; }
 
 usage() {
-    echo "usage: scripts/packages.sh [--list] GROUP... (build test page python bench demo lint sanitize), or --fetch FOLDER PACKAGE..." >&2
+    echo "usage: scripts/packages.sh [--list] GROUP... (build test page python docs bench demo lint sanitize), or --fetch FOLDER PACKAGE..." >&2
     exit 2
 }
 

@@ -471,7 +471,7 @@ def tid(model: nn.Module, loader: Iterable[Any], *, groups: int = 1, kinds: Opti
         where: Optional[Callable[[str, nn.Module], bool]] = None, forward: Optional[Callable[[nn.Module, Any], Any]] = None,
         padding_mask: Optional[Callable[[Any], Tensor]] = None) -> List[SiteTID]:
     """Training-inference discrepancy of batch statistics (Wang et al. 2022, equation 5) at the input of every norm of
-    any PyTorch model, with fixed parameters, over all batches of ``loader``, which is traversed twice:
+    any PyTorch model, with fixed parameters, over all batches of ``loader``, which is traversed twice::
 
         mean, sigma^2   average over the batches of the mean and the variance of each feature
         mean TID        average over the batches of |batch mean - mean| / |sigma|
