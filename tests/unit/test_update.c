@@ -178,6 +178,27 @@ static void test_gradients_that_are_not_finite(void **state)
     close_run(&r);
 }
 
+/* Activations whose variance is above the range of float: training ends, and names the statistic. */
+static void test_running_statistics_that_are_not_finite(void **state)
+{
+    (void)state;
+    static const char *const norms[] = {"batch", "pnv", "power", "rbn", "renorm", "mabn"};
+    for (size_t k = 0; k < sizeof norms / sizeof *norms; k++) {
+        const char *const settings[] = {"model.norm", norms[k], "model.norm_position", "pre", NULL};
+        run r = open_run(settings);
+        nm_tensor *embedding = &params_of(&r)->list[0]->tensor;
+        float *weights = embedding->data;
+        for (int64_t i = 0; i < (int64_t)embedding->rows * embedding->cols; i++)
+            weights[i] *= 1e22f;
+        nm_progress progress;
+        nm_error err = {0};
+        nm_status status = nm_trainer_update(r.trainer, &progress, &err);
+        if (status != NM_DIVERGED || !strstr(err.text, "running statistic"))
+            fail_msg("%s: status %d, %s", norms[k], status, err.text);
+        close_run(&r);
+    }
+}
+
 /* The dry run that measures memory is a forward pass in training mode; it leaves no trace in the norms. */
 static void test_the_dry_run_does_not_change_the_norms(void **state)
 {
@@ -223,6 +244,7 @@ int main(void)
         cmocka_unit_test(test_position_in_the_data),
         cmocka_unit_test(test_the_divergence_threshold),
         cmocka_unit_test(test_gradients_that_are_not_finite),
+        cmocka_unit_test(test_running_statistics_that_are_not_finite),
         cmocka_unit_test(test_the_dry_run_does_not_change_the_norms),
         cmocka_unit_test(test_planned_updates_of_epochs),
     };

@@ -52,6 +52,15 @@ NM_INLINE vf nm_sum_accumulators(const vf sum[NM_ACCUMULATORS])
     return v_add(v_add(sum[0], sum[1]), v_add(sum[2], sum[3]));
 }
 
+/* Sum of (x - center)^2 where the sum in float has overflowed: from |x| = 1e19 on. */
+static inline double nm_wide_sum_of_squares(int32_t n, const float *x, double center)
+{
+    double sum = 0;
+    for (int32_t j = 0; j < n; j++)
+        sum += ((double)x[j] - center) * ((double)x[j] - center);
+    return sum;
+}
+
 NM_INLINE double nm_sum_of_squares(int32_t n, const float *x)
 {
     vf sum[NM_ACCUMULATORS] = {v_set(0), v_set(0), v_set(0), v_set(0)};
@@ -65,7 +74,8 @@ NM_INLINE double nm_sum_of_squares(int32_t n, const float *x)
         vf value = v_load_upto(x + j, n - j);
         sum[0] = v_fma(value, value, sum[0]);
     }
-    return v_sum(nm_sum_accumulators(sum));
+    double squares = v_sum(nm_sum_accumulators(sum));
+    return squares < INFINITY ? squares : nm_wide_sum_of_squares(n, x, 0);
 }
 
 NM_INLINE void nm_add_to(float *sums, vf x)

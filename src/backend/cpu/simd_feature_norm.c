@@ -58,6 +58,8 @@ NM_INLINE void sums_of_squares(const feature_call *call, const float *x, int32_t
             even = v_fma(a, a, even);
         }
         squares[i] = v_sum(v_add(even, odd));
+        if (!(squares[i] < INFINITY))
+            squares[i] = nm_wide_sum_of_squares(width, x, 0);
     }
 }
 

@@ -48,6 +48,12 @@ static double center_group(int32_t n, const float *x, double *mean)
     double sum, square;
     sums_about(n, x, 0, &sum, &square);
     *mean = sum / n;
+    if (!(square < INFINITY)) {
+        *mean = 0;
+        for (int32_t j = 0; j < n; j++)
+            *mean += (double)x[j] / n;
+        return nm_wide_sum_of_squares(n, x, *mean);
+    }
     if (sum * *mean <= FAR * (square - sum * *mean))
         return square - sum * *mean;
     const float center = (float)*mean;
