@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import configparser
+import functools
 import json
 import os
 import signal
@@ -151,6 +152,21 @@ class _Recipe:
     def __exit__(self, *_: Any) -> None:
         if self.file:
             os.unlink(self.file)
+
+
+def _follow(process: "subprocess.Popen[bytes]", logs: Any, interval: float) -> None:
+    """Follows logs until the program ends. At an exception, such as that of Ctrl-C, the program is interrupted."""
+    try:
+        while process.poll() is None:
+            try:
+                process.wait(interval)
+            except subprocess.TimeoutExpired:
+                pass
+            logs.follow()
+    except BaseException:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+        raise
 
 
 def _finish(process: "subprocess.Popen[bytes]", messages: Any) -> None:
@@ -323,17 +339,7 @@ def _train_process(recipe: PathLike, folder: Path, settings: Mapping[str, Any], 
             words.append("--resume" if resume is True else f"--resume={resume}")
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=messages,
                                    start_new_session=True)
-        try:
-            while process.poll() is None:
-                try:
-                    process.wait(interval)
-                except subprocess.TimeoutExpired:
-                    pass
-                log.follow()
-        except BaseException:
-            process.send_signal(signal.SIGINT)
-            process.wait()
-            raise
+        _follow(process, log, interval)
         _finish(process, messages)
         log.follow()
     return Run(folder)
@@ -361,27 +367,48 @@ class Comparison(Dict[str, Any]):
         return self._table(self["runs"])
 
 
+class _LogsReader:
+    """Passes new records of the logs of all runs in a folder to a function, with their run."""
+
+    def __init__(self, folder: Path, callback: Optional[Callable[[Run, Dict[str, Any]], Any]]) -> None:
+        self.folder, self.callback = folder, callback
+        self.readers: Dict[Path, _LogReader] = {}
+        self._add(True)
+
+    def _add(self, resume: bool) -> None:
+        for log in sorted(self.folder.glob("*/log.jsonl")) if self.callback else []:
+            if log.parent not in self.readers:
+                self.readers[log.parent] = _LogReader(log.parent, functools.partial(self.callback, Run(log.parent)), resume)
+
+    def follow(self) -> None:
+        self._add(False)
+        for reader in self.readers.values():
+            reader.follow()
+
+
 def compare(recipe: PathLike, folder: PathLike, norms: Union[str, Iterable[str]],
-            settings: Optional[Mapping[str, Any]] = None, *, seeds: int = 1) -> Comparison:
+            settings: Optional[Mapping[str, Any]] = None, *, seeds: int = 1,
+            callback: Optional[Callable[[Run, Dict[str, Any]], Any]] = None, interval: float = 0.5) -> Comparison:
     """Trains and scores variants as ``norma compare RECIPE --folder FOLDER --norms NORMS --seeds SEEDS --format json``.
 
     norms: variants, ``["layer", "power", "scale+fix"]``. settings: further options, ``{"train.updates": 1000}``.
-    ``result.table`` is the table. The runs are processes of the program; after an interruption the same call continues.
-    Errors as ``train``.
+    ``result.table`` is the table. callback: called within ``interval`` seconds with a run and each new record of its log, a dict
+    with ``type`` (``train``, ``valid``, ...).
+
+    The comparison and its runs are processes of the program: every run has its own memory and threads. Ctrl-C, and an exception
+    in the callback, stop the runs with checkpoints, and the exception is then raised; the same call continues. Errors as
+    ``train``.
     """
     chosen = norms if isinstance(norms, str) else ",".join(norms)
+    logs = _LogsReader(Path(folder), callback)
     with _Recipe(recipe) as path, tempfile.TemporaryFile() as messages, tempfile.TemporaryFile() as output:
         words = [program_path(), "compare", path, "--folder", os.fspath(folder), "--norms", chosen, "--seeds", str(seeds),
                  "--format", "json", *_words(settings or {})]
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=messages,
                                    start_new_session=True)
-        try:
-            process.wait()
-        except BaseException:
-            process.send_signal(signal.SIGINT)
-            process.wait()
-            raise
+        _follow(process, logs, interval)
         _finish(process, messages)
+        logs.follow()
         output.seek(0)
         result = json.load(output)
     if not isinstance(result, dict) or "variants" not in result:

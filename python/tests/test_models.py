@@ -541,9 +541,35 @@ def test_scores_of_labels_and_tags():
             norma.score(*arguments)
 
 
+def test_comparison_stops_at_an_exception_and_continues(folder, tmp_path):
+    def stop(run, record):
+        if record["type"] == "train":
+            raise RuntimeError(str(run.path))
+
+    recipe, settings = RECIPE.format(folder=folder), {"train.updates": 100000, "tid_batches": 3, "jobs": 1}
+    with pytest.raises(RuntimeError, match="compared"):
+        norma.compare(recipe, tmp_path / "compared", "layer,power", settings, callback=stop, interval=0.02)
+    logs = list((tmp_path / "compared").glob("*/log.jsonl"))
+    assert len(logs) == 1  # the second run was not started
+    reached = norma.Run(logs[0].parent).log["train"]["update"]
+    settings["train.updates"] = 6 * (int(reached[-1]) // 6 + 2)
+    result = norma.compare(recipe, tmp_path / "compared", "layer,power", settings)
+    assert [row["n"] for row in result["variants"]] == [1, 1]
+
+
 def test_comparison(folder, tmp_path):
+    records = []
     result = norma.compare(RECIPE.format(folder=folder), tmp_path / "compared", ["layer", "power"],
-                           {"train.updates": 6, "tid_batches": 3})
+                           {"train.updates": 6, "tid_batches": 3}, interval=0.05,
+                           callback=lambda run, record: records.append((run.path, record)))
+    runs = {path for path, _ in records}
+    assert len(runs) == 2 and {path.parent for path in runs} == {tmp_path / "compared"}
+    for path in runs:
+        assert [record for run, record in records if run == path] == norma.Run(path).log.records
+    again = []
+    assert norma.compare(RECIPE.format(folder=folder), tmp_path / "compared", ["layer", "power"],
+                         {"train.updates": 6, "tid_batches": 3}, callback=lambda *_: again.append(1)) == result
+    assert not again
     assert [row["norm"] for row in result["variants"]] == ["layer", "power"]
     assert all(row["n"] == 1 for row in result["variants"]) and len(result["runs"]) == 2
     json.dumps(result)
