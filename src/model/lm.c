@@ -60,7 +60,10 @@ static const nm_preset lm_presets[] = {
 
 /* ---- building ---- */
 
-enum { BLOCK_TERM_CONTEXT = 1024 }; /* largest context of block-term attention */
+enum {
+    BLOCK_TERM_CONTEXT = 1024,
+    BLOCK_TERM_COSTLY = 128
+}; /* contexts of block-term attention: largest, without a warning */
 
 static bool is_block_term(const nm_lm_config *c)
 {
@@ -141,6 +144,19 @@ static void randomize_norm_weights(nm_params *params)
         if (end && !param->fixed && param->init.kind == NM_INIT_CONSTANT && param->init.scale == 1)
             param->init = (nm_init){NM_INIT_ABOUT_ONE, 0.02};
     }
+}
+
+static char *lm_warning(const nm_model *model)
+{
+    const nm_lm_config *c = model->config;
+    if (!is_block_term(c) || c->context <= BLOCK_TERM_COSTLY)
+        return NULL;
+    return nm_format("model.context = %lld: block-term attention takes context^2 model.width multiplications "
+                     "for each token, "
+                     "%.1f times those of a context of %d",
+                     (long long)c->context,
+                     (double)c->context * (double)c->context / (BLOCK_TERM_COSTLY * BLOCK_TERM_COSTLY),
+                     (int)BLOCK_TERM_COSTLY);
 }
 
 static nm_status lm_build(nm_model *model, nm_error *err)
@@ -287,4 +303,5 @@ const nm_model_type nm_model_lm = {
     .release = lm_release,
     .fold = lm_fold,
     .generator = &lm_generator,
+    .warning = lm_warning,
 };

@@ -52,6 +52,8 @@ typedef struct nm_model_type {
     /* Adds the norms and their readers (nn/fold.h); NULL: no norm can be folded. */
     void (*fold)(const nm_model *model, nm_fold *fold);
     const nm_generator *generator; /* NULL: the model does not generate text */
+    /* A warning about what training with this configuration costs, heap, or NULL; the function may be NULL. */
+    char *(*warning)(const nm_model *model);
 } nm_model_type;
 
 struct nm_model {

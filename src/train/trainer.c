@@ -60,6 +60,10 @@ static nm_status open_model(nm_trainer *trainer, nm_error *err)
     nm_model_sizes sizes = trainer->task.type->sizes(&trainer->task);
     NM_TRY(nm_model_create(&trainer->model, trainer->task.type->model, trainer->backend, trainer->options,
                            &sizes, true, err));
+    char *warning = trainer->model->type->warning ? trainer->model->type->warning(trainer->model) : NULL;
+    if (warning)
+        nm_trainer_message(trainer, "warning: %s", warning);
+    free(warning);
     if (trainer->task.type->prepare_model)
         NM_TRY(trainer->task.type->prepare_model(&trainer->task, trainer->model, err));
     nm_params_initialize(&trainer->model->params, (uint64_t)trainer->config->seed);

@@ -68,6 +68,29 @@ static const char *const adaptive[] = {"model.adaptive", "true", "model.cutoffs"
 static const char *const *const kinds[] = {softmax, block_term, adaptive};
 enum { N_KINDS = 3 };
 
+/* ---- warnings ---- */
+
+static char *warning_of(const char *attention, const char *context)
+{
+    rig r;
+    rig_open(&r, (const char *const[]){"model.attention", attention, "model.context", context, NULL});
+    char *text = nm_model_lm.warning(r.model);
+    rig_close(&r);
+    return text;
+}
+
+static void test_long_contexts_of_block_term_attention_are_warned_about(void **state)
+{
+    (void)state;
+    assert_null(warning_of("block-term", "128"));
+    assert_null(warning_of("softmax", "256"));
+    char *text = warning_of("block-term", "256");
+    assert_non_null(text);
+    assert_non_null(strstr(text, "model.context = 256"));
+    assert_non_null(strstr(text, " 4.0 times"));
+    free(text);
+}
+
 /* ---- segments ---- */
 
 static void test_segments_cover_the_text(void **state)
@@ -385,15 +408,17 @@ static void test_top_1_is_greedy(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_segments_cover_the_text),
-                                       cmocka_unit_test(test_inputs_are_preceding_tokens),
-                                       cmocka_unit_test(test_scores_equal_single_tokens),
-                                       cmocka_unit_test(test_scores_do_not_depend_on_batches),
-                                       cmocka_unit_test(test_noncausal_scores_whole_segments),
-                                       cmocka_unit_test(test_probabilities_sum_to_one),
-                                       cmocka_unit_test(test_greedy_tokens_are_most_probable),
-                                       cmocka_unit_test(test_low_temperatures_are_greedy),
-                                       cmocka_unit_test(test_samples_do_not_depend_on_batches),
-                                       cmocka_unit_test(test_top_1_is_greedy)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_segments_cover_the_text),
+        cmocka_unit_test(test_long_contexts_of_block_term_attention_are_warned_about),
+        cmocka_unit_test(test_inputs_are_preceding_tokens),
+        cmocka_unit_test(test_scores_equal_single_tokens),
+        cmocka_unit_test(test_scores_do_not_depend_on_batches),
+        cmocka_unit_test(test_noncausal_scores_whole_segments),
+        cmocka_unit_test(test_probabilities_sum_to_one),
+        cmocka_unit_test(test_greedy_tokens_are_most_probable),
+        cmocka_unit_test(test_low_temperatures_are_greedy),
+        cmocka_unit_test(test_samples_do_not_depend_on_batches),
+        cmocka_unit_test(test_top_1_is_greedy)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
