@@ -63,7 +63,7 @@ NM_API size_t nm_lm_scores_n(const nm_lm_scores *scores);
 NM_API size_t nm_lm_scores_n_tokens(const nm_lm_scores *scores, size_t line);
 /* A token as in the dictionary; "<unk>" for an unknown one. */
 NM_API const char *nm_lm_scores_token(const nm_lm_scores *scores, size_t line, size_t token);
-/* Log probabilities of the tokens of a line, in nats [number of tokens]. */
+/* Log probabilities of the tokens of a line, in nats, in the precision of the device (float) [number of tokens]. */
 NM_API const double *nm_lm_scores_tokens(const nm_lm_scores *scores, size_t line);
 /* Sum of the log probabilities of a line. */
 NM_API double nm_lm_scores_line(const nm_lm_scores *scores, size_t line);

@@ -6,18 +6,21 @@
 #include <string.h>
 
 #include "api/language_model_comm.h"
+#include "base/text_input.h"
 #include "cli/model_command.h"
 #include "cli/open_backend.h"
+#include "data/line_list.h"
 #include "task/model_loader.h"
 #include "model/lm.h"
 #include "task/split_loss.h"
 #include "task/translation.h"
+#include "text/words.h"
 
 typedef struct perplexity_config { /* section [perplexity] */
     int64_t context, batch_tokens;
     int split;
     const char *data;
-    bool json, drop_incomplete, interval;
+    bool json, drop_incomplete, interval, tokens, each_line;
 } perplexity_config;
 
 enum { ALL_SPLITS = NM_SPLIT_TEST + 1 }; /* perplexity.split; the others are nm_split */
@@ -33,6 +36,8 @@ static const nm_option perplexity_rows[] = {
     NM_CHOICE(perplexity_config, split, "all", "train|valid|test|all", "Split of a translation model's data folder to score."),
     ROW(data, "", 0, 0, "Data folder of a translation model, if it has been moved since the training; empty: the folder of the run."),
     ROW(json, "false", 0, 1, "Print one JSON object per file or split, and one for all files."),
+    ROW(tokens, "false", 0, 1, "Print one JSON object per line of the text with the log probability of every token, instead of the perplexity."),
+    ROW(each_line, "false", 0, 1, "With perplexity.tokens: each line is a separate text, without earlier lines as context."),
     {0}};
 /* clang-format on */
 
@@ -54,7 +59,8 @@ typedef struct job {
 static nm_status job_open(job *self, const char *path, nm_error *err)
 {
     const char **settings =
-        nm_cli_settings(self->cli, "perplexity.interval,perplexity.split,perplexity.data,perplexity.json");
+        nm_cli_settings(self->cli, "perplexity.interval,perplexity.split,perplexity.data,perplexity.json,"
+                                   "perplexity.tokens,perplexity.each_line");
     nm_status status = nm_language_model_open(&self->model, path, settings, err);
     nm_cli_warn(nm_language_model_warning(self->model));
     free(settings);
@@ -156,6 +162,88 @@ static nm_status score_files(job *self, int n, char **paths, nm_error *err)
     return status;
 }
 
+/* ---- single tokens ---- */
+
+static void print_tokens(const nm_lm_scores *scores, const char *name, const nm_line_list *lines,
+                         int64_t first)
+{
+    for (size_t i = 0; i < nm_lm_scores_n(scores); i++) {
+        size_t bytes;
+        const double *log_probs = nm_lm_scores_tokens(scores, i);
+        json_t *o = json_object(), *tokens = json_array(), *numbers = json_array();
+        for (size_t t = 0; t < nm_lm_scores_n_tokens(scores, i); t++) {
+            json_array_append_new(tokens, json_string(nm_lm_scores_token(scores, i, t)));
+            json_array_append_new(numbers, json_real(log_probs[t]));
+        }
+        json_object_set_new(o, "file", json_string(name));
+        json_object_set_new(o, "line", json_integer(first + (int64_t)i));
+        json_object_set_new(o, "text", json_string(nm_line_list_get(lines, i, &bytes)));
+        json_object_set_new(o, "log_prob", json_real(nm_lm_scores_line(scores, i)));
+        json_object_set_new(o, "tokens", tokens);
+        json_object_set_new(o, "log_probs", numbers);
+        json_dumpf(o, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER);
+        putchar('\n');
+        json_decref(o);
+    }
+    fflush(stdout);
+}
+
+/* Lines that are texts are scored in groups; the lines of one text all at once. */
+static nm_status score_tokens_of(job *self, nm_lines *reader, const char *name, nm_line_list *lines,
+                                 nm_error *err)
+{
+    enum { GROUP = 2048 };
+    bool more = true;
+    for (int64_t first = 0; more; first += (int64_t)lines->n) {
+        nm_line_list_clear(lines);
+        while (more && (!self->config->each_line || lines->n < GROUP)) {
+            NM_TRY(nm_lines_next(reader, &more, err));
+            if (!more)
+                break;
+            NM_TRY(nm_line_check_text(reader, err));
+            nm_line_list_add(lines, reader->text, reader->bytes + 1);
+        }
+        const char **texts = nm_line_list_texts(lines);
+        nm_lm_scores *scores = NULL;
+        nm_status status = nm_language_model_score(
+            self->model, texts, lines->n, self->config->each_line ? NM_LM_LINES : NM_LM_TEXT, &scores, err);
+        if (status == NM_OK)
+            print_tokens(scores, name, lines, first);
+        nm_lm_scores_free(scores);
+        free(texts);
+        NM_TRY(status);
+    }
+    return NM_OK;
+}
+
+static nm_status score_tokens(job *self, int n, char **paths, nm_error *err)
+{
+    nm_status status = NM_OK;
+    for (int i = 0; i < n && status == NM_OK; i++) {
+        FILE *stream;
+        nm_lines reader;
+        nm_line_list lines = {0};
+        NM_TRY(nm_text_open(&stream, paths[i], NULL, err));
+        nm_lines_init(&reader, stream, nm_cli_input_name(paths[i]));
+        status = score_tokens_of(self, &reader, nm_cli_input_name(paths[i]), &lines, err);
+        nm_line_list_release(&lines);
+        nm_lines_release(&reader);
+        if (stream != stdin)
+            fclose(stream);
+    }
+    return status;
+}
+
+static nm_status check_token_options(const perplexity_config *config, nm_error *err)
+{
+    if (config->each_line && !config->tokens)
+        return nm_fail(err, NM_USAGE, "perplexity.each_line has no effect without --tokens");
+    if (config->tokens && (config->interval || config->drop_incomplete))
+        return nm_fail(err, NM_USAGE, "--tokens prints no perplexity: --%s has no effect",
+                       config->interval ? "interval" : "drop-incomplete");
+    return NM_OK;
+}
+
 /* ---- translation models ---- */
 
 static void print_split(const perplexity_config *config, const char *split, const nm_split_loss *loss)
@@ -242,14 +330,20 @@ static nm_status score(job *self, int argc, char **argv, nm_error *err)
     int n = argc > 1 ? argc - 1 : 1;
     bool is_translation;
     NM_TRY(nm_cli_check_arguments(self->cli, argc, 1, 100000, err));
+    NM_TRY(check_token_options(self->config, err));
     NM_TRY(is_translation_model(argv[0], &is_translation, err));
+    if (is_translation && self->config->tokens)
+        return nm_fail(err, NM_USAGE,
+                       "%s: --tokens is for language models; norma rescore scores translations", argv[0]);
+    if (self->config->tokens && self->comm->size > 1)
+        return nm_fail(err, NM_USAGE, "--tokens is computed by one process");
     if (is_translation)
         return score_translation(self, argc, argv, err);
     for (int i = 0; i < n && self->comm->size > 1; i++)
         if (!strcmp(files[i], "-"))
             return nm_cli_fail_standard_input(err);
     NM_TRY(job_open(self, argv[0], err));
-    return score_files(self, n, files, err);
+    return self->config->tokens ? score_tokens(self, n, files, err) : score_files(self, n, files, err);
 }
 
 static int perplexity_run(nm_cli *cli, int argc, char **argv)
@@ -280,7 +374,9 @@ const nm_command nm_command_perplexity = {
         "scored once, with at least the N preceding tokens as context where the text has them (N up to "
         "model.context). With BPE the perplexity is per subword; the perplexity per word (and </s>) is "
         "printed too, and can be compared between vocabularies. A non-causal model (model.causal = false) "
-        "has no perplexity; the output is marked.\n\n"
+        "has no perplexity; the output is marked. With --tokens the output is one JSON object per line of "
+        "the "
+        "text: tokens and their log probabilities (docs/formats.md).\n\n"
         "Translation models: scores the target side of the splits of the run's data folder, given the source "
         "and the preceding reference tokens, per subword: exp of the mean negative log-likelihood, and exp "
         "of the mean loss with the label smoothing of the training. Target tokens outside the output "

@@ -87,39 +87,6 @@ static nm_status hash_data(const nm_task_type *type, const nm_options *options, 
     return status;
 }
 
-nm_status nm_run_key(char key[NM_RUN_KEY_BYTES], const nm_task_type *type, const nm_options *options,
-                     const nm_run_measurement *measurement, char **last, uint64_t *data, nm_error *err)
-{
-    char *section = nm_options_section_text(options, "data");
-    bool same = *last && !strcmp(*last, section);
-    free(*last);
-    *last = section;
-    if (!same)
-        NM_TRY(hash_data(type, options, data, err));
-    nm_options *like = nm_options_create();
-    nm_train_options_add(like, type);
-    char *settings = options_text(options, like),
-         *average = nm_format("average %lld\n", (long long)measurement->average);
-    char *text =
-        nm_format(NORMA_VERSION "\n%s\n%lld\n%016" PRIx64 "\n%s%s", type->name,
-                  (long long)measurement->tid_batches, *data, settings, measurement->average ? average : "");
-    XXH128_hash_t hash = XXH3_128bits(text, strlen(text));
-    snprintf(key, NM_RUN_KEY_BYTES, "%016" PRIx64 "%016" PRIx64, (uint64_t)hash.high64, (uint64_t)hash.low64);
-    free(text);
-    free(average);
-    free(settings);
-    nm_options_free(like);
-    return NM_OK;
-}
-
-/* ---- model files ---- */
-
-/* The model file that is scored; heap. */
-static char *scored_model(const char *folder, const nm_run_measurement *measurement)
-{
-    return measurement->average ? nm_path_join(folder, "average.safetensors") : nm_model_path(folder);
-}
-
 /* Hash of the whole file as hexadecimal text, "" if it cannot be read; *weights: hash of its tensors alone, without
  * metadata such as the options. */
 static void hash_model(const char *path, char text[NM_RUN_KEY_BYTES], uint64_t *weights)
@@ -142,6 +109,86 @@ static void hash_model(const char *path, char text[NM_RUN_KEY_BYTES], uint64_t *
         *weights = XXH3_64bits_withSeed(tensor->data, tensor->bytes, *weights);
     }
     nm_safetensors_close(file);
+}
+
+/* Hash of the file that model.init_from names; "" without one, and for a file that cannot be read, which training reports. */
+static void hash_initial_model(const nm_options *options, char hash[NM_RUN_KEY_BYTES])
+{
+    char *source = nm_options_get(options, "model.init_from");
+    *hash = 0;
+    if (source && *source) {
+        uint64_t weights;
+        char *path = nm_model_path(source);
+        hash_model(path, hash, &weights);
+        free(path);
+    }
+    free(source);
+}
+
+/* The record of a warm start in the first line of the log; NULL: there is none. The caller releases it. */
+static json_t *read_warm_start(const char *folder)
+{
+    char *path = nm_path_join(folder, "log.jsonl"), *line = NULL;
+    size_t capacity = 0;
+    FILE *file = fopen(path, "rb");
+    json_t *start = file && getline(&line, &capacity, file) > 0 ? json_loads(line, 0, NULL) : NULL;
+    json_t *record = json_incref(json_object_get(start, "init_from"));
+    json_decref(start);
+    if (file)
+        fclose(file);
+    free(line);
+    free(path);
+    return record;
+}
+
+nm_status nm_run_check_initial_model(const nm_options *options, const char *folder, nm_error *err)
+{
+    char hash[NM_RUN_KEY_BYTES];
+    hash_initial_model(options, hash);
+    json_t *record = *hash ? read_warm_start(folder) : NULL;
+    const char *used = json_string_value(json_object_get(record, "fingerprint"));
+    nm_status status = NM_OK;
+    if (used && strcmp(used, hash))
+        status = nm_fail(err, NM_MISMATCH,
+                         "%s: the run began with another initial model: the file of model.init_from has "
+                         "changed (fingerprint %.16s, now %s); choose another --folder",
+                         folder, used, hash);
+    json_decref(record);
+    return status;
+}
+
+nm_status nm_run_key(char key[NM_RUN_KEY_BYTES], const nm_task_type *type, const nm_options *options,
+                     const nm_run_measurement *measurement, char **last, uint64_t *data, nm_error *err)
+{
+    char *section = nm_options_section_text(options, "data");
+    bool same = *last && !strcmp(*last, section);
+    free(*last);
+    *last = section;
+    if (!same)
+        NM_TRY(hash_data(type, options, data, err));
+    nm_options *like = nm_options_create();
+    nm_train_options_add(like, type);
+    char *settings = options_text(options, like),
+         *average = nm_format("average %lld\n", (long long)measurement->average), initial[NM_RUN_KEY_BYTES];
+    hash_initial_model(options, initial);
+    char *text = nm_format(NORMA_VERSION "\n%s\n%lld\n%016" PRIx64 "\n%s%s%s%s", type->name,
+                           (long long)measurement->tid_batches, *data, settings,
+                           measurement->average ? average : "", *initial ? "initial " : "", initial);
+    XXH128_hash_t hash = XXH3_128bits(text, strlen(text));
+    snprintf(key, NM_RUN_KEY_BYTES, "%016" PRIx64 "%016" PRIx64, (uint64_t)hash.high64, (uint64_t)hash.low64);
+    free(text);
+    free(average);
+    free(settings);
+    nm_options_free(like);
+    return NM_OK;
+}
+
+/* ---- model files ---- */
+
+/* The model file that is scored; heap. */
+static char *scored_model(const char *folder, const nm_run_measurement *measurement)
+{
+    return measurement->average ? nm_path_join(folder, "average.safetensors") : nm_model_path(folder);
 }
 
 static int compare_text(const void *a, const void *b)

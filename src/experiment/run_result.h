@@ -42,6 +42,8 @@ char *nm_options_section_text(const nm_options *options, const char *section);
 
 /* Reads loss, speed and memory from the run's log. */
 nm_status nm_run_result_read_log(nm_run_result *result, const char *folder, nm_error *err);
+/* NM_MISMATCH if the run in the folder began with another file of model.init_from than the one that exists now. */
+nm_status nm_run_check_initial_model(const nm_options *options, const char *folder, nm_error *err);
 /* Reads the measurements from test.json if it exists, its key matches and the scored model file is unchanged. NM_IO when a
  * file cannot be read. */
 nm_status nm_run_result_load(nm_run_result *result, const char *folder, const char *key,

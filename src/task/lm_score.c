@@ -70,28 +70,93 @@ static nm_tensor *scored_rows(scorer *self, nm_tensor *hidden, const window *win
     return out;
 }
 
-/* Losses of rows with targets ids[first ...]; the scored tokens of consecutive windows are consecutive. */
+/* Sum of the losses of a block of rows. */
+static nm_status score_block(scorer *self, nm_tensor *rows, const int32_t *targets, double *nll,
+                             nm_error *err)
+{
+    nm_loss_spec spec = {.targets = targets};
+    const double *device = nm_lm_loss(self->model, &self->tape, rows, &spec);
+    double sums[2];
+    if (!device)
+        return nm_fail(err, NM_MEMORY, "a block of %d tokens does not fit into memory", rows->rows);
+    nm_backend_download(self->tape.backend, sums, device, sizeof sums);
+    *nll = sums[1];
+    return NM_OK;
+}
+
+/* Device memory for the log probabilities of single tokens of a block. */
+typedef struct token_space {
+    void *logits, *values, *raw;   /* raw: host */
+    void *best, *also;             /* further results of the kernel, not used */
+    int32_t *given, *best_columns; /* best_columns: not used */
+} token_space;
+
+static nm_status take_token_space(scorer *self, token_space *space, nm_error *err)
+{
+    nm_tape *tape = &self->tape;
+    size_t bytes = NM_LM_BLOCK_TOKENS * nm_dtype_bytes(tape->backend->dtype);
+    *space = (token_space){.logits = nm_tape_alloc(tape, bytes * (size_t)self->model->target_size),
+                           .values = nm_tape_alloc(tape, bytes),
+                           .raw = nm_arena_alloc(&self->host, bytes),
+                           .best = nm_tape_alloc(tape, bytes),
+                           .also = nm_tape_alloc(tape, bytes),
+                           .given = nm_tape_alloc(tape, NM_LM_BLOCK_TOKENS * sizeof(int32_t)),
+                           .best_columns = nm_tape_alloc(tape, NM_LM_BLOCK_TOKENS * sizeof(int32_t))};
+    return space->raw && !nm_tape_exhausted(tape)
+               ? NM_OK
+               : nm_fail(err, NM_MEMORY, "the logits of %d tokens do not fit into memory",
+                         NM_LM_BLOCK_TOKENS);
+}
+
+/* Losses of the tokens of a block; they do not depend on the other rows. */
+static void score_tokens(scorer *self, const token_space *space, nm_tensor *rows, const int32_t *targets,
+                         double *nll)
+{
+    nm_backend *b = self->tape.backend;
+    const nm_lm *lm = nm_lm_of(self->model);
+    nm_mat logits = nm_mat_of(space->logits, rows->rows, self->model->target_size);
+    nm_dropout none = {0};
+    nm_backend_upload(b, space->given, targets, (size_t)rows->rows * sizeof *targets);
+    NM_CALL(b, linear, .x = nm_tensor_mat(rows), .weight = nm_tensor_mat(lm->output_weight),
+            .bias = lm->output_bias ? lm->output_bias->data : NULL, .drop = &none, .y = logits);
+    NM_CALL(b, log_top_k, .x = logits, .k = 1, .values = space->best, .columns = space->best_columns,
+            .also_values = space->also, .given = space->given, .given_values = space->values);
+    nm_backend_download(b, space->raw, space->values, (size_t)rows->rows * nm_dtype_bytes(b->dtype));
+    for (int32_t i = 0; i < rows->rows; i++)
+        nll[i] =
+            b->dtype == NM_F64 ? -((const double *)space->raw)[i] : -(double)((const float *)space->raw)[i];
+}
+
+/* Losses of rows with targets ids[first ...]; the scored tokens of consecutive windows are consecutive. The kernel of the loss
+ * returns sums, so that single tokens are scored by their logits, or, with adaptive softmax, one at a time. */
 static nm_status score_rows(scorer *self, nm_tensor *rows, int64_t first, int32_t n, nm_error *err)
 {
     nm_backend *b = self->tape.backend;
     size_t row_bytes = (size_t)rows->cols * nm_dtype_bytes(b->dtype);
-    int32_t block = self->how->token_nll ? 1 : NM_LM_BLOCK_TOKENS;
+    double *token_nll = self->how->token_nll ? self->how->token_nll + first : NULL;
+    bool by_logits = token_nll && !nm_lm_of(self->model)->cluster_weight;
+    int32_t block = token_nll && !by_logits ? 1 : NM_LM_BLOCK_TOKENS;
+    token_space space = {0};
+    if (by_logits)
+        NM_TRY(take_token_space(self, &space, err));
     for (int32_t at = 0; at < n; at += block) {
         int32_t count = n - at < block ? n - at : block;
         nm_tensor part = {
             .data = (char *)rows->data + (size_t)at * row_bytes, .rows = count, .cols = rows->cols};
-        nm_loss_spec spec = {.targets = self->ids + first + at};
-        const double *device = nm_lm_loss(self->model, &self->tape, &part, &spec);
-        double sums[2];
-        if (!device)
-            return nm_fail(err, NM_MEMORY, "a batch of %d tokens does not fit into memory", n);
-        nm_backend_download(b, sums, device, sizeof sums);
-        if (!isfinite(sums[1]))
+        const int32_t *targets = self->ids + first + at;
+        double nll = 0;
+        if (by_logits)
+            score_tokens(self, &space, &part, targets, token_nll + at);
+        else
+            NM_TRY(score_block(self, &part, targets, &nll, err));
+        for (int32_t i = 0; by_logits && i < count; i++)
+            nll += token_nll[at + i];
+        if (!isfinite(nll))
             return nm_fail(err, NM_DIVERGED, "the model's log probabilities are not finite");
         NM_GROW(self->blocks, self->n_blocks, self->blocks_capacity);
-        self->blocks[self->n_blocks++] = (scored_block){sums[1], self->batch, count};
-        if (self->how->token_nll)
-            self->how->token_nll[first + at] = sums[1];
+        self->blocks[self->n_blocks++] = (scored_block){nll, self->batch, count};
+        if (token_nll && !by_logits)
+            token_nll[at] = nll;
     }
     return NM_OK;
 }

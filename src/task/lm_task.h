@@ -64,7 +64,7 @@ typedef struct nm_lm_scoring {
      * before a text must be `before`. */
     const int64_t *ends;
     size_t n_ends;
-    double *token_nll; /* [n], or NULL: of every token; slower, because every loss is downloaded */
+    double *token_nll; /* [n], or NULL: of every scored token, rounded to the backend's type */
     nm_comm *
         comm; /* processes that divide the batches, all of which call; without token_nll. NULL: this one alone */
 } nm_lm_scoring;

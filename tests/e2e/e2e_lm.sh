@@ -76,6 +76,25 @@ for attention in softmax block-term; do
     slid=$(value perplexity)
     try perplexity $attention test.txt --json --context 8
     near "$(value perplexity)" "$slid" "sliding windows in other batches"
+    # The log probabilities of single tokens do not depend on batches, and their sum is that of the perplexity.
+    try perplexity $attention test.txt --json
+    nll=$(value nll)
+    try perplexity $attention test.txt --tokens
+    cp out tokens.json
+    [ "$(wc -l <out)" = 61 ] || fail "$(wc -l <out) objects for 61 lines"
+    near "$(perl -ne '$n += () = /[[,]-[0-9]/g; $s -= $1 if /"log_prob":(-[0-9.e-]+)/; END { printf "%.9f", $s / $n }' out)" "$nll" "log probabilities of tokens"
+    for tokens in 8 50 5000; do
+        try perplexity $attention test.txt --tokens --batch-tokens $tokens
+        same out tokens.json
+    done
+    try perplexity $attention test.txt --tokens --each-line
+    cp out lines.json
+    tail -n +2 test.txt >rest.txt
+    try perplexity $attention rest.txt --tokens --each-line --batch-tokens 20
+    sed 's/rest.txt//; s/"line":[0-9]*//' out >rest.json
+    tail -n +2 lines.json | sed 's/test.txt//; s/"line":[0-9]*//' >lines.rest
+    same rest.json lines.rest
+    cmp -s tokens.json lines.json && fail "earlier lines are no context"
     try perplexity $attention test.txt valid.txt
     grep -q '^all files: perplexity' out || fail "two files have no sum"
     try perplexity $attention --json <test.txt
@@ -107,6 +126,10 @@ below "$whole" "$untrained" "perplexity has not fallen"
 accepts 'done: 20 updates' train lm.ini --run.folder bpe --data.folder units --train.updates 20 --train.validate-every 100 \
     --model.positions learned --model.adaptive true --model.cutoffs 8,12 --data.order shuffled
 accepts 'per word' perplexity bpe test.txt
+try perplexity bpe test.txt --json
+nll=$(value nll)
+try perplexity bpe test.txt --tokens
+near "$(perl -ne '$n += () = /[[,]-[0-9]/g; $s -= $1 if /"log_prob":(-[0-9.e-]+)/; END { printf "%.9f", $s / $n }' out)" "$nll" "tokens with adaptive softmax"
 try generate bpe --prompt '' --tokens 5
 [ "$got" = 0 ] || fail "exit code $got without a prompt: $(cat err)"
 
@@ -142,6 +165,9 @@ refuses 4 'broken.txt:2: not UTF-8: byte 0xff at position 3' prepare "${words[@]
 refuses 5 'empty.txt: the filters left no line for training' prepare "${words[@]}" --train empty.txt --output x
 refuses 2 'no text given' prepare "${words[@]}" --output x
 refuses 4 'broken.txt:2: not UTF-8' perplexity softmax broken.txt
+refuses 4 'broken.txt' perplexity softmax broken.txt --tokens
+refuses 2 'no effect without --tokens' perplexity softmax test.txt --each-line
+refuses 2 'interval has no effect' perplexity softmax test.txt --tokens --interval
 refuses 5 'empty.txt: no text to score' perplexity softmax empty.txt
 printf 'a \0 b\n' >zero.txt
 refuses 4 'zero.txt:1: not text: byte 0x00 at position 3' perplexity softmax zero.txt

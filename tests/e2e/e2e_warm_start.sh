@@ -121,6 +121,15 @@ lacks err "initialized from"
 [ "$(perl tensors.pl part/last.safetensors)" = "$(perl tensors.pl whole/last.safetensors)" ] || fail "the resumed run differs"
 [ "$(grep -c init_from part/log.jsonl)" = 1 ] || fail "the lineage is not in the log of a resumed run exactly once"
 
+# ---- a comparison does not use runs with another initial model ----
+comparison=(compare a.ini --norms layer --folder compared --data.test "$work/a.valid" --train.epochs 1 --model.init_from initial.safetensors)
+cp runs/moved/best.safetensors initial.safetensors
+accepts layer "${comparison[@]}"
+accepts layer "${comparison[@]}"
+lacks err 'epoch'
+cp frozen/best.safetensors initial.safetensors
+refuses 5 'began with another initial model' "${comparison[@]}"
+
 # ---- refused ----
 chatty=1
 printf "in O\nRome B-LOC\n\nit O\n\n" >tags
