@@ -350,6 +350,26 @@ static void map_embeddings(const reader *from, nm_tensor_map *map)
     bias->optional = nm_json_flag(from->config, "output-omit-bias", false);
 }
 
+/* The last layers exist with the sizes of the options, so that the memory of the model is proportional to the file. */
+static nm_status check_sizes(const reader *from)
+{
+    static const char *const scopes[] = {"encoder", "decoder"}, *const depths[] = {"enc-depth", "dec-depth"},
+                             *const names[] = {"self_Wo", "ffn_W1"};
+    int64_t width = nm_json_id(from->config, "dim-emb", 0),
+            ff = nm_json_id(from->config, "transformer-dim-ffn", 0);
+    for (int i = 0; i < 4; i++) {
+        char name[64];
+        int64_t columns = i % 2 ? ff : width;
+        snprintf(name, sizeof name, "%s_l%lld_%s", scopes[i / 2],
+                 (long long)nm_json_id(from->config, depths[i / 2], 0), names[i % 2]);
+        const nm_npz_array *array = nm_npz_find(&from->file, name);
+        if (!array || array->count != (size_t)width * (size_t)columns)
+            return nm_fail(from->err, NM_MISMATCH, "%s: has no array '%s' of [%lld x %lld]", from->path, name,
+                           (long long)width, (long long)columns);
+    }
+    return NM_OK;
+}
+
 static nm_status load(reader *from, const char *output)
 {
     nm_import *in = &from->in;
@@ -375,6 +395,7 @@ static nm_status read_model(reader *from, const nm_convert_settings *settings, c
     NM_TRY(read_config(from));
     NM_TRY(nm_import_begin(&from->in, &nm_task_translation, from->err));
     NM_TRY(set_options(from));
+    NM_TRY(check_sizes(from));
     NM_TRY(read_vocabs(from, settings->vocabs));
     return load(from, output);
 }
