@@ -207,26 +207,29 @@ static int compare(const demo *d)
     return run_and_release(&a);
 }
 
-/* The first words of the test text. */
-static char *prompt_of(const demo *d)
+/* The first words of the test text; heap. */
+static nm_status read_prompt(const demo *d, char **prompt, nm_error *err)
 {
-    char *path = nm_format("%s/test.txt", d->folder), *text = NULL;
-    const char *at = nm_file_read(path, &text, NULL, NULL) == NM_OK ? text : "";
-    at += strspn(at, " \t\r\n");
+    char *path = nm_format("%s/test.txt", d->folder), *text;
+    nm_status status = nm_file_read(path, &text, NULL, err);
+    free(path);
+    NM_TRY(status);
+    const char *at = text + strspn(text, " \t\r\n");
     size_t length = 0;
     for (int words = 0; words < 3 && at[length] && at[length] != '\n'; words++)
         length += strspn(at + length, " ") + strcspn(at + length + strspn(at + length, " "), " \n");
-    char *prompt = nm_format("%.*s", (int)length, at);
-    free(path);
+    *prompt = nm_format("%.*s", (int)length, at);
     free(text);
-    return prompt;
+    return NM_OK;
 }
 
 /* Continues the beginning of the test text with the first variant's model. */
-static int generate(const demo *d)
+static nm_status generate(const demo *d, int *code, nm_error *err)
 {
     const char *norms = *d->config->norms ? d->config->norms : d->kind->norms;
-    char *run = nm_format("%s/%.*s-1", d->runs, (int)strcspn(norms, ","), norms), *prompt = prompt_of(d);
+    char *prompt;
+    NM_TRY(read_prompt(d, &prompt, err));
+    char *run = nm_format("%s/%.*s-1", d->runs, (int)strcspn(norms, ","), norms);
     arguments a = {0};
     printf("\nContinuations of the beginning of the test text by %s:\n", run);
     add_words(&a, "norma generate", "");
@@ -236,7 +239,8 @@ static int generate(const demo *d)
     add_words(&a, "--temperature 0.8 --top-p 0.9 --lines 1 --samples 3", "");
     free(prompt);
     free(run);
-    return run_and_release(&a);
+    *code = run_and_release(&a);
+    return NM_OK;
 }
 
 static nm_status demonstrate(const demo *d, int *code, nm_error *err)
@@ -255,7 +259,7 @@ static nm_status demonstrate(const demo *d, int *code, nm_error *err)
         NM_TRY(nm_file_write(d->recipe, d->kind->recipe, strlen(d->kind->recipe), err));
     *code = compare(d);
     if (*code == NM_OK && d->kind->recipe == demo_lm_recipe)
-        *code = generate(d);
+        NM_TRY(generate(d, code, err));
     if (*code == NM_OK)
         fprintf(stderr, "norma: for figures of the runs: norma report %s/*/\n", d->runs);
     return NM_OK;
