@@ -72,7 +72,7 @@ for ((i = 1; delivered < count; i++)); do
         continue
     fi
     delivered=$((delivered + 1))
-    if { [ "$got" = 0 ] || ! grep -qE "$text" err; }; then
+    if { [ "$got" = 0 ] || ! grep -qE "$text" out err; }; then
         fail "$i: SIG$signal of rank $rank of $ranks ($statistics): exit code $got, no '$text': $(head -c 1000 err)"
     fi
     for pid in $(pgrep -f -- "--run.folder $folder\$"); do
