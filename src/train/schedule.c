@@ -55,7 +55,7 @@ const nm_option nm_schedule_options[] = {
     ROW(scale, "1", 0, 1e6, "Factor of the learning rate (inv-sqrt-decay, val-decay)."),
     ROW(decay, "0.8", 0, 1, "Factor of the learning rate at each decay (val-decay, no-warmup)."),
     ROW(patience, "3", 1, NM_SCHEDULE_MAX_PATIENCE, "Number of previous validations that a score must be below to cause a decay (val-decay, no-warmup)."),
-    ROW(updates, "0", 0, 1e12, "Planned updates of cosine and linear; 0: those of train.updates or train.epochs. With train.seconds the rate follows the fraction of the updates or of the time, whichever is larger, and such a run is not bitwise reproducible."),
+    ROW(updates, "0", 0, 1e12, "Planned updates of cosine and linear; 0: those of train.updates or train.epochs. With train.seconds the schedule follows updates or time, whichever is further, which is not reproducible."),
     ROW(early_stopping, "false", 0, 1, "Shortening of cosine and linear by each validation without a new best, so that the rate is 0 when train.patience ends the training."),
     ROW(min_lr, "0", 0, 100, "Learning rate below which training stops after the warm-up; 0 disables the limit."),
     {0}};

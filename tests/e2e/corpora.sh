@@ -45,3 +45,16 @@ make_sentences() { # FILE COUNT SEED
         }
     }' >"$1"
 }
+
+# train.txt, valid.txt, test.txt of make_sentences.
+make_sentence_splits() {
+    make_sentences train.txt 120 1
+    make_sentences valid.txt 40 2
+    make_sentences test.txt 90 3
+}
+
+# A data folder of a language model from these files.
+prepare_sentences() { # OUTPUT
+    "$NORMA" prepare --format text --tokenizer none --bpe-merges 12 --threads 1 --train train.txt --valid valid.txt \
+        --test test.txt --output "$1" 2>err || fail "prepare: $(cat err)"
+}

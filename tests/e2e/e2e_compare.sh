@@ -6,14 +6,8 @@ set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
 
-prepare() { # OUTPUT
-    "$NORMA" prepare --format text --tokenizer none --bpe-merges 12 --threads 1 --train train.txt --valid valid.txt \
-        --test test.txt --output "$1" 2>err || fail "prepare: $(cat err)"
-}
-make_sentences train.txt 120 1
-make_sentences valid.txt 40 2
-make_sentences test.txt 90 3
-prepare data
+make_sentence_splits
+prepare_sentences data
 cat >recipe.ini <<'X'
 [run]
 task = lm
@@ -180,7 +174,7 @@ cp aside/best.safetensors whole/layer-2 && rm aside/best.safetensors
 again "the first model again" 1
 again "another way to score" 6 --data.eval-streams 2
 again "the first way again" 6
-mv data aside/data && cp test.txt aside/test.txt && make_sentences test.txt 90 4 && prepare data
+mv data aside/data && cp test.txt aside/test.txt && make_sentences test.txt 90 4 && prepare_sentences data
 again "another test set" 6 --samples 0
 cmp -s whole.csv again.csv && fail "another test set, the same table: $(cat again.csv)"
 rm -r data && mv aside/* .

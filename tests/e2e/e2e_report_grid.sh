@@ -9,11 +9,8 @@ if ! command -v gnuplot >/dev/null; then
     echo "skipped: there is no gnuplot (Debian package gnuplot-nox) to draw figures with"
     exit 77
 fi
-make_sentences train.txt 120 1
-make_sentences valid.txt 40 2
-make_sentences test.txt 90 3
-"$NORMA" prepare --format text --tokenizer none --bpe-merges 12 --threads 1 --train train.txt --valid valid.txt --test test.txt \
-    --output data 2>err || fail "prepare: $(cat err)"
+make_sentence_splits
+prepare_sentences data
 cat >recipe.ini <<'X'
 [run]
 task = lm

@@ -102,7 +102,7 @@ static int32_t group_choice(int i, int32_t cols)
 void check_feature_moments(pair *p, size z)
 {
     for (int i = 0; i < 9; i++) {
-        nm_feature_norm spec = {group_choice(i % 3, z.cols), 1e-5, false};
+        nm_feature_norm spec = {.groups = group_choice(i % 3, z.cols), .eps = 1e-5};
         test_mat x = pair_make(p, z.rows, z.cols, z.gap, shifted), center = random_vector(p, z.cols);
         test_mat row_scale = pair_random(p, z.rows, spec.groups ? spec.groups : 1, 0);
         test_mat mean = random_vector(p, z.cols), square = random_vector(p, z.cols);
@@ -125,7 +125,8 @@ void check_feature_moments(pair *p, size z)
 void check_feature_norm(pair *p, size z)
 {
     for (int i = 0; i < 6; i++) {
-        nm_feature_norm spec = {group_choice(i % 3, z.cols), 1e-5, i >= 3};
+        nm_feature_norm spec = {
+            .groups = group_choice(i % 3, z.cols), .eps = 1e-5, .row_scale_ready = i >= 3};
         test_mat x = pair_make(p, z.rows, z.cols, z.gap, shifted);
         test_mat row_scale = pair_make(p, z.rows, spec.groups ? spec.groups : 1, 0, positive);
         test_mat shift = random_vector(p, z.cols), scale = pair_make(p, 1, z.cols, 0, positive);
@@ -148,7 +149,7 @@ void check_feature_norm(pair *p, size z)
 void check_feature_norm_grad(pair *p, size z)
 {
     for (int i = 0; i < 9; i++) {
-        nm_feature_norm spec = {group_choice(i % 3, z.cols), 1e-5, true};
+        nm_feature_norm spec = {.groups = group_choice(i % 3, z.cols), .eps = 1e-5, .row_scale_ready = true};
         bool only_sums = i / 3 == 0, only_dx = i / 3 == 1;
         test_mat dy = pair_random(p, z.rows, z.cols, z.gap), x = pair_make(p, z.rows, z.cols, z.gap, shifted);
         test_mat row_scale = pair_make(p, z.rows, spec.groups ? spec.groups : 1, 0, positive);

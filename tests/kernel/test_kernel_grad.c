@@ -400,7 +400,7 @@ static void feature_measure(grad_case *c, feature_stats *stats, const nm_feature
 
 static nm_feature_norm feature_spec(const grad_case *c)
 {
-    return (nm_feature_norm){c->variant % 3, 0.2, false};
+    return (nm_feature_norm){.groups = c->variant % 3, .eps = 0.2};
 }
 
 static void feature_forward(grad_case *c)

@@ -147,7 +147,8 @@ static void run_norm(nm_backend *b, bool tokens, const large *m, int32_t first, 
         NM_CALL(b, token_norm_grad, .spec = &spec, .dy = to, .x = x, .weight = v, .scale = scale, .dx = down,
                 .d_weight = m->vectors + 2 * LARGE_COLS);
     } else {
-        const nm_feature_norm spec = {LARGE_GROUPS, 1e-5, false}, ready = {LARGE_GROUPS, 1e-5, true};
+        const nm_feature_norm spec = {.groups = LARGE_GROUPS, .eps = 1e-5},
+                              ready = {.groups = LARGE_GROUPS, .eps = 1e-5, .row_scale_ready = true};
         NM_CALL(b, feature_norm, .spec = &spec, .x = x, .row_scale = scale, .scale = v, .weight = w,
                 .bias = v, .y = to);
         NM_CALL(b, feature_norm_grad, .spec = &ready, .dy = to, .x = x, .row_scale = scale, .scale = v,

@@ -1,11 +1,8 @@
 # norma compare --slurm, with the sbatch, squeue, scontrol and scancel of PATH: Slurm's (real_slurm.sh) or those of fake_slurm.pl
 # (e2e_slurm.sh). To be sourced after hostile_helper.sh.
 # shellcheck shell=bash disable=SC2154
-make_sentences train.txt 120 1
-make_sentences valid.txt 40 2
-make_sentences test.txt 90 3
-"$NORMA" prepare --format text --tokenizer none --bpe-merges 12 --threads 1 --train train.txt --valid valid.txt \
-    --test test.txt --output data 2>err || fail "prepare: $(cat err)"
+make_sentence_splits
+prepare_sentences data
 cat >recipe.ini <<'X'
 [run]
 task = lm
