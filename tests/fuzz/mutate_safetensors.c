@@ -162,7 +162,7 @@ static void change_shape(tensor *t, uint32_t *seed)
 static void change_rows(tensor *t, uint32_t *seed)
 {
     json_int_t rows = json_integer_value(json_array_get(t->shape, 0));
-    if (rows < 1 || t->n % (size_t)rows)
+    if (rows < 1 || rows > INT32_MAX || t->n % (size_t)rows)
         return;
     size_t row = t->n / (size_t)rows;
     if (next(seed) % 2 && rows > 1) {
