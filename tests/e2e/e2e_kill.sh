@@ -11,7 +11,7 @@ make_data
 
 wanted_kills=${KILLS:-${ASAN_OPTIONS:+6}} # make soak: 500; with sanitizers every start takes seconds
 wanted_kills=${wanted_kills:-20}
-updates=$((30 * wanted_kills))
+updates=$((40 * wanted_kills))
 # Running statistics, dropout, accumulation and a schedule with state.
 sed -i 's/^norm = .*/norm = power\ndropout = 0.2/; s/^width = .*/width = 32/; s/^ff = .*/ff = 256/; s/^updates = .*/shards = 2/; s/^validate_every = .*/validate_every = 10/
     s/^validate_examples = .*/score = false\nlog_every = 10/ # the schedule uses the loss: the BLEU of this model is always 0
