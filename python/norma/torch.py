@@ -389,6 +389,9 @@ def replace_norms(model: nn.Module, type: str, *, groups: int = 1, kinds: Option
     names = [name for name, _ in found]
     if not names:
         raise UsageError(f"no layer of the classes {', '.join(kind.__name__ for kind in chosen)} in the model")
+    for module in model.modules():  # decided when it was created, by its LayerNorms; its fused kernels compute LayerNorm
+        if isinstance(module, nn.TransformerEncoder) and any(isinstance(one, Norm) for one in module.modules()):
+            module.use_nested_tensor = False
     return names
 
 
