@@ -286,6 +286,7 @@ check_in_background compare-rbn check_compare runs/compare-rbn recipes/rbn/iwslt
 check_in_background compare-tears check_compare runs/compare-tears recipes/tears/table3-2-gl-en.ini --norms layer,scale+fix
 n_comparisons=3
 if [ "$recipes" = all ]; then
+    make_fake_slurm # for --slurm
     while read -r line; do
         case $line in
             norma\ *)

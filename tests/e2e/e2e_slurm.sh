@@ -5,9 +5,7 @@
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
-mkdir bin slurm
-for name in sbatch squeue scontrol scancel; do ln -s "$SOURCE/tests/slurm/fake_slurm.pl" "bin/$name"; done
-export FAKE_SLURM=$work/slurm PATH=$work/bin:$PATH
+make_fake_slurm
 
 # shellcheck source=tests/slurm/compare_slurm.sh
 . "$SOURCE/tests/slurm/compare_slurm.sh"
