@@ -23,12 +23,12 @@
  * The schedules with T end when training ends. Before update n, of training limited to N updates and S seconds of which s are
  * over,
  *
- *     b = max(n/N, s/S n/(n-1))          fraction of the limits
+ *     b = max(n/N, s/S n/(n-1))          fraction of the limits; n/N while s/S < 0.05, because the first updates are slower
  *     p = q + (1-q) (b-a)/(1-a)          position in the schedule
  *     T = n/p
  *
- * a and q are 0 until schedule.early_stopping skips ahead: then a is b, and q the new position. Without a limit of time and
- * without skips T is N. */
+ * a and q are 0 until schedule.early_stopping skips ahead: then a is b, and q the new position. Where n/N is larger, and
+ * without skips, T is N exactly: such a run does not depend on the time. */
 #include "train/schedule.h"
 
 #include <math.h>
@@ -55,7 +55,7 @@ const nm_option nm_schedule_options[] = {
     ROW(scale, "1", 0, 1e6, "Factor of the learning rate (inv-sqrt-decay, val-decay)."),
     ROW(decay, "0.8", 0, 1, "Factor of the learning rate at each decay (val-decay, no-warmup)."),
     ROW(patience, "3", 1, NM_SCHEDULE_MAX_PATIENCE, "Number of previous validations that a score must be below to cause a decay (val-decay, no-warmup)."),
-    ROW(updates, "0", 0, 1e12, "Planned updates of cosine and linear; 0: those of train.updates or train.epochs. With train.seconds the schedule follows updates or time, whichever is further, which is not reproducible."),
+    ROW(updates, "0", 0, 1e12, "Planned updates of cosine and linear; 0: those of train.updates or train.epochs. With train.seconds the schedule follows updates or time, whichever is further, which is reproducible only if the updates are always further."),
     ROW(early_stopping, "false", 0, 1, "Shortening of cosine and linear by each validation without a new best, so that the rate is 0 when train.patience ends the training."),
     ROW(min_lr, "0", 0, 100, "Learning rate below which training stops after the warm-up; 0 disables the limit."),
     {0}};
@@ -168,11 +168,19 @@ void nm_schedule_init(nm_schedule *schedule, const nm_schedule_config *config, i
     schedule->total = schedule->config.updates ? (double)schedule->config.updates : INFINITY;
 }
 
+/* From this fraction of train.seconds on its updates tell how long the training takes. */
+static const double MEASURED = 0.05;
+
+static double update_fraction(const nm_schedule *s, double n)
+{
+    return s->config.updates ? n / (double)s->config.updates : 0;
+}
+
 /* b. */
 static double limit_fraction(const nm_schedule *s, double n, double time)
 {
-    double by_updates = s->config.updates ? n / (double)s->config.updates : 0;
-    return fmin(fmax(by_updates, time), 1);
+    double by_updates = update_fraction(s, n);
+    return fmin(by_updates > 0 && time < MEASURED ? by_updates : fmax(by_updates, time), 1);
 }
 
 /* p. */
@@ -186,9 +194,10 @@ void nm_schedule_plan(nm_schedule *s, int64_t update, double time)
 {
     double n = (double)update, ends = update > 1 ? time * n / (n - 1) : 0;
     s->total = s->config.updates ? (double)s->config.updates : INFINITY;
-    if (time <= 0 && s->state.skip_to <= 0)
+    double b = limit_fraction(s, n, ends);
+    if (b <= update_fraction(s, n) && s->state.skip_to <= 0)
         return;
-    double p = position(s, limit_fraction(s, n, ends));
+    double p = position(s, b);
     if (p > 0)
         s->total = n / p;
 }

@@ -92,7 +92,7 @@ static void test_a_limit_of_time_ends_the_schedule(void **state)
     for (int k = 0; k < 3; k++) {
         nm_schedule timed = create(names[k], 0), planned = create(names[k], 0);
         timed.config.updates = 10 * TOTAL;
-        for (int64_t n = 2; n <= TOTAL; n++) {
+        for (int64_t n = TOTAL / 20 + 1; n <= TOTAL; n++) {
             nm_schedule_plan(&timed, n, (double)(n - 1) / TOTAL);
             assert_true(fabs(timed.total - TOTAL) < 1e-9);
             assert_true(fabs(nm_schedule_lr(&timed, n) - nm_schedule_lr(&planned, n)) < 1e-12);
@@ -120,6 +120,18 @@ static void test_the_nearer_limit_counts(void **state)
         last = nm_schedule_lr(&s, n);
     }
     assert_true(last == 0);
+}
+
+/* A limit of time that is not reached leaves the rates exactly as they are without it, however slow the first updates are. */
+static void test_a_distant_limit_of_time(void **state)
+{
+    (void)state;
+    nm_schedule s = create(NM_SCHEDULE_LINEAR, 0), plain = create(NM_SCHEDULE_LINEAR, 0);
+    for (int64_t n = 1; n <= TOTAL; n++) {
+        nm_schedule_plan(&s, n, 0.01 + 0.6 * (double)(n - 1) / TOTAL);
+        assert_true(s.total == TOTAL);
+        assert_true(nm_schedule_lr(&s, n) == nm_schedule_lr(&plain, n));
+    }
 }
 
 static void test_early_stopping_ends_the_schedule(void **state)
@@ -234,6 +246,7 @@ int main(void)
         cmocka_unit_test(test_released_cosine_starts_at_the_full_rate),
         cmocka_unit_test(test_a_limit_of_time_ends_the_schedule),
         cmocka_unit_test(test_the_nearer_limit_counts),
+        cmocka_unit_test(test_a_distant_limit_of_time),
         cmocka_unit_test(test_early_stopping_ends_the_schedule),
         cmocka_unit_test(test_first_update),
         cmocka_unit_test(test_resume_with_a_smaller_patience),
