@@ -1,9 +1,9 @@
 /* Normalization, segmentation and decoding with SentencePiece models. Results are those of the library, so its order of
  * operations, its rounding to float and its treatment of ties are kept. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/sentencepiece_coder.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 
@@ -11,67 +11,6 @@
 #define REPLACEMENT     "\xEF\xBF\xBD" /* U+FFFD */
 #define UNKNOWN_PENALTY 10.0f
 enum { SPACE_BYTES = 3 };
-
-typedef struct best_path { /* ending at a byte of the text */
-    float score;
-    int32_t piece;
-    size_t start; /* of its last piece; SIZE_MAX: not reached */
-} best_path;
-
-typedef struct symbol { /* of BPE; bytes 0: merged into its left neighbor */
-    size_t start, bytes;
-    int32_t previous, next; /* -1: none */
-    bool frozen;
-} symbol;
-
-typedef struct candidate { /* a merge of two neighbors */
-    float score;
-    int32_t left, right;
-    size_t bytes;
-} candidate;
-
-typedef struct undo { /* how an unused piece was merged */
-    int32_t piece;
-    size_t left_bytes;
-} undo;
-
-typedef struct edge { /* a piece of the lattice of all segmentations */
-    double score;
-    size_t start, end, same_end; /* same_end: the next edge with this end, SIZE_MAX: none */
-    int32_t piece;
-} edge;
-
-typedef struct partial { /* one of the best segmentations up to a position */
-    double score;
-    size_t edge, rank; /* its last edge, and which of the best ones up to the start of that */
-} partial;
-
-struct nm_spm_coder {
-    const nm_spm *spm;
-    nm_buffer text; /* the normalized line */
-    best_path *paths;
-    size_t path_capacity;
-    size_t *ends; /* of the pieces of the best path, or edges of a sampled one; last first */
-    size_t n_ends, end_capacity;
-    symbol *symbols;
-    size_t n_symbols, symbol_capacity;
-    candidate *heap;
-    size_t n_heap, heap_capacity;
-    undo *undos;
-    size_t n_undos, undo_capacity;
-    edge *edges;
-    size_t n_edges, edge_capacity;
-    size_t *last_edges; /* [bytes + 1]: of the lists by end */
-    size_t last_edge_capacity;
-    double *forward; /* [bytes + 1]: logarithm of the sum of the probabilities^alpha up to a position */
-    size_t forward_capacity;
-    partial *partials; /* [bytes + 1][nbest] */
-    size_t partial_capacity;
-    nm_random_stream *random; /* NULL: all merges of BPE are made */
-    double dropout;
-    bool after_unknown, unknown_as_text;
-    size_t start; /* of the line in the output */
-};
 
 nm_spm_coder *nm_spm_coder_create(const nm_spm *spm)
 {
@@ -228,7 +167,7 @@ static void append_token(nm_spm_coder *coder, const char *text, size_t bytes, nm
 }
 
 /* A run of unknown pieces is one token; with byte fallback its bytes are tokens. */
-static void append_piece(nm_spm_coder *coder, const char *text, size_t bytes, int32_t piece, nm_buffer *out)
+void nm_spm_append_piece(nm_spm_coder *coder, const char *text, size_t bytes, int32_t piece, nm_buffer *out)
 {
     const nm_spm *spm = coder->spm;
     bool unknown = piece == spm->unknown;
@@ -265,8 +204,7 @@ static void add_edge(nm_spm_coder *coder, size_t start, size_t end, double score
     coder->edges[coder->n_edges++] = (edge){.score = score, .start = start, .end = end, .piece = piece};
 }
 
-/* Adds all pieces that begin at `start`, and an unknown piece if its first character is none. */
-static void add_edges(nm_spm_coder *coder, size_t start)
+void nm_spm_add_edges(nm_spm_coder *coder, size_t start)
 {
     const nm_spm *spm = coder->spm;
     const nm_buffer *text = &coder->text;
@@ -296,7 +234,7 @@ static void extend_paths(nm_spm_coder *coder, size_t start)
 {
     float score_here = coder->paths[start].score;
     coder->n_edges = 0;
-    add_edges(coder, start);
+    nm_spm_add_edges(coder, start);
     for (size_t i = 0; i < coder->n_edges; i++) {
         const edge *e = &coder->edges[i];
         double score = e->piece == coder->spm->unknown ? (double)((float)e->score + score_here)
@@ -305,7 +243,7 @@ static void extend_paths(nm_spm_coder *coder, size_t start)
     }
 }
 
-static void push_end(nm_spm_coder *coder, size_t end)
+void nm_spm_push_end(nm_spm_coder *coder, size_t end)
 {
     NM_GROW(coder->ends, coder->n_ends, coder->end_capacity);
     coder->ends[coder->n_ends++] = end;
@@ -321,141 +259,11 @@ static void segment_unigram(nm_spm_coder *coder, nm_buffer *out)
         extend_paths(coder, at);
     coder->n_ends = 0;
     for (size_t end = text->bytes; end > 0; end = coder->paths[end].start) {
-        push_end(coder, end);
+        nm_spm_push_end(coder, end);
     }
     while (coder->n_ends) {
         size_t end = coder->ends[--coder->n_ends], start = coder->paths[end].start;
-        append_piece(coder, text->data + start, end - start, coder->paths[end].piece, out);
-    }
-}
-
-/* ---- sampling from a unigram model ---- */
-
-/* The lattice of the text: edges in the order of their starts, linked by their ends. */
-static void build_lattice(nm_spm_coder *coder)
-{
-    const nm_buffer *text = &coder->text;
-    coder->n_edges = 0;
-    NM_RESERVE(coder->last_edges, text->bytes + 1, coder->last_edge_capacity);
-    for (size_t i = 0; i <= text->bytes; i++)
-        coder->last_edges[i] = SIZE_MAX;
-    for (size_t at = 0; at < text->bytes; at += nm_utf8_length(text->data[at]))
-        add_edges(coder, at);
-    for (size_t i = 0; i < coder->n_edges; i++) {
-        coder->edges[i].same_end = coder->last_edges[coder->edges[i].end];
-        coder->last_edges[coder->edges[i].end] = i;
-    }
-}
-
-/* log(exp(a) + exp(b)) */
-static double add_logs(double a, double b)
-{
-    double high = fmax(a, b);
-    return isinf(high) ? high : high + log1p(exp(fmin(a, b) - high));
-}
-
-/* Forward filtering, backward sampling: coder->ends receives the edges of the path, the last one first. */
-static void sample_path(nm_spm_coder *coder, double alpha, nm_random_stream *random)
-{
-    size_t bytes = coder->text.bytes;
-    NM_RESERVE(coder->forward, bytes + 1, coder->forward_capacity);
-    for (size_t i = 0; i <= bytes; i++)
-        coder->forward[i] = i ? -INFINITY : 0;
-    for (size_t i = 0; i < coder->n_edges; i++) { /* a start is complete before its first edge */
-        const edge *e = &coder->edges[i];
-        coder->forward[e->end] =
-            add_logs(coder->forward[e->end], coder->forward[e->start] + alpha * e->score);
-    }
-    for (size_t end = bytes; end > 0;) {
-        double left = nm_random_next(random);
-        size_t drawn = coder->last_edges[end];
-        for (size_t i = drawn; i != SIZE_MAX && left >= 0; i = coder->edges[i].same_end) {
-            const edge *e = &coder->edges[i];
-            left -= exp(coder->forward[e->start] + alpha * e->score - coder->forward[end]);
-            drawn = i;
-        }
-        push_end(coder, drawn);
-        end = coder->edges[drawn].start;
-    }
-}
-
-/* Inserts into the n best, in descending order; of equal ones the earlier is kept. Returns how many there are now. */
-static size_t insert_partial(partial *best, size_t n, size_t limit, partial next)
-{
-    size_t at = n;
-    while (at && next.score > best[at - 1].score)
-        at--;
-    if (at == limit)
-        return n;
-    size_t kept = n < limit ? n : limit - 1;
-    memmove(best + at + 1, best + at, (kept - at) * sizeof *best);
-    best[at] = next;
-    return kept + 1;
-}
-
-/* Draws one of the nbest paths; coder->ends receives its edges, the last one first. */
-static void sample_best_path(nm_spm_coder *coder, double alpha, size_t nbest, nm_random_stream *random)
-{
-    size_t bytes = coder->text.bytes, n = 0;
-    NM_RESERVE(coder->partials, (bytes + 1) * nbest, coder->partial_capacity);
-    for (size_t i = 0; i < (bytes + 1) * nbest; i++)
-        coder->partials[i].score = -INFINITY; /* none */
-    coder->partials[0] = (partial){0};
-    for (size_t end = 1; end <= bytes; end++) {
-        partial *best = coder->partials + end * nbest;
-        n = 0;
-        for (size_t i = coder->last_edges[end]; i != SIZE_MAX; i = coder->edges[i].same_end) {
-            const partial *from = coder->partials + coder->edges[i].start * nbest;
-            for (size_t rank = 0; rank < nbest && !isinf(from[rank].score); rank++)
-                n = insert_partial(best, n, nbest,
-                                   (partial){from[rank].score + coder->edges[i].score, i, rank});
-        }
-    }
-    const partial *all = coder->partials + bytes * nbest;
-    double sum = 0;
-    for (size_t rank = 0; rank < n; rank++)
-        sum += exp(alpha * (all[rank].score - all[0].score));
-    double left = nm_random_next(random) * sum;
-    size_t drawn = 0;
-    for (size_t rank = 0; rank < n && left >= 0; rank++) {
-        left -= exp(alpha * (all[rank].score - all[0].score));
-        drawn = rank;
-    }
-    for (size_t end = bytes; end > 0;) {
-        const partial *at = &coder->partials[end * nbest + drawn];
-        push_end(coder, at->edge);
-        drawn = at->rank;
-        end = coder->edges[at->edge].start;
-    }
-}
-
-static void start_line(nm_spm_coder *coder, const nm_buffer *out, bool unknown_as_text)
-{
-    coder->start = out->bytes;
-    coder->after_unknown = false;
-    coder->unknown_as_text = unknown_as_text;
-}
-
-static void set_text(nm_spm_coder *coder, const char *text, size_t bytes)
-{
-    nm_buffer_clear(&coder->text);
-    nm_buffer_append(&coder->text, text, bytes);
-}
-
-void nm_spm_sample(nm_spm_coder *coder, const char *text, size_t bytes, double alpha, int64_t nbest,
-                   nm_random_stream *random, nm_buffer *out)
-{
-    set_text(coder, text, bytes);
-    start_line(coder, out, false);
-    build_lattice(coder);
-    coder->n_ends = 0;
-    if (nbest > 0)
-        sample_best_path(coder, alpha, (size_t)nbest, random);
-    else
-        sample_path(coder, alpha, random);
-    while (coder->n_ends) {
-        const edge *e = &coder->edges[coder->ends[--coder->n_ends]];
-        append_piece(coder, coder->text.data + e->start, e->end - e->start, e->piece, out);
+        nm_spm_append_piece(coder, text->data + start, end - start, coder->paths[end].piece, out);
     }
 }
 
@@ -530,7 +338,7 @@ static void append_symbol(nm_spm_coder *coder, const char *text, size_t bytes, n
                 append_symbol(coder, text + left_bytes, bytes - left_bytes, out);
                 return;
             }
-    append_piece(coder, text, bytes, piece < 0 ? spm->unknown : piece, out);
+    nm_spm_append_piece(coder, text, bytes, piece < 0 ? spm->unknown : piece, out);
 }
 
 /* Characters and user-defined pieces. */
@@ -584,10 +392,23 @@ static void segment_symbols(nm_spm_coder *coder, nm_buffer *out)
 
 /* ---- lines ---- */
 
+void nm_spm_start_line(nm_spm_coder *coder, const nm_buffer *out, bool unknown_as_text)
+{
+    coder->start = out->bytes;
+    coder->after_unknown = false;
+    coder->unknown_as_text = unknown_as_text;
+}
+
+void nm_spm_set_text(nm_spm_coder *coder, const char *text, size_t bytes)
+{
+    nm_buffer_clear(&coder->text);
+    nm_buffer_append(&coder->text, text, bytes);
+}
+
 void nm_spm_encode(nm_spm_coder *coder, const char *line, size_t bytes, bool unknown_as_text, nm_buffer *out)
 {
     normalize(coder, line, bytes);
-    start_line(coder, out, unknown_as_text);
+    nm_spm_start_line(coder, out, unknown_as_text);
     if (coder->spm->type == NM_SPM_UNIGRAM) {
         segment_unigram(coder, out);
         return;
@@ -598,8 +419,8 @@ void nm_spm_encode(nm_spm_coder *coder, const char *line, size_t bytes, bool unk
 void nm_spm_sample_merges(nm_spm_coder *coder, const char *text, size_t bytes, double dropout,
                           nm_random_stream *random, nm_buffer *out)
 {
-    set_text(coder, text, bytes);
-    start_line(coder, out, false);
+    nm_spm_set_text(coder, text, bytes);
+    nm_spm_start_line(coder, out, false);
     coder->random = random;
     coder->dropout = dropout;
     segment_symbols(coder, out);
