@@ -45,6 +45,10 @@ run_example() { # program, its source
         train)
             (cd "$work" && "$1" classify.ini "$(mktemp -d)/run" train.updates 2)
             return ;;
+        compare)
+            (cd "$work" && NORMA=$work/moved/bin/norma "$1" classify.ini norms layer,power data.test reviews.tsv \
+                tid_batches 1 train.updates 2 folder "$(mktemp -d)/compared")
+            return ;;
         prepare)
             (cd "$work" && "$1" train train source_lang de target_lang en output "$(mktemp -d)/data")
             return ;;

@@ -12,7 +12,7 @@
 
 /* The path of an option in the tables, heap: a name without a section is that of the first section that has it, or of the
  * first section if none has it. */
-static char *option_path(const nm_options *options, const char *sections, const char *name)
+char *nm_settings_path(const nm_options *options, const char *sections, const char *name)
 {
     if (strchr(name, '.'))
         return nm_duplicate(name);
@@ -33,7 +33,7 @@ nm_status nm_settings_apply(nm_options *options, const char *sections, const cha
     for (size_t i = 0; settings && settings[i]; i += 2) {
         if (!settings[i + 1])
             return nm_fail(err, NM_USAGE, "option %s has no value", settings[i]);
-        char *path = option_path(options, sections, settings[i]);
+        char *path = nm_settings_path(options, sections, settings[i]);
         nm_status status = nm_options_set(options, path, settings[i + 1], NM_ORIGIN_COMMAND, err);
         free(path);
         NM_TRY(status);
@@ -46,7 +46,7 @@ static nm_status override(nm_options *model_options, const nm_inference *self, c
                           const char *const *settings, nm_error *err)
 {
     for (size_t i = 0; settings && settings[i]; i += 2) {
-        char *path = option_path(self->options, type->sections, settings[i]);
+        char *path = nm_settings_path(self->options, type->sections, settings[i]);
         nm_status status = NM_OK;
         if (nm_options_row(model_options, path))
             status = nm_options_set(model_options, path, settings[i + 1], NM_ORIGIN_COMMAND, err);

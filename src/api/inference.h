@@ -34,8 +34,11 @@ const char *nm_inference_option(const nm_inference *inference, const char *name)
 /* A warning about the device, or NULL. */
 const char *nm_inference_warning(const nm_inference *inference);
 
-/* Sets options by names and values in turn, NULL at the end, or NULL. A name without a section is that of the first of the
- * sections (comma-separated) that has it. NM_USAGE: an unknown name or value. */
+/* The full name of an option: a name without a section is that of the first of the sections (comma-separated) that has it.
+ * Heap. */
+char *nm_settings_path(const nm_options *options, const char *sections, const char *name);
+/* Sets options by names and values in turn, NULL at the end, or NULL. Names as for
+ * nm_settings_path. NM_USAGE: an unknown name or value. */
 nm_status nm_settings_apply(nm_options *options, const char *sections, const char *const *settings,
                             nm_error *err);
 

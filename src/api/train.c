@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "api/option_values.h"
+#include "api/recipe.h"
 #include "base/file.h"
 #include "experiment/variants.h"
 #include "probe/probe.h"
 #include "report/events.h"
-#include "task/tasks.h"
 #include "train/run_config.h"
 #include "train/trainer.h"
 
@@ -109,24 +109,16 @@ static void on_validated(void *user, const nm_validation *v)
 static nm_options *options_of(const nm_task_type *task)
 {
     nm_options *options = nm_options_create();
-    nm_run_options_add(options);
-    nm_comm_options_add(options); /* accepted as a part of recipes and saved configurations */
-    if (task)
-        nm_train_options_add(options, task);
-    if (task)
-        nm_probe_options_add(options);
+    nm_recipe_options_add(options);
+    nm_train_options_add(options, task);
+    nm_probe_options_add(options);
     return options;
-}
-
-static bool is_text(const char *recipe)
-{
-    return strchr(recipe, '\n') != NULL;
 }
 
 static nm_status read_file_or_text(nm_options *options, const char *recipe, nm_error *err)
 {
     const nm_run_options *run = nm_options_find(options, "run");
-    if (!is_text(recipe))
+    if (!nm_recipe_is_text(recipe))
         return nm_options_read_profile(options, recipe, run->profile, err);
     if (*run->profile)
         return nm_fail(err, NM_USAGE, "run.profile applies to the file of a recipe, not to its text");
@@ -150,32 +142,6 @@ static nm_status read_recipe(nm_training *self, const char *recipe, nm_error *er
     return status == NM_OK ? read_file_or_text(self->options, recipe, err) : status;
 }
 
-/* run.task of the settings, else of the recipe, else translation. */
-static nm_status find_task(const char *recipe, const char *const *settings, const nm_task_type **task,
-                           nm_error *err)
-{
-    char *name = NULL;
-    for (size_t i = 0; settings && settings[i] && settings[i + 1]; i += 2)
-        if (!strcmp(settings[i], "run.task")) {
-            free(name);
-            name = nm_duplicate(settings[i + 1]);
-        }
-    nm_status status = NM_OK;
-    if (!name && is_text(recipe)) {
-        nm_options *options = options_of(NULL);
-        status = nm_options_read_saved(options, "the recipe", recipe, err);
-        name = nm_options_get(options, "run.task");
-        nm_options_free(options);
-    } else if (!name) {
-        status = nm_options_peek(recipe, "run.task", &name, err);
-    }
-    *task = name ? nm_task_type_find(name) : &nm_task_translation;
-    if (status == NM_OK && !*task)
-        status = nm_fail(err, NM_USAGE, "run.task = %.100s: no such task", name);
-    free(name);
-    return status;
-}
-
 static nm_status set_options(nm_options *options, const char *const *settings, nm_error *err)
 {
     for (size_t i = 0; settings && settings[i]; i += 2) {
@@ -189,7 +155,7 @@ static nm_status set_options(nm_options *options, const char *const *settings, n
 /* The option run.folder, or runs/NAME. */
 static char *run_folder(const nm_run_options *run, const char *recipe)
 {
-    if (*run->folder || is_text(recipe))
+    if (*run->folder || nm_recipe_is_text(recipe))
         return *run->folder ? nm_duplicate(run->folder) : NULL;
     const char *slash = strrchr(recipe, '/'), *name = slash ? slash + 1 : recipe, *dot = strrchr(name, '.');
     return nm_format("runs/%.*s%s%s", (int)(dot ? dot - name : (long)strlen(name)), name,
@@ -269,7 +235,7 @@ static nm_status open_training(nm_training *self, const char *recipe, const char
                                     .shard_optimizer = ranks && ranks->config->shard_optimizer};
     if (!recipe)
         return nm_fail(err, NM_USAGE, "nm_training_open: recipe is NULL");
-    NM_TRY(find_task(recipe, settings, &self->task, err));
+    NM_TRY(nm_recipe_find_task(recipe, settings, &self->task, err));
     self->options = options_of(self->task);
     NM_TRY(set_options(self->options, settings, err));
     NM_TRY(read_recipe(self, recipe, err));

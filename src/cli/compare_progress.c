@@ -9,100 +9,106 @@
 
 enum { NAME_WIDTH = 32, TERMINAL_SECONDS_TENTHS = 5, FILE_SECONDS = 20 };
 
-compare_progress compare_progress_begin(void)
+compare_progress compare_progress_begin(bool score_grid)
 {
-    compare_progress progress = {.terminal = isatty(STDERR_FILENO)};
+    compare_progress progress = {.terminal = isatty(STDERR_FILENO), .score_grid = score_grid};
     progress.last = progress.terminal ? 0 : nm_clock();
     return progress;
 }
 
-static int name_width(const nm_run_queue *queue)
+/* Of all runs, how many are in each state; and the width of the longest name. */
+typedef struct overview {
+    size_t counts[3];
+    int width;
+} overview;
+
+static overview survey(nm_comparison *comparison)
 {
-    int width = 4;
-    for (size_t i = 0; i < queue->n; i++) {
-        int length = (int)strlen(queue->jobs[i].variant->name);
-        width = length > width ? length : width;
+    overview result = {.width = 4};
+    nm_compared_run run;
+    for (size_t i = 0; nm_comparison_get_run(comparison, i, &run); i++) {
+        int length = (int)strlen(run.variant);
+        result.width = length > result.width ? length : result.width;
+        result.counts[run.state]++;
     }
-    return width < NAME_WIDTH ? width : NAME_WIDTH;
+    result.width = result.width < NAME_WIDTH ? result.width : NAME_WIDTH;
+    return result;
 }
 
-static void describe_job(const nm_run_job *job, char *text, size_t bytes)
+static void describe_run(const nm_compared_run *run, char *text, size_t bytes)
 {
-    if (job->state == NM_RUN_WAITING)
-        snprintf(text, bytes, "waiting%s%.200s", *job->last_line ? ": " : "", job->last_line);
-    else if (job->state == NM_RUN_RUNNING)
-        nm_last_line(job->log_path, text, bytes);
-    else if (job->result.measured)
+    if (run->state == NM_RUN_WAITING)
+        snprintf(text, bytes, "waiting%s%.200s", *run->line ? ": " : "", run->line);
+    else if (run->state == NM_RUN_FINISHED && run->scored)
         snprintf(text, bytes, "finished and scored earlier");
-    else if (job->result.exit_code)
-        snprintf(text, bytes, "failed: %.240s", job->result.failure);
+    else if (run->failure)
+        snprintf(text, bytes, "failed: %.240s", run->failure);
     else
-        snprintf(text, bytes, "%s", job->last_line);
+        snprintf(text, bytes, "%.255s", run->line);
 }
 
 /* Cut to the terminal's width: a wrapped line would shift those below it. */
-static void draw_job(const nm_run_job *job, int width, int columns)
+static void draw_run(const nm_compared_run *run, int width, int columns)
 {
     char text[256], line[512];
-    describe_job(job, text, sizeof text);
-    snprintf(line, sizeof line, "%-*.*s %4lld  %s", width, width, job->variant->name,
-             (long long)job->result.seed, text);
+    describe_run(run, text, sizeof text);
+    snprintf(line, sizeof line, "%-*.*s %4lld  %s", width, width, run->variant, (long long)run->seed, text);
     fprintf(stderr, "\r\033[K%.*s\n", columns, line);
 }
 
-static void draw_table(compare_progress *progress, const nm_run_queue *queue)
+static void draw_table(compare_progress *progress, nm_comparison *comparison, const overview *runs)
 {
     struct winsize size = {0};
     ioctl(STDERR_FILENO, TIOCGWINSZ, &size);
     int rows = size.ws_row ? size.ws_row : 24, columns = size.ws_col ? size.ws_col - 1 : 79;
-    bool all = queue->n + 2 <= (size_t)rows;
-    size_t counts[3] = {0};
-    for (size_t i = 0; i < queue->n; i++)
-        counts[queue->jobs[i].state]++;
+    bool all = nm_comparison_n_runs(comparison) + 2 <= (size_t)rows;
     if (progress->drawn)
         fprintf(stderr, "\033[%dA", progress->drawn);
-    fprintf(stderr, "\r\033[K%zu runs: %zu finished, %zu running, %zu waiting; %lld in parallel\n", queue->n,
-            counts[NM_RUN_FINISHED], counts[NM_RUN_RUNNING], counts[NM_RUN_WAITING],
-            (long long)queue->share.jobs);
+    fprintf(stderr, "\r\033[K%zu runs: %zu finished, %zu running, %zu waiting; %lld in parallel\n",
+            nm_comparison_n_runs(comparison), runs->counts[NM_RUN_FINISHED], runs->counts[NM_RUN_RUNNING],
+            runs->counts[NM_RUN_WAITING], (long long)nm_comparison_parallel(comparison));
     progress->drawn = 1;
-    int width = name_width(queue);
-    for (size_t i = 0; i < queue->n && progress->drawn + 1 < rows; i++)
-        if (all || queue->jobs[i].state == NM_RUN_RUNNING) {
-            draw_job(&queue->jobs[i], width, columns);
+    nm_compared_run run;
+    for (size_t i = 0; nm_comparison_get_run(comparison, i, &run) && progress->drawn + 1 < rows; i++)
+        if (all || run.state == NM_RUN_RUNNING) {
+            draw_run(&run, runs->width, columns);
             progress->drawn++;
         }
     fputs("\033[J", stderr);
 }
 
-void compare_progress_tick(void *user, const nm_run_queue *queue)
+static void print_lines(nm_comparison *comparison)
 {
-    compare_progress *progress = user;
-    double time = nm_clock(), pause = progress->terminal ? TERMINAL_SECONDS_TENTHS / 10.0 : FILE_SECONDS;
-    bool all_finished = true;
-    for (size_t i = 0; i < queue->n; i++)
-        all_finished = all_finished && queue->jobs[i].state == NM_RUN_FINISHED;
-    if (time - progress->last < pause && !(all_finished && progress->terminal))
-        return;
-    progress->last = time;
-    if (progress->terminal) {
-        draw_table(progress, queue);
-        return;
-    }
-    char line[256];
     size_t waiting = 0;
-    const char *reason = "";
-    for (size_t i = 0; i < queue->n; i++) {
-        const nm_run_job *job = &queue->jobs[i];
-        waiting += job->state == NM_RUN_WAITING;
-        if (job->state == NM_RUN_WAITING && *job->last_line)
-            reason = job->last_line;
-        if (job->state != NM_RUN_RUNNING)
-            continue;
-        nm_last_line(job->log_path, line, sizeof line);
-        fprintf(stderr, "%s, seed %lld: %s\n", job->variant->name, (long long)job->result.seed, line);
+    char reason[256] = "";
+    nm_compared_run run;
+    for (size_t i = 0; nm_comparison_get_run(comparison, i, &run); i++) {
+        waiting += run.state == NM_RUN_WAITING;
+        if (run.state == NM_RUN_WAITING && *run.line)
+            snprintf(reason, sizeof reason, "%s", run.line);
+        if (run.state == NM_RUN_RUNNING)
+            fprintf(stderr, "%s, seed %lld: %s\n", run.variant, (long long)run.seed, run.line);
     }
     if (*reason)
         fprintf(stderr, "%zu runs waiting: %s\n", waiting, reason);
+}
+
+void compare_progress_tick(void *user, nm_comparison *comparison)
+{
+    compare_progress *progress = user;
+    double time = nm_clock(), pause = progress->terminal ? TERMINAL_SECONDS_TENTHS / 10.0 : FILE_SECONDS;
+    bool due = time - progress->last >= pause;
+    if (progress->trained || !(due || progress->terminal))
+        return;
+    overview runs = survey(comparison);
+    bool all_finished = runs.counts[NM_RUN_FINISHED] == nm_comparison_n_runs(comparison);
+    if (!due && !all_finished)
+        return;
+    progress->last = time;
+    if (progress->terminal)
+        draw_table(progress, comparison, &runs);
+    else
+        print_lines(comparison);
 }
 
 void compare_progress_message(void *user, const char *text)
@@ -112,10 +118,10 @@ void compare_progress_message(void *user, const char *text)
     fprintf(stderr, "norma: %s\n", text);
 }
 
-void compare_progress_finished(void *user, const nm_run_job *job)
+void compare_progress_finished(void *user, const nm_compared_run *run)
 {
     const compare_progress *progress = user;
     if (!progress->terminal)
-        fprintf(stderr, "%s, seed %lld: %s\n", job->variant->name, (long long)job->result.seed,
-                job->result.exit_code ? job->result.failure : job->last_line);
+        fprintf(stderr, "%s, seed %lld: %s\n", run->variant, (long long)run->seed,
+                run->failure ? run->failure : run->line);
 }

@@ -3,18 +3,19 @@
 #ifndef NM_COMPARE_PROGRESS_H
 #define NM_COMPARE_PROGRESS_H
 
-#include "experiment/run_queue.h"
+#include "norma/compare.h"
 
 typedef struct compare_progress {
-    bool terminal;
-    int drawn; /* lines of the table on the terminal */
+    bool terminal, score_grid; /* score_grid: the table of the grid is printed with the scores */
+    bool trained;              /* there is no progress to show any more */
+    int drawn;                 /* lines of the table on the terminal */
     double last;
 } compare_progress;
 
-compare_progress compare_progress_begin(void);
-/* Callbacks of nm_run_queue; user is a compare_progress. */
-void compare_progress_tick(void *user, const nm_run_queue *queue);
-void compare_progress_finished(void *user, const nm_run_job *job);
+compare_progress compare_progress_begin(bool score_grid);
+/* Functions of nm_comparison_events; user is a compare_progress. */
+void compare_progress_tick(void *user, nm_comparison *comparison);
+void compare_progress_finished(void *user, const nm_compared_run *run);
 void compare_progress_message(void *user, const char *text);
 
 #endif

@@ -22,6 +22,8 @@ void nm_run_queue_release(nm_run_queue *queue)
     }
     free(queue->jobs);
     nm_settings_release(&queue->settings);
+    if (queue->lock > 0)
+        close(queue->lock);
     *queue = (nm_run_queue){0};
 }
 
@@ -124,13 +126,15 @@ void nm_run_arguments_free(char **list)
 
 /* Does not return. The run is killed with its parent, however that dies: otherwise it would write into a folder that the
  * next comparison uses. It is in its own process group, because a Ctrl-C is forwarded by the parent once. */
-static void exec_run(char **arguments, int log, pid_t parent, const sigset_t *mask)
+static void exec_run(char **arguments, int log, int lock, pid_t parent, const sigset_t *mask)
 {
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(log, STDERR_FILENO);
+    if (lock > 0)
+        fcntl(lock, F_SETFD, 0); /* inherited, by the runs only */
     sigprocmask(SIG_SETMASK, mask, NULL);
     if (getppid() == parent)
         execvp(arguments[0], arguments);
@@ -146,13 +150,12 @@ static nm_status start(const nm_run_queue *queue, nm_run_job *job, nm_error *err
     char **arguments = nm_run_queue_arguments(queue, job);
     sigset_t all, before;
     sigfillset(&all);
-    fflush(NULL);
     pid_t parent = getpid();
     /* The child inherits the parent's handler until exec: no signal may reach it there. */
     sigprocmask(SIG_SETMASK, &all, &before);
     job->process = fork();
     if (job->process == 0)
-        exec_run(arguments, log, parent, &before);
+        exec_run(arguments, log, queue->lock, parent, &before);
     sigprocmask(SIG_SETMASK, &before, NULL);
     close(log);
     nm_run_arguments_free(arguments);
@@ -246,23 +249,22 @@ nm_status nm_run_queue_train(nm_run_queue *queue, nm_error *err)
 
 /* ---- the folder ---- */
 
-/* The descriptor stays open and is inherited by the runs: the folder is locked while any of them is alive. */
-nm_status nm_run_folder_lock(const char *folder, nm_error *err)
+/* The descriptor is inherited by the runs: the folder is locked while any of them is alive. */
+nm_status nm_run_queue_lock(nm_run_queue *queue, const char *folder, nm_error *err)
 {
     enum {
         TRIES = 100,
         PAUSE = 100000
     }; /* ten seconds: the runs of a killed comparison need a moment to die */
     char *path = nm_path_join(folder, "lock");
-    int lock = open(path, O_RDWR | O_CREAT, 0666);
-    nm_status status = lock < 0 ? nm_fail(err, NM_IO, "%s: %s", path, strerror(errno)) : NM_OK;
+    queue->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    nm_status status = queue->lock < 0 ? nm_fail(err, NM_IO, "%s: %s", path, strerror(errno)) : NM_OK;
     free(path);
     NM_TRY(status);
     for (int i = 0; i < TRIES; i++) {
-        if (!flock(lock, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK)
+        if (!flock(queue->lock, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK)
             return NM_OK;
         usleep(PAUSE);
     }
-    close(lock);
     return nm_fail(err, NM_USAGE, "%s: another comparison, or one of its runs, uses this folder", folder);
 }

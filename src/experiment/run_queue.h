@@ -10,8 +10,7 @@
 #include "experiment/core_share.h"
 #include "experiment/run_result.h"
 #include "experiment/variants.h"
-
-typedef enum nm_run_state { NM_RUN_WAITING, NM_RUN_RUNNING, NM_RUN_FINISHED } nm_run_state;
+#include "norma/compare.h"
 
 typedef struct nm_run_job { /* one run */
     const nm_variant *variant;
@@ -35,11 +34,12 @@ typedef struct nm_run_queue {
     nm_run_job *jobs;
     size_t n, capacity;
     nm_core_share share;
+    int lock; /* descriptor of the folder's lock, which the runs inherit; -1 or 0: none */
     const volatile sig_atomic_t *stop; /* nonzero: stop all runs and return NM_INTERRUPTED */
-    /* Both may be NULL. tick is called about ten times per second while runs are training. */
+    /* All may be NULL. tick is called about ten times per second while runs are training. */
     void (*on_finished)(void *user, const nm_run_job *job);
     void (*on_tick)(void *user, const struct nm_run_queue *queue);
-    void (*on_message)(void *user, const char *text); /* such as the number of a Slurm job; may be NULL */
+    void (*on_message)(void *user, const char *text); /* such as the number of a Slurm job */
     void *user;
 } nm_run_queue;
 
@@ -52,8 +52,9 @@ char **nm_run_queue_arguments(const nm_run_queue *queue, const nm_run_job *job);
 void nm_run_arguments_free(char **arguments);
 /* Result and last line of a run that has ended; exit_code: 128 + N for signal N. */
 void nm_run_job_finish(nm_run_job *job, int exit_code);
-/* Locks the folder against other comparisons, and against runs of a killed comparison, until the program exits. */
-nm_status nm_run_folder_lock(const char *folder, nm_error *err);
+/* Locks the folder against other comparisons, and against runs of a killed comparison, until the queue is released and its runs
+ * have ended. */
+nm_status nm_run_queue_lock(nm_run_queue *queue, const char *folder, nm_error *err);
 /* Trains all waiting runs. A run that fails is reported in its result. On NM_INTERRUPTED and on any other failure, all
  * processes have been stopped, each after writing a checkpoint. */
 nm_status nm_run_queue_train(nm_run_queue *queue, nm_error *err);

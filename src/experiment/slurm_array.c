@@ -66,7 +66,6 @@ static nm_status run_command(char *const *arguments, nm_buffer *output, nm_error
     nm_buffer_clear(output);
     if (pipe2(ends, O_CLOEXEC))
         return nm_fail(err, NM_IO, "%s: no pipe: %s", arguments[0], strerror(errno));
-    fflush(NULL);
     pid_t process = fork();
     if (process == 0)
         exec_command(arguments, ends[1]);

@@ -126,4 +126,48 @@ has err 'train.epoch'
 runs_example 2 train classify.ini run-example model.heads 1
 runs_example 3 train nowhere.ini run-other
 
+# ---- compare: the table of the program; a comparison that was interrupted continues; SIGCHLD ----
+awk -F '\t' 'NR % 5 == 0 { print $1 "\t" "the cast was " $2 " unheard" }' reviews.tsv >heldout.tsv
+export NORMA
+options=(norms layer,power seeds 2 data.test heldout.tsv data.valid heldout.tsv tid_batches 2 samples false)
+program_compare() { # FOLDER
+    "$NORMA" compare classify.ini --norms layer,power --seeds 2 --data.test heldout.tsv --data.valid heldout.tsv \
+        --tid-batches 2 --no-samples --format markdown --folder "$1" 2>err
+}
+runs_example 0 compare classify.ini "${options[@]}" folder compared
+[ "$(grep -c ', seed [12]: trained$' out)" = 4 ] || fail "not four runs: $(cat out)"
+sed -n '/^|/,$p' out >table
+program_compare compared >expected || fail "compare: $(cat err)"
+[ ! -s err ] || fail "the program trained runs of the library again: $(cat err)"
+same expected table
+program_compare compared-by-program >expected || fail "compare: $(cat err)"
+columns() { cut -d '|' -f 2-14 "$1" | sed -n '/^ *norm/,/^$/p'; } # without throughput and memory
+same <(columns expected | cut -d '|' -f 1-9) <(columns table | cut -d '|' -f 1-9)
+for run in layer-1 power-2; do
+    same <(tail -c 2000 "compared/$run/best.safetensors") <(tail -c 2000 "compared-by-program/$run/best.safetensors")
+done
+
+"$BUILD/examples/compare" classify.ini "${options[@]}" folder stopped train.epochs 400 >out 2>err &
+caller=$!
+until [ -s stopped/layer-1/log.jsonl ]; do sleep 0.05; done
+kill -INT "$caller"
+got=0
+wait "$caller" || got=$?
+[ "$got" = 9 ] || fail "exit code $got after SIGINT: $(cat err)"
+has err 'the same command continues the runs'
+ls stopped/layer-1/checkpoints/*.safetensors >/dev/null || fail "no checkpoint: $(find stopped)"
+
+(trap '' CHLD && exec "$BUILD/examples/compare" classify.ini "${options[@]}" folder ignored) >out 2>err && fail 'SIGCHLD is ignored'
+has err 'SIGCHLD is ignored'
+(trap '' CHLD && program_compare compared-by-program) >/dev/null || fail "norma compare with SIGCHLD ignored: $(cat err)"
+NORMA=$PWD/no-program runs_example 3 compare classify.ini "${options[@]}" folder nowhere
+has err '/no-program: No such file'
+runs_example 2 compare classify.ini "${options[@]}" folder compared seed 3
+has err 'compare.seed'
+runs_example 2 compare classify.ini "${options[@]}" folder compared seeds
+has err 'option seeds has no value'
+runs_example 2 compare classify.ini norms layer results compared
+has err 'results are opened without a recipe'
+runs_example 3 compare nowhere.ini norms layer
+
 echo "e2e_library: $cases checks"

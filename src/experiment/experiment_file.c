@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "experiment/comparison.h"
+#include "experiment/experiment.h"
 
 static json_t *variant_json(const nm_variant *variant)
 {
@@ -19,7 +19,7 @@ static json_t *variant_json(const nm_variant *variant)
     return o;
 }
 
-nm_status nm_comparison_save(const nm_comparison *c, nm_error *err)
+nm_status nm_experiment_save(const nm_experiment *c, nm_error *err)
 {
     json_t *o = json_object(), *points = json_array();
     for (size_t i = 0; i < c->points.n; i++)
@@ -65,7 +65,7 @@ static bool read_variant(nm_variants *points, const json_t *o, size_t n)
     return true;
 }
 
-static bool read_comparison(nm_comparison *c, const json_t *o)
+static bool read_comparison(nm_experiment *c, const json_t *o)
 {
     const json_t *list = json_object_get(o, "variants");
     c->config.seeds = json_integer_value(json_object_get(o, "seeds"));
@@ -78,7 +78,7 @@ static bool read_comparison(nm_comparison *c, const json_t *o)
     return valid;
 }
 
-nm_status nm_comparison_open(nm_comparison *c, nm_error *err)
+nm_status nm_experiment_open(nm_experiment *c, nm_error *err)
 {
     char *path = nm_path_join(c->folder, "comparison.json"), *text;
     nm_status status = nm_file_read(path, &text, NULL, err);
@@ -91,7 +91,7 @@ nm_status nm_comparison_open(nm_comparison *c, nm_error *err)
     }
     free(path);
     if (status == NM_OK)
-        status = nm_comparison_add_runs(c, err);
+        status = nm_experiment_add_runs(c, err);
     for (size_t i = 0; i < c->queue.n && status == NM_OK; i++) {
         nm_run_job *job = &c->queue.jobs[i];
         nm_error missing;

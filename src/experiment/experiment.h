@@ -1,21 +1,21 @@
 /* A comparison: variants of one recipe, optionally at the points of a grid, trained with several seeds, scored on the test
  * set and summarized. The steps are separate functions, so that the caller can report between them:
  *
- *     nm_comparison_plan    variants, run folders, saved results; nothing is trained if an option is wrong
- *     nm_comparison_train   runs that are not finished
- *     nm_comparison_select  logs; the best grid point of each variant
- *     nm_comparison_score   test set, tests between variants
+ *     nm_experiment_plan    variants, run folders, saved results; nothing is trained if an option is wrong
+ *     nm_experiment_train   runs that are not finished
+ *     nm_experiment_select  logs; the best grid point of each variant
+ *     nm_experiment_score   test set, tests between variants
  *
  * Finished work is reused: an interrupted comparison continues with the same call. A comparison whose folder has
- * comparison.json is also read without recipe, data and models: nm_comparison_open, nm_comparison_select,
- * nm_comparison_test. */
-#ifndef NM_COMPARISON_H
-#define NM_COMPARISON_H
+ * comparison.json is also read without recipe, data and models: nm_experiment_open, nm_experiment_select,
+ * nm_experiment_test. */
+#ifndef NM_EXPERIMENT_H
+#define NM_EXPERIMENT_H
 
 #include "experiment/comparison_table.h"
 #include "experiment/run_queue.h"
 
-typedef struct nm_comparison_config {
+typedef struct nm_experiment_config {
     const char *norms;        /* variants, comma-separated; NULL: five that suit the task */
     const char *const *grids; /* texts of axes, "key=value,value;..." */
     size_t n_grids;
@@ -25,39 +25,39 @@ typedef struct nm_comparison_config {
     nm_run_measurement measurement;
     double margin;   /* of the equivalence tests, in units of the score; 0: none */
     bool score_grid; /* score all grid points, not only the selected ones */
-} nm_comparison_config;
+} nm_experiment_config;
 
-typedef struct nm_comparison {
-    nm_comparison_config config;
+typedef struct nm_experiment {
+    nm_experiment_config config;
     char *folder; /* of the run folders; heap, owned */
     nm_run_queue queue;
     nm_variants variants, points; /* as named; with the grid */
     nm_comparison_table table;
     nm_error unreadable; /* of the first log that exists and cannot be read; status NM_OK: none */
-} nm_comparison;
+} nm_experiment;
 
 /* Needs config, folder and the first fields of queue, up to settings. Creates and locks the folder. NM_USAGE for wrong
  * options, missing test data, or two variants with the same configuration. */
-nm_status nm_comparison_plan(nm_comparison *comparison, nm_error *err);
-/* Trains with the queue's callbacks. */
-nm_status nm_comparison_train(nm_comparison *comparison, nm_error *err);
-void nm_comparison_select(nm_comparison *comparison);
-/* The number of runs that nm_comparison_score will score. */
-size_t nm_comparison_unscored(const nm_comparison *comparison);
+nm_status nm_experiment_plan(nm_experiment *experiment, nm_error *err);
+/* Trains with the queue's callbacks. NM_USAGE if SIGCHLD is ignored. */
+nm_status nm_experiment_train(nm_experiment *experiment, nm_error *err);
+void nm_experiment_select(nm_experiment *experiment);
+/* The number of runs that nm_experiment_score will score. */
+size_t nm_experiment_unscored(const nm_experiment *experiment);
 /* Scores the runs and stores the results. NM_INTERRUPTED as for the queue. */
-nm_status nm_comparison_score(nm_comparison *comparison, nm_error *err);
+nm_status nm_experiment_score(nm_experiment *experiment, nm_error *err);
 /* The error of the first run if no run was scored, or of the first log that exists and could not be read: the table is
  * incomplete then. */
-nm_status nm_comparison_check(const nm_comparison *comparison, nm_error *err);
+nm_status nm_experiment_check(const nm_experiment *experiment, nm_error *err);
 /* Writes comparison.json: the variants, settings and measurement. */
-nm_status nm_comparison_save(const nm_comparison *comparison, nm_error *err);
+nm_status nm_experiment_save(const nm_experiment *experiment, nm_error *err);
 /* Needs folder and config.margin. Reads comparison.json and the test.json of every run; runs without one have no score.
  * NM_IO without comparison.json, NM_FORMAT if a file is not of this version's format. */
-nm_status nm_comparison_open(nm_comparison *comparison, nm_error *err);
+nm_status nm_experiment_open(nm_experiment *experiment, nm_error *err);
 /* Adds the runs of all variants and seeds, and their lines of the table. */
-nm_status nm_comparison_add_runs(nm_comparison *comparison, nm_error *err);
+nm_status nm_experiment_add_runs(nm_experiment *experiment, nm_error *err);
 /* The tests between variants, of the scored runs. */
-void nm_comparison_test(nm_comparison *comparison);
-void nm_comparison_release(nm_comparison *comparison);
+void nm_experiment_test(nm_experiment *experiment);
+void nm_experiment_release(nm_experiment *experiment);
 
 #endif

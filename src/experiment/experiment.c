@@ -1,6 +1,7 @@
-#include "experiment/comparison.h"
+#include "experiment/experiment.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@
 
 /* ---- variants ---- */
 
-static nm_status parse_variants(nm_comparison *c, nm_error *err)
+static nm_status parse_variants(nm_experiment *c, nm_error *err)
 {
     nm_options *options;
     NM_TRY(nm_run_queue_options(&c->queue, NULL, 1, &options, err));
@@ -27,7 +28,7 @@ static nm_status parse_variants(nm_comparison *c, nm_error *err)
 }
 
 /* An axis norm.X.* depends on the norms of a variant, some of which may be the recipe's. */
-static nm_status expand_grid(nm_comparison *c, nm_error *err)
+static nm_status expand_grid(nm_experiment *c, nm_error *err)
 {
     nm_grid grid = {0};
     size_t n = 0;
@@ -53,7 +54,7 @@ static nm_status expand_grid(nm_comparison *c, nm_error *err)
 }
 
 /* Two points with the same configuration would train the same model twice. */
-static nm_status check_distinct(const nm_comparison *c, nm_error *err)
+static nm_status check_distinct(const nm_experiment *c, nm_error *err)
 {
     char **texts = nm_allocate((c->points.n + 1) * sizeof *texts);
     nm_status status = NM_OK;
@@ -84,7 +85,7 @@ static nm_status check_distinct(const nm_comparison *c, nm_error *err)
 }
 
 /* Checkpoints to be averaged must be kept. */
-static nm_status keep_checkpoints(nm_comparison *c, nm_error *err)
+static nm_status keep_checkpoints(nm_experiment *c, nm_error *err)
 {
     nm_options *options;
     NM_TRY(nm_run_queue_options(&c->queue, NULL, 1, &options, err));
@@ -111,7 +112,7 @@ static char *run_folder(const char *folder, const char *variant, int64_t seed)
     return path;
 }
 
-static void add_summaries(nm_comparison *c)
+static void add_summaries(nm_experiment *c)
 {
     size_t seeds = (size_t)c->config.seeds;
     c->table.summaries = nm_allocate((c->points.n + 1) * sizeof *c->table.summaries);
@@ -126,7 +127,7 @@ static void add_summaries(nm_comparison *c)
     }
 }
 
-nm_status nm_comparison_add_runs(nm_comparison *c, nm_error *err)
+nm_status nm_experiment_add_runs(nm_experiment *c, nm_error *err)
 {
     enum { MAX_RUNS = 10000 };
     nm_run_queue *queue = &c->queue;
@@ -149,7 +150,7 @@ nm_status nm_comparison_add_runs(nm_comparison *c, nm_error *err)
 }
 
 /* Runs with valid saved results are not started. Wrong options and missing test data are found here, before training. */
-static nm_status load_results(nm_comparison *c, nm_error *err)
+static nm_status load_results(nm_experiment *c, nm_error *err)
 {
     char *section = NULL;
     uint64_t data = 0;
@@ -173,12 +174,12 @@ static nm_status load_results(nm_comparison *c, nm_error *err)
     return status;
 }
 
-static bool by_slurm(const nm_comparison *c)
+static bool by_slurm(const nm_experiment *c)
 {
     return c->config.slurm && *c->config.slurm;
 }
 
-static nm_status share_cores(nm_comparison *c, nm_error *err)
+static nm_status share_cores(nm_experiment *c, nm_error *err)
 {
     nm_options *options;
     int64_t waiting = 0;
@@ -194,22 +195,33 @@ static nm_status share_cores(nm_comparison *c, nm_error *err)
     return NM_OK;
 }
 
-nm_status nm_comparison_plan(nm_comparison *c, nm_error *err)
+nm_status nm_experiment_plan(nm_experiment *c, nm_error *err)
 {
     NM_TRY(parse_variants(c, err));
     NM_TRY(expand_grid(c, err));
     NM_TRY(check_distinct(c, err));
     NM_TRY(keep_checkpoints(c, err));
     NM_TRY(nm_folder_create(c->folder, err));
-    NM_TRY(nm_run_folder_lock(c->folder, err));
-    NM_TRY(nm_comparison_add_runs(c, err));
+    NM_TRY(nm_run_queue_lock(&c->queue, c->folder, err));
+    NM_TRY(nm_experiment_add_runs(c, err));
     NM_TRY(load_results(c, err));
-    NM_TRY(nm_comparison_save(c, err));
+    NM_TRY(nm_experiment_save(c, err));
     return share_cores(c, err);
 }
 
-nm_status nm_comparison_train(nm_comparison *c, nm_error *err)
+/* Exit codes of processes are lost if the caller of the library ignores SIGCHLD. */
+static nm_status check_signals(nm_error *err)
 {
+    struct sigaction action;
+    if (!sigaction(SIGCHLD, NULL, &action) &&
+        (action.sa_handler == SIG_IGN || action.sa_flags & SA_NOCLDWAIT))
+        return nm_fail(err, NM_USAGE, "SIGCHLD is ignored: the exit codes of the runs would be lost");
+    return NM_OK;
+}
+
+nm_status nm_experiment_train(nm_experiment *c, nm_error *err)
+{
+    NM_TRY(check_signals(err));
     return by_slurm(c) ? nm_slurm_array_train(&c->queue, c->folder, c->config.slurm, err)
                        : nm_run_queue_train(&c->queue, err);
 }
@@ -218,7 +230,7 @@ nm_status nm_comparison_train(nm_comparison *c, nm_error *err)
 
 /* A run without a log was not trained. One whose log cannot be read is shown as failed, and the comparison ends with its
  * error after the table. */
-static void read_logs(nm_comparison *c)
+static void read_logs(nm_experiment *c)
 {
     for (size_t i = 0; i < c->queue.n; i++) {
         nm_run_job *job = &c->queue.jobs[i];
@@ -235,7 +247,7 @@ static void read_logs(nm_comparison *c)
     }
 }
 
-void nm_comparison_select(nm_comparison *c)
+void nm_experiment_select(nm_experiment *c)
 {
     read_logs(c);
     nm_comparison_table_summarize_logs(&c->table);
@@ -243,13 +255,13 @@ void nm_comparison_select(nm_comparison *c)
 }
 
 /* Whether run i belongs in a table with scores. */
-static bool is_listed(const nm_comparison *c, size_t i)
+static bool is_listed(const nm_experiment *c, size_t i)
 {
     const nm_variant_summary *summary = &c->table.summaries[i / (size_t)c->config.seeds];
     return (summary->selected || c->config.score_grid) && !c->queue.jobs[i].result.exit_code;
 }
 
-size_t nm_comparison_unscored(const nm_comparison *c)
+size_t nm_experiment_unscored(const nm_experiment *c)
 {
     size_t n = 0;
     for (size_t i = 0; i < c->queue.n; i++)
@@ -257,7 +269,7 @@ size_t nm_comparison_unscored(const nm_comparison *c)
     return n;
 }
 
-static nm_status score_run(nm_comparison *c, nm_run_job *job, nm_error *err)
+static nm_status score_run(nm_experiment *c, nm_run_job *job, nm_error *err)
 {
     nm_options *options;
     if (c->queue.stop && *c->queue.stop)
@@ -268,12 +280,15 @@ static nm_status score_run(nm_comparison *c, nm_run_job *job, nm_error *err)
     return nm_run_result_save(&job->result, job->folder, job->key, &c->config.measurement, err);
 }
 
-nm_status nm_comparison_score(nm_comparison *c, nm_error *err)
+nm_status nm_experiment_score(nm_experiment *c, nm_error *err)
 {
     for (size_t i = 0; i < c->queue.n; i++)
-        if (is_listed(c, i) && !c->queue.jobs[i].result.measured)
+        if (is_listed(c, i) && !c->queue.jobs[i].result.measured) {
+            if (c->queue.on_tick)
+                c->queue.on_tick(c->queue.user, &c->queue);
             NM_TRY(score_run(c, &c->queue.jobs[i], err));
-    nm_comparison_test(c);
+        }
+    nm_experiment_test(c);
     for (size_t i = 0; i < c->queue.n; i++) /* with the paired tests, which need all scores */
         if (is_listed(c, i) && c->queue.jobs[i].result.measured)
             NM_TRY(nm_run_result_save(&c->queue.jobs[i].result, c->queue.jobs[i].folder, c->queue.jobs[i].key,
@@ -281,12 +296,12 @@ nm_status nm_comparison_score(nm_comparison *c, nm_error *err)
     return NM_OK;
 }
 
-void nm_comparison_test(nm_comparison *c)
+void nm_experiment_test(nm_experiment *c)
 {
     nm_comparison_table_test(&c->table);
 }
 
-nm_status nm_comparison_check(const nm_comparison *c, nm_error *err)
+nm_status nm_experiment_check(const nm_experiment *c, nm_error *err)
 {
     if (c->unreadable.status)
         return nm_fail(err, c->unreadable.status, "%s", c->unreadable.text);
@@ -299,12 +314,12 @@ nm_status nm_comparison_check(const nm_comparison *c, nm_error *err)
                    "no run finished; the first one failed: %s", first->failure);
 }
 
-void nm_comparison_release(nm_comparison *c)
+void nm_experiment_release(nm_experiment *c)
 {
     nm_comparison_table_release(&c->table);
     nm_run_queue_release(&c->queue);
     nm_variants_release(&c->points);
     nm_variants_release(&c->variants);
     free(c->folder);
-    *c = (nm_comparison){0};
+    *c = (nm_experiment){0};
 }

@@ -1,0 +1,421 @@
+#include "norma/compare.h"
+
+#include <math.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/inference.h"
+#include "api/recipe.h"
+#include "base/memory.h"
+#include "experiment/comparison_options.h"
+#include "experiment/experiment.h"
+
+struct nm_comparison {
+    nm_options *options; /* sections [compare] and [run] */
+    const nm_comparison_options *config;
+    char *program, *recipe;
+    const char **grids;
+    nm_experiment experiment;
+    nm_comparison_events events;
+    bool results_only;
+    bool selected, complete; /* the tables of the grid and of the scores exist */
+    char *text;              /* of the last call of nm_comparison_text */
+    volatile sig_atomic_t stop;
+};
+
+/* ---- runs and variants ---- */
+
+/* Results of the test set are those of an earlier call while a run is not finished. */
+static nm_compared_run describe_run(const nm_run_job *job, const char *line)
+{
+    const nm_run_result *result = &job->result;
+    bool failed = result->exit_code != 0, scored = result->measured, known = result->updates > 0;
+    return (nm_compared_run){.variant = result->variant,
+                             .seed = result->seed,
+                             .folder = job->folder,
+                             .state = job->state,
+                             .exit_code = result->exit_code,
+                             .failure = failed ? result->failure : NULL,
+                             .line = line,
+                             .updates = result->updates,
+                             .loss = known ? result->loss : NAN,
+                             .nll = known ? result->nll : NAN,
+                             .tokens_per_second = known ? result->tokens_per_second : NAN,
+                             .step_mib = known ? result->step_mib : NAN,
+                             .scored = scored,
+                             .score_name = scored ? result->name : NULL,
+                             .signature = scored ? result->signature : NULL,
+                             .score = scored ? result->value : NAN,
+                             .low = scored ? result->low : NAN,
+                             .high = scored ? result->high : NAN,
+                             .p = scored ? result->p : NAN,
+                             .tid_mean = scored ? result->tid_mean : NAN,
+                             .tid_variance = scored ? result->tid_variance : NAN,
+                             .weights = scored ? result->weights : 0,
+                             .same_weights_as = result->same_weights ? result->same_weights->variant : NULL};
+}
+
+size_t nm_comparison_n_runs(const nm_comparison *self)
+{
+    return self ? self->experiment.queue.n : 0;
+}
+
+bool nm_comparison_get_run(nm_comparison *self, size_t index, nm_compared_run *out)
+{
+    if (index >= nm_comparison_n_runs(self) || !out)
+        return false;
+    nm_run_job *job = &self->experiment.queue.jobs[index];
+    if (job->state == NM_RUN_RUNNING)
+        nm_last_line(job->log_path, job->last_line, sizeof job->last_line);
+    *out = describe_run(job, job->last_line);
+    return true;
+}
+
+size_t nm_comparison_n_variants(const nm_comparison *self)
+{
+    return self && self->selected ? self->experiment.table.n : 0;
+}
+
+bool nm_comparison_get_variant(const nm_comparison *self, size_t index, nm_compared_variant *out)
+{
+    if (index >= nm_comparison_n_variants(self) || !out)
+        return false;
+    const nm_variant_summary *summary = &self->experiment.table.summaries[index];
+    *out = (nm_compared_variant){.name = summary->variant->name,
+                                 .seeds = (int64_t)summary->n,
+                                 .finished = (int64_t)summary->finished,
+                                 .grid_point = summary->variant->point,
+                                 .selected = summary->selected,
+                                 .score = summary->value,
+                                 .score_deviation = summary->value_deviation,
+                                 .low = summary->low,
+                                 .high = summary->high,
+                                 .difference = summary->difference,
+                                 .difference_low = summary->difference_low,
+                                 .difference_high = summary->difference_high,
+                                 .p = summary->p,
+                                 .p_holm = summary->p_holm,
+                                 .p_equivalence = summary->p_equivalence,
+                                 .loss = summary->loss,
+                                 .loss_deviation = summary->loss_deviation,
+                                 .nll = summary->nll,
+                                 .perplexity = summary->perplexity,
+                                 .tokens_per_second = summary->tokens_per_second,
+                                 .step_mib = summary->step_mib,
+                                 .tid_mean = summary->tid_mean,
+                                 .tid_variance = summary->tid_variance};
+    return true;
+}
+
+const char *nm_comparison_folder(const nm_comparison *self)
+{
+    return self ? self->experiment.folder : NULL;
+}
+
+int64_t nm_comparison_parallel(const nm_comparison *self)
+{
+    return self ? self->experiment.queue.share.jobs : 0;
+}
+
+/* ---- tables ---- */
+
+static const char *const formats[] = {[NM_TABLE_TEXT] = "text",
+                                      [NM_TABLE_MARKDOWN] = "markdown",
+                                      [NM_TABLE_LATEX] = "latex",
+                                      [NM_TABLE_CSV] = "csv",
+                                      [NM_TABLE_JSON] = "json"};
+
+static bool find_format(const nm_comparison *self, const char *name, nm_table_format *format)
+{
+    *format = self->config->format;
+    for (int i = 0; name && i <= NM_TABLE_JSON; i++)
+        if (!strcmp(name, formats[i])) {
+            *format = (nm_table_format)i;
+            return true;
+        }
+    return !name;
+}
+
+static const char *table_text(nm_comparison *self, const char *format_name, bool grid)
+{
+    nm_table_format format;
+    if (!self || !(grid ? self->selected : self->complete) || !find_format(self, format_name, &format))
+        return NULL;
+    free(self->text);
+    size_t bytes;
+    FILE *out = nm_text_stream_open(&self->text, &bytes);
+    if (grid)
+        nm_comparison_table_print_grid(&self->experiment.table, format, out);
+    else
+        nm_comparison_table_print(&self->experiment.table, format, self->config->samples, out);
+    nm_text_stream_close(out, &self->text);
+    return self->text;
+}
+
+const char *nm_comparison_text(nm_comparison *self, const char *format)
+{
+    return table_text(self, format, false);
+}
+
+const char *nm_comparison_grid_text(nm_comparison *self, const char *format)
+{
+    return table_text(self, format, true);
+}
+
+/* ---- events ---- */
+
+static void on_tick(void *user, const nm_run_queue *queue)
+{
+    nm_comparison *self = user;
+    (void)queue;
+    if (self->events.progress)
+        self->events.progress(self->events.user, self);
+}
+
+static void on_finished(void *user, const nm_run_job *job)
+{
+    const nm_comparison *self = user;
+    const nm_compared_run run = describe_run(job, job->last_line);
+    if (self->events.finished)
+        self->events.finished(self->events.user, &run);
+}
+
+static void on_message(void *user, const char *text)
+{
+    const nm_comparison *self = user;
+    if (self->events.message)
+        self->events.message(self->events.user, text);
+}
+
+/* The weights of two variants are identical if what one of them sets has no effect in this recipe. */
+static void warn_same_weights(const nm_comparison *self)
+{
+    for (size_t i = 0; i < self->experiment.queue.n; i++) {
+        const nm_run_result *run = &self->experiment.queue.jobs[i].result;
+        if (!run->same_weights)
+            continue;
+        char *line = nm_format("warning: %s and %s, seed %lld: the trained weights are identical",
+                               run->same_weights->variant, run->variant, (long long)run->seed);
+        on_message((void *)self, line);
+        free(line);
+    }
+}
+
+/* ---- open ---- */
+
+static const char sections[] = "compare,run";
+
+static int64_t core_count(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) ? sysconf(_SC_NPROCESSORS_ONLN) : CPU_COUNT(&set);
+}
+
+static char *default_folder(const char *recipe, const char *profile)
+{
+    const char *slash = strrchr(recipe, '/'), *name = slash ? slash + 1 : recipe;
+    return nm_format("runs/%.*s%s%s-compare", (int)strcspn(name, "."), name, *profile ? "-" : "", profile);
+}
+
+/* Options of [compare] are those of the comparison, all others those of its runs; [run] is both. */
+static nm_status set_option(nm_comparison *self, const char *name, const char *value, nm_error *err)
+{
+    nm_status status = NM_OK;
+    char *path = nm_settings_path(self->options, sections, name);
+    bool compare = !strncmp(path, "compare.", 8);
+    if (compare || !strncmp(path, "run.", 4))
+        status = nm_options_set(self->options, path, value, NM_ORIGIN_COMMAND, err);
+    if (!compare)
+        nm_settings_add(&self->experiment.queue.settings, path, value);
+    free(path);
+    return status;
+}
+
+static nm_status set_options(nm_comparison *self, const char *const *options, nm_error *err)
+{
+    size_t n = 0;
+    while (options && options[n])
+        n++;
+    if (n % 2)
+        return nm_fail(err, NM_USAGE, "option %s has no value", options[n - 1]);
+    self->grids = nm_allocate((n / 2 + 1) * sizeof *self->grids);
+    for (size_t i = 0; i < n; i += 2) {
+        NM_TRY(set_option(self, options[i], options[i + 1], err));
+        if (!strcmp(options[i], "compare.grid") || !strcmp(options[i], "grid"))
+            self->grids[self->experiment.config.n_grids++] = options[i + 1];
+    }
+    return NM_OK;
+}
+
+static void configure(nm_comparison *self)
+{
+    const nm_comparison_options *config = self->config;
+    const nm_compared_recipe *run = nm_options_find(self->options, "run");
+    nm_experiment *experiment = &self->experiment;
+    bool norms_given = nm_options_origin(self->options, "compare.norms") != NM_ORIGIN_DEFAULT;
+    experiment->config = (nm_experiment_config){.norms = norms_given ? config->norms : NULL,
+                                                .grids = self->grids,
+                                                .n_grids = experiment->config.n_grids,
+                                                .seeds = config->seeds,
+                                                .jobs = config->jobs,
+                                                .cores = core_count(),
+                                                .slurm = config->slurm,
+                                                .measurement = {config->tid_batches, config->average},
+                                                .margin = config->margin,
+                                                .score_grid = config->score_grid};
+    experiment->folder =
+        *config->folder ? nm_duplicate(config->folder) : default_folder(self->recipe, run->profile);
+    nm_run_queue *queue = &experiment->queue;
+    queue->program = self->program;
+    queue->launch = config->launch;
+    queue->recipe = self->recipe;
+    queue->profile = run->profile;
+    queue->add_options = nm_recipe_options_add;
+}
+
+static nm_comparison *create(const nm_comparison_events *events)
+{
+    nm_comparison *self = nm_allocate(sizeof *self);
+    self->options = nm_options_create();
+    nm_comparison_options_add(self->options);
+    self->config = nm_options_find(self->options, "compare");
+    if (events)
+        self->events = *events;
+    nm_run_queue *queue = &self->experiment.queue;
+    queue->stop = &self->stop;
+    queue->on_finished = on_finished;
+    queue->on_tick = on_tick;
+    queue->on_message = on_message;
+    queue->user = self;
+    return self;
+}
+
+static nm_status open_comparison(nm_comparison *self, const char *program, const char *recipe,
+                                 const char *const *options, nm_error *err)
+{
+    if (!recipe)
+        return nm_fail(err, NM_USAGE, "nm_comparison_open: recipe is NULL");
+    if (nm_recipe_is_text(recipe))
+        return nm_fail(err, NM_USAGE, "nm_comparison_open: recipe is the path of a file, not a text");
+    self->program = nm_duplicate(program ? program : "norma");
+    self->recipe = nm_duplicate(recipe);
+    NM_TRY(set_options(self, options, err));
+    NM_TRY(nm_recipe_find_task(recipe, options, &self->experiment.queue.task, err));
+    if (*self->config->results)
+        return nm_fail(err, NM_USAGE, "compare.results has no effect: results are opened without a recipe");
+    configure(self);
+    NM_TRY(nm_experiment_plan(&self->experiment, err));
+    return NM_OK;
+}
+
+nm_status nm_comparison_open(nm_comparison **comparison, const char *program, const char *recipe,
+                             const char *const *options, const nm_comparison_events *events, nm_error *err)
+{
+    nm_error ignored;
+    err = err ? err : &ignored;
+    if (!comparison)
+        return nm_fail(err, NM_USAGE, "nm_comparison_open: comparison is NULL");
+    nm_comparison *self = create(events);
+    nm_status status = open_comparison(self, program, recipe, options, err);
+    if (status == NM_OK)
+        *comparison = self;
+    else
+        nm_comparison_close(self);
+    return status;
+}
+
+/* Options that would have no effect on results are errors. */
+static nm_status check_results_options(const nm_comparison *self, const char *const *options, nm_error *err)
+{
+    static const char *const used[] = {"compare.format", "compare.margin", "compare.samples"};
+    for (size_t i = 0; options && options[i]; i += 2) {
+        char *path = nm_settings_path(self->options, sections, options[i]);
+        bool known = false;
+        for (size_t k = 0; k < sizeof used / sizeof *used; k++)
+            known = known || !strcmp(path, used[k]);
+        nm_status status =
+            known ? NM_OK
+                  : nm_fail(err, NM_USAGE, "--%s has no effect with --results, which trains nothing", path);
+        free(path);
+        NM_TRY(status);
+    }
+    return NM_OK;
+}
+
+nm_status nm_comparison_open_results(nm_comparison **comparison, const char *folder,
+                                     const char *const *options, const nm_comparison_events *events,
+                                     nm_error *err)
+{
+    nm_error ignored;
+    err = err ? err : &ignored;
+    if (!comparison || !folder)
+        return nm_fail(err, NM_USAGE, "nm_comparison_open_results: comparison or folder is NULL");
+    nm_comparison *self = create(events);
+    self->results_only = true;
+    self->experiment.folder = nm_duplicate(folder);
+    nm_status status = check_results_options(self, options, err);
+    if (status == NM_OK)
+        status = nm_settings_apply(self->options, sections, options, err);
+    self->experiment.config.margin = self->config->margin;
+    if (status == NM_OK)
+        status = nm_experiment_open(&self->experiment, err);
+    if (status == NM_OK)
+        *comparison = self;
+    else
+        nm_comparison_close(self);
+    return status;
+}
+
+/* ---- run and close ---- */
+
+static nm_status train_and_score(nm_comparison *self, nm_error *err)
+{
+    nm_experiment *experiment = &self->experiment;
+    if (!self->results_only)
+        NM_TRY(nm_experiment_train(experiment, err));
+    nm_experiment_select(experiment);
+    self->selected = true;
+    if (self->events.trained)
+        self->events.trained(self->events.user, self,
+                             self->results_only ? 0 : nm_experiment_unscored(experiment));
+    if (self->results_only)
+        nm_experiment_test(experiment);
+    else
+        NM_TRY(nm_experiment_score(experiment, err));
+    self->complete = true;
+    warn_same_weights(self);
+    return nm_experiment_check(experiment, err);
+}
+
+nm_status nm_comparison_run(nm_comparison *self, nm_error *err)
+{
+    nm_error ignored;
+    err = err ? err : &ignored;
+    if (!self)
+        return nm_fail(err, NM_USAGE, "nm_comparison_run: comparison is NULL");
+    if (self->selected)
+        return nm_fail(err, NM_USAGE, "nm_comparison_run: the comparison has been run; open it again");
+    return train_and_score(self, err);
+}
+
+void nm_comparison_stop(nm_comparison *self)
+{
+    if (self)
+        self->stop = 1;
+}
+
+void nm_comparison_close(nm_comparison *self)
+{
+    if (!self)
+        return;
+    nm_experiment_release(&self->experiment);
+    nm_options_free(self->options);
+    free(self->grids);
+    free(self->program);
+    free(self->recipe);
+    free(self->text);
+    free(self);
+}

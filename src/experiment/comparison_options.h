@@ -1,0 +1,22 @@
+/* The options of a comparison: sections [compare] and [run]. Those of the runs are those of the trainer. */
+#ifndef NM_COMPARISON_OPTIONS_H
+#define NM_COMPARISON_OPTIONS_H
+
+#include "experiment/text_table.h"
+#include "norma/option.h"
+
+typedef struct nm_comparison_options { /* section [compare] */
+    const char *norms, *grid, *folder, *results, *launch, *slurm;
+    nm_table_format format;
+    int64_t seeds, jobs, tid_batches, average;
+    double margin;
+    bool samples, score_grid;
+} nm_comparison_options;
+
+typedef struct nm_compared_recipe { /* section [run], also passed to the runs */
+    const char *task, *profile;
+} nm_compared_recipe;
+
+void nm_comparison_options_add(nm_options *options);
+
+#endif
