@@ -7,12 +7,13 @@ Errors are subclasses of ``norma.Error``.
 """
 from ._library import (DivergedError, Error, FileError, FormatError, MismatchError, OutOfMemoryError,
                        UnsupportedError, UsageError)
+from ._comparisons import Comparison, compare
 from ._models import (Classification, Classifier, LanguageModel, LineScore, Perplexity, Span, Tagged, Tagger,
                       Translation, Translations, Translator, Word, load)
 from ._norms import NormOption, NormType, norm_types
 from ._numpy_norm import Norm
 from ._prepare import Prepared, PreparedSide, PreparedSplit, prepare
-from ._runs import Callbacks, Comparison, Log, Progress, Run, Validation, compare, train
+from ._runs import Callbacks, Log, Progress, Run, Validation, train
 from ._scores import Interval, Paired, Scorer, Scores, score
 
 __all__ = ["Callbacks", "Classification", "Classifier", "Comparison", "DivergedError", "Error", "FileError", "FormatError",

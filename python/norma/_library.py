@@ -194,6 +194,27 @@ class TrainingEvents(Structure):
                 ("message", training_message), ("command", c_char_p)]
 
 
+class ComparedRun(Structure):
+    """nm_compared_run, norma/compare.h"""
+    _fields_ = [("variant", c_char_p), ("seed", c_int64), ("folder", c_char_p), ("state", c_int), ("exit_code", c_int32),
+                ("failure", c_char_p), ("line", c_char_p), ("updates", c_int64), ("loss", c_double), ("nll", c_double),
+                ("tokens_per_second", c_double), ("step_mib", c_double), ("scored", c_bool), ("score_name", c_char_p),
+                ("signature", c_char_p), ("score", c_double), ("low", c_double), ("high", c_double), ("p", c_double),
+                ("tid_mean", c_double), ("tid_variance", c_double), ("weights", c_uint64), ("same_weights_as", c_char_p)]
+
+
+comparison_progress = CFUNCTYPE(None, c_void_p, c_void_p)
+comparison_finished = CFUNCTYPE(None, c_void_p, POINTER(ComparedRun))
+comparison_trained = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)
+comparison_message = CFUNCTYPE(None, c_void_p, c_char_p)
+
+
+class ComparisonEvents(Structure):
+    """nm_comparison_events, norma/compare.h"""
+    _fields_ = [("user", c_void_p), ("progress", comparison_progress), ("finished", comparison_finished),
+                ("trained", comparison_trained), ("message", comparison_message)]
+
+
 # ---- OpenMP ----
 
 _RUNTIMES = ("libgomp", "libomp", "libiomp5")
@@ -354,6 +375,13 @@ _FUNCTIONS: Dict[str, Tuple] = {
     "nm_training_run": (_status, _pointer, _error),
     "nm_training_stop": (None, _pointer),
     "nm_training_close": (None, _pointer),
+    "nm_comparison_open": (_status, POINTER(_pointer), _text, _text, POINTER(_text), POINTER(ComparisonEvents), _error),
+    "nm_comparison_open_results": (_status, POINTER(_pointer), _text, POINTER(_text), POINTER(ComparisonEvents), _error),
+    "nm_comparison_run": (_status, _pointer, _error),
+    "nm_comparison_stop": (None, _pointer),
+    "nm_comparison_close": (None, _pointer),
+    "nm_comparison_text": (_text, _pointer, _text),
+    "nm_comparison_grid_text": (_text, _pointer, _text),
 }
 
 

@@ -32,11 +32,20 @@ def _texts(what: str, texts: Iterable[str]) -> Any:
     return (c_char_p * max(len(encoded), 1))(*encoded), len(encoded)
 
 
+def _option_text(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (str, int, float, os.PathLike)) or hasattr(value, "__index__") or hasattr(value, "__float__"):
+        return str(value)
+    raise UsageError(f"option {name} = {value!r}: expected a text, a number, a truth value or a path")
+
+
 def _option_list(options: Mapping[str, Any]) -> Any:
+    """Names and values in turn; a list or tuple is an option that is given several times."""
     words: List[Optional[bytes]] = []
-    for key, value in options.items():
-        text = ("true" if value else "false") if isinstance(value, bool) else str(value)
-        words += [key.encode(), text.encode()]
+    for name, value in options.items():
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            words += [name.encode(), _option_text(name, one).encode()]
     return (c_char_p * (len(words) + 1))(*words, None)
 
 

@@ -1,8 +1,7 @@
-"""Run folders, training, and comparison through the program that the package contains."""
+"""Run folders, training, and the program that the package contains."""
 from __future__ import annotations
 
 import configparser
-import functools
 import json
 import os
 import signal
@@ -343,77 +342,6 @@ def _train_process(recipe: PathLike, folder: Path, settings: Mapping[str, Any], 
         _finish(process, messages)
         log.follow()
     return Run(folder)
-
-
-class Comparison(Dict[str, Any]):
-    """The object of ``norma compare --format json``, which docs/formats.md describes: ``variants`` has one dict per row of the
-    table (``norm``, ``n``, ``score_mean``, ``interval_low``, ``p_holm``, ...), ``runs`` one per run."""
-
-    def _table(self, rows: List[Dict[str, Any]]) -> Any:
-        try:
-            import pandas
-        except ImportError:
-            return rows
-        return pandas.DataFrame(rows)
-
-    @property
-    def table(self) -> Any:
-        """The variants: a DataFrame if pandas is installed, otherwise a list of dicts."""
-        return self._table(self["variants"])
-
-    @property
-    def runs(self) -> Any:
-        """The runs: a DataFrame if pandas is installed, otherwise a list of dicts."""
-        return self._table(self["runs"])
-
-
-class _LogsReader:
-    """Passes new records of the logs of all runs in a folder to a function, with their run."""
-
-    def __init__(self, folder: Path, callback: Optional[Callable[[Run, Dict[str, Any]], Any]]) -> None:
-        self.folder, self.callback = folder, callback
-        self.readers: Dict[Path, _LogReader] = {}
-        self._add(True)
-
-    def _add(self, resume: bool) -> None:
-        for log in sorted(self.folder.glob("*/log.jsonl")) if self.callback else []:
-            if log.parent not in self.readers:
-                self.readers[log.parent] = _LogReader(log.parent, functools.partial(self.callback, Run(log.parent)), resume)
-
-    def follow(self) -> None:
-        self._add(False)
-        for reader in self.readers.values():
-            reader.follow()
-
-
-def compare(recipe: PathLike, folder: PathLike, norms: Union[str, Iterable[str]],
-            settings: Optional[Mapping[str, Any]] = None, *, seeds: int = 1,
-            callback: Optional[Callable[[Run, Dict[str, Any]], Any]] = None, interval: float = 0.5) -> Comparison:
-    """Trains and scores variants as ``norma compare RECIPE --folder FOLDER --norms NORMS --seeds SEEDS --format json``.
-
-    norms: variants, ``["layer", "power", "scale+fix"]``. settings: further options, ``{"train.updates": 1000}``.
-    ``result.table`` is the table. callback: called within ``interval`` seconds with a run and each new record of its log, a dict
-    with ``type`` (``train``, ``valid``, ...).
-
-    The comparison and its runs are processes of the program: every run has its own memory and threads. Ctrl-C, and an exception
-    in the callback, stop the runs with checkpoints, and the exception is then raised; the same call continues. Errors as
-    ``train``.
-    """
-    chosen = norms if isinstance(norms, str) else ",".join(norms)
-    logs = _LogsReader(Path(folder), callback)
-    with _Recipe(recipe) as path, tempfile.TemporaryFile() as messages, tempfile.TemporaryFile() as output:
-        words = [program_path(), "compare", path, "--folder", os.fspath(folder), "--norms", chosen, "--seeds", str(seeds),
-                 "--format", "json", *_words(settings or {})]
-        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=messages,
-                                   start_new_session=True)
-        _follow(process, logs, interval)
-        _finish(process, messages)
-        logs.follow()
-        output.seek(0)
-        result = json.load(output)
-    if not isinstance(result, dict) or "variants" not in result:
-        raise FormatError("norma compare: no table in its output")
-    return Comparison(result)
 
 
 def main() -> None:

@@ -1,9 +1,12 @@
-"""What the tests share: the folder of the golden cases."""
+"""What the tests share: public headers, golden cases, a small model."""
 import json
 import os
 import pathlib
 
 import pytest
+
+import norma
+from small_models import RECIPE, norma_program, write_pairs
 
 SOURCE = pathlib.Path(os.environ.get("SOURCE", pathlib.Path(__file__).resolve().parents[2]))
 
@@ -23,3 +26,18 @@ def golden():
             pytest.skip(f"{path}: not in this copy of the sources")
         return json.loads(path.read_text())
     return read
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """A data folder and the run folder run/ of a small model."""
+    folder = tmp_path_factory.mktemp("models")
+    for name, n, seed in (("train", 150, 1), ("valid", 8, 2), ("test", 9, 3)):
+        write_pairs(folder, name, n, seed)
+    norma_program("prepare", "--train", folder / "train", "--valid", folder / "valid", "--test", folder / "test",
+                  "--source-lang", "de", "--target-lang", "en", "--output", folder / "data", "--joint", "--tokenizer",
+                  "moses", "--bpe-merges", "40")
+    records = []
+    run = norma.train(RECIPE.format(folder=folder), folder / "run", callback=records.append, interval=0.05)
+    assert records == run.log.records and records[0]["type"] == "start"
+    return folder

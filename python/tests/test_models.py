@@ -10,61 +10,7 @@ import numpy as np
 import pytest
 
 import norma
-from norma._runs import program_path
-
-SENTENCES = {"haus": "house", "baum": "tree", "hund": "dog", "katze": "cat", "rot": "red", "blau": "blue",
-             "grün": "green", "läuft": "runs", "springt": "jumps", "singt": "sings"}
-RECIPE = """[data]
-folder = {folder}/data
-max_length = 60
-[model]
-width = 16
-ff = 32
-heads = 2
-encoder_layers = 1
-decoder_layers = 1
-max_positions = 64
-norm = power
-[train]
-updates = 12
-max_tokens = 200
-log_every = 4
-validate_every = 6
-score = false
-[decode]
-beam = 3
-max_length_b = 8
-[device]
-threads = 1
-"""
-
-
-def norma_program(*words, **options):
-    return subprocess.run([program_path(), *map(str, words)], capture_output=True, check=True, encoding="utf-8", **options)
-
-
-def write_pairs(folder, name, n, seed):
-    rng = random.Random(seed)
-    words = [rng.choices(sorted(SENTENCES), k=2 + i % 4) for i in range(n)]
-    (folder / f"{name}.de").write_text("".join(" ".join(line) + " .\n" for line in words), encoding="utf-8")
-    (folder / f"{name}.en").write_text("".join(" ".join(map(SENTENCES.get, line)) + " .\n" for line in words),
-                                       encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A data folder and the run folder run/ of a small model."""
-    folder = tmp_path_factory.mktemp("models")
-    for name, n, seed in (("train", 150, 1), ("valid", 8, 2), ("test", 9, 3)):
-        write_pairs(folder, name, n, seed)
-    norma_program("prepare", "--train", folder / "train", "--valid", folder / "valid", "--test", folder / "test",
-                  "--source-lang", "de", "--target-lang", "en", "--output", folder / "data", "--joint", "--tokenizer",
-                  "moses", "--bpe-merges", "40")
-    records = []
-    run = norma.train(RECIPE.format(folder=folder), folder / "run", callback=records.append, interval=0.05)
-    assert records == run.log.records and records[0]["type"] == "start"
-    return folder
-
+from small_models import RECIPE, SENTENCES, norma_program
 
 @pytest.fixture(scope="module")
 def texts(folder):
@@ -539,38 +485,3 @@ def test_scores_of_labels_and_tags():
             (norma.FileError, "nowhere", ("bleu", "/nowhere", "/nowhere"))):
         with pytest.raises(problem, match=match):
             norma.score(*arguments)
-
-
-def test_comparison_stops_at_an_exception_and_continues(folder, tmp_path):
-    def stop(run, record):
-        if record["type"] == "train":
-            raise RuntimeError(str(run.path))
-
-    recipe, settings = RECIPE.format(folder=folder), {"train.updates": 100000, "tid_batches": 3, "jobs": 1}
-    with pytest.raises(RuntimeError, match="compared"):
-        norma.compare(recipe, tmp_path / "compared", "layer,power", settings, callback=stop, interval=0.02)
-    logs = list((tmp_path / "compared").glob("*/log.jsonl"))
-    assert len(logs) == 1  # the second run was not started
-    reached = norma.Run(logs[0].parent).log["train"]["update"]
-    settings["train.updates"] = 6 * (int(reached[-1]) // 6 + 2)
-    result = norma.compare(recipe, tmp_path / "compared", "layer,power", settings)
-    assert [row["n"] for row in result["variants"]] == [1, 1]
-
-
-def test_comparison(folder, tmp_path):
-    records = []
-    result = norma.compare(RECIPE.format(folder=folder), tmp_path / "compared", ["layer", "power"],
-                           {"train.updates": 6, "tid_batches": 3}, interval=0.05,
-                           callback=lambda run, record: records.append((run.path, record)))
-    runs = {path for path, _ in records}
-    assert len(runs) == 2 and {path.parent for path in runs} == {tmp_path / "compared"}
-    for path in runs:
-        assert [record for run, record in records if run == path] == norma.Run(path).log.records
-    again = []
-    assert norma.compare(RECIPE.format(folder=folder), tmp_path / "compared", ["layer", "power"],
-                         {"train.updates": 6, "tid_batches": 3}, callback=lambda *_: again.append(1)) == result
-    assert not again
-    assert [row["norm"] for row in result["variants"]] == ["layer", "power"]
-    assert all(row["n"] == 1 for row in result["variants"]) and len(result["runs"]) == 2
-    json.dumps(result)
-    assert len(result.table) == 2 and len(result.runs) == 2

@@ -55,6 +55,8 @@ def test_table_of_types():
     ("nm_training_progress", "train.h", _library.TrainingProgress),
     ("nm_training_validation", "train.h", _library.TrainingValidation),
     ("nm_training_events", "train.h", _library.TrainingEvents),
+    ("nm_compared_run", "compare.h", _library.ComparedRun),
+    ("nm_comparison_events", "compare.h", _library.ComparisonEvents),
 ])
 def test_structures_are_those_of_the_headers(header, name, file, structure):
     """The members in their order; of nm_norm_type the first ones."""
