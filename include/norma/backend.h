@@ -774,8 +774,8 @@ int nm_backend_times(const nm_backend *backend, nm_kernel_time times[NM_N_KERNEL
 
 /* One line of text: backend, CPU level, threads. */
 void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes);
-/* The CPU level of the kernels that training uses, or "ref". Runs of the same level are bitwise identical; levels that differ
- * only in int8 kernels count as one. */
+/* The CPU level of the kernels that training uses, or "ref". Runs of the same level are bitwise identical; those above base
+ * count as one, avx2: they have FMA and one order of sums. */
 const char *nm_backend_training_level(const nm_backend *backend);
 /* A warning if there are more threads than cores, or fewer than requested because the system cannot start them; otherwise
  * "". */

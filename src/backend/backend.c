@@ -315,9 +315,7 @@ const char *nm_backend_training_level(const nm_backend *backend)
 {
     if (!strcmp(backend->name, "ref"))
         return backend->name;
-    bool as_avx512 =
-        !strcmp(backend->isa, "vnni") || (!strcmp(backend->isa, "avx512_bf16") && !backend->bf16);
-    return as_avx512 ? "avx512" : backend->isa;
+    return strcmp(backend->isa, "base") ? "avx2" : "base";
 }
 
 bool nm_backend_lacks_threads(const nm_backend *backend)

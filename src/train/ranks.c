@@ -59,7 +59,8 @@ nm_status nm_ranks_compare_setup(const nm_trainer *trainer, nm_error *err)
     setup *setups = nm_allocate((size_t)comm->size * sizeof *setups);
     setup *own = &setups[comm->rank];
     snprintf(own->version, sizeof own->version, "%s", NORMA_VERSION);
-    nm_backend_describe(trainer->backend, own->device, sizeof own->device);
+    snprintf(own->device, sizeof own->device, "backend %s, level %s, %d threads", trainer->backend->name,
+             nm_backend_training_level(trainer->backend), (int)trainer->backend->threads);
     own->options = options_hash(trainer->options);
     own->data = trainer->task.fingerprint;
     own->elements = trainer->model->params.n_elements;

@@ -160,6 +160,25 @@ lacks err "CPU level"
     fail "resume: $(cat err)"
 has err "warning: the checkpoint was computed at CPU level base, this session computes at ref"
 
+# ---- avx2 and the levels above it train bitwise identical weights ----
+tensors() { perl -e 'open F, "<:raw", $ARGV[0] or die; read F, my $n, 8; seek F, 8 + unpack("Q<", $n), 0; local $/; print <F>' "$1"; }
+train_at() { # LEVEL OPTIONS...: the weights to weights-LEVEL
+    rm -rf level
+    "$NORMA" train small.ini --run.folder level --train.updates 8 --train.validate_every 8 --model.dropout 0.1 --run.quiet \
+        --device.isa "$@" 2>err && tensors level/last.safetensors >"weights-$1" && [ -s "weights-$1" ]
+}
+for options in "--model.norm "{layer,rms,scale,fix,group,batch,power,pnv,rbn,mabn,renorm,dyt} "--device.precision bf16"; do
+    # shellcheck disable=SC2086
+    if train_at avx2 $options; then
+        train_at auto $options || fail "train $options: $(cat err)"
+        cmp -s weights-avx2 weights-auto || fail "$options: weights differ between the level avx2 and the best level"
+    else
+        grep -q 'does not support level avx2' err || fail "train $options at avx2: $(cat err)"
+        echo "not tested: $(cat err)"
+        break
+    fi
+done
+
 # ---- the average of two equal models ----
 "$NORMA" average mean.safetensors runs/small/last.safetensors again/last.safetensors 2>err || fail "average: $(cat err)"
 cmp -s <(tail -c 4000 mean.safetensors) <(tail -c 4000 again/last.safetensors) || fail "the average of two equal models differs from them"

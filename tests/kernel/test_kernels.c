@@ -1,6 +1,6 @@
 /* Every kernel on every CPU level against the reference kernel in double, at odd sizes, with gaps between
- * rows and guard zones; bitwise identical for every number of threads. Fenced `ref` in float is checked in
- * the same way. */
+ * rows and guard zones. Bitwise identical for every number of threads, and at all levels from avx2 on.
+ * Fenced `ref` in float is checked in the same way. */
 #include "kernel_checks.h"
 #include "kernel_levels.h"
 
@@ -45,33 +45,64 @@ static void check_level(nm_backend_options options, const char *level)
     nm_backend_free(reference);
 }
 
-/* Bitwise identical with one, two and three threads. */
-static void test_threads(void **state)
+/* Runs every kernel at several sizes; hashes[i]: results of check i. */
+static void hash_results(nm_backend *backend, nm_backend *reference, const char *level, uint64_t *hashes)
 {
-    (void)state;
-    nm_backend_options options = {.name = "cpu", .isa = "auto"};
+    static const size sizes[] = {{1, 7, 0}, {2, 16, 3}, {17, 129, 3}, {130, 64, 0}, {3, 600, 0}};
+    for (int i = 0; i < N_KERNEL_CHECKS; i++) {
+        if (!is_chosen(&kernel_checks[i]))
+            continue;
+        pair p = {.on = {backend, reference}, .seed = 1};
+        for (size_t z = 0; z < sizeof sizes / sizeof *sizes; z++)
+            run_size(&kernel_checks[i], &p, level, sizes[z]);
+        hashes[i] = p.hash;
+    }
+}
+
+/* Fails unless all backends, those of this machine, give bitwise identical results. */
+static void check_equal(const nm_backend_options *options, int n)
+{
     nm_backend *reference = level_create((nm_backend_options){.name = "ref", .dtype = NM_F64});
-    uint64_t hashes[N_KERNEL_CHECKS];
-    for (options.threads = 1; options.threads <= 3; options.threads++) {
-        nm_backend *backend = level_create(options);
-        for (int i = 0; i < N_KERNEL_CHECKS; i++) {
-            if (!is_chosen(&kernel_checks[i]))
-                continue;
-            pair p = {.on = {backend, reference}, .seed = 1};
-            run_size(&kernel_checks[i], &p, "auto", (size){1, 7, 0});
-            run_size(&kernel_checks[i], &p, "auto", (size){2, 16, 3});
-            run_size(&kernel_checks[i], &p, "auto", (size){17, 129, 3});
-            run_size(&kernel_checks[i], &p, "auto", (size){130, 64, 0});
-            if (options.threads == 1)
-                hashes[i] = p.hash;
-            else if (p.hash != hashes[i])
-                fail_msg("%s: results with %d threads differ from those with one", kernel_checks[i].name,
-                         (int)options.threads);
-        }
+    uint64_t expected[N_KERNEL_CHECKS] = {0}, actual[N_KERNEL_CHECKS] = {0};
+    for (int k = 0; k < n; k++) {
+        nm_backend *backend = level_create(options[k]);
+        if (!backend)
+            continue;
+        hash_results(backend, reference, options[k].isa, k ? actual : expected);
+        for (int i = 0; k && i < N_KERNEL_CHECKS; i++)
+            if (actual[i] != expected[i])
+                fail_msg("%s: results with %s, %d threads differ from those with %s, %d threads",
+                         kernel_checks[i].name, options[k].isa, (int)options[k].threads, options[0].isa,
+                         (int)options[0].threads);
         nm_backend_free(backend);
     }
     nm_backend_free(reference);
 }
+
+static void test_threads(void **state)
+{
+    (void)state;
+    const nm_backend_options options[] = {{.name = "cpu", .isa = "auto", .threads = 1},
+                                          {.name = "cpu", .isa = "auto", .threads = 2},
+                                          {.name = "cpu", .isa = "auto", .threads = 3}};
+    check_equal(options, 3);
+}
+
+#if defined(__x86_64__)
+/* Bitwise identical at all levels with FMA. */
+static void test_levels(void **state)
+{
+    (void)state;
+    const nm_backend_options options[] = {{.name = "cpu", .isa = "avx2", .threads = 1},
+                                          {.name = "cpu", .isa = "avx512", .threads = 1},
+                                          {.name = "cpu", .isa = "vnni", .threads = 1}};
+    nm_backend *avx2 = level_create(options[0]);
+    if (!avx2)
+        skip();
+    nm_backend_free(avx2);
+    check_equal(options, 3);
+}
+#endif
 
 static void test_ref_float_fenced(void **state)
 {
@@ -116,6 +147,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_cpu_avx2),
         cmocka_unit_test(test_cpu_avx512),
         cmocka_unit_test(test_cpu_vnni),
+        cmocka_unit_test(test_levels),
 #endif
         cmocka_unit_test(test_threads),
     };

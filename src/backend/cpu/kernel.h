@@ -44,6 +44,18 @@ NM_INLINE int32_t nm_round_up(int32_t n, int32_t unit)
             step(at_, (n)-at_);                                                                              \
     } while (0)
 
+/* NM_COLUMNS for sums over columns: step(i, j, count) adds columns j .. j + count - 1 to vector i of the
+ * NM_SUM_VECTORS vectors of partial sums. */
+#define NM_SUM_COLUMNS(n, step)                                                                              \
+    do {                                                                                                     \
+        int32_t at_ = 0;                                                                                     \
+        for (; at_ + NM_LANES <= (n); at_ += NM_LANES)                                                       \
+            _Pragma("GCC unroll 4") for (int i_ = 0; i_ < NM_SUM_VECTORS; i_++)                              \
+                step(i_, at_ + i_ * NM_W, NM_W);                                                             \
+        _Pragma("GCC unroll 4") for (int i_ = 0; i_ < NM_SUM_VECTORS; i_++) if (at_ + i_ * NM_W < (n))       \
+            step(i_, at_ + i_ * NM_W, nm_min_i32((n)-at_ - i_ * NM_W, NM_W));                                \
+    } while (0)
+
 /* Number of threads for an operation on this many elements: one, or all, because OpenMP ends and restarts threads if the
  * number varies. All are started for at least 4,096 elements per thread, so that starting them takes no longer than the
  * operation, and always from 65,536 elements on. */

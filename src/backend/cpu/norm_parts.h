@@ -46,6 +46,22 @@ NM_INLINE void nm_store(float *to, int32_t count, const bool stream, vf x)
 
 enum { NM_ACCUMULATORS = 4 }; /* independent accumulators of a sum, to hide the latency of additions */
 
+enum { NM_SUM_BLOCK = NM_ACCUMULATORS * NM_LANES };
+
+/* Sums over n columns, independently for each vector of partial sums:
+ *     for (int32_t lane = 0; lane < NM_LANES; lane += NM_W)   sets the accumulators to 0, runs NM_SUM_LANE and
+ *                                                             adds the accumulators
+ * step(i, j, count) adds columns j .. j + count - 1 to accumulator i. */
+#define NM_SUM_LANE(n, lane, step)                                                                           \
+    do {                                                                                                     \
+        const int32_t blocks_ = (n) / NM_SUM_BLOCK * NM_SUM_BLOCK;                                           \
+        for (int32_t j_ = (lane); j_ < blocks_; j_ += NM_SUM_BLOCK)                                          \
+            for (int32_t i_ = 0; i_ < NM_ACCUMULATORS; i_++)                                                 \
+                step(i_, j_ + i_ * NM_LANES, NM_W);                                                          \
+        for (int32_t j_ = blocks_ + (lane); j_ < (n); j_ += NM_LANES)                                        \
+            step(0, j_, nm_min_i32((n)-j_, NM_W));                                                           \
+    } while (0)
+
 NM_INLINE vf nm_sum_accumulators(const vf sum[NM_ACCUMULATORS])
 {
     /* cppcheck-suppress ctuArrayIndex ; it misreads initializers of vectors */
@@ -63,18 +79,16 @@ static inline double nm_wide_sum_of_squares(int32_t n, const float *x, double ce
 
 NM_INLINE double nm_sum_of_squares(int32_t n, const float *x)
 {
-    vf sum[NM_ACCUMULATORS] = {v_set(0), v_set(0), v_set(0), v_set(0)};
-    int32_t n_full = n / (NM_ACCUMULATORS * NM_W) * (NM_ACCUMULATORS * NM_W);
-    for (int32_t j = 0; j < n_full; j += NM_ACCUMULATORS * NM_W)
-        for (int32_t i = 0; i < NM_ACCUMULATORS; i++) {
-            vf value = v_load(x + j + i * NM_W);
-            sum[i] = v_fma(value, value, sum[i]);
-        }
-    for (int32_t j = n_full; j < n; j += NM_W) {
-        vf value = v_load_upto(x + j, n - j);
-        sum[0] = v_fma(value, value, sum[0]);
+    vf lanes[NM_SUM_VECTORS];
+    for (int32_t lane = 0; lane < NM_LANES; lane += NM_W) {
+        vf sum[NM_ACCUMULATORS] = {v_set(0), v_set(0), v_set(0), v_set(0)};
+#define ADD_SQUARE(i, j, count)                                                                              \
+    sum[i] = v_fma(v_load_upto(x + (j), count), v_load_upto(x + (j), count), sum[i])
+        NM_SUM_LANE(n, lane, ADD_SQUARE);
+#undef ADD_SQUARE
+        lanes[lane / NM_W] = nm_sum_accumulators(sum);
     }
-    double squares = v_sum(nm_sum_accumulators(sum));
+    double squares = v_sum_lanes(lanes);
     return squares < INFINITY ? squares : nm_wide_sum_of_squares(n, x, 0);
 }
 

@@ -4,7 +4,11 @@
  * compiler's vector extension, for any machine), `avx2` and `avx512`. Names exported by such a file carry
  * the level: NM_SIMD(name). `vf` holds NM_W floats, `vd` half as many doubles, `vu` NM_W unsigned 32-bit
  * integers. Multiply-add rounds once on avx2 and avx512 and twice on base. Loads and stores need no
- * alignment. */
+ * alignment.
+ *
+ * Sums over columns have NM_LANES partial sums at every level: partial sum l has the columns l, l + NM_LANES,
+ * l + 2 NM_LANES and so on. They are NM_SUM_VECTORS vectors, which are added in one order. So avx2 and avx512
+ * give bitwise identical results. */
 #ifndef NM_SIMD_H
 #define NM_SIMD_H
 
@@ -39,6 +43,8 @@ NM_INLINE void v_store_upto(float *p, int32_t n, vf x)
         v_store_part(p, n, x);
 }
 
+enum { NM_LANES = 16, NM_SUM_VECTORS = NM_LANES / NM_W };
+
 /* Double accumulators for NM_W columns: low and high half. */
 NM_INLINE void v_accumulate(double *sums, vf x)
 {
@@ -46,10 +52,25 @@ NM_INLINE void v_accumulate(double *sums, vf x)
     vd_store(sums + NM_W / 2, vd_add(vd_load(sums + NM_W / 2), vd_high(x)));
 }
 
-/* Sum of all lanes in double. */
-NM_INLINE double v_sum(vf x)
+/* Sum of NM_LANES partial sums; overwrites them. Halves are added until one number is left: l and l + 8, l and
+ * l + 4 ... */
+NM_INLINE double vd_sum_lanes(vd sums[2 * NM_SUM_VECTORS])
 {
-    return vd_sum(vd_add(vd_low(x), vd_high(x)));
+    for (int n = NM_SUM_VECTORS; n > 0; n /= 2)
+        for (int i = 0; i < n; i++)
+            sums[i] = vd_add(sums[i], sums[i + n]);
+    return vd_sum(sums[0]);
+}
+
+/* Sum of NM_LANES partial sums in double. */
+NM_INLINE double v_sum_lanes(const vf sums[NM_SUM_VECTORS])
+{
+    vd wide[2 * NM_SUM_VECTORS];
+    for (int i = 0; i < NM_SUM_VECTORS; i++) {
+        wide[2 * i] = vd_low(sums[i]);
+        wide[2 * i + 1] = vd_high(sums[i]);
+    }
+    return vd_sum_lanes(wide);
 }
 
 /* e^x within 2 ulp; 0 below -87.3, clamped above 88; NaN for NaN. Polynomial from Cephes. */

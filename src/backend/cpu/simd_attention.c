@@ -190,13 +190,16 @@ static double softmax_in_place(float *row, int32_t n_keys, int32_t keys, float *
 {
     mask_tail(row, n_keys, keys);
     *top = n_keys ? row_max(row, keys) : 0;
-    vf sums = v_set(0);
-    for (int32_t j = 0; j < keys; j += NM_W) {
-        vf e = v_exp(v_sub(v_load(row + j), v_set(*top)));
-        sums = v_add(sums, e);
-        v_store(row + j, e);
-    }
-    double sum = v_sum(sums);
+    vf sums[NM_SUM_VECTORS] = {{0}};
+#define EXP(i, j, count)                                                                                     \
+    do {                                                                                                     \
+        vf e = v_exp(v_sub(v_load(row + (j)), v_set(*top)));                                                 \
+        sums[i] = v_add(sums[i], e);                                                                         \
+        v_store(row + (j), e);                                                                               \
+    } while (0)
+    NM_SUM_COLUMNS(keys, EXP);
+#undef EXP
+    double sum = v_sum_lanes(sums);
     vf factor = v_set(n_keys ? (float)(1 / sum) : 0);
     for (int32_t j = 0; j < keys; j += NM_W)
         v_store(row + j, v_mul(factor, v_load(row + j)));
@@ -260,10 +263,11 @@ static void forward_pair(const attention *call, const pair *at, const workspace 
 
 static double dot_row(int32_t n, const float *a, const float *b)
 {
-    vf sum = v_set(0);
-    for (int32_t i = 0; i < n; i += NM_W)
-        sum = v_fma(v_load_upto(a + i, n - i), v_load_upto(b + i, n - i), sum);
-    return v_sum(sum);
+    vf sums[NM_SUM_VECTORS] = {{0}};
+#define DOT(i, j, count) sums[i] = v_fma(v_load_upto(a + (j), count), v_load_upto(b + (j), count), sums[i])
+    NM_SUM_COLUMNS(n, DOT);
+#undef DOT
+    return v_sum_lanes(sums);
 }
 
 /* For one query, with D = out . dout and p from the scores:
@@ -460,15 +464,17 @@ typedef struct cached_attention {
 NM_INLINE void score_keys(const float *q, const float *const *keys, int32_t width, const bool full,
                           float *scores)
 {
-    vf sum[KEYS_AT_ONCE];
-    for (int i = 0; i < KEYS_AT_ONCE; i++)
-        sum[i] = v_set(0);
-    for (int32_t c = 0; c < width; c += NM_W) {
-        vf part = full ? v_load(q + c) : v_load_upto(q + c, width - c);
-        for (int i = 0; i < KEYS_AT_ONCE; i++)
-            sum[i] = v_fma(part, full ? v_load(keys[i] + c) : v_load_upto(keys[i] + c, width - c), sum[i]);
-    }
-    v_sums(sum, scores);
+    vf sums[KEYS_AT_ONCE][NM_SUM_VECTORS] = {{{0}}};
+#define DOT(i, j, count)                                                                                     \
+    do {                                                                                                     \
+        vf part = full ? v_load(q + (j)) : v_load_upto(q + (j), count);                                      \
+        for (int k = 0; k < KEYS_AT_ONCE; k++)                                                               \
+            sums[k][i] =                                                                                     \
+                v_fma(part, full ? v_load(keys[k] + (j)) : v_load_upto(keys[k] + (j), count), sums[k][i]);   \
+    } while (0)
+    NM_SUM_COLUMNS(width, DOT);
+#undef DOT
+    v_sums(sums, scores);
 }
 
 /* Scores of the keys of a head. The last key is repeated up to a multiple of KEYS_AT_ONCE; those scores

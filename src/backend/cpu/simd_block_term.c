@@ -13,7 +13,10 @@
 
 #include <omp.h>
 
-enum { B = NM_TILE_COLS, GROUP = 16 }; /* columns of a block; segments of a task of the forward pass */
+/* Columns of a block, the same at every CPU level because blocks are summed; segments of a task of the forward pass. */
+enum { B = 32, GROUP = 16 };
+_Static_assert(B % NM_TILE_COLS == 0 && B == 2 * NM_LANES,
+               "a block has whole panels and two columns per partial sum");
 
 typedef struct term_call {
     const nm_block_term_args *term;
@@ -139,7 +142,7 @@ static void gather_pairs(const term_call *call, const float *rows, size_t stride
                          const float *pairs, float *to)
 {
     operand left = {rows, 1, stride};
-    multiply(call->h, B, n, left, pairs, B, B, 1, false, to, B);
+    multiply(call->h, B, n, left, pairs, NM_TILE_COLS, B, 1, false, to, B);
 }
 
 static void position_sums(const term_call *call, const workspace *r)
@@ -192,9 +195,9 @@ static void write_output(const term_call *call, const workspace *r, const segmen
     size_t row = (size_t)(s->first + i) * (size_t)call->h;
     const float *qa = call->a + row, *qb = call->b + row;
     float *out = nm_row(call->out, s->first + i) + s->col;
-    vf sum[2] = {v_set(0), v_set(0)};
+    vf sum[B / NM_W] = {{0}};
     for (int32_t a = 0; a < call->h; a++)
-        for (int c = 0; c < 2; c++) {
+        for (int c = 0; c < B / NM_W; c++) {
             size_t at = (size_t)a * B + (size_t)c * NM_W;
             sum[c] = v_fma(v_set(qa[a]), v_load(r->m + at), sum[c]);
             sum[c] = v_fma(v_set(qb[a]), v_load(r->n + at), sum[c]);
@@ -233,7 +236,10 @@ static float *part_row(const term_call *call, const segment *s, int32_t i)
 
 static float dot_block(const float *a, const float *b)
 {
-    return (float)v_sum(v_fma(v_load(a), v_load(b), v_mul(v_load(a + NM_W), v_load(b + NM_W))));
+    vf sums[NM_SUM_VECTORS];
+    for (int i = 0; i < NM_SUM_VECTORS; i++, a += NM_W, b += NM_W)
+        sums[i] = v_fma(v_load(a), v_load(b), v_mul(v_load(a + NM_LANES), v_load(b + NM_LANES)));
+    return (float)v_sum_lanes(sums);
 }
 
 /* dA_ia = dout_i . M_a
@@ -275,9 +281,9 @@ static void spread_pairs(const term_call *call, const workspace *r, const float 
         nm_pack_transposed(r->down + (size_t)a * B, B, nm_min_i32(call->h - a, NM_W), B,
                            r->down_transposed + a, (size_t)call->padded_h);
     operand weight = {r->weight + pairs * B, B, 1}, left = {rows, stride, 1};
-    multiply(n, call->h, B, weight, r->down_transposed, B, (size_t)call->padded_h, 1, true, drows,
+    multiply(n, call->h, B, weight, r->down_transposed, NM_TILE_COLS, (size_t)call->padded_h, 1, true, drows,
              drows_stride);
-    multiply(n, B, call->h, left, r->down, B, B, 1, true, r->dweight + pairs * B, B);
+    multiply(n, B, call->h, left, r->down, NM_TILE_COLS, B, 1, true, r->dweight + pairs * B, B);
 }
 
 /* Gradients of the factors k, v and p of position i. */

@@ -41,23 +41,26 @@ enum {
  * while square roots are pending. */
 NM_INLINE void sums_of_squares(const feature_call *call, const float *x, int32_t n, double squares[GROUPS])
 {
-    const int32_t width = call->width, n_full = width / NM_W * NM_W;
+    const int32_t width = call->width, n_full = width / (2 * NM_LANES) * (2 * NM_LANES);
     const float *next_row = x + call->x.stride;
     for (int32_t i = 0; i < n; i++, x += width, next_row += width) {
-        vf even = v_set(0), odd = v_set(0);
-        int32_t j = 0;
-        for (; j + NM_W < n_full; j += 2 * NM_W) {
-            vf a = v_load(x + j), b = v_load(x + j + NM_W);
-            __builtin_prefetch(next_row + j);
-            __builtin_prefetch(next_row + j + NM_W);
-            even = v_fma(a, a, even);
-            odd = v_fma(b, b, odd);
+        vf sums[NM_SUM_VECTORS];
+        for (int32_t lane = 0; lane < NM_LANES; lane += NM_W) {
+            vf even = v_set(0), odd = v_set(0);
+            for (int32_t j = lane; j < n_full; j += 2 * NM_LANES) {
+                vf a = v_load(x + j), b = v_load(x + j + NM_LANES);
+                __builtin_prefetch(next_row + j);
+                __builtin_prefetch(next_row + j + NM_LANES);
+                even = v_fma(a, a, even);
+                odd = v_fma(b, b, odd);
+            }
+            for (int32_t j = n_full + lane; j < width; j += NM_LANES) {
+                vf a = v_load_upto(x + j, width - j);
+                even = v_fma(a, a, even);
+            }
+            sums[lane / NM_W] = v_add(even, odd);
         }
-        for (; j < width; j += NM_W) {
-            vf a = v_load_upto(x + j, width - j);
-            even = v_fma(a, a, even);
-        }
-        squares[i] = v_sum(v_add(even, odd));
+        squares[i] = v_sum_lanes(sums);
         if (!(squares[i] < INFINITY))
             squares[i] = nm_wide_sum_of_squares(width, x, 0);
     }
@@ -131,22 +134,21 @@ NM_INLINE vf dh_of(const row_view v, const bool plain, vf up, vf away, int32_t j
 /* Mean of dh h over a group from column `first` on: the term of the gradient through the row scale. */
 NM_INLINE float projection_of(const row_view v, const bool plain, vf row_scale, int32_t first, int32_t n)
 {
-    vf sum[NM_ACCUMULATORS] = {v_set(0), v_set(0), v_set(0), v_set(0)};
-    int32_t n_full = n / (NM_ACCUMULATORS * NM_W) * (NM_ACCUMULATORS * NM_W);
-#define STEP(lane, col, count)                                                                               \
+    vf sums[NM_SUM_VECTORS];
+    for (int32_t lane = 0; lane < NM_LANES; lane += NM_W) {
+        vf sum[NM_ACCUMULATORS] = {v_set(0), v_set(0), v_set(0), v_set(0)};
+#define STEP(i, j, count)                                                                                    \
     do {                                                                                                     \
-        vf h = h_at(v, true, row_scale, first + (col), count);                                               \
-        vf up = v_load_upto(v.dy + first + (col), count);                                                    \
-        vf dh = dh_of(v, plain, up, away_of(v, plain, h, first + (col)), first + (col));                     \
-        sum[lane] = v_fma(dh, h, sum[lane]);                                                                 \
+        vf h = h_at(v, true, row_scale, first + (j), count);                                                 \
+        vf up = v_load_upto(v.dy + first + (j), count);                                                      \
+        vf dh = dh_of(v, plain, up, away_of(v, plain, h, first + (j)), first + (j));                         \
+        sum[i] = v_fma(dh, h, sum[i]);                                                                       \
     } while (0)
-    for (int32_t j = 0; j < n_full; j += NM_ACCUMULATORS * NM_W)
-        for (int i = 0; i < NM_ACCUMULATORS; i++)
-            STEP(i, j + i * NM_W, NM_W);
-    for (int32_t j = n_full; j < n; j += NM_W)
-        STEP(0, j, n - j);
+        NM_SUM_LANE(n, lane, STEP);
 #undef STEP
-    return (float)(v_sum(nm_sum_accumulators(sum)) / n);
+        sums[lane / NM_W] = nm_sum_accumulators(sum);
+    }
+    return (float)(v_sum_lanes(sums) / n);
 }
 
 /* Operation of a pass over the rows; it and the three flags below are compile-time constants of the loops. */

@@ -8,7 +8,7 @@
 enum {
     LOGIT_BYTES = 64 << 20, /* memory limit of a block of logits */
     LOSS_ROWS = 512,        /* largest number of rows of a block */
-    SUM_CHUNK = 32 * NM_W,  /* columns that are summed in float before they are added in double */
+    SUM_CHUNK = 512,        /* columns that are summed in float before they are added in double */
     MAX_CHUNK = 4 * NM_W    /* columns of a chunk of which the maximum is computed first */
 };
 
@@ -36,36 +36,44 @@ static const float *mask_words(nm_backend *b, const uint8_t *allowed, int32_t wo
     return mask;
 }
 
+/* Maximum of each lane of both vectors; x has `count` columns. */
+NM_INLINE vf max_upto(vf top, vf x, int32_t count)
+{
+    float lanes[NM_W];
+    if (count >= NM_W)
+        return v_max(top, x);
+    v_store(lanes, x);
+    for (int32_t i = 0; i < count; i++)
+        top = v_max(top, v_set(lanes[i]));
+    return top;
+}
+
 /* x += bias, -inf where masked. Returns the maximum; *sum: sum of the allowed values. */
 static float prepare_row(int32_t n, const float *bias, const float *mask, float *x, double *sum)
 {
     vf top = v_set(-INFINITY);
     *sum = 0;
     for (int32_t first = 0; first < n; first += SUM_CHUNK) {
-        int32_t end = nm_min_i32(n, first + SUM_CHUNK);
-        vf part = v_set(0);
-        for (int32_t j = first; j < end; j += NM_W) {
-            vf z = v_load_upto(x + j, end - j);
-            if (bias)
-                z = v_add(z, v_load_upto(bias + j, end - j));
-            if (mask) {
-                vf hidden = v_load_upto(mask + j, end - j);
-                part = v_add(part, v_keep_above(hidden, v_set(-1), z));
-                z = v_add(v_keep_above(hidden, v_set(-1), z), hidden);
-            } else {
-                part = v_add(part, z);
-            }
-            v_store_upto(x + j, end - j, z);
-            if (end - j >= NM_W) {
-                top = v_max(top, z);
-            } else {
-                float rest[NM_W];
-                v_store(rest, z);
-                for (int32_t i = 0; i < end - j; i++)
-                    top = v_max(top, v_set(rest[i]));
-            }
-        }
-        *sum += v_sum(part);
+        vf part[NM_SUM_VECTORS] = {{0}};
+#define PREPARE(i, j, count)                                                                                 \
+    do {                                                                                                     \
+        float *at = x + first + (j);                                                                         \
+        vf z = v_load_upto(at, count);                                                                       \
+        if (bias)                                                                                            \
+            z = v_add(z, v_load_upto(bias + first + (j), count));                                            \
+        if (mask) {                                                                                          \
+            vf hidden = v_load_upto(mask + first + (j), count), kept = v_keep_above(hidden, v_set(-1), z);   \
+            part[i] = v_add(part[i], kept);                                                                  \
+            z = v_add(kept, hidden);                                                                         \
+        } else {                                                                                             \
+            part[i] = v_add(part[i], z);                                                                     \
+        }                                                                                                    \
+        v_store_upto(at, count, z);                                                                          \
+        top = max_upto(top, z, count);                                                                       \
+    } while (0)
+        NM_SUM_COLUMNS(nm_min_i32(n - first, SUM_CHUNK), PREPARE);
+#undef PREPARE
+        *sum += v_sum_lanes(part);
     }
     return v_largest(top);
 }
@@ -75,17 +83,19 @@ NM_INLINE double exp_row(int32_t n, float top, float *x, const bool keep)
 {
     double sum = 0;
     for (int32_t first = 0; first < n; first += SUM_CHUNK) {
-        int32_t end = nm_min_i32(n, first + SUM_CHUNK);
-        vf part = v_set(0);
-        for (int32_t j = first; j < end; j += NM_W) {
-            vf e = v_exp(v_sub(v_load_upto(x + j, end - j), v_set(top)));
-            if (end - j < NM_W)
-                e = v_first(e, end - j);
-            part = v_add(part, e);
-            if (keep)
-                v_store_upto(x + j, end - j, e);
-        }
-        sum += v_sum(part);
+        vf part[NM_SUM_VECTORS] = {{0}};
+#define EXP(i, j, count)                                                                                     \
+    do {                                                                                                     \
+        float *at = x + first + (j);                                                                         \
+        vf e = v_exp(v_sub(v_load_upto(at, count), v_set(top)));                                             \
+        e = (count) < NM_W ? v_first(e, count) : e;                                                          \
+        part[i] = v_add(part[i], e);                                                                         \
+        if (keep)                                                                                            \
+            v_store_upto(at, count, e);                                                                      \
+    } while (0)
+        NM_SUM_COLUMNS(nm_min_i32(n - first, SUM_CHUNK), EXP);
+#undef EXP
+        sum += v_sum_lanes(part);
     }
     return sum;
 }

@@ -240,8 +240,9 @@ NM_INLINE void grad_row(const map_call *call, const nm_map_op op, int32_t row, f
 {
     const float *x = nm_row(call->x, row), *dy = nm_row(call->dy, row);
     float *dx = nm_row(call->dx, row), *bias_sums = sums + nm_padded(call->x.cols);
-    vf alpha = v_set(call->alpha), shift = v_set(call->shift), sum_qx = v_set(0), sum_q = v_set(0);
-#define STEP(j, count)                                                                                       \
+    vf alpha = v_set(call->alpha), shift = v_set(call->shift);
+    vf sum_qx[NM_SUM_VECTORS] = {{0}}, sum_q[NM_SUM_VECTORS] = {{0}};
+#define STEP(i, j, count)                                                                                    \
     do {                                                                                                     \
         vf x_ = v_load_upto(x + (j), count), up_ = v_load_upto(dy + (j), count);                             \
         vf z_ = v_fma(alpha, x_, shift);                                                                     \
@@ -254,14 +255,14 @@ NM_INLINE void grad_row(const map_call *call, const nm_map_op op, int32_t row, f
             nm_add_to(bias_sums + (j), up_);                                                                 \
         }                                                                                                    \
         if (call->scalars) {                                                                                 \
-            sum_qx = v_fma(q_, x_, sum_qx);                                                                  \
-            sum_q = v_add(q_, sum_q);                                                                        \
+            sum_qx[i] = v_fma(q_, x_, sum_qx[i]);                                                            \
+            sum_q[i] = v_add(q_, sum_q[i]);                                                                  \
         }                                                                                                    \
     } while (0)
-    NM_COLUMNS(call->x.cols, STEP);
+    NM_SUM_COLUMNS(call->x.cols, STEP);
 #undef STEP
-    scalars[0] += v_sum(sum_qx);
-    scalars[1] += v_sum(sum_q);
+    scalars[0] += v_sum_lanes(sum_qx);
+    scalars[1] += v_sum_lanes(sum_q);
 }
 
 static void grad_rows(const map_call *call, int32_t first, int32_t end, float *sums, double scalars[2])

@@ -83,13 +83,16 @@ static void sgd(nm_backend *b, const nm_sgd_args *args)
 
 static double dot_block(int32_t n, const float *a, const float *b)
 {
-    vd low = vd_set(0), high = vd_set(0);
-    for (int32_t i = 0; i < n; i += NM_W) {
-        vf x = v_load_upto(a + i, n - i), y = v_load_upto(b + i, n - i);
-        low = vd_fma(vd_low(x), vd_low(y), low);
-        high = vd_fma(vd_high(x), vd_high(y), high);
-    }
-    return vd_sum(vd_add(low, high));
+    vd sums[2 * NM_SUM_VECTORS] = {{0}};
+#define DOT(i, j, count)                                                                                     \
+    do {                                                                                                     \
+        vf x = v_load_upto(a + (j), count), y = v_load_upto(b + (j), count);                                 \
+        sums[2 * (i)] = vd_fma(vd_low(x), vd_low(y), sums[2 * (i)]);                                         \
+        sums[2 * (i) + 1] = vd_fma(vd_high(x), vd_high(y), sums[2 * (i) + 1]);                               \
+    } while (0)
+    NM_SUM_COLUMNS(n, DOT);
+#undef DOT
+    return vd_sum_lanes(sums);
 }
 
 static void dot(nm_backend *b, const nm_dot_args *args)

@@ -57,17 +57,19 @@ static void score(const relative *r, const pair *at, int32_t i)
     for (int32_t j = 0; j < at->n; j++) {
         const float *k = head_row(r->call->k, at->k0 + j, at->head, r->width);
         const float *r_ji = distance_row(r, j - i), *r_ij = distance_row(r, i - j);
-        vf sum = v_set(0), more = v_set(0);
-#define SCORE(c, count)                                                                                      \
+        vf sums[2 * NM_SUM_VECTORS] = {{0}}, *more = sums + NM_SUM_VECTORS;
+#define SCORE(i, c, count)                                                                                   \
     do {                                                                                                     \
         vf k_ = v_load_upto(k + (c), count);                                                                 \
-        sum = v_fma(v_load_upto(at->qa + (c), count), k_, sum);                                              \
-        more = v_fma(v_load_upto(at->qb + (c), count), v_load_upto(r_ji + (c), count), more);                \
-        sum = v_fma(k_, v_load_upto(r_ij + (c), count), sum);                                                \
+        sums[i] = v_fma(v_load_upto(at->qa + (c), count), k_, sums[i]);                                      \
+        more[i] = v_fma(v_load_upto(at->qb + (c), count), v_load_upto(r_ji + (c), count), more[i]);          \
+        sums[i] = v_fma(k_, v_load_upto(r_ij + (c), count), sums[i]);                                        \
     } while (0)
-        NM_COLUMNS(r->width, SCORE);
+        NM_SUM_COLUMNS(r->width, SCORE);
 #undef SCORE
-        at->scores[j] = (float)v_sum(v_add(sum, more));
+        for (int v = 0; v < NM_SUM_VECTORS; v++)
+            sums[v] = v_add(sums[v], more[v]);
+        at->scores[j] = (float)v_sum_lanes(sums);
     }
     for (int32_t j = at->n; j < nm_round_up(at->n, NM_W); j++)
         at->scores[j] = -INFINITY;
@@ -76,16 +78,19 @@ static void score(const relative *r, const pair *at, int32_t i)
 /* Softmax in place; returns the log of the denominator, -inf without keys. */
 static float softmax_row(float *scores, int32_t n)
 {
-    vf top = v_set(-INFINITY), sums = v_set(0);
+    vf top = v_set(-INFINITY), sums[NM_SUM_VECTORS] = {{0}};
     for (int32_t j = 0; j < n; j += NM_W)
         top = v_max(top, v_load(scores + j));
     float largest = n ? v_largest(top) : 0;
-    for (int32_t j = 0; j < n; j += NM_W) {
-        vf e = v_exp(v_sub(v_load(scores + j), v_set(largest)));
-        sums = v_add(sums, e);
-        v_store(scores + j, e);
-    }
-    double sum = v_sum(sums);
+#define EXP(i, j, count)                                                                                     \
+    do {                                                                                                     \
+        vf e = v_exp(v_sub(v_load(scores + (j)), v_set(largest)));                                           \
+        sums[i] = v_add(sums[i], e);                                                                         \
+        v_store(scores + (j), e);                                                                            \
+    } while (0)
+    NM_SUM_COLUMNS(n, EXP);
+#undef EXP
+    double sum = v_sum_lanes(sums);
     for (int32_t j = 0; j < n; j += NM_W)
         v_store(scores + j, v_mul(v_set((float)(1 / sum)), v_load(scores + j)));
     return n ? (float)((double)largest + log(sum)) : -INFINITY;
@@ -130,11 +135,11 @@ static void forward_pair(const relative *r, const pair *at)
 
 static float dot(int32_t n, const float *a, const float *b)
 {
-    vf sum = v_set(0);
-#define DOT(c, count) sum = v_fma(v_load_upto(a + (c), count), v_load_upto(b + (c), count), sum)
-    NM_COLUMNS(n, DOT);
+    vf sums[NM_SUM_VECTORS] = {{0}};
+#define DOT(i, c, count) sums[i] = v_fma(v_load_upto(a + (c), count), v_load_upto(b + (c), count), sums[i])
+    NM_SUM_COLUMNS(n, DOT);
 #undef DOT
-    return (float)v_sum(sum);
+    return (float)v_sum_lanes(sums);
 }
 
 /* Replaces the scores of query i by ds_j = p_j (f_j dp_j - D), and adds f_j p_j dout_i to dv_j. */

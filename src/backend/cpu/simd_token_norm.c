@@ -21,22 +21,24 @@ static double unbiased_divisor(int32_t n)
 /* Sums of x - center and of its squares. */
 NM_INLINE void sums_about(int32_t n, const float *x, float center, double *sum, double *sum_square)
 {
-    vf away[NM_ACCUMULATORS] = {v_set(0), v_set(0), v_set(0), v_set(0)},
-       square[NM_ACCUMULATORS] = {v_set(0), v_set(0), v_set(0), v_set(0)};
-    int32_t n_full = n / (NM_ACCUMULATORS * NM_W) * (NM_ACCUMULATORS * NM_W);
-    for (int32_t j = 0; j < n_full; j += NM_ACCUMULATORS * NM_W)
-        for (int32_t i = 0; i < NM_ACCUMULATORS; i++) {
-            vf d = v_sub(v_load(x + j + i * NM_W), v_set(center));
-            away[i] = v_add(away[i], d);
-            square[i] = v_fma(d, d, square[i]);
-        }
-    for (int32_t j = n_full; j < n; j += NM_W) {
-        vf d = v_first(v_sub(v_load_upto(x + j, n - j), v_set(center)), nm_min_i32(n - j, NM_W));
-        away[0] = v_add(away[0], d);
-        square[0] = v_fma(d, d, square[0]);
+    vf sums[NM_SUM_VECTORS], squares[NM_SUM_VECTORS];
+    for (int32_t lane = 0; lane < NM_LANES; lane += NM_W) {
+        vf away[NM_ACCUMULATORS] = {v_set(0), v_set(0), v_set(0), v_set(0)},
+           square[NM_ACCUMULATORS] = {v_set(0), v_set(0), v_set(0), v_set(0)};
+#define STEP(i, j, count)                                                                                    \
+    do {                                                                                                     \
+        vf d = v_sub(v_load_upto(x + (j), count), v_set(center));                                            \
+        d = (count) < NM_W ? v_first(d, count) : d;                                                          \
+        away[i] = v_add(away[i], d);                                                                         \
+        square[i] = v_fma(d, d, square[i]);                                                                  \
+    } while (0)
+        NM_SUM_LANE(n, lane, STEP);
+#undef STEP
+        sums[lane / NM_W] = nm_sum_accumulators(away);
+        squares[lane / NM_W] = nm_sum_accumulators(square);
     }
-    *sum = v_sum(nm_sum_accumulators(away));
-    *sum_square = v_sum(nm_sum_accumulators(square));
+    *sum = v_sum_lanes(sums);
+    *sum_square = v_sum_lanes(squares);
 }
 
 enum { FAR = 4 }; /* mean^2/variance above which a difference of squares is not accurate enough */
@@ -178,24 +180,24 @@ NM_INLINE vf xhat_at(const group_grad *g, int32_t j, int32_t count)
 
 static void group_sums(const token_call *call, float scale, group_grad *g)
 {
-    int32_t n = call->width, n_full = n / (NM_ACCUMULATORS * NM_W) * (NM_ACCUMULATORS * NM_W);
-    vf sum_q[NM_ACCUMULATORS] = {v_set(0), v_set(0), v_set(0), v_set(0)},
-       sum_q_xhat[NM_ACCUMULATORS] = {v_set(0), v_set(0), v_set(0), v_set(0)};
-#define STEP(lane, col, count)                                                                               \
+    int32_t n = call->width;
+    vf sums_q[NM_SUM_VECTORS], sums_q_xhat[NM_SUM_VECTORS];
+    for (int32_t lane = 0; lane < NM_LANES; lane += NM_W) {
+        vf sum_q[NM_ACCUMULATORS] = {v_set(0), v_set(0), v_set(0), v_set(0)},
+           sum_q_xhat[NM_ACCUMULATORS] = {v_set(0), v_set(0), v_set(0), v_set(0)};
+#define STEP(i, j, count)                                                                                    \
     do {                                                                                                     \
-        vf q = v_mul(v_load(g->weight + (col)), v_load_upto(g->dy + (col), count));                          \
-        sum_q[lane] = v_add(sum_q[lane], q);                                                                 \
-        sum_q_xhat[lane] = v_fma(q, xhat_at(g, col, count), sum_q_xhat[lane]);                               \
+        vf q = v_mul(v_load(g->weight + (j)), v_load_upto(g->dy + (j), count));                              \
+        sum_q[i] = v_add(sum_q[i], q);                                                                       \
+        sum_q_xhat[i] = v_fma(q, xhat_at(g, j, count), sum_q_xhat[i]);                                       \
     } while (0)
-    for (int32_t j = 0; j < n_full; j += NM_ACCUMULATORS * NM_W)
-        for (int i = 0; i < NM_ACCUMULATORS; i++)
-            STEP(i, j + i * NM_W, NM_W);
-    for (int32_t j = n_full; j < n; j += NM_W)
-        STEP(0, j, n - j);
+        NM_SUM_LANE(n, lane, STEP);
 #undef STEP
-    double mean = call->centered ? v_sum(nm_sum_accumulators(sum_q)) / n : 0;
-    double projection =
-        v_sum(nm_sum_accumulators(sum_q_xhat)) * projection_weight(call->spec, n, g->x, scale);
+        sums_q[lane / NM_W] = nm_sum_accumulators(sum_q);
+        sums_q_xhat[lane / NM_W] = nm_sum_accumulators(sum_q_xhat);
+    }
+    double mean = call->centered ? v_sum_lanes(sums_q) / n : 0;
+    double projection = v_sum_lanes(sums_q_xhat) * projection_weight(call->spec, n, g->x, scale);
     g->offset = v_set((float)(-mean * (double)scale));
     g->along = v_set((float)(-projection * (double)scale));
 }

@@ -257,12 +257,16 @@ NM_INLINE vf vu_zero_below(vu x, vu bound, vf value) /* x < bound ? 0 : value, a
     return _mm256_and_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_max_epu32(x, bound), x)), value);
 }
 
-/* to[i] = sum of all lanes of x[i] */
-NM_INLINE void v_sums(const vf x[4], float to[4])
+/* to[i] = sum of NM_LANES partial sums; see v_sums in vector_base.h for the order */
+NM_INLINE void v_sums(vf x[4][2], float to[4])
 {
-    vf ab = _mm256_add_ps(_mm256_unpacklo_ps(x[0], x[1]), _mm256_unpackhi_ps(x[0], x[1]));
-    vf cd = _mm256_add_ps(_mm256_unpacklo_ps(x[2], x[3]), _mm256_unpackhi_ps(x[2], x[3]));
-    vf halves = _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xEE));
+    vf quarters[2];
+    for (int i = 0; i < 2; i++) {
+        vf ab = _mm256_add_ps(_mm256_unpacklo_ps(x[0][i], x[1][i]), _mm256_unpackhi_ps(x[0][i], x[1][i]));
+        vf cd = _mm256_add_ps(_mm256_unpacklo_ps(x[2][i], x[3][i]), _mm256_unpackhi_ps(x[2][i], x[3][i]));
+        quarters[i] = _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xEE));
+    }
+    vf halves = _mm256_add_ps(quarters[0], quarters[1]);
     _mm_storeu_ps(to, _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1)));
 }
 

@@ -197,7 +197,9 @@ NM_INLINE vf v_narrow(vd low, vd high)
 
 NM_INLINE double vd_sum(vd x)
 {
-    return _mm512_reduce_add_pd(x);
+    __m256d half = _mm256_add_pd(_mm512_castpd512_pd256(x), _mm512_extractf64x4_pd(x, 1));
+    __m128d a = _mm_add_pd(_mm256_castpd256_pd128(half), _mm256_extractf128_pd(half, 1));
+    return _mm_cvtsd_f64(a) + _mm_cvtsd_f64(_mm_unpackhi_pd(a, a));
 }
 
 NM_INLINE vu vu_set(uint32_t x)
@@ -254,11 +256,11 @@ NM_INLINE vf vu_zero_below(vu x, vu bound, vf value) /* x < bound ? 0 : value, a
     return _mm512_maskz_mov_ps(_mm512_cmpge_epu32_mask(x, bound), value);
 }
 
-/* to[i] = sum of all lanes of x[i] */
-NM_INLINE void v_sums(const vf x[4], float to[4])
+/* to[i] = sum of NM_LANES partial sums; see v_sums in vector_base.h for the order */
+NM_INLINE void v_sums(vf x[4][1], float to[4])
 {
-    vf ab = _mm512_add_ps(_mm512_unpacklo_ps(x[0], x[1]), _mm512_unpackhi_ps(x[0], x[1]));
-    vf cd = _mm512_add_ps(_mm512_unpacklo_ps(x[2], x[3]), _mm512_unpackhi_ps(x[2], x[3]));
+    vf ab = _mm512_add_ps(_mm512_unpacklo_ps(x[0][0], x[1][0]), _mm512_unpackhi_ps(x[0][0], x[1][0]));
+    vf cd = _mm512_add_ps(_mm512_unpacklo_ps(x[2][0], x[3][0]), _mm512_unpackhi_ps(x[2][0], x[3][0]));
     vf quarters = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xEE));
     __m256 halves = _mm256_add_ps(_mm512_castps512_ps256(quarters), _mm512_extractf32x8_ps(quarters, 1));
     _mm_storeu_ps(to, _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1)));

@@ -264,11 +264,15 @@ NM_INLINE vf vu_zero_below(vu x, vu bound, vf value) /* x < bound ? 0 : value, a
     return v_from_bits((vu)(x >= bound) & v_bits(value));
 }
 
-/* to[i] = sum of all lanes of x[i] */
-NM_INLINE void v_sums(const vf x[4], float to[4])
+/* to[i] = sum of the 16 partial sums x[i]: each quarter first, then quarters 0 and 2, 1 and 3, and all */
+NM_INLINE void v_sums(vf x[4][4], float to[4])
 {
-    for (int i = 0; i < 4; i++)
-        to[i] = (x[i][0] + x[i][2]) + (x[i][1] + x[i][3]);
+    for (int i = 0; i < 4; i++) {
+        float quarter[4];
+        for (int q = 0; q < 4; q++)
+            quarter[q] = (x[i][q][0] + x[i][q][2]) + (x[i][q][1] + x[i][q][3]);
+        to[i] = (quarter[0] + quarter[2]) + (quarter[1] + quarter[3]);
+    }
 }
 
 NM_INLINE void v_transpose(vf r[NM_W])
