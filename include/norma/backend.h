@@ -386,6 +386,21 @@ typedef struct nm_attention_cached_args {
     nm_mat out; /* = */
 } nm_attention_cached_args;
 
+/* Guided alignment (Chen et al. 2016): cross-entropy of the attention of one head to given alignments. Query i
+ * of a sequence is aligned to the n_i keys A_i of the same sequence; a query without keys has no loss:
+ *     p_i  = softmax_j(scale q_i . k_j)
+ *     loss = weight sum_i -1/n_i sum of log p_ij over j in A_i
+ *     ds_ij = grad_scale weight (p_ij - [j in A_i]/n_i) */
+typedef struct nm_guided_attention_args {
+    nm_mat q, k; /* [queries, c], [keys, c]: one head */
+    const nm_packing *q_packing, *k_packing;
+    double scale, weight, grad_scale;
+    /* Keys of query i: keys[offsets[i]] .. keys[offsets[i + 1] - 1], different positions in its sequence. */
+    const int32_t *offsets, *keys;
+    double *loss;  /* [1], =; NULL: not computed */
+    nm_mat dq, dk; /* +=; data NULL: not computed */
+} nm_guided_attention_args;
+
 /* Block-term attention (Ma et al. 2019) over segments of at most `length` tokens, with the core g = mean of
  * the rows of `core`, content bias u and position bias w:
  *     A_ia  = g_a (q_ia + u_a)
@@ -670,7 +685,7 @@ typedef struct nm_sgd_args {
     K(act_grad) K(linear_grad_input) K(linear_grad_weight)                                  \
     K(scale) K(add) K(add_dropout) K(dropout) K(map) K(map_grad)                            \
     K(embed) K(embed_grad) K(gather)                                                        \
-    K(attention) K(attention_grad) K(attention_cached)                                      \
+    K(attention) K(attention_grad) K(attention_cached) K(guided_attention)                  \
     K(block_term) K(block_term_grad)                                                        \
     K(relative_attention) K(relative_attention_grad)                                        \
     K(pool_max) K(pool_max_grad) K(crf)                                                     \

@@ -67,6 +67,7 @@ typedef struct nm_prepared_split {
     int64_t held_out;              /* of the training pairs: the validation set of valid_every */
     int64_t words[2];              /* of the kept lines, before BPE */
     int64_t tokens[2], unknown[2]; /* after BPE, without the end symbol */
+    int64_t links;                 /* of the training pairs: word alignments, as links of subwords */
 } nm_prepared_split;
 /* false also for a split that was not given. */
 NM_API bool nm_prepared_get_split(const nm_prepared *prepared, int32_t split, nm_prepared_split *out);

@@ -21,6 +21,7 @@ class PreparedSplit(NamedTuple):
     words: Tuple[int, ...]  # of the kept lines, before BPE
     tokens: Tuple[int, ...]  # after BPE, without the end symbol
     unknown: Tuple[int, ...]
+    links: int  # of the training pairs: word alignments, as links of subwords
 
 
 class PreparedSide(NamedTuple):
@@ -88,5 +89,5 @@ def _read(lib: Any, handle: Any) -> Prepared:
         while lib.nm_prepared_get_drop(handle, i, len(dropped), byref(drop)):
             dropped[drop.reason.decode()] = drop.lines
         splits[split.name.decode()] = PreparedSplit(split.lines, split.kept, split.held_out, dropped, tuple(split.words[:n]),
-                                                    tuple(split.tokens[:n]), tuple(split.unknown[:n]))
+                                                    tuple(split.tokens[:n]), tuple(split.unknown[:n]), split.links)
     return Prepared(os.fsdecode(lib.nm_prepared_folder(handle)), splits, sides, lib.nm_prepared_merges(handle))

@@ -159,7 +159,8 @@ bool nm_prepared_get_split(const nm_prepared *self, int32_t split, nm_prepared_s
     *out = (nm_prepared_split){.name = nm_prepare_split_names[split],
                                .lines = found->pairs,
                                .kept = found->kept,
-                               .held_out = found->held_out};
+                               .held_out = found->held_out,
+                               .links = split ? 0 : self->report.links};
     memcpy(out->words, found->words, sizeof out->words);
     memcpy(out->tokens, found->tokens, sizeof out->tokens);
     memcpy(out->unknown, found->unknown, sizeof out->unknown);

@@ -5,9 +5,10 @@
 
 #include "api/inference.h"
 #include "decode/decode.h"
+#include "model/seq2seq.h"
 #include "task/text_coder.h"
-#include "task/word_spans.h"
 #include "task/translation.h"
+#include "text/word_spans.h"
 #include "text/words.h"
 
 enum { TEXT_BYTES_MAX = 1 << 20 }; /* longer texts are not sentences and are not tokenized */
@@ -23,8 +24,8 @@ static const nm_option format_rows[] = {
     NM_CHOICE(format_config, input_format, "raw", NM_TEXT_FORMATS, "Format of the texts: raw text, tokenized text as norma prepare writes it, or subwords."),
     NM_CHOICE(format_config, output_format, "raw", NM_TEXT_FORMATS, "Format of the translations: raw text, tokenized text, or subwords."),
     NM_OPTION(format_config, alignment, "false", 0, 1, "Align the words of translations to those of the source by attention."),
-    NM_OPTION(format_config, alignment_layer, "0", 0, 1000, "Decoder layer of the attention, from 1; 0: the last but one."),
-    NM_OPTION(format_config, alignment_head, "0", 0, 1000, "Head of the attention, from 1; 0: the mean of all heads."),
+    NM_OPTION(format_config, alignment_layer, "0", 0, 1000, "Decoder layer of the attention, from 1; 0: that of the head trained by guided alignment (model.alignment_head), otherwise the last but one."),
+    NM_OPTION(format_config, alignment_head, "0", 0, 1000, "Head of the attention, from 1; 0: the head trained by guided alignment, otherwise the mean of all heads."),
     {0}};
 /* clang-format on */
 
@@ -189,6 +190,12 @@ static nm_status choose_attention(nm_translator *self, nm_error *err)
                        formats->alignment_layer ? "translate.alignment_layer" : "translate.alignment_head");
     if (formats->alignment_layer > layers || formats->alignment_head > heads)
         return nm_fail(err, NM_USAGE, "the decoder has %d layers with %d heads", layers, heads);
+    const nm_seq2seq_config *model = self->inference.models[0].model->config;
+    if (model->alignment_head && !formats->alignment_layer && !formats->alignment_head) {
+        self->attention =
+            (nm_attention_choice){nm_seq2seq_alignment_layer(model), (int32_t)model->alignment_head - 1};
+        return NM_OK;
+    }
     self->attention.layer = formats->alignment_layer ? (int32_t)formats->alignment_layer - 1
                             : layers > 1             ? layers - 2
                                                      : 0;

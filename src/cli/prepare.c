@@ -30,6 +30,8 @@ static void print_split(const nm_prepared *prepared, int32_t number, bool words)
     for (size_t i = 0; nm_prepared_get_drop(prepared, number, i, &drop); i++)
         fprintf(stderr, "%s%lld %s", i ? ", " : ": ", (long long)drop.lines, drop.reason);
     putc('\n', stderr);
+    if (split.links)
+        fprintf(stderr, "  alignments: %lld links of subwords\n", (long long)split.links);
     for (int32_t i = 0; nm_prepared_get_side(prepared, i, &side); i++) {
         fprintf(stderr, "  %s: ", side.name);
         if (words)

@@ -24,6 +24,11 @@ const nm_option nm_prepare_options[] = {
     NM_OPTION(C, valid_every, "0", 0, 1 << 30,
               "Every N-th of the training pairs that the filters keep becomes the validation set; 0: none."),
     NM_OPTION(C, test, "", 0, 0, "Test text, which is never filtered."),
+    NM_OPTION(
+        C, alignments, "", 0, 0,
+        "Word alignments of the training pairs for guided alignment (model.alignment_head): a file with a "
+        "line of links SOURCE-TARGET for each pair (Pharaoh format), numbers from 0 of the words between "
+        "white space."),
     NM_OPTION(C, source_lang, "", 0, 0, "Source language, also the suffix of its files."),
     NM_OPTION(C, target_lang, "", 0, 0, "Target language, also the suffix of its files."),
     NM_OPTION(C, output, "", 0, 0, "Data folder to write."),
@@ -281,6 +286,8 @@ static nm_status check_config(const nm_prepare_config *config, nm_error *err)
         return nm_fail(
             err, NM_USAGE,
             "valid_every holds out training pairs: it needs --train of parallel text and no --valid");
+    if (*config->alignments && (!*config->train || is_text(config)))
+        return nm_fail(err, NM_USAGE, "alignments are of training pairs: they need --train of parallel text");
     if (config->valid_every == 1)
         return nm_fail(err, NM_USAGE, "valid_every = 1 leaves no pair for training");
     if (config->max_length && config->max_length < config->min_length)
@@ -312,13 +319,15 @@ static nm_status check_config(const nm_prepare_config *config, nm_error *err)
 /* Reports a full disk before the first existing file is replaced. */
 static nm_status flush_ids(nm_prepare *self, nm_error *err)
 {
-    for (int split = 0; split < NM_PREPARE_SPLITS; split++)
-        for (int side = 0; side < self->sides; side++) {
-            nm_file_writer *files[2] = {&self->ids[split][side].ids, &self->ids[split][side].offsets};
-            for (int i = 0; i < 2; i++)
-                if (files[i]->stream && (ferror(files[i]->stream) || fflush(files[i]->stream)))
-                    return nm_fail(err, NM_IO, "%s: writing failed: %s", files[i]->path, strerror(errno));
-        }
+    for (int k = 0; k <= NM_PREPARE_SPLITS * self->sides; k++) {
+        nm_corpus_writer *writer = k == NM_PREPARE_SPLITS * self->sides
+                                       ? &self->alignments
+                                       : &self->ids[k / self->sides][k % self->sides];
+        nm_file_writer *files[2] = {&writer->ids, &writer->offsets};
+        for (int i = 0; i < 2; i++)
+            if (files[i]->stream && (ferror(files[i]->stream) || fflush(files[i]->stream)))
+                return nm_fail(err, NM_IO, "%s: writing failed: %s", files[i]->path, strerror(errno));
+    }
     return NM_OK;
 }
 
@@ -345,7 +354,7 @@ static nm_status commit_splits(nm_prepare *self, nm_error *err)
                 NM_TRY(commit_words(self, split, side, err));
             NM_TRY(nm_corpus_writer_commit(&self->ids[split][side], err));
         }
-    return NM_OK;
+    return self->alignments.ids.stream ? nm_corpus_writer_commit(&self->alignments, err) : NM_OK;
 }
 
 static nm_status write_file(const nm_prepare *self, const char *name, const char *bytes, size_t n,
@@ -455,6 +464,8 @@ static nm_status remove_stale(const nm_prepare *self, nm_error *err)
     NM_TRY(remove_file(self, NM_CHECKSUMS_NAME, err));
     if (!self->bpe)
         NM_TRY(remove_file(self, "codes.bpe", err));
+    if (!self->alignments.ids.stream)
+        NM_TRY(remove_split(self, PREPARE_TRAIN, "alignment", err));
     for (int sides = 1; sides <= 2; sides++)
         for (int side = 0; side < sides; side++) {
             char *name = nm_prepare_spm_name(sides, side);
@@ -505,6 +516,7 @@ static nm_status run_steps(nm_prepare *self, nm_error *err)
     NM_TRY(nm_prepare_report_progress(self, "subwords", 0, err));
     NM_TRY(nm_prepare_subwords(self, err));
     NM_TRY(nm_prepare_report_progress(self, "ids", 0, err));
+    NM_TRY(nm_prepare_alignments(self, err));
     NM_TRY(nm_prepare_ids(self, err));
     return finish(self, err);
 }
@@ -530,6 +542,8 @@ static void release(nm_prepare *self)
     }
     if (self->bpe)
         nm_bpe_free(self->bpe);
+    nm_file_writer_abort(&self->links);
+    nm_corpus_writer_abort(&self->alignments);
     nm_buffer_release(&self->checksums);
 }
 

@@ -22,7 +22,7 @@ typedef enum nm_invalid_pairs { NM_INVALID_IS_ERROR, NM_INVALID_IS_SKIPPED } nm_
 
 typedef struct nm_prepare_config {
     nm_prepare_format format;
-    const char *folder, *train, *valid, *test, *source_lang, *target_lang, *output;
+    const char *folder, *train, *valid, *test, *alignments, *source_lang, *target_lang, *output;
     int64_t valid_every;
     const char *encoding, *source_field, *target_field;
     nm_pair_format input_format;
@@ -100,6 +100,7 @@ typedef struct nm_prepare_report {
     int64_t word_types[NM_PREPARE_SIDES];              /* of the training text */
     int64_t merges, dict_size[NM_PREPARE_SIDES];
     int64_t pieces[NM_PREPARE_SIDES]; /* of the SentencePiece models; 0 without */
+    int64_t links;                    /* of subwords, in the kept training pairs */
 } nm_prepare_report;
 
 /* The cleaning of raw text of a side, 0 source or 1 target. */

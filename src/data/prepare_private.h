@@ -2,6 +2,7 @@
 #ifndef NM_PREPARE_PRIVATE_H
 #define NM_PREPARE_PRIVATE_H
 
+#include "data/alignments.h"
 #include "data/checksums.h"
 #include "data/corpus.h"
 #include "data/line_list.h"
@@ -42,6 +43,9 @@ typedef struct nm_prepare {
     /* The kept lines as uint32 indexes of words, each line followed by NM_PREPARE_LINE_END. Temporary, never committed. */
     nm_file_writer numbers[NM_PREPARE_SPLITS][NM_PREPARE_SIDES];
     nm_corpus_writer ids[NM_PREPARE_SPLITS][NM_PREPARE_SIDES];
+    nm_file_writer links; /* of the kept training lines, as nm_link of words, each line followed by one of
+                           * NM_PREPARE_LINE_END; temporary. No stream without alignments. */
+    nm_corpus_writer alignments;
     nm_buffer checksums; /* of the files that have been written */
 } nm_prepare;
 
@@ -64,6 +68,8 @@ typedef struct nm_prepare_block {
     unsigned char
         too_long[NM_PREPARE_BLOCK_LINES]; /* bit mask of the sides whose line was too long to be stored */
     size_t source;                        /* of the reader */
+    nm_line_list alignments;              /* of the lines; empty if none are given */
+    int64_t first_pair;                   /* number of the first pair in the split, from 0 */
 } nm_prepare_block;
 
 typedef struct nm_prepare_source {
@@ -78,7 +84,12 @@ typedef struct nm_prepare_reader {
     nm_prepare_source *sources;
     size_t n_sources, capacity, at; /* at: the open one */
     nm_pair_input input;
-    nm_error err; /* cause of the end; status NM_OK at the end of the files */
+    FILE *alignments; /* or NULL */
+    const char *alignments_path;
+    char *alignment; /* the current line, heap */
+    size_t alignment_capacity;
+    int64_t n_pairs; /* that have been read */
+    nm_error err;    /* cause of the end; status NM_OK at the end of the files */
 } nm_prepare_reader;
 
 nm_status nm_prepare_reader_open(nm_prepare_reader *reader, const nm_prepare *prepare, int split,
@@ -96,6 +107,19 @@ nm_status nm_prepare_sentencepiece(nm_prepare *self, nm_error *err);
 nm_status nm_prepare_words(nm_prepare *self, int split, nm_error *err);
 /* BPE, dictionaries and the ids of every word from the counted words: fills self->pieces. */
 nm_status nm_prepare_subwords(nm_prepare *self, nm_error *err);
+/* The words of a line that has been split into words, and their owners: the words of the raw line between white space. */
+typedef struct nm_prepare_side_words {
+    int32_t *owners; /* [n], heap */
+    size_t n;
+} nm_prepare_side_words;
+/* line: n words separated by spaces. */
+void nm_prepare_side_words_init(nm_prepare_side_words *self, const char *raw, size_t bytes,
+                                const nm_buffer *line, size_t n);
+/* Appends the links between the words of the lines for links between those of the raw lines. */
+void nm_prepare_link_words(const nm_link_list *raw, const nm_prepare_side_words sides[NM_PREPARE_SIDES],
+                           nm_link_list *out);
+/* Links of subwords: fills self->alignments. */
+nm_status nm_prepare_alignments(nm_prepare *self, nm_error *err);
 /* Ids of all splits: fills self->ids. */
 nm_status nm_prepare_ids(nm_prepare *self, nm_error *err);
 

@@ -11,9 +11,12 @@
 
 #include "text/tokenizer.h"
 #include "text/utf8.h"
+#include "text/word_spans.h"
 #include "text/words.h"
 
 enum { CHUNK_LINES = 512, N_CHUNKS = NM_PREPARE_BLOCK_LINES / CHUNK_LINES, N_BLOCKS = 3 };
+
+static const nm_link line_end = {NM_PREPARE_LINE_END, NM_PREPARE_LINE_END};
 
 typedef struct word_view {
     const char *text; /* in the tokenized line */
@@ -28,6 +31,7 @@ typedef struct line_worker { /* one per thread */
     nm_buffer lines[NM_PREPARE_SIDES];
     word_view *words[NM_PREPARE_SIDES];
     size_t n_words[NM_PREPARE_SIDES], capacity[NM_PREPARE_SIDES];
+    nm_link_list links; /* of the raw lines */
 } line_worker;
 
 typedef struct word_list { /* indexes of words, lines followed by NM_PREPARE_LINE_END */
@@ -39,6 +43,7 @@ typedef struct chunk { /* results of CHUNK_LINES lines of a block */
     nm_counter words[NM_PREPARE_SIDES];
     word_list numbers[NM_PREPARE_SIDES]; /* indexes into words */
     nm_buffer text[NM_PREPARE_SIDES];    /* tokenized lines, for valid and test */
+    nm_link_list links;                  /* between words of the kept lines, each line followed by line_end */
     nm_prepare_split_report report;      /* its examples have the index in the block and no texts */
     size_t invalid;                      /* first pair that is not text and stops the command, or SIZE_MAX */
 } chunk;
@@ -94,6 +99,8 @@ static nm_status job_open(split_job *self, nm_error *err)
     NM_TRY(nm_prepare_reader_open(&self->reader, prepare, self->split, err));
     for (int32_t i = 0; i < prepare->threads; i++)
         NM_TRY(open_worker(&self->workers[i], prepare, err));
+    if (self->split == PREPARE_TRAIN && *prepare->config->alignments)
+        NM_TRY(open_writer(&prepare->links, prepare, self->split, PREPARE_SOURCE, "links", err));
     bool holds_out = self->split == PREPARE_TRAIN && prepare->config->valid_every;
     for (int split = self->split; split <= (holds_out ? PREPARE_VALID : self->split); split++)
         for (int side = 0; side < prepare->sides; side++) {
@@ -107,6 +114,7 @@ static nm_status job_open(split_job *self, nm_error *err)
 static void release_worker(line_worker *self)
 {
     nm_buffer_release(&self->plain);
+    free(self->links.data);
     for (int side = 0; side < NM_PREPARE_SIDES; side++) {
         nm_cleaner_release(&self->cleaners[side]);
         nm_tokenizer_close(&self->tokenizers[side]);
@@ -118,6 +126,9 @@ static void release_worker(line_worker *self)
 
 static void release_block(block *self)
 {
+    nm_line_list_release(&self->raw.alignments);
+    for (int c = 0; c < N_CHUNKS; c++)
+        free(self->chunks[c].links.data);
     for (int side = 0; side < NM_PREPARE_SIDES; side++) {
         nm_line_list_release(&self->raw.lines[side]);
         for (int c = 0; c < N_CHUNKS; c++) {
@@ -140,7 +151,26 @@ static void job_close(split_job *self)
     free(self->numbers);
 }
 
-/* NM_FORMAT with file, line and byte if a side of pair i of the block is not text. */
+/* Reads the links of pair i of the block, between the words of its lines. */
+static nm_status parse_links(const split_job *self, const nm_prepare_block *from, size_t i,
+                             nm_link_list *links, nm_error *err)
+{
+    size_t n_words[NM_PREPARE_SIDES], bytes;
+    for (int side = 0; side < NM_PREPARE_SIDES; side++) {
+        nm_word_span *spans;
+        const char *raw = nm_line_list_get(&from->lines[side], i, &bytes);
+        n_words[side] = nm_word_spans(raw, bytes, &spans);
+        free(spans);
+    }
+    char where[600];
+    snprintf(where, sizeof where, "%s:%lld", self->prepare->config->alignments,
+             (long long)(from->first_pair + (int64_t)i) + 1);
+    const char *line = nm_line_list_get(&from->alignments, i, &bytes);
+    links->n = 0;
+    return nm_links_parse(links, line, bytes, n_words[0], n_words[1], where, err);
+}
+
+/* NM_FORMAT with file, line and byte if a side of pair i of the block is not text, or its alignment is not valid. */
 static nm_status check_pair(const split_job *self, const nm_prepare_block *from, size_t i, nm_error *err)
 {
     for (int side = 0; side < self->prepare->sides; side++) {
@@ -158,7 +188,10 @@ static nm_status check_pair(const split_job *self, const nm_prepare_block *from,
             return nm_fail(err, found.status, "%.900s; --encoding names another encoding", found.text);
         }
     }
-    return NM_OK;
+    nm_link_list ignored = {0};
+    nm_status status = i < from->alignments.n ? parse_links(self, from, i, &ignored, err) : NM_OK;
+    free(ignored.data);
+    return status;
 }
 
 static nm_drop check_text(const split_job *self, const nm_prepare_block *from, size_t i)
@@ -258,7 +291,29 @@ static void keep_line(const line_worker *worker, int side, bool with_text, chunk
     }
 }
 
-/* Adds pair i of the block to the chunk. False if it is not text and such pairs are an error. */
+/* Adds the links of pair i, which is kept. False if they are not valid. */
+static bool keep_links(const split_job *self, line_worker *worker, const nm_prepare_block *from, size_t i,
+                       chunk *out)
+{
+    nm_error ignored;
+    nm_prepare_side_words sides[NM_PREPARE_SIDES];
+    if (parse_links(self, from, i, &worker->links, &ignored) != NM_OK)
+        return false;
+    for (int side = 0; side < NM_PREPARE_SIDES; side++) {
+        size_t bytes;
+        const char *raw = nm_line_list_get(&from->lines[side], i, &bytes);
+        nm_prepare_side_words_init(&sides[side], raw, bytes, &worker->lines[side], worker->n_words[side]);
+    }
+    nm_prepare_link_words(&worker->links, sides, &out->links);
+    for (int side = 0; side < NM_PREPARE_SIDES; side++)
+        free(sides[side].owners);
+    NM_GROW(out->links.data, out->links.n, out->links.capacity);
+    out->links.data[out->links.n++] = line_end;
+    return true;
+}
+
+/* Adds pair i of the block to the chunk. False if it is not text and such pairs are an error, or if its alignment is not
+ * valid. */
 static bool process_pair(const split_job *self, line_worker *worker, const nm_prepare_block *from, size_t i,
                          chunk *out)
 {
@@ -282,6 +337,8 @@ static bool process_pair(const split_job *self, line_worker *worker, const nm_pr
         out->report.dropped[drop]++;
         return true;
     }
+    if (i < from->alignments.n && !keep_links(self, worker, from, i, out))
+        return false;
     out->report.kept++;
     for (int side = 0; side < self->prepare->sides; side++)
         keep_line(worker, side, !train || config->valid_every, out);
@@ -296,6 +353,7 @@ static void process_chunk(const split_job *self, line_worker *worker, block *fro
         nm_buffer_clear(&out->text[side]);
         out->numbers[side].n = 0;
     }
+    out->links.n = 0;
     out->report = (nm_prepare_split_report){0};
     out->invalid = SIZE_MAX;
     size_t end = (c + 1) * CHUNK_LINES, n = from->raw.lines[PREPARE_SOURCE].n;
@@ -408,6 +466,21 @@ static nm_status merge_side(split_job *self, chunk *from, int side, nm_error *er
                           from->text[side].bytes, err);
 }
 
+/* Writes the links of the lines that are not held out. */
+static nm_status write_links(split_job *self, const chunk *from, nm_error *err)
+{
+    int64_t line = 0;
+    for (size_t start = 0, i = 0; i < from->links.n; i++) {
+        if (from->links.data[i].source != line_end.source)
+            continue;
+        if (!is_held_out(self, line++))
+            NM_TRY(nm_file_append(&self->prepare->links, from->links.data + start,
+                                  (i + 1 - start) * sizeof *from->links.data, err));
+        start = i + 1;
+    }
+    return NM_OK;
+}
+
 /* After the chunk is merged. */
 static void count_held_out(split_job *self, const chunk *from)
 {
@@ -431,6 +504,7 @@ static nm_status merge_block(split_job *self, block *from, nm_error *err)
         add_report(self, &from->raw, &part->report);
         for (int side = 0; side < self->prepare->sides; side++)
             NM_TRY(merge_side(self, part, side, err));
+        NM_TRY(write_links(self, part, err));
         count_held_out(self, part);
     }
     return NM_OK;

@@ -283,7 +283,7 @@ static void encode(nm_incremental *inc, const nm_packing *sources, const int32_t
     packing = nm_tape_packing(tape, &packing);
     nm_tensor *x =
         inc->generator->embed(inc->model, tape, inc->main->tables.source, ids + begin, pos, tokens);
-    nm_tensor *memory = nm_stack_forward(tape, inc->encoder, x, &packing, NULL, NULL);
+    nm_tensor *memory = nm_stack_forward(tape, inc->encoder, x, &packing, NULL, NULL, NULL);
     if (nm_tape_exhausted(tape))
         return;
     for (int32_t i = 0; i < inc->n_layers; i++) {

@@ -159,7 +159,8 @@ static nm_model_output classifier_forward(nm_model *model, nm_tape *tape, const 
     const nm_classifier_config *c = model->config;
     classifier *self = model->parts;
     nm_packing texts = nm_tape_packing(tape, &batch->source);
-    nm_tensor *x = nm_stack_forward(tape, &self->encoder, embed(model, tape, batch), &texts, NULL, NULL);
+    nm_tensor *x =
+        nm_stack_forward(tape, &self->encoder, embed(model, tape, batch), &texts, NULL, NULL, NULL);
     nm_tensor *pooled =
         nm_pool(tape, x, &texts, c->pooling == NM_CLASSIFIER_MEAN ? NM_POOL_MEAN : NM_POOL_FIRST);
     if (self->words)

@@ -231,7 +231,7 @@ nm_tensor *nm_lm_hidden(nm_model *model, nm_tape *tape, const nm_batch *batch)
     nm_packing packing = nm_tape_packing(tape, &batch->target);
     nm_tensor *x =
         lm_embed(model, tape, nm_lm_of(model)->table, batch->target_in, batch->target_pos, packing.n_tokens);
-    x = nm_stack_forward(tape, &nm_lm_of(model)->stack, x, &packing, NULL, NULL);
+    x = nm_stack_forward(tape, &nm_lm_of(model)->stack, x, &packing, NULL, NULL, NULL);
     return nm_dropped(tape, x, nm_lm_config_of(model)->hidden_dropout);
 }
 

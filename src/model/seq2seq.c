@@ -29,9 +29,12 @@ static const nm_option seq2seq_options[] = {
     ROW(output_bias, "false", 0, 1, "Bias of the output projection."),
     PICK(positions, "fairseq", "fairseq|tears|marian|tensor2tensor", "Sinusoidal position table: fairseq's, that of Transformers without Tears, that of Marian models in transformers, or that of tensor2tensor and Marian."),
     ROW(max_positions, "1024", 8, 1 << 20, "Maximum length of a sequence in tokens."),
+    ROW(alignment_head, "0", 0, 1000, "Head of a cross-attention that learns the word alignments of the data folder in training (guided alignment) and that translate --alignment uses, from 1; 0: none."),
+    ROW(alignment_layer, "0", 0, 1000, "Decoder layer of that cross-attention, from 1; 0: the last but one."),
     {0}};
 
 static const nm_option_rule seq2seq_rules[] = {
+    {"model.alignment_layer", "model.alignment_head", "!0", "it is the layer of that head", NULL},
     {"model.encoder_final_norm", "model.norm_position", "pre", "post-norm has no final norm", NULL},
     {"model.decoder_final_norm", "model.norm_position", "pre", "post-norm has no final norm", NULL},
     {0}};
@@ -45,6 +48,12 @@ static const nm_preset seq2seq_presets[] = {
     {"tears", "width=512 ff=2048 heads=8 encoder_layers=6 decoder_layers=6 dropout=0.3 attention_dropout=0.3 relu_dropout=0.3 embedding_dropout=0.3 init=small positions=tears output_bias=true", "Transformers without Tears, low-resource language pairs."},
     {0}};
 /* clang-format on */
+
+int32_t nm_seq2seq_alignment_layer(const nm_seq2seq_config *config)
+{
+    int64_t last_but_one = config->decoder_layers > 1 ? config->decoder_layers - 2 : 0;
+    return (int32_t)(config->alignment_layer ? config->alignment_layer - 1 : last_but_one);
+}
 
 /* ---- building ---- */
 
@@ -103,6 +112,13 @@ static nm_status seq2seq_build(nm_model *model, nm_error *err)
             "tokens and the target vocabulary %d: prepare the data with a joint vocabulary or set "
             "model.share_embeddings = decoder",
             model->source_size, model->target_size);
+    if (c->alignment_head > c->heads || c->alignment_layer > c->decoder_layers)
+        return nm_fail(
+            err, NM_USAGE,
+            "model.alignment_head = %lld, model.alignment_layer = %lld: the model has %lld heads and "
+            "%lld decoder layers",
+            (long long)c->alignment_head, (long long)c->alignment_layer, (long long)c->heads,
+            (long long)c->decoder_layers);
     build_tables(model, s);
     nm_stack_config encoder = stack_config(model, false), decoder = stack_config(model, true);
     NM_TRY(nm_stack_build(&s->encoder, &encoder, &model->params, model->options, err));
@@ -175,10 +191,10 @@ static nm_model_output seq2seq_forward(nm_model *model, nm_tape *tape, const nm_
     nm_generator_tables tables = seq2seq_tables(model, tape);
     nm_tensor *x =
         seq2seq_embed(model, tape, tables.source, batch->source_ids, batch->source_pos, source.n_tokens);
-    nm_tensor *memory = nm_stack_forward(tape, &s->encoder, x, &source, NULL, NULL);
+    nm_tensor *memory = nm_stack_forward(tape, &s->encoder, x, &source, NULL, NULL, NULL);
     nm_tensor *y =
         seq2seq_embed(model, tape, tables.target, batch->target_in, batch->target_pos, target.n_tokens);
-    tables.output.hidden = nm_stack_forward(tape, &s->decoder, y, &target, memory, &source);
+    tables.output.hidden = nm_stack_forward(tape, &s->decoder, y, &target, memory, &source, batch->more);
     return tables.output;
 }
 

@@ -12,7 +12,7 @@ typedef struct nm_seq2seq_config {
     enum { NM_SHARE_ALL, NM_SHARE_DECODER, NM_SHARE_NONE } share_embeddings;
     enum { NM_SEQ2SEQ_FAIRSEQ, NM_SEQ2SEQ_TEARS, NM_SEQ2SEQ_MARIAN, NM_SEQ2SEQ_TENSOR2TENSOR } positions;
     bool fixnorm, output_bias;
-    int64_t encoder_layers, decoder_layers, max_positions;
+    int64_t encoder_layers, decoder_layers, max_positions, alignment_layer, alignment_head;
 } nm_seq2seq_config;
 
 typedef struct nm_seq2seq {
@@ -26,6 +26,9 @@ static inline const nm_seq2seq_config *nm_seq2seq_config_of(const nm_model *mode
 {
     return model->config;
 }
+
+/* The decoder layer, from 0, that model.alignment_layer means. */
+int32_t nm_seq2seq_alignment_layer(const nm_seq2seq_config *config);
 
 static inline nm_seq2seq *nm_seq2seq_of(const nm_model *model)
 {

@@ -143,7 +143,7 @@ static nm_model_output tagger_forward(nm_model *model, nm_tape *tape, const nm_b
             nm_embed(tape, t->bigrams, in->bigrams, NULL, packing.n_tokens, 1, NULL, c->embedding_dropout);
     nm_tensor *x = nm_concat(tape, parts, n);
     x = nm_linear(tape, x, t->in_weight, t->in_bias, NM_ACT_NONE, 0);
-    x = nm_stack_forward(tape, &t->encoder, x, &packing, NULL, NULL);
+    x = nm_stack_forward(tape, &t->encoder, x, &packing, NULL, NULL, NULL);
     return (nm_model_output){
         .hidden = nm_dropped(tape, x, c->output_dropout), .weight = t->output_weight, .bias = t->output_bias};
 }

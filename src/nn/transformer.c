@@ -314,6 +314,7 @@ nm_tensor *nm_stack_forward_with(nm_tape *tape, const nm_stack *stack, nm_tensor
 typedef struct attention_inputs {
     nm_packing packing, memory_packing;
     nm_tensor *memory, *positions;
+    const nm_alignment_guide *guide;
 } attention_inputs;
 
 static nm_tensor *self_attention(nm_tape *tape, const nm_stack *stack, int32_t layer, nm_tensor *h,
@@ -347,18 +348,25 @@ static nm_tensor *cross_attention(nm_tape *tape, const nm_stack *stack, int32_t 
     const nm_sublayer_attention *cross = &stack->layers[layer].cross;
     nm_tensor *q = nm_linear(tape, h, cross->in_weight, cross->in_bias, NM_ACT_NONE, 0);
     nm_tensor *kv = nm_linear(tape, in->memory, cross->kv_weight, cross->kv_bias, NM_ACT_NONE, 0);
-    h = nm_attention(tape, q, kv, c->width, 0, c->width, &in->packing, &in->memory_packing, c->heads, false,
-                     c->attention_drop);
+    const nm_attention_shape shape = {.key_width = c->width,
+                                      .value_width = c->width,
+                                      .v_first = c->width,
+                                      .heads = c->heads,
+                                      .scale = 1 / sqrt((double)c->width / c->heads)};
+    if (in->guide && in->guide->layer == layer)
+        nm_guided_attention(tape, q, kv, &shape, &in->packing, &in->memory_packing, in->guide);
+    h = nm_attention_of(tape, q, kv, &shape, &in->packing, &in->memory_packing, c->attention_drop);
     return nm_linear(tape, h, cross->out_weight, cross->out_bias, NM_ACT_NONE, 0);
 }
 
 nm_tensor *nm_stack_forward(nm_tape *tape, const nm_stack *stack, nm_tensor *x, const nm_packing *packing,
-                            nm_tensor *memory, const nm_packing *memory_packing)
+                            nm_tensor *memory, const nm_packing *memory_packing,
+                            const nm_alignment_guide *guide)
 {
     attention_inputs *in = nm_tape_host(tape, sizeof *in);
     if (!in)
         return x;
-    *in = (attention_inputs){.packing = *packing, .memory = memory};
+    *in = (attention_inputs){.packing = *packing, .memory = memory, .guide = guide};
     if (memory)
         in->memory_packing = *memory_packing;
     if (stack->config.attention == NM_BLOCK_TERM_ATTENTION)

@@ -144,9 +144,11 @@ void nm_stack_release(nm_stack *stack, nm_backend *backend);
 bool nm_stack_fold(const nm_stack *stack, nm_fold *fold, const char *option, const char *final_option);
 
 /* x: [tokens, d], packed sequences. memory [source tokens, d] and its packing: the encoder's output, for stacks with
- * cross-attention; otherwise NULL. Returns [tokens, d]. */
+ * cross-attention; otherwise NULL. guide: what a cross-attention learns in training, valid until the pass ends; NULL: none.
+ * Returns [tokens, d]. */
 nm_tensor *nm_stack_forward(nm_tape *tape, const nm_stack *stack, nm_tensor *x, const nm_packing *packing,
-                            nm_tensor *memory, const nm_packing *memory_packing);
+                            nm_tensor *memory, const nm_packing *memory_packing,
+                            const nm_alignment_guide *guide);
 
 /* The attention functions of a forward pass, F without residual connection and norm: h [tokens, d] -> [tokens, d]. context
  * must live as long as the records of the tape. */

@@ -70,12 +70,3 @@ nm_tensor *nm_attention_of(nm_tape *tape, nm_tensor *q, nm_tensor *kv, const nm_
     node->in[1] = kv;
     return out;
 }
-
-nm_tensor *nm_attention(nm_tape *tape, nm_tensor *q, nm_tensor *kv, int32_t width, int32_t k_first,
-                        int32_t v_first, const nm_packing *q_packing, const nm_packing *k_packing,
-                        int32_t heads, bool causal, double drop_rate)
-{
-    const nm_attention_shape shape = {
-        width, width, k_first, v_first, heads, causal, 1 / sqrt((double)width / heads)};
-    return nm_attention_of(tape, q, kv, &shape, q_packing, k_packing, drop_rate);
-}

@@ -143,11 +143,27 @@ nm_tensor *nm_dropped(nm_tape *tape, nm_tensor *x, double rate);
  * learned */
 nm_tensor *nm_embed(nm_tape *tape, nm_tensor *table, const int32_t *ids, const int32_t *pos, int32_t n,
                     double scale, const nm_mat *positions, double drop_rate);
-/* Queries are columns 0 .. width-1 of q; keys and values are `width` columns of kv each, from k_first and
- * v_first. q may be the same tensor as kv (one fused projection [q | k | v]). */
-nm_tensor *nm_attention(nm_tape *tape, nm_tensor *q, nm_tensor *kv, int32_t width, int32_t k_first,
-                        int32_t v_first, const nm_packing *q_packing, const nm_packing *k_packing,
-                        int32_t heads, bool causal, double drop_rate);
+/* Queries are columns 0 .. key_width - 1 of q; keys and values are columns of kv from k_first and v_first on. q may be the same
+ * tensor as kv (one fused projection [q | k | v]). */
+typedef struct nm_attention_shape {
+    int32_t key_width, value_width, k_first, v_first, heads; /* widths of all heads together */
+    bool causal;
+    double scale;
+} nm_attention_shape;
+nm_tensor *nm_attention_of(nm_tape *tape, nm_tensor *q, nm_tensor *kv, const nm_attention_shape *shape,
+                           const nm_packing *q_packing, const nm_packing *k_packing, double drop_rate);
+/* Alignments that a cross-attention learns: row i of the queries is aligned to keys[offsets[i]] .. keys[offsets[i + 1] - 1],
+ * positions in the sequence of the keys. Host arrays. */
+typedef struct nm_alignment_guide {
+    const int32_t *offsets, *keys; /* [query rows + 1], [offsets[query rows]] */
+    int32_t layer, head;           /* from 0 */
+    double weight;                 /* of its loss, which is summed over the queries with keys */
+} nm_alignment_guide;
+/* Adds the cross-entropy of the attention of guide->head to the alignments as a penalty, in training only. To be called just
+ * before the attention with the same arguments. */
+void nm_guided_attention(nm_tape *tape, nm_tensor *q, nm_tensor *kv, const nm_attention_shape *shape,
+                         const nm_packing *q_packing, const nm_packing *k_packing,
+                         const nm_alignment_guide *guide);
 /* Block-term attention, see nm_block_term_args: qkv [tokens, 3h] = [q | k | v], positions [length, h], both projections
  * used by this attention only; sequences of up to length tokens. */
 typedef struct nm_block_term_params {
@@ -156,14 +172,6 @@ typedef struct nm_block_term_params {
 nm_tensor *nm_block_term_attention(nm_tape *tape, nm_tensor *qkv, nm_tensor *positions,
                                    const nm_block_term_params *params, const nm_packing *packing,
                                    bool causal);
-/* The same with a given scale, and with queries and keys of another width than values. */
-typedef struct nm_attention_shape {
-    int32_t key_width, value_width, k_first, v_first, heads; /* widths of all heads together */
-    bool causal;
-    double scale;
-} nm_attention_shape;
-nm_tensor *nm_attention_of(nm_tape *tape, nm_tensor *q, nm_tensor *kv, const nm_attention_shape *shape,
-                           const nm_packing *q_packing, const nm_packing *k_packing, double drop_rate);
 typedef enum nm_pooling { NM_POOL_FIRST, NM_POOL_MEAN } nm_pooling;
 /* One row per sequence: its first row, or the mean of its rows. No sequence may be empty. */
 nm_tensor *nm_pool(nm_tape *tape, nm_tensor *x, const nm_packing *packing, nm_pooling pooling);

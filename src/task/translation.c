@@ -7,6 +7,7 @@
 #include "backend/device.h"
 #include "base/file.h"
 #include "decode/decode.h"
+#include "data/alignments.h"
 #include "data/checksums.h"
 #include "data/prepare.h"
 #include "model/seq2seq.h"
@@ -21,9 +22,14 @@ static const nm_option translation_options[] = {
     NM_CHOICE(nm_translation_config, order, "length", NM_EXAMPLE_ORDERS, "Sentences of a training batch: of similar length (sorted by target, then source length), or random."),
     ROW(word_dropout, "0", 0, 0.99, "Fraction of source and target input tokens replaced by <unk> in training."),
     ROW(mask_words, "false", 0, 1, "Restrict the output vocabulary to the subwords of the training data's target side; other target tokens have no loss and are counted at each validation."),
+    ROW(alignment_weight, "0.1", 0, 1000, "Guided alignment: weight of the cross-entropy of the attention of model.alignment_head to the word alignments, per target token."),
     NM_SUBWORD_SAMPLING_OPTIONS(nm_translation_config),
     {0}};
 /* clang-format on */
+
+static const nm_option_rule translation_rules[] = {{"data.alignment_weight", "model.alignment_head", "!0",
+                                                    "no head learns alignments (model.alignment_head)", NULL},
+                                                   {0}};
 
 static const char *const text_names[] = {"data.ini",  "dict.source.txt",  "dict.target.txt",
                                          "codes.bpe", "units.source.txt", "units.target.txt"};
@@ -130,6 +136,24 @@ static nm_status open_samplers(nm_task *task, nm_error *err)
     return NM_OK;
 }
 
+/* The word alignments of the training pairs, if a head learns them. */
+static nm_status open_alignments(nm_task *task, nm_error *err)
+{
+    const nm_translation_config *config = task->config;
+    nm_translation_parts *parts = task->parts;
+    const nm_seq2seq_config *model = nm_options_find(task->options, "model");
+    if (!model->alignment_head)
+        return NM_OK;
+    NM_TRY(nm_alignments_open(&parts->alignments, config->folder, parts->sides[NM_SPLIT_TRAIN], err));
+    if (parts->samplers[0])
+        return nm_fail(
+            err, NM_USAGE,
+            "model.alignment_head: the alignments are those of the subwords of the data folder, but "
+            "data.subword_dropout and data.subword_sampling draw others");
+    task->fingerprint ^= parts->alignments.fingerprint << 2;
+    return NM_OK;
+}
+
 static nm_status translation_open(nm_task *task, nm_error *err)
 {
     const nm_translation_config *config = task->config;
@@ -153,7 +177,7 @@ static nm_status translation_open(nm_task *task, nm_error *err)
     }
     NM_TRY(open_samplers(task, err));
     task->fingerprint = parts->sides[0][0].fingerprint ^ (parts->sides[0][1].fingerprint << 1);
-    return NM_OK;
+    return open_alignments(task, err);
 }
 
 static nm_status translation_open_model(nm_task *task, const nm_safetensors *file, nm_error *err)
@@ -194,6 +218,7 @@ static void translation_close(nm_task *task)
     for (int split = 0; split < NM_TRANSLATION_SPLITS; split++)
         for (int target = 0; target < 2; target++)
             nm_corpus_close(&parts->sides[split][target]);
+    nm_corpus_close(&parts->alignments);
     for (int target = 0; target < 2; target++) {
         nm_subword_sampler_free(parts->samplers[target]);
         nm_model_spm_release(&parts->spm[target]);
@@ -302,6 +327,42 @@ static void ignore_masked_targets(nm_batch *batch, const uint8_t *allowed, nm_ar
     batch->n_targets -= ignored;
 }
 
+/* What the alignment head learns from n links, which the caller fills in. */
+static nm_alignment_guide *guide_create(const nm_task *task, int32_t n_targets, size_t n, int32_t **offsets,
+                                        int32_t **keys, nm_arena *arena)
+{
+    const nm_translation_config *config = task->config;
+    const nm_seq2seq_config *model = nm_options_find(task->options, "model");
+    nm_alignment_guide *guide = nm_arena_alloc(arena, sizeof *guide);
+    *offsets = nm_arena_alloc(arena, ((size_t)n_targets + 1) * sizeof **offsets);
+    *keys = nm_arena_alloc(arena, (n + 1) * sizeof **keys);
+    *guide = (nm_alignment_guide){.offsets = *offsets,
+                                  .keys = *keys,
+                                  .layer = nm_seq2seq_alignment_layer(model),
+                                  .head = (int32_t)model->alignment_head - 1,
+                                  .weight = config->alignment_weight};
+    return guide;
+}
+
+static void add_guide(const nm_task *task, nm_batch *batch, nm_arena *arena)
+{
+    const nm_corpus *links = &parts_of(task)->alignments;
+    int32_t *offsets, *keys, n = 0;
+    size_t numbers = 0;
+    for (int32_t i = 0; i < batch->n; i++)
+        numbers += (size_t)nm_corpus_length(links, batch->index[i]);
+    batch->more = guide_create(task, batch->target.n_tokens, numbers / 2, &offsets, &keys, arena);
+    for (int32_t i = 0; i < batch->n; i++) {
+        uint64_t at = links->offsets[batch->index[i]], end = links->offsets[batch->index[i] + 1];
+        for (int32_t t = batch->target.offsets[i]; t < batch->target.offsets[i + 1]; t++) {
+            offsets[t] = n;
+            for (; at < end && links->ids[at] == batch->target_pos[t]; at += 2)
+                keys[n++] = links->ids[at + 1];
+        }
+    }
+    offsets[batch->target.n_tokens] = n;
+}
+
 static nm_batch translation_batch(nm_task *task, nm_split split, const nm_batches *batches, int64_t i,
                                   uint32_t step, bool training, nm_arena *arena)
 {
@@ -309,6 +370,8 @@ static nm_batch translation_batch(nm_task *task, nm_split split, const nm_batche
     nm_batch batch = nm_batches_get(batches, &parts_of(task)->batching[split], i, &words, arena);
     if (parts_of(task)->allowed)
         ignore_masked_targets(&batch, parts_of(task)->allowed, arena);
+    if (training && parts_of(task)->alignments.n)
+        add_guide(task, &batch, arena);
     return batch;
 }
 
@@ -325,6 +388,15 @@ static nm_batch translation_largest(nm_task *task, nm_arena *arena)
     batch.target_pos = batch.target_out = batch.target_in;
     batch.n = batch.target.n_seqs;
     batch.n_targets = batch.tokens = tokens;
+    if (!parts_of(task)->alignments.n)
+        return batch;
+    int32_t *offsets, *keys;
+    batch.more = guide_create(task, tokens, (size_t)tokens, &offsets, &keys, arena);
+    for (int32_t t = 0; t < tokens; t++) {
+        offsets[t + 1] = t + 1;
+        keys[t] = 0;
+    }
+    offsets[0] = 0;
     return batch;
 }
 
@@ -342,6 +414,7 @@ static void add_decode_options(nm_options *options)
 {
     nm_decode_options_add(options);
     nm_options_add_rules(options, nm_subword_sampling_rules);
+    nm_options_add_rules(options, translation_rules);
 }
 
 const nm_task_type nm_task_translation = {

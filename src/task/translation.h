@@ -26,7 +26,7 @@ typedef struct nm_translation_config { /* section [data] */
     const char *folder;
     nm_example_order order;
     int64_t max_length;
-    double word_dropout;
+    double word_dropout, alignment_weight;
     bool mask_words;
     nm_subword_sampling sampling;
 } nm_translation_config;
@@ -40,6 +40,7 @@ typedef struct nm_translation_parts {
     nm_tokenizer target_tokenizer;             /* with SentencePiece: decodes translations, for the score */
     nm_metric_tokenizer bleu_tokenizer;        /* with SentencePiece: of the target language */
     nm_corpus sides[NM_TRANSLATION_SPLITS][2]; /* [split][target]; empty after open_model */
+    nm_corpus alignments;                      /* of the training pairs; empty without guided alignment */
     nm_subword_sampler *samplers[2];           /* of the training text; NULL: none */
     nm_batching batching[NM_TRANSLATION_SPLITS];
     uint8_t *allowed; /* host [target size], or NULL */

@@ -90,10 +90,31 @@ static void test_activations(void **state)
     }
 }
 
+/* Aligned target tokens to none, one and several source tokens, in the first and in the last layer. */
+static void test_guided_alignment(void **state)
+{
+    (void)state;
+    static const int32_t offsets[] = {0, 1, 1, 3, 4, 9, 10, 11, 12, 12};
+    static const int32_t keys[] = {2, 0, 1, 2, 0, 1, 2, 3, 4, 3, 0, 0};
+    for (int32_t layer = 0; layer < 2; layer++) {
+        const nm_alignment_guide guide = {
+            .offsets = offsets, .keys = keys, .layer = layer, .head = layer, .weight = 0.7};
+        const char *const settings[] = {"model.norm_position", layer ? "post" : "pre",
+                                        "model.attention_dropout", "0.2", NULL};
+        model_rig r;
+        rig_open(&r, settings);
+        r.batch = batch;
+        double plain = model_softmax_loss(&r, false);
+        r.batch.more = &guide;
+        assert_true(model_softmax_loss(&r, false) > plain + 1);
+        model_rig_check(&r, model_softmax_loss);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_exact_norm),
-                                       cmocka_unit_test(test_presets_of_the_papers),
-                                       cmocka_unit_test(test_activations)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_exact_norm), cmocka_unit_test(test_presets_of_the_papers),
+        cmocka_unit_test(test_activations), cmocka_unit_test(test_guided_alignment)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

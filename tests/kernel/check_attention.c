@@ -97,3 +97,32 @@ void check_attention_cached(pair *p, size z)
     mat_compare(p, "out", out, 64, 1);
     free(offsets);
 }
+
+/* Queries with no, one and several given keys; the first of the heads of wide matrices. */
+void check_guided_attention(pair *p, size z)
+{
+    static const attention_case cross = {.cross = true};
+    attention_inputs in, grads;
+    attention_init(p, &in, &cross, z);
+    attention_init(p, &grads, &cross, z);
+    int32_t *offsets = nm_allocate(((size_t)z.rows + 1) * sizeof *offsets), width = z.cols / in.heads;
+    for (int32_t i = 0; i < z.rows; i++)
+        offsets[i + 1] = offsets[i] + i % 4;
+    int32_t *keys = nm_allocate(((size_t)offsets[z.rows] + 1) * sizeof *keys);
+    for (int32_t i = 0; i < z.rows; i++)
+        for (int32_t g = offsets[i]; g < offsets[i + 1]; g++)
+            keys[g] = 2 * (g - offsets[i]); /* every sequence has at least 6 keys */
+    pair_list starts = pair_list_of(p, offsets, ((size_t)z.rows + 1) * sizeof *offsets);
+    pair_list given = pair_list_of(p, keys, ((size_t)offsets[z.rows] + 1) * sizeof *keys);
+    pair_list loss = pair_list_of(p, (double[]){7}, sizeof(double));
+    BOTH(p, guided_attention, .q = mat_slice(p, in.q, 0, width).m[s], .k = mat_slice(p, in.k, 0, width).m[s],
+         .q_packing = &in.q_packing.side[s], .k_packing = &in.k_packing.side[s], .scale = in.scale,
+         .weight = 0.7, .grad_scale = 0.5, .offsets = starts.memory[s], .keys = given.memory[s],
+         .loss = loss.memory[s], .dq = mat_slice(p, grads.q, 0, width).m[s],
+         .dk = mat_slice(p, grads.k, 0, width).m[s]);
+    pair_compare_sums(p, (double *const[]){loss.memory[ACTUAL], loss.memory[EXPECTED]}, z.rows);
+    mat_compare(p, "dq", grads.q, 16, 1);
+    mat_compare(p, "dk", grads.k, 16, 1);
+    free(offsets);
+    free(keys);
+}

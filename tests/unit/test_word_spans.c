@@ -1,4 +1,4 @@
-/* task/word_spans.h: words of a text, and the words of its subwords. */
+/* text/word_spans.h: words of a text, and the words of its subwords. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/memory.h"
-#include "task/word_spans.h"
+#include "text/word_spans.h"
 
 static void words_are_separated_by_white_space(void **state)
 {

@@ -1,4 +1,4 @@
-#include "task/word_spans.h"
+#include "text/word_spans.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,61 @@
+/* Guided alignment: the attention of one head learns given alignments (nm_guided_attention_args). The loss is added to that
+ * of the task as a penalty. */
+#include "tape/tape.h"
+
+typedef struct guided_saved {
+    nm_guided_attention_args args;
+    nm_packing q_packing, k_packing;
+    int32_t first, k_first; /* columns of the head */
+} guided_saved;
+
+static void guided_backward(nm_tape *tape, nm_node *node)
+{
+    guided_saved *s = node->saved;
+    nm_backend *b = tape->backend;
+    bool add_q, add_kv;
+    nm_mat dq = nm_tensor_grad(tape, node->in[0], &add_q), dkv = nm_tensor_grad(tape, node->in[1], &add_kv);
+    NM_ASSERT(add_q && add_kv); /* the attention, which is recorded later, has assigned both gradients */
+    if (!dq.data || !dkv.data)
+        return;
+    s->args.loss = NULL;
+    s->args.dq = nm_mat_columns(b, dq, s->first, s->args.q.cols);
+    s->args.dk = nm_mat_columns(b, dkv, s->k_first, s->args.k.cols);
+    b->k.guided_attention(b, &s->args);
+}
+
+static const nm_op guided_op = {"guided_attention", guided_backward};
+
+void nm_guided_attention(nm_tape *tape, nm_tensor *q, nm_tensor *kv, const nm_attention_shape *shape,
+                         const nm_packing *q_packing, const nm_packing *k_packing,
+                         const nm_alignment_guide *guide)
+{
+    if (!tape->training)
+        return;
+    guided_saved *s = nm_tape_host(tape, sizeof *s);
+    const size_t n_points = (size_t)guide->offsets[q->rows];
+    double *loss = nm_tape_alloc(tape, sizeof *loss);
+    const int32_t *offsets = nm_tape_upload(tape, guide->offsets, ((size_t)q->rows + 1) * sizeof *offsets);
+    const int32_t *keys = nm_tape_upload(tape, guide->keys, n_points * sizeof *keys);
+    if (nm_tape_exhausted(tape))
+        return;
+    nm_backend *b = tape->backend;
+    const int32_t width = shape->key_width / shape->heads, first = guide->head * width;
+    *s = (guided_saved){
+        .q_packing = *q_packing, .k_packing = *k_packing, .first = first, .k_first = shape->k_first + first};
+    s->args = (nm_guided_attention_args){.q = nm_mat_columns(b, nm_tensor_mat(q), first, width),
+                                         .k = nm_mat_columns(b, nm_tensor_mat(kv), s->k_first, width),
+                                         .q_packing = &s->q_packing,
+                                         .k_packing = &s->k_packing,
+                                         .scale = shape->scale,
+                                         .weight = guide->weight,
+                                         .grad_scale = tape->grad_scale,
+                                         .offsets = offsets,
+                                         .keys = keys,
+                                         .loss = loss};
+    b->k.guided_attention(b, &s->args);
+    if (!nm_segment_is_recomputed(tape) && tape->n_penalties < NM_TAPE_MAX_PENALTIES)
+        tape->penalties[tape->n_penalties++] = loss;
+    nm_node *node = nm_tape_record(tape, &guided_op, NULL, s);
+    node->in[0] = q;
+    node->in[1] = kv;
+}
