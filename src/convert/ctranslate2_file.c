@@ -205,17 +205,28 @@ static const nm_ct2_variable *scales_of(const nm_ct2_file *file, const nm_ct2_va
     return fits ? scale : NULL;
 }
 
+static bool variable_shape(const void *data, const char *name, int *rank, int64_t *shape)
+{
+    const nm_ct2_file *file = data;
+    const nm_ct2_variable *variable = nm_ct2_file_find(file, name);
+    if (!variable || variable->type == NM_CT2_INT32)
+        return false;
+    bool quantized = variable->type == NM_CT2_INT8 || variable->type == NM_CT2_INT16;
+    if (quantized && !scales_of(file, variable))
+        return false;
+    *rank = variable->rank;
+    memcpy(shape, variable->shape, (size_t)variable->rank * sizeof *shape);
+    return true;
+}
+
 static double *read_variable(const void *data, const char *name, int *rank, int64_t *shape)
 {
     const nm_ct2_file *file = data;
-    const nm_ct2_variable *variable = nm_ct2_file_find(file, name), *scale = NULL;
-    if (!variable || variable->type == NM_CT2_INT32)
+    if (!variable_shape(file, name, rank, shape))
         return NULL;
+    const nm_ct2_variable *variable = nm_ct2_file_find(file, name);
     bool quantized = variable->type == NM_CT2_INT8 || variable->type == NM_CT2_INT16;
-    if (quantized && !(scale = scales_of(file, variable)))
-        return NULL;
-    *rank = variable->rank;
-    memcpy(shape, variable->shape, (size_t)variable->rank * sizeof *shape);
+    const nm_ct2_variable *scale = quantized ? scales_of(file, variable) : NULL;
     double *values = nm_allocate((variable->count + 1) * sizeof *values);
     size_t columns = scale ? variable->count / (scale->count ? scale->count : 1) : 1;
     for (size_t i = 0; i < variable->count; i++)
@@ -231,5 +242,9 @@ static const char *variable_name(const void *data, size_t index)
 
 nm_tensor_source nm_ct2_file_source(const nm_ct2_file *file)
 {
-    return (nm_tensor_source){.path = file->path, .file = file, .read = read_variable, .name = variable_name};
+    return (nm_tensor_source){.path = file->path,
+                              .file = file,
+                              .shape = variable_shape,
+                              .read = read_variable,
+                              .name = variable_name};
 }

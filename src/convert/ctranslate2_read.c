@@ -367,13 +367,13 @@ static nm_status load(reader *from, const char *output)
     nm_import *in = &from->in;
     nm_tensor_map map = {0};
     nm_tensor_source source = nm_ct2_file_source(&from->file);
-    NM_TRY(nm_import_build(in));
+    NM_TRY(nm_import_declare(in));
     const nm_seq2seq *s = nm_seq2seq_of(in->model);
     source.ignored = s->output_bias ? ignored : ignored_without_bias;
     map_embeddings(from, &map);
     map_stack(from, &map, &s->encoder, "encoder");
     map_stack(from, &map, &s->decoder, "decoder");
-    nm_status status = nm_tensor_map_read(&map, in->backend, &source, &in->map_ids, from->err);
+    nm_status status = nm_import_load(in, &map, &source);
     nm_tensor_map_release(&map);
     return status == NM_OK ? nm_import_finish(in, output) : status;
 }

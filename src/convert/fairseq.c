@@ -71,12 +71,12 @@ static nm_status set_options(nm_import *in, const nm_safetensors *file, int64_t 
     return nm_import_set(in, "model.share_embeddings", "%s", all && tied ? "all" : tied ? "decoder" : "none");
 }
 
-static nm_status load(nm_import *in, const nm_safetensors *file, const char *output, nm_error *err)
+static nm_status load(nm_import *in, const nm_safetensors *file, const char *output)
 {
     nm_tensor_map map = {0};
     nm_tensor_source source = nm_tensor_source_safetensors(file);
     source.ignored = ignored;
-    NM_TRY(nm_import_build(in));
+    NM_TRY(nm_import_declare(in));
     const nm_seq2seq *s = nm_seq2seq_of(in->model);
     nm_tensor_map_add(&map, s->source_table, "encoder.embed_tokens.weight");
     nm_tensor_map_add(&map, s->target_table, "decoder.embed_tokens.weight");
@@ -84,7 +84,7 @@ static nm_status load(nm_import *in, const nm_safetensors *file, const char *out
         nm_tensor_map_add(&map, s->output_weight, "decoder.output_projection.weight");
     nm_torch_layers_add(&map, in->model, &s->encoder, "encoder");
     nm_torch_layers_add(&map, in->model, &s->decoder, "decoder");
-    nm_status status = nm_tensor_map_read(&map, in->backend, &source, &in->map_ids, err);
+    nm_status status = nm_import_load(in, &map, &source);
     nm_tensor_map_release(&map);
     return status == NM_OK ? nm_import_finish(in, output) : status;
 }
@@ -101,7 +101,7 @@ static nm_status read_model(nm_import *in, const nm_safetensors *file, const nm_
     NM_TRY(nm_import_dictionary(in, folder, "dict.source.txt", false));
     NM_TRY(nm_import_dictionary(in, folder, "dict.target.txt", true));
     NM_TRY(nm_import_texts(in, folder));
-    return load(in, file, output, err);
+    return load(in, file, output);
 }
 
 static nm_status read_fairseq(const char *path, const nm_convert_settings *settings, const char *output,

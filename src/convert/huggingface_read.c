@@ -37,6 +37,38 @@ static nm_status open_tensors(reader *from)
     return status;
 }
 
+/* The matrix that all embeddings share, under the name that this version of transformers has written. */
+static const char *shared_table(const reader *from)
+{
+    static const char *const names[] = {"model.encoder.embed_tokens.weight",
+                                        "model.decoder.embed_tokens.weight", "lm_head.weight"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (nm_safetensors_find(from->file, names[i]) &&
+            !nm_safetensors_find(from->file, "model.shared.weight"))
+            return names[i];
+    return "model.shared.weight";
+}
+
+/* The embeddings and the last layers exist: what vocabulary and layers allocate is then proportional to the file. */
+static nm_status check_table(const reader *from, const char *name, int64_t tokens)
+{
+    const nm_safetensor *table = nm_safetensors_find(from->file, name);
+    return table && table->rank == 2 && table->shape[0] == tokens
+               ? NM_OK
+               : nm_fail(from->err, NM_MISMATCH, "%s: has no tensor '%s' for the %lld tokens of %s",
+                         nm_safetensors_path(from->file), name, (long long)tokens, from->config_path);
+}
+
+static nm_status check_layers(const reader *from, const char *prefix, int64_t layers, const char *part)
+{
+    char name[96];
+    snprintf(name, sizeof name, "%s.%lld.%s", prefix, (long long)layers - 1, part);
+    return nm_safetensors_find(from->file, name)
+               ? NM_OK
+               : nm_fail(from->err, NM_MISMATCH, "%s: has no tensor '%s' of the last layer of %s",
+                         nm_safetensors_path(from->file), name, from->config_path);
+}
+
 /* vocab.json, or the WordLevel model that this file writes. */
 static nm_status open_vocab(reader *from, int64_t size)
 {
@@ -141,6 +173,8 @@ static nm_status set_seq2seq_options(reader *from, bool pre_norm)
     NM_TRY(read_count(from, "encoder_layers", MAX_LAYERS, &encoder));
     NM_TRY(read_count(from, "decoder_layers", MAX_LAYERS, &decoder));
     NM_TRY(read_count(from, "max_position_embeddings", 1 << 20, &positions));
+    NM_TRY(check_layers(from, "model.encoder.layers", encoder, "fc1.weight"));
+    NM_TRY(check_layers(from, "model.decoder.layers", decoder, "fc1.weight"));
     NM_TRY(set_activation(from));
     nm_import *in = &from->in;
     NM_TRY(nm_import_set(in, "model.norm_position", "%s", pre_norm ? "pre" : "post"));
@@ -196,17 +230,10 @@ static bool has_output_bias(const reader *from)
     return any;
 }
 
-/* The matrix that all embeddings share, under the name that this version of transformers has written. */
 static void name_shared_table(const reader *from, nm_tensor_map *map)
 {
-    static const char *const names[] = {"model.shared.weight", "model.encoder.embed_tokens.weight",
-                                        "model.decoder.embed_tokens.weight", "lm_head.weight"};
-    for (size_t i = 0; i < 4; i++)
-        if (nm_safetensors_find(from->file, names[i])) {
-            free(map->entries[0].name);
-            map->entries[0].name = nm_duplicate(names[i]);
-            return;
-        }
+    free(map->entries[0].name);
+    map->entries[0].name = nm_duplicate(shared_table(from));
 }
 
 static nm_status load_seq2seq(reader *from, const char *output)
@@ -215,7 +242,7 @@ static nm_status load_seq2seq(reader *from, const char *output)
     nm_tensor_map map = {0};
     nm_tensor_source source = nm_tensor_source_safetensors(from->file);
     source.ignored = ignored_seq2seq;
-    NM_TRY(nm_import_build(in));
+    NM_TRY(nm_import_declare(in));
     nm_huggingface_map_seq2seq(&map, in->model);
     const nm_seq2seq *s = nm_seq2seq_of(in->model);
     if (s->source_table == s->target_table)
@@ -225,7 +252,7 @@ static nm_status load_seq2seq(reader *from, const char *output)
         bias->vocab = NM_OF_TARGET_VOCAB;
         bias->optional = true;
     }
-    nm_status status = nm_tensor_map_read(&map, in->backend, &source, &in->map_ids, from->err);
+    nm_status status = nm_import_load(in, &map, &source);
     nm_tensor_map_release(&map);
     return status == NM_OK ? nm_import_finish(in, output) : status;
 }
@@ -239,6 +266,7 @@ static nm_status read_seq2seq(reader *from, bool pre_norm, const char *output)
     if (!pre_norm && nm_json_id(from->config, "decoder_vocab_size", size) != size)
         return nm_fail(from->err, NM_UNSUPPORTED,
                        "%s: separate vocabularies ('decoder_vocab_size') are not read", from->config_path);
+    NM_TRY(check_table(from, shared_table(from), size));
     NM_TRY(set_seq2seq_options(from, pre_norm));
     NM_TRY(set_positions(from, pre_norm));
     NM_TRY(open_vocab(from, size));
@@ -279,7 +307,7 @@ static nm_status load_gpt2(reader *from, const char *output)
     nm_tensor_map map = {0};
     nm_tensor_source source = nm_tensor_source_safetensors(from->file);
     source.ignored = ignored_gpt2;
-    NM_TRY(nm_import_build(in));
+    NM_TRY(nm_import_declare(in));
     const nm_lm *lm = nm_lm_of(in->model);
     const char *prefix = nm_safetensors_find(from->file, "transformer.wte.weight") ? "transformer." : "";
     nm_huggingface_map_gpt2(&map, in->model, prefix);
@@ -289,7 +317,7 @@ static nm_status load_gpt2(reader *from, const char *output)
     nm_tensor_map_add(&map, lm->output_weight, "%s%s", untied ? "" : prefix,
                       untied ? "lm_head.weight" : "wte.weight")
         ->vocab = NM_OF_TARGET_VOCAB;
-    nm_status status = nm_tensor_map_read(&map, in->backend, &source, &in->map_ids, from->err);
+    nm_status status = nm_import_load(in, &map, &source);
     nm_tensor_map_release(&map);
     return status == NM_OK ? nm_import_finish(in, output) : status;
 }
@@ -310,6 +338,9 @@ static nm_status read_gpt2(reader *from, const char *output)
     NM_TRY(read_count(from, "n_head", MAX_HEADS, &heads));
     NM_TRY(read_count(from, "n_positions", NM_LM_MAX_CONTEXT, &context));
     inner = nm_json_id(from->config, "n_inner", 4 * width);
+    bool prefixed = nm_safetensors_find(from->file, "transformer.wte.weight") != NULL;
+    NM_TRY(check_table(from, prefixed ? "transformer.wte.weight" : "wte.weight", size));
+    NM_TRY(check_layers(from, prefixed ? "transformer.h" : "h", layers, "mlp.c_fc.weight"));
     NM_TRY(set_activation(from));
     NM_TRY(nm_import_set(in, "model.norm_position", "pre"));
     NM_TRY(nm_import_set(in, "model.norm", "layer"));

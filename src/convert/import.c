@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "convert/convert.h"
 #include "convert/text_files.h"
+#include "model/seq2seq.h"
 #include "nn/positions.h"
 #include "task/lm_task.h"
 #include "task/translation.h"
@@ -262,12 +263,36 @@ nm_status nm_import_positions(nm_import *import, const nm_tensor_source *source,
                            source->path, name);
 }
 
-nm_status nm_import_build(nm_import *import)
+nm_status nm_import_declare(nm_import *import)
 {
     const nm_task_type *task = import->task.type;
     nm_model_sizes sizes = task->sizes(&import->task);
-    return nm_model_create(&import->model, task->model, import->backend, import->options, &sizes, false,
-                           import->err);
+    return nm_model_declare(&import->model, task->model, import->backend, import->options, &sizes,
+                            import->err);
+}
+
+/* A translation model computes its positions, which no tensor limits. */
+static nm_status check_positions(const nm_import *import, const nm_tensor_source *source)
+{
+    enum { ALWAYS = 1 << 22 };
+    if (!is_translation(import))
+        return NM_OK;
+    const nm_seq2seq_config *config = nm_seq2seq_config_of(import->model);
+    size_t table = (size_t)config->max_positions * (size_t)config->width,
+           parameters = import->model->params.n_elements;
+    return table <= (parameters > ALWAYS ? parameters : ALWAYS)
+               ? NM_OK
+               : nm_fail(import->err, NM_MISMATCH,
+                         "%s: %lld positions of width %lld are more than the parameters of the model",
+                         source->path, (long long)config->max_positions, (long long)config->width);
+}
+
+nm_status nm_import_load(nm_import *import, const nm_tensor_map *map, const nm_tensor_source *source)
+{
+    NM_TRY(nm_tensor_map_check(map, source, &import->map_ids, import->err));
+    NM_TRY(check_positions(import, source));
+    NM_TRY(nm_model_allocate(import->model, false, import->err));
+    return nm_tensor_map_read(map, import->backend, source, &import->map_ids, import->err);
 }
 
 nm_status nm_import_finish(nm_import *import, const char *path)

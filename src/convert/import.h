@@ -1,5 +1,7 @@
 /* A Norma model from the model of another program: options, vocabularies, tensors, model file. In this order:
- *     nm_import_begin, nm_import_set, nm_import_vocab, nm_import_texts, nm_import_build, nm_tensor_map_read, nm_import_finish */
+ *     nm_import_begin, nm_import_set, nm_import_vocab, nm_import_texts, nm_import_declare, nm_import_load, nm_import_finish
+ * Memory is allocated after the shapes of all tensors have been compared with those of the options: damaged sizes are errors. A
+ * format compares the size of a vocabulary with the embeddings before it reads the vocabulary. */
 #ifndef NM_IMPORT_H
 #define NM_IMPORT_H
 
@@ -53,8 +55,11 @@ bool nm_import_excludes(const nm_import *import);
 nm_status nm_import_texts(nm_import *import, const char *folder);
 /* data.ini of a model that is not given the settings of its text. */
 void nm_import_settings(nm_import *import);
-/* Builds the model with zero parameters. */
-nm_status nm_import_build(nm_import *import);
+/* Declares the model: its parameters have shapes, but no memory. */
+nm_status nm_import_declare(nm_import *import);
+/* Compares the shapes of the tensors with the parameters, allocates the model and reads them. NM_MISMATCH also for a table of
+ * positions that is larger than the model. */
+nm_status nm_import_load(nm_import *import, const nm_tensor_map *map, const nm_tensor_source *source);
 /* Excludes tokens that the other program does not output, and writes the model file. */
 nm_status nm_import_finish(nm_import *import, const char *path);
 void nm_import_release(nm_import *import);

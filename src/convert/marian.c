@@ -194,12 +194,10 @@ static nm_status read_pieces(reader *from, int side, const char *path, json_t **
 
 static nm_status read_vocab(reader *from, int side, const char *path)
 {
-    const json_t *size = json_array_get(json_object_get(from->config, "dim-vocabs"), (size_t)side);
+    const json_t *sizes = json_object_get(from->config, "dim-vocabs"); /* check_sizes has read them */
     nm_foreign_vocab *vocab = &from->vocabs[side];
     json_t *symbols = NULL;
-    int64_t n = json_integer_value(size);
-    if (!size || n < 1 || n > NM_VOCAB_MAX_SIZE)
-        return nm_fail(from->err, NM_FORMAT, "%s: 'dim-vocabs' has not two sizes", from->config_path);
+    int64_t n = json_integer_value(json_array_get(sizes, (size_t)side));
     nm_status status = is_sentencepiece(path) ? read_pieces(from, side, path, &symbols)
                                               : nm_yaml_read(&symbols, path, from->err);
     if (status == NM_OK)
@@ -237,13 +235,21 @@ static nm_status read_vocabs(reader *from, const char *vocabs)
 
 /* ---- tensors ---- */
 
-static double *read_array(const void *file, const char *name, int *rank, int64_t *shape)
+static bool array_shape(const void *file, const char *name, int *rank, int64_t *shape)
 {
     const nm_npz_array *array = nm_npz_find(file, name);
     if (!array || array->kind != 'f' || (array->item_bytes != 4 && array->item_bytes != 8))
-        return NULL;
+        return false;
     *rank = array->rank;
     memcpy(shape, array->shape, (size_t)array->rank * sizeof *shape);
+    return true;
+}
+
+static double *read_array(const void *file, const char *name, int *rank, int64_t *shape)
+{
+    if (!array_shape(file, name, rank, shape))
+        return NULL;
+    const nm_npz_array *array = nm_npz_find(file, name);
     double *values = nm_allocate((array->count + 1) * sizeof *values);
     for (size_t i = 0; i < array->count; i++) {
         float single;
@@ -350,22 +356,38 @@ static void map_embeddings(const reader *from, nm_tensor_map *map)
     bias->optional = nm_json_flag(from->config, "output-omit-bias", false);
 }
 
-/* The last layers exist with the sizes of the options, so that the memory of the model is proportional to the file. */
+/* An array of this many elements; the memory that the options need is then proportional to the file. */
+static nm_status check_array(const reader *from, const char *name, int64_t rows, int64_t columns)
+{
+    const nm_npz_array *array = nm_npz_find(&from->file, name);
+    if (array && array->count == (size_t)rows * (size_t)columns)
+        return NM_OK;
+    return nm_fail(from->err, NM_MISMATCH, "%s: has no array '%s' of [%lld x %lld]", from->path, name,
+                   (long long)rows, (long long)columns);
+}
+
+/* The embeddings and the last layers exist with the sizes of the options. */
 static nm_status check_sizes(const reader *from)
 {
     static const char *const scopes[] = {"encoder", "decoder"}, *const depths[] = {"enc-depth", "dec-depth"},
                              *const names[] = {"self_Wo", "ffn_W1"};
+    const json_t *sizes = json_object_get(from->config, "dim-vocabs");
     int64_t width = nm_json_id(from->config, "dim-emb", 0),
             ff = nm_json_id(from->config, "transformer-dim-ffn", 0);
+    bool shared = nm_npz_find(&from->file, "Wemb") != NULL;
+    for (size_t i = 0; i < 2; i++) {
+        char name[64];
+        int64_t n = json_integer_value(json_array_get(sizes, i));
+        if (n < 1 || n > NM_VOCAB_MAX_SIZE)
+            return nm_fail(from->err, NM_FORMAT, "%s: 'dim-vocabs' has not two sizes", from->config_path);
+        snprintf(name, sizeof name, "%s_Wemb", scopes[i]);
+        NM_TRY(check_array(from, shared ? "Wemb" : name, n, width));
+    }
     for (int i = 0; i < 4; i++) {
         char name[64];
-        int64_t columns = i % 2 ? ff : width;
         snprintf(name, sizeof name, "%s_l%lld_%s", scopes[i / 2],
                  (long long)nm_json_id(from->config, depths[i / 2], 0), names[i % 2]);
-        const nm_npz_array *array = nm_npz_find(&from->file, name);
-        if (!array || array->count != (size_t)width * (size_t)columns)
-            return nm_fail(from->err, NM_MISMATCH, "%s: has no array '%s' of [%lld x %lld]", from->path, name,
-                           (long long)width, (long long)columns);
+        NM_TRY(check_array(from, name, width, i % 2 ? ff : width));
     }
     return NM_OK;
 }
@@ -375,16 +397,17 @@ static nm_status load(reader *from, const char *output)
     nm_import *in = &from->in;
     const nm_tensor_source source = {.path = from->path,
                                      .file = &from->file,
+                                     .shape = array_shape,
                                      .read = read_array,
                                      .name = array_name,
                                      .ignored = is_config};
     nm_tensor_map map = {0};
-    NM_TRY(nm_import_build(in));
+    NM_TRY(nm_import_declare(in));
     const nm_seq2seq *s = nm_seq2seq_of(in->model);
     map_embeddings(from, &map);
     map_stack(from, &map, &s->encoder, "encoder");
     map_stack(from, &map, &s->decoder, "decoder");
-    nm_status status = nm_tensor_map_read(&map, in->backend, &source, &in->map_ids, from->err);
+    nm_status status = nm_import_load(in, &map, &source);
     nm_tensor_map_release(&map);
     return status == NM_OK ? nm_import_finish(in, output) : status;
 }

@@ -123,29 +123,43 @@ static double *reorder(const double *values, const int32_t *ids, int64_t n, int6
     return out;
 }
 
+/* NM_OK with *found false for an optional tensor that does not exist. */
+static nm_status check_entry(const nm_map_entry *entry, const nm_tensor_source *source, const nm_map_ids *ids,
+                             bool *found, nm_error *err)
+{
+    size_t first;
+    int64_t rows, cols, shape[8] = {0};
+    int rank = 0;
+    block_of(entry, &first, &rows, &cols);
+    *found = source->shape(source->file, entry->name, &rank, shape);
+    if (!*found && entry->optional)
+        return NM_OK;
+    if (!*found)
+        return nm_fail(err, NM_MISMATCH, "%s: has no tensor '%.100s', or not as floating-point numbers",
+                       source->path, entry->name);
+    int64_t foreign = entry->vocab ? ids->size[entry->vocab] : rows ? rows : cols;
+    int64_t want_rows = rows ? foreign : 0, want_cols = rows ? cols : foreign;
+    bool turned = entry->transposed && rows;
+    int64_t expected[] = {turned ? want_cols : want_rows, turned ? want_rows : want_cols};
+    return has_shape(rank, shape, expected[0], expected[1])
+               ? NM_OK
+               : wrong_shape(source, entry->name, rank, shape, expected[0], expected[1], err);
+}
+
 static nm_status read_entry(const nm_map_entry *entry, nm_backend *backend, const nm_tensor_source *source,
                             const nm_map_ids *ids, nm_error *err)
 {
     size_t first;
     int64_t rows, cols, shape[8] = {0};
     int rank = 0;
+    bool found;
+    NM_TRY(check_entry(entry, source, ids, &found, err));
+    if (!found)
+        return NM_OK;
     block_of(entry, &first, &rows, &cols);
     double *values = source->read(source->file, entry->name, &rank, shape);
-    if (!values && entry->optional)
-        return NM_OK;
-    if (!values)
-        return nm_fail(err, NM_MISMATCH, "%s: has no tensor '%.100s', or not as floating-point numbers",
-                       source->path, entry->name);
-    int64_t foreign = entry->vocab ? ids->size[entry->vocab] : rows ? rows : cols;
-    int64_t want_rows = rows ? foreign : 0, want_cols = rows ? cols : foreign;
-    bool turned = entry->transposed && rows;
-    if (!has_shape(rank, shape, turned ? want_cols : want_rows, turned ? want_rows : want_cols)) {
-        free(values);
-        return wrong_shape(source, entry->name, rank, shape, turned ? want_cols : want_rows,
-                           turned ? want_rows : want_cols, err);
-    }
-    if (turned) {
-        double *back = transpose(values, want_cols, want_rows);
+    if (entry->transposed && rows) {
+        double *back = transpose(values, cols, entry->vocab ? ids->size[entry->vocab] : rows);
         free(values);
         values = back;
     }
@@ -178,15 +192,24 @@ static bool is_mapped(const nm_tensor_map *map, const char *name)
     return false;
 }
 
-nm_status nm_tensor_map_read(const nm_tensor_map *map, nm_backend *backend, const nm_tensor_source *source,
-                             const nm_map_ids *ids, nm_error *err)
+nm_status nm_tensor_map_check(const nm_tensor_map *map, const nm_tensor_source *source, const nm_map_ids *ids,
+                              nm_error *err)
 {
     const char *name;
+    bool found;
     for (size_t i = 0; (name = source->name(source->file, i)) != NULL; i++)
         if (!is_mapped(map, name) && !(source->ignored && source->ignored(name)))
             return nm_fail(err, NM_UNSUPPORTED,
                            "%s: tensor '%.150s' belongs to no part of the model that Norma has", source->path,
                            name);
+    for (size_t i = 0; i < map->n; i++)
+        NM_TRY(check_entry(&map->entries[i], source, ids, &found, err));
+    return NM_OK;
+}
+
+nm_status nm_tensor_map_read(const nm_tensor_map *map, nm_backend *backend, const nm_tensor_source *source,
+                             const nm_map_ids *ids, nm_error *err)
+{
     for (size_t i = 0; i < map->n; i++)
         NM_TRY(read_entry(&map->entries[i], backend, source, ids, err));
     return NM_OK;
@@ -225,14 +248,22 @@ static double element(const nm_safetensor *tensor, size_t i)
     }
 }
 
-static double *read_safetensor(const void *file, const char *name, int *rank, int64_t *shape)
+static bool safetensor_shape(const void *file, const char *name, int *rank, int64_t *shape)
 {
     const nm_safetensor *tensor = nm_safetensors_find(file, name);
     if (!tensor || (tensor->type != NM_TENSOR_F64 && tensor->type != NM_TENSOR_F32 &&
                     tensor->type != NM_TENSOR_F16 && tensor->type != NM_TENSOR_BF16))
-        return NULL;
+        return false;
     *rank = tensor->rank;
     memcpy(shape, tensor->shape, (size_t)tensor->rank * sizeof *shape);
+    return true;
+}
+
+static double *read_safetensor(const void *file, const char *name, int *rank, int64_t *shape)
+{
+    if (!safetensor_shape(file, name, rank, shape))
+        return NULL;
+    const nm_safetensor *tensor = nm_safetensors_find(file, name);
     double *values = nm_allocate((tensor->count + 1) * sizeof *values);
     for (size_t i = 0; i < tensor->count; i++)
         values[i] = element(tensor, i);
@@ -246,6 +277,9 @@ static const char *safetensor_name(const void *file, size_t index)
 
 nm_tensor_source nm_tensor_source_safetensors(const nm_safetensors *file)
 {
-    return (nm_tensor_source){
-        .path = nm_safetensors_path(file), .file = file, .read = read_safetensor, .name = safetensor_name};
+    return (nm_tensor_source){.path = nm_safetensors_path(file),
+                              .file = file,
+                              .shape = safetensor_shape,
+                              .read = read_safetensor,
+                              .name = safetensor_name};
 }

@@ -40,7 +40,9 @@ void nm_tensor_map_write(const nm_tensor_map *map, nm_backend *backend, nm_tenso
 typedef struct nm_tensor_source {
     const char *path; /* for messages */
     const void *file;
-    /* The tensor in double, heap, with its rank and shape (of at most 8 dimensions); NULL: there is none. */
+    /* Whether the tensor exists as floating-point numbers; sets its rank and shape (of at most 8 dimensions). */
+    bool (*shape)(const void *file, const char *name, int *rank, int64_t *shape);
+    /* The tensor in double, heap, with its rank and shape; NULL: there is none. */
     double *(*read)(const void *file, const char *name, int *rank, int64_t *shape);
     /* Name of tensor `index`, or NULL past the last one. */
     const char *(*name)(const void *file, size_t index);
@@ -53,8 +55,12 @@ typedef struct nm_map_ids {
     int32_t size[3];       /* of the other program's vocabularies */
 } nm_map_ids;
 
-/* Sets the parameters of the model. NM_MISMATCH names a tensor that is missing or has another shape, NM_UNSUPPORTED one that
- * the map does not have; parameters without an entry keep their value. */
+/* Compares the shapes of tensors and parameters, which may still be without memory. NM_MISMATCH names a tensor that is missing
+ * or has another shape, NM_UNSUPPORTED one that the map does not have. */
+nm_status nm_tensor_map_check(const nm_tensor_map *map, const nm_tensor_source *source, const nm_map_ids *ids,
+                              nm_error *err);
+/* Sets the parameters of the model; parameters without an entry keep their value. Errors of nm_tensor_map_check, NM_DIVERGED for
+ * values that are not finite. */
 nm_status nm_tensor_map_read(const nm_tensor_map *map, nm_backend *backend, const nm_tensor_source *source,
                              const nm_map_ids *ids, nm_error *err);
 

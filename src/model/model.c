@@ -27,9 +27,8 @@ static nm_status build(nm_model *model, nm_error *err)
     return status;
 }
 
-nm_status nm_model_create(nm_model **out, const nm_model_type *type, nm_backend *backend,
-                          const nm_options *options, const nm_model_sizes *sizes, bool with_grads,
-                          nm_error *err)
+nm_status nm_model_declare(nm_model **out, const nm_model_type *type, nm_backend *backend,
+                           const nm_options *options, const nm_model_sizes *sizes, nm_error *err)
 {
     nm_model *model = nm_allocate(sizeof *model);
     *model = (nm_model){.type = type,
@@ -42,20 +41,34 @@ nm_status nm_model_create(nm_model **out, const nm_model_type *type, nm_backend 
                         .plan = sizes->plan};
     nm_params_init(&model->params, backend);
     nm_status status = build(model, err);
-    if (status == NM_OK && with_grads) {
-        const nm_stack_options *stack = model->config; /* the first member of every configuration */
-        status = nm_params_freeze(&model->params, stack->freeze, err);
-    }
     if (status == NM_OK)
-        status = nm_params_allocate(&model->params, with_grads, err);
-    if (status == NM_OK && type->ready)
-        status = type->ready(model, err);
-    if (status != NM_OK) {
+        *out = model;
+    else
         nm_model_free(model);
-        return status;
-    }
-    *out = model;
-    return NM_OK;
+    return status;
+}
+
+nm_status nm_model_allocate(nm_model *model, bool with_grads, nm_error *err)
+{
+    const nm_stack_options *stack = model->config; /* the first member of every configuration */
+    if (with_grads)
+        NM_TRY(nm_params_freeze(&model->params, stack->freeze, err));
+    NM_TRY(nm_params_allocate(&model->params, with_grads, err));
+    return model->type->ready ? model->type->ready(model, err) : NM_OK;
+}
+
+nm_status nm_model_create(nm_model **out, const nm_model_type *type, nm_backend *backend,
+                          const nm_options *options, const nm_model_sizes *sizes, bool with_grads,
+                          nm_error *err)
+{
+    nm_model *model;
+    NM_TRY(nm_model_declare(&model, type, backend, options, sizes, err));
+    nm_status status = nm_model_allocate(model, with_grads, err);
+    if (status == NM_OK)
+        *out = model;
+    else
+        nm_model_free(model);
+    return status;
 }
 
 void nm_model_free(nm_model *model)

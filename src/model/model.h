@@ -78,7 +78,12 @@ typedef struct nm_model_sizes {
     const void *more;  /* further sizes that a task passes to its model type; must outlive the model */
 } nm_model_sizes;
 
-/* Builds a model with zero parameters; nm_params_initialize or nm_model_file_load sets them. Free it with nm_model_free. */
+/* Declares a model: its parameters have shapes, but no memory. Free it with nm_model_free. */
+nm_status nm_model_declare(nm_model **model, const nm_model_type *type, nm_backend *backend,
+                           const nm_options *options, const nm_model_sizes *sizes, nm_error *err);
+/* Allocates the parameters of a declared model, which are zero, and the tables that it computes. */
+nm_status nm_model_allocate(nm_model *model, bool with_grads, nm_error *err);
+/* Both; nm_params_initialize or nm_model_file_load sets the parameters. */
 nm_status nm_model_create(nm_model **model, const nm_model_type *type, nm_backend *backend,
                           const nm_options *options, const nm_model_sizes *sizes, bool with_grads,
                           nm_error *err);

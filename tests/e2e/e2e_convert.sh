@@ -60,6 +60,10 @@ train mixed small.ini --model.norm layer --norm.at 'enc.0.ffn=rms'
 train power small.ini --model.encoder_norm power
 train text-model lm.ini
 
+# Sizes that no tensor has are errors before memory for them is allocated.
+forged() { # TEXT FORMAT FOLDER [OPTION ...]
+    refuses 5 "$1" convert "$3" --from "$2" "${@:4}" -o no.safetensors
+}
 # ---- CTranslate2: version 6, the name of the specification with its length, its revision ----
 for run in pre post folded; do
     try convert $run --to ctranslate2 -o ct2-$run
@@ -139,6 +143,15 @@ refuses 2 "do not determine the number of attention heads: --heads N" convert fa
 refuses 2 "model.width = 32 is no multiple of model.heads = 3" convert fairseq --from fairseq --heads 3 -o no.safetensors
 refuses 2 "--heads has no effect" convert hf-pre --from huggingface --heads 2 -o no.safetensors
 refuses 7 "the format fairseq is read and not written" convert pre --to fairseq -o no
+mkdir fairseq-bad # a feed-forward layer of many rows without columns needs no bytes
+cp fairseq/dict.*.txt fairseq-bad
+perl -e 'local $/; binmode STDIN; binmode STDOUT; my $file = <STDIN>; my $bytes = unpack("Q<", $file);
+    my $header = substr($file, 8, $bytes);
+    $header =~ s/("encoder.layers.0.)(fc1.weight":\{"dtype":"F32","shape":)\[64,32\],"data_offsets":\[(\d+),(\d+)\]\}/
+        "$1$2\[1048576,0\],"."\"data_offsets\":\[$3,$3\]},\"encoder.version\":{\"dtype\":\"F32\",\"shape\":\[64,32\],\"data_offsets\":\[$3,$4\]}"/e or die;
+    print pack("Q<", length $header), $header, substr($file, 8 + $bytes)' \
+    <fairseq/model.safetensors >fairseq-bad/model.safetensors
+forged "[1048576 x 0], expected [" fairseq fairseq-bad --heads 2
 sed -i '$d' fairseq/dict.target.txt
 refuses 5 "tensor 'decoder.embed_tokens.weight' is [" convert fairseq --from fairseq --heads 2 -o no.safetensors
 rm fairseq/dict.target.txt
@@ -236,11 +249,33 @@ read_bad 7 "model_type 't5'; read are: marian, m2m_100, gpt2"
 changed config.json 's/"encoder_layers": 1/"encoder_layers": 0/'
 read_bad 4 "'encoder_layers' is not an integer between 1 and 1000"
 changed config.json 's/"encoder_layers": 1/"encoder_layers": 2/'
-read_bad 5 "has no tensor 'model.encoder.layers.1.self_attn.q_proj.weight'"
+read_bad 5 "has no tensor 'model.encoder.layers.1.fc1.weight'"
 changed config.json 's/"decoder_layers": 1/"decoder_layers": 1, "normalize_embedding": true/'
 read_bad 7 "'normalize_embedding' is true, which Norma does not have"
 changed config.json 's/"d_model": 32/"d_model": 64/'
 read_bad 5 "is ["
+
+# Sizes that no tensor has
+changed config.json 's/"d_model": 32/"d_model": 65536/'
+forged "tensor 'model.shared.weight' is [" huggingface hf-bad
+changed config.json 's/coder_ffn_dim": 64/coder_ffn_dim": 1048576/g'
+forged "fc1.weight' is [64 x 32], expected [1048576 x 32]" huggingface hf-bad
+changed config.json 's/"encoder_layers": 1/"encoder_layers": 1000/'
+forged "has no tensor 'model.encoder.layers.999.fc1.weight'" huggingface hf-bad
+changed config.json 's/"vocab_size": [0-9]*/"vocab_size": 16777216/'
+forged "'model.shared.weight' for the 16777216 tokens" huggingface hf-bad
+changed config.json 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 1048576/'
+forged "1048576 positions of width 32 are more than the parameters" huggingface hf-bad
+forged_gpt2() { # KEY VALUE TEXT
+    rm -rf hf-bad && cp -r hf-text hf-bad
+    sed -i "s/\"$1\": [0-9]*/\"$1\": $2/" hf-bad/config.json
+    forged "$3" huggingface hf-bad
+}
+forged_gpt2 n_embd 65536 "wte.weight' is ["
+forged_gpt2 n_inner 1048576 "mlp.c_fc.weight' is ["
+forged_gpt2 n_layer 1000 "has no tensor 'transformer.h.999.mlp.c_fc.weight'"
+forged_gpt2 n_positions 8192 "wpe.weight' is [16 x 32], expected [8192 x 32]"
+forged_gpt2 vocab_size 16777216 "for the 16777216 tokens"
 changed config.json 's/"decoder_ffn_dim": 64/"decoder_ffn_dim": 65/'
 read_bad 7 "'encoder_ffn_dim' and 'decoder_ffn_dim' differ"
 changed config.json 's/^}$//'

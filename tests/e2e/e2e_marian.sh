@@ -71,9 +71,10 @@ bad 7 'transformer-ffn-activation is "gelu"' 'ffn-activation: swish' 'ffn-activa
 bad 7 "transformer-no-projection is true" 'transformer-no-projection: false' 'transformer-no-projection: true '
 bad 7 'transformer-postprocess is "dna"' 'transformer-postprocess: dan' 'transformer-postprocess: dna'
 bad 7 "tensor 'decoder_l1_ffn_X2' belongs to no part" decoder_l1_ffn_W2.npy decoder_l1_ffn_X2.npy
+bad 5 "has no array 'encoder_Wemb' of [99 x 8]" "$(printf 'dim-vocabs:\n  - 13')" "$(printf 'dim-vocabs:\n  - 99')"
 bad 5 "has no array 'encoder_l2_self_Wo' of [8 x 8]" 'enc-depth: 1' 'enc-depth: 2'
 bad 5 "has no array 'encoder_l1_ffn_W1' of [8 x 32]" 'transformer-dim-ffn: 16' 'transformer-dim-ffn: 32'
-bad 5 "has no array 'encoder_l1_self_Wo' of [9 x 9]" 'dim-emb: 8' 'dim-emb: 9'
+bad 5 "has no array 'encoder_Wemb' of [13 x 9]" 'dim-emb: 8' 'dim-emb: 9'
 bad 4 "'transformer-heads' is not an integer" 'transformer-heads: 2' 'transformer-heads: x'
 bad 7 'arrays of the type >f4 are not read' "'<f4'" "'>f4'"
 bad 7 'Fortran order' "'fortran_order': False" "'fortran_order': True "
