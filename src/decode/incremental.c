@@ -343,23 +343,30 @@ static double *download(nm_backend *b, nm_mat rows)
     return values;
 }
 
-/* share * softmax of q k^T / sqrt(d / heads) over the rows `rows` of kv [rows, 2d], for one head of d / heads columns, added
- * to weights; scores: workspace. */
-static void add_head_weights(const double *q, const double *kv, const int32_t *rows, int32_t n, int32_t width,
-                             int32_t head_width, double share, double *scores, double *weights)
+typedef struct gathered_keys { /* of one head: rows `rows` of k, whose rows begin `stride` apart */
+    const double *k;
+    size_t stride;
+    const int32_t *rows;
+    int32_t n;
+} gathered_keys;
+
+/* fraction * softmax of q k^T / sqrt(width), for one head of `width` columns, added to weights; scores: workspace. */
+static void add_head_weights(const double *q, const gathered_keys *keys, int32_t width, double fraction,
+                             double *scores, double *weights)
 {
     double largest = -INFINITY, sum = 0;
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < keys->n; i++) {
+        const double *k = keys->k + (size_t)keys->rows[i] * keys->stride;
         double dot = 0;
-        for (int32_t c = 0; c < head_width; c++)
-            dot += q[c] * kv[(size_t)rows[i] * 2 * (size_t)width + (size_t)c];
-        scores[i] = dot / sqrt(head_width);
+        for (int32_t c = 0; c < width; c++)
+            dot += q[c] * k[c];
+        scores[i] = dot / sqrt(width);
         largest = scores[i] > largest ? scores[i] : largest;
     }
-    for (int32_t i = 0; i < n; i++)
+    for (int32_t i = 0; i < keys->n; i++)
         sum += scores[i] = exp(scores[i] - largest);
-    for (int32_t i = 0; i < n; i++)
-        weights[i] += share * scores[i] / sum;
+    for (int32_t i = 0; i < keys->n; i++)
+        weights[i] += fraction * scores[i] / sum;
 }
 
 /* The requested probabilities, computed on the host from the queries [n, d] of the layer. */
@@ -373,11 +380,14 @@ static void attention_weights(const nm_incremental *inc, const nm_decode_step *s
     double *scores = nm_allocate((size_t)inc->source_tokens * sizeof *scores);
     memset(request->weights, 0, (size_t)step->cross_offsets[step->n] * sizeof *request->weights);
     for (int32_t i = 0; i < step->n; i++)
-        for (int32_t h = first; h < end; h++)
-            add_head_weights(q + (size_t)i * (size_t)queries.stride + (size_t)(h * head_width),
-                             kv + (size_t)(h * head_width), step->cross_rows + step->cross_offsets[i],
-                             step->cross_offsets[i + 1] - step->cross_offsets[i], d, head_width,
-                             1.0 / (end - first), scores, request->weights + step->cross_offsets[i]);
+        for (int32_t h = first; h < end; h++) {
+            const gathered_keys keys = {kv + (size_t)(h * head_width), 2 * (size_t)d,
+                                        step->cross_rows + step->cross_offsets[i],
+                                        step->cross_offsets[i + 1] - step->cross_offsets[i]};
+            add_head_weights(q + (size_t)i * (size_t)queries.stride + (size_t)(h * head_width), &keys,
+                             head_width, 1.0 / (end - first), scores,
+                             request->weights + step->cross_offsets[i]);
+        }
     free(q);
     free(kv);
     free(scores);

@@ -317,6 +317,20 @@ typedef struct attention_inputs {
     const nm_alignment_guide *guide;
 } attention_inputs;
 
+/* Keys from column k_first of their tensor, values after them. The scale is that of the values' heads even if
+ * keys have another width, as in declare-lab's classifier. */
+static nm_attention_shape attention_shape(const nm_stack_config *c, int32_t key_columns, int32_t k_first,
+                                          bool causal)
+{
+    return (nm_attention_shape){.key_width = key_columns,
+                                .value_width = c->width,
+                                .k_first = k_first,
+                                .v_first = k_first + key_columns,
+                                .heads = c->heads,
+                                .causal = causal,
+                                .scale = 1 / sqrt((double)c->width / c->heads)};
+}
+
 static nm_tensor *self_attention(nm_tape *tape, const nm_stack *stack, int32_t layer, nm_tensor *h,
                                  const void *context)
 {
@@ -328,15 +342,8 @@ static nm_tensor *self_attention(nm_tape *tape, const nm_stack *stack, int32_t l
     if (c->attention == NM_RELATIVE_ATTENTION)
         return nm_relative_forward(tape, stack, self, h, &in->packing);
     nm_tensor *qkv = nm_linear(tape, h, self->in_weight, self->in_bias, NM_ACT_NONE, 0);
-    /* the scale is that of the values' heads even if keys have another width, as in declare-lab's classifier */
-    const nm_attention_shape shape = {.key_width = key_width(c),
-                                      .value_width = c->width,
-                                      .k_first = key_width(c),
-                                      .v_first = 2 * key_width(c),
-                                      .heads = c->heads,
-                                      .causal = c->decoder,
-                                      .scale = 1 / sqrt((double)c->width / c->heads)};
-    h = nm_attention_of(tape, qkv, qkv, &shape, &in->packing, &in->packing, c->attention_drop);
+    const nm_attention_shape shape = attention_shape(c, key_width(c), key_width(c), c->decoder);
+    h = nm_attention(tape, qkv, qkv, &shape, &in->packing, &in->packing, c->attention_drop);
     return nm_linear(tape, h, self->out_weight, self->out_bias, NM_ACT_NONE, 0);
 }
 
@@ -348,14 +355,10 @@ static nm_tensor *cross_attention(nm_tape *tape, const nm_stack *stack, int32_t 
     const nm_sublayer_attention *cross = &stack->layers[layer].cross;
     nm_tensor *q = nm_linear(tape, h, cross->in_weight, cross->in_bias, NM_ACT_NONE, 0);
     nm_tensor *kv = nm_linear(tape, in->memory, cross->kv_weight, cross->kv_bias, NM_ACT_NONE, 0);
-    const nm_attention_shape shape = {.key_width = c->width,
-                                      .value_width = c->width,
-                                      .v_first = c->width,
-                                      .heads = c->heads,
-                                      .scale = 1 / sqrt((double)c->width / c->heads)};
+    const nm_attention_shape shape = attention_shape(c, c->width, 0, false);
     if (in->guide && in->guide->layer == layer)
         nm_guided_attention(tape, q, kv, &shape, &in->packing, &in->memory_packing, in->guide);
-    h = nm_attention_of(tape, q, kv, &shape, &in->packing, &in->memory_packing, c->attention_drop);
+    h = nm_attention(tape, q, kv, &shape, &in->packing, &in->memory_packing, c->attention_drop);
     return nm_linear(tape, h, cross->out_weight, cross->out_bias, NM_ACT_NONE, 0);
 }
 

@@ -2,8 +2,6 @@
  *     A = softmax(scale Q K^T), out = drop(A) V        usually scale = 1/sqrt(c)
  * The weights are recomputed in backward from the softmax denominators; no [tokens, tokens] matrix is stored.
  */
-#include <math.h>
-
 #include "tape/tape.h"
 
 typedef struct attention_saved {
@@ -46,8 +44,8 @@ static void attention_backward(nm_tape *tape, nm_node *node)
 
 static const nm_op attention_op = {"attention", attention_backward};
 
-nm_tensor *nm_attention_of(nm_tape *tape, nm_tensor *q, nm_tensor *kv, const nm_attention_shape *shape,
-                           const nm_packing *q_packing, const nm_packing *k_packing, double drop_rate)
+nm_tensor *nm_attention(nm_tape *tape, nm_tensor *q, nm_tensor *kv, const nm_attention_shape *shape,
+                        const nm_packing *q_packing, const nm_packing *k_packing, double drop_rate)
 {
     nm_tensor *out = nm_tape_tensor(tape, q->rows, shape->value_width);
     attention_saved *s = nm_tape_host(tape, sizeof *s);

@@ -150,8 +150,8 @@ typedef struct nm_attention_shape {
     bool causal;
     double scale;
 } nm_attention_shape;
-nm_tensor *nm_attention_of(nm_tape *tape, nm_tensor *q, nm_tensor *kv, const nm_attention_shape *shape,
-                           const nm_packing *q_packing, const nm_packing *k_packing, double drop_rate);
+nm_tensor *nm_attention(nm_tape *tape, nm_tensor *q, nm_tensor *kv, const nm_attention_shape *shape,
+                        const nm_packing *q_packing, const nm_packing *k_packing, double drop_rate);
 /* Alignments that a cross-attention learns: row i of the queries is aligned to keys[offsets[i]] .. keys[offsets[i + 1] - 1],
  * positions in the sequence of the keys. Host arrays. */
 typedef struct nm_alignment_guide {

@@ -97,18 +97,18 @@ static void transpose_panels(const float *from, size_t stride, int32_t n, int32_
 }
 
 /* A right operand: itself if its rows are whole vectors of float, otherwise a padded or packed copy. */
-static operand padded_operand(const float *from, size_t stride, int32_t n, int32_t width, float *copy)
+static panels padded_operand(const float *from, size_t stride, int32_t n, int32_t width, float *copy)
 {
 #if !defined(NM_BF16)
     if (width % NM_W == 0)
-        return (operand){from, stride, 1};
+        return (panels){from, NM_TILE_COLS, stride};
 #endif
     size_t step = (size_t)nm_round_up(width, NM_W);
     for (int32_t i = 0; i < n; i += NM_PANEL_GROUP)
         for (int32_t j = 0; j < width; j += NM_W)
             nm_pack_group(from + (size_t)i * stride + j, stride, n - i, width - j,
                           copy + (size_t)nm_panel_rows(i) * step + j, step);
-    return (operand){copy, step, 1};
+    return (panels){copy, NM_TILE_COLS, step};
 }
 
 /* A left operand of m rows along the width of a head. */
@@ -227,11 +227,17 @@ static void score(const attention *call, const pair *at, const workspace *r, int
 {
     operand q = left_operand(head_rows(call->q, at->q0 + first, at->head, call->width),
                              (size_t)call->q.stride, m, call->width, r->left);
-    multiply(m, keys, call->width, q, r->k_columns, panel_floats(call->width), NM_TILE_COLS, call->scale,
-             false, r->scores, (size_t)r->keys);
+    multiply(&(small_gemm){.rows = m,
+                           .cols = keys,
+                           .depth = call->width,
+                           .a = q,
+                           .b = {r->k_columns, panel_floats(call->width), NM_TILE_COLS},
+                           .alpha = call->scale,
+                           .c = r->scores,
+                           .ldc = (size_t)r->keys});
 }
 
-static void forward_queries(const attention *call, const pair *at, const workspace *r, operand v,
+static void forward_queries(const attention *call, const pair *at, const workspace *r, panels v,
                             int32_t first, int32_t m)
 {
     int32_t keys = attended_keys(call, at, first + m - 1), padded_keys = nm_round_up(keys, NM_W);
@@ -247,8 +253,14 @@ static void forward_queries(const attention *call, const pair *at, const workspa
         for (int32_t j = 0; j < padded_keys; j += NM_W)
             v_store(row + j, v_mul(v_load(row + j), v_load(factor + j)));
     }
-    multiply(m, call->v_width, keys, block_rows(r, r->scores, m, keys), v.data, NM_TILE_COLS, v.row, 1, false,
-             head_rows(call->out, at->q0 + first, at->head, call->v_width), (size_t)call->out.stride);
+    multiply(&(small_gemm){.rows = m,
+                           .cols = call->v_width,
+                           .depth = keys,
+                           .a = block_rows(r, r->scores, m, keys),
+                           .b = v,
+                           .alpha = 1,
+                           .c = head_rows(call->out, at->q0 + first, at->head, call->v_width),
+                           .ldc = (size_t)call->out.stride});
 }
 
 static void forward_pair(const attention *call, const pair *at, const workspace *r)
@@ -256,7 +268,7 @@ static void forward_pair(const attention *call, const pair *at, const workspace 
     const float *k = head_rows(call->k, at->k0, at->head, call->width);
     const float *v = head_rows(call->v, at->k0, at->head, call->v_width);
     transpose_panels(k, (size_t)call->k.stride, at->n, call->width, r->k_columns);
-    operand values = padded_operand(v, (size_t)call->v.stride, at->n, call->v_width, r->padded[2]);
+    panels values = padded_operand(v, (size_t)call->v.stride, at->n, call->v_width, r->padded[2]);
     for (int32_t i = 0; i < at->m; i += QUERIES)
         forward_queries(call, at, r, values, i, nm_min_i32(at->m - i, QUERIES));
 }
@@ -294,28 +306,53 @@ static void grad_row(const attention *call, const pair *at, const workspace *r, 
 }
 
 /* dq of a block of queries, and their contribution to dk and dv (+= if `add`, otherwise =). */
-static void backward_queries(const attention *call, const pair *at, const workspace *r, operand k, bool add,
+static void backward_queries(const attention *call, const pair *at, const workspace *r, panels k, bool add,
                              int32_t first, int32_t m)
 {
     int32_t keys = attended_keys(call, at, first + m - 1);
     const float *q_rows = head_rows(call->q, at->q0 + first, at->head, call->width);
     const float *dout_rows = head_rows(call->dout, at->q0 + first, at->head, call->v_width);
     score(call, at, r, first, m, keys);
-    operand up = left_operand(dout_rows, (size_t)call->dout.stride, m, call->v_width, r->left);
-    multiply(m, keys, call->v_width, up, r->v_columns, panel_floats(call->v_width), NM_TILE_COLS, 1, false,
-             r->grads, (size_t)r->keys);
+    multiply(&(small_gemm){.rows = m,
+                           .cols = keys,
+                           .depth = call->v_width,
+                           .a = left_operand(dout_rows, (size_t)call->dout.stride, m, call->v_width, r->left),
+                           .b = {r->v_columns, panel_floats(call->v_width), NM_TILE_COLS},
+                           .alpha = 1,
+                           .c = r->grads,
+                           .ldc = (size_t)r->keys});
     for (int32_t i = 0; i < m; i++)
         grad_row(call, at, r, first, i, keys);
     operand ds_columns = block_columns(r, r->grads, m, keys, r->scores);
-    multiply(m, call->width, keys, block_rows(r, r->grads, m, keys), k.data, NM_TILE_COLS, k.row, 1, false,
-             head_rows(call->dq, at->q0 + first, at->head, call->width), (size_t)call->dq.stride);
+    multiply(&(small_gemm){.rows = m,
+                           .cols = call->width,
+                           .depth = keys,
+                           .a = block_rows(r, r->grads, m, keys),
+                           .b = k,
+                           .alpha = 1,
+                           .c = head_rows(call->dq, at->q0 + first, at->head, call->width),
+                           .ldc = (size_t)call->dq.stride});
     operand kept_columns = block_columns(r, r->dropped, m, keys, r->dropped);
-    operand q = padded_operand(q_rows, (size_t)call->q.stride, m, call->width, r->padded[0]);
-    operand dout = padded_operand(dout_rows, (size_t)call->dout.stride, m, call->v_width, r->padded[3]);
-    multiply(keys, call->width, m, ds_columns, q.data, NM_TILE_COLS, q.row, 1, add,
-             head_rows(call->dk, at->k0, at->head, call->width), (size_t)call->dk.stride);
-    multiply(keys, call->v_width, m, kept_columns, dout.data, NM_TILE_COLS, dout.row, 1, add,
-             head_rows(call->dv, at->k0, at->head, call->v_width), (size_t)call->dv.stride);
+    panels q = padded_operand(q_rows, (size_t)call->q.stride, m, call->width, r->padded[0]);
+    panels dout = padded_operand(dout_rows, (size_t)call->dout.stride, m, call->v_width, r->padded[3]);
+    multiply(&(small_gemm){.rows = keys,
+                           .cols = call->width,
+                           .depth = m,
+                           .a = ds_columns,
+                           .b = q,
+                           .alpha = 1,
+                           .add = add,
+                           .c = head_rows(call->dk, at->k0, at->head, call->width),
+                           .ldc = (size_t)call->dk.stride});
+    multiply(&(small_gemm){.rows = keys,
+                           .cols = call->v_width,
+                           .depth = m,
+                           .a = kept_columns,
+                           .b = dout,
+                           .alpha = 1,
+                           .add = add,
+                           .c = head_rows(call->dv, at->k0, at->head, call->v_width),
+                           .ldc = (size_t)call->dv.stride});
 }
 
 static void zero_rows(nm_mat to, int32_t row, int32_t n, int32_t head, int32_t width)
@@ -330,7 +367,7 @@ static void backward_pair(const attention *call, const pair *at, const workspace
     const float *v = head_rows(call->v, at->k0, at->head, call->v_width);
     transpose_panels(k, (size_t)call->k.stride, at->n, call->width, r->k_columns);
     transpose_panels(v, (size_t)call->v.stride, at->n, call->v_width, r->v_columns);
-    operand keys = padded_operand(k, (size_t)call->k.stride, at->n, call->width, r->padded[1]);
+    panels keys = padded_operand(k, (size_t)call->k.stride, at->n, call->width, r->padded[1]);
     /* The first block initializes dk and dv if it attends to all keys; otherwise they start from zero. */
     bool add = at->m == 0 || attended_keys(call, at, nm_min_i32(at->m, QUERIES) - 1) < at->n;
     if (add) {
@@ -503,17 +540,24 @@ static void softmax_cached(float scale, float *scores, int32_t n)
     softmax_in_place(scores, n, nm_round_up(n, NM_W), &top);
 }
 
+/* Values of the rows that a query attends to, from column first_col. */
+typedef struct gathered_values {
+    nm_mat v;
+    const int32_t *rows;
+    int32_t n;
+    size_t first_col;
+} gathered_values;
+
 /* `count` vectors of out = sum_j weight_j v_j over the cached rows; per_head of them share the weights of
  * a head, those of the next head begin `stride` later; the last vector has `last` columns. */
-NM_INLINE void weighted_sum_vectors(const float *weights, size_t stride, const int per_head, nm_mat v,
-                                    const int32_t *rows, int32_t n, size_t first_col, const int count,
-                                    int32_t last, float *out)
+NM_INLINE void weighted_sum_vectors(const gathered_values from, const float *weights, size_t stride,
+                                    const int per_head, const int count, int32_t last, float *out)
 {
     vf sum[SUM_VECTORS];
     for (int i = 0; i < count; i++)
         sum[i] = v_set(0);
-    for (int32_t j = 0; j < n; j++) {
-        const float *value = nm_row(v, rows[j]) + first_col;
+    for (int32_t j = 0; j < from.n; j++) {
+        const float *value = nm_row(from.v, from.rows[j]) + from.first_col;
         for (int i = 0; i < count - 1; i++)
             sum[i] = v_fma(v_set(weights[(size_t)(i / per_head) * stride + (size_t)j]),
                            v_load(value + i * NM_W), sum[i]);
@@ -525,26 +569,24 @@ NM_INLINE void weighted_sum_vectors(const float *weights, size_t stride, const i
     v_store_upto(out + (count - 1) * NM_W, last, sum[count - 1]);
 }
 
-/* One head. */
-static void weighted_sum_head(const float *weights, nm_mat v, const int32_t *rows, int32_t n,
-                              size_t first_col, int32_t width, float *out)
+/* One head of `width` columns. */
+static void weighted_sum_head(gathered_values from, const float *weights, int32_t width, float *out)
 {
-    for (int32_t c = 0, columns; c < width; c += columns) {
-        int32_t left = width - c;
-        int vectors = left >= SUM_VECTORS * NM_W ? SUM_VECTORS : left >= 4 * NM_W ? 4 : left > NM_W ? 2 : 1;
-        columns = nm_min_i32(left, vectors * NM_W);
+    for (int32_t columns; width > 0; width -= columns, from.first_col += (size_t)columns, out += columns) {
+        int vectors = width >= SUM_VECTORS * NM_W ? SUM_VECTORS
+                      : width >= 4 * NM_W         ? 4
+                      : width > NM_W              ? 2
+                                                  : 1;
+        columns = nm_min_i32(width, vectors * NM_W);
         int32_t last = columns - (vectors - 1) * NM_W;
-#define MIX(count, rest)                                                                                     \
-    weighted_sum_vectors(weights, 0, SUM_VECTORS, v, rows, n, first_col + (size_t)c, count, rest, out + c)
         if (vectors == SUM_VECTORS)
-            MIX(SUM_VECTORS, NM_W);
+            weighted_sum_vectors(from, weights, 0, SUM_VECTORS, SUM_VECTORS, NM_W, out);
         else if (vectors == 4)
-            MIX(4, NM_W);
+            weighted_sum_vectors(from, weights, 0, SUM_VECTORS, 4, NM_W, out);
         else if (vectors == 2)
-            MIX(2, last);
+            weighted_sum_vectors(from, weights, 0, SUM_VECTORS, 2, last, out);
         else
-            MIX(1, last);
-#undef MIX
+            weighted_sum_vectors(from, weights, 0, SUM_VECTORS, 1, last, out);
     }
 }
 
@@ -562,18 +604,16 @@ static void weighted_sum_heads(const cached_attention *call, int32_t query, int3
                                const float *weights, size_t stride, const int32_t *rows, int32_t n)
 {
     size_t first_col = (size_t)head * (size_t)call->v_width;
+    gathered_values from = {call->v, rows, n, first_col};
     float *out = nm_row(call->out, query) + first_col;
-#define MIX(per_head)                                                                                        \
-    weighted_sum_vectors(weights, stride, per_head, call->v, rows, n, first_col, SUM_VECTORS, NM_W, out)
     if (n_heads == SUM_VECTORS)
-        MIX(1);
+        weighted_sum_vectors(from, weights, stride, 1, SUM_VECTORS, NM_W, out);
     else if (n_heads == SUM_VECTORS / 2)
-        MIX(2);
+        weighted_sum_vectors(from, weights, stride, 2, SUM_VECTORS, NM_W, out);
     else if (n_heads == SUM_VECTORS / 4)
-        MIX(4);
+        weighted_sum_vectors(from, weights, stride, 4, SUM_VECTORS, NM_W, out);
     else
-        weighted_sum_head(weights, call->v, rows, n, first_col, call->v_width, out);
-#undef MIX
+        weighted_sum_head(from, weights, call->v_width, out);
 }
 
 static void attention_cached(nm_backend *b, const nm_attention_cached_args *args)

@@ -141,8 +141,14 @@ static void unpack_weight_grad(const term_call *call, int32_t col, const float *
 static void gather_pairs(const term_call *call, const float *rows, size_t stride, int32_t n,
                          const float *pairs, float *to)
 {
-    operand left = {rows, 1, stride};
-    multiply(call->h, B, n, left, pairs, NM_TILE_COLS, B, 1, false, to, B);
+    multiply(&(small_gemm){.rows = call->h,
+                           .cols = B,
+                           .depth = n,
+                           .a = {rows, 1, stride},
+                           .b = {pairs, NM_TILE_COLS, B},
+                           .alpha = 1,
+                           .c = to,
+                           .ldc = B});
 }
 
 static void position_sums(const term_call *call, const workspace *r)
@@ -280,10 +286,24 @@ static void spread_pairs(const term_call *call, const workspace *r, const float 
     for (int32_t a = 0; a < call->h; a += NM_W)
         nm_pack_transposed(r->down + (size_t)a * B, B, nm_min_i32(call->h - a, NM_W), B,
                            r->down_transposed + a, (size_t)call->padded_h);
-    operand weight = {r->weight + pairs * B, B, 1}, left = {rows, stride, 1};
-    multiply(n, call->h, B, weight, r->down_transposed, NM_TILE_COLS, (size_t)call->padded_h, 1, true, drows,
-             drows_stride);
-    multiply(n, B, call->h, left, r->down, NM_TILE_COLS, B, 1, true, r->dweight + pairs * B, B);
+    multiply(&(small_gemm){.rows = n,
+                           .cols = call->h,
+                           .depth = B,
+                           .a = {r->weight + pairs * B, B, 1},
+                           .b = {r->down_transposed, NM_TILE_COLS, (size_t)call->padded_h},
+                           .alpha = 1,
+                           .add = true,
+                           .c = drows,
+                           .ldc = drows_stride});
+    multiply(&(small_gemm){.rows = n,
+                           .cols = B,
+                           .depth = call->h,
+                           .a = {rows, stride, 1},
+                           .b = {r->down, NM_TILE_COLS, B},
+                           .alpha = 1,
+                           .add = true,
+                           .c = r->dweight + pairs * B,
+                           .ldc = B});
 }
 
 /* Gradients of the factors k, v and p of position i. */

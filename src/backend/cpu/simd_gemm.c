@@ -127,10 +127,20 @@ static void run_block(const nm_gemm *g, const block *part, const float *panels, 
             else
                 pack_panel(g, col, cols, part->k0 + k, depth, own);
             for (int32_t r = 0; r < part->rows; r += height) {
-                float *c = g->c + (size_t)(part->row + r) * g->ldc + (size_t)col;
-                nm_tile(nm_min_i32(part->rows - r, height), cols, nm_panel_rows(depth),
-                        micro_panels + micro_panel_offset(r / height, depth), 1, NM_TILE_ROWS, panel,
-                        NM_TILE_COLS, true, g->alpha, add, epilogue, c, g->ldc);
+                nm_tile((gemm_tile){.rows = nm_min_i32(part->rows - r, height),
+                                    .cols = cols,
+                                    .depth = nm_panel_rows(depth),
+                                    .a = micro_panels + micro_panel_offset(r / height, depth),
+                                    .a_row = 1,
+                                    .a_step = NM_TILE_ROWS,
+                                    .b = panel,
+                                    .b_step = NM_TILE_COLS,
+                                    .stream = true,
+                                    .add = add,
+                                    .alpha = g->alpha,
+                                    .epilogue = epilogue,
+                                    .c = g->c + (size_t)(part->row + r) * g->ldc + (size_t)col,
+                                    .ldc = g->ldc});
             }
         }
     }

@@ -10,41 +10,67 @@ enum {
                              : 7 /* rows of a tile if the rows of a are not adjacent: one pointer each */
 };
 
-/* Left operand, in panel rows (panel.h); see nm_tile. */
+/* Left operand, in panel rows (panel.h); see gemm_tile. */
 typedef struct operand {
     const float *data;
     size_t row, step; /* strides of rows and columns; one of them is 1 */
 } operand;
 
-static __attribute__((noinline)) void tile_rows(int32_t rows, int32_t cols, int32_t depth, const float *a,
-                                                size_t a_row, const float *b, size_t b_step, float alpha,
-                                                bool add, float *c, size_t ldc)
+/* Right operand: panel j (NM_TILE_COLS columns) begins at data + j * panel, its panel row k `step` later each. */
+typedef struct panels {
+    const float *data;
+    size_t panel, step;
+} panels;
+
+/* c[rows x cols] = alpha a b, or c + alpha a b with `add` */
+typedef struct small_gemm {
+    int32_t rows, cols, depth;
+    operand a;
+    panels b;
+    float alpha;
+    bool add;
+    float *c;
+    size_t ldc;
+} small_gemm;
+
+static __attribute__((noinline)) void tile_rows(const gemm_tile *part)
 {
-    nm_tile(rows, cols, depth, a, a_row, 1, b, b_step, false, alpha, add, (tile_epilogue){0}, c, ldc);
+    gemm_tile t = *part;
+    t.a_step = 1;
+    t.stream = false;
+    t.epilogue = (tile_epilogue){0};
+    nm_tile(t);
 }
 
-static __attribute__((noinline)) void tile_columns(int32_t rows, int32_t cols, int32_t depth, const float *a,
-                                                   size_t a_step, const float *b, size_t b_step, float alpha,
-                                                   bool add, float *c, size_t ldc)
+static __attribute__((noinline)) void tile_columns(const gemm_tile *part)
 {
-    nm_tile(rows, cols, depth, a, 1, a_step, b, b_step, false, alpha, add, (tile_epilogue){0}, c, ldc);
+    gemm_tile t = *part;
+    t.a_row = 1;
+    t.stream = false;
+    t.epilogue = (tile_epilogue){0};
+    nm_tile(t);
 }
 
-/* c[m x n] = or += alpha a b; panel j of b (NM_TILE_COLS columns) begins at b + j * b_panel */
-static void multiply(int32_t m, int32_t n, int32_t depth, operand a, const float *b, size_t b_panel,
-                     size_t b_step, float alpha, bool add, float *c, size_t ldc)
+static void multiply(const small_gemm *g)
 {
-    const int32_t panel_rows = nm_panel_rows(depth);
-    for (int32_t j = 0; j < n; j += NM_TILE_COLS, b += b_panel) {
-        int32_t cols = nm_min_i32(n - j, NM_TILE_COLS);
-        for (int32_t i = 0, rows; i < m; i += rows) {
-            rows = nm_min_i32(m - i, a.step == 1 ? STRIP : NM_TILE_ROWS);
-            float *to = c + (size_t)i * ldc + j;
-            if (a.step == 1)
-                tile_rows(rows, cols, panel_rows, a.data + (size_t)i * a.row, a.row, b, b_step, alpha, add,
-                          to, ldc);
+    gemm_tile t = {.depth = nm_panel_rows(g->depth),
+                   .a_row = g->a.row,
+                   .a_step = g->a.step,
+                   .b = g->b.data,
+                   .b_step = g->b.step,
+                   .add = g->add,
+                   .alpha = g->alpha,
+                   .ldc = g->ldc};
+    for (int32_t j = 0; j < g->cols; j += NM_TILE_COLS, t.b += g->b.panel) {
+        t.cols = nm_min_i32(g->cols - j, NM_TILE_COLS);
+        for (int32_t i = 0; i < g->rows; i += t.rows) {
+            t.rows = nm_min_i32(g->rows - i, g->a.step == 1 ? STRIP : NM_TILE_ROWS);
+            t.a = g->a.data + (size_t)i * g->a.row;
+            t.c = g->c + (size_t)i * g->ldc + j;
+            if (g->a.step == 1)
+                tile_rows(&t);
             else
-                tile_columns(rows, cols, panel_rows, a.data + i, a.step, b, b_step, alpha, add, to, ldc);
+                tile_columns(&t);
         }
     }
 }
