@@ -178,7 +178,7 @@ static void name_norm_option(const nm_options *options, nm_advice advice[NM_N_AD
 {
     static const char *const names[][2] = {{"model.norm = rbn", "model.encoder_norm = rbn"},
                                            {"model.norm = power", "model.encoder_norm = power"}};
-    if (!strcmp(nm_norm_option(options), "model.norm"))
+    if (!nm_varies_encoder_norm(options))
         return;
     for (int i = 0; i < NM_N_ADVICE; i++)
         for (size_t k = 0; k < sizeof names / sizeof *names; k++)

@@ -8,6 +8,7 @@
 #include "data/prepare_private.h"
 
 #include "base/threads.h"
+#include "text/tokenizer.h"
 
 #define C nm_prepare_config
 const nm_option nm_prepare_options[] = {
@@ -115,11 +116,16 @@ const nm_option nm_prepare_options[] = {
     {0}};
 #undef C
 
+static bool uses_sentencepiece(const nm_prepare_config *config)
+{
+    return !strcmp(config->tokenizer, nm_tokenizer_sentencepiece.name);
+}
+
 /* A given SentencePiece model is used as it is. */
 static bool learns_spm(const nm_options *options)
 {
     const nm_prepare_config *config = nm_options_find(options, "prepare");
-    return !strcmp(config->tokenizer, "sentencepiece") && !*config->spm_model;
+    return uses_sentencepiece(config) && !*config->spm_model;
 }
 
 /* A source that is a table by its name, or by the option. */
@@ -304,7 +310,7 @@ static nm_status check_config(const nm_prepare_config *config, nm_error *err)
     if (!dictionaries)
         return nm_fail(err, NM_USAGE,
                        "without --train dictionaries are required (--dict-source, --dict-target)");
-    if (!strcmp(config->tokenizer, "sentencepiece"))
+    if (uses_sentencepiece(config))
         return *config->spm_model
                    ? NM_OK
                    : nm_fail(err, NM_USAGE,
@@ -506,7 +512,7 @@ nm_status nm_prepare_report_progress(const nm_prepare *self, const char *step, i
 static nm_status run_steps(nm_prepare *self, nm_error *err)
 {
     nm_folder_remove_temporaries(self->config->output);
-    if (!strcmp(self->config->tokenizer, "sentencepiece")) {
+    if (uses_sentencepiece(self->config)) {
         NM_TRY(nm_prepare_report_progress(self, "sentencepiece", 0, err));
         NM_TRY(nm_prepare_sentencepiece(self, err));
     }

@@ -40,12 +40,17 @@ static nm_variant *add_variant(nm_variants *variants, const char *name, size_t o
     return variant;
 }
 
-const char *nm_norm_option(const nm_options *options)
+bool nm_varies_encoder_norm(const nm_options *options)
 {
     char *encoder = nm_options_get(options, "model.encoder_norm");
-    const char *option = encoder && *encoder ? "model.encoder_norm" : "model.norm";
+    bool varies = encoder && *encoder;
     free(encoder);
-    return option;
+    return varies;
+}
+
+const char *nm_norm_option(const nm_options *options)
+{
+    return nm_varies_encoder_norm(options) ? "model.encoder_norm" : "model.norm";
 }
 
 nm_status nm_norm_option_replace(nm_options *options, const nm_options *recipe, char **message, nm_error *err)
@@ -53,7 +58,7 @@ nm_status nm_norm_option_replace(nm_options *options, const nm_options *recipe, 
     *message = NULL;
     if (nm_options_origin(options, "model.norm") != NM_ORIGIN_COMMAND ||
         nm_options_origin(options, "model.encoder_norm") == NM_ORIGIN_COMMAND ||
-        !strcmp(nm_norm_option(recipe), "model.norm"))
+        !nm_varies_encoder_norm(recipe))
         return NM_OK;
     char *norm = nm_options_get(options, "model.norm"), *own = nm_options_get(recipe, "model.norm");
     nm_status status = nm_options_set(options, "model.encoder_norm", norm, NM_ORIGIN_COMMAND, err);

@@ -46,8 +46,9 @@ void nm_settings_release(nm_settings *settings);
 /* An object of strings. */
 json_t *nm_settings_json(const nm_settings *settings);
 
-/* The option that replaces the norm of a recipe: "model.encoder_norm" if the options set it, because such a recipe varies
- * the encoder's norm and fixes the decoder's; else "model.norm". */
+/* Whether the options set model.encoder_norm: such a recipe varies the encoder's norm and fixes the decoder's. */
+bool nm_varies_encoder_norm(const nm_options *options);
+/* The option that replaces the norm of a recipe: "model.encoder_norm" if the recipe varies it, else "model.norm". */
 const char *nm_norm_option(const nm_options *options);
 /* In a recipe that sets model.encoder_norm, model.norm of the command line would have no effect on the encoder. It replaces the
  * norm that the recipe varies, as in norma compare: encoder_norm; the recipe's model.norm stays. options: those of the command

@@ -83,14 +83,6 @@ static void read_log(nm_advice_inputs *f, const char *path)
     fclose(stream);
 }
 
-static bool setting_is(const nm_model *model, const char *path, const char *value)
-{
-    char *text = nm_options_get(model->options, path);
-    bool is = text && !strcmp(text, value);
-    free(text);
-    return is;
-}
-
 /* The first and the last layer of the first stack. */
 static void read_depth(nm_advice_inputs *f, const nm_gradient_bounds *bounds)
 {
@@ -153,8 +145,8 @@ nm_advice_inputs nm_advice_inputs_collect(const nm_inspection *inspection, const
                           .last_layer_gradient = NAN,
                           .first_layer_gradient = NAN,
                           .warmup_fraction = warmup_fraction(model),
-                          .pre_norm = setting_is(model, "model.norm_position", "pre"),
-                          .small_init = setting_is(model, "model.init", "small"),
+                          .pre_norm = nm_model_option_is(model, "model.norm_position", "pre"),
+                          .small_init = nm_model_option_is(model, "model.init", "small"),
                           .chance_loss = task->type->chance_loss ? NAN : log((double)model->target_size)};
     const nm_tid_site *last = nm_tid_last(&inspection->tid);
     if (last) {

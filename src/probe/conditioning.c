@@ -86,10 +86,8 @@ nm_status nm_conditioning_measure(nm_conditioning *conditioning, nm_task *task, 
                                   nm_split split, int64_t max_batches, nm_error *err)
 {
     *conditioning = (nm_conditioning){0};
-    char *norm_position = nm_options_get(model->options, "model.norm_position");
     condition_pass l = {.conditioning = conditioning,
-                        .pre_norm = norm_position && !strcmp(norm_position, "pre")};
-    free(norm_position);
+                        .pre_norm = nm_model_option_is(model, "model.norm_position", "pre")};
     reset_batch(&l, NULL, NULL, NULL);
     const nm_eval_pass pass = {.task = task,
                                .model = model,

@@ -64,9 +64,8 @@ static void measure_spectrum(nm_inspection *inspection, const nm_model *model)
     const nm_tensor *table = find_embedding(model);
     if (!table)
         return;
-    char *fixed = nm_options_get(model->options, "model.fixnorm");
     double *x = nm_download_doubles(model->backend, table->data, (size_t)table->rows * (size_t)table->cols);
-    if (fixed && !strcmp(fixed, "true"))
+    if (nm_model_option_is(model, "model.fixnorm", "true"))
         normalize_rows(x, table->rows, table->cols);
     nm_gram gram;
     nm_gram_init(&gram, table->cols);
@@ -77,7 +76,6 @@ static void measure_spectrum(nm_inspection *inspection, const nm_model *model)
     snprintf(inspection->table, sizeof inspection->table, "%s", table->name);
     nm_gram_release(&gram);
     free(x);
-    free(fixed);
 }
 
 static bool has_split(nm_task *task, nm_split split)

@@ -99,6 +99,14 @@ double *nm_call_weight(const nm_norm_call *call)
     return out;
 }
 
+bool nm_model_option_is(const nm_model *model, const char *path, const char *value)
+{
+    char *text = nm_options_get(model->options, path);
+    bool is = text && !strcmp(text, value);
+    free(text);
+    return is;
+}
+
 nm_site nm_site_parse(const char *name)
 {
     nm_site site = {.layer = -1};

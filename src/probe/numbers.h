@@ -29,6 +29,9 @@ int nm_call_pairs(const nm_norm_call *call, nm_call_pair pairs[NM_CALL_MAX_PAIRS
  * without a weight. [width], heap. */
 double *nm_call_weight(const nm_norm_call *call);
 
+/* Whether an option of the model, such as "model.norm_position", has this value. */
+bool nm_model_option_is(const nm_model *model, const char *path, const char *value);
+
 /* "enc.2.ffn.norm": stack "enc", layer 2, sublayer "ffn". "enc.final.norm": layer -1, sublayer "final". */
 typedef struct nm_site {
     char stack[32], sublayer[64];

@@ -156,10 +156,11 @@ static void select_default(nm_tid *tid)
 
 nm_status nm_tid_select(nm_tid *tid, const char *sites, nm_error *err)
 {
-    select_all(tid, !strcmp(sites, "all"));
-    if (!strcmp(sites, "auto"))
+    const bool all = !strcmp(sites, "all"), by_default = !strcmp(sites, "auto");
+    select_all(tid, all);
+    if (by_default)
         select_default(tid);
-    if (!strcmp(sites, "auto") || !strcmp(sites, "all"))
+    if (all || by_default)
         return NM_OK;
     for (const char *at = sites; *at; at += *at == ',') {
         size_t length = strcspn(at, ",");

@@ -1,0 +1,294 @@
+/* Resuming: bitwise the weights of an unbroken run, for every norm and at any update; what a resumed run
+ * continues and what it refuses; checkpoints that are damaged or cannot be read. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "support/tiny_job.h"
+
+/* A run of 24 updates with a validation at 15, and one that stops after `first` updates and is resumed. */
+static void assert_resume_is_exact(const char *norm, const char *first, const char *const *settings)
+{
+    nm_error err;
+    job whole = {.norm = norm, .updates = "24", .folder = tiny_folder(), .settings = settings};
+    uint64_t unbroken = run(&whole, NM_OK, &err);
+    job part = {.norm = norm, .updates = first, .folder = tiny_folder(), .settings = settings};
+    run(&part, NM_OK, &err);
+    part.updates = "24";
+    part.resume = true;
+    uint64_t resumed = run(&part, NM_OK, &err);
+    if (unbroken != resumed)
+        fail_msg("%s, resumed after %s updates: different weights", norm, first);
+    if (atoi(first) > 15 || !strcmp(first, "10")) { /* the others validate at the end of the first part */
+        char *a = tiny_log(whole.folder), *b = tiny_log(part.folder);
+        char *extra = strstr(b, "\"type\":\"valid\"");
+        assert_non_null(extra);
+        assert_non_null(strstr(a, "\"update\":20"));
+        assert_non_null(strstr(b, "\"update\":20"));
+        free(a);
+        free(b);
+    }
+    tiny_data_remove(whole.folder);
+    tiny_data_remove(part.folder);
+}
+
+static void test_resume_is_exact_for_every_norm(void **state)
+{
+    (void)state;
+    /* the stopped part plans 10 updates, not 24: ramps that follow the plan would differ */
+    static const char *const settings[] = {"norm.renorm.shorten_ramp", "false", NULL};
+    for (const nm_norm_type *const *type = nm_norm_types; *type; type++)
+        if (strcmp((*type)->name, "fix"))
+            assert_resume_is_exact((*type)->name, "10", settings);
+}
+
+/* The decays of a schedule by validations continue: here the loss rises, so that there are some before the stop. */
+static void test_resume_keeps_the_decays_of_the_schedule(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"schedule.name",
+                                           "no-warmup",
+                                           "schedule.patience",
+                                           "1",
+                                           "schedule.decay",
+                                           "0.5",
+                                           "schedule.lr",
+                                           "0.2",
+                                           "train.divergence_factor",
+                                           "0",
+                                           "train.validate_every",
+                                           "3",
+                                           "train.score",
+                                           "false",
+                                           NULL};
+    nm_error err;
+    job whole = {.updates = "24", .folder = tiny_folder(), .settings = settings};
+    uint64_t unbroken = run(&whole, NM_OK, &err);
+    job part = {.updates = "15", .folder = tiny_folder(), .settings = settings};
+    run(&part, NM_OK, &err);
+    assert_true(part.ended.schedule.factor < 1);
+    part.updates = "24";
+    part.resume = true;
+    assert_true(run(&part, NM_OK, &err) == unbroken);
+    assert_true(part.ended.schedule.factor == whole.ended.schedule.factor);
+    tiny_data_remove(whole.folder);
+    tiny_data_remove(part.folder);
+}
+
+static void test_resume_is_exact_at_any_update(void **state)
+{
+    (void)state;
+    static const char *const steps[] = {"1", "7", "15", "16", "23"};
+    static const char *const settings[] = {"train.shards",
+                                           "2",
+                                           "data.word_dropout",
+                                           "0.1",
+                                           "schedule.name",
+                                           "no-warmup",
+                                           "schedule.patience",
+                                           "1",
+                                           "schedule.decay",
+                                           "0.5",
+                                           NULL};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        assert_resume_is_exact("power", steps[i], settings);
+}
+
+/* A symbolic link to itself stands for any error of opening: no permission, no free descriptor, a failing
+ * disk. */
+static void test_unreadable_checkpoint_stays(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"train.save_every", "1", NULL};
+    static const char *const files[] = {"00000006.safetensors", "00000006.state.safetensors"};
+    nm_error err;
+    job j = {.updates = "6", .folder = tiny_folder(), .settings = settings};
+    run(&j, NM_OK, &err);
+    j.resume = true;
+    j.updates = "8";
+    for (int i = 0; i < 2; i++) {
+        char *path = checkpoint_file(j.folder, files[i]), *moved = nm_format("%s.moved", path);
+        assert_int_equal(rename(path, moved), 0);
+        assert_int_equal(symlink(path, path), 0);
+        run(&j, NM_IO, &err);
+        assert_non_null(strstr(err.text, files[i]));
+        struct stat info;
+        assert_int_equal(lstat(path, &info), 0);
+        assert_true(S_ISLNK(info.st_mode));
+        assert_int_equal(rename(moved, path), 0);
+        free(path);
+        free(moved);
+    }
+    char *folder = checkpoint_file(j.folder, "."), *moved = nm_format("%s/moved", j.folder);
+    folder[strlen(folder) - 2] = 0;
+    assert_int_equal(rename(folder, moved), 0);
+    assert_int_equal(symlink(folder, folder), 0);
+    run(&j, NM_IO, &err); /* not an empty folder: a fresh start would overwrite the run */
+    assert_int_equal(rename(moved, folder) && (unlink(folder) || rename(moved, folder)), 0);
+    char *log = tiny_log(j.folder);
+    assert_non_null(strstr(log, "\"update\":5"));
+    free(log);
+    run(&j, NM_OK, &err);
+    tiny_data_remove(j.folder);
+    free(folder);
+    free(moved);
+}
+
+/* A run whose newest training state is damaged continues from the one before, and keeps the damaged files under another name. */
+static void check_damaged_state(void (*damage)(const char *path))
+{
+    static const char *const settings[] = {"train.save_every", "1", NULL};
+    nm_error err;
+    job whole = {.updates = "8", .folder = tiny_folder(), .settings = settings};
+    uint64_t unbroken = run(&whole, NM_OK, &err);
+    job j = {.updates = "6", .folder = tiny_folder(), .settings = settings};
+    run(&j, NM_OK, &err);
+    char *path = checkpoint_file(j.folder, "00000006.state.safetensors"),
+         *damaged = checkpoint_file(j.folder, "00000006.state.safetensors.damaged"),
+         *model = checkpoint_file(j.folder, "00000006.safetensors.damaged");
+    damage(path);
+    struct stat before, after;
+    assert_int_equal(stat(path, &before), 0);
+    j.resume = true;
+    j.updates = "8";
+    assert_true(run(&j, NM_OK, &err) == unbroken);
+    assert_int_equal(stat(damaged, &after), 0);
+    assert_int_equal(after.st_size, before.st_size);
+    assert_true(nm_file_exists(model));
+    free(path);
+    free(damaged);
+    free(model);
+    tiny_data_remove(j.folder);
+    tiny_data_remove(whole.folder);
+}
+
+static void cut(const char *path)
+{
+    assert_int_equal(truncate(path, 100), 0);
+}
+
+static void test_damaged_checkpoint_is_renamed(void **state)
+{
+    (void)state;
+    check_damaged_state(cut);
+}
+
+/* Writes the training state at path again, with a length in it that no run has; its checksums are right. */
+static void forge_state(const char *path)
+{
+    nm_safetensors *file;
+    nm_error err;
+    assert_int_equal(nm_safetensors_open(&file, path, &err), NM_OK);
+    nm_safetensors_writer *writer = nm_safetensors_begin();
+    nm_safetensors_copy_metadata(writer, file);
+    nm_train_state forged;
+    for (size_t i = 0; i < nm_safetensors_count(file); i++) {
+        const nm_safetensor *tensor = nm_safetensors_at(file, i);
+        const void *bytes = tensor->data;
+        if (!strcmp(tensor->name, "state")) {
+            memcpy(&forged, tensor->data, sizeof forged);
+            forged.schedule.n_scores = NM_SCHEDULE_MAX_PATIENCE + 1;
+            bytes = &forged;
+        }
+        nm_safetensors_add(writer, tensor->name, tensor->type, tensor->rank, tensor->shape, bytes);
+    }
+    assert_int_equal(nm_safetensors_finish(writer, path, &err), NM_OK);
+    nm_safetensors_close(file);
+}
+
+static void test_an_invalid_state_is_damage(void **state)
+{
+    (void)state;
+    check_damaged_state(forge_state);
+}
+
+static void collect_message(void *user, const char *text)
+{
+    char **messages = user, *longer = nm_format("%s%s\n", *messages, text);
+    free(*messages);
+    *messages = longer;
+}
+
+/* SGD's momentum and Adam's second moment are stored in the same tensor. */
+static void test_resume_with_another_optimizer(void **state)
+{
+    (void)state;
+    static const char *const sgd[] = {"optim.name", "sgd", "schedule.lr", "0", NULL};
+    nm_error err;
+    job j = {.updates = "6", .folder = tiny_folder()};
+    uint64_t adam = run(&j, NM_OK, &err);
+    j.settings = sgd;
+    j.updates = "7";
+    nm_options *options = options_of(&j);
+    nm_trainer *trainer;
+    nm_progress progress;
+    char *messages = nm_duplicate("");
+    const nm_train_callbacks callbacks = {.user = &messages, .message = collect_message};
+    assert_int_equal(
+        nm_trainer_open(&trainer, &nm_task_translation, options, j.folder, true, &callbacks, &err), NM_OK);
+    assert_non_null(strstr(messages, "optim.name"));
+    assert_int_equal(nm_trainer_update(trainer, &progress, &err), NM_OK);
+    assert_true(nm_trainer_weights_hash(trainer) == adam); /* rate 0 */
+    nm_trainer_close(trainer);
+    nm_options_free(options);
+    free(messages);
+    tiny_data_remove(j.folder);
+}
+
+/* A score of one kind is not compared with one of another kind: BLEU is positive, the negative loss is
+ * not. */
+static void test_resume_with_another_selection_metric(void **state)
+{
+    (void)state;
+    static const char *const by_score[] = {"train.best_by", "score", "train.validate_every", "2", NULL};
+    static const char *const by_loss[] = {"train.best_by", "loss", "train.validate_every", "2", NULL};
+    nm_error err;
+    job j = {.updates = "4", .folder = tiny_folder(), .settings = by_score};
+    run(&j, NM_OK, &err);
+    j.resume = true;
+    j.settings = by_loss;
+    j.updates = "8";
+    run(&j, NM_OK, &err);
+    char *log = tiny_log(j.folder), *valid = strstr(log, "\"type\":\"valid\",\"update\":6");
+    assert_non_null(valid);
+    assert_non_null(strstr(valid, "\"best\":true"));
+    free(log);
+    tiny_data_remove(j.folder);
+}
+
+static void test_other_training_data_are_refused(void **state)
+{
+    (void)state;
+    nm_error err;
+    job j = {.updates = "4", .folder = tiny_folder()};
+    run(&j, NM_OK, &err);
+    char *other = tiny_data_create(150, 10);
+    const char *const settings[] = {"data.folder", other, NULL};
+    j.settings = settings;
+    j.resume = true;
+    j.updates = "8";
+    run(&j, NM_MISMATCH, &err);
+    assert_non_null(strstr(err.text, "other data"));
+    tiny_data_remove(other);
+    tiny_data_remove(j.folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_resume_is_exact_for_every_norm),
+        cmocka_unit_test(test_resume_keeps_the_decays_of_the_schedule),
+        cmocka_unit_test(test_resume_is_exact_at_any_update),
+        cmocka_unit_test(test_unreadable_checkpoint_stays),
+        cmocka_unit_test(test_damaged_checkpoint_is_renamed),
+        cmocka_unit_test(test_resume_with_another_optimizer),
+        cmocka_unit_test(test_resume_with_another_selection_metric),
+        cmocka_unit_test(test_other_training_data_are_refused),
+        cmocka_unit_test(test_an_invalid_state_is_damage),
+    };
+    return cmocka_run_group_tests(tests, make_data, drop_data);
+}
