@@ -81,11 +81,6 @@ static bool is_causal(const job *self)
     return !strcmp(nm_language_model_option(self->model, "model.causal"), "true");
 }
 
-static const char *title(const job *self)
-{
-    return is_causal(self) ? "perplexity" : "non-causal, not a perplexity:";
-}
-
 static void print_json(const job *self, const char *name, const nm_perplexity *result)
 {
     const nm_perplexity_sums s = nm_perplexity_get_sums(result);
@@ -117,7 +112,8 @@ static void print_json(const job *self, const char *name, const nm_perplexity *r
 static void print_text(const job *self, const char *name, const nm_perplexity *result)
 {
     const nm_perplexity_sums s = nm_perplexity_get_sums(result);
-    printf("%s: %s %.4f", name, title(self), exp(s.nll / (double)s.tokens));
+    printf("%s: %s %.4f", name,
+           is_causal(self) ? "perplexity" : "non-causal, not a perplexity:", exp(s.nll / (double)s.tokens));
     if (self->config->interval) {
         nm_interval interval = nm_perplexity_interval(result);
         printf(" [%.4f, %.4f]", interval.low, interval.high);

@@ -108,11 +108,6 @@ static void add_text(nm_drawing *drawing, double x, double y, char *text)
 
 /* ---- the description ---- */
 
-static const char *score_kind(const nm_grid_scores *s)
-{
-    return s->tested ? "test" : "best validation";
-}
-
 static bool is_better(const nm_grid_scores *s, size_t a, size_t b)
 {
     return s->report->score_rises ? s->list[a].mean > s->list[b].mean : s->list[a].mean < s->list[b].mean;
@@ -281,7 +276,7 @@ void nm_collect_setting(const nm_report *report, const nm_figure *figure, nm_dra
         drawing->title =
             nm_format("%s @ against %s", s.tested ? "Test" : "Best validation", grid->axes[axis].key);
         drawing->x_label = nm_duplicate(grid->axes[axis].key);
-        drawing->y_label = nm_format("%s @", score_kind(&s));
+        drawing->y_label = nm_format("%s @", s.tested ? "test" : "best validation");
         drawing->note = make_note(&s, include, true, "");
     }
     free(values);

@@ -28,11 +28,6 @@ static const nm_norm_type *batch_norm_of(const nm_report_run *run)
     return type;
 }
 
-static double batch_layers_of(const nm_report *report, const nm_score_group *group)
-{
-    return nm_report_run_last(&report->runs[group->runs.list[0]], "start/batch_layers");
-}
-
 /* Runs that differ in norm.at; settings that vary in addition would make the number of layers ambiguous. */
 static bool varies_sites(const nm_report *report)
 {
@@ -83,7 +78,7 @@ static layer_values layer_values_of(const nm_report *report, const char *quantit
     v.values = s.list;
     double sum = 0, n = 0;
     for (size_t g = 0; g < grid->n_groups; g++) {
-        v.layers[g] = batch_layers_of(report, &grid->groups[g]);
+        v.layers[g] = nm_report_run_last(&report->runs[grid->groups[g].runs.list[0]], "start/batch_layers");
         if (!score)
             v.values[g] = mean_tid(report, &grid->groups[g].runs, quantity);
         if (!score && v.values[g].n > 1)

@@ -433,6 +433,14 @@ const char *nm_report_run_setting(const nm_report_run *run, const char *key)
     return find_text(run->settings, run->n_settings, key);
 }
 
+bool nm_report_runs_set(const nm_report_run *runs, size_t n, const char *key)
+{
+    for (size_t i = 0; i < n; i++)
+        if (nm_report_run_setting(&runs[i], key))
+            return true;
+    return false;
+}
+
 const char *nm_report_run_text(const nm_report_run *run, const char *key)
 {
     return find_text(run->texts, run->n_texts, key);

@@ -73,6 +73,8 @@ double nm_report_run_tid(const nm_report_run *run, const char *quantity);
 double nm_report_run_start(const nm_report_run *run);
 double nm_report_run_end(const nm_report_run *run);
 const char *nm_report_run_setting(const nm_report_run *run, const char *key);
+/* Whether one of the first n runs has the setting. */
+bool nm_report_runs_set(const nm_report_run *runs, size_t n, const char *key);
 /* The last text with this key; NULL when there is none. */
 const char *nm_report_run_text(const nm_report_run *run, const char *key);
 

@@ -107,21 +107,13 @@ static void add_column(columns *all, const nm_report_run *runs, size_t n, const 
     }
 }
 
-static bool has_earlier(const nm_report_run *runs, size_t before, const char *key)
-{
-    for (size_t r = 0; r < before; r++)
-        if (nm_report_run_setting(&runs[r], key))
-            return true;
-    return false;
-}
-
 static columns find_columns(const nm_report_run *runs, size_t n)
 {
     columns all = {0};
     for (size_t r = 0; r < n; r++)
         for (size_t i = 0; i < runs[r].n_settings; i++) {
             const char *key = runs[r].settings[i].key;
-            if (!nm_setting_is_ignored(key) && !is_bookkeeping(key) && !has_earlier(runs, r, key))
+            if (!nm_setting_is_ignored(key) && !is_bookkeeping(key) && !nm_report_runs_set(runs, r, key))
                 add_column(&all, runs, n, key);
         }
     return all;

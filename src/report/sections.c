@@ -319,15 +319,6 @@ static bool differs(const nm_report *report, const char *key)
     return false;
 }
 
-/* Whether a run before this one has the key: each is written once, in the order of the first run that has it. */
-static bool has_earlier(const nm_report *report, size_t run, const char *key)
-{
-    for (size_t i = 0; i < run; i++)
-        if (nm_report_run_setting(&report->runs[i], key))
-            return true;
-    return false;
-}
-
 void nm_section_settings(const nm_report *report, FILE *out)
 {
     size_t rows = 0;
@@ -338,7 +329,8 @@ void nm_section_settings(const nm_report *report, FILE *out)
     for (size_t r = 0; r < report->n; r++)
         for (size_t i = 0; i < report->runs[r].n_settings; i++) {
             const char *key = report->runs[r].settings[i].key;
-            if (!strcmp(key, "run.folder") || has_earlier(report, r, key) || !differs(report, key))
+            if (!strcmp(key, "run.folder") || nm_report_runs_set(report->runs, r, key) ||
+                !differs(report, key))
                 continue;
             write_setting(report, key, out);
             rows++;

@@ -134,7 +134,11 @@ void nm_counter_add_line(nm_counter *counter, const char *line, size_t bytes)
         nm_counter_add(counter, word, word_bytes, 1);
 }
 
-nm_status nm_counter_add_file(nm_counter *counter, const char *path, int64_t *n_lines, nm_error *err)
+typedef nm_status add_line(nm_counter *counter, const nm_lines *line, nm_error *err);
+
+/* Adds every line of the file; *n_lines (or NULL): their number. */
+static nm_status add_lines(nm_counter *counter, const char *path, add_line *add, int64_t *n_lines,
+                           nm_error *err)
 {
     FILE *stream;
     NM_TRY(nm_file_open(&stream, path, "rb", err));
@@ -144,9 +148,10 @@ nm_status nm_counter_add_file(nm_counter *counter, const char *path, int64_t *n_
     nm_status status;
     while ((status = nm_lines_next(&lines, &more, err)) == NM_OK && more) {
         status = nm_line_check(&lines, err);
+        if (status == NM_OK)
+            status = add(counter, &lines, err);
         if (status != NM_OK)
             break;
-        nm_counter_add_line(counter, lines.text, lines.bytes);
     }
     if (n_lines)
         *n_lines = lines.number;
@@ -154,6 +159,18 @@ nm_status nm_counter_add_file(nm_counter *counter, const char *path, int64_t *n_
     if (stream != stdin)
         fclose(stream);
     return status;
+}
+
+static nm_status add_words(nm_counter *counter, const nm_lines *line, nm_error *err)
+{
+    (void)err;
+    nm_counter_add_line(counter, line->text, line->bytes);
+    return NM_OK;
+}
+
+nm_status nm_counter_add_file(nm_counter *counter, const char *path, int64_t *n_lines, nm_error *err)
+{
+    return add_lines(counter, path, add_words, n_lines, err);
 }
 
 typedef struct sort_key {
@@ -212,7 +229,6 @@ static nm_status add_count_line(nm_counter *counter, const nm_lines *lines, nm_e
 {
     size_t bytes;
     int64_t count;
-    NM_TRY(nm_line_check(lines, err));
     if (!nm_count_parse(lines->text, lines->bytes, &bytes, &count))
         return nm_fail(err, NM_FORMAT, "%s:%lld: expected \"symbol count\"", lines->path,
                        (long long)lines->number);
@@ -225,21 +241,7 @@ static nm_status add_count_line(nm_counter *counter, const nm_lines *lines, nm_e
 
 nm_status nm_counter_read(nm_counter *counter, const char *path, nm_error *err)
 {
-    FILE *stream;
-    NM_TRY(nm_file_open(&stream, path, "rb", err));
-    nm_lines lines;
-    nm_lines_init(&lines, stream, path);
-    bool more = true;
-    nm_status status;
-    while ((status = nm_lines_next(&lines, &more, err)) == NM_OK && more) {
-        status = add_count_line(counter, &lines, err);
-        if (status != NM_OK)
-            break;
-    }
-    nm_lines_release(&lines);
-    if (stream != stdin)
-        fclose(stream);
-    return status;
+    return add_lines(counter, path, add_count_line, NULL, err);
 }
 
 void nm_counter_write(const nm_counter *counter, nm_count_order order, FILE *stream)

@@ -55,6 +55,18 @@ static bool is_finite(nm_backend *b, size_t n, const void *values)
     return isfinite(square);
 }
 
+/* The first parameter whose values, or whose gradient, are not finite; NULL: none. */
+static const nm_tensor *first_not_finite(const nm_trainer *trainer, bool gradient)
+{
+    const nm_params *params = &trainer->model->params;
+    for (size_t i = 0; i < params->n; i++) {
+        const nm_tensor *t = &params->list[i]->tensor;
+        if (!is_finite(trainer->backend, (size_t)t->rows * (size_t)t->cols, gradient ? t->grad : t->data))
+            return t;
+    }
+    return NULL;
+}
+
 /* NM_DIVERGED with the first tensor that is not finite, in the order in which causes precede effects:
  * parameters, running statistics, gradients, loss. */
 static nm_status report_divergence(nm_trainer *trainer, double loss, double threshold, nm_error *err)
@@ -62,15 +74,13 @@ static nm_status report_divergence(nm_trainer *trainer, double loss, double thre
     nm_backend *b = trainer->backend;
     const nm_params *params = &trainer->model->params;
     long long update = (long long)trainer->state.update + 1;
-    for (size_t i = 0; i < params->n; i++) {
-        const nm_tensor *t = &params->list[i]->tensor;
-        if (!is_finite(b, (size_t)t->rows * (size_t)t->cols, t->data))
-            return nm_fail(
-                err, NM_DIVERGED,
-                "update %lld: parameter %s is not finite; continue from an earlier checkpoint with a lower "
-                "schedule.lr or train.max_grad_norm = 1",
-                update, t->name);
-    }
+    const nm_tensor *found = first_not_finite(trainer, false);
+    if (found)
+        return nm_fail(
+            err, NM_DIVERGED,
+            "update %lld: parameter %s is not finite; continue from an earlier checkpoint with a lower "
+            "schedule.lr or train.max_grad_norm = 1",
+            update, found->name);
     for (size_t n = 0; n < params->n_norms; n++)
         for (int i = 0; i < params->norms[n]->shape.n_state; i++)
             if (!is_finite(b, (size_t)params->norms[n]->shape.state[i].length, params->norms[n]->state[i]))
@@ -79,15 +89,13 @@ static nm_status report_divergence(nm_trainer *trainer, double loss, double thre
                     "update %lld: loss %g; running statistic %s.%s is not finite; the last checkpoint is "
                     "kept; try a lower schedule.lr, a longer warm-up or another norm at this site",
                     update, loss, params->norms[n]->site.name, params->norms[n]->shape.state[i].name);
-    for (size_t i = 0; i < params->n; i++) {
-        const nm_tensor *t = &params->list[i]->tensor;
-        if (!is_finite(b, (size_t)t->rows * (size_t)t->cols, t->grad))
-            return nm_fail(
-                err, NM_DIVERGED,
-                "update %lld: loss %g; the gradient of %s is not finite; the last checkpoint is kept; try a "
-                "lower schedule.lr, a longer warm-up, train.max_grad_norm = 1 or pre-norm",
-                update, loss, t->name);
-    }
+    found = first_not_finite(trainer, true);
+    if (found)
+        return nm_fail(
+            err, NM_DIVERGED,
+            "update %lld: loss %g; the gradient of %s is not finite; the last checkpoint is kept; try a "
+            "lower schedule.lr, a longer warm-up, train.max_grad_norm = 1 or pre-norm",
+            update, loss, found->name);
     return nm_fail(
         err, NM_DIVERGED,
         "update %lld: loss %g%s; the last checkpoint is kept; try a lower schedule.lr, a longer warm-up, "
