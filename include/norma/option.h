@@ -3,6 +3,7 @@
 #ifndef NORMA_OPTION_H
 #define NORMA_OPTION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -59,6 +60,7 @@ typedef enum nm_origin {
     NM_ORIGIN_DEFAULT,
     NM_ORIGIN_PRESET,
     NM_ORIGIN_FILE,
+    NM_ORIGIN_SIZE,    /* a section [size.N], see nm_options_read_sizes */
     NM_ORIGIN_PROFILE, /* the section [profile.NAME] of any file that was read */
     NM_ORIGIN_COMMAND
 } nm_origin;
@@ -91,6 +93,12 @@ nm_status nm_options_read(nm_options *options, const char *path, nm_error *err);
 /* Reads the file and applies its section [profile.NAME], which holds full names ("train.epochs = 3") and takes precedence
  * over the other settings of all files that are read. profile "": none. NM_USAGE when no file has that profile. */
 nm_status nm_options_read_profile(nm_options *options, const char *path, const char *profile, nm_error *err);
+/* Whether a file or text that was read has sections [size.N]. They hold full names, and other reading functions skip them. */
+bool nm_options_has_sizes(const nm_options *options);
+/* Reads the INI text or, if text is NULL, the file of this name again and applies its sections [size.N] with N >= size, size
+ * being that of the training data. Of several values of an option the last one wins. */
+nm_status nm_options_read_sizes(nm_options *options, const char *name, const char *text, int64_t size,
+                                nm_error *err);
 /* The value of one option in an INI file, heap, or NULL if the file does not set it. The rest of the file is not checked.
  * For options that determine which sections are registered. */
 nm_status nm_options_peek(const char *path, const char *option, char **value, nm_error *err);

@@ -11,6 +11,7 @@
 #include "experiment/variants.h"
 #include "probe/probe.h"
 #include "report/events.h"
+#include "train/recipe_sizes.h"
 #include "train/run_config.h"
 #include "train/trainer.h"
 
@@ -139,7 +140,15 @@ static nm_status read_recipe(nm_training *self, const char *recipe, nm_error *er
     free(message);
     free(profile);
     nm_options_free(own);
-    return status == NM_OK ? read_file_or_text(self->options, recipe, err) : status;
+    NM_TRY(status);
+    NM_TRY(read_file_or_text(self->options, recipe, err));
+    status =
+        nm_recipe_apply_sizes(self->options, self->task, nm_recipe_is_text(recipe) ? "the recipe" : recipe,
+                              nm_recipe_is_text(recipe) ? recipe : NULL, &message, err);
+    if (message)
+        on_message(self, message);
+    free(message);
+    return status;
 }
 
 static nm_status set_options(nm_options *options, const char *const *settings, nm_error *err)

@@ -36,9 +36,11 @@ struct nm_options {
     char *found;
     const char *profile; /* settings of the section [profile.NAME] apply; NULL or "": none */
     bool profile_found;
+    bool has_sizes, only_sizes; /* sections [size.N] were found; they alone apply, if N >= size */
+    int64_t size;
 };
 
-static const char *const origin_names[] = {"default", "preset", "file", "profile", "command line"};
+static const char *const origin_names[] = {"default", "preset", "file", "size", "profile", "command line"};
 
 /* Option names of earlier versions, which saved runs and older recipes contain. A row with values renames those too. */
 typedef struct old_name {
@@ -581,6 +583,28 @@ static nm_origin saved_origin(const char *line)
     return origin;
 }
 
+/* Whether the settings of a section apply. *origin: that of a section for some runs only, otherwise unchanged. */
+static nm_status section_applies(nm_options *options, const char *part, bool *applies, nm_origin *origin,
+                                 nm_error *err)
+{
+    bool profile = part && !strncmp(part, "profile.", 8), size = part && !strncmp(part, "size.", 5);
+    *applies = options->only_sizes == size;
+    if (profile) {
+        *applies = *applies && options->profile && !strcmp(part + 8, options->profile);
+        options->profile_found |= *applies;
+        *origin = NM_ORIGIN_PROFILE;
+    } else if (size) {
+        char *end;
+        long long most = strtoll(part + 5, &end, 10);
+        if (most <= 0 || *end)
+            return nm_fail(err, NM_FORMAT, "[%.100s]: expected [size.N] with a positive number N", part);
+        *applies = *applies && options->size <= most;
+        options->has_sizes = true;
+        *origin = NM_ORIGIN_SIZE;
+    }
+    return NM_OK;
+}
+
 static nm_status read_line(nm_options *options, const char *path, char *line, char **part, int depth,
                            nm_error *err)
 {
@@ -606,11 +630,12 @@ static nm_status read_line(nm_options *options, const char *path, char *line, ch
         return include_file(options, path, value, depth, err);
     if (options->pass_over_unknown && *part && !find_section(options, *part, strlen(*part)))
         return NM_OK;
-    bool profile = *part && !strncmp(*part, "profile.", 8);
-    if (profile && (!options->profile || strcmp(*part + 8, options->profile)))
+    bool applies;
+    nm_origin own = NM_ORIGIN_DEFAULT;
+    NM_TRY(section_applies(options, *part, &applies, &own, err));
+    if (!applies)
         return NM_OK;
-    options->profile_found |= profile;
-    char *full = *part && !profile ? nm_format("%s.%s", *part, name) : nm_duplicate(name);
+    char *full = *part && !own ? nm_format("%s.%s", *part, name) : nm_duplicate(name);
     const old_name *old = find_old_name(full, value);
     if (old) {
         free(full);
@@ -619,7 +644,7 @@ static nm_status read_line(nm_options *options, const char *path, char *line, ch
     }
     nm_status status = NM_OK;
     if (!options->only) {
-        status = nm_options_set(options, full, value, profile ? NM_ORIGIN_PROFILE : origin, err);
+        status = nm_options_set(options, full, value, own ? own : origin, err);
     } else if (!strcmp(full, options->only)) {
         free(options->found);
         options->found = nm_duplicate(value);
@@ -658,6 +683,22 @@ nm_status nm_options_read_profile(nm_options *options, const char *path, const c
     if (status == NM_OK && *profile && !options->profile_found)
         return nm_fail(err, NM_USAGE, "%s: there is no profile %.100s (section [profile.%.100s])", path,
                        profile, profile);
+    return status;
+}
+
+bool nm_options_has_sizes(const nm_options *options)
+{
+    return options->has_sizes;
+}
+
+nm_status nm_options_read_sizes(nm_options *options, const char *name, const char *text, int64_t size,
+                                nm_error *err)
+{
+    options->only_sizes = true;
+    options->size = size;
+    nm_status status =
+        text ? read_text(options, name, text, NO_INCLUDES, err) : read_file(options, name, 0, err);
+    options->only_sizes = false;
     return status;
 }
 

@@ -224,6 +224,17 @@ nm_status nm_prepare_open_split(nm_corpus *corpus, const char *folder, int split
     return status;
 }
 
+nm_status nm_prepare_measure(const char *folder, int sides, int64_t *n_sequences, int64_t *n_tokens,
+                             nm_error *err)
+{
+    nm_corpus corpus = {0};
+    NM_TRY(nm_prepare_open_split(&corpus, folder, PREPARE_TRAIN, sides, sides - 1, INT32_MAX, err));
+    *n_sequences = corpus.n;
+    *n_tokens = (int64_t)corpus.offsets[corpus.n];
+    nm_corpus_close(&corpus);
+    return NM_OK;
+}
+
 static const struct {
     const char *text, *option;
 } drops[NM_DROP_N] = {

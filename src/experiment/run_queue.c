@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "probe/probe.h"
 #include "train/options.h"
+#include "train/recipe_sizes.h"
 
 void nm_run_queue_release(nm_run_queue *queue)
 {
@@ -75,11 +76,15 @@ nm_status nm_run_queue_options(const nm_run_queue *queue, const nm_variant *vari
     nm_probe_options_add(options);
     nm_settings all = run_settings(queue, variant, seed);
     nm_status status = NM_OK;
+    char *message = NULL; /* printed by the runs themselves */
     for (size_t i = 0; i < all.n && status == NM_OK; i++)
         status = nm_options_set(options, all.list[i].key, all.list[i].value, NM_ORIGIN_COMMAND, err);
     nm_settings_release(&all);
     if (status == NM_OK)
         status = nm_options_read_profile(options, queue->recipe, queue->profile, err);
+    if (status == NM_OK)
+        status = nm_recipe_apply_sizes(options, queue->task, queue->recipe, NULL, &message, err);
+    free(message);
     if (status != NM_OK) {
         nm_options_free(options);
         *out = NULL;

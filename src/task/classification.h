@@ -44,6 +44,8 @@ static inline nm_classification_parts *nm_classification_parts_of(const nm_task 
 
 /* classification_data.c: reads the files of [data] into sets, builds dictionary and classes. */
 nm_status nm_classification_read(nm_task *task, nm_error *err);
+/* Number of texts of the training file, including those that are held out. */
+nm_status nm_classification_measure(const void *config, int64_t *n_texts, nm_error *err);
 /* The settings of all readers of tables. */
 nm_labeled_config nm_classification_table(const nm_classification_config *config);
 /* Appends a text to a set: the ids of its first max_length - 2 subwords between <s> and </s>. */

@@ -143,6 +143,28 @@ static nm_status read_table(reading *at, const char *path, nm_split split, nm_er
     return status;
 }
 
+static nm_status check_train(const nm_classification_config *config, nm_error *err)
+{
+    return *config->train ? NM_OK
+                          : nm_fail(err, NM_USAGE,
+                                    "data.train is not set: give a file of labels and texts, tab-separated "
+                                    "or CSV");
+}
+
+nm_status nm_classification_measure(const void *config, int64_t *n_texts, nm_error *err)
+{
+    const nm_classification_config *c = config;
+    nm_labeled_config table = nm_classification_table(c);
+    nm_labeled texts;
+    NM_TRY(check_train(c, err));
+    nm_status status = nm_labeled_open(&texts, c->train, &table, err);
+    *n_texts = 0;
+    for (bool more = true; status == NM_OK && more; *n_texts += more)
+        status = nm_labeled_next(&texts, &more, err);
+    nm_labeled_close(&texts);
+    return status;
+}
+
 /* ---- classes ---- */
 
 static int compare_names(const void *left, const void *right)
@@ -264,9 +286,7 @@ static nm_status read_all(reading *at, nm_error *err)
 nm_status nm_classification_read(nm_task *task, nm_error *err)
 {
     reading at = {.config = task->config, .parts = task->parts};
-    if (!*at.config->train)
-        return nm_fail(err, NM_USAGE,
-                       "data.train is not set: give a file of labels and texts, tab-separated or CSV");
+    NM_TRY(check_train(at.config, err));
     nm_status status = read_all(&at, err);
     nm_counter_release(&at.words);
     return status;

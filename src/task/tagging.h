@@ -56,6 +56,8 @@ static inline nm_tagging_parts *nm_tagging_parts_of(const nm_task *task)
 
 /* Reads the files of the splits, builds vocabularies and tags from the training text. */
 nm_status nm_tagging_read(nm_task *task, nm_error *err);
+/* Number of sentences of the training file. */
+nm_status nm_tagging_measure(const void *config, int64_t *n_sentences, nm_error *err);
 /* The same from the texts of a model file; splits stay empty. */
 nm_status nm_tagging_parse(nm_task *task, const nm_safetensors *file, nm_error *err);
 void nm_tagging_save(const nm_task *task, nm_safetensors_writer *writer);

@@ -224,6 +224,31 @@ static nm_status pass(reader *r, const char *path, nm_tag_guess *guess, nm_tag_c
     return status;
 }
 
+static nm_status check_train(const nm_tagging_config *config, nm_error *err)
+{
+    return *config->train ? NM_OK
+                          : nm_fail(err, NM_USAGE, "%s is not set: give a file of columns", split_keys[0]);
+}
+
+nm_status nm_tagging_measure(const void *config, int64_t *n_sentences, nm_error *err)
+{
+    const char *path = ((const nm_tagging_config *)config)->train;
+    FILE *stream;
+    *n_sentences = 0;
+    NM_TRY(check_train(config, err));
+    NM_TRY(nm_text_open(&stream, path, NULL, err));
+    nm_columns columns;
+    nm_columns_init(&columns, stream, path);
+    nm_status status = NM_OK;
+    for (bool more = true; status == NM_OK && more;) {
+        status = nm_columns_next(&columns, &more, err);
+        *n_sentences += more && !nm_columns_document(&columns);
+    }
+    nm_columns_release(&columns);
+    fclose(stream);
+    return status;
+}
+
 static nm_status read_file(nm_tagging_parts *parts, const nm_tagging_config *config, const char *path,
                            nm_tag_corpus *corpus, nm_error *err)
 {
@@ -417,8 +442,7 @@ nm_status nm_tagging_read(nm_task *task, nm_error *err)
     const nm_tagging_config *config = task->config;
     const char *const paths[] = {config->train, config->valid, config->test};
     parts->scheme = config->scheme;
-    if (!*config->train)
-        return nm_fail(err, NM_USAGE, "%s is not set: give a file of columns", split_keys[0]);
+    NM_TRY(check_train(config, err));
     NM_TRY(read_train(task, err));
     for (int split = NM_SPLIT_VALID; split < NM_TAGGING_SPLITS; split++)
         if (*paths[split])

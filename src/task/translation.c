@@ -154,12 +154,18 @@ static nm_status open_alignments(nm_task *task, nm_error *err)
     return NM_OK;
 }
 
+static nm_status check_folder(const nm_translation_config *config, nm_error *err)
+{
+    return *config->folder
+               ? NM_OK
+               : nm_fail(err, NM_USAGE, "data.folder is not set: give a folder written by norma prepare");
+}
+
 static nm_status translation_open(nm_task *task, nm_error *err)
 {
     const nm_translation_config *config = task->config;
     nm_translation_parts *parts = task->parts = nm_allocate(sizeof *parts);
-    if (!*config->folder)
-        return nm_fail(err, NM_USAGE, "data.folder is not set: give a folder written by norma prepare");
+    NM_TRY(check_folder(config, err));
     NM_TRY(read_texts(parts, config->folder, err));
     NM_TRY(nm_checksums_verify(config->folder, err));
     NM_TRY(parse_texts(parts, config->folder, err));
@@ -178,6 +184,13 @@ static nm_status translation_open(nm_task *task, nm_error *err)
     NM_TRY(open_samplers(task, err));
     task->fingerprint = parts->sides[0][0].fingerprint ^ (parts->sides[0][1].fingerprint << 1);
     return open_alignments(task, err);
+}
+
+static nm_status translation_measure(const void *config, int64_t *size, nm_error *err)
+{
+    int64_t tokens;
+    NM_TRY(check_folder(config, err));
+    return nm_prepare_measure(((const nm_translation_config *)config)->folder, 2, size, &tokens, err);
 }
 
 static nm_status translation_open_model(nm_task *task, const nm_safetensors *file, nm_error *err)
@@ -426,6 +439,8 @@ const nm_task_type nm_task_translation = {
     .add_options = add_decode_options,
     .open = translation_open,
     .open_model = translation_open_model,
+    .measure = translation_measure,
+    .size_unit = "sentence pairs",
     .sizes = translation_sizes,
     .prepare_model = translation_prepare_model,
     .entry_name = translation_entry_name,

@@ -45,6 +45,9 @@ typedef struct nm_task_type {
     /* Opens the data folder, for training; or the texts in the metadata of a model file, for inference. */
     nm_status (*open)(nm_task *task, nm_error *err);
     nm_status (*open_model)(nm_task *task, const nm_safetensors *file, nm_error *err);
+    /* Size of the training data for the sections [size.N] of a recipe, in `size_unit`; config: section [data]. */
+    nm_status (*measure)(const void *config, int64_t *size, nm_error *err);
+    const char *size_unit; /* "sentence pairs" */
     nm_model_sizes (*sizes)(const nm_task *task);
     /* After the model is created, for example to set the output vocabulary; may be NULL. */
     nm_status (*prepare_model)(nm_task *task, nm_model *model, nm_error *err);

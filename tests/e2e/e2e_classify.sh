@@ -127,6 +127,25 @@ has err "data.test"
 "$NORMA" compare reviews.ini --profile small --norms layer --data.batch 64 >table.small 2>err || fail "compare --profile small: $(cat err)"
 [ "$(grep -c '"accuracy"' runs/reviews-small-compare/layer-1/log.jsonl)" = 1 ] || fail "compare: the reduced profile does not train one epoch"
 
+# ---- settings by the size of the training data ----
+texts=$(wc -l <train.tsv)
+{ # of two sections that apply the later one wins; profiles and the command line take precedence
+    cat reviews.ini
+    printf '[size.%d]\ntrain.epochs = 2\nmodel.dropout = 0.2\n' $((texts + 1))
+    printf '[size.%d]\nmodel.dropout = 0.3\ntrain.log_every = 7\n' "$texts"
+    printf '[size.%d]\nmodel.dropout = 0.4\n' $((texts - 1))
+} >sized.ini
+"$NORMA" train sized.ini --train.log-every 6 2>err || fail "train with sections of sizes: $(cat err)"
+has err "norma: $texts texts for training: the recipe sets model.dropout = 0.3, train.epochs = 2"
+for line in 'epochs = 2 ; size' 'dropout = 0.3 ; size' 'log_every = 6 ; command line'; do has runs/sized/config.ini "$line"; done
+"$NORMA" train sized.ini --train.log-every 6 --resume 2>err || fail "resume with sections of sizes: $(cat err)"
+"$NORMA" train sized.ini --profile small 2>err || fail "train with a size and a profile: $(cat err)"
+has runs/sized-small/config.ini 'epochs = 1 ; profile'
+"$NORMA" compare sized.ini --norms layer --seeds 1 >table.sized 2>err || fail "compare with sections of sizes: $(cat err)"
+has runs/sized-compare/layer-1/config.ini 'dropout = 0.3 ; size'
+sed "s/size.$texts/size.many/" sized.ini >many.ini
+refuses 4 '[size.many]: expected [size.N] with a positive number N' train many.ini
+
 # ---- help ----
 "$NORMA" classify --help >help || fail "help"
 has help "--evaluate"
