@@ -24,8 +24,6 @@
 #include "task/lm_task.h"
 #include "task/translation.h"
 
-enum { LM_REVISION = 8 };
-
 typedef struct attribute { /* a scalar variable */
     const char *stack, *name;
     int type;
@@ -550,8 +548,8 @@ static nm_status write_model(const exporter *from, const char *folder, bool lm)
     char *path = nm_path_join(folder, "model.bin");
     nm_status status = nm_file_writer_open(&writer, path, from->err);
     if (status == NM_OK) {
-        put_model(writer.stream, from, lm ? "TransformerDecoderSpec" : NM_CT2_SEQ2SEQ_SPEC,
-                  lm ? LM_REVISION : NM_CT2_SEQ2SEQ_REVISION);
+        put_model(writer.stream, from, lm ? NM_CT2_LM_SPEC : NM_CT2_SEQ2SEQ_SPEC,
+                  lm ? NM_CT2_LM_REVISION : NM_CT2_SEQ2SEQ_REVISION);
         status = nm_file_writer_commit(&writer, from->err);
     }
     free(path);

@@ -5,7 +5,7 @@
 #include "convert/convert.h"
 
 /* Of model.bin, and of its specification of translation models. */
-enum { NM_CT2_BINARY_VERSION = 6, NM_CT2_SEQ2SEQ_REVISION = 7 };
+enum { NM_CT2_BINARY_VERSION = 6, NM_CT2_SEQ2SEQ_REVISION = 7, NM_CT2_LM_REVISION = 8 };
 /* Types of variables. */
 enum {
     NM_CT2_FLOAT32,
@@ -17,6 +17,7 @@ enum {
     NM_CT2_N_TYPES
 };
 #define NM_CT2_SEQ2SEQ_SPEC "TransformerSpec"
+#define NM_CT2_LM_SPEC      "TransformerDecoderSpec"
 
 /* Values of the attribute "activation" by nm_activation. */
 extern const int nm_ct2_activations[4];

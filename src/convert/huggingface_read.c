@@ -196,7 +196,7 @@ static nm_status set_positions(reader *from, bool pre_norm)
     const nm_tensor_source source = nm_tensor_source_safetensors(from->file);
     if (pre_norm || !nm_safetensors_find(from->file, table_name))
         return nm_import_set(&from->in, "model.positions", "%s", pre_norm ? "fairseq" : "marian");
-    return nm_import_positions(&from->in, &source, table_name, 1e-4);
+    return nm_import_positions(&from->in, &(nm_position_tensor){&source, table_name, 1, 1e-4});
 }
 
 static bool ignored_seq2seq(const char *name)

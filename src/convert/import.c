@@ -220,23 +220,47 @@ nm_status nm_import_set(nm_import *import, const char *option, const char *forma
     return nm_options_set(import->options, option, value, NM_ORIGIN_COMMAND, import->err);
 }
 
-/* Whether the table [rows, d] is that of this kind. */
-static nm_status is_position_table(nm_import *import, nm_position_kind kind, const double *table,
-                                   int64_t rows, int64_t d, double tolerance, bool *found)
+typedef struct position_table { /* double [rows, d], heap */
+    double *values;
+    int64_t rows, d;
+} position_table;
+
+static nm_status read_positions(const nm_import *import, const nm_position_tensor *from,
+                                position_table *table)
+{
+    enum { MAX_WIDTH = 65536 };
+    int64_t shape[NM_TENSOR_MAX_RANK] = {0};
+    int rank = 0;
+    double *values = from->source->read(from->source->file, from->name, &rank, shape);
+    if (!values || rank != 2 || shape[0] < 1 || shape[0] >= INT32_MAX || shape[1] < 1 ||
+        shape[1] > MAX_WIDTH) {
+        free(values);
+        return nm_fail(import->err, NM_UNSUPPORTED, "%s: %s is no table of positions that Norma has",
+                       from->source->path, from->name);
+    }
+    for (int64_t i = 0; i < shape[0] * shape[1]; i++)
+        values[i] /= from->scale;
+    *table = (position_table){values, shape[0], shape[1]};
+    return NM_OK;
+}
+
+/* Whether the table is that of this kind. */
+static nm_status is_table_of(nm_import *import, const position_table *table, nm_position_kind kind,
+                             double tolerance, bool *found)
 {
     nm_mat known;
-    NM_TRY(nm_positions_alloc(import->backend, kind, (int32_t)rows, (int32_t)d, &known, import->err));
+    NM_TRY(nm_positions_alloc(import->backend, kind, (int32_t)table->rows, (int32_t)table->d, &known,
+                              import->err));
     double *values = nm_matrix_values(import->backend, known);
     *found = true;
-    for (int64_t i = 0; i < rows * d; i++)
-        *found &= fabs(values[i] - table[i]) < tolerance;
+    for (int64_t i = 0; i < table->rows * table->d; i++)
+        *found &= fabs(values[i] - table->values[i]) < tolerance;
     free(values);
     nm_positions_dealloc(import->backend, &known);
     return NM_OK;
 }
 
-nm_status nm_import_positions(nm_import *import, const nm_tensor_source *source, const char *name,
-                              double tolerance)
+nm_status nm_import_positions(nm_import *import, const nm_position_tensor *positions)
 {
     static const struct {
         const char *name;
@@ -245,22 +269,32 @@ nm_status nm_import_positions(nm_import *import, const nm_tensor_source *source,
                  {"fairseq", NM_POSITIONS_FAIRSEQ},
                  {"tears", NM_POSITIONS_TEARS},
                  {"tensor2tensor", NM_POSITIONS_TENSOR2TENSOR}};
-    enum { MAX_WIDTH = 65536, N_KINDS = sizeof kinds / sizeof *kinds };
-    int64_t shape[NM_TENSOR_MAX_RANK] = {0};
-    int rank = 0;
-    double *table = source->read(source->file, name, &rank, shape);
-    bool is_table = table && rank == 2 && shape[0] > 0 && shape[0] < INT32_MAX && shape[1] > 0 &&
-                    shape[1] <= MAX_WIDTH,
-         found = false;
-    nm_status status = NM_OK;
+    enum { N_KINDS = sizeof kinds / sizeof *kinds };
+    position_table table;
+    bool found = false;
     size_t i = 0;
-    for (; is_table && i < N_KINDS && !found && status == NM_OK; i++)
-        status = is_position_table(import, kinds[i].kind, table, shape[0], shape[1], tolerance, &found);
-    free(table);
+    NM_TRY(read_positions(import, positions, &table));
+    nm_status status = NM_OK;
+    for (; i < N_KINDS && !found && status == NM_OK; i++)
+        status = is_table_of(import, &table, kinds[i].kind, positions->tolerance, &found);
+    free(table.values);
     NM_TRY(status);
     return found ? nm_import_set(import, "model.positions", "%s", kinds[i - 1].name)
                  : nm_fail(import->err, NM_UNSUPPORTED, "%s: %s is no table of positions that Norma has",
-                           source->path, name);
+                           positions->source->path, positions->name);
+}
+
+nm_status nm_import_lm_positions(nm_import *import, const nm_position_tensor *positions)
+{
+    position_table table;
+    bool sinusoid, zero = true;
+    NM_TRY(read_positions(import, positions, &table));
+    nm_status status = is_table_of(import, &table, NM_POSITIONS_FAIRSEQ, positions->tolerance, &sinusoid);
+    for (int64_t i = 0; i < table.rows * table.d; i++)
+        zero &= table.values[i] == 0;
+    free(table.values);
+    NM_TRY(status);
+    return nm_import_set(import, "model.positions", "%s", zero ? "none" : sinusoid ? "sinusoid" : "learned");
 }
 
 nm_status nm_import_declare(nm_import *import)

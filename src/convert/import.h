@@ -38,10 +38,18 @@ nm_status nm_import_begin(nm_import *import, const nm_task_type *task, nm_error 
 /* Sets an option to the formatted value. */
 nm_status nm_import_set(nm_import *import, const char *option, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Sets model.positions to the table whose values are those of the tensor `name` up to the tolerance. NM_UNSUPPORTED: Norma has no
- * such table. */
-nm_status nm_import_positions(nm_import *import, const nm_tensor_source *source, const char *name,
-                              double tolerance);
+/* A table of positions in a file: the values of the tensor, divided by scale, are those of a table of Norma up to the
+ * tolerance. */
+typedef struct nm_position_tensor {
+    const nm_tensor_source *source;
+    const char *name;
+    double scale, tolerance;
+} nm_position_tensor;
+
+/* Sets model.positions to the table of a translation model. NM_UNSUPPORTED: Norma has no such table. */
+nm_status nm_import_positions(nm_import *import, const nm_position_tensor *positions);
+/* Sets model.positions of a language model: sinusoid, none for a table of zeros, otherwise learned. */
+nm_status nm_import_lm_positions(nm_import *import, const nm_position_tensor *positions);
 /* Translates a vocabulary: the special tokens get Norma's first ids, the others follow in their order. The first input
  * becomes </s> (fairseq) if it is that token, otherwise <s> (tears). A language model has one vocabulary, of the target.
  * path is for messages. */

@@ -203,7 +203,7 @@ read_ct2 7 "not version 6 of CTranslate2's binary format but 5"
 change_ct2 TransformerSpec TransformerSpeck
 read_ct2 4 'a name is malformed'
 change_ct2 TransformerSpec WhisperrrrrSpec
-read_ct2 7 'WhisperrrrrSpec in revision 7; read is TransformerSpec in revision 7'
+read_ct2 7 'WhisperrrrrSpec in revision 7; read are TransformerSpec in revision 7 and TransformerDecoderSpec in revision 8'
 change_ct2 encoder/layer_0/ffn/linear_1/bias encoder/layer_0/ffn/linear_1/bean
 read_ct2 7 "tensor 'encoder/layer_0/ffn/linear_1/bean' belongs to no part of the model that Norma has"
 change_ct2 decoder/layer_0/attention/linear_1/weight decoder/layer_0/attention/linear_1/weighs
@@ -228,9 +228,68 @@ sed -i 's/"katze"/"hund"/' ct2-bad/shared_vocabulary.json
 read_ct2 4 'is no text or occurs twice'
 rm ct2-bad/shared_vocabulary.json
 read_ct2 3 'ct2-bad/source_vocabulary.json'
-refuses 7 "and not the root of the width: norms other than LayerNorm are not read" \
-    convert ct2-folded --from ctranslate2 -o no.safetensors
-refuses 7 'TransformerDecoderSpec in revision 8; read is' convert ct2-text --from ctranslate2 -o no.safetensors
+refuses 7 "the RMSNorms of the encoder are affine maps" convert ct2-folded --from ctranslate2 -o no.safetensors
+
+# ---- RMSNorm, with its epsilon inside and outside of the root, pre- and post-norm; LayerNorm in one stack ----
+train rms-pre small.ini --model.norm rms
+train rms-post small.ini --model.norm rms --model.norm_position post --model.share_embeddings decoder
+train rms-inside small.ini --model.norm rms --norm.rms.epsilon_inside true --norm.rms.epsilon 1e-5 --model.norm_position post
+train rms-encoder small.ini --model.norm layer --model.encoder_norm rms
+train rms-decoder small.ini --model.norm layer --model.decoder_norm rms --model.norm_position post
+for run in rms-pre rms-post rms-inside rms-encoder rms-decoder; do
+    try convert $run --to ctranslate2 -o ct2-$run
+    try convert ct2-$run --from ctranslate2 -o back-$run.safetensors
+    [ "$got" = 0 ] || fail "convert ct2-$run: $(cat err)"
+    same_model $run back-$run.safetensors
+    try convert back-$run.safetensors --to ctranslate2 -o ct2-again
+    cmp -s ct2-$run/model.bin ct2-again/model.bin || fail "ct2-$run: other weights on the way back"
+done
+# ScaleNorm becomes RMSNorm with the gain g/sqrt(d) in every feature.
+train scale small.ini --model.norm scale
+try convert scale --to ctranslate2 -o ct2-scale
+try convert ct2-scale --from ctranslate2 -o back-scale.safetensors
+"$NORMA" rescore scale valid.de valid.en --threads 1 >first.txt
+"$NORMA" rescore back-scale.safetensors valid.de valid.en --threads 1 >second.txt
+paste first.txt second.txt | awk '{ d = $1 - $2; if (d > 1e-4 || d < -1e-4) bad = 1 } END { exit bad || NR != 20 }' ||
+    fail "ScaleNorm: other log probabilities: $(paste first.txt second.txt)"
+try convert back-scale.safetensors --to ctranslate2 -o ct2-again
+cmp -s ct2-scale/model.bin ct2-again/model.bin || fail "ct2-scale: other weights on the way back"
+
+# ---- language models of CTranslate2: the same perplexity and weights ----
+"$NORMA" prepare --format text --train train.en --valid valid.en --output text-fairseq --tokenizer none --bpe-merges 0 \
+    --special-ids fairseq 2>/dev/null
+lm() { # RUN [OPTION ...]
+    train "$1" lm.ini --data.folder text-fairseq "${@:2}"
+    try convert "$1" --to ctranslate2 -o "ct2-$1"
+    try convert "ct2-$1" --from ctranslate2 -o "back-$1.safetensors"
+    [ "$got" = 0 ] || fail "convert ct2-$1: $(cat err)"
+    "$NORMA" perplexity "$1" valid.en --tokens --threads 1 >first.txt 2>/dev/null
+    "$NORMA" perplexity "back-$1.safetensors" valid.en --tokens --threads 1 >second.txt 2>/dev/null
+    same first.txt second.txt
+    try convert "back-$1.safetensors" --to ctranslate2 -o ct2-again
+    cmp -s "ct2-$1/model.bin" ct2-again/model.bin || fail "ct2-$1: other weights on the way back"
+}
+lm lm-sinusoid
+lm lm-learned --model.positions learned --model.output_bias true --model.activation gelu-tanh
+lm lm-none --model.positions none --model.share_embeddings false
+lm lm-rms --model.norm rms --model.positions learned
+lm lm-post --model.norm rms --model.norm_position post
+change_lm() { # FROM TO: of the same length
+    rm -rf ct2-bad
+    cp -r ct2-lm-learned ct2-bad
+    perl -0777 -pe 'BEGIN { ($from, $to) = (eval("\"$ARGV[0]\""), eval("\"$ARGV[1]\"")); splice @ARGV, 0, 2 } s/\Q$from\E/$to/g' \
+        "$1" "$2" ct2-lm-learned/model.bin >ct2-bad/model.bin
+}
+change_lm nothing nothing
+sed -i 's/"bos_token": "<\/s>"/"bos_token": "<s>"/' ct2-bad/config.json
+read_ct2 7 "'bos_token' is not the end symbol"
+change_lm decoder/layer_0/ffn/linear_1/bias decoder/layer_0/ffn/linear_1/bean
+read_ct2 7 "tensor 'decoder/layer_0/ffn/linear_1/bean' belongs to no part"
+change_lm decoder/position_encodings/encodings decoder/position_encodings/encodinks
+read_ct2 5 "no matrix 'decoder/embeddings/weight', 'decoder/layer_0/ffn/linear_0/weight' or 'decoder/position_encodings"
+change_lm nothing nothing
+rm ct2-bad/vocabulary.json
+read_ct2 3 'ct2-bad/vocabulary.json'
 
 # ---- damaged and foreign folders ----
 changed() { # FILE SED: hf-bad is hf-pre with one file changed

@@ -17,8 +17,10 @@ import sys
 import ctranslate2
 import sentencepiece
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from transformers import (AutoModelForSeq2SeqLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, MarianConfig,
-                          MarianMTModel)
+                          MarianMTModel, PreTrainedTokenizerFast)
 
 TOLERANCE = 2e-5  # of a log probability in float
 failures = 0
@@ -84,6 +86,26 @@ def check_ctranslate2(model, lines):
     scored = translator.score_batch(sources, words)
     largest = max(abs(a - b) for s, o in zip(scored, ours) for a, b in zip(s.log_probs, o["token_scores"]))
     check(f"CTranslate2, {model}, scores", largest < TOLERANCE, f"largest difference {largest:.1e}")
+    if model in ("rms", "scale"):
+        norma("convert", f"{model}-ct2", "--from", "ctranslate2", "-o", f"{model}-back.safetensors")
+        back = translations(f"{model}-back.safetensors", 4, lines)
+        largest = max(abs(a - b) for x, y in zip(ours, back) for a, b in zip(x["token_scores"], y["token_scores"]))
+        check(f"back from CTranslate2, {model}", [o["text"] for o in ours] == [b["text"] for b in back] and largest < TOLERANCE,
+              f"the same lines, largest difference {largest:.1e}")
+
+
+def check_lm(name, *settings):
+    """Log probabilities of a language model in CTranslate2, and of the model that is read from its folder."""
+    run, folder = f"lm-{name}", f"lm-{name}-ct2"
+    norma("train", "lm.ini", "--run.folder", run, "--run.quiet", *settings)
+    norma("convert", run, "--to", "ctranslate2", "-o", folder)
+    norma("convert", folder, "--from", "ctranslate2", "-o", f"{run}-back.safetensors")
+    tokens = [line.split() for line in norma("subword", "valid.en", "--like", "lm-data").splitlines()]
+    scored = ctranslate2.Generator(folder).score_batch([["</s>", *line, "</s>"] for line in tokens])
+    theirs = sum(sum(s.log_probs) for s in scored) / sum(len(s.log_probs) for s in scored)
+    for model in (run, f"{run}-back.safetensors"):
+        ours = -json.loads(norma("perplexity", model, "valid.en", "--json"))["nll"]
+        check(f"CTranslate2, {model}", abs(ours - theirs) < TOLERANCE, f"mean log probability {ours:.6f} and {theirs:.6f}")
 
 
 def check_transformers(model, lines):
@@ -189,6 +211,15 @@ def check_gpt2():
         theirs = torch.log_softmax(model(torch.tensor([[size - 1] + ids])).logits[0], -1)
     expected = -sum(float(theirs[i, t]) for i, t in enumerate(ids + [size - 1])) / (len(ids) + 1)
     check("GPT2LMHeadModel to Norma", math.isclose(ours, expected, abs_tol=TOLERANCE), f"nll {ours} and {expected:.6f}")
+    vocab = json.load(open("gpt2/vocab.json"))
+    end = "<|endoftext|>"
+    PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel(vocab, unk_token=end)), eos_token=end, bos_token=end,
+                            unk_token=end).save_pretrained("gpt2")
+    ctranslate2.converters.TransformersConverter("gpt2").convert("gpt2-ct2", force=True)
+    norma("convert", "gpt2-ct2", "--from", "ctranslate2", "-o", "gpt2-ct2.safetensors")
+    words = norma("perplexity", "gpt2-ct2.safetensors", "gpt2.txt").split()
+    ours = float(words[words.index("nll") + 1])
+    check("GPT-2 of CTranslate2 to Norma", math.isclose(ours, expected, abs_tol=TOLERANCE), f"nll {ours} and {expected:.6f}")
 
 
 if __name__ == "__main__":
@@ -210,4 +241,12 @@ if __name__ == "__main__":
     check_marian()
     check_pymarian()
     check_gpt2()
+    norma("prepare", "--format", "text", "--train", "train.en", "--valid", "valid.en", "--output", "lm-data", "--tokenizer",
+          "none", "--bpe-merges", "10", "--special-ids", "fairseq")
+    with open("lm.ini", "w") as file:
+        file.write("[run]\ntask = lm\n[data]\nfolder = lm-data\n[model]\npreset = tiny\ncontext = 64\n[train]\nupdates = 60\n"
+                   "max_tokens = 800\n")
+    for lm, settings in {"layer": [], "rms": ["--model.norm", "rms", "--model.positions", "learned"],
+                         "post": ["--model.norm", "scale", "--model.norm_position", "post"]}.items():
+        check_lm(lm, *settings)
     sys.exit(failures > 0)

@@ -1,0 +1,50 @@
+/* What reading of CTranslate2 folders shares: the file, and the stacks that it describes. */
+#ifndef NM_CTRANSLATE2_READER_H
+#define NM_CTRANSLATE2_READER_H
+
+#include <jansson.h>
+
+#include "convert/ctranslate2_file.h"
+#include "convert/import.h"
+
+enum { NM_CT2_ENCODER, NM_CT2_DECODER, NM_CT2_STACKS };
+
+/* The norms of a stack; NM_CT2_RMS_OUTSIDE: with a negligible epsilon, which Norma adds to the root. */
+typedef enum nm_ct2_norm { NM_CT2_LAYER, NM_CT2_RMS, NM_CT2_RMS_OUTSIDE } nm_ct2_norm;
+
+typedef struct nm_ct2_stack {
+    const char *scope; /* "encoder" */
+    const char *table; /* name of the embeddings */
+    nm_ct2_norm norm;
+    double scale;  /* of the residual stream, see ctranslate2.c */
+    double factor; /* embeddings in the file divided by those of Norma; 1 in translation models */
+} nm_ct2_stack;
+
+typedef struct nm_ct2_reader {
+    const char *folder;
+    char *config_path;
+    json_t *config;
+    nm_ct2_file file;
+    nm_foreign_vocab vocabs[NM_CT2_STACKS];
+    nm_import in;
+    bool lm; /* a language model has only the decoder */
+    bool pre_norm;
+    int64_t width;
+    nm_ct2_stack stacks[NM_CT2_STACKS];
+    nm_error *err;
+} nm_ct2_reader;
+
+/* The first stack of the model. */
+static inline int nm_ct2_first_stack(const nm_ct2_reader *from)
+{
+    return from->lm ? NM_CT2_DECODER : NM_CT2_ENCODER;
+}
+
+/* Whether the output projection is the matrix of these embeddings, up to the scale of the stream. */
+bool nm_ct2_is_tied(const nm_ct2_reader *from, const char *table);
+/* Whether the output projection has a bias that is not zero. */
+bool nm_ct2_has_output_bias(const nm_ct2_reader *from);
+/* Declares the model with the options that are set, and reads its parameters. */
+nm_status nm_ct2_read_parameters(nm_ct2_reader *from);
+
+#endif
