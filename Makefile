@@ -19,6 +19,8 @@ PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
 WORKS  ?= train,lm,decode,norms
 ROUNDS ?= 5
+STEPS  ?= 6
+PEERS  ?= $(BUILD)/peers
 # Ninja for a new build folder if it is installed; an existing folder keeps its generator.
 GENERATOR = $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
 SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
@@ -122,16 +124,17 @@ format:
 	@clang-format -i $(SOURCES)
 
 # Norma and the current PyTorch and CTranslate2 from PyPI in turn, on a quiet machine; half an hour to an hour.
-#     make bench-peers [WORKS=train,lm,decode,norms] [ROUNDS=5]
+#     make bench-peers [WORKS=train,lm,decode,norms] [MATCH='GPT-2'] [ROUNDS=5] [STEPS=6] [PEERS=FOLDER]
+# MATCH: only works whose name contains this text; PEERS: the virtual environment.
 bench-peers:
 	@scripts/packages.sh build bench
 	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_BENCH=ON
 	@cmake --build $(BUILD) -j $(JOBS)
-	@[ -x $(BUILD)/peers/bin/python ] || python3 -m venv $(BUILD)/peers
-	@$(BUILD)/peers/bin/pip install --quiet --upgrade torch numpy ctranslate2
-	@NORMA=$(BUILD)/norma BENCH=$(BUILD)/norma-bench $(BUILD)/peers/bin/python bench/peers/bench_peers.py \
-	    --works $(WORKS) --rounds $(ROUNDS)
-	@$(BUILD)/peers/bin/python bench/peers/performance_page.py --write
+	@[ -x $(PEERS)/bin/python ] || python3 -m venv $(PEERS)
+	@$(PEERS)/bin/pip install --quiet --upgrade torch numpy ctranslate2
+	@NORMA=$(BUILD)/norma BENCH=$(BUILD)/norma-bench $(PEERS)/bin/python bench/peers/bench_peers.py \
+	    --works $(WORKS) --match '$(MATCH)' --rounds $(ROUNDS) --steps $(STEPS)
+	@$(PEERS)/bin/python bench/peers/performance_page.py --write
 
 lint:
 	@scripts/packages.sh build test lint
