@@ -160,10 +160,11 @@ static void run_dot(const bench *on, const bench_case *c, int32_t rows)
     {                                                                                                        \
         "linear", "few rows", rows, k, n, run_linear, 2.0 * (n) * (k), 0                                     \
     }
+/* Causal: a token attends to (length + 1) / 2 tokens on average. */
 #define ATTENTION(tokens, d, length)                                                                         \
-    {"attention", "forward", tokens, d, length, run_attention, 4.0 * (d) * (length), 0},                     \
+    {"attention", "forward", tokens, d, length, run_attention, 2.0 * (d) * ((length) + 1), 0},               \
     {                                                                                                        \
-        "attention", "backward", tokens, d, length, run_attention_grad, 10.0 * (d) * (length), 0             \
+        "attention", "backward", tokens, d, length, run_attention_grad, 5.0 * (d) * ((length) + 1), 0        \
     }
 static const bench_case cases[] = {
     LINEAR(2048, 512, 512),
@@ -182,6 +183,7 @@ static const bench_case cases[] = {
     ATTENTION(2000, 256, 20),
     ATTENTION(2000, 512, 20),
     ATTENTION(2048, 512, 64),
+    ATTENTION(1024, 256, 1024),
     {"dropout", "", 4096, 512, 0, run_dropout, 0, 2.0 * 512},
     {"add_dropout", "", 4096, 512, 0, run_add_dropout, 0, 3.0 * 512},
     {"act_grad", "relu", 4096, 512, 0, run_act_grad, 0, 3.0 * 512},

@@ -21,7 +21,7 @@ endif()
 set(_files_vnni src/backend/cpu/simd_int8.c)
 set(_defines_vnni NM_LEVEL_avx512=1)
 foreach(_level IN ITEMS base avx2 avx512 dot)
-  set(_files_bf16_${_level} src/backend/cpu/simd_attention.c src/backend/cpu/simd_gemm.c
+  set(_files_bf16_${_level} src/backend/cpu/simd_flash_attention.c src/backend/cpu/simd_gemm.c
                             src/backend/cpu/simd_linear.c src/backend/cpu/simd_loss.c)
   set(_defines_bf16_${_level} NM_BF16=1 NM_LEVEL_${_level}=1)
   if(NOT DEFINED _flags_bf16_${_level})

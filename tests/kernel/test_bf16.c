@@ -400,7 +400,7 @@ static size_t run_attention(nm_backend *b, const attention_case *c, float *resul
     return total - first_result;
 }
 
-/* Odd widths and lengths, several blocks of queries, a sequence without keys for its first queries. Levels
+/* Odd widths and lengths, several blocks of queries and of keys, a sequence without keys for its first queries. Levels
  * agree with ref up to softmax weights that are rounded to the other neighbor; bitwise identical for any
  * number of threads. */
 static void test_attention(void **state)
@@ -410,6 +410,7 @@ static void test_attention(void **state)
         {1, 1, 1, {1, 2}, {1, 3}, false},     {2, 7, 5, {3, 9}, {3, 9}, true},
         {3, 16, 33, {5, 60}, {7, 13}, false}, {2, 40, 17, {121, 2}, {121, 5}, true},
         {1, 64, 64, {57, 1}, {71, 1}, true},  {2, 15, 16, {9, 4}, {4, 4}, true},
+        {1, 9, 16, {131, 3}, {331, 3}, true},
     };
     static float expected[MOST_ATTENTION], exact[MOST_ATTENTION], actual[MOST_ATTENTION],
         threaded[MOST_ATTENTION];

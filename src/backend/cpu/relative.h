@@ -1,4 +1,4 @@
-/* Attention with relative positions; registered with the attention kernels. */
+/* Attention with relative positions and over a KV cache; registered with the attention kernels. */
 #ifndef NM_RELATIVE_H
 #define NM_RELATIVE_H
 
@@ -6,5 +6,6 @@
 #include "norma/backend.h"
 
 void NM_SIMD(nm_cpu_relative)(nm_kernels *k);
+void NM_SIMD(nm_cpu_attention_cached)(nm_kernels *k);
 
 #endif
