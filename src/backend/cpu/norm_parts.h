@@ -62,6 +62,29 @@ enum { NM_SUM_BLOCK = NM_ACCUMULATORS * NM_LANES };
             step(0, j_, nm_min_i32((n)-j_, NM_W));                                                           \
     } while (0)
 
+/* The same sums, all vectors at once, where the registers suffice: step(i, v, j, count) adds columns
+ * j .. j + count - 1 to accumulator i of vector v. */
+#define NM_SUM_LANES(n, step)                                                                                \
+    do {                                                                                                     \
+        int32_t j_ = 0;                                                                                      \
+        for (; j_ + NM_SUM_BLOCK <= (n); j_ += NM_SUM_BLOCK)                                                 \
+            _Pragma("GCC unroll 4") for (int32_t i_ = 0; i_ < NM_ACCUMULATORS; i_++)                         \
+                _Pragma("GCC unroll 4") for (int32_t v_ = 0; v_ < NM_SUM_VECTORS; v_++)                      \
+                    step(i_, v_, j_ + i_ * NM_LANES + v_ * NM_W, NM_W);                                      \
+        for (; j_ + NM_LANES <= (n); j_ += NM_LANES)                                                         \
+            _Pragma("GCC unroll 4") for (int32_t v_ = 0; v_ < NM_SUM_VECTORS; v_++)                          \
+                step(0, v_, j_ + v_ * NM_W, NM_W);                                                           \
+        _Pragma("GCC unroll 4") for (int32_t v_ = 0; v_ < NM_SUM_VECTORS; v_++) if (j_ + v_ * NM_W < (n))    \
+            step(0, v_, j_ + v_ * NM_W, nm_min_i32((n)-j_ - v_ * NM_W, NM_W));                               \
+    } while (0)
+
+NM_INLINE double nm_sum_lanes(vf sums[NM_ACCUMULATORS][NM_SUM_VECTORS])
+{
+    for (int v = 0; v < NM_SUM_VECTORS; v++)
+        sums[0][v] = v_add(v_add(sums[0][v], sums[1][v]), v_add(sums[2][v], sums[3][v]));
+    return v_sum_lanes(sums[0]);
+}
+
 NM_INLINE vf nm_sum_accumulators(const vf sum[NM_ACCUMULATORS])
 {
     /* cppcheck-suppress ctuArrayIndex ; it misreads initializers of vectors */
@@ -79,16 +102,12 @@ static inline double nm_wide_sum_of_squares(int32_t n, const float *x, double ce
 
 NM_INLINE double nm_sum_of_squares(int32_t n, const float *x)
 {
-    vf lanes[NM_SUM_VECTORS];
-    for (int32_t lane = 0; lane < NM_LANES; lane += NM_W) {
-        vf sum[NM_ACCUMULATORS] = {v_set(0), v_set(0), v_set(0), v_set(0)};
-#define ADD_SQUARE(i, j, count)                                                                              \
-    sum[i] = v_fma(v_load_upto(x + (j), count), v_load_upto(x + (j), count), sum[i])
-        NM_SUM_LANE(n, lane, ADD_SQUARE);
+    vf sums[NM_ACCUMULATORS][NM_SUM_VECTORS] = {{{0}}};
+#define ADD_SQUARE(i, v, j, count)                                                                           \
+    sums[i][v] = v_fma(v_load_upto(x + (j), count), v_load_upto(x + (j), count), sums[i][v])
+    NM_SUM_LANES(n, ADD_SQUARE);
 #undef ADD_SQUARE
-        lanes[lane / NM_W] = nm_sum_accumulators(sum);
-    }
-    double squares = v_sum_lanes(lanes);
+    double squares = nm_sum_lanes(sums);
     return squares < INFINITY ? squares : nm_wide_sum_of_squares(n, x, 0);
 }
 

@@ -41,26 +41,29 @@ enum {
  * while square roots are pending. */
 NM_INLINE void sums_of_squares(const feature_call *call, const float *x, int32_t n, double squares[GROUPS])
 {
-    const int32_t width = call->width, n_full = width / (2 * NM_LANES) * (2 * NM_LANES);
+    const int32_t width = call->width;
     const float *next_row = x + call->x.stride;
     for (int32_t i = 0; i < n; i++, x += width, next_row += width) {
-        vf sums[NM_SUM_VECTORS];
-        for (int32_t lane = 0; lane < NM_LANES; lane += NM_W) {
-            vf even = v_set(0), odd = v_set(0);
-            for (int32_t j = lane; j < n_full; j += 2 * NM_LANES) {
-                vf a = v_load(x + j), b = v_load(x + j + NM_LANES);
-                __builtin_prefetch(next_row + j);
-                __builtin_prefetch(next_row + j + NM_LANES);
-                even = v_fma(a, a, even);
-                odd = v_fma(b, b, odd);
-            }
-            for (int32_t j = n_full + lane; j < width; j += NM_LANES) {
-                vf a = v_load_upto(x + j, width - j);
-                even = v_fma(a, a, even);
-            }
-            sums[lane / NM_W] = v_add(even, odd);
+        vf sums[2][NM_SUM_VECTORS] = {{{0}}};
+        int32_t first = 0;
+#define ADD_SQUARE(v, j, count)                                                                              \
+    do {                                                                                                     \
+        vf value = v_load_upto(x + first + (j), count);                                                      \
+        sums[(v) / NM_SUM_VECTORS][(v) % NM_SUM_VECTORS] =                                                   \
+            v_fma(value, value, sums[(v) / NM_SUM_VECTORS][(v) % NM_SUM_VECTORS]);                           \
+    } while (0)
+        for (; first + 2 * NM_LANES <= width; first += 2 * NM_LANES) {
+            __builtin_prefetch(next_row + first);
+            __builtin_prefetch(next_row + first + NM_LANES);
+#pragma GCC unroll 8
+            for (int v = 0; v < 2 * NM_SUM_VECTORS; v++)
+                ADD_SQUARE(v, v * NM_W, NM_W);
         }
-        squares[i] = v_sum_lanes(sums);
+        NM_SUM_COLUMNS(width - first, ADD_SQUARE);
+#undef ADD_SQUARE
+        for (int v = 0; v < NM_SUM_VECTORS; v++)
+            sums[0][v] = v_add(sums[0][v], sums[1][v]);
+        squares[i] = v_sum_lanes(sums[0]);
         if (!(squares[i] < INFINITY))
             squares[i] = nm_wide_sum_of_squares(width, x, 0);
     }
@@ -134,21 +137,17 @@ NM_INLINE vf dh_of(const row_view v, const bool plain, vf up, vf away, int32_t j
 /* Mean of dh h over a group from column `first` on: the term of the gradient through the row scale. */
 NM_INLINE float projection_of(const row_view v, const bool plain, vf row_scale, int32_t first, int32_t n)
 {
-    vf sums[NM_SUM_VECTORS];
-    for (int32_t lane = 0; lane < NM_LANES; lane += NM_W) {
-        vf sum[NM_ACCUMULATORS] = {v_set(0), v_set(0), v_set(0), v_set(0)};
-#define STEP(i, j, count)                                                                                    \
+    vf sums[NM_ACCUMULATORS][NM_SUM_VECTORS] = {{{0}}};
+#define STEP(i, v_, j, count)                                                                                \
     do {                                                                                                     \
         vf h = h_at(v, true, row_scale, first + (j), count);                                                 \
         vf up = v_load_upto(v.dy + first + (j), count);                                                      \
         vf dh = dh_of(v, plain, up, away_of(v, plain, h, first + (j)), first + (j));                         \
-        sum[i] = v_fma(dh, h, sum[i]);                                                                       \
+        sums[i][v_] = v_fma(dh, h, sums[i][v_]);                                                             \
     } while (0)
-        NM_SUM_LANE(n, lane, STEP);
+    NM_SUM_LANES(n, STEP);
 #undef STEP
-        sums[lane / NM_W] = nm_sum_accumulators(sum);
-    }
-    return (float)(v_sum_lanes(sums) / n);
+    return (float)(nm_sum_lanes(sums) / n);
 }
 
 /* Operation of a pass over the rows; it and the three flags below are compile-time constants of the loops. */
