@@ -175,7 +175,10 @@ static char *run_folder(const nm_run_options *run, const char *recipe)
 static nm_status check_task(const nm_training *self, nm_error *err)
 {
     char *path = nm_path_join(self->folder, "config.ini"), *run_task = NULL;
-    nm_status status = nm_file_exists(path) ? nm_options_peek(path, "run.task", &run_task, err) : NM_OK;
+    bool found;
+    nm_status status = nm_file_find(path, &found, err);
+    if (status == NM_OK && found)
+        status = nm_options_peek(path, "run.task", &run_task, err);
     if (status == NM_OK && run_task && strcmp(run_task, self->task->name))
         status = nm_fail(err, NM_MISMATCH, "%s: the run has run.task = %s, the recipe %s", self->folder,
                          run_task, self->task->name);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/edit_distance.h"
+#include "base/file.h"
 #include "base/memory.h"
 
 static const char library_name[] = "libarchive.so.13";
@@ -160,7 +161,7 @@ nm_status nm_archive_open_all(nm_archive **archive, const char *file, nm_error *
 {
     struct stat info;
     if (stat(file, &info))
-        return nm_fail(err, NM_IO, "%s: %s", file, strerror(errno));
+        return nm_fail(err, nm_file_error_status(errno), "%s: %s", file, strerror(errno));
     return create_archive(archive, nm_duplicate(file), NULL, err);
 }
 

@@ -17,9 +17,14 @@
 #include "base/memory.h"
 #include "base/text_input.h"
 
+nm_status nm_file_error_status(int error)
+{
+    return error == ENOMEM ? NM_MEMORY : NM_IO;
+}
+
 static nm_status fail_errno(nm_error *err, const char *path, const char *action, int cause)
 {
-    return nm_fail(err, cause == ENOMEM ? NM_MEMORY : NM_IO, "%s: %s%s", path, action, strerror(cause));
+    return nm_fail(err, nm_file_error_status(cause), "%s: %s%s", path, action, strerror(cause));
 }
 
 /* Opens a regular file and sets *bytes to its size. */

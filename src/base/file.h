@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include "norma/status.h"
 
+/* The status of a failed call of the C library with this errno: NM_MEMORY for ENOMEM, otherwise NM_IO. */
+nm_status nm_file_error_status(int error);
+
 /* A file mapped read-only. data is NULL when the file is empty. Release with nm_file_unmap.
  * Reading data after the file was truncated raises SIGBUS. The program handles that signal; the library does not. */
 typedef struct nm_file_map {

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/archive.h"
+#include "base/file.h"
 #include "base/memory.h"
 
 #ifdef NORMA_ZLIB
@@ -337,7 +338,7 @@ static nm_status decompress(FILE **stream, const char *path, nm_error *err)
 {
     struct stat info;
     if (fstat(fileno(*stream), &info))
-        return nm_fail(err, NM_IO, "%s: %s", path, strerror(errno));
+        return nm_fail(err, nm_file_error_status(errno), "%s: %s", path, strerror(errno));
     if (!S_ISREG(info.st_mode)) /* a pipe may be interactive */
         return NM_OK;
     char start[5] = {0};

@@ -156,6 +156,21 @@ static void open_standard_descriptors(void)
             _exit(NM_IO);
 }
 
+#ifdef __GLIBC__
+/* GCC's OpenMP ends the process with exit(1) if it cannot start a thread. Norma itself has no exit code 1. */
+static void explain_lack_of_threads(int code, void *unused)
+{
+    (void)unused;
+    if (code != EXIT_FAILURE)
+        return;
+    nm_error err;
+    nm_fail(&err, NM_MEMORY,
+            "the system cannot start a thread that it could start before: close other programs or use fewer "
+            "threads");
+    _exit(nm_cli_fail(&err));
+}
+#endif
+
 int main(int argc, char **argv)
 {
     open_standard_descriptors();
@@ -163,6 +178,9 @@ int main(int argc, char **argv)
     start_with_short_spin(argv);
     nm_cli_handle_map_faults();
     nm_memory_init_json();
+#ifdef __GLIBC__
+    on_exit(explain_lack_of_threads, NULL);
+#endif
     int code = run(argc, argv);
     nm_error err;
     /* Results that cannot be written are a failure. */

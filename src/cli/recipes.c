@@ -34,7 +34,7 @@ typedef struct recipe_list {
 
 static nm_status fail_listing(const char *path, nm_error *err)
 {
-    return nm_fail(err, errno == ENOMEM ? NM_MEMORY : NM_IO, "cannot list the recipes: %s: %s", path,
+    return nm_fail(err, nm_file_error_status(errno), "cannot list the recipes: %s: %s", path,
                    strerror(errno));
 }
 

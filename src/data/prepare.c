@@ -7,6 +7,7 @@
 
 #include "data/prepare_private.h"
 
+#include "base/file.h"
 #include "base/threads.h"
 #include "text/tokenizer.h"
 
@@ -343,7 +344,8 @@ static nm_status flush_ids(nm_prepare *self, nm_error *err)
         nm_file_writer *files[2] = {&writer->ids, &writer->offsets};
         for (int i = 0; i < 2; i++)
             if (files[i]->stream && (ferror(files[i]->stream) || fflush(files[i]->stream)))
-                return nm_fail(err, NM_IO, "%s: writing failed: %s", files[i]->path, strerror(errno));
+                return nm_fail(err, nm_file_error_status(errno), "%s: writing failed: %s", files[i]->path,
+                               strerror(errno));
     }
     return NM_OK;
 }
@@ -451,7 +453,8 @@ static nm_status remove_file(const nm_prepare *self, const char *name, nm_error 
     char *path = nm_path_join(self->config->output, name);
     nm_status status = NM_OK;
     if (unlink(path) && errno != ENOENT)
-        status = nm_fail(err, NM_IO, "%s: cannot be removed: %s", path, strerror(errno));
+        status =
+            nm_fail(err, nm_file_error_status(errno), "%s: cannot be removed: %s", path, strerror(errno));
     free(path);
     return status;
 }

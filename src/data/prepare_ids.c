@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/file.h"
+
 enum { READ_NUMBERS = 1 << 14 };
 
 typedef struct encoder { /* of one side of one split */
@@ -41,7 +43,9 @@ static nm_status encode_stream(encoder *self, FILE *stream, const char *path, nm
             else
                 add_word(self, numbers[i]);
         }
-    return ferror(stream) ? nm_fail(err, NM_IO, "%s: reading failed: %s", path, strerror(errno)) : NM_OK;
+    return ferror(stream)
+               ? nm_fail(err, nm_file_error_status(errno), "%s: reading failed: %s", path, strerror(errno))
+               : NM_OK;
 }
 
 static nm_status encode_side(nm_prepare *self, int split, int side, nm_error *err)

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "data/prepare_private.h"
 #include "text/clean.h"
 #include "text/utf8.h"
@@ -144,7 +145,8 @@ static nm_status start_training(const nm_prepare_config *config, const char *fol
             err, NM_UNSUPPORTED,
             "spm_train, which learns SentencePiece models, is not installed; its Debian package is "
             "sentencepiece. A model that exists needs no program (--spm-model)");
-    return failed ? nm_fail(err, NM_IO, "cannot start spm_train: %s", strerror(failed)) : NM_OK;
+    return failed ? nm_fail(err, nm_file_error_status(failed), "cannot start spm_train: %s", strerror(failed))
+                  : NM_OK;
 }
 
 static nm_status learn_in(nm_prepare *self, const char *folder, int first, int last, nm_buffer *model,

@@ -151,7 +151,7 @@ static nm_status start(const nm_run_queue *queue, nm_run_job *job, nm_error *err
 {
     int log = open(job->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (log < 0)
-        return nm_fail(err, NM_IO, "%s: %s", job->log_path, strerror(errno));
+        return nm_fail(err, nm_file_error_status(errno), "%s: %s", job->log_path, strerror(errno));
     char **arguments = nm_run_queue_arguments(queue, job);
     sigset_t all, before;
     sigfillset(&all);
@@ -263,7 +263,8 @@ nm_status nm_run_queue_lock(nm_run_queue *queue, const char *folder, nm_error *e
     }; /* ten seconds: the runs of a killed comparison need a moment to die */
     char *path = nm_path_join(folder, "lock");
     queue->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    nm_status status = queue->lock < 0 ? nm_fail(err, NM_IO, "%s: %s", path, strerror(errno)) : NM_OK;
+    nm_status status =
+        queue->lock < 0 ? nm_fail(err, nm_file_error_status(errno), "%s: %s", path, strerror(errno)) : NM_OK;
     free(path);
     NM_TRY(status);
     for (int i = 0; i < TRIES; i++) {

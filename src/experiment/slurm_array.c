@@ -65,7 +65,7 @@ static nm_status run_command(char *const *arguments, nm_buffer *output, nm_error
     ssize_t n;
     nm_buffer_clear(output);
     if (pipe2(ends, O_CLOEXEC))
-        return nm_fail(err, NM_IO, "%s: no pipe: %s", arguments[0], strerror(errno));
+        return nm_fail(err, nm_file_error_status(errno), "%s: no pipe: %s", arguments[0], strerror(errno));
     pid_t process = fork();
     if (process == 0)
         exec_command(arguments, ends[1]);
@@ -262,8 +262,9 @@ static nm_status write_script(const slurm *self, const char *path, nm_run_job *c
 {
     nm_file_writer writer;
     char *folder = getcwd(NULL, 0);
-    nm_status status = folder ? nm_file_writer_open(&writer, path, err)
-                              : nm_fail(err, NM_IO, "current folder: %s", strerror(errno));
+    nm_status status = folder
+                           ? nm_file_writer_open(&writer, path, err)
+                           : nm_fail(err, nm_file_error_status(errno), "current folder: %s", strerror(errno));
     if (status == NM_OK) {
         FILE *out = writer.stream;
         fputs("#!/bin/sh\n# Runs of a comparison, one for each task of a job array; written by norma "
@@ -356,7 +357,7 @@ static nm_status submit_array(slurm *self, nm_run_job *const *jobs, size_t n, nm
     for (size_t i = 0; i < n && status == NM_OK; i++) { /* of an earlier array */
         char *path = exit_path(jobs[i]);
         if (unlink(path) && errno != ENOENT)
-            status = nm_fail(err, NM_IO, "%s: %s", path, strerror(errno));
+            status = nm_fail(err, nm_file_error_status(errno), "%s: %s", path, strerror(errno));
         free(path);
     }
     if (status == NM_OK) {
@@ -566,7 +567,7 @@ nm_status nm_slurm_array_train(nm_run_queue *queue, const char *folder, const ch
     nm_status status = nm_folder_create(self.folder, err);
     char *real = status == NM_OK ? realpath(self.folder, NULL) : NULL;
     if (status == NM_OK && !real)
-        status = nm_fail(err, NM_IO, "%s: %s", self.folder, strerror(errno));
+        status = nm_fail(err, nm_file_error_status(errno), "%s: %s", self.folder, strerror(errno));
     if (status == NM_OK) {
         self.name = nm_format("norma-%08x-", (unsigned)XXH3_64bits(real, strlen(real)));
         self.tasks = nm_allocate((queue->n + 1) * sizeof *self.tasks);

@@ -56,7 +56,9 @@ static nm_status write_record(nm_events *events, uint8_t *data, size_t bytes, nm
     bool written = fwrite(head, sizeof head, 1, events->out) == 1 &&
                    fwrite(data, bytes, 1, events->out) == 1 && fwrite(tail, sizeof tail, 1, events->out) == 1;
     free(data);
-    return written ? NM_OK : nm_fail(err, NM_IO, "%s: writing failed: %s", events->path, strerror(errno));
+    return written ? NM_OK
+                   : nm_fail(err, nm_file_error_status(errno), "%s: writing failed: %s", events->path,
+                             strerror(errno));
 }
 
 /* ---- the log ---- */
@@ -95,8 +97,9 @@ static nm_status read_new_lines(const nm_events *events, char **text, size_t *by
         while (*bytes && (*text)[*bytes - 1] != '\n')
             --*bytes;
     }
-    nm_status status =
-        failed ? nm_fail(err, NM_IO, "%s: reading failed: %s", events->log_path, strerror(errno)) : NM_OK;
+    nm_status status = failed ? nm_fail(err, nm_file_error_status(errno), "%s: reading failed: %s",
+                                        events->log_path, strerror(errno))
+                              : NM_OK;
     if (log)
         fclose(log);
     return status;

@@ -476,8 +476,7 @@ static nm_status start_gnuplot(const char *folder, pid_t *process, nm_error *err
         return nm_fail(
             err, NM_UNSUPPORTED,
             "gnuplot, which draws the figures, is not installed; its Debian package is gnuplot-nox");
-    return failed ? nm_fail(err, failed == ENOMEM ? NM_MEMORY : NM_IO, "cannot start gnuplot: %s",
-                            strerror(failed))
+    return failed ? nm_fail(err, nm_file_error_status(failed), "cannot start gnuplot: %s", strerror(failed))
                   : NM_OK;
 }
 
@@ -538,7 +537,7 @@ static nm_status move_png(const nm_drawing *drawings, const char *from, const ch
         char *made = picture_path(from, nm_figures[i].name, "png"),
              *path = picture_path(to, nm_figures[i].name, "png");
         if (rename(made, path))
-            status = nm_fail(err, NM_IO, "%s: %s", path, strerror(errno));
+            status = nm_fail(err, nm_file_error_status(errno), "%s: %s", path, strerror(errno));
         free(made);
         free(path);
     }
@@ -564,8 +563,8 @@ static nm_status draw(const nm_report *report, const nm_drawing *drawings, const
     char *name = nm_format("%s.XXXXXX", path);
     if (!mkdtemp(name)) {
         free(name);
-        return nm_fail(err, NM_IO, "%s: cannot create a temporary folder next to it: %s", path,
-                       strerror(errno));
+        return nm_fail(err, nm_file_error_status(errno),
+                       "%s: cannot create a temporary folder next to it: %s", path, strerror(errno));
     }
     *folder = name;
     char *script = nm_path_join(name, "script");

@@ -28,7 +28,8 @@ static nm_status write_line(nm_trainer *trainer, json_t *object, nm_error *err)
     int failed = !text || fprintf(trainer->log, "%s\n", text) < 0 || fflush(trainer->log);
     free(text);
     if (failed)
-        return nm_fail(err, NM_IO, "%s/log.jsonl: writing failed: %s", trainer->folder, strerror(errno));
+        return nm_fail(err, nm_file_error_status(errno), "%s/log.jsonl: writing failed: %s", trainer->folder,
+                       strerror(errno));
     trainer->state.log_bytes = ftell(trainer->log);
     return NM_OK;
 }
@@ -119,7 +120,8 @@ nm_status nm_log_sync(nm_trainer *trainer, nm_error *err)
 {
     if (!trainer->log || (!fflush(trainer->log) && !fsync(fileno(trainer->log))))
         return NM_OK;
-    return nm_fail(err, NM_IO, "%s/log.jsonl: writing failed: %s", trainer->folder, strerror(errno));
+    return nm_fail(err, nm_file_error_status(errno), "%s/log.jsonl: writing failed: %s", trainer->folder,
+                   strerror(errno));
 }
 
 /* The records that stay when the log is truncated to `length` bytes: those of resumed sessions, heap. A
@@ -149,9 +151,10 @@ static size_t whole_lines(const char *log, size_t length)
 nm_status nm_log_open(nm_trainer *trainer, nm_error *err)
 {
     char *path = nm_path_join(trainer->folder, "log.jsonl"), *text = NULL, *kept = NULL;
-    nm_status status = NM_OK;
     size_t bytes = 0, length = 0;
-    if (nm_file_exists(path))
+    bool found;
+    nm_status status = nm_file_find(path, &found, err);
+    if (status == NM_OK && found)
         status = nm_file_read(path, &text, &bytes, err);
     if (status == NM_OK && (int64_t)bytes < trainer->state.log_bytes)
         nm_trainer_message(trainer, "warning: %s has %zu bytes, at the checkpoint it had %lld", path, bytes,
@@ -166,7 +169,7 @@ nm_status nm_log_open(nm_trainer *trainer, nm_error *err)
         if (!trainer->log || ftruncate(fileno(trainer->log), (off_t)length) ||
             fseek(trainer->log, 0, SEEK_END) || (kept && fputs(kept, trainer->log) < 0) ||
             fflush(trainer->log))
-            status = nm_fail(err, NM_IO, "%s: %s", path, strerror(errno));
+            status = nm_fail(err, nm_file_error_status(errno), "%s: %s", path, strerror(errno));
         else
             trainer->state.log_bytes = ftell(trainer->log);
     }

@@ -65,7 +65,8 @@ static nm_status list_checkpoints(const nm_trainer *trainer, int64_t **updates, 
         NM_GROW(*updates, *n, capacity);
         (*updates)[(*n)++] = update;
     }
-    nm_status status = errno || !dir ? nm_fail(err, NM_IO, "%s: %s", folder, strerror(errno)) : NM_OK;
+    nm_status status =
+        errno || !dir ? nm_fail(err, nm_file_error_status(errno), "%s: %s", folder, strerror(errno)) : NM_OK;
     if (dir)
         closedir(dir);
     free(folder);

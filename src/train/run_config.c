@@ -78,14 +78,12 @@ static bool sets_schedule_length(const nm_options *run, const char *path)
 /* *run: the sections of `like` with the values of folder/config.ini; NULL if there is no such file. */
 static nm_status read_config(nm_options **run, const nm_options *like, const char *folder, nm_error *err)
 {
-    char *path = nm_path_join(folder, "config.ini"), *text = NULL;
-    nm_status status = NM_OK;
+    char *path = nm_path_join(folder, "config.ini"), *text;
+    nm_status status = nm_file_read_optional(path, &text, err);
     *run = NULL;
-    if (nm_file_exists(path)) {
-        status = nm_file_read(path, &text, NULL, err);
+    if (status == NM_OK && text) {
         *run = nm_options_create_like(like);
-        if (status == NM_OK)
-            status = nm_options_read_saved(*run, path, text, err);
+        status = nm_options_read_saved(*run, path, text, err);
     }
     if (status != NM_OK) {
         nm_options_free(*run);

@@ -121,9 +121,11 @@ static nm_status open_folder(nm_trainer *trainer, const char *folder, bool resum
         status = nm_folder_lock_acquire(&trainer->lock, folder, err);
     if (status == NM_OK)
         status = nm_trainer_has_checkpoint(trainer, &has_run, err);
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    for (size_t i = 0; status == NM_OK && i < sizeof files / sizeof *files; i++) {
         char *path = nm_path_join(folder, files[i]);
-        has_run |= nm_file_exists(path);
+        bool found;
+        status = nm_file_find(path, &found, err);
+        has_run |= found;
         free(path);
     }
     if (status == NM_OK && has_run && !resume)

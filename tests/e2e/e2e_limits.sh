@@ -18,7 +18,7 @@ limited() { # KIB COMMAND...: like try, with limited address space
     (ulimit -v "$limit"; exec "$NORMA" "$@") </dev/null >out 2>err || got=$?
 }
 
-# A shared library that lets only the first $THREADS threads start.
+# A shared library that lets $THREADS threads run at a time, and $STARTS threads start in all (0: any number).
 cat >shim.c <<'X2'
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -27,7 +27,7 @@ cat >shim.c <<'X2'
 #include <stdatomic.h>
 #include <stdlib.h>
 
-static atomic_int running;
+static atomic_int running, started;
 typedef struct { void *(*run)(void *); void *argument; } job;
 
 static void *run(void *argument)
@@ -42,7 +42,8 @@ static void *run(void *argument)
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument)
 {
     int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = dlsym(RTLD_NEXT, "pthread_create");
-    if (++running > atoi(getenv("THREADS"))) {
+    int starts = atoi(getenv("STARTS"));
+    if (++running > atoi(getenv("THREADS")) || (starts && ++started > starts)) {
         running--;
         return EAGAIN;
     }
@@ -72,6 +73,7 @@ if [ "$sanitized" = 0 ]; then
     check_failure 6 'out of memory' 'a model larger than the address space'
 
     "${CC:-cc}" -shared -fPIC -o shim.so shim.c -ldl || fail "the shim does not compile"
+    export STARTS=0
     for threads in 0 1 2 5; do
         rm -rf few
         THREADS=$threads LD_PRELOAD=$work/shim.so try train recipe.ini --run.folder few --device.threads 8
@@ -88,5 +90,10 @@ if [ "$sanitized" = 0 ]; then
         THREADS=$threads LD_PRELOAD=$work/shim.so OMP_NUM_THREADS=8 try score bleu expected --reference test.yy
         [ "$got" = 0 ] || fail "score with $threads threads to start: exit code $got: $(tail -n 1 err)"
     done
+    # 7 threads start and end when their number is found out; afterwards the limit is reached.
+    rm -rf few
+    STARTS=7 THREADS=8 LD_PRELOAD=$work/shim.so try train recipe.ini --run.folder few --device.threads 8 --run.quiet
+    [ "$got" = 6 ] || fail "train whose threads cannot be started any more: exit code $got"
+    has err 'norma: the system cannot start a thread that it could start before'
 fi
 hostile_end
