@@ -12,6 +12,7 @@
 #     make soak       a training run that is killed KILLS=500 times and resumed each time
 #     make test-slurm  norma compare --slurm with Slurm, which is started for the test (slurm-wlm, munge; as root)
 #     make mutants    mutation tests: deliberate bugs that the tests must find [MUTANTS='--jobs 2 src/norm']
+#     make coverage   lines of src/ that the tests run, by folder [TESTS='-R ^test_' for a part of the tests]
 #     make fuzz       fuzz targets with Clang's sanitizers [SECONDS=60] each [TARGETS='model state']
 #     make install    [PREFIX=/usr/local] [DESTDIR=]
 BUILD  ?= build
@@ -25,7 +26,7 @@ PEERS  ?= $(BUILD)/peers
 GENERATOR = $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
 SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
 
-.PHONY: all build quiet-build test test-slurm fault soak mutants fuzz test-python test-python-latest python-docs test-interchange demo demo-lm bench bench-peers format lint install clean
+.PHONY: all build quiet-build test test-slurm fault soak mutants coverage fuzz test-python test-python-latest python-docs test-interchange demo demo-lm bench bench-peers format lint install clean
 all: build
 
 build:
@@ -113,6 +114,10 @@ soak: build
 mutants:
 	@scripts/packages.sh build test
 	@nice scripts/mutants.pl $(MUTANTS)
+
+coverage:
+	@scripts/packages.sh build test
+	@nice scripts/coverage.sh $(TESTS)
 
 SECONDS ?= 60
 fuzz:

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Line coverage of the tests: a build with GCC's --coverage, all tests, then a table by folder of src/.
+#     scripts/coverage.sh [CTEST-ARGUMENT...]        e.g. -R '^test_' for the unit tests only
+# $BUILD (default build-coverage) is the build folder; coverage.txt in it lists the lines that no test runs.
+# Exit code: 0 if no test failed and src, src/cli and src/report reach their minimum.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 2
+build=${BUILD:-build-coverage}
+generator=()
+[ -e "$build/CMakeCache.txt" ] || ! command -v ninja >/dev/null || generator=(-G Ninja)
+mkdir -p "$build"
+if ! { cmake -S . -B "$build" "${generator[@]}" -DCMAKE_C_COMPILER="${CC:-gcc}" -DCMAKE_BUILD_TYPE=Coverage \
+    -DCMAKE_C_FLAGS_COVERAGE="-O1 --coverage" -DCMAKE_EXE_LINKER_FLAGS_COVERAGE=--coverage \
+    -DCMAKE_SHARED_LINKER_FLAGS_COVERAGE=--coverage -DNORMA_TESTS=ON -DNORMA_EXAMPLES=ON -DNORMA_BENCH=OFF &&
+    cmake --build "$build" -j "$(nproc)"; } >"$build/build.log" 2>&1; then
+    tail -n 40 "$build/build.log" >&2
+    exit 1
+fi
+find "$build" -name '*.gcda' -delete
+scripts/test.sh "$build" "$@"
+tests=$?
+perl scripts/coverage.pl --minimum src=97 --minimum src/cli=95 --minimum src/report=95 "$build" && exit "$tests"
