@@ -3,12 +3,17 @@
 #     <!-- results: NAME [paper=RECIPES] -->
 # and has one row per variant of the comparison. paper=rbn/imdb-post adds the paper's numbers, from the recipes
 # rbn/imdb-post-VARIANT.ini.
+#     <!-- recipe: NAME -->
+# begins a table of one recipe on several corpora, compared with the best baseline: one row per run.
 #
 #     scripts/results_tables.pl --check [NAME]         prints the tables that differ from the logs
 #     scripts/results_tables.pl --write [NAME]         writes them
 #     scripts/results_tables.pl --show NAME            prints what norma compare prints, in Markdown
 #     scripts/results_tables.pl --pack NAME FOLDER     archives a comparison: comparison.json, and log.jsonl, config.ini
-#                                                      and test.json of every run, without texts of the corpus
+#                                                      and test.json of every run, without texts of the corpus; of a
+#                                                      folder without comparison.json, the runs of a recipe, each with
+#                                                      title.txt (data | size), baseline.json (norma baseline --json)
+#                                                      and test.json (norma score, perplexity or classify --json)
 #
 # NORMA is the program, default build/norma. Exit code: 0 no difference, 1 some, 2 wrong use or an error.
 use strict;
@@ -39,37 +44,50 @@ sub run { system(@_) == 0 or fail "@_ failed" }
 # Folders of the machine are not part of a result.
 sub without_folders { my $text = shift; $text =~ s{(?<![\w.])/(?:[\w.@+-]+/)+(?=recipes/|data/|runs/)}{}g; return $text }
 
-sub pack_comparison {
+# Copies the files of a run.
+sub pack_run {
+    my ($from, $to, @others) = @_;
+    mkdir $to or fail $!;
+    write_file("$to/config.ini", without_folders(read_file("$from/config.ini")));
+    my $log = join '', grep { !/^\{"type":"sample"/ } map { "$_\n" } split /\n/, read_file("$from/log.jsonl");
+    $log =~ s/"host":"[^"]*",//g;
+    write_file("$to/log.jsonl", without_folders($log));
+    (my $test = read_file("$from/test.json")) =~ s/^ "samples": .*\n//m;
+    write_file("$to/test.json", without_folders($test));
+    write_file("$to/$_", without_folders(read_file("$from/$_"))) for @others;
+}
+
+sub pack_runs {
     my ($name, $folder) = @_;
     my $temporary = tempdir(CLEANUP => 1);
     mkdir "$temporary/$name" or fail $!;
-    write_file("$temporary/$name/comparison.json", without_folders(read_file("$folder/comparison.json")));
+    my $compared = -e "$folder/comparison.json";
+    write_file("$temporary/$name/comparison.json", without_folders(read_file("$folder/comparison.json"))) if $compared;
     opendir my $dir, $folder or fail "$folder: $!";
     for my $run (sort grep { -e "$folder/$_/test.json" } readdir $dir) {
-        my $to = "$temporary/$name/$run";
-        mkdir $to or fail $!;
-        write_file("$to/config.ini", without_folders(read_file("$folder/$run/config.ini")));
-        my $log = join '', grep { !/^\{"type":"sample"/ } map { "$_\n" } split /\n/, read_file("$folder/$run/log.jsonl");
-        $log =~ s/"host":"[^"]*",//g;
-        write_file("$to/log.jsonl", without_folders($log));
-        (my $test = read_file("$folder/$run/test.json")) =~ s/^ "samples": .*\n//m;
-        write_file("$to/test.json", $test);
+        pack_run("$folder/$run", "$temporary/$name/$run", $compared ? () : ('title.txt', 'baseline.json'));
     }
     mkdir 'results/logs';
     run(qw(tar --create --xz --sort=name --owner=0 --group=0 --mtime=2000-01-01), '--file', "results/logs/$name.tar.xz",
         '--directory', $temporary, $name);
 }
 
-# Runs norma compare on the archived comparison; returns what it prints.
-sub table_of {
-    my ($name, $format) = @_;
-    my $archive = "results/logs/$name.tar.xz";
+# A folder with the contents of an archive.
+sub unpacked {
+    my $archive = "results/logs/$_[0].tar.xz";
     -e $archive or fail "$archive: no such archive";
     my $temporary = tempdir(CLEANUP => 1);
     run('tar', '--extract', '--xz', '--file', $archive, '--directory', $temporary);
-    open my $pipe, '-|', $norma, 'compare', '--results', "$temporary/$name", '--format', $format or fail "$norma: $!";
+    return "$temporary/$_[0]";
+}
+
+# Runs norma compare on the archived comparison; returns what it prints.
+sub table_of {
+    my ($name, $format) = @_;
+    my $folder = unpacked($name);
+    open my $pipe, '-|', $norma, 'compare', '--results', $folder, '--format', $format or fail "$norma: $!";
     my $text = do { local $/; <$pipe> };
-    close $pipe or fail "$norma compare --results failed for $archive";
+    close $pipe or fail "$norma compare --results failed for $name";
     return $text;
 }
 
@@ -117,28 +135,52 @@ sub markdown_table {
     return join '', map { "$_\n" } @lines;
 }
 
+# "24.05 [22.30, 25.54]" of an object with a score, and of its interval.
+sub score_with_interval {
+    my ($object, $interval) = @_;
+    my ($score) = grep { defined } @$object{qw(score bleu accuracy f1 perplexity)};
+    my ($low, $high) = @{$interval // {}}{qw(low high)};
+    return number($score, 2) . (defined $low ? sprintf ' [%s, %s]', number($low, 2), number($high, 2) : '');
+}
+
+# One row per run of a recipe. The last baseline is the strongest one.
+sub recipe_table {
+    my $folder = unpacked(shift);
+    my @lines = ('| data | size | baseline | recipe | updates | minutes |', '|---|--:|--:|--:|--:|--:|');
+    for my $run (map { s{/test.json$}{}r } sort glob "$folder/*/test.json") {
+        my ($baseline, $test) = map { decode_json(Encode::encode('UTF-8', read_file("$run/$_.json"))) } qw(baseline test);
+        my $best = $baseline->{baselines}[-1]{test};
+        my ($last) = reverse grep { /"type":"(?:train|valid)"/ } split /\n/, read_file("$run/log.jsonl");
+        $last = decode_json(Encode::encode('UTF-8', $last));
+        chomp(my $title = read_file("$run/title.txt"));
+        push @lines, '| ' . join(' | ', $title, score_with_interval($best, $best),
+            score_with_interval($test, $test->{interval} // $test), $last->{update}, number($last->{seconds} / 60, 1)) . ' |';
+    }
+    return join '', map { "$_\n" } @lines;
+}
+
 sub update_page {
     my $page = shift;
     my $differences = 0;
     my $text = read_file($page);
     my $replace = sub {
-        my ($marker, $name, $paper, $old) = @_;
+        my ($marker, $kind, $name, $paper, $old) = @_;
         return "$marker$old" if defined $only and $only ne $name;
-        my $new = markdown_table($name, $paper);
+        my $new = $kind eq 'recipe' ? recipe_table($name) : markdown_table($name, $paper);
         if ($new ne $old) {
             print "$page: $name differs from its logs; it should be\n$new" if $mode eq '--check';
             $differences++;
         }
         return "$marker$new" . ($old eq '' ? "\n" : '');
     };
-    $text =~ s/^(<!-- results: (\S+)(?: paper=(\S+))? -->\n\n)((?:\|.*\n)*)/$replace->($1, $2, $3, $4)/gme;
+    $text =~ s/^(<!-- (results|recipe): (\S+)(?: paper=(\S+))? -->\n\n)((?:\|.*\n)*)/$replace->($1, $2, $3, $4, $5)/gme;
     write_file($page, $text) if $mode eq '--write' and $differences;
     return $differences;
 }
 
 require Encode;
 if ($mode eq '--pack') {
-    pack_comparison($only, $folder);
+    pack_runs($only, $folder);
 } elsif ($mode eq '--show') {
     print table_of($only, 'markdown');
 } else {

@@ -7,7 +7,14 @@
  *
  *     g = 1/n sum over t of U[w_t] + B[hash(w_{t-1}, w_t)]
  *
- * of embeddings of words and hashed bigrams. A few thousand texts are too few for an encoder alone. */
+ * of embeddings of words and hashed bigrams. A few thousand texts are too few for an encoder alone. With
+ * model.ngram_weights = idf the sum is over the different words v and bigrams of the text, weighted by inverse document
+ * frequencies, and L2-normalized:
+ *
+ *     g = h / |h|,  h = sum over v of w_v U[v] + sum over (u, v) of b_h B[h],  h = hash(u, v)
+ *     w_v = 1 + ln((1 + N) / (1 + N_v)),  0 if N_v = 0
+ *
+ * N: number of training texts, N_v: of those with the word; b_h: the same for the bigrams of one hash. */
 #include "model/classifier.h"
 
 #include <math.h>
@@ -36,11 +43,13 @@ static const nm_option classifier_options[] = {
     ROW(embedding_init, "1", 0, 100, "Standard deviation of the initial token embeddings."),
     ROW(ngram_dim, "0", 0, 65536, "Dimension of the embeddings of words and bigrams whose mean is concatenated with the vector of the text; 0: none."),
     ROW(ngram_buckets, "50000", 1, 1 << 24, "Number of bigram embeddings, which bigrams share by their hash."),
+    PICK(ngram_weights, "uniform", "uniform|idf", "Weights of the words and bigrams: uniform, or inverse document frequencies in the training texts, with L2 normalization."),
     {0}};
 
 static const nm_option_rule classifier_rules[] = {
     {"model.final_norm", "model.norm_position", "pre", "post-norm has no final norm", NULL},
     {"model.ngram_buckets", "model.ngram_dim", "!", "the vector of a text has no part for n-grams", NULL},
+    {"model.ngram_weights", "model.ngram_dim", "!", "the vector of a text has no part for n-grams", NULL},
     {"model.max_positions", "model.positions", "!none", "without position embeddings the length of a text is not limited", NULL},
     {0}};
 
@@ -53,7 +62,7 @@ static const nm_preset classifier_presets[] = {
 
 typedef struct classifier {
     nm_tensor *table, *position_table, *output_weight, *output_bias;
-    nm_tensor *words, *bigrams; /* U [vocabulary, k], B [buckets, k]; NULL unless ngram_dim */
+    nm_classifier_ngrams words, bigrams; /* U [vocabulary, k], B [buckets, k] */
     nm_stack encoder;
     nm_mat sinusoid; /* [max_positions, width], device; empty unless positions = sinusoid */
 } classifier;
@@ -72,6 +81,22 @@ static nm_stack_config stack_config(const nm_model *model)
     return config;
 }
 
+static nm_classifier_ngrams add_ngrams(nm_model *model, int32_t rows, const char *name)
+{
+    const nm_classifier_config *c = model->config;
+    int32_t k = (int32_t)c->ngram_dim;
+    nm_classifier_ngrams ngrams = {
+        .table =
+            nm_params_add(&model->params, rows, k, (nm_init){NM_INIT_UNIFORM, 1.0 / k}, "ngrams.%s", name)};
+    if (c->ngram_weights == NM_CLASSIFIER_UNIFORM)
+        return ngrams;
+    ngrams.weights =
+        nm_params_add(&model->params, rows + 1, 1, (nm_init){NM_INIT_CONSTANT, 1}, "ngrams.%s_idf", name);
+    nm_params_fix(ngrams.weights);
+    nm_params_keep_exact(ngrams.weights);
+    return ngrams;
+}
+
 static nm_status classifier_build(nm_model *model, nm_error *err)
 {
     const nm_classifier_config *c = model->config;
@@ -80,7 +105,7 @@ static nm_status classifier_build(nm_model *model, nm_error *err)
     NM_TRY(nm_stack_check_heads(&c->stack, err));
     int32_t k = (int32_t)c->ngram_dim;
     const nm_init normal = {NM_INIT_NORMAL, 1}, linear = {NM_INIT_UNIFORM, 1 / sqrt(d)};
-    const nm_init embedding = {NM_INIT_NORMAL, c->embedding_init}, ngram = {NM_INIT_UNIFORM, k ? 1.0 / k : 0};
+    const nm_init embedding = {NM_INIT_NORMAL, c->embedding_init};
     self->table = nm_params_add(&model->params, model->source_size, d, embedding, "embed.weight");
     if (c->positions == NM_CLASSIFIER_LEARNED)
         self->position_table =
@@ -88,8 +113,8 @@ static nm_status classifier_build(nm_model *model, nm_error *err)
     nm_stack_config stack = stack_config(model);
     NM_TRY(nm_stack_build(&self->encoder, &stack, &model->params, model->options, err));
     if (k) {
-        self->words = nm_params_add(&model->params, model->source_size, k, ngram, "ngrams.words");
-        self->bigrams = nm_params_add(&model->params, (int32_t)c->ngram_buckets, k, ngram, "ngrams.bigrams");
+        self->words = add_ngrams(model, model->source_size, "words");
+        self->bigrams = add_ngrams(model, (int32_t)c->ngram_buckets, "bigrams");
     }
     self->output_weight = nm_params_add(&model->params, model->target_size, d + k, linear, "output.weight");
     self->output_bias = nm_params_add(&model->params, 1, model->target_size, linear, "output.bias");
@@ -119,7 +144,7 @@ static void classifier_fold(const nm_model *model, nm_fold *fold)
 {
     const classifier *self = model->parts;
     bool final = nm_stack_fold(&self->encoder, fold, "model.norm", "model.final_norm");
-    if (final && !self->words)
+    if (final && !self->words.table)
         nm_fold_add_reader(fold, self->output_weight, self->output_bias);
 }
 
@@ -138,20 +163,57 @@ static nm_tensor *embed(nm_model *model, nm_tape *tape, const nm_batch *batch)
                        0);
 }
 
+int32_t nm_classifier_bucket(const nm_classifier_config *config, const int32_t *ids, size_t i)
+{
+    uint32_t before = i ? (uint32_t)ids[i - 1] : UINT32_MAX;
+    return (int32_t)(nm_hash_pair(before, (uint32_t)ids[i]) % (uint32_t)config->ngram_buckets);
+}
+
+void nm_classifier_find_ngrams(nm_model *model, nm_classifier_ngrams *words, nm_classifier_ngrams *bigrams)
+{
+    const classifier *self = model->parts;
+    *words = self->words;
+    *bigrams = self->bigrams;
+}
+
+/* Entries of the weights: that of the id at its first position in a text, and the one with weight 0 at the others. */
+static const int32_t *first_positions(nm_tape *tape, const nm_packing *source, const int32_t *ids,
+                                      int32_t entries)
+{
+    int32_t *first = nm_tape_host(tape, (size_t)source->n_tokens * sizeof *first);
+    int32_t *last_text = nm_tape_host(tape, (size_t)entries * sizeof *last_text);
+    for (int32_t s = 0; first && last_text && s < source->n_seqs; s++)
+        for (int32_t i = source->offsets[s]; i < source->offsets[s + 1]; i++) {
+            first[i] = last_text[ids[i]] == s + 1 ? entries : ids[i];
+            last_text[ids[i]] = s + 1;
+        }
+    return first;
+}
+
+/* The weighted sum of x, the embeddings of the n-grams with these ids. */
+static nm_tensor *sum_ngrams(nm_tape *tape, const nm_classifier_ngrams *ngrams, nm_tensor *x,
+                             const nm_packing *texts, const int32_t *ids)
+{
+    const int32_t *entries = first_positions(tape, texts, ids, ngrams->table->rows);
+    return nm_pool_weighted(tape, x, texts, ngrams->weights, entries);
+}
+
 /* g, one row per text. */
 static nm_tensor *embed_ngrams(const classifier *self, const nm_classifier_config *c, nm_tape *tape,
                                const nm_packing *source, const int32_t *ids, const nm_packing *texts)
 {
     int32_t n = source->n_tokens, *buckets = nm_tape_host(tape, (size_t)n * sizeof *buckets);
     for (int32_t s = 0; buckets && s < source->n_seqs; s++)
-        for (int32_t i = source->offsets[s]; i < source->offsets[s + 1]; i++) {
-            uint32_t before = i > source->offsets[s] ? (uint32_t)ids[i - 1] : UINT32_MAX;
-            buckets[i] = (int32_t)(nm_hash_pair(before, (uint32_t)ids[i]) % (uint32_t)c->ngram_buckets);
-        }
+        for (int32_t i = 0, begin = source->offsets[s]; i < source->offsets[s + 1] - begin; i++)
+            buckets[begin + i] = nm_classifier_bucket(c, ids + begin, (size_t)i);
     double rate = c->embedding_dropout;
-    nm_tensor *words = nm_embed(tape, self->words, ids, NULL, n, 1, NULL, rate);
-    nm_tensor *bigrams = nm_embed(tape, self->bigrams, buckets, NULL, n, 1, NULL, rate);
-    return nm_pool(tape, nm_residual(tape, words, bigrams, 0), texts, NM_POOL_MEAN);
+    nm_tensor *words = nm_embed(tape, self->words.table, ids, NULL, n, 1, NULL, rate);
+    nm_tensor *bigrams = nm_embed(tape, self->bigrams.table, buckets, NULL, n, 1, NULL, rate);
+    if (!self->words.weights)
+        return nm_pool(tape, nm_residual(tape, words, bigrams, 0), texts, NM_POOL_MEAN);
+    nm_tensor *h = nm_residual(tape, sum_ngrams(tape, &self->words, words, texts, ids),
+                               sum_ngrams(tape, &self->bigrams, bigrams, texts, buckets), 0);
+    return nm_l2_normalize(tape, h);
 }
 
 static nm_model_output classifier_forward(nm_model *model, nm_tape *tape, const nm_batch *batch)
@@ -163,7 +225,7 @@ static nm_model_output classifier_forward(nm_model *model, nm_tape *tape, const 
         nm_stack_forward(tape, &self->encoder, embed(model, tape, batch), &texts, NULL, NULL, NULL);
     nm_tensor *pooled =
         nm_pool(tape, x, &texts, c->pooling == NM_CLASSIFIER_MEAN ? NM_POOL_MEAN : NM_POOL_FIRST);
-    if (self->words)
+    if (self->words.table)
         pooled = nm_concat(
             tape,
             (nm_tensor *[]){pooled, embed_ngrams(self, c, tape, &batch->source, batch->source_ids, &texts)},

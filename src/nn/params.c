@@ -68,6 +68,11 @@ void nm_params_keep_exact(nm_tensor *matrix)
     ((nm_param *)matrix)->exact = true;
 }
 
+void nm_params_fix(nm_tensor *matrix)
+{
+    ((nm_param *)matrix)->fixed = true;
+}
+
 nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_options *options,
                              const nm_norm_site *site, nm_norm **out, nm_error *err)
 {

@@ -40,6 +40,8 @@ nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_optio
                              const nm_norm_site *site, nm_norm **norm, nm_error *err);
 /* Excludes a matrix from int8 quantization. */
 void nm_params_keep_exact(nm_tensor *matrix);
+/* Makes a parameter constant: it is not learned. Call it before nm_params_allocate. */
+void nm_params_fix(nm_tensor *matrix);
 /* Fixes the parameters that match a comma-separated list of patterns: a name, the beginning of names up to a dot, or with *
  * for any characters. Call it before nm_params_allocate. NM_USAGE for a pattern that matches none, or if all are fixed. */
 nm_status nm_params_freeze(nm_params *params, const char *patterns, nm_error *err);

@@ -1,14 +1,14 @@
 /* Pooling of a packed matrix: one vector per sequence s of n_s rows.
  *     first   y_s = x_(first row of s)                 dx_(first row of s) += dy_s
  *     mean    y_s = 1/n_s sum over rows i of s x_i     dx_i += dy_s / n_s
+ *     sum     y_s = sum over rows i of s w_(id_i) x_i  dx_i += w_(id_i) dy_s
  * There is no padding, so no mask is needed. */
 #include "tape/tape.h"
 
 typedef struct pool_saved {
-    nm_pooling pooling;
     nm_packing packing;
     const int32_t *first; /* device [n_seqs] */
-    void *weights;        /* device: 1/n_s for every row, for mean */
+    void *weights;        /* device: of every row, for mean and sum; NULL for first */
 } pool_saved;
 
 /* Columns of `weights` and rows of x of sequence s. */
@@ -39,7 +39,7 @@ static void pool_backward(nm_tape *tape, nm_node *node)
     nm_mat dx = nm_tensor_grad_sum(tape, node->in[0]), weights, rows;
     if (!dx.data)
         return;
-    if (saved->pooling == NM_POOL_FIRST) {
+    if (!saved->weights) {
         NM_CALL(b, embed_grad, .ids = saved->first, .scale = 1, .dout = dy, .drop = &no_drop, .dtable = dx);
         return;
     }
@@ -65,6 +65,19 @@ static void *upload_row_weights(nm_tape *tape, const nm_packing *packing)
     return host ? nm_tape_upload(tape, host, bytes) : NULL;
 }
 
+/* y_s = sum over rows i of s weights_i x_i */
+static void sum_rows(nm_tape *tape, const pool_saved *saved, nm_tensor *x, nm_tensor *y)
+{
+    nm_backend *b = tape->backend;
+    for (int32_t s = 0; s < saved->packing.n_seqs; s++) {
+        nm_mat weights, rows;
+        sequence_of(tape, saved, nm_tensor_mat(x), s, &weights, &rows);
+        NM_CALL(b, gemm, .alpha = 1, .a = weights, .b = rows, .beta = 0,
+                .c = row_of(tape, nm_tensor_mat(y), s));
+    }
+    nm_tape_record(tape, &pool_op, y, (void *)(uintptr_t)saved)->in[0] = x;
+}
+
 nm_tensor *nm_pool(nm_tape *tape, nm_tensor *x, const nm_packing *packing, nm_pooling pooling)
 {
     nm_tensor *y = nm_tape_tensor(tape, packing->n_seqs, x->cols);
@@ -75,16 +88,31 @@ nm_tensor *nm_pool(nm_tape *tape, nm_tensor *x, const nm_packing *packing, nm_po
     if (nm_tape_exhausted(tape))
         return y;
     NM_ASSERT(x->rows == packing->n_tokens);
-    *saved = (pool_saved){pooling, *packing, first, row_weights};
-    nm_backend *b = tape->backend;
-    if (pooling == NM_POOL_FIRST)
-        NM_CALL(b, gather, .rows = first, .x = nm_tensor_mat(x), .out = nm_tensor_mat(y));
-    for (int32_t s = 0; pooling == NM_POOL_MEAN && s < packing->n_seqs; s++) {
-        nm_mat weights, rows;
-        sequence_of(tape, saved, nm_tensor_mat(x), s, &weights, &rows);
-        NM_CALL(b, gemm, .alpha = 1, .a = weights, .b = rows, .beta = 0,
-                .c = row_of(tape, nm_tensor_mat(y), s));
+    *saved = (pool_saved){*packing, first, row_weights};
+    if (pooling == NM_POOL_MEAN) {
+        sum_rows(tape, saved, x, y);
+        return y;
     }
+    nm_backend *b = tape->backend;
+    NM_CALL(b, gather, .rows = first, .x = nm_tensor_mat(x), .out = nm_tensor_mat(y));
     nm_tape_record(tape, &pool_op, y, saved)->in[0] = x;
+    return y;
+}
+
+nm_tensor *nm_pool_weighted(nm_tape *tape, nm_tensor *x, const nm_packing *packing, const nm_tensor *weights,
+                            const int32_t *ids)
+{
+    nm_tensor *y = nm_tape_tensor(tape, packing->n_seqs, x->cols);
+    pool_saved *saved = nm_tape_host(tape, sizeof *saved);
+    const int32_t *device_ids = nm_tape_upload(tape, ids, (size_t)x->rows * sizeof *ids);
+    void *row_weights = nm_tape_alloc(tape, (size_t)x->rows * nm_dtype_bytes(tape->backend->dtype));
+    if (nm_tape_exhausted(tape))
+        return y;
+    NM_ASSERT(x->rows == packing->n_tokens && weights->cols == 1);
+    const nm_dropout no_drop = {0};
+    NM_CALL(tape->backend, embed, .ids = device_ids, .scale = 1, .table = nm_tensor_mat(weights),
+            .drop = &no_drop, .out = nm_mat_of(row_weights, x->rows, 1));
+    *saved = (pool_saved){*packing, NULL, row_weights};
+    sum_rows(tape, saved, x, y);
     return y;
 }

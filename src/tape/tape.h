@@ -175,6 +175,9 @@ nm_tensor *nm_block_term_attention(nm_tape *tape, nm_tensor *qkv, nm_tensor *pos
 typedef enum nm_pooling { NM_POOL_FIRST, NM_POOL_MEAN } nm_pooling;
 /* One row per sequence: its first row, or the mean of its rows. No sequence may be empty. */
 nm_tensor *nm_pool(nm_tape *tape, nm_tensor *x, const nm_packing *packing, nm_pooling pooling);
+/* One row per sequence: the sum of its rows, row i with the weight weights[ids[i]] of a column that is not learned. */
+nm_tensor *nm_pool_weighted(nm_tape *tape, nm_tensor *x, const nm_packing *packing, const nm_tensor *weights,
+                            const int32_t *ids);
 typedef struct nm_relative_table { /* row zero_row + d is the vector of distance d; not learned */
     nm_mat rows;
     int32_t zero_row;

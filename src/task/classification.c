@@ -2,6 +2,7 @@
  * a fraction of the training texts is held out, as in the program of the RBN paper. */
 #include "task/classification.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -143,12 +144,56 @@ static nm_status classification_prepare_model(nm_task *task, nm_model *model, nm
 static const char *classification_entry_name(const nm_task *task, const char *param, int axis, int32_t index)
 {
     const nm_classification_parts *parts = nm_classification_parts_of(task);
-    bool of_words = !strcmp(param, "embed.weight") || !strcmp(param, "ngrams.words");
+    bool of_words = !strcmp(param, "embed.weight") || !strcmp(param, "ngrams.words") ||
+                    !strcmp(param, "ngrams.words_idf");
     if (!axis && of_words)
         return index < nm_vocab_size(parts->vocab) ? nm_vocab_symbol(parts->vocab, index) : NULL;
     bool of_classes = axis ? !strcmp(param, "output.bias") : !strcmp(param, "output.weight");
     return of_classes && index < nm_classification_classes(parts) ? nm_classification_name(parts, index)
                                                                   : NULL;
+}
+
+/* Inverse document frequencies; entry_of(config, ids, i) is the entry of position i of a text. */
+static void init_weights(nm_task *task, nm_model *model, nm_tensor *weights,
+                         int32_t (*entry_of)(const nm_classifier_config *, const int32_t *, size_t))
+{
+    const nm_labeled_set *train = &nm_classification_parts_of(task)->sets[NM_SPLIT_TRAIN];
+    const nm_classifier_config *config = nm_classifier_config_of(model);
+    nm_backend *b = model->backend;
+    size_t n = (size_t)weights->rows /* the last one is no entry */, unit = nm_dtype_bytes(b->dtype);
+    size_t *texts = nm_allocate(n * sizeof *texts), *last = nm_allocate(n * sizeof *last);
+    for (size_t s = 0; s < train->n; s++)
+        for (uint64_t i = 0, begin = train->offsets[s]; i < train->offsets[s + 1] - begin; i++) {
+            int32_t entry = entry_of(config, train->ids.data + begin, i);
+            texts[entry] += last[entry] != s + 1;
+            last[entry] = s + 1;
+        }
+    void *values = nm_allocate(n * unit);
+    for (size_t i = 0; i < n; i++)
+        nm_dtype_set(b->dtype, values, i,
+                     texts[i] ? 1 + log((1.0 + (double)train->n) / (1.0 + (double)texts[i])) : 0);
+    nm_backend_upload(b, weights->data, values, n * unit);
+    free(values);
+    free(last);
+    free(texts);
+}
+
+static int32_t word_at(const nm_classifier_config *config, const int32_t *ids, size_t i)
+{
+    (void)config;
+    return ids[i];
+}
+
+static nm_status classification_init_params(nm_task *task, nm_model *model, nm_error *err)
+{
+    (void)err;
+    nm_classifier_ngrams words, bigrams;
+    nm_classifier_find_ngrams(model, &words, &bigrams);
+    if (words.weights) {
+        init_weights(task, model, words.weights, word_at);
+        init_weights(task, model, bigrams.weights, nm_classifier_bucket);
+    }
+    return NM_OK;
 }
 
 /* ---- batches ---- */
@@ -225,6 +270,7 @@ const nm_task_type nm_task_classification = {
     .size_unit = "texts",
     .sizes = classification_sizes,
     .prepare_model = classification_prepare_model,
+    .init_params = classification_init_params,
     .entry_name = classification_entry_name,
     .epoch = classification_epoch,
     .batch = classification_batch,

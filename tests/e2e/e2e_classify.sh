@@ -146,6 +146,24 @@ has runs/sized-compare/layer-1/config.ini 'dropout = 0.3 ; size'
 sed "s/size.$texts/size.many/" sized.ini >many.ini
 refuses 4 '[size.many]: expected [size.N] with a positive number N' train many.ini
 
+# ---- n-grams weighted by inverse document frequencies ----
+"$NORMA" train reviews.ini --run.folder idf --train.epochs 1 --model.ngram-dim 4 --model.ngram-weights idf 2>err ||
+    fail "train with weighted n-grams: $(cat err)"
+tensor() { # NAME FILE: its floats, one on each line
+    perl -e 'my $name = shift; binmode STDIN; local $/; my $file = <STDIN>; my $n = unpack "Q<", $file;
+        my ($from, $to) = substr($file, 8, $n) =~ /"\Q$name\E":\{"dtype":"F32","shape":\[[\d,]*\],"data_offsets":\[(\d+),(\d+)/
+            or die "no tensor $name\n";
+        printf "%.5f\n", $_ for unpack "f<*", substr $file, 8 + $n + $from, $to - $from;' "$1" <"$2"
+}
+tensor ngrams.words_idf idf/best.safetensors | sort -n >weights || fail "no weights"
+# 0: a word that is in no training text (<unk>); 1: <s>, in all texts; the largest: words in one text
+perl -e 'my ($texts, @w) = (shift, map { $_ + 0 } <STDIN>); my $once = sprintf "%.5f", 1 + log((1 + $texts) / 2);
+    exit !($w[0] == 0 && (grep { $_ == 1 } @w) >= 2 && $w[-1] <= $once && !grep { $_ > 0 && $_ < 1 } @w)' \
+    "$texts" <weights || fail "inverse document frequencies: $(uniq -c weights | head -n 3) ... $(tail -n 1 weights)"
+"$NORMA" classify idf test.tsv --evaluate >out 2>err || fail "classify with weighted n-grams: $(cat err)"
+has out "accuracy"
+refuses 2 "the vector of a text has no part for n-grams" train reviews.ini --run.folder none --model.ngram-weights idf
+
 # ---- help ----
 "$NORMA" classify --help >help || fail "help"
 has help "--evaluate"

@@ -90,6 +90,58 @@ static void test_ngrams(void **state)
     run(settings);
 }
 
+static void set_column(const model_rig *r, const char *name, double first, double step)
+{
+    nm_tensor *column = &nm_params_find(&r->model->params, name)->tensor;
+    for (int32_t i = 0; i < column->rows; i++) {
+        double value = first + step * i;
+        nm_backend_upload(r->backend, (char *)column->data + (size_t)i * sizeof value, &value, sizeof value);
+    }
+}
+
+static void test_weighted_ngrams(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"model.ngram_dim",
+                                           "3",
+                                           "model.ngram_buckets",
+                                           "2",
+                                           "model.ngram_weights",
+                                           "idf",
+                                           "model.embedding_dropout",
+                                           "0.2",
+                                           NULL};
+    model_rig r;
+    rig_open(&r, settings);
+    r.batch = batch;
+    assert_true(nm_params_find(&r.model->params, "ngrams.words_idf")->fixed);
+    set_column(&r, "ngrams.words_idf", 0.5, 0.25);
+    set_column(&r, "ngrams.bigrams_idf", 2, -0.75);
+    model_rig_check(&r, model_softmax_loss);
+}
+
+static void test_weighted_pool(void **state)
+{
+    (void)state;
+    static const int32_t ends[] = {0, 1, 3}, rows[] = {1, 1, 0};
+    static const double values[] = {1, 2, 3, 4, 5, 8}, wanted[4] = {3, 6, 11.5, 16};
+    static const char *const settings[] = {"model.ngram_dim", "2", "model.ngram_weights", "idf", NULL};
+    model_rig r;
+    rig_open(&r, settings);
+    set_column(&r, "ngrams.words_idf", 0.5, 2.5); /* w_0 = 0.5, w_1 = 3 */
+    nm_tape_start(&r.tape, false, 1, 0);
+    nm_packing packing = {.n_seqs = 2, .n_tokens = 3, .longest = 2, .offsets = ends};
+    nm_tensor *x = nm_tape_tensor(&r.tape, 3, 2);
+    nm_backend_upload(r.backend, x->data, values, sizeof values);
+    nm_tensor *y = nm_pool_weighted(&r.tape, x, &packing,
+                                    &nm_params_find(&r.model->params, "ngrams.words_idf")->tensor, rows);
+    double got[4];
+    nm_backend_download(r.backend, got, y->data, sizeof got);
+    for (int i = 0; i < 4; i++)
+        assert_true(fabs(got[i] - wanted[i]) < 1e-15);
+    model_rig_close(&r);
+}
+
 static void test_pooled_values(void **state)
 {
     (void)state;
@@ -115,8 +167,9 @@ static void test_pooled_values(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_exact_norm),
-                                       cmocka_unit_test(test_positions_and_poolings),
-                                       cmocka_unit_test(test_ngrams), cmocka_unit_test(test_pooled_values)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_exact_norm), cmocka_unit_test(test_positions_and_poolings),
+        cmocka_unit_test(test_ngrams),           cmocka_unit_test(test_weighted_ngrams),
+        cmocka_unit_test(test_weighted_pool),    cmocka_unit_test(test_pooled_values)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
