@@ -139,7 +139,7 @@ sub markdown_table {
 sub score_with_interval {
     my ($object, $interval) = @_;
     my ($score) = grep { defined } @$object{qw(score bleu accuracy f1 perplexity)};
-    my ($low, $high) = @{$interval // {}}{qw(low high)};
+    my ($low, $high) = map { $interval->{$_} // $interval->{"accuracy_$_"} } qw(low high);
     return number($score, 2) . (defined $low ? sprintf ' [%s, %s]', number($low, 2), number($high, 2) : '');
 }
 
