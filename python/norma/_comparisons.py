@@ -65,7 +65,7 @@ class Comparison(Dict[str, Any]):
 
 def _frame(rows: List[Dict[str, Any]]) -> Any:
     try:
-        import pandas
+        import pandas  # type: ignore[import-untyped,unused-ignore]
     except ImportError:
         return rows
     return pandas.DataFrame(rows)
@@ -91,7 +91,9 @@ class _LogsReader:
         self._add(True)
 
     def _add(self, resume: bool) -> None:
-        for log in sorted(self.folder.glob("*/log.jsonl")) if self.callback else []:
+        if self.callback is None:
+            return
+        for log in sorted(self.folder.glob("*/log.jsonl")):
             if log.parent not in self.readers:
                 self.readers[log.parent] = _LogReader(log.parent, functools.partial(self.callback, Run(log.parent)), resume)
 

@@ -71,7 +71,7 @@ class ErrorText(Structure):
     _fields_ = [("status", c_int), ("text", c_char * 1024)]
 
 
-def error_of(status: int, text: str) -> Exception:
+def error_of(status: int, text: str) -> BaseException:
     """The exception of a status, with the message of the library."""
     if status == 9:
         return KeyboardInterrupt(text)
@@ -265,7 +265,7 @@ _here = os.path.dirname(os.path.abspath(__file__))
 _text, _pointer, _status, _error = c_char_p, c_void_p, c_int, POINTER(ErrorText)
 
 # name: result, arguments
-_FUNCTIONS: Dict[str, Tuple] = {
+_FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "nm_backend_create": (_status, POINTER(_pointer), POINTER(BackendOptions), _error),
     "nm_backend_free": (None, _pointer),
     "nm_norm_create": (_status, POINTER(_pointer), _pointer, _text, _text, POINTER(NormSite), _error),

@@ -149,15 +149,15 @@ class Translator(_Model):
     @property
     def max_tokens(self) -> int:
         """Maximum number of source tokens of a text, including the end symbol."""
-        return library().nm_translator_max_tokens(self._handle)
+        return int(library().nm_translator_max_tokens(self._handle))
 
     @property
     def nbest(self) -> int:
         """Number of translations per text, the option nbest."""
-        return library().nm_translator_nbest(self._handle)
+        return int(library().nm_translator_nbest(self._handle))
 
     @overload
-    def translate(self, texts: str) -> str: ...
+    def translate(self, texts: str) -> str: ...  # type: ignore[overload-overlap]
 
     @overload
     def translate(self, texts: Iterable[str]) -> List[str]: ...

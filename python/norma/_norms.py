@@ -135,7 +135,7 @@ class Layer:
         with self.backend.lock:
             check(lib.nm_norm_create(byref(handle), self.backend.handle, spec.type.name.encode(),
                                      spec.settings.encode(), byref(site), byref(err)), err)
-        self.handle = handle.value
+        self.handle: int = handle.value or 0
         weakref.finalize(self, _free, lib.nm_norm_free, self.handle, self.backend)
         self.params = {n: self._vector(n, lib.nm_norm_param, lib.nm_norm_param_grad)
                        for n in self._names(lib.nm_norm_param_name)}
@@ -156,7 +156,7 @@ class Layer:
 
     def memory(self, address: int, length: int) -> Any:
         """A ctypes array over a vector, which keeps the layer alive."""
-        array = ((c_double if self.double else c_float) * length).from_address(address)
+        array: Any = ((c_double if self.double else c_float) * length).from_address(address)
         array.layer = self
         return array
 
@@ -196,4 +196,4 @@ class Pass:
 
     @property
     def penalty(self) -> float:
-        return library().nm_norm_pass_penalty(self.handle)
+        return float(library().nm_norm_pass_penalty(self.handle))

@@ -52,7 +52,7 @@ class Log:
 
     def frame(self, type: str) -> Any:
         """The same as a DataFrame of pandas, which must be installed."""
-        import pandas
+        import pandas  # type: ignore[import-untyped,unused-ignore]
         return pandas.DataFrame(self[type])
 
 

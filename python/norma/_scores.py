@@ -46,7 +46,7 @@ class Scores:
 
     def __len__(self) -> int:
         """Number of segments."""
-        return library().nm_scores_n(self._handle)
+        return int(library().nm_scores_n(self._handle))
 
     def __float__(self) -> float:
         return self.value
