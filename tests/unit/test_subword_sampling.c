@@ -301,6 +301,32 @@ static void test_a_line_is_not_longer_than_the_limit(void **state)
     nm_vocab_free(t.vocab);
 }
 
+/* The time for a word is quadratic, so that a very long one keeps its subwords. */
+static void test_a_very_long_word_keeps_its_subwords(void **state)
+{
+    (void)state;
+    enum { SUBWORDS = NM_BPE_SAMPLE_MAX_WORD / 4 };
+    text t;
+    nm_ids ids = {0};
+    nm_buffer word = {0};
+    open_text(&t);
+    for (int i = 0; i < SUBWORDS; i++)
+        nm_buffer_append(&word, "aaaa@@ ", 7);
+    nm_buffer_append(&word, "ab", 2);
+    nm_vocab_encode(t.vocab, word.data, word.bytes, &ids);
+    nm_ids_append(&ids, t.vocab->eos);
+    uint64_t offsets[] = {0, ids.n};
+    t.corpus = (nm_corpus){.ids = ids.data, .offsets = offsets, .n = 1};
+    nm_subword_sampler *sampler = open_sampler(&t, 1, 0);
+    const nm_corpus *drawn = nm_subword_sampler_draw(sampler, 0);
+    assert_int_equal(drawn->offsets[1], ids.n);
+    assert_memory_equal(drawn->ids, ids.data, ids.n * sizeof *ids.data);
+    nm_subword_sampler_free(sampler);
+    nm_buffer_release(&word);
+    nm_ids_release(&ids);
+    nm_vocab_free(t.vocab);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -333,6 +359,7 @@ int main(void)
         cmocka_unit_test(test_sampler_keeps_the_text),
         cmocka_unit_test(test_draws_depend_on_epoch_and_line_only),
         cmocka_unit_test(test_a_line_is_not_longer_than_the_limit),
+        cmocka_unit_test(test_a_very_long_word_keeps_its_subwords),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
