@@ -56,6 +56,14 @@ NM_API nm_status nm_translator_run(nm_translator *translator, const char *const 
 NM_API nm_status nm_translator_run_prefixes(nm_translator *translator, const char *const *texts,
                                             const char *const *prefixes, size_t n,
                                             nm_translations **translations, nm_error *err);
+/* Lexically constrained translation (Post and Vilar 2018, Hu et al. 2019): constraints[i] are phrases separated by tabs that
+ * every translation of text i contains, at most 64, in the format of translate.output_format; "": none. prefixes: as above,
+ * or NULL. A text has no translation if the phrases do not fit into the model's positions. NM_USAGE: more phrases, or a
+ * search other than fairseq's beam search without groups; NM_MISMATCH: a phrase with characters that the model cannot
+ * produce. Further errors as nm_translator_run. */
+NM_API nm_status nm_translator_run_constraints(nm_translator *translator, const char *const *texts,
+                                               const char *const *prefixes, const char *const *constraints,
+                                               size_t n, nm_translations **translations, nm_error *err);
 /* Log probabilities of n given translations (forced decoding): targets[i] of sources[i], UTF-8, prepared as the training text.
  * Every pair has one translation, the target, whose score and token scores are bitwise identical to those that
  * nm_translator_run gives a translation of the same tokens. A target without words consists of the end symbol; a source without

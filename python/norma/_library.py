@@ -297,6 +297,8 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "nm_translator_run": (_status, _pointer, POINTER(_text), c_size_t, POINTER(_pointer), _error),
     "nm_translator_run_prefixes": (_status, _pointer, POINTER(_text), POINTER(_text), c_size_t, POINTER(_pointer),
                                    _error),
+    "nm_translator_run_constraints": (_status, _pointer, POINTER(_text), POINTER(_text), POINTER(_text), c_size_t,
+                                      POINTER(_pointer), _error),
     "nm_translator_score": (_status, _pointer, POINTER(_text), POINTER(_text), c_size_t, POINTER(_pointer),
                             _error),
     "nm_translations_free": (None, _pointer),

@@ -186,21 +186,28 @@ class Translator(_Model):
         for some in _batches(texts, batch):
             yield from self.run(some)
 
-    def run(self, texts: Iterable[str], prefixes: Optional[Iterable[str]] = None) -> List[Translations]:
+    def run(self, texts: Iterable[str], prefixes: Optional[Iterable[str]] = None,
+            constraints: Optional[Iterable[Sequence[str]]] = None) -> List[Translations]:
         """For each text its ``nbest`` translations with scores and tokens. prefixes: the beginning of each translation,
-        whole words; an empty one leaves the translation free. Text, tokens and scores include it.
+        whole words; an empty one leaves the translation free. constraints: for each text the phrases that its translation
+        must contain. Text, tokens and scores include both.
 
         UsageError: lists of different lengths; others as ``translate``.
         """
         array, n = _texts("text", _list_of(texts))
         lib = library()
-        if prefixes is None:
-            result = self._call("nm_translator_run", array, n)
-        else:
-            given, n_given = _texts("prefix", _list_of(prefixes))
+        given, n_given = _texts("prefix", _list_of(prefixes)) if prefixes is not None else (None, n)
+        if n != n_given:
+            raise UsageError(f"{n} texts and {n_given} prefixes")
+        if constraints is not None:
+            phrases, n_given = _texts("constraints", ["\t".join(_list_of(one)) for one in constraints])
             if n != n_given:
-                raise UsageError(f"{n} texts and {n_given} prefixes")
+                raise UsageError(f"{n} texts and {n_given} lists of constraints")
+            result = self._call("nm_translator_run_constraints", array, given, phrases, n)
+        elif given is not None:
             result = self._call("nm_translator_run_prefixes", array, given, n)
+        else:
+            result = self._call("nm_translator_run", array, n)
         try:
             return [self._read(lib, result, text) for text in range(n)]
         finally:

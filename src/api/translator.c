@@ -8,6 +8,7 @@
 #include "model/seq2seq.h"
 #include "task/text_coder.h"
 #include "task/translation.h"
+#include "text/bpe.h"
 #include "text/word_spans.h"
 #include "text/words.h"
 
@@ -443,10 +444,97 @@ static void store(const nm_translator *self, workspace *w, const nm_translation 
 /* What the second list of texts of a call is. */
 typedef enum target_use { NO_TARGETS, PREFIXES, GIVEN_TRANSLATIONS } target_use;
 
-/* Translates the texts, or scores the targets. */
-static nm_status decode(const nm_translator *self, workspace *w, const char *const *texts, target_use use,
-                        const char *const *targets, nm_translations *out, nm_error *err)
+/* The phrases of all texts. */
+typedef struct encoded_constraints {
+    nm_ids ids;
+    nm_phrase *phrases; /* without ids until all are encoded */
+    size_t n, capacity;
+    nm_constraints *lists; /* [texts] */
+    bool *joined;          /* [vocabulary] subwords of BPE that do not end a word */
+} encoded_constraints;
+
+static bool *joined_subwords(const nm_vocab *vocab)
 {
+    static const size_t mark = sizeof NM_BPE_SEPARATOR - 1;
+    bool *joined = nm_allocate((size_t)nm_vocab_size(vocab) * sizeof *joined);
+    for (int32_t i = 0; i < nm_vocab_size(vocab); i++) {
+        const char *symbol = nm_vocab_symbol(vocab, i);
+        size_t bytes = strlen(symbol);
+        joined[i] = bytes > mark && !strcmp(symbol + bytes - mark, NM_BPE_SEPARATOR);
+    }
+    return joined;
+}
+
+static nm_status encode_phrase(const nm_translator *self, workspace *w, const char *phrase, size_t bytes,
+                               encoded_constraints *out, nm_error *err)
+{
+    const nm_vocab *vocab = self->parts->target_vocab;
+    size_t before = out->ids.n;
+    nm_text_coder_run(&w->targets, self->formats->output_format, phrase, bytes);
+    nm_vocab_encode(vocab, w->targets.subwords.data, w->targets.subwords.bytes, &out->ids);
+    for (size_t i = before; i < out->ids.n; i++)
+        if (out->ids.data[i] == vocab->unk)
+            return nm_fail(err, NM_MISMATCH, "constraint \"%.*s\": the model cannot produce all of it",
+                           (int)(bytes < 200 ? bytes : 200), phrase);
+    if (out->ids.n == before)
+        return NM_OK;
+    NM_GROW(out->phrases, out->n, out->capacity);
+    out->phrases[out->n++] = (nm_phrase){NULL, (int32_t)(out->ids.n - before)};
+    return NM_OK;
+}
+
+/* Encodes the phrases of each text, which are separated by tabs. */
+static nm_status encode_constraints(const nm_translator *self, workspace *w, const char *const *constraints,
+                                    size_t n, encoded_constraints *out, nm_error *err)
+{
+    out->lists = nm_allocate(n * sizeof *out->lists);
+    if (self->parts->texts[NM_TEXT_CODES])
+        out->joined = joined_subwords(self->parts->target_vocab);
+    for (size_t i = 0; i < n; i++) {
+        size_t first = out->n;
+        const char *end = constraints[i] + nm_text_length(constraints[i]);
+        for (const char *at = constraints[i]; at < end;) {
+            const char *tab = memchr(at, '\t', (size_t)(end - at)), *stop = tab ? tab : end;
+            NM_TRY(encode_phrase(self, w, at, (size_t)(stop - at), out, err));
+            at = tab ? tab + 1 : end;
+        }
+        if (out->n - first > NM_CONSTRAINTS_MAX)
+            return nm_fail(err, NM_USAGE, "a translation has %zu constraints; at most %d are possible",
+                           out->n - first, NM_CONSTRAINTS_MAX);
+        out->lists[i].n = (int32_t)(out->n - first);
+    }
+    const int32_t *ids = out->ids.data;
+    for (size_t p = 0; p < out->n; ids += out->phrases[p++].n)
+        out->phrases[p].ids = ids;
+    const nm_phrase *phrases = out->phrases;
+    for (size_t i = 0; i < n; phrases += out->lists[i++].n) {
+        out->lists[i].phrases = phrases;
+        out->lists[i].joined = out->joined;
+    }
+    return NM_OK;
+}
+
+static void constraints_release(encoded_constraints *self)
+{
+    nm_ids_release(&self->ids);
+    free(self->phrases);
+    free(self->joined);
+    free(self->lists);
+}
+
+/* What a call gives besides the texts. */
+typedef struct demand {
+    target_use use;
+    const char *const *targets, *const *constraints; /* or NULL */
+} demand;
+
+/* Translates the texts, or scores the targets. */
+static nm_status decode(const nm_translator *self, workspace *w, const char *const *texts,
+                        const demand *demands, const nm_constraints *constraints, nm_translations *out,
+                        nm_error *err)
+{
+    const target_use use = demands->use;
+    const char *const *targets = demands->targets;
     encoded sides[2] = {encode(self, w, false, texts, out)};
     nm_id_list *lists[2] = {nm_allocate(out->n * sizeof(nm_id_list)), NULL};
     nm_translation *found = nm_allocate(out->n * sizeof *found);
@@ -461,9 +549,9 @@ static nm_status decode(const nm_translator *self, workspace *w, const char *con
     for (size_t i = 0; use == PREFIXES && i < out->n; i++)
         lists[1][i].n -= lists[1][i].n > 0; /* without eos */
     nm_status status =
-        use == GIVEN_TRANSLATIONS ? nm_decode_score(w->decoder, lists[0], lists[1], out->n, NULL, found, err)
-        : use == PREFIXES         ? nm_decode_prefixes(w->decoder, lists[0], lists[1], out->n, found, err)
-                                  : nm_decode(w->decoder, lists[0], out->n, found, err);
+        use == GIVEN_TRANSLATIONS
+            ? nm_decode_score(w->decoder, lists[0], lists[1], out->n, NULL, found, err)
+            : nm_decode_prefixes(w->decoder, lists[0], lists[1], constraints, out->n, found, err);
     for (size_t i = 0; i < out->n && status == NM_OK; i++)
         store(self, w, &found[i], use == GIVEN_TRANSLATIONS ? targets[i] : NULL, &out->texts[i]);
     if (status == NM_OK && self->formats->alignment)
@@ -478,17 +566,21 @@ static nm_status decode(const nm_translator *self, workspace *w, const char *con
     return status;
 }
 
-static nm_status run(nm_translator *self, const char *const *texts, target_use use,
-                     const char *const *targets, size_t n, nm_translations **translations, nm_error *err)
+static nm_status run(nm_translator *self, const char *const *texts, const demand *demands, size_t n,
+                     nm_translations **translations, nm_error *err)
 {
     workspace *w = nm_workspaces_take(&self->pool);
     if (!w)
         NM_TRY(workspace_create(self, &w, err));
     nm_translations *out = nm_allocate(sizeof *out);
     *out = (nm_translations){.n = n, .texts = nm_allocate(n * sizeof *out->texts)};
-    nm_status status = targets ? open_targets(self, w, err) : NM_OK;
+    encoded_constraints constraints = {0};
+    nm_status status = demands->targets || demands->constraints ? open_targets(self, w, err) : NM_OK;
+    if (status == NM_OK && demands->constraints)
+        status = encode_constraints(self, w, demands->constraints, n, &constraints, err);
     if (status == NM_OK)
-        status = decode(self, w, texts, use, targets, out, err);
+        status = decode(self, w, texts, demands, constraints.lists, out, err);
+    constraints_release(&constraints);
     nm_workspaces_give(&self->pool, w);
     if (status == NM_OK)
         *translations = out;
@@ -505,7 +597,7 @@ nm_status nm_translator_run(nm_translator *self, const char *const *texts, size_
     if (!self || !translations)
         return nm_fail(err, NM_USAGE, "nm_translator_run: %s is NULL", self ? "translations" : "translator");
     NM_TRY(nm_lines_check(texts, n, "text", err));
-    return run(self, texts, NO_TARGETS, NULL, n, translations, err);
+    return run(self, texts, &(demand){0}, n, translations, err);
 }
 
 nm_status nm_translator_run_prefixes(nm_translator *self, const char *const *texts,
@@ -519,7 +611,25 @@ nm_status nm_translator_run_prefixes(nm_translator *self, const char *const *tex
                        self ? "translations" : "translator");
     NM_TRY(nm_lines_check(texts, n, "text", err));
     NM_TRY(nm_lines_check(prefixes, n, "prefix", err));
-    return run(self, texts, PREFIXES, prefixes, n, translations, err);
+    return run(self, texts, &(demand){.use = PREFIXES, .targets = prefixes}, n, translations, err);
+}
+
+nm_status nm_translator_run_constraints(nm_translator *self, const char *const *texts,
+                                        const char *const *prefixes, const char *const *constraints, size_t n,
+                                        nm_translations **translations, nm_error *err)
+{
+    nm_error ignored;
+    err = err ? err : &ignored;
+    if (!self || !translations)
+        return nm_fail(err, NM_USAGE, "nm_translator_run_constraints: %s is NULL",
+                       self ? "translations" : "translator");
+    NM_TRY(nm_lines_check(texts, n, "text", err));
+    NM_TRY(nm_lines_check(constraints, n, "constraints", err));
+    if (prefixes)
+        NM_TRY(nm_lines_check(prefixes, n, "prefix", err));
+    const demand all = {
+        .use = prefixes ? PREFIXES : NO_TARGETS, .targets = prefixes, .constraints = constraints};
+    return run(self, texts, &all, n, translations, err);
 }
 
 nm_status nm_translator_score(nm_translator *self, const char *const *sources, const char *const *targets,
@@ -532,7 +642,7 @@ nm_status nm_translator_score(nm_translator *self, const char *const *sources, c
                        self ? "translations" : "translator");
     NM_TRY(nm_lines_check(sources, n, "source", err));
     NM_TRY(nm_lines_check(targets, n, "target", err));
-    return run(self, sources, GIVEN_TRANSLATIONS, targets, n, translations, err);
+    return run(self, sources, &(demand){.use = GIVEN_TRANSLATIONS, .targets = targets}, n, translations, err);
 }
 
 /* ---- translations ---- */

@@ -10,7 +10,7 @@
 #include "task/text_coder.h"
 
 typedef struct translate_config { /* section [translate] */
-    const char *output, *prefix;
+    const char *output, *prefix, *constraints;
     nm_text_format input_format, output_format;
     int64_t buffer, alignment_layer, alignment_head;
     bool json, alignment;
@@ -25,6 +25,7 @@ static const nm_option translate_rows[] = {
     NM_OPTION(translate_config, json, "false", 0, 1, "Write one JSON object per line of input: translations with scores, tokens and their log probabilities."),
     NM_CLI_ALIGNMENT_OPTIONS(translate_config),
     NM_OPTION(translate_config, prefix, "", 0, 0, "File with the beginning of the translation of each line, whole words; an empty line leaves it free."),
+    NM_OPTION(translate_config, constraints, "", 0, 0, "File with the phrases that the translation of each line must contain, separated by tabs; an empty line leaves it free."),
     {0}};
 /* clang-format on */
 
@@ -39,9 +40,12 @@ typedef struct job {
     const translate_config *config;
     nm_translator *translator;
     nm_model_session *session;
-    FILE *input, *prefixes; /* prefixes: NULL without translate.prefix */
-    nm_lines prefix_reader;
-    nm_line_list prefix_lines;
+    FILE *input;
+    struct companion { /* a file with a line for each line of the input; stream NULL: none */
+        FILE *stream;
+        nm_lines reader;
+        nm_line_list lines;
+    } prefixes, constraints;
     int64_t first_line, too_long;
 } job;
 
@@ -49,7 +53,8 @@ static nm_status open_translator(nm_model_session *session, void *state, const c
 {
     job *self = state;
     const char **settings =
-        nm_cli_settings(session->cli, "translate.output,translate.buffer,translate.json,translate.prefix");
+        nm_cli_settings(session->cli, "translate.output,translate.buffer,translate.json,translate.prefix,"
+                                      "translate.constraints");
     nm_status status = nm_translator_open(&self->translator, path, settings, err);
     nm_cli_warn(nm_translator_warning(self->translator));
     free(settings);
@@ -119,6 +124,29 @@ static void part_of_process(const nm_comm *comm, const nm_line_list *lines, size
     }
 }
 
+static nm_status companion_open(struct companion *self, const char *path, nm_error *err)
+{
+    if (!*path)
+        return NM_OK;
+    NM_TRY(nm_text_open(&self->stream, path, NULL, err));
+    nm_lines_init(&self->reader, self->stream, nm_cli_input_name(path));
+    return NM_OK;
+}
+
+static void companion_close(struct companion *self)
+{
+    nm_lines_release(&self->reader);
+    nm_line_list_release(&self->lines);
+    if (self->stream && self->stream != stdin)
+        fclose(self->stream);
+}
+
+/* The texts of its lines, heap; NULL without a file. */
+static const char **companion_texts(const struct companion *self)
+{
+    return self->stream ? nm_line_list_texts(&self->lines) : NULL;
+}
+
 static nm_status translate_lines(job *self, const nm_line_list *lines, nm_error *err)
 {
     size_t first, last;
@@ -126,12 +154,17 @@ static nm_status translate_lines(job *self, const nm_line_list *lines, nm_error 
     const char **texts = nm_line_list_texts(lines);
     self->first_line += (int64_t)first;
     nm_translations *translations;
-    const char **prefixes = self->prefixes ? nm_line_list_texts(&self->prefix_lines) : NULL;
+    const char **prefixes = companion_texts(&self->prefixes),
+               **constraints = companion_texts(&self->constraints);
     nm_status status =
-        prefixes ? nm_translator_run_prefixes(self->translator, texts + first, prefixes + first, last - first,
-                                              &translations, err)
-                 : nm_translator_run(self->translator, texts + first, last - first, &translations, err);
+        constraints ? nm_translator_run_constraints(self->translator, texts + first,
+                                                    prefixes ? prefixes + first : NULL, constraints + first,
+                                                    last - first, &translations, err)
+        : prefixes  ? nm_translator_run_prefixes(self->translator, texts + first, prefixes + first,
+                                                 last - first, &translations, err)
+                    : nm_translator_run(self->translator, texts + first, last - first, &translations, err);
     free(prefixes);
+    free(constraints);
     if (status == NM_OK) {
         write_translations(self, texts + first, translations);
         nm_translations_free(translations);
@@ -147,18 +180,19 @@ static nm_status translate(nm_model_session *session, void *state, nm_error *err
     job *self = state;
     self->session = session;
     NM_TRY(nm_text_open(&self->input, session->inputs[0], NULL, err));
-    if (*self->config->prefix) {
-        NM_TRY(nm_text_open(&self->prefixes, self->config->prefix, NULL, err));
-        nm_lines_init(&self->prefix_reader, self->prefixes, nm_cli_input_name(self->config->prefix));
-    }
+    NM_TRY(companion_open(&self->prefixes, self->config->prefix, err));
+    NM_TRY(companion_open(&self->constraints, self->config->constraints, err));
     nm_lines reader;
     nm_line_list lines = {0};
     nm_lines_init(&reader, self->input, nm_cli_input_name(session->inputs[0]));
     nm_status status;
     do {
         status = nm_cli_read_lines(&reader, self->config->buffer * session->comm->size, &lines, err);
-        if (status == NM_OK && self->prefixes)
-            status = nm_cli_read_other(&self->prefix_reader, &reader, &lines, &self->prefix_lines, err);
+        for (int i = 0; i < 2 && status == NM_OK; i++) {
+            struct companion *other = i ? &self->constraints : &self->prefixes;
+            if (other->stream)
+                status = nm_cli_read_other(&other->reader, &reader, &lines, &other->lines, err);
+        }
         if (status == NM_OK && lines.n)
             status = translate_lines(self, &lines, err);
     } while (status == NM_OK && lines.n);
@@ -177,10 +211,8 @@ static void release(void *state)
 {
     job *self = state;
     nm_translator_close(self->translator);
-    nm_lines_release(&self->prefix_reader);
-    nm_line_list_release(&self->prefix_lines);
-    if (self->prefixes && self->prefixes != stdin)
-        fclose(self->prefixes);
+    companion_close(&self->prefixes);
+    companion_close(&self->constraints);
     if (self->input && self->input != stdin)
         fclose(self->input);
 }
@@ -213,7 +245,9 @@ const nm_command nm_command_translate = {
         "--alignment-head).\n\n"
         "With --search sample the N translations of --nbest are samples; with --diverse-groups G the beam is "
         "divided into groups that prefer different tokens (Vijayakumar et al. 2018). --prefix FILE gives the "
-        "beginning of each translation.\n\n"
+        "beginning of each translation, --constraints FILE the phrases that it must contain, separated by "
+        "tabs "
+        "(docs/translation.md).\n\n"
         "Empty lines stay empty, and so do lines with more tokens than the model has positions; these "
         "are counted. With --nbest N the output lines are NUMBER ||| TRANSLATION ||| SCORE, numbered "
         "from 0, best first. With --json every line is an object with the source line, its number, and the "

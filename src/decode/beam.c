@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <xxhash.h>
 
 #include "decode/token_sampling.h"
@@ -20,9 +21,11 @@ typedef struct beam_search {
     const nm_special_tokens *special;
     const nm_packing *sources;
     const nm_id_list *prefixes;
-    uint64_t *hashes;            /* of the sources, for samples */
-    nm_beam_sentence *sentences; /* [sources][groups] */
-    nm_beam_entry *entries;      /* storage of all live and finals */
+    const nm_constraints *constraints; /* of each source; NULL: none */
+    int32_t *bank_sizes;               /* [constraint tokens + 1] */
+    uint64_t *hashes;                  /* of the sources, for samples */
+    nm_beam_sentence *sentences;       /* [sources][groups] */
+    nm_beam_entry *entries;            /* storage of all live and finals */
     nm_beam_candidate *candidates;
     beam_node *nodes;
     size_t n_nodes, nodes_capacity;
@@ -164,15 +167,48 @@ static void add_candidate(beam_search *s, int32_t *n, const nm_beam_entry *entry
                           int32_t rank, double diversity)
 {
     double key = s->rule->ranks_by_score ? entry->score : entry->sum;
-    s->candidates[(*n)++] = (nm_beam_candidate){*entry, key - diversity, parent, rank};
+    s->candidates[(*n)++] =
+        (nm_beam_candidate){.entry = *entry, .key = key - diversity, .parent = parent, .rank = rank};
 }
 
-static nm_beam_entry extended(const beam_search *s, const nm_beam_entry *entry, int32_t node, int32_t id,
-                              double value)
+static const nm_constraints *constraints_of(const beam_search *s, const nm_beam_sentence *sentence)
 {
+    return s->constraints ? &s->constraints[(sentence - s->sentences) / s->groups] : NULL;
+}
+
+static nm_beam_entry extended(const beam_search *s, const nm_beam_sentence *sentence,
+                              const nm_beam_entry *entry, int32_t node, int32_t id, double value)
+{
+    const nm_constraints *constraints = constraints_of(s, sentence);
     double sum = entry->sum + value;
-    return (nm_beam_entry){
-        node, id, value, sum, sum / nm_length_penalty(s->options, s->position + 1), id == s->special->eos};
+    nm_beam_entry next = {.node = node,
+                          .id = id,
+                          .token_score = value,
+                          .sum = sum,
+                          .score = sum / nm_length_penalty(s->options, s->position + 1),
+                          .finished = id == s->special->eos};
+    if (constraints)
+        next.constraints = nm_constraints_advance(constraints, entry->constraints, id);
+    return next;
+}
+
+/* Appends the successors by tokens that continue constraints and are not among the `added` ones that have been appended. */
+static void extend_constraints(beam_search *s, int32_t *n, const nm_beam_sentence *sentence, int32_t parent,
+                               int32_t row, int32_t node, int32_t added)
+{
+    const nm_beam_entry *entry = &sentence->live[parent];
+    const double *all = s->scorer->all + (size_t)row * (size_t)s->scorer->vocab_size;
+    int32_t ids[NM_CONSTRAINTS_MAX];
+    int32_t n_ids = nm_constraints_next(constraints_of(s, sentence), entry->constraints, ids);
+    const nm_beam_candidate *before = s->candidates + *n - added;
+    for (int32_t i = 0; i < n_ids; i++) {
+        bool known = !(all[ids[i]] > -INFINITY);
+        for (int32_t c = 0; c < added; c++)
+            known |= before[c].entry.id == ids[i];
+        const nm_beam_entry next = extended(s, sentence, entry, node, ids[i], all[ids[i]]);
+        if (!known)
+            add_candidate(s, n, &next, parent, s->scorer->k + i, 0);
+    }
 }
 
 /* Appends the successors of the hypothesis at index `parent` of the beam, which is this row of the step. */
@@ -183,14 +219,17 @@ static void extend(beam_search *s, int32_t *n, const nm_beam_sentence *sentence,
     const nm_beam_entry *entry = &sentence->live[parent];
     int32_t given = given_token(s, (int32_t)(sentence - s->sentences));
     if (given != NM_TARGET_IGNORED) {
-        const nm_beam_entry next = extended(s, entry, first_node + row, given, scorer->given_values[row]);
+        const nm_beam_entry next =
+            extended(s, sentence, entry, first_node + row, given, scorer->given_values[row]);
         add_candidate(s, n, &next, parent, 0, 0);
         return;
     }
+    const nm_constraints *constraints = constraints_of(s, sentence);
+    const bool may_end = !constraints || nm_constraints_are_met(constraints, entry->constraints);
     if (s->rule->forces_eos && s->position >= sentence->limit) {
         const nm_beam_entry next =
-            extended(s, entry, first_node + row, s->special->eos, scorer->eos_values[row]);
-        if (scorer->eos_values[row] > -INFINITY)
+            extended(s, sentence, entry, first_node + row, s->special->eos, scorer->eos_values[row]);
+        if (scorer->eos_values[row] > -INFINITY && may_end)
             add_candidate(s, n, &next, parent, 0, 0);
         return;
     }
@@ -201,14 +240,35 @@ static void extend(beam_search *s, int32_t *n, const nm_beam_sentence *sentence,
         int32_t id = scorer->columns[at];
         double value = scorer->values[at];
         if (id == s->special->pad || !(value > -INFINITY) ||
-            (id == s->special->eos && s->position < s->options->min_length))
+            (id == s->special->eos && (s->position < s->options->min_length || !may_end)))
             continue;
-        const nm_beam_entry next = extended(s, entry, first_node + row, id, value);
+        const nm_beam_entry next = extended(s, sentence, entry, first_node + row, id, value);
         double lower =
             diverse ? s->options->diverse_strength * chosen_before(s, sentence, id, first_node) : 0;
         add_candidate(s, n, &next, parent, rank, lower);
         added++;
     }
+    if (constraints)
+        extend_constraints(s, n, sentence, parent, row, first_node + row, added);
+}
+
+static int by_bank(const void *a, const void *b)
+{
+    const nm_beam_candidate *x = a, *y = b;
+    if (x->bank_rank != y->bank_rank)
+        return x->bank_rank < y->bank_rank ? -1 : 1;
+    int32_t more = x->entry.constraints.n_met, less = y->entry.constraints.n_met;
+    return (more < less) - (more > less);
+}
+
+/* Orders the n sorted candidates by their rank in the bank, hypotheses with more constraint tokens first. */
+static void order_by_bank(beam_search *s, const nm_constraints *constraints, int32_t n)
+{
+    size_t banks = (size_t)nm_constraints_tokens(constraints) + 1;
+    memset(s->bank_sizes, 0, banks * sizeof *s->bank_sizes);
+    for (int32_t i = 0; i < n; i++)
+        s->candidates[i].bank_rank = s->bank_sizes[s->candidates[i].entry.constraints.n_met]++;
+    qsort(s->candidates, (size_t)n, sizeof *s->candidates, by_bank);
 }
 
 static void advance(beam_search *s, nm_beam_sentence *sentence, int32_t first_node)
@@ -221,6 +281,8 @@ static void advance(beam_search *s, nm_beam_sentence *sentence, int32_t first_no
             add_candidate(s, &n, &sentence->live[e], e, 0, 0);
     }
     qsort(s->candidates, (size_t)n, sizeof *s->candidates, by_rank);
+    if (s->constraints)
+        order_by_bank(s, constraints_of(s, sentence), n);
     s->rule->choose(sentence, s->candidates, n, s->beam, s->position + 1);
 }
 
@@ -246,7 +308,8 @@ static void draw(beam_search *s, nm_beam_sentence *sentence, int32_t first_node)
                                        s->hashes[number / s->groups]};
         id = n ? nm_token_sample(&how, s->sampled, n, at) : s->special->eos;
     }
-    sentence->live[0] = extended(s, &sentence->live[0], first_node + sentence->first_row, id, all[id]);
+    sentence->live[0] =
+        extended(s, sentence, &sentence->live[0], first_node + sentence->first_row, id, all[id]);
     sentence->done = id == s->special->eos;
     if (sentence->done)
         sentence->finals[sentence->n_finals++] = sentence->live[0];
@@ -299,7 +362,13 @@ static void search_begin(beam_search *s, const nm_beam_batch *batch)
     size_t n = (size_t)s->sources->n_seqs * (size_t)s->groups, beam = (size_t)s->beam;
     s->sentences = nm_allocate(n * sizeof *s->sentences);
     s->entries = nm_allocate(2 * n * beam * sizeof *s->entries);
-    s->candidates = nm_allocate(beam * ((size_t)s->scorer->k + 1) * sizeof *s->candidates);
+    size_t successors = (size_t)s->scorer->k + 1 + (s->constraints ? NM_CONSTRAINTS_MAX : 0), banks = 1;
+    s->candidates = nm_allocate(beam * successors * sizeof *s->candidates);
+    for (int32_t i = 0; s->constraints && i < s->sources->n_seqs; i++) {
+        size_t tokens = (size_t)nm_constraints_tokens(&s->constraints[i]);
+        banks = tokens + 1 > banks ? tokens + 1 : banks;
+    }
+    s->bank_sizes = nm_allocate(banks * sizeof *s->bank_sizes);
     for (size_t i = 0; i < n; i++) {
         nm_beam_sentence *sentence = &s->sentences[i];
         *sentence = (nm_beam_sentence){.live = s->entries + 2 * i * beam,
@@ -320,8 +389,9 @@ static void search_begin(beam_search *s, const nm_beam_batch *batch)
 
 static void search_end(beam_search *s)
 {
-    void *blocks[] = {s->sentences,    s->entries,    s->candidates,    s->nodes, s->ids,     s->self_rows,
-                      s->self_offsets, s->cross_rows, s->cross_offsets, s->given, s->sampled, s->hashes};
+    void *blocks[] = {s->sentences, s->entries,      s->candidates, s->nodes,         s->ids,
+                      s->self_rows, s->self_offsets, s->cross_rows, s->cross_offsets, s->given,
+                      s->sampled,   s->hashes,       s->bank_sizes};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         free(blocks[i]);
 }
@@ -381,16 +451,21 @@ nm_status nm_beam_run(nm_scorer *scorer, const nm_beam_rule *rule, const nm_deco
                      .special = special,
                      .sources = batch->sources,
                      .prefixes = batch->prefixes,
+                     .constraints = batch->constraints,
                      .groups = groups,
                      .beam = options->search == NM_SEARCH_SAMPLE ? 1 : (int32_t)options->beam / groups};
     NM_TRY(nm_scorer_start(scorer, batch->sources, batch->ids, err));
     search_begin(&s, batch);
-    bool more = true;
+    bool more = true, keeps_all = scorer->keeps_all;
     nm_status status = NM_OK;
+    scorer->ranks_all = batch->constraints != NULL;
+    scorer->keeps_all |= scorer->ranks_all;
     while (more && status == NM_OK)
         status = search_step(&s, &more, err);
     for (int32_t i = 0; i < s.sources->n_seqs && status == NM_OK; i++)
         collect(&s, &s.sentences[(size_t)i * (size_t)groups], &out[i]);
+    scorer->keeps_all = keeps_all;
+    scorer->ranks_all = false;
     search_end(&s);
     return status;
 }

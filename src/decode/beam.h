@@ -8,10 +8,15 @@
  * Diverse beam search (Vijayakumar et al. 2018) divides the beam into groups, which are searched one after another at each step:
  * a candidate ranks lower by diverse_strength for each hypothesis of an earlier group of the sentence that was extended
  * by the same token at this step (Hamming diversity). Scores do not include that term. Samples are drawn as groups of one
- * hypothesis each. */
+ * hypothesis each.
+ *
+ * With lexical constraints (decode/constraints.h), which need the fairseq rule, the candidates also have the tokens that
+ * continue constraints, and eos only follows when all are met. The candidates of a step are divided into banks by the number
+ * of constraint tokens met; the rule receives the best one of each bank, then the second best ones, and so on. */
 #ifndef NM_BEAM_H
 #define NM_BEAM_H
 
+#include "decode/constraints.h"
 #include "decode/decode.h"
 #include "decode/scorer.h"
 
@@ -21,12 +26,14 @@ typedef struct nm_beam_entry {
     int32_t id;
     double token_score, sum, score; /* log probability of id; of all tokens; after the length penalty */
     bool finished;
+    nm_constraint_state constraints; /* after id */
 } nm_beam_entry;
 
 typedef struct nm_beam_candidate {
     nm_beam_entry entry;
     double key;           /* rank criterion of the rule: sum or score */
     int32_t parent, rank; /* index in the beam, rank among its successors: order of equal keys */
+    int32_t bank_rank;    /* with constraints: among the candidates with as many constraint tokens met */
 } nm_beam_candidate;
 
 typedef struct nm_beam_sentence {
@@ -52,6 +59,7 @@ typedef struct nm_beam_batch {
     const int32_t *ids;         /* of all sources */
     const int32_t *limits;      /* maximum number of tokens before eos, at least the length of the prefix */
     const nm_id_list *prefixes; /* NULL: none */
+    const nm_constraints *constraints; /* of each source, whose tokens fit into the limit; NULL: none */
 } nm_beam_batch;
 
 /* Number of groups of the beam or, for samples, of samples; and the number of tokens per hypothesis that the scorer must find

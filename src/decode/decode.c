@@ -253,6 +253,7 @@ typedef struct decode_job {
     const nm_decoder *decoder;
     const nm_id_list *sources, *targets;  /* targets: NULL to search */
     const nm_id_list *prefixes;           /* of the translations; NULL: none */
+    const nm_constraints *constraints;    /* of the translations; NULL: none */
     const nm_attention_choice *attention; /* with targets */
     ordered *order;
     size_t n_sources, n_batches;
@@ -285,6 +286,13 @@ static nm_status score_batch(const decode_job *job, const ordered *order, const 
     return status;
 }
 
+/* Minimum number of tokens of translation i, without eos: those of its prefix and its constraints. */
+static int32_t required_tokens(const decode_job *job, size_t i)
+{
+    return (job->prefixes ? job->prefixes[i].n : 0) +
+           (job->constraints ? nm_constraints_tokens(&job->constraints[i]) : 0);
+}
+
 static nm_status decode_batch(const decode_job *job, const batch *here, nm_scorer *scorer, nm_error *err)
 {
     const nm_decoder *decoder = job->decoder;
@@ -293,21 +301,24 @@ static nm_status decode_batch(const decode_job *job, const batch *here, nm_score
     int32_t *offsets = nm_allocate(((size_t)n + 1) * sizeof *offsets);
     int32_t *limits = nm_allocate((size_t)n * sizeof *limits);
     nm_id_list *prefixes = job->prefixes ? nm_allocate((size_t)n * sizeof *prefixes) : NULL;
+    nm_constraints *constraints = job->constraints ? nm_allocate((size_t)n * sizeof *constraints) : NULL;
     nm_translation *done = nm_allocate((size_t)n * sizeof *done);
     for (int32_t i = 0; i < n; i++) {
         offsets[i + 1] = offsets[i] + order[i].length;
-        limits[i] = limit_of(decoder, order[i].length);
-        if (prefixes) {
+        int32_t likely = limit_of(decoder, order[i].length), least = required_tokens(job, order[i].index);
+        limits[i] = likely > least ? likely : least;
+        if (prefixes)
             prefixes[i] = job->prefixes[order[i].index];
-            limits[i] = limits[i] > prefixes[i].n ? limits[i] : prefixes[i].n;
-        }
+        if (constraints)
+            constraints[i] = job->constraints[order[i].index];
     }
     int32_t *ids = nm_allocate((size_t)offsets[n] * sizeof *ids);
     for (int32_t i = 0; i < n; i++)
         memcpy(ids + offsets[i], job->sources[order[i].index].ids, (size_t)order[i].length * sizeof *ids);
     nm_packing packing = {
         .n_seqs = n, .n_tokens = offsets[n], .longest = order[0].length, .offsets = offsets};
-    const nm_beam_batch search = {.sources = &packing, .ids = ids, .limits = limits, .prefixes = prefixes};
+    const nm_beam_batch search = {
+        .sources = &packing, .ids = ids, .limits = limits, .prefixes = prefixes, .constraints = constraints};
     nm_status status = job->targets ? score_batch(job, order, &packing, ids, scorer, done, err)
                                     : nm_beam_run(scorer, decoder->rule, &decoder->options, &decoder->special,
                                                   &search, done, err);
@@ -315,6 +326,7 @@ static nm_status decode_batch(const decode_job *job, const batch *here, nm_score
         job->out[order[i].index] = done[i];
     free(offsets);
     free(prefixes);
+    free(constraints);
     free(limits);
     free(ids);
     free(done);
@@ -347,7 +359,7 @@ static int64_t order_sources(decode_job *job, size_t n)
         job->out[i] = (nm_translation){0};
         if (!fits(job, &job->sources[i]) || (job->targets && !fits(job, &job->targets[i])))
             continue;
-        if (job->prefixes && job->prefixes[i].n >= job->decoder->max_positions)
+        if (required_tokens(job, i) >= job->decoder->max_positions)
             continue;
         job->order[job->n_sources] = (ordered){i, job->sources[i].n};
         work += work_of(job, &job->order[job->n_sources++]);
@@ -452,9 +464,14 @@ nm_status nm_decode(nm_decoder *decoder, const nm_id_list *sources, size_t n, nm
 }
 
 nm_status nm_decode_prefixes(nm_decoder *decoder, const nm_id_list *sources, const nm_id_list *prefixes,
-                             size_t n, nm_translation *out, nm_error *err)
+                             const nm_constraints *constraints, size_t n, nm_translation *out, nm_error *err)
 {
-    decode_job job = {.decoder = decoder, .sources = sources, .prefixes = prefixes, .out = out};
+    const nm_decode_options *options = &decoder->options;
+    if (constraints && (options->search != NM_SEARCH_FAIRSEQ || options->diverse_groups > 1))
+        return nm_fail(err, NM_USAGE,
+                       "constraints need decode.search = fairseq and no decode.diverse_groups");
+    decode_job job = {
+        .decoder = decoder, .sources = sources, .prefixes = prefixes, .constraints = constraints, .out = out};
     return run_job(decoder, &job, n, err);
 }
 

@@ -6,6 +6,7 @@
 #ifndef NM_DECODE_H
 #define NM_DECODE_H
 
+#include "decode/constraints.h"
 #include "model/model.h"
 
 typedef struct nm_decode_options { /* section [decode] */
@@ -74,10 +75,12 @@ int32_t nm_decoder_longest(const nm_decoder *decoder);
  * model are not finite, NM_MEMORY. */
 nm_status nm_decode(nm_decoder *decoder, const nm_id_list *sources, size_t n, nm_translation *out,
                     nm_error *err);
-/* The same with the first tokens of each translation given (n = 0: none), without eos. A prefix that is not shorter than the
- * model's positions has no translation. The scores include those of the prefix. */
+/* The same with the first tokens of each translation given (n = 0: none), without eos; NULL: no prefixes. The scores include
+ * those of the prefix. constraints: of each translation, which contains their phrases; NULL: none. A translation is as long
+ * as prefix and constraints need; there is none if they do not fit into the model's positions or have tokens that may not be
+ * output. NM_USAGE: constraints with another search than fairseq's beam search without groups. */
 nm_status nm_decode_prefixes(nm_decoder *decoder, const nm_id_list *sources, const nm_id_list *prefixes,
-                             size_t n, nm_translation *out, nm_error *err);
+                             const nm_constraints *constraints, size_t n, nm_translation *out, nm_error *err);
 void nm_translation_release(nm_translation *translation);
 
 /* Forced decoding: log probabilities of given targets, each ending with eos; that of a token that may not be output is

@@ -180,6 +180,26 @@ static void find_best(nm_scorer *scorer, nm_mat logits, const int32_t *given)
             .y = nm_mat_of(scorer->eos_column, logits.rows, 1));
 }
 
+/* The k best tokens of a row, from the log probabilities of all; of equal ones the first. */
+static void rank_row(nm_scorer *scorer, int32_t row)
+{
+    const double *all = scorer->all + (size_t)row * (size_t)scorer->vocab_size;
+    double *values = scorer->values + (size_t)row * (size_t)scorer->k;
+    int32_t *columns = scorer->columns + (size_t)row * (size_t)scorer->k, n = 0;
+    for (int32_t v = 0; v < scorer->vocab_size; v++) {
+        if (n == scorer->k && !(all[v] > values[n - 1]))
+            continue;
+        int32_t at = n < scorer->k ? n++ : n - 1;
+        for (; at > 0 && values[at - 1] < all[v]; at--) {
+            values[at] = values[at - 1];
+            columns[at] = columns[at - 1];
+        }
+        values[at] = all[v];
+        columns[at] = v;
+    }
+    scorer->eos_values[row] = all[scorer->eos];
+}
+
 /* The log probabilities of all words, in raw and in scorer->all. */
 static nm_status fetch_all(nm_scorer *scorer, nm_mat logits, int32_t first, const int32_t *given,
                            nm_error *err)
@@ -200,6 +220,8 @@ static nm_status fetch_all(nm_scorer *scorer, nm_mat logits, int32_t first, cons
     for (size_t i = 0; given && i < (size_t)logits.rows; i++)
         scorer->given_values[(size_t)first + i] =
             given[i] == NM_TARGET_IGNORED ? 0 : all[i * words + (size_t)given[i]];
+    for (int32_t row = first; scorer->ranks_all && row < first + logits.rows; row++)
+        rank_row(scorer, row);
     return NM_OK;
 }
 

@@ -18,8 +18,8 @@ typedef struct nm_scorer {
     double *given_values;        /* results, host: [n] */
     double *all; /* results, host: [n, V], if keeps_all was set after the initialization; then without
                                     values, columns and eos_values */
-    bool keeps_all;
-    int32_t *columns;               /* results, host: token ids, [n, k] */
+    bool keeps_all, ranks_all; /* ranks_all: with keeps_all, values, columns and eos_values are filled, too */
+    int32_t *columns;          /* results, host: token ids, [n, k] */
     int32_t capacity, all_capacity; /* rows of the results */
 } nm_scorer;
 

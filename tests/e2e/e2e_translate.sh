@@ -252,6 +252,39 @@ sed 's/.*|||//' aligned | cmp - again || fail "alignments of given translations 
 refuses 2 'alignment_layer has no effect' translate run in --alignment-layer 1
 refuses 2 'the decoder has 1 layers with 2 heads' translate run in --alignment --alignment-head 3
 
+# ---- constraints: single words, phrases of several words and subwords, several phrases, none ----
+printf '%s\n' 'haus rot .' 'katze läuft grün .' 'hund .' '' 'baum singt blau rot .' >five
+printf '%s\n' 'blue' $'green tree\tred house dog' '' 'cat' $'jumps\tsings\tjumps cat' >phrases
+contains() { # TRANSLATIONS: each of N lines for a line of `five` has the phrases
+    perl -ne 'BEGIN { open $phrases, "<", "phrases"; @all = <$phrases>; chomp @all; @sources = (1, 1, 1, 0, 1) }
+        chomp; ($line, $text) = /^(\d+) \|\|\| (.*?) \|\|\| / ? ($1, $2) : ($. - 1, $_);
+        for (split /\t/, $sources[$line] ? $all[$line] : "") { $missing++ if " $text " !~ /[ .]\Q$_\E[ .]/ }
+        END { exit($missing || !$. ? 1 : 0) }' "$1"
+}
+for options in '--beam 1' '--beam 3' '--beam 8 --threads 2 --buffer 2'; do
+    # shellcheck disable=SC2086
+    "$NORMA" translate run five --constraints phrases $options >forced || fail "constraints: $options"
+    contains forced || fail "constraints, $options: $(cat forced)"
+done
+"$NORMA" translate run five --constraints phrases --beam 8 | cmp - forced || fail "constraints depend on the batches"
+"$NORMA" translate run five --beam 8 --constraints phrases | sed -n 3p >third
+"$NORMA" translate run five --beam 8 | sed -n 3p | cmp - third || fail "a line without constraints changes"
+"$NORMA" translate run,second five --constraints phrases --nbest 3 >forced
+contains forced || fail "n-best of an ensemble with constraints: $(cat forced)"
+printf '%s\n' 'dog' 'runs' '' '' 'red' >begin
+"$NORMA" translate run five --constraints phrases --prefix begin >forced
+contains forced && [ "$(grep -c '^dog\|^runs\|^red' forced)" = 3 ] || fail "prefix and constraints: $(cat forced)"
+"$NORMA" translate run five --constraints phrases --json >json
+perl -MJSON::PP -ne '$t = decode_json($_)->{translations}[0]; utf8::encode($t->{text}) if $t; print $t ? "$t->{text}\n" : "\n"' json >forced
+contains forced || fail "JSON with constraints: $(cat json)"
+refuses 2 'constraints need decode.search = fairseq' translate run five --constraints phrases --search tears
+refuses 2 'constraints need decode.search = fairseq' translate run five --constraints phrases --diverse-groups 3
+refuses 5 'phrases ends after line 5, in does not' translate run in --constraints phrases
+printf '%s\n' '' 'Ж' '' '' '' >bad
+refuses 5 'constraint "Ж": the model cannot produce all of it' translate run five --constraints bad
+perl -e 'print join("\t", ("dog") x 65), "\n" x 5' >bad
+refuses 2 'a translation has 65 constraints; at most 64 are possible' translate run five --constraints bad
+
 # ---- samples, diverse beam search, prefixes ----
 "$NORMA" translate run in --search sample --nbest 4 --seed 3 >samples
 tac in | "$NORMA" translate run --search sample --nbest 4 --seed 3 --threads 2 --buffer 2 --json >json

@@ -165,7 +165,7 @@ static void check_prefixes(const char *search)
     nm_decoder *decoder;
     nm_error err = {0};
     assert_int_equal(nm_decoder_create(&decoder, &made.model, 1, decode_of(&made), &special, &err), NM_OK);
-    assert_int_equal(nm_decode_prefixes(decoder, text->list, prefixes, SOURCES, out, &err), NM_OK);
+    assert_int_equal(nm_decode_prefixes(decoder, text->list, prefixes, NULL, SOURCES, out, &err), NM_OK);
     assert_int_equal(nm_decode(decoder, text->list, SOURCES, free_out, &err), NM_OK);
     for (int32_t s = 0; s < SOURCES; s++) {
         assert_true(out[s].n > 0);
@@ -184,7 +184,7 @@ static void check_prefixes(const char *search)
     }
     release_all(out, SOURCES);
     release_all(free_out, SOURCES);
-    assert_int_equal(nm_decode_prefixes(decoder, text->list, &(nm_id_list){longest, 64}, 1, out, &err),
+    assert_int_equal(nm_decode_prefixes(decoder, text->list, &(nm_id_list){longest, 64}, NULL, 1, out, &err),
                      NM_OK);
     assert_int_equal(out[0].n, 0);
     nm_decoder_free(decoder);
