@@ -37,6 +37,7 @@ LM_SHAPES = {  # width, feed-forward, heads, layers, words
     "d256": (256, 1024, 4, 3, 10000),
     "gpt2": (768, 3072, 12, 12, 50257),
 }
+LM_NAMES = {"d256": "d 256", "gpt2": "GPT-2 124M"}
 
 
 def fail(text):
@@ -223,6 +224,10 @@ def train_work(scratch, data, training, preset, tokens, steps, compiled):
         *torch_sides("torch_step.py", arguments + ["written"], compiled), *norma_sides(scratch, recipe)])
 
 
+def lm_name(shape, length, tokens):
+    return f"language model, {LM_NAMES[shape]}, context {length:,}, {tokens:,} tokens"
+
+
 def lm_work(scratch, shape, length, tokens, steps, compiled):
     width, ff, heads, layers, words = LM_SHAPES[shape]
     folder = f"{scratch}/lm-{shape}"
@@ -241,8 +246,7 @@ def lm_work(scratch, shape, length, tokens, steps, compiled):
                  train={"max_tokens": tokens, "updates": steps + 1, "log_every": 1})
     arguments = ["--width", width, "--ff", ff, "--heads", heads, "--layers", layers, "--words", words, "--length", length,
                  "--tokens", tokens, "--steps", steps]
-    name = {"d256": "d 256", "gpt2": "GPT-2 124M"}[shape]
-    return Work(f"language model, {name}, context {length:,}, {tokens:,} tokens", "tokens/s",
+    return Work(lm_name(shape, length, tokens), "tokens/s",
                 torch_sides("torch_lm_step.py", arguments, compiled) + norma_sides(scratch, recipe))
 
 
@@ -378,7 +382,8 @@ def main():
         if "lm" in chosen:
             works += [lm_work(scratch, shape, length, tokens, given.steps, given.compile)
                       for shape, length, tokens in (("d256", 64, 4096), ("d256", 1024, 4096), ("gpt2", 64, 1024),
-                                                    ("gpt2", 1024, 1024))]
+                                                    ("gpt2", 1024, 1024))
+                      if given.match in lm_name(shape, length, tokens)]
         if "decode" in chosen:
             for preset in ("small", "iwslt"):
                 works += decode_works(scratch, data, preset, given.lines, lambda name: given.match in name)
