@@ -172,9 +172,9 @@ typedef struct nm_pack_args {
  * On a backend that was created with `bf16`, `linear`, `linear_grad_input`, `linear_grad_weight` (not its
  * db), `softmax_loss`, `attention` and `attention_grad` round the operands of their matrix multiplications to
  * bf16 (8 bits of precision, the exponents of float), to nearest even; in attention these are also the softmax
- * weights after dropout and the gradients of the scores. Matrices stay in float, and so do bias, activation,
- * dropout, softmax, and all other kernels. An element of a result is summed in float, in chunks of 512
- * products (attention: in one chunk):
+ * weights after dropout, in the forward pass before the division by their sum, and the gradients of the scores.
+ * Matrices stay in float, and so do bias, activation, dropout, softmax, and all other kernels. An element of a
+ * result is summed in float, in chunks of 512 products (attention: of the keys or queries of a tile):
  *     s  = 0
  *     s  = fma(x_1, y_1, s), fma(x_0, y_0, s), fma(x_3, y_3, s), fma(x_2, y_2, s), ...
  *     c  = s for the first chunk, c + s for the others

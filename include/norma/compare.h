@@ -27,8 +27,7 @@ typedef struct nm_compared_run {
     nm_run_state state;
     int32_t exit_code;   /* of the process, 128 + N for signal N; 0: no failure so far */
     const char *failure; /* why there is no result */
-    const char
-        *line; /* the last message of the run; while it waits, what it waits for; "" if there is none */
+    const char *line;    /* last message of the run; of one that waits, what it waits for; "": none */
     /* After the training of all runs. */
     int64_t updates;
     double loss, nll; /* of the best validation; nll: without label smoothing, per target token */
