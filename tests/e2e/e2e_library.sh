@@ -129,7 +129,7 @@ runs_example 3 train nowhere.ini run-other
 # ---- compare: the table of the program; a comparison that was interrupted continues; SIGCHLD ----
 awk -F '\t' 'NR % 5 == 0 { print $1 "\t" "the cast was " $2 " unheard" }' reviews.tsv >heldout.tsv
 export NORMA
-options=(norms layer,power seeds 2 data.test heldout.tsv data.valid heldout.tsv tid_batches 2 samples false)
+options=(norms 'layer,power' seeds 2 data.test heldout.tsv data.valid heldout.tsv tid_batches 2 samples false)
 program_compare() { # FOLDER
     "$NORMA" compare classify.ini --norms layer,power --seeds 2 --data.test heldout.tsv --data.valid heldout.tsv \
         --tid-batches 2 --no-samples --format markdown --folder "$1" 2>err
