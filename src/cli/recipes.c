@@ -131,6 +131,19 @@ static bool is_folder(const char *path)
     return !stat(path, &info) && S_ISDIR(info.st_mode);
 }
 
+static nm_status folder_is_no_recipe(const char *folder, nm_error *err)
+{
+    char *config = nm_path_join(folder, "config.ini");
+    nm_status status = nm_file_exists(config)
+                           ? nm_fail(err, NM_IO,
+                                     "%.300s: is a run folder, not a recipe; the recipe of the run is %.300s "
+                                     "(--resume continues the run)",
+                                     folder, config)
+                           : nm_fail(err, NM_IO, "%.300s: is a folder, not a recipe", folder);
+    free(config);
+    return status;
+}
+
 nm_status nm_cli_find_recipe(const char *name, char **path, nm_error *err)
 {
     *path = NULL;
@@ -152,7 +165,7 @@ nm_status nm_cli_find_recipe(const char *name, char **path, nm_error *err)
     if (status != NM_OK)
         ;
     else if (!*path && is_folder(name))
-        status = nm_fail(err, NM_IO, "%.300s: is a folder, not a recipe", name);
+        status = folder_is_no_recipe(name, err);
     else if (!*path && list.n)
         status =
             nm_fail(err, NM_IO, "%.300s: No such file, and no recipe of this name; the nearest one is %s",

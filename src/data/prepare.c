@@ -225,6 +225,23 @@ nm_status nm_prepare_open_split(nm_corpus *corpus, const char *folder, int split
     return status;
 }
 
+nm_status nm_prepare_check_folder(const char *folder, const char *arguments, nm_error *err)
+{
+    if (!*folder)
+        return nm_fail(err, NM_USAGE, "data.folder is not set: give a folder written by norma prepare%s",
+                       arguments);
+    char *settings = nm_path_join(folder, "data.ini");
+    bool found;
+    nm_status status = nm_file_find(settings, &found, err);
+    if (status == NM_OK && !found)
+        status = nm_fail(err, NM_IO,
+                         "%s: No such file: data.folder is not a data folder; norma prepare%s --output %s "
+                         "writes one, see norma prepare --help",
+                         settings, arguments, folder);
+    free(settings);
+    return status;
+}
+
 nm_status nm_prepare_measure(const char *folder, int sides, int64_t *n_sequences, int64_t *n_tokens,
                              nm_error *err)
 {

@@ -112,6 +112,9 @@ const char *nm_prepare_side_name(int sides, int side);
 /* Opens side `side` of `sides` of a split. Only the training split is required; a missing split leaves *corpus unchanged. */
 nm_status nm_prepare_open_split(nm_corpus *corpus, const char *folder, int split, int sides, int side,
                                 int32_t vocab_size, nm_error *err);
+/* Whether norma prepare has written the folder. arguments: of norma prepare, for the messages, such as " --format text". NM_USAGE: no
+ * folder is given; NM_IO: it has no data.ini. */
+nm_status nm_prepare_check_folder(const char *folder, const char *arguments, nm_error *err);
 /* Number of sequences of the training data of a folder with 1 or 2 sides, and of tokens of its last side. */
 nm_status nm_prepare_measure(const char *folder, int sides, int64_t *n_sequences, int64_t *n_tokens,
                              nm_error *err);

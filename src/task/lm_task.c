@@ -70,19 +70,11 @@ static nm_status read_texts(nm_lm_parts *parts, const char *folder, nm_error *er
     return status;
 }
 
-static nm_status check_folder(const nm_lm_task_config *config, nm_error *err)
-{
-    return *config->folder
-               ? NM_OK
-               : nm_fail(err, NM_USAGE,
-                         "data.folder is not set: give a folder written by norma prepare --format text");
-}
-
 static nm_status lm_open(nm_task *task, nm_error *err)
 {
     const nm_lm_task_config *config = task->config;
     nm_lm_parts *parts = task->parts = nm_allocate(sizeof *parts);
-    NM_TRY(check_folder(config, err));
+    NM_TRY(nm_prepare_check_folder(config->folder, " --format text", err));
     NM_TRY(read_texts(parts, config->folder, err));
     NM_TRY(nm_checksums_verify(config->folder, err));
     NM_TRY(parse_texts(parts, config->folder, err));
@@ -101,11 +93,12 @@ static nm_status lm_open(nm_task *task, nm_error *err)
     return nm_subword_sampler_create(&parts->sampler, &config->sampling, &source, err);
 }
 
-static nm_status lm_measure(const void *config, int64_t *size, nm_error *err)
+static nm_status lm_measure(const void *section, int64_t *size, nm_error *err)
 {
+    const nm_lm_task_config *config = section;
     int64_t lines;
-    NM_TRY(check_folder(config, err));
-    return nm_prepare_measure(((const nm_lm_task_config *)config)->folder, 1, &lines, size, err);
+    NM_TRY(nm_prepare_check_folder(config->folder, " --format text", err));
+    return nm_prepare_measure(config->folder, 1, &lines, size, err);
 }
 
 static nm_status lm_open_model(nm_task *task, const nm_safetensors *file, nm_error *err)

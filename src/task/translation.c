@@ -154,18 +154,11 @@ static nm_status open_alignments(nm_task *task, nm_error *err)
     return NM_OK;
 }
 
-static nm_status check_folder(const nm_translation_config *config, nm_error *err)
-{
-    return *config->folder
-               ? NM_OK
-               : nm_fail(err, NM_USAGE, "data.folder is not set: give a folder written by norma prepare");
-}
-
 static nm_status translation_open(nm_task *task, nm_error *err)
 {
     const nm_translation_config *config = task->config;
     nm_translation_parts *parts = task->parts = nm_allocate(sizeof *parts);
-    NM_TRY(check_folder(config, err));
+    NM_TRY(nm_prepare_check_folder(config->folder, "", err));
     NM_TRY(read_texts(parts, config->folder, err));
     NM_TRY(nm_checksums_verify(config->folder, err));
     NM_TRY(parse_texts(parts, config->folder, err));
@@ -186,11 +179,12 @@ static nm_status translation_open(nm_task *task, nm_error *err)
     return open_alignments(task, err);
 }
 
-static nm_status translation_measure(const void *config, int64_t *size, nm_error *err)
+static nm_status translation_measure(const void *section, int64_t *size, nm_error *err)
 {
+    const nm_translation_config *config = section;
     int64_t tokens;
-    NM_TRY(check_folder(config, err));
-    return nm_prepare_measure(((const nm_translation_config *)config)->folder, 2, size, &tokens, err);
+    NM_TRY(nm_prepare_check_folder(config->folder, "", err));
+    return nm_prepare_measure(config->folder, 2, size, &tokens, err);
 }
 
 static nm_status translation_open_model(nm_task *task, const nm_safetensors *file, nm_error *err)

@@ -83,6 +83,9 @@ mkdir demo
 lacks err 'is a folder'
 mkdir folder
 refuses 3 'folder: is a folder, not a recipe' train folder
+: >folder/config.ini
+refuses 3 'folder: is a run folder, not a recipe; the recipe of the run is folder/config.ini' train folder --resume
+rm folder/config.ini
 
 # ---- completion ----
 refuses 2 'known: bash, zsh' completion fish

@@ -297,7 +297,7 @@ recipe 2 'outside' --train.label_smoothing 1
 recipe 2 'outside' --model.dropout 1.5
 recipe 2 'expected an integer' --train.updates 1.5
 recipe 2 'data.folder is not set' --data.folder ''
-recipe 3 'absent/data.ini: No such file' --data.folder absent
+recipe 3 'absent/data.ini: No such file: data.folder is not a data folder; norma prepare' --data.folder absent
 chatty=1 recipe 2 'no sequence has 1 to' --train.max_tokens 1
 rm -rf never
 recipe 2 'data.max_length = 256 is more than model.max_positions = 8' --model.max_positions 8
