@@ -1,4 +1,5 @@
 /* norma tag: tags tokenized text or files of columns; columns are kept and the predicted tag is appended. */
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,7 +22,7 @@ typedef struct tag_config { /* section [tag] */
     const char *output, *scheme;
     input_format input_format;
     int64_t token_column, tag_column;
-    bool evaluate;
+    bool evaluate, json;
 } tag_config;
 
 /* clang-format off */
@@ -32,6 +33,7 @@ static const nm_option tag_rows[] = {
     NM_OPTION(tag_config, token_column, "1", 1, NM_COLUMNS_MAX, "Column of the tokens, counted from 1."),
     NM_OPTION(tag_config, tag_column, "0", 0, NM_COLUMNS_MAX, "Column of the gold tags for --evaluate, counted from 1; 0: the last column."),
     NM_OPTION(tag_config, evaluate, "false", 0, 1, "Compare with the gold tags of the columns and print precision, recall and F1 to standard error."),
+    NM_OPTION(tag_config, json, "false", 0, 1, "Write one JSON object per sentence instead of columns."),
     {0}};
 /* clang-format on */
 
@@ -62,7 +64,7 @@ static nm_status open_tagger(nm_model_session *session, void *state, const char 
 {
     job *self = state;
     const char **settings = nm_cli_settings(
-        session->cli, "tag.output,tag.input_format,tag.token_column,tag.tag_column,tag.evaluate");
+        session->cli, "tag.output,tag.input_format,tag.token_column,tag.tag_column,tag.evaluate,tag.json");
     nm_status status = nm_tagger_open(&self->tagger, path, settings, err);
     nm_cli_warn(nm_tagger_warning(self->tagger));
     free(settings);
@@ -223,18 +225,57 @@ static void count_spans(job *self, size_t first, const char *const *found, size_
     free(converted);
 }
 
-static void write_sentence(job *self, size_t s, size_t first, const nm_tagged *tagged)
+static void write_columns(const job *self, size_t first, const char *const *found, size_t n)
 {
     FILE *output = self->session->output.stream;
-    size_t n = self->lengths[s], bytes;
-    const char **found = nm_allocate(n * sizeof *found);
+    size_t bytes;
     for (size_t i = 0; i < n; i++) {
         const char *line = nm_line_list_get(self->text ? &self->tokens : &self->lines, first + i, &bytes);
         bool blanks = !strchr(line, '\t') && strchr(line, ' ');
-        found[i] = self->document[s] ? "O" : nm_tagged_tag(tagged, s, i);
         fprintf(output, "%s%c%s\n", line, blanks ? ' ' : '\t', found[i]);
     }
     fputc('\n', output);
+}
+
+static json_t *spans_json(const nm_tagged *tagged, size_t s)
+{
+    json_t *spans = json_array();
+    nm_tagged_span span;
+    for (size_t i = 0; nm_tagged_get_span(tagged, s, i, &span); i++)
+        json_array_append_new(spans, json_pack("{s:I, s:I, s:s}", "begin", (json_int_t)span.first, "end",
+                                               (json_int_t)span.end, "label", span.label));
+    return spans;
+}
+
+/* A line that begins a document has no spans. */
+static void write_json(const job *self, size_t s, size_t first, const char *const *found,
+                       const nm_tagged *tagged)
+{
+    json_t *root = json_object(), *tokens = json_array(), *tags = json_array();
+    size_t bytes;
+    for (size_t i = 0; i < self->lengths[s]; i++) {
+        json_array_append_new(tokens, json_string(nm_line_list_get(&self->tokens, first + i, &bytes)));
+        json_array_append_new(tags, json_string(found[i]));
+    }
+    json_object_set_new(root, "tokens", tokens);
+    json_object_set_new(root, "tags", tags);
+    json_object_set_new(root, "spans", self->document[s] ? json_array() : spans_json(tagged, s));
+    json_object_set_new(root, "in_pieces", json_boolean(nm_tagged_in_pieces(tagged, s)));
+    json_dumpf(root, self->session->output.stream, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    putc('\n', self->session->output.stream);
+    json_decref(root);
+}
+
+static void write_sentence(job *self, size_t s, size_t first, const nm_tagged *tagged)
+{
+    size_t n = self->lengths[s];
+    const char **found = nm_allocate(n * sizeof *found);
+    for (size_t i = 0; i < n; i++)
+        found[i] = self->document[s] ? "O" : nm_tagged_tag(tagged, s, i);
+    if (self->config->json)
+        write_json(self, s, first, found, tagged);
+    else
+        write_columns(self, first, found, n);
     if (self->config->evaluate)
         count_spans(self, first, found, n);
     free(found);
@@ -319,11 +360,12 @@ static int tag_run(nm_cli *cli, int argc, char **argv)
 const nm_command nm_command_tag = {
     .name = "tag",
     .summary = "tag named entities in text or in files of columns",
-    .usage = "MODEL [FILE] [--evaluate] [--output FILE] [OPTION ...]",
+    .usage = "MODEL [FILE] [--evaluate] [--json] [--output FILE] [OPTION ...]",
     .details =
         "Reads tokenized text with one sentence per line, or CoNLL columns with one token per line and a "
         "blank line after each sentence, from FILE or standard input. Writes columns: those of the "
-        "input, unchanged, and the predicted tag as the last one. MODEL is a model file or a run folder, "
+        "input, unchanged, and the predicted tag as the last one; with --json an object per sentence. MODEL "
+        "is a model file or a run folder, "
         "of which the best model is used, or else the last one.\n\n"
         "With --evaluate precision, recall and F1 of the spans are printed to standard error, computed "
         "against the gold tags in --tag-column.\n",

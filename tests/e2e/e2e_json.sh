@@ -65,9 +65,12 @@ recipe() { # TASK DATA OPTIONS
 }
 recipe translation $'folder = mt' $'norm = batch\nwidth = 16\nff = 32' >mt.ini
 recipe lm 'folder = lm' 'context = 8' | sed 's/^max_tokens.*/max_tokens = 64/' >lm.ini
+awk 'BEGIN { for (i = 0; i < 80; i++) print "in\tO\n" (i % 2 ? "Paris\tB-LOC" : "Ann\tB-PER\nLee\tI-PER") "\nnow\tO\n" }' >columns
+sed 's/\t.*//; s/Lee/Ünseen "x"/' columns | awk 'NF { line = line " " $0; next } { print substr(line, 2); line = "" }' | head -n 3 >untagged
+recipe tagging $'train = columns\nvalid = columns' '' | sed 's/^updates.*/updates = 200/; s/^max_tokens.*/max_tokens = 64/; $a [optim]\nname = sgd\n[schedule]\nlr = 0.1' >t.ini
 recipe classification $'train = texts.tsv\nvalid = texts.tsv' '' >c.ini
-for task in mt lm c; do
-    accepts 'done: 4 updates' train $task.ini --run.folder run-$task --run.quiet
+for task in mt lm c t; do
+    accepts 'done: ' train $task.ini --run.folder run-$task --run.quiet
 done
 accepts 'done: 4 updates' train lm.ini --run.folder ahead --run.quiet --model.attention block-term --model.causal false
 
@@ -88,6 +91,13 @@ run classify run-c texts --json --probabilities
 documented classify
 run classify run-c texts.tsv --evaluate --json
 documented 'classify --evaluate'
+run tag run-t untagged --json
+[ "$(wc -l <out)" = 3 ] || fail "tag --json: $(wc -l <out) lines for 3 sentences"
+"$NORMA" tag run-t untagged --json --threads 2 | perl -MJSON::PP -ne '$o = decode_json($_); print "$o->{tokens}[$_]\t$o->{tags}[$_]\n" for 0 .. $#{$o->{tokens}}; print "\n"' |
+    perl -CO -pe 1 >tagged
+"$NORMA" tag run-t untagged | cmp - tagged || fail "tag --json: other tags than without"
+grep -q '"spans":\[{"begin":1,"end":[23],"label":"' out || fail "tag --json: no span: $(head -n 1 out)"
+documented tag
 run score bleu target --reference target --json --sentence
 run score bleu valid.en --reference valid.en --json --bootstrap 20
 run score bleu valid.en --reference valid.en --json --bootstrap 20 --against valid.en
