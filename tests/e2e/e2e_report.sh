@@ -51,7 +51,7 @@ for figure in valid-loss valid-loss-time train-loss score score-time perplexity 
     has page.html "<figure id=\"$figure\">"
 done
 lacks page.html '<figure id="penalty">' # all zero
-has page.html "Penalty of the norms: recorded for norms with a penalty"
+has page.html "Penalties: RBN, guided alignment: recorded for norms with a penalty"
 has page.html "power-1 has the lowest value, 2.455 at update 600"
 has page.html "is worse than power-1 from the start"
 has page.html "a <mark>batch</mark> dog"
