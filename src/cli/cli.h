@@ -65,5 +65,7 @@ void nm_cli_write_roff(const char *text, FILE *out);
 /* The path of a recipe: name if it is a file, else that of an installed or source recipe with this name (norma recipes).
  * NM_IO if there is none. Heap. */
 nm_status nm_cli_find_recipe(const char *name, char **path, nm_error *err);
+/* The same, but *path is NULL if there is none. */
+nm_status nm_cli_look_up_recipe(const char *name, char **path, nm_error *err);
 
 #endif

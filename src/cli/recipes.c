@@ -144,36 +144,58 @@ static nm_status folder_is_no_recipe(const char *folder, nm_error *err)
     return status;
 }
 
-nm_status nm_cli_find_recipe(const char *name, char **path, nm_error *err)
+/* *path is NULL if there is no recipe of this name in the list. */
+static void find_name(const recipe_list *list, const char *name, char **path)
+{
+    size_t length = strlen(name);
+    if (length > 4 && !strcmp(name + length - 4, ".ini"))
+        length -= 4;
+    for (size_t i = 0; i < list->n && !*path; i++)
+        if (strlen(list->names[i]) == length && !strncmp(list->names[i], name, length))
+            *path = nm_format("%s/%s.ini", list->folder, list->names[i]);
+}
+
+nm_status nm_cli_look_up_recipe(const char *name, char **path, nm_error *err)
 {
     *path = NULL;
-    if (nm_file_exists(name) && !is_folder(name)) {
+    bool found;
+    NM_TRY(nm_file_find(name, &found, err));
+    if (found && !is_folder(name)) {
         *path = nm_duplicate(name);
         return NM_OK;
     }
     recipe_list list;
     nm_status status = list_recipes(&list, err);
-    size_t length = strlen(name), nearest = 0;
-    if (length > 4 && !strcmp(name + length - 4, ".ini"))
-        length -= 4;
-    for (size_t i = 0; i < list.n && !*path; i++) {
-        if (strlen(list.names[i]) == length && !strncmp(list.names[i], name, length))
-            *path = nm_format("%s/%s.ini", list.folder, list.names[i]);
+    if (status == NM_OK)
+        find_name(&list, name, path);
+    release_recipes(&list);
+    return status;
+}
+
+static nm_status no_recipe(const char *name, nm_error *err)
+{
+    if (is_folder(name))
+        return folder_is_no_recipe(name, err);
+    recipe_list list;
+    size_t nearest = 0;
+    nm_status status = list_recipes(&list, err);
+    for (size_t i = 1; i < list.n; i++)
         if (nm_edit_distance(name, list.names[i]) < nm_edit_distance(name, list.names[nearest]))
             nearest = i;
-    }
-    if (status != NM_OK)
-        ;
-    else if (!*path && is_folder(name))
-        status = folder_is_no_recipe(name, err);
-    else if (!*path && list.n)
+    if (status == NM_OK && list.n)
         status =
             nm_fail(err, NM_IO, "%.300s: No such file, and no recipe of this name; the nearest one is %s",
                     name, list.names[nearest]);
-    else if (!*path)
+    else if (status == NM_OK)
         status = nm_fail(err, NM_IO, "%.300s: No such file", name);
     release_recipes(&list);
     return status;
+}
+
+nm_status nm_cli_find_recipe(const char *name, char **path, nm_error *err)
+{
+    NM_TRY(nm_cli_look_up_recipe(name, path, err));
+    return *path ? NM_OK : no_recipe(name, err);
 }
 
 /* The first sentence of the comment at the top of the file; heap. */

@@ -34,12 +34,12 @@ static nm_status find_recipe_task(int argc, char **argv, char **task, nm_error *
     *task = NULL;
     for (int i = 0; i < argc; i++) {
         size_t length = strlen(argv[i]);
-        nm_error ignored;
         bool ini = length >= 4 && !strcmp(argv[i] + length - 4, ".ini");
         if ((!ini && i) || !strncmp(argv[i], "--", 2))
             continue;
         char *path;
-        if (nm_cli_find_recipe(argv[i], &path, &ignored) != NM_OK)
+        NM_TRY(nm_cli_look_up_recipe(argv[i], &path, err));
+        if (!path)
             continue;
         nm_status status = nm_options_peek(path, "run.task", task, err);
         free(path);

@@ -111,8 +111,8 @@ static nm_status read_folder(filter *self, const char *side, nm_error *err)
     nm_status status = NM_OK;
     for (int i = 0; i < TEXTS && status == NM_OK; i++) {
         char *name = text_name(i, side), *path = nm_path_join(self->config->like, name);
-        if (nm_file_exists(path) && !self->texts[i])
-            status = nm_model_text_read(path, &self->texts[i], err);
+        if (!self->texts[i])
+            status = nm_model_text_read_optional(path, &self->texts[i], err);
         free(path);
         free(name);
     }
@@ -143,8 +143,10 @@ static nm_status read_like(filter *self, nm_error *err)
 {
     const char *const sides[] = {self->config->side, NULL};
     char *settings = nm_path_join(self->config->like, "data.ini");
-    bool folder = nm_file_exists(settings);
+    bool folder;
+    nm_status found = nm_file_find(settings, &folder, err);
     free(settings);
+    NM_TRY(found);
     if (folder) {
         for (int i = 0; i < 2; i++)
             NM_TRY(read_folder(self, sides[i], err));

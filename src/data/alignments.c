@@ -78,8 +78,9 @@ static bool links_fit(const nm_corpus *corpus, const nm_corpus sides[2], int64_t
 nm_status nm_alignments_open(nm_corpus *corpus, const char *folder, const nm_corpus sides[2], nm_error *err)
 {
     char *prefix = nm_format("%s/train.alignment", folder), *ids = nm_format("%s.ids", prefix);
-    nm_status status = NM_OK;
-    if (!nm_file_exists(ids))
+    bool found;
+    nm_status status = nm_file_find(ids, &found, err);
+    if (status == NM_OK && !found)
         status = nm_fail(err, NM_USAGE,
                          "%s has no word alignments, which model.alignment_head needs: norma prepare "
                          "--alignments FILE adds them",

@@ -217,8 +217,9 @@ nm_status nm_prepare_open_split(nm_corpus *corpus, const char *folder, int split
     char *prefix =
         nm_format("%s/%s.%s", folder, nm_prepare_split_names[split], nm_prepare_side_name(sides, side));
     char *ids = nm_format("%s.ids", prefix);
-    nm_status status = NM_OK;
-    if (split == PREPARE_TRAIN || nm_file_exists(ids))
+    bool found;
+    nm_status status = nm_file_find(ids, &found, err);
+    if (status == NM_OK && (split == PREPARE_TRAIN || found))
         status = nm_corpus_open(corpus, prefix, vocab_size, err);
     free(ids);
     free(prefix);

@@ -56,11 +56,9 @@ static nm_status read_texts(nm_lm_parts *parts, const char *folder, nm_error *er
 {
     for (int i = 0; i < NM_LM_TEXTS; i++) {
         char *path = nm_path_join(folder, text_names[i]);
-        nm_status status = NM_OK;
-        if (i == NM_LM_DICTIONARY && !nm_file_exists(path))
+        nm_status status = nm_model_text_read_optional(path, &parts->texts[i], err);
+        if (status == NM_OK && i == NM_LM_DICTIONARY && !parts->texts[i])
             status = nm_fail(err, NM_MISMATCH, "%s: not found: prepare the folder with --format text", path);
-        else if (i < NM_LM_CODES || nm_file_exists(path))
-            status = nm_model_text_read(path, &parts->texts[i], err);
         free(path);
         NM_TRY(status);
     }

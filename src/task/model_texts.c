@@ -17,6 +17,13 @@ nm_status nm_model_text_read(const char *path, char **text, nm_error *err)
     return nm_text_check(*text, bytes, path, err);
 }
 
+nm_status nm_model_text_read_optional(const char *path, char **text, nm_error *err)
+{
+    bool found;
+    NM_TRY(nm_file_find(path, &found, err));
+    return found ? nm_model_text_read(path, text, err) : NM_OK;
+}
+
 void nm_model_texts_load(char **texts, const char *const *names, int n, const nm_safetensors *file)
 {
     for (int i = 0; i < n; i++)
@@ -111,7 +118,9 @@ char *nm_model_text_of_names(const nm_counter *names)
 nm_status nm_model_spm_read(nm_model_spm *model, const char *path, nm_error *err)
 {
     char *bytes = NULL;
-    if (!nm_file_exists(path))
+    bool found;
+    NM_TRY(nm_file_find(path, &found, err));
+    if (!found)
         return NM_OK;
     nm_status status = nm_file_read(path, &bytes, &model->n_bytes, err);
     model->bytes = bytes;

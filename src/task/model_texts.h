@@ -10,6 +10,8 @@
 
 /* Reads a text file, UTF-8 without zero bytes. *text is heap memory, also after an error. */
 nm_status nm_model_text_read(const char *path, char **text, nm_error *err);
+/* The same for a file that may be absent; *text is then unchanged. */
+nm_status nm_model_text_read_optional(const char *path, char **text, nm_error *err);
 
 /* texts[n], heap or NULL; names are the keys in the metadata of the model file. */
 void nm_model_texts_load(char **texts, const char *const *names, int n, const nm_safetensors *file);

@@ -63,9 +63,8 @@ static nm_status read_texts(nm_translation_parts *parts, const char *folder, nm_
 {
     for (int i = 0; i < NM_TRANSLATION_TEXTS; i++) {
         char *path = nm_path_join(folder, text_names[i]);
-        bool optional = i >= NM_TEXT_CODES;
-        nm_status status =
-            optional && !nm_file_exists(path) ? NM_OK : nm_model_text_read(path, &parts->texts[i], err);
+        nm_status status = i < NM_TEXT_CODES ? nm_model_text_read(path, &parts->texts[i], err)
+                                             : nm_model_text_read_optional(path, &parts->texts[i], err);
         free(path);
         NM_TRY(status);
     }
