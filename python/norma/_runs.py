@@ -71,7 +71,7 @@ def _column(values: List[Any]) -> Any:
     return column
 
 
-class Run(os.PathLike):
+class Run(os.PathLike[str]):
     """A run folder: ``Run("runs/x").log["valid"]["loss"]``. FileError: no such folder."""
 
     def __init__(self, path: PathLike) -> None:
