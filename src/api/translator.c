@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/inference.h"
+#include "api/translations.h"
 #include "decode/decode.h"
 #include "model/seq2seq.h"
 #include "task/text_coder.h"
@@ -47,23 +48,6 @@ struct nm_translator {
     const nm_translation_parts *parts; /* of the first model */
     workspace *main;                   /* its decoder has the tables of all */
     nm_workspaces pool;
-};
-
-typedef struct translated { /* one translation */
-    char *text;
-    double score, *token_scores;
-    char **tokens;
-    size_t n_tokens, n_words;
-    nm_translation_word *words; /* with translate.alignment */
-} translated;
-
-struct nm_translations {
-    size_t n;
-    struct text_translations {
-        bool too_long;
-        size_t n;
-        translated *list;
-    } * texts;
 };
 
 /* ---- open and close ---- */
@@ -338,14 +322,14 @@ static char *hypothesis_text(const nm_translator *self, workspace *w, const nm_h
 }
 
 /* text: heap, owned by the result */
-static translated translated_of(const nm_translator *self, char *text, const nm_hypothesis *found)
+static nm_translated translated_of(const nm_translator *self, char *text, const nm_hypothesis *found)
 {
     size_t n = (size_t)found->n;
-    translated out = {.text = text,
-                      .score = found->score,
-                      .token_scores = nm_allocate(n * sizeof *out.token_scores),
-                      .tokens = nm_allocate(n * sizeof *out.tokens),
-                      .n_tokens = n};
+    nm_translated out = {.text = text,
+                         .score = found->score,
+                         .token_scores = nm_allocate(n * sizeof *out.token_scores),
+                         .tokens = nm_allocate(n * sizeof *out.tokens),
+                         .n_tokens = n};
     for (size_t i = 0; i < n; i++) {
         out.token_scores[i] = found->token_scores[i];
         out.tokens[i] = nm_duplicate(nm_vocab_symbol(self->parts->target_vocab, found->ids[i]));
@@ -358,7 +342,7 @@ static translated translated_of(const nm_translator *self, char *text, const nm_
 /* The words of a translation. source: the text; attention: [tokens, source tokens]. Overwrites w->subwords and the result of
  * w->source. */
 static void add_words(const nm_translator *self, workspace *w, const char *source, const nm_hypothesis *found,
-                      int32_t n_source, translated *out)
+                      int32_t n_source, nm_translated *out)
 {
     nm_word_span *spans[2];
     size_t source_bytes = nm_text_length(source), target_bytes = strlen(out->text);
@@ -429,7 +413,7 @@ static nm_status align(const nm_translator *self, workspace *w, const char *cons
 
 /* Stores what the decoder has found for text i; target: its given translation, or NULL. */
 static void store(const nm_translator *self, workspace *w, const nm_translation *found, const char *target,
-                  struct text_translations *text)
+                  struct nm_text_translations *text)
 {
     text->n = (size_t)found->n;
     text->list = nm_allocate(text->n * sizeof *text->list);
@@ -643,91 +627,4 @@ nm_status nm_translator_score(nm_translator *self, const char *const *sources, c
     NM_TRY(nm_lines_check(sources, n, "source", err));
     NM_TRY(nm_lines_check(targets, n, "target", err));
     return run(self, sources, &(demand){.use = GIVEN_TRANSLATIONS, .targets = targets}, n, translations, err);
-}
-
-/* ---- translations ---- */
-
-static void translated_release(translated *one)
-{
-    for (size_t i = 0; i < one->n_tokens; i++)
-        free(one->tokens[i]);
-    free(one->tokens);
-    free(one->token_scores);
-    free(one->words);
-    free(one->text);
-}
-
-void nm_translations_free(nm_translations *self)
-{
-    if (!self)
-        return;
-    for (size_t i = 0; i < self->n; i++) {
-        for (size_t k = 0; k < self->texts[i].n; k++)
-            translated_release(&self->texts[i].list[k]);
-        free(self->texts[i].list);
-    }
-    free(self->texts);
-    free(self);
-}
-
-size_t nm_translations_n(const nm_translations *self)
-{
-    return self ? self->n : 0;
-}
-
-size_t nm_translations_count(const nm_translations *self, size_t text)
-{
-    return self && text < self->n ? self->texts[text].n : 0;
-}
-
-bool nm_translations_too_long(const nm_translations *self, size_t text)
-{
-    return self && text < self->n && self->texts[text].too_long;
-}
-
-static const translated *find(const nm_translations *self, size_t text, size_t rank)
-{
-    return rank < nm_translations_count(self, text) ? &self->texts[text].list[rank] : NULL;
-}
-
-const char *nm_translations_text(const nm_translations *self, size_t text, size_t rank)
-{
-    const translated *one = find(self, text, rank);
-    return one ? one->text : NULL;
-}
-
-double nm_translations_score(const nm_translations *self, size_t text, size_t rank)
-{
-    const translated *one = find(self, text, rank);
-    return one ? one->score : 0;
-}
-
-size_t nm_translations_n_tokens(const nm_translations *self, size_t text, size_t rank)
-{
-    const translated *one = find(self, text, rank);
-    return one ? one->n_tokens : 0;
-}
-
-const char *nm_translations_token(const nm_translations *self, size_t text, size_t rank, size_t token)
-{
-    const translated *one = find(self, text, rank);
-    return one && token < one->n_tokens ? one->tokens[token] : NULL;
-}
-
-const double *nm_translations_token_scores(const nm_translations *self, size_t text, size_t rank)
-{
-    const translated *one = find(self, text, rank);
-    return one ? one->token_scores : NULL;
-}
-
-size_t nm_translations_n_words(const nm_translations *self, size_t text, size_t rank)
-{
-    const translated *one = find(self, text, rank);
-    return one ? one->n_words : 0;
-}
-
-const nm_translation_word *nm_translations_words(const nm_translations *self, size_t text, size_t rank)
-{
-    const translated *one = find(self, text, rank);
-    return one ? one->words : NULL;
 }

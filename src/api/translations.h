@@ -1,0 +1,24 @@
+/* The result of a call of the translator. */
+#ifndef NM_API_TRANSLATIONS_H
+#define NM_API_TRANSLATIONS_H
+
+#include "norma/translator.h"
+
+typedef struct nm_translated { /* one translation */
+    char *text;
+    double score, *token_scores;
+    char **tokens;
+    size_t n_tokens, n_words;
+    nm_translation_word *words; /* with translate.alignment */
+} nm_translated;
+
+struct nm_translations {
+    size_t n;
+    struct nm_text_translations {
+        bool too_long;
+        size_t n;
+        nm_translated *list;
+    } * texts;
+};
+
+#endif
