@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/edit_distance.h"
+#include "base/old_options.h"
 
 /* A text that is stored in another file (metadata of a model) must not include files. */
 enum { MAX_INCLUDE_DEPTH = 8, NO_INCLUDES = MAX_INCLUDE_DEPTH + 1 };
@@ -41,44 +42,6 @@ struct nm_options {
 };
 
 static const char *const origin_names[] = {"default", "preset", "file", "size", "profile", "command line"};
-
-/* Option names of earlier versions, which saved runs and older recipes contain. A row with values renames those too. */
-typedef struct old_name {
-    const char *old_name, *name;
-    const char *old_value, *value;
-} old_name;
-
-static const old_name old_names[] = {
-    {"model.placement", "model.norm_position", NULL, NULL},
-    {"model.tied", "model.share_embeddings", NULL, NULL},
-    {"model.segment", "model.context", NULL, NULL},
-    {"train.clip", "train.max_grad_norm", NULL, NULL},
-    {"train.explode", "train.divergence_factor", NULL, NULL},
-    {"train.keep", "train.keep_last", NULL, NULL},
-    {"train.recompute", "train.activation_checkpointing", NULL, NULL},
-    {"train.accumulate", "train.shards", NULL, NULL},
-    {"prepare.form", "prepare.format", NULL, NULL},
-    {"prepare.order", "prepare.special_ids", NULL, NULL},
-    {"data.form", "data.format", NULL, NULL},
-    {"score.form", "score.metric_variant", NULL, NULL},
-    {"score.centred", "score.centered", NULL, NULL}, /* language: exempt */
-    {"tag.input_form", "tag.input_format", NULL, NULL},
-    {"run.resume", "run.resume", "true", "yes"},
-    {"run.resume", "run.resume", "false", "no"},
-    {"run.small", "run.profile", "true", "small"},
-    {"run.small", "run.profile", "false", ""},
-};
-enum { N_OLD_NAMES = sizeof old_names / sizeof *old_names };
-
-/* The row for an old name; its value matches if the row has values. */
-static const old_name *find_old_name(const char *path, const char *value)
-{
-    for (int i = 0; i < N_OLD_NAMES; i++)
-        if (!strcmp(path, old_names[i].old_name) &&
-            (!value || !old_names[i].old_value || !strcmp(value, old_names[i].old_value)))
-            return &old_names[i];
-    return NULL;
-}
 
 nm_options *nm_options_create(void)
 {
@@ -137,7 +100,7 @@ static const char *keep_text(nm_options *options, const char *value)
 
 static nm_status unknown_option(const nm_options *options, const char *path, nm_error *err)
 {
-    const old_name *old = find_old_name(path, NULL);
+    const nm_old_option *old = nm_old_option_find(path, NULL);
     if (old)
         return nm_fail(err, NM_USAGE, "unknown option %s: it has been renamed to %s", path, old->name);
     char *best = NULL;
@@ -636,7 +599,7 @@ static nm_status read_line(nm_options *options, const char *path, char *line, ch
     if (!applies)
         return NM_OK;
     char *full = *part && !own ? nm_format("%s.%s", *part, name) : nm_duplicate(name);
-    const old_name *old = find_old_name(full, value);
+    const nm_old_option *old = nm_old_option_find(full, value);
     if (old) {
         free(full);
         full = nm_duplicate(old->name);
