@@ -97,6 +97,7 @@ nm_status nm_prepare_reader_open(nm_prepare_reader *reader, const nm_prepare *pr
 /* Reads the next block. After an error the block has the lines before it, and reader->err is set. The block after the last one
  * is empty. */
 void nm_prepare_reader_next(nm_prepare_reader *reader, nm_prepare_block *block);
+void nm_prepare_block_release(nm_prepare_block *block);
 void nm_prepare_reader_close(nm_prepare_reader *reader);
 
 /* "sentencepiece.source.model", "sentencepiece.model" for plain text; heap. */

@@ -152,3 +152,10 @@ void nm_prepare_reader_next(nm_prepare_reader *self, nm_prepare_block *block)
             break;
     }
 }
+
+void nm_prepare_block_release(nm_prepare_block *self)
+{
+    nm_line_list_release(&self->alignments);
+    for (int side = 0; side < NM_PREPARE_SIDES; side++)
+        nm_line_list_release(&self->lines[side]);
+}

@@ -79,10 +79,9 @@ static nm_status write_text(const nm_prepare *self, const char *path, int first,
         }
     }
     nm_prepare_reader_close(&reader);
-    for (int side = 0; side < NM_PREPARE_SIDES; side++) {
-        nm_line_list_release(&block->lines[side]);
+    for (int side = 0; side < NM_PREPARE_SIDES; side++)
         nm_cleaner_release(&cleaners[side]);
-    }
+    nm_prepare_block_release(block);
     nm_buffer_release(&lower);
     free(block);
     return status;

@@ -126,17 +126,15 @@ static void release_worker(line_worker *self)
 
 static void release_block(block *self)
 {
-    nm_line_list_release(&self->raw.alignments);
+    nm_prepare_block_release(&self->raw);
     for (int c = 0; c < N_CHUNKS; c++)
         free(self->chunks[c].links.data);
-    for (int side = 0; side < NM_PREPARE_SIDES; side++) {
-        nm_line_list_release(&self->raw.lines[side]);
+    for (int side = 0; side < NM_PREPARE_SIDES; side++)
         for (int c = 0; c < N_CHUNKS; c++) {
             nm_counter_release(&self->chunks[c].words[side]);
             nm_buffer_release(&self->chunks[c].text[side]);
             free(self->chunks[c].numbers[side].data);
         }
-    }
 }
 
 static void job_close(split_job *self)
