@@ -31,6 +31,7 @@ typedef struct source {
     unsigned char *bytes;
     size_t at, n;
     bool ended;
+    int error; /* errno of the first failed read; 0: none */
 } source;
 
 /* Writes up to n bytes to out. Returns their number, 0 at the end, -1 with errno after an error. */
@@ -65,11 +66,12 @@ static bool fill(source *from)
     size_t more = fread(from->bytes + from->n, 1, CHUNK - from->n, from->stream);
     from->n += more;
     from->ended = !more;
-    if (!more && ferror(from->stream)) {
-        errno = errno ? errno : EIO;
-        return false;
-    }
-    return true;
+    if (ferror(from->stream) && !from->error)
+        from->error = errno ? errno : EIO;
+    if (more || !from->error)
+        return true;
+    errno = from->error; /* possibly of an earlier call that still returned bytes */
+    return false;
 }
 
 static ssize_t bad_data(void)

@@ -163,6 +163,8 @@ nm_status nm_decoder_create_worker(nm_decoder **out, const nm_decoder *main, nm_
                             .layers = main->layers,
                             .heads = main->heads};
     nm_status status = nm_scorer_init_worker(&decoder->scorer, &main->scorer, backend, err);
+    decoder->scorer.keeps_all =
+        decoder->options.search == NM_SEARCH_SAMPLE; /* main's may change during a call */
     if (status != NM_OK) {
         nm_decoder_free(decoder);
         return status;

@@ -57,7 +57,6 @@ nm_status nm_scorer_init(nm_scorer *scorer, nm_model *const *models, int32_t n_m
 nm_status nm_scorer_init_worker(nm_scorer *scorer, const nm_scorer *main, nm_backend *worker, nm_error *err)
 {
     *scorer = scorer_of(worker, main->n_models, main->vocab_size, main->eos, main->k);
-    scorer->keeps_all = main->keeps_all;
     for (int32_t m = 0; m < main->n_models; m++) {
         scorer->of[m] = main->of[m];
         NM_TRY(nm_incremental_create_worker(&scorer->models[m], main->models[m], worker, err));

@@ -27,6 +27,11 @@ for program in gzip xz zstd; do
     cp train.en $program/cut.en
     refuses 4 'the compressed data is damaged or truncated' prepare --train $program/cut "${common[@]}" --output x
 done
+# The cause is kept when the text is also converted. An error after the first bytes of a frame.
+if command -v zstd >/dev/null; then
+    printf '\050\265\057\375\000\156\073\100\000\000\100' >damaged.zst
+    refuses 4 'the compressed data is damaged or truncated' tokenize damaged.zst --encoding latin1
+fi
 printf 'BZh91AY' >packed.de
 refuses 4 'unpack it first' prepare --train packed "${common[@]}" --output x
 : >empty.de
