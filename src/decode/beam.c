@@ -410,7 +410,10 @@ static nm_status search_step(beam_search *s, bool *more, nm_error *err)
                            .self_offsets = s->self_offsets,
                            .cross_rows = s->cross_rows,
                            .cross_offsets = s->cross_offsets,
-                           .given = s->given};
+                           .given = s->given,
+                           .scores = s->options->search == NM_SEARCH_SAMPLE ? NM_SCORES_ALL
+                                     : s->constraints                       ? NM_SCORES_ALL_AND_BEST
+                                                                            : NM_SCORES_BEST};
     NM_TRY(nm_scorer_step(s->scorer, &step, err));
     for (int32_t i = 0; i < s->sources->n_seqs * s->groups; i++) {
         if (s->sentences[i].done)
@@ -456,16 +459,12 @@ nm_status nm_beam_run(nm_scorer *scorer, const nm_beam_rule *rule, const nm_deco
                      .beam = options->search == NM_SEARCH_SAMPLE ? 1 : (int32_t)options->beam / groups};
     NM_TRY(nm_scorer_start(scorer, batch->sources, batch->ids, err));
     search_begin(&s, batch);
-    bool more = true, keeps_all = scorer->keeps_all;
+    bool more = true;
     nm_status status = NM_OK;
-    scorer->ranks_all = batch->constraints != NULL;
-    scorer->keeps_all |= scorer->ranks_all;
     while (more && status == NM_OK)
         status = search_step(&s, &more, err);
     for (int32_t i = 0; i < s.sources->n_seqs && status == NM_OK; i++)
         collect(&s, &s.sentences[(size_t)i * (size_t)groups], &out[i]);
-    scorer->keeps_all = keeps_all;
-    scorer->ranks_all = false;
     search_end(&s);
     return status;
 }

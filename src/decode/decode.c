@@ -138,7 +138,6 @@ nm_status nm_decoder_create(nm_decoder **out, nm_model *const *models, int32_t n
     }
     nm_status status = nm_scorer_init(&decoder->scorer, models, n_models, special->eos,
                                       nm_beam_tokens(decoder->rule, options), err);
-    decoder->scorer.keeps_all = options->search == NM_SEARCH_SAMPLE;
     if (status == NM_OK)
         status = nm_decoder_refresh(decoder, err);
     if (status != NM_OK) {
@@ -163,8 +162,6 @@ nm_status nm_decoder_create_worker(nm_decoder **out, const nm_decoder *main, nm_
                             .layers = main->layers,
                             .heads = main->heads};
     nm_status status = nm_scorer_init_worker(&decoder->scorer, &main->scorer, backend, err);
-    decoder->scorer.keeps_all =
-        decoder->options.search == NM_SEARCH_SAMPLE; /* main's may change during a call */
     if (status != NM_OK) {
         nm_decoder_free(decoder);
         return status;

@@ -118,10 +118,7 @@ nm_status nm_forced_run(nm_scorer *scorer, const nm_special_tokens *special,
                   .observed = attention != NULL};
     if (attention)
         f->attention = (nm_attention_request){.layer = attention->layer, .head = attention->head};
-    bool keeps_all = scorer->keeps_all;
-    scorer->keeps_all = false; /* of a decoder that samples */
     nm_status status = run_targets(f, err);
-    scorer->keeps_all = keeps_all;
     free(f->first_rows);
     free(f->self_rows);
     free(f->cross_rows);

@@ -19,6 +19,13 @@ typedef struct nm_attention_request {
 
 /* One step: n target inputs, of as many hypotheses, or several consecutive ones of a hypothesis (forced decoding). Host
  * arrays; lists are packed one after another, offsets have n + 1 numbers. */
+/* What nm_scorer_step computes for each hypothesis. */
+typedef enum nm_step_scores {
+    NM_SCORES_BEST, /* the k best tokens and eos */
+    NM_SCORES_ALL,  /* all tokens */
+    NM_SCORES_ALL_AND_BEST
+} nm_step_scores;
+
 typedef struct nm_decode_step {
     int32_t n, position;      /* position: number of preceding target inputs, the same for all */
     const int32_t *positions; /* [n]: of each, instead of position; NULL: the same for all */
@@ -30,6 +37,7 @@ typedef struct nm_decode_step {
     const nm_attention_request *attention;     /* NULL: none */
     /* For nm_scorer_step: [n] target tokens whose log probabilities are computed too, or NM_TARGET_IGNORED; NULL: none. */
     const int32_t *given;
+    nm_step_scores scores;
 } nm_decode_step;
 
 /* The model must outlive it. NM_UNSUPPORTED: the model does not generate text, or its attention has no KV cache; NM_MEMORY. */

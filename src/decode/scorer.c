@@ -99,10 +99,11 @@ nm_status nm_scorer_start(nm_scorer *scorer, const nm_packing *sources, const in
     return NM_OK;
 }
 
-static void reserve_results(nm_scorer *scorer, int32_t n)
+static void reserve_results(nm_scorer *scorer, const nm_decode_step *step)
 {
+    const int32_t n = step->n;
     size_t rows = (size_t)n, k = (size_t)scorer->k;
-    if (scorer->keeps_all && n > scorer->all_capacity) {
+    if (step->scores != NM_SCORES_BEST && n > scorer->all_capacity) {
         size_t words = (size_t)scorer->vocab_size;
         scorer->all = nm_reallocate(scorer->all, rows * words * sizeof *scorer->all);
         scorer->raw = nm_reallocate(scorer->raw, BLOCK_ROWS * words * nm_dtype_bytes(scorer->backend->dtype));
@@ -200,9 +201,10 @@ static void rank_row(nm_scorer *scorer, int32_t row)
 }
 
 /* The log probabilities of all words, in raw and in scorer->all. */
-static nm_status fetch_all(nm_scorer *scorer, nm_mat logits, int32_t first, const int32_t *given,
+static nm_status fetch_all(nm_scorer *scorer, nm_mat logits, int32_t first, const nm_decode_step *step,
                            nm_error *err)
 {
+    const int32_t *given = step->given ? step->given + first : NULL;
     nm_backend *b = scorer->backend;
     size_t words = (size_t)logits.cols, n = (size_t)logits.rows * words;
     double *all = scorer->all + (size_t)first * words;
@@ -219,8 +221,9 @@ static nm_status fetch_all(nm_scorer *scorer, nm_mat logits, int32_t first, cons
     for (size_t i = 0; given && i < (size_t)logits.rows; i++)
         scorer->given_values[(size_t)first + i] =
             given[i] == NM_TARGET_IGNORED ? 0 : all[i * words + (size_t)given[i]];
-    for (int32_t row = first; scorer->ranks_all && row < first + logits.rows; row++)
-        rank_row(scorer, row);
+    if (step->scores == NM_SCORES_ALL_AND_BEST)
+        for (int32_t row = first; row < first + logits.rows; row++)
+            rank_row(scorer, row);
     return NM_OK;
 }
 
@@ -238,8 +241,10 @@ static void fetch_given(nm_scorer *scorer, nm_mat logits, int32_t first, const i
                         : number_at(scorer, scorer->raw, i * (size_t)logits.cols + (size_t)given[i]);
 }
 
-static nm_status fetch(nm_scorer *scorer, nm_mat logits, int32_t first, const int32_t *given, nm_error *err)
+static nm_status fetch_best(nm_scorer *scorer, nm_mat logits, int32_t first, const nm_decode_step *step,
+                            nm_error *err)
 {
+    const int32_t *given = step->given ? step->given + first : NULL;
     nm_backend *b = scorer->backend;
     size_t unit = nm_dtype_bytes(b->dtype), k = (size_t)scorer->k, rows = (size_t)logits.rows;
     double *values = scorer->values + (size_t)first * k;
@@ -289,7 +294,7 @@ nm_status nm_scorer_step(nm_scorer *scorer, const nm_decode_step *step, nm_error
 {
     nm_mat *hidden = nm_allocate((size_t)scorer->n_models * sizeof *hidden);
     nm_status status = step_models(scorer, step, hidden, err);
-    reserve_results(scorer, step->n);
+    reserve_results(scorer, step);
     for (int32_t first = 0; first < step->n && status == NM_OK; first += BLOCK_ROWS) {
         int32_t rows = step->n - first < BLOCK_ROWS ? step->n - first : BLOCK_ROWS;
         nm_mat logits = {0};
@@ -298,9 +303,8 @@ nm_status nm_scorer_step(nm_scorer *scorer, const nm_decode_step *step, nm_error
             if (scorer->n_models > 1)
                 mix(scorer, m, logits);
         }
-        const int32_t *given = step->given ? step->given + first : NULL;
-        status = scorer->keeps_all ? fetch_all(scorer, logits, first, given, err)
-                                   : fetch(scorer, logits, first, given, err);
+        status = step->scores == NM_SCORES_BEST ? fetch_best(scorer, logits, first, step, err)
+                                                : fetch_all(scorer, logits, first, step, err);
     }
     free(hidden);
     return status;

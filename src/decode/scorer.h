@@ -12,14 +12,12 @@ typedef struct nm_scorer {
     int32_t n_models, vocab_size, eos, k;
     void *logits, *top, *eos_column, *given_column; /* device, for a block of rows */
     int32_t *top_columns, *given;
-    void *raw;                   /* host: downloaded numbers of the backend */
-    double *mixture;             /* host: log probabilities of the ensemble */
-    double *values, *eos_values; /* results, host: [n, k] in descending order, [n] */
-    double *given_values;        /* results, host: [n] */
-    double *all; /* results, host: [n, V], if keeps_all was set after the initialization; then without
-                                    values, columns and eos_values */
-    bool keeps_all, ranks_all; /* ranks_all: with keeps_all, values, columns and eos_values are filled, too */
-    int32_t *columns;          /* results, host: token ids, [n, k] */
+    void *raw;                      /* host: downloaded numbers of the backend */
+    double *mixture;                /* host: log probabilities of the ensemble */
+    double *values, *eos_values;    /* results, host: [n, k] in descending order, [n] */
+    double *given_values;           /* results, host: [n] */
+    double *all;                    /* results, host: [n, V] */
+    int32_t *columns;               /* results, host: token ids, [n, k] */
     int32_t capacity, all_capacity; /* rows of the results */
 } nm_scorer;
 
@@ -32,8 +30,9 @@ void nm_scorer_release(nm_scorer *scorer);
 
 nm_status nm_scorer_refresh(nm_scorer *scorer, nm_error *err);
 nm_status nm_scorer_start(nm_scorer *scorer, const nm_packing *sources, const int32_t *ids, nm_error *err);
-/* Fills values, columns and eos_values, with step->given also given_values, with log probabilities; those of tokens that may
- * not be output are -infinity. The attention of an ensemble is the mean. NM_DIVERGED if they are not finite. */
+/* Fills values, columns and eos_values (NM_SCORES_BEST), all (NM_SCORES_ALL) or these four, with step->given also given_values,
+ * with log probabilities; those of tokens that may not be output are -infinity. The attention of an ensemble is the mean.
+ * NM_DIVERGED if they are not finite. */
 nm_status nm_scorer_step(nm_scorer *scorer, const nm_decode_step *step, nm_error *err);
 
 #endif
