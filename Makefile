@@ -68,6 +68,7 @@ test-python-latest: quiet-build
 	@$(BUILD)/latest-venv/bin/pip list 2>/dev/null | \
 	    grep -iE '^(ctranslate2|norma|numpy|pandas|pymarian|sentencepiece|torch|transformers) '
 	@cd $(BUILD) && latest-venv/bin/python -m pytest -q -p no:cacheprovider $(CURDIR)/python/tests
+	@$(BUILD)/latest-venv/bin/mypy --strict --cache-dir $(BUILD)/mypy-cache python/norma
 	@$(BUILD)/latest-venv/bin/python tests/interchange/check.py $(BUILD)/norma $(BUILD)/interchange
 
 # Debian's python3-sphinx, python3-numpy, python3-torch. Warnings are errors.

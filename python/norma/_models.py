@@ -5,10 +5,10 @@ import ctypes
 import math
 import os
 import warnings
-import weakref
 from ctypes import byref, c_char_p, c_size_t, c_void_p
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, overload
 
+from ._handle import Closeable, Handle
 from ._library import ErrorText, FormatError, SpanStruct, UnsupportedError, UsageError, check, library
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -67,7 +67,7 @@ def _batches(items: Iterable[Any], size: int) -> Iterator[List[Any]]:
         yield waiting
 
 
-class _Model:
+class _Model(Closeable):
     """A handle that is opened from a path and closed with the object."""
 
     _name = ""  # nm_NAME_open, nm_NAME_close
@@ -80,8 +80,7 @@ class _Model:
         lib = library()
         check(getattr(lib, f"nm_{self._name}_open")(byref(handle), os.fsencode(self.path),
                                                     _option_list({**(options or {}), **more}), byref(err)), err)
-        self._handle = handle.value
-        weakref.finalize(self, getattr(lib, f"nm_{self._name}_close"), self._handle)
+        self._owned = Handle(handle.value or 0, getattr(lib, f"nm_{self._name}_close"))
         warning = getattr(lib, f"nm_{self._name}_warning")(self._handle)
         if warning:
             warnings.warn(warning.decode(), stacklevel=2)
@@ -108,20 +107,20 @@ class _Model:
 
 class Word(NamedTuple):
     """A word of a translation, separated from others by white space."""
-    text: str
-    begin: int  # characters of the translation, text[begin:end]
-    end: int
-    score: float  # sum of the log probabilities of its tokens
-    source: Optional[int]  # the word of the source text with the greatest attention, from 0; None: none
+    text: str  #: without white space
+    begin: int  #: characters of the translation, text[begin:end]
+    end: int  #: after its last character
+    score: float  #: sum of the log probabilities of its tokens
+    source: Optional[int]  #: the word of the source text with the greatest attention, from 0; None: none
 
 
 class Translation(NamedTuple):
     """One translation of a text."""
-    text: str
-    score: float  # sum of the log probabilities of the tokens, divided by the length penalty
-    tokens: List[str]  # as in the dictionary, the end symbol included unless the length limit was reached
-    token_scores: List[float]  # log probability of each token
-    words: Sequence[Word] = ()  # with the option alignment=True
+    text: str  #: as ``norma translate`` writes it
+    score: float  #: sum of the log probabilities of the tokens, divided by the length penalty
+    tokens: List[str]  #: as in the dictionary, the end symbol included unless the length limit was reached
+    token_scores: List[float]  #: log probability of each token
+    words: Sequence[Word] = ()  #: with the option alignment=True
 
 
 class Translations(List[Translation]):
@@ -177,12 +176,13 @@ class Translator(_Model):
         return best[0] if one else best
 
     def stream(self, texts: Iterable[str], batch: int = 256) -> Iterator[str]:
-        """The best translation of each text of an iterable, which is read ``batch`` texts ahead: for files."""
+        """The best translation of each text of an iterable, which is read ``batch`` texts ahead: for files. Errors as
+        ``translate``, when the text has been read."""
         for some in _batches(texts, batch):
             yield from self.translate(some)
 
     def stream_run(self, texts: Iterable[str], batch: int = 256) -> Iterator[Translations]:
-        """``run`` of each text of an iterable, which is read ``batch`` texts ahead."""
+        """``run`` of each text of an iterable, which is read ``batch`` texts ahead. Errors as ``translate``."""
         for some in _batches(texts, batch):
             yield from self.run(some)
 
@@ -261,22 +261,22 @@ class Translator(_Model):
 
 class LineScore(NamedTuple):
     """Log probabilities of a line, in nats."""
-    log_probability: float  # sum over the tokens
-    tokens: List[str]  # as in the dictionary, the end symbol last
-    token_scores: List[float]
+    log_probability: float  #: sum over the tokens
+    tokens: List[str]  #: as in the dictionary, the end symbol last
+    token_scores: List[float]  #: log probability of each token
 
 
 class Perplexity(NamedTuple):
     """The perplexity of a text; of a non-causal model (option model.causal) it is none."""
-    perplexity: float  # exp(nll / tokens)
-    per_word: float  # exp(nll / words), which can be compared between vocabularies
-    low: float  # 95 % bootstrap interval over blocks of 64 tokens
-    high: float
-    nll: float  # sum of the negative log probabilities in nats
-    tokens: int  # scored, end symbols included
-    words: int  # words and end symbols
-    unknown: int  # tokens that are not in the dictionary
-    left_out: int  # tokens that were not scored: a last segment that is incomplete
+    perplexity: float  #: exp(nll / tokens)
+    per_word: float  #: exp(nll / words), which can be compared between vocabularies
+    low: float  #: lower end of the 95 % bootstrap interval over blocks of 64 tokens
+    high: float  #: upper end of the interval
+    nll: float  #: sum of the negative log probabilities in nats
+    tokens: int  #: scored, end symbols included
+    words: int  #: words and end symbols
+    unknown: int  #: tokens that are not in the dictionary
+    left_out: int  #: tokens that were not scored: a last segment that is incomplete
 
 
 class LanguageModel(_Model):
@@ -291,16 +291,17 @@ class LanguageModel(_Model):
 
     def score(self, lines: Iterable[str], text: bool = False) -> List[LineScore]:
         """Log probabilities of the tokens of each line, the end symbol included. text: the lines are one text, earlier
-        lines are context, as in ``norma perplexity``; otherwise every line is a text. FormatError: a line break."""
+        lines are context, as in ``norma perplexity``; otherwise every line is a text. FormatError: a line break within a line."""
         return self._score(lines, text)[0]
 
     def stream(self, lines: Iterable[str], batch: int = 256) -> Iterator[LineScore]:
-        """``score`` of each line of an iterable, every line a text, which is read ``batch`` lines ahead."""
+        """``score`` of each line of an iterable, every line a text, which is read ``batch`` lines ahead. Errors as ``score``."""
         for some in _batches(lines, batch):
             yield from self.score(some)
 
     def perplexity(self, lines: Iterable[str], text: bool = True) -> float:
-        """exp of the mean negative log probability of all tokens; by default of one text, as ``norma perplexity``."""
+        """exp of the mean negative log probability of all tokens; by default of one text, as ``norma perplexity``. Errors as
+        ``score``."""
         return self._score(lines, text)[1]
 
     def perplexity_of_file(self, path: PathLike) -> Perplexity:
@@ -329,8 +330,9 @@ class LanguageModel(_Model):
             lib.nm_lm_scores_free(result)
 
     def generate(self, prompts: Iterable[str], first: int = 0) -> List[str]:
-        """A continuation of each prompt, without the prompt, as ``norma generate``. A prompt may have several lines. first: number
-        of the first prompt; a continuation depends on its prompt, its number and the option seed only."""
+        """A continuation of each prompt, without the prompt, as ``norma generate``. A prompt may have several lines. first:
+        number of the first prompt; a continuation depends on its prompt, its number and the option seed only.
+        FormatError: the character NUL."""
         array, n = _texts("prompt", _list_of(prompts))
         lib, result = library(), self._call("nm_language_model_generate", array, n, first)
         try:
@@ -343,16 +345,16 @@ class LanguageModel(_Model):
 
 class Span(NamedTuple):
     """Tokens first .. end - 1 of a sentence."""
-    first: int
-    end: int
-    label: str
+    first: int  #: index of the first token, from 0
+    end: int  #: index after the last token
+    label: str  #: type of the span, such as "PER"
 
 
 class Tagged(NamedTuple):
     """A tagged sentence."""
-    tags: List[str]  # of each token, such as "B-PER"
-    spans: List[Span]
-    in_pieces: bool  # more tokens than the model has positions
+    tags: List[str]  #: of each token, such as "B-PER"
+    spans: List[Span]  #: in the order of their first tokens
+    in_pieces: bool  #: more tokens than the model has positions
 
 
 class Tagger(_Model):
@@ -367,8 +369,8 @@ class Tagger(_Model):
     @property
     def tags(self) -> List[str]:
         """The tags of the model in its scheme."""
-        lib = library()
-        return [lib.nm_tagger_tag(self._handle, i).decode() for i in range(lib.nm_tagger_n_tags(self._handle))]
+        lib, handle = library(), self._handle
+        return [lib.nm_tagger_tag(handle, i).decode() for i in range(lib.nm_tagger_n_tags(handle))]
 
     def tag(self, sentences: Iterable[Sequence[str]]) -> List[Tagged]:
         """Tags and spans of each sentence, a list of tokens. FormatError: an empty token or one with a line break, or a
@@ -383,7 +385,7 @@ class Tagger(_Model):
             lib.nm_tagged_free(result)
 
     def stream(self, sentences: Iterable[Sequence[str]], batch: int = 256) -> Iterator[Tagged]:
-        """``tag`` of each sentence of an iterable, which is read ``batch`` sentences ahead."""
+        """``tag`` of each sentence of an iterable, which is read ``batch`` sentences ahead. Errors as ``tag``."""
         for some in _batches(sentences, batch):
             yield from self.tag(some)
 
@@ -401,9 +403,9 @@ class Tagger(_Model):
 
 class Classification(NamedTuple):
     """The class of a text."""
-    label: str
-    probabilities: Dict[str, float]
-    truncated: bool  # more than data.max_length tokens
+    label: str  #: the most probable class
+    probabilities: Dict[str, float]  #: of all classes
+    truncated: bool  #: more than data.max_length tokens
 
 
 class Classifier(_Model):
@@ -417,12 +419,12 @@ class Classifier(_Model):
     @property
     def labels(self) -> List[str]:
         """The classes."""
-        lib = library()
-        return [lib.nm_classifier_class(self._handle, i).decode()
-                for i in range(lib.nm_classifier_n_classes(self._handle))]
+        lib, handle = library(), self._handle
+        return [lib.nm_classifier_class(handle, i).decode() for i in range(lib.nm_classifier_n_classes(handle))]
 
     def classify(self, texts: Iterable[str]) -> List[Classification]:
-        """The most probable class of each text and the probabilities of all. Line breaks count as spaces."""
+        """The most probable class of each text and the probabilities of all. Line breaks count as spaces. FormatError: the
+        character NUL."""
         array, n = _texts("text", _list_of(texts))
         labels = self.labels
         lib, result = library(), self._call("nm_classifier_run", array, n)
@@ -434,13 +436,14 @@ class Classifier(_Model):
             lib.nm_classifications_free(result)
 
     def stream(self, texts: Iterable[str], batch: int = 256) -> Iterator[Classification]:
-        """``classify`` of each text of an iterable, which is read ``batch`` texts ahead."""
+        """``classify`` of each text of an iterable, which is read ``batch`` texts ahead. Errors as ``classify``."""
         for some in _batches(texts, batch):
             yield from self.classify(some)
 
 
 def load(path: Union[PathLike, Sequence[PathLike]], **options: Any) -> Any:
-    """The model of a path as the class of its task: ``norma.load("runs/x").translate([...])``. Errors as ``Translator``."""
+    """The model of a path as the class of its task: ``norma.load("runs/x").translate([...])``. Options and errors as
+    ``Translator``, ``LanguageModel``, ``Tagger`` and ``Classifier``."""
     problem: Optional[UnsupportedError] = None
     for kind in (Translator, LanguageModel, Tagger, Classifier):
         try:

@@ -17,24 +17,24 @@ _WARMUP = {"power": 10000, "mabn": 100}
 
 class NormOption(NamedTuple):
     """An option of a type of norm: a row of ``norma train --help all``."""
-    default: str
-    choices: Optional[str]  # "a|b|c"; None: a number, a truth value or a text
-    minimum: float  # numbers: inclusive range
-    maximum: float
-    help: str
+    default: str  #: as text
+    choices: Optional[str]  #: "a|b|c"; None: a number, a truth value or a text
+    minimum: float  #: of a number
+    maximum: float  #: of a number, inclusive
+    help: str  #: one line
 
 
 class NormType(NamedTuple):
     """A type of norm, such as ``power``."""
-    name: str
-    title: str
-    formula: str
-    source: str
-    uses_batch: bool  # training uses statistics over the tokens of a batch
-    has_state: bool  # running statistics
-    approximate_gradient: bool  # backward is deliberately not the derivative
-    has_penalty: bool  # a term of the loss
-    options: Dict[str, NormOption]
+    name: str  #: as in ``norma.Norm(name, width)``
+    title: str  #: as in the paper
+    formula: str  #: of the forward pass
+    source: str  #: the paper or program
+    uses_batch: bool  #: training uses statistics over the tokens of a batch
+    has_state: bool  #: running statistics
+    approximate_gradient: bool  #: backward is deliberately not the derivative
+    has_penalty: bool  #: a term of the loss
+    options: Dict[str, NormOption]  #: by name
 
 
 def _text(value: Optional[bytes]) -> str:

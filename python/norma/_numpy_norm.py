@@ -5,6 +5,7 @@ import os
 from ctypes import byref, c_int64
 from typing import TYPE_CHECKING, Any, Dict, Optional, Union
 
+from ._handle import Closeable
 from ._library import ErrorText, UsageError, check, library
 from ._norms import Layer, LayerSpec, NormType, Pass
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-class Norm:
+class Norm(Closeable):
     """A normalization layer with its parameters, gradients and running state, for numpy arrays.
 
     Arrays have the shape ``[..., width]`` and the type ``dtype``; every index but the last is a token. They are
@@ -21,7 +22,8 @@ class Norm:
 
     type: name of a type, ``norma.norm_types()``; width: number of features; groups: number of groups of features,
     for GroupNorm and group scaling (usually the number of attention heads); threads: 0: one per core;
-    dtype: ``float32``, or ``float64`` for checks (slow); options: of ``norma.norm_types()[type].options``.
+    dtype: ``float32``, or ``float64`` for checks (slow); name: of the layer in messages; options: of
+    ``norma.norm_types()[type].options``.
 
     UsageError: unknown type, option or value, or a width that the groups do not divide.
     """
@@ -33,10 +35,15 @@ class Norm:
         self.dtype = numpy.dtype(dtype)
         if self.dtype not in (numpy.float32, numpy.float64):
             raise UsageError(f"dtype {self.dtype}: expected float32 or float64")
-        self._layer = Layer(LayerSpec.of(type, width, groups, options), self.dtype == numpy.float64, threads, name)
-        self._pass = Pass(self._layer)
+        layer = Layer(LayerSpec.of(type, width, groups, options), self.dtype == numpy.float64, threads, name)
+        self._owned = (layer, Pass(layer))
         self._x: Optional["np.ndarray"] = None  # of the pending forward pass, without padding
         self._kept: Optional["np.ndarray"] = None  # its padding mask, inverted
+
+    @property
+    def _layer(self) -> Layer:
+        layer: Layer = self._handle[0]
+        return layer
 
     @property
     def type(self) -> NormType:
@@ -70,7 +77,7 @@ class Norm:
 
     @property
     def counters(self) -> Dict[str, int]:
-        """Numbers of updates by name, such as ``iters``."""
+        """Numbers of updates by name, such as ``iters``; a copy, see ``set_counter``."""
         return {name: c_int64.from_address(address).value for name, address in self._layer.counters.items()}
 
     def set_counter(self, name: str, value: int) -> None:
@@ -81,8 +88,9 @@ class Norm:
 
     def zero_grads(self) -> None:
         """Sets the gradients of the parameters to 0."""
-        with self._layer.backend.lock:
-            library().nm_norm_zero_grads(self._layer.handle)
+        layer = self._layer
+        with layer.backend.lock:
+            layer.zero_grads()
 
     # ---- passes ----
 
@@ -111,9 +119,10 @@ class Norm:
         packed = x if kept is None else x[kept]
         y = self._numpy.empty_like(packed)
         rows = packed.size // self.width
+        layer, used = self._handle
         if rows:
-            with self._layer.backend.lock:
-                self._pass.forward(training, rows, packed.ctypes.data, y.ctypes.data)
+            with layer.backend.lock:
+                used.forward(training, rows, packed.ctypes.data, y.ctypes.data)
         self._x, self._kept = packed, kept
         return y if kept is None else self._scatter(y, kept)
 
@@ -140,6 +149,7 @@ class Norm:
         dy: gradient with respect to y, of the same shape. penalty_grad: derivative of the loss with respect to
         ``penalty``. UsageError: no forward pass before it, or another shape.
         """
+        layer, used = self._handle
         if self._x is None:
             raise UsageError("backward without a forward before it")
         x, kept, self._x = self._x, self._kept, None
@@ -147,14 +157,14 @@ class Norm:
         packed = dy if kept is None else dy[kept]
         dx = self._numpy.empty_like(packed)
         if x.size:
-            with self._layer.backend.lock:
-                self._pass.backward(x.ctypes.data, packed.ctypes.data, penalty_grad, dx.ctypes.data)
+            with layer.backend.lock:
+                used.backward(x.ctypes.data, packed.ctypes.data, penalty_grad, dx.ctypes.data)
         return dx if kept is None else self._scatter(dx, kept)
 
     @property
     def penalty(self) -> float:
         """Penalty of the last ``forward`` (Regularized BatchNorm); 0 for other types."""
-        return self._pass.penalty
+        return float(self._handle[1].penalty)
 
     # ---- files ----
 
@@ -167,11 +177,19 @@ class Norm:
         self._file(library().nm_norm_load, path)
 
     def _file(self, function: Any, path: Any) -> None:
-        err = ErrorText()
-        with self._layer.backend.lock:
-            check(function(self._layer.handle, os.fsencode(path), byref(err)), err)
+        err, layer = ErrorText(), self._layer
+        with layer.backend.lock:
+            check(function(layer.handle, os.fsencode(path), byref(err)), err)
+
+    def close(self) -> None:
+        """Frees the memory of the layer. Arrays of ``params``, ``grads`` and ``state`` that are still used keep it. Later calls
+        raise UsageError."""
+        super().close()
+        self._x = self._kept = None
 
     def __repr__(self) -> str:
+        if self._owned is None:
+            return "<norma.Norm, closed>"
         spec = self._layer.spec
         return f"norma.Norm({spec.type.name!r}, {spec.width}, groups={spec.groups}" + \
             (f", settings={spec.settings!r})" if spec.settings else ")")

@@ -14,30 +14,30 @@ from ._models import PathLike, _option_list
 
 class PreparedSplit(NamedTuple):
     """A split of a data folder. Tuples have one number per side."""
-    lines: int  # lines, or pairs of lines
-    kept: int
-    held_out: int  # of the training pairs, for validation
-    dropped: Dict[str, int]  # by reason
-    words: Tuple[int, ...]  # of the kept lines, before BPE
-    tokens: Tuple[int, ...]  # after BPE, without the end symbol
-    unknown: Tuple[int, ...]
-    links: int  # of the training pairs: word alignments, as links of subwords
+    lines: int  #: lines, or pairs of lines
+    kept: int  #: those that were written
+    held_out: int  #: of the training pairs, for validation
+    dropped: Dict[str, int]  #: by reason
+    words: Tuple[int, ...]  #: of the kept lines, before BPE
+    tokens: Tuple[int, ...]  #: after BPE, without the end symbol
+    unknown: Tuple[int, ...]  #: tokens that are not in the dictionary
+    links: int  #: of the training pairs: word alignments, as links of subwords
 
 
 class PreparedSide(NamedTuple):
     """A side of the text."""
-    name: str  # "source", "target"; "text"
-    word_types: int
-    dictionary: int  # size
-    pieces: int  # of the SentencePiece model; 0 without one
+    name: str  #: "source", "target"; "text"
+    word_types: int  #: number of different words
+    dictionary: int  #: number of entries
+    pieces: int  #: of the SentencePiece model; 0 without one
 
 
 class Prepared(NamedTuple):
     """What ``norma.prepare`` read and wrote."""
-    folder: str
-    splits: Dict[str, PreparedSplit]  # "train", "valid", "test", those that were given
-    sides: List[PreparedSide]
-    merges: int  # of BPE
+    folder: str  #: path of the data folder
+    splits: Dict[str, PreparedSplit]  #: "train", "valid", "test", those that were given
+    sides: List[PreparedSide]  #: the text, or source and target
+    merges: int  #: number of BPE merges
 
 
 def prepare(options: Optional[Mapping[str, Any]] = None, *, settings: Optional[PathLike] = None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 import configparser
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -51,7 +50,7 @@ class Log:
         return {name: _column([record.get(name) for record in chosen]) for name in names}
 
     def frame(self, type: str) -> Any:
-        """The same as a DataFrame of pandas, which must be installed."""
+        """The same as a DataFrame of pandas. ImportError: pandas is not installed."""
         import pandas  # type: ignore[import-untyped,unused-ignore]
         return pandas.DataFrame(self[type])
 
@@ -154,7 +153,8 @@ class _Recipe:
 
 
 def _follow(process: "subprocess.Popen[bytes]", logs: Any, interval: float) -> None:
-    """Follows logs until the program ends. At an exception, such as that of Ctrl-C, the program is interrupted."""
+    """Follows logs until the program ends. An exception, such as that of Ctrl-C, ends the program with a checkpoint: by SIGTERM,
+    since a process that ignores SIGINT, such as a job of nohup, starts programs that ignore it, too."""
     try:
         while process.poll() is None:
             try:
@@ -163,7 +163,7 @@ def _follow(process: "subprocess.Popen[bytes]", logs: Any, interval: float) -> N
                 pass
             logs.follow()
     except BaseException:
-        process.send_signal(signal.SIGINT)
+        process.terminate()
         process.wait()
         raise
 
@@ -180,47 +180,47 @@ def _finish(process: "subprocess.Popen[bytes]", messages: Any) -> None:
 
 class Progress(NamedTuple):
     """After an update. Losses are means per target token, or per example for classification and tagging."""
-    update: int
-    updates: int  # planned number; 0: not known
-    epoch: int  # from 0
-    tokens: int  # target tokens so far
-    loss: float
-    nll: float
-    learning_rate: float
-    grad_norm: float
-    tokens_per_second: float
-    seconds: float
-    seconds_left: float  # NaN: not known
-    batch: int  # of the epoch: how many are done
-    batches: int  # and their number
-    perplexity: float  # NaN if the loss has none
-    fraction: float  # of the training that is done, 0 to 1; NaN: no limit is set
+    update: int  #: number of the update, from 1
+    updates: int  #: planned number; 0: not known
+    epoch: int  #: from 0
+    tokens: int  #: target tokens so far
+    loss: float  #: of the update
+    nll: float  #: the loss without label smoothing
+    learning_rate: float  #: of the update
+    grad_norm: float  #: L2 norm of the gradient before clipping
+    tokens_per_second: float  #: since the last record of the log, without validations
+    seconds: float  #: since the training began
+    seconds_left: float  #: NaN: not known
+    batch: int  #: number of finished batches of the epoch
+    batches: int  #: number of batches of the epoch
+    perplexity: float  #: NaN if the loss has none
+    fraction: float  #: of the training that is done, 0 to 1; NaN: no limit is set
 
 
 class Validation(NamedTuple):
     """After a validation."""
-    update: int
-    epoch: int
-    loss: float
-    perplexity: float  # NaN if the loss has none
-    score_name: Optional[str]  # "bleu", "f1", "accuracy"; None: no score was computed
-    score: float  # NaN without one
-    best: bool  # the best validation so far
-    samples: Optional[str]  # a few inputs, outputs and references as text
-    nll: float  # the loss without label smoothing
-    seconds: float  # duration of the validation
-    noncausal: bool  # the loss of a non-causal language model, of which exp(nll) is not a perplexity
-    batch_loss: float  # with batch statistics instead of running ones; NaN if no norm has them
-    batch_nll: float
-    masked: int  # target tokens outside the output vocabulary: not in the losses
-    score_title: Optional[str]  # "BLEU", "F1"; None: no score was computed
+    update: int  #: number of the update, from 1
+    epoch: int  #: from 0
+    loss: float  #: mean per target token, or per example
+    perplexity: float  #: NaN if the loss has none
+    score_name: Optional[str]  #: "bleu", "f1", "accuracy"; None: no score was computed
+    score: float  #: NaN without one
+    best: bool  #: the best validation so far
+    samples: Optional[str]  #: a few inputs, outputs and references as text
+    nll: float  #: the loss without label smoothing
+    seconds: float  #: duration of the validation
+    noncausal: bool  #: the loss of a non-causal language model, of which exp(nll) is not a perplexity
+    batch_loss: float  #: with batch statistics instead of running ones; NaN if no norm has them
+    batch_nll: float  #: the same without label smoothing
+    masked: int  #: target tokens outside the output vocabulary: not in the losses
+    score_title: Optional[str]  #: "BLEU", "F1"; None: no score was computed
 
 
 class Callbacks(NamedTuple):
     """Functions that ``norma.train`` calls, each optional. Without ``message`` warnings are those of ``warnings``."""
-    progress: Optional[Callable[[Progress], Any]] = None  # after every update
-    validated: Optional[Callable[[Validation], Any]] = None
-    message: Optional[Callable[[str], Any]] = None  # a warning
+    progress: Optional[Callable[[Progress], Any]] = None  #: after every update
+    validated: Optional[Callable[[Validation], Any]] = None  #: after every validation
+    message: Optional[Callable[[str], Any]] = None  #: a warning
 
 
 _RESUME = {False: 0, True: 1, "override": 2}

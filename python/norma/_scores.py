@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 import os
-import weakref
 from ctypes import byref, c_char_p, c_void_p
 from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
 
+from ._handle import Closeable, Handle
 from ._library import ErrorText, IntervalStruct, MismatchError, PairedStruct, UsageError, check, library
 from ._models import PathLike, _list_of, _option_list, _texts
 
@@ -14,32 +14,31 @@ Segments = Union[PathLike, Iterable[str]]
 
 class Interval(NamedTuple):
     """Mean and 95 % interval of the scores of bootstrap resamples."""
-    mean: float
-    low: float
-    high: float
+    mean: float  #: of the scores of the resamples
+    low: float  #: lower end of the interval
+    high: float  #: upper end of the interval
 
 
 class Paired(NamedTuple):
     """A paired bootstrap test of two systems; differences are a - b."""
-    score_a: float
-    score_b: float
-    a: Interval
-    b: Interval
-    difference: Interval
-    p: float
+    score_a: float  #: on the whole test set
+    score_b: float  #: on the whole test set
+    a: Interval  #: bootstrap interval of the first system
+    b: Interval  #: bootstrap interval of the second system
+    difference: Interval  #: bootstrap interval of the difference
+    p: float  #: fraction of resamples in which the better system does not win (Koehn 2004)
 
 
 def _interval(struct: Any) -> Interval:
     return Interval(struct.mean, struct.low, struct.high)
 
 
-class Scores:
+class Scores(Closeable):
     """The scores of one system on one test set."""
 
     def __init__(self, handle: int) -> None:
         lib = library()
-        self._handle = handle
-        weakref.finalize(self, lib.nm_scores_free, handle)
+        self._owned = Handle(handle, lib.nm_scores_free)
         self.value: float = lib.nm_scores_value(handle)  #: of all segments together, in percent
         self.line: str = lib.nm_scores_line(handle).decode()  #: as the reference program prints it
         self.signature: str = lib.nm_scores_signature(handle).decode()  #: ``nrefs:1|case:mixed|...``
@@ -83,7 +82,7 @@ def _is_path(segments: Any) -> bool:
     return isinstance(segments, (str, os.PathLike))
 
 
-class Scorer:
+class Scorer(Closeable):
     """A metric with its options. It may be used by any number of threads at the same time.
 
     metric: ``bleu``, ``chrf``, ``ter``, ``accuracy`` (a segment is a label) or ``f1`` (a segment is a sentence of
@@ -97,8 +96,7 @@ class Scorer:
         handle, err = c_void_p(), ErrorText()
         lib = library()
         check(lib.nm_scorer_open(byref(handle), metric.encode(), _option_list({**(options or {}), **more}), byref(err)), err)
-        self.metric, self._handle = metric, handle.value
-        weakref.finalize(self, lib.nm_scorer_close, self._handle)
+        self.metric, self._owned = metric, Handle(handle.value or 0, lib.nm_scorer_close)
 
     def score(self, hypotheses: Segments, *references: Segments) -> Scores:
         """Scores of hypotheses against one or several references: each a list of segments, or the path of a file with one

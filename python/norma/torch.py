@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from ctypes import c_int64
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Type
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -44,9 +44,10 @@ def _contiguous(tensor: Tensor) -> Tensor:
     return tensor.detach().contiguous()
 
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 # torch.compile breaks the graph at these functions and continues after them. torch.compiler.disable would do the same,
 # but its import takes as long as that of PyTorch. Versions without the function break the graph on their own.
-_not_compiled = getattr(torch, "_disable_dynamo", lambda function: function)
+_not_compiled: Callable[[_Function], _Function] = getattr(torch, "_disable_dynamo", lambda function: function)
 
 
 class _Lease:
@@ -225,10 +226,10 @@ class Norm(nn.Module):
         params = [param for param in self._parameters.values() if param is not None]
         if torch.is_grad_enabled() and (x.requires_grad or any(param.requires_grad for param in params)):
             result = _Forward.apply(x, self, self.training, *params)
-            if not self.type.has_penalty:
-                return result
-            self._penalty = result[1] if self.training else None
-            return result[0]
+            y: Tensor = result[0] if self.type.has_penalty else result
+            if self.type.has_penalty:
+                self._penalty = result[1] if self.training else None
+            return y
         lease = _Lease(self._layer(x))
         y = self._run(lease.layer, lease.used, self.training, x)
         if self.type.has_penalty:
@@ -263,7 +264,7 @@ class Norm(nn.Module):
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         name, *rest = state["_spec"]
-        super().__setstate__({**state, "_spec": LayerSpec(norm_types()[name], *rest)})
+        super().__setstate__({**state, "_spec": LayerSpec(norm_types()[name], *rest)})  # type: ignore[no-untyped-call]
 
     def _load_from_state_dict(self, state_dict: Dict[str, Any], prefix: str, *args: Any) -> None:
         for name, tensor in (*self._parameters.items(), *self._buffers.items()):
@@ -305,8 +306,8 @@ def _class_of(found: NormType) -> Type[Norm]:
 def __getattr__(name: str) -> Type[Norm]:
     for found in norm_types().values():
         if _class_name(found) == name:
-            globals()[name] = _class_of(found)
-            return globals()[name]
+            made = globals()[name] = _class_of(found)
+            return made
     raise AttributeError(f"module 'norma.torch' has no attribute {name!r}")
 
 
@@ -357,7 +358,7 @@ def _token_norms() -> Tuple[Type[nn.Module], ...]:
 
 def _width_of(name: str, module: nn.Module) -> int:
     weight = getattr(module, "weight", None)
-    shape = getattr(module, "normalized_shape", None) or (weight.shape if weight is not None else ())
+    shape: Sequence[int] = getattr(module, "normalized_shape", None) or (weight.shape if weight is not None else ())
     if isinstance(module, Norm):
         return module.width
     if len(shape) != 1:
@@ -376,7 +377,7 @@ def replace_norms(model: nn.Module, type: str, *, groups: int = 1, kinds: Option
 
     UsageError: no layer to replace, one over more than one axis, or options of another type.
     """
-    chosen = tuple(kinds) if kinds is not None else (*_token_norms(), Norm)
+    chosen: Tuple[Type[nn.Module], ...] = tuple(kinds) if kinds is not None else (*_token_norms(), Norm)
     found = [(name, module) for name, module in model.named_modules(remove_duplicate=False)
              if name and isinstance(module, chosen) and (where is None or where(name, module))]
     made: Dict[nn.Module, Norm] = {}
@@ -409,10 +410,10 @@ def _replacement(name: str, old: nn.Module, type: str, groups: int, options: Dic
 
 class SiteTID(NamedTuple):
     """TID at the input of one norm: ratios, not percent."""
-    site: str
-    mean: float
-    variance: float
-    quadratic_mean: float
+    site: str  #: name of the module in the model
+    mean: float  #: of the mean of each feature
+    variance: float  #: of the standard deviation of each feature
+    quadratic_mean: float  #: of the quadratic mean that PowerNorm divides by
 
 
 class _Moments(NamedTuple):
@@ -490,7 +491,7 @@ def tid(model: nn.Module, loader: Iterable[Any], *, groups: int = 1, kinds: Opti
     Returns one entry per layer in the order of the model. Parameters, running statistics and mode are unchanged.
     UsageError: no such layer or no batch.
     """
-    chosen = tuple(kinds) if kinds is not None else (*_token_norms(), nn.BatchNorm1d, Norm)
+    chosen: Tuple[Type[nn.Module], ...] = tuple(kinds) if kinds is not None else (*_token_norms(), nn.BatchNorm1d, Norm)
     sites = {name: module for name, module in model.named_modules()
              if isinstance(module, chosen) and (where is None or where(name, module))}
     sums: Dict[str, List[Tensor]] = {}

@@ -2,11 +2,16 @@
 import json
 import os
 import pathlib
+import signal
 
 import pytest
 
 import norma
 from small_models import RECIPE, norma_program, write_pairs
+
+# A job that a script starts in the background ignores SIGINT, and the tests of Ctrl-C would wait forever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SOURCE = pathlib.Path(os.environ.get("SOURCE", pathlib.Path(__file__).resolve().parents[2]))
 

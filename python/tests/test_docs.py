@@ -1,5 +1,6 @@
-"""The Sphinx pages (make python-docs) have every public name."""
+"""Every public name has a docstring, and the Sphinx pages (make python-docs) have every public name."""
 import importlib
+import inspect
 import re
 
 import pytest
@@ -8,6 +9,44 @@ import norma
 from conftest import SOURCE
 
 pages = SOURCE / "python" / "docs" / "index.rst"
+
+
+def undocumented(kind):
+    """Public members of a class, inherited ones included, that have no docstring; fields of a NamedTuple need a comment for
+    Sphinx, `#:`."""
+    source = inspect.getsource(kind) if hasattr(kind, "_fields") else ""
+    for key in dir(kind):
+        owner = next((base for base in kind.__mro__ if key in vars(base)), object)
+        if key.startswith("_") or not owner.__module__.startswith("norma"):
+            continue
+        if key in getattr(kind, "_fields", ()):
+            found = re.search(rf"^    {key}: .*  #: \S", source, re.MULTILINE)
+        else:
+            found = isinstance(getattr(kind, key), (bool, int)) or inspect.getdoc(inspect.getattr_static(kind, key))
+        if not found:
+            yield key
+
+
+def missing(module, names):
+    for name in names:
+        value = getattr(module, name)
+        text = inspect.getdoc(value) or ""
+        if not text or text.startswith(f"{name}("):  # that of a NamedTuple without one
+            yield name
+        if inspect.isclass(value):
+            yield from (f"{name}.{key}" for key in undocumented(value))
+
+
+def test_every_public_name_has_a_docstring():
+    assert list(missing(norma, norma.__all__)) == []
+
+
+def test_every_public_name_of_torch_has_a_docstring():
+    pytest.importorskip("torch")
+    torch = importlib.import_module("norma.torch")
+    names = dir(torch)
+    assert "PowerNorm" in names and "tid" in names
+    assert list(missing(torch, names)) == []
 
 
 @pytest.mark.skipif(not pages.exists(), reason="not in this copy of the sources")

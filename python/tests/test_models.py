@@ -5,6 +5,8 @@ import random
 import signal
 import subprocess
 import threading
+import time
+import weakref
 
 import numpy as np
 import pytest
@@ -280,6 +282,45 @@ def test_options_and_streams(folder, tagger, classifier, language_model):
         assert list(model.stream(items, batch=2)) == getattr(model, call)(items)
 
 
+def test_context_managers(folder, language_model, tagger, classifier):
+    """``with`` frees the model at its end; a call of another thread finishes first."""
+    for kind, path, call, items in ((norma.Translator, folder / "run", "run", ["haus rot", "hund"]),
+                                    (norma.LanguageModel, language_model, "score", ["haus rot", "hund"]),
+                                    (norma.Tagger, tagger, "tag", [["Anna", "x"]]),
+                                    (norma.Classifier, classifier, "classify", ["a", "b c"]),
+                                    (norma.Scorer, "bleu", "score", ["a b c d"])):
+        with kind(path) as model:
+            memory, run = weakref.ref(model._handle), getattr(model, call)
+            arguments = [items, items] if kind is norma.Scorer else [items]
+            before, done = run(*arguments), []
+
+            def work():
+                try:
+                    while True:
+                        done.append(run(*arguments))
+                except norma.UsageError as problem:
+                    done.append(str(problem))
+            thread = threading.Thread(target=work)
+            thread.start()
+            while not done:
+                time.sleep(0.001)
+        thread.join()
+        assert done.pop() == f"this {kind.__name__} is closed" and memory() is None
+        if kind is norma.Scorer:
+            assert {one.value for one in done} == {before.value}
+        else:
+            assert all(one == before for one in done)
+        for use in (model.__enter__, lambda: run(*arguments)):
+            with pytest.raises(norma.UsageError, match=f"this {kind.__name__} is closed"):
+                use()
+        model.close()
+    with norma.score("bleu", ["a b c d"], ["a b c d"]) as scores:
+        pass
+    assert scores.value == 100
+    with pytest.raises(norma.UsageError, match="this Scores is closed"):
+        scores.interval()
+
+
 def test_load(folder, language_model, tagger, classifier):
     kinds = {folder / "run": norma.Translator, language_model: norma.LanguageModel, tagger: norma.Tagger,
              classifier: norma.Classifier}
@@ -365,6 +406,20 @@ def test_training_stops_at_an_exception_and_resumes(folder, tmp_path, process):
     assert run.log["valid"]["update"][-1] == 6 * (int(max(reached, default=0)) // 6 + 3)
     whole = norma.train(recipe, tmp_path / "whole", {"train.updates": int(run.log["valid"]["update"][-1])})
     assert tensors(run) == tensors(whole)
+
+
+def test_process_stops_where_sigint_is_ignored(folder, tmp_path):
+    """As in a job of nohup, whose children ignore SIGINT, too."""
+    def stop(record):
+        raise RuntimeError("enough")
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(RuntimeError, match="enough"):
+            norma.train(RECIPE.format(folder=folder), tmp_path / "run", {"train.updates": 20000}, callback=stop, interval=0.02,
+                        process=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert norma.Run(tmp_path / "run").log["train"]["update"][-1] < 20000
 
 
 def test_interrupt_stops_the_training(folder, tmp_path):

@@ -1,6 +1,7 @@
 """norma.Norm and the table of types, with numpy arrays."""
 import re
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -167,6 +168,20 @@ def test_vectors_outlive_the_layer():
     for _ in range(20):
         norma.Norm("power", 12, groups=3)
     np.testing.assert_allclose(weight, 1 + np.linspace(0.1, 0.4, 12), rtol=1e-6)
+
+
+def test_context_manager():
+    x = random(5, 12)
+    with norma.Norm("power", 12, groups=3) as norm:
+        norm.forward(x)
+        layer, weight = weakref.ref(norm._layer), norm.params["weight"]
+    assert (weight == 1).all() and layer() is not None  # the array keeps the memory
+    del weight
+    assert layer() is None and "closed" in repr(norm)
+    for use in (lambda: norm.forward(x), lambda: norm.backward(x), lambda: norm.params, lambda: norm.penalty, norm.__enter__):
+        with pytest.raises(norma.UsageError, match="this Norm is closed"):
+            use()
+    norm.close()
 
 
 def test_calls_from_several_threads():
