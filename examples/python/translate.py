@@ -1,4 +1,4 @@
-"""Translates with a model of Norma, and shows how sure it is.
+"""Translates with a model of Norma: n-best lists, confidence, alignment.
 
     python translate.py MODEL [FILE]        (MODEL: a run folder or a model file; FILE: lines of text, default standard input)
 
