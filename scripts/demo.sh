@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # The demo: real German-English sentences are tokenized, five variants of one Transformer are trained on them for a few
-# minutes, and one table compares them.
+# minutes, and one table compares them. The trainings have a fixed number of updates, so the scores are the same everywhere.
 #     scripts/demo.sh PROGRAM
-# DEMO_SECONDS: maximum training time of each variant in seconds (default 150); the cores are shared by parallel runs.
-# The runs are kept in runs/demo-DEMO_SECONDS, so an interrupted demo continues.
+# DEMO_UPDATES: updates of each training (default 1,500). The runs are kept in runs/demo-DEMO_UPDATES, so an interrupted
+# demo continues.
 set -euo pipefail
 program=$(realpath "$1")
 cd "$(dirname "$0")/.."
-seconds=${DEMO_SECONDS:-150}
+updates=${DEMO_UPDATES:-1500}
 corpus=data/demo
 folder=data/demo-de-en
 
@@ -17,11 +17,11 @@ if ! [ "$folder/data.ini" -nt "$corpus/complete" ]; then
         --source-lang de --target-lang en --ratio 1.5 --bpe-merges 4000 --output "$folder"
 fi
 "$program" compare recipes/demo.ini --norms layer,scale+fix,batch,power,rbn --data.folder "$folder" \
-    --train.seconds "$seconds" --compare.folder "runs/demo-$seconds"
+    --train.updates "$updates" --compare.folder "runs/demo-$updates"
 cat <<TEXT
 
 Next steps:
-  build/norma translate runs/demo-$seconds/scale+fix-1 <data/demo/test.de | head
-  build/norma report runs/demo-$seconds/*-1 -o demo.html        # every figure on one page (needs gnuplot)
+  build/norma translate runs/demo-$updates/scale+fix-1 <data/demo/test.de | head
+  build/norma report runs/demo-$updates/*-1 -o demo.html        # every figure on one page (needs gnuplot)
   build/norma compare recipes/demo.ini --norms layer,power --seeds 3 --train.updates 10000 --data.folder $folder
 TEXT

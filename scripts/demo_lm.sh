@@ -2,12 +2,12 @@
 # The language model demo: four variants of a small model are trained on the King James Bible for a few minutes, one
 # table compares their perplexities, and the first one generates text.
 #     scripts/demo_lm.sh PROGRAM
-# DEMO_SECONDS: maximum training time of each variant in seconds (default 120); the cores are shared by parallel runs.
-# The runs are kept in runs/demo-lm-DEMO_SECONDS, so an interrupted demo continues.
+# DEMO_UPDATES: updates of each training (default 2,400). The runs are kept in runs/demo-lm-DEMO_UPDATES, so an
+# interrupted demo continues.
 set -euo pipefail
 program=$(realpath "$1")
 cd "$(dirname "$0")/.."
-seconds=${DEMO_SECONDS:-120}
+updates=${DEMO_UPDATES:-2400}
 corpus=data/demo-lm-text
 folder=data/demo-lm
 
@@ -17,8 +17,8 @@ if ! [ "$folder/data.ini" -nt "$corpus/complete" ]; then
         --source-lang en --escape false --bpe-merges 3000 --output "$folder"
 fi
 "$program" compare recipes/demo-lm.ini --norms layer,scale,batch,power --data.folder "$folder" \
-    --train.seconds "$seconds" --compare.folder "runs/demo-lm-$seconds"
+    --train.updates "$updates" --compare.folder "runs/demo-lm-$updates"
 echo
 echo "Three samples of the LayerNorm model:"
-"$program" generate "runs/demo-lm-$seconds/layer-1" --prompt "And the LORD said unto" --temperature 0.8 --top-p 0.9 \
+"$program" generate "runs/demo-lm-$updates/layer-1" --prompt "And the LORD said unto" --temperature 0.8 --top-p 0.9 \
     --lines 1 --samples 3
