@@ -8,6 +8,10 @@ if(NORMA_FUZZ) # instrumented vectors take minutes to compile; the checks of fuz
   set_property(SOURCE ${NORMA_SIMD_SOURCES} APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=all)
 endif()
 set(NORMA_SIMD_OBJECTS)
+set(_optimization -O3)
+if(NORMA_SANITIZE) # instrumented vector code takes minutes to compile above -O1
+  set(_optimization -O1)
+endif()
 set(_flags_base "")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(_levels base avx2 avx512 vnni bf16_base bf16_avx2 bf16_avx512 bf16_dot)
@@ -37,9 +41,7 @@ foreach(_level IN LISTS _levels)
     add_library(norma_simd_${_level} OBJECT ${_files_${_level}})
     target_link_libraries(norma_simd_${_level} PUBLIC norma_settings)
     target_compile_options(norma_simd_${_level} PRIVATE ${_flags_${_level}})
-    if(NOT NORMA_SANITIZE) # which take minutes over -O3
-      target_compile_options(norma_simd_${_level} PRIVATE -O3)
-    endif()
+    target_compile_options(norma_simd_${_level} PRIVATE ${_optimization})
     target_compile_definitions(norma_simd_${_level} PRIVATE NM_LEVEL=${_level} NM_LEVEL_${_level}=1
                                ${_defines_${_level}})
     list(APPEND NORMA_SIMD_OBJECTS $<TARGET_OBJECTS:norma_simd_${_level}>)
