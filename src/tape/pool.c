@@ -66,7 +66,7 @@ static void *upload_row_weights(nm_tape *tape, const nm_packing *packing)
 }
 
 /* y_s = sum over rows i of s weights_i x_i */
-static void sum_rows(nm_tape *tape, const pool_saved *saved, nm_tensor *x, nm_tensor *y)
+static void sum_rows(nm_tape *tape, pool_saved *saved, nm_tensor *x, nm_tensor *y)
 {
     nm_backend *b = tape->backend;
     for (int32_t s = 0; s < saved->packing.n_seqs; s++) {
@@ -75,7 +75,7 @@ static void sum_rows(nm_tape *tape, const pool_saved *saved, nm_tensor *x, nm_te
         NM_CALL(b, gemm, .alpha = 1, .a = weights, .b = rows, .beta = 0,
                 .c = row_of(tape, nm_tensor_mat(y), s));
     }
-    nm_tape_record(tape, &pool_op, y, (void *)(uintptr_t)saved)->in[0] = x;
+    nm_tape_record(tape, &pool_op, y, saved)->in[0] = x;
 }
 
 nm_tensor *nm_pool(nm_tape *tape, nm_tensor *x, const nm_packing *packing, nm_pooling pooling)

@@ -49,16 +49,16 @@ typedef struct tile_output {
     size_t step;
 } tile_output;
 
-/* The rows of a are contiguous. */
-static __attribute__((noinline)) void tile_rows(tile_size size, tile_operand a, tile_operand b, float alpha,
-                                                tile_output c)
+/* a_row, a_step: strides of the rows and columns of a, of which the caller passes one as the constant 1. */
+NM_INLINE void run_tile(tile_size size, const float *a, size_t a_row, size_t a_step, tile_operand b,
+                        float alpha, tile_output c)
 {
     nm_tile((gemm_tile){.rows = size.rows,
                         .cols = size.cols,
                         .depth = size.depth,
-                        .a = a.data,
-                        .a_row = a.step,
-                        .a_step = 1,
+                        .a = a,
+                        .a_row = a_row,
+                        .a_step = a_step,
                         .b = b.data,
                         .b_step = b.step,
                         .add = size.add,
@@ -67,22 +67,18 @@ static __attribute__((noinline)) void tile_rows(tile_size size, tile_operand a, 
                         .ldc = c.step});
 }
 
+/* The rows of a are contiguous. */
+static __attribute__((noinline)) void tile_rows(tile_size size, tile_operand a, tile_operand b, float alpha,
+                                                tile_output c)
+{
+    run_tile(size, a.data, a.step, 1, b, alpha, c);
+}
+
 /* The columns of a are contiguous. */
 static __attribute__((noinline)) void tile_columns(tile_size size, tile_operand a, tile_operand b,
                                                    float alpha, tile_output c)
 {
-    nm_tile((gemm_tile){.rows = size.rows,
-                        .cols = size.cols,
-                        .depth = size.depth,
-                        .a = a.data,
-                        .a_row = 1,
-                        .a_step = a.step,
-                        .b = b.data,
-                        .b_step = b.step,
-                        .add = size.add,
-                        .alpha = alpha,
-                        .c = c.data,
-                        .ldc = c.step});
+    run_tile(size, a.data, 1, a.step, b, alpha, c);
 }
 
 NM_INLINE void multiply(const small_gemm *g)
