@@ -53,8 +53,7 @@ void nm_guided_attention(nm_tape *tape, nm_tensor *q, nm_tensor *kv, const nm_at
                                          .keys = keys,
                                          .loss = loss};
     b->k.guided_attention(b, &s->args);
-    if (!nm_segment_is_recomputed(tape) && tape->n_penalties < NM_TAPE_MAX_PENALTIES)
-        tape->penalties[tape->n_penalties++] = loss;
+    nm_tape_record_penalty(tape, loss);
     nm_node *node = nm_tape_record(tape, &guided_op, NULL, s);
     node->in[0] = q;
     node->in[1] = kv;

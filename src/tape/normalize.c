@@ -75,8 +75,8 @@ static nm_tensor *normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x, nm_node 
     (train ? norm->type->train : norm->type->infer)(call);
     call->sum = NULL; /* x is computed */
     end_failed_pass(tape, call);
-    if (call->penalty && !recomputed && tape->n_penalties < NM_TAPE_MAX_PENALTIES)
-        tape->penalties[tape->n_penalties++] = call->penalty;
+    if (call->penalty)
+        nm_tape_record_penalty(tape, call->penalty);
     if (tape->listen && !recomputed)
         tape->listen(tape->listener, call, false);
     nm_tape_record(tape, &normalize_op, y, saved)->in[0] = x;

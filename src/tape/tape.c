@@ -56,7 +56,8 @@ void nm_tape_start(nm_tape *tape, bool training, uint64_t seed, uint32_t step)
     nm_arena_reset(&tape->device);
     nm_arena_reset(&tape->host);
     tape->nodes = nm_arena_alloc(&tape->host, NM_TAPE_MAX_NODES * sizeof(nm_node));
-    tape->n_nodes = tape->n_pool = tape->n_penalties = 0;
+    tape->n_nodes = tape->n_pool = 0;
+    tape->first_penalty = tape->last_penalty = NULL;
     tape->training = training;
     tape->seed = seed;
     tape->step = step;
@@ -155,6 +156,26 @@ nm_node *nm_tape_record(nm_tape *tape, const nm_op *op, nm_tensor *out, void *sa
     nm_node *node = &tape->nodes[tape->n_nodes++];
     *node = (nm_node){.op = op, .out = out, .saved = saved};
     return node;
+}
+
+void nm_tape_record_penalty(nm_tape *tape, const double *value)
+{
+    nm_penalty *penalty = nm_segment_is_recomputed(tape) ? NULL : nm_tape_host(tape, sizeof *penalty);
+    if (!penalty)
+        return;
+    penalty->value = value;
+    *(tape->last_penalty ? &tape->last_penalty->next : &tape->first_penalty) = penalty;
+    tape->last_penalty = penalty;
+}
+
+double nm_tape_penalty(const nm_tape *tape)
+{
+    double sum = 0, value;
+    for (const nm_penalty *penalty = tape->first_penalty; penalty; penalty = penalty->next) {
+        nm_backend_download(tape->backend, &value, penalty->value, sizeof value);
+        sum += value;
+    }
+    return sum;
 }
 
 void nm_tape_free_data(nm_tape *tape, nm_tensor *tensor)

@@ -43,7 +43,13 @@ typedef struct nm_gradient_observer {
     void (*node_finished)(struct nm_gradient_observer *observer);
 } nm_gradient_observer;
 
-enum { NM_TAPE_MAX_NODES = 1 << 14, NM_TAPE_MAX_POOL = 256, NM_TAPE_MAX_PENALTIES = 256 };
+typedef struct nm_penalty nm_penalty;
+struct nm_penalty {      /* a term of the loss besides that of the task */
+    const double *value; /* device */
+    nm_penalty *next;
+};
+
+enum { NM_TAPE_MAX_NODES = 1 << 14, NM_TAPE_MAX_POOL = 256 };
 
 struct nm_tape {
     nm_backend *backend;
@@ -58,8 +64,7 @@ struct nm_tape {
     double n_targets;                         /* of this micro-batch: see nm_norm_call */
     bool mean_loss;                           /* of the task: see nm_norm_call */
     nm_norm_joiner *joiner;                   /* of norms in training; NULL: none */
-    double *penalties[NM_TAPE_MAX_PENALTIES]; /* device doubles, added to the loss */
-    int n_penalties;
+    nm_penalty *first_penalty, *last_penalty; /* in the order of recording */
     struct nm_tape_block {
         void *data;
         size_t bytes;
@@ -102,6 +107,11 @@ void *nm_tape_upload(nm_tape *tape, const void *host, size_t bytes);
 nm_packing nm_tape_packing(nm_tape *tape, const nm_packing *packing); /* the same, with device_offsets */
 /* Appends a node if the tape is training; in[] may contain NULL. saved: host memory of the tape, or NULL. */
 nm_node *nm_tape_record(nm_tape *tape, const nm_op *op, nm_tensor *out, void *saved);
+
+/* Adds a device double to the penalty of the pass. Not again in a recomputed segment, whose first run has recorded it. */
+void nm_tape_record_penalty(nm_tape *tape, const double *value);
+/* The sum of the recorded penalties, in the order of recording. */
+double nm_tape_penalty(const nm_tape *tape);
 
 /* Runs backward of the nodes from `first` to the last, and removes them. */
 void nm_tape_backward_from(nm_tape *tape, int first);

@@ -113,16 +113,11 @@ static nm_status pass(nm_trainer *trainer, nm_tape *tape, const nm_batch *batch,
     tape->mean_loss = trainer->task.type->mean_loss;
     double *device_sums = trainer->task.type->loss(&trainer->task, trainer->model, tape, batch, true);
     NM_TRY(nm_tape_backward(tape, err));
-    double pair[2], penalty = 0;
+    double pair[2];
     nm_backend_download(b, pair, device_sums, sizeof pair);
-    for (int i = 0; i < tape->n_penalties; i++) {
-        double one;
-        nm_backend_download(b, &one, tape->penalties[i], sizeof one);
-        penalty += one;
-    }
     *sums = (nm_shard_sums){.loss = pair[0],
                             .nll = pair[1],
-                            .penalty = penalty,
+                            .penalty = nm_tape_penalty(tape),
                             .tokens = batch->tokens,
                             .targets = batch->n_targets,
                             .stop = trainer->callbacks.stop && *trainer->callbacks.stop,

@@ -207,16 +207,6 @@ static void read_smoothing(const golden_case *test, nm_loss_spec *loss)
     loss->smoothing = strstr(form, "V-1") ? NM_SMOOTH_OTHERS : NM_SMOOTH_UNIFORM;
 }
 
-static double penalty_of(const nm_tape *tape)
-{
-    double total = 0, value;
-    for (int i = 0; i < tape->n_penalties; i++) {
-        nm_backend_download(tape->backend, &value, tape->penalties[i], sizeof value);
-        total += value;
-    }
-    return total;
-}
-
 static golden_result compare_backward(golden_case *test, golden_model *made, const step *now)
 {
     static const char *const keys[] = {"dparams_of_opt_loss", "dparams_of_loss_sum_plus_reg",
@@ -256,7 +246,7 @@ static golden_result compare_forward(golden_case *test, golden_model *made, nm_t
     GOLDEN_TRY(compare_number(test, now, "opt_loss", sums[0] / tokens));
     GOLDEN_TRY(compare_number(test, now, "num_words", tokens));
     GOLDEN_TRY(compare_number(test, now, "ntokens", tokens));
-    return now->train ? compare_number(test, now, "reg_sum", penalty_of(tape)) : GOLDEN_PASSED;
+    return now->train ? compare_number(test, now, "reg_sum", nm_tape_penalty(tape)) : GOLDEN_PASSED;
 }
 
 static golden_result run_on_tape(golden_case *test, golden_model *made, nm_tape *tape, const step *now,

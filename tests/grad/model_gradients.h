@@ -163,14 +163,10 @@ static inline double model_softmax_loss(void *user, bool training)
     r->tape.n_targets = r->batch.target.n_tokens;
     nm_model_output out = r->model->type->forward(r->model, &r->tape, &r->batch);
     nm_loss_spec spec = {.eps = 0.1, .targets = r->batch.target_out};
-    double *sums = nm_softmax_loss_of(&r->tape, out.hidden, out.weight, out.bias, &spec), pair[2], total;
+    double *sums = nm_softmax_loss_of(&r->tape, out.hidden, out.weight, out.bias, &spec), pair[2];
     assert_non_null(sums);
     nm_backend_download(r->backend, pair, sums, sizeof pair);
-    total = pair[0];
-    for (int i = 0; i < r->tape.n_penalties; i++) {
-        nm_backend_download(r->backend, pair, r->tape.penalties[i], sizeof *pair);
-        total += pair[0];
-    }
+    const double total = pair[0] + nm_tape_penalty(&r->tape);
     if (training)
         check(nm_tape_backward(&r->tape, &err), &err);
     nm_norm_snapshot_restore(&memory, params);

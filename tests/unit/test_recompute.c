@@ -172,12 +172,50 @@ static void test_shared_norm_has_exact_statistics(void **state)
     assert_memory_equal(stored, recomputed, sizeof stored);
 }
 
+/* The penalties of all norms of a pass are in its loss, however many there are. */
+static void test_every_penalty_is_summed(void **state)
+{
+    (void)state;
+    enum { NORMS = 300 };
+    nm_error err;
+    nm_backend *b;
+    nm_params params;
+    nm_tape tape;
+    nm_norm *norm;
+    nm_options *options = nm_options_create();
+    nm_norm_options_add(options);
+    const nm_norm_site site = {.name = "site", .width = WIDTH};
+    assert_int_equal(nm_backend_create(&b, &(nm_backend_options){.name = "ref"}, &err), NM_OK);
+    nm_params_init(&params, b);
+    assert_int_equal(nm_params_add_norm(&params, "rbn", options, &site, &norm, &err), NM_OK);
+    assert_int_equal(nm_params_allocate(&params, true, &err), NM_OK);
+    nm_params_initialize(&params, 1);
+    nm_tape_init_growing(&tape, b);
+    nm_tape_start(&tape, true, 1, 0);
+    tape.n_targets = ROWS;
+    nm_tensor *x = nm_tape_tensor(&tape, ROWS, WIDTH);
+    for (int i = 0; i < ROWS * WIDTH; i++)
+        ((float *)x->data)[i] = (float)(i * 37 % 101) / 23 - 2;
+    nm_normalize(&tape, norm, x);
+    const double one = nm_tape_penalty(&tape);
+    double sum = one;
+    assert_true(one > 0);
+    for (int i = 1; i < NORMS; i++, sum += one)
+        nm_normalize(&tape, norm, x);
+    assert_true(nm_tape_penalty(&tape) == sum);
+    nm_tape_release(&tape);
+    nm_params_release(&params);
+    nm_backend_free(b);
+    nm_options_free(options);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_norm_is_exact),
         cmocka_unit_test(test_threads_are_exact),
         cmocka_unit_test(test_shared_norm_has_exact_statistics),
+        cmocka_unit_test(test_every_penalty_is_summed),
     };
     return cmocka_run_group_tests(tests, make_data, drop_data);
 }
