@@ -84,12 +84,9 @@ typedef struct nm_prepare_reader {
     nm_prepare_source *sources;
     size_t n_sources, capacity, at; /* at: the open one */
     nm_pair_input input;
-    FILE *alignments; /* or NULL */
-    const char *alignments_path;
-    char *alignment; /* the current line, heap */
-    size_t alignment_capacity;
-    int64_t n_pairs; /* that have been read */
-    nm_error err;    /* cause of the end; status NM_OK at the end of the files */
+    nm_lines alignments; /* without a stream if there are none */
+    int64_t n_pairs;     /* that have been read */
+    nm_error err;        /* cause of the end; status NM_OK at the end of the files */
 } nm_prepare_reader;
 
 nm_status nm_prepare_reader_open(nm_prepare_reader *reader, const nm_prepare *prepare, int split,

@@ -1,9 +1,9 @@
 /* Reading of the sources of a split in blocks of pairs. A block has pairs of one source. */
-#include <errno.h>
 #include <stdlib.h>
 
 #include "base/text_input.h"
 #include "data/prepare_private.h"
+#include "text/words.h"
 
 enum { LONGEST_TRAIN_LINE = 1 << 20 };
 
@@ -44,8 +44,9 @@ nm_status nm_prepare_reader_open(nm_prepare_reader *self, const nm_prepare *prep
                                     .decode_entities = config->decode_entities};
     list_sources(self, nm_prepare_prefix(config, split));
     if (split == PREPARE_TRAIN && *config->alignments) {
-        self->alignments_path = config->alignments;
-        NM_TRY(nm_text_open(&self->alignments, config->alignments, "", err));
+        FILE *stream;
+        NM_TRY(nm_text_open(&stream, config->alignments, "", err));
+        nm_lines_init(&self->alignments, stream, config->alignments);
     }
     return self->n_sources ? open_source(self, err)
                            : nm_fail(err, NM_USAGE, "%s = %s: names no file", nm_prepare_split_names[split],
@@ -55,9 +56,9 @@ nm_status nm_prepare_reader_open(nm_prepare_reader *self, const nm_prepare *prep
 void nm_prepare_reader_close(nm_prepare_reader *self)
 {
     nm_pair_input_close(&self->input);
-    if (self->alignments && self->alignments != stdin)
-        fclose(self->alignments);
-    free(self->alignment);
+    if (self->alignments.stream && self->alignments.stream != stdin)
+        fclose(self->alignments.stream);
+    nm_lines_release(&self->alignments);
     for (size_t i = 0; i < self->n_sources; i++) {
         free(self->sources[i].name);
         for (int side = 0; side < NM_PREPARE_SIDES; side++)
@@ -92,42 +93,32 @@ static nm_status read_pair(nm_prepare_reader *self, bool *more, nm_error *err)
     return open_source(self, err);
 }
 
-/* The next line of alignments; *bytes is -1 at the end of the file. */
-static nm_status read_alignment(nm_prepare_reader *self, ssize_t *bytes, nm_error *err)
-{
-    errno = 0;
-    *bytes = getline(&self->alignment, &self->alignment_capacity, self->alignments);
-    if (*bytes < 0 && !feof(self->alignments))
-        return nm_fail(err, nm_input_error_status(errno), "%s: %s", self->alignments_path,
-                       nm_input_error_text(errno));
-    return NM_OK;
-}
-
 /* Adds the alignment of the pair that has been added last. */
 static nm_status take_alignment(nm_prepare_reader *self, nm_prepare_block *block, nm_error *err)
 {
-    ssize_t bytes;
-    if (!self->alignments)
+    nm_lines *lines = &self->alignments;
+    bool more;
+    if (!lines->stream)
         return NM_OK;
-    NM_TRY(read_alignment(self, &bytes, err));
-    if (bytes < 0)
+    NM_TRY(nm_lines_next(lines, &more, err));
+    if (!more)
         return nm_fail(err, NM_MISMATCH, "%s: has %lld lines, but the training text has more pairs",
-                       self->alignments_path, (long long)self->n_pairs - 1);
-    nm_line_list_add(&block->alignments, self->alignment, (size_t)bytes);
+                       lines->path, (long long)lines->number);
+    NM_TRY(nm_line_check_text(lines, err));
+    nm_line_list_add(&block->alignments, lines->text, lines->bytes);
     return NM_OK;
 }
 
 /* After the last pair. */
 static nm_status check_alignments_end(nm_prepare_reader *self, nm_error *err)
 {
-    ssize_t bytes;
-    if (!self->alignments)
-        return NM_OK;
-    NM_TRY(read_alignment(self, &bytes, err));
-    return bytes < 0
+    bool more = false;
+    if (self->alignments.stream)
+        NM_TRY(nm_lines_next(&self->alignments, &more, err));
+    return !more
                ? NM_OK
                : nm_fail(err, NM_MISMATCH, "%s: has more lines than the training text, which has %lld pairs",
-                         self->alignments_path, (long long)self->n_pairs);
+                         self->alignments.path, (long long)self->n_pairs);
 }
 
 void nm_prepare_reader_next(nm_prepare_reader *self, nm_prepare_block *block)

@@ -95,6 +95,8 @@ printf '0-0\n0-0\n\n0-0\n0:0\n' >bad.links
 refused 4 'bad.links:5: "0:0" is not a link SOURCE-TARGET'
 printf '0-0\n1-0\n\n0-0\n0-0\n' >bad.links
 refused 4 'bad.links:2: link 1-0: the source has 1 words and the target 1'
+printf '0-0\n0-0\0\n\n0-0\n0-0\n' >bad.links
+refused 4 'bad.links:2: not text'
 printf '0-0\n0-0\n\n' >bad.links
 refused 5 'bad.links: has 3 lines, but the training text has more pairs'
 printf '0-0\n0-0\n\n0-0\n0-0\n0-0\n' >bad.links
