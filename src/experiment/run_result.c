@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -87,42 +88,49 @@ static nm_status hash_data(const nm_task_type *type, const nm_options *options, 
     return status;
 }
 
-/* Hash of the whole file as hexadecimal text, "" if it cannot be read; *weights: hash of its tensors alone, without
- * metadata such as the options. */
-static void hash_model(const char *path, char text[NM_RUN_KEY_BYTES], uint64_t *weights)
+/* Hash of the whole file as hexadecimal text; *weights: hash of its tensors alone, without metadata such as the options. "" and 0
+ * without a file, and *weights 0 for a file that is not a model: whoever opens it reports that. NM_IO if it cannot be read. */
+static nm_status hash_model(const char *path, char text[NM_RUN_KEY_BYTES], uint64_t *weights, nm_error *err)
 {
     nm_file_map map;
     nm_safetensors *file;
-    nm_error ignored;
+    struct stat info;
+    bool found;
     *text = 0;
     *weights = 0;
-    if (nm_file_map_open(&map, path, &ignored) == NM_OK) {
-        snprintf(text, NM_RUN_KEY_BYTES, "%016" PRIx64,
-                 (uint64_t)XXH3_64bits(map.data ? map.data : "", map.bytes));
-        nm_file_unmap(&map);
-    }
-    if (nm_safetensors_open(&file, path, &ignored) != NM_OK)
-        return;
+    NM_TRY(nm_file_find(path, &found, err));
+    if (!found || (!stat(path, &info) && S_ISDIR(info.st_mode))) /* a run folder without a model */
+        return NM_OK;
+    NM_TRY(nm_file_map_open(&map, path, err));
+    snprintf(text, NM_RUN_KEY_BYTES, "%016" PRIx64,
+             (uint64_t)XXH3_64bits(map.data ? map.data : "", map.bytes));
+    nm_file_unmap(&map);
+    nm_status status = nm_safetensors_open(&file, path, err);
+    if (status != NM_OK)
+        return status == NM_FORMAT ? NM_OK : status;
     for (size_t i = 0; i < nm_safetensors_count(file); i++) {
         const nm_safetensor *tensor = nm_safetensors_at(file, i);
         *weights = XXH3_64bits_withSeed(tensor->name, strlen(tensor->name), *weights);
         *weights = XXH3_64bits_withSeed(tensor->data, tensor->bytes, *weights);
     }
     nm_safetensors_close(file);
+    return NM_OK;
 }
 
-/* Hash of the file that model.init_from names; "" without one, and for a file that cannot be read, which training reports. */
-static void hash_initial_model(const nm_options *options, char hash[NM_RUN_KEY_BYTES])
+/* Hash of the file that model.init_from names; "" without one, and for a file that is absent, which training reports. */
+static nm_status hash_initial_model(const nm_options *options, char hash[NM_RUN_KEY_BYTES], nm_error *err)
 {
     char *source = nm_options_get(options, "model.init_from");
+    nm_status status = NM_OK;
     *hash = 0;
     if (source && *source) {
         uint64_t weights;
         char *path = nm_model_path(source);
-        hash_model(path, hash, &weights);
+        status = hash_model(path, hash, &weights, err);
         free(path);
     }
     free(source);
+    return status;
 }
 
 /* The record of a warm start in the first line of the log; NULL: there is none. The caller releases it. */
@@ -144,7 +152,7 @@ static json_t *read_warm_start(const char *folder)
 nm_status nm_run_check_initial_model(const nm_options *options, const char *folder, nm_error *err)
 {
     char hash[NM_RUN_KEY_BYTES];
-    hash_initial_model(options, hash);
+    NM_TRY(hash_initial_model(options, hash, err));
     json_t *record = *hash ? read_warm_start(folder) : NULL;
     const char *used = json_string_value(json_object_get(record, "fingerprint"));
     nm_status status = NM_OK;
@@ -166,11 +174,12 @@ nm_status nm_run_key(char key[NM_RUN_KEY_BYTES], const nm_task_type *type, const
     *last = section;
     if (!same)
         NM_TRY(hash_data(type, options, data, err));
+    char initial[NM_RUN_KEY_BYTES];
+    NM_TRY(hash_initial_model(options, initial, err));
     nm_options *like = nm_options_create();
     nm_train_options_add(like, type);
     char *settings = options_text(options, like),
-         *average = nm_format("average %lld\n", (long long)measurement->average), initial[NM_RUN_KEY_BYTES];
-    hash_initial_model(options, initial);
+         *average = nm_format("average %lld\n", (long long)measurement->average);
     char *text = nm_format(NORMA_VERSION "\n%s\n%lld\n%016" PRIx64 "\n%s%s%s%s", type->name,
                            (long long)measurement->tid_batches, *data, settings,
                            measurement->average ? average : "", *initial ? "initial " : "", initial);
@@ -346,7 +355,8 @@ nm_status nm_run_result_measure(nm_run_result *result, const char *folder, const
         status = measure(result, &run.task, run.model, measurement->tid_batches, err);
         nm_loaded_model_close(&run);
     }
-    hash_model(path, model, &result->weights);
+    if (status == NM_OK)
+        status = hash_model(path, model, &result->weights, err);
     nm_backend_free(backend);
     free(path);
     result->measured = status == NM_OK;
@@ -393,8 +403,9 @@ nm_status nm_run_result_save(const nm_run_result *result, const char *folder, co
 {
     char model[NM_RUN_KEY_BYTES], weights[32], *scored = scored_model(folder, measurement);
     uint64_t hash;
-    hash_model(scored, model, &hash);
+    nm_status status = hash_model(scored, model, &hash, err);
     free(scored);
+    NM_TRY(status);
     snprintf(weights, sizeof weights, "%016" PRIx64, hash);
     json_t *o = measured_json(result);
     json_object_set_new(o, "key", json_string(key));
@@ -403,7 +414,7 @@ nm_status nm_run_result_save(const nm_run_result *result, const char *folder, co
     /* All digits: a result that is read back gives the same table. */
     char *text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(17)),
          *path = nm_path_join(folder, "test.json");
-    nm_status status = nm_file_write(path, text ? text : "", text ? strlen(text) : 0, err);
+    status = nm_file_write(path, text ? text : "", text ? strlen(text) : 0, err);
     json_decref(o);
     free(text);
     free(path);
@@ -458,8 +469,10 @@ nm_status nm_run_result_load(nm_run_result *result, const char *folder, const ch
                                   *scored = scored_model(folder, measurement);
     nm_status status = nm_file_read_optional(path, &text, err);
     json_t *o = text ? json_loads(text, 0, NULL) : NULL;
-    hash_model(scored, model, &result->weights);
-    result->measured = has_text(o, "key", key) && has_text(o, "model", model) && read_measured(result, o);
+    if (status == NM_OK)
+        status = hash_model(scored, model, &result->weights, err);
+    result->measured =
+        status == NM_OK && has_text(o, "key", key) && has_text(o, "model", model) && read_measured(result, o);
     free(text);
     free(path);
     free(scored);
