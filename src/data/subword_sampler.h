@@ -3,7 +3,7 @@
  *
  * The text is that of the stored subwords, so a data folder needs nothing else. The draw of a line is a function of seed, epoch
  * and line: it depends neither on the number of threads or processes nor on a resume. These keep their stored segmentation:
- * words with <unk> (with SentencePiece the runs between <unk>), words for which a subword outside of the dictionary is drawn,
+ * words with <unk> (with SentencePiece only <unk> itself), words for which a subword outside of the dictionary is drawn,
  * words of more than NM_BPE_SAMPLE_MAX_WORD bytes, and lines that would become longer than the limit. */
 #ifndef NM_SUBWORD_SAMPLER_H
 #define NM_SUBWORD_SAMPLER_H

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "data/subword_sampler.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 #include "text_helper.h"
@@ -433,6 +434,51 @@ static void test_dropout_of_merges(void **state)
     nm_spm_free(spm);
 }
 
+/* In a stored line the text before and after <unk> is segmented again, and <unk> stays. */
+static void test_sampler_segments_between_unknown_tokens(void **state)
+{
+    (void)state;
+    enum { LINES = 60 };
+    static const char dictionary[] =
+        "\xE2\x96\x81the 9\n\xE2\x96\x81th 5\n\xE2\x96\x81 5\nth 3\nhe 3\nt 1\nh 1\ne 1\n";
+    static const char line[] = "\xE2\x96\x81the <unk> \xE2\x96\x81the";
+    nm_vocab *vocab;
+    nm_error err;
+    nm_ids ids = {0};
+    uint64_t offsets[LINES + 1];
+    nm_spm *spm = open_model(&(model_spec){.type = NM_SPM_UNIGRAM});
+    assert_int_equal(
+        nm_vocab_parse(dictionary, strlen(dictionary), "dictionary", NM_VOCAB_FAIRSEQ, &vocab, &err), NM_OK);
+    for (int i = 0; i <= LINES; i++) {
+        offsets[i] = ids.n;
+        nm_vocab_encode(vocab, line, strlen(line), &ids);
+    }
+    const int32_t whole = ids.data[0];
+    const nm_corpus stored = {.ids = ids.data, .offsets = offsets, .n = LINES};
+    const nm_subword_source source = {.corpus = &stored, .vocab = vocab, .spm = spm, .seed = 3, .threads = 1};
+    nm_subword_sampler *sampler;
+    assert_int_equal(nm_subword_sampler_create(&sampler, &(nm_subword_sampling){.alpha = 0.2}, &source, &err),
+                     NM_OK);
+    const nm_corpus *drawn = nm_subword_sampler_draw(sampler, 0);
+    int before = 0, after = 0;
+    for (int64_t i = 0; i < LINES; i++) {
+        const int32_t *at = drawn->ids + drawn->offsets[i];
+        int64_t n = nm_corpus_length(drawn, i), unknown = 0, others = 0;
+        for (int64_t k = 0; k < n; k++) {
+            others += at[k] == vocab->unk;
+            unknown = at[k] == vocab->unk ? k : unknown;
+        }
+        assert_int_equal(others, 1);
+        before += unknown != 1 || at[0] != whole;
+        after += n - unknown != 2 || at[n - 1] != whole;
+    }
+    assert_true(before > LINES / 4 && before < LINES && after > LINES / 4 && after < LINES);
+    nm_subword_sampler_free(sampler);
+    nm_ids_release(&ids);
+    nm_vocab_free(vocab);
+    nm_spm_free(spm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_segmentation),
@@ -440,6 +486,7 @@ int main(void)
                                        cmocka_unit_test(test_damage),
                                        cmocka_unit_test(test_refusals),
                                        cmocka_unit_test(test_sampling_has_the_probabilities_of_the_lattice),
-                                       cmocka_unit_test(test_dropout_of_merges)};
+                                       cmocka_unit_test(test_dropout_of_merges),
+                                       cmocka_unit_test(test_sampler_segments_between_unknown_tokens)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
