@@ -85,7 +85,9 @@ static nm_status open_model(nm_inference *self, const nm_inference_type *type, c
 static nm_status open_models(nm_inference *self, const nm_inference_type *type, const char *paths,
                              const char *const *settings, nm_error *err)
 {
-    bool several = type->ensemble && !nm_file_exists(paths);
+    bool one;
+    NM_TRY(nm_file_find(paths, &one, err));
+    bool several = type->ensemble && !one;
     char *copy = nm_duplicate(paths), *rest = copy;
     size_t capacity = 0;
     nm_status status = NM_OK;

@@ -507,15 +507,26 @@ nm_status nm_folder_create(const char *path, nm_error *err)
     return status;
 }
 
-bool nm_file_exists(const char *path)
-{
-    return access(path, F_OK) == 0;
-}
-
 nm_status nm_file_find(const char *path, bool *found, nm_error *err)
 {
-    *found = nm_file_exists(path);
-    return *found || errno == ENOENT || errno == ENOTDIR ? NM_OK : fail_errno(err, path, "", errno);
+    *found = access(path, F_OK) == 0;
+    bool absent = !*found && (errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG);
+    return *found || absent ? NM_OK : fail_errno(err, path, "", errno);
+}
+
+nm_status nm_file_find_in(const char *folder, const char *name, bool *found, nm_error *err)
+{
+    char *path = nm_path_join(folder, name);
+    nm_status status = nm_file_find(path, found, err);
+    free(path);
+    return status;
+}
+
+bool nm_file_may_exist(const char *path)
+{
+    bool found;
+    nm_error ignored;
+    return nm_file_find(path, &found, &ignored) != NM_OK || found;
 }
 
 char *nm_path_join(const char *folder, const char *name)

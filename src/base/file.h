@@ -89,10 +89,12 @@ void nm_lines_release(nm_lines *lines);
 
 /* Creates a folder and its parents; an existing folder is not an error. */
 nm_status nm_folder_create(const char *path, nm_error *err);
-/* False, too, if the system cannot tell; nm_file_find distinguishes. */
-bool nm_file_exists(const char *path);
 /* Whether there is something at path. NM_IO if the system cannot tell, for example in a folder without permission. */
 nm_status nm_file_find(const char *path, bool *found, nm_error *err);
+/* The same for a file of a folder. */
+nm_status nm_file_find_in(const char *folder, const char *name, bool *found, nm_error *err);
+/* True, too, if the system cannot tell: for a choice between files, whose reader then reports the error. */
+bool nm_file_may_exist(const char *path);
 /* "folder/name" as heap string; the caller frees. */
 char *nm_path_join(const char *folder, const char *name);
 

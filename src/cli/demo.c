@@ -170,9 +170,11 @@ static int prepare(const demo *d)
 static nm_status make_data(const demo *d, const char *key, int *code, nm_error *err)
 {
     char *path = nm_path_join(d->folder, "texts"), *present = NULL;
-    bool known = nm_file_exists(path);
-    nm_status status = known ? nm_file_read(path, &present, NULL, err) : write_texts(d, err);
-    if (known && status == NM_OK && strcmp(key, present))
+    nm_status status = nm_file_read_optional(path, &present, err);
+    bool known = present;
+    if (status == NM_OK && !known)
+        status = write_texts(d, err);
+    if (status == NM_OK && known && strcmp(key, present))
         status =
             nm_fail(err, NM_USAGE,
                     "%s contains the demo of another text; choose another folder with --folder", d->folder);
@@ -255,7 +257,9 @@ static nm_status demonstrate(const demo *d, int *code, nm_error *err)
     NM_TRY(status);
     if (*code != NM_OK)
         return NM_OK;
-    if (!nm_file_exists(d->recipe)) /* a recipe that the user has edited is kept */
+    bool edited; /* a recipe that the user has edited is kept */
+    NM_TRY(nm_file_find(d->recipe, &edited, err));
+    if (!edited)
         NM_TRY(nm_file_write(d->recipe, d->kind->recipe, strlen(d->kind->recipe), err));
     *code = compare(d);
     if (*code == NM_OK && d->kind->recipe == demo_lm_recipe)

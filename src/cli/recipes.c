@@ -134,12 +134,14 @@ static bool is_folder(const char *path)
 static nm_status folder_is_no_recipe(const char *folder, nm_error *err)
 {
     char *config = nm_path_join(folder, "config.ini");
-    nm_status status = nm_file_exists(config)
-                           ? nm_fail(err, NM_IO,
-                                     "%.300s: is a run folder, not a recipe; the recipe of the run is %.300s "
-                                     "(--resume continues the run)",
-                                     folder, config)
-                           : nm_fail(err, NM_IO, "%.300s: is a folder, not a recipe", folder);
+    bool has_run;
+    nm_status status = nm_file_find(config, &has_run, err);
+    if (status == NM_OK)
+        status = has_run ? nm_fail(err, NM_IO,
+                                   "%.300s: is a run folder, not a recipe; the recipe of the run is %.300s "
+                                   "(--resume continues the run)",
+                                   folder, config)
+                         : nm_fail(err, NM_IO, "%.300s: is a folder, not a recipe", folder);
     free(config);
     return status;
 }

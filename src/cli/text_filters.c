@@ -118,7 +118,7 @@ static nm_status read_folder(filter *self, const char *side, nm_error *err)
     }
     char *name = spm_name(side), *path = nm_path_join(self->config->like, name);
     if (status == NM_OK && !self->spm.spm)
-        status = nm_model_spm_read(&self->spm, path, err);
+        status = nm_model_spm_read_optional(&self->spm, path, err);
     free(path);
     free(name);
     return status;
@@ -142,11 +142,8 @@ static nm_status read_model(filter *self, const nm_safetensors *file, const char
 static nm_status read_like(filter *self, nm_error *err)
 {
     const char *const sides[] = {self->config->side, NULL};
-    char *settings = nm_path_join(self->config->like, "data.ini");
     bool folder;
-    nm_status found = nm_file_find(settings, &folder, err);
-    free(settings);
-    NM_TRY(found);
+    NM_TRY(nm_file_find_in(self->config->like, "data.ini", &folder, err));
     if (folder) {
         for (int i = 0; i < 2; i++)
             NM_TRY(read_folder(self, sides[i], err));
@@ -215,11 +212,8 @@ static nm_status open_given(filter *self, nm_error *err)
                                  .aggressive = config->aggressive,
                                  .escape = config->escape,
                                  .lowercase = config->lowercase};
-    if (*config->spm_model) {
-        if (!nm_file_exists(config->spm_model))
-            return nm_fail(err, NM_IO, "%s: No such file or directory", config->spm_model);
+    if (*config->spm_model)
         NM_TRY(nm_model_spm_read(&self->spm, config->spm_model, err));
-    }
     if (*config->codes)
         NM_TRY(nm_model_text_read(config->codes, &self->texts[CODES], err));
     if (self->step == NORMALIZE && !self->spm.spm) {

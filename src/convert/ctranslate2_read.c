@@ -300,7 +300,7 @@ static char *vocab_path(const nm_ct2_reader *from, int stack)
     if (from->lm)
         return nm_path_join(from->folder, "vocabulary.json");
     char *path = nm_path_join(from->folder, "shared_vocabulary.json");
-    if (nm_file_exists(path))
+    if (nm_file_may_exist(path))
         return path;
     free(path);
     return nm_path_join(from->folder, own[stack]);

@@ -26,12 +26,16 @@ static nm_status open_tensors(reader *from)
 {
     char *path = nm_path_join(from->folder, "model.safetensors"),
          *pickle = nm_path_join(from->folder, "pytorch_model.bin");
-    nm_status status =
-        !nm_file_exists(path) && nm_file_exists(pickle)
-            ? nm_fail(from->err, NM_UNSUPPORTED,
-                      "%s: a pickle is not read; transformers writes model.safetensors (save_pretrained)",
-                      pickle)
-            : nm_safetensors_open(&from->file, path, from->err);
+    bool found, has_pickle = false;
+    nm_status status = nm_file_find(path, &found, from->err);
+    if (status == NM_OK && !found)
+        status = nm_file_find(pickle, &has_pickle, from->err);
+    if (status == NM_OK && has_pickle)
+        status = nm_fail(from->err, NM_UNSUPPORTED,
+                         "%s: a pickle is not read; transformers writes model.safetensors (save_pretrained)",
+                         pickle);
+    else if (status == NM_OK)
+        status = nm_safetensors_open(&from->file, path, from->err);
     free(path);
     free(pickle);
     return status;
@@ -74,7 +78,7 @@ static nm_status open_vocab(reader *from, int64_t size)
 {
     char *path = nm_path_join(from->folder, "vocab.json");
     json_t *file = NULL;
-    bool tokenizer = !nm_file_exists(path);
+    bool tokenizer = !nm_file_may_exist(path);
     if (tokenizer) {
         free(path);
         path = nm_path_join(from->folder, "tokenizer.json");

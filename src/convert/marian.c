@@ -181,8 +181,6 @@ static bool is_sentencepiece(const char *path)
 static nm_status read_pieces(reader *from, int side, const char *path, json_t **symbols)
 {
     nm_translation_parts *parts = from->in.task.parts;
-    if (!nm_file_exists(path))
-        return nm_fail(from->err, NM_IO, "%s: no such file", path);
     NM_TRY(nm_model_spm_read(&parts->spm[side], path, from->err));
     const nm_counter *pieces = &parts->spm[side].spm->texts;
     *symbols = json_object();

@@ -70,13 +70,12 @@ nm_status nm_text_files_read(nm_task *task, const char *folder, nm_error *err)
     nm_status status = NM_OK;
     for (const text_file *row = files.rows; row->name && status == NM_OK; row++) {
         char *path = nm_path_join(folder, row->name);
-        if (nm_file_exists(path))
-            status = nm_model_text_read(path, &files.texts[row->text], err);
+        status = nm_model_text_read_optional(path, &files.texts[row->text], err);
         free(path);
     }
     for (int i = 0; i < files.n_spms && status == NM_OK; i++) {
         char *path = nm_path_join(folder, files.spm_names[i]);
-        status = nm_model_spm_read(&files.spms[i], path, err);
+        status = nm_model_spm_read_optional(&files.spms[i], path, err);
         free(path);
     }
     return status;

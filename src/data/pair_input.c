@@ -19,29 +19,29 @@ static char *in_folder(const nm_pair_config *config, const char *name)
     return *config->folder && !is_absolute(name) ? nm_path_join(config->folder, name) : nm_duplicate(name);
 }
 
-static bool is_readable(const char *path)
-{
-    return nm_file_exists(path) || nm_archive_prefix(path);
-}
-
-/* The name, or the name with the suffix of a compressed or segmented file. Heap. */
-static char *find_file(const nm_pair_config *config, const char *name)
+/* The name, or the name with the suffix of a compressed or segmented file. *path: heap; the name itself if none is found. */
+static nm_status find_file(const nm_pair_config *config, const char *name, char **path, bool *found,
+                           nm_error *err)
 {
     static const char *const marked[] = {"", ".xml", ".sgm"};
-    char *path = in_folder(config, name);
-    for (int m = 0; m < 3 && !is_readable(path); m++)
-        for (size_t i = 0; nm_compressed_suffixes[i] && !is_readable(path); i++) {
+    *path = in_folder(config, name);
+    NM_TRY(nm_file_find(*path, found, err));
+    *found = *found || nm_archive_prefix(*path);
+    for (int m = 0; m < 3 && !*found; m++)
+        for (size_t i = 0; nm_compressed_suffixes[i] && !*found; i++) {
             char *name_with = nm_format("%s%s%s", name, marked[m], nm_compressed_suffixes[i]);
             char *other = in_folder(config, name_with);
             free(name_with);
-            if (nm_file_exists(other)) {
-                free(path);
-                path = other;
+            nm_status status = nm_file_find(other, found, err);
+            if (*found) {
+                free(*path);
+                *path = other;
             } else {
                 free(other);
             }
+            NM_TRY(status);
         }
-    return path;
+    return NM_OK;
 }
 
 static char *replace_language(const char *name, const char *language)
@@ -93,11 +93,14 @@ static nm_status open_lines(nm_pair_input *self, const char *source, nm_error *e
     const nm_pair_config *config = self->config;
     for (int side = 0; side < config->sides; side++) {
         char *name = side_name(config, source, side);
-        self->paths[side] = find_file(config, name);
+        bool found, is_file = false;
+        nm_status status = find_file(config, name, &self->paths[side], &found, err);
         free(name);
         char *table = in_folder(config, source);
-        bool is_file = config->sides == 2 && nm_file_exists(table) && !is_readable(self->paths[side]);
+        if (status == NM_OK && config->sides == 2 && !found)
+            status = nm_file_find(table, &is_file, err);
         free(table);
+        NM_TRY(status);
         if (is_file)
             return nm_fail(err, NM_IO,
                            "%s: No such file, but %s exists: if it is a table with both languages, name its "
@@ -169,8 +172,10 @@ static nm_status find_columns(nm_pair_input *self, bool *header, nm_error *err)
 
 static nm_status open_single(nm_pair_input *self, const char *source, nm_error *err)
 {
-    for (int side = 0; side < self->config->sides; side++)
-        self->paths[side] = find_file(self->config, source);
+    for (int side = 0; side < self->config->sides; side++) {
+        bool ignored; /* nm_text_open reports a file that is not found */
+        NM_TRY(find_file(self->config, source, &self->paths[side], &ignored, err));
+    }
     NM_TRY(nm_text_open(&self->streams[0], self->paths[0], self->config->encoding, err));
     bool csv = self->format == NM_PAIR_CSV;
     nm_markup_init(&self->lines[0], NM_MARKUP_NONE, self->streams[0], self->paths[0]);

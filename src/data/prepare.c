@@ -599,7 +599,8 @@ nm_status nm_prepare_run(const nm_options *options, const nm_prepare_events *eve
                        .sides = is_text(config) ? 1 : 2};
     report->sides = self.sides;
     self.threads = nm_threads_available(config->threads ? (int32_t)config->threads : omp_get_max_threads());
-    bool existed = nm_file_exists(config->output);
+    bool existed;
+    NM_TRY(nm_file_find(config->output, &existed, err));
     nm_folder_lock lock = {0};
     nm_status status = nm_folder_create(config->output, err);
     if (status == NM_OK)

@@ -237,11 +237,10 @@ static void read_logs(nm_experiment *c)
         nm_error err, ignored;
         if (job->result.exit_code || nm_run_result_read_log(&job->result, job->folder, &err) == NM_OK)
             continue;
-        char *log = nm_path_join(job->folder, "log.jsonl");
         bool found;
-        if (!c->unreadable.status && (nm_file_find(log, &found, &ignored) != NM_OK || found))
+        if (!c->unreadable.status &&
+            (nm_file_find_in(job->folder, "log.jsonl", &found, &ignored) != NM_OK || found))
             c->unreadable = err;
-        free(log);
         job->result.exit_code = (int)err.status;
         snprintf(job->result.failure, sizeof job->result.failure, "%.500s", err.text);
     }

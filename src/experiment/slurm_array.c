@@ -328,15 +328,16 @@ static char **sbatch_arguments(const slurm *self, long number, const char *scrip
     return words;
 }
 
-static long next_number(const slurm *self)
+static nm_status next_number(const slurm *self, long *number, nm_error *err)
 {
-    for (long number = 1;; number++) {
-        char *path = nm_format("%s/%ld.runs", self->folder, number);
-        bool exists = nm_file_exists(path);
+    bool found = true;
+    for (*number = 0; found;) {
+        char *path = nm_format("%s/%ld.runs", self->folder, ++*number);
+        nm_status status = nm_file_find(path, &found, err);
         free(path);
-        if (!exists)
-            return number;
+        NM_TRY(status);
     }
+    return NM_OK;
 }
 
 static void tell(const nm_run_queue *queue, const char *text)
@@ -347,7 +348,8 @@ static void tell(const nm_run_queue *queue, const char *text)
 
 static nm_status submit_array(slurm *self, nm_run_job *const *jobs, size_t n, nm_error *err)
 {
-    long number = next_number(self);
+    long number;
+    NM_TRY(next_number(self, &number, err));
     char *script = nm_format("%s/%ld.sh", self->folder, number),
          *runs = nm_format("%s/%ld.runs", self->folder, number);
     nm_buffer output = {0};

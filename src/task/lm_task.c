@@ -63,7 +63,7 @@ static nm_status read_texts(nm_lm_parts *parts, const char *folder, nm_error *er
         NM_TRY(status);
     }
     char *path = nm_path_join(folder, spm_name);
-    nm_status status = nm_model_spm_read(&parts->spm, path, err);
+    nm_status status = nm_model_spm_read_optional(&parts->spm, path, err);
     free(path);
     return status;
 }

@@ -118,13 +118,16 @@ char *nm_model_text_of_names(const nm_counter *names)
 nm_status nm_model_spm_read(nm_model_spm *model, const char *path, nm_error *err)
 {
     char *bytes = NULL;
-    bool found;
-    NM_TRY(nm_file_find(path, &found, err));
-    if (!found)
-        return NM_OK;
     nm_status status = nm_file_read(path, &bytes, &model->n_bytes, err);
     model->bytes = bytes;
     return status == NM_OK ? nm_spm_parse(model->bytes, model->n_bytes, path, &model->spm, err) : status;
+}
+
+nm_status nm_model_spm_read_optional(nm_model_spm *model, const char *path, nm_error *err)
+{
+    bool found;
+    NM_TRY(nm_file_find(path, &found, err));
+    return found ? nm_model_spm_read(model, path, err) : NM_OK;
 }
 
 nm_status nm_model_spm_load(nm_model_spm *model, const char *name, const nm_safetensors *file, nm_error *err)

@@ -41,8 +41,9 @@ typedef struct nm_model_spm {
     nm_spm *spm;
 } nm_model_spm;
 
-/* Reads the file if it exists. */
 nm_status nm_model_spm_read(nm_model_spm *model, const char *path, nm_error *err);
+/* The same for a file that may be absent; *model is then unchanged. */
+nm_status nm_model_spm_read_optional(nm_model_spm *model, const char *path, nm_error *err);
 /* From, and to, the U8 tensor `name` of a model file; no tensor: none. */
 nm_status nm_model_spm_load(nm_model_spm *model, const char *name, const nm_safetensors *file, nm_error *err);
 void nm_model_spm_save(const nm_model_spm *model, const char *name, nm_safetensors_writer *writer);

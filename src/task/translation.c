@@ -70,7 +70,7 @@ static nm_status read_texts(nm_translation_parts *parts, const char *folder, nm_
     }
     for (int target = 0; target < 2; target++) {
         char *path = nm_path_join(folder, spm_names[target]);
-        nm_status status = nm_model_spm_read(&parts->spm[target], path, err);
+        nm_status status = nm_model_spm_read_optional(&parts->spm[target], path, err);
         free(path);
         NM_TRY(status);
     }

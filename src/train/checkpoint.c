@@ -12,9 +12,7 @@ char *nm_model_path(const char *path)
     static const char *const candidates[] = {"best.safetensors", "last.safetensors"};
     for (size_t i = 0; i < 2; i++) {
         char *inside = nm_path_join(path, candidates[i]);
-        bool found;
-        nm_error ignored;
-        if (nm_file_find(inside, &found, &ignored) != NM_OK || found) /* the reader reports the error */
+        if (nm_file_may_exist(inside))
             return inside;
         free(inside);
     }

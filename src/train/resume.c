@@ -99,32 +99,38 @@ static void remove_old(const nm_trainer *trainer)
 }
 
 /* Renames a file of a damaged checkpoint to "NAME.damaged", or "NAME.damaged.2" and so on if that exists. */
-static void set_aside(const nm_trainer *trainer, int64_t update, const char *suffix)
+static nm_status set_aside(const nm_trainer *trainer, int64_t update, const char *suffix, nm_error *err)
 {
     char *path = checkpoint_path(trainer, update, suffix), *damaged = nm_format("%s.damaged", path);
-    for (int i = 2; nm_file_exists(damaged); i++) {
+    bool found;
+    nm_status status = nm_file_find(damaged, &found, err);
+    for (int i = 2; status == NM_OK && found; i++) {
         free(damaged);
         damaged = nm_format("%s.damaged.%d", path, i);
+        status = nm_file_find(damaged, &found, err);
     }
-    rename(path, damaged);
+    if (status == NM_OK)
+        rename(path, damaged);
     free(path);
     free(damaged);
+    return status;
 }
 
 /* Damaged checkpoints that are newer than the loaded one are renamed: otherwise they would count as the
  * newest ones when old checkpoints are removed, and their models could be paired with states that are
  * written later. */
-static void clean_up(const nm_trainer *trainer, const int64_t *updates, size_t n_damaged)
+static nm_status clean_up(const nm_trainer *trainer, const int64_t *updates, size_t n_damaged, nm_error *err)
 {
     for (size_t i = 0; i < n_damaged; i++) {
         /* The model first: only a pair with a model counts as complete. */
-        set_aside(trainer, updates[i], "safetensors");
-        set_aside(trainer, updates[i], "state.safetensors");
+        NM_TRY(set_aside(trainer, updates[i], "safetensors", err));
+        NM_TRY(set_aside(trainer, updates[i], "state.safetensors", err));
     }
     char *checkpoints = nm_path_join(trainer->folder, "checkpoints");
     nm_folder_remove_temporaries(checkpoints);
     nm_folder_remove_temporaries(trainer->folder);
     free(checkpoints);
+    return NM_OK;
 }
 
 nm_status nm_trainer_save(nm_trainer *trainer, nm_error *err)
@@ -262,7 +268,7 @@ nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err)
             nm_trainer_message(trainer, "checkpoint %" PRId64 " is damaged: %s", updates[i], err->text);
     }
     if (status == NM_OK)
-        clean_up(trainer, updates, *found ? i - 1 : 0);
+        status = clean_up(trainer, updates, *found ? i - 1 : 0, err);
     free(updates);
     if (status == NM_FORMAT)
         return nm_fail(err, status, "%s/checkpoints: no checkpoint can be used", trainer->folder);

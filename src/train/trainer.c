@@ -122,11 +122,9 @@ static nm_status open_folder(nm_trainer *trainer, const char *folder, bool resum
     if (status == NM_OK)
         status = nm_trainer_has_checkpoint(trainer, &has_run, err);
     for (size_t i = 0; status == NM_OK && i < sizeof files / sizeof *files; i++) {
-        char *path = nm_path_join(folder, files[i]);
         bool found;
-        status = nm_file_find(path, &found, err);
+        status = nm_file_find_in(folder, files[i], &found, err);
         has_run |= found;
-        free(path);
     }
     if (status == NM_OK && has_run && !resume)
         return nm_fail(err, NM_USAGE,

@@ -254,8 +254,8 @@ static void test_names_of_temporary_files(void **unused)
     write_file("left/dict.txt.00000001.new", "");
     write_file("left/mine.new", "");
     nm_folder_remove_temporaries("left");
-    assert_false(nm_file_exists("left/dict.txt.00000001.new"));
-    assert_true(nm_file_exists("left/mine.new"));
+    assert_int_not_equal(access("left/dict.txt.00000001.new", F_OK), 0);
+    assert_int_equal(access("left/mine.new", F_OK), 0);
     nm_folder_remove_temporaries("absent");
 }
 
@@ -291,7 +291,7 @@ static void test_lock_names_the_process(void **unused)
     assert_int_equal(code, 0);
     assert_int_equal(nm_folder_lock_acquire(&lock, "run", &err), NM_OK);
     nm_folder_lock_release(&lock);
-    assert_false(nm_file_exists("run/.lock"));
+    assert_int_not_equal(access("run/.lock", F_OK), 0);
     assert_int_equal(nm_folder_lock_acquire(&lock, "absent", &err), NM_IO);
     nm_folder_lock_release(&lock);
 }

@@ -208,7 +208,7 @@ static void try_all(nm_status (*run)(nm_error *err), const char *output)
         if (code != NM_OK && code != NM_MEMORY)
             fail_msg("allocation %ld failed: exit code %d", n, code);
         reported += code == NM_MEMORY;
-        if (output && nm_file_exists(output)) {
+        if (output && access(output, F_OK) == 0) {
             assert_int_equal(nm_file_read(output, &text, NULL, &err), NM_OK);
             assert_string_equal(text, complete);
             free(text);
