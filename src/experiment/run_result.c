@@ -89,7 +89,7 @@ static nm_status hash_data(const nm_task_type *type, const nm_options *options, 
 }
 
 /* Hash of the whole file as hexadecimal text; *weights: hash of its tensors alone, without metadata such as the options. "" and 0
- * without a file, and *weights 0 for a file that is not a model: whoever opens it reports that. NM_IO if it cannot be read. */
+ * without a file, and *weights 0 for a file that is not a model: its reader reports that. NM_IO if it cannot be read. */
 static nm_status hash_model(const char *path, char text[NM_RUN_KEY_BYTES], uint64_t *weights, nm_error *err)
 {
     nm_file_map map;
