@@ -139,7 +139,7 @@ my %data = (
 # name => [title, encoder norm, settings of the norm]
 my %norm = (
     ln   => ['LayerNorm', 'layer'],
-    bn   => ['BatchNorm', 'batch', ['norm.batch', 'preset = pn           ; with the program\'s layer scaling']],
+    bn   => ['BatchNorm', 'batch', ['norm.batch', 'preset = pn           ; with the layer scaling of the released code']],
     pnv  => ['PN-V', 'pnv', ['norm.pnv', 'preset = pn']],
     pn   => ['PowerNorm', 'power', ['norm.power', 'preset = official']],
     brn  => ['Batch Renormalization', 'renorm'],
@@ -209,7 +209,7 @@ my %text = (
     ptb   => ['Penn Treebank', 'Data: Penn Treebank in the version of Mikolov, as data/ptb (docs/reproduce.md).'],
     wt103 => ['WikiText-103', 'Data: WikiText-103, as data/wikitext-103 (docs/reproduce.md); --profile small: data/wikitext-2.'],
 );
-my $warning = 'The public program has target leakage: compare norms, not absolute values (docs/causality.md).';
+my $warning = 'The public code has target leakage: compare norms, not absolute values (docs/causality.md).';
 
 sub lm {
     my ($path, $common, $set, $title, $number, @sections) = @_;

@@ -1,9 +1,9 @@
 """Norma: Transformers in which the normalization is a choice.
 
-``norma.Norm`` is a normalization layer for numpy arrays, ``norma.torch`` has the same layers as modules of
-PyTorch. ``norma.Translator``, ``LanguageModel``, ``Tagger`` and ``Classifier`` use trained models, ``norma.prepare``
-makes data folders, ``norma.train`` and ``norma.compare`` train, ``norma.score`` scores, ``norma.Run`` reads a run folder.
-Errors are subclasses of ``norma.Error``.
+``norma.Norm`` is a normalization layer for NumPy arrays, and ``norma.torch`` has the same layers as PyTorch modules.
+``norma.Translator``, ``LanguageModel``, ``Tagger`` and ``Classifier`` use trained models. ``norma.prepare`` writes data
+folders, ``norma.train`` and ``norma.compare`` train models, ``norma.score`` computes scores, and ``norma.Run`` reads a
+run folder. Errors are subclasses of ``norma.Error``.
 """
 from ._library import (DivergedError, Error, FileError, FormatError, MismatchError, OutOfMemoryError,
                        UnsupportedError, UsageError)

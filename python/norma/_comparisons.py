@@ -129,8 +129,8 @@ def compare(recipe: PathLike, folder: PathLike, norms: Union[str, Iterable[str],
             settings: Optional[Mapping[str, Any]] = None, *, seeds: int = 1,
             callback: Optional[Callable[[Run, Dict[str, Any]], Any]] = None,
             message: Optional[Callable[[str], Any]] = None, interval: float = 0.5) -> Comparison:
-    """Trains and scores variants as ``norma compare RECIPE --folder FOLDER --norms NORMS --seeds SEEDS``, and returns the
-    table; its numbers are those of the program.
+    """Trains and scores variants like ``norma compare RECIPE --folder FOLDER --norms NORMS --seeds SEEDS``, and returns
+    the table, with the same numbers as the program.
 
     recipe: as for ``train``; a text is saved as ``recipe.ini`` in the folder. norms: variants, ``["layer", "power",
     "scale+fix"]``; None: five that suit the task. settings: further options, ``{"train.updates": 1000, "margin": 0.3}``;

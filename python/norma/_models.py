@@ -41,7 +41,7 @@ def _option_text(name: str, value: Any) -> str:
 
 
 def _option_list(options: Mapping[str, Any]) -> Any:
-    """Names and values in turn; a list or tuple is an option that is given several times."""
+    """Alternating names and values. A list or tuple as value means that the option is given several times."""
     words: List[Optional[bytes]] = []
     for name, value in options.items():
         for one in value if isinstance(value, (list, tuple)) else [value]:
@@ -111,7 +111,7 @@ class Word(NamedTuple):
     begin: int  #: characters of the translation, text[begin:end]
     end: int  #: after its last character
     score: float  #: sum of the log probabilities of its tokens
-    source: Optional[int]  #: the word of the source text with the greatest attention, from 0; None: none
+    source: Optional[int]  #: index of the aligned source word, from 0; None: not aligned
 
 
 class Translation(NamedTuple):
@@ -124,8 +124,8 @@ class Translation(NamedTuple):
 
 
 class Translations(List[Translation]):
-    """The translations of one text, best first. Empty for an empty text, and for one with ``too_long``: more tokens than
-    the model has positions, or more than 1 MiB."""
+    """The translations of one text, best first. Empty for an empty text, and if ``too_long`` is true: the text has more
+    tokens than the model has positions, or more than 1 MiB."""
 
     too_long = False
 
@@ -136,8 +136,8 @@ class Translator(_Model):
     path: a model file, a run folder or ``norma.Run``, or a list of them, whose probabilities are averaged. options: those
     of ``norma translate --help`` in [decode] and [device], as ``Translator("runs/x", beam=4, nbest=2)`` or
     ``Translator("runs/x", {"device.threads": 1})``. device.threads is the number of threads of one call, 0 (default)
-    one per core. ``alignment=True`` adds the words of each translation, aligned to those of the source by attention;
-    ``search="sample"`` draws ``nbest`` translations at random.
+    one per core. ``alignment=True`` adds the words of each translation and the source words to which they are aligned;
+    ``search="sample"`` samples ``nbest`` translations.
 
     UsageError: unknown option or value; FileError, FormatError: the file; UnsupportedError: a model of another task;
     MismatchError: models with different dictionaries.
@@ -188,9 +188,9 @@ class Translator(_Model):
 
     def run(self, texts: Iterable[str], prefixes: Optional[Iterable[str]] = None,
             constraints: Optional[Iterable[Sequence[str]]] = None) -> List[Translations]:
-        """For each text its ``nbest`` translations with scores and tokens. prefixes: the beginning of each translation,
-        whole words; an empty one leaves the translation free. constraints: for each text the phrases that its translation
-        must contain. Text, tokens and scores include both.
+        """The ``nbest`` translations of each text, with scores and tokens. prefixes: the first words of each translation;
+        an empty prefix has no effect. constraints: for each text, the phrases that its translation must contain. Text,
+        tokens and scores include the tokens of prefixes and constraints.
 
         UsageError: lists of different lengths; others as ``translate``.
         """
@@ -214,9 +214,9 @@ class Translator(_Model):
             lib.nm_translations_free(result)
 
     def score(self, sources: Iterable[str], targets: Iterable[str]) -> List[Optional[Translation]]:
-        """Log probabilities of given translations, a target for each source (forced decoding): ``token_scores``, whose sum
-        is the log probability of the target. None for an empty source, and for a pair of which a side is too long. A token
-        that the model may not output has the score -inf.
+        """Log probabilities of given translations, one target for each source (forced decoding). The sum of
+        ``token_scores`` is the log probability of the target. The result is None for an empty source, and for a pair with
+        a side that is too long. A token that the model may not output has the score -inf.
 
         UsageError: lists of different lengths; others as ``translate``.
         """
@@ -267,7 +267,7 @@ class LineScore(NamedTuple):
 
 
 class Perplexity(NamedTuple):
-    """The perplexity of a text; of a non-causal model (option model.causal) it is none."""
+    """The perplexity of a text. For a non-causal model (option model.causal) the value is not a perplexity."""
     perplexity: float  #: exp(nll / tokens)
     per_word: float  #: exp(nll / words), which can be compared between vocabularies
     low: float  #: lower end of the 95 % bootstrap interval over blocks of 64 tokens

@@ -22,7 +22,8 @@ _here = os.path.dirname(os.path.abspath(__file__))
 
 
 def program_path() -> str:
-    """The program of the package; the environment variable NORMA_PROGRAM replaces it. FileError: there is none."""
+    """Path of the program ``norma``: that of the environment variable NORMA_PROGRAM if it is set, otherwise that of the
+    package. FileError: there is no program."""
     path = os.environ.get("NORMA_PROGRAM") or os.path.join(_here, "bin", "norma")
     if not os.access(path, os.X_OK):
         raise FileError(f"{path}: not a program; install the package, or set NORMA_PROGRAM")
@@ -230,8 +231,8 @@ def train(recipe: PathLike, folder: PathLike, settings: Optional[Mapping[str, An
           resume: Union[bool, str] = False, callbacks: Optional[Callbacks] = None,
           callback: Optional[Callable[[Dict[str, Any]], None]] = None, process: bool = False,
           interval: float = 0.5) -> Run:
-    """Trains a model as ``norma train RECIPE --run.folder FOLDER``, and returns its run; the tensors are bitwise those of the
-    program.
+    """Trains a model like ``norma train RECIPE --run.folder FOLDER``, and returns its run. The tensors are bitwise
+    identical to those of the program.
 
     recipe: path of a recipe, the name of one that comes with Norma, or the text of one. settings: options by name,
     ``{"train.updates": 1000, "model.norm": "power"}``. resume: continue the run of the folder; "override": settings replace
@@ -279,7 +280,8 @@ class _LogReader:
 
 
 def _recipe_file(recipe: PathLike) -> str:
-    """A text, a file, or the file of a recipe that comes with Norma. A name that is none of these is returned as it is."""
+    """The path of a recipe: of a file, or of a recipe that comes with Norma. The text of a recipe, and a name that is
+    neither of these, are returned unchanged."""
     name = os.fspath(recipe)
     if "\n" in name or os.path.isfile(name) or os.sep in name:
         return name
@@ -345,5 +347,5 @@ def _train_process(recipe: PathLike, folder: Path, settings: Mapping[str, Any], 
 
 
 def main() -> None:
-    """The command ``norma``: replaces this process by the program."""
+    """Entry point of the command ``norma``: replaces this process with the program."""
     os.execv(program_path(), ["norma", *sys.argv[1:]])

@@ -65,7 +65,7 @@ class Scores(Closeable):
     def compare(self, other: "Scores") -> Paired:
         """Paired bootstrap test against another system, scored with the same options and references.
 
-        UsageError: other options, or ``bootstrap=0``; MismatchError: another number of segments.
+        UsageError: different options, or ``bootstrap=0``; MismatchError: different numbers of segments.
         """
         if not isinstance(other, Scores):
             raise UsageError(f"expected norma.Scores, got {type(other).__name__}")

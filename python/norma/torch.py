@@ -1,4 +1,4 @@
-"""Normalization layers of Norma as modules of PyTorch, on CPU tensors.
+"""Normalization layers of Norma as PyTorch modules, for CPU tensors.
 
     import norma.torch
     norm = norma.torch.PowerNorm(512, groups=8, warmup=4000)
@@ -102,12 +102,12 @@ class Norm(nn.Module):
     for GroupNorm and group scaling (usually the number of attention heads); dtype: ``torch.float32``, or
     ``torch.float64`` for checks (slow); options: those of ``norma.norm_types()[type].options``.
 
-    Input and output are ``[..., width]``; every index but the last is a token. In training mode, types with batch
-    statistics compute them over all tokens of the call but the padding, and update the running statistics; in
-    evaluation mode they only read them, and a token's output does not depend on other tokens. Parameters and buffers
-    have the names and shapes of the published modules, so that their ``state_dict`` can be loaded and vice versa.
-    ``warmup`` of PowerNorm, in forward passes, should be the warm-up of the learning rate; its default is that of the
-    published module, 10000.
+    Input and output have the shape ``[..., width]``; all dimensions except the last one are token dimensions. In training
+    mode, types with batch statistics compute them over all tokens of the call except padding, and update the running
+    statistics. In evaluation mode they use the running statistics, and the output of a token does not depend on other
+    tokens. Parameters and buffers have the names and shapes of the published modules, so their ``state_dict`` can be
+    loaded and vice versa. PowerNorm's ``warmup`` is counted in forward passes and should equal the warm-up of the
+    learning rate; the default is that of the published module, 10000.
 
     UsageError (a ValueError): unknown type, option or value, a width that the groups do not divide, a wrong shape.
     UnsupportedError: a tensor that is not on the CPU, or not of the module's type.
@@ -143,8 +143,8 @@ class Norm(nn.Module):
 
     @property
     def eps(self) -> float:
-        """Not a number. The fused kernels of torch.nn.TransformerEncoderLayer compute LayerNorm whatever the norms of a
-        layer are, unless these differ in ``eps``; NaN differs from every number, itself included."""
+        """NaN. torch.nn.TransformerEncoderLayer uses fused kernels, which compute LayerNorm, if the norms of a layer have
+        equal ``eps``. NaN is not equal to any number, including itself, and so prevents this."""
         return float("nan")
 
     @property
@@ -241,8 +241,8 @@ class Norm(nn.Module):
         """y of the shape of x.
 
         x: [..., width]. padding_mask: bool, the shape of x without the last axis, true at padding, as
-        ``key_padding_mask`` of PyTorch; default: that of ``norma.torch.padding``. Padding is not part of any statistic;
-        y and the gradient are 0 there. Types that normalize each token ignore it.
+        ``key_padding_mask`` of PyTorch; default: that of ``norma.torch.padding``. Padding is excluded from all statistics,
+        and y and the gradient are 0 there. Per-token norms ignore the mask.
         """
         self._check(x)
         mask = self._padding_mask if padding_mask is None else padding_mask
@@ -323,7 +323,7 @@ def _norms(model: nn.Module) -> List[Norm]:
 
 @contextlib.contextmanager
 def padding(model: nn.Module, padding_mask: Optional[Tensor]) -> Iterator[None]:
-    """Within the context, every norm of Norma in ``model`` uses this padding mask:
+    """Context manager: every norm of Norma in ``model`` uses this padding mask:
 
         with norma.torch.padding(encoder, mask):
             y = encoder(x, src_key_padding_mask=mask)
@@ -344,7 +344,7 @@ def padding(model: nn.Module, padding_mask: Optional[Tensor]) -> Iterator[None]:
 def penalty(model: nn.Module) -> Tensor:
     """Sum of the penalties of the last forward pass over all norms of ``model``; a scalar with gradient.
 
-    Regularized BatchNorm (Wang et al. 2022, equation 6) adds it to the loss, which in the released program is a
+    Regularized BatchNorm (Wang et al. 2022, equation 6) adds it to the loss, which in the released code is a
     sum over tokens:
 
         loss = cross_entropy_sum + norma.torch.penalty(model)
@@ -370,12 +370,12 @@ def replace_norms(model: nn.Module, type: str, *, groups: int = 1, kinds: Option
                   where: Optional[Callable[[str, nn.Module], bool]] = None, **options: Any) -> List[str]:
     """Replaces the normalization layers of a model, in place, by ``Norm(type, width, groups=groups, **options)``.
 
-    kinds: classes to replace, default LayerNorm and RMSNorm of PyTorch and every norm of Norma. where: called with the
-    name and the module, true for those to replace; default all. Weight and bias of a replaced layer are kept where the
-    new one has them, so is training mode. A layer that occurs several times stays one layer. Returns the names of the
-    replaced layers, in order.
+    kinds: classes to replace; the default is LayerNorm and RMSNorm of PyTorch, and every norm of Norma. where: function
+    of the name and the module that returns true for layers to replace; by default all are replaced. The weight and bias
+    of a replaced layer are copied if the new layer has them, and its training mode is kept. A layer that is shared by
+    several modules remains shared. Returns the names of the replaced layers, in order.
 
-    UsageError: no layer to replace, one over more than one axis, or options of another type.
+    UsageError: there is no layer to replace, a layer normalizes more than one axis, or an option belongs to another type.
     """
     chosen: Tuple[Type[nn.Module], ...] = tuple(kinds) if kinds is not None else (*_token_norms(), Norm)
     found = [(name, module) for name, module in model.named_modules(remove_duplicate=False)
@@ -409,7 +409,7 @@ def _replacement(name: str, old: nn.Module, type: str, groups: int, options: Dic
 # ---- training-inference discrepancy ----
 
 class SiteTID(NamedTuple):
-    """TID at the input of one norm: ratios, not percent."""
+    """TID at the input of one norm, as ratios (not in percent)."""
     site: str  #: name of the module in the model
     mean: float  #: of the mean of each feature
     variance: float  #: of the standard deviation of each feature
@@ -453,7 +453,7 @@ def _call(model: nn.Module, batch: Any) -> None:
 
 @contextlib.contextmanager
 def _measuring(model: nn.Module) -> Iterator[None]:
-    """Dropout off; norms of batch type use the statistics of the batch; the state of all modules is restored."""
+    """Disables dropout, and makes batch norms use batch statistics; the state of all modules is restored afterwards."""
     modes = [(module, module.training) for module in model.modules()]
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     model.eval()

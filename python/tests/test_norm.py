@@ -254,7 +254,7 @@ def tensor(value):
 
 @pytest.mark.parametrize("name", sorted(GOLDEN))
 def test_golden_case(golden, name):
-    """Values computed by the authors' programs."""
+    """Values computed by the authors' code."""
     case = golden("norm/" + name)
     type, options = GOLDEN[name]
     norm = norma.Norm(type, case["config"]["d"], dtype="float64", **options)

@@ -90,7 +90,7 @@ def test_encoder_with_power_norm_follows_a_rederivation():
     ("rbn_diff2_mean_only_t5b3_d6", "rbn", None),
 ])
 def test_golden_case(golden, name, type, options):
-    """Values computed by the authors' programs."""
+    """Values computed by the authors' code."""
     case = golden("norm/" + name)
     config = case["config"]
     if type == "rbn":

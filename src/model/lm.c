@@ -135,7 +135,7 @@ static nm_status build_tables(nm_model *model, nm_lm *lm, nm_error *err)
     return NM_OK;
 }
 
-/* Transformer-XL's program initializes the weights of norms with N(1, 0.02). */
+/* Transformer-XL's code initializes the weights of norms with N(1, 0.02). */
 static void randomize_norm_weights(nm_params *params)
 {
     for (size_t i = 0; i < params->n; i++) {

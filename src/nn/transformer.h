@@ -17,7 +17,7 @@ typedef enum nm_init_scheme {
     NM_SCHEME_FAIRSEQ,
     NM_SCHEME_RBN,
     NM_SCHEME_TORCH,
-    NM_SCHEME_XL /* Transformer-XL's program: N(0, 0.02), biases 0 */
+    NM_SCHEME_XL /* Transformer-XL's code: N(0, 0.02), biases 0 */
 } nm_init_scheme;
 
 #define NM_INIT_SCHEMES "xavier-normal|small|fairseq|rbn|torch|xl"

@@ -2,7 +2,7 @@
  * batch_policy.h.
  *
  * The published variants differ in the decay, in the variance that enters the running value (divisor n or n - 1), in
- * the use of epsilon (added or a clamp) and in the scaling of rows; each is a preset. In PowerNorm's program padding rows,
+ * the use of epsilon (added or a clamp) and in the scaling of rows; each is a preset. In PowerNorm's code padding rows,
  * overwritten with the mean, are counted in the variance; batches have no padding here. */
 #include "norm/batch_policy.h"
 #include "norm/types.h"
@@ -23,9 +23,9 @@ static const nm_option batch_options[] = {
     {0}};
 
 static const nm_preset batch_presets[] = {
-    {"default", "", "the PowerNorm program without its scaling"},
-    {"pn", "scaling=layer", "the PowerNorm program, for its Tables 1 and 2"},
-    {"rbn", "clamp=true unbiased_running=false", "the Regularized BatchNorm program"},
+    {"default", "", "the PowerNorm code without its scaling"},
+    {"pn", "scaling=layer", "the PowerNorm code, for its Tables 1 and 2"},
+    {"rbn", "clamp=true unbiased_running=false", "the Regularized BatchNorm code"},
     {"framework", "decay=0.9", "the default of deep learning frameworks"},
     {"paper", "decay=0.9 unbiased_running=false", "Shen et al. 2020, Algorithm 1, as printed"},
     {0}};

@@ -13,7 +13,7 @@
  *     dweight = sum over rows of dy z
  *     dbias   = sum over rows of dy
  *
- * The default G is the number of attention heads, the best in Shen et al. 2020, Table 4. The Regularized BatchNorm program
+ * The default G is the number of attention heads, the best in Shen et al. 2020, Table 4. The Regularized BatchNorm code
  * uses the unbiased variance, divisor d/G - 1 (option unbiased). */
 #include "norm/types.h"
 
@@ -27,7 +27,7 @@ typedef struct group_config {
 static const nm_option group_options[] = {
     NM_OPTION(group_config, epsilon, "1e-5", 0, 1, "Constant added to the variance."),
     NM_OPTION(group_config, groups, "0", 0, 65536, "Number of groups of features; 0: norm.groups."),
-    NM_OPTION(group_config, unbiased, "false", 0, 0, "Unbiased variance, divisor d/G - 1, as in the RBN program."),
+    NM_OPTION(group_config, unbiased, "false", 0, 0, "Unbiased variance, divisor d/G - 1, as in the RBN code."),
     {0}};
 /* clang-format on */
 

@@ -13,7 +13,7 @@
  *     dweight = sum over rows of dy z
  *     dbias   = sum over rows of dy
  *
- * The Regularized BatchNorm program uses the unbiased variance, divisor d - 1 (option unbiased); the mean of q z then
+ * The Regularized BatchNorm code uses the unbiased variance, divisor d - 1 (option unbiased); the mean of q z then
  * has that divisor too. */
 #include "norm/types.h"
 
@@ -25,7 +25,7 @@ typedef struct layer_config {
 /* clang-format off */
 static const nm_option layer_options[] = {
     NM_OPTION(layer_config, epsilon, "1e-5", 0, 1, "Constant added to the variance."),
-    NM_OPTION(layer_config, unbiased, "false", 0, 0, "Unbiased variance, divisor d - 1, as in the RBN program."),
+    NM_OPTION(layer_config, unbiased, "false", 0, 0, "Unbiased variance, divisor d - 1, as in the RBN code."),
     {0}};
 /* clang-format on */
 

@@ -2,7 +2,7 @@
  * formulas are in batch_policy.h, column "not centered".
  *
  * The PowerNorm paper scales each row first (preset pn); its program has no PN-V, so that per-group scaling is assumed, as
- * for PowerNorm. The Regularized BatchNorm program does not scale and clamps (preset rbn). */
+ * for PowerNorm. The Regularized BatchNorm code does not scale and clamps (preset rbn). */
 #include "norm/batch_policy.h"
 #include "norm/types.h"
 
@@ -22,7 +22,7 @@ static const nm_option pnv_options[] = {
 
 static const nm_preset pnv_presets[] = {
     {"pn", "", "the PowerNorm paper: scaling per attention head"},
-    {"rbn", "scaling=none clamp=true", "the Regularized BatchNorm program"},
+    {"rbn", "scaling=none clamp=true", "the Regularized BatchNorm code"},
     {0}};
 /* clang-format on */
 

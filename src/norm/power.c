@@ -1,4 +1,4 @@
-/* PowerNorm (Shen et al. 2020, Definition 3 and Algorithm 2), by default as in the released program.
+/* PowerNorm (Shen et al. 2020, Definition 3 and Algorithm 2), by default as in the released code.
  *
  * Definition. Update t of n rows (tokens) has, with h = x scaled per row and group (option scaling):
  *
@@ -54,7 +54,7 @@ typedef struct power_config {
 
 /* clang-format off */
 static const nm_option power_options[] = {
-    NM_CHOICE(power_config, preset, "official", "official|paper", "Variant of PowerNorm: the released program, or Algorithm 2 as printed."),
+    NM_CHOICE(power_config, preset, "official", "official|paper", "Variant of PowerNorm: the released code, or Algorithm 2 as printed."),
     NM_OPTION(power_config, decay_forward, "0.9", 0, 1, "Weight of the old running mean square in its moving average."),
     NM_OPTION(power_config, decay_backward, "0.9", 0, 1, "Weight of the old value in the moving average of the backward pass."),
     NM_OPTION(power_config, epsilon, "1e-5", 0, 1, "Constant added to mean squares."),
@@ -66,7 +66,7 @@ static const nm_option power_options[] = {
     {0}};
 
 static const nm_preset power_presets[] = {
-    {"official", "", "the released program"},
+    {"official", "", "the released code"},
     {"paper", "warmup=0 backward_divisor=running scaling=none", "Algorithm 2 as printed"},
     {0}};
 /* clang-format on */

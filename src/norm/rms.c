@@ -11,7 +11,7 @@
  *     dx     = q / (r + epsilon) - x sum(q x) / (d r (r + epsilon)^2)
  *     dg     = sum over rows of dy z
  *
- * epsilon is outside the root, as in the authors' program; epsilon_inside uses sqrt(mean(x^2) + epsilon), as other programs
+ * epsilon is outside the root, as in the authors' code; epsilon_inside uses sqrt(mean(x^2) + epsilon), as other programs
  * do. Without g (option gain) this is PowerNorm's layer or group scaling as a norm. */
 #include "norm/types.h"
 

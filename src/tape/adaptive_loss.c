@@ -1,4 +1,4 @@
-/* Adaptive softmax (Grave et al. 2017) with output embeddings of full width, as in Transformer-XL's program. The head is a softmax
+/* Adaptive softmax (Grave et al. 2017) with output embeddings of full width, as in Transformer-XL's code. The head is a softmax
  * over the words of the first cluster and one entry per tail cluster; the tail of a cluster is a softmax over its words,
  * computed only for the tokens whose target is in that cluster:
  *     log p(word of the head)      = head(word)

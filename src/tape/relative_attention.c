@@ -1,4 +1,4 @@
-/* Multi-head attention with relative positions as in TENER's program (Yan et al. 2019), over packed sequences. The
+/* Multi-head attention with relative positions as in TENER's code (Yan et al. 2019), over packed sequences. The
  * formula is at the kernel (src/backend/ref/ref_relative.inc). The input is one fused projection [q | k | v]; there is no
  * scale. */
 #include "tape/tape.h"

@@ -1,5 +1,5 @@
 /* Text classification: tables of labels and texts, one class per text, accuracy as the score. Without a validation file,
- * a fraction of the training texts is held out, as in the program of the RBN paper. */
+ * a fraction of the training texts is held out, as in the code of the RBN paper. */
 #include "task/classification.h"
 
 #include <math.h>

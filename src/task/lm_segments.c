@@ -1,4 +1,4 @@
-/* Contiguous streams and their segments as in Transformer-XL's program (Dai et al. 2019). Unlike there, the first token of
+/* Contiguous streams and their segments as in Transformer-XL's code (Dai et al. 2019). Unlike there, the first token of
  * the text is scored, too: its input is </s>. */
 #include "task/lm_task.h"
 

@@ -19,7 +19,7 @@
 static const nm_option lm_task_options[] = {
     ROW(folder, "", 0, 0, "Data folder written by norma prepare --format text."),
     PICK(order, "streams", "streams|shuffled", "Order of training segments: consecutive segments of train.max_tokens / model.context parallel streams, or shuffled."),
-    PICK(incomplete, "score", "score|drop", "Last, shorter segment of a stream: used in training and scored, or dropped as in the tensorized Transformer's program."),
+    PICK(incomplete, "score", "score|drop", "Last, shorter segment of a stream: used in training and scored, or dropped as in the tensorized Transformer's code."),
     ROW(eval_streams, "1", 1, 1e9, "Number of contiguous streams of the validation and test text, without the remainder; 1: the whole text."),
     NM_SUBWORD_SAMPLING_OPTIONS(nm_lm_task_config),
     {0}};

@@ -88,7 +88,7 @@ static double inv_sqrt_decay(const nm_schedule *s, double n)
     return peak * (rise < fall ? rise : fall);
 }
 
-/* The released program stops the warm-up at n = W - 1. */
+/* The released code stops the warm-up at n = W - 1. */
 static double val_decay(const nm_schedule *s, double n)
 {
     double w = warmup_length(s), last = w > 1 ? w - 1 : 1;

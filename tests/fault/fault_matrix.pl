@@ -5,7 +5,7 @@
 # FOLDER: fail_syscall and libfail_allocation.so. --sample N: at most N tries per command and kind, spread evenly.
 # --markdown: writes the table of tries.
 #
-# A try is one run of the program in which one call fails ("once"), or that call and all after it ("from there on"). Required:
+# A try is one run of the program in which one call fails, or that call and all later ones ("all later"). Required:
 #     - a documented exit code, no signal, no hang; no report of a sanitizer
 #     - exit code 0: output and files are those of the run without a fault
 #     - otherwise: one line that begins with "norma: " and names the cause; the code belongs to the cause; output files are
@@ -34,18 +34,18 @@ $ENV{LC_ALL} = 'C';
 
 # name, kind of system call (none: allocations), error, whether all later calls fail, too
 my @faults = (
-    ['memory once',    '',       'ENOMEM', 0],
-    ['memory from there on', '', 'ENOMEM', 1],
+    ['allocation',     '',       'ENOMEM', 0],
+    ['allocation, all later', '', 'ENOMEM', 1],
     ['open: EMFILE',   'open',   'EMFILE', 0],
     ['open: EACCES',   'open',   'EACCES', 0],
     ['read: EIO',      'read',   'EIO',    0],
     ['write: ENOSPC',  'write',  'ENOSPC', 0],
-    ['write: ENOSPC from there on', 'write', 'ENOSPC', 1],
+    ['write: ENOSPC, all later', 'write', 'ENOSPC', 1],
     ['sync: EIO',      'sync',   'EIO',    0],
     ['rename: EIO',    'rename', 'EIO',    0],
     ['rename: EPERM',  'rename', 'EPERM',  0],
     ['map: ENOMEM',    'map',    'ENOMEM', 0],
-    ['map: ENOMEM from there on', 'map', 'ENOMEM', 1],
+    ['map: ENOMEM, all later', 'map', 'ENOMEM', 1],
     ['stat: EIO',      'stat',   'EIO',    0],
     ['remove: EIO',    'remove', 'EIO',    0],
     ['folder: EIO',    'folder', 'EIO',    0],

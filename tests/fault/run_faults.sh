@@ -12,6 +12,6 @@ export OMP_NUM_THREADS=1
 make_library_runs || fail 'the models were not made'
 options=(--sample 1)
 [ "${FAULTS:-}" != all ] || options=(--verbose --markdown "${FAULTS_TABLE:-$BUILD/fault-injection.md}")
-[ -e "$tools/libfail_allocation.so" ] || options+=(--kinds '^(?!memory)')
+[ -e "$tools/libfail_allocation.so" ] || options+=(--kinds '^(?!allocation)')
 # shellcheck disable=SC2086
 perl "$SOURCE/tests/fault/fault_matrix.pl" --norma "$NORMA" --tools "$tools" "${options[@]}" ${FAULTS_OPTIONS:-}

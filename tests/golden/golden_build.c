@@ -93,7 +93,7 @@ static golden_result set_powernorm(golden_case *test, golden_model *made)
     return GOLDEN_PASSED;
 }
 
-/* The RBN program: "batch_1_1", "power" (which is PN-V there), or "batch_PENALTY_mean_var". Its LayerNorm has the
+/* The RBN code: "batch_1_1", "power" (which is PN-V there), or "batch_PENALTY_mean_var". Its LayerNorm has the
  * divisor d - 1, except after the decoder: a GroupNorm of one group there is the standard LayerNorm. */
 static golden_result set_regularized(golden_case *test, golden_model *made)
 {

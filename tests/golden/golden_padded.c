@@ -1,4 +1,4 @@
-/* BatchNorm of a padded tensor as in one published program, composed of two layers: rows are scaled to a mean square of one,
+/* BatchNorm of a padded tensor as in a published implementation, composed of two layers: rows are scaled to a mean square of one,
  * padding rows are overwritten with the mean of the real rows, and all rows are normalized. */
 #include <stdlib.h>
 #include <string.h>

@@ -157,7 +157,7 @@ static rig trained(const char *attention, bool causal)
     rig r;
     rig_open(&r, attention, causal);
     train(&r);
-    print_message("%s, causal = %d: mean loss %.3f, first place %.3f, last place %.3f, ln V = %.3f\n",
+    print_message("%s, causal = %d: mean loss %.3f, first position %.3f, last position %.3f, ln V = %.3f\n",
                   attention, (int)causal, r.sum, r.first, r.last, log(VOCAB));
     rig_close(&r);
     return r;

@@ -1,4 +1,4 @@
-/* PowerNorm against a row-by-row reference implementation: the released program with warm-up and group scaling, and
+/* PowerNorm against a row-by-row reference implementation: the released code with warm-up and group scaling, and
  * Algorithm 2 as printed. */
 #include <setjmp.h>
 #include <stdarg.h>

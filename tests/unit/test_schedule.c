@@ -74,7 +74,7 @@ static void test_cosine_starts_low_and_ends_at_zero(void **state)
     assert_true(nm_schedule_lr(&s, TOTAL + 1) == 0);
 }
 
-/* The released program of Ma et al. 2019 sets the rate after each update. */
+/* The released code of Ma et al. 2019 sets the rate after each update. */
 static void test_released_cosine_starts_at_the_full_rate(void **state)
 {
     (void)state;
