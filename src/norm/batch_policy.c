@@ -80,22 +80,16 @@ void nm_batch_norm_train(nm_norm_call *call)
             .scale = scale, .weight = norm->params[0], .bias = norm->params[1], .y = call->y);
 }
 
+static void running_scale(nm_norm_call *call, void *scale)
+{
+    inverse_root(call, call->norm->state[is_centered(call->norm) ? 1 : 0], scale);
+}
+
 void nm_batch_norm_infer(nm_norm_call *call)
 {
     const nm_norm *norm = call->norm;
-    nm_backend *b = call->backend;
-    void *const *state = norm->state;
-    bool centered = is_centered(norm);
-    void *row_scale;
-    const nm_feature_norm spec =
-        nm_norm_row_scaling(call, groups_of(norm), policy_of(norm)->epsilon, &row_scale);
-    void *scale = nm_norm_publish(call, "scale", norm->site.width);
-    if (!scale)
-        return;
-    inverse_root(call, state[centered ? 1 : 0], scale);
-    NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale,
-            .shift = centered ? state[0] : NULL, .scale = scale, .weight = norm->params[0],
-            .bias = norm->params[1], .y = call->y);
+    nm_norm_infer_running(call, groups_of(norm), policy_of(norm)->epsilon,
+                          is_centered(norm) ? norm->state[0] : NULL, running_scale);
 }
 
 void nm_batch_norm_next_state(nm_norm_call *call, int i, const void *statistic, double rows, void *out)
@@ -132,18 +126,15 @@ void nm_batch_norm_backward_with(nm_norm_call *call, const void *extra_mean, con
     const void *scale = nm_norm_find(call, "scale");
     const void *row_scale = groups ? nm_norm_find(call, "row_scale") : NULL;
     const nm_feature_norm spec = {.groups = groups, .eps = policy->epsilon, .row_scale_ready = true};
-    void *sum_dy = nm_norm_publish(call, "grad_sum", width);
-    void *sum_dy_z = nm_norm_publish(call, "grad_sum_z", width);
+    void *sums[2], *joined[2];
+    bool summed = nm_norm_grad_sums(call, &spec, row_scale, mean, scale, sums);
     void *a = nm_norm_scratch(call, width);
     void *c0 = nm_norm_scratch(call, width);
     void *c1 = nm_norm_scratch(call, width);
-    if (!c1)
+    if (!summed || !c1)
         return;
-    NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x, .row_scale = row_scale,
-            .shift = mean, .scale = scale, .sum_dy = sum_dy, .sum_dy_z = sum_dy_z);
-    nm_norm_add_grads(call, sum_dy_z, sum_dy);
-    void *joined[2];
-    nm_norm_join_sums(call, 2, (void *const[]){sum_dy, sum_dy_z}, joined);
+    nm_norm_add_grads(call, sums[1], sums[0]);
+    nm_norm_join_sums(call, 2, sums, joined);
     if (!joined[1])
         return;
     /* dh = a dy + c0 + c1 z:  a = weight/sigma,  c0 = -a mean(dy),  c1 = -a mean(dy z) */

@@ -199,6 +199,32 @@ nm_feature_norm nm_norm_row_scaling(nm_norm_call *call, int32_t groups, double e
     return (nm_feature_norm){.groups = groups, .eps = epsilon, .sum = call->sum};
 }
 
+void nm_norm_infer_running(nm_norm_call *call, int32_t groups, double epsilon, const void *shift,
+                           void (*set_scale)(nm_norm_call *call, void *scale))
+{
+    const nm_norm *norm = call->norm;
+    void *row_scale;
+    const nm_feature_norm spec = nm_norm_row_scaling(call, groups, epsilon, &row_scale);
+    void *scale = nm_norm_publish(call, "scale", norm->site.width);
+    if (!scale)
+        return;
+    set_scale(call, scale);
+    NM_CALL(call->backend, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale, .shift = shift,
+            .scale = scale, .weight = norm->params[0], .bias = norm->params[1], .y = call->y);
+}
+
+bool nm_norm_grad_sums(nm_norm_call *call, const nm_feature_norm *spec, const void *row_scale,
+                       const void *shift, const void *scale, void *sums[2])
+{
+    sums[0] = nm_norm_publish(call, "grad_sum", call->norm->site.width);
+    sums[1] = nm_norm_publish(call, "grad_sum_z", call->norm->site.width);
+    if (!sums[1])
+        return false;
+    NM_CALL(call->backend, feature_norm_grad, .spec = spec, .dy = call->dy, .x = call->x,
+            .row_scale = row_scale, .shift = shift, .scale = scale, .sum_dy = sums[0], .sum_dy_z = sums[1]);
+    return true;
+}
+
 nm_status nm_norm_check_warmup(const char *warmup, nm_error *err)
 {
     size_t length = strlen(warmup);

@@ -59,6 +59,14 @@ int32_t nm_norm_scaling_groups(nm_norm_scaling scaling, const nm_norm_site *site
 nm_status nm_norm_check_groups(int64_t groups, const nm_norm_site *site, nm_error *err);
 /* Kernel specification for rows scaled in `groups` groups; *row_scale is allocated and published if groups > 0. */
 nm_feature_norm nm_norm_row_scaling(nm_norm_call *call, int32_t groups, double epsilon, void **row_scale);
+/* Inference with running statistics: y = weight (x - shift) scale + bias, rows scaled in `groups` groups. set_scale writes the
+ * published vector "scale"; shift: a vector of features, or NULL. */
+void nm_norm_infer_running(nm_norm_call *call, int32_t groups, double epsilon, const void *shift,
+                           void (*set_scale)(nm_norm_call *call, void *scale));
+/* sums[0], sums[1]: sums of dy and of dy z over the rows, z = (x - shift) scale; published as "grad_sum" and "grad_sum_z". False
+ * if memory is exhausted. */
+bool nm_norm_grad_sums(nm_norm_call *call, const nm_feature_norm *spec, const void *row_scale,
+                       const void *shift, const void *scale, void *sums[2]);
 
 /* Warm-up: "lr" (lr_updates, that of the learning rate) or a number of updates; check: NM_USAGE for other texts. */
 nm_status nm_norm_check_warmup(const char *warmup, nm_error *err);

@@ -143,19 +143,17 @@ static void power_train(nm_norm_call *call)
         nm_norm_collect(call, STATISTIC_SQUARE, p);
 }
 
+/* scale = 1/sqrt(phi + epsilon) */
+static void running_scale(nm_norm_call *call, void *scale)
+{
+    const power_config *config = call->norm->config;
+    nm_norm_vec(call, NM_VEC_RSQRT, scale, call->norm->state[PHI], NULL, NULL, config->epsilon, 0);
+}
+
 static void power_infer(nm_norm_call *call)
 {
-    const nm_norm *norm = call->norm;
-    const power_config *config = norm->config;
-    nm_backend *b = call->backend;
-    void *row_scale;
-    const nm_feature_norm spec = nm_norm_row_scaling(call, groups_of(norm), config->epsilon, &row_scale);
-    void *scale = nm_norm_publish(call, "scale", norm->site.width);
-    if (!scale)
-        return;
-    nm_norm_vec(call, NM_VEC_RSQRT, scale, norm->state[PHI], NULL, NULL, config->epsilon, 0);
-    NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale, .scale = scale,
-            .weight = norm->params[0], .bias = norm->params[1], .y = call->y);
+    const power_config *config = call->norm->config;
+    nm_norm_infer_running(call, groups_of(call->norm), config->epsilon, NULL, running_scale);
 }
 
 /* ---- backward ---- */

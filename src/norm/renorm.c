@@ -177,21 +177,18 @@ static void renorm_train(nm_norm_call *call)
             .scale = scale, .weight = gain, .bias = bias, .y = call->y);
 }
 
+/* scale = 1/sigma */
+static void running_scale(nm_norm_call *call, void *scale)
+{
+    nm_norm_vec(call, NM_VEC_FILL, scale, NULL, NULL, NULL, 1, 0);
+    nm_norm_vec(call, NM_VEC_DIV, scale, scale, call->norm->state[RUNNING_STD], NULL, 1, 0);
+}
+
 static void renorm_infer(nm_norm_call *call)
 {
     const nm_norm *norm = call->norm;
     const renorm_config *config = norm->config;
-    nm_backend *b = call->backend;
-    void *row_scale;
-    const nm_feature_norm spec = nm_norm_row_scaling(call, groups_of(norm), config->epsilon, &row_scale);
-    void *scale = nm_norm_publish(call, "scale", norm->site.width);
-    if (!scale)
-        return;
-    nm_norm_vec(call, NM_VEC_FILL, scale, NULL, NULL, NULL, 1, 0);
-    nm_norm_vec(call, NM_VEC_DIV, scale, scale, norm->state[RUNNING_STD], NULL, 1, 0);
-    NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale,
-            .shift = norm->state[RUNNING_MEAN], .scale = scale, .weight = norm->params[0],
-            .bias = norm->params[1], .y = call->y);
+    nm_norm_infer_running(call, groups_of(norm), config->epsilon, norm->state[RUNNING_MEAN], running_scale);
 }
 
 /* ---- backward ---- */
@@ -207,20 +204,17 @@ static void renorm_backward(nm_norm_call *call)
     const void *row_scale = groups ? nm_norm_find(call, "row_scale") : NULL;
     const void *mean = nm_norm_find(call, "batch_mean"), *scale = nm_norm_find(call, "scale");
     const void *r = nm_norm_find(call, "r");
-    void *sum_dy = nm_norm_publish(call, "grad_sum", width);
-    void *sum_dy_z = nm_norm_publish(call, "grad_sum_z", width);
+    void *sums[2], *joined[2];
+    bool summed = nm_norm_grad_sums(call, &spec, row_scale, mean, scale, sums);
     void *a = nm_norm_scratch(call, width);
     void *c0 = nm_norm_scratch(call, width);
     void *c1 = nm_norm_scratch(call, width);
-    if (!c1)
+    if (!summed || !c1)
         return;
-    NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x, .row_scale = row_scale,
-            .shift = mean, .scale = scale, .sum_dy = sum_dy, .sum_dy_z = sum_dy_z);
-    nm_norm_vec(call, NM_VEC_MUL, c0, r, sum_dy_z, NULL, 1, 0);
-    nm_norm_vec(call, NM_VEC_MUL_ADD, c0, nm_norm_find(call, "d"), sum_dy, c0, 1, 1);
-    nm_norm_add_grads(call, c0, sum_dy);
-    void *joined[2];
-    nm_norm_join_sums(call, 2, (void *const[]){sum_dy, sum_dy_z}, joined);
+    nm_norm_vec(call, NM_VEC_MUL, c0, r, sums[1], NULL, 1, 0);
+    nm_norm_vec(call, NM_VEC_MUL_ADD, c0, nm_norm_find(call, "d"), sums[0], c0, 1, 1);
+    nm_norm_add_grads(call, c0, sums[0]);
+    nm_norm_join_sums(call, 2, sums, joined);
     if (!joined[1])
         return;
     /* dh = a dy + c0 + c1 z:  a = weight r/sigma_B,  c0 = -a mean(dy),  c1 = -a mean(dy z) */
