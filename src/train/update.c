@@ -156,41 +156,49 @@ static double chance_loss(const nm_trainer *trainer)
     return task->type->chance_loss ? task->type->chance_loss(task) : log((double)trainer->model->target_size);
 }
 
-/* The next shard of the training data. */
-static nm_status next_shard(nm_trainer *trainer, int64_t shard, int64_t *batch_index, int64_t *step,
-                            nm_error *err)
+/* One shard of an update. */
+typedef struct shard_draw {
+    int64_t batch_index, step;
+    int64_t own; /* number among the shards of this process; -1: of another one */
+    bool last;   /* of this process */
+} shard_draw;
+
+/* The next shard of the training data; all processes draw all of them. */
+static nm_status next_shard(nm_trainer *trainer, int64_t shard, shard_draw *draw, nm_error *err)
 {
+    const nm_shard_range own = nm_shard_range_of(trainer->config->shards, trainer->comm);
     NM_TRY(nm_trainer_ready_batches(trainer, shard, err));
     if (!shard)
         start_hooks(trainer);
-    *batch_index = trainer->state.batch++;
-    *step = trainer->state.step++;
+    *draw = (shard_draw){.batch_index = trainer->state.batch++,
+                         .step = trainer->state.step++,
+                         .own = shard >= own.first && shard < own.last ? shard - own.first : -1,
+                         .last = shard == own.last - 1};
     return NM_OK;
 }
 
-static nm_batch read_batch(nm_trainer *trainer, int64_t batch_index, int64_t step, nm_arena *host)
+static nm_batch read_batch(nm_trainer *trainer, const shard_draw *draw, nm_arena *host)
 {
-    return trainer->task.type->batch(&trainer->task, NM_SPLIT_TRAIN, &trainer->batches, batch_index,
-                                     (uint32_t)step, true, host);
+    return trainer->task.type->batch(&trainer->task, NM_SPLIT_TRAIN, &trainer->batches, draw->batch_index,
+                                     (uint32_t)draw->step, true, host);
 }
 
 static nm_status compute_separately(nm_trainer *trainer, nm_error *err)
 {
     nm_params *params = &trainer->model->params;
     const nm_norm_config *norms = nm_options_find(trainer->options, "norm");
-    const nm_shard_range own = nm_shard_range_of(trainer->config->shards, trainer->comm);
     for (int64_t shard = 0; shard < trainer->config->shards; shard++) {
-        int64_t batch_index, step;
-        NM_TRY(next_shard(trainer, shard, &batch_index, &step, err));
-        if (shard < own.first || shard >= own.last)
+        shard_draw draw;
+        NM_TRY(next_shard(trainer, shard, &draw, err));
+        if (draw.own < 0)
             continue;
-        nm_batch batch = read_batch(trainer, batch_index, step, &trainer->host);
+        nm_batch batch = read_batch(trainer, &draw, &trainer->host);
         nm_shard_sums sums;
         nm_shard_tree_begin(&trainer->shards);
         nm_workers_load(&trainer->workers, params, shard);
-        if (shard == own.last - 1)
+        if (draw.last)
             trainer->tape.observer = nm_shard_tree_send_during(&trainer->shards, shard);
-        nm_status status = pass(trainer, &trainer->tape, &batch, step, &sums, err);
+        nm_status status = pass(trainer, &trainer->tape, &batch, draw.step, &sums, err);
         trainer->tape.listen = NULL;
         trainer->tape.observer = NULL;
         NM_TRY(status);
@@ -212,15 +220,14 @@ static void run_lane(void *user, int32_t i, nm_norm_joiner *joiner)
 
 static nm_status compute_in_lockstep(nm_trainer *trainer, nm_error *err)
 {
-    const nm_shard_range own = nm_shard_range_of(trainer->config->shards, trainer->comm);
     for (int64_t shard = 0; shard < trainer->config->shards; shard++) {
-        int64_t batch_index, step;
-        NM_TRY(next_shard(trainer, shard, &batch_index, &step, err));
-        if (shard < own.first || shard >= own.last)
+        shard_draw draw;
+        NM_TRY(next_shard(trainer, shard, &draw, err));
+        if (draw.own < 0)
             continue;
-        nm_lane *lane = &trainer->lanes[shard - own.first];
-        lane->step = step;
-        lane->batch = read_batch(trainer, batch_index, step, &lane->host);
+        nm_lane *lane = &trainer->lanes[draw.own];
+        lane->step = draw.step;
+        lane->batch = read_batch(trainer, &draw, &lane->host);
     }
     nm_status status = nm_lockstep_run(trainer->lockstep, run_lane, trainer, err);
     trainer->lanes[0].tape.listen = NULL;
@@ -232,10 +239,11 @@ static nm_status compute_in_lockstep(nm_trainer *trainer, nm_error *err)
         }
     }
     NM_TRY(status);
+    const int64_t first = nm_shard_range_of(trainer->config->shards, trainer->comm).first;
     for (int32_t i = 0; i < trainer->n_lanes; i++) {
         nm_shard_tree_begin(&trainer->shards);
         nm_lockstep_load(trainer->lockstep, i);
-        nm_shard_tree_end(&trainer->shards, own.first + i, &trainer->lanes[i].sums);
+        nm_shard_tree_end(&trainer->shards, first + i, &trainer->lanes[i].sums);
     }
     return NM_OK;
 }
