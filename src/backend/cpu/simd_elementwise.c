@@ -6,9 +6,18 @@ static size_t elements(nm_mat m)
     return (size_t)m.rows * (size_t)m.cols;
 }
 
-static void scale(nm_backend *b, const nm_scale_args *args)
+/* to = factor from, or to + factor from with `add` */
+NM_INLINE void scale_part(vf factor, const float *from, float *to, int32_t cols, const bool add)
 {
-    const nm_mat x = args->x, y = args->y;
+    for (int32_t j = 0; j < cols; j += NM_W) {
+        int32_t n = cols - j;
+        vf x = v_load_upto(from + j, n);
+        v_store_upto(to + j, n, add ? v_fma(factor, x, v_load_upto(to + j, n)) : v_mul(factor, x));
+    }
+}
+
+static void scale_all(nm_backend *b, nm_mat x, nm_mat y, double alpha, bool add)
+{
     NM_ASSERT(nm_same_shape(x, y));
     int64_t parts = nm_parts(x);
     int32_t threads = nm_threads_for(b, elements(x));
@@ -17,29 +26,21 @@ static void scale(nm_backend *b, const nm_scale_args *args)
         nm_part part = nm_part_at(x, i);
         const float *from = nm_row(x, part.row) + part.col;
         float *to = nm_row(y, part.row) + part.col;
-        for (int32_t j = 0; j < part.cols; j += NM_W)
-            v_store_upto(to + j, part.cols - j,
-                         v_mul(v_set((float)args->alpha), v_load_upto(from + j, part.cols - j)));
+        if (add)
+            scale_part(v_set((float)alpha), from, to, part.cols, true);
+        else
+            scale_part(v_set((float)alpha), from, to, part.cols, false);
     }
+}
+
+static void scale(nm_backend *b, const nm_scale_args *args)
+{
+    scale_all(b, args->x, args->y, args->alpha, false);
 }
 
 static void add(nm_backend *b, const nm_add_args *args)
 {
-    const nm_mat x = args->x, y = args->y;
-    NM_ASSERT(nm_same_shape(x, y));
-    int64_t parts = nm_parts(x);
-    int32_t threads = nm_threads_for(b, elements(x));
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t i = 0; i < parts; i++) {
-        nm_part part = nm_part_at(x, i);
-        const float *from = nm_row(x, part.row) + part.col;
-        float *to = nm_row(y, part.row) + part.col;
-        for (int32_t j = 0; j < part.cols; j += NM_W) {
-            int32_t n = part.cols - j;
-            v_store_upto(to + j, n,
-                         v_fma(v_set((float)args->alpha), v_load_upto(from + j, n), v_load_upto(to + j, n)));
-        }
-    }
+    scale_all(b, args->x, args->y, args->alpha, true);
 }
 
 static void drop_all(nm_backend *b, nm_mat x, nm_mat f, const nm_dropout *drop, nm_mat y)
