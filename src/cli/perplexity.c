@@ -193,10 +193,9 @@ static nm_status score_tokens_of(job *self, nm_lines *reader, const char *name, 
     for (int64_t first = 0; more; first += (int64_t)lines->n) {
         nm_line_list_clear(lines);
         while (more && (!self->config->each_line || lines->n < GROUP)) {
-            NM_TRY(nm_lines_next(reader, &more, err));
+            NM_TRY(nm_lines_next_text(reader, &more, err));
             if (!more)
                 break;
-            NM_TRY(nm_line_check_text(reader, err));
             nm_line_list_add(lines, reader->text, reader->bytes + 1);
         }
         const char **texts = nm_line_list_texts(lines);

@@ -293,10 +293,9 @@ static nm_status filter_lines(filter *self, nm_lines *lines, FILE *output, nm_er
 {
     for (;;) {
         bool more;
-        NM_TRY(nm_lines_next(lines, &more, err));
+        NM_TRY(nm_lines_next_text(lines, &more, err));
         if (!more)
             return NM_OK;
-        NM_TRY(nm_line_check_text(lines, err));
         NM_TRY(filter_line(self, lines->text, lines->bytes, err));
         fwrite(self->out.data, 1, self->out.bytes, output);
         if (ferror(output))

@@ -11,10 +11,9 @@ nm_status nm_cli_read_lines(nm_lines *reader, int64_t max_lines, nm_line_list *l
     nm_line_list_clear(lines);
     while (lines->n < most && bytes < max_buffer_bytes) {
         bool more;
-        NM_TRY(nm_lines_next(reader, &more, err));
+        NM_TRY(nm_lines_next_text(reader, &more, err));
         if (!more)
             break;
-        NM_TRY(nm_line_check_text(reader, err));
         nm_line_list_add(lines, reader->text, reader->bytes + 1);
         bytes += reader->bytes;
     }
@@ -27,10 +26,9 @@ nm_status nm_cli_read_other(nm_lines *reader, const nm_lines *first, const nm_li
     bool more = true;
     nm_line_list_clear(lines);
     while (lines->n < first_lines->n + (first_lines->n == 0) && more) {
-        NM_TRY(nm_lines_next(reader, &more, err));
+        NM_TRY(nm_lines_next_text(reader, &more, err));
         if (!more)
             break;
-        NM_TRY(nm_line_check_text(reader, err));
         nm_line_list_add(lines, reader->text, reader->bytes + 1);
     }
     if (lines->n == first_lines->n)

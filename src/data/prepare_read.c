@@ -100,11 +100,10 @@ static nm_status take_alignment(nm_prepare_reader *self, nm_prepare_block *block
     bool more;
     if (!lines->stream)
         return NM_OK;
-    NM_TRY(nm_lines_next(lines, &more, err));
+    NM_TRY(nm_lines_next_text(lines, &more, err));
     if (!more)
         return nm_fail(err, NM_MISMATCH, "%s: has %lld lines, but the training text has more pairs",
                        lines->path, (long long)lines->number);
-    NM_TRY(nm_line_check_text(lines, err));
     nm_line_list_add(&block->alignments, lines->text, lines->bytes);
     return NM_OK;
 }

@@ -90,10 +90,9 @@ static nm_status encode_lines(nm_lm_text *self, nm_lines *lines, nm_ids *ids, in
 {
     for (;;) {
         bool more;
-        NM_TRY(nm_lines_next(lines, &more, err));
+        NM_TRY(nm_lines_next_text(lines, &more, err));
         if (!more)
             return NM_OK;
-        NM_TRY(nm_line_check_text(lines, err));
         *unknown += (int64_t)nm_lm_encode(self, lines->text, lines->bytes, ids, words);
         nm_ids_append(ids, self->parts->vocab->eos);
         *words += 1;

@@ -36,6 +36,12 @@ nm_status nm_line_check_text(const nm_lines *lines, nm_error *err)
                    (long long)lines->number, (size_t)(nul - lines->text) + 1);
 }
 
+nm_status nm_lines_next_text(nm_lines *lines, bool *more, nm_error *err)
+{
+    NM_TRY(nm_lines_next(lines, more, err));
+    return *more ? nm_line_check_text(lines, err) : NM_OK;
+}
+
 bool nm_word_next(const char *line, size_t line_bytes, size_t *at, const char **word, size_t *bytes)
 {
     while (line_bytes && (line[line_bytes - 1] == '\n' || line[line_bytes - 1] == '\r'))

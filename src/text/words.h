@@ -12,7 +12,9 @@
 nm_status nm_line_check(const nm_lines *lines, nm_error *err);
 /* The same, and if it contains a zero byte. */
 nm_status nm_line_check_text(const nm_lines *lines, nm_error *err);
-/* The same for text that is not a line of a file; `where` is its name in the message ("stdin:3"). */
+/* nm_lines_next and nm_line_check_text. */
+nm_status nm_lines_next_text(nm_lines *lines, bool *more, nm_error *err);
+/* NM_FORMAT like nm_line_check for text that is not a line of a file; `where` is its name in the message ("stdin:3"). */
 nm_status nm_text_check(const char *text, size_t bytes, const char *where, nm_error *err);
 
 /* Finds the next word of a line from *at on. Words are separated by spaces only; "\n" and "\r" at the end of the line are not
