@@ -3,7 +3,6 @@
 #ifndef NM_TINY_DATA_H
 #define NM_TINY_DATA_H
 
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "data/corpus.h"
+#include "support/remove_tree.h"
 
 enum { TINY_SPECIAL = 4, TINY_EOS = 2, TINY_LONGEST = 9 };
 
@@ -78,17 +78,9 @@ static inline char *tiny_data_create(int sentences, int words)
     return folder;
 }
 
-static inline int tiny_remove_one(const char *path, const struct stat *info, int type, struct FTW *where)
-{
-    (void)info;
-    (void)type;
-    (void)where;
-    return remove(path);
-}
-
 static inline void tiny_data_remove(char *folder)
 {
-    nftw(folder, tiny_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    remove_tree(folder);
     free(folder);
 }
 

@@ -17,6 +17,7 @@
 #include "base/edit_distance.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "support/remove_tree.h"
 
 static char folder[] = "/tmp/norma-file-XXXXXX";
 static bool without_links;
@@ -40,10 +41,7 @@ static int enter_folder(void **state)
 static int remove_folder(void **state)
 {
     (void)state;
-    char *command = nm_format("rm -rf %s", folder);
-    int failed = system(command); /* NOLINT(cert-env33-c): a fixed path */
-    free(command);
-    return failed;
+    return remove_tree(folder);
 }
 
 static void write_file(const char *path, const char *text)

@@ -22,6 +22,7 @@
 #include "text/columns.h"
 #include "text/delimited.h"
 #include "text/vocab.h"
+#include "support/remove_tree.h"
 #include "support/sanitizer.h"
 
 #if REPLACES_ALLOCATOR
@@ -88,10 +89,7 @@ static int enter_folder(void **state)
 static int remove_folder(void **state)
 {
     (void)state;
-    char *command = nm_format("rm -rf %s", folder);
-    int failed = system(command); /* NOLINT(cert-env33-c): a fixed path */
-    free(command);
-    return failed;
+    return remove_tree(folder);
 }
 
 static nm_status run_prepare(nm_error *err)

@@ -15,16 +15,32 @@ static nm_trainer *open_run(const nm_options *options, const char *folder, bool 
     return trainer;
 }
 
+typedef struct fresh_run {
+    char *folder;
+    nm_options *options;
+    nm_trainer *trainer;
+} fresh_run;
+
+static fresh_run open_fresh(const char *const *settings)
+{
+    fresh_run r = {.folder = tiny_folder(), .options = tiny_options(settings)};
+    r.trainer = open_run(r.options, r.folder, false);
+    return r;
+}
+
+static void close_fresh(fresh_run *r)
+{
+    nm_trainer_close(r->trainer);
+    nm_options_free(r->options);
+    tiny_data_remove(r->folder);
+}
+
 /* Warm-up length that the norms of a run receive. */
 static int64_t norm_warmup(const char *const *settings)
 {
-    char *folder = tiny_folder();
-    nm_options *options = tiny_options(settings);
-    nm_trainer *trainer = open_run(options, folder, false);
-    int64_t warmup = nm_trainer_model(trainer)->params.norms[0]->site.plan.warmup_updates;
-    nm_trainer_close(trainer);
-    nm_options_free(options);
-    tiny_data_remove(folder);
+    fresh_run r = open_fresh(settings);
+    int64_t warmup = nm_trainer_model(r.trainer)->params.norms[0]->site.plan.warmup_updates;
+    close_fresh(&r);
     return warmup;
 }
 
@@ -61,35 +77,27 @@ static void test_norm_warmup_of_a_run_limited_by_epochs(void **state)
                                     "schedule.warmup_fraction",
                                     "0.5",
                                     NULL};
-    char *folder = tiny_folder();
-    nm_options *options = tiny_options(settings);
-    nm_trainer *trainer = open_run(options, folder, false);
+    fresh_run r = open_fresh(settings);
     nm_progress progress;
     nm_error err;
-    assert_int_equal(nm_trainer_update(trainer, &progress, &err), NM_OK);
+    assert_int_equal(nm_trainer_update(r.trainer, &progress, &err), NM_OK);
     assert_true(progress.batches > 1);
-    assert_int_equal(nm_trainer_model(trainer)->params.norms[0]->site.plan.warmup_updates,
+    assert_int_equal(nm_trainer_model(r.trainer)->params.norms[0]->site.plan.warmup_updates,
                      4 * progress.batches);
-    nm_trainer_close(trainer);
-    nm_options_free(options);
-    tiny_data_remove(folder);
+    close_fresh(&r);
 }
 
 /* Counter of the first norm after three updates of four micro-batches each. */
 static int64_t updates_counted(const char *norm, const char *state)
 {
     const char *const settings[] = {"model.norm", norm, "train.shards", "4", "norm.state", state, NULL};
-    char *folder = tiny_folder();
-    nm_options *options = tiny_options(settings);
-    nm_trainer *trainer = open_run(options, folder, false);
+    fresh_run r = open_fresh(settings);
     nm_progress progress;
     nm_error err;
     for (int i = 0; i < 3; i++)
-        assert_int_equal(nm_trainer_update(trainer, &progress, &err), NM_OK);
-    int64_t counted = nm_trainer_model(trainer)->params.norms[0]->counters[0];
-    nm_trainer_close(trainer);
-    nm_options_free(options);
-    tiny_data_remove(folder);
+        assert_int_equal(nm_trainer_update(r.trainer, &progress, &err), NM_OK);
+    int64_t counted = nm_trainer_model(r.trainer)->params.norms[0]->counters[0];
+    close_fresh(&r);
     return counted;
 }
 
@@ -189,15 +197,11 @@ static void test_renorm_ramp_of_a_short_run(void **state)
 static double first_penalty(const char *scale)
 {
     const char *const settings[] = {"model.norm", "rbn", "norm.rbn.scale", scale, "train.updates", "1", NULL};
-    char *folder = tiny_folder();
-    nm_options *options = tiny_options(settings);
-    nm_trainer *trainer = open_run(options, folder, false);
+    fresh_run r = open_fresh(settings);
     nm_progress progress;
     nm_error err;
-    assert_int_equal(nm_trainer_update(trainer, &progress, &err), NM_OK);
-    nm_trainer_close(trainer);
-    nm_options_free(options);
-    tiny_data_remove(folder);
+    assert_int_equal(nm_trainer_update(r.trainer, &progress, &err), NM_OK);
+    close_fresh(&r);
     return progress.penalty;
 }
 

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "norma/prepare.h"
+#include "support/remove_tree.h"
 #include "text/buffer.h"
 
 enum { N_PAIRS = 40, N_VALID = 3 };
@@ -58,13 +59,10 @@ static int make_texts(void **state)
 static int remove_texts(void **state)
 {
     (void)state;
-    char *command = nm_format("rm -rf %s", folder);
-    int code = system(command);
-    free(command);
     free(train);
     free(valid);
     free(output);
-    return code;
+    return remove_tree(folder);
 }
 
 typedef struct observer {
