@@ -1,4 +1,4 @@
-# Small corpora, made by awk. Sourced by common.sh and by scripts/check_install.sh.
+# Small corpora, made by awk, and recipes. Sourced by common.sh and by scripts/check_install.sh.
 # shellcheck shell=bash
 
 # Parallel text, PREFIX.de and PREFIX.en, a word-by-word translation in the same order.
@@ -57,4 +57,24 @@ make_sentence_splits() {
 prepare_sentences() { # OUTPUT
     "$NORMA" prepare --format text --tokenizer none --bpe-merges 12 --threads 1 --train train.txt --valid valid.txt \
         --test test.txt --output "$1" 2>err || fail "prepare: $(cat err)"
+}
+
+# A data folder of translation with training, validation and test pairs.
+prepare_pairs() { # OUTPUT
+    make_pairs train 300 1
+    make_pairs valid 20 2
+    make_pairs test 20 3
+    "$NORMA" prepare --train train --valid valid --test test --source-lang de --target-lang en --bpe-merges 30 \
+        --output "$1" 2>err || fail "prepare: $(cat err)"
+}
+
+# Writes a recipe; settings of a section are in a row.
+write_recipe() { # FILE SECTION.KEY=VALUE...
+    local file=$1 section='' setting
+    shift
+    for setting in "$@"; do
+        [ "${setting%%.*}" = "$section" ] || { section=${setting%%.*}; echo "[$section]"; }
+        setting=${setting#*.}
+        echo "${setting%%=*} = ${setting#*=}"
+    done >"$file"
 }

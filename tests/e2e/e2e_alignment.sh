@@ -110,30 +110,10 @@ make_pairs train 1500 3
 make_pairs valid 40 4
 links train.de >train.links
 prepare data --train train --valid valid --alignments train.links --tokenizer none --bpe-merges 20
-cat >small.ini <<'X'
-[data]
-folder = data
-max_length = 60
-[model]
-width = 32
-ff = 32
-heads = 2
-encoder_layers = 1
-decoder_layers = 2
-max_positions = 64
-norm = layer
-dropout = 0
-embedding_dropout = 0
-[train]
-updates = 150
-max_tokens = 500
-score = false
-[schedule]
-lr = 0.005
-warmup = 20
-[device]
-threads = 1
-X
+write_recipe small.ini data.folder=data data.max_length=60 model.width=32 model.ff=32 model.heads=2 \
+    model.encoder_layers=1 model.decoder_layers=2 model.max_positions=64 model.norm=layer model.dropout=0 \
+    model.embedding_dropout=0 train.updates=150 train.max_tokens=500 train.score=false schedule.lr=0.005 \
+    schedule.warmup=20 device.threads=1
 train() { # FOLDER OPTION...
     local folder=$1
     shift

@@ -5,35 +5,11 @@ set -uo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
 
-make_pairs train 300 1
-make_pairs valid 20 2
-make_pairs test 20 3
-"$NORMA" prepare --train train --valid valid --test test --source-lang de --target-lang en --bpe-merges 30 \
-    --output data 2>err || fail "prepare: $(cat err)"
-cat >small.ini <<'X'
-[data]
-folder = data
-max_length = 40
-[model]
-preset = tiny
-width = 32
-ff = 64
-heads = 2
-max_positions = 64
-norm = power
-[train]
-updates = 40
-max_tokens = 200
-log_every = 10
-validate_every = 20
-save_every = 20
-score = 0
-[schedule]
-name = constant
-lr = 0.003
-[device]
-precision = bf16
-X
+prepare_pairs data
+write_recipe small.ini data.folder=data data.max_length=40 model.preset=tiny model.width=32 model.ff=64 \
+    model.heads=2 model.max_positions=64 model.norm=power train.updates=40 train.max_tokens=200 \
+    train.log_every=10 train.validate_every=20 train.save_every=20 train.score=0 schedule.name=constant \
+    schedule.lr=0.003 device.precision=bf16
 
 weights() { # FOLDER: checksum of the model of the last checkpoint
     "$NORMA" average weights.safetensors "$1/last.safetensors" 2>err || fail "average: $(cat err)"

@@ -25,33 +25,11 @@ perl -e '
         }
     }'
 
-cat >reviews.ini <<'X'
-[run]
-task = classification
-[data]
-train = train.tsv
-test = test.tsv
-batch = 16
-[model]
-preset = tiny
-[train]
-max_tokens = 512
-epochs = 6
-log_every = 5
-label_smoothing = 0
-best_by = score
-[optim]
-name = adamw
-beta2 = 0.999
-[schedule]
-name = constant
-lr = 0.01
-warmup = 0
-[device]
-threads = 1
-[profile.small]
-train.epochs = 1
-X
+write_recipe reviews.ini run.task=classification data.train=train.tsv data.test=test.tsv data.batch=16 \
+    model.preset=tiny train.max_tokens=512 train.epochs=6 train.log_every=5 train.label_smoothing=0 \
+    train.best_by=score optim.name=adamw optim.beta2=0.999 schedule.name=constant schedule.lr=0.01 \
+    schedule.warmup=0 device.threads=1
+printf '[profile.small]\ntrain.epochs = 1\n' >>reviews.ini
 
 # ---- training ----
 "$NORMA" train reviews.ini 2>err || fail "train: $(cat err)"

@@ -8,30 +8,9 @@ set -uo pipefail
 
 make_sentence_splits
 prepare_sentences data
-cat >recipe.ini <<'X'
-[run]
-task = lm
-[data]
-folder = data
-[model]
-preset = tiny
-width = 16
-ff = 32
-heads = 2
-layers = 1
-segment = 32
-[train]
-updates = 12
-log_every = 3
-validate_every = 4
-save_every = 2
-max_tokens = 128
-[schedule]
-name = constant
-lr = 0.01
-[device]
-threads = 1
-X
+write_recipe recipe.ini run.task=lm data.folder=data model.preset=tiny model.width=16 model.ff=32 \
+    model.heads=2 model.layers=1 model.segment=32 train.updates=12 train.log_every=3 train.validate_every=4 \
+    train.save_every=2 train.max_tokens=128 schedule.name=constant schedule.lr=0.01 device.threads=1
 compare() { # OPTIONS...
     "$NORMA" compare recipe.ini --tid-batches 2 "$@"
 }

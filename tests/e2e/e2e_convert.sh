@@ -9,47 +9,12 @@ make_reversed_pairs 100 20 5
 "$NORMA" prepare --train train --valid valid --source-lang de --target-lang en --output data --joint \
     --tokenizer none --bpe-merges 0 2>/dev/null
 "$NORMA" prepare --format text --train train.en --valid valid.en --output text --tokenizer none --bpe-merges 0 2>/dev/null
-cat >small.ini <<'X2'
-[data]
-folder = data
-[model]
-preset = tiny
-width = 32
-ff = 64
-heads = 2
-encoder_layers = 1
-decoder_layers = 1
-dropout = 0
-[train]
-updates = 3
-max_tokens = 256
-score = false
-[schedule]
-lr = 0.005
-warmup = 2
-[device]
-threads = 1
-X2
-cat >lm.ini <<'X2'
-[run]
-task = lm
-[data]
-folder = text
-[model]
-preset = tiny
-width = 32
-heads = 2
-context = 16
-output_bias = false
-[train]
-updates = 3
-max_tokens = 256
-[schedule]
-lr = 0.005
-warmup = 2
-[device]
-threads = 1
-X2
+write_recipe small.ini data.folder=data model.preset=tiny model.width=32 model.ff=64 model.heads=2 \
+    model.encoder_layers=1 model.decoder_layers=1 model.dropout=0 train.updates=3 train.max_tokens=256 \
+    train.score=false schedule.lr=0.005 schedule.warmup=2 device.threads=1
+write_recipe lm.ini run.task=lm data.folder=text model.preset=tiny model.width=32 model.heads=2 \
+    model.context=16 model.output_bias=false train.updates=3 train.max_tokens=256 schedule.lr=0.005 \
+    schedule.warmup=2 device.threads=1
 train() { # RUN RECIPE [OPTION ...]
     "$NORMA" train "$2" --run.folder "$1" --run.quiet "${@:3}" 2>/dev/null
 }
@@ -159,13 +124,14 @@ refuses 3 "fairseq/dict.target.txt" convert fairseq --from fairseq --heads 2 -o 
 
 # ---- CTranslate2 folders are read: the same weights, bitwise ----
 try convert untied --to ctranslate2 -o ct2-untied
-for run in pre post untied; do
-    try convert ct2-$run --from ctranslate2 -o back-$run.safetensors
-    [ "$got" = 0 ] || fail "convert ct2-$run: $(cat err)"
-    same_model $run back-$run.safetensors
-    try convert back-$run.safetensors --to ctranslate2 -o ct2-again
-    cmp -s ct2-$run/model.bin ct2-again/model.bin || fail "ct2-$run: other weights on the way back"
-done
+read_ctranslate2() { # MODEL, of which ct2-MODEL has been written
+    try convert "ct2-$1" --from ctranslate2 -o "back-$1.safetensors"
+    [ "$got" = 0 ] || fail "convert ct2-$1: $(cat err)"
+    same_model "$1" "back-$1.safetensors"
+    try convert "back-$1.safetensors" --to ctranslate2 -o ct2-again
+    cmp -s "ct2-$1/model.bin" ct2-again/model.bin || fail "ct2-$1: other weights on the way back"
+}
+for run in pre post untied; do read_ctranslate2 $run; done
 # int8 weights with scales of rows, the rest in float16, written by CTranslate2 4.8.5 from Marian's model; the scores are those of
 # the exactly dequantized weights, so that the difference is that of sums in float
 cp -r "$SOURCE"/tests/interchange/ctranslate2 quantized
@@ -238,11 +204,7 @@ train rms-encoder small.ini --model.norm layer --model.encoder_norm rms
 train rms-decoder small.ini --model.norm layer --model.decoder_norm rms --model.norm_position post
 for run in rms-pre rms-post rms-inside rms-encoder rms-decoder; do
     try convert $run --to ctranslate2 -o ct2-$run
-    try convert ct2-$run --from ctranslate2 -o back-$run.safetensors
-    [ "$got" = 0 ] || fail "convert ct2-$run: $(cat err)"
-    same_model $run back-$run.safetensors
-    try convert back-$run.safetensors --to ctranslate2 -o ct2-again
-    cmp -s ct2-$run/model.bin ct2-again/model.bin || fail "ct2-$run: other weights on the way back"
+    read_ctranslate2 $run
 done
 # ScaleNorm becomes RMSNorm with the gain g/sqrt(d) in every feature.
 train scale small.ini --model.norm scale

@@ -9,27 +9,9 @@ set -euo pipefail
 make_reversed_pairs 220 20 4
 "$NORMA" prepare --train train --valid valid --source-lang de --target-lang en --output data --joint \
     --tokenizer none --bpe-merges 0 2>/dev/null
-cat >small.ini <<'X'
-[data]
-folder = data
-[model]
-preset = tiny
-width = 32
-ff = 64
-heads = 2
-norm = batch
-decoder_norm = batch
-dropout = 0
-[train]
-updates = 150
-max_tokens = 256
-score = false
-[schedule]
-lr = 0.005
-warmup = 20
-[device]
-threads = 1
-X
+write_recipe small.ini data.folder=data model.preset=tiny model.width=32 model.ff=64 model.heads=2 \
+    model.norm=batch model.decoder_norm=batch model.dropout=0 train.updates=150 train.max_tokens=256 \
+    train.score=false schedule.lr=0.005 schedule.warmup=20 device.threads=1
 "$NORMA" train small.ini --run.folder run --run.quiet 2>/dev/null
 "$NORMA" train small.ini --run.folder scaled --run.quiet --model.norm power --model.decoder_norm layer \
     --train.updates 2 2>/dev/null

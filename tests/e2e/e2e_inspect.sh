@@ -15,31 +15,10 @@ make_pairs valid 20 2
 "$NORMA" prepare --train train --valid valid --source-lang de --target-lang en --bpe-merges 30 --output data 2>err ||
     fail "prepare: $(cat err)"
 
-cat >small.ini <<'X'
-[data]
-folder = data
-max_length = 40
-[model]
-preset = tiny
-width = 32
-ff = 64
-heads = 2
-max_positions = 64
-norm = batch
-norm_position = post
-[train]
-updates = 30
-max_tokens = 200
-log_every = 5
-validate_every = 15
-score = false
-[schedule]
-warmup = 5
-[probe]
-every = 10
-[device]
-threads = 1
-X
+write_recipe small.ini data.folder=data data.max_length=40 model.preset=tiny model.width=32 model.ff=64 \
+    model.heads=2 model.max_positions=64 model.norm=batch model.norm_position=post train.updates=30 \
+    train.max_tokens=200 train.log_every=5 train.validate_every=15 train.score=false schedule.warmup=5 \
+    probe.every=10 device.threads=1
 
 # ---- during training ----
 "$NORMA" train small.ini 2>err || fail "train: $(cat err)"

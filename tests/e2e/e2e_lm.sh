@@ -23,31 +23,10 @@ accepts 'BPE merges: 12' prepare --format text --tokenizer none --bpe-merges 12 
 accepts 'written' prepare "${words[@]}" --train train.txt --dict-source data/dict.txt --output given
 cmp -s given/dict.txt data/dict.txt || fail "a given dictionary is not the one written"
 
-cat >lm.ini <<'X'
-[run]
-task = lm
-[data]
-folder = data
-[model]
-preset = tiny
-width = 32
-ff = 64
-heads = 2
-segment = 8
-[train]
-updates = 120
-max_tokens = 256
-label_smoothing = 0
-max_grad_norm = 0.25
-validate_every = 40
-score = false
-[schedule]
-name = cosine-ma2019
-lr = 0.01
-warmup = 10
-[device]
-threads = 1
-X
+write_recipe lm.ini run.task=lm data.folder=data model.preset=tiny model.width=32 model.ff=64 model.heads=2 \
+    model.segment=8 train.updates=120 train.max_tokens=256 train.label_smoothing=0 train.max_grad_norm=0.25 \
+    train.validate_every=40 train.score=false schedule.name=cosine-ma2019 schedule.lr=0.01 \
+    schedule.warmup=10 device.threads=1
 
 value() { # FIELD of the last JSON line in out
     perl -ne 'print $1 if /"'"$1"'":([^,}]*)/' out | tail -n 1

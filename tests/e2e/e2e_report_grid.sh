@@ -11,27 +11,9 @@ if ! command -v gnuplot >/dev/null; then
 fi
 make_sentence_splits
 prepare_sentences data
-cat >recipe.ini <<'X'
-[run]
-task = lm
-[data]
-folder = data
-[model]
-preset = tiny
-width = 16
-ff = 32
-heads = 2
-layers = 1
-context = 32
-[train]
-updates = 6
-validate_every = 3
-[schedule]
-name = constant
-lr = 0.01
-[device]
-threads = 1
-X
+write_recipe recipe.ini run.task=lm data.folder=data model.preset=tiny model.width=16 model.ff=32 \
+    model.heads=2 model.layers=1 model.context=32 train.updates=6 train.validate_every=3 \
+    schedule.name=constant schedule.lr=0.01 device.threads=1
 compare() { # NAME OPTIONS...
     local name=$1
     shift

@@ -5,38 +5,12 @@ set -uo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
 
-make_pairs train 300 1
-make_pairs valid 20 2
-make_pairs test 20 3
-"$NORMA" prepare --train train --valid valid --test test --source-lang de --target-lang en --bpe-merges 30 \
-    --output data 2>err || fail "prepare: $(cat err)"
+prepare_pairs data
 
-cat >small.ini <<'X'
-[data]
-folder = data
-max_length = 40
-[model]
-preset = tiny
-width = 32
-ff = 64
-heads = 2
-max_positions = 64
-dropout = 0
-embedding_dropout = 0
-[train]
-updates = 60
-max_tokens = 200
-log_every = 10
-validate_every = 20
-best_by = score
-[schedule]
-name = constant
-lr = 0.003
-[decode]
-beam = 2
-[device]
-threads = 1
-X
+write_recipe small.ini data.folder=data data.max_length=40 model.preset=tiny model.width=32 model.ff=64 \
+    model.heads=2 model.max_positions=64 model.dropout=0 model.embedding_dropout=0 train.updates=60 \
+    train.max_tokens=200 train.log_every=10 train.validate_every=20 train.best_by=score \
+    schedule.name=constant schedule.lr=0.003 decode.beam=2 device.threads=1
 
 # ---- the run folder ----
 "$NORMA" train small.ini 2>err || fail "train: $(cat err)"

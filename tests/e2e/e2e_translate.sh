@@ -27,28 +27,9 @@ make_text valid 8 2
     --tokenizer moses --bpe-merges 40 2>/dev/null
 "$NORMA" prepare --train train --valid valid --source-lang de --target-lang en --output other --joint \
     --tokenizer none --bpe-merges 10 2>/dev/null
-cat >small.ini <<'X'
-[data]
-folder = data
-max_length = 60
-[model]
-width = 16
-ff = 32
-heads = 2
-encoder_layers = 1
-decoder_layers = 1
-max_positions = 64
-norm = power
-[train]
-updates = 12
-max_tokens = 200
-score = false
-[decode]
-beam = 3
-max_length_b = 8
-[device]
-threads = 1
-X
+write_recipe small.ini data.folder=data data.max_length=60 model.width=16 model.ff=32 model.heads=2 \
+    model.encoder_layers=1 model.decoder_layers=1 model.max_positions=64 model.norm=power train.updates=12 \
+    train.max_tokens=200 train.score=false decode.beam=3 decode.max_length_b=8 device.threads=1
 "$NORMA" train small.ini --run.folder run --run.quiet 2>/dev/null
 "$NORMA" train small.ini --run.folder second --run.quiet --train.seed 2 2>/dev/null
 "$NORMA" train small.ini --run.folder foreign --run.quiet --data.folder other --train.updates 1 2>/dev/null

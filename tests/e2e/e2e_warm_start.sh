@@ -26,29 +26,9 @@ write_reviews a.valid 60 2 "the a film plot was quite" 2
 write_reviews b.tsv 60 3 "the a book chapter is rather unusual" 3
 write_reviews b.valid 60 4 "the a book chapter is rather unusual" 3
 
-cat >a.ini <<'X'
-[run]
-task = classification
-[data]
-train = a.tsv
-valid = a.valid
-batch = 16
-[model]
-preset = tiny
-norm_position = pre
-[train]
-epochs = 8
-best_by = score
-label_smoothing = 0
-[optim]
-name = adamw
-[schedule]
-name = constant
-lr = 0.01
-warmup = 0
-[device]
-threads = 1
-X
+write_recipe a.ini run.task=classification data.train=a.tsv data.valid=a.valid data.batch=16 \
+    model.preset=tiny model.norm_position=pre train.epochs=8 train.best_by=score train.label_smoothing=0 \
+    optim.name=adamw schedule.name=constant schedule.lr=0.01 schedule.warmup=0 device.threads=1
 sed 's/= a\./= b./' a.ini >b.ini
 "$NORMA" train a.ini 2>err || fail "train: $(cat err)"
 

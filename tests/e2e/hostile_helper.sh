@@ -34,31 +34,10 @@ make_data() {
     make_text valid 6 2
     make_text test 6 3
     "$NORMA" prepare "${prepare_arguments[@]}" --output data 2>err || { cat err >&2; exit 1; }
-    cat >recipe.ini <<'X'
-[data]
-folder = data
-[model]
-preset = tiny
-width = 16
-ff = 32
-heads = 2
-encoder_layers = 1
-decoder_layers = 1
-norm = batch
-[train]
-updates = 4
-max_tokens = 128
-validate_every = 2
-validate_examples = 2
-save_every = 1
-keep_last = 2
-[schedule]
-warmup = 4
-[decode]
-beam = 2
-[device]
-threads = 1
-X
+    write_recipe recipe.ini data.folder=data model.preset=tiny model.width=16 model.ff=32 model.heads=2 \
+        model.encoder_layers=1 model.decoder_layers=1 model.norm=batch train.updates=4 train.max_tokens=128 \
+        train.validate_every=2 train.validate_examples=2 train.save_every=1 train.keep_last=2 \
+        schedule.warmup=4 decode.beam=2 device.threads=1
 }
 
 # Copies a folder; an existing target is removed.

@@ -8,46 +8,16 @@ make_library_runs() {
     make_pairs valid 8 2
     "$NORMA" prepare --train train --valid valid --source-lang de --target-lang en --output data --joint \
         --tokenizer moses --bpe-merges 40 || return 1
-    cat >translate.ini <<'END'
-[data]
-folder = data
-max_length = 60
-[model]
-width = 16
-ff = 32
-heads = 2
-encoder_layers = 1
-decoder_layers = 1
-max_positions = 64
-[train]
-updates = 12
-max_tokens = 200
-score = false
-[device]
-threads = 1
-END
+    write_recipe translate.ini data.folder=data data.max_length=60 model.width=16 model.ff=32 model.heads=2 \
+        model.encoder_layers=1 model.decoder_layers=1 model.max_positions=64 train.updates=12 \
+        train.max_tokens=200 train.score=false device.threads=1
     "$NORMA" train translate.ini --run.folder run-translate --run.quiet || return 1
 
     make_sentences lm.txt 200 1
     "$NORMA" prepare --format text --tokenizer moses --bpe-merges 20 --train lm.txt --output lm-data || return 1
-    cat >lm.ini <<'END'
-[run]
-task = lm
-[data]
-folder = lm-data
-[model]
-preset = tiny
-width = 16
-ff = 32
-heads = 2
-context = 16
-[train]
-updates = 12
-max_tokens = 256
-score = false
-[device]
-threads = 1
-END
+    write_recipe lm.ini run.task=lm data.folder=lm-data model.preset=tiny model.width=16 model.ff=32 \
+        model.heads=2 model.context=16 train.updates=12 train.max_tokens=256 train.score=false \
+        device.threads=1
     "$NORMA" train lm.ini --run.folder run-lm --run.quiet || return 1
 
     # Names are recognizable by themselves.
@@ -59,24 +29,8 @@ END
             print a (b ? " " b : "") " lives in " c " ." >"names.txt"
         }
     }'
-    cat >tag.ini <<'END'
-[run]
-task = tagging
-[data]
-train = tags.txt
-valid = tags.txt
-[model]
-preset = tiny
-[train]
-epochs = 14
-[optim]
-name = sgd
-[schedule]
-name = linear
-lr = 0.02
-[device]
-threads = 1
-END
+    write_recipe tag.ini run.task=tagging data.train=tags.txt data.valid=tags.txt model.preset=tiny \
+        train.epochs=14 optim.name=sgd schedule.name=linear schedule.lr=0.02 device.threads=1
     "$NORMA" train tag.ini --run.folder run-tag --run.quiet || return 1
 
     awk 'BEGIN {
@@ -87,26 +41,8 @@ END
             print (k < 3 ? "good" : "bad") "\t" line >"reviews.tsv"; print line >"reviews.txt"
         }
     }'
-    cat >classify.ini <<'END'
-[run]
-task = classification
-[data]
-train = reviews.tsv
-batch = 16
-[model]
-preset = tiny
-[train]
-max_tokens = 512
-epochs = 3
-label_smoothing = 0
-[optim]
-name = adamw
-[schedule]
-name = constant
-lr = 0.01
-warmup = 0
-[device]
-threads = 1
-END
+    write_recipe classify.ini run.task=classification data.train=reviews.tsv data.batch=16 model.preset=tiny \
+        train.max_tokens=512 train.epochs=3 train.label_smoothing=0 optim.name=adamw schedule.name=constant \
+        schedule.lr=0.01 schedule.warmup=0 device.threads=1
     "$NORMA" train classify.ini --run.folder run-classify --run.quiet
 } 2>/dev/null

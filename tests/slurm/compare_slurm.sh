@@ -3,29 +3,10 @@
 # shellcheck shell=bash disable=SC2154
 make_sentence_splits
 prepare_sentences data
-cat >recipe.ini <<'X'
-[run]
-task = lm
-[data]
-folder = data
-[model]
-preset = tiny
-width = 16
-ff = 32
-heads = 2
-layers = 1
-segment = 32
-[train]
-updates = 100
-log_every = 50
-validate_every = 50
-save_every = 50
-keep_last = 1
-max_tokens = 128
-[schedule]
-name = constant
-lr = 0.01
-X
+write_recipe recipe.ini run.task=lm data.folder=data model.preset=tiny model.width=16 model.ff=32 \
+    model.heads=2 model.layers=1 model.segment=32 train.updates=100 train.log_every=50 \
+    train.validate_every=50 train.save_every=50 train.keep_last=1 train.max_tokens=128 \
+    schedule.name=constant schedule.lr=0.01
 # Four short runs; two longer ones, to be interrupted.
 short=(compare recipe.ini --tid-batches 2 --norms "layer,power:train.max_grad_norm=0.9" --seeds 2 --format csv)
 long=(compare recipe.ini --tid-batches 2 --norms "layer,power" --format csv --train.updates 3000 --train.validate-every 1000 --train.save-every 300)
