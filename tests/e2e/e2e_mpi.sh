@@ -48,15 +48,6 @@ make_sentences lm_test.txt 90 3
 "$NORMA" prepare --format text --tokenizer none --bpe-merges 12 --train lm_train.txt --valid lm_valid.txt --output lm_data 2>err || fail "prepare: $(cat err)"
 sed 's/^folder = .*/folder = lm_data/; s/^\[data\]/[run]\ntask = lm\n[data]/; /^encoder_layers\|^beam\|^validate_examples/d; s/^decoder_layers = 1/layers = 1\ncontext = 16/; s/^\[decode\]//' recipe.ini >lm.ini
 "$NORMA" train lm.ini --run.quiet --run.folder lm 2>err || fail "lm: $(cat err)"
-check_divided() { # ARGUMENTS...: one process, 2 and 3 ranks print the same
-    local n
-    "$NORMA" "$@" >one.txt 2>err || fail "norma $*: $(cat err)"
-    for n in 2 3; do
-        timeout 120 "$MPIEXEC" -n "$n" "$NORMA" "$@" </dev/null >out 2>err || fail "norma $*, $n ranks: $(cat err)"
-        cases=$((cases + 1))
-        cmp one.txt out || fail "norma $*: $n ranks and one process differ: $(diff one.txt out | head -n 5)"
-    done
-}
 check_divided perplexity lm lm_test.txt lm_valid.txt --batch_tokens 64 --interval --json
 check_divided perplexity lm lm_test.txt --context 8 --batch_tokens 64 --json
 check_divided perplexity lm lm_valid.txt --batch_tokens 100000

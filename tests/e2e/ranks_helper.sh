@@ -27,10 +27,21 @@ equal() { # FOLDER FOLDER: the same models, last and best
         [ "$(weights "$1/$file.safetensors")" = "$(weights "$2/$file.safetensors")" ] || fail "$file of $1 and $2 differ"
     done
 }
-# The log without times and the number of ranks.
-plain() { sed -E 's/"(seconds|tokens_per_second|load|other_cores|started|command|ranks|exchange_seconds|exchange_bytes)":("[^"]*"|[^,}]*),?//g; s/,\}/}/' "$1/log.jsonl"; }
+# The log without times, memory and the number of ranks.
+plain() { sed -E 's/"(seconds|tokens_per_second|load|other_cores|started|command|ranks|exchange_seconds|exchange_bytes|step_mib)":("[^"]*"|[^,}]*),?//g; s/,\}/}/' "$1/log.jsonl"; }
 # ends CODE TEXT: the last run has ended with the code, and Norma has printed one line with the text.
 ends() {
     [ "$got" = "$1" ] || fail "exit code $got instead of $1 ('$2'): $(cat err)"
     [ "$(grep -cF -- "$2" err)" = 1 ] || fail "not one line with '$2': $(cat err)"
+}
+# check_divided ARGUMENTS...: one process, 2 and 3 ranks print the same.
+check_divided() {
+    local n
+    "$NORMA" "$@" >one.txt 2>one.err || fail "norma $*: $(cat one.err)"
+    for n in 2 3; do
+        timeout 120 "$MPIEXEC" -n "$n" "$NORMA" "$@" </dev/null >out 2>err || fail "norma $*, $n ranks: $(cat err)"
+        cases=$((cases + 2))
+        cmp one.txt out || fail "norma $*: $n ranks and one process differ: $(diff one.txt out | head -n 5)"
+        cmp one.err err || fail "norma $*: the messages of $n ranks and one process differ: $(diff one.err err | head -n 5)"
+    done
 }

@@ -1,0 +1,91 @@
+#!/bin/bash
+# Tagging and classification by several processes: bitwise the models, logs and outputs of one process. The inputs have several
+# buffers, so that every rank has sentences, with unknown words, empty lines and texts longer than the models accept.
+# Skipped without MPI: libopenmpi-dev and openmpi-bin, or libmpich-dev and mpich.
+set -uo pipefail
+# shellcheck source=tests/e2e/ranks_helper.sh
+. "${SOURCE:?}/tests/e2e/ranks_helper.sh"
+
+perl -e '
+    srand 5;
+    my @names = qw(Anna Bernd Clara David Emil); my @places = qw(Rom Bonn Wien Oslo);
+    sub columns {
+        my ($path, $n, $extra) = @_;
+        open(my $out, ">", $path);
+        for my $i (1 .. $n) {
+            print $out $names[rand @names], "\tB-PER\n";
+            print $out "son$i\tI-PER\n" if $extra && $i % 7 == 0;
+            print $out "lives\tO\nin\tO\n", $places[rand @places], "\tB-LOC\n\n";
+            print $out "-DOCSTART-\tO\n\n" if $extra && $i % 400 == 0;
+            print $out map({ "w$_\tO\n" } 1 .. 600), "\n" if $extra && $i % 500 == 0;
+        }
+    }
+    columns("tag.train", 80, 0); columns("tag.valid", 20, 1); columns("tag.test", 1100, 1);
+    my %word = (good => [qw(great fine)], bad => [qw(awful weak)]);
+    sub texts {
+        my ($path, $n, $extra) = @_;
+        open(my $out, ">", "$path.tsv"); open(my $lines, ">", "$path.txt");
+        for my $i (1 .. $n) {
+            my $class = (qw(good bad))[rand 2];
+            my $text = join(" ", "the", $word{$class}[rand 2], (qw(film plot cast))[rand 3], $extra ? "ä$i" : ());
+            $text = join(" ", ($text) x 300) if $extra && $i % 900 == 1;
+            print $out "$class\t$text\n";
+            print $lines $i % 50 ? $text : "", "\n";
+        }
+    }
+    texts("texts.train", 80, 0); texts("texts.valid", 20, 1); texts("texts.test", 4500, 1);'
+
+write_recipe() { # TASK PREFIX SUFFIX
+    cat <<X
+[run]
+task = $1
+[data]
+train = $2.train$3
+valid = $2.valid$3
+[model]
+preset = tiny
+norm = batch
+[train]
+updates = 12
+shards = 4
+validate_every = 4
+best_by = score
+max_tokens = 64
+[optim]
+name = adam
+[schedule]
+lr = 0.01
+[device]
+threads = 1
+X
+}
+write_recipe tagging tag '' >tagging.ini
+write_recipe classification texts .tsv | sed 's/^valid = .*/&\nmax_length = 400/' >classification.ini
+for task in tagging classification; do
+    cp $task.ini recipe.ini
+    for statistics in shard update; do
+        one=$task-$statistics
+        "$NORMA" train recipe.ini --norm.statistics $statistics --run.quiet --run.folder "$one" 2>err || fail "$one: $(cat err)"
+        ranks 3 --norm.statistics $statistics --run.folder "$one-3"
+        [ "$got" = 0 ] || fail "$one, 3 ranks: exit code $got: $(cat err)"
+        equal "$one" "$one-3"
+        [ "$(plain "$one")" = "$(plain "$one-3")" ] || fail "$one: the log of 3 ranks differs: $(diff <(plain "$one") <(plain "$one-3") | head -n 4)"
+    done
+done
+
+check_divided tag tagging-shard tag.test --evaluate
+has err '2 of '
+has err 'sentences have more than'
+has err 'precision'
+check_divided tag tagging-shard tag.test --json
+check_divided tag tagging-update tag.valid --scheme iob1
+check_divided classify classification-shard texts.test.txt --probabilities
+[ "$(wc -l <out)" = 4501 ] || fail "not a line for every text: $(wc -l <out)"
+has err '5 texts have more than'
+check_divided classify classification-shard texts.test.tsv --evaluate
+check_divided classify classification-update texts.test.tsv --evaluate --json
+timeout 120 "$MPIEXEC" -n 2 "$NORMA" tag tagging-shard <tag.test >out 2>err && fail "2 ranks tagged standard input"
+has err 'several processes need an input file'
+
+[ "$failures" = 0 ] || { echo "$failures of $cases cases failed" >&2; exit 1; }
+echo "tagging and classification by 2 and 3 ranks: the models and outputs of one process ($cases cases)"
