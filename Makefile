@@ -57,19 +57,20 @@ test-python:
 	@cmake --build $(BUILD) -j $(JOBS) --target norma_python norma_program
 	@scripts/test.sh $(BUILD) -R '^python$$'
 
-# Packages from PyPI, torch for CPUs, in a virtual environment of the build folder. The package is installed from its wheel.
-# PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu installs PyTorch without CUDA. pymarian has no wheel for some
-# versions of Python; the cases with Marian are then left out.
-test-python-latest: quiet-build
-	@rm -rf $(BUILD)/latest-venv && python3 -m venv $(BUILD)/latest-venv
+# The newest packages of PyPI in a virtual environment of the build folder, and the wheel of this tree, whose program is used. The
+# wheel is built in $(BUILD)-wheel. PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu installs PyTorch without CUDA.
+# pymarian has no wheel for some versions of Python; the cases with Marian are then left out.
+test-python-latest:
+	@scripts/packages.sh build
+	@[ -x $(BUILD)/latest-venv/bin/python ] || python3 -m venv $(BUILD)/latest-venv
 	@$(BUILD)/latest-venv/bin/pip install -q --upgrade numpy torch transformers ctranslate2 sentencepiece pandas pytest mypy
-	@$(BUILD)/latest-venv/bin/pip install -q pymarian || echo 'without pymarian: it has no wheel for this Python'
-	@$(BUILD)/latest-venv/bin/pip install -q --force-reinstall --no-deps .
+	@$(BUILD)/latest-venv/bin/pip install -q --upgrade pymarian || echo 'without pymarian: it has no wheel for this Python'
+	@$(BUILD)/latest-venv/bin/pip install -q --force-reinstall --no-deps -C build-dir=$(BUILD)-wheel .
 	@$(BUILD)/latest-venv/bin/pip list 2>/dev/null | \
-	    grep -iE '^(ctranslate2|norma|numpy|pandas|pymarian|sentencepiece|torch|transformers) '
-	@cd $(BUILD) && latest-venv/bin/python -m pytest -q -p no:cacheprovider $(CURDIR)/python/tests
+	    grep -iE '^(ctranslate2|mypy|norma|numpy|pandas|pymarian|sentencepiece|torch|transformers) '
 	@$(BUILD)/latest-venv/bin/mypy --strict --cache-dir $(BUILD)/mypy-cache python/norma
-	@$(BUILD)/latest-venv/bin/python tests/interchange/check.py $(BUILD)/norma $(BUILD)/interchange
+	@cd $(BUILD) && latest-venv/bin/python -m pytest -q -p no:cacheprovider $(CURDIR)/python/tests
+	@$(BUILD)/latest-venv/bin/python tests/interchange/check.py $(BUILD)/latest-venv/bin/norma $(BUILD)/interchange
 
 # Debian's python3-sphinx, python3-numpy, python3-torch. Warnings are errors.
 python-docs:

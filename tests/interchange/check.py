@@ -194,6 +194,31 @@ def check_pymarian():
               f"largest difference of {len(ours)} log probabilities {largest:.1e}")
 
 
+def check_sentencepiece():
+    """Models of the Python package: pieces of English that they were not learned from, and of other scripts."""
+    documents = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs")
+    with open("spm-train.txt", "w") as file:
+        for name in sorted(os.listdir(documents)):
+            if name.endswith(".md") and name != "faq.md":
+                file.writelines(line for line in open(os.path.join(documents, name)) if line.strip())
+    lines = [line.rstrip("\n") for line in open(os.path.join(documents, "faq.md"))]
+    lines += ["", "  two  spaces ", "Grüße, größere Bäume", "e\u0301 \ufb01 \uff21\uff22\uff23 \u00a0x", "\u4eca\u65e5\u306f \u2603 \U0001f600",
+              "\u2581 <unk> </s> <s>", "x" * 500]
+    with open("spm-test.txt", "w") as file:
+        file.write("".join(line + "\n" for line in lines))
+    for kind, settings in {"unigram": {}, "bpe": {}, "char": {}, "bytes": {"model_type": "unigram", "byte_fallback": True},
+                           "cased": {"model_type": "bpe", "normalization_rule_name": "nmt_nfkc_cf"}}.items():
+        sentencepiece.SentencePieceTrainer.train(input="spm-train.txt", model_prefix=f"spm-{kind}", vocab_size=800,
+                                                 hard_vocab_limit=False, minloglevel=2, **{"model_type": kind, **settings})
+        norma("prepare", "--format", "text", "--train", "spm-train.txt", "--tokenizer", "sentencepiece", "--spm-model",
+              f"spm-{kind}.model", "--output", f"spm-{kind}-data")
+        ours = norma("subword", "spm-test.txt", "--like", f"spm-{kind}-data").split("\n")[:-1]
+        pieces = sentencepiece.SentencePieceProcessor(f"spm-{kind}.model")
+        theirs = [" ".join(map(pieces.id_to_piece, pieces.encode(line))) for line in lines]  # <unk> for a piece that is unknown
+        same = sum(a == b for a, b in zip(ours, theirs))
+        check(f"SentencePiece, {kind}", len(ours) == same == len(lines), f"{same} of {len(lines)} lines have the same pieces")
+
+
 def check_gpt2():
     size = 300
     model = GPT2LMHeadModel(GPT2Config(vocab_size=size, n_positions=64, n_embd=48, n_layer=2, n_head=4, eos_token_id=size - 1,
@@ -238,6 +263,7 @@ if __name__ == "__main__":
         check_ctranslate2(run, subwords)
         if run in ("layer", "post", "gelu"):
             check_transformers(run, subwords)
+    check_sentencepiece()
     check_marian()
     check_pymarian()
     check_gpt2()
