@@ -201,7 +201,7 @@ train rms-pre small.ini --model.norm rms
 train rms-post small.ini --model.norm rms --model.norm_position post --model.share_embeddings decoder
 train rms-inside small.ini --model.norm rms --norm.rms.epsilon_inside true --norm.rms.epsilon 1e-5 --model.norm_position post
 train rms-encoder small.ini --model.norm layer --model.encoder_norm rms
-train rms-decoder small.ini --model.norm layer --model.decoder_norm rms --model.norm_position post
+train rms-decoder small.ini --model.norm layer --model.decoder_norm rms --model.norm_position post --norm.layer.epsilon 1e-2
 for run in rms-pre rms-post rms-inside rms-encoder rms-decoder; do
     try convert $run --to ctranslate2 -o ct2-$run
     read_ctranslate2 $run
@@ -234,6 +234,19 @@ lm() { # RUN [OPTION ...]
 lm lm-sinusoid
 lm lm-learned --model.positions learned --model.output_bias true --model.activation gelu-tanh
 lm lm-none --model.positions none --model.share_embeddings false
+# Embeddings of half the size with twice the factor are the same model; GPT-2 of CTranslate2 has the factor 1.
+mkdir ct2-factor
+cp ct2-lm-none/*.json ct2-factor
+perl -0777 -pe 's{(decoder/scale_embeddings\0\0\0\x04\0\0\0)(.{4})}{$1 . pack("f<", 2 * unpack("f<", $2))}se or die "no factor";
+    m{decoder/embeddings/weight\0\x02.{8}\0(.{4})}s or die "no embeddings";
+    my ($at, $bytes) = ($+[0], unpack("V", $1));
+    substr($_, $at, $bytes) = pack("f<*", map { $_ / 2 } unpack("f<*", substr($_, $at, $bytes)))' \
+    ct2-lm-none/model.bin >ct2-factor/model.bin
+try convert ct2-factor --from ctranslate2 -o back-factor.safetensors
+[ "$got" = 0 ] || fail "convert ct2-factor: $(cat err)"
+"$NORMA" perplexity lm-none valid.en --tokens --threads 1 >first.txt 2>/dev/null
+"$NORMA" perplexity back-factor.safetensors valid.en --tokens --threads 1 >second.txt 2>/dev/null
+same first.txt second.txt
 lm lm-rms --model.norm rms --model.positions learned
 lm lm-post --model.norm rms --model.norm_position post
 change_lm() { # FROM TO: of the same length
