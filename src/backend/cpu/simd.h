@@ -52,25 +52,31 @@ NM_INLINE void v_accumulate(double *sums, vf x)
     vd_store(sums + NM_W / 2, vd_add(vd_load(sums + NM_W / 2), vd_high(x)));
 }
 
-/* Sum of NM_LANES partial sums; overwrites them. Halves are added until one number is left: l and l + 8, l and
- * l + 4 ... */
-NM_INLINE double vd_sum_lanes(vd sums[2 * NM_SUM_VECTORS])
+/* NM_LANES partial sums added to one vector, which overwrites the first; vd_sum of it is their sum. Halves are added until
+ * one vector is left: l and l + 8, l and l + 4 ... */
+NM_INLINE vd vd_fold_lanes(vd sums[2 * NM_SUM_VECTORS])
 {
     for (int n = NM_SUM_VECTORS; n > 0; n /= 2)
         for (int i = 0; i < n; i++)
             sums[i] = vd_add(sums[i], sums[i + n]);
-    return vd_sum(sums[0]);
+    return sums[0];
 }
 
-/* Sum of NM_LANES partial sums in double. */
-NM_INLINE double v_sum_lanes(const vf sums[NM_SUM_VECTORS])
+/* The same for partial sums in float, in double. */
+NM_INLINE vd v_fold_lanes(const vf sums[NM_SUM_VECTORS])
 {
     vd wide[2 * NM_SUM_VECTORS];
     for (int i = 0; i < NM_SUM_VECTORS; i++) {
         wide[2 * i] = vd_low(sums[i]);
         wide[2 * i + 1] = vd_high(sums[i]);
     }
-    return vd_sum_lanes(wide);
+    return vd_fold_lanes(wide);
+}
+
+/* Sum of NM_LANES partial sums in double. */
+NM_INLINE double v_sum_lanes(const vf sums[NM_SUM_VECTORS])
+{
+    return vd_sum(v_fold_lanes(sums));
 }
 
 /* e^x within 2 ulp; 0 below -87.3, clamped above 88; NaN for NaN. Polynomial from Cephes. */

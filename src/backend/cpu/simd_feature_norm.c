@@ -37,13 +37,15 @@ enum {
     GROUPS = 8
 }; /* groups of a row computed together, to hide the latency of their square roots and projections */
 
-/* Sums of squares of n groups. Prefetches the same columns of the next row: the hardware prefetcher stalls
- * while square roots are pending. */
+/* Sums of squares of n groups, 0 for the others. Prefetches the same columns of the next row: the hardware prefetcher
+ * stalls while square roots are pending. */
 NM_INLINE void sums_of_squares(const feature_call *call, const float *x, int32_t n, double squares[GROUPS])
 {
     const int32_t width = call->width;
     const float *next_row = x + call->x.stride;
-    for (int32_t i = 0; i < n; i++, x += width, next_row += width) {
+    vd folded[GROUPS];
+    bool finite = true;
+    for (int32_t i = 0; i < n; i++) {
         vf sums[2][NM_SUM_VECTORS] = {{{0}}};
         int32_t first = 0;
 #define ADD_SQUARE(v, j, count)                                                                              \
@@ -63,10 +65,19 @@ NM_INLINE void sums_of_squares(const feature_call *call, const float *x, int32_t
 #undef ADD_SQUARE
         for (int v = 0; v < NM_SUM_VECTORS; v++)
             sums[0][v] = v_add(sums[0][v], sums[1][v]);
-        squares[i] = v_sum_lanes(sums[0]);
-        if (!(squares[i] < INFINITY))
-            squares[i] = nm_wide_sum_of_squares(width, x, 0);
+        folded[i] = v_fold_lanes(sums[0]);
+        x += width;
+        next_row += width;
     }
+    for (int32_t i = n; i < GROUPS; i++)
+        folded[i] = vd_set(0);
+    for (int32_t i = 0; i < GROUPS; i += NM_W / 2)
+        vd_store(squares + i, vd_sums(folded + i));
+    for (int32_t i = 0; i < GROUPS; i++)
+        finite &= squares[i] < INFINITY;
+    for (int32_t i = 0; !finite && i < n; i++)
+        if (!(squares[i] < INFINITY))
+            squares[i] = nm_wide_sum_of_squares(width, x - (n - i) * width, 0);
 }
 
 /* Row scales of groups first .. first + n - 1 of a row, computed first if not yet available. */
@@ -75,7 +86,7 @@ NM_INLINE void load_row_scales(const feature_call *call, int32_t row, int32_t fi
 {
     float *at = call->row_scale + (size_t)row * (size_t)call->groups + (size_t)first;
     const double share = 1.0 / call->width, eps = call->spec->eps;
-    double squares[GROUPS] = {0};
+    double squares[GROUPS];
     if (call->measured) {
         memcpy(to, at, (size_t)n * sizeof *to);
         return;

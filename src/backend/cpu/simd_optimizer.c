@@ -92,7 +92,7 @@ static double dot_block(int32_t n, const float *a, const float *b)
     } while (0)
     NM_SUM_COLUMNS(n, DOT);
 #undef DOT
-    return vd_sum_lanes(sums);
+    return vd_sum(vd_fold_lanes(sums));
 }
 
 static void dot(nm_backend *b, const nm_dot_args *args)

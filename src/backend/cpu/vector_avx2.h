@@ -203,6 +203,16 @@ NM_INLINE double vd_sum(vd x)
     return _mm_cvtsd_f64(a) + _mm_cvtsd_f64(_mm_unpackhi_pd(a, a));
 }
 
+/* Lane i is the sum of the lanes of x[i], added in the order of vd_sum. */
+NM_INLINE vd vd_sums(const vd x[4])
+{
+    vd halves[2];
+    for (int i = 0; i < 2; i++) /* the lanes l and l + 2 of the even, then of the odd vectors */
+        halves[i] = vd_add(_mm256_permute2f128_pd(x[i], x[i + 2], 0x20),
+                           _mm256_permute2f128_pd(x[i], x[i + 2], 0x31));
+    return vd_add(_mm256_unpacklo_pd(halves[0], halves[1]), _mm256_unpackhi_pd(halves[0], halves[1]));
+}
+
 NM_INLINE vu vu_set(uint32_t x)
 {
     return _mm256_set1_epi32((int)x);

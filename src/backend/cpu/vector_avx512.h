@@ -202,6 +202,20 @@ NM_INLINE double vd_sum(vd x)
     return _mm_cvtsd_f64(a) + _mm_cvtsd_f64(_mm_unpackhi_pd(a, a));
 }
 
+/* Lane i is the sum of the lanes of x[i], added in the order of vd_sum. */
+NM_INLINE vd vd_sums(const vd x[8])
+{
+    vd pairs[4], quarters[2];
+    for (int i = 0; i < 4; i++) { /* the lanes l and l + 4 of two vectors */
+        const vd a = x[i / 2 * 4 + i % 2], c = x[i / 2 * 4 + i % 2 + 2];
+        pairs[i] = vd_add(_mm512_shuffle_f64x2(a, c, 0x44), _mm512_shuffle_f64x2(a, c, 0xee));
+    }
+    for (int i = 0; i < 2; i++) /* l and l + 2 of the even, then of the odd vectors */
+        quarters[i] = vd_add(_mm512_shuffle_f64x2(pairs[i], pairs[i + 2], 0x88),
+                             _mm512_shuffle_f64x2(pairs[i], pairs[i + 2], 0xdd));
+    return vd_add(_mm512_unpacklo_pd(quarters[0], quarters[1]), _mm512_unpackhi_pd(quarters[0], quarters[1]));
+}
+
 NM_INLINE vu vu_set(uint32_t x)
 {
     return _mm512_set1_epi32((int)x);

@@ -205,6 +205,12 @@ NM_INLINE double vd_sum(vd x)
     return x[0] + x[1];
 }
 
+/* Lane i is the sum of the lanes of x[i], added in the order of vd_sum. */
+NM_INLINE vd vd_sums(const vd x[2])
+{
+    return (vd){x[0][0] + x[0][1], x[1][0] + x[1][1]};
+}
+
 NM_INLINE vu vu_set(uint32_t x)
 {
     return (vu){x, x, x, x};
