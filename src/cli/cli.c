@@ -195,6 +195,16 @@ nm_status nm_cli_add_options(const nm_command *command, nm_options *options, int
     return command->trains ? nm_cli_task_options(options, argc, argv, task, err) : NM_OK;
 }
 
+/* A recipe that is not found is the reason if options of its task are unknown; `status` and err are then replaced. */
+static nm_status find_recipe(const char *name, nm_status status, char **path, nm_error *err)
+{
+    nm_error missing;
+    nm_status found = nm_cli_find_recipe(name, path, &missing);
+    if (found != NM_OK)
+        *err = missing;
+    return found != NM_OK ? found : status;
+}
+
 static int run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err = {0};
@@ -203,8 +213,8 @@ static int run(nm_cli *cli, int argc, char **argv)
     nm_status status = nm_cli_add_options(cli->command, cli->options, argc, argv, &cli->task, &err);
     if (status == NM_OK)
         status = parse(cli, argc, argv, &n, &err);
-    if (status == NM_OK && cli->command->trains && n)
-        status = nm_cli_find_recipe(argv[0], &recipe, &err);
+    if (cli->command->trains && n && (status == NM_OK || status == NM_USAGE))
+        status = find_recipe(argv[0], status, &recipe, &err);
     if (recipe)
         argv[0] = recipe;
     int code = status == NM_OK       ? cli->command->run(cli, n, argv)

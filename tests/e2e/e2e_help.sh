@@ -76,6 +76,8 @@ lacks found 'pn/table1-iwslt-pn '
 refuses 3 'data/multi30k-de-en' train multi30k-de-en
 refuses 3 'data/multi30k-de-en' compare multi30k-de-en.ini --norms layer
 refuses 3 'multi30k-de-em: No such file, and no recipe of this name; the nearest one is multi30k-de-en' train multi30k-de-em
+# Its task is unknown, and so are the options of the task: the name of the recipe is the mistake.
+refuses 3 'clasify: No such file, and no recipe of this name; the nearest one is classify' train clasify --data.train reviews.csv
 printf '[run]\ntask = lm\n[data]\nfolder = of-this-file\n' >multi30k-de-en
 refuses 3 'of-this-file' train multi30k-de-en
 mkdir demo
