@@ -85,6 +85,10 @@ my @all = (
     {name => 'average', run => [qw(average try/out run-translate/last.safetensors run-translate/best.safetensors)], copy => ['out'],
         outputs => ['out']},
     {name => 'export', run => [qw(export run-translate/last.safetensors -o try/out --int8)], copy => ['out'], outputs => ['out']},
+    {name => 'convert --from ctranslate2', run => [qw(convert fixture/ctranslate2 --from ctranslate2 -o try/out)], copy => ['out'],
+        outputs => ['out']},
+    {name => 'convert --from huggingface', run => [qw(convert fixture/huggingface --from huggingface -o try/out)], copy => ['out'],
+        outputs => ['out']},
     {name => 'report', run => [qw(report run-translate run-lm --no-samples -o try/out)], copy => ['out'], outputs => ['out']},
     {name => 'report --tensorboard', run => [qw(report run-translate --no-samples -o try/out --tensorboard try/events)]},
     {name => 'baseline', run => [qw(baseline classify.ini --bootstrap 20)]},
@@ -268,6 +272,10 @@ make_path('fixture');
 if (!-d 'fixture/run') {
     system("$norma train translate.ini --run.quiet --run.folder fixture/run --train.updates 6 >stdout 2>stderr") == 0
         or die slurp('stderr');
+}
+for my $format (qw(ctranslate2 huggingface)) {
+    next if -d "fixture/$format";
+    system("$norma convert run-translate --to $format -o fixture/$format >stdout 2>stderr") == 0 or die slurp('stderr');
 }
 sub head { my ($from, $to, $n) = @_; my @lines = split /^/, slurp($from); spew($to, join '', @lines[0 .. ($n < @lines ? $n - 1 : $#lines)]) }
 head('train.de', 'few.de', 8);
