@@ -51,6 +51,12 @@ char *nm_duplicate(const char *text)
     return text ? nm_format("%s", text) : NULL;
 }
 
+bool nm_ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), end_length = strlen(end);
+    return length >= end_length && !strcmp(text + length - end_length, end);
+}
+
 FILE *nm_text_stream_open(char **text, size_t *bytes)
 {
     FILE *stream = open_memstream(text, bytes);

@@ -16,6 +16,7 @@ void *nm_reallocate(void *block, size_t bytes);
 /* printf into a heap string; the caller frees. */
 char *nm_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 char *nm_duplicate(const char *text); /* NULL for NULL */
+bool nm_ends_with(const char *text, const char *end);
 /* open_memstream: what is written becomes *text, which the caller frees after nm_text_stream_close. Never NULL. The text must
  * be that of the call that opened the stream. */
 FILE *nm_text_stream_open(char **text, size_t *bytes);

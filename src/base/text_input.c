@@ -377,11 +377,16 @@ static nm_status add_encoding(FILE **stream, const char *path, const char *encod
     return add_layer(stream, path, convert, close_converter, converter, err);
 }
 
+const char *nm_input_name(const char *path)
+{
+    return strcmp(path, "-") ? path : "standard input";
+}
+
 nm_status nm_text_open(FILE **stream, const char *path, const char *encoding, nm_error *err)
 {
     bool member = nm_archive_prefix(path);
     NM_TRY(member ? open_member(stream, path, err) : nm_file_open(stream, path, "rb", err));
-    const char *name = strcmp(path, "-") ? path : "standard input";
+    const char *name = nm_input_name(path);
     nm_status status = member ? NM_OK : decompress(stream, name, err);
     if (status == NM_OK)
         status = add_encoding(stream, name, encoding, err);

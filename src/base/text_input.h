@@ -19,6 +19,8 @@ bool nm_text_ends_in(const char *path, const char *ending);
  * Reading the stream fails with errno EBADMSG for damaged or truncated compressed data, and with EILSEQ for bytes that are
  * not valid in the encoding; nm_input_error_text describes both. */
 nm_status nm_text_open(FILE **stream, const char *path, const char *encoding, nm_error *err);
+/* The path for messages: "standard input" for "-". */
+const char *nm_input_name(const char *path);
 /* NM_FORMAT for these two, NM_MEMORY for ENOMEM, otherwise NM_IO. */
 nm_status nm_input_error_status(int error);
 /* strerror, with the descriptions of these two. */

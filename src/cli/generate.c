@@ -152,7 +152,7 @@ static nm_status generate(nm_model_session *session, void *state, nm_error *err)
         return continue_prompt(self, self->config->prompt, err);
     FILE *stream;
     NM_TRY(nm_text_open(&stream, session->inputs[0], NULL, err));
-    nm_status status = continue_lines(self, nm_cli_input_name(session->inputs[0]), stream, err);
+    nm_status status = continue_lines(self, nm_input_name(session->inputs[0]), stream, err);
     if (stream != stdin)
         fclose(stream);
     return status;

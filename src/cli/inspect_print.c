@@ -1,3 +1,4 @@
+#include "base/json.h"
 #include "cli/inspect_print.h"
 
 #include <math.h>
@@ -114,29 +115,24 @@ void inspect_print_advice(const nm_advice *advice, int n, FILE *out)
 
 /* ---- JSON ---- */
 
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *json_spectrum(const nm_inspection *inspection)
 {
     json_t *values = json_array();
     for (int32_t i = 0; i < inspection->n_singular; i++)
-        json_array_append_new(values, number(inspection->singular[i] / inspection->singular[0]));
+        json_array_append_new(values, nm_json_number(inspection->singular[i] / inspection->singular[0]));
     return json_pack("{s:s, s:o, s:o}", "matrix", inspection->table, "largest",
-                     number(inspection->singular[0]), "values", values);
+                     nm_json_number(inspection->singular[0]), "values", values);
 }
 
 static json_t *json_conditioning(const nm_conditioning *c)
 {
     json_t *layers = json_array();
     for (size_t i = 0; i < c->n; i++)
-        json_array_append_new(layers,
-                              json_pack("{s:s, s:i, s:o, s:o, s:o, s:I}", "stack", c->layers[i].stack,
-                                        "layer", c->layers[i].layer, "c50", number(c->layers[i].c50), "c80",
-                                        number(c->layers[i].c80), "cmax", number(c->layers[i].c_max),
-                                        "tokens", (json_int_t)c->layers[i].rows));
+        json_array_append_new(
+            layers, json_pack("{s:s, s:i, s:o, s:o, s:o, s:I}", "stack", c->layers[i].stack, "layer",
+                              c->layers[i].layer, "c50", nm_json_number(c->layers[i].c50), "c80",
+                              nm_json_number(c->layers[i].c80), "cmax", nm_json_number(c->layers[i].c_max),
+                              "tokens", (json_int_t)c->layers[i].rows));
     return layers;
 }
 
@@ -145,10 +141,11 @@ static json_t *json_lemma(const nm_gradient_bounds *b)
     json_t *sites = json_array();
     for (size_t i = 0; i < b->n_lemma; i++) {
         const nm_lemma_site *s = &b->lemma[i];
-        json_array_append_new(sites, json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "site", s->name, "ratio",
-                                               number(s->ratio), "equality", number(s->equality), "below_one",
-                                               number(s->below_one), "shrink", number(s->shrink), "backward",
-                                               number(s->backward)));
+        json_array_append_new(sites,
+                              json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "site", s->name, "ratio",
+                                        nm_json_number(s->ratio), "equality", nm_json_number(s->equality),
+                                        "below_one", nm_json_number(s->below_one), "shrink",
+                                        nm_json_number(s->shrink), "backward", nm_json_number(s->backward)));
     }
     return sites;
 }
@@ -159,9 +156,10 @@ static json_t *json_theorem(const nm_gradient_bounds *b)
     for (size_t i = 0; i < b->n_theorem; i++) {
         const nm_theorem_site *s = &b->theorem[i];
         json_array_append_new(sites, json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "site", s->name, "ratio",
-                                               number(s->ratio), "nu", number(s->nu), "lambda",
-                                               number(s->lambda), "gamma_least", number(s->gamma_least),
-                                               "assumption", number(s->assumption)));
+                                               nm_json_number(s->ratio), "nu", nm_json_number(s->nu),
+                                               "lambda", nm_json_number(s->lambda), "gamma_least",
+                                               nm_json_number(s->gamma_least), "assumption",
+                                               nm_json_number(s->assumption)));
     }
     return sites;
 }
@@ -170,8 +168,8 @@ static json_t *json_groups(const nm_gradient_bounds *b)
 {
     json_t *groups = json_array();
     for (size_t i = 0; i < b->n_groups; i++)
-        json_array_append_new(
-            groups, json_pack("{s:s, s:o}", "site", b->groups[i].name, "norm", number(b->groups[i].norm)));
+        json_array_append_new(groups, json_pack("{s:s, s:o}", "site", b->groups[i].name, "norm",
+                                                nm_json_number(b->groups[i].norm)));
     return groups;
 }
 
@@ -193,7 +191,7 @@ static json_t *json_confidence(const nm_confidence *c)
     json_object_set_new(object, "targets", json_integer(c->targets));
     json_object_set_new(object, "masked_targets", json_integer(c->masked));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        json_object_set_new(object, numbers[i].key, number(numbers[i].value));
+        json_object_set_new(object, numbers[i].key, nm_json_number(numbers[i].value));
     return object;
 }
 

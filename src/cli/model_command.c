@@ -6,11 +6,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-
-const char *nm_cli_input_name(const char *path)
-{
-    return strcmp(path, "-") ? path : "standard input";
-}
+#include "base/text_input.h"
 
 /* ---- output ---- */
 
@@ -27,7 +23,7 @@ static nm_status check_distinct(const char *input, const char *output, nm_error 
         !S_ISREG(in.st_mode) || in.st_dev != out.st_dev || in.st_ino != out.st_ino)
         return NM_OK;
     return nm_fail(err, NM_USAGE, "%s: input and output are the same file",
-                   strcmp(output, "-") ? output : nm_cli_input_name(input));
+                   strcmp(output, "-") ? output : nm_input_name(input));
 }
 
 nm_status nm_cli_output_open(nm_cli_output *output, const char *path, const char *input, nm_error *err)

@@ -59,7 +59,5 @@ void nm_cli_warn(const char *warning);
 
 /* NM_USAGE: several processes cannot divide standard input. */
 nm_status nm_cli_fail_standard_input(nm_error *err);
-/* "standard input" for "-". */
-const char *nm_cli_input_name(const char *path);
 
 #endif

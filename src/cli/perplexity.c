@@ -144,7 +144,7 @@ static nm_status score_files(job *self, int n, char **paths, nm_error *err)
         nm_perplexity *one = NULL;
         status = nm_language_model_perplexity(self->model, paths[i], &one, err);
         if (status == NM_OK)
-            print_result(self, nm_cli_input_name(paths[i]), one);
+            print_result(self, nm_input_name(paths[i]), one);
         if (total && one) {
             nm_perplexity_add(total, one);
             nm_perplexity_free(one);
@@ -219,8 +219,8 @@ static nm_status score_tokens(job *self, int n, char **paths, nm_error *err)
         nm_lines reader;
         nm_line_list lines = {0};
         NM_TRY(nm_text_open(&stream, paths[i], NULL, err));
-        nm_lines_init(&reader, stream, nm_cli_input_name(paths[i]));
-        status = score_tokens_of(self, &reader, nm_cli_input_name(paths[i]), &lines, err);
+        nm_lines_init(&reader, stream, nm_input_name(paths[i]));
+        status = score_tokens_of(self, &reader, nm_input_name(paths[i]), &lines, err);
         nm_line_list_release(&lines);
         nm_lines_release(&reader);
         if (stream != stdin)

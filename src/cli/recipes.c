@@ -150,8 +150,8 @@ static nm_status folder_is_no_recipe(const char *folder, nm_error *err)
 static void find_name(const recipe_list *list, const char *name, char **path)
 {
     size_t length = strlen(name);
-    if (length > 4 && !strcmp(name + length - 4, ".ini"))
-        length -= 4;
+    if (nm_ends_with(name, ".ini"))
+        length -= strlen(".ini");
     for (size_t i = 0; i < list->n && !*path; i++)
         if (strlen(list->names[i]) == length && !strncmp(list->names[i], name, length))
             *path = nm_format("%s/%s.ini", list->folder, list->names[i]);

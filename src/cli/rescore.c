@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
+#include "base/text_input.h"
 #include "cli/translation_lines.h"
 #include "task/text_coder.h"
 
@@ -90,10 +92,9 @@ static void write_json(const nm_translations *scored, size_t i, int64_t number, 
                        bool alignment, FILE *output)
 {
     bool found = nm_translations_count(scored, i) > 0;
-    json_t *root =
-        json_pack("{s:I, s:s, s:s, s:b, s:o}", "line", (json_int_t)number, "source", pair[0], "target",
-                  pair[1], "too_long", (int)nm_translations_too_long(scored, i), "log_prob",
-                  found ? nm_cli_json_number(log_probability(scored, i)) : json_null());
+    json_t *root = json_pack("{s:I, s:s, s:s, s:b, s:o}", "line", (json_int_t)number, "source", pair[0],
+                             "target", pair[1], "too_long", (int)nm_translations_too_long(scored, i),
+                             "log_prob", found ? nm_json_number(log_probability(scored, i)) : json_null());
     if (found) {
         json_t *translation = nm_cli_translation_json(scored, i, 0, alignment);
         json_object_del(translation, "text");
@@ -152,7 +153,7 @@ static nm_status rescore(nm_model_session *session, void *state, nm_error *err)
     self->session = session;
     for (int i = 0; i < 2; i++) {
         side *one = &self->sides[i];
-        one->name = nm_cli_input_name(session->inputs[i]);
+        one->name = nm_input_name(session->inputs[i]);
         NM_TRY(nm_text_open(&one->stream, session->inputs[i], NULL, err));
         nm_lines_init(&one->reader, one->stream, one->name);
     }

@@ -96,7 +96,7 @@ static bool looks_like_columns(const nm_lines *lines)
 static nm_status open_input(job *self, const char *path, nm_error *err)
 {
     NM_TRY(nm_text_open(&self->input, path, NULL, err));
-    nm_columns_init(&self->columns, self->input, nm_cli_input_name(path));
+    nm_columns_init(&self->columns, self->input, nm_input_name(path));
     self->text = self->config->input_format == FORMAT_TEXT;
     if (self->config->input_format == FORMAT_AUTO) {
         bool more;

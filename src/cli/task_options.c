@@ -33,9 +33,7 @@ static nm_status find_recipe_task(int argc, char **argv, char **task, nm_error *
 {
     *task = NULL;
     for (int i = 0; i < argc; i++) {
-        size_t length = strlen(argv[i]);
-        bool ini = length >= 4 && !strcmp(argv[i] + length - 4, ".ini");
-        if ((!ini && i) || !strncmp(argv[i], "--", 2))
+        if ((i && !nm_ends_with(argv[i], ".ini")) || !strncmp(argv[i], "--", 2))
             continue;
         char *path;
         NM_TRY(nm_cli_look_up_recipe(argv[i], &path, err));

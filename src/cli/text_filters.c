@@ -24,7 +24,8 @@ typedef enum normal_form {
 } normal_form;
 
 typedef struct filter_config { /* section [text] */
-    const char *output, *like, *side, *tokenizer, *language, *codes, *spm_model, *encoding;
+    const char *output, *like, *tokenizer, *language, *codes, *spm_model, *encoding;
+    enum { SIDE_SOURCE, SIDE_TARGET } side;
     nm_text_format format;
     normal_form form;
     bool aggressive, escape, lowercase, undo;
@@ -141,7 +142,7 @@ static nm_status read_model(filter *self, const nm_safetensors *file, const char
 /* The texts of the side or, in a language model, of its only side. */
 static nm_status read_like(filter *self, nm_error *err)
 {
-    const char *const sides[] = {self->config->side, NULL};
+    const char *const sides[] = {self->config->side == SIDE_SOURCE ? "source" : "target", NULL};
     bool folder;
     NM_TRY(nm_file_find_in(self->config->like, "data.ini", &folder, err));
     if (folder) {
@@ -198,7 +199,7 @@ static nm_status open_like(filter *self, nm_error *err)
         nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
     nm_status status = nm_options_read_text(options, "data.ini", self->texts[SETTINGS], err);
     if (status == NM_OK) {
-        bool source = !strcmp(self->config->side, "source");
+        bool source = self->config->side == SIDE_SOURCE;
         status = open_coder(self, prepare, source ? prepare->source_lang : prepare->target_lang, err);
     }
     nm_options_free(options);
@@ -312,7 +313,7 @@ static nm_status run_filter(filter *self, const char *input, nm_error *err)
     NM_TRY(nm_text_open(&stream, input, self->config->encoding, err));
     nm_cli_output output;
     nm_lines lines;
-    nm_lines_init(&lines, stream, nm_cli_input_name(input));
+    nm_lines_init(&lines, stream, nm_input_name(input));
     nm_status status = nm_cli_output_open(&output, self->config->output, input, err);
     if (status == NM_OK) {
         if (stream == stdin &&

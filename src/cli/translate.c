@@ -129,7 +129,7 @@ static nm_status companion_open(struct companion *self, const char *path, nm_err
     if (!*path)
         return NM_OK;
     NM_TRY(nm_text_open(&self->stream, path, NULL, err));
-    nm_lines_init(&self->reader, self->stream, nm_cli_input_name(path));
+    nm_lines_init(&self->reader, self->stream, nm_input_name(path));
     return NM_OK;
 }
 
@@ -184,7 +184,7 @@ static nm_status translate(nm_model_session *session, void *state, nm_error *err
     NM_TRY(companion_open(&self->constraints, self->config->constraints, err));
     nm_lines reader;
     nm_line_list lines = {0};
-    nm_lines_init(&reader, self->input, nm_cli_input_name(session->inputs[0]));
+    nm_lines_init(&reader, self->input, nm_input_name(session->inputs[0]));
     nm_status status;
     do {
         status = nm_cli_read_lines(&reader, self->config->buffer * session->comm->size, &lines, err);

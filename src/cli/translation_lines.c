@@ -1,3 +1,4 @@
+#include "base/json.h"
 #include "cli/translation_lines.h"
 
 #include <math.h>
@@ -38,11 +39,6 @@ nm_status nm_cli_read_other(nm_lines *reader, const nm_lines *first, const nm_li
                    more ? reader->path : first->path);
 }
 
-json_t *nm_cli_json_number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 void nm_cli_write_alignment(const nm_translations *all, size_t text, size_t rank, FILE *output)
 {
     const nm_translation_word *words = nm_translations_words(all, text, rank);
@@ -70,7 +66,7 @@ static json_t *words_json(const nm_translations *all, size_t text, size_t rank)
         size_t begin = code_points(line, &at, words[i].begin, end);
         end = code_points(line, &at, words[i].end, begin);
         json_t *word = json_pack("{s:I, s:I, s:o, s:o}", "begin", (json_int_t)begin, "end", (json_int_t)end,
-                                 "score", nm_cli_json_number(words[i].score), "source",
+                                 "score", nm_json_number(words[i].score), "source",
                                  words[i].source < 0 ? json_null() : json_integer(words[i].source));
         json_array_append_new(list, word);
     }
@@ -82,10 +78,10 @@ json_t *nm_cli_translation_json(const nm_translations *all, size_t text, size_t 
     json_t *tokens = json_array(), *scores = json_array();
     for (size_t k = 0; k < nm_translations_n_tokens(all, text, rank); k++) {
         json_array_append_new(tokens, json_string(nm_translations_token(all, text, rank, k)));
-        json_array_append_new(scores, nm_cli_json_number(nm_translations_token_scores(all, text, rank)[k]));
+        json_array_append_new(scores, nm_json_number(nm_translations_token_scores(all, text, rank)[k]));
     }
     json_t *found = json_pack("{s:s, s:o, s:o, s:o}", "text", nm_translations_text(all, text, rank), "score",
-                              nm_cli_json_number(nm_translations_score(all, text, rank)), "tokens", tokens,
+                              nm_json_number(nm_translations_score(all, text, rank)), "tokens", tokens,
                               "token_scores", scores);
     if (alignment)
         json_object_set_new(found, "words", words_json(all, text, rank));

@@ -29,7 +29,5 @@ void nm_cli_write_alignment(const nm_translations *all, size_t text, size_t rank
 /* Text, score, tokens and token scores, with alignment the words; what is not finite is null. alignment: whether it was
  * requested. */
 json_t *nm_cli_translation_json(const nm_translations *all, size_t text, size_t rank, bool alignment);
-/* A number, or null if it is not finite. */
-json_t *nm_cli_json_number(double value);
 
 #endif

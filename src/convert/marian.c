@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/npz.h"
 #include "convert/convert.h"
 #include "convert/import.h"
@@ -173,8 +174,7 @@ static nm_status set_options(reader *from)
 
 static bool is_sentencepiece(const char *path)
 {
-    size_t n = strlen(path);
-    return n > 4 && !strcmp(path + n - 4, ".spm");
+    return nm_ends_with(path, ".spm");
 }
 
 /* The pieces of a SentencePiece model as an object of symbols and indexes. */

@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/sort.h"
 #include "probe/tid.h"
 #include "task/model_loader.h"
@@ -364,11 +365,6 @@ nm_status nm_run_result_measure(nm_run_result *result, const char *folder, const
 }
 
 /* ---- test.json ---- */
-
-json_t *nm_json_number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
 
 static json_t *measured_json(const nm_run_result *result)
 {

@@ -58,6 +58,4 @@ nm_status nm_run_result_save(const nm_run_result *result, const char *folder, co
                              const nm_run_measurement *measurement, nm_error *err);
 void nm_run_result_release(nm_run_result *result);
 
-json_t *nm_json_number(double value); /* null unless finite */
-
 #endif

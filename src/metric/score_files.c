@@ -39,7 +39,7 @@ static nm_status parallel_open(parallel *files, const char *hypothesis, const ch
         FILE *stream;
         NM_TRY(nm_text_open(&stream, path, NULL, err));
         nm_lines *lines = &files->lines[files->n_files++];
-        nm_lines_init(lines, stream, strcmp(path, "-") ? path : "standard input");
+        nm_lines_init(lines, stream, nm_input_name(path));
         lines->keep_bom = true; /* as sacreBLEU and multi-bleu.perl */
     }
     return NM_OK;

@@ -120,8 +120,7 @@ static char *list_sites(const char *const *sites, size_t n)
     for (size_t i = 0; i < n; i++) {
         if (n > 2 * SHOWN && i == SHOWN)
             i = n - SHOWN;
-        size_t length = strlen(sites[i]);
-        length -= length > 5 && !strcmp(sites[i] + length - 5, ".norm") ? 5 : 0;
+        size_t length = strlen(sites[i]) - (nm_ends_with(sites[i], ".norm") ? strlen(".norm") : 0);
         const char *separator = i == 0 ? "" : n > 2 * SHOWN && i == n - SHOWN ? ", ..., " : ", ";
         char *longer = nm_format("%s%s%.*s", text, separator, (int)length, sites[i]);
         free(text);

@@ -1,3 +1,4 @@
+#include "base/memory.h"
 #include "probe/numbers.h"
 
 #include <ctype.h>
@@ -112,9 +113,8 @@ nm_site nm_site_parse(const char *name)
     nm_site site = {.layer = -1};
     char copy[128], *rest = copy;
     snprintf(copy, sizeof copy, "%s", name);
-    size_t length = strlen(copy);
-    if (length > 5 && !strcmp(copy + length - 5, ".norm"))
-        copy[length - 5] = 0;
+    if (nm_ends_with(copy, ".norm"))
+        copy[strlen(copy) - strlen(".norm")] = 0;
     for (char *part; (part = strsep(&rest, ".")) != NULL;) {
         if (isdigit((unsigned char)*part) && site.layer < 0)
             site.layer = atoi(part);

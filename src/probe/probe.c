@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/edit_distance.h"
+#include "base/json.h"
 #include "probe/instrument.h"
 
 /* In the order of their lines in the log. */
@@ -182,7 +183,7 @@ json_t *nm_probe_record_line(nm_probe_record *record, const char *site)
 
 void nm_line_number(json_t *line, const char *key, double value)
 {
-    json_object_set_new(line, key, isfinite(value) ? json_real(value) : json_null());
+    json_object_set_new(line, key, nm_json_number(value));
 }
 
 void nm_line_text(json_t *line, const char *key, const char *value)
@@ -199,7 +200,7 @@ json_t *nm_line_array(json_t *line, const char *key)
 
 void nm_array_number(json_t *array, double value)
 {
-    json_array_append_new(array, isfinite(value) ? json_real(value) : json_null());
+    json_array_append_new(array, nm_json_number(value));
 }
 
 static void add_to_group(nm_group_sums *sums, const char *name, double a, double b)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "probe/eval_pass.h"
 #include "probe/numbers.h"
 
@@ -250,16 +251,11 @@ nm_tid_site nm_tid_average(const nm_tid *tid)
     return average;
 }
 
-static json_t *number_or_null(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *site_json(const nm_tid_site *site)
 {
-    return json_pack("{s:s, s:o, s:o, s:o, s:b}", "site", site->name, "mean", number_or_null(site->mean),
-                     "variance", number_or_null(site->variance), "quadratic_mean",
-                     number_or_null(site->square), "averaged", site->averaged);
+    return json_pack("{s:s, s:o, s:o, s:o, s:b}", "site", site->name, "mean", nm_json_number(site->mean),
+                     "variance", nm_json_number(site->variance), "quadratic_mean",
+                     nm_json_number(site->square), "averaged", site->averaged);
 }
 
 json_t *nm_tid_json(const nm_tid *tid)

@@ -160,12 +160,6 @@ static void release_values(values *v)
     free(v->list);
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), end_length = strlen(end);
-    return length >= end_length && !strcmp(text + length - end_length, end);
-}
-
 /* The other strings of a log are labels of its numbers. */
 static bool is_text_event(const char *key)
 {
@@ -181,7 +175,7 @@ uint8_t *nm_event_code_line(const nm_report_run *line, double start, size_t *byt
         add_scalar(&v, &line->series[i]);
     }
     for (size_t i = 0; i < line->n_vectors; i++)
-        if (ends_with(line->vectors[i].tag, ".counts"))
+        if (nm_ends_with(line->vectors[i].tag, ".counts"))
             add_histogram(&v, line, &line->vectors[i]);
     for (size_t i = 0; i < line->n_texts; i++) {
         if (!is_text_event(line->texts[i].key))

@@ -9,22 +9,18 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "report/html.h"
 #include "report/plot.h"
 #include "report/sections.h"
 
 /* ---- data for the script ---- */
 
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *numbers(const double *values, size_t n)
 {
     json_t *list = json_array();
     for (size_t i = 0; values && i < n; i++)
-        json_array_append_new(list, number(values[i]));
+        json_array_append_new(list, nm_json_number(values[i]));
     return list;
 }
 

@@ -105,7 +105,7 @@ nm_status nm_lm_encode_file(nm_lm_text *self, const char *path, nm_ids *ids, int
     FILE *stream;
     nm_lines lines;
     NM_TRY(nm_text_open(&stream, path, NULL, err));
-    nm_lines_init(&lines, stream, strcmp(path, "-") ? path : "standard input");
+    nm_lines_init(&lines, stream, nm_input_name(path));
     nm_status status = encode_lines(self, &lines, ids, words, unknown, err);
     nm_lines_release(&lines);
     if (stream != stdin)

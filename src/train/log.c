@@ -10,12 +10,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "train/trainer_private.h"
-
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
 
 static nm_status write_line(nm_trainer *trainer, json_t *object, nm_error *err)
 {
@@ -182,7 +178,7 @@ nm_status nm_log_open(nm_trainer *trainer, nm_error *err)
 static void add_load(nm_trainer *trainer, json_t *object)
 {
     double others = nm_load_meter_read(&trainer->load);
-    json_object_set_new(object, "load", number(nm_load_average()));
+    json_object_set_new(object, "load", nm_json_number(nm_load_average()));
     if (isfinite(others))
         json_object_set_new(object, "other_cores", json_real(round(1e3 * others) / 1e3));
 }
@@ -195,21 +191,21 @@ nm_status nm_log_progress(nm_trainer *trainer, const nm_progress *p, nm_error *e
     json_object_set_new(o, "type", json_string("train"));
     json_object_set_new(o, "update", json_integer(p->update));
     json_object_set_new(o, "epoch", json_integer(p->epoch));
-    json_object_set_new(o, "loss", number(p->loss));
-    json_object_set_new(o, "nll", number(p->nll));
-    json_object_set_new(o, "penalty", number(p->penalty));
-    json_object_set_new(o, "lr", number(p->lr));
+    json_object_set_new(o, "loss", nm_json_number(p->loss));
+    json_object_set_new(o, "nll", nm_json_number(p->nll));
+    json_object_set_new(o, "penalty", nm_json_number(p->penalty));
+    json_object_set_new(o, "lr", nm_json_number(p->lr));
     if (isfinite(p->position))
-        json_object_set_new(o, "schedule_position", number(p->position));
-    json_object_set_new(o, "grad_norm", number(p->grad_norm));
+        json_object_set_new(o, "schedule_position", nm_json_number(p->position));
+    json_object_set_new(o, "grad_norm", nm_json_number(p->grad_norm));
     if (p->backward_state > 0)
-        json_object_set_new(o, "backward_state", number(p->backward_state));
+        json_object_set_new(o, "backward_state", nm_json_number(p->backward_state));
     json_object_set_new(o, "tokens", json_integer(p->tokens));
-    json_object_set_new(o, "tokens_per_second", number(p->tokens_per_second));
-    json_object_set_new(o, "seconds", number(p->seconds));
+    json_object_set_new(o, "tokens_per_second", nm_json_number(p->tokens_per_second));
+    json_object_set_new(o, "seconds", nm_json_number(p->seconds));
     add_load(trainer, o);
     if (trainer->comm->size > 1) {
-        json_object_set_new(o, "exchange_seconds", number(p->exchange_seconds));
+        json_object_set_new(o, "exchange_seconds", nm_json_number(p->exchange_seconds));
         json_object_set_new(o, "exchange_bytes", json_integer(p->exchange_bytes));
     }
     return write_line(trainer, o, err);
@@ -239,21 +235,21 @@ nm_status nm_log_validation(nm_trainer *trainer, const nm_validation *v, nm_erro
     json_object_set_new(o, "type", json_string("valid"));
     json_object_set_new(o, "update", json_integer(v->update));
     json_object_set_new(o, "epoch", json_integer(v->epoch));
-    json_object_set_new(o, "loss", number(v->loss));
-    json_object_set_new(o, "nll", number(v->nll));
-    json_object_set_new(o, "perplexity", number(v->perplexity));
+    json_object_set_new(o, "loss", nm_json_number(v->loss));
+    json_object_set_new(o, "nll", nm_json_number(v->nll));
+    json_object_set_new(o, "perplexity", nm_json_number(v->perplexity));
     if (isfinite(v->batch_nll)) {
-        json_object_set_new(o, "batch_loss", number(v->batch_loss));
-        json_object_set_new(o, "batch_nll", number(v->batch_nll));
+        json_object_set_new(o, "batch_loss", nm_json_number(v->batch_loss));
+        json_object_set_new(o, "batch_nll", nm_json_number(v->batch_nll));
     }
     if (v->masked)
         json_object_set_new(o, "masked_targets", json_integer(v->masked));
     if (v->score.name) {
-        json_object_set_new(o, v->score.name, number(v->score.value));
+        json_object_set_new(o, v->score.name, nm_json_number(v->score.value));
         json_object_set_new(o, "signature", json_string(v->score.signature));
     }
     json_object_set_new(o, "best", json_boolean(v->best));
-    json_object_set_new(o, "seconds", number(trainer->state.seconds));
+    json_object_set_new(o, "seconds", nm_json_number(trainer->state.seconds));
     add_load(trainer, o);
     NM_TRY(write_line(trainer, o, err));
     return v->score.samples ? log_samples(trainer, v->score.samples, err) : NM_OK;
