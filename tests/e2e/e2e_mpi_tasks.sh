@@ -35,32 +35,11 @@ perl -e '
     }
     texts("texts.train", 80, 0); texts("texts.valid", 20, 1); texts("texts.test", 4500, 1);'
 
-write_recipe() { # TASK PREFIX SUFFIX
-    cat <<X
-[run]
-task = $1
-[data]
-train = $2.train$3
-valid = $2.valid$3
-[model]
-preset = tiny
-norm = batch
-[train]
-updates = 12
-shards = 4
-validate_every = 4
-best_by = score
-max_tokens = 64
-[optim]
-name = adam
-[schedule]
-lr = 0.01
-[device]
-threads = 1
-X
-}
-write_recipe tagging tag '' >tagging.ini
-write_recipe classification texts .tsv | sed 's/^valid = .*/&\nmax_length = 400/' >classification.ini
+settings=(model.preset=tiny model.norm=batch train.updates=30 train.shards=4 train.validate_every=10 train.best_by=score
+    train.max_tokens=64 optim.name=adam schedule.name=constant schedule.lr=0.01 schedule.warmup=0 device.threads=1)
+write_recipe tagging.ini run.task=tagging data.train=tag.train data.valid=tag.valid "${settings[@]}"
+write_recipe classification.ini run.task=classification data.train=texts.train.tsv data.valid=texts.valid.tsv \
+    data.max_length=400 "${settings[@]}"
 for task in tagging classification; do
     cp $task.ini recipe.ini
     for statistics in shard update; do
