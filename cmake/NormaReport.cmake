@@ -1,6 +1,6 @@
 # Style sheet and script of the report page are embedded in the program as byte arrays (page_parts.c).
 #
-# NORMA_REPORT_SOURCES: what to compile besides the files of src/report.
+# NORMA_REPORT_SOURCES: sources to compile in addition to the files of src/report.
 set(_page ${CMAKE_CURRENT_BINARY_DIR}/page_parts.c)
 set(_css ${CMAKE_CURRENT_SOURCE_DIR}/src/report/page.css)
 set(_js ${CMAKE_CURRENT_SOURCE_DIR}/src/report/page.js)

@@ -10,7 +10,7 @@ source=$1 library=$2 version=${3:-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Declarations outside of types and functions: without comments, preprocessor lines and what is in braces.
+# Declarations outside types and functions: without comments, preprocessor lines and what is in braces.
 for header in "$source"/include/norma/*.h; do
     perl -0777 -ne '
         s{/\*.*?\*/}{}gs; s{^[ \t]*#(?:[^\n]*\\\n)*[^\n]*\n}{}gm; s{extern "C" \{}{}g;

@@ -1,8 +1,8 @@
 /* Classification of texts with a trained model. examples/classify.c is a complete program.
  *
  * A classifier may be used by any number of threads at the same time: they share the weights, and each call has its own
- * workspace, which is kept for later calls. A result depends on its text only; it is bitwise independent of the other texts, of
- * the number of threads and of concurrent calls. */
+ * workspace, which is kept for later calls. A result depends on its text only; it is bitwise independent of the other texts,
+ * of the number of threads and of concurrent calls. */
 #ifndef NORMA_CLASSIFIER_H
 #define NORMA_CLASSIFIER_H
 
@@ -15,8 +15,8 @@ extern "C" {
 typedef struct nm_classifier nm_classifier;
 typedef struct nm_classifications nm_classifications; /* of the texts of one call */
 
-/* Opens a model file or a run folder, of which the best model is used, or else the last one. options: names and values in turn,
- * NULL at the end, or NULL: those of [device], see norma/translator.h.
+/* Opens a model file or a run folder, of which the best model is used, or else the last one. options: alternating names and
+ * values that end with NULL, or NULL: those of [device], see norma/translator.h.
  *
  * NM_USAGE: unknown option or value, NULL; NM_IO, NM_FORMAT: the file cannot be read or is malformed; NM_UNSUPPORTED: a model
  * of another task; NM_MEMORY. err may be NULL. */
@@ -25,8 +25,8 @@ NM_API nm_status nm_classifier_open(nm_classifier **classifier, const char *path
 /* No call may be in progress. Results remain valid. NULL is accepted. */
 NM_API void nm_classifier_close(nm_classifier *classifier);
 
-/* The value of an option of the model as text, such as "model.norm", with the changes of `options`; NULL: there is no such option.
- * And a warning about the device, such as fewer threads than requested; NULL: none. Valid until nm_classifier_close. */
+/* The value of an option of the model as text, such as "model.norm", with the changes of `options`; NULL: there is no such
+ * option. And a warning about the device, such as fewer threads than requested; NULL: none. Valid until nm_classifier_close. */
 NM_API const char *nm_classifier_option(const nm_classifier *classifier, const char *name);
 NM_API const char *nm_classifier_warning(const nm_classifier *classifier);
 

@@ -1,10 +1,10 @@
 /* Comparisons: variants of one recipe, such as several norms, each trained with several seeds, scored on the test set and
- * summarized as a table with intervals and tests. `norma compare` is a program over this header. examples/compare.c is a complete
- * program.
+ * summarized as a table with intervals and tests. `norma compare` is a program over this header. examples/compare.c is a
+ * complete program.
  *
- * Every run is trained by a process of the program `norma`, so that it has its own memory and threads and its failure does not
- * affect the others; models are scored in the calling process. All progress is stored in the run folders: a comparison that was
- * interrupted or killed continues with the same calls, and finished runs are neither trained nor scored again. */
+ * Every run is trained by a process of the program `norma`, so that it has its own memory and threads and its failure does
+ * not affect the others; models are scored in the calling process. All progress is stored in the run folders: a comparison
+ * that was interrupted or killed continues with the same calls, and finished runs are neither trained nor scored again. */
 #ifndef NORMA_COMPARE_H
 #define NORMA_COMPARE_H
 
@@ -56,8 +56,8 @@ typedef struct nm_compared_variant {
     double tokens_per_second, step_mib, tid_mean, tid_variance;
 } nm_compared_variant;
 
-/* Called from nm_comparison_run, in the thread that called it; what they receive is valid during the call. Any function may be
- * NULL. They may call the functions below that read the comparison, and nm_comparison_stop. */
+/* Called from nm_comparison_run, in the thread that called it; what they receive is valid during the call. Any function may
+ * be NULL. They may call the functions below that read the comparison, and nm_comparison_stop. */
 typedef struct nm_comparison_events {
     void *user; /* first argument of the functions */
     /* About ten times per second while runs are training, and before each run is scored. */
@@ -68,10 +68,10 @@ typedef struct nm_comparison_events {
     void (*message)(void *user, const char *text); /* notes, and warnings as "warning: ...", one line each */
 } nm_comparison_events;
 
-/* Reads the recipe and the results that exist, and creates and locks the folder; nothing is trained. program: of the runs, path of
- * `norma` of this version; NULL: "norma", found in PATH. recipe: path of an INI file. options: names and values in turn, NULL at
- * the end, or NULL. Names are those of `norma compare --help`, those of [compare] with or without "compare."; "compare.grid" may
- * be repeated:
+/* Reads the recipe and the results that exist, and creates and locks the folder; nothing is trained. program: of the runs,
+ * path of `norma` of this version; NULL: "norma", found in PATH. recipe: path of an INI file. options: alternating names and
+ * values that end with NULL, the end, or NULL. Names are those of `norma compare --help`, those of [compare] with or without
+ * "compare."; "compare.grid" may be repeated:
  *     const char *const options[] = {"norms", "layer,power,rbn", "seeds", "3", "folder", "runs/compared",
  *                                    "train.updates", "1000", NULL};
  * events: copied; may be NULL.
@@ -89,9 +89,9 @@ NM_API nm_status nm_comparison_open_results(nm_comparison **comparison, const ch
                                             const char *const *options, const nm_comparison_events *events,
                                             nm_error *err);
 /* Trains and scores the runs that have no result yet, and computes the table. A run that fails does not end the others and is
- * shown in the table. NM_INTERRUPTED after nm_comparison_stop: the runs have stopped, each with a checkpoint, and the same calls
- * continue them bitwise identically. The error of the first run if none has a result; NM_IO, NM_FORMAT: a log that cannot
- * be read (the table exists in both cases). NM_USAGE: SIGCHLD is ignored, so that exit codes would be lost. */
+ * shown in the table. NM_INTERRUPTED after nm_comparison_stop: the runs have stopped, each with a checkpoint, and the same
+ * calls continue them bitwise identically. The error of the first run if none has a result; NM_IO, NM_FORMAT: a log that
+ * cannot be read (the table exists in both cases). NM_USAGE: SIGCHLD is ignored, so that exit codes would be lost. */
 NM_API nm_status nm_comparison_run(nm_comparison *comparison, nm_error *err);
 /* Requests the end of nm_comparison_run: running processes are interrupted. May be called from a function of the events,
  * another thread or a signal handler. */

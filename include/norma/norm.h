@@ -1,8 +1,8 @@
 /* Normalization layers over plain arrays: create, train, infer, save, load.
  *
- * A layer normalizes X [rows, width], one row per token (no padding). In training, forward may use statistics of
- * the whole batch and updates the running state; inference only reads the state, so that no other row can change a
- * result. Formulas and sources are in src/norm, one file per type. The interface of the types is norma/norm_type.h. */
+ * A layer normalizes X [rows, width], one row per token (no padding). In training, the forward pass may use statistics of the
+ * whole batch, and updates the running state. Inference only reads the state, so the result of a row does not depend on other
+ * rows. Formulas and sources are in src/norm, one file per type. norma/norm_type.h is the interface of the types. */
 #ifndef NORMA_NORM_H
 #define NORMA_NORM_H
 
@@ -15,7 +15,7 @@ extern "C" {
 typedef struct nm_norm nm_norm;
 typedef struct nm_norm_pass nm_norm_pass;
 
-typedef struct nm_norm_plan { /* of the training run, in updates; 0: unknown or none */
+typedef struct nm_norm_plan { /* planned updates of the training run and of its warm-up; 0: unknown or none */
     int64_t updates, warmup_updates;
 } nm_norm_plan;
 
@@ -40,36 +40,37 @@ nm_status nm_norm_create(nm_norm **norm, nm_backend *backend, const char *type, 
                          const nm_norm_site *site, nm_error *err);
 void nm_norm_free(nm_norm *norm); /* NULL: nothing happens */
 
-/* y = norm(x), training; updates the state of the forward pass. x, y: [rows, width] in the backend's type, contiguous; both
- * must stay valid and unchanged until nm_norm_backward. Memory grows with the largest batch so far. NM_MEMORY. */
+/* Training: y = norm(x); updates the running state of the forward pass. x, y: [rows, width] in the backend's type, contiguous;
+ * both must stay valid and unchanged until nm_norm_backward. Memory grows with the largest batch so far. NM_MEMORY. */
 nm_status nm_norm_forward(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err);
-/* dx = gradient with respect to x of the last nm_norm_forward, that of the penalty included (RBN). Gradients of parameters
- * are added to nm_norm_param_grad; updates the state of the backward pass. NM_USAGE without a forward pass; NM_MEMORY. */
+/* dx = gradient with respect to x of the last nm_norm_forward, including that of the penalty (RBN). Adds the gradients of
+ * parameters to nm_norm_param_grad, and updates the running state of the backward pass. NM_USAGE: no forward pass before;
+ * NM_MEMORY. */
 nm_status nm_norm_backward(nm_norm *norm, const void *dy, void *dx, nm_error *err);
-/* y = norm(x), inference: only reads the state. NM_MEMORY. */
+/* Inference: y = norm(x); only reads the state. NM_MEMORY. */
 nm_status nm_norm_infer(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err);
 /* Penalty of the last nm_norm_forward; 0 for types without one. */
 double nm_norm_penalty(const nm_norm *norm);
 void nm_norm_zero_grads(nm_norm *norm);
 
-/* A forward pass and its backward pass, for a layer that runs again before the backward pass of the first call (a layer
- * that a model contains twice). A pass owns what its backward pass reads besides x, and may be used again afterwards.
+/* A forward pass and its backward pass, for a layer that runs again before the backward pass of the first call (a layer that
+ * a model contains twice). A pass owns everything that its backward pass reads except x, and may be used again afterwards.
  * Free it with nm_norm_pass_free, before or after the layer. nm_norm_forward and nm_norm_backward use a pass of the layer. */
 nm_norm_pass *nm_norm_pass_create(nm_norm *norm);
 void nm_norm_pass_free(nm_norm_pass *pass); /* NULL: nothing happens */
 /* As nm_norm_forward. x may be moved and y changed before the backward pass. */
 nm_status nm_norm_pass_forward(nm_norm_pass *pass, int32_t rows, const void *x, void *y, nm_error *err);
-/* As nm_norm_infer; a backward pass may follow, for which the running statistics are constants. */
+/* As nm_norm_infer; a backward pass may follow, which treats the running statistics as constants. */
 nm_status nm_norm_pass_infer(nm_norm_pass *pass, int32_t rows, const void *x, void *y, nm_error *err);
-/* As nm_norm_backward, once or more after a forward pass; x: the values of the forward pass. penalty_grad: derivative of the loss with respect to
- * nm_norm_pass_penalty, which dx includes: 1 as in nm_norm_backward, 0 without the penalty. NM_UNSUPPORTED: after
- * nm_norm_pass_infer of a layer that centers its output (mabn.center_weights). */
+/* As nm_norm_backward, once or more after a forward pass; x: the values of the forward pass. penalty_grad: derivative of the
+ * loss with respect to nm_norm_pass_penalty, which dx includes: 1 as in nm_norm_backward, 0 without the penalty.
+ * NM_UNSUPPORTED: after nm_norm_pass_infer of a layer that centers its output (mabn.center_weights). */
 nm_status nm_norm_pass_backward(nm_norm_pass *pass, const void *x, const void *dy, double penalty_grad,
                                 void *dx, nm_error *err);
 /* Penalty of the last nm_norm_pass_forward; 0 for types without one. */
 double nm_norm_pass_penalty(const nm_norm_pass *pass);
 
-/* Name of parameter, state vector or counter i, counted from 0; NULL: there are no more. */
+/* Name of parameter, state vector or counter i, from 0; NULL: there is no such index. */
 const char *nm_norm_param_name(const nm_norm *norm, int32_t i);
 const char *nm_norm_state_name(const nm_norm *norm, int32_t i);
 const char *nm_norm_counter_name(const nm_norm *norm, int32_t i);

@@ -13,9 +13,9 @@ extern "C" {
 enum nm_norm_traits {
     NM_USES_BATCH = 1, /* training uses statistics over rows */
     NM_HAS_STATE = 2,
-    NM_APPROX_GRAD = 4, /* backward is deliberately not the derivative (PowerNorm, MABN) */
+    NM_APPROX_GRAD = 4, /* by design, backward is not the exact gradient (PowerNorm, MABN) */
     NM_HAS_PENALTY = 8,
-    NM_SUMS_RESIDUAL = 16 /* passes the residual connection of a call on to the first and the last kernel */
+    NM_SUMS_RESIDUAL = 16 /* passes the residual connection of a call to its first and last kernel */
 };
 
 /* ---- parameters, state, statistics ---- */
@@ -30,7 +30,7 @@ typedef struct nm_norm_vector { /* one parameter or running vector */
 
 /* How the statistics of several shards of n_i rows are combined:
  *     mean        sum(n_i m_i) / sum(n_i)
- *     variance    that of the joined rows; the mean is the statistic before it
+ *     variance    that of the combined rows; the mean is the preceding statistic
  *     sum         sum(s_i) */
 typedef enum nm_norm_combination {
     NM_STATISTIC_MEAN,
@@ -113,9 +113,8 @@ typedef struct nm_norm_type {
     const char *title;   /* "RMSNorm" */
     const char *formula; /* of training, one line */
     const char *source;  /* paper and equation */
-    const char
-        *remedy; /* what helps if a running vector of the backward pass grows; NULL without such vectors */
-    unsigned traits;          /* of enum nm_norm_traits */
+    const char *remedy; /* remedy if a running vector of the backward pass grows; NULL without such vectors */
+    unsigned traits;    /* of enum nm_norm_traits */
     const nm_option *options; /* section [norm.NAME] */
     const nm_preset *presets; /* may be NULL */
     size_t config_size;       /* of the struct of the options */
@@ -150,7 +149,7 @@ struct nm_norm {
     void *statistics[NM_NORM_CAPACITY];                             /* device; of the present update */
     double collected_rows[NM_NORM_CAPACITY];                        /* rows in each of them */
     bool folded;      /* the next linear layer contains it: x passes through at inference */
-    void *standalone; /* what a layer of nm_norm_create owns besides; NULL inside a model */
+    void *standalone; /* further data of a layer of nm_norm_create; NULL inside a model */
 };
 
 /* The registered types, NULL at the end; one by name, or NULL. */

@@ -1,5 +1,5 @@
-/* Scores of system outputs against references: BLEU, chrF, TER, accuracy, F1 of spans, with bootstrap intervals, a paired test of
- * two systems and scores of single segments, as norma score prints them. examples/score.c is a complete program.
+/* Scores of system outputs against references: BLEU, chrF, TER, accuracy, F1 of spans, with bootstrap intervals, a paired
+ * test of two systems and scores of single segments, as norma score prints them. examples/score.c is a complete program.
  *
  * Metrics:
  *     bleu      Papineni et al. 2002, as multi-bleu.perl or as sacreBLEU computes it
@@ -8,8 +8,8 @@
  *     accuracy  a segment is a label; leading and trailing spaces are ignored
  *     f1        a segment is a sentence of space-separated tags such as "B-PER I-PER O"; micro average of the spans, as conlleval
  *
- * All scores are percentages. A scorer may be used by any number of threads at the same time. Scores do not depend on the number
- * of threads. */
+ * All scores are percentages. A scorer may be used by any number of threads at the same time. Scores do not depend on the
+ * number of threads. */
 #ifndef NORMA_SCORE_H
 #define NORMA_SCORE_H
 
@@ -22,7 +22,7 @@ extern "C" {
 typedef struct nm_scorer nm_scorer;
 typedef struct nm_scores nm_scores; /* of one system on one test set */
 
-/* metric: a name of the list above. options: names and values in turn, NULL at the end; or NULL. Names are those of
+/* metric: a name of the list above. options: alternating names and values that end with NULL, or NULL. Names are those of
  * `norma score --help`, with or without "score.":
  *     metric_variant       "multi-bleu" (default: words between spaces) or "sacrebleu" (bleu)
  *     tokenize             13a, intl, zh, char, none, ja-mecab or spm; selects sacreBLEU (bleu)
@@ -38,8 +38,8 @@ typedef struct nm_scores nm_scores; /* of one system on one test set */
  *     seed                 random seed of the bootstrap
  *     centered             "true": test with centered differences, as the Moses script
  *
- * NM_USAGE: an unknown metric, option or value, an option of another metric, NULL; NM_IO, NM_FORMAT: the model of a tokenizer;
- * NM_UNSUPPORTED with the packages to install: MeCab is missing. err may be NULL. */
+ * NM_USAGE: an unknown metric, option or value, an option of another metric, NULL; NM_IO, NM_FORMAT: the model of a
+ * tokenizer; NM_UNSUPPORTED with the packages to install: MeCab is missing. err may be NULL. */
 NM_API nm_status nm_scorer_open(nm_scorer **scorer, const char *metric, const char *const *options,
                                 nm_error *err);
 /* No call may be in progress. Scores remain valid. NULL is accepted. */
@@ -48,14 +48,14 @@ NM_API void nm_scorer_close(nm_scorer *scorer);
 /* Scores n segments, UTF-8; a line end after a segment is ignored. references [n_references, n]: all segments of the first
  * reference, then those of the second. *scores is set on success only; free it with nm_scores_free.
  *
- * NM_FORMAT with the index of the segment (from 0): not UTF-8, a line break within it, something that is not a tag; NM_MISMATCH:
- * a sentence with another number of tags than its reference; NM_USAGE: NULL, n or n_references is 0, or several references for
- * accuracy or f1. */
+ * NM_FORMAT with the index of the segment (from 0): not UTF-8, a line break within it, something that is not a tag;
+ * NM_MISMATCH: a sentence with another number of tags than its reference; NM_USAGE: NULL, n or n_references is 0, or several
+ * references for accuracy or f1. */
 NM_API nm_status nm_scorer_run(nm_scorer *scorer, const char *const *hypotheses, size_t n,
                                const char *const *references, size_t n_references, nm_scores **scores,
                                nm_error *err);
-/* The same for files with one segment per line, which are read as streams; "-" is standard input. NM_IO: a file cannot be read;
- * NM_FORMAT with file and line; NM_MISMATCH: files with different numbers of lines. */
+/* The same for files with one segment per line, which are read as streams; "-" is standard input. NM_IO: a file cannot be
+ * read; NM_FORMAT with file and line; NM_MISMATCH: files with different numbers of lines. */
 NM_API nm_status nm_scorer_run_files(nm_scorer *scorer, const char *hypothesis, const char *const *references,
                                      size_t n_references, nm_scores **scores, nm_error *err);
 /* NULL is accepted. */
@@ -80,15 +80,16 @@ typedef struct nm_interval {
 typedef struct nm_paired {
     double score_a, score_b; /* on the whole test set */
     nm_interval a, b, difference;
-    /* Koehn 2004: fraction of resamples in which the system with the better score on the whole test set (a, if equal) does not
-     * win. With `centered`: fraction of resamples with |d_k| - mean |d| >= |d|, where d is the difference on the whole test set. */
+    /* Koehn 2004: fraction of resamples in which the system with the better score on the whole test set (a, if equal) does
+     * not win. With `centered`: fraction of resamples with |d_k| - mean |d| >= |d|, where d is the difference on the whole
+     * test set. */
     double p;
 } nm_paired;
 
 /* Bootstrap interval over the segments; false if bootstrap = 0. */
 NM_API bool nm_scores_interval(const nm_scores *scores, nm_interval *interval);
-/* Paired bootstrap test of two systems that one scorer scored against the same references. NM_USAGE: NULL, scores of different
- * scorers, or bootstrap = 0; NM_MISMATCH: different numbers of segments. */
+/* Paired bootstrap test of two systems that one scorer scored against the same references. NM_USAGE: NULL, scores of
+ * different scorers, or bootstrap = 0; NM_MISMATCH: different numbers of segments. */
 NM_API nm_status nm_scores_compare(const nm_scores *a, const nm_scores *b, nm_paired *paired, nm_error *err);
 
 #ifdef __cplusplus

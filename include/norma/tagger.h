@@ -1,8 +1,8 @@
 /* Tagging of sentences with spans, such as named entities, with a trained model. examples/tag.c is a complete program.
  *
- * A tagger may be used by any number of threads at the same time: they share the weights, and each call has its own workspace,
- * which is kept for later calls. The tags of a sentence depend on the sentence only; they are independent of the other
- * sentences, of the number of threads and of concurrent calls. */
+ * A tagger may be used by any number of threads at the same time: they share the weights, and each call has its own
+ * workspace, which is kept for later calls. The tags of a sentence depend on the sentence only; they are independent of the
+ * other sentences, of the number of threads and of concurrent calls. */
 #ifndef NORMA_TAGGER_H
 #define NORMA_TAGGER_H
 
@@ -15,8 +15,8 @@ extern "C" {
 typedef struct nm_tagger nm_tagger;
 typedef struct nm_tagged nm_tagged; /* the sentences of one call */
 
-/* Opens a model file or a run folder, of which the best model is used, or else the last one. options: names and values in turn,
- * NULL at the end, or NULL: tag.scheme (bio, iob1, bioes, bmeso) and those of [device], see norma/translator.h.
+/* Opens a model file or a run folder, of which the best model is used, or else the last one. options: alternating names and
+ * values that end with NULL, or NULL: tag.scheme (bio, iob1, bioes, bmeso) and those of [device], see norma/translator.h.
  *
  * NM_USAGE: unknown option or value, NULL; NM_IO, NM_FORMAT: the file cannot be read or is malformed; NM_UNSUPPORTED: a model
  * of another task; NM_MEMORY. err may be NULL. */
@@ -25,8 +25,8 @@ NM_API nm_status nm_tagger_open(nm_tagger **tagger, const char *path, const char
 /* No call may be in progress. Results remain valid. NULL is accepted. */
 NM_API void nm_tagger_close(nm_tagger *tagger);
 
-/* The value of an option of the model as text, such as "model.norm", with the changes of `options`; NULL: there is no such option.
- * And a warning about the device, such as fewer threads than requested; NULL: none. Valid until nm_tagger_close. */
+/* The value of an option of the model as text, such as "model.norm", with the changes of `options`; NULL: there is no such
+ * option. And a warning about the device, such as fewer threads than requested; NULL: none. Valid until nm_tagger_close. */
 NM_API const char *nm_tagger_option(const nm_tagger *tagger, const char *name);
 NM_API const char *nm_tagger_warning(const nm_tagger *tagger);
 
@@ -35,8 +35,8 @@ NM_API const char *nm_tagger_warning(const nm_tagger *tagger);
 NM_API size_t nm_tagger_n_tags(const nm_tagger *tagger);
 NM_API const char *nm_tagger_tag(const nm_tagger *tagger, size_t index);
 
-/* Tags n sentences of tokens, UTF-8. tokens: those of all sentences, one after another; lengths [n]: their numbers. *tagged is
- * set on success only; free it with nm_tagged_free.
+/* Tags n sentences of tokens, UTF-8. tokens: those of all sentences, one after another; lengths [n]: their numbers. *tagged
+ * is set on success only; free it with nm_tagged_free.
  *
  * NM_FORMAT with the index of the token (from 0): not UTF-8, empty, or with a line break; NM_FORMAT: a sentence of more than
  * 65536 tokens; NM_USAGE: NULL; NM_DIVERGED: the model's logits are not finite; NM_MEMORY. */

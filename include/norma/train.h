@@ -1,6 +1,6 @@
 /* Training of models from recipes: progress and validations as callbacks, a request to stop, and resuming. `norma train` is a
- * program over this header: a run folder has the files of docs/formats.md, and its tensors are those of the program with the same
- * recipe and options. examples/train.c is a complete program. */
+ * program over this header: a run folder has the files of docs/formats.md, and its tensors are those of the program with the
+ * same recipe and options. examples/train.c is a complete program. */
 #ifndef NORMA_TRAIN_H
 #define NORMA_TRAIN_H
 
@@ -54,9 +54,9 @@ typedef enum nm_training_resume {
 } nm_training_resume;
 
 /* Opens the data, builds the model, creates and locks the run folder. recipe: the path of an INI file, or its text if that
- * contains a line break. folder: of the run; NULL: the option run.folder, or else "runs/NAME" with the name of the recipe's file.
- * options: names and values in turn, NULL at the end, or NULL; full names such as "train.updates", which take precedence over the
- * recipe, and "run.profile". events: copied, but not `command`; may be NULL.
+ * contains a line break. folder: of the run; NULL: the option run.folder, or else "runs/NAME" with the name of the recipe's
+ * file. options: alternating names and values that end with NULL, or NULL; full names such as "train.updates", which take
+ * precedence over the recipe, and "run.profile". events: copied, but not `command`; may be NULL.
  *
  * NM_USAGE: unknown option or value, NULL, a folder with a run; NM_IO, NM_FORMAT: a file cannot be read or is malformed;
  * NM_MISMATCH: a checkpoint of another configuration; NM_MEMORY. err may be NULL. */

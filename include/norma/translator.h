@@ -1,5 +1,5 @@
-/* Translation of text with a trained model or an ensemble: tokenizer, BPE, dictionary, search and detokenization, all with the
- * settings in the model file. examples/translate.c is a complete program.
+/* Translation of text with a trained model or an ensemble: tokenizer, BPE, dictionary, search and detokenization, all with
+ * the settings in the model file. examples/translate.c is a complete program.
  *
  * A translator may be used by any number of threads at the same time: they share the weights, and each call has its own
  * workspace, which is kept for later calls. A translation depends on its text and the options only; it is bitwise
@@ -19,7 +19,7 @@ typedef struct nm_translations nm_translations; /* of the texts of one call */
 /* Opens a model file or a run folder, of which the best model is used, or else the last one. Several paths, comma-separated,
  * form an ensemble: the probabilities of the models are averaged.
  *
- * options: names and values in turn, NULL at the end; or NULL. Names are those of `norma translate --help`: options of
+ * options: alternating names and values that end with NULL, or NULL. Names are those of `norma translate --help`: options of
  * [decode] and [device], translate.input_format and translate.output_format. The section may be omitted:
  *     const char *const options[] = {"beam", "4", "nbest", "2", "device.threads", "1", NULL};
  * Options of the search that are not set have the values of the (first) model file.
@@ -33,8 +33,9 @@ NM_API nm_status nm_translator_open(nm_translator **translator, const char *path
 /* No call may be in progress. Translations remain valid. NULL is accepted. */
 NM_API void nm_translator_close(nm_translator *translator);
 
-/* The value of an option of the (first) model as text, such as "model.norm", with the changes of `options`; NULL: there is no such option.
- * And a warning about the device, such as fewer threads than requested; NULL: none. Valid until nm_translator_close. */
+/* The value of an option of the (first) model as text, such as "model.norm", with the changes of `options`; NULL: there is no
+ * such option. And a warning about the device, such as fewer threads than requested; NULL: none. Valid until
+ * nm_translator_close. */
 NM_API const char *nm_translator_option(const nm_translator *translator, const char *name);
 NM_API const char *nm_translator_warning(const nm_translator *translator);
 
@@ -43,16 +44,16 @@ NM_API int32_t nm_translator_max_tokens(const nm_translator *translator);
 /* Number of translations per text: decode.nbest. */
 NM_API int32_t nm_translator_nbest(const nm_translator *translator);
 
-/* Translates n texts, UTF-8, one sentence each; a line end after a text is ignored. *translations is set on success only; free
- * it with nm_translations_free. A batch of many texts is faster than many calls.
+/* Translates n texts, UTF-8, one sentence each; a line end after a text is ignored. *translations is set on success only;
+ * free it with nm_translations_free. A batch of many texts is faster than many calls.
  *
  * NM_FORMAT with the index of the text (from 0): not UTF-8, or a line break within a text; NM_USAGE: NULL; NM_DIVERGED: the
  * model's probabilities are not finite; NM_MEMORY. Texts that are too long are no error: they have no translation. */
 NM_API nm_status nm_translator_run(nm_translator *translator, const char *const *texts, size_t n,
                                    nm_translations **translations, nm_error *err);
-/* The same with the beginning of each translation given: prefixes[i] of texts[i], UTF-8, whole words, prepared as the training
- * text; an empty one leaves the translation free. The format is translate.output_format. The text, tokens and scores of a
- * translation include the prefix. nm_translations_too_long: the text or its prefix. */
+/* The same with the beginning of each translation given: prefixes[i] of texts[i], UTF-8, whole words, prepared as the
+ * training text; an empty one leaves the translation free. The format is translate.output_format. The text, tokens and scores
+ * of a translation include the prefix. nm_translations_too_long: the text or its prefix. */
 NM_API nm_status nm_translator_run_prefixes(nm_translator *translator, const char *const *texts,
                                             const char *const *prefixes, size_t n,
                                             nm_translations **translations, nm_error *err);
@@ -64,10 +65,10 @@ NM_API nm_status nm_translator_run_prefixes(nm_translator *translator, const cha
 NM_API nm_status nm_translator_run_constraints(nm_translator *translator, const char *const *texts,
                                                const char *const *prefixes, const char *const *constraints,
                                                size_t n, nm_translations **translations, nm_error *err);
-/* Log probabilities of n given translations (forced decoding): targets[i] of sources[i], UTF-8, prepared as the training text.
- * Every pair has one translation, the target, whose score and token scores are bitwise identical to those that
- * nm_translator_run gives a translation of the same tokens. A target without words consists of the end symbol; a source without
- * words has no translation. nm_translations_too_long: source or target. The log probability of a token that the model
+/* Log probabilities of n given translations (forced decoding): targets[i] of sources[i], UTF-8, prepared as the training
+ * text. Every pair has one translation, the target, whose score and token scores are bitwise identical to those that
+ * nm_translator_run gives a translation of the same tokens. A target without words consists of the end symbol; a source
+ * without words has no translation. nm_translations_too_long: source or target. The log probability of a token that the model
  * may not output (data.mask_words) is -infinity. The format of the targets is translate.output_format.
  *
  * Errors as nm_translator_run. */
@@ -106,7 +107,7 @@ typedef struct nm_translation_word {
 } nm_translation_word;
 
 /* The words of a translation, if the translator was opened with translate.alignment = true: their number, and the array. The
- * attention is the cross-attention of decoder layer translate.alignment_layer (0: the last but one), averaged over its
+ * attention is the cross-attention of decoder layer translate.alignment_layer (0: the penultimate one), averaged over its
  * heads or of translate.alignment_head, in the steps that predict the tokens; that of a word is the sum over its
  * tokens (Garg et al. 2019, section 4.1). The words of the source text are separated by white space, too. */
 NM_API size_t nm_translations_n_words(const nm_translations *translations, size_t text, size_t rank);

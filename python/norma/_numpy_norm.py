@@ -151,7 +151,7 @@ class Norm(Closeable):
         """
         layer, used = self._handle
         if self._x is None:
-            raise UsageError("backward without a forward before it")
+            raise UsageError("backward pass without a preceding forward pass")
         x, kept, self._x = self._x, self._kept, None
         dy = self._input(dy, "dy", x.shape if kept is None else kept.shape + (self.width,))
         packed = dy if kept is None else dy[kept]

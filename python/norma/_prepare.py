@@ -42,7 +42,7 @@ class Prepared(NamedTuple):
 
 def prepare(options: Optional[Mapping[str, Any]] = None, *, settings: Optional[PathLike] = None,
             progress: Optional[Callable[[str, int], Any]] = None, **more: Any) -> Prepared:
-    """Prepares a data folder as ``norma prepare``; its files are bitwise those of the program.
+    """Prepares a data folder as ``norma prepare``; its files are bitwise identical to those of the program.
 
     options: those of ``norma prepare --help``, as ``norma.prepare(train="corpus/train", valid="corpus/valid",
     source_lang="de", target_lang="en", output="data/de-en", bpe_merges=8000)``. settings: the path of an INI file with a section

@@ -24,8 +24,8 @@ typedef struct nm_inference {
     nm_option_values values; /* of the first model */
 } nm_inference;
 
-/* settings: names and values in turn, NULL at the end, or NULL; they also override the options inside the model files. Close
- * it also after an error. */
+/* settings: alternating names and values that end with NULL, or NULL; they also override the options inside the model files.
+ * Close it also after an error. */
 nm_status nm_inference_open(nm_inference *inference, const nm_inference_type *type, const char *path,
                             const char *const *settings, nm_error *err);
 void nm_inference_close(nm_inference *inference);
@@ -37,7 +37,7 @@ const char *nm_inference_warning(const nm_inference *inference);
 /* The full name of an option: a name without a section is that of the first of the sections (comma-separated) that has it.
  * Heap. */
 char *nm_settings_path(const nm_options *options, const char *sections, const char *name);
-/* Sets options by names and values in turn, NULL at the end, or NULL. Names as for
+/* Sets options by alternating names and values that end with NULL, or NULL. Names as for
  * nm_settings_path. NM_USAGE: an unknown name or value. */
 nm_status nm_settings_apply(nm_options *options, const char *sections, const char *const *settings,
                             nm_error *err);

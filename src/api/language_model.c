@@ -295,7 +295,7 @@ static nm_status score_file(const nm_language_model *self, workspace *w, const c
     if (status == NM_OK)
         status = nm_lm_score_ids(w->model, ids.data, (int64_t)ids.n, &how, &out->scored, err);
     if (status == NM_OK && !out->scored.tokens)
-        status = nm_fail(err, NM_MISMATCH, "%s: %zu tokens are no complete segment", path, ids.n);
+        status = nm_fail(err, NM_MISMATCH, "%s: %zu tokens are less than one segment", path, ids.n);
     nm_ids_release(&ids);
     return status;
 }

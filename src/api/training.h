@@ -1,5 +1,5 @@
-/* What `norma train` needs besides norma/train.h: the processes that train together. Only the program is linked with MPI, so
- * the public header has no communicator. */
+/* What `norma train` needs in addition to norma/train.h: the processes that train together. Only the program is linked with
+ * MPI, so the public header has no communicator. */
 #ifndef NM_TRAINING_H
 #define NM_TRAINING_H
 

@@ -26,7 +26,7 @@ static const nm_option format_rows[] = {
     NM_CHOICE(format_config, input_format, "raw", NM_TEXT_FORMATS, "Format of the texts: raw text, tokenized text as norma prepare writes it, or subwords."),
     NM_CHOICE(format_config, output_format, "raw", NM_TEXT_FORMATS, "Format of the translations: raw text, tokenized text, or subwords."),
     NM_OPTION(format_config, alignment, "false", 0, 1, "Align the words of translations to those of the source by attention."),
-    NM_OPTION(format_config, alignment_layer, "0", 0, 1000, "Decoder layer of the attention, from 1; 0: that of the head trained by guided alignment (model.alignment_head), otherwise the last but one."),
+    NM_OPTION(format_config, alignment_layer, "0", 0, 1000, "Decoder layer of the attention, from 1; 0: that of the head trained by guided alignment (model.alignment_head), otherwise the penultimate one."),
     NM_OPTION(format_config, alignment_head, "0", 0, 1000, "Head of the attention, from 1; 0: the head trained by guided alignment, otherwise the mean of all heads."),
     {0}};
 /* clang-format on */
@@ -506,7 +506,7 @@ static void constraints_release(encoded_constraints *self)
     free(self->lists);
 }
 
-/* What a call gives besides the texts. */
+/* Arguments of a call other than the texts. */
 typedef struct demand {
     target_use use;
     const char *const *targets, *const *constraints; /* or NULL */

@@ -69,11 +69,11 @@ static nm_status parse_header(const nm_npz *npz, const char *header, nm_npz_arra
     bool known = array->item_bytes && type[4] == '\'' && strchr("fiu", array->kind) &&
                  (type[1] == '<' || (strchr("|=", type[1]) && array->item_bytes == 1));
     if (!known)
-        return nm_fail(err, NM_UNSUPPORTED, "%s: %.100s: arrays of the type %.*s are not read", npz->path,
-                       array->name, (int)strcspn(type + 1, "'"), type + 1);
+        return nm_fail(err, NM_UNSUPPORTED, "%s: %.100s: arrays of the type %.*s are not supported",
+                       npz->path, array->name, (int)strcspn(type + 1, "'"), type + 1);
     if (strncmp(order, "False", 5))
-        return nm_fail(err, NM_UNSUPPORTED, "%s: %.100s: arrays in Fortran order are not read", npz->path,
-                       array->name);
+        return nm_fail(err, NM_UNSUPPORTED, "%s: %.100s: arrays in Fortran order are not supported",
+                       npz->path, array->name);
     return NM_OK;
 }
 
@@ -102,7 +102,7 @@ static nm_status parse_array(const nm_npz *npz, nm_npz_array *array, nm_error *e
     size_t rest = array->bytes - begin - header;
     if (array->count > SIZE_MAX / (size_t)array->item_bytes ||
         rest != array->count * (size_t)array->item_bytes)
-        return nm_fail(err, NM_FORMAT, "%s: %.100s: the array has %zu bytes, not those of its shape",
+        return nm_fail(err, NM_FORMAT, "%s: %.100s: the array has %zu bytes, which does not match its shape",
                        npz->path, array->name, rest);
     memmove(array->data, bytes + begin + header, rest);
     array->bytes = rest;

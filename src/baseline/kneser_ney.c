@@ -127,7 +127,7 @@ static nm_status add_order(nm_kneser_ney *model, nm_error *err)
 
 static uint32_t count_of(const nm_kneser_ney *model, int k, const gram *item)
 {
-    if (item->token == NO_TOKEN) /* the begin of a line is not predicted */
+    if (item->token == NO_TOKEN) /* the beginning of a line is not predicted */
         return 0;
     return k + 1 == model->order || item->begins_line ? item->occurrences : item->preceding;
 }

@@ -1,17 +1,18 @@
-/* N-gram language model with interpolated modified Kneser-Ney smoothing (Chen and Goodman 1999, section 3; Kneser and Ney 1995).
+/* N-gram language model with interpolated modified Kneser-Ney smoothing (Chen and Goodman 1999, section 3; Kneser and Ney
+ * 1995).
  *
  *     P_k(w | h) = max(0, c(h w) - D_k(c(h w))) / c(h) + g(h) P_{k-1}(w | h')          h': h without its first token
  *     g(h)       = (D_k(1) N_1(h) + D_k(2) N_2(h) + D_k(3) N_3+(h)) / c(h)
  *     P_0(w)     = 1 / V
  *
- * c of the highest order, and of n-grams at the start of a line, is the number of occurrences; c of lower orders is the number of
- * different tokens before the n-gram. c(h) = sum of c(h w) over w; N_r(h) is the number of w with c(h w) = r. The discounts of an
- * order follow from the numbers n_r of its n-grams with count r, Y = n_1 / (n_1 + 2 n_2):
+ * c of the highest order, and of n-grams at the start of a line, is the number of occurrences; c of lower orders is the
+ * number of different tokens before the n-gram. c(h) = sum of c(h w) over w; N_r(h) is the number of w with c(h w) = r. The
+ * discounts of an order follow from the numbers n_r of its n-grams with count r, Y = n_1 / (n_1 + 2 n_2):
  *
  *     D(1) = 1 - 2 Y n_2 / n_1        D(2) = 2 - 3 Y n_3 / n_2        D(3+) = 3 - 4 Y n_4 / n_3
  *
  * Where a discount is not defined or negative, as in very small texts, those of the order are 0.5, 1 and 1.5. Each line is a
- * sequence: the context of a token are the tokens of its line before it, and the begin of the line. */
+ * sequence: the context of a token are the tokens of its line before it, and the beginning of the line. */
 #ifndef NM_KNESER_NEY_H
 #define NM_KNESER_NEY_H
 

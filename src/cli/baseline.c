@@ -203,10 +203,10 @@ const nm_command nm_command_baseline = {
     .details =
         "Reads the data as norma train does with the same recipe and options, fits simple models to the "
         "training data and prints their scores on the validation and test sets, with 95 % bootstrap "
-        "intervals. A trained model with a lower score than these has not learned what the data offers.\n\n"
+        "intervals. A trained model should have a better score than these.\n\n"
         "classification: the majority class; multinomial logistic regression over unigrams and bigrams, "
         "weighted by tf-idf, with L2 regularization chosen on the validation texts.\n\n"
-        "tagging: the most frequent tag of each word, with the ending and shape of words that are rare; a "
+        "tagging: the most frequent tag of each word, with the suffix and shape of rare words; a "
         "hidden Markov model with the same word probabilities.\n\n"
         "lm: unigrams; an n-gram model with modified Kneser-Ney smoothing, of the order with the lowest "
         "perplexity on the validation text. The perplexity is that of the tokens that the Transformer "

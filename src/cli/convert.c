@@ -14,7 +14,7 @@ static const nm_option convert_rows[] = {
     NM_OPTION(convert_config, to, "", 0, 0, "Format to write: ctranslate2 or huggingface."),
     NM_OPTION(convert_config, from, "", 0, 0, "Format to read: ctranslate2, huggingface, fairseq or marian."),
     NM_OPTION(convert_config, output, "", 0, 0, "Folder to write; with --from, model file to write."),
-    NM_OPTION(convert_config, heads, "0", 0, 1024, "Number of attention heads of a fairseq model, which its files do not tell."),
+    NM_OPTION(convert_config, heads, "0", 0, 1024, "Number of attention heads of a fairseq model, which its files do not contain."),
     NM_OPTION(convert_config, vocabs, "", 0, 0, "Vocabularies of a Marian model: SOURCE,TARGET, YAML files or SentencePiece models (.spm)."),
     {0}};
 /* clang-format on */
@@ -36,13 +36,14 @@ static int run(nm_cli *cli, int argc, char **argv)
     if (status == NM_OK)
         status = nm_foreign_format_find(reads ? config->from : config->to, &format, &err);
     if (status == NM_OK && config->heads && format != &nm_format_fairseq)
-        status = nm_fail(&err, NM_USAGE,
-                         "convert: --heads has no effect: the files of this format tell the number of heads");
+        status =
+            nm_fail(&err, NM_USAGE,
+                    "convert: --heads has no effect: the files of this format contain the number of heads");
     if (status == NM_OK && *config->vocabs && format != &nm_format_marian)
         status = nm_fail(&err, NM_USAGE,
                          "convert: --vocabs has no effect: the folders of this format have the vocabularies");
     if (status == NM_OK && !*config->output)
-        status = nm_fail(&err, NM_USAGE, "convert: no output: -o %s", reads ? "FILE" : "FOLDER");
+        status = nm_fail(&err, NM_USAGE, "convert: no output given (-o %s)", reads ? "FILE" : "FOLDER");
     if (status == NM_OK)
         status = reads ? nm_convert_from(format, &(nm_convert_settings){config->heads, config->vocabs},
                                          argv[0], config->output, &err)

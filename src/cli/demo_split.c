@@ -70,7 +70,7 @@ static nm_status check_units(const splitter *self, const char *path, int64_t exp
     if (self->units < MIN_UNITS)
         return nm_fail(err, NM_FORMAT,
                        "%s has %" PRId64
-                       " %s; the demo needs at least %d, and some thousands for a useful model",
+                       " %s; the demo needs at least %d, and a few thousand for a useful model",
                        path, self->units, name, MIN_UNITS);
     return NM_OK;
 }

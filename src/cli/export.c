@@ -68,7 +68,7 @@ static int run(nm_cli *cli, int argc, char **argv)
     nm_error err = {0};
     nm_status status = nm_cli_check_arguments(cli, argc, 1, 1, &err);
     if (status == NM_OK && !*config->output)
-        status = nm_fail(&err, NM_USAGE, "export: no output file: -o FILE");
+        status = nm_fail(&err, NM_USAGE, "export: no output file given (-o FILE)");
     if (status == NM_OK && config->int8 && config->bf16)
         status = nm_fail(&err, NM_USAGE, "export: --int8 and --bf16 exclude each other");
     if (status == NM_OK)

@@ -20,7 +20,7 @@ typedef struct generate_config { /* section [generate] */
 
 /* clang-format off */
 static const nm_option generate_rows[] = {
-    ROW(prompt, "", 0, 0, "Text to continue instead of the lines of an input file."),
+    ROW(prompt, "", 0, 0, "Prompt, used instead of the lines of an input file."),
     ROW(output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
     ROW(samples, "1", 1, 1e6, "Number of continuations of each prompt."),
     ROW(bare, "false", 0, 1, "Write the continuation without its prompt."),

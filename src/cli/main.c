@@ -165,7 +165,7 @@ static void explain_lack_of_threads(int code, void *unused)
         return;
     nm_error err;
     nm_fail(&err, NM_MEMORY,
-            "the system cannot start a thread that it could start before: close other programs or use fewer "
+            "the system cannot start a thread that it could start earlier: close other programs or use fewer "
             "threads");
     _exit(nm_cli_fail(&err));
 }

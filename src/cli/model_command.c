@@ -127,8 +127,9 @@ nm_status nm_model_session_flush(nm_model_session *session, nm_error *err)
 
 nm_status nm_cli_fail_standard_input(nm_error *err)
 {
-    return nm_fail(err, NM_USAGE,
-                   "several processes need an input file: standard input is that of one process");
+    return nm_fail(
+        err, NM_USAGE,
+        "an input file is required with several processes: only one of them receives standard input");
 }
 
 static nm_status run(nm_model_session *session, const nm_model_command *command, int argc, char **argv,

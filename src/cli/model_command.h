@@ -1,5 +1,5 @@
-/* The common part of commands that open a model and map input to output: arguments MODEL [FILE ...], device, model, output file.
- * Such a command is an nm_model_command and functions that open the model and process the input. */
+/* The common part of commands that open a model and map input to output: arguments MODEL [FILE ...], device, model, output
+ * file. Such a command is an nm_model_command and functions that open the model and process the input. */
 #ifndef NM_CLI_MODEL_COMMAND_H
 #define NM_CLI_MODEL_COMMAND_H
 
@@ -50,8 +50,8 @@ nm_status nm_model_session_flush(nm_model_session *session, nm_error *err);
 int nm_model_command_run(const nm_model_command *command, const nm_cli *cli, int argc, char **argv,
                          void *state);
 
-/* The settings of the command line for the options of a public header: names and values in turn, NULL at the end; heap, the
- * strings belong to cli. own: sections or options that only the command has, "translate.output,translate.buffer". */
+/* The settings of the command line for the options of a public header: alternating names and values that end with NULL; heap,
+ * the strings belong to cli. own: sections or options that only the command has, "translate.output,translate.buffer". */
 const char **nm_cli_settings(const nm_cli *cli, const char *own);
 
 /* Prints a warning; NULL: none. */

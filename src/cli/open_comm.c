@@ -7,7 +7,7 @@
 #include "comm/mpi/comm_mpi.h"
 #endif
 
-/* Number of processes that the launcher has started; 1: no launcher. Slurm's own variables are also set outside of srun,
+/* Number of processes that the launcher has started; 1: no launcher. Slurm's own variables are also set outside srun,
  * where there is no MPI. */
 static long launched_processes(void)
 {
@@ -39,8 +39,8 @@ nm_status nm_cli_open_comm(nm_comm **comm, const nm_comm_config *config, nm_erro
 #else
         return nm_fail(
             err, NM_UNSUPPORTED,
-            several ? "one of several processes of an MPI launcher, but this program was built without "
-                      "MPI (NORMA_MPI); comm.backend = none trains separate models"
+            several ? "an MPI launcher has started several processes, but this program was built without MPI "
+                      "(NORMA_MPI); with comm.backend = none each process trains a separate model"
                     : "comm.backend = mpi: this program was built without MPI (NORMA_MPI)");
 #endif
     }

@@ -331,7 +331,7 @@ static nm_status score(job *self, int argc, char **argv, nm_error *err)
         return nm_fail(err, NM_USAGE,
                        "%s: --tokens is for language models; norma rescore scores translations", argv[0]);
     if (self->config->tokens && self->comm->size > 1)
-        return nm_fail(err, NM_USAGE, "--tokens is computed by one process");
+        return nm_fail(err, NM_USAGE, "--tokens requires a single process");
     if (is_translation)
         return score_translation(self, argc, argv, err);
     for (int i = 0; i < n && self->comm->size > 1; i++)

@@ -120,7 +120,7 @@ const nm_command nm_command_prepare = {
     .details =
         "Reads PREFIX.LANG of both languages, UTF-8, one sentence per line. Tokenizes, optionally "
         "lowercases, removes training pairs that are empty, too long or of very different lengths, "
-        "learns a joint BPE, builds dictionaries, and writes token ids that training maps into memory. "
+        "learns a joint BPE, builds dictionaries, and writes the token ids that training reads. "
         "Validation and test sets keep all lines. The result does not depend on the number of threads. "
         "RECIPE has a section [prepare], like the data.ini of a data folder; data/iwslt14-de-en and "
         "data/wmt14-en-de read the published archives: norma prepare data/iwslt14-de-en --folder downloads "

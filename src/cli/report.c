@@ -86,7 +86,8 @@ const nm_command nm_command_report = {
         "If the runs are a grid (norma compare --grid --score-grid), the page begins with the score "
         "against the numeric settings in which runs of the same norm differ: a curve for one setting, a "
         "heat map for two, parallel coordinates for three or more; each point is the mean over its seeds. "
-        "For runs that differ in norm.at it shows loss in score and TID against the number of layers with "
+        "For runs that differ in norm.at, it shows the loss in score and TID against the number of layers "
+        "with "
         "batch statistics.",
     .section = "report",
     .options = add_options,

@@ -36,7 +36,7 @@ static const nm_option filter_rows[] = {
     NM_OPTION(filter_config, output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
     NM_OPTION(filter_config, like, "", 0, 0, "Data folder, model file or run folder, whose settings, BPE codes and SentencePiece model are used."),
     NM_CHOICE(filter_config, side, "source", "source|target", "Side of the data folder or model of --like."),
-    NM_OPTION(filter_config, undo, "false", 0, 0, "Undo the step."),
+    NM_OPTION(filter_config, undo, "false", 0, 0, "Reverse the step: join pieces, subwords or tokens to text."),
     NM_CHOICE(filter_config, tokenizer, "moses", "none|moses|basic_english|sentencepiece", "Tokenizer without --like."),
     NM_OPTION(filter_config, language, "en", 0, 0, "Language of the Moses tokenizer, a code of two or three letters."),
     NM_OPTION(filter_config, aggressive, "false", 0, 0, "Splitting of words at hyphens into @-@ by the Moses tokenizer."),
@@ -45,7 +45,7 @@ static const nm_option filter_rows[] = {
     NM_OPTION(filter_config, codes, "", 0, 0, "File of BPE codes for subword."),
     NM_OPTION(filter_config, spm_model, "", 0, 0, "SentencePiece model; selects the tokenizer sentencepiece."),
     NM_CHOICE(filter_config, format, "raw", "raw|tokenized", "Format of the text that subword reads, or writes with --undo."),
-    NM_CHOICE(filter_config, form, "nfkc", "nfc|nfd|nfkc|nfkd|punctuation|printable", "What normalize does without --like and SentencePiece model: a Unicode normal form; punctuation as Moses' normalize-punctuation.perl for the language; printable, non-printing characters become spaces."),
+    NM_CHOICE(filter_config, form, "nfkc", "nfc|nfd|nfkc|nfkd|punctuation|printable", "Normalization without --like and without a SentencePiece model: a Unicode normal form; punctuation like Moses' normalize-punctuation.perl for the language; printable replaces non-printing characters by spaces."),
     NM_OPTION(filter_config, encoding, "utf-8", 0, 0, "Encoding of the input, a name of iconv such as latin1 or utf-16."),
     {0}};
 /* clang-format on */
@@ -77,7 +77,7 @@ static nm_status check_options(const nm_cli *cli, const filter *self, nm_error *
         bool given = nm_options_origin(cli->options, path) != NM_ORIGIN_DEFAULT;
         free(path);
         if (given && *self->config->like)
-            return nm_fail(err, NM_USAGE, "--like has the settings; text.%s cannot be given with it",
+            return nm_fail(err, NM_USAGE, "text.%s cannot be combined with --like, which has the settings",
                            fixed[i]);
     }
     if (!*self->config->like && nm_options_origin(cli->options, "text.side") != NM_ORIGIN_DEFAULT)
@@ -85,9 +85,9 @@ static nm_status check_options(const nm_cli *cli, const filter *self, nm_error *
     if (*self->config->codes && self->step != SUBWORD)
         return nm_fail(err, NM_USAGE, "text.codes has no effect: only subword applies BPE");
     if (self->step != SUBWORD && nm_options_origin(cli->options, "text.format") != NM_ORIGIN_DEFAULT)
-        return nm_fail(err, NM_USAGE, "text.format has no effect: it is the format of subword");
+        return nm_fail(err, NM_USAGE, "text.format has no effect: only subword uses it");
     if (self->step != NORMALIZE && nm_options_origin(cli->options, "text.form") != NM_ORIGIN_DEFAULT)
-        return nm_fail(err, NM_USAGE, "text.form has no effect: it is the Unicode form of normalize");
+        return nm_fail(err, NM_USAGE, "text.form has no effect: only normalize uses it");
     if (self->step == NORMALIZE && self->config->undo)
         return nm_fail(err, NM_USAGE, "normalization cannot be undone");
     return NM_OK;
@@ -404,7 +404,7 @@ const nm_command nm_command_subword = {
     .usage = "[FILE] [--like DATA|MODEL] [--undo] [OPTION ...]",
     .details = SETTINGS_HELP
     " Text is tokenized, lowercased if that is set, and split by BPE or SentencePiece: the result "
-    "is what norma prepare turns into ids, except that symbols outside of the dictionary become "
+    "is what norma prepare turns into ids, except that symbols outside the dictionary become "
     "<unk> there. With --undo, subwords are joined and detokenized.",
     .section = "text",
     .options = add_options,

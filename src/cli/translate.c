@@ -24,8 +24,8 @@ static const nm_option translate_rows[] = {
     NM_OPTION(translate_config, buffer, "2000", 1, 1 << 24, "Number of lines read before translation starts: large values batch sentences of similar length, 1 answers each line immediately."),
     NM_OPTION(translate_config, json, "false", 0, 1, "Write one JSON object per line of input: translations with scores, tokens and their log probabilities."),
     NM_CLI_ALIGNMENT_OPTIONS(translate_config),
-    NM_OPTION(translate_config, prefix, "", 0, 0, "File with the beginning of the translation of each line, whole words; an empty line leaves it free."),
-    NM_OPTION(translate_config, constraints, "", 0, 0, "File with the phrases that the translation of each line must contain, separated by tabs; an empty line leaves it free."),
+    NM_OPTION(translate_config, prefix, "", 0, 0, "File with the first words of the translation of each line; an empty line sets none."),
+    NM_OPTION(translate_config, constraints, "", 0, 0, "File with the phrases that the translation of each line must contain, separated by tabs; an empty line sets none."),
     {0}};
 /* clang-format on */
 

@@ -20,7 +20,7 @@ nm_status nm_cli_read_other(nm_lines *reader, const nm_lines *first, const nm_li
 /* clang-format off */
 #define NM_CLI_ALIGNMENT_OPTIONS(T)                                                                                      \
     NM_OPTION(T, alignment, "false", 0, 1, "Align the words of the target to those of the source by attention, in Pharaoh format or as words in JSON."), \
-    NM_OPTION(T, alignment_layer, "0", 0, 1000, "Decoder layer of the attention, from 1; 0: that of the head trained by guided alignment, otherwise the last but one."),             \
+    NM_OPTION(T, alignment_layer, "0", 0, 1000, "Decoder layer of the attention, from 1; 0: that of the head trained by guided alignment, otherwise the penultimate one."),             \
     NM_OPTION(T, alignment_head, "0", 0, 1000, "Head of the attention, from 1; 0: the head trained by guided alignment, otherwise the mean of all heads.")
 /* clang-format on */
 

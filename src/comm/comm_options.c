@@ -3,9 +3,9 @@
 /* clang-format off */
 static const nm_option comm_options[] = {
     NM_CHOICE(nm_comm_config, backend, "auto", "auto|none|mpi",
-              "How the processes of a run communicate: by MPI if an MPI launcher such as mpirun or srun has started several (auto), not at all, or by MPI."),
+              "Communication between the processes of a run: MPI if an MPI launcher such as mpirun or srun has started several processes (auto), none, or MPI."),
     NM_OPTION(nm_comm_config, timeout, "15", 1, 1e6, "Seconds without a heartbeat after which a process counts as lost and the run ends."),
-    NM_OPTION(nm_comm_config, shard_optimizer, "false", 0, 1, "Divide the optimizer state over the processes (ZeRO stage 1), which needs less memory and is bitwise identical."),
+    NM_OPTION(nm_comm_config, shard_optimizer, "false", 0, 1, "Divide the optimizer state over the processes (ZeRO stage 1), which needs less memory; results are bitwise identical."),
     {0}};
 /* clang-format on */
 

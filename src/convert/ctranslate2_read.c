@@ -45,9 +45,9 @@ static nm_status find_task(nm_ct2_reader *from)
     if (from->lm || (!strcmp(file->spec, NM_CT2_SEQ2SEQ_SPEC) && file->revision == NM_CT2_SEQ2SEQ_REVISION))
         return NM_OK;
     return nm_fail(from->err, NM_UNSUPPORTED,
-                   "%s: %.60s in revision %lld; read are %s in revision %d and %s in revision %d", file->path,
-                   file->spec, (long long)file->revision, NM_CT2_SEQ2SEQ_SPEC, NM_CT2_SEQ2SEQ_REVISION,
-                   NM_CT2_LM_SPEC, NM_CT2_LM_REVISION);
+                   "%s: %.60s in revision %lld; supported are %s in revision %d and %s in revision %d",
+                   file->path, file->spec, (long long)file->revision, NM_CT2_SEQ2SEQ_SPEC,
+                   NM_CT2_SEQ2SEQ_REVISION, NM_CT2_LM_SPEC, NM_CT2_LM_REVISION);
 }
 
 /* Variables that would change the function that the model computes. */
@@ -61,7 +61,7 @@ static nm_status check_variant(nm_ct2_reader *from)
         NM_TRY(read_scalars(from, flags[i], 0, values));
         for (int k = nm_ct2_first_stack(from); k < NM_CT2_STACKS; k++)
             if (values[k] != 0)
-                return nm_fail(from->err, NM_UNSUPPORTED, "%s: '%s' is set, which Norma does not have",
+                return nm_fail(from->err, NM_UNSUPPORTED, "%s: '%s' is set, which Norma does not support",
                                from->file.path, flags[i]);
     }
     if (!from->lm && (nm_json_flag(from->config, "add_source_bos", false) ||
@@ -164,8 +164,7 @@ static nm_status set_activation(nm_ct2_reader *from)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (nm_ct2_activations[i] == code)
             return nm_import_set(&from->in, "model.activation", "%s", names[i]);
-    return nm_fail(from->err, NM_UNSUPPORTED, "%s: activation %g is none that Norma has", from->file.path,
-                   code);
+    return nm_fail(from->err, NM_UNSUPPORTED, "%s: activation %g is not supported", from->file.path, code);
 }
 
 /* The matrix NAME of the first layer or the stack, or NULL. */

@@ -28,8 +28,7 @@ nm_status nm_foreign_format_find(const char *name, const nm_foreign_format **for
             return NM_OK;
         }
     char *names = names_of_formats();
-    nm_status status =
-        nm_fail(err, NM_USAGE, "'%.100s' is no format of models; the formats are: %s", name, names);
+    nm_status status = nm_fail(err, NM_USAGE, "unknown model format '%.100s'; known are %s", name, names);
     free(names);
     return status;
 }
@@ -55,7 +54,7 @@ nm_status nm_convert_to(const nm_foreign_format *format, const char *model, cons
     const nm_task_type *task;
     char *file;
     if (!format->write)
-        return nm_fail(err, NM_UNSUPPORTED, "the format %s is read and not written", format->name);
+        return nm_fail(err, NM_UNSUPPORTED, "the format %s can be read but not written", format->name);
     NM_TRY(nm_loaded_model_options(model, &options, &task, &file, err));
     nm_backend *backend = NULL;
     nm_status status = nm_backend_create(&backend, &plain, err);
@@ -78,6 +77,6 @@ nm_status nm_convert_from(const nm_foreign_format *format, const nm_convert_sett
                           const char *path, const char *output, nm_error *err)
 {
     if (!format->read)
-        return nm_fail(err, NM_UNSUPPORTED, "the format %s is written and not read", format->name);
+        return nm_fail(err, NM_UNSUPPORTED, "the format %s can be written but not read", format->name);
     return format->read(path, settings, output, err);
 }

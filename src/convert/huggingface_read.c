@@ -32,7 +32,8 @@ static nm_status open_tensors(reader *from)
         status = nm_file_find(pickle, &has_pickle, from->err);
     if (status == NM_OK && has_pickle)
         status = nm_fail(from->err, NM_UNSUPPORTED,
-                         "%s: a pickle is not read; transformers writes model.safetensors (save_pretrained)",
+                         "%s: pickle files are not supported; save the model as model.safetensors "
+                         "(save_pretrained of transformers)",
                          pickle);
     else if (status == NM_OK)
         status = nm_safetensors_open(&from->file, path, from->err);
@@ -89,9 +90,10 @@ static nm_status open_vocab(reader *from, int64_t size)
         const char *type = json_string_value(json_object_get(model, "type"));
         symbols = json_object_get(model, "vocab");
         if (!type || strcmp(type, "WordLevel") || !json_is_object(symbols))
-            status = nm_fail(from->err, NM_UNSUPPORTED,
-                             "%s: only models of the type WordLevel are read; otherwise vocab.json is needed",
-                             path);
+            status = nm_fail(
+                from->err, NM_UNSUPPORTED,
+                "%s: only tokenizers of the type WordLevel are supported; otherwise vocab.json is needed",
+                path);
     }
     if (status == NM_OK)
         status = nm_foreign_vocab_read(&from->vocab, symbols, size, path, from->err);
@@ -117,7 +119,7 @@ static nm_status set_activation(reader *from)
     for (size_t i = 0; name && i < sizeof known / sizeof *known; i++)
         if (!strcmp(known[i].name, name))
             return nm_import_set(&from->in, "model.activation", "%s", known[i].activation);
-    return nm_fail(from->err, NM_UNSUPPORTED, "%s: activation_function '%.50s' is none that Norma has",
+    return nm_fail(from->err, NM_UNSUPPORTED, "%s: activation_function '%.50s' is not supported",
                    from->config_path, name ? name : "");
 }
 
@@ -131,7 +133,7 @@ static nm_status check_flags(reader *from, const flag *flags)
 {
     for (; flags->key; flags++)
         if (nm_json_flag(from->config, flags->key, flags->expected) != flags->expected)
-            return nm_fail(from->err, NM_UNSUPPORTED, "%s: '%s' is %s, which Norma does not have",
+            return nm_fail(from->err, NM_UNSUPPORTED, "%s: '%s' is %s, which Norma does not support",
                            from->config_path, flags->key, flags->expected ? "false" : "true");
     return NM_OK;
 }
@@ -151,7 +153,7 @@ static nm_status read_shared(reader *from, const char *what, int64_t max, int64_
     NM_TRY(read_count(from, encoder, max, value));
     NM_TRY(read_count(from, decoder, max, &other));
     if (*value != other)
-        return nm_fail(from->err, NM_UNSUPPORTED, "%s: '%s' and '%s' differ, which Norma does not have",
+        return nm_fail(from->err, NM_UNSUPPORTED, "%s: '%s' and '%s' differ, which Norma does not support",
                        from->config_path, encoder, decoder);
     return NM_OK;
 }
@@ -168,9 +170,10 @@ static nm_status set_seq2seq_options(reader *from, bool pre_norm)
     NM_TRY(check_flags(from, flags));
     if (nm_json_flag(from->config, "normalize_before", pre_norm) != pre_norm ||
         nm_json_flag(from->config, "add_final_layer_norm", pre_norm) != pre_norm)
-        return nm_fail(from->err, NM_UNSUPPORTED,
-                       "%s: 'normalize_before' or 'add_final_layer_norm' is not that of the class",
-                       from->config_path);
+        return nm_fail(
+            from->err, NM_UNSUPPORTED,
+            "%s: 'normalize_before' or 'add_final_layer_norm' does not have the value of the model class",
+            from->config_path);
     NM_TRY(read_count(from, "d_model", MAX_WIDTH, &width));
     NM_TRY(read_shared(from, "ffn_dim", MAX_INNER, &ff));
     NM_TRY(read_shared(from, "attention_heads", MAX_HEADS, &heads));
@@ -269,7 +272,8 @@ static nm_status read_seq2seq(reader *from, bool pre_norm, const char *output)
     NM_TRY(read_count(from, "vocab_size", NM_VOCAB_MAX_SIZE, &size));
     if (!pre_norm && nm_json_id(from->config, "decoder_vocab_size", size) != size)
         return nm_fail(from->err, NM_UNSUPPORTED,
-                       "%s: separate vocabularies ('decoder_vocab_size') are not read", from->config_path);
+                       "%s: separate vocabularies ('decoder_vocab_size') are not supported",
+                       from->config_path);
     NM_TRY(check_table(from, shared_table(from), size));
     NM_TRY(set_seq2seq_options(from, pre_norm));
     NM_TRY(set_positions(from, pre_norm));
@@ -381,7 +385,8 @@ static nm_status read_folder(reader *from, const char *output)
         return read_seq2seq(from, true, output);
     if (type && !strcmp(type, "gpt2"))
         return read_gpt2(from, output);
-    return nm_fail(from->err, NM_UNSUPPORTED, "%s: model_type '%.50s'; read are: marian, m2m_100, gpt2",
+    return nm_fail(from->err, NM_UNSUPPORTED,
+                   "%s: unsupported model_type '%.50s'; supported are marian, m2m_100, gpt2",
                    from->config_path, type ? type : "");
 }
 

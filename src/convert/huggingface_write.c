@@ -135,7 +135,7 @@ static nm_status write_tokenizer(const nm_vocab *vocab, bool ends, int64_t longe
 /* By nm_activation: names of transformers. */
 static const char *const activation_names[] = {"relu", "gelu", "gelu_new", "silu"};
 
-/* Tokens that a translation may not contain: <pad>, and those outside of the output vocabulary of data.mask_words. */
+/* Tokens that a translation may not contain: <pad>, and those outside the output vocabulary of data.mask_words. */
 static json_t *suppressed(const nm_translation_parts *parts)
 {
     json_t *list = json_array();

@@ -78,8 +78,8 @@ static nm_status add_symbol(nm_buffer *text, const char *symbol, int32_t index, 
     }
     if (!*symbol || strpbrk(symbol, " \t\r\n\v\f"))
         return nm_fail(err, NM_UNSUPPORTED,
-                       "%s: token %d is '%.50s': tokens with blanks have no place in a dictionary", path,
-                       index, symbol);
+                       "%s: token %d is '%.50s': a dictionary cannot contain tokens with blanks", path, index,
+                       symbol);
     nm_buffer_append(text, symbol, strlen(symbol));
     nm_buffer_append(text, count, 3);
     return NM_OK;
@@ -190,7 +190,8 @@ nm_status nm_import_texts(nm_import *import, const char *folder)
     if (is_translation(import)) {
         const nm_translation_parts *parts = import->task.parts;
         if (!parts->spm[0].spm != !parts->spm[1].spm)
-            return nm_fail(import->err, NM_MISMATCH, "%s: has one of source.spm and target.spm", folder);
+            return nm_fail(import->err, NM_MISMATCH,
+                           "%s: has only one of source.spm and target.spm, and both are needed", folder);
     }
     nm_import_settings(import);
     return NM_OK;
@@ -235,7 +236,7 @@ static nm_status read_positions(const nm_import *import, const nm_position_tenso
     if (!values || rank != 2 || shape[0] < 1 || shape[0] >= INT32_MAX || shape[1] < 1 ||
         shape[1] > MAX_WIDTH) {
         free(values);
-        return nm_fail(import->err, NM_UNSUPPORTED, "%s: %s is no table of positions that Norma has",
+        return nm_fail(import->err, NM_UNSUPPORTED, "%s: %s is not a position table that Norma supports",
                        from->source->path, from->name);
     }
     for (int64_t i = 0; i < shape[0] * shape[1]; i++)
@@ -280,7 +281,7 @@ nm_status nm_import_positions(nm_import *import, const nm_position_tensor *posit
     free(table.values);
     NM_TRY(status);
     return found ? nm_import_set(import, "model.positions", "%s", kinds[i - 1].name)
-                 : nm_fail(import->err, NM_UNSUPPORTED, "%s: %s is no table of positions that Norma has",
+                 : nm_fail(import->err, NM_UNSUPPORTED, "%s: %s is not a position table that Norma supports",
                            positions->source->path, positions->name);
 }
 

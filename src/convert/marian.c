@@ -1,6 +1,6 @@
-/* Transformers of Marian (Junczys-Dowmunt et al. 2018): npz files of its trainer, post-norm (transformer-postprocess "dan") or pre-norm
- * (transformer-preprocess "n", transformer-postprocess "da", transformer-postprocess-top "n"), with vocabularies in YAML or
- * SentencePiece models. The array "special:model.yml" has the options of the model.
+/* Transformers of Marian (Junczys-Dowmunt et al. 2018): npz files of its trainer, post-norm (transformer-postprocess "dan")
+ * or pre-norm (transformer-preprocess "n", transformer-postprocess "da", transformer-postprocess-top "n"), with vocabularies
+ * in YAML or SentencePiece models. The array "special:model.yml" has the options of the model.
  *
  * Marian stores matrices as [inputs, outputs]. The first input of its decoder is a zero vector, here the embedding of <s>
  * (special_ids = tears). Its positions are those of tensor2tensor, its LayerNorm has the epsilon 1e-6. */
@@ -50,7 +50,7 @@ static const char *text_of(const reader *from, const char *key)
 static nm_status unsupported(const reader *from, const char *key)
 {
     char *value = json_dumps(json_object_get(from->config, key), JSON_ENCODE_ANY | JSON_COMPACT);
-    nm_status status = nm_fail(from->err, NM_UNSUPPORTED, "%s: %s is %.100s, which Norma does not have",
+    nm_status status = nm_fail(from->err, NM_UNSUPPORTED, "%s: %s is %.100s, which Norma does not support",
                                from->config_path, key, value ? value : "missing");
     free(value);
     return status;
@@ -92,7 +92,7 @@ static nm_status check_variant(reader *from)
     return NM_OK;
 }
 
-/* Steps besides dropout: "a" adds the residual, "n" normalizes. */
+/* Steps other than dropout: "a" adds the residual, "n" normalizes. */
 static bool has_steps(const reader *from, const char *key, const char *steps)
 {
     char found[8];
@@ -377,7 +377,8 @@ static nm_status check_sizes(const reader *from)
         char name[64];
         int64_t n = json_integer_value(json_array_get(sizes, i));
         if (n < 1 || n > NM_VOCAB_MAX_SIZE)
-            return nm_fail(from->err, NM_FORMAT, "%s: 'dim-vocabs' has not two sizes", from->config_path);
+            return nm_fail(from->err, NM_FORMAT, "%s: 'dim-vocabs' does not have two sizes",
+                           from->config_path);
         snprintf(name, sizeof name, "%s_Wemb", scopes[i]);
         NM_TRY(check_array(from, shared ? "Wemb" : name, n, width));
     }

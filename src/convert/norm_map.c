@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 
-/* Larger epsilons outside of the root, or as a clamp, have no counterpart. */
+/* Larger epsilons outside the root, or as a clamp, have no counterpart. */
 static const double NEGLIGIBLE = 1e-4;
 
 static nm_status unsupported(const nm_norm *norm, const char *reason, nm_error *err)

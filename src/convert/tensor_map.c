@@ -200,8 +200,8 @@ nm_status nm_tensor_map_check(const nm_tensor_map *map, const nm_tensor_source *
     for (size_t i = 0; (name = source->name(source->file, i)) != NULL; i++)
         if (!is_mapped(map, name) && !(source->ignored && source->ignored(name)))
             return nm_fail(err, NM_UNSUPPORTED,
-                           "%s: tensor '%.150s' belongs to no part of the model that Norma has", source->path,
-                           name);
+                           "%s: tensor '%.150s' does not belong to any part of the model that Norma supports",
+                           source->path, name);
     for (size_t i = 0; i < map->n; i++)
         NM_TRY(check_entry(&map->entries[i], source, ids, &found, err));
     return NM_OK;

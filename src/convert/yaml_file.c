@@ -97,7 +97,7 @@ static nm_status convert(yaml_document *self, int index, json_t **value)
     const yaml_node_t *node = yaml_document_get_node(document, index);
     NM_ASSERT(node);
     if (++self->visits > (size_t)(document->nodes.top - document->nodes.start))
-        return bad_node(self, node, "aliases are not read");
+        return bad_node(self, node, "aliases are not supported");
     if (node->type == YAML_SCALAR_NODE)
         return convert_scalar(self, node, value);
     *value = node->type == YAML_SEQUENCE_NODE ? json_array() : json_object();

@@ -32,7 +32,8 @@ static nm_status find_column(const nm_labeled *texts, const char *name, bool hea
         }
     if (!nm_delimited_column(name, column))
         return nm_fail(err, NM_USAGE, "%s:%lld: no column is named \"%.60s\"%s", texts->path,
-                       (long long)texts->table.line, name, header ? "" : ", as the first row is no header");
+                       (long long)texts->table.line, name,
+                       header ? "" : ", because the first row is not a header");
     if (*column >= n && n == 1)
         return nm_fail(
             err, NM_USAGE,

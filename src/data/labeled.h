@@ -39,7 +39,8 @@ typedef enum nm_labeled_choice { NM_CHOICE_AUTO, NM_CHOICE_YES, NM_CHOICE_NO } n
                   "Names of the columns in the first row; auto is yes if a column is chosen by name, or if " \
                   "the first row "                                                                           \
                   "has label or class in the column of the label."),                                         \
-        NM_OPTION(T, label, "1", 0, 0, "Column of the label: number from 1, or name; of a field in json."),  \
+        NM_OPTION(T, label, "1", 0, 0,                                                                       \
+                  "Column of the label: number from 1, or name; for json, name of the field."),              \
         NM_OPTION(                                                                                           \
             T, text, "2", 0, 0,                                                                              \
             "Column of the text: number from 1, or name; several comma-separated columns are concatenated.")

@@ -163,10 +163,11 @@ static nm_status find_columns(nm_pair_input *self, bool *header, nm_error *err)
     self->columns[0] = 0;
     self->columns[1] = 1;
     if (table->n_fields < 2)
-        return nm_fail(err, NM_FORMAT,
-                       "%s:%lld: one column, but source and target are two; --input-format names another "
-                       "separator (tsv, csv), --source-field and --target-field name columns",
-                       self->paths[0], (long long)table->line);
+        return nm_fail(
+            err, NM_FORMAT,
+            "%s:%lld: one column instead of two for source and target; --input-format names another "
+            "separator (tsv, csv), --source-field and --target-field name columns",
+            self->paths[0], (long long)table->line);
     return NM_OK;
 }
 
@@ -191,7 +192,7 @@ nm_status nm_pair_input_open(nm_pair_input *self, const char *source, const nm_p
 {
     *self = (nm_pair_input){.config = config, .format = format_of(config, source)};
     if (config->sides == 1 && (self->format == NM_PAIR_TSV || self->format == NM_PAIR_CSV))
-        return nm_fail(err, NM_USAGE, "%s: plain text is lines or JSON lines, not a table", source);
+        return nm_fail(err, NM_USAGE, "%s: plain text must be lines or JSON lines, not a table", source);
     return self->format == NM_PAIR_LINES ? open_lines(self, source, err) : open_single(self, source, err);
 }
 

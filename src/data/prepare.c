@@ -18,29 +18,28 @@ const nm_option nm_prepare_options[] = {
               "which all lines are kept."),
     NM_OPTION(C, folder, "", 0, 0, "Folder of the text files and archives; empty: the working directory."),
     NM_OPTION(C, train, "", 0, 0,
-              "Training text, one or several of, comma-separated: PREFIX of the files PREFIX.SOURCE_LANG and "
-              "PREFIX.TARGET_LANG; a name with {lang} for the language; SOURCE:TARGET; a table .tsv, .csv or "
-              ".jsonl with both sides; the file itself for plain text. A path may lead through an archive "
-              "(de-en.tgz/de-en/train)."),
+              "Training text. Several sources are separated by commas; each is PREFIX of the files "
+              "PREFIX.SOURCE_LANG and PREFIX.TARGET_LANG, a name that contains {lang} in place of the "
+              "language, SOURCE:TARGET, or a table .tsv, .csv or .jsonl with both sides; for plain text, the "
+              "file itself. A path may lead into an archive (de-en.tgz/de-en/train)."),
     NM_OPTION(C, valid, "", 0, 0, "Validation text, which is never filtered."),
     NM_OPTION(C, valid_every, "0", 0, 1 << 30,
               "Every N-th of the training pairs that the filters keep becomes the validation set; 0: none."),
     NM_OPTION(C, test, "", 0, 0, "Test text, which is never filtered."),
-    NM_OPTION(
-        C, alignments, "", 0, 0,
-        "Word alignments of the training pairs for guided alignment (model.alignment_head): a file with a "
-        "line of links SOURCE-TARGET for each pair (Pharaoh format), numbers from 0 of the words between "
-        "white space."),
+    NM_OPTION(C, alignments, "", 0, 0,
+              "Word alignments of the training pairs for guided alignment (model.alignment_head): a file "
+              "with a line of links SOURCE-TARGET for each pair (Pharaoh format), where words are separated "
+              "by white space and numbered from 0."),
     NM_OPTION(C, source_lang, "", 0, 0, "Source language, also the suffix of its files."),
     NM_OPTION(C, target_lang, "", 0, 0, "Target language, also the suffix of its files."),
     NM_OPTION(C, output, "", 0, 0, "Data folder to write."),
     NM_OPTION(C, encoding, "utf-8", 0, 0,
-              "Encoding of the text files, a name of iconv such as latin1, utf-16 or shift_jis. Files that "
-              "gzip, xz or zstd compressed are read as they are."),
+              "Encoding of the text files, a name of iconv such as latin1, utf-16 or shift_jis. Files "
+              "compressed with gzip, xz or zstd are read directly."),
     NM_CHOICE(
         C, input_format, "auto", NM_PAIR_FORMATS,
-        "Format of the files: lines, or one table of pairs; auto is by the file name (.tsv, .csv, .jsonl, "
-        ".ndjson). Segments of .sgm and .xml files and the text of train.tags files are extracted."),
+        "Format of the files: lines, or one table of pairs; auto depends on the file name (.tsv, .csv, "
+        ".jsonl, .ndjson). Segments of .sgm and .xml files and the text of train.tags files are extracted."),
     NM_OPTION(C, source_field, "", 0, 0,
               "Field of the source in a table: number of the column from 1, name, or path of a JSON object "
               "(translation.de); empty: the source language, otherwise column 1; \"text\" for plain text."),
@@ -51,43 +50,45 @@ const nm_option nm_prepare_options[] = {
     NM_CHOICE(
         C, punctuation, "keep", NM_PUNCTUATIONS,
         "Normalization of punctuation before tokenization: apostrophe replaces the typographic apostrophe "
-        "by the one of ASCII; moses also quotes, dashes and spaces, by language "
+        "by the ASCII apostrophe; moses also normalizes quotes, dashes and spaces, depending on the language "
         "(normalize-punctuation.perl)."),
     NM_OPTION(C, remove_non_printing, "false", 0, 0,
               "Replacement of non-printing characters by spaces, as Moses' remove-non-printing-char.perl."),
     NM_CHOICE(C, tokenizer, "moses", "none|moses|basic_english|sentencepiece",
               "Tokenizer: none for text that is tokenized already; basic_english lowercases and splits off "
-              "punctuation as torchtext; sentencepiece is tokenizer and subword model at once, for raw text "
+              "punctuation like torchtext; sentencepiece is both tokenizer and subword model, for raw text "
               "of any language."),
     NM_OPTION(C, aggressive, "false", 0, 0, "Splitting of words at hyphens into @-@ by the Moses tokenizer."),
     NM_OPTION(C, escape, "true", 0, 0, "Escaping of & | < > ' \" [ ] as entities by the Moses tokenizer."),
     NM_OPTION(C, lowercase, "false", 0, 0, "Lowercasing after tokenization."),
     NM_OPTION(C, bpe_merges, "10000", 0, 1 << 22,
               "Number of BPE merges learned from both sides jointly; 0 disables BPE."),
-    NM_OPTION(
-        C, bpe_vocabulary, "0", 0, 1 << 22,
-        "Size of the joint BPE vocabulary in symbols, instead of bpe_merges: characters within and at the "
-        "end of words, and merges (--total-symbols of subword-nmt); 0: by bpe_merges."),
+    NM_OPTION(C, bpe_vocabulary, "0", 0, 1 << 22,
+              "Size of the joint BPE vocabulary in symbols, instead of bpe_merges: characters within words, "
+              "characters at the end of words, and merges (--total-symbols of subword-nmt); 0: bpe_merges "
+              "applies."),
     NM_OPTION(C, codes, "", 0, 0, "File of BPE codes (subword-nmt or fastBPE) that replaces learning."),
     NM_OPTION(C, bpe_vocabulary_threshold, "0", 0, 1e12,
               "Minimum count of a subword on its side; rarer ones are split into smaller subwords; 0 "
               "disables the threshold."),
-    NM_OPTION(C, subword_sampling, "false", 0, 0,
-              "Dictionary with every subword that BPE-dropout can draw in training (data.subword_dropout); "
-              "SentencePiece models have all of them."),
+    NM_OPTION(
+        C, subword_sampling, "false", 0, 0,
+        "Dictionary with every subword that BPE-dropout can produce in training (data.subword_dropout); "
+        "SentencePiece models have all of them."),
     NM_CHOICE(C, spm_type, "unigram", "unigram|bpe|char", "Type of the SentencePiece model to learn."),
     NM_OPTION(C, spm_vocab_size, "8000", 16, NM_VOCAB_MAX_SIZE,
               "Number of pieces of the SentencePiece model to learn, an upper bound for a small text."),
     NM_OPTION(C, spm_character_coverage, "0.9995", 0.98, 1,
               "Fraction of the characters of the text that become pieces of the SentencePiece model; rarer "
               "ones are unknown or bytes; 1 for languages with few characters."),
-    NM_OPTION(C, spm_byte_fallback, "true", 0, 0,
-              "Characters that are no pieces become UTF-8 bytes instead of <unk> (256 further pieces)."),
+    NM_OPTION(
+        C, spm_byte_fallback, "true", 0, 0,
+        "Encoding of characters without a piece as UTF-8 bytes instead of <unk>, which adds 256 pieces."),
     NM_CHOICE(C, spm_normalization, "nmt_nfkc", "nmt_nfkc|nfkc|nmt_nfkc_cf|nfkc_cf|identity",
               "Unicode normalization of the SentencePiece model to learn; _cf also folds case."),
     NM_OPTION(C, spm_model, "", 0, 0,
-              "Existing SentencePiece model (file.model), used instead of learning one: of both sides, or of "
-              "the source."),
+              "Existing SentencePiece model (file.model), used instead of learning one: for both sides, or "
+              "for the source."),
     NM_OPTION(C, spm_target_model, "", 0, 0,
               "Existing SentencePiece model of the target, if it differs from that of the source "
               "(--joint false)."),
@@ -323,7 +324,7 @@ static nm_status check_config(const nm_prepare_config *config, nm_error *err)
             err, NM_USAGE,
             "valid_every holds out training pairs: it needs --train of parallel text and no --valid");
     if (*config->alignments && (!*config->train || is_text(config)))
-        return nm_fail(err, NM_USAGE, "alignments are of training pairs: they need --train of parallel text");
+        return nm_fail(err, NM_USAGE, "alignments require parallel training text (--train)");
     if (config->valid_every == 1)
         return nm_fail(err, NM_USAGE, "valid_every = 1 leaves no pair for training");
     if (config->max_length && config->max_length < config->min_length)

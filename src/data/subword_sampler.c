@@ -51,9 +51,10 @@ static nm_status check_dictionary(const char *settings, nm_error *err)
         nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
     nm_status status = nm_options_read_text(options, "data.ini", settings, err);
     if (status == NM_OK && !config->subword_sampling)
-        status = nm_fail(err, NM_USAGE,
-                         "data.subword_dropout: the dictionary lacks subwords that can be drawn; prepare the "
-                         "data folder with --subword-sampling true");
+        status =
+            nm_fail(err, NM_USAGE,
+                    "data.subword_dropout: the dictionary lacks subwords that can be sampled; prepare the "
+                    "data folder with --subword-sampling true");
     nm_options_free(options);
     return status;
 }

@@ -18,7 +18,7 @@ static const nm_option comparison_rows[] = {
         "Options of sbatch, words separated by spaces, for example --time=2:00:00 --mem=4G: Slurm trains the runs that have no "
         "result yet, as tasks of one job array; empty: no Slurm."),
     ROW(jobs, "0", 0, 1024, "Number of parallel runs, which share the CPU cores; 0 keeps all cores busy. With Slurm: number of parallel tasks; 0: no limit."),
-    ROW(folder, "", 0, 0, "Folder of the run folders; empty: runs/NAME-compare, NAME being the recipe's."),
+    ROW(folder, "", 0, 0, "Folder of the run folders; empty: runs/NAME-compare with the name of the recipe."),
     ROW(results, "", 0, 0,
         "Folder of a comparison whose table is printed again from its logs and results, without training; no recipe is given."),
     ROW(tid_batches, "50", 0, 1e9, "Number of training batches on which TID is measured; 0: one epoch."),

@@ -28,7 +28,7 @@ typedef struct nm_run_queue {
         launch; /* command that starts each run, words separated by spaces: "mpirun -n 4"; "" or NULL: none */
     const nm_task_type *task;
     void (*add_options)(
-        nm_options *options); /* registers what `norma train` has besides the trainer's sections */
+        nm_options *options); /* registers the sections of `norma train` that are not the trainer's */
     const char *norm_option;  /* what settings of model.norm set; NULL: model.norm */
     nm_settings settings;     /* of all runs; the variant's settings override them */
     nm_run_job *jobs;
@@ -46,14 +46,14 @@ typedef struct nm_run_queue {
 /* The options of a run: recipe and profile, overridden by the queue's settings, the variant's settings and the seed. */
 nm_status nm_run_queue_options(const nm_run_queue *queue, const nm_variant *variant, int64_t seed,
                                nm_options **options, nm_error *err);
-/* The command that trains a run: launcher, program, arguments. Without --device.threads if share.threads is 0. Heap, ends with
- * NULL. */
+/* The command that trains a run: launcher, program, arguments. Without --device.threads if share.threads is 0. Heap, ends
+ * with NULL. */
 char **nm_run_queue_arguments(const nm_run_queue *queue, const nm_run_job *job);
 void nm_run_arguments_free(char **arguments);
 /* Result and last line of a run that has ended; exit_code: 128 + N for signal N. */
 void nm_run_job_finish(nm_run_job *job, int exit_code);
-/* Locks the folder against other comparisons, and against runs of a killed comparison, until the queue is released and its runs
- * have ended. */
+/* Locks the folder against other comparisons, and against runs of a killed comparison, until the queue is released and its
+ * runs have ended. */
 nm_status nm_run_queue_lock(nm_run_queue *queue, const char *folder, nm_error *err);
 /* Trains all waiting runs. A run that fails is reported in its result. On NM_INTERRUPTED and on any other failure, all
  * processes have been stopped, each after writing a checkpoint. */

@@ -48,7 +48,7 @@ nm_status nm_run_check_initial_model(const nm_options *options, const char *fold
  * file cannot be read. */
 nm_status nm_run_result_load(nm_run_result *result, const char *folder, const char *key,
                              const nm_run_measurement *measurement, nm_error *err);
-/* Reads the measurements from test.json whatever its key, and without the model file. NM_MISMATCH if there is none. */
+/* Reads the measurements from test.json regardless of its key, and without the model file. NM_MISMATCH if there is none. */
 nm_status nm_run_result_read(nm_run_result *result, const char *folder, nm_error *err);
 /* Scores the run's model on the test set and measures TID. Takes ownership of options. With measurement->average, the mean of
  * the last checkpoints is written to average.safetensors first; NM_MISMATCH if there are fewer. */

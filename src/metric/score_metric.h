@@ -1,5 +1,5 @@
-/* The metrics of norma score and norma/score.h: a table of functions over rows of counts, one row per segment, and their options.
- * The files of the metrics have the definitions. */
+/* The metrics of norma score and norma/score.h: a table of functions over rows of counts, one row per segment, and their
+ * options. The files of the metrics have the definitions. */
 #ifndef NM_SCORE_METRIC_H
 #define NM_SCORE_METRIC_H
 
@@ -61,7 +61,7 @@ double nm_score_of_config(const int64_t *counts, const void *context);
     NM_CHOICE(T, metric_variant, "multi-bleu", "multi-bleu|sacrebleu", \
               "BLEU as multi-bleu.perl computes it, on the given tokens, or as sacreBLEU, with 13a tokenization and smoothing."), \
     NM_CHOICE(T, tokenize, "13a", NM_METRIC_TOKENIZERS, \
-              "Tokenizer of sacreBLEU, which it selects: intl for European text, zh for Chinese, ja-mecab for Japanese words, char for characters, none, or spm for a SentencePiece model."), \
+              "Tokenizer of sacreBLEU; setting it selects sacreBLEU: intl for European text, zh for Chinese, ja-mecab for Japanese words, char for characters, none, or spm for a SentencePiece model."), \
     NM_OPTION(T, spm_model, "", 0, 0, "SentencePiece model of --tokenize spm, such as that of flores200."), \
     NM_OPTION(T, mecab_dictionary, "", 0, 0, "Folder of MeCab's IPA dictionary for --tokenize ja-mecab; empty: that of Debian's mecab-ipadic-utf8."), \
     NM_OPTION(T, lowercase, "false", 0, 0, "Compare in lower case (BLEU, chrF)."), \

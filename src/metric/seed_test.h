@@ -33,7 +33,7 @@ typedef struct nm_seed_difference {
     double p;              /* two-sided */
 } nm_seed_difference;
 
-/* outside: fraction outside of the interval, 0.05 for 95 %. */
+/* outside: fraction outside the interval, 0.05 for 95 %. */
 nm_seed_difference nm_seed_test(const nm_seed_scores *a, const nm_seed_scores *b, double outside);
 /* Confidence interval of the mean of one group over seeds and segments; with one seed the percentile interval over the
  * segments. */

@@ -15,7 +15,7 @@
 static const nm_option lm_options[] = {
     PICK(preset, "small", "tiny|small|medium|ptb|wt103", "Sizes, dropout rates and defaults of a known model."),
     PICK(attention, "softmax", "softmax|block-term", "Attention: scaled dot-product, or block-term attention of the tensorized Transformer."),
-    ROW(causal, "true", 0, 1, "Causal masking; false: block-term attention as published, with target leakage, so that the loss is no perplexity."),
+    ROW(causal, "true", 0, 1, "Causal masking; false: block-term attention as published, with target leakage, so that exp of the loss is not a perplexity."),
     NM_STACK_ROWS(nm_lm_config, "128", "512", "4",
                   "pre", "Position of the norms: before each sublayer, with a final norm after the last layer (pre), or after each residual addition (post).",
                   "0.1", "Dropout rate on the output of each sublayer.", "0", "0.1", "0.1"),

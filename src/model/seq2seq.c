@@ -30,7 +30,7 @@ static const nm_option seq2seq_options[] = {
     PICK(positions, "fairseq", "fairseq|tears|marian|tensor2tensor", "Sinusoidal position table: fairseq's, that of Transformers without Tears, that of Marian models in transformers, or that of tensor2tensor and Marian."),
     ROW(max_positions, "1024", 8, 1 << 20, "Maximum length of a sequence in tokens."),
     ROW(alignment_head, "0", 0, 1000, "Head of a cross-attention that learns the word alignments of the data folder in training (guided alignment) and that translate --alignment uses, from 1; 0: none."),
-    ROW(alignment_layer, "0", 0, 1000, "Decoder layer of that cross-attention, from 1; 0: the last but one."),
+    ROW(alignment_layer, "0", 0, 1000, "Decoder layer of that cross-attention, from 1; 0: the penultimate one."),
     {0}};
 
 static const nm_option_rule seq2seq_rules[] = {

@@ -115,7 +115,7 @@ static nm_tensor *encode_chars(nm_model *model, nm_tape *tape, const nm_tagger_i
 {
     const nm_tagger_layers *t = nm_tagger_of(model);
     double drop = nm_tagger_config_of(model)->char_dropout;
-    const int32_t *ids[] = {in->char_before, in->char_ids, in->char_behind};
+    const int32_t *ids[] = {in->char_before, in->char_ids, in->char_after};
     nm_packing packing = nm_tape_packing(tape, &in->chars);
     nm_tensor *window[3];
     for (int i = 0; i < 3; i++)

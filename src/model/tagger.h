@@ -19,7 +19,7 @@ typedef struct nm_tagger_sizes { /* nm_model_sizes.more */
 typedef struct nm_tagger_inputs { /* nm_batch.more; words and their packing are the batch's source */
     nm_packing chars; /* the words of the batch as character sequences, none empty; host offsets */
     const int32_t *char_ids, *char_before,
-        *char_behind;       /* [chars]: a character, its left and right neighbor */
+        *char_after;        /* [chars]: a character, its left and right neighbor */
     const int32_t *bigrams; /* [tokens] */
 } nm_tagger_inputs;
 

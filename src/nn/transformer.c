@@ -94,7 +94,7 @@ nm_status nm_stack_check_heads(const nm_stack_options *options, nm_error *err)
 {
     if (options->width % options->heads == 0)
         return NM_OK;
-    return nm_fail(err, NM_USAGE, "model.width = %lld is no multiple of model.heads = %lld",
+    return nm_fail(err, NM_USAGE, "model.width = %lld is not a multiple of model.heads = %lld",
                    (long long)options->width, (long long)options->heads);
 }
 

@@ -55,8 +55,8 @@ typedef struct nm_stack_options {
     }
 
 /* clang-format off */
-/* The rows of NM_STACK_FIELDS in the option table of config type T: the defaults differ by model, and the help of norm_position
- * and dropout names what the model's stacks do. */
+/* The rows of NM_STACK_FIELDS in the option table of config type T: the defaults differ by model, and the help of
+ * norm_position and dropout names what the model's stacks do. */
 #define NM_STACK_ROWS(T, width_, ff_, heads_, position_, position_help, dropout_, dropout_help, attention_, relu_, embedding_)  \
     NM_OPTION(T, width, width_, 2, 65536, "Number of features per token (d)."),                              \
     NM_OPTION(T, ff, ff_, 1, 1 << 20, "Inner width of the feed-forward layers."),                            \
@@ -64,8 +64,8 @@ typedef struct nm_stack_options {
     NM_CHOICE(T, norm_position, position_, "pre|post", position_help),                                       \
     NM_CHOICE(T, activation, "relu", "relu|gelu|gelu-tanh|silu", "Activation of the feed-forward layers: relu, gelu with erf, its approximation with tanh, or silu (swish)."),  \
     NM_OPTION(T, norm, "layer", 0, 0, "Normalization of all sites that no other option names; norm.at sets single sites."),  \
-    NM_OPTION(T, init_from, "", 0, 0, "Run folder or model file whose tensors are the initial values where names and shapes match; rows of dictionaries are copied by word. Empty: random initialization."),  \
-    NM_OPTION(T, freeze, "", 0, 0, "Parameters that are not trained, comma-separated: names or their beginning (enc, enc.0, embed), * for any characters."),  \
+    NM_OPTION(T, init_from, "", 0, 0, "Run folder or model file whose tensors are the initial values where names and shapes match; embeddings are copied by dictionary entry. Empty: random initialization."),  \
+    NM_OPTION(T, freeze, "", 0, 0, "Parameters that are not trained, comma-separated: names or prefixes of names (enc, enc.0, embed); * matches any characters."),  \
     NM_OPTION(T, dropout, dropout_, 0, 0.99, dropout_help),                                                  \
     NM_OPTION(T, attention_dropout, attention_, 0, 0.99, "Dropout rate on attention weights."),              \
     NM_OPTION(T, relu_dropout, relu_, 0, 0.99, "Dropout rate after the activation of feed-forward layers."), \

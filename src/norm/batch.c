@@ -1,9 +1,26 @@
-/* BatchNorm (Ioffe and Szegedy 2015) over the tokens of a batch, as in Shen et al. 2020, Algorithm 1. The formulas are in
- * batch_policy.h.
+/* BatchNorm (Ioffe and Szegedy 2015) over the tokens of a batch, as in Shen et al. 2020, Algorithm 1.
  *
- * The published variants differ in the decay, in the variance that enters the running value (divisor n or n - 1), in
- * the use of epsilon (added or a clamp) and in the scaling of rows; each is a preset. In PowerNorm's code padding rows,
- * overwritten with the mean, are counted in the variance; batches have no padding here. */
+ * Definition and forward, n rows (tokens); h = x, or x scaled per row and group (option scaling):
+ *
+ *     mu           = mean(h)
+ *     s2           = mean((h - mu)^2)
+ *     z            = (h - mu) / sqrt(s2 + epsilon)
+ *     y            = weight z + bias
+ *
+ * Backward, q = weight dy:
+ *
+ *     dh           = (q - mean(q) - z mean(q z)) / sqrt(s2 + epsilon)
+ *
+ * Running state, once per update:
+ *
+ *     running_mean = decay running_mean + (1 - decay) mu
+ *     running_var  = decay running_var  + (1 - decay) s2 n/(n - 1)
+ *
+ * Inference: running_mean and running_var replace mu and s2. The functions are those of batch_policy.h, column "centered".
+ *
+ * Published variants differ in the decay, in the variance that enters running_var (divisor n or n - 1), in the use of epsilon
+ * (added or as a lower bound) and in the scaling of rows; each is a preset. PowerNorm's code overwrites padding rows with the
+ * mean and counts them in the variance; here batches have no padding. */
 #include "norm/batch_policy.h"
 #include "norm/types.h"
 

@@ -1,4 +1,4 @@
-/* Batch statistics of each feature: what BatchNorm, PN-V and Regularized BatchNorm have in common.
+/* Batch statistics of each feature: the common part of BatchNorm, PN-V and Regularized BatchNorm.
  *
  * Definition, over the n rows (tokens) of the batch; h = x, or x scaled per row and group (option scaling):
  *
@@ -10,7 +10,7 @@
  *
  *     y      = weight z + bias
  *
- *     With clamp, sigma = sqrt(max(s2, epsilon)); where it is clamped it is a constant.
+ *     With clamp, sigma = sqrt(max(s2, epsilon)); where s2 <= epsilon, sigma is a constant, and dh has no term z mean(q z).
  *
  * Inference: running_mean and running_var replace mu and s2 (or p).
  *
@@ -24,6 +24,7 @@
  *
  *     running_mean = decay running_mean + (1 - decay) mu
  *     running_var  = decay running_var  + (1 - decay) s2 n/(n - 1)      (n/(n - 1): option unbiased_running)
+ *     running_var  = decay running_var  + (1 - decay) p                 not centered
  */
 #ifndef NM_BATCH_POLICY_H
 #define NM_BATCH_POLICY_H

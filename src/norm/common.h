@@ -1,7 +1,8 @@
-/* What several normalization types use: vectors of a call, statistics of an update, scaling of rows, warm-ups, per-token norms.
+/* Functions that several normalization types use: vectors of a call, statistics of an update, scaling of rows, warm-ups,
+ * per-token norms.
  *
- * Allocations of a call can fail, and after one failure all fail: it is enough to test the last pointer, before parameters'
- * gradients or statistics change. */
+ * Allocations of a call can fail. After one failure all later ones fail, so a type tests only the last pointer, before it
+ * changes gradients of parameters or statistics. */
 #ifndef NM_NORM_COMMON_H
 #define NM_NORM_COMMON_H
 
@@ -25,8 +26,8 @@ void nm_norm_average(nm_norm_call *call, void *running, double old, const void *
 void nm_norm_collect(nm_norm_call *call, int i, const void *value);
 /* The same for statistics i, a mean, and i + 1, the variance. */
 void nm_norm_collect_moments(nm_norm_call *call, int i, const void *mean, const void *variance);
-/* Replaces n vectors of this call by those of all shards of the update, if norm.statistics = update. Statistics are collected
- * before: those are of this call. */
+/* Replaces n vectors of this call by those of all shards of the update, if norm.statistics = update. Collect statistics
+ * before: nm_norm_collect expects those of this call. */
 void nm_norm_join(nm_norm_call *call, int n, void *const *vectors, const nm_norm_combination *combinations);
 void nm_norm_join_one(nm_norm_call *call, void *vector, nm_norm_combination combination);
 /* A mean and the variance. */
@@ -47,8 +48,9 @@ void nm_norm_affine(const nm_norm *norm, nm_backend *backend, const void *mean, 
 
 /* `shape` of types whose parameters are weight (initially 1) and bias (0), without state. */
 void nm_norm_shape_affine(const void *config, const nm_norm_site *site, nm_norm_shape *shape);
-/* Scaling of rows before the norm, without parameters: h = x / sqrt(mean(x^2) + epsilon), the mean over the row or
- * over each of norm.groups groups of features. */
+/* Scaling of rows before the norm, without parameters; means over the row, or over each of norm.groups groups of features:
+ *     h  = x / sqrt(mean(x^2) + epsilon)
+ *     dx = (dh - h mean(dh h)) / sqrt(mean(x^2) + epsilon) */
 typedef enum nm_norm_scaling { NM_SCALING_NONE, NM_SCALING_LAYER, NM_SCALING_GROUP } nm_norm_scaling;
 #define NM_NORM_SCALINGS "none|layer|group"
 #define NM_NORM_SCALING_HELP                                                                                 \

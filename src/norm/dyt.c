@@ -1,7 +1,7 @@
 /* Dynamic Tanh, DyT (Zhu et al. 2025, "Transformers without Normalization", equation 1): a pointwise function instead of a
  * norm.
  *
- * Definition and forward, per element; alpha: one learned number, initially alpha_init:
+ * Definition and forward, per element; alpha: a learned scalar, initially alpha_init:
  *
  *     y       = weight tanh(alpha x) + bias
  *
@@ -12,7 +12,8 @@
  *     dweight = sum over rows of dy tanh(alpha x)
  *     dbias   = sum over rows of dy
  *
- * Training and inference are the same. The paper uses other alpha_init for large language models, by site. */
+ * Training and inference are the same. For large language models the paper uses other values of alpha_init, which depend on
+ * the site. */
 #include "norm/types.h"
 
 typedef struct dyt_config {

@@ -2,7 +2,7 @@
  *
  * Definition and forward, per row:
  *
- *     m  = max(|x|, epsilon)
+ *     m  = max(|x|, epsilon)                 |x|: L2 norm
  *     y  = x / m
  *
  * Backward:
@@ -17,7 +17,8 @@ typedef struct fix_config {
 } fix_config;
 
 static const nm_option fix_options[] = {
-    NM_OPTION(fix_config, epsilon, "1e-12", 0, 1, "Smallest L2 norm that divides a row."), {0}};
+    NM_OPTION(fix_config, epsilon, "1e-12", 0, 1, "Lower bound of the L2 norm by which a row is divided."),
+    {0}};
 
 static nm_token_norm fix_spec(const nm_norm *norm)
 {

@@ -13,8 +13,8 @@
  *     dweight = sum over rows of dy z
  *     dbias   = sum over rows of dy
  *
- * The default G is the number of attention heads, the best in Shen et al. 2020, Table 4. The Regularized BatchNorm code
- * uses the unbiased variance, divisor d/G - 1 (option unbiased). */
+ * The default G is the number of attention heads, the best choice in Shen et al. 2020, Table 4. With the option unbiased, as
+ * in the code of Regularized BatchNorm, s2 and mean(q z) have the divisor d/G - 1. */
 #include "norm/types.h"
 
 typedef struct group_config {

@@ -13,8 +13,7 @@
  *     dweight = sum over rows of dy z
  *     dbias   = sum over rows of dy
  *
- * The Regularized BatchNorm code uses the unbiased variance, divisor d - 1 (option unbiased); the mean of q z then
- * has that divisor too. */
+ * With the option unbiased, as in the code of Regularized BatchNorm, s2 and mean(q z) have the divisor d - 1. */
 #include "norm/types.h"
 
 typedef struct layer_config {

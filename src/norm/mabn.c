@@ -1,11 +1,11 @@
-/* Moving Average Batch Normalization (Yan et al. 2020; github.com/megvii-model/MABN, its standalone program).
+/* Moving Average Batch Normalization (Yan et al. 2020), as in the standalone module of github.com/megvii-model/MABN.
  *
- * Definition. Update t of n rows (tokens) has, with h = x, or x scaled per row and group (option scaling), L = window and
- * W the length of the warm-up:
+ * Definition. Update t (from 1) has n rows (tokens); h = x, or x scaled per row and group (option scaling); L = window; W is
+ * the length of the warm-up:
  *
  *     p    = mean(h^2)                                                 batch_square
  *     v    = p                              while t <= L or t < W      used_square
- *     v    = mean of the last L values of p     afterwards             ring buffer_x2
+ *     v    = mean of the last L values of p     afterwards             ring buffer buffer_x2
  *     rv   = moving average of v                                       running_var
  *
  * Forward, no gradient through r:
@@ -19,24 +19,25 @@
  *
  *     g       = mean(q z)
  *     gbar    = g                           while t <= L or t < W
- *     gbar    = mean of the last L values of g     afterwards          ring buffer_gz
+ *     gbar    = mean of the last L values of g     afterwards          ring buffer buffer_gz
  *     dh      = (q - z gbar) / sqrt(v + epsilon)
  *     dweight = sum(dy r z)
  *     dbias   = sum(dy)
  *
- * Running state, once per update: the rings advance by one slot (t mod L), and
+ * Running state, once per update: the ring buffers advance by one slot (t mod L), and
  *
  *     rv      = decay rv + (1 - decay) v
  *
  * Inference: y = weight h / sqrt(rv + epsilon) + bias.
  *
- * The backward pass is not the derivative once the rings are full. The program has no scaling of rows. It also centers the
- * weights of each convolution: W - mean of W over the inputs. For the linear layer after a norm (option center_weights)
+ * By design, the backward pass is not the exact gradient once the ring buffers are full. The released code does not scale
+ * rows. It also centers the weights of each convolution: it subtracts from W its mean over the inputs. For the linear layer
+ * after a norm (option center_weights)
  *
  *     (W - mean W) y = W (y - mean y)          means over the d features
  *
- * so that the rows of y are centered instead; in the backward pass dy is replaced by dy - mean dy. In post-norm this also
- * centers the residual stream. */
+ * so the rows of y are centered instead. In the backward pass, dy is replaced by dy - mean(dy), the mean over the features. In
+ * post-norm this also centers the residual stream. */
 #include <math.h>
 #include <stdio.h>
 
@@ -59,7 +60,7 @@ static const nm_option mabn_options[] = {
     NM_OPTION(mabn_config, r_limit, "5", 1, 1e6, "Limit of the correction r, which stays between 1/r_limit and r_limit."),
     NM_OPTION(mabn_config, r_hold, "1000", 0, 1e15, "Number of updates without the correction r."),
     NM_OPTION(mabn_config, center_weights, "false", 0, 0,
-              "Linear layer after the norm with centered weights (pre-norm), computed by centering the rows of the norm's output."),
+              "Centering of the weights of the linear layer after the norm (pre-norm), computed by centering the rows of the norm's output."),
     NM_CHOICE(mabn_config, scaling, "none", NM_NORM_SCALINGS, NM_NORM_SCALING_HELP),
     {0}};
 /* clang-format on */
@@ -103,8 +104,8 @@ static int64_t warmup_of(const nm_norm *norm)
     return nm_norm_warmup(config->warmup, norm->site.plan.warmup_updates);
 }
 
-/* average = the moving average at update t that has `value` in slot t mod L. That slot holds the value of update t - L,
- * which no later update reads, so it is overwritten by every micro-batch and at last by the value of the update. */
+/* average = the moving average at update t with `value` in slot t mod L. No later update reads the previous contents of this
+ * slot, the value of update t - L, so every micro-batch may overwrite it, and finally the value of the update does. */
 static void ring_average(nm_norm_call *call, void *ring, int64_t t, const void *value, void *average)
 {
     const mabn_config *config = call->norm->config;
@@ -230,7 +231,7 @@ static void mabn_backward(nm_norm_call *call)
     }
     NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = dy, .x = call->x, .row_scale = row_scale,
             .scale = scale, .sum_dy = sum_dy, .sum_dy_z = sum_dy_z);
-    /* g; the ring holds gradients of the loss without grad_scale */
+    /* g; the ring buffer has gradients of the loss without grad_scale */
     nm_norm_vec(call, NM_VEC_MUL, a, gain, sum_dy_z, NULL, 1 / (call->grad_scale * call->x.rows), 0);
     nm_norm_collect(call, STATISTIC_GRAD, a);
     nm_norm_join_one(call, a, NM_STATISTIC_MEAN);

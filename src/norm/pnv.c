@@ -1,8 +1,24 @@
-/* PN-V (Shen et al. 2020, Definition 1): BatchNorm without the mean, divided by the quadratic mean of the batch. The
- * formulas are in batch_policy.h, column "not centered".
+/* PN-V (Shen et al. 2020, Definition 1): divides by the quadratic mean of the batch, without subtracting the mean.
  *
- * The PowerNorm paper scales each row first (preset pn); its program has no PN-V, so that per-group scaling is assumed, as
- * for PowerNorm. The Regularized BatchNorm code does not scale and clamps (preset rbn). */
+ * Definition and forward, n rows (tokens); h = x, or x scaled per row and group (option scaling):
+ *
+ *     p           = mean(h^2)
+ *     z           = h / sqrt(p + epsilon)
+ *     y           = weight z + bias
+ *
+ * Backward, q = weight dy:
+ *
+ *     dh          = (q - z mean(q z)) / sqrt(p + epsilon)
+ *
+ * Running state, once per update:
+ *
+ *     running_var = decay running_var + (1 - decay) p
+ *
+ * Inference: running_var replaces p. The functions are those of batch_policy.h, column "not centered".
+ *
+ * The PowerNorm paper scales rows before the norm (preset pn). Its released code has no PN-V; scaling per group, as for
+ * PowerNorm, is an assumption. The code of Regularized BatchNorm does not scale rows, and divides by sqrt(max(p, epsilon))
+ * (preset rbn). */
 #include "norm/batch_policy.h"
 #include "norm/types.h"
 

@@ -1,9 +1,9 @@
 /* PowerNorm (Shen et al. 2020, Definition 3 and Algorithm 2), by default as in the released code.
  *
- * Definition. Update t of n rows (tokens) has, with h = x scaled per row and group (option scaling):
+ * Definition. Update t (from 1) has n rows (tokens); h = x scaled per row and group (option scaling):
  *
- *     p   = mean(h^2)                                              batch_square
- *     phi = running mean of p                                      running_phi
+ *     p   = mean(h^2)                                              psi_B^2 of the paper; batch_square
+ *     phi = running mean of p                                      psi^2 of the paper; running_phi
  *     nu  = (1 - decay_backward) e                                 nu; e is ema_gz
  *
  * Forward, W the length of the warm-up (option warmup):
@@ -12,7 +12,7 @@
  *     z   = h / sqrt(phi + epsilon)     afterwards; phi as it was before the update
  *     y   = weight z + bias
  *
- * Backward, q = weight dy, D = p (backward_divisor batch) or the value used forward (running):
+ * Backward, q = weight dy; D = p (backward_divisor = batch), or the value that the forward pass used (running):
  *
  *     a       = q - nu z
  *     dh      = a / sqrt(D + epsilon)
@@ -24,25 +24,29 @@
  *     phi = phi (t - 1)/t + p/t                                    only while t < W, before the next line
  *     phi = decay_forward phi + (1 - decay_forward) p
  *     e   = e + mean(a z) = e (1 - (1 - decay_backward) mean(z^2)) + weight mean(dy z)
+ *     e   = min(max(e, -clip), clip)                               only if clip > 0, which is not in the paper
  *
- *     mean(z^2) = p / (value used forward + epsilon), so no further pass over the rows is needed.
+ *     mean(z^2) = p / (value that the forward pass used + epsilon), so no further pass over the rows is needed.
  *
  * Inference: y = weight h / sqrt(phi + epsilon) + bias.
  *
- * With norm.statistics = update, p is the mean over all shards. After the warm-up the forward pass uses phi only, and e
- * replaces the means of the backward pass: no statistic is exchanged between the shards before the end of the update, except
- * p if the backward divisor is that of the batch.
+ * With norm.statistics = update, p is the mean over all shards. After the warm-up the forward pass uses only phi, and the
+ * backward pass uses e instead of means over the batch. Hence no statistic is exchanged between the shards before the end of
+ * the update, except p with backward_divisor = batch.
  *
- * The backward pass is deliberately not the derivative: phi is treated as a constant, and e replaces mean(q z) of the batch.
+ * By design, the backward pass is not the exact gradient: phi is treated as a constant, and e replaces mean(q z).
  *
- * Where the program differs from the paper: the scaling per attention head, the warm-up (the paper has one sentence on
- * it), the backward divisor (the paper's is the value used forward) and the storage of e instead of nu. */
+ * Differences between the released code (default) and the paper (preset paper):
+ *   - The code scales rows per attention head. The paper mentions a layer-scale layer, which is not part of Algorithm 2.
+ *   - The code has the warm-up above, of which the paper has one sentence.
+ *   - The code divides by p in the backward pass, the paper by the value that the forward pass used.
+ *   - The code stores e, the paper nu, which is the same algorithm. */
 #include <math.h>
 #include <stdio.h>
 
 #include "norm/types.h"
 
-/* The program builds the encoder's final norm without the argument of the warm-up, which then has this default. */
+/* The released code creates the encoder's final norm without the warm-up argument, whose default is this. */
 enum { ENCODER_FINAL_WARMUP = 1000 };
 
 typedef struct power_config {
@@ -60,7 +64,7 @@ static const nm_option power_options[] = {
     NM_OPTION(power_config, epsilon, "1e-5", 0, 1, "Constant added to mean squares."),
     NM_OPTION(power_config, warmup, "lr", 0, 0,
               "Number of updates that use batch statistics; lr: the warm-up of the learning rate (1000 in the encoder's final norm)."),
-    NM_CHOICE(power_config, backward_divisor, "batch", "batch|running", "Mean square that divides the gradient: of the batch, or the one used forward."),
+    NM_CHOICE(power_config, backward_divisor, "batch", "batch|running", "Mean square by which the gradient is divided: that of the batch, or the one of the forward pass (running)."),
     NM_CHOICE(power_config, scaling, "group", NM_NORM_SCALINGS, NM_NORM_SCALING_HELP),
     NM_OPTION(power_config, clip, "0", 0, 1e30, "Limit of the absolute values of the backward statistic; 0: no limit."),
     {0}};
@@ -185,7 +189,7 @@ static void power_backward(nm_norm_call *call)
         nm_norm_vec(call, NM_VEC_COPY, divisor, scale, NULL, NULL, 0, 0);
     else
         nm_norm_vec(call, NM_VEC_RSQRT, divisor, p, NULL, NULL, config->epsilon, 0);
-    /* dh = a dy + c1 z:  a = weight/sqrt(D + epsilon),  c1 = -nu/sqrt(D + epsilon); dy has the factor grad_scale, e not */
+    /* dh = a dy + c1 z:  a = weight/sqrt(D + epsilon),  c1 = -nu/sqrt(D + epsilon); dy contains grad_scale, e does not */
     nm_norm_vec(call, NM_VEC_MUL, a, norm->params[0], divisor, NULL, 1, 0);
     nm_norm_vec(call, NM_VEC_MUL, c1, e, divisor, NULL, -fresh * call->grad_scale, 0);
     NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x,

@@ -1,14 +1,14 @@
-/* Regularized BatchNorm (Wang et al. 2022, equation 6): BatchNorm (batch_policy.h) whose distance from its running values
- * is added to the loss.
+/* Regularized BatchNorm (Wang et al. 2022, equation 6): BatchNorm (batch_policy.h) with a penalty on the distance between
+ * batch statistics and running statistics, which is added to the loss.
  *
- * Definition. With mu, sigma^2 of the batch and m, s^2 running (reference: after the update of this batch, or before it),
- * sums over features, sigma and s without epsilon:
+ * Definition. mu and sigma^2 are the statistics of the batch, m and s^2 the running statistics, after or before their update
+ * with this batch (option reference). Sums are over features; sigma and s have no epsilon:
  *
  *     penalty  = lambda d_mean + nu d_variance
  *
  *     penalty              d_mean                   d_variance
  *     diff2   (paper)      sum (mu - m)^2           sum (sigma - s)^2
- *     diff    (program)    sum (mu - m)^2           sum |sigma^2 - s^2|
+ *     diff    (code)       sum (mu - m)^2           sum |sigma^2 - s^2|
  *     reldiff              sum ((mu - m)/s)^2       sum (1 - sigma/s)^2
  *
  * Forward: as BatchNorm.
@@ -22,11 +22,11 @@
  *
  *     dh += (lambda d d_mean/d mu) / n + (nu d d_variance/d sigma^2) 2 (h - mu) / n        n rows, h - mu = z / scale
  *
- * With norm.statistics = update mu, sigma^2, n and the number of targets are those of all shards, and each shard adds the
- * fraction of the penalty that its rows are of n.
+ * With norm.statistics = update, mu, sigma^2, n and the number of targets are those of all shards, and each shard adds the
+ * fraction (rows of the shard) / n of the penalty.
  *
- * The loss is a sum over target tokens, of which the trainer takes the mean. The program adds the penalty to that sum
- * (scale sum); scale mean multiplies the penalty by the number of targets, which adds it to the mean loss. */
+ * The loss is a sum over target tokens, which the trainer divides by their number. The released code adds the penalty to this
+ * sum (scale = sum). scale = mean multiplies the penalty by the number of targets, which adds it to the mean loss. */
 #include "norm/batch_policy.h"
 #include "norm/types.h"
 

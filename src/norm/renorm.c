@@ -30,8 +30,11 @@
  *
  * Inference: y = weight (h - m) / s + bias.
  *
- * In short runs the ramps are shorter (option shorten_ramp), which is not in the paper. eps_mode = added is a public implementation's sigma_B = sqrt(s2) + epsilon; the term z mean(q z) then has the factor
- * sigma_B / sqrt(s2). */
+ * Differences from the paper: in short runs the ramps are shorter (option shorten_ramp). eps_mode = added is a variant of a
+ * public implementation:
+ *
+ *     sigma_B = sqrt(s2) + epsilon
+ *     dh      = (q - mean(q) - z mean(q z) sigma_B / sqrt(s2)) / sigma_B */
 #include <stdio.h>
 
 #include "norm/types.h"
@@ -51,7 +54,7 @@ static const nm_option renorm_options[] = {
     NM_OPTION(renorm_config, epsilon, "1e-5", 0, 1, "Constant that keeps the divisor above zero; 1e-3 is usual with eps_mode = added."),
     NM_OPTION(renorm_config, r_max, "3", 1, 1e6, "Final limit of the factor r."),
     NM_OPTION(renorm_config, d_max, "5", 0, 1e6, "Final limit of the shift d."),
-    NM_OPTION(renorm_config, ramp_start, "5000", 0, 1e15, "Number of updates that are plain BatchNorm."),
+    NM_OPTION(renorm_config, ramp_start, "5000", 0, 1e15, "Number of first updates with plain BatchNorm."),
     NM_OPTION(renorm_config, r_ramp_end, "40000", 0, 1e15, "Number of updates until r_max is reached."),
     NM_OPTION(renorm_config, d_ramp_end, "25000", 0, 1e15, "Number of updates until d_max is reached."),
     NM_OPTION(renorm_config, shorten_ramp, "true", 0, 0,
@@ -92,7 +95,7 @@ typedef struct ramps { /* in updates */
     int64_t start, r_end, d_end;
 } ramps;
 
-/* The schedule of the paper is that of a run of more than 80,000 updates; in a run of fewer than 5,000 updates the norm would be
+/* The paper's schedule is for runs of more than 80,000 updates; in a run of fewer than 5,000 updates the norm would be plain
  * BatchNorm throughout. */
 static ramps planned_ramps(const nm_norm *norm)
 {

@@ -8,11 +8,15 @@
  *
  * Backward, q = g dy:
  *
- *     dx     = q / (r + epsilon) - x sum(q x) / (d r (r + epsilon)^2)
+ *     dx     = q / (r + epsilon) - x mean(q x) / (r (r + epsilon)^2)       second term 0 if r = 0
  *     dg     = sum over rows of dy z
  *
- * epsilon is outside the root, as in the authors' code; epsilon_inside uses sqrt(mean(x^2) + epsilon), as other programs
- * do. Without g (option gain) this is PowerNorm's layer or group scaling as a norm. */
+ * epsilon is outside the root, as in the authors' code. With epsilon_inside, as in PyTorch's RMSNorm:
+ *
+ *     z      = x / s                                 s = sqrt(mean(x^2) + epsilon)
+ *     dx     = (q - z mean(q z)) / s
+ *
+ * Without g (option gain) and with epsilon_inside this is PowerNorm's layer or group scaling as a norm. */
 #include "norm/types.h"
 
 typedef struct rms_config {
@@ -26,7 +30,7 @@ static const nm_option rms_options[] = {
     NM_OPTION(rms_config, epsilon, "1e-8", 0, 1, "Constant added to the root mean square."),
     NM_OPTION(rms_config, epsilon_inside, "false", 0, 0, "Constant epsilon added to the mean square instead of its root."),
     NM_OPTION(rms_config, groups, "1", 1, 65536, "Number of groups of features with separate mean squares."),
-    NM_OPTION(rms_config, gain, "true", 0, 0, "Learned factor per feature."),
+    NM_OPTION(rms_config, gain, "true", 0, 0, "Learned gain per feature."),
     {0}};
 /* clang-format on */
 

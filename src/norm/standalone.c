@@ -1,7 +1,8 @@
 /* Standalone normalization layers: the functions of include/norma/norm.h.
  *
- * The layer and its callers use host memory, so that the kernels of the backend must access host memory (ref and cpu do).
- * Vectors of one call are blocks that the next call reuses: training allocates nothing after the largest batch. */
+ * The layer and its callers use host memory, so the kernels of the backend must be able to access host memory (those of ref
+ * and cpu can). The vectors of a call are blocks that the next call reuses: after the largest batch, training allocates no
+ * memory. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -276,11 +277,13 @@ nm_status nm_norm_pass_backward(nm_norm_pass *pass, const void *x, const void *d
     nm_norm_call *call = &pass->call;
     nm_norm *norm = call->norm;
     if (pass->mode == NO_FORWARD)
-        return nm_fail(err, NM_USAGE, "norm '%s': backward without a forward before it", norm->site.name);
+        return nm_fail(err, NM_USAGE, "norm '%s': backward pass without a preceding forward pass",
+                       norm->site.name);
     pass->n_used = pass->n_used_forward;
     call->n_published = pass->n_published_forward;
     if (pass->mode == INFERENCE && find_published(call, "output_mean"))
-        return nm_fail(err, NM_UNSUPPORTED, "norm '%s': gradients at inference with center_weights",
+        return nm_fail(err, NM_UNSUPPORTED,
+                       "norm '%s': gradients at inference are not available with center_weights",
                        norm->site.name);
     if (norm->type->traits & NM_HAS_PENALTY)
         call->grad_scale = penalty_grad; /* in these types a factor of the penalty's gradient only */

@@ -28,7 +28,7 @@ static const nm_option norm_options[] = {
     NM_CHOICE(nm_norm_config, state, "update", "update|micro-batch|worker",
               "When running statistics, counters and warm-ups advance with train.shards > 1: once per update, with the statistics of "
               "all its shards; with every shard, one after another, as with accumulation in the released code; or separately for "
-              "every shard number, as on the workers of the released code (worker 0 is saved as the model)."),
+              "every shard number, like the workers of the released code (the model file has the state of worker 0)."),
     {0}};
 /* clang-format on */
 

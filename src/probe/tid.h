@@ -1,5 +1,5 @@
 /* Training-inference discrepancy (TID) of batch statistics (Wang et al. 2022, equation 5) at the input of every norm,
- * whatever its type. A first pass over training batches with fixed parameters estimates the statistics, a second pass
+ * regardless of its type. A first pass over training batches with fixed parameters estimates the statistics, a second pass
  * averages the ratios:
  *     mu           = E_B[mu_B]
  *     sigma^2      = E_B[sigma_B^2]

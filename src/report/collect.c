@@ -108,7 +108,7 @@ static double largest_time(const nm_report *report, const nm_figure *figure)
     return largest;
 }
 
-/* "enc.2.ffn.norm": layer 2 of the stack enc; false for a site outside of layers. */
+/* "enc.2.ffn.norm": layer 2 of the stack enc; false for a site outside layers. */
 static bool layer_of(const char *site, size_t length, size_t *stack, long *layer)
 {
     const char *dot = memchr(site, '.', length);

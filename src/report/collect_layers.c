@@ -131,9 +131,8 @@ static char *layers_note(const layer_values *v, bool score)
                                        [NM_BAR_RANGE] = " Bars are ranges over the seeds."};
     return score ? nm_format("%s score, compared with that of the runs with %g such layers.%s",
                              v->tested ? "Test" : "Best validation", v->fewest, bars[v->bar])
-                 : nm_format(
-                       "TID of the best model at the last layer, whose norm is measured whatever its type.%s",
-                       bars[v->bar]);
+                 : nm_format("TID of the best model at the last layer, regardless of the type of its norm.%s",
+                             bars[v->bar]);
 }
 
 void nm_collect_batch_layers(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)

@@ -86,7 +86,7 @@ static void write_list(const nm_report *report, const ranked *list, size_t n, FI
 
 /* ---- the best of each, and from where on one is worse ---- */
 
-/* Linear interpolation of a curve at x; NaN outside of its points. */
+/* Linear interpolation of a curve at x; NaN outside its points. */
 static double value_at(const nm_curve *curve, double x)
 {
     for (size_t i = 1; i < curve->n; i++)

@@ -41,7 +41,7 @@ typedef struct nm_drawing { /* the contents of one figure */
     bool legend; /* lists its groups inside of the figure: the legend of the page has runs */
     bool framed; /* the range of the axes is given */
     double x_min, x_max, y_min, y_max;
-    size_t n_above, n_below; /* points outside of the frame */
+    size_t n_above, n_below; /* points outside the frame */
 } nm_drawing;
 
 typedef enum nm_figure_style {
@@ -125,8 +125,8 @@ void nm_collect_score_gap(const nm_report *report, const nm_figure *figure, nm_d
 void nm_collect_setting(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
 void nm_collect_heat_map(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
 void nm_collect_parallel(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
-/* x: number of layers whose norms use batch statistics, in runs that differ in norm.at, with a curve for each such norm; y: the
- * loss in score against the runs with fewest such layers, or TID of the last layer (figure->tag "mean" or "variance"). */
+/* x: number of layers whose norms use batch statistics, in runs that differ in norm.at, with a curve for each such norm; y:
+ * the loss in score against the runs with fewest such layers, or TID of the last layer (figure->tag "mean" or "variance"). */
 void nm_collect_batch_layers(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
 
 /* For collectors: a curve with room for n points, low and high with `bars`; nm_drawing_drop_empty removes it if it got none. */

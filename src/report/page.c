@@ -123,7 +123,7 @@ static void write_outside(size_t n, const char *where, double limit, FILE *out)
 {
     char text[NM_NUMBER_BYTES];
     if (n)
-        fprintf(out, " %zu point%s %s %s %s outside of the frame.", n, n == 1 ? "" : "s", where,
+        fprintf(out, " %zu point%s %s %s %s outside the frame.", n, n == 1 ? "" : "s", where,
                 nm_number_show(text, limit), n == 1 ? "lies" : "lie");
 }
 

@@ -1,5 +1,5 @@
 /* Sample outputs: the outputs of all runs for the same inputs, with the words marked that differ from the reference (those
- * outside of a longest common subsequence). */
+ * outside a longest common subsequence). */
 #include <stdlib.h>
 #include <string.h>
 

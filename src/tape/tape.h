@@ -44,7 +44,7 @@ typedef struct nm_gradient_observer {
 } nm_gradient_observer;
 
 typedef struct nm_penalty nm_penalty;
-struct nm_penalty {      /* a term of the loss besides that of the task */
+struct nm_penalty {      /* an additional term of the loss */
     const double *value; /* device */
     nm_penalty *next;
 };

@@ -136,7 +136,7 @@ nm_status nm_model_spm_load(nm_model_spm *model, const char *name, const nm_safe
     if (!tensor)
         return NM_OK;
     if (tensor->type != NM_TENSOR_U8)
-        return nm_fail(err, NM_FORMAT, "%s: %s is not bytes", nm_safetensors_path(file), name);
+        return nm_fail(err, NM_FORMAT, "%s: %s is not stored as bytes", nm_safetensors_path(file), name);
     model->bytes = nm_allocate(tensor->bytes + 1);
     model->n_bytes = tensor->bytes;
     if (tensor->bytes)

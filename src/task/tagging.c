@@ -28,7 +28,7 @@ static const nm_option tagging_options[] = {
     ROW(bigram_vectors, "", 0, 0, "File of vectors of bigrams, which are a token concatenated with the next token; empty: none."),
     ROW(batch, "16", 1, 1 << 20, "Maximum number of sentences in a batch, within train.max_tokens."),
     PICK(order, "length", NM_EXAMPLE_ORDERS, "Sentences of a training batch: of similar length, or random."),
-    ROW(max_length, "512", 1, 1 << 16, "Maximum length of a sentence in tokens; longer ones are left out of training and validation loss."),
+    ROW(max_length, "512", 1, 1 << 16, "Maximum length of a sentence in tokens; longer ones are excluded from training and from the validation loss."),
     ROW(word_dropout, "0.02", 0, 0.99, "Fraction of words that are replaced by the unknown word in training, with their characters."),
     ROW(bigram_dropout, "0.02", 0, 0.99, "Fraction of bigrams that are replaced by the unknown bigram in training."),
     {0}};

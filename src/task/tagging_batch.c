@@ -69,7 +69,7 @@ static void pack_chars(const nm_tagging_parts *parts, const int32_t *forms, int3
     }
     in->char_ids = ids;
     in->char_before = before;
-    in->char_behind = after;
+    in->char_after = after;
 }
 
 static const int32_t *pack_bigrams(const nm_task *task, const nm_tag_corpus *corpus,
@@ -234,7 +234,7 @@ nm_batch nm_tagging_largest(nm_task *task, nm_arena *arena)
     *in = (nm_tagger_inputs){.chars = even_packing(largest.tokens, largest.chars, arena),
                              .char_ids = zeros,
                              .char_before = zeros,
-                             .char_behind = zeros,
+                             .char_after = zeros,
                              .bigrams = zeros};
     nm_packing packing = even_packing(largest.sentences, largest.tokens, arena);
     return (nm_batch){.n = packing.n_seqs,

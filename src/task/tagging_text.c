@@ -174,8 +174,8 @@ static nm_status take_fields(reader *r, const nm_columns *c, nm_error *err)
         r->tags[i] = nm_columns_field(c, i, (int32_t)r->config->tag_column - 1);
         if (!nm_tag_valid(r->tags[i]))
             return nm_fail(err, NM_FORMAT,
-                           "%s:%lld: '%.60s' is no tag (there are O, and one of B, I, M, E, S "
-                           "with a hyphen and a label)",
+                           "%s:%lld: '%.60s' is not a tag (expected O, or one of B, I, M, E, S, "
+                           "a hyphen and a label)",
                            c->lines.path, (long long)c->line + i, r->tags[i]);
     }
     return NM_OK;
@@ -192,8 +192,8 @@ static nm_status check_legal(const reader *r, const nm_columns *c, nm_error *err
                    "data.repair = true reads it as conlleval does",
                    c->lines.path, (long long)c->line + bad, r->tags[bad], nm_tag_scheme_name(r->scheme),
                    follows ? "at the end of a sentence"
-                   : bad   ? "behind "
-                           : "at the begin of a sentence",
+                   : bad   ? "after "
+                           : "at the beginning of a sentence",
                    follows || !bad ? "" : r->tags[bad - 1]);
 }
 

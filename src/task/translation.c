@@ -18,10 +18,10 @@
 /* clang-format off */
 static const nm_option translation_options[] = {
     ROW(folder, "", 0, 0, "Data folder written by norma prepare."),
-    ROW(max_length, "256", 1, 1 << 20, "Maximum length of a sequence in tokens; longer ones are left out of training and validation loss, and counted."),
+    ROW(max_length, "256", 1, 1 << 20, "Maximum length of a sequence in tokens; longer ones are excluded from training and from the validation loss, and counted."),
     NM_CHOICE(nm_translation_config, order, "length", NM_EXAMPLE_ORDERS, "Sentences of a training batch: of similar length (sorted by target, then source length), or random."),
     ROW(word_dropout, "0", 0, 0.99, "Fraction of source and target input tokens replaced by <unk> in training."),
-    ROW(mask_words, "false", 0, 1, "Restrict the output vocabulary to the subwords of the training data's target side; other target tokens have no loss and are counted at each validation."),
+    ROW(mask_words, "false", 0, 1, "Restrict the output vocabulary to the subwords of the training data's target side; other target tokens are excluded from the loss and counted at each validation."),
     ROW(alignment_weight, "0.1", 0, 1000, "Guided alignment: weight of the cross-entropy of the attention of model.alignment_head to the word alignments, per target token."),
     NM_SUBWORD_SAMPLING_OPTIONS(nm_translation_config),
     {0}};

@@ -50,7 +50,7 @@ static void add_session(const nm_trainer *trainer, json_t *object)
     json_object_set_new(object, "started", json_string(started));
 }
 
-/* The length of "enc.3" in "enc.3.ffn.norm"; 0 for a site outside of layers. */
+/* The length of "enc.3" in "enc.3.ffn.norm"; 0 for a site outside layers. */
 static size_t layer_prefix(const char *site)
 {
     size_t stack = strcspn(site, ".");

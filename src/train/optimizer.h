@@ -4,7 +4,7 @@
  * Training Trillion Parameter Models") each process has the state of one part of the parameters (nm_shard_tree_part), updates
  * this part, and the parts are gathered. An exchange of gradients is thereby replaced by one of parameters, so the bytes are
  * the same. Every element is computed by the same operations, and the gradient norm is a sum of blocks in a fixed order: the
- * parameters are bitwise those without sharding. */
+ * parameters are bitwise identical to those without sharding. */
 #ifndef NM_OPTIMIZER_H
 #define NM_OPTIMIZER_H
 

@@ -53,9 +53,9 @@ nm_status nm_ranks_compare_setup(const nm_trainer *trainer, nm_error *err)
     if (comm->size == 1)
         return NM_OK;
     if (norms->state == NM_STATE_MICRO_BATCH && trainer->config->shards > 1)
-        return nm_fail(
-            err, NM_USAGE,
-            "norm.state = micro-batch: running statistics that move from shard to shard need one process");
+        return nm_fail(err, NM_USAGE,
+                       "norm.state = micro-batch: running statistics that advance from shard to shard "
+                       "require a single process");
     setup *setups = nm_allocate((size_t)comm->size * sizeof *setups);
     setup *own = &setups[comm->rank];
     snprintf(own->version, sizeof own->version, "%s", NORMA_VERSION);
@@ -84,7 +84,7 @@ nm_status nm_ranks_compare_weights(const nm_trainer *trainer, nm_error *err)
             status = nm_fail(
                 err, NM_MISMATCH,
                 "update %lld: the parameters of rank %d differ from those of rank 0: its machine computes "
-                "other results; no checkpoint is written",
+                "different results; no checkpoint is written",
                 (long long)trainer->state.update, rank);
     free(hashes);
     return status;

@@ -193,7 +193,7 @@ static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_
     if (level && strcmp(level, current))
         nm_trainer_message(trainer,
                            "warning: the checkpoint was computed at CPU level %s, this session computes at "
-                           "%s: weights will not be bitwise those of an uninterrupted run",
+                           "%s: weights will not be bitwise identical to those of an uninterrupted run",
                            level, current);
     nm_train_state loaded;
     memcpy(&loaded, state->data, sizeof loaded);

@@ -10,15 +10,14 @@
 #include "train/schedule.h"
 
 static const nm_option run_options[] = {
-    NM_OPTION(nm_run_options, folder, "", 0, 0, "Run folder; empty: runs/NAME, NAME being the recipe's."),
+    NM_OPTION(nm_run_options, folder, "", 0, 0, "Run folder; empty: runs/ and the name of the recipe."),
     NM_OPTION(nm_run_options, task, "translation", 0, 0,
               "Task, if the recipe does not set it; determines the options of [data] and [model]."),
     NM_OPTION(nm_run_options, profile, "", 0, 0,
               "Profile of the recipe to apply, such as small (section [profile.small]); empty: none."),
     NM_CHOICE(nm_run_options, resume, "no", "no|yes|override",
-              "Continue from the newest checkpoint with the run's own configuration (yes, or the option "
-              "alone), or with "
-              "the options of the command line in place of the run's (override)."),
+              "Continue from the newest checkpoint: with the configuration of the run (yes, or the option "
+              "without a value), or with options of the command line replacing those of the run (override)."),
     NM_OPTION(nm_run_options, quiet, "false", 0, 1, "Print validations and warnings only, no progress."),
     NM_OPTION(
         nm_run_options, tensorboard, "false", 0, 1,

@@ -131,8 +131,7 @@ nm_status nm_shard_tree_init(nm_shard_tree *tree, nm_params *params, int64_t n_s
                             .sharded = sharded,
                             .n_elements = params->n_elements};
     if (sharded && comm->size == 1)
-        return nm_fail(err, NM_USAGE,
-                       "comm.shard_optimizer: there is one process, which needs the state of all parameters");
+        return nm_fail(err, NM_USAGE, "comm.shard_optimizer: it requires several processes");
     if (comm->size > n_shards)
         return nm_fail(err, NM_USAGE,
                        "%d processes need at least as many shards per update; train.shards is %lld",

@@ -45,9 +45,9 @@ static nm_status open_lockstep(nm_trainer *trainer, nm_error *err)
         !nm_trainer_uses_batch(trainer))
         return NM_OK;
     if (norms->state != NM_STATE_UPDATE)
-        return nm_fail(
-            err, NM_USAGE,
-            "norm.statistics = update: running statistics move once per update (norm.state = update)");
+        return nm_fail(err, NM_USAGE,
+                       "norm.statistics = update requires norm.state = update: running statistics advance "
+                       "once per update");
     const nm_shard_range own = nm_shard_range_of(trainer->config->shards, trainer->comm);
     trainer->n_lanes = (int32_t)(own.last - own.first);
     trainer->lanes = nm_allocate((size_t)trainer->n_lanes * sizeof *trainer->lanes);

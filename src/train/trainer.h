@@ -12,7 +12,7 @@
 #include "train/options.h"
 #include "train/schedule.h"
 
-/* The training state besides tensors; stored in checkpoints as bytes. */
+/* The training state except tensors; stored in checkpoints as bytes. */
 typedef struct nm_train_state {
     int64_t update;            /* number of finished updates */
     int64_t epoch;             /* from 0 */

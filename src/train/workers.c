@@ -123,9 +123,10 @@ nm_status nm_workers_read(nm_workers *workers, const nm_params *params, const nm
         return NM_OK;
     }
     if (nm_safetensors_find(file, "workers.counters")->bytes != bytes)
-        return nm_fail(err, NM_MISMATCH,
-                       "%s: norm.state = worker: the checkpoint has another number of workers (train.shards)",
-                       nm_safetensors_path(file));
+        return nm_fail(
+            err, NM_MISMATCH,
+            "%s: norm.state = worker: the checkpoint has a different number of workers (train.shards)",
+            nm_safetensors_path(file));
     NM_TRY(nm_safetensors_expect(file, "workers.counters", NM_TENSOR_U8, bytes, &counters, err));
     NM_TRY(nm_safetensors_expect(file, "workers.state", type, (size_t)workers->n * params->n_state, &states,
                                  err));

@@ -1,5 +1,5 @@
 # Shared by all scripts, which source it first: a temporary folder, small corpora, and checks of the program. Every failure is
-# printed and counted; a script with a failure exits with a nonzero code, whatever its last command was.
+# printed and counted; a script with a failure exits with a nonzero code, regardless of its last command.
 # shellcheck shell=bash
 export ASAN_OPTIONS="exitcode=99:allocator_may_return_null=1:detect_leaks=${DETECT_LEAKS:-1}"
 export UBSAN_OPTIONS=halt_on_error=1:exitcode=99

@@ -102,7 +102,7 @@ refused 5 'bad.links: has 3 lines, but the training text has more pairs'
 printf '0-0\n0-0\n\n0-0\n0-0\n0-0\n' >bad.links
 refused 5 'bad.links: has more lines than the training text, which has 5 pairs'
 refuses 3 'none.links' prepare --train small --alignments none.links --source-lang de --target-lang en --output bad
-refuses 2 'they need --train of parallel text' prepare --format text --train small.de --alignments bad.links --output bad
+refuses 2 'alignments require parallel training text' prepare --format text --train small.de --alignments bad.links --output bad
 [ ! -e bad ] || fail "a folder of a failed preparation"
 
 # ---- a head that learns alignments, which the others do not have: the source in another order, links of the same position ----

@@ -105,9 +105,9 @@ try convert fairseq --from fairseq --heads 2 -o back-fairseq.safetensors
 [ "$got" = 0 ] || fail "convert fairseq: $(cat err)"
 same_model untied back-fairseq.safetensors
 refuses 2 "do not determine the number of attention heads: --heads N" convert fairseq --from fairseq -o no.safetensors
-refuses 2 "model.width = 32 is no multiple of model.heads = 3" convert fairseq --from fairseq --heads 3 -o no.safetensors
+refuses 2 "model.width = 32 is not a multiple of model.heads = 3" convert fairseq --from fairseq --heads 3 -o no.safetensors
 refuses 2 "--heads has no effect" convert hf-pre --from huggingface --heads 2 -o no.safetensors
-refuses 7 "the format fairseq is read and not written" convert pre --to fairseq -o no
+refuses 7 "the format fairseq can be read but not written" convert pre --to fairseq -o no
 mkdir fairseq-bad # a feed-forward layer of many rows without columns needs no bytes
 cp fairseq/dict.*.txt fairseq-bad
 perl -e 'local $/; binmode STDIN; binmode STDOUT; my $file = <STDIN>; my $bytes = unpack("Q<", $file);
@@ -169,9 +169,9 @@ read_ct2 7 "not version 6 of CTranslate2's binary format but 5"
 change_ct2 TransformerSpec TransformerSpeck
 read_ct2 4 'a name is malformed'
 change_ct2 TransformerSpec WhisperrrrrSpec
-read_ct2 7 'WhisperrrrrSpec in revision 7; read are TransformerSpec in revision 7 and TransformerDecoderSpec in revision 8'
+read_ct2 7 'WhisperrrrrSpec in revision 7; supported are TransformerSpec in revision 7 and TransformerDecoderSpec in revision 8'
 change_ct2 encoder/layer_0/ffn/linear_1/bias encoder/layer_0/ffn/linear_1/bean
-read_ct2 7 "tensor 'encoder/layer_0/ffn/linear_1/bean' belongs to no part of the model that Norma has"
+read_ct2 7 "tensor 'encoder/layer_0/ffn/linear_1/bean' does not belong to any part of the model that Norma supports"
 change_ct2 decoder/layer_0/attention/linear_1/weight decoder/layer_0/attention/linear_1/weighs
 read_ct2 7 "tensor 'decoder/layer_0/attention/linear_1/weighs'"
 change_ct2 encoder/layer_0/self_attention/linear_1/weight encoder/layer_0/self_attention/linear_0/weight
@@ -179,13 +179,13 @@ read_ct2 4 'a name occurs twice'
 change_ct2 'encoder/num_heads\0\0\x02\x02\0\0\0\x02' 'encoder/num_heads\0\0\x02\x02\0\0\0\x04'
 read_ct2 7 "'num_heads' is 4 in the encoder and 2 in the decoder"
 change_ct2 'num_heads\0\0\x02\x02\0\0\0\x02' 'num_heads\0\0\x02\x02\0\0\0\x03'
-read_ct2 2 'model.width = 32 is no multiple of model.heads = 3'
+read_ct2 2 'model.width = 32 is not a multiple of model.heads = 3'
 change_ct2 'linear_0/weight\0\x02\x40\0\0\0\x20\0\0\0' 'linear_0/weight\0\x02\x20\0\0\0\x40\0\0\0'
 read_ct2 5 'do not fit embeddings of width 32'
 change_ct2 'linear_0/weight\0\x02\x40\0\0\0' 'linear_0/weight\0\x02\xff\xff\xff\xff'
 read_ct2 4 'a variable is larger than the file'
 change_ct2 'activation\0\0\x01\x01\0\0\0\0' 'activation\0\0\x01\x01\0\0\0\x07'
-read_ct2 7 'activation 7 is none that Norma has'
+read_ct2 7 'activation 7 is not supported'
 change_ct2 nothing nothing
 sed -i 's/"add_source_bos": false/"add_source_bos": true/' ct2-bad/config.json
 read_ct2 7 'ct2-bad/config.json: a source of Norma ends with the end symbol'
@@ -196,7 +196,7 @@ rm ct2-bad/shared_vocabulary.json
 read_ct2 3 'ct2-bad/source_vocabulary.json'
 refuses 7 "the RMSNorms of the encoder are affine maps" convert ct2-folded --from ctranslate2 -o no.safetensors
 
-# ---- RMSNorm, with its epsilon inside and outside of the root, pre- and post-norm; LayerNorm in one stack ----
+# ---- RMSNorm, with its epsilon inside and outside the root, pre- and post-norm; LayerNorm in one stack ----
 train rms-pre small.ini --model.norm rms
 train rms-post small.ini --model.norm rms --model.norm_position post --model.share_embeddings decoder
 train rms-inside small.ini --model.norm rms --norm.rms.epsilon_inside true --norm.rms.epsilon 1e-5 --model.norm_position post
@@ -259,7 +259,7 @@ change_lm nothing nothing
 sed -i 's/"bos_token": "<\/s>"/"bos_token": "<s>"/' ct2-bad/config.json
 read_ct2 7 "'bos_token' is not the end symbol"
 change_lm decoder/layer_0/ffn/linear_1/bias decoder/layer_0/ffn/linear_1/bean
-read_ct2 7 "tensor 'decoder/layer_0/ffn/linear_1/bean' belongs to no part"
+read_ct2 7 "tensor 'decoder/layer_0/ffn/linear_1/bean' does not belong to any part"
 change_lm decoder/position_encodings/encodings decoder/position_encodings/encodinks
 read_ct2 5 "no matrix 'decoder/embeddings/weight', 'decoder/layer_0/ffn/linear_0/weight' or 'decoder/position_encodings"
 change_lm nothing nothing
@@ -277,15 +277,15 @@ read_bad() { # CODE TEXT
     [ ! -e no.safetensors ] || fail "a file in spite of an error: $2"
 }
 changed config.json 's/"relu"/"mish"/'
-read_bad 7 "hf-bad/config.json: activation_function 'mish' is none that Norma has"
+read_bad 7 "hf-bad/config.json: activation_function 'mish' is not supported"
 changed config.json 's/"m2m_100"/"t5"/'
-read_bad 7 "model_type 't5'; read are: marian, m2m_100, gpt2"
+read_bad 7 "unsupported model_type 't5'; supported are marian, m2m_100, gpt2"
 changed config.json 's/"encoder_layers": 1/"encoder_layers": 0/'
 read_bad 4 "'encoder_layers' is not an integer between 1 and 1000"
 changed config.json 's/"encoder_layers": 1/"encoder_layers": 2/'
 read_bad 5 "has no tensor 'model.encoder.layers.1.fc1.weight'"
 changed config.json 's/"decoder_layers": 1/"decoder_layers": 1, "normalize_embedding": true/'
-read_bad 7 "'normalize_embedding' is true, which Norma does not have"
+read_bad 7 "'normalize_embedding' is true, which Norma does not support"
 changed config.json 's/"d_model": 32/"d_model": 64/'
 read_bad 5 "is ["
 
@@ -315,7 +315,7 @@ read_bad 7 "'encoder_ffn_dim' and 'decoder_ffn_dim' differ"
 changed config.json 's/^}$//'
 read_bad 4 "hf-bad/config.json:"
 changed tokenizer.json 's/"WordLevel"/"BPE"/'
-read_bad 7 "only models of the type WordLevel are read"
+read_bad 7 "only tokenizers of the type WordLevel are supported"
 changed tokenizer.json 's/"katze": [0-9]*/"katze": 4000/'
 read_bad 5 "'katze' has the index 4000, but the model has"
 changed tokenizer.json 's/"katze": [0-9]*/"katze": 5/'
@@ -324,7 +324,7 @@ changed model.safetensors 's/encoder_attn.k_proj.bias/encoder_attn.k_proj.bean/'
 read_bad 4 "model.safetensors"
 rm hf-bad/model.safetensors
 touch hf-bad/pytorch_model.bin
-read_bad 7 "a pickle is not read"
+read_bad 7 "pickle files are not supported"
 refuses 3 "no-such-folder/config.json" convert no-such-folder --from huggingface -o no.safetensors
 refuses 2 "one of --to FORMAT and --from FORMAT" convert pre --to huggingface --from huggingface -o no
 
@@ -332,7 +332,7 @@ refuses 2 "one of --to FORMAT and --from FORMAT" convert pre --to huggingface --
 refuses 7 "enc.0.self.norm is layer and enc.0.ffn.norm is rms: CTranslate2 has one epsilon" convert mixed --to ctranslate2 -o no
 refuses 7 "enc.0.self.norm is power: with row scaling it is not affine" convert power --to ctranslate2 -o no
 refuses 7 "enc.0.self.norm is rbn: the class has LayerNorm" convert folded --to huggingface -o no
-refuses 2 "'onnx' is no format of models; the formats are: ctranslate2, huggingface, fairseq, marian" convert pre --to onnx -o no
+refuses 2 "unknown model format 'onnx'; known are ctranslate2, huggingface, fairseq, marian" convert pre --to onnx -o no
 refuses 2 "no output" convert pre --to huggingface
 refuses 3 "missing" convert missing --to huggingface -o no
 [ ! -e no ] || [ -z "$(ls no)" ] || fail "files in spite of a failure: $(ls no)"

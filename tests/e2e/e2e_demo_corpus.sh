@@ -90,7 +90,7 @@ fi
 expect "second targets" 0 "$(cat "$work"/one/*.en | grep -c 'never to be seen')"
 expect "unwanted lines" 0 "$(cat "$work"/one/* | grep -cE 'Zu kurz|x = y|Gleich auf|allein|Spalten|on and on|gutes')"
 
-# No source twice, whatever its case and numbers; no target in two parts.
+# No source twice, ignoring case and numbers; no target in two parts.
 fold() { tr '[:upper:]' '[:lower:]' | sed 's/[0-9][0-9]*/0/g; s/[^a-z0]/ /g'; }
 expect "repeated sources" "" "$(cat "$work"/one/*.de | fold | sort | uniq -d)"
 for part in train valid test; do fold <"$work/one/$part.en" | sort -u; done >"$work/targets"

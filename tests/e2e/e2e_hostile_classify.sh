@@ -52,7 +52,7 @@ train 4 'bad.csv:3: text after a closing quote' 'good,a\nbad,"b\nc"d\n' bad.csv
 train 4 "bad.csv:1: a quote inside a field that does not start with one" 'good,a "film"\n' bad.csv
 train 4 'bad.txt:1: the quote that opens here is never closed' 'good\t"a\n' bad.txt --data.quotes yes
 train 2 'bad.csv:1: no column is named "stars"' 'label,text\ngood,a\n' bad.csv --data.label stars
-train 2 'bad.csv:1: no column is named "stars", as the first row is no header' 'label,text\ngood,a\n' bad.csv --data.label stars --data.header no
+train 2 'bad.csv:1: no column is named "stars", because the first row is not a header' 'label,text\ngood,a\n' bad.csv --data.label stars --data.header no
 train 2 'bad.csv:1: no column is named "review"' 'label,text\ngood,a\n' bad.csv --data.text text,review
 train 2 'no column of text is named' 'good,a\n' bad.csv --data.text ,
 train 2 'lines have no labels' 'good\n' bad.txt --data.format lines
@@ -77,7 +77,7 @@ printf 'no codes at all\n' >codes.bpe
 refuses 4 'codes.bpe' train recipe.ini --run.folder none --data.codes codes.bpe
 refuses 3 'nowhere.bpe' train recipe.ini --run.folder none --data.codes nowhere.bpe
 refuses 2 'data.max_length = 512 is more than model.max_positions = 100' train recipe.ini --run.folder none --model.positions learned --model.max_positions 100
-refuses 2 'model.width = 16 is no multiple of model.heads = 3' train recipe.ini --run.folder none --model.heads 3
+refuses 2 'model.width = 16 is not a multiple of model.heads = 3' train recipe.ini --run.folder none --model.heads 3
 refuses 2 'no such task' train recipe.ini --run.folder none --run.task clasification
 refuses 2 'outside' train recipe.ini --run.folder none --data.max_length 2
 refuses 2 'recipe.ini: there is no profile small' train recipe.ini --profile small

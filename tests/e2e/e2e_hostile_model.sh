@@ -286,7 +286,7 @@ recipe() { # CODE TEXT OPTIONS...
     shift 2
     refuses "$code" "$text" train recipe.ini --run.folder never "$@"
 }
-recipe 2 'model.width = 16 is no multiple of model.heads = 3' --model.heads 3
+recipe 2 'model.width = 16 is not a multiple of model.heads = 3' --model.heads 3
 recipe 2 'magic' --model.norm magic
 recipe 2 'magic' --model.encoder_norm magic
 recipe 2 'magic' --model.decoder_final_norm magic
@@ -331,7 +331,7 @@ compare 2 'compare.norms is empty' --norms=
 compare 2 'outside 1 .. ' --norms layer --seeds 0
 compare 3 'recipe.ini: not a folder' --norms layer --folder recipe.ini
 chatty=1
-compare 2 'no multiple of model.heads = 3' --norms layer --model.heads 3
+compare 2 'not a multiple of model.heads = 3' --norms layer --model.heads 3
 compare 3 'absent/data.ini: No such file' --norms layer --data.folder absent
 chatty=''
 

@@ -94,6 +94,6 @@ if [ "$sanitized" = 0 ]; then
     rm -rf few
     STARTS=7 THREADS=8 LD_PRELOAD=$work/shim.so try train recipe.ini --run.folder few --device.threads 8 --run.quiet
     [ "$got" = 6 ] || fail "train whose threads cannot be started any more: exit code $got"
-    has err 'norma: the system cannot start a thread that it could start before'
+    has err 'norma: the system cannot start a thread that it could start earlier'
 fi
 hostile_end

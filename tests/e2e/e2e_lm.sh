@@ -165,7 +165,7 @@ chatty=1
 cp -r data parallel && rm parallel/dict.txt
 refuses 5 'prepare the folder with --format text' train lm.ini --run.folder x --data.folder parallel
 refuses 3 'nothere' train lm.ini --run.folder x --data.folder nothere
-refuses 2 'no multiple of model.heads' train lm.ini --run.folder x --model.heads 3
+refuses 2 'not a multiple of model.heads' train lm.ini --run.folder x --model.heads 3
 refuses 2 'block-term only' train lm.ini --run.folder x --model.causal false
 refuses 2 'at most 1024 tokens' train lm.ini --run.folder x --model.attention block-term --model.context 1500
 refuses 2 'does not lie between' train lm.ini --run.folder x --model.adaptive true --model.cutoffs 5,5

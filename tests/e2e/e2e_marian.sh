@@ -26,7 +26,7 @@ done
 
 refuses 2 '--vocabs SOURCE,TARGET' convert post.npz --from marian -o no.safetensors
 refuses 2 '--vocabs has no effect' convert post.npz --from fairseq --heads 2 --vocabs $vocabs -o no.safetensors
-refuses 7 'the format marian is read and not written' convert post.safetensors --to marian -o no
+refuses 7 'the format marian can be read but not written' convert post.safetensors --to marian -o no
 refuses 3 nowhere.npz convert nowhere.npz --from marian --vocabs $vocabs -o no.safetensors
 refuses 3 nowhere.yml convert post.npz --from marian --vocabs nowhere.yml,target.yml -o no.safetensors
 refuses 4 'not an archive' convert source.yml --from marian --vocabs $vocabs -o no.safetensors
@@ -70,15 +70,15 @@ bad 7 "transformer-decoder-autoreg is \"self-averaging\"" 'autoreg: self-attenti
 bad 7 'transformer-ffn-activation is "gelu"' 'ffn-activation: swish' 'ffn-activation: gelu '
 bad 7 "transformer-no-projection is true" 'transformer-no-projection: false' 'transformer-no-projection: true '
 bad 7 'transformer-postprocess is "dna"' 'transformer-postprocess: dan' 'transformer-postprocess: dna'
-bad 7 "tensor 'decoder_l1_ffn_X2' belongs to no part" decoder_l1_ffn_W2.npy decoder_l1_ffn_X2.npy
+bad 7 "tensor 'decoder_l1_ffn_X2' does not belong to any part" decoder_l1_ffn_W2.npy decoder_l1_ffn_X2.npy
 bad 5 "has no array 'encoder_Wemb' of [99 x 8]" "$(printf 'dim-vocabs:\n  - 13')" "$(printf 'dim-vocabs:\n  - 99')"
 bad 5 "has no array 'encoder_l2_self_Wo' of [8 x 8]" 'enc-depth: 1' 'enc-depth: 2'
 bad 5 "has no array 'encoder_l1_ffn_W1' of [8 x 32]" 'transformer-dim-ffn: 16' 'transformer-dim-ffn: 32'
 bad 5 "has no array 'encoder_Wemb' of [13 x 9]" 'dim-emb: 8' 'dim-emb: 9'
 bad 4 "'transformer-heads' is not an integer" 'transformer-heads: 2' 'transformer-heads: x'
-bad 7 'arrays of the type >f4 are not read' "'<f4'" "'>f4'"
+bad 7 'arrays of the type >f4 are not supported' "'<f4'" "'>f4'"
 bad 7 'Fortran order' "'fortran_order': False" "'fortran_order': True "
-bad 4 'not those of its shape' "'shape': (8, 16)" "'shape': (8, 17)"
+bad 4 'does not match its shape' "'shape': (8, 16)" "'shape': (8, 17)"
 bad 4 'the header of the array is malformed' "'shape': (8, 16)" "'shape': (8,-16)"
 bad 4 'not an array of NumPy' NUMPY DUMPY
 
@@ -92,7 +92,7 @@ vocab 5 'has the index 40, but the model has 13 tokens' 's/: 5$/: 40/'
 vocab 4 'have the same index' 's/: 5$/: 4/'
 vocab 4 'bad.yml:6: a key occurs twice' '6s/.*/hund: 5/'
 vocab 4 'has no index' 's/: 5$/: five/'
-vocab 4 'bad.yml:1: aliases are not read' '1s/.*/a: \&a [1]\nb: [*a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a]/'
+vocab 4 'bad.yml:1: aliases are not supported' '1s/.*/a: \&a [1]\nb: [*a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a]/'
 vocab 4 'nested too deeply' '1s/.*/a: [[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]/'
 vocab 4 'bad.yml:' '3s/.*/"open/'
 vocab 4 'not a mapping' 's/^/- /'

@@ -40,7 +40,7 @@ done
 "$NORMA" translate one lines.xx --nbest 2 >out1 2>err
 cmp out1 out2 && cmp out1 out3 || fail "translate --nbest: 2 or 3 ranks and one process differ"
 timeout 120 "$MPIEXEC" -n 2 "$NORMA" translate one <lines.xx >out 2>err && fail "2 ranks translated standard input"
-has err 'several processes need an input file'
+has err 'an input file is required with several processes'
 # Perplexity and measurements: the sums are those of one process.
 make_sentences lm_train.txt 60 1
 make_sentences lm_valid.txt 20 2
@@ -57,7 +57,7 @@ check_divided inspect one rbn1 ranks2 lm --batches 2 --gradient_batches 1 --advi
 timeout 120 "$MPIEXEC" -n 2 "$NORMA" inspect one missing rbn1 </dev/null >out 2>err && fail "inspect: a missing run was accepted"
 [ "$(grep -c '^norma: .*missing' err)" = 1 ] || fail "inspect: not one line for a missing run: $(cat err)"
 timeout 120 "$MPIEXEC" -n 2 "$NORMA" perplexity lm <lm_test.txt >out 2>err && fail "2 ranks scored standard input"
-has err 'several processes need an input file'
+has err 'an input file is required with several processes'
 # Commands that do not divide their work run once.
 timeout 120 "$MPIEXEC" -n 3 "$NORMA" recipes </dev/null >out 2>err || fail "recipes: $(cat err)"
 "$NORMA" recipes | cmp - out || fail "recipes: printed more than once"
@@ -99,9 +99,9 @@ different update-1 rbn1
 same worker --norm.state worker
 different worker-1 one
 ranks 2 --model.norm batch --norm.statistics update --norm.state worker --run.folder wrong
-ends 2 'norm.statistics = update: running statistics move once per update'
+ends 2 'norm.statistics = update requires norm.state = update'
 ranks 2 --norm.state worker --train.shards 2 --run.folder worker-3 --train.updates 14 --resume=override
-ends 5 'another number of workers'
+ends 5 'a different number of workers'
 
 # Stopped with 2 ranks after 6 updates, continued with 3 until 9 and with one process until 12.
 ranks 2 --train.updates 6 --run.folder stopped

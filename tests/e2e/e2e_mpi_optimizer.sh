@@ -67,7 +67,7 @@ ends 8 "$(grep -o 'update [0-9]*: .*' one)"
 "$NORMA" train recipe.ini --train.balance_shards --train.shards 1 --run.folder alone 2>err && fail "one shard was balanced"
 has err 'train.balance_shards = true has no effect'
 "$NORMA" train recipe.ini --comm.shard_optimizer --run.folder alone 2>err && fail "one process divided its optimizer state"
-has err 'comm.shard_optimizer: there is one process'
+has err 'comm.shard_optimizer: it requires several processes'
 
 # Memory: 3 ranks have a third of two copies of the parameters each.
 memory() { sed -nE 's/.* ([0-9.]+) M parameters, at most ([0-9]+) MiB for a step/\1 \2/p' err; }

@@ -64,7 +64,7 @@ has err '5 texts have more than'
 check_divided classify classification-shard texts.test.tsv --evaluate
 check_divided classify classification-update texts.test.tsv --evaluate --json
 timeout 120 "$MPIEXEC" -n 2 "$NORMA" tag tagging-shard <tag.test >out 2>err && fail "2 ranks tagged standard input"
-has err 'several processes need an input file'
+has err 'an input file is required with several processes'
 
 [ "$failures" = 0 ] || { echo "$failures of $cases cases failed" >&2; exit 1; }
 echo "tagging and classification by 2 and 3 ranks: the models and outputs of one process ($cases cases)"

@@ -206,7 +206,7 @@ printf '\3757zXZ\000more' >zipped.de
 refuses 4 'zipped.de:1: reading failed: the compressed data is damaged' "${p[@]}" --train zipped
 mkdir folder.de
 refuses 3 'folder.de: is a folder' "${p[@]}" --train folder
-[ ! -e no ] || fail 'a failure left its folder behind'
+[ ! -e no ] || fail 'a failure did not remove its folder'
 refuses 3 'wide.en: not a folder' "${p[@]}" --train huge --output wide.en
 refuses 3 '/proc/no' "${p[@]}" --train huge --output /proc/no
 refuses 5 'differ, but --joint requires one dictionary' "${p[@]}" --train long --dict-source words/dict.source.txt \

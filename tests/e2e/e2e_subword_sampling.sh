@@ -1,5 +1,5 @@
 #!/bin/bash
-# Segmentations of the training text that are drawn anew for each epoch: BPE-dropout and SentencePiece sampling.
+# Segmentations of the training text that are sampled anew for each epoch: BPE-dropout and SentencePiece sampling.
 set -euo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
@@ -21,7 +21,7 @@ validate_every = 1000
 score = false
 END
 
-# --- BPE: the dictionary has every subword that can be drawn ------------------------------------------------------------
+# --- BPE: the dictionary has every subword that can be sampled ------------------------------------------------------------
 accepts written prepare "${common[@]}" --bpe-merges 60 --output plain
 accepts written prepare "${common[@]}" --bpe-merges 60 --subword-sampling true --output bpe
 [ "$(wc -l <plain/dict.source.txt)" -lt "$(wc -l <bpe/dict.source.txt)" ] || fail 'the dictionary has no more subwords'

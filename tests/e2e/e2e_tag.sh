@@ -120,12 +120,12 @@ bad() { # CODE TEXT CONTENTS [OPTIONS...]
 }
 bad 4 'bad.txt:2: 2 columns, the lines before have 3' 'a X O\nb X\n'
 bad 4 'bad.txt:4: 4 columns, the lines before have 3' 'a X O\n\na X O\nb X O O\n'
-bad 4 "bad.txt:2: 'Q-PER' is no tag" 'a O\nb Q-PER\n'
-bad 4 "bad.txt:1: 'NNP' is no tag" 'a NNP\n'
-bad 4 'bad.txt:2: tag I-PER is illegal in scheme bio behind O' 'a O\nb I-PER\n' --data.file-scheme bio
-bad 4 'bad.txt:1: tag I-PER is illegal in scheme bio at the begin of a sentence' 'b I-PER\n' --data.file-scheme bio
+bad 4 "bad.txt:2: 'Q-PER' is not a tag" 'a O\nb Q-PER\n'
+bad 4 "bad.txt:1: 'NNP' is not a tag" 'a NNP\n'
+bad 4 'bad.txt:2: tag I-PER is illegal in scheme bio after O' 'a O\nb I-PER\n' --data.file-scheme bio
+bad 4 'bad.txt:1: tag I-PER is illegal in scheme bio at the beginning of a sentence' 'b I-PER\n' --data.file-scheme bio
 bad 4 'bad.txt:1: tag B-PER is illegal in scheme bioes at the end of a sentence' 'b B-PER\n\na S-PER\n'
-bad 4 'bad.txt:2: tag E-LOC is illegal in scheme bioes behind B-PER' 'a B-PER\nb E-LOC\n'
+bad 4 'bad.txt:2: tag E-LOC is illegal in scheme bioes after B-PER' 'a B-PER\nb E-LOC\n'
 bad 4 'bad.txt:2: not UTF-8: byte 0xff' 'a O\nb\xff O\n'
 bad 4 'bad.txt:1: not text: contains a zero byte' 'a\000 O\n'
 bad 4 'bad.txt:1: column 2 is empty' 'a\t\tO\n'

@@ -91,7 +91,7 @@ printf 'caf\351\n' >latin1
 echo café >wanted
 same got wanted
 refuses 2 'normalization cannot be undone' normalize --undo forms
-refuses 2 '--like has the settings' tokenize --like plain --lowercase forms
+refuses 2 'cannot be combined with --like' tokenize --like plain --lowercase forms
 refuses 2 'only subword applies BPE' tokenize --codes plain/codes.bpe forms
 refuses 3 'nowhere' tokenize --like nowhere forms
 printf 'a\0b\n' >zero

@@ -130,7 +130,7 @@ static void read_path(const struct seccomp_notif *request, const call *made, cha
     if (made->path != NO_PATH) {
         struct iovec local = {path, PATH_MAX - 1},
                      remote = {(void *)(uintptr_t)request->data.args[made->path], PATH_MAX - 1};
-        /* not across the end of the page, behind which may be nothing */
+        /* not across the end of the page, after which there may be no memory */
         size_t in_page = 4096 - request->data.args[made->path] % 4096;
         remote.iov_len = in_page < remote.iov_len ? in_page : remote.iov_len;
         ssize_t n = process_vm_readv((pid_t)request->pid, &local, 1, &remote, 1, 0);

@@ -92,7 +92,7 @@ static void bench_listen(bench *b, nm_probe_record *record, const nm_instrument 
     b->tape.listener = record;
 }
 
-static double told(const nm_probe_record *record, const char *key)
+static double recorded(const nm_probe_record *record, const char *key)
 {
     const json_t *value = json_object_get(json_array_get(record->lines, 0), key);
     return json_is_number(value) ? json_number_value(value) : NAN;
@@ -146,10 +146,10 @@ static golden_result run_part(golden_case *test, const parts *p, bool centered)
         {{"psi2", "norm_vector_g_psi2_over_d"}},
         {{"mu", "norm_vector_g_mu_over_d"}, {"sigma2", "norm_vector_g_sigma2_over_d"}}};
     for (int k = 0; k < 1 + centered && result == GOLDEN_PASSED; k++)
-        result = expect(test, keys[centered][k][1], told(&record, keys[centered][k][0]));
+        result = expect(test, keys[centered][k][1], recorded(&record, keys[centered][k][0]));
     if (centered &&
         result == GOLDEN_PASSED) /* every row has the same part; those with z differ by epsilon's share */
-        result = expect(test, "norm_g_mu_over_d", root * told(&record, "mu"));
+        result = expect(test, "norm_g_mu_over_d", root * recorded(&record, "mu"));
     json_decref(record.lines);
     bench_close(&b);
     return result;
@@ -207,9 +207,9 @@ static golden_result walk(golden_case *test, const golden_tensor *batches, size_
     }
     nm_tid tid;
     nm_tid_accumulator_finish(sums, &tid);
-    golden_result result = expect(test, "dist_mean_first_batch", told(&record, "mean"));
+    golden_result result = expect(test, "dist_mean_first_batch", recorded(&record, "mean"));
     if (result == GOLDEN_PASSED)
-        result = expect(test, "dist_var_first_batch", told(&record, "variance"));
+        result = expect(test, "dist_var_first_batch", recorded(&record, "variance"));
     if (result == GOLDEN_PASSED)
         result = expect(test, "mean_tid", nm_tid_last(&tid)->mean);
     if (result == GOLDEN_PASSED)

@@ -123,7 +123,7 @@ static golden_result set_batch(golden_case *test, layer *made)
     if (made->counts_padding && (strcmp(made->type, "batch") || strcmp(scaling_of(test), "layer")))
         return golden_skip(
             test,
-            "padding rows are counted in statistics of another layer than BatchNorm behind layer scaling");
+            "padding rows are counted in statistics of another layer than BatchNorm after layer scaling");
     set_epsilon(test, made, 1e-5);
     set_groups(test, made);
     set(made, "decay=%.17g clamp=%d scaling=%s ", 1 - golden_number(test, "momentum_new", 0.05),

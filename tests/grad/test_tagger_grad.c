@@ -1,5 +1,5 @@
-/* A small tagger in double on the ref backend with fenced memory: gradients of all parameters, including the conditional random
- * field, relative attention and the character encoder, against central differences of the loss, for every norm whose
+/* A small tagger in double on the ref backend with fenced memory: gradients of all parameters, including the conditional
+ * random field, relative attention and the character encoder, against central differences of the loss, for every norm whose
  * backward is the derivative, pre- and post-norm. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,13 +16,13 @@ static const int32_t offsets[] = {0, 4, 5, 7}, words[] = {1, 2, 3, 1, 8, 0, 4},
 static const int32_t char_offsets[] = {0, 1, 3, 6, 7, 9, 10, 12};
 static const int32_t chars[] = {2, 3, 4, 2, 5, 5, 1, 6, 2, 3, 4, 6}, bigrams[] = {1, 2, 0, 3, 4, 1, 2};
 static const int32_t before[] = {0, 0, 3, 0, 2, 5, 0, 0, 6, 0, 0, 4},
-                     behind[] = {0, 4, 0, 5, 5, 0, 0, 2, 0, 0, 6, 0};
+                     after[] = {0, 4, 0, 5, 5, 0, 0, 2, 0, 0, 6, 0};
 
 static const nm_tagger_inputs inputs = {
     .chars = {.n_seqs = TOKENS, .n_tokens = CHARS, .longest = 3, .offsets = char_offsets},
     .char_ids = chars,
     .char_before = before,
-    .char_behind = behind,
+    .char_after = after,
     .bigrams = bigrams};
 static const nm_batch batch = {.n = 3,
                                .n_targets = 3,
@@ -118,7 +118,7 @@ static void test_sentences_are_independent(void **state)
     const nm_tagger_inputs own = {.chars = {.n_seqs = 1, .n_tokens = 2, .longest = 2, .offsets = two_chars},
                                   .char_ids = chars + 7,
                                   .char_before = before + 7,
-                                  .char_behind = behind + 7,
+                                  .char_after = after + 7,
                                   .bigrams = bigrams + 4};
     const nm_batch second = {.n = 1,
                              .source = {.n_seqs = 1, .n_tokens = 1, .longest = 1, .offsets = one_word},

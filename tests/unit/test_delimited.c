@@ -119,8 +119,8 @@ static void expect_texts(const char *content, wish w, const char *wanted)
         nm_buffer_append_byte(&all, '\n');
     }
     if (status != NM_OK) {
-        const char *behind = strstr(err.text, path) == err.text ? err.text + strlen(path) : err.text;
-        assert_string_equal(behind, wanted);
+        const char *message = strstr(err.text, path) == err.text ? err.text + strlen(path) : err.text;
+        assert_string_equal(message, wanted);
     } else {
         assert_string_equal(all.data, wanted);
     }
@@ -161,7 +161,7 @@ static void wrong_columns(void **state)
     expect_texts("a\tb\n", (wish){NM_LABELED_TSV, NM_CHOICE_AUTO, "mood", "2", true},
                  ":1: no column is named \"mood\"");
     expect_texts("a\tb\n", (wish){NM_LABELED_TSV, NM_CHOICE_NO, "mood", "2", true},
-                 ":1: no column is named \"mood\", as the first row is no header");
+                 ":1: no column is named \"mood\", because the first row is not a header");
     expect_texts("a\tb\n", (wish){NM_LABELED_TSV, NM_CHOICE_NO, "1", ",", true},
                  "no column of text is named");
     expect_texts("a\tone\n  \ttwo\n", numbers, ":2: the label is empty");

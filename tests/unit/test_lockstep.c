@@ -291,7 +291,7 @@ static void test_gradients_by_finite_differences(void **unused)
         }
 }
 
-/* PowerNorm exchanges nothing besides what every norm exchanges at the end of the update, unless the divisor of the
+/* PowerNorm exchanges nothing except what every norm exchanges at the end of the update, unless the divisor of the
  * gradient is that of the batch, or during its warm-up; BatchNorm in every forward and backward pass. */
 static void test_exchanged_bytes(void **unused)
 {

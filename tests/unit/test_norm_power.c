@@ -151,7 +151,7 @@ static void test_printed_algorithm(void **unused)
                            "preset=paper decay_backward=0.95", &inner_place);
 }
 
-/* The encoder's final norm warms up for 1000 steps whatever the learning rate does; a number holds
+/* The encoder's final norm warms up for 1000 steps regardless of the learning rate; a number holds
  * everywhere. */
 static void test_final_norm_of_the_encoder(void **unused)
 {

@@ -47,7 +47,7 @@ static void reads_spans(void **state)
     check_spans("B-X B-X", "X:0-1 X:1-2");
     check_spans("I-X I-X B-X I-Y", "X:0-2 X:2-3 Y:3-4"); /* IOB1 */
     check_spans("B-X I-X E-X S-X S-Y", "X:0-3 X:3-4 Y:4-5");
-    check_spans("B-X M-X E-X E-X", "X:0-3 X:3-4"); /* broken: E behind E begins one */
+    check_spans("B-X M-X E-X E-X", "X:0-3 X:3-4"); /* broken: an E after an E begins a span */
     check_spans("S-X I-X O E-X", "X:0-1 X:1-2 X:3-4");
     check_spans("B-X I-Y E-X", "X:0-1 Y:1-2 X:2-3");
 }
