@@ -110,7 +110,8 @@ static char *exit_path(const nm_run_job *job)
     return nm_format("%s.exit", job->folder);
 }
 
-/* The exit code in RUN.exit; -1 if there is none, or one of a run with other settings. */
+/* The exit code in RUN.exit; -1 if there is none, or one of a run with other settings. A run that SIGTERM has ended before it
+ * could handle the signal is interrupted, too: Slurm sends it before a requeue and at a time limit. */
 static int read_exit_code(const nm_run_job *job)
 {
     char *path = exit_path(job), *text = NULL, key[NM_RUN_KEY_BYTES];
@@ -121,7 +122,7 @@ static int read_exit_code(const nm_run_job *job)
         code = -1;
     free(text);
     free(path);
-    return code;
+    return code == 128 + SIGTERM ? NM_INTERRUPTED : code;
 }
 
 /* Network file systems look for new files when a folder is opened. */

@@ -16,6 +16,19 @@ try compare recipe.ini --tid-batches 2 --norms layer --folder limit --slurm "--t
 has err 'has ended without a result: TIMEOUT: slurmstepd: error: *** JOB'
 has err 'DUE TO TIME LIMIT ***; log: '
 
+# A run that SIGTERM ends before it handles the signal, as at its start: no exit code of its own.
+mkdir early
+cat >early/sbatch <<END
+#!/bin/sh
+for script; do :; done
+sed -i 's/^"\$@"/timeout --preserve-status 0.01 sleep 9/' "\$script"
+exec "$(command -v sbatch)" "\$@"
+END
+chmod +x early/sbatch
+PATH=$PWD/early:$PATH try compare recipe.ini --tid-batches 2 --norms layer --folder early-runs --slurm "--mem=10"
+[ "$got" = 9 ] || fail "SIGTERM at the start: exit code $got: $(cat err)"
+has err 'has ended without a result: FAILED'
+
 # slurmctld stops and starts again; a held task.
 touch slurm/down
 refuses 3 'squeue failed: slurm_load_jobs error: Unable to contact slurm controller' "${short[@]}" --folder down --slurm "--mem=10"
