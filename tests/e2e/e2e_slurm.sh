@@ -16,7 +16,7 @@ try compare recipe.ini --tid-batches 2 --norms layer --folder limit --slurm "--t
 has err 'has ended without a result: TIMEOUT: slurmstepd: error: *** JOB'
 has err 'DUE TO TIME LIMIT ***; log: '
 
-# A run that SIGTERM ends before it handles the signal, as at its start: no exit code of its own.
+# A run that SIGTERM ends before it handles the signal, as at its start.
 mkdir early
 cat >early/sbatch <<END
 #!/bin/sh
