@@ -218,7 +218,7 @@ def test_errors():
         norm.forward(np.zeros((2, 8)))
     with pytest.raises(norma.UsageError, match=r"shape \(2, 7\), expected"):
         norm.forward(random(2, 7))
-    with pytest.raises(norma.UsageError, match="without a forward"):
+    with pytest.raises(norma.UsageError, match="without a preceding forward pass"):
         norm.backward(random(2, 8))
     with pytest.raises(norma.UsageError, match="padding_mask"):
         norm.forward(random(2, 8), np.zeros(3, bool))

@@ -99,7 +99,7 @@ static void print_manual(FILE *out)
 /* "norma help", "norma help COMMAND", "norma help --list" (names only). */
 static int run_help(int argc, char **argv)
 {
-    if (argc < 1) {
+    if (argc < 1 || !strcmp(argv[0], "--help") || !strcmp(argv[0], "-h")) {
         print_help(stdout);
         return NM_OK;
     }
@@ -111,7 +111,10 @@ static int run_help(int argc, char **argv)
     const nm_command *command = find_command(argv[0]);
     if (!command)
         return unknown_command(argv[0]);
-    nm_cli_help(command, argc > 1 ? argv[1] : NULL, argc - 1, argv + 1, stdout);
+    /* A section or "all"; not an option, nor a recipe, whose task determines the options. */
+    bool has_topic = argc > 1 && strncmp(argv[1], "--", 2) && !nm_ends_with(argv[1], ".ini");
+    int first = has_topic ? 2 : 1;
+    nm_cli_help(command, has_topic ? argv[1] : NULL, argc - first, argv + first, stdout);
     return NM_OK;
 }
 

@@ -61,6 +61,15 @@ has help 'Presets of --model.preset'
 grep -qE '^ +width +[0-9]+ +[0-9]+' help || fail "no table of presets: $(cat help)"
 "$NORMA" train some.ini --help >again
 same help again
+"$NORMA" train --run.task lm --help >help
+"$NORMA" help train --run.task lm >again
+same help again
+printf '[run]\ntask = lm\n' >task.ini
+"$NORMA" help train task.ini >again
+same help again
+"$NORMA" help >help
+"$NORMA" help --help >again
+same help again
 
 # ---- recipes ----
 "$NORMA" recipes --names >names
