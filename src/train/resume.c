@@ -109,8 +109,9 @@ static nm_status set_aside(const nm_trainer *trainer, int64_t update, const char
         damaged = nm_format("%s.damaged.%d", path, i);
         status = nm_file_find(damaged, &found, err);
     }
-    if (status == NM_OK)
-        rename(path, damaged);
+    if (status == NM_OK && rename(path, damaged) && errno != ENOENT)
+        status = nm_fail(err, nm_file_error_status(errno), "%s: cannot be renamed to %s: %s", path, damaged,
+                         strerror(errno));
     free(path);
     free(damaged);
     return status;
