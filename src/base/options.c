@@ -33,6 +33,7 @@ struct nm_options {
     char **texts; /* every text value ever set; configs point into these */
     size_t n_texts, texts_capacity;
     bool pass_over_unknown; /* ignore unregistered sections, in a configuration saved by another command */
+    bool saved;             /* read from a saved configuration, which was checked before it was saved */
     const char *only;       /* nm_options_peek: the only option to read; NULL: all options are set */
     char *found;
     const char *profile; /* settings of the section [profile.NAME] apply; NULL or "": none */
@@ -420,7 +421,7 @@ static nm_status check_rule(const nm_options *options, const nm_option_rule *rul
         char *reason = rule_reason(options, rule);
         if (part->origins[index] == NM_ORIGIN_COMMAND) {
             status = nm_fail(err, NM_USAGE, "%s = %.100s has no effect %s", rule->option, value, reason);
-        } else {
+        } else if (!options->saved) {
             char *longer =
                 *warning ? nm_format("%s; %s = %s has no effect %s", *warning, rule->option, value, reason)
                          : nm_format("%s = %s has no effect %s", rule->option, value, reason);
@@ -683,5 +684,6 @@ nm_status nm_options_read_saved(nm_options *options, const char *name, const cha
     options->pass_over_unknown = true;
     nm_status status = read_text(options, name, text, NO_INCLUDES, err);
     options->pass_over_unknown = false;
+    options->saved = true;
     return status;
 }
