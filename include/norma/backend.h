@@ -193,7 +193,7 @@ typedef struct nm_pack_args {
  *     p = round(x (127 / max |x|))
  * linear_int8 computes
  *     y = act(((float)(sum of p q) s) t + bias)
- * with an exact integer sum and every other step rounded to float, whatever the backend's dtype: results
+ * with an exact integer sum and every other step rounded to float, regardless of the backend's dtype: results
  * are bitwise identical on all backends. Rounding is to nearest even. A row whose largest value is below
  * 2^-100 counts as zero; a row with an infinite value or a NaN gives NaN. */
 enum { NM_INT8_COLS = 65536 }; /* largest number of columns of a weight: sums stay below 2^31 */
@@ -482,12 +482,12 @@ typedef struct nm_crf_args {
     void *d_transitions, *d_start, *d_end; /* += */
 } nm_crf_args;
 
-/* ---- output layer: losses and search over the vocabulary of V words ---- */
+/* ---- output layer: losses and search over a vocabulary of V tokens ---- */
 
 /* Label smoothing; lp = log softmax(logits), y = target, eps = smoothing:
  *     uniform:  loss = (1 - eps) (-lp_y) + eps/V sum_v (-lp_v)
  *     others:   loss = (1 - eps - eps/(V-1)) (-lp_y) + eps/(V-1) sum_v (-lp_v)
- * uniform with a mask: V is the number of allowed words. */
+ * uniform with a mask: V is the number of allowed tokens. */
 typedef enum nm_smoothing { NM_SMOOTH_UNIFORM, NM_SMOOTH_OTHERS } nm_smoothing;
 
 enum { NM_TARGET_IGNORED = -1 }; /* a target without loss and without gradient */
@@ -497,8 +497,8 @@ enum { NM_TARGET_IGNORED = -1 }; /* a target without loss and without gradient *
 typedef struct nm_softmax_loss_args {
     nm_mat hidden, weight;  /* [tokens, d], [V, d] */
     const void *bias;       /* [V] or NULL */
-    const int32_t *targets; /* [tokens]: allowed words, or NM_TARGET_IGNORED */
-    const uint8_t *allowed; /* [V]: 0 excludes a word; NULL: all words are allowed */
+    const int32_t *targets; /* [tokens]: allowed tokens, or NM_TARGET_IGNORED */
+    const uint8_t *allowed; /* [V]: 0 excludes a token; NULL: all tokens are allowed */
     nm_smoothing smoothing;
     double eps, grad_scale;
     double *sums;   /* device doubles [2], =: sum of the smoothed loss, sum of the negative log-likelihood */
@@ -506,7 +506,7 @@ typedef struct nm_softmax_loss_args {
     void *d_weight, *d_bias; /* += */
 } nm_softmax_loss_args;
 
-/* y = log softmax of each row of x; words with allowed == 0 get -inf */
+/* y = log softmax of each row of x; -inf for tokens with allowed == 0 */
 typedef struct nm_log_softmax_args {
     nm_mat x;
     const uint8_t *allowed; /* [cols] or NULL */
@@ -521,7 +521,7 @@ typedef struct nm_top_k_args {
     int32_t *columns; /* [rows, k], = */
 } nm_top_k_args;
 
-/* log_softmax, then top_k for k > 0, the log probability of the word `also`, and of one given word per row. Log
+/* log_softmax, then top_k for k > 0, the log probability of the token `also`, and of one given token per row. Log
  * probabilities that are equal only after rounding are in the order of x. x may be overwritten. */
 typedef struct nm_log_top_k_args {
     nm_mat x;
@@ -530,7 +530,7 @@ typedef struct nm_log_top_k_args {
     void *values;         /* [rows, k], = */
     int32_t *columns;     /* [rows, k], = */
     void *also_values;    /* [rows], = */
-    const int32_t *given; /* [rows]: words, or NM_TARGET_IGNORED; may be NULL */
+    const int32_t *given; /* [rows]: tokens, or NM_TARGET_IGNORED; may be NULL */
     void *given_values;   /* [rows], =; 0 for NM_TARGET_IGNORED; NULL without given */
 } nm_log_top_k_args;
 
@@ -736,11 +736,11 @@ nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *opti
 void nm_backend_free(nm_backend *backend);
 /* A backend of `threads` threads that shares the memory and the registered weights of `of`, with the same
  * type and CPU level: one worker per host thread computes in parallel, with bitwise identical results.
- * Weights must not be registered or unregistered meanwhile. Free it before `of`. NM_UNSUPPORTED in fenced
+ * While it exists, weights must not be registered or unregistered. Free it before `of`. NM_UNSUPPORTED in fenced
  * mode and while kernels are timed. */
 nm_status nm_backend_create_worker(nm_backend **worker, const nm_backend *of, int32_t threads, nm_error *err);
 
-/* Device memory, zeroed, 64-byte aligned; pages are allocated by the system when first touched. */
+/* Device memory, zeroed, 64-byte aligned; the system allocates a page when it is first accessed. */
 nm_status nm_backend_alloc(nm_backend *backend, size_t bytes, void **memory, nm_error *err);
 /* Grows memory (NULL: allocates), possibly at another address; the contents stay, new bytes are zero. On
  * failure nothing changes. */
@@ -760,7 +760,7 @@ void nm_backend_read(nm_backend *backend, double *values, const void *device, si
 void nm_backend_write(nm_backend *backend, void *device, const double *values, size_t n);
 
 /* Lets `linear` read `packed`, which `pack` wrote, in place of the weight or of a range of its rows, until
- * nm_backend_unregister_weight. The weight must not change meanwhile. Results are bitwise identical. */
+ * nm_backend_unregister_weight. The weight must not change until then. Results are bitwise identical. */
 void nm_backend_register_weight(nm_backend *backend, nm_mat weight, const void *packed);
 /* The same for a weight that pack_int8 wrote: `linear` computes as linear_int8, and accepts no dropout. */
 void nm_backend_register_weight_int8(nm_backend *backend, nm_mat weight, const void *packed);
@@ -777,9 +777,8 @@ typedef struct nm_kernel_time {
     const char *kernel; /* "linear_grad_weight" */
     int64_t calls;
     double seconds;
-    double
-        flops; /* floating-point operations of matrix multiplications, without padding; 0 for other kernels */
-    double bytes; /* least memory traffic of other kernels; 0 if unknown */
+    double flops; /* of matrix multiplications, without padding; 0 for other kernels */
+    double bytes; /* minimum memory traffic of other kernels; 0 if unknown */
 } nm_kernel_time;
 
 /* While profiling is on, every kernel call is timed; off, it has no cost. Times accumulate. */

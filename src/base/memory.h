@@ -38,8 +38,8 @@ void nm_memory_init_json(void);
     } while (0)
 #define NM_GROW(items, count, capacity) NM_RESERVE(items, (count) + 1, capacity)
 
-/* An arena hands out parts of regions. It grows by regions of doubling size; reset keeps one. An arena over memory of the
- * caller does not grow. Running out sticks: alloc returns NULL from then on until reset. */
+/* An arena allocates parts of regions. It grows by regions of doubling size; reset keeps one. An arena over memory of the
+ * caller does not grow. After a failed allocation, alloc returns NULL until reset. */
 typedef struct nm_arena_source {              /* where the regions of a growing arena come from */
     void *(*alloc)(void *user, size_t bytes); /* NULL without memory */
     void (*dealloc)(void *user, void *region, size_t bytes);

@@ -83,7 +83,7 @@ static inline double nm_random_next(nm_random_stream *stream)
     return nm_random_unit(stream->words.w[stream->used++]);
 }
 
-/* Uniform integer below n (n < 2^32), without bias worth speaking of: 64-bit multiply. */
+/* Uniform integer below n (n < 2^32), with a negligible bias: 64-bit multiplication. */
 static inline uint32_t nm_random_below(uint32_t word_high, uint32_t word_low, uint32_t n)
 {
     return (uint32_t)((((uint64_t)word_high << 32 | word_low) >> 32) * n >> 32);

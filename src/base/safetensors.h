@@ -1,6 +1,6 @@
 /* Safetensors files: an eight-byte header length, a JSON header, raw little-endian data.
  * Format: https://huggingface.co/docs/safetensors. Reading maps the file and checks all of it before anything
- * is handed out; writing is complete or absent (nm_file_writer). Written files contain checksums of the header and of every
+ * is returned; writing is complete or absent (nm_file_writer). Written files contain checksums of the header and of every
  * tensor; they are verified when a file is opened. Files without checksums are read as well. */
 #ifndef NM_SAFETENSORS_H
 #define NM_SAFETENSORS_H
@@ -49,7 +49,7 @@ typedef struct nm_safetensor {
 
 typedef struct nm_safetensors nm_safetensors; /* an open file */
 
-/* NM_IO when it can't be read; NM_FORMAT when anything in it is wrong: the message names file and cause. */
+/* NM_IO: the file cannot be read; NM_FORMAT: anything in it is wrong; the message names the file and the cause. */
 nm_status nm_safetensors_open(nm_safetensors **file, const char *path, nm_error *err);
 /* The same for the metadata, names and shapes alone: the data is neither read nor verified. */
 nm_status nm_safetensors_open_metadata(nm_safetensors **file, const char *path, nm_error *err);
@@ -57,7 +57,7 @@ nm_status nm_safetensors_open_metadata(nm_safetensors **file, const char *path, 
  * system refused, and the data stays read-only. */
 bool nm_safetensors_make_writable(nm_safetensors *file);
 void nm_safetensors_close(
-    nm_safetensors *file); /* ends the life of every name and data pointer; NULL is fine */
+    nm_safetensors *file); /* ends the life of every name and data pointer; NULL is allowed */
 
 /* By name, or NULL. */
 const nm_safetensor *nm_safetensors_find(const nm_safetensors *file, const char *name);
@@ -86,10 +86,10 @@ void nm_safetensors_add(nm_safetensors_writer *writer, const char *name, nm_tens
 void nm_safetensors_add_metadata(nm_safetensors_writer *writer, const char *key, const char *text);
 /* All texts of an open file. */
 void nm_safetensors_copy_metadata(nm_safetensors_writer *writer, const nm_safetensors *file);
-/* Writes path aside and renames, frees the writer in every case. NM_IO; NM_USAGE for a text that isn't UTF-8.
+/* Writes path aside and renames, frees the writer in every case. NM_IO; NM_USAGE for a text that is not UTF-8.
  */
 nm_status nm_safetensors_finish(nm_safetensors_writer *writer, const char *path, nm_error *err);
-/* Frees without writing; NULL is fine. */
+/* Frees without writing; NULL is allowed. */
 void nm_safetensors_abandon(nm_safetensors_writer *writer);
 
 #endif

@@ -110,7 +110,7 @@ nm_status nm_labeled_open(nm_labeled *texts, const char *path, const nm_labeled_
     NM_TRY(nm_text_open(&texts->stream, path, config->encoding, err));
     if (texts->stream == stdin)
         texts->path = "standard input";
-    /* Lines are tables of one column whose separator can't occur, for a zero byte is refused. */
+    /* Lines are tables of one column whose separator cannot occur, because a zero byte is refused. */
     nm_delimited_init(&texts->table, texts->stream, texts->path,
                       csv            ? ','
                       : texts->lines ? 0

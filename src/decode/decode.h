@@ -62,7 +62,7 @@ nm_status nm_decoder_create(nm_decoder **decoder, nm_model *const *models, int32
                             const nm_decode_options *options, const nm_special_tokens *special,
                             nm_error *err);
 /* A decoder with the same models, options and tables and a separate workspace, for concurrent calls of nm_decode. `main`
- * must outlive it and must not be refreshed meanwhile. NM_MEMORY; NM_UNSUPPORTED: see nm_backend_create_worker. */
+ * must outlive it and must not be refreshed while it exists. NM_MEMORY; NM_UNSUPPORTED: see nm_backend_create_worker. */
 nm_status nm_decoder_create_worker(nm_decoder **decoder, const nm_decoder *main, nm_error *err);
 void nm_decoder_free(nm_decoder *decoder);
 /* Must be called after the parameters have changed. */

@@ -89,7 +89,7 @@ nm_status nm_model_create(nm_model **model, const nm_model_type *type, nm_backen
                           nm_error *err);
 void nm_model_free(nm_model *model);
 /* The same model on a worker of its backend, for concurrent inference: parameters, tables and norms are shared and must not
- * change meanwhile. `main` must outlive it. NM_UNSUPPORTED: see nm_backend_create_worker. */
+ * change while it exists. `main` must outlive it. NM_UNSUPPORTED: see nm_backend_create_worker. */
 nm_status nm_model_create_worker(nm_model **worker, const nm_model *main, nm_error *err);
 void nm_model_free_worker(nm_model *worker);
 /* Restricts the output to tokens with 1 in allowed (host [target_size]). */

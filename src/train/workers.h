@@ -1,7 +1,7 @@
 /* Running statistics of workers: norm.state = worker.
  *
  * The released code train on several devices, each with separate running statistics and counters, of which the first
- * device's are saved. Here shard number s is worker s, on whatever process it is computed. Checkpoints contain the states
+ * device's are saved. Here shard number s is worker s, regardless of the process that computes it. Checkpoints contain the states
  * of all workers, and the model has that of worker 0. */
 #ifndef NM_WORKERS_H
 #define NM_WORKERS_H
