@@ -70,6 +70,7 @@ test-python-latest:
 	    grep -iE '^(ctranslate2|mypy|norma|numpy|pandas|pymarian|sentencepiece|torch|transformers) '
 	@$(BUILD)/latest-venv/bin/mypy --strict --cache-dir $(BUILD)/mypy-cache python/norma
 	@cd $(BUILD) && latest-venv/bin/python -m pytest -q -p no:cacheprovider $(CURDIR)/python/tests
+	@rm -rf $(BUILD)/interchange
 	@$(BUILD)/latest-venv/bin/python tests/interchange/check.py $(BUILD)/latest-venv/bin/norma $(BUILD)/interchange
 
 # Debian's python3-sphinx, python3-numpy, python3-torch. Warnings are errors.
@@ -85,6 +86,7 @@ test-interchange: quiet-build
 	@python3 -m venv $(BUILD)/interchange-venv
 	@$(BUILD)/interchange-venv/bin/pip install -q ctranslate2 transformers sentencepiece torch
 	@$(BUILD)/interchange-venv/bin/pip install -q pymarian || echo 'without pymarian: it has no wheel for this Python'
+	@rm -rf $(BUILD)/interchange
 	@$(BUILD)/interchange-venv/bin/python tests/interchange/check.py $(BUILD)/norma $(BUILD)/interchange
 
 demo: quiet-build
