@@ -1,6 +1,6 @@
 # CMake builds; scripts/ do the rest. Each target first names and installs missing Debian packages (asking before sudo,
 # unless YES=1 or CI is set).
-#     make            build into build/              make demo      train and compare five variants, 5 to 10 minutes
+#     make            build into build/              make demo      train and compare five variants, about 10 minutes
 #     make test       build, run the tests           make lint      formatting, includes, language, clang-tidy, cppcheck ...
 #     make demo-lm    the same for language models   make bench     run the benchmarks [QUICK=1]
 #     make format     reformat the sources                       make bench-peers  compare with PyTorch and CTranslate2
