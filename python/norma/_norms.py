@@ -1,11 +1,12 @@
 """Normalization layers over plain memory: the table of types, and layers of ``norma/norm.h``."""
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import threading
 import weakref
-from ctypes import POINTER, byref, c_double, c_float, c_int32, c_void_p
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from ctypes import POINTER, byref, c_double, c_float, c_int32, c_int64, c_void_p
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ._library import (Backend, ErrorText, NormSite, NormTypeHead, UsageError, backend, check, library)
 
@@ -165,6 +166,13 @@ class Layer:
         with self.backend.lock:
             check(library().nm_norm_infer(self.handle, rows, x, y, byref(err)), err)
 
+    def counter_values(self) -> List[int]:
+        return [c_int64.from_address(address).value for address in self.counters.values()]
+
+    def set_counters(self, values: Sequence[int]) -> None:
+        for address, value in zip(self.counters.values(), values):
+            c_int64.from_address(address).value = value
+
     def zero_grads(self) -> None:
         library().nm_norm_zero_grads(self.handle)
 
@@ -172,6 +180,15 @@ class Layer:
         """A pass for the caller alone, until give_back."""
         with self._keep:
             return self.passes.pop() if self.passes else Pass(self)
+
+    @contextlib.contextmanager
+    def borrowed_pass(self) -> Iterator["Pass"]:
+        """Context manager: a pass until its end."""
+        used = self.take_pass()
+        try:
+            yield used
+        finally:
+            self.give_back(used)
 
     def give_back(self, used: "Pass") -> None:
         with self._keep:

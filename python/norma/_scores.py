@@ -40,7 +40,7 @@ class Scores(Closeable):
         lib = library()
         self._owned = Handle(handle, lib.nm_scores_free)
         self.value: float = lib.nm_scores_value(handle)  #: of all segments together, in percent
-        self.line: str = lib.nm_scores_line(handle).decode()  #: as the reference program prints it
+        self.line: str = lib.nm_scores_line(handle).decode()  #: as the reference implementation prints it
         self.signature: str = lib.nm_scores_signature(handle).decode()  #: ``nrefs:1|case:mixed|...``
 
     def __len__(self) -> int:

@@ -7,20 +7,21 @@
 There is a class for every type of ``norma.norm_types()``, named after its title: ``LayerNorm``, ``RMSNorm``,
 ``ScaleNorm``, ``FixNorm``, ``GroupNorm``, ``BatchNorm``, ``PNV``, ``PowerNorm``, ``RegularizedBatchNorm``,
 ``MovingAverageBatchNorm``, ``BatchRenormalization``, ``DyT``. All are ``Norm`` with a fixed type.
+
+``torch.compile(model, fullgraph=True)`` compiles them as custom operators, with PyTorch 2.15 or later.
 """
 from __future__ import annotations
 
 import contextlib
-import ctypes
-from ctypes import c_int64
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type, TypeVar
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from . import _torch_ops
 from ._library import UnsupportedError, UsageError
-from ._norms import Layer, LayerSpec, NormType, Pass, Vector, norm_types
+from ._norms import Layer, LayerSpec, NormType, Vector, norm_types
 
 __all__ = ["Norm", "padding", "penalty", "replace_norms", "tid", "SiteTID"]
 
@@ -40,21 +41,12 @@ def _shape(spec: LayerSpec, name: str, length: int) -> Tuple[int, ...]:
     return tuple(rows if n == -1 else spec.width if n == 0 else n for n in known)
 
 
-def _contiguous(tensor: Tensor) -> Tensor:
-    return tensor.detach().contiguous()
-
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-# torch.compile breaks the graph at these functions and continues after them. torch.compiler.disable would do the same,
-# but its import takes as long as that of PyTorch. Versions without the function break the graph on their own.
-_not_compiled: Callable[[_Function], _Function] = getattr(torch, "_disable_dynamo", lambda function: function)
-
-
 class _Lease:
     """A pass of a layer, returned to it with the graph of a forward pass."""
 
     def __init__(self, layer: Layer) -> None:
         self.layer, self.used = layer, layer.take_pass()
+        self.counters: List[int] = []  # after the forward pass
 
     def __del__(self) -> None:
         self.layer.give_back(self.used)
@@ -66,12 +58,11 @@ class _Forward(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, module: "Norm", training: bool, *params: Tensor) -> Any:
         ctx.module, ctx.lease = module, _Lease(module._layer(x))
-        layer, used = ctx.lease.layer, ctx.lease.used
-        y = module._run(layer, used, training, x)
+        y = module._run(ctx.lease, training, x)
         ctx.save_for_backward(x, *params)
         if not module.type.has_penalty:
             return y
-        return y, x.new_tensor(used.penalty if training else 0.0)
+        return y, x.new_tensor(ctx.lease.used.penalty if training else 0.0)
 
     @staticmethod
     @once_differentiable
@@ -80,18 +71,15 @@ class _Forward(torch.autograd.Function):
         module, layer, used = ctx.module, ctx.lease.layer, ctx.lease.used
         dy = dy.contiguous()
         dx = torch.empty_like(x)
-        grads: List[Optional[Tensor]] = []
         with layer.backend.lock:
             module._load(layer)
+            layer.set_counters(ctx.lease.counters)
             layer.zero_grads()
             used.backward(x.data_ptr(), dy.data_ptr(), float(d_penalty) if d_penalty is not None else 0.0,
                           dx.data_ptr())
-            module._store_state(layer)
-            for param, vector in zip(params, layer.params.values()):
-                grad = torch.empty_like(param, memory_format=torch.contiguous_format) if vector.grad else None
-                if grad is not None:
-                    ctypes.memmove(grad.data_ptr(), vector.grad, vector.length * layer.element)
-                grads.append(grad)
+            module._store(layer, layer.state)
+            grads = [_torch_ops.gradient(layer, vector, param) if vector.grad else None
+                     for param, vector in zip(params, layer.params.values())]
         return (dx, None, None, *grads)
 
 
@@ -130,6 +118,7 @@ class Norm(nn.Module):
         counters = list(layer.counters) or ([_BATCH_COUNTER] if type in _WITH_BATCH_COUNTER else [])
         for name in counters:
             self.register_buffer(name, torch.zeros(_SHAPES.get(type, {}).get(name, ()), dtype=torch.int64))
+        self._names = tuple(layer.params), (*layer.state, *counters)
 
     @property
     def type(self) -> NormType:  # type: ignore[override]
@@ -165,12 +154,15 @@ class Norm(nn.Module):
             self._layers[key] = Layer(self._spec, *key)
         return self._layers[key]
 
-    def _layer(self, x: Tensor) -> Layer:
+    def _check_types(self, x: Tensor) -> None:
         for tensor in (*self._parameters.values(), *self._buffers.values()):
             if tensor is not None and tensor.is_floating_point() and (tensor.dtype != x.dtype
                                                                       or tensor.device.type != "cpu"):
                 raise UnsupportedError(f"norm '{self.type.name}': x is {x.dtype} on the {x.device.type}, the module "
                                        f"{tensor.dtype} on the {tensor.device.type}")
+
+    def _layer(self, x: Tensor) -> Layer:
+        self._check_types(x)
         return self._layer_of(x.dtype)
 
     def _copy(self, layer: Layer, name: str, vector: Vector) -> Tensor:
@@ -178,32 +170,32 @@ class Norm(nn.Module):
                                   dtype=torch.float64 if layer.double else torch.float32)
         return memory.reshape(_shape(self._spec, name, vector.length)).clone()
 
+    def _named_tensors(self) -> Tuple[List[Any], List[Any]]:
+        """Parameters and buffers in the order of the layer; None: deleted by the caller."""
+        return [self._parameters[name] for name in self._names[0]], [self._buffers[name] for name in self._names[1]]
+
     def _load(self, layer: Layer) -> None:
         """Copies parameters, state and counters to the layer, whose lock the caller holds."""
-        for vectors, tensors in ((layer.params, self._parameters), (layer.state, self._buffers)):
-            for name, vector in vectors.items():
-                tensor = tensors[name]
-                if tensor is None or tensor.numel() != vector.length:
-                    raise UsageError(f"norm '{self.type.name}': {name} does not have {vector.length} elements")
-                source = _contiguous(tensor)
-                ctypes.memmove(vector.address, source.data_ptr(), vector.length * layer.element)
-        for name, address in layer.counters.items():
-            c_int64.from_address(address).value = int(self._buffers[name])  # type: ignore[arg-type]
+        _torch_ops.load(layer, *self._named_tensors())
 
-    def _store_state(self, layer: Layer) -> None:
-        for name, vector in layer.state.items():
-            self._buffers[name] = buffer = _contiguous(self._buffers[name])  # type: ignore[arg-type]
-            ctypes.memmove(buffer.data_ptr(), vector.address, vector.length * layer.element)
-        for name, address in layer.counters.items():
-            self._buffers[name].fill_(c_int64.from_address(address).value)  # type: ignore[union-attr]
+    def _store(self, layer: Layer, names: Iterable[str]) -> None:
+        """Copies running vectors, and counters that follow all of them, to the module's buffers."""
+        buffers: List[Any] = []
+        for name in names:
+            buffer: Any = self._buffers[name]
+            if not buffer.is_contiguous():
+                buffer = self._buffers[name] = buffer.contiguous()
+            buffers.append(buffer)
+        _torch_ops.store(layer, buffers)
 
-    def _run(self, layer: Layer, used: Pass, training: bool, x: Tensor) -> Tensor:
-        y = torch.empty_like(x)
+    def _run(self, lease: _Lease, training: bool, x: Tensor) -> Tensor:
+        y, layer = torch.empty_like(x), lease.layer
         with layer.backend.lock:
             self._load(layer)
-            used.forward(training, x.numel() // self.width, x.data_ptr(), y.data_ptr())
+            lease.used.forward(training, x.numel() // self.width, x.data_ptr(), y.data_ptr())
+            lease.counters = layer.counter_values()
             if training:
-                self._store_state(layer)
+                self._store(layer, self._names[1])
         counter = self._buffers.get(_BATCH_COUNTER)
         if training and counter is not None and _BATCH_COUNTER not in layer.counters:
             counter.add_(1)
@@ -222,6 +214,7 @@ class Norm(nn.Module):
         """y of tokens without padding."""
         x = x.contiguous()
         if not x.numel():
+            self._penalty = None
             return x.clone()
         params = [param for param in self._parameters.values() if param is not None]
         if torch.is_grad_enabled() and (x.requires_grad or any(param.requires_grad for param in params)):
@@ -231,12 +224,21 @@ class Norm(nn.Module):
                 self._penalty = result[1] if self.training else None
             return y
         lease = _Lease(self._layer(x))
-        y = self._run(lease.layer, lease.used, self.training, x)
+        y = self._run(lease, self.training, x)
         if self.type.has_penalty:
             self._penalty = x.new_tensor(lease.used.penalty) if self.training else None
         return y
 
-    @_not_compiled
+    def _in_graph(self, x: Tensor, mask: Optional[Tensor]) -> Tensor:
+        """y, by custom operators."""
+        self._check_types(x)
+        params, state = self._named_tensors()
+        y, penalty = _torch_ops.normalize(x, params, state, mask, _torch_ops.text_of(self._spec), self.training)
+        if self.type.has_penalty:
+            self._penalty = penalty if self.training else None
+        return y
+
+    @_torch_ops.not_compiled
     def forward(self, x: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
         """y of the shape of x.
 
@@ -246,11 +248,15 @@ class Norm(nn.Module):
         """
         self._check(x)
         mask = self._padding_mask if padding_mask is None else padding_mask
-        if mask is None or not self.type.uses_batch:
-            return self._normalize(x)
-        if mask.dtype != torch.bool or mask.shape != x.shape[:-1]:
+        if not self.type.uses_batch:
+            mask = None
+        if mask is not None and (mask.dtype != torch.bool or mask.shape != x.shape[:-1]):
             raise UsageError(f"norm '{self.type.name}': padding_mask is {mask.dtype} {list(mask.shape)}, expected "
                              f"torch.bool {list(x.shape[:-1])}")
+        if _torch_ops.is_compiling():
+            return self._in_graph(x, mask)
+        if mask is None:
+            return self._normalize(x)
         kept = ~mask
         return torch.zeros_like(x).masked_scatter(kept.unsqueeze(-1), self._normalize(x[kept]))
 
