@@ -1,5 +1,5 @@
-/* Ceilings of the machine at the time of the benchmark: GEMM rate, and copy rate by size. All values are
- * medians. */
+/* Upper limits of the machine at the time of the benchmark: GEMM throughput, and copy bandwidth by size. All values
+ * are medians. */
 #include <string.h>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -124,7 +124,7 @@ static void run_plain(void *context)
     nm_backend_copy(b, c->on->data[3], c->on->data[0], c->bytes);
 }
 
-/* Non-temporal stores avoid reading the destination; a normal copy where the machine has none. */
+/* Non-temporal stores avoid reading the destination; a normal copy if the machine does not support them. */
 static void run_streaming(void *context)
 {
 #if defined(__x86_64__)

@@ -1,4 +1,4 @@
-/* Arguments, shared memory and order of the parts; see bench.h. The exit code does not depend on the
+/* Arguments, common memory and order of the parts; see bench.h. The exit code does not depend on the
  * results. */
 #include <stdarg.h>
 #include <stdio.h>

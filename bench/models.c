@@ -356,8 +356,8 @@ json_t *bench_models(const bench *on, bench_model_part part)
     const char *done = "";
     for (size_t i = 0; i < sizeof model_cases / sizeof *model_cases; i++) {
         const model_case *c = &model_cases[i];
-        bool again =
-            part == BENCH_DECODING && !strcmp(done, c->preset); /* decoding does not depend on max_tokens */
+        /* decoding does not depend on max_tokens */
+        bool again = part == BENCH_DECODING && !strcmp(done, c->preset);
         if (again || (on->options->quick && !c->quick) || (part == BENCH_SCALING && !c->scaling))
             continue;
         if (part == BENCH_SCALING)

@@ -1,4 +1,4 @@
-/* Text processing end to end over files, to compare with other programs in turn:
+/* End-to-end text processing of files, for comparisons with other programs:
  *     norma-bench-text [--quick]                          all of it, on a synthetic text
  *     norma-bench-text learn MERGES TEXT CODES            counts words, learns merges, fastBPE format
  *     norma-bench-text apply CODES TEXT OUTPUT THREADS    segments every line

@@ -11,7 +11,7 @@ static const struct {
     int32_t rows, width;
 } norm_shapes[] = {{4096, 512}, {2048, 256}, {4096, 1024}, {16384, 512}, {16384, 1024}};
 
-/* Settings without warm-up, which is where most of training is. */
+/* Settings without warm-up, which is the state during most of the training. */
 static const char *settings_of(const nm_norm_type *type)
 {
     for (const nm_option *option = type->options; option && option->name; option++)

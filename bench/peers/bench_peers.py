@@ -178,11 +178,12 @@ def make_translation_data(scratch):
 
 
 def without_validation(folder, scratch, name):
-    """A data folder of links without validation data, with which a run would end with a validation."""
+    """A data folder of links without validation data, with which a run would end with a validation, and without the list of
+    checksums, which names that data."""
     copy = f"{scratch}/{name}"
     os.mkdir(copy)
     for file in os.listdir(folder):
-        if "valid" not in file:
+        if "valid" not in file and not file.startswith("checksums."):
             os.symlink(os.path.realpath(f"{folder}/{file}"), f"{copy}/{file}")
     return copy
 

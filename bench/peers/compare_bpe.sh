@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Learns and applies BPE by fastBPE and norma in turn on the same text: user and wall seconds of each round, and medians.
+# Learns and applies BPE with fastBPE and norma alternately on the same text: user and wall time of each round in
+# seconds, and medians.
 #     bench/peers/compare_bpe.sh FASTBPE TEXT [MERGES [ROUNDS]]
 # FASTBPE is the program of https://github.com/glample/fastBPE, also in PyPI's source package fastBPE, built by
 #     g++ -std=c++11 -pthread -O3 fastBPE/main.cc -IfastBPE -o fast

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Translates the same lines of BPE subwords with the same weights by CTranslate2 and norma in turn.
+# Translates the same lines of BPE subwords with the same weights by CTranslate2 and norma alternately.
 #     bench/peers/compare_decode.sh RUN SUBWORD_FILE [ROUNDS [BEAM [LENGTH]]]
 # LENGTH forces the length of every translation, in subwords. PYTHON: an interpreter with ctranslate2; NORMA: the program; TYPE:
 # float32 or int8. Loading time is not included; for norma it is the time of a run with empty input.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Norms of PyTorch and of norma in turn, two threads: medians over the rounds, and their ratio.
+# Measures norms of PyTorch and of norma alternately, with two threads: medians over the rounds, and their ratio.
 #     bench/peers/compare_norms.sh [ROUNDS]
 # PYTHON: an interpreter with torch; BENCH: the program norma-bench. PyTorch has no PowerNorm; with POWERNORM=FILE, the authors'
 # fairseq/modules/norms/mask_powernorm.py, it is compared with that.

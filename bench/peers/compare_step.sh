@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Training steps of PyTorch and of norma in turn, on the same data folder: throughput and peak memory of each round.
+# Measures training steps of PyTorch and of norma alternately, on the same data folder: throughput and peak memory of
+# each round.
 #     bench/peers/compare_step.sh DATA_FOLDER PRESET MAX_TOKENS [ROUNDS [STEPS]]
 # PRECISION=bf16: both in bf16, PyTorch with autocast. TORCH: further arguments of torch_step.py, such as "--model written".
 # PYTHON: an interpreter with PyTorch; NORMA: the program; both use all cores. MARIAN: an interpreter with pymarian, to include
